@@ -16,6 +16,9 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
+// A namespace may register search attributes under types, so that a value of another type is refused when it is
+// set, and not missed when somebody filters by it.
+
 var registeredName = regexp.MustCompile(`^[a-zA-Z][a-zA-Z0-9_]{0,127}$`)
 
 // SearchAttributes lists what runs of a namespace can be filtered by: the system's attributes and the registered ones,

@@ -96,6 +96,7 @@ func (b *Broker) completeOne(
 		if err == nil {
 			err = o.Refused
 			b.freed(o.Freed)
+			// Only a report that was accepted under its lease is a sign of life: anybody could send another.
 			if o.By.Owner == in.Owner {
 				b.credit(ctx, engine.WorkerKey{Namespace: o.Run.Namespace, ID: in.Owner}, o.By.Incarnation)
 			}
@@ -114,6 +115,8 @@ func (b *Broker) completeOne(
 		}
 	}
 	err = sight.refused(err)
+	// The refusal may be about a report that was accepted before and whose answer was lost. Only now is it
+	// looked up, so that an ordinary report costs no read for it.
 	repeated, ended, ok := b.repeated(ctx, in, hash, err)
 	if ok {
 		return repeated
@@ -213,6 +216,9 @@ func (b *Broker) completion(
 	return b.activityOutcome(in, turn)
 }
 
+// workflowOutcome makes the change of the outcome of a workflow task: it was handed back, it failed, or it
+// brought commands. What commands need beside the run (types, carried signals, ends of children) is read here,
+// ahead of the change, since a decider reads nothing.
 func (b *Broker) workflowOutcome(ctx context.Context, in protocol.CompleteItem) (store.Change, string, error) {
 	run, n, ok := engine.ParseTaskID(in.TaskID)
 	if !ok {
@@ -403,6 +409,7 @@ func (b *Broker) commandNeeds(ns string, c protocol.Command, i int, needs *store
 	return nil
 }
 
+// activityOutcome makes the change of the outcome of an attempt.
 func (b *Broker) activityOutcome(in protocol.CompleteItem, turn *turn) (store.Change, string, error) {
 	run, seq, ok := engine.ParseStepID(in.TaskID)
 	if !ok {
@@ -493,6 +500,8 @@ func (b *Broker) repeated(
 		return a, ended, true
 	}
 	switch e.Reason {
+	// Any of these may be what the first report itself has caused: the attempt is over, or its run closed with
+	// it.
 	case protocol.ReasonStaleAttempt, protocol.ReasonRunClosed, protocol.ReasonRunCancelled, protocol.ReasonRunTerminated:
 	default:
 		return a, ended, false

@@ -43,6 +43,8 @@ func (b *Broker) Poll(ctx context.Context, in protocol.PollRequest) (protocol.Po
 	if in.Timeout != nil {
 		wait = min(max(0, time.Duration(*in.Timeout)*time.Second), maxPoll)
 	}
+	// A wait that ends because something about the worker changed (its drain, its registration) is not the
+	// poll's end: it is admitted again and goes on for the rest of its time.
 	poll := func() (protocol.PollAnswer, error) {
 		if a, err := b.leasedBefore(ctx, in, w); err != nil || len(a.Tasks) > 0 {
 			return a, err
@@ -73,6 +75,7 @@ func (b *Broker) Poll(ctx context.Context, in protocol.PollRequest) (protocol.Po
 				w = next
 				continue
 			case err != nil:
+				// Something may have been leased to this poll, and the worker does not know of it.
 				if errors.Is(err, store.ErrOutcome) {
 					b.workers.With(w.Key(), func(h *presence.Heard) { h.Unsure = time.Now() })
 				}
@@ -106,7 +109,9 @@ func (b *Broker) outlived(
 	return b.answer(ctx, in, nil)
 }
 
-// admitPoll checks who polls. A non-nil answer ends the poll without work and without an error.
+// admitPoll checks who polls, in the order in which a worker has to put things right: who it is, its release,
+// drains, its queues, its build, and what it asks for. A non-nil answer ends the poll without work and without
+// an error.
 func (b *Broker) admitPoll(
 	ctx context.Context, in *protocol.PollRequest,
 ) (*engine.Worker, *protocol.PollAnswer, error) {
@@ -118,6 +123,8 @@ func (b *Broker) admitPoll(
 	if err != nil {
 		return nil, nil, err
 	}
+	// The worker is heard before anything is refused: one that the release gate holds lives as well, and stays
+	// listed.
 	b.hear(key)
 	if in.Gated {
 		v := release.Gate(b.opt.Release, in.Release, b.opt.StrictRelease)
@@ -315,6 +322,8 @@ func refOf(l store.Leased) store.TaskRef {
 	return store.TaskRef{Kind: l.Kind, Run: l.Head.ID, Seq: l.Activity.Seq, Delivery: l.Activity.Delivery}
 }
 
+// giveBack undoes a delivery that did not reach its worker. It is tried for as long as the lease would last,
+// since until then the task would wait for nobody.
 func (b *Broker) giveBack(ref store.TaskRef) {
 	if ref.Kind.Asked() {
 		b.async(func(ctx context.Context) {

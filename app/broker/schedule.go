@@ -17,6 +17,9 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
+// Schedules are decided by the engine like runs. What is left to do here is to read which workflows a decision
+// may look at, and to store a firing together with the start that it makes.
+
 var scheduleID = regexp.MustCompile(`^[a-zA-Z0-9._:-]{1,100}$`)
 
 // maxBackfill is the most firings of one backfill.

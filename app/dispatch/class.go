@@ -131,6 +131,7 @@ func (d *Dispatch) pollers(k engine.WorkerKey) (list []*Waiter) {
 	return list
 }
 
+// routesAlike says whether two registrations of a worker are the same to the router.
 func routesAlike(a, b *engine.Worker) bool {
 	return a.Incarnation == b.Incarnation && a.BuildID == b.BuildID && a.Group == b.Group && a.Release == b.Release &&
 		a.MaxSessions == b.MaxSessions &&

@@ -275,6 +275,7 @@ func (d *Dispatch) shut(w *Waiter) {
 	w.signal()
 }
 
+// endWait ends a wait with an error.
 func (d *Dispatch) endWait(w *Waiter, err error) {
 	w.err = err
 	d.shut(w)

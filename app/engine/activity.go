@@ -402,6 +402,7 @@ func (st *step) tryAgain(a Activity, f history.Failure, timeout, hash string) {
 	}
 }
 
+// fail ends an activity for good with a failure. No policy is asked.
 func (st *step) fail(a Activity, f history.Failure, hash string) {
 	f.ID = st.failureID()
 	st.emit(&history.ActivityFailed{
@@ -410,6 +411,7 @@ func (st *step) fail(a Activity, f history.Failure, hash string) {
 	})
 }
 
+// timedOut ends an activity for good with a timeout.
 func (st *step) timedOut(a Activity, f history.Failure, kind, hash string) {
 	f.ID = st.failureID()
 	st.emit(&history.ActivityTimedOut{

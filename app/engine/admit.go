@@ -24,6 +24,7 @@ func admitted() Verdict { return Verdict{OK: true} }
 // making the words costs more than the judgement itself.
 type worded bool
 
+// refused is a verdict against a worker, with its wait if somebody asked for words.
 func (asked worded) refused(r protocol.Reason, why protocol.WaitReason, w protocol.Wait) Verdict {
 	if !asked {
 		return Verdict{Reason: r}

@@ -61,6 +61,7 @@ func labels(c protocol.Command, at func(string) string) (memo, attributes json.R
 	return memo, attributes, err
 }
 
+// mergedMemo is a run's memo with the entries of a command put over it.
 func mergedMemo(c protocol.Command, memo json.RawMessage, at func(string) string) (json.RawMessage, error) {
 	decoded, err := payload.ToJSON(c.Entries)
 	if err != nil {
@@ -82,6 +83,9 @@ func mergedMemo(c protocol.Command, memo json.RawMessage, at func(string) string
 	return out, nil
 }
 
+// mergedAttributes are a run's search attributes with those of a command put over them. Their declared types
+// are checked to be types and no more; what the namespace has registered is held against them elsewhere
+// (checkUpserts).
 func mergedAttributes(c protocol.Command, attributes json.RawMessage, at func(string) string) (json.RawMessage, error) {
 	if len(c.Attributes) == 0 {
 		return nil, protocol.Invalid(at("attributes"), "is needed")
@@ -238,6 +242,7 @@ func (st *step) upsertAttributes(c protocol.Command, seq int64) error {
 	return nil
 }
 
+// memoUpserted takes over a memo as its event has it.
 func (s *Run) memoUpserted(d *history.MemoUpserted) {
 	if merged, err := payload.ToJSON(d.Merged); err == nil {
 		s.Memo = merged

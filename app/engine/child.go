@@ -308,6 +308,7 @@ func (st *step) retried(c Child, m Message) (again Child, delay time.Duration, o
 	return c, delay, true
 }
 
+// childScheduled opens a child. Without a retry policy nothing that only another start would need is kept.
 func (s *Run) childScheduled(d *history.ChildWorkflowScheduled) {
 	c := Child{
 		WorkflowID: d.WorkflowID, RunID: d.RunID, Number: 1, Type: d.Child.Type, Queue: d.TaskQueue,
@@ -328,6 +329,7 @@ func (s *Run) askedChild(d *history.ChildCancelRequested) {
 	}
 }
 
+// childStarted notes the child's latest run; news of an earlier one is old from here on.
 func (s *Run) childStarted(d *history.ChildRunStarted) {
 	if c, ok := s.Children.Get(d.Sequence); ok {
 		c.RunID, c.Number, c.Failures = d.RunID, d.Number, d.Attempt-1
@@ -335,6 +337,7 @@ func (s *Run) childStarted(d *history.ChildRunStarted) {
 	}
 }
 
+// childEnded closes a child and wakes the run for it.
 func (s *Run) childEnded(c history.Child, e history.Event, group string) {
 	s.Children.Delete(c.Sequence)
 	s.resolved(e, group, Cause{Kind: "child_workflow_run", Sequence: c.Sequence, Name: c.Type, ID: c.RunID})

@@ -67,11 +67,14 @@ func (st *step) keepFormer(f FormerChild, isNew bool) {
 	}
 }
 
+// dropFormer removes the row of a child that has ended.
 func (st *step) dropFormer(f FormerChild) {
 	st.d.Former = append(st.d.Former, FormerChange{Child: f, Gone: true})
 	st.countFormer(&f, -1)
 }
 
+// countFormer keeps the counts of the run's row in step with the rows, since a count that was too low would
+// make the chain's end pass a child by.
 func (st *step) countFormer(f *FormerChild, n int) {
 	st.Former.Open += n
 	if f.Bound() {
@@ -227,6 +230,7 @@ func (st *step) tellAttached(workflowID string, m Message) {
 	}
 }
 
+// attachedEnded tells the code how a child ended that it attached to.
 func (st *step) attachedEnded(seq int64, workflowID, typ string, m Message) {
 	_, _, reason := protocol.PublicRun(m.Status, true, false)
 	d := &history.AttachedChildEnded{
@@ -240,6 +244,7 @@ func (st *step) attachedEnded(seq int64, workflowID, typ string, m Message) {
 	st.emit(d)
 }
 
+// attached notes that the code waits for a child in this way.
 func (s *Run) attached(d *history.AttachedToChild) {
 	s.Attached.Put(d.CommandSequence, Attached{WorkflowID: d.WorkflowID, Type: d.WorkflowType, ClosePolicy: d.ClosePolicy})
 }

@@ -45,6 +45,7 @@ func (st *step) interrupted(a Activity) {
 	}
 }
 
+// clipped shortens the cause to what history keeps.
 func clipped(r *protocol.Recovered) *protocol.Recovered {
 	if len(r.Cause) <= maxCause {
 		return r

@@ -188,6 +188,8 @@ type scheduleStep struct {
 	d   ScheduleDecision
 }
 
+// note adds an entry to the schedule's own history, which people read to see why something did or did not
+// start.
 func (st *scheduleStep) note(kind, workflow, run string, payload map[string]any) {
 	st.Events++
 	e := protocol.ScheduleEvent{Sequence: st.Events, Type: kind, At: st.now, Payload: payload}

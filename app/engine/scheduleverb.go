@@ -106,6 +106,7 @@ func (in ResumeSchedule) decide(st *scheduleStep) error {
 	return st.turn(ScheduleActive, "ScheduleResumed", "resumed", in.Note)
 }
 
+// turn pauses or resumes. It notes only what changes something, and the times count from now on.
 func (st *scheduleStep) turn(status, kind, outcome, note string) error {
 	if st.Status == ScheduleDeleted {
 		return noSchedule(st.Key())

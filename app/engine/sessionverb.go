@@ -126,6 +126,8 @@ type SessionHolder struct {
 	Epoch  int64
 }
 
+// holds refuses a worker that is not the holder, or that holds the session under another epoch than the one it
+// names: its memory is then of a holding that is over.
 func (h SessionHolder) holds(s *Session) error {
 	switch {
 	case s == nil:

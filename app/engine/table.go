@@ -92,6 +92,7 @@ func (t *Table[K, V]) Any(is func(V) bool) bool {
 	return false
 }
 
+// keys are those of all layers, sorted, each once; some of them may be deleted.
 func (t *Table[K, V]) keys() []K {
 	keys := make([]K, 0, t.size)
 	for l := t; l != nil; l = l.under {

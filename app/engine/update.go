@@ -133,6 +133,7 @@ func (st *step) completeUpdate(c protocol.Command) {
 	st.satisfied()
 }
 
+// failUpdate records that a handler failed, as an answer of the code.
 func (st *step) failUpdate(c protocol.Command) {
 	u, _ := st.update(c.UpdateID)
 	st.updateFailed(u, st.CommandSeq+1, history.Failure{

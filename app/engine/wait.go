@@ -103,6 +103,7 @@ func (t *Task) failures() int {
 	return max(0, n)
 }
 
+// running is the wait for a worker that works on the task.
 func running(name, queue string, l Lease, failures int) protocol.Wait {
 	return protocol.Wait{
 		Reason: protocol.WaitRunning, Name: name, Queue: queue, Worker: l.Owner, Since: l.LeasedAt, Failures: failures,

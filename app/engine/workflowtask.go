@@ -317,6 +317,7 @@ type Due struct{ Heard Heard }
 // other apps have to be asked first, and ends the decision.
 type Heard func(namespace string, l Lease) (lives bool, err error)
 
+// died says whether the worker of a lease that ended is to be counted as dead. Without anybody to ask it is.
 func (h Heard) died(namespace string, l Lease) (bool, error) {
 	if h == nil {
 		return true, nil
@@ -425,6 +426,7 @@ func (st *step) holdsTask(n int64, h Holder, hash string, former func() string) 
 	return nil
 }
 
+// taskStatus is how refusals call the state of workflow task n. One that is not the open task is over.
 func taskStatus(t *Task, n int64) string {
 	if t == nil || t.Number != n {
 		return "completed"
