@@ -82,9 +82,9 @@ func (p *program) runActivity() *cobra.Command {
 
 // activityLimits are the times and tries of an activity, as flags.
 type activityLimits struct {
-	startToClose, scheduleToStart, scheduleToClose, heartbeat time.Duration
-	attempts                                                  int
-	backoff                                                   []time.Duration
+	startToClose, scheduleToStart, scheduleToClose, heartbeat, delay time.Duration
+	attempts                                                         int
+	backoff                                                          []time.Duration
 }
 
 func (l *activityLimits) flags(c *cobra.Command) {
@@ -93,6 +93,7 @@ func (l *activityLimits) flags(c *cobra.Command) {
 	f.DurationVar(&l.scheduleToStart, "schedule-to-start", 0, "how long it may wait for a worker")
 	f.DurationVar(&l.scheduleToClose, "schedule-to-close", 0, "how long it may take, all attempts together")
 	f.DurationVar(&l.heartbeat, "heartbeat", 0, "how long an attempt may be without a heartbeat")
+	f.DurationVar(&l.delay, "delay", 0, "begin this much later; the other times count from then")
 	f.IntVar(&l.attempts, "max-attempts", 1, "how often it is tried; 0: until it succeeds")
 	f.DurationSliceVar(&l.backoff, "backoff", nil, "waits before the second, third … attempt; the last one stays")
 }
@@ -114,6 +115,10 @@ func (l *activityLimits) into(c *cobra.Command, in *protocol.ActivityRequest) er
 			return err
 		}
 		*d.to = protocol.Timeout(n)
+	}
+	var err error
+	if in.StartDelay, err = seconds("delay", l.delay); err != nil {
+		return err
 	}
 	if !c.Flags().Changed("max-attempts") {
 		if len(l.backoff) > 0 {

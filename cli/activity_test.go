@@ -33,6 +33,8 @@ func TestActivitiesAreRunFromAShell(t *testing.T) {
 	} {
 		s.try(0, says, "workflow", verb, "held")
 	}
+	s.try(0, "started_new later", "activity", "run", "say", `["hello"]`, "--id", "later", "--delay", "1h", "--detach")
+	s.try(0, "its start is delayed until", "workflow", "describe", "later")
 	s.try(1, "activity_run", "workflow", "signal", "held", "go")
 	s.try(1, "activity_run", "workflow", "query", "held", "state")
 	s.try(1, "activity_run", "workflow", "update", "held", "set")

@@ -110,6 +110,45 @@ func TestAnActivityRunsByItself(t *testing.T) {
 	})
 }
 
+// One that is to begin later is in nobody's hands until then, nor in the line of its session, and says until when; what
+// it may take counts from then.
+func TestAnActivityRunBeginsLater(t *testing.T) {
+	apptest.Databases(t, func(t *testing.T, database string) {
+		a, b := pair(t, database)
+		a.register("w")
+		before := time.Now()
+		a.activity(protocol.ActivityRequest{WorkflowID: "later", StartDelay: 2, ScheduleToClose: 1, SessionID: "s"})
+		a.activity(protocol.ActivityRequest{WorkflowID: "much later", StartDelay: 3600, SessionID: "s"})
+		if got := a.poll("w", protocol.KindActivity, 0); got != nil {
+			t.Fatalf("handed out at once: %+v", got.Activity)
+		}
+		open := must[protocol.RunView](t)(b.Describe(t.Context(), protocol.Target{WorkflowID: "later"}))
+		p := open.Pending.Activities[0]
+		if p.State != "delayed" || p.Wait.Reason != protocol.WaitStartDelay || p.Wait.Attention ||
+			!p.Wait.Until.After(before.Add(time.Second)) || p.NextAt != p.Wait.Until {
+			t.Errorf("meanwhile: %+v, waits %+v", p, p.Wait)
+		}
+		task := a.poll("w", protocol.KindActivity, 10)
+		if task == nil {
+			t.Fatal("it never began")
+		}
+		end, began := task.Activity.Deadlines.ScheduleToClose, p.Wait.Until
+		if at := time.Now(); at.Before(began.Time) || !end.Equal(began.Add(time.Second)) {
+			t.Errorf("begun at %s, may take until %s; was to begin at %s", at, end, began)
+		}
+		s := must[protocol.SessionView](t)(b.Session(t.Context(), "default", "s"))
+		if s.Active != 1 || s.Ready != 0 {
+			t.Errorf("its session runs %d and has %d in line", s.Active, s.Ready)
+		}
+		a.result(task, "done")
+		if v := must[protocol.RunView](t)(a.Result(
+			t.Context(), protocol.Target{WorkflowID: "later"}, time.Minute,
+		)); v.Status != "completed" {
+			t.Errorf("it ended as %s", v.Status)
+		}
+	})
+}
+
 // An activity run has no code that could take a signal, an update, a query or a request to end: each is refused with
 // the same reason, though workers run a workflow type of the activity's name.
 func TestAnActivityRunRefusesWhatOnlyCodeTakes(t *testing.T) {

@@ -35,11 +35,27 @@ func DecideActivityRun(in Start, c protocol.Command, w Environment, now time.Tim
 	if r.Priority != nil {
 		started.Priority = *r.Priority
 	}
+	if r.StartDelay > 0 {
+		started.DelayUntil = plus(st.now, seconds(r.StartDelay))
+	}
 	st.emit(started)
 	st.scheduleActivity(c, 1)
+	st.delayActivity(1, started.DelayUntil)
 	st.closeActivityRun()
 	st.d.Next = run
 	return st.d
+}
+
+// delayActivity keeps an activity that was just scheduled from beginning before a time; zero is at once. What it may
+// take counts from then.
+func (st *step) delayActivity(seq int64, until history.Time) {
+	a, ok := st.Activities.Get(seq)
+	if !ok || until.IsZero() {
+		return
+	}
+	st.endActivity(a, false) // nothing waits in its session until then
+	a.State, a.ReadyAt, a.ScheduledAt = Delayed, until, until
+	st.Activities.Put(seq, a)
 }
 
 // CheckActivity says what is wrong with the activity of an activity run; at names a member of the request.

@@ -125,10 +125,14 @@ func (a *Surroundings) ActivityWait(act Activity) *protocol.Wait {
 				Until: act.ReadyAt, Detail: act.Lost[n-1].Why,
 			})
 		}
-		return a.finish(protocol.WaitForActivity, protocol.Wait{
+		w := protocol.Wait{
 			Reason: protocol.WaitBackoff, Name: act.Type, Queue: act.Queue, Until: act.ReadyAt, Failures: act.Failures,
 			Detail: act.LastFailure,
-		})
+		}
+		if act.Attempt == 0 && act.Failures == 0 {
+			w.Reason = protocol.WaitStartDelay
+		}
+		return a.finish(protocol.WaitForActivity, w)
 	}
 	w := a.ready(act.Queue, Wanted{
 		Kind: protocol.KindActivity, Type: act.Type, Requirements: act.Requirements, Queue: a.Settings(act.Queue),

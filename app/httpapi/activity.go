@@ -15,7 +15,6 @@ type activityBody struct {
 	protocol.ActivityRequest
 	// One that is left out, or null, is made; an empty one is none.
 	WorkflowID       *string         `json:"workflow_id" pattern:"^[^\\x00-\\x1f\\x7f-\\x9f]{1,255}$"`
-	StartDelay       json.RawMessage `json:"start_delay_seconds"`
 	Cron             json.RawMessage `json:"cron"`
 	ExecutionTimeout json.RawMessage `json:"execution_timeout_seconds"`
 	RunTimeout       json.RawMessage `json:"run_timeout_seconds"`
@@ -26,7 +25,6 @@ type activityBody struct {
 // check refuses what a workflow's start may have and this one would not do.
 func (b activityBody) check() error {
 	return unsupported([]member{
-		{"start_delay_seconds", "an activity by itself begins at once: start a workflow with one step later", b.StartDelay},
 		{"cron", "schedule a workflow with one step", b.Cron},
 		{"execution_timeout_seconds", "use schedule_to_close_timeout", b.ExecutionTimeout},
 		{"run_timeout_seconds", "use schedule_to_close_timeout", b.RunTimeout},

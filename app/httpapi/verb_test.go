@@ -57,9 +57,9 @@ func TestAStartRefusesWhatItWouldOtherwiseSilentlyNotDo(t *testing.T) {
 	}
 	got = ask(
 		t, s, "POST", "/api/sojourn/activities",
-		`{"activity_type":"a","start_delay_seconds":3600,"cron":"@daily","run_timeout_seconds":9,"request_id":null}`, nil,
+		`{"activity_type":"a","execution_timeout_seconds":3600,"cron":"@daily","run_timeout_seconds":9,"request_id":null}`, nil,
 	)
-	if fields, _ := got.body["errors"].(map[string]any); got.status != 422 || fields["start_delay_seconds"] == nil ||
+	if fields, _ := got.body["errors"].(map[string]any); got.status != 422 || fields["execution_timeout_seconds"] == nil ||
 		fields["cron"] == nil || fields["run_timeout_seconds"] == nil || len(fields) != 3 || f.called() != 0 {
 		t.Errorf("got %d %s", got.status, got.raw)
 	}

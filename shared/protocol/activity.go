@@ -31,6 +31,9 @@ type ActivityRequest struct {
 	ScheduleToClose Timeout       `json:"schedule_to_close_timeout,omitempty" minimum:"1" maximum:"315360000"`
 	Heartbeat       Timeout       `json:"heartbeat_timeout,omitempty" minimum:"1" maximum:"315360000"`
 
+	// how long it may not begin; its other times count from then
+	StartDelay int64 `json:"start_delay_seconds,omitempty" minimum:"0" maximum:"315360000"`
+
 	SessionID     string          `json:"session_id,omitempty" maxLength:"255"`
 	Affinity      string          `json:"affinity,omitempty" enum:"hard,soft"`
 	FallbackAfter int64           `json:"fallback_after_seconds,omitempty" minimum:"0" maximum:"315360000"`
@@ -55,7 +58,7 @@ func (r *ActivityRequest) Start() StartRequest {
 		Namespace: r.Namespace, WorkflowID: r.WorkflowID, WorkflowType: r.ActivityType, TaskQueue: r.TaskQueue,
 		Input: r.Input, PayloadCodec: r.PayloadCodec, BusinessKey: r.BusinessKey, Memo: r.Memo,
 		SearchAttributes: r.SearchAttributes, DuplicatePolicy: r.DuplicatePolicy, Priority: r.Priority,
-		FairnessKey: r.FairnessKey, FairnessWeight: r.FairnessWeight, Identity: r.Identity,
+		FairnessKey: r.FairnessKey, FairnessWeight: r.FairnessWeight, StartDelay: r.StartDelay, Identity: r.Identity,
 	}
 	if s.TaskQueue == "" && r.WorkerSession != nil {
 		s.TaskQueue = r.WorkerSession.Queue

@@ -185,12 +185,14 @@ export const forms = [
     await go();
     await shown(fault(page, "Seconds one attempt may take").getByText("1 or more"));
     await field(page, "Seconds one attempt may take").fill("90");
+    await field(page, "Seconds before it begins").fill("3");
     assert.deepEqual(await axe(), []);
     await shot("start-activity");
     await go();
     await page.waitForURL(/\/runs\//, { timeout: patience });
     await shown(page.getByRole("heading", { level: 1, name: "charge" }));
     await shown(page.locator('main [data-kind="activity"]'));
+    await shown(page.getByRole("region", { name: "What is open" }).getByText("its start is delayed until").first());
     const signal = page.getByRole("button", { name: "Signal", exact: true });
     assert.match(await signal.getAttribute("title"), /An activity by itself/);
     assert.deepEqual(await axe(), []);

@@ -1223,7 +1223,8 @@ export interface components {
             schedule_to_start_timeout?: number;
             search_attributes?: Json;
             session_id?: string;
-            start_delay_seconds?: Json;
+            /** @description how long it may not begin; its other times count from then */
+            start_delay_seconds?: number;
             /** @description A limit in whole seconds, at least 1; none when absent. */
             start_to_close_timeout?: number;
             /** @description that of worker_session, or "default" */

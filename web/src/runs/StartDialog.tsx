@@ -43,8 +43,9 @@ export default function StartDialog({ namespace, onClose }: { namespace: string;
         memo: readObject(text.memo ?? "", "memo"),
         search_attributes: readObject(text.search_attributes ?? "", "search_attributes"),
         priority: readWhole(text.priority ?? "", "priority", 0, 9),
+        ...given({ start_delay_seconds: whole("start_delay_seconds", 0) }),
       };
-      if (!alone) return api.start(namespace, { workflow_type: type, ...parts, ...given({ start_delay_seconds: whole("start_delay_seconds", 0) }) });
+      if (!alone) return api.start(namespace, { workflow_type: type, ...parts });
       return api.startActivity(namespace, {
         activity_type: type, ...parts, ...said("session_id"), ...(text.session_id?.trim() && said("affinity")),
         ...given({ retry_policy: tries(whole("retry_policy.max_attempts", 0), text["retry_policy.backoff_seconds"] ?? "") }),
@@ -108,9 +109,9 @@ export default function StartDialog({ namespace, onClose }: { namespace: string;
             {area("search_attributes", 2, '{"Amount": 100}')}
           </Field>
           <Field label="Business key" error={f.at("business_key")}>{line("business_key")}</Field>
-          <div className={alone ? "" : "grid grid-cols-2 gap-3"}>
+          <div className="grid grid-cols-2 gap-3">
             <Field label="Priority" error={f.at("priority")} hint="0 first, 9 last">{line("priority")}</Field>
-            {!alone && <Field label="Seconds before it begins" error={f.at("start_delay_seconds")}>{line("start_delay_seconds")}</Field>}
+            <Field label="Seconds before it begins" error={f.at("start_delay_seconds")}>{line("start_delay_seconds")}</Field>
           </div>
         </div>
         <datalist id="start-types">
