@@ -92,14 +92,17 @@ func build(src, root string, base func(from, root string) error) (*image, error)
 }
 
 // debian makes what the image debian:VERSION-slim has: the essential packages and apt, without manuals and
-// translations.
+// translations. As there, /usr is merged from the start, and not by usrmerge, which brings all of Perl with it.
 func debian(from, root string) error {
 	suite, ok := map[string]string{"debian:12-slim": "bookworm"}[from]
 	if !ok {
 		return errors.New("not known here")
 	}
 	archive := filepath.Join(root, "debian.tar")
-	args := []string{"--mode=root", "--variant=essential", "--include=apt", "--quiet", "--format=tar"}
+	args := []string{
+		"--mode=root", "--variant=essential", "--include=apt,usr-is-merged", "--quiet", "--format=tar",
+		"--hook-dir=/usr/share/mmdebstrap/hooks/merged-usr",
+	}
 	for _, path := range []string{"man", "locale", "info", "groff", "doc", "lintian", "linda"} {
 		args = append(args, "--dpkgopt=path-exclude=/usr/share/"+path+"/*")
 	}
