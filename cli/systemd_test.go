@@ -2,6 +2,7 @@ package cli_test
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -24,11 +25,47 @@ func TestSystemdUnitsWaitForADrain(t *testing.T) {
 		}
 		for _, want := range []string{
 			"TimeoutStopSec=40", "KillMode=mixed", "Restart=on-failure", "RestartPreventExitStatus=2",
-			"DynamicUser=yes",
+			"DynamicUser=yes", "Delegate=yes",
 		} {
 			if !lines[want] {
 				t.Errorf("%s has no line %s", unit, want)
 			}
+		}
+	}
+}
+
+// systemd itself finds nothing wrong with the units, where it is there to ask.
+func TestSystemdUnderstandsItsUnits(t *testing.T) {
+	analyze, err := exec.LookPath("systemd-analyze")
+	if err != nil {
+		t.Skip("no systemd-analyze here")
+	}
+	units, err := filepath.Glob("../deploy/systemd/*.service")
+	if err != nil || len(units) != 2 {
+		t.Fatalf("got %q, %v", units, err)
+	}
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	for _, unit := range units {
+		raw, err := os.ReadFile(unit)
+		if err != nil {
+			t.Fatal(err)
+		}
+		const installed = "ExecStart=/usr/local/lib/sojourn/sojourn"
+		if strings.Count(string(raw), installed) != 1 {
+			t.Errorf("%s does not say once %s", unit, installed)
+		}
+		there := filepath.Join(dir, filepath.Base(unit))
+		text := strings.ReplaceAll(string(raw), installed, "ExecStart="+self)
+		if err := os.WriteFile(there, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		out, err := exec.Command(analyze, "verify", "--man=no", there).CombinedOutput()
+		if err != nil || len(out) > 0 {
+			t.Errorf("%s: %v\n%s", unit, err, out)
 		}
 	}
 }
