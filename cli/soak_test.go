@@ -60,8 +60,8 @@ func rows(t *testing.T, driver, source string) map[string]int64 {
 var kept = []string{"workflows", "runs", "events", "session_events", "receipts"}
 
 // kinds are the tables with a row for each kind of thing there is, made when the first of it was needed: two kinds of
-// tasks here, and ten sessions, by name.
-var kinds = map[string]int64{"lanes": 2, "sessions": 10}
+// tasks here, ten sessions, by name, and one namespace, whose epochs begin above those of sessions that are forgotten.
+var kinds = map[string]int64{"lanes": 2, "sessions": 10, "epochs": 1}
 
 // Workers come and go, lose their connections and work, for a while, each with at least four polls open. In the end
 // there is as much of everything in the app as there was after the first quarter: memory, goroutines, connections, and
