@@ -191,6 +191,37 @@ export const checks = [
     await shown(card.locator('[data-status="active"]'));
     assert.equal((await api("/api/sojourn/fleet/drains")).drains.length, 0, "a resumed drain is over");
   }],
+  ["an operator drains all workers of a release, sees how far that is, and resumes them", async ({ page, base, api, axe, shot }) => {
+    const { workers } = await api("/api/workers");
+    const release = workers[0].release;
+    const same = workers.filter((w) => w.release === release).length;
+    await page.goto(`${base}/workers`);
+    await page.getByRole("button", { name: "Drain several" }).click();
+    const dialog = page.getByRole("dialog");
+    await dialog.getByLabel("All workers of").selectOption(`release ${release}`);
+    await dialog.getByLabel("Minutes").fill("soon");
+    await dialog.getByRole("button", { name: "Drain them" }).click();
+    await shown(dialog.getByText("A number of minutes above 0"));
+    assert.equal((await api("/api/sojourn/fleet/drains")).drains.length, 0, "a deadline that is none drained something");
+    await dialog.getByLabel("Minutes").fill("10");
+    await dialog.getByLabel("Reason").fill("a new rack");
+    await axe();
+    await dialog.getByRole("button", { name: "Drain them" }).click();
+    const drain = page.locator(`[data-drain="release ${release}"]`);
+    await shown(drain.getByText("a new rack"));
+    await shown(page.locator(`[data-drain="release ${release}"][data-state="drained"]`));
+    await shown(drain.getByText(`${same} of ${same} worker`));
+    await shown(page.locator(`[data-worker="${workers[0].worker_id}"] [data-status="draining"]`));
+    await shot("workers-drained");
+    const { drains } = await api("/api/sojourn/fleet/drains");
+    assert.equal(drains.length, 1);
+    assert.ok(drains[0].deadline_at, "the deadline did not arrive");
+    await drain.getByRole("button", { name: "Resume" }).click();
+    await dialog.getByRole("button", { name: "Resume them" }).click();
+    await drain.waitFor({ state: "detached" });
+    await shown(page.locator(`[data-worker="${workers[0].worker_id}"] [data-status="active"]`));
+    assert.equal((await api("/api/sojourn/fleet/drains")).drains.length, 0, "a resumed drain is over");
+  }],
   ["the queues are there", async ({ page, base, api, shot }) => {
     const { task_queues: queues } = await api("/api/task-queues");
     await page.goto(`${base}/queues`);

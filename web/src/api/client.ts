@@ -1,10 +1,10 @@
 import type { Where } from "./past";
 import { query, request } from "./request";
 import type {
-  ActivityStarted, FleetSettings, FleetVerb, HistoryPage, Json, Limits, Me, NamespaceList, NamespaceRequest, NamespaceView, Overview, QueryAnswer,
+  ActivityStarted, FleetDrains, FleetRequest, FleetSettings, FleetVerb, HistoryPage, Json, Limits, Me, NamespaceList, NamespaceRequest, NamespaceView, Overview, QueryAnswer,
   QueueList, QueueState, RunCounts, RunList, RunView, RunsOfWorkflow, Schedule, ScheduleHistory, ScheduleList, ScheduleReceipt, ScheduleRequest,
   ScheduleSpec, ScheduleTimes, SearchAttributes, SessionAttempts, SessionDone, SessionList, SessionPast, SessionShown, StartActivity, StartRequest,
-  Started, Updated, WorkerList, WorkerView,
+  Started, Updated, WorkerList,
 } from "./types";
 
 export * from "./history";
@@ -94,8 +94,8 @@ export const api = {
     request(`${workflow(k)}/terminate`, { method: "POST", namespace: k.namespace, body: { reason } }),
   workers: (namespace: string) => request<WorkerList>("/api/workers", { namespace }),
   fleetSettings: (namespace: string) => request<FleetSettings>("/api/sojourn/fleet/settings", { namespace }),
-  operateWorker: (w: WorkerView, verb: FleetVerb, reason: string) =>
-    request(`/api/sojourn/fleet/${verb}`, { method: "POST", namespace: w.namespace, body: { worker_id: w.worker_id, ...(reason && { reason }) } }),
+  drains: (namespace: string) => request<FleetDrains>("/api/sojourn/fleet/drains", { namespace }),
+  operateFleet: (namespace: string, verb: FleetVerb, body: FleetRequest) => request(`/api/sojourn/fleet/${verb}`, { method: "POST", namespace, body }),
   sessions: (namespace: string, status: string | undefined, after: string | undefined) =>
     request<SessionList>(`/api/worker-sessions${query({ status, next_page_token: after })}`, { namespace }),
   heldBy: (namespace: string, owner: string) =>

@@ -59,6 +59,14 @@ export const workersQuery = (namespace: string) => queryOptions({ queryKey: [...
 export const fleetSettingsQuery = (namespace: string) =>
   queryOptions({ queryKey: [...keys.workers, namespace, "settings"], queryFn: () => api.fleetSettings(namespace), retry: false });
 
+/** While something is left to end, how much is read again by itself: no hint tells of it. */
+export const drainsQuery = (namespace: string) =>
+  queryOptions({
+    queryKey: [...keys.workers, namespace, "drains"],
+    queryFn: () => api.drains(namespace),
+    refetchInterval: (q) => (q.state.data?.drains?.some((d) => d.state === "draining") ? 3000 : false),
+  });
+
 export const queuesQuery = (namespace: string, after: string | undefined) =>
   queryOptions({ queryKey: [...keys.queues(namespace), { after }], queryFn: () => api.queues(namespace, after), placeholderData: (before) => before });
 

@@ -54,6 +54,17 @@ export interface components {
             /** @description the other */
             worker_id: string;
         };
+        /** @description A worker that is given nothing, and what it has left. */
+        DrainedWorker: {
+            active_leases: number;
+            /** @description of these */
+            active_workflow_tasks: number;
+            held_sessions: number;
+            /** @enum {string} */
+            state: "draining" | "drained";
+            status: components["schemas"]["WorkerStatus"];
+            worker_id: string;
+        };
         /** @description An event as this route shows it; Decoded holds the payload members that are blobs, as plain JSON. */
         Event: {
             decoded?: {
@@ -95,6 +106,45 @@ export interface components {
             message: string;
             /** @description the attribute, as the filter names it */
             subject: string;
+        };
+        /** @description A drain, and how far it is. */
+        FleetDrainState: {
+            active_leases: number;
+            build_id?: string;
+            by?: string;
+            /**
+             * Format: date-time
+             * @description null: none
+             */
+            deadline_at: string | null;
+            /** @description of these, those that have nothing left */
+            drained_worker_count: number;
+            /** @description its workers are told to leave */
+            evict: boolean;
+            /** @description of the token they registered with */
+            group?: string;
+            held_sessions: number;
+            namespace: string;
+            /** @description of a verb: draining, evicting or resumed */
+            outcome?: string;
+            reason?: string;
+            release?: string;
+            /** Format: date-time */
+            since: string | null;
+            /**
+             * @description state is draining while any of its workers has something, drained when none has: also when there is no worker.
+             * @enum {string}
+             */
+            state: "draining" | "drained";
+            worker_count: number;
+            worker_id?: string;
+            /** @description workers are the workers, those with most left first, at most 1000. */
+            workers: components["schemas"]["DrainedWorker"][];
+        };
+        /** @description The drains of a namespace, the oldest first. */
+        FleetDrains: {
+            drains: components["schemas"]["FleetDrainState"][];
+            namespace: string;
         };
         /** @description The settings and how far they came. */
         FleetSettingsState: {
@@ -1185,6 +1235,17 @@ export interface components {
             schedule_id?: string;
             search_attributes?: Json;
             spec: components["schemas"]["ScheduleSpecRequest"];
+        };
+        /** @description An operator's word about workers. */
+        drain_fleet: {
+            build_id?: string;
+            /** @description deadline_seconds is for a drain: workers that have something left then are told to leave; 0: there is none. */
+            deadline_seconds?: number;
+            /** @description of the token they registered with */
+            group?: string;
+            reason?: string;
+            release?: string;
+            worker_id?: string;
         };
         /** @description An activity to run by itself. */
         run_activity: {

@@ -67,6 +67,9 @@ export type WorkerList = Schemas["WorkersAnswer"];
 export type WorkerDrain = Schemas["WorkerDrain"];
 export type CodeDifference = Schemas["CodeDifference"];
 export type FleetSettings = Schemas["FleetSettingsState"];
+export type FleetDrain = Schemas["FleetDrainState"];
+export type FleetDrains = Schemas["FleetDrains"];
+export type FleetRequest = Schemas["drain_fleet"];
 export type FleetVerb = "drain" | "resume" | "evict"; // the ends of its three routes
 
 export type QueueState = Schemas["QueueState"];

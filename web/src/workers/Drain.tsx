@@ -11,7 +11,7 @@ import { drainedAs } from "./why";
 /** What an operator may do to a worker: give it nothing more, have it leave, or give it work again. */
 export function Drain({ worker: w }: { worker: WorkerView }) {
   const [verb, setVerb] = useState<FleetVerb | null>(null);
-  const others = w.drain && !w.drain.worker_id ? `It is drained as one of ${drainedAs(w.drain)}: sojourn workers resume ends that for all of them.` : "";
+  const others = w.drain && !w.drain.worker_id ? `It is drained as one of ${drainedAs(w.drain)}, above: that is resumed for all of them.` : "";
   return (
     <div className="flex flex-wrap gap-2">
       {w.drain ? (
@@ -51,7 +51,7 @@ function VerbDialog({ worker: w, verb, onClose }: { worker: WorkerView; verb: Fl
   const [reason, setReason] = useState("");
   const client = useQueryClient();
   const m = useMutation({
-    mutationFn: () => api.operateWorker(w, verb, reason.trim()),
+    mutationFn: () => api.operateFleet(w.namespace, verb, { worker_id: w.worker_id, ...(reason.trim() && { reason: reason.trim() }) }),
     onSuccess: async () => {
       onClose();
       await client.invalidateQueries({ queryKey: keys.workers });

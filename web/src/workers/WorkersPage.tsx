@@ -15,6 +15,7 @@ import { Status } from "../ui/Status";
 import { WaitText } from "../ui/WaitText";
 import { When } from "../ui/When";
 import { Drain } from "./Drain";
+import { DrainSeveral, Drains } from "./Drains";
 import { FleetWide } from "./FleetWide";
 import { executors, isolation, machine, otherCode, slots, type Meter } from "./facts";
 import { whyNoWork, type Reason } from "./why";
@@ -32,8 +33,14 @@ export function WorkersPage() {
   );
   return (
     <>
-      <Heading title="Workers">{overview.data && <span className="text-[13px] text-soft">The app runs release {overview.data.release}</span>}</Heading>
+      <Heading title="Workers">
+        <div className="flex flex-wrap items-center gap-x-4 gap-y-2">
+          {overview.data && <span className="text-[13px] text-soft">The app runs release {overview.data.release}</span>}
+          {rows.length > 0 && <DrainSeveral namespace={namespace} workers={rows} />}
+        </div>
+      </Heading>
       <FleetWide namespace={namespace} />
+      <Drains namespace={namespace} />
       {workers.isPending ? (
         <Waiting rows={4} height={90} />
       ) : workers.isError && !workers.data ? (

@@ -9,11 +9,11 @@ export interface Reason {
   wait?: Wait; // what goes on from the text
 }
 
-const of = (n: number, one: string) => `${n.toLocaleString("en-US")} ${one}${n === 1 ? "" : "s"}`;
+export const of = (n: number, one: string) => `${n.toLocaleString("en-US")} ${one}${n === 1 ? "" : "s"}`;
 const list = (names: string[]) => (names.length < 3 ? names.join(" and ") : `${names.slice(0, -1).join(", ")} and ${names.at(-1)}`);
 
 /** Whom a drain names. */
-export const drainedAs = (d: WorkerDrain): string =>
+export const drainedAs = (d: Pick<WorkerDrain, "group" | "build_id" | "release" | "worker_id">): string =>
   d.group ? `group ${d.group}` : d.build_id ? `build ${d.build_id}` : d.release ? `release ${d.release}` : `worker ${d.worker_id}`;
 
 /** What keeps a worker from work, the heaviest first, as far as its registration and its queues tell. None: it works, or nothing speaks against it. */

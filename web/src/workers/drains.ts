@@ -1,0 +1,46 @@
+import type { FleetDrain, FleetRequest, WorkerView } from "../api/types";
+import { of } from "./why";
+
+/** Several workers that can be named at once. */
+export interface Several {
+  id: string;
+  name: string;
+  target: Pick<FleetRequest, "group" | "build_id" | "release">;
+  workers: number;
+}
+
+/** The groups, builds and releases of workers, the largest of each kind first. */
+export function severals(workers: readonly WorkerView[]): Several[] {
+  const kinds = [
+    ["group", "group", (w: WorkerView) => w.group],
+    ["build_id", "build", (w: WorkerView) => w.build_id],
+    ["release", "release", (w: WorkerView) => w.release],
+  ] as const;
+  return kinds.flatMap(([member, word, value]) => {
+    const counts = new Map<string, number>();
+    for (const w of workers) {
+      const v = value(w);
+      if (v) counts.set(v, (counts.get(v) ?? 0) + 1);
+    }
+    return [...counts]
+      .sort(([a, n], [b, m]) => m - n || a.localeCompare(b))
+      .map(([v, n]) => ({ id: `${member} ${v}`, name: `${word} ${v}`, target: { [member]: v }, workers: n }));
+  });
+}
+
+/** How far a drain is. */
+export function progress(d: FleetDrain): string {
+  if (d.worker_count === 0) return "No worker of it is there.";
+  const left: string[] = [];
+  if (d.active_leases > 0) left.push(`${of(d.active_leases, "task")} run${d.active_leases === 1 ? "s" : ""}`);
+  if (d.held_sessions > 0) left.push(`${of(d.held_sessions, "session")} ${d.held_sessions === 1 ? "is" : "are"} held`);
+  return `${d.drained_worker_count} of ${of(d.worker_count, "worker")} ${d.drained_worker_count === 1 ? "has" : "have"} nothing left${left.length > 0 ? `: ${left.join(", ")}` : ""}.`;
+}
+
+/** Seconds of a deadline given in minutes: undefined for none, null for what is none. */
+export function deadline(minutes: string): number | null | undefined {
+  const text = minutes.trim();
+  if (text === "") return undefined;
+  const n = Number(text);
+  return /^\d+(\.\d+)?$/.test(text) && n > 0 && n <= 525_600 ? Math.max(1, Math.round(n * 60)) : null;
+}
