@@ -104,6 +104,27 @@ func TestACommitWhoseAnswerIsLostIsFoundByTheRetry(t *testing.T) {
 	}
 }
 
+// So it is where a balancer sends each call to another app: the one that is asked again took the registration itself and
+// has heard the worker ever since, so that nothing tells it that a poll went elsewhere.
+func TestAPollIsFoundAgainAtAnAppThatHeardItsWorkerAllAlong(t *testing.T) {
+	t.Parallel()
+	gate, a, b := behind(t)
+	there := register(caller{t, b, ""}, "w", "")
+	here := hand{caller{t, a, ""}, "w"}
+	there.start("one")
+	poll := func(kind string) handTask {
+		t.Helper()
+		path, body := "/api/worker/"+kind+"-tasks/poll",
+			`{"worker_id":"w","task_queue":"`+handQueue+`","poll_request_id":"p","timeout_seconds":0}`
+		here.loses(gate, "SKIP LOCKED", "POST", path, body)
+		return taskOf(t, there.asks(200, "POST", path, body))
+	}
+	there.decide(poll("workflow"), step)
+	act := poll("activity")
+	there.want(200, "POST", stepPath(act, "complete"), there.stepBody(act, ""))
+	there.decide(there.poll("workflow"), finish)
+}
+
 // A poller that was waiting when the task it was to get was committed, with the answer lost, is told so at once: it
 // asks again and has the task, which otherwise would lie until the end of a lease that nobody knows of.
 func TestAWaitingPollerHearsOfACommitWhoseAnswerIsLost(t *testing.T) {

@@ -262,17 +262,21 @@ func wayOf(kinds []protocol.TaskKind) string {
 
 // leasedBefore finds what this poll was given by an app that did not remember it: another one, this one before it
 // restarted, or this one when the database went away as it said what it had stored. The lease says which poll it was
-// made for. Only for a while after the worker came from there, or was told that nobody knows, is it worth a look.
+// made for. It is worth a look for a while after the worker came from there, or was told that nobody knows; and while
+// there are other apps whenever a worker polls that may call any of them, as behind a balancer.
 func (b *Broker) leasedBefore(
 	ctx context.Context, in protocol.PollRequest, w *engine.Worker,
 ) (protocol.PollAnswer, error) {
+	if in.PollID == "" {
+		return protocol.PollAnswer{}, nil
+	}
 	var last time.Time
 	b.workers.With(w.Key(), func(h *presence.Heard) {
 		if last = h.Adopted; h.Unsure.After(last) {
 			last = h.Unsure
 		}
 	})
-	if in.PollID == "" || last.IsZero() || time.Since(last) > pollKept {
+	if (last.IsZero() || time.Since(last) > pollKept) && (w.Explicit || !b.inCompany()) {
 		return protocol.PollAnswer{}, nil
 	}
 	leased, err := b.leasedUnder(ctx, store.Process{Worker: w.Key(), Incarnation: w.Incarnation}, in.PollID, in.Kinds)
@@ -280,6 +284,27 @@ func (b *Broker) leasedBefore(
 		return protocol.PollAnswer{}, err
 	}
 	return b.answer(ctx, in, leased)
+}
+
+// inCompany says whether another app of the database serves, or did when the oldest poll was answered that a worker may
+// still repeat.
+func (b *Broker) inCompany() bool {
+	until := b.company.Load()
+	return b.opt.Shared && (until == 0 || time.Now().UnixNano() < until)
+}
+
+// metApps notes until when the other apps are believed to be alive.
+func (b *Broker) metApps(apps map[string]time.Time) {
+	last := b.company.Load()
+	if last == 0 { // this one knew of none; who ended before it came is told by the workers that are new here
+		last = b.started.UnixNano()
+	}
+	for id, until := range apps {
+		if id != b.opt.App {
+			last = max(last, until.Add(pollKept).UnixNano())
+		}
+	}
+	b.company.Store(last)
 }
 
 // leasedUnder are the tasks of these kinds that are leased to a process under the name of one poll.

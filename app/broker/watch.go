@@ -66,6 +66,7 @@ func (b *Broker) Watch(ctx context.Context) error {
 			b.log.Warn().Err(err).Msg("tell the other apps of this one and of its workers")
 		case !failed && self:
 			behind.Met(b.opt.App, apps)
+			b.metApps(apps)
 		}
 	}
 	for tell(); ; {
