@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -198,8 +199,65 @@ func TestNoMoreLinesAreKeptThanMayBe(t *testing.T) {
 	h.want(200, "POST", "/api/worker/tasks/complete", fmt.Sprintf(`{"items":[{"kind":"activity","task_id":%q,"lease_owner":"w1",
 		"activity_attempt_id":%q,"lines":[{"part":901,"lines":[%s]},{"part":902,"lines":[%s]}]}]}`,
 		task, job.text("activity_attempt_id"), flood, flood))
-	if got, _ := c.kept(task, "?after=900"); len(got.Lines) > protocol.MaxLogBytes/64+2 {
-		t.Errorf("of a flood of empty lines %d are kept", len(got.Lines))
+	if got, _ := c.kept(task, "?after=900"); len(got.Lines) > 0 {
+		t.Errorf("of lines that came with the outcome of a full attempt %d are kept", len(got.Lines))
+	}
+	// what comes with the outcome alone finds as much room as what comes before it
+	c.start("g")
+	h.decide(h.poll("workflow"), step)
+	job = h.poll("activity")
+	h.logs(logItem(job, "w1", 1, long))
+	h.want(200, "POST", "/api/worker/tasks/complete", fmt.Sprintf(`{"items":[{"kind":"activity","task_id":%q,"lease_owner":"w1",
+		"activity_attempt_id":%q,"lines":[{"part":2,"lines":[%s]},{"part":3,"lines":[%s]}]}]}`,
+		job.text("task_id"), job.text("activity_attempt_id"), flood, flood))
+	got, _ = c.kept(job.text("task_id"), "")
+	if n := protocol.LogSize(got.Lines); n > protocol.MaxLogBytes+64 || n < protocol.MaxLogBytes-64 {
+		t.Errorf("%d bytes are kept of a flood that came with the outcome", n)
+	}
+}
+
+// Chunks without a number are numbered by the app that takes them, one behind the other, also where two apps take them at
+// once and where they come with the outcome. What is said to be kept is kept; a number beyond all others is refused.
+func TestChunksWithoutANumberAreAllKept(t *testing.T) {
+	t.Parallel()
+	database := apptest.Postgres(t)
+	var doors []hand
+	for range 2 {
+		doors = append(doors, hand{caller{t, apptest.Start(t, apptest.Options{Database: database}), ""}, "w1"})
+	}
+	h := register(doors[0].caller, "w1", "")
+	job := aStep(h.caller, h, "f")
+	const rounds = 20
+	var all sync.WaitGroup
+	for i, door := range doors {
+		all.Go(func() {
+			for n := range rounds {
+				if got := door.logs(logItem(job, "w1", 0, fmt.Sprintf("%d-%d", i, n))); got != "recorded" {
+					t.Errorf("chunk %d at app %d: %s", n, i, got)
+				}
+			}
+		})
+	}
+	all.Wait()
+	for _, part := range []string{"9007199254740993", "9223372036854775807"} {
+		item := strings.Replace(logItem(job, "w1", 0, "beyond"), `"part":0`, `"part":`+part, 1)
+		if got := h.logs(item); got != "validation_failed" {
+			t.Errorf("part %s: %s", part, got)
+		}
+	}
+	h.want(200, "POST", "/api/worker/tasks/complete", fmt.Sprintf(`{"items":[{"kind":"activity","task_id":%q,"lease_owner":"w1",
+		"activity_attempt_id":%q,"lines":[{"lines":[{"text":"one"}]},{"part":9223372036854775807,"lines":[{"text":"beyond"}]},
+		{"lines":[{"text":"two"}]}]}]}`, job.text("task_id"), job.text("activity_attempt_id")))
+	got, texts := h.kept(job.text("task_id"), "")
+	if len(got.Lines) != 2*rounds+2 || got.Next != 2*rounds+2 || !strings.HasSuffix(texts, ";one;two;") {
+		t.Errorf("%d lines are kept, the last has number %d: %s", len(got.Lines), got.Next, texts)
+	}
+	for i := range doors {
+		for n := range rounds {
+			if line := fmt.Sprintf("%d-%d;", i, n); !strings.Contains(";"+texts, ";"+line) {
+				t.Errorf("%s was said to be kept", line)
+			}
+		}
 	}
 }
 

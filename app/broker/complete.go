@@ -80,16 +80,17 @@ func (b *Broker) completeOne(
 	sight := b.sight(ctx, in.Namespace, in.Kind, in.TaskID, in.Owner)
 	turn := b.turn(ctx, in, by)
 	defer turn.end()
-	c, hash, err := b.completion(ctx, in, turn)
-	if err == nil {
-		c, err = sight.through(withLines(c, &in))
-	}
+	lines, err := b.lastLines(ctx, &in)
+	var hash string
 	if err == nil {
 		var o change.Outcome
-		o, err = change.Commit[change.Outcome](ctx, b.store, c)
-		for again := 0; errors.Is(err, engine.ErrLookAgain) && again < 3; again++ {
-			// a child ended between the look and the decision; it ends once
+		for again := 0; again == 0 || errors.Is(err, engine.ErrLookAgain) && again <= 3; again++ {
+			// a child may end between the look and the decision; it ends once
+			var c store.Change
 			if c, hash, err = b.completion(ctx, in, turn); err == nil {
+				c, err = sight.through(withLines(c, lines))
+			}
+			if err == nil {
 				o, err = change.Commit[change.Outcome](ctx, b.store, c)
 			}
 		}

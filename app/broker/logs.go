@@ -68,7 +68,42 @@ func (b *Broker) recordLogs(ctx context.Context, in *protocol.AttemptLogs) (reco
 		)
 	}
 	k, _ := attemptKey(in.TaskID, in.AttemptID)
-	var kept store.LogSum
+	for {
+		kept, err := b.linesKept(ctx, k)
+		if err != nil {
+			return false, err
+		}
+		// What is full says so in its last line, which counts for nothing more.
+		if kept.Size > protocol.MaxLogBytes || in.Part == 0 && kept.Last >= protocol.MaxLogPart {
+			return false, nil
+		}
+		parts := logParts(k, kept, protocol.MaxLogBytes-int(kept.Size), in.LogChunk)
+		if len(parts) == 0 {
+			return true, nil // no lines
+		}
+		_, err = b.store.Commit(ctx, store.Change{
+			Background: true,
+			Decide: func(store.Rows, time.Time) (store.Writes, error) {
+				return store.Writes{Logs: slices.Clone(parts)}, nil
+			},
+		})
+		if err != nil || in.Part > 0 {
+			return err == nil, err
+		}
+		// its number was given here: another app may have given it to other lines in the same moment
+		var found []store.LogPart
+		err = b.store.View(ctx, func(r store.Reader) (err error) {
+			found, err = r.Logs(ctx, k, parts[0].Part-1, 1)
+			return err
+		})
+		if err != nil || len(found) == 1 && slices.Equal(found[0].Lines, parts[0].Lines) {
+			return err == nil, err
+		}
+	}
+}
+
+// linesKept is what is kept of the lines of an attempt.
+func (b *Broker) linesKept(ctx context.Context, k store.AttemptKey) (kept store.LogSum, err error) {
 	err = b.store.View(ctx, func(r store.Reader) error {
 		sums, err := r.LogSums(ctx, k.Run, k.Seq)
 		for _, sum := range sums {
@@ -78,24 +113,7 @@ func (b *Broker) recordLogs(ctx context.Context, in *protocol.AttemptLogs) (reco
 		}
 		return err
 	})
-	if err != nil {
-		return false, err
-	}
-	chunk := in.LogChunk
-	if chunk.Part == 0 {
-		chunk.Part = kept.Last + 1
-	}
-	// What is full says so in its last line, which counts for nothing more.
-	if kept.Size > protocol.MaxLogBytes {
-		return false, nil
-	}
-	_, err = b.store.Commit(ctx, store.Change{
-		Background: true,
-		Decide: func(store.Rows, time.Time) (store.Writes, error) {
-			return store.Writes{Logs: logParts(k, protocol.MaxLogBytes-int(kept.Size), chunk)}, nil
-		},
-	})
-	return err == nil, err
+	return kept, err
 }
 
 // attemptKey takes an attempt's id apart, if it is one of this task.
@@ -106,12 +124,19 @@ func attemptKey(task, attempt string) (k store.AttemptKey, ok bool) {
 	return k, ok
 }
 
-// logParts are chunks as rows, no more of them all than there is room for.
-func logParts(k store.AttemptKey, room int, chunks ...protocol.LogChunk) (list []store.LogPart) {
+// logParts are chunks as rows behind what is kept, no more of them all than there is room for.
+func logParts(
+	k store.AttemptKey, kept store.LogSum, room int, chunks ...protocol.LogChunk,
+) (list []store.LogPart) {
+	last := kept.Last
 	for _, c := range chunks {
-		if c.Part <= 0 || len(c.Lines) == 0 {
+		if c.Part == 0 {
+			c.Part = last + 1
+		}
+		if c.Part < 0 || c.Part > protocol.MaxLogPart || len(c.Lines) == 0 {
 			continue
 		}
+		last = max(last, c.Part)
 		if room < 0 {
 			break
 		}
@@ -122,17 +147,41 @@ func logParts(k store.AttemptKey, room int, chunks ...protocol.LogChunk) (list [
 	return list
 }
 
-// withLines has the lines that came with an outcome stored in its change, if it is taken.
-func withLines(c store.Change, in *protocol.CompleteItem) store.Change {
+// fewLines is how much may come with an outcome without a look at what is kept already: most activities that log at
+// all say little, and all of it at their end.
+const fewLines = 4 << 10
+
+// lastLines are the lines that came with an outcome, as rows.
+func (b *Broker) lastLines(ctx context.Context, in *protocol.CompleteItem) ([]store.LogPart, error) {
 	k, ok := attemptKey(in.TaskID, in.AttemptID)
 	if len(in.Lines) == 0 || in.Kind != protocol.KindActivity || !ok {
+		return nil, nil
+	}
+	var kept store.LogSum
+	size, numbered := 0, true
+	for i := range in.Lines {
+		size += protocol.LogSize(in.Lines[i].Lines)
+		numbered = numbered && in.Lines[i].Part != 0
+	}
+	if size > fewLines || !numbered {
+		var err error
+		if kept, err = b.linesKept(ctx, k); err != nil || kept.Size > protocol.MaxLogBytes {
+			return nil, err
+		}
+	}
+	return logParts(k, kept, protocol.MaxLogBytes-int(kept.Size), in.Lines...), nil
+}
+
+// withLines has lines that came with an outcome stored in its change, if it is taken.
+func withLines(c store.Change, lines []store.LogPart) store.Change {
+	if len(lines) == 0 {
 		return c
 	}
-	parts, decide := logParts(k, protocol.MaxLogBytes, in.Lines...), c.Decide
+	decide := c.Decide
 	c.Decide = func(rows store.Rows, now time.Time) (store.Writes, error) {
 		w, err := decide(rows, now)
 		if o, is := w.Answer.(change.Outcome); err == nil && is && o.Refused == nil {
-			w.Logs = append(slices.Clip(w.Logs), parts...)
+			w.Logs = append(slices.Clip(w.Logs), lines...)
 		}
 		return w, err
 	}

@@ -14,6 +14,7 @@ import (
 const (
 	MaxLogBytes = 256 << 10 // of one attempt
 	MaxLogText  = 8 << 10   // bytes of one line; the rest of a longer one is cut off
+	MaxLogPart  = 1 << 52   // the highest number of a chunk; what programs read as a number stays exact
 	logLine     = 64        // what a line counts beside its text, since a flood of empty lines is a flood
 )
 
@@ -53,8 +54,8 @@ func (a *AttemptLogs) Check() error {
 			return Invalid(m.name, "is required")
 		}
 	}
-	if a.Part < 0 {
-		return Invalid("part", "must be 1 or more, or left out")
+	if a.Part < 0 || a.Part > MaxLogPart {
+		return Invalid("part", "must be between 1 and %d, or left out", int64(MaxLogPart))
 	}
 	return nil
 }
