@@ -140,3 +140,55 @@ func TestWhatASupersededProcessHadIsLostAtEveryApp(t *testing.T) {
 		}
 	})
 }
+
+// What the answer to a registration counts is what this app set free for it. Where another app heard of the registration
+// first and was quicker, it is free as well, once, and counted by nobody.
+func TestARegistrationCountsWhatItsAppSetFree(t *testing.T) {
+	for name, quicker := range map[string]bool{"alone": false, "another app was quicker": true} {
+		inBubble(t, name, func(o *harness) {
+			a, _ := o.app("a", true)
+			o.app("b", true)
+			task := o.running(a, "p")
+			key := engine.WorkerKey{Namespace: "default", ID: "w"}
+			run, seq, _ := engine.ParseStepID(task.Activity.TaskID)
+			state := func() engine.TaskState {
+				got, open := a.run(run).Activities.Get(seq)
+				if !open {
+					o.t.Fatal("the activity is over")
+				}
+				return got.State
+			}
+			var before func()
+			before = func() {
+				var incarnation string
+				must[any](o.t)(nil, o.store.View(o.t.Context(), func(r store.Reader) error {
+					w, err := r.Worker(o.t.Context(), key)
+					incarnation = w.Incarnation
+					return err
+				}))
+				if incarnation == "p" { // it is read before the registration stands
+					o.reading.Store(&before)
+					return
+				}
+				o.dispatch.Changed(store.Changed{Superseded: []store.Process{{Worker: key, Incarnation: "p"}}})
+				for state() == engine.LeasedState {
+					time.Sleep(time.Millisecond)
+				}
+			}
+			want := 1
+			if quicker {
+				want = 0
+				o.reading.Store(&before)
+			}
+			got := must[protocol.RegisterAnswer](o.t)(a.Register(o.t.Context(), protocol.RegisterRequest{
+				WorkerID: "w", Incarnation: "q", TaskQueue: "default", ActivityTypes: []string{"turn"},
+			}))
+			if got.Redelivered != want || state() != engine.Ready {
+				o.t.Errorf("the answer counts %d, want %d; the task is %s", got.Redelivered, want, state())
+			}
+			if losses, returns := a.counted(task); losses != 1 || returns != 0 {
+				o.t.Errorf("%d losses and %d other ends", losses, returns)
+			}
+		})
+	}
+}

@@ -95,7 +95,9 @@ type RegisterAnswer struct {
 	Status            string          `json:"status"`
 	Incarnation       string          `json:"incarnation"`
 	HeartbeatInterval int64           `json:"heartbeat_interval_seconds"`
-	Redelivered       int             `json:"redelivered_task_count"`
+	// Redelivered is how many tasks this app set free for this registration: of the process that it superseded, or those
+	// that held_tasks does not name. Others may be free because another app heard of it first; no task counts twice.
+	Redelivered int `json:"redelivered_task_count"`
 }
 
 // PollRequest asks for work. Kinds and Queues empty mean all the worker registered. Free limits what is handed out per
