@@ -50,7 +50,9 @@ func (c *conn) leave(ctx context.Context) error {
 	old := c.was
 	c.was = session{pid: c.c.PgConn().PID()}
 	const begun = "SELECT backend_start::text FROM pg_stat_activity WHERE pid = $1"
-	if err := c.c.QueryRow(ctx, begun, c.was.pid).Scan(&c.was.began); err != nil {
+	if err := c.c.QueryRow(ctx, begun, c.was.pid).Scan(&c.was.began); errors.Is(err, pgx.ErrNoRows) {
+		return errPooler // the process that was named is none of the server's
+	} else if err != nil {
 		return fmt.Errorf("own session: %w", err)
 	}
 	if old.pid == 0 {

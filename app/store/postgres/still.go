@@ -3,11 +3,15 @@ package postgres
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"net"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/sojourn-run/sojourn/app/store/sqldb"
 )
@@ -30,6 +34,36 @@ var bearing = map[string]string{
 	"tcp_keepalives_idle":                 "5",
 	"tcp_keepalives_interval":             "2",
 	"tcp_keepalives_count":                "3",
+}
+
+// errPooler is why nothing is stored through a pooler of connections: what every connection asks of the server is
+// refused or dropped there, so that an app that stands still would hold its locks for ever, and who hears the others or
+// keeps prepared statements would lose the session.
+var errPooler = errors.New("connect to PostgreSQL itself: something between, such as PgBouncer, takes connections together")
+
+// pooled says whether a connection was refused for what it asks of the server, as PgBouncer does.
+func pooled(err error) bool {
+	var e *pgconn.PgError
+	return errors.As(err, &e) && e.Code == "08P01" && strings.Contains(e.Message, "startup parameter")
+}
+
+// direct connects, and finds out whether the process that was named for the connection is the one that serves it.
+func direct(ctx context.Context, db *sql.DB) (err error) {
+	c, err := db.Conn(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, c.Close()) }()
+	var serves int64
+	if err := c.QueryRowContext(ctx, "SELECT pg_backend_pid()").Scan(&serves); err != nil {
+		return err
+	}
+	return c.Raw(func(raw any) error {
+		if is, ok := raw.(*stdlib.Conn); ok && int64(is.Conn().PgConn().PID()) != serves {
+			return errPooler
+		}
+		return nil
+	})
 }
 
 // parse reads a postgres:// URL and adds how both sides bear with a peer that says nothing.
@@ -76,7 +110,10 @@ const toldEvery = 10 * time.Second
 func await(ctx context.Context, db *sql.DB, tell func(error)) error {
 	var told time.Time
 	for wait := apart; ; wait = min(2*wait, time.Second) {
-		err := db.PingContext(ctx)
+		err := direct(ctx, db)
+		if pooled(err) {
+			return fmt.Errorf("%w: %w", errPooler, err) // which no waiting cures
+		}
 		if err == nil || tell == nil || ctx.Err() != nil || classify(err) != sqldb.Lost {
 			return err
 		}
