@@ -141,8 +141,8 @@ func TestWhatASupersededProcessHadIsLostAtEveryApp(t *testing.T) {
 	})
 }
 
-// What the answer to a registration counts is what this app set free for it. Where another app heard of the registration
-// first and was quicker, it is free as well, once, and counted by nobody.
+// The answer to a registration counts what this app set free for it. Where another app heard of the registration first
+// and was quicker, that is free as well, once, and counted by nobody.
 func TestARegistrationCountsWhatItsAppSetFree(t *testing.T) {
 	for name, quicker := range map[string]bool{"alone": false, "another app was quicker": true} {
 		inBubble(t, name, func(o *harness) {

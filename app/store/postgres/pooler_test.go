@@ -87,8 +87,8 @@ func pool(c net.Conn, server string, ignores bool) {
 	_, _ = io.Copy(c, to)
 }
 
-// A pooler of connections keeps neither what they ask of the server nor their sessions. It is named, and not waited for,
-// whether it refuses what is asked or was told to drop it.
+// A pooler of connections keeps neither what they ask of the server nor their sessions. The app names it and does not
+// wait for it, whether it refuses what is asked or was told to drop it.
 func TestAPoolerIsNamedAndNotWaitedFor(t *testing.T) {
 	for name, ignores := range map[string]bool{"refuses": false, "drops": true} {
 		t.Run(name, func(t *testing.T) {
