@@ -2,6 +2,8 @@ package sandbox_test
 
 import (
 	"math"
+	"runtime"
+	"runtime/debug"
 	"strings"
 	"testing"
 
@@ -90,5 +92,60 @@ func TestResultsMeanWhatTheirLanguagesJSONWould(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// TestAPayloadIsHeldOnceInTheWorker counts what a call there and back allocates in the worker at two sizes: the result
+// as it came, and else what a small one does. It is neither decoded nor copied, neither to be looked at nor on its way
+// out.
+func TestAPayloadIsHeldOnceInTheWorker(t *testing.T) {
+	if Race {
+		t.Skip("the race detector allocates for itself")
+	}
+	collecting := debug.SetGCPercent(-1) // or what is kept for the next payload may be given back between
+	defer debug.SetGCPercent(collecting)
+	for _, target := range Targets[1:] {
+		t.Run(target.Runtime, func(t *testing.T) {
+			b := Open(t, target, sandbox.Options{Blank: -1})
+			type cost struct{ size, bytes, pieces int }
+			measure := func(value any) (c cost) {
+				call := In("s", 1, b.Call("main", value))
+				for range 3 {
+					c.size = len(b.Run(call).Output)
+				}
+				const calls = 10
+				var before, after runtime.MemStats
+				runtime.ReadMemStats(&before)
+				for range calls {
+					b.Run(call)
+				}
+				runtime.ReadMemStats(&after)
+				c.bytes = int(after.TotalAlloc-before.TotalAlloc) / calls //nolint:gosec // of a test
+				c.pieces = int(after.Mallocs-before.Mallocs) / calls      //nolint:gosec // of a test
+				runtime.GC()
+				return c
+			}
+			records := func(size int) any {
+				all := make([]any, size/170)
+				for i := range all {
+					all[i] = record(i)
+				}
+				return all
+			}
+			warm := measure("x")
+			for name, value := range map[string]any{
+				"text 64K": strings.Repeat("x", 64<<10), "text 1M": strings.Repeat("x", 1<<20),
+				"records 64K": records(64 << 10), "records 1M": records(1 << 20),
+			} {
+				got := measure(value)
+				t.Logf("%s: %+v, of a small one %+v", name, got, warm)
+				if most := got.size + got.size/8 + 16<<10; got.bytes > most {
+					t.Errorf("%s: %d bytes for a result of %d, at most %d", name, got.bytes, got.size, most)
+				}
+				if got.pieces > warm.pieces+24 {
+					t.Errorf("%s: %d allocations, of a small one %d", name, got.pieces, warm.pieces)
+				}
+			}
+		})
 	}
 }

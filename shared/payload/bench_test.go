@@ -1,6 +1,9 @@
 package payload
 
-import "testing"
+import (
+	"strings"
+	"testing"
+)
 
 type job struct {
 	ID    string            `json:"id"`
@@ -83,5 +86,28 @@ func BenchmarkValid(b *testing.B) {
 		if err := Valid(p.Blob); err != nil {
 			b.Fatal(err)
 		}
+	}
+}
+
+// BenchmarkValidLarge is what a worker does with the result of an executor, and an app with what comes from outside.
+func BenchmarkValidLarge(b *testing.B) {
+	records := make([]any, 6000)
+	for i := range records {
+		records[i] = plainJob()
+	}
+	for name, v := range map[string]any{"text": strings.Repeat("x", 1<<20), "records": records} {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			p, err := Encode(v)
+			if err != nil {
+				b.Fatal(err)
+			}
+			b.SetBytes(int64(len(p.Blob)))
+			for b.Loop() {
+				if err := Valid(p.Blob); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
 	}
 }

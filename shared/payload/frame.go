@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"fmt"
 	"sync"
+	"unsafe"
 )
 
 // Schema is the canonical text of the one schema: a record of a union of null and seven one-field records, recursive
@@ -42,10 +43,34 @@ type buffer struct{ bin, text []byte }
 
 var buffers = sync.Pool{New: func() any { return new(buffer) }}
 
+// large are what frames of large payloads are read in. They stay for the next one only as long as nothing is collected
+// between, and are not what small payloads are given.
+var large = sync.Pool{New: func() any { return new([]byte) }}
+
+// most is the capacity with which a buffer stays among those that most payloads are given.
+const most = 64 << 10
+
 // release puts b back unless one large payload made it grow beyond what most need.
 func (b *buffer) release() {
-	if cap(b.bin) <= 64<<10 && cap(b.text) <= 64<<10 {
-		buffers.Put(b)
+	if cap(b.bin) > most {
+		bin := b.bin[:0]
+		large.Put(&bin)
+		b.bin = nil
+	}
+	if cap(b.text) > most {
+		b.text = nil
+	}
+	buffers.Put(b)
+}
+
+// roomFor sees to it that a frame of so many bytes is read into what another one was read in before.
+func (b *buffer) roomFor(size int) {
+	if size <= most || cap(b.bin) >= size {
+		return
+	}
+	b.bin = *large.Get().(*[]byte)
+	if cap(b.bin) < size { // of what is asked for next, most has the same size
+		b.bin = make([]byte, 0, size)
 	}
 }
 
@@ -64,8 +89,7 @@ func (b *buffer) openFrame(blob string) (reader, error) {
 	if len(blob) > MaxBytes {
 		return reader{}, tooLarge(len(blob))
 	}
-	b.text = append(b.text[:0], blob...)
-	return b.openText(b.text)
+	return b.openText(unsafe.Slice(unsafe.StringData(blob), len(blob))) // which it reads and does not keep
 }
 
 func tooLarge(size int) error {
@@ -81,6 +105,7 @@ func (b *buffer) openText(text []byte) (reader, error) {
 	if bytes.IndexByte(text, '\n') >= 0 || bytes.IndexByte(text, '\r') >= 0 {
 		return reader{}, fmt.Errorf("%w: line break in base64", ErrInvalidFraming)
 	}
+	b.roomFor(strict64.DecodedLen(len(text)))
 	bin, err := strict64.AppendDecode(b.bin[:0], text)
 	b.bin = bin
 	if err != nil {

@@ -115,6 +115,28 @@ func (r *reader) text() ([]byte, error) {
 	return b, nil
 }
 
+// skipText is text without the text: most names and words are short, and of no other letters than ASCII's.
+func (r *reader) skipText() error {
+	if r.pos < len(r.buf) && r.buf[r.pos] < 0x80 && r.buf[r.pos]&1 == 0 {
+		start := r.pos + 1
+		if end := start + int(r.buf[r.pos]>>1); end <= len(r.buf) {
+			rest, high := r.buf[start:end], uint64(0)
+			for ; len(rest) >= 8; rest = rest[8:] {
+				high |= binary.LittleEndian.Uint64(rest)
+			}
+			for _, c := range rest {
+				high |= uint64(c)
+			}
+			if high&0x8080808080808080 == 0 {
+				r.pos = end
+				return nil
+			}
+		}
+	}
+	_, err := r.text()
+	return err
+}
+
 // blocks iterates the items of an array or map whose branch has been read: a sequence of counted blocks ended by an
 // empty one. A negative count is followed by the size of its block in bytes.
 type blocks struct {
@@ -185,7 +207,7 @@ func (r *reader) skip() error {
 	case tagBytes:
 		_, err = r.bytes()
 	case tagString:
-		_, err = r.text()
+		err = r.skipText()
 	case tagArray:
 		err = r.skipItems(false)
 	case tagMap:
@@ -209,7 +231,7 @@ func (r *reader) skipItems(keyed bool) error {
 			return err
 		}
 		if keyed {
-			if _, err := r.text(); err != nil {
+			if err := r.skipText(); err != nil {
 				return err
 			}
 		}
