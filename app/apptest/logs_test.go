@@ -216,8 +216,8 @@ func TestNoMoreLinesAreKeptThanMayBe(t *testing.T) {
 	}
 }
 
-// Chunks without a number are numbered by the app that takes them, one behind the other, also where two apps take them at
-// once and where they come with the outcome. What is said to be kept is kept; a number beyond all others is refused.
+// Chunks without a number are numbered by the app that takes them, one behind the other, also where two apps take them
+// at once and where they come with the outcome. What is said to be kept is kept; a number beyond all others is refused.
 func TestChunksWithoutANumberAreAllKept(t *testing.T) {
 	t.Parallel()
 	database := apptest.Postgres(t)

@@ -104,8 +104,8 @@ func TestACommitWhoseAnswerIsLostIsFoundByTheRetry(t *testing.T) {
 	}
 }
 
-// So it is where a balancer sends each call to another app: the one that is asked again took the registration itself and
-// has heard the worker ever since, so that nothing tells it that a poll went elsewhere.
+// So it is where a balancer sends each call to another app: the one that is asked again took the registration itself
+// and has heard the worker ever since, so that nothing tells it that a poll went elsewhere.
 func TestAPollIsFoundAgainAtAnAppThatHeardItsWorkerAllAlong(t *testing.T) {
 	t.Parallel()
 	gate, a, b := behind(t)

@@ -67,7 +67,7 @@ type Broker struct {
 	polls      pollMemory
 	unstored   chan struct{} // a sign of life should be stored soon
 	appLeft    atomic.Bool   // another app said that it leaves
-	company    atomic.Int64  // until when what a poll was given may stand at another app, in Unix nanoseconds; 0: not known
+	company    atomic.Int64  // until when what a poll was given may stand at another app, in Unix ns; 0: not known
 	expiry     time.Time     // when a silent worker may be past its time, for Watch alone; zero: nobody is silent
 	questions  *question.Pending
 	sticky     stickyRuns
