@@ -63,11 +63,11 @@ var directions = []direction{
 		"app/serve", "app/view", "app/auth", "app/store", "app/engine", "docs", "shared/...",
 	}},
 	{"app/workerapi", []string{"app/serve", "app/auth", "app/dispatch", "app/store", "app/engine", "shared/..."}},
-	{"app/channel", []string{"app/auth", "app/dispatch", "app/store", "shared/..."}},
+	{"app/peer", []string{"app/auth", "app/dispatch", "app/store", "shared/payload", "shared/protocol"}},
+	{"app/channel", []string{"app/peer", "app/dispatch", "app/store", "shared/..."}},
 	{"app/plane", []string{
-		"app/httpapi", "app/workerapi", "app/channel", "app/sweep", "app/broker", "app/view", "app/dispatch", "app/auth",
-		"app/store",
-		"shared/protocol",
+		"app/httpapi", "app/workerapi", "app/channel", "app/peer", "app/sweep", "app/broker", "app/view", "app/dispatch",
+		"app/auth", "app/store", "shared/protocol",
 	}},
 	{"app", []string{"app/plane", "web", "shared/httpjson"}},
 	// a tool: not in the binary
@@ -81,6 +81,7 @@ var directions = []direction{
 	{"worker/activity", []string{"shared/..."}},
 	{"worker/workflow", []string{"worker/activity", "shared/..."}},
 	{"worker/link", []string{"shared/..."}},
+	{"worker/link/linktest", []string{"shared/protocol"}},
 	{"worker/clock", nil},
 	{"worker/session", []string{"shared/protocol"}},
 	{"worker/runner", []string{

@@ -110,7 +110,7 @@ func TestLinesOfActivitiesAreKept(t *testing.T) {
 // An activity that logs more than is kept loses the rest and is told so in its log; its outcome is what it was.
 func TestAFloodOfLinesIsCutOffAndCounted(t *testing.T) {
 	a := apptest.Start(t, apptest.Options{})
-	start(t, a, link.Local{Join: a.Channel().Join}, func(o *worker.Options) {
+	start(t, a, link.Local{Join: a.Peers().Join}, func(o *worker.Options) {
 		o.Registry.Workflow("flow", once("floods"))
 		o.Registry.Activity("floods", func(ctx context.Context, _ string) error {
 			log := activity.Logger(ctx)

@@ -139,7 +139,7 @@ func (e *Env) begin(path string) (end func()) {
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- e.plane.Run(context.Background()) }()
-	leave := e.work(link.Local{Join: e.plane.Channel().Join}, log)
+	leave := e.work(link.Local{Join: e.plane.Peers().Join}, log)
 	return func() {
 		leave()
 		if err := errors.Join(e.plane.Close(context.Background()), <-ended); err != nil {

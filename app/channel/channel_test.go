@@ -13,6 +13,7 @@ import (
 
 	"github.com/sojourn-run/sojourn/app/apptest"
 	"github.com/sojourn-run/sojourn/app/channel"
+	room "github.com/sojourn-run/sojourn/app/peer"
 	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/payload"
 	"github.com/sojourn-run/sojourn/shared/protocol"
@@ -80,7 +81,7 @@ func TestSecondSettingsCallLeavesOneHandler(t *testing.T) {
 	p.ok(j, map[string]any{"result": encode(t, "x")})
 	// Two handlers would have polled twice and completed twice.
 	has[*history.ActivityCompleted](t, a, run)
-	if n := a.Channel().Stats().StaleCompletions; n != 0 {
+	if n := a.Peers().Stats().StaleCompletions; n != 0 {
 		t.Errorf("%d stale completions", n)
 	}
 }
@@ -261,7 +262,7 @@ func TestStaleTokenChangesNothingAndIsCounted(t *testing.T) {
 	w.refusal("stale_attempt", protocol.MethodExtendLock, map[string]any{"jobId": old.ID, "token": old.Token})
 	w.refusal("malformed_payload", protocol.MethodExtendLock, map[string]any{"jobId": j.ID, "token": "w1"})
 	w.refusal("lease_owner_mismatch", protocol.MethodExtendLock, map[string]any{"jobId": j.ID, "token": j.Token + "x"})
-	if n := a.Channel().Stats().StaleCompletions; n != 1 {
+	if n := a.Peers().Stats().StaleCompletions; n != 1 {
 		t.Errorf("%d stale completions counted, want 1", n)
 	}
 	lock := call[protocol.JobLock](w, protocol.MethodExtendLock, map[string]any{"jobId": j.ID, "token": j.Token})
@@ -331,13 +332,11 @@ func TestJobWhoseAnswerWasLostGoesBackAtOnce(t *testing.T) {
 	a := apptest.Start(t, apptest.Options{})
 	s, w := scheduler(t, a), join(t, a, "w", "test")
 	schedule(t, a, s, 1)
-	caller, leave, err := a.Channel().Join(protocol.ChannelAuth{WorkerID: "lost", Protocol: 1}, nil)
+	p, err := a.Peers().Meet(protocol.ChannelAuth{WorkerID: "lost", Protocol: 1}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer leave()
-	local := caller.(rpc.Local)
-	ctx, delivery := rpc.WithDelivery(rpc.WithPrincipal(within(t), local.Principal))
+	ctx, delivery := rpc.WithDelivery(rpc.WithPrincipal(within(t), channel.PrincipalOf(p)))
 	answer, err := a.Channel().Handlers().Serve(
 		ctx, protocol.MethodPoll, json.RawMessage(`{"release":"test","timeoutMs":20000}`),
 	)
@@ -515,7 +514,9 @@ func TestAPageHearsOfItsTopicsOnceASecond(t *testing.T) {
 func TestRevokedTokenEndsItsConnections(t *testing.T) {
 	valid := make(chan bool, 1)
 	valid <- true
-	c := channel.New(nothing{}, channel.Options{Recheck: 5 * time.Millisecond, Worker: authenticate(valid)})
+	c := channel.New(
+		among(t, nothing{}, room.Options{}), channel.Options{Recheck: 5 * time.Millisecond, Worker: authenticate(valid)},
+	)
 	server := serve(t, c)
 	client, err := socketio.Dial(
 		within(t), server, protocol.NamespaceWorkers, protocol.ChannelAuth{WorkerID: "w", Protocol: 1},
@@ -547,8 +548,7 @@ func TestACallIsToldThatTheStoreIsAway(t *testing.T) {
 func TestACallOfARevokedTokenIsRefused(t *testing.T) {
 	var over atomic.Bool
 	a := apptest.Start(t, apptest.Options{})
-	c := channel.New(a.Broker(), channel.Options{
-		Worker: func(context.Context, string, *http.Request) (any, error) { return "anybody", nil },
+	peers := among(t, a.Broker(), room.Options{
 		Still: func(context.Context, any) error {
 			if over.Load() {
 				return protocol.Refuse(protocol.ReasonUnauthorized, "the token is unknown, expired or revoked")
@@ -556,7 +556,9 @@ func TestACallOfARevokedTokenIsRefused(t *testing.T) {
 			return nil
 		},
 	})
-	server := serve(t, c)
+	server := serve(t, channel.New(peers, channel.Options{
+		Worker: func(context.Context, string, *http.Request) (any, error) { return "anybody", nil },
+	}))
 	s, err := socketio.Dial(
 		within(t), server, protocol.NamespaceWorkers, protocol.ChannelAuth{WorkerID: "w", Protocol: 1},
 		socketio.DialOptions{},

@@ -471,7 +471,7 @@ func TestWhatIsSaidOnTheChannelFitsItsSchema(t *testing.T) {
 		}
 		s.hold(n.Method+".notice", n.Payload)
 	}
-	c := a.Channel()
+	c := a.Peers()
 	notice(func() { c.Cancel("default", "w", protocol.CancelNotice{TaskID: "t", AttemptID: "t-1"}) })
 	notice(func() {
 		c.CloseSession("default", "w", protocol.SessionNotice{SessionID: "s", Epoch: 1, Reason: "closed"})
@@ -479,7 +479,7 @@ func TestWhatIsSaidOnTheChannelFitsItsSchema(t *testing.T) {
 	notice(func() {
 		c.YieldSession("default", "w", protocol.SessionNotice{SessionID: "s", Epoch: 1, Reason: "queue"})
 	})
-	notice(c.SettingsChanged)
+	notice(func() { c.SettingsChanged("") })
 	for _, i := range []protocol.Intent{protocol.IntentPause, protocol.IntentWork, protocol.IntentLeave} {
 		notice(func() { c.Intend("default", "w", i, protocol.PauseNotice{Reason: "kernel"}) })
 	}

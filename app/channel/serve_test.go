@@ -7,13 +7,28 @@ import (
 	"testing"
 
 	"github.com/sojourn-run/sojourn/app/channel"
+	room "github.com/sojourn-run/sojourn/app/peer"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
 // nothing is an app of which a test needs no verb.
-type nothing struct{ channel.Verbs }
+type nothing struct{ room.Verbs }
 
 func (nothing) Release() string { return "test" }
+
+// among is a room of its own for a test's workers.
+func among(t *testing.T, verbs room.Verbs, o room.Options) *room.Peers {
+	t.Helper()
+	peers := room.New(verbs, o)
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), ceiling)
+		defer cancel()
+		if err := peers.Close(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	return peers
+}
 
 // serve puts a channel of its own behind a port.
 func serve(t *testing.T, c *channel.Channel) string {

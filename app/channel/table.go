@@ -8,13 +8,11 @@ import (
 )
 
 // handle enters a method of a known worker, whose refusals are put into the words of the wire.
-func handle[In, Out any](
-	c *Channel, h rpc.Handlers, method string, fn func(ctx context.Context, p *Peer, in In) (Out, error),
-) {
+func handle[In, Out any](h rpc.Handlers, method string, fn func(ctx context.Context, p *worker, in In) (Out, error)) {
 	rpc.Handle(h, method, func(ctx context.Context, in In) (out Out, err error) {
-		p, err := c.caller(ctx)
+		p, err := caller(ctx)
 		if err == nil {
-			out, err = fn(p.calls(ctx), p, in)
+			out, err = fn(ctx, p, in)
 		}
 		if err != nil {
 			return out, refusal(err)
@@ -23,47 +21,39 @@ func handle[In, Out any](
 	})
 }
 
-// caller is the worker that calls, if it may still.
-func (c *Channel) caller(ctx context.Context) (*Peer, error) {
-	p, ok := rpc.PrincipalFrom(ctx).(*Peer)
-	if !ok {
-		return nil, protocol.Refuse(protocol.ReasonUnauthorized, "the caller is no worker")
-	}
-	return p, c.still(ctx, p)
+// verb enters a method that says the same on the wire as in the app.
+func verb[In, Out any](
+	h rpc.Handlers, method string, fn func(protocol.WorkerConnection, context.Context, In) (Out, error),
+) {
+	handle(h, method, func(ctx context.Context, p *worker, in In) (Out, error) { return fn(p, ctx, in) })
 }
 
-// table is every method a worker may call.
+// caller is the worker that calls.
+func caller(ctx context.Context) (*worker, error) {
+	if p, ok := rpc.PrincipalFrom(ctx).(*worker); ok {
+		return p, nil
+	}
+	return nil, protocol.Refuse(protocol.ReasonUnauthorized, "the caller is no worker")
+}
+
+// table is every method a worker may call: the verbs that have other words on the wire, and those that have not.
 func (c *Channel) table() rpc.Handlers {
 	h := rpc.Handlers{}
-	handle(c, h, protocol.MethodSettings, c.fetchSettings)
-	handle(c, h, protocol.MethodRegister, c.register)
-	handle(c, h, protocol.MethodDeregister, c.deregister)
-	handle(c, h, protocol.MethodPoll, c.poll)
-	handle(c, h, protocol.MethodCompleteJob, c.completeJob)
+	handle(h, protocol.MethodPoll, c.poll)
+	handle(h, protocol.MethodCompleteJob, c.completeJob)
 	h.Unread(protocol.MethodCompleteJob, c.unreadCompletion)
-	handle(c, h, protocol.MethodReturnJob, c.returnJob)
-	handle(c, h, protocol.MethodExtendLock, c.extendLock)
-	handle(c, h, protocol.MethodReportProgress, c.reportProgress)
-	handle(c, h, protocol.MethodFetchHistory, c.fetchHistory)
-	handle(c, h, protocol.MethodUploadLogs, c.uploadLogs)
-	handle(c, h, protocol.MethodHeartbeat, c.heartbeat)
-	handle(c, h, protocol.MethodCreateSession, func(
-		ctx context.Context, p *Peer, in protocol.SessionCreate,
-	) (protocol.SessionAnswer, error) {
-		if err := c.ensureRegistered(ctx, p, nil); err != nil {
-			return protocol.SessionAnswer{}, err
-		}
-		in.WorkerID, in.Namespace, in.Incarnation = p.WorkerID, p.Namespace, p.currentIncarnation()
-		return c.verbs.CreateSession(ctx, in)
-	})
-	session := func(method string, verb func(context.Context, protocol.SessionVerb) (protocol.SessionAnswer, error)) {
-		handle(c, h, method, func(ctx context.Context, p *Peer, in protocol.SessionVerb) (protocol.SessionAnswer, error) {
-			in.WorkerID, in.Namespace = p.WorkerID, p.Namespace
-			return verb(ctx, in)
-		})
-	}
-	session(protocol.MethodHeartbeatSession, c.verbs.HeartbeatSession)
-	session(protocol.MethodReleaseSession, c.verbs.ReleaseSession)
-	session(protocol.MethodCloseSession, c.verbs.CloseSession)
+	handle(h, protocol.MethodReturnJob, c.returnJob)
+	handle(h, protocol.MethodExtendLock, c.extendLock)
+	handle(h, protocol.MethodReportProgress, c.reportProgress)
+	handle(h, protocol.MethodFetchHistory, c.fetchHistory)
+	handle(h, protocol.MethodUploadLogs, c.uploadLogs)
+	verb(h, protocol.MethodSettings, protocol.WorkerConnection.Settings)
+	verb(h, protocol.MethodRegister, protocol.WorkerConnection.Register)
+	verb(h, protocol.MethodDeregister, protocol.WorkerConnection.Deregister)
+	verb(h, protocol.MethodHeartbeat, protocol.WorkerConnection.WorkerHeartbeat)
+	verb(h, protocol.MethodCreateSession, protocol.WorkerConnection.CreateSession)
+	verb(h, protocol.MethodHeartbeatSession, protocol.WorkerConnection.HeartbeatSession)
+	verb(h, protocol.MethodReleaseSession, protocol.WorkerConnection.ReleaseSession)
+	verb(h, protocol.MethodCloseSession, protocol.WorkerConnection.CloseSession)
 	return h
 }

@@ -50,7 +50,7 @@ func (c channelCollector) Describe(out chan<- *prometheus.Desc) {
 
 // Collect reads them.
 func (c channelCollector) Collect(out chan<- prometheus.Metric) {
-	s := c.plane.channel.Stats()
+	s, among := c.plane.channel.Stats(), c.plane.peers.Stats()
 	count := func(d *prometheus.Desc, n int64, labels ...string) {
 		out <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(n), labels...)
 	}
@@ -68,8 +68,8 @@ func (c channelCollector) Collect(out chan<- prometheus.Metric) {
 	count(channelDesc, s.Socket.RefusedBusy, "busy")
 	count(channelDesc, s.EarlyCalls, "settings_required")
 	count(undoneDesc, s.Undone)
-	count(lateDesc, s.StaleCompletions)
-	count(unackedDesc, s.UnackedNotices)
+	count(lateDesc, among.StaleCompletions)
+	count(unackedDesc, among.Unconfirmed)
 	count(malformedDesc, s.MalformedMachines)
 	count(failuresDesc, s.Socket.Failures)
 }

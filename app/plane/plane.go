@@ -21,6 +21,7 @@ import (
 	"github.com/sojourn-run/sojourn/app/channel"
 	"github.com/sojourn-run/sojourn/app/dispatch"
 	"github.com/sojourn-run/sojourn/app/httpapi"
+	"github.com/sojourn-run/sojourn/app/peer"
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/app/sweep"
 	"github.com/sojourn-run/sojourn/app/view"
@@ -66,6 +67,7 @@ type Plane struct {
 	view     *view.View
 	auth     *auth.Auth
 	sweeper  *sweep.Sweeper
+	peers    *peer.Peers
 	channel  *channel.Channel
 	handler  http.Handler
 	log      zerolog.Logger
@@ -119,17 +121,19 @@ func (p *Plane) join() {
 		}
 	}, p.sweeper.Pulse)
 	p.auth = auth.New(auth.Options{Store: p.store, Bootstrap: o.Token, None: o.NoAuth, Hears: p.store.Hears})
-	p.channel = channel.New(p.broker, channel.Options{
-		Worker: p.worker, Dashboard: p.browser, Door: p.auth.Door, Still: p.still, Allow: p.allow, Sees: sees,
-		Settings: p.settings, Fleet: p.broker.FleetWide, Hub: &p.dispatch.Hub,
+	p.peers = peer.New(p.broker, peer.Options{
+		Still: p.still, Allow: p.allow, Settings: p.settings, Fleet: p.broker.FleetWide, Hub: &p.dispatch.Hub, Log: o.Log,
+	})
+	p.channel = channel.New(p.peers, channel.Options{
+		Worker: p.worker, Dashboard: p.browser, Door: p.auth.Door, Still: p.still, Sees: sees, Hub: &p.dispatch.Hub,
 		Transports: o.Transports, PrincipalKey: principalKey, MaxPerToken: o.MaxSockets, Log: o.Log,
 	})
-	p.broker.TellsToYield(p.channel.YieldSession)
-	p.broker.TellsIntent(p.channel.Intend)
-	p.broker.TellsSettings(p.channel.SettingsChangedIn)
+	p.broker.TellsToYield(p.peers.YieldSession)
+	p.broker.TellsIntent(p.peers.Intend)
+	p.broker.TellsSettings(p.peers.SettingsChanged)
 	requests := httpapi.NewMetrics(registry)
 	workers := workerapi.New(workerapi.Options{
-		Broker: p.broker, Auth: p.auth, Log: o.Log, Observe: requests.Observe, Settings: p.channel.WorkerSettings,
+		Broker: p.broker, Auth: p.auth, Log: o.Log, Observe: requests.Observe, Settings: p.peers.WorkerSettings,
 		HasNamespace: p.broker.HasNamespace,
 		MaxPolls:     o.MaxPolls,
 	})
@@ -161,7 +165,10 @@ func (p *Plane) View() *view.View { return p.view }
 // Dispatch is where polls wait and hints come from.
 func (p *Plane) Dispatch() *dispatch.Dispatch { return p.dispatch }
 
-// Channel is where workers of this process join.
+// Peers are the workers that are connected; those of this process join them there.
+func (p *Plane) Peers() *peer.Peers { return p.peers }
+
+// Channel is the end of sockets.
 func (p *Plane) Channel() *channel.Channel { return p.channel }
 
 // Auth knows callers.
@@ -228,7 +235,8 @@ func (p *Plane) Drain(ctx context.Context) error { return p.drain(ctx) }
 
 func (p *Plane) drainNow(ctx context.Context) error {
 	p.broker.Drain()
-	return p.channel.Close(ctx)
+	p.peers.Shut()
+	return errors.Join(p.channel.Close(ctx), p.peers.Close(ctx))
 }
 
 // Close drains, ends what Run started and closes the store; again it does nothing.

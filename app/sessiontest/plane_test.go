@@ -10,7 +10,6 @@ import (
 
 	"github.com/sojourn-run/sojourn/app/apptest"
 	"github.com/sojourn-run/sojourn/app/broker"
-	"github.com/sojourn-run/sojourn/app/channel"
 	"github.com/sojourn-run/sojourn/app/dispatch"
 	app "github.com/sojourn-run/sojourn/app/plane"
 	"github.com/sojourn-run/sojourn/app/store"
@@ -31,7 +30,6 @@ type plane struct {
 	plane    *app.Plane
 	store    store.Store
 	dispatch *dispatch.Dispatch
-	channel  *channel.Channel
 }
 
 // planeOptions change what open opens; the zero value is an app on a new SQLite file that never cleans up.
@@ -65,7 +63,6 @@ func open(t testing.TB, o planeOptions) *plane {
 	})
 	return &plane{
 		Broker: p.Broker(), View: p.View(), t: t, plane: p, store: p.Store(), dispatch: p.Dispatch(),
-		channel: p.Channel(),
 	}
 }
 

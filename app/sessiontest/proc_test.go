@@ -8,9 +8,9 @@ import (
 
 	"github.com/sojourn-run/sojourn/app/apptest"
 	"github.com/sojourn-run/sojourn/shared/protocol"
-	"github.com/sojourn-run/sojourn/shared/rpc"
 	"github.com/sojourn-run/sojourn/worker"
 	"github.com/sojourn-run/sojourn/worker/link"
+	"github.com/sojourn-run/sojourn/worker/link/linktest"
 )
 
 // proc is a worker process.
@@ -50,8 +50,8 @@ func (h *harness) make(name string, change ...func(*worker.Options)) (*proc, err
 		f(r, p)
 	}
 	o := worker.Options{
-		Registry: r, Carrier: carrier{link.Local{Join: h.channel.Join}, p}, Release: release, WorkerID: name, Concurrency: 4,
-		MaxSessions:  10,
+		Registry: r, Carrier: carrier{link.Local{Join: h.plane.plane.Peers().Join}, p}, Release: release,
+		WorkerID: name, Concurrency: 4, MaxSessions: 10,
 		AttemptLease: 5 * sec, DrainTimeout: 10 * sec, NoSandbox: true, Log: apptest.Log(h.t),
 	}
 	for _, f := range change {
@@ -121,7 +121,9 @@ type carrier struct {
 var errCut = errors.New("the way to the app is cut")
 
 // Dial joins the app.
-func (c carrier) Dial(ctx context.Context, hello protocol.ChannelAuth, notices rpc.Handlers) (link.Conn, error) {
+func (c carrier) Dial(
+	ctx context.Context, hello protocol.ChannelAuth, notices protocol.WorkerNotices,
+) (link.Conn, error) {
 	if c.p.cut() {
 		return nil, errCut
 	}
@@ -129,28 +131,23 @@ func (c carrier) Dial(ctx context.Context, hello protocol.ChannelAuth, notices r
 	if err != nil {
 		return nil, err
 	}
-	return &wire{conn, c.p}, nil
+	return linktest.Between(conn, c.p.pass), nil
 }
 
-type wire struct {
-	link.Conn
-	p *proc
-}
-
-// Call passes a call on, unless the way is cut before it or before its answer.
-func (w *wire) Call(ctx context.Context, method string, in, out any) error {
-	w.p.mu.Lock()
-	way := w.p.way
-	w.p.mu.Unlock()
+// pass passes a call on, unless the way is cut before it or before its answer.
+func (p *proc) pass(ctx context.Context, _ string, in any, call linktest.Call) (any, error) {
+	p.mu.Lock()
+	way := p.way
+	p.mu.Unlock()
 	if way.Err() != nil {
-		return errCut
+		return nil, errCut
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(way, func() { cancel(errCut) })()
-	err := w.Conn.Call(ctx, method, in, out)
+	out, err := call(ctx, in)
 	if way.Err() != nil {
-		return errCut
+		return nil, errCut
 	}
-	return err
+	return out, err
 }

@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"github.com/sojourn-run/sojourn/shared/protocol"
-	"github.com/sojourn-run/sojourn/shared/rpc"
 	"github.com/sojourn-run/sojourn/worker"
 	"github.com/sojourn-run/sojourn/worker/link"
+	"github.com/sojourn-run/sojourn/worker/link/linktest"
 )
 
 // deaf is a carrier whose polls, once they hang, come back for nobody: as a call that is stuck in the system.
@@ -22,24 +22,19 @@ type deaf struct {
 	hang  chan struct{}
 }
 
-func (d deaf) Dial(ctx context.Context, hello protocol.ChannelAuth, notices rpc.Handlers) (link.Conn, error) {
+func (d deaf) Dial(
+	ctx context.Context, hello protocol.ChannelAuth, notices protocol.WorkerNotices,
+) (link.Conn, error) {
 	conn, err := d.Carrier.Dial(ctx, hello, notices)
 	if err != nil {
 		return nil, err
 	}
-	return deafConn{conn, d}, nil
-}
-
-type deafConn struct {
-	link.Conn
-	d deaf
-}
-
-func (c deafConn) Call(ctx context.Context, method string, in, out any) error {
-	if method == protocol.MethodPoll && c.d.hangs.Load() {
-		<-c.d.hang
-	}
-	return c.Conn.Call(ctx, method, in, out)
+	return linktest.Between(conn, func(ctx context.Context, verb string, in any, call linktest.Call) (any, error) {
+		if verb == "Poll" && d.hangs.Load() {
+			<-d.hang
+		}
+		return call(ctx, in)
+	}), nil
 }
 
 // A worker whose loop hangs is connected, registered and heard of, and does nothing for ever: only its supervisor can

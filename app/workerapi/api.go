@@ -19,21 +19,10 @@ import (
 
 // Broker is what the worker protocol asks of the control plane.
 type Broker interface {
-	Register(context.Context, protocol.RegisterRequest) (protocol.RegisterAnswer, error)
-	Deregister(context.Context, protocol.DeregisterRequest) (protocol.DeregisterAnswer, error)
-	WorkerHeartbeat(context.Context, protocol.WorkerHeartbeat) (protocol.WorkerHeartbeatAnswer, error)
-	Poll(context.Context, protocol.PollRequest) (protocol.PollAnswer, error)
-	Complete(context.Context, protocol.CompleteRequest) (protocol.CompleteBatchAnswer, error)
-	HeartbeatTask(context.Context, protocol.HeartbeatRequest) (protocol.HeartbeatAnswer, error)
+	protocol.WorkerVerbs
 	ClaimTask(context.Context, protocol.ClaimRequest) (protocol.PollAnswer, error)
 	ClaimStatus(context.Context, protocol.ClaimRequest) (protocol.ClaimStatus, error)
-	RecordLogs(context.Context, protocol.LogsRequest) (protocol.LogsAnswer, error)
 	AttemptStatus(context.Context, protocol.HeartbeatRequest) (protocol.AttemptStatus, error)
-	HistoryPage(context.Context, protocol.HistoryRequest) (protocol.HistoryPage, error)
-	CreateSession(context.Context, protocol.SessionCreate) (protocol.SessionAnswer, error)
-	HeartbeatSession(context.Context, protocol.SessionVerb) (protocol.SessionAnswer, error)
-	ReleaseSession(context.Context, protocol.SessionVerb) (protocol.SessionAnswer, error)
-	CloseSession(context.Context, protocol.SessionVerb) (protocol.SessionAnswer, error)
 	// SDK is what a worker registered as its SDK and version; empty for one that is not registered.
 	SDK(ctx context.Context, namespace, worker string) string
 }

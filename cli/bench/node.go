@@ -137,7 +137,7 @@ func (n *node) work(ctx context.Context, o nodeOptions, id string) error {
 	registerIdle(registry, func() { n.there.Add(1) })
 	var carrier link.Carrier = &link.Socket{URLs: []string{n.app.URL()}}
 	if o.worker == "in-process" {
-		carrier = link.Local{Join: n.app.Channel().Join}
+		carrier = link.Local{Join: n.app.Peers().Join}
 	}
 	var queues []string
 	if o.queue != "" {

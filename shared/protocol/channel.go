@@ -19,12 +19,11 @@ const ChannelVersion = 1
 // them would take the worker's own running attempts away from it.
 const SocketProcess = "socket"
 
-// Names of the worker channel: its path, namespaces, rooms and events.
+// Names of the worker channel: its path, namespaces and events.
 const (
 	ChannelPath        = "/api/socket.io"
 	NamespaceWorkers   = "/"
 	NamespaceDashboard = "/dashboard"
-	RoomWorkers        = "WORKERS" // every worker; beside it each worker is in a room of its own id
 	EventFetchSettings = "FETCH_WORKER_SETTINGS"
 	EventHint          = "hint"
 	EventWatch         = "watch" // of a dashboard: {topics}, all that it wants to hear of from now on

@@ -75,3 +75,12 @@ func (a HeartbeatAnswer) Lock() (JobLock, error) {
 	}
 	return JobLock{LockExpiresAt: a.LeaseExpiresAt, CancelRequested: a.CancelRequested || !a.CanContinue}, nil
 }
+
+// Rejected is the answer to an outcome that was refused before anybody judged the task.
+func Rejected(taskID string, err error) CompleteAnswer {
+	reason := string(ReasonOf(err))
+	return CompleteAnswer{
+		TaskID: taskID, Outcome: "rejected", Reason: &reason, Err: err,
+		Error: &ErrorBody{Reason: Reason(reason), Message: err.Error()},
+	}
+}

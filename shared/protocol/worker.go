@@ -165,14 +165,15 @@ type PollAnswer struct {
 
 // HistoryRequest asks for a further page of a leased workflow task's history.
 type HistoryRequest struct {
-	Namespace string `json:"namespace,omitempty"`
-	TaskID    string `json:"task_id"`
-	Owner     string `json:"lease_owner"`
-	Attempt   int64  `json:"workflow_task_attempt"`
-	PageToken string `json:"next_history_page_token"`
-	After     int64  `json:"after_sequence,omitempty"` // instead of a token: the last event the caller has
-	PageSize  int    `json:"page_size,omitempty"`
-	All       bool   `json:"all,omitempty"` // everything that is left in one answer
+	Kind      TaskKind `json:"-"` // of the task: a workflow's (also when empty), or a question; the routes know it
+	Namespace string   `json:"namespace,omitempty"`
+	TaskID    string   `json:"task_id"`
+	Owner     string   `json:"lease_owner"`
+	Attempt   int64    `json:"workflow_task_attempt"`
+	PageToken string   `json:"next_history_page_token"`
+	After     int64    `json:"after_sequence,omitempty"` // instead of a token: the last event the caller has
+	PageSize  int      `json:"page_size,omitempty"`
+	All       bool     `json:"all,omitempty"` // everything that is left in one answer
 }
 
 // HistoryPage is one page of history.
@@ -217,6 +218,14 @@ type CompleteItem struct {
 	// Lines are what the code of an activity logged, as far as the app has not said that it is kept. They are stored with
 	// the outcome, and never a reason to refuse it.
 	Lines []LogChunk `json:"lines,omitempty"`
+}
+
+// HandedBack is an item that hands its task back and says nothing else. What came out until then counts for nothing.
+func (c *CompleteItem) HandedBack() CompleteItem {
+	return CompleteItem{
+		Kind: c.Kind, TaskID: c.TaskID, Owner: c.Owner, Attempt: c.Attempt, AttemptID: c.AttemptID, Returned: c.Returned,
+		LostCount: c.LostCount, Lines: c.Lines,
+	}
 }
 
 // StreamWaits are what a completed workflow task says of message streams, which are not offered: a run that waits on

@@ -23,10 +23,10 @@ func WithDelivery(ctx context.Context) (context.Context, *Delivery) {
 	return context.WithValue(ctx, deliveryKey{}, d), d
 }
 
-// OnDelivered asks the carrier of this call to tell fn what became of the answer: true when it was handed over (queued
-// on the socket, written to the HTTP response, returned to the local caller), false when it was lost on the way or
-// never given because the handler failed. fn runs once, on the carrier's goroutine, and must not block. OnDelivered
-// reports whether the carrier keeps count at all; when it does not, fn is never called.
+// OnDelivered asks the carrier of this call to tell fn what became of the answer: true when it was queued on the
+// socket, false when it was lost on the way or never given because the handler failed. fn runs once, on the carrier's
+// goroutine, and must not block. OnDelivered reports whether the carrier keeps count at all; when it does not, fn is
+// never called.
 func OnDelivered(ctx context.Context, fn func(ok bool)) bool {
 	d, _ := ctx.Value(deliveryKey{}).(*Delivery)
 	if d == nil {

@@ -13,10 +13,9 @@ import (
 // from many goroutines, changing it while it is served is not.
 type Handlers map[string]Handler
 
-// Handler is one typed method, callable with JSON or with a Go value.
+// Handler is one typed method, called with JSON.
 type Handler struct {
-	fromJSON  func(ctx context.Context, payload json.RawMessage) (any, error)
-	fromValue func(ctx context.Context, in any) (any, error)
+	fromJSON func(ctx context.Context, payload json.RawMessage) (any, error)
 	// nil: what cannot be read is refused as it stands
 	unread func(ctx context.Context, payload json.RawMessage, why error) error
 }
@@ -33,13 +32,6 @@ func Handle[In, Out any](h Handlers, method string, fn func(ctx context.Context,
 			var in In
 			if err := decode(payload, &in); err != nil {
 				return nil, h[method].unreadable(ctx, method, payload, malformed(method, err))
-			}
-			return guard(ctx, method, in, fn)
-		},
-		fromValue: func(ctx context.Context, value any) (any, error) {
-			in, err := convert[In](value)
-			if err != nil {
-				return nil, malformed(method, err)
 			}
 			return guard(ctx, method, in, fn)
 		},

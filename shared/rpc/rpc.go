@@ -1,8 +1,7 @@
-// Package rpc calls named methods of the app from a worker, and the other way round, over any carrier.
+// Package rpc calls named methods of the other end of a socket, app or worker.
 //
-// A [Caller] is what the calling side holds. [Handlers] is the table the answering side fills. Three carriers join
-// them: [Local] passes Go values within one process, [SocketCaller] with [Serve] speaks the envelope of the worker
-// channel, and HTTP transports call [Handlers.Serve] themselves.
+// [Handlers] is the table that the answering end fills; [Serve] and [SocketCaller] speak the envelope of the worker
+// channel. Within one process nothing is called by name: see package peer of the app.
 package rpc
 
 import (
@@ -12,17 +11,6 @@ import (
 
 // DefaultTimeout bounds a call whose context has no deadline, and every handler.
 const DefaultTimeout = 60 * time.Second
-
-// Caller calls methods of the other side.
-type Caller interface {
-	// Call sends in to method and fills out, a pointer, with the answer. A nil out discards the answer, and an answer of
-	// null leaves out as it was. A refusal by the other side is an [*Error]; so is a deadline that passed (code
-	// [CodeDeadlineExceeded]). Without a deadline in ctx the call ends after [DefaultTimeout].
-	Call(ctx context.Context, method string, in, out any) error
-	// Notify hands in to method as a hint: nobody answers, and it may be lost. The error says only that it could not be
-	// sent.
-	Notify(ctx context.Context, method string, in any) error
-}
 
 // None is the answer of a method that has nothing to say. It travels as null.
 type None struct{}
@@ -44,4 +32,14 @@ func WithPrincipal(ctx context.Context, principal any) context.Context {
 // PrincipalFrom returns who is calling, or nil when the carrier did not say.
 func PrincipalFrom(ctx context.Context) any {
 	return ctx.Value(principalKey{})
+}
+
+func withTimeout(ctx context.Context, timeout time.Duration) (context.Context, context.CancelFunc) {
+	if _, has := ctx.Deadline(); has {
+		return ctx, func() {}
+	}
+	if timeout <= 0 {
+		timeout = DefaultTimeout
+	}
+	return context.WithTimeout(ctx, timeout)
 }

@@ -136,7 +136,9 @@ type SocketCaller struct {
 	Timeout time.Duration // bounds a call without a deadline; 0 is DefaultTimeout
 }
 
-// Call sends one event "rpc" and waits for its ack. An error that is not an [*Error] means the connection ended, or the
+// Call sends in to method by one event "rpc", waits for the ack and fills out, a pointer, with the answer; a nil out
+// discards it, and an answer of null leaves it as it was. A refusal by the other end is an [*Error], and so is a
+// deadline that passed ([CodeDeadlineExceeded]). An error that is not an [*Error] means the connection ended, or the
 // call could not be queued: whether the other side acted on it is unknown.
 func (c SocketCaller) Call(ctx context.Context, method string, in, out any) error {
 	ctx, cancel := withTimeout(ctx, c.Timeout)

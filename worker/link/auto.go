@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/sojourn-run/sojourn/shared/protocol"
-	"github.com/sojourn-run/sojourn/shared/rpc"
 )
 
 // The ways to an app, as the setting link names them.
@@ -39,7 +38,7 @@ type Auto struct {
 
 // Dial tries the socket, then HTTP, and then the socket once more: an app that was only just starting is not one
 // without sockets.
-func (c *Auto) Dial(ctx context.Context, hello protocol.ChannelAuth, notices rpc.Handlers) (Conn, error) {
+func (c *Auto) Dial(ctx context.Context, hello protocol.ChannelAuth, notices protocol.WorkerNotices) (Conn, error) {
 	conn, err := c.socket(ctx, hello, notices)
 	var refused *Refused
 	if err == nil || errors.As(err, &refused) || ctx.Err() != nil {
@@ -60,7 +59,7 @@ func (c *Auto) Dial(ctx context.Context, hello protocol.ChannelAuth, notices rpc
 }
 
 // socket leaves of the time there is enough for the others: some proxies say nothing at all to what they do not know.
-func (c *Auto) socket(ctx context.Context, hello protocol.ChannelAuth, notices rpc.Handlers) (Conn, error) {
+func (c *Auto) socket(ctx context.Context, hello protocol.ChannelAuth, notices protocol.WorkerNotices) (Conn, error) {
 	if end, ok := ctx.Deadline(); ok {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, time.Until(end)/3)

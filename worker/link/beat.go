@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/sojourn-run/sojourn/shared/protocol"
-	"github.com/sojourn-run/sojourn/shared/rpc"
 )
 
 // quietBeat is the most between two heartbeats when only they tell a worker what the app has decided.
@@ -113,7 +112,7 @@ func (l *Link) due(ctx context.Context, connected bool) time.Time {
 		l.mu.Unlock()
 		in.Machine, _ = json.Marshal(l.machine()) // numbers and text always marshal
 		call, cancel := context.WithTimeout(ctx, beatTimeout)
-		err = l.ask(call, protocol.MethodHeartbeat, in, &out)
+		out, err = ask(call, l, "heartbeat", protocol.WorkerVerbs.WorkerHeartbeat, in)
 		cancel()
 		if err != nil && ctx.Err() == nil {
 			l.log.Warn().Err(err).Int("leases", len(in.Leases)).Int("sessions", len(in.Sessions)).Msg("heartbeat failed")
@@ -131,47 +130,6 @@ func (l *Link) due(ctx context.Context, connected bool) time.Time {
 	l.opt.Holdings.Renewed(sent, in.Leases, in.Sessions, out, err)
 	_, _, next := l.opt.Holdings.Due(time.Now())
 	return next
-}
-
-// notices is what the app may tell the worker.
-func (l *Link) notices() rpc.Handlers {
-	h := rpc.Handlers{}
-	rpc.Handle(h, protocol.NoticeCancel, func(_ context.Context, n protocol.CancelNotice) (rpc.None, error) {
-		if l.opt.OnCancel != nil {
-			l.opt.OnCancel(n)
-		}
-		return rpc.None{}, nil
-	})
-	rpc.Handle(h, protocol.NoticeSession, func(_ context.Context, n protocol.SessionNotice) (rpc.None, error) {
-		if l.opt.OnSession != nil && n.Epoch > 0 {
-			l.opt.OnSession(n)
-		}
-		return rpc.None{}, nil
-	})
-	rpc.Handle(h, protocol.NoticeYield, func(ctx context.Context, n protocol.SessionNotice) (rpc.None, error) {
-		if l.opt.OnYield != nil && n.Epoch > 0 {
-			l.opt.OnYield(ctx, n)
-		}
-		return rpc.None{}, nil
-	})
-	rpc.Handle(h, protocol.NoticeDrain, func(context.Context, rpc.None) (rpc.None, error) {
-		if l.opt.OnDrain != nil {
-			l.opt.OnDrain()
-		}
-		return rpc.None{}, nil
-	})
-	rpc.Handle(h, protocol.NoticePause, func(_ context.Context, n protocol.PauseNotice) (rpc.None, error) {
-		l.intend(protocol.IntentPause, n.Reason)
-		return rpc.None{}, nil
-	})
-	rpc.Handle(h, protocol.NoticeResume, func(context.Context, rpc.None) (rpc.None, error) {
-		l.intend(protocol.IntentWork, "")
-		return rpc.None{}, nil
-	})
-	rpc.Handle(h, protocol.NoticeSettings, func(ctx context.Context, _ rpc.None) (rpc.None, error) {
-		return rpc.None{}, l.refresh(ctx)
-	})
-	return h
 }
 
 // refresh fetches the settings again over the connection there is. With what operators set for all workers it registers

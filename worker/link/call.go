@@ -7,40 +7,45 @@ import (
 	"time"
 
 	"github.com/sojourn-run/sojourn/shared/protocol"
-	"github.com/sojourn-run/sojourn/shared/rpc"
 )
 
-// call calls one method on a connection and puts refusals into the words of the protocol.
-func (l *Link) call(ctx context.Context, conn Conn, method string, in, out any) error {
+// verb is one of the app's, as protocol.WorkerVerbs.Poll is.
+type verb[In, Out any] = func(app protocol.WorkerVerbs, ctx context.Context, in In) (Out, error)
+
+// leave is the name of the verb after which nothing may be called.
+const leave = "deregister"
+
+// call calls one verb over a connection, and says of its error whether the app refused (a *protocol.Error), perhaps did
+// it all the same (see [Lost]), or has another process in this one's place.
+func call[In, Out any](ctx context.Context, l *Link, conn Conn, name string, v verb[In, Out], in In) (Out, error) {
 	if _, has := ctx.Deadline(); !has {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, l.opt.CallTimeout)
 		defer cancel()
 	}
-	err := conn.Call(ctx, method, in, out)
-	if err == nil {
-		return nil
+	out, err := v(conn, ctx, in)
+	if err != nil {
+		err = l.sorted(name, err)
 	}
-	var e *rpc.Error
-	if !errors.As(err, &e) {
-		return fmt.Errorf("%s: %w", method, err)
+	return out, err
+}
+
+func (l *Link) sorted(name string, err error) error {
+	var refusal *protocol.Error
+	switch {
+	case !errors.As(err, &refusal):
+		return fmt.Errorf("%s: %w", name, err)
+	case refusal.Reason.Away(): // perhaps it was done after all, so it is no refusal
+		return fmt.Errorf("%s: %s", name, err.Error())
+	case refusal.Reason != protocol.ReasonStaleRegistration:
+		return refusal
+	case l.hasLeft() && name != leave:
+		// a heartbeat that was on its way as the worker left: it is what it wanted
+		return fmt.Errorf("%s: %w", name, ErrLeft)
 	}
-	switch e.Code {
-	case rpc.CodeDeadlineExceeded, rpc.CodeCancelled, rpc.CodeInternal, rpc.CodeMalformedAnswer,
-		string(protocol.ReasonStoreUnavailable), string(protocol.ReasonBackendUnavailable): // perhaps it was done after all
-		return fmt.Errorf("%s: %w", method, err)
-	}
-	refusal := &protocol.Error{Reason: protocol.Reason(e.Code), Message: e.Message, Details: e.Details}
-	if refusal.Reason == protocol.ReasonStaleRegistration {
-		if l.hasLeft() && method != protocol.MethodDeregister {
-			// a heartbeat that was on its way as the worker left: it is what it wanted
-			return fmt.Errorf("%s: %w", method, ErrLeft)
-		}
-		fatal := fmt.Errorf("worker %s: %w (%s)", l.opt.WorkerID, ErrSuperseded, e.Message)
-		l.fail(fatal)
-		return fatal
-	}
-	return refusal
+	fatal := fmt.Errorf("worker %s: %w (%s)", l.opt.WorkerID, ErrSuperseded, refusal.Message)
+	l.fail(fatal)
+	return fatal
 }
 
 // Lost says whether a call's error leaves open whether the app acted on it: the connection ended, or the time ran out.
@@ -48,15 +53,16 @@ func Lost(err error) bool {
 	return err != nil && protocol.ReasonOf(err) == "" && !errors.Is(err, ErrSuperseded) && !errors.Is(err, ErrLeft)
 }
 
-// ask calls a method on the current connection, waiting for one, and registers again when the app has forgotten the
+// ask calls a verb over the current connection, waiting for one, and registers again when the app has forgotten the
 // worker.
-func (l *Link) ask(ctx context.Context, method string, in, out any) error {
+func ask[In, Out any](ctx context.Context, l *Link, name string, v verb[In, Out], in In) (out Out, err error) {
 	lv, err := l.wait(ctx)
 	if err != nil {
-		return err
+		return out, err
 	}
-	if err = l.call(ctx, lv.conn, method, in, out); protocol.ReasonOf(err) != protocol.ReasonWorkerNotRegistered {
-		return err
+	out, err = call(ctx, l, lv.conn, name, v, in)
+	if protocol.ReasonOf(err) != protocol.ReasonWorkerNotRegistered {
+		return out, err
 	}
 	lv.again.Lock()
 	if err = ErrLeft; !l.hasLeft() {
@@ -64,9 +70,9 @@ func (l *Link) ask(ctx context.Context, method string, in, out any) error {
 	}
 	lv.again.Unlock()
 	if err != nil {
-		return err
+		return out, err
 	}
-	return l.call(ctx, lv.conn, method, in, out)
+	return call(ctx, l, lv.conn, name, v, in)
 }
 
 // slack is how much longer than its hold a poll may take.
@@ -96,74 +102,55 @@ func (l *Link) Poll(ctx context.Context, in protocol.PollRequest) (protocol.Poll
 	if l.rest(ctx, hold) {
 		return protocol.PollAnswer{Status: protocol.PollDraining, Reason: string(protocol.ReasonWorkerDraining)}, ctx.Err()
 	}
-	req := l.channelPoll(in)
-	ms := hold.Milliseconds()
-	req.TimeoutMS = &ms
+	req := l.asOurs(in)
+	seconds := int64(hold / time.Second)
+	req.Timeout = &seconds
 	ctx, cancel := context.WithTimeout(ctx, hold+slack)
 	defer cancel()
-	var out protocol.ChannelPollAnswer
-	if err := l.ask(ctx, protocol.MethodPoll, req, &out); err != nil {
-		return protocol.PollAnswer{}, err
+	a, err := ask(ctx, l, "poll", protocol.WorkerVerbs.Poll, req)
+	if err == nil {
+		l.take(&a)
 	}
-	return l.taken(out), nil
+	return a, err
 }
 
-func (l *Link) channelPoll(in protocol.PollRequest) protocol.ChannelPoll {
-	return protocol.ChannelPoll{
-		Queues: in.Queues, Kinds: in.Kinds, Free: in.Free, Max: max(1, in.Max), PollID: in.PollID, Release: l.opt.Release,
-		BuildID:  in.BuildID,
-		PageSize: in.PageSize, PagedQueries: true, Turns: in.Turns,
-	}
+// asOurs is a poll of a worker of this link, which reads all that it is shown page by page.
+func (l *Link) asOurs(in protocol.PollRequest) protocol.PollRequest {
+	in.Release, in.Max, in.PagedQueries = l.opt.Release, max(1, in.Max), true
+	return in
 }
 
-// taken is a poll's answer in the app's own words.
-func (l *Link) taken(a protocol.ChannelPollAnswer) protocol.PollAnswer {
-	out := protocol.PollAnswer{
-		Status: a.Status, Reason: a.Reason, RetryAfter: a.RetryAfter, AppRelease: a.AppRelease, StoreTime: a.StoreTime,
-	}
+// take notes what a poll gave.
+func (l *Link) take(a *protocol.PollAnswer) {
 	if a.Status == protocol.PollMismatch && a.AppRelease != "" {
 		l.judge(a.AppRelease, false)
 	}
-	for _, j := range a.Jobs {
-		out.Tasks = append(out.Tasks, j.Task)
-		l.held.addTask(j.Task)
+	for _, t := range a.Tasks {
+		l.held.addTask(t)
 	}
-	return out
 }
 
 // Complete reports outcomes and, with Next, polls in the same call. The answer's items are in the order of the
 // outcomes.
 func (l *Link) Complete(ctx context.Context, in protocol.CompleteRequest) (protocol.CompleteBatchAnswer, error) {
-	req := protocol.ChannelComplete{Items: make([]protocol.JobOutcome, len(in.Items))}
-	for i, item := range in.Items {
-		req.Items[i] = outcome(item)
-	}
 	if in.Next != nil {
-		next := l.channelPoll(*in.Next)
-		req.Next = &next
+		next := l.asOurs(*in.Next)
+		in.Next = &next
 	}
-	var out protocol.ChannelCompleteAnswer
-	if err := l.ask(ctx, protocol.MethodCompleteJob, req, &out); err != nil {
+	a, err := ask(ctx, l, "complete", protocol.WorkerVerbs.Complete, in)
+	if err != nil {
 		return protocol.CompleteBatchAnswer{}, err
 	}
-	a := protocol.CompleteBatchAnswer{Items: make([]protocol.CompleteAnswer, len(out.Items))}
-	for i, r := range out.Items {
-		a.Items[i] = protocol.CompleteAnswer{
-			TaskID: r.ID, Outcome: r.Outcome, Recorded: r.Recorded, CreatedTaskIDs: r.Created, Then: r.Then, Error: r.Error,
-		}
-		if r.Then != nil && r.Then.Next != nil {
-			l.held.addTask(protocol.Task{Activity: r.Then.Next})
-		}
-		if r.Reason != "" {
-			a.Items[i].Reason = &r.Reason
+	for i := range a.Items {
+		if then := a.Items[i].Then; then != nil && then.Next != nil {
+			l.held.addTask(protocol.Task{Activity: then.Next})
 		}
 		if i < len(in.Items) {
 			l.held.done(in.Items[i])
 		}
 	}
-	if out.Next != nil {
-		next := l.taken(*out.Next)
-		a.Next = &next
+	if a.Next != nil {
+		l.take(a.Next)
 	}
 	return a, nil
 }
@@ -171,81 +158,41 @@ func (l *Link) Complete(ctx context.Context, in protocol.CompleteRequest) (proto
 // Forget says that a task this process was given has ended without a word to the app.
 func (l *Link) Forget(item protocol.CompleteItem) { l.held.done(item) }
 
-// History fetches a page of the history behind a workflow task; an empty token is the first page.
-func (l *Link) History(ctx context.Context, t *protocol.WorkflowTask, pageToken string) (protocol.HistoryPage, error) {
-	var out protocol.HistoryPage
-	err := l.ask(ctx, protocol.MethodFetchHistory, protocol.JobHistory{
-		JobRef: ref(protocol.KindWorkflow, t.TaskID, "", t.Attempt, t.LeaseOwner), PageToken: pageToken,
-	}, &out)
-	return out, err
+// HistoryPage fetches a page of the history behind a task; an empty token is the first page.
+func (l *Link) HistoryPage(ctx context.Context, in protocol.HistoryRequest) (protocol.HistoryPage, error) {
+	return ask(ctx, l, "history", protocol.WorkerVerbs.HistoryPage, in)
 }
 
-// QuestionHistory fetches a page of the history behind a query or a validation, which item is to answer.
-func (l *Link) QuestionHistory(
-	ctx context.Context, item protocol.CompleteItem, pageToken string,
-) (protocol.HistoryPage, error) {
-	var out protocol.HistoryPage
-	err := l.ask(ctx, protocol.MethodFetchHistory, protocol.JobHistory{
-		JobRef: ref(item.Kind, item.TaskID, "", item.Attempt, item.Owner), PageToken: pageToken,
-	}, &out)
-	return out, err
+// HeartbeatTask is a sign of life of an attempt's own code, with what it wants to show.
+func (l *Link) HeartbeatTask(
+	ctx context.Context, in protocol.HeartbeatRequest,
+) (protocol.HeartbeatAnswer, error) {
+	return ask(ctx, l, "sign of life", protocol.WorkerVerbs.HeartbeatTask, in)
 }
 
-// Progress is a sign of life of an attempt's own code, with what it wants to show.
-func (l *Link) Progress(ctx context.Context, in protocol.HeartbeatRequest) (protocol.JobLock, error) {
-	var out protocol.JobLock
-	err := l.ask(ctx, protocol.MethodReportProgress, protocol.JobProgress{
-		JobRef: ref(
-			in.Kind, in.TaskID, in.AttemptID, in.Attempt, in.Owner,
-		),
-		Progress: in.Progress, Rebuild: in.Rebuild,
-	}, &out)
-	return out, err
-}
-
-// Logs hands over what the code of attempts logged. The answer's items are in the order of those given.
-func (l *Link) Logs(ctx context.Context, in protocol.LogsRequest) (protocol.LogsAnswer, error) {
-	req := protocol.JobLogs{Items: make([]protocol.JobLines, len(in.Items))}
-	for i, a := range in.Items {
-		req.Items[i] = protocol.JobLines{
-			JobRef: ref(protocol.KindActivity, a.TaskID, a.AttemptID, 0, a.Owner), LogChunk: a.LogChunk,
-		}
-	}
-	var said protocol.JobLogsAnswer
-	if err := l.ask(ctx, protocol.MethodUploadLogs, req, &said); err != nil {
-		return protocol.LogsAnswer{}, err
-	}
-	out := protocol.LogsAnswer{Items: make([]protocol.LogReceipt, len(said.Items))}
-	for i, r := range said.Items {
-		out.Items[i] = protocol.LogReceipt{TaskID: r.ID, Recorded: r.Recorded, Reason: r.Reason, Message: r.Message}
-	}
-	return out, nil
+// RecordLogs hands over what the code of attempts logged. The answer's items are in the order of those given.
+func (l *Link) RecordLogs(ctx context.Context, in protocol.LogsRequest) (protocol.LogsAnswer, error) {
+	return ask(ctx, l, "logs", protocol.WorkerVerbs.RecordLogs, in)
 }
 
 // CreateSession claims a session by verb.
 func (l *Link) CreateSession(ctx context.Context, in protocol.SessionCreate) (protocol.SessionAnswer, error) {
-	return l.session(ctx, protocol.MethodCreateSession, in)
+	return ask(ctx, l, "create session", protocol.WorkerVerbs.CreateSession, in)
 }
 
 // HeartbeatSession renews a held session, and counts as activity.
 func (l *Link) HeartbeatSession(ctx context.Context, in protocol.SessionVerb) (protocol.SessionAnswer, error) {
-	return l.session(ctx, protocol.MethodHeartbeatSession, in)
+	return ask(ctx, l, "renew session", protocol.WorkerVerbs.HeartbeatSession, in)
 }
 
 // ReleaseSession gives a session up without ending it.
 func (l *Link) ReleaseSession(ctx context.Context, in protocol.SessionVerb) (protocol.SessionAnswer, error) {
-	return l.session(ctx, protocol.MethodReleaseSession, in)
+	return ask(ctx, l, "release session", protocol.WorkerVerbs.ReleaseSession, in)
 }
 
 // CloseSession ends a session for good.
 func (l *Link) CloseSession(ctx context.Context, in protocol.SessionVerb) (protocol.SessionAnswer, error) {
-	return l.session(ctx, protocol.MethodCloseSession, in)
-}
-
-func (l *Link) session(ctx context.Context, method string, in any) (protocol.SessionAnswer, error) {
-	var out protocol.SessionAnswer
-	err := l.ask(ctx, method, in, &out)
-	return out, err
+	return ask(ctx, l, "close session", protocol.WorkerVerbs.CloseSession, in)
 }
 
 // Deregister takes the registration away: what is still leased goes back, what is still held is released. All calls
@@ -258,8 +205,8 @@ func (l *Link) Deregister(ctx context.Context) error {
 	l.mu.Lock()
 	l.left = true
 	l.mu.Unlock()
-	var out protocol.DeregisterAnswer
-	return l.call(ctx, lv.conn, protocol.MethodDeregister, protocol.DeregisterRequest{
+	_, err = call(ctx, l, lv.conn, leave, protocol.WorkerVerbs.Deregister, protocol.DeregisterRequest{
 		WorkerID: l.opt.WorkerID, Incarnation: l.opt.Incarnation,
-	}, &out)
+	})
+	return err
 }

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/sojourn-run/sojourn/shared/protocol"
-	"github.com/sojourn-run/sojourn/shared/rpc"
 )
 
 // HTTP is the carrier over plain requests, for where no socket gets through: it calls the routes that workers in any
@@ -36,7 +35,7 @@ type HTTP struct {
 const idleTime = 30 * time.Second
 
 // Dial says hello to one app by fetching the settings.
-func (c *HTTP) Dial(ctx context.Context, hello protocol.ChannelAuth, notices rpc.Handlers) (Conn, error) {
+func (c *HTTP) Dial(ctx context.Context, hello protocol.ChannelAuth, notices protocol.WorkerNotices) (Conn, error) {
 	url := c.turn.of(c.URLs)
 	if url == "" {
 		return nil, errNoURL
@@ -46,9 +45,8 @@ func (c *HTTP) Dial(ctx context.Context, hello protocol.ChannelAuth, notices rpc
 	if err != nil {
 		c.turn.next()
 		conn.Close()
-		var refused *rpc.Error
-		if errors.As(err, &refused) {
-			return nil, &Refused{URL: url, Reason: refused.Code, Cause: err}
+		if reason := protocol.ReasonOf(err); reason != "" {
+			return nil, &Refused{URL: url, Reason: string(reason), Cause: err}
 		}
 		return nil, err
 	}
@@ -57,7 +55,7 @@ func (c *HTTP) Dial(ctx context.Context, hello protocol.ChannelAuth, notices rpc
 	return conn, nil
 }
 
-func (c *HTTP) conn(url string, hello protocol.ChannelAuth, notices rpc.Handlers) *httpConn {
+func (c *HTTP) conn(url string, hello protocol.ChannelAuth, notices protocol.WorkerNotices) *httpConn {
 	transport := &http.Transport{
 		Proxy: http.ProxyFromEnvironment, TLSClientConfig: c.TLS, DialContext: c.NetDial, ForceAttemptHTTP2: true,
 		MaxIdleConnsPerHost: 64, IdleConnTimeout: idleTime, TLSHandshakeTimeout: 10 * time.Second,
@@ -92,7 +90,7 @@ type httpConn struct {
 	apps    int // how many URLs there are
 	client  *http.Client
 	header  http.Header
-	notices rpc.Handlers
+	notices protocol.WorkerNotices
 	refresh time.Duration
 
 	ctx       context.Context
@@ -152,7 +150,7 @@ func (c *httpConn) heard(ctx context.Context, a protocol.WorkerHeartbeatAnswer) 
 		return
 	}
 	if s, err := c.fetch(ctx); err == nil && s != known {
-		_, _ = c.notices.Serve(ctx, protocol.NoticeSettings, nil) // what fails now is seen at the next look
+		_ = c.notices.RefreshSettings(ctx) // what fails now is seen at the next look
 	}
 }
 

@@ -1,8 +1,9 @@
 // Package link is a worker's connection to the app: it dials, registers, reconnects, obeys the release gate and keeps
 // the worker's heartbeat.
 //
-// A carrier, [Socket], [HTTP] or [Local], makes connections; everything above calls the typed methods of a [Link] and
-// never sees which one it is.
+// A carrier, [Socket], [HTTP] or [Local], makes connections, each of which has the verbs of [protocol.WorkerVerbs].
+// Everything above calls them as methods of a [Link], which adds what no connection has: that there is one, that the
+// worker is registered on it, what the worker holds, and what an error means.
 package link
 
 import (
@@ -17,20 +18,17 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 	"github.com/sojourn-run/sojourn/shared/release"
 	"github.com/sojourn-run/sojourn/shared/retry"
-	"github.com/sojourn-run/sojourn/shared/rpc"
 )
 
 // Carrier makes connections to the app.
 type Carrier interface {
 	// Dial connects and says hello. notices answers what the app tells the worker.
-	Dial(ctx context.Context, hello protocol.ChannelAuth, notices rpc.Handlers) (Conn, error)
+	Dial(ctx context.Context, hello protocol.ChannelAuth, notices protocol.WorkerNotices) (Conn, error)
 }
 
 // Conn is one connection. It does not come back by itself.
 type Conn interface {
-	rpc.Caller
-	// Settings asks for the worker's settings, telling of its machine; it must be the first call.
-	Settings(ctx context.Context, m protocol.MachineInformation) (protocol.WorkerSettings, error)
+	protocol.WorkerConnection
 	Done() <-chan struct{} // closed when the connection has ended
 	Err() error            // why it ended
 	// Close ends the connection and waits for what it runs.
@@ -101,7 +99,7 @@ func (o Options) defaults() Options {
 		}
 	}
 	or(&o.SettingsWait, 10*time.Second)
-	or(&o.CallTimeout, rpc.DefaultTimeout)
+	or(&o.CallTimeout, 60*time.Second)
 	or(&o.BackoffMin, 100*time.Millisecond)
 	or(&o.BackoffMax, 5*time.Second)
 	or(&o.MismatchPause, 10*time.Second)
@@ -210,7 +208,7 @@ func (l *Link) once(ctx context.Context) error {
 	conn, err := l.opt.Carrier.Dial(dial, protocol.ChannelAuth{
 		Token: l.opt.Token, WorkerID: l.opt.WorkerID, GroupID: l.opt.Group, Protocol: protocol.ChannelVersion,
 		Namespace: l.opt.Namespace,
-	}, l.notices())
+	}, notices{l})
 	cancel()
 	if err != nil {
 		return err
@@ -347,8 +345,8 @@ func (l *Link) register(ctx context.Context, lv *live, held *[]string) error {
 	in.Held = held
 	in.WorkerID, in.Namespace, in.Incarnation, in.Release = l.opt.WorkerID, l.opt.Namespace, l.opt.Incarnation,
 		l.opt.Release
-	var out protocol.RegisterAnswer
-	return l.call(ctx, lv.conn, protocol.MethodRegister, in, &out)
+	_, err := call(ctx, l, lv.conn, "register", protocol.WorkerVerbs.Register, in)
+	return err
 }
 
 // publish makes lv the connection calls go over; nil: there is none.

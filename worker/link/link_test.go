@@ -13,7 +13,6 @@ import (
 	"github.com/sojourn-run/sojourn/app"
 	"github.com/sojourn-run/sojourn/app/apptest"
 	"github.com/sojourn-run/sojourn/shared/protocol"
-	"github.com/sojourn-run/sojourn/shared/rpc"
 	"github.com/sojourn-run/sojourn/worker/link"
 )
 
@@ -199,7 +198,9 @@ type counting struct {
 	dials *atomic.Int32
 }
 
-func (c counting) Dial(ctx context.Context, hello protocol.ChannelAuth, notices rpc.Handlers) (link.Conn, error) {
+func (c counting) Dial(
+	ctx context.Context, hello protocol.ChannelAuth, notices protocol.WorkerNotices,
+) (link.Conn, error) {
 	c.dials.Add(1)
 	return c.Carrier.Dial(ctx, hello, notices)
 }
@@ -275,7 +276,7 @@ func TestChangedSettingsReachTheWorkerWithoutARestart(t *testing.T) {
 		o.Settings = func() protocol.WorkerSettings { return protocol.WorkerSettings{LogLevel: level.Load().(string)} }
 	}})
 	for name, carrier := range map[string]link.Carrier{
-		"socket": &link.Socket{URLs: []string{a.URL()}}, "local": link.Local{Join: a.Channel().Join},
+		"socket": &link.Socket{URLs: []string{a.URL()}}, "local": link.Local{Join: a.Peers().Join},
 		"http": &link.HTTP{URLs: []string{a.URL()}, Refresh: 50 * time.Millisecond},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -286,7 +287,7 @@ func TestChangedSettingsReachTheWorkerWithoutARestart(t *testing.T) {
 			l.ready()
 			<-got
 			level.Store("debug " + name)
-			a.Channel().SettingsChanged()
+			a.Peers().SettingsChanged("")
 			select {
 			case s := <-got:
 				if s != "debug "+name || l.Settings().LogLevel != s {

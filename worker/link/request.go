@@ -11,7 +11,6 @@ import (
 
 	"github.com/sojourn-run/sojourn/shared/httpjson"
 	"github.com/sojourn-run/sojourn/shared/protocol"
-	"github.com/sojourn-run/sojourn/shared/rpc"
 	"github.com/sojourn-run/sojourn/shared/socketio"
 )
 
@@ -20,7 +19,7 @@ const (
 	maxAnswer    = 64 << 20
 )
 
-// do makes one request and decodes its answer. A refusal is an *rpc.Error; what did not reach the app, or came back
+// do makes one request and decodes its answer. A refusal is a *protocol.Error; what did not reach the app, or came back
 // from somebody else, ends the connection.
 func (c *httpConn) do(ctx context.Context, verb, path string, in, out any) error {
 	if !c.begin() {
@@ -40,13 +39,13 @@ func (c *httpConn) do(ctx context.Context, verb, path string, in, out any) error
 	case err != nil && c.ctx.Err() != nil:
 		return context.Cause(c.ctx)
 	case err != nil && asked.Err() != nil:
-		return rpc.AsError(asked.Err())
+		return asked.Err()
 	case err != nil:
 		c.closeWith(err)
 		return err
 	case status/100 == 2:
 		if err := json.Unmarshal(answer, out); err != nil {
-			return rpc.Errorf(rpc.CodeMalformedAnswer, http.StatusBadGateway, "answer of %s: %w", path, err)
+			return fmt.Errorf("answer of %s: %w", path, err)
 		}
 		return nil
 	}
@@ -120,7 +119,7 @@ func (c *httpConn) refused(path string, status int, answer []byte) error {
 	} {
 		delete(said, known)
 	}
-	e := rpc.Errorf(reason, status, "%s", message)
+	e := protocol.Refuse(protocol.Reason(reason), "%s", message)
 	if len(said) > 0 {
 		e.Details = said
 	}

@@ -8,85 +8,24 @@ import (
 	"time"
 
 	"github.com/sojourn-run/sojourn/shared/protocol"
-	"github.com/sojourn-run/sojourn/shared/rpc"
 )
 
-// Call makes the request that is the method's.
-func (c *httpConn) Call(ctx context.Context, method string, in, out any) error {
-	ctx, cancel := within(ctx)
-	defer cancel()
-	switch in := in.(type) {
-	case protocol.RegisterRequest:
-		c.mu.Lock()
-		c.hello.incarnation, c.hello.release = in.Incarnation, in.Release
-		c.mu.Unlock()
-		if in.TaskQueue == "" && len(in.TaskQueues) == 0 {
-			in.TaskQueue = "default"
-		}
-		return c.do(ctx, http.MethodPost, "/register", in, out)
-	case protocol.DeregisterRequest:
-		query := url.Values{"incarnation": {in.Incarnation}}
-		return c.do(ctx, http.MethodDelete, "/registrations/"+url.PathEscape(in.WorkerID)+"?"+query.Encode(), nil, out)
-	case protocol.ChannelPoll:
-		answer, err := c.poll(ctx, in)
-		return give(out, answer, err)
-	case protocol.ChannelComplete:
-		answer, err := c.complete(ctx, in)
-		return give(out, answer, err)
-	case protocol.JobHistory:
-		g, _ := protocol.ParseToken(in.Token)
-		return c.do(ctx, http.MethodPost, task("workflow", in.ID, "history"), protocol.HistoryRequest{
-			TaskID: in.ID, Owner: g.Owner, Attempt: g.Attempt(), PageToken: in.PageToken, PageSize: in.PageSize,
-		}, out)
-	case protocol.JobProgress:
-		lock, err := c.progress(ctx, in)
-		return give(out, lock, err)
-	case protocol.JobLogs:
-		said, err := c.logs(ctx, in)
-		return give(out, said, err)
-	case protocol.WorkerHeartbeat:
-		answer, err := c.heartbeat(ctx, in)
-		return give(out, answer, err)
-	case protocol.SessionCreate:
-		in.WorkerID, in.Incarnation = c.identity()
-		return c.do(ctx, http.MethodPost, "/sessions", in, out)
-	case protocol.SessionVerb:
-		in.WorkerID, _ = c.identity()
-		at := "/sessions/" + url.PathEscape(in.SessionID)
-		switch method {
-		case protocol.MethodHeartbeatSession:
-			return c.do(ctx, http.MethodPost, at+"/heartbeat", in, out)
-		case protocol.MethodReleaseSession:
-			return c.do(ctx, http.MethodPost, at+"/release", in, out)
-		case protocol.MethodCloseSession:
-			return c.do(ctx, http.MethodDelete, at, in, out)
-		}
+// callTime bounds a request without a deadline.
+const callTime = 60 * time.Second
+
+// request makes one request of a verb.
+func request[Out any](ctx context.Context, c *httpConn, method, path string, in any) (out Out, err error) {
+	if _, has := ctx.Deadline(); !has {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, callTime)
+		defer cancel()
 	}
-	return rpc.Errorf(rpc.CodeUnknownMethod, http.StatusNotFound, "no route for method %q", method)
+	err = c.do(ctx, method, path, in, &out)
+	return out, err
 }
 
-// Notify is a call whose answer nobody waits for; over HTTP there is no cheaper one.
-func (c *httpConn) Notify(ctx context.Context, method string, in any) error {
-	return c.Call(ctx, method, in, nil)
-}
-
-func within(ctx context.Context) (context.Context, context.CancelFunc) {
-	if _, has := ctx.Deadline(); has {
-		return ctx, func() {}
-	}
-	return context.WithTimeout(ctx, rpc.DefaultTimeout)
-}
-
-// give stores an answer where the caller wants it.
-func give[T any](out any, answer T, err error) error {
-	if to, ok := out.(*T); ok && err == nil {
-		*to = answer
-	}
-	return err
-}
-
-func task(kind, id, verb string) string {
-	return "/" + kind + "-tasks/" + url.PathEscape(id) + "/" + verb
+func task(kind protocol.TaskKind, id, verb string) string {
+	return "/" + string(kind) + "-tasks/" + url.PathEscape(id) + "/" + verb
 }
 
 func (c *httpConn) identity() (worker, incarnation string) {
@@ -102,132 +41,99 @@ func (c *httpConn) said() string {
 	return c.hello.release
 }
 
-// poll waits for tasks until the worker drains.
-func (c *httpConn) poll(ctx context.Context, in protocol.ChannelPoll) (protocol.ChannelPollAnswer, error) {
+// Register announces the worker.
+func (c *httpConn) Register(ctx context.Context, in protocol.RegisterRequest) (protocol.RegisterAnswer, error) {
+	c.mu.Lock()
+	c.hello.incarnation, c.hello.release = in.Incarnation, in.Release
+	c.mu.Unlock()
+	if in.TaskQueue == "" && len(in.TaskQueues) == 0 {
+		in.TaskQueue = "default"
+	}
+	return request[protocol.RegisterAnswer](ctx, c, http.MethodPost, "/register", in)
+}
+
+// Deregister takes its registration away.
+func (c *httpConn) Deregister(ctx context.Context, in protocol.DeregisterRequest) (protocol.DeregisterAnswer, error) {
+	query := url.Values{"incarnation": {in.Incarnation}}
+	return request[protocol.DeregisterAnswer](
+		ctx, c, http.MethodDelete, "/registrations/"+url.PathEscape(in.WorkerID)+"?"+query.Encode(), nil,
+	)
+}
+
+// Poll waits for tasks until the worker drains.
+func (c *httpConn) Poll(ctx context.Context, in protocol.PollRequest) (protocol.PollAnswer, error) {
 	waiting, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(c.polls, cancel)()
-	var said protocol.PollAnswer
-	err := c.do(waiting, http.MethodPost, "/tasks/poll", c.request(in), &said)
+	a, err := request[protocol.PollAnswer](waiting, c, http.MethodPost, "/tasks/poll", c.inItsName(in))
 	if err != nil && c.polls.Err() != nil && ctx.Err() == nil && c.ctx.Err() == nil {
-		return protocol.ChannelPollAnswer{Many: true, Status: protocol.PollDraining, RetryAfter: 1000}, nil
+		return protocol.PollAnswer{Status: protocol.PollDraining, RetryAfter: 1000}, nil
 	}
-	return jobs(said), err
+	return a, err
 }
 
-// request is a poll in the words of the routes.
-func (c *httpConn) request(in protocol.ChannelPoll) protocol.PollRequest {
-	out := protocol.PollRequest{
-		Release: in.Release, Queues: in.Queues, Kinds: in.Kinds, Free: in.Free, Max: in.Max, BuildID: in.BuildID,
-		PollID: in.PollID, PageSize: in.PageSize,
-		PagedQueries: in.PagedQueries, Turns: in.Turns,
+// maxHold is the longest that the routes hold a poll, in seconds.
+const maxHold = 60
+
+// inItsName is a poll of the worker of this connection.
+func (c *httpConn) inItsName(in protocol.PollRequest) protocol.PollRequest {
+	in.WorkerID, in.Incarnation = c.identity()
+	if in.Timeout != nil {
+		seconds := min(maxHold, *in.Timeout)
+		in.Timeout = &seconds
 	}
-	out.WorkerID, out.Incarnation = c.identity()
-	if in.TimeoutMS != nil {
-		seconds := min(60, int64(time.Duration(*in.TimeoutMS)*time.Millisecond/time.Second))
-		out.Timeout = &seconds
-	}
-	return out
+	return in
 }
 
-// jobs is a poll's answer in the words of the link, which reads nothing of a job but its task.
-func jobs(a protocol.PollAnswer) protocol.ChannelPollAnswer {
-	out := protocol.ChannelPollAnswer{
-		Many: true, Status: a.Status, Reason: a.Reason, RetryAfter: a.RetryAfter, AppRelease: a.AppRelease,
-		StoreTime: a.StoreTime,
-	}
-	for _, t := range a.Tasks {
-		out.Jobs = append(out.Jobs, protocol.Job{Kind: t.Kind, Task: t})
-	}
-	return out
-}
-
-func (c *httpConn) complete(ctx context.Context, in protocol.ChannelComplete) (protocol.ChannelCompleteAnswer, error) {
+// Complete ends tasks. One that drains asks for nothing more along with it.
+func (c *httpConn) Complete(
+	ctx context.Context, in protocol.CompleteRequest,
+) (protocol.CompleteBatchAnswer, error) {
 	req := protocol.CompleteRequest{Items: make([]protocol.CompleteItem, len(in.Items))}
 	_, incarnation := c.identity()
-	for i, o := range in.Items {
-		g, ok := protocol.ParseToken(o.Token)
-		if !ok {
-			return protocol.ChannelCompleteAnswer{}, protocol.Refuse(
-				protocol.ReasonMalformedPayload, "token of job %s: not one of this worker's", o.ID,
-			)
-		}
-		item, err := o.Item(g)
-		if err != nil {
-			return protocol.ChannelCompleteAnswer{}, err
-		}
-		item.Incarnation = incarnation
-		req.Items[i] = item
+	for i := range in.Items {
+		req.Items[i] = in.Items[i]
+		req.Items[i].Incarnation = incarnation
 	}
 	if in.Next != nil && c.polls.Err() == nil {
-		next := c.request(*in.Next)
+		next := c.inItsName(*in.Next)
 		req.Next = &next
 	}
-	var said protocol.CompleteBatchAnswer
-	if err := c.do(ctx, http.MethodPost, "/tasks/complete", req, &said); err != nil {
-		return protocol.ChannelCompleteAnswer{}, err
-	}
-	out := protocol.ChannelCompleteAnswer{Many: true}
-	for i, a := range said.Items {
-		out.Items = append(out.Items, a.Receipt(req.Items[i].TaskID))
-	}
-	if said.Next != nil {
-		next := jobs(*said.Next)
-		out.Next = &next
-	}
-	return out, nil
+	return request[protocol.CompleteBatchAnswer](ctx, c, http.MethodPost, "/tasks/complete", req)
 }
 
-// progress is a sign of life of an activity's own code.
-func (c *httpConn) progress(ctx context.Context, in protocol.JobProgress) (protocol.JobLock, error) {
-	g, _ := protocol.ParseToken(in.Token)
-	var said protocol.HeartbeatAnswer
-	err := c.do(ctx, http.MethodPost, task("activity", in.ID, "heartbeat"), protocol.HeartbeatRequest{
-		TaskID: in.ID, Owner: g.Owner, AttemptID: g.AttemptID(in.ID), Progress: in.Progress, Rebuild: in.Rebuild,
-	}, &said)
-	if err != nil {
-		return protocol.JobLock{}, err
-	}
-	lock, err := said.Lock()
-	var lost *protocol.Error
-	if errors.As(err, &lost) {
-		refusal := rpc.Errorf(string(lost.Reason), lost.Reason.Status(), "%s", lost.Message)
-		refusal.Details = lost.Details
-		return lock, refusal
-	}
-	return lock, err
+// HeartbeatTask is a sign of life of an activity's own code.
+func (c *httpConn) HeartbeatTask(
+	ctx context.Context, in protocol.HeartbeatRequest,
+) (protocol.HeartbeatAnswer, error) {
+	in.Kind, in.Epoch = "", 0 // the path says the one, and the app knows the other
+	return request[protocol.HeartbeatAnswer](
+		ctx, c, http.MethodPost, task(protocol.KindActivity, in.TaskID, "heartbeat"), in,
+	)
 }
 
-// logs hands over lines of running attempts.
-func (c *httpConn) logs(ctx context.Context, in protocol.JobLogs) (out protocol.JobLogsAnswer, err error) {
-	req := protocol.LogsRequest{Items: make([]protocol.AttemptLogs, len(in.Items))}
-	for i, l := range in.Items {
-		g, _ := protocol.ParseToken(l.Token)
-		req.Items[i] = protocol.AttemptLogs{
-			TaskID: l.ID, Owner: g.Owner, AttemptID: g.AttemptID(l.ID), LogChunk: l.LogChunk,
-		}
-	}
-	var said protocol.LogsAnswer
-	if err := c.do(ctx, http.MethodPost, "/tasks/logs", req, &said); err != nil {
-		return out, err
-	}
-	for _, r := range said.Items {
-		out.Items = append(out.Items, protocol.JobLogReceipt{
-			ID: r.TaskID, Recorded: r.Recorded, Reason: r.Reason, Message: r.Message,
-		})
-	}
-	return out, nil
+// HistoryPage fetches a page of the history behind a task.
+func (c *httpConn) HistoryPage(ctx context.Context, in protocol.HistoryRequest) (protocol.HistoryPage, error) {
+	return request[protocol.HistoryPage](
+		ctx, c, http.MethodPost, task(protocol.KindWorkflow, in.TaskID, "history"), in,
+	)
 }
 
-// heartbeat tells of the worker. One that is not answered in time says that nothing gets through any more.
-func (c *httpConn) heartbeat(
+// RecordLogs hands over lines of running attempts.
+func (c *httpConn) RecordLogs(ctx context.Context, in protocol.LogsRequest) (protocol.LogsAnswer, error) {
+	return request[protocol.LogsAnswer](ctx, c, http.MethodPost, "/tasks/logs", in)
+}
+
+// WorkerHeartbeat tells of the worker. One that is not answered in time says that nothing gets through any more.
+func (c *httpConn) WorkerHeartbeat(
 	ctx context.Context, in protocol.WorkerHeartbeat,
-) (a protocol.WorkerHeartbeatAnswer, err error) {
+) (protocol.WorkerHeartbeatAnswer, error) {
 	if in.Draining {
 		c.stopPolls() // a worker that drains must not be given what another has just handed back, or itself
 	}
 	in.WorkerID, in.Incarnation = c.identity()
-	if err := c.do(ctx, http.MethodPost, "/heartbeat", in, &a); err != nil {
+	a, err := request[protocol.WorkerHeartbeatAnswer](ctx, c, http.MethodPost, "/heartbeat", in)
+	if err != nil {
 		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 			c.closeWith(errors.New("a heartbeat was not answered in time"))
 		}
@@ -235,4 +141,32 @@ func (c *httpConn) heartbeat(
 	}
 	c.heard(ctx, a)
 	return a, nil
+}
+
+// CreateSession claims a session.
+func (c *httpConn) CreateSession(ctx context.Context, in protocol.SessionCreate) (protocol.SessionAnswer, error) {
+	in.WorkerID, in.Incarnation = c.identity()
+	return request[protocol.SessionAnswer](ctx, c, http.MethodPost, "/sessions", in)
+}
+
+// HeartbeatSession renews one.
+func (c *httpConn) HeartbeatSession(ctx context.Context, in protocol.SessionVerb) (protocol.SessionAnswer, error) {
+	return c.session(ctx, http.MethodPost, "/heartbeat", in)
+}
+
+// ReleaseSession gives one up.
+func (c *httpConn) ReleaseSession(ctx context.Context, in protocol.SessionVerb) (protocol.SessionAnswer, error) {
+	return c.session(ctx, http.MethodPost, "/release", in)
+}
+
+// CloseSession ends one for good.
+func (c *httpConn) CloseSession(ctx context.Context, in protocol.SessionVerb) (protocol.SessionAnswer, error) {
+	return c.session(ctx, http.MethodDelete, "", in)
+}
+
+func (c *httpConn) session(
+	ctx context.Context, method, verb string, in protocol.SessionVerb,
+) (protocol.SessionAnswer, error) {
+	in.WorkerID, _ = c.identity()
+	return request[protocol.SessionAnswer](ctx, c, method, "/sessions/"+url.PathEscape(in.SessionID)+verb, in)
 }

@@ -1,6 +1,7 @@
 package link
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"encoding/json"
@@ -44,21 +45,23 @@ func (e *Refused) Error() string {
 // Unwrap gives the cause.
 func (e *Refused) Unwrap() error { return e.Cause }
 
+// socketConn is a connection over one socket. It is the only place of the worker that knows the words of the wire,
+// jobs, tokens and locks, and puts the verbs into them.
 type socketConn struct {
-	rpc.SocketCaller
+	app    rpc.SocketCaller
 	client *socketio.Client
 	url    string
 }
 
 // Dial connects to one app.
-func (c *Socket) Dial(ctx context.Context, hello protocol.ChannelAuth, notices rpc.Handlers) (Conn, error) {
+func (c *Socket) Dial(ctx context.Context, hello protocol.ChannelAuth, notices protocol.WorkerNotices) (Conn, error) {
 	url := c.turn.of(c.URLs)
 	if url == "" {
 		return nil, errNoURL
 	}
 	client, err := socketio.Dial(ctx, url, protocol.NamespaceWorkers, hello, socketio.DialOptions{
 		Header: c.Header, TLS: c.TLS, NetDial: c.NetDial,
-		OnSocket: func(s *socketio.Socket) { rpc.Serve(s, notices, rpc.Serving{}) },
+		OnSocket: func(s *socketio.Socket) { rpc.Serve(s, hears(notices), rpc.Serving{}) },
 		Failed: func(_ *socketio.Socket, err error) {
 			if c.Failed != nil {
 				c.Failed(err)
@@ -74,7 +77,7 @@ func (c *Socket) Dial(ctx context.Context, hello protocol.ChannelAuth, notices r
 		return nil, err
 	}
 	context.AfterFunc(client.Context(), c.turn.next) // the next try goes to another app, which may live
-	return &socketConn{SocketCaller: rpc.SocketCaller{Socket: client.Socket}, client: client, url: url}, nil
+	return &socketConn{app: rpc.SocketCaller{Socket: client.Socket}, client: client, url: url}, nil
 }
 
 func (c *socketConn) Settings(
@@ -113,3 +116,216 @@ func (c *socketConn) Close() {
 
 // Apps is how many apps there are to go to.
 func (c *Socket) Apps() int { return len(c.URLs) }
+
+// hears is what the app may tell a worker.
+func hears(w protocol.WorkerNotices) rpc.Handlers {
+	h := rpc.Handlers{}
+	of(h, protocol.NoticeCancel, w.CancelAttempt)
+	of(h, protocol.NoticeSession, w.EndSession)
+	of(h, protocol.NoticeYield, w.YieldSession)
+	of(h, protocol.NoticePause, w.Pause)
+	plain := func(hear func(context.Context) error) func(context.Context, rpc.None) error {
+		return func(ctx context.Context, _ rpc.None) error { return hear(ctx) }
+	}
+	of(h, protocol.NoticeDrain, plain(w.Drain))
+	of(h, protocol.NoticeResume, plain(w.Resume))
+	of(h, protocol.NoticeSettings, plain(w.RefreshSettings))
+	return h
+}
+
+func of[In any](h rpc.Handlers, method string, hear func(context.Context, In) error) {
+	rpc.Handle(h, method, func(ctx context.Context, in In) (rpc.None, error) { return rpc.None{}, hear(ctx, in) })
+}
+
+// say calls a method of the app. What it refused is a *protocol.Error; of another error nobody knows what became of the
+// call.
+func say[Out any](ctx context.Context, c *socketConn, method string, in any) (out Out, err error) {
+	err = c.app.Call(ctx, method, in, &out)
+	var e *rpc.Error
+	if !errors.As(err, &e) {
+		return out, err
+	}
+	switch e.Code {
+	case rpc.CodeDeadlineExceeded, rpc.CodeCancelled, rpc.CodeInternal, rpc.CodeMalformedAnswer:
+		return out, err
+	}
+	return out, &protocol.Error{Reason: protocol.Reason(e.Code), Message: e.Message, Details: e.Details}
+}
+
+// Register says the same on the wire.
+func (c *socketConn) Register(ctx context.Context, in protocol.RegisterRequest) (protocol.RegisterAnswer, error) {
+	return say[protocol.RegisterAnswer](ctx, c, protocol.MethodRegister, in)
+}
+
+// Deregister says the same on the wire.
+func (c *socketConn) Deregister(ctx context.Context, in protocol.DeregisterRequest) (protocol.DeregisterAnswer, error) {
+	return say[protocol.DeregisterAnswer](ctx, c, protocol.MethodDeregister, in)
+}
+
+// WorkerHeartbeat says the same on the wire.
+func (c *socketConn) WorkerHeartbeat(
+	ctx context.Context, in protocol.WorkerHeartbeat,
+) (protocol.WorkerHeartbeatAnswer, error) {
+	return say[protocol.WorkerHeartbeatAnswer](ctx, c, protocol.MethodHeartbeat, in)
+}
+
+// CreateSession says the same on the wire.
+func (c *socketConn) CreateSession(ctx context.Context, in protocol.SessionCreate) (protocol.SessionAnswer, error) {
+	return say[protocol.SessionAnswer](ctx, c, protocol.MethodCreateSession, in)
+}
+
+// HeartbeatSession says the same on the wire.
+func (c *socketConn) HeartbeatSession(ctx context.Context, in protocol.SessionVerb) (protocol.SessionAnswer, error) {
+	return say[protocol.SessionAnswer](ctx, c, protocol.MethodHeartbeatSession, in)
+}
+
+// ReleaseSession says the same on the wire.
+func (c *socketConn) ReleaseSession(ctx context.Context, in protocol.SessionVerb) (protocol.SessionAnswer, error) {
+	return say[protocol.SessionAnswer](ctx, c, protocol.MethodReleaseSession, in)
+}
+
+// CloseSession says the same on the wire.
+func (c *socketConn) CloseSession(ctx context.Context, in protocol.SessionVerb) (protocol.SessionAnswer, error) {
+	return say[protocol.SessionAnswer](ctx, c, protocol.MethodCloseSession, in)
+}
+
+// Poll asks for jobs.
+func (c *socketConn) Poll(ctx context.Context, in protocol.PollRequest) (protocol.PollAnswer, error) {
+	a, err := say[protocol.ChannelPollAnswer](ctx, c, protocol.MethodPoll, channelPoll(in))
+	return tasksOf(a), err
+}
+
+func channelPoll(in protocol.PollRequest) protocol.ChannelPoll {
+	out := protocol.ChannelPoll{
+		Queues: in.Queues, Kinds: in.Kinds, Free: in.Free, Max: in.Max, PollID: in.PollID, Release: in.Release,
+		BuildID: in.BuildID, PageSize: in.PageSize, PagedQueries: in.PagedQueries, Turns: in.Turns,
+	}
+	if in.Timeout != nil {
+		ms := *in.Timeout * 1000
+		out.TimeoutMS = &ms
+	}
+	return out
+}
+
+func tasksOf(a protocol.ChannelPollAnswer) protocol.PollAnswer {
+	out := protocol.PollAnswer{
+		Status: a.Status, Reason: a.Reason, RetryAfter: a.RetryAfter, AppRelease: a.AppRelease, StoreTime: a.StoreTime,
+	}
+	for _, j := range a.Jobs {
+		out.Tasks = append(out.Tasks, j.Task)
+	}
+	return out
+}
+
+// Complete ends jobs.
+func (c *socketConn) Complete(
+	ctx context.Context, in protocol.CompleteRequest,
+) (protocol.CompleteBatchAnswer, error) {
+	req := protocol.ChannelComplete{Items: make([]protocol.JobOutcome, len(in.Items))}
+	for i := range in.Items {
+		req.Items[i] = outcome(&in.Items[i])
+	}
+	if in.Next != nil {
+		next := channelPoll(*in.Next)
+		req.Next = &next
+	}
+	said, err := say[protocol.ChannelCompleteAnswer](ctx, c, protocol.MethodCompleteJob, req)
+	if err != nil {
+		return protocol.CompleteBatchAnswer{}, err
+	}
+	out := protocol.CompleteBatchAnswer{Items: make([]protocol.CompleteAnswer, len(said.Items))}
+	for i, r := range said.Items {
+		out.Items[i] = protocol.CompleteAnswer{
+			TaskID: r.ID, Outcome: r.Outcome, Recorded: r.Recorded, CreatedTaskIDs: r.Created, Then: r.Then, Error: r.Error,
+		}
+		if r.Reason != "" {
+			out.Items[i].Reason = &r.Reason
+		}
+	}
+	if said.Next != nil {
+		next := tasksOf(*said.Next)
+		out.Next = &next
+	}
+	return out, nil
+}
+
+// ref names a job to the app, by the token that it gave it out with.
+func ref(kind protocol.TaskKind, task, attemptID string, attempt int64, owner string) protocol.JobRef {
+	return protocol.JobRef{ID: task, Token: protocol.TaskTokenOf(kind, task, attemptID, attempt, owner).Token()}
+}
+
+// outcome is the end of a task as that of a job.
+func outcome(c *protocol.CompleteItem) protocol.JobOutcome {
+	o := protocol.JobOutcome{
+		JobRef: ref(cmp.Or(c.Kind, protocol.KindActivity), c.TaskID, c.AttemptID, c.Attempt, c.Owner), Lines: c.Lines,
+	}
+	if c.Returned != "" {
+		o.Returned = c.Returned
+		if c.LostCount {
+			o.Returned, o.Status, o.ErrorMessage = "", protocol.JobInternalError, c.Returned
+		}
+		return o
+	}
+	o.Status = protocol.JobOK
+	if c.Failure != nil {
+		o.Status = protocol.JobUserFailure
+	}
+	o.Response = &protocol.JobResponse{
+		Commands: c.Commands, Kept: c.Kept, Result: protocol.Value{Payload: c.Result}, Failure: c.Failure, Epoch: c.Epoch,
+		Recovered: c.Recovered, Then: c.Then, CodeVersion: c.CodeVersion,
+	}
+	if c.Kind == protocol.KindQuery {
+		o.Response.Result, o.Response.ResultEnvelope = protocol.Value{}, c.Result
+	}
+	return o
+}
+
+// HeartbeatTask renews the lock of a job. That it is lost the app refuses the call for, so that no worker overlooks it;
+// here it is an answer.
+func (c *socketConn) HeartbeatTask(
+	ctx context.Context, in protocol.HeartbeatRequest,
+) (protocol.HeartbeatAnswer, error) {
+	job := ref(cmp.Or(in.Kind, protocol.KindActivity), in.TaskID, in.AttemptID, in.Attempt, in.Owner)
+	a := protocol.HeartbeatAnswer{TaskID: in.TaskID, AttemptID: in.AttemptID, Attempt: in.Attempt, Owner: in.Owner}
+	lock, err := say[protocol.JobLock](
+		ctx, c, protocol.MethodReportProgress, protocol.JobProgress{JobRef: job, Progress: in.Progress, Rebuild: in.Rebuild},
+	)
+	var lost *protocol.Error
+	if errors.As(err, &lost) {
+		if cancelled, said := lost.Details["cancelRequested"].(bool); said {
+			reason := string(lost.Reason)
+			a.Reason, a.CancelRequested = &reason, cancelled
+			return a, nil
+		}
+	}
+	a.Renewed, a.LeaseExpiresAt = err == nil, lock.LockExpiresAt
+	a.CancelRequested, a.CanContinue = lock.CancelRequested, err == nil && !lock.CancelRequested
+	return a, err
+}
+
+// HistoryPage fetches a page of the history behind a job.
+func (c *socketConn) HistoryPage(ctx context.Context, in protocol.HistoryRequest) (protocol.HistoryPage, error) {
+	return say[protocol.HistoryPage](ctx, c, protocol.MethodFetchHistory, protocol.JobHistory{
+		JobRef:    ref(cmp.Or(in.Kind, protocol.KindWorkflow), in.TaskID, "", in.Attempt, in.Owner),
+		PageToken: in.PageToken, PageSize: in.PageSize,
+	})
+}
+
+// RecordLogs uploads lines of jobs.
+func (c *socketConn) RecordLogs(ctx context.Context, in protocol.LogsRequest) (protocol.LogsAnswer, error) {
+	req := protocol.JobLogs{Items: make([]protocol.JobLines, len(in.Items))}
+	for i, a := range in.Items {
+		req.Items[i] = protocol.JobLines{
+			JobRef: ref(protocol.KindActivity, a.TaskID, a.AttemptID, 0, a.Owner), LogChunk: a.LogChunk,
+		}
+	}
+	said, err := say[protocol.JobLogsAnswer](ctx, c, protocol.MethodUploadLogs, req)
+	if err != nil {
+		return protocol.LogsAnswer{}, err
+	}
+	out := protocol.LogsAnswer{Items: make([]protocol.LogReceipt, len(said.Items))}
+	for i, r := range said.Items {
+		out.Items[i] = protocol.LogReceipt{TaskID: r.ID, Recorded: r.Recorded, Reason: r.Reason, Message: r.Message}
+	}
+	return out, nil
+}

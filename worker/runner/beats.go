@@ -125,13 +125,12 @@ func (b *beats) one(value json.RawMessage, rebuild *protocol.Recovered) {
 	ctx, cancel := context.WithTimeout(b.ctx, 10*time.Second)
 	defer cancel()
 	sent := time.Now()
-	lock, err := b.a.r.opt.Link.Progress(ctx, h)
-	answer := protocol.HeartbeatAnswer{
-		AttemptID: t.AttemptID, Renewed: err == nil, CanContinue: err == nil, CancelRequested: lock.CancelRequested,
-	}
+	answer, err := b.a.r.opt.Link.HeartbeatTask(ctx, h)
+	answer.TaskID, answer.AttemptID = t.TaskID, t.AttemptID
+	answer.Session = nil // how long it is held, counted from when, the worker's own heartbeat is told
 	if reason := protocol.ReasonOf(err); reason != "" {
 		text := string(reason)
-		answer.Reason = &text
+		answer.Renewed, answer.CanContinue, answer.Reason = false, false, &text
 		err = nil
 	} else if err != nil {
 		if !link.Lost(err) || errors.Is(err, context.Canceled) {

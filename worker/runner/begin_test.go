@@ -8,7 +8,6 @@ import (
 
 	"github.com/sojourn-run/sojourn/app/engine"
 	"github.com/sojourn-run/sojourn/app/store"
-	"github.com/sojourn-run/sojourn/shared/protocol"
 	"github.com/sojourn-run/sojourn/worker"
 	"github.com/sojourn-run/sojourn/worker/activity"
 	"github.com/sojourn-run/sojourn/worker/workflow"
@@ -53,7 +52,7 @@ func TestNothingBeginsThatCameLaterThanItsLease(t *testing.T) {
 		a.end(warm)
 		time.Sleep(5 * time.Second)
 		a.loses(func(worker, method string) error { // it is not lost, only late
-			if worker == "slow" && (method == protocol.MethodPoll || method == protocol.MethodCompleteJob) {
+			if worker == "slow" && (method == "Poll" || method == "Complete") {
 				slow.Add(1)
 				time.Sleep(lease + 10*time.Second)
 			}

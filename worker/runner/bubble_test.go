@@ -17,7 +17,6 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/sojourn-run/sojourn/app/broker"
-	"github.com/sojourn-run/sojourn/app/channel"
 	"github.com/sojourn-run/sojourn/app/dispatch"
 	"github.com/sojourn-run/sojourn/app/plane"
 	"github.com/sojourn-run/sojourn/app/store"
@@ -27,11 +26,11 @@ import (
 	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/payload"
 	"github.com/sojourn-run/sojourn/shared/protocol"
-	"github.com/sojourn-run/sojourn/shared/rpc"
 	"github.com/sojourn-run/sojourn/shared/socketio"
 	"github.com/sojourn-run/sojourn/worker"
 	"github.com/sojourn-run/sojourn/worker/activity"
 	"github.com/sojourn-run/sojourn/worker/link"
+	"github.com/sojourn-run/sojourn/worker/link/linktest"
 	"github.com/sojourn-run/sojourn/worker/runner"
 	"github.com/sojourn-run/sojourn/worker/session"
 	"github.com/sojourn-run/sojourn/worker/workflow"
@@ -59,7 +58,6 @@ type control struct {
 	ended    chan error // of its Run
 	store    store.Store
 	dispatch *dispatch.Dispatch
-	channel  *channel.Channel
 	away     atomic.Bool  // the store takes no writes
 	older    atomic.Bool  // the app reads over turns
 	turns    atomic.Int64 // that it read over
@@ -141,7 +139,7 @@ func open(t *testing.T, path string) *control {
 		t.Fatal(err)
 	}
 	a.Broker, a.View, a.store = a.plane.Broker(), a.plane.View(), a.plane.Store()
-	a.dispatch, a.channel = a.plane.Dispatch(), a.plane.Channel()
+	a.dispatch = a.plane.Dispatch()
 	a.ended = make(chan error, 1)
 	go func() { a.ended <- a.plane.Run(context.Background()) }()
 	return a
@@ -188,63 +186,59 @@ func (a *control) called(method string) int {
 	return a.calls[method]
 }
 
-// wire is a connection in this process that can break.
-type wire struct {
-	rpc.Caller
-	a      *control
-	worker string
-}
-
-func (w wire) Call(ctx context.Context, method string, in, out any) error {
-	w.a.mu.Lock()
-	fail, lose := w.a.fail, w.a.lose
-	w.a.calls[method]++
-	ctx, cancel := context.WithCancelCause(ctx)
-	f := &flight{w.worker, method, cancel}
-	w.a.flying[f] = struct{}{}
-	w.a.mu.Unlock()
-	defer func() {
-		w.a.mu.Lock()
-		delete(w.a.flying, f)
-		w.a.mu.Unlock()
-		cancel(nil)
-	}()
-	if fail != nil {
-		if err := fail(w.worker, method); err != nil {
-			return err
+// way is a worker's way to the app, in this process, which can break.
+func (a *control) way(worker string) func(context.Context, string, any, linktest.Call) (any, error) {
+	return func(ctx context.Context, method string, in any, call linktest.Call) (any, error) {
+		a.mu.Lock()
+		fail, lose := a.fail, a.lose
+		a.calls[method]++
+		ctx, cancel := context.WithCancelCause(ctx)
+		f := &flight{worker, method, cancel}
+		a.flying[f] = struct{}{}
+		a.mu.Unlock()
+		defer func() {
+			a.mu.Lock()
+			delete(a.flying, f)
+			a.mu.Unlock()
+			cancel(nil)
+		}()
+		if fail != nil {
+			if err := fail(worker, method); err != nil {
+				return nil, err
+			}
 		}
+		if a.plain.Load() {
+			in = without(in)
+		}
+		if a.older.Load() && hasTurn(in) {
+			a.turns.Add(1)
+			in = untaken(in.(protocol.CompleteRequest))
+		}
+		if a.narrow.Load() && hasTurn(in) {
+			return nil, fmt.Errorf("%w: with a turn", socketio.ErrPayloadTooLarge)
+		}
+		out, err := call(ctx, in)
+		if err == nil {
+			a.replayed.Add(int64(readAgain(out)))
+		}
+		if err == nil && !a.counts.off.Load() {
+			raw, _ := json.Marshal(out)
+			a.counts.bytes.Add(int64(len(raw)))
+		}
+		if err == nil && lose != nil {
+			err = lose(worker, method)
+		}
+		return out, err
 	}
-	if w.a.plain.Load() {
-		in = without(in)
-	}
-	if w.a.older.Load() && hasTurn(in) {
-		w.a.turns.Add(1)
-		in = untaken(in.(protocol.ChannelComplete))
-	}
-	if w.a.narrow.Load() && hasTurn(in) {
-		return fmt.Errorf("%w: with a turn", socketio.ErrPayloadTooLarge)
-	}
-	err := w.Caller.Call(ctx, method, in, out)
-	if err == nil {
-		w.a.replayed.Add(int64(readAgain(out)))
-	}
-	if err == nil && !w.a.counts.off.Load() {
-		raw, _ := json.Marshal(out)
-		w.a.counts.bytes.Add(int64(len(raw)))
-	}
-	if err == nil && lose != nil {
-		return lose(w.worker, method)
-	}
-	return err
 }
 
 // without is a call of a worker that does not say that it sends turns with results.
 func without(in any) any {
 	switch in := in.(type) {
-	case protocol.ChannelPoll:
+	case protocol.PollRequest:
 		in.Turns = false
 		return in
-	case protocol.ChannelComplete:
+	case protocol.CompleteRequest:
 		if in.Next != nil {
 			next := *in.Next
 			next.Turns = false
@@ -257,21 +251,15 @@ func without(in any) any {
 
 // hasTurn says whether a call carries a turn.
 func hasTurn(in any) bool {
-	c, ok := in.(protocol.ChannelComplete)
-	return ok && slices.ContainsFunc(c.Items, func(o protocol.JobOutcome) bool {
-		return o.Response != nil && o.Response.Then != nil
-	})
+	c, ok := in.(protocol.CompleteRequest)
+	return ok && slices.ContainsFunc(c.Items, func(item protocol.CompleteItem) bool { return item.Then != nil })
 }
 
 // untaken is a call as an app reads it that knows no turns.
-func untaken(in protocol.ChannelComplete) protocol.ChannelComplete {
+func untaken(in protocol.CompleteRequest) protocol.CompleteRequest {
 	in.Items = slices.Clone(in.Items)
 	for i := range in.Items {
-		if r := in.Items[i].Response; r != nil {
-			bare := *r
-			bare.Then = nil
-			in.Items[i].Response = &bare
-		}
+		in.Items[i].Then = nil
 	}
 	return in
 }
@@ -280,17 +268,17 @@ func untaken(in protocol.ChannelComplete) protocol.ChannelComplete {
 // run is none of that.
 func readAgain(out any) (n int) {
 	switch out := out.(type) {
-	case *protocol.HistoryPage:
+	case protocol.HistoryPage:
 		n = len(out.Events)
-	case *protocol.ChannelPollAnswer:
-		for _, j := range out.Jobs {
-			if t := j.Task.Workflow; t != nil && len(t.Events) > 1 && t.Events[0].Seq == 1 {
+	case protocol.PollAnswer:
+		for _, t := range out.Tasks {
+			if t := t.Workflow; t != nil && len(t.Events) > 1 && t.Events[0].Seq == 1 {
 				n += len(t.Events)
 			}
 		}
-	case *protocol.ChannelCompleteAnswer:
+	case protocol.CompleteBatchAnswer:
 		if out.Next != nil {
-			n = readAgain(out.Next)
+			n = readAgain(*out.Next)
 		}
 	}
 	return n
@@ -325,12 +313,14 @@ func (a *control) worker(id string, register func(*worker.Registry), change func
 	var run *runner.Runner
 	slots, sessions := 4, 10
 	m.link, err = link.New(link.Options{
-		Carrier: link.Local{Join: func(hello protocol.ChannelAuth, notices rpc.Handlers) (rpc.Caller, func(), error) {
+		Carrier: link.Local{Join: func(
+			hello protocol.ChannelAuth, notices protocol.WorkerNotices,
+		) (protocol.WorkerConnection, func(), error) {
 			if a.mute {
-				notices = rpc.Handlers{}
+				notices = linktest.Deaf{}
 			}
-			c, leave, err := a.channel.Join(hello, notices)
-			return wire{c, a, id}, leave, err
+			c, leave, err := a.plane.Peers().Join(hello, notices)
+			return linktest.Wire{To: c, Through: a.way(id)}, leave, err
 		}},
 		WorkerID: id, Incarnation: id + "-1", Release: "test", Log: log,
 		Register: func() protocol.RegisterRequest {

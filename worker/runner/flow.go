@@ -171,7 +171,9 @@ func (r *Runner) apply(
 func (r *Runner) page(t *protocol.WorkflowTask, token string) (protocol.HistoryPage, error) {
 	ctx, cancel := context.WithTimeout(r.life, time.Minute)
 	defer cancel()
-	page, err := r.opt.Link.History(ctx, t, token)
+	page, err := r.opt.Link.HistoryPage(ctx, protocol.HistoryRequest{
+		TaskID: t.TaskID, Owner: t.LeaseOwner, Attempt: t.Attempt, PageToken: token,
+	})
 	if err != nil {
 		return page, historyError{fmt.Errorf("history of run %s: %w", t.RunID, err)}
 	}

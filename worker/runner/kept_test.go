@@ -6,7 +6,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/sojourn-run/sojourn/shared/protocol"
 	"github.com/sojourn-run/sojourn/worker"
 	"github.com/sojourn-run/sojourn/worker/runner"
 	"github.com/sojourn-run/sojourn/worker/workflow"
@@ -60,7 +59,7 @@ func TestStepsOfALongRunCostTheSameWithThreeWorkers(t *testing.T) {
 		if most := int64(24 << 20); heap > most {
 			t.Errorf("memory grew by %d bytes, want at most %d", heap, most)
 		}
-		if n := a.called(protocol.MethodFetchHistory); n > 3*4*steps/500 {
+		if n := a.called("HistoryPage"); n > 3*4*steps/500 {
 			t.Errorf("%d pages of history were fetched", n)
 		}
 	})

@@ -161,7 +161,7 @@ func (l *lines) send() {
 			return
 		}
 		ctx, cancel := context.WithTimeout(l.r.pollCtx, lineWait)
-		answer, err := l.r.opt.Link.Logs(ctx, req)
+		answer, err := l.r.opt.Link.RecordLogs(ctx, req)
 		cancel()
 		if err != nil {
 			l.r.log.Debug().Err(err).Int("chunks", len(of)).Msg("lines of activities not taken")

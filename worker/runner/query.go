@@ -151,7 +151,9 @@ func (r *Runner) past(q *question) ([]history.Event, error) {
 	defer cancel()
 	events := q.events
 	for next := q.next; next != nil; {
-		page, err := r.opt.Link.QuestionHistory(ctx, q.item, *next)
+		page, err := r.opt.Link.HistoryPage(ctx, protocol.HistoryRequest{
+			Kind: q.item.Kind, TaskID: q.item.TaskID, Owner: q.item.Owner, Attempt: q.item.Attempt, PageToken: *next,
+		})
 		if err == nil && len(page.Events) == 0 && page.NextPageToken != nil {
 			err = errors.New("an empty page before the last")
 		}

@@ -73,6 +73,9 @@ func (p *report) put(e entry) {
 		e.turn.settle(nil, time.Time{})
 		return
 	}
+	if e.item.Returned != "" {
+		e.item = e.item.HandedBack()
+	}
 	p.queue = append(p.queue, e)
 	if p.senders < p.r.opt.Senders {
 		p.senders++

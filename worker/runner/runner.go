@@ -19,14 +19,13 @@ import (
 	"github.com/sojourn-run/sojourn/worker/workflow"
 )
 
-// Link is the connection to the app.
+// Link is the connection to the app: of its verbs those that a runner calls, and two words to the link itself.
 type Link interface {
 	Poll(ctx context.Context, in protocol.PollRequest) (protocol.PollAnswer, error)
 	Complete(ctx context.Context, in protocol.CompleteRequest) (protocol.CompleteBatchAnswer, error)
-	History(ctx context.Context, t *protocol.WorkflowTask, pageToken string) (protocol.HistoryPage, error)
-	QuestionHistory(ctx context.Context, item protocol.CompleteItem, pageToken string) (protocol.HistoryPage, error)
-	Progress(ctx context.Context, in protocol.HeartbeatRequest) (protocol.JobLock, error)
-	Logs(ctx context.Context, in protocol.LogsRequest) (protocol.LogsAnswer, error)
+	HistoryPage(ctx context.Context, in protocol.HistoryRequest) (protocol.HistoryPage, error)
+	HeartbeatTask(ctx context.Context, in protocol.HeartbeatRequest) (protocol.HeartbeatAnswer, error)
+	RecordLogs(ctx context.Context, in protocol.LogsRequest) (protocol.LogsAnswer, error)
 	Beat()                             // asks for a heartbeat soon
 	Forget(item protocol.CompleteItem) // a task has ended without a word to the app
 }

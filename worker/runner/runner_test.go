@@ -138,7 +138,7 @@ func TestOutcomeWhoseAnswerWasLostIsSentAgainAndCountsOnce(t *testing.T) {
 			single(r, "work", func(context.Context) (string, error) { runs.Add(1); return "done", nil })
 		}, nil)
 		a.loses(func(_, method string) error {
-			if method == protocol.MethodCompleteJob && lost.Add(1)%2 == 1 {
+			if method == "Complete" && lost.Add(1)%2 == 1 {
 				return errBroken
 			}
 			return nil
@@ -204,18 +204,18 @@ func TestIdleWorkerAsksSeldomHoweverFastItIsAnswered(t *testing.T) {
 	bubble(t, func(t *testing.T, a *control) {
 		a.worker("w", func(r *worker.Registry) { single(r, "work", func(context.Context) error { return nil }) }, nil)
 		time.Sleep(10 * time.Minute)
-		if n := a.called(protocol.MethodPoll); n > 3*14 {
+		if n := a.called("Poll"); n > 3*14 {
 			t.Errorf("%d polls in ten idle minutes", n)
 		}
-		before := a.called(protocol.MethodPoll)
+		before := a.called("Poll")
 		a.breaks(func(_, method string) error {
-			if method == protocol.MethodPoll {
+			if method == "Poll" {
 				return protocol.Refuse(protocol.ReasonThrottled, "not now")
 			}
 			return nil
 		})
 		time.Sleep(10 * time.Minute)
-		if n := a.called(protocol.MethodPoll) - before; n > 1000 {
+		if n := a.called("Poll") - before; n > 1000 {
 			t.Errorf("%d polls in ten minutes of errors", n)
 		}
 	})
@@ -243,7 +243,7 @@ func TestStuckLoopIsNoticed(t *testing.T) {
 			t.Errorf("an idle worker: %v", err)
 		}
 		a.hangs(func(_, method string) error {
-			if method == protocol.MethodPoll {
+			if method == "Poll" {
 				<-hang // deaf to its context, as a call stuck in the system is
 			}
 			return nil
@@ -331,7 +331,7 @@ func TestHeartbeatsOfCodeKeepItFromTimingOutAndShowProgress(t *testing.T) {
 			})
 		}, nil)
 		result[any](t, a.end(a.begin("beats")))
-		if n := a.called(protocol.MethodReportProgress); n < 10 || n > 40 {
+		if n := a.called("HeartbeatTask"); n < 10 || n > 40 {
 			t.Errorf("%d calls for 60 signs of life in 30 s, want about one a second", n)
 		}
 	})
@@ -427,7 +427,7 @@ func TestWorkerThatTakesALongRunOverReadsItsHistoryPageByPage(t *testing.T) {
 		if got := result[int](t, a.end(run)); got != 79800 {
 			t.Errorf("got %d", got)
 		}
-		if n := a.called(protocol.MethodFetchHistory); n == 0 {
+		if n := a.called("HistoryPage"); n == 0 {
 			t.Error("no page was fetched: the history was not longer than one")
 		}
 	})

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/sojourn-run/sojourn/shared/history"
-	"github.com/sojourn-run/sojourn/shared/protocol"
 	"github.com/sojourn-run/sojourn/worker"
 	"github.com/sojourn-run/sojourn/worker/workflow"
 )
@@ -163,7 +162,7 @@ func TestALostAnswerToATurnCostsNothing(t *testing.T) {
 					r.Activity("step", func(context.Context, int) error { ran.Add(1); return nil })
 				}, nil)
 				a.loses(func(_, method string) error {
-					if method == protocol.MethodCompleteJob && answers.Add(1) == int64(lost+1) {
+					if method == "Complete" && answers.Add(1) == int64(lost+1) {
 						return errBroken
 					}
 					return nil

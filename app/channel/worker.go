@@ -4,41 +4,21 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
+	"net/http"
 	"sync"
 	"time"
 
-	"github.com/sojourn-run/sojourn/app/auth"
+	"github.com/sojourn-run/sojourn/app/peer"
 	"github.com/sojourn-run/sojourn/shared/protocol"
+	"github.com/sojourn-run/sojourn/shared/rpc"
 	"github.com/sojourn-run/sojourn/shared/socketio"
 )
 
-// Peer is a worker at the other end of one connection: the principal of its calls. What a call says about who the
-// worker is counts for nothing beside it.
-type Peer struct {
-	Principal any // what Authenticate returned; nil in the same process
-	WorkerID  string
-	Namespace string
-
+// worker is a worker at the other end of a socket: the principal of its calls.
+type worker struct {
+	*peer.Peer
 	token string // presented again to Authenticate from time to time; a secret
-
-	polls     context.Context // of the worker's polls; ends when the worker drains
-	stopPolls context.CancelFunc
-
-	mu          sync.Mutex // guards what follows
-	registering sync.Mutex // held while an implicit registration is made
-	registered  bool
-	incarnation string
-	release     string          // from the machine information
-	concurrency int             // likewise
-	machine     json.RawMessage // not yet told to the broker, which does not know the worker before it registers
-}
-
-// calls is a context of the peer's calls: the verbs judge by its token which workers it may speak for.
-func (p *Peer) calls(ctx context.Context) context.Context {
-	if who, ok := p.Principal.(*auth.Principal); ok {
-		return auth.With(ctx, who)
-	}
-	return ctx
 }
 
 // browser is the principal of a dashboard socket.
@@ -46,30 +26,6 @@ type browser struct {
 	principal any
 	token     string
 	topics    topics
-}
-
-func newPeer(hello protocol.ChannelAuth, principal any) (*Peer, error) {
-	p := &Peer{Principal: principal, WorkerID: hello.WorkerID, Namespace: hello.Namespace, token: hello.Token}
-	p.polls, p.stopPolls = context.WithCancel(context.Background())
-	if p.Namespace == "" {
-		p.Namespace = "default"
-	}
-	switch {
-	case hello.Protocol != protocol.ChannelVersion:
-		return nil, &socketio.ConnectError{
-			Message: "this app speaks protocol 1 of the worker channel", Reason: string(protocol.ReasonUnsupportedVersion),
-			Data: map[string]any{"supported": []int{protocol.ChannelVersion}},
-		}
-	case p.WorkerID == "" || len(p.WorkerID) > protocol.MaxName || p.WorkerID == protocol.RoomWorkers:
-		return nil, &socketio.ConnectError{
-			Message: "workerId must be 1 to 255 bytes", Reason: string(protocol.ReasonValidation),
-		}
-	case len(p.Namespace) > protocol.MaxName:
-		return nil, &socketio.ConnectError{
-			Message: "namespace must be at most 255 bytes", Reason: string(protocol.ReasonValidation),
-		}
-	}
-	return p, nil
 }
 
 // admitWorker is CONNECT of the workers' namespace.
@@ -87,17 +43,23 @@ func (c *Channel) admitWorker(ctx context.Context, r *socketio.ConnectRequest) (
 			return nil, c.keepOut(err, "worker", hello.WorkerID)
 		}
 	}
-	p, err := newPeer(hello, principal)
+	p, err := c.peers.Meet(hello, principal)
 	if err != nil {
-		return nil, err
+		return nil, misfit(err)
 	}
-	if err := c.allow(p, nil); err != nil {
+	if err := c.peers.Admit(ctx, p); err != nil {
 		return nil, c.keepOut(err, "worker", hello.WorkerID)
 	}
-	if err := c.verbs.Reaches(p.calls(ctx), p.Namespace, p.WorkerID); err != nil {
-		return nil, c.keepOut(err, "worker", hello.WorkerID)
+	return &worker{p, hello.Token}, nil
+}
+
+// misfit is what a worker is told that this app cannot serve, whoever it is.
+func misfit(err error) error {
+	var e *protocol.Error
+	if !errors.As(err, &e) {
+		return err
 	}
-	return p, nil
+	return &socketio.ConnectError{Message: e.Message, Reason: string(e.Reason), Data: e.Details}
 }
 
 // admitBrowser is CONNECT of the dashboard's namespace.
@@ -130,11 +92,48 @@ func (c *Channel) keepOut(err error, who, id string) error {
 	return &socketio.ConnectError{Message: "a valid token is needed", Reason: string(protocol.ReasonUnauthorized)}
 }
 
-func (c *Channel) allow(p *Peer, queues []string) error {
-	if c.opt.Allow == nil || p.Principal == nil { // nobody was asked, or the worker is part of this process
-		return nil
+// openWorker sets up a new worker socket. Calls are answered with an error until the settings are fetched.
+func (c *Channel) openWorker(s *socketio.Socket) {
+	p, _ := s.Principal().(*worker)
+	leave, err := c.peers.Enter(p.Peer, notices{s})
+	if err != nil {
+		s.Close(err)
+		return
 	}
-	return c.opt.Allow(p.Principal, p.Namespace, queues)
+	early := func(context.Context, []json.RawMessage) ([]any, error) {
+		c.counts.early.Add(1)
+		return []any{
+			rpc.Failure(rpc.Errorf("settings_required", http.StatusConflict, "fetch the worker settings before the first call")),
+		}, nil
+	}
+	s.On(rpc.EventCall, early)
+	s.On(rpc.EventNotify, early)
+	var once sync.Once
+	s.On(protocol.EventFetchSettings, func(ctx context.Context, args []json.RawMessage) ([]any, error) {
+		c.observe(ctx, p, args)
+		once.Do(func() { rpc.Serve(s, c.handlers, c.serving) })
+		return []any{c.peers.WorkerSettings(p.Namespace)}, nil
+	})
+	c.log.Info().Str("worker_id", p.WorkerID).Msg("worker connected")
+	context.AfterFunc(s.Context(), func() {
+		leave()
+		c.log.Info().Str("worker_id", p.WorkerID).AnErr("cause", s.Err()).Msg("worker disconnected")
+	})
+}
+
+// observe takes the machine information of a settings call. What is malformed is stored as nothing: a worker must never
+// be kept from work by its telemetry.
+func (c *Channel) observe(ctx context.Context, p *worker, args []json.RawMessage) {
+	if len(args) == 0 || bytes.Equal(args[0], []byte("null")) {
+		return
+	}
+	var m protocol.MachineInformation
+	if err := json.Unmarshal(args[0], &m); err != nil {
+		c.counts.malformedMachines.Add(1)
+		c.log.Warn().Str("worker_id", p.WorkerID).Err(err).Msg("machine information is malformed and was not stored")
+		return
+	}
+	p.Told(ctx, m, args[0])
 }
 
 // recheck looks from time to time at who is connected, so that a token which ended, or whose revocation went unheard,
@@ -156,7 +155,7 @@ func (c *Channel) recheck() {
 // do what it could ends; one that may do something else comes back as that.
 func (c *Channel) Recheck(ctx context.Context) {
 	for _, s := range c.workers.Sockets() {
-		if p, ok := s.Principal().(*Peer); ok && c.opt.Worker != nil {
+		if p, ok := s.Principal().(*worker); ok && c.opt.Worker != nil {
 			c.recheckOne(ctx, s, c.opt.Worker, p.Principal, p.token)
 		}
 	}
@@ -181,27 +180,4 @@ func (c *Channel) recheckOne(ctx context.Context, s *socketio.Socket, who Authen
 		c.log.Warn().Str("socket", s.ID()).Str("reason", string(reason)).Msg("token no longer valid, connection closed")
 		s.Close(nil)
 	}
-}
-
-// still refuses a worker whose token ended since it was let in: whatever told this app of it may come late.
-func (c *Channel) still(ctx context.Context, p *Peer) error {
-	if c.opt.Still == nil || p.Principal == nil { // nobody was asked, or the worker is part of this process
-		return nil
-	}
-	return c.opt.Still(ctx, p.Principal)
-}
-
-// observe takes the machine information of a settings call. What is malformed is stored as nothing: a worker must never
-// be kept from work by its telemetry.
-func (c *Channel) observe(ctx context.Context, p *Peer, args []json.RawMessage) {
-	if len(args) == 0 || bytes.Equal(args[0], []byte("null")) {
-		return
-	}
-	var m protocol.MachineInformation
-	if err := json.Unmarshal(args[0], &m); err != nil {
-		c.counts.malformedMachines.Add(1)
-		c.log.Warn().Str("worker_id", p.WorkerID).Err(err).Msg("machine information is malformed and was not stored")
-		return
-	}
-	c.meet(ctx, p, m, args[0])
 }

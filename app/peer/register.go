@@ -1,4 +1,4 @@
-package channel
+package peer
 
 import (
 	"context"
@@ -6,7 +6,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-func (p *Peer) currentIncarnation() string {
+// process is the incarnation that the worker registered as.
+func (p *Peer) process() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.incarnation
@@ -19,7 +20,7 @@ func (p *Peer) isRegistered() bool {
 }
 
 // register announces the worker; who it is the connection says.
-func (c *Channel) register(ctx context.Context, p *Peer, in protocol.RegisterRequest) (protocol.RegisterAnswer, error) {
+func (p *Peer) register(ctx context.Context, in protocol.RegisterRequest) (protocol.RegisterAnswer, error) {
 	in.WorkerID, in.Namespace, in.Gated = p.WorkerID, p.Namespace, true
 	if in.Incarnation == "" {
 		in.Incarnation = protocol.SocketProcess
@@ -36,23 +37,23 @@ func (c *Channel) register(ctx context.Context, p *Peer, in protocol.RegisterReq
 		}
 		queues = []string{in.TaskQueue}
 	}
-	if err := c.allow(p, queues); err != nil {
+	if err := p.room.allow(p, queues); err != nil {
 		return protocol.RegisterAnswer{}, err
 	}
-	a, err := c.verbs.Register(ctx, in)
+	a, err := p.room.verbs.Register(ctx, in)
 	if err != nil {
 		return a, err
 	}
 	p.mu.Lock()
 	p.registered, p.incarnation = true, a.Incarnation
 	p.mu.Unlock()
-	c.tellMachine(ctx, p)
+	p.tellMachine(ctx)
 	return a, nil
 }
 
 // ensureRegistered registers a worker that never did so by itself: for activities of every type of its queues, and no
 // workflow tasks.
-func (c *Channel) ensureRegistered(ctx context.Context, p *Peer, queues []string) error {
+func (p *Peer) ensureRegistered(ctx context.Context, queues []string) error {
 	if p.isRegistered() {
 		return nil
 	}
@@ -69,15 +70,13 @@ func (c *Channel) ensureRegistered(ctx context.Context, p *Peer, queues []string
 	if slots > 0 {
 		in.ActivitySlots = &slots
 	}
-	_, err := c.register(ctx, p, in)
+	_, err := p.register(ctx, in)
 	return err
 }
 
-func (c *Channel) deregister(
-	ctx context.Context, p *Peer, in protocol.DeregisterRequest,
-) (protocol.DeregisterAnswer, error) {
-	in.WorkerID, in.Namespace, in.Incarnation = p.WorkerID, p.Namespace, p.currentIncarnation()
-	a, err := c.verbs.Deregister(ctx, in)
+func (p *Peer) deregister(ctx context.Context, in protocol.DeregisterRequest) (protocol.DeregisterAnswer, error) {
+	in.WorkerID, in.Namespace, in.Incarnation = p.WorkerID, p.Namespace, p.process()
+	a, err := p.room.verbs.Deregister(ctx, in)
 	if err == nil {
 		p.mu.Lock()
 		p.registered = false
@@ -86,16 +85,15 @@ func (c *Channel) deregister(
 	return a, err
 }
 
-// heartbeat is a worker's sign of life, which renews all it names.
-func (c *Channel) heartbeat(
-	ctx context.Context, p *Peer, in protocol.WorkerHeartbeat,
-) (protocol.WorkerHeartbeatAnswer, error) {
-	if err := c.ensureRegistered(ctx, p, nil); err != nil {
+// beat is the worker's sign of life. One that says it drains is given nothing more: neither what another has just
+// handed back, nor what it has handed back itself.
+func (p *Peer) beat(ctx context.Context, in protocol.WorkerHeartbeat) (protocol.WorkerHeartbeatAnswer, error) {
+	if err := p.ensureRegistered(ctx, nil); err != nil {
 		return protocol.WorkerHeartbeatAnswer{}, err
 	}
 	if in.Draining {
-		p.stopPolls() // a worker that drains must not be given what another has just handed back, or itself
+		p.stopPolls()
 	}
-	in.WorkerID, in.Namespace, in.Incarnation = p.WorkerID, p.Namespace, p.currentIncarnation()
-	return c.verbs.WorkerHeartbeat(ctx, in)
+	in.WorkerID, in.Namespace, in.Incarnation = p.WorkerID, p.Namespace, p.process()
+	return p.room.verbs.WorkerHeartbeat(ctx, in)
 }

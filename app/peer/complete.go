@@ -1,0 +1,83 @@
+package peer
+
+import (
+	"context"
+
+	"github.com/sojourn-run/sojourn/shared/payload"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// complete ends tasks. Those that nobody may end so are refused here, each by itself; when none is left the app hears
+// nothing, and an answer without a next poll tells the worker to ask for one.
+func (p *Peer) complete(ctx context.Context, in protocol.CompleteRequest) (protocol.CompleteBatchAnswer, error) {
+	out := protocol.CompleteBatchAnswer{Items: make([]protocol.CompleteAnswer, len(in.Items))}
+	req := protocol.CompleteRequest{Items: make([]protocol.CompleteItem, 0, len(in.Items))}
+	places := make([]int, 0, len(in.Items)) // of each item of the request among those that came
+	process := p.process()
+	for i := range in.Items {
+		item := in.Items[i]
+		item.Namespace, item.Incarnation = p.Namespace, process
+		err := p.holds(item.Owner)
+		if err == nil {
+			err = fits(&item)
+		}
+		if err != nil {
+			out.Items[i] = protocol.Rejected(item.TaskID, err)
+			continue
+		}
+		req.Items, places = append(req.Items, item), append(places, i)
+	}
+	if in.Next != nil && p.polls.Err() == nil {
+		next, err := p.request(ctx, *in.Next)
+		if err != nil {
+			return out, err
+		}
+		req.Next = &next
+	}
+	if len(req.Items) == 0 {
+		return out, nil
+	}
+	a, err := p.room.verbs.Complete(ctx, req)
+	if err != nil {
+		return out, err
+	}
+	out.Next = a.Next
+	for i, r := range a.Items {
+		if r.Error != nil {
+			p.room.stale.Add(1)
+		}
+		if r.Err != nil {
+			r.Err = refusal(r.Err)
+		}
+		out.Items[places[i]] = r
+	}
+	return out, nil
+}
+
+// fits refuses values that are too large to be kept. Of those in a turn the app sees to it by itself. What a workflow
+// task decided is handed on as malformed, and refused for that, unless the run would lose something besides.
+func fits(item *protocol.CompleteItem) error {
+	tooLarge := func(field string, n int) error {
+		if n <= payload.MaxBytes {
+			return nil
+		}
+		return protocol.Refuse(
+			protocol.ReasonPayloadTooLarge, "%s of %d bytes: one value may have %d", field, n, payload.MaxBytes,
+		)
+	}
+	err := tooLarge("result", len(item.Result.Blob))
+	if err == nil && item.Failure != nil {
+		err = tooLarge("failure.details", len(item.Failure.Details))
+	}
+	for i := range item.Commands {
+		if cmd := &item.Commands[i]; err == nil {
+			err = tooLarge(
+				string(cmd.Type), max(len(cmd.Arguments.Blob), len(cmd.Result.Blob), len(cmd.Entries.Blob)),
+			)
+		}
+	}
+	if err != nil && item.Kind == protocol.KindWorkflow && item.Failure == nil && item.Returned == "" {
+		item.Malformed, err = err, nil
+	}
+	return err
+}

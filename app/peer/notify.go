@@ -1,0 +1,127 @@
+package peer
+
+import (
+	"context"
+	"time"
+
+	"github.com/sojourn-run/sojourn/app/dispatch"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// noticeTime is how long a worker has to confirm a notice.
+const noticeTime = 5 * time.Second
+
+// Cancel tells a worker to stop an attempt. Like every notice it does not block and may be lost: the next heartbeat
+// says the same.
+func (s *Peers) Cancel(namespace, worker string, n protocol.CancelNotice) {
+	s.notify(namespace, worker, "cancel", func(ctx context.Context, w protocol.WorkerNotices) error {
+		return w.CancelAttempt(ctx, n)
+	})
+}
+
+// CloseSession tells a worker that it holds a session no more.
+func (s *Peers) CloseSession(namespace, worker string, n protocol.SessionNotice) {
+	s.notify(namespace, worker, "session", func(ctx context.Context, w protocol.WorkerNotices) error {
+		return w.EndSession(ctx, n)
+	})
+}
+
+// YieldSession tells a worker that a session it holds is to give way, and says whether there was a worker to tell.
+func (s *Peers) YieldSession(namespace, worker string, n protocol.SessionNotice) bool {
+	return s.notify(namespace, worker, "yield", func(ctx context.Context, w protocol.WorkerNotices) error {
+		return w.YieldSession(ctx, n)
+	})
+}
+
+// Intend tells a worker what an operator wants of it, and says whether there was a worker to tell.
+func (s *Peers) Intend(namespace, worker string, i protocol.Intent, n protocol.PauseNotice) bool {
+	switch i {
+	case protocol.IntentPause:
+		return s.notify(namespace, worker, "pause", func(ctx context.Context, w protocol.WorkerNotices) error {
+			return w.Pause(ctx, n)
+		})
+	case protocol.IntentLeave:
+		return s.notify(namespace, worker, "drain", func(ctx context.Context, w protocol.WorkerNotices) error {
+			return w.Drain(ctx)
+		})
+	}
+	return s.notify(namespace, worker, "resume", func(ctx context.Context, w protocol.WorkerNotices) error {
+		return w.Resume(ctx)
+	})
+}
+
+// DrainWorkers tells every connected worker to finish and leave.
+func (s *Peers) DrainWorkers() {
+	s.notify("", "", "drain", func(ctx context.Context, w protocol.WorkerNotices) error { return w.Drain(ctx) })
+}
+
+// SettingsChanged tells the workers of a namespace, or with an empty one all, to fetch their settings again.
+func (s *Peers) SettingsChanged(namespace string) {
+	s.notify(namespace, "", "settings", func(ctx context.Context, w protocol.WorkerNotices) error {
+		return w.RefreshSettings(ctx)
+	})
+}
+
+// notify tells a worker something, or with an empty id all of them. It says whether there was anybody.
+func (s *Peers) notify(
+	namespace, worker, what string, tell func(context.Context, protocol.WorkerNotices) error,
+) (anybody bool) {
+	for p, w := range s.among(worker) {
+		if namespace != "" && p.Namespace != namespace {
+			continue
+		}
+		anybody = true
+		s.spawn(func() {
+			// It may have come before somebody else's worker was registered under the id it gave.
+			if worker != "" && p.Principal != nil && s.verbs.Reaches(p.calls(s.life), p.Namespace, worker) != nil {
+				return
+			}
+			ctx, cancel := context.WithTimeout(s.life, noticeTime)
+			defer cancel()
+			if err := tell(ctx, w); err != nil {
+				s.unconfirmed.Add(1)
+				s.log.Debug().Str("worker_id", p.WorkerID).Str("notice", what).Err(err).Msg("notice not confirmed")
+			}
+		})
+	}
+	return anybody
+}
+
+// spawn runs fn unless the room is shut.
+func (s *Peers) spawn(fn func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.closing {
+		s.tasks.Go(fn)
+	}
+}
+
+// spreadCancels tells workers which of their attempts and sessions are over.
+func (s *Peers) spreadCancels() {
+	w := s.opt.Hub.Watch(dispatch.TopicCancels | dispatch.TopicMoves)
+	defer w.Close()
+	for {
+		select {
+		case <-s.life.Done():
+			return
+		case <-w.C:
+		}
+		changed, _ := w.Take() // what is too much the heartbeats say
+		for _, r := range changed.Runs {
+			for _, a := range r.Cancelled {
+				s.Cancel(r.Namespace, a.Worker, protocol.CancelNotice{TaskID: a.TaskID, AttemptID: a.AttemptID})
+			}
+		}
+		for _, m := range changed.Moves {
+			if m.Ends() && m.By != m.Worker { // a holder that ended it knows
+				reason := m.Why
+				if reason == "" {
+					reason = m.What
+				}
+				s.CloseSession(
+					m.Session.Namespace, m.Worker, protocol.SessionNotice{SessionID: m.Session.ID, Epoch: m.Epoch, Reason: reason},
+				)
+			}
+		}
+	}
+}

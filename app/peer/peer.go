@@ -1,0 +1,133 @@
+package peer
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"sync"
+
+	"github.com/sojourn-run/sojourn/app/auth"
+	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// Peer is a worker at the other end of one connection. What a call says about who the worker is counts for nothing
+// beside it.
+type Peer struct {
+	Principal any // who let it in says; nil in the same process
+	WorkerID  string
+	Namespace string
+
+	room      *Peers
+	polls     context.Context // of the worker's polls; ends when the worker drains
+	stopPolls context.CancelFunc
+
+	mu          sync.Mutex // guards what follows
+	registering sync.Mutex // held while an implicit registration is made
+	registered  bool
+	incarnation string
+	release     string          // from the machine information
+	concurrency int             // likewise
+	machine     json.RawMessage // not yet told to the broker, which does not know the worker before it registers
+}
+
+var _ protocol.WorkerConnection = (*Peer)(nil)
+
+// reserved is an id that no worker may have: it once stood for all of them.
+const reserved = "WORKERS"
+
+// Meet makes a peer of who says hello, and refuses one that no app could serve.
+func (s *Peers) Meet(hello protocol.ChannelAuth, principal any) (*Peer, error) {
+	p := &Peer{Principal: principal, WorkerID: hello.WorkerID, Namespace: hello.Namespace, room: s}
+	p.polls, p.stopPolls = context.WithCancel(context.Background())
+	if p.Namespace == "" {
+		p.Namespace = "default"
+	}
+	switch {
+	case hello.Protocol != protocol.ChannelVersion:
+		return nil, protocol.Refuse(
+			protocol.ReasonUnsupportedVersion, "this app speaks protocol 1 of the worker channel",
+		).With("supported", []int{protocol.ChannelVersion})
+	case p.WorkerID == "" || len(p.WorkerID) > protocol.MaxName || p.WorkerID == reserved:
+		return nil, protocol.Refuse(protocol.ReasonValidation, "workerId must be 1 to 255 bytes")
+	case len(p.Namespace) > protocol.MaxName:
+		return nil, protocol.Refuse(protocol.ReasonValidation, "namespace must be at most 255 bytes")
+	}
+	return p, nil
+}
+
+// Admit refuses a peer whose token is for another namespace, or may not speak for the worker of its id.
+func (s *Peers) Admit(ctx context.Context, p *Peer) error {
+	if err := s.allow(p, nil); err != nil {
+		return err
+	}
+	return s.verbs.Reaches(p.calls(ctx), p.Namespace, p.WorkerID)
+}
+
+func (s *Peers) allow(p *Peer, queues []string) error {
+	if s.opt.Allow == nil || p.Principal == nil { // nobody was asked, or the worker is part of this process
+		return nil
+	}
+	return s.opt.Allow(p.Principal, p.Namespace, queues)
+}
+
+// calls is a context of the peer's calls: the verbs judge by its token which workers it may speak for.
+func (p *Peer) calls(ctx context.Context) context.Context {
+	if who, ok := p.Principal.(*auth.Principal); ok {
+		return auth.With(ctx, who)
+	}
+	return ctx
+}
+
+// holds refuses a call about a task that was given to somebody else. The task itself proves the rest.
+func (p *Peer) holds(owner string) error {
+	if owner == p.WorkerID {
+		return nil
+	}
+	if who, ok := p.Principal.(*auth.Principal); ok && who.Bound() {
+		// whose it is, is no business of one with bounds
+		return protocol.Refuse(protocol.ReasonTaskNotFound, "there is no such job")
+	}
+	return protocol.Refuse(
+		protocol.ReasonLeaseOwnerMismatch, "the job was given to %.64s", owner,
+	).With("lease_owner", owner)
+}
+
+// errPanic is all that a caller learns of a mistake of ours.
+var errPanic = errors.New("internal error")
+
+// serve calls one verb for a peer, if its token still counts: whatever told this app of its end may come late. A
+// panic is an error of this call alone, so that no worker takes the app down that it shares a process with.
+func serve[In, Out any](
+	ctx context.Context, p *Peer, in In, verb func(context.Context, In) (Out, error),
+) (out Out, err error) {
+	defer func() {
+		if what := recover(); what != nil {
+			p.room.log.Error().Str("worker_id", p.WorkerID).Str("stack", string(debug.Stack())).Msg(fmt.Sprint("panic: ", what))
+			err = errPanic
+		}
+	}()
+	if p.room.opt.Still != nil && p.Principal != nil { // nil: the worker is part of this process
+		if err := p.room.opt.Still(ctx, p.Principal); err != nil {
+			return out, refusal(err)
+		}
+	}
+	if out, err = verb(p.calls(ctx), in); err != nil {
+		return out, refusal(err)
+	}
+	return out, nil
+}
+
+// refusal puts an error of the app's store into the words that workers are told. Other errors stay as they are.
+func refusal(err error) error {
+	err = store.Refusal(err)
+	var e *protocol.Error
+	if errors.As(err, &e) && e.Reason.Away() { // the words of the HTTP worker protocol
+		return protocol.Refuse(protocol.ReasonBackendUnavailable, "%s", e.Message).With("outcome", "unknown").With(
+			"retryable", true,
+		).With("retry_after_seconds", 1)
+	}
+	return err
+}

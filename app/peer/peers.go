@@ -1,0 +1,157 @@
+// Package peer is the room in which connected workers stand, over a socket or in this process alike.
+//
+// A [Peer] speaks the verbs of [protocol.WorkerVerbs] in the name of one worker: what a connection adds to a call is
+// added here, whoever carries it. That is who the worker is and whether its token still counts, the release that the
+// gate compares, the process it registered as, and that one which drains is given nothing more. The other way round it
+// tells workers, in typed notices, what they would else read in the answer to their next heartbeat.
+//
+// Carriers encode and nothing else: package channel does it for sockets, and in this process there is nothing to
+// encode.
+package peer
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/rs/zerolog"
+
+	"github.com/sojourn-run/sojourn/app/dispatch"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// Verbs are what the app does for workers, as the broker serves them.
+type Verbs interface {
+	protocol.WorkerVerbs
+	// Reaches refuses the caller whom the context carries, when its token may not speak for the worker of that id.
+	Reaches(ctx context.Context, namespace, worker string) error
+	Release() string
+}
+
+// Options of the room. Zero values mean what stands beside them.
+type Options struct {
+	// Still refuses a principal that may no longer do what it could when it was let in; nil: all may. It is asked at every
+	// call, so it has to be quick.
+	Still func(ctx context.Context, principal any) error
+	// Allow says whether a worker's principal may serve these queues of a namespace; nil: any.
+	Allow func(principal any, namespace string, queues []string) error
+	// Settings is asked for what workers are handed; the release is filled in. nil: the defaults.
+	Settings func() protocol.WorkerSettings
+	// Fleet is asked for what operators set for the workers of a namespace, and its revision; nil: nothing is set.
+	Fleet func(namespace string) (protocol.FleetSettings, int64)
+	// Hub is where cancellations and ends of sessions come from; nil: nowhere.
+	Hub *dispatch.Hub
+	Log zerolog.Logger
+}
+
+// Peers is the room. Make it with New, end it with Close.
+type Peers struct {
+	verbs Verbs
+	opt   Options
+	log   zerolog.Logger
+
+	stale, unconfirmed atomic.Int64
+
+	life  context.Context // of what is told
+	end   context.CancelFunc
+	tasks sync.WaitGroup
+
+	mu      sync.Mutex // guards what follows
+	here    map[string]map[*Peer]protocol.WorkerNotices
+	closing bool
+}
+
+// Stats are counts since the start.
+type Stats struct {
+	StaleCompletions int64 // outcomes that came too late and changed nothing
+	Unconfirmed      int64 // notices that a worker did not confirm in time
+}
+
+// New makes the room in front of verbs, and starts what listens to the hub.
+func New(verbs Verbs, o Options) *Peers {
+	s := &Peers{verbs: verbs, opt: o, log: o.Log, here: map[string]map[*Peer]protocol.WorkerNotices{}}
+	s.life, s.end = context.WithCancel(context.Background())
+	if o.Hub != nil {
+		s.tasks.Go(s.spreadCancels)
+	}
+	return s
+}
+
+// Shut lets nobody else in and tells nobody anything more. Who is here may still call.
+func (s *Peers) Shut() {
+	s.mu.Lock()
+	s.closing = true
+	s.mu.Unlock()
+	s.end()
+}
+
+// Close shuts the room and waits for all that runs.
+func (s *Peers) Close(ctx context.Context) error {
+	s.Shut()
+	done := make(chan struct{})
+	go func() { s.tasks.Wait(); close(done) }()
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// Stats counts.
+func (s *Peers) Stats() Stats {
+	return Stats{StaleCompletions: s.stale.Load(), Unconfirmed: s.unconfirmed.Load()}
+}
+
+var errClosing = errors.New("the app is closing")
+
+// Join makes the worker of this process a peer, which hears notices until leave. Its principal is the process itself.
+func (s *Peers) Join(
+	hello protocol.ChannelAuth, notices protocol.WorkerNotices,
+) (conn protocol.WorkerConnection, leave func(), err error) {
+	p, err := s.Meet(hello, nil)
+	if err != nil {
+		return nil, nil, err
+	}
+	if leave, err = s.Enter(p, notices); err != nil {
+		return nil, nil, err
+	}
+	return p, leave, nil
+}
+
+// Enter has a worker that is let in hear notices until leave.
+func (s *Peers) Enter(p *Peer, notices protocol.WorkerNotices) (leave func(), err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closing {
+		return nil, errClosing
+	}
+	if s.here[p.WorkerID] == nil {
+		s.here[p.WorkerID] = map[*Peer]protocol.WorkerNotices{}
+	}
+	s.here[p.WorkerID][p] = notices
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if delete(s.here[p.WorkerID], p); len(s.here[p.WorkerID]) == 0 {
+			delete(s.here, p.WorkerID)
+		}
+	}, nil
+}
+
+// among are the peers of a worker's id, or with an empty one all of them.
+func (s *Peers) among(worker string) map[*Peer]protocol.WorkerNotices {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if worker != "" {
+		return maps.Clone(s.here[worker])
+	}
+	all := map[*Peer]protocol.WorkerNotices{}
+	for _, of := range slices.Collect(maps.Values(s.here)) {
+		maps.Copy(all, of)
+	}
+	return all
+}

@@ -1,0 +1,72 @@
+package peer
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"time"
+
+	"github.com/sojourn-run/sojourn/app/dispatch"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// margin is left of a call's deadline for its answer to travel.
+const margin = time.Second
+
+// drainingRetry is what a worker waits before it asks a draining app again, in milliseconds.
+const drainingRetry = 1000
+
+// poll waits for tasks, for no longer than its caller does.
+func (p *Peer) poll(ctx context.Context, in protocol.PollRequest) (protocol.PollAnswer, error) {
+	req, err := p.request(ctx, in)
+	if err != nil {
+		return protocol.PollAnswer{}, err
+	}
+	hold := pollSeconds * time.Second
+	if in.Timeout != nil {
+		hold = min(hold, max(0, time.Duration(*in.Timeout)*time.Second))
+	}
+	if deadline, ok := ctx.Deadline(); ok {
+		hold = min(hold, max(0, time.Until(deadline)-margin))
+	}
+	seconds := Seconds(hold)
+	req.Timeout = &seconds
+	waiting, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(p.polls, cancel)()
+	a, err := p.room.verbs.Poll(waiting, req)
+	if errors.Is(err, dispatch.ErrDraining) || err != nil && p.polls.Err() != nil && ctx.Err() == nil {
+		return protocol.PollAnswer{
+			Status: protocol.PollDraining, Reason: string(protocol.ReasonWorkerDraining), RetryAfter: drainingRetry,
+			Undo: func() {},
+		}, nil
+	}
+	a.Status = cmp.Or(a.Status, protocol.PollEmpty)
+	return a, err
+}
+
+// Seconds is a hold in the seconds of a poll. One of half a second is not yet an answer at once.
+func Seconds(hold time.Duration) int64 {
+	if hold < time.Second && hold >= margin/2 {
+		return 1
+	}
+	return int64(hold / time.Second)
+}
+
+// request is a poll in the worker's name. The worker is registered by then, so that one the gate holds back is listed
+// all the same.
+func (p *Peer) request(ctx context.Context, in protocol.PollRequest) (protocol.PollRequest, error) {
+	if err := p.ensureRegistered(ctx, in.Queues); err != nil {
+		return in, err
+	}
+	if len(in.Queues) > 0 {
+		if err := p.room.allow(p, in.Queues); err != nil {
+			return in, err
+		}
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	in.WorkerID, in.Namespace, in.Incarnation, in.Gated = p.WorkerID, p.Namespace, p.incarnation, true
+	in.Release, in.Max = cmp.Or(in.Release, p.release), max(1, in.Max)
+	return in, nil
+}

@@ -1,0 +1,104 @@
+package peer
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"strconv"
+
+	"github.com/sojourn-run/sojourn/shared/payload"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// What workers are told when the app does not say otherwise, in seconds.
+const (
+	pollSeconds   = 50
+	lockSeconds   = 120
+	extendSeconds = 30
+	beatSeconds   = 10
+	drainSeconds  = 25
+)
+
+// WorkerSettings is what a worker of a namespace is handed now, over whatever transport.
+func (s *Peers) WorkerSettings(namespace string) protocol.WorkerSettings {
+	var w protocol.WorkerSettings
+	if s.opt.Settings != nil {
+		w = s.opt.Settings()
+	}
+	w.Release = s.verbs.Release()
+	if s.opt.Fleet != nil {
+		var set protocol.FleetSettings
+		set, w.Revision = s.opt.Fleet(namespace)
+		w.Concurrency, w.IsolationMin = set.Concurrency, set.IsolationMin
+		w.LogLevel = cmp.Or(set.LogLevel, w.LogLevel)
+	}
+	if w.ExecutionMode == "" {
+		w.ExecutionMode = "process"
+	}
+	for _, d := range []struct {
+		field *int64
+		value int64
+	}{
+		{&w.PollSeconds, pollSeconds},
+		{&w.LockSeconds, lockSeconds},
+		{&w.ExtendSeconds, extendSeconds},
+		{&w.BeatSeconds, beatSeconds},
+		{&w.DrainSeconds, drainSeconds},
+	} {
+		if *d.field <= 0 {
+			*d.field = d.value
+		}
+	}
+	if w.MaxPayload <= 0 {
+		w.MaxPayload = payload.MaxBytes
+	}
+	return w
+}
+
+// Settings are what the worker is handed. What it tells of its machine is kept as the text that is stored.
+func (p *Peer) Settings(ctx context.Context, m protocol.MachineInformation) (protocol.WorkerSettings, error) {
+	return serve(ctx, p, m, func(
+		ctx context.Context, m protocol.MachineInformation,
+	) (w protocol.WorkerSettings, err error) {
+		raw, err := json.Marshal(m)
+		if err != nil {
+			return w, err
+		}
+		p.Told(ctx, m, raw)
+		return p.room.WorkerSettings(p.Namespace), nil
+	})
+}
+
+// Told notes what the worker tells of itself, as it came in raw. The broker learns of the machine once it knows the
+// worker.
+func (p *Peer) Told(ctx context.Context, m protocol.MachineInformation, raw json.RawMessage) {
+	p.mu.Lock()
+	p.machine = raw
+	if m.Props != nil {
+		p.release = m.Props.Version
+		p.concurrency, _ = strconv.Atoi(string(m.Props.Concurrency))
+	}
+	known := p.registered
+	p.mu.Unlock()
+	if known {
+		p.tellMachine(ctx)
+	}
+}
+
+// tellMachine hands on the machine information that was kept back. That it may fail is why a heartbeat of its own
+// follows.
+func (p *Peer) tellMachine(ctx context.Context) {
+	p.mu.Lock()
+	raw, incarnation := p.machine, p.incarnation
+	p.machine = nil
+	p.mu.Unlock()
+	if len(raw) == 0 {
+		return
+	}
+	_, err := p.room.verbs.WorkerHeartbeat(ctx, protocol.WorkerHeartbeat{
+		WorkerID: p.WorkerID, Namespace: p.Namespace, Incarnation: incarnation, Machine: raw, Told: true,
+	})
+	if err != nil {
+		p.room.log.Warn().Str("worker_id", p.WorkerID).Err(err).Msg("machine information not stored")
+	}
+}

@@ -1,0 +1,118 @@
+package peer
+
+import (
+	"context"
+
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// Register announces the worker.
+func (p *Peer) Register(ctx context.Context, in protocol.RegisterRequest) (protocol.RegisterAnswer, error) {
+	return serve(ctx, p, in, p.register)
+}
+
+// Deregister takes its registration away.
+func (p *Peer) Deregister(ctx context.Context, in protocol.DeregisterRequest) (protocol.DeregisterAnswer, error) {
+	return serve(ctx, p, in, p.deregister)
+}
+
+// WorkerHeartbeat is its sign of life, which renews all it names.
+func (p *Peer) WorkerHeartbeat(
+	ctx context.Context, in protocol.WorkerHeartbeat,
+) (protocol.WorkerHeartbeatAnswer, error) {
+	return serve(ctx, p, in, p.beat)
+}
+
+// Poll hands out tasks. The caller calls Undo when they could not be handed over.
+func (p *Peer) Poll(ctx context.Context, in protocol.PollRequest) (protocol.PollAnswer, error) {
+	return serve(ctx, p, in, p.poll)
+}
+
+// Complete ends tasks, each judged by itself, and may carry the next poll.
+func (p *Peer) Complete(ctx context.Context, in protocol.CompleteRequest) (protocol.CompleteBatchAnswer, error) {
+	return serve(ctx, p, in, p.complete)
+}
+
+// HeartbeatTask renews the lease of one attempt.
+func (p *Peer) HeartbeatTask(ctx context.Context, in protocol.HeartbeatRequest) (protocol.HeartbeatAnswer, error) {
+	return serve(ctx, p, in, func(
+		ctx context.Context, in protocol.HeartbeatRequest,
+	) (a protocol.HeartbeatAnswer, err error) {
+		if err := p.holds(in.Owner); err != nil {
+			return a, err
+		}
+		in.Namespace = p.Namespace
+		return p.room.verbs.HeartbeatTask(ctx, in)
+	})
+}
+
+// RecordLogs takes lines of running attempts. Their leases are looked at and not renewed: a line is no sign of life.
+func (p *Peer) RecordLogs(ctx context.Context, in protocol.LogsRequest) (protocol.LogsAnswer, error) {
+	return serve(ctx, p, in, p.recordLogs)
+}
+
+func (p *Peer) recordLogs(ctx context.Context, in protocol.LogsRequest) (protocol.LogsAnswer, error) {
+	out := protocol.LogsAnswer{Items: make([]protocol.LogReceipt, len(in.Items))}
+	req := protocol.LogsRequest{Items: make([]protocol.AttemptLogs, 0, len(in.Items))}
+	places := make([]int, 0, len(in.Items)) // of each item of the request among those that came
+	for i, l := range in.Items {
+		if err := p.holds(l.Owner); err != nil {
+			out.Items[i] = protocol.LogReceipt{
+				TaskID: l.TaskID, AttemptID: l.AttemptID, Reason: protocol.ReasonOf(err), Message: err.Error(), Err: err,
+			}
+			continue
+		}
+		l.Namespace = p.Namespace
+		req.Items, places = append(req.Items, l), append(places, i)
+	}
+	if len(req.Items) == 0 {
+		return out, nil
+	}
+	a, err := p.room.verbs.RecordLogs(ctx, req)
+	for i, r := range a.Items {
+		out.Items[places[i]] = r
+	}
+	return out, err
+}
+
+// HistoryPage is a page of the history behind a task that the worker has.
+func (p *Peer) HistoryPage(ctx context.Context, in protocol.HistoryRequest) (protocol.HistoryPage, error) {
+	return serve(ctx, p, in, func(ctx context.Context, in protocol.HistoryRequest) (page protocol.HistoryPage, err error) {
+		if err := p.holds(in.Owner); err != nil {
+			return page, err
+		}
+		in.Namespace = p.Namespace
+		return p.room.verbs.HistoryPage(ctx, in)
+	})
+}
+
+// CreateSession claims a session.
+func (p *Peer) CreateSession(ctx context.Context, in protocol.SessionCreate) (protocol.SessionAnswer, error) {
+	return serve(ctx, p, in, func(ctx context.Context, in protocol.SessionCreate) (protocol.SessionAnswer, error) {
+		if err := p.ensureRegistered(ctx, nil); err != nil {
+			return protocol.SessionAnswer{}, err
+		}
+		in.WorkerID, in.Namespace, in.Incarnation = p.WorkerID, p.Namespace, p.process()
+		return p.room.verbs.CreateSession(ctx, in)
+	})
+}
+
+// HeartbeatSession renews a session that the worker holds.
+func (p *Peer) HeartbeatSession(ctx context.Context, in protocol.SessionVerb) (protocol.SessionAnswer, error) {
+	return serve(ctx, p, p.named(in), p.room.verbs.HeartbeatSession)
+}
+
+// ReleaseSession gives one up.
+func (p *Peer) ReleaseSession(ctx context.Context, in protocol.SessionVerb) (protocol.SessionAnswer, error) {
+	return serve(ctx, p, p.named(in), p.room.verbs.ReleaseSession)
+}
+
+// CloseSession ends one for good.
+func (p *Peer) CloseSession(ctx context.Context, in protocol.SessionVerb) (protocol.SessionAnswer, error) {
+	return serve(ctx, p, p.named(in), p.room.verbs.CloseSession)
+}
+
+func (p *Peer) named(in protocol.SessionVerb) protocol.SessionVerb {
+	in.WorkerID, in.Namespace = p.WorkerID, p.Namespace
+	return in
+}

@@ -1,0 +1,81 @@
+package sojourn_test
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"testing"
+)
+
+// wireWords are what only the two ends of a socket know of package protocol: elsewhere app and worker speak of tasks
+// and leases to each other, in the verbs of protocol.WorkerVerbs.
+var wireWords = regexp.MustCompile(`^(Job|ChannelPoll|ChannelComplete|TaskToken|ParseToken)`)
+
+// ends are the two ends of a socket: a package, and a file.
+func isEnd(pkg, file string) bool {
+	return pkg == "app/channel" || pkg == "worker/link" && file == "socket.go"
+}
+
+// In one process a call of the app is a call: nothing is named by a string, encoded or parsed on its way. Whoever knows
+// the words of the socket, or the table of its methods, would bring that back.
+func TestOnlyTheEndsOfASocketKnowItsWords(t *testing.T) {
+	atEnds := 0
+	for _, p := range list(t) {
+		if p.name() == "shared/protocol" || p.name() == "shared/rpc" {
+			continue
+		}
+		for _, f := range p.GoFiles {
+			found, err := wireWordsIn(filepath.Join(p.Dir, f), nil)
+			if err != nil {
+				t.Error(err)
+			}
+			if isEnd(p.name(), f) {
+				atEnds += len(found)
+				continue
+			}
+			for _, word := range found {
+				t.Errorf("%s: a word of the socket, which its two ends alone should know", word)
+			}
+		}
+	}
+	if atEnds < 20 {
+		t.Errorf("the ends of a socket say %d of its words: this test looks for others", atEnds)
+	}
+	for src, want := range map[string]int{
+		`package x; import "` + module + `/shared/protocol"; var a protocol.JobLock; var b protocol.PollAnswer`:      1,
+		`package x; import "` + module + `/shared/rpc"; var a rpc.Handlers`:                                          1,
+		`package x; import "` + module + `/shared/protocol"; func f(t string) { protocol.ParseToken(t) }`:            1,
+		`package x; import "` + module + `/shared/protocol"; var _ protocol.WorkerVerbs; var _ protocol.ChannelAuth`: 0,
+	} {
+		if found, err := wireWordsIn("x.go", src); err != nil || len(found) != want {
+			t.Errorf("%s: found %q, %v, want %d", src, found, err, want)
+		}
+	}
+}
+
+// wireWordsIn names the words of the socket in a Go source, and its use of the table of methods.
+func wireWordsIn(name string, src any) (found []string, err error) {
+	fset := token.NewFileSet()
+	file, err := parser.ParseFile(fset, name, src, parser.SkipObjectResolution)
+	if err != nil {
+		return nil, err
+	}
+	if i := slices.IndexFunc(file.Imports, func(i *ast.ImportSpec) bool {
+		return i.Path.Value == strconv.Quote(module+"/shared/rpc")
+	}); i >= 0 {
+		found = append(found, fset.Position(file.Imports[i].Pos()).String()+" imports shared/rpc")
+	}
+	ast.Inspect(file, func(n ast.Node) bool {
+		if s, ok := n.(*ast.SelectorExpr); ok && wireWords.MatchString(s.Sel.Name) {
+			if of, ok := s.X.(*ast.Ident); ok && of.Name == "protocol" {
+				found = append(found, fset.Position(s.Pos()).String()+" protocol."+s.Sel.Name)
+			}
+		}
+		return true
+	})
+	return found, nil
+}

@@ -1,0 +1,124 @@
+// Package linktest stands between a worker and its app in tests: it cuts, delays, counts and changes calls, whatever
+// carrier they go over.
+package linktest
+
+import (
+	"context"
+
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// Call is the rest of a call's way: to the app and back.
+type Call func(ctx context.Context, in any) (out any, err error)
+
+// Wire is a connection each of whose calls goes through Through, under the name that its verb has in
+// protocol.WorkerVerbs. What Through gives as answer beside no error must be of the verb's type.
+type Wire struct {
+	To      protocol.WorkerConnection
+	Through func(ctx context.Context, verb string, in any, call Call) (out any, err error)
+}
+
+var _ protocol.WorkerConnection = Wire{}
+
+func through[In, Out any](
+	ctx context.Context, w Wire, name string, in In,
+	verb func(protocol.WorkerConnection, context.Context, In) (Out, error),
+) (out Out, err error) {
+	said, err := w.Through(ctx, name, in, func(ctx context.Context, in any) (any, error) {
+		out, err := verb(w.To, ctx, in.(In))
+		return out, err
+	})
+	if err != nil {
+		return out, err
+	}
+	return said.(Out), nil
+}
+
+// Settings passes the call through.
+func (w Wire) Settings(ctx context.Context, in protocol.MachineInformation) (protocol.WorkerSettings, error) {
+	return through(ctx, w, "Settings", in, protocol.WorkerConnection.Settings)
+}
+
+// Register passes the call through.
+func (w Wire) Register(ctx context.Context, in protocol.RegisterRequest) (protocol.RegisterAnswer, error) {
+	return through(ctx, w, "Register", in, protocol.WorkerConnection.Register)
+}
+
+// Deregister passes the call through.
+func (w Wire) Deregister(ctx context.Context, in protocol.DeregisterRequest) (protocol.DeregisterAnswer, error) {
+	return through(ctx, w, "Deregister", in, protocol.WorkerConnection.Deregister)
+}
+
+// WorkerHeartbeat passes the call through.
+func (w Wire) WorkerHeartbeat(
+	ctx context.Context, in protocol.WorkerHeartbeat,
+) (protocol.WorkerHeartbeatAnswer, error) {
+	return through(ctx, w, "WorkerHeartbeat", in, protocol.WorkerConnection.WorkerHeartbeat)
+}
+
+// Poll passes the call through.
+func (w Wire) Poll(ctx context.Context, in protocol.PollRequest) (protocol.PollAnswer, error) {
+	return through(ctx, w, "Poll", in, protocol.WorkerConnection.Poll)
+}
+
+// Complete passes the call through.
+func (w Wire) Complete(ctx context.Context, in protocol.CompleteRequest) (protocol.CompleteBatchAnswer, error) {
+	return through(ctx, w, "Complete", in, protocol.WorkerConnection.Complete)
+}
+
+// HeartbeatTask passes the call through.
+func (w Wire) HeartbeatTask(ctx context.Context, in protocol.HeartbeatRequest) (protocol.HeartbeatAnswer, error) {
+	return through(ctx, w, "HeartbeatTask", in, protocol.WorkerConnection.HeartbeatTask)
+}
+
+// RecordLogs passes the call through.
+func (w Wire) RecordLogs(ctx context.Context, in protocol.LogsRequest) (protocol.LogsAnswer, error) {
+	return through(ctx, w, "RecordLogs", in, protocol.WorkerConnection.RecordLogs)
+}
+
+// HistoryPage passes the call through.
+func (w Wire) HistoryPage(ctx context.Context, in protocol.HistoryRequest) (protocol.HistoryPage, error) {
+	return through(ctx, w, "HistoryPage", in, protocol.WorkerConnection.HistoryPage)
+}
+
+// CreateSession passes the call through.
+func (w Wire) CreateSession(ctx context.Context, in protocol.SessionCreate) (protocol.SessionAnswer, error) {
+	return through(ctx, w, "CreateSession", in, protocol.WorkerConnection.CreateSession)
+}
+
+// HeartbeatSession passes the call through.
+func (w Wire) HeartbeatSession(ctx context.Context, in protocol.SessionVerb) (protocol.SessionAnswer, error) {
+	return through(ctx, w, "HeartbeatSession", in, protocol.WorkerConnection.HeartbeatSession)
+}
+
+// ReleaseSession passes the call through.
+func (w Wire) ReleaseSession(ctx context.Context, in protocol.SessionVerb) (protocol.SessionAnswer, error) {
+	return through(ctx, w, "ReleaseSession", in, protocol.WorkerConnection.ReleaseSession)
+}
+
+// CloseSession passes the call through.
+func (w Wire) CloseSession(ctx context.Context, in protocol.SessionVerb) (protocol.SessionAnswer, error) {
+	return through(ctx, w, "CloseSession", in, protocol.WorkerConnection.CloseSession)
+}
+
+// Conn is a connection of a link whose calls go through Wire.
+type Conn struct {
+	Wire
+	link
+}
+
+// link is what of a connection is no call.
+type link interface {
+	Done() <-chan struct{}
+	Err() error
+	Close()
+	String() string
+}
+
+// Between puts a wire before a connection.
+func Between[C interface {
+	protocol.WorkerConnection
+	link
+}](conn C, w func(ctx context.Context, verb string, in any, call Call) (any, error)) Conn {
+	return Conn{Wire{conn, w}, conn}
+}

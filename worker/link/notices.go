@@ -1,0 +1,60 @@
+package link
+
+import (
+	"context"
+
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// notices hears what the app tells the worker of a link. What is said of a session without an epoch is of an app too
+// old to be believed.
+type notices struct{ l *Link }
+
+var _ protocol.WorkerNotices = notices{}
+
+// CancelAttempt stops an attempt.
+func (n notices) CancelAttempt(_ context.Context, c protocol.CancelNotice) error {
+	if n.l.opt.OnCancel != nil {
+		n.l.opt.OnCancel(c)
+	}
+	return nil
+}
+
+// EndSession drops a session that is not held any more.
+func (n notices) EndSession(_ context.Context, s protocol.SessionNotice) error {
+	if n.l.opt.OnSession != nil && s.Epoch > 0 {
+		n.l.opt.OnSession(s)
+	}
+	return nil
+}
+
+// YieldSession lets a session go that is to give way.
+func (n notices) YieldSession(ctx context.Context, s protocol.SessionNotice) error {
+	if n.l.opt.OnYield != nil && s.Epoch > 0 {
+		n.l.opt.OnYield(ctx, s)
+	}
+	return nil
+}
+
+// Drain has the worker finish and leave.
+func (n notices) Drain(context.Context) error {
+	if n.l.opt.OnDrain != nil {
+		n.l.opt.OnDrain()
+	}
+	return nil
+}
+
+// Pause has it ask for nothing more.
+func (n notices) Pause(_ context.Context, p protocol.PauseNotice) error {
+	n.l.intend(protocol.IntentPause, p.Reason)
+	return nil
+}
+
+// Resume has it ask again.
+func (n notices) Resume(context.Context) error {
+	n.l.intend(protocol.IntentWork, "")
+	return nil
+}
+
+// RefreshSettings fetches the settings again.
+func (n notices) RefreshSettings(ctx context.Context) error { return n.l.refresh(ctx) }
