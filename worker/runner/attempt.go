@@ -194,9 +194,8 @@ type timeoutError struct {
 	at   time.Time
 }
 
-func (e *timeoutError) Error() string {
-	return "the attempt ran out of time (" + e.kind + ")"
-}
+// Error is in the words that the app has for it, so that a person reads the same whoever noticed first.
+func (e *timeoutError) Error() string { return "activity timed out: " + e.kind }
 
 // deadlineKind is the timeout that the attempt's deadline comes from: the earlier of two.
 func (a *attempt) deadlineKind() string {
