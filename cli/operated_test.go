@@ -200,8 +200,9 @@ func (o *operated) ended(app int) {
 	clear(o.runs)
 }
 
-// An app stands still while an operator drains a group at another. The word is taken at once, and when the app goes on
-// it gives nothing to the worker whose polls it has kept.
+// An app stands still while an operator drains a group at another. The word is taken at once, and a second after the app
+// went on it gives nothing more to the worker whose polls it has kept: in between it may hear of a task before it has
+// read the word.
 func TestADrainReachesAWorkerWhoseAppStoodStill(t *testing.T) {
 	groups(t, func(t *testing.T, o *operated) {
 		for round := range 2 {
@@ -211,12 +212,14 @@ func TestADrainReachesAWorkerWhoseAppStoodStill(t *testing.T) {
 				t.Fatal(err)
 			}
 			o.say(1-home, "drain")
-			said := time.Now()
-			o.begin(1-home, fmt.Sprint("frozen-", round))
+			o.begin(1-home, fmt.Sprint("early-", round))
 			if err := frozen.Signal(syscall.SIGCONT); err != nil {
 				t.Fatal(err)
 			}
 			o.drained(home)
+			said := time.Now()
+			o.begin(1-home, fmt.Sprint("frozen-", round))
+			time.Sleep(time.Second) // in which it would be handed over
 			until(t, "/readyz says so", func() bool { return probed(t, o.probe) == http.StatusServiceUnavailable })
 			o.idle(said, "after the thaw")
 			o.say(1-home, "resume")
