@@ -208,6 +208,9 @@ func (ex *executor) run() {
 	for _, c := range calls {
 		c.finish(nil, nil, doom.err())
 	}
+	if end == minder.NoLastWord {
+		minder.ReapLeft()
+	}
 	close(ex.done)
 }
 

@@ -360,6 +360,11 @@ func TestCreatingAndKillingLeavesNothing(t *testing.T) {
 			cycle()
 		}
 		var after [6]int
+		defer func() {
+			if t.Failed() {
+				t.Errorf("descriptors, threads, goroutines, processes, files, heap: %d, after %d cycles %d", before, cycles, after)
+			}
+		}()
 		Eventually(t, "what there is is what there was", func() bool {
 			after = footprint(t, dir)
 			for i, slack := range [6]int{2, 4, 2, 0, 0, 1<<20 + cycles*1024} { // an end is remembered for an hour

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -154,6 +155,36 @@ func EndLeft(scratch string, user int) {
 		}
 		time.Sleep(5 * time.Millisecond)
 	}
+}
+
+// ReapLeft collects what a killed minder left where this process is the first of a container: there whatever loses its
+// parent becomes its child, and stays in the table of processes as long as nobody asks how it ended. A child of our own
+// is asked for at once by whoever started it, so one that is dead for a second is nobody's.
+func ReapLeft() {
+	if os.Getpid() != 1 {
+		return
+	}
+	before := deadChildren()
+	if len(before) == 0 {
+		return
+	}
+	time.Sleep(time.Second)
+	for _, pid := range deadChildren() {
+		if slices.Contains(before, pid) {
+			_, _ = syscall.Wait4(pid, nil, syscall.WNOHANG, nil)
+		}
+	}
+}
+
+// deadChildren are the children of this process that ended and were not waited for.
+func deadChildren() (dead []int) {
+	for _, pid := range childrenOf(nil, os.Getpid()) {
+		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+		if err == nil && bytes.HasPrefix(stat[bytes.LastIndexByte(stat, ')')+1:], []byte(" Z")) {
+			dead = append(dead, pid)
+		}
+	}
+	return dead
 }
 
 // belongs says whether a process that still runs was part of an executor.
