@@ -155,6 +155,17 @@ func (b *bus) notify(n sqldb.Notice) {
 	}
 }
 
+// notifyStmt is a notification within a transaction: others have it when, and only when, that is committed.
+var notifyStmt = &sqldb.Stmt{SQL: "SELECT pg_notify($1, $2)"}
+
+// decidedCall tells the others, in the committer's transaction, that something was decided about a queue.
+func (b *bus) decidedCall() *sqldb.Call {
+	return &sqldb.Call{
+		Stmt: notifyStmt, Args: []any{channel, encode(message{App: b.app, Decided: true})},
+		Row: func([]any) error { return nil },
+	}
+}
+
 // takeNotices returns what is to be told next, in notifications that are not too long.
 func (b *bus) takeNotices() []string {
 	b.mu.Lock()

@@ -85,7 +85,7 @@ func openStore(
 	s, err := sqldb.New(ctx, sqldb.Config{
 		Options: opts, Dialect: sqldb.Dialect{Shared: true, Begin: "BEGIN", Classify: classify},
 		Conn: c, Reads: reads, Known: known, Gorm: gormpostgres.New(gormpostgres.Config{Conn: reads}), Notify: bus.notify,
-		Hears: bus.hears.Load, Release: bus.close,
+		Hears: bus.hears.Load, Decided: bus.decidedCall, Release: bus.close,
 		Unblock: func(ctx context.Context) error { return unblock(ctx, reads) },
 	})
 	if err != nil {

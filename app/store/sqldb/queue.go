@@ -216,7 +216,11 @@ func (b *batch) gatherQueues() ([]*Call, error) {
 		rows.s(k.Namespace).s(k.Name).i(q.UpdatedAt.Micros()).s(body)
 		q.dirty = false
 	}
-	return b.s.st.putQueues.calls(rows), nil
+	calls := b.s.st.putQueues.calls(rows)
+	if len(calls) > 0 && b.s.cfg.Decided != nil {
+		calls = append(calls, b.s.cfg.Decided())
+	}
+	return calls, nil
 }
 
 // rememberQueues takes over, after the commit, what was decided, and returns it.

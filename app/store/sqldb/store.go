@@ -45,6 +45,10 @@ type Config struct {
 	// know; nil when there are no others. It comes after and never before: a process that looked on an early
 	// hint would find nothing.
 	Notify func(Notice)
+	// Decided is the call that tells other processes, with the commit itself, that something was decided about a
+	// queue; nil when there are none. Nobody looks again for that later, so it must not be lost with the process
+	// that committed it, as a notice may be. It is too dear for what every step does.
+	Decided func() *Call
 	// Hears says whether notices of other processes arrive; nil when there are none.
 	Hears func() bool
 	Known int64 // the newest schema this binary knows

@@ -1,0 +1,47 @@
+package postgres_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/app/store/storetest"
+)
+
+// An app that is killed right after it committed says nothing more. What was decided about a queue, as a drain, nobody
+// would look for again, so the commit itself tells it: the notification is from another connection than that of hints.
+func TestADecisionIsToldByItsCommit(t *testing.T) {
+	url := database(t)
+	w := ofURL(url).New(t)
+	ear, err := pgx.Connect(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ear.Close(context.Background())
+	if _, err := ear.Exec(t.Context(), "LISTEN sojourn"); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	told := func(decided bool) uint32 {
+		for {
+			n, err := ear.WaitForNotification(ctx)
+			if err != nil {
+				t.Fatalf("no notification with decided = %v: %v", decided, err)
+			}
+			if strings.Contains(n.Payload, `"d":true`) == decided {
+				return n.PID
+			}
+		}
+	}
+	w.Start("hinted")
+	hints := told(false)
+	w.Commit(storetest.DecideQueue(storetest.Queue, engine.DrainBuild{BuildID: "v1"}))
+	if by := told(true); by == hints {
+		t.Errorf("connection %d tells decisions behind their commits", by)
+	}
+}
