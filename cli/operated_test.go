@@ -200,9 +200,9 @@ func (o *operated) ended(app int) {
 	clear(o.runs)
 }
 
-// An app stands still while an operator drains a group at another. The word is taken at once, and a second after the app
-// went on it gives nothing more to the worker whose polls it has kept: in between it may hear of a task before it has
-// read the word.
+// An app stands still while an operator drains a group at another. The word is taken at once, and a second after the
+// app went on it gives nothing more to the worker whose polls it has kept: in between it may hear of a task before it
+// has read the word.
 func TestADrainReachesAWorkerWhoseAppStoodStill(t *testing.T) {
 	groups(t, func(t *testing.T, o *operated) {
 		for round := range 2 {
