@@ -218,7 +218,8 @@ func TestRunsOfBeforeTheIndexAreFoundByTheirAttributes(t *testing.T) {
 	url := database(t)
 	storetest.FoundAfterMigration(t, ofURL(url), func(t *testing.T) {
 		execute(t, url,
-			"DELETE FROM run_attributes; DROP INDEX session_events_at; DROP INDEX sessions_open; DROP TABLE former_children; DROP TABLE activity_logs; DELETE FROM schema_versions; DELETE FROM goose_db_version WHERE version_id >= 7",
+			"DELETE FROM run_attributes; DROP INDEX session_events_at; DROP INDEX sessions_open; DROP TABLE former_children; DROP TABLE activity_logs; "+
+				"DROP INDEX events_session; CREATE INDEX events_session ON events (at); ALTER TABLE events DROP COLUMN last, DROP COLUMN ended, DROP COLUMN heads; DELETE FROM schema_versions; DELETE FROM goose_db_version WHERE version_id >= 7",
 		)
 	})
 }
@@ -226,4 +227,22 @@ func TestRunsOfBeforeTheIndexAreFoundByTheirAttributes(t *testing.T) {
 func TestWhatALaterBuildStoredIsKept(t *testing.T) {
 	url := database(t)
 	storetest.KeptOfALaterBuild(t, ofURL(url), func(t *testing.T, statement string) { execute(t, url, statement) })
+}
+
+func TestWhoAppendsToAHistoryOfBeforeFindsItsKeyTaken(t *testing.T) {
+	url := database(t)
+	c, err := pgx.Connect(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close(t.Context())
+	storetest.FencedByKeys(t, ofURL(url), func(run string, seq int64) bool {
+		_, err := c.Exec(
+			t.Context(), "INSERT INTO events (run_id, seq, at, type, payload) VALUES ($1, $2, 0, 'x', '{}')", run, seq,
+		)
+		if err != nil && !strings.Contains(err.Error(), "23505") {
+			t.Fatal(err)
+		}
+		return err != nil
+	})
 }

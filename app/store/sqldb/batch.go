@@ -165,9 +165,12 @@ type taskKey struct {
 	seq int64 // 0: the workflow task
 }
 
+// appended is what a batch adds to a history: the events, of which the first were written, and of the others the
+// payloads and, as far as there are any, the sessions of the attempts that they end.
 type appended struct {
-	list  []history.Event
-	bytes int
+	list               []history.Event
+	bytes, written     int
+	payloads, sessions []string
 }
 
 // handed is a task given to a waiting poller, with the reservation that is settled once the outcome of the

@@ -220,28 +220,39 @@ func (b *batch) applyRun(d *engine.Decision, payloads []string) {
 		)
 	}
 	hint.LastSeq, hint.Closed = r.LastSeq, !r.Status.Open()
-	evs := b.events[id]
-	for k := range d.Events {
-		session := ""
-		if seq, _ := history.EndedAttempt(d.Events[k].Data); seq > 0 && sessions[seq] != "" {
-			session = sessionKey(engine.SessionKey{Namespace: d.Next.Namespace, ID: sessions[seq]})
-			if b.endedIn == nil {
-				b.endedIn = map[string]int{}
-			}
-			b.endedIn[session]++
-		}
-		addEvent(b.flush.events, id, session, &d.Events[k], payloads[k])
-		evs.bytes += len(payloads[k]) + 128
-	}
-	if len(d.Events) > 0 {
-		evs.list = append(evs.list, d.Events...)
-		b.bytes += evs.bytes - b.events[id].bytes
-		b.events[id] = evs
-	}
+	b.append(d, payloads, sessions)
 	for i := range d.Sessions {
 		b.applySession(&d.Sessions[i])
 	}
 	b.applyFormer(d)
+}
+
+// append notes the events of a decision, to be written with the batch. sessions are those of activities that were open.
+func (b *batch) append(d *engine.Decision, payloads []string, sessions map[int64]string) {
+	if len(d.Events) == 0 {
+		return
+	}
+	id := d.Next.ID
+	evs, bytes := b.events[id], 0
+	for k := range d.Events {
+		bytes += len(payloads[k]) + 128
+		seq, _ := history.EndedAttempt(d.Events[k].Data)
+		if seq == 0 || sessions[seq] == "" {
+			continue
+		}
+		session := sessionKey(engine.SessionKey{Namespace: d.Next.Namespace, ID: sessions[seq]})
+		if b.endedIn == nil {
+			b.endedIn = map[string]int{}
+		}
+		b.endedIn[session]++
+		at := len(evs.list) - evs.written + k
+		evs.sessions = append(evs.sessions, make([]string, at+1-len(evs.sessions))...)
+		evs.sessions[at] = session
+	}
+	evs.list, evs.payloads = append(evs.list, d.Events...), append(evs.payloads, payloads...)
+	evs.bytes += bytes
+	b.bytes += bytes
+	b.events[id] = evs
 }
 
 // renews says whether a decision only renews leases: what is open, and with whom, is as it was.

@@ -243,6 +243,11 @@ func (d Dialect) load(t *table, key []column, where string) *loader {
 // whole table is fast on the first day and stops the app on the hundredth. where may narrow the rows; tail may
 // order and lock them.
 func (d Dialect) probe(key []column, columns, t, where, tail string) string {
+	return d.probeIn(d.list(key), key, columns, t, where, tail)
+}
+
+// probeIn is probe for keys that another table expression lists.
+func (d Dialect) probeIn(keys string, key []column, columns, t, where, tail string) string {
 	var on []string
 	for _, c := range key {
 		on = append(on, fmt.Sprintf("t.%s = k.%s", c.name, c.name))
@@ -252,14 +257,13 @@ func (d Dialect) probe(key []column, columns, t, where, tail string) string {
 	}
 	cond := strings.Join(on, " AND ")
 	if !d.Shared { // with this word SQLite keeps the order of a join
-		return fmt.Sprintf("SELECT %s FROM %s AS k CROSS JOIN %s AS t ON %s", columns, d.list(key), t, cond)
+		return fmt.Sprintf("SELECT %s FROM %s AS k CROSS JOIN %s AS t ON %s", columns, keys, t, cond)
 	}
 	if tail == "" {
 		tail = "OFFSET 0" // like a lock, it keeps the planner from turning the join around
 	}
 	return fmt.Sprintf(
-		"SELECT p.* FROM %s AS k CROSS JOIN LATERAL (SELECT %s FROM %s AS t WHERE %s %s) AS p", d.list(key), columns, t, cond,
-		tail,
+		"SELECT p.* FROM %s AS k CROSS JOIN LATERAL (SELECT %s FROM %s AS t WHERE %s %s) AS p", keys, columns, t, cond, tail,
 	)
 }
 

@@ -45,21 +45,8 @@ func readHead(v []any) (engine.Head, error) {
 	return h, nil
 }
 
-// addEvent adds an event; session is that of the attempt it ends, if it does.
-func addEvent(r *rowset, run, session string, e *history.Event, payload string) {
-	r.s(run).i(e.Seq).i(e.At.Micros()).s(e.Type()).s(e.TaskID).i(e.SeenThrough).s(payload).s(session)
-}
-
 // sessionKey names a session in one text.
 func sessionKey(k engine.SessionKey) string { return k.Namespace + separator + k.ID }
-
-// readEvent reads seq, at, type, task_id, seen_through, payload.
-func readEvent(v []any) (history.Event, error) {
-	data, err := history.DecodeData(str(v[2]), []byte(str(v[5])))
-	return history.Event{
-		Seq: integer(v[0]), At: history.Micros(integer(v[1])), Data: data, TaskID: str(v[3]), SeenThrough: integer(v[4]),
-	}, err
-}
 
 // addActivity adds the row of an open activity; route is empty unless it is ready.
 func addActivity(r *rowset, run *engine.Head, a *engine.Activity, route string) error {

@@ -17,7 +17,7 @@ import (
 
 // flush is rows gathered while the changes are applied; the others are found by what is marked as changed.
 type flush struct {
-	events, audit  *rowset
+	audit          *rowset
 	logs, goneLogs *rowset
 	receipts       map[store.ReceiptKey]*store.Receipt
 	tokens         map[string]*store.Token // nil: dropped
@@ -26,8 +26,8 @@ type flush struct {
 
 func newFlush() *flush {
 	return &flush{
-		events: newRowset(eventsTable.columns), audit: newRowset(auditTable.columns),
-		logs: newRowset(logsTable.columns), goneLogs: newRowset(logsTable.key()),
+		audit: newRowset(auditTable.columns),
+		logs:  newRowset(logsTable.columns), goneLogs: newRowset(logsTable.key()),
 		receipts: map[store.ReceiptKey]*store.Receipt{}, tokens: map[string]*store.Token{}, floors: map[string]int64{},
 	}
 }
@@ -93,6 +93,7 @@ func (b *batch) gather() ([]*Call, error) {
 	}
 	calls = append(calls, queues...)
 	calls = append(calls, b.gatherTags()...)
+	events := newRowset(eventsTable.columns)
 	runs, moved := newRowset(runsTable.columns), newRowset(runsTable.columns)
 	tasks := newTaskRows(st)
 	items, goneItems := newRowset(itemsTable.columns), newRowset(itemsTable.key())
@@ -102,6 +103,7 @@ func (b *batch) gather() ([]*Call, error) {
 		if r.Run == nil {
 			continue
 		}
+		b.gatherEvents(id, events)
 		if err := b.gatherRun(r, runs, moved, tasks); err != nil {
 			return nil, err
 		}
@@ -111,7 +113,7 @@ func (b *batch) gather() ([]*Call, error) {
 		b.gatherAttributes(r, attributes, goneAttributes)
 		r.written()
 	}
-	calls = append(calls, st.addEvents.calls(b.flush.events)...)
+	calls = append(calls, st.addEvents.calls(events)...)
 	calls = append(calls, st.putRuns.calls(runs)...)
 	calls = append(calls, st.moveRuns.calls(moved)...)
 	calls = append(calls, st.dropAttributes.calls(goneAttributes)...)
@@ -145,6 +147,18 @@ func newTaskRows(st *statements) taskRows {
 	return taskRows{
 		put: newRowset(tasksTable.columns), succeed: newRowset(st.succeedTasks.columns), gone: newRowset(tasksTable.key()),
 	}
+}
+
+// gatherEvents adds what is not written yet of what the batch adds to a history.
+func (b *batch) gatherEvents(run string, rows *rowset) {
+	evs, ok := b.events[run]
+	if !ok || evs.written == len(evs.list) {
+		return
+	}
+	p := packing{events: evs.list[evs.written:], payloads: evs.payloads, sessions: evs.sessions}
+	p.rows(rows, run)
+	evs.written, evs.payloads, evs.sessions = len(evs.list), nil, nil
+	b.events[run] = evs
 }
 
 // gatherRun adds the rows of one run: its head if that changed, and its tasks. A task that ended gives its row

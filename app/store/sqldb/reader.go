@@ -48,7 +48,7 @@ type reader struct {
 
 var _ store.Reader = (*reader)(nil)
 
-// query runs one statement and calls row for each row; row may return errDone to end it early.
+// query runs one statement and calls row for each row; its error ends it early.
 func (r *reader) query(ctx context.Context, query string, args []any, row func(v []any) error) error {
 	r.s.reads.Add(1)
 	rows, err := r.q.QueryContext(ctx, query, args...)
@@ -197,26 +197,36 @@ func (r *reader) head(ctx context.Context, id string) (h engine.Head, err error)
 	return h, wrap(err, "run %s", id)
 }
 
-const eventColumns = "SELECT seq, at, type, task_id, seen_through, payload FROM events"
+// errEnough ends a query whose reader has what it wants.
+var errEnough = errors.New("enough")
 
 func (r *reader) Events(
 	ctx context.Context, run string, after, through int64, limit, maxBytes int,
 ) ([]history.Event, error) {
-	if through == 0 {
-		through = 1 << 62
+	if last := after + int64(limit); through == 0 || through > last { // events are numbered without gaps
+		through = last
 	}
 	var list []history.Event
 	bytes := 0
-	query := eventColumns + " WHERE run_id = $1 AND seq > $2 AND seq <= $3 ORDER BY seq LIMIT $4"
-	err := r.query(ctx, query, []any{run, after, through, int64(limit)}, func(v []any) error {
-		if bytes > 0 && bytes >= maxBytes && maxBytes > 0 {
-			return nil
+	query := "SELECT " + eventColumns + " FROM events AS t WHERE t.run_id = $1 AND t.seq >= coalesce(" +
+		rowOf("$1", "$2") + ", 0) AND t.seq <= $3 ORDER BY t.seq"
+	err := r.query(ctx, query, []any{run, after + 1, through}, func(v []any) error {
+		p, err := readRow(v)
+		if err != nil {
+			return err
 		}
-		bytes += len(str(v[5]))
-		e, err := readEvent(v)
-		list = append(list, e)
-		return err
+		return p.each(after, through, func(e history.Event, size int, _ bool) error {
+			if bytes > 0 && bytes >= maxBytes && maxBytes > 0 {
+				return errEnough
+			}
+			bytes += size
+			list = append(list, e)
+			return nil
+		})
 	})
+	if errors.Is(err, errEnough) {
+		err = nil
+	}
 	return list, wrap(err, "history of run %s", run)
 }
 
@@ -225,53 +235,78 @@ func (r *reader) Arguments(ctx context.Context, at []store.EventKey) (map[store.
 	if len(at) == 0 {
 		return found, nil
 	}
-	keys := newRowset(eventsTable.key())
+	keys, wanted := newRowset(eventsTable.key()), make(map[store.EventKey]bool, len(at))
 	for _, k := range at {
 		keys.s(k.Run).i(k.Seq)
+		wanted[k] = true
 	}
 	args := []any{keys.json()}
 	if r.s.cfg.Dialect.Shared {
 		args = keys.arrays()
 	}
 	err := r.query(ctx, r.s.st.arguments.SQL, args, func(v []any) error {
-		data, err := history.DecodeData(str(v[2]), []byte(str(v[3])))
+		p, err := readRow(v)
 		if err != nil {
 			return err
 		}
-		k := store.EventKey{Run: str(v[0]), Seq: integer(v[1])}
-		switch d := data.(type) {
-		case *history.ActivityScheduled:
-			found[k] = d.Arguments
-		case *history.WorkflowStarted:
-			found[k] = d.Arguments
+		for seq := p.first; seq <= p.last(); seq++ {
+			k := store.EventKey{Run: p.run, Seq: seq}
+			if !wanted[k] {
+				continue
+			}
+			err := p.each(seq-1, seq, func(e history.Event, _ int, _ bool) error {
+				switch d := e.Data.(type) {
+				case *history.ActivityScheduled:
+					found[k] = d.Arguments
+				case *history.WorkflowStarted:
+					found[k] = d.Arguments
+				}
+				return nil
+			})
+			if err != nil {
+				return err
+			}
 		}
 		return nil
 	})
 	return found, wrap(err, "arguments")
 }
 
-func (r *reader) Completion(ctx context.Context, run string, seq int64) (history.Event, error) {
+// backwards reads rows of a run's history from the end, those that begin before an event.
+const backwards = "SELECT " + eventColumns + " FROM events AS t WHERE t.run_id = $1 AND t.seq < $2 ORDER BY t.seq DESC LIMIT $3"
+
+func (r *reader) Completion(ctx context.Context, run string, seq int64) (found history.Event, err error) {
 	before := int64(1) << 62
 	for {
-		var page []history.Event
-		query := eventColumns + " WHERE run_id = $1 AND seq < $2 ORDER BY seq DESC LIMIT 100"
-		err := r.query(ctx, query, []any{run, before}, func(v []any) error {
-			e, err := readEvent(v)
-			page = append(page, e)
-			return err
-		})
-		if err != nil {
-			return history.Event{}, wrap(err, "history of run %s", run)
-		}
-		for _, e := range page {
-			if terminalOf(e.Data) == seq {
-				return e, nil
+		const page = 32
+		rows := 0
+		err := r.query(ctx, backwards, []any{run, before, int64(page)}, func(v []any) error {
+			p, err := readRow(v)
+			if err != nil {
+				return err
 			}
+			rows++
+			before = p.first
+			events, err := p.all()
+			if err != nil {
+				return err
+			}
+			for _, e := range slices.Backward(events) {
+				if terminalOf(e.Data) == seq {
+					found = e
+					return errEnough
+				}
+			}
+			return nil
+		})
+		switch {
+		case errors.Is(err, errEnough):
+			return found, nil
+		case err != nil:
+			return found, wrap(err, "history of run %s", run)
+		case rows < page:
+			return found, fmt.Errorf("outcome of %s: %w", engine.StepID(run, seq), store.ErrNotFound)
 		}
-		if len(page) < 100 {
-			return history.Event{}, fmt.Errorf("outcome of %s: %w", engine.StepID(run, seq), store.ErrNotFound)
-		}
-		before = page[len(page)-1].Seq
 	}
 }
 
@@ -290,12 +325,18 @@ func terminalOf(d history.Data) int64 {
 	return 0
 }
 
-func (r *reader) LastEvent(ctx context.Context, run string) (e history.Event, err error) {
-	err = r.one(ctx, eventColumns+" WHERE run_id = $1 ORDER BY seq DESC LIMIT 1", []any{run}, func(v []any) (err error) {
-		e, err = readEvent(v)
-		return err
+func (r *reader) LastEvent(ctx context.Context, run string) (last history.Event, err error) {
+	err = r.one(ctx, backwards, []any{run, int64(1) << 62, int64(1)}, func(v []any) error {
+		p, err := readRow(v)
+		if err != nil {
+			return err
+		}
+		return p.each(p.last()-1, p.last(), func(e history.Event, _ int, _ bool) error {
+			last = e
+			return nil
+		})
 	})
-	return e, wrap(err, "last event of run %s", run)
+	return last, wrap(err, "last event of run %s", run)
 }
 
 func (r *reader) RunsOf(ctx context.Context, k engine.WorkflowKey) ([]engine.Head, error) {

@@ -57,12 +57,29 @@ func (r *reader) SessionHistory(
 	if at == 0 {
 		at = 1 << 62
 	}
+	// Where a page ended in the midst of a row, the next begins in it: by its key that row comes before what was seen
+	// last. It may have nothing to add, which is why there is one more.
 	var list []store.RunEvent
-	const query = "SELECT e.seq, e.at, e.type, e.task_id, e.seen_through, e.payload, e.run_id, r.workflow_id FROM events AS e JOIN runs AS r" +
-		" ON r.run_id = e.run_id WHERE e.session = $1 AND (e.at, e.run_id, e.seq) < ($2, $3, $4) ORDER BY e.at DESC, e.run_id DESC, e.seq DESC LIMIT $5"
-	err := r.query(ctx, query, []any{sessionKey(k), at, before.Run, before.Seq, int64(limit)}, func(v []any) error {
-		e, err := readEvent(v)
-		list = append(list, store.RunEvent{Run: str(v[6]), WorkflowID: str(v[7]), Event: e})
+	const query = "SELECT " + eventColumns + ", r.workflow_id FROM events AS t JOIN runs AS r ON r.run_id = t.run_id WHERE t.session = $1" +
+		" AND (t.at, t.run_id, t.seq) < ($2, $3, $4) ORDER BY t.at DESC, t.run_id DESC, t.seq DESC LIMIT $5"
+	err := r.query(ctx, query, []any{sessionKey(k), at, before.Run, before.Seq, int64(limit) + 1}, func(v []any) error {
+		p, err := readRow(v)
+		if err != nil {
+			return err
+		}
+		through := p.last()
+		if p.run == before.Run && p.first < before.Seq && through >= before.Seq {
+			through = before.Seq - 1
+		}
+		var ends []store.RunEvent
+		err = p.each(0, through, func(e history.Event, _ int, ended bool) error {
+			if ended {
+				ends = append(ends, store.RunEvent{Run: p.run, WorkflowID: str(v[10]), Event: e})
+			}
+			return nil
+		})
+		slices.Reverse(ends)
+		list = append(list, ends[:min(len(ends), limit-len(list))]...)
 		return err
 	})
 	return list, wrap(err, "attempts of session %s", k.ID)

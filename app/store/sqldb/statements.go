@@ -76,7 +76,7 @@ func newStatements(d Dialect) *statements {
 		ranIn:     &Stmt{SQL: ranIn},
 		floors:    &Stmt{SQL: "SELECT namespace, floor FROM epochs"},
 		lanes:     &Stmt{SQL: "SELECT namespace, queue, kind, lane FROM lanes"},
-		arguments: &Stmt{SQL: d.probe(eventsTable.key(), "t.run_id, t.seq, t.type, t.payload", "events", "", "")},
+		arguments: d.rowsOf(),
 		heads: &Stmt{SQL: d.probe(
 			runsTable.key(), "t."+strings.Join(runsTable.names(), ", t."), "runs", "t.status = 'running'", "",
 		)},

@@ -47,7 +47,7 @@ var (
 	}}
 	eventsTable = &table{name: "events", keys: 2, columns: []column{
 		text("run_id"), num("seq"), num("at"), text("type"), text("task_id").opt(), num("seen_through").opt(),
-		text("payload"), text("session").opt(),
+		text("payload"), text("session").opt(), num("last").opt(), num("ended").opt(), text("heads").opt(),
 	}}
 	tasksTable = &table{name: "tasks", keys: 2, prune: true, columns: []column{
 		text("run_id"), num("seq"), text("namespace").keep(), text("queue").keep(), text("kind").keep(), text("state"),

@@ -110,17 +110,22 @@ func (b *batch) heardIn(keys map[engine.SessionKey]bool) error {
 			}
 		}
 		calls = append(calls, &Call{Stmt: b.s.st.lastEnded, Args: []any{sessionKey(k)}, Row: func(v []any) error {
-			data, err := history.DecodeData(str(v[1]), []byte(str(v[2])))
+			p, err := readRow(v)
 			if err != nil {
 				return err
 			}
-			_, a := history.EndedAttempt(data)
-			at := history.Micros(integer(v[0]))
-			if d, ok := data.(*history.ActivityCompleted); ok && !d.TakenAt.IsZero() {
-				at = d.TakenAt
-			}
-			heard(a.SessionEpoch, a.Worker, at)
-			return nil
+			return p.each(0, p.last(), func(e history.Event, _ int, ended bool) error {
+				if !ended {
+					return nil
+				}
+				_, a := history.EndedAttempt(e.Data)
+				at := e.At
+				if d, ok := e.Data.(*history.ActivityCompleted); ok && !d.TakenAt.IsZero() {
+					at = d.TakenAt
+				}
+				heard(a.SessionEpoch, a.Worker, at)
+				return nil
+			})
 		}}, &Call{Stmt: b.s.st.leasedIn, Args: []any{k.Namespace, k.ID}, Row: func(v []any) error {
 			a, err := readActivity(str(v[0]), k.Namespace, integer(v[1]), str(v[2]))
 			if err == nil {
@@ -135,10 +140,10 @@ func (b *batch) heardIn(keys map[engine.SessionKey]bool) error {
 // Statements for one session each. Of what ended in it lately, one that counts is among the last few; of a holding at
 // most 10,000 attempts are counted.
 const (
-	lastEnded = "SELECT at, type, payload FROM events WHERE session = $1 ORDER BY at DESC, run_id DESC, seq DESC LIMIT 4"
+	lastEnded = "SELECT " + eventColumns + " FROM events AS t WHERE t.session = $1 ORDER BY t.at DESC, t.run_id DESC, t.seq DESC LIMIT 4"
 	leasedIn  = "SELECT run_id, seq, body FROM tasks WHERE namespace = $1 AND session_id = $2 AND owner > '' LIMIT 64"
 	openIn    = "SELECT run_id, seq, body FROM tasks WHERE namespace = $1 AND session_id = $2 LIMIT 64"
-	ranIn     = "SELECT count(*) FROM (SELECT 1 FROM events WHERE session = $1 AND at >= $2 LIMIT 10000) AS e"
+	ranIn     = "SELECT CAST(coalesce(sum(coalesce(e.ended, 1)), 0) AS BIGINT) FROM (SELECT ended FROM events WHERE session = $1 AND at >= $2 LIMIT 10000) AS e"
 )
 
 // countRan adds to what the timeline says of holdings that this batch ended how many attempts had ended in them, those

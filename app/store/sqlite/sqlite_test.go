@@ -200,7 +200,10 @@ func TestRunsOfBeforeTheIndexAreFoundByTheirAttributes(t *testing.T) {
 		defer db.Close()
 		for _, q := range []string{
 			"DELETE FROM run_attributes", "DROP INDEX session_events_at", "DROP INDEX sessions_open",
-			"DROP TABLE former_children", "DROP TABLE activity_logs", "DELETE FROM schema_versions", "DELETE FROM goose_db_version WHERE version_id >= 7",
+			"DROP TABLE former_children", "DROP TABLE activity_logs",
+			"DROP INDEX events_session", "CREATE INDEX events_session ON events (at)", "ALTER TABLE events DROP COLUMN last",
+			"ALTER TABLE events DROP COLUMN ended", "ALTER TABLE events DROP COLUMN heads",
+			"DELETE FROM schema_versions", "DELETE FROM goose_db_version WHERE version_id >= 7",
 		} {
 			if _, err := db.Exec(q); err != nil {
 				t.Fatal(err)
@@ -223,5 +226,24 @@ func TestWhatALaterBuildStoredIsKept(t *testing.T) {
 		if _, err := db.Exec(statement); err != nil {
 			t.Fatal(err)
 		}
+	})
+}
+
+func TestWhoAppendsToAHistoryOfBeforeFindsItsKeyTaken(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "fence.db")
+	s := storetest.Suite{Open: func(t testing.TB, _ string, o storetest.Options) store.Store {
+		return open(t, path, sqldb.Options{Shift: o.Shift})
+	}}
+	db, err := sql.Open("sqlite", "file:"+path+"?_pragma=busy_timeout(5000)")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	storetest.FencedByKeys(t, s, func(run string, seq int64) bool {
+		_, err := db.Exec("INSERT INTO events (run_id, seq, at, type, payload) VALUES (?, ?, 0, 'x', '{}')", run, seq)
+		if err != nil && !strings.Contains(err.Error(), "UNIQUE") {
+			t.Fatal(err)
+		}
+		return err != nil
 	})
 }

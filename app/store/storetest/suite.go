@@ -24,6 +24,8 @@ func Run(t *testing.T, s Suite) {
 		{"a batch sees the children of a chain as it leaves them", testFormerOverlay},
 		{"the clock never goes back", testClock},
 		{"history pages by sequence and size", testHistory},
+		{"events of one change share rows and are read one by one", testPacked},
+		{"ends in a session that share rows come in their order", testPackedSessions},
 		{"arguments and outcomes are found in the history", testFind},
 		{"ready tasks come by priority, then by age", testOrder},
 		{"pollers are served in their order and to their limits", testPollers},

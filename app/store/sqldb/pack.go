@@ -1,0 +1,227 @@
+package sqldb
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/sojourn-run/sojourn/shared/history"
+)
+
+// What a batch adds to a run's history is written as few rows. A row of several events has the first one's sequence as
+// its key and the last one's beside it; their payloads stand one to a line, and what else an event has stands in the
+// column heads, in the same order. A row of one event has neither, as every row of before, and is read as such.
+//
+// Every batch begins a row, at the event that follows on what was committed before. So who decided on a state that was
+// true once, and is not any more, begins at an event that begins a row already, and its key is taken: two writers of
+// one run are fenced by the key alone, as they were when each event had a row.
+
+// The most of a row; a single event may be larger.
+const (
+	mostPacked      = 64
+	mostPackedBytes = 256 << 10
+)
+
+// head is what a row of several events says of one beside its payload.
+type head struct {
+	Type  string `json:"type"`
+	At    int64  `json:"at"`
+	Bytes int    `json:"bytes"` // of the payload
+	Seen  int64  `json:"seen,omitempty"`
+	Task  string `json:"task,omitempty"`
+	Ended bool   `json:"ended,omitempty"` // an attempt in the row's session
+}
+
+// packing is the events of one run that a batch has to write yet.
+type packing struct {
+	events   []history.Event
+	payloads []string
+	sessions []string // by event: the session of the attempt that it ends, as far as there are any
+}
+
+func (p *packing) session(k int) string {
+	if k >= len(p.sessions) {
+		return ""
+	}
+	return p.sessions[k]
+}
+
+// rows adds the rows of the events to r.
+func (p *packing) rows(r *rowset, run string) {
+	for from := 0; from < len(p.events); {
+		to, place := p.row(from)
+		p.add(r, run, from, to, place)
+		from = to
+	}
+}
+
+// row is where the row ends that begins at from, and its event that ends an attempt in a session first, or from. A row
+// has ends in one session only, and only of one time, so that the rows of a session are in the order of what ended.
+func (p *packing) row(from int) (to, place int) {
+	size, in := 0, ""
+	place = from
+	for to = from; to < len(p.events) && to-from < mostPacked; to++ {
+		size += len(p.payloads[to])
+		if to > from && size > mostPackedBytes {
+			break
+		}
+		switch s := p.session(to); {
+		case s == "":
+		case in == "":
+			in, place = s, to
+		case s != in || !p.events[to].At.Equal(p.events[place].At.Time):
+			return to, place
+		}
+	}
+	return to, place
+}
+
+// add adds one row.
+func (p *packing) add(r *rowset, run string, from, to, place int) {
+	e := &p.events[from]
+	session := p.session(place)
+	r.s(run).i(e.Seq).i(p.events[place].At.Micros()).s(e.Type()).s(e.TaskID).i(e.SeenThrough)
+	if to == from+1 {
+		r.s(p.payloads[from]).s(session).i(0).i(0).s("")
+		return
+	}
+	ended, size := int64(0), to-from-1
+	for k := from; k < to; k++ {
+		size += len(p.payloads[k])
+	}
+	var payloads strings.Builder
+	payloads.Grow(size)
+	heads := make([]byte, 0, 96*(to-from))
+	for k := from; k < to; k++ {
+		if k > from {
+			payloads.WriteByte('\n')
+		}
+		payloads.WriteString(p.payloads[k])
+		h := head{
+			Type: p.events[k].Type(), At: p.events[k].At.Micros(), Bytes: len(p.payloads[k]), Seen: p.events[k].SeenThrough,
+			Task: p.events[k].TaskID, Ended: p.session(k) != "",
+		}
+		if h.Ended {
+			ended++
+		}
+		heads = h.append(heads)
+	}
+	if ended == 1 {
+		ended = 0 // what a row of before does not say
+	}
+	r.s(payloads.String()).s(session).i(p.events[to-1].Seq).i(ended).s(string(append(heads, ']')))
+}
+
+// append writes h as the next of a list.
+func (h *head) append(b []byte) []byte {
+	if len(b) == 0 {
+		b = append(b, '[')
+	} else {
+		b = append(b, ',')
+	}
+	b = appendText(append(b, `{"type":`...), h.Type)
+	b = strconv.AppendInt(append(b, `,"at":`...), h.At, 10)
+	b = strconv.AppendInt(append(b, `,"bytes":`...), int64(h.Bytes), 10)
+	if h.Seen != 0 {
+		b = strconv.AppendInt(append(b, `,"seen":`...), h.Seen, 10)
+	}
+	if h.Task != "" {
+		b = appendText(append(b, `,"task":`...), h.Task)
+	}
+	if h.Ended {
+		b = append(b, `,"ended":true`...)
+	}
+	return append(b, '}')
+}
+
+// appendText writes s as JSON: as it is where that is the same, which it is of all that we name.
+func appendText(b []byte, s string) []byte {
+	for i := range len(s) {
+		if c := s[i]; c < ' ' || c > '~' || c == '"' || c == '\\' {
+			q, _ := json.Marshal(s)
+			return append(b, q...)
+		}
+	}
+	return append(append(append(b, '"'), s...), '"')
+}
+
+// packed is a row of events as it is read: one event, or several.
+type packed struct {
+	run     string
+	first   int64
+	heads   []head
+	payload string
+}
+
+// eventColumns are what readRow reads.
+const eventColumns = "t.run_id, t.seq, t.at, t.type, t.task_id, t.seen_through, t.payload, t.last, t.session, t.heads"
+
+func readRow(v []any) (p packed, err error) {
+	p = packed{run: str(v[0]), first: integer(v[1]), payload: str(v[6])}
+	if v[7] == nil {
+		p.heads = []head{{
+			Type: str(v[3]), At: integer(v[2]), Bytes: len(p.payload), Seen: integer(v[5]), Task: str(v[4]),
+			Ended: v[8] != nil,
+		}}
+		return p, nil
+	}
+	if err := json.Unmarshal([]byte(str(v[9])), &p.heads); err != nil {
+		return p, fmt.Errorf("heads of event %d of run %s: %w", p.first, p.run, err)
+	}
+	size := len(p.heads) - 1
+	for _, h := range p.heads {
+		size += h.Bytes
+	}
+	if last := p.first + int64(len(p.heads)) - 1; len(p.heads) == 0 || last != integer(v[7]) || size != len(p.payload) {
+		return p, fmt.Errorf("events %d to %d of run %s are damaged: %d heads and %d bytes, for %d",
+			p.first, integer(v[7]), p.run, len(p.heads), len(p.payload), size)
+	}
+	return p, nil
+}
+
+// last is the sequence of the row's last event.
+func (p *packed) last() int64 { return p.first + int64(len(p.heads)) - 1 }
+
+// each calls fn for the events behind after up to through, and stops at its error.
+func (p *packed) each(after, through int64, fn func(e history.Event, bytes int, ended bool) error) error {
+	for k, from := 0, 0; k < len(p.heads); k++ {
+		h := &p.heads[k]
+		seq, at := p.first+int64(k), from
+		from += h.Bytes + 1
+		if seq <= after || seq > through {
+			continue
+		}
+		data, err := history.DecodeData(h.Type, []byte(p.payload[at:at+h.Bytes]))
+		if err != nil {
+			return fmt.Errorf("event %d of run %s: %w", seq, p.run, err)
+		}
+		e := history.Event{Seq: seq, At: history.Micros(h.At), Data: data, TaskID: h.Task, SeenThrough: h.Seen}
+		if err := fn(e, h.Bytes, h.Ended); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// all are the row's events.
+func (p *packed) all() (list []history.Event, err error) {
+	list = make([]history.Event, 0, len(p.heads))
+	err = p.each(0, p.last(), func(e history.Event, _ int, _ bool) error {
+		list = append(list, e)
+		return nil
+	})
+	return list, err
+}
+
+// rowOf is the key of the row that holds an event, by its run and sequence.
+func rowOf(run, seq string) string {
+	return "(SELECT max(m.seq) FROM events AS m WHERE m.run_id = " + run + " AND m.seq <= " + seq + ")"
+}
+
+// rowsOf reads the rows that hold some events, each once.
+func (d Dialect) rowsOf() *Stmt {
+	keys := "(SELECT DISTINCT w.run_id, " + rowOf("w.run_id", "w.seq") + " AS seq FROM " + d.list(eventsTable.key()) +
+		" AS w)"
+	return &Stmt{SQL: d.probeIn(keys, eventsTable.key(), eventColumns, "events", "", "")}
+}
