@@ -87,7 +87,12 @@ func (r *Runner) then(a *attempt, item *protocol.CompleteItem) *turn {
 	}
 	t := &turn{r: r, run: run, machine: k.machine}
 	of := &protocol.WorkflowTask{RunID: run}
-	commands, err := k.machine.Apply(of, unseen(k.machine.Seen(), k.tail, a.task.Unseen))
+	behind := unseen(k.machine.Seen(), k.tail, a.task.Unseen)
+	if len(behind) == 0 && (k.machine.Seen() < a.task.LastSequence || !k.machine.Lone(seq)) {
+		t.back() // to ask its code would tell the same, at the price of all that it has issued
+		return nil
+	}
+	commands, err := k.machine.Apply(of, behind)
 	if err == nil && (len(commands) > 0 || k.machine.Seen() < a.task.LastSequence || !k.machine.Lone(seq)) {
 		t.back() // it has seen nothing that did not happen
 		return nil

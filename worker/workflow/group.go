@@ -1,7 +1,6 @@
 package workflow
 
 import (
-	"encoding/json"
 	"fmt"
 	"slices"
 
@@ -82,16 +81,19 @@ func group(join *waiter, at map[int64]*protocol.Command) {
 	case kinds[childStep]:
 		prefix, kind = "parallel-children", "child"
 	}
+	id := fmt.Sprintf("%s:%d:%d", prefix, members[0], size)
 	for i, seq := range members {
-		p := history.Parallel{
-			GroupID: fmt.Sprintf("%s:%d:%d", prefix, members[0], size), GroupKind: kind, GroupBase: members[0], GroupSize: size,
-			GroupIndex: &i,
-		}
-		path, err := json.Marshal([]history.Parallel{p})
-		if err != nil {
-			panic("workflow: a parallel group has no JSON form: " + err.Error())
-		}
-		p.GroupPath = path
+		p := history.Parallel{GroupID: id, GroupKind: kind, GroupBase: members[0], GroupSize: size, GroupIndex: &i}
+		p.GroupPath = pathOf(&p)
 		at[seq].Parallel = p
 	}
+}
+
+// pathOf is the JSON of a list of this group alone, as encoding/json has it: for a thousand members that would be half
+// of all the memory that their workflow asks for.
+func pathOf(p *history.Parallel) []byte {
+	return fmt.Appendf(
+		nil, `[{"parallel_group_id":"%s","parallel_group_kind":"%s","parallel_group_base_sequence":%d,"parallel_group_size":%d,`+
+			`"parallel_group_index":%d}]`, p.GroupID, p.GroupKind, p.GroupBase, p.GroupSize, *p.GroupIndex,
+	)
 }
