@@ -49,7 +49,7 @@ type bus struct {
 
 	mu     sync.Mutex
 	queues map[sqldb.QueueKey]bool    // to be told; guarded by mu
-	decide bool                       // to be told that something was decided about a queue; guarded by mu
+	decide bool                       // to be told that something is to be known of a queue; guarded by mu
 	runs   map[string]store.RunChange // guarded by mu
 	ended  []ended                    // guarded by mu
 	silent map[engine.WorkerKey]bool  // guarded by mu
@@ -126,7 +126,7 @@ func (b *bus) notify(n sqldb.Notice) {
 	for _, q := range n.Queues {
 		b.queues[q] = true
 	}
-	b.decide = b.decide || n.Decided
+	b.decide = b.decide || n.Learned
 	for _, r := range n.Runs {
 		if old, told := b.runs[r.RunID]; told {
 			r.Cancelled, r.Still = append(old.Cancelled, r.Cancelled...), r.Still && old.Still

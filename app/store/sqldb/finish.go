@@ -34,8 +34,7 @@ func (b *batch) finish(items []*pending) {
 	changed := b.changed()
 	s.cache.remember(b, !s.cfg.Dialect.Shared)
 	s.memory.remember(b)
-	decided := b.rememberQueues()
-	news := b.learnFair() || len(decided) > 0
+	decided, learned := b.rememberQueues(), b.learnFair()
 	if s.cfg.Dispatch != nil {
 		for _, p := range b.gone {
 			s.cfg.Dispatch.Gone(p)
@@ -53,7 +52,7 @@ func (b *batch) finish(items []*pending) {
 		}
 		close(p.done)
 	}
-	b.tell(changed, news)
+	b.tell(changed, learned)
 }
 
 // tellBacklog says which queues have ready tasks that nobody took. It comes before the answers, so that a claim
@@ -127,7 +126,7 @@ func (b *batch) changed() store.Changed {
 }
 
 // tell gives the hints: in this process through the dispatcher, to others as a notice.
-func (b *batch) tell(c store.Changed, decided bool) {
+func (b *batch) tell(c store.Changed, learned bool) {
 	d := b.s.cfg.Dispatch
 	if d != nil {
 		if !b.due.IsZero() {
@@ -140,9 +139,9 @@ func (b *batch) tell(c store.Changed, decided bool) {
 	ended := slices.DeleteFunc(slices.Clone(c.Moves), func(m store.SessionMove) bool { return !m.Ends() })
 	some := len(c.Runs) > 0 || len(b.backlog) > 0 || len(b.hidden) > 0 || len(ended) > 0 || len(b.gone) > 0 ||
 		len(c.Tokens) > 0
-	if b.s.cfg.Notify != nil && (some || decided) {
+	if b.s.cfg.Notify != nil && (some || learned) {
 		n := Notice{
-			Runs: c.Runs, Ended: ended, Decided: decided, Expired: slices.Collect(maps.Keys(b.silent)), Superseded: b.gone,
+			Runs: c.Runs, Ended: ended, Learned: learned, Expired: slices.Collect(maps.Keys(b.silent)), Superseded: b.gone,
 			Tokens: c.Tokens,
 		}
 		for q := range b.backlog {
