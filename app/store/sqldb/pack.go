@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/sojourn-run/sojourn/shared/history"
+	"github.com/sojourn-run/sojourn/shared/rawjson"
 )
 
 // What a batch adds to a run's history is written as few rows. A row of several events has the first one's sequence as
@@ -120,30 +121,19 @@ func (h *head) append(b []byte) []byte {
 	} else {
 		b = append(b, ',')
 	}
-	b = appendText(append(b, `{"type":`...), h.Type)
+	b = rawjson.AppendString(append(b, `{"type":`...), h.Type)
 	b = strconv.AppendInt(append(b, `,"at":`...), h.At, 10)
 	b = strconv.AppendInt(append(b, `,"bytes":`...), int64(h.Bytes), 10)
 	if h.Seen != 0 {
 		b = strconv.AppendInt(append(b, `,"seen":`...), h.Seen, 10)
 	}
 	if h.Task != "" {
-		b = appendText(append(b, `,"task":`...), h.Task)
+		b = rawjson.AppendString(append(b, `,"task":`...), h.Task)
 	}
 	if h.Ended {
 		b = append(b, `,"ended":true`...)
 	}
 	return append(b, '}')
-}
-
-// appendText writes s as JSON: as it is where that is the same, which it is of all that we name.
-func appendText(b []byte, s string) []byte {
-	for i := range len(s) {
-		if c := s[i]; c < ' ' || c > '~' || c == '"' || c == '\\' {
-			q, _ := json.Marshal(s)
-			return append(b, q...)
-		}
-	}
-	return append(append(append(b, '"'), s...), '"')
 }
 
 // packed is a row of events as it is read: one event, or several.
