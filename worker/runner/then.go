@@ -87,12 +87,12 @@ func (r *Runner) then(a *attempt, item *protocol.CompleteItem) *turn {
 	}
 	t := &turn{r: r, run: run, machine: k.machine}
 	of := &protocol.WorkflowTask{RunID: run}
-	behind := unseen(k.machine.Seen(), k.tail, a.task.Unseen)
-	if len(behind) == 0 && (k.machine.Seen() < a.task.LastSequence || !k.machine.Lone(seq)) {
-		t.back() // to ask its code would tell the same, at the price of all that it has issued
-		return nil
+	var commands []protocol.Command
+	var err error
+	// Without anything new to see the machine would name what it has issued again, all of it.
+	if behind := unseen(k.machine.Seen(), k.tail, a.task.Unseen); len(behind) > 0 {
+		commands, err = k.machine.Apply(of, behind)
 	}
-	commands, err := k.machine.Apply(of, behind)
 	if err == nil && (len(commands) > 0 || k.machine.Seen() < a.task.LastSequence || !k.machine.Lone(seq)) {
 		t.back() // it has seen nothing that did not happen
 		return nil
