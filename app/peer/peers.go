@@ -13,7 +13,6 @@ import (
 	"context"
 	"errors"
 	"maps"
-	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -150,7 +149,7 @@ func (s *Peers) among(worker string) map[*Peer]protocol.WorkerNotices {
 		return maps.Clone(s.here[worker])
 	}
 	all := map[*Peer]protocol.WorkerNotices{}
-	for _, of := range slices.Collect(maps.Values(s.here)) {
+	for _, of := range s.here {
 		maps.Copy(all, of)
 	}
 	return all
