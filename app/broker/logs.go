@@ -87,7 +87,7 @@ func (b *Broker) recordLogs(ctx context.Context, in *protocol.AttemptLogs) (reco
 				return store.Writes{Logs: slices.Clone(parts)}, nil
 			},
 		})
-		if err != nil || in.Part > 0 {
+		if err != nil || in.Part > 0 || !b.opt.Shared {
 			return err == nil, err
 		}
 		// its number was given here: another app may have given it to other lines in the same moment
