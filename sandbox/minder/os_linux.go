@@ -138,17 +138,11 @@ func End(minder int) {
 func EndLeft(scratch string, user int) {
 	for range 10 {
 		left := false
-		entries, err := os.ReadDir("/proc")
-		if err != nil {
-			return
-		}
-		for _, e := range entries {
-			pid, err := strconv.Atoi(e.Name())
-			if err != nil || pid == os.Getpid() || !belongs(pid, scratch, user) {
-				continue
+		for pid := range processes() {
+			if pid != os.Getpid() && belongs(pid, scratch, user) {
+				left = true
+				_ = syscall.Kill(pid, syscall.SIGKILL)
 			}
-			left = true
-			_ = syscall.Kill(pid, syscall.SIGKILL)
 		}
 		if !left {
 			return
@@ -178,9 +172,8 @@ func ReapLeft() {
 
 // deadChildren are the children of this process that ended and were not waited for.
 func deadChildren() (dead []int) {
-	for _, pid := range childrenOf(nil, os.Getpid()) {
-		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-		if err == nil && bytes.HasPrefix(stat[bytes.LastIndexByte(stat, ')')+1:], []byte(" Z")) {
+	for pid, p := range processes() {
+		if p.parent == os.Getpid() && p.state == "Z" {
 			dead = append(dead, pid)
 		}
 	}
@@ -242,13 +235,19 @@ func childrenOf(dst []int, pid int) []int {
 	return dst
 }
 
-// belowByParent finds them by the parent that every process names.
-func belowByParent(parent int) []int {
+// process is what the kernel tells of one to everybody.
+type process struct {
+	state  string // Z: it ended and nobody has asked how
+	parent int
+}
+
+// processes are those of this machine, or container, by their ids.
+func processes() map[int]process {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
 		return nil
 	}
-	children := map[int][]int{}
+	all := map[int]process{}
 	for _, e := range entries {
 		pid, err := strconv.Atoi(e.Name())
 		if err != nil {
@@ -260,11 +259,21 @@ func belowByParent(parent int) []int {
 		}
 		// The name in parentheses may hold anything; after it come state and parent.
 		fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
-		if len(fields) > 1 {
-			if of, err := strconv.Atoi(fields[1]); err == nil {
-				children[of] = append(children[of], pid)
-			}
+		if len(fields) < 2 {
+			continue
 		}
+		if parent, err := strconv.Atoi(fields[1]); err == nil {
+			all[pid] = process{fields[0], parent}
+		}
+	}
+	return all
+}
+
+// belowByParent finds them by the parent that every process names.
+func belowByParent(parent int) []int {
+	children := map[int][]int{}
+	for pid, p := range processes() {
+		children[p.parent] = append(children[p.parent], pid)
 	}
 	var all []int
 	next := children[parent]
