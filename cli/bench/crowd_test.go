@@ -1,12 +1,6 @@
 package bench
 
-import (
-	"os"
-	"runtime"
-	"testing"
-
-	"github.com/rs/zerolog"
-)
+import "testing"
 
 // What each of a hundred workflows of five activities, all at once, costs may only fall; and beside a thousand workers
 // that cannot serve them each costs what it does alone. It is 21.2 rows and no candidate; 1,850 allocations on SQLite
@@ -14,61 +8,38 @@ import (
 // machine for some of the workflows: so the least of a few measurements counts, which is what the code costs.
 func TestAHundredWorkflowsTogetherCostNoMoreThanTheyDid(t *testing.T) {
 	const atOnce = 100
-	stores := map[string]string{"sqlite": ""}
-	if url := os.Getenv("SOJOURN_TEST_POSTGRES"); url != "" {
-		stores["postgres"] = url
-	}
-	for kind, url := range stores {
-		t.Run(kind, func(t *testing.T) {
-			n, err := openNode(t.Context(), nodeOptions{store: kind, postgres: url, worker: "in-process", log: zerolog.Nop()})
-			if err != nil {
-				t.Fatal(err)
+	onStores(t, func(t *testing.T, _ string, n *node) {
+		measure := func() (rows, candidates, allocs float64) {
+			return n.spent(t, atOnce, func() error {
+				_, err := together(atOnce)(t.Context(), n, atOnce)
+				return err
+			})
+		}
+		least := func() (rows, candidates, allocs float64) {
+			rows, candidates, allocs = measure()
+			for range 4 {
+				r, c, a := measure()
+				rows, candidates, allocs = min(rows, r), min(candidates, c), min(allocs, a)
 			}
-			defer func() {
-				if err := n.close(); err != nil {
-					t.Error(err)
-				}
-			}()
-			measure := func() (rows, candidates, allocs float64) {
-				runtime.GC()
-				var before, after runtime.MemStats
-				stats := n.app.Store().Stats()
-				runtime.ReadMemStats(&before)
-				if _, err := together(atOnce)(t.Context(), n, atOnce); err != nil {
-					t.Fatal(err)
-				}
-				runtime.ReadMemStats(&after)
-				now := n.app.Store().Stats()
-				const ops = atOnce
-				return float64(now.Rows-stats.Rows) / ops, float64(now.Candidates-stats.Candidates) / ops,
-					float64(after.Mallocs-before.Mallocs) / ops
-			}
-			least := func() (rows, candidates, allocs float64) {
-				rows, candidates, allocs = measure()
-				for range 4 {
-					r, c, a := measure()
-					rows, candidates, allocs = min(rows, r), min(candidates, c), min(allocs, a)
-				}
-				return rows, candidates, allocs
-			}
-			measure() // what is made once
-			rows, candidates, alone := least()
-			stop, err := waitForeign(t.Context(), n, foreigners)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer stop()
-			rowsBeside, candidatesBeside, beside := least()
-			t.Logf(
-				"%.2f rows, %.2f candidates, %.0f allocations each; beside %d foreign pollers %.2f, %.2f, %.0f",
-				rows, candidates, alone, foreigners, rowsBeside, candidatesBeside, beside,
-			)
-			if rows > 22 || candidates > 0.5 || alone > 2300 {
-				t.Errorf("want at most 22 rows, 0.5 candidates, 2300 allocations")
-			}
-			if rowsBeside > 1.05*rows || candidatesBeside > 0.5 || beside > 1.05*alone {
-				t.Errorf("want at most a twentieth more beside them")
-			}
-		})
-	}
+			return rows, candidates, allocs
+		}
+		measure() // what is made once
+		rows, candidates, alone := least()
+		stop, err := waitForeign(t.Context(), n, foreigners)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer stop()
+		rowsBeside, candidatesBeside, beside := least()
+		t.Logf(
+			"%.2f rows, %.2f candidates, %.0f allocations each; beside %d foreign pollers %.2f, %.2f, %.0f",
+			rows, candidates, alone, foreigners, rowsBeside, candidatesBeside, beside,
+		)
+		if rows > 22 || candidates > 0.5 || alone > 2300 {
+			t.Errorf("want at most 22 rows, 0.5 candidates, 2300 allocations")
+		}
+		if rowsBeside > 1.05*rows || candidatesBeside > 0.5 || beside > 1.05*alone {
+			t.Errorf("want at most a twentieth more beside them")
+		}
+	})
 }

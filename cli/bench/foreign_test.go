@@ -1,7 +1,6 @@
 package bench
 
 import (
-	"runtime"
 	"testing"
 
 	"github.com/rs/zerolog"
@@ -21,15 +20,11 @@ func TestForeignPollersCostNothing(t *testing.T) {
 		}
 	}()
 	measure := func() (allocs, candidates float64) {
-		runtime.GC()
-		var before, after runtime.MemStats
-		stats := n.app.Store().Stats()
-		runtime.ReadMemStats(&before)
-		if _, err := together(1)(t.Context(), n, ops); err != nil {
-			t.Fatal(err)
-		}
-		runtime.ReadMemStats(&after)
-		return float64(after.Mallocs-before.Mallocs) / ops, float64(n.app.Store().Stats().Candidates-stats.Candidates) / ops
+		_, candidates, allocs = n.spent(t, ops, func() error {
+			_, err := together(1)(t.Context(), n, ops)
+			return err
+		})
+		return allocs, candidates
 	}
 	measure() // what is made once
 	alone, few := measure()

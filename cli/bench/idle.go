@@ -105,22 +105,20 @@ func pause(ctx context.Context, d time.Duration) error {
 // heldSessions looks at an app whose workers hold sessions in which nothing happens: what it asks of the database is
 // for the sessions' leases and the workers' own. The first call takes the sessions.
 func heldSessions(ctx context.Context, n *node, ops int) (sample, error) {
-	rest := atRest(n.quick)
-	if !n.prepared {
-		n.prepared = true
-		if err := errors.Join(bring(ctx, n, "holder", rest.sessions), pause(ctx, rest.settle)); err != nil {
-			return sample{}, err
-		}
-	}
-	return look(ctx, n, ops, rest.tick)
+	return stay(ctx, n, ops, "holder", atRest(n.quick).sessions)
 }
 
 // asleep looks at an app that keeps workflows that sleep, beside a worker in its process.
 func asleep(ctx context.Context, n *node, ops int) (sample, error) {
+	return stay(ctx, n, ops, "sleeper", atRest(n.quick).sleepers)
+}
+
+// stay looks at an app once so many workflows are where they stay.
+func stay(ctx context.Context, n *node, ops int, workflow string, size int) (sample, error) {
 	rest := atRest(n.quick)
 	if !n.prepared {
 		n.prepared = true
-		if err := errors.Join(bring(ctx, n, "sleeper", rest.sleepers), pause(ctx, rest.settle)); err != nil {
+		if err := errors.Join(bring(ctx, n, workflow, size), pause(ctx, rest.settle)); err != nil {
 			return sample{}, err
 		}
 	}

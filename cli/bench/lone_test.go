@@ -1,10 +1,7 @@
 package bench
 
 import (
-	"os"
 	"testing"
-
-	"github.com/rs/zerolog"
 )
 
 // What a workflow of five activities, one after another and alone on its server, costs the store may only fall.
@@ -13,50 +10,37 @@ import (
 // decides on what it remembers. A busy machine adds a task that finds no poll, now and then, and the worker's
 // heartbeats come on top.
 func TestALoneWorkflowCostsTheStoreNoMoreThanItDid(t *testing.T) {
-	for kind, atMost := range map[string]struct{ commits, statements, trips, rows float64 }{
+	most := map[string]struct{ commits, statements, trips, rows float64 }{
 		"sqlite":   {commits: 8, statements: 32, trips: 8.5, rows: 32},
 		"postgres": {commits: 8, statements: 55, trips: 8.5, rows: 32},
-	} {
-		t.Run(kind, func(t *testing.T) {
-			const ops = 40
-			url := os.Getenv("SOJOURN_TEST_POSTGRES")
-			if kind == "postgres" && url == "" {
-				t.Skip("SOJOURN_TEST_POSTGRES is not set")
-			}
-			n, err := openNode(t.Context(), nodeOptions{store: kind, postgres: url, worker: "in-process", log: zerolog.Nop()})
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer func() {
-				if err := n.close(); err != nil {
-					t.Error(err)
-				}
-			}()
-			if _, err := together(1)(t.Context(), n, 5); err != nil { // what is written once
-				t.Fatal(err)
-			}
-			before := n.app.Store().Stats()
-			if _, err := together(1)(t.Context(), n, ops); err != nil {
-				t.Fatal(err)
-			}
-			now := n.app.Store().Stats()
-			for _, c := range []struct {
-				what   string
-				got    int64
-				atMost float64
-			}{
-				{"commits", now.Commits - before.Commits, atMost.commits},
-				{"statements", now.Statements - before.Statements, atMost.statements},
-				{"round trips", now.RoundTrips - before.RoundTrips, atMost.trips},
-				{"rows", now.Rows - before.Rows, atMost.rows},
-				{"candidates of claims", now.Candidates - before.Candidates, 1},
-			} {
-				each := float64(c.got) / ops
-				t.Logf("%.2f %s", each, c.what)
-				if each > c.atMost {
-					t.Errorf("%.2f %s a workflow, want at most %v", each, c.what, c.atMost)
-				}
-			}
-		})
 	}
+	onStores(t, func(t *testing.T, kind string, n *node) {
+		atMost := most[kind]
+		const ops = 40
+		if _, err := together(1)(t.Context(), n, 5); err != nil { // what is written once
+			t.Fatal(err)
+		}
+		before := n.app.Store().Stats()
+		if _, err := together(1)(t.Context(), n, ops); err != nil {
+			t.Fatal(err)
+		}
+		now := n.app.Store().Stats()
+		for _, c := range []struct {
+			what   string
+			got    int64
+			atMost float64
+		}{
+			{"commits", now.Commits - before.Commits, atMost.commits},
+			{"statements", now.Statements - before.Statements, atMost.statements},
+			{"round trips", now.RoundTrips - before.RoundTrips, atMost.trips},
+			{"rows", now.Rows - before.Rows, atMost.rows},
+			{"candidates of claims", now.Candidates - before.Candidates, 1},
+		} {
+			each := float64(c.got) / ops
+			t.Logf("%.2f %s", each, c.what)
+			if each > c.atMost {
+				t.Errorf("%.2f %s a workflow, want at most %v", each, c.what, c.atMost)
+			}
+		}
+	})
 }
