@@ -6,6 +6,7 @@ import type { FleetVerb, WorkerView } from "../api/types";
 import { Act } from "../ui/Act";
 import { Dialog } from "../ui/Dialog";
 import { Form } from "../ui/Form";
+import { Reason } from "./Reason";
 import { drainedAs } from "./why";
 
 /** What an operator may do to a worker: give it nothing more, have it leave, or give it work again. */
@@ -61,12 +62,7 @@ function VerbDialog({ worker: w, verb, onClose }: { worker: WorkerView; verb: Fl
   return (
     <Dialog open onClose={onClose} title={say.title} description={say.text}>
       <Form error={m.error} pending={m.isPending} onSubmit={() => m.mutate()} onClose={onClose} act={say.act} danger={verb === "evict"}>
-        {verb !== "resume" && (
-          <label className="mt-3 block">
-            <span className="label">Reason, shown to others and kept in the audit</span>
-            <input className="field mt-1" maxLength={1000} value={reason} onChange={(e) => setReason(e.target.value)} />
-          </label>
-        )}
+        {verb !== "resume" && <Reason value={reason} onChange={setReason} />}
       </Form>
     </Dialog>
   );

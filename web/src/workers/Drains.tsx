@@ -8,6 +8,7 @@ import { Dialog } from "../ui/Dialog";
 import { Form } from "../ui/Form";
 import { When } from "../ui/When";
 import { deadline, progress, severals } from "./drains";
+import { Reason } from "./Reason";
 import { drainedAs } from "./why";
 
 /** The drains of several workers at once, how far each is, and their end. Those of one worker stand with it. */
@@ -147,10 +148,7 @@ function SeveralDialog({ namespace, workers, onClose }: { namespace: string; wor
             )}
           </label>
         )}
-        <label className="mt-3 block">
-          <span className="label">Reason, shown to others and kept in the audit</span>
-          <input className="field mt-1" maxLength={1000} value={reason} onChange={(e) => setReason(e.target.value)} />
-        </label>
+        <Reason value={reason} onChange={setReason} />
       </Form>
     </Dialog>
   );
