@@ -74,8 +74,13 @@ func TestSettingsSaidAtOneAppReachTheWorkersOfAnother(t *testing.T) {
 			return waiting > 0
 		})
 		at.applies("w", "w1", new(int64(1)))
-		if got := <-ended; got != protocol.PollEmpty {
-			t.Errorf("the poll that asked for what it offered before ends with %s", got)
+		select {
+		case got := <-ended:
+			if got != protocol.PollEmpty {
+				t.Errorf("the poll that asked for what it offered before ends with %s", got)
+			}
+		case <-time.After(20 * time.Second): // by itself it would end after a minute
+			t.Fatal("the poll that asked for what it offered before stays open")
 		}
 		for name, a := range map[string]*app{"where it was said": said, "where the worker is": at} {
 			if s := a.settings(); s.Applied != 1 || s.Workers != 1 || len(s.Pending) != 0 {
