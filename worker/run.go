@@ -105,7 +105,7 @@ func (w *Worker) leave() error {
 	}
 	w.runner.Close() // what a poll under way may still bring, deregistering sets free
 	w.release(ctx)
-	if w.link.Connected() {
+	if w.link.Known() {
 		if err := w.link.Deregister(ctx); err != nil {
 			w.log.Warn().Err(err).Msg("deregister")
 		}

@@ -195,18 +195,37 @@ func (l *Link) CloseSession(ctx context.Context, in protocol.SessionVerb) (proto
 	return ask(ctx, l, "close session", protocol.WorkerVerbs.CloseSession, in)
 }
 
-// Deregister takes the registration away: what is still leased goes back, what is still held is released. All calls
-// after it fail with ErrLeft.
+// parting is how long a worker that leaves waits for a connection over which to say so. Without a word its sessions and
+// its place in the lists would stay until they are missed, and a process that ends cannot wait for an app that is gone.
+const parting = 2 * time.Second
+
+// Deregister takes the registration away: what is still leased goes back, what is still held is released. It is said
+// again over the next connection when one breaks over it. All calls after it fail with ErrLeft.
 func (l *Link) Deregister(ctx context.Context) error {
-	lv, err := l.wait(ctx)
-	if err != nil {
-		return err
+	said := false
+	for {
+		connected, done := context.WithTimeout(ctx, parting)
+		lv, err := l.wait(connected)
+		done()
+		if err != nil {
+			return err
+		}
+		l.setLeft(true) // nothing registers again what is being taken away
+		_, err = call(ctx, l, lv.conn, leave, protocol.WorkerVerbs.Deregister, protocol.DeregisterRequest{
+			WorkerID: l.opt.WorkerID, Incarnation: l.opt.Incarnation,
+		})
+		switch {
+		case said && protocol.ReasonOf(err) == protocol.ReasonWorkerNotRegistered:
+			return nil // it was heard the first time
+		case !Lost(err) || ctx.Err() != nil:
+			return err
+		}
+		said = true
+		l.setLeft(false)
+		select {
+		case <-lv.ctx.Done():
+		case <-time.After(l.opt.BackoffMin):
+		case <-ctx.Done():
+		}
 	}
-	l.mu.Lock()
-	l.left = true
-	l.mu.Unlock()
-	_, err = call(ctx, l, lv.conn, leave, protocol.WorkerVerbs.Deregister, protocol.DeregisterRequest{
-		WorkerID: l.opt.WorkerID, Incarnation: l.opt.Incarnation,
-	})
-	return err
 }

@@ -95,6 +95,43 @@ func cables(t *testing.T, test func(t *testing.T, c *cable, to func(url string) 
 	})
 }
 
+// A worker that leaves as its connection breaks, or whose goodbye is heard and its answer lost, says it again over the
+// next: it is not listed afterwards, and what it had is nobody's.
+func TestAGoodbyeIsSaidAgainOverTheNextConnection(t *testing.T) {
+	for name, breaks := range map[string]func(c *cable, listed func() bool){
+		"before it": func(c *cable, _ func() bool) { c.cut(false) },
+		"its answer is lost": func(c *cable, listed func() bool) {
+			eventually(t, "the goodbye is heard", func() bool { return !listed() })
+			c.cut(false)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cables(t, func(t *testing.T, c *cable, to func(string) link.Carrier) {
+				a := apptest.Start(t, apptest.Options{})
+				l := start(t, link.Options{Carrier: to(a.URL())})
+				l.ready()
+				listed := func() bool {
+					list, err := a.View().Workers(t.Context(), "default", "", "")
+					if err != nil {
+						t.Fatal(err)
+					}
+					return len(list) != 0
+				}
+				c.die()
+				left := make(chan error, 1)
+				go func() { left <- l.Deregister(t.Context()) }()
+				breaks(c, listed)
+				if err := <-left; err != nil {
+					t.Error(err)
+				}
+				if listed() {
+					t.Error("it left, and is listed")
+				}
+			})
+		})
+	}
+}
+
 // bound registers for workflow tasks, with a lease of its own.
 func bound(lease int64) func() protocol.RegisterRequest {
 	return func() protocol.RegisterRequest {

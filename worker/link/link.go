@@ -377,6 +377,13 @@ func (l *Link) Connected() bool {
 	return l.live != nil
 }
 
+// Known says whether an app has ever registered this process, so that there may be something to take away.
+func (l *Link) Known() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.live != nil || l.generation > 0
+}
+
 // Settings are those of the current connection, or the zero value.
 func (l *Link) Settings() protocol.WorkerSettings {
 	l.mu.Lock()
@@ -430,6 +437,12 @@ func (l *Link) fail(err error) {
 	}
 	close(l.changed)
 	l.changed = make(chan struct{})
+}
+
+func (l *Link) setLeft(left bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.left = left
 }
 
 func (l *Link) hasLeft() bool {
