@@ -44,10 +44,10 @@ var directions = []direction{
 	{"app/store/sqlite", []string{"app/store/sqldb", "app/store", "shared/process", "shared/filelock"}},
 	{"app/store/postgres", []string{"app/store/sqldb", "app/store", "app/engine", "shared/protocol"}},
 	{"app/store/storetest", []string{"app/store", "app/engine", "shared/..."}},
-	{"app/change", []string{"app/store", "app/engine", "shared/history", "shared/protocol"}},
+	{"app/auth", []string{"app/store", "app/engine", "shared/..."}},
+	{"app/change", []string{"app/auth", "app/store", "app/engine", "shared/history", "shared/protocol"}},
 	{"app/presence", []string{"app/store", "app/engine", "shared/protocol", "shared/release"}},
 	{"app/dispatch", []string{"app/store", "app/engine", "shared/protocol"}},
-	{"app/auth", []string{"app/store", "shared/..."}},
 	{"app/filter", []string{"app/store", "app/engine", "shared/history", "shared/protocol"}},
 	{"app/view", []string{"app/filter", "app/presence", "app/change", "app/store", "app/engine", "shared/..."}},
 	{"app/question", []string{

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/sojourn-run/sojourn/app/engine"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
@@ -84,6 +85,36 @@ func (p *Principal) Serves(queue string) bool {
 // Bound says whether the principal may speak for some workers of its namespaces only: its token is bound to queues or
 // to a group.
 func (p *Principal) Bound() bool { return len(p.Queues) > 0 || p.Group != "" }
+
+// BoundFrom is the caller of a context when its token is good for some queues or one group of workers only. It is nil
+// for everybody else, this process included: such a caller reaches everything in the namespaces it may touch, and what
+// asks a nil principal below costs it nothing.
+func BoundFrom(ctx context.Context) *Principal {
+	if who := From(ctx); who != nil && who.Bound() {
+		return who
+	}
+	return nil
+}
+
+// SpeaksFor says whether the principal may speak for a worker: its token is good for all the queues and for the group
+// under which the worker was registered. It need not be the same token, or no token could ever be replaced.
+func (p *Principal) SpeaksFor(w *engine.Worker) bool {
+	if p == nil {
+		return true
+	}
+	for _, q := range w.Queues {
+		if !p.Serves(q) {
+			return false
+		}
+	}
+	return p.Group == "" || p.Group == w.Group || !w.Scoped
+}
+
+// Sees says whether the principal may know of a session: one of a queue its token is not good for it may not. One of no
+// queue is judged by its holder's registration, which is not at hand here.
+func (p *Principal) Sees(s *engine.Session) bool {
+	return p == nil || s == nil || s.Queue == "" || p.Serves(s.Queue)
+}
 
 // Allows says whether the principal has one of the roles in a namespace.
 func (p *Principal) Allows(namespace string, roles ...Role) bool {

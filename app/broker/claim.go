@@ -85,7 +85,7 @@ func (b *Broker) claimChange(in protocol.ClaimRequest, w *engine.Worker) (store.
 		}
 		current := rows.Worker(key) // as it is now: another app may have taken a newer registration
 		if current == nil || !current.Left.IsZero() || in.Incarnation != "" && in.Incarnation != current.Incarnation {
-			return store.Writes{}, stale(key.ID)
+			return store.Writes{}, change.StaleWorker(key.ID)
 		}
 		l := engine.Lessee{Worker: current, BuildID: in.BuildID}
 		if l.BuildID == "" {

@@ -96,7 +96,7 @@ func (b *Broker) completeOne(
 		}
 		if err == nil {
 			err = o.Refused
-			b.freed(o.Freed)
+			change.Recheck(b.dispatch, o.Freed)
 			// Only a report that was accepted under its lease is a sign of life: anybody could send another.
 			if o.By.Owner == in.Owner {
 				b.credit(ctx, engine.WorkerKey{Namespace: o.Run.Namespace, ID: in.Owner}, o.By.Incarnation)

@@ -87,13 +87,13 @@ func (b *Broker) OperateFleet(ctx context.Context, in protocol.FleetRequest) (pr
 		Needs: store.Keys{Queues: []engine.QueueKey{key}},
 		Decide: func(rows store.Rows, now time.Time) (store.Writes, error) {
 			old := rows.Queue(key)
-			var change engine.QueueChange
+			var decision engine.QueueChange
 			switch in.Verb {
 			case protocol.FleetResume:
-				change = engine.ResumeFleet{FleetTarget: in.FleetTarget}
+				decision = engine.ResumeFleet{FleetTarget: in.FleetTarget}
 			case protocol.FleetDrain, protocol.FleetEvict:
 				if in.WorkerID != "" && !here[in.WorkerID] && !drains(old, in.FleetTarget) {
-					return store.Writes{}, noWorker(in.WorkerID)
+					return store.Writes{}, change.NoWorker(in.WorkerID)
 				}
 				d := engine.Drain{
 					FleetTarget: in.FleetTarget, Evict: in.Verb == protocol.FleetEvict, By: in.Identity, Reason: in.Reason,
@@ -101,11 +101,11 @@ func (b *Broker) OperateFleet(ctx context.Context, in protocol.FleetRequest) (pr
 				if in.Deadline > 0 && !d.Evict {
 					d.Deadline = history.At(now.Add(time.Duration(in.Deadline) * time.Second))
 				}
-				change = engine.DrainFleet{Drain: d, Here: func(id string) bool { return here[id] }}
+				decision = engine.DrainFleet{Drain: d, Here: func(id string) bool { return here[id] }}
 			default:
 				return store.Writes{}, protocol.Invalid("verb", "must be drain, resume or evict")
 			}
-			next, err := engine.DecideQueue(old, key, change, now)
+			next, err := engine.DecideQueue(old, key, decision, now)
 			return store.Writes{Queues: []engine.Queue{next}, Answer: next, Audit: []store.Audit{{
 				At: history.At(now), Identity: in.Identity, Action: "fleet." + in.Verb, Namespace: in.Namespace,
 				Target: in.Text(), Detail: detail,
@@ -267,7 +267,7 @@ func (b *Broker) overstays(ctx context.Context, k engine.WorkerKey, h presence.H
 // drainSessions makes a drained worker give up what it holds, each session when nothing runs in it any more; without a
 // drain, it keeps what it has not given up yet.
 func (b *Broker) drainSessions(ctx context.Context, k engine.WorkerKey, d *engine.Drain) error {
-	held, err := b.heldBy(ctx, k)
+	held, err := change.SessionsOf(ctx, b.store, k)
 	if err != nil {
 		return err
 	}
@@ -281,7 +281,8 @@ func (b *Broker) drainSessions(ctx context.Context, k engine.WorkerKey, d *engin
 		default:
 			continue
 		}
-		if _, err := b.stepSession(ctx, s.Key(), in); err != nil && !engine.IsNotDue(err) && protocol.ReasonOf(err) == "" {
+		_, err := change.StepSession(ctx, b.store, b.dispatch, s.Key(), in)
+		if err != nil && !engine.IsNotDue(err) && protocol.ReasonOf(err) == "" {
 			return err
 		}
 	}

@@ -118,7 +118,7 @@ func (b *Broker) CleanUp(ctx context.Context, keys []engine.SessionKey) error {
 		}
 	}()
 	for _, k := range keys {
-		_, err := b.stepSession(ctx, k, engine.CleanUp{Kept: time.Now().Add(-b.opt.Retention)})
+		_, err := change.StepSession(ctx, b.store, b.dispatch, k, engine.CleanUp{Kept: time.Now().Add(-b.opt.Retention)})
 		if err == nil {
 			removed++
 		} else if !engine.IsNotDue(err) {

@@ -31,7 +31,7 @@ func (b *Broker) RemoveWorker(ctx context.Context, ns, id string) (protocol.Dere
 	key := engine.WorkerKey{Namespace: change.Namespace(ns), ID: id}
 	w, err := b.known(ctx, key)
 	if err != nil {
-		return protocol.DeregisterAnswer{}, noWorker(id)
+		return protocol.DeregisterAnswer{}, change.NoWorker(id)
 	}
 	now, err := b.store.Now(ctx)
 	if err != nil {
@@ -74,9 +74,9 @@ func (b *Broker) fence(ctx context.Context, in protocol.DeregisterRequest) (*eng
 			old := rows.Worker(key)
 			switch {
 			case old == nil:
-				return store.Writes{}, noWorker(key.ID)
+				return store.Writes{}, change.NoWorker(key.ID)
 			case in.Incarnation != "" && in.Incarnation != old.Incarnation:
-				return store.Writes{}, stale(key.ID)
+				return store.Writes{}, change.StaleWorker(key.ID)
 			case !old.Left.IsZero():
 				return store.Writes{Answer: *old}, nil
 			}
@@ -98,7 +98,7 @@ func (b *Broker) letGo(
 	ctx context.Context, w *engine.Worker, why string, lost func(store.TaskRef) bool,
 ) (flows int, err error) {
 	key := w.Key()
-	_, flows, err = b.freeLeases(ctx, key, why, lost, func(incarnation string) bool {
+	_, flows, err = change.ReleaseLeases(ctx, b.store, key, why, lost, func(incarnation string) bool {
 		return incarnation == w.Incarnation
 	})
 	if err != nil {

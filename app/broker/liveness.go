@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/sojourn-run/sojourn/app/auth"
 	"github.com/sojourn-run/sojourn/app/change"
 	"github.com/sojourn-run/sojourn/app/dispatch"
 	"github.com/sojourn-run/sojourn/app/engine"
@@ -104,7 +105,7 @@ func (b *Broker) WorkerHeartbeat(
 			return protocol.WorkerHeartbeatAnswer{}, err
 		}
 		if known := b.workers.Get(key); w.Explicit && known != nil && known.Incarnation != w.Incarnation {
-			return protocol.WorkerHeartbeatAnswer{}, stale(key.ID)
+			return protocol.WorkerHeartbeatAnswer{}, change.StaleWorker(key.ID)
 		}
 	} else if overdue {
 		b.storeSoon()
@@ -152,7 +153,7 @@ func (b *Broker) current(ctx context.Context, key engine.WorkerKey, incarnation 
 	if err != nil {
 		return nil, err
 	}
-	if (incarnation == "" || incarnation == w.Incarnation) && covers(bound(ctx), w) {
+	if (incarnation == "" || incarnation == w.Incarnation) && auth.BoundFrom(ctx).SpeaksFor(w) {
 		return w, nil
 	}
 	// Another app may have taken the newer registration: look before refusing. When it did not, what is known of the
@@ -170,14 +171,14 @@ func (b *Broker) current(ctx context.Context, key engine.WorkerKey, incarnation 
 	case stored.Incarnation != w.Incarnation:
 		b.workers.Swap(key, w, stored)
 	}
-	if !covers(bound(ctx), stored) {
-		return nil, noWorker(key.ID)
+	if !auth.BoundFrom(ctx).SpeaksFor(stored) {
+		return nil, change.NoWorker(key.ID)
 	}
 	if !stored.Left.IsZero() {
 		return nil, left(stored)
 	}
 	if incarnation != "" && incarnation != stored.Incarnation {
-		return nil, stale(key.ID)
+		return nil, change.StaleWorker(key.ID)
 	}
 	return stored, nil
 }

@@ -133,12 +133,14 @@ func (b *Broker) storedWorker(ctx context.Context, k engine.WorkerKey) (w engine
 
 // orphan takes the sessions of a silent worker away. Its attempts have leases of their own.
 func (b *Broker) orphan(ctx context.Context, k engine.WorkerKey, incarnation string) error {
-	held, err := b.heldBy(ctx, k)
+	held, err := change.SessionsOf(ctx, b.store, k)
 	if err != nil {
 		return err
 	}
 	for _, s := range held {
-		_, err := b.stepSession(ctx, s.Key(), engine.OrphanSession{Worker: k.ID, Incarnation: incarnation})
+		_, err := change.StepSession(
+			ctx, b.store, b.dispatch, s.Key(), engine.OrphanSession{Worker: k.ID, Incarnation: incarnation},
+		)
 		if err != nil && !engine.IsNotDue(err) {
 			return err
 		}

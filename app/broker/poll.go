@@ -104,7 +104,7 @@ func (b *Broker) outlived(
 	ctx context.Context, in protocol.PollRequest, now *engine.Worker,
 ) (protocol.PollAnswer, error) {
 	if now.HeardBy == b.opt.App {
-		return protocol.PollAnswer{}, stale(now.ID)
+		return protocol.PollAnswer{}, change.StaleWorker(now.ID)
 	}
 	return b.answer(ctx, in, nil)
 }
@@ -334,7 +334,7 @@ func (b *Broker) giveBack(ref store.TaskRef) {
 		return
 	}
 	b.persist(func(ctx context.Context) error {
-		err := b.endDelivery(ctx, ref, "undelivered", true, false)
+		err := change.Release(ctx, b.store, ref, "undelivered", true, false)
 		if err != nil && protocol.ReasonOf(err) == "" && !errors.Is(err, store.ErrUnavailable) && ctx.Err() == nil {
 			b.log.Error().Err(err).Str("run_id", ref.Run).Msg("undo a lease")
 		}

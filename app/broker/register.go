@@ -56,11 +56,11 @@ func (b *Broker) Register(ctx context.Context, in protocol.RegisterRequest) (pro
 			old := rows.Worker(key)
 			superseded, changed = false, false
 			if old != nil {
-				if !covers(bound(ctx), old) {
-					return store.Writes{}, noWorker(key.ID)
+				if !auth.BoundFrom(ctx).SpeaksFor(old) {
+					return store.Writes{}, change.NoWorker(key.ID)
 				}
 				if slices.Contains(old.Superseded, next.Incarnation) {
-					return store.Writes{}, stale(key.ID)
+					return store.Writes{}, change.StaleWorker(key.ID)
 				}
 				if !old.Left.IsZero() && old.Incarnation == next.Incarnation && namesProcess(old) {
 					return store.Writes{}, left(old)
@@ -105,7 +105,8 @@ func (b *Broker) Register(ctx context.Context, in protocol.RegisterRequest) (pro
 		Status: string(stored.Status), Incarnation: stored.Incarnation, HeartbeatInterval: int64(b.opt.Heartbeat.Seconds()),
 	}
 	if superseded {
-		a.Redelivered, _, err = b.freeLeases(ctx, key, restarted, diedWith(stored), func(incarnation string) bool {
+		lost := diedWith(stored)
+		a.Redelivered, _, err = change.ReleaseLeases(ctx, b.store, key, restarted, lost, func(incarnation string) bool {
 			return incarnation != stored.Incarnation
 		})
 	} else if in.Held != nil && in.Incarnation != "" {
@@ -135,7 +136,7 @@ func (b *Broker) freeUnheld(
 		if slices.Contains(held, protocol.TaskKey(ref.Kind, id, attempt, ref.Delivery)) {
 			continue
 		}
-		switch err := b.endDelivery(ctx, ref, "undelivered", true, false); {
+		switch err := change.Release(ctx, b.store, ref, "undelivered", true, false); {
 		case err == nil:
 			freed++
 		case protocol.ReasonOf(err) == "": // else somebody ended it meanwhile
@@ -161,12 +162,6 @@ func left(w *engine.Worker) error {
 func unregistered(worker string) error {
 	return protocol.Refuse(protocol.ReasonWorkerNotRegistered, "worker %s is not registered", worker).
 		With("worker_id", worker)
-}
-
-func stale(worker string) error {
-	return protocol.Refuse(
-		protocol.ReasonStaleRegistration, "another process registered as worker %s after this one", worker,
-	).With("poll_status", string(protocol.ReasonStaleRegistration))
 }
 
 // registration checks a request and makes the row of it.
@@ -280,52 +275,6 @@ func diedWith(now *engine.Worker) func(store.TaskRef) bool {
 // returned says of deliveries that their worker left in good order, so that they are no losses; died, that it did not.
 func returned(store.TaskRef) bool { return false }
 func died(store.TaskRef) bool     { return true }
-
-// freeLeases ends everything leased to the processes of a worker that of says yes to; it says how many tasks that were,
-// and how many of them workflow tasks.
-func (b *Broker) freeLeases(
-	ctx context.Context, key engine.WorkerKey, why string, lost func(store.TaskRef) bool, of func(incarnation string) bool,
-) (all, flows int, err error) {
-	var refs []store.TaskRef
-	err = b.store.View(ctx, func(r store.Reader) error {
-		refs, err = r.Owned(ctx, key, "")
-		return err
-	})
-	if err != nil {
-		return 0, 0, err
-	}
-	for _, ref := range refs {
-		if !of(ref.Incarnation) {
-			continue
-		}
-		err := b.endDelivery(ctx, ref, why, false, lost(ref))
-		if protocol.ReasonOf(err) != "" { // somebody else ended it meanwhile
-			continue
-		}
-		if err != nil {
-			return all, flows, err
-		}
-		all++
-		if ref.Kind == protocol.KindWorkflow {
-			flows++
-		}
-	}
-	return all, flows, nil
-}
-
-// endDelivery ends one delivery of a task without an outcome.
-func (b *Broker) endDelivery(ctx context.Context, ref store.TaskRef, why string, undone, lost bool) error {
-	in, needs := change.ReleaseOf(ref, why, undone, lost)
-	_, err := b.store.Commit(ctx, change.Step("", ref.Run, needs, in))
-	return err
-}
-
-// freed lets workers that have room for another session look at the backlog again.
-func (b *Broker) freed(keys []engine.WorkerKey) {
-	for _, k := range keys {
-		b.dispatch.Recheck(k)
-	}
-}
 
 // SDK is what a worker registered as its SDK and version; empty for one that is not registered.
 func (b *Broker) SDK(ctx context.Context, ns, worker string) string {

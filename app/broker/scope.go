@@ -18,36 +18,6 @@ import (
 // belongs to others nor learn from a refusal that it exists, so what it may not know of is answered as if it
 // were not there.
 
-// bound is the caller when its token is good for some queues or one group of workers only. It is nil for
-// everybody else, this process included. A caller that is bound to nothing reaches everything in the namespaces
-// it may touch, and the checks below cost it nothing.
-func bound(ctx context.Context) *auth.Principal {
-	if who := auth.From(ctx); who != nil && who.Bound() {
-		return who
-	}
-	return nil
-}
-
-// covers says whether a caller may speak for a worker: its token is good for all the queues and for the group
-// under which the worker was registered. It need not be the same token, or no token could ever be replaced.
-func covers(who *auth.Principal, w *engine.Worker) bool {
-	if who == nil {
-		return true
-	}
-	for _, q := range w.Queues {
-		if !who.Serves(q) {
-			return false
-		}
-	}
-	return who.Group == "" || who.Group == w.Group || !w.Scoped
-}
-
-// noWorker is the answer to a caller that may not speak for a worker, as if there were none: it has no business
-// knowing that there is one.
-func noWorker(id string) error {
-	return protocol.Refuse(protocol.ReasonWorkerNotFound, "there is no worker %s", id).With("worker_id", id)
-}
-
 // Reaches refuses a caller that may not speak for the worker of an id. An id nobody registered is anybody's.
 func (b *Broker) Reaches(ctx context.Context, ns, id string) error {
 	_, err := b.lookUpReach(ctx, ns, id)
@@ -57,13 +27,13 @@ func (b *Broker) Reaches(ctx context.Context, ns, id string) error {
 // lookUpReach also says whether there is such a worker. What another app registered meanwhile is looked up before a
 // caller is refused.
 func (b *Broker) lookUpReach(ctx context.Context, ns, id string) (there bool, err error) {
-	who := bound(ctx)
+	who := auth.BoundFrom(ctx)
 	if who == nil {
 		return true, nil
 	}
 	key := engine.WorkerKey{Namespace: change.Namespace(ns), ID: id}
 	w, err := b.known(ctx, key)
-	if err == nil && !covers(who, w) {
+	if err == nil && !who.SpeaksFor(w) {
 		w, err = b.stored(ctx, key)
 	}
 	switch {
@@ -71,8 +41,8 @@ func (b *Broker) lookUpReach(ctx context.Context, ns, id string) (there bool, er
 		return false, nil
 	case err != nil:
 		return false, err
-	case !covers(who, w):
-		return true, noWorker(id)
+	case !who.SpeaksFor(w):
+		return true, change.NoWorker(id)
 	}
 	return true, nil
 }
@@ -93,7 +63,7 @@ type sight struct {
 
 // sight is made once for each report; ns is the namespace of the call.
 func (b *Broker) sight(ctx context.Context, ns string, kind protocol.TaskKind, id, holder string) sight {
-	s := sight{b: b, ctx: ctx, who: bound(ctx), ns: ns, kind: kind, id: id, holder: holder}
+	s := sight{b: b, ctx: ctx, who: auth.BoundFrom(ctx), ns: ns, kind: kind, id: id, holder: holder}
 	if s.who == nil {
 		return s
 	}
@@ -231,18 +201,9 @@ func (b *Broker) queueOf(ctx context.Context, run string, seq int64) (queue stri
 // mine refuses a verb on a session in the name of a worker its caller may not speak for.
 func (b *Broker) mine(ctx context.Context, ns, worker string) error {
 	if err := b.Reaches(ctx, ns, worker); protocol.ReasonOf(err) == protocol.ReasonWorkerNotFound {
-		return noSession()
+		return change.NoSession()
 	} else if err != nil {
 		return err
-	}
-	return nil
-}
-
-// inQueue refuses a session of a queue the caller's token is not good for. One of no queue is judged by its holder's
-// registration: who succeeds is that holder, and anybody else is told with heard.
-func inQueue(who *auth.Principal, s *engine.Session) error {
-	if who != nil && s != nil && s.Queue != "" && !who.Serves(s.Queue) {
-		return noSession()
 	}
 	return nil
 }
@@ -250,7 +211,7 @@ func inQueue(who *auth.Principal, s *engine.Session) error {
 // heard is a refusal of a session verb as the caller may hear it: nothing of a session that is held by a worker it may
 // not speak for.
 func (b *Broker) heard(ctx context.Context, key engine.SessionKey, refusal error) error {
-	if bound(ctx) == nil || protocol.ReasonOf(refusal) == "" {
+	if auth.BoundFrom(ctx) == nil || protocol.ReasonOf(refusal) == "" {
 		return refusal
 	}
 	var s engine.Session
@@ -266,12 +227,10 @@ func (b *Broker) heard(ctx context.Context, key engine.SessionKey, refusal error
 	}
 	there, err := b.lookUpReach(ctx, key.Namespace, s.Owner)
 	if protocol.ReasonOf(err) == protocol.ReasonWorkerNotFound || err == nil && !there {
-		return noSession()
+		return change.NoSession()
 	}
 	if err != nil {
 		return err
 	}
 	return refusal
 }
-
-func noSession() error { return protocol.Refuse(protocol.ReasonSessionNotFound, "no such session") }

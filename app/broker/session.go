@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/sojourn-run/sojourn/app/auth"
 	"github.com/sojourn-run/sojourn/app/change"
 	"github.com/sojourn-run/sojourn/app/engine"
 	"github.com/sojourn-run/sojourn/app/presence"
@@ -33,11 +34,11 @@ func (b *Broker) CreateSession(ctx context.Context, in protocol.SessionCreate) (
 	) (store.Writes, error) {
 		w := rows.Worker(key) // as it is now: another app may have taken a newer registration
 		if w == nil || !w.Left.IsZero() || in.Incarnation != "" && in.Incarnation != w.Incarnation {
-			return store.Writes{}, stale(key.ID)
+			return store.Writes{}, change.StaleWorker(key.ID)
 		}
 		s := rows.Session(sk)
-		if err := inQueue(bound(ctx), s); err != nil {
-			return store.Writes{}, err
+		if !auth.BoundFrom(ctx).Sees(s) {
+			return store.Writes{}, change.NoSession()
 		}
 		if b.workers.DrainOf(w) != nil && (s == nil || !s.HeldBy(key.ID, now)) {
 			return store.Writes{}, protocol.Refuse(protocol.ReasonWorkerDraining, "worker %s is drained by an operator", key.ID)
@@ -103,11 +104,11 @@ func (b *Broker) sessionVerb(
 	if err := b.mine(ctx, key.Namespace, in.WorkerID); err != nil {
 		return protocol.SessionAnswer{}, err
 	}
-	c, holder, err := b.heldSession(ctx, key, verb)
+	c, err := change.StepSession(ctx, b.store, b.dispatch, key, verb)
 	if err != nil {
 		return protocol.SessionAnswer{}, b.withSession(ctx, key, err)
 	}
-	b.credit(ctx, engine.WorkerKey{Namespace: key.Namespace, ID: in.WorkerID}, holder)
+	b.credit(ctx, engine.WorkerKey{Namespace: key.Namespace, ID: in.WorkerID}, c.Holder)
 	if outcome == "released" {
 		b.gaveWay(key)
 	}
@@ -117,51 +118,13 @@ func (b *Broker) sessionVerb(
 	return b.receipt(ctx, c.Session, outcome, 200)
 }
 
-// stepSession runs one input on one session.
-func (b *Broker) stepSession(
-	ctx context.Context, key engine.SessionKey, in engine.SessionInput,
-) (engine.SessionChange, error) {
-	c, _, err := b.heldSession(ctx, key, in)
-	return c, err
-}
-
-// heldSession is session for a verb of a holder; it also says which process had the session until then.
-func (b *Broker) heldSession(
-	ctx context.Context, key engine.SessionKey, in engine.SessionInput,
-) (engine.SessionChange, string, error) {
-	type step struct {
-		engine.SessionChange
-		holder string
-	}
-	given, ok := in.(engine.ReleaseSession)
-	c, err := change.Commit[step](ctx, b.store, store.Change{
-		Needs: store.Keys{Sessions: []engine.SessionKey{key}, Lately: true, Exactly: ok &&
-			given.Why == engine.ReasonEvictedCap},
-		Decide: func(rows store.Rows, now time.Time) (store.Writes, error) {
-			s, holder := rows.Session(key), ""
-			if err := inQueue(bound(ctx), s); err != nil {
-				return store.Writes{}, err
-			}
-			if s != nil {
-				holder = s.Incarnation
-			}
-			c, err := engine.DecideSession(s, in, now)
-			return store.Writes{Sessions: []engine.SessionChange{c}, Answer: step{c, holder}}, err
-		},
-	})
-	if err == nil {
-		b.freed(change.FreedBy([]engine.SessionChange{c.SessionChange}))
-	}
-	return c.SessionChange, c.holder, err
-}
-
 // renewSession renews one of the sessions a heartbeat names.
 func (b *Broker) renewSession(
 	ctx context.Context, w engine.WorkerKey, r protocol.SessionRenewal,
 ) protocol.SessionState {
 	key := engine.SessionKey{Namespace: w.Namespace, ID: r.SessionID}
-	c, err := b.stepSession(
-		ctx, key, engine.RenewSession{SessionHolder: engine.SessionHolder{Worker: w.ID, Epoch: r.Epoch}},
+	c, err := change.StepSession(
+		ctx, b.store, b.dispatch, key, engine.RenewSession{SessionHolder: engine.SessionHolder{Worker: w.ID, Epoch: r.Epoch}},
 	)
 	if err = b.heard(ctx, key, err); err != nil {
 		return protocol.SessionState{
@@ -175,14 +138,14 @@ func (b *Broker) renewSession(
 
 // releaseSessions gives up everything a worker holds.
 func (b *Broker) releaseSessions(ctx context.Context, w engine.WorkerKey, why string) error {
-	held, err := b.heldBy(ctx, w)
+	held, err := change.SessionsOf(ctx, b.store, w)
 	if err != nil {
 		return err
 	}
 	for _, s := range held {
-		_, err := b.stepSession(
-			ctx, s.Key(), engine.ReleaseSession{SessionHolder: engine.SessionHolder{Worker: w.ID, Epoch: s.Epoch}, Why: why},
-		)
+		_, err := change.StepSession(ctx, b.store, b.dispatch, s.Key(), engine.ReleaseSession{
+			SessionHolder: engine.SessionHolder{Worker: w.ID, Epoch: s.Epoch}, Why: why,
+		})
 		if err != nil && protocol.ReasonOf(err) == "" {
 			return err
 		}
@@ -207,8 +170,8 @@ func (b *Broker) freeSuperseded(ctx context.Context, s *engine.Session) {
 			dead = h.Worker.Incarnation != a.Incarnation || time.Since(h.At) >= time.Duration(a.Length)*time.Microsecond
 		})
 		ref := store.TaskRef{Kind: protocol.KindActivity, Run: a.RunID, Seq: a.Seq, Delivery: a.Delivery}
-		if err = b.endDelivery(
-			ctx, ref, string(protocol.ReasonStaleSessionEpoch), false, dead,
+		if err = change.Release(
+			ctx, b.store, ref, string(protocol.ReasonStaleSessionEpoch), false, dead,
 		); protocol.ReasonOf(err) != "" {
 			err = nil // it ended meanwhile
 		}
@@ -216,17 +179,6 @@ func (b *Broker) freeSuperseded(ctx context.Context, s *engine.Session) {
 	if err != nil && ctx.Err() == nil {
 		b.log.Warn().Err(err).Str("session_id", s.ID).Msg("attempts of an earlier holding end with their leases")
 	}
-}
-
-// heldBy lists the sessions a worker owns.
-func (b *Broker) heldBy(ctx context.Context, w engine.WorkerKey) (held []engine.Session, err error) {
-	err = b.store.View(ctx, func(r store.Reader) error {
-		held, err = r.Sessions(ctx, store.SessionQuery{
-			Namespace: w.Namespace, Owner: w.ID, Statuses: []protocol.SessionStatus{protocol.SessionActive}, Limit: 10_000,
-		})
-		return err
-	})
-	return held, err
 }
 
 // withSession adds the session as it stands to a refusal, since callers show it.

@@ -19,7 +19,8 @@ func (b *Broker) dueSession(ctx context.Context, key engine.SessionKey) error {
 	if err != nil {
 		return err
 	}
-	c, err := b.stepSession(ctx, key, engine.DueSession{Served: b.workers.Releases(), Stale: stale})
+	due := engine.DueSession{Served: b.workers.Releases(), Stale: stale}
+	c, err := change.StepSession(ctx, b.store, b.dispatch, key, due)
 	if err != nil || !c.Session.Unsettled() {
 		return err
 	}
@@ -98,7 +99,7 @@ func (b *Broker) failQueuedTasks(ctx context.Context, key engine.SessionKey) err
 		b.log.Info().Str("session_id", key.ID).Int("tasks", ended).Msg("tasks of a session that is over failed")
 	}
 	if !queued {
-		_, err = b.stepSession(ctx, key, engine.DueSession{Settled: true})
+		_, err = change.StepSession(ctx, b.store, b.dispatch, key, engine.DueSession{Settled: true})
 	}
 	return err
 }

@@ -5,6 +5,7 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"github.com/sojourn-run/sojourn/app/change"
 	"github.com/sojourn-run/sojourn/app/dispatch"
 	"github.com/sojourn-run/sojourn/app/engine"
 	"github.com/sojourn-run/sojourn/app/store"
@@ -21,7 +22,7 @@ func (b *Broker) watchSessions(ctx context.Context) {
 			}
 			// Its holder has room for another. Verbs of this app have said so, but not a claim that took it.
 			if m.Why == engine.ReasonFallback || m.Remote && m.Ends() {
-				b.freed([]engine.WorkerKey{{Namespace: m.Session.Namespace, ID: m.Worker}})
+				change.Recheck(b.dispatch, []engine.WorkerKey{{Namespace: m.Session.Namespace, ID: m.Worker}})
 			}
 		}
 		if overflow {

@@ -54,7 +54,7 @@ func (b *Broker) OperateSession(ctx context.Context, in protocol.SessionOperatio
 	if err != nil {
 		return protocol.SessionView{}, err
 	}
-	b.freed(change.FreedBy([]engine.SessionChange{c}))
+	change.Recheck(b.dispatch, change.FreedBy([]engine.SessionChange{c}))
 	return b.view.Session(ctx, in.Namespace, in.SessionID)
 }
 

@@ -414,7 +414,7 @@ func (b *Broker) yield(ctx context.Context, s *engine.Session, take bool) (yield
 		},
 	})
 	if err == nil && take && v.due {
-		b.freed(change.FreedBy([]engine.SessionChange{v.change}))
+		change.Recheck(b.dispatch, change.FreedBy([]engine.SessionChange{v.change}))
 	}
 	return v, err
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 
+	"github.com/sojourn-run/sojourn/app/change"
 	"github.com/sojourn-run/sojourn/app/dispatch"
 	"github.com/sojourn-run/sojourn/app/engine"
 	"github.com/sojourn-run/sojourn/app/store"
@@ -56,7 +57,7 @@ func (b *Broker) superseded(ctx context.Context, p store.Process) {
 		}
 		why, lost = restarted, diedWith(&w)
 	}
-	if _, _, err := b.freeLeases(ctx, p.Worker, why, lost, func(incarnation string) bool {
+	if _, _, err := change.ReleaseLeases(ctx, b.store, p.Worker, why, lost, func(incarnation string) bool {
 		return incarnation == p.Incarnation
 	}); err != nil && ctx.Err() == nil {
 		b.log.Warn().Err(err).Str("worker_id", p.Worker.ID).Msg("free what was leased to a process that left")

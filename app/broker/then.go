@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"time"
 
+	"github.com/sojourn-run/sojourn/app/auth"
 	"github.com/sojourn-run/sojourn/app/change"
 	"github.com/sojourn-run/sojourn/app/dispatch"
 	"github.com/sojourn-run/sojourn/app/engine"
@@ -121,7 +122,7 @@ func (t *turn) change(ns string, needs store.Keys, in engine.CompleteActivity) s
 
 // serves says whether the caller's token is good for the run's own queue.
 func (t *turn) serves(run *engine.Run) bool {
-	who := bound(t.ctx)
+	who := auth.BoundFrom(t.ctx)
 	return who == nil || who.Serves(run.Queue)
 }
 

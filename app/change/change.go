@@ -29,6 +29,22 @@ func NoTask(id string) error {
 	return protocol.Refuse(protocol.ReasonTaskNotFound, "there is no task %s", id)
 }
 
+// NoWorker is the answer to a caller that may not speak for a worker, as if there were none: it has no business knowing
+// that there is one.
+func NoWorker(id string) error {
+	return protocol.Refuse(protocol.ReasonWorkerNotFound, "there is no worker %s", id).With("worker_id", id)
+}
+
+// NoSession is the same of a session.
+func NoSession() error { return protocol.Refuse(protocol.ReasonSessionNotFound, "no such session") }
+
+// StaleWorker is the refusal of a process whose place another one took.
+func StaleWorker(id string) error {
+	return protocol.Refuse(
+		protocol.ReasonStaleRegistration, "another process registered as worker %s after this one", id,
+	).With("poll_status", string(protocol.ReasonStaleRegistration))
+}
+
 // Namespace is the namespace a request means.
 func Namespace(n string) string {
 	if n == "" {

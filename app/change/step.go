@@ -6,7 +6,6 @@ import (
 	"github.com/sojourn-run/sojourn/app/engine"
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/shared/history"
-	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
 // environment is what a decision on a run may look at.
@@ -86,21 +85,6 @@ type Outcome struct {
 	Made  []history.Event    // by the turn that came with a result, if it counts
 }
 
-// FreedBy lists the holders of sessions that a change ended.
-func FreedBy(changes []engine.SessionChange) (keys []engine.WorkerKey) {
-	for _, c := range changes {
-		for _, e := range c.Timeline {
-			switch e.What {
-			case "closed", "released", "expired", "idle_unpinned", "orphaned", "failed":
-				if e.Worker != "" {
-					keys = append(keys, engine.WorkerKey{Namespace: c.Session.Namespace, ID: e.Worker})
-				}
-			}
-		}
-	}
-	return keys
-}
-
 func headOf(d engine.Decision, s *engine.Run) engine.Head {
 	if d.Next != nil {
 		return d.Next.Head
@@ -117,15 +101,4 @@ func Begin(rows store.Rows, s engine.Start, now time.Time) engine.Decision {
 // pin is the build that new runs of a queue get; empty for none.
 func pin(rows store.Rows, s *engine.Start) string {
 	return rows.Queue(engine.QueueKey{Namespace: s.Request.Namespace, Name: s.Request.TaskQueue}).NewRuns()
-}
-
-// ReleaseOf is the input with which one delivery of a task ends without an outcome, and the rows it wants.
-func ReleaseOf(ref store.TaskRef, why string, undone, lost bool) (engine.Input, store.Keys) {
-	if ref.Kind == protocol.KindWorkflow {
-		return engine.ReleaseTask{Number: ref.Seq, Delivery: ref.Delivery, Why: why, Undone: undone, Lost: lost}, store.Keys{
-			Runs: []string{ref.Run},
-		}
-	}
-	return engine.ReleaseActivity{Seq: ref.Seq, Delivery: ref.Delivery, Why: why, Undone: undone, Lost: lost},
-		store.Keys{Runs: []string{ref.Run}, Activities: []int64{ref.Seq}}
 }

@@ -1,0 +1,63 @@
+package change
+
+import (
+	"context"
+
+	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// A delivery that ends without an outcome is a loss only if the worker died with it; one that was handed back, or never
+// arrived, counts against nobody. Whoever ends it says which it was, since the rows do not tell.
+
+// ReleaseOf is the input with which one delivery of a task ends without an outcome, and the rows it wants.
+func ReleaseOf(ref store.TaskRef, why string, undone, lost bool) (engine.Input, store.Keys) {
+	if ref.Kind == protocol.KindWorkflow {
+		return engine.ReleaseTask{Number: ref.Seq, Delivery: ref.Delivery, Why: why, Undone: undone, Lost: lost}, store.Keys{
+			Runs: []string{ref.Run},
+		}
+	}
+	return engine.ReleaseActivity{Seq: ref.Seq, Delivery: ref.Delivery, Why: why, Undone: undone, Lost: lost},
+		store.Keys{Runs: []string{ref.Run}, Activities: []int64{ref.Seq}}
+}
+
+// Release ends one delivery of a task without an outcome.
+func Release(ctx context.Context, s store.Store, ref store.TaskRef, why string, undone, lost bool) error {
+	in, needs := ReleaseOf(ref, why, undone, lost)
+	_, err := s.Commit(ctx, Step("", ref.Run, needs, in))
+	return err
+}
+
+// ReleaseLeases ends everything leased to the processes of a worker that of says yes to; it says how many tasks that
+// were, and how many of them workflow tasks.
+func ReleaseLeases(
+	ctx context.Context, s store.Store, key engine.WorkerKey, why string, lost func(store.TaskRef) bool,
+	of func(incarnation string) bool,
+) (all, flows int, err error) {
+	var refs []store.TaskRef
+	err = s.View(ctx, func(r store.Reader) error {
+		refs, err = r.Owned(ctx, key, "")
+		return err
+	})
+	if err != nil {
+		return 0, 0, err
+	}
+	for _, ref := range refs {
+		if !of(ref.Incarnation) {
+			continue
+		}
+		err := Release(ctx, s, ref, why, false, lost(ref))
+		if protocol.ReasonOf(err) != "" { // somebody else ended it meanwhile
+			continue
+		}
+		if err != nil {
+			return all, flows, err
+		}
+		all++
+		if ref.Kind == protocol.KindWorkflow {
+			flows++
+		}
+	}
+	return all, flows, nil
+}
