@@ -106,9 +106,9 @@ func (b *Broker) forget(ctx context.Context, s protocol.RetentionStatus) error {
 	}
 }
 
-// Prune removes from every namespace what is past its retention, and workers that are long gone. It returns how long it
-// is until something else will be past its retention: zero when nothing that has closed is kept. A namespace where that
-// fails holds up no other.
+// Prune removes from every namespace what is past its retention, workers that are long gone, and what claims remember
+// of kinds of tasks that no queue had for a day. It returns how long it is until something else will be past its
+// retention: zero when nothing that has closed is kept. A namespace where that fails holds up no other.
 func (b *Broker) Prune(ctx context.Context) (next time.Duration, err error) {
 	all, err := b.Namespaces(ctx, func(string) bool { return true })
 	if err != nil {
@@ -125,6 +125,12 @@ func (b *Broker) Prune(ctx context.Context) (next time.Duration, err error) {
 		case wait > 0 && (next == 0 || wait < next):
 			next = wait
 		}
+	}
+	if _, err := b.store.Commit(ctx, store.Change{
+		Background: true,
+		Decide:     func(store.Rows, time.Time) (store.Writes, error) { return store.Writes{DropLanes: true}, nil },
+	}); err != nil {
+		failed = append(failed, fmt.Errorf("lanes: %w", err))
 	}
 	wait, err := b.pruneLogs(ctx)
 	if wait > 0 && (next == 0 || wait < next) {

@@ -158,8 +158,10 @@ type Writes struct {
 	// DropTimelines removes what is kept of sessions, which must be loaded.
 	DropTimelines []engine.SessionKey
 	// DropNamespaces removes namespaces with what belongs to nothing else in them, the timelines of their sessions too;
-	// lanes and audits stay.
+	// audits stay, and lanes for a day.
 	DropNamespaces []string
+	// DropLanes removes what is remembered of kinds of tasks that no queue had ready for a day, for claims to look there.
+	DropLanes bool
 	// DropRuns removes runs, open or closed, with their histories, open rows, receipts and logs; each must be loaded with
 	// its workflow.
 	DropRuns []string

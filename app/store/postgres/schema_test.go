@@ -219,7 +219,7 @@ func TestRunsOfBeforeTheIndexAreFoundByTheirAttributes(t *testing.T) {
 	storetest.FoundAfterMigration(t, ofURL(url), func(t *testing.T) {
 		execute(t, url,
 			"DELETE FROM run_attributes; DROP INDEX session_events_at; DROP INDEX sessions_open; DROP TABLE former_children; DROP TABLE activity_logs; "+
-				"DROP INDEX events_session; CREATE INDEX events_session ON events (at); ALTER TABLE events DROP COLUMN last, DROP COLUMN ended, DROP COLUMN heads; DELETE FROM schema_versions; DELETE FROM goose_db_version WHERE version_id >= 7",
+				"DROP INDEX events_session; CREATE INDEX events_session ON events (at); ALTER TABLE events DROP COLUMN last, DROP COLUMN ended, DROP COLUMN heads; ALTER TABLE lanes DROP COLUMN used_at; DELETE FROM schema_versions; DELETE FROM goose_db_version WHERE version_id >= 7",
 		)
 	})
 }
@@ -227,6 +227,22 @@ func TestRunsOfBeforeTheIndexAreFoundByTheirAttributes(t *testing.T) {
 func TestWhatALaterBuildStoredIsKept(t *testing.T) {
 	url := database(t)
 	storetest.KeptOfALaterBuild(t, ofURL(url), func(t *testing.T, statement string) { execute(t, url, statement) })
+}
+
+func TestLanesWithoutATaskForADayGo(t *testing.T) {
+	url := database(t)
+	c, err := pgx.Connect(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close(t.Context())
+	storetest.UnusedLanes(t, ofURL(url), func(t *testing.T) (n int) {
+		t.Helper()
+		if err := c.QueryRow(t.Context(), "SELECT count(*) FROM lanes").Scan(&n); err != nil {
+			t.Fatal(err)
+		}
+		return n
+	})
 }
 
 func TestWhoAppendsToAHistoryOfBeforeFindsItsKeyTaken(t *testing.T) {

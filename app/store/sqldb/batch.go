@@ -65,7 +65,10 @@ type batch struct {
 
 	leasedIn map[taskKey]engine.SessionKey // activities leased in a session
 	handed   []handed
-	lanes    map[laneKey]bool // first seen in this batch; true while not written
+	lanes    map[laneKey]bool // used by this batch while nobody was sure of them; true while not written
+	// lanes that nobody uses any more are to be removed; those that were
+	dropLanes   bool
+	unusedLanes []laneKey
 
 	missed  []missed // ready tasks nobody was reserved for
 	backlog map[QueueKey]*backlog

@@ -37,7 +37,7 @@ func (b *batch) claim(p *pending) error {
 	}
 	r := p.claim
 	q := QueueKey{r.Namespace, r.Queue, r.Kind}
-	if err := b.send(b.freshLanes()...); err != nil {
+	if err := b.freshLanes(); err != nil {
 		return err
 	}
 	for i := range r.Pollers { // who left since it asked, or leaves with this batch, gets nothing
@@ -269,11 +269,15 @@ func (b *batch) ranges(
 // lanesOf are the lanes of a queue, those of this batch included.
 func (b *batch) lanesOf(q QueueKey) []lane {
 	var list []lane
-	for _, l := range b.s.lanes.known[q] {
-		list = append(list, l)
+	known := b.s.lanes.known[q]
+	for _, l := range known {
+		list = append(list, l.lane)
 	}
 	for k := range b.lanes {
-		if l, ok := parseLane(k.lane); ok && k.QueueKey == q {
+		if _, ok := known[k.lane]; ok || k.QueueKey != q {
+			continue
+		}
+		if l, ok := parseLane(k.lane); ok {
 			list = append(list, l)
 		}
 	}

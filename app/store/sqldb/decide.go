@@ -145,6 +145,7 @@ func (b *batch) apply(w *store.Writes, payloads [][]string) {
 		b.flush.tokens[t.ID] = &t
 	}
 	b.applyRemoval(w)
+	b.dropLanes = b.dropLanes || w.DropLanes
 	b.applySchedules(w.Schedules)
 	b.applyQueues(w)
 	for _, id := range w.DropTokens {

@@ -17,9 +17,7 @@ import (
 // callers get their answers, and everybody who may care gets a hint.
 func (b *batch) finish(items []*pending) {
 	s := b.s
-	for k := range b.lanes {
-		s.lanes.learn(k)
-	}
+	s.lanes.remember(b)
 	if b.sealed {
 		s.commits.Add(1)
 		s.health.failed.Store(false)

@@ -247,9 +247,9 @@ func (b *batch) routeOf(r *run, a *engine.Activity) string {
 	return route(q, l, w)
 }
 
-// lane notes a lane that nobody has seen before, so that claims will look there.
+// lane notes a lane that has a ready task, so that claims will look there, unless it is sure to be known.
 func (b *batch) lane(q QueueKey, l string) {
-	if _, ok := b.s.lanes.known[q][l]; ok {
+	if known, ok := b.s.lanes.known[q][l]; ok && known.used+laneTrust.Microseconds() > b.now.UnixMicro() {
 		return
 	}
 	if _, ok := b.lanes[laneKey{q, l}]; !ok {
@@ -428,7 +428,7 @@ func (b *batch) gatherRest() ([]*Call, error) {
 		return cmp.Or(x.QueueKey.compare(y.QueueKey), cmp.Compare(x.lane, y.lane))
 	}) {
 		if b.lanes[k] {
-			lanes.s(k.Namespace).s(k.Queue).s(string(k.Kind)).s(k.lane)
+			lanes.s(k.Namespace).s(k.Queue).s(string(k.Kind)).s(k.lane).i(b.now.UnixMicro())
 			b.lanes[k] = false
 		}
 	}
@@ -450,7 +450,8 @@ func (b *batch) gatherRest() ([]*Call, error) {
 	} {
 		calls = append(calls, w.w.calls(w.r)...)
 	}
-	grown := append(st.putEpochs.calls(floors), st.addLanes.calls(lanes)...)
+	grown := append(st.putEpochs.calls(floors), b.leaveLanes()...)
+	grown = append(grown, st.addLanes.calls(lanes)...)
 	if b.s.cfg.Dialect.Shared {
 		b.grown = append(b.grown, grown...)
 		return calls, nil

@@ -56,30 +56,62 @@ type laneKey struct {
 	lane string
 }
 
-// lanes are the lanes of every queue that ever had a task in them. Only the committer uses them; others may
+// lanes are the lanes of every queue that had a task in them lately. Only the committer uses them; others may
 // mark them as stale.
 type lanes struct {
-	known map[QueueKey]map[string]lane
+	known map[QueueKey]map[string]knownLane
 	read  time.Time // when they were read
 	stale atomic.Bool
+}
+
+// knownLane is a lane with the time, by the store's clock, at which its row said that it is used. Others may have
+// raised that since, and nobody lowers it.
+type knownLane struct {
+	lane
+	used int64
 }
 
 // laneAge is how old the lanes of a shared database may be when a claim looks at them. The hint of a new lane
 // may be lost; after this time it is found all the same.
 const laneAge = 5 * time.Second
 
+// A claim looks for tasks in every lane of its queue, so lanes without any have to go: a queue whose builds change
+// daily would have thousands within a year. But a task in a lane that no row tells of would never be found. So who
+// makes a task ready writes its lane first, with the time, unless it knows that this was done within laneTrust, and
+// only what was not written for laneKept, and holds no task, is removed. Between the two lies far more than the
+// seconds for which a batch can be under way before the server ends it.
+const (
+	laneTrust = time.Hour
+	laneKept  = 24 * time.Hour
+)
+
 // StaleLanes says that another process wrote tasks: the lanes are read again before the next claim.
 func (s *Store) StaleLanes() { s.lanes.stale.Store(true) }
 
-func (l *lanes) learn(k laneKey) {
+func learnLane(known map[QueueKey]map[string]knownLane, k laneKey, used int64) {
 	parsed, ok := parseLane(k.lane)
 	if !ok {
 		return
 	}
-	if l.known[k.QueueKey] == nil {
-		l.known[k.QueueKey] = map[string]lane{}
+	if known[k.QueueKey] == nil {
+		known[k.QueueKey] = map[string]knownLane{}
 	}
-	l.known[k.QueueKey][k.lane] = parsed
+	known[k.QueueKey][k.lane] = knownLane{parsed, used}
+}
+
+// remember takes over what a committed batch did to lanes.
+func (l *lanes) remember(b *batch) {
+	for _, k := range b.unusedLanes {
+		if delete(l.known[k.QueueKey], k.lane); len(l.known[k.QueueKey]) == 0 {
+			delete(l.known, k.QueueKey)
+		}
+	}
+	for k := range b.lanes {
+		learnLane(l.known, k, b.now.UnixMicro())
+	}
+	if b.dropLanes && b.s.cfg.Dialect.Shared {
+		l.stale.Store(true)
+	}
 }
 
 // refreshLanes reads all lanes outside of a batch, when the store is opened.
@@ -92,27 +124,76 @@ func (s *Store) refreshLanes(ctx context.Context) error {
 	defer rows.Close()
 	for rows.Next() {
 		var k laneKey
-		if err := rows.Scan(&k.Namespace, &k.Queue, &k.Kind, &k.lane); err != nil {
+		var used int64
+		if err := rows.Scan(&k.Namespace, &k.Queue, &k.Kind, &k.lane, &used); err != nil {
 			return fmt.Errorf("lanes: %w", err)
 		}
-		s.lanes.learn(k)
+		learnLane(s.lanes.known, k, used)
 	}
 	return rows.Err()
 }
 
-// freshLanes is the call that reads the lanes again when another process may have added some.
-func (b *batch) freshLanes() []*Call {
+// freshLanes reads the lanes again when another process may have added some, or removed them.
+func (b *batch) freshLanes() error {
 	l := &b.s.lanes
 	if !b.s.cfg.Dialect.Shared || (!l.stale.Swap(false) && time.Since(l.read) < laneAge) {
 		return nil
 	}
-	l.read = time.Now()
-	return []*Call{
-		{Stmt: b.s.st.lanes, Row: func(v []any) error {
-			l.learn(laneKey{QueueKey{str(v[0]), str(v[1]), protocol.TaskKind(str(v[2]))}, str(v[3])})
-			return nil
-		}},
+	now, fresh := time.Now(), map[QueueKey]map[string]knownLane{}
+	err := b.send(&Call{Stmt: b.s.st.lanes, Row: func(v []any) error {
+		k := laneKey{QueueKey{str(v[0]), str(v[1]), protocol.TaskKind(str(v[2]))}, str(v[3])}
+		learnLane(fresh, k, integer(v[4]))
+		return nil
+	}})
+	if err != nil {
+		l.stale.Store(true)
+		return err
 	}
+	l.known, l.read = fresh, now
+	return nil
+}
+
+// unusedLanes is the statement that removes lanes by the time from which on they were used. Where several apps write,
+// it takes their rows first, as they are then: a lane that somebody is about to use either has its new time already,
+// and stays, or is written again behind it. Somebody else's lock is never waited for. Tasks that are ready stand in
+// one range of the index of routes, from the separator behind the lane up to the character after it.
+func (d Dialect) unusedLanes() string {
+	const ready = "EXISTS (SELECT 1 FROM tasks AS t WHERE t.route >= %[1]s || %[2]s(31) AND t.route < %[1]s || %[2]s(32))"
+	char := "char"
+	if d.Shared {
+		char = "chr"
+	}
+	parts := []string{"namespace", "queue", "kind", "lane"}
+	for i, p := range parts {
+		parts[i] = "lanes." + p
+	}
+	empty := "NOT " + fmt.Sprintf(ready, strings.Join(parts, " || "+char+"(31) || "), char)
+	if !d.Shared {
+		return "DELETE FROM lanes WHERE used_at < ? AND " + empty + " RETURNING namespace, queue, kind, lane"
+	}
+	return "DELETE FROM lanes WHERE ctid = ANY(ARRAY(SELECT ctid FROM lanes WHERE used_at < $1 FOR UPDATE SKIP LOCKED)) AND " +
+		empty
+}
+
+// leaveLanes is the call that removes lanes, if that was asked for and there may be any to remove.
+func (b *batch) leaveLanes() []*Call {
+	if !b.dropLanes {
+		return nil
+	}
+	before := b.now.Add(-laneKept).UnixMicro()
+	for _, lanes := range b.s.lanes.known {
+		for _, l := range lanes {
+			if l.used >= before {
+				continue
+			}
+			return []*Call{{Stmt: b.s.st.dropLanes, Args: []any{before}, Row: func(v []any) error {
+				k := laneKey{QueueKey{str(v[0]), str(v[1]), protocol.TaskKind(str(v[2]))}, str(v[3])}
+				b.unusedLanes = append(b.unusedLanes, k)
+				return nil
+			}}}
+		}
+	}
+	return nil
 }
 
 // activityLane is the lane of an activity. What its session asks for counts too, so that nobody visits a task

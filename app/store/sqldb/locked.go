@@ -218,10 +218,10 @@ func (b *batch) newSessions(keys map[engine.SessionKey]bool) error {
 	return b.send(append(b.advise(fresh), b.loadSessions(again)...)...)
 }
 
-// ahead writes what only ever grows and is true whatever becomes of the batch, each in a transaction of the
-// server's own: lanes, epochs that clean-up removed, classes of tasks. In a transaction that stands still, such
-// a row would hold up every app that has the same to add, and there is no row whose lock could be tried before.
-// It seldom has anything to do.
+// ahead writes what is true whatever becomes of the batch, each in a transaction of the server's own: lanes that
+// are used or that nobody uses, epochs that clean-up removed, classes of tasks. In a transaction that stands
+// still, such a row would hold up every app that has the same to add, and there is no row whose lock could be
+// tried before. It seldom has anything to do.
 func (b *batch) ahead() error {
 	for _, c := range b.grown {
 		if err := b.s.write(c); err != nil {

@@ -12,7 +12,7 @@ func (s *Store) Plans() []string {
 	list := []string{
 		st.owners.SQL, st.opens.SQL, st.held.SQL, st.holdings.SQL, st.reroute.SQL, st.arguments.SQL, st.heads.SQL,
 		st.tallies.SQL,
-		st.lastEnded.SQL, st.leasedIn.SQL, st.openIn.SQL, st.ranIn.SQL,
+		st.dropLanes.SQL, st.lastEnded.SQL, st.leasedIn.SQL, st.openIn.SQL, st.ranIn.SQL,
 	}
 	for _, l := range []*loader{
 		st.workflows, st.runs, st.sessions, st.chains, st.workers, st.receipts, st.tokens, st.former, st.bound,

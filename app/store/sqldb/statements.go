@@ -24,6 +24,7 @@ type statements struct {
 	ranIn         *Stmt
 	floors        *Stmt
 	lanes         *Stmt
+	dropLanes     *Stmt         // not used since a time; on a database of one app it returns them
 	readyIn       *Stmt         // of shared databases: where the first ready tasks of some runs wait
 	arguments     *Stmt         // of events, for readers
 	heads         *Stmt         // of runs that are open, for readers
@@ -75,7 +76,8 @@ func newStatements(d Dialect) *statements {
 		openIn:    &Stmt{SQL: openIn},
 		ranIn:     &Stmt{SQL: ranIn},
 		floors:    &Stmt{SQL: "SELECT namespace, floor FROM epochs"},
-		lanes:     &Stmt{SQL: "SELECT namespace, queue, kind, lane FROM lanes"},
+		lanes:     &Stmt{SQL: "SELECT namespace, queue, kind, lane, used_at FROM lanes"},
+		dropLanes: &Stmt{SQL: d.unusedLanes()},
 		arguments: d.rowsOf(),
 		heads: &Stmt{SQL: d.probe(
 			runsTable.key(), "t."+strings.Join(runsTable.names(), ", t."), "runs", "t.status = 'running'", "",
@@ -116,7 +118,7 @@ func newStatements(d Dialect) *statements {
 		putTokens:    d.upsert(tokensTable),
 		dropTokens:   d.remove(tokensTable),
 		addAudit:     d.insert(auditTable),
-		addLanes:     d.ensure(lanesTable),
+		addLanes:     d.raise(lanesTable),
 
 		namespaces: d.load(namespacesTable, namespacesTable.key(), ""),
 		schedules:  d.load(schedulesTable, schedulesTable.key(), ""),

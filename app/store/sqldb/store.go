@@ -130,7 +130,7 @@ func New(ctx context.Context, cfg Config) (*Store, error) {
 		in: make(chan *pending, 1024), back: make(chan *pending, 1024),
 		quit: make(chan struct{}), done: make(chan struct{}), outgrown: make(chan error, 1),
 	}
-	s.lanes.known = map[QueueKey]map[string]lane{}
+	s.lanes.known = map[QueueKey]map[string]knownLane{}
 	s.queues.init()
 	s.pruned, s.again = map[tagKey]int64{}, map[QueueKey]*lookback{}
 	s.clock.shift = cfg.Shift

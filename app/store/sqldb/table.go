@@ -82,6 +82,8 @@ var (
 		num("at"), text("identity"), text("action"), text("namespace"), text("target"), text("detail"),
 	}}
 	lanesTable = &table{
-		name: "lanes", keys: 4, columns: []column{text("namespace"), text("queue"), text("kind"), text("lane")},
+		name: "lanes", keys: 4, columns: []column{
+			text("namespace"), text("queue"), text("kind"), text("lane"), num("used_at"),
+		},
 	}
 )

@@ -202,7 +202,7 @@ func TestRunsOfBeforeTheIndexAreFoundByTheirAttributes(t *testing.T) {
 			"DELETE FROM run_attributes", "DROP INDEX session_events_at", "DROP INDEX sessions_open",
 			"DROP TABLE former_children", "DROP TABLE activity_logs",
 			"DROP INDEX events_session", "CREATE INDEX events_session ON events (at)", "ALTER TABLE events DROP COLUMN last",
-			"ALTER TABLE events DROP COLUMN ended", "ALTER TABLE events DROP COLUMN heads",
+			"ALTER TABLE events DROP COLUMN ended", "ALTER TABLE events DROP COLUMN heads", "ALTER TABLE lanes DROP COLUMN used_at",
 			"DELETE FROM schema_versions", "DELETE FROM goose_db_version WHERE version_id >= 7",
 		} {
 			if _, err := db.Exec(q); err != nil {
@@ -226,6 +226,25 @@ func TestWhatALaterBuildStoredIsKept(t *testing.T) {
 		if _, err := db.Exec(statement); err != nil {
 			t.Fatal(err)
 		}
+	})
+}
+
+func TestLanesWithoutATaskForADayGo(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "lanes.db")
+	s := storetest.Suite{Open: func(t testing.TB, _ string, o storetest.Options) store.Store {
+		return open(t, path, sqldb.Options{Shift: o.Shift})
+	}}
+	db, err := sql.Open("sqlite", "file:"+path+"?_pragma=busy_timeout(5000)")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	storetest.UnusedLanes(t, s, func(t *testing.T) (n int) {
+		t.Helper()
+		if err := db.QueryRow("SELECT count(*) FROM lanes").Scan(&n); err != nil {
+			t.Fatal(err)
+		}
+		return n
 	})
 }
 

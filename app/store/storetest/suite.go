@@ -77,6 +77,7 @@ func Run(t *testing.T, s Suite) {
 		{"two stores never exceed a cap of sessions", testTwoCaps},
 		{"two stores never exceed a budget", testTwoBudgets},
 		{"two stores rank as one", testTwoFair},
+		{"a lane that one store removes while another uses it loses no task", testTwoLanes},
 		{"random operations agree with the model", Model},
 	} {
 		t.Run(c.name, func(t *testing.T) { c.test(t, s) })

@@ -1,0 +1,106 @@
+package storetest
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// dropLanes removes lanes that nobody used for a day.
+var dropLanes = store.Change{Decide: func(store.Rows, time.Time) (store.Writes, error) {
+	return store.Writes{DropLanes: true}, nil
+}}
+
+// UnusedLanes has lanes go a day after their last task, those stay in which a task still waits, and a lane that went
+// come again with its next task. lanes counts their rows.
+func UnusedLanes(t *testing.T, s Suite, lanes func(t *testing.T) int) {
+	w := s.New(t)
+	worker := w.Worker("w")
+	want := func(what string, n int) {
+		t.Helper()
+		if got := lanes(t); got != n {
+			t.Fatalf("%s: %d lanes, want %d", what, got, n)
+		}
+	}
+	w.Start("a")
+	w.Decide(w.One(protocol.KindWorkflow, worker), Activity("left", ""))
+	want("two tasks", 2)
+	// Within an hour a lane costs nothing, after it a row.
+	rows := func(workflow string) int64 {
+		before := w.S.Stats().Rows
+		w.Start(workflow)
+		n := w.S.Stats().Rows - before
+		w.Decide(w.One(protocol.KindWorkflow, worker), protocol.Command{Type: protocol.CompleteWorkflow})
+		return n
+	}
+	soon := rows("soon")
+	w.Pass(time.Hour + time.Second)
+	if late, again := rows("late"), rows("again"); late != soon+1 || again != soon {
+		t.Errorf("a start writes %d rows, %d in a lane not used for an hour, and %d after that", soon, late, again)
+	}
+	w.Pass(23 * time.Hour)
+	w.Commit(dropLanes)
+	want("used within a day", 2)
+	w.Pass(2 * time.Hour) // the activity has waited for longer than that, the workflows' lane is empty
+	w.Commit(dropLanes)
+	want("one is unused", 1)
+	w.Start("b")
+	want("used again", 2)
+	w.One(protocol.KindWorkflow, worker)
+	w.One(protocol.KindActivity, worker)
+	w.Start("c")
+	if err := w.S.Close(); err != nil {
+		t.Fatal(err)
+	}
+	w.S = s.Open(t, "again", Options{Shift: func() time.Duration { return time.Duration(w.shift.Load()) }})
+	w.One(protocol.KindWorkflow, worker)
+}
+
+// A lane is removed by one app in the moment in which another, that has known it for a day, makes a task ready in it:
+// a claim still finds the task.
+func testTwoLanes(t *testing.T, s Suite) {
+	if !s.Shared {
+		t.Skip("one process has this database to itself")
+	}
+	var shift atomic.Int64
+	o := func(app string) Options {
+		return Options{App: app, Shift: func() time.Duration { return time.Duration(shift.Load()) }}
+	}
+	one, two := s.Fixture(t, "a", o("one")), s.Fixture(t, "a", o("two"))
+	worker := one.Worker("w")
+	found := func(round int) {
+		t.Helper()
+		one.until(fmt.Sprintf("the task of round %d", round), func() bool {
+			l := one.Claim(protocol.KindWorkflow, worker, 1)
+			for _, l := range l {
+				one.Decide(l, protocol.Command{Type: protocol.CompleteWorkflow})
+			}
+			return len(l) == 1
+		})
+	}
+	two.Start("first")
+	found(0)
+	for round := 1; round <= 40; round++ {
+		shift.Add(int64(25 * time.Hour))
+		var wg sync.WaitGroup
+		remove := func() {
+			if _, err := one.S.Commit(context.Background(), dropLanes); err != nil {
+				t.Error(err)
+			}
+		}
+		if round%4 == 0 {
+			remove()
+		} else {
+			wg.Go(remove)
+		}
+		two.Start(fmt.Sprint("flow", round))
+		wg.Wait()
+		found(round)
+	}
+}
