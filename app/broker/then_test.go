@@ -319,3 +319,52 @@ func TestTheNextActivityOfATurnGoesNoWayOfItsOwn(t *testing.T) {
 		})
 	}
 }
+
+// A run of many steps, each decided by the worker that has just completed the one before and would have the next with
+// the answer, does not go past the tasks of other runs that are ready already: that worker's only slot takes them first.
+func TestARunOfManyStepsStarvesNoOlderTask(t *testing.T) {
+	apptest.Databases(t, func(t *testing.T, database string) {
+		a := on(t, database)
+		a.fuses("w1")
+		act, at := a.first("long", "w1")
+		const others, steps = 3, 20
+		for i := range others { // their activities find the slot taken
+			a.start(string(rune('a' + i)))
+			a.taken(a.decide(a.poll("w", protocol.KindWorkflow, 5), greet()))
+		}
+		decisions := along("w1") // the slot of activities is that of the turn
+		decisions.Kinds = []protocol.TaskKind{protocol.KindWorkflow}
+		seen, given := int64(2), 0
+		var order []string
+		for range steps {
+			if order = append(order, act.WorkflowID); act.WorkflowID != "long" {
+				a.taken(a.result(&protocol.Task{Activity: act}, "done"))
+			} else {
+				out := a.send(decisions, turned(act, "w1", protocol.Then{
+					SeenThrough: seen, At: at, Commands: []protocol.Command{greet()}, Slot: true,
+				}))
+				if out.Then == nil {
+					t.Fatalf("after %v the turn did not count: %+v", order, out)
+				}
+				seen, at = out.Then.Events[len(out.Then.Events)-1].Seq, out.Then.StoreTime
+				if act = out.Then.Next; act != nil {
+					given++
+					continue
+				}
+			}
+			slot := along("w1")
+			slot.Kinds, slot.Max = []protocol.TaskKind{protocol.KindActivity}, 1
+			got := must[protocol.PollAnswer](t)(a.Poll(t.Context(), *slot))
+			if len(got.Tasks) != 1 {
+				t.Fatalf("after %v %d tasks were ready", order, len(got.Tasks))
+			}
+			act, at = got.Tasks[0].Activity, got.StoreTime
+		}
+		if want := []string{"long", "a", "b", "c", "long"}; !slices.Equal(order[:others+2], want) {
+			t.Errorf("tasks came in the order %v", order)
+		}
+		if given == 0 {
+			t.Error("no step came with the answer to the one before, though nothing older was ready")
+		}
+	})
+}
