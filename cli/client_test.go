@@ -143,7 +143,7 @@ func (c client) history(id, run string, enough func([]history.Event) bool) []his
 func closed(e history.Event) bool {
 	switch e.Data.(type) {
 	case *history.WorkflowCompleted, *history.WorkflowFailed, *history.WorkflowCancelled, *history.WorkflowTerminated,
-		*history.WorkflowTimedOut:
+		*history.WorkflowTimedOut, *history.WorkflowContinuedAsNew:
 		return true
 	}
 	return false

@@ -70,6 +70,10 @@ func checkLedger(t *testing.T, events []history.Event, lines []line) {
 			if o.Category != "poison" || len(o.Lost) < 3 {
 				t.Errorf("activity %s failed: %+v", d.ExecutionID, o)
 			}
+		case *history.ActivityCancelled: // what a handler waited for that begins afresh in the next run
+			if _, goesOn := events[len(events)-1].Data.(*history.WorkflowContinuedAsNew); !goesOn {
+				t.Errorf("activity %s was cancelled", d.ExecutionID)
+			}
 		default:
 			t.Errorf("activity %s ended with %s", d.ExecutionID, o.Type())
 		}

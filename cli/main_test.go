@@ -69,6 +69,8 @@ func register(r *worker.Registry) {
 	registerHandlers(r)
 	registerShown(r)
 	registerLogs(r)
+	registerFused(r)
+	registerBank(r)
 }
 
 // line is one line of the ledger: an activity that ran, told outside of everything Sojourn keeps.

@@ -135,6 +135,12 @@ func (s *scoped) calls(worker, queue string) map[string][]scopedCall {
 		),
 		reason: "update_validation_task_not_found", said: -1,
 	}}
+	logs := func(task string, said int) scopedCall {
+		return scopedCall{body: fmt.Sprintf(
+			`{"items":[{"task_id":%q,"lease_owner":%q,"activity_attempt_id":%q,"part":1,"lines":[{"text":"t"}]}]}`,
+			s.known[task], worker, s.known[task+"_attempt"],
+		), item: "items", said: said}
+	}
 	session := []scopedCall{{path: "s", body: name, reason: "session_not_found"}}
 	in := "?worker_id=" + worker + "&lease_owner=" + worker
 	return map[string][]scopedCall{
@@ -178,8 +184,7 @@ func (s *scoped) calls(worker, queue string) map[string][]scopedCall {
 		"close_worker_session":     session,
 		"complete_tasks": {{body: fmt.Sprintf(`{"items":[{"kind":"activity","task_id":%q,"lease_owner":%q,"activity_attempt_id":%q}]}`,
 			s.known["step"], worker, s.known["step_attempt"]), item: "items"}},
-		"record_logs": {{body: fmt.Sprintf(`{"items":[{"task_id":%q,"lease_owner":%q,"activity_attempt_id":%q,"lines":[{"text":"t"}]}]}`,
-			s.known["step"], worker, s.known["step_attempt"]), item: "items"}},
+		"record_logs": {logs("step", 0), logs("over", -1)},
 	}
 }
 
@@ -266,7 +271,7 @@ func ownAffair(operation string, c scopedCall, sameQueue bool) bool {
 	switch {
 	case c.reason == "worker_not_found", strings.HasSuffix(operation, "validation_task"):
 		return true
-	case sameQueue && (c.path != "" && c.said == -1 || strings.Contains(operation, "claim_status")):
+	case sameQueue && ((c.path != "" || c.item != "") && c.said == -1 || strings.Contains(operation, "claim_status")):
 		return true // it serves the queue: that a task of it is over, and whether it waits, it may know
 	}
 	return false
@@ -285,7 +290,7 @@ func (s *scoped) covering(t *testing.T) {
 		"workflow_task_claim_status",
 		"activity_task_claim_status", "activity_task_status", "read_activity_task_status", "heartbeat_activity_task",
 		"create_worker_session",
-		"heartbeat_worker_session", "release_worker_session", "complete_activity_task", "complete_query_task",
+		"heartbeat_worker_session", "release_worker_session", "record_logs", "complete_activity_task", "complete_query_task",
 		"complete_workflow_task",
 		"poll_activity_task", "poll_tasks", "register", "deregister",
 	} {
@@ -349,7 +354,14 @@ func TestATokenReportsOnTasksOfItsQueuesAlone(t *testing.T) {
 				t.Errorf("%s: %.300s", path, got.raw)
 			}
 		}
+		lines := `{"items":[` + logItem(act, "mover", 1, "t") + `]}`
+		if got := green.want(200, "POST", "/api/worker/tasks/logs", lines); !strings.Contains(got.raw, `"task_not_found"`) {
+			t.Errorf("its lines: %.300s", got.raw)
+		}
 		sameRows(t, before, a.Dump())
+		if got := c.want(200, "POST", "/api/worker/tasks/logs", lines); !strings.Contains(got.raw, `"recorded":true`) {
+			t.Errorf("lines of a token that serves every queue: %.300s", got.raw)
+		}
 		c.want(200, "POST", stepPath(act, "complete"), ofStep)
 		c.want(200, "POST", flowPath(flow, "complete"), ofFlow)
 	})

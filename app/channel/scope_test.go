@@ -82,7 +82,7 @@ func TestATokenIsABoundaryOnEveryMethod(t *testing.T) {
 		g.Owner = owner
 		return map[string]any{
 			"jobId": j.ID, "token": g.Token(), "status": "OK", "response": map[string]any{"commands": []any{}}, "reason": "x",
-			"lines": []any{},
+			"lines": []any{map[string]any{"level": "info", "source": "stdout", "text": "t"}}, "part": 1,
 		}
 	}
 	type ask struct {

@@ -106,6 +106,19 @@ func (d Dialect) ensure(t *table) *writer {
 	})
 }
 
+// ensureOf is ensure of rows that belong to a row of another table, by the first column of both; those that belong to
+// none are left out.
+func (d Dialect) ensureOf(t, owner *table) *writer {
+	return d.writer(t.columns, func(rows string) string {
+		names := strings.Join(t.names(), ", ")
+		return fmt.Sprintf(
+			"INSERT INTO %s (%s) WITH k (%s) AS (%s) SELECT %s FROM k"+
+				" WHERE EXISTS (SELECT 1 FROM %s AS o WHERE o.%s = k.%s) ON CONFLICT DO NOTHING",
+			t.name, names, names, rows, names, owner.name, owner.columns[0].name, t.columns[0].name,
+		)
+	})
+}
+
 // upsert writes rows whether they are there or not, leaving fixed columns and those named as they are.
 func (d Dialect) upsert(t *table, but ...string) *writer {
 	var key, set []string

@@ -12,7 +12,8 @@ import (
 )
 
 // logsTable holds what the code of activities logged. Nothing of it is loaded for a decision or locked; a part that
-// comes again changes nothing.
+// comes again changes nothing. Since no change of lines locks their run, it may be gone by then, with its namespace:
+// what came later would belong to nobody, so it is left out where it is written.
 var logsTable = &table{name: "activity_logs", keys: 4, columns: []column{
 	text("run_id"), num("seq"), num("delivery"), num("part"), num("at"), num("size"), text("body"),
 }}

@@ -150,7 +150,7 @@ func newStatements(d Dialect) *statements {
 		addAttributes:  d.insert(attributesTable),
 		dropAttributes: d.removeBy(attributesTable, attributeRun),
 
-		addLogs:     d.ensure(logsTable),
+		addLogs:     d.ensureOf(logsTable, runsTable),
 		dropLogs:    d.remove(logsTable),
 		dropRunLogs: d.removeBy(logsTable, logRun),
 

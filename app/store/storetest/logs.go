@@ -12,13 +12,18 @@ import (
 // logged stores lines of an attempt.
 func (w *Fixture) logged(k store.AttemptKey, part int64, texts ...string) {
 	w.T.Helper()
+	w.Commit(logging(k, part, texts...))
+}
+
+// logging is a change that stores lines of an attempt.
+func logging(k store.AttemptKey, part int64, texts ...string) store.Change {
 	p := store.LogPart{LogKey: store.LogKey{AttemptKey: k, Part: part}}
 	for _, text := range texts {
 		p.Lines = append(p.Lines, protocol.LogLine{Level: "info", Source: "stdout", Text: text})
 	}
-	w.Commit(store.Change{Background: true, Decide: func(store.Rows, time.Time) (store.Writes, error) {
+	return store.Change{Background: true, Decide: func(store.Rows, time.Time) (store.Writes, error) {
 		return store.Writes{Logs: []store.LogPart{p}}, nil
-	}})
+	}}
 }
 
 // lines are the texts kept of an attempt behind a part.
@@ -96,5 +101,21 @@ func testLogs(t *testing.T, s Suite) {
 	})
 	if got := w.lines(second, 0) + w.lines(elsewhere, 0); got != "1 five;" {
 		t.Errorf("after the run went: got %q", got)
+	}
+	w.logged(second, 2, "late")
+	if got := w.lines(second, 0); got != "" {
+		t.Errorf("of a run that is gone was stored %q", got)
+	}
+	// both in one batch
+	gone := w.Start("c")
+	k := store.AttemptKey{Run: gone, Seq: 2, Delivery: 1}
+	w.together(store.Change{
+		Needs: store.Keys{Runs: []string{gone}, Chain: true},
+		Decide: func(store.Rows, time.Time) (store.Writes, error) {
+			return store.Writes{DropRuns: []string{gone}}, nil
+		},
+	}, logging(k, 1, "late"))
+	if got := w.lines(k, 0); got != "" {
+		t.Errorf("of a run that went in the same batch was stored %q", got)
 	}
 }
