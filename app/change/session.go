@@ -31,8 +31,8 @@ type SessionStep struct {
 	Holder string // the process that had the session until then
 }
 
-// StepSession runs one input on one session. A caller whose token is not good for the session's queue is told that there
-// is none.
+// StepSession runs one input on one session. A caller whose token is not good for the session's queue is told that
+// there is none.
 func StepSession(
 	ctx context.Context, s store.Store, d Backlog, key engine.SessionKey, in engine.SessionInput,
 ) (SessionStep, error) {
