@@ -46,16 +46,23 @@ var directions = []direction{
 	{"app/store/storetest", []string{"app/store", "app/engine", "shared/..."}},
 	{"app/auth", []string{"app/store", "app/engine", "shared/..."}},
 	{"app/change", []string{"app/auth", "app/store", "app/engine", "shared/history", "shared/protocol"}},
-	{"app/presence", []string{"app/store", "app/engine", "shared/protocol", "shared/release"}},
 	{"app/dispatch", []string{"app/store", "app/engine", "shared/protocol"}},
+	{"app/presence", []string{
+		"app/change", "app/dispatch", "app/auth", "app/store", "app/engine", "shared/history", "shared/protocol",
+		"shared/release",
+	}},
 	{"app/filter", []string{"app/store", "app/engine", "shared/history", "shared/protocol"}},
 	{"app/view", []string{"app/filter", "app/presence", "app/change", "app/store", "app/engine", "shared/..."}},
 	{"app/question", []string{
 		"app/change", "app/store", "app/engine", "shared/history", "shared/payload", "shared/protocol",
 	}},
+	{"app/fleet", []string{
+		"app/view", "app/presence", "app/change", "app/dispatch", "app/store", "app/engine", "shared/history",
+		"shared/protocol",
+	}},
 	{"app/broker", []string{
-		"app/question", "app/presence", "app/view", "app/dispatch", "app/change", "app/auth", "app/store", "app/engine",
-		"shared/...",
+		"app/fleet", "app/question", "app/presence", "app/view", "app/dispatch", "app/change", "app/auth",
+		"app/store", "app/engine", "shared/...",
 	}},
 	{"app/sweep", []string{"app/store", "app/engine"}},
 	{"app/serve", []string{"app/auth", "app/store", "shared/..."}},

@@ -23,7 +23,7 @@ func TestAFloorOfIsolationTakesActivitiesAway(t *testing.T) {
 		})
 		applied := func(s protocol.FleetSettings) []string {
 			t.Helper()
-			state, err := a.Broker().SetFleet(t.Context(), protocol.FleetSettingsRequest{FleetSettings: s})
+			state, err := a.Broker().Fleet().SetFleet(t.Context(), protocol.FleetSettingsRequest{FleetSettings: s})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -253,7 +253,8 @@ func audited(now time.Time, by *Principal, action string, t store.Token) []store
 
 func view(t store.Token, now time.Time) TokenView {
 	v := TokenView{
-		ID: t.ID, Name: t.Name, Roles: t.Roles, Namespaces: orEmpty(t.Namespaces), Queues: orEmpty(t.Queues), Group: t.Group,
+		ID: t.ID, Name: t.Name, Roles: t.Roles, Namespaces: protocol.OrEmpty(t.Namespaces),
+		Queues: protocol.OrEmpty(t.Queues), Group: t.Group,
 		Status:    "active",
 		CreatedAt: t.CreatedAt, ExpiresAt: t.ExpiresAt, RevokedAt: t.RevokedAt, LastUsedAt: t.UsedAt,
 	}
@@ -264,13 +265,6 @@ func view(t store.Token, now time.Time) TokenView {
 		v.Status = "expired"
 	}
 	return v
-}
-
-func orEmpty(s []string) []string {
-	if s == nil {
-		return []string{}
-	}
-	return s
 }
 
 var lower = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)

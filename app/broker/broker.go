@@ -8,17 +8,16 @@ import (
 	"errors"
 	"hash/maphash"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/rs/zerolog"
 
 	"github.com/sojourn-run/sojourn/app/dispatch"
+	"github.com/sojourn-run/sojourn/app/fleet"
 	"github.com/sojourn-run/sojourn/app/presence"
 	"github.com/sojourn-run/sojourn/app/question"
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/app/view"
-	"github.com/sojourn-run/sojourn/shared/protocol"
 	"github.com/sojourn-run/sojourn/shared/retry"
 )
 
@@ -61,24 +60,16 @@ type Broker struct {
 	dispatch *dispatch.Dispatch
 	opt      Options
 	log      zerolog.Logger
-	started  time.Time
 
-	workers    *presence.Registry
+	workers    *presence.Workers
+	fleet      *fleet.Fleet
 	polls      pollMemory
-	unstored   chan struct{} // a sign of life should be stored soon
-	appLeft    atomic.Bool   // another app said that it leaves
-	company    atomic.Int64  // until when what a poll was given may stand at another app, in Unix ns; 0: not known
-	expiry     time.Time     // when a silent worker may be past its time, for Watch alone; zero: nobody is silent
 	questions  *question.Pending
 	sticky     stickyRuns
 	namespaces namespaces
 	room       room
 	logs       logging
 	view       *view.View
-
-	drainsChanged chan struct{} // operators may want something else of workers
-	settingsTell  atomic.Pointer[func(namespace string)]
-	fleetTell     atomic.Pointer[func(namespace, worker string, i protocol.Intent, n protocol.PauseNotice) bool]
 
 	background sync.WaitGroup
 	mu         sync.Mutex // guards draining and closing
@@ -91,20 +82,21 @@ type Broker struct {
 // New makes a broker over a store that was opened with d as its dispatcher.
 func New(s store.Store, d *dispatch.Dispatch, o Options) *Broker {
 	b := &Broker{
-		store: s, dispatch: d, opt: o.defaults(), log: o.Log, started: time.Now(), drained: make(chan struct{}),
-		unstored: make(chan struct{}, 1), drainsChanged: make(chan struct{}, 1), logs: logging{seed: maphash.MakeSeed()},
+		store: s, dispatch: d, opt: o.defaults(), log: o.Log, drained: make(chan struct{}),
+		logs: logging{seed: maphash.MakeSeed()},
 	}
-	b.workers = presence.New(presence.Options{
-		Alive: b.opt.Alive, Shared: o.Shared, Release: o.Release, StrictRelease: o.StrictRelease, Settings: s.Queue,
+	b.workers = presence.Open(s, d, presence.Options{
+		App: o.App, Alive: b.opt.Alive, StoreAlive: b.opt.StoreAlive, Heartbeat: b.opt.Heartbeat,
+		AttemptLease: b.opt.AttemptLease, HTTPLease: b.opt.HTTPLease, PollKept: pollKept,
+		Shared: o.Shared, Release: o.Release, StrictRelease: o.StrictRelease, Log: o.Log,
 	})
 	b.questions = question.New(s, d, b.drained, o.Log)
 	b.view = view.New(s, view.Options{
-		Known: b, Dispatch: d, Workers: b.workers, Questions: b.questions.Count,
+		Known: b, Dispatch: d, Workers: b.workers.Registry, Questions: b.questions.Count,
 		App: o.App, Release: o.Release, Shared: o.Shared, Heartbeat: b.opt.Heartbeat, Alive: b.opt.Alive,
 	})
 	d.Prefer(b.stickyWorkers)
-	d.OnGone(b.workers.Gone)
-	d.OnDecided(b.lookAtDrains)
+	b.fleet = fleet.New(s, d, b.workers, b.view, o.Log)
 	b.life, b.end = context.WithCancelCause(context.Background())
 	return b
 }
@@ -136,7 +128,7 @@ func (b *Broker) Close() {
 	b.background.Wait()
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()
-	if err := b.withdraw(ctx); err != nil {
+	if err := b.workers.Withdraw(ctx); err != nil {
 		b.log.Debug().Err(err).Msg("the other apps learn of this one's end by its silence")
 	}
 }
@@ -147,11 +139,26 @@ func (b *Broker) Release() string { return b.opt.Release }
 // Dispatch is where polls wait and hints come from.
 func (b *Broker) Dispatch() *dispatch.Dispatch { return b.dispatch }
 
+// Presence is who lives, as this broker's app knows it.
+func (b *Broker) Presence() *presence.Workers { return b.workers }
+
+// Fleet is what operators want of workers.
+func (b *Broker) Fleet() *fleet.Fleet { return b.fleet }
+
 // View answers what people ask, by what this broker's app knows of its workers.
 func (b *Broker) View() *view.View { return b.view }
 
 // Store is the storage under the broker, for what reads beside it.
 func (b *Broker) Store() store.Store { return b.store }
+
+// Watch looks after the workers until ctx ends, has them where operators want them, and logs how sessions move.
+func (b *Broker) Watch(ctx context.Context) error {
+	var watching sync.WaitGroup
+	watching.Go(func() { b.watchSessions(ctx) })
+	watching.Go(func() { b.fleet.Watch(ctx) })
+	defer watching.Wait()
+	return b.workers.Watch(ctx)
+}
 
 // readyTime is how long it may take to say whether the app is ready.
 const readyTime = 1500 * time.Millisecond

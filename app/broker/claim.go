@@ -224,7 +224,7 @@ func (b *Broker) ClaimStatus(ctx context.Context, in protocol.ClaimRequest) (pro
 	}
 	var l engine.Lessee
 	if in.WorkerID != "" {
-		if l.Worker, err = b.current(ctx, engine.WorkerKey{
+		if l.Worker, err = b.workers.Current(ctx, engine.WorkerKey{
 			Namespace: change.Namespace(in.Namespace), ID: in.WorkerID,
 		}, in.Incarnation); err != nil {
 			return s, err
@@ -259,7 +259,7 @@ func (b *Broker) ClaimStatus(ctx context.Context, in protocol.ClaimRequest) (pro
 		return nil
 	})
 	if err == nil && s.LeaseOwner != nil {
-		if there, e := b.lookUpReach(ctx, change.Namespace(in.Namespace), *s.LeaseOwner); e != nil || !there {
+		if there, e := b.workers.LookUpReach(ctx, change.Namespace(in.Namespace), *s.LeaseOwner); e != nil || !there {
 			s.LeaseOwner = nil // leased, to a worker that is no business of the caller's
 		}
 	}
@@ -294,7 +294,7 @@ func (id taskID) status(
 			}
 		}
 	}
-	s.LeaseOwner, s.LeaseExpires = orNil(lease.Owner), lease.Until
+	s.LeaseOwner, s.LeaseExpires = protocol.OrNil(lease.Owner), lease.Until
 	s.Claimable = err == nil
 	s.Claimed = l.Worker != nil && lease.Owner == l.Worker.ID && lease.Incarnation == l.Worker.Incarnation &&
 		lease.Until.After(now)

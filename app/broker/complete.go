@@ -99,12 +99,12 @@ func (b *Broker) completeOne(
 			change.Recheck(b.dispatch, o.Freed)
 			// Only a report that was accepted under its lease is a sign of life: anybody could send another.
 			if o.By.Owner == in.Owner {
-				b.credit(ctx, engine.WorkerKey{Namespace: o.Run.Namespace, ID: in.Owner}, o.By.Incarnation)
+				b.workers.Credit(ctx, engine.WorkerKey{Namespace: o.Run.Namespace, ID: in.Owner}, o.By.Incarnation)
 			}
 		}
 		if err == nil {
 			a.RunID, a.Outcome, a.Recorded, a.CreatedTaskIDs, a.NextTaskID = o.Run.ID, o.Outcome, o.Recorded, o.Created,
-				orNil(o.NextTask)
+				protocol.OrNil(o.NextTask)
 			a.RunStatus, _, _ = protocol.PublicRun(o.Run.Status, true, o.Run.Task != nil)
 			b.opt.Metrics.completed(in.Kind, o.Outcome)
 			b.opt.Metrics.rebuilt(in.Recovered)
@@ -289,7 +289,7 @@ func (b *Broker) code(ctx context.Context, in protocol.CompleteItem) engine.Code
 	w := b.workers.Get(key)
 	if w == nil {
 		var err error
-		if w, err = b.stored(ctx, key); err != nil {
+		if w, err = b.workers.Stored(ctx, key); err != nil {
 			return engine.Code{}
 		}
 	}

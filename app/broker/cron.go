@@ -32,7 +32,7 @@ func (b *Broker) startCron(ctx context.Context, in protocol.StartRequest) (proto
 	spec := protocol.ScheduleSpec{Cron: []string{in.Cron}, TimeZone: in.CronTimezone}
 	out := protocol.StartAnswer{
 		WorkflowID: in.WorkflowID, WorkflowType: in.WorkflowType, Namespace: in.Namespace, Status: "scheduled",
-		BusinessKey:  orNil(in.BusinessKey),
+		BusinessKey:  protocol.OrNil(in.BusinessKey),
 		PayloadCodec: payload.Codec, Outcome: "schedule_created", ScheduleID: in.WorkflowID, New: true,
 	}
 	_, err = b.CreateSchedule(ctx, protocol.ScheduleRequest{

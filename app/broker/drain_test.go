@@ -12,7 +12,7 @@ import (
 
 func (a *app) operate(verb string, t protocol.FleetTarget) protocol.FleetDrainState {
 	a.t.Helper()
-	return must[protocol.FleetDrainState](a.t)(a.OperateFleet(a.t.Context(), protocol.FleetRequest{
+	return must[protocol.FleetDrainState](a.t)(a.Fleet().OperateFleet(a.t.Context(), protocol.FleetRequest{
 		FleetTarget: t, Verb: verb, Identity: "op", Reason: "kernel",
 	}))
 }
@@ -167,13 +167,13 @@ func TestAFleetIsDrainedByGroupBuildAndRelease(t *testing.T) {
 	for name, target := range map[string]protocol.FleetTarget{
 		"nobody": {}, "two": {Group: "g", BuildID: "b"}, "one too long": {Group: strings.Repeat("g", 256)},
 	} {
-		if _, err := a.OperateFleet(t.Context(), protocol.FleetRequest{
+		if _, err := a.Fleet().OperateFleet(t.Context(), protocol.FleetRequest{
 			FleetTarget: target, Verb: protocol.FleetDrain,
 		}); protocol.ReasonOf(err) != protocol.ReasonValidation {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if _, err := a.OperateFleet(t.Context(), protocol.FleetRequest{
+	if _, err := a.Fleet().OperateFleet(t.Context(), protocol.FleetRequest{
 		FleetTarget: protocol.FleetTarget{WorkerID: "none"}, Verb: protocol.FleetDrain,
 	}); protocol.ReasonOf(err) != protocol.ReasonWorkerNotFound {
 		t.Errorf("an unknown worker: %v", err)
@@ -227,14 +227,14 @@ func TestADrainsDeadlineAndEviction(t *testing.T) {
 		t := o.t
 		a, _ := o.app("a", false)
 		told := map[string][]protocol.Intent{}
-		a.TellsIntent(func(_, worker string, i protocol.Intent, _ protocol.PauseNotice) bool {
+		a.Fleet().TellsIntent(func(_, worker string, i protocol.Intent, _ protocol.PauseNotice) bool {
 			told[worker] = append(told[worker], i)
 			return true
 		})
 		task := o.running(a, "p")
 		o.hired(a, "idle", func(in *protocol.RegisterRequest) { in.Incarnation, in.BuildID = "q", "b" })
 		for _, w := range []string{"w", "idle"} {
-			must[protocol.FleetDrainState](t)(a.OperateFleet(t.Context(), protocol.FleetRequest{
+			must[protocol.FleetDrainState](t)(a.Fleet().OperateFleet(t.Context(), protocol.FleetRequest{
 				FleetTarget: protocol.FleetTarget{WorkerID: w}, Verb: protocol.FleetDrain, Deadline: 60,
 			}))
 		}
@@ -265,7 +265,7 @@ func TestADrainsDeadlineAndEviction(t *testing.T) {
 		t := o.t
 		a, _ := o.app("a", false)
 		task := o.running(a, "")
-		must[protocol.FleetDrainState](t)(a.OperateFleet(t.Context(), protocol.FleetRequest{
+		must[protocol.FleetDrainState](t)(a.Fleet().OperateFleet(t.Context(), protocol.FleetRequest{
 			FleetTarget: protocol.FleetTarget{WorkerID: "w"}, Verb: protocol.FleetEvict,
 		}))
 		if got := a.turned("w", "", 0); got != protocol.PollDraining {

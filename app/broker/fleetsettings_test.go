@@ -10,7 +10,9 @@ import (
 )
 
 func (a *app) set(revision int64, s protocol.FleetSettings) (protocol.FleetSettingsState, error) {
-	return a.SetFleet(a.t.Context(), protocol.FleetSettingsRequest{Identity: "op", FleetSettings: s, Revision: &revision})
+	return a.Fleet().SetFleet(a.t.Context(), protocol.FleetSettingsRequest{
+		Identity: "op", FleetSettings: s, Revision: &revision,
+	})
 }
 
 func (a *app) settings() protocol.FleetSettingsState {
@@ -36,7 +38,7 @@ func TestSettingsSaidAtOneAppReachTheWorkersOfAnother(t *testing.T) {
 			at = on(t, database)
 		}
 		told := make(chan string, 100)
-		at.TellsSettings(func(ns string) { told <- ns })
+		at.Fleet().TellsSettings(func(ns string) { told <- ns })
 		at.applies("w", "w1", new(int64(0)))
 		at.applies("unaware", "u1", nil)
 		if s := said.settings(); s.Revision != 0 || s.Workers != 1 || s.Applied != 1 || s.Unaware != 1 ||

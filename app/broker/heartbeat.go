@@ -70,7 +70,7 @@ func (b *Broker) HeartbeatTask(ctx context.Context, in protocol.HeartbeatRequest
 	}
 	r, err := change.Commit[renewed](ctx, b.store, beaten)
 	if err == nil {
-		b.credit(ctx, engine.WorkerKey{Namespace: in.Namespace, ID: in.Owner}, r.by.Incarnation)
+		b.workers.Credit(ctx, engine.WorkerKey{Namespace: in.Namespace, ID: in.Owner}, r.by.Incarnation)
 		err = r.refused
 	}
 	if err != nil {
@@ -102,7 +102,7 @@ func (b *Broker) heartbeatWorkflow(
 	if err != nil {
 		return a, sight.refused(err)
 	}
-	b.credit(ctx, engine.WorkerKey{Namespace: in.Namespace, ID: in.Owner}, o.By.Incarnation)
+	b.workers.Credit(ctx, engine.WorkerKey{Namespace: in.Namespace, ID: in.Owner}, o.By.Incarnation)
 	a.Renewed, a.CanContinue, a.LeaseExpiresAt, a.RunStatus = true, true, o.Run.Task.Until, "running"
 	return a, nil
 }

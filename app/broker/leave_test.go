@@ -45,7 +45,7 @@ func TestARemovedWorkerGetsNothingAndEndsWhatItRuns(t *testing.T) {
 				}()
 				time.Sleep(time.Second)
 				began := o.at()
-				must[protocol.DeregisterAnswer](t)(a.RemoveWorker(t.Context(), "default", "w"))
+				must[protocol.DeregisterAnswer](t)(a.Fleet().RemoveWorker(t.Context(), "default", "w"))
 				if err := <-open; protocol.ReasonOf(err) != c.refused || o.at() != began {
 					t.Errorf("the open poll ended after %s with %v", o.at()-began, err)
 				}
@@ -130,7 +130,7 @@ func TestADeadWorkerThatIsRemovedHoldsNobodyUp(t *testing.T) {
 		a, _ := o.app("a", false)
 		o.running(a, "")
 		time.Sleep(70 * time.Second)
-		must[protocol.DeregisterAnswer](o.t)(a.RemoveWorker(o.t.Context(), "default", "w"))
+		must[protocol.DeregisterAnswer](o.t)(a.Fleet().RemoveWorker(o.t.Context(), "default", "w"))
 		if got := a.poll("spare", protocol.KindActivity, 0); got == nil {
 			o.t.Error("its attempt is free for nobody")
 		} else if losses, returns := a.counted(got); losses != 1 || returns != 0 {

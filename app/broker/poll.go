@@ -15,7 +15,6 @@ import (
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/protocol"
-	"github.com/sojourn-run/sojourn/shared/release"
 )
 
 // A poll is how a worker gets work. Its answer may be lost after tasks were leased for it, so a poll has an id,
@@ -62,7 +61,7 @@ func (b *Broker) Poll(ctx context.Context, in protocol.PollRequest) (protocol.Po
 					return orZero(empty), err
 				}
 				continue
-			case errors.Is(err, errRevised):
+			case errors.Is(err, presence.ErrRevised):
 				return b.answer(ctx, in, nil)
 			case errors.Is(err, dispatch.ErrGone): // its registration is over, or was forgotten here
 				next, empty, err := b.admitPoll(ctx, &in)
@@ -119,17 +118,15 @@ func (b *Broker) admitPoll(
 		return nil, nil, protocol.Invalid("worker_id", "is missing")
 	}
 	key := engine.WorkerKey{Namespace: change.Namespace(in.Namespace), ID: in.WorkerID}
-	w, err := b.current(ctx, key, in.Incarnation)
+	w, err := b.workers.Current(ctx, key, in.Incarnation)
 	if err != nil {
 		return nil, nil, err
 	}
 	// The worker is heard before anything is refused: one that the release gate holds lives as well, and stays
 	// listed.
-	b.hear(key)
+	b.workers.Hear(key)
 	if in.Gated {
-		v := release.Gate(b.opt.Release, in.Release, b.opt.StrictRelease)
-		b.gate(key, v)
-		if !v.Allowed {
+		if v := b.gate(key, in.Release); !v.Allowed {
 			return nil, &protocol.PollAnswer{
 				Status: protocol.PollMismatch, Reason: v.Message, RetryAfter: mismatchMS, AppRelease: b.opt.Release,
 				Tasks: []protocol.Task{}, Undo: func() {},
@@ -224,25 +221,6 @@ func drainingAnswer() protocol.PollAnswer {
 	}
 }
 
-// gate remembers why the release gate holds a worker, and says so once per change; it is counted each time.
-func (b *Broker) gate(key engine.WorkerKey, v release.Verdict) {
-	why := ""
-	if !v.Allowed {
-		why = v.Message
-	}
-	changed := false
-	b.workers.With(key, func(h *presence.Heard) { changed, h.Gate = h.Gate != why, why })
-	if why != "" {
-		b.opt.Metrics.refused(v.Reason)
-	}
-	if changed && why != "" {
-		b.log.Warn().Str("worker_id", key.ID).Str("reason", v.Reason).Msg(why)
-	}
-	if changed && why == "" {
-		b.log.Info().Str("worker_id", key.ID).Msg("releases match, work flows")
-	}
-}
-
 func (b *Broker) spec(in protocol.PollRequest, w *engine.Worker) dispatch.Spec {
 	free := map[protocol.TaskKind]int{}
 	for _, k := range in.Kinds {
@@ -273,7 +251,7 @@ func (b *Broker) answer(
 	if len(leased) == 0 {
 		return a, nil
 	}
-	b.gives(engine.WorkerKey{Namespace: change.Namespace(in.Namespace), ID: in.WorkerID})
+	b.workers.Gave(engine.WorkerKey{Namespace: change.Namespace(in.Namespace), ID: in.WorkerID})
 	refs := make([]store.TaskRef, len(leased)) // what may have to go back, and not the pages that come with it
 	for i, l := range leased {
 		refs[i] = refOf(l)

@@ -276,7 +276,7 @@ func (b *Broker) leasedBefore(
 			last = h.Unsure
 		}
 	})
-	if (last.IsZero() || time.Since(last) > pollKept) && (w.Explicit || !b.inCompany()) {
+	if (last.IsZero() || time.Since(last) > pollKept) && (w.Explicit || !b.workers.InCompany()) {
 		return protocol.PollAnswer{}, nil
 	}
 	leased, err := b.leasedUnder(ctx, store.Process{Worker: w.Key(), Incarnation: w.Incarnation}, in.PollID, in.Kinds)
@@ -284,27 +284,6 @@ func (b *Broker) leasedBefore(
 		return protocol.PollAnswer{}, err
 	}
 	return b.answer(ctx, in, leased)
-}
-
-// inCompany says whether another app of the database serves, or did when the oldest poll was answered that a worker may
-// still repeat.
-func (b *Broker) inCompany() bool {
-	until := b.company.Load()
-	return b.opt.Shared && (until == 0 || time.Now().UnixNano() < until)
-}
-
-// metApps notes until when the other apps are believed to be alive.
-func (b *Broker) metApps(apps map[string]time.Time) {
-	last := b.company.Load()
-	if last == 0 { // this one knew of none; who ended before it came is told by the workers that are new here
-		last = b.started.UnixNano()
-	}
-	for id, until := range apps {
-		if id != b.opt.App {
-			last = max(last, until.Add(pollKept).UnixNano())
-		}
-	}
-	b.company.Store(last)
 }
 
 // leasedUnder are the tasks of these kinds that are leased to a process under the name of one poll.

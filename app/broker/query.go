@@ -82,7 +82,7 @@ func (b *Broker) answerable(ctx context.Context, q *store.Question) error {
 	switch {
 	case err != nil:
 		return err
-	case b.declarations(q.Namespace).Lacks(q.Type, "queries", q.Name):
+	case b.workers.Declarations(q.Namespace).Lacks(q.Type, "queries", q.Name):
 		return protocol.Refuse(protocol.ReasonUnknownQuery, "workflow type %s has no query %s", q.Type, q.Name).
 			With("query_name", q.Name)
 	case !ok:

@@ -16,7 +16,7 @@ func resume(t *protocol.WorkflowTask, c engine.Cause, events []history.Event) {
 		return
 	}
 	r := &t.Resume
-	r.SourceKind, r.SourceID, r.EventType = &c.Kind, orNil(c.ID), orNil(c.Type)
+	r.SourceKind, r.SourceID, r.EventType = &c.Kind, protocol.OrNil(c.ID), protocol.OrNil(c.Type)
 	if c.Sequence > 0 {
 		r.Sequence = &c.Sequence
 	}
@@ -29,9 +29,9 @@ func resume(t *protocol.WorkflowTask, c engine.Cause, events []history.Event) {
 	case "workflow_signal":
 		resumeSignal(t, c, id, events)
 	case "activity":
-		r.ActivityID, r.ActivityType, r.ActivityAttemptID = &id, &c.Name, orNil(c.ID)
+		r.ActivityID, r.ActivityType, r.ActivityAttemptID = &id, &c.Name, protocol.OrNil(c.ID)
 	case "child_workflow_run":
-		r.ChildCallID, r.ChildRunID = &id, orNil(c.ID)
+		r.ChildCallID, r.ChildRunID = &id, protocol.OrNil(c.ID)
 		wait("child", "child:"+id)
 	case engine.UpdateTask:
 		r.UpdateID = &c.ID
@@ -51,7 +51,7 @@ func resumeSignal(t *protocol.WorkflowTask, c engine.Cause, wait string, events 
 	if c.Sequence == 0 {
 		wait = "signal-command:" + c.ID
 	}
-	r.SignalName, r.SignalID, r.SignalWaitID = &c.Name, orNil(c.ID), &wait
+	r.SignalName, r.SignalID, r.SignalWaitID = &c.Name, protocol.OrNil(c.ID), &wait
 	r.WaitKind, r.OpenWaitID = &kind, &open
 	for _, e := range events {
 		if s, ok := e.Data.(*history.SignalReceived); ok && e.Seq == c.Event {
@@ -81,7 +81,7 @@ func resumeCondition(t *protocol.WorkflowTask, seq int64, events []history.Event
 	r.WaitKind, r.OpenWaitID, r.ConditionWaitID = &kind, &open, &id
 	for _, e := range events {
 		if w, ok := e.Data.(*history.ConditionWaitOpened); ok && w.Sequence == seq {
-			r.ConditionKey, r.Fingerprint = orNil(w.Key), orNil(w.Fingerprint)
+			r.ConditionKey, r.Fingerprint = protocol.OrNil(w.Key), protocol.OrNil(w.Fingerprint)
 		}
 	}
 }

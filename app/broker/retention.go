@@ -150,7 +150,7 @@ func (b *Broker) pruneNamespace(ctx context.Context, v protocol.NamespaceView) (
 	}
 	now, err := b.store.Now(ctx)
 	if err == nil {
-		err = b.pruneWorkers(ctx, v.Name)
+		err = b.workers.Prune(ctx, v.Name)
 	}
 	if err == nil {
 		err = b.dropSchedules(ctx, v.Name, now.Add(-time.Duration(v.RetentionDays)*24*time.Hour))

@@ -18,35 +18,6 @@ import (
 // belongs to others nor learn from a refusal that it exists, so what it may not know of is answered as if it
 // were not there.
 
-// Reaches refuses a caller that may not speak for the worker of an id. An id nobody registered is anybody's.
-func (b *Broker) Reaches(ctx context.Context, ns, id string) error {
-	_, err := b.lookUpReach(ctx, ns, id)
-	return err
-}
-
-// lookUpReach also says whether there is such a worker. What another app registered meanwhile is looked up before a
-// caller is refused.
-func (b *Broker) lookUpReach(ctx context.Context, ns, id string) (there bool, err error) {
-	who := auth.BoundFrom(ctx)
-	if who == nil {
-		return true, nil
-	}
-	key := engine.WorkerKey{Namespace: change.Namespace(ns), ID: id}
-	w, err := b.known(ctx, key)
-	if err == nil && !who.SpeaksFor(w) {
-		w, err = b.stored(ctx, key)
-	}
-	switch {
-	case protocol.ReasonOf(err) == protocol.ReasonWorkerNotRegistered:
-		return false, nil
-	case err != nil:
-		return false, err
-	case !who.SpeaksFor(w):
-		return true, change.NoWorker(id)
-	}
-	return true, nil
-}
-
 // sight is what the caller of a report may know of the task it is about. A caller that is bound to nothing may
 // know everything, at no cost.
 type sight struct {
@@ -80,7 +51,7 @@ func (s sight) owner() error {
 	if s.who == nil {
 		return nil
 	}
-	if err := s.b.Reaches(s.ctx, s.ns, s.holder); protocol.ReasonOf(err) == protocol.ReasonWorkerNotFound {
+	if err := s.b.workers.Reaches(s.ctx, s.ns, s.holder); protocol.ReasonOf(err) == protocol.ReasonWorkerNotFound {
 		return s.none()
 	} else if err != nil {
 		return err
@@ -128,7 +99,7 @@ func (s sight) refused(err error) error {
 		return err
 	}
 	if owner, named := e.Details["lease_owner"].(string); named && owner != "" {
-		if there, e := s.b.lookUpReach(s.ctx, s.ns, owner); e != nil || !there {
+		if there, e := s.b.workers.LookUpReach(s.ctx, s.ns, owner); e != nil || !there {
 			return s.none()
 		}
 	}
@@ -200,7 +171,7 @@ func (b *Broker) queueOf(ctx context.Context, run string, seq int64) (queue stri
 
 // mine refuses a verb on a session in the name of a worker its caller may not speak for.
 func (b *Broker) mine(ctx context.Context, ns, worker string) error {
-	if err := b.Reaches(ctx, ns, worker); protocol.ReasonOf(err) == protocol.ReasonWorkerNotFound {
+	if err := b.workers.Reaches(ctx, ns, worker); protocol.ReasonOf(err) == protocol.ReasonWorkerNotFound {
 		return change.NoSession()
 	} else if err != nil {
 		return err
@@ -225,7 +196,7 @@ func (b *Broker) heard(ctx context.Context, key engine.SessionKey, refusal error
 	case err != nil:
 		return err
 	}
-	there, err := b.lookUpReach(ctx, key.Namespace, s.Owner)
+	there, err := b.workers.LookUpReach(ctx, key.Namespace, s.Owner)
 	if protocol.ReasonOf(err) == protocol.ReasonWorkerNotFound || err == nil && !there {
 		return change.NoSession()
 	}

@@ -19,7 +19,7 @@ import (
 // purpose.
 func (b *Broker) CreateSession(ctx context.Context, in protocol.SessionCreate) (protocol.SessionAnswer, error) {
 	key := engine.WorkerKey{Namespace: change.Namespace(in.Namespace), ID: in.WorkerID}
-	w, err := b.current(ctx, key, in.Incarnation)
+	w, err := b.workers.Current(ctx, key, in.Incarnation)
 	if err != nil {
 		return protocol.SessionAnswer{}, err
 	}
@@ -52,7 +52,7 @@ func (b *Broker) CreateSession(ctx context.Context, in protocol.SessionCreate) (
 	if err != nil {
 		return protocol.SessionAnswer{}, b.withSession(ctx, sk, err)
 	}
-	b.credit(ctx, key, s.Incarnation)
+	b.workers.Credit(ctx, key, s.Incarnation)
 	status := 200
 	if outcome == "created" {
 		status = 201
@@ -97,8 +97,8 @@ func holder(in protocol.SessionVerb) engine.SessionHolder {
 func (b *Broker) sessionVerb(
 	ctx context.Context, in protocol.SessionVerb, outcome string, verb engine.SessionInput,
 ) (protocol.SessionAnswer, error) {
-	if in.Lease < 0 || in.Lease > maxSeconds {
-		return protocol.SessionAnswer{}, protocol.Invalid("lease_seconds", "must be between 1 and %d", maxSeconds)
+	if in.Lease < 0 || in.Lease > protocol.MaxSeconds {
+		return protocol.SessionAnswer{}, protocol.Invalid("lease_seconds", "must be between 1 and %d", protocol.MaxSeconds)
 	}
 	key := engine.SessionKey{Namespace: change.Namespace(in.Namespace), ID: in.SessionID}
 	if err := b.mine(ctx, key.Namespace, in.WorkerID); err != nil {
@@ -108,7 +108,7 @@ func (b *Broker) sessionVerb(
 	if err != nil {
 		return protocol.SessionAnswer{}, b.withSession(ctx, key, err)
 	}
-	b.credit(ctx, engine.WorkerKey{Namespace: key.Namespace, ID: in.WorkerID}, c.Holder)
+	b.workers.Credit(ctx, engine.WorkerKey{Namespace: key.Namespace, ID: in.WorkerID}, c.Holder)
 	if outcome == "released" {
 		b.gaveWay(key)
 	}
@@ -134,23 +134,6 @@ func (b *Broker) renewSession(
 	return protocol.SessionState{
 		SessionID: r.SessionID, Epoch: c.Session.Epoch, Held: true, LeaseExpiresAt: c.Session.LeaseUntil,
 	}
-}
-
-// releaseSessions gives up everything a worker holds.
-func (b *Broker) releaseSessions(ctx context.Context, w engine.WorkerKey, why string) error {
-	held, err := change.SessionsOf(ctx, b.store, w)
-	if err != nil {
-		return err
-	}
-	for _, s := range held {
-		_, err := change.StepSession(ctx, b.store, b.dispatch, s.Key(), engine.ReleaseSession{
-			SessionHolder: engine.SessionHolder{Worker: w.ID, Epoch: s.Epoch}, Why: why,
-		})
-		if err != nil && protocol.ReasonOf(err) == "" {
-			return err
-		}
-	}
-	return nil
 }
 
 // freeSuperseded sets the attempts free that run in a workflow's session under an epoch before the one it was claimed
@@ -207,7 +190,7 @@ func (b *Broker) receipt(
 	}
 	v := b.view.Written(s, now)
 	if v.TTL == 0 { // a receipt has both, always
-		v.TTL, v.TTLExpiresAt = maxSeconds, farEnd
+		v.TTL, v.TTLExpiresAt = protocol.MaxSeconds, farEnd
 	}
 	return protocol.SessionAnswer{Admitted: true, Outcome: outcome, Status: status, Session: &v}, nil
 }

@@ -17,9 +17,6 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// maxSeconds is the longest timeout: ten years.
-const maxSeconds = 10 * 365 * 24 * 3600
-
 // Start starts a workflow. A workflow id is used once for as long as a run of it is kept. A second start is
 // refused, or, with use-existing, answered with the run that is open.
 func (b *Broker) Start(ctx context.Context, in protocol.StartRequest) (protocol.StartAnswer, error) {
@@ -65,7 +62,8 @@ func started(in protocol.StartRequest, run *engine.Run, outcome string) protocol
 	status, _, _ := run.Public()
 	return protocol.StartAnswer{
 		WorkflowID: run.WorkflowID, RunID: run.ID, WorkflowType: run.Type, Namespace: in.Namespace, Status: status,
-		BusinessKey: orNil(run.BusinessKey), PayloadCodec: payload.Codec, Outcome: outcome, New: outcome == "started_new",
+		BusinessKey: protocol.OrNil(run.BusinessKey), PayloadCodec: payload.Codec, Outcome: outcome,
+		New: outcome == "started_new",
 	}
 }
 
@@ -86,12 +84,12 @@ func (b *Broker) startRequest(in protocol.StartRequest) (protocol.StartRequest, 
 		return in, "", protocol.Invalid("workflow_type", "must be 1 to 255 bytes")
 	case len(in.TaskQueue) > 255:
 		return in, "", protocol.Invalid("task_queue", "is longer than 255 bytes")
-	case in.ExecutionTimeout < 0 || in.ExecutionTimeout > maxSeconds:
-		return in, "", protocol.Invalid("execution_timeout_seconds", "must be between 1 and %d", maxSeconds)
-	case in.RunTimeout < 0 || in.RunTimeout > maxSeconds:
-		return in, "", protocol.Invalid("run_timeout_seconds", "must be between 1 and %d", maxSeconds)
-	case in.StartDelay < 0 || in.StartDelay > maxSeconds:
-		return in, "", protocol.Invalid("start_delay_seconds", "must be between 0 and %d", maxSeconds)
+	case in.ExecutionTimeout < 0 || in.ExecutionTimeout > protocol.MaxSeconds:
+		return in, "", protocol.Invalid("execution_timeout_seconds", "must be between 1 and %d", protocol.MaxSeconds)
+	case in.RunTimeout < 0 || in.RunTimeout > protocol.MaxSeconds:
+		return in, "", protocol.Invalid("run_timeout_seconds", "must be between 1 and %d", protocol.MaxSeconds)
+	case in.StartDelay < 0 || in.StartDelay > protocol.MaxSeconds:
+		return in, "", protocol.Invalid("start_delay_seconds", "must be between 0 and %d", protocol.MaxSeconds)
 	case in.Priority != nil && (*in.Priority < 0 || *in.Priority > 9):
 		return in, "", protocol.Invalid("priority", "must be between 0 and 9")
 	case in.DuplicatePolicy != "" && in.DuplicatePolicy != "fail" && in.DuplicatePolicy != "use-existing":

@@ -149,7 +149,7 @@ func affinity(s *engine.Session, queue string, isNew bool) *protocol.SessionAffi
 	}
 	return &protocol.SessionAffinity{
 		SessionID: s.ID, Epoch: s.Epoch, IsNew: isNew, Door: string(s.Door), Queue: queue,
-		Requirements: orEmpty(s.Requirements),
+		Requirements: protocol.OrEmpty(s.Requirements),
 		Lease:        s.Lease / 1_000_000, TTL: s.TTL, MaxActivities: s.MaxActivities, Create: !s.NoCreate,
 		Reacquire: !s.NoReacquire,
 		Status:    string(s.Status), LeaseOwner: s.Owner, LeaseExpiresAt: s.LeaseUntil, TTLExpiresAt: until,

@@ -150,7 +150,7 @@ func (f *followed) see(e history.Event) (next string) {
 		f.done, a.ClosedAt = true, e.At
 		if d.Failed {
 			a.Outcome, a.UpdateStatus = "update_failed", "failed"
-			a.FailureID, a.FailureMessage, a.Failure = orNil(d.ID), &d.Message, &d.Failure
+			a.FailureID, a.FailureMessage, a.Failure = protocol.OrNil(d.ID), &d.Message, &d.Failure
 			return ""
 		}
 		a.Outcome, a.UpdateStatus = "update_completed", "completed"

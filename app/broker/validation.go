@@ -24,7 +24,7 @@ const validationDeadline = 10 * time.Second
 func (b *Broker) accept(ctx context.Context, in protocol.UpdateRequest, value string) (protocol.CommandReceipt, error) {
 	learned, approved := !b.opt.Shared, "" // the run that its validator let the update into
 	for {
-		declared := b.declarations(change.Namespace(in.Namespace))
+		declared := b.workers.Declarations(change.Namespace(in.Namespace))
 		may := func(run *engine.Run) error {
 			_, known := declared[run.Type]
 			switch {

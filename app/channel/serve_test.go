@@ -12,13 +12,12 @@ import (
 )
 
 // nothing is an app of which a test needs no verb.
-type nothing struct{ room.Verbs }
-
-func (nothing) Release() string { return "test" }
+type nothing struct{ protocol.WorkerVerbs }
 
 // among is a room of its own for a test's workers.
-func among(t *testing.T, verbs room.Verbs, o room.Options) *room.Peers {
+func among(t *testing.T, verbs protocol.WorkerVerbs, o room.Options) *room.Peers {
 	t.Helper()
+	o.Release = "test"
 	peers := room.New(verbs, o)
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), ceiling)

@@ -110,8 +110,7 @@ func (c *Calendar) Between(from, to time.Time, limit int) (list []time.Time, mor
 
 var isoDuration = regexp.MustCompile(`^P(?:(\d+)W)?(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+)S)?)?$`)
 
-// maxInterval is the longest duration: ten years.
-const maxInterval = 10 * 365 * 24 * time.Hour
+const maxInterval = protocol.MaxSeconds * time.Second
 
 // ParseDuration reads an ISO 8601 duration of weeks, days, hours, minutes and seconds.
 func ParseDuration(text string) (time.Duration, error) {

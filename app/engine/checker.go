@@ -9,9 +9,6 @@ import (
 // The checks of single commands, apart from the run they belong to. They run before a decision, on every
 // command of every completion, and touch no state.
 
-// maxTimeout is the longest time anything may be told to take, in seconds: ten years.
-const maxTimeout = 10 * 365 * 24 * 3600
-
 // checker checks one command; at gives the path of one of its fields.
 type checker struct {
 	protocol.Command
@@ -53,8 +50,8 @@ func (v checker) durations() error {
 		{"execution_timeout_seconds", v.ExecutionTimeout},
 		{"run_timeout_seconds", v.RunTimeout},
 	} {
-		if d.value < 0 || d.value > maxTimeout {
-			return protocol.Invalid(v.at(d.field), "must be between 1 and %d", maxTimeout)
+		if d.value < 0 || d.value > protocol.MaxSeconds {
+			return protocol.Invalid(v.at(d.field), "must be between 1 and %d", protocol.MaxSeconds)
 		}
 	}
 	for _, d := range []struct {
@@ -64,7 +61,7 @@ func (v checker) durations() error {
 		if d.value < 0 {
 			return protocol.Invalid(v.at(d.field), "must not be negative")
 		}
-		if d.value > maxTimeout && d.field != "delay_micros" {
+		if d.value > protocol.MaxSeconds && d.field != "delay_micros" {
 			return protocol.Invalid(v.at(d.field), "must not be longer than ten years")
 		}
 	}
@@ -95,8 +92,8 @@ func CheckOptions(o *protocol.SessionOptions, reacquire *bool, at func(string) s
 		{"max_concurrent_activities", int64(o.MaxActivities)},
 		{"idle_seconds", o.Idle},
 	} {
-		if n.value < 0 || n.value > maxTimeout {
-			return protocol.Invalid(at(n.field), "must be between 1 and %d", maxTimeout)
+		if n.value < 0 || n.value > protocol.MaxSeconds {
+			return protocol.Invalid(at(n.field), "must be between 1 and %d", protocol.MaxSeconds)
 		}
 	}
 	if o.Scope != "" && o.Scope != "namespace" {

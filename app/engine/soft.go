@@ -22,16 +22,13 @@ const (
 // FallbackAfter is how many seconds a task of a soft session waits for its holder where nothing else is said.
 const FallbackAfter = 30
 
-// maxFallback is the longest such wait: ten years, as for every other length.
-const maxFallback = 10 * 365 * 24 * 3600
-
 // CheckAffinity says what is wrong with how a session is to be kept; at names a member of the request.
 func CheckAffinity(affinity string, after int64, reacquire *bool, at func(string) string) error {
 	switch {
 	case affinity != "" && affinity != AffinityHard && affinity != AffinitySoft:
 		return protocol.Invalid(at("affinity"), "must be hard or soft, not %q", affinity)
-	case after < 0 || after > maxFallback:
-		return protocol.Invalid(at("fallback_after_seconds"), "must be between 1 and %d", maxFallback)
+	case after < 0 || after > protocol.MaxSeconds:
+		return protocol.Invalid(at("fallback_after_seconds"), "must be between 1 and %d", protocol.MaxSeconds)
 	case after > 0 && affinity != AffinitySoft:
 		return protocol.Invalid(at("fallback_after_seconds"), "is for sessions of soft affinity")
 	case affinity == AffinitySoft && reacquire != nil && !*reacquire:

@@ -27,13 +27,14 @@ type WorkerAPI interface {
 // Options of the control plane. Handlers that are nil are not there: their paths are unknown.
 type Options struct {
 	// What the routes ask for: verbs are the broker's, and what is only looked at a view's.
-	Runs       Runs
-	Schedules  Schedules
-	Namespaces Namespaces
-	Attributes Attributes
-	Retention  Retention
-	Operations Operations
-	Process    Process
+	Runs             Runs
+	Schedules        Schedules
+	Namespaces       Namespaces
+	Attributes       Attributes
+	Retention        Retention
+	Operations       Operations
+	WorkerOperations WorkerOperations
+	Process          Process
 
 	RunViews      RunViews
 	Fleet         FleetViews

@@ -95,7 +95,7 @@ func controlPlane(c *call, status int, body any) ([]byte, error) {
 	note := contractNote{
 		"durable-workflow.v2.control-plane-response.contract", 1, "reject_non_canonical",
 		map[string]string{"query": "query_name", "signal": "signal_name", "update": "update_name", "wait_policy": "wait_for"},
-		orEmpty(p.always), orEmpty(p.success),
+		protocol.OrEmpty(p.always), protocol.OrEmpty(p.success),
 	}
 	if err := add("contract", note); err != nil {
 		return nil, err
@@ -114,13 +114,6 @@ func controlPlane(c *call, status int, body any) ([]byte, error) {
 	}
 	b.WriteByte('}')
 	return b.Bytes(), nil
-}
-
-func orEmpty(s []string) []string {
-	if s == nil {
-		return []string{}
-	}
-	return s
 }
 
 // rejected are the members a refusal on the workflow routes has beside its own: what was asked for, and the refusal in

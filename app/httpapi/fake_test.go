@@ -262,7 +262,7 @@ func handler(f *fake, o auth.Options, log zerolog.Logger) http.Handler {
 		_, _ = io.WriteString(w, "<title>page</title>")
 	})
 	return httpapi.New(httpapi.Options{
-		Runs: f, Schedules: f, Namespaces: f, Attributes: f, Retention: f, Operations: f, Process: f,
+		Runs: f, Schedules: f, Namespaces: f, Attributes: f, Retention: f, Operations: f, WorkerOperations: f, Process: f,
 		RunViews: f, Fleet: f, Queues: f, ScheduleViews: f, System: f,
 		Auth: a, WorkerAPI: workerapi.New(workerapi.Options{Auth: a}), Dashboard: page, App: "app-1",
 		Socket: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) }),

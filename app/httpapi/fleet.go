@@ -33,7 +33,7 @@ func setFleet(a *API, c *call) (answer, error) {
 		return answer{}, err
 	}
 	in.Namespace, in.Identity = c.NS, c.Who.Name
-	return ok(a.opt.Operations.SetFleet(c.Ctx, in))
+	return ok(a.opt.WorkerOperations.SetFleet(c.Ctx, in))
 }
 
 func operateFleet(verb string) func(*API, *call) (answer, error) {
@@ -46,6 +46,6 @@ func operateFleet(verb string) func(*API, *call) (answer, error) {
 			return answer{}, protocol.Invalid("reason", "is longer than 1000 bytes")
 		}
 		in.Namespace, in.Verb, in.Identity = c.NS, verb, c.Who.Name
-		return ok(a.opt.Operations.OperateFleet(c.Ctx, in))
+		return ok(a.opt.WorkerOperations.OperateFleet(c.Ctx, in))
 	}
 }

@@ -29,11 +29,15 @@ type Runs interface {
 	Import(context.Context, protocol.ImportRequest) (protocol.ImportAnswer, error)
 }
 
-// Operations is what operators do to workers, sessions, queues and deployments, and to what got stuck.
-type Operations interface {
+// WorkerOperations is what operators do to workers.
+type WorkerOperations interface {
 	RemoveWorker(ctx context.Context, namespace, id string) (protocol.DeregisterAnswer, error)
 	OperateFleet(context.Context, protocol.FleetRequest) (protocol.FleetDrainState, error)
 	SetFleet(context.Context, protocol.FleetSettingsRequest) (protocol.FleetSettingsState, error)
+}
+
+// Operations is what operators do to sessions, queues and deployments, and to what got stuck.
+type Operations interface {
 	OperateSession(context.Context, protocol.SessionOperation) (protocol.SessionView, error)
 	DecideBuild(context.Context, protocol.BuildRequest) (protocol.BuildState, error)
 	DecideDeployment(ctx context.Context, name, verb, identity string) (protocol.DeploymentState, error)

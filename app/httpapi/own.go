@@ -28,7 +28,9 @@ type identity struct {
 }
 
 func self(p *auth.Principal) identity {
-	return identity{p.Name, p.Roles, orEmpty(p.Namespaces), orEmpty(p.Queues), p.Group, p.Method, p.TokenID}
+	return identity{
+		p.Name, p.Roles, protocol.OrEmpty(p.Namespaces), protocol.OrEmpty(p.Queues), p.Group, p.Method, p.TokenID,
+	}
 }
 
 func me(_ *API, c *call) (answer, error) { return ok(self(c.Who), nil) }

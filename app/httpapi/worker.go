@@ -22,7 +22,7 @@ func describeWorker(a *API, c *call) (answer, error) {
 }
 
 func removeWorker(a *API, c *call) (answer, error) {
-	out, err := a.opt.Operations.RemoveWorker(c.Ctx, c.NS, c.PathValue("worker"))
+	out, err := a.opt.WorkerOperations.RemoveWorker(c.Ctx, c.NS, c.PathValue("worker"))
 	return ok(workerRemoved{out.WorkerID, out.Outcome}, err)
 }
 

@@ -73,7 +73,7 @@ func (s *Peers) notify(
 		anybody = true
 		s.spawn(func() {
 			// It may have come before somebody else's worker was registered under the id it gave.
-			if worker != "" && p.Principal != nil && s.verbs.Reaches(p.calls(s.life), p.Namespace, worker) != nil {
+			if worker != "" && p.Principal != nil && s.reaches(s.life, p, worker) != nil {
 				return
 			}
 			ctx, cancel := context.WithTimeout(s.life, noticeTime)

@@ -63,7 +63,15 @@ func (s *Peers) Admit(ctx context.Context, p *Peer) error {
 	if err := s.allow(p, nil); err != nil {
 		return err
 	}
-	return s.verbs.Reaches(p.calls(ctx), p.Namespace, p.WorkerID)
+	return s.reaches(ctx, p, p.WorkerID)
+}
+
+// reaches refuses a peer whose token may not speak for the worker of an id.
+func (s *Peers) reaches(ctx context.Context, p *Peer, worker string) error {
+	if s.opt.Workers == nil {
+		return nil
+	}
+	return s.opt.Workers.Reaches(p.calls(ctx), p.Namespace, worker)
 }
 
 func (s *Peers) allow(p *Peer, queues []string) error {

@@ -20,15 +20,13 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // spy is an app that notes what its verbs are given, and gives what a test says.
 type spy struct {
-	peer.Verbs
+	protocol.WorkerVerbs
 	polled     protocol.PollRequest
 	completed  []protocol.CompleteRequest
 	registered protocol.RegisterRequest
 	task       *protocol.ActivityTask
 	panics     bool
 }
-
-func (s *spy) Release() string { return "test" }
 
 func (s *spy) Register(_ context.Context, in protocol.RegisterRequest) (protocol.RegisterAnswer, error) {
 	s.registered = in
@@ -59,9 +57,9 @@ func (s *spy) Complete(_ context.Context, in protocol.CompleteRequest) (a protoc
 	return a, nil
 }
 
-func room(t *testing.T, verbs peer.Verbs) *peer.Peers {
+func room(t *testing.T, verbs protocol.WorkerVerbs) *peer.Peers {
 	t.Helper()
-	s := peer.New(verbs, peer.Options{Log: zerolog.Nop()})
+	s := peer.New(verbs, peer.Options{Release: "test", Log: zerolog.Nop()})
 	t.Cleanup(func() {
 		if err := s.Close(context.Background()); err != nil {
 			t.Error(err)

@@ -22,16 +22,16 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// Verbs are what the app does for workers, as the broker serves them.
-type Verbs interface {
-	protocol.WorkerVerbs
+// Workers knows whose the workers are.
+type Workers interface {
 	// Reaches refuses the caller whom the context carries, when its token may not speak for the worker of that id.
 	Reaches(ctx context.Context, namespace, worker string) error
-	Release() string
 }
 
 // Options of the room. Zero values mean what stands beside them.
 type Options struct {
+	Release string  // of the app, as workers are told
+	Workers Workers // nil: every caller speaks for every worker
 	// Still refuses a principal that may no longer do what it could when it was let in; nil: all may. It is asked at every
 	// call, so it has to be quick.
 	Still func(ctx context.Context, principal any) error
@@ -48,7 +48,7 @@ type Options struct {
 
 // Peers is the room. Make it with New, end it with Close.
 type Peers struct {
-	verbs Verbs
+	verbs protocol.WorkerVerbs
 	opt   Options
 	log   zerolog.Logger
 
@@ -70,7 +70,7 @@ type Stats struct {
 }
 
 // New makes the room in front of verbs, and starts what listens to the hub.
-func New(verbs Verbs, o Options) *Peers {
+func New(verbs protocol.WorkerVerbs, o Options) *Peers {
 	s := &Peers{verbs: verbs, opt: o, log: o.Log, here: map[string]map[*Peer]protocol.WorkerNotices{}}
 	s.life, s.end = context.WithCancel(context.Background())
 	if o.Hub != nil {

@@ -25,7 +25,7 @@ func (s *Peers) WorkerSettings(namespace string) protocol.WorkerSettings {
 	if s.opt.Settings != nil {
 		w = s.opt.Settings()
 	}
-	w.Release = s.verbs.Release()
+	w.Release = s.opt.Release
 	if s.opt.Fleet != nil {
 		var set protocol.FleetSettings
 		set, w.Revision = s.opt.Fleet(namespace)

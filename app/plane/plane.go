@@ -122,24 +122,25 @@ func (p *Plane) join() {
 	}, p.sweeper.Pulse)
 	p.auth = auth.New(auth.Options{Store: p.store, Bootstrap: o.Token, None: o.NoAuth, Hears: p.store.Hears})
 	p.peers = peer.New(p.broker, peer.Options{
-		Still: p.still, Allow: p.allow, Settings: p.settings, Fleet: p.broker.FleetWide, Hub: &p.dispatch.Hub, Log: o.Log,
+		Release: o.Release, Workers: p.broker.Presence(), Still: p.still, Allow: p.allow, Settings: p.settings,
+		Fleet: p.broker.Fleet().FleetWide, Hub: &p.dispatch.Hub, Log: o.Log,
 	})
 	p.channel = channel.New(p.peers, channel.Options{
 		Worker: p.worker, Dashboard: p.browser, Door: p.auth.Door, Still: p.still, Sees: sees, Hub: &p.dispatch.Hub,
 		Transports: o.Transports, PrincipalKey: principalKey, MaxPerToken: o.MaxSockets, Log: o.Log,
 	})
 	p.broker.TellsToYield(p.peers.YieldSession)
-	p.broker.TellsIntent(p.peers.Intend)
-	p.broker.TellsSettings(p.peers.SettingsChanged)
+	p.broker.Fleet().TellsIntent(p.peers.Intend)
+	p.broker.Fleet().TellsSettings(p.peers.SettingsChanged)
 	requests := httpapi.NewMetrics(registry)
 	workers := workerapi.New(workerapi.Options{
-		Broker: p.broker, Auth: p.auth, Log: o.Log, Observe: requests.Observe, Settings: p.peers.WorkerSettings,
-		HasNamespace: p.broker.HasNamespace,
-		MaxPolls:     o.MaxPolls,
+		Verbs: p.broker, Claims: p.broker, Workers: p.broker.Presence(), Auth: p.auth, Log: o.Log,
+		Observe: requests.Observe, Settings: p.peers.WorkerSettings, HasNamespace: p.broker.HasNamespace,
+		MaxPolls: o.MaxPolls,
 	})
 	p.handler = httpapi.New(httpapi.Options{
 		Runs: p.broker, Schedules: p.broker, Namespaces: p.broker, Attributes: p.broker, Retention: p.broker,
-		Operations: p.broker, Process: p.broker,
+		Operations: p.broker, WorkerOperations: p.broker.Fleet(), Process: p.broker,
 		RunViews: p.view, Fleet: p.view, Queues: p.view, ScheduleViews: p.view, System: p.view,
 		Auth: p.auth, WorkerAPI: workers, Socket: p.channel, Dashboard: o.Dashboard, Registry: registry,
 		Metrics: requests, App: p.id, Log: o.Log,

@@ -1,10 +1,13 @@
-// Package presence knows who lives: the workers an app hears, and what it knows of those that others hear. It is memory
-// alone, asks nobody and decides nothing about what a worker holds; whoever hears a worker tells it here.
+// Package presence knows who lives: the workers an app hears, and what it knows of those that others hear. The Registry
+// is memory alone, asks nobody and decides nothing about what a worker holds. Workers are the verbs over it that store
+// who lives and give on what belonged to those that do not.
 package presence
 
 import (
 	"sync"
 	"time"
+
+	"github.com/rs/zerolog"
 
 	"github.com/sojourn-run/sojourn/app/engine"
 	"github.com/sojourn-run/sojourn/app/store"
@@ -22,13 +25,21 @@ type Registry struct {
 	releases []string                      // that live apps serve, as far as is known
 }
 
-// Options are what an app judges its workers by.
+// Options are what an app judges its workers by, and what it tells them.
 type Options struct {
+	App           string        // id of this process
 	Alive         time.Duration // a worker is alive this long after it was heard
+	StoreAlive    time.Duration // how often its liveness is stored at rest when the database is shared
+	Heartbeat     time.Duration // what workers are told
+	AttemptLease  time.Duration // of workers that renew by themselves
+	HTTPLease     time.Duration // of clients of the HTTP contract
+	PollKept      time.Duration // how long a poll may be repeated after it was answered
 	Shared        bool          // other apps hear workers as well, and what is stored of those counts
 	Release       string        // of this app
 	StrictRelease bool
+	Log           zerolog.Logger
 	// Settings is what was decided about a queue, or with an empty name about all of a namespace, as this app knows it.
+	// Open sets it.
 	Settings func(engine.QueueKey) *engine.Queue
 }
 

@@ -17,7 +17,7 @@ func process(incarnation string) *engine.Worker {
 
 var key = process("").Key()
 
-// known is the process that is known of the worker.
+// Known is the process that is known of the worker.
 func known(r *Registry) string {
 	if w := r.Get(key); w != nil {
 		return w.Incarnation

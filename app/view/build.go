@@ -12,7 +12,7 @@ import (
 func Cohort(q engine.Queue, id string) protocol.BuildCohort {
 	d := q.Builds[id]
 	c := protocol.BuildCohort{
-		BuildID: orNil(id), Intent: protocol.IntentActive, DrainedAt: d.DrainedAt, PromotedAt: d.PromotedAt,
+		BuildID: protocol.OrNil(id), Intent: protocol.IntentActive, DrainedAt: d.DrainedAt, PromotedAt: d.PromotedAt,
 		Selected: q.Promoted == id && !d.PromotedAt.IsZero(), Runtimes: []string{}, SDKVersions: []string{},
 	}
 	if !d.DrainedAt.IsZero() {

@@ -68,15 +68,15 @@ func runView(h *engine.Head) protocol.RunView {
 	status, bucket, closed := h.Public()
 	v := protocol.RunView{
 		WorkflowID: h.WorkflowID, RunID: h.ID, Namespace: h.Namespace, Kind: kindOf(h), WorkflowType: h.Type,
-		BusinessKey: orNil(h.BusinessKey),
-		Status:      status, StatusBucket: bucket, Terminal: !h.Status.Open(), ClosedReason: orNil(closed),
+		BusinessKey: protocol.OrNil(h.BusinessKey),
+		Status:      status, StatusBucket: bucket, Terminal: !h.Status.Open(), ClosedReason: protocol.OrNil(closed),
 		TaskQueue:     h.Queue,
 		RunNumber:     h.Number,
-		Compatibility: orNil(h.BuildID),
+		Compatibility: protocol.OrNil(h.BuildID),
 		PayloadCodec:  payload.Codec, ExecutionTimeout: orNoInt(h.ExecutionTimeout), RunTimeout: orNoInt(h.RunTimeout),
 		ExecutionDeadline: h.ExecutionDeadline, RunDeadline: h.RunDeadline, StartedAt: h.StartedAt, ClosedAt: h.ClosedAt,
 		LastProgressAt: h.ProgressAt, Memo: payload.Plain(h.Memo), SearchAttributes: h.SearchAttributes,
-		HistoryLength: h.LastSeq, Error: orNil(h.Failure),
+		HistoryLength: h.LastSeq, Error: protocol.OrNil(h.Failure),
 		ArchivedAt: h.ArchivedAt, ArchiveReason: h.ArchiveReason,
 	}
 	if h.Parent != nil {

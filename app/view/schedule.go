@@ -88,10 +88,12 @@ func viewSchedule(s engine.Schedule) protocol.ScheduleView {
 	v := protocol.ScheduleView{
 		ScheduleID: s.ID, Namespace: s.Namespace, WorkflowType: s.Action.WorkflowType, Status: s.Status,
 		Paused: s.Status == engine.SchedulePaused,
-		Spec:   s.Spec, Action: s.Action, Overlap: s.Overlap, Jitter: s.Jitter, Note: orNil(s.Note), Memo: orObject(s.Memo),
-		SearchAttributes: orObject(s.SearchAttributes), Fires: s.Fires, Failures: s.Failures, Latest: orNil(s.Latest),
+		Spec:   s.Spec, Action: s.Action, Overlap: s.Overlap, Jitter: s.Jitter, Note: protocol.OrNil(s.Note),
+		Memo:             orObject(s.Memo),
+		SearchAttributes: orObject(s.SearchAttributes), Fires: s.Fires, Failures: s.Failures,
+		Latest:    protocol.OrNil(s.Latest),
 		CreatedAt: s.CreatedAt, UpdatedAt: s.UpdatedAt,
-		Info: protocol.ScheduleInfo{Buffered: len(s.Buffered), Skipped: s.Skipped, LastSkip: orNil(s.LastSkip)},
+		Info: protocol.ScheduleInfo{Buffered: len(s.Buffered), Skipped: s.Skipped, LastSkip: protocol.OrNil(s.LastSkip)},
 	}
 	if s.MaxRuns > 0 {
 		v.MaxRuns, v.Remaining = &s.MaxRuns, &s.Remaining

@@ -147,9 +147,10 @@ func (v *View) Written(s engine.Session, now time.Time) protocol.SessionView {
 func (v *View) session(s engine.Session, known presence.Fleet, now time.Time) protocol.SessionView {
 	out := protocol.SessionView{
 		SessionID: s.ID, Namespace: s.Namespace, Door: string(s.Door), Scope: "namespace", WorkflowID: s.WorkflowID,
-		Connection: orNil(s.Connection),
-		Queue:      orNil(s.Queue), Requirements: orEmpty(s.Requirements), Status: s.Shown(), Epoch: s.Epoch,
-		LeaseOwner:     orNil(s.Owner),
+		Connection: protocol.OrNil(s.Connection),
+		Queue:      protocol.OrNil(s.Queue), Requirements: protocol.OrEmpty(s.Requirements),
+		Status: s.Shown(), Epoch: s.Epoch,
+		LeaseOwner:     protocol.OrNil(s.Owner),
 		LeaseExpiresAt: s.LeaseUntil, TTLExpiresAt: s.TTLUntil, IdleSeconds: s.Idle / 1_000_000, ClosedAt: s.ClosedAt,
 		EndedReason: s.Reason, Moving: s.Moving, ReleasePolicy: s.ReleasePolicy, Claims: s.Claims, Lease: s.Lease / 1_000_000,
 		TTL: s.TTL, MaxActivities: s.MaxActivities, Create: !s.NoCreate,

@@ -87,17 +87,3 @@ func pageSize(n, def, most int) int {
 	}
 	return min(n, most)
 }
-
-func orNil(s string) *string {
-	if s == "" {
-		return nil
-	}
-	return &s
-}
-
-func orEmpty[T any](s []T) []T {
-	if s == nil {
-		return []T{}
-	}
-	return s
-}

@@ -74,10 +74,10 @@ func (v *View) worker(w *engine.Worker, h presence.Heard, held store.Holding, no
 	out := protocol.WorkerView{
 		WorkerID: w.ID, Namespace: w.Namespace, TaskQueue: w.Queues[0], TaskQueues: w.Queues, Runtime: w.Runtime,
 		SDKVersion: w.SDKVersion,
-		BuildID:    orNil(w.BuildID), Release: w.Release, Incarnation: w.Incarnation,
+		BuildID:    protocol.OrNil(w.BuildID), Release: w.Release, Incarnation: w.Incarnation,
 		Status: v.workers.Status(h, now), Gate: h.Gate,
-		Capabilities: orEmpty(w.Capabilities), WorkflowTypes: orEmpty(w.WorkflowTypes),
-		ActivityTypes: orEmpty(w.ActivityTypes),
+		Capabilities: protocol.OrEmpty(w.Capabilities), WorkflowTypes: protocol.OrEmpty(w.WorkflowTypes),
+		ActivityTypes: protocol.OrEmpty(w.ActivityTypes),
 		WorkflowSlots: w.WorkflowSlots, ActivitySlots: w.ActivitySlots, MaxSessions: w.MaxSessions,
 		Session: &protocol.SessionSettings{
 			LeaseMS: w.SessionLease / 1000, BufferMS: w.SessionBuffer / 1000, IdleMS: w.SessionIdle / 1000,

@@ -17,19 +17,24 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// Broker is what the worker protocol asks of the control plane.
-type Broker interface {
-	protocol.WorkerVerbs
+// Claims is what pull clients ask for by a task's id.
+type Claims interface {
 	ClaimTask(context.Context, protocol.ClaimRequest) (protocol.PollAnswer, error)
 	ClaimStatus(context.Context, protocol.ClaimRequest) (protocol.ClaimStatus, error)
 	AttemptStatus(context.Context, protocol.HeartbeatRequest) (protocol.AttemptStatus, error)
+}
+
+// Workers knows what workers are.
+type Workers interface {
 	// SDK is what a worker registered as its SDK and version; empty for one that is not registered.
 	SDK(ctx context.Context, namespace, worker string) string
 }
 
 // Options of the worker protocol.
 type Options struct {
-	Broker  Broker
+	Verbs   protocol.WorkerVerbs
+	Claims  Claims
+	Workers Workers
 	Auth    *auth.Auth
 	Log     zerolog.Logger
 	Observe func(operation string, status int, took time.Duration) // called after every answer; nil: nobody counts

@@ -51,7 +51,7 @@ func completeTasks(a *API, c *call) (answer, error) {
 		}
 		defer release()
 	}
-	out, err := a.opt.Broker.Complete(c.Ctx, in)
+	out, err := a.opt.Verbs.Complete(c.Ctx, in)
 	if out.Next != nil && len(out.Next.Tasks) > 0 {
 		c.undelivered = out.Next.Undo
 	}
@@ -96,7 +96,7 @@ func (a *API) unread(c *call, err error) error {
 	if len(req.Items) == 0 {
 		return err
 	}
-	out, e := a.opt.Broker.Complete(c.Ctx, req)
+	out, e := a.opt.Verbs.Complete(c.Ctx, req)
 	if e != nil {
 		return err
 	}

@@ -42,7 +42,7 @@ func claim(a *API, c *call, kind protocol.TaskKind) (answer, error) {
 	in := c.claim(kind)
 	in.WorkerID, in.Incarnation, in.BuildID, in.PageSize = body.WorkerID, body.Incarnation, body.BuildID, body.PageSize
 	in.Release, in.Gated = release(c)
-	out, err := a.opt.Broker.ClaimTask(c.Ctx, in)
+	out, err := a.opt.Claims.ClaimTask(c.Ctx, in)
 	if err != nil {
 		return answer{}, err
 	}
@@ -85,7 +85,7 @@ func claimStatus(a *API, c *call, kind protocol.TaskKind) (answer, error) {
 	if in.WorkerID == "" {
 		in.WorkerID = c.URL.Query().Get("lease_owner")
 	}
-	out, err := a.opt.Broker.ClaimStatus(c.Ctx, in)
+	out, err := a.opt.Claims.ClaimStatus(c.Ctx, in)
 	return answer{http.StatusOK, out}, err
 }
 
@@ -105,7 +105,7 @@ func attemptStatus(a *API, c *call) (answer, error) {
 	if err := httpjson.Missing(&in, leasedAttempt); err != nil {
 		return answer{}, err
 	}
-	out, err := a.opt.Broker.AttemptStatus(c.Ctx, protocol.HeartbeatRequest{
+	out, err := a.opt.Claims.AttemptStatus(c.Ctx, protocol.HeartbeatRequest{
 		Namespace: c.NS, Kind: protocol.KindActivity, TaskID: id, Owner: in.Owner, AttemptID: in.attemptID(), Epoch: in.Epoch,
 	})
 	return answer{http.StatusOK, out}, err

@@ -154,11 +154,18 @@ func (s tokens) View(_ context.Context, fn func(store.Reader) error) error { ret
 
 func (s tokens) Commit(context.Context, store.Change) (any, error) { return nil, store.ErrUnavailable }
 
+// served is an app as the worker protocol is served over it.
+type served interface {
+	protocol.WorkerVerbs
+	workerapi.Claims
+	workerapi.Workers
+}
+
 // server serves the worker protocol over a broker.
-func server(t testing.TB, b workerapi.Broker, kept map[string]store.Token) *httptest.Server {
+func server(t testing.TB, b served, kept map[string]store.Token) *httptest.Server {
 	t.Helper()
 	return serverWith(t, workerapi.Options{
-		Broker: b, Auth: auth.New(auth.Options{Store: tokens{kept: kept}, Bootstrap: secret}),
+		Verbs: b, Claims: b, Workers: b, Auth: auth.New(auth.Options{Store: tokens{kept: kept}, Bootstrap: secret}),
 	})
 }
 
@@ -174,10 +181,10 @@ func serverWith(t testing.TB, o workerapi.Options) *httptest.Server {
 }
 
 // bounded is server of an app that holds few polls at once.
-func bounded(t testing.TB, b workerapi.Broker, polls int) *httptest.Server {
+func bounded(t testing.TB, b served, polls int) *httptest.Server {
 	t.Helper()
 	a := auth.New(auth.Options{Store: tokens{}, Bootstrap: secret})
-	s := httptest.NewServer(workerapi.New(workerapi.Options{Broker: b, Auth: a, MaxPolls: polls}))
+	s := httptest.NewServer(workerapi.New(workerapi.Options{Verbs: b, Claims: b, Workers: b, Auth: a, MaxPolls: polls}))
 	t.Cleanup(s.Close)
 	return s
 }

@@ -16,7 +16,7 @@ func heartbeatWorkflow(a *API, c *call) (answer, error) {
 	c.tell("task_id", id)
 	c.tell("workflow_task_attempt", in.Attempt)
 	c.tell("renewed", false)
-	out, err := a.opt.Broker.HeartbeatTask(c.Ctx, protocol.HeartbeatRequest{
+	out, err := a.opt.Verbs.HeartbeatTask(c.Ctx, protocol.HeartbeatRequest{
 		Namespace: c.NS, Kind: protocol.KindWorkflow, TaskID: id, Owner: in.Owner, Attempt: in.Attempt,
 	})
 	if err != nil {
@@ -72,7 +72,7 @@ func heartbeatActivity(a *API, c *call) (answer, error) {
 	c.tell("activity_attempt_id", in.attemptID())
 	c.tell("heartbeat_recorded", false)
 	c.tell("can_continue", false)
-	out, err := a.opt.Broker.HeartbeatTask(c.Ctx, protocol.HeartbeatRequest{
+	out, err := a.opt.Verbs.HeartbeatTask(c.Ctx, protocol.HeartbeatRequest{
 		Namespace: c.NS, Kind: protocol.KindActivity, TaskID: id, Owner: in.Owner, AttemptID: in.attemptID(), Epoch: in.Epoch,
 		Progress: progress,
 		Rebuild:  in.Rebuild, Beat: in.Rebuild == nil,

@@ -17,6 +17,6 @@ func recordLogs(a *API, c *call) (answer, error) {
 			return answer{}, err
 		}
 	}
-	out, err := a.opt.Broker.RecordLogs(c.Ctx, in)
+	out, err := a.opt.Verbs.RecordLogs(c.Ctx, in)
 	return answer{http.StatusOK, out}, err
 }

@@ -141,7 +141,7 @@ func (a *API) poll(c *call, in *protocol.PollRequest) (protocol.PollAnswer, erro
 		return protocol.PollAnswer{}, err
 	}
 	defer release()
-	out, err := a.opt.Broker.Poll(c.Ctx, *in)
+	out, err := a.opt.Verbs.Poll(c.Ctx, *in)
 	if errors.Is(err, dispatch.ErrDraining) {
 		// It is the app that goes away, and another or its successor will answer. A worker told that draining is meant for it
 		// would stop.

@@ -24,7 +24,7 @@ func register(a *API, c *call) (answer, error) {
 	}
 	in.Identity = c.Who.Name
 	_, in.Gated = c.Header[http.CanonicalHeaderKey(ReleaseHeader)]
-	out, err := a.opt.Broker.Register(c.Ctx, in)
+	out, err := a.opt.Verbs.Register(c.Ctx, in)
 	return answer{http.StatusCreated, out}, err
 }
 
@@ -33,7 +33,7 @@ func deregister(a *API, c *call) (answer, error) {
 		WorkerID: c.PathValue("worker"), Namespace: c.NS, Incarnation: c.URL.Query().Get("incarnation"),
 	}
 	c.tell("worker_id", in.WorkerID)
-	out, err := a.opt.Broker.Deregister(c.Ctx, in)
+	out, err := a.opt.Verbs.Deregister(c.Ctx, in)
 	return answer{http.StatusOK, out}, err
 }
 
@@ -52,7 +52,7 @@ func workerHeartbeat(a *API, c *call) (answer, error) {
 	}
 	c.tell("worker_id", in.WorkerID)
 	c.statuses = map[protocol.Reason]int{protocol.ReasonWorkerNotRegistered: http.StatusNotFound} // elsewhere 412
-	out, err := a.opt.Broker.WorkerHeartbeat(c.Ctx, in)
+	out, err := a.opt.Verbs.WorkerHeartbeat(c.Ctx, in)
 	return answer{http.StatusOK, out}, err
 }
 

@@ -33,7 +33,7 @@ func createSession(a *API, c *call) (answer, error) {
 		}
 	}
 	c.tell("worker_id", in.WorkerID)
-	out, err := a.opt.Broker.CreateSession(c.Ctx, in)
+	out, err := a.opt.Verbs.CreateSession(c.Ctx, in)
 	return receipt(out), err
 }
 
@@ -46,14 +46,14 @@ func receipt(out protocol.SessionAnswer) answer {
 }
 
 func heartbeatSession(a *API, c *call) (answer, error) {
-	return sessionVerb(c, a.opt.Broker.HeartbeatSession)
+	return sessionVerb(c, a.opt.Verbs.HeartbeatSession)
 }
 
 func releaseSession(a *API, c *call) (answer, error) {
-	return sessionVerb(c, a.opt.Broker.ReleaseSession)
+	return sessionVerb(c, a.opt.Verbs.ReleaseSession)
 }
 
-func closeSession(a *API, c *call) (answer, error) { return sessionVerb(c, a.opt.Broker.CloseSession) }
+func closeSession(a *API, c *call) (answer, error) { return sessionVerb(c, a.opt.Verbs.CloseSession) }
 
 // sessionVerb runs a verb on a session its caller holds. A DELETE without a body says its worker_id in the query.
 func sessionVerb(

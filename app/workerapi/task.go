@@ -53,7 +53,7 @@ func activityItem(c *call, h holder) protocol.CompleteItem {
 
 // submit completes one item.
 func (a *API) submit(c *call, item protocol.CompleteItem) (protocol.CompleteAnswer, error) {
-	out, err := a.opt.Broker.Complete(c.Ctx, protocol.CompleteRequest{Items: []protocol.CompleteItem{item}})
+	out, err := a.opt.Verbs.Complete(c.Ctx, protocol.CompleteRequest{Items: []protocol.CompleteItem{item}})
 	if err != nil {
 		return protocol.CompleteAnswer{}, err
 	}
@@ -137,7 +137,7 @@ var late = map[protocol.Reason]int{
 
 // lateReport chooses the statuses with which a worker's late report is refused.
 func (a *API) lateReport(c *call, worker string, err error) {
-	if late[protocol.ReasonOf(err)] != 0 && strings.HasPrefix(a.opt.Broker.SDK(c.Ctx, c.NS, worker), protocol.RustSDK) {
+	if late[protocol.ReasonOf(err)] != 0 && strings.HasPrefix(a.opt.Workers.SDK(c.Ctx, c.NS, worker), protocol.RustSDK) {
 		c.statuses = late
 		c.tell("created_task_ids", []string{})
 		c.tell("next_task_id", nil)
@@ -208,7 +208,7 @@ func historyPage(a *API, c *call) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	out, err := a.opt.Broker.HistoryPage(c.Ctx, protocol.HistoryRequest{
+	out, err := a.opt.Verbs.HistoryPage(c.Ctx, protocol.HistoryRequest{
 		Namespace: c.NS, TaskID: id, Owner: in.Owner, Attempt: in.Attempt, PageToken: in.PageToken, PageSize: size,
 		After: in.After, All: all || in.All,
 	})

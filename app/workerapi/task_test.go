@@ -14,7 +14,8 @@ import (
 )
 
 func handler(f *fake) http.Handler {
-	return workerapi.New(workerapi.Options{Broker: f, Auth: auth.New(auth.Options{Store: tokens{}, Bootstrap: secret})})
+	a := auth.New(auth.Options{Store: tokens{}, Bootstrap: secret})
+	return workerapi.New(workerapi.Options{Verbs: f, Claims: f, Workers: f, Auth: a})
 }
 
 // item is the one outcome the broker was given.
@@ -339,7 +340,7 @@ func TestSettingsAreHandedToWorkersOnly(t *testing.T) {
 		t.Errorf("without settings: %d %v", got.status, got.body)
 	}
 	with := workerapi.New(workerapi.Options{
-		Broker: f, Auth: auth.New(auth.Options{Store: tokens{}, Bootstrap: secret}),
+		Verbs: f, Claims: f, Workers: f, Auth: auth.New(auth.Options{Store: tokens{}, Bootstrap: secret}),
 		Settings: func(string) protocol.WorkerSettings {
 			return protocol.WorkerSettings{Release: "1.2.3", PollSeconds: 50}
 		},

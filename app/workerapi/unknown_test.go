@@ -108,7 +108,7 @@ func TestAnOutcomeOfABatchThatIsNotKnownIsNotRejected(t *testing.T) {
 // An app that finds the database away before it has read the request still says whose it was: clients take no other
 // answer for one to retry.
 func TestARequestThatWasNotReadYetIsNamed(t *testing.T) {
-	s := serverWith(t, workerapi.Options{Broker: &fake{}, HasNamespace: func(context.Context, string) error {
+	s := serverWith(t, workerapi.Options{Verbs: &fake{}, HasNamespace: func(context.Context, string) error {
 		return store.ErrUnavailable
 	}})
 	got := ask(

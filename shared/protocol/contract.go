@@ -14,9 +14,10 @@ const (
 
 // The published limits that both sides keep: the app refuses what is beyond them, and our worker holds it back.
 const (
-	MaxName     = 255  // bytes of an id or a name
-	MaxPending  = 2000 // activities, timers or children that a run has open, each kind by itself
-	MaxCommands = 1000 // commands of one completion
+	MaxName     = 255                  // bytes of an id or a name
+	MaxPending  = 2000                 // activities, timers or children that a run has open, each kind by itself
+	MaxCommands = 1000                 // commands of one completion
+	MaxSeconds  = 10 * 365 * 24 * 3600 // that anything may be told to take: ten years
 )
 
 // MaxPendingQuestions is how many questions of a kind may wait for a worker in one queue.

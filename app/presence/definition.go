@@ -1,4 +1,4 @@
-package broker
+package presence
 
 import (
 	"encoding/json"
@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/sojourn-run/sojourn/app/engine"
-	"github.com/sojourn-run/sojourn/app/presence"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
@@ -14,8 +13,8 @@ import (
 // of this id: the worker's runs would be replayed by code that they were not made with, and nobody would have
 // decided that. A worker that has left, drains or is stale is simply replaced. What the earlier registration
 // said of a type still counts where this one says nothing.
-func (b *Broker) sameDefinitions(old, next *engine.Worker, now time.Time) error {
-	if len(old.Fingerprints) == 0 || !b.works(old, now) {
+func (ws *Workers) sameDefinitions(old, next *engine.Worker, now time.Time) error {
+	if len(old.Fingerprints) == 0 || !ws.works(old, now) {
 		return nil
 	}
 	said := make(map[string]string, len(next.Fingerprints))
@@ -28,7 +27,7 @@ func (b *Broker) sameDefinitions(old, next *engine.Worker, now time.Time) error 
 			).With("workflow_type", typ).With("registered_fingerprint", print).With("requested_fingerprint", changed).
 				With("remediation",
 					"register under another worker_id, with a build_id of its own where runs must stay with the code that began them; "+
-						"or deregister worker "+old.ID+" first, or wait until it is stale, which it is "+b.opt.Alive.String()+
+						"or deregister worker "+old.ID+" first, or wait until it is stale, which it is "+ws.opt.Alive.String()+
 						" after its last sign of life")
 		case !again && slices.Contains(next.WorkflowTypes, typ):
 			said[typ] = print
@@ -42,14 +41,14 @@ func (b *Broker) sameDefinitions(old, next *engine.Worker, now time.Time) error 
 }
 
 // works says whether a registered worker is alive, as far as this app can know, and does not drain.
-func (b *Broker) works(w *engine.Worker, now time.Time) bool {
-	h := presence.Heard{Worker: w}
-	b.workers.With(w.Key(), func(known *presence.Heard) {
+func (ws *Workers) works(w *engine.Worker, now time.Time) bool {
+	h := Heard{Worker: w}
+	ws.With(w.Key(), func(known *Heard) {
 		if known.Worker.Incarnation == w.Incarnation && !known.At.IsZero() {
 			h = *known
 		}
 	})
-	return b.workers.Alive(h, now) && !h.Draining && w.Status == protocol.WorkerActive
+	return ws.Alive(h, now) && !h.Draining && w.Status == protocol.WorkerActive
 }
 
 // checkShapes refuses what a registration says in members that are kept as they are, where that is not what readers of

@@ -1,4 +1,4 @@
-package broker
+package presence
 
 import (
 	"context"
@@ -7,7 +7,6 @@ import (
 
 	"github.com/sojourn-run/sojourn/app/change"
 	"github.com/sojourn-run/sojourn/app/engine"
-	"github.com/sojourn-run/sojourn/app/presence"
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/protocol"
@@ -16,26 +15,26 @@ import (
 // takeUp makes the workers that were left behind this app's concern, as far as they hold anything. Those that live will
 // be heard, here or at another app, by the time that is stored of them; a database of one's own stores none, so there
 // the time since the start has to do.
-func (b *Broker) takeUp(ctx context.Context) error {
-	now, err := b.store.Now(ctx)
+func (ws *Workers) takeUp(ctx context.Context) error {
+	now, err := ws.store.Now(ctx)
 	if err != nil {
 		return err
 	}
 	var workers []engine.Worker
-	err = b.store.View(ctx, func(r store.Reader) (err error) {
+	err = ws.store.View(ctx, func(r store.Reader) (err error) {
 		workers, err = r.Workers(ctx, store.WorkerQuery{Holding: true, Limit: 10_000})
 		return err
 	})
 	if err != nil {
 		return err
 	}
-	b.expires(time.Now()) // of those without anything it is enough to know who is silent
+	ws.expires(time.Now()) // of those without anything it is enough to know who is silent
 	for i := range workers {
 		at := time.Now()
-		if b.opt.Shared {
+		if ws.opt.Shared {
 			at = at.Add(workers[i].AliveUntil.Sub(now))
 		}
-		b.workers.Leave(&workers[i], at)
+		ws.Leave(&workers[i], at)
 	}
 	return nil
 }
@@ -43,52 +42,52 @@ func (b *Broker) takeUp(ctx context.Context) error {
 // look takes away what a worker holds that this app used to hear and hears no more, or that a dead app left behind. One
 // that another app heard since is that app's to miss; of one that a dead app heard only the stored time says how long
 // it may live.
-func (b *Broker) look(ctx context.Context, k engine.WorkerKey, h presence.Heard) error {
+func (ws *Workers) look(ctx context.Context, k engine.WorkerKey, h Heard) error {
 	switch {
-	case h.At.IsZero() && h.LookAt.IsZero(), b.workers.Hears(h), time.Now().Before(h.LookAt):
+	case h.At.IsZero() && h.LookAt.IsZero(), ws.Hears(h), time.Now().Before(h.LookAt):
 		return nil
 	}
-	now, err := b.store.Now(ctx)
+	now, err := ws.store.Now(ctx)
 	if err != nil {
 		return err
 	}
-	if b.opt.Shared {
-		w, err := b.storedWorker(ctx, k)
+	if ws.opt.Shared {
+		w, err := ws.storedWorker(ctx, k)
 		switch {
 		case errors.Is(err, store.ErrNotFound):
-			b.workers.Forget(k, h)
+			ws.Forget(k, h)
 			return nil
 		case err != nil:
 			return err
 		case w.Incarnation != h.Worker.Incarnation,
 			h.Left && w.AliveUntil.After(h.Worker.AliveUntil.Time),
-			!h.Left && w.HeardBy != b.opt.App && w.HeartbeatAt.After(now.Add(-time.Since(h.At))):
-			b.workers.Forget(k, h)
+			!h.Left && w.HeardBy != ws.opt.App && w.HeartbeatAt.After(now.Add(-time.Since(h.At))):
+			ws.Forget(k, h)
 			return nil
 		}
 	}
-	if !b.opt.Shared && !h.At.IsZero() { // nothing else says how long it is silent once it is forgotten here
-		if err := b.storeAlive(ctx, k); err != nil {
+	if !ws.opt.Shared && !h.At.IsZero() { // nothing else says how long it is silent once it is forgotten here
+		if err := ws.storeAlive(ctx, k); err != nil {
 			return err
 		}
 	}
 	if !h.Missed() {
-		b.workers.Forget(k, h)
+		ws.Forget(k, h)
 		return nil
 	}
-	b.expires(time.Now().Add(b.expiryPause()))
-	if err := b.orphan(ctx, k, h.Worker.Incarnation); err != nil {
+	ws.expires(time.Now().Add(ws.expiryPause()))
+	if err := ws.orphan(ctx, k, h.Worker.Incarnation); err != nil {
 		return err
 	}
-	if err := b.releaseExpired(ctx, k, h.Worker, history.At(now.Add(-b.opt.Alive))); err != nil {
+	if err := ws.releaseExpired(ctx, k, h.Worker, history.At(now.Add(-ws.opt.Alive))); err != nil {
 		return err
 	}
-	e := b.log.Warn().Str("worker_id", k.ID)
+	e := ws.log.Warn().Str("worker_id", k.ID)
 	if !h.At.IsZero() {
 		e = e.Dur("silent", time.Since(h.At))
 	}
 	e.Msg("worker fell silent")
-	b.workers.Forget(k, h)
+	ws.Forget(k, h)
 	return nil
 }
 
@@ -96,12 +95,12 @@ func (b *Broker) look(ctx context.Context, k engine.WorkerKey, h presence.Heard)
 // heartbeats take; but for attempts whose own heartbeats came since then. Should the worker live after all, what it
 // reports is refused, as its delivery is over. Other workers renew what they hold and believe the expiry they were
 // told: theirs is free when the lease is over, and never before.
-func (b *Broker) releaseExpired(ctx context.Context, k engine.WorkerKey, w *engine.Worker, since history.Time) error {
+func (ws *Workers) releaseExpired(ctx context.Context, k engine.WorkerKey, w *engine.Worker, since history.Time) error {
 	if w.Explicit {
 		return nil
 	}
 	var refs []store.TaskRef
-	err := b.store.View(ctx, func(r store.Reader) (err error) {
+	err := ws.store.View(ctx, func(r store.Reader) (err error) {
 		refs, err = r.Owned(ctx, k, w.Incarnation)
 		return err
 	})
@@ -114,7 +113,7 @@ func (b *Broker) releaseExpired(ctx context.Context, k engine.WorkerKey, w *engi
 			a.UnlessHeard = since
 			in = a
 		}
-		_, err := b.store.Commit(ctx, change.Step("", ref.Run, needs, in))
+		_, err := ws.store.Commit(ctx, change.Step("", ref.Run, needs, in))
 		if err != nil && protocol.ReasonOf(err) == "" { // else somebody ended it meanwhile
 			return err
 		}
@@ -123,8 +122,8 @@ func (b *Broker) releaseExpired(ctx context.Context, k engine.WorkerKey, w *engi
 }
 
 // storedWorker reads a worker's row.
-func (b *Broker) storedWorker(ctx context.Context, k engine.WorkerKey) (w engine.Worker, err error) {
-	err = b.store.View(ctx, func(r store.Reader) (err error) {
+func (ws *Workers) storedWorker(ctx context.Context, k engine.WorkerKey) (w engine.Worker, err error) {
+	err = ws.store.View(ctx, func(r store.Reader) (err error) {
 		w, err = r.Worker(ctx, k)
 		return err
 	})
@@ -132,14 +131,14 @@ func (b *Broker) storedWorker(ctx context.Context, k engine.WorkerKey) (w engine
 }
 
 // orphan takes the sessions of a silent worker away. Its attempts have leases of their own.
-func (b *Broker) orphan(ctx context.Context, k engine.WorkerKey, incarnation string) error {
-	held, err := change.SessionsOf(ctx, b.store, k)
+func (ws *Workers) orphan(ctx context.Context, k engine.WorkerKey, incarnation string) error {
+	held, err := change.SessionsOf(ctx, ws.store, k)
 	if err != nil {
 		return err
 	}
 	for _, s := range held {
 		_, err := change.StepSession(
-			ctx, b.store, b.dispatch, s.Key(), engine.OrphanSession{Worker: k.ID, Incarnation: incarnation},
+			ctx, ws.store, ws.dispatch, s.Key(), engine.OrphanSession{Worker: k.ID, Incarnation: incarnation},
 		)
 		if err != nil && !engine.IsNotDue(err) {
 			return err

@@ -1,8 +1,7 @@
-package broker
+package fleet
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -15,34 +14,23 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// errRevised ends the open polls of a worker that runs with other settings now: they asked for what it offered before.
-var errRevised = errors.New("the worker runs with other settings")
-
-// revised says whether a process that registers again runs with other settings than before.
-func revised(old, next *engine.Worker) bool {
-	if !slices.Equal(old.ActivityTypes, next.ActivityTypes) {
-		return true
-	}
-	return next.Settings != nil && (old.Settings == nil || *old.Settings != *next.Settings)
-}
-
-// TellsSettings gives the broker the way to have the workers of a namespace fetch their settings. Those that cannot be
+// TellsSettings gives the fleet the way to have the workers of a namespace fetch their settings. Those that cannot be
 // told hear of it with the answer of their next heartbeat.
-func (b *Broker) TellsSettings(tell func(namespace string)) { b.settingsTell.Store(&tell) }
+func (f *Fleet) TellsSettings(tell func(namespace string)) { f.tellSettings.Store(&tell) }
 
 // FleetWide is what an operator set for the workers of a namespace, as this app knows it, and its revision.
-func (b *Broker) FleetWide(ns string) (protocol.FleetSettings, int64) {
-	set := b.store.Queue(engine.QueueKey{Namespace: change.Namespace(ns)}).Fleet()
+func (f *Fleet) FleetWide(ns string) (protocol.FleetSettings, int64) {
+	set := f.store.Queue(engine.QueueKey{Namespace: change.Namespace(ns)}).Fleet()
 	return set.FleetSettings, set.Revision
 }
 
 // SetFleet sets what the workers of a namespace run with, all of it: what is left out is each worker's own again.
-func (b *Broker) SetFleet(ctx context.Context, in protocol.FleetSettingsRequest) (protocol.FleetSettingsState, error) {
+func (f *Fleet) SetFleet(ctx context.Context, in protocol.FleetSettingsRequest) (protocol.FleetSettingsState, error) {
 	if err := checkSettings(in.FleetSettings); err != nil {
 		return protocol.FleetSettingsState{}, err
 	}
 	key := engine.QueueKey{Namespace: change.Namespace(in.Namespace)}
-	_, err := change.Commit[engine.Queue](ctx, b.store, store.Change{
+	_, err := change.Commit[engine.Queue](ctx, f.store, store.Change{
 		Needs: store.Keys{Queues: []engine.QueueKey{key}},
 		Decide: func(rows store.Rows, now time.Time) (store.Writes, error) {
 			change := engine.SetFleet{Settings: in.FleetSettings, By: in.Identity, Saw: in.Revision}
@@ -59,8 +47,8 @@ func (b *Broker) SetFleet(ctx context.Context, in protocol.FleetSettingsRequest)
 	if err != nil {
 		return protocol.FleetSettingsState{}, err
 	}
-	b.lookAtDrains()
-	return b.view.FleetSettings(ctx, in.Namespace)
+	f.Look()
+	return f.view.FleetSettings(ctx, in.Namespace)
 }
 
 func checkSettings(in protocol.FleetSettings) error {
@@ -100,10 +88,10 @@ func settingsText(s *engine.FleetWide) string {
 }
 
 // pushSettings has workers fetch their settings where those changed since it was done last.
-func (b *Broker) pushSettings(pushed map[string]int64, known map[engine.WorkerKey]presence.Heard) {
-	tell := b.settingsTell.Load()
+func (f *Fleet) pushSettings(pushed map[string]int64, known map[engine.WorkerKey]presence.Heard) {
+	tell := f.tellSettings.Load()
 	for k := range known {
-		_, is := b.FleetWide(k.Namespace)
+		_, is := f.FleetWide(k.Namespace)
 		if is == pushed[k.Namespace] {
 			continue
 		}

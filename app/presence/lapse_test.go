@@ -1,4 +1,4 @@
-package broker
+package presence
 
 import (
 	"testing"
@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/sojourn-run/sojourn/app/engine"
-	"github.com/sojourn-run/sojourn/app/presence"
 )
 
 // At the default lengths: a worker that was heard in the second half of a lease lives, whatever it let end; one that
@@ -26,16 +25,16 @@ func TestALeaseThatEndedIsADeathOnlyOfAWorkerThatWasNotHeardSince(t *testing.T) 
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				const alive = 60 * time.Second
-				b := &Broker{workers: presence.New(presence.Options{Alive: alive}), opt: Options{Alive: alive}}
+				ws := &Workers{Registry: New(Options{Alive: alive}), opt: Options{Alive: alive}}
 				w := &engine.Worker{Namespace: "default", ID: "w", Incarnation: c.process}
-				b.workers.Put(w)
-				b.hear(w.Key())
+				ws.Put(w)
+				ws.Hear(w.Key())
 				time.Sleep(c.silence)
 				l := engine.Lease{Owner: "w", Incarnation: "p", Length: c.lease.Microseconds()}
-				if got := b.heardSince("default", l); got != c.lives {
+				if got := ws.heardSince("default", l); got != c.lives {
 					t.Errorf("lives: %t, want %t", got, c.lives)
 				}
-				if b.heardSince("other", l) {
+				if ws.heardSince("other", l) {
 					t.Error("a worker of another namespace counts")
 				}
 			})

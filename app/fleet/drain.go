@@ -1,4 +1,4 @@
-package broker
+package fleet
 
 import (
 	"cmp"
@@ -30,15 +30,22 @@ const (
 // registration is taken away.
 const leaveTime = 40 * time.Second
 
-// TellsIntent gives the broker the way to tell a worker what is wanted of it; tell says whether there was anybody to
+// TellsIntent gives the fleet the way to tell a worker what is wanted of it; tell says whether there was anybody to
 // tell. Workers that cannot be told hear it when they poll or send a heartbeat.
-func (b *Broker) TellsIntent(tell func(namespace, worker string, i protocol.Intent, n protocol.PauseNotice) bool) {
-	b.fleetTell.Store(&tell)
+func (f *Fleet) TellsIntent(tell func(namespace, worker string, i protocol.Intent, n protocol.PauseNotice) bool) {
+	f.tellIntent.Store(&tell)
+}
+
+// Intent is what is wanted of a worker now that sends a heartbeat, in which it names what it has, or not.
+func (f *Fleet) Intent(w *engine.Worker, names bool) protocol.Intent {
+	has := names // or, of one that names only what is due, as it was seen last
+	f.workers.With(w.Key(), func(h *presence.Heard) { has = has || h.Told == protocol.IntentLeave })
+	return f.intent(w, f.about(), has)
 }
 
 // intent is what is wanted of a worker now.
-func (b *Broker) intent(w *engine.Worker, now time.Time, has bool) protocol.Intent {
-	d := b.workers.DrainOf(w)
+func (f *Fleet) intent(w *engine.Worker, now time.Time, has bool) protocol.Intent {
+	d := f.workers.DrainOf(w)
 	switch {
 	case d == nil:
 		return protocol.IntentWork
@@ -49,8 +56,8 @@ func (b *Broker) intent(w *engine.Worker, now time.Time, has bool) protocol.Inte
 }
 
 // about is the store's time, as far as it is known without asking.
-func (b *Broker) about() time.Time {
-	if at := b.store.About(); !at.IsZero() {
+func (f *Fleet) about() time.Time {
+	if at := f.store.About(); !at.IsZero() {
 		return at
 	}
 	return time.Now()
@@ -58,17 +65,17 @@ func (b *Broker) about() time.Time {
 
 // OperateFleet drains, resumes or evicts workers at an operator's word. The word is stored, and apps and
 // workers that come later are held to it. Saying it again changes nothing but the deadline and the reason.
-func (b *Broker) OperateFleet(ctx context.Context, in protocol.FleetRequest) (protocol.FleetDrainState, error) {
+func (f *Fleet) OperateFleet(ctx context.Context, in protocol.FleetRequest) (protocol.FleetDrainState, error) {
 	in.Namespace = change.Namespace(in.Namespace)
 	none := protocol.FleetDrainState{}
 	if err := checkTarget(in.FleetTarget); err != nil {
 		return none, err
 	}
-	if in.Deadline < 0 || in.Deadline > maxSeconds {
-		return none, protocol.Invalid("deadline_seconds", "must be between 0 and %d", maxSeconds)
+	if in.Deadline < 0 || in.Deadline > protocol.MaxSeconds {
+		return none, protocol.Invalid("deadline_seconds", "must be between 0 and %d", protocol.MaxSeconds)
 	}
 	here := map[string]bool{}
-	err := b.store.View(ctx, func(r store.Reader) error {
+	err := f.store.View(ctx, func(r store.Reader) error {
 		rows, err := r.Workers(ctx, store.WorkerQuery{Namespace: in.Namespace, Limit: 10_000})
 		for i := range rows {
 			here[rows[i].ID] = rows[i].Left.IsZero()
@@ -83,7 +90,7 @@ func (b *Broker) OperateFleet(ctx context.Context, in protocol.FleetRequest) (pr
 		detail += ": " + in.Reason
 	}
 	key := engine.QueueKey{Namespace: in.Namespace}
-	q, err := change.Commit[engine.Queue](ctx, b.store, store.Change{
+	q, err := change.Commit[engine.Queue](ctx, f.store, store.Change{
 		Needs: store.Keys{Queues: []engine.QueueKey{key}},
 		Decide: func(rows store.Rows, now time.Time) (store.Writes, error) {
 			old := rows.Queue(key)
@@ -115,12 +122,12 @@ func (b *Broker) OperateFleet(ctx context.Context, in protocol.FleetRequest) (pr
 	if err != nil {
 		return none, err
 	}
-	b.lookAtDrains()
+	f.Look()
 	d := engine.Drain{FleetTarget: in.FleetTarget}
 	if i := slices.IndexFunc(q.Drains, func(d engine.Drain) bool { return d.FleetTarget == in.FleetTarget }); i >= 0 {
 		d = q.Drains[i]
 	}
-	states, err := b.view.Drains(ctx, in.Namespace, []engine.Drain{d})
+	states, err := f.view.Drains(ctx, in.Namespace, []engine.Drain{d})
 	if err != nil {
 		return none, err
 	}
@@ -152,18 +159,18 @@ func checkTarget(t protocol.FleetTarget) error {
 	return nil
 }
 
-// lookAtDrains has watchDrains look now. It does not block.
-func (b *Broker) lookAtDrains() {
+// Look has Watch look now. It does not block.
+func (f *Fleet) Look() {
 	select {
-	case b.drainsChanged <- struct{}{}:
+	case f.changed <- struct{}{}:
 	default:
 	}
 }
 
-// watchDrains tells the workers that this app hears, until ctx ends, what operators want of them, makes them give up
+// Watch tells the workers that this app hears, until ctx ends, what operators want of them, makes them give up
 // their sessions, and has those leave whose time is up. Another app that hears a worker as well does the same, which
 // changes nothing.
-func (b *Broker) watchDrains(ctx context.Context) {
+func (f *Fleet) Watch(ctx context.Context) {
 	tick := time.NewTicker(drainTold)
 	defer tick.Stop()
 	pushed := map[string]int64{} // revisions of settings, by namespace
@@ -172,16 +179,16 @@ func (b *Broker) watchDrains(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
-		case <-b.drainsChanged:
+		case <-f.changed:
 		}
-		known := b.workers.All("")
-		b.pushSettings(pushed, known)
+		known := f.workers.All("")
+		f.pushSettings(pushed, known)
 		spaces := map[string][]engine.WorkerKey{} // whose workers may have something left
 		for k, h := range known {
-			if !b.workers.Hears(h) {
+			if !f.workers.Hears(h) {
 				continue
 			}
-			d := b.workers.DrainOf(h.Worker)
+			d := f.workers.DrainOf(h.Worker)
 			every := drainLook
 			if h.Emptied { // but a claim may have been on its way
 				every = drainAgain
@@ -191,23 +198,23 @@ func (b *Broker) watchDrains(ctx context.Context) {
 				spaces[k.Namespace] = append(spaces[k.Namespace], k)
 			}
 			if d != nil && d.Evict && h.Told == protocol.IntentLeave {
-				b.overstays(ctx, k, h)
+				f.overstays(ctx, k, h)
 			}
 		}
 		for ns, keys := range spaces {
-			if err := b.followDrains(ctx, ns, keys, known); err != nil && ctx.Err() == nil {
-				b.log.Warn().Err(err).Str("namespace", ns).Msg("look what drained workers have left")
+			if err := f.followDrains(ctx, ns, keys, known); err != nil && ctx.Err() == nil {
+				f.log.Warn().Err(err).Str("namespace", ns).Msg("look what drained workers have left")
 			}
 		}
 	}
 }
 
 // followDrains brings workers where operators want them.
-func (b *Broker) followDrains(
+func (f *Fleet) followDrains(
 	ctx context.Context, ns string, keys []engine.WorkerKey, known map[engine.WorkerKey]presence.Heard,
 ) error {
 	var held map[string]store.Holding
-	if err := b.store.View(ctx, func(r store.Reader) (err error) {
+	if err := f.store.View(ctx, func(r store.Reader) (err error) {
 		held, err = r.Holdings(ctx, ns)
 		return err
 	}); err != nil {
@@ -215,11 +222,11 @@ func (b *Broker) followDrains(
 	}
 	for _, k := range keys {
 		h, has := known[k], held[k.ID].Leases+held[k.ID].Sessions > 0
-		b.intend(k, h, b.intent(h.Worker, b.about(), has), has)
+		f.intend(k, h, f.intent(h.Worker, f.about(), has), has)
 		if held[k.ID].Sessions == 0 {
 			continue
 		}
-		if err := b.drainSessions(ctx, k, b.workers.DrainOf(h.Worker)); err != nil {
+		if err := f.drainSessions(ctx, k, f.workers.DrainOf(h.Worker)); err != nil {
 			return err
 		}
 	}
@@ -227,9 +234,9 @@ func (b *Broker) followDrains(
 }
 
 // intend tells a worker what is wanted of it, if that is new, and notes whether it has something left.
-func (b *Broker) intend(k engine.WorkerKey, h presence.Heard, i protocol.Intent, has bool) {
+func (f *Fleet) intend(k engine.WorkerKey, h presence.Heard, i protocol.Intent, has bool) {
 	changed := h.Told != i
-	b.workers.With(k, func(now *presence.Heard) {
+	f.workers.With(k, func(now *presence.Heard) {
 		if now.Worker.Incarnation != h.Worker.Incarnation {
 			changed = false
 			return
@@ -243,31 +250,31 @@ func (b *Broker) intend(k engine.WorkerKey, h presence.Heard, i protocol.Intent,
 		return
 	}
 	n := protocol.PauseNotice{}
-	if d := b.workers.DrainOf(h.Worker); d != nil {
+	if d := f.workers.DrainOf(h.Worker); d != nil {
 		n.Reason, n.DeadlineAt = d.Reason, d.Deadline
 	}
-	b.log.Info().Str("worker_id", k.ID).Str("intent", string(i)).Str("reason", n.Reason).Msg("worker is told")
-	if tell := b.fleetTell.Load(); tell != nil {
+	f.log.Info().Str("worker_id", k.ID).Str("intent", string(i)).Str("reason", n.Reason).Msg("worker is told")
+	if tell := f.tellIntent.Load(); tell != nil {
 		(*tell)(k.Namespace, k.ID, i, n)
 	}
 }
 
 // overstays takes the registration away from a worker that was told to leave and did not, because it cannot be
 // told or does not listen. What it runs is given to nobody else for as long as it may still run there.
-func (b *Broker) overstays(ctx context.Context, k engine.WorkerKey, h presence.Heard) {
+func (f *Fleet) overstays(ctx context.Context, k engine.WorkerKey, h presence.Heard) {
 	if time.Since(h.ToldAt) < leaveTime {
 		return
 	}
-	b.log.Warn().Str("worker_id", k.ID).Msg("a worker that was told to leave is removed")
-	if _, err := b.RemoveWorker(ctx, k.Namespace, k.ID); err != nil && protocol.ReasonOf(err) == "" && ctx.Err() == nil {
-		b.log.Warn().Err(err).Str("worker_id", k.ID).Msg("remove a worker")
+	f.log.Warn().Str("worker_id", k.ID).Msg("a worker that was told to leave is removed")
+	if _, err := f.workers.RemoveWorker(ctx, k.Namespace, k.ID); err != nil && protocol.ReasonOf(err) == "" && ctx.Err() == nil {
+		f.log.Warn().Err(err).Str("worker_id", k.ID).Msg("remove a worker")
 	}
 }
 
 // drainSessions makes a drained worker give up what it holds, each session when nothing runs in it any more; without a
 // drain, it keeps what it has not given up yet.
-func (b *Broker) drainSessions(ctx context.Context, k engine.WorkerKey, d *engine.Drain) error {
-	held, err := change.SessionsOf(ctx, b.store, k)
+func (f *Fleet) drainSessions(ctx context.Context, k engine.WorkerKey, d *engine.Drain) error {
+	held, err := change.SessionsOf(ctx, f.store, k)
 	if err != nil {
 		return err
 	}
@@ -281,7 +288,7 @@ func (b *Broker) drainSessions(ctx context.Context, k engine.WorkerKey, d *engin
 		default:
 			continue
 		}
-		_, err := change.StepSession(ctx, b.store, b.dispatch, s.Key(), in)
+		_, err := change.StepSession(ctx, f.store, f.dispatch, s.Key(), in)
 		if err != nil && !engine.IsNotDue(err) && protocol.ReasonOf(err) == "" {
 			return err
 		}

@@ -1,4 +1,4 @@
-package broker
+package presence
 
 import (
 	"context"
@@ -6,7 +6,6 @@ import (
 
 	"github.com/sojourn-run/sojourn/app/change"
 	"github.com/sojourn-run/sojourn/app/engine"
-	"github.com/sojourn-run/sojourn/app/presence"
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/protocol"
@@ -15,44 +14,44 @@ import (
 // Deregister takes a worker's registration away, at its own word: its leases end and its sessions are released, so that
 // others go on at once. The row is marked first, which fences it, and goes last: a lease never names a worker without a
 // row.
-func (b *Broker) Deregister(ctx context.Context, in protocol.DeregisterRequest) (protocol.DeregisterAnswer, error) {
-	w, err := b.fence(ctx, in)
+func (ws *Workers) Deregister(ctx context.Context, in protocol.DeregisterRequest) (protocol.DeregisterAnswer, error) {
+	w, err := ws.fence(ctx, in)
 	if err != nil {
 		return protocol.DeregisterAnswer{}, err
 	}
-	flows, err := b.letGo(ctx, w, engine.ReturnedDraining, returned)
+	flows, err := ws.letGo(ctx, w, engine.ReturnedDraining, returned)
 	return protocol.DeregisterAnswer{WorkerID: w.ID, Outcome: "deregistered", Recovered: flows}, err
 }
 
 // RemoveWorker takes a worker's registration away, at an operator's word. It gets nothing more from now on. What it
 // runs goes to nobody else while it may still run there: it may report it, and it comes back when it does, or when its
 // lease is over. One that tells its processes apart and lives is refused until another process of its id registers.
-func (b *Broker) RemoveWorker(ctx context.Context, ns, id string) (protocol.DeregisterAnswer, error) {
+func (ws *Workers) RemoveWorker(ctx context.Context, ns, id string) (protocol.DeregisterAnswer, error) {
 	key := engine.WorkerKey{Namespace: change.Namespace(ns), ID: id}
-	w, err := b.known(ctx, key)
+	w, err := ws.Known(ctx, key)
 	if err != nil {
 		return protocol.DeregisterAnswer{}, change.NoWorker(id)
 	}
-	now, err := b.store.Now(ctx)
+	now, err := ws.store.Now(ctx)
 	if err != nil {
 		return protocol.DeregisterAnswer{}, err
 	}
-	h := presence.Heard{Worker: w}
-	b.workers.With(key, func(known *presence.Heard) { h = *known })
-	lives := b.workers.Alive(h, now) || !b.opt.Shared && h.At.IsZero() && time.Since(b.started) <= b.opt.Alive
-	if w, err = b.fence(ctx, protocol.DeregisterRequest{Namespace: ns, WorkerID: id}); err != nil {
+	h := Heard{Worker: w}
+	ws.With(key, func(known *Heard) { h = *known })
+	lives := ws.Alive(h, now) || !ws.opt.Shared && h.At.IsZero() && time.Since(ws.started) <= ws.opt.Alive
+	if w, err = ws.fence(ctx, protocol.DeregisterRequest{Namespace: ns, WorkerID: id}); err != nil {
 		return protocol.DeregisterAnswer{}, err
 	}
 	out := protocol.DeregisterAnswer{WorkerID: id, Outcome: "deregistered"}
 	var refs []store.TaskRef
-	err = b.store.View(ctx, func(r store.Reader) error {
+	err = ws.store.View(ctx, func(r store.Reader) error {
 		refs, err = r.Owned(ctx, key, w.Incarnation)
 		return err
 	})
 	if err != nil || (lives || w.Explicit) && len(refs) > 0 || lives && namesProcess(w) {
 		return out, err
 	}
-	out.Recovered, err = b.letGo(ctx, w, engine.ReasonOrphaned, died) // what a living one had is not free yet
+	out.Recovered, err = ws.letGo(ctx, w, engine.ReasonOrphaned, died) // what a living one had is not free yet
 	return out, err
 }
 
@@ -62,13 +61,13 @@ func namesProcess(w *engine.Worker) bool {
 }
 
 // fence marks a registration as taken away: from its commit on the process gets nothing more, here and, as soon as they
-// hear of it, at other apps.
-func (b *Broker) fence(ctx context.Context, in protocol.DeregisterRequest) (*engine.Worker, error) {
+// Hear of it, at other apps.
+func (ws *Workers) fence(ctx context.Context, in protocol.DeregisterRequest) (*engine.Worker, error) {
 	key := engine.WorkerKey{Namespace: change.Namespace(in.Namespace), ID: in.WorkerID}
-	if err := b.Reaches(ctx, key.Namespace, in.WorkerID); err != nil {
+	if err := ws.Reaches(ctx, key.Namespace, in.WorkerID); err != nil {
 		return nil, err
 	}
-	w, err := change.Commit[engine.Worker](ctx, b.store, store.Change{
+	w, err := change.Commit[engine.Worker](ctx, ws.store, store.Change{
 		Needs: store.Keys{Workers: []engine.WorkerKey{key}},
 		Decide: func(rows store.Rows, now time.Time) (store.Writes, error) {
 			old := rows.Worker(key)
@@ -88,26 +87,26 @@ func (b *Broker) fence(ctx context.Context, in protocol.DeregisterRequest) (*eng
 	if err != nil {
 		return nil, err
 	}
-	b.dispatch.Gone(store.Process{Worker: key, Incarnation: w.Incarnation})
+	ws.dispatch.Gone(store.Process{Worker: key, Incarnation: w.Incarnation})
 	return &w, nil
 }
 
 // letGo gives on what a process that left had, and removes its row, unless another has registered meanwhile. It says
 // how many workflow tasks there were.
-func (b *Broker) letGo(
+func (ws *Workers) letGo(
 	ctx context.Context, w *engine.Worker, why string, lost func(store.TaskRef) bool,
 ) (flows int, err error) {
 	key := w.Key()
-	_, flows, err = change.ReleaseLeases(ctx, b.store, key, why, lost, func(incarnation string) bool {
+	_, flows, err = change.ReleaseLeases(ctx, ws.store, key, why, lost, func(incarnation string) bool {
 		return incarnation == w.Incarnation
 	})
 	if err != nil {
 		return 0, err
 	}
-	if err := b.releaseSessions(ctx, key, "shutdown"); err != nil {
+	if err := ws.releaseSessions(ctx, key, "shutdown"); err != nil {
 		return 0, err
 	}
-	_, err = b.store.Commit(ctx, store.Change{
+	_, err = ws.store.Commit(ctx, store.Change{
 		Needs: store.Keys{Workers: []engine.WorkerKey{key}},
 		Decide: func(rows store.Rows, _ time.Time) (store.Writes, error) {
 			if now := rows.Worker(key); now == nil || now.Incarnation != w.Incarnation || now.Left.IsZero() {
@@ -117,4 +116,21 @@ func (b *Broker) letGo(
 		},
 	})
 	return flows, err
+}
+
+// releaseSessions gives up everything a worker holds.
+func (ws *Workers) releaseSessions(ctx context.Context, w engine.WorkerKey, why string) error {
+	held, err := change.SessionsOf(ctx, ws.store, w)
+	if err != nil {
+		return err
+	}
+	for _, s := range held {
+		_, err := change.StepSession(ctx, ws.store, ws.dispatch, s.Key(), engine.ReleaseSession{
+			SessionHolder: engine.SessionHolder{Worker: w.ID, Epoch: s.Epoch}, Why: why,
+		})
+		if err != nil && protocol.ReasonOf(err) == "" {
+			return err
+		}
+	}
+	return nil
 }

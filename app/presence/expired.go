@@ -1,4 +1,4 @@
-package broker
+package presence
 
 import (
 	"context"
@@ -7,7 +7,6 @@ import (
 
 	"github.com/sojourn-run/sojourn/app/change"
 	"github.com/sojourn-run/sojourn/app/engine"
-	"github.com/sojourn-run/sojourn/app/presence"
 	"github.com/sojourn-run/sojourn/app/store"
 )
 
@@ -18,55 +17,58 @@ const (
 	removedUnbeating = 3 * 24 * time.Hour
 )
 
+// piece is how many workers are removed in one change.
+const piece = 100
+
 // returnTime is how long after its start an app without company waits for workers that only poll: it stored no sign of
 // life of those that it heard.
 const returnTime = time.Hour
 
 // expiryPause lies between two looks for silent workers, however many come and go.
-func (b *Broker) expiryPause() time.Duration { return b.opt.Alive }
+func (ws *Workers) expiryPause() time.Duration { return ws.opt.Alive }
 
 // expires notes that a worker may be past its time at a time of ours.
-func (b *Broker) expires(at time.Time) {
-	if b.expiry.IsZero() || at.Before(b.expiry) {
-		b.expiry = at
+func (ws *Workers) expires(at time.Time) {
+	if ws.expiry.IsZero() || at.Before(ws.expiry) {
+		ws.expiry = at
 	}
 }
 
 // removeSilent removes silent workers once the first of them is past its time, and notes when the next one will be:
 // those that no other app is to miss. It asks nothing while all are heard.
-func (b *Broker) removeSilent(ctx context.Context, behind *presence.Orphans) error {
-	if b.expiry.IsZero() || time.Now().Before(b.expiry) {
+func (ws *Workers) removeSilent(ctx context.Context, behind *Orphans) error {
+	if ws.expiry.IsZero() || time.Now().Before(ws.expiry) {
 		return nil
 	}
 	var list []engine.Worker
-	err := b.store.View(ctx, func(r store.Reader) (err error) {
+	err := ws.store.View(ctx, func(r store.Reader) (err error) {
 		list, err = r.Workers(ctx, store.WorkerQuery{Limit: 10_000})
 		return err
 	})
-	list = slices.DeleteFunc(list, func(w engine.Worker) bool { return behind.Others(b.opt.App, &w) })
+	list = slices.DeleteFunc(list, func(w engine.Worker) bool { return behind.Others(ws.opt.App, &w) })
 	next := time.Duration(0)
 	if err == nil {
-		next, err = b.removeExpired(ctx, list)
+		next, err = ws.removeExpired(ctx, list)
 	}
-	b.expiry = time.Time{}
+	ws.expiry = time.Time{}
 	if next > 0 || err != nil {
-		b.expires(time.Now().Add(max(next, b.expiryPause())))
+		ws.expires(time.Now().Add(max(next, ws.expiryPause())))
 	}
 	return err
 }
 
-// pruneWorkers removes the workers of a namespace that are past their time, those included that only poll.
-func (b *Broker) pruneWorkers(ctx context.Context, namespace string) error {
+// Prune removes the workers of a namespace that are past their time, those included that only poll.
+func (ws *Workers) Prune(ctx context.Context, namespace string) error {
 	for after := ""; ; {
 		var page []engine.Worker
-		err := b.store.View(ctx, func(r store.Reader) (err error) {
+		err := ws.store.View(ctx, func(r store.Reader) (err error) {
 			page, err = r.Workers(ctx, store.WorkerQuery{Namespace: namespace, AfterID: after, Limit: piece})
 			return err
 		})
 		if err != nil {
 			return err
 		}
-		if _, err := b.removeExpired(ctx, page); err != nil || len(page) < piece {
+		if _, err := ws.removeExpired(ctx, page); err != nil || len(page) < piece {
 			return err
 		}
 		after = page[len(page)-1].ID
@@ -75,15 +77,15 @@ func (b *Broker) pruneWorkers(ctx context.Context, namespace string) error {
 
 // removeExpired removes those of some workers that are past their time and have nothing left, and returns when the next
 // of those that send heartbeats is to be looked at; zero: this app hears them all.
-func (b *Broker) removeExpired(ctx context.Context, list []engine.Worker) (next time.Duration, err error) {
-	now, err := b.store.Now(ctx)
+func (ws *Workers) removeExpired(ctx context.Context, list []engine.Worker) (next time.Duration, err error) {
+	now, err := ws.store.Now(ctx)
 	if err != nil {
 		return 0, err
 	}
 	over := map[string][]*engine.Worker{} // by namespace
 	for i := range list {
 		w := &list[i]
-		left, silent := b.untilRemoved(w, now)
+		left, silent := ws.untilRemoved(w, now)
 		switch {
 		case !silent:
 		case left <= 0:
@@ -93,7 +95,7 @@ func (b *Broker) removeExpired(ctx context.Context, list []engine.Worker) (next 
 		}
 	}
 	for ns, workers := range over {
-		held, err := b.holdings(ctx, ns)
+		held, err := ws.holdings(ctx, ns)
 		if err != nil {
 			return 0, err
 		}
@@ -101,12 +103,12 @@ func (b *Broker) removeExpired(ctx context.Context, list []engine.Worker) (next 
 		for _, w := range workers {
 			if held[w.ID] == (store.Holding{}) {
 				idle = append(idle, w)
-			} else if again := 5 * b.expiryPause(); w.Beats && (next == 0 || again < next) {
+			} else if again := 5 * ws.expiryPause(); w.Beats && (next == 0 || again < next) {
 				next = again
 			}
 		}
 		for some := range slices.Chunk(idle, piece) {
-			if err := b.removeUnheard(ctx, some); err != nil {
+			if err := ws.removeUnheard(ctx, some); err != nil {
 				return 0, err
 			}
 		}
@@ -115,21 +117,21 @@ func (b *Broker) removeExpired(ctx context.Context, list []engine.Worker) (next 
 }
 
 // untilRemoved is how long it is until a worker is past its time, and whether it is silent, as far as is known here.
-func (b *Broker) untilRemoved(w *engine.Worker, now time.Time) (left time.Duration, silent bool) {
+func (ws *Workers) untilRemoved(w *engine.Worker, now time.Time) (left time.Duration, silent bool) {
 	if w.Namespace == appsNamespace {
 		return 0, false
 	}
 	here := false
-	b.workers.With(w.Key(), func(h *presence.Heard) { here = b.workers.Hears(*h) })
+	ws.With(w.Key(), func(h *Heard) { here = ws.Hears(*h) })
 	if here {
 		return 0, false
 	}
-	most, since, up := removedUnbeating, now.Sub(lastSign(w)), time.Since(b.started)
+	most, since, up := removedUnbeating, now.Sub(lastSign(w)), time.Since(ws.started)
 	if w.Beats {
-		most = silencesKept * b.opt.Alive
+		most = silencesKept * ws.opt.Alive
 	}
 	switch {
-	case b.opt.Shared:
+	case ws.opt.Shared:
 	case w.Beats: // it would have come by now, whatever is stored
 		since = min(since, up)
 	case up < returnTime:
@@ -138,26 +140,26 @@ func (b *Broker) untilRemoved(w *engine.Worker, now time.Time) (left time.Durati
 	return most - since, true
 }
 
-func (b *Broker) holdings(ctx context.Context, ns string) (held map[string]store.Holding, err error) {
-	return held, b.store.View(ctx, func(r store.Reader) (err error) {
+func (ws *Workers) holdings(ctx context.Context, ns string) (held map[string]store.Holding, err error) {
+	return held, ws.store.View(ctx, func(r store.Reader) (err error) {
 		held, err = r.Holdings(ctx, ns)
 		return err
 	})
 }
 
 // removeUnheard removes workers, but for those that came back meanwhile. One that comes back later registers anew.
-func (b *Broker) removeUnheard(ctx context.Context, list []*engine.Worker) error {
+func (ws *Workers) removeUnheard(ctx context.Context, list []*engine.Worker) error {
 	keys := make([]engine.WorkerKey, len(list))
 	for i, w := range list {
 		keys[i] = w.Key()
 	}
-	removed, err := change.Commit[[]engine.WorkerKey](ctx, b.store, store.Change{
+	removed, err := change.Commit[[]engine.WorkerKey](ctx, ws.store, store.Change{
 		Needs: store.Keys{Workers: keys},
 		Decide: func(rows store.Rows, _ time.Time) (store.Writes, error) {
 			var drop []engine.WorkerKey
 			for _, w := range list {
 				is, here := rows.Worker(w.Key()), false
-				b.workers.With(w.Key(), func(h *presence.Heard) { here = b.workers.Hears(*h) })
+				ws.With(w.Key(), func(h *Heard) { here = ws.Hears(*h) })
 				if is != nil && is.Incarnation == w.Incarnation && lastSign(is).Equal(lastSign(w)) && !here {
 					drop = append(drop, w.Key())
 				}
@@ -166,8 +168,8 @@ func (b *Broker) removeUnheard(ctx context.Context, list []*engine.Worker) error
 		},
 	})
 	for _, k := range removed {
-		b.workers.Drop(k)
-		b.log.Info().Str("worker_id", k.ID).Msg("worker removed from the list: it was silent for too long")
+		ws.Drop(k)
+		ws.log.Info().Str("worker_id", k.ID).Msg("worker removed from the list: it was silent for too long")
 	}
 	return err
 }

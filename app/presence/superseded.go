@@ -1,4 +1,4 @@
-package broker
+package presence
 
 import (
 	"context"
@@ -12,24 +12,24 @@ import (
 
 // watchSuperseded hears, until ctx ends, of processes whose registration ended at other apps on the database: another
 // took their place, or they left.
-func (b *Broker) watchSuperseded(ctx context.Context) {
-	b.dispatch.Each(ctx, dispatch.TopicSuperseded, func(changed store.Changed, overflow bool) {
+func (ws *Workers) watchSuperseded(ctx context.Context) {
+	ws.dispatch.Each(ctx, dispatch.TopicSuperseded, func(changed store.Changed, overflow bool) {
 		if overflow {
-			for k, h := range b.workers.All("") {
+			for k, h := range ws.All("") {
 				changed.Superseded = append(changed.Superseded, store.Process{Worker: k, Incarnation: h.Worker.Incarnation})
 			}
 		}
 		for _, p := range changed.Superseded {
 			if p.Worker.Namespace == appsNamespace { // an app left: who is there now is looked at soon
-				b.appLeft.Store(true)
-				b.storeSoon()
+				ws.appLeft.Store(true)
+				ws.storeSoon()
 				continue
 			}
-			if known := b.workers.Get(p.Worker); p.Incarnation == "" && known != nil {
+			if known := ws.Get(p.Worker); p.Incarnation == "" && known != nil {
 				p.Incarnation = known.Incarnation
 			}
 			if p.Incarnation != "" {
-				b.superseded(ctx, p)
+				ws.superseded(ctx, p)
 			}
 		}
 	})
@@ -38,18 +38,18 @@ func (b *Broker) watchSuperseded(ctx context.Context) {
 // superseded looks whether a process is still the registered one. If not it is forgotten, its polls end, and what this
 // app leased to it since goes back: who ended the registration has freed what was leased by then, and could not know of
 // what was being written here.
-func (b *Broker) superseded(ctx context.Context, p store.Process) {
-	w, err := b.storedWorker(ctx, p.Worker)
+func (ws *Workers) superseded(ctx context.Context, p store.Process) {
+	w, err := ws.storedWorker(ctx, p.Worker)
 	switch {
 	case err != nil && !errors.Is(err, store.ErrNotFound):
 		if ctx.Err() == nil {
-			b.log.Warn().Err(err).Str("worker_id", p.Worker.ID).Msg("look which process a worker is")
+			ws.log.Warn().Err(err).Str("worker_id", p.Worker.ID).Msg("look which process a worker is")
 		}
 		return
 	case err == nil && w.Incarnation == p.Incarnation && w.Left.IsZero():
 		return
 	}
-	b.dispatch.Gone(p)
+	ws.dispatch.Gone(p)
 	why, lost := engine.ReturnedDraining, returned
 	if err == nil {
 		if w.Incarnation == p.Incarnation {
@@ -57,9 +57,9 @@ func (b *Broker) superseded(ctx context.Context, p store.Process) {
 		}
 		why, lost = restarted, diedWith(&w)
 	}
-	if _, _, err := change.ReleaseLeases(ctx, b.store, p.Worker, why, lost, func(incarnation string) bool {
+	if _, _, err := change.ReleaseLeases(ctx, ws.store, p.Worker, why, lost, func(incarnation string) bool {
 		return incarnation == p.Incarnation
 	}); err != nil && ctx.Err() == nil {
-		b.log.Warn().Err(err).Str("worker_id", p.Worker.ID).Msg("free what was leased to a process that left")
+		ws.log.Warn().Err(err).Str("worker_id", p.Worker.ID).Msg("free what was leased to a process that left")
 	}
 }

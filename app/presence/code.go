@@ -1,10 +1,9 @@
-package broker
+package presence
 
 import (
 	"slices"
 
 	"github.com/sojourn-run/sojourn/app/engine"
-	"github.com/sojourn-run/sojourn/app/presence"
 )
 
 // otherCode are the activity types of which two workers say that they have different code.
@@ -20,7 +19,7 @@ func otherCode(a, b map[string]string) []string {
 }
 
 // warnOfOtherCode logs that a worker which registers has other code than one this app hears, of the same release.
-func (b *Broker) warnOfOtherCode(w *engine.Worker) {
+func (ws *Workers) warnOfOtherCode(w *engine.Worker) {
 	if len(w.Versions) == 0 {
 		return
 	}
@@ -29,7 +28,7 @@ func (b *Broker) warnOfOtherCode(w *engine.Worker) {
 		types  []string
 	}
 	var all []difference
-	b.workers.Each(w.Namespace, func(key engine.WorkerKey, h *presence.Heard) {
+	ws.Each(w.Namespace, func(key engine.WorkerKey, h *Heard) {
 		o := h.Worker
 		if key.ID == w.ID || o.Release != w.Release || !o.Left.IsZero() || h.Draining ||
 			!slices.ContainsFunc(w.Queues, o.Serves) {
@@ -40,7 +39,7 @@ func (b *Broker) warnOfOtherCode(w *engine.Worker) {
 		}
 	})
 	for _, d := range all {
-		b.log.Warn().Str("worker_id", w.ID).Str("other_worker_id", d.worker).Str("release", w.Release).
+		ws.log.Warn().Str("worker_id", w.ID).Str("other_worker_id", d.worker).Str("release", w.Release).
 			Strs("activity_types", d.types).Msg("two workers of one release have different code")
 	}
 }

@@ -1,4 +1,4 @@
-package broker
+package presence
 
 import (
 	"context"
@@ -6,7 +6,6 @@ import (
 
 	"github.com/sojourn-run/sojourn/app/change"
 	"github.com/sojourn-run/sojourn/app/engine"
-	"github.com/sojourn-run/sojourn/app/presence"
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/protocol"
@@ -16,26 +15,26 @@ import (
 const aliveAtOnce = 1000
 
 // storeAlive stores the last signs of life of workers.
-func (b *Broker) storeAlive(ctx context.Context, keys ...engine.WorkerKey) error {
-	_, err := b.storeSigns(ctx, keys)
+func (ws *Workers) storeAlive(ctx context.Context, keys ...engine.WorkerKey) error {
+	_, err := ws.storeSigns(ctx, keys)
 	return err
 }
 
 // storeSigns stores the last signs of life of workers, and of apps in the rows beside, and returns the store's time.
 // What this app knows of a process that another one superseded, at whatever app, ends with that.
-func (b *Broker) storeSigns(
+func (ws *Workers) storeSigns(
 	ctx context.Context, keys []engine.WorkerKey, beside ...func(now time.Time) engine.Worker,
 ) (time.Time, error) {
 	type sign struct {
-		presence.Heard
+		Heard
 		silent time.Duration
 		later  time.Duration // how much later its last heartbeat may have been, for all that is stored
 	}
 	signs := make(map[engine.WorkerKey]sign, len(keys))
 	for _, k := range keys {
-		b.workers.With(k, func(h *presence.Heard) {
-			later := b.opt.StoreAlive
-			if h.Closely(b.opt.HTTPLease) {
+		ws.With(k, func(h *Heard) {
+			later := ws.opt.StoreAlive
+			if h.Closely(ws.opt.HTTPLease) {
 				later = 0
 			}
 			signs[k] = sign{*h, time.Since(h.At), later}
@@ -45,7 +44,7 @@ func (b *Broker) storeSigns(
 		older []store.Process
 		now   time.Time
 	}
-	a, err := change.Commit[answer](ctx, b.store, store.Change{
+	a, err := change.Commit[answer](ctx, ws.store, store.Change{
 		Needs: store.Keys{Workers: keys, Present: true},
 		Decide: func(rows store.Rows, now time.Time) (store.Writes, error) {
 			var older []store.Process
@@ -66,10 +65,10 @@ func (b *Broker) storeSigns(
 				if old.HeartbeatAt.After(at) {
 					at = old.HeartbeatAt.Time // another app heard it later
 				} else {
-					next.HeardBy = b.opt.App
+					next.HeardBy = ws.opt.App
 				}
-				next.AliveUntil, next.HeartbeatAt = history.At(at.Add(b.opt.Alive+s.later)), history.At(at)
-				if old.HeardBy != b.opt.App && old.AliveUntil.After(next.AliveUntil.Time) {
+				next.AliveUntil, next.HeartbeatAt = history.At(at.Add(ws.opt.Alive+s.later)), history.At(at)
+				if old.HeardBy != ws.opt.App && old.AliveUntil.After(next.AliveUntil.Time) {
 					next.AliveUntil = old.AliveUntil // it may have been heard there since
 				}
 				next.Beats = next.Beats || s.Beats
@@ -90,17 +89,17 @@ func (b *Broker) storeSigns(
 		return time.Time{}, err
 	}
 	for k, s := range signs {
-		b.workers.With(k, func(h *presence.Heard) {
+		ws.With(k, func(h *Heard) {
 			if h.Worker.Incarnation == s.Worker.Incarnation && h.Stored.Before(s.At) {
 				h.StoredAt, h.Stored = time.Now(), s.At
 			}
 			if h.Worker.Incarnation == s.Worker.Incarnation {
-				h.Promised = s.later < b.opt.StoreAlive
+				h.Promised = s.later < ws.opt.StoreAlive
 			}
 		})
 	}
 	for _, p := range a.older {
-		b.superseded(ctx, p)
+		ws.superseded(ctx, p)
 	}
 	return a.now, nil
 }

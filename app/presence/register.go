@@ -1,4 +1,4 @@
-package broker
+package presence
 
 import (
 	"context"
@@ -6,20 +6,16 @@ import (
 	"slices"
 	"time"
 
+	"github.com/sojourn-run/sojourn/shared/protocol"
+
 	"github.com/oklog/ulid/v2"
 
 	"github.com/sojourn-run/sojourn/app/auth"
 	"github.com/sojourn-run/sojourn/app/change"
 	"github.com/sojourn-run/sojourn/app/engine"
-	"github.com/sojourn-run/sojourn/app/presence"
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/shared/history"
-	"github.com/sojourn-run/sojourn/shared/protocol"
-	"github.com/sojourn-run/sojourn/shared/release"
 )
-
-// CapSessions is the capability a worker declares to be given sessions at all.
-const CapSessions = engine.CapSessions
 
 // What a registration may leave out.
 const (
@@ -30,29 +26,24 @@ const (
 	maxNames            = 10_000
 )
 
-// Register announces a worker. The same incarnation again is a refresh; another one supersedes: what the older had
-// leased is redelivered at once, and its calls are refused from then on.
-func (b *Broker) Register(ctx context.Context, in protocol.RegisterRequest) (protocol.RegisterAnswer, error) {
-	w, err := b.registration(in)
-	if err != nil {
-		return protocol.RegisterAnswer{}, err
-	}
-	if err := b.HasNamespace(ctx, w.Namespace); err != nil {
-		return protocol.RegisterAnswer{}, err
-	}
+// Register stores a registration that a request made. The same incarnation again is a refresh; another one supersedes:
+// what the older had leased is redelivered at once, and its calls are refused from then on.
+func (ws *Workers) Register(
+	ctx context.Context, w *engine.Worker, in protocol.RegisterRequest,
+) (protocol.RegisterAnswer, error) {
 	key, who := w.Key(), auth.From(ctx)
 	w.Scoped = true
 	if who != nil {
 		w.Group = who.Group
 	}
 	superseded, before, changed := false, "", false
-	stored, err := change.Commit[*engine.Worker](ctx, b.store, store.Change{
+	stored, err := change.Commit[*engine.Worker](ctx, ws.store, store.Change{
 		Needs: store.Keys{Workers: []engine.WorkerKey{key}},
 		Decide: func(rows store.Rows, now time.Time) (store.Writes, error) {
 			next := *w
-			next.AliveUntil = history.At(now.Add(b.opt.Alive + b.opt.StoreAlive))
+			next.AliveUntil = history.At(now.Add(ws.opt.Alive + ws.opt.StoreAlive))
 			next.HeartbeatAt, next.UpdatedAt, next.RegisteredAt, next.HeardBy = history.At(now), history.At(now),
-				history.At(now), b.opt.App
+				history.At(now), ws.opt.App
 			old := rows.Worker(key)
 			superseded, changed = false, false
 			if old != nil {
@@ -65,7 +56,7 @@ func (b *Broker) Register(ctx context.Context, in protocol.RegisterRequest) (pro
 				if !old.Left.IsZero() && old.Incarnation == next.Incarnation && namesProcess(old) {
 					return store.Writes{}, left(old)
 				}
-				if err := b.sameDefinitions(old, &next, now); err != nil {
+				if err := ws.sameDefinitions(old, &next, now); err != nil {
 					return store.Writes{}, err
 				}
 				next.Superseded = old.Superseded
@@ -85,43 +76,39 @@ func (b *Broker) Register(ctx context.Context, in protocol.RegisterRequest) (pro
 		return protocol.RegisterAnswer{}, err
 	}
 	if superseded {
-		b.dispatch.Gone(store.Process{Worker: key, Incarnation: before})
+		ws.dispatch.Gone(store.Process{Worker: key, Incarnation: before})
 	}
-	b.workers.Put(stored)
-	b.warnOfOtherCode(stored)
-	b.hear(key)
-	b.workers.With(key, func(h *presence.Heard) { h.Adopted, h.StoredAt, h.Stored = time.Time{}, time.Now(), h.At })
+	ws.Put(stored)
+	ws.warnOfOtherCode(stored)
+	ws.Hear(key)
+	ws.With(key, func(h *Heard) { h.Adopted, h.StoredAt, h.Stored = time.Time{}, time.Now(), h.At })
 	if changed {
-		b.dispatch.Drop(key, errRevised)
-	}
-	if in.Gated && in.Release != "" {
-		// a worker that knows of the difference never polls: this is where the app hears of it
-		b.gate(key, release.Gate(b.opt.Release, in.Release, b.opt.StrictRelease))
+		ws.dispatch.Drop(key, ErrRevised)
 	}
 	a := protocol.RegisterAnswer{
 		WorkerID: stored.ID, Registered: true, Namespace: stored.Namespace, TaskQueue: stored.Queues[0],
 		Runtime: stored.Runtime,
-		BuildID: orNil(stored.BuildID), Capabilities: orEmpty(stored.Capabilities), Manifest: stored.Manifest,
-		Status: string(stored.Status), Incarnation: stored.Incarnation, HeartbeatInterval: int64(b.opt.Heartbeat.Seconds()),
+		BuildID: protocol.OrNil(stored.BuildID), Capabilities: protocol.OrEmpty(stored.Capabilities), Manifest: stored.Manifest,
+		Status: string(stored.Status), Incarnation: stored.Incarnation, HeartbeatInterval: int64(ws.opt.Heartbeat.Seconds()),
 	}
 	if superseded {
 		lost := diedWith(stored)
-		a.Redelivered, _, err = change.ReleaseLeases(ctx, b.store, key, restarted, lost, func(incarnation string) bool {
+		a.Redelivered, _, err = change.ReleaseLeases(ctx, ws.store, key, restarted, lost, func(incarnation string) bool {
 			return incarnation != stored.Incarnation
 		})
 	} else if in.Held != nil && in.Incarnation != "" {
-		a.Redelivered, err = b.freeUnheld(ctx, key, in.Incarnation, *in.Held)
+		a.Redelivered, err = ws.freeUnheld(ctx, key, in.Incarnation, *in.Held)
 	}
 	return a, err
 }
 
 // freeUnheld undoes the leases of a worker's process that it does not know of: their tasks were on their way when its
 // app died or its connection broke. Nothing of them was begun.
-func (b *Broker) freeUnheld(
+func (ws *Workers) freeUnheld(
 	ctx context.Context, key engine.WorkerKey, incarnation string, held []string,
 ) (freed int, err error) {
 	var refs []store.TaskRef
-	err = b.store.View(ctx, func(r store.Reader) error {
+	err = ws.store.View(ctx, func(r store.Reader) error {
 		refs, err = r.Owned(ctx, key, incarnation)
 		return err
 	})
@@ -136,7 +123,7 @@ func (b *Broker) freeUnheld(
 		if slices.Contains(held, protocol.TaskKey(ref.Kind, id, attempt, ref.Delivery)) {
 			continue
 		}
-		switch err := change.Release(ctx, b.store, ref, "undelivered", true, false); {
+		switch err := change.Release(ctx, ws.store, ref, "undelivered", true, false); {
 		case err == nil:
 			freed++
 		case protocol.ReasonOf(err) == "": // else somebody ended it meanwhile
@@ -144,6 +131,17 @@ func (b *Broker) freeUnheld(
 		}
 	}
 	return freed, nil
+}
+
+// ErrRevised ends the open polls of a worker that runs with other settings now: they asked for what it offered before.
+var ErrRevised = errors.New("the worker runs with other settings")
+
+// revised says whether a process that registers again runs with other settings than before.
+func revised(old, next *engine.Worker) bool {
+	if !slices.Equal(old.ActivityTypes, next.ActivityTypes) {
+		return true
+	}
+	return next.Settings != nil && (old.Settings == nil || *old.Settings != *next.Settings)
 }
 
 // restarted is why a lease ended whose process another one superseded.
@@ -164,8 +162,8 @@ func unregistered(worker string) error {
 		With("worker_id", worker)
 }
 
-// registration checks a request and makes the row of it.
-func (b *Broker) registration(in protocol.RegisterRequest) (*engine.Worker, error) {
+// Registration checks a request and makes the row of it.
+func (ws *Workers) Registration(in protocol.RegisterRequest) (*engine.Worker, error) {
 	queues := in.TaskQueues
 	if len(queues) == 0 {
 		queues = []string{in.TaskQueue}
@@ -178,7 +176,7 @@ func (b *Broker) registration(in protocol.RegisterRequest) (*engine.Worker, erro
 		WorkflowTypes: in.WorkflowTypes,
 		ActivityTypes: in.ActivityTypes, AnyActivity: in.AnyActivity, Capabilities: in.Capabilities,
 		WorkflowSlots: defaultSlots, ActivitySlots: defaultSlots, SessionLease: defaultSessionLease.Microseconds(),
-		SessionIdle: defaultSessionIdle.Microseconds(), AttemptLease: b.opt.HTTPLease.Microseconds(),
+		SessionIdle: defaultSessionIdle.Microseconds(), AttemptLease: ws.opt.HTTPLease.Microseconds(),
 		Explicit:  in.Incarnation != "",
 		Beats:     len(in.Process) > 0 || in.HeartbeatSecs != nil || in.Incarnation != "" && in.Session != nil,
 		Contracts: in.Contracts, Fingerprints: in.Fingerprints, Manifest: in.Manifest, Isolation: in.Isolation,
@@ -188,14 +186,14 @@ func (b *Broker) registration(in protocol.RegisterRequest) (*engine.Worker, erro
 		w.ID = ulid.Make().String()
 	}
 	if w.Explicit {
-		w.AttemptLease = b.opt.AttemptLease.Microseconds()
+		w.AttemptLease = ws.opt.AttemptLease.Microseconds()
 	} else {
 		w.Incarnation = ulid.Make().String()
 	}
 	if in.AttemptLease > 0 {
 		w.AttemptLease = in.AttemptLease * 1_000_000
 	}
-	if slices.Contains(in.Capabilities, CapSessions) {
+	if slices.Contains(in.Capabilities, engine.CapSessions) {
 		w.MaxSessions = defaultSessions
 		if in.MaxSessions != nil {
 			w.MaxSessions = *in.MaxSessions
@@ -252,8 +250,8 @@ func checkRegistration(in protocol.RegisterRequest, w *engine.Worker) error {
 		return protocol.Invalid("max_concurrent_activity_tasks", "slots must not be negative, nor both 0")
 	case w.MaxSessions < 0:
 		return protocol.Invalid("max_concurrent_worker_sessions", "must not be negative")
-	case w.AttemptLease < int64(time.Millisecond/time.Microsecond) || w.AttemptLease > maxSeconds*1_000_000:
-		return protocol.Invalid("attempt_lease_seconds", "must be between 1 and %d", maxSeconds)
+	case w.AttemptLease < int64(time.Millisecond/time.Microsecond) || w.AttemptLease > protocol.MaxSeconds*1_000_000:
+		return protocol.Invalid("attempt_lease_seconds", "must be between 1 and %d", protocol.MaxSeconds)
 	case in.HeartbeatSecs != nil && (*in.HeartbeatSecs < 1 || *in.HeartbeatSecs > 3600):
 		return protocol.Invalid("heartbeat_interval_seconds", "must be between 1 and 3600")
 	case in.Settings != nil && *in.Settings < 0:
@@ -277,8 +275,8 @@ func returned(store.TaskRef) bool { return false }
 func died(store.TaskRef) bool     { return true }
 
 // SDK is what a worker registered as its SDK and version; empty for one that is not registered.
-func (b *Broker) SDK(ctx context.Context, ns, worker string) string {
-	w, err := b.known(ctx, engine.WorkerKey{Namespace: change.Namespace(ns), ID: worker})
+func (ws *Workers) SDK(ctx context.Context, ns, worker string) string {
+	w, err := ws.Known(ctx, engine.WorkerKey{Namespace: change.Namespace(ns), ID: worker})
 	if err != nil {
 		return ""
 	}
@@ -286,31 +284,31 @@ func (b *Broker) SDK(ctx context.Context, ns, worker string) string {
 }
 
 // standing finds a registration that stands: in memory, else as it is stored.
-func (b *Broker) standing(ctx context.Context, key engine.WorkerKey) (*engine.Worker, error) {
-	w, err := b.known(ctx, key)
+func (ws *Workers) standing(ctx context.Context, key engine.WorkerKey) (*engine.Worker, error) {
+	w, err := ws.Known(ctx, key)
 	if err == nil && !w.Left.IsZero() {
 		return nil, left(w)
 	}
 	return w, err
 }
 
-// known is worker, also for one whose registration was taken away.
-func (b *Broker) known(ctx context.Context, key engine.WorkerKey) (*engine.Worker, error) {
-	if w := b.workers.Get(key); w != nil {
+// Known is worker, also for one whose registration was taken away.
+func (ws *Workers) Known(ctx context.Context, key engine.WorkerKey) (*engine.Worker, error) {
+	if w := ws.Get(key); w != nil {
 		return w, nil
 	}
-	mark := b.workers.Mark()
-	w, err := b.stored(ctx, key)
+	mark := ws.Mark()
+	w, err := ws.Stored(ctx, key)
 	if err == nil && w.Left.IsZero() {
-		b.workers.PutRead(w, mark)
+		ws.PutRead(w, mark)
 	}
 	return w, err
 }
 
-// stored is a registration as it is stored.
-func (b *Broker) stored(ctx context.Context, key engine.WorkerKey) (*engine.Worker, error) {
+// Stored is a registration as it is stored.
+func (ws *Workers) Stored(ctx context.Context, key engine.WorkerKey) (*engine.Worker, error) {
 	var w engine.Worker
-	err := b.store.View(ctx, func(r store.Reader) (err error) {
+	err := ws.store.View(ctx, func(r store.Reader) (err error) {
 		w, err = r.Worker(ctx, key)
 		return err
 	})
@@ -318,18 +316,4 @@ func (b *Broker) stored(ctx context.Context, key engine.WorkerKey) (*engine.Work
 		return nil, unregistered(key.ID)
 	}
 	return &w, err
-}
-
-func orNil(s string) *string {
-	if s == "" {
-		return nil
-	}
-	return &s
-}
-
-func orEmpty[T any](s []T) []T {
-	if s == nil {
-		return []T{}
-	}
-	return s
 }

@@ -1,0 +1,93 @@
+package broker
+
+import (
+	"context"
+	"sync"
+
+	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+	"github.com/sojourn-run/sojourn/shared/release"
+)
+
+// CapSessions is the capability a worker declares to be given sessions at all.
+const CapSessions = engine.CapSessions
+
+// What a worker says of itself goes through here, since it takes more than one room to answer: whether its namespace is
+// there, what an operator wants of it, and the leases that it names. Who lives is app/presence's to say.
+
+// Register announces a worker. The same incarnation again is a refresh; another one supersedes: what the older had
+// leased is redelivered at once, and its calls are refused from then on.
+func (b *Broker) Register(ctx context.Context, in protocol.RegisterRequest) (protocol.RegisterAnswer, error) {
+	w, err := b.workers.Registration(in)
+	if err != nil {
+		return protocol.RegisterAnswer{}, err
+	}
+	if err := b.HasNamespace(ctx, w.Namespace); err != nil {
+		return protocol.RegisterAnswer{}, err
+	}
+	a, err := b.workers.Register(ctx, w, in)
+	if a.Registered && in.Gated && in.Release != "" {
+		// a worker that knows of the difference never polls: this is where the app hears of it
+		b.gate(w.Key(), in.Release)
+	}
+	return a, err
+}
+
+// Deregister takes a worker's registration away, at its own word.
+func (b *Broker) Deregister(ctx context.Context, in protocol.DeregisterRequest) (protocol.DeregisterAnswer, error) {
+	return b.workers.Deregister(ctx, in)
+}
+
+// WorkerHeartbeat takes a worker's sign of life, renews every attempt and session it names, and says what the worker
+// should do. One statement a table stores all of it, whatever the number.
+func (b *Broker) WorkerHeartbeat(
+	ctx context.Context, in protocol.WorkerHeartbeat,
+) (protocol.WorkerHeartbeatAnswer, error) {
+	w, err := b.workers.Beat(ctx, in)
+	if err != nil {
+		return protocol.WorkerHeartbeatAnswer{}, err
+	}
+	key := w.Key()
+	a := protocol.WorkerHeartbeatAnswer{
+		WorkerID: w.ID, Acknowledged: true, HeartbeatInterval: int64(b.opt.Heartbeat.Seconds()),
+		StaleAfter: int64(b.opt.Alive.Seconds()),
+		Drain:      b.isDraining(), AppRelease: b.opt.Release, Intent: b.fleet.Intent(w, len(in.Leases)+len(in.Sessions) > 0),
+		Leases: make([]protocol.HeartbeatAnswer, len(in.Leases)), Sessions: make([]protocol.SessionState, len(in.Sessions)),
+	}
+	_, a.Settings = b.fleet.FleetWide(key.Namespace)
+	var wait sync.WaitGroup
+	for i, l := range in.Leases {
+		l.Owner = w.ID
+		wait.Go(func() { a.Leases[i] = b.renewLease(ctx, l) })
+	}
+	for i, s := range in.Sessions {
+		wait.Go(func() { a.Sessions[i] = b.renewSession(ctx, key, s) })
+	}
+	wait.Wait()
+	if renewed := kept(a.Sessions); renewed > 0 {
+		b.opt.Metrics.renewed(renewed)
+		b.log.Debug().Str("worker_id", w.ID).Int("sessions", renewed).Int("asked", len(in.Sessions)).Msg("sessions renewed")
+	}
+	a.StoreTime = b.storeTime()
+	return a, nil
+}
+
+// kept counts the sessions whose lease was renewed.
+func kept(states []protocol.SessionState) (n int) {
+	for _, s := range states {
+		if s.Held && !s.LeaseExpiresAt.IsZero() {
+			n++
+		}
+	}
+	return n
+}
+
+// gate holds a worker's release against this app's, has that remembered, and counts each time it does not pass.
+func (b *Broker) gate(key engine.WorkerKey, theirs string) release.Verdict {
+	v := release.Gate(b.opt.Release, theirs, b.opt.StrictRelease)
+	b.workers.Gate(key, v)
+	if !v.Allowed {
+		b.opt.Metrics.refused(v.Reason)
+	}
+	return v
+}

@@ -1,0 +1,43 @@
+// Package fleet is what operators want of workers: who is drained, resumed or has to leave, and with which settings
+// workers run. It is stored, told to those that are heard, and told again until they are where they are wanted.
+package fleet
+
+import (
+	"context"
+	"sync/atomic"
+
+	"github.com/rs/zerolog"
+
+	"github.com/sojourn-run/sojourn/app/dispatch"
+	"github.com/sojourn-run/sojourn/app/presence"
+	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/app/view"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// Fleet is what operators want of the workers of an app. All methods may be called from any goroutine.
+type Fleet struct {
+	store    store.Store
+	dispatch *dispatch.Dispatch
+	workers  *presence.Workers
+	view     *view.View
+	log      zerolog.Logger
+
+	changed      chan struct{} // operators may want something else of workers
+	tellSettings atomic.Pointer[func(namespace string)]
+	tellIntent   atomic.Pointer[func(namespace, worker string, i protocol.Intent, n protocol.PauseNotice) bool]
+}
+
+// New makes the fleet of an app that hears these workers.
+func New(
+	s store.Store, d *dispatch.Dispatch, w *presence.Workers, v *view.View, log zerolog.Logger,
+) *Fleet {
+	f := &Fleet{store: s, dispatch: d, workers: w, view: v, log: log, changed: make(chan struct{}, 1)}
+	d.OnDecided(f.Look)
+	return f
+}
+
+// RemoveWorker takes a worker's registration away, at an operator's word.
+func (f *Fleet) RemoveWorker(ctx context.Context, ns, id string) (protocol.DeregisterAnswer, error) {
+	return f.workers.RemoveWorker(ctx, ns, id)
+}

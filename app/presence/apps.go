@@ -1,0 +1,115 @@
+package presence
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/shared/history"
+)
+
+// appsNamespace is where the apps of one database register, so that each knows which releases are served. It is no
+// namespace a caller can name.
+const appsNamespace = "/apps"
+
+// announce stores the last signs of life of workers, and with self registers this app for so long with the others on
+// its database, in the same change, and learns of theirs: it lists those that are alive, and until when they are
+// believed to be. Those that have been dead for long are forgotten.
+func (ws *Workers) announce(
+	ctx context.Context, self bool, alive time.Duration, heard []engine.WorkerKey,
+) (others map[string]time.Time, err error) {
+	releases := []string{ws.opt.Release}
+	others = map[string]time.Time{}
+	if ws.opt.Shared {
+		var beside []func(time.Time) engine.Worker
+		if self {
+			beside = append(beside, func(now time.Time) engine.Worker { return ws.row(now, alive) })
+		}
+		first := heard[:min(len(heard), aliveAtOnce)]
+		now, err := ws.storeSigns(ctx, first, beside...)
+		if err != nil {
+			return nil, err
+		}
+		for rest := range slices.Chunk(heard[len(first):], aliveAtOnce) {
+			if err := ws.storeAlive(ctx, rest...); err != nil {
+				return nil, err
+			}
+		}
+		if !self {
+			return nil, nil
+		}
+		var dead []engine.WorkerKey
+		err = ws.store.View(ctx, func(r store.Reader) error {
+			apps, err := r.Workers(ctx, store.WorkerQuery{Namespace: appsNamespace, Limit: 10_000})
+			for _, w := range apps {
+				switch {
+				case w.AliveUntil.After(now):
+					releases = append(releases, w.Release)
+					others[w.ID] = time.Now().Add(w.AliveUntil.Sub(now))
+				case w.AliveUntil.Before(now.Add(-time.Hour)):
+					dead = append(dead, w.Key())
+				}
+			}
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+		if len(dead) > 0 {
+			_, err = ws.store.Commit(ctx, store.Change{Decide: func(store.Rows, time.Time) (store.Writes, error) {
+				return store.Writes{DropWorkers: dead}, nil
+			}})
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	ws.Serve(releases)
+	return others, nil
+}
+
+// row is this app's own among those of the apps, believed to be alive for so long.
+func (ws *Workers) row(now time.Time, alive time.Duration) engine.Worker {
+	return engine.Worker{
+		Namespace: appsNamespace, ID: ws.opt.App, Release: ws.opt.Release, Queues: []string{"-"}, HeartbeatAt: history.At(now),
+		UpdatedAt: history.At(now), AliveUntil: history.At(now.Add(alive)),
+	}
+}
+
+// Withdraw takes this app's registration away. The others are told, as of a process that left, since its row is named.
+func (ws *Workers) Withdraw(ctx context.Context) error {
+	if !ws.opt.Shared {
+		return nil
+	}
+	own := []engine.WorkerKey{{Namespace: appsNamespace, ID: ws.opt.App}}
+	_, err := ws.store.Commit(ctx, store.Change{
+		Needs: store.Keys{Workers: own, Present: true},
+		Decide: func(store.Rows, time.Time) (store.Writes, error) {
+			return store.Writes{DropWorkers: own}, nil
+		},
+	})
+	return err
+}
+
+// InCompany says whether another app of the database serves, or did when the oldest poll was answered that a worker may
+// still repeat.
+func (ws *Workers) InCompany() bool {
+	until := ws.company.Load()
+	return ws.opt.Shared && (until == 0 || time.Now().UnixNano() < until)
+}
+
+// metApps notes until when the other apps are believed to be alive.
+func (ws *Workers) metApps(apps map[string]time.Time) {
+	last := ws.company.Load()
+	if last == 0 { // this one knew of none; who ended before it came is told by the workers that are new here
+		last = ws.started.UnixNano()
+	}
+	for id, until := range apps {
+		if id != ws.opt.App {
+			last = max(last, until.Add(ws.opt.PollKept).UnixNano())
+		}
+	}
+	ws.company.Store(last)
+}

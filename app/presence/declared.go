@@ -1,0 +1,19 @@
+package presence
+
+import (
+	"time"
+
+	"github.com/sojourn-run/sojourn/app/engine"
+)
+
+// Declarations are what the living workers of a namespace said their workflow types have.
+func (r *Registry) Declarations(namespace string) engine.Declarations {
+	now := time.Now()
+	var living []*engine.Worker
+	for _, h := range r.All(namespace) {
+		if r.Alive(h, now) {
+			living = append(living, h.Worker)
+		}
+	}
+	return engine.Declared(living)
+}

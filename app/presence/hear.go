@@ -1,0 +1,164 @@
+package presence
+
+import (
+	"context"
+	"time"
+
+	"github.com/sojourn-run/sojourn/app/auth"
+	"github.com/sojourn-run/sojourn/app/change"
+	"github.com/sojourn-run/sojourn/app/dispatch"
+	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+	"github.com/sojourn-run/sojourn/shared/release"
+)
+
+// Hear notes a sign of life of a process: whatever was accepted from it is one, polls and reports as well as
+// heartbeats.
+func (ws *Workers) Hear(k engine.WorkerKey) { ws.hearProcess(k, "") }
+
+// hearProcess is Hear for a process that may have been superseded: what a newer process says is no sign of life
+// of an older one. "" stands for the process that is known.
+func (ws *Workers) hearProcess(k engine.WorkerKey, incarnation string) {
+	overdue := false
+	ws.With(k, func(h *Heard) {
+		if incarnation != "" && h.Worker.Incarnation != incarnation {
+			return
+		}
+		h.Hear()
+		overdue = ws.opt.Shared && h.At.Sub(h.StoredAt) >= ws.opt.StoreAlive
+	})
+	if overdue {
+		ws.storeSoon()
+	}
+}
+
+// storeSoon has the signs of life stored that are overdue, with those of others that will be soon.
+func (ws *Workers) storeSoon() {
+	select {
+	case ws.unstored <- struct{}{}:
+	default:
+	}
+}
+
+// Credit notes that a report was accepted under a lease, or a verb under a holding, which is a sign of life of the
+// process that has it.
+func (ws *Workers) Credit(ctx context.Context, k engine.WorkerKey, incarnation string) {
+	if k.ID == "" || incarnation == "" {
+		return
+	}
+	if ws.Get(k) == nil {
+		if _, err := ws.standing(ctx, k); err != nil { // it polls at another app, or did so before this one was started
+			return
+		}
+	}
+	ws.hearProcess(k, incarnation)
+	ws.Gave(k)
+}
+
+// Gave notes that a worker holds something.
+func (ws *Workers) Gave(k engine.WorkerKey) {
+	ws.With(k, func(h *Heard) { h.Gave = time.Now() })
+}
+
+// Current is the registration of a worker, refused when the caller is an older process of that name, or may not speak
+// for it.
+func (ws *Workers) Current(ctx context.Context, key engine.WorkerKey, incarnation string) (*engine.Worker, error) {
+	w, err := ws.standing(ctx, key)
+	if err != nil {
+		return nil, err
+	}
+	if (incarnation == "" || incarnation == w.Incarnation) && auth.BoundFrom(ctx).SpeaksFor(w) {
+		return w, nil
+	}
+	// Another app may have taken the newer registration: look before refusing. When it did not, what is known of the
+	// living process stays.
+	stored, err := ws.Stored(ctx, key)
+	if err != nil {
+		if protocol.ReasonOf(err) == protocol.ReasonWorkerNotRegistered {
+			ws.Swap(key, w, nil)
+		}
+		return nil, err
+	}
+	switch {
+	case !stored.Left.IsZero():
+		ws.Swap(key, w, nil)
+	case stored.Incarnation != w.Incarnation:
+		ws.Swap(key, w, stored)
+	}
+	if !auth.BoundFrom(ctx).SpeaksFor(stored) {
+		return nil, change.NoWorker(key.ID)
+	}
+	if !stored.Left.IsZero() {
+		return nil, left(stored)
+	}
+	if incarnation != "" && incarnation != stored.Incarnation {
+		return nil, change.StaleWorker(key.ID)
+	}
+	return stored, nil
+}
+
+// Gate remembers why the release gate holds a worker, and says so once per change.
+func (ws *Workers) Gate(key engine.WorkerKey, v release.Verdict) {
+	why := ""
+	if !v.Allowed {
+		why = v.Message
+	}
+	changed := false
+	ws.With(key, func(h *Heard) { changed, h.Gate = h.Gate != why, why })
+	if changed && why != "" {
+		ws.log.Warn().Str("worker_id", key.ID).Str("reason", v.Reason).Msg(why)
+	}
+	if changed && why == "" {
+		ws.log.Info().Str("worker_id", key.ID).Msg("releases match, work flows")
+	}
+}
+
+// Beat takes the sign of life that a worker's heartbeat is, with what it says of itself, and returns its registration.
+// It is stored before it is answered where others would not know of it in time.
+func (ws *Workers) Beat(ctx context.Context, in protocol.WorkerHeartbeat) (*engine.Worker, error) {
+	if in.WorkerID == "" {
+		return nil, protocol.Invalid("worker_id", "is missing")
+	}
+	key := engine.WorkerKey{Namespace: change.Namespace(in.Namespace), ID: in.WorkerID}
+	w, err := ws.Current(ctx, key, in.Incarnation)
+	if err != nil {
+		return nil, err
+	}
+	keep, overdue, drains := false, false, false
+	ws.With(key, func(h *Heard) {
+		drains = in.Draining && !h.Draining
+		keep = ws.opt.Shared && h.Draining != in.Draining // for the other apps to know as well
+		h.Hear()
+		h.Draining = in.Draining
+		if !in.Told && !h.Missed() {
+			h.Beats, keep = true, true // for this app to know as well when it was started again
+		}
+		if len(in.Machine) > 0 {
+			h.Machine = in.Machine
+		}
+		if len(in.Slots) > 0 {
+			h.Slots = in.Slots
+		}
+		if len(in.Process) > 0 {
+			h.Process = in.Process
+		}
+		if ws.opt.Shared && h.Closely(ws.opt.HTTPLease) {
+			keep = true
+		}
+		overdue = ws.opt.Shared && time.Since(h.StoredAt) >= ws.opt.StoreAlive
+	})
+	if drains { // the polls it still holds are answered, so that it need not wait for their end
+		ws.dispatch.Drop(key, dispatch.ErrDraining)
+	}
+	if keep {
+		if err := ws.storeAlive(ctx, key); err != nil {
+			return nil, err
+		}
+		if known := ws.Get(key); w.Explicit && known != nil && known.Incarnation != w.Incarnation {
+			return nil, change.StaleWorker(key.ID)
+		}
+	} else if overdue {
+		ws.storeSoon()
+	}
+	return w, nil
+}
