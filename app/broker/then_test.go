@@ -321,7 +321,8 @@ func TestTheNextActivityOfATurnGoesNoWayOfItsOwn(t *testing.T) {
 }
 
 // A run of many steps, each decided by the worker that has just completed the one before and would have the next with
-// the answer, does not go past the tasks of other runs that are ready already: that worker's only slot takes them first.
+// the answer, does not go past the tasks of other runs that are ready already: that worker's only slot takes them
+// first.
 func TestARunOfManyStepsStarvesNoOlderTask(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		a := on(t, database)

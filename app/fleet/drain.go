@@ -266,7 +266,8 @@ func (f *Fleet) overstays(ctx context.Context, k engine.WorkerKey, h presence.He
 		return
 	}
 	f.log.Warn().Str("worker_id", k.ID).Msg("a worker that was told to leave is removed")
-	if _, err := f.workers.RemoveWorker(ctx, k.Namespace, k.ID); err != nil && protocol.ReasonOf(err) == "" && ctx.Err() == nil {
+	_, err := f.workers.RemoveWorker(ctx, k.Namespace, k.ID)
+	if err != nil && protocol.ReasonOf(err) == "" && ctx.Err() == nil {
 		f.log.Warn().Err(err).Str("worker_id", k.ID).Msg("remove a worker")
 	}
 }

@@ -73,8 +73,8 @@ func (ws *Workers) announce(
 // row is this app's own among those of the apps, believed to be alive for so long.
 func (ws *Workers) row(now time.Time, alive time.Duration) engine.Worker {
 	return engine.Worker{
-		Namespace: appsNamespace, ID: ws.opt.App, Release: ws.opt.Release, Queues: []string{"-"}, HeartbeatAt: history.At(now),
-		UpdatedAt: history.At(now), AliveUntil: history.At(now.Add(alive)),
+		Namespace: appsNamespace, ID: ws.opt.App, Release: ws.opt.Release, Queues: []string{"-"},
+		HeartbeatAt: history.At(now), UpdatedAt: history.At(now), AliveUntil: history.At(now.Add(alive)),
 	}
 }
 

@@ -88,8 +88,10 @@ func (ws *Workers) Register(
 	a := protocol.RegisterAnswer{
 		WorkerID: stored.ID, Registered: true, Namespace: stored.Namespace, TaskQueue: stored.Queues[0],
 		Runtime: stored.Runtime,
-		BuildID: protocol.OrNil(stored.BuildID), Capabilities: protocol.OrEmpty(stored.Capabilities), Manifest: stored.Manifest,
-		Status: string(stored.Status), Incarnation: stored.Incarnation, HeartbeatInterval: int64(ws.opt.Heartbeat.Seconds()),
+		BuildID: protocol.OrNil(stored.BuildID), Capabilities: protocol.OrEmpty(stored.Capabilities),
+		Manifest: stored.Manifest,
+		Status:   string(stored.Status), Incarnation: stored.Incarnation,
+		HeartbeatInterval: int64(ws.opt.Heartbeat.Seconds()),
 	}
 	if superseded {
 		lost := diedWith(stored)
