@@ -41,9 +41,10 @@ func statefulUnder(ctx workflow.Context, policy string) ([]string, error) {
 	return []string{first, second}, nil
 }
 
-// In a rolling upgrade the worker of the older release drains while sessions have their state in it. What is to migrate
-// is claimed by the newer one at once, which builds the state anew; what is to fail tells its workflow; what is to
-// finish waits, and says for which release, until no app of the older release is left.
+// In a rolling upgrade from one build to another, which has one more migration, the worker of the older drains while
+// sessions have their state in it. What is to migrate is claimed by the newer one at once, which builds the state anew;
+// what is to fail tells its workflow; what is to finish waits, and says for which release, until no app of the older
+// release is left.
 func TestReleasePoliciesInARollingUpgrade(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
@@ -61,12 +62,20 @@ func TestReleasePoliciesInARollingUpgrade(t *testing.T) {
 		p.waits(policy, runs[policy])
 	}
 
-	at := address(t)
-	upgrade := env{"SOJOURN_RELEASE": "2.0.0"}
-	newer := launch(t, f.dir, f.app.with(upgrade).with(env{"SOJOURN_ADDR": at, "SOJOURN_DATA_DIR": t.TempDir()}), "app")
+	at, known := address(t), latestSchema(t)
+	build, upgrade := newerBuild(t, "2.0.0", known, "test", "-c", "./cli"), env{"SOJOURN_RELEASE": "2.0.0"}
+	newer := launchAs(
+		t, build, f.dir, f.app.with(upgrade).with(env{"SOJOURN_ADDR": at, "SOJOURN_DATA_DIR": t.TempDir()}), "app",
+	)
 	next := client{t: t, base: "http://" + at, token: f.client.token}
 	next.up()
-	p.begin("new", upgrade.with(env{"SOJOURN_APP_URL": next.base}))
+	if got := schemaOf(t, "pgx", f.app["SOJOURN_DATABASE_URL"]); got != known+1 {
+		t.Fatalf("schema %d, want %d", got, known+1)
+	}
+	p.node["new"] = launchAs(t, build, f.dir, f.worker.with(upgrade).with(env{
+		"SOJOURN_APP_URL": next.base, "SOJOURN_WORKER_ID": "new", "SOJOURN_DATA_DIR": t.TempDir(),
+	}), "worker")
+	p.node["new"].line(p.node["new"].err, `"message":"connected"`)
 	if code := p.node["old"].terminate(); code != 0 {
 		t.Fatalf("the older worker ends with %d", code)
 	}
