@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/sojourn-run/sojourn/app/apptest"
 	"github.com/sojourn-run/sojourn/shared/history"
@@ -228,6 +229,48 @@ func TestWorkFlowsBetweenEqualReleasesOnly(t *testing.T) {
 			return v.Status == protocol.WorkerActive && v.Gate == ""
 		})
 	})
+}
+
+// A worker whose app has become one of another release, and that has nowhere else to go, works within ten seconds of
+// another of its own being there, by default.
+func TestAWorkerLeavesAnAppOfAnotherReleaseWithin10Seconds(t *testing.T) {
+	t.Parallel()
+	for _, carrier := range []string{"socket", "http"} {
+		t.Run(carrier, func(t *testing.T) {
+			t.Parallel()
+			f := newFleet(t)
+			f.app["SOJOURN_TOKEN"] = "sjn_bootstrap_of_this_test_and_long_enough"
+			f.app["SOJOURN_DATABASE_URL"] = apptest.Postgres(t)
+			home, other := address(t), address(t)
+			app := func(addr, release string) (*process, client) {
+				p := launch(t, f.dir, f.app.with(env{"SOJOURN_ADDR": addr, "SOJOURN_RELEASE": release}), "app")
+				c := client{t: t, base: "http://" + addr, token: f.app["SOJOURN_TOKEN"]}
+				c.up()
+				return p, c
+			}
+			first, _ := app(home, "1.0.0")
+			worker := f.startWorker(env{
+				"SOJOURN_APP_URL": "http://" + home + ",http://" + other, "SOJOURN_TOKEN": f.app["SOJOURN_TOKEN"],
+				"SOJOURN_LINK": carrier, "SOJOURN_WORKER_ID": "w",
+			})
+			worker.line(worker.err, `"message":"connected"`)
+			first.kill()
+			_, stranger := app(home, "2.0.0")
+			until(t, "the worker is held by the gate, and has found nothing better", func() bool {
+				list := stranger.workers()
+				return len(list) == 1 && list[0].Status == protocol.WorkerMismatched &&
+					worker.err.count(`"message":"connected"`) >= 3
+			})
+			_, own := app(other, "1.0.0")
+			there := time.Now()
+			own.completed("one", own.start("one", "one", "x").RunID)
+			took := time.Since(there)
+			t.Logf("it works again after %s", took)
+			if took > 8*time.Second { // it looks each 5 s; the pause of who is held by the gate is 10 s
+				t.Errorf("it took %s", took)
+			}
+		})
+	}
 }
 
 func TestWorkerGoesOnAtAnotherAppOfTheSameDatabase(t *testing.T) {

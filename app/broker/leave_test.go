@@ -1,6 +1,7 @@
 package broker_test
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -120,6 +121,47 @@ func TestWhatWasLeasedWhileAWorkerLeftGoesBack(t *testing.T) {
 		time.Sleep(time.Second)
 		if a.poll("spare", protocol.KindActivity, 0) == nil {
 			o.t.Error("nobody gets what was leased")
+		}
+	})
+}
+
+// A worker that says goodbye and is gone before the app has given on what it had: that is given on all the same.
+func TestAGoodbyeIsHeardToItsEndWhenItsCallerIsGone(t *testing.T) {
+	inBubble(t, "its call ends in the middle", func(o *harness) {
+		a, _ := o.app("a", true)
+		o.running(a, "p")
+		a.waits("spare")
+		ctx, cancel := context.WithCancel(o.t.Context())
+		var cut func()
+		cut = func() {
+			err := o.store.View(o.t.Context(), func(r store.Reader) error {
+				w, err := r.Worker(o.t.Context(), engine.WorkerKey{Namespace: "default", ID: "w"})
+				if err == nil && w.Left.IsZero() {
+					o.reading.Store(&cut) // not yet
+				} else {
+					cancel()
+				}
+				return err
+			})
+			if err != nil {
+				o.t.Error(err)
+			}
+		}
+		o.reading.Store(&cut)
+		_, err := a.Deregister(ctx, protocol.DeregisterRequest{WorkerID: "w", Incarnation: "p"})
+		if ctx.Err() == nil {
+			o.t.Fatal("the call was not cut off")
+		}
+		if err != nil {
+			o.t.Error(err)
+		}
+		if a.poll("spare", protocol.KindActivity, 0) == nil {
+			o.t.Error("nobody gets what it had")
+		}
+		if _, err := a.Worker(
+			o.t.Context(), "default", "w",
+		); protocol.ReasonOf(err) != protocol.ReasonWorkerNotFound {
+			o.t.Errorf("it is listed: %v", err)
 		}
 	})
 }

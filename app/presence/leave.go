@@ -91,11 +91,17 @@ func (ws *Workers) fence(ctx context.Context, in protocol.DeregisterRequest) (*e
 	return &w, nil
 }
 
+// leaving bounds what is done for a process that has left, which nobody waits for any more.
+const leaving = 30 * time.Second
+
 // letGo gives on what a process that left had, and removes its row, unless another has registered meanwhile. It says
-// how many workflow tasks there were.
+// how many workflow tasks there were. It goes on without its caller: a worker says goodbye and is gone, and what it had
+// would lie until its leases are over if that ended the work.
 func (ws *Workers) letGo(
 	ctx context.Context, w *engine.Worker, why string, lost func(store.TaskRef) bool,
 ) (flows int, err error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaving)
+	defer cancel()
 	key := w.Key()
 	_, flows, err = change.ReleaseLeases(ctx, ws.store, key, why, lost, func(incarnation string) bool {
 		return incarnation == w.Incarnation

@@ -45,7 +45,7 @@ func (l *Link) beat(ctx context.Context) {
 		case <-timer.C:
 		case <-l.kick:
 		}
-		if l.hasLeft() {
+		if l.isParting() {
 			return
 		}
 		if !l.Connected() {
@@ -160,7 +160,7 @@ func (l *Link) refresh(ctx context.Context) error {
 	}
 	lv.again.Lock()
 	defer lv.again.Unlock()
-	if l.hasLeft() {
+	if l.isParting() {
 		return ErrLeft
 	}
 	if err := l.register(ctx, lv, nil); err != nil {
@@ -180,7 +180,7 @@ func (l *Link) Reregister(ctx context.Context) error {
 	}
 	lv.again.Lock()
 	defer lv.again.Unlock()
-	if l.hasLeft() {
+	if l.isParting() {
 		return ErrLeft
 	}
 	call, cancel := context.WithTimeout(ctx, beatTimeout)

@@ -39,7 +39,7 @@ func (l *Link) sorted(name string, err error) error {
 		return fmt.Errorf("%s: %s", name, err.Error())
 	case refusal.Reason != protocol.ReasonStaleRegistration:
 		return refusal
-	case l.hasLeft() && name != leave:
+	case l.isParting() && name != leave:
 		// a heartbeat that was on its way as the worker left: it is what it wanted
 		return fmt.Errorf("%s: %w", name, ErrLeft)
 	}
@@ -65,7 +65,7 @@ func ask[In, Out any](ctx context.Context, l *Link, name string, v verb[In, Out]
 		return out, err
 	}
 	lv.again.Lock()
-	if err = ErrLeft; !l.hasLeft() {
+	if err = ErrLeft; !l.isParting() {
 		err = l.register(ctx, lv, nil)
 	}
 	lv.again.Unlock()

@@ -127,7 +127,8 @@ type Link struct {
 	changed    chan struct{} // closed and replaced when live changes
 	fatal      error
 	draining   bool
-	left       bool          // deregistered: nothing may register again
+	parting    bool          // it has begun to say goodbye: what fails from then on is no fault
+	left       bool          // its goodbye is out, and not known to be lost: nothing may register again
 	verdict    string        // what the gate said last, so that it is logged once per change
 	gated      string        // why it let nothing through; empty when it did
 	unproven   bool          // it let work through that could not be compared
@@ -297,7 +298,7 @@ func (l *Link) Unproven() bool {
 func (l *Link) Leaving() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.draining || l.left
+	return l.draining || l.parting
 }
 
 // stranger counts a new connection to an app of another release, and says whether it is one.
@@ -370,6 +371,13 @@ func (l *Link) Generation() uint64 {
 	return l.generation
 }
 
+// Changed is closed when the connection of now is lost, or when there is one again.
+func (l *Link) Changed() <-chan struct{} {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.changed
+}
+
 // Connected says whether there is a registered connection now.
 func (l *Link) Connected() bool {
 	l.mu.Lock()
@@ -439,16 +447,23 @@ func (l *Link) fail(err error) {
 	l.changed = make(chan struct{})
 }
 
+// setLeft says whether a goodbye is out.
 func (l *Link) setLeft(left bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.left = left
+	l.parting, l.left = true, left
 }
 
 func (l *Link) hasLeft() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.left
+}
+
+func (l *Link) isParting() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.parting
 }
 
 func (l *Link) failure() error {

@@ -76,7 +76,8 @@ func (r *Runner) kinds() (kinds []protocol.TaskKind) {
 }
 
 // run asks for tasks until the runner stops. Whatever goes wrong, it pauses before it asks again: a fleet of
-// workers that do not would keep a troubled app down.
+// workers that do not would keep a troubled app down. A pause is for the app that was asked: at another, or at this one
+// when it is back, it is over.
 func (l *loop) run() {
 	for {
 		l.seen.Store(time.Now().UnixNano())
@@ -87,10 +88,12 @@ func (l *loop) run() {
 		if err != nil {
 			return
 		}
+		changed := l.r.opt.Link.Changed()
 		if pause := l.once(got); pause > 0 {
 			t := time.NewTimer(pause)
 			select {
 			case <-t.C:
+			case <-changed:
 			case <-l.r.slots.stop:
 			case <-l.r.pollCtx.Done():
 			}

@@ -26,6 +26,7 @@ type Link interface {
 	HistoryPage(ctx context.Context, in protocol.HistoryRequest) (protocol.HistoryPage, error)
 	HeartbeatTask(ctx context.Context, in protocol.HeartbeatRequest) (protocol.HeartbeatAnswer, error)
 	RecordLogs(ctx context.Context, in protocol.LogsRequest) (protocol.LogsAnswer, error)
+	Changed() <-chan struct{}          // closed when the connection is lost or made
 	Beat()                             // asks for a heartbeat soon
 	Forget(item protocol.CompleteItem) // a task has ended without a word to the app
 }
