@@ -35,8 +35,17 @@ func fusedSteps(ctx workflow.Context, id string) (done int, err error) {
 	if err != nil {
 		return 0, err
 	}
+	told := 0
 	for more := true; more; done++ {
-		step := fmt.Sprint("step ", done)
+		for heard := true; heard; { // so that what is decided depends on what came meanwhile
+			if heard, err = workflow.Signal(ctx, "go").ReceiveAsync(); err != nil {
+				return done, err
+			}
+			if heard {
+				told++
+			}
+		}
+		step := fmt.Sprint("step ", done, " with ", told, " signals")
 		switch done % 4 {
 		case 0:
 			more, err = workflow.Execute[bool](ctx, fusedStep, step)
