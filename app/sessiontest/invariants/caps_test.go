@@ -43,7 +43,8 @@ func overCap(history []porcupine.Operation, most int) error {
 // ended says whether a release or close of the session began before a moment.
 func ended(history []porcupine.Operation, session string, before int64) bool {
 	for _, o := range history {
-		if c := o.Input.(call); c.session == session && (c.kind == release || c.kind == closing) && o.Output.(reply).ok &&
+		if c := o.Input.(call); c.session == session &&
+			(c.kind == release || c.kind == closing || c.kind == drain) && o.Output.(reply).ok &&
 			o.Call < before {
 			return true
 		}

@@ -20,6 +20,8 @@ const (
 	release  kind = "release"
 	closing  kind = "close"
 	report   kind = "report" // completed an attempt, or heart-beat it
+	// an operator drained its worker for a while, in which the app may have given the session up for it
+	drain kind = "drain"
 )
 
 // call is the question. Times are microseconds of the store's clock: before is read when the call begins.
@@ -50,6 +52,7 @@ type ownership struct {
 	epoch, low, high   int64
 	taken              int64 // at the earliest, when its owner took a task last, or claimed
 	closed             bool
+	given              int64     // the epoch that may have been given up, since its owner was drained
 	processes          [2]string // the newest process of workers a and b
 }
 
@@ -70,9 +73,9 @@ func (s ownership) held(c call, incarnation string, r reply) ownership {
 }
 
 // open says whether the lease may have been no bar for others at a moment: it had ended or, in a soft session, its
-// owner may have taken nothing for as long as tasks wait for it.
+// owner may have taken nothing for as long as tasks wait for it, or was drained.
 func (s ownership) open(c call, at int64) bool {
-	return s.owner == "" || at >= s.low || c.fallback > 0 && at >= s.taken+c.fallback
+	return s.owner == "" || at >= s.low || s.given != 0 && s.given == s.epoch || c.fallback > 0 && at >= s.taken+c.fallback
 }
 
 // unknown is the process of an owner whose claim nobody saw.
@@ -105,6 +108,11 @@ func law(s ownership, c call, r reply) (bool, ownership) {
 		return false, s
 	case c.kind == register:
 		s.processes[process(c.worker)] = c.incarnation
+		return true, s
+	case c.kind == drain:
+		if s.owner == c.worker {
+			s.given = s.epoch
+		}
 		return true, s
 	case c.kind == claim:
 		free := s.open(c, r.after) || s.owner == c.worker && s.incarnation != c.incarnation

@@ -101,11 +101,28 @@ func check(t *testing.T, s *schedule, history []porcupine.Operation) {
 	if err := overCap(history, s.most); err != nil {
 		t.Errorf("%s: %v", s, err)
 	}
+	if err := givenWhileDrained(history, s.drained); err != nil {
+		t.Errorf("%s: %v", s, err)
+	}
 	if s.limit > 0 {
 		if err := overFull(history, s.ends, s.limit); err != nil {
 			t.Errorf("%s: %v", s, err)
 		}
 	}
+}
+
+// givenWhileDrained looks for a task that an app gave to a worker which it had said is drained.
+func givenWhileDrained(history []porcupine.Operation, list []drained) error {
+	for _, o := range history {
+		c := o.Input.(call)
+		for _, d := range list {
+			if (c.kind == claim || c.kind == fetch) && c.task != "" && c.worker == d.worker && c.app == d.app &&
+				o.Call > d.from && o.Return < d.to {
+				return fmt.Errorf("%s: its worker is drained", model.DescribeOperation(c, o.Output))
+			}
+		}
+	}
+	return nil
 }
 
 // stuck lists the history of the first session that breaks a law, as far as the most of it that obeys, and what did not
@@ -144,7 +161,7 @@ func stuck(history []porcupine.Operation) string {
 }
 
 // play runs n schedules, some at a time, in the worlds it is given.
-func play(t *testing.T, n, parallel int, in func() *harness) {
+func play(t *testing.T, n, parallel int, in func() *harness, change ...func(*schedule)) {
 	first := seed(t)
 	t.Logf("seeds from %d", first)
 	var count tally
@@ -158,6 +175,9 @@ func play(t *testing.T, n, parallel int, in func() *harness) {
 		wait.Go(func() {
 			for seed := range next {
 				s := newSchedule(in(), seed)
+				for _, c := range change {
+					c(s)
+				}
 				history, err := s.run()
 				if err != nil {
 					t.Errorf("%s: %v", s, err)
@@ -188,6 +208,12 @@ func play(t *testing.T, n, parallel int, in func() *harness) {
 func TestASessionHasOneOwnerAtATimeWithTwoApps(t *testing.T) {
 	w := onPostgres(t, 2)
 	play(t, schedules(t, 200), 16, func() *harness { return w })
+}
+
+// Operators drain workers and groups and route the queue from group to group, at either app, while all of that goes on.
+func TestASessionHasOneOwnerAtATimeUnderOperators(t *testing.T) {
+	w := onPostgres(t, 2)
+	play(t, schedules(t, 48), 16, func() *harness { return w }, func(s *schedule) { s.operated = true })
 }
 
 func TestASessionHasOneOwnerAtATimeWhileTheClockJumps(t *testing.T) {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/anishathalye/porcupine"
 
+	"github.com/sojourn-run/sojourn/app/auth"
 	"github.com/sojourn-run/sojourn/app/broker"
 	"github.com/sojourn-run/sojourn/app/engine"
 	"github.com/sojourn-run/sojourn/shared/history"
@@ -30,6 +31,7 @@ type schedule struct {
 	work     int // tasks of each session
 	life     time.Duration
 	fallback time.Duration // the sessions are soft: for so long their tasks wait for the holder
+	operated bool          // operators drain workers and groups, and route the queue from group to group
 
 	start   time.Time
 	began   int64 // by the store's clock
@@ -39,6 +41,14 @@ type schedule struct {
 	ends    map[string]int64              // attempt → when its holder began to end it
 	known   map[string]map[string][]grant // worker → session → what it was granted, newest last
 	err     error
+	drained []drained
+}
+
+// drained is that a worker was drained, as one app had answered, until it was asked to resume it.
+type drained struct {
+	worker   string
+	app      int
+	from, to int64
 }
 
 type grant struct{ epoch, until int64 }
@@ -107,6 +117,9 @@ func (s *schedule) run() ([]porcupine.Operation, error) {
 	}
 	s.decide(s.ns, s.ns, commands...)
 	s.start, s.began = time.Now(), s.now()
+	if s.operated {
+		s.wait.Go(func() { s.operator(rand.New(rand.NewPCG(s.seed, 9))) })
+	}
 	for i, name := range []string{"a", "b"} {
 		s.wait.Go(func() { s.worker(name, rand.New(rand.NewPCG(s.seed, uint64(i+1)))) })
 	}
@@ -192,9 +205,58 @@ func (s *schedule) register(name, incarnation string, r *rand.Rand) error {
 	i, b := s.app(r)
 	c := call{kind: register, worker: name, incarnation: incarnation, app: i, before: s.now()}
 	at := s.at()
-	_, err := b.Register(context.Background(), worker(s.ns, name, incarnation, s.most, s.lease))
+	ctx := context.Background()
+	if s.operated {
+		ctx = auth.With(ctx, &auth.Principal{TokenID: name, Name: name, Roles: []auth.Role{auth.Worker}, Group: "g" + name})
+	}
+	_, err := b.Register(ctx, worker(s.ns, name, incarnation, s.most, s.lease))
 	s.record(c, reply{ok: err == nil, after: s.now()}, at)
 	return err
+}
+
+// operator drains a worker, or its group, for a while, or routes the queue to a group for a while, again and again.
+func (s *schedule) operator(r *rand.Rand) {
+	for ctx := context.Background(); !s.over(); s.pass(s.some(r, 0, 3)) {
+		name := []string{"a", "b"}[r.IntN(2)]
+		if r.IntN(3) == 0 {
+			_, b := s.app(r)
+			for _, group := range []string{"g" + name, ""} {
+				if _, err := b.Route(ctx, protocol.RouteRequest{Namespace: s.ns, Queue: "default", Group: group}); err != nil {
+					s.fail(fmt.Errorf("route: %w", err))
+				}
+				s.pass(s.some(r, 0, 3))
+			}
+			continue
+		}
+		target := protocol.FleetTarget{WorkerID: name}
+		if r.IntN(2) == 0 {
+			target = protocol.FleetTarget{Group: "g" + name}
+		}
+		i, b := s.app(r)
+		at, before, d := s.at(), s.now(), drained{worker: name, app: i}
+		for _, verb := range []string{protocol.FleetDrain, protocol.FleetResume} {
+			if d.to = s.at(); verb == protocol.FleetResume {
+				_, b = s.app(r)
+			}
+			_, err := b.OperateFleet(ctx, protocol.FleetRequest{Namespace: s.ns, FleetTarget: target, Verb: verb})
+			switch {
+			case err != nil && protocol.ReasonOf(err) != protocol.ReasonWorkerNotFound:
+				s.fail(fmt.Errorf("%s: %w", verb, err))
+			case err == nil && verb == protocol.FleetResume && d.from > 0:
+				s.mu.Lock()
+				s.drained = append(s.drained, d)
+				s.mu.Unlock()
+			case err == nil:
+				d.from = s.at()
+			}
+			s.pass(s.some(r, 0, 4))
+		}
+		for _, id := range s.sessions {
+			for range 2 { // a poll that was let in at the other app may have claimed it once more
+				s.record(call{kind: drain, worker: name, session: id, before: before}, reply{ok: true, after: s.now()}, at)
+			}
+		}
+	}
 }
 
 func (s *schedule) at() int64 { return int64(time.Since(s.start)) }
