@@ -232,13 +232,15 @@ func (s *schedule) operator(r *rand.Rand) {
 		if r.IntN(2) == 0 {
 			target = protocol.FleetTarget{Group: "g" + name}
 		}
-		i, b := s.app(r)
+		i, _ := s.app(r)
 		at, before, d := s.at(), s.now(), drained{worker: name, app: i}
 		for _, verb := range []string{protocol.FleetDrain, protocol.FleetResume} {
 			if d.to = s.at(); verb == protocol.FleetResume {
-				_, b = s.app(r)
+				i, _ = s.app(r)
 			}
-			_, err := b.OperateFleet(ctx, protocol.FleetRequest{Namespace: s.ns, FleetTarget: target, Verb: verb})
+			_, err := s.apps[i-1].Broker().Fleet().OperateFleet(ctx, protocol.FleetRequest{
+				Namespace: s.ns, FleetTarget: target, Verb: verb,
+			})
 			switch {
 			case err != nil && protocol.ReasonOf(err) != protocol.ReasonWorkerNotFound:
 				s.fail(fmt.Errorf("%s: %w", verb, err))
