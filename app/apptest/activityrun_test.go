@@ -37,9 +37,9 @@ func shifted(t *testing.T, database string, shift *atomic.Int64) *apptest.App {
 	}})
 }
 
-// An activity by itself ends in one way, whether its worker's result or somebody who ends it at another app comes first:
-// both are told the same. Past its retention nothing of it is left, whoever still speaks of it changes nothing, and its
-// id is free.
+// An activity by itself ends in one way, whether its worker's result or somebody who ends it at another app comes
+// first: both are told the same. Past its retention nothing of it is left, whoever still speaks of it changes nothing,
+// and its id is free.
 func TestAnActivityRunEndsOnceAndLeavesNothing(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		var shift atomic.Int64

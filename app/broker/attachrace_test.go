@@ -87,7 +87,8 @@ func TestAttachingMeetsTheEndOfTheChildOrOfTheChain(t *testing.T) {
 			if e := a.ends(second)[kid]; e.ClosedReason != how {
 				t.Errorf("%s was told that %s is %s, and it was %s", parent, kid, e.ClosedReason, how)
 			}
-			if got := a.told(second); strings.Count(got, "AttachedChildEnded") != 1 || strings.Count(got, "AttachedToChild") != 1 {
+			if got := a.told(second); strings.Count(got, "AttachedChildEnded") != 1 ||
+				strings.Count(got, "AttachedToChild") != 1 {
 				t.Errorf("%s: %s", parent, got)
 			}
 			comes(t, "that the chain has no open child", func() bool { return b.run(second).Former.Open == 0 })
