@@ -65,14 +65,16 @@ type Reader interface {
 	NextDue(ctx context.Context, after time.Time) (next, now time.Time, err error)
 	// DueActivities lists the activities of one namespace that are due at or before now, oldest first, at most limit.
 	DueActivities(ctx context.Context, namespace string, now time.Time, limit int) ([]Due, error)
-	// Quarantined lists, newest first and at most limit, the runs that wait for a repair among a namespace's newest open
-	// ones.
-	Quarantined(ctx context.Context, namespace string, among, limit int) ([]engine.Head, error)
+	// Quarantined lists, newest first and at most limit, the runs of a namespace that wait for a repair.
+	Quarantined(ctx context.Context, namespace string, limit int) ([]engine.Head, error)
 	// Removable lists ended sessions that clean-up may remove: without open tasks, out of their lease, terminal ones last
 	// touched before kept.
 	Removable(ctx context.Context, now, kept time.Time, limit int) ([]engine.SessionKey, error)
 
+	// Queues counts the tasks of a namespace, or of all when that is empty, by queue and kind; Leased those alone that
+	// somebody has, however many wait.
 	Queues(ctx context.Context, namespace string) ([]QueueStats, error)
+	Leased(ctx context.Context, namespace string) ([]QueueStats, error)
 	// QueueRows lists what was decided about queues of a namespace, or of all when that is empty; the row without a name
 	// is about all of a namespace.
 	QueueRows(ctx context.Context, namespace string) ([]engine.Queue, error)

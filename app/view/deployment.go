@@ -12,7 +12,7 @@ import (
 func (v *View) Deployments(ctx context.Context, ns, queue string) (protocol.DeploymentList, error) {
 	ns = change.Namespace(ns)
 	l := protocol.DeploymentList{Namespace: ns, Deployments: []protocol.Deployment{}}
-	g, err := v.queueSnapshot(ctx, ns)
+	g, err := v.queueServers(ctx, ns)
 	if err != nil {
 		return l, err
 	}

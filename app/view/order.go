@@ -17,9 +17,18 @@ const (
 	classesShown = 100
 )
 
-// Order shows in which order the ready tasks of a queue are handed out.
+// Order shows in which order the ready tasks of a queue are handed out, as it was put together for all who ask at the
+// same time.
 func (v *View) Order(ctx context.Context, ns, name string) (protocol.QueueOrder, error) {
 	ns = cmp.Or(ns, store.DefaultNamespace)
+	return v.orders.get(ctx, ns+"\x00"+name, v.opt.Dispatch.Changes, func(
+		ctx context.Context,
+	) (protocol.QueueOrder, error) {
+		return v.order(ctx, ns, name)
+	})
+}
+
+func (v *View) order(ctx context.Context, ns, name string) (protocol.QueueOrder, error) {
 	order := protocol.QueueOrder{
 		Namespace: ns, Queue: name,
 		Priority: protocol.PriorityRange{Max: 9, Default: engine.DefaultPriority, LowerFirst: true},

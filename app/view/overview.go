@@ -52,14 +52,18 @@ func (v *View) Overview(ctx context.Context, ns string) (protocol.Overview, erro
 	return o, err
 }
 
-// Tally is Overview with exact counts as of now.
+// Tally is Overview with exact counts. Counting takes as long as there are runs, so that is done once for all who ask
+// at the same time.
 func (v *View) Tally(ctx context.Context, ns string) (protocol.Overview, error) {
-	return v.overview(ctx, change.Namespace(ns), func(
-		ctx context.Context, r store.Reader, ns string,
-	) (map[string]int, error) {
-		counts, err := r.RunCounts(ctx, ns)
-		return texts(counts), err
+	ns = change.Namespace(ns)
+	o, err := v.tallies.get(ctx, ns, v.opt.Dispatch.Changes, func(ctx context.Context) (protocol.Overview, error) {
+		return v.overview(ctx, ns, func(ctx context.Context, r store.Reader, ns string) (map[string]int, error) {
+			counts, err := r.RunCounts(ctx, ns)
+			return texts(counts), err
+		})
 	})
+	o.Uptime = int64(time.Since(v.started).Seconds())
+	return o, err
 }
 
 func (v *View) overview(
@@ -86,17 +90,18 @@ func (v *View) overview(
 			return err
 		}
 		o.Counts["sessions"] = texts(sessions)
-		if o.Counts["runs"], err = runs(ctx, r, ns); err != nil {
-			return err
-		}
-		queues, err := r.Queues(ctx, ns)
-		for _, q := range queues {
-			o.Queues = append(o.Queues, protocol.QueueView{
-				Namespace: q.Namespace, Queue: q.Queue, Kind: q.Kind, Ready: q.Ready, Leased: q.Leased, Delayed: q.Delayed,
-				OldestReady: q.OldestReady,
-			})
-		}
+		o.Counts["runs"], err = runs(ctx, r, ns)
 		return err
 	})
+	if err != nil {
+		return o, err
+	}
+	look, err := v.queueLook(ctx, ns)
+	for _, q := range look.stats {
+		o.Queues = append(o.Queues, protocol.QueueView{
+			Namespace: q.Namespace, Queue: q.Queue, Kind: q.Kind, Ready: q.Ready, Leased: q.Leased, Delayed: q.Delayed,
+			OldestReady: q.OldestReady,
+		})
+	}
 	return o, err
 }

@@ -98,7 +98,7 @@ func leaseView(l store.QueueLease, now time.Time) protocol.QueueLease {
 // BuildIDs lists the build ids of a queue: those of registered workers and those something was decided about.
 func (v *View) BuildIDs(ctx context.Context, ns, name string) (protocol.BuildRollout, error) {
 	ns = change.Namespace(ns)
-	g, err := v.queueSnapshot(ctx, ns)
+	g, err := v.queueServers(ctx, ns)
 	return protocol.BuildRollout{
 		Namespace: ns, Queue: name, StaleAfter: int64(v.opt.Alive.Seconds()), BuildIDs: g.cohorts(name),
 	}, err
@@ -149,7 +149,7 @@ func (v *View) decided(ctx context.Context, ns string) (map[string]*engine.Queue
 
 // Manned says whether a living worker of a queue has a build.
 func (v *View) Manned(ctx context.Context, ns, queue, build string) (bool, error) {
-	g, err := v.queueSnapshot(ctx, ns)
+	g, err := v.queueServers(ctx, ns)
 	if err != nil {
 		return false, err
 	}

@@ -8,10 +8,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/sojourn-run/sojourn/app/engine"
-	"github.com/sojourn-run/sojourn/app/store"
 )
 
-// queueGauges tell how far workers are behind, with one read of the store for each scrape.
+// queueGauges tell how far workers are behind, as the store said it for this scrape or a moment before.
 type queueGauges struct {
 	view          *View
 	oldest, ready *prometheus.Desc
@@ -44,14 +43,7 @@ func (g *queueGauges) Describe(c chan<- *prometheus.Desc) { c <- g.oldest; c <- 
 func (g *queueGauges) Collect(c chan<- prometheus.Metric) {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
-	now, err := g.view.store.Now(ctx)
-	var list []store.QueueStats
-	if err == nil {
-		err = g.view.store.View(ctx, func(r store.Reader) error {
-			list, err = r.Queues(ctx, "")
-			return err
-		})
-	}
+	look, err := g.view.queueLook(ctx, "")
 	if err != nil {
 		c <- prometheus.NewInvalidMetric(g.oldest, err)
 		return
@@ -61,12 +53,12 @@ func (g *queueGauges) Collect(c chan<- prometheus.Metric) {
 		ready  int
 	}
 	all := map[engine.QueueKey]behind{}
-	for _, q := range list {
+	for _, q := range look.stats {
 		k := engine.QueueKey{Namespace: q.Namespace, Name: q.Queue}
 		is := all[k]
 		is.ready += q.Ready
 		if !q.OldestReady.IsZero() && q.Ready > 0 {
-			is.oldest = max(is.oldest, now.Sub(q.OldestReady.Time).Seconds())
+			is.oldest = max(is.oldest, look.now.Sub(q.OldestReady.Time).Seconds())
 		}
 		all[k] = is
 	}

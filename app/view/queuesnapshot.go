@@ -12,6 +12,25 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
+// queueLook is what the tasks of a namespace come to, and when that was counted.
+type queueLook struct {
+	now   time.Time // the store's
+	stats []store.QueueStats
+}
+
+// queueLook counts the tasks of a namespace, or of all for "", once for everybody who asks at the same time.
+func (v *View) queueLook(ctx context.Context, ns string) (queueLook, error) {
+	return v.queues.get(ctx, ns, v.opt.Dispatch.Changes, func(ctx context.Context) (look queueLook, err error) {
+		if look.now, err = v.store.Now(ctx); err != nil {
+			return look, err
+		}
+		return look, v.store.View(ctx, func(r store.Reader) error {
+			look.stats, err = r.Queues(ctx, ns)
+			return err
+		})
+	})
+}
+
 // queueSnapshot is one look at all queues of a namespace.
 type queueSnapshot struct {
 	ns      string
@@ -24,13 +43,24 @@ type queueSnapshot struct {
 }
 
 func (v *View) queueSnapshot(ctx context.Context, ns string) (*queueSnapshot, error) {
-	g := &queueSnapshot{
-		ns: ns, stats: map[string]map[protocol.TaskKind]store.QueueStats{}, workers: map[string][]protocol.WorkerView{},
-		waiting: v.opt.Dispatch.Waiting(ns),
+	g, err := v.queueServers(ctx, ns)
+	if err != nil {
+		return g, err
 	}
-	var err error
 	if g.queries, err = v.opt.Questions(ctx, ns, protocol.KindQuery); err != nil {
 		return g, err
+	}
+	g.waiting = v.opt.Dispatch.Waiting(ns)
+	look, err := v.queueLook(ctx, ns)
+	g.now = look.now
+	g.add(look.stats)
+	return g, err
+}
+
+// queueServers is a snapshot without the tasks: who serves the queues, and what was decided about them.
+func (v *View) queueServers(ctx context.Context, ns string) (*queueSnapshot, error) {
+	g := &queueSnapshot{
+		ns: ns, stats: map[string]map[protocol.TaskKind]store.QueueStats{}, workers: map[string][]protocol.WorkerView{},
 	}
 	workers, err := v.Workers(ctx, ns, "", "")
 	if err != nil {
@@ -41,17 +71,8 @@ func (v *View) queueSnapshot(ctx context.Context, ns string) (*queueSnapshot, er
 			g.workers[q] = append(g.workers[q], w)
 		}
 	}
-	if g.now, err = v.store.Now(ctx); err != nil {
-		return g, err
-	}
-	if g.decided, err = v.decided(ctx, ns); err != nil {
-		return g, err
-	}
-	return g, v.store.View(ctx, func(r store.Reader) error {
-		stats, err := r.Queues(ctx, ns)
-		g.add(stats)
-		return err
-	})
+	g.decided, err = v.decided(ctx, ns)
+	return g, err
 }
 
 func (g *queueSnapshot) add(stats []store.QueueStats) {

@@ -14,13 +14,30 @@ const sharedKeys = 256
 
 // How long something that was read once for all who look may be shown.
 const (
-	sharedFor  = time.Second     // while things change: the shortest time between two readings
+	sharedFor  = time.Second     // while things change: the longest time that who looks waits for the next reading
 	sharedMost = 5 * time.Second // while nothing is known to change, since some things age without a commit
 )
 
-// shared reads something once for everybody who looks at it, at most once a second for each key. What it gives was read
-// after the last change that this app knew of when it was asked.
+// pace is how often something is read for all who look. The rest after a reading is restShare times as long as the
+// reading took, within its bounds: what is small is read as it changes, what is large takes no more than a twentieth of
+// a processor from those who work.
+type pace struct {
+	least time.Duration // the shortest time between two readings; the longest is sharedFor
+	most  time.Duration // the longest time that what was read is shown
+}
+
+const restShare = 20
+
+// The paces: of what people look at, and of what programs ask for too, who act on the answer.
+var (
+	leisurely = pace{least: sharedFor, most: sharedMost}
+	promptly  = pace{least: 100 * time.Millisecond, most: sharedFor}
+)
+
+// shared reads something once for everybody who looks at it, for each key at its pace. What it gives was read after the
+// last change that this app knew of when it was asked.
 type shared[T any] struct {
+	pace
 	mu   sync.Mutex // guards kept
 	kept *simplelru.LRU[string, *reading[T]]
 }
@@ -29,6 +46,7 @@ type reading[T any] struct {
 	turn  chan struct{} // held by who looks at the rest
 	value T
 	at    time.Time
+	rest  time.Duration
 	seen  uint64 // changes this app knew of before it was read
 }
 
@@ -54,12 +72,12 @@ func (s *shared[T]) get(
 		return none, context.Cause(ctx)
 	}
 	age := time.Since(r.at)
-	if !r.at.IsZero() && (r.at.After(asked) || r.seen == changes() && age < sharedMost) {
+	if !r.at.IsZero() && (r.at.After(asked) || r.seen == changes() && age < s.most) {
 		return r.value, nil
 	}
-	if !r.at.IsZero() && age < sharedFor {
+	if !r.at.IsZero() && age < r.rest {
 		select {
-		case <-time.After(sharedFor - age):
+		case <-time.After(r.rest - age):
 		case <-ctx.Done():
 			return none, context.Cause(ctx)
 		}
@@ -70,5 +88,6 @@ func (s *shared[T]) get(
 		return none, err
 	}
 	r.value, r.seen, r.at = value, seen, at
+	r.rest = min(max(restShare*time.Since(at), s.least), sharedFor)
 	return value, nil
 }

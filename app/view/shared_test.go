@@ -12,7 +12,7 @@ import (
 
 // Namespaces come and go for as long as an app runs, and with them the keys; those of the past are forgotten.
 func TestWhatIsSharedIsKeptForSoManyKeysAlone(t *testing.T) {
-	var s shared[int]
+	s := shared[int]{pace: leisurely}
 	for i := range 4 * sharedKeys {
 		_, err := s.get(t.Context(), strconv.Itoa(i), func() uint64 { return 0 }, func(context.Context) (int, error) {
 			return i, nil
@@ -32,7 +32,7 @@ func TestWhatIsSharedIsReadOnceASecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var changes atomic.Uint64
 		var reads atomic.Int64
-		var s shared[uint64]
+		s := shared[uint64]{pace: leisurely}
 		get := func() uint64 {
 			v, err := s.get(t.Context(), "default", changes.Load, func(context.Context) (uint64, error) {
 				reads.Add(1)
@@ -72,4 +72,30 @@ func TestWhatIsSharedIsReadOnceASecond(t *testing.T) {
 			t.Error("what is old is shown though nobody knows whether it still holds")
 		}
 	})
+}
+
+// What takes long to read rests for twenty times as long, up to a second, and what takes nothing is read ten times a
+// second at most.
+func TestWhatIsSharedRestsAsItsReadingTook(t *testing.T) {
+	for took, most := range map[time.Duration]int64{0: 101, 20 * time.Millisecond: 26, 100 * time.Millisecond: 11} {
+		synctest.Test(t, func(t *testing.T) {
+			var changes, reads atomic.Uint64
+			s := shared[uint64]{pace: promptly}
+			for from := time.Now(); time.Since(from) < 10*time.Second; {
+				known := changes.Add(1)
+				got, err := s.get(t.Context(), "default", changes.Load, func(context.Context) (uint64, error) {
+					reads.Add(1)
+					now := changes.Load()
+					time.Sleep(took)
+					return now, nil
+				})
+				if err != nil || got < known {
+					t.Fatalf("shown %d after change %d, %v", got, known, err)
+				}
+			}
+			if n := int64(reads.Load()); n > most || n < most*8/10 {
+				t.Errorf("what takes %s was read %d times in 10 s, want %d", took, n, most)
+			}
+		})
+	}
 }

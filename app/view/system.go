@@ -9,11 +9,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// The most a look at what waits for repair, or is due, tells; and how many open runs it reads to find them.
-const (
-	systemScan = 100
-	repairRead = 10_000
-)
+// systemScan is the most a look at what waits for repair, or is due, tells.
+const systemScan = 100
 
 // RepairStatus lists the quarantined runs of a namespace, newest first.
 func (v *View) RepairStatus(ctx context.Context, ns string) (protocol.RepairStatus, error) {
@@ -22,7 +19,7 @@ func (v *View) RepairStatus(ctx context.Context, ns string) (protocol.RepairStat
 		Policy: protocol.RepairPolicy{Redelivery: "lease_expiry", Quarantine: "manual_repair", ScanLimit: systemScan},
 	}
 	err := v.store.View(ctx, func(r store.Reader) error {
-		heads, err := r.Quarantined(ctx, s.Namespace, repairRead, systemScan)
+		heads, err := r.Quarantined(ctx, s.Namespace, systemScan)
 		if err != nil {
 			return err
 		}
@@ -32,9 +29,8 @@ func (v *View) RepairStatus(ctx context.Context, ns string) (protocol.RepairStat
 				TaskID: engine.TaskID(h.ID, h.Task.Number), Problem: h.Task.Problem, StartedAt: h.StartedAt,
 			})
 		}
-		open, err := r.RunCountsUpTo(ctx, s.Namespace, repairRead)
-		s.Pressure = len(heads) == systemScan || open[protocol.RunRunning] == repairRead
-		return err
+		s.Pressure = len(heads) == systemScan
+		return nil
 	})
 	return s, err
 }

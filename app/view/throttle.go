@@ -29,7 +29,7 @@ func (t *throttles) of(ctx context.Context, r store.Reader, queue string, kind p
 			ns: t.ns, now: t.now, stats: map[string]map[protocol.TaskKind]store.QueueStats{},
 			decided: map[string]*engine.Queue{},
 		}
-		if stats, err := r.Queues(ctx, t.ns); err == nil {
+		if stats, err := r.Leased(ctx, t.ns); err == nil {
 			g.add(stats)
 		}
 		if rows, err := r.QueueRows(ctx, t.ns); err == nil {

@@ -26,6 +26,9 @@ type View struct {
 
 	overviews shared[protocol.Overview]
 	runCounts shared[map[string]int]
+	tallies   shared[protocol.Overview]
+	queues    shared[queueLook] // by namespace; "" is all of them
+	orders    shared[protocol.QueueOrder]
 }
 
 // Options of a view. The first four are required.
@@ -68,7 +71,12 @@ type Dispatch interface {
 
 // New makes a view of a store.
 func New(s reads, o Options) *View {
-	return &View{store: s, workers: o.Workers, opt: o, started: time.Now()}
+	return &View{
+		store: s, workers: o.Workers, opt: o, started: time.Now(),
+		overviews: shared[protocol.Overview]{pace: leisurely}, runCounts: shared[map[string]int]{pace: leisurely},
+		tallies: shared[protocol.Overview]{pace: promptly}, queues: shared[queueLook]{pace: promptly},
+		orders: shared[protocol.QueueOrder]{pace: promptly},
+	}
 }
 
 // Audits lists operators' actions, newest first.

@@ -26,7 +26,7 @@ func TestListingsOfManyRunsReadLittle(t *testing.T) {
 		attributes = append(attributes, storetest.MakeRun(n).Attributes()...)
 	}
 	load("run_attributes", storetest.AttributeColumns, pgx.CopyFromRows(attributes))
-	load("tasks", storetest.TaskColumns, pgx.CopyFromSlice(storetest.OthersDue+1, func(n int) ([]any, error) {
+	load("tasks", storetest.TaskColumns, pgx.CopyFromSlice(storetest.ManyTasks, func(n int) ([]any, error) {
 		return storetest.MakeTask(n), nil
 	}))
 	if _, err := c.Exec(t.Context(), "VACUUM ANALYZE runs, run_attributes, tasks"); err != nil {

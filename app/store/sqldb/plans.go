@@ -53,6 +53,8 @@ func (s *Store) Counts(namespace string) []Read {
 		{"sessions", sessions, ofSessions},
 		{"queues", queues, ofQueues},
 		{"due activities", dueActivities, []any{int64(1) << 60, namespace, int64(100)}},
-		{"quarantined", quarantined(), []any{namespace, int64(10_000)}},
+		{"quarantined", s.quarantined(), []any{namespace}},
+		{"oldest ready", oldestReady, []any{namespace, "q", "activity", int64(3)}},
+		{"order", queueOrder, []any{namespace, "q", int64(100)}},
 	}
 }

@@ -398,13 +398,16 @@ func (r *reader) OldestReady(
 	ctx context.Context, k engine.QueueKey, kind protocol.TaskKind, limit int,
 ) ([]store.TaskRef, error) {
 	var list []store.TaskRef
-	const query = "SELECT run_id, seq FROM tasks WHERE namespace = $1 AND queue = $2 AND kind = $3 AND state = 'ready' ORDER BY ready_at, run_id, seq LIMIT $4"
-	err := r.query(ctx, query, []any{k.Namespace, k.Name, string(kind), int64(limit)}, func(v []any) error {
+	err := r.query(ctx, oldestReady, []any{k.Namespace, k.Name, string(kind), int64(limit)}, func(v []any) error {
 		list = append(list, store.TaskRef{Kind: kind, Run: str(v[0]), Seq: integer(v[1])})
 		return nil
 	})
 	return list, wrap(err, "oldest tasks of queue %s", k.Name)
 }
+
+// oldestReady is a look at the beginning of a part of tasks_waiting.
+const oldestReady = "SELECT run_id, seq FROM tasks WHERE namespace = $1 AND queue = $2 AND kind = $3 AND state = 'ready' AND owner IS NULL" +
+	" ORDER BY ready_at, run_id, seq LIMIT $4"
 
 func (r *reader) ReadyOn(ctx context.Context, namespace string, routes []string, limit int) ([]engine.Activity, error) {
 	var list []engine.Activity
@@ -428,11 +431,16 @@ func (r *reader) ReadyOn(ctx context.Context, namespace string, routes []string,
 	return list, nil
 }
 
+// queueOrder puts the entries of tasks_waiting in their order, and reads the rows of those alone that it gives.
+const queueOrder = "SELECT t.kind, t.priority, t.rank, t.body, x.state FROM (" +
+	"SELECT run_id, seq FROM tasks WHERE namespace = $1 AND queue = $2 AND state = 'ready' AND owner IS NULL" +
+	" ORDER BY kind, priority, rank, ready_at, run_id, seq LIMIT $3) AS few" +
+	" JOIN tasks AS t ON t.run_id = few.run_id AND t.seq = few.seq JOIN runs AS x ON x.run_id = few.run_id" +
+	" ORDER BY t.kind, t.priority, t.rank, t.ready_at, t.run_id, t.seq"
+
 func (r *reader) QueueOrder(ctx context.Context, k engine.QueueKey, limit int) ([]store.ReadyTask, error) {
 	var list []store.ReadyTask
-	const query = "SELECT t.kind, t.priority, t.rank, t.body, x.state FROM tasks AS t JOIN runs AS x ON x.run_id = t.run_id" +
-		" WHERE t.namespace = $1 AND t.queue = $2 AND t.state = 'ready' ORDER BY t.kind, t.priority, t.rank, t.ready_at, t.run_id, t.seq LIMIT $3"
-	err := r.query(ctx, query, []any{k.Namespace, k.Name, int64(limit)}, func(v []any) error {
+	err := r.query(ctx, queueOrder, []any{k.Namespace, k.Name, int64(limit)}, func(v []any) error {
 		h, err := undocument[engine.Head](str(v[4]))
 		if err != nil {
 			return err

@@ -2,6 +2,7 @@ package sqldb
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -216,36 +217,70 @@ func (r *reader) Removable(ctx context.Context, now, kept time.Time, limit int) 
 }
 
 func (r *reader) Queues(ctx context.Context, namespace string) ([]store.QueueStats, error) {
+	return r.queues(ctx, namespace, queueStats)
+}
+
+func (r *reader) Leased(ctx context.Context, namespace string) ([]store.QueueStats, error) {
+	return r.queues(ctx, namespace, leasedStats)
+}
+
+// queues reads a line for each state of the tasks of a queue, and makes one of them.
+func (r *reader) queues(
+	ctx context.Context, namespace string, statement func(namespace string, now int64) (string, []any),
+) ([]store.QueueStats, error) {
 	var list []store.QueueStats
 	now, err := r.s.Now(ctx)
 	if err != nil {
 		return nil, err
 	}
-	query, args := queueStats(namespace, micros(now))
+	query, args := statement(namespace, micros(now))
 	err = r.query(ctx, query, args, func(v []any) error {
-		list = append(list, store.QueueStats{
-			Namespace: str(v[0]), Queue: str(v[1]), Kind: protocol.TaskKind(str(v[2])),
-			Ready: int(integer(v[3])), Delayed: int(integer(v[4])), Leased: int(integer(v[5])),
-			OldestReady: history.Micros(integer(v[6])),
-			Expired:     int(integer(v[7])),
-		})
+		in, queue, kind := str(v[0]), str(v[1]), protocol.TaskKind(str(v[2]))
+		if last := len(list) - 1; last < 0 || list[last].Namespace != in || list[last].Queue != queue ||
+			list[last].Kind != kind {
+			list = append(list, store.QueueStats{Namespace: in, Queue: queue, Kind: kind})
+		}
+		s, n := &list[len(list)-1], int(integer(v[4]))
+		switch engine.TaskState(str(v[3])) {
+		case engine.Ready:
+			s.Ready += n
+			s.OldestReady = history.Micros(integer(v[5]))
+		case engine.Delayed:
+			s.Delayed += n
+		case engine.LeasedState:
+			s.Leased += n
+			s.Expired += int(integer(v[6]))
+		}
 		return nil
 	})
 	return list, wrap(err, "queues")
 }
 
-// queueStats reads open tasks and leased runs, never runs that merely wait or are over.
+// queueStats reads no row of a task that waits, only its entry in an index; and of those that are leased, which are
+// no more than workers have slots, their rows.
 func queueStats(namespace string, now int64) (string, []any) {
-	tasks, runs, args := "", "", []any{now}
+	leased, args := leasedStats(namespace, now)
+	return "SELECT namespace, queue, kind, state, count(*) AS tasks, min(ready_at) AS oldest, 0 AS expired FROM tasks WHERE owner IS NULL" +
+		only(namespace) + " GROUP BY namespace, queue, kind, state UNION ALL " + leased, args
+}
+
+func leasedStats(namespace string, now int64) (string, []any) {
+	args := []any{now}
 	if namespace != "" {
-		tasks, runs, args = " WHERE namespace = $2", " AND namespace = $2", append(args, namespace)
+		args = append(args, namespace)
 	}
-	return "SELECT namespace, queue, kind, sum(CASE WHEN state = 'ready' THEN 1 ELSE 0 END), sum(CASE WHEN state = 'delayed' THEN 1 ELSE 0 END)," +
-		" sum(CASE WHEN state = 'leased' THEN 1 ELSE 0 END), min(CASE WHEN state = 'ready' THEN ready_at END)," +
-		" sum(CASE WHEN state = 'leased' AND due_at <= $1 THEN 1 ELSE 0 END) FROM (" +
-		"SELECT namespace, queue, kind, state, ready_at, due_at FROM tasks" + tasks +
-		" UNION ALL SELECT namespace, queue, 'workflow', 'leased', NULL, due_at FROM runs WHERE owner IS NOT NULL" + runs + ") AS q" +
-		" GROUP BY namespace, queue, kind ORDER BY namespace, queue, kind", args
+	return "SELECT namespace, queue, kind, 'leased' AS state, count(*) AS tasks, NULL AS oldest, sum(CASE WHEN due_at <= $1 THEN 1 ELSE 0 END) AS expired FROM (" +
+		"SELECT namespace, queue, kind, due_at FROM tasks WHERE owner IS NOT NULL" + only(namespace) +
+		" UNION ALL SELECT namespace, queue, 'workflow', due_at FROM runs WHERE owner IS NOT NULL" + only(namespace) +
+		") AS q GROUP BY namespace, queue, kind ORDER BY 1, 2, 3", args
+}
+
+// only names a namespace only where one is meant, as sessionCounts does.
+func only(namespace string) string {
+	if namespace == "" {
+		return ""
+	}
+	return " AND namespace = $2"
 }
 
 func (r *reader) RunCounts(ctx context.Context, namespace string) (map[protocol.RunStatus]int, error) {
@@ -276,25 +311,32 @@ func (r *reader) DueActivities(
 // dueActivities leaves out ready workflow tasks, which stand in the same table as step 0.
 const dueActivities = "SELECT due_at, run_id, seq FROM tasks WHERE due_at <= $1 AND namespace = $2 AND seq > 0 ORDER BY due_at, run_id, seq LIMIT $3"
 
-func (r *reader) Quarantined(ctx context.Context, namespace string, among, limit int) ([]engine.Head, error) {
+func (r *reader) Quarantined(ctx context.Context, namespace string, limit int) ([]engine.Head, error) {
 	var list []engine.Head
-	err := r.query(ctx, quarantined(), []any{namespace, int64(among)}, func(v []any) error {
+	err := r.query(ctx, r.s.quarantined(), []any{namespace}, func(v []any) error {
 		h, err := readHead(v)
-		// The text may stand in a memo too.
-		if err == nil && len(list) < limit && h.Task != nil && h.Task.State == engine.Quarantined {
-			list = append(list, h)
+		// The words may stand in a memo too.
+		if err == nil && h.Task != nil && h.Task.State == engine.Quarantined {
+			if list = append(list, h); len(list) == limit {
+				return errEnough
+			}
 		}
 		return err
 	})
+	if errors.Is(err, errEnough) {
+		err = nil
+	}
 	return list, wrap(err, "quarantined runs")
 }
 
-// quarantined looks through the newest open runs and gives those whose state has the word, so that few are decoded.
-func quarantined() string {
-	columns := strings.Join(runsTable.names(), ", ")
-	return "SELECT " + columns + " FROM (SELECT " + columns + " FROM runs WHERE namespace = $1 AND status = 'running'" +
-		" ORDER BY started_at DESC, run_id DESC LIMIT $2) AS newest WHERE state LIKE '%\"state\":\"quarantined\"%'" +
-		" ORDER BY started_at DESC, run_id DESC"
+// quarantined has the condition of runs_quarantined, word by word, so that no other run is read.
+func (s *Store) quarantined() string {
+	find := "instr"
+	if s.cfg.Dialect.Shared {
+		find = "strpos"
+	}
+	return selects(runsTable) + " WHERE namespace = $1 AND status = 'running' AND owner IS NULL AND " + find +
+		"(state, '\"state\":\"quarantined\"') > 0 ORDER BY started_at DESC, run_id DESC"
 }
 
 func (r *reader) RunCountsUpTo(

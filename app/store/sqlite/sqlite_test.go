@@ -200,6 +200,7 @@ func TestRunsOfBeforeTheIndexAreFoundByTheirAttributes(t *testing.T) {
 		defer db.Close()
 		for _, q := range []string{
 			"DELETE FROM run_attributes", "DROP INDEX session_events_at", "DROP INDEX sessions_open",
+			"DROP INDEX tasks_waiting", "DROP INDEX runs_quarantined",
 			"DROP TABLE former_children", "DROP TABLE activity_logs",
 			"DROP INDEX events_session", "CREATE INDEX events_session ON events (at)", "ALTER TABLE events DROP COLUMN last",
 			"ALTER TABLE events DROP COLUMN ended", "ALTER TABLE events DROP COLUMN heads", "ALTER TABLE lanes DROP COLUMN used_at",

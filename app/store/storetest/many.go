@@ -39,7 +39,7 @@ func MakeRun(n int) ListedRun {
 	}
 	r.End, r.When = r.Start+int64(n%3600)*1e6+1, r.Start+int64(n%100)*1e6
 	switch {
-	case n >= ManyRuns-500:
+	case n >= oldestOpen:
 		r.Status, r.End = protocol.RunRunning, 0
 	case n%1000 == 7:
 		r.Status = protocol.RunFailed
@@ -76,10 +76,13 @@ func (r ListedRun) Row() []any {
 	}
 }
 
-// state has a quarantined workflow task in one open run, and the same words elsewhere in its neighbour.
+// oldestOpen is the number of the open run that started first.
+const oldestOpen = ManyRuns - 500
+
+// state has a quarantined workflow task in two open runs, and the same words elsewhere in the neighbour of one.
 func (r ListedRun) state() string {
 	switch ManyRuns - r.N {
-	case 100:
+	case 100, ManyRuns - oldestOpen:
 		return `{"priority":5,"task":{"n":1,"state":"quarantined"}}`
 	case 101:
 		return `{"priority":5,"note":{"n":1,"state":"quarantined"}}`

@@ -1,28 +1,42 @@
 package storetest
 
 import (
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/sojourn-run/sojourn/app/engine"
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// OthersDue is how many activities of another namespace are overdue, all of them before the one of ours.
-const OthersDue = 2_000
+// OthersDue is how many activities of another namespace are overdue, all of them before the one of ours. As many tasks
+// as there are runs wait beside them, ManyTasks in all.
+const (
+	OthersDue = 2_000
+	ManyTasks = OthersDue + 1 + ManyRuns
+)
 
 // TaskColumns names what MakeTask gives, in the table tasks.
 var TaskColumns = []string{
-	"run_id", "seq", "namespace", "queue", "kind", "state", "priority", "due_at", "body",
+	"run_id", "seq", "namespace", "queue", "kind", "state", "priority", "ready_at", "due_at", "owner", "body",
 }
 
-// MakeTask is an overdue activity: that with number OthersDue is ours, those before it are of another namespace.
+// argued is the document of a task with arguments, as most have them. A database reads past it only by an index.
+var argued = `{"type":"charge","arguments":"` + strings.Repeat("a", 600) + `"}`
+
+// MakeTask is an overdue activity: that with number OthersDue is ours, those before it are of another namespace. Those
+// behind it are ours and wait.
 func MakeTask(n int) []any {
+	if n > OthersDue {
+		n -= OthersDue + 1
+		return []any{MakeRun(n).ID, 2, Namespace, "q", "activity", "ready", 9 - n%10, first + int64(n), nil, nil, argued}
+	}
 	namespace := "others"
 	if n == OthersDue {
 		namespace = Namespace
 	}
-	return []any{MakeRun(n).ID, 1, namespace, "q", "activity", "leased", 5, first + int64(n), "{}"}
+	return []any{MakeRun(n).ID, 1, namespace, "q", "activity", "leased", 5, nil, first + int64(n), "w", "{}"}
 }
 
 // Numbers are what operators are shown of many runs: exact, and of one namespace.
@@ -49,19 +63,34 @@ func Numbers(t *testing.T, s store.Store) {
 		if due, err = r.DueActivities(t.Context(), "others", time.UnixMicro(first+5), 3); err != nil || len(due) != 3 {
 			t.Errorf("three of six are %v, %v", due, err)
 		}
-		bad, err := r.Quarantined(t.Context(), Namespace, 10_000, 100)
-		if err != nil || len(bad) != 1 || bad[0].ID != MakeRun(ManyRuns-100).ID {
+		bad, err := r.Quarantined(t.Context(), Namespace, 100)
+		if err != nil || len(bad) != 2 || bad[0].ID != MakeRun(ManyRuns-100).ID || bad[1].ID != MakeRun(oldestOpen).ID {
 			t.Errorf("quarantined are %v, %v", bad, err)
 		}
-		if bad, err = r.Quarantined(t.Context(), Namespace, 50, 100); err != nil || len(bad) > 0 {
-			t.Errorf("among the newest fifty are quarantined %v, %v", bad, err)
+		if bad, err = r.Quarantined(t.Context(), Namespace, 1); err != nil || len(bad) != 1 {
+			t.Errorf("of two quarantined one is %v, %v", bad, err)
 		}
 		stats, err := r.Queues(t.Context(), Namespace)
-		if err != nil || len(stats) != 1 || stats[0].Leased != 1 || stats[0].Expired != 1 {
+		if err != nil || len(stats) != 1 || stats[0].Leased != 1 || stats[0].Expired != 1 ||
+			stats[0].Ready != ManyRuns || stats[0].OldestReady.Micros() != first {
 			t.Errorf("queues are %+v, %v", stats, err)
+		}
+		if stats, err = r.Leased(t.Context(), Namespace); err != nil || len(stats) != 1 || stats[0].Leased != 1 ||
+			stats[0].Ready != 0 {
+			t.Errorf("leased are %+v, %v", stats, err)
 		}
 		if stats, err = r.Queues(t.Context(), ""); err != nil || len(stats) != 2 {
 			t.Errorf("queues of all are %+v, %v", stats, err)
+		}
+		key := engine.QueueKey{Namespace: Namespace, Name: "q"}
+		old, err := r.OldestReady(t.Context(), key, protocol.KindActivity, 2)
+		if err != nil || len(old) != 2 || old[0].Run != MakeRun(0).ID || old[1].Run != MakeRun(1).ID {
+			t.Errorf("ready for longest are %+v, %v", old, err)
+		}
+		order, err := r.QueueOrder(t.Context(), key, ManyRuns/10+1)
+		if err != nil || len(order) != ManyRuns/10+1 || order[ManyRuns/10-1].Priority != 0 ||
+			order[ManyRuns/10].Priority != 1 {
+			t.Errorf("the order has %d tasks, %v", len(order), err)
 		}
 		return err
 	})
@@ -70,18 +99,18 @@ func Numbers(t *testing.T, s store.Store) {
 	}
 }
 
-// MostRead is the most rows that one step of a read for operators goes through, beside ManyRuns runs of one namespace:
-// in that namespace, or in one without any.
+// MostRead is the most rows, or entries of an index, that one step of a read for operators goes through, beside
+// ManyRuns runs and as many waiting tasks of one namespace: in that namespace, or in one without any.
 func MostRead(name, namespace string) int {
 	switch {
-	case name == "queues", name == "due activities":
-		return OthersDue + 1 // open tasks, of all namespaces
+	case name == "due activities":
+		return OthersDue + 1 // of all namespaces
 	case namespace != Namespace:
 		return 1
-	case name == "runs":
+	case name == "runs", name == "queues", name == "order":
 		return ManyRuns
-	case name == "quarantined":
-		return 600 // open runs
+	case name == "oldest ready", name == "quarantined":
+		return 3
 	default:
 		return 1
 	}
