@@ -222,6 +222,33 @@ export const checks = [
     await shown(page.locator(`[data-worker="${workers[0].worker_id}"] [data-status="active"]`));
     assert.equal((await api("/api/sojourn/fleet/drains")).drains.length, 0, "a resumed drain is over");
   }],
+  ["an operator sets what all workers run with, sees who runs with it, and takes it back", async ({ page, base, api, axe, shot }) => {
+    const set = () => api("/api/sojourn/fleet/settings");
+    const first = (await set()).revision;
+    await page.goto(`${base}/workers`);
+    await page.getByRole("button", { name: "Settings", exact: true }).click();
+    const dialog = page.getByRole("dialog");
+    await dialog.getByLabel("Log level").selectOption("debug");
+    await dialog.getByLabel("Activities at once").fill("0");
+    await dialog.getByRole("button", { name: "Set them" }).click();
+    await shown(dialog.getByText("A whole number from 1"));
+    assert.equal((await set()).revision, first, "a number that is none set something");
+    await dialog.getByLabel("Activities at once").fill("7");
+    await axe();
+    await shot("fleet-settings");
+    await dialog.getByRole("button", { name: "Set them" }).click();
+    const said = page.locator(`[data-fleet-settings="${first + 1}"]`);
+    await shown(said.getByText("log level debug, 7 activities at once"));
+    const { worker_count: all } = await set();
+    assert.ok(all > 0, "no worker says what it runs with");
+    await shown(said.getByText(`${all} of ${all} run with it.`));
+    await page.getByRole("button", { name: "Settings", exact: true }).click();
+    await dialog.getByLabel("Log level").selectOption("each worker's own");
+    await dialog.getByLabel("Activities at once").fill("");
+    await dialog.getByRole("button", { name: "Set them" }).click();
+    await shown(page.locator(`[data-fleet-settings="${first + 2}"]`).getByText("what each brings itself"));
+    assert.equal((await set()).worker_concurrency, undefined, "what was taken back is set");
+  }],
   ["the queues are there", async ({ page, base, api, shot }) => {
     const { task_queues: queues } = await api("/api/task-queues");
     await page.goto(`${base}/queues`);

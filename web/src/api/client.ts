@@ -1,7 +1,7 @@
 import type { Where } from "./past";
 import { query, request } from "./request";
 import type {
-  ActivityStarted, FleetDrains, FleetRequest, FleetSettings, FleetVerb, HistoryPage, Json, Limits, Me, NamespaceList, NamespaceRequest, NamespaceView, Overview, QueryAnswer,
+  ActivityStarted, FleetDrains, FleetRequest, FleetSettings, FleetSettingsRequest, FleetVerb, HistoryPage, Json, Limits, Me, NamespaceList, NamespaceRequest, NamespaceView, Overview, QueryAnswer,
   QueueList, QueueState, RunCounts, RunList, RunView, RunsOfWorkflow, Schedule, ScheduleHistory, ScheduleList, ScheduleReceipt, ScheduleRequest,
   ScheduleSpec, ScheduleTimes, SearchAttributes, SessionAttempts, SessionDone, SessionList, SessionPast, SessionShown, StartActivity, StartRequest,
   Started, Updated, WorkerList,
@@ -94,6 +94,8 @@ export const api = {
     request(`${workflow(k)}/terminate`, { method: "POST", namespace: k.namespace, body: { reason } }),
   workers: (namespace: string) => request<WorkerList>("/api/workers", { namespace }),
   fleetSettings: (namespace: string) => request<FleetSettings>("/api/sojourn/fleet/settings", { namespace }),
+  setFleetSettings: (namespace: string, body: FleetSettingsRequest) =>
+    request<FleetSettings>("/api/sojourn/fleet/settings", { method: "PUT", namespace, body }),
   drains: (namespace: string) => request<FleetDrains>("/api/sojourn/fleet/drains", { namespace }),
   operateFleet: (namespace: string, verb: FleetVerb, body: FleetRequest) => request(`/api/sojourn/fleet/${verb}`, { method: "POST", namespace, body }),
   sessions: (namespace: string, status: string | undefined, after: string | undefined) =>

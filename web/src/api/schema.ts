@@ -1294,6 +1294,20 @@ export interface components {
             /** @description One that is left out, or null, is made; an empty one is none. */
             workflow_id?: null | string;
         };
+        /** @description Sets all of them: what is absent is each worker's own again. */
+        set_fleet_settings: {
+            /**
+             * @description isolation_min_level is the floor: a worker whose executors are weaker offers nothing that needs them.
+             * @enum {string}
+             */
+            isolation_min_level?: "none" | "process" | "confined";
+            /** @enum {string} */
+            log_level?: "trace" | "debug" | "info" | "warn" | "error";
+            /** @description revision is the one that the caller saw: another by now refuses the request. Absent: whatever it is. */
+            revision?: null | number;
+            /** @description activities at once */
+            worker_concurrency?: number;
+        };
         /** @description Sets the budgets of a queue, or of a namespace when it names none. What it leaves out stays. */
         set_task_queue_limits: {
             activity_tasks?: components["schemas"]["BudgetRequest"];

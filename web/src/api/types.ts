@@ -67,6 +67,7 @@ export type WorkerList = Schemas["WorkersAnswer"];
 export type WorkerDrain = Schemas["WorkerDrain"];
 export type CodeDifference = Schemas["CodeDifference"];
 export type FleetSettings = Schemas["FleetSettingsState"];
+export type FleetSettingsRequest = Schemas["set_fleet_settings"];
 export type FleetDrain = Schemas["FleetDrainState"];
 export type FleetDrains = Schemas["FleetDrains"];
 export type FleetRequest = Schemas["drain_fleet"];

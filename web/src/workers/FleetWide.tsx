@@ -1,6 +1,12 @@
-import { useQuery } from "@tanstack/react-query";
-import { fleetSettingsQuery } from "../api/queries";
-import { fleetWide } from "./facts";
+import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
+import { useId, useState } from "react";
+import { api } from "../api/client";
+import { fleetSettingsQuery, keys } from "../api/queries";
+import type { FleetSettings, FleetSettingsRequest } from "../api/types";
+import { Act } from "../ui/Act";
+import { Dialog } from "../ui/Dialog";
+import { Form } from "../ui/Form";
+import { atOnce, fleetWide, isolationLevels, logLevels } from "./facts";
 
 /** What an operator set for all workers of the namespace, and how far it came. Nothing is said where nothing was ever set. */
 export function FleetWide({ namespace }: { namespace: string }) {
@@ -9,8 +15,101 @@ export function FleetWide({ namespace }: { namespace: string }) {
   const behind = data.worker_count - data.applied_worker_count;
   return (
     <p className="mb-3 text-[13px] text-soft" data-fleet-settings={data.revision}>
-      Set for all workers: {fleetWide(data)}. {data.applied_worker_count} of {data.worker_count} run with it
+      Set for all workers{data.by && <> by {data.by}</>}: {fleetWide(data)}. {data.applied_worker_count} of {data.worker_count} run with it
       {behind > 0 && <span className="text-warn">, not yet {data.pending.join(", ")}{behind > data.pending.length && " and others"}</span>}.
     </p>
+  );
+}
+
+/** Changes what all workers run with, while they run. */
+export function SetFleetWide({ namespace }: { namespace: string }) {
+  const { data } = useQuery(fleetSettingsQuery(namespace));
+  const [open, setOpen] = useState(false);
+  return (
+    <>
+      <Act needs="operator" why={!data && "What is set now is not known."} onClick={() => setOpen(true)}>
+        Settings
+      </Act>
+      {open && data && <SettingsDialog namespace={namespace} now={data} onClose={() => setOpen(false)} />}
+    </>
+  );
+}
+
+const own = "each worker's own";
+
+function SettingsDialog({ namespace, now, onClose }: { namespace: string; now: FleetSettings; onClose: () => void }) {
+  const [saw] = useState(now); // what somebody else sets meanwhile is not overwritten unseen
+  const [level, setLevel] = useState<string>(saw.log_level ?? "");
+  const [slots, setSlots] = useState(saw.worker_concurrency ? String(saw.worker_concurrency) : "");
+  const [floor, setFloor] = useState<string>(saw.isolation_min_level ?? "");
+  const [wrong, setWrong] = useState(false);
+  const hint = useId();
+  const client = useQueryClient();
+  const m = useMutation({
+    mutationFn: (body: FleetSettingsRequest) => api.setFleetSettings(namespace, body),
+    onSuccess: async () => {
+      onClose();
+      await client.invalidateQueries({ queryKey: keys.workers });
+    },
+  });
+  const submit = () => {
+    const n = atOnce(slots);
+    setWrong(n === null);
+    if (n === null) return;
+    m.mutate({
+      revision: saw.revision,
+      ...(n !== undefined && { worker_concurrency: n }),
+      ...(level && { log_level: level as FleetSettingsRequest["log_level"] }),
+      ...(floor && { isolation_min_level: floor as FleetSettingsRequest["isolation_min_level"] }),
+    });
+  };
+  return (
+    <Dialog
+      open
+      onClose={onClose}
+      title={`Settings of all workers in ${namespace}`}
+      description="Workers that run take them at once, those that come later when they register. What is left out here each worker decides for itself."
+    >
+      <Form error={m.error} at={wrong} pending={m.isPending} onSubmit={submit} onClose={onClose} act="Set them">
+        <label className="block">
+          <span className="label">Log level</span>
+          <select className="field mt-1" value={level} onChange={(e) => setLevel(e.target.value)}>
+            <option value="">{own}</option>
+            {logLevels.map((l) => (
+              <option key={l}>{l}</option>
+            ))}
+          </select>
+        </label>
+        <label className="mt-3 block">
+          <span className="label">Activities at once</span>
+          <input
+            className="field mt-1"
+            inputMode="numeric"
+            placeholder={own}
+            value={slots}
+            aria-invalid={wrong || undefined}
+            aria-describedby={wrong ? hint : undefined}
+            onChange={(e) => {
+              setSlots(e.target.value);
+              setWrong(false);
+            }}
+          />
+          {wrong && (
+            <span id={hint} className="mt-1 block text-xs text-bad">
+              A whole number from 1 to 10,000, or nothing.
+            </span>
+          )}
+        </label>
+        <label className="mt-3 block">
+          <span className="label">Weakest isolation that activities in executors may have</span>
+          <select className="field mt-1" value={floor} onChange={(e) => setFloor(e.target.value)}>
+            <option value="">{own}</option>
+            {isolationLevels.map((l) => (
+              <option key={l}>{l}</option>
+            ))}
+          </select>
+        </label>
+      </Form>
+    </Dialog>
   );
 }

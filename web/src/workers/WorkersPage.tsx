@@ -16,7 +16,7 @@ import { WaitText } from "../ui/WaitText";
 import { When } from "../ui/When";
 import { Drain } from "./Drain";
 import { DrainSeveral, Drains } from "./Drains";
-import { FleetWide } from "./FleetWide";
+import { FleetWide, SetFleetWide } from "./FleetWide";
 import { executors, isolation, machine, otherCode, slots, type Meter } from "./facts";
 import { whyNoWork, type Reason } from "./why";
 
@@ -36,6 +36,7 @@ export function WorkersPage() {
       <Heading title="Workers">
         <div className="flex flex-wrap items-center gap-x-4 gap-y-2">
           {overview.data && <span className="text-[13px] text-soft">The app runs release {overview.data.release}</span>}
+          <SetFleetWide namespace={namespace} />
           {rows.length > 0 && <DrainSeveral namespace={namespace} workers={rows} />}
         </div>
       </Heading>

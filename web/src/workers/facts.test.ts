@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import type { WorkerView } from "../api/types";
-import { executors, fleetWide, isolation, machine, otherCode, slots } from "./facts";
+import { atOnce, executors, fleetWide, isolation, machine, otherCode, slots } from "./facts";
 
 describe("a worker's reports", () => {
   it("tell how full it is, and nothing where it says nothing", () => {
@@ -42,5 +42,8 @@ describe("a worker's reports", () => {
     );
     expect(fleetWide({ ...set, worker_concurrency: 16 })).toBe("16 activities at once");
     expect(fleetWide(set)).toBe("what each brings itself");
+  });
+  it("take a number of activities as the app does", () => {
+    expect(["", " 8 ", "10000", "0", "1.5", "-1", "1e2", "10001", "many"].map(atOnce)).toEqual([undefined, 8, 10_000, null, null, null, null, null, null]);
   });
 });

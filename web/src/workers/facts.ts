@@ -107,3 +107,16 @@ export function fleetWide(s: FleetSettings): string {
   if (s.isolation_min_level) all.push(`isolation ${s.isolation_min_level} or stronger`);
   return all.join(", ") || "what each brings itself";
 }
+
+export const logLevels = ["trace", "debug", "info", "warn", "error"] as const satisfies readonly FleetSettings["log_level"][];
+
+/** Levels of isolation, the weakest first. */
+export const isolationLevels = ["none", "process", "confined"] as const satisfies readonly FleetSettings["isolation_min_level"][];
+
+/** How many activities at once a text asks for: undefined for none said, null for what is no such number. */
+export function atOnce(text: string): number | null | undefined {
+  const digits = text.trim();
+  if (digits === "") return undefined;
+  const n = Number(digits);
+  return /^\d+$/.test(digits) && n >= 1 && n <= 10_000 ? n : null;
+}
