@@ -349,44 +349,59 @@ func (b *Broker) carried(
 func (b *Broker) childEnds(
 	ctx context.Context, ns string, commands []protocol.Command,
 ) (ends map[string]engine.Message, err error) {
-	for _, c := range commands {
-		if c.Type != protocol.AttachChildWorkflow {
+	for i := range commands {
+		if commands[i].Type != protocol.AttachChildWorkflow {
 			continue
 		}
-		err := b.store.View(ctx, func(r store.Reader) error {
-			flow, err := r.Workflow(ctx, engine.WorkflowKey{Namespace: ns, ID: c.WorkflowID})
-			if err != nil {
-				return err
-			}
-			run, err := r.Step(ctx, flow.RunID, 0)
-			if err != nil || run.Status.Open() || run.Parent == nil {
-				return err
-			}
-			last, err := r.LastEvent(ctx, run.ID)
-			if err != nil {
-				return err
-			}
+		id := commands[i].WorkflowID
+		end, ended, err := b.childEnd(ctx, engine.WorkflowKey{Namespace: ns, ID: id})
+		if err != nil {
+			return nil, err
+		}
+		if ended {
 			if ends == nil {
 				ends = map[string]engine.Message{}
 			}
-			ends[c.WorkflowID] = engine.ChildEnd(run, last.Data)
-			return nil
-		})
-		if err != nil && !errors.Is(err, store.ErrNotFound) {
-			return nil, err
+			ends[id] = end
 		}
 	}
 	return ends, nil
 }
 
+// childEnd is how the run that a workflow id has now ended, if it is a child's and has.
+func (b *Broker) childEnd(ctx context.Context, k engine.WorkflowKey) (end engine.Message, ended bool, err error) {
+	err = b.store.View(ctx, func(r store.Reader) error {
+		flow, err := r.Workflow(ctx, k)
+		if err != nil {
+			return err
+		}
+		run, err := r.Step(ctx, flow.RunID, 0)
+		if err != nil || run.Status.Open() || run.Parent == nil {
+			return err
+		}
+		last, err := r.LastEvent(ctx, run.ID)
+		if err != nil {
+			return err
+		}
+		end, ended = engine.ChildEnd(run, last.Data), true
+		return nil
+	})
+	if errors.Is(err, store.ErrNotFound) {
+		err = nil
+	}
+	return end, ended, err
+}
+
 // commandNeeds adds the rows a command wants, and refuses payloads that are none.
 func (b *Broker) commandNeeds(ns string, c protocol.Command, i int, needs *store.Keys) error {
-	for field, p := range map[string]payload.Payload{"arguments": c.Arguments, "result": c.Result, "entries": c.Entries} {
-		if p.Blob == "" {
+	for _, p := range []struct{ field, blob string }{
+		{"arguments", c.Arguments.Blob}, {"result", c.Result.Blob}, {"entries", c.Entries.Blob},
+	} {
+		if p.blob == "" {
 			continue
 		}
-		if err := Blob(fmt.Sprintf("commands.%d.%s", i, field), p.Blob); err != nil {
-			return err
+		if err := payload.Valid(p.blob); err != nil {
+			return badPayload(fmt.Sprintf("commands.%d.%s", i, p.field), err)
 		}
 	}
 	if id := c.Session(); id != "" {

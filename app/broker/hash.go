@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"encoding/json"
-	"hash"
 	"slices"
 
 	"github.com/sojourn-run/sojourn/shared/payload"
@@ -20,7 +19,18 @@ import (
 // were before; such hashes still stand in histories.
 const bytesMark = "b:"
 
-func sumOf(h hash.Hash) string { return hex.EncodeToString(h.Sum(nil)[:12]) }
+// sumOf is the hash of what was gathered. Gathering first costs one piece of memory; a hash that is written to costs
+// several for each piece.
+func sumOf(b []byte) string { return hexOf("", b) }
+
+// markedSum is sumOf for payloads as they are.
+func markedSum(b []byte) string { return hexOf(bytesMark, b) }
+
+func hexOf(mark string, b []byte) string {
+	sum := sha256.Sum256(b)
+	var text [len(bytesMark) + 24]byte
+	return string(hex.AppendEncode(append(text[:0], mark...), sum[:12]))
+}
 
 // hashOf tells outcomes apart by their JSON, so that a repeated one is known.
 func hashOf(v any) string {
@@ -28,47 +38,40 @@ func hashOf(v any) string {
 	if err != nil {
 		return ""
 	}
-	h := sha256.New()
-	h.Write(raw)
-	return sumOf(h)
+	return sumOf(raw)
 }
 
 // hashResult tells results apart.
 func hashResult(blob string) string {
-	h := sha256.New()
-	addBlob(h, blob)
-	return bytesMark + sumOf(h)
+	return markedSum(addBlob(make([]byte, 0, 8+len(blob)), blob))
 }
 
 // hashCommands tells the commands of workflow tasks apart: what they say by its JSON, so that no member can be left
 // out, and their payloads as they are.
 func hashCommands(commands []protocol.Command) string {
-	bare := slices.Clone(commands)
+	bare, blobs := slices.Clone(commands), 0
 	for i := range bare {
 		c := &bare[i]
+		blobs += 3*8 + len(c.Arguments.Blob) + len(c.Result.Blob) + len(c.Entries.Blob)
 		c.Arguments, c.Result, c.Entries = payload.Payload{}, payload.Payload{}, payload.Payload{}
 	}
 	raw, err := json.Marshal(bare)
 	if err != nil {
 		return ""
 	}
-	h := sha256.New()
-	h.Write(raw)
+	all := slices.Grow(raw, blobs)
 	for i := range commands {
-		addBlob(h, commands[i].Arguments.Blob)
-		addBlob(h, commands[i].Result.Blob)
-		addBlob(h, commands[i].Entries.Blob)
+		all = addBlob(all, commands[i].Arguments.Blob)
+		all = addBlob(all, commands[i].Result.Blob)
+		all = addBlob(all, commands[i].Entries.Blob)
 	}
-	return bytesMark + sumOf(h)
+	return markedSum(all)
 }
 
 // addBlob adds a blob with its length before it, so that two blobs cannot be taken for others of the same
 // bytes.
-func addBlob(h hash.Hash, blob string) {
-	var length [8]byte
-	binary.BigEndian.PutUint64(length[:], uint64(len(blob)))
-	h.Write(length[:])
-	h.Write([]byte(blob))
+func addBlob(to []byte, blob string) []byte {
+	return append(binary.BigEndian.AppendUint64(to, uint64(len(blob))), blob...)
 }
 
 // sameOutcome says whether an outcome of an activity is the one a hash was taken of, by this release or one before.

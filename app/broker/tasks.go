@@ -109,10 +109,11 @@ func (b *Broker) arguments(ctx context.Context, leased []store.Leased) ([]string
 
 func activityTask(l store.Leased, args string) *protocol.ActivityTask {
 	a := l.Activity
+	id := engine.StepID(l.Head.ID, a.Seq)
 	t := &protocol.ActivityTask{
-		TaskID: engine.StepID(l.Head.ID, a.Seq), WorkflowID: l.Head.WorkflowID, RunID: l.Head.ID, Namespace: l.Head.Namespace,
-		ExecutionID: engine.StepID(l.Head.ID, a.Seq), AttemptID: engine.AttemptID(l.Head.ID, a.Seq, a.Delivery),
-		IdempotencyKey: engine.StepID(l.Head.ID, a.Seq), Attempt: a.Attempt, ActivityType: a.Type,
+		TaskID: id, WorkflowID: l.Head.WorkflowID, RunID: l.Head.ID, Namespace: l.Head.Namespace,
+		ExecutionID: id, AttemptID: engine.AttemptID(l.Head.ID, a.Seq, a.Delivery),
+		IdempotencyKey: id, Attempt: a.Attempt, ActivityType: a.Type,
 		PayloadCodec: payload.Codec,
 		Arguments:    payload.Payload{Blob: args}, RetryPolicy: a.Retry, TaskQueue: a.Queue, LeaseOwner: a.Owner,
 		LeaseExpiresAt: a.Until,

@@ -2,7 +2,6 @@ package broker
 
 import (
 	"context"
-	"crypto/sha256"
 	"encoding/binary"
 	"time"
 
@@ -88,13 +87,10 @@ func turnPoll(attempt string) string { return "then " + attempt }
 
 // hashThen tells turns apart.
 func hashThen(t *protocol.Then) string {
-	h := sha256.New()
-	var n [16]byte
-	binary.BigEndian.PutUint64(n[:8], uint64(t.SeenThrough))
-	binary.BigEndian.PutUint64(n[8:], uint64(t.At.Micros()))
-	h.Write(n[:])
-	h.Write([]byte(hashCommands(t.Commands)))
-	return bytesMark + sumOf(h)
+	all := make([]byte, 0, 64)
+	all = binary.BigEndian.AppendUint64(all, uint64(t.SeenThrough))
+	all = binary.BigEndian.AppendUint64(all, uint64(t.At.Micros()))
+	return markedSum(append(all, hashCommands(t.Commands)...))
 }
 
 // change is that of a result with its turn.

@@ -127,10 +127,21 @@ func (w *Waiter) Wait(ctx context.Context, hold time.Duration) ([]store.Leased, 
 		d.shut(w)
 		d.mu.Unlock()
 	}
-	timer := time.NewTimer(d.opt.Settle)
+	w.settle(ctx)
+	return w.outcome(ctx)
+}
+
+// settle waits for what already counts on the waiter, if there is any.
+func (w *Waiter) settle(ctx context.Context) {
+	w.d.mu.Lock()
+	over := w.over()
+	w.d.mu.Unlock()
+	if over {
+		return
+	}
+	timer := time.NewTimer(w.d.opt.Settle)
 	defer timer.Stop()
 	w.until(ctx, timer.C)
-	return w.outcome(ctx)
 }
 
 // Collect takes the poller out of its lines and returns what was delivered to it. It is never held for work to appear,
@@ -140,9 +151,7 @@ func (w *Waiter) Collect(ctx context.Context) []store.Leased {
 	w.d.mu.Lock()
 	w.d.shut(w)
 	w.d.mu.Unlock()
-	timer := time.NewTimer(w.d.opt.Settle)
-	defer timer.Stop()
-	w.until(ctx, timer.C)
+	w.settle(ctx)
 	tasks, _ := w.outcome(ctx)
 	return tasks
 }

@@ -148,10 +148,10 @@ func (st *step) readyAgain(a Activity) {
 // one it ran under. The lease is judged by the store's clock: a worker whose own clock is slow may believe it
 // still holds.
 func (st *step) holdsActivity(seq int64, h Holder, epoch int64) (Activity, error) {
-	id := StepID(st.ID, seq)
+	id := func() string { return StepID(st.ID, seq) } // of refusals, which are rare
 	// A number that no command has had was never a task, whatever the run is now.
 	if seq > st.CommandSeq {
-		return Activity{}, protocol.Refuse(protocol.ReasonTaskNotFound, "task %s does not exist", id)
+		return Activity{}, protocol.Refuse(protocol.ReasonTaskNotFound, "task %s does not exist", id())
 	}
 	if !st.Status.Open() {
 		err := runClosed(&st.Head)
@@ -171,7 +171,7 @@ func (st *step) holdsActivity(seq int64, h Holder, epoch int64) (Activity, error
 		).With("can_continue", false).With("cancel_requested", !ok)
 	}
 	if a.Owner != h.Owner || h.Incarnation != "" && h.Incarnation != a.Incarnation {
-		return Activity{}, protocol.Refuse(protocol.ReasonLeaseOwnerMismatch, "task %s is leased to %s", id, a.Owner).
+		return Activity{}, protocol.Refuse(protocol.ReasonLeaseOwnerMismatch, "task %s is leased to %s", id(), a.Owner).
 			With("lease_owner", a.Owner)
 	}
 	if !a.Until.After(st.now.Time) {

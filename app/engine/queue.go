@@ -66,7 +66,7 @@ type Used struct {
 func (q *Queue) Key() QueueKey { return QueueKey{q.Namespace, q.Name} }
 
 // Drained says whether workers of this build are given nothing from the queue.
-func (q *Queue) Drained(build string) bool { return q != nil && !q.Builds[build].DrainedAt.IsZero() }
+func (q *Queue) Drained(build string) bool { return q != nil && !q.Builds[build].DrainedAt.Time.IsZero() }
 
 // Routed is the group whose workers alone get tasks of the queue; "" for none.
 func (q *Queue) Routed() string {
@@ -286,7 +286,7 @@ func (q *Queue) before(id string) {
 // decide goes back by a promotion, and then restores the list of earlier builds: the promotion would have put
 // the bad build at its end, and a second rollback would return to it.
 func (in RollbackBuild) decide(q *Queue, now history.Time) error {
-	if q.Promoted != in.BuildID || q.Builds[in.BuildID].PromotedAt.IsZero() {
+	if q.Promoted != in.BuildID || q.Builds[in.BuildID].PromotedAt.Time.IsZero() {
 		return protocol.Refuse(protocol.ReasonNotPromoted, "new runs are not pinned to this build").
 			With("promoted_build_id", orNone(q.Promoted))
 	}

@@ -433,7 +433,7 @@ func (in DueSession) decide(s *Session, now history.Time) (SessionChange, error)
 		n.lose(status, reason, now)
 		c.Timeline = append(c.Timeline, e)
 	// Its tasks have waited for the holder for long enough, so from now on any worker may claim it.
-	case !s.Open && s.waits(now.Time) && !s.OpensAt().IsZero() && !s.OpensAt().After(now.Time):
+	case !s.Open && s.waits(now.Time) && !s.OpensAt().Time.IsZero() && !s.OpensAt().After(now.Time):
 		n.Open, n.UpdatedAt = true, now
 	case s.For != "" && !s.ForUntil.After(now.Time):
 		n.For, n.ForUntil = "", history.Time{}

@@ -43,8 +43,11 @@ func (in *CompleteTask) Unsupported() error {
 
 // said says whether a member asks for anything, in whatever form it came: null and an empty list do not.
 func said(raw json.RawMessage) bool {
+	if len(raw) == 0 {
+		return false
+	}
 	var list []json.RawMessage
-	return len(raw) > 0 && (json.Unmarshal(raw, &list) != nil || len(list) > 0)
+	return json.Unmarshal(raw, &list) != nil || len(list) > 0
 }
 
 // quarantine takes the task out of circulation until somebody repairs the run. Any other worker that ran the

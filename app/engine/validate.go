@@ -170,6 +170,9 @@ func missing(field string) error { return protocol.Invalid(field, "is needed") }
 
 // retryable checks a retry policy.
 func retryable(p *retry.Policy, at func(string) string) error {
+	if p == nil {
+		return nil
+	}
 	var wrong *retry.FieldError
 	if errors.As(p.Validate(at("retry_policy")), &wrong) {
 		return protocol.Invalid(wrong.Field, "%s", wrong.Reason)

@@ -387,40 +387,40 @@ func (in Repair) decide(st *step) error {
 // the run), then the run, the lease, its owner, its delivery and its time. See the glossary of refusals in
 // protocol.
 func (st *step) holdsTask(n int64, h Holder, hash string, former func() string) error {
-	id := TaskID(st.ID, n)
+	id := func() string { return TaskID(st.ID, n) } // of refusals, which are rare
 	if n > st.Tasks {
-		return protocol.Refuse(protocol.ReasonTaskNotFound, "task %s does not exist", id)
+		return protocol.Refuse(protocol.ReasonTaskNotFound, "task %s does not exist", id())
 	}
 	if l := st.Last; hash != "" && l != nil && l.Number == n && l.Delivery == h.Delivery && l.Owner == h.Owner {
 		if l.Hash == hash || former != nil && l.Hash == former() {
 			status, _, _ := protocol.PublicRun(st.Status, true, st.Task != nil)
-			return protocol.Refuse(protocol.ReasonAlreadyCompleted, "task %s was completed by this very report", id).
+			return protocol.Refuse(protocol.ReasonAlreadyCompleted, "task %s was completed by this very report", id()).
 				With("created_task_ids", l.created(st.ID)).With("run_id", st.ID).With(
 				"outcome", cmp.Or(l.Outcome, "completed"),
 			).With("next_task_id", l.Next).
 				With("run_status", status)
 		}
-		return protocol.Refuse(protocol.ReasonConflictingCompletion, "task %s was completed with other commands", id)
+		return protocol.Refuse(protocol.ReasonConflictingCompletion, "task %s was completed with other commands", id())
 	}
 	if err := st.mustBeOpen(); err != nil {
 		return err
 	}
 	t := st.Task
 	if t == nil || t.Number != n || t.State != LeasedState {
-		return protocol.Refuse(protocol.ReasonTaskNotLeased, "task %s is leased to nobody", id).
+		return protocol.Refuse(protocol.ReasonTaskNotLeased, "task %s is leased to nobody", id()).
 			With("task_status", taskStatus(t, n))
 	}
 	if t.Owner != h.Owner || h.Incarnation != "" && h.Incarnation != t.Incarnation {
-		return protocol.Refuse(protocol.ReasonLeaseOwnerMismatch, "task %s is leased to %s", id, t.Owner).
+		return protocol.Refuse(protocol.ReasonLeaseOwnerMismatch, "task %s is leased to %s", id(), t.Owner).
 			With("lease_owner", t.Owner)
 	}
 	if t.Delivery != h.Delivery {
-		return protocol.Refuse(protocol.ReasonAttemptMismatch, "task %s is at attempt %d", id, t.Delivery).
+		return protocol.Refuse(protocol.ReasonAttemptMismatch, "task %s is at attempt %d", id(), t.Delivery).
 			With("current_attempt", t.Delivery)
 	}
 	if !t.Until.After(st.now.Time) {
 		return protocol.Refuse(
-			protocol.ReasonLeaseExpired, "the lease of task %s ended at %s", id, t.Until.Format(time.RFC3339),
+			protocol.ReasonLeaseExpired, "the lease of task %s ended at %s", id(), t.Until.Format(time.RFC3339),
 		).With("task_status", "leased").With("lease_owner", t.Owner).With("lease_expires_at", t.Until)
 	}
 	return nil

@@ -58,8 +58,9 @@ func (a *Ages) shortest() (Elapsed, bool) {
 
 func (a *Ages) note(at, way Elapsed) {
 	if a.best == nil || at.Longest()-a.began > recent {
-		a.began, a.old, a.best = at.Longest(), a.best, &way
+		first := way
+		a.began, a.old, a.best = at.Longest(), a.best, &first
 		return
 	}
-	a.best = &Elapsed{min(a.best.Mono, way.Mono), min(a.best.Wall, way.Wall)}
+	a.best.Mono, a.best.Wall = min(a.best.Mono, way.Mono), min(a.best.Wall, way.Wall)
 }

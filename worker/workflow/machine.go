@@ -222,10 +222,13 @@ func Replay(def *Definition, o Options, events []history.Event) error {
 
 // look notes which commands the events record, so that the code, when it issues one, is given what it was given then.
 func (m *Machine) look(events []history.Event) {
-	m.recorded = make(map[int64]*history.Event, len(events)/2)
+	m.recorded = nil
 	for i := range events {
 		e := &events[i]
 		if seq := commandOf(e.Data); seq > 0 {
+			if m.recorded == nil {
+				m.recorded = make(map[int64]*history.Event, len(events)/2)
+			}
 			m.recorded[seq] = e
 			m.recordedUpTo = max(m.recordedUpTo, seq)
 		}

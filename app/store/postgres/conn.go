@@ -79,7 +79,7 @@ func (c *conn) Send(ctx context.Context, calls []*sqldb.Call) error {
 	c.deadline()
 	batch := &pgx.Batch{}
 	for _, call := range calls {
-		batch.Queue(call.Stmt.SQL, call.Args...)
+		batch.Queue(call.Stmt.SQL, arrays(call.Args)...)
 	}
 	results := c.c.SendBatch(ctx, batch)
 	err := receive(results, calls)

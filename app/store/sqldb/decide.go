@@ -82,6 +82,7 @@ func (b *batch) check(w *store.Writes) ([][]string, error) {
 		if d.After != at {
 			return nil, fmt.Errorf("run %s: decided on event %d, but %d is the last", id, d.After, at)
 		}
+		all[i] = make([]string, 0, len(d.Events))
 		for k := range d.Events {
 			e := &d.Events[k]
 			at++

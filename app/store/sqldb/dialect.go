@@ -41,11 +41,13 @@ func (w *writer) calls(r *rowset) []*Call {
 		return []*Call{{Stmt: w.stmts[0], Args: r.arrays()}}
 	}
 	var calls []*Call
+	var above []any
 	for from := 0; from < r.n; {
 		size := min(1<<(len(w.stmts)-1), 1<<(bits.Len(uint(r.n-from))-1))
 		args := make([]any, 0, size*len(w.columns))
 		for k := from; k < from+size; k++ {
-			args = r.row(args, k)
+			args = r.row(args, k, above)
+			above = args[len(args)-len(w.columns):]
 		}
 		calls = append(calls, &Call{Stmt: w.stmts[bits.Len(uint(size))-1], Args: args})
 		from += size

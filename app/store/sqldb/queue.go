@@ -48,11 +48,11 @@ func (q *queues) inherit(k engine.QueueKey, own *engine.Queue) *engine.Queue {
 	if all := q.known[engine.QueueKey{Namespace: k.Namespace}]; all != nil && k.Name != "" {
 		group = all.Group
 	}
-	next := engine.Queue{Namespace: k.Namespace, Name: k.Name}
-	switch {
-	case own == nil && group == "", own != nil && own.Inherited == group:
+	if own == nil && group == "" || own != nil && own.Inherited == group {
 		return own
-	case own != nil:
+	}
+	next := engine.Queue{Namespace: k.Namespace, Name: k.Name}
+	if own != nil {
 		next = *own
 	}
 	next.Inherited = group

@@ -16,17 +16,26 @@ type rowset struct {
 }
 
 func newRowset(columns []column) *rowset {
-	return &rowset{columns: columns, text: make([][]string, len(columns)), ints: make([][]int64, len(columns))}
+	return &rowset{columns: columns}
+}
+
+// begin makes room for columns, of which most rowsets of a batch never need any.
+func (r *rowset) begin() {
+	if r.text == nil {
+		r.text, r.ints = make([][]string, len(r.columns)), make([][]int64, len(r.columns))
+	}
 }
 
 // s adds a text to the row being filled.
 func (r *rowset) s(v string) *rowset {
+	r.begin()
 	r.text[r.at] = append(r.text[r.at], v)
 	return r.next()
 }
 
 // i adds an integer.
 func (r *rowset) i(v int64) *rowset {
+	r.begin()
 	r.ints[r.at] = append(r.ints[r.at], v)
 	return r.next()
 }
@@ -41,8 +50,9 @@ func (r *rowset) next() *rowset {
 
 func (r *rowset) empty() bool { return r.n == 0 }
 
-// row appends the values of row k to args, zero values of optional columns as nil.
-func (r *rowset) row(args []any, k int) []any {
+// row appends the values of row k to args, zero values of optional columns as nil. A text that stands in the row
+// before as well, which above are the values of, is that one: most columns say the same in all rows of a batch.
+func (r *rowset) row(args []any, k int, above []any) []any {
 	for c, column := range r.columns {
 		switch {
 		case column.num && column.null && r.ints[c][k] == 0:
@@ -51,6 +61,8 @@ func (r *rowset) row(args []any, k int) []any {
 			args = append(args, r.ints[c][k])
 		case column.null && r.text[c][k] == "":
 			args = append(args, nil)
+		case k > 0 && len(above) > 0 && above[c] != nil && r.text[c][k] == r.text[c][k-1]:
+			args = append(args, above[c])
 		default:
 			args = append(args, r.text[c][k])
 		}
@@ -60,6 +72,7 @@ func (r *rowset) row(args []any, k int) []any {
 
 // arrays returns the columns whole.
 func (r *rowset) arrays() []any {
+	r.begin()
 	args := make([]any, len(r.columns))
 	for c, column := range r.columns {
 		if column.num {
