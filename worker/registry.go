@@ -46,17 +46,17 @@ func NewRegistry() *Registry {
 
 // Workflow registers func(workflow.Context, args…) (result, error), or error alone, as the workflow's version 1.
 func (r *Registry) Workflow(name string, fn any, opts ...WorkflowOptions) {
-	r.workflow(name, fn, opts, func(d *workflow.Definition) error { return d.Plain(fn) })
+	r.addWorkflow(name, fn, opts, func(d *workflow.Definition) error { return d.Plain(fn) })
 }
 
 // WorkflowVersion registers a version of a workflow. Several can stand beside one another: a new run goes by the
 // highest, records that from the first on, and keeps it for its life. Runs begun when the workflow was registered
 // without a version go by the lowest. A run that continues as new is a new run.
 func (r *Registry) WorkflowVersion(name string, version int, fn any, opts ...WorkflowOptions) {
-	r.workflow(name, fn, opts, func(d *workflow.Definition) error { return d.Add(version, fn) })
+	r.addWorkflow(name, fn, opts, func(d *workflow.Definition) error { return d.Add(version, fn) })
 }
 
-func (r *Registry) workflow(name string, fn any, opts []WorkflowOptions, add func(*workflow.Definition) error) {
+func (r *Registry) addWorkflow(name string, fn any, opts []WorkflowOptions, add func(*workflow.Definition) error) {
 	d, ok := r.workflows[name]
 	if !ok {
 		d = &workflow.Definition{Name: name}

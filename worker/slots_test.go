@@ -9,10 +9,10 @@ import (
 // either way.
 func TestSlotsByWhatRunsThem(t *testing.T) {
 	few := 2 * runtime.GOMAXPROCS(0)
-	if all, together := (&Worker{}).slots(); all != max(128, few) || together != few {
+	if all, together := (&Worker{}).defaultSlots(); all != max(128, few) || together != few {
 		t.Errorf("Go functions: %d, %d in a session", all, together)
 	}
-	if all, together := (&Worker{executes: true}).slots(); all != few || together != 0 {
+	if all, together := (&Worker{executes: true}).defaultSlots(); all != few || together != 0 {
 		t.Errorf("with executors: %d, %d in a session", all, together)
 	}
 	if o := (Options{}).defaults(); o.Workflows != 256 {

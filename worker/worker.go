@@ -177,7 +177,7 @@ func New(o Options) (_ *Worker, err error) {
 		return nil, err
 	}
 	if o.Concurrency <= 0 {
-		o.Concurrency, w.together = w.slots()
+		o.Concurrency, w.together = w.defaultSlots()
 	}
 	workflows, activities := o.Registry.WorkflowTypes(), w.activityTypes()
 	if len(workflows) == 0 {
@@ -347,9 +347,9 @@ func (w *Worker) openSandbox() error {
 	return err
 }
 
-// slots is how many activities the worker runs at once unless it is told, and how many of a session. Go code mostly
-// waits for others; an executor is a process, and what was leased for one and found none would run out of time.
-func (w *Worker) slots() (all, together int) {
+// defaultSlots is how many activities the worker runs at once unless it is told, and how many of a session. Go code
+// mostly waits for others; an executor is a process, and what was leased for one and found none would run out of time.
+func (w *Worker) defaultSlots() (all, together int) {
 	few := 2 * runtime.GOMAXPROCS(0)
 	if w.executes {
 		return few, 0

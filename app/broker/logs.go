@@ -37,7 +37,7 @@ func (b *Broker) RecordLogs(ctx context.Context, in protocol.LogsRequest) (proto
 		wait.Go(func() {
 			item := &in.Items[i]
 			r := protocol.LogReceipt{TaskID: item.TaskID, AttemptID: item.AttemptID}
-			r.Recorded, r.Err = b.recordLogs(ctx, item)
+			r.Recorded, r.Err = b.recordAttempt(ctx, item)
 			if r.Err != nil {
 				r.Reason, r.Message = cmp.Or(protocol.ReasonOf(r.Err), protocol.ReasonBackendUnavailable), r.Err.Error()
 			}
@@ -48,7 +48,7 @@ func (b *Broker) RecordLogs(ctx context.Context, in protocol.LogsRequest) (proto
 	return out, nil
 }
 
-func (b *Broker) recordLogs(ctx context.Context, in *protocol.AttemptLogs) (recorded bool, err error) {
+func (b *Broker) recordAttempt(ctx context.Context, in *protocol.AttemptLogs) (recorded bool, err error) {
 	if err := in.Check(); err != nil {
 		return false, err
 	}

@@ -110,7 +110,7 @@ func New(peers *peer.Peers, o Options) *Channel {
 		c.tasks.Go(c.spreadHints)
 	}
 	if o.Worker != nil || o.Dashboard != nil {
-		c.tasks.Go(c.recheck)
+		c.tasks.Go(c.recheckConnections)
 	}
 	return c
 }

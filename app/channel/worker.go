@@ -136,9 +136,9 @@ func (c *Channel) observe(ctx context.Context, p *worker, args []json.RawMessage
 	p.Told(ctx, m, args[0])
 }
 
-// recheck looks from time to time at who is connected, so that a token which ended, or whose revocation went unheard,
-// ends its connections.
-func (c *Channel) recheck() {
+// recheckConnections looks from time to time at who is connected, so that a token which ended, or whose revocation went
+// unheard, ends its connections.
+func (c *Channel) recheckConnections() {
 	tick := time.NewTicker(c.opt.Recheck)
 	defer tick.Stop()
 	for {

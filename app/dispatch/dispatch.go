@@ -309,7 +309,7 @@ func (d *Dispatch) Gone(p store.Process) {
 func (d *Dispatch) dismiss(w *Waiter) {
 	w.err, w.closing = ErrGone, true
 	w.gone.Store(true)
-	d.giveBack(w.leave())
+	d.giveBack(w.giveUp())
 }
 
 // LeaseExpired ends the waits of a worker whose lease ran out, as if their time were over. One that lives asks again,
@@ -327,10 +327,10 @@ func (d *Dispatch) LeaseExpired(k engine.WorkerKey) {
 func (d *Dispatch) Drain() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.drain()
+	d.endPolls()
 }
 
-func (d *Dispatch) drain() {
+func (d *Dispatch) endPolls() {
 	d.draining = true
 	for w := range d.waiters {
 		d.endWait(w, ErrDraining)
@@ -343,7 +343,7 @@ func (d *Dispatch) Close(ctx context.Context) error {
 	d.mu.Lock()
 	if !d.closed {
 		d.closed = true
-		d.drain()
+		d.endPolls()
 		for _, l := range d.lines {
 			l.resume()
 		}

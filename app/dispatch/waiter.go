@@ -160,7 +160,7 @@ func (w *Waiter) Collect(ctx context.Context) []store.Leased {
 func (w *Waiter) Leave() {
 	w.d.mu.Lock()
 	defer w.d.mu.Unlock()
-	w.d.giveBack(w.leave())
+	w.d.giveBack(w.giveUp())
 }
 
 // askOnce has the claims of its lines wake the waiter, although they were not sent for it.
@@ -234,7 +234,7 @@ func (w *Waiter) outcome(ctx context.Context) ([]store.Leased, error) {
 			w.held = w.entries[i].line.throttle
 		}
 	}
-	tasks := w.leave()
+	tasks := w.giveUp()
 	if len(tasks) > 0 {
 		return tasks, nil
 	}
@@ -252,8 +252,8 @@ func (w *Waiter) Throttled() *protocol.Wait {
 	return w.held
 }
 
-// leave ends the waiter and returns what it holds.
-func (w *Waiter) leave() []store.Leased {
+// giveUp ends the waiter and returns what it holds.
+func (w *Waiter) giveUp() []store.Leased {
 	if w.left {
 		return nil
 	}

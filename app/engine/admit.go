@@ -126,7 +126,7 @@ func admitSession(s *Session, l *Lessee, now time.Time, verb bool, asked worded)
 	}
 	// Its state is in the memory of its holder.
 	if s.Held(now) && s.Owner != w.ID && !s.claimableByOthers(now) {
-		return asked.refused(protocol.ReasonSessionOwned, protocol.WaitSessionHeld, s.heldBy())
+		return asked.refused(protocol.ReasonSessionOwned, protocol.WaitSessionHeld, s.waitForHolder())
 	}
 	own := s.HeldBy(w.ID, now)
 	if own && s.Incarnation == w.Incarnation {
@@ -176,8 +176,8 @@ func admitSession(s *Session, l *Lessee, now time.Time, verb bool, asked worded)
 	return admitted()
 }
 
-// heldBy is the wait for a session that somebody holds: until when, and from when on others may have it.
-func (s *Session) heldBy() protocol.Wait {
+// waitForHolder is the wait for a session that somebody holds: until when, and from when on others may have it.
+func (s *Session) waitForHolder() protocol.Wait {
 	return protocol.Wait{Session: s.ID, Worker: s.Owner, Until: s.LeaseUntil, FallbackAt: s.OpensAt()}
 }
 

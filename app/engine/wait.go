@@ -234,7 +234,7 @@ func nearness(v Verdict) int {
 func (a *Surroundings) forHolder(kind protocol.TaskKind, s *Session, judge func(Lessee) Verdict) protocol.Wait {
 	i := slices.IndexFunc(a.Workers, func(c Candidate) bool { return c.ID == s.Owner && c.Alive })
 	if i < 0 {
-		w := s.heldBy()
+		w := s.waitForHolder()
 		w.Reason = protocol.WaitSessionHeld
 		return w
 	}

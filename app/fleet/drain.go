@@ -40,11 +40,11 @@ func (f *Fleet) TellsIntent(tell func(namespace, worker string, i protocol.Inten
 func (f *Fleet) Intent(w *engine.Worker, names bool) protocol.Intent {
 	has := names // or, of one that names only what is due, as it was seen last
 	f.workers.With(w.Key(), func(h *presence.Heard) { has = has || h.Told == protocol.IntentLeave })
-	return f.intent(w, f.about(), has)
+	return f.intentAt(w, f.about(), has)
 }
 
-// intent is what is wanted of a worker now.
-func (f *Fleet) intent(w *engine.Worker, now time.Time, has bool) protocol.Intent {
+// intentAt is what is wanted of a worker now.
+func (f *Fleet) intentAt(w *engine.Worker, now time.Time, has bool) protocol.Intent {
 	d := f.workers.DrainOf(w)
 	switch {
 	case d == nil:
@@ -222,7 +222,7 @@ func (f *Fleet) followDrains(
 	}
 	for _, k := range keys {
 		h, has := known[k], held[k.ID].Leases+held[k.ID].Sessions > 0
-		f.intend(k, h, f.intent(h.Worker, f.about(), has), has)
+		f.intend(k, h, f.intentAt(h.Worker, f.about(), has), has)
 		if held[k.ID].Sessions == 0 {
 			continue
 		}

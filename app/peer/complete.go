@@ -7,9 +7,9 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// complete ends tasks. Those that nobody may end so are refused here, each by itself; when none is left the app hears
+// endTasks ends tasks. Those that nobody may end so are refused here, each by itself; when none is left the app hears
 // nothing, and an answer without a next poll tells the worker to ask for one.
-func (p *Peer) complete(ctx context.Context, in protocol.CompleteRequest) (protocol.CompleteBatchAnswer, error) {
+func (p *Peer) endTasks(ctx context.Context, in protocol.CompleteRequest) (protocol.CompleteBatchAnswer, error) {
 	out := protocol.CompleteBatchAnswer{Items: make([]protocol.CompleteAnswer, len(in.Items))}
 	req := protocol.CompleteRequest{Items: make([]protocol.CompleteItem, 0, len(in.Items))}
 	places := make([]int, 0, len(in.Items)) // of each item of the request among those that came

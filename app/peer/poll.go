@@ -16,8 +16,8 @@ const margin = time.Second
 // drainingRetry is what a worker waits before it asks a draining app again, in milliseconds.
 const drainingRetry = 1000
 
-// poll waits for tasks, for no longer than its caller does.
-func (p *Peer) poll(ctx context.Context, in protocol.PollRequest) (protocol.PollAnswer, error) {
+// waitForTasks waits for tasks, for no longer than its caller does.
+func (p *Peer) waitForTasks(ctx context.Context, in protocol.PollRequest) (protocol.PollAnswer, error) {
 	req, err := p.request(ctx, in)
 	if err != nil {
 		return protocol.PollAnswer{}, err

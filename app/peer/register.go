@@ -19,8 +19,8 @@ func (p *Peer) isRegistered() bool {
 	return p.registered
 }
 
-// register announces the worker; who it is the connection says.
-func (p *Peer) register(ctx context.Context, in protocol.RegisterRequest) (protocol.RegisterAnswer, error) {
+// announce announces the worker; who it is the connection says.
+func (p *Peer) announce(ctx context.Context, in protocol.RegisterRequest) (protocol.RegisterAnswer, error) {
 	in.WorkerID, in.Namespace, in.Gated = p.WorkerID, p.Namespace, true
 	if in.Incarnation == "" {
 		in.Incarnation = protocol.SocketProcess
@@ -70,11 +70,11 @@ func (p *Peer) ensureRegistered(ctx context.Context, queues []string) error {
 	if slots > 0 {
 		in.ActivitySlots = &slots
 	}
-	_, err := p.register(ctx, in)
+	_, err := p.announce(ctx, in)
 	return err
 }
 
-func (p *Peer) deregister(ctx context.Context, in protocol.DeregisterRequest) (protocol.DeregisterAnswer, error) {
+func (p *Peer) sayGoodbye(ctx context.Context, in protocol.DeregisterRequest) (protocol.DeregisterAnswer, error) {
 	in.WorkerID, in.Namespace, in.Incarnation = p.WorkerID, p.Namespace, p.process()
 	a, err := p.room.verbs.Deregister(ctx, in)
 	if err == nil {

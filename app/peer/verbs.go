@@ -8,12 +8,12 @@ import (
 
 // Register announces the worker.
 func (p *Peer) Register(ctx context.Context, in protocol.RegisterRequest) (protocol.RegisterAnswer, error) {
-	return serve(ctx, p, in, p.register)
+	return serve(ctx, p, in, p.announce)
 }
 
 // Deregister takes its registration away.
 func (p *Peer) Deregister(ctx context.Context, in protocol.DeregisterRequest) (protocol.DeregisterAnswer, error) {
-	return serve(ctx, p, in, p.deregister)
+	return serve(ctx, p, in, p.sayGoodbye)
 }
 
 // WorkerHeartbeat is its sign of life, which renews all it names.
@@ -25,12 +25,12 @@ func (p *Peer) WorkerHeartbeat(
 
 // Poll hands out tasks. The caller calls Undo when they could not be handed over.
 func (p *Peer) Poll(ctx context.Context, in protocol.PollRequest) (protocol.PollAnswer, error) {
-	return serve(ctx, p, in, p.poll)
+	return serve(ctx, p, in, p.waitForTasks)
 }
 
 // Complete ends tasks, each judged by itself, and may carry the next poll.
 func (p *Peer) Complete(ctx context.Context, in protocol.CompleteRequest) (protocol.CompleteBatchAnswer, error) {
-	return serve(ctx, p, in, p.complete)
+	return serve(ctx, p, in, p.endTasks)
 }
 
 // HeartbeatTask renews the lease of one attempt.
@@ -48,10 +48,10 @@ func (p *Peer) HeartbeatTask(ctx context.Context, in protocol.HeartbeatRequest) 
 
 // RecordLogs takes lines of running attempts. Their leases are looked at and not renewed: a line is no sign of life.
 func (p *Peer) RecordLogs(ctx context.Context, in protocol.LogsRequest) (protocol.LogsAnswer, error) {
-	return serve(ctx, p, in, p.recordLogs)
+	return serve(ctx, p, in, p.takeLines)
 }
 
-func (p *Peer) recordLogs(ctx context.Context, in protocol.LogsRequest) (protocol.LogsAnswer, error) {
+func (p *Peer) takeLines(ctx context.Context, in protocol.LogsRequest) (protocol.LogsAnswer, error) {
 	out := protocol.LogsAnswer{Items: make([]protocol.LogReceipt, len(in.Items))}
 	req := protocol.LogsRequest{Items: make([]protocol.AttemptLogs, 0, len(in.Items))}
 	places := make([]int, 0, len(in.Items)) // of each item of the request among those that came

@@ -9,8 +9,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/payload"
 )
 
-// past is the history a question is about, with the arguments the workflow was started with.
-func (p *Pending) past(
+// historyOf is the history a question is about, with the arguments the workflow was started with.
+func (p *Pending) historyOf(
 	ctx context.Context, q *store.Question,
 ) (events []history.Event, args payload.Payload, err error) {
 	for after := int64(0); after < q.LastSeq; {
@@ -41,7 +41,7 @@ func (p *Pending) Past(
 	if paged {
 		return p.begun(ctx, q)
 	}
-	events, args, err := p.past(ctx, q)
+	events, args, err := p.historyOf(ctx, q)
 	return events, nil, args, err
 }
 

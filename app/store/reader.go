@@ -10,8 +10,24 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// Reader answers questions about what is committed. A lookup of one thing that does not exist returns ErrNotFound.
+// Reader answers questions about what is committed, as of one moment. A lookup of one thing that does not exist returns
+// ErrNotFound. It is joined of what it knows; who needs one part asks for that.
 type Reader interface {
+	RunReader
+	HistoryReader
+	LogReader
+	SessionReader
+	WorkerReader
+	DueReader
+	QueueReader
+	ScheduleReader
+	NamespaceReader
+	AccessReader
+	Ping(ctx context.Context) error
+}
+
+// RunReader knows runs, and the workflow ids and chains they belong to.
+type RunReader interface {
 	Workflow(ctx context.Context, k engine.WorkflowKey) (engine.Workflow, error)
 	Run(ctx context.Context, id string) (*engine.Run, error) // with all that is open in it
 	// OpenRuns are those of the runs that are open, each with all that is open in it, as of one moment; in two statements,
@@ -20,16 +36,6 @@ type Reader interface {
 	// Step is a run with one of its open activities and nothing else that is open in it, whatever there is; with 0 not
 	// even that. It is what who holds a lease can be told from.
 	Step(ctx context.Context, id string, seq int64) (*engine.Run, error)
-	// Events returns the run's events after a sequence, up to and including through (0: the last), at most limit of them
-	// and about maxBytes of payload.
-	Events(ctx context.Context, run string, after, through int64, limit, maxBytes int) ([]history.Event, error)
-	// Arguments returns, by step, the argument blobs recorded in these ActivityScheduled or WorkflowStarted events.
-	Arguments(ctx context.Context, at []EventKey) (map[EventKey]string, error)
-	// Completion finds the terminal event of an activity, walking the run's events backwards.
-	Completion(ctx context.Context, run string, seq int64) (history.Event, error)
-	// LastEvent is the run's last event, its terminal one when it is closed.
-	LastEvent(ctx context.Context, run string) (history.Event, error)
-
 	Runs(ctx context.Context, q RunQuery) (RunList, error) // newest start first
 	// Uncarried are those of the search attributes that no run of the namespace carries. It looks into the index once for
 	// each, however many runs there are.
@@ -41,7 +47,37 @@ type Reader interface {
 	RunsOf(ctx context.Context, k engine.WorkflowKey) ([]engine.Head, error)
 	// FormerChildren lists open children that earlier runs of a workflow id started, by id, at most limit.
 	FormerChildren(ctx context.Context, chain engine.WorkflowKey, limit int) ([]engine.FormerChild, error)
+	// Quarantined lists, newest first and at most limit, the runs of a namespace that wait for a repair.
+	Quarantined(ctx context.Context, namespace string, limit int) ([]engine.Head, error)
+}
 
+// HistoryReader knows what happened in runs.
+type HistoryReader interface {
+	// Events returns the run's events after a sequence, up to and including through (0: the last), at most limit of them
+	// and about maxBytes of payload.
+	Events(ctx context.Context, run string, after, through int64, limit, maxBytes int) ([]history.Event, error)
+	// Arguments returns, by step, the argument blobs recorded in these ActivityScheduled or WorkflowStarted events.
+	Arguments(ctx context.Context, at []EventKey) (map[EventKey]string, error)
+	// Completion finds the terminal event of an activity, walking the run's events backwards.
+	Completion(ctx context.Context, run string, seq int64) (history.Event, error)
+	// LastEvent is the run's last event, its terminal one when it is closed.
+	LastEvent(ctx context.Context, run string) (history.Event, error)
+}
+
+// LogReader knows what the code of activities logged.
+type LogReader interface {
+	// Logs are the parts of an attempt's lines behind a number, at most limit. LogSums says, for each attempt of an
+	// activity of which there are lines, how much is kept.
+	Logs(ctx context.Context, k AttemptKey, after int64, limit int) ([]LogPart, error)
+	LogSums(ctx context.Context, run string, seq int64) ([]LogSum, error)
+	// OldLogs lists lines stored before a time, oldest first, at most limit; FirstLog is when the oldest were, zero when
+	// there are none.
+	OldLogs(ctx context.Context, before time.Time, limit int) ([]LogKey, error)
+	FirstLog(ctx context.Context) (time.Time, error)
+}
+
+// SessionReader knows sessions, with what happened to them.
+type SessionReader interface {
 	Session(ctx context.Context, k engine.SessionKey) (engine.Session, error)
 	Sessions(ctx context.Context, q SessionQuery) ([]engine.Session, error)
 	SessionCounts(ctx context.Context, namespace string) (map[protocol.SessionStatus]int, error)
@@ -51,26 +87,33 @@ type Reader interface {
 	// that is zero.
 	SessionHistory(ctx context.Context, k engine.SessionKey, before RunEvent, limit int) ([]RunEvent, error)
 	SessionTasks(ctx context.Context, k engine.SessionKey, limit int) ([]engine.Activity, error) // open ones, leased first
+}
 
+// WorkerReader knows workers, and what they hold.
+type WorkerReader interface {
 	Worker(ctx context.Context, k engine.WorkerKey) (engine.Worker, error)
 	Workers(ctx context.Context, q WorkerQuery) ([]engine.Worker, error)
 	// Owned lists what is leased to a worker, of one incarnation or of all when that is empty.
 	Owned(ctx context.Context, k engine.WorkerKey, incarnation string) ([]TaskRef, error)
 	// Holdings counts, per worker of the namespace, leased tasks and held sessions.
 	Holdings(ctx context.Context, namespace string) (map[string]Holding, error)
+}
 
+// DueReader knows what time moves forward.
+type DueReader interface {
 	// Due lists what is due at or before now, oldest first, at most limit; NextDue is the earliest due time after one,
 	// zero when there is none, and the store's time.
 	Due(ctx context.Context, now time.Time, limit int) ([]Due, error)
 	NextDue(ctx context.Context, after time.Time) (next, now time.Time, err error)
 	// DueActivities lists the activities of one namespace that are due at or before now, oldest first, at most limit.
 	DueActivities(ctx context.Context, namespace string, now time.Time, limit int) ([]Due, error)
-	// Quarantined lists, newest first and at most limit, the runs of a namespace that wait for a repair.
-	Quarantined(ctx context.Context, namespace string, limit int) ([]engine.Head, error)
 	// Removable lists ended sessions that clean-up may remove: without open tasks, out of their lease, terminal ones last
 	// touched before kept.
 	Removable(ctx context.Context, now, kept time.Time, limit int) ([]engine.SessionKey, error)
+}
 
+// QueueReader knows task queues, with what waits in them and what was decided about them.
+type QueueReader interface {
 	// Queues counts the tasks of a namespace, or of all when that is empty, by queue and kind; Leased those alone that
 	// somebody has, however many wait.
 	Queues(ctx context.Context, namespace string) ([]QueueStats, error)
@@ -88,8 +131,10 @@ type Reader interface {
 	// OldestReady lists the ready tasks of one kind in a queue that are ready for longest, at most limit. The Seq of a
 	// workflow task is 0.
 	OldestReady(ctx context.Context, k engine.QueueKey, kind protocol.TaskKind, limit int) ([]TaskRef, error)
-	Token(ctx context.Context, id string) (Token, error)
-	Tokens(ctx context.Context) ([]Token, error)
+}
+
+// ScheduleReader knows schedules, with their histories.
+type ScheduleReader interface {
 	Schedule(ctx context.Context, k engine.ScheduleKey) (engine.Schedule, error)
 	// Schedules lists by id, those after an id.
 	Schedules(ctx context.Context, namespace, after string, limit int) ([]engine.Schedule, error)
@@ -99,6 +144,10 @@ type Reader interface {
 	ScheduleEventsBack(
 		ctx context.Context, k engine.ScheduleKey, before int64, limit int,
 	) ([]protocol.ScheduleEvent, error)
+}
+
+// NamespaceReader knows namespaces, with what is to be removed from them.
+type NamespaceReader interface {
 	Namespace(ctx context.Context, name string) (Namespace, error)
 	Namespaces(ctx context.Context) ([]Namespace, error) // by name
 	// Contents looks at what a namespace holds, at most limit of each kind.
@@ -109,16 +158,13 @@ type Reader interface {
 	FirstClosed(ctx context.Context, namespace string) (time.Time, error)
 	// Forgettable lists sessions of a namespace whose rows are gone and whose timelines end before a time, at most limit.
 	Forgettable(ctx context.Context, namespace string, before time.Time, limit int) ([]engine.SessionKey, error)
-	// Logs are the parts of an attempt's lines behind a number, at most limit. LogSums says, for each attempt of an
-	// activity of which there are lines, how much is kept.
-	Logs(ctx context.Context, k AttemptKey, after int64, limit int) ([]LogPart, error)
-	LogSums(ctx context.Context, run string, seq int64) ([]LogSum, error)
-	// OldLogs lists lines stored before a time, oldest first, at most limit; FirstLog is when the oldest were, zero when
-	// there are none.
-	OldLogs(ctx context.Context, before time.Time, limit int) ([]LogKey, error)
-	FirstLog(ctx context.Context) (time.Time, error)
+}
+
+// AccessReader knows who may come in, and what operators did.
+type AccessReader interface {
+	Token(ctx context.Context, id string) (Token, error)
+	Tokens(ctx context.Context) ([]Token, error)
 	Audits(ctx context.Context, namespace string, limit int) ([]Audit, error)
-	Ping(ctx context.Context) error
 }
 
 // EventKey names one event of a run.

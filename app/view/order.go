@@ -24,11 +24,11 @@ func (v *View) Order(ctx context.Context, ns, name string) (protocol.QueueOrder,
 	return v.orders.get(ctx, ns+"\x00"+name, v.opt.Dispatch.Changes, func(
 		ctx context.Context,
 	) (protocol.QueueOrder, error) {
-		return v.order(ctx, ns, name)
+		return v.queueOrder(ctx, ns, name)
 	})
 }
 
-func (v *View) order(ctx context.Context, ns, name string) (protocol.QueueOrder, error) {
+func (v *View) queueOrder(ctx context.Context, ns, name string) (protocol.QueueOrder, error) {
 	order := protocol.QueueOrder{
 		Namespace: ns, Queue: name,
 		Priority: protocol.PriorityRange{Max: 9, Default: engine.DefaultPriority, LowerFirst: true},

@@ -46,7 +46,7 @@ func texts[S ~string](counts map[S]int) map[string]int {
 func (v *View) Overview(ctx context.Context, ns string) (protocol.Overview, error) {
 	ns = change.Namespace(ns)
 	o, err := v.overviews.get(ctx, ns, v.opt.Dispatch.Changes, func(ctx context.Context) (protocol.Overview, error) {
-		return v.overview(ctx, ns, countsUpTo)
+		return v.overviewAt(ctx, ns, countsUpTo)
 	})
 	o.Uptime, o.UpTo = int64(time.Since(v.started).Seconds()), countedUpTo
 	return o, err
@@ -57,7 +57,7 @@ func (v *View) Overview(ctx context.Context, ns string) (protocol.Overview, erro
 func (v *View) Tally(ctx context.Context, ns string) (protocol.Overview, error) {
 	ns = change.Namespace(ns)
 	o, err := v.tallies.get(ctx, ns, v.opt.Dispatch.Changes, func(ctx context.Context) (protocol.Overview, error) {
-		return v.overview(ctx, ns, func(ctx context.Context, r store.Reader, ns string) (map[string]int, error) {
+		return v.overviewAt(ctx, ns, func(ctx context.Context, r store.Reader, ns string) (map[string]int, error) {
 			counts, err := r.RunCounts(ctx, ns)
 			return texts(counts), err
 		})
@@ -66,7 +66,7 @@ func (v *View) Tally(ctx context.Context, ns string) (protocol.Overview, error) 
 	return o, err
 }
 
-func (v *View) overview(
+func (v *View) overviewAt(
 	ctx context.Context, ns string, runs func(context.Context, store.Reader, string) (map[string]int, error),
 ) (protocol.Overview, error) {
 	o := protocol.Overview{

@@ -60,7 +60,7 @@ func (v *View) Sessions(ctx context.Context, in protocol.SessionList) (protocol.
 			return err
 		}
 		for _, s := range rows {
-			shown := v.session(s, known, now)
+			shown := v.sessionView(s, known, now)
 			if shown.Wait = around.SessionWait(&s); shown.Wait != nil {
 				shown.Waiting = shown.Wait.Why(time.UTC)
 			}
@@ -104,7 +104,7 @@ func (v *View) Session(ctx context.Context, ns, id string) (protocol.SessionView
 		if err != nil {
 			return err
 		}
-		out = v.session(s, known, now)
+		out = v.sessionView(s, known, now)
 		timeline, earlier, err := readTimeline(ctx, r, key, 0, timelineShown)
 		out.Timeline, out.TimelineToken = withRenewals(timeline, &s, s.Held(now)), earlier
 		if err != nil {
@@ -141,10 +141,10 @@ func sessionWait(
 
 // Written shows a session as a verb left it, held by a worker as this app alone knows it.
 func (v *View) Written(s engine.Session, now time.Time) protocol.SessionView {
-	return v.session(s, v.workers.All(s.Namespace), now)
+	return v.sessionView(s, v.workers.All(s.Namespace), now)
 }
 
-func (v *View) session(s engine.Session, known presence.Fleet, now time.Time) protocol.SessionView {
+func (v *View) sessionView(s engine.Session, known presence.Fleet, now time.Time) protocol.SessionView {
 	out := protocol.SessionView{
 		SessionID: s.ID, Namespace: s.Namespace, Door: string(s.Door), Scope: "namespace", WorkflowID: s.WorkflowID,
 		Connection: protocol.OrNil(s.Connection),
@@ -177,7 +177,7 @@ func (v *View) session(s engine.Session, known presence.Fleet, now time.Time) pr
 		return out
 	}
 	if h, ok := known[engine.WorkerKey{Namespace: s.Namespace, ID: s.Owner}]; ok {
-		w := v.worker(h.Worker, h, store.Holding{}, now)
+		w := v.workerView(h.Worker, h, store.Holding{}, now)
 		out.Holder = &protocol.SessionHolder{
 			WorkerID: w.WorkerID, TaskQueue: w.TaskQueue, Status: w.Status, LastHeartbeatAt: w.LastHeartbeatAt,
 			Stale: w.Status == protocol.WorkerStale,

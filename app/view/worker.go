@@ -42,7 +42,7 @@ func (v *View) Workers(ctx context.Context, ns, queue, status string) ([]protoco
 			if !rows[i].Left.IsZero() && held[rows[i].ID].Leases == 0 {
 				continue
 			}
-			shown := v.worker(&rows[i], h, held[rows[i].ID], now)
+			shown := v.workerView(&rows[i], h, held[rows[i].ID], now)
 			if !rows[i].Left.IsZero() { // it ends what it holds
 				shown.Status = protocol.WorkerDraining
 			}
@@ -70,7 +70,7 @@ func (v *View) Worker(ctx context.Context, ns, id string) (protocol.WorkerView, 
 	return protocol.WorkerView{}, err
 }
 
-func (v *View) worker(w *engine.Worker, h presence.Heard, held store.Holding, now time.Time) protocol.WorkerView {
+func (v *View) workerView(w *engine.Worker, h presence.Heard, held store.Holding, now time.Time) protocol.WorkerView {
 	out := protocol.WorkerView{
 		WorkerID: w.ID, Namespace: w.Namespace, TaskQueue: w.Queues[0], TaskQueues: w.Queues, Runtime: w.Runtime,
 		SDKVersion: w.SDKVersion,

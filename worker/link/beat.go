@@ -32,9 +32,9 @@ func (l *Link) Drain() {
 	l.Beat()
 }
 
-// beat is the worker's heartbeat: on its own, apart from polls and jobs, every Heartbeat and whenever something it
-// holds is due for renewal. One call carries all of it.
-func (l *Link) beat(ctx context.Context) {
+// keepBeating is the worker's heartbeat: on its own, apart from polls and jobs, every Heartbeat and whenever something
+// it holds is due for renewal. One call carries all of it.
+func (l *Link) keepBeating(ctx context.Context) {
 	timer := time.NewTimer(l.beatEvery())
 	defer timer.Stop()
 	var last time.Time

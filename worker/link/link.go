@@ -176,7 +176,7 @@ func (l *Link) Run(ctx context.Context) error {
 	back := retry.Backoff{Min: l.opt.BackoffMin, Max: l.opt.BackoffMax}
 	beats := make(chan struct{})
 	beatCtx, stop := context.WithCancel(ctx)
-	go func() { defer close(beats); l.beat(beatCtx) }()
+	go func() { defer close(beats); l.keepBeating(beatCtx) }()
 	defer func() { stop(); <-beats }()
 	last := ""
 	for ctx.Err() == nil {

@@ -189,14 +189,14 @@ func (r *Runner) Run() {
 // Stop asks for nothing more and waits, until ctx ends, for what runs to finish and for all outcomes to be
 // taken. Tasks that a poll still under way brings are handed back.
 func (r *Runner) Stop(ctx context.Context) error {
-	r.stop()
+	r.stopTaking()
 	if err := r.idle(ctx); err != nil {
 		return err
 	}
 	return r.report.flush(ctx)
 }
 
-func (r *Runner) stop() {
+func (r *Runner) stopTaking() {
 	r.begin.Lock()
 	r.stopped.Store(true)
 	r.begin.Unlock()
@@ -227,7 +227,7 @@ func (r *Runner) HandBack(ctx context.Context) {
 // Close ends the loops, the calls under way and the kept machines. Tasks whose code does not listen go on; their
 // outcomes count for nothing.
 func (r *Runner) Close() {
-	r.stop()
+	r.stopTaking()
 	r.end(ErrDraining)
 	r.polling()
 	r.started.Do(func() { close(r.done) }) // Run never ran

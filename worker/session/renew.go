@@ -22,7 +22,7 @@ func (s *Sessions) Due(now time.Time) (renew []protocol.SessionRenewal, next tim
 	due := false
 	for _, h := range s.held {
 		if h.active == 0 && !h.until.After(now) {
-			s.drop(h, "lease_expired")
+			s.takeOut(h, "lease_expired")
 			continue
 		}
 		if h.idling(now) {
@@ -76,7 +76,7 @@ func (s *Sessions) Renewed(
 		case err != nil || !ok || a.Held && a.LeaseExpiresAt.IsZero():
 			h.notBefore = time.Now().Add(min(retryAfter, h.interval/4))
 		case !a.Held || a.Epoch > h.Epoch:
-			s.drop(h, orElse(a.Reason, "not held"))
+			s.takeOut(h, orElse(a.Reason, "not held"))
 		default:
 			h.notBefore = sent.Add(h.interval / 4) // one that is bounded by a time to live does not move any more
 			h.extend(Lease{sent, store, a.LeaseExpiresAt.Time}.until(h.lease))

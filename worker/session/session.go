@@ -140,7 +140,7 @@ func (s *Sessions) Enter(a *protocol.SessionAffinity, lease Lease) (*Holding, er
 		return nil, &SupersededError{Session: a.SessionID, Epoch: a.Epoch, Held: h.Epoch}
 	}
 	if h != nil && h.Epoch < a.Epoch {
-		s.drop(h, "superseded")
+		s.takeOut(h, "superseded")
 		h = nil
 	}
 	if h == nil {
@@ -179,7 +179,7 @@ func (h *Holding) Leave() {
 	case h.dropped != "":
 		s.closeState(h)
 	case h.died != "" && h.rebuilds == h.diedAfter:
-		s.drop(h, h.died)
+		s.takeOut(h, h.died)
 	}
 }
 
@@ -194,7 +194,7 @@ func (s *Sessions) Died(id string, epoch int64, cause, detail string) {
 	}
 	h.died, h.detail, h.diedAfter = cause, detail, h.rebuilds
 	if h.active == 0 {
-		s.drop(h, cause)
+		s.takeOut(h, cause)
 	}
 }
 
@@ -267,7 +267,7 @@ func (s *Sessions) Drop(id string, epoch int64, reason string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if h := s.held[id]; h != nil && (epoch == 0 || h.Epoch == epoch) {
-		s.drop(h, reason)
+		s.takeOut(h, reason)
 	}
 }
 
@@ -280,8 +280,8 @@ func (s *Sessions) DropAll(reason string) []Info {
 	return all
 }
 
-// drop takes h out; mu is held.
-func (s *Sessions) drop(h *Holding, reason string) {
+// takeOut takes h out; mu is held.
+func (s *Sessions) takeOut(h *Holding, reason string) {
 	if h.dropped != "" {
 		return
 	}

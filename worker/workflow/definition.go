@@ -27,16 +27,16 @@ func NewDefinition(name string, fn any) (*Definition, error) {
 
 // Plain adds the workflow's code as its version 1, without a number: as long as there is no other, runs do not record
 // that they go by it.
-func (d *Definition) Plain(fn any) error { return d.add(1, fn) }
+func (d *Definition) Plain(fn any) error { return d.addVersion(1, fn) }
 
 // Add adds a version of the workflow's code. A new run goes by the highest one, records that from the first on, and
 // keeps it for its life; runs that were begun before versions had numbers go by the lowest.
 func (d *Definition) Add(version int, fn any) error {
 	d.versioned = true
-	return d.add(version, fn)
+	return d.addVersion(version, fn)
 }
 
-func (d *Definition) add(version int, fn any) error {
+func (d *Definition) addVersion(version int, fn any) error {
 	if d.Name == "" {
 		return fmt.Errorf("workflow %T has no name", fn)
 	}

@@ -188,7 +188,7 @@ func (m *Machine) Apply(task *protocol.WorkflowTask, events []history.Event) ([]
 	m.look(events)
 	for i := range events {
 		m.seen = events[i].Seq
-		m.apply(task, &events[i])
+		m.applyEvent(task, &events[i])
 		if m.fault != nil {
 			return nil, m.fault
 		}
@@ -248,8 +248,8 @@ func (m *Machine) look(events []history.Event) {
 	}
 }
 
-// apply takes one event. One that resolves something moves the clock and runs the code to rest.
-func (m *Machine) apply(task *protocol.WorkflowTask, e *history.Event) {
+// applyEvent takes one event. One that resolves something moves the clock and runs the code to rest.
+func (m *Machine) applyEvent(task *protocol.WorkflowTask, e *history.Event) {
 	if _, first := e.Data.(*history.WorkflowStarted); first != (e.Seq == 1) {
 		m.fault = fmt.Errorf("event %d of run %s is %s: history begins with one WorkflowStarted", e.Seq, task.RunID, e.Type())
 		return

@@ -146,7 +146,7 @@ func (m *Machine) update(h *handler, a *answer, args payload.Payload, check bool
 		return
 	}
 	if check && h.validate != nil {
-		if err := m.validate(h, a.name, args); err != nil {
+		if err := m.askValidator(h, a.name, args); err != nil {
 			a.reject(err)
 			return
 		}
@@ -219,8 +219,8 @@ func (m *Machine) Validate(name string, args payload.Payload) (err error) {
 	return err
 }
 
-// validate asks the validator; one that panics lets nothing in.
-func (m *Machine) validate(h *handler, name string, args payload.Payload) (err error) {
+// askValidator asks the validator; one that panics lets nothing in.
+func (m *Machine) askValidator(h *handler, name string, args payload.Payload) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			err = m.updatePanicked("validator", name, r)

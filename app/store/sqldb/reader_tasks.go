@@ -217,15 +217,15 @@ func (r *reader) Removable(ctx context.Context, now, kept time.Time, limit int) 
 }
 
 func (r *reader) Queues(ctx context.Context, namespace string) ([]store.QueueStats, error) {
-	return r.queues(ctx, namespace, queueStats)
+	return r.queueStats(ctx, namespace, queueStats)
 }
 
 func (r *reader) Leased(ctx context.Context, namespace string) ([]store.QueueStats, error) {
-	return r.queues(ctx, namespace, leasedStats)
+	return r.queueStats(ctx, namespace, leasedStats)
 }
 
-// queues reads a line for each state of the tasks of a queue, and makes one of them.
-func (r *reader) queues(
+// queueStats reads a line for each state of the tasks of a queue, and makes one of them.
+func (r *reader) queueStats(
 	ctx context.Context, namespace string, statement func(namespace string, now int64) (string, []any),
 ) ([]store.QueueStats, error) {
 	var list []store.QueueStats

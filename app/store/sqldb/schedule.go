@@ -163,7 +163,7 @@ func (r *reader) Schedules(ctx context.Context, namespace, after string, limit i
 func (r *reader) ScheduleEvents(
 	ctx context.Context, k engine.ScheduleKey, after int64, limit int,
 ) ([]protocol.ScheduleEvent, error) {
-	return r.scheduleEvents(ctx, k, "seq > $3 ORDER BY seq LIMIT $4", after, limit)
+	return r.scheduleEventsBetween(ctx, k, "seq > $3 ORDER BY seq LIMIT $4", after, limit)
 }
 
 func (r *reader) ScheduleEventsBack(
@@ -172,10 +172,10 @@ func (r *reader) ScheduleEventsBack(
 	if before == 0 {
 		before = math.MaxInt64
 	}
-	return r.scheduleEvents(ctx, k, "seq < $3 ORDER BY seq DESC LIMIT $4", before, limit)
+	return r.scheduleEventsBetween(ctx, k, "seq < $3 ORDER BY seq DESC LIMIT $4", before, limit)
 }
 
-func (r *reader) scheduleEvents(
+func (r *reader) scheduleEventsBetween(
 	ctx context.Context, k engine.ScheduleKey, which string, from int64, limit int,
 ) ([]protocol.ScheduleEvent, error) {
 	var list []protocol.ScheduleEvent

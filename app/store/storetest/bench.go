@@ -30,7 +30,7 @@ func Completions(b *testing.B, s Suite) {
 	leased := w.backlog(b.N)
 	worker := w.Worker("w")
 	b.ResetTimer()
-	each(leased, func(l store.Leased) { w.finish(b, l) })
+	each(leased, func(l store.Leased) { w.completeRun(b, l) })
 	b.StopTimer()
 	report(b, w)
 	_ = worker
@@ -58,7 +58,7 @@ func Burn(b *testing.B, s Suite) {
 	for range inFlight {
 		done.Go(func() {
 			for l := range tasks {
-				w.finish(b, l)
+				w.completeRun(b, l)
 			}
 		})
 	}
@@ -125,7 +125,7 @@ func Wide(b *testing.B, s Suite) {
 			commands[k] = heavy()
 		}
 		w.Begun(fmt.Sprint("wide-", i), commands...)
-		each(w.claimAll(worker, len(commands)), func(l store.Leased) { w.finish(b, l) })
+		each(w.claimAll(worker, len(commands)), func(l store.Leased) { w.completeRun(b, l) })
 	}
 	report(b, w)
 }
@@ -133,7 +133,7 @@ func Wide(b *testing.B, s Suite) {
 func (w *Fixture) step(b *testing.B, l store.Leased) {
 	switch {
 	case l.Kind == protocol.KindActivity:
-		w.finish(b, l)
+		w.completeRun(b, l)
 	case l.Head.CommandSeq == 5:
 		if _, err := w.S.Commit(b.Context(), Answering(l, protocol.Command{Type: protocol.CompleteWorkflow})); err != nil {
 			b.Error(err)
@@ -151,7 +151,7 @@ func heavy() protocol.Command {
 	return c
 }
 
-func (w *Fixture) finish(b testing.TB, l store.Leased) {
+func (w *Fixture) completeRun(b testing.TB, l store.Leased) {
 	c := Step(l.Head.ID, engine.CompleteActivity{
 		Seq: l.Activity.Seq, Holder: engine.Holder{Owner: l.Activity.Owner, Delivery: l.Activity.Delivery}, Result: kilobyte,
 		Hash: "h",

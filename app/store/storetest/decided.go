@@ -97,7 +97,7 @@ func testLeaseBudget(t *testing.T, s Suite) {
 	worker := w.Worker("w")
 	w.Commit(DecideQueue(Queue, limit(protocol.KindActivity, engine.Budget{Leases: 2})))
 	w.wide("flow", 5)
-	line.forget()
+	line.hints()
 	got := w.Claim(protocol.KindActivity, worker, 10)
 	if len(got) != 2 {
 		t.Fatalf("a budget of 2 leases gave %d", len(got))
@@ -105,15 +105,15 @@ func testLeaseBudget(t *testing.T, s Suite) {
 	if n := len(line.throttled); n != 1 || line.throttled[0].Wait != 0 || line.throttled[0].Why == nil {
 		t.Fatalf("told of throttling: %+v", line.throttled)
 	}
-	if b, _, _ := line.forget(); len(b) != 0 {
+	if b, _, _ := line.hints(); len(b) != 0 {
 		t.Fatalf("what a budget withholds was told as a backlog: %v", b)
 	}
 	w.None(protocol.KindActivity, worker)
 	// A lease that ends makes room, and that is told; nothing is handed over past the count.
 	waiting := line.Wait(worker)
-	line.forget()
+	line.hints()
 	w.Finish(got[0])
-	if b, _, _ := line.forget(); !told(b, "default/default/activity") {
+	if b, _, _ := line.hints(); !told(b, "default/default/activity") {
 		t.Fatalf("the end of a lease told %v", b)
 	}
 	select {

@@ -133,8 +133,8 @@ func (l *Line) Missed() {
 	l.backlog, l.changed = append(l.backlog, missed), append(l.changed, store.Changed{})
 }
 
-// forget returns the hints so far and starts anew.
-func (l *Line) forget() (backlog []string, due []time.Time, changed []store.Changed) {
+// hints returns the hints so far and starts anew.
+func (l *Line) hints() (backlog []string, due []time.Time, changed []store.Changed) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	backlog, due, changed = l.backlog, l.due, l.changed
@@ -253,19 +253,19 @@ func testBacklog(t *testing.T, s Suite) {
 	line := &Line{}
 	w := s.Fixture(t, "a", Options{Dispatch: line})
 	worker := w.Worker("w")
-	line.forget()
+	line.hints()
 	w.Start("flow")
-	w.until("the hint", func() bool { b, _, _ := line.forget(); return fmt.Sprint(b) == "[default/default/workflow]" })
+	w.until("the hint", func() bool { b, _, _ := line.hints(); return fmt.Sprint(b) == "[default/default/workflow]" })
 	w.Decide(w.One(protocol.KindWorkflow, worker), Activity("x", "s"), Activity("y", "s"))
 	w.until("the hint", func() bool {
-		b, _, _ := line.forget()
+		b, _, _ := line.hints()
 		return len(b) > 0 && b[len(b)-1] == "default/default/activity"
 	})
 	l := w.One(protocol.KindActivity, worker)
 	w.Pass(time.Minute)
-	line.forget()
+	line.hints()
 	w.Sweep() // the session's lease ended: what was for its holder is for anybody
-	w.until("the hint", func() bool { b, _, _ := line.forget(); return len(b) > 0 && b[0] == "default/default/activity" })
+	w.until("the hint", func() bool { b, _, _ := line.hints(); return len(b) > 0 && b[0] == "default/default/activity" })
 	_ = l
 }
 
@@ -279,7 +279,7 @@ func testLeftForTheFull(t *testing.T, s Suite) {
 	w.One(protocol.KindActivity, holder)
 	w.Begun("two", Activity("y1", "t"), Activity("y2", "t"))
 	w.None(protocol.KindActivity, plain)
-	line.forget()
+	line.hints()
 	got, err := w.S.Claim(t.Context(),
 		store.ClaimRequest{Namespace: Namespace, Queue: w.Queue, Kind: protocol.KindActivity, Pollers: []store.Poller{
 			{Lessee: engine.Lessee{Worker: plain}, Max: 5}, {Lessee: engine.Lessee{Worker: holder}, Max: 1},
@@ -288,7 +288,7 @@ func testLeftForTheFull(t *testing.T, s Suite) {
 		t.Fatalf("claimed %+v, %v", got, err)
 	}
 	w.until("the hint", func() bool {
-		b, _, _ := line.forget()
+		b, _, _ := line.hints()
 		return len(b) == 1 && b[0] == Namespace+"/"+w.Queue+"/activity"
 	})
 }
@@ -389,7 +389,7 @@ func testHints(t *testing.T, s Suite) {
 	if err != nil || !due {
 		t.Fatalf("no hint of the timer among %v (%v)", line.due, err)
 	}
-	line.forget()
+	line.hints()
 	var changed []store.Changed
 	for _, beat := range []engine.Input{
 		engine.HeartbeatActivity{
@@ -398,7 +398,7 @@ func testHints(t *testing.T, s Suite) {
 		engine.SignalRun{Name: "s"},
 	} {
 		w.Commit(Step(run, beat, store.Keys{Activities: []int64{l.Activity.Seq}}))
-		w.until("the hint", func() bool { _, _, c := line.forget(); changed = c; return len(changed) > 0 })
+		w.until("the hint", func() bool { _, _, c := line.hints(); changed = c; return len(changed) > 0 })
 		_, renews := beat.(engine.HeartbeatActivity)
 		if c := changed[0].Runs; len(c) != 1 || c[0].Still != renews {
 			t.Errorf("%T: hints %+v", beat, changed)
@@ -406,7 +406,7 @@ func testHints(t *testing.T, s Suite) {
 	}
 	changed = nil
 	w.Do(run, engine.EndRun{Terminate: true, Reason: "enough"})
-	w.until("the hint", func() bool { _, _, c := line.forget(); changed = append(changed, c...); return len(changed) > 0 })
+	w.until("the hint", func() bool { _, _, c := line.hints(); changed = append(changed, c...); return len(changed) > 0 })
 	if len(changed) != 1 || len(changed[0].Runs) != 1 {
 		t.Fatalf("hints %+v", changed)
 	}
@@ -422,6 +422,6 @@ func testHints(t *testing.T, s Suite) {
 
 // Forget returns the queues that were told to have a backlog since it was asked last.
 func (l *Line) Forget() []string {
-	backlog, _, _ := l.forget()
+	backlog, _, _ := l.hints()
 	return backlog
 }

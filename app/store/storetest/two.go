@@ -28,14 +28,14 @@ func testTwo(t *testing.T, s Suite) {
 	run := one.Start("flow")
 	var queues, changes int // told one after the other
 	two.until("the other app's hint", func() bool {
-		backlog, _, changed := line.forget()
+		backlog, _, changed := line.hints()
 		queues, changes = queues+len(backlog), changes+len(changed)
 		return queues > 0 && changes > 0
 	})
 	l := two.One(protocol.KindWorkflow, worker)
-	line.forget()
+	line.hints()
 	one.Decide(l, Activity("x", "s"), Activity("y", ""))
-	two.until("the other app's hint", func() bool { backlog, _, _ := line.forget(); return len(backlog) > 0 })
+	two.until("the other app's hint", func() bool { backlog, _, _ := line.hints(); return len(backlog) > 0 })
 	for _, task := range two.Claim(protocol.KindActivity, worker, 5) {
 		one.Finish(task)
 	}
@@ -91,7 +91,7 @@ func testSkipped(t *testing.T, s Suite) {
 	one, two := s.Fixture(t, "a", Options{App: "one"}), s.Fixture(t, "a", Options{App: "two", Dispatch: line})
 	worker := two.Worker("w")
 	run := one.Start("flow")
-	two.until("the other app's hint", func() bool { backlog, _, _ := line.forget(); return len(backlog) > 0 })
+	two.until("the other app's hint", func() bool { backlog, _, _ := line.hints(); return len(backlog) > 0 })
 	locked, release, done := make(chan struct{}), make(chan struct{}), make(chan error)
 	refused := errors.New("refused")
 	go func() {
@@ -111,14 +111,14 @@ func testSkipped(t *testing.T, s Suite) {
 	if err := <-done; !errors.Is(err, refused) {
 		t.Fatal(err)
 	}
-	two.until("word that the task is to be had", func() bool { backlog, _, _ := line.forget(); return len(backlog) > 0 })
+	two.until("word that the task is to be had", func() bool { backlog, _, _ := line.hints(); return len(backlog) > 0 })
 	leased := two.One(protocol.KindWorkflow, worker)
 	// So it is with a claim: what it leases of a run hides the rest of that from others.
 	one.Decide(
 		leased, Activity("x", ""), protocol.Command{Type: protocol.ScheduleActivity, ActivityType: "y", Queue: "elsewhere"},
 	)
 	told := func() bool { // the last that is told
-		backlog, _, _ := line.forget()
+		backlog, _, _ := line.hints()
 		return slices.ContainsFunc(backlog, func(s string) bool { return strings.Contains(s, "elsewhere") })
 	}
 	two.until("the other app's hint", told)

@@ -1,0 +1,173 @@
+package sojourn_test
+
+import (
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"path"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// mostMethods is how many methods an interface has at most. Who is asked for more by one consumer has more than one
+// duty, and whoever stands in for it in a test has to write all of them.
+const mostMethods = 12
+
+// larger are the interfaces that have more, and why.
+var larger = map[string]string{
+	"app/store.Reader":                 "all that is committed, as of one moment: joined of ten nouns, none of them large",
+	"app/store.Rows":                   "what a change loaded: a look-up for each table, for all deciders",
+	"shared/protocol.WorkerConnection": "the twelve verbs of a worker, and the settings that it asks for first",
+	"worker/link.Conn":                 "the same over a carrier, which can end",
+}
+
+// An interfaceType is one of the module, with the names of those that it embeds, as "package.Name".
+type interfaceType struct {
+	own    []string
+	embeds []string
+}
+
+// interfaces lists the interfaces that a package's code declares.
+func interfaces(t *testing.T, p pkg) map[string]interfaceType {
+	t.Helper()
+	found := map[string]interfaceType{}
+	for _, f := range slices.Concat(p.GoFiles, p.CgoFiles) {
+		file, err := parser.ParseFile(token.NewFileSet(), filepath.Join(p.Dir, f), nil, parser.SkipObjectResolution)
+		if err != nil {
+			t.Fatal(err)
+		}
+		names := map[string]string{} // of imports, by what they are called here
+		for _, i := range file.Imports {
+			from, _ := strconv.Unquote(i.Path.Value)
+			name := path.Base(from)
+			if i.Name != nil {
+				name = i.Name.Name
+			}
+			names[name] = from
+		}
+		ast.Inspect(file, func(n ast.Node) bool {
+			spec, ok := n.(*ast.TypeSpec)
+			if !ok {
+				return true
+			}
+			in, ok := spec.Type.(*ast.InterfaceType)
+			if !ok {
+				return true
+			}
+			var it interfaceType
+			for _, m := range in.Methods.List {
+				switch e := m.Type.(type) {
+				case *ast.FuncType:
+					for _, name := range m.Names {
+						it.own = append(it.own, name.Name)
+					}
+				case *ast.Ident:
+					it.embeds = append(it.embeds, p.ImportPath+"."+e.Name)
+				case *ast.SelectorExpr:
+					it.embeds = append(it.embeds, names[e.X.(*ast.Ident).Name]+"."+e.Sel.Name)
+				}
+			}
+			found[p.ImportPath+"."+spec.Name.Name] = it
+			return true
+		})
+	}
+	return found
+}
+
+// methods lists what an interface asks for, what it embeds included. One of another module counts as one method.
+func methods(all map[string]interfaceType, name string) (list []string) {
+	it, ours := all[name]
+	if !ours {
+		return []string{name}
+	}
+	list = slices.Clone(it.own)
+	for _, e := range it.embeds {
+		list = append(list, methods(all, e)...)
+	}
+	slices.Sort(list)
+	return slices.Compact(list)
+}
+
+func TestNoInterfaceAsksForMoreThanADozenMethods(t *testing.T) {
+	all := map[string]interfaceType{}
+	for _, p := range list(t) {
+		for name, it := range interfaces(t, p) {
+			all[name] = it
+		}
+	}
+	if got := len(methods(all, module+"/shared/protocol.WorkerVerbs")); got != mostMethods {
+		t.Errorf("protocol.WorkerVerbs is said to have %d methods: this test counts wrong, or its bound can be lower", got)
+	}
+	for name := range all {
+		n, why := len(methods(all, name)), larger[short(name)]
+		switch {
+		case n > mostMethods && why == "":
+			t.Errorf("%s has %d methods, at most %d: what it is asked for is more than one duty", short(name), n, mostMethods)
+		case n <= mostMethods && why != "":
+			t.Errorf("%s has %d methods: take it out of the list of those that have more", short(name), n)
+		}
+	}
+	for name := range larger {
+		if _, there := all[module+"/"+name]; !there {
+			t.Errorf("%s is no interface", name)
+		}
+	}
+}
+
+// alike are methods of one type whose names differ by case alone: who reads one of them takes it for the other.
+func alike(p pkg) (found []string, err error) {
+	byType := map[string]map[string]string{}
+	for _, f := range slices.Concat(p.GoFiles, p.CgoFiles) {
+		file, err := parser.ParseFile(token.NewFileSet(), filepath.Join(p.Dir, f), nil, parser.SkipObjectResolution)
+		if err != nil {
+			return nil, err
+		}
+		for _, d := range file.Decls {
+			fn, ok := d.(*ast.FuncDecl)
+			if !ok || fn.Recv == nil {
+				continue
+			}
+			on := receiver(fn.Recv.List[0].Type)
+			if byType[on] == nil {
+				byType[on] = map[string]string{}
+			}
+			low := strings.ToLower(fn.Name.Name)
+			if other, taken := byType[on][low]; taken && other != fn.Name.Name {
+				found = append(found, fmt.Sprintf("%s: %s has %s and %s", p.name(), on, other, fn.Name.Name))
+			}
+			byType[on][low] = fn.Name.Name
+		}
+	}
+	return found, nil
+}
+
+// receiver is the name of a method's type.
+func receiver(e ast.Expr) string {
+	switch e := e.(type) {
+	case *ast.StarExpr:
+		return receiver(e.X)
+	case *ast.IndexExpr:
+		return receiver(e.X)
+	case *ast.IndexListExpr:
+		return receiver(e.X)
+	case *ast.Ident:
+		return e.Name
+	}
+	return ""
+}
+
+func TestNoTwoMethodsDifferByCaseAlone(t *testing.T) {
+	for _, p := range list(t) {
+		found, err := alike(p)
+		if err != nil {
+			t.Error(err)
+		}
+		for _, f := range found {
+			t.Error(f)
+		}
+	}
+}
