@@ -26,6 +26,7 @@ func (p *program) runActivity() *cobra.Command {
 	var limits activityLimits
 	var shared starting
 	var detach bool
+	var delay time.Duration
 	c := &cobra.Command{
 		Use:   "run TYPE [ARGUMENTS]",
 		Short: "Run an activity, wait for its result and print it; fails when it fails",
@@ -55,7 +56,10 @@ func (p *program) runActivity() *cobra.Command {
 					return err
 				}
 			}
-			if err := limits.into(c, &in); err != nil {
+			if err := limits.into(c, &in.ActivityOptions); err != nil {
+				return err
+			}
+			if in.StartDelay, err = seconds("delay", delay); err != nil {
 				return err
 			}
 			const path = "/api/sojourn/activities"
@@ -73,33 +77,35 @@ func (p *program) runActivity() *cobra.Command {
 	}
 	shared.flags(c)
 	f := c.Flags()
-	f.StringVar(&in.SessionID, "session", "", "run it in this session, where the session's holder is")
-	f.StringVar(&in.Affinity, "affinity", "", "of the session: hard (default), or soft: another may claim it after a while")
 	limits.flags(c)
+	f.DurationVar(&delay, "delay", 0, "begin this much later; the other times count from then")
 	f.BoolVar(&detach, "detach", false, "do not wait: print the id once the run is stored")
 	return c
 }
 
-// activityLimits are the times and tries of an activity, as flags.
+// activityLimits are the times, tries and session of an activity, as flags.
 type activityLimits struct {
-	startToClose, scheduleToStart, scheduleToClose, heartbeat, delay time.Duration
-	attempts                                                         int
-	backoff                                                          []time.Duration
+	startToClose, scheduleToStart, scheduleToClose, heartbeat time.Duration
+	attempts                                                  int
+	backoff                                                   []time.Duration
+	session, affinity                                         string
 }
 
 func (l *activityLimits) flags(c *cobra.Command) {
 	f := c.Flags()
+	f.StringVar(&l.session, "session", "", "run it in this session, where the session's holder is")
+	f.StringVar(&l.affinity, "affinity", "", "of the session: hard (default), or soft: another may claim it after a while")
 	f.DurationVar(&l.startToClose, "start-to-close", 0, "how long one attempt may take")
 	f.DurationVar(&l.scheduleToStart, "schedule-to-start", 0, "how long it may wait for a worker")
 	f.DurationVar(&l.scheduleToClose, "schedule-to-close", 0, "how long it may take, all attempts together")
 	f.DurationVar(&l.heartbeat, "heartbeat", 0, "how long an attempt may be without a heartbeat")
-	f.DurationVar(&l.delay, "delay", 0, "begin this much later; the other times count from then")
 	f.IntVar(&l.attempts, "max-attempts", 1, "how often it is tried; 0: until it succeeds")
 	f.DurationSliceVar(&l.backoff, "backoff", nil, "waits before the second, third … attempt; the last one stays")
 }
 
 // into puts the flags into a request.
-func (l *activityLimits) into(c *cobra.Command, in *protocol.ActivityRequest) error {
+func (l *activityLimits) into(c *cobra.Command, in *protocol.ActivityOptions) error {
+	in.SessionID, in.Affinity = l.session, l.affinity
 	for _, d := range []struct {
 		flag  string
 		value time.Duration
@@ -115,10 +121,6 @@ func (l *activityLimits) into(c *cobra.Command, in *protocol.ActivityRequest) er
 			return err
 		}
 		*d.to = protocol.Timeout(n)
-	}
-	var err error
-	if in.StartDelay, err = seconds("delay", l.delay); err != nil {
-		return err
 	}
 	if !c.Flags().Changed("max-attempts") {
 		if len(l.backoff) > 0 {
@@ -141,17 +143,17 @@ func (l *activityLimits) into(c *cobra.Command, in *protocol.ActivityRequest) er
 }
 
 // typeOf is a run's type in a list, where an activity by itself is told apart from workflows.
-func typeOf(v protocol.RunView) string {
-	if v.Kind == protocol.RunOfActivity {
-		return "activity " + v.WorkflowType
+func typeOf(kind, typ string) string {
+	if kind == protocol.RunOfActivity {
+		return "activity " + typ
 	}
-	return v.WorkflowType
+	return typ
 }
 
 // described is the same where there is room.
-func described(v protocol.RunView) string {
-	if v.Kind == protocol.RunOfActivity {
-		return v.WorkflowType + ", an activity by itself"
+func described(kind, typ string) string {
+	if kind == protocol.RunOfActivity {
+		return typ + ", an activity by itself"
 	}
-	return v.WorkflowType
+	return typ
 }

@@ -35,6 +35,14 @@ func TestActivitiesAreRunFromAShell(t *testing.T) {
 	}
 	s.try(0, "started_new later", "activity", "run", "say", `["hello"]`, "--id", "later", "--delay", "1h", "--detach")
 	s.try(0, "its start is delayed until", "workflow", "describe", "later")
+	s.try(0, "created warm", "schedules", "create", "warm", "--every", "1h", "--activity", "say",
+		"--input", `["hello", "Bo"]`, "--session", "shared", "--max-attempts", "3", "--backoff", "1s")
+	s.try(0, "say, an activity by itself", "schedules", "describe", "warm")
+	s.try(0, "activity say", "schedules")
+	s.try(0, "triggered warm", "schedules", "trigger", "warm")
+	s.try(2, "not both", "schedules", "update", "warm", "--activity", "say", "--type", "sample")
+	s.try(2, "--activity says which", "schedules", "update", "warm", "--session", "other")
+	s.try(2, "--max-attempts says how many", "schedules", "update", "warm", "--activity", "say", "--backoff", "1s")
 	s.try(1, "activity_run", "workflow", "signal", "held", "go")
 	s.try(1, "activity_run", "workflow", "query", "held", "state")
 	s.try(1, "activity_run", "workflow", "update", "held", "set")

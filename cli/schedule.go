@@ -1,9 +1,11 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
+	"reflect"
 	"strings"
 	"time"
 
@@ -21,7 +23,7 @@ const (
 func schedulePath(id string) string { return schedulesPath + "/" + url.PathEscape(id) }
 
 func (p *program) schedulesCommand() *cobra.Command {
-	return p.group("schedules", "Start workflows at times: list, make and change schedules", p.listSchedules,
+	return p.group("schedules", "Start workflows and activities at times: list, make and change schedules", p.listSchedules,
 		&cobra.Command{Use: "describe ID", Short: "Show a schedule", Args: one(oneSchedule), RunE: p.describeSchedule},
 		p.createSchedule(), p.changeSchedule(),
 		p.noteCommand("pause", "Fire no more until it is resumed"),
@@ -42,7 +44,8 @@ func (p *program) listSchedules(c *cobra.Command, _ []string) error {
 		table.Row{"schedule", "type", "status", "times", "overlap", "fired", "last", "next"},
 		func(v protocol.ScheduleView) table.Row {
 			return table.Row{
-				v.ScheduleID, v.WorkflowType, v.Status, times(v.Spec), v.Overlap, v.Fires, stampOf(v.LastFire), stampOf(v.NextFire),
+				v.ScheduleID, typeOf(v.Kind, v.WorkflowType), v.Status, times(v.Spec), v.Overlap, v.Fires,
+				stampOf(v.LastFire), stampOf(v.NextFire),
 			}
 		})
 }
@@ -63,7 +66,8 @@ func (p *program) describeSchedule(c *cobra.Command, args []string) error {
 	return ask(p, c, http.MethodGet, schedulePath(args[0]), nil, func(v protocol.ScheduleView) error {
 		return p.facts(
 			fact{"schedule", v.ScheduleID},
-			fact{"starts", v.WorkflowType},
+			fact{"starts", described(v.Kind, v.WorkflowType)},
+			fact{"session", v.Action.SessionID},
 			fact{"queue", v.Action.TaskQueue},
 			fact{"input", content(v.Action.Input)},
 			fact{"times", times(v.Spec)},
@@ -85,6 +89,8 @@ func (p *program) describeSchedule(c *cobra.Command, args []string) error {
 type scheduleFlags struct {
 	cron, every                             []string
 	zone, kind, queue, input, overlap, note string
+	activity                                string
+	limits                                  activityLimits
 	jitter                                  time.Duration
 	runs                                    int64
 }
@@ -95,7 +101,9 @@ func (s *scheduleFlags) register(c *cobra.Command) {
 	f.StringArrayVar(&s.every, "every", nil, "pause between firings, like 30m; may be repeated")
 	f.StringVar(&s.zone, "timezone", "", "time zone of the cron expressions (default UTC)")
 	f.StringVar(&s.kind, "type", "", "type of the workflow it starts")
-	f.StringVar(&s.queue, "queue", "", "task queue of the workflow (default default)")
+	f.StringVar(&s.activity, "activity", "", "type of the activity it starts by itself, instead of a workflow")
+	s.limits.flags(c)
+	f.StringVar(&s.queue, "queue", "", "task queue of what it starts (default default)")
 	f.StringVar(&s.input, "input", "", inputHelp)
 	f.StringVar(
 		&s.overlap, "overlap", "", "skip, buffer_one, buffer_all, allow_all, cancel_other or terminate_other (default skip)",
@@ -118,11 +126,8 @@ func (s *scheduleFlags) request(p *program, c *cobra.Command) (in protocol.Sched
 			in.Spec.Intervals = append(in.Spec.Intervals, protocol.ScheduleInterval{Every: fmt.Sprintf("PT%dS", n)})
 		}
 	}
-	if given("type") || given("queue") || given("input") {
-		in.Action = &protocol.ScheduleAction{WorkflowType: s.kind, TaskQueue: s.queue}
-		if in.Action.Input, err = p.arguments(c, s.input); err != nil {
-			return in, err
-		}
+	if in.Action, err = s.action(p, c); err != nil {
+		return in, err
 	}
 	if given("jitter") {
 		n, err := seconds("jitter", s.jitter)
@@ -143,19 +148,42 @@ func (s *scheduleFlags) request(p *program, c *cobra.Command) (in protocol.Sched
 	return in, nil
 }
 
+// action is what it starts, nil if no flag is about that.
+func (s *scheduleFlags) action(p *program, c *cobra.Command) (*protocol.ScheduleAction, error) {
+	a := &protocol.ScheduleAction{WorkflowType: s.kind, ActivityType: s.activity, TaskQueue: s.queue}
+	if err := s.limits.into(c, &a.ActivityOptions); err != nil {
+		return nil, err
+	}
+	limited := !reflect.ValueOf(a.ActivityOptions).IsZero()
+	switch given := c.Flags().Changed; {
+	case limited && s.activity == "":
+		return nil, usageError{errors.New("--session, times and attempts are of an activity: --activity says which")}
+	case s.kind != "" && s.activity != "":
+		return nil, usageError{errors.New("a schedule starts a workflow (--type) or an activity (--activity), not both")}
+	case s.kind == "" && s.activity == "" && (given("queue") || given("input")):
+		return nil, usageError{fmt.Errorf("%s needs --type or --activity beside --queue and --input", c.CommandPath())}
+	case s.kind == "" && s.activity == "":
+		return nil, nil
+	}
+	var err error
+	a.Input, err = p.arguments(c, s.input)
+	return a, err
+}
+
 func (p *program) createSchedule() *cobra.Command {
 	var s scheduleFlags
 	var paused bool
 	c := &cobra.Command{
 		Use: "create ID", Short: "Make a schedule", Args: one(oneSchedule),
-		Example: "  sojourn schedules create nightly --cron '0 2 * * *' --timezone Europe/Berlin --type report --input '[\"all\"]'",
+		Example: "  sojourn schedules create nightly --cron '0 2 * * *' --timezone Europe/Berlin --type report --input '[\"all\"]'\n" +
+			"  sojourn schedules create warm --every 5m --activity load --session gpu --max-attempts 3 --backoff 10s",
 		RunE: func(c *cobra.Command, args []string) error {
 			in, err := s.request(p, c)
 			if err != nil {
 				return err
 			}
-			if in.Spec == nil || s.kind == "" {
-				return usageError{fmt.Errorf("%s needs --type, and --cron or --every", c.CommandPath())}
+			if in.Spec == nil || in.Action == nil {
+				return usageError{fmt.Errorf("%s needs --type or --activity, and --cron or --every", c.CommandPath())}
 			}
 			in.ID = args[0]
 			if paused {
@@ -174,14 +202,12 @@ func (p *program) changeSchedule() *cobra.Command {
 	c := &cobra.Command{
 		Use: "update ID", Short: "Change a schedule; what no flag names stays", Args: one(oneSchedule),
 		Long: "Change a schedule; what no flag names stays.\n\n" +
-			"The times (--cron, --every, --timezone) are replaced together, and so is what it starts (--type, --queue, --input).",
+			"The times (--cron, --every, --timezone) are replaced together, and so is what it starts\n" +
+			"(--type or --activity, --queue, --input, and what an activity is run with).",
 		RunE: func(c *cobra.Command, args []string) error {
 			in, err := s.request(p, c)
 			if err != nil {
 				return err
-			}
-			if in.Action != nil && s.kind == "" {
-				return usageError{fmt.Errorf("%s needs --type beside --queue and --input", c.CommandPath())}
 			}
 			return ask(p, c, http.MethodPut, schedulePath(args[0]), in, p.scheduleReceipt)
 		},

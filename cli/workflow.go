@@ -59,7 +59,8 @@ func (p *program) listWorkflows() *cobra.Command {
 				table.Row{"workflow id", "run", "type", "status", "queue", "started", "closed", "error"},
 				func(v protocol.RunView) table.Row {
 					return table.Row{
-						v.WorkflowID, v.RunID, typeOf(v), p.tinted(standing(v)), v.TaskQueue, stamp(v.StartedAt), stamp(v.ClosedAt),
+						v.WorkflowID, v.RunID, typeOf(v.Kind, v.WorkflowType), p.tinted(standing(v)), v.TaskQueue,
+						stamp(v.StartedAt), stamp(v.ClosedAt),
 						briefly(plain(v.Error)),
 					}
 				})

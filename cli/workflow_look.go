@@ -46,7 +46,7 @@ func (p *program) showRun(v protocol.RunView) error {
 	err := p.facts(
 		fact{"workflow id", v.WorkflowID},
 		fact{"run", fmt.Sprintf("%s, %d of %d", v.RunID, v.RunNumber, v.RunCount)},
-		fact{"type", described(v)},
+		fact{"type", described(v.Kind, v.WorkflowType)},
 		fact{"business key", plain(v.BusinessKey)},
 		fact{"status", standing(v)},
 		fact{"queue", v.TaskQueue},
@@ -130,7 +130,8 @@ func (p *program) runsOfWorkflow() *cobra.Command {
 				table.Row{"number", "run", "type", "status", "queue", "started", "closed"},
 				func(v protocol.RunView) table.Row {
 					return table.Row{
-						v.RunNumber, v.RunID, typeOf(v), p.tinted(standing(v)), v.TaskQueue, stamp(v.StartedAt), stamp(v.ClosedAt),
+						v.RunNumber, v.RunID, typeOf(v.Kind, v.WorkflowType), p.tinted(standing(v)), v.TaskQueue,
+						stamp(v.StartedAt), stamp(v.ClosedAt),
 					}
 				})
 		},

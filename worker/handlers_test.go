@@ -150,7 +150,9 @@ func TestHandlersHaveVersions(t *testing.T) {
 			}
 		}
 		answer, err := a.Broker().StartActivity(t.Context(), protocol.ActivityRequest{
-			ActivityType: "late", RetryPolicy: &retry.Policy{MaxAttempts: new(2)},
+			ActivityType: "late", ActivityOptions: protocol.ActivityOptions{
+				RetryPolicy: &retry.Policy{MaxAttempts: new(2)},
+			},
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -209,7 +211,8 @@ func TestExecutorsAreTold(t *testing.T) {
 		t.Cleanup(s.Close)
 		call := func(activity string) {
 			answer, err := a.Broker().StartActivity(t.Context(), protocol.ActivityRequest{
-				ActivityType: activity, SessionID: "ada", Input: json.RawMessage(`["abc"]`),
+				ActivityType: activity, ActivityOptions: protocol.ActivityOptions{SessionID: "ada"},
+				Input: json.RawMessage(`["abc"]`),
 			})
 			if err != nil {
 				t.Fatal(err)

@@ -18,18 +18,13 @@ import (
 func (b *Broker) StartActivity(
 	ctx context.Context, in protocol.ActivityRequest,
 ) (protocol.ActivityAnswer, error) {
-	c := in.Command("")
-	if err := engine.CheckActivity(c, func(field string) string { return field }); err != nil {
-		return protocol.ActivityAnswer{}, err
-	}
-	start, args, err := b.startRequest(in.Start())
+	start, _, c, err := b.activityRequest(in)
 	if err != nil {
 		return protocol.ActivityAnswer{}, err
 	}
 	if err := b.checkTypes(ctx, start.Namespace, "search_attributes", start.SearchAttributes); err != nil {
 		return protocol.ActivityAnswer{}, err
 	}
-	c = in.Command(args)
 	key := engine.WorkflowKey{Namespace: start.Namespace, ID: start.WorkflowID}
 	needs := store.Keys{Workflows: []engine.WorkflowKey{key}, Current: true}
 	if id := c.Session(); id != "" {
@@ -47,7 +42,7 @@ func (b *Broker) StartActivity(
 				return w, err
 			}
 			d := engine.DecideActivityRun(
-				engine.Start{RunID: runID, Number: 1, Request: start}, c,
+				engine.Start{RunID: runID, Number: 1, Request: start}, *c,
 				engine.Environment{Session: func(id string) *engine.Session {
 					return rows.Session(engine.SessionKey{Namespace: start.Namespace, ID: id})
 				}}, now,
@@ -59,6 +54,20 @@ func (b *Broker) StartActivity(
 			}, nil
 		},
 	})
+}
+
+// activityRequest checks an activity by itself, and gives the start of its run, its arguments as a blob, and what
+// schedules it.
+func (b *Broker) activityRequest(
+	in protocol.ActivityRequest,
+) (start protocol.StartRequest, args string, c *protocol.Command, err error) {
+	if err := engine.CheckActivity(in.Command(""), func(field string) string { return field }); err != nil {
+		return start, "", nil, err
+	}
+	if start, args, err = b.startRequest(in.Start()); err != nil {
+		return start, "", nil, err
+	}
+	return start, args, new(in.Command(args)), nil
 }
 
 func activityAnswer(a protocol.StartAnswer) protocol.ActivityAnswer {

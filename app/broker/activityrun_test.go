@@ -117,8 +117,13 @@ func TestAnActivityRunBeginsLater(t *testing.T) {
 		a, b := pair(t, database)
 		a.register("w")
 		before := time.Now()
-		a.activity(protocol.ActivityRequest{WorkflowID: "later", StartDelay: 2, ScheduleToClose: 1, SessionID: "s"})
-		a.activity(protocol.ActivityRequest{WorkflowID: "much later", StartDelay: 3600, SessionID: "s"})
+		a.activity(protocol.ActivityRequest{
+			WorkflowID: "later", StartDelay: 2,
+			ActivityOptions: protocol.ActivityOptions{ScheduleToClose: 1, SessionID: "s"},
+		})
+		a.activity(protocol.ActivityRequest{
+			WorkflowID: "much later", StartDelay: 3600, ActivityOptions: protocol.ActivityOptions{SessionID: "s"},
+		})
 		if got := a.poll("w", protocol.KindActivity, 0); got != nil {
 			t.Fatalf("handed out at once: %+v", got.Activity)
 		}
@@ -193,8 +198,9 @@ func TestAnActivityRunIsTriedAgainByItsPolicy(t *testing.T) {
 	a.register("w")
 	most := 2
 	a.activity(protocol.ActivityRequest{
-		WorkflowID: "one", StartToClose: 60,
-		RetryPolicy: &retry.Policy{MaxAttempts: &most, BackoffSeconds: []int{0}},
+		WorkflowID: "one", ActivityOptions: protocol.ActivityOptions{
+			StartToClose: 60, RetryPolicy: &retry.Policy{MaxAttempts: &most, BackoffSeconds: []int{0}},
+		},
 	})
 	for attempt := 1; attempt <= most; attempt++ {
 		task := a.poll("w", protocol.KindActivity, 5)
@@ -212,9 +218,11 @@ func TestAnActivityRunIsTriedAgainByItsPolicy(t *testing.T) {
 	}
 	for name, in := range map[string]protocol.ActivityRequest{
 		"activity_type":             {},
-		"heartbeat_timeout":         {ActivityType: "greet", Heartbeat: -1},
-		"retry_policy.max_attempts": {ActivityType: "greet", RetryPolicy: &retry.Policy{MaxAttempts: new(0)}},
-		"affinity":                  {ActivityType: "greet", Affinity: "soft"},
+		"heartbeat_timeout":         {ActivityType: "greet", ActivityOptions: protocol.ActivityOptions{Heartbeat: -1}},
+		"retry_policy.max_attempts": {ActivityType: "greet", ActivityOptions: protocol.ActivityOptions{
+			RetryPolicy: &retry.Policy{MaxAttempts: new(0)},
+		}},
+		"affinity":                  {ActivityType: "greet", ActivityOptions: protocol.ActivityOptions{Affinity: "soft"}},
 		"task_queue":                {ActivityType: "greet", TaskQueue: string(make([]byte, 300))},
 		"workflow_id":               {ActivityType: "greet", WorkflowID: "."},
 		"input":                     {ActivityType: "greet", Input: []byte(`"one"`)},
@@ -238,13 +246,13 @@ func TestActivityRunsShareASession(t *testing.T) {
 		a.register("w1")
 		a.register("w2")
 		b.register("w3")
-		a.activity(protocol.ActivityRequest{WorkflowID: "load", SessionID: "gpu"})
+		a.activity(protocol.ActivityRequest{WorkflowID: "load", ActivityOptions: protocol.ActivityOptions{SessionID: "gpu"}})
 		first := a.poll("w1", protocol.KindActivity, 5)
 		if first == nil || first.Activity.Session == nil || !first.Activity.Session.IsNew {
 			t.Fatalf("the first: %+v", first)
 		}
 		a.result(first, "loaded")
-		b.activity(protocol.ActivityRequest{WorkflowID: "use", SessionID: "gpu"})
+		b.activity(protocol.ActivityRequest{WorkflowID: "use", ActivityOptions: protocol.ActivityOptions{SessionID: "gpu"}})
 		for _, other := range []struct {
 			a  *app
 			id string
@@ -282,7 +290,7 @@ func TestAnActivityRunCanBeEnded(t *testing.T) {
 				return b.Terminate(t.Context(), in)
 			},
 		} {
-			a.activity(protocol.ActivityRequest{WorkflowID: status, SessionID: "s"})
+			a.activity(protocol.ActivityRequest{WorkflowID: status, ActivityOptions: protocol.ActivityOptions{SessionID: "s"}})
 			task := a.poll("w", protocol.KindActivity, 5)
 			if task == nil {
 				t.Fatal("no task")
@@ -366,4 +374,108 @@ func fieldsOf(err error) (fields []string) {
 		}
 	}
 	return fields
+}
+
+// A schedule starts an activity by itself as it starts a workflow: once for each firing, under the overlap policy, in
+// the session and with the tries that its action names; whichever app fires it.
+func TestASchedulesActivityRunsByItself(t *testing.T) {
+	apptest.Databases(t, func(t *testing.T, database string) {
+		a, b := pair(t, database)
+		a.register("w")
+		most := 2
+		action := protocol.ScheduleAction{
+			ActivityType: "greet", Input: []byte(`["Ada"]`), ActivityOptions: protocol.ActivityOptions{
+				SessionID: "s", RetryPolicy: &retry.Policy{MaxAttempts: &most, BackoffSeconds: []int{0}},
+			},
+		}
+		spec := protocol.ScheduleSpec{Intervals: []protocol.ScheduleInterval{{Every: "PT1S"}}}
+		must[protocol.ScheduleReceipt](t)(a.CreateSchedule(t.Context(), protocol.ScheduleRequest{
+			ID: "warm", Spec: &spec, Action: &action, Overlap: new(protocol.OverlapSkip), MaxRuns: new(int64(1)),
+		}))
+		v := must[protocol.ScheduleView](t)(b.Schedule(t.Context(), "", "warm"))
+		if v.Kind != "activity" || v.WorkflowType != "greet" || v.Action.SessionID != "s" {
+			t.Errorf("shown as %+v", v)
+		}
+		for attempt := 1; attempt <= most; attempt++ {
+			task := a.poll("w", protocol.KindActivity, 20)
+			var name string
+			if task == nil || payload.DecodeArgs(task.Activity.Arguments, &name) != nil || name != "Ada" ||
+				task.Activity.Attempt != attempt || task.Activity.Session == nil {
+				t.Fatalf("attempt %d: %+v", attempt, task)
+			}
+			if attempt == most {
+				a.result(task, "hello Ada")
+				continue
+			}
+			a.complete(protocol.CompleteItem{
+				Kind: protocol.KindActivity, TaskID: task.Activity.TaskID, Owner: "w", AttemptID: task.Activity.AttemptID,
+				Failure: &protocol.Failure{Type: "Busy", Message: "later"},
+			})
+		}
+		v = must[protocol.ScheduleView](t)(a.Schedule(t.Context(), "", "warm"))
+		if v.Fires != 1 || v.Failures != 0 || v.Latest == nil {
+			t.Fatalf("fired %d, failed %d: %+v", v.Fires, v.Failures, v)
+		}
+		run := must[protocol.RunView](t)(b.Result(t.Context(), protocol.Target{WorkflowID: *v.Latest}, time.Minute))
+		if run.Kind != "activity" || run.Status != "completed" || string(run.Output) != `"hello Ada"` {
+			t.Errorf("the run: %+v", run)
+		}
+	})
+}
+
+// Two firings of one step may wait in one session, which is told of both; the one that is to be ended first is.
+func TestAScheduleKeepsToOneActivityAtATime(t *testing.T) {
+	a := newApp(t)
+	a.register("w")
+	spec := protocol.ScheduleSpec{Cron: []string{"0 0 1 1 *"}}
+	action := protocol.ScheduleAction{
+		ActivityType: "greet", ActivityOptions: protocol.ActivityOptions{SessionID: "s"},
+	}
+	must[protocol.ScheduleReceipt](t)(a.CreateSchedule(t.Context(), protocol.ScheduleRequest{
+		ID: "one", Spec: &spec, Action: &action,
+	}))
+	fire := func(overlap string) protocol.ScheduleReceipt {
+		t.Helper()
+		return must[protocol.ScheduleReceipt](t)(a.TriggerSchedule(t.Context(), "", "one", overlap))
+	}
+	first := fire(protocol.OverlapSkip)
+	if again := fire(protocol.OverlapSkip); again.Outcome != "skipped" {
+		t.Errorf("beside the open one: %+v", again)
+	}
+	second := fire(protocol.OverlapTerminate)
+	if v := must[protocol.RunView](t)(a.Describe(
+		t.Context(), protocol.Target{RunID: first.RunID},
+	)); v.Status != "terminated" {
+		t.Errorf("the first is %s", v.Status)
+	}
+	third := fire(protocol.OverlapAllowAll)
+	s := must[protocol.SessionView](t)(a.Session(t.Context(), "default", "s"))
+	if s.Ready != 2 || second.RunID == third.RunID {
+		t.Errorf("in the session wait %d, of %s and %s", s.Ready, second.RunID, third.RunID)
+	}
+	for field, change := range map[string]func(*protocol.ScheduleAction){
+		"action.workflow_type":             func(in *protocol.ScheduleAction) { *in = protocol.ScheduleAction{} },
+		"action.activity_type":             func(in *protocol.ScheduleAction) { in.WorkflowType = "wf" },
+		"action.execution_timeout_seconds": func(in *protocol.ScheduleAction) { in.ExecutionTimeout = 5 },
+		"action.run_timeout_seconds":       func(in *protocol.ScheduleAction) { in.RunTimeout = 5 },
+		"action.heartbeat_timeout":         func(in *protocol.ScheduleAction) { in.Heartbeat = -1 },
+		"action.affinity": func(in *protocol.ScheduleAction) {
+			in.SessionID, in.Affinity = "", "soft"
+		},
+	} {
+		wrong := action
+		change(&wrong)
+		_, err := a.UpdateSchedule(t.Context(), protocol.ScheduleRequest{ID: "one", Action: &wrong})
+		if !names(err, field) {
+			t.Errorf("%s: got %v", field, err)
+		}
+	}
+	options := protocol.ScheduleAction{
+		WorkflowType: "wf", ActivityOptions: protocol.ActivityOptions{StartToClose: 5},
+	}
+	if _, err := a.UpdateSchedule(t.Context(), protocol.ScheduleRequest{
+		ID: "one", Action: &options,
+	}); !names(err, "action.activity_type") {
+		t.Errorf("a workflow with what is an activity's: %v", err)
+	}
 }

@@ -3,6 +3,7 @@ package broker
 import (
 	"context"
 	"errors"
+	"reflect"
 	"regexp"
 	"slices"
 	"time"
@@ -67,15 +68,15 @@ func (b *Broker) scheduleStep(
 	ctx context.Context, k engine.ScheduleKey, read *engine.Schedule, in engine.ScheduleInput,
 ) (scheduled, error) {
 	needs := store.Keys{Schedules: []engine.ScheduleKey{k}}
-	var request protocol.StartRequest
-	var args string
+	var begin scheduledRun
 	version := int64(0)
 	if read != nil {
 		version = read.Version
 		var err error
-		if request, args, err = b.scheduledStart(read.Namespace, read.FireID(time.Unix(0, 0)), read.Action); err != nil {
+		if begin, err = b.scheduledRun(read.Namespace, read.FireID(time.Unix(0, 0)), read.Action); err != nil {
 			return scheduled{}, err
 		}
+		needs.Sessions = begin.sessions()
 		needs.Workflows, needs.Current, needs.AllTasks, needs.Chain, needs.Bound = workflowsOf(read, in), true, true, true,
 			true
 	}
@@ -110,9 +111,7 @@ func (b *Broker) scheduleStep(
 			}
 		}
 		for _, start := range d.Starts {
-			request.WorkflowID = start.WorkflowID
-			run := change.Begin(rows, engine.Start{RunID: start.RunID, Number: 1, Request: request, Arguments: args}, now)
-			writes.Runs = append(writes.Runs, run)
+			writes.Runs = append(writes.Runs, begin.run(rows, writes.Runs, start, now))
 			writes.Workflows = append(
 				writes.Workflows, engine.Workflow{Namespace: k.Namespace, ID: start.WorkflowID, RunID: start.RunID, Runs: 1},
 			)
@@ -148,14 +147,68 @@ func workflowsOf(s *engine.Schedule, in engine.ScheduleInput) []engine.WorkflowK
 	return keys
 }
 
-// scheduledStart is the start an action asks for.
-func (b *Broker) scheduledStart(ns, id string, a protocol.ScheduleAction) (protocol.StartRequest, string, error) {
-	return b.startRequest(protocol.StartRequest{
-		Namespace: ns, WorkflowID: id, WorkflowType: a.WorkflowType, TaskQueue: a.TaskQueue, Input: a.Input,
-		BusinessKey: a.BusinessKey, Memo: a.Memo,
-		SearchAttributes: a.SearchAttributes, ExecutionTimeout: int64(a.ExecutionTimeout), RunTimeout: int64(a.RunTimeout),
-		Identity: "schedule",
-	})
+// scheduledRun is what an action starts: a workflow, or the one activity of command.
+type scheduledRun struct {
+	request  protocol.StartRequest
+	args     string
+	activity *protocol.Command
+}
+
+// scheduledRun checks the action of a schedule.
+func (b *Broker) scheduledRun(ns, id string, a protocol.ScheduleAction) (s scheduledRun, err error) {
+	if a.ActivityType == "" {
+		if !reflect.ValueOf(a.ActivityOptions).IsZero() {
+			return s, protocol.Invalid("activity_type", "is missing beside what is for activities alone")
+		}
+		s.request, s.args, err = b.startRequest(protocol.StartRequest{
+			Namespace: ns, WorkflowID: id, WorkflowType: a.WorkflowType, TaskQueue: a.TaskQueue, Input: a.Input,
+			BusinessKey: a.BusinessKey, Memo: a.Memo,
+			SearchAttributes: a.SearchAttributes, ExecutionTimeout: int64(a.ExecutionTimeout), RunTimeout: int64(a.RunTimeout),
+			Identity: "schedule",
+		})
+		return s, err
+	}
+	switch {
+	case a.WorkflowType != "":
+		return s, protocol.Invalid("activity_type", "and workflow_type are there; a firing starts one of them")
+	case a.ExecutionTimeout != 0:
+		return s, protocol.Invalid("execution_timeout_seconds", "is for workflows; use schedule_to_close_timeout")
+	case a.RunTimeout != 0:
+		return s, protocol.Invalid("run_timeout_seconds", "is for workflows; use schedule_to_close_timeout")
+	}
+	s.request, s.args, s.activity, err = b.activityRequest(a.Activity(ns, id))
+	return s, err
+}
+
+// sessions are those that a start looks at.
+func (s *scheduledRun) sessions() []engine.SessionKey {
+	if s.activity == nil || s.activity.Session() == "" {
+		return nil
+	}
+	return []engine.SessionKey{{Namespace: s.request.Namespace, ID: s.activity.Session()}}
+}
+
+// run is a start of it. before are the decisions of the same step, each of which may have changed the session that this
+// one looks at.
+func (s *scheduledRun) run(
+	rows store.Rows, before []engine.Decision, as engine.ScheduledStart, now time.Time,
+) engine.Decision {
+	start := engine.Start{RunID: as.RunID, Number: 1, Request: s.request, Arguments: s.args}
+	start.Request.WorkflowID = as.WorkflowID
+	if s.activity == nil {
+		return change.Begin(rows, start, now)
+	}
+	return engine.DecideActivityRun(start, *s.activity, engine.Environment{Session: func(id string) *engine.Session {
+		key := engine.SessionKey{Namespace: start.Request.Namespace, ID: id}
+		for _, d := range slices.Backward(before) {
+			for _, c := range slices.Backward(d.Sessions) {
+				if c.Session.Key() == key {
+					return &c.Session
+				}
+			}
+		}
+		return rows.Session(key)
+	}}, now)
 }
 
 // dueSchedule fires what is due. A start that is refused counts as a failure of that firing, so that the schedule goes
@@ -235,7 +288,7 @@ func (b *Broker) checkSchedule(ctx context.Context, k engine.ScheduleKey, in pro
 	if in.Action.WorkflowID != "" && !scheduleID.MatchString(in.Action.WorkflowID) {
 		return protocol.Invalid("action.workflow_id", "must be 1 to 100 of letters, digits and . _ : -")
 	}
-	if _, _, err := b.scheduledStart(k.Namespace, k.ID, *in.Action); err != nil {
+	if _, err := b.scheduledRun(k.Namespace, k.ID, *in.Action); err != nil {
 		return under("action", err)
 	}
 	return b.checkTypes(ctx, k.Namespace, "action.search_attributes", in.Action.SearchAttributes)

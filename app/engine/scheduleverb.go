@@ -30,7 +30,11 @@ func (in CreateSchedule) decide(st *scheduleStep) error {
 		Namespace: st.Namespace, ID: st.ID, Status: ScheduleActive, Version: st.Version, Events: st.Events, CreatedAt: st.now,
 		Overlap: protocol.OverlapSkip,
 	}
-	st.note("ScheduleCreated", "", "", map[string]any{"workflow_type": in.Request.Action.WorkflowType})
+	what := map[string]any{"workflow_type": in.Request.Action.WorkflowType}
+	if typ := in.Request.Action.ActivityType; typ != "" {
+		what = map[string]any{"activity_type": typ}
+	}
+	st.note("ScheduleCreated", "", "", what)
 	st.d.Outcome = "created"
 	return st.set(in.Request)
 }

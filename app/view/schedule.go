@@ -86,7 +86,8 @@ func (v *View) scheduleEvents(
 
 func viewSchedule(s engine.Schedule) protocol.ScheduleView {
 	v := protocol.ScheduleView{
-		ScheduleID: s.ID, Namespace: s.Namespace, WorkflowType: s.Action.WorkflowType, Status: s.Status,
+		ScheduleID: s.ID, Namespace: s.Namespace, Kind: protocol.RunOfWorkflow, WorkflowType: s.Action.WorkflowType,
+		Status: s.Status,
 		Paused: s.Status == engine.SchedulePaused,
 		Spec:   s.Spec, Action: s.Action, Overlap: s.Overlap, Jitter: s.Jitter, Note: protocol.OrNil(s.Note),
 		Memo:             orObject(s.Memo),
@@ -94,6 +95,9 @@ func viewSchedule(s engine.Schedule) protocol.ScheduleView {
 		Latest:    protocol.OrNil(s.Latest),
 		CreatedAt: s.CreatedAt, UpdatedAt: s.UpdatedAt,
 		Info: protocol.ScheduleInfo{Buffered: len(s.Buffered), Skipped: s.Skipped, LastSkip: protocol.OrNil(s.LastSkip)},
+	}
+	if typ := s.Action.ActivityType; typ != "" {
+		v.Kind, v.WorkflowType = protocol.RunOfActivity, typ
 	}
 	if s.MaxRuns > 0 {
 		v.MaxRuns, v.Remaining = &s.MaxRuns, &s.Remaining

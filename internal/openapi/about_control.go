@@ -155,8 +155,9 @@ var aboutControl = map[string]about{
 	"list_schedules":    {text: "By id."},
 	"describe_schedule": {text: "When it fires next, what it did last, and what it was made of."},
 	"create_schedule": {
-		text: "Fires at each time of any cron expression (in a time zone) or interval, each firing a workflow of its own: ID.20260101T030000Z. overlap_policy " +
-			"says what to do while the last one still runs.",
+		text: "Fires at each time of any cron expression (in a time zone) or interval, each firing a run of its own: ID.20260101T030000Z. overlap_policy " +
+			"says what to do while the last one still runs. The action starts a workflow (workflow_type), or an activity by itself (activity_type) with " +
+			"the options that run_activity takes.",
 		body: `{"schedule_id": "nightly", "spec": {"cron_expressions": ["0 3 * * *"], "timezone": "Europe/Berlin"},
 			"action": {"workflow_type": "report", "input": ["yesterday"]}, "overlap_policy": "skip"}`,
 	},

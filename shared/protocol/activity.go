@@ -13,6 +13,22 @@ const (
 	RunOfActivity = "activity" // one activity by itself, which the app decides
 )
 
+// ActivityOptions are what an activity by itself is run with, as in the command schedule_activity.
+type ActivityOptions struct {
+	// null, or nothing: one attempt
+	RetryPolicy     *retry.Policy `json:"retry_policy,omitempty"`
+	StartToClose    Timeout       `json:"start_to_close_timeout,omitempty" minimum:"1" maximum:"315360000"`
+	ScheduleToStart Timeout       `json:"schedule_to_start_timeout,omitempty" minimum:"1" maximum:"315360000"`
+	ScheduleToClose Timeout       `json:"schedule_to_close_timeout,omitempty" minimum:"1" maximum:"315360000"`
+	Heartbeat       Timeout       `json:"heartbeat_timeout,omitempty" minimum:"1" maximum:"315360000"`
+
+	SessionID     string          `json:"session_id,omitempty" maxLength:"255"`
+	Affinity      string          `json:"affinity,omitempty" enum:"hard,soft"`
+	FallbackAfter int64           `json:"fallback_after_seconds,omitempty" minimum:"0" maximum:"315360000"`
+	WorkerSession *SessionOptions `json:"worker_session,omitempty"`
+	Requirements  []string        `json:"requirements,omitempty"`
+}
+
 // ActivityRequest runs an activity by itself. What a run has is named as in StartRequest, what an activity has as in
 // the command schedule_activity.
 type ActivityRequest struct {
@@ -24,21 +40,10 @@ type ActivityRequest struct {
 	Input        json.RawMessage `json:"input,omitempty"`
 	PayloadCodec string          `json:"payload_codec,omitempty" enum:"avro"`
 
-	// null, or nothing: one attempt
-	RetryPolicy     *retry.Policy `json:"retry_policy,omitempty"`
-	StartToClose    Timeout       `json:"start_to_close_timeout,omitempty" minimum:"1" maximum:"315360000"`
-	ScheduleToStart Timeout       `json:"schedule_to_start_timeout,omitempty" minimum:"1" maximum:"315360000"`
-	ScheduleToClose Timeout       `json:"schedule_to_close_timeout,omitempty" minimum:"1" maximum:"315360000"`
-	Heartbeat       Timeout       `json:"heartbeat_timeout,omitempty" minimum:"1" maximum:"315360000"`
+	ActivityOptions
 
 	// how long it may not begin; its other times count from then
 	StartDelay int64 `json:"start_delay_seconds,omitempty" minimum:"0" maximum:"315360000"`
-
-	SessionID     string          `json:"session_id,omitempty" maxLength:"255"`
-	Affinity      string          `json:"affinity,omitempty" enum:"hard,soft"`
-	FallbackAfter int64           `json:"fallback_after_seconds,omitempty" minimum:"0" maximum:"315360000"`
-	WorkerSession *SessionOptions `json:"worker_session,omitempty"`
-	Requirements  []string        `json:"requirements,omitempty"`
 
 	Priority       *int   `json:"priority,omitempty" minimum:"0" maximum:"9"` // 0 first … 9 last, default 5
 	FairnessKey    string `json:"fairness_key,omitempty" pattern:"^[A-Za-z0-9._:-]{1,64}$"`

@@ -30,10 +30,11 @@ type ScheduleInterval struct {
 	Offset string `json:"offset,omitempty"`
 }
 
-// ScheduleAction is the workflow that a firing starts. Its id is the schedule's, or WorkflowID, with the time of the
-// firing behind it.
+// ScheduleAction is what a firing starts: a workflow, or an activity by itself. Its id is the schedule's, or
+// WorkflowID, with the time of the firing behind it.
 type ScheduleAction struct {
-	WorkflowType     string          `json:"workflow_type" required:"true" minLength:"1" maxLength:"255"`
+	WorkflowType     string          `json:"workflow_type,omitempty" minLength:"1" maxLength:"255"` // or activity_type
+	ActivityType     string          `json:"activity_type,omitempty" minLength:"1" maxLength:"255"`
 	TaskQueue        string          `json:"task_queue,omitempty" maxLength:"255"`
 	Input            json.RawMessage `json:"input,omitempty"`
 	WorkflowID       string          `json:"workflow_id,omitempty" pattern:"^[a-zA-Z0-9._:-]{1,100}$"`
@@ -42,6 +43,16 @@ type ScheduleAction struct {
 	SearchAttributes json.RawMessage `json:"search_attributes,omitempty"`
 	ExecutionTimeout Timeout         `json:"execution_timeout_seconds,omitempty" minimum:"1" maximum:"315360000"`
 	RunTimeout       Timeout         `json:"run_timeout_seconds,omitempty" minimum:"1" maximum:"315360000"`
+	ActivityOptions                  // of an activity
+}
+
+// Activity is the run that the action asks for, when it is an activity's.
+func (a *ScheduleAction) Activity(namespace, id string) ActivityRequest {
+	return ActivityRequest{
+		Namespace: namespace, WorkflowID: id, ActivityType: a.ActivityType, TaskQueue: a.TaskQueue, Input: a.Input,
+		ActivityOptions: a.ActivityOptions, BusinessKey: a.BusinessKey, Memo: a.Memo, SearchAttributes: a.SearchAttributes,
+		Identity: "schedule",
+	}
 }
 
 // ScheduleRequest creates or changes a schedule. What is absent in a change stays as it is.
@@ -65,7 +76,8 @@ type ScheduleRequest struct {
 type ScheduleView struct {
 	ScheduleID       string          `json:"schedule_id"`
 	Namespace        string          `json:"namespace"`
-	WorkflowType     string          `json:"workflow_type"`
+	Kind             string          `json:"kind" enum:"workflow,activity"` // what it starts
+	WorkflowType     string          `json:"workflow_type"`                 // of an activity its type
 	Status           string          `json:"status" enum:"active,paused,deleted"`
 	Paused           bool            `json:"paused"`
 	Spec             ScheduleSpec    `json:"spec"`

@@ -335,6 +335,15 @@ export interface components {
             signal_name: string;
         };
         /** @description The retry policy of an activity, child or schedule, as it crosses the wire and as it is kept. It is never changed once it is in use: replayers compare the recorded one with their own. */
+        Policy: {
+            /** @description backoff_seconds are the delays before the second, third, … attempt; the last one repeats, none means no delay. */
+            backoff_seconds: number[];
+            /** @description max_attempts counts the first attempt too; nil means unlimited. */
+            max_attempts: null | number;
+            /** @description non_retryable_error_types are error types that end it at once, compared as exact strings. */
+            non_retryable_error_types: string[];
+        };
+        /** @description The retry policy of an activity, child or schedule, as it crosses the wire and as it is kept. It is never changed once it is in use: replayers compare the recorded one with their own. */
         PolicyRequest: {
             /** @description backoff_seconds are the delays before the second, third, … attempt; the last one repeats, none means no delay. */
             backoff_seconds?: number[] | null;
@@ -573,33 +582,69 @@ export interface components {
             runs: components["schemas"]["RunItem"][];
             workflow_id: string;
         };
-        /** @description The workflow that a firing starts. Its id is the schedule's, or workflow_id, with the time of the firing behind it. */
+        /** @description What a firing starts: a workflow, or an activity by itself. Its id is the schedule's, or workflow_id, with the time of the firing behind it. */
         ScheduleAction: {
+            activity_type?: string;
+            /** @enum {string} */
+            affinity?: "hard" | "soft";
             business_key?: string;
             /** @description A limit in whole seconds, at least 1; none when absent. */
             execution_timeout_seconds?: number;
+            fallback_after_seconds?: number;
+            /** @description A limit in whole seconds, at least 1; none when absent. */
+            heartbeat_timeout?: number;
             input?: Json;
             memo?: Json;
+            requirements?: string[];
+            /** @description null, or nothing: one attempt */
+            retry_policy?: components["schemas"]["Policy"];
             /** @description A limit in whole seconds, at least 1; none when absent. */
             run_timeout_seconds?: number;
+            /** @description A limit in whole seconds, at least 1; none when absent. */
+            schedule_to_close_timeout?: number;
+            /** @description A limit in whole seconds, at least 1; none when absent. */
+            schedule_to_start_timeout?: number;
             search_attributes?: Json;
+            session_id?: string;
+            /** @description A limit in whole seconds, at least 1; none when absent. */
+            start_to_close_timeout?: number;
             task_queue?: string;
+            worker_session?: components["schemas"]["SessionOptions"];
             workflow_id?: string;
-            workflow_type: string;
+            /** @description or activity_type */
+            workflow_type?: string;
         };
-        /** @description The workflow that a firing starts. Its id is the schedule's, or workflow_id, with the time of the firing behind it. */
+        /** @description What a firing starts: a workflow, or an activity by itself. Its id is the schedule's, or workflow_id, with the time of the firing behind it. */
         ScheduleActionRequest: {
+            activity_type?: string;
+            /** @enum {string} */
+            affinity?: "hard" | "soft";
             business_key?: string;
             /** @description A limit in whole seconds, at least 1; none when absent. */
             execution_timeout_seconds?: number;
+            fallback_after_seconds?: number;
+            /** @description A limit in whole seconds, at least 1; none when absent. */
+            heartbeat_timeout?: number;
             input?: Json;
             memo?: Json;
+            requirements?: string[];
+            /** @description null, or nothing: one attempt */
+            retry_policy?: components["schemas"]["PolicyRequest"];
             /** @description A limit in whole seconds, at least 1; none when absent. */
             run_timeout_seconds?: number;
+            /** @description A limit in whole seconds, at least 1; none when absent. */
+            schedule_to_close_timeout?: number;
+            /** @description A limit in whole seconds, at least 1; none when absent. */
+            schedule_to_start_timeout?: number;
             search_attributes?: Json;
+            session_id?: string;
+            /** @description A limit in whole seconds, at least 1; none when absent. */
+            start_to_close_timeout?: number;
             task_queue?: string;
+            worker_session?: components["schemas"]["SessionOptionsRequest"];
             workflow_id?: string;
-            workflow_type: string;
+            /** @description or activity_type */
+            workflow_type?: string;
         };
         /** @description An entry of a schedule's own history. */
         ScheduleEvent: {
@@ -691,6 +736,11 @@ export interface components {
             fires_count: number;
             info: components["schemas"]["ScheduleInfo"];
             jitter_seconds: number;
+            /**
+             * @description what it starts
+             * @enum {string}
+             */
+            kind: "workflow" | "activity";
             /** Format: date-time */
             last_fire: string | null;
             /** Format: date-time */
@@ -715,6 +765,7 @@ export interface components {
             status: "active" | "paused" | "deleted";
             /** Format: date-time */
             updated_at: string | null;
+            /** @description of an activity its type */
             workflow_type: string;
         };
         SchedulesAnswer: {
@@ -809,6 +860,41 @@ export interface components {
              */
             outcome: "closed" | "migrated" | "draining";
             session: components["schemas"]["SessionView"];
+        };
+        /** @description The worker_session object: in a command, and flat beside worker_id in the create verb. Nil pointers mean the default. */
+        SessionOptions: {
+            /**
+             * @description Affinity, ours, is hard (default), or soft: another worker may claim the session while it is held, once a task of it has waited for its holder for so many seconds.
+             * @enum {string}
+             */
+            affinity?: "hard" | "soft";
+            allow_reacquire_after_failure?: null | boolean;
+            connection?: string;
+            /** @description default true */
+            create_if_missing?: null | boolean;
+            /** @description ours, with soft: 30 */
+            fallback_after_seconds?: number;
+            /** @description ours */
+            idle_seconds?: number;
+            /** @description A number of at least 1 that has a default: 0, which is what is left out or null. One that is said and less stays wrong, as -1. */
+            lease_seconds?: number;
+            /** @description A number of at least 1 that has a default: 0, which is what is left out or null. One that is said and less stays wrong, as -1. */
+            max_concurrent_activities?: number;
+            queue?: string;
+            /**
+             * @description ours: migrate, finish, fail
+             * @enum {string}
+             */
+            release_policy?: "migrate" | "finish" | "fail";
+            requirements?: string[];
+            /**
+             * @description ours: the sessions of a workflow are started by it
+             * @enum {string}
+             */
+            scope?: "namespace";
+            session_id: string;
+            /** @description How many seconds a session lives: 0, what is left out, is the default; NoTTL, null, is for as long as nobody ends it. */
+            ttl_seconds?: number;
         };
         /** @description The worker_session object: in a command, and flat beside worker_id in the create verb. Nil pointers mean the default. */
         SessionOptionsRequest: {

@@ -43,3 +43,11 @@ export function readWhole(text: string, field: string, least: number, most = Num
   }
   return n;
 }
+
+/** How often an activity is tried, and with which pauses; nothing when nothing was typed. under is where the app has the policy: "", or "action.". */
+export function readTries(most: string, pauses: string, under = ""): { max_attempts?: number; backoff_seconds?: number[] } | undefined {
+  const attempts = readWhole(most, `${under}retry_policy.max_attempts`, 0);
+  const list = pauses.split(/[\s,]+/).filter(Boolean).map((p) => readWhole(p, `${under}retry_policy.backoff_seconds`, 0)!);
+  if (attempts === undefined && list.length > 0) throw wrong(`${under}retry_policy.max_attempts`, "say how many attempts, as there are pauses between them");
+  return attempts === undefined ? undefined : { ...(attempts > 0 && { max_attempts: attempts }), ...(list.length > 0 && { backoff_seconds: list }) };
+}

@@ -5,7 +5,7 @@ import { api } from "../api/client";
 import { keys, searchAttributesQuery, workersQuery } from "../api/queries";
 import type { WorkerView } from "../api/types";
 import { faults, wrong } from "../lib/faults";
-import { readInput, readObject, readWhole } from "../lib/input";
+import { readInput, readObject, readTries, readWhole } from "../lib/input";
 import { Dialog } from "../ui/Dialog";
 import { Field, type Control } from "../ui/Field";
 import { Form } from "../ui/Form";
@@ -48,7 +48,7 @@ export default function StartDialog({ namespace, onClose }: { namespace: string;
       if (!alone) return api.start(namespace, { workflow_type: type, ...parts });
       return api.startActivity(namespace, {
         activity_type: type, ...parts, ...said("session_id"), ...(text.session_id?.trim() && said("affinity")),
-        ...given({ retry_policy: tries(whole("retry_policy.max_attempts", 0), text["retry_policy.backoff_seconds"] ?? "") }),
+        ...given({ retry_policy: readTries(text["retry_policy.max_attempts"] ?? "", text["retry_policy.backoff_seconds"] ?? "") }),
         ...given(Object.fromEntries(limits.map((name) => [name, whole(name, 1)]))),
       });
     },
@@ -131,10 +131,3 @@ export default function StartDialog({ namespace, onClose }: { namespace: string;
 
 /** What was said of some members; those that were left out are not there. */
 const given = <T extends object>(all: T) => Object.fromEntries(Object.entries(all).filter(([, v]) => v !== undefined)) as { [K in keyof T]?: NonNullable<T[K]> };
-
-/** How often it is tried, and with which pauses; nothing when nothing was typed. */
-function tries(most: number | undefined, pauses: string): { max_attempts?: number; backoff_seconds?: number[] } | undefined {
-  const list = pauses.split(/[\s,]+/).filter(Boolean).map((p) => readWhole(p, "retry_policy.backoff_seconds", 0)!);
-  if (most === undefined && list.length > 0) throw wrong("retry_policy.max_attempts", "say how many attempts, as there are pauses between them");
-  return most === undefined ? undefined : { ...(most > 0 && { max_attempts: most }), ...(list.length > 0 && { backoff_seconds: list }) };
-}

@@ -75,11 +75,27 @@ export default function ScheduleDialog({ namespace, of, onClose }: Props) {
           </Field>
           <Preview times={times} />
           <Part title="What it starts" />
-          <Field label="Workflow type" error={at("action.workflow_type")}>{line("type", "workflow-types")}</Field>
+          <Field label="What to start" className="sm:col-span-2">
+            {(c) => (
+              <select {...c} value={d.alone ? "activity" : "workflow"} onChange={(e) => setDraft({ ...d, alone: e.target.value === "activity" })}>
+                <option value="workflow">A workflow</option>
+                <option value="activity">An activity by itself, without a workflow</option>
+              </select>
+            )}
+          </Field>
+          <Field label={d.alone ? "Activity type" : "Workflow type"} error={at(d.alone ? "action.activity_type" : "action.workflow_type")}>{line("type", "run-types")}</Field>
           <Field label="Task queue" error={at("action.task_queue")} hint="default when empty">{line("queue", "task-queues")}</Field>
           <Field label="Input, as JSON: a list of arguments, or one value" mono className="sm:col-span-2" error={at("action.input")}>
             {area("input", 3, '[{"customer": "all"}]')}
           </Field>
+          {d.alone && (
+            <>
+              <Field label="Session" error={at("action.session_id")} hint="Where it runs; empty: anywhere">{line("session")}</Field>
+              <Field label="Seconds one attempt may take" error={at("action.start_to_close_timeout")}>{line("startToClose")}</Field>
+              <Field label="Attempts" error={at("action.retry_policy.max_attempts")} hint="1 when empty; 0: until it succeeds">{line("attempts")}</Field>
+              <Field label="Seconds between attempts" error={at("action.retry_policy.backoff_seconds")} hint="As 1, 10, 60: the last one stays">{line("backoff")}</Field>
+            </>
+          )}
           <Part title="How" />
           <Field label="While the last one is open" error={at("overlap_policy")}>
             {(c) => (
@@ -110,7 +126,7 @@ export default function ScheduleDialog({ namespace, of, onClose }: Props) {
           </details>
         </div>
         <Options id="time-zones" of={["UTC", ...zones]} />
-        <Options id="workflow-types" of={workers.flatMap((w) => w.supported_workflow_types ?? [])} />
+        <Options id="run-types" of={workers.flatMap((w) => (d.alone ? w.supported_activity_types : w.supported_workflow_types) ?? [])} />
         <Options id="task-queues" of={workers.flatMap((w) => w.task_queues ?? [])} />
       </Form>
     </Dialog>

@@ -13,7 +13,7 @@ import { Empty, Fact, Failed, Section, useTitle, Waiting } from "../ui/Page";
 import { Status } from "../ui/Status";
 import { Older } from "../ui/Older";
 import { When } from "../ui/When";
-import { timing, told } from "./facts";
+import { started, timing, told } from "./facts";
 import { Verbs } from "./Verbs";
 
 export function SchedulePage() {
@@ -60,7 +60,15 @@ function View({ schedule: s }: { schedule: Schedule }) {
           {s.jitter_seconds > 0 && <span className="text-faint"> up to {s.jitter_seconds} s late</span>}
         </Fact>
         <Fact name="Starts">
-          {s.workflow_type}
+          {started(s)}
+          {s.action.session_id && (
+            <>
+              <span className="text-faint"> in the session </span>
+              <Link to="/sessions/$session" params={{ session: s.action.session_id }} className="quiet">
+                {s.action.session_id}
+              </Link>
+            </>
+          )}
           {s.action.task_queue && (
             <>
               <span className="text-faint"> on </span>

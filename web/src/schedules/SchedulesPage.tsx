@@ -9,7 +9,7 @@ import { Empty, Failed, Heading, useTitle, Waiting } from "../ui/Page";
 import { Pager } from "../ui/Pager";
 import { Status } from "../ui/Status";
 import { When } from "../ui/When";
-import { timing } from "./facts";
+import { started, timing } from "./facts";
 
 const ScheduleDialog = lazy(() => import("./ScheduleDialog"));
 
@@ -60,7 +60,7 @@ export function SchedulesPage() {
                       <Link to="/schedules/$schedule" params={{ schedule: s.schedule_id }} data-nav className="quiet font-medium break-all">
                         {s.schedule_id}
                       </Link>
-                      <div className="text-xs text-faint">{s.workflow_type}</div>
+                      <div className="text-xs text-faint">{started(s)}</div>
                     </td>
                     <td className="font-mono text-[13px] text-soft">{timing(s)}</td>
                     <td className="text-right text-soft">

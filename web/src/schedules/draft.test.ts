@@ -58,6 +58,14 @@ describe("a schedule", () => {
       schedule_id: "nightly", spec: { cron_expressions: ["@daily"], timezone: "Asia/Kolkata" }, action: { workflow_type: "report" }, overlap_policy: "skip", jitter_seconds: 0, note: "",
     });
   });
+  it("of an activity is sent as it is, and of a workflow without what is an activity's", () => {
+    const action = { activity_type: "load", session_id: "gpu", heartbeat_timeout: 9, start_to_close_timeout: 60, retry_policy: { non_retryable_error_types: ["No"], max_attempts: 3, backoff_seconds: [1, 10] } };
+    const warm = { ...schedule, kind: "activity", workflow_type: "load", action } as unknown as Schedule;
+    expect(requestOf(draftOf(warm, "UTC"), warm).action).toEqual(action);
+    expect(requestOf({ ...draftOf(warm, "UTC"), alone: false, type: "report" }, warm).action).toEqual({ workflow_type: "report" });
+    expect(requestOf({ ...draftOf(schedule, "UTC"), alone: true, type: "load" }, schedule).action).toEqual({ activity_type: "load", task_queue: "q", input: ["all"], memo: { who: "ops" } });
+    expect(() => requestOf({ ...draftOf(warm, "UTC"), attempts: "" }, warm)).toThrow("action.retry_policy.max_attempts");
+  });
   it("keeps its bound on firings, since that cannot be taken away", () => {
     expect(() => requestOf({ ...draftOf(schedule, "UTC"), maxRuns: "" }, schedule)).toThrow("max_runs");
     expect(requestOf({ ...draftOf(schedule, "UTC"), maxRuns: "12" }, schedule).max_runs).toBe(12);

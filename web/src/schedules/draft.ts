@@ -2,7 +2,7 @@ import type { Json, OverlapPolicy, Schedule, ScheduleRequest, ScheduleSpec } fro
 import { wrong } from "../lib/faults";
 import { print } from "../lib/format";
 import { Exact } from "../lib/json";
-import { readInput, readObject, readWhole } from "../lib/input";
+import { readInput, readObject, readTries, readWhole } from "../lib/input";
 
 /** A schedule as it is typed. */
 export interface Draft {
@@ -15,7 +15,12 @@ export interface Draft {
   maxRuns: string;
   paused: boolean;
   note: string;
+  alone: boolean; // an activity is started, not a workflow
   type: string;
+  session: string;
+  attempts: string;
+  backoff: string;
+  startToClose: string;
   queue: string;
   workflowId: string;
   input: string;
@@ -26,7 +31,8 @@ export interface Draft {
 /** The fields of the form, by the paths in which the app names them. */
 export const fields = [
   "schedule_id", "spec", "spec.cron_expressions", "spec.intervals", "spec.timezone", "jitter_seconds", "overlap_policy", "max_runs", "note",
-  "action.workflow_type", "action.task_queue", "action.workflow_id", "action.input", "action.memo", "action.search_attributes",
+  "action.workflow_type", "action.activity_type", "action.session_id", "action.retry_policy.max_attempts", "action.retry_policy.backoff_seconds",
+  "action.start_to_close_timeout", "action.task_queue", "action.workflow_id", "action.input", "action.memo", "action.search_attributes",
 ] as const;
 
 export const overlaps: [policy: OverlapPolicy, says: string][] = [
@@ -101,7 +107,12 @@ export function draftOf(s: Schedule | undefined, zone: string): Draft {
     maxRuns: s?.max_runs ? String(s.max_runs) : "",
     paused: s?.paused ?? false,
     note: s?.note ?? "",
-    type: s?.action.workflow_type ?? "",
+    alone: Boolean(s?.action.activity_type),
+    type: s?.action.activity_type ?? s?.action.workflow_type ?? "",
+    session: s?.action.session_id ?? "",
+    attempts: !s?.action.retry_policy ? "" : String(s.action.retry_policy.max_attempts ?? 0),
+    backoff: (s?.action.retry_policy?.backoff_seconds ?? []).join(", "),
+    startToClose: s?.action.start_to_close_timeout ? String(s.action.start_to_close_timeout) : "",
     queue: s?.action.task_queue ?? "",
     workflowId: s?.action.workflow_id ?? "",
     input: json(s?.action.input),
@@ -110,12 +121,33 @@ export function draftOf(s: Schedule | undefined, zone: string): Draft {
   };
 }
 
+/** What the form does not show of what is started, as long as it starts the same kind of thing. */
+function kept(d: Draft, before?: Schedule): Partial<ScheduleRequest["action"]> {
+  if (!before || Boolean(before.action.activity_type) !== d.alone) return {};
+  const {
+    workflow_type: _t, activity_type: _a, task_queue: _q, workflow_id: _w, input: _i, memo: _m, search_attributes: _s, session_id: _n, retry_policy: _r,
+    start_to_close_timeout: _c, ...rest
+  } = before.action;
+  return rest;
+}
+
+function activity(d: Draft, before?: Schedule) {
+  const policy = readTries(d.attempts, d.backoff, "action.");
+  const limit = readWhole(d.startToClose, "action.start_to_close_timeout", 1);
+  const never = before?.action.retry_policy?.non_retryable_error_types;
+  return {
+    activity_type: d.type.trim(),
+    ...(d.session.trim() && { session_id: d.session.trim() }),
+    ...(policy && { retry_policy: { ...(never && { non_retryable_error_types: never }), ...policy } }),
+    ...(limit !== undefined && { start_to_close_timeout: limit }),
+  };
+}
+
 /** What is sent. What the form does not show of a schedule stays as it is. */
 export function requestOf(d: Draft, before?: Schedule): ScheduleRequest {
   const spec = specOf(d);
   if (!spec) throw wrong("spec.cron_expressions", "say when: an expression here, or an interval");
-  if (!d.type.trim()) throw wrong("action.workflow_type", "say what to start");
-  const { task_queue: _q, workflow_id: _w, input: _i, memo: _m, search_attributes: _s, ...kept } = before?.action ?? {};
+  if (!d.type.trim()) throw wrong(d.alone ? "action.activity_type" : "action.workflow_type", "say what to start");
   const [input, memo, attributes] = [readInput(d.input, "action.input"), readObject(d.memo, "action.memo"), readObject(d.attributes, "action.search_attributes")];
   const max = readWhole(d.maxRuns, "max_runs", 1);
   if (before?.max_runs && max === undefined) throw wrong("max_runs", "a bound that was set can be moved, but not taken away");
@@ -123,8 +155,8 @@ export function requestOf(d: Draft, before?: Schedule): ScheduleRequest {
     ...(!before && d.id.trim() && { schedule_id: d.id.trim() }),
     spec,
     action: {
-      ...kept,
-      workflow_type: d.type.trim(),
+      ...kept(d, before),
+      ...(d.alone ? activity(d, before) : { workflow_type: d.type.trim() }),
       ...(d.queue.trim() && { task_queue: d.queue.trim() }),
       ...(d.workflowId.trim() && { workflow_id: d.workflowId.trim() }),
       ...(input !== undefined && { input }),

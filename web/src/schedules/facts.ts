@@ -8,6 +8,9 @@ export function timing({ spec }: Pick<Schedule, "spec">): string {
   return [...cron, ...every].join(", ") || "only when triggered";
 }
 
+/** What a schedule starts: "report", "the activity load". */
+export const started = (s: Pick<Schedule, "kind" | "workflow_type">): string => (s.kind === "activity" ? `the activity ${s.workflow_type}` : s.workflow_type);
+
 /** What a schedule did, on one line. */
 export function told(e: ScheduleEvent): string {
   const p = e.payload ?? {};
