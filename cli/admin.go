@@ -119,6 +119,7 @@ func (s *settings) isolation(registry *worker.Registry) []finding {
 		Dir: dir, Handlers: s.Handlers, Private: s.DataDir, Read: s.ExecutorRead, Write: s.ExecutorWrite,
 		EgressAllow: s.EgressAllow, Node: s.Node, Python: s.Python,
 	}
+	o.Cgroup = s.ExecutorCgroup
 	if s.ExecutorUIDs != "auto" {
 		o.Users = s.ExecutorUIDs
 	}
@@ -154,7 +155,7 @@ func (s *settings) isolation(registry *worker.Registry) []finding {
 	if r.EgressBy != "" {
 		text += " by " + r.EgressBy
 	}
-	text = strings.Join(append([]string{text}, r.Missing...), "\n                      ")
+	text = strings.Join(append([]string{text, r.Limits()}, r.Missing...), "\n                      ")
 	return append(list, finding{"isolation", true, text})
 }
 

@@ -52,6 +52,28 @@ func explain(end minder.Fact, printed string) ending {
 	return e
 }
 
+// outOfMemory says what a fact of that kind means.
+func outOfMemory(f minder.Fact, limit int64) ending {
+	e := ending{cause: CauseOutOfMemory, kind: OutOfMemory}
+	switch {
+	case f.Around:
+		e.message = fmt.Sprintf(
+			"the machine, or the control group that the worker is in, ran out of memory; the executor had %d MiB of its %d MiB",
+			f.Bytes>>20, limit>>20,
+		)
+	case f.By == minder.Watchdog:
+		e.message = fmt.Sprintf("%d MiB resident exceed the limit of %d MiB", f.Bytes>>20, limit>>20)
+	default:
+		e.message = fmt.Sprintf("%d MiB reach the limit of %d MiB, and the kernel allows no more", f.Bytes>>20, limit>>20)
+	}
+	e.details, _ = json.Marshal(struct {
+		Peak  int64  `json:"peak_bytes"`
+		Limit int64  `json:"limit_bytes"`
+		By    string `json:"by"`
+	}{f.Bytes, limit, f.By})
+	return e
+}
+
 // saysOutOfMemory knows the last words of the runtimes, which is all there is when a process hits the limit on its own
 // heap.
 func saysOutOfMemory(end minder.Fact, printed string) bool {

@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/sojourn-run/sojourn/sandbox/cgroup"
 	"github.com/sojourn-run/sojourn/sandbox/egress"
 	"github.com/sojourn-run/sojourn/sandbox/frame"
 	"github.com/sojourn-run/sojourn/sandbox/minder"
@@ -25,7 +26,8 @@ var errGone = errors.New("the executor is gone")
 type executor struct {
 	id      string
 	scratch string
-	user    *user // nil when it has the worker's
+	user    *user         // nil when it has the worker's
+	group   *cgroup.Group // nil when it has the worker's
 	lang    *language
 	rules   *wall.Rules // that confine it; nil at level process
 	packs   string      // the folder of packages it was started with; empty for none
@@ -70,10 +72,12 @@ type executor struct {
 
 // launch starts an executor and waits until it is ready to take calls.
 func launch(
-	l *language, o Options, u *user, id, scratch string, onGrown func(), onEnd func(*executor, ending),
+	l *language, o Options, u *user, g *cgroup.Group, id, scratch string,
+	onGrown func(), onEnd func(*executor, ending),
 ) (*executor, error) {
 	ex := &executor{
-		id: id, scratch: scratch, user: u, lang: l, born: time.Now(), patience: o.patience, onGrown: onGrown, onEnd: onEnd,
+		id: id, scratch: scratch, user: u, group: g, lang: l, born: time.Now(), patience: o.patience,
+		onGrown: onGrown, onEnd: onEnd,
 		ready: make(chan frame.Header, 1),
 		shut:  make(chan struct{}), done: make(chan struct{}), counts: make(chan int, 1), calls: map[string]*call{},
 		loaded: map[string]bool{}, packs: l.installed(),
@@ -101,10 +105,11 @@ func launch(
 		Path: l.program, Args: l.args, Env: env, Dir: scratch,
 		Memory: l.limits.Memory, Data: l.limits.Data, FileSize: l.limits.FileSize, Files: int64(l.limits.OpenFiles),
 		Processes: l.limits.Processes, ScratchBytes: l.limits.ScratchBytes, ScratchFiles: l.limits.ScratchFiles,
-		Wall: ex.rules, User: u.number(),
+		Wall: ex.rules, User: u.number(), Group: g,
 	})
 	if err != nil {
 		ex.leave()
+		g.Remove()
 		minder.Wipe(scratch)
 		u.give()
 		return nil, err
@@ -175,6 +180,11 @@ func (ex *executor) run() {
 		end = minder.NoLastWord
 	}
 	if end == minder.NoLastWord { // what left its session has another parent now, and is nobody's
+		ex.group.Kill()
+		if k := ex.group.OutOfMemory(); k.Processes > 0 {
+			memory, _, _ := ex.group.Holds()
+			ex.doomed(outOfMemory(minder.Fact{Bytes: k.Peak, By: memory, Around: !k.Own}, ex.lang.limits.Memory))
+		}
 		minder.EndLeft(ex.scratch, ex.user.number())
 	}
 	ex.leave()
@@ -184,6 +194,7 @@ func (ex *executor) run() {
 	printing.Wait()
 	_ = ex.proc.cmd.Wait()
 	ex.proc.release()
+	ex.group.Remove()
 	minder.Wipe(ex.scratch) // the minder did, if it lived
 	ex.user.give()
 
@@ -258,11 +269,7 @@ func (ex *executor) follow(last chan<- minder.Fact) {
 			default:
 			}
 		case minder.FactOOM:
-			ex.doomed(ending{
-				cause: CauseOutOfMemory, kind: OutOfMemory,
-				message: fmt.Sprintf("%d MiB resident exceed the limit of %d MiB", f.Bytes>>20, ex.lang.limits.Memory>>20),
-				details: fmt.Appendf(nil, `{"peak_bytes":%d,"limit_bytes":%d}`, f.Bytes, ex.lang.limits.Memory),
-			})
+			ex.doomed(outOfMemory(f, ex.lang.limits.Memory))
 		case minder.FactQuota:
 			ex.doomed(ending{cause: CauseQuota, kind: QuotaExceeded, message: f.Error})
 		case minder.FactEnd:

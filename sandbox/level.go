@@ -1,6 +1,12 @@
 package sandbox
 
-import "fmt"
+import (
+	"fmt"
+	"strings"
+
+	"github.com/sojourn-run/sojourn/sandbox/cgroup"
+	"github.com/sojourn-run/sojourn/sandbox/minder"
+)
 
 // Level says how far an executor is kept from the rest of the machine.
 type Level string
@@ -30,9 +36,16 @@ type Report struct {
 	// whether signals and abstract sockets of other processes are out of reach
 	Signals bool `json:"signals"`
 	// what code in an executor could still do, in words, as it was found by trying
-	Missing  []string          `json:"missing"`
-	Memory   string            `json:"memory"` // cgroup2, cgroup1, watchdog or none
-	Disk     string            `json:"disk"`   // tmpfs, quota, watchdog or none
+	Missing []string `json:"missing"`
+
+	// What ended or stopped, when it was tried, a program that took more than its limit: cgroup2, cgroup1, watchdog or
+	// none.
+	Memory    string `json:"memory"`
+	Processes string `json:"processes"`
+	CPU       string `json:"cpu"`
+	Disk      string `json:"disk"`
+	Cgroup    string `json:"cgroup,omitempty"` // why no control group holds them
+
 	Egress   Egress            `json:"egress"`
 	EgressBy string            `json:"egress_by,omitempty"` // what holds it: landlock or seccomp
 	Runtimes map[string]string `json:"runtimes"`            // program of each runtime there is
@@ -44,6 +57,40 @@ func (r Report) egress() string {
 		return string(r.Egress)
 	}
 	return string(r.Egress) + " by " + r.EgressBy
+}
+
+// loose says, in words, what the kernel does not hold executors to.
+func (r Report) loose() []string {
+	why := ""
+	if r.Cgroup != "" {
+		why = " (no control group: " + r.Cgroup + ")"
+	}
+	var all []string
+	for _, resource := range []struct{ name, by string }{
+		{"memory", r.Memory}, {"the number of processes", r.Processes}, {"processor time", r.CPU},
+	} {
+		switch resource.by {
+		case cgroup.One, cgroup.Two:
+			continue
+		case minder.Watchdog:
+			all = append(all, resource.name+" is watched, not capped by the kernel")
+		default:
+			all = append(all, resource.name+" is not limited")
+		}
+	}
+	if len(all) == 0 {
+		return nil
+	}
+	return []string{strings.Join(all, "; ") + why}
+}
+
+// Limits says what holds executors to their limits, in one line.
+func (r Report) Limits() string {
+	text := fmt.Sprintf("memory by %s, processes by %s, processor time by %s, disk by %s", r.Memory, r.Processes, r.CPU, r.Disk)
+	if r.Cgroup != "" {
+		text += " (no control group: " + r.Cgroup + ")"
+	}
+	return text
 }
 
 // String is the level with what code reaches of the network, and how much is missing, in one line.

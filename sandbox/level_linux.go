@@ -1,6 +1,13 @@
 package sandbox
 
-import "golang.org/x/sys/unix"
+import (
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
 
 // harden keeps executors of the same user out of this process: its environment, memory and descriptors.
 func harden() error { return unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0) }
+
+// bornIn has a process start in a control group of version 2, of which dir is the folder.
+func bornIn(attr *syscall.SysProcAttr, dir int) { attr.UseCgroupFD, attr.CgroupFD = true, dir }

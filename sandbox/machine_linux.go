@@ -2,10 +2,10 @@ package sandbox
 
 import (
 	"os"
-	"strconv"
-	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/sojourn-run/sojourn/sandbox/cgroup"
 )
 
 // machineMemory is how many bytes of memory there are to use: the machine's, or less when a cgroup says so.
@@ -15,12 +15,8 @@ func machineMemory() int64 {
 	if unix.Sysinfo(&info) == nil {
 		total = int64(uint64(info.Totalram) * uint64(info.Unit)) //nolint:unconvert // 32 bits on some machines
 	}
-	for _, file := range []string{"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"} {
-		if text, err := os.ReadFile(file); err == nil {
-			if limit, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64); err == nil && limit > 0 {
-				total = min(total, limit)
-			}
-		}
+	if limit, ok := cgroup.MemoryLimit(); ok {
+		total = min(total, limit)
 	}
 	return total
 }

@@ -3,6 +3,7 @@ package sandbox
 import (
 	"fmt"
 	"os"
+	"time"
 
 	lib "github.com/sojourn-run/sojourn/sandbox/executor"
 	"github.com/sojourn-run/sojourn/sandbox/minder"
@@ -21,6 +22,10 @@ func Main(fill ...func(Handlers)) {
 		minder.Run()
 	}
 	if len(os.Args) > 0 && os.Args[0] == proberName {
+		if len(os.Args) > 1 { // only to be there
+			time.Sleep(probeTime)
+			os.Exit(0)
+		}
 		probe()
 		os.Exit(0)
 	}

@@ -33,6 +33,10 @@ type Options struct {
 	// "none" for the worker's own
 	Users string
 
+	// where executors are held to their limits: CgroupAuto, or empty, in control groups where this process may make some;
+	// CgroupNone never
+	Cgroup string
+
 	Node, Python string   // programs; empty looks for node and python3 in PATH
 	Packages     Packages // whether what handlers need is installed for them; empty for PackagesInstall
 
@@ -75,9 +79,19 @@ type Limits struct {
 	FileSize     int64 // bytes of one file
 	OpenFiles    int   // descriptors of each process
 	Processes    int   // processes at once
+	Threads      int   // threads of all its processes, where a control group holds them; 0 for 16 times Processes
 	ScratchBytes int64 // bytes in the scratch folder
 	ScratchFiles int   // files in the scratch folder
+	// processors that work for it at once, where a control group holds them; 0 for as many as there are. When there are
+	// too few for all, the worker goes before its executors in any case
+	Processors float64
 }
+
+// The values of Options.Cgroup.
+const (
+	CgroupAuto = "auto"
+	CgroupNone = "none"
+)
 
 // Fixed times and sizes.
 const (
@@ -128,6 +142,7 @@ func (l Limits) or(d Limits) Limits {
 	fill(&l.ScratchBytes, d.ScratchBytes)
 	fill(&l.ScratchFiles, d.ScratchFiles)
 	fill(&l.Data, l.Memory+64<<20)
+	fill(&l.Threads, 16*l.Processes)
 	return l
 }
 

@@ -14,6 +14,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/sojourn-run/sojourn/sandbox/cgroup"
 	"github.com/sojourn-run/sojourn/sandbox/egress"
 	"github.com/sojourn-run/sojourn/sandbox/minder"
 	"github.com/sojourn-run/sojourn/shared/filelock"
@@ -33,6 +34,8 @@ type Pool struct {
 	lock      *os.File      // says that dir is in use
 	users     *users        // of executors; nil when they have the worker's
 	oneUser   error         // why they have
+	groups    *cgroup.Tree  // of executors; nil when they have the worker's
+	noGroups  error         // why they have
 	proxy     *egress.Proxy // the way of executors to the network; nil when they have another, or none
 	socketDir string        // of the proxy's, when it has one of its own
 	capacity  int
@@ -99,6 +102,7 @@ func NewPool(o Options) (*Pool, error) {
 	if err := p.claimDir(); err != nil {
 		return nil, err
 	}
+	p.groups, p.noGroups = groupsOf(o)
 	if p.languages, err = languages(o, found, p.dir, p.users != nil); err == nil {
 		err = p.confine()
 	}
@@ -192,6 +196,7 @@ func (p *Pool) releaseDir() {
 	if p.socketDir != "" {
 		_ = os.RemoveAll(p.socketDir)
 	}
+	p.groups.Close()
 	minder.Wipe(p.dir)
 	_ = p.lock.Close()
 }

@@ -15,10 +15,11 @@ import (
 	lib "github.com/sojourn-run/sojourn/sandbox/executor"
 )
 
-const watchedMemory = "watchdog"
-
 // unwatched is what no test finds out.
-var unwatched = []string{"memory is watched, not capped by the kernel"}
+var unwatched []string
+
+// watches says whether a minder ends who takes too much of something.
+func watches(string) bool { return true }
 
 // probe is the life of a prober: it reads what is around it, tries everything, and tells what it succeeded with.
 func probe() {
@@ -31,6 +32,10 @@ func probe() {
 	}
 	if err != nil {
 		os.Exit(2)
+	}
+	if len(a.Take) > 0 {
+		takeAll(a.Take, control)
+		return
 	}
 	found := outcome{}
 	for try, fn := range tries {
@@ -100,6 +105,16 @@ var tries = map[string]func(aim) error{
 			return c.Close()
 		}
 		return sendsAtOnce(a.TCP)
+	},
+	tryGroup: func(a aim) error {
+		if a.Group == "" {
+			return errors.New("no group")
+		}
+		f, err := os.OpenFile(a.Group, os.O_WRONLY, 0)
+		if err == nil {
+			err = f.Close()
+		}
+		return err
 	},
 	tryRoot: func(aim) error {
 		if os.Geteuid() != 0 {

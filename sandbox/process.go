@@ -56,11 +56,13 @@ func startProcess(c minder.Config) (_ *process, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("own program: %w", err)
 	}
-	p.cmd = &exec.Cmd{
-		Path: program, Args: []string{minder.Name}, Env: []string{}, Dir: "/", Stdout: out, Stderr: errs,
-		ExtraFiles: []*os.File{control, line}, SysProcAttr: &syscall.SysProcAttr{Setsid: true},
+	command := func() *exec.Cmd {
+		return &exec.Cmd{
+			Path: program, Args: []string{minder.Name}, Env: []string{}, Dir: "/", Stdout: out, Stderr: errs,
+			ExtraFiles: []*os.File{control, line}, SysProcAttr: &syscall.SysProcAttr{Setsid: true},
+		}
 	}
-	if err := p.cmd.Start(); err != nil {
+	if err := p.start(command, c.Group.Second()); err != nil {
 		return nil, fmt.Errorf("start minder: %w", err)
 	}
 	config, err := json.Marshal(c)
@@ -74,6 +76,23 @@ func startProcess(c minder.Config) (_ *process, err error) {
 	}
 	p.facts = bufio.NewReader(p.line)
 	return p, nil
+}
+
+// start starts a minder, in a control group if there is one: to be born there costs nothing, to go there takes the
+// kernel some milliseconds. The minder sees for itself where it is.
+func (p *process) start(command func() *exec.Cmd, group string) error {
+	if group != "" {
+		if dir, err := os.Open(group); err == nil {
+			defer dir.Close()
+			p.cmd = command()
+			bornIn(p.cmd.SysProcAttr, int(dir.Fd())) //nolint:gosec // a descriptor
+			if p.cmd.Start() == nil {
+				return nil
+			} // an old kernel, or a filter of system calls
+		}
+	}
+	p.cmd = command()
+	return p.cmd.Start()
 }
 
 // order tells the minder what to do. A minder that is gone has nothing left to do.

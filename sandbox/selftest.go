@@ -30,6 +30,9 @@ type aim struct {
 	Abstract string `json:"abstract"` // socket the worker listens on
 	Named    string `json:"named"`    // and another
 	TCP      string `json:"tcp"`      // and its address on the network
+	Group    string `json:"group"`    // file by which a process goes into its control group
+
+	Take []string `json:"take,omitempty"` // too much of these, and nothing else
 }
 
 // Things a prober tries. Each is harmless when it succeeds.
@@ -46,7 +49,8 @@ const (
 	tryAbstract    = "abstract"    // socket
 	tryNamed       = "named"       // socket
 	tryNetwork     = "network"
-	tryRoot        = "root" // being it
+	tryRoot        = "root"  // being it
+	tryGroup       = "group" // the worker's
 )
 
 // core are what the level confined is: who succeeds with one of them is not confined.
@@ -65,6 +69,7 @@ var openWords = []struct{ try, words string }{
 	{tryNamed, "code can connect to the sockets in the file system that its user may write to"},
 	{tryNetwork, "code can connect to anything the worker can reach"},
 	{tryWrite, "code can leave files outside its scratch folder"},
+	{tryGroup, "code can leave its control group, and its limits with it"},
 	{tryDescriptors, "code finds descriptors that the worker left open"},
 	{tryCalls, "code can make system calls that programs get out of sandboxes with"},
 }
@@ -114,7 +119,13 @@ func (p *Pool) confine() error {
 		}
 	}
 	p.report = Report{
-		Level: LevelProcess, LandlockABI: offered.Landlock, Memory: watchedMemory, Disk: "watchdog", Egress: EgressOpen,
+		Level: LevelProcess, LandlockABI: offered.Landlock, Egress: EgressOpen,
+	}
+	if p.groups == nil {
+		p.report.Cgroup = p.noGroups.Error()
+	}
+	if err := p.measure(); err != nil {
+		return err
 	}
 	var found outcome
 	var out way
@@ -178,7 +189,7 @@ func (p *Pool) confine() error {
 			"code can connect to port %d of any machine, since that is the number of the worker's proxy", p.proxy.Port(),
 		))
 	}
-	p.report.Missing = append(p.report.Missing, unwatched...)
+	p.report.Missing = append(append(p.report.Missing, p.report.loose()...), unwatched...)
 	if floor != "" && !p.report.Level.AtLeast(floor) && !o.AllowWeaker {
 		return fmt.Errorf(
 			"level %s is under the least allowed, %s (%s: %s): %w", p.report.Level, floor, p.report.Reason,
@@ -191,19 +202,21 @@ func (p *Pool) confine() error {
 // tests remembers what probers found: it is the same for every pool of this process.
 var tests = struct {
 	sync.Mutex
-	found map[trial]outcome
-}{found: map[trial]outcome{}}
+	found  map[trial]outcome
+	limits map[trial]held
+}{found: map[trial]outcome{}, limits: map[trial]held{}}
 
 // trial is what a prober was behind.
 type trial struct {
 	kernel wall.Kernel
 	way    way
 	users  bool // its own
+	groups bool // of the kernel, for executors
 }
 
 // tried runs a prober the way executors are run, behind a wall of what is offered or without one.
 func (p *Pool) tried(offered *wall.Kernel, w way) (outcome, error) {
-	k := trial{way: w, users: p.users != nil}
+	k := trial{way: w, users: p.users != nil, groups: p.groups != nil}
 	if offered != nil {
 		k.kernel = *offered
 	}
@@ -235,7 +248,7 @@ func (p *Pool) try(offered *wall.Kernel, w way) (found outcome, err error) {
 	}
 	a := aim{
 		Worker: os.Getpid(), Secret: filepath.Join(p.dir, "secret"), Outside: p.dir,
-		Abstract: "@sojourn-" + filepath.Base(p.dir), Named: filepath.Join(p.dir, "socket"),
+		Abstract: "@sojourn-" + filepath.Base(p.dir), Named: filepath.Join(p.dir, "socket"), Group: p.groups.Door(),
 	}
 	scratch := filepath.Join(p.dir, "test")
 	defer os.Remove(a.Secret)

@@ -79,7 +79,14 @@ func (p *Pool) start(l *language) (*executor, error) {
 		p.unreserve()
 		return nil, &Error{Type: Unavailable, Message: fmt.Sprintf("scratch folder: %v", err), Retryable: true}
 	}
-	ex, err := launch(l, p.opt, u, id, scratch, p.pressed, p.ended)
+	g, err := p.groups.Make(id, l.limits.group())
+	if err != nil {
+		minder.Wipe(scratch)
+		u.give()
+		p.unreserve()
+		return nil, &Error{Type: Unavailable, Message: fmt.Sprintf("control group: %v", err), Retryable: true}
+	}
+	ex, err := launch(l, p.opt, u, g, id, scratch, p.pressed, p.ended)
 	if err != nil {
 		if ex == nil && !isType(err, Unavailable) { // no process was there to end
 			p.unreserve()

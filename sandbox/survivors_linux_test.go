@@ -161,13 +161,18 @@ func TestKilledMinderIsACrashAndTakesItsExecutorAlong(t *testing.T) {
 // What forked processes share counts once against the limit on memory.
 func TestForksOverOneModelAreNotCountedEach(t *testing.T) {
 	t.Parallel()
-	b := python(t, sandbox.Options{
-		Blank: -1, Limits: map[string]sandbox.Limits{sandbox.RuntimePython: {Memory: 256 << 20, Data: -1}},
-	})
-	if got := Got[int](t, b.Run(In("s", 1, b.Call("forks", []int{100, 4})))); got != 100<<20 {
-		t.Errorf("held %d bytes", got)
+	for _, cgroup := range []string{sandbox.CgroupAuto, sandbox.CgroupNone} {
+		t.Run(cgroup, func(t *testing.T) {
+			b := python(t, sandbox.Options{
+				Blank: -1, Cgroup: cgroup,
+				Limits: map[string]sandbox.Limits{sandbox.RuntimePython: {Memory: 256 << 20, Data: -1}},
+			})
+			if got := Got[int](t, b.Run(In("s", 1, b.Call("forks", []int{100, 4})))); got != 100<<20 {
+				t.Errorf("held %d bytes", got)
+			}
+			WantType(t, b.Fail(In("s", 1, b.Call("forks", []int{300, 1}))), sandbox.OutOfMemory)
+		})
 	}
-	WantType(t, b.Fail(In("s", 1, b.Call("forks", []int{300, 1}))), sandbox.OutOfMemory)
 }
 
 func TestAStoppedMinderHoldsNobodyUp(t *testing.T) {
@@ -259,6 +264,13 @@ func TestLimitsAreToldApart(t *testing.T) {
 	}{
 		{
 			"a child takes the memory", limits(sandbox.Limits{Memory: 128 << 20, Data: -1}), "child_hog", nil,
+			sandbox.OutOfMemory, sandbox.CauseOutOfMemory,
+		},
+		{
+			"a child takes the memory without a group", sandbox.Options{
+				Blank: -1, Cgroup: sandbox.CgroupNone,
+				Limits: map[string]sandbox.Limits{sandbox.RuntimePython: {Memory: 128 << 20, Data: -1}},
+			}, "child_hog", nil,
 			sandbox.OutOfMemory, sandbox.CauseOutOfMemory,
 		},
 		{

@@ -71,6 +71,9 @@ type Options struct {
 	// ExecutorUIDs are the users of executors where the worker is root: FIRST-LAST, none, or auto: a range of its own
 	// where handlers and runtimes are open to others; empty: auto
 	ExecutorUIDs string
+	// ExecutorCgroup is whether executors are held to their limits by control groups: none, or auto, or empty, where that
+	// can be
+	ExecutorCgroup string
 	// Egress is what of the network executors reach: auto, none, filtered or open; empty: auto, which is filtered where
 	// the level confined holds and else open
 	Egress      string
@@ -303,6 +306,7 @@ func (w *Worker) openSandbox() error {
 	}
 	so.EgressAllow, so.Apps = o.EgressAllow, o.Apps
 	so.Node, so.Python, so.Packages = o.Node, o.Python, o.Packages
+	so.Cgroup = o.ExecutorCgroup
 	if o.ExecutorUIDs != "auto" {
 		so.Users = o.ExecutorUIDs
 	}

@@ -10,6 +10,7 @@ package minder
 import (
 	"syscall"
 
+	"github.com/sojourn-run/sojourn/sandbox/cgroup"
 	"github.com/sojourn-run/sojourn/sandbox/wall"
 )
 
@@ -40,6 +41,9 @@ type Config struct {
 
 	User int         `json:"user,omitempty"` // user and group of the executor; 0 for the minder's
 	Wall *wall.Rules `json:"wall,omitempty"` // what the executor is left with; nil for all its user has
+
+	// what the executor is in from its first instruction; nil for the minder's. What a group holds is not watched
+	Group *cgroup.Group `json:"group,omitempty"`
 }
 
 // Orders the worker writes on the lifeline after the configuration, one byte each.
@@ -56,10 +60,13 @@ const (
 	FactStarted = "started" // PID; or Error when the program could not be started
 	FactMemory  = "memory"  // Bytes: resident memory moved, or a sign of life while a call runs
 	FactCount   = "count"   // Count: live descendants, the executor included
-	FactOOM     = "oom"     // Bytes: over the memory limit; everything is being killed
+	FactOOM     = "oom"     // Bytes: over the memory limit, which By held; everything is being killed
 	FactQuota   = "quota"   // Error names the limit; everything is being killed
 	FactEnd     = "end"     // the executor is gone, and every descendant; the last fact
 )
+
+// Watchdog is the minder as what holds a limit.
+const Watchdog = "watchdog"
 
 // NoLastWord is the end of an executor whose minder ended before it: all that is known.
 var NoLastWord = Fact{Exit: -1, Signal: int(syscall.SIGKILL)}
@@ -71,6 +78,8 @@ type Fact struct {
 	Bytes  int64  `json:"bytes,omitempty"`
 	Count  int    `json:"count,omitempty"`
 	Error  string `json:"error,omitempty"`
+	By     string `json:"by,omitempty"`     // Watchdog, or what kind of group
+	Around bool   `json:"around,omitempty"` // with oom: not the executor's limit, but the machine's or a group's around it
 	Exit   int    `json:"exit"`             // of the executor, with end; -1 when a signal ended it
 	Signal int    `json:"signal,omitempty"` // that ended the executor
 	Peak   int64  `json:"peak,omitempty"`   // most resident bytes seen, with end

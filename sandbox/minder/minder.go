@@ -57,6 +57,7 @@ type minder struct {
 	poke   chan struct{} // wakes the watchdog when a call begins
 	peak   atomic.Int64
 	once   sync.Once
+	oom    sync.Once
 	killed chan struct{} // closed when everything is to be killed
 }
 
@@ -85,6 +86,9 @@ func (m *minder) start() error {
 		return fmt.Errorf("%s: %w", os.DevNull, err)
 	}
 	defer syscall.Close(null)
+	if err := m.Group.Enter(); err != nil {
+		return fmt.Errorf("control group: %w", err)
+	}
 	if m.Wall != nil { // as the user we are: the way to what another one may open can be closed to that
 		if err := wall.Raise(*m.Wall); err != nil {
 			return err
@@ -99,12 +103,14 @@ func (m *minder) start() error {
 	if err != nil {
 		return fmt.Errorf("start %s: %w", m.Path, err)
 	}
-	told := make(chan struct{})
-	go func() { // on another thread: this one has given up the right to make it last
+	returned := make(chan error)
+	go func() { // on another thread: this one has given up the right to do either
 		sacrifice(m.pid)
-		close(told)
+		returned <- m.Group.Return()
 	}()
-	<-told
+	if err := <-returned; err != nil {
+		return fmt.Errorf("leave the executor's control group: %w", err)
+	}
 	return nil
 }
 
@@ -182,6 +188,7 @@ func (m *minder) kill() {
 		go func() {
 			for pause := time.Duration(0); ; pause = min(pause+time.Millisecond, 20*time.Millisecond) {
 				_ = syscall.Kill(-m.pid, syscall.SIGKILL)
+				m.Group.Kill()
 				for _, pid := range descendants(m.pid) {
 					_ = syscall.Kill(pid, syscall.SIGKILL)
 				}
@@ -201,6 +208,7 @@ func (m *minder) reap() Fact {
 		switch {
 		case errors.Is(err, syscall.EINTR):
 		case err != nil: // ECHILD: none is left
+			m.outOfMemory()
 			end.Peak = m.peak.Load()
 			return end
 		case pid == m.pid:

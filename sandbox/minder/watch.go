@@ -32,24 +32,20 @@ func (m *minder) watch() {
 		case <-m.poke:
 		case <-time.After(pause):
 		}
-		pids := descendants(m.pid)
-		var resident int64
-		for _, pid := range pids {
-			resident += residentBytes(pid)
+		if m.outOfMemory() {
+			m.kill()
+			return
 		}
-		if m.Memory > 0 && resident > m.Memory {
-			// What processes share counts once: those forked over one model are not each as large as it is.
-			asUser(m.User, func() {
-				if shared, ok := proportional(pids); ok {
-					resident = shared
-				}
-			})
+		pids := descendants(m.pid)
+		resident, held := m.Group.Use()
+		if !held {
+			resident = m.resident(pids)
 		}
 		if resident > m.peak.Load() {
 			m.peak.Store(resident)
 		}
-		if m.Memory > 0 && resident > m.Memory {
-			m.tell(Fact{T: FactOOM, Bytes: resident})
+		if m.Memory > 0 && resident > m.Memory && !held {
+			m.oom.Do(func() { m.tell(Fact{T: FactOOM, Bytes: resident, By: Watchdog}) })
 			m.kill()
 			return
 		}
@@ -80,6 +76,36 @@ func (m *minder) watch() {
 			pause = awake
 		}
 	}
+}
+
+// outOfMemory says whether the kernel killed something in the executor's group for want of memory, and tells it once.
+// Of some kernels that is all of the group and of others one process, so that the rest is the caller's.
+func (m *minder) outOfMemory() bool {
+	k := m.Group.OutOfMemory()
+	if k.Processes == 0 {
+		return false
+	}
+	m.oom.Do(func() {
+		memory, _, _ := m.Group.Holds()
+		m.tell(Fact{T: FactOOM, Bytes: max(k.Peak, m.peak.Load()), By: memory, Around: !k.Own})
+	})
+	return true
+}
+
+// resident is the memory of processes together. What several share counts once, as soon as it matters: those forked
+// over one model are not each as large as it is.
+func (m *minder) resident(pids []int) (bytes int64) {
+	for _, pid := range pids {
+		bytes += residentBytes(pid)
+	}
+	if m.Memory > 0 && bytes > m.Memory {
+		asUser(m.User, func() {
+			if shared, ok := proportional(pids); ok {
+				bytes = shared
+			}
+		})
+	}
+	return bytes
 }
 
 // proportional is the resident memory of processes, with what several of them share counted once. It costs too much to

@@ -316,7 +316,7 @@ func spinning(t *testing.T, target Target) {
 }
 
 func hog(t *testing.T, target Target) {
-	// The heap limit is out of the way: the watchdog has to do it.
+	// The heap limit is out of the way: the watchdog, or a control group, has to do it.
 	b := Open(t, target, sandbox.Options{Limits: map[string]sandbox.Limits{target.Runtime: {Memory: 128 << 20, Data: -1}}})
 	WantType(t, b.Fail(In("s", 1, b.Call("hog"))), sandbox.OutOfMemory)
 	WantLost(t, b.Fail(In("s", 1, b.Call("count"))), sandbox.CauseOutOfMemory)

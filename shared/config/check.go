@@ -174,6 +174,7 @@ func checkWorker(c *checker, cfg *Config) {
 	}
 	c.isolation("isolation", cfg.Isolation)
 	c.isolation("isolation-min-level", cfg.IsolationMin)
+	c.oneOf("executor-cgroup", cfg.ExecutorCgroup, "auto", "none")
 	c.atLeast("executor-memory", cfg.ExecutorMemory, 0)
 	c.oneOf("handler-packages", cfg.Packages, "install", "scripts", "none")
 	checkEgress(c, cfg)

@@ -62,6 +62,7 @@ func TestSettingsThatCannotWorkAreRefusedByName(t *testing.T) {
 		{Worker, "SOJOURN_EXECUTOR_UIDS=none", nil},
 		{Worker, "SOJOURN_EXECUTOR_UIDS=0-5", []string{"executor-uids", "0-5", "range of user ids"}},
 		{Worker, "SOJOURN_EXECUTOR_UIDS=700-600", []string{"executor-uids", "700-600"}},
+		{Worker, "SOJOURN_EXECUTOR_CGROUP=always", []string{"executor-cgroup", "auto", "none"}},
 		{Worker, "SOJOURN_EXECUTOR_UIDS=nobody", []string{"executor-uids", "nobody"}},
 		{Worker, "SOJOURN_HANDLER_PACKAGES=yes", []string{"handler-packages", "yes", "scripts"}},
 		{Worker, "SOJOURN_EGRESS=advisory", []string{"egress", "advisory", "filtered"}},

@@ -83,8 +83,9 @@ type Config struct {
 	ExecutorWrite []string `koanf:"executor-write"`
 	ExecutorUIDs  string   `koanf:"executor-uids"` // auto, none or FIRST-LAST
 	// Egress and EgressAllow are what handlers reach of the network.
-	Egress      string   `koanf:"egress"`
-	EgressAllow []string `koanf:"egress-allow"`
+	Egress         string   `koanf:"egress"`
+	EgressAllow    []string `koanf:"egress-allow"`
+	ExecutorCgroup string   `koanf:"executor-cgroup"` // auto or none
 	// ExecutorMemory is in MiB; 0: three quarters of what the machine has.
 	ExecutorMemory int `koanf:"executor-memory"`
 

@@ -177,6 +177,10 @@ var settings = []setting{
 		help: "what handlers reach though it is not public: HOST, HOST:PORT or CIDR, comma separated",
 	},
 	{
+		name: "executor-cgroup", value: "auto", roles: workers,
+		help: "auto: executors are held to their limits by control groups where the worker may make some; none: never",
+	},
+	{
 		name: "executor-memory", kind: number, value: "0", roles: workers,
 		help: "MiB that all executors may have in memory until idle sessions are evicted; 0: three quarters of the machine's",
 	},

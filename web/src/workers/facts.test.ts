@@ -10,8 +10,8 @@ describe("a worker's reports", () => {
     expect(slots(counted as unknown as WorkerView).map((m) => m.used)).toEqual([0, 5, 3]);
   });
   it("tell the isolation in words, with what is missing", () => {
-    expect(isolation({ level: "process", memory: "watchdog", disk: "none", egress: "open", missing: ["open network connections", 7] })).toEqual({
-      level: "process", limits: "memory by watchdog, disk by none, network open", missing: ["open network connections"],
+    expect(isolation({ level: "process", memory: "watchdog", processes: "cgroup2", cpu: "none", disk: "none", egress: "open", missing: ["open network connections", 7] })).toEqual({
+      level: "process", limits: "memory by watchdog, processes by cgroup2, processor time by none, disk by none, network open", missing: ["open network connections"],
     });
     expect(isolation({})).toBeNull();
     expect(isolation(null)).toBeNull();

@@ -43,6 +43,8 @@ export function isolation(r: Report): { level: string; limits: string; missing: 
   if (!level) return null;
   const limits = [
     str(r, "memory") && `memory by ${str(r, "memory")}`,
+    str(r, "processes") && `processes by ${str(r, "processes")}`,
+    str(r, "cpu") && `processor time by ${str(r, "cpu")}`,
     str(r, "disk") && `disk by ${str(r, "disk")}`,
     str(r, "egress") && `network ${str(r, "egress")}`,
   ].filter(Boolean);

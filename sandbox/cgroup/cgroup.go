@@ -1,0 +1,75 @@
+// Package cgroup holds executors to memory, processes and processor time by control groups of the kernel, of version 2
+// or 1, where this process may make some.
+//
+// A group is made by the worker, entered by what starts the executor, and removed once that is gone. Groups of workers
+// that are no more are removed by the next one.
+package cgroup
+
+// What holds a resource.
+const (
+	Two = "cgroup2"
+	One = "cgroup1"
+)
+
+// Limits are what a group holds its processes to; 0 is no limit.
+type Limits struct {
+	Memory     int64   // bytes, with what the kernel has for them
+	Threads    int     // of all its processes
+	Processors float64 // how many may work for it at once
+}
+
+// Part is the control of one resource.
+type Part struct {
+	By   string `json:"by"`   // Two or One
+	Dir  string `json:"dir"`  // the group
+	Home string `json:"home"` // where the worker is, and those who watch over executors
+}
+
+// Group is what one executor, and all it starts, is in: for each resource that a group of the kernel can hold here. A
+// nil group is none.
+type Group struct {
+	Memory    *Part `json:"memory,omitempty"`
+	Processes *Part `json:"processes,omitempty"`
+	CPU       *Part `json:"cpu,omitempty"`
+}
+
+// by is what holds a resource, or nothing.
+func (p *Part) by() string {
+	if p == nil {
+		return ""
+	}
+	return p.By
+}
+
+// Holds says by what memory, processes and processor time are held; empty for what is not.
+func (g *Group) Holds() (memory, processes, cpu string) {
+	if g == nil {
+		return "", "", ""
+	}
+	return g.Memory.by(), g.Processes.by(), g.CPU.by()
+}
+
+// parts are the groups that are apart from each other: those of version 2 are one, and so may be some of version 1.
+func (g *Group) parts() []*Part {
+	if g == nil {
+		return nil
+	}
+	var all []*Part
+	for _, p := range []*Part{g.Memory, g.Processes, g.CPU} {
+		known := p == nil
+		for _, other := range all {
+			known = known || other.Dir == p.Dir
+		}
+		if !known {
+			all = append(all, p)
+		}
+	}
+	return all
+}
+
+// Killed is what the kernel did when memory ran out.
+type Killed struct {
+	Processes int64 // that it killed in the group
+	Own       bool  // the group was at its own limit; else it was the machine, or a group around it
+	Peak      int64 // most bytes the group had, as far as the kernel tells
+}

@@ -1,0 +1,615 @@
+package cgroup
+
+import (
+	"bytes"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// prefix begins the names of folders that workers make their groups in.
+const prefix = "sojourn-"
+
+// The controllers that hold what we hold.
+var controllers = []string{"memory", "pids", "cpu"}
+
+// Of processor time, when there is too little, a worker gets so much and each executor so much.
+const (
+	workerWeight   = 1000
+	executorWeight = 50
+	executorShares = 256 // the same, of version 1, where a worker has 1024
+	period         = 100_000
+)
+
+// Tree is where this process makes groups.
+type Tree struct {
+	name  string
+	parts map[string]*Part // by controller: Dir is the folder of ours
+	dirs  []string         // of ours, all that are apart
+	locks []*os.File       // say that they are in use
+	users int
+	moved string // where this process was before it went into a group of its own; empty when it did not
+	asked bool   // moved has controllers for its groups because we asked for it
+}
+
+// tree is this process's: being in a group is a matter of whole processes.
+var tree struct {
+	sync.Mutex
+	*Tree
+}
+
+// Open finds out whether this process may make groups, by making one; each Open needs a [Tree.Close]. The error says
+// why no resource can be held.
+func Open() (*Tree, error) {
+	tree.Lock()
+	defer tree.Unlock()
+	if tree.Tree == nil {
+		t, err := open()
+		if err != nil {
+			return nil, err
+		}
+		tree.Tree = t
+	}
+	tree.users++
+	return tree.Tree, nil
+}
+
+// Close ends what the last user of the tree does not need any more.
+func (t *Tree) Close() {
+	if t == nil {
+		return
+	}
+	tree.Lock()
+	defer tree.Unlock()
+	if t.users--; t.users == 0 {
+		tree.Tree = nil
+		t.leave()
+	}
+}
+
+func open() (_ *Tree, err error) {
+	own, err := os.ReadFile("/proc/self/cgroup")
+	if err != nil {
+		return nil, err
+	}
+	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return nil, err
+	}
+	homes, two := places(string(own), string(mounts))
+	t := &Tree{name: prefix + rand.Text()[:8], parts: map[string]*Part{}}
+	defer func() {
+		if err != nil {
+			t.leave()
+		}
+	}()
+	var why []string
+	if two != "" && len(offered(two)) > 0 {
+		if err := t.second(two); err != nil {
+			why = append(why, err.Error())
+		}
+	}
+	for _, c := range controllers {
+		if home := homes[c]; home != "" && t.parts[c] == nil {
+			if err := t.first(c, home); err != nil {
+				why = append(why, err.Error())
+			}
+		}
+	}
+	switch {
+	case len(t.parts) > 0:
+		return t, nil
+	case len(why) == 0:
+		return nil, errors.New("no control groups are mounted that hold anything")
+	}
+	return nil, errors.New(strings.Join(slices.Compact(why), "; "))
+}
+
+// places are the folders this process is in: of version 1 by controller, and that of version 2.
+func places(own, mounts string) (homes map[string]string, two string) {
+	paths := map[string]string{} // by controller; the one of version 2 has no name
+	for line := range strings.Lines(own) {
+		if f := strings.SplitN(strings.TrimSuffix(line, "\n"), ":", 3); len(f) == 3 {
+			for _, c := range strings.Split(f[1], ",") {
+				paths[c] = f[2]
+			}
+		}
+	}
+	homes = map[string]string{}
+	for line := range strings.Lines(mounts) {
+		before, after, ok := strings.Cut(line, " - ")
+		f, super := strings.Fields(before), strings.Fields(after)
+		if !ok || len(f) < 5 || len(super) < 3 {
+			continue
+		}
+		root, at := unescaped(f[3]), unescaped(f[4])
+		within := func(path string) string {
+			if strings.HasPrefix(path, "/..") {
+				return "" // outside of what the namespace shows
+			}
+			if rel, err := filepath.Rel(root, path); err == nil && filepath.IsLocal(rel) {
+				return filepath.Join(at, rel)
+			}
+			return "" // what is mounted here is not where we are
+		}
+		switch super[0] {
+		case "cgroup2":
+			if path, there := paths[""]; there && two == "" {
+				two = within(path)
+			}
+		case "cgroup":
+			for _, c := range strings.Split(super[2], ",") {
+				if path, there := paths[c]; there && homes[c] == "" {
+					homes[c] = within(path)
+				}
+			}
+		}
+	}
+	return homes, two
+}
+
+// unescaped is a path as mountinfo writes it.
+func unescaped(path string) string {
+	return strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`).Replace(path)
+}
+
+// offered are those of our controllers that a folder of version 2 has.
+func offered(dir string) (have []string) {
+	text, _ := os.ReadFile(filepath.Join(dir, "cgroup.controllers"))
+	for _, c := range strings.Fields(string(text)) {
+		if slices.Contains(controllers, c) {
+			have = append(have, c)
+		}
+	}
+	return have
+}
+
+// second makes the folders of version 2. A group with processes of its own passes no controllers on, so that this
+// process goes into one below first.
+func (t *Tree) second(home string) error {
+	if os.Geteuid() == 0 { // may write everywhere, which says nothing of whose a group is
+		if _, err := os.Stat("/run/systemd/system"); err == nil && !delegated(home) {
+			return fmt.Errorf("%s is systemd's, which was not told to delegate it (Delegate=yes)", home)
+		}
+	}
+	sweep(home)
+	dir := filepath.Join(home, t.name)
+	if err := t.make(dir); err != nil {
+		return err
+	}
+	worker := filepath.Join(dir, "worker")
+	if err := os.Mkdir(worker, 0o755); err != nil {
+		return err
+	}
+	have := offered(home)
+	active, _ := os.ReadFile(filepath.Join(home, "cgroup.subtree_control"))
+	missing := slices.DeleteFunc(slices.Clone(have), func(c string) bool {
+		return slices.Contains(strings.Fields(string(active)), c)
+	})
+	if err := write(worker, "cgroup.procs", "0"); err != nil {
+		return err
+	}
+	t.moved = home
+	if len(missing) > 0 {
+		t.asked = true
+		if err := enable(home, missing); err != nil {
+			if errors.Is(err, syscall.EBUSY) {
+				err = fmt.Errorf("%s has other processes in it: %s", home, members(home))
+			}
+			return err
+		}
+	}
+	if err := enable(dir, have); err != nil {
+		return err
+	}
+	_ = write(worker, "cpu.weight", strconv.Itoa(workerWeight)) // there if cpu is
+	for _, c := range have {
+		t.parts[c] = &Part{By: Two, Dir: dir, Home: worker}
+	}
+	return nil
+}
+
+// delegated says whether systemd leaves a group to whoever is in it.
+func delegated(dir string) bool {
+	for _, name := range []string{"user.delegate", "trusted.delegate"} {
+		var value [8]byte
+		if n, err := unix.Getxattr(dir, name, value[:]); err == nil && string(value[:n]) == "1" {
+			return true
+		}
+	}
+	return false
+}
+
+// members names who is in a group, a few of them.
+func members(dir string) string {
+	var names []string
+	for _, pid := range pids(dir) {
+		comm, _ := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid))
+		names = append(names, fmt.Sprintf("%d (%s)", pid, bytes.TrimSpace(comm)))
+		if len(names) == 3 {
+			break
+		}
+	}
+	return strings.Join(names, ", ")
+}
+
+func enable(dir string, have []string) error {
+	return write(dir, "cgroup.subtree_control", "+"+strings.Join(have, " +"))
+}
+
+// first makes the folder of a controller of version 1.
+func (t *Tree) first(controller, home string) error {
+	dir := filepath.Join(home, t.name)
+	if !slices.Contains(t.dirs, dir) { // controllers may share one
+		sweep(home)
+		if err := t.make(dir); err != nil {
+			return err
+		}
+	}
+	// Where it has to be asked for, a group counts what those below have.
+	_ = write(dir, "memory.use_hierarchy", "1")
+	t.parts[controller] = &Part{By: One, Dir: dir, Home: home}
+	return nil
+}
+
+// make makes one of our folders, and says that it is in use as long as this process lives.
+func (t *Tree) make(dir string) error {
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		return err
+	}
+	t.dirs = append(t.dirs, dir)
+	lock, err := locked(dir)
+	if err != nil {
+		return err
+	}
+	t.locks = append(t.locks, lock)
+	return nil
+}
+
+// locked takes the lock of a folder; nobody else has it then.
+func locked(dir string) (*os.File, error) {
+	f, err := os.Open(dir)
+	if err != nil {
+		return nil, err
+	}
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		_ = f.Close()
+		return nil, fmt.Errorf("lock %s: %w", dir, err)
+	}
+	return f, nil
+}
+
+// sweep ends and removes what is left of workers that are gone.
+func sweep(home string) {
+	all, _ := filepath.Glob(filepath.Join(home, prefix+"*"))
+	for _, dir := range all {
+		info, err := os.Stat(dir)
+		// One that is as new as that may have been made and not locked yet.
+		if err != nil || time.Since(info.ModTime()) < time.Second {
+			continue
+		}
+		if lock, err := locked(dir); err == nil {
+			remove(dir)
+			_ = lock.Close()
+		}
+	}
+}
+
+// leave undoes what opening did.
+func (t *Tree) leave() {
+	if t.moved != "" {
+		for _, dir := range t.dirs {
+			_ = write(dir, "cgroup.subtree_control", "-"+strings.Join(offered(dir), " -")) // of version 1 has none
+		}
+		if t.asked { // refused as long as another worker has groups there
+			_ = write(t.moved, "cgroup.subtree_control", "-"+strings.Join(offered(t.moved), " -"))
+		}
+		_ = write(t.moved, "cgroup.procs", "0")
+	}
+	for _, dir := range t.dirs {
+		remove(dir)
+	}
+	for _, lock := range t.locks {
+		_ = lock.Close()
+	}
+}
+
+// Holds says by what memory, processes and processor time can be held; empty for what cannot.
+func (t *Tree) Holds() (memory, processes, cpu string) {
+	if t == nil {
+		return "", "", ""
+	}
+	return t.parts["memory"].by(), t.parts["pids"].by(), t.parts["cpu"].by()
+}
+
+// Door is a file by which processes go into the group that the worker is in; empty without.
+func (t *Tree) Door() string {
+	if t == nil {
+		return ""
+	}
+	for _, c := range controllers {
+		if p := t.parts[c]; p != nil {
+			return filepath.Join(p.Home, "cgroup.procs")
+		}
+	}
+	return ""
+}
+
+// Make makes a group with limits.
+func (t *Tree) Make(name string, l Limits) (*Group, error) {
+	if t == nil {
+		return nil, nil
+	}
+	part := func(controller string) *Part {
+		p := t.parts[controller]
+		if p == nil {
+			return nil
+		}
+		return &Part{By: p.By, Dir: filepath.Join(p.Dir, name), Home: p.Home}
+	}
+	g := &Group{Memory: part("memory"), Processes: part("pids"), CPU: part("cpu")}
+	for _, p := range g.parts() {
+		if err := os.Mkdir(p.Dir, 0o755); err != nil {
+			g.Remove()
+			return nil, err
+		}
+	}
+	if err := g.limit(l); err != nil {
+		g.Remove()
+		return nil, err
+	}
+	return g, nil
+}
+
+// limit sets what the group is held to. What a kernel may lack is left out.
+func (g *Group) limit(l Limits) error {
+	var failed []error
+	set := func(p *Part, file, value string) { failed = append(failed, write(p.Dir, file, value)) }
+	if p := g.Memory; p != nil && l.Memory > 0 {
+		bytes := strconv.FormatInt(l.Memory, 10)
+		if p.By == Two {
+			set(p, "memory.max", bytes)
+			_ = write(p.Dir, "memory.swap.max", "0")  // else it is no limit
+			_ = write(p.Dir, "memory.oom.group", "1") // who shares the memory shares the end
+		} else {
+			set(p, "memory.limit_in_bytes", bytes)
+			_ = write(p.Dir, "memory.memsw.limit_in_bytes", bytes)
+		}
+	}
+	if p := g.Processes; p != nil && l.Threads > 0 {
+		set(p, "pids.max", strconv.Itoa(l.Threads))
+	}
+	if p := g.CPU; p != nil {
+		quota := strconv.FormatInt(int64(math.Ceil(l.Processors*period)), 10)
+		if p.By == Two {
+			_ = write(p.Dir, "cpu.weight", strconv.Itoa(executorWeight))
+			if l.Processors > 0 {
+				set(p, "cpu.max", quota+" "+strconv.Itoa(period))
+			}
+		} else {
+			_ = write(p.Dir, "cpu.shares", strconv.Itoa(executorShares))
+			if l.Processors > 0 {
+				_ = write(p.Dir, "cpu.cfs_period_us", strconv.Itoa(period))
+				set(p, "cpu.cfs_quota_us", quota)
+			}
+		}
+	}
+	return errors.Join(failed...)
+}
+
+// Second is the folder of version 2 that a process can be started in; empty without.
+func (g *Group) Second() string {
+	for _, p := range g.parts() {
+		if p.By == Two {
+			return p.Dir
+		}
+	}
+	return ""
+}
+
+// Enter has what this thread starts from now on be in the group. Of version 1 the thread goes in alone, which costs
+// nothing, and stays; of version 2 the whole process goes, unless it was started there, and [Group.Return] takes it out
+// again.
+func (g *Group) Enter() error {
+	for _, p := range g.parts() {
+		var err error
+		switch {
+		case p.By == One:
+			err = write(p.Dir, "tasks", "0")
+		case !slices.Contains(pids(p.Dir), os.Getpid()):
+			err = write(p.Dir, "cgroup.procs", "0")
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Return takes this process out of a group of version 2. What it started stays.
+func (g *Group) Return() error {
+	for _, p := range g.parts() {
+		if p.By == Two {
+			if err := write(p.Home, "cgroup.procs", strconv.Itoa(os.Getpid())); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// Kill kills all that is in the group but this process.
+func (g *Group) Kill() {
+	for _, p := range g.parts() {
+		kill(p.Dir)
+	}
+}
+
+// kill ends all in a group and below it. Of version 1, and of 2 before Linux 5.14, what is started meanwhile is found
+// by looking again; the caller does.
+func kill(dir string) {
+	if write(dir, "cgroup.kill", "1") == nil {
+		return
+	}
+	for _, pid := range pids(dir) {
+		if pid != os.Getpid() {
+			_ = syscall.Kill(pid, syscall.SIGKILL)
+		}
+	}
+}
+
+// pids are the processes of a group.
+func pids(dir string) (all []int) {
+	text, _ := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
+	for f := range strings.FieldsSeq(string(text)) {
+		if pid, err := strconv.Atoi(f); err == nil {
+			all = append(all, pid)
+		}
+	}
+	return all
+}
+
+// Remove ends what is in the group, and removes it.
+func (g *Group) Remove() {
+	for _, p := range g.parts() {
+		remove(p.Dir)
+	}
+}
+
+// remove ends and removes a group and those below it. Who was killed leaves a moment later.
+func remove(dir string) {
+	entries, _ := os.ReadDir(dir)
+	for _, e := range entries {
+		if e.IsDir() {
+			remove(filepath.Join(dir, e.Name()))
+		}
+	}
+	for pause := time.Duration(0); pause < 50*time.Millisecond; pause += time.Millisecond {
+		if err := syscall.Rmdir(dir); err == nil || errors.Is(err, fs.ErrNotExist) {
+			return
+		}
+		kill(dir)
+		time.Sleep(pause)
+	}
+}
+
+// Use is the memory that the group has and could not do without: what the kernel keeps of files for it, and may drop,
+// does not count. False where no group holds memory.
+func (g *Group) Use() (int64, bool) {
+	if g == nil || g.Memory == nil {
+		return 0, false
+	}
+	file, inactive := "memory.current", "inactive_file"
+	if g.Memory.By == One {
+		file, inactive = "memory.usage_in_bytes", "total_inactive_file"
+	}
+	n, ok := number(g.Memory.Dir, file)
+	if dropped, there := field(g.Memory.Dir, "memory.stat", inactive); there {
+		n = max(n-dropped, 0)
+	}
+	return n, ok
+}
+
+// OutOfMemory is what the kernel did for want of memory.
+func (g *Group) OutOfMemory() (k Killed) {
+	if g == nil || g.Memory == nil {
+		return k
+	}
+	dir := g.Memory.Dir
+	if g.Memory.By == One {
+		k.Processes, _ = field(dir, "memory.oom_control", "oom_kill")
+		failed, _ := number(dir, "memory.failcnt")
+		k.Own = failed > 0
+		k.Peak, _ = number(dir, "memory.max_usage_in_bytes")
+		return k
+	}
+	k.Processes, _ = field(dir, "memory.events", "oom_kill")
+	own, _ := field(dir, "memory.events", "oom")
+	k.Own = own > 0
+	if peak, ok := number(dir, "memory.peak"); ok { // since Linux 5.19
+		k.Peak = peak
+	} else if k.Own {
+		k.Peak, _ = number(dir, "memory.max")
+	}
+	return k
+}
+
+// Refused is how often the group was refused a process or thread.
+func (g *Group) Refused() int64 {
+	if g == nil || g.Processes == nil {
+		return 0
+	}
+	n, _ := field(g.Processes.Dir, "pids.events", "max")
+	return n
+}
+
+// Throttled is how often the group had to wait for the next period of its share of the processors.
+func (g *Group) Throttled() int64 {
+	if g == nil || g.CPU == nil {
+		return 0
+	}
+	n, _ := field(g.CPU.Dir, "cpu.stat", "nr_throttled")
+	return n
+}
+
+// MemoryLimit is the least of the limits of the groups that this process is in; false without.
+func MemoryLimit() (least int64, ok bool) {
+	own, _ := os.ReadFile("/proc/self/cgroup")
+	mounts, _ := os.ReadFile("/proc/self/mountinfo")
+	homes, two := places(string(own), string(mounts))
+	for _, at := range [][2]string{{two, "memory.max"}, {homes["memory"], "memory.limit_in_bytes"}} {
+		// Where the groups end there is no such file.
+		for dir := at[0]; len(dir) > 1; dir = filepath.Dir(dir) {
+			if n, there := number(dir, at[1]); there && n > 0 && (!ok || n < least) {
+				least, ok = n, true
+			}
+		}
+	}
+	return least, ok
+}
+
+func write(dir, file, value string) error {
+	f, err := os.OpenFile(filepath.Join(dir, file), os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(value)
+	return errors.Join(err, f.Close())
+}
+
+// number reads a file of one; "max" is none.
+func number(dir, file string) (int64, bool) {
+	text, err := os.ReadFile(filepath.Join(dir, file))
+	if err != nil {
+		return 0, false
+	}
+	n, err := strconv.ParseInt(string(bytes.TrimSpace(text)), 10, 64)
+	return n, err == nil
+}
+
+// field reads one of a file of names with numbers.
+func field(dir, file, name string) (int64, bool) {
+	text, err := os.ReadFile(filepath.Join(dir, file))
+	if err != nil {
+		return 0, false
+	}
+	for line := range strings.Lines(string(text)) {
+		if f := strings.Fields(line); len(f) == 2 && f[0] == name {
+			n, err := strconv.ParseInt(f[1], 10, 64)
+			return n, err == nil
+		}
+	}
+	return 0, false
+}

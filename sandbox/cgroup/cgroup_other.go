@@ -1,0 +1,53 @@
+//go:build !linux
+
+package cgroup
+
+import "errors"
+
+// Tree is where this process would make groups.
+type Tree struct{}
+
+// Open says that there is nothing to make them in.
+func Open() (*Tree, error) { return nil, errors.New("control groups need Linux") }
+
+// Close does nothing.
+func (*Tree) Close() {}
+
+// Holds says that nothing is held.
+func (*Tree) Holds() (memory, processes, cpu string) { return "", "", "" }
+
+// Door is nowhere.
+func (*Tree) Door() string { return "" }
+
+// Make makes none.
+func (*Tree) Make(string, Limits) (*Group, error) { return nil, nil }
+
+// Second is nowhere.
+func (*Group) Second() string { return "" }
+
+// Enter does nothing.
+func (*Group) Enter() error { return nil }
+
+// Return does nothing.
+func (*Group) Return() error { return nil }
+
+// Kill kills nothing.
+func (*Group) Kill() {}
+
+// Remove removes nothing.
+func (*Group) Remove() {}
+
+// Use is not known.
+func (*Group) Use() (int64, bool) { return 0, false }
+
+// OutOfMemory is not known.
+func (*Group) OutOfMemory() Killed { return Killed{} }
+
+// Refused is not known.
+func (*Group) Refused() int64 { return 0 }
+
+// Throttled is not known.
+func (*Group) Throttled() int64 { return 0 }
+
+// MemoryLimit is not known.
+func MemoryLimit() (int64, bool) { return 0, false }
