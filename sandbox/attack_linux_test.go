@@ -15,16 +15,6 @@ import (
 	. "github.com/sojourn-run/sojourn/sandbox/sandboxtest"
 )
 
-// everyRuntime runs a test against each runtime there is.
-func everyRuntime(t *testing.T, o sandbox.Options, test func(*testing.T, *Bench)) {
-	for _, target := range Targets {
-		t.Run(target.Runtime, func(t *testing.T) { test(t, Open(t, target, o)) })
-	}
-}
-
-// python opens a pool for what the suite has in Python only.
-func python(t *testing.T, o sandbox.Options) *Bench { return Open(t, Targets[2], o) }
-
 func TestEnvironmentHoldsNoSecrets(t *testing.T) {
 	t.Setenv("SOJOURN_TOKEN", "sjn_secret")
 	everyRuntime(t, sandbox.Options{Environment: []string{"REGION=eu"}}, func(t *testing.T, b *Bench) {

@@ -82,7 +82,7 @@ func (p *Pool) measure() error {
 }
 
 // limited runs those programs: with groups one, since what a group refuses ends nobody. That a group counts the memory
-// of who is in it is enough to know: to have the kernel kill somebody at each start would alarm those who watch for that.
+// of who is in it is enough to know: to have the kernel kill somebody at each start would alarm who watches for that.
 func (p *Pool) limited() (h held, err error) {
 	h = held{heldByNone, heldByNone, heldByNone, heldByNone}
 	var all errgroup.Group

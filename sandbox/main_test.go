@@ -18,6 +18,18 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
+// everyRuntime runs a test against each runtime there is.
+func everyRuntime(t *testing.T, o sandbox.Options, test func(*testing.T, *sandboxtest.Bench)) {
+	for _, target := range sandboxtest.Targets {
+		t.Run(target.Runtime, func(t *testing.T) { test(t, sandboxtest.Open(t, target, o)) })
+	}
+}
+
+// python opens a pool for what the suite has in Python only.
+func python(t *testing.T, o sandbox.Options) *sandboxtest.Bench {
+	return sandboxtest.Open(t, sandboxtest.Targets[2], o)
+}
+
 func TestExecutors(t *testing.T) {
 	for _, target := range sandboxtest.Targets {
 		t.Run(target.Runtime, func(t *testing.T) {
