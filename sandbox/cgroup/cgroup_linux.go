@@ -186,7 +186,7 @@ func (t *Tree) second(home string) error {
 	}
 	sweep(home)
 	dir := filepath.Join(home, t.name)
-	if err := t.make(dir); err != nil {
+	if err := t.folder(dir); err != nil {
 		return err
 	}
 	worker := filepath.Join(dir, "worker")
@@ -254,7 +254,7 @@ func (t *Tree) first(controller, home string) error {
 	dir := filepath.Join(home, t.name)
 	if !slices.Contains(t.dirs, dir) { // controllers may share one
 		sweep(home)
-		if err := t.make(dir); err != nil {
+		if err := t.folder(dir); err != nil {
 			return err
 		}
 	}
@@ -264,8 +264,8 @@ func (t *Tree) first(controller, home string) error {
 	return nil
 }
 
-// make makes one of our folders, and says that it is in use as long as this process lives.
-func (t *Tree) make(dir string) error {
+// folder makes one of our folders, and says that it is in use as long as this process lives.
+func (t *Tree) folder(dir string) error {
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		return err
 	}
