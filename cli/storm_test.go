@@ -166,7 +166,11 @@ func TestSessionsUnderKillsAndFreezes(t *testing.T) {
 				s.strike(n, lease+lease/3)
 			}
 			s.release()
-			s.judge(2 * lease)
+			most := 2 * lease
+			if os.Getenv(crashes) == "" {
+				most += 15 * time.Second // what a busy machine may add to leases that are this short
+			}
+			s.judge(most)
 		})
 	}
 }
@@ -234,7 +238,7 @@ func (s *storm) judge(most time.Duration) {
 	if lost == 0 {
 		t.Error("nothing was lost: nothing was shown")
 	}
-	if longest > most+slack {
+	if longest > most {
 		t.Errorf("a turn waited %s", longest)
 	}
 }

@@ -279,6 +279,53 @@ func TestWhatAnAppAndItsWorkerHeldMovesOnWithin65Seconds(t *testing.T) {
 	})
 }
 
+// The same holds where the app that gave a worker something, or that the worker came to with what it had, is gone a
+// moment later: that every heartbeat is stored from then on is written at once, and not when it is looked next.
+func TestWhatWasGivenRightBeforeTheAppDiedMovesOnWithin65Seconds(t *testing.T) {
+	free := func(o *harness, run string, since time.Duration) {
+		o.t.Helper()
+		if at := o.freed(run, 3*time.Minute) - since; at < 60*time.Second || at > 66*time.Second {
+			o.t.Errorf("free %s after the last sign of life", at)
+		}
+	}
+	const moment = 100 * time.Millisecond
+	inBubble(t, "given", func(o *harness) {
+		o.app("c", true)
+		a, kill := o.app("a", true)
+		o.join(a, "w", "")
+		o.beat(a, "w", "", 20*time.Second)
+		run := a.start("one").RunID
+		a.poll("w", protocol.KindWorkflow, 0)
+		last := o.at()
+		time.Sleep(moment)
+		kill()
+		free(o, run, last)
+	})
+	for _, next := range []string{"there all the time", "that comes then"} {
+		inBubble(t, "come to, with another app "+next, func(o *harness) {
+			if next == "there all the time" {
+				o.app("c", true)
+			}
+			a, kill := o.app("a", true)
+			o.join(a, "w", "")
+			o.beat(a, "w", "", 20*time.Second)
+			run := a.start("one").RunID
+			a.poll("w", protocol.KindWorkflow, 0)
+			o.beat(a, "w", "", 20*time.Second)
+			kill()
+			b, kill := o.app("b", true)
+			b.poll("w", protocol.KindActivity, 0)
+			last := o.at()
+			time.Sleep(moment)
+			kill()
+			if next != "there all the time" {
+				o.app("c", true)
+			}
+			free(o, run, last)
+		})
+	}
+}
+
 // What a worker of the HTTP contract holds moves on when neither its heartbeats nor its polls come any more.
 func TestAWorkerThatSentHeartbeatsIsMissed(t *testing.T) {
 	inBubble(t, "silent", func(o *harness) {

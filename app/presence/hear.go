@@ -55,9 +55,17 @@ func (ws *Workers) Credit(ctx context.Context, k engine.WorkerKey, incarnation s
 	ws.Gave(k)
 }
 
-// Gave notes that a worker holds something.
+// Gave notes that a worker holds something. That its heartbeats are stored from now on is written at once: else the
+// other apps would believe for a minute more that it may have been heard, if it dies now together with this app.
 func (ws *Workers) Gave(k engine.WorkerKey) {
-	ws.With(k, func(h *Heard) { h.Gave = time.Now() })
+	unpromised := false
+	ws.With(k, func(h *Heard) {
+		h.Gave = time.Now()
+		unpromised = ws.opt.Shared && h.Closely(ws.opt.HTTPLease) && !h.Promised
+	})
+	if unpromised {
+		ws.storeSoon()
+	}
 }
 
 // Current is the registration of a worker, refused when the caller is an older process of that name, or may not speak

@@ -38,11 +38,11 @@ type Heard struct {
 	Emptied        bool
 }
 
-// Hear notes a sign of life; within With alone.
+// Hear notes a sign of life; within With alone. Who comes from another app may hold what that one gave it.
 func (h *Heard) Hear() {
 	now := time.Now()
 	if h.At.IsZero() {
-		h.Adopted = now
+		h.Adopted, h.Gave = now, now
 	}
 	h.At, h.LookAt, h.Left, h.Hushed = now, time.Time{}, false, false
 }

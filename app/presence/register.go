@@ -36,7 +36,7 @@ func (ws *Workers) Register(
 	if who != nil {
 		w.Group = who.Group
 	}
-	superseded, before, changed := false, "", false
+	superseded, before, changed, fresh := false, "", false, false
 	stored, err := change.Commit[*engine.Worker](ctx, ws.store, store.Change{
 		Needs: store.Keys{Workers: []engine.WorkerKey{key}},
 		Decide: func(rows store.Rows, now time.Time) (store.Writes, error) {
@@ -46,6 +46,7 @@ func (ws *Workers) Register(
 				history.At(now), ws.opt.App
 			old := rows.Worker(key)
 			superseded, changed = false, false
+			fresh = old == nil || old.Incarnation != next.Incarnation // it holds nothing
 			if old != nil {
 				if !auth.BoundFrom(ctx).SpeaksFor(old) {
 					return store.Writes{}, change.NoWorker(key.ID)
@@ -81,7 +82,12 @@ func (ws *Workers) Register(
 	ws.Put(stored)
 	ws.warnOfOtherCode(stored)
 	ws.Hear(key)
-	ws.With(key, func(h *Heard) { h.Adopted, h.StoredAt, h.Stored = time.Time{}, time.Now(), h.At })
+	ws.With(key, func(h *Heard) {
+		h.Adopted, h.StoredAt, h.Stored = time.Time{}, time.Now(), h.At
+		if fresh {
+			h.Gave = time.Time{}
+		}
+	})
 	if changed {
 		ws.dispatch.Drop(key, ErrRevised)
 	}

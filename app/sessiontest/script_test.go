@@ -269,6 +269,9 @@ func (w *script) schedule(fields []string) {
 			w.must(err)
 			c.SessionID, c.WorkerSession = "", &protocol.SessionOptions{SessionID: session, MaxActivities: protocol.Count(n)}
 		}
+		if lease, ok := o["lease"]; ok && c.WorkerSession != nil {
+			c.WorkerSession.Lease = protocol.Count(w.duration(lease) / time.Second)
+		}
 		if wait, ok := o["soft"]; ok && session != "" {
 			affinity, after := &c.Affinity, &c.FallbackAfter
 			if c.WorkerSession != nil {

@@ -72,18 +72,27 @@ func TestAPollAsksForOneTaskOfOneKind(t *testing.T) {
 func TestWaitsAndPagesOutOfRangeAreRefused(t *testing.T) {
 	f := &fake{}
 	s := server(t, f, nil)
-	for _, body := range []string{
-		`{"timeout_seconds":-1}`, `{"timeout_seconds":61}`, `{"timeout_seconds":1.5}`, `{"timeout_seconds":"30"}`,
-		`{"history_page_size":-1}`,
-		`{"history_page_size":1001}`,
+	poll := func(more string) response {
+		return ask(t, s, "POST", "/api/worker/workflow-tasks/poll", `{"worker_id":"w","task_queue":"q",`+more+`}`, nil)
+	}
+	for more, member := range map[string]string{
+		`"timeout_seconds":-1`: "timeout_seconds", `"timeout_seconds":1.5`: "timeout_seconds",
+		`"timeout_seconds":"30"`: "timeout_seconds", `"history_page_size":-1`: "history_page_size",
+		`"history_page_size":1001`: "history_page_size",
 	} {
-		if got := ask(t, s, "POST", "/api/worker/workflow-tasks/poll", body, nil); got.status != 422 ||
-			got.body["errors"] == nil {
-			t.Errorf("%s: got %d %v", body, got.status, got.body["error"])
+		got := poll(more)
+		if errors, _ := got.body["errors"].(map[string]any); got.status != 422 || errors[member] == nil || len(errors) != 1 {
+			t.Errorf("%s: got %d %v", more, got.status, got.body)
 		}
 	}
 	if f.called() != 0 {
 		t.Error("the broker was called")
+	}
+	if got := poll(`"timeout_seconds":3600`); got.status != 200 {
+		t.Errorf("an hour: got %d %v", got.status, got.body)
+	}
+	if got := last[protocol.PollRequest](t, f); got.Timeout == nil || *got.Timeout != 60 {
+		t.Errorf("an hour is asked for as %v, want 60 s", got.Timeout)
 	}
 }
 
