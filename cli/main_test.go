@@ -71,6 +71,7 @@ func register(r *worker.Registry) {
 	registerLogs(r)
 	registerFused(r)
 	registerBank(r)
+	registerRebuilt(r)
 }
 
 // line is one line of the ledger: an activity that ran, told outside of everything Sojourn keeps.
