@@ -38,8 +38,7 @@ type Report struct {
 	// what code in an executor could still do, in words, as it was found by trying
 	Missing []string `json:"missing"`
 
-	// What ended or stopped, when it was tried, a program that took more than its limit: cgroup2, cgroup1, watchdog or
-	// none.
+	// What ended, stopped or counted, when it was tried, a program that takes too much: cgroup2, cgroup1, watchdog or none.
 	Memory    string `json:"memory"`
 	Processes string `json:"processes"`
 	CPU       string `json:"cpu"`

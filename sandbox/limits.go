@@ -29,10 +29,10 @@ const (
 // The limits of such a prober.
 const (
 	triedMemory    = 64 << 20
+	countedMemory  = 16 << 20 // of that a prober takes where a group has to count it
 	triedProcesses = 4
-	triedThreads   = 24
 	triedDisk      = 1 << 20
-	triedCPU       = 0.5
+	triedCPU       = 0.01 // so little that it is used up also on a machine that has much else to do
 )
 
 const heldByNone = "none"
@@ -81,8 +81,9 @@ func (p *Pool) measure() error {
 	return nil
 }
 
-// limited runs those programs: with groups one, since what a group refuses ends nobody. That a group counts the memory
-// of who is in it is enough to know: to have the kernel kill somebody at each start would alarm who watches for that.
+// limited runs those programs: with groups one, since what a group refuses ends nobody. Of memory and processes it is
+// enough to know that a group counts who is in it: to have the kernel kill somebody at each start would alarm who watches
+// for that.
 func (p *Pool) limited() (h held, err error) {
 	h = held{heldByNone, heldByNone, heldByNone, heldByNone}
 	var all errgroup.Group
@@ -117,9 +118,17 @@ func (p *Pool) limited() (h held, err error) {
 	}
 	try(func(t *taker) error {
 		for _, take := range grouped {
+			if take == takeCPU {
+				if err := t.group.Share(triedCPU); err != nil {
+					return err
+				}
+			}
 			if err := t.until(take, t.reached); err != nil {
 				return err
 			}
+		}
+		if err := t.group.Share(0); err != nil { // else its end takes as long
+			return err
 		}
 		t.proc.order(minder.OrderBusy)
 		return t.until(takeDisk, nil)
@@ -159,14 +168,11 @@ func (t *taker) start(takes []string) (err error) {
 	for _, take := range takes {
 		switch take {
 		case takeMemory:
-			c.Memory, l.Memory = triedMemory, 4*triedMemory // of the group it is only asked whether it counts
+			c.Memory, l.Memory = triedMemory, triedMemory
 		case takeProcesses:
-			c.Processes = triedProcesses
-			l.Threads = triedThreads
+			c.Processes, l.Threads = triedProcesses, 1000
 		case takeDisk:
 			c.ScratchBytes = triedDisk
-		case takeCPU:
-			l.Processors = triedCPU
 		}
 	}
 	if t.group, err = t.pool.groups.Make(filepath.Base(t.pool.dir)+"-"+name, l); err != nil {
@@ -216,11 +222,11 @@ func (t *taker) start(takes []string) (err error) {
 // reached says by what group the prober is held to its share of something; empty as long as it is not.
 func (t *taker) reached(take string) string {
 	memory, processes, cpu := t.group.Holds()
-	if n, ok := t.group.Use(); take == takeMemory && ok && n >= triedMemory/2 {
+	if n, ok := t.group.Use(); take == takeMemory && ok && n >= countedMemory {
 		return memory
 	}
 	switch {
-	case take == takeProcesses && t.group.Refused() > 0:
+	case take == takeProcesses && t.group.Count() > 0:
 		return processes
 	case take == takeCPU && t.group.Throttled() > 0:
 		return cpu
@@ -280,7 +286,7 @@ func (t *taker) end() {
 	t.user.give()
 }
 
-// takeAll is the life of a prober that takes too much; of memory half of its limit, if a group counts that.
+// takeAll is the life of a prober that takes too much; of what a group only has to count less.
 func takeAll(takes []string, control *os.File) {
 	dir, _ := os.Getwd()
 	var all [][]byte
@@ -291,15 +297,15 @@ func takeAll(takes []string, control *os.File) {
 	}
 	alone := len(takes) == 1
 	if slices.Contains(takes, takeMemory) && !alone {
-		memory(triedMemory / 2)
+		memory(countedMemory)
 	}
 	if slices.Contains(takes, takeDisk) {
 		_ = os.WriteFile(filepath.Join(dir, "large"), make([]byte, 4*triedDisk), 0o600)
 	}
 	_, _ = control.Write([]byte("\n"))
-	if slices.Contains(takes, takeProcesses) {
+	if slices.Contains(takes, takeProcesses) && alone {
 		program, _ := self()
-		for range 2 * triedThreads {
+		for range 2 * triedProcesses {
 			c := exec.Command(program) //nolint:noctx // it is killed
 			c.Args = []string{proberName, "idle"}
 			if c.Start() != nil {

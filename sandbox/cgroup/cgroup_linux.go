@@ -392,21 +392,32 @@ func (g *Group) limit(l Limits) error {
 		set(p, "pids.max", strconv.Itoa(l.Threads))
 	}
 	if p := g.CPU; p != nil {
-		quota := strconv.FormatInt(int64(math.Ceil(l.Processors*period)), 10)
-		if p.By == Two {
-			_ = write(p.Dir, "cpu.weight", strconv.Itoa(executorWeight))
-			if l.Processors > 0 {
-				set(p, "cpu.max", quota+" "+strconv.Itoa(period))
-			}
-		} else {
-			_ = write(p.Dir, "cpu.shares", strconv.Itoa(executorShares))
-			if l.Processors > 0 {
-				_ = write(p.Dir, "cpu.cfs_period_us", strconv.Itoa(period))
-				set(p, "cpu.cfs_quota_us", quota)
-			}
+		_ = write(p.Dir, "cpu.weight", strconv.Itoa(executorWeight)) // of version 2
+		_ = write(p.Dir, "cpu.shares", strconv.Itoa(executorShares)) // of version 1
+		if l.Processors > 0 {
+			failed = append(failed, g.Share(l.Processors))
 		}
 	}
 	return errors.Join(failed...)
+}
+
+// Share sets how many processors may work for the group at once; 0 for all.
+func (g *Group) Share(processors float64) error {
+	if g == nil || g.CPU == nil {
+		return nil
+	}
+	quota := strconv.FormatInt(int64(math.Ceil(processors*period)), 10)
+	if g.CPU.By == Two {
+		if processors == 0 {
+			quota = "max"
+		}
+		return write(g.CPU.Dir, "cpu.max", quota+" "+strconv.Itoa(period))
+	}
+	if processors == 0 {
+		quota = "-1"
+	}
+	_ = write(g.CPU.Dir, "cpu.cfs_period_us", strconv.Itoa(period))
+	return write(g.CPU.Dir, "cpu.cfs_quota_us", quota)
 }
 
 // Second is the folder of version 2 that a process can be started in; empty without.
@@ -546,12 +557,12 @@ func (g *Group) OutOfMemory() (k Killed) {
 	return k
 }
 
-// Refused is how often the group was refused a process or thread.
-func (g *Group) Refused() int64 {
+// Count is how many threads the group has; 0 where no group counts them.
+func (g *Group) Count() int64 {
 	if g == nil || g.Processes == nil {
 		return 0
 	}
-	n, _ := field(g.Processes.Dir, "pids.events", "max")
+	n, _ := number(g.Processes.Dir, "pids.current")
 	return n
 }
 

@@ -22,6 +22,9 @@ func (*Tree) Door() string { return "" }
 // Make makes none.
 func (*Tree) Make(string, Limits) (*Group, error) { return nil, nil }
 
+// Share does nothing.
+func (*Group) Share(float64) error { return nil }
+
 // Second is nowhere.
 func (*Group) Second() string { return "" }
 
@@ -43,8 +46,8 @@ func (*Group) Use() (int64, bool) { return 0, false }
 // OutOfMemory is not known.
 func (*Group) OutOfMemory() Killed { return Killed{} }
 
-// Refused is not known.
-func (*Group) Refused() int64 { return 0 }
+// Count is not known.
+func (*Group) Count() int64 { return 0 }
 
 // Throttled is not known.
 func (*Group) Throttled() int64 { return 0 }
