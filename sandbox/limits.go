@@ -82,8 +82,8 @@ func (p *Pool) measure() error {
 }
 
 // limited runs those programs: with groups one, since what a group refuses ends nobody. Of memory and processes it is
-// enough to know that a group counts who is in it: to have the kernel kill somebody at each start would alarm who watches
-// for that.
+// enough to know that a group counts who is in it: to have the kernel kill somebody at each start would alarm those who
+// watch for that.
 func (p *Pool) limited() (h held, err error) {
 	h = held{heldByNone, heldByNone, heldByNone, heldByNone}
 	var all errgroup.Group
