@@ -38,7 +38,8 @@ type Report struct {
 	// what code in an executor could still do, in words, as it was found by trying
 	Missing []string `json:"missing"`
 
-	// What ended, stopped or counted, when it was tried, a program that takes too much: cgroup2, cgroup1, watchdog or none.
+	// What ended, stopped or counted, when it was tried, a program that takes too much: cgroup2, cgroup1, watchdog or
+	// none.
 	Memory    string `json:"memory"`
 	Processes string `json:"processes"`
 	CPU       string `json:"cpu"`

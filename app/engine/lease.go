@@ -104,11 +104,15 @@ func (s *Session) claim(l Lessee, floor int64, now time.Time, task string) (time
 	switch {
 	case s.HeldBy(l.Worker.ID, now):
 		timeline = append(timeline, s.ended(history.At(now), "released", s.Owner, ReasonRestarted))
+		s.Reason, s.GivenUp = ReasonRestarted, ""
 	case s.Held(now):
 		why = fmt.Sprintf(
 			"%s: a task waited for worker %s since %s", ReasonFallback, s.Owner, s.WaitingSince.UTC().Format(time.RFC3339),
 		)
 		timeline = append(timeline, s.ended(history.At(now), "released", l.Worker.ID, ReasonFallback))
+		s.Reason, s.GivenUp = ReasonFallback, ""
+	case s.Status == protocol.SessionActive && s.Owner != "": // its lease is over, and nobody has looked since
+		s.Reason, s.GivenUp = ReasonLeaseLost, ""
 	}
 	// The session gave way and is wanted again soon after, which its timeline says, so that a cap which is too
 	// low can be seen.

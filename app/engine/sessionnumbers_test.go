@@ -126,3 +126,32 @@ func errorText(err error) string {
 	}
 	return err.Error()
 }
+
+// Whoever holds a session next is told why the holding before ended, also when that ends with the claim itself: nobody
+// may have looked since the lease was over.
+func TestAClaimTellsWhyTheHoldingBeforeEnded(t *testing.T) {
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	by := func(id, incarnation string) Lessee {
+		return Lessee{Worker: &Worker{ID: id, Incarnation: incarnation, Queues: []string{"q"}, MaxSessions: 2}, Counted: true}
+	}
+	options := protocol.SessionOptions{SessionID: "s", Lease: 60, MaxActivities: 1}
+	for name, c := range map[string]struct {
+		next  Lessee
+		after time.Duration
+		want  string
+	}{
+		"its lease was over":        {by("b", "1"), time.Minute, ReasonLeaseLost},
+		"its process is another":    {by("a", "2"), time.Second, ReasonRestarted},
+		"it left its tasks waiting": {by("b", "1"), time.Second, ReasonFallback},
+	} {
+		s := NewSession("default", "s", &options, history.At(now))
+		s.claim(by("a", "1"), 0, now, "")
+		s.move(now)
+		if s.Before != "" {
+			t.Errorf("%s: the first holding follows one that ended for %q", name, s.Before)
+		}
+		if s.claim(c.next, 0, now.Add(c.after), ""); s.Before != c.want || s.Reason != "" {
+			t.Errorf("%s: it ended for %q, and reason %q, want %q", name, s.Before, s.Reason, c.want)
+		}
+	}
+}
