@@ -66,6 +66,7 @@ type Broker struct {
 	polls      pollMemory
 	questions  *question.Pending
 	sticky     stickyRuns
+	renewals   renewals
 	namespaces namespaces
 	room       room
 	logs       logging

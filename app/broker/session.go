@@ -118,24 +118,6 @@ func (b *Broker) sessionVerb(
 	return b.receipt(ctx, c.Session, outcome, 200)
 }
 
-// renewSession renews one of the sessions a heartbeat names.
-func (b *Broker) renewSession(
-	ctx context.Context, w engine.WorkerKey, r protocol.SessionRenewal,
-) protocol.SessionState {
-	key := engine.SessionKey{Namespace: w.Namespace, ID: r.SessionID}
-	c, err := change.StepSession(
-		ctx, b.store, b.dispatch, key, engine.RenewSession{SessionHolder: engine.SessionHolder{Worker: w.ID, Epoch: r.Epoch}},
-	)
-	if err = b.heard(ctx, key, err); err != nil {
-		return protocol.SessionState{
-			SessionID: r.SessionID, Epoch: r.Epoch, Held: protocol.ReasonOf(err) == "", Reason: err.Error(),
-		}
-	}
-	return protocol.SessionState{
-		SessionID: r.SessionID, Epoch: c.Session.Epoch, Held: true, LeaseExpiresAt: c.Session.LeaseUntil,
-	}
-}
-
 // freeSuperseded sets the attempts free that run in a workflow's session under an epoch before the one it was claimed
 // under now: their results would be refused, and until their own leases ended they would hold the workflow up.
 func (b *Broker) freeSuperseded(ctx context.Context, s *engine.Session) {

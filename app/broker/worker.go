@@ -39,7 +39,7 @@ func (b *Broker) Deregister(ctx context.Context, in protocol.DeregisterRequest) 
 }
 
 // WorkerHeartbeat takes a worker's sign of life, renews every attempt and session it names, and says what the worker
-// should do. One statement a table stores all of it, whatever the number.
+// should do. Sessions are renewed with those of other workers, see renewSessions; nothing is answered before it is stored.
 func (b *Broker) WorkerHeartbeat(
 	ctx context.Context, in protocol.WorkerHeartbeat,
 ) (protocol.WorkerHeartbeatAnswer, error) {
@@ -52,7 +52,7 @@ func (b *Broker) WorkerHeartbeat(
 		WorkerID: w.ID, Acknowledged: true, HeartbeatInterval: int64(b.opt.Heartbeat.Seconds()),
 		StaleAfter: int64(b.opt.Alive.Seconds()),
 		Drain:      b.isDraining(), AppRelease: b.opt.Release, Intent: b.fleet.Intent(w, len(in.Leases)+len(in.Sessions) > 0),
-		Leases: make([]protocol.HeartbeatAnswer, len(in.Leases)), Sessions: make([]protocol.SessionState, len(in.Sessions)),
+		Leases: make([]protocol.HeartbeatAnswer, len(in.Leases)),
 	}
 	_, a.Settings = b.fleet.FleetWide(key.Namespace)
 	var wait sync.WaitGroup
@@ -60,9 +60,7 @@ func (b *Broker) WorkerHeartbeat(
 		l.Owner = w.ID
 		wait.Go(func() { a.Leases[i] = b.renewLease(ctx, l) })
 	}
-	for i, s := range in.Sessions {
-		wait.Go(func() { a.Sessions[i] = b.renewSession(ctx, key, s) })
-	}
+	a.Sessions = b.renewSessions(ctx, key, in.Sessions, b.patience(w, &in))
 	wait.Wait()
 	if renewed := kept(a.Sessions); renewed > 0 {
 		b.opt.Metrics.renewed(renewed)

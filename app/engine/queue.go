@@ -66,7 +66,9 @@ type Used struct {
 func (q *Queue) Key() QueueKey { return QueueKey{q.Namespace, q.Name} }
 
 // Drained says whether workers of this build are given nothing from the queue.
-func (q *Queue) Drained(build string) bool { return q != nil && !q.Builds[build].DrainedAt.Time.IsZero() }
+func (q *Queue) Drained(build string) bool {
+	return q != nil && !q.Builds[build].DrainedAt.Time.IsZero()
+}
 
 // Routed is the group whose workers alone get tasks of the queue; "" for none.
 func (q *Queue) Routed() string {

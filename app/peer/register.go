@@ -94,6 +94,6 @@ func (p *Peer) beat(ctx context.Context, in protocol.WorkerHeartbeat) (protocol.
 	if in.Draining {
 		p.stopPolls()
 	}
-	in.WorkerID, in.Namespace, in.Incarnation = p.WorkerID, p.Namespace, p.process()
+	in.WorkerID, in.Namespace, in.Incarnation, in.Patient = p.WorkerID, p.Namespace, p.process(), true
 	return p.room.verbs.WorkerHeartbeat(ctx, in)
 }

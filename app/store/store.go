@@ -102,9 +102,12 @@ type Keys struct {
 	Activities []int64
 	AllTasks   bool // the sessions of all open activities of Runs: for a step that may end them all
 	Sessions   []engine.SessionKey
-	Lately     bool // also when the holders of Sessions last did something in them, where their rows do not tell
-	Exactly    bool // with Lately: whatever their rows tell
-	Workers    []engine.WorkerKey
+	// Apart says that Sessions that another app has locked hold up nothing: the change is decided without them, and
+	// Rows.Apart says which they are.
+	Apart   bool
+	Lately  bool // also when the holders of Sessions last did something in them, where their rows do not tell
+	Exactly bool // with Lately: whatever their rows tell
+	Workers []engine.WorkerKey
 	// Present says that Workers are wanted where they exist: of one that does not, another app may make the row meanwhile.
 	Present    bool
 	Holdings   bool // also how many sessions each worker named holds
@@ -134,6 +137,9 @@ type Rows interface {
 	Token(id string) *Token
 	Namespace(name string) *Namespace
 	Schedule(engine.ScheduleKey) *engine.Schedule
+	// Apart says that another app has the session's row, so that whether it exists is not known; only of a change with
+	// Keys.Apart.
+	Apart(engine.SessionKey) bool
 	// Queue is what was decided about a task queue: the row of those in Needs, what this process knows of the others.
 	Queue(engine.QueueKey) *engine.Queue
 	// EpochFloor is the highest epoch clean-up ever removed in the namespace; a claim goes above it.

@@ -375,6 +375,8 @@ type WorkerHeartbeat struct {
 	Draining    bool               `json:"draining,omitempty"`
 	// the transport sends it for what it was told, and the worker may never send one
 	Told bool `json:"-"`
+	// the transport sends it of a worker that renews in time whatever its answers take, up to a tenth of its leases
+	Patient bool `json:"-"`
 }
 
 // SessionRenewal names a session the worker holds and wants to keep. Idle sessions are left out: they expire by

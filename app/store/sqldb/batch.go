@@ -290,6 +290,8 @@ func (b *batch) Session(k engine.SessionKey) *engine.Session {
 	return nil
 }
 
+func (b *batch) Apart(k engine.SessionKey) bool { return b.locked[k] }
+
 func (b *batch) ChainSessions(k engine.WorkflowKey) []*engine.Session {
 	var list []*engine.Session
 	for _, s := range b.sessions {

@@ -25,11 +25,17 @@ type Dialect struct {
 // are the powers of two up to it, so that a few prepared statements serve any number of rows.
 const largest = 32
 
+// most is the same for rows that are put by the thousand, as leases of sessions are. A statement takes up to 32,766
+// values.
+const most = 2048
+
 // writer is a prepared way to write rows: one statement for arrays, or one for each chunk size.
 type writer struct {
 	stmts   []*Stmt // [0] for arrays; by power of two for chunks
 	columns []column
 	shared  bool
+	// padded says that a row may be written twice, so that many rows need few statements: the last chunk is filled up.
+	padded bool
 }
 
 // calls returns what writes all rows, in order.
@@ -43,10 +49,10 @@ func (w *writer) calls(r *rowset) []*Call {
 	var calls []*Call
 	var above []any
 	for from := 0; from < r.n; {
-		size := min(1<<(len(w.stmts)-1), 1<<(bits.Len(uint(r.n-from))-1))
+		size := w.chunk(r.n - from)
 		args := make([]any, 0, size*len(w.columns))
 		for k := from; k < from+size; k++ {
-			args = r.row(args, k, above)
+			args = r.row(args, min(k, r.n-1), above)
 			above = args[len(args)-len(w.columns):]
 		}
 		calls = append(calls, &Call{Stmt: w.stmts[bits.Len(uint(size))-1], Args: args})
@@ -55,14 +61,27 @@ func (w *writer) calls(r *rowset) []*Call {
 	return calls
 }
 
+// chunk is how many rows the next statement has when so many are left.
+func (w *writer) chunk(left int) int {
+	size := min(1<<(len(w.stmts)-1), 1<<(bits.Len(uint(left))-1))
+	if next := 2 * size; w.padded && left > largest && next < 1<<len(w.stmts) && next-left <= left/4 {
+		return next
+	}
+	return size
+}
+
 // writer makes a writer from the head and the tail of a statement around its rows.
 func (d Dialect) writer(columns []column, make func(rows string) string) *writer {
+	return d.writerOf(columns, largest, make)
+}
+
+func (d Dialect) writerOf(columns []column, most int, make func(rows string) string) *writer {
 	w := &writer{columns: columns, shared: d.Shared}
 	if d.Shared {
 		w.stmts = []*Stmt{{SQL: make(unnest(columns))}}
 		return w
 	}
-	for size := 1; size <= largest; size *= 2 {
+	for size := 1; size <= most; size *= 2 {
 		w.stmts = append(w.stmts, &Stmt{SQL: make(values(len(columns), size))})
 	}
 	return w
@@ -132,10 +151,16 @@ func (d Dialect) upsert(t *table, but ...string) *writer {
 			set = append(set, c.name+" = excluded."+c.name)
 		}
 	}
-	return d.writer(t.columns, func(rows string) string {
+	size := largest
+	if t.many {
+		size = most
+	}
+	w := d.writerOf(t.columns, size, func(rows string) string {
 		return fmt.Sprintf("INSERT INTO %s (%s) %s ON CONFLICT (%s) DO UPDATE SET %s",
 			t.name, strings.Join(t.names(), ", "), rows, strings.Join(key, ", "), strings.Join(set, ", "))
 	})
+	w.padded = t.many
+	return w
 }
 
 // succeed gives rows of a table to others that come in their place: the last column of the key, a number,

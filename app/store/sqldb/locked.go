@@ -76,8 +76,8 @@ func (b *batch) lockedOut(p *pending) bool {
 			return true
 		}
 	}
-	return anyLocked(b, n.Sessions) || anyLocked(b, n.Workers) || anyLocked(b, n.Receipts) || anyLocked(b, n.Schedules) ||
-		anyLocked(b, n.Queues) ||
+	return !n.Apart && anyLocked(b, n.Sessions) ||
+		anyLocked(b, n.Workers) || anyLocked(b, n.Receipts) || anyLocked(b, n.Schedules) || anyLocked(b, n.Queues) ||
 		slices.ContainsFunc(n.Tokens, func(id string) bool { return b.locked[tokenKey(id)] }) ||
 		slices.ContainsFunc(n.Namespaces, func(name string) bool { return b.locked[namespaceKey(name)] })
 }

@@ -17,6 +17,7 @@ type table struct {
 	keys    int
 	columns []column
 	prune   bool // rows are deleted by key
+	many    bool // thousands of rows are put at once
 }
 
 func text(name string) column  { return column{name: name} }
@@ -58,7 +59,7 @@ var (
 	itemsTable = &table{name: "items", keys: 3, prune: true, columns: []column{
 		text("run_id"), text("kind"), num("seq"), num("due_at").opt(), text("body"),
 	}}
-	sessionsTable = &table{name: "sessions", keys: 2, prune: true, columns: []column{
+	sessionsTable = &table{name: "sessions", keys: 2, prune: true, many: true, columns: []column{
 		text("namespace"), text("session_id"), text("door").keep(), text("workflow_id").opt().keep(), text("status"),
 		text("owner").opt(), num("epoch"),
 		num("lease_until").opt(), num("due_at").opt(), num("updated_at"), text("queue"), num("claimed"), num("terminal"),

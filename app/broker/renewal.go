@@ -1,0 +1,217 @@
+package broker
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/sojourn-run/sojourn/app/auth"
+	"github.com/sojourn-run/sojourn/app/change"
+	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// A worker renews the sessions it holds three times in the length of their leases, whether anything happens in them or
+// not. Were each heartbeat stored by itself, a fleet at rest would cost several statements for each worker and second.
+// So heartbeats wait a little for those of other workers, and what all of them name is one change, with a statement for
+// thousands of rows. Each session is decided by itself: one that is refused says nothing of the others.
+
+const (
+	// mostPatience is the longest that renewals wait for others. It is added to what a worker counts on, so it is also
+	// never more than a tenth of its shortest lease.
+	mostPatience = 3 * time.Second
+	// leastPatience is the shortest: where leases are so short that less would be left, each heartbeat is stored at once.
+	leastPatience = time.Second
+	// mostRenewed is how many sessions are renewed by one change: who comes meanwhile waits for its end.
+	mostRenewed = 4096
+)
+
+// renewals are the heartbeats whose sessions wait to be renewed together.
+type renewals struct {
+	mu      sync.Mutex // guards all below, and what stands in a gathering until it is closed
+	waiting *gathering // nil: none waits
+}
+
+// gathering is what will be one change.
+type gathering struct {
+	parts []*renewed
+	size  int
+	due   time.Time
+	now   chan struct{} // closed when nobody may wait any longer
+	hurry func()        // closes now, once
+	done  chan struct{} // closed when the parts have their outcomes, or err is why they have none
+	err   error
+}
+
+// renewed is what one heartbeat names.
+type renewed struct {
+	who      *auth.Principal
+	worker   engine.WorkerKey
+	sessions []protocol.SessionRenewal
+	outcomes []renewal
+}
+
+type renewal struct {
+	session engine.Session
+	err     error
+}
+
+// errApart says that another app has the session's row: it is renewed by itself, however long that takes.
+var errApart = errors.New("another app has it")
+
+// patience is how long a worker's renewals may wait for those of others. One that works or
+// is about to leave does not wait, and at an app that is about to stop nobody does.
+func (b *Broker) patience(w *engine.Worker, in *protocol.WorkerHeartbeat) time.Duration {
+	if !in.Patient || len(in.Leases) > 0 || in.Draining || b.isDraining() {
+		return 0
+	}
+	least := w.SessionLease
+	if w.AttemptLease > 0 {
+		least = min(least, w.AttemptLease)
+	}
+	patience := time.Duration(least) * time.Microsecond / 10
+	if patience < leastPatience {
+		return 0
+	}
+	return min(mostPatience, patience)
+}
+
+// renewSessions renews sessions that a worker holds, with those that other workers name until patience is over.
+func (b *Broker) renewSessions(
+	ctx context.Context, w engine.WorkerKey, asked []protocol.SessionRenewal, patience time.Duration,
+) []protocol.SessionState {
+	states := make([]protocol.SessionState, len(asked))
+	for from := 0; from < len(asked); from += mostRenewed {
+		some := asked[from:min(from+mostRenewed, len(asked))]
+		part := &renewed{who: auth.BoundFrom(ctx), worker: w, sessions: some}
+		g := b.gather(part, patience)
+		select {
+		case <-g.done:
+		case <-ctx.Done():
+			g = &gathering{err: context.Cause(ctx)}
+		}
+		for i, r := range some {
+			out := renewal{err: g.err}
+			if g.err == nil {
+				out = part.outcomes[i]
+			}
+			states[from+i] = b.renewedState(ctx, w, r, out)
+		}
+	}
+	return states
+}
+
+func (b *Broker) renewedState(
+	ctx context.Context, w engine.WorkerKey, r protocol.SessionRenewal, out renewal,
+) protocol.SessionState {
+	key := engine.SessionKey{Namespace: w.Namespace, ID: r.SessionID}
+	if errors.Is(out.err, errApart) {
+		c, err := change.StepSession(ctx, b.store, b.dispatch, key, renews(w, r))
+		out = renewal{c.Session, err}
+	}
+	if err := b.heard(ctx, key, out.err); err != nil {
+		return protocol.SessionState{
+			SessionID: r.SessionID, Epoch: r.Epoch, Held: protocol.ReasonOf(err) == "", Reason: err.Error(),
+		}
+	}
+	return protocol.SessionState{
+		SessionID: r.SessionID, Epoch: out.session.Epoch, Held: true, LeaseExpiresAt: out.session.LeaseUntil,
+	}
+}
+
+func renews(w engine.WorkerKey, r protocol.SessionRenewal) engine.RenewSession {
+	return engine.RenewSession{SessionHolder: engine.SessionHolder{Worker: w.ID, Epoch: r.Epoch}}
+}
+
+// gather adds a part to what is stored next, and sees to it that this is no later than after patience.
+func (b *Broker) gather(part *renewed, patience time.Duration) *gathering {
+	r := &b.renewals
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if g := r.waiting; g != nil && g.size+len(part.sessions) > mostRenewed {
+		g.hurry()
+		r.waiting = nil
+	}
+	g := r.waiting
+	if g == nil {
+		g = &gathering{now: make(chan struct{}), done: make(chan struct{})}
+		g.hurry = sync.OnceFunc(func() { close(g.now) })
+		r.waiting = g
+		b.async(func(ctx context.Context) { b.renewTogether(ctx, g) })
+	}
+	g.parts = append(g.parts, part)
+	g.size += len(part.sessions)
+	switch due := time.Now().Add(patience); {
+	case patience <= 0:
+		g.hurry()
+	case g.due.IsZero() || due.Before(g.due):
+		g.due = due
+		time.AfterFunc(patience, g.hurry)
+	}
+	return g
+}
+
+// renewTogether stores what was gathered when it is time to.
+func (b *Broker) renewTogether(ctx context.Context, g *gathering) {
+	defer close(g.done)
+	select {
+	case <-g.now:
+	case <-ctx.Done():
+	}
+	b.renewals.mu.Lock()
+	if b.renewals.waiting == g {
+		b.renewals.waiting = nil
+	}
+	b.renewals.mu.Unlock()
+	needs := store.Keys{Lately: true, Apart: true}
+	for _, p := range g.parts {
+		for _, r := range p.sessions {
+			needs.Sessions = append(needs.Sessions, engine.SessionKey{Namespace: p.worker.Namespace, ID: r.SessionID})
+		}
+	}
+	all, err := change.Commit[[][]renewal](ctx, b.store, store.Change{
+		Needs: needs,
+		Decide: func(rows store.Rows, now time.Time) (store.Writes, error) {
+			next := map[engine.SessionKey]*engine.Session{} // a session may be named twice
+			var w store.Writes
+			all := make([][]renewal, len(g.parts))
+			for i, p := range g.parts {
+				for _, r := range p.sessions {
+					c, err := p.decide(rows, next, r, now)
+					if err == nil {
+						next[c.Session.Key()] = &c.Session
+						w.Sessions = append(w.Sessions, c)
+					}
+					all[i] = append(all[i], renewal{c.Session, err})
+				}
+			}
+			w.Answer = all
+			return w, nil
+		},
+	})
+	if g.err = err; err != nil {
+		return
+	}
+	for i, p := range g.parts {
+		p.outcomes = all[i]
+	}
+}
+
+func (p *renewed) decide(
+	rows store.Rows, next map[engine.SessionKey]*engine.Session, r protocol.SessionRenewal, now time.Time,
+) (engine.SessionChange, error) {
+	key := engine.SessionKey{Namespace: p.worker.Namespace, ID: r.SessionID}
+	if rows.Apart(key) {
+		return engine.SessionChange{}, errApart
+	}
+	s := next[key]
+	if s == nil {
+		s = rows.Session(key)
+	}
+	if !p.who.Sees(s) {
+		return engine.SessionChange{}, change.NoSession()
+	}
+	return engine.DecideSession(s, renews(p.worker, r), now)
+}
