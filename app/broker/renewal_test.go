@@ -30,8 +30,8 @@ func (a *app) holdsSessions(worker string, lease time.Duration, sessions int) (h
 	return held
 }
 
-// atRest has a fleet renew its sessions three times in a lease for so many leases, each worker at a time of its own, and
-// returns what that took of the store. What an answer names is what is stored.
+// atRest has a fleet renew its sessions three times in a lease for so many leases, each worker at a time of its own,
+// and returns what that took of the store. What an answer names is what is stored.
 func (a *app) atRest(workers, sessions int, lease time.Duration, leases int) (spent store.Stats) {
 	a.t.Helper()
 	held := map[string][]protocol.SessionRenewal{}
@@ -186,7 +186,8 @@ func TestALockedSessionHoldsUpNoOtherRenewal(t *testing.T) {
 	}
 	var id string
 	err = db.QueryRow("SELECT session_id FROM sessions WHERE session_id = $1 FOR UPDATE NOWAIT", held[1].SessionID).Scan(&id)
-	if n := decided.Load(); err == nil || n != 1 { // else it waited until the server ended the transaction that stood still
+	// Else it waited until the server ended the transaction that stood still.
+	if n := decided.Load(); err == nil || n != 1 {
 		t.Errorf("it was answered only when the session was free again: read as %q, decided %d times", id, n)
 	}
 	close(release)

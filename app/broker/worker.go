@@ -39,7 +39,8 @@ func (b *Broker) Deregister(ctx context.Context, in protocol.DeregisterRequest) 
 }
 
 // WorkerHeartbeat takes a worker's sign of life, renews every attempt and session it names, and says what the worker
-// should do. Sessions are renewed with those of other workers, see renewSessions; nothing is answered before it is stored.
+// should do. Sessions are renewed with those of other workers, see renewSessions; nothing is answered before it is
+// stored.
 func (b *Broker) WorkerHeartbeat(
 	ctx context.Context, in protocol.WorkerHeartbeat,
 ) (protocol.WorkerHeartbeatAnswer, error) {
