@@ -217,15 +217,15 @@ func TestAnActivityRunIsTriedAgainByItsPolicy(t *testing.T) {
 		t.Errorf("the run: %+v", v)
 	}
 	for name, in := range map[string]protocol.ActivityRequest{
-		"activity_type":             {},
-		"heartbeat_timeout":         {ActivityType: "greet", ActivityOptions: protocol.ActivityOptions{Heartbeat: -1}},
+		"activity_type":     {},
+		"heartbeat_timeout": {ActivityType: "greet", ActivityOptions: protocol.ActivityOptions{Heartbeat: -1}},
 		"retry_policy.max_attempts": {ActivityType: "greet", ActivityOptions: protocol.ActivityOptions{
 			RetryPolicy: &retry.Policy{MaxAttempts: new(0)},
 		}},
-		"affinity":                  {ActivityType: "greet", ActivityOptions: protocol.ActivityOptions{Affinity: "soft"}},
-		"task_queue":                {ActivityType: "greet", TaskQueue: string(make([]byte, 300))},
-		"workflow_id":               {ActivityType: "greet", WorkflowID: "."},
-		"input":                     {ActivityType: "greet", Input: []byte(`"one"`)},
+		"affinity":    {ActivityType: "greet", ActivityOptions: protocol.ActivityOptions{Affinity: "soft"}},
+		"task_queue":  {ActivityType: "greet", TaskQueue: string(make([]byte, 300))},
+		"workflow_id": {ActivityType: "greet", WorkflowID: "."},
+		"input":       {ActivityType: "greet", Input: []byte(`"one"`)},
 	} {
 		if _, err := a.StartActivity(t.Context(), in); !names(err, name) {
 			t.Errorf("%s: got %v", name, err)
