@@ -38,6 +38,8 @@ func TestActivitiesAreRunFromAShell(t *testing.T) {
 	s.try(0, "created warm", "schedules", "create", "warm", "--every", "1h", "--activity", "say",
 		"--input", `["hello", "Bo"]`, "--session", "shared", "--max-attempts", "3", "--backoff", "1s")
 	s.try(0, "say, an activity by itself", "schedules", "describe", "warm")
+	s.try(0, "every 1h\n", "schedules", "describe", "warm")
+	s.try(0, "say\n", "__complete", "schedules", "update", "warm", "--activity", "s")
 	s.try(0, "activity say", "schedules")
 	s.try(0, "triggered warm", "schedules", "trigger", "warm")
 	s.try(2, "not both", "schedules", "update", "warm", "--activity", "say", "--type", "sample")

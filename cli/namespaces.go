@@ -76,6 +76,9 @@ func (p *program) deleteNamespace(path func(string) string) *cobra.Command {
 					args[0],
 				)
 				typed, _ := bufio.NewReader(c.InOrStdin()).ReadString('\n') // no answer is none
+				if !strings.HasSuffix(typed, "\n") {
+					fmt.Fprintln(p.err)
+				}
 				if strings.TrimSpace(typed) != args[0] {
 					return usageError{errors.New("nothing was deleted: its name was not typed, and there was no --yes")}
 				}

@@ -54,12 +54,27 @@ func (p *program) listSchedules(c *cobra.Command, _ []string) error {
 func times(s protocol.ScheduleSpec) string {
 	all := append([]string(nil), s.Cron...)
 	for _, i := range s.Intervals {
-		all = append(all, "every "+i.Every)
+		all = append(all, "every "+spoken(i.Every))
 	}
 	if s.TimeZone != "" && s.TimeZone != "UTC" {
 		all = append(all, s.TimeZone)
 	}
 	return strings.Join(all, ", ")
+}
+
+// spoken is a length as it is typed: "1h30m" for "PT1H30M". One with days or months stays as it is.
+func spoken(iso string) string {
+	d, err := time.ParseDuration(strings.ToLower(strings.TrimPrefix(iso, "PT")))
+	if err != nil {
+		return iso
+	}
+	text := d.String()
+	for _, none := range []string{"m0s", "h0m"} {
+		if strings.HasSuffix(text, none) {
+			text = text[:len(text)-2]
+		}
+	}
+	return text
 }
 
 func (p *program) describeSchedule(c *cobra.Command, args []string) error {
@@ -95,7 +110,7 @@ type scheduleFlags struct {
 	runs                                    int64
 }
 
-func (s *scheduleFlags) register(c *cobra.Command) {
+func (s *scheduleFlags) register(p *program, c *cobra.Command) {
 	f := c.Flags()
 	f.StringArrayVar(&s.cron, "cron", nil, "cron expression of five fields, or @hourly and the like; may be repeated")
 	f.StringArrayVar(&s.every, "every", nil, "pause between firings, like 30m; may be repeated")
@@ -111,6 +126,8 @@ func (s *scheduleFlags) register(c *cobra.Command) {
 	f.DurationVar(&s.jitter, "jitter", 0, "fire up to this much later, by chance")
 	f.Int64Var(&s.runs, "max-runs", 0, "end after so many firings")
 	f.StringVar(&s.note, "note", "", "what it is for")
+	offerFlag(c, "type", flagOf(p.workflowTypes))
+	offerFlag(c, "activity", flagOf(p.activityTypes))
 }
 
 func (s *scheduleFlags) request(p *program, c *cobra.Command) (in protocol.ScheduleRequest, err error) {
@@ -192,7 +209,7 @@ func (p *program) createSchedule() *cobra.Command {
 			return ask(p, c, http.MethodPost, schedulesPath, in, p.scheduleReceipt)
 		},
 	}
-	s.register(c)
+	s.register(p, c)
 	c.Flags().BoolVar(&paused, "paused", false, "fire only once it is resumed")
 	return c
 }
@@ -212,7 +229,7 @@ func (p *program) changeSchedule() *cobra.Command {
 			return ask(p, c, http.MethodPut, schedulePath(args[0]), in, p.scheduleReceipt)
 		},
 	}
-	s.register(c)
+	s.register(p, c)
 	return c
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/sojourn-run/sojourn/worker"
 	"github.com/sojourn-run/sojourn/worker/activity"
+	"github.com/sojourn-run/sojourn/worker/workflow"
 )
 
 // registerShown registers activities of which there is something to be seen from a shell.
@@ -17,6 +18,7 @@ func registerShown(r *worker.Registry) {
 		return errors.Join(errors.New("the first fault"), errors.New("the second fault"))
 	})
 	r.Activity("shown.panics", func(context.Context) error { panic("at a line of its own") })
+	r.Workflow("shown.broken", func(workflow.Context) error { panic("out of flour") })
 	r.Activity("shown.progress", func(ctx context.Context) error {
 		if err := activity.Heartbeat(ctx, activity.Progress{
 			Message: "sawing", Current: 3, Total: 7, Unit: "boards",
@@ -43,6 +45,16 @@ func TestWhatAPersonIsShown(t *testing.T) {
 	if out := s.try(0, "the first fault", "workflow", "debug", "joined"); strings.Contains(out, "failed at") {
 		t.Errorf("a stack of an error that has none: %s", out)
 	}
+
+	s.try(0, "started_new", "workflow", "start", "shown.broken", "--id", "broken")
+	until(t, "a run whose code fails says with what, and where", func() bool {
+		_, out, _ := run(t, s.dir, s.env, "workflow", "describe", "broken")
+		_, debugged, _ := run(t, s.dir, s.env, "workflow", "debug", "broken")
+		return strings.Contains(out, "its code failed: workflow code panicked: out of flour\n") &&
+			strings.Contains(out, "shown_test.go:") &&
+			strings.Contains(debugged, "is tried again: workflow code panicked: out of flour\n")
+	})
+	s.try(0, "terminated", "workflow", "terminate", "broken")
 
 	s.try(0, "started_new", "activity", "run", "shown.progress", "--id", "progress", "--detach")
 	until(t, "progress is shown", func() bool {

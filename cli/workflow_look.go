@@ -90,10 +90,14 @@ func (p *program) showRun(v protocol.RunView) error {
 	if open.Length() == 0 {
 		return nil
 	}
-	if err := p.render(open); err != nil || v.Pending.Task == nil || v.Pending.Task.Stack == "" {
+	if err := p.render(open); err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(p.out, "\nits code failed at\n%s\n", strings.TrimSpace(v.Pending.Task.Stack))
+	t := v.Pending.Task
+	if t == nil || t.LastFailure == "" && t.Stack == "" {
+		return nil
+	}
+	_, err = fmt.Fprintf(p.out, "\nits code failed: %s\n", strings.TrimSpace(t.LastFailure+"\n"+t.Stack))
 	return err
 }
 

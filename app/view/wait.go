@@ -98,7 +98,7 @@ func pendingOf(
 		p.Task = &protocol.PendingTask{
 			TaskID: engine.TaskID(run.ID, t.Number), State: string(t.State), Attempt: t.Delivery, Worker: t.Owner,
 			LeaseUntil: t.Until, Why: t.Problem,
-			Stack: t.Stack, Wait: run.TaskWait(around),
+			LastFailure: t.Problem, Stack: t.Stack, Wait: run.TaskWait(around),
 		}
 		if t.State == engine.Ready || t.State == engine.Delayed {
 			p.Task.Why = p.Task.Wait.Why(time.UTC)

@@ -234,14 +234,15 @@ type PendingUpdate struct {
 
 // PendingTask is the open workflow task.
 type PendingTask struct {
-	TaskID     string       `json:"task_id"`
-	State      string       `json:"state" enum:"ready,delayed,leased,quarantined"`
-	Attempt    int64        `json:"workflow_task_attempt"`
-	Worker     string       `json:"worker_id,omitempty"`
-	LeaseUntil history.Time `json:"lease_expires_at"`
-	Why        string       `json:"why,omitempty"`
-	Stack      string       `json:"stack_trace,omitempty"` // where its code failed last
-	Wait       *Wait        `json:"wait"`
+	TaskID      string       `json:"task_id"`
+	State       string       `json:"state" enum:"ready,delayed,leased,quarantined"`
+	Attempt     int64        `json:"workflow_task_attempt"`
+	Worker      string       `json:"worker_id,omitempty"`
+	LeaseUntil  history.Time `json:"lease_expires_at"`
+	Why         string       `json:"why,omitempty"`
+	LastFailure string       `json:"last_failure,omitempty"` // with what its code failed last
+	Stack       string       `json:"stack_trace,omitempty"`  // and where
+	Wait        *Wait        `json:"wait"`
 }
 
 // ListRequest pages through runs, newest start first.

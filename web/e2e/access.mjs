@@ -22,9 +22,24 @@ async function hard(api) {
   await api(`/api/worker/workflow-tasks/${task.task_id}/complete`, { lease_owner: worker, workflow_task_attempt: task.workflow_task_attempt, commands });
   await api("/api/worker/sessions", { worker_id: worker, session_id: session, ttl_seconds: 6000, lease_seconds: 6000 });
   await api("/api/namespaces", { name: "l" + "o".repeat(50) + "ng", description: "مساحة للتجارب", retention_days: 7 });
+  const alone = (await api("/api/sojourn/activities", { workflow_id: "وحده-" + "o".repeat(200), activity_type: "charge", task_queue: queue, input: ["مرحبا"], session_id: session })).run_id;
+  const doomed = (await api("/api/sojourn/activities", { workflow_id: "فشل-" + "o".repeat(200), activity_type: "charge", task_queue: queue, priority: 0 })).run_id;
+  const lost = (await api("/api/workflows", { ...start, workflow_id: "خطأ-" + "i".repeat(200) })).run_id;
+  const stack = Array.from({ length: 40 }, (_, n) => `    at charge${n} (/srv/${"deep/".repeat(30)}دفع.js:${n}:17)`).join("\n");
+  const failure = { type: "Declined", message: "مرفوض " + "no ".repeat(100), stack_trace: stack };
+  const first = (await api("/api/worker/activity-tasks/poll", { worker_id: worker, task_queue: queue, timeout_seconds: 60 })).task;
+  assert.equal(first.run_id, doomed);
+  await api(`/api/worker/activity-tasks/${first.task_id}/fail`, { lease_owner: worker, activity_attempt_id: first.activity_attempt_id, failure });
+  const next = (await api("/api/worker/workflow-tasks/poll", { worker_id: worker, task_queue: queue, timeout_seconds: 60 })).task;
+  assert.equal(next.run_id, lost);
+  await api(`/api/worker/workflow-tasks/${next.task_id}/complete`, {
+    lease_owner: worker, workflow_task_attempt: next.workflow_task_attempt,
+    commands: [{ type: "fail_workflow", message: failure.message, exception: { type: "Declined", message: failure.message, stack_trace: stack } }],
+  });
+  await api("/api/schedules", { schedule_id: "warm-" + "d".repeat(60), spec: { intervals: [{ every: "PT1H" }] }, action: { activity_type: "charge", task_queue: queue, session_id: session } });
   await api("/api/schedules", { schedule_id: "every-" + "d".repeat(60), spec: { intervals: [{ every: "PT1H" }] }, action: { workflow_type: type, task_queue: queue }, note: "كل ساعة" });
   const coded = encodeURIComponent;
-  return ["/", `/runs/${run}`, "/sessions", `/sessions/${coded(session)}`, "/workers", "/queues", `/queues/${coded(queue)}`, "/schedules", `/schedules/every-${"d".repeat(60)}`, "/namespaces"];
+  return ["/", `/runs/${run}`, `/runs/${alone}`, `/runs/${doomed}`, `/runs/${lost}`, `/schedules/warm-${"d".repeat(60)}`, "/sessions", `/sessions/${coded(session)}`, "/workers", "/queues", `/queues/${coded(queue)}`, "/schedules", `/schedules/every-${"d".repeat(60)}`, "/namespaces"];
 }
 
 async function open(page, base, path) {

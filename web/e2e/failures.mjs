@@ -47,6 +47,18 @@ export const failures = [
     await page.emulateMedia({ colorScheme: "light" });
     await shot("failed-run", true);
   }],
+  ["a run whose code fails, and is tried again, says with what", async ({ page, base, api, axe, shot }) => {
+    const { run_id } = await api("/api/workflows", { workflow_id: "broken", workflow_type: "order", task_queue: queue }, space);
+    const t = await poll(api, "workflow-tasks");
+    await api(`/api/worker/workflow-tasks/${t.task_id}/fail`, {
+      lease_owner: worker, workflow_task_attempt: t.workflow_task_attempt, failure: { type: "WorkflowPanic", message: "out of flour", stack_trace: "panic: out of flour\nbake.go:7" },
+    }, space);
+    await page.goto(`${base}/runs/${run_id}?namespace=${space}`);
+    await shown(page.locator("[data-failed]").getByText("its code failed: out of flour"));
+    assert.deepEqual(await axe(), []);
+    await shot("broken", true);
+    await api(`/api/workflows/broken/terminate`, { reason: "enough" }, space);
+  }],
   ["a heartbeat's progress is shown, and the slots it takes", async ({ page, base, api, axe, shot }) => {
     const { run_id } = await api("/api/workflows", { workflow_id: "film", workflow_type: "order", task_queue: queue }, space);
     await decide(api, [{ type: "schedule_activity", activity_type: "charge" }]);

@@ -83,7 +83,7 @@ try {
     for (const c of contexts) await c.close();
     return result;
   };
-  for (const [name, path] of [["the list of runs", () => "/"], ["a run whose activity heart-beats", (i) => `/runs/${runs[i]}`], ["the workers", () => "/workers"]]) {
+  for (const [name, path] of [["the list of runs", () => "/"], ["a run whose activity heart-beats", (i) => `/runs/${runs[i]}`], ["the workers", () => "/workers"], ["the queues", () => "/queues"]]) {
     // None before and after, so that what drifts with time is in neither.
     const first = await measure(path, 0);
     const [one, four] = [await measure(path, 1), await measure(path, 4)];

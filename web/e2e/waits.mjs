@@ -18,6 +18,8 @@ export const waiting = [
         worker_id, task_queue: queue, runtime: "hand", build_id: "b1", supported_workflow_types: ["order"], supported_activity_types: ["charge"],
         max_concurrent_worker_sessions: 2, capabilities: ["worker_sessions"], ...more,
       }, space);
+    await register("teller", { task_queue: "counter", max_concurrent_worker_sessions: 1 }); // and is not heard of again: see below
+    await api("/api/worker/sessions", { worker_id: "teller", session_id: "till", ttl_seconds: 900, lease_seconds: 900 }, space);
     await register(worker);
     keepAlive(api, worker, space);
     const decide = async (workflow_id, commands) => {
@@ -54,6 +56,8 @@ export const waiting = [
     assert.ok(await task(api, "activity-tasks"), "the one that the budget allows");
     await page.goto(`${base}/queues?namespace=${space}`);
     await shown(page.locator(`[data-queue="${queue}"] [data-waits]`).getByText("budget is 1"));
+    const chip = page.locator(`[data-queue="${queue}"] [data-status="throttled"]`);
+    assert.doesNotMatch(await chip.getAttribute("class"), /warn/, "a budget that holds needs nobody");
     await shown(page.locator('[data-queue="deserted"] [data-waits]').getByText("no worker serves it"));
     assert.deepEqual(await axe(), []);
     await shot("waits-queues");
@@ -88,5 +92,51 @@ export const waiting = [
     await page.emulateMedia({ colorScheme: "light" });
     await page.setViewportSize({ width: 1280, height: 900 });
     await api(`/api/task-queues/${queue}/build-ids/resume`, { build_id: "b1" }, space);
+  }],
+  ["a session that is held, a worker at its most and a pinned build say which, and until when", async ({ page, base, api, axe, shot }) => {
+    const register = async (worker_id, task_queue, build_id, more) => {
+      await api("/api/worker/register", {
+        worker_id, task_queue, runtime: "hand", build_id, supported_workflow_types: ["order"], supported_activity_types: ["charge"], max_concurrent_worker_sessions: 1,
+        capabilities: ["worker_sessions"], ...more,
+      }, space);
+    };
+    const begin = async (workflow_id, on, worker_id, session_id) => {
+      const run = (await api("/api/workflows", { workflow_id, workflow_type: "order", task_queue: on }, space)).run_id;
+      if (!worker_id) return run;
+      const t = await task(api, "workflow-tasks", { worker_id, task_queue: on });
+      const commands = [{ type: "schedule_activity", activity_type: "charge", session_id }];
+      await api(`/api/worker/workflow-tasks/${t.task_id}/complete`, { lease_owner: worker_id, workflow_task_attempt: t.workflow_task_attempt, commands }, space);
+      return run;
+    };
+    await register("guard", "vault", "v1");
+    keepAlive(api, "guard", space);
+    await api("/api/worker/sessions", { worker_id: "guard", session_id: "box-1", ttl_seconds: 900, lease_seconds: 900 }, space);
+    const capped = await begin("capped", "vault", "guard", "box-2");
+    const held = await begin("held", "vault", "guard", "till");
+    await register("press-1", "press", "p1");
+    await api("/api/task-queues/press/build-ids/promote", { build_id: "p1" }, space);
+    const pinned = await begin("pinned", "press");
+    await api("/api/workers/press-1", undefined, space, "DELETE");
+    await register("press-2", "press", "p2");
+    keepAlive(api, "press-2", space);
+    const says = async (name, run, text) => {
+      await page.goto(`${base}/runs/${run}?namespace=${space}`);
+      await shown(page.getByText(text).first());
+      assert.deepEqual(await axe(), []);
+      await shot(`waits-${name}`, true);
+    };
+    await says("capped", capped, "worker guard holds 1 sessions, its most");
+    await says("pinned", pinned, "pinned to build p1, worker press-2 has build p2");
+    await until("the teller is stale", async () => (await api("/api/workers/teller", undefined, space)).status === "stale");
+    await says("held", held, "session till is held by worker teller until");
+    const at = page.locator("[data-why] time, [data-waits] time").or(page.getByText("is held by worker teller").locator("time")).first();
+    const { lease_expires_at } = (await api("/api/worker-sessions/till", undefined, space)).session;
+    assert.equal(Date.parse(await at.getAttribute("datetime")), Date.parse(lease_expires_at));
+    const first = await at.innerText();
+    await until("its time goes down", async () => (await at.innerText()) !== first);
+    await page.goto(`${base}/?namespace=${space}`);
+    const row = page.locator("tr", { has: page.getByText("held", { exact: true }) }).locator("[data-waits]");
+    await shown(row.getByText("session till is held by worker teller until"));
+    await shot("waits-why");
   }],
 ];

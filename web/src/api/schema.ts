@@ -300,9 +300,11 @@ export interface components {
         };
         /** @description The open workflow task. */
         PendingTask: {
+            /** @description with what its code failed last */
+            last_failure?: string;
             /** Format: date-time */
             lease_expires_at: string | null;
-            /** @description where its code failed last */
+            /** @description and where */
             stack_trace?: string;
             /** @enum {string} */
             state: "ready" | "delayed" | "leased" | "quarantined";

@@ -20,12 +20,12 @@ const tones: Record<Known, Tone> & Record<string, Tone> = {
   mismatched: "bad",
   stale: "idle",
   closed: "idle",
-  expired: "warn",
+  expired: "idle", // who has work for it takes it
   orphaned: "warn",
   unowned: "idle",
   unlimited: "idle",
   accepting: "good",
-  throttled: "warn",
+  throttled: "idle", // a budget does what it is for
   active_with_draining: "warn",
   stale_only: "idle",
   no_workers: "idle",

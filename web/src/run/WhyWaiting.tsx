@@ -57,6 +57,7 @@ export function WhyWaiting({ run }: { run: RunView }) {
       ? [
           <Item key="task" icon="play" alarm={task.wait?.needs_attention}>
             workflow code{task.wait && <WaitText wait={task.wait} behind />}
+            {task.last_failure && task.wait?.reason !== "quarantined" && <span className="block break-words text-bad" data-failed>its code failed: {task.last_failure}</span>}
             {task.stack_trace?.trim() && <Stack stack={task.stack_trace.trim()} />}
           </Item>,
         ]

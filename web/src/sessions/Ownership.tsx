@@ -105,7 +105,7 @@ const looks: Record<SessionChange, Tone> = {
   renewed: "stay",
   draining: "warn",
   released: "idle",
-  expired: "warn",
+  expired: "idle",
   idle_unpinned: "idle",
   orphaned: "warn",
   failed: "bad",

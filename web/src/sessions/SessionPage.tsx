@@ -33,8 +33,8 @@ function Notice({ session: s }: { session: SessionView }) {
   const bad = s.status === "failed" || s.status === "orphaned";
   const why = s.ended_reason ? reason(s.ended_reason) : s.failure_reason ? words(s.failure_reason) : "";
   const lines: [text: ReactNode, look: string][] = [];
-  if (s.moving) lines.push([`${s.moving} moves it: what runs in it may end, and what is queued waits until another worker has it.`, "border-l-warn"]);
-  if (s.kept_for) lines.push([`For a short time it is kept for ${s.kept_for}.`, "border-l-warn"]);
+  if (s.moving) lines.push([`${s.moving} moves it: what runs in it may end, and what is queued waits until another worker has it.`, "border-l-idle"]);
+  if (s.kept_for) lines.push([`For a short time it is kept for ${s.kept_for}.`, "border-l-idle"]);
   if (why) lines.push([`${isOver(s) ? "Ended" : "Last holding ended"}: ${why}`, bad ? "border-l-bad" : "border-l-idle"]);
   const waits = s.wait && !s.moving && !s.kept_for ? s.wait : undefined; // those say it already
   if (waits) lines.push([<WaitText key="wait" wait={waits} />, waits.needs_attention ? "border-l-warn" : "border-l-idle"]);
@@ -43,7 +43,7 @@ function Notice({ session: s }: { session: SessionView }) {
   return (
     <div className={`card mt-3 grid gap-1 border-l-3 px-4 py-3 ${look}`}>
       {lines.map(([text, of], i) => (
-        <p key={i} className={`break-words ${of === "border-l-bad" ? "font-medium text-bad" : ""}`}>
+        <p key={i} className={`min-w-0 break-words ${of === "border-l-bad" ? "font-medium text-bad" : ""}`}>
           {text}
         </p>
       ))}
