@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sojourn-run/sojourn/shared/protocol"
 	"github.com/sojourn-run/sojourn/worker"
 	"github.com/sojourn-run/sojourn/worker/workflow"
 )
@@ -229,5 +230,35 @@ func TestExplicitSessionsAmongOthers(t *testing.T) {
 		h.start("B", lock(10*sec, 12*sec))
 		h.equal("state", output[string](h, run), "A")
 		h.equal("epochs", h.once("after").session.Epoch, h.once("load").session.Epoch)
+	})
+}
+
+// A session by options lives for half an hour, unless they say that it has no end: then what is hours old is used as on
+// its first minute.
+func TestASessionWithoutATTLOutlivesItsFirstHour(t *testing.T) {
+	bubble(t, "device", func(h *harness) {
+		h.flow("print", func(ctx workflow.Context, device, item string, ttl time.Duration) (string, error) {
+			ctx = workflow.WithActivity(ctx, workflow.ActivityOptions{
+				StartToClose: time.Minute, WorkerSession: &workflow.WorkerSession{
+					ID: device, Lease: 30 * time.Second, TTL: ttl, MaxActivities: 1,
+				},
+			})
+			return workflow.Execute[string](ctx, "work", item, 10)
+		})
+		h.start("A", byDefault)
+		for n, wait := range []time.Duration{0, 29 * time.Minute, 2 * time.Minute, time.Hour, 3 * time.Hour} {
+			h.wait(wait)
+			item := fmt.Sprint("page-", n)
+			h.equal(item, output[string](h, h.begin("print", "endless", item, workflow.NoTTL)), "A")
+			if n < 2 {
+				h.equal("timed "+item, output[string](h, h.begin("print", "timed", "timed-"+item, time.Duration(0))), "A")
+			}
+		}
+		if s, ok := h.row("endless"); !ok || s.Status != protocol.SessionActive {
+			h.t.Errorf("the session is %+v", s)
+		}
+		if s, ok := h.row("timed"); ok && s.Status == protocol.SessionActive {
+			h.t.Errorf("the session that has a TTL is %+v", s)
+		}
 	})
 }
