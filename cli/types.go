@@ -18,7 +18,8 @@ func (p *program) typesCommand() *cobra.Command {
 		Use: "types [DIR]", Short: "Write the types of handlers' contexts, for editors and type checkers",
 		Long: "Write sojourn.d.ts and sojourn.pyi into a folder of handlers, or the folder here: the types of the context that a\n" +
 			"handler gets as its second argument, in TypeScript (and JavaScript by its comments) and Python. They are of this\n" +
-			"binary and take the place of older ones. Handlers run without them.",
+			"binary and take the place of older ones. Where there is no tsconfig.json one is written, too. Handlers run without\n" +
+			"any of them.",
 		Args: func(c *cobra.Command, args []string) error {
 			if len(args) > 1 {
 				return misused(c, errors.New("want one folder at most"))
@@ -59,5 +60,18 @@ func (p *program) writeTypes(dir string) error {
 		}
 		fmt.Fprintln(p.out, said, path)
 	}
-	return nil
+	path := filepath.Join(dir, "tsconfig.json")
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644) //nolint:gosec // code, as above
+	switch {
+	case errors.Is(err, fs.ErrExist):
+		fmt.Fprintln(p.out, "left", path) // is somebody's own
+		return nil
+	case err == nil:
+		_, err = f.Write(sandbox.TSConfig)
+		err = errors.Join(err, f.Close())
+	}
+	if err == nil {
+		fmt.Fprintln(p.out, "wrote", path)
+	}
+	return err
 }

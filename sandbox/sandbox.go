@@ -77,6 +77,9 @@ var Native = Handlers{}
 // Types are the files by which editors and type checkers know the context of a handler. No executor reads them.
 var Types fs.FS = shim.Types
 
+// TSConfig is a tsconfig.json for a folder of handlers that has none.
+var TSConfig = shim.TSConfig
+
 // Result is what a call left behind. Usage and logs are there also when the call failed.
 type Result struct {
 	Output        []byte // the encoded result

@@ -429,3 +429,46 @@ func footprint(t *testing.T, dir string) (all [6]int) {
 	all[5] = int(heap.HeapAlloc) //nolint:gosec // of a test
 	return all
 }
+
+// An executor of a handler in TypeScript that stands still, or whose minder does, holds its call up no longer than its
+// deadline, and its session learns why it is lost.
+func TestATypeScriptHandlerThatStandsStillEnds(t *testing.T) {
+	t.Parallel()
+	dir := files(t, map[string]string{
+		"still.ts": "import type { Context } from './sojourn';\n" +
+			"export async function main(_: unknown, ctx: Context): Promise<number> {\n" +
+			"  ctx.progress('runs');\n  await new Promise((f) => setTimeout(f, 60_000));\n  return process.pid;\n}\n" +
+			"export const pid = (): number => process.pid;\n",
+		"sojourn.d.ts": "export type Context = any;",
+	})
+	for _, still := range []string{"executor", "minder"} {
+		t.Run(still, func(t *testing.T) {
+			b := Open(t, Targets[1], sandbox.Options{Handlers: dir, Blank: -1})
+			needNode(t, b)
+			call := func(entry string) sandbox.Invocation {
+				inv := b.Call(entry)
+				inv.Activity = "still"
+				return In("s", 1, inv)
+			}
+			pid := Got[int](t, b.Run(call("pid")))
+			stopped := pid
+			if still == "minder" {
+				stopped = parent(t, pid)
+			}
+			inv := call("main")
+			inv.Deadline = time.Now().Add(3 * time.Second)
+			running, ended := make(chan struct{}), make(chan error, 1)
+			go func() {
+				_, err := b.Invoke(t.Context(), inv, sandbox.Hooks{OnProgress: func([]byte) { close(running) }})
+				ended <- err
+			}()
+			Receive(t, "the call runs", running)
+			if err := syscall.Kill(stopped, syscall.SIGSTOP); err != nil {
+				t.Fatal(err)
+			}
+			WantType(t, Receive(t, "the end of the call", ended), sandbox.DeadlineExceeded)
+			Eventually(t, "both are gone", func() bool { return dead(pid) && dead(stopped) })
+			WantLost(t, b.Fail(call("pid")), sandbox.CauseDeadline)
+		})
+	}
+}

@@ -37,6 +37,24 @@ func compile(root, path string) (*graph, error) {
 	if err != nil {
 		return nil, err
 	}
+	settings, absent, err := readSettings(real, path)
+	g.absent = append(g.absent, absent...)
+	for _, file := range settings.files {
+		info, serr := os.Stat(file)
+		code, rerr := readCode(file)
+		if serr == nil && rerr == nil {
+			g.own[file], g.stamps[file] = hashOf(code), stampOf(info)
+			g.to[path] = append(g.to[path], file)
+		}
+	}
+	if err != nil {
+		code, rerr := readCode(path)
+		if info, serr := os.Stat(path); serr == nil && rerr == nil {
+			g.own[path], g.stamps[path] = hashOf(code), stampOf(info)
+		}
+		g.code = wrongCode(filepath.Dir(path), api.Message{Text: err.Error()})
+		return g, rerr
+	}
 	var unread error // of the entry
 	folder := api.Plugin{Name: "folder", Setup: func(b api.PluginBuild) {
 		b.OnResolve(api.OnResolveOptions{Filter: ".*"}, func(a api.OnResolveArgs) (api.OnResolveResult, error) {
@@ -44,6 +62,14 @@ func compile(root, path string) (*graph, error) {
 				return api.OnResolveResult{Path: path}, nil
 			}
 			if !strings.HasPrefix(a.Path, "./") && !strings.HasPrefix(a.Path, "../") {
+				for _, at := range settings.leads(a.Path) {
+					found, absent := resolveModule(real, at)
+					g.absent = append(g.absent, absent...)
+					if found != "" {
+						g.to[a.Importer] = append(g.to[a.Importer], found)
+						return api.OnResolveResult{Path: found}, nil
+					}
+				}
 				return api.OnResolveResult{Path: a.Path, External: true}, nil
 			}
 			at := filepath.Join(a.ResolveDir, filepath.FromSlash(a.Path))
@@ -81,11 +107,16 @@ func compile(root, path string) (*graph, error) {
 		})
 	}}
 	dir := filepath.Dir(path)
+	raw, markup := settings.compiler()
+	jsx := api.JSXAutomatic
+	if markup {
+		jsx = api.JSXTransform // that is: as the settings say
+	}
 	done := api.Build(api.BuildOptions{
 		EntryPoints: []string{path}, Bundle: true, Format: api.FormatESModule, Platform: api.PlatformNode,
 		Target: api.ES2022, Outfile: path + ".mjs", AbsWorkingDir: dir, Plugins: []api.Plugin{folder},
 		Sourcemap: api.SourceMapInline, SourceRoot: fileURL(dir) + "/", SourcesContent: api.SourcesContentExclude,
-		TsconfigRaw: "{}", JSX: api.JSXAutomatic, LogLevel: api.LogLevelSilent, KeepNames: true,
+		TsconfigRaw: raw, JSX: jsx, LogLevel: api.LogLevelSilent, KeepNames: true,
 		Banner: map[string]string{"js": "import { createRequire as $createRequire } from 'node:module';" +
 			" const require = $createRequire(import.meta.url);"},
 	})

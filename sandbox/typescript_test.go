@@ -140,3 +140,69 @@ func TestTypeScriptReadsNothingOutsideTheFolder(t *testing.T) {
 		}
 	}
 }
+
+// Where imports lead and what markup means is what the nearest tsconfig.json of the folder says, as editors read it.
+// It is part of the version; what is outside of the folder is not read.
+func TestTypeScriptFollowsItsSettings(t *testing.T) {
+	over := t.TempDir()
+	dir := filepath.Join(over, "handlers")
+	const shop = "import { double } from '@lib/double';\nimport { half } from 'halves';\nimport { h } from '_lib/h';\n" +
+		"export const main = (n: number): string => <b>{double(n) + ',' + half(n)}</b>;"
+	for name, text := range map[string]string{
+		"tsconfig.json": "{\n  // what editors read\n  \"extends\": [\"./base\", \"../outside.json\", \"@tsconfig/node22/tsconfig.json\"],\n" +
+			"  \"compilerOptions\": { \"paths\": { \"@lib/*\": [\"_none/*\", \"_lib/*\",], \"halves\": [\"./_lib/half.ts\"] }, /* , } */ },\n}",
+		"base.json":      `{"compilerOptions": {"baseUrl": ".", "jsx": "react", "jsxFactory": "h", "strict": true, "url": "a//b"}}`,
+		"shop.tsx":       shop,
+		"deep/shop.tsx":  shop,
+		"_lib/double.ts": "export const double = (n: number): number => 2 * n;",
+		"_lib/half.ts":   "export const half = (n: number): number => n / 2;",
+		"_lib/h.ts":      "export const h = (tag: string, _: unknown, inside: string): string => `<${tag}>${inside}</${tag}>`;",
+		"_lib/w.ts":      "export const w = (tag: string, _: unknown, inside: string): string => `${tag}:${inside}`;",
+		// Of a handler of its own.
+		"near/tsconfig.json": `{"compilerOptions": {"paths": {"twice": ["../_lib/double"]}}}`,
+		"near/far.ts":        "import { double } from 'twice';\nexport const main = (n: number): number => double(n);",
+		"bad/tsconfig.json":  `{"compilerOptions": {"paths": 7}}`,
+		"bad/any.ts":         "export const main = (): number => 1;",
+		"../outside.json":    `{"compilerOptions": {"jsxFactory": "w", "paths": {"secret": ["./_lib/half.ts"]}}}`,
+		"../tsconfig.json":   `{"compilerOptions": {"paths": {"secret": ["handlers/_lib/half.ts"]}}}`,
+	} {
+		put(t, filepath.Join(dir, name), text)
+	}
+	b := Open(t, Targets[1], sandbox.Options{Handlers: dir})
+	needNode(t, b)
+	call := func(activity string) sandbox.Invocation {
+		inv := b.Call("main", 5)
+		inv.Activity = activity
+		return In(activity, 1, inv)
+	}
+	for activity, want := range map[string]any{
+		"shop": "<b>10,2.5</b>", "deep.shop": "<b>10,2.5</b>", "near.far": int64(10),
+	} {
+		if got := Got[any](t, b.Run(call(activity))); got != want {
+			t.Errorf("%s: got %v", activity, got)
+		}
+	}
+	e := WantType(t, b.Fail(call("bad.any")), sandbox.UserError)
+	if !strings.Contains(e.Message, filepath.Join("bad", "tsconfig.json")) || !strings.Contains(e.Message, "paths") {
+		t.Errorf("settings that are wrong: %s", e.Message)
+	}
+	before, _, err := sandbox.Discover(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	put(t, filepath.Join(dir, "base.json"), `{"compilerOptions": {"jsx": "react", "jsxFactory": "w"}}`)
+	put(t, filepath.Join(dir, "shop.tsx"), strings.Replace(shop, "{ h } from '_lib/h'", "{ w } from '@lib/w'", 1))
+	after, _, err := sandbox.Discover(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, was := range before {
+		changed := after[i].Hash != was.Hash
+		if want := was.Name == "shop" || was.Name == "deep.shop"; changed != want {
+			t.Errorf("%s: its version changed: %v", was.Name, changed)
+		}
+	}
+	if got := Got[string](t, b.Run(call("shop"))); got != "b:10,2.5" {
+		t.Errorf("after a change: got %q", got)
+	}
+}

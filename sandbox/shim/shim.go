@@ -19,6 +19,11 @@ var NodeProxy []byte
 //go:embed sojourn.d.ts sojourn.pyi
 var Types embed.FS
 
+// TSConfig is a tsconfig.json for a folder of handlers that has none.
+//
+//go:embed tsconfig.json
+var TSConfig []byte
+
 // Python is a script for Python 3.9 or later.
 //
 //go:embed python.py

@@ -1,0 +1,191 @@
+package sandbox
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// tsconfigName is the file in which editors and compilers find the settings of TypeScript.
+const tsconfigName = "tsconfig.json"
+
+// maxExtends is how many files of settings may follow from each other.
+const maxExtends = 8
+
+// tsSettings are what a tsconfig.json says that changes what code does: where imports lead, and what its markup and
+// classes mean.
+type tsSettings struct {
+	files []string                   // it was read from
+	raw   map[string]json.RawMessage // options for the compiler
+	base  string                     // folder in which imports that name no folder are looked for as well; empty for none
+	from  string                     // folder that the targets of paths are relative to
+	paths map[string][]string        // where imports lead, by pattern
+}
+
+// meant are the options that the compiler is told.
+var meant = []string{
+	"jsx", "jsxFactory", "jsxFragmentFactory", "jsxImportSource", "experimentalDecorators", "useDefineForClassFields",
+	"target", "verbatimModuleSyntax", "strict", "alwaysStrict",
+}
+
+// compiler is what the compiler is told, and whether that says what markup means.
+func (s *tsSettings) compiler() (raw string, markup bool) {
+	text, _ := json.Marshal(map[string]any{"compilerOptions": s.raw}) // was read as that
+	_, markup = s.raw["jsx"]
+	return string(text), markup
+}
+
+// leads are the places of the folder that an import which is no path may mean, in this order.
+func (s *tsSettings) leads(name string) (places []string) {
+	best, rest, targets := -1, "", []string(nil)
+	for pattern, to := range s.paths {
+		before, after, star := strings.Cut(pattern, "*")
+		switch {
+		case !star && pattern == name:
+			best, rest, targets = len(name)+1, "", to
+		case star && len(name) >= len(before)+len(after) && strings.HasPrefix(name, before) &&
+			strings.HasSuffix(name, after) && len(before) > best:
+			best, rest, targets = len(before), name[len(before):len(name)-len(after)], to
+		}
+	}
+	for _, t := range targets {
+		places = append(places, filepath.Join(s.from, filepath.FromSlash(strings.Replace(t, "*", rest, 1))))
+	}
+	if s.base != "" {
+		places = append(places, filepath.Join(s.base, filepath.FromSlash(name)))
+	}
+	return places
+}
+
+// readSettings reads the tsconfig.json that is nearest to a file, within the folder root, and those of the folder that
+// it extends. absent are the places where one nearer would be. Nothing outside of the folder is read: this happens in
+// the worker, with its rights.
+func readSettings(root, path string) (s tsSettings, absent []string, err error) {
+	s.raw = map[string]json.RawMessage{}
+	for dir := filepath.Dir(path); within(root, dir); dir = filepath.Dir(dir) {
+		file := filepath.Join(dir, tsconfigName)
+		if _, there := os.Stat(file); there == nil {
+			return s, absent, s.read(root, file, maxExtends)
+		}
+		absent = append(absent, file)
+	}
+	return s, absent, nil
+}
+
+// within says whether a path leads into a folder, or to it.
+func within(root, path string) bool {
+	real, err := filepath.EvalSymlinks(path)
+	return err == nil && (real == root || strings.HasPrefix(real, root+string(filepath.Separator)))
+}
+
+// read takes one file over what s has of those that extend it.
+func (s *tsSettings) read(root, file string, more int) error {
+	if !within(root, file) || more == 0 {
+		return nil
+	}
+	text, err := readCode(file)
+	if err != nil {
+		return err
+	}
+	s.files = append(s.files, file)
+	var c struct {
+		Extends json.RawMessage            `json:"extends"`
+		Options map[string]json.RawMessage `json:"compilerOptions"`
+	}
+	if err := json.Unmarshal(plainJSON(text), &c); err != nil {
+		return fmt.Errorf("%s: %w", file, err)
+	}
+	dir := filepath.Dir(file)
+	for _, name := range meant {
+		if v, there := c.Options[name]; there && s.raw[name] == nil && string(v) != `"preserve"` {
+			s.raw[name] = v
+		}
+	}
+	var base string
+	if json.Unmarshal(c.Options["baseUrl"], &base) == nil && s.base == "" && base != "" {
+		s.base = filepath.Join(dir, filepath.FromSlash(base))
+	}
+	var paths map[string][]string
+	if raw := c.Options["paths"]; raw != nil && s.paths == nil {
+		if err := json.Unmarshal(raw, &paths); err != nil {
+			return fmt.Errorf("%s: paths: %w", file, err)
+		}
+		if s.paths, s.from = paths, s.base; s.from == "" {
+			s.from = dir
+		}
+	}
+	for _, name := range names(c.Extends) {
+		if !strings.HasPrefix(name, "./") && !strings.HasPrefix(name, "../") {
+			continue // a package's, which say nothing of where a handler's imports lead
+		}
+		next := filepath.Join(dir, filepath.FromSlash(name))
+		if filepath.Ext(next) != ".json" {
+			next += ".json"
+		}
+		if err := s.read(root, next, more-1); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// names are a string, or a list of them of which the last counts most.
+func names(raw json.RawMessage) (all []string) {
+	var one string
+	if json.Unmarshal(raw, &one) == nil && one != "" {
+		return []string{one}
+	}
+	var list []string
+	if json.Unmarshal(raw, &list) == nil {
+		for i := len(list) - 1; i >= 0; i-- {
+			all = append(all, list[i])
+		}
+	}
+	return all
+}
+
+// plainJSON is what remains of a file of settings without comments and commas after the last member. Bytes are replaced
+// by spaces, so that places in it stay the same.
+func plainJSON(text []byte) []byte {
+	out := append([]byte(nil), text...)
+	blank := func(from, to int) {
+		for i := from; i < to; i++ {
+			if out[i] != '\n' {
+				out[i] = ' '
+			}
+		}
+	}
+	comma := -1
+	for i := 0; i < len(out); i++ {
+		switch c := out[i]; {
+		case c == '"':
+			for i++; i < len(out) && out[i] != '"'; i++ {
+				if out[i] == '\\' {
+					i++
+				}
+			}
+			comma = -1
+		case c == '/' && i+1 < len(out) && (out[i+1] == '/' || out[i+1] == '*'):
+			from, end := i, "\n"
+			if out[i+1] == '*' {
+				end = "*/"
+			}
+			if n := strings.Index(string(out[i+2:]), end); n < 0 {
+				i = len(out)
+			} else if i += 2 + n; end == "*/" {
+				i += 2
+			}
+			blank(from, min(i, len(out)))
+			i--
+		case c == ',':
+			comma = i
+		case (c == '}' || c == ']') && comma >= 0:
+			out[comma], comma = ' ', -1
+		case c != ' ' && c != '\t' && c != '\n' && c != '\r':
+			comma = -1
+		}
+	}
+	return out
+}
