@@ -16,6 +16,10 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
+// Whoever sends a command may not hear its answer and send it again. A request id is therefore kept with what was
+// asked, and its receipt, in the change that carries the command out: the same again gets the same receipt, and the
+// same id with something else is refused instead of done.
+
 // Cancel closes a run at once; its code does not run again.
 func (b *Broker) Cancel(ctx context.Context, in protocol.EndRequest) (protocol.CommandReceipt, error) {
 	return b.tell(ctx, in, "cancel", nil, func(reason string) engine.Input {

@@ -7,6 +7,9 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
+// A deployment is what operators see of builds by name; what is stored is the row of a queue. Both ways to decide about
+// a build go through one change, so that neither can undo the other by an old read.
+
 // deploymentOutcomes are what the verbs on a deployment are answered with.
 var deploymentOutcomes = map[string]string{
 	protocol.BuildPromote: "promoted", protocol.BuildDrain: "drained", protocol.BuildResume: "resumed",

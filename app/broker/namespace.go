@@ -16,6 +16,10 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
+// Every request names a namespace, so whether there is one must cost no statement: what was found is believed for a
+// while. A removal marks the row first and takes the contents away in pieces. From the mark on nothing of it can be
+// named, so no piece can be filled again behind the removal.
+
 // believed is how long a namespace that was found is not looked up again when other apps may remove it.
 const believed = time.Minute
 

@@ -14,6 +14,9 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
+// A poll leases what it answers with, and the answer may be lost on its way. Were the same poll a new one, its tasks
+// would wait for their leases to run out, and the worker would be given others beside them that it has no slot for.
+
 // pollKept is how long the answer to a poll_request_id is remembered.
 const pollKept = 120 * time.Second
 

@@ -16,6 +16,9 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
+// A query changes nothing and is in no history: it is asked of the workflow's code as its worker runs it. So it needs a
+// living worker that takes it, and is refused at once when there is none, rather than left to its time-out.
+
 // queryDeadline is how long a query may take.
 const queryDeadline = 30 * time.Second
 

@@ -12,6 +12,10 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
+// Queries and validations share what is here: who may be asked, what a worker is handed, how its reply is judged. They
+// are leased through the same polls as tasks, but live in app/question, since they are worth no more than their
+// caller's patience and must cost no commit.
+
 var _ dispatch.Claimer = (*Broker)(nil)
 
 // Claim leases tasks from the backlog: pending questions, and every other kind from the store. It makes the broker the

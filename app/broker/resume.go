@@ -10,6 +10,9 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
+// Workers of the HTTP contract read from the task why their run goes on, and do not look for it in the history. The
+// cause was stored with the task, so that a task that is delivered again says the same.
+
 // resume fills in what woke the run, from the cause its task was made for.
 func resume(t *protocol.WorkflowTask, c engine.Cause, events []history.Event) {
 	if c.Kind == "" || c.Kind == "start" {

@@ -15,6 +15,10 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
+// What is past its retention goes in pieces, each run by a change of its own in the background, which looks again
+// whether the run is closed. So whoever waits for a commit waits for one of them at most, and clean-up of large
+// namespaces is felt by nobody.
+
 // Retention says which closed runs of a namespace are older than it keeps them.
 func (b *Broker) Retention(ctx context.Context, ns string) (protocol.RetentionStatus, error) {
 	v, err := b.Namespace(ctx, change.Namespace(ns))

@@ -9,6 +9,9 @@ import (
 	"github.com/sojourn-run/sojourn/app/store"
 )
 
+// A session is moved on by what its row says at the decision, and never by what the sweeper saw: its holder may have
+// renewed it since, or another app may have been here first.
+
 // dueSession moves a session forward in time, and ends tasks that wait in it in vain.
 func (b *Broker) dueSession(ctx context.Context, key engine.SessionKey) error {
 	stale, err := b.workers.StaleHolder(ctx, key)

@@ -10,6 +10,9 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
+// Most of what happens to sessions happens inside of other changes, so it is counted from the moves that commits tell
+// of, each by the app that committed it; summed over the apps everything is counted once.
+
 // sessionCounters count what happens to sessions at this app.
 type sessionCounters struct {
 	claims, ends, rebuilds, unbuilt, late *prometheus.CounterVec

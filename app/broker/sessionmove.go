@@ -14,6 +14,9 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
+// An operator's word about a session goes through the decisions that its holder's goes through, so that one place says
+// what a session may do. A holder that does not know of it yet is refused the next time it speaks.
+
 // OperateSession closes a session at an operator's word, or moves it to another worker: migrate. Both are audited.
 func (b *Broker) OperateSession(ctx context.Context, in protocol.SessionOperation) (protocol.SessionView, error) {
 	key := engine.SessionKey{Namespace: change.Namespace(in.Namespace), ID: in.SessionID}

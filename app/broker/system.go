@@ -12,6 +12,9 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
+// These passes are started by hand. Each item of them goes through a decision of its own, as what the sweeper brings
+// does, so one that somebody else dealt with meanwhile is skipped, and a pass may run at any time and beside another.
+
 // RepairPass takes runs out of quarantine: those named, else all that are listed.
 func (b *Broker) RepairPass(ctx context.Context, in protocol.RepairRequest) (protocol.SystemPass, error) {
 	p := protocol.SystemPass{Results: []protocol.SystemResult{}}

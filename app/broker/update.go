@@ -13,6 +13,9 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
+// An update is answered from the history alone, in which its outcome is an event. So a caller that waits may do so at
+// any app, may ask again after its connection broke, and follows the workflow through runs that continued as new.
+
 // How long a caller waits for an update to be answered when it does not say, and at most.
 const (
 	defaultUpdateWait = 30 * time.Second

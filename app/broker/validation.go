@@ -14,6 +14,9 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
+// An update that a validator rejects must leave no trace in history. So the verdict has to be there before the change
+// that accepts it, and that change looks again whether it is the run that was judged.
+
 // validationDeadline is how long a validator may take, the wait for its worker included.
 const validationDeadline = 10 * time.Second
 

@@ -10,6 +10,9 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
+// A page ends by number or by size, whichever comes first, and its token names the last event and not a count. So pages
+// stay right while the history grows behind them, and whoever asks twice reads the same.
+
 // Pages of history: how many events when the request does not say, at most, and about how many bytes.
 const (
 	DefaultPage = 500

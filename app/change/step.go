@@ -8,6 +8,10 @@ import (
 	"github.com/sojourn-run/sojourn/shared/history"
 )
 
+// One decision may touch more runs than the one that was asked about: a child that starts, a parent that hears of an
+// end, the run that goes on in its place. They are gathered into one change here, so that nobody can see one half of
+// it.
+
 // environment is what a decision on a run may look at.
 func environment(rows store.Rows, run *engine.Run) engine.Environment {
 	chain := engine.WorkflowKey{Namespace: run.Namespace, ID: run.WorkflowID}

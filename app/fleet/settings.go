@@ -14,6 +14,9 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
+// Settings of a fleet are one row with a revision. An operator names the revision that was seen, so that of two who
+// change it at once one is told; a worker names the one it runs with, which is how it is known who is behind.
+
 // TellsSettings gives the fleet the way to have the workers of a namespace fetch their settings. Those that cannot be
 // told hear of it with the answer of their next heartbeat.
 func (f *Fleet) TellsSettings(tell func(namespace string)) { f.tellSettings.Store(&tell) }

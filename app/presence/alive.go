@@ -11,6 +11,10 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
+// Signs of life are stored seldom and together, because a statement for each heartbeat would be most of what a database
+// at rest does. What is stored must then say for how much longer a worker may have been heard than the row tells, or
+// another app would take a living worker for dead.
+
 // aliveAtOnce is how many workers' signs of life are stored in one change.
 const aliveAtOnce = 1000
 

@@ -10,6 +10,9 @@ import (
 	"github.com/sojourn-run/sojourn/shared/history"
 )
 
+// Apps of one database know of each other by rows among the workers, under a namespace that no caller can name. That an
+// app is gone is how the others find out that nobody looks after the workers it heard.
+
 // appsNamespace is where the apps of one database register, so that each knows which releases are served. It is no
 // namespace a caller can name.
 const appsNamespace = "/apps"

@@ -6,6 +6,8 @@ import (
 	"github.com/sojourn-run/sojourn/app/engine"
 )
 
+// What workers say of their types holds for the living alone: the dead are asked nothing.
+
 // Declarations are what the living workers of a namespace said their workflow types have.
 func (r *Registry) Declarations(namespace string) engine.Declarations {
 	now := time.Now()

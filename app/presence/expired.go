@@ -10,6 +10,9 @@ import (
 	"github.com/sojourn-run/sojourn/app/store"
 )
 
+// A worker that ended without a word would stand in the lists for ever. It goes once it has been silent for long and
+// holds nothing: a row that something still names must stay, as what it holds is freed by it.
+
 // A worker that sends heartbeats stays among the workers for so many times the silence after which it is taken for
 // dead: 15 minutes, as that is 60 s. Who only polls may be silent for as long as it works.
 const (

@@ -12,6 +12,10 @@ import (
 	"github.com/sojourn-run/sojourn/shared/release"
 )
 
+// Whatever was accepted from a process is a sign of its life. A report that was refused is none: anybody could send it
+// in the worker's name. A sign belongs to a process and not to an id, or an older process would keep its dead successor
+// alive.
+
 // Hear notes a sign of life of a process: whatever was accepted from it is one, polls and reports as well as
 // heartbeats.
 func (ws *Workers) Hear(k engine.WorkerKey) { ws.hearProcess(k, "") }

@@ -8,6 +8,9 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
+// What is known of a worker beside its row is lost with the app. Whoever takes its workers up has their rows alone, so
+// what must outlive the app is stored.
+
 // Heard is one worker, and what is known of it beside its row.
 type Heard struct {
 	Worker   *engine.Worker

@@ -10,6 +10,9 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
+// Whether the holder of a session is dead is asked only once its lease is over, and then of whoever knows best: this
+// app's ears, else what is stored, and for an app alone also how long it has been up to hear it.
+
 // StaleHolder is the worker whose lease on the session is over, if its registration is gone or it has not been heard of
 // for longer than a living worker may be silent; else "".
 func (ws *Workers) StaleHolder(ctx context.Context, key engine.SessionKey) (string, error) {

@@ -9,6 +9,9 @@ import (
 	"github.com/sojourn-run/sojourn/app/store"
 )
 
+// A lease that ran out is a loss if its worker died and none if the worker let it lapse. Only who hears the worker
+// knows; the others wait a moment for that app to act, and then go by what is stored.
+
 // leftToOthers is how long a lease that ended is left to the app that heard its worker last, which alone knows whether
 // the worker lives: what is stored of a living one may be half a minute old.
 const leftToOthers = 2 * time.Second

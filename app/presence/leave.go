@@ -11,6 +11,10 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
+// Leaving has three steps, in this order. The mark fences the process, so that nothing new reaches it; what it had goes
+// on; the row goes last, since a lease must never name a worker without a row. What fails in between is said again: a
+// mark that is there already is no error.
+
 // Deregister takes a worker's registration away, at its own word: its leases end and its sessions are released, so that
 // others go on at once. The row is marked first, which fences it, and goes last: a lease never names a worker without a
 // row.

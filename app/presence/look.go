@@ -12,6 +12,9 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
+// Silence is judged by the app that heard a worker last. A worker that went over to another app is that one's to miss,
+// so before anything is taken away the row is read: it says who heard it since.
+
 // takeUp makes the workers that were left behind this app's concern, as far as they hold anything. Those that live will
 // be heard, here or at another app, by the time that is stored of them; a database of one's own stores none, so there
 // the time since the start has to do.

@@ -17,6 +17,9 @@ import (
 	"github.com/sojourn-run/sojourn/shared/history"
 )
 
+// A registration is the moment in which a worker's processes change places. All that the older one had must end by it,
+// and nothing of the newer: the row names the process, and a refused decision under the row's lock is the fence.
+
 // What a registration may leave out.
 const (
 	defaultSlots        = 100

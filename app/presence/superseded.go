@@ -10,6 +10,9 @@ import (
 	"github.com/sojourn-run/sojourn/app/store"
 )
 
+// Another app ended a registration and freed what was leased by then. What this one was leasing to the process in that
+// moment it could not see, so each app frees its own part when it hears of it, or when a hint may have been lost.
+
 // watchSuperseded hears, until ctx ends, of processes whose registration ended at other apps on the database: another
 // took their place, or they left.
 func (ws *Workers) watchSuperseded(ctx context.Context) {

@@ -8,6 +8,9 @@ import (
 	"github.com/sojourn-run/sojourn/app/engine"
 )
 
+// One loop looks after all workers of an app, so that what it costs does not grow with their number: to look costs no
+// statement while everybody is heard, and what has to be stored goes together.
+
 // lookEvery is how often it is looked who fell silent. It costs no statement while everybody is heard.
 func (ws *Workers) lookEvery() time.Duration { return max(ws.opt.Alive/20, 100*time.Millisecond) }
 

@@ -9,6 +9,9 @@ import (
 	"github.com/sojourn-run/sojourn/shared/payload"
 )
 
+// A question is about a run as it was when it was asked: the pages end at the last event of that moment, so that a
+// worker that fetches the second page late does not answer about another state.
+
 // historyOf is the history a question is about, with the arguments the workflow was started with.
 func (p *Pending) historyOf(
 	ctx context.Context, q *store.Question,

@@ -12,6 +12,9 @@ import (
 	"github.com/sojourn-run/sojourn/worker/link"
 )
 
+// Code may report progress in a tight loop, and must never wait for the network by that. So reports are merged, the
+// last value counts, and what is sent goes from elsewhere.
+
 // beatPace is the least time between two signs of life of one attempt; of those that come faster the last is sent.
 const beatPace = time.Second
 

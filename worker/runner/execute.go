@@ -16,6 +16,10 @@ import (
 	"github.com/sojourn-run/sojourn/worker/activity"
 )
 
+// Where an activity runs is decided here, at each attempt: Go code in this process unless it is isolated, all other
+// code in an executor. What is missing to run it is no failure of the activity, so it goes back untried to a worker
+// that may have it.
+
 // execute runs the attempt's code: in this process, or in an executor when it is isolated or no Go code of this worker.
 func (a *attempt) execute(ctx context.Context) (payload.Payload, error) {
 	result, err := a.run(ctx, a.task.ActivityType, a.def, a.task.Arguments)

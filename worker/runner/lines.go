@@ -12,6 +12,9 @@ import (
 	"github.com/sojourn-run/sojourn/worker/link"
 )
 
+// Lines are for people and no decision reads them, so they may be lost and must not hold anything up. Their memory is
+// bounded for all attempts together; what is left out is counted and said in the lines themselves.
+
 const (
 	linePace  = time.Second      // the least time between two calls with lines
 	lineBytes = 1 << 20          // of lines in one call

@@ -13,6 +13,9 @@ import (
 	"github.com/sojourn-run/sojourn/worker/link"
 )
 
+// A worker asks only for what it has a slot for, since a task that it takes and cannot begin lets its lease run out.
+// Loops ask for one kind each, and one that does not come round is what shows that a worker hangs.
+
 // An answer without a task that comes sooner than this was not waited for: the loop then waits by itself.
 const heldAtLeast = time.Second
 

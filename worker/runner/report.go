@@ -13,6 +13,9 @@ import (
 	"github.com/sojourn-run/sojourn/worker/link"
 )
 
+// An outcome is worth its lease: after that somebody else may have the task. So a report is tried again for as long and
+// no longer, and a worker whose app does not answer stops taking work rather than filling its memory with outcomes.
+
 // One call carries at most so many outcomes, and values of about so many bytes.
 const (
 	maxItems = 256

@@ -7,6 +7,9 @@ import (
 	"github.com/sojourn-run/sojourn/app/store"
 )
 
+// A poller that found a queue empty does not look again by itself. So whatever a batch leaves ready must be told, and
+// told with what it asks for, or all pollers of the queue would claim in vain for it.
+
 // backlog is what ready tasks of a queue ask of workers that nobody took: these lanes, or anything.
 type backlog struct {
 	anything bool

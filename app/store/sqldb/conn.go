@@ -2,6 +2,9 @@ package sqldb
 
 import "context"
 
+// Both drivers hand over text as string and numbers as int64, and NULL as nil. Columns are nothing else, so these two
+// read any of them; NULL is the zero value, as it was written.
+
 // The committer talks to a database through this small interface: SQLite and PostgreSQL have drivers of their
 // own behind it, because only one of them can send many statements in one round trip.
 

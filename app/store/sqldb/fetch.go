@@ -5,6 +5,10 @@ import (
 	"github.com/sojourn-run/sojourn/app/store"
 )
 
+// Rows are read once a batch, all of a table with one statement, and kept in the batch as its changes leave them: the
+// second change of a run sees the first. A row that somebody else has locked comes back as its key alone, and the
+// changes that need it are set aside.
+
 // loadWorkflows returns the call that loads key rows the batch has not got.
 func (b *batch) loadWorkflows(keys map[engine.WorkflowKey]bool) []*Call {
 	missing := newRowset(workflowsTable.key())

@@ -10,6 +10,9 @@ import (
 	"github.com/sojourn-run/sojourn/app/store"
 )
 
+// Whether a store can write is known from its last batch, so the question costs nothing while all is well. Only after a
+// failure is a write tried, one for all who ask: a database that is down must not be asked by everybody.
+
 // slowBatch is how long a batch may be under way before the store is taken for one that cannot write.
 const slowBatch = 2 * time.Second
 

@@ -13,6 +13,9 @@ import (
 	"github.com/sojourn-run/sojourn/shared/history"
 )
 
+// Removal writes whole keys away, before everything else of the batch, so that what takes a removed name in the same
+// batch is written after it and stays. What the batch has touched already it refuses to drop.
+
 var namespacesTable = &table{
 	name: "namespaces", keys: 1, prune: true, columns: []column{text("name"), num("created_at").keep(), text("body")},
 }

@@ -6,6 +6,9 @@ import (
 	"github.com/sojourn-run/sojourn/app/store"
 )
 
+// An index that is not used is found when it is too late, on a large table. So the statements can be listed, for a test
+// to ask a database how it would run them.
+
 // Plans lists the committer's statements that read or delete, for a look at how the database would run them.
 func (s *Store) Plans() []string {
 	st := s.st

@@ -14,6 +14,9 @@ import (
 	"github.com/sojourn-run/sojourn/shared/history"
 )
 
+// Reads go beside the committer, over connections of their own, and lock nothing: however long a listing takes, no
+// commit waits for it. What they see is committed, and may be older than an answer that was just given elsewhere.
+
 // View reads on connections of its own, so that nothing it does holds up a commit.
 func (s *Store) View(ctx context.Context, fn func(store.Reader) error) error {
 	select {

@@ -14,6 +14,10 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
+// What is read here is asked again every few seconds by pages that stay open, over tables that may have millions of
+// rows. So each query is written for one index, and a condition that would keep a database from it is left out where it
+// says nothing.
+
 func (r *reader) SessionCounts(ctx context.Context, namespace string) (map[protocol.SessionStatus]int, error) {
 	counts := map[protocol.SessionStatus]int{}
 	query, args := sessionCounts(namespace)

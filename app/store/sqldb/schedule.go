@@ -14,6 +14,9 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
+// A schedule is rewritten whole at each decision, so a decision on an older version would undo what came between. It
+// names the version it was made on, and is refused when that is not the batch's.
+
 var (
 	schedulesTable = &table{name: "schedules", keys: 2, prune: true, columns: []column{
 		text("namespace"), text("schedule_id"), text("status"), num("due_at").opt(), text("body"),

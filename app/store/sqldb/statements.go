@@ -6,6 +6,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
+// Statements are made once for a dialect: both databases run the same ones but for what they spell differently.
+
 // statements are all statements of the committer for one dialect, made once.
 type statements struct {
 	begin, commit *Stmt

@@ -9,6 +9,9 @@ import (
 	"github.com/sojourn-run/sojourn/shared/history"
 )
 
+// Of a token only its hash is stored: whoever reads the database can let nobody in. What is asked by is a column, the
+// rest one JSON text.
+
 // tokenBody is the JSON part of a token's row.
 type tokenBody struct {
 	Name       string   `json:"name,omitempty"`
