@@ -17,7 +17,7 @@ import (
 
 func takeNote(ctx context.Context, app *client.Client, text string) (notes []string, err error) {
 	run, err := app.StartActivity(ctx, protocol.ActivityRequest{
-		ActivityType: "notes", SessionID: "ada", StartToClose: 60,
+		ActivityType: "notes", ActivityOptions: protocol.ActivityOptions{SessionID: "ada", StartToClose: 60},
 	}, text)
 	if err != nil {
 		return nil, err

@@ -33,7 +33,8 @@ func TestAModelComesBackWhenItsProcessIsKilled(t *testing.T) {
 	ask := func(name, text string, answer any) {
 		t.Helper()
 		run, err := app.StartActivity(t.Context(), protocol.ActivityRequest{
-			ActivityType: name, SessionID: "post", RetryPolicy: &retry.Policy{MaxAttempts: new(3)},
+			ActivityType:    name,
+			ActivityOptions: protocol.ActivityOptions{SessionID: "post", RetryPolicy: &retry.Policy{MaxAttempts: new(3)}},
 		}, text)
 		if err == nil {
 			err = run.Result(t.Context(), answer)

@@ -40,7 +40,8 @@ func TestADatabaseHandleComesBackWhenItsProcessIsKilled(t *testing.T) {
 	begin := func(amount, slow int) *client.Workflow {
 		t.Helper()
 		run, err := app.StartActivity(t.Context(), protocol.ActivityRequest{
-			ActivityType: "account.deposit", SessionID: "ledger", RetryPolicy: &retry.Policy{MaxAttempts: new(3)},
+			ActivityType:    "account.deposit",
+			ActivityOptions: protocol.ActivityOptions{SessionID: "ledger", RetryPolicy: &retry.Policy{MaxAttempts: new(3)}},
 		}, map[string]any{"file": journal, "account": "ada", "amount": amount, "slow": slow})
 		if err != nil {
 			t.Fatal(err)
