@@ -37,7 +37,8 @@ func atRest(quick bool) resting {
 	if quick {
 		return resting{workers: 20, sessions: 200, sleepers: 200, settle: time.Second, tick: 100 * time.Millisecond}
 	}
-	return resting{workers: 200, sessions: 10_000, sleepers: 100_000, settle: 20 * time.Second, tick: time.Second}
+	// A minute after its start an app looks once for what is past its retention, and then once a day.
+	return resting{workers: 200, sessions: 10_000, sleepers: 100_000, settle: 75 * time.Second, tick: time.Second}
 }
 
 // fleet is how many workers are connected while workflows sleep.
