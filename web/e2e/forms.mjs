@@ -134,37 +134,6 @@ export const forms = [
     await until("all of them", async () => (await did.count()) === events);
     assert.equal(await did.last().getAttribute("data-schedule-event"), "ScheduleCreated");
   }],
-  ["an activity by itself is started by a schedule", async ({ page, base, api, axe, shot }) => {
-    await page.goto(`${base}/schedules`);
-    await page.getByRole("button", { name: "New schedule" }).click();
-    await field(page, "Schedule id").fill("warm");
-    await field(page, "Intervals, one a line").fill("1h");
-    await field(page, "What to start").selectOption("activity");
-    await dialog(page).getByRole("button", { name: "Create the schedule" }).click();
-    await shown(fault(page, "Activity type").getByText("say what to start"));
-    await field(page, "Activity type").fill("load");
-    await field(page, "Session").fill("gpu");
-    await field(page, "Seconds between attempts").fill("1, 10");
-    await dialog(page).getByRole("button", { name: "Create the schedule" }).click();
-    await shown(fault(page, "Attempts").getByText("say how many attempts"));
-    await field(page, "Attempts").fill("3");
-    await field(page, "Task queue").fill(queue);
-    assert.deepEqual(await axe(), []);
-    await shot("schedule-activity");
-    await dialog(page).getByRole("button", { name: "Create the schedule" }).click();
-    await page.waitForURL(`${base}/schedules/warm`, { timeout: patience });
-    await shown(page.getByText("the activity load"));
-    const fired = await api("/api/schedules/warm/trigger", {});
-    const run = await api(`/api/workflows/${fired.workflow_id}`);
-    assert.deepEqual([run.kind, run.workflow_type, run.pending.activities[0].session_id], ["activity", "load", "gpu"]);
-    await page.getByRole("button", { name: "Change", exact: true }).click();
-    await field(page, "Note, for people").fill("keeps it warm");
-    await dialog(page).getByRole("button", { name: "Change the schedule" }).click();
-    await gone(page);
-    const action = (await api("/api/schedules/warm")).action;
-    assert.deepEqual([action.activity_type, action.retry_policy.max_attempts, action.retry_policy.backoff_seconds, action.session_id], ["load", 3, [1, 10], "gpu"]);
-    await page.goto(`${base}/schedules/weekly`);
-  }],
   ["a schedule is deleted after one more question", async ({ page, base, shot }) => {
     await page.getByRole("button", { name: "Delete", exact: true }).click();
     await shot("schedule-delete");
@@ -246,6 +215,36 @@ export const forms = [
     await until("only workflows", async () => (await rows.count()) > 1 && (await page.locator('tr [data-kind="activity"]').count()) === 0);
     assert.deepEqual(await axe(), []);
     assert.equal((await api("/api/workflows?kind=activity")).workflow_count, 1);
+  }],
+  ["an activity by itself is started by a schedule", async ({ page, base, api, axe, shot }) => {
+    await page.goto(`${base}/schedules`);
+    await page.getByRole("button", { name: "New schedule" }).click();
+    await field(page, "Schedule id").fill("warm");
+    await field(page, "Intervals, one a line").fill("1h");
+    await field(page, "What to start").selectOption("activity");
+    await dialog(page).getByRole("button", { name: "Create the schedule" }).click();
+    await shown(fault(page, "Activity type").getByText("say what to start"));
+    await field(page, "Activity type").fill("load");
+    await field(page, "Session").fill("gpu");
+    await field(page, "Seconds between attempts").fill("1, 10");
+    await dialog(page).getByRole("button", { name: "Create the schedule" }).click();
+    await shown(fault(page, "Attempts").getByText("say how many attempts"));
+    await field(page, "Attempts").fill("3");
+    await field(page, "Task queue").fill(queue);
+    assert.deepEqual(await axe(), []);
+    await shot("schedule-activity");
+    await dialog(page).getByRole("button", { name: "Create the schedule" }).click();
+    await page.waitForURL(`${base}/schedules/warm`, { timeout: patience });
+    await shown(page.getByText("the activity load"));
+    const fired = await api("/api/schedules/warm/trigger", {});
+    const run = await api(`/api/workflows/${fired.workflow_id}`);
+    assert.deepEqual([run.kind, run.workflow_type, run.pending.activities[0].session_id], ["activity", "load", "gpu"]);
+    await page.getByRole("button", { name: "Change", exact: true }).click();
+    await field(page, "Note, for people").fill("keeps it warm");
+    await dialog(page).getByRole("button", { name: "Change the schedule" }).click();
+    await gone(page);
+    const action = (await api("/api/schedules/warm")).action;
+    assert.deepEqual([action.activity_type, action.retry_policy.max_attempts, action.retry_policy.backoff_seconds, action.session_id], ["load", 3, [1, 10], "gpu"]);
   }],
   ["forms have room on a narrow screen, in the dark, and a viewer opens none", async ({ page, base, shot }) => {
     await page.setViewportSize({ width: 380, height: 844 });
