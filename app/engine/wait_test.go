@@ -215,7 +215,7 @@ var everyWait = []struct {
 	}, "activity charge: worker w holds no sessions"},
 	{
 		protocol.WaitWorkerSessionsFull, false, func(w *stuckTask) { w.free(); w.around.Workers[0].Sessions = 3 },
-		"activity charge: worker w holds 3 sessions, its most",
+		"activity charge: worker w is at its limit of sessions, 3",
 	},
 
 	{protocol.WaitSessionHeld, false, func(w *stuckTask) {

@@ -192,7 +192,7 @@ var WaitRules = []WaitRule{
 		"[session {session} ]needs {missing}, which worker {worker} does not offer" + fallback + nearest,
 	},
 	{WaitWorkerWithout, PatienceNone, FormClause, "worker {worker} holds no sessions" + nearest},
-	{WaitWorkerSessionsFull, PatienceShort, FormClause, "worker {worker} holds {limit} sessions, its most" + nearest},
+	{WaitWorkerSessionsFull, PatienceShort, FormClause, "worker {worker} is at its limit of sessions, {limit}" + nearest},
 
 	{WaitSessionHeld, PatienceShort, FormClause, "session {session} is held by worker {worker} until {until}" + fallback},
 	{

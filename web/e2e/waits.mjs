@@ -125,7 +125,7 @@ export const waiting = [
       assert.deepEqual(await axe(), []);
       await shot(`waits-${name}`, true);
     };
-    await says("capped", capped, "worker guard holds 1 sessions, its most");
+    await says("capped", capped, "worker guard is at its limit of sessions, 1");
     await says("pinned", pinned, "pinned to build p1, worker press-2 has build p2");
     await until("the teller is stale", async () => (await api("/api/workers/teller", undefined, space)).status === "stale");
     await says("held", held, "session till is held by worker teller until");

@@ -14,7 +14,7 @@ describe("a wait in words", () => {
     [wait("session_held", { session_id: "s", worker_id: "w7", until: "2026-11-22T11:59:00Z" }), "activity charge: session s is held by worker w7 until 22 Nov, 11:59:00"],
     [wait("session_holder_busy", { session_id: "s", worker_id: "w7", fallback_at: "2026-11-22T12:00:30Z" }),
       "activity charge: for worker w7, which holds session s and is busy or does not poll; any worker may take it from 22 Nov, 12:00:30 (in 30s)"],
-    [wait("worker_sessions_full", { worker_id: "w", limit: 3, worker_count: 2 }), "activity charge: worker w holds 3 sessions, its most (the nearest of 2)"],
+    [wait("worker_sessions_full", { worker_id: "w", limit: 3, worker_count: 2 }), "activity charge: worker w is at its limit of sessions, 3 (the nearest of 2)"],
     [wait("capability_missing", { worker_id: "w", missing: ["gpu", "arm64"] }), "activity charge: needs gpu, arm64, which worker w does not offer"],
     [wait("build_pinned", { kind: "workflow_task", build_id: "b2", worker_id: "w" }), "its next decision: pinned to build b2, worker w has no build id"],
     [wait("retry_backoff", { until: "2026-11-22T12:00:09Z", failures: 10, more: 2 }),
