@@ -79,7 +79,7 @@ func (b *Broker) completeOne(
 	in.Namespace = change.Namespace(in.Namespace)
 	sight := b.sight(ctx, in.Namespace, in.Kind, in.TaskID, in.Owner)
 	turn := b.turn(ctx, in, by)
-	defer turn.end()
+	defer turn.endWait()
 	lines, err := b.lastLines(ctx, &in)
 	var hash string
 	if err == nil {

@@ -142,8 +142,8 @@ func (t *turn) refused() {
 	}
 }
 
-// end gives up what was set aside for the next activity.
-func (t *turn) end() {
+// endWait gives up what was set aside for the next activity.
+func (t *turn) endWait() {
 	if t != nil && t.next != nil {
 		t.next.Leave()
 	}

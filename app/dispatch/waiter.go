@@ -127,12 +127,12 @@ func (w *Waiter) Wait(ctx context.Context, hold time.Duration) ([]store.Leased, 
 		d.shut(w)
 		d.mu.Unlock()
 	}
-	w.settle(ctx)
+	w.settlePending(ctx)
 	return w.outcome(ctx)
 }
 
-// settle waits for what already counts on the waiter, if there is any.
-func (w *Waiter) settle(ctx context.Context) {
+// settlePending waits for what already counts on the waiter, if there is any.
+func (w *Waiter) settlePending(ctx context.Context) {
 	w.d.mu.Lock()
 	over := w.over()
 	w.d.mu.Unlock()
@@ -151,7 +151,7 @@ func (w *Waiter) Collect(ctx context.Context) []store.Leased {
 	w.d.mu.Lock()
 	w.d.shut(w)
 	w.d.mu.Unlock()
-	w.settle(ctx)
+	w.settlePending(ctx)
 	tasks, _ := w.outcome(ctx)
 	return tasks
 }

@@ -248,13 +248,13 @@ func (in CompleteActivity) decide(st *step) error {
 		st.refuseSuperseded(a)
 		return nil
 	}
-	st.end(a, in, st.now, "")
+	st.recordResult(a, in, st.now, "")
 	st.d.Answer.Outcome, st.d.Answer.Recorded = "completed", true
 	return nil
 }
 
-// end records the result at a time, with the hash of the turn that goes with it.
-func (st *step) end(a Activity, in CompleteActivity, at history.Time, then string) {
+// recordResult records the result at a time, with the hash of the turn that goes with it.
+func (st *step) recordResult(a Activity, in CompleteActivity, at history.Time, then string) {
 	rebuilt := st.recovered(a, in.Recovered)
 	st.endActivity(a, true)
 	a.CodeVersion = in.Version

@@ -62,7 +62,7 @@ func (in CompleteActivity) fused(st *step) error {
 			return errNoTurn
 		}
 	}
-	st.end(a, in, t.At, t.Hash)
+	st.recordResult(a, in, t.At, t.Hash)
 	// Other members of the activity's group are open, so no task would have been made either.
 	if st.Wake != st.LastSeq {
 		return errNoTurn
@@ -79,7 +79,7 @@ func (in CompleteActivity) fused(st *step) error {
 	// The worker that completed the last delivered task may still repeat its report and must get its answer, so
 	// this turn does not take that place. A repeated turn is known by the hash in the event of its result.
 	last := st.Last
-	if err := st.take(t); err != nil {
+	if err := st.takeTurn(t); err != nil {
 		return err
 	}
 	st.Last = last
@@ -87,9 +87,9 @@ func (in CompleteActivity) fused(st *step) error {
 	return nil
 }
 
-// take applies the commands of a turn as those of its task. A turn without commands says that the code waits
+// takeTurn applies the commands of a turn as those of its task. A turn without commands says that the code waits
 // on, as a task reports by "waiting for history".
-func (st *step) take(t *Then) error {
+func (st *step) takeTurn(t *Then) error {
 	if len(t.Commands) == 0 {
 		shown := st.Task.Shown
 		st.Task = nil

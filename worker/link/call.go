@@ -109,7 +109,7 @@ func (l *Link) Poll(ctx context.Context, in protocol.PollRequest) (protocol.Poll
 	defer cancel()
 	a, err := ask(ctx, l, "poll", protocol.WorkerVerbs.Poll, req)
 	if err == nil {
-		l.take(&a)
+		l.takeTasks(&a)
 	}
 	return a, err
 }
@@ -120,8 +120,8 @@ func (l *Link) asOurs(in protocol.PollRequest) protocol.PollRequest {
 	return in
 }
 
-// take notes what a poll gave.
-func (l *Link) take(a *protocol.PollAnswer) {
+// takeTasks notes what a poll gave.
+func (l *Link) takeTasks(a *protocol.PollAnswer) {
 	if a.Status == protocol.PollMismatch && a.AppRelease != "" {
 		l.judge(a.AppRelease, false)
 	}
@@ -150,7 +150,7 @@ func (l *Link) Complete(ctx context.Context, in protocol.CompleteRequest) (proto
 		}
 	}
 	if a.Next != nil {
-		l.take(a.Next)
+		l.takeTasks(a.Next)
 	}
 	return a, nil
 }

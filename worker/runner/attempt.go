@@ -74,7 +74,7 @@ func (r *Runner) activity(t *protocol.ActivityTask, came arrival) (kept bool) {
 	defer r.leases.release(a.lease)
 	result, err := run(ctx)
 	item, ok := a.outcome(ctx, result, err)
-	item.Lines = r.lines.end(&a.lines)
+	item.Lines = r.lines.endAttempt(&a.lines)
 	if !ok {
 		r.dropped(item, context.Cause(ctx).Error())
 		return false

@@ -37,14 +37,14 @@ func newCache(most int) *cache {
 func (c *cache) takeMachine(run string) *workflow.Machine {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if k := c.take(run); k != nil {
+	if k := c.takeOut(run); k != nil {
 		return k.machine
 	}
 	return nil
 }
 
-// take takes a run out; mu is held.
-func (c *cache) take(run string) *kept {
+// takeOut takes a run out; mu is held.
+func (c *cache) takeOut(run string) *kept {
 	if c.runs == nil {
 		return nil
 	}
@@ -58,7 +58,7 @@ func (c *cache) take(run string) *kept {
 func (c *cache) await(ctx context.Context, run string) *kept {
 	for {
 		c.mu.Lock()
-		k, ahead := c.take(run), c.ahead[run]
+		k, ahead := c.takeOut(run), c.ahead[run]
 		c.mu.Unlock()
 		if k != nil || ahead == nil {
 			return k
@@ -79,7 +79,7 @@ func (c *cache) goAhead(run string) *kept {
 	if c.ahead[run] != nil {
 		return nil
 	}
-	k := c.take(run)
+	k := c.takeOut(run)
 	if k != nil {
 		c.ahead[run] = make(chan struct{})
 	}

@@ -65,7 +65,7 @@ func (l *lines) add(a *attemptLines, in sandbox.LogLine) {
 		return
 	}
 	l.mark(a)
-	l.take(a, one[0])
+	l.takeLine(a, one[0])
 	if !a.queued {
 		a.queued = true
 		l.waiting = append(l.waiting, a)
@@ -76,8 +76,8 @@ func (l *lines) add(a *attemptLines, in sandbox.LogLine) {
 	}
 }
 
-// take counts and keeps a line; mu is held.
-func (l *lines) take(a *attemptLines, line protocol.LogLine) {
+// takeLine counts and keeps a line; mu is held.
+func (l *lines) takeLine(a *attemptLines, line protocol.LogLine) {
 	n := protocol.LogSize([]protocol.LogLine{line})
 	a.fresh, a.bytes, l.held = append(a.fresh, line), a.bytes+n, l.held+n
 }
@@ -85,13 +85,13 @@ func (l *lines) take(a *attemptLines, line protocol.LogLine) {
 // mark says how many lines are missing; mu is held.
 func (l *lines) mark(a *attemptLines) {
 	if a.leftOut > 0 {
-		l.take(a, protocol.LogLine{LeftOut: a.leftOut})
+		l.takeLine(a, protocol.LogLine{LeftOut: a.leftOut})
 		a.leftOut = 0
 	}
 }
 
-// end takes an attempt out and returns what of its lines the app has not confirmed: that goes with the outcome.
-func (l *lines) end(a *attemptLines) []protocol.LogChunk {
+// endAttempt takes an attempt out and returns what of its lines the app has not confirmed: that goes with the outcome.
+func (l *lines) endAttempt(a *attemptLines) []protocol.LogChunk {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if a.over {

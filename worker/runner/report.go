@@ -73,7 +73,7 @@ func (p *report) handBack(item protocol.CompleteItem) {
 // put queues; mu is held.
 func (p *report) put(e entry) {
 	if p.closed {
-		e.turn.settle(nil, time.Time{})
+		e.turn.settleTurn(nil, time.Time{})
 		return
 	}
 	if e.item.Returned != "" {
@@ -233,7 +233,7 @@ func (p *report) deliver(batch []entry) {
 		}
 		if !p.pause(back.Next()) {
 			for _, e := range batch {
-				e.turn.settle(nil, time.Time{})
+				e.turn.settleTurn(nil, time.Time{})
 			}
 			return
 		}
@@ -242,13 +242,13 @@ func (p *report) deliver(batch []entry) {
 
 // drop gives up an outcome.
 func (p *report) drop(e entry, why string) {
-	e.turn.settle(nil, time.Time{})
+	e.turn.settleTurn(nil, time.Time{})
 	p.r.dropped(e.item, why)
 }
 
 // without is the outcome without its turn.
 func (e entry) without() entry {
-	e.turn.settle(nil, time.Time{})
+	e.turn.settleTurn(nil, time.Time{})
 	e.turn, e.item.Then = nil, nil
 	return e
 }
@@ -286,12 +286,12 @@ func (p *report) once(batch []entry, req protocol.CompleteRequest, got share) (a
 	for i := range req.Items {
 		switch {
 		case i >= len(a.Items):
-			batch[i].turn.settle(nil, sent)
+			batch[i].turn.settleTurn(nil, sent)
 		case a.Items[i].Error != nil && a.Items[i].Error.Reason.Away():
 			again = append(again, i)
 		default:
 			p.r.answered(req.Items[i], a.Items[i])
-			batch[i].turn.settle(&a.Items[i], sent)
+			batch[i].turn.settleTurn(&a.Items[i], sent)
 			batch[i].turn = nil
 		}
 	}
@@ -336,7 +336,7 @@ func (p *report) close() {
 	p.nudge()
 	p.mu.Unlock()
 	for _, e := range left {
-		e.turn.settle(nil, time.Time{})
+		e.turn.settleTurn(nil, time.Time{})
 	}
 	p.wait.Wait()
 }

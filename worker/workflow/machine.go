@@ -254,7 +254,7 @@ func (m *Machine) applyEvent(task *protocol.WorkflowTask, e *history.Event) {
 		m.fault = fmt.Errorf("event %d of run %s is %s: history begins with one WorkflowStarted", e.Seq, task.RunID, e.Type())
 		return
 	}
-	m.pending.take(e.Data)
+	m.pending.takeEvent(e.Data)
 	if seq := commandOf(e.Data); seq > 0 {
 		m.confirm(seq, e)
 		return

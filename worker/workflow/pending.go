@@ -11,8 +11,8 @@ import (
 // code still waits for, so that a kept machine and a new one hold back the same.
 type pending [branchStep]int
 
-// take counts one event.
-func (p *pending) take(d history.Data) {
+// takeEvent counts one event.
+func (p *pending) takeEvent(d history.Data) {
 	switch d := d.(type) {
 	case *history.ActivityScheduled:
 		p[activityStep]++
