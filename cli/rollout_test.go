@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/sojourn-run/sojourn/app/apptest"
+	"github.com/sojourn-run/sojourn/app/engine"
 	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 	"github.com/sojourn-run/sojourn/worker"
@@ -68,7 +69,7 @@ type rollout struct {
 }
 
 // Two builds change places under load, N to N+1 and back, app by app and worker by worker, where the newer has brought
-// a change of the schema: no run fails, no step is lost, repeated or tried again, none is done by another release than
+// a change of the schema: no run and no step fails, none is lost or begins twice, none is done by another release than
 // that under which it was leased, and never does nothing begin for longer than a worker pauses for. Half of the workers
 // hold a socket and half ask over HTTP. 30 seconds; SOJOURN_TEST_ROLLING is another length, and "make rolling" ten
 // minutes.
@@ -230,7 +231,7 @@ func (r *rollout) load(who int) {
 // judge waits for the end of all runs and looks at what was done.
 func (r *rollout) judge(rounds int) {
 	c := client{t: r.t, base: r.urls[0], token: r.client.token}
-	ends := map[string]history.Attempt{}
+	ends, back := map[string]history.Attempt{}, 0 // what came to a worker that was leaving goes on to another, unbegun
 	for id, run := range r.runs {
 		for _, e := range c.completed(id, run) {
 			seq, attempt := history.EndedAttempt(e.Data)
@@ -238,10 +239,11 @@ func (r *rollout) judge(rounds int) {
 				continue
 			}
 			done, ok := e.Data.(*history.ActivityCompleted)
-			if !ok || attempt.Number != 1 || len(attempt.Lost) > 0 {
+			if !ok || slices.ContainsFunc(attempt.Lost, func(l history.Lost) bool { return l.Why != engine.ReturnedDraining }) {
 				r.t.Errorf("%s: a step ended with %s, as attempt %d, lost %v", id, e.Data.Type(), attempt.Number, attempt.Lost)
 				continue
 			}
+			back += len(attempt.Lost)
 			ends[done.ExecutionID] = attempt
 		}
 	}
@@ -270,10 +272,14 @@ func (r *rollout) judge(rounds int) {
 			longest = max(longest, l.At.Sub(lines[i-1].At))
 		}
 	}
+	if back > max(1, len(ends)/500) {
+		r.t.Errorf("%d of %d steps were given to workers that were leaving", back, len(ends))
+	}
 	if len(ends) != 6*len(r.runs) || len(lines) != len(ends) {
 		r.t.Errorf("%d steps ended and %d ran, of %d runs of six", len(ends), len(lines), len(r.runs))
 	}
-	r.t.Logf("%d rounds, %d workers: %d runs, steps by release %v, longest pause %s", rounds, r.begun, len(r.runs), by, longest)
+	r.t.Logf("%d rounds, %d workers: %d runs, steps by release %v, %d handed on by who was leaving, longest pause %s",
+		rounds, r.begun, len(r.runs), by, back, longest)
 	if by["1.0.0"] == 0 || by["1.1.0"] == 0 {
 		r.t.Error("a release did nothing")
 	}
