@@ -26,8 +26,13 @@ func TestTasksAreCountedOnceForAllWhoAsk(t *testing.T) {
 		for n := 1; n <= 3; n++ {
 			a.start(string(rune('a' + n)))
 			q := must[protocol.QueueState](t)(a.Queue(t.Context(), "", "default"))
-			if q.Stats.Workflow.Ready != n {
-				t.Errorf("after %d starts %d tasks are ready", n, q.Stats.Workflow.Ready)
+			if q.Stats.Workflow.Ready != 1 {
+				t.Errorf("after start %d, with the tasks before taken, %d are ready", n, q.Stats.Workflow.Ready)
+			}
+			a.poll("w", protocol.KindWorkflow, 0)
+			q = must[protocol.QueueState](t)(a.Queue(t.Context(), "", "default"))
+			if q.Stats.Workflow.Ready != 0 || q.Stats.Workflow.Leased != n {
+				t.Errorf("with %d taken: %+v", n, q.Stats.Workflow)
 			}
 			if o := must[protocol.Overview](t)(a.Tally(t.Context(), "")); o.Counts["runs"]["running"] != n {
 				t.Errorf("after %d starts the runs are %v", n, o.Counts["runs"])

@@ -34,6 +34,11 @@ func (b *batch) finish(items []*pending) {
 	s.memory.remember(b)
 	decided, learned := b.rememberQueues(), b.learnFair()
 	if s.cfg.Dispatch != nil {
+		// Before anybody is answered: who looks then must not be shown what was read before.
+		if len(changed.Runs)+len(changed.Sessions)+len(changed.Workers)+len(changed.Moves)+len(changed.Tokens) > 0 ||
+			b.leasedAny(items) {
+			s.cfg.Dispatch.Changed(changed)
+		}
 		for _, p := range b.gone {
 			s.cfg.Dispatch.Gone(p)
 		}
@@ -51,6 +56,11 @@ func (b *batch) finish(items []*pending) {
 		close(p.done)
 	}
 	b.tell(changed, learned)
+}
+
+// leasedAny says whether the batch gave tasks to workers, which changes no run that anybody watches.
+func (b *batch) leasedAny(items []*pending) bool {
+	return len(b.handed) > 0 || slices.ContainsFunc(items, func(p *pending) bool { return len(p.leased) > 0 })
 }
 
 // tellBacklog says which queues have ready tasks that nobody took. It comes before the answers, so that a claim
@@ -123,16 +133,10 @@ func (b *batch) changed() store.Changed {
 	return c
 }
 
-// tell gives the hints: in this process through the dispatcher, to others as a notice.
+// tell gives the hints that follow the answers: of due times in this process, and to others as a notice.
 func (b *batch) tell(c store.Changed, learned bool) {
-	d := b.s.cfg.Dispatch
-	if d != nil {
-		if !b.due.IsZero() {
-			d.Due(b.due.Time)
-		}
-		if len(c.Runs)+len(c.Sessions)+len(c.Workers)+len(c.Moves)+len(c.Tokens) > 0 {
-			d.Changed(c)
-		}
+	if d := b.s.cfg.Dispatch; d != nil && !b.due.IsZero() {
+		d.Due(b.due.Time)
 	}
 	ended := slices.DeleteFunc(slices.Clone(c.Moves), func(m store.SessionMove) bool { return !m.Ends() })
 	some := len(c.Runs) > 0 || len(b.backlog) > 0 || len(b.hidden) > 0 || len(ended) > 0 || len(b.gone) > 0 ||
