@@ -141,8 +141,8 @@ func Here() Setting {
 	return Setting{}
 }
 
-// copyProgram puts this program where everybody may run it. Nothing is started meanwhile: a child that has this file open
-// for writing until it becomes its own program would keep ours from being started.
+// copyProgram puts this program where everybody may run it. Nothing is started meanwhile: a child that has this file
+// open for writing until it becomes its own program would keep ours from being started.
 func copyProgram(to string) error {
 	syscall.ForkLock.RLock()
 	defer syscall.ForkLock.RUnlock()
