@@ -255,13 +255,13 @@ func (r *rollout) judge(rounds int) {
 	for i := range r.apps {
 		r.ends(i)
 	}
-	lines, seen, by := ledger(r.t, r.ledger), map[string]bool{}, map[string]int{}
+	lines, seen, by := ledger(r.t, r.ledger), map[string]line{}, map[string]int{}
 	longest := time.Duration(0)
 	for i, l := range lines {
-		if seen[l.Execution] {
-			r.t.Errorf("step %s of %s ran twice", l.Task, l.Run)
+		if first, ran := seen[l.Execution]; ran {
+			r.t.Errorf("a step ran twice: %+v, and %+v; it ended as %+v", first, l, ends[l.Execution])
 		}
-		seen[l.Execution] = true
+		seen[l.Execution] = l
 		ran, lease := r.release[l.Process], ends[l.Execution]
 		if ran != lease.Release || !r.leased(ran, lease.StartedAt.Time) {
 			r.t.Fatalf("step %s was leased under release %q at %s, and ran in a worker of %q: apps served in %+v",

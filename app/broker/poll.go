@@ -295,9 +295,11 @@ func refOf(l store.Leased) store.TaskRef {
 	case l.Kind.Asked():
 		return store.TaskRef{Kind: l.Kind, Run: l.Question.ID, Delivery: l.Question.Attempt}
 	case l.Kind == protocol.KindWorkflow:
-		return store.TaskRef{Kind: l.Kind, Run: l.Head.ID, Seq: l.Head.Task.Number, Delivery: l.Head.Task.Delivery}
+		t := l.Head.Task
+		return store.TaskRef{Kind: l.Kind, Run: l.Head.ID, Seq: t.Number, Delivery: t.Delivery, Again: t.Again}
 	}
-	return store.TaskRef{Kind: l.Kind, Run: l.Head.ID, Seq: l.Activity.Seq, Delivery: l.Activity.Delivery}
+	a := l.Activity
+	return store.TaskRef{Kind: l.Kind, Run: l.Head.ID, Seq: a.Seq, Delivery: a.Delivery, Again: a.Again}
 }
 
 // giveBack undoes a delivery that did not reach its worker. It is tried for as long as the lease would last,

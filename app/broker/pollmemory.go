@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/sojourn-run/sojourn/app/change"
 	"github.com/sojourn-run/sojourn/app/engine"
 	"github.com/sojourn-run/sojourn/app/presence"
 	"github.com/sojourn-run/sojourn/app/store"
@@ -289,8 +290,26 @@ func (b *Broker) leasedBefore(
 	return b.answer(ctx, in, leased)
 }
 
-// leasedUnder are the tasks of these kinds that are leased to a process under the name of one poll.
+// leasedUnder are the tasks of these kinds that are leased to a process under the name of one poll, of which it is told
+// again: the app that made such a lease may be about to undo it, as an answer that it could not give.
 func (b *Broker) leasedUnder(
+	ctx context.Context, p store.Process, poll string, kinds []protocol.TaskKind,
+) (leased []store.Leased, err error) {
+	found, err := b.heldUnder(ctx, p, poll, kinds)
+	if err != nil || len(found) == 0 {
+		return nil, err
+	}
+	for _, l := range found {
+		// A delivery that is over by now is not found again.
+		if err := change.TellAgain(ctx, b.store, refOf(l)); err != nil && protocol.ReasonOf(err) == "" {
+			return nil, err
+		}
+	}
+	return b.heldUnder(ctx, p, poll, kinds)
+}
+
+// heldUnder are those tasks as they are stored.
+func (b *Broker) heldUnder(
 	ctx context.Context, p store.Process, poll string, kinds []protocol.TaskKind,
 ) (leased []store.Leased, err error) {
 	now, err := b.store.Now(ctx)

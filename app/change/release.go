@@ -14,12 +14,30 @@ import (
 // ReleaseOf is the input with which one delivery of a task ends without an outcome, and the rows it wants.
 func ReleaseOf(ref store.TaskRef, why string, undone, lost bool) (engine.Input, store.Keys) {
 	if ref.Kind == protocol.KindWorkflow {
-		return engine.ReleaseTask{Number: ref.Seq, Delivery: ref.Delivery, Why: why, Undone: undone, Lost: lost}, store.Keys{
-			Runs: []string{ref.Run},
-		}
+		return engine.ReleaseTask{
+			Number: ref.Seq, Delivery: ref.Delivery, Why: why, Undone: undone, Again: ref.Again, Lost: lost,
+		}, flowKeys(ref)
 	}
-	return engine.ReleaseActivity{Seq: ref.Seq, Delivery: ref.Delivery, Why: why, Undone: undone, Lost: lost},
-		store.Keys{Runs: []string{ref.Run}, Activities: []int64{ref.Seq}}
+	return engine.ReleaseActivity{
+		Seq: ref.Seq, Delivery: ref.Delivery, Why: why, Undone: undone, Again: ref.Again, Lost: lost,
+	}, stepKeys(ref)
+}
+
+func flowKeys(ref store.TaskRef) store.Keys { return store.Keys{Runs: []string{ref.Run}} }
+
+func stepKeys(ref store.TaskRef) store.Keys {
+	return store.Keys{Runs: []string{ref.Run}, Activities: []int64{ref.Seq}}
+}
+
+// TellAgain notes that the holder of a delivery is told of it again, so that whoever takes it for undelivered does not
+// undo it. It is refused if the delivery is over.
+func TellAgain(ctx context.Context, s store.Store, ref store.TaskRef) error {
+	in, needs := engine.TellAgain{Number: ref.Seq, Delivery: ref.Delivery}, flowKeys(ref)
+	if ref.Kind != protocol.KindWorkflow {
+		in, needs = engine.TellAgain{Seq: ref.Seq, Delivery: ref.Delivery}, stepKeys(ref)
+	}
+	_, err := s.Commit(ctx, Step("", ref.Run, needs, in))
+	return err
 }
 
 // Release ends one delivery of a task without an outcome.

@@ -474,6 +474,7 @@ type ReleaseActivity struct {
 	Owner       string // the worker that hands it back, which must hold it; "": it is taken back
 	Why         string
 	Undone      bool
+	Again       int64 // what is undone: how often its holder had been told of it again then
 	Lost        bool
 	UnlessHeard history.Time // not if the attempt itself was heard since then
 }
@@ -485,6 +486,9 @@ func (in ReleaseActivity) decide(st *step) error {
 	a, ok := st.Activities.Get(in.Seq)
 	if !ok || a.State != LeasedState || a.Delivery != in.Delivery {
 		return protocol.Refuse(protocol.ReasonStaleAttempt, "attempt %s is over", AttemptID(st.ID, in.Seq, in.Delivery))
+	}
+	if in.Undone && in.Again != a.Again {
+		return errToldAgain
 	}
 	if in.Owner != "" && in.Owner != a.Owner {
 		return protocol.Refuse(protocol.ReasonLeaseOwnerMismatch, "task %s is leased to %s", StepID(st.ID, in.Seq), a.Owner).

@@ -146,6 +146,8 @@ type Lease struct {
 	Until       history.Time `json:"until,omitzero"`
 	Length      int64        `json:"length,omitempty"`         // microseconds; what one renewal gives
 	Sessions    bool         `json:"knows_sessions,omitempty"` // of a workflow task: its worker declared CapSessions
+	// how often its holder was told of it again, by an app that does not know what became of an answer before
+	Again int64 `json:"again,omitempty"`
 }
 
 // Task is the open workflow task of a run. There is at most one, since its commands take the next command

@@ -258,6 +258,7 @@ type ReleaseTask struct {
 	Owner    string // the worker that hands it back, which must hold it; "": it is taken back
 	Why      string
 	Undone   bool
+	Again    int64 // what is undone: how often its holder had been told of it again then
 	Lost     bool
 }
 
@@ -268,6 +269,9 @@ func (in ReleaseTask) decide(st *step) error {
 		return protocol.Refuse(
 			protocol.ReasonTaskNotLeased, "delivery %d of task %s is over", in.Delivery, TaskID(st.ID, in.Number),
 		)
+	}
+	if in.Undone && in.Again != t.Again {
+		return errToldAgain
 	}
 	if in.Owner != "" && in.Owner != t.Owner {
 		return protocol.Refuse(

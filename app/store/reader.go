@@ -304,6 +304,7 @@ type TaskRef struct {
 	Session     string
 	Incarnation string // of its owner
 	PollID      string // of the poll it was leased to
+	Again       int64  // how often its holder was told of it again
 	LeasedAt    history.Time
 }
 

@@ -110,8 +110,8 @@ func (r *reader) Owned(ctx context.Context, k engine.WorkerKey, incarnation stri
 		if err == nil && (incarnation == "" || a.Incarnation == incarnation) {
 			list = append(list, store.TaskRef{
 				Kind: protocol.KindActivity, Run: a.RunID, Seq: a.Seq, Delivery: a.Delivery, Session: a.SessionID, PollID: a.PollID,
-				Incarnation: a.Incarnation,
-				LeasedAt:    a.LeasedAt,
+				Incarnation: a.Incarnation, Again: a.Again,
+				LeasedAt: a.LeasedAt,
 			})
 		}
 		return err
@@ -125,8 +125,8 @@ func (r *reader) Owned(ctx context.Context, k engine.WorkerKey, incarnation stri
 		if err == nil && h.Task != nil && (incarnation == "" || h.Task.Incarnation == incarnation) {
 			list = append(list, store.TaskRef{
 				Kind: protocol.KindWorkflow, Run: h.ID, Seq: h.Task.Number, Delivery: h.Task.Delivery, PollID: h.Task.PollID,
-				Incarnation: h.Task.Incarnation,
-				LeasedAt:    h.Task.LeasedAt,
+				Incarnation: h.Task.Incarnation, Again: h.Task.Again,
+				LeasedAt: h.Task.LeasedAt,
 			})
 		}
 		return err

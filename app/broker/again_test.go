@@ -1,0 +1,91 @@
+package broker_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// leasedNow is the delivery of an activity as a dispatch has it that could not hand it over.
+func (o *harness) leasedNow(run string, seq int64) (l store.Leased) {
+	o.t.Helper()
+	err := o.store.View(o.t.Context(), func(r store.Reader) error {
+		got, err := r.Step(o.t.Context(), run, seq)
+		if err != nil {
+			return err
+		}
+		a, ok := got.Activities.Get(seq)
+		if !ok || a.State != engine.LeasedState {
+			o.t.Fatalf("activity %d is leased to nobody", seq)
+		}
+		l = store.Leased{Kind: protocol.KindActivity, Head: got.Head, Activity: &a}
+		return nil
+	})
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	return l
+}
+
+// An app whose answer did not reach the worker undoes what it gave, however late: not if the worker asked again at
+// another app and has it from there, since it may have begun.
+func TestWhatAWorkerWasToldOfAgainIsNotUndone(t *testing.T) {
+	inBubble(t, "a turn whose answer is lost", func(o *harness) {
+		a, _ := o.app("a", true)
+		b, _ := o.app("b", true)
+		a.fuses("w1")
+		act, at := a.first("one", "w1")
+		item := turned(act, "w1", protocol.Then{SeenThrough: 2, At: at, Commands: []protocol.Command{greet()}, Slot: true})
+		first := a.send(along("w1"), item)
+		if first.Then == nil || first.Then.Next == nil {
+			o.t.Fatalf("the turn: %+v", first)
+		}
+		lost := o.leasedNow(act.RunID, 2)
+		again := b.send(along("w1"), item)
+		if again.Then == nil || again.Then.Next == nil || again.Then.Next.AttemptID != first.Then.Next.AttemptID {
+			o.t.Fatalf("the same at the other app: %+v", again.Then)
+		}
+		a.Return(lost)
+		time.Sleep(time.Second)
+		if l := o.leasedNow(act.RunID, 2); l.Activity.Owner != "w" || l.Activity.Delivery != lost.Activity.Delivery {
+			o.t.Errorf("what the worker has begun is %+v", l.Activity.Lease)
+		}
+		if out := b.send(nil, turned(again.Then.Next, "w1", protocol.Then{})); out.Err != nil || !out.Recorded {
+			o.t.Errorf("its result: %+v", out)
+		}
+	})
+	for _, kind := range []protocol.TaskKind{protocol.KindWorkflow, protocol.KindActivity} {
+		inBubble(t, "a poll whose answer is lost, "+string(kind), func(o *harness) {
+			a, _ := o.app("a", true)
+			b, _ := o.app("b", true)
+			o.hired(a, "w", func(in *protocol.RegisterRequest) { in.AttemptLease = 100 })
+			o.hired(a, "spare", nil)
+			a.start("one")
+			if kind == protocol.KindActivity {
+				a.taken(a.decide(
+					a.poll("w", protocol.KindWorkflow, 0), protocol.Command{Type: protocol.ScheduleActivity, ActivityType: "turn"},
+				))
+			}
+			none := int64(0)
+			ask := protocol.PollRequest{
+				WorkerID: "w", PollID: "p", Kinds: []protocol.TaskKind{kind}, Timeout: &none,
+			}
+			first := must[protocol.PollAnswer](o.t)(a.Poll(o.t.Context(), ask))
+			again := must[protocol.PollAnswer](o.t)(b.Poll(o.t.Context(), ask))
+			if len(first.Tasks) != 1 || len(again.Tasks) != 1 {
+				o.t.Fatalf("first %d, at the other app %d tasks", len(first.Tasks), len(again.Tasks))
+			}
+			first.Undo()
+			time.Sleep(time.Second)
+			a.waits("spare")
+			again.Undo() // that answer is lost as well: now nobody has it
+			time.Sleep(time.Second)
+			if a.poll("spare", kind, 0) == nil {
+				o.t.Error("what reached the worker by no answer is undone by none")
+			}
+		})
+	}
+}
