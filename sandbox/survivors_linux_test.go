@@ -71,7 +71,8 @@ func TestNothingSurvivesAKilledWorker(t *testing.T) {
 	}
 	t.Logf("nothing left %s after the kill", time.Since(killed).Round(time.Millisecond))
 
-	// The next worker sweeps what is left of the folder itself.
+	// The next worker sweeps what is left of the folder itself, once the kernel has let go of the lock.
+	_ = worker.Wait()
 	Open(t, Targets[0], sandbox.Options{Dir: dir})
 	left, err := os.ReadDir(dir)
 	if err != nil || len(left) != 1 {
