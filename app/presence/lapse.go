@@ -24,7 +24,7 @@ func (e *unheardHere) Error() string {
 }
 
 // Lapse makes a change that may end a lease, and that has to say whether its worker died. An app that does not
-// Hear the worker leaves the matter to the one that does. If that one does not act in time, it is gone or
+// hear the worker leaves the matter to the one that does. If that one does not act in time, it is gone or
 // stands still. Then what is stored counts: a worker that lives has gone to yet another app by the end of its
 // lease.
 func (ws *Workers) Lapse(ctx context.Context, d store.Due, step func(engine.Heard) store.Change) error {

@@ -65,7 +65,7 @@ func namesProcess(w *engine.Worker) bool {
 }
 
 // fence marks a registration as taken away: from its commit on the process gets nothing more, here and, as soon as they
-// Hear of it, at other apps.
+// hear of it, at other apps.
 func (ws *Workers) fence(ctx context.Context, in protocol.DeregisterRequest) (*engine.Worker, error) {
 	key := engine.WorkerKey{Namespace: change.Namespace(in.Namespace), ID: in.WorkerID}
 	if err := ws.Reaches(ctx, key.Namespace, in.WorkerID); err != nil {

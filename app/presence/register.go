@@ -303,7 +303,7 @@ func (ws *Workers) standing(ctx context.Context, key engine.WorkerKey) (*engine.
 	return w, err
 }
 
-// Known is worker, also for one whose registration was taken away.
+// Known is the registration of a worker, also for one whose registration was taken away.
 func (ws *Workers) Known(ctx context.Context, key engine.WorkerKey) (*engine.Worker, error) {
 	if w := ws.Get(key); w != nil {
 		return w, nil
