@@ -70,6 +70,8 @@ func (d *Dispatch) start(l *line) bool {
 		budget -= n
 		r.Pollers = append(r.Pollers, store.Poller{Lessee: w.spec.Lessee, Max: n, Gone: &w.gone})
 		parts = append(parts, part{entry: e, asked: n, age: w.member.age})
+		// While the claim is under way these slots are asked for. A commit that makes a task must not count on
+		// them as well, or the poller would get more than it has room for.
 		w.hold(l.key.kind, n)
 	}
 	d.claims++
@@ -109,6 +111,8 @@ func (d *Dispatch) claim(l *line, gen uint64, r store.ClaimRequest, parts []part
 	defer d.mu.Unlock()
 	defer d.endWork()
 	l.claiming = false
+	// First the tasks find their pollers, then what the claim has taught is noted, and only then is more asked
+	// for: whoever got something has less room, and for whom the queue is empty now needs no further claim.
 	d.judge(l, len(tasks), err)
 	d.deal(l, tasks, parts)
 	for i := range parts {
@@ -180,6 +184,8 @@ func (d *Dispatch) judge(l *line, found int, err error) {
 			d.opt.Log.Warn().Err(err).Str("queue", l.key.queue).Msg("claim failed, trying again while somebody waits")
 		}
 		l.failures++
+		// Half of the wait is left to chance. A database that comes back would else have the lines of all apps ask
+		// in one moment.
 		wait := d.opt.BackoffMax
 		if shift := l.failures - 1; shift < 16 {
 			wait = min(wait, d.opt.Backoff<<shift)
@@ -202,6 +208,7 @@ func (d *Dispatch) judge(l *line, found int, err error) {
 }
 
 // rest sends no claim of the line for a while.
+// The timer looks whether it is still the line's: a resume in between may have begun a rest of its own.
 func (d *Dispatch) rest(l *line, wait time.Duration) {
 	if d.closed {
 		return

@@ -48,6 +48,8 @@ type spot struct {
 }
 
 // clear says that the line holds no older ready task for this worker, as far as anybody told.
+// Both are values of the line's gen, so one comparison tells which came last: the claim that found nothing, or the
+// word that something was left.
 func (s *spot) clear() bool { return s.empty >= s.group.told }
 
 // spot is the worker's place in a line.
@@ -76,6 +78,8 @@ func (m *member) left(w *Waiter) {
 }
 
 // waiting is m, or the member of the same id that came before it and has polls left.
+// Those before it must stay reachable as long as they have polls: when the worker is drained or gone, all of its
+// polls have to end, also those that it sent under a registration it has replaced since.
 func (m *member) waiting() *member {
 	for m != nil && len(m.polls) == 0 {
 		m = m.before
@@ -93,6 +97,7 @@ func (d *Dispatch) member(w *engine.Worker) *member {
 	m := d.members[k]
 	switch {
 	case m == nil || m.worker != w && !routesAlike(m.worker, w):
+		// Old ones are looked for only when a worker is new here, since that alone makes the memory grow.
 		if m == nil {
 			d.prune()
 		}
@@ -156,6 +161,8 @@ func (n *lane) admits(l *line, c *class) bool {
 }
 
 // longest is the poller of the lane that has waited longest.
+// The first of each group is enough to look at: within a group all may have the task, so the one that came first
+// is the one.
 func (n *lane) longest(settings *engine.Queue) *Waiter {
 	var best *entry
 	for _, g := range n.fits {

@@ -118,6 +118,8 @@ func New(o Options) *Dispatch {
 func (d *Dispatch) Bind(c Claimer, back func([]store.Leased), pulse func(time.Time)) {
 	d.mu.Lock()
 	d.claimer, d.back, d.pulse = c, back, pulse
+	// A commit may have told of something due before there was a sweeper to hear it. It is passed on now, or it
+	// would wait until something else is told.
 	due := d.due
 	d.due = time.Time{}
 	for _, l := range d.lines {
@@ -229,6 +231,8 @@ func (d *Dispatch) Queue(q *engine.Queue) {
 			l.resume()
 		}
 	}
+	// Claims begin anew for all: a budget that was raised or a drain that was taken back makes no task, so no
+	// commit would say that there is something to have.
 	d.reopen(concerns)
 }
 
@@ -307,6 +311,8 @@ func (d *Dispatch) Gone(p store.Process) {
 
 // dismiss ends a wait at once, with what it was given already.
 func (d *Dispatch) dismiss(w *Waiter) {
+	// It leaves at once and does not wait for what is on its way: the process is over, and a task that would be
+	// delivered to it would have to wait for its lease to run out.
 	w.err, w.closing = ErrGone, true
 	w.gone.Store(true)
 	d.giveBack(w.giveUp())

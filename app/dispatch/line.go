@@ -68,6 +68,8 @@ type entry struct {
 }
 
 // link puts e at the place its arrival gives it.
+// It looks from the end, since almost everybody who links has just come; only who was full and has a slot again
+// belongs further to the front.
 func (e *entry) link() {
 	if e.linked {
 		return
@@ -114,6 +116,7 @@ func (e *entry) unlink() {
 func (l *line) group(c *class) *group {
 	g := l.groups[c]
 	if g == nil {
+		// Told at the present gen: nobody has asked for this class yet, so the queue may hold anything for it.
 		g = &group{class: c, line: l, told: l.gen}
 		l.groups[c] = g
 		for _, n := range l.lanes {
@@ -138,6 +141,8 @@ func (l *line) lane(typ, build string, requirements []string) *lane {
 	if n := l.lanes[string(l.name)]; n != nil {
 		return n
 	}
+	// Forgetting all of them costs one look through the groups for each lane that is still in use, and nothing is
+	// lost.
 	if len(l.lanes) >= mostLanes {
 		clear(l.lanes)
 	}
@@ -154,6 +159,8 @@ func (l *line) lane(typ, build string, requirements []string) *lane {
 // tell notes that tasks of these lanes were left in the queue. Without any lane, tasks of all of them may have
 // been.
 func (l *line) tell(lanes []store.Lane) {
+	// Raised first. A claim that is under way was sent at an older gen, so its "nothing there" does not cover what
+	// is told now.
 	l.gen++
 	if len(lanes) == 0 {
 		for _, g := range l.groups {

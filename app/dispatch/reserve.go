@@ -49,6 +49,8 @@ func (d *Dispatch) Reserve(o store.Offer) store.Reservation {
 // turn is the worker that decided the turn which makes the task, if it has a slot for it and no older task lies
 // in the queue for it.
 func (d *Dispatch) turn(l *line, want engine.Wanted, o store.Offer) *Waiter {
+	// Where keys share a queue fairly, whose turn it is is decided over all that wait there, so this task gets no
+	// way past them.
 	if o.Kind != protocol.KindActivity || o.Fair || len(d.turns) == 0 {
 		return nil
 	}

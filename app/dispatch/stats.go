@@ -7,6 +7,10 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
+// What happens between a poll and a commit is in no table: whether anybody waits, how often claims came back
+// empty, what had to be given back. An operator who asks why a queue stands still finds that here, for this
+// process alone; the sum over all apps is the monitoring's to make.
+
 // Counts are totals since the start, for metrics.
 type Counts struct {
 	Handovers    int64 // tasks delivered by reservation
@@ -38,6 +42,8 @@ type QueueWaiters struct {
 }
 
 // Waiting are the polls that wait for the queues of a namespace, of the kind of task for which most of them do.
+// A worker stands in the lines of several kinds with one poll, so the kinds are not added up: it would be counted
+// twice.
 func (d *Dispatch) Waiting(namespace string) map[string]int {
 	m := map[string]int{}
 	for _, q := range d.Queues() {

@@ -61,6 +61,7 @@ func (d *Dispatch) Enter(s Spec) *Waiter {
 	w.entries = make([]entry, 0, len(s.Queues)*len(s.Kinds))
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	// Its place is taken before anything else, so that two polls stand in the same order in every line.
 	d.arrivals++
 	w.place = d.arrivals
 	w.member = d.member(s.Lessee.Worker)
@@ -132,6 +133,8 @@ func (w *Waiter) Wait(ctx context.Context, hold time.Duration) ([]store.Leased, 
 }
 
 // settlePending waits for what already counts on the waiter, if there is any.
+// A lease that was made for this poll is in the database already or will be in a moment. Answering "nothing" now
+// would mean to take it back with one more commit, while the worker asks again.
 func (w *Waiter) settlePending(ctx context.Context) {
 	w.d.mu.Lock()
 	over := w.over()
@@ -292,6 +295,8 @@ func (d *Dispatch) endWait(w *Waiter, err error) {
 
 // room is how many tasks of a kind the waiter can take.
 func (w *Waiter) room(kind int) int {
+	// Who has something is answered with it at once and not filled up: its worker begins sooner, and its next poll
+	// is on the way by then.
 	if w.left || w.closing || len(w.got) > 0 {
 		return 0
 	}
@@ -317,6 +322,7 @@ func (w *Waiter) release(kind, n int) {
 }
 
 // relink puts the waiter into the lines in which it can take a task, at its old place, and out of the others.
+// Its old place is kept, so a slot that was set aside in vain costs the worker no turn.
 func (w *Waiter) relink() {
 	for i := range w.entries {
 		e := &w.entries[i]
