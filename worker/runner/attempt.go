@@ -62,6 +62,8 @@ func (r *Runner) activity(t *protocol.ActivityTask, came arrival) (kept bool) {
 			"activity_type", t.ActivityType,
 		).Logger(),
 	}
+	// The app's clock and ours may differ by minutes, and a deadline by the wrong one would end code at once, or
+	// never.
 	a.info.Deadline = r.localTime(t, came.began(), a.info.Deadline)
 	a.def, _ = r.opt.Definitions.FindActivity(t.ActivityType)
 	run := a.execute
@@ -71,6 +73,8 @@ func (r *Runner) activity(t *protocol.ActivityTask, came arrival) (kept bool) {
 	ctx, cancel := context.WithCancelCause(r.life)
 	defer cancel(nil)
 	a.lease = r.leases.hold(t, came, cancel)
+	// Held until the outcome is queued: up to then the lease is renewed, or the task would go to another worker
+	// meanwhile.
 	defer r.leases.release(a.lease)
 	result, err := run(ctx)
 	item, ok := a.outcome(ctx, result, err)
@@ -81,6 +85,7 @@ func (r *Runner) activity(t *protocol.ActivityTask, came arrival) (kept bool) {
 	}
 	turn := r.then(a, &item)
 	until := r.leases.until(a.lease)
+	// A hand-back may come late and is of use still: it frees the task sooner than its lease does.
 	if item.Returned != "" {
 		until = later(until, time.Now().Add(handBackTime))
 	}
@@ -106,6 +111,8 @@ func (a *attempt) outcome(ctx context.Context, result payload.Payload, err error
 	var handBack *unavailable
 	var superseded *session.SupersededError
 	switch {
+	// First of all: whatever the code returned, the task may be another worker's by now, and this one has no say
+	// in it.
 	case ended(cause):
 		return item, false
 	case err == nil && len(result.Blob) > payload.MaxBytes:

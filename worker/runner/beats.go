@@ -97,6 +97,8 @@ func (b *beats) send() {
 			b.mu.Unlock()
 			return
 		}
+		// What comes while it waits replaces what it was going to send, so the last value is the one that the app
+		// gets.
 		wait := time.Until(b.last.Add(b.pace()))
 		if wait > 0 {
 			b.mu.Unlock()
@@ -136,6 +138,8 @@ func (b *beats) one(value json.RawMessage, rebuild *protocol.Recovered) {
 		answer.Renewed, answer.CanContinue, answer.Reason = false, false, &text
 		err = nil
 	} else if err != nil {
+		// With the connection lost the renewer holds its next try back for a moment, as after a renewal that
+		// failed. What else went wrong says nothing about the lease.
 		if !link.Lost(err) || errors.Is(err, context.Canceled) {
 			return
 		}
@@ -149,6 +153,7 @@ func (b *beats) one(value json.RawMessage, rebuild *protocol.Recovered) {
 // close ends the sending and waits for it.
 func (b *beats) close() {
 	b.mu.Lock()
+	// Closed before it is waited for, so that what the code says from now on begins nothing new.
 	b.closed = true
 	b.mu.Unlock()
 	b.stop()

@@ -56,6 +56,8 @@ func (k *leaseRenewer) aged(store time.Time) {
 
 // told notes the store's time in an answer that was read now; mu is held.
 func (k *leaseRenewer) told(store, now time.Time) {
+	// An answer that lay somewhere for long tells a time that is behind what is known already; it must not set the
+	// bound back.
 	if store.After(k.bound(now)) {
 		k.store, k.read = store, now
 	}
@@ -141,9 +143,12 @@ func (k *leaseRenewer) begin(ctx context.Context, l *lease, session time.Time) e
 		}
 		answered := l.answered
 		k.mu.Unlock()
+		// It waits for an answer to a renewal and not for a time: only the app can say whether the lease lives.
 		k.beat()
 		select {
 		case <-answered:
+			// An answer that came leaves it to the lease to judge. It is not taken as a yes: the renewal may have
+			// been refused.
 			asked = true
 		case <-ctx.Done():
 			return context.Cause(ctx)
@@ -155,6 +160,8 @@ func (k *leaseRenewer) begin(ctx context.Context, l *lease, session time.Time) e
 // renewed later than that.
 func (l *lease) confirmed(a protocol.HeartbeatAnswer) {
 	l.known, l.doubt = false, time.Time{}
+	// The lease of the attempt lives, but its session went on without it: to begin now would be beside the new
+	// holder.
 	if mine, row := l.session, a.Session; mine != nil && row != nil &&
 		(row.Epoch != mine.Epoch || row.LeaseOwner != l.task.Owner) {
 		l.gone = true

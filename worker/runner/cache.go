@@ -11,6 +11,10 @@ import (
 	"github.com/sojourn-run/sojourn/worker/workflow"
 )
 
+// A machine is a workflow's code as it stands, with its goroutines, and to keep it saves the replay of the whole
+// history for each task. It is worth no more than that: what is thrown away here is replayed by whoever gets the
+// next task.
+
 // cache keeps the machines of runs between their workflow tasks, the most recently used ones. A machine is in the cache
 // or in the hands of one task or turn. Machines are closed outside of the lock: their end may wait for goroutines of
 // theirs.
@@ -58,6 +62,8 @@ func (c *cache) takeOut(run string) *kept {
 func (c *cache) await(ctx context.Context, run string) *kept {
 	for {
 		c.mu.Lock()
+		// Both are looked at under one lock: between two looks the turn could end, and the task would find
+		// neither.
 		k, ahead := c.takeOut(run), c.ahead[run]
 		c.mu.Unlock()
 		if k != nil || ahead == nil {

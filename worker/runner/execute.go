@@ -104,12 +104,15 @@ func (a *attempt) invoke(ctx context.Context, name string, args payload.Payload)
 	back := retry.Backoff{Min: 100 * time.Millisecond, Max: 2 * time.Second}
 	for began := time.Now(); ; {
 		res, err := a.r.opt.Executors.Invoke(ctx, inv, hooks)
+		// A rebuild runs another handler, whose version is not this activity's.
 		if name == t.ActivityType {
 			a.version = res.Version
 		}
 		if err == nil {
 			return payload.Payload{Blob: string(res.Output)}, nil
 		}
+		// Only a call that never began may be tried again here. Whatever else went wrong, the code may have run,
+		// and whether it runs once more is for the activity's retry policy.
 		if !isUnavailable(err) || a.r.stopped.Load() || time.Since(began) > executorPatience {
 			return payload.Payload{}, a.executorError(err)
 		}

@@ -11,6 +11,10 @@ import (
 	"github.com/sojourn-run/sojourn/worker/workflow"
 )
 
+// Workflow code touches nothing outside of itself, so a decision that comes too late does no harm: it is refused,
+// or dropped here. What must never happen is that a machine goes on from a decision which was not taken, so on
+// every doubt it is closed and the next task replays.
+
 // workflow runs one workflow task. Its lease is renewed like those of attempts and is as short. A decision that
 // another worker may have made by now is dropped. Workflow code does nothing outside of itself, so the lease
 // need not be confirmed before it begins; a task whose lease was over when it came is handed back.
@@ -90,6 +94,7 @@ func (r *Runner) decide(t *protocol.WorkflowTask) (commands []protocol.Command, 
 		if tail := unseen(m.Seen(), k.tail); len(tail) > 0 && len(events) > 0 && events[0].Seq > m.Seen()+1 {
 			events = append(tail, events...)
 		}
+		// With a gap between what it has seen and what came, the machine cannot go on; a new one reads all of it.
 		if len(events) == 0 || events[0].Seq <= m.Seen()+1 {
 			commands, err := r.apply(m, t, events, nil)
 			if err == nil {
@@ -137,6 +142,7 @@ func (r *Runner) keep(t *protocol.WorkflowTask, m *workflow.Machine) int64 {
 		m.Close()
 		return 0
 	}
+	// Read before the machine is in the cache: from then on another task may have it.
 	seen := m.Seen()
 	r.cache.put(t.RunID, m)
 	return seen

@@ -84,6 +84,8 @@ func (r *Runner) kinds() (kinds []protocol.TaskKind) {
 func (l *loop) run() {
 	for {
 		l.seen.Store(time.Now().UnixNano())
+		// To wait for a slot is no fault, however long: long activities fill them. Only from the poll on has the
+		// loop to come round.
 		l.idle.Store(true)
 		got, err := l.r.slots.acquire(l.r.pollCtx, l.kinds)
 		l.idle.Store(false)
@@ -91,6 +93,8 @@ func (l *loop) run() {
 		if err != nil {
 			return
 		}
+		// Taken before the poll, so that a connection which changes while it is under way ends the pause behind
+		// it.
 		changed := l.r.opt.Link.Changed()
 		if pause := l.once(got); pause > 0 {
 			t := time.NewTimer(pause)
@@ -123,6 +127,8 @@ func (l *loop) once(got share) time.Duration {
 	ctx, cancel := context.WithTimeout(l.r.pollCtx, (pollSeconds+30)*time.Second)
 	a, err := l.r.opt.Link.Poll(ctx, req)
 	cancel()
+	// The answer was heard. Only a poll whose answer may be lost is sent again under its id, and gets what it was
+	// given.
 	if err == nil || !link.Lost(err) {
 		l.id = ""
 	}
@@ -143,6 +149,7 @@ func (l *loop) once(got share) time.Duration {
 		l.back.Reset()
 		return pause
 	}
+	// An answer without tasks that came at once would otherwise make a loop that asks as fast as the network goes.
 	return max(pause, l.back.Next())
 }
 

@@ -94,6 +94,8 @@ func (r *Runner) validation(t *protocol.ValidationTask) {
 func (r *Runner) answer(
 	q question, refusal protocol.Reason, ask func(*workflow.Machine, *protocol.CompleteItem) *protocol.Failure,
 ) {
+	// From when it came, replay included: later than that its caller has left, and the answer only takes room in
+	// the queue.
 	until := time.Now().Add(queryTime)
 	f, err := r.ask(&q, refusal, ask)
 	log := func(e *zerolog.Event) *zerolog.Event {

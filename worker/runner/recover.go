@@ -9,6 +9,10 @@ import (
 	"github.com/sojourn-run/sojourn/worker/activity"
 )
 
+// State that a session kept in memory is gone when its process ends, though the worker still holds the session. To
+// fail the attempt for that would spend one of the activity's tries on something that its code can mend. So it is
+// mended inside of the attempt, under the lease that runs, and history tells of it.
+
 // recovering rebuilds a session's lost state and tries the activity again, inside the same attempt, session and epoch,
 // when its policy says so. The rebuild activity is run as it is, never with a policy of its own.
 func recovering(a *attempt, next call) call {
@@ -16,6 +20,8 @@ func recovering(a *attempt, next call) call {
 		if a.session == nil {
 			return next(ctx)
 		}
+		// Noted before the code runs. A rebuild that another attempt of the session made since then is this one's
+		// too, and with singleflight is not made once more.
 		seen := a.session.Rebuilds()
 		result, err := next(ctx)
 		if !errors.Is(err, activity.ErrSessionLost) {
@@ -34,6 +40,8 @@ func recovering(a *attempt, next call) call {
 				Rebuild: policy.RebuildActivity, Cause: cause, Reason: reason, Retries: tries, Waited: waited,
 				Outcome: protocol.RebuildFailed,
 			}
+			// Told before it begins: if the worker dies in the middle, history still says that a rebuild was under
+			// way.
 			a.told(protocol.RebuildRunning)
 			failed := a.session.Rebuild(ctx, seen, policy.SingleflightPerSession, rebuild)
 			if !own {

@@ -14,6 +14,10 @@ import (
 	"github.com/sojourn-run/sojourn/worker/session"
 )
 
+// Everything here counts from when a renewal was sent, never from when its answer came. The app begins the lease
+// somewhere between the two, so the earlier time is the one that cannot be wrong: this side gives up before the
+// app gives the task away.
+
 // leaseRenewer keeps the leases of attempts and workflow tasks alive: one heartbeat renews all that are due. An
 // attempt whose lease could not be renewed in time is ended here, before the app gives its task to another
 // worker; otherwise both would run.
@@ -104,6 +108,7 @@ func (k *leaseRenewer) keep(l *lease, came arrival, end history.Time) *lease {
 func (k *leaseRenewer) release(l *lease) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	// A delivery may be held anew under the same key by now; that one is not to be taken out.
 	if key := keyOf(l.task); k.leases[key] == l {
 		delete(k.leases, key)
 	}
@@ -219,6 +224,8 @@ func (k *leaseRenewer) renewed(
 		a, ok := by[key]
 		switch {
 		case err != nil || !ok || !a.Renewed && a.CanContinue:
+			// No answer about this one, or the app's store is away. The lease runs on from its last renewal, and
+			// the next try comes soon, since there may be time for several.
 			l.notBefore = time.Now().Add(min(time.Second, k.interval/4))
 		case !a.Renewed:
 			l.over = true

@@ -74,6 +74,8 @@ func (r *replay) hold(ctx context.Context, events []history.Event) error {
 	p.used += n
 	r.bytes += n
 	p.mu.Unlock()
+	// The page is counted before it waits, since it is in memory already; what waits is the reading of the next
+	// one.
 	return p.until(ctx, func() bool { return p.used < p.room || p.all[0] == r })
 }
 

@@ -53,6 +53,7 @@ func newReport(r *Runner) *report { return &report{r: r, changed: make(chan stru
 // add queues an outcome; it blocks while too many wait.
 func (p *report) add(item protocol.CompleteItem, until time.Time, t *turn) {
 	p.mu.Lock()
+	// The task's slot stays taken for as long as this blocks, so the worker asks for no more than it can report.
 	for len(p.queue) >= p.r.opt.Outcomes && !p.closed {
 		changed := p.changed
 		p.mu.Unlock()
@@ -179,6 +180,8 @@ func (p *report) deliver(batch []entry) {
 		}
 		var got share
 		if poll && !p.r.stopped.Load() {
+			// As many tasks are asked for as outcomes are told: whoever ends one piece of work asks for the next
+			// with the same call.
 			got = p.r.slots.takeNow(len(batch))
 			if got != nil || slices.ContainsFunc(batch, func(e entry) bool { return e.turn != nil }) {
 				next := p.r.request(got)
@@ -204,6 +207,7 @@ func (p *report) deliver(batch []entry) {
 			if p.r.life.Err() == nil {
 				p.r.log.Warn().Int("outcomes", len(batch)).Msg("the app's store takes no outcomes now, sending them again")
 			}
+		// It may be one of them alone that is too large. Sent each by itself, the others are not lost with it.
 		case errors.Is(err, socketio.ErrPayloadTooLarge) && len(batch) > 1:
 			for i := range batch {
 				p.deliver(batch[i : i+1 : i+1])
@@ -274,6 +278,7 @@ func (p *report) once(batch []entry, req protocol.CompleteRequest, got share) (a
 	defer cancel()
 	sent := time.Now()
 	a, err := p.r.opt.Link.Complete(ctx, req)
+	// The tasks that came along begin first; what became of the outcomes is looked at behind them.
 	if got != nil {
 		if err == nil && a.Next != nil {
 			got = p.r.accept(*a.Next, got, sent)

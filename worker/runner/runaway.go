@@ -6,6 +6,9 @@ import (
 	"github.com/sojourn-run/sojourn/worker/workflow"
 )
 
+// Workflow code that loops, or blocks on something that is not package workflow's, never gives its goroutine back.
+// The task fails and comes again, perhaps to this very worker; with each try one more core would be gone.
+
 // runaways are the runs whose code did not come to rest and still runs here: Go cannot end a goroutine. Such a run gets
 // no attempt beside the one that loops, or each would take a core for itself.
 type runaways struct {
@@ -36,6 +39,7 @@ func (r *runaways) of(run string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	one, ok := r.runs[run]
+	// It came to rest after all, so nothing speaks against another try.
 	if ok && !one.machine.Runaway() {
 		delete(r.runs, run)
 		return nil

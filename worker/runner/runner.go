@@ -19,6 +19,10 @@ import (
 	"github.com/sojourn-run/sojourn/worker/workflow"
 )
 
+// A worker stops in two steps, as its outcomes are worth more than its life. Stop asks for nothing new and lets
+// run what runs; HandBack ends what is left and gives it back. The context of the calls outlives that of the
+// tasks, so that what they achieved is still told.
+
 // Link is the connection to the app: of its verbs those that a runner calls, and two words to the link itself.
 type Link interface {
 	Poll(ctx context.Context, in protocol.PollRequest) (protocol.PollAnswer, error)
@@ -197,6 +201,8 @@ func (r *Runner) Stop(ctx context.Context) error {
 }
 
 func (r *Runner) stopTaking() {
+	// Under the lock in which tasks begin: one that came at this moment either counts as running, and is waited for,
+	// or is handed back.
 	r.begin.Lock()
 	r.stopped.Store(true)
 	r.begin.Unlock()
@@ -232,6 +238,8 @@ func (r *Runner) Close() {
 	r.polling()
 	r.started.Do(func() { close(r.done) }) // Run never ran
 	<-r.done
+	// The order is that of who may still call whom: loops and tasks bring outcomes, outcomes bring tasks, and both
+	// close machines. So the machines come last.
 	r.report.close()
 	r.lines.wait.Wait()
 	r.ticking.Wait()

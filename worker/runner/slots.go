@@ -105,6 +105,8 @@ func (s *slots) takeNow(n int) share {
 }
 
 // polled ends a poll of take for these kinds and gives back what no task came for.
+// The poll is over before its slots are given back, so that whoever wakes for them counts it no longer as waiting
+// at the app.
 func (s *slots) polled(kinds []protocol.TaskKind, rest share) {
 	s.mu.Lock()
 	for _, k := range kinds {
@@ -133,6 +135,8 @@ func (s *slots) release(k protocol.TaskKind, n int) { s.give(share{k: n}) }
 func (s *slots) resize(k protocol.TaskKind, n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	// This may fall below zero while more is running than there are slots now: nothing new begins until enough has
+	// ended.
 	s.free[k] += n - s.size[k]
 	s.size[k] = n
 	close(s.changed)
