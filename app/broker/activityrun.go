@@ -12,6 +12,10 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
+// An activity by itself is a run of one step whose decisions the engine makes, as it has no workflow code. It
+// lives under a workflow id like any other run, so that listings, filters, retention and the rule of the second
+// start hold for it without being written again.
+
 // StartActivity runs an activity by itself: a run that the app decides, without a workflow. The rules for a
 // workflow id hold for its id as well, so the same start again is refused, or answered with the run that is
 // open.
@@ -34,6 +38,7 @@ func (b *Broker) StartActivity(
 	return change.Commit[protocol.ActivityAnswer](ctx, b.store, store.Change{
 		Needs: needs,
 		Decide: func(rows store.Rows, now time.Time) (store.Writes, error) {
+			// The id is looked at inside of the change: of two starts at once the second one sees the first.
 			if flow := rows.Workflow(key); flow != nil {
 				w, err := existing(start, flow, rows.Run(flow.RunID))
 				if a, ok := w.Answer.(protocol.StartAnswer); ok {
@@ -70,6 +75,7 @@ func (b *Broker) activityRequest(
 	return start, args, new(in.Command(args)), nil
 }
 
+// The run's type is the activity's: there is no workflow whose type it could be.
 func activityAnswer(a protocol.StartAnswer) protocol.ActivityAnswer {
 	return protocol.ActivityAnswer{
 		WorkflowID: a.WorkflowID, RunID: a.RunID, ActivityType: a.WorkflowType, Namespace: a.Namespace, Status: a.Status,

@@ -11,6 +11,10 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
+// To ask whether an attempt still stands must not keep it standing: somebody who only looks would renew a lease
+// under which nobody works. So the engine is asked what it would say to a heartbeat, and what it decides is thrown
+// away. As both go through one rule they cannot come to differ.
+
 // AttemptStatus says what a heartbeat of this attempt would be told, without renewing its lease or moving its heartbeat
 // timeout. It only reads.
 func (b *Broker) AttemptStatus(ctx context.Context, in protocol.HeartbeatRequest) (protocol.AttemptStatus, error) {
@@ -37,6 +41,7 @@ func (b *Broker) AttemptStatus(ctx context.Context, in protocol.HeartbeatRequest
 		if run, err = r.Step(ctx, id, seq); err != nil {
 			return err
 		}
+		// An attempt in a session counts only under the session's present epoch.
 		if a, ok := run.Activities.Get(seq); ok && a.SessionID != "" {
 			sess, err := r.Session(ctx, engine.SessionKey{Namespace: run.Namespace, ID: a.SessionID})
 			if err != nil {
@@ -70,6 +75,8 @@ func attemptStatus(
 		s.ActivityStatus, s.TaskStatus, s.AttemptNumber = string(a.State), string(a.State), &a.Attempt
 	}
 	delivery, ok := deliveryOf(in.TaskID, in.AttemptID)
+	// An id of another task is answered as an attempt that is over: who asks has nothing to go on with, whichever
+	// it was.
 	err := error(protocol.Refuse(protocol.ReasonStaleAttempt, "%q is no attempt of task %s", in.AttemptID, in.TaskID))
 	if ok {
 		var d engine.Decision

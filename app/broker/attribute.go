@@ -101,6 +101,7 @@ func (b *Broker) changeAttributes(ctx context.Context, ns string, edit func(type
 			return store.Writes{Namespaces: []store.Namespace{n}}, nil
 		},
 	})
+	// Also after an error, which may hide a commit that went through.
 	b.namespaces.forget(ns)
 	return err
 }
@@ -110,6 +111,8 @@ func (b *Broker) changeAttributes(ctx context.Context, ns string, edit func(type
 // them.
 func (b *Broker) AttributeTypes(ctx context.Context, ns string) (map[string]string, error) {
 	known, at := b.namespaces.attributes(ns)
+	// Beside other apps what is remembered may be wrong by now, and a value of a wrong type in history stays
+	// there.
 	if known != nil && !b.opt.Shared {
 		return known, nil
 	}
@@ -158,6 +161,8 @@ func (n *namespaces) attributes(name string) (types map[string]string, at int) {
 func (n *namespaces) learn(name string, types map[string]string, at int) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	// The read may have begun before a change of the registrations and ended behind it. Kept, it would be believed
+	// for as long as this app lives.
 	if n.changes != at {
 		return
 	}

@@ -21,6 +21,11 @@ import (
 	"github.com/sojourn-run/sojourn/shared/retry"
 )
 
+// Several apps may serve one database, and any of them may die at any time. So what a verb promises rests on rows
+// that its change reads and writes together. What this process remembers beside them (who was heard, which poll
+// was given what, which worker keeps which run) saves reads and wakes the right worker; an app that knows none of
+// it has to do without.
+
 // Options of a broker. Zero values mean the defaults named beside them.
 type Options struct {
 	Release       string
@@ -38,6 +43,7 @@ type Options struct {
 	Metrics       *Metrics // nil: none
 }
 
+// The zero value works, for tests and for whoever embeds an app; a process has all of them from its settings.
 func (o Options) defaults() Options {
 	or := func(d *time.Duration, v time.Duration) {
 		if *d == 0 {
@@ -86,6 +92,7 @@ func New(s store.Store, d *dispatch.Dispatch, o Options) *Broker {
 		store: s, dispatch: d, opt: o.defaults(), log: o.Log, drained: make(chan struct{}),
 		logs: logging{seed: maphash.MakeSeed()},
 	}
+	// The order is that of who asks whom: questions, the read models and the operators' part all ask who lives.
 	b.workers = presence.Open(s, d, presence.Options{
 		App: o.App, Alive: b.opt.Alive, StoreAlive: b.opt.StoreAlive, Heartbeat: b.opt.Heartbeat,
 		AttemptLease: b.opt.AttemptLease, HTTPLease: b.opt.HTTPLease, PollKept: pollKept,
@@ -96,6 +103,7 @@ func New(s store.Store, d *dispatch.Dispatch, o Options) *Broker {
 		Known: b, Dispatch: d, Workers: b.workers.Registry, Questions: b.questions.Count,
 		App: o.App, Release: o.Release, Shared: o.Shared, Heartbeat: b.opt.Heartbeat, Alive: b.opt.Alive,
 	})
+	// Before anybody polls: a task handed out without it would go to a worker that has to read the whole history.
 	d.Prefer(b.stickyWorkers)
 	b.fleet = fleet.New(s, d, b.workers, b.view, o.Log)
 	b.life, b.end = context.WithCancelCause(context.Background())
@@ -105,6 +113,7 @@ func New(s store.Store, d *dispatch.Dispatch, o Options) *Broker {
 // Drain makes every poll answer draining and hands out nothing more.
 func (b *Broker) Drain() {
 	b.mu.Lock()
+	// The flag comes first: a poll that the dispatch ends looks at it to say whether the worker drains or the app.
 	if !b.draining {
 		b.draining = true
 		close(b.drained)
@@ -124,6 +133,7 @@ func (b *Broker) isDraining() bool {
 
 // Close ends what the broker started by itself and waits for it.
 func (b *Broker) Close() {
+	// The others hear last that this app is gone, since what runs in the background may still write in its name.
 	b.closeRoom()
 	b.end(store.ErrClosed)
 	b.background.Wait()
@@ -162,6 +172,7 @@ func (b *Broker) Watch(ctx context.Context) error {
 }
 
 // readyTime is how long it may take to say whether the app is ready.
+// It is less than the two seconds that Ready has, so that the answer is on its way before they are over.
 const readyTime = 1500 * time.Millisecond
 
 // Ready says whether the app can write, within two seconds: its store answers, and took what it was last given.

@@ -24,6 +24,7 @@ func (b *Broker) ClaimTask(ctx context.Context, in protocol.ClaimRequest) (proto
 		BuildID:  in.BuildID,
 		PageSize: in.PageSize, Kinds: []protocol.TaskKind{in.Kind},
 	}
+	// It is checked as the poll that it stands for, so that a gate which is added there holds here too.
 	w, ended, err := b.admitPoll(ctx, &poll)
 	if err != nil {
 		return protocol.PollAnswer{}, err
@@ -57,6 +58,8 @@ type claimed struct {
 }
 
 // notNow is the refusal of a worker that is given nothing at all.
+// A poll is answered in words, since its worker asks again by itself. Who names one task wants to know that it is
+// not to be had, so here the same is a refusal.
 func notNow(a *protocol.PollAnswer) error {
 	switch a.Status {
 	case protocol.PollMismatch:
@@ -102,6 +105,7 @@ type taskID struct {
 	text        string
 }
 
+// An id that cannot be one is answered like one that is not there: there is nothing else to be done with it.
 func claimID(in protocol.ClaimRequest) (id taskID, err error) {
 	var ok bool
 	id.text = in.TaskID
@@ -126,6 +130,8 @@ func (id taskID) find(run *engine.Run, in protocol.ClaimRequest) (*engine.Run, e
 	if a, ok := run.Activities.Get(id.seq); ok {
 		queue = a.Queue
 	}
+	// Not there, and not forbidden: by a refusal the caller would learn that a queue it may not see has such a
+	// task.
 	if len(in.Queues) > 0 && !slices.Contains(in.Queues, queue) {
 		return nil, change.NoTask(in.TaskID)
 	}
@@ -136,6 +142,8 @@ func (id taskID) find(run *engine.Run, in protocol.ClaimRequest) (*engine.Run, e
 func (id taskID) claim(
 	rows store.Rows, run *engine.Run, l engine.Lessee, kind protocol.TaskKind, now time.Time,
 ) (store.Writes, error) {
+	// A worker whose answer was lost asks again while its code may run already. Another lease would make that one
+	// stale.
 	if got, ok := id.held(rows, run, l.Worker, now); ok {
 		return store.Writes{Answer: claimed{Leased: got, again: true}}, nil
 	}
@@ -154,6 +162,8 @@ func (id taskID) claim(
 	if a, ok := run.Activities.Get(id.seq); ok {
 		sk.ID = a.SessionID
 	}
+	// How many sessions the worker holds is counted under the lock of its row. Of two claims at once, one sees the
+	// other, and only one takes the last place.
 	l.Sessions, l.Counted = rows.Holding(l.Worker.Key(), sk, now), true
 	var out engine.ClaimedActivity
 	w, d, err := change.Decide(
@@ -230,6 +240,8 @@ func (b *Broker) ClaimStatus(ctx context.Context, in protocol.ClaimRequest) (pro
 			return s, err
 		}
 	}
+	// It is asked as a claim would ask, on rows read together but without their locks. So it is an answer for
+	// people and for who wants to know when to try again, and no promise.
 	err = b.store.View(ctx, func(r store.Reader) error {
 		run, err := r.Step(ctx, id.run, id.seq)
 		if err != nil && !errors.Is(err, store.ErrNotFound) {

@@ -118,6 +118,7 @@ func (b *Broker) command(ctx context.Context, o order) (protocol.CommandReceipt,
 		Workflows: []engine.WorkflowKey{key}, Current: true, AllTasks: o.closes, Chain: o.closes, Bound: o.closes,
 	}
 	rk := store.ReceiptKey{Namespace: t.Namespace, WorkflowID: t.WorkflowID, RequestID: request}
+	// The run that was named is part of what was asked: the same request id for another run is another request.
 	sum := sha256.Sum256([]byte(t.RunID + " " + o.what))
 	hash := hex.EncodeToString(sum[:])
 	if request != "" {
@@ -127,6 +128,8 @@ func (b *Broker) command(ctx context.Context, o order) (protocol.CommandReceipt,
 		rows store.Rows, now time.Time,
 	) (store.Writes, error) {
 		if request != "" {
+			// Before any look at the run: what was asked for may have closed it, and the same request again must
+			// get its receipt and not be told that the run is closed.
 			if r := rows.Receipt(rk); r != nil {
 				return retained(r, hash)
 			}
@@ -144,6 +147,7 @@ func (b *Broker) command(ctx context.Context, o order) (protocol.CommandReceipt,
 				protocol.ReasonHistoricalRun, "run %s is not the current run of %s", t.RunID, t.WorkflowID,
 			).With("current_run_id", flow.RunID).With("target_scope", "run")
 		}
+		// Asked on the rows that are decided on, since what may be depends on the run that is current now.
 		if o.may != nil {
 			if err := o.may(run); err != nil {
 				return store.Writes{}, err
@@ -166,6 +170,8 @@ func (b *Broker) command(ctx context.Context, o order) (protocol.CommandReceipt,
 			if err != nil {
 				return store.Writes{}, err
 			}
+			// With the step, in one commit: a receipt without the step would claim what was never done, and a step
+			// without its receipt would be done again.
 			w.Receipts = append(w.Receipts, store.Receipt{ReceiptKey: rk, Hash: hash, Body: body, At: history.At(now)})
 		}
 		return w, nil

@@ -45,6 +45,8 @@ func (b *Broker) Complete(ctx context.Context, in protocol.CompleteRequest) (pro
 			out.Next = empty
 		default:
 			by = w
+			// It stands in line before the outcomes are submitted. Behind them, the task that they make would have
+			// gone to another worker, and this one would ask for it in vain.
 			waiter := b.dispatch.Enter(b.spec(*in.Next, w))
 			collect = func() error {
 				a, err := b.answer(ctx, *in.Next, waiter.Collect(ctx))
@@ -57,6 +59,8 @@ func (b *Broker) Complete(ctx context.Context, in protocol.CompleteRequest) (pro
 		out.Items[0] = b.completeOne(ctx, in.Items[0], by)
 	} else {
 		var wait sync.WaitGroup
+		// Submitted all at once, so that they come into one batch of the store. One after the other each would
+		// wait for a commit.
 		for i, item := range in.Items {
 			wait.Go(func() { out.Items[i] = b.completeOne(ctx, item, by) })
 		}
@@ -96,6 +100,8 @@ func (b *Broker) completeOne(
 		}
 		if err == nil {
 			err = o.Refused
+			// A session that ended with this step makes room at its holder, for tasks that lay there and of which
+			// no commit tells.
 			change.Recheck(b.dispatch, o.Freed)
 			// Only a report that was accepted under its lease is a sign of life: anybody could send another.
 			if o.By.Owner == in.Owner {
@@ -122,6 +128,8 @@ func (b *Broker) completeOne(
 	if ok {
 		return repeated
 	}
+	// A refusal says that the outcome does not count; its worker has thrown away what it made of the run. Any
+	// other error leaves open what was stored.
 	if protocol.ReasonOf(err) != "" {
 		b.forgetSticky(in)
 		turn.refused()
@@ -258,6 +266,8 @@ func (b *Broker) workflowOutcome(ctx context.Context, in protocol.CompleteItem) 
 	if err != nil {
 		return store.Change{}, "", err
 	}
+	// The hash is of what the worker sent, so it is taken before arguments are filled in: sent again, the report
+	// has none either.
 	hash, commands := hashCommands(in.Commands), in.Commands
 	if err := b.sameArguments(ctx, run, &in); err != nil {
 		return store.Change{}, "", err
@@ -376,6 +386,7 @@ func (b *Broker) childEnd(ctx context.Context, k engine.WorkflowKey) (end engine
 			return err
 		}
 		run, err := r.Step(ctx, flow.RunID, 0)
+		// A run without a parent is somebody else's workflow: there is nothing to attach to, and the step says so.
 		if err != nil || run.Status.Open() || run.Parent == nil {
 			return err
 		}
@@ -408,17 +419,22 @@ func (b *Broker) commandNeeds(ns string, c protocol.Command, i int, needs *store
 		needs.Sessions = append(needs.Sessions, engine.SessionKey{Namespace: ns, ID: id})
 	}
 	switch {
+	// A step that ends the run may have to end all that is open in it: attempts in sessions, the sessions of its
+	// chain, children with a close policy. A decider reads nothing, so what it may need is loaded with the change.
+	// Children outlive a run that continues as new.
 	case c.Type.Terminal():
 		needs.AllTasks, needs.Chain, needs.Bound = true, true, c.Type != protocol.ContinueAsNew
 	case c.Type == protocol.EndSession:
 		needs.AllTasks = true
 	case c.Type == protocol.CancelActivity:
 		needs.Activities = append(needs.Activities, c.Target)
+	// A child that names its id may find it taken; one without has an id made for it.
 	case c.Type == protocol.StartChildWorkflow && c.WorkflowID != "":
 		needs.Workflows = append(needs.Workflows, engine.WorkflowKey{Namespace: ns, ID: c.WorkflowID})
 	case c.Type == protocol.AttachChildWorkflow:
 		needs.Workflows, needs.Current = append(needs.Workflows, engine.WorkflowKey{Namespace: ns, ID: c.WorkflowID}), true
 		needs.Former = append(needs.Former, c.WorkflowID)
+	// The target is loaded too, so that the signal arrives in the step that sends it.
 	case c.Type == protocol.SignalWorkflow:
 		needs.Workflows, needs.Current = append(needs.Workflows, engine.WorkflowKey{Namespace: ns, ID: c.WorkflowID}), true
 	}
@@ -537,6 +553,7 @@ func (b *Broker) repeated(
 	a.RunID = run
 	switch d := ended.Data.(type) {
 	case *history.ActivityCompleted:
+		// The words alone are not enough: two attempts may say the same, and only one of them was taken.
 		again = sameOutcome(&in, d.BodyHash, hash) && d.AttemptID == in.AttemptID && d.Worker == in.Owner
 		if again {
 			if a.Then, err = b.takenBefore(ctx, in, ended, d.ThenHash); err != nil {

@@ -9,6 +9,10 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
+// A start with a cron expression makes a schedule, which from then on is one like any other: it is shown, paused
+// and deleted as that. What a schedule has no place for is refused here. A start whose priority was silently
+// dropped would look accepted.
+
 // startCron makes the schedule that a start with a cron expression stands for. The schedule's id is the
 // workflow id of the start. Every firing has an id of its own, made of that id and the time.
 func (b *Broker) startCron(ctx context.Context, in protocol.StartRequest) (protocol.StartAnswer, error) {
@@ -42,6 +46,7 @@ func (b *Broker) startCron(ctx context.Context, in protocol.StartRequest) (proto
 			RunTimeout: protocol.Timeout(in.RunTimeout),
 		},
 	})
+	// The policy of a second start holds for the schedule, which has the start's id.
 	if protocol.ReasonOf(err) == protocol.ReasonScheduleExists && in.DuplicatePolicy == "use-existing" {
 		out.Outcome, out.New = "returned_existing_schedule", false
 		return out, nil

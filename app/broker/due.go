@@ -40,6 +40,7 @@ func (b *Broker) Due(ctx context.Context, d store.Due) error {
 	case store.DueSession:
 		err = b.dueSession(ctx, d.Session)
 	}
+	// Another sweeper was here first, or what was due has been moved on: nothing is left to do.
 	if engine.IsNotDue(err) || engine.IsClosed(err) {
 		return nil
 	}

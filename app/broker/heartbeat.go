@@ -12,6 +12,10 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
+// Renewals are the most frequent write of a fleet that works, and tempting to answer from memory. But a worker
+// that believes in a lease which a crash takes back goes on while another one begins the same task. So each answer
+// comes behind a commit.
+
 // HeartbeatTask renews the lease of one attempt, and says whether to go on. The renewal is stored before it is
 // answered: a worker must not believe in a lease that a crash takes back. An attempt that is over is told so in
 // the answer; an id that never was, and a task that another worker holds, are errors.
@@ -50,6 +54,8 @@ func (b *Broker) HeartbeatTask(ctx context.Context, in protocol.HeartbeatRequest
 		return a, err
 	}
 	beaten.Recall = true
+	// The step's own answer says nothing of the session as the beat leaves it, so it is taken from what was
+	// decided.
 	decideStep := beaten.Decide
 	beaten.Decide = func(rows store.Rows, now time.Time) (store.Writes, error) {
 		w, err := decideStep(rows, now)
@@ -76,6 +82,8 @@ func (b *Broker) HeartbeatTask(ctx context.Context, in protocol.HeartbeatRequest
 	if err != nil {
 		return over(a, sight.refused(err))
 	}
+	// An attempt that is to stop has its lease renewed all the same: its code may take time to clean up, and
+	// nobody else is to begin meanwhile.
 	a.Renewed, a.CanContinue, a.LeaseExpiresAt, a.LastHeartbeatAt = true, !r.act.Cancel, r.act.Until, r.act.HeartbeatAt
 	a.CancelRequested = r.act.Cancel
 	if r.sess != nil {
@@ -84,6 +92,7 @@ func (b *Broker) HeartbeatTask(ctx context.Context, in protocol.HeartbeatRequest
 	return a, nil
 }
 
+// The lease of a workflow task has neither progress nor a session; what a replay is at concerns nobody else.
 func (b *Broker) heartbeatWorkflow(
 	ctx context.Context, in protocol.HeartbeatRequest, a protocol.HeartbeatAnswer,
 ) (protocol.HeartbeatAnswer, error) {
@@ -114,6 +123,8 @@ func over(a protocol.HeartbeatAnswer, err error) (protocol.HeartbeatAnswer, erro
 		return a, err
 	}
 	switch e.Reason {
+	// These are mistakes of the caller. All other refusals are news that it could not know, and belong into an
+	// answer.
 	case protocol.ReasonTaskNotFound, protocol.ReasonLeaseOwnerMismatch:
 		return a, err
 	}
@@ -135,6 +146,7 @@ func (b *Broker) renewLease(ctx context.Context, in protocol.HeartbeatRequest) p
 	if err != nil {
 		reason := string(protocol.ReasonOf(err))
 		if reason == "" {
+			// The store is away, which ends no attempt: its worker goes on for as long as the lease that it has.
 			reason = string(protocol.ReasonBackendUnavailable)
 			a.CanContinue = true
 		}

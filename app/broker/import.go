@@ -10,6 +10,9 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
+// An export comes back to be read, never to go on: only closed runs are taken. So the one danger is that it takes
+// the place of something that lives, and what stands under its ids is looked at under their locks.
+
 // Import brings a closed run back: its history, and what listings and filters show of it. The workflow id has to be
 // free, or to belong to the run that this one went on to, or came from. The same run once more changes nothing.
 func (b *Broker) Import(ctx context.Context, in protocol.ImportRequest) (protocol.ImportAnswer, error) {
@@ -32,6 +35,7 @@ func (b *Broker) Import(ctx context.Context, in protocol.ImportRequest) (protoco
 	return change.Commit[protocol.ImportAnswer](ctx, b.store, store.Change{
 		Needs: store.Keys{Workflows: []engine.WorkflowKey{key}, Current: true, Runs: []string{run.ID}},
 		Decide: func(rows store.Rows, now time.Time) (store.Writes, error) {
+			// The answer to the first import may have been lost, so the same once more is no error.
 			if had := rows.Run(run.ID); had != nil {
 				if had.Namespace != ns || had.WorkflowID != run.WorkflowID || had.LastSeq != run.LastSeq ||
 					!had.ClosedAt.Equal(run.ClosedAt.Time) {
@@ -41,6 +45,7 @@ func (b *Broker) Import(ctx context.Context, in protocol.ImportRequest) (protoco
 				out.Outcome = "import_not_needed"
 				return store.Writes{Answer: out}, nil
 			}
+			// The next clean-up would take it away again; who imports it is told now and not by its absence.
 			if cutoff := now.Add(-time.Duration(kept.RetentionDays) * 24 * time.Hour); run.ClosedAt.Before(cutoff) {
 				return store.Writes{},
 					protocol.Refuse(protocol.ReasonPastRetention, "run %s closed on %s, and namespace %s keeps runs for %d days",
@@ -51,6 +56,8 @@ func (b *Broker) Import(ctx context.Context, in protocol.ImportRequest) (protoco
 			if had := rows.Workflow(key); had != nil {
 				current := rows.Run(had.RunID)
 				switch {
+				// A chain comes back run by run, in either order: the newest becomes the current one, and stays
+				// it.
 				case current != nil && current.ContinuedTo == run.ID:
 				case current != nil && current.ContinuedFrom == run.ID:
 					return w, nil // the current one stays that

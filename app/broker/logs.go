@@ -21,6 +21,8 @@ type logging struct {
 	locks [64]sync.Mutex // by task
 }
 
+// A few locks for all tasks: two that share one wait for each other now and then, and nothing has to be cleaned
+// up.
 func (l *logging) of(task string) *sync.Mutex {
 	return &l.locks[maphash.String(l.seed, task)%uint64(len(l.locks))]
 }
@@ -62,6 +64,7 @@ func (b *Broker) recordAttempt(ctx context.Context, in *protocol.AttemptLogs) (r
 	switch {
 	case err != nil:
 		return false, err
+	// The outcome brought the last lines of an attempt; what is sent behind it is not the attempt's.
 	case s.AttemptState != "running":
 		return false, protocol.Refuse(
 			protocol.ReasonStaleAttempt, "the attempt of task %s is over, so its lines are not taken", in.TaskID,

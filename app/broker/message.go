@@ -21,6 +21,7 @@ var errGoneOn = errors.New("the parent has gone on as a new run")
 // owed brings one message to its target and takes it off the run that owed it, in one change. So it arrives
 // once, however many apps try.
 func (b *Broker) owed(ctx context.Context, due store.Due) error {
+	// Read ahead of the change, which has to name the rows of the target: they stand in the message.
 	var m engine.Message
 	var parent *engine.Parent
 	child := ""
@@ -42,6 +43,8 @@ func (b *Broker) owed(ctx context.Context, due store.Due) error {
 	if err != nil {
 		return err
 	}
+	// A message without a run is for whichever run its workflow id has at the time: a signal, or what becomes of a
+	// child. The report of a child is for the run that started it, and may have to follow that one's chain.
 	if m.ToRun == "" {
 		return b.bring(ctx, due, store.Keys{
 			Workflows: []engine.WorkflowKey{{Namespace: m.Namespace, ID: m.WorkflowID}}, Current: true, AllTasks: true,
@@ -88,6 +91,7 @@ func (b *Broker) bring(
 		if from == nil {
 			return store.Writes{}, nil
 		}
+		// Looked up again under the lock. Another app may have brought it since, and then there is nothing to do.
 		m, ok := from.Owed.Get(due.Seq)
 		if !ok {
 			return store.Writes{}, nil
@@ -102,6 +106,8 @@ func (b *Broker) bring(
 			return w, nil // it is another workflow's by now
 		}
 		more, _, err := change.Decide(rows, target, in, now)
+		// A refusal is an answer too: the target takes it no more, and the message is done with. After any other
+		// error it stays owed, and is brought again.
 		if err != nil && protocol.ReasonOf(err) == "" {
 			return store.Writes{}, err
 		}

@@ -41,6 +41,7 @@ type namespaces struct {
 	changes int                          // of registrations: what was read before one is not kept after it
 }
 
+// Alone on the database nobody else can take it away, so there it is believed for good.
 func (n *namespaces) has(name string, shared bool) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -57,6 +58,7 @@ func (n *namespaces) put(name string) {
 	n.until[name] = time.Now().Add(believed)
 }
 
+// Also the types of its attributes: a namespace of that name may be made again, with others.
 func (n *namespaces) drop(name string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -76,6 +78,7 @@ func (b *Broker) HasNamespace(ctx context.Context, name string) error {
 	return err
 }
 
+// It says how to make one: namespaces are not made by being named.
 func noNamespace(name string) error {
 	return protocol.Refuse(protocol.ReasonNamespaceNotFound, "there is no namespace %s", name).
 		With("namespace", name).With("remediation", "create it with POST /api/namespaces")
@@ -148,6 +151,7 @@ func (b *Broker) UpdateNamespace(ctx context.Context, in protocol.NamespaceReque
 	})
 }
 
+// Both verbs change one row under its lock, so that two at once do not undo each other.
 func (b *Broker) putNamespace(
 	ctx context.Context, in protocol.NamespaceRequest,
 	from func(had *store.Namespace, now history.Time) (store.Namespace, error),
@@ -197,10 +201,13 @@ func (b *Broker) DeleteNamespace(ctx context.Context, name string) (protocol.Nam
 	}); err != nil {
 		return out, err
 	}
+	// From here on this app refuses the name at once; other apps find the mark when they look it up again.
 	b.namespaces.drop(name)
 	for {
 		var c store.Contents
 		err := b.store.View(ctx, func(r store.Reader) (err error) {
+			// In pieces, so that what others commit waits for one of them at most. Where it stopped is told by
+			// what is left.
 			c, err = r.Contents(ctx, name, piece)
 			return err
 		})
@@ -278,6 +285,7 @@ func (b *Broker) removeRuns(ctx context.Context, ids []string) ([]string, error)
 			gone[i], err = change.Commit[bool](ctx, b.store, store.Change{
 				Needs: store.Keys{Runs: []string{id}, Chain: true},
 				Decide: func(rows store.Rows, _ time.Time) (store.Writes, error) {
+					// It may have gone since it was listed; and what is open is never taken away.
 					if r := rows.Run(id); r == nil || r.Status.Open() {
 						return store.Writes{Answer: false}, nil
 					}

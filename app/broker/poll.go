@@ -61,6 +61,7 @@ func (b *Broker) Poll(ctx context.Context, in protocol.PollRequest) (protocol.Po
 					return orZero(empty), err
 				}
 				continue
+			// It is answered empty: its worker asks again for what it offers now.
 			case errors.Is(err, presence.ErrRevised):
 				return b.answer(ctx, in, nil)
 			case errors.Is(err, dispatch.ErrGone): // its registration is over, or was forgotten here
@@ -154,6 +155,8 @@ func (b *Broker) admitPoll(
 				With("registered_task_queue", w.Queues[0]).With("requested_task_queue", q)
 		}
 	}
+	// A build may be drained in one queue and serve another, so it is looked at for each; only if none is left is
+	// there nothing to wait for.
 	queues := slices.DeleteFunc(slices.Clone(in.Queues), func(q string) bool {
 		return b.store.Queue(engine.QueueKey{Namespace: w.Namespace, Name: q}).Drained(w.BuildID)
 	})
@@ -164,6 +167,8 @@ func (b *Broker) admitPoll(
 	}
 	// the queues that are another group's it waits for in vain, until they are routed otherwise
 	in.Queues = slices.DeleteFunc(queues, func(q string) bool { return b.elsewhere(w, q) })
+	// Behind the drains: a worker of a build that is drained is told that, and not that it polls under a wrong
+	// name.
 	if in.BuildID != "" && in.BuildID != w.BuildID {
 		return nil, nil, protocol.Refuse(
 			protocol.ReasonBuildMismatch, "worker %s registered build %q and polls as %q", w.ID, w.BuildID, in.BuildID,
@@ -221,6 +226,7 @@ func drainingAnswer() protocol.PollAnswer {
 	}
 }
 
+// No more of a kind is waited for than the worker has slots, nor than the poll may carry.
 func (b *Broker) spec(in protocol.PollRequest, w *engine.Worker) dispatch.Spec {
 	free := map[protocol.TaskKind]int{}
 	for _, k := range in.Kinds {
@@ -236,6 +242,8 @@ func (b *Broker) spec(in protocol.PollRequest, w *engine.Worker) dispatch.Spec {
 	return dispatch.Spec{
 		Namespace: w.Namespace, Queues: in.Queues, Kinds: in.Kinds, Free: free, Max: in.Max,
 		Lessee: engine.Lessee{Worker: w, PollID: in.PollID, BuildID: build},
+		// Asked under the dispatch's lock as the poll enters: a registration that ended since it was admitted
+		// would else leave a poll behind that nobody ends.
 		Still:  func() bool { return b.workers.Is(w.Key(), w.Incarnation) && b.workers.DrainOf(w) == nil },
 	}
 }

@@ -63,6 +63,8 @@ func (m *pollMemory) once(
 			m.finish(k, e)
 			return m.read(k, e, a), err
 		}
+		// An id that is used for two different polls is a mistake of the client, and would give it tasks of a kind
+		// it has no slot for.
 		if !sameKinds(e.kinds, kinds) {
 			return protocol.PollAnswer{}, protocol.Refuse(
 				protocol.ReasonPollKinds, "poll_request_id %s was sent for other kinds of tasks", k.id,
@@ -96,12 +98,16 @@ func sameKinds(a, b []protocol.TaskKind) bool {
 	return len(a) == len(b) && !slices.ContainsFunc(a, func(k protocol.TaskKind) bool { return !slices.Contains(b, k) })
 }
 
+// Whoever comes first with a key makes the poll, and everybody else waits for that one: the caller sent it twice,
+// and can take its tasks only once.
 func (m *pollMemory) entry(k pollKey, kinds []protocol.TaskKind) (*pollEntry, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.polls == nil {
 		m.polls = map[pollKey]*pollEntry{}
 	}
+	// Swept by who comes, four times in the life of an entry: no goroutine, and an idle app holds what it had at
+	// most.
 	if now := time.Now(); now.Sub(m.swept) > pollKept/4 {
 		m.swept = now
 		for k, e := range m.polls {
@@ -160,6 +166,7 @@ func (m *pollMemory) read(k pollKey, e *pollEntry, a protocol.PollAnswer) protoc
 	return a
 }
 
+// Only if it is the one that is meant: another poll may have taken the key since.
 func (m *pollMemory) forget(k pollKey, e *pollEntry) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -205,6 +212,7 @@ func (b *Broker) again(
 				return err
 			}
 			if by := holderOf(l); !ok || by.Owner != w.ID || by.Incarnation != w.Incarnation {
+				// All or nothing. With a part of the tasks its worker could not tell which of them it has lost.
 				leased = nil
 				return nil
 			}

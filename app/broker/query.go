@@ -81,6 +81,8 @@ func (b *Broker) Query(ctx context.Context, in protocol.QueryRequest) (protocol.
 // answerable refuses a query nobody can answer: no living worker of the queue runs the type and takes queries, or the
 // type has no such query.
 func (b *Broker) answerable(ctx context.Context, q *store.Question) error {
+	// The look for a worker comes first, since it may be what tells this app of the declarations. A query that the
+	// type does not have is refused as that, whoever lives.
 	ok, err := b.someWorker(ctx, q)
 	switch {
 	case err != nil:

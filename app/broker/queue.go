@@ -15,6 +15,10 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
+// What operators decide about queues and builds is stored and not kept by an app, so it stands after all of them
+// were restarted, and every app follows it when it hears of the commit. Who decided it is written in the same
+// change: there is no decision without its line in the audit.
+
 // DecideBuild drains, resumes or promotes a build id of a queue, or takes its promotion back. The queue and the build
 // need not have been seen yet.
 func (b *Broker) DecideBuild(ctx context.Context, in protocol.BuildRequest) (protocol.BuildState, error) {
@@ -105,6 +109,7 @@ func (b *Broker) Limit(ctx context.Context, in protocol.LimitRequest) (protocol.
 	return view.LimitState(key, &q), err
 }
 
+// Nothing is no bound, which is how budgets are stored.
 func value(n *int) int {
 	if n == nil {
 		return 0

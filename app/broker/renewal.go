@@ -53,6 +53,7 @@ type renewed struct {
 	outcomes []renewal
 }
 
+// What became of one session: as it is now, or why it was not renewed.
 type renewal struct {
 	session engine.Session
 	err     error
@@ -103,6 +104,8 @@ func (b *Broker) renewSessions(
 	return states
 }
 
+// A session that another app has locked was left out of what was renewed together, so that nobody waited for it.
+// It is renewed here by itself.
 func (b *Broker) renewedState(
 	ctx context.Context, w engine.WorkerKey, r protocol.SessionRenewal, out renewal,
 ) protocol.SessionState {
@@ -144,6 +147,7 @@ func (b *Broker) gather(part *renewed, patience time.Duration) *gathering {
 	g.parts = append(g.parts, part)
 	g.size += len(part.sessions)
 	switch due := time.Now().Add(patience); {
+	// Who cannot wait takes all that waits along: the change is made anyway, and theirs are in it.
 	case patience <= 0:
 		g.hurry()
 	case g.due.IsZero() || due.Before(g.due):
@@ -191,6 +195,7 @@ func (b *Broker) renewTogether(ctx context.Context, g *gathering) {
 			return w, nil
 		},
 	})
+	// The whole change failed: none of them knows whether its lease was renewed, and each is told that.
 	if g.err = err; err != nil {
 		return
 	}

@@ -78,6 +78,7 @@ func (b *Broker) expire(ctx context.Context, ns string, piece func(ids, gone []s
 			return err
 		}
 		piece(s.RunIDs, gone)
+		// A piece of which nothing went would be found again just as it is. It is left to the next pass.
 		if len(gone) == 0 || !s.Pressure {
 			return b.forget(ctx, s)
 		}
@@ -99,6 +100,7 @@ func (b *Broker) forget(ctx context.Context, s protocol.RetentionStatus) error {
 		gone, err := change.Commit[int](ctx, b.store, store.Change{
 			Needs: store.Keys{Sessions: old},
 			Decide: func(rows store.Rows, _ time.Time) (store.Writes, error) {
+				// A session of that id may have been made since it was found; then its timeline goes on.
 				old := slices.DeleteFunc(slices.Clone(old), func(k engine.SessionKey) bool { return rows.Session(k) != nil })
 				return store.Writes{DropTimelines: old, Answer: len(old)}, nil
 			},
@@ -143,6 +145,7 @@ func (b *Broker) Prune(ctx context.Context) (next time.Duration, err error) {
 	return next, errors.Join(append(failed, err)...)
 }
 
+// When the next run will be too old is read last, behind the removal of those that are.
 func (b *Broker) pruneNamespace(ctx context.Context, v protocol.NamespaceView) (next time.Duration, err error) {
 	pruned := 0
 	err = b.expire(ctx, v.Name, func(_, gone []string) { pruned += len(gone) })

@@ -10,6 +10,9 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
+// A route is a rule for leases to come and touches none that stands: what a worker outside of the group has begun
+// it finishes. The polls of the namespace's workers end with the commit and are let in anew by the new rule.
+
 // Route has the workers of a group alone get the tasks of a queue, or, without a queue, of all of a namespace whose
 // queues name none themselves. Neither the queue nor a worker of the group need be there: the tasks wait for one.
 func (b *Broker) Route(ctx context.Context, in protocol.RouteRequest) (protocol.RouteState, error) {

@@ -64,6 +64,7 @@ func (b *Broker) decideSchedule(ctx context.Context, k engine.ScheduleKey, in en
 	}
 }
 
+// The version that was read is what the step is made for: the change compares it under the row's lock.
 func (b *Broker) scheduleStep(
 	ctx context.Context, k engine.ScheduleKey, read *engine.Schedule, in engine.ScheduleInput,
 ) (scheduled, error) {
@@ -84,6 +85,8 @@ func (b *Broker) scheduleStep(
 		rows store.Rows, now time.Time,
 	) (store.Writes, error) {
 		s := rows.Schedule(k)
+		// Which rows are loaded was chosen by the row as it was read. On another one the decision might look at a
+		// workflow that is not there.
 		if s == nil && version != 0 || s != nil && s.Version != version {
 			return store.Writes{}, errMoved
 		}
@@ -225,6 +228,7 @@ func (b *Broker) dueSchedule(ctx context.Context, k engine.ScheduleKey) error {
 	return b.failSchedule(ctx, k, err.Error())
 }
 
+// Without it the same firing would be due again at once, and refused again, for ever.
 func (b *Broker) failSchedule(ctx context.Context, k engine.ScheduleKey, reason string) error {
 	_, err := b.store.Commit(ctx, store.Change{
 		Needs: store.Keys{Schedules: []engine.ScheduleKey{k}},
@@ -262,6 +266,8 @@ func (b *Broker) commandSchedule(
 	return receiptOf(k, out), err
 }
 
+// The action is checked now as the start that it will be. A schedule that can never start anything would otherwise
+// be found out at its first time, when nobody looks.
 func (b *Broker) checkSchedule(ctx context.Context, k engine.ScheduleKey, in protocol.ScheduleRequest) error {
 	switch {
 	case !scheduleID.MatchString(k.ID):
@@ -394,6 +400,8 @@ func (b *Broker) BackfillSchedule(
 		ScheduleID: id, Namespace: k.Namespace, Outcome: "backfilled", Status: s.Status, Attempted: &n,
 		Results: []protocol.ScheduleFire{},
 	}
+	// Each time is a step of its own. If the request breaks off, the same again goes on: what has fired is
+	// skipped.
 	for _, at := range times {
 		out, err := b.decideSchedule(ctx, k, engine.FireSchedule{At: at, Backfill: true, Overlap: overlap})
 		if err != nil {

@@ -98,6 +98,7 @@ func (s sight) refused(err error) error {
 	if s.who == nil || !errors.As(err, &e) || e.Reason == protocol.ReasonTaskNotFound {
 		return err
 	}
+	// All of this is looked up for a refusal alone, so a report that is taken costs nothing.
 	if owner, named := e.Details["lease_owner"].(string); named && owner != "" {
 		if there, e := s.b.workers.LookUpReach(s.ctx, s.ns, owner); e != nil || !there {
 			return s.none()
@@ -116,6 +117,7 @@ func (s sight) refused(err error) error {
 	return err
 }
 
+// The very answer that an id gets which was never given out.
 func (s sight) none() error {
 	if s.kind.Asked() {
 		return question.NotFound(s.kind, s.id)

@@ -15,6 +15,10 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
+// A holder speaks of its session by name and epoch. The name alone would not do: a worker that stood still, and
+// lost the session meanwhile, would renew or close what another one holds by now. Each word is one decision on the
+// session's row.
+
 // CreateSession claims a session for a worker before any activity of it. It is how external workers take one on
 // purpose.
 func (b *Broker) CreateSession(ctx context.Context, in protocol.SessionCreate) (protocol.SessionAnswer, error) {
@@ -40,6 +44,7 @@ func (b *Broker) CreateSession(ctx context.Context, in protocol.SessionCreate) (
 		if !auth.BoundFrom(ctx).Sees(s) {
 			return store.Writes{}, change.NoSession()
 		}
+		// What a drained worker holds it may take up again by this verb; only what would be new to it is refused.
 		if b.workers.DrainOf(w) != nil && (s == nil || !s.HeldBy(key.ID, now)) {
 			return store.Writes{}, protocol.Refuse(protocol.ReasonWorkerDraining, "worker %s is drained by an operator", key.ID)
 		}
@@ -60,6 +65,7 @@ func (b *Broker) CreateSession(ctx context.Context, in protocol.SessionCreate) (
 	return b.receipt(ctx, s, outcome, status)
 }
 
+// What can be told from the request and the registration alone, before any row is locked for it.
 func checkSession(o protocol.SessionOptions, w *engine.Worker) error {
 	switch {
 	case engine.CheckSessionID(o.SessionID, "session_id") != nil:
@@ -94,6 +100,8 @@ func holder(in protocol.SessionVerb) engine.SessionHolder {
 	return engine.SessionHolder{Worker: in.WorkerID, Epoch: in.Epoch}
 }
 
+// What is common to the words of a holder: that the caller may speak for the worker, one decision, and that an
+// accepted one is a sign of life.
 func (b *Broker) sessionVerb(
 	ctx context.Context, in protocol.SessionVerb, outcome string, verb engine.SessionInput,
 ) (protocol.SessionAnswer, error) {
@@ -112,6 +120,7 @@ func (b *Broker) sessionVerb(
 	if outcome == "released" {
 		b.gaveWay(key)
 	}
+	// Its timeline tells: nothing was written, so it was closed before.
 	if outcome == "closed" && len(c.Timeline) == 0 {
 		outcome = "already_closed"
 	}
@@ -132,6 +141,7 @@ func (b *Broker) freeSuperseded(ctx context.Context, s *engine.Session) {
 		}
 		dead := true
 		b.workers.With(engine.WorkerKey{Namespace: s.Namespace, ID: a.Owner}, func(h *presence.Heard) {
+			// Whether it counts as lost with its worker: one that lives was only overtaken, which is held against nobody.
 			dead = h.Worker.Incarnation != a.Incarnation || time.Since(h.At) >= time.Duration(a.Length)*time.Microsecond
 		})
 		ref := store.TaskRef{Kind: protocol.KindActivity, Run: a.RunID, Seq: a.Seq, Delivery: a.Delivery}

@@ -46,6 +46,7 @@ func (b *Broker) failQueuedTasks(ctx context.Context, key engine.SessionKey) err
 	}
 	ended, queued := 0, false
 	for _, a := range tasks {
+		// Somebody is at it, and its lease decides what becomes of it.
 		if a.State == engine.LeasedState {
 			continue
 		}
@@ -62,6 +63,7 @@ func (b *Broker) failQueuedTasks(ctx context.Context, key engine.SessionKey) err
 	if ended > 0 {
 		b.log.Info().Str("session_id", key.ID).Int("tasks", ended).Msg("tasks of a session that is over failed")
 	}
+	// Nothing stood ready in it, so the session need not be looked at again for that.
 	if !queued {
 		_, err = change.StepSession(ctx, b.store, b.dispatch, key, engine.DueSession{Settled: true})
 	}

@@ -11,6 +11,9 @@ import (
 	"github.com/sojourn-run/sojourn/app/store"
 )
 
+// Sessions move inside of polls, heartbeats, sweeps and verbs. They are logged from what commits tell, by the app
+// that committed, so that each move stands in one log once, whatever caused it.
+
 // watchSessions logs and counts what this app's commits did to sessions, until ctx ends: together the lines tell who
 // held which session from when to when, and why no longer.
 func (b *Broker) watchSessions(ctx context.Context) {

@@ -104,6 +104,7 @@ func (b *Broker) successor(ctx context.Context, key engine.SessionKey, named str
 			best = i
 		}
 	}
+	// Nobody else could have it now. The session is set free all the same, and waits for whoever comes.
 	if best < 0 {
 		return "", nil
 	}

@@ -58,6 +58,7 @@ func (b *Broker) full(w engine.WorkerKey, routes []string) {
 	for _, one := range routes {
 		seen[one] = true
 	}
+	// Not at once: a session may end by itself meanwhile, and then none has to give way.
 	b.lookAgain(map[engine.WorkerKey]map[string]bool{w: seen}, time.Now().Add(roomAfter))
 }
 
@@ -177,6 +178,8 @@ func (b *Broker) makeRoom(
 		return 0, err
 	}
 	for _, workers := range wanting {
+		// One for each session that waits. More at a time would empty workers for a need that the next commit may
+		// end.
 		gone, err := b.giveOne(ctx, workers, idle, soonest)
 		if err != nil {
 			return 0, err
@@ -214,6 +217,8 @@ func (b *Broker) giveOne(
 	return false, nil
 }
 
+// The one least likely to be used again soon, as far as anybody can tell; equal ones in an order that is the same
+// each time.
 func longestIdle(x, y engine.Session) int {
 	return cmp.Or(x.LastActivity.Compare(y.LastActivity.Time), cmp.Compare(x.ID, y.ID))
 }
@@ -311,6 +316,7 @@ func idlest(
 		switch {
 		case !ok || !s.Held(now):
 			continue
+		// They are sorted by how long they have been idle, so all that follow may give way later still.
 		case at.After(now):
 			soonest(at.Sub(now))
 			return list, nil
@@ -333,6 +339,8 @@ func idlest(
 // or does not do it, loses the session. When the session may not give way after all, left says how much longer it has
 // to be idle.
 func (b *Broker) giveWay(ctx context.Context, s *engine.Session) (gone bool, left time.Duration, err error) {
+	// Asked first, and nothing taken: a notice is not to be called back, so a session that may stay is not told to
+	// go.
 	v, err := b.yield(ctx, s, false)
 	if err != nil || !v.due {
 		return false, v.left, err

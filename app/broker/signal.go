@@ -10,6 +10,10 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
+// Which signals a type has is known from what its workers declare. That can refuse a signal and never lets one in:
+// a type whose workers say nothing of signals takes all of them, and a workflow is signalled also while no worker
+// lives.
+
 // Signal sends a signal to the current run of a workflow, or to the one the target names as long as that is current.
 // One that the run's type is known not to have is refused, so that nobody waits for what no code will take.
 func (b *Broker) Signal(ctx context.Context, in protocol.SignalRequest) (protocol.CommandReceipt, error) {
@@ -46,6 +50,7 @@ func (b *Broker) Signal(ctx context.Context, in protocol.SignalRequest) (protoco
 		if !errors.As(err, &u) {
 			return r, err
 		}
+		// Once is enough. If the store knows of no worker either, the signal is taken.
 		learned = true
 		if q := (engine.QueueKey{Namespace: u.head.Namespace, Name: u.head.Queue}); b.workers.AskAgain(q, time.Now()) {
 			if err := b.learn(ctx, q.Namespace, q.Name); err != nil {

@@ -17,6 +17,9 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
+// Every workflow pays for a start, so it costs one commit and no read: the id is taken to be free, and only when
+// it shows that it is not is the start decided again on the rows that are there.
+
 // Start starts a workflow. A workflow id is used once for as long as a run of it is kept. A second start is
 // refused, or, with use-existing, answered with the run that is open.
 func (b *Broker) Start(ctx context.Context, in protocol.StartRequest) (protocol.StartAnswer, error) {
@@ -31,6 +34,7 @@ func (b *Broker) Start(ctx context.Context, in protocol.StartRequest) (protocol.
 		return protocol.StartAnswer{}, err
 	}
 	key := engine.WorkflowKey{Namespace: in.Namespace, ID: in.WorkflowID}
+	// Chosen outside of the change, which may be decided more than once and has to say the same each time.
 	runID := ulid.Make().String()
 	return change.Commit[protocol.StartAnswer](ctx, b.store, store.Change{
 		Needs: store.Keys{Workflows: []engine.WorkflowKey{key}, Current: true, New: true}, Recall: true,
@@ -50,6 +54,7 @@ func (b *Broker) Start(ctx context.Context, in protocol.StartRequest) (protocol.
 
 // existing answers a start whose id is taken.
 func existing(in protocol.StartRequest, flow *engine.Workflow, run *engine.Run) (store.Writes, error) {
+	// Only a run that is open is what the caller wants. With one that is closed the id is taken, and nothing runs.
 	if in.DuplicatePolicy == "use-existing" && run != nil && run.Status.Open() {
 		return store.Writes{Answer: started(in, run, "returned_existing_active")}, nil
 	}
@@ -153,6 +158,7 @@ func Blob(field, blob string) error {
 	return nil
 }
 
+// It says which field, and where in it: a caller with a nested argument finds the place without bisecting.
 func badPayload(field string, err error) error {
 	switch {
 	case errors.Is(err, payload.ErrTooLarge):

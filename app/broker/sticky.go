@@ -30,6 +30,7 @@ type stickyRuns struct {
 	size int                                    // workers of all runs
 }
 
+// seen is the last event that its machine has applied.
 type stickyWorker struct {
 	store.Process
 	seen int64

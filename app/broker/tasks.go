@@ -13,6 +13,10 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
+// A lease is stored before it is shown, and what is shown with it is read after that. A failure in between must
+// hand the lease back (see answer), or its task waits for a worker that never heard of it. What the batch had in
+// memory saves the read.
+
 // tasks turns leases into what workers are given. What the batch had in memory is used as it is; the rest is read in
 // one statement for all activities and one per workflow task.
 func (b *Broker) tasks(ctx context.Context, in protocol.PollRequest, leased []store.Leased) ([]protocol.Task, error) {
@@ -73,6 +77,7 @@ func (b *Broker) unseen(l *store.Leased) []history.Event {
 			bytes += len(d.Value)
 		}
 	}
+	// Shown with each of many activities this would cost more than the one workflow task that it may save.
 	if steps > 1 || bytes > mostUnseen {
 		return nil
 	}
@@ -107,6 +112,8 @@ func (b *Broker) arguments(ctx context.Context, leased []store.Leased) ([]string
 	return args, err
 }
 
+// The id of the step is also the key for idempotence: it is the same in every attempt, and different for every
+// other step.
 func activityTask(l store.Leased, args string) *protocol.ActivityTask {
 	a := l.Activity
 	id := engine.StepID(l.Head.ID, a.Seq)
@@ -178,6 +185,7 @@ func (b *Broker) workflowTask(
 		size = change.DefaultPage
 	}
 	all := l.Events
+	// Where the events that came with the lease reach back far enough, nothing is read.
 	if n := len(l.Events); n > 0 && l.Events[0].Seq <= seen+1 && l.Events[n-1].Seq >= h.Task.Shown &&
 		l.Bytes <= change.MaxPageSize {
 		first := l.Events[0].Seq
@@ -241,6 +249,8 @@ func (b *Broker) HistoryPage(ctx context.Context, in protocol.HistoryRequest) (p
 		if _, err := engine.DecideRun(s, engine.Environment{}, held, now); err != nil {
 			return err
 		}
+		// What came since is for the next task: a decision names the event up to which it has seen, and must not
+		// rest on later ones.
 		through = s.Task.Shown
 		return nil
 	})

@@ -14,6 +14,10 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
+// A worker that keeps a run can tell what the workflow does next as soon as it has the result. Both in one change
+// save a commit and a round trip for each step. The turn is only a proposal: whenever anything about it is in
+// doubt the result is taken alone, and the next workflow task is made as always.
+
 // turn is what came with the result of an activity to be done in the same step: what its workflow does next, as
 // decided by the worker that had both. A nil turn means that there is none.
 type turn struct {
@@ -37,6 +41,8 @@ func (b *Broker) turn(ctx context.Context, in protocol.CompleteItem, by *engine.
 	return t
 }
 
+// Each of these is a reason for which the turn could not count. None of them is a refusal: the result is taken
+// without it.
 func (b *Broker) turnOf(ctx context.Context, in protocol.CompleteItem, by *engine.Worker) *turn {
 	if in.Then == nil || in.Then.Unread != nil || by == nil || in.Kind != protocol.KindActivity || in.Failure != nil ||
 		in.Returned != "" || in.Owner != by.ID || in.Namespace != by.Namespace || in.Incarnation == "" ||
@@ -72,6 +78,7 @@ func (b *Broker) turnOf(ctx context.Context, in protocol.CompleteItem, by *engin
 		SeenThrough: in.Then.SeenThrough, At: in.Then.At, Commands: in.Then.Commands, Hash: hashThen(in.Then), Types: types,
 		Ends: ends, Lessee: lessee,
 	}
+	// The worker has a slot for what comes next, so it waits for that before anybody else can be given it.
 	if in.Then.Slot {
 		t.next = b.dispatch.Enter(dispatch.Spec{
 			Namespace: by.Namespace, Queues: by.Queues, Kinds: []protocol.TaskKind{protocol.KindActivity},
@@ -102,6 +109,8 @@ func (t *turn) change(ns string, needs store.Keys, in engine.CompleteActivity) s
 		in := in
 		if run := rows.Run(t.run); run != nil && t.serves(run) {
 			then := t.then
+			// What operators decided is asked for here and not ahead: a drain of this build must hold for turns as
+			// well.
 			then.Queue = rows.Queue(engine.QueueKey{Namespace: run.Namespace, Name: run.Queue})
 			all := rows.Queue(engine.QueueKey{Namespace: run.Namespace})
 			then.Budget = then.Queue.Budget(protocol.KindWorkflow).Bounded() || all.Budget(protocol.KindWorkflow).Bounded()

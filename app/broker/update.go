@@ -126,6 +126,7 @@ func (b *Broker) followRun(ctx context.Context, f *followed, wait bool) (next st
 		select {
 		case <-changed:
 		case <-round:
+		// The caller is answered with what is known, and asks the app that comes next.
 		case <-b.drained:
 			return "", nil
 		case <-ctx.Done():

@@ -26,6 +26,8 @@ const validationDeadline = 10 * time.Second
 // acceptance do not void it, since more may come until the update is handled, but another run does.
 func (b *Broker) accept(ctx context.Context, in protocol.UpdateRequest, value string) (protocol.CommandReceipt, error) {
 	learned, approved := !b.opt.Shared, "" // the run that its validator let the update into
+	// It ends: each round either has an answer, or has learned of the workers, or has the verdict on one more run
+	// of the chain.
 	for {
 		declared := b.workers.Declarations(change.Namespace(in.Namespace))
 		may := func(run *engine.Run) error {

@@ -59,6 +59,8 @@ func (b *Broker) WorkerHeartbeat(
 	var wait sync.WaitGroup
 	for i, l := range in.Leases {
 		l.Owner = w.ID
+		// Each attempt by itself and all at once: they come into one batch, and one that is over says nothing of
+		// the others.
 		wait.Go(func() { a.Leases[i] = b.renewLease(ctx, l) })
 	}
 	a.Sessions = b.renewSessions(ctx, key, in.Sessions, b.patience(w, &in))
