@@ -113,6 +113,7 @@ func (s *Store) look(b *batch) {
 		}
 		q := QueueKey{p.claim.Namespace, p.claim.Queue, p.claim.Kind}
 		l := s.again[q]
+		// A claim that skipped nothing has seen all there is, so there is nothing left to look for.
 		if !b.skipped[q] {
 			if l != nil {
 				delete(s.again, q)

@@ -13,6 +13,10 @@ import (
 	"github.com/sojourn-run/sojourn/app/engine"
 )
 
+// A filter on an attribute must find its runs without reading all runs, so each value has a row of its own.
+// Namespace and start are repeated in it: an index over them lists the runs of one value in the order of the page,
+// and stops when that is full.
+
 // attributesTable holds a row for every value of the search attributes of runs, by the key that orders as the value
 // does.
 var attributesTable = &table{name: "run_attributes", keys: 3, columns: []column{
@@ -34,6 +38,7 @@ func (b *batch) gatherAttributes(r *run, rows, gone *rowset) {
 	if !r.attributed {
 		return
 	}
+	// They are taken away and written anew rather than compared: attributes change seldom, and are few.
 	if r.indexed {
 		gone.s(r.ID)
 	}

@@ -124,6 +124,8 @@ type settled struct {
 
 func settledOf(h *engine.Head) settled { return settled{h.Status, h.ClosedAt.Micros()} }
 
+// A workflow task has a row only while it is ready, for claims to find it by; all else of it stands in its run's
+// row.
 // readyRow is the stored row of a ready workflow task; zero when there is none.
 type readyRow struct {
 	route    string
@@ -132,6 +134,8 @@ type readyRow struct {
 	at       int64
 }
 
+// What is decided about a session, and what is stored of it: where both are the same nothing is written, which is
+// so of most steps in one.
 type session struct {
 	*engine.Session
 	row     *engine.Session // as stored; nil: it has no row
@@ -156,6 +160,8 @@ type workflow struct {
 	assumed bool // that there was none, without a look
 }
 
+// stored says whether there is a row to delete, for one that goes: a delete that finds nothing is a statement all
+// the same.
 type worker struct {
 	*engine.Worker
 	stored  bool
@@ -163,6 +169,7 @@ type worker struct {
 	touched bool
 }
 
+// A task by what it is found by: its run, and its step in that.
 type taskKey struct {
 	run string
 	seq int64 // 0: the workflow task
@@ -184,6 +191,7 @@ type handed struct {
 	leased store.Leased
 }
 
+// Its maps are made at once, since nearly every batch needs most of them.
 func (s *Store) newBatch() *batch {
 	return &batch{
 		s: s, number: s.batch,

@@ -8,6 +8,7 @@ import (
 // What the committer remembers between batches, so that a step need not read what the last one wrote. It is
 // right as long as nobody else writes; where others may, only what never changes is taken from here.
 
+// It counts weights and not entries, since a run with a thousand open rows takes what a thousand small ones do.
 // lru is a map that forgets what was used longest ago once its entries weigh too much.
 type lru[K comparable, V any] struct {
 	entries map[K]*entry[K, V]
@@ -45,6 +46,8 @@ func (l *lru[K, V]) put(k K, v V, weight int) {
 	l.entries[k] = e
 	l.link(e)
 	l.weight += weight
+	// The newest stays even if it alone weighs too much: it is in use now, and to drop it would read it again at
+	// the next step.
 	for l.weight > l.most && l.head.prev != e {
 		l.drop(l.head.prev.key)
 	}
@@ -140,12 +143,14 @@ func (c *cache) clear() {
 
 // remember takes over what a committed batch left.
 func (c *cache) remember(b *batch, trusted bool) {
+	// What went comes first: a name that was dropped may have been taken again in the same batch, and then stays.
 	c.removed(b)
 	for id, r := range b.runs {
 		r.written()
 		if !trusted || r.Run == nil || r.partial {
 			continue
 		}
+		// A closed run is seldom decided on again. Its place is worth more to one that goes on.
 		if !r.Status.Open() {
 			c.runs.drop(id)
 			continue
@@ -263,6 +268,8 @@ func (p *past) at(seq int64) *history.Event {
 // events returns the end of a run's history as far as it is kept, with its size; nil when that does not reach up to
 // last.
 func (c *cache) events(id string, last int64) (list []history.Event, bytes int) {
+	// Its capacity is cut to its length: the next batch appends to what is kept, and must not do so in a slice
+	// that others read.
 	if p, ok := c.history.get(id); ok && p.last() == last {
 		return p.events[:len(p.events):len(p.events)], p.bytes
 	}

@@ -45,6 +45,8 @@ func (b *batch) claim(p *pending) error {
 			p.Max = 0
 		}
 	}
+	// Counted before anything is read to choose from: which sessions a worker may begin decides which ranges are
+	// worth reading.
 	held, open, err := b.holdings(q, r.Pollers)
 	if err != nil {
 		return err
@@ -84,6 +86,8 @@ func (b *batch) claim(p *pending) error {
 		if full {
 			left.add(lane)
 		}
+		// It could be given and is withheld by the budget alone. That is no backlog, which would have the pollers
+		// claim once more at once, but a wait of a known length.
 		if ok && budget == 0 {
 			b.throttled[q] = bound
 			break
@@ -218,6 +222,8 @@ func (b *batch) holdings(q QueueKey, pollers []store.Poller) (held map[process]i
 	for i := range pollers {
 		l := &pollers[i].Lessee
 		switch newest := rows[l.Worker.Key()]; {
+		// The row is as it is now. This app may not have heard yet that the process left, or that another has
+		// taken its place.
 		case newest != nil && !newest.Left.IsZero():
 			pollers[i].Max = 0
 		case newest == nil || newest.Incarnation == l.Worker.Incarnation:
@@ -290,6 +296,8 @@ func (b *batch) picks(q QueueKey, routes []string, n int) ([]pick, error) {
 	var picks []pick
 	found, visible := map[string]int{}, map[string]int{}
 	row := func(v []any) error {
+		// The row that says how many tasks stand in the range, the locked ones too. With fewer found than that,
+		// some were skipped.
 		if integer(v[1]) < 0 {
 			visible[str(v[0])] = int(integer(v[2]))
 			return nil

@@ -107,6 +107,7 @@ func fill(items []*pending, from chan *pending, most int) []*pending {
 	return items
 }
 
+// Last of all: what was set aside has its answer by then, and whoever comes now is told that the store is closed.
 func (s *Store) closeDown() {
 	s.ending.Wait()
 	errs := []error{s.cfg.Conn.Close(context.Background()), s.cfg.Reads.Close()}
@@ -162,6 +163,7 @@ func (s *Store) attempt(items []*pending) (rest []*pending) {
 		}
 		s.abandon(b, err)
 		switch {
+		// It is known who met the lock. They go aside, and the others are decided anew without them, at once.
 		case class == Locked && len(b.late) > 0:
 			s.setAside(b.late)
 			items = slices.DeleteFunc(slices.Clone(items), func(p *pending) bool { return slices.Contains(b.late, p) })
@@ -172,6 +174,8 @@ func (s *Store) attempt(items []*pending) (rest []*pending) {
 		case class == Again && races < maxRaces, class == Locked && races < maxLocked && !items[0].alone, class == Lost &&
 			races < 2:
 			continue
+		// Nothing is stored, and all callers may try again. What was remembered may be another server's by the
+		// time they do.
 		case class == Unavailable || class == Lost:
 			s.cache.clear()
 			s.health.failed.Store(true)
@@ -185,6 +189,8 @@ func (s *Store) attempt(items []*pending) (rest []*pending) {
 			s.refuse(items, fmt.Errorf("commit: %w", err))
 			return nil
 		}
+		// By halves, because one change at fault among hundreds is found in a few tries, and the others are stored
+		// on the way.
 		half := len(items) / 2
 		rest = s.attempt(items[:half])
 		return append(rest, s.attempt(items[half:])...)

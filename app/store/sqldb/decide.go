@@ -23,6 +23,7 @@ func (b *batch) decide(items []*pending) int {
 		if p.change == nil {
 			continue
 		}
+		// The rest waits for a batch of its own: one with megabytes of history would hold up everybody.
 		if b.bytes > mostBytes {
 			return i
 		}
@@ -31,6 +32,8 @@ func (b *batch) decide(items []*pending) int {
 			p.err = err
 			continue
 		}
+		// All of it is looked at before any is applied. Half a change on the batch's rows could not be taken back,
+		// and the next change would be decided on it.
 		payloads, err := b.check(&w)
 		if err == nil {
 			err = b.applyLogs(&w)
@@ -79,6 +82,7 @@ func (b *batch) check(w *store.Writes) ([][]string, error) {
 		if r := b.runs[id]; !seen && r != nil && r.Run != nil {
 			at = r.LastSeq
 		}
+		// A decision is good for the state that it was made on. Two of one run in a change follow each other.
 		if d.After != at {
 			return nil, fmt.Errorf("run %s: decided on event %d, but %d is the last", id, d.After, at)
 		}
@@ -118,6 +122,8 @@ func (b *batch) apply(w *store.Writes, payloads [][]string) {
 	}
 	for _, n := range w.Workers {
 		had := b.workers[n.Key()]
+		// Another process of the worker has registered, or this one has left: from this commit on nothing may be
+		// given to it.
 		if had != nil && had.Worker != nil && (had.Incarnation != n.Incarnation || had.Left.IsZero() && !n.Left.IsZero()) {
 			b.gone = append(b.gone, store.Process{Worker: n.Key(), Incarnation: had.Incarnation})
 		}
@@ -159,6 +165,8 @@ func (b *batch) apply(w *store.Writes, payloads [][]string) {
 	}
 }
 
+// Everything that has to be known of how a run was before is taken here, before the decision goes on top of it:
+// which leases end with it, whose sessions they were in, which task becomes ready by it.
 func (b *batch) applyRun(d *engine.Decision, payloads []string) {
 	id := d.Next.ID
 	r := b.runs[id]
@@ -189,6 +197,7 @@ func (b *batch) applyRun(d *engine.Decision, payloads []string) {
 		if a != nil && a.State == engine.Ready && (!had || old.State != engine.Ready || old.Delivery != a.Delivery) {
 			b.ready = append(b.ready, taskKey{id, seq})
 		}
+		// A worker that ended the attempt itself knows of it. Only one that is still at it has to be told to stop.
 		lost := a == nil && !ended[seq] || a != nil && a.Cancel && !old.Cancel
 		if had && old.State == engine.LeasedState && lost {
 			hint.Cancelled = append(hint.Cancelled, store.CancelledAttempt{

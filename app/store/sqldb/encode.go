@@ -11,6 +11,9 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
+// Which member of a row is in which column stands here and nowhere else. What has a column is read from that and
+// not from the document, so that there is one place for it.
+
 // document encodes a row's JSON part. These are structs of ours, whose encoding fails only when raw JSON inside them is
 // none.
 func document(v any) (string, error) {
@@ -18,12 +21,14 @@ func document(v any) (string, error) {
 	return string(b), err
 }
 
+// The order is that of the table's columns, in this and in all that follow; readers take them by number.
 func addRun(r *rowset, h *engine.Head) error {
 	state, err := document(h)
 	if err != nil {
 		return fmt.Errorf("state of run %s: %w", h.ID, err)
 	}
 	owner := ""
+	// The owner is a column, so that what a worker holds is found by an index of those rows alone.
 	if h.Status.Open() && h.Task != nil && h.Task.State == engine.LeasedState {
 		owner = h.Task.Owner
 	}
@@ -90,6 +95,8 @@ const (
 	attachedItem = "attached"
 )
 
+// Items of all kinds share a table. They are asked for by their run, or by their time, whatever they are, and a
+// new kind needs no migration.
 func addItem(r *rowset, run, kind string, seq int64, due history.Time, v any) error {
 	body, err := document(v)
 	if err != nil {
@@ -194,6 +201,7 @@ func readReceipt(v []any) store.Receipt {
 	}
 }
 
+// Neither database is asked for a boolean: one has none.
 func flag(b bool) int64 {
 	if b {
 		return 1

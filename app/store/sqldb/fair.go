@@ -10,6 +10,10 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
+// A task's place in the fair order is written into its row when it becomes ready, so that a claim reads the order
+// and does not work it out. For that the tags of the classes are rows too, shared by all apps; a queue in which no
+// task ever had a key has none, and pays nothing.
+
 // fairnessTable holds the tags of classes, and in the class "" the clock, of every queue in which a task ever had a
 // fairness key.
 var fairnessTable = &table{name: "fairness", keys: 5, columns: []column{
@@ -23,6 +27,7 @@ type tagKey struct {
 	class string
 }
 
+// How far a class has come in the order of its tier.
 type tag struct {
 	value  int64
 	dirty  bool
@@ -96,6 +101,7 @@ func (b *batch) rank(items []*pending) error {
 		b.tags[k] = &tag{}
 		keys.s(k.Namespace).s(k.Queue).s(string(k.Kind)).i(k.tier).s(k.class)
 	}
+	// Tags are shared by all that wait in a queue, so they are locked last and for the shortest time.
 	if err := b.send(b.fetch(b.s.st.tags, keys, func(v []any) error {
 		t := b.tags[readTagKey(v)]
 		t.value, t.stored = integer(v[5]), true
@@ -138,6 +144,8 @@ func (k tagKey) compare(o tagKey) int {
 	return cmp.Or(k.QueueKey.compare(o.QueueKey), cmp.Compare(k.tier, o.tier), cmp.Compare(k.class, o.class))
 }
 
+// The clock is the rank of what was taken last. A class that comes back after a while begins there, and not with
+// all the turns that it let pass.
 func (k tagKey) clock() tagKey { return tagKey{k.QueueKey, k.tier, ""} }
 
 // classOf is the class of a ready task and its weight; the class is empty without a key.
@@ -206,6 +214,8 @@ func (b *batch) gatherTags() []*Call {
 			fresh.s(k.Namespace).s(k.Queue).s(string(k.Kind)).i(k.tier).s(k.class).i(0)
 		}
 		t.dirty, t.stored = false, true
+		// A class whose tag the clock has passed begins at the clock again, as one without a row does. So old ones
+		// can go.
 		if last, known := b.s.pruned[k]; k.class == "" && t.value > last+prunedEvery {
 			b.s.pruned[k] = t.value
 			if known {

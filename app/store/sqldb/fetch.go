@@ -17,6 +17,7 @@ func (b *batch) loadWorkflows(keys map[engine.WorkflowKey]bool) []*Call {
 			continue
 		}
 		b.workflows[k] = &workflow{}
+		// The cache has something only where nobody else writes (see cache.remember).
 		if f, ok := b.s.cache.workflows.get(k); ok {
 			b.workflows[k].Workflow = f
 			continue
@@ -41,6 +42,8 @@ func (b *batch) loadRuns(ids []string, open bool) []*Call {
 			b.runs[id] = r
 			continue
 		}
+		// Noted before it is read: an id of which no row comes back is known to have none, and is not asked for
+		// again.
 		b.runs[id] = &run{partial: !open}
 		missing.s(id)
 	}
@@ -159,6 +162,7 @@ func (b *batch) loadHoldings(keys map[engine.WorkerKey]bool) []*Call {
 	}, nil)
 }
 
+// Receipts and tokens are in no cache: a receipt is asked for once, or again by somebody who may ask any app.
 func (b *batch) loadReceipts(keys map[store.ReceiptKey]bool) []*Call {
 	missing := newRowset(receiptsTable.key())
 	for k := range keys {

@@ -57,9 +57,11 @@ func (b *batch) write(last bool) error {
 		if changed {
 			calls = append(b.guards(), calls...)
 		}
+	// Only now does a database of one process begin its transaction: what changed nothing never took the lock.
 	case changed && !b.s.cfg.Dialect.Shared && !b.begun:
 		stamp := &Call{Stmt: b.s.st.batch, Args: []any{b.s.cfg.App, b.number, b.now.UnixMicro()}}
 		calls = append(append(b.opening(), stamp), calls...)
+	// Nothing is stored, so there is nothing to wait for on the disk.
 	case last && !changed && b.begun:
 		return b.s.cfg.Conn.Reset(context.Background())
 	}
@@ -69,6 +71,8 @@ func (b *batch) write(last bool) error {
 		if b.s.cfg.Dialect.Shared {
 			calls = append(calls, b.readVersions()...)
 		}
+		// COMMIT goes along with the last writes, which saves a round trip. From here on a lost answer leaves open
+		// what is stored.
 		calls = append(calls, &Call{Stmt: b.s.st.commit})
 		b.sealed = true
 	}
@@ -98,6 +102,8 @@ func (b *batch) gather() ([]*Call, error) {
 	tasks := newTaskRows(st)
 	items, goneItems := newRowset(itemsTable.columns), newRowset(itemsTable.key())
 	attributes, goneAttributes := newRowset(attributesTable.columns), newRowset(attributeRun)
+	// In the order of their keys, like all that is written: two apps that write the same rows must not do so
+	// crosswise.
 	for _, id := range slices.Sorted(maps.Keys(b.runs)) {
 		r := b.runs[id]
 		if r.Run == nil {
@@ -178,6 +184,8 @@ func (b *batch) gatherRun(r *run, runs, moved *rowset, tasks taskRows) error {
 	}
 	if r.changed {
 		is, to := settledOf(&r.Head), runs
+		// On SQLite an update writes the entries of all indexes that it names. Most steps leave these columns
+		// alone, so the statement for them names none.
 		if !b.s.cfg.Dialect.Shared && r.was != nil && *r.was == is {
 			to = moved
 		}
@@ -298,6 +306,8 @@ func (b *batch) gatherItems(r *run, items, gone *rowset) error {
 	return gatherTable(r.ID, unreadItem, r.unread, &r.Unread, items, gone)
 }
 
+// Rows of one kind without a time of their own: what is in the table is written, what is not any more goes if it
+// had a row.
 func gatherTable[V any](
 	run, kind string, changed map[int64]bool, t *engine.Table[int64, V], items, gone *rowset,
 ) error {
@@ -336,6 +346,8 @@ func (b *batch) gatherSessions() ([]*Call, error) {
 		default:
 			w := s.Word(b.now)
 			to := s.Route(w)
+			// The word stands in the rows of the tasks as well, or a poll would have to look at the session of
+			// each. So when it changes they are moved to it; without a ready task there is nothing to move.
 			if s.row != nil && to != s.route && (s.Ready > 0 || (to[0] != '-' && s.route[0] != '-')) {
 				moved.s(k.Namespace).s(k.ID).s(to)
 			}
@@ -450,6 +462,8 @@ func (b *batch) gatherRest() ([]*Call, error) {
 	} {
 		calls = append(calls, w.w.calls(w.r)...)
 	}
+	// Rows that batches of several apps may add at the same time. A row that does not exist yet cannot be locked,
+	// so one app would wait for the end of the other's batch. They are written ahead instead, see ahead.
 	grown := append(st.putEpochs.calls(floors), b.leaveLanes()...)
 	grown = append(grown, st.addLanes.calls(lanes)...)
 	if b.s.cfg.Dialect.Shared {

@@ -11,6 +11,10 @@ import (
 	"github.com/sojourn-run/sojourn/app/engine"
 )
 
+// A workflow that continues as new for years may have started children that are still open. Carried from run to
+// run they would make each continuation as dear as there are children; so they stand under the workflow id, and
+// the run only counts them.
+
 // formerTable holds the open children that earlier runs of a workflow id started: by chain, so that a chain which goes
 // on moves none of them. Whoever writes them holds the lock of the chain's current run.
 var formerTable = &table{name: "former_children", keys: 3, prune: true, columns: []column{

@@ -64,6 +64,8 @@ func (b *batch) readVersions() []*Call {
 	b.versions, b.sessionVersions, b.flowVersions = nil, nil, nil
 	runs, sessions, flows := newRowset(runsTable.key()), newRowset(sessionsTable.key()), newRowset(workflowsTable.key())
 	for id, r := range b.runs {
+		// Of a run whose head alone was loaded the other rows are not known, and one that is over is not decided
+		// on again.
 		if r.Run == nil || r.partial || !r.Status.Open() || r.Activities.Len() > mostRemembered {
 			continue
 		}

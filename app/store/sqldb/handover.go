@@ -37,6 +37,8 @@ func (b *batch) route() error {
 		return err
 	}
 	if len(b.locked) > 0 {
+		// A task whose session is locked cannot be routed: the word in its row would be that of a session as it
+		// was. The changes that made such tasks go into a batch of their own.
 		late := map[taskKey]bool{}
 		for _, t := range b.ready {
 			if a, ok := b.runs[t.run].Activities.Get(t.seq); ok && t.seq > 0 &&
@@ -86,6 +88,7 @@ func (b *batch) handOver() error {
 		}
 		list = append(list, candidate{t, urgency, b.rankOf(t)})
 	}
+	// The most urgent is offered first: with fewer pollers than tasks the others are left to claims.
 	slices.SortStableFunc(list, func(x, y candidate) int {
 		return cmp.Or(cmp.Compare(x.priority, y.priority), cmp.Compare(x.rank, y.rank))
 	})
@@ -174,6 +177,8 @@ func (b *batch) isReady(t taskKey) bool {
 	return ok && a.State == engine.Ready
 }
 
+// What dispatch has to know of a task in order to choose, and no more: it is asked for each task, under its own
+// lock.
 func (b *batch) offer(r *run, seq int64) store.Offer {
 	if seq == 0 {
 		w := r.Wanted()

@@ -109,6 +109,8 @@ func (l *lanes) remember(b *batch) {
 	for k := range b.lanes {
 		learnLane(l.known, k, b.now.UnixMicro())
 	}
+	// What was removed there is not told by the statement, which took what nobody else had locked; they are read
+	// again.
 	if b.dropLanes && b.s.cfg.Dialect.Shared {
 		l.stale.Store(true)
 	}

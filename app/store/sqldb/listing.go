@@ -71,6 +71,7 @@ type WorkerModel struct {
 // TableName is the table behind the model.
 func (WorkerModel) TableName() string { return workersTable.name }
 
+// It only reads, so none of its statements needs a transaction of its own.
 func gormConfig() *gorm.Config {
 	return &gorm.Config{Logger: logger.Discard, SkipDefaultTransaction: true, DisableAutomaticPing: true}
 }
@@ -78,6 +79,7 @@ func gormConfig() *gorm.Config {
 // defaultLimit is the size of a page when none is asked for.
 const defaultLimit = 100
 
+// Without a limit a page would be as large as the table, so there is none without.
 func (r *reader) list(ctx context.Context, limit int) *gorm.DB {
 	r.s.reads.Add(1)
 	if limit <= 0 {
@@ -107,6 +109,7 @@ func (r *reader) Sessions(ctx context.Context, q store.SessionQuery) ([]engine.S
 	if q.Text != "" {
 		db = db.Where(`lower(session_id) LIKE ? ESCAPE '\'`, like(q.Text))
 	}
+	// By position and not by number: what moves while somebody turns pages makes no row come twice or get lost.
 	if q.AfterID != "" {
 		at := q.AfterUpdated.Micros()
 		db = db.Where("(updated_at < ? OR (updated_at = ? AND session_id < ?))", at, at, q.AfterID)

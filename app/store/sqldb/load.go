@@ -46,6 +46,8 @@ func (b *batch) load(items []*pending) error {
 		map[engine.QueueKey]bool{},
 	}
 	if !b.s.cfg.Dialect.Shared {
+		// Where several apps share a database they must agree on what is over, so there the time is the server's
+		// and comes with the first round trip. Alone, this process is the only clock.
 		b.now = b.s.clock.now()
 	}
 	asked := map[engine.SessionKey]bool{} // when their holders were last heard of; true: whatever the row tells
@@ -53,6 +55,8 @@ func (b *batch) load(items []*pending) error {
 	var chain []string
 	for _, p := range items {
 		if p.change == nil {
+			// Claims have no keys. What they lease is found behind the writes; only the rows of budgets are
+			// needed, and locked, before.
 			b.bounded(p.claim, w.queues)
 			continue
 		}
@@ -176,6 +180,8 @@ func (b *batch) first(
 		calls = append(calls, b.advise(locks)...)
 	}
 	calls = append(calls, b.loadWorkflows(w.workflows)...)
+	// Which run is current stands in the row that has just been locked, so it takes one more round trip to know
+	// it.
 	if len(current) > 0 {
 		if err := b.send(calls...); err != nil {
 			return err
@@ -286,6 +292,7 @@ func (b *batch) runsOf(n *store.Keys) []string {
 	return runs
 }
 
+// The order of locks, and of what is written: the same for everybody, so that nobody waits in a circle.
 func sorted[K cmp.Ordered](set map[K]bool) []K {
 	keys := make([]K, 0, len(set))
 	for k := range set {

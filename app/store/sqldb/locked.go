@@ -173,6 +173,7 @@ func advisory(w *wants, likely map[engine.SessionKey]bool) names {
 			n.session(k)
 		}
 	}
+	// A worker's row is there from its registration on; its name is locked only where the change may make it.
 	for k, absent := range w.workers {
 		if absent {
 			n.add(k, "worker", k.Namespace, k.ID)

@@ -11,6 +11,9 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
+// Lines are many and worth little each, and no decision reads them. So they are written with whatever batch comes,
+// and cost those that wait for one no lock and no read.
+
 // logsTable holds what the code of activities logged. Nothing of it is loaded for a decision or locked; a part that
 // comes again changes nothing. Since no change of lines locks their run, it may be gone by then, with its namespace:
 // what came later would belong to nobody, so it is left out where it is written.

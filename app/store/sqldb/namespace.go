@@ -94,6 +94,8 @@ func (b *batch) applyRemoval(w *store.Writes) {
 			continue
 		}
 		key := engine.WorkflowKey{Namespace: r.Namespace, ID: r.WorkflowID}
+		// The id is given back only with its current run: a later run of the chain keeps it, with its receipts and
+		// children.
 		if f := b.workflows[key]; f != nil && f.Workflow != nil && f.RunID == id {
 			b.workflows[key] = &workflow{}
 			b.removal.flows[key] = true
@@ -217,6 +219,8 @@ func (r *reader) Namespaces(ctx context.Context) ([]store.Namespace, error) {
 	return list, wrap(err, "namespaces")
 }
 
+// A piece of everything, without an order among the kinds: each removal looks again, so it does not matter what
+// goes first.
 func (r *reader) Contents(ctx context.Context, namespace string, limit int) (c store.Contents, err error) {
 	const query = "SELECT * FROM (SELECT 'schedule' AS kind, schedule_id AS id FROM schedules WHERE namespace = $1 ORDER BY schedule_id LIMIT $2) AS d" +
 		" UNION ALL SELECT * FROM (SELECT 'run', run_id FROM runs WHERE namespace = $1 ORDER BY started_at, run_id LIMIT $2) AS r" +
@@ -258,6 +262,7 @@ func (r *reader) FirstClosed(ctx context.Context, namespace string) (at time.Tim
 	return at, wrap(err, "first closed run of namespace %s", namespace)
 }
 
+// The last entry counts and not the first: a timeline is shown whole for as long as any of it may be of interest.
 func (r *reader) Forgettable(
 	ctx context.Context, namespace string, before time.Time, limit int,
 ) ([]engine.SessionKey, error) {

@@ -12,6 +12,10 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
+// A question is worth as much as its caller's patience. In the history it would stay for ever, and in the
+// committer's batches it would cost those who write something that matters. Another app's worker may be the one
+// that answers, so memory alone does not do where several share a database.
+
 // questions keeps questions in a table that is not logged: a crash of the database may lose them, just as their
 // callers' patience may end. They go beside the committer, on the connections that read, since no change
 // depends on them.
@@ -44,6 +48,8 @@ func (q questions) Ask(ctx context.Context, in store.Question, patience time.Dur
 	if err != nil {
 		return fmt.Errorf("question %s: %w", in.ID, err)
 	}
+	// The limit is looked at by the statement that inserts, without a lock: apps that ask in the same moment may
+	// pass it by a few, which is cheaper than to wait for each other.
 	n, err := q.exec(ctx, "ask", "INSERT INTO questions (question_id, namespace, queue, kind, until, attempt, body)"+
 		" SELECT $1, $2, $3, $4, "+nowMicros+" + $5, 0, $6 WHERE (SELECT count(*) FROM questions"+
 		" WHERE namespace = $2 AND queue = $3 AND kind = $4 AND owner IS NULL AND until > "+nowMicros+") < $7",
@@ -86,6 +92,7 @@ func (q questions) Waiting(
 }
 
 func (q questions) Lease(ctx context.Context, in store.Question) (bool, error) {
+	// The attempt is the fence: of two apps that lease it at once one finds the number taken.
 	n, err := q.exec(ctx, "lease a question", "UPDATE questions SET owner = $2, incarnation = $3, attempt = $4"+
 		" WHERE question_id = $1 AND owner IS NULL AND attempt = $4 - 1", in.ID, in.Owner, in.Incarnation, in.Attempt)
 	return n > 0, err
@@ -130,6 +137,7 @@ func (q questions) Question(ctx context.Context, id string) (store.Question, err
 }
 
 func (q questions) Unlease(ctx context.Context, id string, attempt int64) error {
+	// Not one that was answered meanwhile, nor one that another worker has by now.
 	n, err := q.exec(ctx, "give a question back", "UPDATE questions SET owner = NULL, incarnation = NULL"+
 		" WHERE question_id = $1 AND owner IS NOT NULL AND answer IS NULL AND (attempt = $2 OR $2 = 0)", id, attempt)
 	if err != nil || n == 0 {
@@ -147,6 +155,7 @@ func (q questions) Settle(ctx context.Context, in store.Question, r store.Reply)
 	if err != nil {
 		return false, fmt.Errorf("answer to question %s: %w", in.ID, err)
 	}
+	// Only who holds it may answer, once, and only while its caller still waits.
 	n, err := q.exec(ctx, "answer a question",
 		"UPDATE questions SET answer = $4 WHERE question_id = $1 AND owner = $2 AND attempt = $3"+
 			" AND answer IS NULL AND until > "+nowMicros, in.ID, in.Owner, in.Attempt, string(answer))

@@ -166,6 +166,7 @@ func (b *batch) bounded(r *store.ClaimRequest, want map[engine.QueueKey]bool) {
 	}
 }
 
+// Read also where the process knows them: what is counted in them, under their lock, is in the row alone.
 func (b *batch) loadQueues(keys map[engine.QueueKey]bool) []*Call {
 	missing := newRowset(queuesTable.key())
 	for k := range keys {
@@ -240,6 +241,7 @@ func (b *batch) rememberQueues() (decided []*engine.Queue) {
 	if len(decided)+len(gone) == 0 {
 		return nil
 	}
+	// Readers have the old map in their hands without a lock, so it is replaced and never written to.
 	next := maps.Clone(known.known)
 	maps.DeleteFunc(next, func(k engine.QueueKey, _ *engine.Queue) bool { return gone[k.Namespace] })
 	for _, q := range decided {
@@ -266,6 +268,8 @@ func (b *batch) tellQueues(decided []*engine.Queue) {
 }
 
 // freed notes that a lease ended: where leases are counted, others may begin.
+// Without this nobody would ask again: the tasks that a budget withheld were ready before, so no commit makes them
+// so.
 func (b *batch) freed(q QueueKey) {
 	if !b.s.queues.bounded(q) {
 		return
@@ -282,6 +286,8 @@ type activeKey struct {
 	kind      protocol.TaskKind
 }
 
+// Counted and not kept as a number in the row: a count that every lease and every end writes would be one row for
+// all of them to wait for.
 func leasedByQueue() map[protocol.TaskKind]*Stmt {
 	return map[protocol.TaskKind]*Stmt{
 		protocol.KindActivity: {

@@ -44,6 +44,7 @@ type querier interface {
 	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
 }
 
+// It has the pool, or one transaction of it where several rows have to be of one moment.
 type reader struct {
 	s *Store
 	q querier
@@ -219,6 +220,7 @@ func (r *reader) Events(
 			return err
 		}
 		return p.each(after, through, func(e history.Event, size int, _ bool) error {
+			// One event at least, however large, or a page that is too small for it would never get past it.
 			if bytes > 0 && bytes >= maxBytes && maxBytes > 0 {
 				return errEnough
 			}
@@ -278,6 +280,7 @@ func (r *reader) Arguments(ctx context.Context, at []store.EventKey) (map[store.
 // backwards reads rows of a run's history from the end, those that begin before an event.
 const backwards = "SELECT " + eventColumns + " FROM events AS t WHERE t.run_id = $1 AND t.seq < $2 ORDER BY t.seq DESC LIMIT $3"
 
+// From the end: it is asked for a report that comes again, and that was first heard a moment ago.
 func (r *reader) Completion(ctx context.Context, run string, seq int64) (found history.Event, err error) {
 	before := int64(1) << 62
 	for {

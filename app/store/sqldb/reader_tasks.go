@@ -102,6 +102,8 @@ func (r *reader) SessionTasks(ctx context.Context, k engine.SessionKey, limit in
 	return list, wrap(err, "tasks of session %s", k.ID)
 }
 
+// Activities have rows, leased workflow tasks stand in their runs; both indexes of owners hold what is leased and
+// nothing else.
 func (r *reader) Owned(ctx context.Context, k engine.WorkerKey, incarnation string) ([]store.TaskRef, error) {
 	var list []store.TaskRef
 	const tasks = "SELECT run_id, seq, body FROM tasks WHERE namespace = $1 AND owner = $2 ORDER BY run_id, seq"
@@ -154,6 +156,8 @@ func (r *reader) Holdings(ctx context.Context, namespace string) (map[string]sto
 	return all, wrap(err, "holdings")
 }
 
+// Each part is the beginning of one index and ends by itself. As one condition over all of them it would be a look
+// through five tables, each time something is due.
 func (r *reader) Due(ctx context.Context, now time.Time, limit int) ([]store.Due, error) {
 	var list []store.Due
 	const query = "SELECT * FROM (SELECT 'run' AS kind, due_at, run_id, 0 AS seq, '' AS namespace, '' AS session FROM runs" +

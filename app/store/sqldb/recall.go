@@ -216,6 +216,8 @@ func (b *batch) recallNeeds(n *store.Keys) bool {
 	return true
 }
 
+// Whatever is taken from memory is put among the guarded at the same time, so that nothing is decided on
+// unguarded.
 func (b *batch) recallSession(k engine.SessionKey) bool {
 	if b.sessions[k] != nil {
 		return true

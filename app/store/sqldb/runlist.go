@@ -13,6 +13,10 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
+// A page of a listing must take no longer with ten million runs than with ten thousand, for any filter that people
+// put together. No index answers all of them, and what the planners know of values is not enough to choose. So it
+// is looked, within limits, how many runs each condition yields, and the way is chosen here.
+
 // fewRuns is how many runs are read whole and sorted rather than looked for in another way. Of an index that answers
 // alone, from which only the runs of a page are read, it is worth valuesPerRun times as many entries.
 const (
@@ -276,6 +280,8 @@ func (l *listing) walk(
 	where []store.Condition, lead int, after store.RunPosition, deadline time.Time,
 ) (f found, err error) {
 	ways := alternatives(where, lead)
+	// Windows grow: a filter that many satisfy is answered by the first, and one that few do is not looked for in
+	// thousands of statements.
 	for size := max(l.few/4, 1); ; size = min(4*size, 8*l.few) {
 		var end store.RunPosition
 		if l.filters(where, lead) {

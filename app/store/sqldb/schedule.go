@@ -95,6 +95,7 @@ func (b *batch) applySchedules(list []engine.ScheduleDecision) {
 	}
 }
 
+// Of a schedule that goes, its history goes with it: under the same id there may be another one afterwards.
 func (b *batch) gatherSchedules() ([]*Call, error) {
 	rows, gone, goneEvents := newRowset(schedulesTable.columns), newRowset(schedulesTable.key()),
 		newRowset(schedulesTable.key())

@@ -64,6 +64,8 @@ type statements struct {
 // separator stands between the parts of a route, the word last.
 const separator = "\x1f"
 
+// Made at the start, so that the text of a statement is the same each time and it is prepared once on its
+// connection.
 func newStatements(d Dialect) *statements {
 	s := &statements{
 		begin:  &Stmt{SQL: d.Begin, Control: true},

@@ -2,6 +2,10 @@
 // SQLite and PostgreSQL share.
 package sqldb
 
+// A column is only what is asked by: keys, what an index needs, what one row is joined to another with. All else
+// of a row is one JSON text, so that a new member of a run or a session needs no migration. The statements are
+// made of these tables, so that both databases load and write the same columns in the same order.
+
 // column is one column of a table. Every column is text or a 64-bit integer: documents are JSON text, times are
 // microseconds.
 type column struct {
@@ -20,6 +24,8 @@ type table struct {
 	many    bool // thousands of rows are put at once
 }
 
+// opt is for columns whose empty value means that there is none, and keep for those that are never written again:
+// an update that left them out touches none of their indexes.
 func text(name string) column  { return column{name: name} }
 func num(name string) column   { return column{name: name, num: true} }
 func (c column) opt() column   { c.null = true; return c }

@@ -22,6 +22,7 @@ type tokenBody struct {
 	Used       int64    `json:"used_at,omitempty"` // microseconds
 }
 
+// The time of its last use is in the document: it is written once in a while, and nothing is found by it.
 func addToken(r *rowset, t *store.Token) error {
 	body, err := document(tokenBody{t.Name, t.Roles, t.Namespaces, t.Queues, t.Group, t.UsedAt.Micros()})
 	if err != nil {
