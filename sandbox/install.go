@@ -90,7 +90,7 @@ func (k *packages) present(ctx context.Context, l *language, m manifest) bool {
 // execute runs npm or pip to its end and returns what it printed, which is logged where it is an installation.
 func (k *packages) execute(ctx context.Context, l *language, m manifest, with installer) (said string, err error) {
 	p := k.pool
-	u, err := p.users.take()
+	u, err := p.users.takeUser()
 	if err != nil {
 		return "", err
 	}

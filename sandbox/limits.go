@@ -94,7 +94,7 @@ func (p *Pool) limited() (h held, err error) {
 			if err == nil {
 				err = fn(t)
 			}
-			t.end()
+			t.endProber()
 			if err != nil {
 				return fmt.Errorf("%s: %w", takes[0], err)
 			}
@@ -150,7 +150,7 @@ type taker struct {
 func (t *taker) start(takes []string) (err error) {
 	name := "limits-" + takes[0]
 	t.scratch = filepath.Join(t.pool.dir, name)
-	if t.user, err = t.pool.users.take(); err != nil {
+	if t.user, err = t.pool.users.takeUser(); err != nil {
 		return err
 	}
 	if err := errors.Join(os.Mkdir(t.scratch, 0o700), t.user.own(t.scratch)); err != nil {
@@ -268,8 +268,8 @@ func (t *taker) until(take string, ask func(take string) string) error {
 	}
 }
 
-// end ends the prober and leaves nothing of it.
-func (t *taker) end() {
+// endProber ends the prober and leaves nothing of it.
+func (t *taker) endProber() {
 	if t.proc != nil {
 		t.proc.order(minder.OrderKill)
 		_ = t.proc.line.SetReadDeadline(time.Now().Add(probeTime))

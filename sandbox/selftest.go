@@ -252,7 +252,7 @@ func (p *Pool) try(offered *wall.Kernel, w way) (found outcome, err error) {
 	}
 	scratch := filepath.Join(p.dir, "test")
 	defer os.Remove(a.Secret)
-	u, err := p.users.take()
+	u, err := p.users.takeUser()
 	if err != nil {
 		return nil, err
 	}

@@ -68,7 +68,7 @@ func (p *Pool) start(l *language) (*executor, error) {
 	defer func() { <-p.starts }()
 	id := "sb-" + rand.Text()[:10]
 	scratch := filepath.Join(p.dir, id)
-	u, err := p.users.take()
+	u, err := p.users.takeUser()
 	if err != nil {
 		p.unreserve()
 		return nil, &Error{Type: Unavailable, Message: err.Error(), Retryable: true}

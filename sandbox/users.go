@@ -115,8 +115,8 @@ func usersOf(o Options, programs map[string]string) (*users, error) {
 	return u, nil
 }
 
-// take finds a number that no executor of any worker on this machine has. A pool without users has none to give.
-func (s *users) take() (*user, error) {
+// takeUser finds a number that no executor of any worker on this machine has. A pool without users has none to give.
+func (s *users) takeUser() (*user, error) {
 	if s == nil {
 		return nil, nil
 	}

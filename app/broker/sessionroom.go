@@ -238,7 +238,7 @@ func (b *Broker) wanting(
 	if err != nil || len(waiting) == 0 {
 		return nil, err
 	}
-	known, err := b.workers.Fleet(ctx, r, ns)
+	known, err := b.workers.Roster(ctx, r, ns)
 	if err != nil {
 		return nil, err
 	}
@@ -277,7 +277,7 @@ func (b *Broker) wanting(
 
 // crowded lists the live workers that could have a session if they had room for another; none if one of them has.
 func (b *Broker) crowded(
-	known presence.Fleet, held map[string]store.Holding, a *engine.Activity, s *engine.Session, now time.Time,
+	known presence.Roster, held map[string]store.Holding, a *engine.Activity, s *engine.Session, now time.Time,
 ) (list []engine.WorkerKey) {
 	want := engine.Wanted{
 		Kind: protocol.KindActivity, Type: a.Type, Requirements: a.Requirements, Session: s,

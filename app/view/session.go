@@ -51,7 +51,7 @@ func (v *View) Sessions(ctx context.Context, in protocol.SessionList) (protocol.
 			last := rows[len(rows)-1]
 			p.NextPageToken = cursor(last.UpdatedAt, last.ID)
 		}
-		known, err := v.workers.Fleet(ctx, r, ns)
+		known, err := v.workers.Roster(ctx, r, ns)
 		if err != nil {
 			return err
 		}
@@ -100,7 +100,7 @@ func (v *View) Session(ctx context.Context, ns, id string) (protocol.SessionView
 		if err != nil {
 			return err
 		}
-		known, err := v.workers.Fleet(ctx, r, key.Namespace)
+		known, err := v.workers.Roster(ctx, r, key.Namespace)
 		if err != nil {
 			return err
 		}
@@ -144,7 +144,7 @@ func (v *View) Written(s engine.Session, now time.Time) protocol.SessionView {
 	return v.sessionView(s, v.workers.All(s.Namespace), now)
 }
 
-func (v *View) sessionView(s engine.Session, known presence.Fleet, now time.Time) protocol.SessionView {
+func (v *View) sessionView(s engine.Session, known presence.Roster, now time.Time) protocol.SessionView {
 	out := protocol.SessionView{
 		SessionID: s.ID, Namespace: s.Namespace, Door: string(s.Door), Scope: "namespace", WorkflowID: s.WorkflowID,
 		Connection: protocol.OrNil(s.Connection),

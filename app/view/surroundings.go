@@ -18,7 +18,7 @@ import (
 func (v *View) surroundings(
 	ctx context.Context, r store.Reader, ns string, sessions bool, now time.Time,
 ) (*engine.Surroundings, error) {
-	known, err := v.workers.Fleet(ctx, r, ns)
+	known, err := v.workers.Roster(ctx, r, ns)
 	if err != nil {
 		return nil, err
 	}
@@ -27,7 +27,7 @@ func (v *View) surroundings(
 
 // among is the same of workers that are known already.
 func (v *View) among(
-	ctx context.Context, r store.Reader, known presence.Fleet, ns string, sessions bool, now time.Time,
+	ctx context.Context, r store.Reader, known presence.Roster, ns string, sessions bool, now time.Time,
 ) (a *engine.Surroundings, err error) {
 	var held map[string]store.Holding
 	if sessions {

@@ -30,7 +30,7 @@ func (v *View) Workers(ctx context.Context, ns, queue, status string) ([]protoco
 		if err != nil {
 			return err
 		}
-		known, err := v.workers.Fleet(ctx, r, ns)
+		known, err := v.workers.Roster(ctx, r, ns)
 		if err != nil {
 			return err
 		}

@@ -144,7 +144,7 @@ func grow(ctx context.Context, g growing, kind string, o Options, step func(stri
 				}
 				if nodes[i] == nil {
 					step("")
-					n, err := g.open(ctx, kind, size, o)
+					n, err := g.openNode(ctx, kind, size, o)
 					if err != nil {
 						return err
 					}
@@ -193,7 +193,7 @@ func (g growing) sized(o Options) []int {
 // stores are those of the databases asked for on which it can be measured.
 func (g growing) stores(o Options) []string { return on(g.only, o.Stores) }
 
-func (g growing) open(ctx context.Context, kind string, size int, o Options) (*node, error) {
+func (g growing) openNode(ctx context.Context, kind string, size int, o Options) (*node, error) {
 	no := nodeOptions{store: kind, postgres: o.Postgres, quick: o.Quick, log: o.Log}
 	if g.options != nil {
 		g.options(&no, size)

@@ -262,7 +262,7 @@ func measureFrames(
 	var peer *framePeer
 	defer func() {
 		if peer != nil {
-			err = errors.Join(err, peer.end())
+			err = errors.Join(err, peer.endPeer())
 		}
 	}()
 	for _, c := range cases {
@@ -274,7 +274,7 @@ func measureFrames(
 		if c.cold {
 			before = func() (err error) {
 				if peer != nil {
-					err = peer.end()
+					err = peer.endPeer()
 				}
 				peer = nil
 				return err
@@ -352,7 +352,7 @@ func (p *framePeer) call(body []byte) error {
 }
 
 // end ends the process, and tells how it ended.
-func (p *framePeer) end() error { return errors.Join(p.conn.Close(), p.cmd.Wait()) }
+func (p *framePeer) endPeer() error { return errors.Join(p.conn.Close(), p.cmd.Wait()) }
 
 // echoFrames sends every frame back until there are no more.
 func echoFrames() error {

@@ -56,7 +56,7 @@ func Open() (*Tree, error) {
 	tree.Lock()
 	defer tree.Unlock()
 	if tree.Tree == nil {
-		t, err := open()
+		t, err := openTree()
 		if err != nil {
 			return nil, err
 		}
@@ -79,7 +79,7 @@ func (t *Tree) Close() {
 	}
 }
 
-func open() (_ *Tree, err error) {
+func openTree() (_ *Tree, err error) {
 	own, err := os.ReadFile("/proc/self/cgroup")
 	if err != nil {
 		return nil, err

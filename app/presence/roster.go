@@ -14,12 +14,12 @@ import (
 // With a database to itself an app hears all workers there are. Beside other apps it hears some, and of the others has
 // only what was stored, which is older; so what it heard itself always counts more.
 
-// Fleet is what is known of the workers of a namespace: by this app's own ears, else as another app stored it.
-type Fleet map[engine.WorkerKey]Heard
+// Roster is what is known of the workers of a namespace: by this app's own ears, else as another app stored it.
+type Roster map[engine.WorkerKey]Heard
 
-// Fleet gathers it. On a database that other apps share a worker may be connected to any of them, and its row is all
+// Roster gathers it. On a database that other apps share a worker may be connected to any of them, and its row is all
 // that is known of it here.
-func (r *Registry) Fleet(ctx context.Context, from store.Reader, ns string) (Fleet, error) {
+func (r *Registry) Roster(ctx context.Context, from store.Reader, ns string) (Roster, error) {
 	known := r.All(ns)
 	if !r.opt.Shared {
 		return known, nil
@@ -28,7 +28,7 @@ func (r *Registry) Fleet(ctx context.Context, from store.Reader, ns string) (Fle
 	if err != nil {
 		return nil, err
 	}
-	all := make(Fleet, len(rows))
+	all := make(Roster, len(rows))
 	for i := range rows {
 		w := &rows[i]
 		if !w.Left.IsZero() {
