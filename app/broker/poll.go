@@ -244,7 +244,7 @@ func (b *Broker) spec(in protocol.PollRequest, w *engine.Worker) dispatch.Spec {
 		Lessee: engine.Lessee{Worker: w, PollID: in.PollID, BuildID: build},
 		// Asked under the dispatch's lock as the poll enters: a registration that ended since it was admitted
 		// would else leave a poll behind that nobody ends.
-		Still:  func() bool { return b.workers.Is(w.Key(), w.Incarnation) && b.workers.DrainOf(w) == nil },
+		Still: func() bool { return b.workers.Is(w.Key(), w.Incarnation) && b.workers.DrainOf(w) == nil },
 	}
 }
 
