@@ -65,12 +65,7 @@ func fusedSteps(ctx workflow.Context, id string) (done int, err error) {
 }
 
 func fusedStep(ctx context.Context, step string) (bool, error) {
-	if err := note(ctx, step); err != nil {
-		return false, err
-	}
-	time.Sleep(100 * time.Millisecond) // it may be struck in the middle
-	_, err := os.Stat(os.Getenv(holdPath))
-	return errors.Is(err, os.ErrNotExist), nil
+	return notedStep(ctx, step, 100*time.Millisecond)
 }
 
 // fused is runs whose turns come with results, on workers of every kind and apps with a worker in them, all of which

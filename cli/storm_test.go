@@ -42,10 +42,16 @@ func stormTurns(ctx workflow.Context, session string, pause time.Duration) (turn
 
 // stormTurn says whether there is to be another: until the test writes its word.
 func stormTurn(ctx context.Context, turn string) (bool, error) {
-	if err := note(ctx, turn); err != nil {
+	return notedStep(ctx, turn, 200*time.Millisecond)
+}
+
+// notedStep writes its name into the ledger, takes a while, in which it may be struck, and says whether the test has not
+// written its word yet.
+func notedStep(ctx context.Context, name string, takes time.Duration) (bool, error) {
+	if err := note(ctx, name); err != nil {
 		return false, err
 	}
-	time.Sleep(200 * time.Millisecond) // it may be struck in the middle
+	time.Sleep(takes)
 	_, err := os.Stat(os.Getenv(holdPath))
 	return errors.Is(err, os.ErrNotExist), nil
 }

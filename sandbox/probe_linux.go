@@ -1,7 +1,6 @@
 package sandbox
 
 import (
-	"bufio"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -24,15 +23,7 @@ func watches(string) bool { return true }
 // probe is the life of a prober: it reads what is around it, tries everything, and tells what it succeeded with.
 func probe() {
 	time.AfterFunc(probeTime, func() { os.Exit(1) })
-	control := os.NewFile(lib.ControlFD, "control")
-	line, err := bufio.NewReader(control).ReadBytes('\n')
-	var a aim
-	if err == nil {
-		err = json.Unmarshal(line, &a)
-	}
-	if err != nil {
-		os.Exit(2)
-	}
+	a, control := aimed()
 	if len(a.Take) > 0 {
 		takeAll(a.Take, control)
 		return

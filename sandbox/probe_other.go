@@ -3,12 +3,9 @@
 package sandbox
 
 import (
-	"bufio"
 	"encoding/json"
 	"errors"
 	"os"
-
-	lib "github.com/sojourn-run/sojourn/sandbox/executor"
 )
 
 // unwatched is what no test finds out.
@@ -21,15 +18,7 @@ func watches(take string) bool { return take == takeDisk }
 
 // probe tells what is known: without Linux nothing holds but the clean environment.
 func probe() {
-	control := os.NewFile(lib.ControlFD, "control")
-	line, err := bufio.NewReader(control).ReadBytes('\n')
-	var a aim
-	if err == nil {
-		err = json.Unmarshal(line, &a)
-	}
-	if err != nil {
-		os.Exit(2)
-	}
+	a, control := aimed()
 	if len(a.Take) > 0 {
 		takeAll(a.Take, control)
 		return

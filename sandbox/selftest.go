@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	lib "github.com/sojourn-run/sojourn/sandbox/executor"
 	"github.com/sojourn-run/sojourn/sandbox/minder"
 	"github.com/sojourn-run/sojourn/sandbox/wall"
 )
@@ -33,6 +34,19 @@ type aim struct {
 	Group    string `json:"group"`    // file by which a process goes into its control group
 
 	Take []string `json:"take,omitempty"` // too much of these, and nothing else
+}
+
+// aimed is what a prober is told first, and where it answers. Without that it has nothing to try and ends.
+func aimed() (a aim, control *os.File) {
+	control = os.NewFile(lib.ControlFD, "control")
+	line, err := bufio.NewReader(control).ReadBytes('\n')
+	if err == nil {
+		err = json.Unmarshal(line, &a)
+	}
+	if err != nil {
+		os.Exit(2)
+	}
+	return a, control
 }
 
 // Things a prober tries. Each is harmless when it succeeds.

@@ -20,9 +20,12 @@ import (
 )
 
 // shifted is an app whose store's time can be moved on.
-func shifted(t *testing.T, database string, shift *atomic.Int64) *apptest.App {
+func shifted(t *testing.T, database string, shift *atomic.Int64, more ...func(*app.Options)) *apptest.App {
 	t.Helper()
 	return apptest.Start(t, apptest.Options{Database: database, Change: func(o *app.Options) {
+		for _, change := range more {
+			change(o)
+		}
 		open := sqldb.Options{Shift: func() time.Duration { return time.Duration(shift.Load()) }}
 		o.Open = func(ctx context.Context, id string, d store.Dispatcher) (store.Store, error) {
 			open.App, open.Dispatch = id, d

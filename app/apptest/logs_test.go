@@ -1,7 +1,6 @@
 package apptest_test
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"path/filepath"
@@ -13,9 +12,6 @@ import (
 
 	"github.com/sojourn-run/sojourn/app"
 	"github.com/sojourn-run/sojourn/app/apptest"
-	"github.com/sojourn-run/sojourn/app/store"
-	"github.com/sojourn-run/sojourn/app/store/sqldb"
-	"github.com/sojourn-run/sojourn/app/store/sqlite"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
@@ -263,16 +259,9 @@ func TestChunksWithoutANumberAreAllKept(t *testing.T) {
 
 // Lines go when they are as old as lines may be, and with their run if that goes before.
 func TestLinesGoWithTheirAgeOrTheirRun(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "test.db")
+	database := "sqlite:" + filepath.Join(t.TempDir(), "test.db")
 	var shift atomic.Int64
-	a := apptest.Start(t, apptest.Options{Change: func(o *app.Options) {
-		o.LogAge = 48 * time.Hour
-		o.Open = func(ctx context.Context, _ string, d store.Dispatcher) (store.Store, error) {
-			return sqlite.Open(ctx, path, sqldb.Options{App: "app", Dispatch: d, Shift: func() time.Duration {
-				return time.Duration(shift.Load())
-			}})
-		}
-	}})
+	a := shifted(t, database, &shift, func(o *app.Options) { o.LogAge = 48 * time.Hour })
 	c := caller{t, a, ""}
 	h := register(c, "w1", "")
 	task := map[string]string{}
@@ -283,7 +272,7 @@ func TestLinesGoWithTheirAgeOrTheirRun(t *testing.T) {
 		h.want(200, "POST", stepPath(job, "complete"), h.stepBody(job, ""))
 		h.decide(h.poll("workflow"), finish)
 	}
-	rows := func() int { return len(apptest.DumpDatabase(t, "sqlite:"+path)["activity_logs"]) }
+	rows := func() int { return len(apptest.DumpDatabase(t, database)["activity_logs"]) }
 	next, err := a.Broker().Prune(t.Context())
 	if err != nil || next > 48*time.Hour || next < 47*time.Hour || rows() != 2 {
 		t.Errorf("the next look is in %s, %v, with %d rows", next, err, rows())

@@ -14,7 +14,6 @@ import (
 	"github.com/sojourn-run/sojourn/app/apptest"
 	"github.com/sojourn-run/sojourn/app/engine"
 	"github.com/sojourn-run/sojourn/app/store"
-	"github.com/sojourn-run/sojourn/app/store/postgres"
 	"github.com/sojourn-run/sojourn/app/store/sqldb"
 	"github.com/sojourn-run/sojourn/app/store/sqlite"
 )
@@ -67,19 +66,7 @@ func TestRetentionRemovesWhatClosedLongAgoAndFreesItsId(t *testing.T) {
 func TestRetentionNeedsNobodyToAsk(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		shift := atomic.Int64{}
-		a := apptest.Start(t, apptest.Options{Database: database, Change: func(o *app.Options) {
-			open := sqldb.Options{Shift: func() time.Duration { return time.Duration(shift.Load()) }}
-			o.Open = func(ctx context.Context, id string, d store.Dispatcher) (store.Store, error) {
-				open.App, open.Dispatch = id, d
-				if path, lite := strings.CutPrefix(database, "sqlite:"); lite || database == "" {
-					if database == "" {
-						path = filepath.Join(t.TempDir(), "test.db")
-					}
-					return sqlite.Open(ctx, path, open)
-				}
-				return postgres.Open(ctx, database, open)
-			}
-		}})
+		a := shifted(t, database, &shift)
 		root := caller{t, a, "default"}
 		root.want(201, "POST", "/api/namespaces", `{"name":"brief","retention_days":2}`)
 		brief := caller{t, a, "brief"}

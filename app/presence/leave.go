@@ -130,15 +130,23 @@ func (ws *Workers) letGo(
 
 // releaseSessions gives up everything a worker holds.
 func (ws *Workers) releaseSessions(ctx context.Context, w engine.WorkerKey, why string) error {
+	return ws.stepSessions(ctx, w, func(s *engine.Session) engine.SessionInput {
+		return engine.ReleaseSession{SessionHolder: engine.SessionHolder{Worker: w.ID, Epoch: s.Epoch}, Why: why}
+	}, func(err error) bool { return protocol.ReasonOf(err) != "" })
+}
+
+// stepSessions takes one step on each session that a worker holds. Where over says so of an error, somebody else was
+// there first.
+func (ws *Workers) stepSessions(
+	ctx context.Context, w engine.WorkerKey, step func(*engine.Session) engine.SessionInput, over func(error) bool,
+) error {
 	held, err := change.SessionsOf(ctx, ws.store, w)
 	if err != nil {
 		return err
 	}
-	for _, s := range held {
-		_, err := change.StepSession(ctx, ws.store, ws.dispatch, s.Key(), engine.ReleaseSession{
-			SessionHolder: engine.SessionHolder{Worker: w.ID, Epoch: s.Epoch}, Why: why,
-		})
-		if err != nil && protocol.ReasonOf(err) == "" {
+	for i := range held {
+		_, err := change.StepSession(ctx, ws.store, ws.dispatch, held[i].Key(), step(&held[i]))
+		if err != nil && !over(err) {
 			return err
 		}
 	}

@@ -135,17 +135,7 @@ func (ws *Workers) storedWorker(ctx context.Context, k engine.WorkerKey) (w engi
 
 // orphan takes the sessions of a silent worker away. Its attempts have leases of their own.
 func (ws *Workers) orphan(ctx context.Context, k engine.WorkerKey, incarnation string) error {
-	held, err := change.SessionsOf(ctx, ws.store, k)
-	if err != nil {
-		return err
-	}
-	for _, s := range held {
-		_, err := change.StepSession(
-			ctx, ws.store, ws.dispatch, s.Key(), engine.OrphanSession{Worker: k.ID, Incarnation: incarnation},
-		)
-		if err != nil && !engine.IsNotDue(err) {
-			return err
-		}
-	}
-	return nil
+	return ws.stepSessions(ctx, k, func(*engine.Session) engine.SessionInput {
+		return engine.OrphanSession{Worker: k.ID, Incarnation: incarnation}
+	}, engine.IsNotDue)
 }

@@ -230,16 +230,22 @@ func TestWhatALaterBuildStoredIsKept(t *testing.T) {
 	})
 }
 
-func TestLanesWithoutATaskForADayGo(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "lanes.db")
-	s := storetest.Suite{Open: func(t testing.TB, _ string, o storetest.Options) store.Store {
-		return open(t, path, sqldb.Options{Shift: o.Shift})
-	}}
+// besideStores is a suite whose stores share one file, and a connection of the test's own to it.
+func besideStores(t *testing.T) (storetest.Suite, *sql.DB) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "test.db")
 	db, err := sql.Open("sqlite", "file:"+path+"?_pragma=busy_timeout(5000)")
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer db.Close()
+	t.Cleanup(func() { _ = db.Close() })
+	return storetest.Suite{Open: func(t testing.TB, _ string, o storetest.Options) store.Store {
+		return open(t, path, sqldb.Options{Shift: o.Shift})
+	}}, db
+}
+
+func TestLanesWithoutATaskForADayGo(t *testing.T) {
+	s, db := besideStores(t)
 	storetest.UnusedLanes(t, s, func(t *testing.T) (n int) {
 		t.Helper()
 		if err := db.QueryRow("SELECT count(*) FROM lanes").Scan(&n); err != nil {
@@ -250,15 +256,7 @@ func TestLanesWithoutATaskForADayGo(t *testing.T) {
 }
 
 func TestWhoAppendsToAHistoryOfBeforeFindsItsKeyTaken(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "fence.db")
-	s := storetest.Suite{Open: func(t testing.TB, _ string, o storetest.Options) store.Store {
-		return open(t, path, sqldb.Options{Shift: o.Shift})
-	}}
-	db, err := sql.Open("sqlite", "file:"+path+"?_pragma=busy_timeout(5000)")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer db.Close()
+	s, db := besideStores(t)
 	storetest.FencedByKeys(t, s, func(run string, seq int64) bool {
 		_, err := db.Exec("INSERT INTO events (run_id, seq, at, type, payload) VALUES (?, ?, 0, 'x', '{}')", run, seq)
 		if err != nil && !strings.Contains(err.Error(), "UNIQUE") {
