@@ -274,7 +274,7 @@ func (t *taker) endProber() {
 		t.proc.order(minder.OrderKill)
 		_ = t.proc.line.SetReadDeadline(time.Now().Add(probeTime))
 		if t.facts != nil {
-			for range t.facts { //nolint:revive // until there are none
+			for range t.facts { // until there are none
 			}
 		}
 		_ = t.proc.cmd.Process.Kill()
@@ -316,7 +316,7 @@ func takeAll(takes []string, control *os.File) {
 	if slices.Contains(takes, takeMemory) && alone {
 		memory(4 * triedMemory)
 	}
-	for slices.Contains(takes, takeCPU) { //nolint:revive // that is what it is for
+	for slices.Contains(takes, takeCPU) { // that is what it is for
 	}
 	time.Sleep(probeTime)
 	runtime.KeepAlive(all)

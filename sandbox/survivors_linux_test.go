@@ -268,10 +268,12 @@ func TestLimitsAreToldApart(t *testing.T) {
 			sandbox.OutOfMemory, sandbox.CauseOutOfMemory,
 		},
 		{
-			"a child takes the memory without a group", sandbox.Options{
+			"a child takes the memory without a group",
+			sandbox.Options{
 				Blank: -1, Cgroup: sandbox.CgroupNone,
 				Limits: map[string]sandbox.Limits{sandbox.RuntimePython: {Memory: 128 << 20, Data: -1}},
-			}, "child_hog", nil,
+			},
+			"child_hog", nil,
 			sandbox.OutOfMemory, sandbox.CauseOutOfMemory,
 		},
 		{

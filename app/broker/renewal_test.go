@@ -114,8 +114,11 @@ func TestARenewalThatIsRefusedSaysNothingOfOthers(t *testing.T) {
 		a := on(t, database)
 		mine, other := a.holdsSessions("a", 30*time.Second, 3), a.holdsSessions("b", 30*time.Second, 1)
 		asked := []protocol.SessionRenewal{
-			mine[0], {SessionID: mine[1].SessionID, Epoch: mine[1].Epoch - 1}, other[0],
-			{SessionID: "never", Epoch: 1}, mine[2], mine[0],
+			mine[0],
+			{SessionID: mine[1].SessionID, Epoch: mine[1].Epoch - 1},
+			other[0],
+			{SessionID: "never", Epoch: 1},
+			mine[2], mine[0],
 		}
 		var group sync.WaitGroup
 		group.Go(func() { // waits for the one that is not patient

@@ -15,8 +15,8 @@ import (
 // cost the state.
 const YieldIdle = 10 * time.Second
 
-// EvictedLately: a session that is claimed again within this time after it gave way says so in its timeline,
-// because it was given up too early. An operator sees by that that the worker's cap is too low.
+// EvictedLately is for how long after it gave way a session that is claimed again says so in its timeline, because it
+// was given up too early. An operator sees by that that the worker's cap is too low.
 const EvictedLately = time.Minute
 
 // YieldsAt is from when on the session may give way to another that waits for room at its holder. Only a mere

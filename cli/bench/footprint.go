@@ -39,7 +39,7 @@ func footprint(ctx context.Context, n *node, ops int) (s sample, err error) {
 
 // startProgram starts the program once, on the file of the first time, and ends it.
 func (n *node) startProgram(ctx context.Context) (ready time.Duration, memory int64, err error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
 		return 0, 0, err
 	}
@@ -66,6 +66,10 @@ func (n *node) startProgram(ctx context.Context) (ready time.Duration, memory in
 		}
 	}()
 	client := &http.Client{Timeout: time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+	asked, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+addr+"/readyz", nil)
+	if err != nil {
+		return 0, 0, err
+	}
 	for ; ; time.Sleep(500 * time.Microsecond) {
 		select {
 		case e := <-ended:
@@ -75,7 +79,7 @@ func (n *node) startProgram(ctx context.Context) (ready time.Duration, memory in
 		if time.Since(began) > time.Minute {
 			return 0, 0, errors.New("the program was not ready within a minute")
 		}
-		r, e := client.Get("http://" + addr + "/readyz")
+		r, e := client.Do(asked)
 		if e != nil {
 			continue // it does not listen yet
 		}

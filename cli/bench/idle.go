@@ -169,7 +169,7 @@ func (n *node) startFleet(ctx context.Context, workers int) error {
 		return err
 	}
 	var said bytes.Buffer
-	c := exec.Command(self)
+	c := exec.Command(self) //nolint:noctx // it outlives the step that starts it, and ends with its input
 	c.Args, c.Stderr = []string{fleetName, n.app.URL(), strconv.Itoa(workers)}, &said
 	in, err := c.StdinPipe()
 	if err != nil {

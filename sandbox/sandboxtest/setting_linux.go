@@ -29,7 +29,9 @@ type Setting struct {
 }
 
 var known = []Setting{
-	{Name: "root", Root: true}, {Name: "user"}, {Name: "container as root", Root: true, Container: true},
+	{Name: "root", Root: true},
+	{Name: "user"},
+	{Name: "container as root", Root: true, Container: true},
 	{Name: "container as user", Container: true},
 }
 

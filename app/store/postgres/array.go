@@ -15,6 +15,7 @@ type (
 func (t *textIn) TextValue() (pgtype.Text, error) {
 	return pgtype.Text{String: string(*t), Valid: true}, nil
 }
+
 func (b *bigIn) Int64Value() (pgtype.Int8, error) {
 	return pgtype.Int8{Int64: int64(*b), Valid: true}, nil
 }

@@ -230,8 +230,8 @@ func testPackedSessions(t *testing.T, s Suite) {
 	}
 }
 
-// FencedByKeys: who appends to a history as it was once, and is not any more, finds a row that begins where his would.
-// taken tells whether the database refuses a row of one event.
+// FencedByKeys shows that who appends to a history as it was once, and is not any more, finds a row that begins where
+// his would. taken tells whether the database refuses a row of one event.
 func FencedByKeys(t *testing.T, s Suite, taken func(run string, seq int64) bool) {
 	w := s.New(t)
 	worker := w.Worker("w", Sessions(10, time.Hour))
