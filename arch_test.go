@@ -60,9 +60,13 @@ var directions = []direction{
 		"app/view", "app/presence", "app/change", "app/dispatch", "app/store", "app/engine", "shared/history",
 		"shared/protocol",
 	}},
+	{"app/evict", []string{
+		"app/presence", "app/change", "app/dispatch", "app/store", "app/engine", "shared/protocol",
+	}},
+	{"app/logs", []string{"app/change", "app/store", "app/engine", "shared/protocol"}},
 	{"app/broker", []string{
-		"app/fleet", "app/question", "app/presence", "app/view", "app/dispatch", "app/change", "app/auth",
-		"app/store", "app/engine", "shared/...",
+		"app/fleet", "app/evict", "app/logs", "app/question", "app/presence", "app/view", "app/dispatch", "app/change",
+		"app/auth", "app/store", "app/engine", "shared/...",
 	}},
 	{"app/sweep", []string{"app/store", "app/engine"}},
 	{"app/serve", []string{"app/auth", "app/store", "shared/..."}},

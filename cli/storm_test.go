@@ -45,8 +45,8 @@ func stormTurn(ctx context.Context, turn string) (bool, error) {
 	return notedStep(ctx, turn, 200*time.Millisecond)
 }
 
-// notedStep writes its name into the ledger, takes a while, in which it may be struck, and says whether the test has not
-// written its word yet.
+// notedStep writes its name into the ledger, takes a while, in which it may be struck, and says whether the test has
+// not written its word yet.
 func notedStep(ctx context.Context, name string, takes time.Duration) (bool, error) {
 	if err := note(ctx, name); err != nil {
 		return false, err

@@ -6,18 +6,20 @@ package broker
 import (
 	"context"
 	"errors"
-	"hash/maphash"
 	"sync"
 	"time"
 
 	"github.com/rs/zerolog"
 
 	"github.com/sojourn-run/sojourn/app/dispatch"
+	"github.com/sojourn-run/sojourn/app/evict"
 	"github.com/sojourn-run/sojourn/app/fleet"
+	"github.com/sojourn-run/sojourn/app/logs"
 	"github.com/sojourn-run/sojourn/app/presence"
 	"github.com/sojourn-run/sojourn/app/question"
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/app/view"
+	"github.com/sojourn-run/sojourn/shared/protocol"
 	"github.com/sojourn-run/sojourn/shared/retry"
 )
 
@@ -74,8 +76,8 @@ type Broker struct {
 	sticky     stickyRuns
 	renewals   renewals
 	namespaces namespaces
-	room       room
-	logs       logging
+	evict      *evict.Evictor
+	logs       *logs.Logs
 	view       *view.View
 
 	background sync.WaitGroup
@@ -88,10 +90,8 @@ type Broker struct {
 
 // New makes a broker over a store that was opened with d as its dispatcher.
 func New(s store.Store, d *dispatch.Dispatch, o Options) *Broker {
-	b := &Broker{
-		store: s, dispatch: d, opt: o.defaults(), log: o.Log, drained: make(chan struct{}),
-		logs: logging{seed: maphash.MakeSeed()},
-	}
+	b := &Broker{store: s, dispatch: d, opt: o.defaults(), log: o.Log, drained: make(chan struct{})}
+	b.logs = logs.New(s, logs.Options{Shared: o.Shared, Age: b.opt.LogAge, Attempt: b.AttemptStatus})
 	// The order is that of who asks whom: questions, the read models and the operators' part all ask who lives.
 	b.workers = presence.Open(s, d, presence.Options{
 		App: o.App, Alive: b.opt.Alive, StoreAlive: b.opt.StoreAlive, Heartbeat: b.opt.Heartbeat,
@@ -106,6 +106,7 @@ func New(s store.Store, d *dispatch.Dispatch, o Options) *Broker {
 	// Before anybody polls: a task handed out without it would go to a worker that has to read the whole history.
 	d.Prefer(b.stickyWorkers)
 	b.fleet = fleet.New(s, d, b.workers, b.view, o.Log)
+	b.evict = evict.New(s, d, b.workers, b.isDraining, o.Log)
 	b.life, b.end = context.WithCancelCause(context.Background())
 	return b
 }
@@ -134,7 +135,7 @@ func (b *Broker) isDraining() bool {
 // Close ends what the broker started by itself and waits for it.
 func (b *Broker) Close() {
 	// The others hear last that this app is gone, since what runs in the background may still write in its name.
-	b.closeRoom()
+	b.evict.Close()
 	b.end(store.ErrClosed)
 	b.background.Wait()
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
@@ -155,6 +156,20 @@ func (b *Broker) Presence() *presence.Workers { return b.workers }
 
 // Fleet is what operators want of workers.
 func (b *Broker) Fleet() *fleet.Fleet { return b.fleet }
+
+// Notices tell a connected worker something at once. They may be lost, and a worker need not be connected: what it is
+// told it hears again when it speaks.
+type Notices interface {
+	fleet.Notices
+	// YieldSession says that a session is to give way, and whether there was anybody to tell.
+	YieldSession(namespace, worker string, n protocol.SessionNotice) bool
+}
+
+// Tells gives the broker the way to tell workers what it wants of them.
+func (b *Broker) Tells(n Notices) {
+	b.evict.Tells(n.YieldSession)
+	b.fleet.Tells(n)
+}
 
 // View answers what people ask, by what this broker's app knows of its workers.
 func (b *Broker) View() *view.View { return b.view }

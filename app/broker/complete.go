@@ -13,6 +13,7 @@ import (
 
 	"github.com/sojourn-run/sojourn/app/change"
 	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/app/logs"
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/payload"
@@ -23,15 +24,12 @@ import (
 // outcome is therefore a change of its own with its own answer; a repeated one is known by its hash and gets
 // its first answer, also when another app took it.
 
-// maxItems is the most outcomes one request may carry.
-const maxItems = 1000
-
 // Complete takes the outcomes of tasks, each on its own: one that is refused leaves the others standing. A next
 // poll that comes with them enters the lines before the items are submitted, so that tasks they make can go to
 // it at once. It is answered with what they and the backlog gave, and is never held.
 func (b *Broker) Complete(ctx context.Context, in protocol.CompleteRequest) (protocol.CompleteBatchAnswer, error) {
-	if len(in.Items) == 0 || len(in.Items) > maxItems {
-		return protocol.CompleteBatchAnswer{}, protocol.Invalid("items", "must be 1 to %d outcomes", maxItems)
+	if len(in.Items) == 0 || len(in.Items) > protocol.MaxItems {
+		return protocol.CompleteBatchAnswer{}, protocol.Invalid("items", "must be 1 to %d outcomes", protocol.MaxItems)
 	}
 	out := protocol.CompleteBatchAnswer{Items: make([]protocol.CompleteAnswer, len(in.Items))}
 	collect := func() error { return nil }
@@ -84,7 +82,7 @@ func (b *Broker) completeOne(
 	sight := b.sight(ctx, in.Namespace, in.Kind, in.TaskID, in.Owner)
 	turn := b.turn(ctx, in, by)
 	defer turn.endWait()
-	lines, err := b.lastLines(ctx, &in)
+	lines, err := b.logs.Last(ctx, &in)
 	var hash string
 	if err == nil {
 		var o change.Outcome
@@ -92,7 +90,7 @@ func (b *Broker) completeOne(
 			// a child may end between the look and the decision; it ends once
 			var c store.Change
 			if c, hash, err = b.completion(ctx, in, turn); err == nil {
-				c, err = sight.through(withLines(c, lines))
+				c, err = sight.through(logs.With(c, lines))
 			}
 			if err == nil {
 				o, err = change.Commit[change.Outcome](ctx, b.store, c)

@@ -220,6 +220,25 @@ func TestADrainedWorkersSessionsGoOnElsewhere(t *testing.T) {
 	})
 }
 
+// heard is what workers are told, in their place.
+type heard struct {
+	intent   func(worker string, i protocol.Intent)
+	settings func(namespace string)
+}
+
+func (h heard) Intend(_, worker string, i protocol.Intent, _ protocol.PauseNotice) bool {
+	if h.intent != nil {
+		h.intent(worker, i)
+	}
+	return true
+}
+
+func (h heard) SettingsChanged(namespace string) {
+	if h.settings != nil {
+		h.settings(namespace)
+	}
+}
+
 // When its deadline is over, a worker that has something left is told to leave, and one that has nothing is not; one
 // that cannot be told is taken off the list, and what it runs goes to nobody else before its lease is over.
 func TestADrainsDeadlineAndEviction(t *testing.T) {
@@ -227,10 +246,7 @@ func TestADrainsDeadlineAndEviction(t *testing.T) {
 		t := o.t
 		a, _ := o.app("a", false)
 		told := map[string][]protocol.Intent{}
-		a.Fleet().TellsIntent(func(_, worker string, i protocol.Intent, _ protocol.PauseNotice) bool {
-			told[worker] = append(told[worker], i)
-			return true
-		})
+		a.Fleet().Tells(heard{intent: func(worker string, i protocol.Intent) { told[worker] = append(told[worker], i) }})
 		task := o.running(a, "p")
 		o.hired(a, "idle", func(in *protocol.RegisterRequest) { in.Incarnation, in.BuildID = "q", "b" })
 		for _, w := range []string{"w", "idle"} {

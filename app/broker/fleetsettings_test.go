@@ -38,7 +38,7 @@ func TestSettingsSaidAtOneAppReachTheWorkersOfAnother(t *testing.T) {
 			at = on(t, database)
 		}
 		told := make(chan string, 100)
-		at.Fleet().TellsSettings(func(ns string) { told <- ns })
+		at.Fleet().Tells(heard{settings: func(ns string) { told <- ns }})
 		at.applies("w", "w1", new(int64(0)))
 		at.applies("unaware", "u1", nil)
 		if s := said.settings(); s.Revision != 0 || s.Workers != 1 || s.Applied != 1 || s.Unaware != 1 ||

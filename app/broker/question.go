@@ -24,7 +24,7 @@ func (b *Broker) Claim(ctx context.Context, r store.ClaimRequest) ([]store.Lease
 	if r.Kind.Asked() {
 		return b.questions.Claim(ctx, r)
 	}
-	r.Full = b.full
+	r.Full = b.evict.AtCap
 	return b.store.Claim(ctx, r)
 }
 

@@ -138,7 +138,7 @@ func (b *Broker) Prune(ctx context.Context) (next time.Duration, err error) {
 	}); err != nil {
 		failed = append(failed, fmt.Errorf("lanes: %w", err))
 	}
-	wait, err := b.pruneLogs(ctx)
+	wait, err := b.logs.Prune(ctx)
 	if wait > 0 && (next == 0 || wait < next) {
 		next = wait
 	}

@@ -118,7 +118,7 @@ func (b *Broker) sessionVerb(
 	}
 	b.workers.Credit(ctx, engine.WorkerKey{Namespace: key.Namespace, ID: in.WorkerID}, c.Holder)
 	if outcome == "released" {
-		b.gaveWay(key)
+		b.evict.GaveUp(key)
 	}
 	// Its timeline tells: nothing was written, so it was closed before.
 	if outcome == "closed" && len(c.Timeline) == 0 {

@@ -30,12 +30,6 @@ const (
 // registration is taken away.
 const leaveTime = 40 * time.Second
 
-// TellsIntent gives the fleet the way to tell a worker what is wanted of it; tell says whether there was anybody to
-// tell. Workers that cannot be told hear it when they poll or send a heartbeat.
-func (f *Fleet) TellsIntent(tell func(namespace, worker string, i protocol.Intent, n protocol.PauseNotice) bool) {
-	f.tellIntent.Store(&tell)
-}
-
 // Intent is what is wanted of a worker now that sends a heartbeat, in which it names what it has, or not.
 func (f *Fleet) Intent(w *engine.Worker, names bool) protocol.Intent {
 	has := names // or, of one that names only what is due, as it was seen last
@@ -254,8 +248,8 @@ func (f *Fleet) intend(k engine.WorkerKey, h presence.Heard, i protocol.Intent, 
 		n.Reason, n.DeadlineAt = d.Reason, d.Deadline
 	}
 	f.log.Info().Str("worker_id", k.ID).Str("intent", string(i)).Str("reason", n.Reason).Msg("worker is told")
-	if tell := f.tellIntent.Load(); tell != nil {
-		(*tell)(k.Namespace, k.ID, i, n)
+	if told := f.notices.Load(); told != nil {
+		(*told).Intend(k.Namespace, k.ID, i, n)
 	}
 }
 

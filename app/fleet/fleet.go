@@ -23,10 +23,21 @@ type Fleet struct {
 	view     *view.View
 	log      zerolog.Logger
 
-	changed      chan struct{} // operators may want something else of workers
-	tellSettings atomic.Pointer[func(namespace string)]
-	tellIntent   atomic.Pointer[func(namespace, worker string, i protocol.Intent, n protocol.PauseNotice) bool]
+	changed chan struct{} // operators may want something else of workers
+	notices atomic.Pointer[Notices]
 }
+
+// Notices tell connected workers what an operator wants. Those that cannot be told hear it when they poll or send a
+// heartbeat.
+type Notices interface {
+	// Intend tells one worker, and says whether there was anybody to tell.
+	Intend(namespace, worker string, i protocol.Intent, n protocol.PauseNotice) bool
+	// SettingsChanged has the workers of a namespace fetch their settings.
+	SettingsChanged(namespace string)
+}
+
+// Tells gives the fleet the way to tell workers what is wanted of them.
+func (f *Fleet) Tells(n Notices) { f.notices.Store(&n) }
 
 // New makes the fleet of an app that hears these workers.
 func New(

@@ -17,10 +17,6 @@ import (
 // Settings of a fleet are one row with a revision. An operator names the revision that was seen, so that of two who
 // change it at once one is told; a worker names the one it runs with, which is how it is known who is behind.
 
-// TellsSettings gives the fleet the way to have the workers of a namespace fetch their settings. Those that cannot be
-// told hear of it with the answer of their next heartbeat.
-func (f *Fleet) TellsSettings(tell func(namespace string)) { f.tellSettings.Store(&tell) }
-
 // FleetWide is what an operator set for the workers of a namespace, as this app knows it, and its revision.
 func (f *Fleet) FleetWide(ns string) (protocol.FleetSettings, int64) {
 	set := f.store.Queue(engine.QueueKey{Namespace: change.Namespace(ns)}).Fleet()
@@ -92,15 +88,15 @@ func settingsText(s *engine.FleetWide) string {
 
 // pushSettings has workers fetch their settings where those changed since it was done last.
 func (f *Fleet) pushSettings(pushed map[string]int64, known map[engine.WorkerKey]presence.Heard) {
-	tell := f.tellSettings.Load()
+	told := f.notices.Load()
 	for k := range known {
 		_, is := f.FleetWide(k.Namespace)
 		if is == pushed[k.Namespace] {
 			continue
 		}
 		pushed[k.Namespace] = is
-		if tell != nil {
-			(*tell)(k.Namespace)
+		if told != nil {
+			(*told).SettingsChanged(k.Namespace)
 		}
 	}
 }

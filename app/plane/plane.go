@@ -129,9 +129,7 @@ func (p *Plane) join() {
 		Worker: p.worker, Dashboard: p.browser, Door: p.auth.Door, Still: p.still, Sees: sees, Hub: &p.dispatch.Hub,
 		Transports: o.Transports, PrincipalKey: principalKey, MaxPerToken: o.MaxSockets, Log: o.Log,
 	})
-	p.broker.TellsToYield(p.peers.YieldSession)
-	p.broker.Fleet().TellsIntent(p.peers.Intend)
-	p.broker.Fleet().TellsSettings(p.peers.SettingsChanged)
+	p.broker.Tells(p.peers)
 	requests := httpapi.NewMetrics(registry)
 	workers := workerapi.New(workerapi.Options{
 		Verbs: p.broker, Claims: p.broker, Workers: p.broker.Presence(), Auth: p.auth, Log: o.Log,

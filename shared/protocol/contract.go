@@ -17,6 +17,7 @@ const (
 	MaxName     = 255                  // bytes of an id or a name
 	MaxPending  = 2000                 // activities, timers or children that a run has open, each kind by itself
 	MaxCommands = 1000                 // commands of one completion
+	MaxItems    = 1000                 // outcomes, or chunks of lines, of one request
 	MaxSeconds  = 10 * 365 * 24 * 3600 // that anything may be told to take: ten years
 )
 

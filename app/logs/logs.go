@@ -1,10 +1,14 @@
-package broker
+// Package logs keeps what the code of activities logged, for people to read. No decision reads it, so it may never cost
+// a decision anything: lines that come by themselves are a change that locks no row and waits for nobody, those that
+// come with an outcome go along with its change.
+package logs
 
 import (
 	"cmp"
 	"context"
 	"hash/maphash"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -14,24 +18,36 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// logging lets the lines of one activity be stored one chunk after the other, so that what is kept of an attempt is
-// counted right.
-type logging struct {
-	seed  maphash.Seed
-	locks [64]sync.Mutex // by task
+// Options of the logs of an app. All are required.
+type Options struct {
+	Shared bool          // other apps use the same database
+	Age    time.Duration // how long lines are kept
+	// Attempt says what a heartbeat of an attempt would be told, and thereby whose it is.
+	Attempt func(ctx context.Context, in protocol.HeartbeatRequest) (protocol.AttemptStatus, error)
 }
+
+// Logs are the lines of all activities. All methods may be called from any goroutine.
+type Logs struct {
+	store store.Store
+	opt   Options
+	seed  maphash.Seed
+	locks [64]sync.Mutex // by task: chunks of one are stored one after the other, so that what is kept is counted right
+}
+
+// New makes the logs of an app.
+func New(s store.Store, o Options) *Logs { return &Logs{store: s, opt: o, seed: maphash.MakeSeed()} }
 
 // A few locks for all tasks: two that share one wait for each other now and then, and nothing has to be cleaned
 // up.
-func (l *logging) of(task string) *sync.Mutex {
+func (l *Logs) of(task string) *sync.Mutex {
 	return &l.locks[maphash.String(l.seed, task)%uint64(len(l.locks))]
 }
 
-// RecordLogs keeps lines that the code of running attempts logged. It takes those of attempts that the worker holds and
+// Record keeps lines that the code of running attempts logged. It takes those of attempts that the worker holds and
 // of no other, each on its own, and neither renews a lease nor counts as a sign of life.
-func (b *Broker) RecordLogs(ctx context.Context, in protocol.LogsRequest) (protocol.LogsAnswer, error) {
-	if len(in.Items) == 0 || len(in.Items) > maxItems {
-		return protocol.LogsAnswer{}, protocol.Invalid("items", "must be 1 to %d chunks", maxItems)
+func (l *Logs) Record(ctx context.Context, in protocol.LogsRequest) (protocol.LogsAnswer, error) {
+	if len(in.Items) == 0 || len(in.Items) > protocol.MaxItems {
+		return protocol.LogsAnswer{}, protocol.Invalid("items", "must be 1 to %d chunks", protocol.MaxItems)
 	}
 	out := protocol.LogsAnswer{Items: make([]protocol.LogReceipt, len(in.Items))}
 	var wait sync.WaitGroup
@@ -39,7 +55,7 @@ func (b *Broker) RecordLogs(ctx context.Context, in protocol.LogsRequest) (proto
 		wait.Go(func() {
 			item := &in.Items[i]
 			r := protocol.LogReceipt{TaskID: item.TaskID, AttemptID: item.AttemptID}
-			r.Recorded, r.Err = b.recordAttempt(ctx, item)
+			r.Recorded, r.Err = l.recordAttempt(ctx, item)
 			if r.Err != nil {
 				r.Reason, r.Message = cmp.Or(protocol.ReasonOf(r.Err), protocol.ReasonBackendUnavailable), r.Err.Error()
 			}
@@ -50,15 +66,15 @@ func (b *Broker) RecordLogs(ctx context.Context, in protocol.LogsRequest) (proto
 	return out, nil
 }
 
-func (b *Broker) recordAttempt(ctx context.Context, in *protocol.AttemptLogs) (recorded bool, err error) {
+func (l *Logs) recordAttempt(ctx context.Context, in *protocol.AttemptLogs) (recorded bool, err error) {
 	if err := in.Check(); err != nil {
 		return false, err
 	}
-	lock := b.logs.of(in.TaskID)
+	lock := l.of(in.TaskID)
 	lock.Lock()
 	defer lock.Unlock()
 	// Whose an attempt is never changes, so what is seen here is right still when the lines are written.
-	s, err := b.AttemptStatus(ctx, protocol.HeartbeatRequest{
+	s, err := l.opt.Attempt(ctx, protocol.HeartbeatRequest{
 		Namespace: in.Namespace, Kind: protocol.KindActivity, TaskID: in.TaskID, Owner: in.Owner, AttemptID: in.AttemptID,
 	})
 	switch {
@@ -72,7 +88,7 @@ func (b *Broker) recordAttempt(ctx context.Context, in *protocol.AttemptLogs) (r
 	}
 	k, _ := attemptKey(in.TaskID, in.AttemptID)
 	for {
-		kept, err := b.linesKept(ctx, k)
+		kept, err := l.linesKept(ctx, k)
 		if err != nil {
 			return false, err
 		}
@@ -84,18 +100,18 @@ func (b *Broker) recordAttempt(ctx context.Context, in *protocol.AttemptLogs) (r
 		if len(parts) == 0 {
 			return true, nil // no lines
 		}
-		_, err = b.store.Commit(ctx, store.Change{
+		_, err = l.store.Commit(ctx, store.Change{
 			Background: true,
 			Decide: func(store.Rows, time.Time) (store.Writes, error) {
 				return store.Writes{Logs: slices.Clone(parts)}, nil
 			},
 		})
-		if err != nil || in.Part > 0 || !b.opt.Shared {
+		if err != nil || in.Part > 0 || !l.opt.Shared {
 			return err == nil, err
 		}
 		// its number was given here: another app may have given it to other lines in the same moment
 		var found []store.LogPart
-		err = b.store.View(ctx, func(r store.Reader) (err error) {
+		err = l.store.View(ctx, func(r store.Reader) (err error) {
 			found, err = r.Logs(ctx, k, parts[0].Part-1, 1)
 			return err
 		})
@@ -106,8 +122,8 @@ func (b *Broker) recordAttempt(ctx context.Context, in *protocol.AttemptLogs) (r
 }
 
 // linesKept is what is kept of the lines of an attempt.
-func (b *Broker) linesKept(ctx context.Context, k store.AttemptKey) (kept store.LogSum, err error) {
-	err = b.store.View(ctx, func(r store.Reader) error {
+func (l *Logs) linesKept(ctx context.Context, k store.AttemptKey) (kept store.LogSum, err error) {
+	err = l.store.View(ctx, func(r store.Reader) error {
 		sums, err := r.LogSums(ctx, k.Run, k.Seq)
 		for _, sum := range sums {
 			if sum.Delivery == k.Delivery {
@@ -121,10 +137,8 @@ func (b *Broker) linesKept(ctx context.Context, k store.AttemptKey) (kept store.
 
 // attemptKey takes an attempt's id apart, if it is one of this task.
 func attemptKey(task, attempt string) (k store.AttemptKey, ok bool) {
-	if k.Run, k.Seq, ok = engine.ParseStepID(task); ok {
-		k.Delivery, ok = deliveryOf(task, attempt)
-	}
-	return k, ok
+	k.Run, k.Seq, k.Delivery, ok = engine.ParseAttemptID(attempt)
+	return k, ok && attempt[:strings.LastIndexByte(attempt, '-')] == task
 }
 
 // logParts are chunks as rows behind what is kept, no more of them all than there is room for.
@@ -154,8 +168,8 @@ func logParts(
 // all say little, and all of it at their end.
 const fewLines = 4 << 10
 
-// lastLines are the lines that came with an outcome, as rows.
-func (b *Broker) lastLines(ctx context.Context, in *protocol.CompleteItem) ([]store.LogPart, error) {
+// Last are the lines that came with an outcome, as rows.
+func (l *Logs) Last(ctx context.Context, in *protocol.CompleteItem) ([]store.LogPart, error) {
 	k, ok := attemptKey(in.TaskID, in.AttemptID)
 	if len(in.Lines) == 0 || in.Kind != protocol.KindActivity || !ok {
 		return nil, nil
@@ -168,15 +182,15 @@ func (b *Broker) lastLines(ctx context.Context, in *protocol.CompleteItem) ([]st
 	}
 	if size > fewLines || !numbered {
 		var err error
-		if kept, err = b.linesKept(ctx, k); err != nil || kept.Size > protocol.MaxLogBytes {
+		if kept, err = l.linesKept(ctx, k); err != nil || kept.Size > protocol.MaxLogBytes {
 			return nil, err
 		}
 	}
 	return logParts(k, kept, protocol.MaxLogBytes-int(kept.Size), in.Lines...), nil
 }
 
-// withLines has lines that came with an outcome stored in its change, if it is taken.
-func withLines(c store.Change, lines []store.LogPart) store.Change {
+// With has lines that came with an outcome stored in its change, if it is taken.
+func With(c store.Change, lines []store.LogPart) store.Change {
 	if len(lines) == 0 {
 		return c
 	}
@@ -191,18 +205,21 @@ func withLines(c store.Change, lines []store.LogPart) store.Change {
 	return c
 }
 
-// pruneLogs removes lines that are older than lines are kept, and returns how long it is until others are: zero when
+// piece is how many old chunks are taken away in one change.
+const piece = 100
+
+// Prune removes lines that are older than lines are kept, and returns how long it is until others are: zero when
 // there are none.
-func (b *Broker) pruneLogs(ctx context.Context) (next time.Duration, err error) {
+func (l *Logs) Prune(ctx context.Context) (next time.Duration, err error) {
 	for {
-		now, err := b.store.Now(ctx)
+		now, err := l.store.Now(ctx)
 		if err != nil {
 			return 0, err
 		}
 		var old []store.LogKey
 		var first time.Time
-		err = b.store.View(ctx, func(r store.Reader) (err error) {
-			if old, err = r.OldLogs(ctx, now.Add(-b.opt.LogAge), piece); err == nil && len(old) == 0 {
+		err = l.store.View(ctx, func(r store.Reader) (err error) {
+			if old, err = r.OldLogs(ctx, now.Add(-l.opt.Age), piece); err == nil && len(old) == 0 {
 				first, err = r.FirstLog(ctx)
 			}
 			return err
@@ -213,9 +230,9 @@ func (b *Broker) pruneLogs(ctx context.Context) (next time.Duration, err error) 
 		case len(old) == 0 && first.IsZero():
 			return 0, nil
 		case len(old) == 0:
-			return max(first.Add(b.opt.LogAge).Sub(now), time.Second), nil
+			return max(first.Add(l.opt.Age).Sub(now), time.Second), nil
 		}
-		_, err = b.store.Commit(ctx, store.Change{
+		_, err = l.store.Commit(ctx, store.Change{
 			Background: true,
 			Decide:     func(store.Rows, time.Time) (store.Writes, error) { return store.Writes{DropLogs: old}, nil },
 		})

@@ -1,4 +1,7 @@
-package broker
+// Package evict makes room for new sessions at workers that hold as many as they may: of those that are idle, the one
+// that has been so for longest gives way. It decides nothing by itself. What may give way is the engine's rule, asked
+// under the locks of the rows; here is only when to look, and whom to ask first.
+package evict
 
 import (
 	"cmp"
@@ -9,7 +12,10 @@ import (
 	"sync"
 	"time"
 
+	"github.com/rs/zerolog"
+
 	"github.com/sojourn-run/sojourn/app/change"
+	"github.com/sojourn-run/sojourn/app/dispatch"
 	"github.com/sojourn-run/sojourn/app/engine"
 	"github.com/sojourn-run/sojourn/app/presence"
 	"github.com/sojourn-run/sojourn/app/store"
@@ -27,9 +33,22 @@ const (
 	roomTries   = 3           // how many sessions of a worker one look tries
 )
 
-// room is what the broker knows of workers at their cap. It looks for something only after a claim has told of
-// such a worker, and stops once nothing waits.
-type room struct {
+// lookTime is the longest that one look may take.
+const lookTime = 30 * time.Second
+
+// Evictor knows the workers at their cap that claims told of. It looks for something only after one did, and stops once
+// nothing waits.
+type Evictor struct {
+	store    store.Store
+	dispatch *dispatch.Dispatch
+	workers  *presence.Workers
+	drains   func() bool // whether the app does
+	log      zerolog.Logger
+
+	life  context.Context // of looks
+	end   context.CancelCauseFunc
+	looks sync.WaitGroup
+
 	mu      sync.Mutex // guards what follows
 	full    map[engine.WorkerKey]map[string]bool
 	timer   *time.Timer // of the next look; nil: none is due
@@ -40,72 +59,85 @@ type room struct {
 	tell    func(namespace, worker string, n protocol.SessionNotice) bool
 }
 
-// TellsToYield gives the broker the way to tell a holder that one of its sessions is to give way; tell says
-// whether there was anybody to tell. If there is not, the session is taken from its holder.
-func (b *Broker) TellsToYield(tell func(namespace, worker string, n protocol.SessionNotice) bool) {
-	b.room.mu.Lock()
-	defer b.room.mu.Unlock()
-	b.room.tell = tell
+// New makes the evictor of an app that hears these workers.
+func New(
+	s store.Store, d *dispatch.Dispatch, w *presence.Workers, drains func() bool, log zerolog.Logger,
+) *Evictor {
+	e := &Evictor{store: s, dispatch: d, workers: w, drains: drains, log: log}
+	e.life, e.end = context.WithCancelCause(context.Background())
+	return e
 }
 
-// full notes that a worker at its cap was not shown what waits on these routes. The committer calls it, so it must not
+// Tells gives it the way to tell a holder that one of its sessions is to give way; tell says whether there was anybody
+// to tell. If there is not, the session is taken from its holder.
+func (e *Evictor) Tells(tell func(namespace, worker string, n protocol.SessionNotice) bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.tell = tell
+}
+
+// AtCap notes that a worker at its cap was not shown what waits on these routes. The committer calls it, so it must not
 // block.
-func (b *Broker) full(w engine.WorkerKey, routes []string) {
-	r := &b.room
-	r.mu.Lock()
-	defer r.mu.Unlock()
+func (e *Evictor) AtCap(w engine.WorkerKey, routes []string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
 	seen := make(map[string]bool, len(routes))
 	for _, one := range routes {
 		seen[one] = true
 	}
 	// Not at once: a session may end by itself meanwhile, and then none has to give way.
-	b.lookAgain(map[engine.WorkerKey]map[string]bool{w: seen}, time.Now().Add(roomAfter))
+	e.lookAgain(map[engine.WorkerKey]map[string]bool{w: seen}, time.Now().Add(roomAfter))
 }
 
 // lookAgain has these workers looked at no later than at; mu is held.
-func (b *Broker) lookAgain(full map[engine.WorkerKey]map[string]bool, at time.Time) {
-	r := &b.room
-	if r.full == nil {
-		r.full = map[engine.WorkerKey]map[string]bool{}
+func (e *Evictor) lookAgain(full map[engine.WorkerKey]map[string]bool, at time.Time) {
+	if e.full == nil {
+		e.full = map[engine.WorkerKey]map[string]bool{}
 	}
 	for w, routes := range full {
-		if r.full[w] == nil {
-			r.full[w] = map[string]bool{}
+		if e.full[w] == nil {
+			e.full[w] = map[string]bool{}
 		}
-		maps.Copy(r.full[w], routes)
+		maps.Copy(e.full[w], routes)
 	}
-	if r.closed || r.looking || r.timer != nil && !at.Before(r.at) { // a look that is under way sees to the next
+	if e.closed || e.looking || e.timer != nil && !at.Before(e.at) { // a look that is under way sees to the next
 		return
 	}
-	if r.timer != nil {
-		r.timer.Stop()
+	if e.timer != nil {
+		e.timer.Stop()
 	}
 	var timer *time.Timer
 	timer = time.AfterFunc(time.Until(at), func() {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		if r.closed || r.timer != timer {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		if e.closed || e.timer != timer {
 			return
 		}
-		full := r.full
-		r.full, r.timer, r.looking = nil, nil, true
-		b.async(func(ctx context.Context) { b.lookForRoom(ctx, full) })
+		full := e.full
+		e.full, e.timer, e.looking = nil, nil, true
+		e.looks.Go(func() {
+			ctx, cancel := context.WithTimeout(e.life, lookTime)
+			defer cancel()
+			e.lookForRoom(ctx, full)
+		})
 	})
-	r.timer, r.at = timer, at
+	e.timer, e.at = timer, at
 }
 
-// closeRoom ends the looking.
-func (b *Broker) closeRoom() {
-	b.room.mu.Lock()
-	defer b.room.mu.Unlock()
-	b.room.closed = true
-	if b.room.timer != nil {
-		b.room.timer.Stop()
+// Close ends the looking, and waits for what looks.
+func (e *Evictor) Close() {
+	e.mu.Lock()
+	e.closed = true
+	if e.timer != nil {
+		e.timer.Stop()
 	}
+	e.mu.Unlock()
+	e.end(store.ErrClosed)
+	e.looks.Wait()
 }
 
 // lookForRoom looks once for all workers that were found full, and sees to the next look.
-func (b *Broker) lookForRoom(ctx context.Context, full map[engine.WorkerKey]map[string]bool) {
+func (e *Evictor) lookForRoom(ctx context.Context, full map[engine.WorkerKey]map[string]bool) {
 	byNamespace := map[string]map[engine.WorkerKey]map[string]bool{}
 	for k, routes := range full {
 		if byNamespace[k.Namespace] == nil {
@@ -115,10 +147,10 @@ func (b *Broker) lookForRoom(ctx context.Context, full map[engine.WorkerKey]map[
 	}
 	next := time.Duration(0)
 	for ns, here := range byNamespace {
-		after, err := b.makeRoom(ctx, ns, here)
+		after, err := e.makeRoom(ctx, ns, here)
 		if err != nil {
 			if ctx.Err() == nil {
-				b.log.Warn().Err(err).Str("namespace", ns).Msg("no room made for waiting sessions; trying again")
+				e.log.Warn().Err(err).Str("namespace", ns).Msg("no room made for waiting sessions; trying again")
 			}
 			after = engine.YieldIdle
 		}
@@ -130,25 +162,24 @@ func (b *Broker) lookForRoom(ctx context.Context, full map[engine.WorkerKey]map[
 			next = after
 		}
 	}
-	r := &b.room
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.looking = false
-	if len(r.full) > 0 { // claims that told of others meanwhile
-		b.lookAgain(nil, time.Now().Add(roomAfter))
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.looking = false
+	if len(e.full) > 0 { // claims that told of others meanwhile
+		e.lookAgain(nil, time.Now().Add(roomAfter))
 	}
 	if next > 0 {
-		b.lookAgain(full, time.Now().Add(next))
+		e.lookAgain(full, time.Now().Add(next))
 	}
 }
 
 // makeRoom has a session give way at each of these workers that something waits for. after is when it is worth another
 // look; 0: nothing waits.
-func (b *Broker) makeRoom(
+func (e *Evictor) makeRoom(
 	ctx context.Context, ns string, full map[engine.WorkerKey]map[string]bool,
 ) (after time.Duration, err error) {
-	now, err := b.store.Now(ctx)
-	if err != nil || b.isDraining() {
+	now, err := e.store.Now(ctx)
+	if err != nil || e.drains() {
 		return 0, err
 	}
 	soonest := func(d time.Duration) {
@@ -158,8 +189,8 @@ func (b *Broker) makeRoom(
 	}
 	var wanting [][]engine.WorkerKey
 	idle := map[engine.WorkerKey][]engine.Session{}
-	err = b.store.View(ctx, func(r store.Reader) error {
-		if wanting, err = b.wanting(ctx, r, ns, full, now, soonest); err != nil {
+	err = e.store.View(ctx, func(r store.Reader) error {
+		if wanting, err = e.wanting(ctx, r, ns, full, now, soonest); err != nil {
 			return err
 		}
 		for _, workers := range wanting {
@@ -180,7 +211,7 @@ func (b *Broker) makeRoom(
 	for _, workers := range wanting {
 		// One for each session that waits. More at a time would empty workers for a need that the next commit may
 		// end.
-		gone, err := b.giveOne(ctx, workers, idle, soonest)
+		gone, err := e.giveOne(ctx, workers, idle, soonest)
 		if err != nil {
 			return 0, err
 		}
@@ -193,7 +224,7 @@ func (b *Broker) makeRoom(
 
 // giveOne has the session that has been idle for longest at any of these workers give way. A worker of which one did is
 // not asked again in this look.
-func (b *Broker) giveOne(
+func (e *Evictor) giveOne(
 	ctx context.Context, workers []engine.WorkerKey, idle map[engine.WorkerKey][]engine.Session,
 	soonest func(time.Duration),
 ) (bool, error) {
@@ -203,7 +234,7 @@ func (b *Broker) giveOne(
 	}
 	slices.SortFunc(all, longestIdle)
 	for i := range all {
-		gone, left, err := b.giveWay(ctx, &all[i])
+		gone, left, err := e.giveWay(ctx, &all[i])
 		if gone {
 			delete(idle, engine.WorkerKey{Namespace: all[i].Namespace, ID: all[i].Owner})
 		}
@@ -226,7 +257,7 @@ func longestIdle(x, y engine.Session) int {
 // wanting lists, for each session that has waited for room for long enough, those of the workers found full
 // that could have it if they had room. While some living worker has room for a session, nobody gives way for
 // it.
-func (b *Broker) wanting(
+func (e *Evictor) wanting(
 	ctx context.Context, r store.Reader, ns string, full map[engine.WorkerKey]map[string]bool, now time.Time,
 	soonest func(time.Duration),
 ) ([][]engine.WorkerKey, error) {
@@ -238,7 +269,7 @@ func (b *Broker) wanting(
 	if err != nil || len(waiting) == 0 {
 		return nil, err
 	}
-	known, err := b.workers.Roster(ctx, r, ns)
+	known, err := e.workers.Roster(ctx, r, ns)
 	if err != nil {
 		return nil, err
 	}
@@ -265,7 +296,7 @@ func (b *Broker) wanting(
 		} else if err != nil {
 			return nil, err
 		}
-		workers := slices.DeleteFunc(b.crowded(known, held, a, &s, now), func(k engine.WorkerKey) bool {
+		workers := slices.DeleteFunc(e.crowded(known, held, a, &s, now), func(k engine.WorkerKey) bool {
 			return full[k] == nil
 		})
 		if len(workers) > 0 {
@@ -276,15 +307,15 @@ func (b *Broker) wanting(
 }
 
 // crowded lists the live workers that could have a session if they had room for another; none if one of them has.
-func (b *Broker) crowded(
+func (e *Evictor) crowded(
 	known presence.Roster, held map[string]store.Holding, a *engine.Activity, s *engine.Session, now time.Time,
 ) (list []engine.WorkerKey) {
 	want := engine.Wanted{
 		Kind: protocol.KindActivity, Type: a.Type, Requirements: a.Requirements, Session: s,
-		Queue: b.store.Queue(engine.QueueKey{Namespace: s.Namespace, Name: a.Queue}),
+		Queue: e.store.Queue(engine.QueueKey{Namespace: s.Namespace, Name: a.Queue}),
 	}
 	for k, h := range known {
-		if !h.Worker.Serves(a.Queue) || h.Gate != "" || b.workers.Stopped(&h) || !b.workers.Alive(h, now) {
+		if !h.Worker.Serves(a.Queue) || h.Gate != "" || e.workers.Stopped(&h) || !e.workers.Alive(h, now) {
 			continue
 		}
 		v := engine.Admit(want, engine.Lessee{Worker: h.Worker, Sessions: held[k.ID].Sessions, Counted: true}, now)
@@ -338,26 +369,25 @@ func idlest(
 // giveWay has the holder of a session give it up. It is told first, so that it does so itself; one that cannot be told,
 // or does not do it, loses the session. When the session may not give way after all, left says how much longer it has
 // to be idle.
-func (b *Broker) giveWay(ctx context.Context, s *engine.Session) (gone bool, left time.Duration, err error) {
+func (e *Evictor) giveWay(ctx context.Context, s *engine.Session) (gone bool, left time.Duration, err error) {
 	// Asked first, and nothing taken: a notice is not to be called back, so a session that may stay is not told to
 	// go.
-	v, err := b.yield(ctx, s, false)
+	v, err := e.yield(ctx, s, false)
 	if err != nil || !v.due {
 		return false, v.left, err
 	}
-	r := &b.room
 	given := make(chan struct{})
-	r.mu.Lock()
-	if r.told == nil {
-		r.told = map[engine.SessionKey]chan struct{}{}
+	e.mu.Lock()
+	if e.told == nil {
+		e.told = map[engine.SessionKey]chan struct{}{}
 	}
-	r.told[s.Key()] = given
-	tell := r.tell
-	r.mu.Unlock()
+	e.told[s.Key()] = given
+	tell := e.tell
+	e.mu.Unlock()
 	defer func() {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		delete(r.told, s.Key())
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		delete(e.told, s.Key())
 	}()
 	if tell != nil &&
 		tell(s.Namespace, s.Owner, protocol.SessionNotice{SessionID: s.ID, Epoch: s.Epoch, Reason: engine.ReasonEvictedCap}) {
@@ -371,17 +401,17 @@ func (b *Broker) giveWay(ctx context.Context, s *engine.Session) (gone bool, lef
 			return false, 0, ctx.Err()
 		}
 	}
-	v, err = b.yield(ctx, s, true)
+	v, err = e.yield(ctx, s, true)
 	return v.due, v.left, err
 }
 
-// gaveWay notes that a holder gave a session up.
-func (b *Broker) gaveWay(k engine.SessionKey) {
-	b.room.mu.Lock()
-	defer b.room.mu.Unlock()
-	if given := b.room.told[k]; given != nil {
+// GaveUp notes that a holder gave a session up.
+func (e *Evictor) GaveUp(k engine.SessionKey) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if given := e.told[k]; given != nil {
 		close(given)
-		delete(b.room.told, k)
+		delete(e.told, k)
 	}
 }
 
@@ -393,9 +423,9 @@ type yielding struct {
 }
 
 // yield judges by the rows, under their locks, whether a session gives way, and with take has it done so.
-func (b *Broker) yield(ctx context.Context, s *engine.Session, take bool) (yielding, error) {
+func (e *Evictor) yield(ctx context.Context, s *engine.Session, take bool) (yielding, error) {
 	key, owner := s.Key(), engine.WorkerKey{Namespace: s.Namespace, ID: s.Owner}
-	v, err := change.Commit[yielding](ctx, b.store, store.Change{
+	v, err := change.Commit[yielding](ctx, e.store, store.Change{
 		Needs: store.Keys{
 			Sessions: []engine.SessionKey{key}, Lately: true, Exactly: true, Workers: []engine.WorkerKey{owner}, Holdings: true,
 		},
@@ -422,7 +452,7 @@ func (b *Broker) yield(ctx context.Context, s *engine.Session, take bool) (yield
 		},
 	})
 	if err == nil && take && v.due {
-		change.Recheck(b.dispatch, change.FreedBy([]engine.SessionChange{v.change}))
+		change.Recheck(e.dispatch, change.FreedBy([]engine.SessionChange{v.change}))
 	}
 	return v, err
 }

@@ -3,7 +3,6 @@ package broker
 import (
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -50,28 +49,5 @@ func TestEvictionsAndThrashingAreCounted(t *testing.T) {
 		if got[name] != want {
 			t.Errorf("%s is %v, want %v", name, got[name], want)
 		}
-	}
-}
-
-// What was found full is forgotten once nothing waits there, and a broker that is closed looks no more.
-func TestFullWorkersAreLookedAtOnceAndNotAfterTheEnd(t *testing.T) {
-	b := &Broker{}
-	k := engine.WorkerKey{Namespace: "default", ID: "a"}
-	b.full(k, []string{"r"})
-	b.full(k, []string{"r", "s"})
-	b.room.mu.Lock()
-	timer, routes := b.room.timer, len(b.room.full[k])
-	left := time.Until(b.room.at)
-	b.room.mu.Unlock()
-	if timer == nil || routes != 2 || left <= 0 || left > roomAfter {
-		t.Errorf("timer %v, %d routes, in %s", timer, routes, left)
-	}
-	b.closeRoom()
-	if timer.Stop() {
-		t.Error("the timer goes on after the end")
-	}
-	b.full(engine.WorkerKey{Namespace: "default", ID: "b"}, []string{"r"})
-	if b.room.timer != timer {
-		t.Error("it looks again after the end")
 	}
 }

@@ -1,0 +1,33 @@
+package evict
+
+import (
+	"testing"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/sojourn-run/sojourn/app/engine"
+)
+
+// What was found full is forgotten once nothing waits there, and one that is closed looks no more.
+func TestFullWorkersAreLookedAtOnceAndNotAfterTheEnd(t *testing.T) {
+	e := New(nil, nil, nil, func() bool { return false }, zerolog.Nop())
+	k := engine.WorkerKey{Namespace: "default", ID: "a"}
+	e.AtCap(k, []string{"r"})
+	e.AtCap(k, []string{"r", "s"})
+	e.mu.Lock()
+	timer, routes := e.timer, len(e.full[k])
+	left := time.Until(e.at)
+	e.mu.Unlock()
+	if timer == nil || routes != 2 || left <= 0 || left > roomAfter {
+		t.Errorf("timer %v, %d routes, in %s", timer, routes, left)
+	}
+	e.Close()
+	if timer.Stop() {
+		t.Error("the timer goes on after the end")
+	}
+	e.AtCap(engine.WorkerKey{Namespace: "default", ID: "b"}, []string{"r"})
+	if e.timer != timer {
+		t.Error("it looks again after the end")
+	}
+}
