@@ -15,6 +15,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/oklog/ulid/v2"
 	"github.com/rs/zerolog"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/sojourn-run/sojourn/app"
 	"github.com/sojourn-run/sojourn/app/plane"
@@ -46,9 +47,10 @@ type node struct {
 	app      *app.App
 	dir      string
 	drop     func(context.Context) error // removes the database
-	stop     context.CancelFunc
+	stop     context.CancelFunc          // of the app
 	ended    chan error
-	parts    int
+	rest     context.CancelFunc // of its workers
+	workers  errgroup.Group
 	queue    string         // of its worker
 	quick    bool           // as the options say
 	long     string         // the workflow whose history is replayed
@@ -72,7 +74,6 @@ func openNode(ctx context.Context, o nodeOptions) (*node, error) {
 	n := &node{dir: dir, drop: func(context.Context) error {
 		return nil
 	}, queue: o.queue, quick: o.quick, program: o.program, entered: make(chan struct{}, 2)}
-	n.ended = make(chan error, 2+max(1, o.workers))
 	open := func(ctx context.Context, id string, d store.Dispatcher) (store.Store, error) {
 		return sqlite.Open(ctx, filepath.Join(dir, "bench.db"), sqldb.Options{App: id, Dispatch: d})
 	}
@@ -99,11 +100,13 @@ func openNode(ctx context.Context, o nodeOptions) (*node, error) {
 		return nil, errors.Join(err, n.drop(ctx), os.RemoveAll(dir))
 	}
 	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
-	n.stop = stop
-	n.run(func() error { return n.app.Run(serving) })
+	n.stop, n.ended = stop, make(chan error, 1)
+	go func() { n.ended <- n.app.Run(serving) }()
+	working, rest := context.WithCancel(context.WithoutCancel(ctx))
+	n.rest = rest
 	if o.worker != "" {
 		for i := range max(1, o.workers) {
-			if err := n.work(serving, o, fmt.Sprintf("bench-%s%d", o.queue, i+1)); err != nil {
+			if err := n.work(working, o, fmt.Sprintf("bench-%s%d", o.queue, i+1)); err != nil {
 				return nil, errors.Join(err, n.close())
 			}
 		}
@@ -118,11 +121,6 @@ func openNode(ctx context.Context, o nodeOptions) (*node, error) {
 		n.others = append(n.others, other)
 	}
 	return n, nil
-}
-
-func (n *node) run(fn func() error) {
-	n.parts++
-	go func() { n.ended <- fn() }()
 }
 
 // work starts a Go worker of this id with the workflows of the scenarios.
@@ -151,7 +149,7 @@ func (n *node) work(ctx context.Context, o nodeOptions, id string) error {
 	if err != nil {
 		return err
 	}
-	n.run(func() error { return w.Run(ctx) })
+	n.workers.Go(func() error { return w.Run(ctx) })
 	return w.WaitReady(ctx)
 }
 
@@ -189,10 +187,11 @@ func (n *node) close() error {
 	for _, other := range n.others { // before the database goes
 		all = append(all, other.close())
 	}
+	// The workers first: one whose app has gone before it keeps trying to say goodbye for as long as a drain may take.
+	n.rest()
+	all = append(all, n.workers.Wait())
 	n.stop()
-	for range n.parts {
-		all = append(all, <-n.ended)
-	}
+	all = append(all, <-n.ended)
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
 	return errors.Join(append(all, n.drop(ctx), os.RemoveAll(n.dir))...)
