@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/sojourn-run/sojourn/shared/filelock"
 )
 
 // prefix begins the names of folders that workers make their groups in.
@@ -270,25 +272,12 @@ func (t *Tree) folder(dir string) error {
 		return err
 	}
 	t.dirs = append(t.dirs, dir)
-	lock, err := locked(dir)
+	lock, err := filelock.TakeFolder(dir)
 	if err != nil {
 		return err
 	}
 	t.locks = append(t.locks, lock)
 	return nil
-}
-
-// locked takes the lock of a folder; nobody else has it then.
-func locked(dir string) (*os.File, error) {
-	f, err := os.Open(dir)
-	if err != nil {
-		return nil, err
-	}
-	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		_ = f.Close()
-		return nil, fmt.Errorf("lock %s: %w", dir, err)
-	}
-	return f, nil
 }
 
 // sweep ends and removes what is left of workers that are gone.
@@ -300,7 +289,7 @@ func sweep(home string) {
 		if err != nil || time.Since(info.ModTime()) < time.Second {
 			continue
 		}
-		if lock, err := locked(dir); err == nil {
+		if lock, err := filelock.TakeFolder(dir); err == nil {
 			remove(dir)
 			_ = lock.Close()
 		}

@@ -41,3 +41,24 @@ func TestALockHasOneHolderUntilItIsClosed(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+func TestAFolderIsLockedLikeAFile(t *testing.T) {
+	dir := t.TempDir()
+	f, err := filelock.TakeFolder(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := filelock.TakeFolder(dir); !errors.Is(err, filelock.ErrHeld) {
+		t.Errorf("a second holder: %v", err)
+	}
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+	again, err := filelock.TakeFolder(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := again.Close(); err != nil {
+		t.Error(err)
+	}
+}

@@ -11,7 +11,14 @@ import (
 // Take opens a file for reading and writing, with these flags beside, and takes the lock on it, which ends when the
 // file is closed. It is ErrHeld where somebody has it already.
 func Take(path string, flags int) (*os.File, error) {
-	f, err := os.OpenFile(path, os.O_RDWR|flags, 0o600)
+	return taken(os.OpenFile(path, os.O_RDWR|flags, 0o600))
+}
+
+// TakeFolder takes the lock on a folder that is there, as Take does on a file.
+func TakeFolder(path string) (*os.File, error) { return taken(os.Open(path)) }
+
+// taken locks what was opened, or closes it.
+func taken(f *os.File, err error) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
