@@ -454,6 +454,7 @@ func (b *batch) give(
 }
 
 // lessee is a poller's worker with the count of its sessions, if that was taken under its lock.
+// Where it was not counted the rules know that too, and let no new session be claimed by it.
 func (b *batch) lessee(r *store.ClaimRequest, i int, held map[process]int) engine.Lessee {
 	l := r.Pollers[i].Lessee
 	l.Sessions, l.Counted = held[processOf(l.Worker)]

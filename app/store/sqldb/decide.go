@@ -179,6 +179,7 @@ func (b *batch) applyRun(d *engine.Decision, payloads []string) {
 	known := b.touched[id]
 	still := (known == nil || known.Still) && renews(r.Run, d)
 	hint := b.touch(&d.Next.Head)
+	// Who only follows what is open need not look at a run whose leases were renewed.
 	hint.Still = still
 	ended := outcomes(d.Events)
 	var sessions map[int64]string // by activity
@@ -280,6 +281,7 @@ func renews(stored *engine.Run, d *engine.Decision) bool {
 	return true
 }
 
+// All of it that anybody waits for. Its lease may have become longer.
 func sameTask(a, b *engine.Task) bool {
 	if a == nil || b == nil {
 		return a == b
@@ -297,6 +299,8 @@ func (b *batch) touch(h *engine.Head) *store.RunChange {
 	return c
 }
 
+// What changed is marked and read again when it is written: a later change of the batch may have changed it once
+// more.
 func markAll[V any](m *map[int64]bool, stored, next *engine.Table[int64, V]) {
 	for seq := range next.Changes() {
 		_, had := stored.Get(seq)
@@ -330,6 +334,8 @@ func endedBy(events []history.Event, task string) bool {
 	return len(events) > 0 && events[len(events)-1].TaskID == task
 }
 
+// The word of the session changes with it, and with that where its ready tasks stand; that is written with the
+// batch, once, from how the session is at the end.
 func (b *batch) applySession(c *engine.SessionChange) {
 	k := c.Session.Key()
 	s := b.sessions[k]

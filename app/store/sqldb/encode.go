@@ -137,6 +137,7 @@ func readOpen(run *engine.Run, v []any) error {
 	return nil // a ready workflow task: its run's row has it
 }
 
+// A row that cannot be read fails its run with its name: to leave it out would have the run go on without it.
 func readItem[V any](t *engine.Table[int64, V], run, kind string, seq int64, body string) error {
 	var v V
 	if err := json.Unmarshal([]byte(body), &v); err != nil {
@@ -146,6 +147,7 @@ func readItem[V any](t *engine.Table[int64, V], run, kind string, seq int64, bod
 	return nil
 }
 
+// The word is given and not asked for here: it depends on the time, and all rows of a batch have to be of one.
 func addSession(r *rowset, s *engine.Session, word string) error {
 	body, err := document(s)
 	if err != nil {

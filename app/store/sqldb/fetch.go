@@ -102,6 +102,8 @@ func (b *batch) loadChains(keys map[engine.WorkflowKey]bool) []*Call {
 	})
 }
 
+// A row may come twice, by its key and as one of its chain. The first one stays: a change may have been decided on
+// it.
 func (b *batch) readSession(v []any) error {
 	s, word, due, err := readSession(v)
 	if err != nil {
@@ -119,6 +121,7 @@ func (b *batch) readSession(v []any) error {
 	return nil
 }
 
+// stored is noted with it: a worker that goes and never had a row costs no statement.
 func (b *batch) loadWorkers(keys map[engine.WorkerKey]bool) []*Call {
 	missing := newRowset(workersTable.key())
 	for k := range keys {

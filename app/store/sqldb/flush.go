@@ -193,6 +193,8 @@ func (b *batch) gatherRun(r *run, runs, moved *rowset, tasks taskRows) error {
 			return err
 		}
 		r.was = &is
+		// Whatever has a time is told to the sweeper after the commit; else it would sleep until something else is
+		// due.
 		b.dueAt(r.Head.DueAt())
 		if want != r.stored && want != (readyRow{}) {
 			to, done := next(r.stored != readyRow{})
@@ -395,6 +397,8 @@ func (b *batch) gatherRest() ([]*Call, error) {
 	tokens, goneTokens, floors := newRowset(tokensTable.columns), newRowset(tokensTable.key()),
 		newRowset(epochsTable.columns)
 	lanes := newRowset(lanesTable.columns)
+	// A workflow id that was taken to be free and is not written after all was decided on without a look. The
+	// batch is run again, with one.
 	for _, f := range b.workflows {
 		if f.assumed && !f.dirty {
 			return nil, errForgotten // what was decided on that would be answered without a look

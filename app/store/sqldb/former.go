@@ -108,6 +108,7 @@ func (b *batch) BoundChildren(chain engine.WorkflowKey) (list []*engine.FormerCh
 	return list
 }
 
+// The chain goes first where a decision drops it: what it adds behind that belongs to the chain that begins.
 func (b *batch) applyFormer(d *engine.Decision) {
 	chain := engine.WorkflowKey{Namespace: d.Next.Namespace, ID: d.Next.WorkflowID}
 	if d.DropFormer {
@@ -137,6 +138,7 @@ func (b *batch) dropChain(chain engine.WorkflowKey) {
 	b.removal.chains[chain] = true
 }
 
+// In the order of their keys, as all rows are written that several apps may write.
 func (b *batch) gatherFormer() ([]*Call, error) {
 	rows, gone := newRowset(formerTable.columns), newRowset(formerTable.key())
 	for _, k := range slices.SortedFunc(maps.Keys(b.former), compareFormer) {

@@ -52,6 +52,8 @@ func (b *batch) route() error {
 	}
 	at := history.At(b.now)
 	for k := range keys {
+		// Nobody has claimed it yet, and it may be a while until somebody does. The row makes it routable: who may
+		// claim it, and that only one does, is decided on that row.
 		if s := b.sessions[k]; s.Session == nil || s.deleted {
 			b.applySession(&engine.SessionChange{Session: engine.Session{
 				Namespace: k.Namespace, ID: k.ID, Door: engine.DoorImplicit, Status: protocol.SessionActive, UpdatedAt: at,
@@ -130,6 +132,7 @@ func (b *batch) lostBy(r *run, seq int64) string {
 		return ""
 	}
 	last := &lost[len(lost)-1]
+	// Of this batch alone: one that was lost earlier has been told of.
 	if last.Why != engine.ReasonLeaseLost || last.At.Micros() != history.At(b.now).Micros() {
 		return ""
 	}

@@ -99,6 +99,7 @@ func (b *batch) load(items []*pending) error {
 	if b.s.cfg.Dialect.Shared {
 		locks = advisory(&w, likely)
 	}
+	// A chain is locked under its workflow id, so the ids have to be known before the first row is locked.
 	keys, err := b.owners(chain)
 	if err != nil {
 		return err
@@ -111,6 +112,7 @@ func (b *batch) load(items []*pending) error {
 		return err
 	}
 	b.sessionsOf(items, &w)
+	// Which sessions, chains and children are wanted stands in the runs that have just been read.
 	if err := b.second(&w, b.loadFormer(b.formerWanted(items))); err != nil {
 		return err
 	}

@@ -70,6 +70,8 @@ func (r *reader) LogSums(ctx context.Context, run string, seq int64) ([]store.Lo
 	return list, wrap(err, "lines of %s", engine.StepID(run, seq))
 }
 
+// By the time at which they were stored, which the store gave, and not by what the lines say: a worker's clock may
+// be wrong.
 func (r *reader) OldLogs(ctx context.Context, before time.Time, limit int) ([]store.LogKey, error) {
 	var list []store.LogKey
 	const query = "SELECT run_id, seq, delivery, part FROM activity_logs WHERE at < $1 ORDER BY at LIMIT $2"

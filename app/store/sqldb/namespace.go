@@ -38,6 +38,7 @@ type removal struct {
 	chains     map[engine.WorkflowKey]bool // of former children
 }
 
+// What a later release added to it is kept beside what is known, see unknown.
 func readNamespace(v []any) (store.Namespace, error) {
 	var n store.Namespace
 	if err := json.Unmarshal([]byte(str(v[2])), &n); err != nil {
@@ -77,6 +78,7 @@ func (b *batch) checkRemoval(w *store.Writes) error {
 	return nil
 }
 
+// A run that is not there is nobody's fault: somebody else removed it, or it never was.
 func (b *batch) applyRemoval(w *store.Writes) {
 	for _, n := range w.Namespaces {
 		b.namespaces[n.Name], b.removal.namespaces[n.Name] = &n, &n
@@ -152,6 +154,7 @@ func (b *batch) gatherRemoval() ([]*Call, error) {
 	for k := range b.removal.chains {
 		chains.s(k.Namespace).s(k.ID)
 	}
+	// Taken and begun anew: a batch with claims writes twice, and must not take away what came in between.
 	b.removal = newRemoval()
 	var calls []*Call
 	for _, w := range []struct {
@@ -242,6 +245,7 @@ func (r *reader) Contents(ctx context.Context, namespace string, limit int) (c s
 	return c, wrap(err, "contents of namespace %s", namespace)
 }
 
+// The oldest first, by the index of closing times, so that a pass which breaks off has done what was most overdue.
 func (r *reader) Outdated(ctx context.Context, namespace string, before time.Time, limit int) ([]engine.Head, error) {
 	var list []engine.Head
 	query := selects(runsTable) + " WHERE namespace = $1 AND closed_at < $2 ORDER BY closed_at, run_id LIMIT $3"
@@ -253,6 +257,7 @@ func (r *reader) Outdated(ctx context.Context, namespace string, before time.Tim
 	return list, wrap(err, "outdated runs of namespace %s", namespace)
 }
 
+// By this the clean-up knows when it is wanted next, and sleeps until then.
 func (r *reader) FirstClosed(ctx context.Context, namespace string) (at time.Time, err error) {
 	const query = "SELECT closed_at FROM runs WHERE namespace = $1 AND closed_at IS NOT NULL ORDER BY closed_at LIMIT 1"
 	err = r.query(ctx, query, []any{namespace}, func(v []any) error {

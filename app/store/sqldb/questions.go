@@ -34,6 +34,7 @@ const (
 	questionState = "SELECT body, until, owner, incarnation, attempt, answer IS NOT NULL FROM questions"
 )
 
+// Counted as reads, as they go over the connections of those.
 func (q questions) exec(ctx context.Context, what, statement string, args ...any) (int64, error) {
 	q.reads.Add(1)
 	res, err := q.cfg.Reads.ExecContext(ctx, statement, args...)
@@ -74,6 +75,7 @@ func (q questions) backlog(in store.Question) {
 	}
 }
 
+// By id, which begins with the time: the one that has waited longest first.
 func (q questions) Waiting(
 	ctx context.Context, namespace, queue string, kind protocol.TaskKind, limit int,
 ) ([]store.Question, error) {
@@ -187,6 +189,7 @@ func (q questions) Reply(ctx context.Context, id string) (r store.Reply, answere
 	return r, answer.Valid, err
 }
 
+// What is answered counts no more, though its caller may not have fetched the answer yet.
 func (q questions) Tally(
 	ctx context.Context, namespace string, kind protocol.TaskKind,
 ) (tally map[string]protocol.QueryTally, err error) {

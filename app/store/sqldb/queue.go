@@ -118,6 +118,7 @@ func (s *Store) RefreshQueues(ctx context.Context) error {
 	}
 }
 
+// By the time of the decision: what claims count in a row moves nothing that anybody has to be told.
 func changedQueues(was, is map[engine.QueueKey]*engine.Queue) (list []engine.QueueKey) {
 	for k, q := range is {
 		if old := was[k]; old == nil || old.UpdatedAt != q.UpdatedAt {
@@ -193,6 +194,7 @@ func readQueue(v []any) (engine.Queue, error) {
 	return q, nil
 }
 
+// decided tells it apart from a row that was only counted in: of that nobody hears.
 func (b *batch) applyQueues(w *store.Writes) {
 	for _, q := range w.Queues {
 		b.queues[q.Key()] = &queue{Queue: &q, decided: true, dirty: true}
@@ -200,6 +202,8 @@ func (b *batch) applyQueues(w *store.Writes) {
 	}
 }
 
+// Other apps read all decisions anew when they are told that there is one, since there are few and they change
+// seldom.
 func (b *batch) gatherQueues() ([]*Call, error) {
 	rows := newRowset(queuesTable.columns)
 	keys := slices.SortedFunc(maps.Keys(b.queues), func(x, y engine.QueueKey) int {
@@ -369,6 +373,8 @@ func (r *reader) QueueRows(ctx context.Context, namespace string) ([]engine.Queu
 	return list, wrap(err, "decisions about queues")
 }
 
+// Leased activities have rows of their own, leased workflow tasks stand in those of their runs; in order of what
+// ends first.
 func (r *reader) QueueLeases(ctx context.Context, k engine.QueueKey, limit int) ([]store.QueueLease, error) {
 	var list []store.QueueLease
 	const query = "SELECT * FROM (" +
@@ -415,6 +421,8 @@ func (r *reader) OldestReady(
 const oldestReady = "SELECT run_id, seq FROM tasks WHERE namespace = $1 AND queue = $2 AND kind = $3 AND state = 'ready' AND owner IS NULL" +
 	" ORDER BY ready_at, run_id, seq LIMIT $4"
 
+// A statement for each route, as each is one range of the index, and the few routes of a full worker's lanes are
+// all there are.
 func (r *reader) ReadyOn(ctx context.Context, namespace string, routes []string, limit int) ([]engine.Activity, error) {
 	var list []engine.Activity
 	const query = "SELECT run_id, seq, body FROM tasks WHERE route = $1 ORDER BY priority, rank, ready_at, run_id, seq LIMIT $2"

@@ -140,6 +140,8 @@ func (r *reader) runWith(ctx context.Context, id, opens string, args ...any) (*e
 	return run, err
 }
 
+// Heads and open rows are of one moment: a row that came later would belong to a step of which its head does not
+// know.
 func (r *reader) OpenRuns(ctx context.Context, ids []string) (map[string]*engine.Run, error) {
 	runs := make(map[string]*engine.Run, len(ids))
 	if len(ids) == 0 {
@@ -204,6 +206,7 @@ func (r *reader) head(ctx context.Context, id string) (h engine.Head, err error)
 // errEnough ends a query whose reader has what it wants.
 var errEnough = errors.New("enough")
 
+// A page may begin in the midst of a row of several events, so it is read from the row that holds its first one.
 func (r *reader) Events(
 	ctx context.Context, run string, after, through int64, limit, maxBytes int,
 ) ([]history.Event, error) {
@@ -235,6 +238,8 @@ func (r *reader) Events(
 	return list, wrap(err, "history of run %s", run)
 }
 
+// One statement for all of them, since many tasks are handed out at once; and of a row that holds several it is
+// read once.
 func (r *reader) Arguments(ctx context.Context, at []store.EventKey) (map[store.EventKey]string, error) {
 	found := make(map[store.EventKey]string, len(at))
 	if len(at) == 0 {
@@ -331,6 +336,7 @@ func terminalOf(d history.Data) int64 {
 	return 0
 }
 
+// The last row may hold several, of which the last one is meant.
 func (r *reader) LastEvent(ctx context.Context, run string) (last history.Event, err error) {
 	err = r.one(ctx, backwards, []any{run, int64(1) << 62, int64(1)}, func(v []any) error {
 		p, err := readRow(v)
@@ -345,6 +351,7 @@ func (r *reader) LastEvent(ctx context.Context, run string) (last history.Event,
 	return last, wrap(err, "last event of run %s", run)
 }
 
+// By number and not by time: a chain that was imported has runs that were written in another order.
 func (r *reader) RunsOf(ctx context.Context, k engine.WorkflowKey) ([]engine.Head, error) {
 	var list []engine.Head
 	query := selects(runsTable) + " WHERE namespace = $1 AND workflow_id = $2 ORDER BY number"
@@ -356,6 +363,7 @@ func (r *reader) RunsOf(ctx context.Context, k engine.WorkflowKey) ([]engine.Hea
 	return list, wrap(err, "runs of workflow %s", k.ID)
 }
 
+// What its tasks are at stands in their rows and not in its own, so it is counted behind the row.
 func (r *reader) Session(ctx context.Context, k engine.SessionKey) (s engine.Session, err error) {
 	err = r.one(ctx, selects(sessionsTable)+" WHERE namespace = $1 AND session_id = $2", []any{
 		k.Namespace, k.ID,
@@ -413,6 +421,7 @@ func (r *reader) Audits(ctx context.Context, namespace string, limit int) ([]sto
 	return list, wrap(err, "audit")
 }
 
+// A statement and not a ping of the driver: it goes the way that every read goes.
 func (r *reader) Ping(ctx context.Context) error {
 	return r.one(ctx, "SELECT 1", nil, func([]any) error { return nil })
 }

@@ -18,6 +18,7 @@ import (
 // rows. So each query is written for one index, and a condition that would keep a database from it is left out where it
 // says nothing.
 
+// Sessions that were never claimed and belong to no workflow are rows without anything to show, and are left out.
 func (r *reader) SessionCounts(ctx context.Context, namespace string) (map[protocol.SessionStatus]int, error) {
 	counts := map[protocol.SessionStatus]int{}
 	query, args := sessionCounts(namespace)
@@ -38,6 +39,7 @@ func sessionCounts(namespace string) (query string, args []any) {
 	return query + " GROUP BY 1", args
 }
 
+// The newest are wanted first and shown last: they are read from the end and turned around.
 func (r *reader) Timeline(
 	ctx context.Context, k engine.SessionKey, before int64, limit int,
 ) ([]store.TimelineEntry, error) {
@@ -55,6 +57,8 @@ func (r *reader) Timeline(
 	return list, wrap(err, "timeline of session %s", k.ID)
 }
 
+// It reads the entries of one index, in the order of what ended, and of each row that alone which ended in this
+// session.
 func (r *reader) SessionHistory(
 	ctx context.Context, k engine.SessionKey, before store.RunEvent, limit int,
 ) ([]store.RunEvent, error) {
@@ -90,6 +94,7 @@ func (r *reader) SessionHistory(
 	return list, wrap(err, "attempts of session %s", k.ID)
 }
 
+// What somebody is at comes first: with a limit, those are the ones that must not be missed.
 func (r *reader) SessionTasks(ctx context.Context, k engine.SessionKey, limit int) ([]engine.Activity, error) {
 	var list []engine.Activity
 	const query = "SELECT run_id, seq, body FROM tasks WHERE namespace = $1 AND session_id = $2" +
@@ -184,6 +189,7 @@ func (r *reader) Due(ctx context.Context, now time.Time, limit int) ([]store.Due
 	return list, wrap(err, "what is due")
 }
 
+// Each part is the first entry of an index. The server's time comes along, so that the two are of one clock.
 func (r *reader) NextDue(ctx context.Context, after time.Time) (next, now time.Time, err error) {
 	query := "SELECT min(due_at) AS at FROM runs WHERE due_at > $1 UNION ALL SELECT min(due_at) FROM tasks WHERE due_at > $1" +
 		" UNION ALL SELECT min(due_at) FROM items WHERE due_at > $1 UNION ALL SELECT min(due_at) FROM sessions WHERE due_at > $1" +
@@ -224,6 +230,7 @@ func (r *reader) Removable(ctx context.Context, now, kept time.Time, limit int) 
 	return list, wrap(err, "removable sessions")
 }
 
+// Both of these come in the order of their queues, so that lines of one queue stand together.
 func (r *reader) Queues(ctx context.Context, namespace string) ([]store.QueueStats, error) {
 	return r.queueStats(ctx, namespace, queueStats)
 }
@@ -272,6 +279,8 @@ func queueStats(namespace string, now int64) (string, []any) {
 		only(namespace) + " GROUP BY namespace, queue, kind, state UNION ALL " + leased, args
 }
 
+// A lease whose time is over is counted as such: the sweeper has not been there yet, and somebody looks at the
+// number now.
 func leasedStats(namespace string, now int64) (string, []any) {
 	args := []any{now}
 	if namespace != "" {
@@ -291,6 +300,7 @@ func only(namespace string) string {
 	return " AND namespace = $2"
 }
 
+// Exact, and so as dear as there are runs; RunCountsUpTo is for whoever can do with "many".
 func (r *reader) RunCounts(ctx context.Context, namespace string) (map[protocol.RunStatus]int, error) {
 	counts := map[protocol.RunStatus]int{}
 	err := r.query(ctx, runCounts, []any{namespace}, func(v []any) error {
@@ -319,6 +329,8 @@ func (r *reader) DueActivities(
 // dueActivities leaves out ready workflow tasks, which stand in the same table as step 0.
 const dueActivities = "SELECT due_at, run_id, seq FROM tasks WHERE due_at <= $1 AND namespace = $2 AND seq > 0 ORDER BY due_at, run_id, seq LIMIT $3"
 
+// The state of a task is in the document, so the index has its words as a condition and the row is looked at once
+// more.
 func (r *reader) Quarantined(ctx context.Context, namespace string, limit int) ([]engine.Head, error) {
 	var list []engine.Head
 	err := r.query(ctx, r.s.quarantined(), []any{namespace}, func(v []any) error {

@@ -34,6 +34,7 @@ type schedule struct {
 	events        []protocol.ScheduleEvent // to be written next
 }
 
+// A decision sees what the one before it in the batch has left, as for all other rows.
 func (b *batch) Schedule(k engine.ScheduleKey) *engine.Schedule {
 	if s := b.schedules[k]; s != nil {
 		return s.Schedule
@@ -41,6 +42,7 @@ func (b *batch) Schedule(k engine.ScheduleKey) *engine.Schedule {
 	return nil
 }
 
+// The status stands in a column as well, for listings, and is read from there.
 func readSchedule(v []any) (engine.Schedule, error) {
 	var s engine.Schedule
 	if err := json.Unmarshal([]byte(str(v[4])), &s); err != nil {
@@ -50,6 +52,8 @@ func readSchedule(v []any) (engine.Schedule, error) {
 	return s, nil
 }
 
+// No cache keeps schedules: each is asked for when it is due, and a fleet of them would push out what is asked for
+// all the time.
 func (b *batch) loadSchedules(keys map[engine.ScheduleKey]bool) []*Call {
 	missing := newRowset(schedulesTable.key())
 	for k := range keys {
@@ -79,6 +83,8 @@ func (b *batch) checkSchedules(list []engine.ScheduleDecision) error {
 	return nil
 }
 
+// The events of a step that takes the schedule away go with it: there is nothing any more that they could be shown
+// at.
 func (b *batch) applySchedules(list []engine.ScheduleDecision) {
 	for i := range list {
 		k := list[i].Next.Key()
@@ -170,6 +176,8 @@ func (r *reader) ScheduleEvents(
 	return r.scheduleEventsBetween(ctx, k, "seq > $3 ORDER BY seq LIMIT $4", after, limit)
 }
 
+// People read the newest first; whoever follows a schedule reads on from the last one it knows. Both are the same
+// statement from its two ends.
 func (r *reader) ScheduleEventsBack(
 	ctx context.Context, k engine.ScheduleKey, before int64, limit int,
 ) ([]protocol.ScheduleEvent, error) {

@@ -220,6 +220,8 @@ func (s *statements) pick(d Dialect, n int) (*Stmt, int) {
 		}
 		return s.picks[0], n
 	}
+	// By powers of two, so that a handful of prepared statements serves any number of ranges; what is left over
+	// asks for nothing.
 	size := 1
 	for size < n && size < 64 {
 		size *= 2

@@ -32,6 +32,7 @@ func addToken(r *rowset, t *store.Token) error {
 	return nil
 }
 
+// A hash that cannot be read is an error: without one the token could be compared with nothing.
 func readToken(v []any) (store.Token, error) {
 	var b tokenBody
 	if err := json.Unmarshal([]byte(str(v[5])), &b); err != nil {
