@@ -53,6 +53,8 @@ func (b *Broker) owed(ctx context.Context, due store.Due) error {
 	}
 	err = b.bring(ctx, due, store.Keys{Runs: []string{m.ToRun}}, func(rows store.Rows) (*engine.Run, error) {
 		run := rows.Run(m.ToRun)
+		// The run that started the child has gone on as a new one, or was kept no longer: its chain is told
+		// instead.
 		if parent != nil && (run == nil || run.Status == protocol.RunContinued) {
 			return nil, errGoneOn
 		}

@@ -56,6 +56,8 @@ func (b *Broker) Query(ctx context.Context, in protocol.QueryRequest) (protocol.
 		)
 	case errors.Is(err, question.ErrDraining):
 		return protocol.QueryAnswer{}, protocol.Refuse(protocol.ReasonQueryUnavailable, "the app is draining")
+	// Whether nobody took it or somebody did not answer is the same to a caller: it may be asked again, since it
+	// changes nothing.
 	case errors.Is(err, question.ErrUnanswered), errors.Is(err, question.ErrUnclaimed):
 		return protocol.QueryAnswer{}, protocol.Refuse(
 			protocol.ReasonQueryTimeout, "no worker answered query %s in time", in.QueryName,

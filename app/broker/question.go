@@ -41,6 +41,7 @@ func (b *Broker) someWorker(ctx context.Context, q *store.Question) (bool, error
 		}
 		return false
 	}
+	// Those that this app hears are looked at first, and cost nothing.
 	if found := here(); found || !b.opt.Shared {
 		return found, nil
 	}
@@ -86,6 +87,7 @@ func (b *Broker) completeQuestion(ctx context.Context, in protocol.CompleteItem)
 	if err := question.Held(&q, in); err != nil {
 		return "", sight.refused(err)
 	}
+	// Its worker cannot answer it, and another one may; the caller goes on waiting.
 	if in.Returned != "" {
 		return "returned", b.questions.Requeue(ctx, q.ID, q.Attempt)
 	}

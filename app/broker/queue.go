@@ -53,6 +53,8 @@ func (b *Broker) DecideBuild(ctx context.Context, in protocol.BuildRequest) (pro
 		PromotedAt: c.PromotedAt, Selected: c.Selected,
 	}
 	if err == nil && s.Selected && id != "" {
+		// It is a warning and no refusal, as builds are often promoted before the first worker of theirs has come
+		// up.
 		s.Warning, err = b.unmanned(ctx, s)
 	}
 	return s, err
@@ -98,6 +100,7 @@ func (b *Broker) Limit(ctx context.Context, in protocol.LimitRequest) (protocol.
 	if key.Name == "" {
 		action = "namespace.limit"
 	}
+	// Nothing given is taken for a mistake, and not for the wish to have no bounds.
 	if len(limits) == 0 {
 		return protocol.LimitState{}, protocol.Invalid(
 			protocol.ActivityTaskLimit, "give workflow_tasks, activity_tasks, or both",

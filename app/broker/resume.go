@@ -26,6 +26,8 @@ func resume(t *protocol.WorkflowTask, c engine.Cause, events []history.Event) {
 	if c.Wait > 0 {
 		resumeCondition(t, c.Wait, events)
 	}
+	// The name of a wait is made of the step that opened it, and so it is the same each time the task is
+	// delivered.
 	id := engine.StepID(t.RunID, c.Sequence)
 	wait := func(kind, open string) { r.WaitKind, r.OpenWaitID = &kind, &open }
 	switch c.Kind {

@@ -29,6 +29,8 @@ func (b *Broker) Retention(ctx context.Context, ns string) (protocol.RetentionSt
 	if err != nil {
 		return protocol.RetentionStatus{}, err
 	}
+	// By the store's time, which all apps agree on: two that judge by their own clocks would take away different
+	// runs.
 	cutoff := now.Add(-time.Duration(v.RetentionDays) * 24 * time.Hour)
 	s := protocol.RetentionStatus{
 		Namespace: v.Name, RetentionDays: v.RetentionDays, Cutoff: history.At(cutoff), RunIDs: []string{}, ScanLimit: piece,
@@ -87,6 +89,7 @@ func (b *Broker) expire(ctx context.Context, ns string, piece func(ids, gone []s
 }
 
 // forget removes the timelines of sessions that are gone, once their last entry is as old as a closed run may be.
+// A timeline outlives its session by that much, for whoever asks afterwards what became of it.
 func (b *Broker) forget(ctx context.Context, s protocol.RetentionStatus) error {
 	for {
 		var old []engine.SessionKey
@@ -193,6 +196,8 @@ func (b *Broker) dropSchedules(ctx context.Context, ns string, before time.Time)
 			if s.RemovedAt.IsZero() || !s.RemovedAt.Before(before) {
 				continue
 			}
+			// The decision looks again whether it is gone for so long: it may have been made anew under the same
+			// id.
 			if _, err := b.decideSchedule(ctx, s.Key(), engine.ForgetSchedule{Before: before}); err != nil &&
 				!engine.IsNotDue(err) {
 				return err

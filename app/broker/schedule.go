@@ -74,6 +74,7 @@ func (b *Broker) scheduleStep(
 	if read != nil {
 		version = read.Version
 		var err error
+		// Any id does for the check of the action; what is really started has the id of its firing.
 		if begin, err = b.scheduledRun(read.Namespace, read.FireID(time.Unix(0, 0)), read.Action); err != nil {
 			return scheduled{}, err
 		}
@@ -105,6 +106,8 @@ func (b *Broker) scheduleStep(
 			return store.Writes{}, err
 		}
 		var writes store.Writes
+		// The workflow before it ends in the same change in which the next one starts: nobody ever sees both of
+		// them open, or none.
 		if d.End != "" && w.Running {
 			writes, _, err = change.Decide(rows, latest, engine.EndRun{
 				Terminate: d.End == "terminate", Reason: "schedule " + k.ID + " fired", Identity: "schedule " + k.ID,
@@ -130,6 +133,8 @@ func workflowsOf(s *engine.Schedule, in engine.ScheduleInput) []engine.WorkflowK
 	ids := []string{s.Latest}
 	switch in := in.(type) {
 	case engine.FireSchedule:
+		// A backfill has the id of the clock's own firing of that time, so that none of them happens twice; one by
+		// hand has another.
 		trigger := engine.ByHand
 		if in.Backfill {
 			trigger = engine.ByBackfill
@@ -255,6 +260,8 @@ func (b *Broker) UpdateSchedule(ctx context.Context, in protocol.ScheduleRequest
 	return b.commandSchedule(ctx, in, engine.UpdateSchedule{Request: in})
 }
 
+// Everything is checked before the row is read, so that what is wrong in itself is refused alike whether the
+// schedule is there or not.
 func (b *Broker) commandSchedule(
 	ctx context.Context, in protocol.ScheduleRequest, do engine.ScheduleInput,
 ) (protocol.ScheduleReceipt, error) {
@@ -301,6 +308,7 @@ func (b *Broker) checkSchedule(ctx context.Context, k engine.ScheduleKey, in pro
 }
 
 // under puts the fields of a refusal below another.
+// The caller finds the member by the name that it has in the request, and not by the one it has in a start.
 func under(field string, err error) error {
 	var e *protocol.Error
 	if !errors.As(err, &e) || e.Fields == nil {
@@ -361,6 +369,7 @@ func (b *Broker) TriggerSchedule(ctx context.Context, ns, id, overlap string) (p
 	return b.commandSchedule(ctx, overlapping(ns, id, overlap), engine.FireSchedule{At: now, Overlap: overlap})
 }
 
+// An overlap that was given goes through the check of all schedules; none means the schedule's own.
 func overlapping(ns, id, overlap string) protocol.ScheduleRequest {
 	in := protocol.ScheduleRequest{Namespace: ns, ID: id}
 	if overlap != "" {
@@ -389,6 +398,8 @@ func (b *Broker) BackfillSchedule(
 	if err != nil {
 		return protocol.ScheduleReceipt{}, err
 	}
+	// Looked at before the first one fires. A backfill that is refused in the midst of it would have to be cleaned
+	// up by hand.
 	times, more := c.Between(from, to, maxBackfill)
 	if more {
 		return protocol.ScheduleReceipt{}, protocol.Invalid(

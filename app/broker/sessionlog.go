@@ -34,6 +34,7 @@ func (b *Broker) watchSessions(ctx context.Context) {
 	})
 }
 
+// Warned of is what cost somebody something: a holder that was lost, or state that was.
 func (b *Broker) logMove(m store.SessionMove) {
 	level := zerolog.InfoLevel
 	switch m.What {

@@ -57,6 +57,7 @@ func newSessionCounters(r prometheus.Registerer) sessionCounters {
 	}
 }
 
+// A claim of a session that had given way is counted apart: many of those say that the cap is too low.
 func (m *Metrics) moved(e store.SessionMove) {
 	switch {
 	case m == nil:
@@ -80,12 +81,14 @@ func (m *Metrics) moved(e store.SessionMove) {
 	}
 }
 
+// Renewals make no move, since nothing changes by them; they are told by the heartbeats.
 func (m *Metrics) renewed(n int) {
 	if m != nil {
 		m.sessions.renewals.Add(float64(n))
 	}
 }
 
+// What came too late has no commit either: it was refused.
 func (m *Metrics) late(why string) {
 	if m != nil {
 		m.sessions.late.WithLabelValues(why).Inc()

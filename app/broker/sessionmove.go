@@ -26,6 +26,8 @@ func (b *Broker) OperateSession(ctx context.Context, in protocol.SessionOperatio
 	case "close":
 		operation = engine.CloseSession{Why: in.Reason, Operator: in.Identity}
 	case "migrate":
+		// Chosen before the change, by what is known of workers now. The session waits for it only so long, and
+		// then for anybody.
 		to, err := b.successor(ctx, key, in.To)
 		if err != nil {
 			return protocol.SessionView{}, err
@@ -40,6 +42,8 @@ func (b *Broker) OperateSession(ctx context.Context, in protocol.SessionOperatio
 	c, err := change.Commit[engine.SessionChange](ctx, b.store, store.Change{
 		Needs: store.Keys{Sessions: []engine.SessionKey{key}},
 		Decide: func(rows store.Rows, now time.Time) (store.Writes, error) {
+			// Reason and identity are stored with it: who holds a session that moves wants to know why, and by
+			// whom.
 			s := rows.Session(key)
 			if s == nil {
 				return store.Writes{}, protocol.Refuse(protocol.ReasonWorkerSessionNotFound, "there is no session %s", in.SessionID)
@@ -57,6 +61,7 @@ func (b *Broker) OperateSession(ctx context.Context, in protocol.SessionOperatio
 	if err != nil {
 		return protocol.SessionView{}, err
 	}
+	// Its old holder has room for another, and no commit tells of the tasks that wait for such room.
 	change.Recheck(b.dispatch, change.FreedBy([]engine.SessionChange{c}))
 	return b.view.Session(ctx, in.Namespace, in.SessionID)
 }
@@ -87,6 +92,7 @@ func (b *Broker) successor(ctx context.Context, key engine.SessionKey, named str
 		return "", fmt.Errorf("session %s: %w", key.ID, err)
 	}
 	queues := []string{s.Queue}
+	// A session that names no queue is served where its holder serves.
 	if s.Queue == "" {
 		queues = nil
 		for _, w := range workers {

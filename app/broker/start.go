@@ -53,6 +53,7 @@ func (b *Broker) Start(ctx context.Context, in protocol.StartRequest) (protocol.
 }
 
 // existing answers a start whose id is taken.
+// It changes nothing, so a start that was answered and comes again costs no row.
 func existing(in protocol.StartRequest, flow *engine.Workflow, run *engine.Run) (store.Writes, error) {
 	// Only a run that is open is what the caller wants. With one that is closed the id is taken, and nothing runs.
 	if in.DuplicatePolicy == "use-existing" && run != nil && run.Status.Open() {
@@ -63,6 +64,8 @@ func existing(in protocol.StartRequest, flow *engine.Workflow, run *engine.Run) 
 	).With("workflow_id", flow.ID).With("run_id", flow.RunID).With("outcome", "rejected_duplicate")
 }
 
+// The answer is made of the run and not of the request: with use-existing they may differ, and the run is what
+// goes on.
 func started(in protocol.StartRequest, run *engine.Run, outcome string) protocol.StartAnswer {
 	status, _, _ := run.Public()
 	return protocol.StartAnswer{
@@ -131,6 +134,8 @@ func Arguments(field string, raw json.RawMessage) (string, error) {
 	switch {
 	case len(trimmed) == 0 || bytes.Equal(trimmed, []byte("null")):
 		return "", nil
+	// A plain array is what people write by hand and what curl sends; programs send the envelope that their SDK
+	// made.
 	case trimmed[0] == '[':
 		p, err := payload.FromJSON(trimmed)
 		if err != nil {
@@ -148,6 +153,7 @@ func Arguments(field string, raw json.RawMessage) (string, error) {
 }
 
 // Blob refuses text that is no payload.
+// Looked at where it comes in. Once it is in a history every worker that replays it would stumble over it.
 func Blob(field, blob string) error {
 	if blob == "" {
 		return nil

@@ -148,6 +148,7 @@ func (k *stickyRuns) of(run string) []stickyWorker {
 // of them.
 func (b *Broker) stickyWorkers(run string) (list []store.Process) {
 	for _, k := range b.sticky.of(run) {
+		// One that would not take the task now is passed over and not forgotten: it may be back for the next one.
 		fit := false
 		b.workers.With(k.Worker, func(h *presence.Heard) {
 			fit = h.Worker.Incarnation == k.Incarnation && h.Gate == "" && !b.workers.Stopped(h) &&

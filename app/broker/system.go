@@ -25,6 +25,7 @@ func (b *Broker) RepairPass(ctx context.Context, in protocol.RepairRequest) (pro
 	if err != nil {
 		return p, err
 	}
+	// Those that are named need not be listed: whether one is in quarantine is looked at when it is repaired.
 	wanted := in.RunIDs
 	for _, c := range s.Candidates {
 		if len(in.RunIDs) == 0 && (in.WorkflowID == "" || in.WorkflowID == c.WorkflowID) {
@@ -42,6 +43,7 @@ func (b *Broker) RepairPass(ctx context.Context, in protocol.RepairRequest) (pro
 		case err == nil:
 			res.Outcome = o.Outcome
 			p.Skipped++
+		// One that cannot be repaired holds up none of the others; the pass says of each what became of it.
 		case protocol.ReasonOf(err) != "":
 			res.Outcome, res.Reason = "skipped", string(protocol.ReasonOf(err))
 			p.Skipped++
@@ -78,12 +80,14 @@ func (b *Broker) ActivityTimeoutPass(ctx context.Context, in protocol.TimeoutReq
 			continue
 		}
 		seen[id] = true
+		// The same as what the sweeper would do with it, a moment later: a pass has no rules of its own.
 		if err := b.Due(ctx, d); err != nil {
 			return p, err
 		}
 		add(id, d.Run, "enforced")
 		p.Enforced++
 	}
+	// Each id that was named is answered, also one that is not due or does not exist.
 	for _, id := range in.IDs {
 		if run, _, _ := engine.ParseStepID(id); !seen[id] {
 			add(id, run, "skipped")

@@ -28,6 +28,7 @@ func (b *Broker) tasks(ctx context.Context, in protocol.PollRequest, leased []st
 	for i, l := range leased {
 		if l.Kind == protocol.KindActivity {
 			t := activityTask(l, args[i])
+			// Only who can decide a turn is shown what it needs for one.
 			if in.Turns {
 				t.LastSequence, t.Unseen = l.Head.LastSeq, b.unseen(&l)
 			}
@@ -60,6 +61,7 @@ func (b *Broker) unseen(l *store.Leased) []history.Event {
 		Worker: engine.WorkerKey{Namespace: l.Head.Namespace, ID: a.Owner}, Incarnation: a.Incarnation,
 	})
 	n := len(l.Events)
+	// All of what it has not seen or nothing: with a gap it could not go on.
 	if seen == 0 || seen >= l.Head.LastSeq || n == 0 || l.Events[0].Seq > seen+1 || l.Events[n-1].Seq != l.Head.LastSeq {
 		return nil
 	}
@@ -85,6 +87,7 @@ func (b *Broker) unseen(l *store.Leased) []history.Event {
 }
 
 // arguments gives the argument blob of each leased activity.
+// Only those that the batch did not have in memory are read, and all of them at once.
 func (b *Broker) arguments(ctx context.Context, leased []store.Leased) ([]string, error) {
 	args := make([]string, len(leased))
 	var missing []store.EventKey
@@ -126,6 +129,7 @@ func activityTask(l store.Leased, args string) *protocol.ActivityTask {
 		LeaseExpiresAt: a.Until,
 		Release:        a.Lease.Release, HeartbeatEvery: a.HeartbeatTO,
 	}
+	// Deadlines are times of the app's clock, like the end of the lease. The worker moves them to its own.
 	if a.StartToClose > 0 {
 		t.Deadlines.StartToClose = history.At(a.LeasedAt.Add(secs(a.StartToClose)))
 	}
@@ -177,6 +181,8 @@ func (b *Broker) workflowTask(
 		TotalEvents:  h.Task.Shown, TaskQueue: h.Queue, LeaseOwner: h.Task.Owner, LeaseExpiresAt: h.Task.Until,
 		Release: h.Task.Release,
 	}
+	// What its process is believed to have in memory. It is a guess: one that has forgotten the run asks for the
+	// first page.
 	seen := min(b.sticky.seen(h.ID, store.Process{
 		Worker: engine.WorkerKey{Namespace: h.Namespace, ID: h.Task.Owner}, Incarnation: h.Task.Incarnation,
 	}), h.Task.Shown)

@@ -56,6 +56,8 @@ func (b *Broker) Update(ctx context.Context, in protocol.UpdateRequest) (protoco
 		WaitTimeout: int64(wait / time.Second),
 		Retained:    r.Retained,
 	}}
+	// It is followed from its own acceptance on, which its id names, and not from the beginning of a history that
+	// may be long.
 	f.after = acceptedAt(r.UpdateID) - 1
 	return b.awaitUpdate(ctx, f, in.WaitFor == protocol.WaitCompleted, wait)
 }
@@ -87,12 +89,14 @@ func (b *Broker) awaitUpdate(
 	for {
 		next, err := b.followRun(ctx, &f, wait)
 		switch {
+		// When the time is up, what was read last may have failed for that alone; the answer says what is known.
 		case err != nil && ctx.Err() == nil:
 			return f.answer, err
 		case f.done || next == "":
 			f.answer.WaitTimedOut = wait && !f.done
 			return f.answer, nil
 		}
+		// The update goes along with the workflow, so the caller's wait does too.
 		f.run, f.after = next, 0
 		f.answer.RunID = next
 	}
@@ -100,6 +104,7 @@ func (b *Broker) awaitUpdate(
 
 // followRun reads one run until the update was answered, or the time is up, or the run went on in next.
 func (b *Broker) followRun(ctx context.Context, f *followed, wait bool) (next string, err error) {
+	// Watched before it is read: an event that comes in between would otherwise be waited for in vain.
 	changed, round, stop := b.view.RunChanges(f.run)
 	defer stop()
 	for {

@@ -50,6 +50,7 @@ func (b *Broker) accept(ctx context.Context, in protocol.UpdateRequest, value st
 		switch {
 		case !errors.As(err, &u):
 			return r, err
+		// The workers are known, and say that this update has a validator: it is asked now, outside of any change.
 		case u.known:
 			err = b.validate(ctx, &u.head, in.UpdateName, value)
 			approved = u.head.ID
@@ -105,6 +106,7 @@ func (b *Broker) validate(ctx context.Context, h *engine.Head, name, value strin
 		return nil
 	}
 	f := reply.Failure
+	// The validator did not say no, it failed. That is nobody's verdict, and the caller may try again.
 	if f.Reason != "" && f.Reason != string(protocol.ReasonUpdateRejected) {
 		return protocol.Refuse(protocol.ReasonValidatorFailed, "update %s could not be validated: %s", name, f.Message).
 			With("update_name", name).With("failure", f).With("retryable", true)
