@@ -1,0 +1,99 @@
+package payload
+
+import (
+	"bytes"
+	"encoding/base64"
+	"math/rand/v2"
+	"strings"
+	"testing"
+)
+
+// What is passed on without being read is looked at in long strides. They may take nothing that the reader of values
+// would refuse, and must take what encoders make, or they would be for nothing.
+func TestStridesTakeWhatTheReaderTakes(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(1, 2))
+	words := []string{
+		"", "a", "tags", "seven 7", "eight 88", "Zwölf Boxkämpfer jagen Viktor quer über den Sylter Deich", "日本語の文章です。",
+		"🙂 mixed ñ 漢 end",
+	}
+	var value func(depth int) any
+	value = func(depth int) any {
+		switch kind := rnd.IntN(8); {
+		case kind == 0:
+			return nil
+		case kind == 1:
+			return rnd.IntN(2) == 0
+		case kind == 2:
+			return rnd.Int64() >> rnd.IntN(64)
+		case kind == 3:
+			return rnd.NormFloat64()
+		case kind == 4:
+			return []byte(words[rnd.IntN(len(words))])
+		case kind == 5 && depth < 4:
+			items := make([]any, rnd.IntN(5))
+			for i := range items {
+				items[i] = value(depth + 1)
+			}
+			return items
+		case kind == 6 && depth < 4:
+			entries := map[string]any{}
+			for range rnd.IntN(5) {
+				entries[words[rnd.IntN(len(words))]] = value(depth + 1)
+			}
+			return entries
+		}
+		return strings.Repeat(words[rnd.IntN(len(words))], rnd.IntN(4))
+	}
+	refused := 0
+	for range 3000 {
+		p, err := EncodeArgs(value(0), value(0))
+		if err != nil {
+			t.Fatal(err)
+		}
+		bin, err := appendDecoded([]byte("before"), []byte(p.Blob))
+		if want, _ := base64.StdEncoding.DecodeString(p.Blob); err != nil || string(bin) != "before"+string(want) {
+			t.Fatalf("%s is decoded as %q: %v", p.Blob, bin, err)
+		}
+		bin = bin[len("before"):]
+		if scan(bin, len(header), 0) != len(bin) {
+			t.Fatalf("what was encoded is left to the reader: %q", bin)
+		}
+		for range 20 { // a byte changed, or the end cut off
+			broken := bytes.Clone(bin)
+			at := len(header) + rnd.IntN(len(bin)-len(header))
+			if rnd.IntN(4) == 0 {
+				broken = broken[:at]
+			} else {
+				broken[at] = byte(rnd.Uint32())
+			}
+			r := reader{buf: broken, pos: len(header)}
+			fine := r.skip() == nil && r.pos == len(broken)
+			if !fine {
+				refused++
+			}
+			if scan(broken, len(header), 0) == len(broken) != fine && !fine {
+				t.Fatalf("the reader refuses %q", broken)
+			}
+		}
+		text := []byte(p.Blob)
+		at := rnd.IntN(len(text))
+		text[at] = "=\n\r -_\x00\xffA"[rnd.IntN(9)]
+		got, err := appendDecoded(nil, text)
+		want, wrong := base64.StdEncoding.Strict().DecodeString(string(text))
+		if breaks := bytes.ContainsAny(text, "\r\n"); (err != nil) != (wrong != nil || breaks) ||
+			err == nil && string(got) != string(want) {
+			t.Fatalf("%s: %v, and by the standard decoder %v", text, err, wrong)
+		}
+	}
+	if refused < 1000 {
+		t.Errorf("of what was broken only %d were refused", refused)
+	}
+	deep := append([]byte(header), bytes.Repeat([]byte{tagArray, 2}, MaxDepth+1)...)
+	deep = append(append(deep, tagNull), bytes.Repeat([]byte{0}, MaxDepth+1)...)
+	if scan(deep, len(header), 0) == len(deep) {
+		t.Error("one level too many is taken")
+	}
+	if inner := deep[len(header)+2 : len(deep)-1]; scan(inner, 0, 0) != len(inner) {
+		t.Error("as many levels as may be are not taken")
+	}
+}
