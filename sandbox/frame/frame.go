@@ -57,16 +57,24 @@ func AppendHead(dst []byte, f Frame, l Limits) ([]byte, error) {
 	}
 	start := len(dst)
 	dst = append(dst, 0, 0, 0, 0, 0, 0, 0, 0)
-	header, err := json.Marshal(&f.Header)
-	if err != nil {
-		return dst[:start], fmt.Errorf("header: %w", err)
+	whole := false
+	if f.T == Invoke {
+		dst, whole = appendInvoke(dst, &f.Header)
 	}
-	if len(header) > l.Header {
-		return dst[:start], fmt.Errorf("header of %d bytes exceeds %d: %w", len(header), l.Header, ErrMalformed)
+	if !whole {
+		header, err := json.Marshal(&f.Header)
+		if err != nil {
+			return dst[:start], fmt.Errorf("header: %w", err)
+		}
+		dst = append(dst[:start+prefix], header...)
 	}
-	binary.LittleEndian.PutUint32(dst[start:], uint32(len(header)))
+	header := len(dst) - start - prefix
+	if header > l.Header {
+		return dst[:start], fmt.Errorf("header of %d bytes exceeds %d: %w", header, l.Header, ErrMalformed)
+	}
+	binary.LittleEndian.PutUint32(dst[start:], uint32(header))
 	binary.LittleEndian.PutUint32(dst[start+4:], uint32(len(f.Body)))
-	return append(dst, header...), nil
+	return dst, nil
 }
 
 // Reader takes frames from a byte stream. It is not safe for concurrent use.
@@ -134,6 +142,9 @@ func (r *Reader) Read() (Frame, error) {
 		if err := r.deadline(time.Time{}); err != nil {
 			return Frame{}, err
 		}
+	}
+	if readResult(&f.Header, header) {
+		return f, nil
 	}
 	if !utf8.Valid(header) {
 		return Frame{}, fmt.Errorf("header is not UTF-8: %w", ErrMalformed)

@@ -10,7 +10,7 @@ const (
 	Init     = "init"     // proto, limits, level, scratch: answered by Ready
 	Load     = "load"     // hash, own, format, path, files; body = code
 	Open     = "open"     // session, epoch: binds a blank executor for ever
-	Invoke   = "invoke"   // id, activity, entry or export, hash, deadline, attempt, keys; body = input
+	Invoke   = "invoke"   // id, activity, entry or export, hash, deadline, attempt, keys, lend, room; body = input
 	Cancel   = "cancel"   // id, reason, grace_ms
 	Close    = "close"    // session, reason: runs close hooks, answered by Closed
 	Ping     = "ping"     // answered by Pong
@@ -20,7 +20,7 @@ const (
 // Types of frames, executor to worker.
 const (
 	Ready     = "ready"     // proto, runtime, features
-	Result    = "result"    // id, usage; body = output
+	Result    = "result"    // id, usage, room; body = output
 	Error     = "error"     // id, type, message, stack, retryable, details
 	Progress  = "progress"  // id; body
 	Heartbeat = "heartbeat" // id
@@ -60,6 +60,11 @@ type Header struct {
 	DeadlineMS int64             `json:"deadline_ms,omitempty"` // Unix milliseconds; 0 when there is none
 	Keys       map[string]string `json:"keys,omitempty"`
 	IsNew      bool              `json:"is_new,omitempty"`
+
+	// The room is a file in memory that both sides have: large bodies are left there, which costs neither side a turn for
+	// every few pages that a socket holds. It is lent to one call at a time, from invoke to its end.
+	Lend bool `json:"lend,omitempty"`
+	Room int  `json:"room,omitempty"` // so many bytes there are the body, and none follow the header
 
 	Reason  string `json:"reason,omitempty"`
 	GraceMS int64  `json:"grace_ms,omitempty"`

@@ -1,0 +1,113 @@
+package frame
+
+import (
+	"bytes"
+	"strconv"
+)
+
+// The headers of a call that ends well, there and back, are written and read here in the one form they nearly always
+// have: as JSON like all others that costs a call as much as sending it. What is not of that form is left to that.
+
+// appendInvoke appends a header of type [Invoke], with the members that this type has; false when one needs more than
+// to be put in quotes.
+func appendInvoke(dst []byte, h *Header) ([]byte, bool) {
+	whole := true
+	text := func(name, value string) {
+		if value != "" {
+			whole = whole && plain(value)
+			dst = append(append(append(dst, name...), value...), '"')
+		}
+	}
+	number := func(name string, value int64) {
+		if value != 0 {
+			dst = strconv.AppendInt(append(dst, name...), value, 10)
+		}
+	}
+	truth := func(name string, value bool) {
+		if value {
+			dst = append(append(dst, name...), "true"...)
+		}
+	}
+	text(`{"t":"`, h.T)
+	text(`,"id":"`, h.ID)
+	text(`,"hash":"`, h.Hash)
+	text(`,"session":"`, h.Session)
+	number(`,"epoch":`, h.Epoch)
+	text(`,"activity":"`, h.Activity)
+	text(`,"entry":"`, h.Entry)
+	text(`,"export":"`, h.Export)
+	number(`,"attempt":`, int64(h.Attempt))
+	number(`,"deadline_ms":`, h.DeadlineMS)
+	if len(h.Keys) > 0 {
+		before := `,"keys":{"`
+		for key, value := range h.Keys {
+			whole = whole && plain(key) && plain(value)
+			dst = append(append(append(append(dst, before...), key...), `":"`...), value...)
+			before = `","`
+		}
+		dst = append(dst, `"}`...)
+	}
+	truth(`,"is_new":`, h.IsNew)
+	truth(`,"lend":`, h.Lend)
+	number(`,"room":`, int64(h.Room))
+	return append(dst, '}'), whole
+}
+
+// plain says whether a text is in JSON as it is.
+func plain(s string) bool {
+	for i := range len(s) {
+		if c := s[i]; c < ' ' || c > '~' || c == '"' || c == '\\' {
+			return false
+		}
+	}
+	return true
+}
+
+// readResult reads a header of type [Result]; false when it is not of the form that executors give it.
+func readResult(h *Header, raw []byte) bool {
+	rest, ok := bytes.CutPrefix(raw, []byte(`{"t":"result","id":"`))
+	id, rest, ended := bytes.Cut(rest, []byte(`"`))
+	if !ok || !ended || !plain(string(id)) {
+		return false
+	}
+	var usage *Usage
+	var room int
+	if of, ok := bytes.CutPrefix(rest, []byte(`,"usage":{"cpu_ms":`)); ok {
+		spent, of, mid := bytes.Cut(of, []byte(`,"rss":`))
+		resident, of, end := bytes.Cut(of, []byte(`}`))
+		cpu, err := strconv.ParseFloat(string(spent), 64)
+		rss, wrong := strconv.ParseInt(string(resident), 10, 64)
+		if !mid || !end || err != nil || wrong != nil || !digits(spent) || !digits(resident) {
+			return false
+		}
+		usage, rest = &Usage{CPUMS: cpu, RSS: rss}, of
+	}
+	if of, ok := bytes.CutPrefix(rest, []byte(`,"room":`)); ok {
+		size, of, end := bytes.Cut(of, []byte(`}`))
+		n, err := strconv.Atoi(string(size))
+		if !end || len(of) > 0 || err != nil || !digits(size) {
+			return false
+		}
+		room, rest = n, []byte(`}`)
+	}
+	if string(rest) != `}` {
+		return false
+	}
+	h.T, h.ID, h.Usage, h.Room = Result, string(id), usage, room
+	return true
+}
+
+// digits says whether b is the usual form of a number: digits, with a point between some of them at most, and no
+// nought before others.
+func digits(b []byte) bool {
+	whole, part, point := bytes.Cut(b, []byte("."))
+	if len(whole) == 0 || len(whole) > 1 && whole[0] == '0' || point && len(part) == 0 {
+		return false
+	}
+	for _, c := range b {
+		if (c < '0' || c > '9') && c != '.' {
+			return false
+		}
+	}
+	return bytes.IndexByte(part, '.') < 0
+}
