@@ -460,6 +460,11 @@ func (ex *executor) kill(why ending) {
 // force ends a minder that does not obey, and all under it.
 func (ex *executor) force() {
 	select {
+		time.AfterFunc(stoppedTime, func() {
+			if minder.Stopped(ex.proc.cmd.Process.Pid) {
+				ex.force()
+			}
+		})
 	case <-ex.done:
 	default:
 		minder.End(ex.proc.cmd.Process.Pid)

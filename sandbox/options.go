@@ -95,14 +95,15 @@ const (
 
 // Fixed times and sizes.
 const (
-	bootTime      = 10 * time.Second // from start to ready
-	closeTime     = 5 * time.Second  // for all close hooks
-	endTime       = 2 * time.Second  // from a kill to the minder's last word
-	silenceTime   = 10 * time.Second // of the minder, while a call runs; it says something every second
-	writeTime     = 30 * time.Second // for one frame to be taken
-	tombstoneTime = time.Hour        // for which the end of a session is remembered
-	idleAfter     = time.Second      // without a call until the minder is told
-	reuseCalls    = 100              // of one executor outside sessions
+	bootTime      = 10 * time.Second       // from start to ready
+	closeTime     = 5 * time.Second        // for all close hooks
+	endTime       = 2 * time.Second        // from a kill to the minder's last word
+	stoppedTime   = 200 * time.Millisecond // from a kill to a look whether the minder was stopped, and cannot obey
+	silenceTime   = 10 * time.Second       // of the minder, while a call runs; it says something every second
+	writeTime     = 30 * time.Second       // for one frame to be taken
+	tombstoneTime = time.Hour              // for which the end of a session is remembered
+	idleAfter     = time.Second            // without a call until the minder is told
+	reuseCalls    = 100                    // of one executor outside sessions
 	reuseAge      = 10 * time.Minute
 	maxStrays     = 100     // frames about calls that are not there, until the executor is killed
 	maxLogBytes   = 1 << 20 // kept of one call

@@ -59,7 +59,7 @@ func startProcess(c minder.Config) (_ *process, err error) {
 	command := func() *exec.Cmd {
 		return &exec.Cmd{
 			Path: program, Args: []string{minder.Name}, Env: []string{}, Dir: "/", Stdout: out, Stderr: errs,
-			ExtraFiles: []*os.File{control, line}, SysProcAttr: &syscall.SysProcAttr{Setsid: true},
+			ExtraFiles: []*os.File{control, line}, SysProcAttr: minderAttr(),
 		}
 	}
 	if err := p.start(command, c.Group.Second()); err != nil {

@@ -62,12 +62,20 @@ type minder struct {
 }
 
 // start prepares this thread, whose attributes the child inherits, and starts the executor from it. What it says of the
+// Whom the kernel is to end when memory runs out, before the worker: executors, and then who watches over them. An
+// executor that was ended may be out of the kernel's sight before its memory is free, and then somebody else has to go.
+const (
+	executorScore = 800
+	minderScore   = 700
+)
+
 // process goes for the minder as well.
 func (m *minder) start() error {
 	if err := adopt(); err != nil {
 		return err
 	}
 	for _, l := range []struct {
+	sacrifice(os.Getpid(), minderScore)
 		name  string
 		which int
 		value int64
@@ -105,7 +113,7 @@ func (m *minder) start() error {
 	}
 	returned := make(chan error)
 	go func() { // on another thread: this one has given up the right to do either
-		sacrifice(m.pid)
+		sacrifice(m.pid, executorScore)
 		returned <- m.Group.Return()
 	}()
 	if err := <-returned; err != nil {

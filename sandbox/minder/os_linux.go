@@ -104,9 +104,9 @@ func childAttr() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL}
 }
 
-// sacrifice makes the kernel prefer pid when memory runs out.
-func sacrifice(pid int) {
-	_ = os.WriteFile(fmt.Sprintf("/proc/%d/oom_score_adj", pid), []byte("800"), 0)
+// sacrifice makes the kernel prefer pid when memory runs out, from 0 as others to 1000.
+func sacrifice(pid, score int) {
+	_ = os.WriteFile(fmt.Sprintf("/proc/%d/oom_score_adj", pid), []byte(strconv.Itoa(score)), 0)
 }
 
 func dup(from, to int) error { return unix.Dup3(from, to, 0) }
@@ -237,7 +237,7 @@ func childrenOf(dst []int, pid int) []int {
 
 // process is what the kernel tells of one to everybody.
 type process struct {
-	state  string // Z: it ended and nobody has asked how
+	state  string // T: it was stopped; Z: it ended and nobody has asked how
 	parent int
 }
 
@@ -253,20 +253,32 @@ func processes() map[int]process {
 		if err != nil {
 			continue
 		}
-		stat, err := os.ReadFile("/proc/" + e.Name() + "/stat")
-		if err != nil {
-			continue
-		}
-		// The name in parentheses may hold anything; after it come state and parent.
-		fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
-		if len(fields) < 2 {
-			continue
-		}
-		if parent, err := strconv.Atoi(fields[1]); err == nil {
-			all[pid] = process{fields[0], parent}
+		if p, ok := look(pid); ok {
+			all[pid] = p
 		}
 	}
 	return all
+}
+
+// look is what the kernel tells of one process; false when it is gone.
+func look(pid int) (process, bool) {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return process{}, false
+	}
+	// The name in parentheses may hold anything; after it come state and parent.
+	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
+	if len(fields) < 2 {
+		return process{}, false
+	}
+	parent, err := strconv.Atoi(fields[1])
+	return process{fields[0], parent}, err == nil
+}
+
+// Stopped says whether a process was stopped by a signal.
+func Stopped(pid int) bool {
+	p, ok := look(pid)
+	return ok && p.state == "T"
 }
 
 // belowByParent finds them by the parent that every process names.

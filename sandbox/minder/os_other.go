@@ -26,7 +26,7 @@ func asUser(_ int, fn func()) { fn() }
 
 func childAttr() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setsid: true} }
 
-func sacrifice(int) {}
+func sacrifice(int, int) {}
 
 func dup(from, to int) error { return syscall.Dup2(from, to) }
 
@@ -43,6 +43,9 @@ func End(minder int) {
 	_ = syscall.Kill(-minder, syscall.SIGKILL)
 	_ = syscall.Kill(minder, syscall.SIGKILL)
 }
+
+// Stopped does not know.
+func Stopped(int) bool { return false }
 
 // EndLeft finds nothing: there is no list of processes that says to whom they belonged.
 func EndLeft(string, int) {}

@@ -1,0 +1,115 @@
+package cli_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+// stubborn are handlers that, the first time, leave a process of a session of its own behind, stop the one that watches
+// over them, and then neither end nor listen.
+var stubborn = map[string][2]string{
+	"node": {"stubborn.mjs", `import { spawn } from 'node:child_process';
+import { appendFileSync, existsSync } from 'node:fs';
+export function main(dir) {
+	if (existsSync(dir + '/pids')) return 'done';
+	const daemon = spawn('sleep', ['600'], { detached: true, stdio: 'ignore' });
+	daemon.unref();
+	process.on('SIGTERM', () => {});
+	process.kill(process.ppid, 'SIGSTOP');
+	appendFileSync(dir + '/pids', process.pid + ' ' + process.ppid + ' ' + daemon.pid + '\n');
+	return new Promise(() => setInterval(() => {}, 1000));
+}`},
+	"python3": {"stubborn.py", `import os, signal, subprocess, time
+def main(dir, ctx):
+	if os.path.exists(dir + "/pids"):
+		return "done"
+	daemon = subprocess.Popen(["sleep", "600"], start_new_session=True)
+	os.kill(os.getppid(), signal.SIGSTOP)
+	with open(dir + "/pids", "a") as f:
+		f.write("%d %d %d\n" % (os.getpid(), os.getppid(), daemon.pid))
+	while True:
+		try:
+			time.sleep(600)
+		except BaseException:
+			pass
+`},
+}
+
+// A worker whose handler stopped the process that watches over it ends within the time for that when it is asked to,
+// and is followed by all that the handler started, also when it is killed. Where executors may not signal it this
+// cannot come to be, so they are given what they lack there.
+func TestAHandlerThatStopsItsMinderHoldsNoWorkerUp(t *testing.T) {
+	t.Parallel()
+	for program, handler := range stubborn {
+		for _, end := range []string{"drained", "killed"} {
+			t.Run(program+"/"+end, func(t *testing.T) {
+				t.Parallel()
+				if _, err := exec.LookPath(program); err != nil {
+					t.Skip(program + " is not on this machine")
+				}
+				const deadline = 10 * time.Second
+				f, dir := newFleet(t), t.TempDir()
+				p := &plant{f, f.startApp(nil), map[string]*process{}}
+				handlers := filepath.Join(t.TempDir(), "handlers")
+				if err := errors.Join(
+					os.Mkdir(handlers, 0o755), os.WriteFile(filepath.Join(handlers, handler[0]), []byte(handler[1]), 0o644),
+				); err != nil {
+					t.Fatal(err)
+				}
+				settings := env{
+					"SOJOURN_HANDLERS": handlers, "SOJOURN_ISOLATION": "process", "SOJOURN_ISOLATION_MIN_LEVEL": "process",
+					"SOJOURN_EXECUTOR_UIDS": "none", "SOJOURN_EXECUTOR_CGROUP": "none", "SOJOURN_EGRESS": "open",
+					"SOJOURN_TOKEN": f.client.token, "SOJOURN_DRAIN_TIMEOUT": deadline.String(),
+				}
+				p.begin("A", settings)
+				sojourn := func(args ...string) string {
+					t.Helper()
+					code, out, err := run(t, f.dir, env{"SOJOURN_TOKEN": f.client.token}, append(args, "--app-url", f.client.base)...)
+					if code != 0 {
+						t.Fatalf("%q ends with %d: %s%s", args, code, out, err)
+					}
+					return out
+				}
+				sojourn("activity", "run", "stubborn", fmt.Sprintf("[%q]", dir), "--id", "one", "--session", "s", "--detach")
+				var pids []int
+				until(t, "the handler has done it", func() bool {
+					pids = processes(t, filepath.Join(dir, "pids"))
+					return len(pids) == 3
+				})
+				asked := time.Now()
+				if end == "drained" {
+					code := p.node["A"].terminate()
+					if took := time.Since(asked); code != 0 || took > deadline+time.Second {
+						t.Errorf("the worker ended with %d after %s, of %s", code, took, deadline)
+					}
+				} else {
+					p.node["A"].kill()
+				}
+				for i, what := range []string{"the executor", "its minder", "the daemon"} {
+					until(t, what+" is gone", func() bool { return over(pids[i]) })
+				}
+				t.Logf("all is over after %s", time.Since(asked))
+				p.begin("B", settings)
+				if got := sojourn("workflow", "result", "one"); got != `"done"` {
+					t.Errorf("on another worker it gives %s", got)
+				}
+			})
+		}
+	}
+}
+
+// over says whether a process has ended, if it was waited for or not.
+func over(pid int) bool {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return true
+	}
+	_, rest, _ := bytes.Cut(stat, []byte(") "))
+	return bytes.HasPrefix(rest, []byte("Z")) || bytes.HasPrefix(rest, []byte("X"))
+}
