@@ -62,6 +62,8 @@ type executor struct {
 	served   int
 	strays   int
 	toldBusy bool
+	hasRoom  bool
+	lent     *call // which has the room; nil for none
 	idle     *time.Timer
 	doom     *ending // why we are ending it; nil as long as we are not
 	asked    *ending // why it was sent SIGTERM; counts if it ends by that
@@ -105,7 +107,7 @@ func launch(
 		Path: l.program, Args: l.args, Env: env, Dir: scratch,
 		Memory: l.limits.Memory, Data: l.limits.Data, FileSize: l.limits.FileSize, Files: int64(l.limits.OpenFiles),
 		Processes: l.limits.Processes, ScratchBytes: l.limits.ScratchBytes, ScratchFiles: l.limits.ScratchFiles,
-		Wall: ex.rules, User: u.number(), Group: g,
+		Wall: ex.rules, User: u.number(), Group: g, Room: l.name != RuntimeNative,
 	})
 	if err != nil {
 		ex.leave()
@@ -129,7 +131,10 @@ func launch(
 	boot := time.NewTimer(bootTime)
 	defer boot.Stop()
 	select {
-	case <-ex.ready:
+	case ready := <-ex.ready:
+		ex.mu.Lock()
+		ex.hasRoom = ex.takesRoom(ready)
+		ex.mu.Unlock()
 		return ex, nil
 	case <-boot.C:
 		ex.kill(ending{cause: CauseProtocolError, kind: Unavailable, message: fmt.Sprintf("not ready after %s", bootTime)})
@@ -290,6 +295,10 @@ func (ex *executor) handleFrame(f frame.Frame) error {
 		default:
 		}
 	case frame.Result, frame.Error:
+		var err error
+		if f.Body, err = ex.fromRoom(f); err != nil {
+			return err
+		}
 		known = ex.endCall(f)
 	case frame.Heartbeat:
 		c := ex.call(f.ID)
@@ -340,11 +349,8 @@ func (ex *executor) endCall(f frame.Frame) bool {
 	ex.stdout.catchUp()
 	ex.stderr.catchUp()
 	ex.mu.Lock()
-	delete(ex.calls, f.ID)
+	ex.endedCall(c)
 	ex.served++
-	if len(ex.calls) == 0 {
-		ex.idle.Reset(idleAfter)
-	}
 	ex.mu.Unlock()
 	if f.T == frame.Result {
 		return c.finish(f.Body, f.Usage, nil)
@@ -454,17 +460,17 @@ func (ex *executor) kill(why ending) {
 	defer ex.mu.Unlock()
 	if ex.forced == nil && !ex.ended {
 		ex.forced = time.AfterFunc(endTime, ex.force)
+		time.AfterFunc(stoppedTime, func() {
+			if minder.Stopped(ex.proc.cmd.Process.Pid) {
+				ex.force()
+			}
+		})
 	}
 }
 
 // force ends a minder that does not obey, and all under it.
 func (ex *executor) force() {
 	select {
-		time.AfterFunc(stoppedTime, func() {
-			if minder.Stopped(ex.proc.cmd.Process.Pid) {
-				ex.force()
-			}
-		})
 	case <-ex.done:
 	default:
 		minder.End(ex.proc.cmd.Process.Pid)
@@ -495,6 +501,9 @@ func (ex *executor) fellIdle() {
 	if len(ex.calls) == 0 && ex.toldBusy && !ex.ended {
 		ex.toldBusy = false
 		ex.proc.order(minder.OrderIdle)
+		if ex.hasRoom {
+			empty(ex.proc.room)
+		}
 		_ = ex.proc.line.SetReadDeadline(time.Time{})
 	}
 }

@@ -19,6 +19,7 @@ type process struct {
 	line           net.Conn  // the lifeline: closing it kills all
 	facts          *bufio.Reader
 	stdout, stderr *os.File
+	room           *os.File // that the executor has too; nil for none
 }
 
 // startProcess starts a minder that starts the program c says.
@@ -52,6 +53,18 @@ func startProcess(c minder.Config) (_ *process, err error) {
 		return nil, fmt.Errorf("output pipe: %w", err)
 	}
 	theirs = append(theirs, errs)
+	room, err := os.Open(os.DevNull)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", os.DevNull, err)
+	}
+	theirs = append(theirs, room)
+	if c.Room {
+		if p.room, err = newRoom(); err != nil { // an old kernel; bodies go through the socket
+			c.Room = false
+		} else {
+			room = p.room
+		}
+	}
 	program, err := self()
 	if err != nil {
 		return nil, fmt.Errorf("own program: %w", err)
@@ -59,7 +72,7 @@ func startProcess(c minder.Config) (_ *process, err error) {
 	command := func() *exec.Cmd {
 		return &exec.Cmd{
 			Path: program, Args: []string{minder.Name}, Env: []string{}, Dir: "/", Stdout: out, Stderr: errs,
-			ExtraFiles: []*os.File{control, line}, SysProcAttr: minderAttr(),
+			ExtraFiles: []*os.File{control, line, room}, SysProcAttr: minderAttr(),
 		}
 	}
 	if err := p.start(command, c.Group.Second()); err != nil {
@@ -115,7 +128,7 @@ func (p *process) release() {
 			_ = c.Close()
 		}
 	}
-	for _, f := range []*os.File{p.stdout, p.stderr} {
+	for _, f := range []*os.File{p.stdout, p.stderr, p.room} {
 		if f != nil {
 			_ = f.Close()
 		}

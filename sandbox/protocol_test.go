@@ -3,9 +3,11 @@ package sandbox_test
 import (
 	"encoding/base64"
 	"encoding/binary"
+	"fmt"
 	"runtime"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 	"unicode/utf8"
@@ -153,4 +155,54 @@ func TestFloodOfOutputIsTruncatedAndTakesNoMemory(t *testing.T) {
 			t.Errorf("kept %d bytes, truncated %d", kept, res.LogsTruncated)
 		}
 	})
+}
+
+// Large values go through memory that worker and executor both have. It is one call's at a time, so that calls beside
+// one another each get what is theirs, nothing is taken from there for another one, and idle it takes no memory.
+func TestTheRoomIsOneCallsAtATime(t *testing.T) {
+	for _, target := range Targets[1:] {
+		t.Run(target.Runtime, func(t *testing.T) {
+			b := Open(t, target, sandbox.Options{Blank: -1})
+			pid := Got[int](t, b.Run(In("s", 1, b.Call("pid"))))
+			taken := func() int64 {
+				var st syscall.Stat_t
+				if err := syscall.Stat(fmt.Sprintf("/proc/%d/fd/4", pid), &st); err != nil {
+					t.Skip("no room to look at: ", err)
+				}
+				return st.Blocks
+			}
+			text := func(i int) string { return strings.Repeat(string(rune('a'+i)), 1<<20-i) }
+			before := taken()
+			if got := Got[string](t, b.Run(In("s", 1, b.Call("main", text(0))))); got != text(0) {
+				t.Errorf("%d bytes came back, %.5q", len(got), got)
+			}
+			if before != 0 || taken() == 0 {
+				t.Errorf("the room took %d blocks before, and %d after a large value", before, taken())
+			}
+			var all sync.WaitGroup
+			for i := range 8 {
+				all.Go(func() {
+					res, err := b.Invoke(t.Context(), In("s", 1, b.Call("main", text(i))), sandbox.Hooks{})
+					if err != nil {
+						t.Error(err)
+					} else if got := Got[string](t, res); got != text(i) {
+						t.Errorf("%d bytes came back to call %d, %.5q", len(got), i, got)
+					}
+				})
+			}
+			all.Wait()
+			Eventually(t, "the room is empty", func() bool { return taken() == 0 })
+
+			cancel, running := hold(t, b, In("s", 1, b.Call("wait")))
+			id := "c" // its own: ten calls were before, and the one that waits has the room
+			WantType(
+				t, b.Fail(In("s", 1, b.Call("raw", lie(framed(t, frame.Header{T: frame.Result, ID: id, Room: 3}, ""))))),
+				sandbox.ProtocolError,
+			)
+			cancel()
+			Receive(t, "the end of the call", running)
+			big := framed(t, frame.Header{T: frame.Result, ID: "1", Room: frame.DefaultLimits.Body + 1}, "")
+			WantType(t, b.Fail(In("t", 1, b.Call("raw", lie(big)))), sandbox.ProtocolError)
+		})
+	}
 }

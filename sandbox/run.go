@@ -85,6 +85,7 @@ func (ex *executor) begin(
 	h.ID, h.IsNew = c.id, ex.seq == 1
 	ex.calls[c.id] = c
 	others := len(ex.calls) > 1
+	h.Lend = ex.lend(c)
 	needs := false
 	if b != nil {
 		h.Hash = b.Hash
@@ -100,6 +101,7 @@ func (ex *executor) begin(
 	if inv.Export != "" {
 		input = nil // it is no call
 	}
+	input = ex.intoRoom(&h, input)
 	if needs || others || len(input) > bigFrame {
 		ex.aside(func() { ex.deliver(c, h, b, input) }) // may wait, and the caller has its own deadline to watch
 	} else {
@@ -145,10 +147,7 @@ func (ex *executor) load(b *bundle) error {
 // drop ends a call that the executor never saw.
 func (ex *executor) drop(c *call, err error) {
 	ex.mu.Lock()
-	delete(ex.calls, c.id)
-	if len(ex.calls) == 0 {
-		ex.idle.Reset(idleAfter)
-	}
+	ex.endedCall(c)
 	ex.mu.Unlock()
 	c.finish(nil, nil, err)
 }

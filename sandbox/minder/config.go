@@ -21,6 +21,7 @@ const Name = "sojourn-minder"
 const (
 	controlFD  = 3 // the executor's control socket, passed on
 	lifelineFD = 4 // stream socket to the worker: configuration and orders down, facts up
+	roomFD     = 5 // memory that the worker and the executor both have, passed on as the executor's fourth
 )
 
 // Config is the first line the worker writes on the lifeline, in JSON.
@@ -39,6 +40,7 @@ type Config struct {
 	ScratchBytes int64 `json:"scratch_bytes"` // bytes in Dir; 0 for no limit
 	ScratchFiles int   `json:"scratch_files"` // files and folders in Dir; 0 for no limit
 
+	Room bool        `json:"room,omitempty"` // the executor has a room
 	User int         `json:"user,omitempty"` // user and group of the executor; 0 for the minder's
 	Wall *wall.Rules `json:"wall,omitempty"` // what the executor is left with; nil for all its user has
 

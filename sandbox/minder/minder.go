@@ -23,8 +23,9 @@ func Is() bool { return len(os.Args) > 0 && os.Args[0] == Name }
 // restricted before and lives as long as the minder, to which the executor is tied by it. The other threads are free:
 // they watch and kill.
 func Run() {
-	closeInherited(lifelineFD)
+	closeInherited(roomFD)
 	syscall.CloseOnExec(lifelineFD)
+	syscall.CloseOnExec(roomFD)
 	_ = syscall.SetNonblock(lifelineFD, true)
 	m := &minder{line: os.NewFile(lifelineFD, "lifeline"), poke: make(chan struct{}, 1), killed: make(chan struct{})}
 	in := bufio.NewReader(m.line)
@@ -36,7 +37,7 @@ func Run() {
 		os.Exit(2) // the worker is gone, or is not one of ours
 	}
 	wall.Apart(func() { err = m.start() })
-	_ = syscall.Close(controlFD)
+	_, _ = syscall.Close(controlFD), syscall.Close(roomFD)
 	detach()
 	if err != nil {
 		m.tell(Fact{T: FactStarted, Error: err.Error()})
@@ -61,7 +62,6 @@ type minder struct {
 	killed chan struct{} // closed when everything is to be killed
 }
 
-// start prepares this thread, whose attributes the child inherits, and starts the executor from it. What it says of the
 // Whom the kernel is to end when memory runs out, before the worker: executors, and then who watches over them. An
 // executor that was ended may be out of the kernel's sight before its memory is free, and then somebody else has to go.
 const (
@@ -69,13 +69,14 @@ const (
 	minderScore   = 700
 )
 
+// start prepares this thread, whose attributes the child inherits, and starts the executor from it. What it says of the
 // process goes for the minder as well.
 func (m *minder) start() error {
 	if err := adopt(); err != nil {
 		return err
 	}
-	for _, l := range []struct {
 	sacrifice(os.Getpid(), minderScore)
+	for _, l := range []struct {
 		name  string
 		which int
 		value int64
@@ -105,8 +106,12 @@ func (m *minder) start() error {
 	if err := confine(m.User); err != nil {
 		return err
 	}
+	files := []uintptr{uintptr(null), 1, 2, controlFD}
+	if m.Room {
+		files = append(files, roomFD)
+	}
 	m.pid, err = syscall.ForkExec(m.Path, m.Args, &syscall.ProcAttr{
-		Dir: m.Dir, Env: m.Env, Files: []uintptr{uintptr(null), 1, 2, controlFD}, Sys: childAttr(),
+		Dir: m.Dir, Env: m.Env, Files: files, Sys: childAttr(),
 	})
 	if err != nil {
 		return fmt.Errorf("start %s: %w", m.Path, err)

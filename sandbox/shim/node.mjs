@@ -1,7 +1,7 @@
 // The executor for JavaScript: frames on descriptor 3, one handler module per content hash, state kept in this process.
 import { execFile } from 'node:child_process';
 import { createHash } from 'node:crypto';
-import { readFileSync, writeFileSync, mkdirSync } from 'node:fs';
+import { readFileSync, readSync, writeFileSync, writeSync, mkdirSync } from 'node:fs';
 import Module, { createRequire } from 'node:module';
 import net from 'node:net';
 import { dirname, join } from 'node:path';
@@ -9,6 +9,8 @@ import { pathToFileURL } from 'node:url';
 
 const LIMIT_HEADER = 64 * 1024;
 const THROTTLE_MS = 100;
+const ROOM = 4; // descriptor of the memory that the worker has too, when a call is lent it
+const IN_ROOM = 16 * 1024; // bytes from which on a result is left there
 const socket = new net.Socket({ fd: 3, readable: true, writable: true });
 const modules = new Map(); // content hash -> promise of the module
 const calls = new Map(); // call id -> AbortController
@@ -27,6 +29,15 @@ function send(header, body) {
   if (size) body.copy(frame, 8 + head.length);
   socket.write(frame);
   return true;
+}
+
+// leaveInRoom says whether it did: there may be no memory left for it.
+function leaveInRoom(output) {
+  try {
+    return writeSync(ROOM, output, 0, output.length, 0) === output.length;
+  } catch {
+    return false;
+  }
 }
 
 // A confined process may not read how much memory it has. The most it ever had is the nearest to it.
@@ -596,6 +607,10 @@ async function invoke(header, body) {
       missing.retryable = false;
       throw missing;
     }
+    if (header.room) {
+      body = Buffer.allocUnsafe(header.room);
+      readSync(ROOM, body, 0, header.room, 0);
+    }
     const args = body.length ? decode(body) : [];
     const input = Array.isArray(args) ? (args.length === 1 ? args[0] : args.length === 0 ? null : args) : args;
     const value = await fn(input, ctx);
@@ -603,7 +618,9 @@ async function invoke(header, body) {
     finish();
     const after = process.resourceUsage();
     const cpu = after.userCPUTime + after.systemCPUTime - before.userCPUTime - before.systemCPUTime;
-    send({ t: 'result', id, usage: { cpu_ms: cpu / 1000, rss: after.maxRSS * 1024 } }, output);
+    const done = { t: 'result', id, usage: { cpu_ms: cpu / 1000, rss: after.maxRSS * 1024 } };
+    if (header.lend && output.length >= IN_ROOM && leaveInRoom(output)) send({ ...done, room: output.length });
+    else send(done, output);
   } catch (err) {
     finish();
     failure(id, err, controller);
@@ -617,7 +634,7 @@ function handle(header, body) {
     case 'init':
       scratch = header.scratch || scratch;
       limitBody = header.max_body || limitBody;
-      send({ t: 'ready', proto: 1, runtime: `node ${process.versions.node}`, features: ['overlap'] });
+      send({ t: 'ready', proto: 1, runtime: `node ${process.versions.node}`, features: ['overlap', 'room'] });
       break;
     case 'load': {
       const loading = load(header, body.toString('utf8'));

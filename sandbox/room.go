@@ -1,0 +1,71 @@
+package sandbox
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/sojourn-run/sojourn/sandbox/frame"
+)
+
+// inRoom is from how many bytes on a body is left in the room that worker and executor both have. Through the socket
+// it would go in pieces of what that holds, and each wakes up who waits for it.
+const inRoom = 16 << 10
+
+// featureRoom is what an executor says at its start that knows what to do with one.
+const featureRoom = "room"
+
+// lend gives a call the room while no other one has it. The mutex is held.
+func (ex *executor) lend(c *call) bool {
+	if !ex.hasRoom || ex.lent != nil {
+		return false
+	}
+	ex.lent = c
+	return true
+}
+
+// endedCall takes a call off those in flight. The mutex is held.
+func (ex *executor) endedCall(c *call) {
+	delete(ex.calls, c.id)
+	if ex.lent == c {
+		ex.lent = nil
+	}
+	if len(ex.calls) == 0 {
+		ex.idle.Reset(idleAfter)
+	}
+}
+
+// intoRoom puts a large input into the room that was lent to its call, and says in the header that it is there.
+func (ex *executor) intoRoom(h *frame.Header, input []byte) (rest []byte) {
+	if !h.Lend || len(input) < inRoom {
+		return input
+	}
+	if _, err := ex.proc.room.WriteAt(input, 0); err != nil {
+		return input // too large, which sending it tells
+	}
+	h.Room = len(input)
+	return nil
+}
+
+// fromRoom is the body of a frame, wherever it is. What is in the room is the executor's to change at any time, so it
+// is read once, before anybody looks at it.
+func (ex *executor) fromRoom(f frame.Frame) ([]byte, error) {
+	if f.Room == 0 {
+		return f.Body, nil
+	}
+	ex.mu.Lock()
+	c := ex.lent
+	ex.mu.Unlock()
+	if c == nil || c.id != f.ID || f.Room < 0 || f.Room > frame.DefaultLimits.Body || len(f.Body) > 0 {
+		return nil, fmt.Errorf("%d bytes in a room that was not lent: %w", f.Room, frame.ErrMalformed)
+	}
+	body := make([]byte, f.Room)
+	if _, err := ex.proc.room.ReadAt(body, 0); err != nil {
+		return nil, fmt.Errorf("%d bytes in the room: %w: %w", f.Room, err, frame.ErrMalformed)
+	}
+	return body, nil
+}
+
+// takesRoom says whether an executor that is ready knows rooms, and has one.
+func (ex *executor) takesRoom(ready frame.Header) bool {
+	return ex.proc.room != nil && slices.Contains(ready.Features, featureRoom)
+}
