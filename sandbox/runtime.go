@@ -168,7 +168,7 @@ func look(path, name string, question ...string) (string, error) {
 // ask returns what a program prints. The script of a version manager finds its way by variables of its own. Ours, with
 // the worker's token among them, are none of them.
 func ask(ctx context.Context, program string, args ...string) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(ctx, bootTime)
+	ctx, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
 	c := exec.CommandContext(ctx, program, args...)
 	c.Env = slices.DeleteFunc(os.Environ(), func(pair string) bool { return strings.HasPrefix(pair, "SOJOURN_") })
