@@ -175,7 +175,9 @@ func TestAHogInANarrowGroup(t *testing.T) {
 	for range 4 {
 		wanting.Go(func() {
 			for ctx.Err() == nil {
-				some, err := unix.Mmap(-1, 0, 256<<10, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE|unix.MAP_POPULATE)
+				some, err := unix.Mmap(
+					-1, 0, 256<<10, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE|unix.MAP_POPULATE,
+				)
 				if err == nil {
 					_ = unix.Munmap(some)
 				}

@@ -96,7 +96,7 @@ const (
 // Fixed times and sizes.
 const (
 	bootTime      = 10 * time.Second       // from start to ready
-	askTime       = time.Minute            // for a script to say where its interpreter is, on a machine that does much else
+	askTime       = time.Minute            // for a script to say where its interpreter is, on a busy machine
 	closeTime     = 5 * time.Second        // for all close hooks
 	endTime       = 2 * time.Second        // from a kill to the minder's last word
 	stoppedTime   = 200 * time.Millisecond // from a kill to a look whether the minder was stopped, and cannot obey

@@ -23,7 +23,8 @@ func newRoom() (*os.File, error) {
 	if err := room.Truncate(int64(frame.DefaultLimits.Body)); err != nil {
 		return nil, errors.Join(fmt.Errorf("room: %w", err), room.Close())
 	}
-	if _, err := unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, unix.F_SEAL_GROW|unix.F_SEAL_SHRINK|unix.F_SEAL_SEAL); err != nil {
+	const seals = unix.F_SEAL_GROW | unix.F_SEAL_SHRINK | unix.F_SEAL_SEAL
+	if _, err := unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, seals); err != nil {
 		return nil, errors.Join(fmt.Errorf("seal room: %w", err), room.Close())
 	}
 	return room, nil
