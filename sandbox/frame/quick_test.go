@@ -12,7 +12,8 @@ import (
 func TestQuickHeadersSayWhatJSONSays(t *testing.T) {
 	full := Header{
 		T: Invoke, ID: "a1", Hash: "h", Session: "s", Epoch: 3, Activity: "a.b", Entry: "main", Export: "recovery",
-		Attempt: 2, DeadlineMS: 1234567890123, Keys: map[string]string{"run_id": "R", "task_id": "T-1", "w": ""}, IsNew: true, Lend: true,
+		Attempt: 2, DeadlineMS: 1234567890123,
+		Keys: map[string]string{"run_id": "R", "task_id": "T-1", "w": ""}, IsNew: true, Lend: true,
 		Room: 99,
 	}
 	quoted, most := full, full
