@@ -143,6 +143,7 @@ func (b *Broker) checkTypes(ctx context.Context, ns, field string, given json.Ra
 }
 
 // upsertTypes are the registered types, when a command wants to be checked against them.
+// Most completions set no attribute, and are not to pay for the look.
 func (b *Broker) upsertTypes(ctx context.Context, ns string, commands []protocol.Command) (map[string]string, error) {
 	if !engine.Labels(commands) {
 		return nil, nil

@@ -325,6 +325,7 @@ func withheld(s *protocol.ClaimStatus, err error) {
 }
 
 // retryAfter is how many seconds a delayed task's back-off still takes.
+// One at least: who is told to wait for nothing asks at once, and is told the same.
 func retryAfter(s engine.TaskState, at, now time.Time) *int64 {
 	if s != engine.Delayed {
 		return nil

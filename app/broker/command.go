@@ -81,6 +81,7 @@ func (b *Broker) Archive(ctx context.Context, in protocol.EndRequest) (protocol.
 }
 
 // tell gives a run a command that carries no more than its reason.
+// Reason and verb are what was asked: the same request id with another reason is a conflict.
 func (b *Broker) tell(
 	ctx context.Context, in protocol.EndRequest, verb string, may func(*engine.Run) error,
 	input func(reason string) engine.Input,

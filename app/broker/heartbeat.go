@@ -86,6 +86,8 @@ func (b *Broker) HeartbeatTask(ctx context.Context, in protocol.HeartbeatRequest
 	// nobody else is to begin meanwhile.
 	a.Renewed, a.CanContinue, a.LeaseExpiresAt, a.LastHeartbeatAt = true, !r.act.Cancel, r.act.Until, r.act.HeartbeatAt
 	a.CancelRequested = r.act.Cancel
+	// How long the session is held changes with the beat too, and its holder judges by that whether it may begin
+	// more in it.
 	if r.sess != nil {
 		a.Session = affinity(r.sess, r.act.Queue, false)
 	}

@@ -219,6 +219,7 @@ func (b *Broker) drainAnswer() protocol.PollAnswer {
 	return a
 }
 
+// It says when to ask again: an operator may take a drain back.
 func drainingAnswer() protocol.PollAnswer {
 	return protocol.PollAnswer{
 		Status: protocol.PollDraining, Reason: string(protocol.ReasonWorkerDraining), RetryAfter: 1000,

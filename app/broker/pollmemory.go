@@ -94,6 +94,7 @@ func (m *pollMemory) once(
 	}
 }
 
+// In any order, since clients build the list anew each time.
 func sameKinds(a, b []protocol.TaskKind) bool {
 	return len(a) == len(b) && !slices.ContainsFunc(a, func(k protocol.TaskKind) bool { return !slices.Contains(b, k) })
 }

@@ -129,6 +129,7 @@ func renews(w engine.WorkerKey, r protocol.SessionRenewal) engine.RenewSession {
 }
 
 // gather adds a part to what is stored next, and sees to it that this is no later than after patience.
+// The first one of a gathering begins the change, and the most impatient one says when it is made.
 func (b *Broker) gather(part *renewed, patience time.Duration) *gathering {
 	r := &b.renewals
 	r.mu.Lock()
@@ -204,6 +205,7 @@ func (b *Broker) renewTogether(ctx context.Context, g *gathering) {
 	}
 }
 
+// What a caller may not see it is told of as if it were not there, as by every verb of a session.
 func (p *renewed) decide(
 	rows store.Rows, next map[engine.SessionKey]*engine.Session, r protocol.SessionRenewal, now time.Time,
 ) (engine.SessionChange, error) {

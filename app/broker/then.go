@@ -90,9 +90,11 @@ func (b *Broker) turnOf(ctx context.Context, in protocol.CompleteItem, by *engin
 }
 
 // turnPoll names what is leased with the result of an attempt.
+// A worker that repeats the result asks for the same, and is found its next activity by this name at any app.
 func turnPoll(attempt string) string { return "then " + attempt }
 
 // hashThen tells turns apart.
+// What it has seen is part of it: the same commands on another history are another turn.
 func hashThen(t *protocol.Then) string {
 	all := make([]byte, 0, 64)
 	all = binary.BigEndian.AppendUint64(all, uint64(t.SeenThrough))
@@ -133,6 +135,7 @@ func (t *turn) serves(run *engine.Run) bool {
 
 // note remembers up to where the worker keeps the run: to the end, as the answer shows what the turn made, or, when it
 // does not count, not at all. The task that is handed out with the commit shows what is behind that.
+// Inside of the change, as the task that it makes may be handed out with this very commit.
 func (t *turn) note(o *change.Outcome) {
 	switch {
 	case !o.Fused:

@@ -63,6 +63,7 @@ func (b *Broker) Update(ctx context.Context, in protocol.UpdateRequest) (protoco
 }
 
 // acceptedAt is the event sequence at which an update was accepted, which its id ends with.
+// An id that is none of ours is read from the beginning, and is not found there.
 func acceptedAt(update string) int64 {
 	seq, err := strconv.ParseInt(update[strings.LastIndexByte(update, 'u')+1:], 10, 64)
 	if err != nil {

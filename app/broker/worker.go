@@ -74,6 +74,7 @@ func (b *Broker) WorkerHeartbeat(
 }
 
 // kept counts the sessions whose lease was renewed.
+// For the count and the log alone. Each session's answer stands by itself.
 func kept(states []protocol.SessionState) (n int) {
 	for _, s := range states {
 		if s.Held && !s.LeaseExpiresAt.IsZero() {

@@ -144,6 +144,8 @@ func (b *batch) tellFull(q QueueKey, r *store.ClaimRequest, held map[process]int
 }
 
 // freeRoutes are where the tasks of a lane wait whose sessions nobody holds, and which the worker may have.
+// A session that is pinned to a release waits under a word that names it, so a worker of another one never reads
+// it.
 func freeRoutes(q QueueKey, lane string, w *engine.Worker) []string {
 	list := []string{route(q, lane, "+")}
 	if w.Release != "" {
@@ -306,6 +308,7 @@ func (b *batch) picks(q QueueKey, routes []string, n int) ([]pick, error) {
 		t := pick{
 			taskKey: taskKey{str(v[3]), integer(v[4])}, priority: integer(v[1]), readyAt: integer(v[2]), rank: integer(v[6]),
 		}
+		// The body came with the pick, so an activity whose run is in no cache need not be read once more.
 		if t.seq > 0 {
 			if r, ok := b.s.cache.runs.get(t.run); !ok || r.partial {
 				a, err := readActivity(t.run, q.Namespace, t.seq, str(v[5]))

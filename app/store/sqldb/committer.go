@@ -26,12 +26,14 @@ const (
 )
 
 // maxLocked is how often a batch that met a lock in its writes is run again at once, before it is taken apart.
+// Most locks are another app's batch, which is over in milliseconds.
 const maxLocked = 2
 
 // maxRaces is how often a batch that lost a race is run again before its callers are told.
 const maxRaces = 20
 
 // outcomeTimeout bounds the wait for a transaction whose connection was lost.
+// Its callers wait for the answer meanwhile; after that they are told that it is not known, and ask.
 const outcomeTimeout = 10 * time.Second
 
 // loop is the committer: it takes whatever waits, and never waits for more. What was set aside gets batches of
@@ -245,6 +247,7 @@ func (s *Store) tryLoaded(items []*pending, assume bool) (*batch, error) {
 			claims++
 		}
 	}
+	// Without claims COMMIT goes along with this write; with them what they find has to be written behind it.
 	if err := b.write(claims == 0); err != nil {
 		return b, fmt.Errorf("flush: %w", err)
 	}

@@ -62,6 +62,8 @@ func (w *writer) calls(r *rowset) []*Call {
 }
 
 // chunk is how many rows the next statement has when so many are left.
+// A row that is written twice says the same twice, so the last chunk may be filled up with it where that saves
+// statements.
 func (w *writer) chunk(left int) int {
 	size := min(1<<(len(w.stmts)-1), 1<<(bits.Len(uint(left))-1))
 	if next := 2 * size; w.padded && left > largest && next < 1<<len(w.stmts) && next-left <= left/4 {
@@ -88,6 +90,7 @@ func (d Dialect) writerOf(columns []column, most int, make func(rows string) str
 }
 
 // unnest is a SELECT of the columns from array parameters $1…; zero values of optional columns become NULL.
+// Arrays make one statement of any number of rows, so it is prepared once and its text never grows.
 func unnest(columns []column) string {
 	var list, arrays, names []string
 	for i, c := range columns {

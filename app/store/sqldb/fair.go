@@ -88,6 +88,7 @@ func (b *batch) rank(items []*pending) error {
 			continue
 		}
 		if q := (QueueKey{p.claim.Namespace, p.claim.Queue, p.claim.Kind}); b.s.queues.fair(q) {
+			// A claim may take tasks of any priority, and moves the clock of each that it takes from.
 			for tier := range int64(tiers) {
 				want[tagKey{q, tier, ""}] = true
 			}
@@ -149,6 +150,7 @@ func (k tagKey) compare(o tagKey) int {
 func (k tagKey) clock() tagKey { return tagKey{k.QueueKey, k.tier, ""} }
 
 // classOf is the class of a ready task and its weight; the class is empty without a key.
+// An activity has the key of its own command, else that of its run.
 func (b *batch) classOf(t taskKey) (tagKey, int) {
 	r := b.runs[t.run]
 	if t.seq == 0 {
@@ -189,6 +191,7 @@ func (b *batch) rankOf(t taskKey) int64 {
 
 // taken moves the clock of a task's tier to its rank: tasks that become ready from now on stand behind what was
 // taken.
+// Also for one that was handed over at once: what nobody had to wait for counts as well.
 func (b *batch) taken(t taskKey) {
 	k, _ := b.classOf(t)
 	clock := b.tags[k.clock()]

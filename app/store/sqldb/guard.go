@@ -32,6 +32,7 @@ func newGuarded() guarded {
 // in the order in which every batch locks.
 func (b *batch) guards() []*Call {
 	st := b.s.st
+	// The time first: were the server late, all of the locks would have been taken for nothing.
 	calls := append(b.opening(), &Call{Stmt: st.stamp, Args: []any{
 		b.s.cfg.App, b.number, b.decidedAt, mostLate.Microseconds(),
 	}, Row: func(v []any) error {
@@ -114,6 +115,7 @@ func (b *batch) version(v []any) error {
 }
 
 // tasks is how many open tasks are counted in a session.
+// Those of other epochs too: their rows are among those that the guard reads.
 func (s *session) tasks() int {
 	n := s.Active + s.Ready
 	for _, k := range s.Strays {

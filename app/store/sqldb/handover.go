@@ -114,6 +114,7 @@ func (b *batch) handOver() error {
 			b.missed = append(b.missed, missed{t.taskKey, QueueKey{o.Namespace, o.Queue, o.Kind}})
 			continue
 		}
+		// The lease is in the batch from here on; its poller hears of it after the commit.
 		b.handed = append(b.handed, handed{res, r, b.lease(r, t.seq, &l)})
 	}
 	b.ready = nil
@@ -234,6 +235,7 @@ func (b *batch) lease(r *run, seq int64, l *engine.Lessee) store.Leased {
 }
 
 // arguments fills what the cache knows of a leased task, so that nobody has to read it.
+// For most tasks the event with their arguments was written by this very batch, or by one before it.
 func (b *batch) arguments(r *run, l *store.Leased) {
 	l.Head = r.Head
 	l.Events, l.Bytes = b.s.cache.events(r.ID, r.LastSeq)

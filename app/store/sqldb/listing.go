@@ -103,6 +103,7 @@ func (r *reader) Sessions(ctx context.Context, q store.SessionQuery) ([]engine.S
 			db = db.Where(column+" = ?", v)
 		}
 	}
+	// By what is shown and not by the column: a session whose holder is gone is shown as expired.
 	if len(q.Statuses) > 0 {
 		db = db.Where(shownStatus+" IN ?", q.Statuses)
 	}

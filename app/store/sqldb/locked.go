@@ -150,6 +150,7 @@ func (b *batch) advise(keys map[int64][]any) []*Call {
 // together, which costs a retry and harms nothing.
 type names map[int64][]any
 
+// The zero byte between them keeps ("ab", "c") from being locked as ("a", "bc").
 func (n names) add(key any, parts ...string) {
 	h := fnv.New64a()
 	for _, p := range parts {
@@ -163,6 +164,7 @@ func (n names) add(key any, parts ...string) {
 func (n names) session(k engine.SessionKey) { n.add(k, "session", k.Namespace, k.ID) }
 
 // advisory names every key of w that may not have a row yet; sessions that are likely to have one are looked at first.
+// A run needs no name: it is made under that of its workflow id.
 func advisory(w *wants, likely map[engine.SessionKey]bool) names {
 	n := names{}
 	for k := range w.workflows {

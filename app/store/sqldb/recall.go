@@ -167,6 +167,8 @@ func (s *Store) recall(items []*pending) *batch {
 	b := s.newBatch()
 	b.recalled, b.now, b.decidedAt = true, now, at
 	for _, p := range items {
+		// The reading of the clock is some moments old. A caller that has a later time from the store brings it up
+		// to that.
 		if more := p.change.NotBefore.Sub(b.now); more > 0 && more < mostLate {
 			b.now, b.decidedAt = b.now.Add(more), b.decidedAt+more.Microseconds()
 		}

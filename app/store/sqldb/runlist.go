@@ -140,6 +140,7 @@ func implied(list []store.Condition) []store.Condition {
 }
 
 // sole is true of what few runs share however many there are.
+// They need not be counted: there is one run of an id, and few of a workflow id.
 func sole(c store.Condition) bool {
 	return c.Test == store.In && !c.Not && len(c.Values) <= mostAlternatives &&
 		(c.Field == store.FieldRun || c.Field == store.FieldWorkflow)
@@ -243,6 +244,7 @@ func (l *listing) lead(where []store.Condition) (best, least int, err error) {
 }
 
 // count is how many entries a condition's index has, at most so many.
+// Counting stops where it would not change the choice any more, so it is never dearer than what it decides about.
 func (l *listing) count(c store.Condition, most int) (int, error) {
 	what := "x." + string(c.Field)
 	entries := l.s.read.Table("runs AS x").Where("x.namespace = ?", l.q.Namespace)
@@ -358,6 +360,7 @@ func alternatives(where []store.Condition, lead int) []store.Condition {
 }
 
 // choose lists the parts of a choice one by one.
+// As one condition a choice would have no index at all, though each of its parts may have one.
 func (l *listing) choose(where []store.Condition, at int, after store.RunPosition) (all found, err error) {
 	rest := slices.Delete(slices.Clone(where), at, at+1)
 	var rows []RunModel
