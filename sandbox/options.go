@@ -102,6 +102,7 @@ const (
 	stoppedTime   = 200 * time.Millisecond // from a kill to a look whether the minder was stopped, and cannot obey
 	silenceTime   = 10 * time.Second       // of the minder, while a call runs; it says something every second
 	writeTime     = 30 * time.Second       // for one frame to be taken
+	sweepAgain    = 2 * time.Second        // after the start, for folders whose locks were held then
 	tombstoneTime = time.Hour              // for which the end of a session is remembered
 	idleAfter     = time.Second            // without a call until the minder is told
 	reuseCalls    = 100                    // of one executor outside sessions

@@ -125,6 +125,7 @@ func NewPool(o Options) (*Pool, error) {
 	if p.memory = o.Memory; p.memory <= 0 {
 		p.memory = machineMemory() / 4 * 3
 	}
+	p.background(p.sweepLater)
 	return p, nil
 }
 
@@ -152,17 +153,8 @@ func (p *Pool) claimDir() error {
 	if p.opt.Private == "" {
 		p.opt.Private = base
 	}
-	old, err := os.ReadDir(base)
-	if err != nil {
+	if err := sweep(base); err != nil {
 		return fmt.Errorf("sandbox folder: %w", err)
-	}
-	for _, e := range old {
-		if dir := filepath.Join(base, e.Name()); e.IsDir() && strings.HasPrefix(e.Name(), "pool-") {
-			if lock, err := filelock.Take(filepath.Join(dir, "lock"), 0); err == nil {
-				minder.Wipe(dir)
-				_ = lock.Close()
-			}
-		}
 	}
 	p.packages = &packages{
 		pool: p, cache: filepath.Join(base, "packages"), sets: map[string]*packageSet{}, made: map[string]string{},
@@ -179,6 +171,37 @@ func (p *Pool) claimDir() error {
 		return fmt.Errorf("sandbox folder %s is another worker's: %w", p.dir, err)
 	}
 	return nil
+}
+
+// sweep removes the folders of pools that are gone.
+func sweep(base string) error {
+	old, err := os.ReadDir(base)
+	if err != nil {
+		return err
+	}
+	for _, e := range old {
+		if dir := filepath.Join(base, e.Name()); e.IsDir() && strings.HasPrefix(e.Name(), "pool-") {
+			if lock, err := filelock.Take(filepath.Join(dir, "lock"), 0); err == nil {
+				minder.Wipe(dir)
+				_ = lock.Close()
+			}
+		}
+	}
+	return nil
+}
+
+// sweepLater sweeps once more. A minder that a worker was starting when it was killed has all that was open there until
+// it is a program of its own, and with it the lock.
+func (p *Pool) sweepLater() {
+	later := time.NewTimer(sweepAgain)
+	defer later.Stop()
+	select {
+	case <-later.C:
+		if err := sweep(filepath.Dir(p.dir)); err != nil {
+			p.opt.Logger.Warn().Err(err).Msg("folders of workers that are gone may stay")
+		}
+	case <-p.life.Done():
+	}
 }
 
 // openFolder is one through which every user gets, best on a disk.

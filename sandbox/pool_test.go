@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/sojourn-run/sojourn/sandbox"
 	. "github.com/sojourn-run/sojourn/sandbox/sandboxtest"
+	"github.com/sojourn-run/sojourn/shared/filelock"
 )
 
 // native opens a pool for tests of the pool itself: its executors are the quickest.
@@ -223,4 +225,25 @@ func TestUnfitOptionsAreRefused(t *testing.T) {
 	if _, err := sandbox.NewPool(sandbox.Options{Dir: dir, Instance: "w1"}); err == nil {
 		t.Error("two pools share a folder")
 	}
+}
+
+// The lock of a worker that was killed may be held for a moment longer, by what it was just starting.
+func TestAFolderWhoseLockIsHeldGoesLater(t *testing.T) {
+	dir := t.TempDir()
+	old := filepath.Join(dir, "pool-old")
+	if err := os.Mkdir(old, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	lock, err := filelock.Take(filepath.Join(old, "lock"), os.O_CREATE)
+	if err != nil {
+		t.Fatal(err)
+	}
+	native(t, sandbox.Options{Dir: dir, Blank: -1})
+	if _, err := os.Stat(old); err != nil {
+		t.Errorf("a folder whose lock is held: %v", err)
+	}
+	if err := lock.Close(); err != nil {
+		t.Fatal(err)
+	}
+	Eventually(t, "the folder is gone", func() bool { _, err := os.Stat(old); return errors.Is(err, fs.ErrNotExist) })
 }

@@ -74,10 +74,10 @@ func TestNothingSurvivesAKilledWorker(t *testing.T) {
 	// The next worker sweeps what is left of the folder itself, once the kernel has let go of the lock.
 	_ = worker.Wait()
 	Open(t, Targets[0], sandbox.Options{Dir: dir})
-	left, err := os.ReadDir(dir)
-	if err != nil || len(left) != 1 {
-		t.Errorf("beside the new pool's folder: %v, %v", left, err)
-	}
+	Eventually(t, "the new pool's folder is the only one", func() bool {
+		left, err := os.ReadDir(dir)
+		return err == nil && len(left) == 1
+	})
 }
 
 // dead says whether a process has ended; one nobody has reaped yet counts.

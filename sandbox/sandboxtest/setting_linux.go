@@ -95,7 +95,7 @@ func (s Setting) Again(t *testing.T, tests []string) {
 	if err := os.Chown(own, id, id); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 8*Ceiling)
+	ctx, cancel := context.WithTimeout(t.Context(), 12*Ceiling)
 	defer cancel()
 	c := exec.CommandContext(ctx, binary)
 	c.Args = []string{
