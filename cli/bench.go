@@ -86,13 +86,18 @@ func (p *program) benchSandboxCommand() *cobra.Command {
 		Use: "sandbox", Short: "Measure what a call of isolated code costs", Args: noArgs,
 		Long: "Measure a call that starts an executor, a call of 100 bytes in one that is there, and calls of 64 KB and 1 MB " +
 			"of records, in each runtime\nat each level: how long it takes, and the processor time of the worker. " +
-			"\"frames\" are the same bytes to a process that only sends them\nback, over the same kind of socket.",
+			"\"frames\" are the same bytes to a process that only sends them\nback, over the same kind of socket; once after it has worked for 100 µs, as " +
+			"executors do.",
 		RunE: func(c *cobra.Command, _ []string) error {
 			known := map[string][]string{
 				"runtime": {sandbox.RuntimeNative, sandbox.RuntimeNode, sandbox.RuntimePython},
 				"level":   {string(sandbox.LevelProcess), string(sandbox.LevelConfined)},
+
+				"executor-cgroup": {sandbox.CgroupAuto, sandbox.CgroupNone},
 			}
-			for flag, given := range map[string][]string{"runtime": o.Runtimes, "level": o.Levels} {
+			for flag, given := range map[string][]string{
+				"runtime": o.Runtimes, "level": o.Levels, "executor-cgroup": {o.Cgroup},
+			} {
 				for _, name := range given {
 					if !slices.Contains(known[flag], name) {
 						return misused(c, fmt.Errorf("unknown %s %q: %s", flag, name, strings.Join(known[flag], ", ")))
@@ -112,6 +117,7 @@ func (p *program) benchSandboxCommand() *cobra.Command {
 	}
 	c.Flags().StringSliceVar(&o.Runtimes, "runtime", nil, "runtimes: native, node, python; all when empty")
 	c.Flags().StringSliceVar(&o.Levels, "level", nil, "levels: process, confined; both when empty")
+	c.Flags().StringVar(&o.Cgroup, "executor-cgroup", sandbox.CgroupAuto, "control groups for executors: auto, none")
 	c.Flags().BoolVar(&o.Quick, "quick", false, "a few calls of each")
 	c.Flags().BoolVar(&asJSON, "json", false, "print one JSON array instead of a table")
 	return c

@@ -29,7 +29,7 @@ func TestSandboxMeasuresEveryCase(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := (1 + 3*2) * len(sandboxCases()); len(got) != want || steps != want {
+	if want := len(echoCases()) + 3*2*len(sandboxCases()); len(got) != want || steps != want {
 		t.Errorf("%d results in %d steps, want %d", len(got), steps, want)
 	}
 	for _, r := range got {

@@ -9,7 +9,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
-	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -33,6 +32,7 @@ const (
 type SandboxOptions struct {
 	Runtimes []string // of sandbox.Runtime…; empty: all there are
 	Levels   []string // process, confined; empty: both
+	Cgroup   string   // sandbox.CgroupNone: executors without control groups, where there could be some
 	Quick    bool     // fewer calls: a look, not a measurement
 	Progress func(done, all int, what string)
 	Log      zerolog.Logger
@@ -94,6 +94,7 @@ type sandboxCase struct {
 	cold     bool // every call starts an executor
 	n, quick int
 	input    any
+	after    time.Duration // of an echo of frames: it works so long until it answers, as handlers do
 }
 
 // sandboxCases take lists of records as programs have them: short names, numbers, nested lists, some text.
@@ -117,6 +118,15 @@ func sandboxCases() []sandboxCase {
 	}
 }
 
+// echoCases are those of the echo. A process that answers at once finds the worker awake; who works for a while, as the
+// executors do, has to wake it.
+func echoCases() []sandboxCase {
+	const work = 100 * time.Microsecond
+	return append(
+		sandboxCases(), sandboxCase{name: "warm, " + work.String(), n: 1000, quick: 20, input: strings.Repeat("x", 100), after: work},
+	)
+}
+
 // RunSandbox measures executors. Results come by runtime, level and case, those of the echo first.
 func RunSandbox(ctx context.Context, o SandboxOptions) ([]SandboxResult, error) {
 	if len(o.Runtimes) == 0 {
@@ -126,14 +136,14 @@ func RunSandbox(ctx context.Context, o SandboxOptions) ([]SandboxResult, error) 
 		o.Levels = []string{string(sandbox.LevelProcess), string(sandbox.LevelConfined)}
 	}
 	cases := sandboxCases()
-	all, done := (1+len(o.Runtimes)*len(o.Levels))*len(cases), 0
+	all, done := len(echoCases())+len(o.Runtimes)*len(o.Levels)*len(cases), 0
 	step := func(what string) {
 		done++
 		if o.Progress != nil {
 			o.Progress(done, all, what)
 		}
 	}
-	results, err := measureFrames(ctx, o, cases, step)
+	results, err := measureFrames(ctx, o, step)
 	if err != nil {
 		return results, fmt.Errorf("echo of frames: %w", err)
 	}
@@ -177,6 +187,7 @@ func measureRuntime(
 	}
 	pool, err := sandbox.NewPool(sandbox.Options{
 		Dir: filepath.Join(dir, "executors"), Handlers: handlers, Level: level, Blank: -1, Logger: o.Log,
+		Cgroup: o.Cgroup,
 	})
 	if err != nil {
 		return nil, err
@@ -256,16 +267,15 @@ func measureCalls(c sandboxCase, quick bool, before, call func() error) (Sandbox
 
 // measureFrames sends the same payloads to a process that only sends them back.
 func measureFrames(
-	ctx context.Context, o SandboxOptions, cases []sandboxCase, step func(string),
+	ctx context.Context, o SandboxOptions, step func(string),
 ) (results []SandboxResult, err error) {
-	cases = slices.Clone(cases)
 	var peer *framePeer
 	defer func() {
 		if peer != nil {
 			err = errors.Join(err, peer.endPeer())
 		}
 	}()
-	for _, c := range cases {
+	for _, c := range echoCases() {
 		input, err := payload.EncodeArgs(c.input)
 		if err != nil {
 			return results, err
@@ -286,7 +296,7 @@ func measureFrames(
 					return err
 				}
 			}
-			return peer.call([]byte(input.Blob))
+			return peer.call([]byte(input.Blob), c.after)
 		})
 		r.Runtime = bare
 		if err != nil {
@@ -333,10 +343,9 @@ func startFramePeer(ctx context.Context) (*framePeer, error) {
 }
 
 // call sends a body and waits until it is back.
-func (p *framePeer) call(body []byte) error {
-	head, err := frame.AppendHead(
-		p.buf[:0], frame.Frame{Header: frame.Header{T: frame.Invoke, ID: "1"}, Body: body}, frame.DefaultLimits,
-	)
+func (p *framePeer) call(body []byte, after time.Duration) error {
+	h := frame.Header{T: frame.Invoke, ID: "1", Attempt: int(after.Microseconds())}
+	head, err := frame.AppendHead(p.buf[:0], frame.Frame{Header: h, Body: body}, frame.DefaultLimits)
 	if err != nil {
 		return err
 	}
@@ -368,6 +377,9 @@ func echoFrames() error {
 		f, err := r.Read()
 		if err != nil {
 			return nil //nolint:nilerr // the other side left, as it does when it has measured
+		}
+		for began := time.Now(); time.Since(began) < time.Duration(f.Attempt)*time.Microsecond; {
+			continue // at work
 		}
 		if head, err = frame.AppendHead(head[:0], f, frame.DefaultLimits); err != nil {
 			return err
