@@ -122,9 +122,9 @@ func sandboxCases() []sandboxCase {
 // executors do, has to wake it.
 func echoCases() []sandboxCase {
 	const work = 100 * time.Microsecond
-	return append(
-		sandboxCases(), sandboxCase{name: "warm, " + work.String(), n: 1000, quick: 20, input: strings.Repeat("x", 100), after: work},
-	)
+	return append(sandboxCases(), sandboxCase{
+		name: "warm, " + work.String(), n: 1000, quick: 20, input: strings.Repeat("x", 100), after: work,
+	})
 }
 
 // RunSandbox measures executors. Results come by runtime, level and case, those of the echo first.
