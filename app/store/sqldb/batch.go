@@ -21,7 +21,8 @@ type batch struct {
 	number int64
 	now    time.Time
 	begun  bool
-	sealed bool // COMMIT was sent
+	sealed bool    // COMMIT was sent
+	later  []*Call // that go with what is sent next
 
 	runs      map[string]*run
 	sessions  map[engine.SessionKey]*session
@@ -90,21 +91,26 @@ type batch struct {
 	assume  bool  // ids that are taken to be free may be, without a look
 	assumed bool  // some were
 
-	// Of a batch that is decided on what is remembered: so it is, when, by the server's clock, and what has to hold.
+	// Of a batch that is decided on what is remembered: so it is, when, by the server's clock, and what has to hold; and
+	// that the guards are on their way, so that the server looks at all that follows only if they hold.
 	recalled  bool
 	decidedAt int64
 	guarded   guarded
-	// what may be remembered of it, once it is committed
-	versions        map[string]recalled
+	passed    bool
+	// What may be remembered of it, once it is committed: the version of the rows it writes, 0 while that is not known,
+	// and what it read of sessions.
+	version         int64
 	sessionVersions map[engine.SessionKey]recalledSession
-	flowVersions    map[engine.WorkflowKey]recalledFlow
 }
 
 // run is a run in a batch. Run is nil when there is none of that id.
 type run struct {
 	*engine.Run
-	partial bool // only its head and what the batch itself leases: the open rows were not loaded
-	changed bool // the head has to be written
+	partial bool  // only its head and what the batch itself leases: the open rows were not loaded
+	changed bool  // the head has to be written
+	wrote   bool  // it was, by this batch
+	version int64 // of its row, on a shared database; 0: not known
+	waiting int64 // how many of its tasks are stored as ready, where it is remembered
 	stored  readyRow
 	// was holds some columns of the head as they are stored, nil without a row. While they stay the same, an
 	// update leaves them and their indexes alone.
@@ -157,7 +163,9 @@ func (s *session) changed(word string) bool {
 type workflow struct {
 	*engine.Workflow
 	dirty   bool
-	assumed bool // that there was none, without a look
+	assumed bool  // that there was none, without a look
+	wrote   bool  // by this batch
+	version int64 // of its row, on a shared database; 0: not known
 }
 
 // stored says whether there is a row to delete, for one that goes: a delete that finds nothing is a statement all
@@ -240,8 +248,11 @@ func (b *batch) send(calls ...*Call) error {
 		return nil
 	}
 	// The one round trip is the one that commits. Anything sent before it would be a second one.
-	if b.recalled && !b.sealed {
+	if b.recalled && !b.passed {
 		return errForgotten
+	}
+	if len(b.later) > 0 {
+		calls, b.later = append(b.later, calls...), nil
 	}
 	for _, c := range calls {
 		if !c.Stmt.Control {
@@ -254,6 +265,12 @@ func (b *batch) send(calls ...*Call) error {
 		b.s.rows.Add(c.Affected)
 	}
 	return err
+}
+
+// opened are the calls that are to be sent with the next ones, for who cannot wait for that.
+func (b *batch) opened() (calls []*Call) {
+	calls, b.later = b.later, nil
+	return calls
 }
 
 // opening is the call that opens the transaction, once.

@@ -155,12 +155,7 @@ func (c *cache) remember(b *batch, trusted bool) {
 			c.runs.drop(id)
 			continue
 		}
-		c.runs.put(
-			id, r,
-			1+
-				(r.Activities.Len()+r.Timers.Len()+r.Waits.Len()+r.Signals.Len()+r.Unread.Len()+r.Updates.Len()+r.Children.Len()+
-					r.Attached.Len())/4,
-		)
+		c.runs.put(id, r, r.weight())
 	}
 	for id, evs := range b.events {
 		c.append(id, evs, b.runs[id].Status.Open())
@@ -195,6 +190,12 @@ func (c *cache) remember(b *batch, trusted bool) {
 	if b.risen != nil {
 		c.floors = nil
 	}
+}
+
+// weight is how much a run takes of a cache of runs.
+func (r *run) weight() int {
+	return 1 + (r.Activities.Len()+r.Timers.Len()+r.Waits.Len()+r.Signals.Len()+r.Unread.Len()+r.Updates.Len()+
+		r.Children.Len()+r.Attached.Len())/4
 }
 
 // seen notes which sessions have rows, and which task is in which.

@@ -21,6 +21,7 @@ const mostClaimed = 256
 type pick struct {
 	taskKey
 	priority, rank, readyAt int64
+	version                 int64 // of its run's row, on a shared database
 	activity                *engine.Activity
 }
 
@@ -184,6 +185,9 @@ func (b *batch) holdings(q QueueKey, pollers []store.Poller) (held map[process]i
 	if keys.empty() {
 		return held, nil, nil
 	}
+	if err := b.send(b.opened()...); err != nil { // what follows goes by the time
+		return nil, nil, err
+	}
 	rows := map[engine.WorkerKey]*engine.Worker{} // that are ours
 	var calls []*Call
 	args := []any{keys.json()}
@@ -308,9 +312,12 @@ func (b *batch) picks(q QueueKey, routes []string, n int) ([]pick, error) {
 		t := pick{
 			taskKey: taskKey{str(v[3]), integer(v[4])}, priority: integer(v[1]), readyAt: integer(v[2]), rank: integer(v[6]),
 		}
+		if b.s.cfg.Dialect.Shared {
+			t.version = integer(v[7])
+		}
 		// The body came with the pick, so an activity whose run is in no cache need not be read once more.
 		if t.seq > 0 {
-			if r, ok := b.s.cache.runs.get(t.run); !ok || r.partial {
+			if r := b.knows(&t); r == nil {
 				a, err := readActivity(t.run, q.Namespace, t.seq, str(v[5]))
 				if err != nil {
 					return err
@@ -354,13 +361,42 @@ func (b *batch) picks(q QueueKey, routes []string, n int) ([]pick, error) {
 	return picks, nil
 }
 
+// knows returns the run of a pick with the picked task in it, if the batch has that or it is remembered as it is
+// stored: the pick has locked the run's row and says its version.
+func (b *batch) knows(t *pick) *run {
+	r := b.runs[t.run]
+	if r == nil && b.s.cfg.Dialect.Shared {
+		if r, _ = b.s.memory.runs.get(t.run); r == nil || r.version != t.version {
+			return nil
+		}
+	} else if r == nil {
+		r, _ = b.s.cache.runs.get(t.run)
+	}
+	if r == nil || r.partial {
+		return nil
+	}
+	if a, ok := r.Activities.Get(t.seq); t.seq > 0 && (!ok || a.State != engine.Ready) {
+		return nil
+	}
+	return r
+}
+
 // complete brings the runs and sessions of the picks into the batch: heads only, and with them the picked
 // activities. A lease changes no other row of a run, so a run with a thousand open rows is as cheap to lease
 // from as one with two.
 func (b *batch) complete(q QueueKey, picks []pick) error {
 	runs := map[string]bool{}
-	for _, t := range picks {
-		runs[t.run] = true
+	for i := range picks {
+		t := &picks[i]
+		r := b.knows(t)
+		if r == nil || t.activity != nil {
+			runs[t.run] = true
+		}
+	}
+	for i := range picks {
+		if t := &picks[i]; !runs[t.run] && b.runs[t.run] == nil {
+			b.runs[t.run] = b.knows(t)
+		}
 	}
 	calls := b.loadRuns(sorted(runs), false)
 	if len(calls) > 0 {

@@ -138,7 +138,7 @@ func (s *Store) attempt(items []*pending) (rest []*pending) {
 		}
 		if class == Lost || class == Unavailable { // what comes next may be another server
 			s.memory.clear()
-			b.versions, b.sessionVersions, b.flowVersions = nil, nil, nil
+			b.forgotten()
 		}
 		// COMMIT was sent and its answer is lost. The row in batches, which was written in the same
 		// transaction, says which way it went.
@@ -218,7 +218,8 @@ func (s *Store) try(items []*pending) (*batch, error) {
 
 // tryLoaded runs one batch over rows that it has read, except for ids that it may assume to be free. The order
 // is fixed: decide, route the tasks that became ready, rank them, hand them to pollers that wait, write. Claims
-// come after the first write, so that they see what the changes of the same batch made ready.
+// come after the first write, with which the first of them is sent, so that they see what the changes of the same batch
+// made ready.
 func (s *Store) tryLoaded(items []*pending, assume bool) (*batch, error) {
 	s.batch++
 	b := s.newBatch()
@@ -232,40 +233,41 @@ func (s *Store) tryLoaded(items []*pending, assume bool) (*batch, error) {
 	b.items = b.free(items)
 	taken := b.decide(b.items)
 	b.items, b.rest = b.items[:taken], b.items[taken:]
-	if err := b.route(); err != nil {
-		return b, fmt.Errorf("route: %w", err)
-	}
-	if err := b.rank(b.items); err != nil {
-		return b, fmt.Errorf("rank: %w", err)
-	}
-	if err := b.handOver(); err != nil {
-		return b, fmt.Errorf("hand over: %w", err)
-	}
-	claims := 0
-	for _, p := range b.items {
-		if p.claim != nil {
-			claims++
-		}
-	}
-	// Without claims COMMIT goes along with this write; with them what they find has to be written behind it.
-	if err := b.write(claims == 0); err != nil {
-		return b, fmt.Errorf("flush: %w", err)
-	}
-	if claims > 0 {
-		for _, p := range b.items {
-			if p.claim == nil {
-				continue
-			}
-			if err := b.claim(p); err != nil {
-				return b, fmt.Errorf("claim: %w", err)
-			}
-		}
-		if err := b.write(true); err != nil {
-			return b, fmt.Errorf("flush: %w", err)
-		}
+	if err := b.carryOut(); err != nil {
+		return b, err
 	}
 	b.finish(b.items)
 	return b, nil
+}
+
+// carryOut writes what was decided, and leases what the batch's claims find behind that.
+func (b *batch) carryOut() error {
+	if err := b.route(); err != nil {
+		return fmt.Errorf("route: %w", err)
+	}
+	if err := b.rank(b.items); err != nil {
+		return fmt.Errorf("rank: %w", err)
+	}
+	if err := b.handOver(); err != nil {
+		return fmt.Errorf("hand over: %w", err)
+	}
+	claims := slices.DeleteFunc(slices.Clone(b.items), func(p *pending) bool { return p.claim == nil })
+	// Without claims COMMIT goes along with this write; with them what they find has to be written behind it.
+	if err := b.write(len(claims) == 0); err != nil {
+		return fmt.Errorf("flush: %w", err)
+	}
+	if len(claims) == 0 {
+		return nil
+	}
+	for _, p := range claims {
+		if err := b.claim(p); err != nil {
+			return fmt.Errorf("claim: %w", err)
+		}
+	}
+	if err := b.write(true); err != nil {
+		return fmt.Errorf("flush: %w", err)
+	}
+	return nil
 }
 
 // tryRecalled runs one batch in a single round trip, if what is remembered is enough for it and is still right.

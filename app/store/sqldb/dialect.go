@@ -94,16 +94,16 @@ func (d Dialect) writerOf(columns []column, most int, make func(rows string) str
 func unnest(columns []column) string {
 	var list, arrays, names []string
 	for i, c := range columns {
-		typ, zero := "text", "''"
+		zero := "''"
 		if c.num {
-			typ, zero = "bigint", "0"
+			zero = "0"
 		}
 		v := "u." + c.name
 		if c.null {
 			v = fmt.Sprintf("NULLIF(u.%s, %s)", c.name, zero)
 		}
 		list = append(list, v)
-		arrays = append(arrays, fmt.Sprintf("$%d::%s[]", i+1, typ))
+		arrays = append(arrays, fmt.Sprintf("$%d::%s[]", i+1, c.typ()))
 		names = append(names, c.name)
 	}
 	return fmt.Sprintf(
@@ -253,7 +253,10 @@ func (d Dialect) call(l *loader, keys *rowset, row func(v []any) error) *Call {
 // row that another transaction has locked comes with its key alone, so that it is neither waited for nor taken
 // for missing: a run that is taken for missing would be answered with "not found".
 func (d Dialect) load(t *table, key []column, where string) *loader {
-	columns := "t." + strings.Join(t.names(), ", t.")
+	columns, width := "t."+strings.Join(t.names(), ", t."), len(t.columns)
+	if t.versioned && d.Shared {
+		columns, width = columns+", "+versionOf, width+1
+	}
 	if !d.Shared {
 		return &loader{stmt: &Stmt{SQL: d.probe(key, columns, t.name, where, "")}, keys: key}
 	}
@@ -273,7 +276,7 @@ func (d Dialect) load(t *table, key []column, where string) *loader {
 			names = append(names, "k."+c.name)
 		}
 	}
-	return &loader{keys: key, width: len(t.columns), stmt: &Stmt{SQL: fmt.Sprintf("SELECT p.*, %s FROM %s AS k"+
+	return &loader{keys: key, width: width, stmt: &Stmt{SQL: fmt.Sprintf("SELECT p.*, %s FROM %s AS k"+
 		" CROSS JOIN LATERAL (SELECT %s FROM %s AS t WHERE %s ORDER BY %s OFFSET 0) AS h"+
 		" LEFT JOIN LATERAL (SELECT %s FROM %s AS t WHERE %s FOR UPDATE SKIP LOCKED) AS p ON true",
 		strings.Join(names, ", "), d.list(key), strings.Join(found, ", "), t.name, strings.Join(on, " AND "),

@@ -27,13 +27,19 @@ func (b *batch) loadWorkflows(keys map[engine.WorkflowKey]bool) []*Call {
 	return b.fetch(b.s.st.workflows, missing, func(v []any) error {
 		f := readWorkflow(v)
 		b.workflows[f.Key()].Workflow = &f
+		if b.s.cfg.Dialect.Shared {
+			b.workflows[f.Key()].version = integer(v[len(workflowsTable.columns)])
+		}
 		return nil
 	}, func(v []any) { b.lock(engine.WorkflowKey{Namespace: str(v[0]), ID: str(v[1])}) })
 }
 
 // loadRuns returns the calls that load runs the batch has not got: their heads, and their open rows when open is set.
+// What is remembered of a run is used where the row has the same version, and of its open rows where the database says
+// that they are the same.
 func (b *batch) loadRuns(ids []string, open bool) []*Call {
-	missing := newRowset(runsTable.key())
+	missing, asked := newRowset(runsTable.key()), newRowset(remembered)
+	shared, known := b.s.cfg.Dialect.Shared, map[string]*run{}
 	for _, id := range ids {
 		if b.runs[id] != nil {
 			continue
@@ -46,13 +52,28 @@ func (b *batch) loadRuns(ids []string, open bool) []*Call {
 		// again.
 		b.runs[id] = &run{partial: !open}
 		missing.s(id)
+		if !open || !shared {
+			continue
+		}
+		var version, waiting int64
+		if r, ok := b.s.memory.runs.get(id); ok {
+			known[id], version, waiting = r, r.version, r.waiting
+		}
+		asked.s(id).i(version).i(waiting)
 	}
 	calls := b.fetch(b.s.st.runs, missing, func(v []any) error {
+		r := b.runs[str(v[0])]
+		if shared {
+			r.version = integer(v[len(runsTable.columns)])
+		}
+		if k := known[str(v[0])]; k != nil && k.version == r.version {
+			r.Run, r.stored, r.was = &engine.Run{Head: k.Head}, k.stored, k.was
+			return nil
+		}
 		h, err := readHead(v)
 		if err != nil {
 			return err
 		}
-		r := b.runs[h.ID]
 		r.Run = &engine.Run{Head: h}
 		was := settledOf(&h)
 		r.stored, r.was = r.readyRow(), &was
@@ -62,11 +83,21 @@ func (b *batch) loadRuns(ids []string, open bool) []*Call {
 	if !open {
 		return calls
 	}
-	return append(calls, b.fetch(&loader{stmt: b.s.st.opens}, missing, func(v []any) error {
-		if r := b.runs[str(v[0])]; r.Run != nil {
+	opens := b.s.st.opensOf
+	if !shared {
+		opens, asked = b.s.st.opens, missing
+	}
+	return append(calls, b.fetch(&loader{stmt: opens}, asked, func(v []any) error {
+		id, kind := str(v[0]), str(v[1])
+		switch r := b.runs[id]; {
+		case r.Run == nil: // somebody else has it
+			return nil
+		case kind == isSame:
+			b.runs[id] = known[id]
+			return nil
+		default:
 			return readOpen(r.Run, v)
 		}
-		return nil
 	}, nil)...)
 }
 

@@ -104,10 +104,17 @@ func (b *batch) unlocked() {
 
 // leftIn asks, behind the writes of the batch, what is still ready in the runs that its claims locked.
 func (b *batch) leftIn() []*Call {
-	if !b.s.cfg.Dialect.Shared || len(b.claimed) == 0 {
+	var partial []string // of the others unlocked tells
+	for id := range b.claimed {
+		if b.runs[id].partial {
+			partial = append(partial, id)
+		}
+	}
+	if !b.s.cfg.Dialect.Shared || len(partial) == 0 {
 		return nil
 	}
-	return []*Call{{Stmt: b.s.st.readyIn, Args: []any{slices.Sorted(maps.Keys(b.claimed))}, Row: func(v []any) error {
+	slices.Sort(partial)
+	return []*Call{{Stmt: b.s.st.readyIn, Args: []any{partial}, Row: func(v []any) error {
 		b.hidden[QueueKey{str(v[0]), str(v[1]), protocol.TaskKind(str(v[2]))}] = true
 		return nil
 	}}}

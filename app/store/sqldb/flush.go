@@ -53,8 +53,8 @@ func (b *batch) write(last bool) error {
 	}
 	changed := b.dirty || len(calls) > 0
 	switch {
-	case b.recalled:
-		if changed {
+	case b.recalled && !b.passed:
+		if changed || !last {
 			calls = append(b.guards(), calls...)
 		}
 	// Only now does a database of one process begin its transaction: what changed nothing never took the lock.
@@ -63,6 +63,7 @@ func (b *batch) write(last bool) error {
 		calls = append(append(b.opening(), stamp), calls...)
 	// Nothing is stored, so there is nothing to wait for on the disk.
 	case last && !changed && b.begun:
+		b.later = nil
 		return b.s.cfg.Conn.Reset(context.Background())
 	}
 	b.dirty = b.dirty || changed
@@ -75,6 +76,10 @@ func (b *batch) write(last bool) error {
 		// what is stored.
 		calls = append(calls, &Call{Stmt: b.s.st.commit})
 		b.sealed = true
+	}
+	if !last { // the claims that follow send it along with what they ask first
+		b.later = append(b.later, calls...)
+		return nil
 	}
 	return b.send(calls...)
 }
@@ -183,6 +188,7 @@ func (b *batch) gatherRun(r *run, runs, moved *rowset, tasks taskRows) error {
 		}
 	}
 	if r.changed {
+		r.wrote = true
 		is, to := settledOf(&r.Head), runs
 		// On SQLite an update writes the entries of all indexes that it names. Most steps leave these columns
 		// alone, so the statement for them names none.
@@ -409,7 +415,7 @@ func (b *batch) gatherRest() ([]*Call, error) {
 				to = fresh
 			}
 			to.s(f.Namespace).s(f.ID).s(f.RunID).i(f.Runs)
-			f.dirty, f.assumed = false, false
+			f.dirty, f.assumed, f.wrote = false, false, true
 		}
 	}
 	for k, w := range b.workers {

@@ -21,9 +21,9 @@ type guarded struct {
 
 func newGuarded() guarded {
 	return guarded{
-		runs:     newRowset([]column{text("run_id"), text("version"), text("tasks")}),
-		sessions: newRowset([]column{text("namespace"), text("session_id"), text("version"), text("tasks")}),
-		flows:    newRowset([]column{text("namespace"), text("workflow_id"), text("version")}),
+		runs:     newRowset(remembered),
+		sessions: newRowset([]column{text("namespace"), text("session_id"), num("version"), text("tasks")}),
+		flows:    newRowset([]column{text("namespace"), text("workflow_id"), num("version")}),
 		fresh:    newRowset(workflowsTable.key()), names: names{},
 	}
 }
@@ -32,13 +32,11 @@ func newGuarded() guarded {
 // in the order in which every batch locks.
 func (b *batch) guards() []*Call {
 	st := b.s.st
+	b.passed = true
 	// The time first: were the server late, all of the locks would have been taken for nothing.
 	calls := append(b.opening(), &Call{Stmt: st.stamp, Args: []any{
 		b.s.cfg.App, b.number, b.decidedAt, mostLate.Microseconds(),
-	}, Row: func(v []any) error {
-		b.s.clock.at(integer(v[0]))
-		return nil
-	}})
+	}, Row: b.stamped})
 	g := &b.guarded
 	if len(g.names) > 0 {
 		calls = append(calls, &Call{Stmt: st.guardNames, Args: []any{slices.Sorted(maps.Keys(g.names))}})
@@ -50,7 +48,7 @@ func (b *batch) guards() []*Call {
 		flows, runs, sessions := g.flows.arrays(), g.runs.arrays(), g.sessions.arrays()
 		rows := append(append(flows, runs[:2]...), sessions[:3]...)
 		calls = append(calls, &Call{Stmt: st.guardRows, Args: rows})
-		tasks := append(slices.Clone(runs[:1]), runs[2], sessions[0], sessions[1], sessions[3])
+		tasks := []any{runs[0], runs[2], sessions[0], sessions[1], sessions[3]}
 		if !g.runs.empty() || !g.sessions.empty() {
 			calls = append(calls, &Call{Stmt: st.guardTasks, Args: tasks})
 		}
@@ -58,60 +56,35 @@ func (b *batch) guards() []*Call {
 	return calls
 }
 
-// readVersions is the call, behind the writes, that reads the versions of what may be remembered. It is in the
-// same transaction, so nobody can write in between. Runs and sessions with many tasks are left out, because
-// their guards would have to read them all.
+// stamped takes over what the stamp of a batch says: the server's time, by which claims lease as well, and the version
+// of the rows that it writes.
+func (b *batch) stamped(v []any) error {
+	b.now, b.version = b.s.clock.at(integer(v[0])), integer(v[1])
+	return nil
+}
+
+// readVersions is the call, behind the writes, that reads the versions of sessions that may be remembered, with those
+// of their tasks. It is in the same transaction, so nobody can write in between. Sessions with many tasks are left
+// out, because their guards would have to read them all.
 func (b *batch) readVersions() []*Call {
-	b.versions, b.sessionVersions, b.flowVersions = nil, nil, nil
-	runs, sessions, flows := newRowset(runsTable.key()), newRowset(sessionsTable.key()), newRowset(workflowsTable.key())
-	for id, r := range b.runs {
-		// Of a run whose head alone was loaded the other rows are not known, and one that is over is not decided
-		// on again.
-		if r.Run == nil || r.partial || !r.Status.Open() || r.Activities.Len() > mostRemembered {
-			continue
-		}
-		runs.s(id)
-		k := engine.WorkflowKey{Namespace: r.Namespace, ID: r.WorkflowID}
-		if f := b.workflows[k]; f != nil && f.Workflow != nil {
-			flows.s(k.Namespace).s(k.ID)
-		}
-	}
+	b.sessionVersions = nil
+	sessions := newRowset(sessionsTable.key())
 	for k, s := range b.sessions {
 		if s.Session != nil && !s.deleted && s.row != nil && s.counted && !s.Many && s.tasks() <= mostRemembered {
 			sessions.s(k.Namespace).s(k.ID)
 		}
 	}
-	if runs.empty() && sessions.empty() {
+	if sessions.empty() {
 		return nil
 	}
-	args := append(append(runs.arrays(), sessions.arrays()...), flows.arrays()...)
-	return []*Call{{Stmt: b.s.st.versions, Args: args, Row: b.version}}
-}
-
-// version notes one version. That of a session or a workflow id comes with its namespace, that of a run
-// without.
-func (b *batch) version(v []any) error {
-	what, namespace, id, row, tasks := str(v[0]), str(v[1]), str(v[2]), str(v[3]), str(v[4])
-	switch what {
-	case "run":
-		if b.versions == nil {
-			b.versions = map[string]recalled{}
-		}
-		b.versions[id] = recalled{b.runs[id], row, tasks}
-	case "session":
+	return []*Call{{Stmt: b.s.st.versions, Args: sessions.arrays(), Row: func(v []any) error {
 		if b.sessionVersions == nil {
 			b.sessionVersions = map[engine.SessionKey]recalledSession{}
 		}
-		k := engine.SessionKey{Namespace: namespace, ID: id}
-		b.sessionVersions[k] = recalledSession{b.sessions[k], row, tasks}
-	default:
-		if b.flowVersions == nil {
-			b.flowVersions = map[engine.WorkflowKey]recalledFlow{}
-		}
-		k := engine.WorkflowKey{Namespace: namespace, ID: id}
-		b.flowVersions[k] = recalledFlow{b.workflows[k].Workflow, row}
-	}
-	return nil
+		k := engine.SessionKey{Namespace: str(v[0]), ID: str(v[1])}
+		b.sessionVersions[k] = recalledSession{b.sessions[k], integer(v[2]), str(v[3])}
+		return nil
+	}}}
 }
 
 // tasks is how many open tasks are counted in a session.
@@ -131,46 +104,66 @@ func (s *statements) guardStatements(d Dialect) {
 		" VALUES ($1, $2, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint)" +
 		" ON CONFLICT (app) DO UPDATE SET batch = excluded.batch, at = excluded.at RETURNING" +
 		" CASE WHEN at - $3::bigint BETWEEN 0 AND $4::bigint THEN at" +
-		" ELSE ('batch of ' || $3::bigint || ' comes late')::bigint END"}
+		" ELSE ('batch of ' || $3::bigint || ' comes late')::bigint END, " + ownVersion}
 	s.guardNames = &Stmt{SQL: "SELECT ('name ' || h || ' is locked')::bigint FROM unnest($1::bigint[]) AS u(h)" +
 		" WHERE NOT pg_try_advisory_xact_lock(h)"}
 	s.guardFresh = &Stmt{SQL: "SELECT ('workflow ' || f.workflow_id || ' is there')::bigint FROM (" +
 		d.probe(workflowsTable.key(), "t.workflow_id", "workflows", "", "") + ") AS f"}
 
-	version := func(t *table) []column { return append(slices.Clip(t.key()), text("version")) }
+	version := func(t *table) []column { return append(slices.Clip(t.key()), num("version")) }
 	flows, runs, sessions := version(workflowsTable), version(runsTable), version(sessionsTable)
 	s.guardRows = &Stmt{SQL: strings.Join([]string{
 		guard("workflows", flows, 1), guard("runs", runs, 1+len(flows)), guard("sessions", sessions, 1+len(flows)+len(runs)),
 	}, " UNION ALL ")}
-	const tasks = "SELECT ('tasks of ' || c.id || ' are others')::bigint FROM (SELECT k.%s AS id, k.version, %s AS tasks" +
-		" FROM %s OFFSET 0) AS c WHERE c.tasks <> c.version"
-	s.guardTasks = &Stmt{SQL: fmt.Sprintf(tasks, "run_id", tasksOf, given(runs, 1)) + " UNION ALL " +
-		fmt.Sprintf(tasks, "session_id", tasksIn, given(sessions, 1+len(runs)))}
+	const tasks = "SELECT ('tasks of ' || c.id || ' are others')::bigint FROM (SELECT k.%s AS id, k.tasks AS were, %s AS tasks" +
+		" FROM %s OFFSET 0) AS c WHERE c.tasks <> c.were"
+	ofRuns := given([]column{text("run_id"), num("tasks")}, 1)
+	ofSessions := given(append(slices.Clip(sessionsTable.key()), text("tasks")), 3)
+	s.guardTasks = &Stmt{SQL: fmt.Sprintf(tasks, "run_id", waitingOf, ofRuns) + " UNION ALL " +
+		fmt.Sprintf(tasks, "session_id", tasksIn, ofSessions)}
 
-	const read = "SELECT '%s', %s, k.%s, p.version, %s FROM %s CROSS JOIN LATERAL" +
-		" (SELECT t.xmin::text AS version FROM %s AS t WHERE %s OFFSET 0) AS p"
-	s.versions = &Stmt{SQL: strings.Join([]string{
-		fmt.Sprintf(read, "run", "''", "run_id", tasksOf, given(runsTable.key(), 1), "runs", same(runsTable.key())),
-		fmt.Sprintf(read, "session", "k.namespace", "session_id", tasksIn, given(sessionsTable.key(), 2), "sessions",
-			same(sessionsTable.key())),
-		fmt.Sprintf(read, "workflow", "k.namespace", "workflow_id", "''", given(workflowsTable.key(), 4), "workflows",
-			same(workflowsTable.key())),
-	}, " UNION ALL ")}
+	s.versions = &Stmt{SQL: fmt.Sprintf("SELECT k.namespace, k.session_id, p.version, %s FROM %s CROSS JOIN LATERAL"+
+		" (SELECT %s AS version FROM sessions AS t WHERE %s OFFSET 0) AS p",
+		tasksIn, given(sessionsTable.key(), 1), versionOf, same(sessionsTable.key()))}
+
+	// What is open in runs, but for those that are as they are remembered, of which it only says so. Their rows are locked
+	// by the statement before it, so nothing changes any more.
+	open := func(what, where string) string {
+		return fmt.Sprintf(" UNION ALL SELECT p.* FROM k CROSS JOIN LATERAL"+
+			" (SELECT t.run_id, t.kind, t.seq, t.body FROM %s AS t WHERE t.run_id = k.run_id%s OFFSET 0) AS p WHERE NOT k.same", what, where)
+	}
+	s.opensOf = &Stmt{SQL: fmt.Sprintf("WITH k AS MATERIALIZED (SELECT k.run_id, CASE p.version WHEN k.version THEN k.tasks = %s"+
+		" ELSE false END AS same FROM %s CROSS JOIN LATERAL (SELECT %s AS version FROM runs AS t WHERE %s OFFSET 0) AS p)"+
+		" SELECT k.run_id, '%s', 0, '' FROM k WHERE k.same%s%s", waitingOf, given(remembered, 1), versionOf,
+		same(runsTable.key()), isSame, open("tasks", " AND t.seq > 0"), open("items", ""))}
 }
 
-// tasksOf and tasksIn are the versions of the tasks of a run, and of those in a session.
+// remembered are the columns in which a run that is remembered is given to a statement: the version of its row, and how
+// many of its tasks are ready.
+var remembered = []column{text("run_id"), num("version"), num("tasks")}
+
+// isSame is the kind of the row that says that a run is as it is remembered.
+const isSame = "same"
+
+// versionOf is the version of a row t, and ownVersion that of what the transaction itself writes.
 const (
-	tasksOf = "(SELECT coalesce(string_agg(t.seq || ' ' || t.xmin::text, ',' ORDER BY t.seq), '') FROM tasks AS t" +
-		" WHERE t.run_id = k.run_id)"
-	tasksIn = "(SELECT coalesce(string_agg(t.run_id || ' ' || t.seq || ' ' || t.xmin::text, ','" +
+	versionOf  = "t.xmin::text::bigint"
+	ownVersion = "txid_current() & 4294967295"
+)
+
+// waitingOf is how many tasks of a run are ready, and tasksIn are the versions of the tasks in a session. The condition
+// of the first is the key alone, so that it is looked for by that.
+const (
+	waitingOf = "(SELECT count(t.route) FROM tasks AS t WHERE t.run_id = k.run_id)"
+	tasksIn   = "(SELECT coalesce(string_agg(t.run_id || ' ' || t.seq || ' ' || t.xmin::text, ','" +
 		" ORDER BY t.run_id, t.seq), '') FROM tasks AS t WHERE t.namespace = k.namespace AND t.session_id = k.session_id)"
 )
 
-// given is a table expression k of text columns given as arrays, the first being the nth parameter, in their order.
+// given is a table expression k of columns given as arrays, the first being the nth parameter, in their order.
 func given(columns []column, n int) string {
 	var names, arrays []string
 	for i, c := range columns {
-		names, arrays = append(names, c.name), append(arrays, fmt.Sprintf("$%d::text[]", n+i))
+		names, arrays = append(names, c.name), append(arrays, fmt.Sprintf("$%d::%s[]", n+i, c.typ()))
 	}
 	all := strings.Join(names, ", ")
 	return fmt.Sprintf("(SELECT * FROM unnest(%s) AS u(%s) ORDER BY %s) AS k", strings.Join(arrays, ", "), all, all)
@@ -189,6 +182,6 @@ func same(key []column) string {
 func guard(t string, columns []column, n int) string {
 	key := columns[:len(columns)-1]
 	return fmt.Sprintf("SELECT ('%s: row ' || k.%s || ' is another')::bigint FROM %s LEFT JOIN LATERAL"+
-		" (SELECT t.xmin::text AS version FROM %s AS t WHERE %s FOR UPDATE SKIP LOCKED) AS p ON true"+
-		" WHERE p.version IS DISTINCT FROM k.version", t, key[len(key)-1].name, given(columns, n), t, same(key))
+		" (SELECT %s AS version FROM %s AS t WHERE %s FOR UPDATE SKIP LOCKED) AS p ON true"+
+		" WHERE p.version IS DISTINCT FROM k.version", t, key[len(key)-1].name, given(columns, n), versionOf, t, same(key))
 }

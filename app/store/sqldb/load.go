@@ -105,7 +105,8 @@ func (b *batch) load(items []*pending) error {
 		return err
 	}
 	add(w.workflows, keys)
-	if err := b.first(&w, locks, current, likely); err != nil {
+	claims := len(locks) == 0 && !slices.ContainsFunc(items, func(p *pending) bool { return p.change != nil })
+	if err := b.first(&w, locks, current, likely, claims); err != nil {
 		return err
 	}
 	if err := b.newSessions(w.sessions); err != nil {
@@ -169,17 +170,18 @@ func (b *batch) owners(ids []string) ([]engine.WorkflowKey, error) {
 }
 
 // first opens the transaction of a shared database and loads workflows, then runs with their open rows, and the
-// sessions that are likely to be asked for.
+// sessions that are likely to be asked for. For a batch that is nothing but claims there is nothing to load.
 func (b *batch) first(
-	w *wants, locks names, current []engine.WorkflowKey, likely map[engine.SessionKey]bool,
+	w *wants, locks names, current []engine.WorkflowKey, likely map[engine.SessionKey]bool, claims bool,
 ) error {
 	var calls []*Call
 	if b.s.cfg.Dialect.Shared {
-		calls = append(b.opening(), &Call{Stmt: b.s.st.batch, Args: []any{b.s.cfg.App, b.number}, Row: func(v []any) error {
-			b.now = b.s.clock.at(integer(v[0]))
-			return nil
-		}})
+		calls = append(b.opening(), &Call{Stmt: b.s.st.batch, Args: []any{b.s.cfg.App, b.number}, Row: b.stamped})
 		calls = append(calls, b.advise(locks)...)
+		if claims {
+			b.later = calls // with what the first of them asks
+			return nil
+		}
 	}
 	calls = append(calls, b.loadWorkflows(w.workflows)...)
 	// Which run is current stands in the row that has just been locked, so it takes one more round trip to know

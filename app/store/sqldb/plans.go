@@ -17,6 +17,9 @@ func (s *Store) Plans() []string {
 		st.tallies.SQL,
 		st.dropLanes.SQL, st.lastEnded.SQL, st.leasedIn.SQL, st.openIn.SQL, st.ranIn.SQL,
 	}
+	if s.cfg.Dialect.Shared {
+		list = append(list, st.opensOf.SQL, st.guardTasks.SQL)
+	}
 	for _, l := range []*loader{
 		st.workflows, st.runs, st.sessions, st.chains, st.workers, st.receipts, st.tokens, st.former, st.bound,
 	} {

@@ -16,15 +16,19 @@ import (
 // not the version that is remembered; then nothing of the batch is stored, and it is run again in two round trips.
 //
 // A version is the transaction that wrote a row last, which the server keeps with the row (xmin). So whoever else
-// writes, another build too, need not know of this. To a run belong the rows of its tasks, since a claim leases a task
-// without writing the run; everything else that is open is only ever written together with the run's own row. To a
-// session belong the tasks in it, which are counted: see tally.go.
+// writes, another build too, need not know of this. Whatever is open in a run is only ever written together with the
+// run's own row, except that a claim leases a task without writing the run. While that row is as it was, nothing else
+// can happen to its tasks, so that as many of them are ready as were says that none was leased. To a session belong
+// the tasks in it, which are counted: see tally.go.
+//
+// A batch that reads in a round trip of its own what it needs asks by version as well: of runs that are as they are
+// remembered, only that is read.
 
 // errForgotten says that a batch needs something that is not remembered, or that it decided something which
 // writes nothing and so would not be checked. It never reaches a caller: the batch is run in two round trips.
 var errForgotten = errors.New("not remembered")
 
-// mostRemembered is the most tasks a run or a session may have to be remembered: its guard reads them all.
+// mostRemembered is the most tasks a session may have to be remembered: its guard reads them all.
 const mostRemembered = 32
 
 // mostLate is how far behind the decisions the server may be when it begins with the batch, and how old the
@@ -32,28 +36,23 @@ const mostRemembered = 32
 // for longer.
 const mostLate = time.Second
 
-// recalled is a run as this process left it, with the versions of its row and of those of its tasks.
-type recalled struct {
-	run        *run
-	row, tasks string
-}
-
 // recalledSession is a session, with the versions of its row and of those of its tasks.
 type recalledSession struct {
-	session    *session
-	row, tasks string
+	session *session
+	version int64
+	tasks   string
 }
 
 // recalledFlow is the row of a workflow id.
 type recalledFlow struct {
-	flow *engine.Workflow
-	row  string
+	flow    *engine.Workflow
+	version int64
 }
 
 // memory is what a process remembers of rows that others may write meanwhile. It is only ever a guess that the
 // guards check, so a wrong one costs a round trip and nothing else.
 type memory struct {
-	runs     *lru[string, recalled]
+	runs     *lru[string, *run] // as this process left them
 	sessions *lru[engine.SessionKey, recalledSession]
 	flows    *lru[engine.WorkflowKey, recalledFlow]
 
@@ -67,7 +66,7 @@ type memory struct {
 
 func newMemory() *memory {
 	return &memory{
-		runs: newLRU[string, recalled](mostRuns), flows: newLRU[engine.WorkflowKey, recalledFlow](mostKeys),
+		runs: newLRU[string, *run](mostRuns), flows: newLRU[engine.WorkflowKey, recalledFlow](mostKeys),
 		sessions: newLRU[engine.SessionKey, recalledSession](mostSessions), stale: map[string]bool{},
 	}
 }
@@ -91,21 +90,60 @@ func (m *memory) forget(b *batch) {
 	}
 }
 
-// remember takes over the rows of a committed batch whose versions it read behind its writes.
+// remember takes over the rows of a committed batch, as far as their versions are known.
 func (m *memory) remember(b *batch) {
 	m.forget(b)
-	for _, id := range b.dropped {
-		m.runs.drop(id)
-	}
-	for id, v := range b.versions {
-		m.runs.put(id, v, 1)
+	for id, r := range b.runs {
+		if r.wrote {
+			r.version, r.wrote = b.version, false
+		}
+		// Of a run whose head alone was loaded the other rows are not known, and one that is over is not decided
+		// on again.
+		if r.Run != nil && !r.partial && r.Status.Open() && r.version != 0 {
+			r.waiting = r.readyTasks()
+			m.runs.put(id, r, r.weight())
+		}
 	}
 	for k, v := range b.sessionVersions {
 		m.sessions.put(k, v, 1)
 	}
-	for k, v := range b.flowVersions {
-		m.flows.put(k, v, 1)
+	for k, f := range b.workflows {
+		if f.wrote {
+			f.version = b.version
+		}
+		if f.Workflow != nil && f.version != 0 {
+			m.flows.put(k, recalledFlow{f.Workflow, f.version}, 1)
+		}
 	}
+	for i, id := range b.dropped {
+		m.runs.drop(id)
+		m.flows.drop(b.droppedFlows[i])
+	}
+}
+
+// forgotten says that the versions of a batch are those of a server that may be another now.
+func (b *batch) forgotten() {
+	b.version, b.sessionVersions = 0, nil
+	for _, r := range b.runs {
+		r.version = 0
+	}
+	for _, f := range b.workflows {
+		f.version = 0
+	}
+}
+
+// readyTasks is how many tasks of a run stand in the store as ready.
+func (r *run) readyTasks() (n int64) {
+	if r.stored != (readyRow{}) {
+		n++
+	}
+	r.Activities.Any(func(a engine.Activity) bool {
+		if a.State == engine.Ready {
+			n++
+		}
+		return false
+	})
+	return n
 }
 
 // Elsewhere notes runs that another process has written. Without it the guards would find out, a round trip
@@ -150,10 +188,17 @@ func (s *Store) recall(items []*pending) *batch {
 	if !s.cfg.Dialect.Shared {
 		return nil
 	}
+	changes := 0
 	for _, p := range items {
-		if p.change == nil || !p.change.Recall || p.alone {
+		switch {
+		case p.alone, p.change != nil && !p.change.Recall, p.claim != nil && !s.plain(p.claim):
 			return nil
+		case p.change != nil:
+			changes++
 		}
+	}
+	if changes == 0 {
+		return nil
 	}
 	if s.memory.skip > 0 {
 		s.memory.skip--
@@ -167,6 +212,9 @@ func (s *Store) recall(items []*pending) *batch {
 	b := s.newBatch()
 	b.recalled, b.now, b.decidedAt = true, now, at
 	for _, p := range items {
+		if p.change == nil {
+			continue
+		}
 		// The reading of the clock is some moments old. A caller that has a later time from the store brings it up
 		// to that.
 		if more := p.change.NotBefore.Sub(b.now); more > 0 && more < mostLate {
@@ -177,6 +225,12 @@ func (s *Store) recall(items []*pending) *batch {
 		}
 	}
 	return b
+}
+
+// plain says that a claim needs no rows before the batch is decided: nothing bounds it, and its queue has no ranks.
+func (s *Store) plain(r *store.ClaimRequest) bool {
+	q := QueueKey{r.Namespace, r.Queue, r.Kind}
+	return !s.queues.bounded(q) && !s.queues.fair(q)
 }
 
 // recallNeeds brings the rows of a change into the batch. Workers are never remembered: what matters about them
@@ -227,7 +281,7 @@ func (b *batch) recallSession(k engine.SessionKey) bool {
 	v, ok := b.s.memory.sessions.get(k)
 	if ok {
 		b.sessions[k] = v.session
-		b.guarded.sessions.s(k.Namespace).s(k.ID).s(v.row).s(v.tasks)
+		b.guarded.sessions.s(k.Namespace).s(k.ID).i(v.version).s(v.tasks)
 	}
 	return ok
 }
@@ -236,12 +290,12 @@ func (b *batch) recallRun(id string) (*run, bool) {
 	if r := b.runs[id]; r != nil {
 		return r, true
 	}
-	v, ok := b.s.memory.runs.get(id)
+	r, ok := b.s.memory.runs.get(id)
 	if ok {
-		b.runs[id] = v.run
-		b.guarded.runs.s(id).s(v.row).s(v.tasks)
+		b.runs[id] = r
+		b.guarded.runs.s(id).i(r.version).i(r.waiting)
 	}
-	return v.run, ok
+	return r, ok
 }
 
 // recallFlow brings the row of a workflow id into the batch: the one that is remembered, or with fresh none.
@@ -252,8 +306,8 @@ func (b *batch) recallFlow(k engine.WorkflowKey, fresh bool) bool {
 	v, ok := b.s.memory.flows.get(k)
 	switch {
 	case ok:
-		b.guarded.flows.s(k.Namespace).s(k.ID).s(v.row)
-		b.workflows[k] = &workflow{Workflow: v.flow}
+		b.guarded.flows.s(k.Namespace).s(k.ID).i(v.version)
+		b.workflows[k] = &workflow{Workflow: v.flow, version: v.version}
 	case fresh:
 		b.guarded.fresh.s(k.Namespace).s(k.ID)
 		b.guarded.names.add(k, "workflow", k.Namespace, k.ID)
@@ -262,24 +316,15 @@ func (b *batch) recallFlow(k engine.WorkflowKey, fresh bool) bool {
 	return ok || fresh
 }
 
-// carry decides a batch on what is remembered and sends it in one round trip. Whatever would need another round
-// trip, or would be answered without being checked (a refusal writes nothing, so no guard goes with it), is
-// errForgotten.
+// carry decides a batch on what is remembered and sends it in one round trip, to which claims add another. Whatever
+// would need one before that, or would be answered without being checked (a refusal writes nothing, so no guard goes
+// with it), is errForgotten.
 func (b *batch) carry(items []*pending) error {
 	b.items = items
 	if taken := b.decide(items); taken < len(items) {
 		return errForgotten
 	}
-	if err := b.route(); err != nil {
-		return err
-	}
-	if err := b.rank(items); err != nil {
-		return err
-	}
-	if err := b.handOver(); err != nil {
-		return err
-	}
-	if err := b.write(true); err != nil {
+	if err := b.carryOut(); err != nil {
 		return err
 	}
 	if !b.sealed {

@@ -16,6 +16,7 @@ type statements struct {
 	reroute       *Stmt
 	owners        *Stmt // of runs: workflow keys by run id, unlocked
 	opens         *Stmt // open rows of runs
+	opensOf       *Stmt // of shared databases: the same of runs that are not as they are remembered, see recall.go
 	held          *Stmt // sessions held, by worker; and the words of those that fall back, with -1
 	holdings      *Stmt // each of them
 	tallies       *Stmt // what sessions leave to their tasks
@@ -196,7 +197,7 @@ func newStatements(d Dialect) *statements {
 	s.pruneTags = &Stmt{SQL: "DELETE FROM fairness WHERE ctid = ANY(ARRAY(SELECT ctid FROM fairness WHERE namespace = $1 AND queue = $2 AND kind = $3 AND tier = $4" +
 		" AND class <> '' AND tag <= $5 FOR UPDATE SKIP LOCKED))"}
 	s.batch = &Stmt{SQL: "INSERT INTO batches (app, batch, at) VALUES ($1, $2, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint)" +
-		" ON CONFLICT (app) DO UPDATE SET batch = excluded.batch, at = excluded.at RETURNING at"}
+		" ON CONFLICT (app) DO UPDATE SET batch = excluded.batch, at = excluded.at RETURNING at, " + ownVersion}
 	s.reroute = &Stmt{SQL: "UPDATE tasks" + strings.Replace(
 		moved, "char", "chr", 1,
 	) + "(SELECT p.place, k.word FROM " + d.list(words) +
@@ -213,9 +214,9 @@ func (s *statements) pick(d Dialect, n int) (*Stmt, int) {
 			// Behind the tasks comes, for each range, how many there are: where that is more than it gave, some are locked by
 			// others.
 			s.picks[0] = &Stmt{SQL: "SELECT c.* FROM unnest($1::text[]) AS k(route) CROSS JOIN LATERAL (SELECT t.route, t.priority, t.ready_at, t.run_id," +
-				" t.seq, t.body, t.rank FROM tasks AS t CROSS JOIN LATERAL (SELECT 1 FROM runs AS x WHERE x.run_id = t.run_id FOR UPDATE SKIP LOCKED) AS r" +
+				" t.seq, t.body, t.rank, r.version FROM tasks AS t CROSS JOIN LATERAL (SELECT x.xmin::text::bigint AS version FROM runs AS x WHERE x.run_id = t.run_id FOR UPDATE SKIP LOCKED) AS r" +
 				" WHERE t.route = k.route ORDER BY t.priority, t.rank, t.ready_at, t.run_id, t.seq LIMIT $2 FOR UPDATE OF t SKIP LOCKED) AS c" +
-				" UNION ALL SELECT k.route, -1, n.n, '', 0, '', 0 FROM unnest($1::text[]) AS k(route) CROSS JOIN LATERAL (SELECT count(*) AS n FROM" +
+				" UNION ALL SELECT k.route, -1, n.n, '', 0, '', 0, 0 FROM unnest($1::text[]) AS k(route) CROSS JOIN LATERAL (SELECT count(*) AS n FROM" +
 				" (SELECT 1 FROM tasks AS t WHERE t.route = k.route LIMIT $2) AS t) AS n WHERE n.n > 0"}
 		}
 		return s.picks[0], n

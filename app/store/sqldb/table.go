@@ -22,14 +22,25 @@ type table struct {
 	columns []column
 	prune   bool // rows are deleted by key
 	many    bool // thousands of rows are put at once
+	// versioned says that a shared database gives the version of a row behind its columns: see recall.go.
+	versioned bool
 }
 
 // opt is for columns whose empty value means that there is none, and keep for those that are never written again:
 // an update that left them out touches none of their indexes.
-func text(name string) column  { return column{name: name} }
-func num(name string) column   { return column{name: name, num: true} }
-func (c column) opt() column   { c.null = true; return c }
-func (c column) keep() column  { c.fixed = true; return c }
+func text(name string) column { return column{name: name} }
+func num(name string) column  { return column{name: name, num: true} }
+func (c column) opt() column  { c.null = true; return c }
+func (c column) keep() column { c.fixed = true; return c }
+
+// typ is the type of a column.
+func (c column) typ() string {
+	if c.num {
+		return "bigint"
+	}
+	return "text"
+}
+
 func (t *table) key() []column { return t.columns[:t.keys] }
 
 func (t *table) names() []string {
@@ -42,10 +53,10 @@ func (t *table) names() []string {
 
 // The tables of the committer. Column order is the order in which the rows are filled and read.
 var (
-	workflowsTable = &table{name: "workflows", keys: 2, columns: []column{
+	workflowsTable = &table{name: "workflows", keys: 2, versioned: true, columns: []column{
 		text("namespace"), text("workflow_id"), text("run_id"), num("runs"),
 	}}
-	runsTable = &table{name: "runs", keys: 1, columns: []column{
+	runsTable = &table{name: "runs", keys: 1, versioned: true, columns: []column{
 		text("run_id"), text("namespace").keep(), text("workflow_id").keep(), text("type").keep(), num("number").keep(),
 		text("status"),
 		text("queue").keep(), num("started_at").keep(), num("closed_at").opt(), num("last_seq"), num("due_at").opt(),

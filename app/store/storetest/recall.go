@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -143,6 +144,7 @@ func testRecalled(t *testing.T, s Suite) {
 		t.Errorf("leased %s of run %s, which was decided on as %v", Name(leased), run, state)
 	}
 	two.Finish(leased)
+	testRecalledWide(w)
 
 	var held, renewed history.Time
 	times, _, err = w.meddled(func() store.Change {
@@ -208,6 +210,92 @@ func testRecalled(t *testing.T, s Suite) {
 	}, func() { time.Sleep(1100 * time.Millisecond) }) // longer than a decision may be old when the server begins with it
 	if want("a decision that comes late", times, 2, err, nil); second.Sub(first) < time.Second {
 		t.Errorf("it was decided at %s and again at %s", first, second)
+	}
+}
+
+// testRecalledWide holds the same of a run with many tasks, of which a batch reads no more than whether they are as it
+// remembers them, whichever way it takes.
+func testRecalledWide(w *recall) {
+	one, two, t := w.one, w.two, w.one.T
+	const tasks = 100
+	var run string
+	counts := map[engine.TaskState]int{}
+	signal := func() store.Change {
+		w.n++
+		run = one.Begun(fmt.Sprint("wide", w.n), slices.Repeat([]protocol.Command{Activity("wide", "")}, tasks)...)
+		c := Step(run, engine.SignalRun{Name: "mine"}, store.Keys{})
+		decide := c.Decide
+		c.Decide = func(rows store.Rows, now time.Time) (store.Writes, error) {
+			clear(counts)
+			for _, a := range rows.Run(run).Activities.All() {
+				counts[a.State]++
+			}
+			return decide(rows, now)
+		}
+		return c
+	}
+	var took []store.Leased // of the run
+	take := func(f *Fixture) {
+		took = nil
+		for len(took) < tasks {
+			all := f.Claim(protocol.KindActivity, w.worker, 200)
+			for _, l := range all {
+				if l.Head.ID == run {
+					took = append(took, l)
+				} else { // of a run before it
+					f.Finish(l)
+				}
+			}
+			if len(all) == 0 {
+				break
+			}
+		}
+	}
+	want := func(what string, times, expected int, trips, most int64, ready, leased int, err error) {
+		t.Helper()
+		if times != expected || trips > most || err != nil || counts[engine.Ready] != ready ||
+			counts[engine.LeasedState] != leased {
+			t.Errorf("%s: decided %d times (%v) in %d round trips on %v, want %d in %d on %d ready and %d leased",
+				what, times, err, trips, counts, expected, most, ready, leased)
+		}
+	}
+	times, trips, err := w.meddled(signal, func() {})
+	want("a wide run", times, 1, trips, 1, tasks, 0, err)
+
+	take(one)
+	one.Do(run, engine.SignalRun{Name: "again"})
+	for _, l := range took {
+		one.Finish(l)
+	}
+	times, trips, err = w.meddled(signal, func() { take(two) })
+	want("a wide run that another app leased from", times, 2, trips, 4, 0, tasks, err)
+
+	// The other way of a batch, which loads: it finds the run as remembered, and then leased from.
+	load := func(meanwhile func()) error {
+		c := signal()
+		one.Do(run, engine.SignalRun{Name: "again"})
+		meanwhile()
+		c.Recall = false
+		_, err := one.S.Commit(context.Background(), c)
+		return err
+	}
+	err = load(func() {})
+	want("a wide run that is loaded", 1, 1, 0, 0, tasks, 0, err)
+	err = load(func() { take(two) })
+	want("a wide run that is loaded, leased from", 1, 1, 0, 0, 0, tasks, err)
+
+	err = load(func() { two.Do(run, engine.SignalRun{Name: "theirs"}) })
+	want("a wide run that is loaded, written", 1, 1, 0, 0, tasks, 0, err)
+	two.Do(run, engine.SignalRun{Name: "theirs"})
+	last := two.Run(run).LastSeq
+	take(one)
+	for _, l := range took {
+		if l.Head.LastSeq != last {
+			t.Fatalf("a task was leased from a run as it was at %d, which is at %d", l.Head.LastSeq, last)
+		}
+	}
+	if len(took) != tasks {
+		t.Errorf("claims took %d of %d tasks", len(took), tasks)
 	}
 }
 
