@@ -110,7 +110,7 @@ func TestMemoryIsHeldByWhatTheReportSays(t *testing.T) {
 					By    string `json:"by"`
 				}
 				if err := json.Unmarshal(e.Details, &said); err != nil || said.By != r.Memory || said.Limit != limit ||
-					said.Peak < limit*9/10 {
+					said.Peak < limit*9/10 || !strings.Contains(e.Message, "limit of 128 MiB") {
 					t.Errorf("failed with %s, details %s: %v", e.Message, e.Details, err)
 				}
 				WantLost(t, b.Fail(In("s", 1, b.Call("count"))), sandbox.CauseOutOfMemory)

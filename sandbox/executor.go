@@ -367,6 +367,7 @@ func (ex *executor) failed(h frame.Header) error {
 		e.Type = t
 	case OutOfMemory:
 		e.Type = t
+		e.Message += fmt.Sprintf(" (executors of %s may have %d MiB)", ex.lang.name, ex.lang.limits.Memory>>20)
 		ex.tainted.Store(true)
 	case UserError:
 		e.Message += ex.denial(h.Denied)

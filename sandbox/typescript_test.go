@@ -206,3 +206,32 @@ func TestTypeScriptFollowsItsSettings(t *testing.T) {
 		t.Errorf("after a change: got %q", got)
 	}
 }
+
+// A failure has the name of the class that was thrown, also where that does not name itself, and what is not found is
+// asked for by the handler's own file, not by the copy that runs.
+func TestFailuresAreNamedAsInTheHandlersFile(t *testing.T) {
+	dir := files(t, map[string]string{
+		"thrown.mjs": "class NoCredit extends Error {}\nclass Late extends TypeError { name = 'TooLate'; }\n" +
+			"export const own = () => { throw new NoCredit('declined'); };\n" +
+			"export const named = () => { throw new Late('no'); };\n" +
+			"export const known = () => null.x;\nexport const text = () => { throw 'words'; };\n",
+		"absent.ts": "import { z } from 'nowhere-to-be-found';\nexport const main = (x: unknown) => z(x);\n",
+	})
+	b := Open(t, Targets[1], sandbox.Options{Handlers: dir, Blank: -1})
+	needNode(t, b)
+	call := func(activity, entry string) sandbox.Invocation {
+		inv := b.Call(entry)
+		inv.Activity = activity
+		return In("s", 1, inv)
+	}
+	for entry, class := range map[string]string{"own": "NoCredit", "named": "TooLate", "known": "TypeError", "text": "Error"} {
+		if e := WantType(t, b.Fail(call("thrown", entry)), sandbox.UserError); e.Class != class {
+			t.Errorf("%s failed as %s, want %s: %v", entry, e.Class, class, e)
+		}
+	}
+	e := WantType(t, b.Fail(call("absent", "main")), sandbox.UserError)
+	if path := filepath.Join(dir, "absent.ts"); !strings.Contains(e.Message, path) || strings.Contains(e.Message, ".code") ||
+		strings.Contains(e.Stack, ".code") {
+		t.Errorf("failed with %s\n%s", e.Message, e.Stack)
+	}
+}

@@ -522,6 +522,9 @@ func (g *Group) Use() (int64, bool) {
 	return n, ok
 }
 
+// lot is the most bytes that a group of version 1 takes at once: a large page.
+const lot = 2 << 20
+
 // OutOfMemory is what the kernel did for want of memory.
 func (g *Group) OutOfMemory() (k Killed) {
 	if g == nil || g.Memory == nil {
@@ -530,9 +533,10 @@ func (g *Group) OutOfMemory() (k Killed) {
 	dir := g.Memory.Dir
 	if g.Memory.By == One {
 		k.Processes, _ = field(dir, "memory.oom_control", "oom_kill")
-		failed, _ := number(dir, "memory.failcnt")
-		k.Own = failed > 0
 		k.Peak, _ = number(dir, "memory.max_usage_in_bytes")
+		// Not every kernel counts how often the limit was met. What is taken comes in lots, of which the last may be missing.
+		limit, ok := number(dir, "memory.limit_in_bytes")
+		k.Own = ok && k.Peak >= limit-lot
 		return k
 	}
 	k.Processes, _ = field(dir, "memory.events", "oom_kill")

@@ -524,6 +524,11 @@ async function load({ hash, own = hash, format, path, files = {} }, code) {
     if (err instanceof SyntaxError && !String(err.stack).includes(path)) {
       err.stack = `${(await whereWrong(file)).replaceAll(file, path) || path}\n${err.stack}`;
     }
+    if (file !== path && err instanceof Error && String(err.message).includes(file)) { // as of a package that is not there
+      const stack = String(err.stack);
+      err.message = err.message.replaceAll(file, path);
+      err.stack = stack.replaceAll(file, path);
+    }
     throw err;
   }
 }
@@ -555,6 +560,13 @@ function outOfMemory(err) {
   return err?.code === 'ERR_MEMORY_ALLOCATION_FAILED' || err instanceof RangeError && err.message === 'Array buffer allocation failed';
 }
 
+// className is the name an error was given, or else that of its class: what a class does not name itself it has from the one it extends.
+function className(error) {
+  const of = error.constructor;
+  const named = Object.hasOwn(error, 'name') || !of?.prototype || Object.hasOwn(of.prototype, 'name');
+  return String((named ? error.name : of.name || error.name) || 'Error');
+}
+
 function failure(id, err, controller) {
   const error = err instanceof Error ? err : new Error(typeof err === 'string' ? err : JSON.stringify(err) ?? String(err));
   const aborted = controller?.signal.aborted && (err === controller.signal.reason || error.name === 'AbortError');
@@ -562,7 +574,7 @@ function failure(id, err, controller) {
     t: 'error',
     id,
     type: 'UserError',
-    class: error instanceof PayloadError ? error.reason : String(error.name || error.constructor?.name || 'Error').slice(0, 256),
+    class: error instanceof PayloadError ? error.reason : className(error).slice(0, 256),
     message: String(error.message).slice(0, 8192),
     stack: String(error.stack ?? '').slice(0, 8192),
     retryable: err?.retryable !== false && err?.nonRetryable !== true,
