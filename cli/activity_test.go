@@ -18,7 +18,10 @@ func TestActivitiesAreRunFromAShell(t *testing.T) {
 		t.Errorf("the result is %q", got)
 	}
 	s.try(1, "duplicate_not_allowed", "activity", "run", "say", `["hello", "Ada"]`, "--id", "one")
-	s.try(1, "no credit", "activity", "run", "charge", "[250]", "--max-attempts", "5", "--backoff", "1s")
+	s.try(
+		1, "no credit (where: sojourn workflow debug poor)", "activity", "run", "charge", "[250]", "--max-attempts", "5",
+		"--backoff", "1s", "--id", "poor",
+	)
 	s.try(0, "null", "activity", "run", "charge", "[1]", "--start-to-close", "1m", "--heartbeat", "30s")
 	for range 2 {
 		s.try(0, "", "activity", "run", "epoch", "--session", "shared")

@@ -213,5 +213,9 @@ func (p *program) result(c *cobra.Command, id, run string) error {
 	if err != nil || v.Status == "completed" {
 		return err
 	}
-	return &client.NotCompleted{Run: v}
+	err = &client.NotCompleted{Run: v}
+	if v.Status == "failed" {
+		err = fmt.Errorf("%w (where: sojourn workflow debug %s)", err, id)
+	}
+	return err
 }
