@@ -1,6 +1,7 @@
 import { describe, expect, it } from "vitest";
 import type { RunView } from "../api/types";
-import { isOpen, runStatus, stuck } from "./status";
+import { isOpen, runStatus, stuck, tones } from "./status";
+import { tones as eventTones } from "../run/summary";
 
 const run = (o: Partial<RunView>) => ({ status: "running", closed_reason: null, ...o }) as RunView;
 
@@ -27,4 +28,10 @@ it("tells what somebody may have to look at as the app says it", () => {
   expect(stuck(run(wait(false)))).toBe(false);
   expect(stuck(run({}))).toBe(false);
   expect(stuck(run({ status: "completed", closed_reason: "completed", ...wait(true) }))).toBe(false);
+});
+
+it("is amber for nothing that goes on without anybody: no status or event by itself is", () => {
+  const amber = (all: Record<string, string>) => Object.keys(all).filter((name) => all[name] === "warn");
+  expect(amber(tones)).toEqual([]);
+  expect(amber(eventTones)).toEqual([]);
 });

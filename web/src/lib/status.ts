@@ -5,10 +5,12 @@ export type Tone = "run" | "good" | "bad" | "warn" | "idle" | "stay";
 /** The closed lists whose words have a look here: one that the app adds to them does not compile until it has one. */
 type Known = RunStatus | RunShown | SessionStatus | WorkerStatus | ScheduleStatus | AttemptOutcome;
 
-const tones: Record<Known, Tone> & Record<string, Tone> = {
+// What is amber needs somebody, and no status by itself tells that: why something waits does. What an operator asked for,
+// what a policy tries again and what the next claim takes up goes on without anybody.
+export const tones: Record<Known, Tone> & Record<string, Tone> = {
   running: "run",
   pending: "run",
-  waiting: "warn",
+  waiting: "run",
   completed: "good",
   continued: "good",
   failed: "bad",
@@ -16,25 +18,25 @@ const tones: Record<Known, Tone> & Record<string, Tone> = {
   cancelled: "idle",
   terminated: "idle",
   active: "good",
-  draining: "warn",
+  draining: "idle",
   mismatched: "bad",
   stale: "idle",
   closed: "idle",
   expired: "idle", // who has work for it takes it
-  orphaned: "warn",
+  orphaned: "idle", // likewise
   unowned: "idle",
   unlimited: "idle",
   accepting: "good",
   throttled: "idle", // a budget does what it is for
-  active_with_draining: "warn",
+  active_with_draining: "good",
   stale_only: "idle",
   no_workers: "idle",
   queued: "idle",
-  backoff: "warn",
+  backoff: "idle",
   returned: "idle",
   held: "stay",
   ended: "idle",
-  paused: "warn",
+  paused: "idle",
   deleted: "idle",
 };
 

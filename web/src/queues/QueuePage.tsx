@@ -95,7 +95,7 @@ function Tasks({ name, tally: t, admission: a }: { name: string; tally: TaskTall
             </div>
             {b.most !== null && (
               <div className="mt-1 h-1.5 overflow-hidden rounded-full bg-idle-soft" aria-hidden>
-                <div className={`h-full rounded-full ${b.used >= b.most ? "bg-warn" : "bg-run"}`} style={{ width: `${Math.min(1, b.used / b.most) * 100}%` }} />
+                <div className={"h-full rounded-full bg-run"} style={{ width: `${Math.min(1, b.used / b.most) * 100}%` }} />
               </div>
             )}
           </div>

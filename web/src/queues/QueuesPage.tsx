@@ -9,7 +9,7 @@ import { Empty, Failed, Heading, useTitle, Waiting } from "../ui/Page";
 import { Pager } from "../ui/Pager";
 import { Status } from "../ui/Status";
 import { WaitText } from "../ui/WaitText";
-import { waitsIn, withheld } from "./facts";
+import { unserved, waitsIn, withheld } from "./facts";
 
 export function QueuesPage() {
   useTitle("Queues");
@@ -59,7 +59,7 @@ export function QueuesPage() {
                           {q.name}
                         </Link>
                         {(why || waitsIn(q)) && (
-                          <span className={`line-clamp-2 max-w-72 text-xs ${why ? "text-soft" : "text-warn"}`} data-waits>
+                          <span className={`line-clamp-2 max-w-72 text-xs ${!why && unserved(q) ? "text-warn" : "text-soft"}`} data-waits>
                             {why ? <WaitText wait={why} /> : waitsIn(q)}
                           </span>
                         )}

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import type { BuildCohort, QueueState, TaskAdmission, Wait } from "../api/types";
-import { bars, parseBudget, verbs, waitsIn, withheld } from "./facts";
+import { bars, parseBudget, unserved, verbs, waitsIn, withheld } from "./facts";
 
 const free = {
   status: "unlimited",
@@ -63,10 +63,12 @@ it("says in a line why tasks of a queue wait", () => {
       admission: { workflow_tasks: free, activity_tasks: free },
       stats: { workflow_tasks: { ready_count: 0 }, activity_tasks: { ready_count: ready }, pollers: { active_count: active, stale_count: stale, waiting_count: waiting } },
     }) as unknown as QueueState;
-  expect([q(0, 0, 0, 0), q(1, 0, 0, 0), q(1, 0, 2, 0), q(1, 1, 0, 1), q(1, 1, 0, 0)].map(waitsIn)).toEqual([
+  const all = [q(0, 0, 0, 0), q(1, 0, 0, 0), q(1, 0, 2, 0), q(1, 1, 0, 1), q(1, 1, 0, 0)];
+  expect(all.map(waitsIn)).toEqual([
     "", "no worker serves it", "no live worker serves it; 2 were not heard of for too long", "no worker that asks may take what is ready",
     "its workers are busy, or do not ask",
   ]);
+  expect(all.map(unserved)).toEqual([false, true, true, true, false]);
 });
 
 it("reads budgets as they are typed", () => {

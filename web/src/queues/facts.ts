@@ -41,6 +41,12 @@ export function waitsIn(q: QueueState): string {
   return waiting > 0 ? "no worker that asks may take what is ready" : "its workers are busy, or do not ask";
 }
 
+/** Whether what is ready waits for somebody to do something: it does not while its workers are busy. */
+export function unserved(q: QueueState): boolean {
+  const { active_count: active, waiting_count: waiting } = q.stats.pollers;
+  return waitsIn(q) !== "" && (active === 0 || waiting > 0);
+}
+
 /** What an operator may do to a cohort. */
 export function verbs(c: BuildCohort): ("promote" | "drain" | "resume")[] {
   if (c.drain_intent === "draining") return ["resume"];

@@ -101,7 +101,7 @@ export function EventList({ events, start, total, of, onAll, complete, following
 const liveLooks: Record<Exclude<Following, "off">, { text: string; dot: string; title: string }> = {
   live: { text: "Live", dot: "bg-good", title: "Events appear as they are committed" },
   connecting: { text: "Connecting", dot: "breathe bg-idle", title: "The stream of events is being opened" },
-  reading: { text: "Reading now and then", dot: "breathe bg-warn", title: "The stream of events broke; until it is back the history is read again when something changes" },
+  reading: { text: "Reading now and then", dot: "breathe bg-idle", title: "The stream of events broke; until it is back the history is read again when something changes" },
 };
 
 /** How the events of an open run come. */

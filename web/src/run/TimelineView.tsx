@@ -158,7 +158,7 @@ function Row({ lane, scale, now, repeated, picked, onPick }: RowProps) {
           <span className={`truncate ${lane.kind === "run" || stay ? "font-medium" : ""} ${stay ? "font-mono text-[12.5px]" : ""}`}>{titleOf(lane)}</span>{" "}
           {repeated && lane.kind === "activity" && <span className="shrink-0 text-xs text-faint">{lane.sequence}</span>}{" "}
           {lane.attempts > 1 && (
-            <span className="shrink-0 rounded bg-warn-soft px-1 text-[11px] text-warn" title={`${lane.attempts} attempts`}>
+            <span className="shrink-0 rounded bg-idle-soft px-1 text-[11px] text-soft" title={`${lane.attempts} attempts`}>
               ×{lane.attempts}
             </span>
           )}
@@ -207,7 +207,11 @@ function describe(l: Lane, now: number, repeated: boolean): string {
   return `${parts.join(", ")}. Show its events`;
 }
 
+/** Whether what the bar waits for needs somebody. */
+const attention = (b: Bar): boolean => b.to === null && Boolean(b.wait?.needs_attention);
+
 function stateInk(l: Lane): string {
+  if (l.bars.some(attention)) return "text-warn";
   switch (l.state) {
     case "failed":
     case "timed_out":
@@ -215,11 +219,8 @@ function stateInk(l: Lane): string {
     case "completed":
       return "text-good";
     case "running":
-      return "text-run";
-    case "backoff":
     case "waiting":
-    case "queued":
-      return "text-warn";
+      return "text-run";
     default:
       return "text-faint";
   }
@@ -230,7 +231,7 @@ const outcomes: Record<NonNullable<Bar["outcome"]>, string> = {
   failed: "bg-bad",
   timed_out: "bg-bad",
   cancelled: "bg-idle",
-  lost: "bg-warn",
+  lost: "bg-bad/50",
 };
 
 /** The look of a bar: solid ran, hatched waited, tinted held. */
@@ -244,13 +245,13 @@ function barLook(b: Bar): string {
     case "child":
       return `top-1/2 h-2.5 -translate-y-1/2 rounded ${b.outcome ? outcomes[b.outcome] : "breathe bg-run"}`;
     case "queued":
-      return "top-1/2 h-1.5 -translate-y-1/2 rounded-full hatch text-idle";
+      return `top-1/2 h-1.5 -translate-y-1/2 rounded-full hatch ${attention(b) ? "text-warn" : "text-idle"}`;
     case "backoff":
-      return "top-1/2 h-0.5 -translate-y-1/2 rounded-full bg-warn/70";
+      return `top-1/2 h-0.5 -translate-y-1/2 rounded-full ${attention(b) ? "bg-warn" : "bg-idle"}`;
     case "timer":
-      return `top-1/2 h-3 -translate-y-1/2 rounded border ${b.outcome === "cancelled" ? "border-idle text-idle" : b.outcome ? "border-good bg-good-soft text-good" : "breathe border-warn bg-warn-soft text-warn"}`;
+      return `top-1/2 h-3 -translate-y-1/2 rounded border ${b.outcome === "cancelled" ? "border-idle text-idle" : b.outcome ? "border-good bg-good-soft text-good" : "breathe border-run bg-run-soft text-run"}`;
     case "wait":
-      return `top-1/2 h-3 -translate-y-1/2 rounded border border-dashed ${b.outcome === "completed" ? "border-good bg-good-soft" : b.outcome ? "border-idle" : "breathe border-warn bg-warn-soft"}`;
+      return `top-1/2 h-3 -translate-y-1/2 rounded border border-dashed ${b.outcome === "completed" ? "border-good bg-good-soft" : b.outcome ? "border-idle" : "breathe border-run bg-run-soft"}`;
     case "hold":
       return "inset-y-[6px] rounded bg-stay/20 border border-stay/45 text-stay";
   }
@@ -314,7 +315,7 @@ function BarTip({ bar, lane, now }: { bar: Bar; lane: Lane; now: number }) {
 const markLooks: Record<Mark["kind"], string> = {
   signal: "rotate-45 rounded-[2px] bg-run",
   update: "rotate-45 rounded-[2px] bg-accent",
-  lost: "rounded-full bg-warn",
+  lost: "rounded-full bg-bad",
   recovered: "rounded-full bg-stay",
   cancel: "rotate-45 rounded-[2px] bg-bad",
   effect: "rounded-full bg-idle",
@@ -347,9 +348,9 @@ function Legend({ timeline }: { timeline: Timeline }) {
     ["h-3 w-5 rounded-sm bg-run", "runs", has((b) => b.kind === "attempt" && b.to === null)],
     ["h-3 w-5 rounded-sm bg-bad", "failed", has((b) => b.kind === "attempt" && (b.outcome === "failed" || b.outcome === "timed_out"))],
     ["h-1.5 w-5 rounded-full hatch text-idle", "waits for a worker", has((b) => b.kind === "queued")],
-    ["h-0.5 w-5 bg-warn/70", "before the next attempt", has((b) => b.kind === "backoff")],
+    ["h-0.5 w-5 bg-idle", "before the next attempt", has((b) => b.kind === "backoff")],
     ["h-3 w-5 rounded-sm border border-stay/45 bg-stay/20", "worker holds the session", has((b) => b.kind === "hold")],
-    ["size-2 rounded-full bg-warn", "delivery lost", timeline.lanes.some((l) => l.marks.some((m) => m.kind === "lost"))],
+    ["size-2 rounded-full bg-bad", "delivery lost", timeline.lanes.some((l) => l.marks.some((m) => m.kind === "lost"))],
     ["size-2 rotate-45 rounded-[2px] bg-run", "signal", timeline.lanes.some((l) => l.marks.some((m) => m.kind === "signal"))],
   ];
   return (

@@ -53,7 +53,7 @@ function View({ schedule: s }: { schedule: Schedule }) {
           <Verbs schedule={s} />
         </div>
       </div>
-      {s.note && <p className={`card mt-3 border-l-3 px-4 py-3 break-words ${s.paused ? "border-l-warn" : "border-l-idle"}`}>{s.note}</p>}
+      {s.note && <p className={"card mt-3 border-l-3 border-l-idle px-4 py-3 break-words"}>{s.note}</p>}
       <dl className="card mt-4 grid grid-cols-2 gap-x-6 gap-y-4 p-4 md:grid-cols-4">
         <Fact name="Fires" wide>
           <span className="font-mono text-[13px]">{timing(s)}</span>

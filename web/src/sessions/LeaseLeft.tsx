@@ -23,12 +23,11 @@ function Left({ until, of, over, align }: { until: number | null; of: number; ov
   if (until === null) return <span className="text-faint">–</span>;
   const left = Math.max(0, until - now);
   const share = of > 0 ? Math.min(1, left / (of * 1000)) : 0;
-  const look = share < 0.15 ? "bg-bad" : share < 0.35 ? "bg-warn" : "bg-stay";
   return (
     <span role="timer" className={`inline-flex w-16 flex-col gap-1 sm:w-20 ${align === "end" ? "items-end" : "items-start"}`}>
       <span className="whitespace-nowrap">{left === 0 ? over : duration(Math.ceil(left / 1000) * 1000)}</span>
       <span className="block h-1 w-full overflow-hidden rounded-full bg-idle-soft" aria-hidden>
-        <span className={`block h-full rounded-full ${look}`} style={{ width: `${share * 100}%` }} />
+        <span className="block h-full rounded-full bg-stay" style={{ width: `${share * 100}%` }} />
       </span>
     </span>
   );

@@ -76,7 +76,7 @@ function HoldBar({ timeline, all, numbers }: { timeline: SessionEvent[]; all: Ho
   );
 }
 
-const holdLooks = ["bg-stay-soft border-stay/40 text-stay", "bg-accent-soft border-accent/40 text-accent", "bg-run-soft border-run/40 text-run", "bg-warn-soft border-warn/40 text-warn"];
+const holdLooks = ["bg-stay-soft border-stay/40 text-stay", "bg-accent-soft border-accent/40 text-accent", "bg-run-soft border-run/40 text-run", "bg-good-soft border-good/40 text-good"];
 
 function HoldTip({ hold: h, now, number }: { hold: Hold; now: number; number: number | undefined }) {
   const zone = useZone();
@@ -103,11 +103,11 @@ const looks: Record<SessionChange, Tone> = {
   claimed: "stay",
   reclaimed: "stay",
   renewed: "stay",
-  draining: "warn",
+  draining: "idle",
   released: "idle",
   expired: "idle",
   idle_unpinned: "idle",
-  orphaned: "warn",
+  orphaned: "idle",
   failed: "bad",
   closed: "idle",
   unpinned: "idle",

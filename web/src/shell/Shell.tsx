@@ -134,7 +134,7 @@ function useKeyboard(showHelp: () => void): void {
 const liveLooks: Record<LiveState, { text: string; dot: string; title: string }> = {
   live: { text: "Live", dot: "bg-good", title: "Changes appear as they happen" },
   connecting: { text: "Connecting", dot: "breathe bg-idle", title: "Until the connection stands, the page is read again every 5 s" },
-  reconnecting: { text: "Reconnecting", dot: "breathe bg-warn", title: "The connection was lost; the page is read again every 5 s" },
+  reconnecting: { text: "Reconnecting", dot: "breathe bg-idle", title: "The connection was lost; the page is read again every 5 s" },
 };
 
 function LiveDot() {

@@ -33,7 +33,7 @@ function One({ drain: d }: { drain: FleetDrain }) {
       <span className="min-w-0 wrap-anywhere">
         <span className="font-medium">{name[0]!.toUpperCase() + name.slice(1)}</span> {d.evict ? "is evicted" : "is drained"}
         {d.by && <> by {d.by}</>}
-        {d.reason && <>: {d.reason}</>}. <span className={d.state === "draining" ? "text-warn" : "text-soft"}>{progress(d)}</span>
+        {d.reason && <>: {d.reason}</>}. <span className="text-soft">{progress(d)}</span>
         {d.deadline_at && (
           <span className="text-soft">
             {" "}

@@ -16,7 +16,7 @@ export function FleetWide({ namespace }: { namespace: string }) {
   return (
     <p className="mb-3 text-[13px] text-soft" data-fleet-settings={data.revision}>
       Set for all workers{data.by && <> by {data.by}</>}: {fleetWide(data)}. {data.applied_worker_count} of {data.worker_count} run with it
-      {behind > 0 && <span className="text-warn">, not yet {data.pending.join(", ")}{behind > data.pending.length && " and others"}</span>}.
+      {behind > 0 && <>, not yet {data.pending.join(", ")}{behind > data.pending.length && " and others"}</>}.
     </p>
   );
 }

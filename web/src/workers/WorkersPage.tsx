@@ -164,7 +164,8 @@ function Worker({ worker: w, queues }: { worker: WorkerView; queues: QueueState[
 /** What keeps it from work, or that there is none. */
 function Reasons({ of }: { of: Reason[] }) {
   if (of.length === 0) return null;
-  const look = of[0]!.weight === "stop" ? "bg-bad-soft text-bad" : of[0]!.weight === "less" ? "bg-warn-soft text-warn" : "bg-sunken text-soft";
+  const needs = of.filter((r) => r.needs);
+  const look = needs.some((r) => r.weight === "stop") ? "bg-bad-soft text-bad" : needs.length > 0 ? "bg-warn-soft text-warn" : "bg-sunken text-soft";
   return (
     <ul aria-label="Why it gets no work" className={`mt-2 grid gap-1 rounded-lg px-3 py-2 ${look}`}>
       {of.map((r) => (
@@ -274,7 +275,7 @@ function MeterView({ meter: m }: { meter: Meter }) {
         <span className="text-soft">{m.used === null ? m.most : `${m.used} of ${m.most}`}</span>
       </div>
       <div className="mt-1 h-1.5 overflow-hidden rounded-full bg-idle-soft" aria-hidden>
-        <div className={`h-full rounded-full ${share >= 1 ? "bg-warn" : m.name === "Sessions" ? "bg-stay" : "bg-run"}`} style={{ width: `${share * 100}%` }} />
+        <div className={`h-full rounded-full ${m.name === "Sessions" ? "bg-stay" : "bg-run"}`} style={{ width: `${share * 100}%` }} />
       </div>
     </div>
   );

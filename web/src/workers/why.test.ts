@@ -63,3 +63,16 @@ it("rests when there is nothing to do, and says nothing while it works or its qu
   expect(said(worker({ active_leases: 1 }), queue())).toEqual([]);
   expect(said(worker())).toEqual([]);
 });
+
+it("needs somebody where it neither was asked for nor goes on by itself", () => {
+  const needs = (w: WorkerView, ...queues: QueueState[]) => whyNoWork(w, queues).some((r) => r.needs);
+  expect(needs(worker({ status: "mismatched", gate: "app release 2, worker release 1" }))).toBe(true);
+  expect(needs(worker({ max_concurrent_activity_tasks: 0, task_slots: null }), queue())).toBe(true);
+  expect(needs(worker(), queue({ ready: 2 }))).toBe(true);
+  expect(needs(worker({ status: "draining" }))).toBe(false);
+  expect(needs(worker({ status: "draining", drain: { worker_id: "w", evict: false } }))).toBe(false);
+  expect(needs(worker(), queue({ drained: "b1", ready: 2 }))).toBe(false);
+  expect(needs(worker({ held_sessions: 3, active_leases: 1 }), queue())).toBe(false);
+  expect(needs(worker({ task_slots: { workflow_available: 0, activity_available: 0 }, active_leases: 6 }), queue({ ready: 9, waiting: 0 }))).toBe(false);
+  expect(needs(worker(), queue({ held: 1 }))).toBe(false);
+});

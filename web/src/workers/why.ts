@@ -5,6 +5,7 @@ import { slots } from "./facts";
 export interface Reason {
   text: string;
   weight: "stop" | "less" | "rest"; // nothing at all; not everything; there is nothing to get
+  needs?: boolean; // somebody has to do something: it is not as it was asked for, and does not go on by itself
   queue?: string; // where more is said
   wait?: Wait; // what goes on from the text
 }
@@ -20,7 +21,7 @@ export const drainedAs = (d: Pick<WorkerDrain, "group" | "build_id" | "release" 
 export function whyNoWork(w: WorkerView, queues: readonly QueueState[]): Reason[] {
   const has = w.active_leases > 0 ? ` What it has, ${of(w.active_leases, "task")}, it may finish.` : "";
   if (w.status === "stale") return [{ weight: "stop", text: "It was not heard of for too long and is taken for gone. Its sessions and tasks go to others when their leases end." }];
-  if (w.gate) return [{ weight: "stop", text: `${w.gate}.${has}` }];
+  if (w.gate) return [{ weight: "stop", needs: true, text: `${w.gate}.${has}` }];
   if (w.drain) {
     const by = w.drain.by ? ` by ${w.drain.by}` : "";
     const why = w.drain.reason ? `: ${w.drain.reason}` : "";
@@ -38,8 +39,8 @@ export function whyNoWork(w: WorkerView, queues: readonly QueueState[]): Reason[
   for (const queue of drained) out.push({ weight: drained.length === names.length ? "stop" : "less", queue, text: `${w.build_id ? `Build ${w.build_id}` : "The build without an id"} is drained on ${queue}.` });
   const [flow, act, held] = slots(w);
   if (flow && act) {
-    if (workflows.length > 0 && flow.most === 0) out.push({ weight: "less", text: "It has no workflow slots, so it takes no workflow task." });
-    if (activities.length > 0 && act.most === 0) out.push({ weight: "less", text: "It has no activity slots, so it takes no activity." });
+    if (workflows.length > 0 && flow.most === 0) out.push({ weight: "less", needs: true, text: "It has no workflow slots, so it takes no workflow task." });
+    if (activities.length > 0 && act.most === 0) out.push({ weight: "less", needs: true, text: "It has no activity slots, so it takes no activity." });
     const full = [flow, act].filter((m) => m.most > 0 && m.used !== null && m.used >= m.most).map((m) => `${m.most} ${m.name.toLowerCase()}`);
     if (full.length > 0) out.push({ weight: "less", text: `All its ${list(full)} are taken: more comes when one is free.` });
   }
@@ -47,13 +48,14 @@ export function whyNoWork(w: WorkerView, queues: readonly QueueState[]): Reason[
   for (const q of mine) {
     if (drained.includes(q.name)) continue;
     for (const [admission, what] of [[q.admission.workflow_tasks, "workflow tasks"], [q.admission.activity_tasks, "activities"]] as const) {
-      if (admission.wait) out.push({ weight: "less", queue: q.name, text: `${what} are held back`, wait: admission.wait });
+      if (admission.wait) out.push({ weight: "less", needs: admission.wait.needs_attention, queue: q.name, text: `${what} are held back`, wait: admission.wait });
     }
     const ready = q.stats.workflow_tasks.ready_count + q.stats.activity_tasks.ready_count;
     if (ready === 0) continue;
     if (full(w)) continue; // it rightly asks for nothing, and that is said above
     out.push({
       weight: "less",
+      needs: true,
       queue: q.name,
       text: q.stats.pollers.waiting_count === 0 ? `${of(ready, "task")} ready in ${q.name}, and no poll waits there now.` : `${of(ready, "task")} ready in ${q.name} that no worker there may take.`,
     });
