@@ -82,7 +82,7 @@ export function QueuesPage() {
               </tbody>
             </table>
           </div>
-          <Pager next={list.data?.next_page_token ?? null} after={after} />
+          <Pager next={list.data?.next_page_token ?? null} before={list.isPlaceholderData} after={after} />
         </>
       )}
     </>

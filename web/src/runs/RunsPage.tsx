@@ -81,7 +81,7 @@ export function RunsPage() {
           Searched back to <When value={runs.data.searched_to} />. Older runs may match: go on with Older, or add a condition on StartTime.
         </p>
       )}
-      <Pager next={runs.data?.next_page_token ?? null} after={search.after} />
+      <Pager next={runs.data?.next_page_token ?? null} before={runs.isPlaceholderData} after={search.after} />
       <Suspense>{starting && <StartDialog namespace={namespace} onClose={() => setStarting(false)} />}</Suspense>
     </>
   );

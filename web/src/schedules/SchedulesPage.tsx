@@ -78,7 +78,7 @@ export function SchedulesPage() {
               </tbody>
             </table>
           </div>
-          <Pager next={list.data?.next_page_token ?? null} after={after} />
+          <Pager next={list.data?.next_page_token ?? null} before={list.isPlaceholderData} after={after} />
         </>
       )}
     </>

@@ -42,7 +42,7 @@ export function SessionsPage() {
           <Table key={`${status} ${after}`} rows={rows} />
         )}
       </div>
-      <Pager next={sessions.data?.next_page_token ?? null} after={after} />
+      <Pager next={sessions.data?.next_page_token ?? null} before={sessions.isPlaceholderData} after={after} />
     </>
   );
 }

@@ -3,15 +3,22 @@ import { useState } from "react";
 import { without } from "../lib/format";
 import { Icon } from "./Icon";
 
+interface Props {
+  next: string | null;
+  after: string | undefined;
+  /** The page before is still shown, and next leads to the one that is being read. */
+  before?: boolean;
+}
+
 /** Newer and older pages of a list whose page token lives in the address as "after". */
-export function Pager({ next, after }: { next: string | null; after: string | undefined }) {
+export function Pager({ next, after, before = false }: Props) {
   const navigate = useNavigate();
   // Tokens only lead onwards, so the way back is what we came by. After a reload it is short: back means the newest page.
   const [way, setWay] = useState<(string | undefined)[]>([]);
   const go = (token: string | undefined) =>
     void navigate({
       to: ".",
-      search: ((before: Record<string, unknown>) => ({ ...without(before, "after"), ...(token && { after: token }) })) as never,
+      search: ((search: Record<string, unknown>) => ({ ...without(search, "after"), ...(token && { after: token }) })) as never,
     });
   if (!next && !after) return <div className="h-14" />;
   return (
@@ -31,7 +38,9 @@ export function Pager({ next, after }: { next: string | null; after: string | un
         type="button"
         className="btn"
         disabled={!next}
+        aria-disabled={before || undefined}
         onClick={() => {
+          if (before) return; // the page it would lead to is on its way, and would be in the way back twice
           setWay([...way, after]);
           go(next ?? undefined);
         }}
