@@ -251,7 +251,7 @@ function Filters({ types, wrong, doubted }: { types: string[]; wrong: boolean; d
         <option value="activity">Activities</option>
       </select>
       <FilterField name="type" label={alone ? "Activity type" : "Workflow type"} placeholder="Any type" value={search.type} options={known} className="w-36 flex-1 sm:w-44 sm:flex-none" />
-      <FilterField name="q" label="Search workflow ids and business keys, or filter runs" placeholder="Search ids, or Amount > 100" value={search.q} wrong={wrong} doubted={doubted} className="w-44 flex-1 sm:w-80 sm:flex-none" />
+      <FilterField name="q" label="Search workflow ids and business keys, or filter runs" placeholder="Search ids, or Amount > 100" value={search.q} wrong={wrong} doubted={doubted} className="basis-full sm:w-80 sm:basis-auto" />
     </div>
   );
 }
