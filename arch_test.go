@@ -111,7 +111,7 @@ var directions = []direction{
 	// Where app and worker meet.
 	{"cli/bench", []string{
 		"client", "cli/bench/flame",
-		"app", "app/plane", "app/broker", "app/view", "app/dispatch", "app/store/...", "worker", "worker/link",
+		"app", "app/plane", "app/engine", "app/broker", "app/view", "app/dispatch", "app/store/...", "worker", "worker/link",
 		"worker/workflow", "sandbox", "sandbox/frame",
 		"shared/...",
 	}},

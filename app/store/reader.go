@@ -117,6 +117,9 @@ type QueueReader interface {
 	// Queues counts the tasks of a namespace, or of all when that is empty, by queue and kind; Leased those alone that
 	// somebody has, however many wait.
 	Queues(ctx context.Context, namespace string) ([]QueueStats, error)
+	// QueuesUpTo counts those of one namespace that wait, in each queue, kind and state no further than most, and so reads
+	// no more of them than that.
+	QueuesUpTo(ctx context.Context, namespace string, most int) ([]QueueStats, error)
 	Leased(ctx context.Context, namespace string) ([]QueueStats, error)
 	// QueueRows lists what was decided about queues of a namespace, or of all when that is empty; the row without a name
 	// is about all of a namespace.

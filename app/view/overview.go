@@ -42,11 +42,16 @@ func texts[S ~string](counts map[S]int) map[string]int {
 }
 
 // Overview is a snapshot of this app and what it sees, for people: read once for all who look, at most once a second,
-// with runs counted as RunCounts does.
+// with runs, and tasks that wait, counted as RunCounts does.
 func (v *View) Overview(ctx context.Context, ns string) (protocol.Overview, error) {
 	ns = change.Namespace(ns)
 	o, err := v.overviews.get(ctx, ns, v.opt.Dispatch.Changes, func(ctx context.Context) (protocol.Overview, error) {
-		return v.overviewAt(ctx, ns, countsUpTo)
+		return v.overviewAt(ctx, ns, func(ctx context.Context, r store.Reader) (c counts, err error) {
+			if c.runs, err = countsUpTo(ctx, r, ns); err == nil {
+				c.queues, err = r.QueuesUpTo(ctx, ns, countedUpTo+1)
+			}
+			return c, err
+		})
 	})
 	o.Uptime, o.UpTo = int64(time.Since(v.started).Seconds()), countedUpTo
 	return o, err
@@ -57,17 +62,27 @@ func (v *View) Overview(ctx context.Context, ns string) (protocol.Overview, erro
 func (v *View) Tally(ctx context.Context, ns string) (protocol.Overview, error) {
 	ns = change.Namespace(ns)
 	o, err := v.tallies.get(ctx, ns, v.opt.Dispatch.Changes, func(ctx context.Context) (protocol.Overview, error) {
-		return v.overviewAt(ctx, ns, func(ctx context.Context, r store.Reader, ns string) (map[string]int, error) {
-			counts, err := r.RunCounts(ctx, ns)
-			return texts(counts), err
+		look, err := v.queueLook(ctx, ns)
+		if err != nil {
+			return protocol.Overview{}, err
+		}
+		return v.overviewAt(ctx, ns, func(ctx context.Context, r store.Reader) (counts, error) {
+			runs, err := r.RunCounts(ctx, ns)
+			return counts{texts(runs), look.stats}, err
 		})
 	})
 	o.Uptime = int64(time.Since(v.started).Seconds())
 	return o, err
 }
 
+// counts are what an overview has of runs, by status, and of tasks.
+type counts struct {
+	runs   map[string]int
+	queues []store.QueueStats
+}
+
 func (v *View) overviewAt(
-	ctx context.Context, ns string, runs func(context.Context, store.Reader, string) (map[string]int, error),
+	ctx context.Context, ns string, count func(context.Context, store.Reader) (counts, error),
 ) (protocol.Overview, error) {
 	o := protocol.Overview{
 		Release: v.opt.Release, Unreadable: v.opt.Release == release.Unreadable, App: v.opt.App, Store: "sqlite",
@@ -90,18 +105,15 @@ func (v *View) overviewAt(
 			return err
 		}
 		o.Counts["sessions"] = texts(sessions)
-		o.Counts["runs"], err = runs(ctx, r, ns)
+		c, err := count(ctx, r)
+		o.Counts["runs"] = c.runs
+		for _, q := range c.queues {
+			o.Queues = append(o.Queues, protocol.QueueView{
+				Namespace: q.Namespace, Queue: q.Queue, Kind: q.Kind, Ready: q.Ready, Leased: q.Leased, Delayed: q.Delayed,
+				OldestReady: q.OldestReady,
+			})
+		}
 		return err
 	})
-	if err != nil {
-		return o, err
-	}
-	look, err := v.queueLook(ctx, ns)
-	for _, q := range look.stats {
-		o.Queues = append(o.Queues, protocol.QueueView{
-			Namespace: q.Namespace, Queue: q.Queue, Kind: q.Kind, Ready: q.Ready, Leased: q.Leased, Delayed: q.Delayed,
-			OldestReady: q.OldestReady,
-		})
-	}
 	return o, err
 }

@@ -136,6 +136,10 @@ func Scenarios() [][2]string {
 		{"P1-RETAINED", "P1 beside 1,000 and 100,000 completed runs that are kept (--large: 1,000,000)"},
 		{"P3-RETAINED", "P3 beside them"},
 		{"P5-RETAINED", "P5 beside them"},
+		{
+			"LISTINGS", "milliseconds that a listing of runs takes 95 times of 100, by what is asked for, and the reads behind " +
+				"what operators look at, beside 1,000 and 100,000 runs (--large: 1,000,000)",
+		},
 		{"P4-WORKERS", "P4 with 10, 100 and 1,000 workers of one connection each"},
 		{"P5-APPS", "P5 on one, two and four apps that share a PostgreSQL, each with a worker and queue of its own"},
 		{"CLAIMS", "claims of one activity out of 1,000, 10,000 and 100,000 that are ready"},

@@ -32,6 +32,7 @@ type growingPart struct {
 	id, transport, unit string
 	ops                 func(size int, quick bool) int
 	figure              func(sample) float64 // nil: operations a second
+	reads               bool                 // nothing is written: what the store allows to be is no limit
 	measure             func(size int) func(ctx context.Context, n *node, ops int) (sample, error)
 }
 
@@ -72,6 +73,10 @@ func growths() []growing {
 					measure: same(together(128)),
 				},
 			},
+		},
+		{
+			of: "runs", sizes: []int{1_000, 100_000}, quick: []int{200, 1_000}, large: 1_000_000, prepare: keep,
+			parts: listings(),
 		},
 		{
 			of: "connected workers", sizes: []int{10, 100, 1_000}, quick: []int{10, 100},
@@ -212,8 +217,10 @@ func (g growing) openNode(ctx context.Context, kind string, size int, o Options)
 func measured(
 	ctx context.Context, n *node, p growingPart, size int, r *Result,
 ) (one sample, used time.Duration, err error) {
-	if r.Limit, err = n.limits(ctx); err != nil {
-		return one, 0, err
+	if !p.reads {
+		if r.Limit, err = n.limits(ctx); err != nil {
+			return one, 0, err
+		}
 	}
 	runtime.GC()
 	before, stats := cpuTime(), n.app.Store().Stats()

@@ -46,6 +46,7 @@ type nodeOptions struct {
 type node struct {
 	app      *app.App
 	dir      string
+	server   string                      // URL of its database; empty: file() is it
 	drop     func(context.Context) error // removes the database
 	stop     context.CancelFunc          // of the app
 	ended    chan error
@@ -75,14 +76,14 @@ func openNode(ctx context.Context, o nodeOptions) (*node, error) {
 		return nil
 	}, queue: o.queue, quick: o.quick, program: o.program, entered: make(chan struct{}, 2)}
 	open := func(ctx context.Context, id string, d store.Dispatcher) (store.Store, error) {
-		return sqlite.Open(ctx, filepath.Join(dir, "bench.db"), sqldb.Options{App: id, Dispatch: d})
+		return sqlite.Open(ctx, n.file(), sqldb.Options{App: id, Dispatch: d})
 	}
 	if o.store == "postgres" {
 		database := o.database
 		if database == "" {
 			database, err = n.database(ctx, o.postgres)
 		}
-		o.database = database
+		o.database, n.server = database, database
 		if err != nil {
 			return nil, errors.Join(err, os.RemoveAll(dir))
 		}
@@ -122,6 +123,9 @@ func openNode(ctx context.Context, o nodeOptions) (*node, error) {
 	}
 	return n, nil
 }
+
+// file is its database, when that is no server's.
+func (n *node) file() string { return filepath.Join(n.dir, "bench.db") }
 
 // work starts a Go worker of this id with the workflows of the scenarios.
 func (n *node) work(ctx context.Context, o nodeOptions, id string) error {

@@ -9,9 +9,10 @@ type Overview struct {
 	App        string                    `json:"app_id"`
 	Store      string                    `json:"store"`
 	Uptime     int64                     `json:"uptime_seconds"`
-	Counts     map[string]map[string]int `json:"counts"`                       // runs, sessions, workers, each by status
-	UpTo       int                       `json:"runs_counted_up_to,omitempty"` // one more stands for any number that is larger
-	Queues     []QueueView               `json:"queues"`
+	Counts     map[string]map[string]int `json:"counts"` // runs, sessions, workers, each by status
+	// of runs, and of tasks that are ready or delayed; one more stands for any number that is larger
+	UpTo   int         `json:"runs_counted_up_to,omitempty"`
+	Queues []QueueView `json:"queues"`
 }
 
 // RunCounts are the runs of a namespace by status, counted up to a number; one more stands for any that is larger.

@@ -54,10 +54,12 @@ type Read struct {
 func (s *Store) Counts(namespace string) []Read {
 	sessions, ofSessions := sessionCounts(namespace)
 	queues, ofQueues := queueStats(namespace, 1<<60)
+	some, ofSome := queueStatsUpTo(namespace, 1<<60, 1_000)
 	return []Read{
 		{"runs", runCounts, []any{namespace}},
 		{"sessions", sessions, ofSessions},
 		{"queues", queues, ofQueues},
+		{"queues up to", some, ofSome},
 		{"due activities", dueActivities, []any{int64(1) << 60, namespace, int64(100)}},
 		{"quarantined", s.quarantined(), []any{namespace}},
 		{"oldest ready", oldestReady, []any{namespace, "q", "activity", int64(3)}},

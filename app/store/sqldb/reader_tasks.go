@@ -235,6 +235,12 @@ func (r *reader) Queues(ctx context.Context, namespace string) ([]store.QueueSta
 	return r.queueStats(ctx, namespace, queueStats)
 }
 
+func (r *reader) QueuesUpTo(ctx context.Context, namespace string, most int) ([]store.QueueStats, error) {
+	return r.queueStats(ctx, namespace, func(namespace string, now int64) (string, []any) {
+		return queueStatsUpTo(namespace, now, most)
+	})
+}
+
 func (r *reader) Leased(ctx context.Context, namespace string) ([]store.QueueStats, error) {
 	return r.queueStats(ctx, namespace, leasedStats)
 }
@@ -250,6 +256,9 @@ func (r *reader) queueStats(
 	}
 	query, args := statement(namespace, micros(now))
 	err = r.query(ctx, query, args, func(v []any) error {
+		if integer(v[4]) == 0 {
+			return nil
+		}
 		in, queue, kind := str(v[0]), str(v[1]), protocol.TaskKind(str(v[2]))
 		if last := len(list) - 1; last < 0 || list[last].Namespace != in || list[last].Queue != queue ||
 			list[last].Kind != kind {
@@ -277,6 +286,20 @@ func queueStats(namespace string, now int64) (string, []any) {
 	leased, args := leasedStats(namespace, now)
 	return "SELECT namespace, queue, kind, state, count(*) AS tasks, min(ready_at) AS oldest, 0 AS expired FROM tasks WHERE owner IS NULL" +
 		only(namespace) + " GROUP BY namespace, queue, kind, state UNION ALL " + leased, args
+}
+
+// queueStatsUpTo goes from queue to queue by the index that begins with them, and from each of its stretches counts so
+// many entries.
+func queueStatsUpTo(namespace string, now int64, most int) (string, []any) {
+	leased, args := leasedStats(namespace, now)
+	const waiting = " FROM tasks AS t WHERE t.owner IS NULL AND t.namespace = $2"
+	const stretch = waiting + " AND t.queue = n.queue AND t.kind = k.kind AND t.state = s.state"
+	return "WITH RECURSIVE names AS (SELECT min(t.queue) AS queue" + waiting + " UNION ALL SELECT (SELECT min(t.queue)" + waiting +
+		" AND t.queue > names.queue) FROM names WHERE names.queue IS NOT NULL)" +
+		" SELECT CAST($2 AS text) AS namespace, n.queue AS queue, k.kind AS kind, s.state AS state," +
+		" (SELECT count(*) FROM (SELECT 1" + stretch + " LIMIT $3) AS few) AS tasks, (SELECT min(t.ready_at)" + stretch + ") AS oldest, 0 AS expired" +
+		" FROM names AS n CROSS JOIN (SELECT 'activity' AS kind UNION ALL SELECT 'workflow') AS k" +
+		" CROSS JOIN (SELECT 'ready' AS state UNION ALL SELECT 'delayed') AS s WHERE n.queue IS NOT NULL UNION ALL " + leased, append(args, int64(most))
 }
 
 // A lease whose time is over is counted as such: the sweeper has not been there yet, and somebody looks at the

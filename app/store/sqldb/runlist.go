@@ -17,15 +17,18 @@ import (
 // put together. No index answers all of them, and what the planners know of values is not enough to choose. So it
 // is looked, within limits, how many runs each condition yields, and the way is chosen here.
 
-// fewRuns is how many runs are read whole and sorted rather than looked for in another way. Of an index that answers
-// alone, from which only the runs of a page are read, it is worth valuesPerRun times as many entries.
+// fewRuns is how many runs are read whole and sorted rather than looked for in another way.
 const (
-	fewRuns      = 2_000
-	valuesPerRun = 25
+	fewRuns = 2_000
+	// severalFew is how many times as many are read whole where others have no better way, and the newest were no help.
+	severalFew = 5
+	// tellApart is how many times as many entries are counted to find which of several conditions, none of them of few
+	// runs, has the fewest.
+	tellApart = 20
 	// mostAlternatives is how many values of a leading condition are listed one by one.
 	mostAlternatives = 16
 	// rangePatience is for how long a wide range is looked for among the newest runs before all of it is read.
-	rangePatience = 30 * time.Millisecond
+	rangePatience = 20 * time.Millisecond
 )
 
 // Runs lists the newest starts first, in the way that reads least:
@@ -178,7 +181,7 @@ func (l *listing) find(where []store.Condition, after store.RunPosition) (found,
 	if err != nil {
 		return found{}, err
 	}
-	if lead >= 0 && n <= l.few || lead >= 0 && n <= l.few*valuesPerRun && l.alone(where, lead) {
+	if lead >= 0 && n <= l.few {
 		return l.whole(where, lead, after)
 	}
 	if lead >= 0 && inOrder(where[lead]) {
@@ -196,6 +199,12 @@ func (l *listing) find(where []store.Condition, after store.RunPosition) (found,
 		return f, err
 	}
 	if l.alone(where, lead) {
+		return l.whole(where, lead, after)
+	}
+	if n, err := l.count(where[lead], severalFew*l.few+1); err != nil || n <= severalFew*l.few {
+		if err != nil {
+			return f, err
+		}
 		return l.whole(where, lead, after)
 	}
 	if !l.deadline.IsZero() && l.deadline.Before(soon) {
@@ -222,8 +231,6 @@ func (l *listing) lead(where []store.Condition) (best, least int, err error) {
 			return i, 0, nil
 		case inOrder(c) && len(where) == 1 && l.q.Text == "":
 			return i, l.few + 1, nil // the page is its beginning, however many there are
-		case byValue(c) && l.alone(where, i):
-			n, err = l.count(c, l.few*valuesPerRun+1)
 		case inOrder(c), byValue(c):
 			n, err = l.count(c, l.few+1)
 		default:
@@ -240,7 +247,35 @@ func (l *listing) lead(where []store.Condition) (best, least int, err error) {
 			best, least = i, n
 		}
 	}
-	return best, least, nil
+	if best >= 0 && least > l.few && inOrder(where[best]) {
+		best, err = l.rarest(where, best)
+	}
+	return best, least, err
+}
+
+// rarest is which of the conditions that have their runs in the order of the list yields the fewest: a walk by it
+// passes the fewest that the others leave out. It is the one given, unless another is found to yield fewer.
+func (l *listing) rarest(where []store.Condition, best int) (int, error) {
+	ordered := 0
+	for _, c := range where {
+		if inOrder(c) {
+			ordered++
+		}
+	}
+	most := l.few * tellApart
+	for i, c := range where {
+		if ordered < 2 || !inOrder(c) {
+			continue
+		}
+		n, err := l.count(c, most)
+		if err != nil {
+			return best, err
+		}
+		if n < most {
+			best, most = i, n
+		}
+	}
+	return best, nil
 }
 
 // count is how many entries a condition's index has, at most so many.

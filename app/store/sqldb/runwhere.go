@@ -1,6 +1,7 @@
 package sqldb
 
 import (
+	"math"
 	"strings"
 
 	"gorm.io/gorm"
@@ -18,7 +19,7 @@ func (l *listing) way(one store.Condition, where []store.Condition, after, until
 			Where("x.namespace = ? AND x.name = ?", l.q.Namespace, one.Name)
 		db = compare(db, "x.value", one)
 	} else {
-		db = l.s.read.Table("runs AS x")
+		db = l.s.read.Table("runs AS x" + l.by(one))
 		if l.q.Namespace != "" {
 			db = db.Where("x.namespace = ?", l.q.Namespace)
 		}
@@ -28,6 +29,18 @@ func (l *listing) way(one store.Condition, where []store.Condition, after, until
 	}
 	return between(db, "x.started_at", "x.run_id", where, after, until).Select("x.started_at, x.run_id").
 		Order("x.started_at DESC, x.run_id DESC")
+}
+
+// by names the index of a walk for SQLite, which knows nothing of how many runs there are of each value: between two
+// times it would rather pass all runs that began then.
+func (l *listing) by(one store.Condition) string {
+	if l.s.cfg.Dialect.Shared || one.Field == "" || !inOrder(one) {
+		return ""
+	}
+	return " INDEXED BY " + map[store.RunField]string{
+		store.FieldType: "runs_type", store.FieldQueue: "runs_queue", store.FieldStatus: "runs_status",
+		store.FieldBusinessKey: "runs_business_key",
+	}[one.Field]
 }
 
 // order is how rows come by their order.
@@ -61,7 +74,12 @@ func (l *listing) rows(
 		if by == allSorted { // no index is to be taken for this order: that would be a way through all runs
 			start = "(r.started_at + 0)"
 		}
-		db = between(db.Table("runs AS r"), start, "r.run_id", where, after, until).Order(start + " DESC, r.run_id DESC")
+		indexed := ""
+		if by == byIndex {
+			indexed = l.by(one)
+		}
+		db = between(db.Table("runs AS r"+indexed), start, "r.run_id", where, after, until).
+			Order(start + " DESC, r.run_id DESC")
 		if l.q.Namespace != "" {
 			db = db.Where("r.namespace = ?", l.q.Namespace)
 		}
@@ -82,24 +100,49 @@ func (l *listing) rows(
 	return db
 }
 
-// between leaves what lies behind one position and not behind another, within the times that are asked for.
+// between leaves what lies behind one position and not behind another, within the times that are asked for. It says one
+// bound of each side: of two SQLite takes one for its index, and passes all that lies between both again for each page.
 func between(
 	db *gorm.DB, start, id string, where []store.Condition, after, until store.RunPosition,
 ) *gorm.DB {
-	if after.Run != "" {
-		at := after.Start.Micros()
+	low, high := started(where)
+	switch at := after.Start.Micros(); {
+	case after.Run != "" && at <= high:
 		db = db.Where(start+" <= ? AND ("+start+" < ? OR "+id+" < ?)", at, at, after.Run)
+	case high < math.MaxInt64:
+		db = db.Where(start+" <= ?", high)
 	}
-	if until.Run != "" {
-		at := until.Start.Micros()
+	switch at := until.Start.Micros(); {
+	case until.Run != "" && at >= low:
 		db = db.Where(start+" >= ? AND ("+start+" > ? OR "+id+" >= ?)", at, at, until.Run)
-	}
-	for _, c := range where {
-		if within(c) {
-			db = compare(db, start, c)
-		}
+	case low > math.MinInt64:
+		db = db.Where(start+" >= ?", low)
 	}
 	return db
+}
+
+// started are the first and the last microsecond in which runs begin that satisfy the conditions.
+func started(where []store.Condition) (low, high int64) {
+	low, high = math.MinInt64, math.MaxInt64
+	for _, c := range where {
+		if !within(c) {
+			continue
+		}
+		at := integer(c.Values[0])
+		switch c.Test {
+		case store.Less:
+			high = min(high, at-1)
+		case store.AtMost:
+			high = min(high, at)
+		case store.More:
+			low = max(low, at+1)
+		case store.AtLeast:
+			low = max(low, at)
+		case store.Between:
+			low, high = max(low, at), min(high, integer(c.Values[1]))
+		}
+	}
+	return low, high
 }
 
 // plainBuild is the build id in a run's state on PostgreSQL, which refuses to look into a document when any text of it,

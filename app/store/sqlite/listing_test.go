@@ -95,15 +95,19 @@ func TestListingsOfManyRunsGoByAnIndex(t *testing.T) {
 			plan := explain(t, db, read)
 			for detail := range strings.Lines(plan) {
 				table, scans := strings.CutPrefix(detail, "SCAN ")
-				// What a subquery found is no table.
+				// What a subquery found is no table, nor is a list of words.
 				table, _, _ = strings.Cut(strings.TrimSpace(table), " ")
-				if scans && !slices.Contains([]string{"few", "q"}, table) {
+				if scans && !slices.Contains([]string{"few", "q", "names", "n", "k", "s", "CONSTANT"}, table) {
 					t.Errorf("reads all of a table: %s%s", detail, read.Query)
 				}
 			}
 			for _, index := range map[string][]string{
-				"runs":           {"USING COVERING INDEX runs_status"},
-				"queues":         {"USING COVERING INDEX tasks_waiting (namespace=?)", "INDEX tasks_owner", "INDEX runs_owner"},
+				"runs":   {"USING COVERING INDEX runs_status"},
+				"queues": {"USING COVERING INDEX tasks_waiting (namespace=?)", "INDEX tasks_owner", "INDEX runs_owner"},
+				"queues up to": {
+					"USING COVERING INDEX tasks_waiting (namespace=? AND queue>?)",
+					"USING COVERING INDEX tasks_waiting (namespace=? AND queue=? AND kind=? AND state=?)",
+				},
 				"sessions":       {"namespace=?"},
 				"due activities": {"INDEX tasks_due"},
 				"quarantined":    {"INDEX runs_quarantined (namespace=? AND status=?)"},

@@ -107,8 +107,8 @@ type Listing struct {
 	Name string
 	store.RunQuery
 	Finds func(ListedRun) bool
-	// Index leads to its runs.
-	Index string
+	// Index leads to its runs; Next to those of pages behind the first, when that is another.
+	Index, Next string
 	// Reads is the most rows that one step of a plan may read.
 	Reads int
 }
@@ -128,7 +128,10 @@ func Listings() []Listing {
 		return store.Condition{Field: store.FieldAttribute, Name: "When", Test: test, Values: []any{key}}
 	}
 	of := func(name, index string, reads int, finds func(ListedRun) bool, where ...store.Condition) Listing {
-		return Listing{name, store.RunQuery{Namespace: Namespace, Limit: 50, Where: where}, finds, index, reads}
+		return Listing{
+			Name: name, RunQuery: store.RunQuery{Namespace: Namespace, Limit: 50, Where: where}, Finds: finds, Index: index,
+			Reads: reads,
+		}
 	}
 	who := func(r ListedRun, of ...string) bool { return slices.Contains(of, r.Who) }
 	bad := func(r ListedRun) bool { return r.Status == protocol.RunFailed || r.Status == protocol.RunTimedOut }
@@ -139,6 +142,12 @@ func Listings() []Listing {
 		l.Text = part
 		return l
 	}
+	// Before them are many others, so that their first page is looked for in vain among the newest.
+	old := of(
+		"old times", "run_attributes_value", rangeOf, func(r ListedRun) bool { return r.When < at(40_000) },
+		when(store.Less, 40_000),
+	)
+	old.Next = "runs_start"
 	return []Listing{
 		of("all", "runs_start", pageful, func(ListedRun) bool { return true }),
 		of(
@@ -196,11 +205,15 @@ func Listings() []Listing {
 			attribute("Who", store.In, "c9"), column(store.FieldStatus, store.In, "failed", "timed_out"),
 		),
 		of(
+			"the rarer of two", "runs_type", rangeOf, func(r ListedRun) bool { return r.N%8 == 3 && r.N%30 == 7 },
+			column(store.FieldQueue, store.In, "q3"), column(store.FieldType, store.In, "t7"),
+		),
+		of(
 			"rare attribute", "run_attributes_value", pageful, func(r ListedRun) bool { return r.Rare },
 			attribute("Rare", store.Present),
 		),
 		of(
-			"beginning of an attribute", "run_attributes_value", rangeOf,
+			"beginning of an attribute", "runs_start", rangeOf,
 			func(r ListedRun) bool { return strings.HasPrefix(r.Who, "c1") },
 			attribute("Who", store.Prefix, "c1"),
 		),
@@ -212,10 +225,7 @@ func Listings() []Listing {
 			"nearly all times", "runs_start", rangeOf, func(r ListedRun) bool { return r.When > at(300) },
 			when(store.More, 300),
 		),
-		of(
-			"old times", "run_attributes_value", rangeOf, func(r ListedRun) bool { return r.When < at(40_000) },
-			when(store.Less, 40_000),
-		),
+		old,
 		of(
 			"started before", "runs_start", pageful, func(r ListedRun) bool { return r.Start <= at(9000) },
 			column(store.FieldStarted, store.AtMost, at(9000)),
@@ -278,6 +288,9 @@ func FindMany(t *testing.T, s store.Store, plans func(t *testing.T, l Listing)) 
 				})
 				if err != nil {
 					t.Fatal(err)
+				}
+				if l.Next != "" {
+					l.Index = l.Next
 				}
 			}
 			if !slices.Equal(got, want) {

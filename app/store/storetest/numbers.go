@@ -75,6 +75,14 @@ func Numbers(t *testing.T, s store.Store) {
 			stats[0].Ready != ManyRuns || stats[0].OldestReady.Micros() != first {
 			t.Errorf("queues are %+v, %v", stats, err)
 		}
+		stats, err = r.QueuesUpTo(t.Context(), Namespace, 1_000)
+		if err != nil || len(stats) != 1 || stats[0].Leased != 1 || stats[0].Ready != 1_000 ||
+			stats[0].OldestReady.Micros() != first {
+			t.Errorf("queues up to a thousand are %+v, %v", stats, err)
+		}
+		if stats, err = r.QueuesUpTo(t.Context(), "strangers", 1_000); err != nil || len(stats) > 0 {
+			t.Errorf("queues of a namespace without any are %+v, %v", stats, err)
+		}
 		if stats, err = r.Leased(t.Context(), Namespace); err != nil || len(stats) != 1 || stats[0].Leased != 1 ||
 			stats[0].Ready != 0 {
 			t.Errorf("leased are %+v, %v", stats, err)
@@ -109,6 +117,8 @@ func MostRead(name, namespace string) int {
 		return 1
 	case name == "runs", name == "queues", name == "order":
 		return ManyRuns
+	case name == "queues up to":
+		return 1_000
 	case name == "oldest ready", name == "quarantined":
 		return 3
 	default:
