@@ -20,7 +20,8 @@ func standings() (words []string) {
 // standing is how a run stands, in one of these words.
 func standing(v protocol.RunView) string { return string(protocol.StoredRun(v.Status, v.ClosedReason)) }
 
-// tinted colours the word for a status where a person looks: on a terminal, unless NO_COLOR says otherwise.
+// tinted colours the word for a status where a person looks: on a terminal, unless NO_COLOR says otherwise. The colours
+// are the dashboard's: what was asked for, or goes on without anybody, as a drain and a session that is free, has none.
 func (p *program) tinted(status string) string {
 	f, file := p.out.(*os.File)
 	if !file || os.Getenv("NO_COLOR") != "" {
@@ -30,14 +31,12 @@ func (p *program) tinted(status string) string {
 		return status
 	}
 	switch status {
-	case "failed", "timed_out", "mismatched", "orphaned":
+	case "failed", "timed_out", "mismatched":
 		return text.FgRed.Sprint(status)
 	case "completed", "active":
 		return text.FgGreen.Sprint(status)
 	case "running":
 		return text.FgBlue.Sprint(status)
-	case "draining", "expired":
-		return text.FgYellow.Sprint(status)
 	}
 	return status
 }
