@@ -85,7 +85,8 @@ func TestAHandlerThatStopsItsMinderHoldsNoWorkerUp(t *testing.T) {
 				asked := time.Now()
 				if end == "drained" {
 					code := p.node["A"].terminate()
-					if took := time.Since(asked); code != 0 || took > deadline+time.Second {
+					// It takes a second or two less.
+					if took := time.Since(asked); code != 0 || took > deadline+300*time.Millisecond {
 						t.Errorf("the worker ended with %d after %s, of %s", code, took, deadline)
 					}
 				} else {
