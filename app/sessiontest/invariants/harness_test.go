@@ -2,6 +2,7 @@ package invariants
 
 import (
 	"context"
+	"fmt"
 	"path/filepath"
 	"sync/atomic"
 	"testing"
@@ -30,7 +31,7 @@ func onSQLite(t testing.TB) *harness {
 	w := &harness{t: t, shift: &atomic.Int64{}}
 	path := filepath.Join(t.TempDir(), "invariants.db")
 	w.apps = []*apptest.App{apptest.Start(t, apptest.Options{Change: func(o *app.Options) {
-		o.Cleanup = 50 * time.Millisecond
+		o.Cleanup, o.Release = 50*time.Millisecond, releaseOf(1)
 		o.Open = func(ctx context.Context, _ string, d store.Dispatcher) (store.Store, error) {
 			return sqlite.Open(ctx, path, sqldb.Options{App: "app", Dispatch: d, Shift: func() time.Duration {
 				return time.Duration(w.shift.Load())
@@ -43,13 +44,16 @@ func onSQLite(t testing.TB) *harness {
 func onPostgres(t testing.TB, apps int) *harness {
 	w := &harness{t: t}
 	database := apptest.Postgres(t)
-	for range apps {
+	for i := range apps {
 		w.apps = append(w.apps, apptest.Start(t, apptest.Options{
-			Database: database, Change: func(o *app.Options) { o.Cleanup = 200 * time.Millisecond },
+			Database: database, Change: func(o *app.Options) { o.Cleanup, o.Release = 200*time.Millisecond, releaseOf(i+1) },
 		}))
 	}
 	return w
 }
+
+// releaseOf is the release of the nth app: each has its own, which the release gate asks of those alone that say theirs.
+func releaseOf(n int) string { return fmt.Sprint("release ", n) }
 
 // movers is about how many callers at a time move the clock of one store.
 const movers = 6
@@ -173,14 +177,19 @@ func withOptions(o protocol.SessionOptions) protocol.Command {
 func poll(
 	ctx context.Context, b *broker.Broker, ns, worker, incarnation string, seconds int64,
 ) (*protocol.ActivityTask, error) {
-	p, err := b.Poll(ctx, protocol.PollRequest{
-		Namespace: ns, WorkerID: worker, Incarnation: incarnation, Kinds: []protocol.TaskKind{protocol.KindActivity},
-		Timeout: &seconds,
+	p, err := ask(ctx, b, protocol.PollRequest{
+		Namespace: ns, WorkerID: worker, Incarnation: incarnation, Timeout: &seconds,
 	})
 	if err != nil || len(p.Tasks) == 0 {
 		return nil, err
 	}
 	return p.Tasks[0].Activity, nil
+}
+
+// ask asks an app for activities.
+func ask(ctx context.Context, b *broker.Broker, in protocol.PollRequest) (protocol.PollAnswer, error) {
+	in.Kinds = []protocol.TaskKind{protocol.KindActivity}
+	return b.Poll(ctx, in)
 }
 
 func finish(

@@ -51,11 +51,16 @@ type tally struct {
 	moves   int // claims of a session another worker had held
 	falls   int // those of soft ones whose lease ran on
 	soft    int // schedules of soft sessions
+	held    int // polls that the release gate held, where operators were about
+	gates   int // schedules with operators
 }
 
-func (c *tally) add(history []porcupine.Operation) {
+func (c *tally) add(s *schedule, history []porcupine.Operation) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if s.operated {
+		c.gates, c.held = c.gates+1, c.held+s.held
+	}
 	if c.done == nil {
 		c.done = map[kind]int{}
 	}
@@ -183,21 +188,27 @@ func play(t *testing.T, n, parallel int, in func() *harness, change ...func(*sch
 					t.Errorf("%s: %v", s, err)
 				}
 				check(t, s, history)
-				count.add(history)
+				count.add(s, history)
 			}
 		})
 	}
 	wait.Wait()
-	t.Logf(
-		"%d schedules: %v, %d refused, %d sessions moved to the other worker; %d soft, %d fell back to the other worker", n,
-		count.done, count.refused, count.moves, count.soft, count.falls,
-	)
+	t.Logf("%d schedules: %v, %d refused, %d sessions moved to the other worker; %d soft, %d fell back to the other worker;"+
+		" the release gate held %d polls", n, count.done, count.refused, count.moves, count.soft, count.falls, count.held)
+	if count.held < count.gates {
+		t.Errorf("the release gate held only %d polls in %d schedules", count.held, count.gates)
+	}
 	for _, k := range []kind{register, claim, fetch, renew, release, closing, report} {
-		if count.done[k] == 0 { // how many there are is up to the machine: a schedule ends by the clock
+		// How many there are is up to the machine: a schedule ends by the clock. Beside operators few are left to close.
+		if count.done[k] == 0 && (k != closing || count.gates == 0) {
 			t.Errorf("%d schedules had no %s", n, k)
 		}
 	}
-	if count.falls < count.soft/16 {
+	least := count.soft / 16
+	if count.gates > 0 { // where operators and the gate take sessions from their holders, fewer have to wait for them
+		least /= 2
+	}
+	if count.falls < least {
 		t.Errorf("%d schedules of soft sessions had only %d that fell back to another worker", count.soft, count.falls)
 	}
 	if count.moves < n/20 || count.refused < n/20 {
@@ -210,10 +221,17 @@ func TestASessionHasOneOwnerAtATimeWithTwoApps(t *testing.T) {
 	play(t, schedules(t, 200), 16, func() *harness { return w })
 }
 
-// Operators drain workers and groups and route the queue from group to group, at either app, while all of that goes on.
+// Operators drain workers and groups and route the queue from group to group, at either app, while all of that goes on,
+// and processes come that are of one app's release and not of the other's.
 func TestASessionHasOneOwnerAtATimeUnderOperators(t *testing.T) {
-	w := onPostgres(t, 2)
-	play(t, schedules(t, 48), 16, func() *harness { return w }, func(s *schedule) { s.operated = true })
+	operated := func(s *schedule) { s.operated = true }
+	t.Run("postgres", func(t *testing.T) {
+		w := onPostgres(t, 2)
+		play(t, schedules(t, 48), 16, func() *harness { return w }, operated)
+	})
+	t.Run("sqlite", func(t *testing.T) {
+		play(t, schedules(t, 48), 4, func() *harness { return onSQLite(t) }, operated)
+	})
 }
 
 func TestASessionHasOneOwnerAtATimeWhileTheClockJumps(t *testing.T) {

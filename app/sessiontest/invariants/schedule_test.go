@@ -31,7 +31,9 @@ type schedule struct {
 	work     int // tasks of each session
 	life     time.Duration
 	fallback time.Duration // the sessions are soft: for so long their tasks wait for the holder
-	operated bool          // operators drain workers and groups, and route the queue from group to group
+	// operators drain workers and groups, and route the queue from group to group; and each process of a worker is of the
+	// release of one of the apps, or of none, so that the release gate stands between it and the others
+	operated bool
 
 	start   time.Time
 	began   int64 // by the store's clock
@@ -42,6 +44,7 @@ type schedule struct {
 	known   map[string]map[string][]grant // worker → session → what it was granted, newest last
 	err     error
 	drained []drained
+	held    int // polls that the release gate held
 }
 
 // drained is that a worker was drained, as one app had answered, until it was asked to resume it.
@@ -139,8 +142,11 @@ func (s *schedule) over() bool {
 func (s *schedule) worker(name string, r *rand.Rand) {
 	var stop func()
 	for n := 1; !s.over(); n++ {
-		incarnation := fmt.Sprintf("%s%d", name, n)
-		if err := s.register(name, incarnation, r); err != nil {
+		incarnation, release := fmt.Sprintf("%s%d", name, n), ""
+		if s.operated {
+			release = releaseOf(1 + r.IntN(4)/3)
+		}
+		if err := s.register(name, incarnation, release, r); err != nil {
 			s.fail(err)
 			break
 		}
@@ -149,7 +155,9 @@ func (s *schedule) worker(name string, r *rand.Rand) {
 			lag := time.Duration(r.Int64N(int64(s.lease)))
 			s.wait.Go(func() { s.pass(lag); former() })
 		}
-		p := &proc{schedule: s, name: name, incarnation: incarnation, skew: (r.Int64N(1200) - 600) * 1_000_000}
+		p := &proc{
+			schedule: s, name: name, incarnation: incarnation, release: release, skew: (r.Int64N(1200) - 600) * 1_000_000,
+		}
 		stop = p.begin(r)
 		for !s.over() {
 			s.stay(s.some(r, 1, s.rarer(4)))
@@ -201,7 +209,7 @@ func (s *schedule) app(r *rand.Rand) (int, *broker.Broker) {
 	return i + 1, s.apps[i].Broker()
 }
 
-func (s *schedule) register(name, incarnation string, r *rand.Rand) error {
+func (s *schedule) register(name, incarnation, release string, r *rand.Rand) error {
 	i, b := s.app(r)
 	c := call{kind: register, worker: name, incarnation: incarnation, app: i, before: s.now()}
 	at := s.at()
@@ -209,7 +217,9 @@ func (s *schedule) register(name, incarnation string, r *rand.Rand) error {
 	if s.operated {
 		ctx = auth.With(ctx, &auth.Principal{TokenID: name, Name: name, Roles: []auth.Role{auth.Worker}, Group: "g" + name})
 	}
-	_, err := b.Register(ctx, worker(s.ns, name, incarnation, s.most, s.lease))
+	in := worker(s.ns, name, incarnation, s.most, s.lease)
+	in.Gated, in.Release = release != "", release
+	_, err := b.Register(ctx, in)
 	s.record(c, reply{ok: err == nil, after: s.now()}, at)
 	return err
 }
@@ -296,6 +306,7 @@ func (s *schedule) granted(epoch int64, until history.Time) reply {
 type proc struct {
 	*schedule
 	name, incarnation string
+	release           string // empty: it does not say, and no gate asks
 	skew              int64
 	mu                sync.RWMutex // held for writing while the process is paused
 }
@@ -331,7 +342,7 @@ func (p *proc) polls(ctx context.Context, r *rand.Rand) {
 		if r.IntN(8) == 0 && p.shift == nil {
 			wait = 1
 		}
-		task, err := poll(context.Background(), b, p.ns, p.name, p.incarnation, wait)
+		task, err := p.poll(i, b, wait)
 		switch {
 		case protocol.ReasonOf(err) == protocol.ReasonStaleRegistration:
 			return
@@ -354,6 +365,30 @@ func (p *proc) polls(ctx context.Context, r *rand.Rand) {
 			p.stay(time.Duration(r.Int64N(2 * int64(s.fallback)))) // it has enough to do, and keeps its sessions meanwhile
 		}
 	}
+}
+
+// poll asks for one activity, and wants the release gate to hold who is of another release than the app.
+func (p *proc) poll(app int, b *broker.Broker, wait int64) (*protocol.ActivityTask, error) {
+	a, err := ask(context.Background(), b, protocol.PollRequest{
+		Namespace: p.ns, WorkerID: p.name, Incarnation: p.incarnation, Timeout: &wait, Gated: p.release != "",
+		Release: p.release,
+	})
+	other := p.release != "" && p.release != releaseOf(app)
+	switch {
+	case err != nil:
+		return nil, err
+	case other != (a.Status == protocol.PollMismatch) || other && len(a.Tasks) > 0:
+		return nil, fmt.Errorf("%s of %s is told %q and given %d tasks by the app of %s",
+			p.incarnation, p.release, a.Status, len(a.Tasks), releaseOf(app))
+	case other:
+		p.schedule.mu.Lock()
+		p.held++
+		p.schedule.mu.Unlock()
+	}
+	if len(a.Tasks) == 0 {
+		return nil, nil
+	}
+	return a.Tasks[0].Activity, nil
 }
 
 // works does one task: to its end, to its hand-back, or never to its end.
