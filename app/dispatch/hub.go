@@ -67,6 +67,7 @@ const (
 	TopicMoves                       // entries of sessions' timelines: claims, releases, ends
 	// processes whose registration another app gave to another, or took away; overflow: perhaps of any worker
 	TopicSuperseded
+	TopicLoose  // that sessions changed which nobody holds
 	TopicTokens // tokens that were made, changed or dropped; overflow: perhaps any
 )
 
@@ -215,6 +216,7 @@ func (w *Watch) add(c store.Changed) bool {
 			}
 		}
 	}
+	some = some || w.topics&TopicLoose != 0 && c.Loose
 	if w.topics&TopicWorkers != 0 {
 		some = some || len(c.Workers) > 0
 		for _, k := range c.Workers {

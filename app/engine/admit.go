@@ -251,8 +251,9 @@ func (s *Session) endedAs() protocol.Reason {
 //
 // The word stands in the rows of the tasks, so a poll finds what it may have with an index and never visits
 // tasks that only others may take. That the activity cap is full is not in the word, which the row keeps, but
-// in Route.
-func (s *Session) Word(now time.Time) string {
+// in Route. was is the word before, which is given back where it still is right: it mostly is, and another that says
+// the same would be made at every step.
+func (s *Session) Word(now time.Time, was string) string {
 	switch {
 	case s.Terminal:
 		return "-"
@@ -267,6 +268,8 @@ func (s *Session) Word(now time.Time) string {
 	// The holder still may, and so may others of the release it is pinned to.
 	case s.claimableByOthers(now):
 		return "~" + s.Owner + "~" + s.pin(now)
+	case len(was) == 1+len(s.Owner) && was[0] == '=' && was[1:] == s.Owner:
+		return was
 	default:
 		return "=" + s.Owner
 	}

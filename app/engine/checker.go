@@ -107,10 +107,10 @@ func CheckOptions(o *protocol.SessionOptions, reacquire *bool, at func(string) s
 	return CheckAffinity(o.Affinity, o.FallbackAfter, reacquire, at)
 }
 
-// CheckSessionID says what is wrong with the id of a session.
-func CheckSessionID(id, field string) error {
+// CheckSessionID says what is wrong with the id of a session; at names a member of the request.
+func CheckSessionID(id, field string, at func(string) string) error {
 	if strings.TrimSpace(id) == "" || len(id) > protocol.MaxName {
-		return protocol.Invalid(field, "must be 1 to 255 bytes, and not only blanks")
+		return protocol.Invalid(at(field), "must be 1 to 255 bytes, and not only blanks")
 	}
 	return nil
 }
@@ -118,7 +118,7 @@ func CheckSessionID(id, field string) error {
 // activity checks an activity's session, retry policy, priority and fairness.
 func (v checker) activity() error {
 	if o := v.WorkerSession; o != nil {
-		if err := CheckSessionID(o.SessionID, v.at("worker_session.session_id")); err != nil {
+		if err := CheckSessionID(o.SessionID, "worker_session.session_id", v.at); err != nil {
 			return err
 		}
 		if err := v.session(o.Reacquire); err != nil {
@@ -134,7 +134,7 @@ func (v checker) activity() error {
 		return err
 	}
 	if v.SessionID != "" {
-		if err := CheckSessionID(v.SessionID, v.at("session_id")); err != nil {
+		if err := CheckSessionID(v.SessionID, "session_id", v.at); err != nil {
 			return err
 		}
 	}

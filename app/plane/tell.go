@@ -9,10 +9,11 @@ import (
 	"github.com/sojourn-run/sojourn/app/store"
 )
 
-// tellSessions tells the sweeper that sessions moved, so that it looks for what to clean up; while none move it does
-// not look.
+// tellSessions tells the sweeper that something was done in sessions which nobody holds, so that it looks for what to
+// clean up; while there is none it does not look. A session that is held is not cleaned up, and most are: a step in one
+// wakes nobody.
 func (p *Plane) tellSessions(ctx context.Context) {
-	p.dispatch.Each(ctx, dispatch.TopicSessions, func(store.Changed, bool) { p.sweeper.SessionsMoved() })
+	p.dispatch.Each(ctx, dispatch.TopicLoose, func(store.Changed, bool) { p.sweeper.SessionsMoved() })
 }
 
 // unheard is how often an app that does not hear the others looks whether those who are connected may still be.

@@ -295,6 +295,7 @@ type Lane struct {
 type Changed struct {
 	Runs     []RunChange
 	Sessions []engine.SessionKey
+	Loose    bool // some of Sessions are held by nobody, or gone
 	Workers  []engine.WorkerKey
 	Moves    []SessionMove
 	// Superseded are processes of workers of whom another app took a newer registration, or took it away. Older releases

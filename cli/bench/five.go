@@ -43,8 +43,9 @@ func register(r *worker.Registry) {
 		return in, nil
 	})
 	for i := range lanes {
-		r.Workflow(heldIn(i), func(ctx workflow.Context, in string) (string, error) {
-			ctx = workflow.InSession(ctx, heldIn(i))
+		session := heldIn(i)
+		r.Workflow(session, func(ctx workflow.Context, in string) (string, error) {
+			ctx = workflow.InSession(ctx, session)
 			for range steps {
 				if err := workflow.ExecuteActivity(ctx, "echo", in).Get(ctx, &in); err != nil {
 					return "", err

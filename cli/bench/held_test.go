@@ -9,8 +9,9 @@ import (
 // What an activity needs of its session is remembered as its run is, or comes with it: in a session that is held, a
 // workflow makes as many round trips as one without.
 func TestAStepInAHeldSessionMakesNoRoundTripOfItsOwn(t *testing.T) {
-	// Statements that a workflow of five may take more.
-	most := map[string]float64{"sqlite": 1, "postgres": 4}
+	// Statements that a workflow of five may take more: on PostgreSQL one a commit, which reads the versions of the
+	// tasks in the session; those of runs a process knows without.
+	most := map[string]float64{"sqlite": 1, "postgres": 6.5}
 	onStores(t, func(t *testing.T, kind string, n *node) {
 		more := most[kind]
 		const ops = 40

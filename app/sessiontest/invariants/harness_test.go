@@ -52,7 +52,7 @@ func onPostgres(t testing.TB, apps int) *harness {
 	return w
 }
 
-// releaseOf is the release of the nth app: each has its own, which the release gate asks of those alone that say theirs.
+// releaseOf is the release of the nth app. Each has its own, which the release gate asks of those that say theirs.
 func releaseOf(n int) string { return fmt.Sprint("release ", n) }
 
 // movers is about how many callers at a time move the clock of one store.

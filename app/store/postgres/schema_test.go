@@ -223,7 +223,7 @@ func TestRunsOfBeforeTheIndexAreFoundByTheirAttributes(t *testing.T) {
 	storetest.FoundAfterMigration(t, ofURL(url), func(t *testing.T) {
 		execute(t, url,
 			"DELETE FROM run_attributes; DROP INDEX session_events_at; DROP INDEX sessions_open; DROP INDEX tasks_waiting; DROP INDEX runs_quarantined; DROP TABLE former_children; DROP TABLE activity_logs; "+
-				"DROP INDEX events_session; CREATE INDEX events_session ON events (at); ALTER TABLE events DROP COLUMN last, DROP COLUMN ended, DROP COLUMN heads; ALTER TABLE lanes DROP COLUMN used_at; DELETE FROM schema_versions; DELETE FROM goose_db_version WHERE version_id >= 7",
+				"DROP INDEX events_session; CREATE INDEX events_session ON events (at); ALTER TABLE events DROP COLUMN last, DROP COLUMN ended, DROP COLUMN heads, DROP COLUMN follows; ALTER TABLE sessions DROP COLUMN behind; ALTER TABLE lanes DROP COLUMN used_at; DELETE FROM schema_versions; DELETE FROM goose_db_version WHERE version_id >= 7",
 		)
 	})
 }
@@ -264,5 +264,25 @@ func TestWhoAppendsToAHistoryOfBeforeFindsItsKeyTaken(t *testing.T) {
 			t.Fatal(err)
 		}
 		return err != nil
+	})
+}
+
+func TestWhatFollowsInASessionIsFound(t *testing.T) {
+	url := database(t)
+	c, err := pgx.Connect(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close(t.Context())
+	s := ofURL(url)
+	s.Shared = true
+	storetest.FollowsInSessions(t, s, func() (lead, follow int) {
+		err := c.QueryRow(
+			t.Context(), "SELECT count(*) FILTER (WHERE follows IS NULL), count(follows) FROM events WHERE session IS NOT NULL",
+		).Scan(&lead, &follow)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return lead, follow
 	})
 }

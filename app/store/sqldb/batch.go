@@ -60,6 +60,7 @@ type batch struct {
 	droppedFlows   []engine.WorkflowKey
 
 	events map[string]appended // by run: what this batch adds
+	leads  map[string]lead     // by run: what its rows of a session may follow, where this batch changes it
 	flush  *flush              // rows to be written next
 	bytes  int                 // payload of events
 	ready  []taskKey           // tasks that became ready, in that order
@@ -82,7 +83,6 @@ type batch struct {
 	touched map[string]*store.RunChange
 	moves   []store.SessionMove
 	told    int                       // how many of the moves were written
-	endedIn map[string]int            // attempts that ended in a session, by the key of events: not written yet
 	silent  map[engine.WorkerKey]bool // leases of theirs ran out
 	gone    []store.Process           // their registrations end with this batch
 	due     history.Time
@@ -148,6 +148,7 @@ type session struct {
 	word    string          // stored routing word
 	due     int64           // stored
 	counted bool            // its tasks were
+	behind  []string        // workers that may have attempts in it beside its holder: they held it before
 	route   string          // the last part of the routes of its ready tasks
 	dirty   bool            // something was decided about it
 	touched bool            // by this batch
@@ -158,6 +159,16 @@ type session struct {
 // not.
 func (s *session) changed(word string) bool {
 	return s.row == nil || word != s.word || s.DueAt().Micros() != s.due || s.row != s.Session && !s.Session.Same(s.row)
+}
+
+// stands says whether the stored row and the routes of the ready tasks are right as they are.
+func (s *session) stands(now time.Time) bool {
+	w := s.Word(now, s.word)
+	if s.Route(w) != s.route || s.changed(w) {
+		return false
+	}
+	s.dirty = false
+	return true
 }
 
 type workflow struct {

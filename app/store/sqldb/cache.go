@@ -41,11 +41,16 @@ func (l *lru[K, V]) get(k K) (v V, ok bool) {
 }
 
 func (l *lru[K, V]) put(k K, v V, weight int) {
-	l.drop(k)
-	e := &entry[K, V]{key: k, value: v, weight: weight}
-	l.entries[k] = e
+	e := l.entries[k]
+	if e == nil {
+		e = &entry[K, V]{key: k}
+		l.entries[k] = e
+	} else {
+		e.unlink()
+	}
+	l.weight += weight - e.weight
+	e.value, e.weight = v, weight
 	l.link(e)
-	l.weight += weight
 	// The newest stays even if it alone weighs too much: it is in use now, and to drop it would read it again at
 	// the next step.
 	for l.weight > l.most && l.head.prev != e {
@@ -100,6 +105,7 @@ type cache struct {
 	sessionOf *lru[taskKey, engine.SessionKey]  // of leased activities
 	stored    *lru[engine.SessionKey, struct{}] // had a row when last seen; another process may have removed it
 	history   *lru[string, *past]
+	leads     *lru[string, lead]
 	floors    map[string]int64 // nil: not read yet
 }
 
@@ -111,6 +117,7 @@ func newCache() *cache {
 		owners:    newLRU[string, engine.WorkflowKey](mostKeys),
 		sessionOf: newLRU[taskKey, engine.SessionKey](mostSessions),
 		stored:    newLRU[engine.SessionKey, struct{}](mostSessions), history: newLRU[string, *past](mostHistory),
+		leads: newLRU[string, lead](mostRuns),
 	}
 }
 
@@ -159,6 +166,9 @@ func (c *cache) remember(b *batch, trusted bool) {
 	}
 	for id, evs := range b.events {
 		c.append(id, evs, b.runs[id].Status.Open())
+	}
+	for id, l := range b.leads {
+		c.leads.put(id, l, 1)
 	}
 	if !trusted {
 		c.seen(b)

@@ -138,6 +138,7 @@ func (s *Store) attempt(items []*pending) (rest []*pending) {
 		}
 		if class == Lost || class == Unavailable { // what comes next may be another server
 			s.memory.clear()
+			s.cache.leads.clear()
 			b.forgotten()
 		}
 		// COMMIT was sent and its answer is lost. The row in batches, which was written in the same

@@ -1,9 +1,11 @@
 package sqldb
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"slices"
 
 	"github.com/sojourn-run/sojourn/app/engine"
 	"github.com/sojourn-run/sojourn/app/store"
@@ -182,17 +184,14 @@ func (b *batch) applyRun(d *engine.Decision, payloads []string) {
 	// Who only follows what is open need not look at a run whose leases were renewed.
 	hint.Still = still
 	ended := outcomes(d.Events)
-	var sessions map[int64]string // by activity
+	var sessions []inSession
 	for seq, a := range d.Next.Activities.Changes() {
 		old, had := r.Activities.Get(seq)
 		if had && old.State == engine.LeasedState && (a == nil || a.State != engine.LeasedState) {
 			b.freed(QueueKey{d.Next.Namespace, old.Queue, protocol.KindActivity})
 		}
 		if old.SessionID != "" {
-			if sessions == nil {
-				sessions = map[int64]string{}
-			}
-			sessions[seq] = old.SessionID
+			sessions = append(sessions, inSession{seq, old.SessionID})
 		}
 		mark(&r.activities, seq, had)
 		if a != nil && a.State == engine.Ready && (!had || old.State != engine.Ready || old.Delivery != a.Delivery) {
@@ -206,6 +205,7 @@ func (b *batch) applyRun(d *engine.Decision, payloads []string) {
 			})
 		}
 	}
+	slices.SortFunc(sessions, func(x, y inSession) int { return cmp.Compare(x.seq, y.seq) })
 	markAll(&r.timers, &r.Timers, &d.Next.Timers)
 	markAll(&r.waits, &r.Waits, &d.Next.Waits)
 	markAll(&r.signals, &r.Signals, &d.Next.Signals)
@@ -239,8 +239,14 @@ func (b *batch) applyRun(d *engine.Decision, payloads []string) {
 	b.applyFormer(d)
 }
 
+// inSession is an activity that was open in a session.
+type inSession struct {
+	seq     int64
+	session string
+}
+
 // append notes the events of a decision, to be written with the batch. sessions are those of activities that were open.
-func (b *batch) append(d *engine.Decision, payloads []string, sessions map[int64]string) {
+func (b *batch) append(d *engine.Decision, payloads []string, sessions []inSession) {
 	if len(d.Events) == 0 {
 		return
 	}
@@ -248,18 +254,23 @@ func (b *batch) append(d *engine.Decision, payloads []string, sessions map[int64
 	evs, bytes := b.events[id], 0
 	for k := range d.Events {
 		bytes += len(payloads[k]) + 128
-		seq, _ := history.EndedAttempt(d.Events[k].Data)
-		if seq == 0 || sessions[seq] == "" {
+		if len(sessions) == 0 {
 			continue
 		}
-		session := sessionKey(engine.SessionKey{Namespace: d.Next.Namespace, ID: sessions[seq]})
-		if b.endedIn == nil {
-			b.endedIn = map[string]int{}
+		seq, _ := history.EndedAttempt(d.Events[k].Data)
+		i, in := slices.BinarySearchFunc(sessions, seq, func(s inSession, seq int64) int { return cmp.Compare(s.seq, seq) })
+		if seq == 0 || !in {
+			continue
 		}
-		b.endedIn[session]++
+		session := sessionKey(engine.SessionKey{Namespace: d.Next.Namespace, ID: sessions[i].session})
 		at := len(evs.list) - evs.written + k
-		evs.sessions = append(evs.sessions, make([]string, at+1-len(evs.sessions))...)
-		evs.sessions[at] = session
+		if evs.sessions == nil {
+			evs.sessions = make([]string, 0, at+1)
+		}
+		for len(evs.sessions) < at {
+			evs.sessions = append(evs.sessions, "")
+		}
+		evs.sessions = append(evs.sessions, session)
 	}
 	evs.list, evs.payloads = append(evs.list, d.Events...), append(evs.payloads, payloads...)
 	evs.bytes += bytes
@@ -343,6 +354,7 @@ func (b *batch) applySession(c *engine.SessionChange) {
 		s = &session{}
 		b.sessions[k] = s
 	}
+	s.leaveBehind(c.Session.Owner)
 	s.Session, s.dirty, s.touched, s.deleted = &c.Session, true, true, c.Delete
 	b.dirty = true
 	for i := range c.Timeline {

@@ -249,6 +249,14 @@ func (d Dialect) call(l *loader, keys *rowset, row func(v []any) error) *Call {
 	return &Call{Stmt: l.stmt, Args: []any{keys.json()}, Row: row}
 }
 
+// keys are the keys of such rows as parameters.
+func (d Dialect) keys(keys *rowset) []any {
+	if d.Shared {
+		return keys.arrays()
+	}
+	return []any{keys.json()}
+}
+
 // load makes a loader: all columns of a table by the key columns. On a shared database the rows come locked. A
 // row that another transaction has locked comes with its key alone, so that it is neither waited for nor taken
 // for missing: a run that is taken for missing would be answered with "not found".

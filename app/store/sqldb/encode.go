@@ -148,14 +148,20 @@ func readItem[V any](t *engine.Table[int64, V], run, kind string, seq int64, bod
 }
 
 // The word is given and not asked for here: it depends on the time, and all rows of a batch have to be of one.
-func addSession(r *rowset, s *engine.Session, word string) error {
+func addSession(r *rowset, s *engine.Session, word string, behind []string) error {
 	body, err := document(s)
 	if err != nil {
 		return fmt.Errorf("session %s: %w", s.ID, err)
 	}
+	workers := ""
+	if len(behind) > 0 {
+		if workers, err = document(behind); err != nil {
+			return fmt.Errorf("session %s: %w", s.ID, err)
+		}
+	}
 	r.s(s.Namespace).s(s.ID).s(string(s.Door)).s(s.WorkflowID).s(string(s.Status)).s(s.Owner).i(s.Epoch)
 	r.i(s.LeaseUntil.Micros()).i(s.DueAt().Micros()).i(s.UpdatedAt.Micros()).s(s.Queue).i(flag(s.Claimed)).
-		i(flag(s.Terminal)).s(word).s(body)
+		i(flag(s.Terminal)).s(word).s(body).s(workers)
 	return nil
 }
 
@@ -167,6 +173,14 @@ func readSession(v []any) (s engine.Session, word string, due int64, err error) 
 	s.Status, s.Owner, s.Epoch = protocol.SessionStatus(str(v[4])), str(v[5]), integer(v[6])
 	s.LeaseUntil, s.UpdatedAt = history.Micros(integer(v[7])), history.Micros(integer(v[9]))
 	return s, str(v[13]), integer(v[8]), nil
+}
+
+// readBehind reads who held a session before and may have attempts in it.
+func readBehind(v []any) ([]string, error) {
+	if v[15] == nil {
+		return nil, nil
+	}
+	return undocument[[]string](str(v[15]))
 }
 
 func addWorker(r *rowset, w *engine.Worker) error {

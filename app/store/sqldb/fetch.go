@@ -148,7 +148,13 @@ func (b *batch) readSession(v []any) error {
 		b.sessions[s.Key()] = had
 		return nil
 	}
-	b.sessions[s.Key()] = &session{Session: &s, row: &s, word: word, due: due, counted: before != nil && before.counted}
+	behind, err := readBehind(v)
+	if err != nil {
+		return err
+	}
+	b.sessions[s.Key()] = &session{
+		Session: &s, row: &s, word: word, due: due, behind: behind, counted: before != nil && before.counted,
+	}
 	return nil
 }
 

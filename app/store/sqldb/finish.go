@@ -129,6 +129,7 @@ func (b *batch) changed() store.Changed {
 	for k, s := range b.sessions {
 		if s.touched {
 			c.Sessions = append(c.Sessions, k)
+			c.Loose = c.Loose || s.Session == nil || s.deleted || !s.Held(b.now)
 			s.touched = false
 		}
 	}

@@ -166,8 +166,17 @@ func (b *batch) gatherEvents(run string, rows *rowset) {
 	if !ok || evs.written == len(evs.list) {
 		return
 	}
-	p := packing{events: evs.list[evs.written:], payloads: evs.payloads, sessions: evs.sessions}
-	p.rows(rows, run)
+	led, ok := b.leads[run]
+	if !ok {
+		led, _ = b.s.cache.leads.get(run)
+	}
+	p := packing{events: evs.list[evs.written:], payloads: evs.payloads, sessions: evs.sessions, lead: led}
+	if p.rows(rows, run); p.lead != led {
+		if b.leads == nil {
+			b.leads = map[string]lead{}
+		}
+		b.leads[run] = p.lead
+	}
 	evs.written, evs.payloads, evs.sessions = len(evs.list), nil, nil
 	b.events[run] = evs
 }
@@ -254,7 +263,7 @@ func (b *batch) routeOf(r *run, a *engine.Activity) string {
 		w = "+"
 		if row := b.sessions[engine.SessionKey{Namespace: r.Namespace, ID: a.SessionID}]; row != nil && row.Session != nil {
 			s = row.Session
-			w = s.Route(s.Word(b.now))
+			w = s.Route(s.Word(b.now, row.word))
 		}
 	}
 	q := QueueKey{r.Namespace, a.Queue, protocol.KindActivity}
@@ -336,23 +345,25 @@ func gatherTable[V any](
 func (b *batch) gatherSessions() ([]*Call, error) {
 	rows, gone := newRowset(sessionsTable.columns), newRowset(sessionsTable.key())
 	moved := newRowset([]column{text("namespace"), text("session_id"), text("word")})
-	keys := slices.SortedFunc(maps.Keys(b.sessions), func(x, y engine.SessionKey) int {
-		if x.Namespace != y.Namespace {
-			return cmp.Compare(x.Namespace, y.Namespace)
+	var keys []engine.SessionKey // most steps change nothing that is written of their session
+	for k, s := range b.sessions {
+		if s.Session != nil && (s.deleted || !s.stands(b.now)) {
+			keys = append(keys, k)
 		}
-		return cmp.Compare(x.ID, y.ID)
+	}
+	slices.SortFunc(keys, func(x, y engine.SessionKey) int {
+		return cmp.Or(cmp.Compare(x.Namespace, y.Namespace), cmp.Compare(x.ID, y.ID))
 	})
 	for _, k := range keys {
 		s := b.sessions[k]
 		switch {
-		case s.Session == nil:
 		case s.deleted:
 			if s.dirty && s.row != nil {
 				gone.s(k.Namespace).s(k.ID)
 			}
 			s.dirty, s.row = false, nil
 		default:
-			w := s.Word(b.now)
+			w := s.Word(b.now, s.word)
 			to := s.Route(w)
 			// The word stands in the rows of the tasks as well, or a poll would have to look at the session of
 			// each. So when it changes they are moved to it; without a ready task there is nothing to move.
@@ -360,7 +371,8 @@ func (b *batch) gatherSessions() ([]*Call, error) {
 				moved.s(k.Namespace).s(k.ID).s(to)
 			}
 			if s.changed(w) {
-				if err := addSession(rows, s.Session, w); err != nil {
+				s.settleBehind()
+				if err := addSession(rows, s.Session, w, s.behind); err != nil {
 					return nil, err
 				}
 				b.dueAt(s.DueAt())
@@ -391,7 +403,6 @@ func (b *batch) gatherSessions() ([]*Call, error) {
 		}
 		timeline.s(m.Session.Namespace).s(m.Session.ID).i(m.At.Micros()).s(body)
 	}
-	b.endedIn = nil
 	return append(calls, b.s.st.addTimeline.calls(timeline)...), nil
 }
 

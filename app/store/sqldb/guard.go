@@ -115,16 +115,17 @@ func (s *statements) guardStatements(d Dialect) {
 	s.guardRows = &Stmt{SQL: strings.Join([]string{
 		guard("workflows", flows, 1), guard("runs", runs, 1+len(flows)), guard("sessions", sessions, 1+len(flows)+len(runs)),
 	}, " UNION ALL ")}
+	inSession := fmt.Sprintf(tasksIn, d.owners())
 	const tasks = "SELECT ('tasks of ' || c.id || ' are others')::bigint FROM (SELECT k.%s AS id, k.tasks AS were, %s AS tasks" +
 		" FROM %s OFFSET 0) AS c WHERE c.tasks <> c.were"
 	ofRuns := given([]column{text("run_id"), num("tasks")}, 1)
 	ofSessions := given(append(slices.Clip(sessionsTable.key()), text("tasks")), 3)
 	s.guardTasks = &Stmt{SQL: fmt.Sprintf(tasks, "run_id", waitingOf, ofRuns) + " UNION ALL " +
-		fmt.Sprintf(tasks, "session_id", tasksIn, ofSessions)}
+		fmt.Sprintf(tasks, "session_id", inSession, ofSessions)}
 
 	s.versions = &Stmt{SQL: fmt.Sprintf("SELECT k.namespace, k.session_id, p.version, %s FROM %s CROSS JOIN LATERAL"+
 		" (SELECT %s AS version FROM sessions AS t WHERE %s OFFSET 0) AS p",
-		tasksIn, given(sessionsTable.key(), 1), versionOf, same(sessionsTable.key()))}
+		inSession, given(sessionsTable.key(), 1), versionOf, same(sessionsTable.key()))}
 
 	// What is open in runs, but for those that are as they are remembered, of which it only says so. Their rows are locked
 	// by the statement before it, so nothing changes any more.
@@ -155,8 +156,12 @@ const (
 // of the first is the key alone, so that it is looked for by that.
 const (
 	waitingOf = "(SELECT count(t.route) FROM tasks AS t WHERE t.run_id = k.run_id)"
-	tasksIn   = "(SELECT coalesce(string_agg(t.run_id || ' ' || t.seq || ' ' || t.xmin::text, ','" +
-		" ORDER BY t.run_id, t.seq), '') FROM tasks AS t WHERE t.namespace = k.namespace AND t.session_id = k.session_id)"
+	tasksIn   = "(SELECT coalesce(string_agg(t.run_id || ' ' || t.seq || ' ' || t.version, ','" +
+		" ORDER BY t.run_id, t.seq), '') FROM (SELECT t.run_id, t.seq, t.xmin::text AS version FROM tasks AS t" +
+		" WHERE t.namespace = k.namespace AND t.session_id = k.session_id AND t.owner IS NULL" +
+		" UNION ALL SELECT t.run_id, t.seq, t.xmin::text FROM sessions AS s CROSS JOIN %s JOIN tasks AS t" +
+		" ON t.namespace = k.namespace AND t.owner = o.value AND t.session_id = k.session_id" +
+		" WHERE s.namespace = k.namespace AND s.session_id = k.session_id) AS t)"
 )
 
 // given is a table expression k of columns given as arrays, the first being the nth parameter, in their order.

@@ -52,6 +52,7 @@ type SessionModel struct {
 	Terminal   int64
 	Word       string
 	Body       string
+	Behind     *string
 }
 
 // TableName is the table behind the model.

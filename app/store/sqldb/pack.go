@@ -39,6 +39,7 @@ type packing struct {
 	events   []history.Event
 	payloads []string
 	sessions []string // by event: the session of the attempt that it ends, as far as there are any
+	lead     lead     // what the rows of a session may follow; as the rows leave it
 }
 
 func (p *packing) session(k int) string {
@@ -84,7 +85,8 @@ func (p *packing) add(r *rowset, run string, from, to, place int) {
 	session := p.session(place)
 	r.s(run).i(e.Seq).i(p.events[place].At.Micros()).s(e.Type()).s(e.TaskID).i(e.SeenThrough)
 	if to == from+1 {
-		r.s(p.payloads[from]).s(session).i(0).i(0).s("")
+		follows := p.lead.next(session, e.Seq, p.events[place].At.Micros(), len(p.payloads[from]))
+		r.s(p.payloads[from]).s(session).i(0).i(0).s("").i(follows)
 		return
 	}
 	ended, size := int64(0), to-from-1
@@ -111,7 +113,8 @@ func (p *packing) add(r *rowset, run string, from, to, place int) {
 	if ended == 1 {
 		ended = 0 // what a row of before does not say
 	}
-	r.s(payloads.String()).s(session).i(p.events[to-1].Seq).i(ended).s(string(append(heads, ']')))
+	follows := p.lead.next(session, e.Seq, p.events[place].At.Micros(), payloads.Len())
+	r.s(payloads.String()).s(session).i(p.events[to-1].Seq).i(ended).s(string(append(heads, ']'))).i(follows)
 }
 
 // append writes h as the next of a list.

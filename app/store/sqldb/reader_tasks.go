@@ -57,49 +57,11 @@ func (r *reader) Timeline(
 	return list, wrap(err, "timeline of session %s", k.ID)
 }
 
-// It reads the entries of one index, in the order of what ended, and of each row that alone which ended in this
-// session.
-func (r *reader) SessionHistory(
-	ctx context.Context, k engine.SessionKey, before store.RunEvent, limit int,
-) ([]store.RunEvent, error) {
-	at := before.At.Micros()
-	if at == 0 {
-		at = 1 << 62
-	}
-	// Where a page ended in the midst of a row, the next begins in it: by its key that row comes before what was seen
-	// last. It may have nothing to add, which is why there is one more.
-	var list []store.RunEvent
-	const query = "SELECT " + eventColumns + ", r.workflow_id FROM events AS t JOIN runs AS r ON r.run_id = t.run_id WHERE t.session = $1" +
-		" AND (t.at, t.run_id, t.seq) < ($2, $3, $4) ORDER BY t.at DESC, t.run_id DESC, t.seq DESC LIMIT $5"
-	err := r.query(ctx, query, []any{sessionKey(k), at, before.Run, before.Seq, int64(limit) + 1}, func(v []any) error {
-		p, err := readRow(v)
-		if err != nil {
-			return err
-		}
-		through := p.last()
-		if p.run == before.Run && p.first < before.Seq && through >= before.Seq {
-			through = before.Seq - 1
-		}
-		var ends []store.RunEvent
-		err = p.each(0, through, func(e history.Event, _ int, ended bool) error {
-			if ended {
-				ends = append(ends, store.RunEvent{Run: p.run, WorkflowID: str(v[10]), Event: e})
-			}
-			return nil
-		})
-		slices.Reverse(ends)
-		list = append(list, ends[:min(len(ends), limit-len(list))]...)
-		return err
-	})
-	return list, wrap(err, "attempts of session %s", k.ID)
-}
-
 // What somebody is at comes first: with a limit, those are the ones that must not be missed.
 func (r *reader) SessionTasks(ctx context.Context, k engine.SessionKey, limit int) ([]engine.Activity, error) {
 	var list []engine.Activity
-	const query = "SELECT run_id, seq, body FROM tasks WHERE namespace = $1 AND session_id = $2" +
-		" ORDER BY CASE WHEN owner IS NULL THEN 1 ELSE 0 END, priority, ready_at, run_id, seq LIMIT $3"
-	err := r.query(ctx, query, []any{k.Namespace, k.ID, int64(limit)}, func(v []any) error {
+	args := r.s.cfg.Dialect.keys(newRowset(sessionsTable.key()).s(k.Namespace).s(k.ID))
+	err := r.query(ctx, fmt.Sprint(r.s.st.listIn.SQL, limit), args, func(v []any) error {
 		a, err := readActivity(str(v[0]), k.Namespace, integer(v[1]), str(v[2]))
 		list = append(list, a)
 		return err
@@ -219,9 +181,11 @@ func (r *reader) NextDue(ctx context.Context, after time.Time) (next, now time.T
 // Removable leaves out sessions of the workflow door that have not ended: they live as long as their workflow.
 func (r *reader) Removable(ctx context.Context, now, kept time.Time, limit int) ([]engine.SessionKey, error) {
 	var list []engine.SessionKey
-	const query = "SELECT namespace, session_id FROM sessions AS s WHERE (lease_until IS NULL OR lease_until <= $1)" +
+	query := "SELECT namespace, session_id FROM sessions AS s WHERE (lease_until IS NULL OR lease_until <= $1)" +
 		" AND (terminal = 1 AND updated_at < $2 OR terminal = 0 AND door <> 'workflow')" +
-		" AND NOT EXISTS (SELECT 1 FROM tasks AS t WHERE t.namespace = s.namespace AND t.session_id = s.session_id)" +
+		" AND NOT EXISTS (SELECT 1 FROM tasks AS t WHERE t.namespace = s.namespace AND t.session_id = s.session_id" +
+		" AND t.owner IS NULL) AND NOT EXISTS (SELECT 1 FROM " + r.s.cfg.Dialect.owners() + " CROSS JOIN tasks AS t" +
+		" WHERE t.namespace = s.namespace AND t.owner = o.value AND t.session_id = s.session_id)" +
 		" ORDER BY updated_at, namespace, session_id LIMIT $3"
 	err := r.query(ctx, query, []any{micros(now), micros(kept), int64(limit)}, func(v []any) error {
 		list = append(list, engine.SessionKey{Namespace: str(v[0]), ID: str(v[1])})

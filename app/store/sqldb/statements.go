@@ -25,6 +25,8 @@ type statements struct {
 	leasedIn      *Stmt
 	openIn        *Stmt
 	ranIn         *Stmt
+	listIn        *Stmt // what is open in one session, without the number of rows
+	behind        *Stmt // what ended in a session, by the rows that lead to it
 	floors        *Stmt
 	lanes         *Stmt
 	dropLanes     *Stmt         // not used since a time; on a database of one app it returns them
@@ -76,10 +78,14 @@ func newStatements(d Dialect) *statements {
 			" UNION ALL " + d.probe(runsTable.key(), "t.run_id, t.kind, t.seq, t.body", "items", "", "")},
 		tallies:   d.tallies(false),
 		tasksIn:   d.tallies(true),
-		lastEnded: &Stmt{SQL: lastEnded},
+		lastEnded: &Stmt{SQL: d.lastEnded()},
 		leasedIn:  &Stmt{SQL: leasedIn},
-		openIn:    &Stmt{SQL: openIn},
-		ranIn:     &Stmt{SQL: ranIn},
+		openIn:    &Stmt{SQL: d.openOf("t.run_id, t.seq, t.body")},
+		ranIn:     &Stmt{SQL: d.ranIn()},
+		behind:    &Stmt{SQL: d.behind()},
+		listIn: &Stmt{SQL: "SELECT run_id, seq, body FROM (" +
+			d.openOf("t.run_id, t.seq, t.body, t.owner, t.priority, t.ready_at") +
+			") AS t ORDER BY CASE WHEN owner IS NULL THEN 1 ELSE 0 END, priority, ready_at, run_id, seq LIMIT "},
 		floors:    &Stmt{SQL: "SELECT namespace, floor FROM epochs"},
 		lanes:     &Stmt{SQL: "SELECT namespace, queue, kind, lane, used_at FROM lanes"},
 		dropLanes: &Stmt{SQL: d.unusedLanes()},
@@ -174,12 +180,14 @@ func newStatements(d Dialect) *statements {
 		"(SELECT namespace, owner AS worker_id, owner,"+
 			" session_id, lease_until FROM sessions WHERE owner IS NOT NULL AND status = 'active')", "", "")}
 	const moved = " SET route = rtrim(route, replace(route, char(31), '')) || k.word FROM " // char(31) is the separator
-	const where = "t.namespace = k.namespace AND t.session_id = k.session_id AND t.route IS NOT NULL"
+	const where = "t.namespace = k.namespace AND t.session_id = k.session_id AND t.owner IS NULL AND t.route IS NOT NULL"
 	const told = " RETURNING tasks.namespace, tasks.queue, tasks.kind, tasks.route"
 	if !d.Shared {
 		s.opens.SQL = strings.ReplaceAll(s.opens.SQL, "?", "?1")
 		s.tallies.SQL = strings.ReplaceAll(s.tallies.SQL, "?", "?1")
 		s.tasksIn.SQL = strings.ReplaceAll(s.tasksIn.SQL, "?", "?1")
+		s.listIn.SQL = strings.ReplaceAll(s.listIn.SQL, "?", "?1")
+		s.openIn.SQL = strings.ReplaceAll(s.openIn.SQL, "?", "?1")
 		s.held.SQL = strings.NewReplacer("$now", "?2", "$ns", "?3").Replace(s.held.SQL)
 		s.batch = &Stmt{
 			SQL: "INSERT INTO batches (app, batch, at) VALUES (?, ?, ?) ON CONFLICT (app) DO UPDATE SET batch = excluded.batch, at = excluded.at",

@@ -66,6 +66,7 @@ var (
 	eventsTable = &table{name: "events", keys: 2, columns: []column{
 		text("run_id"), num("seq"), num("at"), text("type"), text("task_id").opt(), num("seen_through").opt(),
 		text("payload"), text("session").opt(), num("last").opt(), num("ended").opt(), text("heads").opt(),
+		num("follows").opt(),
 	}}
 	tasksTable = &table{name: "tasks", keys: 2, prune: true, columns: []column{
 		text("run_id"), num("seq"), text("namespace").keep(), text("queue").keep(), text("kind").keep(), text("state"),
@@ -80,7 +81,7 @@ var (
 		text("namespace"), text("session_id"), text("door").keep(), text("workflow_id").opt().keep(), text("status"),
 		text("owner").opt(), num("epoch"),
 		num("lease_until").opt(), num("due_at").opt(), num("updated_at"), text("queue"), num("claimed"), num("terminal"),
-		text("word"), text("body"),
+		text("word"), text("body"), text("behind").opt(),
 	}}
 	timelineTable = &table{name: "session_events", columns: []column{
 		text("namespace"), text("session_id"), num("at"), text("body"),

@@ -3,6 +3,7 @@ package sqldb
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/sojourn-run/sojourn/app/engine"
@@ -16,6 +17,33 @@ import (
 // Nobody asks how many there are, only whether there are any.
 const mostReady = 64
 
+// What is leased in a session is found by who has it, since most is its holder's and an entry by session would be one
+// more to write at each step. So the index by session has those tasks alone that nobody has. Who held the session
+// before and may have attempts in it still stands in its row (see session.behind).
+
+// owners is a table expression o of the workers that may have tasks of the session s, each once.
+func (d Dialect) owners() string {
+	if d.Shared {
+		return "LATERAL (SELECT s.owner AS value UNION ALL SELECT json_array_elements_text(s.behind::json)) AS o"
+	}
+	return "json_each(CASE WHEN s.behind IS NULL THEN json_array(s.owner) ELSE json_insert(s.behind, '$[#]', s.owner) END) AS o"
+}
+
+// leasedOf selects columns of the tasks t that are leased in sessions.
+func (d Dialect) leasedOf(columns string) string {
+	const in = "t.namespace = s.namespace AND t.owner = o.value AND t.session_id = s.session_id"
+	of := fmt.Sprintf("%s AS k CROSS JOIN sessions AS s ON s.namespace = k.namespace AND s.session_id = k.session_id"+
+		" CROSS JOIN %s", d.list(sessionsTable.key()), d.owners())
+	if !d.Shared { // as in probeIn
+		return fmt.Sprintf("SELECT %s FROM %s CROSS JOIN tasks AS t ON %s", columns, of, in)
+	}
+	of = fmt.Sprintf("%s AS k CROSS JOIN LATERAL (SELECT t.namespace, t.session_id, t.owner, t.behind FROM sessions AS t"+
+		" WHERE t.namespace = k.namespace AND t.session_id = k.session_id OFFSET 0) AS s CROSS JOIN %s",
+		d.list(sessionsTable.key()), d.owners())
+	return fmt.Sprintf("SELECT p.* FROM %s CROSS JOIN LATERAL (SELECT %s FROM tasks AS t WHERE %s OFFSET 0) AS p", of, columns,
+		in)
+}
+
 // tallies counts the ready tasks of sessions, and lists what is leased in them: by its epoch, or with bodies whole.
 func (d Dialect) tallies(bodies bool) *Stmt {
 	key := []column{text("namespace"), text("session_id")}
@@ -26,11 +54,35 @@ func (d Dialect) tallies(bodies bool) *Stmt {
 	if bodies {
 		epoch, most = "t.body", ""
 	}
-	leased := d.probe(key, "t.namespace, t.session_id, "+epoch+" AS what", "tasks", "t.owner > ''", "")
+	leased := d.leasedOf("t.namespace, t.session_id, " + epoch + " AS what")
 	ready := d.probe(key, "t.namespace, t.session_id", "tasks", "t.owner IS NULL AND t.route IS NOT NULL", most)
 	return &Stmt{SQL: "SELECT r.namespace, r.session_id, count(*), NULL FROM (" + ready +
 		") AS r GROUP BY r.namespace, r.session_id" +
 		" UNION ALL SELECT l.namespace, l.session_id, 0, l.what FROM (" + leased + ") AS l"}
+}
+
+// openOf selects columns of the tasks t that are open in sessions, whoever has them.
+func (d Dialect) openOf(columns string) string {
+	return d.probe(sessionsTable.key(), columns, "tasks", "t.owner IS NULL", "") + " UNION ALL " + d.leasedOf(columns)
+}
+
+// leaveBehind notes that the holder of a session is another from now on, or nobody: what the former one has in it is
+// found by its name alone.
+func (s *session) leaveBehind(owner string) {
+	if s.Session != nil && s.Owner != "" && s.Owner != owner && !slices.Contains(s.behind, s.Owner) {
+		s.behind = append(slices.Clip(s.behind), s.Owner)
+	}
+	if i := slices.Index(s.behind, owner); i >= 0 {
+		s.behind = slices.Delete(slices.Clone(s.behind), i, i+1)
+	}
+}
+
+// settleBehind forgets former holders that have nothing in the session any more: when nothing runs in it, or only what
+// runs under the epoch of its holder.
+func (s *session) settleBehind() {
+	if len(s.Strays) == 0 && (s.Owner != "" || s.Active == 0) {
+		s.behind = nil
+	}
 }
 
 // leased counts a task that somebody has under an epoch of the session.
@@ -109,7 +161,8 @@ func (b *batch) heardIn(keys map[engine.SessionKey]bool) error {
 				row.Lately = at
 			}
 		}
-		calls = append(calls, &Call{Stmt: b.s.st.lastEnded, Args: []any{sessionKey(k)}, Row: func(v []any) error {
+		since := row.LastActivity.Micros() - leadTime.Microseconds() // what ended before that does not matter
+		calls = append(calls, &Call{Stmt: b.s.st.lastEnded, Args: []any{sessionKey(k), since}, Row: func(v []any) error {
 			p, err := readRow(v)
 			if err != nil {
 				return err
@@ -126,7 +179,7 @@ func (b *batch) heardIn(keys map[engine.SessionKey]bool) error {
 				heard(a.SessionEpoch, a.Worker, at)
 				return nil
 			})
-		}}, &Call{Stmt: b.s.st.leasedIn, Args: []any{k.Namespace, k.ID}, Row: func(v []any) error {
+		}}, &Call{Stmt: b.s.st.leasedIn, Args: []any{k.Namespace, row.Owner, k.ID}, Row: func(v []any) error {
 			a, err := readActivity(str(v[0]), k.Namespace, integer(v[1]), str(v[2]))
 			if err == nil {
 				heard(a.Epoch, a.Owner, sign(&a))
@@ -137,14 +190,8 @@ func (b *batch) heardIn(keys map[engine.SessionKey]bool) error {
 	return b.send(calls...)
 }
 
-// Statements for one session each. Of what ended in it lately, one that counts is among the last few; of a holding at
-// most 10,000 attempts are counted.
-const (
-	lastEnded = "SELECT " + eventColumns + " FROM events AS t WHERE t.session = $1 ORDER BY t.at DESC, t.run_id DESC, t.seq DESC LIMIT 4"
-	leasedIn  = "SELECT run_id, seq, body FROM tasks WHERE namespace = $1 AND session_id = $2 AND owner > '' LIMIT 64"
-	openIn    = "SELECT run_id, seq, body FROM tasks WHERE namespace = $1 AND session_id = $2 LIMIT 64"
-	ranIn     = "SELECT CAST(coalesce(sum(coalesce(e.ended, 1)), 0) AS BIGINT) FROM (SELECT ended FROM events WHERE session = $1 AND at >= $2 LIMIT 10000) AS e"
-)
+// leasedIn reads what one worker has in one session.
+const leasedIn = "SELECT run_id, seq, body FROM tasks WHERE namespace = $1 AND owner = $2 AND session_id = $3 LIMIT 64"
 
 // countRan adds to what the timeline says of holdings that this batch ended how many attempts had ended in them, those
 // of the batch included, and how many were lost whose activities are open still. A holding began at its epoch, but for
@@ -157,11 +204,15 @@ func (b *batch) countRan() error {
 			continue
 		}
 		key := sessionKey(m.Session)
-		m.Ran += b.endedIn[key]
-		calls = append(calls, &Call{Stmt: b.s.st.ranIn, Args: []any{key, m.Epoch}, Row: func(v []any) error {
+		m.Ran += b.endsOf(key)
+		calls = append(calls, &Call{Stmt: b.s.st.ranIn, Args: []any{
+			key, m.Epoch - leadTime.Microseconds(), m.Epoch,
+		}, Row: func(v []any) error {
 			m.Ran += int(integer(v[0]))
 			return nil
-		}}, &Call{Stmt: b.s.st.openIn, Args: []any{m.Session.Namespace, m.Session.ID}, Row: func(v []any) error {
+		}})
+		one := newRowset(sessionsTable.key()).s(m.Session.Namespace).s(m.Session.ID)
+		calls = append(calls, &Call{Stmt: b.s.st.openIn, Args: b.s.cfg.Dialect.keys(one), Row: func(v []any) error {
 			a, err := readActivity(str(v[0]), m.Session.Namespace, integer(v[1]), str(v[2]))
 			for _, l := range a.Lost {
 				if l.Epoch == m.Epoch {
@@ -172,6 +223,18 @@ func (b *batch) countRan() error {
 		}})
 	}
 	return b.send(calls...)
+}
+
+// endsOf counts the attempts that ended in a session, by the key of events, in what is not written yet.
+func (b *batch) endsOf(session string) (n int) {
+	for _, evs := range b.events {
+		for _, s := range evs.sessions {
+			if s == session {
+				n++
+			}
+		}
+	}
+	return n
 }
 
 // tally fills in what the rows of sessions leave to their tasks, for readers: also the last activity, as what runs

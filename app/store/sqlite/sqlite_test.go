@@ -203,6 +203,7 @@ func TestRunsOfBeforeTheIndexAreFoundByTheirAttributes(t *testing.T) {
 			"DROP INDEX tasks_waiting", "DROP INDEX runs_quarantined",
 			"DROP TABLE former_children", "DROP TABLE activity_logs",
 			"DROP INDEX events_session", "CREATE INDEX events_session ON events (at)", "ALTER TABLE events DROP COLUMN last",
+			"ALTER TABLE events DROP COLUMN follows", "ALTER TABLE sessions DROP COLUMN behind",
 			"ALTER TABLE events DROP COLUMN ended", "ALTER TABLE events DROP COLUMN heads", "ALTER TABLE lanes DROP COLUMN used_at",
 			"DELETE FROM schema_versions", "DELETE FROM goose_db_version WHERE version_id >= 7",
 		} {
@@ -263,5 +264,25 @@ func TestWhoAppendsToAHistoryOfBeforeFindsItsKeyTaken(t *testing.T) {
 			t.Fatal(err)
 		}
 		return err != nil
+	})
+}
+
+const counted = "SELECT count(CASE WHEN follows IS NULL THEN 1 END), count(follows) FROM events WHERE session IS NOT NULL"
+
+func TestWhatFollowsInASessionIsFound(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "follows.db")
+	s := storetest.Suite{Open: func(t testing.TB, _ string, o storetest.Options) store.Store {
+		return open(t, path, sqldb.Options{Shift: o.Shift})
+	}}
+	db, err := sql.Open("sqlite", "file:"+path+"?_pragma=busy_timeout(5000)")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	storetest.FollowsInSessions(t, s, func() (lead, follow int) {
+		if err := db.QueryRow(counted).Scan(&lead, &follow); err != nil {
+			t.Fatal(err)
+		}
+		return lead, follow
 	})
 }

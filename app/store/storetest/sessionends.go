@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"slices"
+	"testing"
 	"time"
 
 	"github.com/sojourn-run/sojourn/app/engine"
@@ -130,4 +131,55 @@ func forgotten(w *Fixture) {
 		}
 		return nil
 	})
+}
+
+// testFormerHolders: two workers lost a session in which an attempt of theirs runs on. Whoever opens the database next
+// counts both against the session's cap, lists them, and does not remove the session.
+func testFormerHolders(t *testing.T, s Suite) {
+	w := s.Fixture(t, "a", Options{})
+	restart := func() {
+		t.Helper()
+		shift := w.shift.Load()
+		if err := w.S.Close(); err != nil {
+			t.Fatal(err)
+		}
+		w = s.Fixture(t, "a", Options{})
+		w.shift.Store(shift)
+	}
+	c := Activity("x", "")
+	c.WorkerSession = &protocol.SessionOptions{SessionID: "s", MaxActivities: 2, Lease: 1}
+	w.Begun("f", c, c, c, c)
+	var running []store.Leased
+	for _, id := range []string{"a", "b"} {
+		running = append(running, w.act(w.Worker(id)))
+		w.Pass(1100 * time.Millisecond)
+		restart()
+		w.Sweep()
+	}
+	third := w.Worker("c")
+	w.noAct(third)
+	w.View(func(r store.Reader) error {
+		list, err := r.SessionTasks(t.Context(), engine.SessionKey{Namespace: Namespace, ID: "s"}, 10)
+		if len(list) != 4 || list[0].State != engine.LeasedState || list[1].State != engine.LeasedState {
+			t.Errorf("the session's tasks are %+v", list)
+		}
+		return err
+	})
+	w.Finish(running[0])
+	restart()
+	l := w.act(w.Worker("c"))
+	w.noAct(w.Worker("c"))
+	w.Finish(l)
+	w.Commit(SessionStep("s", engine.ReleaseSession{SessionHolder: engine.SessionHolder{Worker: "c"}, Why: "test"}))
+	restart()
+	w.Finish(w.act(w.Worker("d"))) // the last; what b has is all there is now
+	w.Commit(SessionStep("s", engine.ReleaseSession{SessionHolder: engine.SessionHolder{Worker: "d"}, Why: "test"}))
+	restart()
+	if n := w.cleanUp(); n != 0 {
+		t.Error("a session was removed in which a former holder runs an attempt")
+	}
+	w.Finish(running[1])
+	if n := w.cleanUp(); n != 1 {
+		t.Errorf("once nothing runs in it %d sessions are removed", n)
+	}
 }

@@ -50,6 +50,7 @@ func Run(t *testing.T, s Suite) {
 		{"runs of a class keep their order", testFairRuns},
 		{"without fairness keys nothing is ranked", testFairCost},
 		{"sessions", testSessions},
+		{"what former holders of a session run is known after a restart", testFormerHolders},
 		{"listings filter and page", testListings},
 		{"filters find runs by columns and search attributes", testFilters},
 		{"what is upserted is what is found", testReindex},

@@ -1,0 +1,109 @@
+package storetest
+
+import (
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/shared/history"
+)
+
+// FollowsInSessions: a step in a session soon after another one of the same run has no entry in the index of sessions,
+// and whoever asks what ended in the session, and when last, is told of it all the same, by an app too that did not
+// store it. count counts the rows of the database that are in the index, and those that are not.
+func FollowsInSessions(t *testing.T, s Suite, count func() (lead, follow int)) {
+	apps := []*Fixture{s.Fixture(t, "a", Options{App: "one"})}
+	if s.Shared {
+		apps = append(apps, s.Fixture(t, "a", Options{App: "two"}))
+	}
+	w, last := apps[0], apps[len(apps)-1]
+	const idle, each = 5 * time.Minute, 30
+	worker := w.Worker("w", Sessions(10, time.Hour), func(x *engine.Worker) { x.SessionIdle = idle.Microseconds() })
+	var runs [2][]store.Leased
+	for k := range runs {
+		var in []string
+		for range each {
+			in = append(in, "s")
+		}
+		w.flow(in...)
+		runs[k] = w.claimAll(worker, each)
+	}
+	var want []store.RunEvent
+	for i := range each {
+		app := apps[i/4%len(apps)]
+		for k := range runs {
+			l := runs[k][i]
+			c := engine.CompleteActivity{
+				Seq: l.Activity.Seq, Holder: engine.Holder{Owner: l.Activity.Owner, Delivery: l.Activity.Delivery}, Hash: "h",
+				Result: "cmVzdWx0",
+			}
+			if i == 7 { // what follows is to be read without this
+				c.Result = strings.Repeat("cmVzdWx0", 4<<10)
+			}
+			var events []history.Event
+			app.Commit(recording(Step(l.Head.ID, c, store.Keys{Activities: []int64{l.Activity.Seq}}), &events))
+			want = append([]store.RunEvent{{Run: l.Head.ID, WorkflowID: l.Head.WorkflowID, Event: events[0]}}, want...)
+		}
+		if i%8 == 7 {
+			for _, app := range apps {
+				app.Pass(400 * time.Millisecond)
+			}
+		}
+	}
+	lead, follow := count()
+	t.Logf("%d rows lead, %d follow", lead, follow)
+	if follow < each || lead < 2 || lead+follow != 2*each {
+		t.Errorf("of %d rows %d are in the index and %d are not", 2*each, lead, follow)
+	}
+	key := engine.SessionKey{Namespace: Namespace, ID: "s"}
+	for _, size := range []int{1, 7, 50, 200} {
+		var got []store.RunEvent
+		for before, more := (store.RunEvent{}), true; more; {
+			var page []store.RunEvent
+			last.View(func(r store.Reader) (err error) {
+				page, err = r.SessionHistory(t.Context(), key, before, size)
+				return err
+			})
+			if got = append(got, page...); len(page) > 0 {
+				before = page[len(page)-1]
+			}
+			more = len(page) == size
+		}
+		if len(got) != len(want) {
+			t.Fatalf("by %d: %d ends, want %d", size, len(got), len(want))
+		}
+		for i := range want {
+			if !reflect.DeepEqual(got[i], want[i]) {
+				t.Fatalf("by %d: end %d is %+v, want %+v", size, i, got[i], want[i])
+			}
+		}
+	}
+	// By its row the session is idle already; what ended since tells that it is not.
+	now, err := last.S.Now(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, app := range apps {
+		app.Pass(want[0].At.Add(idle - 300*time.Millisecond).Sub(now))
+	}
+	if n := last.Renew("w", "s"); n != 1 {
+		t.Errorf("%d renewals right before the session is idle, whose row says %s", n, last.row("s").LastActivity)
+	}
+	for _, app := range apps {
+		app.Pass(600 * time.Millisecond)
+	}
+	if n := last.Renew("w", "s"); n != 0 {
+		t.Errorf("%d renewals once the session is idle", n)
+	}
+	last.Commit(SessionStep("s", engine.ReleaseSession{SessionHolder: engine.SessionHolder{Worker: "w"}, Why: "test"}))
+	last.View(func(r store.Reader) error {
+		line, err := r.Timeline(t.Context(), key, 0, 10)
+		if len(line) == 0 || line[len(line)-1].Ran != 2*each {
+			t.Errorf("the timeline ends with %+v, want %d attempts", line, 2*each)
+		}
+		return err
+	})
+}

@@ -1,0 +1,65 @@
+package cli_test
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// A session whose state died at its holder says of what, to programs and to people: in itself, among others of its kind
+// and in its timeline, until somebody claims it again. One that was merely given up says no such thing.
+func TestAFailedSessionSaysItsReason(t *testing.T) {
+	onDatabases(t, "failed", func(p *plant) {
+		t, c := p.t, p.client
+		c.must(http.MethodPost, "/api/worker/register", map[string]any{
+			"worker_id": "w", "task_queue": "default", "runtime": "external", "supported_activity_types": []string{"step"},
+			"capabilities": []string{"worker_sessions"}, "max_concurrent_worker_sessions": 2,
+		}, nil)
+		const cause = "the browser was killed: out of memory"
+		for id, failed := range map[string]string{"died": cause, "given-up": ""} {
+			c.must(http.MethodPost, "/api/worker/sessions", map[string]any{"worker_id": "w", "session_id": id}, nil)
+			c.must(http.MethodPost, "/api/worker/sessions/"+id+"/release", map[string]any{
+				"worker_id": "w", "failed": failed,
+			}, nil)
+		}
+		shell := shell{t, p.dir, env{"SOJOURN_APP_URL": c.base, "SOJOURN_TOKEN": c.token}}
+		look := func(id string) {
+			var got, said struct{ Session protocol.SessionView }
+			c.must(http.MethodGet, "/api/worker-sessions/"+id, nil, &got)
+			shell.read(&said, "sessions", "describe", id)
+			for _, v := range []protocol.SessionView{got.Session, said.Session} {
+				reason := ""
+				if v.FailureReason != nil {
+					reason = *v.FailureReason
+				}
+				if id == "died" && (v.Status != protocol.SessionFailed || reason != cause || v.EndedReason != cause) {
+					t.Errorf("%s is %s for %q, ended for %q", id, v.Status, reason, v.EndedReason)
+				}
+				if id != "died" && (v.Status == protocol.SessionFailed || reason != "") {
+					t.Errorf("%s is %s for %q", id, v.Status, reason)
+				}
+			}
+		}
+		look("died")
+		look("given-up")
+		for _, typed := range [][]string{{"sessions", "describe", "died"}, {"sessions", "timeline", "died"}} {
+			if out := shell.try(0, cause, typed...); !strings.Contains(out, "failed") {
+				t.Errorf("%v says %s", typed, out)
+			}
+		}
+		var failed struct{ Sessions []protocol.SessionView }
+		c.must(http.MethodGet, "/api/worker-sessions?status=failed", nil, &failed)
+		if l := failed.Sessions; len(l) != 1 || l[0].SessionID != "died" || l[0].FailureReason == nil ||
+			*l[0].FailureReason != cause {
+			t.Errorf("those that failed are %+v", l)
+		}
+		c.must(http.MethodPost, "/api/worker/sessions", map[string]any{"worker_id": "w", "session_id": "died"}, nil)
+		var again struct{ Session protocol.SessionView }
+		c.must(http.MethodGet, "/api/worker-sessions/died", nil, &again)
+		if v := again.Session; v.Status != protocol.SessionActive || v.FailureReason != nil {
+			t.Errorf("once it is claimed again it is %s for %v", v.Status, v.FailureReason)
+		}
+	})
+}
