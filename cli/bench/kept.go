@@ -243,6 +243,7 @@ func keepInSQLite(ctx context.Context, file string, size int) (err error) {
 		if err != nil {
 			return err
 		}
+		defer func() { _ = insert.Close() }()
 		for _, row := range rows {
 			if _, err := insert.ExecContext(ctx, row...); err != nil {
 				return err
