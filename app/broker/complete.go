@@ -18,6 +18,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/payload"
 	"github.com/sojourn-run/sojourn/shared/protocol"
+	"github.com/sojourn-run/sojourn/shared/stack"
 )
 
 // Reports of outcomes. Workers repeat them when an answer is lost, send them late, and send many at once. Each
@@ -60,7 +61,10 @@ func (b *Broker) Complete(ctx context.Context, in protocol.CompleteRequest) (pro
 		// Submitted all at once, so that they come into one batch of the store. One after the other each would
 		// wait for a commit.
 		for i, item := range in.Items {
-			wait.Go(func() { out.Items[i] = b.completeOne(ctx, item, by) })
+			wait.Go(func() {
+				stack.Grow()
+				out.Items[i] = b.completeOne(ctx, item, by)
+			})
 		}
 		wait.Wait()
 	}

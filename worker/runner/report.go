@@ -10,6 +10,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 	"github.com/sojourn-run/sojourn/shared/retry"
 	"github.com/sojourn-run/sojourn/shared/socketio"
+	"github.com/sojourn-run/sojourn/shared/stack"
 	"github.com/sojourn-run/sojourn/worker/link"
 )
 
@@ -83,7 +84,10 @@ func (p *report) put(e entry) {
 	p.queue = append(p.queue, e)
 	if p.senders < p.r.opt.Senders {
 		p.senders++
-		p.wait.Go(p.send)
+		p.wait.Go(func() {
+			stack.Grow()
+			p.send()
+		})
 	}
 }
 

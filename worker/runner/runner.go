@@ -14,6 +14,7 @@ import (
 
 	"github.com/sojourn-run/sojourn/sandbox"
 	"github.com/sojourn-run/sojourn/shared/protocol"
+	"github.com/sojourn-run/sojourn/shared/stack"
 	"github.com/sojourn-run/sojourn/worker/activity"
 	"github.com/sojourn-run/sojourn/worker/session"
 	"github.com/sojourn-run/sojourn/worker/workflow"
@@ -274,6 +275,7 @@ func (r *Runner) spawn(t protocol.Task, came arrival) {
 		return
 	}
 	r.tasks.Go(func() {
+		stack.Grow()
 		kept := false // the slot is for what comes next
 		defer func() {
 			if !kept {
