@@ -3,6 +3,7 @@ package presence
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/sojourn-run/sojourn/app/change"
 	"github.com/sojourn-run/sojourn/app/dispatch"
@@ -26,6 +27,7 @@ func (ws *Workers) watchSuperseded(ctx context.Context) {
 			if p.Worker.Namespace == appsNamespace { // an app left: who is there now is looked at soon
 				ws.appLeft.Store(true)
 				ws.storeSoon()
+				ws.dispatch.Due(time.Unix(0, 0)) // and so is what only that one knew to be due
 				continue
 			}
 			if known := ws.Get(p.Worker); p.Incarnation == "" && known != nil {

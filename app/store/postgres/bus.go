@@ -23,6 +23,9 @@ const channel = "sojourn"
 // apart is the least time between two notifications; what comes in between is told together.
 const apart = 10 * time.Millisecond
 
+// lastWords bounds what is told at the end of a process.
+const lastWords = time.Second
+
 // longest is the longest time between two attempts to connect.
 const longest = 5 * time.Second
 
@@ -242,7 +245,8 @@ func encode(m message) string {
 	return string(raw)
 }
 
-// tell sends what was noted, at most once in a while. What could not be sent it forgets, but for the fact.
+// tell sends what was noted, at most once in a while. What could not be sent it forgets, but for the fact. What was
+// noted by its end it sends at its end: of an app that leaves, the last is that it is gone.
 func (b *bus) tell() {
 	var c *pgx.Conn
 	defer func() { hangUp(c) }()
@@ -252,35 +256,41 @@ func (b *bus) tell() {
 			select {
 			case <-b.wake:
 			case <-b.ctx.Done():
-				return
 			}
+		}
+		over, ctx, stop := b.ctx.Err() != nil, b.ctx, context.CancelFunc(func() {})
+		if over {
+			ctx, stop = context.WithTimeout(context.WithoutCancel(b.ctx), lastWords)
 		}
 		list := b.takeNotices()
 		if lost {
 			list = []string{encode(message{App: b.app, Missed: true})}
 		}
 		var err error
-		if c, err = b.send(c, list); err != nil {
+		c, err = b.send(ctx, c, list)
+		stop()
+		switch {
+		case over:
+			return
+		case err != nil:
 			hangUp(c)
 			c, lost, wait = nil, true, min(2*wait, longest)
-		} else {
+		default:
 			lost, wait = false, apart
 		}
-		if !b.pause(wait) {
-			return
-		}
+		b.pause(wait)
 	}
 }
 
 // send sends notifications on a connection, made when there is none, and returns it.
-func (b *bus) send(c *pgx.Conn, list []string) (_ *pgx.Conn, err error) {
-	if c == nil {
-		if c, err = b.connect(b.ctx); err != nil {
+func (b *bus) send(ctx context.Context, c *pgx.Conn, list []string) (_ *pgx.Conn, err error) {
+	if c == nil && len(list) > 0 {
+		if c, err = b.connect(ctx); err != nil {
 			return nil, err
 		}
 	}
 	for _, payload := range list {
-		if _, err = c.Exec(b.ctx, "SELECT pg_notify($1, $2)", channel, payload); err != nil {
+		if _, err = c.Exec(ctx, "SELECT pg_notify($1, $2)", channel, payload); err != nil {
 			break
 		}
 	}

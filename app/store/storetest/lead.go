@@ -11,8 +11,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/history"
 )
 
-// FollowsInSessions holds that a step in a session soon after another one of the same run has no entry in the index of it,
-// and whoever asks what ended in the session, and when last, is told of it all the same, by an app too that did not
+// FollowsInSessions holds that a step in a session soon after another one of the same run has no entry in the index of
+// it, and whoever asks what ended in the session, and when last, is told of it all the same, by an app too that did not
 // store it. count counts the rows of the database that are in the index, and those that are not.
 func FollowsInSessions(t *testing.T, s Suite, count func() (lead, follow int)) {
 	apps := []*Fixture{s.Fixture(t, "a", Options{App: "one"})}
