@@ -14,7 +14,7 @@ import (
 const isolated = "P16"
 
 // isolatedSteps is how many steps of progress a run of it has: each kind of call in each runtime, and of frames alone.
-func isolatedSteps() int { return (1 + len(isolatedRuntimes())) * len(sandboxCases()) }
+func isolatedSteps() int { return len(echoCases()) + len(isolatedRuntimes())*len(sandboxCases()) }
 
 func isolatedRuntimes() []string {
 	return []string{sandbox.RuntimeNative, sandbox.RuntimeNode, sandbox.RuntimePython}

@@ -372,7 +372,7 @@ func (b *batch) knows(t *pick) *run {
 	} else if r == nil {
 		r, _ = b.s.cache.runs.get(t.run)
 	}
-	if r == nil || r.partial {
+	if r == nil || r.Run == nil || r.partial { // another app had it as the batch began
 		return nil
 	}
 	if a, ok := r.Activities.Get(t.seq); t.seq > 0 && (!ok || a.State != engine.Ready) {
