@@ -20,14 +20,6 @@ func TestAWorkerIsDrainedResumedAndEvicted(t *testing.T) {
 			"SOJOURN_WORKER_ID": "w", "SOJOURN_TOKEN": f.client.token, "SOJOURN_WORKER_ADDR": port,
 		})
 		w.line(w.err, `"message":"connected"`)
-		sojourn := func(args ...string) string {
-			t.Helper()
-			code, out, err := run(t, f.dir, env{"SOJOURN_TOKEN": f.client.token}, append(args, "--app-url", f.client.base)...)
-			if code != 0 {
-				t.Fatalf("%q ends with %d: %s%s", args, code, out, err)
-			}
-			return out
-		}
 		said := func(out, want string) {
 			t.Helper()
 			if !strings.Contains(out, want) {
@@ -38,14 +30,14 @@ func TestAWorkerIsDrainedResumedAndEvicted(t *testing.T) {
 		p := &plant{fleet: f}
 		p.noted("item", 1)
 
-		said(sojourn("workers", "drain", "w", "--reason", "kernel"), "worker w: draining, 0 of 1 workers have nothing left; 1 tasks run")
+		said(f.sojourn("workers", "drain", "w", "--reason", "kernel"), "worker w: draining, 0 of 1 workers have nothing left; 1 tasks run")
 		w.line(w.err, `an operator gives this worker nothing more`)
 		if status := probed(t, port); status != http.StatusServiceUnavailable {
 			t.Errorf("/readyz says %d while it is drained", status)
 		}
 		p.let("item", "w")
 		p.noted("item done", 1)
-		until(t, "nothing is left", func() bool { return strings.Contains(sojourn("workers", "drains"), "drained") })
+		until(t, "nothing is left", func() bool { return strings.Contains(f.sojourn("workers", "drains"), "drained") })
 		if s := p.session("s"); s.LeaseOwner != nil || s.EndedReason != "released" {
 			t.Errorf("the session is %s's, %s", *s.LeaseOwner, s.EndedReason)
 		}
@@ -65,11 +57,11 @@ func TestAWorkerIsDrainedResumedAndEvicted(t *testing.T) {
 			v := f.client.describe("one")
 			return v.Wait != nil && v.Wait.Reason == protocol.WaitWorkerDraining
 		})
-		said(sojourn("workers", "resume", "w"), "worker w gets work")
+		said(f.sojourn("workers", "resume", "w"), "worker w gets work")
 		f.client.completed("one", one.RunID)
 		until(t, "/readyz says so", func() bool { return probed(t, port) == http.StatusOK })
 
-		sojourn("workers", "evict", "w", "--wait")
+		f.sojourn("workers", "evict", "w", "--wait")
 		if code := w.exit(); code != 0 {
 			t.Errorf("the evicted worker ends with %d", code)
 		}

@@ -13,14 +13,6 @@ func TestSettingsReachRunningWorkers(t *testing.T) {
 		app := f.startApp(nil)
 		own := env{"SOJOURN_TOKEN": f.client.token, "SOJOURN_WORKER_CONCURRENCY": "5", "SOJOURN_LOG_LEVEL": "warn"}
 		w := f.startWorker(own.with(env{"SOJOURN_WORKER_ID": "w"}))
-		sojourn := func(args ...string) string {
-			t.Helper()
-			code, out, err := run(t, f.dir, env{"SOJOURN_TOKEN": f.client.token}, append(args, "--app-url", f.client.base)...)
-			if code != 0 {
-				t.Fatalf("%q ends with %d: %s%s", args, code, out, err)
-			}
-			return out
-		}
 		said := func(out string, want ...string) {
 			t.Helper()
 			for _, one := range want {
@@ -38,24 +30,24 @@ func TestSettingsReachRunningWorkers(t *testing.T) {
 			return n
 		}
 		until(t, "the worker is there", func() bool { return slots("w") == 5 })
-		said(sojourn("workers", "settings"), "revision 0", "log level each worker's own", "applied by 1 of 1 workers")
+		said(f.sojourn("workers", "settings"), "revision 0", "log level each worker's own", "applied by 1 of 1 workers")
 
-		set := sojourn("workers", "settings", "--set-log-level", "info", "--set-concurrency", "1", "--wait")
+		set := f.sojourn("workers", "settings", "--set-log-level", "info", "--set-concurrency", "1", "--wait")
 		said(set, "revision 1", "log level info", "activities at once 1", "applied by 1 of 1 workers")
 		if n := slots("w"); n != 1 {
 			t.Errorf("it offers %d activities at once", n)
 		}
 		w.line(w.err, "settings applied that an operator made for all workers") // which is of level info
-		said(sojourn("workers", "describe", "w"), "settings revision 1")
+		said(f.sojourn("workers", "describe", "w"), "settings revision 1")
 
 		later := f.startWorker(own.with(env{"SOJOURN_WORKER_ID": "later"}))
 		until(t, "one that comes later starts with it", func() bool { return slots("later") == 1 })
 		later.line(later.err, "settings applied that an operator made for all workers")
 
 		// what no flag names stays
-		said(sojourn("workers", "settings", "--set-log-level", "", "--wait"),
+		said(f.sojourn("workers", "settings", "--set-log-level", "", "--wait"),
 			"revision 2", "log level each worker's own", "activities at once 1", "applied by 2 of 2 workers")
-		said(sojourn("workers", "settings", "--set-concurrency", "0", "--wait"), "revision 3", "applied by 2 of 2 workers")
+		said(f.sojourn("workers", "settings", "--set-concurrency", "0", "--wait"), "revision 3", "applied by 2 of 2 workers")
 		if slots("w") != 5 || slots("later") != 5 {
 			t.Errorf("set free, they offer %d and %d activities at once", slots("w"), slots("later"))
 		}

@@ -68,15 +68,7 @@ func TestAHandlerThatStopsItsMinderHoldsNoWorkerUp(t *testing.T) {
 					"SOJOURN_TOKEN": f.client.token, "SOJOURN_DRAIN_TIMEOUT": deadline.String(),
 				}
 				p.begin("A", settings)
-				sojourn := func(args ...string) string {
-					t.Helper()
-					code, out, err := run(t, f.dir, env{"SOJOURN_TOKEN": f.client.token}, append(args, "--app-url", f.client.base)...)
-					if code != 0 {
-						t.Fatalf("%q ends with %d: %s%s", args, code, out, err)
-					}
-					return out
-				}
-				sojourn("activity", "run", "stubborn", fmt.Sprintf("[%q]", dir), "--id", "one", "--session", "s", "--detach")
+				f.sojourn("activity", "run", "stubborn", fmt.Sprintf("[%q]", dir), "--id", "one", "--session", "s", "--detach")
 				var pids []int
 				until(t, "the handler has done it", func() bool {
 					pids = processes(t, filepath.Join(dir, "pids"))
@@ -97,7 +89,7 @@ func TestAHandlerThatStopsItsMinderHoldsNoWorkerUp(t *testing.T) {
 				}
 				t.Logf("all is over after %s", time.Since(asked))
 				p.begin("B", settings)
-				if got := sojourn("workflow", "result", "one"); got != `"done"` {
+				if got := f.sojourn("workflow", "result", "one"); got != `"done"` {
 					t.Errorf("on another worker it gives %s", got)
 				}
 			})

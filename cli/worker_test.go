@@ -54,6 +54,16 @@ func ways(t *testing.T, test func(t *testing.T, f *fleet)) {
 	}
 }
 
+// sojourn runs a command on the app, which has to succeed, and returns what it prints.
+func (f *fleet) sojourn(args ...string) string {
+	f.t.Helper()
+	code, out, err := run(f.t, f.dir, env{"SOJOURN_TOKEN": f.client.token}, append(args, "--app-url", f.client.base)...)
+	if code != 0 {
+		f.t.Fatalf("%q ends with %d: %s%s", args, code, out, err)
+	}
+	return out
+}
+
 // startApp starts an app and takes the token that it keeps in its data directory.
 func (f *fleet) startApp(more env) *process {
 	f.t.Helper()
