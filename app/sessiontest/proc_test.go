@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"testing/synctest"
 	"time"
 
 	"github.com/sojourn-run/sojourn/app/apptest"
@@ -93,11 +94,13 @@ func (p *proc) kill() {
 	<-p.done
 }
 
-// sever cuts the way to the app, which notices; the worker goes on. rejoin mends it.
+// sever cuts the way to the app, and returns when the app has noticed: what comes in the same moment it would still
+// hand to a poll of this worker, where it stays until its lease ends. The worker goes on; rejoin mends it.
 func (p *proc) sever() {
 	p.mu.Lock()
-	defer p.mu.Unlock()
 	p.snap()
+	p.mu.Unlock()
+	synctest.Wait()
 }
 
 func (p *proc) rejoin() {
