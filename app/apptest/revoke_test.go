@@ -47,6 +47,7 @@ func TestARevocationEndsWhatATokenHoldsAtAnotherApp(t *testing.T) {
 		}
 		workerID, worker := token("worker")
 		viewerID, viewer := token("viewer")
+		writerID, writer := token("writer")
 		w := client{t: t, url: there.URL()}.as(worker)
 		w.want(
 			201, "POST", "/api/worker/register",
@@ -72,12 +73,52 @@ func TestARevocationEndsWhatATokenHoldsAtAnotherApp(t *testing.T) {
 		signedOut := joined(t, there.URL(), protocol.NamespaceDashboard, nil, http.Header{"Cookie": {other}})
 		kept := joined(t, there.URL(), protocol.NamespaceDashboard, map[string]string{"token": admin}, nil)
 
+		// Whoever waits for something to happen would be told of it.
+		starts := func(id string) string {
+			return c.want(
+				201, "POST", "/workflows", `{"workflow_id":"`+id+`","workflow_type":"other","task_queue":"nobody"}`,
+			).text("run_id")
+		}
+		run := starts("w")
+		starts("told")
+		at := "/workflows/w/runs/" + run
+		waits := map[string]chan response{}
+		for path, as := range map[string]string{
+			"GET " + at + "/history?wait_new_event=true&next_page_token=" +
+				c.want(200, "GET", at+"/history?wait_new_event=true", "").text("next_page_token"): viewer,
+			"GET " + at + "/history/stream":                   viewer,
+			"GET /sojourn" + at + "/result?wait_seconds=60":   viewer,
+			"GET /sojourn/workflows/w/result?wait_seconds=60": viewer,
+			"POST /workflows/told/update/change":              writer,
+		} {
+			said := make(chan response, 1)
+			waits[path] = said
+			method, path, _ := strings.Cut(path, " ")
+			body := ""
+			if method == "POST" {
+				body = `{"wait_for":"completed","wait_timeout_seconds":60}`
+			}
+			go func() { said <- client{t: t, url: there.URL()}.as(as).call(method, path, body) }()
+		}
+		time.Sleep(100 * time.Millisecond) // they are open
+
+		revoked := time.Now()
 		c.want(200, "DELETE", "/tokens/"+workerID, "")
 		c.want(200, "DELETE", "/tokens/"+viewerID, "")
+		c.want(200, "DELETE", "/tokens/"+writerID, "")
 		c.want(200, "PUT", "/tokens/"+changedID+"/roles", `{"roles":["viewer"]}`)
 		client{t: t, url: here.URL()}.with("Cookie", other).want(200, "DELETE", "/sojourn/login", "")
 		if got := <-polled; got.status != 401 {
 			t.Errorf("a poll that was open: got %d %s", got.status, got.raw)
+		}
+		for path, said := range waits {
+			// A stream has begun its answer, and ends.
+			if got := <-said; got.status != 401 && !strings.HasSuffix(path, "/stream") {
+				t.Errorf("%s: got %d %s", path, got.status, got.raw)
+			}
+		}
+		if open := time.Since(revoked); open > 20*time.Second { // they would be for 30 to 60 s
+			t.Errorf("what waited was open for %s more", open)
 		}
 		for name, s := range map[string]*socketio.Client{
 			"a worker's": socket, "by token": byToken, "by cookie": byCookie, "signed out": signedOut,
