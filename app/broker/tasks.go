@@ -282,3 +282,5 @@ func (b *Broker) HistoryPage(ctx context.Context, in protocol.HistoryRequest) (p
 	}
 	return p, err
 }
+
+func secs(n int64) time.Duration { return time.Duration(n) * time.Second }

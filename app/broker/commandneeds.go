@@ -1,0 +1,169 @@
+package broker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/shared/history"
+	"github.com/sojourn-run/sojourn/shared/payload"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// What commands need beside their run. A decider reads nothing, so the rows are named with the change, and what only
+// histories have (arguments, signals, ends of children) is read ahead of it.
+
+// code is what is known of the code whose run goes on as new. If its worker is gone by now, the engine has to
+// do without.
+func (b *Broker) code(ctx context.Context, in protocol.CompleteItem) engine.Code {
+	if last := len(in.Commands) - 1; last < 0 || in.Commands[last].Type != protocol.ContinueAsNew {
+		return engine.Code{}
+	}
+	key := engine.WorkerKey{Namespace: in.Namespace, ID: in.Owner}
+	w := b.workers.Get(key)
+	if w == nil {
+		var err error
+		if w, err = b.workers.Stored(ctx, key); err != nil {
+			return engine.Code{}
+		}
+	}
+	return engine.Code{Runtime: w.Runtime, Signals: w.Declares("signals")}
+}
+
+// sameArguments gives a run that goes on as new without naming arguments those that it was started with.
+func (b *Broker) sameArguments(ctx context.Context, run string, in *protocol.CompleteItem) error {
+	last := len(in.Commands) - 1
+	if last < 0 || in.Commands[last].Type != protocol.ContinueAsNew || !in.Commands[last].Arguments.IsZero() {
+		return nil
+	}
+	var started []history.Event
+	err := b.store.View(ctx, func(r store.Reader) (err error) {
+		started, err = r.Events(ctx, run, 0, 1, 1, 0)
+		return err
+	})
+	if err != nil || len(started) == 0 {
+		return err // without a history there is no run: the step refuses it
+	}
+	if d, ok := started[0].Data.(*history.WorkflowStarted); ok {
+		in.Commands = slices.Clone(in.Commands)
+		in.Commands[last].Arguments.Blob = d.Arguments
+	}
+	return nil
+}
+
+// carried reads the signals that a run which goes on as new hands on because its worker kept them: only history
+// has them. They are read before the change, since a run's rows hold no payloads.
+func (b *Broker) carried(
+	ctx context.Context, run string, commands []protocol.Command,
+) (list []engine.Signal, err error) {
+	last := len(commands) - 1
+	if last < 0 || commands[last].Type != protocol.ContinueAsNew || len(commands[last].Unreceived) == 0 {
+		return nil, nil
+	}
+	want := commands[last].Unreceived
+	err = b.store.View(ctx, func(r store.Reader) error {
+		for after := want[0] - 1; len(want) > 0; {
+			events, err := r.Events(ctx, run, after, want[len(want)-1], 1000, 8<<20)
+			if err != nil || len(events) == 0 {
+				return err // the step refuses what was not found
+			}
+			for _, e := range events {
+				if d, ok := e.Data.(*history.SignalReceived); ok && len(want) > 0 && e.Seq == want[0] {
+					list, want = append(list, engine.Signal{Name: d.SignalName, ID: d.SignalID, Value: d.Value}), want[1:]
+				}
+				after = e.Seq
+			}
+		}
+		return nil
+	})
+	return list, err
+}
+
+// childEnds reads how children have ended that commands attach to: only their histories have their results.
+func (b *Broker) childEnds(
+	ctx context.Context, ns string, commands []protocol.Command,
+) (ends map[string]engine.Message, err error) {
+	for i := range commands {
+		if commands[i].Type != protocol.AttachChildWorkflow {
+			continue
+		}
+		id := commands[i].WorkflowID
+		end, ended, err := b.childEnd(ctx, engine.WorkflowKey{Namespace: ns, ID: id})
+		if err != nil {
+			return nil, err
+		}
+		if ended {
+			if ends == nil {
+				ends = map[string]engine.Message{}
+			}
+			ends[id] = end
+		}
+	}
+	return ends, nil
+}
+
+// childEnd is how the run that a workflow id has now ended, if it is a child's and has.
+func (b *Broker) childEnd(ctx context.Context, k engine.WorkflowKey) (end engine.Message, ended bool, err error) {
+	err = b.store.View(ctx, func(r store.Reader) error {
+		flow, err := r.Workflow(ctx, k)
+		if err != nil {
+			return err
+		}
+		run, err := r.Step(ctx, flow.RunID, 0)
+		// A run without a parent is somebody else's workflow: there is nothing to attach to, and the step says so.
+		if err != nil || run.Status.Open() || run.Parent == nil {
+			return err
+		}
+		last, err := r.LastEvent(ctx, run.ID)
+		if err != nil {
+			return err
+		}
+		end, ended = engine.ChildEnd(run, last.Data), true
+		return nil
+	})
+	if errors.Is(err, store.ErrNotFound) {
+		err = nil
+	}
+	return end, ended, err
+}
+
+// commandNeeds adds the rows a command wants, and refuses payloads that are none.
+func (b *Broker) commandNeeds(ns string, c protocol.Command, i int, needs *store.Keys) error {
+	for _, p := range []struct{ field, blob string }{
+		{"arguments", c.Arguments.Blob}, {"result", c.Result.Blob}, {"entries", c.Entries.Blob},
+	} {
+		if p.blob == "" {
+			continue
+		}
+		if err := payload.Valid(p.blob); err != nil {
+			return badPayload(fmt.Sprintf("commands.%d.%s", i, p.field), err)
+		}
+	}
+	if id := c.Session(); id != "" {
+		needs.Sessions = append(needs.Sessions, engine.SessionKey{Namespace: ns, ID: id})
+	}
+	switch {
+	// A step that ends the run may have to end all that is open in it: attempts in sessions, the sessions of its
+	// chain, children with a close policy. A decider reads nothing, so what it may need is loaded with the change.
+	// Children outlive a run that continues as new.
+	case c.Type.Terminal():
+		needs.AllTasks, needs.Chain, needs.Bound = true, true, c.Type != protocol.ContinueAsNew
+	case c.Type == protocol.EndSession:
+		needs.AllTasks = true
+	case c.Type == protocol.CancelActivity:
+		needs.Activities = append(needs.Activities, c.Target)
+	// A child that names its id may find it taken; one without has an id made for it.
+	case c.Type == protocol.StartChildWorkflow && c.WorkflowID != "":
+		needs.Workflows = append(needs.Workflows, engine.WorkflowKey{Namespace: ns, ID: c.WorkflowID})
+	case c.Type == protocol.AttachChildWorkflow:
+		needs.Workflows, needs.Current = append(needs.Workflows, engine.WorkflowKey{Namespace: ns, ID: c.WorkflowID}), true
+		needs.Former = append(needs.Former, c.WorkflowID)
+	// The target is loaded too, so that the signal arrives in the step that sends it.
+	case c.Type == protocol.SignalWorkflow:
+		needs.Workflows, needs.Current = append(needs.Workflows, engine.WorkflowKey{Namespace: ns, ID: c.WorkflowID}), true
+	}
+	return nil
+}

@@ -1,0 +1,155 @@
+package broker
+
+import (
+	"context"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/sojourn-run/sojourn/app/change"
+	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// An outcome becomes one change: of a workflow task or of an attempt, which was handed back, failed, or brought what
+// comes next.
+
+// completion makes the change of one outcome, and the hash of what it says.
+func (b *Broker) completion(
+	ctx context.Context, in protocol.CompleteItem, turn *turn,
+) (store.Change, string, error) {
+	if in.Kind == protocol.KindWorkflow {
+		return b.workflowOutcome(ctx, in)
+	}
+	return b.activityOutcome(in, turn)
+}
+
+// workflowOutcome makes the change of the outcome of a workflow task: it was handed back, it failed, or it
+// brought commands. What commands need beside the run (types, carried signals, ends of children) is read here,
+// ahead of the change, since a decider reads nothing.
+func (b *Broker) workflowOutcome(ctx context.Context, in protocol.CompleteItem) (store.Change, string, error) {
+	run, n, ok := engine.ParseTaskID(in.TaskID)
+	if !ok {
+		return store.Change{}, "", change.NoTask(in.TaskID)
+	}
+	h := engine.Holder{Owner: in.Owner, Incarnation: in.Incarnation, Delivery: in.Attempt}
+	needs := store.Keys{Runs: []string{run}}
+	switch {
+	case in.Returned != "":
+		return change.Step(in.Namespace, run, needs, engine.ReleaseTask{
+			Number: n, Delivery: in.Attempt, Owner: in.Owner, Why: in.Returned, Lost: in.LostCount,
+		}), "", nil
+	case in.Failure != nil:
+		b.noteSticky(run, in)
+		hash := hashOf(in.Failure)
+		return change.Step(in.Namespace, run, needs, engine.FailTask{
+			Number: n, Holder: h, Failure: *in.Failure, Hash: hash,
+		}), hash, nil
+	}
+	refused := engine.CompleteTask{
+		Number: n, Holder: h, Commands: in.Commands, Streams: in.StreamWaits, Malformed: in.Malformed,
+	}
+	if in.Malformed != nil || refused.Unsupported() != nil {
+		// before any other refusal: this one takes the run out of everybody's hands
+		refused.Hash, refused.Former = hashCommands(in.Commands), func() string { return hashOf(in.Commands) }
+		//nolint:nilerr // the engine refuses what is unsupported, with all that this entails
+		return change.Step(in.Namespace, run, needs, refused), refused.Hash, nil
+	}
+	b.noteSticky(run, in)
+	for i, c := range in.Commands {
+		if err := b.commandNeeds(in.Namespace, c, i, &needs); err != nil {
+			return store.Change{}, "", err
+		}
+	}
+	types, err := b.upsertTypes(ctx, in.Namespace, in.Commands)
+	if err != nil {
+		return store.Change{}, "", err
+	}
+	// The hash is of what the worker sent, so it is taken before arguments are filled in: sent again, the report
+	// has none either.
+	hash, commands := hashCommands(in.Commands), in.Commands
+	if err := b.sameArguments(ctx, run, &in); err != nil {
+		return store.Change{}, "", err
+	}
+	carry, err := b.carried(ctx, run, in.Commands)
+	if err != nil {
+		return store.Change{}, "", err
+	}
+	ends, err := b.childEnds(ctx, in.Namespace, in.Commands)
+	if err != nil {
+		return store.Change{}, "", err
+	}
+	c := change.Step(in.Namespace, run, needs, engine.CompleteTask{
+		Number: n, Holder: h, Commands: in.Commands, Hash: hash, Types: types, Carry: carry, Ends: ends,
+		Code:    b.code(ctx, in),
+		Streams: in.StreamWaits, Former: func() string { return hashOf(commands) },
+	})
+	c.Recall = true
+	return c, hash, nil
+}
+
+// activityOutcome makes the change of the outcome of an attempt.
+func (b *Broker) activityOutcome(in protocol.CompleteItem, turn *turn) (store.Change, string, error) {
+	run, seq, ok := engine.ParseStepID(in.TaskID)
+	if !ok {
+		return store.Change{}, "", change.NoTask(in.TaskID)
+	}
+	delivery, ok := deliveryOf(in.TaskID, in.AttemptID)
+	if !ok {
+		return store.Change{}, "", protocol.Refuse(
+			protocol.ReasonStaleAttempt, "%q is no attempt of task %s", in.AttemptID, in.TaskID,
+		).With("can_continue", false)
+	}
+	h := engine.Holder{Owner: in.Owner, Incarnation: in.Incarnation, Delivery: delivery}
+	needs := store.Keys{Runs: []string{run}, Activities: []int64{seq}}
+	switch {
+	case in.Returned != "":
+		return change.Step(in.Namespace, run, needs, engine.ReleaseActivity{
+			Seq: seq, Delivery: delivery, Owner: in.Owner, Why: in.Returned, Lost: in.LostCount,
+		}), "", nil
+	case in.Failure != nil:
+		hash := hashOf(in.Failure)
+		c := change.Step(in.Namespace, run, needs, engine.FailActivity{
+			Seq: seq, Holder: h, Epoch: in.Epoch, Failure: *in.Failure, Hash: hash, Recovered: in.Recovered,
+			Version: versionOf(in),
+		})
+		c.Recall = true
+		return c, hash, nil
+	}
+	if err := Blob("result", in.Result.Blob); err != nil {
+		return store.Change{}, "", err
+	}
+	hash := hashResult(in.Result.Blob)
+	done := engine.CompleteActivity{
+		Seq: seq, Holder: h, Epoch: in.Epoch, Result: in.Result.Blob, Hash: hash, Recovered: in.Recovered,
+		Version: versionOf(in),
+	}
+	if turn != nil {
+		return turn.change(in.Namespace, needs, done), hash, nil
+	}
+	c := change.Step(in.Namespace, run, needs, done)
+	c.Recall = true
+	return c, hash, nil
+}
+
+// maxVersion is how long a name of a version of code may be that is kept.
+const maxVersion = 64
+
+// versionOf is what the worker said of its code, if that is short enough to be a version.
+func versionOf(in protocol.CompleteItem) string {
+	if len(in.CodeVersion) > maxVersion || !utf8.ValidString(in.CodeVersion) {
+		return ""
+	}
+	return in.CodeVersion
+}
+
+// deliveryOf takes the delivery out of an attempt id, if it is one of this task's.
+func deliveryOf(task, attempt string) (int64, bool) {
+	rest, ok := strings.CutPrefix(attempt, task+"-")
+	if !ok {
+		return 0, false
+	}
+	n, err := strconv.ParseInt(rest, 10, 64)
+	return n, err == nil && n > 0
+}

@@ -1,0 +1,83 @@
+package broker
+
+import (
+	"context"
+	"errors"
+
+	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/shared/history"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// The answer to a report may be lost, and its worker sends it again, to any app. It is known by the hash of what it
+// says and by its attempt, and gets its first answer.
+
+// repeated answers an outcome that was accepted before, whose answer was lost on the way: the first answer again. It
+// also returns the event with which the activity ended, when it had to look for it.
+func (b *Broker) repeated(
+	ctx context.Context, in protocol.CompleteItem, hash string, refusal error,
+) (_ protocol.CompleteAnswer, ended history.Event, again bool) {
+	var e *protocol.Error
+	if !errors.As(refusal, &e) {
+		return protocol.CompleteAnswer{}, ended, false
+	}
+	reason := string(protocol.ReasonAlreadyCompleted)
+	a := protocol.CompleteAnswer{
+		TaskID: in.TaskID, Attempt: in.Attempt, AttemptID: in.AttemptID, Outcome: "completed", Reason: &reason,
+	}
+	if in.Kind == protocol.KindWorkflow {
+		return turnRepeated(a, e), ended, e.Reason == protocol.ReasonAlreadyCompleted
+	}
+	switch e.Reason {
+	// Any of these may be what the first report itself has caused: the attempt is over, or its run closed with it.
+	case protocol.ReasonStaleAttempt, protocol.ReasonRunClosed, protocol.ReasonRunCancelled, protocol.ReasonRunTerminated:
+	default:
+		return a, ended, false
+	}
+	run, seq, _ := engine.ParseStepID(in.TaskID)
+	err := b.store.View(ctx, func(r store.Reader) (err error) {
+		ended, err = r.Completion(ctx, run, seq)
+		return err
+	})
+	switch {
+	case hash == "" || errors.Is(err, store.ErrNotFound):
+		return a, ended, false
+	case err != nil: // it may have been accepted: who looks must not be told that it was not
+		a.Reason = nil
+		return b.refused(a, err), ended, true
+	}
+	a.RunID = run
+	// The words alone are not enough: two attempts may say the same, and only one of them was taken.
+	same := func(attempt, worker, body string) bool {
+		return attempt == in.AttemptID && worker == in.Owner && sameOutcome(&in, body, hash)
+	}
+	switch d := ended.Data.(type) {
+	case *history.ActivityCompleted:
+		if !same(d.AttemptID, d.Worker, d.BodyHash) {
+			return a, ended, false
+		}
+		if a.Then, err = b.takenBefore(ctx, in, ended, d.ThenHash); err != nil {
+			return b.refused(a, err), ended, true // whether the turn counts is not known: it is asked again
+		}
+		return a, ended, true
+	case *history.ActivityFailed:
+		a.Outcome = "failed"
+		return a, ended, same(d.AttemptID, d.Worker, d.BodyHash)
+	case *history.ActivityTimedOut: // of which the worker told
+		a.Outcome = "failed"
+		return a, ended, same(d.AttemptID, d.Worker, d.BodyHash)
+	}
+	return a, ended, false
+}
+
+// turnRepeated is the first answer to the outcome of a workflow task: the refusal of the second has it with it.
+func turnRepeated(a protocol.CompleteAnswer, refusal *protocol.Error) protocol.CompleteAnswer {
+	a.RunID, _ = refusal.Details["run_id"].(string)
+	a.CreatedTaskIDs, _ = refusal.Details["created_task_ids"].([]string)
+	a.Outcome, _ = refusal.Details["outcome"].(string)
+	a.RunStatus, _ = refusal.Details["run_status"].(string)
+	next, _ := refusal.Details["next_task_id"].(string)
+	a.NextTaskID = protocol.OrNil(next)
+	return a
+}
