@@ -52,11 +52,6 @@ type NewToken struct {
 	Token string `json:"token"`
 }
 
-const (
-	maxTokenYears = 10
-	maxScope      = 1000 // names in one scope
-)
-
 // Create makes a token in the name of a caller, who can give away no namespace it may not touch itself.
 func (a *Auth) Create(ctx context.Context, by *Principal, in TokenRequest) (NewToken, error) {
 	if err := check(in, by); err != nil {
@@ -109,34 +104,18 @@ func check(in TokenRequest, by *Principal) error {
 	if err := checkRoles(in.Roles); err != nil {
 		return err
 	}
+	if err := protocol.CheckLimits(in); err != nil {
+		return err
+	}
 	if len(by.Namespaces) > 0 && len(in.Namespaces) == 0 {
 		return protocol.Refuse(protocol.ReasonForbidden, "this caller may only make tokens for namespaces of its own").
 			With("namespaces", by.Namespaces)
 	}
-	for i, n := range in.Namespaces {
+	for _, n := range in.Namespaces {
 		if !by.In(n) {
 			return protocol.Refuse(protocol.ReasonForbidden, "this caller may not make tokens for namespace %s", n).
 				With("namespaces", by.Namespaces)
 		}
-		if n == "" || len(n) > 128 {
-			return protocol.Invalid(fmt.Sprintf("namespaces.%d", i), "must be 1 to 128 bytes")
-		}
-	}
-	for i, q := range in.Queues {
-		if q == "" || len(q) > protocol.MaxName {
-			return protocol.Invalid(fmt.Sprintf("queues.%d", i), "must be 1 to 255 bytes")
-		}
-	}
-	const longest = maxTokenYears * 365 * 24 * 3600
-	switch {
-	case len(in.Name) > protocol.MaxName:
-		return protocol.Invalid("name", "is longer than 255 bytes")
-	case len(in.Group) > protocol.MaxName:
-		return protocol.Invalid("group", "is longer than 255 bytes")
-	case len(in.Namespaces) > maxScope || len(in.Queues) > maxScope:
-		return protocol.Invalid("namespaces", "a scope has at most %d names", maxScope)
-	case in.ExpiresIn < 0 || in.ExpiresIn > longest:
-		return protocol.Invalid("expires_in_seconds", "must be between 1 and %d", int64(longest))
 	}
 	return nil
 }

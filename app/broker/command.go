@@ -86,10 +86,10 @@ func (b *Broker) tell(
 	ctx context.Context, in protocol.EndRequest, verb string, may func(*engine.Run) error,
 	input func(reason string) engine.Input,
 ) (protocol.CommandReceipt, error) {
-	reason := strings.TrimSpace(in.Reason)
-	if len(reason) > 1000 {
-		return protocol.CommandReceipt{}, protocol.Invalid("reason", "is longer than 1000 bytes")
+	if err := protocol.CheckLimits(in); err != nil {
+		return protocol.CommandReceipt{}, err
 	}
+	reason := strings.TrimSpace(in.Reason)
 	return b.command(ctx, order{
 		target: in.Target, requestID: in.RequestID, what: verb + " " + reason, closes: true, input: input(reason), may: may,
 	})
@@ -111,9 +111,6 @@ type order struct {
 func (b *Broker) command(ctx context.Context, o order) (protocol.CommandReceipt, error) {
 	t, request := o.target, o.requestID
 	t.Namespace = change.Namespace(t.Namespace)
-	if len(request) > 255 {
-		return protocol.CommandReceipt{}, protocol.Invalid("request_id", "is longer than 255 bytes")
-	}
 	key := engine.WorkflowKey{Namespace: t.Namespace, ID: t.WorkflowID}
 	needs := store.Keys{
 		Workflows: []engine.WorkflowKey{key}, Current: true, AllTasks: o.closes, Chain: o.closes, Bound: o.closes,

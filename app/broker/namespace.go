@@ -156,11 +156,8 @@ func (b *Broker) putNamespace(
 	ctx context.Context, in protocol.NamespaceRequest,
 	from func(had *store.Namespace, now history.Time) (store.Namespace, error),
 ) (protocol.NamespaceView, error) {
-	if in.Description != nil && len(*in.Description) > 1000 {
-		return protocol.NamespaceView{}, protocol.Invalid("description", "is longer than 1000 bytes")
-	}
-	if d := in.RetentionDays; d != nil && (*d < 1 || *d > 365) {
-		return protocol.NamespaceView{}, protocol.Invalid("retention_days", "must be between 1 and 365")
+	if err := protocol.CheckLimits(in); err != nil {
+		return protocol.NamespaceView{}, err
 	}
 	v, err := change.Commit[protocol.NamespaceView](ctx, b.store, store.Change{
 		Needs: store.Keys{Namespaces: []string{in.Name}},

@@ -118,6 +118,9 @@ func (b *Broker) admitPoll(
 	if in.WorkerID == "" {
 		return nil, nil, protocol.Invalid("worker_id", "is missing")
 	}
+	if err := protocol.CheckLimits(in); err != nil {
+		return nil, nil, err
+	}
 	key := engine.WorkerKey{Namespace: change.Namespace(in.Namespace), ID: in.WorkerID}
 	w, err := b.workers.Current(ctx, key, in.Incarnation)
 	if err != nil {
@@ -183,9 +186,6 @@ func (b *Broker) admitPoll(
 				"kinds", "must be workflow, activity, query or update_validation, not %.40q", string(k),
 			)
 		}
-	}
-	if in.Max < 0 || in.Max > 1000 {
-		return nil, nil, protocol.Invalid("max", "must be between 1 and 1000")
 	}
 	in.Max = max(1, in.Max)
 	if s := incapable(w, in.Kinds); s != "" && !w.Explicit {

@@ -25,8 +25,8 @@ const queryDeadline = 30 * time.Second
 // Query asks a worker that runs the workflow's code. The worker replays the history as it is stored now; nothing is
 // written, and nobody tries again once the caller has left.
 func (b *Broker) Query(ctx context.Context, in protocol.QueryRequest) (protocol.QueryAnswer, error) {
-	if in.QueryName == "" || len(in.QueryName) > 255 {
-		return protocol.QueryAnswer{}, protocol.Invalid("query_name", "must be 1 to 255 bytes")
+	if err := protocol.CheckLimits(in); err != nil {
+		return protocol.QueryAnswer{}, err
 	}
 	value, err := Arguments("input", in.Input)
 	if err != nil {

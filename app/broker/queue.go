@@ -26,7 +26,7 @@ func (b *Broker) DecideBuild(ctx context.Context, in protocol.BuildRequest) (pro
 	if in.BuildID != nil {
 		id = *in.BuildID
 	}
-	if len(id) > 255 || in.BuildID != nil && id == "" || strings.ContainsRune(id, 0) {
+	if len(id) > protocol.MaxName || in.BuildID != nil && id == "" || strings.ContainsRune(id, 0) {
 		return protocol.BuildState{}, protocol.Invalid("build_id", "must be null or 1 to 255 bytes, none of them NUL")
 	}
 	var decision engine.QueueChange
@@ -124,7 +124,7 @@ func value(n *int) int {
 func (b *Broker) decideQueue(
 	ctx context.Context, k engine.QueueKey, in engine.QueueChange, note store.Audit,
 ) (engine.Queue, error) {
-	if len(k.Name) > 255 {
+	if len(k.Name) > protocol.MaxName {
 		return engine.Queue{Namespace: k.Namespace}, protocol.Invalid("task_queue", "is longer than 255 bytes")
 	}
 	return change.Commit[engine.Queue](ctx, b.store, store.Change{

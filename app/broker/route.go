@@ -16,8 +16,11 @@ import (
 // Route has the workers of a group alone get the tasks of a queue, or, without a queue, of all of a namespace whose
 // queues name none themselves. Neither the queue nor a worker of the group need be there: the tasks wait for one.
 func (b *Broker) Route(ctx context.Context, in protocol.RouteRequest) (protocol.RouteState, error) {
-	if len(in.Group) > 255 || strings.ContainsRune(in.Group, 0) {
-		return protocol.RouteState{}, protocol.Invalid("group", "must have at most 255 bytes, none of them NUL")
+	if err := protocol.CheckLimits(in); err != nil {
+		return protocol.RouteState{}, err
+	}
+	if strings.ContainsRune(in.Group, 0) {
+		return protocol.RouteState{}, protocol.Invalid("group", "must have no NUL")
 	}
 	key, action := engine.QueueKey{Namespace: change.Namespace(in.Namespace), Name: in.Queue}, "task_queue.route"
 	if key.Name == "" {

@@ -26,11 +26,6 @@ var scheduleID = regexp.MustCompile(`^[a-zA-Z0-9._:-]{1,100}$`)
 // maxBackfill is the most firings of one backfill.
 const maxBackfill = 1000
 
-var overlaps = []string{
-	protocol.OverlapSkip, protocol.OverlapBufferOne, protocol.OverlapBufferAll, protocol.OverlapAllowAll,
-	protocol.OverlapCancel, protocol.OverlapTerminate,
-}
-
 // errMoved says that a schedule is not any more what a step was prepared for; the step is prepared again.
 var errMoved = errors.New("the schedule has moved")
 
@@ -276,17 +271,12 @@ func (b *Broker) commandSchedule(
 // The action is checked now as the start that it will be. A schedule that can never start anything would otherwise
 // be found out at its first time, when nobody looks.
 func (b *Broker) checkSchedule(ctx context.Context, k engine.ScheduleKey, in protocol.ScheduleRequest) error {
+	if err := protocol.CheckLimits(in); err != nil {
+		return err
+	}
 	switch {
 	case !scheduleID.MatchString(k.ID):
 		return protocol.Invalid("schedule_id", "must be 1 to 100 of letters, digits and . _ : -")
-	case in.Overlap != nil && !slices.Contains(overlaps, *in.Overlap):
-		return protocol.Invalid("overlap_policy", "must be one of %v", overlaps)
-	case in.Jitter != nil && (*in.Jitter < 0 || *in.Jitter > 24*3600):
-		return protocol.Invalid("jitter_seconds", "must be between 0 and %d", 24*3600)
-	case in.MaxRuns != nil && *in.MaxRuns < 1:
-		return protocol.Invalid("max_runs", "must be 1 or more")
-	case in.Note != nil && len(*in.Note) > 1000:
-		return protocol.Invalid("note", "is longer than 1000 bytes")
 	case len(in.Memo) > engine.MaxStartMemo:
 		return protocol.Invalid("memo", "is larger than %d KiB", engine.MaxStartMemo>>10)
 	}

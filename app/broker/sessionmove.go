@@ -19,6 +19,9 @@ import (
 
 // OperateSession closes a session at an operator's word, or moves it to another worker: migrate. Both are audited.
 func (b *Broker) OperateSession(ctx context.Context, in protocol.SessionOperation) (protocol.SessionView, error) {
+	if err := protocol.CheckLimits(in); err != nil {
+		return protocol.SessionView{}, err
+	}
 	key := engine.SessionKey{Namespace: change.Namespace(in.Namespace), ID: in.SessionID}
 	var operation engine.SessionInput
 	detail := in.Reason

@@ -17,8 +17,8 @@ import (
 // Signal sends a signal to the current run of a workflow, or to the one the target names as long as that is current.
 // One that the run's type is known not to have is refused, so that nobody waits for what no code will take.
 func (b *Broker) Signal(ctx context.Context, in protocol.SignalRequest) (protocol.CommandReceipt, error) {
-	if in.SignalName == "" || len(in.SignalName) > 255 {
-		return protocol.CommandReceipt{}, protocol.Invalid("signal_name", "must be 1 to 255 bytes")
+	if err := protocol.CheckLimits(in); err != nil {
+		return protocol.CommandReceipt{}, err
 	}
 	value, err := Arguments("input", in.Input)
 	if err != nil {

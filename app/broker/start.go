@@ -88,28 +88,15 @@ func (b *Broker) startRequest(in protocol.StartRequest) (protocol.StartRequest, 
 		return in, "", err
 	}
 	switch {
-	case in.WorkflowType == "" || len(in.WorkflowType) > 255:
-		return in, "", protocol.Invalid("workflow_type", "must be 1 to 255 bytes")
-	case len(in.TaskQueue) > 255:
-		return in, "", protocol.Invalid("task_queue", "is longer than 255 bytes")
-	case in.ExecutionTimeout < 0 || in.ExecutionTimeout > protocol.MaxSeconds:
-		return in, "", protocol.Invalid("execution_timeout_seconds", "must be between 1 and %d", protocol.MaxSeconds)
-	case in.RunTimeout < 0 || in.RunTimeout > protocol.MaxSeconds:
-		return in, "", protocol.Invalid("run_timeout_seconds", "must be between 1 and %d", protocol.MaxSeconds)
-	case in.StartDelay < 0 || in.StartDelay > protocol.MaxSeconds:
-		return in, "", protocol.Invalid("start_delay_seconds", "must be between 0 and %d", protocol.MaxSeconds)
-	case in.Priority != nil && (*in.Priority < 0 || *in.Priority > 9):
-		return in, "", protocol.Invalid("priority", "must be between 0 and 9")
-	case in.DuplicatePolicy != "" && in.DuplicatePolicy != "fail" && in.DuplicatePolicy != "use-existing":
-		return in, "", protocol.Invalid("duplicate_policy", "must be fail or use-existing")
 	case in.PayloadCodec != "" && in.PayloadCodec != payload.Codec:
 		return in, "", protocol.Refuse(
 			protocol.ReasonUnsupportedCodec, "codec %q is not supported; use %s", in.PayloadCodec, payload.Codec,
 		)
-	case len(in.BusinessKey) > 255:
-		return in, "", protocol.Invalid("business_key", "is longer than 255 bytes")
 	case len(in.Memo) > engine.MaxStartMemo:
 		return in, "", protocol.Invalid("memo", "is larger than %d KiB", engine.MaxStartMemo>>10)
+	}
+	if err := protocol.CheckLimits(in); err != nil {
+		return in, "", err
 	}
 	if err := engine.CheckFairness(in.FairnessKey, in.FairnessWeight, func(field string) string {
 		return field

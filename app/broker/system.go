@@ -18,8 +18,8 @@ import (
 // RepairPass takes runs out of quarantine: those named, else all that are listed.
 func (b *Broker) RepairPass(ctx context.Context, in protocol.RepairRequest) (protocol.SystemPass, error) {
 	p := protocol.SystemPass{Results: []protocol.SystemResult{}}
-	if len(in.RunIDs) > 1000 {
-		return p, protocol.Invalid("run_ids", "more than 1000 runs")
+	if err := protocol.CheckLimits(in); err != nil {
+		return p, err
 	}
 	s, err := b.view.RepairStatus(ctx, in.Namespace)
 	if err != nil {
@@ -59,8 +59,8 @@ func (b *Broker) RepairPass(ctx context.Context, in protocol.RepairRequest) (pro
 // ActivityTimeoutPass moves activities on whose time is over: those named, else all that are due.
 func (b *Broker) ActivityTimeoutPass(ctx context.Context, in protocol.TimeoutRequest) (protocol.SystemPass, error) {
 	p := protocol.SystemPass{Results: []protocol.SystemResult{}}
-	if in.Limit < 0 || in.Limit > 1000 {
-		return p, protocol.Invalid("limit", "must be between 1 and 1000")
+	if err := protocol.CheckLimits(in); err != nil {
+		return p, err
 	}
 	if in.Limit == 0 {
 		in.Limit = 1000

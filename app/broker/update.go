@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"cmp"
 	"context"
 	"strconv"
 	"strings"
@@ -26,19 +27,12 @@ const (
 // error: the answer says what is known so far, and the update goes on. When the run closes first, the update has
 // failed.
 func (b *Broker) Update(ctx context.Context, in protocol.UpdateRequest) (protocol.UpdateAnswer, error) {
-	wait := defaultUpdateWait
-	switch {
-	case in.UpdateName == "" || len(in.UpdateName) > 255:
-		return protocol.UpdateAnswer{}, protocol.Invalid("update_name", "must be 1 to 255 bytes")
-	case in.WaitFor == "":
-		in.WaitFor = protocol.WaitAccepted
-	case in.WaitFor != protocol.WaitAccepted && in.WaitFor != protocol.WaitCompleted:
-		return protocol.UpdateAnswer{}, protocol.Invalid("wait_for", "must be accepted or completed")
+	if err := protocol.CheckLimits(in); err != nil {
+		return protocol.UpdateAnswer{}, err
 	}
+	in.WaitFor = cmp.Or(in.WaitFor, protocol.WaitAccepted)
+	wait := defaultUpdateWait
 	if in.WaitTimeout != nil {
-		if *in.WaitTimeout < 1 {
-			return protocol.UpdateAnswer{}, protocol.Invalid("wait_timeout_seconds", "must be at least 1")
-		}
 		wait = min(secs(min(*in.WaitTimeout, 3600)), maxUpdateWait)
 	}
 	value, err := Arguments("input", in.Input)

@@ -62,11 +62,11 @@ func (f *Fleet) about() time.Time {
 func (f *Fleet) OperateFleet(ctx context.Context, in protocol.FleetRequest) (protocol.FleetDrainState, error) {
 	in.Namespace = change.Namespace(in.Namespace)
 	none := protocol.FleetDrainState{}
-	if err := checkTarget(in.FleetTarget); err != nil {
+	if err := protocol.CheckLimits(in); err != nil {
 		return none, err
 	}
-	if in.Deadline < 0 || in.Deadline > protocol.MaxSeconds {
-		return none, protocol.Invalid("deadline_seconds", "must be between 0 and %d", protocol.MaxSeconds)
+	if err := checkTarget(in.FleetTarget); err != nil {
+		return none, err
 	}
 	here := map[string]bool{}
 	err := f.store.View(ctx, func(r store.Reader) error {
@@ -137,14 +137,9 @@ func drains(q *engine.Queue, t protocol.FleetTarget) bool {
 
 func checkTarget(t protocol.FleetTarget) error {
 	named := 0
-	for _, m := range []struct{ field, name string }{
-		{"worker_id", t.WorkerID}, {"group", t.Group}, {"build_id", t.BuildID}, {"release", t.Release},
-	} {
-		if m.name != "" {
+	for _, name := range []string{t.WorkerID, t.Group, t.BuildID, t.Release} {
+		if name != "" {
 			named++
-		}
-		if len(m.name) > 255 {
-			return protocol.Invalid(m.field, "is longer than 255 bytes")
 		}
 	}
 	if named != 1 {

@@ -3,7 +3,6 @@ package fleet
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/sojourn-run/sojourn/app/change"
@@ -25,7 +24,7 @@ func (f *Fleet) FleetWide(ns string) (protocol.FleetSettings, int64) {
 
 // SetFleet sets what the workers of a namespace run with, all of it: what is left out is each worker's own again.
 func (f *Fleet) SetFleet(ctx context.Context, in protocol.FleetSettingsRequest) (protocol.FleetSettingsState, error) {
-	if err := checkSettings(in.FleetSettings); err != nil {
+	if err := protocol.CheckLimits(in); err != nil {
 		return protocol.FleetSettingsState{}, err
 	}
 	key := engine.QueueKey{Namespace: change.Namespace(in.Namespace)}
@@ -48,24 +47,6 @@ func (f *Fleet) SetFleet(ctx context.Context, in protocol.FleetSettingsRequest) 
 	}
 	f.Look()
 	return f.view.FleetSettings(ctx, in.Namespace)
-}
-
-func checkSettings(in protocol.FleetSettings) error {
-	for _, m := range []struct {
-		field, value string
-		of           []string
-	}{
-		{"log_level", in.LogLevel, []string{"", "trace", "debug", "info", "warn", "error"}},
-		{"isolation_min_level", in.IsolationMin, []string{"", "none", "process", "confined"}},
-	} {
-		if !slices.Contains(m.of, m.value) {
-			return protocol.Invalid(m.field, "must be one of %v, not %q", m.of[1:], m.value)
-		}
-	}
-	if in.Concurrency < 0 || in.Concurrency > 10_000 {
-		return protocol.Invalid("worker_concurrency", "must be between 0 and 10000")
-	}
-	return nil
 }
 
 // settingsText is what was set, for the audit.

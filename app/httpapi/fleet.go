@@ -42,9 +42,6 @@ func operateFleet(verb string) func(*API, *call) (answer, error) {
 		if err := c.Read(&in); err != nil {
 			return answer{}, err
 		}
-		if len(in.Reason) > 1000 {
-			return answer{}, protocol.Invalid("reason", "is longer than 1000 bytes")
-		}
 		in.Namespace, in.Verb, in.Identity = c.NS, verb, c.Who.Name
 		return ok(a.opt.WorkerOperations.OperateFleet(c.Ctx, in))
 	}

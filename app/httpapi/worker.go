@@ -84,9 +84,6 @@ func operate(a *API, c *call, verb, outcome string) (answer, error) {
 	if err := c.Read(&in); err != nil {
 		return answer{}, err
 	}
-	if len(in.Reason) > 1000 {
-		return answer{}, protocol.Invalid("reason", "is longer than 1000 bytes")
-	}
 	in.Namespace, in.SessionID, in.Verb, in.Identity = c.NS, c.PathValue("session"), verb, c.Who.Name
 	out, err := a.opt.Operations.OperateSession(c.Ctx, in)
 	if out.Moving != "" {

@@ -72,7 +72,7 @@ func checkShapes(in protocol.RegisterRequest) error {
 		return protocol.Invalid("workflow_definition_fingerprints", "more than %d names", maxNames)
 	}
 	for typ, print := range in.Fingerprints {
-		if len(typ) > 255 || len(print) > 255 {
+		if len(typ) > protocol.MaxName || len(print) > protocol.MaxName {
 			return protocol.Invalid("workflow_definition_fingerprints", "each type and fingerprint must be at most 255 bytes")
 		}
 	}

@@ -224,49 +224,22 @@ func (ws *Workers) Registration(in protocol.RegisterRequest) (*engine.Worker, er
 }
 
 func checkRegistration(in protocol.RegisterRequest, w *engine.Worker) error {
-	for _, q := range w.Queues {
-		if q == "" || len(q) > protocol.MaxName || len(in.TaskQueue) > protocol.MaxName {
-			return protocol.Invalid("task_queue", "must be 1 to 255 bytes")
-		}
+	if err := protocol.CheckLimits(in); err != nil {
+		return err
 	}
-	for _, l := range []struct {
-		field string
-		names []string
-	}{
-		{"supported_workflow_types", in.WorkflowTypes},
-		{"supported_activity_types", in.ActivityTypes},
-		{"capabilities", in.Capabilities},
-		{"task_queues", in.TaskQueues},
-	} {
-		if len(l.names) > maxNames {
-			return protocol.Invalid(l.field, "more than %d names", maxNames)
-		}
-		for _, n := range l.names {
-			if n == "" || len(n) > protocol.MaxName {
-				return protocol.Invalid(l.field, "each name must be 1 to 255 bytes")
-			}
-		}
+	if slices.Contains(w.Queues, "") {
+		return protocol.Invalid("task_queue", "must be 1 to %d bytes", protocol.MaxName)
 	}
 	if err := checkShapes(in); err != nil {
 		return err
 	}
 	switch {
-	case len(w.ID) > protocol.MaxName:
-		return protocol.Invalid("worker_id", "is longer than 255 bytes")
-	case len(w.BuildID) > protocol.MaxName:
-		return protocol.Invalid("build_id", "is longer than 255 bytes")
-	case len(w.SDKVersion) > protocol.MaxName || len(w.SDKVersion) > 64 && !w.Explicit:
+	case len(w.SDKVersion) > 64 && !w.Explicit:
 		return protocol.Invalid("sdk_version", "is longer than 64 bytes")
-	case w.WorkflowSlots < 0 || w.ActivitySlots < 0 || w.WorkflowSlots+w.ActivitySlots == 0:
-		return protocol.Invalid("max_concurrent_activity_tasks", "slots must not be negative, nor both 0")
-	case w.MaxSessions < 0:
-		return protocol.Invalid("max_concurrent_worker_sessions", "must not be negative")
+	case w.WorkflowSlots+w.ActivitySlots == 0:
+		return protocol.Invalid("max_concurrent_activity_tasks", "must not be 0 beside no workflow tasks")
 	case w.AttemptLease < int64(time.Millisecond/time.Microsecond) || w.AttemptLease > protocol.MaxSeconds*1_000_000:
 		return protocol.Invalid("attempt_lease_seconds", "must be between 1 and %d", protocol.MaxSeconds)
-	case in.HeartbeatSecs != nil && (*in.HeartbeatSecs < 1 || *in.HeartbeatSecs > 3600):
-		return protocol.Invalid("heartbeat_interval_seconds", "must be between 1 and 3600")
-	case in.Settings != nil && *in.Settings < 0:
-		return protocol.Invalid("settings_revision", "must not be negative")
 	case w.SessionLease <= 0 || w.SessionIdle < 0 || w.Together < 0:
 		return protocol.Invalid(
 			"session_settings", "the lease must be above 0, the idle time and the activities at once not below",

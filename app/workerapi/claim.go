@@ -36,9 +36,6 @@ func claim(a *API, c *call, kind protocol.TaskKind) (answer, error) {
 	if body.WorkerID == "" {
 		return answer{}, protocol.Invalid("worker_id", "is missing")
 	}
-	if body.PageSize < 0 || body.PageSize > maxHistoryPage {
-		return answer{}, protocol.Invalid("history_page_size", "must be between 1 and %d", maxHistoryPage)
-	}
 	in := c.claim(kind)
 	in.WorkerID, in.Incarnation, in.BuildID, in.PageSize = body.WorkerID, body.Incarnation, body.BuildID, body.PageSize
 	in.Release, in.Gated = release(c)

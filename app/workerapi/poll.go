@@ -161,19 +161,12 @@ func (a *API) prepare(c *call, in *protocol.PollRequest) error {
 	if err := c.namespace(&in.Namespace); err != nil {
 		return err
 	}
-	switch {
-	case in.Timeout == nil:
-	case *in.Timeout < 0:
-		return protocol.Invalid("timeout_seconds", "must not be negative")
-	case *in.Timeout > maxWait: // who would wait for longer asks again
+	if err := protocol.CheckLimits(in); err != nil {
+		return err
+	}
+	if in.Timeout != nil && *in.Timeout > maxWait { // who would wait for longer asks again
 		longest := int64(maxWait)
 		in.Timeout = &longest
-	}
-	if in.PageSize < 0 || in.PageSize > maxHistoryPage {
-		return protocol.Invalid("history_page_size", "must be between 1 and %d", maxHistoryPage)
-	}
-	if len(in.PollID) > 255 {
-		return protocol.Invalid("poll_request_id", "is longer than 255 bytes")
 	}
 	if said, sent := release(c); sent {
 		in.Release, in.Gated = said, true

@@ -194,16 +194,13 @@ func historyPage(a *API, c *call) (answer, error) {
 	if err := c.Need(&in); err != nil {
 		return answer{}, err
 	}
-	size := max(in.PageSize, in.Older)
-	if size < 0 || size > maxHistoryPage || min(in.PageSize, in.Older) < 0 {
-		return answer{}, protocol.Invalid("page_size", "must be between 1 and %d", maxHistoryPage)
+	if err := protocol.CheckLimits(in); err != nil {
+		return answer{}, err
 	}
+	size := max(in.PageSize, in.Older)
 	id := c.PathValue("task")
 	c.tell("task_id", id)
 	c.tell("workflow_task_attempt", in.Attempt)
-	if in.After < 0 {
-		return answer{}, protocol.Invalid("after_sequence", "must not be negative")
-	}
 	all, err := flag(c, "all")
 	if err != nil {
 		return answer{}, err

@@ -5,8 +5,8 @@ import "github.com/sojourn-run/sojourn/shared/history"
 // NamespaceRequest creates or changes a namespace. What is absent in a change stays as it is.
 type NamespaceRequest struct {
 	Name          string  `json:"name" pattern:"^[a-z0-9][a-z0-9._-]{0,127}$"`
-	Description   *string `json:"description,omitempty" maxLength:"1000"`             // at most 1000 bytes
-	RetentionDays *int    `json:"retention_days,omitempty" minimum:"1" maximum:"365"` // 1 … 365; 30 when absent
+	Description   *string `json:"description,omitempty" maxLength:"1000"`
+	RetentionDays *int    `json:"retention_days,omitempty" minimum:"1" maximum:"365"` // 30 when absent
 }
 
 // NamespaceView is a namespace as it is shown.

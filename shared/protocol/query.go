@@ -10,7 +10,7 @@ import (
 // asked as well.
 type QueryRequest struct {
 	Target
-	QueryName string          `json:"query_name"`
+	QueryName string          `json:"query_name" minLength:"1" maxLength:"255"`
 	Input     json.RawMessage `json:"input,omitempty"` // a plain array of arguments or an envelope
 	Identity  string          `json:"-"`
 }

@@ -72,7 +72,7 @@ type Target struct {
 // refused.
 type SignalRequest struct {
 	Target
-	SignalName string          `json:"signal_name"`
+	SignalName string          `json:"signal_name" minLength:"1" maxLength:"255"`
 	Input      json.RawMessage `json:"input,omitempty"`
 	RequestID  string          `json:"request_id,omitempty" maxLength:"255"`
 	Identity   string          `json:"-"`
@@ -81,7 +81,7 @@ type SignalRequest struct {
 // EndRequest cancels, terminates, repairs, archives or asks for the cancellation of a run.
 type EndRequest struct {
 	Target
-	Reason    string `json:"reason,omitempty" maxLength:"1000"` // at most 1000 characters
+	Reason    string `json:"reason,omitempty" maxLength:"1000"` // why, for people
 	RequestID string `json:"request_id,omitempty" maxLength:"255"`
 	Identity  string `json:"-"`
 }

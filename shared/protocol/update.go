@@ -17,7 +17,7 @@ const (
 // it is refused.
 type UpdateRequest struct {
 	Target
-	UpdateName  string          `json:"update_name"`
+	UpdateName  string          `json:"update_name" minLength:"1" maxLength:"255"`
 	Input       json.RawMessage `json:"input,omitempty"` // a plain array of arguments or an envelope
 	RequestID   string          `json:"request_id,omitempty" maxLength:"255"`
 	WaitFor     string          `json:"wait_for,omitempty" enum:"accepted,completed"` // accepted (default), completed

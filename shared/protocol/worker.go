@@ -22,8 +22,8 @@ type RegisterRequest struct {
 	TaskQueue   string   `json:"task_queue,omitempty" minLength:"1" maxLength:"255"`
 	TaskQueues  []string `json:"task_queues,omitempty" maxItems:"10000" each:"255"`
 	Runtime     string   `json:"runtime,omitempty"`
-	SDKVersion  string   `json:"sdk_version,omitempty"`
-	BuildID     string   `json:"build_id,omitempty"`
+	SDKVersion  string   `json:"sdk_version,omitempty" maxLength:"255"`
+	BuildID     string   `json:"build_id,omitempty" maxLength:"255"`
 	Release     string   `json:"release,omitempty"`
 	// WorkflowTypes are those it is given tasks of; it gets no others.
 	WorkflowTypes []string `json:"supported_workflow_types,omitempty" maxItems:"10000" each:"255"`
@@ -45,9 +45,9 @@ type RegisterRequest struct {
 	Manifest      json.RawMessage   `json:"capability_manifest,omitempty"`
 	WorkflowSlots *int              `json:"max_concurrent_workflow_tasks,omitempty" minimum:"0"`
 	ActivitySlots *int              `json:"max_concurrent_activity_tasks,omitempty" minimum:"0"`
-	MaxSessions   *int              `json:"max_concurrent_worker_sessions,omitempty"`
+	MaxSessions   *int              `json:"max_concurrent_worker_sessions,omitempty" minimum:"0"`
 	Session       *SessionSettings  `json:"session_settings,omitempty"`
-	AttemptLease  int64             `json:"attempt_lease_seconds,omitempty" maximum:"315360000"`
+	AttemptLease  int64             `json:"attempt_lease_seconds,omitempty" minimum:"0" maximum:"315360000"`
 	Slots         json.RawMessage   `json:"task_slots,omitempty"`
 	Process       json.RawMessage   `json:"process_metrics,omitempty"`
 	// HeartbeatSecs is how often the worker means to send heartbeats. One that says so, or sends process_metrics, is

@@ -1300,10 +1300,9 @@ export interface components {
         };
         /** @description Creates or changes a namespace. What is absent in a change stays as it is. */
         create_namespace: {
-            /** @description at most 1000 bytes */
             description?: null | string;
             name: string;
-            /** @description 1 … 365; 30 when absent */
+            /** @description 30 when absent */
             retention_days?: null | number;
         };
         /** @description Creates or changes a schedule. What is absent in a change stays as it is. */
