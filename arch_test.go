@@ -33,7 +33,7 @@ type direction struct {
 var directions = []direction{
 	// Contracts that both processes compile against.
 	{"shared/...", []string{"shared/..."}},
-	{"sandbox/...", []string{"sandbox/...", "shared/payload", "shared/filelock"}},
+	{"sandbox/...", []string{"sandbox/...", "shared/payload", "shared/filelock", "shared/stack"}},
 	{"web", nil},
 	{"docs", nil},
 

@@ -23,13 +23,24 @@ func TestALineOfAHistoryNamesTheCode(t *testing.T) {
 			  "payload": {"activity_type": "charge", "worker_id": "w1"}}`,
 			"ActivityCompleted        charge", "version",
 		},
+		{
+			`{"sequence": 3, "event_type": "ActivityFailed", "timestamp": "2026-01-02T03:04:05Z",
+			  "payload": {"activity_type": "charge", "worker_id": "w1", "code_version": "v2", "message": "'card'",
+			  "exception_type": "KeyError", "stack_trace": "  File \"/job/pay.py\", line 7, in main\n"}}`,
+			"ActivityFailed           charge KeyError: 'card' (/job/pay.py:7) by w1, version v2", "File",
+		},
+		{
+			`{"sequence": 3, "event_type": "WorkflowFailed", "timestamp": "2026-01-02T03:04:05Z",
+			  "payload": {"message": "no credit", "exception_type": "Error"}}`,
+			"WorkflowFailed           no credit", "Error",
+		},
 	} {
-		line, err := eventLine([]byte(c.event))
+		line, _, err := eventLine([]byte(c.event))
 		if err != nil || !strings.Contains(line, c.want) || c.not != "" && strings.Contains(line, c.not) {
 			t.Errorf("%q (%v), want %q in it and not %q", line, err, c.want, c.not)
 		}
 	}
-	if _, err := eventLine([]byte(`[]`)); err == nil {
+	if _, _, err := eventLine([]byte(`[]`)); err == nil {
 		t.Error("what is no event has a line")
 	}
 }

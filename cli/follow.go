@@ -19,6 +19,7 @@ type followed struct {
 	id, run string
 	after   int64 // events up to this one were shown
 	on      bool  // the runs that it continues as are followed too
+	stacks  bool  // the stacks of failures are shown, too
 }
 
 // follow prints the events of a run as they come, until it has closed.
@@ -64,7 +65,7 @@ func (p *program) followRun(c *cobra.Command, f followed) (next string, err erro
 				next = e.Payload.Next
 			}
 			if e.Sequence > f.after {
-				if err := p.showEvent(c, raw); err != nil {
+				if err := p.showEvent(c, raw, f.stacks); err != nil {
 					return "", err
 				}
 			}

@@ -3,6 +3,7 @@ package cli_test
 import (
 	"context"
 	"errors"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -42,6 +43,12 @@ func TestWhatAPersonIsShown(t *testing.T) {
 	s.try(1, "at a line of its own", "activity", "run", "shown.panics", "--id", "panics")
 	s.try(0, "shown_test.go:", "workflow", "debug", "panics")
 	s.try(0, "shown.panics failed at", "workflow", "debug", "panics")
+	if out := s.try(0, "", "workflow", "history", "panics"); !regexp.MustCompile(
+		`ActivityFailed +shown\.panics Panic: .*shown_test\.go:\d+\)`,
+	).MatchString(out) || strings.Contains(out, "goroutine") {
+		t.Errorf("a history does not say in a line how an activity failed, and where:\n%s", out)
+	}
+	s.try(0, "\n    goroutine ", "workflow", "history", "panics", "--stacks")
 	if out := s.try(0, "the first fault", "workflow", "debug", "joined"); strings.Contains(out, "failed at") {
 		t.Errorf("a stack of an error that has none: %s", out)
 	}

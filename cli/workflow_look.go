@@ -13,6 +13,7 @@ import (
 
 	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/protocol"
+	"github.com/sojourn-run/sojourn/shared/stack"
 )
 
 func (p *program) describeWorkflow() *cobra.Command {
@@ -56,7 +57,8 @@ func (p *program) showRun(v protocol.RunView) error {
 		fact{"quarantined", plain(v.Quarantined)},
 		fact{"input", content(v.Input)},
 		fact{"output", content(v.Output)},
-		fact{"error", plain(v.Error)},
+		fact{"error", v.Failed().Text()},
+		fact{"failed at", stack.Place(v.Failed().Stack)},
 		fact{"memo", content(v.Memo)},
 		fact{"search attributes", content(v.SearchAttributes)},
 		fact{"parent", plain(v.ParentWorkflowID)},
@@ -144,7 +146,7 @@ func (p *program) runsOfWorkflow() *cobra.Command {
 
 func (p *program) historyOfWorkflow() *cobra.Command {
 	var run string
-	var follow bool
+	var follow, stacks bool
 	c := runFlag(&cobra.Command{
 		Use: "history ID", Short: "Print the events of a run, a line each", Args: one(oneWorkflow),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -154,7 +156,7 @@ func (p *program) historyOfWorkflow() *cobra.Command {
 				return err
 			}
 			if follow {
-				return p.follow(c, followed{id: args[0], run: run, on: !named})
+				return p.follow(c, followed{id: args[0], run: run, on: !named, stacks: stacks})
 			}
 			events, err := p.gather(c, listing{
 				path: runPath(args[0], run) + "/history", member: "events", query: url.Values{"decoded": {"true"}}, page: 1000,
@@ -163,7 +165,7 @@ func (p *program) historyOfWorkflow() *cobra.Command {
 				return err
 			}
 			for _, raw := range events {
-				if err := p.showEvent(c, raw); err != nil {
+				if err := p.showEvent(c, raw, stacks); err != nil {
 					return err
 				}
 			}
@@ -171,17 +173,22 @@ func (p *program) historyOfWorkflow() *cobra.Command {
 		},
 	}, &run)
 	c.Flags().BoolVarP(&follow, "follow", "f", false, followHelp)
+	c.Flags().BoolVar(&stacks, "stacks", false, "also print the stack of each failure below its event")
 	return c
 }
 
-// showEvent prints an event: in one line of text, or in one line of JSON.
-func (p *program) showEvent(c *cobra.Command, raw json.RawMessage) error {
+// showEvent prints an event: in one line of text, with the stack of a failure below it when that is asked for, or in
+// one line of JSON.
+func (p *program) showEvent(c *cobra.Command, raw json.RawMessage, stacks bool) error {
 	if asJSON(c) {
 		return p.say("%s", raw)
 	}
-	line, err := eventLine(raw)
+	line, trace, err := eventLine(raw)
 	if err != nil {
 		return err
+	}
+	if stacks && trace != "" {
+		line += "\n    " + strings.ReplaceAll(strings.TrimSpace(trace), "\n", "\n    ")
 	}
 	return p.say("%s", line)
 }
@@ -189,8 +196,9 @@ func (p *program) showEvent(c *cobra.Command, raw json.RawMessage) error {
 // shownVersion is how much of a version of code is shown: enough to tell two apart.
 const shownVersion = 8
 
-// eventLine is an event in one line: when, what, what about, and by which code an attempt ended, where a worker told.
-func eventLine(raw json.RawMessage) (string, error) {
+// eventLine is an event in one line: when, what, what about, how it failed and where, and by which code an attempt
+// ended, where a worker told. With it comes the stack of a failure.
+func eventLine(raw json.RawMessage) (line, trace string, err error) {
 	var e struct {
 		Sequence int64           `json:"sequence"`
 		Type     string          `json:"event_type"`
@@ -199,29 +207,32 @@ func eventLine(raw json.RawMessage) (string, error) {
 		Decoded  json.RawMessage `json:"decoded"`
 	}
 	if err := json.Unmarshal(raw, &e); err != nil {
-		return "", fmt.Errorf("read the answer: %w", err)
+		return "", "", fmt.Errorf("read the answer: %w", err)
 	}
 	about := struct {
 		Activity string `json:"activity_type"`
 		Signal   string `json:"signal_name"`
 		Update   string `json:"update_name"`
 		Child    string `json:"child_workflow_type"`
-		Message  string `json:"message"`
 		Worker   string `json:"worker_id"`
 		Version  string `json:"code_version"`
+		history.Failure
 	}{}
 	_ = json.Unmarshal(e.Payload, &about) // one that is made otherwise is shown without
-	line := []string{fmt.Sprintf("%d %s %-24s", e.Sequence, stamp(e.At), e.Type)}
-	code := ""
+	words := []string{fmt.Sprintf("%d %s %-24s", e.Sequence, stamp(e.At), e.Type)}
+	place, code := stack.Place(about.Stack), ""
+	if place != "" {
+		place = "(" + place + ")"
+	}
 	if v := about.Version; v != "" {
 		code = fmt.Sprintf("by %s, version %s", about.Worker, v[:min(len(v), shownVersion)])
 	}
 	for _, s := range []string{
-		about.Activity, about.Signal, about.Update, about.Child, about.Message, code, content(e.Decoded),
+		about.Activity, about.Signal, about.Update, about.Child, about.Text(), place, code, content(e.Decoded),
 	} {
 		if s != "" {
-			line = append(line, s)
+			words = append(words, s)
 		}
 	}
-	return strings.TrimSpace(strings.Join(line, " ")), nil
+	return strings.TrimSpace(strings.Join(words, " ")), about.Stack, nil
 }

@@ -94,8 +94,8 @@ type NotCompleted struct{ Run protocol.RunView }
 
 func (e *NotCompleted) Error() string {
 	why := e.Run.Reason
-	if e.Run.Error != nil {
-		why = *e.Run.Error
+	if f := e.Run.Failed(); f.Message != "" {
+		why = f.Text()
 	}
 	if why != "" {
 		why = ": " + why

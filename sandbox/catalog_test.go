@@ -325,6 +325,90 @@ func TestFailuresNameTheirFileAndLine(t *testing.T) {
 			if !regexp.MustCompile(third).MatchString(e.Stack) {
 				t.Errorf("%v does not name line 3 of %s:\n%s", e, file, e.Stack)
 			}
+			if regexp.MustCompile(`node\.mjs|python\.py|sojourn_handler_|\?hash=`).MatchString(e.Stack) {
+				t.Errorf("%s has what nobody wrote in its stack:\n%s", file, e.Stack)
+			}
+			if kind == sandbox.Crashed && !strings.HasSuffix(e.Message, "too late") {
+				t.Errorf("%s does not say what nobody caught: %q", file, e.Message)
+			}
 		})
+	}
+}
+
+// A trace is of people's code alone, under the names they gave: their frame first, what it came from kept.
+func TestTracesAreOfPeoplesCode(t *testing.T) {
+	dir := files(t, map[string]string{
+		"order.py": `class Declined(Exception):
+    pass
+def charge(amount):
+    raise ValueError("amount %d" % amount)
+def main(amount, ctx):
+    try:
+        charge(amount)
+    except ValueError as err:
+        raise Declined("no credit") from err
+`,
+		"wait.py": "import asyncio\nasync def main(_, ctx):\n    await asyncio.sleep(0)\n    ctx.session.get_or_create('k', lambda: {}['no'])\n",
+		"pay.mjs": `class Declined extends Error {}
+const parse = (text) => JSON.parse(text);
+export async function main(amount, ctx) {
+  try {
+    parse('{');
+  } catch (cause) {
+    throw new Declined('no credit', { cause });
+  }
+}
+`,
+		"model.py":    "def main(_, ctx):\n    return ctx.session.require('model')\n",
+		"weights.mjs": "export const main = (_, ctx) =>\n  ctx.session.require('model');\n",
+	})
+	b := Open(t, Targets[1], sandbox.Options{Handlers: dir})
+	for activity, want := range map[string]string{
+		"order": `^Traceback \(most recent call last\):
+  File "DIR/order.py", line 7, in main
+    charge\(amount\)
+  File "DIR/order.py", line 4, in charge
+    raise ValueError\("amount %d" % amount\)
+ValueError: amount 7
+
+The above exception was the direct cause of the following exception:
+
+Traceback \(most recent call last\):
+  File "DIR/order.py", line 9, in main
+    raise Declined\("no credit"\) from err
+Declined: no credit
+$`,
+		"wait": `(?s)^Traceback \(most recent call last\):
+  File "DIR/wait.py", line 4, in main
+.*
+  File "DIR/wait.py", line 4, in <lambda>
+.*
+KeyError: 'no'
+$`,
+		"pay": `(?s)^Declined: no credit
+    at main \(DIR/pay.mjs:7:11\)
+caused by SyntaxError: .*
+    at JSON.parse \(<anonymous>\)
+    at parse \(DIR/pay.mjs:2:30\)
+    at main \(DIR/pay.mjs:5:5\)$`,
+	} {
+		if _, ok := b.Has(activity); !ok {
+			t.Skip("a runtime is not on this machine")
+		}
+		inv := b.Call("main", 7)
+		inv.Activity = activity
+		e := WantType(t, b.Fail(In("s", 1, inv)), sandbox.UserError)
+		if !regexp.MustCompile(strings.ReplaceAll(want, "DIR", regexp.QuoteMeta(dir))).MatchString(e.Stack) {
+			t.Errorf("%s has the stack\n%s", activity, e.Stack)
+		}
+	}
+	for activity, place := range map[string]string{"model": "model.py\", line 2", "weights": "weights.mjs:2:"} {
+		inv := b.Call("main")
+		inv.Activity = activity
+		lost := WantLost(t, b.Fail(In("s", 1, inv)), sandbox.CauseDeclared)
+		if !strings.Contains(lost.Stack, filepath.Join(dir, place)) ||
+			!strings.HasPrefix(lost.Error(), "session s lost: state ") {
+			t.Errorf("%s: %v\n%s", activity, lost, lost.Stack)
+		}
 	}
 }

@@ -3,6 +3,8 @@ package sandbox
 import (
 	"encoding/json"
 	"fmt"
+	"net/url"
+	"regexp"
 	"strings"
 	"syscall"
 
@@ -31,6 +33,7 @@ func explain(end minder.Fact, printed string) ending {
 		Signal int   `json:"signal,omitempty"`
 		Peak   int64 `json:"peak_bytes,omitempty"`
 	}{end.Exit, end.Signal, end.Peak})
+	printed = plainPlaces(printed)
 	e := ending{cause: CauseCrash, kind: Crashed, stack: printed, details: details}
 	signal := syscall.Signal(end.Signal)
 	switch {
@@ -48,8 +51,43 @@ func explain(end minder.Fact, printed string) ending {
 		e.message = fmt.Sprintf("the executor was ended by signal %d (%s)", end.Signal, signal)
 	default:
 		e.message = fmt.Sprintf("the executor exited with status %d", end.Exit)
+		if said := uncaught(printed); said != "" {
+			e.message += ": " + said
+		}
 	}
 	return e
+}
+
+// uncaught is the line with which a runtime told what nobody caught: Node writes it before the first frame, and Go
+// marks it.
+func uncaught(printed string) string {
+	before := ""
+	for line := range strings.Lines(printed) {
+		line = strings.TrimSuffix(line, "\n")
+		if strings.HasPrefix(line, "panic: ") || strings.HasPrefix(line, "fatal error: ") {
+			return line
+		}
+		if strings.HasPrefix(line, "    at ") {
+			return before
+		}
+		before = strings.TrimSpace(line)
+	}
+	return ""
+}
+
+// handlerModule is how Node names a handler's module: the version is in the address, so that each is a module of its
+// own.
+var handlerModule = regexp.MustCompile(`file://(/[^\s?)]*)\?hash=[0-9a-f]+`)
+
+// plainPlaces names the files of handlers as people do.
+func plainPlaces(printed string) string {
+	return handlerModule.ReplaceAllStringFunc(printed, func(address string) string {
+		path, _, _ := strings.Cut(strings.TrimPrefix(address, "file://"), "?")
+		if plain, err := url.PathUnescape(path); err == nil {
+			return plain
+		}
+		return path
+	})
 }
 
 // outOfMemory says what a fact of that kind means.

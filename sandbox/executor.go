@@ -379,6 +379,7 @@ func (ex *executor) failed(h frame.Header) error {
 			}
 			return &SessionLost{
 				Session: s.id, EpochWanted: s.epoch, EpochNow: s.epoch, Cause: cause, When: time.Now(), Message: h.Message,
+				Stack: h.Stack,
 			}
 		}
 	}

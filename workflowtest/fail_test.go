@@ -217,7 +217,7 @@ func TestHistoryKeepsWhereAnActivityFailed(t *testing.T) {
 			switch d := e.Data.(type) {
 			case *history.ActivityRetryScheduled:
 				kept++
-				if !strings.Contains(d.Stack, "panic") || len(d.Stack) > 2<<10 {
+				if !strings.Contains(d.Stack, "fail_test.go:") || len(d.Stack) > 2<<10 {
 					t.Errorf("the stack of the first attempt: %q", d.Stack)
 				}
 			case *history.ActivityFailed:

@@ -10,6 +10,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/payload"
 	"github.com/sojourn-run/sojourn/shared/protocol"
+	"github.com/sojourn-run/sojourn/shared/stack"
 )
 
 // An activity is real work, done by a worker that may die in it. The engine promises that its outcome is
@@ -341,7 +342,7 @@ func reported(f protocol.Failure) history.Failure {
 	}
 }
 
-// maxStack is how much of a stack is kept, in bytes: its beginning, where the code failed. Of an attempt that is
+// maxStack is how much of a stack is kept, in bytes: the part where the code failed. Of an attempt that is
 // followed by another it is maxRetryStack, since there may be many.
 const (
 	maxStack      = 16 << 10
@@ -350,12 +351,7 @@ const (
 
 // stackOf is the stack that a worker reported, as it is kept. PostgreSQL takes no NUL in a text, so those go.
 func stackOf(f protocol.Failure) string {
-	return shortened(strings.ReplaceAll(f.StackTrace, "\x00", ""), maxStack)
-}
-
-// shortened cuts a text at so many bytes and drops what is left of a character that was cut through.
-func shortened(s string, most int) string {
-	return strings.ToValidUTF8(s[:min(len(s), most)], "")
+	return stack.Shorten(strings.ReplaceAll(f.StackTrace, "\x00", ""), maxStack)
 }
 
 // exception is the object that a workflow's own language reads a failure from, in the shape the published SDKs
@@ -389,7 +385,7 @@ func (st *step) tryAgain(a Activity, f history.Failure, timeout, hash string) {
 		return
 	}
 	at := plus(st.now, delay)
-	f.Stack = shortened(f.Stack, maxRetryStack)
+	f.Stack = stack.Shorten(f.Stack, maxRetryStack)
 	st.emit(&history.ActivityRetryScheduled{
 		Sequence: a.Seq, ExecutionID: StepID(st.ID, a.Seq), ActivityType: a.Type, AvailableAt: at, TimeoutKind: timeout,
 		Attempt: a.outcome(), Failure: f, Parallel: a.Parallel,

@@ -94,12 +94,16 @@ type SessionLost struct {
 	Cause       Cause     // why
 	When        time.Time // when the state was lost
 	Message     string    // for people: the crash's exit, the missing key; may be empty
+	Stack       string    // where a handler declared it
 }
 
 func (e *SessionLost) Error() string {
-	s := fmt.Sprintf("session %s epoch %d lost: %s", e.Session, e.EpochWanted, e.Cause)
-	if e.Message != "" {
-		s += ": " + e.Message
+	s := "session " + e.Session + " lost: "
+	switch {
+	case e.Message == "":
+		return s + string(e.Cause)
+	case e.Cause == CauseDeclared: // what is missing says it all
+		return s + e.Message
 	}
-	return s
+	return s + string(e.Cause) + ": " + e.Message
 }

@@ -8,11 +8,11 @@ import (
 	"io"
 	"net"
 	"os"
-	"runtime/debug"
 	"sync"
 	"time"
 
 	"github.com/sojourn-run/sojourn/sandbox/frame"
+	"github.com/sojourn-run/sojourn/shared/stack"
 )
 
 // ControlFD is the descriptor on which an executor finds its control socket.
@@ -173,7 +173,7 @@ func (s *server) run(ctx context.Context, inv Invocation) (output []byte, err er
 	}
 	defer func() {
 		if p := recover(); p != nil {
-			err = &Error{Type: UserError, Class: "panic", Message: fmt.Sprint(p), Stack: string(debug.Stack()), Retryable: true}
+			err = &Error{Type: UserError, Class: "panic", Message: fmt.Sprint(p), Stack: stack.OfPanic(), Retryable: true}
 		}
 	}()
 	return h(ctx, inv)

@@ -567,6 +567,28 @@ function className(error) {
   return String((named ? error.name : of.name || error.name) || 'Error');
 }
 
+const PLACES = /file:\/\/(\/[^\s?)]*?)(?:\?hash=[0-9a-f]+)?(:\d+)/g; // how a stack names the modules it was in
+
+// traced is what people read of an error: its class and frames and those of what it came from, without the frames of this file and
+// those of Node that lead there.
+function traced(error, depth = 0) {
+  const [name, header] = [className(error), String(error.name || 'Error')];
+  let text = String(error.stack ?? '');
+  if (name !== header && text.startsWith(header) && !text.startsWith(name)) text = name + text.slice(header.length);
+  const lines = text.split('\n').filter((line) => !line.includes(import.meta.url));
+  while (/^\s+at .*\bnode:internal\//.test(lines.at(-1))) lines.pop();
+  text = lines.join('\n').replace(PLACES, (_, path, line) => plainPath(path) + line);
+  return error.cause instanceof Error && depth < 5 ? `${text}\ncaused by ${traced(error.cause, depth + 1)}` : text;
+}
+
+function plainPath(path) {
+  try {
+    return decodeURIComponent(path);
+  } catch {
+    return path;
+  }
+}
+
 function failure(id, err, controller) {
   const error = err instanceof Error ? err : new Error(typeof err === 'string' ? err : JSON.stringify(err) ?? String(err));
   const aborted = controller?.signal.aborted && (err === controller.signal.reason || error.name === 'AbortError');
@@ -576,7 +598,7 @@ function failure(id, err, controller) {
     type: 'UserError',
     class: error instanceof PayloadError ? error.reason : className(error).slice(0, 256),
     message: String(error.message).slice(0, 8192),
-    stack: String(error.stack ?? '').slice(0, 8192),
+    stack: traced(error).slice(0, 8192),
     retryable: err?.retryable !== false && err?.nonRetryable !== true,
     denied: deniedPath(err),
   };

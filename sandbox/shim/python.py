@@ -22,6 +22,7 @@ LIMIT_HEADER = 64 * 1024
 THROTTLE = 0.1
 ROOM = 4  # descriptor of the memory that the worker has too, when a call is lent it
 IN_ROOM = 16 * 1024  # bytes from which on a result is left there
+MODULES = "sojourn_handler_"  # how the names of handlers' modules begin
 LENGTHS = struct.Struct("<II")
 
 sock = socket.socket(fileno=3)
@@ -468,7 +469,7 @@ class Code:
                     sys.path.insert(0, beside)
                 forget_changed(self.files)
                 name = os.path.splitext(os.path.basename(self.path))[0]
-                module = types.ModuleType("sojourn_handler_%s_%s" % ("".join(c if c.isalnum() else "_" for c in name), self.hash[:8]))
+                module = types.ModuleType("%s%s_%s" % (MODULES, "".join(c if c.isalnum() else "_" for c in name), self.hash[:8]))
                 module.__file__ = self.path
                 sys.modules[module.__name__] = module
                 exec(compile(self.source, self.path, "exec"), module.__dict__)
@@ -488,7 +489,7 @@ def forget_changed(files):
         if not changed:
             return
         for name, module in list(sys.modules.items()):
-            if getattr(module, "__file__", None) in changed and not name.startswith("sojourn_handler_"):
+            if getattr(module, "__file__", None) in changed and not name.startswith(MODULES):
                 del sys.modules[name]
                 package, _, last = name.rpartition(".")
                 if package in sys.modules:
@@ -505,6 +506,23 @@ def denied_path(err):
             return os.fsdecode(err.filename).encode("utf-8", "replace")[:1024].decode("utf-8", "ignore")
         err = getattr(err, "__cause__", None) or getattr(err, "__context__", None)
     return ""
+
+
+def traced(err):
+    """What people read of an exception: its frames and those of what it came from, without the frames of this file."""
+    import traceback
+
+    told = traceback.TracebackException.from_exception(err)
+    links = [told]
+    while links:
+        link = links.pop()
+        link.stack[:] = [frame for frame in link.stack if frame.filename != __file__]
+        links += [link for link in (link.__cause__, link.__context__, *(getattr(link, "exceptions", None) or ())) if link]
+    text = "".join(told.format())
+    for name in list(sys.modules):
+        if name.startswith(MODULES):
+            text = text.replace(name + ".", "")
+    return text[-8192:]
 
 
 class Call:
@@ -617,15 +635,13 @@ class Call:
                 except RuntimeError:
                     pass  # still running: ours
                 trace = trace.tb_next
-        import traceback
-
         header = {
             "t": "error",
             "id": self.id,
             "type": "UserError",
             "class": err.payload_reason if isinstance(err, PayloadError) else type(err).__name__[:256],
             "message": str(err)[:8192],
-            "stack": "".join(traceback.format_exception(type(err), err, err.__traceback__))[-8192:],
+            "stack": traced(err),
             "retryable": getattr(err, "retryable", True) is not False,
         }
         denied = denied_path(err)

@@ -63,19 +63,3 @@ func EndedAttempt(d Data) (seq int64, a Attempt) {
 	}
 	return seq, a
 }
-
-// Failure is why something failed, as every failing event shows it.
-type Failure struct {
-	ID string `json:"failure_id,omitempty"`
-	// activity, application (a workflow's own), timeout, cancelled, poison, session_lost, …
-	Category      string          `json:"failure_category,omitempty"`
-	Message       string          `json:"message,omitempty"`
-	ExceptionType string          `json:"exception_type,omitempty"`
-	ExceptionCls  string          `json:"exception_class,omitempty"`
-	Code          json.RawMessage `json:"code,omitempty"`
-	NonRetryable  bool            `json:"non_retryable,omitempty"`
-	Exception     json.RawMessage `json:"exception,omitempty"` // {type, class, message, details, details_payload_codec, …}
-	// Stack is where the code failed, for people: no workflow reads it, so it is not part of the exception, and no other
-	// run is told of it.
-	Stack string `json:"stack_trace,omitempty"`
-}

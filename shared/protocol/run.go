@@ -149,6 +149,17 @@ type RunView struct {
 	ParentRunID      *string      `json:"parent_run_id,omitempty"`
 }
 
+// Failed is why the run ended without a result; without a message for one that did not.
+func (v RunView) Failed() (f history.Failure) {
+	if v.Error == nil {
+		return f
+	}
+	if json.Unmarshal(v.Failure, &f) != nil || f.Message != *v.Error { // the view of a list, or one that is made otherwise
+		return history.Failure{Message: *v.Error}
+	}
+	return f
+}
+
 // RunActions says what may be done with a run now.
 type RunActions struct {
 	Signal    bool `json:"can_signal"`

@@ -4,9 +4,9 @@ import (
 	"context"
 	"fmt"
 	"reflect"
-	"runtime/debug"
 
 	"github.com/sojourn-run/sojourn/shared/payload"
+	"github.com/sojourn-run/sojourn/shared/stack"
 )
 
 // Definition is a registered activity.
@@ -50,7 +50,7 @@ func (d *Definition) Invoke(ctx context.Context, args payload.Payload) (result p
 	}
 	defer func() {
 		if r := recover(); r != nil {
-			failed := &Error{Type: TypePanic, Message: fmt.Sprint(r), Stack: string(debug.Stack())}
+			failed := &Error{Type: TypePanic, Message: fmt.Sprint(r), Stack: stack.OfPanic()}
 			if cause, is := r.(error); is {
 				failed.Message, failed.Cause = "activity "+d.Name, cause
 			}

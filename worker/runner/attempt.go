@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"runtime/debug"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -14,6 +13,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/payload"
 	"github.com/sojourn-run/sojourn/shared/protocol"
+	"github.com/sojourn-run/sojourn/shared/stack"
 	"github.com/sojourn-run/sojourn/worker/activity"
 	"github.com/sojourn-run/sojourn/worker/session"
 )
@@ -168,7 +168,7 @@ func logged(a *attempt, next call) call {
 		began := time.Now()
 		defer func() {
 			if p := recover(); p != nil {
-				err = &activity.Error{Type: activity.TypePanic, Message: fmt.Sprint(p), Stack: string(debug.Stack())}
+				err = &activity.Error{Type: activity.TypePanic, Message: fmt.Sprint(p), Stack: stack.OfPanic()}
 			}
 			e := a.log.Debug()
 			if err != nil {

@@ -154,7 +154,9 @@ func (a *attempt) executorError(err error) error {
 	var lost *sandbox.SessionLost
 	if errors.As(err, &lost) {
 		a.lost = string(lost.Cause)
-		return activity.SessionLost(lost.Error())
+		told := activity.SessionLost(lost.Error())
+		told.Stack = lost.Stack
+		return told
 	}
 	if isUnavailable(err) {
 		return &unavailable{"executor unavailable: " + err.Error()}

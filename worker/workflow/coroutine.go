@@ -9,6 +9,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"time"
+
+	"github.com/sojourn-run/sojourn/shared/stack"
 )
 
 // coroutine is one branch of the workflow's code: a goroutine that runs only while the machine has handed it the turn.
@@ -74,7 +76,7 @@ func panicked(r any) error {
 			return fault
 		}
 	}
-	return &PanicError{Value: r, Stack: string(debug.Stack())}
+	return &PanicError{Value: r, Stack: stack.OfPanic()}
 }
 
 // ready gives the branch a turn after those that are ready already.

@@ -4,12 +4,22 @@ import { isObject } from "./json";
 /** The stack that stands in a failure, as an event or a view of a run has it; "" for none. */
 export const stackOf = (failure: Json | undefined): string => (isObject(failure) && typeof failure.stack_trace === "string" ? failure.stack_trace.trim() : "");
 
-/** Where a stack begins, as "orders.go:42": its innermost frame that names a file, which Python writes last and all others first. */
+/** Frames of what came with the language or was installed. */
+const library = /(?:^|\/)(?:site-packages|dist-packages|node_modules|pkg\/mod)\/|\/lib\/python3|\/go\/src\/|@v\d|^node:|^<|^runtime\//;
+
+/** Where a stack says that code failed, as "orders.go:42": the innermost frame of people's own code, or when there is none the
+ * innermost. Python writes that last, all others first. The command line has the same rule (shared/stack). */
 export function place(stack: string): string {
-  const python = [...stack.matchAll(/File "(?:.*[\\/])?([^"\\/]+)", line (\d+)/g)].at(-1);
-  if (python) return `${python[1]}:${python[2]}`;
-  const other = /([\w.@-]+\.(?:go|[cm]?[jt]sx?|rs|py)):(\d+)/.exec(stack);
-  return other ? `${other[1]}:${other[2]}` : "";
+  let frames = [...stack.matchAll(/File "([^"]+)", line (\d+)/g)].reverse();
+  if (frames.length === 0) frames = [...stack.matchAll(/((?:file:\/\/)?[^\s()"']*[\w.@-]\.(?:go|[cm]?[jt]sx?|rs|py))(?:\?[^\s:]*)?:(\d+)/g)];
+  const frame = frames.find(([, file]) => !library.test(file!)) ?? frames[0];
+  return frame ? `${frame[1]!.split(/[\\/]/).at(-1)}:${frame[2]}` : "";
+}
+
+/** A failure in one text: its type where that says something, and its message. The command line has the same rule (Failure.Text). */
+export function failureText(type: Json | undefined, message: string): string {
+  if (typeof type !== "string" || !type || !message) return message || (typeof type === "string" ? type : "");
+  return type === "Error" || type === "ActivityTimeout" || message.startsWith(type) ? message : `${type}: ${message}`;
 }
 
 /** The last step of a history that failed for good and said where. */

@@ -9,7 +9,7 @@ import { isOpen, runStatus, words } from "../lib/status";
 import { count, without } from "../lib/format";
 import { useNarrow } from "../lib/narrow";
 import { isObject } from "../lib/json";
-import { lastStack, stackOf } from "../lib/stack";
+import { failureText, lastStack, stackOf } from "../lib/stack";
 import { ordinals } from "../sessions/ownership";
 import { useNamespace } from "../shell/namespace";
 import { Id } from "../ui/Copy";
@@ -211,7 +211,7 @@ function Failure({ run, events }: { run: RunView; events: HistoryEvent[] }) {
   const own = stackOf(f);
   const step = useMemo(() => (own ? null : lastStack(events)), [own, events]);
   if (isOpen(run)) return null;
-  const message = run.error || (isObject(f) && typeof f.message === "string" ? f.message : "");
+  const message = failureText(isObject(f) ? f.exception_type : undefined, run.error || (isObject(f) && typeof f.message === "string" ? f.message : ""));
   if (!message && !f) return null;
   const bad = run.status_bucket === "failed";
   return (

@@ -1,6 +1,7 @@
 import type { Envelope, EventType, HistoryEvent, Json } from "../api/types";
 import { preview } from "../lib/format";
 import { numberOf } from "../lib/json";
+import { failureText } from "../lib/stack";
 import type { Tone } from "../lib/status";
 import { chosen, duration, parseTime } from "../lib/time";
 
@@ -111,7 +112,7 @@ export function summary(e: HistoryEvent): string {
   const code = s("code_version") ? `, version ${s("code_version").slice(0, 8)}` : "";
   const by = s("worker_id") ? ` on ${s("worker_id")}${code}` : "";
   const again = n("attempt_number") > 1 ? `, attempt ${n("attempt_number")}` : "";
-  const why = s("message") || s("reason") || s("timeout_kind").replaceAll("_", " ");
+  const why = failureText(p.exception_type, s("message")) || s("reason") || s("timeout_kind").replaceAll("_", " ");
   switch (e.event_type) {
     case "WorkflowStarted":
       return `${s("workflow_type")}${list(d.arguments)}`;
