@@ -97,10 +97,8 @@ type batch struct {
 	decidedAt int64
 	guarded   guarded
 	passed    bool
-	// What may be remembered of it, once it is committed: the version of the rows it writes, 0 while that is not known,
-	// and what it read of sessions.
-	version         int64
-	sessionVersions map[engine.SessionKey]recalledSession
+	// What may be remembered of it, once it is committed: the version of the rows it writes, 0 while that is not known.
+	version int64
 }
 
 // run is a run in a batch. Run is nil when there is none of that id.
@@ -153,6 +151,8 @@ type session struct {
 	dirty   bool            // something was decided about it
 	touched bool            // by this batch
 	deleted bool
+	wrote   bool  // by this batch
+	version int64 // of its row, on a shared database; 0: not known
 }
 
 // changed says whether what was decided about a session has to be written. Counts that only its tasks hold have

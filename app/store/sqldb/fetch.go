@@ -152,9 +152,13 @@ func (b *batch) readSession(v []any) error {
 	if err != nil {
 		return err
 	}
-	b.sessions[s.Key()] = &session{
+	read := &session{
 		Session: &s, row: &s, word: word, due: due, behind: behind, counted: before != nil && before.counted,
 	}
+	if b.s.cfg.Dialect.Shared {
+		read.version = integer(v[len(sessionsTable.columns)])
+	}
+	b.sessions[s.Key()] = read
 	return nil
 }
 

@@ -69,9 +69,6 @@ func (b *batch) write(last bool) error {
 	b.dirty = b.dirty || changed
 	if last && b.begun {
 		calls = append(calls, b.leftIn()...)
-		if b.s.cfg.Dialect.Shared {
-			calls = append(calls, b.readVersions()...)
-		}
 		// COMMIT goes along with the last writes, which saves a round trip. From here on a lost answer leaves open
 		// what is stored.
 		calls = append(calls, &Call{Stmt: b.s.st.commit})
@@ -376,7 +373,7 @@ func (b *batch) gatherSessions() ([]*Call, error) {
 					return nil, err
 				}
 				b.dueAt(s.DueAt())
-				s.row, s.word, s.due = s.Session, w, s.DueAt().Micros()
+				s.row, s.word, s.due, s.wrote = s.Session, w, s.DueAt().Micros(), true
 			}
 			s.dirty, s.route = false, to
 		}

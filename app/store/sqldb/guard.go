@@ -5,8 +5,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-
-	"github.com/sojourn-run/sojourn/app/engine"
 )
 
 // The guards are what makes it safe to decide on rows from memory (recall.go). They run in the server, ahead of
@@ -22,8 +20,8 @@ type guarded struct {
 func newGuarded() guarded {
 	return guarded{
 		runs:     newRowset(remembered),
-		sessions: newRowset([]column{text("namespace"), text("session_id"), num("version"), text("tasks")}),
-		flows:    newRowset([]column{text("namespace"), text("workflow_id"), num("version")}),
+		sessions: newRowset(counted),
+		flows:    newRowset(versionedFlow),
 		fresh:    newRowset(workflowsTable.key()), names: names{},
 	}
 }
@@ -48,8 +46,8 @@ func (b *batch) guards() []*Call {
 		flows, runs, sessions := g.flows.arrays(), g.runs.arrays(), g.sessions.arrays()
 		rows := append(append(flows, runs[:2]...), sessions[:3]...)
 		calls = append(calls, &Call{Stmt: st.guardRows, Args: rows})
-		tasks := []any{runs[0], runs[2], sessions[0], sessions[1], sessions[3]}
 		if !g.runs.empty() || !g.sessions.empty() {
+			tasks := append([]any{runs[0], runs[2], sessions[0], sessions[1]}, sessions[3:]...)
 			calls = append(calls, &Call{Stmt: st.guardTasks, Args: tasks})
 		}
 	}
@@ -61,40 +59,6 @@ func (b *batch) guards() []*Call {
 func (b *batch) stamped(v []any) error {
 	b.now, b.version = b.s.clock.at(integer(v[0])), integer(v[1])
 	return nil
-}
-
-// readVersions is the call, behind the writes, that reads the versions of sessions that may be remembered, with those
-// of their tasks. It is in the same transaction, so nobody can write in between. Sessions with many tasks are left
-// out, because their guards would have to read them all.
-func (b *batch) readVersions() []*Call {
-	b.sessionVersions = nil
-	sessions := newRowset(sessionsTable.key())
-	for k, s := range b.sessions {
-		if s.Session != nil && !s.deleted && s.row != nil && s.counted && !s.Many && s.tasks() <= mostRemembered {
-			sessions.s(k.Namespace).s(k.ID)
-		}
-	}
-	if sessions.empty() {
-		return nil
-	}
-	return []*Call{{Stmt: b.s.st.versions, Args: sessions.arrays(), Row: func(v []any) error {
-		if b.sessionVersions == nil {
-			b.sessionVersions = map[engine.SessionKey]recalledSession{}
-		}
-		k := engine.SessionKey{Namespace: str(v[0]), ID: str(v[1])}
-		b.sessionVersions[k] = recalledSession{b.sessions[k], integer(v[2]), str(v[3])}
-		return nil
-	}}}
-}
-
-// tasks is how many open tasks are counted in a session.
-// Those of other epochs too: their rows are among those that the guard reads.
-func (s *session) tasks() int {
-	n := s.Active + s.Ready
-	for _, k := range s.Strays {
-		n += k
-	}
-	return n
 }
 
 // guardStatements are the statements of batches that are decided on what is remembered. A guard that finds something
@@ -115,17 +79,12 @@ func (s *statements) guardStatements(d Dialect) {
 	s.guardRows = &Stmt{SQL: strings.Join([]string{
 		guard("workflows", flows, 1), guard("runs", runs, 1+len(flows)), guard("sessions", sessions, 1+len(flows)+len(runs)),
 	}, " UNION ALL ")}
-	inSession := fmt.Sprintf(tasksIn, d.owners())
-	const tasks = "SELECT ('tasks of ' || c.id || ' are others')::bigint FROM (SELECT k.%s AS id, k.tasks AS were, %s AS tasks" +
-		" FROM %s OFFSET 0) AS c WHERE c.tasks <> c.were"
+	const tasks = "SELECT ('tasks of ' || c.id || ' are others')::bigint FROM" +
+		" (SELECT k.%s AS id, %s AS same FROM %s OFFSET 0) AS c WHERE NOT c.same"
 	ofRuns := given([]column{text("run_id"), num("tasks")}, 1)
-	ofSessions := given(append(slices.Clip(sessionsTable.key()), text("tasks")), 3)
-	s.guardTasks = &Stmt{SQL: fmt.Sprintf(tasks, "run_id", waitingOf, ofRuns) + " UNION ALL " +
-		fmt.Sprintf(tasks, "session_id", inSession, ofSessions)}
-
-	s.versions = &Stmt{SQL: fmt.Sprintf("SELECT k.namespace, k.session_id, p.version, %s FROM %s CROSS JOIN LATERAL"+
-		" (SELECT %s AS version FROM sessions AS t WHERE %s OFFSET 0) AS p",
-		inSession, given(sessionsTable.key(), 1), versionOf, same(sessionsTable.key()))}
+	ofSessions := given(slices.Concat(counted[:2], counted[3:]), 3)
+	s.guardTasks = &Stmt{SQL: fmt.Sprintf(tasks, "run_id", "k.tasks = "+waitingOf, ofRuns) + " UNION ALL " +
+		fmt.Sprintf(tasks, "session_id", "k.active = "+activeOf+" AND k.ready = "+readyOf, ofSessions)}
 
 	// What is open in runs, but for those that are as they are remembered, of which it only says so. Their rows are locked
 	// by the statement before it, so nothing changes any more.
@@ -152,16 +111,23 @@ const (
 	ownVersion = "txid_current() & 4294967295"
 )
 
-// waitingOf is how many tasks of a run are ready, and tasksIn are the versions of the tasks in a session. The condition
-// of the first is the key alone, so that it is looked for by that.
+// counted are the columns in which a session that is remembered is given to statements: the version of its row, who
+// holds it, how many tasks the holder has in it, and how many are ready. versionedFlow are those of a workflow id.
+var (
+	counted = []column{
+		text("namespace"), text("session_id"), num("version"), text("owner"), num("active"), num("ready"),
+	}
+	versionedFlow = []column{text("namespace"), text("workflow_id"), num("version")}
+)
+
+// waitingOf is how many tasks of a run are ready; its condition is the key alone, so that it is looked for by that.
+// activeOf is how many tasks in a session its holder has, readyOf how many are ready.
 const (
 	waitingOf = "(SELECT count(t.route) FROM tasks AS t WHERE t.run_id = k.run_id)"
-	tasksIn   = "(SELECT coalesce(string_agg(t.run_id || ' ' || t.seq || ' ' || t.version, ','" +
-		" ORDER BY t.run_id, t.seq), '') FROM (SELECT t.run_id, t.seq, t.xmin::text AS version FROM tasks AS t" +
-		" WHERE t.namespace = k.namespace AND t.session_id = k.session_id AND t.owner IS NULL" +
-		" UNION ALL SELECT t.run_id, t.seq, t.xmin::text FROM sessions AS s CROSS JOIN %s JOIN tasks AS t" +
-		" ON t.namespace = k.namespace AND t.owner = o.value AND t.session_id = k.session_id" +
-		" WHERE s.namespace = k.namespace AND s.session_id = k.session_id) AS t)"
+	activeOf  = "(SELECT count(*) FROM tasks AS t" +
+		" WHERE t.namespace = k.namespace AND t.owner = k.owner AND t.session_id = k.session_id)"
+	readyOf = "(SELECT count(t.route) FROM tasks AS t" +
+		" WHERE t.namespace = k.namespace AND t.session_id = k.session_id AND t.owner IS NULL)"
 )
 
 // given is a table expression k of columns given as arrays, the first being the nth parameter, in their order.

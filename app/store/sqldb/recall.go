@@ -19,7 +19,7 @@ import (
 // writes, another build too, need not know of this. Whatever is open in a run is only ever written together with the
 // run's own row, except that a claim leases a task without writing the run. While that row is as it was, nothing else
 // can happen to its tasks, so that as many of them are ready as were says that none was leased. To a session belong
-// the tasks in it, which are counted: see tally.go.
+// the tasks in it, of which nothing but how many there are matters (see tally.go): so they are counted.
 //
 // A batch that reads in a round trip of its own what it needs asks by version as well: of runs that are as they are
 // remembered, only that is read.
@@ -28,20 +28,13 @@ import (
 // writes nothing and so would not be checked. It never reaches a caller: the batch is run in two round trips.
 var errForgotten = errors.New("not remembered")
 
-// mostRemembered is the most tasks a session may have to be remembered: its guard reads them all.
+// mostRemembered is the most tasks a session may have to be remembered: its guard counts them all.
 const mostRemembered = 32
 
 // mostLate is how far behind the decisions the server may be when it begins with the batch, and how old the
 // reading of its clock may be that the decisions go by. A lease that was judged alive must not have been over
 // for longer.
 const mostLate = time.Second
-
-// recalledSession is a session, with the versions of its row and of those of its tasks.
-type recalledSession struct {
-	session *session
-	version int64
-	tasks   string
-}
 
 // recalledFlow is the row of a workflow id.
 type recalledFlow struct {
@@ -53,7 +46,7 @@ type recalledFlow struct {
 // guards check, so a wrong one costs a round trip and nothing else.
 type memory struct {
 	runs     *lru[string, *run] // as this process left them
-	sessions *lru[engine.SessionKey, recalledSession]
+	sessions *lru[engine.SessionKey, *session]
 	flows    *lru[engine.WorkflowKey, recalledFlow]
 
 	// A batch that was not right is followed by some that are not tried, by more each time in a row: where two processes
@@ -67,7 +60,7 @@ type memory struct {
 func newMemory() *memory {
 	return &memory{
 		runs: newLRU[string, *run](mostRuns), flows: newLRU[engine.WorkflowKey, recalledFlow](mostKeys),
-		sessions: newLRU[engine.SessionKey, recalledSession](mostSessions), stale: map[string]bool{},
+		sessions: newLRU[engine.SessionKey, *session](mostSessions), stale: map[string]bool{},
 	}
 }
 
@@ -104,8 +97,13 @@ func (m *memory) remember(b *batch) {
 			m.runs.put(id, r, r.weight())
 		}
 	}
-	for k, v := range b.sessionVersions {
-		m.sessions.put(k, v, 1)
+	for k, s := range b.sessions {
+		if s.wrote {
+			s.version, s.wrote = b.version, false
+		}
+		if s.memorable() {
+			m.sessions.put(k, s, 1)
+		}
 	}
 	for k, f := range b.workflows {
 		if f.wrote {
@@ -123,13 +121,23 @@ func (m *memory) remember(b *batch) {
 
 // forgotten says that the versions of a batch are those of a server that may be another now.
 func (b *batch) forgotten() {
-	b.version, b.sessionVersions = 0, nil
+	b.version = 0
 	for _, r := range b.runs {
 		r.version = 0
+	}
+	for _, s := range b.sessions {
+		s.version = 0
 	}
 	for _, f := range b.workflows {
 		f.version = 0
 	}
+}
+
+// memorable says whether a session may be decided on from memory: its row is there and its version known, and all that
+// runs in it is its holder's, by which the guard counts. With many tasks it is not worth it.
+func (s *session) memorable() bool {
+	return s.Session != nil && !s.deleted && s.row != nil && s.version != 0 && s.counted && !s.Many &&
+		len(s.Strays) == 0 && len(s.behind) == 0 && s.Active+s.Ready <= mostRemembered
 }
 
 // readyTasks is how many tasks of a run stand in the store as ready.
@@ -278,10 +286,10 @@ func (b *batch) recallSession(k engine.SessionKey) bool {
 	if b.sessions[k] != nil {
 		return true
 	}
-	v, ok := b.s.memory.sessions.get(k)
+	s, ok := b.s.memory.sessions.get(k)
 	if ok {
-		b.sessions[k] = v.session
-		b.guarded.sessions.s(k.Namespace).s(k.ID).i(v.version).s(v.tasks)
+		b.sessions[k] = s
+		b.guarded.sessions.s(k.Namespace).s(k.ID).i(s.version).s(s.Owner).i(int64(s.Active)).i(int64(s.Ready))
 	}
 	return ok
 }

@@ -36,7 +36,7 @@ type statements struct {
 	picks         map[int]*Stmt // candidates of a claim by number of ranges; 0 for arrays
 
 	// of batches that are decided on what is remembered, see recall.go
-	stamp, guardNames, guardFresh, guardRows, guardTasks, versions *Stmt
+	stamp, guardNames, guardFresh, guardRows, guardTasks *Stmt
 
 	workflows, runs, sessions, chains, workers, receipts, tokens *loader
 	namespaces                                                   *loader

@@ -77,7 +77,7 @@ var (
 	itemsTable = &table{name: "items", keys: 3, prune: true, columns: []column{
 		text("run_id"), text("kind"), num("seq"), num("due_at").opt(), text("body"),
 	}}
-	sessionsTable = &table{name: "sessions", keys: 2, prune: true, many: true, columns: []column{
+	sessionsTable = &table{name: "sessions", keys: 2, prune: true, many: true, versioned: true, columns: []column{
 		text("namespace"), text("session_id"), text("door").keep(), text("workflow_id").opt().keep(), text("status"),
 		text("owner").opt(), num("epoch"),
 		num("lease_until").opt(), num("due_at").opt(), num("updated_at"), text("queue"), num("claimed"), num("terminal"),

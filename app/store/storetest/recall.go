@@ -347,11 +347,14 @@ func testRecalledSession(t *testing.T, s Suite) {
 		{"a session in which another app leased", func() {
 			two.Claim(protocol.KindActivity, w.worker, 200)
 		}, 2, func() bool { return seen.Active > 1 }},
+		{"a session in which another app made a task ready", func() {
+			two.flow(id)
+		}, 2, func() bool { return seen.Ready == 3 }},
 	} {
 		times, trips, err := w.meddled(step, c.meanwhile)
 		if times != c.times || err != nil || !c.ok() {
-			t.Errorf("%s: decided %d times (%v), want %d; it is held by %q with %d attempts", c.what, times, err, c.times,
-				seen.Owner, seen.Active)
+			t.Errorf("%s: decided %d times (%v), want %d; it is held by %q with %d attempts and %d ready tasks", c.what, times,
+				err, c.times, seen.Owner, seen.Active, seen.Ready)
 		}
 		if times == 1 && trips != 1 {
 			t.Errorf("%s: %d round trips", c.what, trips)
