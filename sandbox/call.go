@@ -23,7 +23,8 @@ type call struct {
 	err      error
 	logs     []LogLine
 	logBytes int
-	dropped  int
+	dropped  int   // bytes of log over the limit
+	leftOut  int64 // and lines
 	beats    pace
 	shows    pace
 }
@@ -78,6 +79,7 @@ func (c *call) log(level, source string, text []byte) bool {
 	}
 	if c.logBytes+len(text) > maxLogBytes {
 		c.dropped += len(text) + 1
+		c.leftOut++
 		c.logBytes = maxLogBytes // nothing after a gap, or the log would read as if nothing were missing
 		return true
 	}
@@ -108,5 +110,5 @@ func (c *call) finish(output []byte, usage *frame.Usage, err error) bool {
 
 // result is what the call left; only after done.
 func (c *call) result() Result {
-	return Result{Output: c.output, Usage: c.usage, Logs: c.logs, LogsTruncated: c.dropped}
+	return Result{Output: c.output, Usage: c.usage, Logs: c.logs, LogsTruncated: c.dropped, LinesLeftOut: c.leftOut}
 }

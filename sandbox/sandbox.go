@@ -85,7 +85,8 @@ type Result struct {
 	Output        []byte // the encoded result
 	Usage         Usage
 	Logs          []LogLine
-	LogsTruncated int    // bytes of log that were dropped over the limit
+	LogsTruncated int    // bytes of log that were dropped over the limit, unknown to OnLog
+	LinesLeftOut  int64  // and how many lines those were
 	Version       string // of the handler that ran; empty for native ones
 }
 

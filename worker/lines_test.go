@@ -127,6 +127,33 @@ func TestAFloodOfLinesIsCutOffAndCounted(t *testing.T) {
 	}
 }
 
+// A handler that prints more than an executor's output is read for has every line counted that is missing.
+func TestAFloodOfAHandlerIsCounted(t *testing.T) {
+	languages(t, func(t *testing.T, dir string) {
+		const lines = 20_000
+		for name, text := range map[string]string{
+			"flood.mjs": "export const main = () => process.stdout.write(`${'x'.repeat(100)}\\n`.repeat(20_000)) && null;",
+			"flood.py":  "def main(_, ctx):\n\tprint(('x' * 100 + '\\n') * 20_000, end='')\n",
+		} {
+			if _, err := os.Stat(filepath.Join(dir, "index", "load"+filepath.Ext(name))); err != nil {
+				continue // of the other language
+			}
+			if err := os.WriteFile(filepath.Join(dir, "index", name), []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		a := apptest.Start(t, apptest.Options{})
+		start(t, a, link.Local{Join: a.Peers().Join}, func(o *worker.Options) {
+			o.Handlers = dir
+			o.Registry.Workflow("flow", once("index.flood"))
+		})
+		logs, _ := kept(t, a, ended(t, a, "flow"))
+		if n := len(logs.Lines) - 1; n < 100 || logs.Lines[n].LeftOut != int64(lines-n) {
+			t.Errorf("%d lines, the last is %+v", n, logs.Lines[n])
+		}
+	})
+}
+
 // What handlers print and log is kept with where it came from, also of one whose process dies.
 func TestLinesOfHandlersAreKept(t *testing.T) {
 	code := map[string]string{

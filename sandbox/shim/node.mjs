@@ -616,6 +616,13 @@ function failure(id, err, controller) {
   send(header);
 }
 
+// flushed is when what was printed is in its pipe, so that it is read as the call's: Node keeps what does not fit there.
+async function flushed() {
+  for (const out of [process.stdout, process.stderr]) {
+    if (out.writableLength > 0) await new Promise((done) => out.write('', () => done()));
+  }
+}
+
 async function invoke(header, body) {
   const { id } = header;
   const controller = new AbortController();
@@ -649,6 +656,7 @@ async function invoke(header, body) {
     const input = Array.isArray(args) ? (args.length === 1 ? args[0] : args.length === 0 ? null : args) : args;
     const value = await fn(input, ctx);
     const output = encode(value);
+    await flushed();
     finish();
     const after = process.resourceUsage();
     const cpu = after.userCPUTime + after.systemCPUTime - before.userCPUTime - before.systemCPUTime;
@@ -656,6 +664,7 @@ async function invoke(header, body) {
     if (header.lend && output.length >= IN_ROOM && leaveInRoom(output)) send({ ...done, room: output.length });
     else send(done, output);
   } catch (err) {
+    await flushed();
     finish();
     failure(id, err, controller);
   } finally {

@@ -104,6 +104,7 @@ func (a *attempt) invoke(ctx context.Context, name string, args payload.Payload)
 	back := retry.Backoff{Min: 100 * time.Millisecond, Max: 2 * time.Second}
 	for began := time.Now(); ; {
 		res, err := a.r.opt.Executors.Invoke(ctx, inv, hooks)
+		a.r.lines.missed(&a.lines, res.LinesLeftOut)
 		// A rebuild runs another handler, whose version is not this activity's.
 		if name == t.ActivityType {
 			a.version = res.Version

@@ -76,6 +76,13 @@ func (l *lines) add(a *attemptLines, in sandbox.LogLine) {
 	}
 }
 
+// missed counts lines that were left out before they came here.
+func (l *lines) missed(a *attemptLines, n int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	a.leftOut += n
+}
+
 // takeLine counts and keeps a line; mu is held.
 func (l *lines) takeLine(a *attemptLines, line protocol.LogLine) {
 	n := protocol.LogSize([]protocol.LogLine{line})
