@@ -38,6 +38,7 @@ func (b *Broker) Start(ctx context.Context, in protocol.StartRequest) (protocol.
 	runID := ulid.Make().String()
 	return change.Commit[protocol.StartAnswer](ctx, b.store, store.Change{
 		Needs: store.Keys{Workflows: []engine.WorkflowKey{key}, Current: true, New: true}, Recall: true,
+		Class: store.Class{Namespace: in.Namespace, Key: in.FairnessKey, Weight: in.FairnessWeight},
 		Decide: func(rows store.Rows, now time.Time) (store.Writes, error) {
 			if flow := rows.Workflow(key); flow != nil {
 				return existing(in, flow, rows.Run(flow.RunID))

@@ -127,7 +127,7 @@ func activityTask(l store.Leased, args string) *protocol.ActivityTask {
 		PayloadCodec: payload.Codec,
 		Arguments:    payload.Payload{Blob: args}, RetryPolicy: a.Retry, TaskQueue: a.Queue, LeaseOwner: a.Owner,
 		LeaseExpiresAt: a.Until,
-		Release:        a.Lease.Release, HeartbeatEvery: a.HeartbeatTO,
+		Release:        a.Lease.Release, FairnessClass: l.Class, HeartbeatEvery: a.HeartbeatTO,
 	}
 	// Deadlines are times of the app's clock, like the end of the lease. The worker moves them to its own.
 	if a.StartToClose > 0 {
@@ -179,7 +179,7 @@ func (b *Broker) workflowTask(
 		WorkflowType: h.Type, PayloadCodec: payload.Codec, RunStatus: "running", RunNumber: h.Number,
 		LastSequence: h.Task.Shown,
 		TotalEvents:  h.Task.Shown, TaskQueue: h.Queue, LeaseOwner: h.Task.Owner, LeaseExpiresAt: h.Task.Until,
-		Release: h.Task.Release,
+		Release: h.Task.Release, FairnessClass: l.Class,
 	}
 	// What its process is believed to have in memory. It is a guess: one that has forgotten the run asks for the
 	// first page.

@@ -81,9 +81,17 @@ type Change struct {
 	Recall bool
 	// NotBefore is a time that has passed, as the caller has it from the store: with Recall Decide is given none before.
 	NotBefore time.Time
+	// Class is whose it is, where its run cannot tell because there is none yet.
+	Class Class
 	// Background says that nobody waits for the change, as for one that cleans up: while others wait, a batch has no more
 	// of these than of those.
 	Background bool
+}
+
+// Class is a fairness key of a namespace, with its weight. The zero value is nobody's.
+type Class struct {
+	Namespace, Key string
+	Weight         int
 }
 
 // Keys are the rows a change wants loaded (and, where several apps share the database, locked). What does not exist is
@@ -250,6 +258,7 @@ type Leased struct {
 	// the first task of the session's epoch that its holder sees: one whose delivery was undone does not count
 	IsNew     bool
 	Claimed   bool            // the lease claimed the session
+	Class     string          // its fairness class, where keys share its queue
 	Poller    int             // index into ClaimRequest.Pollers; of no meaning for a hand-over
 	Arguments string          // blob; only when Known
 	Known     bool            // Arguments is filled, and Events where the cache holds the history

@@ -38,6 +38,7 @@ type WorkflowTask struct {
 	LeaseOwner     string          `json:"lease_owner"`
 	LeaseExpiresAt history.Time    `json:"lease_expires_at"` // when another worker may get it
 	Release        string          `json:"release,omitempty"`
+	FairnessClass  string          `json:"fairness_class,omitempty"` // where keys share its queue
 	Resume
 }
 
@@ -87,6 +88,7 @@ type ActivityTask struct {
 	// when another worker may get it, unless a heartbeat comes before
 	LeaseExpiresAt history.Time     `json:"lease_expires_at"`
 	Release        string           `json:"release,omitempty"`
+	FairnessClass  string           `json:"fairness_class,omitempty"` // where keys share its queue
 	Deadlines      Deadlines        `json:"deadlines"`
 	HeartbeatEvery int64            `json:"heartbeat_timeout,omitempty"` // seconds; 0: none
 	Session        *SessionAffinity `json:"worker_session,omitempty"`    // absent outside sessions

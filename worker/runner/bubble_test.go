@@ -63,6 +63,7 @@ type control struct {
 	turns    atomic.Int64 // that it read over
 	narrow   atomic.Bool  // what carries a turn is too large for the wire
 	plain    atomic.Bool  // workers do not say that they send turns with results
+	asked    atomic.Int64 // calls with outcomes that ask for tasks
 	replayed atomic.Int64 // events that were shown to machines that began anew
 	counts   *counts
 
@@ -206,6 +207,10 @@ func (a *control) way(worker string) func(context.Context, string, any, linktest
 			if err := fail(worker, method); err != nil {
 				return nil, err
 			}
+		}
+		if c, ok := in.(protocol.CompleteRequest); ok && c.Next != nil &&
+			c.Next.Free[protocol.KindActivity]+c.Next.Free[protocol.KindWorkflow] > 0 {
+			a.asked.Add(1)
 		}
 		if a.plain.Load() {
 			in = without(in)

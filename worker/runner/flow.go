@@ -57,7 +57,9 @@ func (r *Runner) workflow(t *protocol.WorkflowTask, came arrival) {
 		r.failed(t, item.Failure)
 	}
 	// A lease in doubt may live for as long as one that was made when the task was read: the app judges.
-	r.report.add(item, later(r.leases.until(lease), came.read.Add(r.opt.AttemptLease)), nil)
+	r.report.add(entry{
+		class: t.FairnessClass, item: item, until: later(r.leases.until(lease), came.read.Add(r.opt.AttemptLease)),
+	})
 }
 
 func (r *Runner) failed(t *protocol.WorkflowTask, f *protocol.Failure) {

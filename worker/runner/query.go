@@ -113,7 +113,7 @@ func (r *Runner) answer(
 		log(r.log.Debug()).Str("why", f.Message).Msg("question answered with a failure")
 		q.item.Failure = f
 	}
-	r.report.add(q.item, until, nil)
+	r.report.add(entry{item: q.item, until: until})
 }
 
 // ask puts the answer into the question's item, or says why there is none. An error means that the history behind the

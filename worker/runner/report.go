@@ -29,6 +29,7 @@ const handBackTime = 2 * time.Minute
 
 // entry is an outcome on its way.
 type entry struct {
+	class string // fairness class of its task; empty: no keys share its queue
 	item  protocol.CompleteItem
 	until time.Time // no use after that: the lease is over
 	turn  *turn     // that goes with it; nil: none
@@ -36,33 +37,51 @@ type entry struct {
 
 // report sends outcomes. A task's slot is free once its outcome is queued here. The queue is bounded, so that
 // an app which does not answer stops the worker and does not fill its memory. Outcomes that wait while all
-// senders are busy go together in one call.
+// senders are busy go together in one call. A call is answered when the last of its outcomes is stored, and the app
+// stores those of fairness classes in turn: so a class that has little to tell does not go with one that has much.
 type report struct {
 	r *Runner
 
-	mu      sync.Mutex // guards what follows
-	queue   []entry
-	flying  int // outcomes being sent
-	senders int
-	changed chan struct{} // closed and replaced when the queue shrinks or a sender ends
+	mu      sync.Mutex       // guards what follows
+	lines   map[string]*line // by class, while it has any
+	waiting int              // in all lines
+	flying  int              // outcomes being sent
+	changed chan struct{}    // closed and replaced when a line shrinks or a sender ends
 	closed  bool
 	wait    sync.WaitGroup
 }
 
-func newReport(r *Runner) *report { return &report{r: r, changed: make(chan struct{})} }
+// line is what there is to tell of one class.
+type line struct {
+	class   string
+	queue   []entry
+	senders int
+}
+
+func newReport(r *Runner) *report {
+	return &report{r: r, lines: map[string]*line{}, changed: make(chan struct{})}
+}
 
 // add queues an outcome; it blocks while too many wait.
-func (p *report) add(item protocol.CompleteItem, until time.Time, t *turn) {
+func (p *report) add(e entry) {
 	p.mu.Lock()
 	// The task's slot stays taken for as long as this blocks, so the worker asks for no more than it can report.
-	for len(p.queue) >= p.r.opt.Outcomes && !p.closed {
+	for p.full(e.class) && !p.closed {
 		changed := p.changed
 		p.mu.Unlock()
 		<-changed
 		p.mu.Lock()
 	}
 	defer p.mu.Unlock()
-	p.put(entry{item, until, t})
+	p.put(e)
+}
+
+// full says whether a line takes no more. A class gets no more room than it leaves to all others, so that theirs are
+// told while it has more than the app takes; mu is held.
+func (p *report) full(class string) bool {
+	free := p.r.opt.Outcomes - p.waiting
+	l := p.lines[class]
+	return free <= 0 || class != "" && l != nil && len(l.queue) >= free
 }
 
 // handBack queues the hand-back of a task that was not begun. It never blocks: a sender may call it.
@@ -81,12 +100,18 @@ func (p *report) put(e entry) {
 	if e.item.Returned != "" {
 		e.item = e.item.HandedBack()
 	}
-	p.queue = append(p.queue, e)
-	if p.senders < p.r.opt.Senders {
-		p.senders++
+	l := p.lines[e.class]
+	if l == nil {
+		l = &line{class: e.class}
+		p.lines[e.class] = l
+	}
+	l.queue = append(l.queue, e)
+	p.waiting++
+	if l.senders < p.r.opt.Senders {
+		l.senders++
 		p.wait.Go(func() {
 			stack.Grow()
-			p.send()
+			p.send(l)
 		})
 	}
 }
@@ -97,27 +122,30 @@ func (p *report) nudge() {
 }
 
 // next takes what goes into one call; nothing ends the sender.
-func (p *report) next() []entry {
+func (p *report) next(l *line) []entry {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	n, size := 0, 0
-	for n < len(p.queue) && n < maxItems {
-		size += sizeOf(&p.queue[n].item)
+	for n < len(l.queue) && n < maxItems {
+		size += sizeOf(&l.queue[n].item)
 		if n > 0 && size > maxBytes {
 			break
 		}
 		n++
 	}
 	if n == 0 || p.closed {
-		p.senders--
+		if l.senders--; l.senders == 0 {
+			delete(p.lines, l.class)
+		}
 		p.nudge()
 		return nil
 	}
-	batch := append([]entry(nil), p.queue[:n]...)
-	clear(p.queue[:n])
-	if p.queue = p.queue[n:]; len(p.queue) == 0 {
-		p.queue = nil
+	batch := append([]entry(nil), l.queue[:n]...)
+	clear(l.queue[:n])
+	if l.queue = l.queue[n:]; len(l.queue) == 0 {
+		l.queue = nil
 	}
+	p.waiting -= n
 	p.flying += n
 	p.nudge()
 	return batch
@@ -145,10 +173,10 @@ func sizeOfAll(commands []protocol.Command) (n int) {
 	return n
 }
 
-// send is one sender: it lives while there is something to send.
-func (p *report) send() {
+// send is one sender of a line: it lives while there is something to send.
+func (p *report) send(l *line) {
 	for {
-		batch := p.next()
+		batch := p.next(l)
 		if batch == nil {
 			return
 		}
@@ -185,8 +213,11 @@ func (p *report) deliver(batch []entry) {
 		var got share
 		if poll && !p.r.stopped.Load() {
 			// As many tasks are asked for as outcomes are told: whoever ends one piece of work asks for the next
-			// with the same call.
-			got = p.r.slots.takeNow(len(batch))
+			// with the same call. Where classes share, outcomes may wait for their turn, and a task that was given to
+			// this call meanwhile, of whatever class, would wait with them: there the poll loops alone ask.
+			if batch[0].class == "" {
+				got = p.r.slots.takeNow(len(batch))
+			}
 			if got != nil || slices.ContainsFunc(batch, func(e entry) bool { return e.turn != nil }) {
 				next := p.r.request(got)
 				if got == nil { // turns count for who asks for tasks, were it for none
@@ -323,7 +354,7 @@ func (p *report) pause(d time.Duration) bool {
 func (p *report) flush(ctx context.Context) error {
 	for {
 		p.mu.Lock()
-		over, changed := len(p.queue) == 0 && p.flying == 0, p.changed
+		over, changed := p.waiting == 0 && p.flying == 0, p.changed
 		p.mu.Unlock()
 		if over {
 			return nil
@@ -340,8 +371,11 @@ func (p *report) flush(ctx context.Context) error {
 func (p *report) close() {
 	p.mu.Lock()
 	p.closed = true
-	left := p.queue
-	p.queue = nil
+	var left []entry
+	for _, l := range p.lines {
+		left, l.queue = append(left, l.queue...), nil
+	}
+	p.waiting = 0
 	p.nudge()
 	p.mu.Unlock()
 	for _, e := range left {

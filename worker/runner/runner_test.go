@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -93,6 +94,50 @@ func TestTerminatedRunEndsItsAttempts(t *testing.T) {
 		}
 		if waited := time.Since(began); waited > time.Second {
 			t.Errorf("it took %s: the notice did not arrive", waited)
+		}
+	})
+}
+
+// Of classes that share a queue fairly none waits for what another has to tell, nor for the answer to that.
+func TestClassesReportByThemselves(t *testing.T) {
+	bubble(t, func(t *testing.T, a *control) {
+		a.worker("w", func(r *worker.Registry) {
+			single(r, "work", func(context.Context) error { return nil })
+		}, func(o *runner.Options) { o.Senders = 1 })
+		begin := func(key string) string {
+			run, err := a.Start(t.Context(), protocol.StartRequest{WorkflowType: "do_work", FairnessKey: key})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return run.RunID
+		}
+		result[any](t, a.end(begin("")))
+		if a.asked.Load() == 0 {
+			t.Error("no outcome came with a poll")
+		}
+		result[any](t, a.end(begin("large"))) // from now on the queue is fair
+		asked := a.asked.Load()
+		first := make(chan struct{})
+		held, release := sync.OnceFunc(func() { <-first }), sync.OnceFunc(func() { close(first) })
+		defer release()
+		a.hangs(func(_, method string) error {
+			if method == "Complete" {
+				held()
+			}
+			return nil
+		})
+		large := begin("large")
+		synctest.Wait()
+		a.hangs(nil)
+		small := begin("small")
+		result[any](t, a.end(small))
+		if n := len(a.events(large)); n != 1 {
+			t.Errorf("the other class has %d events: it was not held", n)
+		}
+		release()
+		result[any](t, a.end(large))
+		if n := a.asked.Load() - asked; n > 0 {
+			t.Errorf("%d polls went with outcomes that may wait for their turn", n)
 		}
 	})
 }

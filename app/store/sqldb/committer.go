@@ -46,7 +46,7 @@ func (s *Store) loop() {
 		s.lookAgain()
 		rest = append(rest, s.retry()...)
 		items := rest
-		if len(items) == 0 {
+		if len(items) == 0 && s.shares.waiting == 0 {
 			if quit == nil && len(s.in) == 0 && len(s.back) == 0 && len(s.aside) == 0 {
 				s.closeDown()
 				return
@@ -82,7 +82,11 @@ func (s *Store) run(items []*pending) (rest []*pending) {
 // any it takes as many in the background as a caller who comes next may have to wait for. So clean-up neither
 // delays callers nor starves.
 func (s *Store) drain(items []*pending) []*pending {
-	items = fill(items, s.in, mostChanges)
+	most := mostChanges
+	if s.queues.anyFair() {
+		most = cap(s.in) // who has little waiting must be seen behind all that others have
+	}
+	items = s.shared(fill(items, s.in, most))
 	behind := 0
 	for _, p := range items {
 		if p.background() {

@@ -162,6 +162,15 @@ func (b *batch) classOf(t taskKey) (tagKey, int) {
 	return tagKey{QueueKey{r.Namespace, a.Queue, protocol.KindActivity}, int64(a.Priority), key}, weight
 }
 
+// sharing is the class of a task in a queue that keys share; empty where they do not.
+func (b *batch) sharing(t taskKey) string {
+	k, _ := b.classOf(t)
+	if !b.fair(k.QueueKey) {
+		return ""
+	}
+	return cmp.Or(k.class, engine.DefaultClass)
+}
+
 // place puts a rank on a ready task; its row is written in any case.
 func (b *batch) place(t taskKey, rank int64) {
 	r := b.runs[t.run]
@@ -239,6 +248,13 @@ func (q *queues) fair(k QueueKey) bool {
 	q.mu.RLock()
 	defer q.mu.RUnlock()
 	return q.ranked[k]
+}
+
+// anyFair says whether there is any such queue.
+func (q *queues) anyFair() bool {
+	q.mu.RLock()
+	defer q.mu.RUnlock()
+	return len(q.ranked) > 0
 }
 
 // learnFair takes over, after the commit, which queues have ranks from now on, and says whether any is new.

@@ -211,7 +211,7 @@ func (b *batch) lease(r *run, seq int64, l *engine.Lessee) store.Leased {
 	if seq == 0 {
 		r.Run.Merge(r.Run.Leased(*l, b.now))
 		r.changed = true
-		return store.Leased{Kind: protocol.KindWorkflow}
+		return store.Leased{Kind: protocol.KindWorkflow, Class: b.sharing(taskKey{r.ID, seq})}
 	}
 	a, _ := r.Activities.Get(seq)
 	var sess *engine.Session
@@ -226,7 +226,9 @@ func (b *batch) lease(r *run, seq int64, l *engine.Lessee) store.Leased {
 	a, change, claimed := engine.LeaseActivity(a, sess, *l, b.EpochFloor, b.now)
 	r.Activities.Put(seq, a)
 	mark(&r.activities, seq, true)
-	out := store.Leased{Kind: protocol.KindActivity, Activity: &a, Claimed: claimed}
+	out := store.Leased{
+		Kind: protocol.KindActivity, Activity: &a, Claimed: claimed, Class: b.sharing(taskKey{r.ID, seq}),
+	}
 	if change != nil {
 		b.applySession(change)
 		out.Session, out.IsNew = &change.Session, a.New

@@ -101,6 +101,7 @@ type Store struct {
 	ended    error // of Close; set before done is closed
 	outgrown chan error
 	batch    int64 // number of the last batch that was tried
+	shares   shares
 
 	aside   []*pending             // of the committer's goroutine, as what follows
 	again   map[QueueKey]*lookback // queues with ready tasks that others have locked
@@ -181,6 +182,9 @@ type pending struct {
 	gone   <-chan struct{} // of a claim: closed when nobody waits for its tasks any more
 	must   bool            // the batch is written, whether the change changes anything or not
 	done   chan struct{}   // closed when the fields below are final
+
+	rank   int64 // among the changes of all classes
+	behind bool  // it has stood in line with those
 
 	ready, readied int // what it made ready in its batch: from, to
 

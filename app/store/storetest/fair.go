@@ -1,10 +1,15 @@
 package storetest
 
 import (
+	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
+	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
@@ -91,6 +96,55 @@ func testFairRuns(t *testing.T, s Suite) {
 	}
 	if g := strings.Join(got, " "); g != "a0 b0 a1 b1 a2 a3 a4 a5" {
 		t.Fatalf("runs came as %s", g)
+	}
+}
+
+// Changes wait for a batch as well, and in it for each other: who has few is not put behind, nor beside, all of those
+// that somebody else has.
+func testShared(t *testing.T, s Suite) {
+	w := s.New(t)
+	order := ""
+	begin := func(class string, n int) (runs []string) {
+		for i := range n {
+			in := start(w, fmt.Sprint(class, i))
+			in.Request.FairnessKey = class
+			runs = append(runs, w.StartAs(in))
+		}
+		return runs
+	}
+	// The letter of a class for each change, in the order in which they are decided.
+	changes := func(class string, runs []string) (list []store.Change) {
+		for _, run := range runs {
+			c := Step(run, engine.SignalRun{Name: "go"}, store.Keys{})
+			decide := c.Decide
+			note := sync.OnceFunc(func() { order += class }) // a batch may be decided again
+			c.Decide = func(rows store.Rows, now time.Time) (store.Writes, error) {
+				note()
+				return decide(rows, now)
+			}
+			list = append(list, c)
+		}
+		return list
+	}
+	commits := func(list ...store.Change) int64 {
+		t.Helper()
+		order = ""
+		before := w.S.Stats().Commits
+		if err := errors.Join(w.together(list...)...); err != nil {
+			t.Fatal(err)
+		}
+		return w.S.Stats().Commits - before
+	}
+	many := begin("a", 40)
+	if n := commits(changes("a", many)...); n > 2 {
+		t.Errorf("changes of a class alone took %d commits", n)
+	}
+	few := begin("b", 2)
+	if n := commits(append(changes("a", many), changes("b", few)...)...); n < 4 {
+		t.Errorf("42 changes of two classes were %d batches: who comes next waits for the end of a long one", n)
+	}
+	if last := strings.LastIndex(order, "b"); last > 4 {
+		t.Errorf("in turn came %s", order)
 	}
 }
 

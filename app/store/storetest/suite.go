@@ -48,6 +48,7 @@ func Run(t *testing.T, s Suite) {
 		{"budgets cost nothing where there are none", testBudgetCost},
 		{"a burst of one class does not hold up another", testFair},
 		{"runs of a class keep their order", testFairRuns},
+		{"changes of one class do not hold up those of another", testShared},
 		{"without fairness keys nothing is ranked", testFairCost},
 		{"sessions", testSessions},
 		{"what former holders of a session run is known after a restart", testFormerHolders},

@@ -1,0 +1,148 @@
+package sqldb
+
+import (
+	"time"
+
+	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/app/store"
+)
+
+// Ranks order the tasks that wait for a worker. Where workers have room for all of them nothing waits there, but here:
+// every step of a workflow is a change, and the changes of somebody who has a hundred workflows open make the batches
+// long on which everybody else's next step waits, six or seven times until a workflow is done. So while classes share
+// the store a batch is short, and who has little waiting is in the next one.
+
+// mostShared is the most changes of a batch while several classes have some: enough for a commit to be worth its cost,
+// and few enough for who missed it to be served soon.
+const mostShared = 10
+
+// sharedFor is for how long a class counts that had a change: between the steps of a workflow it has none.
+const sharedFor = time.Second
+
+// shares are the changes that wait for a batch, by the class that they are for, in the order of engine.Rank. They are
+// the committer's.
+type shares struct {
+	clock   int64
+	nobody  []*pending // what is for no class goes first: claims, which are for all, and signs of life
+	classes map[classKey]*share
+	waiting int
+	looked  time.Time
+}
+
+type classKey struct{ namespace, key string }
+
+type share struct {
+	queue []*pending
+	tag   int64
+	last  time.Time
+}
+
+// shared takes items in and returns those that go into the next batch. Without fairness keys, or with changes of one
+// class alone, that is as many as fit.
+func (s *Store) shared(items []*pending) []*pending {
+	h := &s.shares
+	if h.waiting == 0 && !s.queues.anyFair() {
+		return items
+	}
+	now := time.Now()
+	for _, p := range items {
+		if p.behind {
+			// It was to be in an earlier batch, so it is not put behind others again.
+			h.nobody = append(h.nobody, p)
+		} else {
+			p.behind = true
+			h.add(p, s.classOf(p), now)
+		}
+	}
+	h.waiting += len(items)
+	h.forget(now)
+	most := mostChanges
+	if len(h.classes) > 1 {
+		most = min(max(mostShared, len(h.classes)), mostChanges)
+	}
+	return h.take(items[:0], most)
+}
+
+// add puts a change in its place.
+func (h *shares) add(p *pending, c store.Class, now time.Time) {
+	if c.Key == "" {
+		h.nobody = append(h.nobody, p)
+		return
+	}
+	k := classKey{c.Namespace, c.Key}
+	one := h.classes[k]
+	if one == nil {
+		if h.classes == nil {
+			h.classes = map[classKey]*share{}
+		}
+		one = &share{}
+		h.classes[k] = one
+	}
+	p.rank, one.tag = engine.Rank(h.clock, one.tag, c.Weight)
+	one.queue, one.last = append(one.queue, p), now
+}
+
+// take adds the changes that come first.
+func (h *shares) take(items []*pending, most int) []*pending {
+	n := min(most, len(h.nobody))
+	items = append(items, h.nobody[:n]...)
+	if h.nobody = h.nobody[n:]; len(h.nobody) == 0 {
+		h.nobody = nil
+	}
+	for len(items) < most {
+		var first *share
+		for _, c := range h.classes {
+			if len(c.queue) > 0 && (first == nil || c.queue[0].rank < first.queue[0].rank) {
+				first = c
+			}
+		}
+		if first == nil {
+			break
+		}
+		p := first.queue[0]
+		if first.queue = first.queue[1:]; len(first.queue) == 0 {
+			first.queue = nil
+		}
+		h.clock = max(h.clock, p.rank)
+		items = append(items, p)
+	}
+	h.waiting -= len(items)
+	return items
+}
+
+// forget drops classes that had nothing for a while.
+func (h *shares) forget(now time.Time) {
+	if now.Sub(h.looked) < sharedFor {
+		return
+	}
+	h.looked = now
+	for k, c := range h.classes {
+		if len(c.queue) == 0 && now.Sub(c.last) > sharedFor {
+			delete(h.classes, k)
+		}
+	}
+}
+
+// classOf is whose change it is: as it says, or that of its run. One whose run is not at hand is of no key.
+func (s *Store) classOf(p *pending) store.Class {
+	if p.change == nil {
+		return store.Class{}
+	}
+	c := p.change.Class
+	if len(p.change.Needs.Runs) > 0 {
+		runs := s.cache.runs
+		if s.cfg.Dialect.Shared {
+			runs = s.memory.runs
+		}
+		if r, ok := runs.get(p.change.Needs.Runs[0]); ok {
+			c.Namespace = r.Namespace
+			c.Key, c.Weight = r.Fairness()
+		}
+	} else if c.Namespace == "" {
+		return c
+	}
+	if c.Key == "" {
+		c.Key = engine.DefaultClass
+	}
+	return c
+}
