@@ -23,9 +23,12 @@ type proc struct {
 	done chan struct{} // closed when Run has returned
 	err  error         // of Run; set before done is closed
 
-	mu   sync.Mutex      // guards what follows
-	way  context.Context // to the app: ends when it is cut
-	snap context.CancelFunc
+	mu    sync.Mutex      // guards what follows
+	way   context.Context // to the app: ends when it is cut
+	snap  context.CancelFunc
+	hole  chan struct{}  // the way is a black hole until it is closed; nil: it is none
+	conn  link.Conn      // of now
+	calls map[string]int // that were made, by verb
 }
 
 // start starts a worker and waits until it is registered.
@@ -44,7 +47,7 @@ func (h *harness) start(name string, change ...func(*worker.Options)) *proc {
 }
 
 func (h *harness) make(name string, change ...func(*worker.Options)) (*proc, error) {
-	p := &proc{h: h, name: name, done: make(chan struct{})}
+	p := &proc{h: h, name: name, done: make(chan struct{}), calls: map[string]int{}}
 	p.rejoin()
 	r := worker.NewRegistry()
 	for _, f := range h.setup {
@@ -109,6 +112,53 @@ func (p *proc) rejoin() {
 	p.way, p.snap = context.WithCancel(context.WithoutCancel(p.h.t.Context()))
 }
 
+// drop ends the connection, and severs the way for as long as until the worker may dial again.
+func (p *proc) drop() {
+	p.sever()
+	p.mu.Lock()
+	conn := p.conn
+	p.mu.Unlock()
+	conn.Close()
+	synctest.Wait()
+}
+
+// swallow makes the way a black hole, which takes everything and answers nothing, until mend.
+func (p *proc) swallow() (mend func()) {
+	hole := make(chan struct{})
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.hole = hole
+	return func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.hole = nil
+		close(hole)
+	}
+}
+
+// out waits until the way is no black hole, or the caller has no patience any more.
+func (p *proc) out(ctx context.Context) error {
+	p.mu.Lock()
+	hole := p.hole
+	p.mu.Unlock()
+	if hole == nil {
+		return nil
+	}
+	select {
+	case <-hole:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// called is how often a verb was called.
+func (p *proc) called(verb string) int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.calls[verb]
+}
+
 func (p *proc) cut() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -134,14 +184,21 @@ func (c carrier) Dial(
 	if err != nil {
 		return nil, err
 	}
+	c.p.mu.Lock()
+	defer c.p.mu.Unlock()
+	c.p.conn = conn
 	return linktest.Between(conn, c.p.pass), nil
 }
 
 // pass passes a call on, unless the way is cut before it or before its answer.
-func (p *proc) pass(ctx context.Context, _ string, in any, call linktest.Call) (any, error) {
+func (p *proc) pass(ctx context.Context, verb string, in any, call linktest.Call) (any, error) {
 	p.mu.Lock()
 	way := p.way
+	p.calls[verb]++
 	p.mu.Unlock()
+	if err := p.out(ctx); err != nil {
+		return nil, err
+	}
 	if way.Err() != nil {
 		return nil, errCut
 	}
@@ -149,6 +206,9 @@ func (p *proc) pass(ctx context.Context, _ string, in any, call linktest.Call) (
 	defer cancel(nil)
 	defer context.AfterFunc(way, func() { cancel(errCut) })()
 	out, err := call(ctx, in)
+	if err := p.out(ctx); err != nil {
+		return nil, err
+	}
 	if way.Err() != nil {
 		return nil, errCut
 	}

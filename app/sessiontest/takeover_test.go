@@ -260,9 +260,52 @@ func TestTwoLostHeartbeatsCostNothing(t *testing.T) {
 		h.start("B", byDefault)
 		for range 3 {
 			h.wait(50 * sec)
+			beats := a.called("WorkerHeartbeat")
 			a.sever()
 			h.wait(10 * sec)
 			a.rejoin()
+			if n := a.called("WorkerHeartbeat") - beats; n > 15 {
+				h.t.Errorf("%d tries within ten seconds", n)
+			}
+		}
+		h.equal("done by", output[[]string](h, run), []string{"A"})
+		h.once("item")
+	})
+
+	// They go into a black hole, each for as long as one may take, and the first right before the attempt is due.
+	bubble(t, "swallowed", func(h *harness) {
+		h.flow("relay", relay)
+		a := h.start("A", byDefault)
+		h.wait(100 * ms)
+		run := h.begin("relay", "s", []string{"item"}, 5*60_000)
+		h.running("item")
+		h.start("B", byDefault)
+		h.wait(7 * sec)
+		beats, mend := a.called("WorkerHeartbeat"), a.swallow()
+		h.until("the second is on its way", 10*ms, func() bool { return a.called("WorkerHeartbeat") == beats+2 })
+		h.wait(8 * sec)
+		mend()
+		h.equal("done by", output[[]string](h, run), []string{"A"})
+		h.once("item")
+	})
+
+	// The connection is gone for longer than attempts go without a renewal. The next one, a few seconds after the way is
+	// free again, renews at once, by one heartbeat and not by many that name nothing.
+	bubble(t, "a lost connection", func(h *harness) {
+		h.flow("relay", relay)
+		a := h.start("A", byDefault)
+		run := h.begin("relay", "s", []string{"item"}, 60_000)
+		began := h.running("item").from
+		h.start("B", byDefault)
+		h.wait(began + 7*sec - h.at())
+		a.drop()
+		h.wait(14 * sec)
+		beats := a.called("WorkerHeartbeat")
+		a.rejoin()
+		h.until("it is back", 10*ms, func() bool { return a.called("WorkerHeartbeat") > beats })
+		h.wait(2 * sec)
+		if n := a.called("WorkerHeartbeat") - beats; n > 2 {
+			h.t.Errorf("%d heartbeats within two seconds of the new connection", n)
 		}
 		h.equal("done by", output[[]string](h, run), []string{"A"})
 		h.once("item")

@@ -49,12 +49,10 @@ func (l *Link) keepBeating(ctx context.Context) {
 			return
 		}
 		if !l.Connected() {
-			// What is held may not be renewed in time, and its holder must learn of that.
-			next := l.due(ctx, false)
-			timer.Reset(until(next, time.Now().Add(time.Second)))
+			timer.Reset(until(l.endsWhatIsOver(), time.Now().Add(time.Second)))
 			continue
 		}
-		next := l.due(ctx, true)
+		next := l.due(ctx)
 		last = time.Now()
 		timer.Reset(until(next, last.Add(l.beatEvery())))
 	}
@@ -94,31 +92,37 @@ func until(next, latest time.Time) time.Duration {
 	return max(time.Until(next), 10*time.Millisecond)
 }
 
+// endsWhatIsOver has the holder of what could not be renewed in time learn of it while there is no connection, and
+// returns when to look again. It tells of no try that failed: none was made, and the next connection is to renew at
+// once.
+func (l *Link) endsWhatIsOver() (next time.Time) {
+	if l.opt.Holdings != nil {
+		_, _, next = l.opt.Holdings.Due(time.Now())
+	}
+	return next
+}
+
 // due sends one heartbeat with what is to be renewed, and returns when the next renewal is due.
-func (l *Link) due(ctx context.Context, connected bool) time.Time {
+func (l *Link) due(ctx context.Context) time.Time {
 	in := protocol.WorkerHeartbeat{}
 	sent := time.Now()
 	if l.opt.Holdings != nil {
 		in.Leases, in.Sessions, _ = l.opt.Holdings.Due(sent)
-		if connected && l.quiet() {
+		if l.quiet() {
 			in.Leases = l.opt.Holdings.Leases()
 		}
 	}
-	var out protocol.WorkerHeartbeatAnswer
-	err := ErrNotConnected
-	if connected {
-		l.mu.Lock()
-		in.Draining = l.draining
-		l.mu.Unlock()
-		in.Machine, _ = json.Marshal(l.machine()) // numbers and text always marshal
-		call, cancel := context.WithTimeout(ctx, beatTimeout)
-		out, err = ask(call, l, "heartbeat", protocol.WorkerVerbs.WorkerHeartbeat, in)
-		cancel()
-		if err != nil && ctx.Err() == nil {
-			l.log.Warn().Err(err).Int("leases", len(in.Leases)).Int("sessions", len(in.Sessions)).Msg("heartbeat failed")
-		}
+	l.mu.Lock()
+	in.Draining = l.draining
+	l.mu.Unlock()
+	in.Machine, _ = json.Marshal(l.machine()) // numbers and text always marshal
+	call, cancel := context.WithTimeout(ctx, beatTimeout)
+	out, err := ask(call, l, "heartbeat", protocol.WorkerVerbs.WorkerHeartbeat, in)
+	cancel()
+	if err != nil && ctx.Err() == nil {
+		l.log.Warn().Err(err).Int("leases", len(in.Leases)).Int("sessions", len(in.Sessions)).Msg("heartbeat failed")
 	}
-	if connected && err == nil {
+	if err == nil {
 		l.intend(out.Intent, "")
 		if out.Settings != l.Settings().Revision {
 			go l.revised(ctx) // renewals are not to wait for it
@@ -128,7 +132,11 @@ func (l *Link) due(ctx context.Context, connected bool) time.Time {
 		return time.Time{}
 	}
 	l.opt.Holdings.Renewed(sent, in.Leases, in.Sessions, out, err)
-	_, _, next := l.opt.Holdings.Due(time.Now())
+	now := time.Now()
+	leases, sessions, next := l.opt.Holdings.Due(now)
+	if len(leases)+len(sessions) > 0 {
+		return now // it came due while this heartbeat was on its way, which may have been for seconds
+	}
 	return next
 }
 

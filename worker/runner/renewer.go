@@ -138,11 +138,13 @@ func (k *leaseRenewer) cancel(attempt string, cause error) {
 	}
 }
 
-// due are the attempts to renew, and when to ask again. Attempts whose time is over are ended.
-func (k *leaseRenewer) due(now time.Time) (renew []protocol.HeartbeatRequest, next time.Time) {
+// due are the attempts to renew, and when to ask again as far as the others go. Attempts whose time is over are ended.
+// Where a heartbeat goes anyway, none is held back for a try that failed: the app may take its time over the rest.
+func (k *leaseRenewer) due(now time.Time, anyway bool) (renew []protocol.HeartbeatRequest, next time.Time) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	var soon []*lease
+	var soon []protocol.HeartbeatRequest
+	var first time.Time // at which one of them is due
 	due := false
 	for _, l := range k.leases {
 		if l.over {
@@ -150,9 +152,9 @@ func (k *leaseRenewer) due(now time.Time) (renew []protocol.HeartbeatRequest, ne
 		}
 		if !l.doubt.IsZero() && now.Before(l.doubt.Add(k.length)) { // whoever wants to begin waits for the answer
 			at := later(l.doubt, l.notBefore)
-			due = due || !now.Before(at)
-			next = earlier(next, at)
-			soon = append(soon, l)
+			due = due || !now.Before(at) || anyway
+			first = earlier(first, at)
+			soon = append(soon, l.task)
 			continue
 		}
 		end := l.renewed.Add(k.length - k.margin)
@@ -164,24 +166,21 @@ func (k *leaseRenewer) due(now time.Time) (renew []protocol.HeartbeatRequest, ne
 		}
 		next = earlier(next, end)
 		at := l.renewed.Add(k.interval)
-		if at.Before(l.notBefore) {
-			at = l.notBefore
+		if !anyway {
+			at = later(at, l.notBefore)
 		}
 		due = due || !now.Before(at)
 		if now.Before(at.Add(-k.interval / together)) {
 			next = earlier(next, at)
 		} else {
-			soon = append(soon, l)
+			first = earlier(first, at)
+			soon = append(soon, l.task)
 		}
 	}
-	for _, l := range soon {
-		if due {
-			renew = append(renew, l.task)
-		} else {
-			next = earlier(next, l.renewed.Add(k.interval))
-		}
+	if due {
+		return soon, next
 	}
-	return renew, next
+	return nil, earlier(next, first)
 }
 
 // all are the renewals of every attempt that still has its lease.
@@ -276,8 +275,8 @@ var _ link.Holdings = holdings{}
 func (r *Runner) Holdings() link.Holdings { return holdings{r} }
 
 func (h holdings) Due(now time.Time) ([]protocol.HeartbeatRequest, []protocol.SessionRenewal, time.Time) {
-	leases, next := h.r.leases.due(now)
 	sessions, then := h.r.opt.Sessions.Due(now)
+	leases, next := h.r.leases.due(now, len(sessions) > 0)
 	return leases, sessions, earlier(next, then)
 }
 
