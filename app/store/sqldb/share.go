@@ -1,6 +1,7 @@
 package sqldb
 
 import (
+	"container/heap"
 	"time"
 
 	"github.com/sojourn-run/sojourn/app/engine"
@@ -25,6 +26,7 @@ type shares struct {
 	clock   int64
 	nobody  []*pending // what is for no class goes first: claims, which are for all, and signs of life
 	classes map[classKey]*share
+	line    turns // those of the classes that have changes
 	waiting int
 	looked  time.Time
 }
@@ -80,6 +82,9 @@ func (h *shares) add(p *pending, c store.Class, now time.Time) {
 	}
 	p.rank, one.tag = engine.Rank(h.clock, one.tag, c.Weight)
 	one.queue, one.last = append(one.queue, p), now
+	if len(one.queue) == 1 {
+		heap.Push(&h.line, one)
+	}
 }
 
 // take adds the changes that come first.
@@ -89,25 +94,36 @@ func (h *shares) take(items []*pending, most int) []*pending {
 	if h.nobody = h.nobody[n:]; len(h.nobody) == 0 {
 		h.nobody = nil
 	}
-	for len(items) < most {
-		var first *share
-		for _, c := range h.classes {
-			if len(c.queue) > 0 && (first == nil || c.queue[0].rank < first.queue[0].rank) {
-				first = c
-			}
-		}
-		if first == nil {
-			break
-		}
+	for len(items) < most && len(h.line) > 0 {
+		first := h.line[0]
 		p := first.queue[0]
 		if first.queue = first.queue[1:]; len(first.queue) == 0 {
 			first.queue = nil
+			heap.Pop(&h.line)
+		} else {
+			heap.Fix(&h.line, 0)
 		}
 		h.clock = max(h.clock, p.rank)
 		items = append(items, p)
 	}
 	h.waiting -= len(items)
 	return items
+}
+
+// turns is a heap of classes, the one whose first change comes first on top.
+type turns []*share
+
+func (t turns) Len() int           { return len(t) }
+func (t turns) Less(i, j int) bool { return t[i].queue[0].rank < t[j].queue[0].rank }
+func (t turns) Swap(i, j int)      { t[i], t[j] = t[j], t[i] }
+func (t *turns) Push(c any)        { *t = append(*t, c.(*share)) }
+
+func (t *turns) Pop() any {
+	last := len(*t) - 1
+	c := (*t)[last]
+	(*t)[last] = nil
+	*t = (*t)[:last]
+	return c
 }
 
 // forget drops classes that had nothing for a while.
