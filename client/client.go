@@ -17,6 +17,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sojourn-run/sojourn/shared/httpjson"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
@@ -98,7 +99,7 @@ func (c *Client) request(ctx context.Context, method, to string, in, out any) er
 		return err
 	}
 	defer answer.Body.Close()
-	raw, err := io.ReadAll(io.LimitReader(answer.Body, maxAnswer))
+	raw, err := httpjson.Whole(io.LimitReader(answer.Body, maxAnswer), answer.ContentLength)
 	if err != nil {
 		return err
 	}

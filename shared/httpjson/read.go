@@ -36,21 +36,29 @@ func Body(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
 			return nil, err
 		}
 	}
-	var b bytes.Buffer
-	b.Grow(int(min(max(r.ContentLength, 0), 64<<10)) + bytes.MinRead)
-	if _, err := b.ReadFrom(http.MaxBytesReader(w, r.Body, limit)); err != nil {
+	raw, err := Whole(http.MaxBytesReader(w, r.Body, limit), r.ContentLength)
+	if err != nil {
 		var large *http.MaxBytesError
 		if errors.As(err, &large) {
 			return nil, tooLarge(limit)
 		}
 		return nil, protocol.Refuse(protocol.ReasonMalformedJSON, "the body did not arrive whole: %v", err)
 	}
-	if r.ContentLength < 0 && b.Len() > 0 {
+	if r.ContentLength < 0 && len(raw) > 0 {
 		if err := media(r); err != nil {
 			return nil, err
 		}
 	}
-	return b.Bytes(), nil
+	return raw, nil
+}
+
+// Whole reads a body to its end, whose length is said to be that; less than 0 if nothing is said.
+func Whole(body io.Reader, length int64) ([]byte, error) {
+	var b bytes.Buffer
+	// What is said is believed for a start only: there may be less.
+	b.Grow(int(min(max(length, 0), 64<<10)) + bytes.MinRead)
+	_, err := b.ReadFrom(body)
+	return b.Bytes(), err
 }
 
 func tooLarge(limit int64) error {

@@ -3,7 +3,6 @@ package httpjson
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"maps"
 	"net/http"
@@ -15,6 +14,7 @@ import (
 	"github.com/klauspost/compress/gzip"
 
 	"github.com/sojourn-run/sojourn/shared/protocol"
+	"github.com/sojourn-run/sojourn/shared/rawjson"
 )
 
 // compressFrom is the size from which an answer is compressed for those who accept it.
@@ -33,13 +33,7 @@ var writers = sync.Pool{New: func() any {
 
 // Encode is v as JSON, as answers carry it.
 func Encode(v any) ([]byte, error) {
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	if err := e.Encode(v); err != nil {
-		return nil, err
-	}
-	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
+	return rawjson.Append(nil, v)
 }
 
 // Write sends body, which is JSON, compressed when it is large and the caller accepts gzip. An error says that the

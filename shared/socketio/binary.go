@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+
+	"github.com/sojourn-run/sojourn/shared/rawjson"
 )
 
 // assembler puts packets and their attachments back together. It is used by one reader at a time.
@@ -102,11 +104,8 @@ func fillPlaceholders(data []byte, blobs [][]byte) (values []any, text []byte, e
 	if _, err := walk(values); err != nil { // changes it in place
 		return nil, nil, err
 	}
-	var buf bytes.Buffer
-	if err := appendJSON(&buf, values); err != nil {
-		return nil, nil, err
-	}
-	return values, buf.Bytes(), nil
+	text, err = rawjson.Append(nil, values)
+	return values, text, err
 }
 
 func decodeValues(array []byte) (values []any, err error) {

@@ -159,13 +159,12 @@ func appendHead(buf []byte, kind byte, attachments int, namespace string, id uin
 // encodeObject returns a packet whose JSON is one value, or nothing when value is nil: CONNECT, CONNECT_ERROR,
 // DISCONNECT.
 func encodeObject(kind byte, namespace string, value any) ([]frame, error) {
-	buf := bytes.NewBuffer(appendHead(nil, kind, 0, namespace, 0, false))
+	buf := appendHead(nil, kind, 0, namespace, 0, false)
+	var err error
 	if value != nil {
-		if err := appendJSON(buf, value); err != nil {
-			return nil, err
-		}
+		buf, err = rawjson.Append(buf, value)
 	}
-	return []frame{{data: buf.Bytes()}}, nil
+	return []frame{{data: buf}}, err
 }
 
 // encodeArgs returns an EVENT or ACK with its attachments, as binary packet when there are some. event is nil for an
@@ -176,35 +175,23 @@ func encodeArgs(kind byte, namespace string, id uint64, hasID bool, event *strin
 		args, _ = detach(args, &frames).([]any)
 		kind += packetBinaryEvent - packetEvent
 	}
-	buf := bytes.NewBuffer(appendHead(make([]byte, 0, 256), kind, len(frames)-1, namespace, id, hasID))
-	buf.WriteByte('[')
 	if event != nil {
-		if err := appendJSON(buf, *event); err != nil {
-			return nil, err
-		}
+		args = append([]any{*event}, args...)
 	}
+	buf := appendHead(make([]byte, 0, 256), kind, len(frames)-1, namespace, id, hasID)
+	buf = append(buf, '[')
 	for i, arg := range args {
-		if i > 0 || event != nil {
-			buf.WriteByte(',')
+		if i > 0 {
+			buf = append(buf, ',')
 		}
-		if err := appendJSON(buf, arg); err != nil {
+		var err error
+		if buf, err = rawjson.Append(buf, arg); err != nil {
 			return nil, err
 		}
 	}
-	buf.WriteByte(']')
-	frames[0].data = buf.Bytes()
+	buf = append(buf, ']')
+	frames[0].data = buf
 	return frames, nil
-}
-
-// appendJSON writes value without escaping <, > and &, and without the newline an Encoder ends with.
-func appendJSON(buf *bytes.Buffer, value any) error {
-	enc := json.NewEncoder(buf)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(value); err != nil {
-		return err
-	}
-	buf.Truncate(buf.Len() - 1)
-	return nil
 }
 
 func size(frames []frame) int {

@@ -90,7 +90,7 @@ func (c *httpConn) exchange(
 		return 0, nil, err
 	}
 	defer said.Body.Close()
-	answer, err = io.ReadAll(io.LimitReader(said.Body, maxAnswer))
+	answer, err = httpjson.Whole(io.LimitReader(said.Body, maxAnswer), said.ContentLength)
 	return said.StatusCode, answer, err
 }
 
