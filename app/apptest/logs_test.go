@@ -132,6 +132,54 @@ func TestLinesOfAnAttemptComeFromItsHolder(t *testing.T) {
 	})
 }
 
+// An outcome that is sent again brings no line again, nor others, whether its chunks have numbers, at whichever app it
+// comes, and at two in the same moment.
+func TestAnOutcomeSentAgainBringsItsLinesOnce(t *testing.T) {
+	apptest.Databases(t, func(t *testing.T, database string) {
+		a := apptest.Start(t, apptest.Options{Database: database})
+		other := a
+		if !strings.HasPrefix(database, "sqlite:") {
+			other = apptest.Start(t, apptest.Options{Database: database})
+		}
+		c, through := caller{t, a, ""}, hand{caller{t, other, ""}, "w1"}
+		h := register(c, "w1", "")
+		long := strings.Repeat("x", 8<<10) // for these it is looked up what is kept already
+		for name, chunks := range map[string][3]string{
+			"numbered":   {`{"part":2,"lines":[{"text":"last"}]}`, `{"part":3,"lines":[{"text":"more"}]}`, "first;last;"},
+			"unnumbered": {`{"lines":[{"text":"last"}]}`, `{"lines":[{"text":"more"}]}`, "first;last;"},
+			"long":       {`{"part":2,"lines":[{"text":"` + long + `"}]}`, `{"part":3,"lines":[{"text":"more"}]}`, "first;" + long + ";"},
+		} {
+			for _, outcome := range []string{`"result":null`, `"failure":{"message":"no","non_retryable":true}`} {
+				job := aStep(c, h, name+"-"+outcome[1:7])
+				h.logs(logItem(job, "w1", 1, "first"))
+				report := func(at hand, chunk string) string {
+					return at.want(200, "POST", "/api/worker/tasks/complete", fmt.Sprintf(
+						`{"items":[{"kind":"activity","task_id":%q,"lease_owner":"w1","activity_attempt_id":%q,%s,"lines":[%s]}]}`,
+						job.text("task_id"), job.text("activity_attempt_id"), outcome, chunk,
+					)).raw
+				}
+				var at sync.WaitGroup
+				var taken atomic.Int64
+				for _, door := range []hand{h, through, h, through} {
+					at.Go(func() {
+						if strings.Contains(report(door, chunks[0]), `"recorded":true`) {
+							taken.Add(1)
+						}
+					})
+				}
+				if at.Wait(); taken.Load() != 1 {
+					t.Errorf("%s, %s: recorded %d times", name, outcome, taken.Load())
+				}
+				report(through, chunks[0])
+				report(h, chunks[1])
+				if _, texts := c.kept(job.text("task_id"), ""); texts != chunks[2] {
+					t.Errorf("%s, %s: kept is %.300s", name, outcome, texts)
+				}
+			}
+		}
+	})
+}
+
 // Each attempt has lines of its own; the last is shown unless another is asked for.
 func TestEachAttemptHasItsOwnLines(t *testing.T) {
 	a := apptest.Start(t, apptest.Options{})
