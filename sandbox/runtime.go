@@ -88,6 +88,12 @@ func programs(o Options) (map[string]string, error) {
 	return all, nil
 }
 
+// What an executor may have in memory unless the options say otherwise.
+const (
+	nativeMemory = 128 << 20
+	scriptMemory = 256 << 20
+)
+
 // languages is how each program runs handlers, once its shim is written: for executors to read, which may have other
 // users than this process.
 func languages(o Options, programs map[string]string, shims string, others bool) (map[string]*language, error) {
@@ -97,7 +103,7 @@ func languages(o Options, programs map[string]string, shims string, others bool)
 	}
 	all := map[string]*language{}
 	if program := programs[RuntimeNative]; program != "" {
-		l := o.Limits[RuntimeNative].or(defaultLimits(128 << 20))
+		l := o.Limits[RuntimeNative].or(defaultLimits(nativeMemory))
 		all[RuntimeNative] = &language{
 			name: RuntimeNative, program: program, args: []string{nativeName}, limits: l,
 			// A confined process cannot read how much of the machine its cgroup has.
@@ -112,7 +118,7 @@ func languages(o Options, programs map[string]string, shims string, others bool)
 		if err := os.WriteFile(filepath.Join(shims, proxyName), shim.NodeProxy, mode); err != nil {
 			return nil, fmt.Errorf("shim of node: %w", err)
 		}
-		l := o.Limits[RuntimeNode].or(defaultLimits(256 << 20))
+		l := o.Limits[RuntimeNode].or(defaultLimits(scriptMemory))
 		// V8's own ceiling is below ours, so that it can say what happened.
 		heap := fmt.Sprintf("--max-old-space-size=%d", l.Memory/10*6>>20)
 		all[RuntimeNode] = &language{
@@ -126,7 +132,7 @@ func languages(o Options, programs map[string]string, shims string, others bool)
 		}
 		all[RuntimePython] = &language{
 			name: RuntimePython, program: program, args: []string{program, "-I", "-B", script},
-			limits: o.Limits[RuntimePython].or(defaultLimits(256 << 20)),
+			limits: o.Limits[RuntimePython].or(defaultLimits(scriptMemory)),
 		}
 	}
 	return all, nil

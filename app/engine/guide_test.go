@@ -1,0 +1,41 @@
+package engine
+
+import (
+	"testing"
+	"time"
+
+	"github.com/sojourn-run/sojourn/internal/stated"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+func TestTheGuideSaysTheNumbersOfTheEngine(t *testing.T) {
+	const operating, writing = "guide/operating.md", "guide/workflows-in-go.md"
+	stated.In(t, operating, "| `running` | a worker has it | `worker_id`, `since` | after {} failures |", failedEnough)
+	stated.In(t, operating, "after {} failures; a workflow task after {} |", failedEnough, taskFailed)
+	stated.In(t, operating, "| `child` | a child workflow is open | `workflow_id`, `name`, `more` | after {} failures |", failedEnough)
+	stated.In(t, operating, "a worker may take it and does not | `worker_id`, `since` | after {} |", waitedEnough)
+	stated.In(t, operating, "or it took its worker down {} times) goes on after", MaxLosses)
+	stated.In(t, operating, "at most {} on a run, {} each and {} together", MaxAttributes, MaxAttributeBytes, MaxAttributesBytes)
+	stated.In(t, operating, "A session with options has its own lease ({} unless they say otherwise)",
+		WorkerSessionLease*time.Second)
+	stated.In(t, operating, "| plain HTTP, only polls | after its lease, {} unless it registered", WorkflowLease)
+
+	stated.In(t, "guide/fleets.md", "A namespace has at most {} drains; that of a worker which is registered no more is forgotten "+
+		"{} later.", maxDrains, forgetDrain)
+
+	stated.In(t, "guide/histories.md", "Any other failure is tried again; {} that took their worker down quarantine the run, too.",
+		MaxLosses)
+
+	const hands = "guide/workers-in-any-language.md"
+	stated.In(t, hands, "The task is this worker's for {}; then another gets it.", WorkflowLease)
+	stated.In(t, hands, "a workflow task for its lease of {}, an activity too", WorkflowLease)
+	stated.In(t, hands, "A run may have {} activities, timers and children open", protocol.MaxPending)
+
+	stated.In(t, writing, "`ErrPoison` ({} workers died with it, or {} deliveries came to nothing)", MaxLosses, MaxDeliveries)
+	stated.In(t, writing, "as `stack_trace` ({}, and {} of one that is tried again)", maxStack, maxRetryStack)
+	stated.In(t, writing, "| open activities of a run, open timers, open children | {} each;", protocol.MaxPending)
+	stated.In(t, writing, "| updates of a run without an answer | {} |", MaxUpdates)
+	stated.In(t, writing, "| a memo entry, the memo, a search attribute | {}, {} and {} bytes; {} entries each |",
+		MaxMemoEntry, MaxMemo, MaxAttributeBytes, MaxAttributes)
+	stated.In(t, writing, "| commands of one step | {} leave at once, the rest with the next step |", protocol.MaxCommands)
+}

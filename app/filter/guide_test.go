@@ -1,0 +1,11 @@
+package filter
+
+import (
+	"testing"
+
+	"github.com/sojourn-run/sojourn/internal/stated"
+)
+
+func TestTheGuideSaysHowLongAFilterMayBe(t *testing.T) {
+	stated.In(t, "guide/operating.md", "At most {} conditions, {} values in an `IN`.", maxConditions, maxChoice)
+}

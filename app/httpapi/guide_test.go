@@ -1,0 +1,14 @@
+package httpapi
+
+import (
+	"testing"
+
+	"github.com/sojourn-run/sojourn/internal/stated"
+)
+
+func TestTheGuideSaysTheNumbersOfTheAPI(t *testing.T) {
+	const page = "guide/operating.md"
+	stated.In(t, page, "keeps back the answer to a failed one for {}.", failedSignIn)
+	stated.In(t, page, "A caller has at most {} searches under way;", mostSearches)
+	stated.In(t, page, "`POST workflows/import/bundle`, up to {})", maxBundle)
+}

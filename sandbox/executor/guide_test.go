@@ -1,0 +1,11 @@
+package executor
+
+import (
+	"testing"
+
+	"github.com/sojourn-run/sojourn/internal/stated"
+)
+
+func TestTheGuideSaysHowOftenSignsOfLifeArePassedOn(t *testing.T) {
+	stated.In(t, "guide/activities.md", "| signs of life | passed on every {} at most |", throttle)
+}

@@ -1,0 +1,19 @@
+package minder
+
+import (
+	"testing"
+	"time"
+
+	"github.com/sojourn-run/sojourn/internal/stated"
+)
+
+func TestTheGuideSaysHowAMinderWatches(t *testing.T) {
+	stated.In(t, "security.md", "the minder watches: {} times a second while a call runs and twice that often when memory runs high",
+		int(time.Second/awake))
+	if 2*closely != awake {
+		t.Errorf("it looks every %s when memory runs high", closely)
+	}
+	const page = "guide/isolation.md"
+	stated.In(t, page, "over the limit by up to what is taken in {}, then ended", closely)
+	stated.In(t, page, "(`oom_score_adj` {} and {}), and the worker after those", executorScore, minderScore)
+}

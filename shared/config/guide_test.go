@@ -1,0 +1,35 @@
+package config
+
+import (
+	"testing"
+
+	"github.com/sojourn-run/sojourn/internal/stated"
+)
+
+func TestTheGuideSaysTheDefaults(t *testing.T) {
+	c, _, _, err := load(t, Any, nil, nil, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	logs, _ := find("activity-log-age")
+	const page = "guide/operating.md"
+	stated.In(t, page, "`postgres-pool` ({}) is the most connections", c.PostgresPool)
+	stated.In(t, page, "All of it takes at most `drain-timeout`, {}.", c.DrainTimeout)
+	stated.In(t, page, "its leases last {} (`attempt-lease`, `session-lease`)", c.AttemptLease)
+	stated.In(t, page, "`sockets-per-token` ({}): one more is refused with `too_many_connections`", c.MaxSockets)
+	stated.In(t, page, "An app holds at most `max-polls` ({}) polls of workers over HTTP", c.MaxPolls)
+	stated.In(t, page, "goes after `activity-log-age` ({}) already", c.ActivityLogAge)
+	if c.SessionLease != c.AttemptLease {
+		t.Errorf("a session is leased for %s, an attempt for %s", c.SessionLease, c.AttemptLease)
+	}
+	stated.In(t, "guide/activities.md", "`activity-log-age`, a setting of the app, `{}`;", logs.value)
+	stated.In(t, "guide/workflows-in-go.md", "(`worker-kept-runs`, {} unless set, says how many", c.WorkerKeptRuns)
+	stated.In(t, "guide/command-line.md", "They find the app at `--app-url` (`SOJOURN_APP_URL`, `{}`)", c.AppURLs[0])
+	stated.In(t, "guide/command-line.md", "speak of `--namespace` (`SOJOURN_NAMESPACE`, `{}`).", c.Namespace)
+
+	app, _, _, err := load(t, App, nil, nil, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	stated.In(t, page, "after its lease, {} unless it registered `attempt_lease_seconds` | it extends", app.AttemptLease)
+}

@@ -1,0 +1,12 @@
+package link
+
+import (
+	"testing"
+
+	"github.com/sojourn-run/sojourn/internal/stated"
+)
+
+func TestTheGuideSaysHowOftenAWorkerOverHTTPIsHeard(t *testing.T) {
+	stated.In(t, "guide/workers-in-any-language.md", "the worker sends a heartbeat every {} that names all it holds", quietBeat)
+	stated.In(t, "guide/fleets.md", "the answer of its next heartbeat, at most {} later", quietBeat)
+}

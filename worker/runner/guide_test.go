@@ -1,0 +1,17 @@
+package runner
+
+import (
+	"testing"
+	"time"
+
+	"github.com/sojourn-run/sojourn/internal/stated"
+)
+
+func TestTheGuideSaysTheTimesOfAWorker(t *testing.T) {
+	stated.In(t, "guide/operating.md", "503 when a loop that polls for work has not come round for {}:", stuckAfter)
+	if linePace != time.Second {
+		t.Errorf("lines are handed over every %s, not once a second", linePace)
+	}
+	stated.In(t, "guide/activities.md", "While it runs, a worker hands over lines once a second;")
+	stated.In(t, "guide/activities.md", "what its code logged up to {} before is there.", linePace)
+}

@@ -1,0 +1,16 @@
+package workflow
+
+import (
+	"testing"
+
+	"github.com/sojourn-run/sojourn/internal/stated"
+)
+
+func TestTheGuideSaysHowLongCodeMayTake(t *testing.T) {
+	patience := NewMachine(&Definition{}, Options{}).patience
+	const page = "guide/workflows-in-go.md"
+	stated.In(t, page, "or blocks outside the package, fails its task after {} with its stack.", patience)
+	stated.In(t, page, "fails it; so does more than {}.", patience)
+	stated.In(t, page, "| code between two waits | {}; longer is taken for a loop, and the task fails |", patience)
+	stated.In(t, page, "{} entries each |", maxEntries)
+}
