@@ -87,6 +87,8 @@ func launch(
 	level := LevelProcess
 	if l.rule != nil {
 		level, ex.rules = LevelConfined, l.rule(scratch)
+		by, _, _ := g.Holds()
+		ex.rules.NoMemoryFiles = by == "" // a group counts them
 		if ex.packs != "" {
 			ex.rules.Read = append(ex.rules.Read, ex.packs)
 		}

@@ -297,6 +297,23 @@ func TestLimitsAreToldApart(t *testing.T) {
 			sandbox.QuotaExceeded,
 			sandbox.CauseQuota,
 		},
+		{
+			"files that were removed and are open", limits(sandbox.Limits{ScratchBytes: 8 << 20}), "removed_files", 20,
+			sandbox.QuotaExceeded, sandbox.CauseQuota,
+		},
+		{
+			"files in memory without a group or a wall",
+			sandbox.Options{
+				Blank: -1, Cgroup: sandbox.CgroupNone, Level: sandbox.LevelProcess,
+				Limits: map[string]sandbox.Limits{sandbox.RuntimePython: {Memory: 128 << 20}},
+			},
+			"memory_files", 150, sandbox.OutOfMemory, sandbox.CauseOutOfMemory,
+		},
+		{
+			"files in memory without a group",
+			sandbox.Options{Blank: -1, Cgroup: sandbox.CgroupNone, Level: sandbox.LevelConfined}, "memory_files", 1,
+			sandbox.UserError, "",
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -311,6 +328,18 @@ func TestLimitsAreToldApart(t *testing.T) {
 				b.Run(In("s", 1, b.Call("count")))
 			}
 		})
+	}
+}
+
+// What code goes on with after its call has ended is held, too.
+func TestFilesAreWatchedBetweenCalls(t *testing.T) {
+	t.Parallel()
+	b := python(t, sandbox.Options{
+		Blank: -1, Limits: map[string]sandbox.Limits{sandbox.RuntimePython: {ScratchBytes: 8 << 20}},
+	})
+	b.Run(In("s", 1, b.Call("later_files", 20)))
+	if lost := Receive(t, "OnLost", b.Lost); lost.Cause != sandbox.CauseQuota {
+		t.Errorf("told %+v", lost)
 	}
 }
 

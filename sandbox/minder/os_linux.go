@@ -335,6 +335,37 @@ func proportionalBytes(pid int) (int64, bool) {
 	return 0, false
 }
 
+// nameless is what files take that processes have open and that have no name any more, or never had one: in memory and
+// on disk. No walk of a folder finds them.
+func nameless(pids []int) (memory, disk int64) {
+	type file struct{ dev, ino uint64 }
+	seen := map[file]bool{}
+	for _, pid := range pids {
+		dir := fmt.Sprintf("/proc/%d/fd", pid)
+		open, err := os.Open(dir)
+		if err != nil {
+			continue // gone
+		}
+		names, _ := open.Readdirnames(-1)
+		_ = open.Close()
+		for _, name := range names {
+			var st syscall.Stat_t
+			path := dir + "/" + name
+			if syscall.Stat(path, &st) != nil || st.Nlink > 0 || st.Mode&syscall.S_IFMT != syscall.S_IFREG ||
+				seen[file{st.Dev, st.Ino}] {
+				continue
+			}
+			seen[file{st.Dev, st.Ino}] = true
+			if link, err := os.Readlink(path); err == nil && strings.HasPrefix(link, "/memfd:") {
+				memory += st.Blocks * 512
+			} else {
+				disk += st.Blocks * 512
+			}
+		}
+	}
+	return memory, disk
+}
+
 // allocated is what a file takes on disk: a sparse file is not what it says it is.
 func allocated(info fs.FileInfo) int64 {
 	if st, ok := info.Sys().(*syscall.Stat_t); ok {

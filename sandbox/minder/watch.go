@@ -14,6 +14,7 @@ const (
 	closely = 50 * time.Millisecond  // while a call runs and memory is above half its limit
 	awake   = 100 * time.Millisecond // while a call runs
 	asleep  = 500 * time.Millisecond // else
+	seldom  = 5 * time.Second        // at the files, while no call runs
 )
 
 // Sign is how often, at least, a minder tells something while a call runs: one that is silent for much longer does not
@@ -22,7 +23,7 @@ const Sign = time.Second
 
 // watch ends everything when a limit is passed, having told the worker which.
 func (m *minder) watch() {
-	var told int64
+	var told, loose int64
 	var scratch, said time.Time
 	pause := awake
 	for {
@@ -39,7 +40,7 @@ func (m *minder) watch() {
 		pids := descendants(m.pid)
 		resident, held := m.Group.Use()
 		if !held {
-			resident = m.resident(pids)
+			resident = m.resident(pids) + loose
 		}
 		if resident > m.peak.Load() {
 			m.peak.Store(resident)
@@ -59,9 +60,11 @@ func (m *minder) watch() {
 			told, said = resident, now
 			m.tell(Fact{T: FactMemory, Bytes: resident})
 		}
-		if m.busy.Load() && now.Sub(scratch) >= asleep {
+		if files := now.Sub(scratch); files >= seldom || m.busy.Load() && files >= asleep {
 			scratch = now
-			if over := m.overScratch(); over != "" {
+			var removed int64
+			asUser(m.User, func() { loose, removed = nameless(pids) })
+			if over := m.overScratch(removed); over != "" {
 				m.tell(Fact{T: FactQuota, Error: over})
 				m.kill()
 				return
@@ -121,12 +124,15 @@ func proportional(pids []int) (bytes int64, ok bool) {
 	return bytes, true
 }
 
-// overScratch says how the scratch folder is over its limits, or nothing. It stops looking when it knows.
-func (m *minder) overScratch() (over string) {
+// overScratch says how the scratch folder is over its limits, or nothing; bytes are of files that were removed and are
+// still there. It stops looking when it knows.
+func (m *minder) overScratch(bytes int64) (over string) {
 	if m.ScratchBytes <= 0 && m.ScratchFiles <= 0 {
 		return ""
 	}
-	var bytes int64
+	if m.ScratchBytes > 0 && bytes > m.ScratchBytes {
+		return fmt.Sprintf("more than %d bytes in files that were removed and are still open", m.ScratchBytes)
+	}
 	var files int
 	_ = filepath.WalkDir(m.Dir, func(_ string, d fs.DirEntry, err error) error {
 		if err != nil {

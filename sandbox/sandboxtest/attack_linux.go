@@ -124,17 +124,35 @@ var tries = map[string]func(Aim) error{
 		}
 		return nil
 	},
-	"mount":           func(a Aim) error { return unix.Mount("none", a.Scratch, "tmpfs", 0, "") },
-	"bpf":             func(Aim) error { return reached(unix.SYS_BPF, 0xffff) },
-	"perf":            func(Aim) error { return reached(unix.SYS_PERF_EVENT_OPEN) },
-	"io_uring":        func(Aim) error { return reached(unix.SYS_IO_URING_SETUP, 0xffff) },
-	"keyctl":          func(Aim) error { return reached(unix.SYS_KEYCTL, 0xffff) },
-	"userfaultfd":     func(Aim) error { return reached(unix.SYS_USERFAULTFD, 0xffff) },
-	"open by handle":  func(Aim) error { return reached(unix.SYS_OPEN_BY_HANDLE_AT, 0xffff) },
-	"user namespace":  func(Aim) error { return reached(unix.SYS_UNSHARE, unix.CLONE_NEWUSER) },
-	"core pattern":    func(Aim) error { return opens("/proc/sys/kernel/core_pattern", unix.O_WRONLY) },
-	"sysrq":           func(Aim) error { return opens("/proc/sysrq-trigger", unix.O_WRONLY) },
-	"kernel settings": func(Aim) error { return opens("/proc/sys/vm/overcommit_memory", unix.O_WRONLY) },
+	"mount":                            func(a Aim) error { return unix.Mount("none", a.Scratch, "tmpfs", 0, "") },
+	"bpf":                              func(Aim) error { return reached(unix.SYS_BPF, 0xffff) },
+	"perf":                             func(Aim) error { return reached(unix.SYS_PERF_EVENT_OPEN) },
+	"io_uring":                         func(Aim) error { return reached(unix.SYS_IO_URING_SETUP, 0xffff) },
+	"keyctl":                           func(Aim) error { return reached(unix.SYS_KEYCTL, 0xffff) },
+	"userfaultfd":                      func(Aim) error { return reached(unix.SYS_USERFAULTFD, 0xffff) },
+	"memory of System V":               func(Aim) error { return leavesMemory() },
+	"semaphores of System V":           func(Aim) error { return reached(unix.SYS_SEMGET, 0, 0xffffffff) },
+	"messages of System V":             func(Aim) error { return reached(unix.SYS_MSGGET, 0x736f6a) },
+	"message queue":                    func(Aim) error { return reached(unix.SYS_MQ_OPEN, 0, 0xffff) },
+	"asynchronous IO of the machine":   func(Aim) error { return reached(unix.SYS_IO_SETUP, 0) },
+	"priority of the worker":           func(a Aim) error { return unix.Setpriority(unix.PRIO_PROCESS, a.Worker, 1) },
+	"priority of its user's processes": func(Aim) error { return unix.Setpriority(unix.PRIO_USER, 0, 1) },
+	"processors of the worker": func(a Aim) error {
+		var set unix.CPUSet
+		if err := unix.SchedGetaffinity(a.Worker, &set); err != nil {
+			return err
+		}
+		return unix.SchedSetaffinity(a.Worker, &set)
+	},
+	"IO priority of the worker": func(a Aim) error {
+		return call(unix.SYS_IOPRIO_SET, 1, uintptr(a.Worker), 2<<13|7) // best effort, the least of it
+	},
+	"hide from the minder": func(Aim) error { return unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0) },
+	"open by handle":       func(Aim) error { return reached(unix.SYS_OPEN_BY_HANDLE_AT, 0xffff) },
+	"user namespace":       func(Aim) error { return reached(unix.SYS_UNSHARE, unix.CLONE_NEWUSER) },
+	"core pattern":         func(Aim) error { return opens("/proc/sys/kernel/core_pattern", unix.O_WRONLY) },
+	"sysrq":                func(Aim) error { return opens("/proc/sysrq-trigger", unix.O_WRONLY) },
+	"kernel settings":      func(Aim) error { return opens("/proc/sys/vm/overcommit_memory", unix.O_WRONLY) },
 	"devices": func(Aim) error {
 		var err error
 		for _, name := range []string{"kvm", "vda", "sda", "mem", "fuse", "net/tun", "kmsg", "ptmx"} {
@@ -200,6 +218,15 @@ func leaves(dir string) error {
 	path := filepath.Join(dir, fmt.Sprintf("sojourn-test-%d", os.Getpid()))
 	defer os.Remove(path)
 	return create(path)
+}
+
+// leavesMemory makes a segment that outlives this process, and takes it away again.
+func leavesMemory() error {
+	id, err := unix.SysvShmGet(unix.IPC_PRIVATE, 4096, unix.IPC_CREAT|0o600)
+	if err == nil {
+		_, _ = unix.SysvShmCtl(id, unix.IPC_RMID, nil)
+	}
+	return err
 }
 
 // first goes on with next only without an error.

@@ -46,6 +46,11 @@ const (
 	// TIOCLINUX: pastes on the console
 	ttyConsole = 0x541c
 
+	// PR_SET_DUMPABLE: makes a process one that its user may not look into
+	setDumpable = 4
+	// PRIO_USER, IOPRIO_WHO_USER: all processes of a user
+	prioUser, ioprioUser = 2, 3
+
 	unixFamily, inetFamily, inet6Family, netlinkFamily = 1, 2, 10, 16
 	streamType, datagramType, typeMask                 = 1, 2, 0xf
 	tcpProtocol                                        = 6
@@ -84,6 +89,30 @@ func (r Rules) filter(arch string) ([]instruction, error) {
 		p.arg(0)
 		p.unless(0, answerError|errPerm)
 	})
+	for _, n := range scheduling {
+		p.call(n, answerAllow, func() {
+			p.arg(0)
+			p.unless(0, answerError|errPerm)
+		})
+	}
+	for _, n := range []struct {
+		call number
+		user uint32 // what stands for all of a user's
+	}{{callPriority, prioUser}, {callIOPriority, ioprioUser}} {
+		p.call(n.call, answerAllow, func() {
+			p.arg(0)
+			p.when(opEqual, n.user, answerError|errPerm)
+			p.arg(1)
+			p.unless(0, answerError|errPerm)
+		})
+	}
+	p.call(callPrctl, answerAllow, func() { // who hides from its user hides from the minder
+		p.arg(0)
+		p.when(opEqual, setDumpable, answerError|errPerm)
+	})
+	if r.NoMemoryFiles {
+		p.call(callMemfd, answerError|errPerm, func() {})
+	}
 	if r.Landlock > 0 && !r.HoldsTruncate() {
 		p.call(callTruncate, answerError|errAccess, func() {})
 	}

@@ -55,7 +55,7 @@ func TestFilter(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		shut, err := Rules{Landlock: 7, Filter: true}.filter(arch)
+		shut, err := Rules{Landlock: 7, Filter: true, NoMemoryFiles: true}.filter(arch)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -130,6 +130,16 @@ func TestFilter(t *testing.T) {
 			{callPrlimit, []uint64{0}, answerAllow, answerAllow, answerAllow},
 			{callPrlimit, []uint64{77}, perm, perm, perm},
 			{callTruncate, nil, answerAllow, answerAllow, access},
+			{callPrctl, []uint64{15}, answerAllow, answerAllow, answerAllow}, // a thread's name
+			{callPrctl, []uint64{setDumpable, 0}, perm, perm, perm},
+			{callMemfd, nil, answerAllow, perm, answerAllow},
+			{callPriority, []uint64{0, 0, 5}, answerAllow, answerAllow, answerAllow},
+			{callPriority, []uint64{0, 77, 5}, perm, perm, perm},
+			{callPriority, []uint64{prioUser, 0, 5}, perm, perm, perm},
+			{callIOPriority, []uint64{1, 0, 5}, answerAllow, answerAllow, answerAllow},
+			{callIOPriority, []uint64{ioprioUser, 0, 5}, perm, perm, perm},
+			{scheduling[0], []uint64{0}, answerAllow, answerAllow, answerAllow},
+			{scheduling[0], []uint64{77}, perm, perm, perm},
 			{callSocketpair, []uint64{unixFamily}, answerAllow, answerAllow, answerAllow},
 			{callSocketpair, []uint64{30}, access, access, access}, // TIPC
 			{callSocket, []uint64{unixFamily, 5}, answerAllow, answerAllow, answerAllow},

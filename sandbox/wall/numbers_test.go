@@ -20,8 +20,9 @@ func TestNumbersAreThoseOfBothArchitectures(t *testing.T) {
 	entry := regexp.MustCompile(`(?m)^\s+SYS_(\w+)\s+= (\d+)$`)
 	all := append(append([]number(nil), refused...),
 		callClone, callClone3, callSocket, callSocketpair, callSendto, callSendmsg, callSendmmsg, callIoctl, callPrlimit,
-		callTruncate,
+		callTruncate, callPrctl, callMemfd, callPriority, callIOPriority,
 	)
+	all = append(all, scheduling...)
 	for arch, a := range architectures {
 		source, err := os.ReadFile(filepath.Join(strings.TrimSpace(string(dir)), "unix", "zsysnum_linux_"+arch+".go"))
 		if err != nil {

@@ -48,6 +48,15 @@ var refused = []number{
 	{"modify_ldt", 154, absent},
 	{"uselib", 134, absent},
 	{"lookup_dcookie", 212, 18},
+	// Memory and queues that all processes share and that outlive who made them.
+	{"shmget", 29, 194},
+	{"shmat", 30, 196},
+	{"shmctl", 31, 195},
+	{"semget", 64, 190},
+	{"msgget", 68, 186},
+	{"mq_open", 240, 180},
+	{"mq_unlink", 241, 181},
+	{"io_setup", 206, 0}, // of which the machine has a number, for all
 	// Files without a path.
 	{"open_by_handle_at", 304, 265},
 	// The machine itself.
@@ -89,7 +98,20 @@ var (
 	callIoctl      = number{"ioctl", 16, 29}
 	callPrlimit    = number{"prlimit64", 302, 261}
 	callTruncate   = number{"truncate", 76, 45}
+	callPrctl      = number{"prctl", 157, 167}
+	callMemfd      = number{"memfd_create", 319, 279}
+	callPriority   = number{"setpriority", 141, 140}
+	callIOPriority = number{"ioprio_set", 251, 30}
 )
+
+// scheduling are the calls that say how a thread is run, its id first. The kernel lets them change all threads of the
+// same user, which may be the worker's.
+var scheduling = []number{
+	{"sched_setaffinity", 203, 122},
+	{"sched_setscheduler", 144, 119},
+	{"sched_setparam", 142, 118},
+	{"sched_setattr", 314, 274},
+}
 
 // architecture is one for which there is a filter.
 type architecture struct {

@@ -22,6 +22,8 @@ type Rules struct {
 	Inet    bool     `json:"inet,omitempty"`    // sockets of IPv4 and IPv6, TCP and UDP; without it there are none
 	// Ports leave of Inet only TCP, and of that only connections to these ports, of whichever machine. It needs ABI 4.
 	Ports []uint16 `json:"ports,omitempty"`
+	// NoMemoryFiles refuses files in memory, which nobody counts as long as no process maps them.
+	NoMemoryFiles bool `json:"no_memory_files,omitempty"`
 
 	// ABI to use, at most what is offered; 0 leaves files and processes as they are
 	Landlock int  `json:"landlock,omitempty"`

@@ -6,6 +6,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 
 
@@ -197,6 +198,28 @@ def many_files(input, ctx):
         with open(os.path.join(ctx.session.dir, str(i)), "wb") as f:
             f.write(b"x" * (kilobytes << 10))
     time.sleep(60)
+
+
+def removed_files(megabytes, ctx):
+    kept = []
+    for i in range(megabytes):
+        path = os.path.join(ctx.session.dir, str(i))
+        kept.append(open(path, "wb", buffering=0))
+        os.remove(path)
+        kept[-1].write(b"x" * (1 << 20))
+    time.sleep(60)
+
+
+def memory_files(megabytes, ctx):
+    kept = []
+    for i in range(megabytes):
+        kept.append(os.memfd_create(str(i)))
+        os.write(kept[-1], b"x" * (1 << 20))
+    time.sleep(60)
+
+
+def later_files(megabytes, ctx):
+    threading.Thread(target=lambda: (time.sleep(2), many_files([megabytes, 1024], ctx)), daemon=True).start()
 
 
 def close_socket(_, ctx):
