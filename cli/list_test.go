@@ -93,7 +93,7 @@ func TestListsOfSessionsAndTokensSayWhatAPersonLooksFor(t *testing.T) {
 			}
 		}
 	}
-	if len(c) != 10 || !strings.HasPrefix(c[7], ends.Format("2006-01-02T")) || c[8] != "" {
+	if len(c) != 10 || !strings.HasPrefix(c[7], ends.Format("2006-01-02T")) || c[8] != "never" {
 		t.Errorf("a token that is good until %s, and was not used: %q", ends, c)
 	}
 }

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -18,6 +19,9 @@ import (
 	"github.com/sojourn-run/sojourn/shared/process"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
+
+// never is in the place of a time that was not, or will not be.
+const never = "never"
 
 func (p *program) tokenCommand() *cobra.Command {
 	var in auth.TokenRequest
@@ -50,7 +54,7 @@ func (p *program) tokenCommand() *cobra.Command {
 				func(v auth.TokenView) table.Row {
 					return table.Row{
 						v.ID, v.Name, strings.Join(v.Roles, " "), strings.Join(v.Namespaces, " "), v.Status, stamp(v.CreatedAt),
-						stamp(v.ExpiresAt), stamp(v.LastUsedAt),
+						cmp.Or(stamp(v.ExpiresAt), never), cmp.Or(stamp(v.LastUsedAt), never),
 					}
 				})
 		},

@@ -22,7 +22,7 @@ import { quiet } from "./quiet.mjs";
 import { samples } from "./samples.mjs";
 import { slow } from "./slow.mjs";
 import { spaces } from "./spaces.mjs";
-import { waiting } from "./waits.mjs";
+import { held, waiting } from "./waits.mjs";
 import { startApp, startMock } from "./server.mjs";
 
 const { values: flags } = parseArgs({
@@ -111,7 +111,7 @@ async function look(browser, { base, run, stop: halt }, shots) {
   const shot = (name, fullPage = false) => page.screenshot({ path: join(shots, `${name}.png`), fullPage });
 
   // What is done by hand needs an app of its own: the mock answers only questions, and a server that was named is somebody's.
-  const own = flags.mock || flags.base ? [] : [...samples, ...quiet, ...doing, ...forms, ...spaces, ...waiting, ...failures, ...access, ...below, ...slow, ...away];
+  const own = flags.mock || flags.base ? [] : [...samples, ...quiet, ...doing, ...forms, ...spaces, ...waiting, ...failures, ...access, ...below, ...slow, ...held, ...away];
   const refused = (part) => meant.push(part);
   const all = [...checks, ...own, ["no error in the console, no failed request, no other host", async () => {
     if (complaints.length > 0) throw new Error([...new Set(complaints)].join("\n    "));

@@ -19,7 +19,7 @@ export const waiting = [
         max_concurrent_worker_sessions: 2, capabilities: ["worker_sessions"], ...more,
       }, space);
     await register("teller", { task_queue: "counter", max_concurrent_worker_sessions: 1 }); // and is not heard of again: see below
-    await api("/api/worker/sessions", { worker_id: "teller", session_id: "till", ttl_seconds: 900, lease_seconds: 900 }, space);
+    await api("/api/worker/sessions", { worker_id: "teller", session_id: "till", ttl_seconds: 3600, lease_seconds: 3600 }, space);
     await register(worker);
     keepAlive(api, worker, space);
     const decide = async (workflow_id, commands) => {
@@ -81,18 +81,26 @@ export const waiting = [
     await shot("waits-worker", true);
     await page.setViewportSize({ width: 380, height: 844 });
     await page.emulateMedia({ colorScheme: "dark" });
-    for (const [name, path] of [["workers", "/workers"], ["runs", "/"], ["queues", "/queues"], ["sessions", "/sessions"]]) {
-      await page.goto(`${base}${path}?namespace=${space}`);
+    for (const [name, path] of [["workers", "/workers"], ["runs", "/"], ["queues", "/queues"], ["sessions", "/sessions"], ["namespaces", "/namespaces"], ["continued", "/?status=continued"]]) {
+      await page.goto(`${base}${path}${path.includes("?") ? "&" : "?"}namespace=${space}`);
       await shown(page.getByRole("heading", { level: 1 }));
       await page.locator('[aria-label="Loading"]').waitFor({ state: "detached", timeout: patience });
       const over = await page.evaluate(() => document.documentElement.scrollWidth - window.innerWidth);
       assert.ok(over <= 0, `${path} is ${over} px too wide`);
+      for (const tab of await page.locator("nav [aria-current]").all()) {
+        const { x, width } = await tab.boundingBox();
+        assert.ok(x >= 0 && x + width <= page.viewportSize().width, `${path}: the chosen ${await tab.innerText()} is out of view`);
+      }
       await shot(`waits-${name}-narrow-dark`, true);
     }
     await page.emulateMedia({ colorScheme: "light" });
     await page.setViewportSize({ width: 1280, height: 900 });
     await api(`/api/task-queues/${queue}/build-ids/resume`, { build_id: "b1" }, space);
   }],
+];
+
+// The worker "teller" of above has to be silent for a minute first, which others may use.
+export const held = [
   ["a session that is held, a worker at its most and a pinned build say which, and until when", async ({ page, base, api, axe, shot }) => {
     const register = async (worker_id, task_queue, build_id, more) => {
       await api("/api/worker/register", {
@@ -132,8 +140,16 @@ export const waiting = [
     const at = page.locator("[data-why] time, [data-waits] time").or(page.getByText("is held by worker teller").locator("time")).first();
     const { lease_expires_at } = (await api("/api/worker-sessions/till", undefined, space)).session;
     assert.equal(Date.parse(await at.getAttribute("datetime")), Date.parse(lease_expires_at));
-    const first = await at.innerText();
-    await until("its time goes down", async () => (await at.innerText()) !== first);
+    // Minutes that are told go down by themselves; this page has a clock that can be put on.
+    const later = await page.context().newPage();
+    await later.clock.install({ time: new Date() });
+    await later.goto(`${base}/runs/${held}?namespace=${space}`);
+    const left = later.getByText("is held by worker teller").locator("time").first();
+    await shown(left);
+    const first = await left.innerText();
+    await later.clock.fastForward(120_000);
+    await until("its time goes down", async () => (await left.innerText()) !== first);
+    await later.close();
     await page.goto(`${base}/?namespace=${space}`);
     const row = page.locator("tr", { has: page.getByText("held", { exact: true }) }).locator("[data-waits]");
     await shown(row.getByText("session till is held by worker teller until"));

@@ -35,6 +35,9 @@ describe("an event for people", () => {
     expect(summary(event("ActivityCompleted", { activity_type: "index", worker_id: "w1", code_version: "0123456789abcdef" }, { result: null }))).toBe(
       "index on w1, version 01234567 → null",
     );
+    expect(summary(event("ActivityRetryScheduled", { activity_type: "index", worker_id: "w1", attempt_number: 2, message: "'k'", exception_type: "KeyError" }))).toBe(
+      "index, attempt 2: KeyError: 'k', on w1",
+    );
     expect(summary(event("ActivityCompleted", { activity_type: "index", worker_id: "w1", attempt_number: 2 }, { result: null }))).toBe("index on w1, attempt 2 → null");
     expect(summary(event("ActivityTimedOut", { activity_type: "index", timeout_kind: "start_to_close" }))).toBe("index: start to close");
     expect(summary(event("TimerScheduled", { delay_seconds: 90 }))).toBe("1.5 min");

@@ -111,6 +111,7 @@ export function summary(e: HistoryEvent): string {
   const n = (name: string) => numberOf(p[name]) ?? 0;
   const code = s("code_version") ? `, version ${s("code_version").slice(0, 8)}` : "";
   const by = s("worker_id") ? ` on ${s("worker_id")}${code}` : "";
+  const who = by && `,${by}`; // behind a reason, of which a phone shows the beginning
   const again = n("attempt_number") > 1 ? `, attempt ${n("attempt_number")}` : "";
   const why = failureText(p.exception_type, s("message")) || s("reason") || s("timeout_kind").replaceAll("_", " ");
   switch (e.event_type) {
@@ -121,11 +122,11 @@ export function summary(e: HistoryEvent): string {
     case "ActivityCompleted":
       return `${s("activity_type")}${by}${again}${"result" in d ? ` → ${preview(d.result)}` : ""}`;
     case "ActivityRetryScheduled":
-      return `${s("activity_type")}${by}${again}: ${why}`;
+      return `${s("activity_type")}${again}: ${why}${who}`;
     case "ActivityFailed":
     case "ActivityTimedOut":
     case "ActivityCancelled":
-      return `${s("activity_type")}${by}${again}${why && `: ${why}`}`;
+      return `${s("activity_type")}${again}${why && `: ${why}`}${who}`;
     case "ChildWorkflowScheduled":
       return `${s("child_workflow_type")}${list(d.arguments)}`;
     case "ChildRunStarted":

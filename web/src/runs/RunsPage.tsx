@@ -5,6 +5,7 @@ import { ApiError } from "../api/client";
 import { countsQuery, runsQuery, workersQuery } from "../api/queries";
 import type { RunView } from "../api/types";
 import { runStatuses } from "../api/statuses";
+import { useChosenInView } from "../lib/chosen";
 import { useNow } from "../lib/clock";
 import { count, counted, without } from "../lib/format";
 import { isOpen, runStatus, stuck, words } from "../lib/status";
@@ -205,6 +206,7 @@ export function Length({ run: r }: { run: RunView }) {
 function StatusTabs({ current }: { current: string | undefined }) {
   const search = useSearch({ from: "/" });
   const { data } = useQuery(countsQuery(useNamespace()));
+  const row = useChosenInView(`${current} ${Boolean(data)}`); // with their numbers the tabs are wider
   const sum = (of: readonly string[]) => data && counted(of.map((s) => data.runs[s] ?? 0), data.counted_up_to);
   const tab = (status: string | undefined, n: string | undefined) => {
     const on = current === status;
@@ -213,6 +215,7 @@ function StatusTabs({ current }: { current: string | undefined }) {
         key={status ?? "all"}
         to="/"
         search={{ ...without(search, "after", "status"), ...(status && { status }) }}
+        activeOptions={{ exact: true }} // or "all" is the current one, too
         aria-current={on ? "true" : undefined}
         className={`flex h-8 shrink-0 items-center gap-2 rounded-full border px-3 text-[13px] ${
           on ? "border-accent bg-accent-soft font-medium text-accent" : "border-line text-soft hover:bg-card hover:text-ink"
@@ -224,7 +227,7 @@ function StatusTabs({ current }: { current: string | undefined }) {
     );
   };
   return (
-    <nav aria-label="Status" className="-mx-1 flex gap-1.5 overflow-x-auto px-1 py-1">
+    <nav ref={row} aria-label="Status" className="-mx-1 flex gap-1.5 overflow-x-auto px-1 py-1">
       {tab(undefined, sum(runStatuses))}
       {runStatuses.map((s) => tab(s, sum([s])))}
     </nav>

@@ -2,6 +2,7 @@ import { useQuery } from "@tanstack/react-query";
 import { Link, useSearch } from "@tanstack/react-router";
 import { sessionsQuery } from "../api/queries";
 import type { SessionView } from "../api/types";
+import { useChosenInView } from "../lib/chosen";
 import { count } from "../lib/format";
 import { sessionStatuses, words } from "../lib/status";
 import { useStill } from "../lib/still";
@@ -116,6 +117,7 @@ function Table({ rows: now }: { rows: SessionView[] }) {
 }
 
 function Tabs({ current, counts }: { current: string | undefined; counts: Record<string, number> | undefined }) {
+  const row = useChosenInView(`${current} ${Boolean(counts)}`);
   const tab = (status: string | undefined, n: number | undefined) => {
     const on = current === status;
     return (
@@ -123,6 +125,7 @@ function Tabs({ current, counts }: { current: string | undefined; counts: Record
         key={status ?? "all"}
         to="/sessions"
         search={status ? { status } : {}}
+        activeOptions={{ exact: true }} // or "all" is the current one, too
         aria-current={on ? "true" : undefined}
         className={`flex h-8 shrink-0 items-center gap-2 rounded-full border px-3 text-[13px] ${
           on ? "border-accent bg-accent-soft font-medium text-accent" : "border-line text-soft hover:bg-card hover:text-ink"
@@ -134,7 +137,7 @@ function Tabs({ current, counts }: { current: string | undefined; counts: Record
     );
   };
   return (
-    <nav aria-label="Status" className="-mx-1 flex gap-1.5 overflow-x-auto px-1 py-1">
+    <nav ref={row} aria-label="Status" className="-mx-1 flex gap-1.5 overflow-x-auto px-1 py-1">
       {tab(undefined, counts?.total)}
       {sessionStatuses.map((s) => tab(s, counts && (counts[s] ?? 0)))}
     </nav>

@@ -1,10 +1,11 @@
 import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
-import { Link, Outlet, useNavigate } from "@tanstack/react-router";
+import { Link, Outlet, useLocation, useNavigate } from "@tanstack/react-router";
 import { Fragment, lazy, Suspense, useEffect, useState, useSyncExternalStore } from "react";
 import { api } from "../api/client";
 import { useLive, type LiveState } from "../api/live";
 import { meQuery, aboutQuery } from "../api/queries";
 import { awaySince, whenAway } from "../api/request";
+import { useChosenInView } from "../lib/chosen";
 import { Keys, step, typing } from "../lib/keyboard";
 import { setTheme, toggleZone, useTheme, useZone, type Theme } from "../lib/prefs";
 import { clockTime, zoneName } from "../lib/time";
@@ -36,6 +37,7 @@ export function Shell() {
 function Frame() {
   const [help, setHelp] = useState(false);
   const namespace = useNamespace();
+  const row = useChosenInView(useLocation({ select: (l) => l.pathname }));
   useKeyboard(() => setHelp(true));
   return (
     <>
@@ -48,7 +50,7 @@ function Frame() {
             <Logo />
           </Link>
           <NamespaceSwitch />
-          <nav aria-label="Pages" className="order-last -mx-4 flex w-[calc(100%+2rem)] gap-1 overflow-x-auto border-t border-line px-3 lg:order-none lg:mx-0 lg:w-auto lg:border-0 lg:px-0">
+          <nav ref={row} aria-label="Pages" className="order-last -mx-4 flex w-[calc(100%+2rem)] gap-1 overflow-x-auto border-t border-line px-3 lg:order-none lg:mx-0 lg:w-auto lg:border-0 lg:px-0">
             {pages.map((p) => (
               <Link
                 key={p.to}

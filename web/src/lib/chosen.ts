@@ -1,0 +1,13 @@
+import { useLayoutEffect, useRef, type RefObject } from "react";
+
+/** Has a row that scrolls sideways show the link that is chosen in it, whenever another one is: on a phone it may be out of view. */
+export function useChosenInView(chosen: unknown): RefObject<HTMLElement | null> {
+  const row = useRef<HTMLElement>(null);
+  useLayoutEffect(() => {
+    const on = row.current?.querySelector("[aria-current]");
+    if (!row.current || !on) return;
+    const [outer, inner] = [row.current.getBoundingClientRect(), on.getBoundingClientRect()];
+    if (inner.left < outer.left || inner.right > outer.right) row.current.scrollLeft += inner.left - outer.left - (outer.width - inner.width) / 2;
+  }, [chosen]);
+  return row;
+}
