@@ -311,8 +311,8 @@ func TestLimitsAreToldApart(t *testing.T) {
 		},
 		{
 			"files in memory without a group",
-			sandbox.Options{Blank: -1, Cgroup: sandbox.CgroupNone, Level: sandbox.LevelConfined}, "memory_files", 1,
-			sandbox.UserError, "",
+			sandbox.Options{Blank: -1, Cgroup: sandbox.CgroupNone, Level: sandbox.LevelConfined},
+			"memory_files", 1, sandbox.UserError, "",
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
