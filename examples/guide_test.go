@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/sojourn-run/sojourn/app/apptest"
+	"github.com/sojourn-run/sojourn/internal/stated"
 )
 
 // fence is a block of code in a document, with its language.
@@ -30,6 +31,17 @@ func blocks(t *testing.T, document string, languages ...string) (found []string)
 		}
 	}
 	return found
+}
+
+// How short they are is why they are shown.
+func TestTheGuideSaysHowLongWholeWorkersAre(t *testing.T) {
+	for file, most := range map[string]int{"http-worker/replay.py": 150, "curl-worker/worker.sh": 50} {
+		if raw, err := os.ReadFile(file); err != nil || strings.Count(string(raw), "\n") >= most {
+			t.Errorf("%s has %d lines: %v", file, strings.Count(string(raw), "\n"), err)
+		}
+	}
+	stated.In(t, "guide/histories.md", "[replay.py](../../examples/http-worker/replay.py), less than {} lines.", 150)
+	stated.In(t, "guide/workers-in-any-language.md", "activities in less than {} lines of shell", 50)
 }
 
 func TestCodeInTheGuideStandsInTheExamples(t *testing.T) {

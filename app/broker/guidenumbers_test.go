@@ -2,6 +2,7 @@ package broker
 
 import (
 	"testing"
+	"time"
 
 	"github.com/sojourn-run/sojourn/internal/stated"
 )
@@ -9,6 +10,11 @@ import (
 func TestTheGuideSaysTheNumbersOfTheBroker(t *testing.T) {
 	o := Options{}.defaults()
 	stated.In(t, "guide/http-api.md", "a `poll_request_id` sent again within {} gets the same lease again", pollKept)
+	stated.In(t, "guide/operating.md", "and then removed with everything of theirs, a {} at a time", piece)
+	if readyTime >= 2*time.Second {
+		t.Errorf("whether an app is ready may take %s", readyTime)
+	}
+	stated.In(t, "guide/operating.md", "503 if not, within {}.", 2*time.Second)
 	stated.In(t, "guide/workers-in-any-language.md", "After {} silent seconds it is stale.", int(o.Alive.Seconds()))
 	stated.In(t, "guide/fleets.md", "It is `stale` {} after its last sign of life.", o.Alive)
 }

@@ -26,6 +26,9 @@ func TestTheGuideSaysTheNumbersOfTheEngine(t *testing.T) {
 	stated.In(t, "guide/histories.md", "Any other failure is tried again; {} that took their worker down quarantine the run, too.",
 		MaxLosses)
 
+	stated.In(t, "guide/queues.md", "0 to 9, 0 first, {} by default:", DefaultPriority)
+	stated.In(t, "guide/queues.md", "The last {} promotions are remembered;", earlierKept)
+
 	const hands = "guide/workers-in-any-language.md"
 	stated.In(t, hands, "The task is this worker's for {}; then another gets it.", WorkflowLease)
 	stated.In(t, hands, "a workflow task for its lease of {}, an activity too", WorkflowLease)

@@ -279,10 +279,13 @@ func (in PromoteBuild) decide(q *Queue, now history.Time) error {
 	return nil
 }
 
+// earlierKept is how many promotions can be taken back, one after the other.
+const earlierKept = 16
+
 // before remembers what new runs were pinned to until now.
 func (q *Queue) before(id string) {
 	earlier := append(slices.Clone(q.Earlier), id)
-	q.Earlier = earlier[max(0, len(earlier)-16):]
+	q.Earlier = earlier[max(0, len(earlier)-earlierKept):]
 }
 
 // decide goes back by a promotion, and then restores the list of earlier builds: the promotion would have put

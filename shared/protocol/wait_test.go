@@ -3,6 +3,7 @@ package protocol_test
 import (
 	"os"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -97,9 +98,21 @@ func TestTheGuideHasEveryReason(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	needs := map[protocol.WaitPatience]string{
+		protocol.PatienceNone: "yes", protocol.PatienceShort: "after 5 minutes", protocol.PatienceEndless: "no",
+	}
+	failing := []protocol.WaitReason{protocol.WaitRunning, protocol.WaitBackoff, protocol.WaitChild}
 	for _, r := range protocol.WaitRules {
-		if !strings.Contains(string(guide), "| `"+string(r.Reason)+"` |") {
+		_, row, found := strings.Cut(string(guide), "| `"+string(r.Reason)+"` |")
+		if !found {
 			t.Errorf("the guide says nothing of %s", r.Reason)
+			continue
+		}
+		row, _, _ = strings.Cut(row, "\n")
+		says := strings.TrimSpace(strings.Split(row, "|")[2])
+		fails := slices.Contains(failing, r.Reason) && strings.HasPrefix(says, "after 10 failures")
+		if says != needs[r.Patience] && !fails {
+			t.Errorf("the guide says of %s that it needs somebody: %q; want %q", r.Reason, says, needs[r.Patience])
 		}
 	}
 }
