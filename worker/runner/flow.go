@@ -180,7 +180,7 @@ func (r *Runner) page(t *protocol.WorkflowTask, token string) (protocol.HistoryP
 	ctx, cancel := context.WithTimeout(r.life, time.Minute)
 	defer cancel()
 	page, err := r.opt.Link.HistoryPage(ctx, protocol.HistoryRequest{
-		TaskID: t.TaskID, Owner: t.LeaseOwner, Attempt: t.Attempt, PageToken: token,
+		TaskID: t.TaskID, Owner: t.LeaseOwner, Attempt: t.Attempt, PageToken: token, PageSize: pageSize,
 	})
 	if err != nil {
 		return page, historyError{fmt.Errorf("history of run %s: %w", t.RunID, err)}

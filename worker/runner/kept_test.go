@@ -59,7 +59,7 @@ func TestStepsOfALongRunCostTheSameWithThreeWorkers(t *testing.T) {
 		if most := int64(24 << 20); heap > most {
 			t.Errorf("memory grew by %d bytes, want at most %d", heap, most)
 		}
-		if n := a.called("HistoryPage"); n > 3*4*steps/500 {
+		if n := a.called("HistoryPage"); n > 3*4*steps/1000 {
 			t.Errorf("%d pages of history were fetched", n)
 		}
 	})

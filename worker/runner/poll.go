@@ -23,6 +23,10 @@ const heldAtLeast = time.Second
 // round counts as stuck.
 const pollSeconds = 50
 
+// pageSize is the most events that an app puts on a page of history. The first page comes with the task, from the app's
+// memory; each one behind it is a call, and read from the store.
+const pageSize = 1000
+
 // loop is one of the loops that ask for tasks.
 type loop struct {
 	r *Runner
@@ -157,7 +161,7 @@ func (l *loop) once(got share) time.Duration {
 func (r *Runner) request(got share) protocol.PollRequest {
 	req := protocol.PollRequest{
 		WorkerID: r.opt.WorkerID, Queues: r.opt.Queues, Free: map[protocol.TaskKind]int{}, Max: got.total(),
-		Turns: r.opt.WorkflowSlots > 0,
+		Turns: r.opt.WorkflowSlots > 0, PageSize: pageSize,
 	}
 	for _, k := range []protocol.TaskKind{
 		protocol.KindWorkflow, protocol.KindActivity, protocol.KindQuery, protocol.KindValidation,

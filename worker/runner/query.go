@@ -158,6 +158,7 @@ func (r *Runner) past(q *question) ([]history.Event, error) {
 	for next := q.next; next != nil; {
 		page, err := r.opt.Link.HistoryPage(ctx, protocol.HistoryRequest{
 			Kind: q.item.Kind, TaskID: q.item.TaskID, Owner: q.item.Owner, Attempt: q.item.Attempt, PageToken: *next,
+			PageSize: pageSize,
 		})
 		if err == nil && len(page.Events) == 0 && page.NextPageToken != nil {
 			err = errors.New("an empty page before the last")

@@ -452,7 +452,7 @@ func TestWorkerThatTakesALongRunOverReadsItsHistoryPageByPage(t *testing.T) {
 		define := func(r *worker.Registry) {
 			r.Workflow("long", func(ctx workflow.Context) (int, error) {
 				sum := 0
-				for i := range 400 {
+				for i := range 700 {
 					n, err := workflow.Await[int](ctx, workflow.ExecuteActivity(ctx, "add", i))
 					if err != nil {
 						return 0, err
@@ -469,11 +469,44 @@ func TestWorkerThatTakesALongRunOverReadsItsHistoryPageByPage(t *testing.T) {
 		first.kill()
 		a.worker("b", define, nil)
 		a.signal(run, "go")
-		if got := result[int](t, a.end(run)); got != 79800 {
+		if got := result[int](t, a.last(run)); got != 244650 {
 			t.Errorf("got %d", got)
 		}
 		if n := a.called("HistoryPage"); n == 0 {
 			t.Error("no page was fetched: the history was not longer than one")
+		}
+	})
+}
+
+// A step of 900 activities wakes its run with 1,800 events, which are two pages: they are as large as may be.
+func TestAWideStepIsShownInFewPages(t *testing.T) {
+	bubble(t, func(t *testing.T, a *control) {
+		const wide = 900
+		a.worker("a", func(r *worker.Registry) {
+			r.Workflow("wide", func(ctx workflow.Context) (sum int, err error) {
+				all := make([]workflow.Future, wide)
+				for i := range all {
+					all[i] = workflow.ExecuteActivity(ctx, "one")
+				}
+				if err := workflow.Join(ctx, all...); err != nil {
+					return 0, err
+				}
+				for _, f := range all {
+					n := 0
+					if err := f.Get(ctx, &n); err != nil {
+						return 0, err
+					}
+					sum += n
+				}
+				return sum, nil
+			})
+			r.Activity("one", func(context.Context) (int, error) { return 1, nil })
+		}, nil)
+		if got := result[int](t, a.last(a.begin("wide"))); got != wide {
+			t.Errorf("got %d", got)
+		}
+		if n := a.called("HistoryPage"); n > 1 {
+			t.Errorf("%d pages of history were fetched behind the task", n)
 		}
 	})
 }
