@@ -19,46 +19,38 @@ import (
 )
 
 func TestRetentionRemovesWhatClosedLongAgoAndFreesItsId(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "test.db")
-	open := func(shift time.Duration) *apptest.App {
-		return apptest.Start(t, apptest.Options{Change: func(o *app.Options) {
-			o.Open = func(ctx context.Context, id string, d store.Dispatcher) (store.Store, error) {
-				return sqlite.Open(ctx, path, sqldb.Options{App: "app", Dispatch: d, Shift: func() time.Duration { return shift }})
-			}
-		}})
-	}
-	a := open(0)
-	c := caller{t, a, ""}
-	for _, id := range []string{"closed", "open"} {
-		c.want(201, "POST", "/api/workflows", `{"workflow_id":"`+id+`","workflow_type":"t"}`)
-	}
-	c.want(200, "POST", "/api/workflows/closed/terminate", `{"request_id":"r"}`)
-	if got := c.want(200, "POST", "/api/system/retention/pass", `{}`); got.body["pruned"] != 0.0 {
-		t.Errorf("at once: %s", got.raw)
-	}
-	a.Stop()
-	early := open(30*24*time.Hour - 10*time.Minute) // not a day, nor an hour, before its time
-	c = caller{t, early, ""}
-	if got := c.want(200, "POST", "/api/system/retention/pass", `{}`); got.body["pruned"] != 0.0 {
-		t.Errorf("ten minutes before the end of its retention: %s", got.raw)
-	}
-	if _, err := early.Broker().Prune(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	c.want(200, "GET", "/api/workflows/closed", "")
-	early.Stop()
-	c = caller{t, open(30*24*time.Hour + 10*time.Minute), ""}
-	if got := c.want(200, "GET", "/api/system/retention", ""); got.body["expired_run_count"] != 1.0 ||
-		got.body["retention_days"] != 30.0 {
-		t.Errorf("status: %s", got.raw)
-	}
-	if got := c.want(200, "POST", "/api/system/retention/pass", `{}`); got.body["pruned"] != 1.0 ||
-		got.body["skipped"] != 0.0 {
-		t.Errorf("pass: %s", got.raw)
-	}
-	c.want(404, "GET", "/api/workflows/closed", "")
-	c.want(200, "GET", "/api/workflows/open", "")
-	c.want(201, "POST", "/api/workflows", `{"workflow_id":"closed","workflow_type":"t"}`)
+	apptest.Databases(t, func(t *testing.T, database string) {
+		var shift atomic.Int64
+		a := shifted(t, database, &shift)
+		c := caller{t, a, ""}
+		for _, id := range []string{"closed", "open"} {
+			c.want(201, "POST", "/api/workflows", `{"workflow_id":"`+id+`","workflow_type":"t"}`)
+		}
+		c.want(200, "POST", "/api/workflows/closed/terminate", `{"request_id":"r"}`)
+		if got := c.want(200, "POST", "/api/system/retention/pass", `{}`); got.body["pruned"] != 0.0 {
+			t.Errorf("at once: %s", got.raw)
+		}
+		shift.Store(int64(30*24*time.Hour - 10*time.Minute)) // not a day, nor an hour, before its time
+		if got := c.want(200, "POST", "/api/system/retention/pass", `{}`); got.body["pruned"] != 0.0 {
+			t.Errorf("ten minutes before the end of its retention: %s", got.raw)
+		}
+		if _, err := a.Broker().Prune(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		c.want(200, "GET", "/api/workflows/closed", "")
+		shift.Store(int64(30*24*time.Hour + 10*time.Minute))
+		if got := c.want(200, "GET", "/api/system/retention", ""); got.body["expired_run_count"] != 1.0 ||
+			got.body["retention_days"] != 30.0 {
+			t.Errorf("status: %s", got.raw)
+		}
+		if got := c.want(200, "POST", "/api/system/retention/pass", `{}`); got.body["pruned"] != 1.0 ||
+			got.body["skipped"] != 0.0 {
+			t.Errorf("pass: %s", got.raw)
+		}
+		c.want(404, "GET", "/api/workflows/closed", "")
+		c.want(200, "GET", "/api/workflows/open", "")
+		c.want(201, "POST", "/api/workflows", `{"workflow_id":"closed","workflow_type":"t"}`)
+	})
 }
 
 // By itself an app removes what is past its namespace's retention, index rows and all, and knows when something will be

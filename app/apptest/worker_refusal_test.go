@@ -1,18 +1,14 @@
 package apptest_test
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/sojourn-run/sojourn/app"
 	"github.com/sojourn-run/sojourn/app/apptest"
-	"github.com/sojourn-run/sojourn/app/store"
-	"github.com/sojourn-run/sojourn/app/store/sqldb"
-	"github.com/sojourn-run/sojourn/app/store/sqlite"
 )
 
 // refusal is a call that is to be refused and to change nothing.
@@ -500,38 +496,29 @@ func TestAClosedRunIsToldInFull(t *testing.T) {
 
 // A lease that ran out is no lease, also before anybody noticed.
 func TestAnExpiredLeaseRefusesItsHolder(t *testing.T) {
-	shift := make(chan time.Duration, 1)
-	shift <- 0
-	path := t.TempDir() + "/expired.db"
-	a := apptest.Start(t, apptest.Options{Database: "sqlite:" + path, Change: func(o *app.Options) {
-		o.Open = func(ctx context.Context, _ string, d store.Dispatcher) (store.Store, error) {
-			return sqlite.Open(ctx, path, sqldb.Options{App: "app", Dispatch: d, Shift: func() time.Duration {
-				by := <-shift
-				shift <- by
-				return by
-			}})
+	apptest.Databases(t, func(t *testing.T, database string) {
+		var shift atomic.Int64
+		a := shifted(t, database, &shift)
+		c := caller{t, a, ""}
+		w := register(c, "w", "")
+		c.start("steps")
+		w.decide(w.poll("workflow"), step)
+		act := w.poll("activity")
+		c.start("flow")
+		flow := w.poll("workflow")
+		shift.Store(int64(6 * time.Minute))
+		list := []refusal{
+			{"complete", "POST", flowPath(flow, "complete"), w.flowBody(flow, `,"commands":[`+finish+`]`), 409, "lease_expired"},
+			{"fail", "POST", flowPath(flow, "fail"), w.flowBody(flow, `,"failure":{"message":"m"}`), 409, "lease_expired"},
+			{"heartbeat", "POST", flowPath(flow, "heartbeat"), w.flowBody(flow, ""), 409, "lease_expired"},
+			{"history", "POST", flowPath(flow, "history"), w.flowBody(flow, ""), 409, "lease_expired"},
+			{"complete an activity", "POST", stepPath(act, "complete"), w.stepBody(act, ""), 409, "stale_attempt"},
+			{
+				"fail an activity", "POST", stepPath(act, "fail"), w.stepBody(act, `,"failure":{"message":"m"}`), 409,
+				"stale_attempt",
+			},
+			{"heartbeat of an activity", "POST", stepPath(act, "heartbeat"), w.stepBody(act, ""), 200, "stale_attempt"},
 		}
-	}})
-	c := caller{t, a, ""}
-	w := register(c, "w", "")
-	c.start("steps")
-	w.decide(w.poll("workflow"), step)
-	act := w.poll("activity")
-	c.start("flow")
-	flow := w.poll("workflow")
-	<-shift
-	shift <- 6 * time.Minute
-	list := []refusal{
-		{"complete", "POST", flowPath(flow, "complete"), w.flowBody(flow, `,"commands":[`+finish+`]`), 409, "lease_expired"},
-		{"fail", "POST", flowPath(flow, "fail"), w.flowBody(flow, `,"failure":{"message":"m"}`), 409, "lease_expired"},
-		{"heartbeat", "POST", flowPath(flow, "heartbeat"), w.flowBody(flow, ""), 409, "lease_expired"},
-		{"history", "POST", flowPath(flow, "history"), w.flowBody(flow, ""), 409, "lease_expired"},
-		{"complete an activity", "POST", stepPath(act, "complete"), w.stepBody(act, ""), 409, "stale_attempt"},
-		{
-			"fail an activity", "POST", stepPath(act, "fail"), w.stepBody(act, `,"failure":{"message":"m"}`), 409,
-			"stale_attempt",
-		},
-		{"heartbeat of an activity", "POST", stepPath(act, "heartbeat"), w.stepBody(act, ""), 200, "stale_attempt"},
-	}
-	c.refuse(slices.Clip(list))
+		c.refuse(slices.Clip(list))
+	})
 }

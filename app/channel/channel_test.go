@@ -153,6 +153,62 @@ func TestPollAnswersOneJobOrNullAndWithMaxAnObject(t *testing.T) {
 	}
 }
 
+// What a worker has when the gate closes it renews, reports and hands back, and gets nothing more.
+func TestMismatchedWorkerFinishesRenewsAndHandsBack(t *testing.T) {
+	a := apptest.Start(t, apptest.Options{})
+	s := scheduler(t, a)
+	w := join(t, a, "w", "test")
+	register := func(release string) {
+		t.Helper()
+		call[protocol.RegisterAnswer](
+			w, protocol.MethodRegister, protocol.RegisterRequest{ActivityTypes: []string{"work"}, Release: release},
+		)
+	}
+	register("test")
+	done, back := schedule(t, a, s, 1), schedule(t, a, s, 1)
+	jobs := map[string]protocol.Job{}
+	for range 2 {
+		j := w.job(nil)
+		jobs[j.Task.Activity.RunID] = j
+	}
+	register("0.1.0")
+	waits := schedule(t, a, s, 1)
+	gated := func() {
+		t.Helper()
+		if got := call[protocol.ChannelPollAnswer](
+			w, protocol.MethodPoll, map[string]any{"max": 5},
+		); got.Status != protocol.PollMismatch || len(got.Jobs) > 0 {
+			t.Errorf("got %+v", got)
+		}
+	}
+	gated()
+	j := jobs[done]
+	lock := call[protocol.JobLock](w, protocol.MethodExtendLock, protocol.JobRef{ID: j.ID, Token: j.Token})
+	if !lock.LockExpiresAt.After(j.LockExpiresAt.Time) {
+		t.Errorf("renewed to %s, from %s", lock.LockExpiresAt, j.LockExpiresAt)
+	}
+	w.ok(j, map[string]any{"result": encode(t, "x")})
+	if d := has[*history.ActivityCompleted](t, a, done); d.Worker != "w" {
+		t.Errorf("completed by %q", d.Worker)
+	}
+	j = jobs[back]
+	if err := w.Call(
+		within(t), protocol.MethodReturnJob, map[string]any{"jobId": j.ID, "token": j.Token, "reason": "it leaves"}, nil,
+	); err != nil {
+		t.Fatal(err)
+	}
+	gated()
+	other := join(t, a, "other", "test")
+	for range 2 {
+		other.ok(other.job(nil), map[string]any{"result": encode(t, "x")})
+	}
+	for _, run := range []string{back, waits} {
+		if d := has[*history.ActivityCompleted](t, a, run); d.Worker != "other" {
+			t.Errorf("completed by %q", d.Worker)
+		}
+	}
+}
+
 func TestMismatchedWorkerGetsNothingAndStaysListed(t *testing.T) {
 	a := apptest.Start(t, apptest.Options{})
 	w := join(t, a, "older", "0.1.0")

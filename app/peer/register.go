@@ -46,6 +46,7 @@ func (p *Peer) announce(ctx context.Context, in protocol.RegisterRequest) (proto
 	}
 	p.mu.Lock()
 	p.registered, p.incarnation = true, a.Incarnation
+	p.release = in.Release // it is listed as of this one, so this is the one that its polls are held against
 	p.mu.Unlock()
 	p.tellMachine(ctx)
 	return a, nil

@@ -1,0 +1,30 @@
+package sqlite
+
+import (
+	"path/filepath"
+	"testing"
+
+	"github.com/sojourn-run/sojourn/app/store/sqldb"
+)
+
+// The committer's connection writes through to the disk before a commit is over: no test can cut the power, so it is
+// asked.
+func TestCommitsAreWrittenThrough(t *testing.T) {
+	c := &conn{dsn: dsn(filepath.Join(t.TempDir(), "test.db"), memory)}
+	if err := c.openFile(); err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close(t.Context())
+	for pragma, want := range map[string]any{"synchronous": int64(2), "journal_mode": "wal"} {
+		var got any
+		if err := c.run(&sqldb.Call{Stmt: &sqldb.Stmt{SQL: "PRAGMA " + pragma}, Row: func(v []any) error {
+			got = v[0]
+			return nil
+		}}); err != nil {
+			t.Fatal(err)
+		}
+		if got != want {
+			t.Errorf("%s is %v, want %v", pragma, got, want)
+		}
+	}
+}
