@@ -42,6 +42,9 @@ type Env struct {
 	patience time.Duration
 }
 
+// standstill is for how long everything may wait at first.
+const standstill = 24 * time.Hour
+
 // SetPatience says for how long, in virtual time, everything may wait for signals or updates before Result and Update
 // give up: a day at first. Only a test whose other goroutines sleep for longer needs more.
 func (e *Env) SetPatience(d time.Duration) {
@@ -93,7 +96,7 @@ func Run[T testing.TB](t T, r *worker.Registry, test func(t T, env *Env)) {
 
 func run[T testing.TB](t T, r *worker.Registry, path string, late *atomic.Bool, test func(t T, env *Env)) {
 	t.Helper()
-	env := &Env{t: t, registry: r, late: late, patience: 24 * time.Hour}
+	env := &Env{t: t, registry: r, late: late, patience: standstill}
 	env.ctx, env.fail = context.WithCancel(t.Context())
 	defer env.fail()
 	end := env.begin(path)

@@ -202,15 +202,20 @@ func TestAnActivityRunIsTriedAgainByItsPolicy(t *testing.T) {
 			StartToClose: 60, RetryPolicy: &retry.Policy{MaxAttempts: &most, BackoffSeconds: []int{0}},
 		},
 	})
+	keys := map[string]bool{}
 	for attempt := 1; attempt <= most; attempt++ {
 		task := a.poll("w", protocol.KindActivity, 5)
 		if task == nil || task.Activity.Attempt != attempt || task.Activity.Deadlines.StartToClose.IsZero() {
 			t.Fatalf("attempt %d: %+v", attempt, task)
 		}
+		keys[task.Activity.IdempotencyKey] = true
 		a.complete(protocol.CompleteItem{
 			Kind: protocol.KindActivity, TaskID: task.Activity.TaskID, Owner: "w", AttemptID: task.Activity.AttemptID,
 			Failure: &protocol.Failure{Type: "Declined", Message: "no money", StackTrace: "pay.js:7"},
 		})
+	}
+	if len(keys) != 1 || keys[""] {
+		t.Errorf("the idempotency keys of one activity are %v", keys)
 	}
 	v := must[protocol.RunView](t)(a.Result(t.Context(), protocol.Target{WorkflowID: "one"}, time.Minute))
 	if v.Status != "failed" || v.Error == nil || *v.Error != "no money" {

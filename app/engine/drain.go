@@ -69,8 +69,8 @@ func (q *Queue) DrainOf(w *Worker) (of *Drain) {
 	return of
 }
 
-// forgetDrain is how long the drain of a single worker is kept after that worker is registered no more. It is
-// kept at all because a drained worker that restarts must still find itself drained.
+// forgetDrain is for how long at least the drain of a single worker is kept that is not registered. It is kept at
+// all because a drained worker that restarts must still find itself drained.
 const forgetDrain = 24 * time.Hour
 
 // maxDrains is how many drains a namespace may have: they stand in one row, which is read at every hand-out.

@@ -20,8 +20,8 @@ func TestTheGuideSaysTheNumbersOfTheEngine(t *testing.T) {
 		WorkerSessionLease*time.Second)
 	stated.In(t, operating, "| plain HTTP, only polls | after its lease, {} unless it registered", WorkflowLease)
 
-	stated.In(t, "guide/fleets.md", "A namespace has at most {} drains; that of a worker which is registered no more is forgotten "+
-		"{} later.", maxDrains, forgetDrain)
+	stated.In(t, "guide/fleets.md", "A namespace has at most {} drains. With each new one those of single workers are forgotten "+
+		"that were said more than {} ago", maxDrains, forgetDrain)
 
 	stated.In(t, "guide/histories.md", "Any other failure is tried again; {} that took their worker down quarantine the run, too.",
 		MaxLosses)

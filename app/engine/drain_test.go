@@ -1,0 +1,40 @@
+package engine
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/sojourn-run/sojourn/shared/history"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// The drains of a namespace are bounded; those of single workers that are not there any more make room after a day.
+func TestDrainsOfWorkersThatAreGoneMakeRoom(t *testing.T) {
+	began := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	var q Queue
+	here := func(worker string) bool { return worker == "w0" }
+	drain := func(target protocol.FleetTarget, after time.Duration) error {
+		return DrainFleet{Drain: Drain{FleetTarget: target}, Here: here}.decide(&q, history.At(began.Add(after)))
+	}
+	one := func(i int) protocol.FleetTarget { return protocol.FleetTarget{WorkerID: fmt.Sprint("w", i)} }
+	group := protocol.FleetTarget{Group: "g"}
+	if err := drain(group, 0); err != nil {
+		t.Fatal(err)
+	}
+	for i := range maxDrains - 1 {
+		if err := drain(one(i), 0); err != nil {
+			t.Fatalf("drain %d: %v", i, err)
+		}
+	}
+	if err := drain(one(maxDrains), forgetDrain-time.Second); protocol.ReasonOf(err) != protocol.ReasonValidation {
+		t.Errorf("one more: %v", err)
+	}
+	if err := drain(one(7), forgetDrain-time.Second); err != nil || len(q.Drains) != maxDrains {
+		t.Errorf("one of those once more: %v, %d drains", err, len(q.Drains))
+	}
+	if err := drain(one(maxDrains), forgetDrain); err != nil || len(q.Drains) != 3 || q.Drains[0].FleetTarget != group ||
+		q.Drains[1].FleetTarget != one(0) {
+		t.Errorf("a day later: %v, %d drains", err, len(q.Drains))
+	}
+}
