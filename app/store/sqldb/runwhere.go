@@ -57,8 +57,9 @@ const (
 func (l *listing) rows(
 	where []store.Condition, lead int, one store.Condition, by order, after, until store.RunPosition,
 ) *gorm.DB {
-	db := l.list(l.ctx, l.q.Limit).Select("r.*")
+	db, id := l.list(l.ctx, l.q.Limit).Select("r.*"), "r.run_id"
 	if one.Field == store.FieldAttribute {
+		id = "a.run_id" // so what other attributes say is asked before the run's row is read
 		found := l.way(one, where, after, until)
 		switch by {
 		case allSorted:
@@ -89,7 +90,7 @@ func (l *listing) rows(
 	}
 	for i, c := range where {
 		if i != lead && !within(c) {
-			db = l.narrow(db, c)
+			db = l.narrow(db, c, id)
 		}
 	}
 	if l.q.Text != "" { // a run id is found whole: a part of one, being random, would be part of many
@@ -149,14 +150,14 @@ func started(where []store.Condition) (low, high int64) {
 // a memo's say, has an escape for NUL or for half a character. A build id has neither.
 const plainBuild = `(regexp_replace(r.state, '\\u(0000|d[89a-f][0-9a-f]{2})', '\ufffd', 'gi')::json ->> 'build_id')`
 
-// narrow adds a condition on the runs at hand.
-func (r *reader) narrow(db *gorm.DB, c store.Condition) *gorm.DB {
+// narrow adds a condition on the runs at hand; id is where they are named.
+func (r *reader) narrow(db *gorm.DB, c store.Condition, id string) *gorm.DB {
 	if len(c.Any) > 0 {
-		return db.Where(r.choice(c.Any))
+		return db.Where(r.choice(c.Any, id))
 	}
 	switch c.Field {
 	case store.FieldAttribute:
-		return r.narrowAttribute(db, c)
+		return r.narrowAttribute(db, c, id)
 	case store.FieldBuild:
 		if r.s.cfg.Dialect.Shared {
 			return compare(db, plainBuild, c)
@@ -172,12 +173,12 @@ func (r *reader) narrow(db *gorm.DB, c store.Condition) *gorm.DB {
 }
 
 // choice is a group of conditions: of one list all of them.
-func (r *reader) choice(lists [][]store.Condition) *gorm.DB {
+func (r *reader) choice(lists [][]store.Condition, id string) *gorm.DB {
 	any := r.s.read.Session(&gorm.Session{NewDB: true})
 	for i, list := range lists {
 		all := r.s.read.Session(&gorm.Session{NewDB: true})
 		for _, c := range list {
-			all = r.narrow(all, c)
+			all = r.narrow(all, c, id)
 		}
 		if i == 0 {
 			any = any.Where(all)
@@ -189,9 +190,9 @@ func (r *reader) choice(lists [][]store.Condition) *gorm.DB {
 }
 
 // narrowAttribute asks for values among those of the run at hand.
-func (r *reader) narrowAttribute(db *gorm.DB, c store.Condition) *gorm.DB {
+func (r *reader) narrowAttribute(db *gorm.DB, c store.Condition, id string) *gorm.DB {
 	has := func() *gorm.DB {
-		return r.s.read.Table("run_attributes AS y").Select("1").Where("y.run_id = r.run_id AND y.name = ?", c.Name)
+		return r.s.read.Table("run_attributes AS y").Select("1").Where("y.run_id = "+id+" AND y.name = ?", c.Name)
 	}
 	if c.Not {
 		c.Not = false

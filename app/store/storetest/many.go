@@ -148,6 +148,15 @@ func Listings() []Listing {
 		when(store.Less, 40_000),
 	)
 	old.Next = "runs_start"
+	from, to := when(store.Between, 30_000), when(store.Between, 36_000)
+	from.Values = append(from.Values, to.Values...)
+	two := of(
+		"two ranges", "run_attributes_value", 7_000, func(r ListedRun) bool {
+			return r.When >= at(30_000) && r.When <= at(36_000) && strings.HasPrefix(r.Who, "c39")
+		},
+		from, attribute("Who", store.Prefix, "c39"),
+	)
+	two.Next = "INDEX" // whichever comes to it within its patience
 	return []Listing{
 		of("all", "runs_start", pageful, func(ListedRun) bool { return true }),
 		of(
@@ -226,6 +235,7 @@ func Listings() []Listing {
 			when(store.More, 300),
 		),
 		old,
+		two,
 		of(
 			"started before", "runs_start", pageful, func(r ListedRun) bool { return r.Start <= at(9000) },
 			column(store.FieldStarted, store.AtMost, at(9000)),
