@@ -15,12 +15,14 @@ type lru[K comparable, V any] struct {
 	head    entry[K, V] // ring: head.next is the newest
 	weight  int
 	most    int
+	rounds  int // see fade.go
 }
 
 type entry[K comparable, V any] struct {
 	key        K
 	value      V
 	weight     int
+	used       int // the round in which it was used last
 	prev, next *entry[K, V]
 }
 
@@ -68,7 +70,27 @@ func (l *lru[K, V]) drop(k K) {
 
 func (l *lru[K, V]) clear() { *l = *newLRU[K, V](l.most); l.head.prev, l.head.next = &l.head, &l.head }
 
+func (l *lru[K, V]) len() int { return len(l.entries) }
+
+func (l *lru[K, V]) round() { l.rounds++ }
+
+func (l *lru[K, V]) fade(most int) bool {
+	for range most {
+		last := l.head.prev
+		if last == &l.head {
+			l.entries = map[K]*entry[K, V]{} // a map keeps the room it once needed
+			return false
+		}
+		if last.used >= l.rounds-1 {
+			return false
+		}
+		l.drop(last.key)
+	}
+	return true
+}
+
 func (l *lru[K, V]) link(e *entry[K, V]) {
+	e.used = l.rounds
 	e.prev, e.next = &l.head, l.head.next
 	e.prev.next, e.next.prev = e, e
 }
@@ -202,6 +224,9 @@ func (c *cache) remember(b *batch, trusted bool) {
 	}
 }
 
+// weight is how much a history takes of what may be kept: an event is a few hundred bytes beside its payload.
+func (p *past) weight() int { return p.bytes + 256*(len(p.events)+1) }
+
 // weight is how much a run takes of a cache of runs.
 func (r *run) weight() int {
 	return 1 + (r.Activities.Len()+r.Timers.Len()+r.Waits.Len()+r.Signals.Len()+r.Unread.Len()+r.Updates.Len()+
@@ -239,7 +264,7 @@ func (c *cache) append(id string, evs appended, open bool) {
 		c.history.drop(id)
 		return
 	}
-	c.history.put(id, p, p.bytes)
+	c.history.put(id, p, p.weight())
 }
 
 // trim cuts a history that has grown too long to the later half of what may be kept. The rest is copied,

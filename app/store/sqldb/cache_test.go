@@ -1,6 +1,7 @@
 package sqldb
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/sojourn-run/sojourn/shared/history"
@@ -41,5 +42,54 @@ func TestTheEndOfAHistoryIsKeptWhateverItsLength(t *testing.T) {
 	c.append("run", following(last+11, 1, 100), false)
 	if list, _ := c.events("run", last+12); list != nil {
 		t.Errorf("%d events are kept of a run that is over", len(list))
+	}
+}
+
+// What was not used in a whole round goes, however much that is, and a bit at a time.
+func TestWhatIsNotUsedFades(t *testing.T) {
+	l := newLRU[int, int](10_000)
+	for i := range 2500 {
+		l.put(i, i, 2)
+	}
+	rest := func() []int {
+		l.round()
+		var left []int
+		for l.fade(mostFaded) {
+			left = append(left, l.len())
+		}
+		return append(left, l.len())
+	}
+	if got := fmt.Sprint(rest()); got != "[2500]" {
+		t.Errorf("after the round in which they came: %s", got)
+	}
+	for i := range 3 {
+		l.get(i)
+	}
+	if got := fmt.Sprint(rest()); got != "[1500 500 3]" {
+		t.Errorf("after another: %s", got)
+	}
+	for i := range 4 {
+		if v, ok := l.get(i); ok != (i < 3) || ok && v != i {
+			t.Errorf("%d is %d, %t", i, v, ok)
+		}
+	}
+	rest()
+	if rest(); l.len() != 0 || l.weight != 0 {
+		t.Errorf("%d entries of weight %d", l.len(), l.weight)
+	}
+	l.put(1, 1, 1)
+	if v, ok := l.get(1); !ok || v != 1 {
+		t.Error("it takes nothing any more")
+	}
+}
+
+// Of a history counts what it takes in memory: events without payloads take some, too.
+func TestEventsWithoutPayloadsWeigh(t *testing.T) {
+	c := newCache()
+	for i := range 100_000 {
+		c.append(fmt.Sprint(i), following(0, 3, 0), true)
+	}
+	if n := c.history.len(); n > mostHistory>>10 {
+		t.Errorf("the ends of %d histories are kept", n)
 	}
 }

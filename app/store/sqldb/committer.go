@@ -58,6 +58,9 @@ func (s *Store) loop() {
 				items = append(items, p)
 			case <-s.alarm():
 				continue
+			case <-s.faded():
+				s.fade()
+				continue
 			case <-quit:
 				quit = nil
 				continue
@@ -67,6 +70,12 @@ func (s *Store) loop() {
 			runtime.Gosched()
 		}
 		rest = s.run(s.drain(items))
+		s.keep()
+		select {
+		case <-s.faded():
+			s.fade()
+		default:
+		}
 	}
 }
 

@@ -102,6 +102,8 @@ type Store struct {
 	outgrown chan error
 	batch    int64 // number of the last batch that was tried
 	shares   shares
+	fader    *time.Timer // rings when something remembered is to be forgotten
+	fadesOn  bool        // it did so in part
 
 	aside   []*pending             // of the committer's goroutine, as what follows
 	again   map[QueueKey]*lookback // queues with ready tasks that others have locked

@@ -47,6 +47,16 @@ func (c *conn) Send(_ context.Context, calls []*sqldb.Call) error {
 	return nil
 }
 
+// Rest frees the pages that the connection holds.
+func (c *conn) Rest() error {
+	e, ok := c.c.(driver.ExecerContext)
+	if !ok {
+		return nil
+	}
+	_, err := e.ExecContext(context.Background(), "PRAGMA shrink_memory", nil)
+	return err
+}
+
 // run executes one call. The context is one that is never cancelled: a statement that was begun is finished.
 func (c *conn) run(call *sqldb.Call) error {
 	p, err := c.prepare(call.Stmt)

@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"time"
 
 	"github.com/pressly/goose/v3"
 	gormsqlite "gorm.io/driver/sqlite"
@@ -80,6 +81,7 @@ func openStore(ctx context.Context, path string, opts sqldb.Options, lock *lock)
 	}
 	reads.SetMaxOpenConns(readers)
 	reads.SetMaxIdleConns(readers)
+	reads.SetConnMaxIdleTime(time.Minute) // each may hold as many pages as the cache has
 	known, err := migrate(ctx, reads)
 	if err != nil {
 		return nil, errors.Join(err, reads.Close())

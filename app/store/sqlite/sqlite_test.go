@@ -100,6 +100,40 @@ func TestIdleStoreSendsNothing(t *testing.T) {
 	})
 }
 
+// What sleeps takes no memory: it is forgotten after a minute at most, and read when it wakes up. What goes on is kept.
+func TestWhatSleepsIsForgotten(t *testing.T) {
+	s := suite(t)
+	synctest.Test(t, func(t *testing.T) {
+		w := s.New(t)
+		sleeper, other := w.Begun("sleeper", storetest.Activity("x", "")), w.Begun("other", storetest.Activity("x", ""))
+		step := func(run string) int64 {
+			before := w.S.Stats()
+			w.Do(run, engine.SignalRun{Name: "go"})
+			after := w.S.Stats()
+			return after.Statements + after.Reads - before.Statements - before.Reads
+		}
+		step(sleeper)
+		warm := step(sleeper)
+		for range 7 {
+			time.Sleep(10 * time.Second)
+			if n := step(other); n > warm {
+				t.Fatalf("a step of a run that goes on took %d statements, %d at first", n, warm)
+			}
+		}
+		if n := step(sleeper); n <= warm {
+			t.Errorf("a step after a minute of sleep took %d statements, as many as one before it", n)
+		}
+		if n := step(sleeper); n != warm {
+			t.Errorf("the next took %d statements, and %d before", n, warm)
+		}
+		before := w.S.Stats()
+		time.Sleep(24 * time.Hour)
+		if after := w.S.Stats(); after != before {
+			t.Errorf("a day at rest went from %+v to %+v", before, after)
+		}
+	})
+}
+
 // A warm batch of a run that is known reads nothing: it is one insert of events, one write a table, and the batch's own
 // row.
 func TestWarmCompletionReadsNothing(t *testing.T) {
