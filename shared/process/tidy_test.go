@@ -1,0 +1,21 @@
+package process
+
+import (
+	"fmt"
+	"testing"
+)
+
+// Memory goes back behind a load and while little happens, not under one, and not for next to nothing.
+func TestWhoIsAtRestTidiesUp(t *testing.T) {
+	const mb = 1 << 20
+	var m made
+	got := ""
+	for _, at := range []uint64{1000 * mb, 5000 * mb, 5001 * mb, 5002 * mb, 5017 * mb, 5018 * mb, 5060 * mb, 6000 * mb} {
+		if m.due(at) {
+			got += fmt.Sprint(" ", at/mb)
+		}
+	}
+	if want := " 5001 5017 5060"; got != want {
+		t.Errorf("tidied at%s, want%s", got, want)
+	}
+}
