@@ -15,10 +15,11 @@ import (
 
 // Where the executors' memory is scarce, the worker gives an idle session up at the app and then ends its executor.
 // What comes later in that session finds its state missing under a higher epoch, and is recovered as after any loss.
+// Sessions that a workflow started, and those that nobody may take over, stay, though they were used longer ago.
 func TestAnEvictedSessionIsReleasedAndRebuilt(t *testing.T) {
 	a := apptest.Start(t, apptest.Options{})
 	start(t, a, &link.Socket{URLs: []string{a.URL()}}, func(o *worker.Options) {
-		o.Memory = 120 << 20
+		o.Memory = 210 << 20
 		// no limit of one's own comes first
 		o.Limits = map[string]sandbox.Limits{sandbox.RuntimeNative: {Memory: 1 << 30, Data: -1}}
 	})
@@ -28,6 +29,23 @@ func TestAnEvictedSessionIsReleasedAndRebuilt(t *testing.T) {
 			t.Fatal(err)
 		}
 		return v
+	}
+	kept, err := a.Broker().Start(t.Context(), protocol.StartRequest{WorkflowType: "keep", WorkflowID: "keep"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	count := func(typ string) (n int) {
+		for _, e := range events(t, a, kept.RunID) {
+			if e.Type() == typ {
+				n++
+			}
+		}
+		return n
+	}
+	for late := time.Now().Add(ceiling); count("ActivityCompleted") < 2; time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(late) {
+			t.Fatal("what is kept does not begin")
+		}
 	}
 	for _, id := range []string{"one", "two"} { // each takes 60 MiB, and what Go takes: there is no room for both
 		if got := result[int](t, run(t, a, "talk", id)); got != 60 {
@@ -43,6 +61,17 @@ func TestAnEvictedSessionIsReleasedAndRebuilt(t *testing.T) {
 	if v := view("one"); v.Status != protocol.SessionExpired || v.EndedReason != "released" ||
 		v.Timeline[len(v.Timeline)-1].Why != "evicted_pressure" {
 		t.Errorf("the evicted session is %s, its timeline %+v", v.Status, v.Timeline)
+	}
+	for range 2 {
+		if _, err := a.Broker().Signal(t.Context(), protocol.SignalRequest{
+			Target: protocol.Target{WorkflowID: "keep"}, SignalName: "go",
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	end(t, a, kept.RunID)
+	if n := count("SessionRecovered"); n != 2 { // the first use of each
+		t.Errorf("what is never given up was built %d times, want 2", n)
 	}
 	again, err := a.Broker().Start(t.Context(), protocol.StartRequest{WorkflowType: "talk", Input: []byte(`["one"]`)})
 	if err != nil {

@@ -118,6 +118,27 @@ func registry() *worker.Registry {
 	r.Workflow("talk", func(ctx workflow.Context, session string) (int, error) {
 		return workflow.Execute[int](workflow.InSession(ctx, session), "ballast_size", 60)
 	})
+	r.Workflow("keep", func(ctx workflow.Context) error {
+		own, err := workflow.StartSession(ctx, workflow.SessionOptions{})
+		if err != nil {
+			return err
+		}
+		noBack := workflow.WithActivity(ctx, workflow.ActivityOptions{
+			WorkerSession: &workflow.WorkerSession{ID: "no way back", NoReacquire: true},
+		})
+		for range 2 {
+			if err := own.Execute(ctx, "ballast_size", 30).Get(ctx, nil); err != nil {
+				return err
+			}
+			if err := workflow.ExecuteActivity(noBack, "ballast_size", 30).Get(ctx, nil); err != nil {
+				return err
+			}
+			if err := workflow.Signal(ctx, "go").Receive(ctx, nil); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 	r.Activity("ballast", func(ctx context.Context, mib int) error {
 		activity.SessionState(ctx).Set("ballast", bytes.Repeat([]byte{1}, mib<<20))
 		return nil
