@@ -139,6 +139,16 @@ func TestCertificatesOfBothSides(t *testing.T) {
 	if status, serial, _ := get(old, "/healthz"); status != http.StatusOK || serial != first {
 		t.Errorf("a probe got %d from certificate %d", status, serial)
 	}
+	for version, taken := range map[uint16]bool{tls.VersionTLS11: false, tls.VersionTLS12: true} {
+		oldest := &tls.Config{RootCAs: pool, MinVersion: version, MaxVersion: version} //nolint:gosec // it is to be refused
+		c, err := tls.Dial("tcp", at, oldest)
+		if (err == nil) != taken {
+			t.Errorf("%s: %v", tls.VersionName(version), err)
+		}
+		if err == nil {
+			_ = c.Close()
+		}
+	}
 	status, _, body := get(old, "/api/workflows")
 	if status != http.StatusForbidden || !strings.Contains(body, "client certificate") {
 		t.Errorf("without a certificate: got %d %q", status, body)

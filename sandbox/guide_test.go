@@ -2,10 +2,13 @@ package sandbox
 
 import (
 	"runtime"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/sojourn-run/sojourn/internal/stated"
 	"github.com/sojourn-run/sojourn/sandbox/frame"
+	"github.com/sojourn-run/sojourn/sandbox/shim"
 )
 
 func TestTheGuideSaysTheLimitsOfExecutors(t *testing.T) {
@@ -29,6 +32,16 @@ func TestTheGuideSaysTheLimitsOfExecutors(t *testing.T) {
 		t.Errorf("a worker has %d to %d executors", least, most)
 	}
 	stated.In(t, page, "| executors of a worker | by its memory, 4 to 64, and no fewer than it has cores |")
+
+	// The library of each language has its own; that of Go is looked at beside it.
+	stated.In(t, page, "| signs of life | passed on every {} at most |", 100*time.Millisecond)
+	for name, program := range map[string]string{
+		"\nconst THROTTLE_MS = 100;\n": string(shim.Node), "\nTHROTTLE = 0.1\n": string(shim.Python),
+	} {
+		if !strings.Contains(program, name) {
+			t.Errorf("a shim does not say %q", name)
+		}
+	}
 
 	const held = "guide/isolation.md"
 	stated.In(t, held, "| processes | over {} ended by the minder; threads of all of them together refused from {} on | over {} ended",

@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"testing"
+	"time"
 
 	"github.com/sojourn-run/sojourn/internal/stated"
 )
@@ -10,5 +11,7 @@ func TestTheGuideSaysTheNumbersOfTheAPI(t *testing.T) {
 	const page = "guide/operating.md"
 	stated.In(t, page, "keeps back the answer to a failed one for {}.", failedSignIn)
 	stated.In(t, page, "A caller has at most {} searches under way;", mostSearches)
+	stated.In(t, "guide/workflows-in-go.md", "result?wait_seconds={}`, which is held open until the run has closed, for {} at most;",
+		mostResultWait, mostResultWait*time.Second)
 	stated.In(t, page, "`POST workflows/import/bundle`, up to {})", maxBundle)
 }

@@ -137,12 +137,15 @@ func describeRun(a *API, c *call) (answer, error) {
 	return ok(a.opt.RunViews.Describe(c.Ctx, c.target()))
 }
 
-// resultWait is how long a caller waits for the end of a run who does not say.
-const resultWait = 30
+// How many seconds a caller waits for the end of a run who does not say, and at most.
+const (
+	resultWait     = 30
+	mostResultWait = 60
+)
 
 func result(a *API, c *call) (answer, error) {
 	q := c.query()
-	wait := cmp.Or(q.number("wait_seconds", 1, 60), resultWait)
+	wait := cmp.Or(q.number("wait_seconds", 1, mostResultWait), resultWait)
 	if q.err != nil {
 		return answer{}, q.err
 	}

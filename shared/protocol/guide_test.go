@@ -11,6 +11,8 @@ func TestTheGuideSaysTheNumbersOfRequests(t *testing.T) {
 	stated.In(t, "guide/activities.md", "| of an attempt | {}, where each line counts {} bytes more than its text;", MaxLogBytes,
 		logLine)
 	stated.In(t, "guide/activities.md", "| of a line | {} |", MaxLogText)
+	stated.In(t, "guide/http-api.md", "| `X-Durable-Workflow-Control-Plane-Version: {}` |", ControlVersion)
+	stated.In(t, "guide/http-api.md", "| `X-Durable-Workflow-Protocol-Version: {}` |", WorkerVersion)
 	stated.In(t, "guide/http-api.md", "A workflow id is any text of up to {} bytes", MaxWorkflowID)
 
 	tag := func(member, name string) string {

@@ -250,6 +250,7 @@ func TestTimeAndIdentifiersAreThoseOfTheEvents(t *testing.T) {
 		}
 	}
 	slices.Sort(firstIDs)
+	want(t, "letters and digits of an id", len(firstIDs[0]), 26)
 	want(t, "distinct ids", len(slices.Compact(slices.Clone(firstIDs))), 6)
 	a.commandsAt(len(a.events))
 	slices.Sort(ids)
