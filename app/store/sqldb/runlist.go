@@ -193,18 +193,20 @@ func (l *listing) find(where []store.Condition, after store.RunPosition) (found,
 	if lead < 0 {
 		return l.walk(where, -1, after, l.deadline)
 	}
-	soon := time.Now().Add(rangePatience)
+	whole, soon := l.alone(where, lead), time.Now().Add(rangePatience)
+	if !whole {
+		if n, err = l.count(where[lead], severalFew*l.few+1); err != nil {
+			return found{}, err
+		}
+		if whole = n <= severalFew*l.few; whole && l.byEntries(where) {
+			soon = time.Now() // that is cheaper than to look further among the newest than into a first window
+		}
+	}
 	f, err := l.walk(where, -1, after, soon)
 	if err != nil || f.to == (store.RunPosition{}) {
 		return f, err
 	}
-	if l.alone(where, lead) {
-		return l.whole(where, lead, after)
-	}
-	if n, err := l.count(where[lead], severalFew*l.few+1); err != nil || n <= severalFew*l.few {
-		if err != nil {
-			return f, err
-		}
+	if whole {
 		return l.whole(where, lead, after)
 	}
 	if !l.deadline.IsZero() && l.deadline.Before(soon) {
@@ -218,6 +220,12 @@ func (l *listing) find(where []store.Condition, after store.RunPosition) (found,
 // range of an attribute.
 func (l *listing) alone(where []store.Condition, lead int) bool {
 	return len(where) == 1 && l.q.Text == "" && where[lead].Field == store.FieldAttribute && byValue(where[lead])
+}
+
+// byEntries is true if attributes alone say whether a run is found, so that no rows of others have to be read.
+func (l *listing) byEntries(where []store.Condition) bool {
+	other := func(c store.Condition) bool { return c.Field != store.FieldAttribute || len(c.Any) > 0 }
+	return l.q.Text == "" && !slices.ContainsFunc(where, other)
 }
 
 // lead is the condition that yields the fewest runs, -1 for none, and how many. Of those that yield many, one that has

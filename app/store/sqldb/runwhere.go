@@ -151,20 +151,20 @@ func started(where []store.Condition) (low, high int64) {
 const plainBuild = `(regexp_replace(r.state, '\\u(0000|d[89a-f][0-9a-f]{2})', '\ufffd', 'gi')::json ->> 'build_id')`
 
 // narrow adds a condition on the runs at hand; id is where they are named.
-func (r *reader) narrow(db *gorm.DB, c store.Condition, id string) *gorm.DB {
+func (l *listing) narrow(db *gorm.DB, c store.Condition, id string) *gorm.DB {
 	if len(c.Any) > 0 {
-		return db.Where(r.choice(c.Any, id))
+		return db.Where(l.choice(c.Any, id))
 	}
 	switch c.Field {
 	case store.FieldAttribute:
-		return r.narrowAttribute(db, c, id)
+		return l.narrowAttribute(db, c, id)
 	case store.FieldBuild:
-		if r.s.cfg.Dialect.Shared {
+		if l.s.cfg.Dialect.Shared {
 			return compare(db, plainBuild, c)
 		}
 		return compare(db, "json_extract(r.state, '$.build_id')", c)
 	}
-	if r.s.cfg.Dialect.Shared {
+	if l.s.cfg.Dialect.Shared {
 		return compare(db, "r."+string(c.Field), c)
 	}
 	// SQLite knows nothing of how many runs there are of each value: it is not to choose another index than that which
@@ -173,12 +173,12 @@ func (r *reader) narrow(db *gorm.DB, c store.Condition, id string) *gorm.DB {
 }
 
 // choice is a group of conditions: of one list all of them.
-func (r *reader) choice(lists [][]store.Condition, id string) *gorm.DB {
-	any := r.s.read.Session(&gorm.Session{NewDB: true})
+func (l *listing) choice(lists [][]store.Condition, id string) *gorm.DB {
+	any := l.s.read.Session(&gorm.Session{NewDB: true})
 	for i, list := range lists {
-		all := r.s.read.Session(&gorm.Session{NewDB: true})
+		all := l.s.read.Session(&gorm.Session{NewDB: true})
 		for _, c := range list {
-			all = r.narrow(all, c, id)
+			all = l.narrow(all, c, id)
 		}
 		if i == 0 {
 			any = any.Where(all)
@@ -190,9 +190,14 @@ func (r *reader) choice(lists [][]store.Condition, id string) *gorm.DB {
 }
 
 // narrowAttribute asks for values among those of the run at hand.
-func (r *reader) narrowAttribute(db *gorm.DB, c store.Condition, id string) *gorm.DB {
+func (l *listing) narrowAttribute(db *gorm.DB, c store.Condition, id string) *gorm.DB {
 	has := func() *gorm.DB {
-		return r.s.read.Table("run_attributes AS y").Select("1").Where("y.run_id = "+id+" AND y.name = ?", c.Name)
+		y := l.s.read.Table("run_attributes AS y").Select("1").Where("y.run_id = "+id+" AND y.name = ?", c.Name)
+		if l.s.cfg.Dialect.Shared && l.q.Namespace != "" {
+			// where it would rather read all that have the value than ask run by run, there is an index for that
+			y = y.Where("y.namespace = ?", l.q.Namespace)
+		}
+		return y
 	}
 	if c.Not {
 		c.Not = false
