@@ -14,7 +14,7 @@ const (
 	closely = 50 * time.Millisecond  // while a call runs and memory is above half its limit
 	awake   = 100 * time.Millisecond // while a call runs
 	asleep  = 500 * time.Millisecond // else
-	seldom  = 5 * time.Second        // at the files, while no call runs
+	seldom  = 5 * time.Second        // at the files, between calls
 )
 
 // Sign is how often, at least, a minder tells something while a call runs: one that is silent for much longer does not
@@ -25,6 +25,7 @@ const Sign = time.Second
 func (m *minder) watch() {
 	var told, loose int64
 	var scratch, said time.Time
+	used := false // a call ran; before the first one nobody's code does
 	pause := awake
 	for {
 		select {
@@ -60,7 +61,8 @@ func (m *minder) watch() {
 			told, said = resident, now
 			m.tell(Fact{T: FactMemory, Bytes: resident})
 		}
-		if files := now.Sub(scratch); files >= seldom || m.busy.Load() && files >= asleep {
+		used = used || m.busy.Load()
+		if last := now.Sub(scratch); used && (last >= seldom || m.busy.Load() && last >= asleep) {
 			scratch = now
 			var removed int64
 			asUser(m.User, func() { loose, removed = nameless(pids) })
