@@ -74,6 +74,7 @@ type Broker struct {
 	polls      pollMemory
 	questions  *question.Pending
 	sticky     stickyRuns
+	ahead      ahead
 	renewals   renewals
 	namespaces namespaces
 	evict      *evict.Evictor

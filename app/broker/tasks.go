@@ -197,8 +197,9 @@ func (b *Broker) workflowTask(
 		first := l.Events[0].Seq
 		t.Events = l.Events[seen+1-first : h.Task.Shown+1-first]
 		if len(t.Events) > min(size, change.MaxPage) {
-			t.Events = t.Events[:min(size, change.MaxPage)]
-			t.NextPageToken = change.PageToken(t.Events[len(t.Events)-1].Seq)
+			n := min(size, change.MaxPage)
+			b.ahead.put(h.ID, t.Events[n:])
+			t.Events, t.NextPageToken = t.Events[:n], change.PageToken(t.Events[n-1].Seq)
 		}
 	} else {
 		page, err := change.Page(ctx, b.store, h.ID, seen, h.Task.Shown, size)
@@ -270,10 +271,10 @@ func (b *Broker) HistoryPage(ctx context.Context, in protocol.HistoryRequest) (p
 	if in.All {
 		size = change.MaxPage
 	}
-	p, err := change.Page(ctx, b.store, run, after, through, size)
+	p, err := b.page(ctx, run, after, through, size)
 	for err == nil && in.All && p.NextPageToken != nil {
 		var more protocol.HistoryPage
-		more, err = change.Page(ctx, b.store, run, p.Events[len(p.Events)-1].Seq, through, size)
+		more, err = b.page(ctx, run, p.Events[len(p.Events)-1].Seq, through, size)
 		p.Events, p.NextPageToken = append(p.Events, more.Events...), more.NextPageToken
 	}
 	p.TaskID, p.Attempt, p.More = in.TaskID, in.Attempt, p.NextPageToken != nil

@@ -29,19 +29,29 @@ type Reads interface {
 func Page(
 	ctx context.Context, s Reads, run string, after, through int64, size int,
 ) (protocol.HistoryPage, error) {
-	p := protocol.HistoryPage{TotalEvents: through}
 	size = min(max(1, size), MaxPage)
+	var events []history.Event
 	err := s.View(ctx, func(r store.Reader) (err error) {
-		p.Events, err = r.Events(ctx, run, after, through, size, MaxPageSize)
+		events, err = r.Events(ctx, run, after, through, size, MaxPageSize)
 		return err
 	})
-	if n := len(p.Events); n > 0 && (through == 0 && n == size || p.Events[n-1].Seq < through) {
-		p.NextPageToken = PageToken(p.Events[n-1].Seq)
+	if events == nil {
+		events = []history.Event{}
 	}
-	if p.Events == nil {
-		p.Events = []history.Event{}
+	p := PageOf(events, through)
+	if through == 0 && len(events) == size {
+		p.NextPageToken = PageToken(events[size-1].Seq)
 	}
 	return p, err
+}
+
+// PageOf is the page of these events, of a history that is shown up to through.
+func PageOf(events []history.Event, through int64) protocol.HistoryPage {
+	p := protocol.HistoryPage{TotalEvents: through, Events: events}
+	if n := len(events); n > 0 && events[n-1].Seq < through {
+		p.NextPageToken = PageToken(events[n-1].Seq)
+	}
+	return p
 }
 
 // PageToken is what the page after the event seq is asked for with.

@@ -1,0 +1,66 @@
+package broker
+
+import (
+	"context"
+	"sync"
+
+	"github.com/sojourn-run/sojourn/app/change"
+	"github.com/sojourn-run/sojourn/shared/history"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// A run that is woken by many results has more to show than a page holds. The rest is asked for within milliseconds,
+// and was in memory when the task was handed out; from the store each event would be read and decoded once more.
+
+// mostAhead is how many runs' events are kept until they are asked for; of each at most change.MaxPageSize.
+const mostAhead = 8
+
+// ahead are the events of runs behind the first pages of their tasks. What a history has never changes, so it does not
+// matter whose task they were kept for.
+type ahead struct {
+	mu   sync.Mutex // guards what follows
+	runs [mostAhead]struct {
+		id     string
+		events []history.Event
+	}
+	next int // the oldest
+}
+
+func (a *ahead) put(run string, events []history.Event) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	at := &a.runs[a.next]
+	at.id, at.events = run, events
+	a.next = (a.next + 1) % mostAhead
+}
+
+// take returns the events of a run from after to through if all of them are kept, and at most so many. With the last
+// of them they are kept no longer.
+func (a *ahead) take(run string, after, through int64, most int) []history.Event {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for i := range a.runs {
+		at := &a.runs[i]
+		if at.id != run {
+			continue
+		}
+		n := len(at.events)
+		if from := at.events[0].Seq; from <= after+1 && after < through && through <= at.events[n-1].Seq {
+			events := at.events[after+1-from : through+1-from]
+			if len(events) <= most {
+				at.id, at.events = "", nil
+				return events
+			}
+			return events[:most]
+		}
+	}
+	return nil
+}
+
+// page is a page of a run's history, from memory where it is there.
+func (b *Broker) page(ctx context.Context, run string, after, through int64, size int) (protocol.HistoryPage, error) {
+	if events := b.ahead.take(run, after, through, min(max(1, size), change.MaxPage)); events != nil {
+		return change.PageOf(events, through), nil
+	}
+	return change.Page(ctx, b.store, run, after, through, size)
+}
