@@ -35,7 +35,9 @@ func FindHandlers(dir string, r *Registry, runtimes map[string]string) (Handlers
 	h := Handlers{LeftOut: left}
 	for _, d := range found {
 		if _, taken := r.FindActivity(d.Name); taken {
-			return h, fmt.Errorf("worker: activity %q is registered in Go and is also the handler %s", d.Name, d.Path)
+			return h, fmt.Errorf(
+				"worker: activity %q is registered in Go and is also the handler %s; give the file another name", d.Name, d.Path,
+			)
 		}
 		if _, here := runtimes[d.Runtime]; !here {
 			path := strings.ReplaceAll(d.Name, ".", "/") + "." + d.Format

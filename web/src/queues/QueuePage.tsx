@@ -142,7 +142,7 @@ function Builds({ queue: q }: { queue: QueueState }) {
           {list.map((b) => (
             <tr key={b.build_id ?? ""} className="h-12 [&>td]:px-4" data-build={b.build_id ?? ""}>
               <td>
-                <span className={b.build_id === null ? "text-soft" : "font-medium"}>{buildName(b.build_id)}</span>
+                <span className={b.build_id === null ? "whitespace-nowrap text-soft" : "font-medium"}>{buildName(b.build_id)}</span>
                 {b.new_start_selected && <span className="ml-2 rounded-full bg-run-soft px-2 py-0.5 text-xs text-run">new runs</span>}
               </td>
               <td>
