@@ -1,6 +1,7 @@
 package broker_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -59,6 +60,39 @@ func TestTasksAreCountedOnceForAllWhoAsk(t *testing.T) {
 			if n := reads(ask); n > asked {
 				t.Errorf("%d who ask for %s cost %d reads", asked, name, n)
 			}
+		}
+	})
+}
+
+// People are told numbers up to 10,000, one more meaning that there are more; the contract's are exact.
+func TestWhatPeopleAreToldIsCountedUpToALimit(t *testing.T) {
+	apptest.Databases(t, func(t *testing.T, database string) {
+		a := on(t, database)
+		const many = 10_005
+		numbers := fmt.Sprintf("WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < %d) ", many)
+		db := beside(t, database)
+		for _, made := range []string{
+			"INSERT INTO runs (run_id, namespace, workflow_id, type, number, status, queue, started_at, last_seq, state) " +
+				numbers + "SELECT 'R' || i, 'default', 'w' || i, 't', 1, 'running', 'q', i, 1, '{}' FROM n",
+			"INSERT INTO tasks (run_id, seq, namespace, queue, kind, state, priority, ready_at, body) " +
+				numbers + "SELECT 'R' || i, 1, 'default', 'q', 'activity', 'ready', 5, i, '{}' FROM n",
+		} {
+			if _, err := db.ExecContext(t.Context(), made); err != nil {
+				t.Fatal(err)
+			}
+		}
+		counts := must[protocol.RunCounts](t)(a.RunCounts(t.Context(), ""))
+		if counts.Runs["running"] != 10_001 || counts.UpTo != 10_000 {
+			t.Errorf("runs are %v, up to %d", counts.Runs, counts.UpTo)
+		}
+		some := must[protocol.Overview](t)(a.Overview(t.Context(), ""))
+		all := must[protocol.Overview](t)(a.Tally(t.Context(), ""))
+		if some.Counts["runs"]["running"] != 10_001 || some.UpTo != 10_000 || len(some.Queues) != 1 ||
+			some.Queues[0].Ready != 10_001 {
+			t.Errorf("people see %v runs, up to %d, and of tasks %+v", some.Counts["runs"], some.UpTo, some.Queues)
+		}
+		if all.Counts["runs"]["running"] != many || len(all.Queues) != 1 || all.Queues[0].Ready != many {
+			t.Errorf("the contract's are %v runs, and of tasks %+v", all.Counts["runs"], all.Queues)
 		}
 	})
 }

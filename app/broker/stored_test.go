@@ -35,9 +35,8 @@ func TestAnItemStoredBeforeThereWereSessions(t *testing.T) {
 	})
 }
 
-// asBeforeSessions makes the stored items what they were before there were sessions: without one, and without a word of
-// them.
-func asBeforeSessions(t *testing.T, database string, items int) {
+// beside is a connection to the database of an app.
+func beside(t *testing.T, database string) *sql.DB {
 	t.Helper()
 	driver := "pgx"
 	if path, ok := strings.CutPrefix(database, "sqlite:"); ok {
@@ -47,7 +46,15 @@ func asBeforeSessions(t *testing.T, database string, items int) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer db.Close()
+	t.Cleanup(func() { db.Close() })
+	return db
+}
+
+// asBeforeSessions makes the stored items what they were before there were sessions: without one, and without a word of
+// them.
+func asBeforeSessions(t *testing.T, database string, items int) {
+	t.Helper()
+	db := beside(t, database)
 	rows, err := db.Query("SELECT run_id, seq, body FROM tasks WHERE kind = 'activity'")
 	if err != nil {
 		t.Fatal(err)
