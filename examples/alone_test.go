@@ -2,7 +2,6 @@ package examples_test
 
 import (
 	"context"
-	"os"
 	"os/exec"
 	"slices"
 	"strings"
@@ -52,25 +51,10 @@ func TestActivitiesByThemselvesAsInTheGuide(t *testing.T) {
 			script = block + script
 		}
 	}
-	script = "set -euo pipefail\nsojourn() { '" + build(t, "hello") + "' \"$@\"; }\n" + script
-	c := exec.CommandContext(t.Context(), "bash", "-c", strings.ReplaceAll(script, "http://127.0.0.1:7700", a.URL()))
-	c.Env = append(os.Environ(), "SOJOURN_APP_URL="+a.URL(), "SOJOURN_DATA_DIR="+t.TempDir())
-	out, err := c.CombinedOutput()
-	if err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	said := strings.Join(strings.Fields(string(out)), "")
-	at := 0
-	for _, want := range []string{
-		`["buytea"]`, `["buytea","callBob"]`, `started_newlater,run`, `["buytea","callBob","fragile"]`, `"outcome":"started_new"`,
-		`"output":["buytea","callBob","fragile","water"]`,
-	} {
-		i := strings.Index(said[at:], want)
-		if i < 0 {
-			t.Fatalf("no %s after what came before, in\n%s", want, out)
-		}
-		at += i + len(want)
-	}
+	says(
+		t, a, script, `["buytea"]`, `["buytea","callBob"]`, `started_newlater,run`, `["buytea","callBob","fragile"]`,
+		`"outcome":"started_new"`, `"output":["buytea","callBob","fragile","water"]`,
+	)
 	app, err := client.New(client.Options{URLs: []string{a.URL()}})
 	if err != nil {
 		t.Fatal(err)

@@ -110,6 +110,39 @@ func TestStepsOfTheWorkerProtocolWork(t *testing.T) {
 	}
 }
 
+func TestSchedulesAsInTheGuide(t *testing.T) {
+	t.Parallel()
+	if _, err := exec.LookPath("bash"); err != nil {
+		t.Skip(err)
+	}
+	a := apptest.Start(t, apptest.Options{})
+	says(
+		t, a, blocks(t, "../docs/guide/schedules.md", "sh")[0], "02***,Europe/Berlin", "thebooksoftheday", "triggered",
+		"paused", "status_not_triggerable", "resumed", "ScheduleTriggered", "SchedulePaused", "ScheduleResumed", "deleted",
+	)
+}
+
+// says runs a script of the guide, in which "sojourn" is a binary that has hello, and looks for what it prints: each
+// behind the one before, without spaces.
+func says(t *testing.T, a *apptest.App, script string, all ...string) {
+	t.Helper()
+	script = "set -euo pipefail\nsojourn() { '" + build(t, "hello") + "' \"$@\"; }\n" + script
+	c := exec.CommandContext(t.Context(), "bash", "-c", strings.ReplaceAll(script, "http://127.0.0.1:7700", a.URL()))
+	c.Env = append(os.Environ(), "SOJOURN_APP_URL="+a.URL(), "SOJOURN_DATA_DIR="+t.TempDir())
+	out, err := c.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	rest := strings.Join(strings.Fields(string(out)), "")
+	for _, want := range all {
+		_, behind, found := strings.Cut(rest, want)
+		if !found {
+			t.Fatalf("no %s after what came before, in\n%s", want, out)
+		}
+		rest = behind
+	}
+}
+
 // relative is a relative link of a document, without its anchor.
 var relative = regexp.MustCompile(`\]\(([^)#:]+)(#[^)]*)?\)`)
 

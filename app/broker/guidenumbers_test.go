@@ -17,5 +17,6 @@ func TestTheGuideSaysTheNumbersOfTheBroker(t *testing.T) {
 	stated.In(t, "guide/operating.md", "503 if not, within {}.", 2*time.Second)
 	stated.In(t, "guide/workers-in-any-language.md", "After {} silent seconds it is stale.", int(o.Alive.Seconds()))
 	stated.In(t, "guide/workers-in-any-language.md", `"heartbeat_interval_seconds": {},`, int(o.Heartbeat.Seconds()))
+	stated.In(t, "guide/schedules.md", "both included, up to {} at once", maxBackfill)
 	stated.In(t, "guide/fleets.md", "It is `stale` {} after its last sign of life.", o.Alive)
 }
