@@ -2,6 +2,7 @@ package broker
 
 import (
 	"context"
+	"slices"
 	"sync"
 
 	"github.com/sojourn-run/sojourn/app/change"
@@ -49,9 +50,9 @@ func (a *ahead) take(run string, after, through int64, most int) []history.Event
 			events := at.events[after+1-from : through+1-from]
 			if len(events) <= most {
 				at.id, at.events = "", nil
-				return events
+				return slices.Clip(events) // who appends to it is not to write into the memory of others
 			}
-			return events[:most]
+			return slices.Clip(events[:most])
 		}
 	}
 	return nil

@@ -19,6 +19,9 @@ func TestEventsAheadAreGivenPageByPageAndOnce(t *testing.T) {
 		for _, e := range got {
 			have = append(have, e.Seq)
 		}
+		if cap(got) > len(got) {
+			t.Errorf("%s: who appends to it writes over what is kept", what)
+		}
 		if fmt.Sprint(have) != fmt.Sprint(seqs) {
 			t.Errorf("%s: %v, want %v", what, have, seqs)
 		}
