@@ -14,8 +14,10 @@ import (
 	"github.com/sojourn-run/sojourn/worker"
 )
 
-// Register offers every example to a worker.
-func Register(r *worker.Registry) {
+// Register offers every example to a worker. They give way to handlers of a user's that have their names.
+func Register(r *worker.Registry) { r.Examples(all) }
+
+func all(r *worker.Registry) {
 	for _, register := range []func(*worker.Registry){
 		research.Register, conversation.Register, keepalive.Register, rebuild.Register, device.Register, handlers.Register,
 		curlworker.Register,

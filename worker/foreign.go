@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/sojourn-run/sojourn/sandbox"
+	"github.com/sojourn-run/sojourn/worker/activity"
 )
 
 // Handlers are the activities in other languages that a worker found in its folder.
@@ -25,7 +26,7 @@ var runtimeNames = map[string]string{sandbox.RuntimeNode: "Node", sandbox.Runtim
 // programNames are what has to be on the machine.
 var programNames = map[string]string{sandbox.RuntimeNode: "node", sandbox.RuntimePython: "python3"}
 
-// FindHandlers looks for handlers in dir, whose names the registry must not have. Those are left out
+// FindHandlers looks for handlers in dir, whose names the registry must not have but for examples. Those are left out
 // whose runtime is not among the machine's.
 func FindHandlers(dir string, r *Registry, runtimes map[string]string) (Handlers, error) {
 	found, left, err := sandbox.Discover(dir)
@@ -34,7 +35,7 @@ func FindHandlers(dir string, r *Registry, runtimes map[string]string) (Handlers
 	}
 	h := Handlers{LeftOut: left}
 	for _, d := range found {
-		if _, taken := r.FindActivity(d.Name); taken {
+		if _, taken := r.FindActivity(d.Name); taken && !r.examples[d.Name] {
 			return h, fmt.Errorf(
 				"worker: activity %q is registered in Go and is also the handler %s; give the file another name", d.Name, d.Path,
 			)
@@ -90,6 +91,23 @@ func (w *Worker) setHandlers(h Handlers) {
 	w.found.Lock()
 	defer w.found.Unlock()
 	w.handlers = h
+}
+
+// definitions are the workflows and activities in Go that the worker runs: an example whose name a handler has is none.
+type definitions struct {
+	*Registry
+	w *Worker
+}
+
+// FindActivity is the activity in Go of a name.
+func (d definitions) FindActivity(name string) (*activity.Definition, bool) {
+	def, ok := d.Registry.FindActivity(name)
+	if ok && d.examples[name] && slices.ContainsFunc(d.w.Handlers().Found, func(h sandbox.Definition) bool {
+		return h.Name == name
+	}) {
+		return nil, false
+	}
+	return def, ok
 }
 
 // handlerVersions are the versions of the handlers by activity type.

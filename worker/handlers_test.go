@@ -1,6 +1,7 @@
 package worker_test
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"io"
@@ -19,6 +20,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 	"github.com/sojourn-run/sojourn/shared/retry"
 	"github.com/sojourn-run/sojourn/worker"
+	"github.com/sojourn-run/sojourn/worker/activity"
 	"github.com/sojourn-run/sojourn/worker/link"
 	"github.com/sojourn-run/sojourn/worker/workflow"
 )
@@ -196,6 +198,60 @@ func TestHandlersHaveVersions(t *testing.T) {
 				one[0].ActivityType == "late" && two[0].Version == version
 		})
 	})
+}
+
+// A stock binary has examples, and nobody knows what they are called: a handler of that name is run in an example's
+// place, also one that comes while the worker runs. What is registered otherwise keeps its name.
+func TestAHandlerTakesThePlaceOfAnExample(t *testing.T) {
+	if _, err := exec.LookPath("node"); err != nil {
+		t.Skip("node is not on this machine")
+	}
+	dir := t.TempDir()
+	write := func(name string) {
+		t.Helper()
+		code := "export const main = () => 'handler';"
+		if err := os.WriteFile(filepath.Join(dir, name+".mjs"), []byte(code), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("charge")
+	a := apptest.Start(t, apptest.Options{})
+	r := worker.NewRegistry()
+	r.Examples(func(r *worker.Registry) {
+		for _, name := range []string{"charge", "say", "stays"} {
+			r.Activity(name, func(context.Context) (string, error) { return "example", nil })
+		}
+		r.Activity(
+			"isolated", func(context.Context) (string, error) { return "example", nil }, activity.Options{Isolated: true},
+		)
+	})
+	r.Activity("own", func(context.Context) (string, error) { return "own", nil })
+	w := start(t, a, &link.Socket{URLs: []string{a.URL()}}, func(o *worker.Options) {
+		o.Registry, o.Handlers, o.Watch = r, dir, true
+	})
+	run := func(name, want string) {
+		t.Helper()
+		answer, err := a.Broker().StartActivity(t.Context(), protocol.ActivityRequest{ActivityType: name})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := result[string](t, end(t, a, answer.RunID)); got != want {
+			t.Errorf("%s: %q, want %q", name, got, want)
+		}
+	}
+	run("charge", "handler")
+	run("say", "example")
+	write("say")
+	write("isolated")
+	eventually(t, "the handlers are found", func() bool { return len(w.Handlers().Found) == 3 })
+	run("say", "handler")
+	run("isolated", "handler")
+	run("stays", "example")
+	write("own")
+	if _, err := worker.FindHandlers(dir, r, map[string]string{"node": "node"}); err == nil ||
+		!strings.Contains(err.Error(), `"own" is registered in Go`) {
+		t.Errorf("a handler of an activity's name: %v", err)
+	}
 }
 
 // What a worker tells of its executors: to the app with its heartbeats, and to who scrapes it.

@@ -22,6 +22,7 @@ type Registry struct {
 	names      map[uintptr][]string // of activity functions, by their code
 	flows      map[uintptr][]string // of workflow functions, by their code
 	validated  map[string][]string  // updates that are judged before they are accepted, by workflow
+	examples   map[string]bool      // activities that give way to handlers of their name
 }
 
 // WorkflowOptions of a registered workflow.
@@ -40,7 +41,7 @@ func NewRegistry() *Registry {
 	return &Registry{
 		workflows: map[string]*workflow.Definition{}, activities: map[string]*activity.Definition{},
 		names: map[uintptr][]string{},
-		flows: map[uintptr][]string{}, validated: map[string][]string{},
+		flows: map[uintptr][]string{}, validated: map[string][]string{}, examples: map[string]bool{},
 	}
 }
 
@@ -89,6 +90,18 @@ func (r *Registry) Activity(name string, fn any, opts ...activity.Options) {
 	r.activities[name] = d
 	code := reflect.ValueOf(fn).Pointer()
 	r.names[code] = append(r.names[code], name)
+}
+
+// Examples registers what a binary has to show: a handler of a user's may have the name of one of these activities, and
+// is run in its place.
+func (r *Registry) Examples(register func(*Registry)) {
+	own := maps.Clone(r.activities)
+	register(r)
+	for name := range r.activities {
+		if own[name] == nil {
+			r.examples[name] = true
+		}
+	}
 }
 
 // ReplaceActivity runs another function of activities under a name that is registered, with the options it has; callers

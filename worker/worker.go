@@ -221,8 +221,8 @@ func New(o Options) (_ *Worker, err error) {
 	}
 	_, local := o.Carrier.(link.Local)
 	ro := runner.Options{
-		Link: w.link, Definitions: o.Registry, Sessions: w.sessions, InProcess: o.Isolation == IsolationNone, WorkerID: w.id,
-		Queues:        o.Queues,
+		Link: w.link, Definitions: definitions{o.Registry, w}, Sessions: w.sessions,
+		InProcess: o.Isolation == IsolationNone, WorkerID: w.id, Queues: o.Queues,
 		WorkflowSlots: o.Workflows, Validates: len(o.Registry.Validated()) > 0, ActivitySlots: o.Concurrency, PollIDs: !local,
 		AttemptLease: o.AttemptLease, LeaseBuffer: o.SessionBuffer,
 		Machines: o.KeptRuns, TaskFailed: o.OnTaskFailed, Log: w.log,
@@ -362,7 +362,9 @@ func (w *Worker) defaultSlots() (all, together int) {
 }
 
 func (w *Worker) activityTypes() []string {
-	return slices.Sorted(slices.Values(slices.AppendSeq(w.opt.Registry.ActivityTypes(), maps.Keys(w.handlerVersions()))))
+	all := slices.AppendSeq(w.opt.Registry.ActivityTypes(), maps.Keys(w.handlerVersions()))
+	slices.Sort(all)
+	return slices.Compact(all)
 }
 
 // capabilities are what the worker offers: what its user says, and what it is.
