@@ -17,7 +17,9 @@ func TestAppendWritesWhatAnEncoderDoesBehindWhatIsThere(t *testing.T) {
 		More []any           `json:"more"`
 	}
 	values := []any{
-		nil, true, 7, "<a&b>\n", []string{}, map[string]int{"b": 1, "a": 2},
+		nil, true, 7, "<a&b>\n",
+		[]string{},
+		map[string]int{"b": 1, "a": 2},
 		nested{"n", json.RawMessage(`{"x":[1, 2]}`), []any{1.5}},
 		&nested{Name: strings.Repeat("x", 2<<20)}, "behind a large one",
 	}
