@@ -63,8 +63,8 @@ func (l *limit) check(v reflect.Value) error {
 	case reflect.Int, reflect.Int64:
 		n := v.Int()
 		switch {
-		case l.maximum != nil && (n > *l.maximum || l.minimum != nil && n < *l.minimum):
-			return Invalid(l.name, "must be between %d and %d", deref(l.minimum), *l.maximum)
+		case l.maximum != nil && (n < *l.minimum || n > *l.maximum):
+			return Invalid(l.name, "must be between %d and %d", *l.minimum, *l.maximum)
 		case l.minimum != nil && n < *l.minimum:
 			return Invalid(l.name, "must be at least %d", *l.minimum)
 		}
@@ -91,13 +91,6 @@ func (l *limit) checkLength(name string, n, least, most int) error {
 	return nil
 }
 
-func deref(n *int64) int64 {
-	if n == nil {
-		return 0
-	}
-	return *n
-}
-
 // limits remembers what limitsOf found, by reflect.Type: tags are read once.
 var limits sync.Map
 
@@ -118,7 +111,8 @@ func limitsOf(t reflect.Type) []limit {
 	return found
 }
 
-// readLimit reads a tag; nil without a limit. A number that is none is a mistake of the program.
+// readLimit reads a tag; nil without a limit. A number that is none, a maximum without its minimum, and a text that has
+// a least length and no most, are mistakes of the program.
 func readLimit(tag reflect.StructTag) *limit {
 	l, limited := &limit{}, false
 	number := func(key string) *int64 {
@@ -143,6 +137,9 @@ func readLimit(tag reflect.StructTag) *limit {
 	l.minimum, l.maximum = number("minimum"), number("maximum")
 	if text, ok := tag.Lookup("enum"); ok {
 		l.enum, limited = strings.Split(text, ","), true
+	}
+	if l.maximum != nil && l.minimum == nil || l.minLength > 0 && l.maxLength == 0 {
+		panic(fmt.Sprintf("protocol: tag %s names one of two bounds", tag))
 	}
 	if !limited {
 		return nil
