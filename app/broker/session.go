@@ -67,15 +67,18 @@ func (b *Broker) CreateSession(ctx context.Context, in protocol.SessionCreate) (
 
 // What can be told from the request and the registration alone, before any row is locked for it.
 func checkSession(o protocol.SessionOptions, w *engine.Worker) error {
-	itself := func(member string) string { return member }
+	wrong := engine.CheckOptions(&o, o.Reacquire, func(member string) string { return member })
+	var refusal *protocol.Error
 	switch {
-	case engine.CheckSessionID(o.SessionID, "session_id", itself) != nil:
+	// Clients of the contract know a wrong id by this reason, and wrong numbers by that of their members.
+	case engine.CheckSessionID(o.SessionID, "session_id") != nil,
+		errors.As(wrong, &refusal) && refusal.Fields["session_id"] != nil:
 		return protocol.Refuse(protocol.ReasonInvalidSession, "session_id must be 1 to 255 bytes, and not only blanks")
 	case o.Queue != "" && o.Queue != w.Queues[0] && !slices.Contains(w.Queues, o.Queue):
 		return protocol.Refuse(protocol.ReasonSessionQueue, "worker %s does not serve queue %s", w.ID, o.Queue).
 			With("registered_task_queue", w.Queues[0]).With("requested_session_queue", o.Queue)
 	}
-	return engine.CheckOptions(&o, o.Reacquire, itself)
+	return wrong
 }
 
 // HeartbeatSession renews a session its caller holds, and counts as activity.

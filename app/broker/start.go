@@ -99,9 +99,7 @@ func (b *Broker) startRequest(in protocol.StartRequest) (protocol.StartRequest, 
 	if err := protocol.CheckLimits(in); err != nil {
 		return in, "", err
 	}
-	if err := engine.CheckFairness(in.FairnessKey, in.FairnessWeight, func(field string) string {
-		return field
-	}); err != nil {
+	if err := engine.CheckFairness(in.FairnessKey, "fairness_key"); err != nil {
 		return in, "", err
 	}
 	in.FairnessKey = strings.ToLower(in.FairnessKey)

@@ -211,11 +211,6 @@ const (
 	PolicyFail    = "fail"
 )
 
-// KnownPolicy says whether there is such a release policy; empty means the default.
-func KnownPolicy(p string) bool {
-	return p == "" || p == PolicyMigrate || p == PolicyFinish || p == PolicyFail
-}
-
 // pin is the release whose workers alone may claim a session that nobody holds, or that falls back from its
 // holder; "" for any release.
 func (s *Session) pin(now time.Time) string {

@@ -44,13 +44,10 @@ func (a *Activity) FairnessIn(h *Head) (key string, weight int) {
 
 var fairnessKey = regexp.MustCompile(`^[A-Za-z0-9._:-]{1,64}$`)
 
-// CheckFairness refuses a key or weight that is none; at names their fields.
-func CheckFairness(key string, weight int, at func(string) string) error {
-	switch {
-	case key != "" && !fairnessKey.MatchString(key):
-		return protocol.Invalid(at("fairness_key"), "must be 1 to 64 of letters, digits and . _ : -")
-	case weight < 0 || weight > MaxWeight:
-		return protocol.Invalid(at("fairness_weight"), "must be between 1 and %d", MaxWeight)
+// CheckFairness refuses text that is no key of fairness; field is its path.
+func CheckFairness(key, field string) error {
+	if key != "" && !fairnessKey.MatchString(key) {
+		return protocol.Invalid(field, "must be 1 to 64 of letters, digits and . _ : -")
 	}
 	return nil
 }

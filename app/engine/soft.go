@@ -22,13 +22,9 @@ const (
 // FallbackAfter is how many seconds a task of a soft session waits for its holder where nothing else is said.
 const FallbackAfter = 30
 
-// CheckAffinity says what is wrong with how a session is to be kept; at names a member of the request.
+// CheckAffinity says what does not go together in how a session is to be kept; at names a member of the request.
 func CheckAffinity(affinity string, after int64, reacquire *bool, at func(string) string) error {
 	switch {
-	case affinity != "" && affinity != AffinityHard && affinity != AffinitySoft:
-		return protocol.Invalid(at("affinity"), "must be hard or soft, not %q", affinity)
-	case after < 0 || after > protocol.MaxSeconds:
-		return protocol.Invalid(at("fallback_after_seconds"), "must be between 1 and %d", protocol.MaxSeconds)
 	case after > 0 && affinity != AffinitySoft:
 		return protocol.Invalid(at("fallback_after_seconds"), "is for sessions of soft affinity")
 	case affinity == AffinitySoft && reacquire != nil && !*reacquire:

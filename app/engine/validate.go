@@ -3,6 +3,7 @@ package engine
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/sojourn-run/sojourn/shared/protocol"
 	"github.com/sojourn-run/sojourn/shared/retry"
@@ -46,7 +47,7 @@ func Validate(s *Run, commands []protocol.Command) error {
 		if c.Type.Terminal() && i != len(commands)-1 {
 			return protocol.Invalid(at("type"), "%s ends the run and must be the last command", c.Type)
 		}
-		if err := validate(c, at); err != nil {
+		if err := validate(&commands[i], at); err != nil {
 			return err
 		}
 		if s.repeats(c) {
@@ -95,78 +96,28 @@ func Validate(s *Run, commands []protocol.Command) error {
 }
 
 // validate checks one command by itself.
-func validate(c protocol.Command, at func(string) string) error {
-	v := checker{c, at}
-	if err := v.durations(); err != nil {
-		return err
-	}
-	if err := v.short("queue", c.Queue); err != nil {
-		return err
-	}
-	switch c.Type {
-	case protocol.CompleteWorkflow,
-		protocol.UpsertMemo, protocol.UpsertSearchAttributes: // what an upsert leaves is checked with the run
-		return nil
-	case protocol.StartSession:
-		return v.session(nil)
-	case protocol.FailWorkflow:
-		return explained(c, at)
-	case protocol.ContinueAsNew:
-		return v.short("workflow_type", c.WorkflowType)
-	case protocol.StartTimer:
-		if c.Delay == nil {
-			return missing(at("delay_seconds"))
-		}
-		return nil
-	case protocol.RecordSideEffect:
-		if c.Result.IsZero() {
-			return missing(at("result"))
-		}
-		return nil
-	case protocol.ScheduleActivity:
-		return v.activity()
-	case protocol.OpenSignalWait:
-		return v.need("signal_name", c.SignalName)
-	case protocol.OpenConditionWait:
-		return v.condition()
-	case protocol.FailUpdate:
-		if err := explained(c, at); err != nil {
-			return err
-		}
-		return v.need("update_id", c.UpdateID)
-	case protocol.ApplyUpdate, protocol.CompleteUpdate:
-		return v.need("update_id", c.UpdateID)
-	case protocol.RecordVersionMarker:
-		return v.version()
-	case protocol.EndSession:
-		return v.need("session_id", c.SessionID)
-	case protocol.CancelSelection:
-		if c.MemberBase < 1 || c.MemberSize < 1 || c.MemberSize > protocol.MaxPending {
-			return protocol.Invalid(at("member_base_sequence"), "a member has a base sequence and a size of 1 or more")
-		}
-		return v.need("selection_group_id", c.SelectionGroup)
-	case protocol.StartChildWorkflow:
-		return v.child()
-	case protocol.CancelActivity, protocol.CancelTimer, protocol.CancelChildWorkflow:
-		if c.Target < 1 {
-			return protocol.Invalid(at("target"), "must be the command sequence of what is cancelled")
-		}
-		return nil
-	case protocol.AttachChildWorkflow:
-		return v.need("workflow_id", c.WorkflowID)
-	case protocol.SignalWorkflow:
-		if err := v.need("workflow_id", c.WorkflowID); err != nil {
-			return err
-		}
-		return v.need("signal_name", c.SignalName)
-	case "":
-		return missing(at("type"))
-	default:
+func validate(c *protocol.Command, at func(string) string) error {
+	switch {
+	case c.Type == "":
+		return protocol.Invalid(at("type"), "is needed")
+	case !slices.Contains(Supported, c.Type):
 		return protocol.Invalid(at("type"), "unknown command %q", c.Type)
 	}
+	if err := protocol.CheckCommand(c, at); err != nil {
+		return err
+	}
+	v := checker{*c, at}
+	switch c.Type {
+	case protocol.StartSession:
+		return v.session(nil)
+	case protocol.ScheduleActivity:
+		return v.activity()
+	case protocol.StartChildWorkflow:
+		return v.child()
+	default: // what an upsert leaves is checked with the run
+		return nil
+	}
 }
-
-func missing(field string) error { return protocol.Invalid(field, "is needed") }
 
 // retryable checks a retry policy.
 func retryable(p *retry.Policy, at func(string) string) error {
@@ -176,15 +127,6 @@ func retryable(p *retry.Policy, at func(string) string) error {
 	var wrong *retry.FieldError
 	if errors.As(p.Validate(at("retry_policy")), &wrong) {
 		return protocol.Invalid(wrong.Field, "%s", wrong.Reason)
-	}
-	return nil
-}
-
-// explained refuses a failure that says nothing at all. An exception's message may be empty as long as its type
-// is there.
-func explained(c protocol.Command, at func(string) string) error {
-	if c.Message == "" && c.ExceptionType == "" && c.ExceptionClass == "" && len(c.Exception) == 0 {
-		return missing(at("message"))
 	}
 	return nil
 }

@@ -65,7 +65,7 @@ func (t CommandType) Terminal() bool {
 // Command is one thing a workflow asks for. It is the only command type: the Go authoring API and a client in any
 // language fill the same members, each command reading its own and ignoring the rest. Durations are whole seconds. The
 // tag of says which commands read a member; a ! behind a command says that it is refused without, a | that one of those
-// members is needed.
+// members is needed. CheckCommand holds commands to that and to the limits in the other tags.
 type Command struct {
 	Type CommandType `json:"type" required:"true"`
 
@@ -99,7 +99,7 @@ type Command struct {
 
 	Delay *int64 `json:"delay_seconds,omitempty" of:"start_timer!" minimum:"0" maximum:"315360000"`
 	// ours: the exact length; it wins over the whole seconds
-	DelayMicros int64 `json:"delay_micros,omitempty" of:"start_timer" minimum:"0"`
+	DelayMicros int64 `json:"delay_micros,omitempty" of:"start_timer" minimum:"0" maximum:"315360000000000"`
 
 	SignalName string `json:"signal_name,omitempty" of:"open_signal_wait! signal_workflow!" minLength:"1" maxLength:"255"`
 	// Buffers, ours: the worker keeps the signals it has seen until its code wants them, and asks for one it has not seen.
@@ -175,19 +175,19 @@ type Command struct {
 // SessionOptions is the worker_session object: in a command, and flat beside worker_id in the create verb. Nil pointers
 // mean the default.
 type SessionOptions struct {
-	SessionID     string   `json:"session_id" minLength:"1" maxLength:"255"`
+	SessionID     string   `json:"session_id,omitempty" minLength:"1" maxLength:"255"`
 	Connection    string   `json:"connection,omitempty"`
 	Queue         string   `json:"queue,omitempty"`
 	Requirements  []string `json:"requirements,omitempty"`
-	Lease         Count    `json:"lease_seconds,omitempty" minimum:"1" maximum:"315360000"` // default 120
-	TTL           TTL      `json:"ttl_seconds,omitzero" minimum:"1" maximum:"315360000"`    // default 1800; null: none
-	MaxActivities Count    `json:"max_concurrent_activities,omitempty" minimum:"1"`         // default 1
+	Lease         Count    `json:"lease_seconds,omitempty" minimum:"1" maximum:"315360000"`             // default 120
+	TTL           TTL      `json:"ttl_seconds,omitzero" minimum:"1" maximum:"315360000"`                // default 1800; null: none
+	MaxActivities Count    `json:"max_concurrent_activities,omitempty" minimum:"1" maximum:"315360000"` // default 1
 	// ours: the sessions of a workflow are started by it
 	Scope         string `json:"scope,omitempty" enum:"namespace"`
 	Create        *bool  `json:"create_if_missing,omitempty"` // default true
 	Reacquire     *bool  `json:"allow_reacquire_after_failure,omitempty"`
-	Idle          int64  `json:"idle_seconds,omitempty" minimum:"0"`                  // ours
-	ReleasePolicy string `json:"release_policy,omitempty" enum:"migrate,finish,fail"` // ours: migrate, finish, fail
+	Idle          int64  `json:"idle_seconds,omitempty" minimum:"0" maximum:"315360000"` // ours
+	ReleasePolicy string `json:"release_policy,omitempty" enum:"migrate,finish,fail"`    // ours: migrate, finish, fail
 	// Affinity, ours, is hard (default), or soft: another worker may claim the session while it is held, once a task of it
 	// has waited for its holder for so many seconds.
 	Affinity      string `json:"affinity,omitempty" enum:"hard,soft"`

@@ -10,7 +10,7 @@ import (
 )
 
 // The limits of what a request may say stand in the tags of its members and nowhere else: the description of the API is
-// made of the same tags, and whichever door a request came in by, its verb asks CheckLimits.
+// made of the same tags, and whichever door a request came in by, its verb asks CheckLimits, the engine CheckCommand.
 
 // CheckLimits refuses the first member of a request, a struct or a pointer to one, that is outside of the limits in its
 // tag:
@@ -20,32 +20,77 @@ import (
 //	maxItems, each        entries of a list of texts, and bytes of each, of which none is empty
 //	enum                  the texts it may be, between commas
 //
-// A member that may be left out ("omitempty") and is zero was left out, and a nil pointer is within all limits. Members
-// of embedded structs are looked at, those of other structs are not: their own verbs do. Lengths are of UTF-8 and not
-// of characters, as JSON Schema has it, so the description lets more through than is taken.
+// A member that may be left out ("omitempty", "omitzero") and is zero was left out, and a nil pointer is within all
+// limits. Members of embedded structs are looked at, those of other structs are not: their own verbs do. Lengths are of
+// UTF-8 and not of characters, as JSON Schema has it, so the description lets more through than is taken.
 func CheckLimits(in any) error {
+	return CheckLimitsAt(in, func(member string) string { return member })
+}
+
+// CheckLimitsAt is CheckLimits of a part of a request; at gives the path of one of its members.
+func CheckLimitsAt(in any, at func(member string) string) error {
 	v := reflect.Indirect(reflect.ValueOf(in))
 	for _, m := range limitsOf(v.Type()) {
-		field := v.FieldByIndex(m.index)
-		if field.Kind() == reflect.Pointer {
-			if field.IsNil() {
-				continue
-			}
-			field = field.Elem()
-		} else if m.optional && field.IsZero() {
-			continue
-		}
-		if err := m.check(field); err != nil {
+		if err := m.check(v.FieldByIndex(m.index), at); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// limit is what the tag of one member says. Without a number there is no such limit.
+// CheckCommand refuses the first member of a command that it needs and has not, or that is outside of the limits in its
+// tag. What the command does not read may hold anything. at gives the path of a member.
+func CheckCommand(c *Command, at func(member string) string) error {
+	v := reflect.ValueOf(c).Elem()
+	either, there := "", false // of the members of which one is needed: the first, and whether one is there
+	for _, m := range commands()[c.Type] {
+		field := v.FieldByIndex(m.index)
+		absent := field.IsZero() || field.Kind() == reflect.Slice && field.Len() == 0
+		switch {
+		case m.either:
+			if either == "" {
+				either = m.name
+			}
+			there = there || !absent
+		case m.needed && absent:
+			return Invalid(at(m.name), "is needed")
+		}
+		if err := m.check(field, at); err != nil {
+			return err
+		}
+	}
+	if either != "" && !there {
+		return Invalid(at(either), "is needed")
+	}
+	return nil
+}
+
+// commands are, by command, the members that it reads and that are needed or limited.
+var commands = sync.OnceValue(func() map[CommandType][]limit {
+	all := map[CommandType][]limit{}
+	for _, f := range reflect.VisibleFields(reflect.TypeFor[Command]()) {
+		of := strings.Fields(f.Tag.Get("of"))
+		if f.Anonymous || len(of) == 0 {
+			continue // the members of a group say nothing of their limits: the engine looks at the group as a whole
+		}
+		l := readLimit(f)
+		for _, command := range of {
+			name := strings.TrimRight(command, "!|")
+			l.needed, l.either = command == name+"!", command == name+"|"
+			if l.limited || l.needed || l.either {
+				all[CommandType(name)] = append(all[CommandType(name)], l)
+			}
+		}
+	}
+	return all
+})
+
+// limit is what the tags of one member say. Without a number there is no such limit.
 type limit struct {
 	name                 string
 	index                []int
+	limited              bool
+	needed, either       bool // of commands: it, or one of some members
 	optional             bool
 	minLength, maxLength int
 	minimum, maximum     *int64
@@ -53,27 +98,38 @@ type limit struct {
 	enum                 []string
 }
 
-func (l *limit) check(v reflect.Value) error {
+func (l *limit) check(v reflect.Value, at func(string) string) error {
+	switch {
+	case v.Kind() == reflect.Pointer:
+		if v.IsNil() {
+			return nil
+		}
+		v = v.Elem()
+	case l.optional && v.IsZero():
+		return nil
+	}
 	switch v.Kind() {
 	case reflect.String:
 		if len(l.enum) > 0 && !slices.Contains(l.enum, v.String()) {
-			return Invalid(l.name, "must be one of %s", strings.Join(l.enum, ", "))
+			return Invalid(at(l.name), "must be %s", oneOf(l.enum))
 		}
-		return l.checkLength(l.name, v.Len(), l.minLength, l.maxLength)
+		return checkLength(v.Len(), l.minLength, l.maxLength, func() string { return at(l.name) })
 	case reflect.Int, reflect.Int64:
 		n := v.Int()
 		switch {
+		case v.Type() == reflect.TypeFor[TTL]() && TTL(n) == NoTTL:
 		case l.maximum != nil && (n < *l.minimum || n > *l.maximum):
-			return Invalid(l.name, "must be between %d and %d", *l.minimum, *l.maximum)
+			return Invalid(at(l.name), "must be between %d and %d", *l.minimum, *l.maximum)
 		case l.minimum != nil && n < *l.minimum:
-			return Invalid(l.name, "must be at least %d", *l.minimum)
+			return Invalid(at(l.name), "must be at least %d", *l.minimum)
 		}
 	case reflect.Slice:
 		if l.maxItems > 0 && v.Len() > l.maxItems {
-			return Invalid(l.name, "has more than %d entries", l.maxItems)
+			return Invalid(at(l.name), "has more than %d entries", l.maxItems)
 		}
 		for i := 0; l.each > 0 && i < v.Len(); i++ {
-			if err := l.checkLength(fmt.Sprintf("%s.%d", l.name, i), v.Index(i).Len(), 1, l.each); err != nil {
+			err := checkLength(v.Index(i).Len(), 1, l.each, func() string { return fmt.Sprintf("%s.%d", at(l.name), i) })
+			if err != nil {
 				return err
 			}
 		}
@@ -81,12 +137,19 @@ func (l *limit) check(v reflect.Value) error {
 	return nil
 }
 
-func (l *limit) checkLength(name string, n, least, most int) error {
+func oneOf(words []string) string {
+	if len(words) == 1 {
+		return words[0]
+	}
+	return "one of " + strings.Join(words, ", ")
+}
+
+func checkLength(n, least, most int, name func() string) error {
 	switch {
 	case least > 0 && (n < least || n > most):
-		return Invalid(name, "must be %d to %d bytes", least, most)
+		return Invalid(name(), "must be %d to %d bytes", least, most)
 	case most > 0 && n > most:
-		return Invalid(name, "is longer than %d bytes", most)
+		return Invalid(name(), "is longer than %d bytes", most)
 	}
 	return nil
 }
@@ -101,22 +164,24 @@ func limitsOf(t reflect.Type) []limit {
 	}
 	var found []limit
 	for _, f := range reflect.VisibleFields(t) {
-		name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
-		if l := readLimit(f.Tag); f.IsExported() && name != "" && name != "-" && l != nil {
-			l.name, l.index, l.optional = name, f.Index, strings.Contains(options, "omitempty")
-			found = append(found, *l)
+		if l := readLimit(f); f.IsExported() && l.name != "" && l.name != "-" && l.limited {
+			found = append(found, l)
 		}
 	}
 	limits.Store(t, found)
 	return found
 }
 
-// readLimit reads a tag; nil without a limit. A number that is none, a maximum without its minimum, and a text that has
-// a least length and no most, are mistakes of the program.
-func readLimit(tag reflect.StructTag) *limit {
-	l, limited := &limit{}, false
+// readLimit reads the tags of a member. A number that is none, a maximum without its minimum, and a text that has a
+// least length and no most, are mistakes of the program.
+func readLimit(f reflect.StructField) limit {
+	name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
+	l := limit{
+		name: name, index: f.Index,
+		optional: strings.Contains(options, "omitempty") || strings.Contains(options, "omitzero"),
+	}
 	number := func(key string) *int64 {
-		text, ok := tag.Lookup(key)
+		text, ok := f.Tag.Lookup(key)
 		if !ok {
 			return nil
 		}
@@ -124,7 +189,7 @@ func readLimit(tag reflect.StructTag) *limit {
 		if err != nil {
 			panic(fmt.Sprintf("protocol: tag %s:%q is no number", key, text))
 		}
-		limited = true
+		l.limited = true
 		return &n
 	}
 	for key, to := range map[string]*int{
@@ -135,14 +200,11 @@ func readLimit(tag reflect.StructTag) *limit {
 		}
 	}
 	l.minimum, l.maximum = number("minimum"), number("maximum")
-	if text, ok := tag.Lookup("enum"); ok {
-		l.enum, limited = strings.Split(text, ","), true
+	if text, ok := f.Tag.Lookup("enum"); ok {
+		l.enum, l.limited = strings.Split(text, ","), true
 	}
 	if l.maximum != nil && l.minimum == nil || l.minLength > 0 && l.maxLength == 0 {
-		panic(fmt.Sprintf("protocol: tag %s names one of two bounds", tag))
-	}
-	if !limited {
-		return nil
+		panic(fmt.Sprintf("protocol: tag %s names one of two bounds", f.Tag))
 	}
 	return l
 }

@@ -73,3 +73,49 @@ func TestLimitsAreReadOnce(t *testing.T) {
 		t.Errorf("%v allocations", n)
 	}
 }
+
+// A command is held to the tags of the members that it reads, at the path that its place gives them.
+func TestACommandIsHeldToTheTagsOfWhatItReads(t *testing.T) {
+	at := func(member string) string { return "commands.3." + member }
+	for _, c := range []struct {
+		what    string
+		command Command
+		refused string // the path and what is wrong; empty: nothing
+	}{
+		{"all it needs", Command{Type: CancelTimer, Target: 1}, ""},
+		{"nothing of what it needs", Command{Type: CancelTimer}, "target: is needed"},
+		{"less than the least", Command{Type: CancelTimer, Target: -1}, "target: must be at least 1"},
+		{"one of those of which one is needed", Command{Type: FailUpdate, UpdateID: "u", ExceptionClass: "E"}, ""},
+		{"none of those", Command{Type: FailUpdate, UpdateID: "u", Exception: []byte{}}, "message: is needed"},
+		{"a time that was said to be 0", Command{Type: ScheduleActivity, ActivityType: "a", Heartbeat: -1},
+			"heartbeat_timeout: must be between 1 and 315360000"},
+		{"what it does not read", Command{Type: CompleteWorkflow, Heartbeat: -1, Queue: strings.Repeat("q", 256)}, ""},
+		{"a queue it reads", Command{Type: ContinueAsNew, Queue: strings.Repeat("q", 256)},
+			"queue: is longer than 255 bytes"},
+		{"a delay that no clock can add", Command{Type: StartTimer, Delay: new(int64), DelayMicros: 1 << 62},
+			"delay_micros: must be between 0 and 315360000000000"},
+	} {
+		got, want := "", c.refused
+		if err := CheckCommand(&c.command, at); err != nil {
+			got = err.Error()
+		}
+		if want != "" {
+			want = "validation_failed: commands.3." + want
+		}
+		if got != want {
+			t.Errorf("%s: %q, want %q", c.what, got, want)
+		}
+	}
+	for _, o := range []SessionOptions{{}, {TTL: NoTTL}, {Lease: 1, TTL: 1}} {
+		if err := CheckLimits(o); err != nil {
+			t.Errorf("%+v: %v", o, err)
+		}
+	}
+	if err := CheckLimits(SessionOptions{TTL: wrongTTL}); err == nil {
+		t.Error("a session that lives for no time was taken")
+	}
+	c := Command{Type: ScheduleActivity, ActivityType: "a", Queue: "q", StartToClose: 5}
+	if n := testing.AllocsPerRun(100, func() { _ = CheckCommand(&c, at) }); n > 0 {
+		t.Errorf("%v allocations for a command within its limits", n)
+	}
+}
