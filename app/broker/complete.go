@@ -32,7 +32,7 @@ func (b *Broker) Complete(ctx context.Context, in protocol.CompleteRequest) (pro
 		w, empty, err := b.admitPoll(ctx, in.Next)
 		switch {
 		case err != nil:
-			return out, err
+			return out, protocol.Beneath("next", err)
 		case empty != nil:
 			out.Next = empty
 		default:

@@ -2,6 +2,7 @@ package channel_test
 
 import (
 	"errors"
+	"io"
 	"net/http"
 	"strings"
 	"testing"
@@ -148,6 +149,56 @@ func TestOnlyWhoMayReadOpensTheDashboardsNamespace(t *testing.T) {
 			}
 		} else if err != nil {
 			t.Errorf("%s: %v", role, err)
+		}
+	}
+}
+
+// A poll is held to its limits once, where all doors meet; a batch that brings one beyond them is refused with all it
+// brought. Only HTTP has a path for it.
+func TestEachDoorHoldsAPollToItsLimits(t *testing.T) {
+	a := apptest.Start(t, apptest.Options{})
+	w := join(t, a, "w", "test")
+	call[protocol.RegisterAnswer](w, protocol.MethodRegister, protocol.RegisterRequest{Runtime: "other"})
+	long := strings.Repeat("p", protocol.MaxName+1)
+	w.refusal("validation_failed", protocol.MethodPoll, map[string]any{"pollRequestId": long, "timeoutMs": 0})
+
+	wrong := protocol.PollRequest{WorkerID: "w", PollID: long}
+	_, polled := a.Broker().Poll(within(t), wrong)
+	_, completed := a.Broker().Complete(within(t), protocol.CompleteRequest{
+		Items: []protocol.CompleteItem{{TaskID: "none"}}, Next: &wrong,
+	})
+	for path, err := range map[string]error{"poll_request_id": polled, "next.poll_request_id": completed} {
+		var refusal *protocol.Error
+		if !errors.As(err, &refusal) || refusal.Fields[path] == nil {
+			t.Errorf("in process: %v, want a refusal of %s", err, path)
+		}
+	}
+
+	for _, c := range []struct{ path, body, member string }{
+		{"workflow-tasks/poll", `{"worker_id":"w","history_page_size":-1}`, `"history_page_size":`},
+		{"workflow-tasks/poll", `{"worker_id":"w","history_page_size":1001}`, `"history_page_size":`},
+		{"activity-tasks/poll", `{"worker_id":"w","timeout_seconds":-1}`, `"timeout_seconds":`},
+		{"tasks/poll", `{"worker_id":"w","timeout_seconds":0,"poll_request_id":"` + long + `"}`, `"poll_request_id":`},
+		{
+			"tasks/complete", `{"items":[{"task_id":"none","lease_owner":"w"}],"next":{"worker_id":"w","timeout_seconds":-1}}`,
+			`"next.timeout_seconds":`,
+		},
+	} {
+		path := "/api/worker/" + c.path
+		r, err := http.NewRequestWithContext(within(t), http.MethodPost, a.URL()+path, strings.NewReader(c.body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set(protocol.HeaderWorkerVersion, protocol.WorkerVersion)
+		r.Header.Set("Content-Type", "application/json")
+		res, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		said, err := io.ReadAll(res.Body)
+		_ = res.Body.Close()
+		if err != nil || res.StatusCode != http.StatusUnprocessableEntity || !strings.Contains(string(said), c.member) {
+			t.Errorf("%s %s: %d %.300s %v", path, c.body, res.StatusCode, said, err)
 		}
 	}
 }

@@ -156,12 +156,9 @@ func (a *API) poll(c *call, in *protocol.PollRequest) (protocol.PollAnswer, erro
 	return out, err
 }
 
-// prepare checks what the shape of a poll cannot say, and fills in what the request around it says.
+// prepare fills in what the request around a poll says. It is held to its limits where all doors meet, in the broker.
 func (a *API) prepare(c *call, in *protocol.PollRequest) error {
 	if err := c.namespace(&in.Namespace); err != nil {
-		return err
-	}
-	if err := protocol.CheckLimits(in); err != nil {
 		return err
 	}
 	if in.Timeout != nil && *in.Timeout > maxWait { // who would wait for longer asks again
