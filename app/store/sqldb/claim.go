@@ -385,20 +385,22 @@ func (b *batch) knows(t *pick) *run {
 // activities. A lease changes no other row of a run, so a run with a thousand open rows is as cheap to lease
 // from as one with two.
 func (b *batch) complete(q QueueKey, picks []pick) error {
-	runs := map[string]bool{}
+	known, unknown := map[string]*run{}, map[string]bool{}
 	for i := range picks {
 		t := &picks[i]
-		r := b.knows(t)
-		if r == nil || t.activity != nil {
-			runs[t.run] = true
+		if r := b.knows(t); r != nil && t.activity == nil {
+			known[t.run] = r
+		} else {
+			unknown[t.run] = true
 		}
 	}
-	for i := range picks {
-		if t := &picks[i]; !runs[t.run] && b.runs[t.run] == nil {
-			b.runs[t.run] = b.knows(t)
+	// A run of which one pick is unknown is read anew, whatever is remembered of it.
+	for id, r := range known {
+		if !unknown[id] {
+			b.runs[id] = r
 		}
 	}
-	calls := b.loadRuns(sorted(runs), false)
+	calls := b.loadRuns(sorted(unknown), false)
 	if len(calls) > 0 {
 		if err := b.send(calls...); err != nil {
 			return err
