@@ -59,7 +59,7 @@ func (w *Worker) offered() []string {
 		return all
 	}
 	return slices.DeleteFunc(slices.Clone(all), func(name string) bool {
-		def, ours := definitions{w.opt.Registry, w}.FindActivity(name)
+		def, ours := w.definitions().FindActivity(name)
 		return !ours || def.Options.Isolated
 	})
 }

@@ -99,6 +99,8 @@ type definitions struct {
 	w *Worker
 }
 
+func (w *Worker) definitions() definitions { return definitions{w.opt.Registry, w} }
+
 // FindActivity is the activity in Go of a name.
 func (d definitions) FindActivity(name string) (*activity.Definition, bool) {
 	def, ok := d.Registry.FindActivity(name)

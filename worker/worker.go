@@ -221,7 +221,7 @@ func New(o Options) (_ *Worker, err error) {
 	}
 	_, local := o.Carrier.(link.Local)
 	ro := runner.Options{
-		Link: w.link, Definitions: definitions{o.Registry, w}, Sessions: w.sessions,
+		Link: w.link, Definitions: w.definitions(), Sessions: w.sessions,
 		InProcess: o.Isolation == IsolationNone, WorkerID: w.id, Queues: o.Queues,
 		WorkflowSlots: o.Workflows, Validates: len(o.Registry.Validated()) > 0, ActivitySlots: o.Concurrency, PollIDs: !local,
 		AttemptLease: o.AttemptLease, LeaseBuffer: o.SessionBuffer,
