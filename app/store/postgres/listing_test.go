@@ -33,7 +33,7 @@ func TestListingsOfManyRunsReadLittle(t *testing.T) {
 		t.Fatal(err)
 	}
 	storetest.FindMany(t, p, func(t *testing.T, l storetest.Listing) {
-		queries, err := p.RunPlans(t.Context(), l.RunQuery)
+		queries, err := p.Reads().RunPlans(t.Context(), l.RunQuery)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -44,7 +44,7 @@ func TestListingsOfManyRunsReadLittle(t *testing.T) {
 	t.Run("what nobody has", func(t *testing.T) { storetest.FindNothing(t, p) })
 	t.Run("numbers", func(t *testing.T) { storetest.Numbers(t, p) })
 	for _, namespace := range []string{storetest.Namespace, "strangers"} {
-		for _, read := range p.Counts(namespace) {
+		for _, read := range p.Reads().Counts(namespace) {
 			t.Run(read.Name+" of "+namespace, func(t *testing.T) {
 				reads(t, c, storetest.MostRead(read.Name, namespace), read.Query, read.Args...)
 			})

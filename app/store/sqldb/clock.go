@@ -8,6 +8,9 @@ import (
 // Leases are made by one machine and judged by another, so there has to be one clock. For a database of one app
 // it is that app's own; several apps go by the database's, because their machines never quite agree.
 
+// clockSQL asks a shared database for its clock.
+const clockSQL = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
+
 // clock is the store's time: the process's clock, which never goes back, not even over a restart, or what a
 // shared database says.
 type clock struct {

@@ -1,6 +1,12 @@
 package sqldb
 
-import "context"
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/sojourn-run/sojourn/app/store"
+)
 
 // Both drivers hand over text as string and numbers as int64, and NULL as nil. Columns are nothing else, so these two
 // read any of them; NULL is the zero value, as it was written.
@@ -46,6 +52,18 @@ const (
 	Lost
 	Unavailable
 )
+
+// Away marks an error of a database that goes away, or is not there, with store.ErrUnavailable: the read that
+// met it did nothing wrong.
+func (d Dialect) Away(err error) error {
+	if err == nil || errors.Is(err, store.ErrUnavailable) {
+		return err
+	}
+	if class := d.Classify(err); class == Lost || class == Unavailable {
+		return fmt.Errorf("%w: %w", store.ErrUnavailable, err)
+	}
+	return err
+}
 
 func str(v any) string {
 	s, _ := v.(string)

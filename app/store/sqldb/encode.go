@@ -50,8 +50,8 @@ func readHead(v []any) (engine.Head, error) {
 	return h, nil
 }
 
-// sessionKey names a session in one text.
-func sessionKey(k engine.SessionKey) string { return k.Namespace + separator + k.ID }
+// sessionKey names a session in one text, by which the rows of events have it.
+func sessionKey(k engine.SessionKey) string { return k.Namespace + "\x1f" + k.ID }
 
 // addActivity adds the row of an open activity; route is empty unless it is ready.
 func addActivity(r *rowset, run *engine.Head, a *engine.Activity, route string) error {
@@ -135,6 +135,13 @@ func readOpen(run *engine.Run, v []any) error {
 		return readItem(&run.Owed, run.ID, kind, seq, body)
 	}
 	return nil // a ready workflow task: its run's row has it
+}
+
+// openRows selects the open rows of runs as readOpen takes them.
+func openRows(d Dialect) string {
+	const columns = "t.run_id, t.kind, t.seq, t.body"
+	return once(d, d.probe(runsTable.key(), columns, "tasks", "t.seq > 0", "")+
+		" UNION ALL "+d.probe(runsTable.key(), columns, "items", "", ""))
 }
 
 // A row that cannot be read fails its run with its name: to leave it out would have the run go on without it.

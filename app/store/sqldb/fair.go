@@ -3,6 +3,7 @@ package sqldb
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 
@@ -276,12 +277,21 @@ func (b *batch) learnFair() bool {
 	return true
 }
 
-// readFair reads the queues whose tasks have ranks.
-func (r *reader) readFair(ctx context.Context) (map[QueueKey]bool, error) {
+// readRanked reads the queues whose tasks have ranks.
+func (s *Store) readRanked(ctx context.Context) (map[QueueKey]bool, error) {
+	s.readings.Add(1)
+	rows, err := s.cfg.Reads.QueryContext(ctx, "SELECT DISTINCT namespace, queue, kind FROM fairness WHERE class = ''")
+	if err != nil {
+		return nil, fmt.Errorf("fair queues: %w", s.cfg.Dialect.Away(err))
+	}
+	defer rows.Close()
 	ranked := map[QueueKey]bool{}
-	err := r.query(ctx, "SELECT DISTINCT namespace, queue, kind FROM fairness WHERE class = ''", nil, func(v []any) error {
-		ranked[QueueKey{str(v[0]), str(v[1]), protocol.TaskKind(str(v[2]))}] = true
-		return nil
-	})
-	return ranked, wrap(err, "fair queues")
+	for rows.Next() {
+		var k QueueKey
+		if err := rows.Scan(&k.Namespace, &k.Queue, &k.Kind); err != nil {
+			return nil, fmt.Errorf("fair queues: %w", err)
+		}
+		ranked[k] = true
+	}
+	return ranked, s.cfg.Dialect.Away(rows.Err())
 }

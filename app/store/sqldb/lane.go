@@ -160,7 +160,7 @@ func (b *batch) freshLanes() error {
 // it takes their rows first, as they are then: a lane that somebody is about to use either has its new time already,
 // and stays, or is written again behind it. Somebody else's lock is never waited for. Tasks that are ready stand in
 // one range of the index of routes, from the separator behind the lane up to the character after it.
-func (d Dialect) unusedLanes() string {
+func unusedLanes(d Dialect) string {
 	const ready = "EXISTS (SELECT 1 FROM tasks AS t WHERE t.route >= %[1]s || %[2]s(31) AND t.route < %[1]s || %[2]s(32))"
 	char := "char"
 	if d.Shared {

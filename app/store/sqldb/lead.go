@@ -49,7 +49,7 @@ func (l *lead) next(session string, seq, at int64, bytes int) int64 {
 
 // led selects columns of the rows t that follow the rows m which are given by a table expression, and those themselves.
 // Where several lead to a row it comes several times.
-func (d Dialect) led(columns, leads, where string) string {
+func led(d Dialect, columns, leads, where string) string {
 	on := fmt.Sprintf("t.run_id = m.run_id AND t.seq >= m.seq AND t.seq < m.seq + %d", leadSpan)
 	if where != "" {
 		on += " AND " + where
@@ -70,20 +70,20 @@ func leading(most int) string {
 
 // lastEnded reads what ended in a session since a time. It is about the last second, in which no more runs than these
 // use one session.
-func (d Dialect) lastEnded() string { return d.led(eventColumns, leading(64), "t.session = $1") }
+func lastEnded(d Dialect) string { return led(d, eventColumns, leading(64), "t.session = $1") }
 
 // ranIn counts what ended in a holding that began at $3; at most 10,000 rows of it.
-func (d Dialect) ranIn() string {
-	rows := d.led("t.run_id, t.seq, t.ended", leading(10_000), "t.session = $1 AND t.at >= $3")
+func ranIn(d Dialect) string {
+	rows := led(d, "t.run_id, t.seq, t.ended", leading(10_000), "t.session = $1 AND t.at >= $3")
 	return "SELECT CAST(coalesce(sum(coalesce(e.ended, 1)), 0) AS BIGINT) FROM (SELECT DISTINCT w.run_id, w.seq, w.ended" +
 		" FROM (" + rows + " LIMIT 10000) AS w) AS e"
 }
 
 // behind reads the rows of a session that some of them lead to.
-func (d Dialect) behind() string {
+func behind(d Dialect) string {
 	keys := []column{text("session"), text("run_id"), num("seq")}
-	return d.led(
-		eventColumns+", (SELECT r.workflow_id FROM runs AS r WHERE r.run_id = t.run_id)", d.list(keys), "t.session = m.session",
+	return led(
+		d, eventColumns+", (SELECT r.workflow_id FROM runs AS r WHERE r.run_id = t.run_id)", d.list(keys), "t.session = m.session",
 	)
 }
 
@@ -137,11 +137,7 @@ func (r *reader) endedBehind(
 	if leads.empty() {
 		return list, nil
 	}
-	args := []any{leads.json()}
-	if r.s.cfg.Dialect.Shared {
-		args = leads.arrays()
-	}
-	err := r.query(ctx, r.s.st.behind.SQL, args, func(v []any) error {
+	err := r.query(ctx, r.st.behind, r.dialect.keys(leads), func(v []any) error {
 		p, err := readRow(v)
 		row := engine.StepID(p.run, p.first)
 		if err != nil || seen[row] {

@@ -82,11 +82,11 @@ const defaultLimit = 100
 
 // Without a limit a page would be as large as the table, so there is none without.
 func (r *reader) list(ctx context.Context, limit int) *gorm.DB {
-	r.s.reads.Add(1)
+	r.count.Add(1)
 	if limit <= 0 {
 		limit = defaultLimit
 	}
-	return r.s.read.WithContext(ctx).Limit(limit)
+	return r.gorm.WithContext(ctx).Limit(limit)
 }
 
 // like is a pattern for a substring, whatever its case.

@@ -213,8 +213,8 @@ func rowOf(run, seq string) string {
 }
 
 // rowsOf reads the rows that hold some events, each once.
-func (d Dialect) rowsOf() *Stmt {
+func rowsOf(d Dialect) string {
 	keys := "(SELECT DISTINCT w.run_id, " + rowOf("w.run_id", "w.seq") + " AS seq FROM " + d.list(eventsTable.key()) +
 		" AS w)"
-	return &Stmt{SQL: d.probeIn(keys, eventsTable.key(), eventColumns, "events", "", "")}
+	return d.probeIn(keys, eventsTable.key(), eventColumns, "events", "", "")
 }

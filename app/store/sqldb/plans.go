@@ -13,8 +13,7 @@ import (
 func (s *Store) Plans() []string {
 	st := s.st
 	list := []string{
-		st.owners.SQL, st.opens.SQL, st.held.SQL, st.holdings.SQL, st.reroute.SQL, st.arguments.SQL, st.heads.SQL,
-		st.tallies.SQL,
+		st.owners.SQL, st.opens.SQL, st.held.SQL, st.holdings.SQL, st.reroute.SQL, st.tallies.SQL,
 		st.dropLanes.SQL, st.lastEnded.SQL, st.leasedIn.SQL, st.openIn.SQL, st.ranIn.SQL,
 	}
 	if s.cfg.Dialect.Shared {
@@ -33,12 +32,17 @@ func (s *Store) Plans() []string {
 		list = append(list, w.stmts[len(w.stmts)-1].SQL)
 	}
 	pick, _ := s.st.pick(s.cfg.Dialect, 4)
-	return append(list, pick.SQL, uncarried(2), countsUpTo())
+	return append(append(list, pick.SQL), s.Reads().Plans()...)
+}
+
+// Plans lists statements of readers, for the same look.
+func (p *Pool) Plans() []string {
+	return []string{p.st.arguments, p.st.heads, uncarried(2), countsUpTo()}
 }
 
 // RunPlans lists the statements by which a listing of runs came to its page, for the same look.
-func (s *Store) RunPlans(ctx context.Context, q store.RunQuery) (list []string, err error) {
-	l := (&reader{s: s, q: s.cfg.Reads}).listing(ctx, q)
+func (p *Pool) RunPlans(ctx context.Context, q store.RunQuery) (list []string, err error) {
+	l := p.reader().listing(ctx, q)
 	l.trace = func(statement string) { list = append(list, statement) }
 	_, err = l.find(conditions(q), store.RunPosition{Start: q.AfterStart, Run: q.AfterRun})
 	return list, err
@@ -51,7 +55,7 @@ type Read struct {
 }
 
 // Counts lists the reads behind operators' numbers and views of a namespace, for the same look.
-func (s *Store) Counts(namespace string) []Read {
+func (p *Pool) Counts(namespace string) []Read {
 	sessions, ofSessions := sessionCounts(namespace)
 	queues, ofQueues := queueStats(namespace, 1<<60)
 	some, ofSome := queueStatsUpTo(namespace, 1<<60, 1_000)
@@ -61,7 +65,7 @@ func (s *Store) Counts(namespace string) []Read {
 		{"queues", queues, ofQueues},
 		{"queues up to", some, ofSome},
 		{"due activities", dueActivities, []any{int64(1) << 60, namespace, int64(100)}},
-		{"quarantined", s.quarantined(), []any{namespace}},
+		{"quarantined", quarantined(p.dialect), []any{namespace}},
 		{"oldest ready", oldestReady, []any{namespace, "q", "activity", int64(3)}},
 		{"order", queueOrder, []any{namespace, "q", int64(100)}},
 	}

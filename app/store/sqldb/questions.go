@@ -29,17 +29,14 @@ func (s *Store) Questions() store.Questions {
 	return questions{s}
 }
 
-const (
-	nowMicros     = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
-	questionState = "SELECT body, until, owner, incarnation, attempt, answer IS NOT NULL FROM questions"
-)
+const questionState = "SELECT body, until, owner, incarnation, attempt, answer IS NOT NULL FROM questions"
 
 // Counted as reads, as they go over the connections of those.
 func (q questions) exec(ctx context.Context, what, statement string, args ...any) (int64, error) {
-	q.reads.Add(1)
+	q.readings.Add(1)
 	res, err := q.cfg.Reads.ExecContext(ctx, statement, args...)
 	if err != nil {
-		return 0, fmt.Errorf("%s: %w", what, q.away(err))
+		return 0, fmt.Errorf("%s: %w", what, q.cfg.Dialect.Away(err))
 	}
 	return res.RowsAffected()
 }
@@ -52,8 +49,8 @@ func (q questions) Ask(ctx context.Context, in store.Question, patience time.Dur
 	// The limit is looked at by the statement that inserts, without a lock: apps that ask in the same moment may
 	// pass it by a few, which is cheaper than to wait for each other.
 	n, err := q.exec(ctx, "ask", "INSERT INTO questions (question_id, namespace, queue, kind, until, attempt, body)"+
-		" SELECT $1, $2, $3, $4, "+nowMicros+" + $5, 0, $6 WHERE (SELECT count(*) FROM questions"+
-		" WHERE namespace = $2 AND queue = $3 AND kind = $4 AND owner IS NULL AND until > "+nowMicros+") < $7",
+		" SELECT $1, $2, $3, $4, "+clockSQL+" + $5, 0, $6 WHERE (SELECT count(*) FROM questions"+
+		" WHERE namespace = $2 AND queue = $3 AND kind = $4 AND owner IS NULL AND until > "+clockSQL+") < $7",
 		in.ID, in.Namespace, in.Queue, string(in.Kind), patience.Microseconds(), string(body), most)
 	if err != nil {
 		return err
@@ -79,16 +76,16 @@ func (q questions) backlog(in store.Question) {
 func (q questions) Waiting(
 	ctx context.Context, namespace, queue string, kind protocol.TaskKind, limit int,
 ) ([]store.Question, error) {
-	q.reads.Add(1)
+	q.readings.Add(1)
 	rows, err := q.cfg.Reads.QueryContext(ctx, questionState+
-		" WHERE namespace = $1 AND queue = $2 AND kind = $3 AND owner IS NULL AND until > "+nowMicros+
+		" WHERE namespace = $1 AND queue = $2 AND kind = $3 AND owner IS NULL AND until > "+clockSQL+
 		" ORDER BY question_id LIMIT $4", namespace, queue, string(kind), limit)
 	if err != nil {
-		return nil, fmt.Errorf("waiting questions: %w", q.away(err))
+		return nil, fmt.Errorf("waiting questions: %w", q.cfg.Dialect.Away(err))
 	}
 	list, err := readQuestions(rows)
 	if err != nil {
-		return nil, fmt.Errorf("waiting questions: %w", q.away(err))
+		return nil, fmt.Errorf("waiting questions: %w", q.cfg.Dialect.Away(err))
 	}
 	return list, nil
 }
@@ -123,15 +120,15 @@ func readQuestions(rows *sql.Rows) (list []store.Question, err error) {
 }
 
 func (q questions) Question(ctx context.Context, id string) (store.Question, error) {
-	q.reads.Add(1)
+	q.readings.Add(1)
 	rows, err := q.cfg.Reads.QueryContext(ctx, questionState+" WHERE question_id = $1", id)
 	if err != nil {
-		return store.Question{}, fmt.Errorf("question %s: %w", id, q.away(err))
+		return store.Question{}, fmt.Errorf("question %s: %w", id, q.cfg.Dialect.Away(err))
 	}
 	list, err := readQuestions(rows)
 	switch {
 	case err != nil:
-		return store.Question{}, fmt.Errorf("question %s: %w", id, q.away(err))
+		return store.Question{}, fmt.Errorf("question %s: %w", id, q.cfg.Dialect.Away(err))
 	case len(list) == 0:
 		return store.Question{}, fmt.Errorf("question %s: %w", id, store.ErrNotFound)
 	}
@@ -160,7 +157,7 @@ func (q questions) Settle(ctx context.Context, in store.Question, r store.Reply)
 	// Only who holds it may answer, once, and only while its caller still waits.
 	n, err := q.exec(ctx, "answer a question",
 		"UPDATE questions SET answer = $4 WHERE question_id = $1 AND owner = $2 AND attempt = $3"+
-			" AND answer IS NULL AND until > "+nowMicros, in.ID, in.Owner, in.Attempt, string(answer))
+			" AND answer IS NULL AND until > "+clockSQL, in.ID, in.Owner, in.Attempt, string(answer))
 	if err != nil || n == 0 {
 		return false, err
 	}
@@ -174,7 +171,7 @@ func (q questions) Settle(ctx context.Context, in store.Question, r store.Reply)
 }
 
 func (q questions) Reply(ctx context.Context, id string) (r store.Reply, answered bool, err error) {
-	q.reads.Add(1)
+	q.readings.Add(1)
 	var answer sql.NullString
 	err = q.cfg.Reads.QueryRowContext(ctx, "SELECT answer FROM questions WHERE question_id = $1", id).Scan(&answer)
 	if errors.Is(err, sql.ErrNoRows) {
@@ -184,7 +181,7 @@ func (q questions) Reply(ctx context.Context, id string) (r store.Reply, answere
 		err = json.Unmarshal([]byte(answer.String), &r)
 	}
 	if err != nil {
-		err = fmt.Errorf("question %s: %w", id, q.away(err))
+		err = fmt.Errorf("question %s: %w", id, q.cfg.Dialect.Away(err))
 	}
 	return r, answer.Valid, err
 }
@@ -193,15 +190,15 @@ func (q questions) Reply(ctx context.Context, id string) (r store.Reply, answere
 func (q questions) Tally(
 	ctx context.Context, namespace string, kind protocol.TaskKind,
 ) (tally map[string]protocol.QueryTally, err error) {
-	q.reads.Add(1)
+	q.readings.Add(1)
 	rows, err := q.cfg.Reads.QueryContext(ctx,
 		"SELECT queue, count(*) FILTER (WHERE owner IS NULL), count(*) FILTER (WHERE owner IS NOT NULL) FROM questions"+
-			" WHERE namespace = $1 AND kind = $2 AND answer IS NULL AND until > "+nowMicros+" GROUP BY queue", namespace,
+			" WHERE namespace = $1 AND kind = $2 AND answer IS NULL AND until > "+clockSQL+" GROUP BY queue", namespace,
 		string(kind))
 	if err != nil {
-		return nil, fmt.Errorf("count questions: %w", q.away(err))
+		return nil, fmt.Errorf("count questions: %w", q.cfg.Dialect.Away(err))
 	}
-	defer func() { err = q.away(errors.Join(err, rows.Close())) }()
+	defer func() { err = q.cfg.Dialect.Away(errors.Join(err, rows.Close())) }()
 	tally = map[string]protocol.QueryTally{}
 	for rows.Next() {
 		var queue string

@@ -82,11 +82,11 @@ func (s *Store) RefreshQueues(ctx context.Context) error {
 		turn := q.turn
 		q.mu.RUnlock()
 		read := map[engine.QueueKey]*engine.Queue{}
-		var ranked map[QueueKey]bool
-		err := s.View(ctx, func(r store.Reader) (err error) {
-			if ranked, err = r.(*reader).readFair(ctx); err != nil {
-				return err
-			}
+		ranked, err := s.readRanked(ctx)
+		if err != nil {
+			return err
+		}
+		err = s.View(ctx, func(r store.Reader) error {
 			rows, err := r.QueueRows(ctx, "")
 			for i := range rows {
 				read[rows[i].Key()] = &rows[i]

@@ -7,7 +7,10 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
+
+	"gorm.io/gorm"
 
 	"github.com/sojourn-run/sojourn/app/engine"
 	"github.com/sojourn-run/sojourn/app/store"
@@ -17,26 +20,73 @@ import (
 // Reads go beside the committer, over connections of their own, and lock nothing: however long a listing takes, no
 // commit waits for it. What they see is committed, and may be older than an answer that was just given elsewhere.
 
-// View reads on connections of its own, so that nothing it does holds up a commit.
-func (s *Store) View(ctx context.Context, fn func(store.Reader) error) error {
-	select {
-	case <-s.quit:
-		return store.ErrClosed
-	default:
-	}
-	return s.away(fn(&reader{s: s, q: s.cfg.Reads}))
+// Pool reads a database over connections of its own, and counts its reads.
+type Pool struct {
+	db      *sql.DB
+	gorm    *gorm.DB
+	dialect Dialect
+	clock   *clock
+	count   *atomic.Int64
+	few     int // runs that a listing reads whole and sorts
+	st      readStatements
 }
 
-// away marks an error of a database that goes away, or is not there, with store.ErrUnavailable: the read that
-// met it did nothing wrong.
-func (s *Store) away(err error) error {
-	if err == nil || errors.Is(err, store.ErrUnavailable) {
-		return err
+// NewPool makes a pool of an open database; few says how many runs a listing reads whole and sorts, 0: as many as pays.
+func NewPool(
+	db *sql.DB, through gorm.Dialector, dialect Dialect, clock *clock, count *atomic.Int64, few int,
+) (*Pool, error) {
+	if few <= 0 {
+		few = fewRuns
 	}
-	if class := s.cfg.Dialect.Classify(err); class == Lost || class == Unavailable {
-		return fmt.Errorf("%w: %w", store.ErrUnavailable, err)
+	p := &Pool{db: db, dialect: dialect, clock: clock, count: count, few: few, st: newReadStatements(dialect)}
+	var err error
+	if p.gorm, err = gorm.Open(through, gormConfig()); err != nil {
+		return nil, fmt.Errorf("listings: %w", err)
 	}
-	return err
+	return p, nil
+}
+
+// View has fn read. An error of a database that is not there is marked with store.ErrUnavailable.
+func (p *Pool) View(fn func(store.Reader) error) error { return p.dialect.Away(fn(p.reader())) }
+
+func (p *Pool) reader() *reader { return &reader{p, p.db} }
+
+// Now is the store's clock, of which a shared database is asked.
+func (p *Pool) Now(ctx context.Context) (time.Time, error) {
+	if !p.dialect.Shared {
+		return p.clock.now(), nil
+	}
+	p.count.Add(1)
+	var at int64
+	err := p.db.QueryRowContext(ctx, "SELECT "+clockSQL).Scan(&at)
+	if err != nil {
+		return time.Time{}, fmt.Errorf("store's clock: %w", p.dialect.Away(err))
+	}
+	return p.clock.at(at), nil
+}
+
+// readStatements are those that are put together, once.
+type readStatements struct {
+	opens, heads string // open rows of runs; runs that are open
+	arguments    string // rows of events
+	tasksIn      string // what sessions leave to their tasks
+	listIn       string // what is open in one session, without the number of rows
+	behind       string // what ended in a session, by the rows that lead to it
+}
+
+func newReadStatements(d Dialect) readStatements {
+	return readStatements{
+		opens: openRows(d),
+		heads: d.probe(
+			runsTable.key(), "t."+strings.Join(runsTable.names(), ", t."), "runs", "t.status = 'running'", "",
+		),
+		arguments: rowsOf(d),
+		tasksIn:   tallies(d, true),
+		listIn: "SELECT run_id, seq, body FROM (" +
+			openIn(d, "t.run_id, t.seq, t.body, t.owner, t.priority, t.ready_at") +
+			") AS t ORDER BY CASE WHEN owner IS NULL THEN 1 ELSE 0 END, priority, ready_at, run_id, seq LIMIT ",
+		behind: behind(d),
+	}
 }
 
 // querier is a pool or a transaction.
@@ -46,7 +96,7 @@ type querier interface {
 
 // It has the pool, or one transaction of it where several rows have to be of one moment.
 type reader struct {
-	s *Store
+	*Pool
 	q querier
 }
 
@@ -54,7 +104,7 @@ var _ store.Reader = (*reader)(nil)
 
 // query runs one statement and calls row for each row; its error ends it early.
 func (r *reader) query(ctx context.Context, query string, args []any, row func(v []any) error) error {
-	r.s.reads.Add(1)
+	r.count.Add(1)
 	rows, err := r.q.QueryContext(ctx, query, args...)
 	if err != nil {
 		return err
@@ -151,12 +201,9 @@ func (r *reader) OpenRuns(ctx context.Context, ids []string) (map[string]*engine
 	for _, id := range ids {
 		keys.s(id)
 	}
-	args := []any{keys.json()}
-	if r.s.cfg.Dialect.Shared {
-		args = keys.arrays()
-	}
+	args := r.dialect.keys(keys)
 	err := r.atOnce(ctx, func(in *reader) error {
-		err := in.query(ctx, r.s.st.heads.SQL, args, func(v []any) error {
+		err := in.query(ctx, r.st.heads, args, func(v []any) error {
 			h, err := readHead(v)
 			runs[h.ID] = &engine.Run{Head: h}
 			return err
@@ -164,10 +211,7 @@ func (r *reader) OpenRuns(ctx context.Context, ids []string) (map[string]*engine
 		if err != nil {
 			return wrap(err, "open runs")
 		}
-		if !r.s.cfg.Dialect.Shared {
-			args = append(args, args[0]) // a mark each for tasks and items
-		}
-		return wrap(in.query(ctx, r.s.st.opens.SQL, args, func(v []any) error {
+		return wrap(in.query(ctx, r.st.opens, args, func(v []any) error {
 			if run := runs[str(v[0])]; run != nil {
 				return readOpen(run, v)
 			}
@@ -179,17 +223,17 @@ func (r *reader) OpenRuns(ctx context.Context, ids []string) (map[string]*engine
 
 // atOnce reads as of one moment.
 func (r *reader) atOnce(ctx context.Context, read func(*reader) error) error {
-	tx, err := r.s.cfg.Reads.BeginTx(ctx, &sql.TxOptions{ReadOnly: true, Isolation: r.s.snapshot()})
+	tx, err := r.db.BeginTx(ctx, &sql.TxOptions{ReadOnly: true, Isolation: r.snapshot()})
 	if err != nil {
 		return wrap(err, "begin to read")
 	}
 	defer func() { _ = tx.Rollback() }()
-	return read(&reader{s: r.s, q: tx})
+	return read(&reader{r.Pool, tx})
 }
 
 // snapshot is the isolation under which two reads see the same.
-func (s *Store) snapshot() sql.IsolationLevel {
-	if s.cfg.Dialect.Shared {
+func (p *Pool) snapshot() sql.IsolationLevel {
+	if p.dialect.Shared {
 		return sql.LevelRepeatableRead
 	}
 	return sql.LevelDefault // a read transaction of SQLite is one already
@@ -250,11 +294,8 @@ func (r *reader) Arguments(ctx context.Context, at []store.EventKey) (map[store.
 		keys.s(k.Run).i(k.Seq)
 		wanted[k] = true
 	}
-	args := []any{keys.json()}
-	if r.s.cfg.Dialect.Shared {
-		args = keys.arrays()
-	}
-	err := r.query(ctx, r.s.st.arguments.SQL, args, func(v []any) error {
+	args := r.dialect.keys(keys)
+	err := r.query(ctx, r.st.arguments, args, func(v []any) error {
 		p, err := readRow(v)
 		if err != nil {
 			return err

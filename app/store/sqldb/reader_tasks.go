@@ -60,8 +60,8 @@ func (r *reader) Timeline(
 // What somebody is at comes first: with a limit, those are the ones that must not be missed.
 func (r *reader) SessionTasks(ctx context.Context, k engine.SessionKey, limit int) ([]engine.Activity, error) {
 	var list []engine.Activity
-	args := r.s.cfg.Dialect.keys(newRowset(sessionsTable.key()).s(k.Namespace).s(k.ID))
-	err := r.query(ctx, fmt.Sprint(r.s.st.listIn.SQL, limit), args, func(v []any) error {
+	args := r.dialect.keys(newRowset(sessionsTable.key()).s(k.Namespace).s(k.ID))
+	err := r.query(ctx, fmt.Sprint(r.st.listIn, limit), args, func(v []any) error {
 		a, err := readActivity(str(v[0]), k.Namespace, integer(v[1]), str(v[2]))
 		list = append(list, a)
 		return err
@@ -104,7 +104,7 @@ func (r *reader) Owned(ctx context.Context, k engine.WorkerKey, incarnation stri
 }
 
 func (r *reader) Holdings(ctx context.Context, namespace string) (map[string]store.Holding, error) {
-	now, err := r.s.Now(ctx)
+	now, err := r.Now(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -157,16 +157,16 @@ func (r *reader) NextDue(ctx context.Context, after time.Time) (next, now time.T
 		" UNION ALL SELECT min(due_at) FROM items WHERE due_at > $1 UNION ALL SELECT min(due_at) FROM sessions WHERE due_at > $1" +
 		" UNION ALL SELECT min(due_at) FROM schedules WHERE due_at > $1"
 	query = "SELECT at, 0 FROM (" + query + ") AS due"
-	if r.s.cfg.Dialect.Shared {
+	if r.dialect.Shared {
 		query += " UNION ALL SELECT " + clockSQL + ", 1"
 	} else {
-		now = r.s.clock.now()
+		now = r.clock.now()
 	}
 	least := int64(0)
 	err = r.query(ctx, query, []any{micros(after)}, func(v []any) error {
 		switch at := integer(v[0]); {
 		case integer(v[1]) == 1:
-			now = r.s.clock.at(at)
+			now = r.clock.at(at)
 		case at > 0 && (least == 0 || at < least):
 			least = at
 		}
@@ -184,7 +184,7 @@ func (r *reader) Removable(ctx context.Context, now, kept time.Time, limit int) 
 	query := "SELECT namespace, session_id FROM sessions AS s WHERE (lease_until IS NULL OR lease_until <= $1)" +
 		" AND (terminal = 1 AND updated_at < $2 OR terminal = 0 AND door <> 'workflow')" +
 		" AND NOT EXISTS (SELECT 1 FROM tasks AS t WHERE t.namespace = s.namespace AND t.session_id = s.session_id" +
-		" AND t.owner IS NULL) AND NOT EXISTS (SELECT 1 FROM " + r.s.cfg.Dialect.owners() + " CROSS JOIN tasks AS t" +
+		" AND t.owner IS NULL) AND NOT EXISTS (SELECT 1 FROM " + owners(r.dialect) + " CROSS JOIN tasks AS t" +
 		" WHERE t.namespace = s.namespace AND t.owner = o.value AND t.session_id = s.session_id)" +
 		" ORDER BY updated_at, namespace, session_id LIMIT $3"
 	err := r.query(ctx, query, []any{micros(now), micros(kept), int64(limit)}, func(v []any) error {
@@ -214,7 +214,7 @@ func (r *reader) queueStats(
 	ctx context.Context, namespace string, statement func(namespace string, now int64) (string, []any),
 ) ([]store.QueueStats, error) {
 	var list []store.QueueStats
-	now, err := r.s.Now(ctx)
+	now, err := r.Now(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -320,7 +320,7 @@ const dueActivities = "SELECT due_at, run_id, seq FROM tasks WHERE due_at <= $1 
 // more.
 func (r *reader) Quarantined(ctx context.Context, namespace string, limit int) ([]engine.Head, error) {
 	var list []engine.Head
-	err := r.query(ctx, r.s.quarantined(), []any{namespace}, func(v []any) error {
+	err := r.query(ctx, quarantined(r.dialect), []any{namespace}, func(v []any) error {
 		h, err := readHead(v)
 		// The words may stand in a memo too.
 		if err == nil && h.Task != nil && h.Task.State == engine.Quarantined {
@@ -337,9 +337,9 @@ func (r *reader) Quarantined(ctx context.Context, namespace string, limit int) (
 }
 
 // quarantined has the condition of runs_quarantined, word by word, so that no other run is read.
-func (s *Store) quarantined() string {
+func quarantined(d Dialect) string {
 	find := "instr"
-	if s.cfg.Dialect.Shared {
+	if d.Shared {
 		find = "strpos"
 	}
 	return selects(runsTable) + " WHERE namespace = $1 AND status = 'running' AND owner IS NULL AND " + find +

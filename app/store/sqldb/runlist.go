@@ -70,10 +70,7 @@ type listing struct {
 }
 
 func (r *reader) listing(ctx context.Context, q store.RunQuery) *listing {
-	l := &listing{reader: r, ctx: ctx, q: q, few: r.s.cfg.FewRuns}
-	if l.few <= 0 {
-		l.few = fewRuns
-	}
+	l := &listing{reader: r, ctx: ctx, q: q, few: r.few}
 	if l.q.Limit <= 0 {
 		l.q.Limit = defaultLimit
 	}
@@ -290,9 +287,9 @@ func (l *listing) rarest(where []store.Condition, best int) (int, error) {
 // Counting stops where it would not change the choice any more, so it is never dearer than what it decides about.
 func (l *listing) count(c store.Condition, most int) (int, error) {
 	what := "x." + string(c.Field)
-	entries := l.s.read.Table("runs AS x").Where("x.namespace = ?", l.q.Namespace)
+	entries := l.gorm.Table("runs AS x").Where("x.namespace = ?", l.q.Namespace)
 	if c.Field == store.FieldAttribute {
-		what, entries = "x.value", l.s.read.Table("run_attributes AS x").
+		what, entries = "x.value", l.gorm.Table("run_attributes AS x").
 			Where("x.namespace = ? AND x.name = ?", l.q.Namespace, c.Name)
 	}
 	entries = compare(entries, what, c).Select("1 AS one").Limit(most)

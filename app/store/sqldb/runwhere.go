@@ -15,11 +15,11 @@ import (
 func (l *listing) way(one store.Condition, where []store.Condition, after, until store.RunPosition) *gorm.DB {
 	var db *gorm.DB
 	if one.Field == store.FieldAttribute {
-		db = l.s.read.Table("run_attributes AS x").
+		db = l.gorm.Table("run_attributes AS x").
 			Where("x.namespace = ? AND x.name = ?", l.q.Namespace, one.Name)
 		db = compare(db, "x.value", one)
 	} else {
-		db = l.s.read.Table("runs AS x" + l.by(one))
+		db = l.gorm.Table("runs AS x" + l.by(one))
 		if l.q.Namespace != "" {
 			db = db.Where("x.namespace = ?", l.q.Namespace)
 		}
@@ -34,7 +34,7 @@ func (l *listing) way(one store.Condition, where []store.Condition, after, until
 // by names the index of a walk for SQLite, which knows nothing of how many runs there are of each value: between two
 // times it would rather pass all runs that began then.
 func (l *listing) by(one store.Condition) string {
-	if l.s.cfg.Dialect.Shared || one.Field == "" || !inOrder(one) {
+	if l.dialect.Shared || one.Field == "" || !inOrder(one) {
 		return ""
 	}
 	return " INDEXED BY " + map[store.RunField]string{
@@ -159,12 +159,12 @@ func (l *listing) narrow(db *gorm.DB, c store.Condition, id string) *gorm.DB {
 	case store.FieldAttribute:
 		return l.narrowAttribute(db, c, id)
 	case store.FieldBuild:
-		if l.s.cfg.Dialect.Shared {
+		if l.dialect.Shared {
 			return compare(db, plainBuild, c)
 		}
 		return compare(db, "json_extract(r.state, '$.build_id')", c)
 	}
-	if l.s.cfg.Dialect.Shared {
+	if l.dialect.Shared {
 		return compare(db, "r."+string(c.Field), c)
 	}
 	// SQLite knows nothing of how many runs there are of each value: it is not to choose another index than that which
@@ -174,9 +174,9 @@ func (l *listing) narrow(db *gorm.DB, c store.Condition, id string) *gorm.DB {
 
 // choice is a group of conditions: of one list all of them.
 func (l *listing) choice(lists [][]store.Condition, id string) *gorm.DB {
-	any := l.s.read.Session(&gorm.Session{NewDB: true})
+	any := l.gorm.Session(&gorm.Session{NewDB: true})
 	for i, list := range lists {
-		all := l.s.read.Session(&gorm.Session{NewDB: true})
+		all := l.gorm.Session(&gorm.Session{NewDB: true})
 		for _, c := range list {
 			all = l.narrow(all, c, id)
 		}
@@ -192,8 +192,8 @@ func (l *listing) choice(lists [][]store.Condition, id string) *gorm.DB {
 // narrowAttribute asks for values among those of the run at hand.
 func (l *listing) narrowAttribute(db *gorm.DB, c store.Condition, id string) *gorm.DB {
 	has := func() *gorm.DB {
-		y := l.s.read.Table("run_attributes AS y").Select("1").Where("y.run_id = "+id+" AND y.name = ?", c.Name)
-		if l.s.cfg.Dialect.Shared && l.q.Namespace != "" {
+		y := l.gorm.Table("run_attributes AS y").Select("1").Where("y.run_id = "+id+" AND y.name = ?", c.Name)
+		if l.dialect.Shared && l.q.Namespace != "" {
 			// where it would rather read all that have the value than ask run by run, there is an index for that
 			y = y.Where("y.namespace = ?", l.q.Namespace)
 		}

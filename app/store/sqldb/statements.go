@@ -20,19 +20,14 @@ type statements struct {
 	held          *Stmt // sessions held, by worker; and the words of those that fall back, with -1
 	holdings      *Stmt // each of them
 	tallies       *Stmt // what sessions leave to their tasks
-	tasksIn       *Stmt // the same for readers
 	lastEnded     *Stmt // in one session, latest first
 	leasedIn      *Stmt
 	openIn        *Stmt
 	ranIn         *Stmt
-	listIn        *Stmt // what is open in one session, without the number of rows
-	behind        *Stmt // what ended in a session, by the rows that lead to it
 	floors        *Stmt
 	lanes         *Stmt
 	dropLanes     *Stmt         // not used since a time; on a database of one app it returns them
 	readyIn       *Stmt         // of shared databases: where the first ready tasks of some runs wait
-	arguments     *Stmt         // of events, for readers
-	heads         *Stmt         // of runs that are open, for readers
 	picks         map[int]*Stmt // candidates of a claim by number of ranges; 0 for arrays
 
 	// of batches that are decided on what is remembered, see recall.go
@@ -71,29 +66,19 @@ const separator = "\x1f"
 // connection.
 func newStatements(d Dialect) *statements {
 	s := &statements{
-		begin:  &Stmt{SQL: d.Begin, Control: true},
-		commit: &Stmt{SQL: "COMMIT", Control: true},
-		owners: &Stmt{SQL: d.probe(runsTable.key(), "t.run_id, t.namespace, t.workflow_id", "runs", "", "")},
-		opens: &Stmt{SQL: d.probe(runsTable.key(), "t.run_id, t.kind, t.seq, t.body", "tasks", "t.seq > 0", "") +
-			" UNION ALL " + d.probe(runsTable.key(), "t.run_id, t.kind, t.seq, t.body", "items", "", "")},
-		tallies:   d.tallies(false),
-		tasksIn:   d.tallies(true),
-		lastEnded: &Stmt{SQL: d.lastEnded()},
+		begin:     &Stmt{SQL: d.Begin, Control: true},
+		commit:    &Stmt{SQL: "COMMIT", Control: true},
+		owners:    &Stmt{SQL: d.probe(runsTable.key(), "t.run_id, t.namespace, t.workflow_id", "runs", "", "")},
+		opens:     &Stmt{SQL: openRows(d)},
+		tallies:   &Stmt{SQL: tallies(d, false)},
+		lastEnded: &Stmt{SQL: lastEnded(d)},
 		leasedIn:  &Stmt{SQL: leasedIn},
-		openIn:    &Stmt{SQL: d.openOf("t.run_id, t.seq, t.body")},
-		ranIn:     &Stmt{SQL: d.ranIn()},
-		behind:    &Stmt{SQL: d.behind()},
-		listIn: &Stmt{SQL: "SELECT run_id, seq, body FROM (" +
-			d.openOf("t.run_id, t.seq, t.body, t.owner, t.priority, t.ready_at") +
-			") AS t ORDER BY CASE WHEN owner IS NULL THEN 1 ELSE 0 END, priority, ready_at, run_id, seq LIMIT "},
+		openIn:    &Stmt{SQL: openIn(d, "t.run_id, t.seq, t.body")},
+		ranIn:     &Stmt{SQL: ranIn(d)},
 		floors:    &Stmt{SQL: "SELECT namespace, floor FROM epochs"},
 		lanes:     &Stmt{SQL: "SELECT namespace, queue, kind, lane, used_at FROM lanes"},
-		dropLanes: &Stmt{SQL: d.unusedLanes()},
-		arguments: d.rowsOf(),
-		heads: &Stmt{SQL: d.probe(
-			runsTable.key(), "t."+strings.Join(runsTable.names(), ", t."), "runs", "t.status = 'running'", "",
-		)},
-		picks: map[int]*Stmt{},
+		dropLanes: &Stmt{SQL: unusedLanes(d)},
+		picks:     map[int]*Stmt{},
 
 		workflows: d.load(workflowsTable, workflowsTable.key(), ""),
 		runs:      d.load(runsTable, runsTable.key(), ""),
@@ -183,11 +168,6 @@ func newStatements(d Dialect) *statements {
 	const where = "t.namespace = k.namespace AND t.session_id = k.session_id AND t.owner IS NULL AND t.route IS NOT NULL"
 	const told = " RETURNING tasks.namespace, tasks.queue, tasks.kind, tasks.route"
 	if !d.Shared {
-		s.opens.SQL = strings.ReplaceAll(s.opens.SQL, "?", "?1")
-		s.tallies.SQL = strings.ReplaceAll(s.tallies.SQL, "?", "?1")
-		s.tasksIn.SQL = strings.ReplaceAll(s.tasksIn.SQL, "?", "?1")
-		s.listIn.SQL = strings.ReplaceAll(s.listIn.SQL, "?", "?1")
-		s.openIn.SQL = strings.ReplaceAll(s.openIn.SQL, "?", "?1")
 		s.held.SQL = strings.NewReplacer("$now", "?2", "$ns", "?3").Replace(s.held.SQL)
 		s.batch = &Stmt{
 			SQL: "INSERT INTO batches (app, batch, at) VALUES (?, ?, ?) ON CONFLICT (app) DO UPDATE SET batch = excluded.batch, at = excluded.at",

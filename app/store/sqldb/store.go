@@ -88,7 +88,7 @@ type Notice struct {
 type Store struct {
 	cfg      Config
 	st       *statements
-	read     *gorm.DB
+	reads    *Pool
 	cache    *cache // of the committer's goroutine
 	memory   *memory
 	clock    clock
@@ -111,9 +111,9 @@ type Store struct {
 	ending  sync.WaitGroup
 	unblock atomic.Bool // Unblock runs
 
-	statements, trips, commits, changes, rows, reads, candidates atomic.Int64
-	lanes                                                        lanes
-	queues                                                       queues
+	statements, trips, commits, changes, rows, readings, candidates atomic.Int64
+	lanes                                                           lanes
+	queues                                                          queues
 	// the clock at which tags were dropped last; the committer's
 	pruned map[tagKey]int64
 }
@@ -138,8 +138,8 @@ func New(ctx context.Context, cfg Config) (*Store, error) {
 	s.pruned, s.again = map[tagKey]int64{}, map[QueueKey]*lookback{}
 	s.clock.shift = cfg.Shift
 	var err error
-	if s.read, err = gorm.Open(cfg.Gorm, gormConfig()); err != nil {
-		return nil, fmt.Errorf("listings: %w", err)
+	if s.reads, err = NewPool(cfg.Reads, cfg.Gorm, cfg.Dialect, &s.clock, &s.readings, cfg.FewRuns); err != nil {
+		return nil, err
 	}
 	var last sql.NullInt64
 	if err := cfg.Reads.QueryRowContext(ctx, "SELECT max(at) FROM batches").Scan(&last); err != nil {
@@ -256,22 +256,21 @@ func (s *Store) submit(ctx context.Context, p *pending) error {
 	}
 }
 
-// clockSQL asks a shared database for its clock.
-const clockSQL = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
-
 // Now is the store's clock.
-func (s *Store) Now(ctx context.Context) (time.Time, error) {
-	if !s.cfg.Dialect.Shared {
-		return s.clock.now(), nil
+func (s *Store) Now(ctx context.Context) (time.Time, error) { return s.reads.Now(ctx) }
+
+// View reads on connections of its own, so that nothing it does holds up a commit.
+func (s *Store) View(_ context.Context, fn func(store.Reader) error) error {
+	select {
+	case <-s.quit:
+		return store.ErrClosed
+	default:
 	}
-	s.reads.Add(1)
-	var at int64
-	err := s.cfg.Reads.QueryRowContext(ctx, "SELECT "+clockSQL).Scan(&at)
-	if err != nil {
-		return time.Time{}, fmt.Errorf("store's clock: %w", s.away(err))
-	}
-	return s.clock.at(at), nil
+	return s.reads.View(fn)
 }
+
+// Reads is what this store reads with beside the committer, for a look at its statements.
+func (s *Store) Reads() *Pool { return s.reads }
 
 // About is Now without asking the database, for callers that only need to know roughly and that may come often.
 func (s *Store) About() time.Time {
@@ -285,7 +284,7 @@ func (s *Store) About() time.Time {
 func (s *Store) Stats() store.Stats {
 	return store.Stats{
 		Statements: s.statements.Load(), RoundTrips: s.trips.Load(), Commits: s.commits.Load(), Changes: s.changes.Load(),
-		Rows: s.rows.Load(), Reads: s.reads.Load(), Candidates: s.candidates.Load(),
+		Rows: s.rows.Load(), Reads: s.readings.Load(), Candidates: s.candidates.Load(),
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/sojourn-run/sojourn/app/engine"
@@ -22,7 +23,7 @@ const mostReady = 64
 // before and may have attempts in it still stands in its row (see session.behind).
 
 // owners is a table expression o of the workers that may have tasks of the session s, each once.
-func (d Dialect) owners() string {
+func owners(d Dialect) string {
 	if d.Shared {
 		return "LATERAL (SELECT s.owner AS value UNION ALL SELECT json_array_elements_text(s.behind::json)) AS o"
 	}
@@ -30,22 +31,22 @@ func (d Dialect) owners() string {
 }
 
 // leasedOf selects columns of the tasks t that are leased in sessions.
-func (d Dialect) leasedOf(columns string) string {
+func leasedOf(d Dialect, columns string) string {
 	const in = "t.namespace = s.namespace AND t.owner = o.value AND t.session_id = s.session_id"
 	of := fmt.Sprintf("%s AS k CROSS JOIN sessions AS s ON s.namespace = k.namespace AND s.session_id = k.session_id"+
-		" CROSS JOIN %s", d.list(sessionsTable.key()), d.owners())
+		" CROSS JOIN %s", d.list(sessionsTable.key()), owners(d))
 	if !d.Shared { // as in probeIn
 		return fmt.Sprintf("SELECT %s FROM %s CROSS JOIN tasks AS t ON %s", columns, of, in)
 	}
 	of = fmt.Sprintf("%s AS k CROSS JOIN LATERAL (SELECT t.namespace, t.session_id, t.owner, t.behind FROM sessions AS t"+
 		" WHERE t.namespace = k.namespace AND t.session_id = k.session_id OFFSET 0) AS s CROSS JOIN %s",
-		d.list(sessionsTable.key()), d.owners())
+		d.list(sessionsTable.key()), owners(d))
 	return fmt.Sprintf("SELECT p.* FROM %s CROSS JOIN LATERAL (SELECT %s FROM tasks AS t WHERE %s OFFSET 0) AS p", of, columns,
 		in)
 }
 
 // tallies counts the ready tasks of sessions, and lists what is leased in them: by its epoch, or with bodies whole.
-func (d Dialect) tallies(bodies bool) *Stmt {
+func tallies(d Dialect, bodies bool) string {
 	key := []column{text("namespace"), text("session_id")}
 	epoch, most := "coalesce(json_extract(t.body, '$.epoch'), 0)", ""
 	if d.Shared {
@@ -54,16 +55,24 @@ func (d Dialect) tallies(bodies bool) *Stmt {
 	if bodies {
 		epoch, most = "t.body", ""
 	}
-	leased := d.leasedOf("t.namespace, t.session_id, " + epoch + " AS what")
+	leased := leasedOf(d, "t.namespace, t.session_id, "+epoch+" AS what")
 	ready := d.probe(key, "t.namespace, t.session_id", "tasks", "t.owner IS NULL AND t.route IS NOT NULL", most)
-	return &Stmt{SQL: "SELECT r.namespace, r.session_id, count(*), NULL FROM (" + ready +
-		") AS r GROUP BY r.namespace, r.session_id" +
-		" UNION ALL SELECT l.namespace, l.session_id, 0, l.what FROM (" + leased + ") AS l"}
+	return once(d, "SELECT r.namespace, r.session_id, count(*), NULL FROM ("+ready+
+		") AS r GROUP BY r.namespace, r.session_id"+
+		" UNION ALL SELECT l.namespace, l.session_id, 0, l.what FROM ("+leased+") AS l")
 }
 
-// openOf selects columns of the tasks t that are open in sessions, whoever has them.
-func (d Dialect) openOf(columns string) string {
-	return d.probe(sessionsTable.key(), columns, "tasks", "t.owner IS NULL", "") + " UNION ALL " + d.leasedOf(columns)
+// openIn selects columns of the tasks t that are open in sessions, whoever has them.
+func openIn(d Dialect, columns string) string {
+	return once(d, d.probe(sessionsTable.key(), columns, "tasks", "t.owner IS NULL", "")+" UNION ALL "+leasedOf(d, columns))
+}
+
+// once has a statement that asks for the same keys in several places take them once.
+func once(d Dialect, statement string) string {
+	if d.Shared { // its parameters have numbers
+		return statement
+	}
+	return strings.ReplaceAll(statement, "?", "?1")
 }
 
 // leaveBehind notes that the holder of a session is another from now on, or nobody: what the former one has in it is
@@ -107,11 +116,11 @@ func (b *batch) countTasks(keys *rowset) []*Call {
 	if keys.empty() {
 		return nil
 	}
-	args, most := []any{keys.json()}, 0
+	most := 0
 	if b.s.cfg.Dialect.Shared {
-		args, most = keys.arrays(), mostReady
+		most = mostReady
 	}
-	return []*Call{{Stmt: b.s.st.tallies, Args: args, Row: func(v []any) error {
+	return []*Call{{Stmt: b.s.st.tallies, Args: b.s.cfg.Dialect.keys(keys), Row: func(v []any) error {
 		s := b.sessions[engine.SessionKey{Namespace: str(v[0]), ID: str(v[1])}]
 		switch {
 		case s == nil || s.Session == nil:
@@ -249,11 +258,7 @@ func (r *reader) tally(ctx context.Context, list []engine.Session) error {
 		at[list[i].Key()] = &list[i]
 		keys.s(list[i].Namespace).s(list[i].ID)
 	}
-	args := []any{keys.json()}
-	if r.s.cfg.Dialect.Shared {
-		args = keys.arrays()
-	}
-	return r.query(ctx, r.s.st.tasksIn.SQL, args, func(v []any) error {
+	return r.query(ctx, r.st.tasksIn, r.dialect.keys(keys), func(v []any) error {
 		s := at[engine.SessionKey{Namespace: str(v[0]), ID: str(v[1])}]
 		switch {
 		case s == nil:

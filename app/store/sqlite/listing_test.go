@@ -56,7 +56,7 @@ func TestListingsOfManyRunsGoByAnIndex(t *testing.T) {
 		t.Fatal(err)
 	}
 	storetest.FindMany(t, s, func(t *testing.T, l storetest.Listing) {
-		queries, err := s.RunPlans(t.Context(), l.RunQuery)
+		queries, err := s.Reads().RunPlans(t.Context(), l.RunQuery)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -95,7 +95,7 @@ func TestListingsOfManyRunsGoByAnIndex(t *testing.T) {
 	})
 	t.Run("what nobody has", func(t *testing.T) { storetest.FindNothing(t, s) })
 	t.Run("numbers", func(t *testing.T) { storetest.Numbers(t, s) })
-	for _, read := range s.Counts(storetest.Namespace) {
+	for _, read := range s.Reads().Counts(storetest.Namespace) {
 		t.Run(read.Name, func(t *testing.T) {
 			plan := explain(t, db, read)
 			for detail := range strings.Lines(plan) {
