@@ -40,9 +40,22 @@ var directions = []direction{
 	// The control plane, from the pure core outwards.
 	{"app/engine", []string{"shared/..."}},
 	{"app/store", []string{"app/engine", "shared/..."}},
-	{"app/store/sqldb", []string{"app/store", "app/engine", "shared/..."}},
-	{"app/store/sqlite", []string{"app/store/sqldb", "app/store", "shared/process", "shared/filelock"}},
-	{"app/store/postgres", []string{"app/store/sqldb", "app/store", "app/engine", "shared/protocol"}},
+	{"app/store/sqldb/db", []string{"app/store"}},
+	{"app/store/sqldb/clock", nil},
+	{"app/store/sqldb/record", []string{
+		"app/store/sqldb/db", "app/store", "app/engine", "shared/history", "shared/protocol", "shared/rawjson",
+	}},
+	{"app/store/sqldb/read", []string{
+		"app/store/sqldb/record", "app/store/sqldb/db", "app/store/sqldb/clock", "app/store", "app/engine",
+		"shared/history", "shared/protocol",
+	}},
+	{"app/store/sqldb", []string{"app/store/sqldb/...", "app/store", "app/engine", "shared/..."}},
+	{"app/store/sqlite", []string{
+		"app/store/sqldb", "app/store/sqldb/db", "app/store", "shared/process", "shared/filelock",
+	}},
+	{"app/store/postgres", []string{
+		"app/store/sqldb", "app/store/sqldb/db", "app/store", "app/engine", "shared/protocol",
+	}},
 	{"app/store/storetest", []string{"app/store", "app/engine", "shared/..."}},
 	{"app/auth", []string{"app/store", "app/engine", "shared/..."}},
 	{"app/change", []string{"app/auth", "app/store", "app/engine", "shared/history", "shared/protocol"}},

@@ -14,6 +14,7 @@ import (
 	"github.com/sojourn-run/sojourn/app/engine"
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/app/store/sqldb"
+	"github.com/sojourn-run/sojourn/app/store/sqldb/db"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
@@ -159,11 +160,11 @@ func (b *bus) notify(n sqldb.Notice) {
 }
 
 // notifyStmt is a notification within a transaction: others have it when, and only when, that is committed.
-var notifyStmt = &sqldb.Stmt{SQL: "SELECT pg_notify($1, $2)"}
+var notifyStmt = &db.Stmt{SQL: "SELECT pg_notify($1, $2)"}
 
 // decidedCall tells the others, in the committer's transaction, that something was decided about a queue.
-func (b *bus) decidedCall() *sqldb.Call {
-	return &sqldb.Call{
+func (b *bus) decidedCall() *db.Call {
+	return &db.Call{
 		Stmt: notifyStmt, Args: []any{channel, encode(message{App: b.app, Decided: true})},
 		Row: func([]any) error { return nil },
 	}

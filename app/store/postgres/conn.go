@@ -8,7 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/sojourn-run/sojourn/app/store/sqldb"
+	"github.com/sojourn-run/sojourn/app/store/sqldb/db"
 )
 
 // errLost says that the connection is gone, with what was under way on it.
@@ -72,7 +72,7 @@ const longestTrip = 30 * time.Second
 func (c *conn) deadline() { _ = c.c.PgConn().Conn().SetDeadline(time.Now().Add(longestTrip)) }
 
 // Send runs the calls as one pipeline.
-func (c *conn) Send(ctx context.Context, calls []*sqldb.Call) error {
+func (c *conn) Send(ctx context.Context, calls []*db.Call) error {
 	if c.c.IsClosed() {
 		return errLost
 	}
@@ -92,7 +92,7 @@ func (c *conn) Send(ctx context.Context, calls []*sqldb.Call) error {
 	return err
 }
 
-func receive(results pgx.BatchResults, calls []*sqldb.Call) error {
+func receive(results pgx.BatchResults, calls []*db.Call) error {
 	for _, call := range calls {
 		if call.Row == nil {
 			tag, err := results.Exec()

@@ -21,6 +21,7 @@ import (
 	gormpostgres "gorm.io/driver/postgres"
 
 	"github.com/sojourn-run/sojourn/app/store/sqldb"
+	"github.com/sojourn-run/sojourn/app/store/sqldb/db"
 )
 
 //go:embed migrations/*.sql
@@ -83,7 +84,7 @@ func openStore(
 		return nil, errors.Join(err, c.Close(ctx), ear.Close(ctx), bus.close())
 	}
 	s, err := sqldb.New(ctx, sqldb.Config{
-		Options: opts, Dialect: sqldb.Dialect{Shared: true, Begin: "BEGIN", Classify: classify},
+		Options: opts, Dialect: db.Dialect{Shared: true, Begin: "BEGIN", Classify: classify},
 		Conn: c, Reads: reads, Known: known, Gorm: gormpostgres.New(gormpostgres.Config{Conn: reads}), Notify: bus.notify,
 		Hears: bus.hears.Load, Decided: bus.decidedCall, Release: bus.close,
 		Unblock: func(ctx context.Context) error { return unblock(ctx, reads) },
@@ -132,7 +133,7 @@ func provider(db *sql.DB) (*goose.Provider, error) {
 }
 
 // classify tells a lost race or connection from a statement that is at fault.
-func classify(err error) sqldb.Class {
+func classify(err error) db.Class {
 	var e *pgconn.PgError
 	if !errors.As(err, &e) {
 		var n net.Error
@@ -140,22 +141,22 @@ func classify(err error) sqldb.Class {
 		case errors.As(err, &n), errors.Is(err, net.ErrClosed), errors.Is(err, errLost), pgconn.SafeToRetry(err),
 			errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, io.EOF), errors.Is(err, driver.ErrBadConn),
 			errors.Is(err, sql.ErrConnDone):
-			return sqldb.Lost
+			return db.Lost
 		}
-		return sqldb.Guilty
+		return db.Guilty
 	}
 	switch {
 	case e.Code == "40001", e.Code == "40P01":
-		return sqldb.Again
+		return db.Again
 	case e.Code == "55P03":
-		return sqldb.Locked
+		return db.Locked
 	case e.Code == "25006": // read-only: a standby, or a server about to hand over
-		return sqldb.Unavailable
+		return db.Unavailable
 	case len(e.Code) == 5 &&
 		(e.Code[:2] == "08" || e.Code == "57P01" || e.Code == "57P02" || e.Code == "57P03" || e.Code == "25P03"):
-		return sqldb.Lost
+		return db.Lost
 	case len(e.Code) == 5 && (e.Code[:2] == "53" || e.Code[:2] == "58"):
-		return sqldb.Unavailable
+		return db.Unavailable
 	}
-	return sqldb.Guilty
+	return db.Guilty
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/stdlib"
 
-	"github.com/sojourn-run/sojourn/app/store/sqldb"
+	"github.com/sojourn-run/sojourn/app/store/sqldb/db"
 )
 
 // An app may stand still, be cut off or vanish in the middle of a transaction, and must not stop the others by what it
@@ -107,14 +107,14 @@ const toldEvery = 10 * time.Second
 // await waits until the server takes connections, when it cannot be reached or says that it is starting: an app and its
 // database may be started in any order. What waiting does not mend, a wrong password or a database that does not exist,
 // is an error at once.
-func await(ctx context.Context, db *sql.DB, tell func(error)) error {
+func await(ctx context.Context, server *sql.DB, tell func(error)) error {
 	var told time.Time
 	for wait := apart; ; wait = min(2*wait, time.Second) {
-		err := direct(ctx, db)
+		err := direct(ctx, server)
 		if pooled(err) {
 			return fmt.Errorf("%w: %w", errPooler, err) // which no waiting cures
 		}
-		if err == nil || tell == nil || ctx.Err() != nil || classify(err) != sqldb.Lost {
+		if err == nil || tell == nil || ctx.Err() != nil || classify(err) != db.Lost {
 			return err
 		}
 		if time.Since(told) > toldEvery {

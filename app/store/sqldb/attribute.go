@@ -8,23 +8,18 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/app/store/sqldb/db"
+	"github.com/sojourn-run/sojourn/app/store/sqldb/record"
 )
 
 // A filter on an attribute must find its runs without reading all runs, so each value has a row of its own.
 // Namespace and start are repeated in it: an index over them lists the runs of one value in the order of the page,
 // and stops when that is full.
 
-// attributesTable holds a row for every value of the search attributes of runs, by the key that orders as the value
-// does.
-var attributesTable = &table{name: "run_attributes", keys: 3, columns: []column{
-	text("run_id"), text("name"), text("value"), text("namespace"), num("started_at"),
-}}
-
 // attributeRun names all rows of a run.
-var attributeRun = attributesTable.columns[:1]
+var attributeRun = record.Attributes.Columns[:1]
 
 // reindex notes that the search attributes of a run become others: its rows are written anew.
 func (r *run) reindex(next json.RawMessage) {
@@ -34,16 +29,16 @@ func (r *run) reindex(next json.RawMessage) {
 }
 
 // gatherAttributes adds the rows of one run, and what of it goes first.
-func (b *batch) gatherAttributes(r *run, rows, gone *rowset) {
+func (b *batch) gatherAttributes(r *run, rows, gone *db.Rowset) {
 	if !r.attributed {
 		return
 	}
 	// They are taken away and written anew rather than compared: attributes change seldom, and are few.
 	if r.indexed {
-		gone.s(r.ID)
+		gone.S(r.ID)
 	}
 	for _, a := range attributeRows(r.SearchAttributes) {
-		rows.s(r.ID).s(a[0]).s(a[1]).s(r.Namespace).i(r.StartedAt.Micros())
+		rows.S(r.ID).S(a[0]).S(a[1]).S(r.Namespace).I(r.StartedAt.Micros())
 	}
 }
 
@@ -65,36 +60,6 @@ func attributeRows(attributes json.RawMessage) (list [][2]string) {
 	return list
 }
 
-// uncarried is the statement that yields the positions, from 0, of those of n names that no run of a namespace carries.
-func uncarried(n int) string {
-	var b strings.Builder
-	for i := range n {
-		if i > 0 {
-			b.WriteString(" UNION ALL ")
-		}
-		fmt.Fprintf(
-			&b, "SELECT %d WHERE NOT EXISTS (SELECT 1 FROM run_attributes WHERE namespace = $1 AND name = $%d)", i, i+2,
-		)
-	}
-	return b.String()
-}
-
-// Uncarried asks for all names at once.
-func (r *reader) Uncarried(ctx context.Context, namespace string, attributes []string) (list []string, err error) {
-	if len(attributes) == 0 {
-		return nil, nil
-	}
-	args := []any{namespace}
-	for _, name := range attributes {
-		args = append(args, name)
-	}
-	err = r.query(ctx, uncarried(len(attributes)), args, func(v []any) error {
-		list = append(list, attributes[integer(v[0])])
-		return nil
-	})
-	return list, err
-}
-
 // IndexAttributes is migration 7 of every database: it lets filters find the runs that were there before their search
 // attributes were indexed. It is no SQL, since the keys are the engine's.
 func IndexAttributes(ctx context.Context, tx *sql.Tx) error {
@@ -105,7 +70,7 @@ func IndexAttributes(ctx context.Context, tx *sql.Tx) error {
 		}
 		for _, f := range runs {
 			after = f.id
-			h, err := undocument[engine.Head](f.state)
+			h, err := record.Undocument[engine.Head](f.state)
 			if err != nil { // nobody can read it: that is no reason not to start
 				continue
 			}

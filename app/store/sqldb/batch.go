@@ -6,6 +6,8 @@ import (
 
 	"github.com/sojourn-run/sojourn/app/engine"
 	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/app/store/sqldb/db"
+	"github.com/sojourn-run/sojourn/app/store/sqldb/record"
 	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
@@ -21,8 +23,8 @@ type batch struct {
 	number int64
 	now    time.Time
 	begun  bool
-	sealed bool    // COMMIT was sent
-	later  []*Call // that go with what is sent next
+	sealed bool       // COMMIT was sent
+	later  []*db.Call // that go with what is sent next
 
 	runs      map[string]*run
 	sessions  map[engine.SessionKey]*session
@@ -42,7 +44,7 @@ type batch struct {
 	rest    []*pending        // that did not fit
 	locked  map[any]bool      // keys of rows that another transaction has
 	advised map[int64][]any   // names this batch has locked or tried to
-	grown   []*Call           // to be written ahead of the batch
+	grown   []*db.Call        // to be written ahead of the batch
 	skipped map[QueueKey]bool // queues with ready tasks that a claim had to skip, locked as they are
 
 	queues    map[engine.QueueKey]*queue
@@ -59,11 +61,11 @@ type batch struct {
 	leftNamespaces []string
 	droppedFlows   []engine.WorkflowKey
 
-	events map[string]appended // by run: what this batch adds
-	leads  map[string]lead     // by run: what its rows of a session may follow, where this batch changes it
-	flush  *flush              // rows to be written next
-	bytes  int                 // payload of events
-	ready  []taskKey           // tasks that became ready, in that order
+	events map[string]appended    // by run: what this batch adds
+	leads  map[string]record.Lead // by run: what its rows of a session may follow, where this batch changes it
+	flush  *flush                 // rows to be written next
+	bytes  int                    // payload of events
+	ready  []taskKey              // tasks that became ready, in that order
 
 	leasedIn map[taskKey]engine.SessionKey // activities leased in a session
 	handed   []handed
@@ -254,7 +256,7 @@ func mark(m *map[int64]bool, seq int64, had bool) {
 }
 
 // send runs calls on the committer's connection, opening the transaction first when that is still to be done.
-func (b *batch) send(calls ...*Call) error {
+func (b *batch) send(calls ...*db.Call) error {
 	if len(calls) == 0 {
 		return nil
 	}
@@ -279,18 +281,18 @@ func (b *batch) send(calls ...*Call) error {
 }
 
 // opened are the calls that are to be sent with the next ones, for who cannot wait for that.
-func (b *batch) opened() (calls []*Call) {
+func (b *batch) opened() (calls []*db.Call) {
 	calls, b.later = b.later, nil
 	return calls
 }
 
 // opening is the call that opens the transaction, once.
-func (b *batch) opening() []*Call {
+func (b *batch) opening() []*db.Call {
 	if b.begun {
 		return nil
 	}
 	b.begun = true
-	return []*Call{{Stmt: b.s.st.begin}}
+	return []*db.Call{{Stmt: b.s.st.begin}}
 }
 
 // Workflow, Run, Session, ChainSessions, Worker, Holding, Receipt and Token make a batch the store.Rows of its changes;

@@ -2,6 +2,7 @@ package sqldb
 
 import (
 	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/app/store/sqldb/record"
 	"github.com/sojourn-run/sojourn/shared/history"
 )
 
@@ -127,7 +128,7 @@ type cache struct {
 	sessionOf *lru[taskKey, engine.SessionKey]  // of leased activities
 	stored    *lru[engine.SessionKey, struct{}] // had a row when last seen; another process may have removed it
 	history   *lru[string, *past]
-	leads     *lru[string, lead]
+	leads     *lru[string, record.Lead]
 	floors    map[string]int64 // nil: not read yet
 }
 
@@ -139,7 +140,7 @@ func newCache() *cache {
 		owners:    newLRU[string, engine.WorkflowKey](mostKeys),
 		sessionOf: newLRU[taskKey, engine.SessionKey](mostSessions),
 		stored:    newLRU[engine.SessionKey, struct{}](mostSessions), history: newLRU[string, *past](mostHistory),
-		leads: newLRU[string, lead](mostRuns),
+		leads: newLRU[string, record.Lead](mostRuns),
 	}
 }
 

@@ -7,6 +7,8 @@ import (
 
 	"github.com/sojourn-run/sojourn/app/engine"
 	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/app/store/sqldb/db"
+	"github.com/sojourn-run/sojourn/app/store/sqldb/record"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
@@ -175,26 +177,26 @@ func (b *batch) holdings(q QueueKey, pollers []store.Poller) (held map[process]i
 	}
 	held = map[process]int{}
 	asked := map[engine.WorkerKey]bool{}
-	keys := newRowset(workersTable.key())
+	keys := db.NewRowset(record.Workers.Key())
 	for _, p := range pollers {
 		if k := p.Lessee.Worker.Key(); p.Lessee.Worker.MaxSessions > 0 && p.Max > 0 && !asked[k] {
 			asked[k] = true
-			keys.s(k.Namespace).s(k.ID)
+			keys.S(k.Namespace).S(k.ID)
 		}
 	}
-	if keys.empty() {
+	if keys.Empty() {
 		return held, nil, nil
 	}
 	if err := b.send(b.opened()...); err != nil { // what follows goes by the time
 		return nil, nil, err
 	}
 	rows := map[engine.WorkerKey]*engine.Worker{} // that are ours
-	var calls []*Call
-	args := []any{keys.json()}
+	var calls []*db.Call
+	args := []any{keys.JSON()}
 	if b.s.cfg.Dialect.Shared {
-		args = keys.arrays()
+		args = keys.Arrays()
 		calls = b.fetch(b.s.st.workers, keys, func(v []any) error {
-			w, err := readWorker(v)
+			w, err := record.ReadWorker(v)
 			rows[w.Key()] = &w
 			return err
 		}, func([]any) { b.skipped[q] = true })
@@ -202,14 +204,14 @@ func (b *batch) holdings(q QueueKey, pollers []store.Poller) (held map[process]i
 		return nil, nil, err
 	}
 	count := map[engine.WorkerKey]int{}
-	calls = append(calls, &Call{Stmt: b.s.st.held, Args: append(
+	calls = append(calls, &db.Call{Stmt: b.s.st.held, Args: append(
 		slices.Clip(args), b.now.UnixMicro(), q.Namespace,
 	), Row: func(v []any) error {
-		if integer(v[2]) < 0 {
-			open = append(open, str(v[1]))
+		if db.Int(v[2]) < 0 {
+			open = append(open, db.Str(v[1]))
 			return nil
 		}
-		count[engine.WorkerKey{Namespace: str(v[0]), ID: str(v[1])}] = int(integer(v[2]))
+		count[engine.WorkerKey{Namespace: db.Str(v[0]), ID: db.Str(v[1])}] = int(db.Int(v[2]))
 		return nil
 	}})
 	if err := b.send(calls...); err != nil {
@@ -304,21 +306,21 @@ func (b *batch) picks(q QueueKey, routes []string, n int) ([]pick, error) {
 	row := func(v []any) error {
 		// The row that says how many tasks stand in the range, the locked ones too. With fewer found than that,
 		// some were skipped.
-		if integer(v[1]) < 0 {
-			visible[str(v[0])] = int(integer(v[2]))
+		if db.Int(v[1]) < 0 {
+			visible[db.Str(v[0])] = int(db.Int(v[2]))
 			return nil
 		}
-		found[str(v[0])]++
+		found[db.Str(v[0])]++
 		t := pick{
-			taskKey: taskKey{str(v[3]), integer(v[4])}, priority: integer(v[1]), readyAt: integer(v[2]), rank: integer(v[6]),
+			taskKey: taskKey{db.Str(v[3]), db.Int(v[4])}, priority: db.Int(v[1]), readyAt: db.Int(v[2]), rank: db.Int(v[6]),
 		}
 		if b.s.cfg.Dialect.Shared {
-			t.version = integer(v[7])
+			t.version = db.Int(v[7])
 		}
 		// The body came with the pick, so an activity whose run is in no cache need not be read once more.
 		if t.seq > 0 {
 			if r := b.knows(&t); r == nil {
-				a, err := readActivity(t.run, q.Namespace, t.seq, str(v[5]))
+				a, err := record.ReadActivity(t.run, q.Namespace, t.seq, db.Str(v[5]))
 				if err != nil {
 					return err
 				}
@@ -343,7 +345,7 @@ func (b *batch) picks(q QueueKey, routes []string, n int) ([]pick, error) {
 				}
 			}
 		}
-		if err := b.send(&Call{Stmt: stmt, Args: args, Row: row}); err != nil {
+		if err := b.send(&db.Call{Stmt: stmt, Args: args, Row: row}); err != nil {
 			return nil, err
 		}
 	}

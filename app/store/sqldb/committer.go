@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/app/store/sqldb/db"
 )
 
 // The committer turns many changes into few transactions. It never waits for more to come: under load others
@@ -144,19 +145,19 @@ func (s *Store) attempt(items []*pending) (rest []*pending) {
 		}
 		class := s.cfg.Dialect.Classify(err)
 		if errors.Is(err, errLocked) {
-			class = Locked
+			class = db.Locked
 		}
 		if e := s.cfg.Conn.Reset(context.Background()); e != nil {
-			class, err = Unavailable, errors.Join(err, e)
+			class, err = db.Unavailable, errors.Join(err, e)
 		}
-		if class == Lost || class == Unavailable { // what comes next may be another server
+		if class == db.Lost || class == db.Unavailable { // what comes next may be another server
 			s.memory.clear()
 			s.cache.leads.clear()
 			b.forgotten()
 		}
 		// COMMIT was sent and its answer is lost. The row in batches, which was written in the same
 		// transaction, says which way it went.
-		if class == Lost && b.sealed {
+		if class == db.Lost && b.sealed {
 			done, e := s.stored(b.number)
 			if done {
 				b.finish(b.items)
@@ -174,30 +175,31 @@ func (s *Store) attempt(items []*pending) (rest []*pending) {
 				return b.rest
 			}
 		}
-		if class == Unavailable && b.sealed {
+		if class == db.Unavailable && b.sealed {
 			err = fmt.Errorf("%w: %w", store.ErrOutcome, err)
 		}
 		s.abandon(b, err)
 		switch {
 		// It is known who met the lock. They go aside, and the others are decided anew without them, at once.
-		case class == Locked && len(b.late) > 0:
+		case class == db.Locked && len(b.late) > 0:
 			s.setAside(b.late)
 			items = slices.DeleteFunc(slices.Clone(items), func(p *pending) bool { return slices.Contains(b.late, p) })
 			if len(items) == 0 {
 				return nil
 			}
 			continue
-		case class == Again && races < maxRaces, class == Locked && races < maxLocked && !items[0].alone, class == Lost &&
-			races < 2:
+		case class == db.Again && races < maxRaces, class == db.Locked && races < maxLocked && !items[0].alone,
+			class == db.Lost &&
+				races < 2:
 			continue
 		// Nothing is stored, and all callers may try again. What was remembered may be another server's by the
 		// time they do.
-		case class == Unavailable || class == Lost:
+		case class == db.Unavailable || class == db.Lost:
 			s.cache.clear()
 			s.health.failed.Store(true)
 			s.refuse(items, fmt.Errorf("%w: %w", store.ErrUnavailable, err))
 			return nil
-		case len(items) == 1 && class == Locked:
+		case len(items) == 1 && class == db.Locked:
 			items[0].alone = true
 			s.setAside(items)
 			return nil
@@ -220,7 +222,7 @@ func (s *Store) try(items []*pending) (*batch, error) {
 		return b, err
 	}
 	b, err := s.tryLoaded(items, !s.cfg.Dialect.Shared)
-	if err == nil || !b.assumed || s.cfg.Dialect.Classify(err) != Guilty {
+	if err == nil || !b.assumed || s.cfg.Dialect.Classify(err) != db.Guilty {
 		return b, err
 	}
 	s.abandon(b, err)
@@ -301,7 +303,7 @@ func (s *Store) tryRecalled(items []*pending) (*batch, error) {
 	if err == nil {
 		return b, nil
 	}
-	if class := s.cfg.Dialect.Classify(err); class == Lost || class == Unavailable {
+	if class := s.cfg.Dialect.Classify(err); class == db.Lost || class == db.Unavailable {
 		return b, fmt.Errorf("one round trip: %w", err)
 	}
 	s.abandon(b, err)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/sojourn-run/sojourn/app/engine"
 	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/app/store/sqldb/record"
 	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
@@ -163,7 +164,7 @@ func (b *batch) apply(w *store.Writes, payloads [][]string) {
 		b.tokenNews = append(b.tokenNews, id)
 	}
 	for _, a := range w.Audit {
-		b.flush.audit.i(a.At.Micros()).s(a.Identity).s(a.Action).s(a.Namespace).s(a.Target).s(a.Detail)
+		b.flush.audit.I(a.At.Micros()).S(a.Identity).S(a.Action).S(a.Namespace).S(a.Target).S(a.Detail)
 	}
 }
 
@@ -262,7 +263,7 @@ func (b *batch) append(d *engine.Decision, payloads []string, sessions []inSessi
 		if seq == 0 || !in {
 			continue
 		}
-		session := sessionKey(engine.SessionKey{Namespace: d.Next.Namespace, ID: sessions[i].session})
+		session := record.SessionKey(engine.SessionKey{Namespace: d.Next.Namespace, ID: sessions[i].session})
 		at := len(evs.list) - evs.written + k
 		if evs.sessions == nil {
 			evs.sessions = make([]string, 0, at+1)

@@ -1,6 +1,8 @@
 package sqldb
 
-import "time"
+import (
+	"time"
+)
 
 // What is remembered of a run makes its next step cheap. One that sleeps for days takes none, and a hundred thousand of
 // them are a hundred megabytes: what nobody used for a while is forgotten, and read again when it wakes up.

@@ -8,18 +8,14 @@ import (
 	"slices"
 
 	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/app/store/sqldb/db"
+	"github.com/sojourn-run/sojourn/app/store/sqldb/record"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
 // A task's place in the fair order is written into its row when it becomes ready, so that a claim reads the order
 // and does not work it out. For that the tags of the classes are rows too, shared by all apps; a queue in which no
 // task ever had a key has none, and pays nothing.
-
-// fairnessTable holds the tags of classes, and in the class "" the clock, of every queue in which a task ever had a
-// fairness key.
-var fairnessTable = &table{name: "fairness", keys: 5, columns: []column{
-	text("namespace"), text("queue"), text("kind"), num("tier"), text("class"), num("tag"),
-}}
 
 // tagKey names a tag: a class in one priority of a queue.
 type tagKey struct {
@@ -98,15 +94,15 @@ func (b *batch) rank(items []*pending) error {
 	if len(want) == 0 {
 		return nil
 	}
-	keys := newRowset(fairnessTable.key())
+	keys := db.NewRowset(record.Fairness.Key())
 	for k := range want {
 		b.tags[k] = &tag{}
-		keys.s(k.Namespace).s(k.Queue).s(string(k.Kind)).i(k.tier).s(k.class)
+		keys.S(k.Namespace).S(k.Queue).S(string(k.Kind)).I(k.tier).S(k.class)
 	}
 	// Tags are shared by all that wait in a queue, so they are locked last and for the shortest time.
 	if err := b.send(b.fetch(b.s.st.tags, keys, func(v []any) error {
 		t := b.tags[readTagKey(v)]
-		t.value, t.stored = integer(v[5]), true
+		t.value, t.stored = db.Int(v[5]), true
 		return nil
 	}, func(v []any) { b.lock(readTagKey(v)) })...); err != nil {
 		return err
@@ -139,7 +135,7 @@ func (b *batch) rank(items []*pending) error {
 }
 
 func readTagKey(v []any) tagKey {
-	return tagKey{QueueKey{str(v[0]), str(v[1]), protocol.TaskKind(str(v[2]))}, integer(v[3]), str(v[4])}
+	return tagKey{QueueKey{db.Str(v[0]), db.Str(v[1]), protocol.TaskKind(db.Str(v[2]))}, db.Int(v[3]), db.Str(v[4])}
 }
 
 func (k tagKey) compare(o tagKey) int {
@@ -213,18 +209,18 @@ func (b *batch) taken(t taskKey) {
 	}
 }
 
-func (b *batch) gatherTags() []*Call {
-	rows, fresh := newRowset(fairnessTable.columns), newRowset(fairnessTable.columns)
-	var calls []*Call
+func (b *batch) gatherTags() []*db.Call {
+	rows, fresh := db.NewRowset(record.Fairness.Columns), db.NewRowset(record.Fairness.Columns)
+	var calls []*db.Call
 	for _, k := range slices.SortedFunc(maps.Keys(b.tags), tagKey.compare) {
 		// new ones cannot be locked: apps that add the same must not cross
 		t := b.tags[k]
 		if !t.dirty {
 			continue
 		}
-		rows.s(k.Namespace).s(k.Queue).s(string(k.Kind)).i(k.tier).s(k.class).i(t.value)
+		rows.S(k.Namespace).S(k.Queue).S(string(k.Kind)).I(k.tier).S(k.class).I(t.value)
 		if !t.stored {
-			fresh.s(k.Namespace).s(k.Queue).s(string(k.Kind)).i(k.tier).s(k.class).i(0)
+			fresh.S(k.Namespace).S(k.Queue).S(string(k.Kind)).I(k.tier).S(k.class).I(0)
 		}
 		t.dirty, t.stored = false, true
 		// A class whose tag the clock has passed begins at the clock again, as one without a row does. So old ones
@@ -233,15 +229,15 @@ func (b *batch) gatherTags() []*Call {
 			b.s.pruned[k] = t.value
 			if known {
 				calls = append(
-					calls, &Call{Stmt: b.s.st.pruneTags, Args: []any{k.Namespace, k.Queue, string(k.Kind), k.tier, t.value}},
+					calls, &db.Call{Stmt: b.s.st.pruneTags, Args: []any{k.Namespace, k.Queue, string(k.Kind), k.tier, t.value}},
 				)
 			}
 		}
 	}
 	if b.s.cfg.Dialect.Shared {
-		b.grown = append(b.grown, b.s.st.addTags.calls(fresh)...)
+		b.grown = append(b.grown, b.s.st.addTags.Calls(fresh)...)
 	}
-	return append(b.s.st.putTags.calls(rows), calls...)
+	return append(b.s.st.putTags.Calls(rows), calls...)
 }
 
 // fair says whether tasks of a queue have ranks, as far as this process knows.

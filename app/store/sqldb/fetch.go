@@ -3,6 +3,8 @@ package sqldb
 import (
 	"github.com/sojourn-run/sojourn/app/engine"
 	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/app/store/sqldb/db"
+	"github.com/sojourn-run/sojourn/app/store/sqldb/record"
 )
 
 // Rows are read once a batch, all of a table with one statement, and kept in the batch as its changes leave them: the
@@ -10,8 +12,8 @@ import (
 // changes that need it are set aside.
 
 // loadWorkflows returns the call that loads key rows the batch has not got.
-func (b *batch) loadWorkflows(keys map[engine.WorkflowKey]bool) []*Call {
-	missing := newRowset(workflowsTable.key())
+func (b *batch) loadWorkflows(keys map[engine.WorkflowKey]bool) []*db.Call {
+	missing := db.NewRowset(record.Workflows.Key())
 	for k := range keys {
 		if b.workflows[k] != nil {
 			continue
@@ -22,23 +24,23 @@ func (b *batch) loadWorkflows(keys map[engine.WorkflowKey]bool) []*Call {
 			b.workflows[k].Workflow = f
 			continue
 		}
-		missing.s(k.Namespace).s(k.ID)
+		missing.S(k.Namespace).S(k.ID)
 	}
 	return b.fetch(b.s.st.workflows, missing, func(v []any) error {
-		f := readWorkflow(v)
+		f := record.ReadWorkflow(v)
 		b.workflows[f.Key()].Workflow = &f
 		if b.s.cfg.Dialect.Shared {
-			b.workflows[f.Key()].version = integer(v[len(workflowsTable.columns)])
+			b.workflows[f.Key()].version = db.Int(v[len(record.Workflows.Columns)])
 		}
 		return nil
-	}, func(v []any) { b.lock(engine.WorkflowKey{Namespace: str(v[0]), ID: str(v[1])}) })
+	}, func(v []any) { b.lock(engine.WorkflowKey{Namespace: db.Str(v[0]), ID: db.Str(v[1])}) })
 }
 
 // loadRuns returns the calls that load runs the batch has not got: their heads, and their open rows when open is set.
 // What is remembered of a run is used where the row has the same version, and of its open rows where the database says
 // that they are the same.
-func (b *batch) loadRuns(ids []string, open bool) []*Call {
-	missing, asked := newRowset(runsTable.key()), newRowset(remembered)
+func (b *batch) loadRuns(ids []string, open bool) []*db.Call {
+	missing, asked := db.NewRowset(record.Runs.Key()), db.NewRowset(remembered)
 	shared, known := b.s.cfg.Dialect.Shared, map[string]*run{}
 	for _, id := range ids {
 		if b.runs[id] != nil {
@@ -51,7 +53,7 @@ func (b *batch) loadRuns(ids []string, open bool) []*Call {
 		// Noted before it is read: an id of which no row comes back is known to have none, and is not asked for
 		// again.
 		b.runs[id] = &run{partial: !open}
-		missing.s(id)
+		missing.S(id)
 		if !open || !shared {
 			continue
 		}
@@ -59,18 +61,18 @@ func (b *batch) loadRuns(ids []string, open bool) []*Call {
 		if r, ok := b.s.memory.runs.get(id); ok {
 			known[id], version, waiting = r, r.version, r.waiting
 		}
-		asked.s(id).i(version).i(waiting)
+		asked.S(id).I(version).I(waiting)
 	}
 	calls := b.fetch(b.s.st.runs, missing, func(v []any) error {
-		r := b.runs[str(v[0])]
+		r := b.runs[db.Str(v[0])]
 		if shared {
-			r.version = integer(v[len(runsTable.columns)])
+			r.version = db.Int(v[len(record.Runs.Columns)])
 		}
-		if k := known[str(v[0])]; k != nil && k.version == r.version {
+		if k := known[db.Str(v[0])]; k != nil && k.version == r.version {
 			r.Run, r.stored, r.was = &engine.Run{Head: k.Head}, k.stored, k.was
 			return nil
 		}
-		h, err := readHead(v)
+		h, err := record.ReadHead(v)
 		if err != nil {
 			return err
 		}
@@ -79,7 +81,7 @@ func (b *batch) loadRuns(ids []string, open bool) []*Call {
 		r.stored, r.was = r.readyRow(), &was
 		b.s.cache.owners.put(h.ID, engine.WorkflowKey{Namespace: h.Namespace, ID: h.WorkflowID}, 1)
 		return nil
-	}, func(v []any) { b.lock(runKey(str(v[0]))) })
+	}, func(v []any) { b.lock(runKey(db.Str(v[0]))) })
 	if !open {
 		return calls
 	}
@@ -87,8 +89,8 @@ func (b *batch) loadRuns(ids []string, open bool) []*Call {
 	if !shared {
 		opens, asked = b.s.st.opens, missing
 	}
-	return append(calls, b.fetch(&loader{stmt: opens}, asked, func(v []any) error {
-		id, kind := str(v[0]), str(v[1])
+	return append(calls, b.fetch(&db.Loader{Stmt: opens}, asked, func(v []any) error {
+		id, kind := db.Str(v[0]), db.Str(v[1])
 		switch r := b.runs[id]; {
 		case r.Run == nil: // somebody else has it
 			return nil
@@ -96,15 +98,15 @@ func (b *batch) loadRuns(ids []string, open bool) []*Call {
 			b.runs[id] = known[id]
 			return nil
 		default:
-			return readOpen(r.Run, v)
+			return record.ReadOpen(r.Run, v)
 		}
 	}, nil)...)
 }
 
 // loadSessions returns the calls that load sessions which the batch does not have yet, and count their tasks
 // behind the lock. Once they were sent, routed has to be called.
-func (b *batch) loadSessions(keys map[engine.SessionKey]bool) []*Call {
-	missing := newRowset(sessionsTable.key())
+func (b *batch) loadSessions(keys map[engine.SessionKey]bool) []*db.Call {
+	missing := db.NewRowset(record.Sessions.Key())
 	for k := range keys {
 		if b.sessions[k] != nil {
 			continue
@@ -114,29 +116,29 @@ func (b *batch) loadSessions(keys map[engine.SessionKey]bool) []*Call {
 			continue
 		}
 		b.sessions[k] = &session{counted: true}
-		missing.s(k.Namespace).s(k.ID)
+		missing.S(k.Namespace).S(k.ID)
 	}
-	locked := func(v []any) { b.lock(engine.SessionKey{Namespace: str(v[0]), ID: str(v[1])}) }
+	locked := func(v []any) { b.lock(engine.SessionKey{Namespace: db.Str(v[0]), ID: db.Str(v[1])}) }
 	return append(b.fetch(b.s.st.sessions, missing, b.readSession, locked), b.countTasks(missing)...)
 }
 
 // loadChains loads the sessions of workflow ids. They are read even when the cache is trusted, because it does
 // not know whether it has all of them.
-func (b *batch) loadChains(keys map[engine.WorkflowKey]bool) []*Call {
-	missing := newRowset([]column{text("namespace"), text("workflow_id")})
+func (b *batch) loadChains(keys map[engine.WorkflowKey]bool) []*db.Call {
+	missing := db.NewRowset([]db.Column{db.Text("namespace"), db.Text("workflow_id")})
 	for k := range keys {
-		missing.s(k.Namespace).s(k.ID)
+		missing.S(k.Namespace).S(k.ID)
 	}
 	return b.fetch(b.s.st.chains, missing, b.readSession, func(v []any) {
-		b.lock(engine.SessionKey{Namespace: str(v[0]), ID: str(v[1])})
-		b.lock(chainKey{Namespace: str(v[0]), ID: str(v[2])})
+		b.lock(engine.SessionKey{Namespace: db.Str(v[0]), ID: db.Str(v[1])})
+		b.lock(chainKey{Namespace: db.Str(v[0]), ID: db.Str(v[2])})
 	})
 }
 
 // A row may come twice, by its key and as one of its chain. The first one stays: a change may have been decided on
 // it.
 func (b *batch) readSession(v []any) error {
-	s, word, due, err := readSession(v)
+	s, word, due, err := record.ReadSession(v)
 	if err != nil {
 		return err
 	}
@@ -148,7 +150,7 @@ func (b *batch) readSession(v []any) error {
 		b.sessions[s.Key()] = had
 		return nil
 	}
-	behind, err := readBehind(v)
+	behind, err := record.ReadBehind(v)
 	if err != nil {
 		return err
 	}
@@ -156,15 +158,15 @@ func (b *batch) readSession(v []any) error {
 		Session: &s, row: &s, word: word, due: due, behind: behind, counted: before != nil && before.counted,
 	}
 	if b.s.cfg.Dialect.Shared {
-		read.version = integer(v[len(sessionsTable.columns)])
+		read.version = db.Int(v[len(record.Sessions.Columns)])
 	}
 	b.sessions[s.Key()] = read
 	return nil
 }
 
 // stored is noted with it: a worker that goes and never had a row costs no statement.
-func (b *batch) loadWorkers(keys map[engine.WorkerKey]bool) []*Call {
-	missing := newRowset(workersTable.key())
+func (b *batch) loadWorkers(keys map[engine.WorkerKey]bool) []*db.Call {
+	missing := db.NewRowset(record.Workers.Key())
 	for k := range keys {
 		if b.workers[k] != nil {
 			continue
@@ -174,16 +176,16 @@ func (b *batch) loadWorkers(keys map[engine.WorkerKey]bool) []*Call {
 			b.workers[k] = &worker{Worker: w, stored: true}
 			continue
 		}
-		missing.s(k.Namespace).s(k.ID)
+		missing.S(k.Namespace).S(k.ID)
 	}
 	return b.fetch(b.s.st.workers, missing, func(v []any) error {
-		w, err := readWorker(v)
+		w, err := record.ReadWorker(v)
 		if err != nil {
 			return err
 		}
 		*b.workers[w.Key()] = worker{Worker: &w, stored: true}
 		return nil
-	}, func(v []any) { b.lock(engine.WorkerKey{Namespace: str(v[0]), ID: str(v[1])}) })
+	}, func(v []any) { b.lock(engine.WorkerKey{Namespace: db.Str(v[0]), ID: db.Str(v[1])}) })
 }
 
 // holding is a session somebody holds, as it is stored.
@@ -193,61 +195,62 @@ type holding struct {
 }
 
 // loadHoldings reads what workers hold.
-func (b *batch) loadHoldings(keys map[engine.WorkerKey]bool) []*Call {
-	asked := newRowset(workersTable.key())
+func (b *batch) loadHoldings(keys map[engine.WorkerKey]bool) []*db.Call {
+	asked := db.NewRowset(record.Workers.Key())
 	for k := range keys {
 		b.holding[k] = nil
-		asked.s(k.Namespace).s(k.ID)
+		asked.S(k.Namespace).S(k.ID)
 	}
-	return b.fetch(&loader{stmt: b.s.st.holdings}, asked, func(v []any) error {
-		k := engine.WorkerKey{Namespace: str(v[0]), ID: str(v[1])}
-		b.holding[k] = append(b.holding[k], holding{engine.SessionKey{Namespace: k.Namespace, ID: str(v[2])}, integer(v[3])})
+	return b.fetch(&db.Loader{Stmt: b.s.st.holdings}, asked, func(v []any) error {
+		k := engine.WorkerKey{Namespace: db.Str(v[0]), ID: db.Str(v[1])}
+		in := engine.SessionKey{Namespace: k.Namespace, ID: db.Str(v[2])}
+		b.holding[k] = append(b.holding[k], holding{in, db.Int(v[3])})
 		return nil
 	}, nil)
 }
 
 // Receipts and tokens are in no cache: a receipt is asked for once, or again by somebody who may ask any app.
-func (b *batch) loadReceipts(keys map[store.ReceiptKey]bool) []*Call {
-	missing := newRowset(receiptsTable.key())
+func (b *batch) loadReceipts(keys map[store.ReceiptKey]bool) []*db.Call {
+	missing := db.NewRowset(record.Receipts.Key())
 	for k := range keys {
-		missing.s(k.Namespace).s(k.WorkflowID).s(k.RequestID)
+		missing.S(k.Namespace).S(k.WorkflowID).S(k.RequestID)
 	}
 	return b.fetch(b.s.st.receipts, missing, func(v []any) error {
-		c := readReceipt(v)
+		c := record.ReadReceipt(v)
 		b.receipts[c.ReceiptKey] = &c
 		return nil
 	}, func(v []any) {
-		b.lock(store.ReceiptKey{Namespace: str(v[0]), WorkflowID: str(v[1]), RequestID: str(v[2])})
+		b.lock(store.ReceiptKey{Namespace: db.Str(v[0]), WorkflowID: db.Str(v[1]), RequestID: db.Str(v[2])})
 	})
 }
 
-func (b *batch) loadTokens(keys map[string]bool) []*Call {
-	missing := newRowset(tokensTable.key())
+func (b *batch) loadTokens(keys map[string]bool) []*db.Call {
+	missing := db.NewRowset(record.Tokens.Key())
 	for k := range keys {
-		missing.s(k)
+		missing.S(k)
 	}
 	return b.fetch(b.s.st.tokens, missing, func(v []any) error {
-		t, err := readToken(v)
+		t, err := record.ReadToken(v)
 		b.tokens[t.ID] = &t
 		return err
-	}, func(v []any) { b.lock(tokenKey(str(v[0]))) })
+	}, func(v []any) { b.lock(tokenKey(db.Str(v[0]))) })
 }
 
 // fetch is the call that loads these keys; there is none without keys. locked is told of the rows that exist
 // and that another transaction has locked.
-func (b *batch) fetch(l *loader, keys *rowset, row func(v []any) error, locked func(v []any)) []*Call {
-	if keys.empty() {
+func (b *batch) fetch(l *db.Loader, keys *db.Rowset, row func(v []any) error, locked func(v []any)) []*db.Call {
+	if keys.Empty() {
 		return nil
 	}
 	read := row
-	if l.width > 0 {
+	if l.Width > 0 {
 		read = func(v []any) error {
 			if v[0] == nil { // the first column of a primary key
-				locked(v[l.width:])
+				locked(v[l.Width:])
 				return nil
 			}
 			return row(v)
 		}
 	}
-	return []*Call{b.s.cfg.Dialect.call(l, keys, read)}
+	return []*db.Call{b.s.cfg.Dialect.Call(l, keys, read)}
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/sojourn-run/sojourn/app/engine"
 	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/app/store/sqldb/db"
 	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
@@ -103,7 +104,7 @@ func (b *batch) unlocked() {
 }
 
 // leftIn asks, behind the writes of the batch, what is still ready in the runs that its claims locked.
-func (b *batch) leftIn() []*Call {
+func (b *batch) leftIn() []*db.Call {
 	var partial []string // of the others unlocked tells
 	for id := range b.claimed {
 		if b.runs[id].partial {
@@ -114,8 +115,8 @@ func (b *batch) leftIn() []*Call {
 		return nil
 	}
 	slices.Sort(partial)
-	return []*Call{{Stmt: b.s.st.readyIn, Args: []any{partial}, Row: func(v []any) error {
-		b.hidden[QueueKey{str(v[0]), str(v[1]), protocol.TaskKind(str(v[2]))}] = true
+	return []*db.Call{{Stmt: b.s.st.readyIn, Args: []any{partial}, Row: func(v []any) error {
+		b.hidden[QueueKey{db.Str(v[0]), db.Str(v[1]), protocol.TaskKind(db.Str(v[2]))}] = true
 		return nil
 	}}}
 }

@@ -5,6 +5,8 @@ import (
 
 	"github.com/sojourn-run/sojourn/app/engine"
 	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/app/store/sqldb/db"
+	"github.com/sojourn-run/sojourn/app/store/sqldb/record"
 )
 
 // The first task of a session decides who holds it. Two apps may do that at once, each for a worker of its own,
@@ -63,12 +65,12 @@ func (b *batch) counted(w *engine.Worker, f *firsts) (*engine.Worker, error) {
 	}
 	f.rows[k] = nil
 	key := map[engine.WorkerKey]bool{k: true}
-	var calls []*Call
+	var calls []*db.Call
 	if b.s.cfg.Dialect.Shared {
-		keys := newRowset(workersTable.key())
-		keys.s(k.Namespace).s(k.ID)
+		keys := db.NewRowset(record.Workers.Key())
+		keys.S(k.Namespace).S(k.ID)
 		calls = b.fetch(b.s.st.workers, keys, func(v []any) error {
-			row, err := readWorker(v)
+			row, err := record.ReadWorker(v)
 			f.rows[k] = &row
 			return err
 		}, func([]any) {}) // a claim finds out when it can be had

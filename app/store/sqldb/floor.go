@@ -1,5 +1,9 @@
 package sqldb
 
+import (
+	"github.com/sojourn-run/sojourn/app/store/sqldb/db"
+)
+
 // Clean-up removes the rows of sessions that are over. What stays of them is a floor a namespace: the highest epoch
 // that was removed. A claim goes above it, so that no epoch is given twice, whatever the clock says. Claims alone ask
 // for it; a step in a session that is held costs no read.
@@ -20,8 +24,8 @@ func (b *batch) loadFloors() {
 		return
 	}
 	b.floors = map[string]int64{}
-	err := b.send(&Call{Stmt: b.s.st.floors, Row: func(v []any) error {
-		b.floors[str(v[0])] = integer(v[1])
+	err := b.send(&db.Call{Stmt: b.s.st.floors, Row: func(v []any) error {
+		b.floors[db.Str(v[0])] = db.Int(v[1])
 		return nil
 	}})
 	if err != nil {

@@ -8,6 +8,8 @@ import (
 
 	"github.com/sojourn-run/sojourn/app/engine"
 	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/app/store/sqldb/db"
+	"github.com/sojourn-run/sojourn/app/store/sqldb/record"
 	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
@@ -17,8 +19,8 @@ import (
 
 // flush is rows gathered while the changes are applied; the others are found by what is marked as changed.
 type flush struct {
-	audit          *rowset
-	logs, goneLogs *rowset
+	audit          *db.Rowset
+	logs, goneLogs *db.Rowset
 	receipts       map[store.ReceiptKey]*store.Receipt
 	tokens         map[string]*store.Token // nil: dropped
 	floors         map[string]int64
@@ -26,8 +28,8 @@ type flush struct {
 
 func newFlush() *flush {
 	return &flush{
-		audit: newRowset(auditTable.columns),
-		logs:  newRowset(logsTable.columns), goneLogs: newRowset(logsTable.key()),
+		audit: db.NewRowset(record.Audit.Columns),
+		logs:  db.NewRowset(record.Logs.Columns), goneLogs: db.NewRowset(record.Logs.Key()),
 		receipts: map[store.ReceiptKey]*store.Receipt{}, tokens: map[string]*store.Token{}, floors: map[string]int64{},
 	}
 }
@@ -59,7 +61,7 @@ func (b *batch) write(last bool) error {
 		}
 	// Only now does a database of one process begin its transaction: what changed nothing never took the lock.
 	case changed && !b.s.cfg.Dialect.Shared && !b.begun:
-		stamp := &Call{Stmt: b.s.st.batch, Args: []any{b.s.cfg.App, b.number, b.now.UnixMicro()}}
+		stamp := &db.Call{Stmt: b.s.st.batch, Args: []any{b.s.cfg.App, b.number, b.now.UnixMicro()}}
 		calls = append(append(b.opening(), stamp), calls...)
 	// Nothing is stored, so there is nothing to wait for on the disk.
 	case last && !changed && b.begun:
@@ -71,7 +73,7 @@ func (b *batch) write(last bool) error {
 		calls = append(calls, b.leftIn()...)
 		// COMMIT goes along with the last writes, which saves a round trip. From here on a lost answer leaves open
 		// what is stored.
-		calls = append(calls, &Call{Stmt: b.s.st.commit})
+		calls = append(calls, &db.Call{Stmt: b.s.st.commit})
 		b.sealed = true
 	}
 	if !last { // the claims that follow send it along with what they ask first
@@ -82,7 +84,7 @@ func (b *batch) write(last bool) error {
 }
 
 // gather makes the calls for what changed, and notes it as written.
-func (b *batch) gather() ([]*Call, error) {
+func (b *batch) gather() ([]*db.Call, error) {
 	st := b.s.st
 	calls, err := b.gatherRemoval()
 	if err != nil {
@@ -99,11 +101,11 @@ func (b *batch) gather() ([]*Call, error) {
 	}
 	calls = append(calls, queues...)
 	calls = append(calls, b.gatherTags()...)
-	events := newRowset(eventsTable.columns)
-	runs, moved := newRowset(runsTable.columns), newRowset(runsTable.columns)
+	events := db.NewRowset(record.Events.Columns)
+	runs, moved := db.NewRowset(record.Runs.Columns), db.NewRowset(record.Runs.Columns)
 	tasks := newTaskRows(st)
-	items, goneItems := newRowset(itemsTable.columns), newRowset(itemsTable.key())
-	attributes, goneAttributes := newRowset(attributesTable.columns), newRowset(attributeRun)
+	items, goneItems := db.NewRowset(record.Items.Columns), db.NewRowset(record.Items.Key())
+	attributes, goneAttributes := db.NewRowset(record.Attributes.Columns), db.NewRowset(attributeRun)
 	// In the order of their keys, like all that is written: two apps that write the same rows must not do so
 	// crosswise.
 	for _, id := range slices.Sorted(maps.Keys(b.runs)) {
@@ -121,22 +123,22 @@ func (b *batch) gather() ([]*Call, error) {
 		b.gatherAttributes(r, attributes, goneAttributes)
 		r.written()
 	}
-	calls = append(calls, st.addEvents.calls(events)...)
-	calls = append(calls, st.putRuns.calls(runs)...)
-	calls = append(calls, st.moveRuns.calls(moved)...)
-	calls = append(calls, st.dropAttributes.calls(goneAttributes)...)
-	calls = append(calls, st.addAttributes.calls(attributes)...)
+	calls = append(calls, st.addEvents.Calls(events)...)
+	calls = append(calls, st.putRuns.Calls(runs)...)
+	calls = append(calls, st.moveRuns.Calls(moved)...)
+	calls = append(calls, st.dropAttributes.Calls(goneAttributes)...)
+	calls = append(calls, st.addAttributes.Calls(attributes)...)
 	// Before the tasks, because those are written with the new routing words already.
 	sessions, err := b.gatherSessions()
 	if err != nil {
 		return nil, err
 	}
 	calls = append(calls, sessions...)
-	calls = append(calls, st.dropTasks.calls(tasks.gone)...)
-	calls = append(calls, st.succeedTasks.calls(tasks.succeed)...)
-	calls = append(calls, st.putTasks.calls(tasks.put)...)
-	calls = append(calls, st.dropItems.calls(goneItems)...)
-	calls = append(calls, st.putItems.calls(items)...)
+	calls = append(calls, st.dropTasks.Calls(tasks.gone)...)
+	calls = append(calls, st.succeedTasks.Calls(tasks.succeed)...)
+	calls = append(calls, st.putTasks.Calls(tasks.put)...)
+	calls = append(calls, st.dropItems.Calls(goneItems)...)
+	calls = append(calls, st.putItems.Calls(items)...)
 	former, err := b.gatherFormer()
 	if err != nil {
 		return nil, err
@@ -149,16 +151,17 @@ func (b *batch) gather() ([]*Call, error) {
 
 // taskRows are the rows of tasks that a batch writes: those that come or stay, those that come in the place of one of
 // the same run, which ended, and the keys of what ended beside them.
-type taskRows struct{ put, succeed, gone *rowset }
+type taskRows struct{ put, succeed, gone *db.Rowset }
 
 func newTaskRows(st *statements) taskRows {
 	return taskRows{
-		put: newRowset(tasksTable.columns), succeed: newRowset(st.succeedTasks.columns), gone: newRowset(tasksTable.key()),
+		put: db.NewRowset(record.Tasks.Columns), succeed: db.NewRowset(st.succeedTasks.Columns),
+		gone: db.NewRowset(record.Tasks.Key()),
 	}
 }
 
 // gatherEvents adds what is not written yet of what the batch adds to a history.
-func (b *batch) gatherEvents(run string, rows *rowset) {
+func (b *batch) gatherEvents(run string, rows *db.Rowset) {
 	evs, ok := b.events[run]
 	if !ok || evs.written == len(evs.list) {
 		return
@@ -167,12 +170,12 @@ func (b *batch) gatherEvents(run string, rows *rowset) {
 	if !ok {
 		led, _ = b.s.cache.leads.get(run)
 	}
-	p := packing{events: evs.list[evs.written:], payloads: evs.payloads, sessions: evs.sessions, lead: led}
-	if p.rows(rows, run); p.lead != led {
+	p := record.Packing{Events: evs.list[evs.written:], Payloads: evs.payloads, Sessions: evs.sessions, Lead: led}
+	if p.Rows(rows, run); p.Lead != led {
 		if b.leads == nil {
-			b.leads = map[string]lead{}
+			b.leads = map[string]record.Lead{}
 		}
-		b.leads[run] = p.lead
+		b.leads[run] = p.Lead
 	}
 	evs.written, evs.payloads, evs.sessions = len(evs.list), nil, nil
 	b.events[run] = evs
@@ -180,16 +183,16 @@ func (b *batch) gatherEvents(run string, rows *rowset) {
 
 // gatherRun adds the rows of one run: its head if that changed, and its tasks. A task that ended gives its row
 // to one that begins in the same step, which halves the writes of a chain of activities.
-func (b *batch) gatherRun(r *run, runs, moved *rowset, tasks taskRows) error {
+func (b *batch) gatherRun(r *run, runs, moved *db.Rowset, tasks taskRows) error {
 	want := r.readyRow()
 	ended := r.endedTasks(want)
 	// next is where the row of a task goes, with done to be called behind it.
-	next := func(stored bool) (to *rowset, done func()) {
+	next := func(stored bool) (to *db.Rowset, done func()) {
 		if stored || len(ended) == 0 {
 			return tasks.put, func() {}
 		}
 		return tasks.succeed, func() {
-			tasks.succeed.i(ended[0])
+			tasks.succeed.I(ended[0])
 			ended = ended[1:]
 		}
 	}
@@ -201,7 +204,7 @@ func (b *batch) gatherRun(r *run, runs, moved *rowset, tasks taskRows) error {
 		if !b.s.cfg.Dialect.Shared && r.was != nil && *r.was == is {
 			to = moved
 		}
-		if err := addRun(to, &r.Head); err != nil {
+		if err := record.AddRun(to, &r.Head); err != nil {
 			return err
 		}
 		r.was = &is
@@ -210,7 +213,7 @@ func (b *batch) gatherRun(r *run, runs, moved *rowset, tasks taskRows) error {
 		b.dueAt(r.Head.DueAt())
 		if want != r.stored && want != (readyRow{}) {
 			to, done := next(r.stored != readyRow{})
-			addReady(to, &r.Head, want.route)
+			record.AddReady(to, &r.Head, want.route)
 			done()
 			b.lane(QueueKey{r.Namespace, r.Queue, protocol.KindWorkflow}, r.workflowLane().String())
 		}
@@ -226,14 +229,14 @@ func (b *batch) gatherRun(r *run, runs, moved *rowset, tasks taskRows) error {
 			where = b.routeOf(r, &a)
 		}
 		to, done := next(had)
-		if err := addActivity(to, &r.Head, &a, where); err != nil {
+		if err := record.AddActivity(to, &r.Head, &a, where); err != nil {
 			return err
 		}
 		done()
 		b.dueAt(a.DueAt())
 	}
 	for _, seq := range ended {
-		tasks.gone.s(r.ID).i(seq)
+		tasks.gone.S(r.ID).I(seq)
 	}
 	return nil
 }
@@ -281,57 +284,57 @@ func (b *batch) lane(q QueueKey, l string) {
 
 // gatherItems adds the other open rows of a run: timers, waits, messages, updates, children, signals. Timers
 // and messages carry the time at which the sweeper has to look at them.
-func (b *batch) gatherItems(r *run, items, gone *rowset) error {
+func (b *batch) gatherItems(r *run, items, gone *db.Rowset) error {
 	for seq, had := range r.timers {
 		if t, ok := r.Timers.Get(seq); ok {
-			if err := addItem(items, r.ID, timerItem, seq, t.FireAt, &t); err != nil {
+			if err := record.AddItem(items, r.ID, record.TimerItem, seq, t.FireAt, &t); err != nil {
 				return err
 			}
 			b.dueAt(t.FireAt)
 		} else if had {
-			gone.s(r.ID).s(timerItem).i(seq)
+			gone.S(r.ID).S(record.TimerItem).I(seq)
 		}
 	}
-	if err := gatherTable(r.ID, waitItem, r.waits, &r.Waits, items, gone); err != nil {
+	if err := gatherTable(r.ID, record.WaitItem, r.waits, &r.Waits, items, gone); err != nil {
 		return err
 	}
 	for seq, had := range r.owed {
 		if m, ok := r.Owed.Get(seq); ok {
-			if err := addItem(items, r.ID, string(store.DueMessage), seq, m.At, &m); err != nil {
+			if err := record.AddItem(items, r.ID, string(store.DueMessage), seq, m.At, &m); err != nil {
 				return err
 			}
 			b.dueAt(m.At)
 		} else if had {
-			gone.s(r.ID).s(string(store.DueMessage)).i(seq)
+			gone.S(r.ID).S(string(store.DueMessage)).I(seq)
 		}
 	}
-	if err := gatherTable(r.ID, updateItem, r.updates, &r.Updates, items, gone); err != nil {
+	if err := gatherTable(r.ID, record.UpdateItem, r.updates, &r.Updates, items, gone); err != nil {
 		return err
 	}
-	if err := gatherTable(r.ID, childItem, r.children, &r.Children, items, gone); err != nil {
+	if err := gatherTable(r.ID, record.ChildItem, r.children, &r.Children, items, gone); err != nil {
 		return err
 	}
-	if err := gatherTable(r.ID, attachedItem, r.attached, &r.Attached, items, gone); err != nil {
+	if err := gatherTable(r.ID, record.AttachedItem, r.attached, &r.Attached, items, gone); err != nil {
 		return err
 	}
-	if err := gatherTable(r.ID, signalItem, r.signals, &r.Signals, items, gone); err != nil {
+	if err := gatherTable(r.ID, record.SignalItem, r.signals, &r.Signals, items, gone); err != nil {
 		return err
 	}
-	return gatherTable(r.ID, unreadItem, r.unread, &r.Unread, items, gone)
+	return gatherTable(r.ID, record.UnreadItem, r.unread, &r.Unread, items, gone)
 }
 
 // Rows of one kind without a time of their own: what is in the table is written, what is not any more goes if it
 // had a row.
 func gatherTable[V any](
-	run, kind string, changed map[int64]bool, t *engine.Table[int64, V], items, gone *rowset,
+	run, kind string, changed map[int64]bool, t *engine.Table[int64, V], items, gone *db.Rowset,
 ) error {
 	for seq, had := range changed {
 		if v, ok := t.Get(seq); ok {
-			if err := addItem(items, run, kind, seq, history.Time{}, &v); err != nil {
+			if err := record.AddItem(items, run, kind, seq, history.Time{}, &v); err != nil {
 				return err
 			}
 		} else if had {
-			gone.s(run).s(kind).i(seq)
+			gone.S(run).S(kind).I(seq)
 		}
 	}
 	return nil
@@ -339,9 +342,9 @@ func gatherTable[V any](
 
 // gatherSessions writes changed sessions, and moves the ready tasks of those whose routing word changed: a poll
 // looks for tasks by the word in their rows.
-func (b *batch) gatherSessions() ([]*Call, error) {
-	rows, gone := newRowset(sessionsTable.columns), newRowset(sessionsTable.key())
-	moved := newRowset([]column{text("namespace"), text("session_id"), text("word")})
+func (b *batch) gatherSessions() ([]*db.Call, error) {
+	rows, gone := db.NewRowset(record.Sessions.Columns), db.NewRowset(record.Sessions.Key())
+	moved := db.NewRowset([]db.Column{db.Text("namespace"), db.Text("session_id"), db.Text("word")})
 	var keys []engine.SessionKey // most steps change nothing that is written of their session
 	for k, s := range b.sessions {
 		if s.Session != nil && (s.deleted || !s.stands(b.now)) {
@@ -356,7 +359,7 @@ func (b *batch) gatherSessions() ([]*Call, error) {
 		switch {
 		case s.deleted:
 			if s.dirty && s.row != nil {
-				gone.s(k.Namespace).s(k.ID)
+				gone.S(k.Namespace).S(k.ID)
 			}
 			s.dirty, s.row = false, nil
 		default:
@@ -365,11 +368,11 @@ func (b *batch) gatherSessions() ([]*Call, error) {
 			// The word stands in the rows of the tasks as well, or a poll would have to look at the session of
 			// each. So when it changes they are moved to it; without a ready task there is nothing to move.
 			if s.row != nil && to != s.route && (s.Ready > 0 || (to[0] != '-' && s.route[0] != '-')) {
-				moved.s(k.Namespace).s(k.ID).s(to)
+				moved.S(k.Namespace).S(k.ID).S(to)
 			}
 			if s.changed(w) {
 				s.settleBehind()
-				if err := addSession(rows, s.Session, w, s.behind); err != nil {
+				if err := record.AddSession(rows, s.Session, w, s.behind); err != nil {
 					return nil, err
 				}
 				b.dueAt(s.DueAt())
@@ -378,39 +381,39 @@ func (b *batch) gatherSessions() ([]*Call, error) {
 			s.dirty, s.route = false, to
 		}
 	}
-	calls := b.s.st.putSessions.calls(rows)
-	calls = append(calls, b.s.st.dropSessions.calls(gone)...)
-	if !moved.empty() {
-		args := []any{moved.json()}
+	calls := b.s.st.putSessions.Calls(rows)
+	calls = append(calls, b.s.st.dropSessions.Calls(gone)...)
+	if !moved.Empty() {
+		args := []any{moved.JSON()}
 		if b.s.cfg.Dialect.Shared {
-			args = moved.arrays()
+			args = moved.Arrays()
 		}
-		calls = append(calls, &Call{Stmt: b.s.st.reroute, Args: args, Row: func(v []any) error {
-			q := QueueKey{str(v[0]), str(v[1]), protocol.TaskKind(str(v[2]))}
-			b.leave(q, laneIn(q, str(v[3]))...)
+		calls = append(calls, &db.Call{Stmt: b.s.st.reroute, Args: args, Row: func(v []any) error {
+			q := QueueKey{db.Str(v[0]), db.Str(v[1]), protocol.TaskKind(db.Str(v[2]))}
+			b.leave(q, laneIn(q, db.Str(v[3]))...)
 			return nil
 		}})
 	}
-	timeline := newRowset(timelineTable.columns)
+	timeline := db.NewRowset(record.Timeline.Columns)
 	for ; b.told < len(b.moves); b.told++ {
 		m := &b.moves[b.told]
-		body, err := document(&m.SessionEvent)
+		body, err := record.Document(&m.SessionEvent)
 		if err != nil {
 			return nil, err
 		}
-		timeline.s(m.Session.Namespace).s(m.Session.ID).i(m.At.Micros()).s(body)
+		timeline.S(m.Session.Namespace).S(m.Session.ID).I(m.At.Micros()).S(body)
 	}
-	return append(calls, b.s.st.addTimeline.calls(timeline)...), nil
+	return append(calls, b.s.st.addTimeline.Calls(timeline)...), nil
 }
 
 // gatherRest writes the tables that change seldom.
-func (b *batch) gatherRest() ([]*Call, error) {
+func (b *batch) gatherRest() ([]*db.Call, error) {
 	st := b.s.st
-	workflows, fresh := newRowset(workflowsTable.columns), newRowset(workflowsTable.columns)
-	workers, goneWorkers := newRowset(workersTable.columns), newRowset(workersTable.key())
-	tokens, goneTokens, floors := newRowset(tokensTable.columns), newRowset(tokensTable.key()),
-		newRowset(epochsTable.columns)
-	lanes := newRowset(lanesTable.columns)
+	workflows, fresh := db.NewRowset(record.Workflows.Columns), db.NewRowset(record.Workflows.Columns)
+	workers, goneWorkers := db.NewRowset(record.Workers.Columns), db.NewRowset(record.Workers.Key())
+	tokens, goneTokens, floors := db.NewRowset(record.Tokens.Columns), db.NewRowset(record.Tokens.Key()),
+		db.NewRowset(record.Epochs.Columns)
+	lanes := db.NewRowset(record.Lanes.Columns)
 	// A workflow id that was taken to be free and is not written after all was decided on without a look. The
 	// batch is run again, with one.
 	for _, f := range b.workflows {
@@ -422,7 +425,7 @@ func (b *batch) gatherRest() ([]*Call, error) {
 			if f.assumed {
 				to = fresh
 			}
-			to.s(f.Namespace).s(f.ID).s(f.RunID).i(f.Runs)
+			to.S(f.Namespace).S(f.ID).S(f.RunID).I(f.Runs)
 			f.dirty, f.assumed, f.wrote = false, false, true
 		}
 	}
@@ -430,42 +433,42 @@ func (b *batch) gatherRest() ([]*Call, error) {
 		switch {
 		case !w.dirty:
 		case w.Worker != nil:
-			if err := addWorker(workers, w.Worker); err != nil {
+			if err := record.AddWorker(workers, w.Worker); err != nil {
 				return nil, err
 			}
 			w.stored = true
 		case w.stored:
-			goneWorkers.s(k.Namespace).s(k.ID)
+			goneWorkers.S(k.Namespace).S(k.ID)
 			w.stored = false
 		}
 		w.dirty = false
 	}
 	for id, t := range b.flush.tokens {
 		if t == nil {
-			goneTokens.s(id)
-		} else if err := addToken(tokens, t); err != nil {
+			goneTokens.S(id)
+		} else if err := record.AddToken(tokens, t); err != nil {
 			return nil, err
 		}
 	}
-	receipts := newRowset(receiptsTable.columns)
+	receipts := db.NewRowset(record.Receipts.Columns)
 	for _, c := range b.flush.receipts {
-		addReceipt(receipts, c)
+		record.AddReceipt(receipts, c)
 	}
 	for _, ns := range slices.Sorted(maps.Keys(b.flush.floors)) {
-		floors.s(ns).i(b.flush.floors[ns])
+		floors.S(ns).I(b.flush.floors[ns])
 	}
 	for _, k := range slices.SortedFunc(maps.Keys(b.lanes), func(x, y laneKey) int {
 		return cmp.Or(x.QueueKey.compare(y.QueueKey), cmp.Compare(x.lane, y.lane))
 	}) {
 		if b.lanes[k] {
-			lanes.s(k.Namespace).s(k.Queue).s(string(k.Kind)).s(k.lane).i(b.now.UnixMicro())
+			lanes.S(k.Namespace).S(k.Queue).S(string(k.Kind)).S(k.lane).I(b.now.UnixMicro())
 			b.lanes[k] = false
 		}
 	}
-	var calls []*Call
+	var calls []*db.Call
 	for _, w := range []struct {
-		w *writer
-		r *rowset
+		w *db.Writer
+		r *db.Rowset
 	}{
 		{st.addWorkflows, fresh},
 		{st.putWorkflows, workflows},
@@ -478,12 +481,12 @@ func (b *batch) gatherRest() ([]*Call, error) {
 		{st.dropLogs, b.flush.goneLogs},
 		{st.addLogs, b.flush.logs},
 	} {
-		calls = append(calls, w.w.calls(w.r)...)
+		calls = append(calls, w.w.Calls(w.r)...)
 	}
 	// Rows that batches of several apps may add at the same time. A row that does not exist yet cannot be locked,
 	// so one app would wait for the end of the other's batch. They are written ahead instead, see ahead.
-	grown := append(st.putEpochs.calls(floors), b.leaveLanes()...)
-	grown = append(grown, st.addLanes.calls(lanes)...)
+	grown := append(st.putEpochs.Calls(floors), b.leaveLanes()...)
+	grown = append(grown, st.addLanes.Calls(lanes)...)
 	if b.s.cfg.Dialect.Shared {
 		b.grown = append(b.grown, grown...)
 		return calls, nil

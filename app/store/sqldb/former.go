@@ -2,40 +2,26 @@ package sqldb
 
 import (
 	"cmp"
-	"context"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
 
 	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/app/store/sqldb/db"
+	"github.com/sojourn-run/sojourn/app/store/sqldb/record"
 )
 
 // A workflow that continues as new for years may have started children that are still open. Carried from run to
 // run they would make each continuation as dear as there are children; so they stand under the workflow id, and
 // the run only counts them.
 
-// formerTable holds the open children that earlier runs of a workflow id started: by chain, so that a chain which goes
-// on moves none of them. Whoever writes them holds the lock of the chain's current run.
-var formerTable = &table{name: "former_children", keys: 3, prune: true, columns: []column{
-	text("namespace"), text("workflow_id"), text("child_id"), num("bound").keep(), text("body"),
-}}
-
 // formerChain names all rows of a chain.
-var formerChain = formerTable.columns[:2]
+var formerChain = record.Former.Columns[:2]
 
 // former is the row of a former child in a batch; nil when there is none.
 type former struct {
 	*engine.FormerChild
 	stored, dirty bool
-}
-
-func readFormer(v []any) (engine.FormerChild, error) {
-	f := engine.FormerChild{Chain: engine.WorkflowKey{Namespace: str(v[0]), ID: str(v[1])}}
-	if err := json.Unmarshal([]byte(str(v[4])), &f); err != nil {
-		return f, fmt.Errorf("child %s of workflow %s: %w", str(v[2]), str(v[1]), err)
-	}
-	return f, nil
 }
 
 // formerWanted are the rows that changes ask for of the chains whose current runs are loaded: a run that has none costs
@@ -69,22 +55,22 @@ func (b *batch) formerWanted(items []*pending) (rows map[engine.FormerKey]bool, 
 }
 
 // loadFormer reads them. No cache keeps them: they are asked for seldom.
-func (b *batch) loadFormer(rows map[engine.FormerKey]bool, chains map[engine.WorkflowKey]bool) []*Call {
-	keys, whole := newRowset(formerTable.key()), newRowset(formerChain)
+func (b *batch) loadFormer(rows map[engine.FormerKey]bool, chains map[engine.WorkflowKey]bool) []*db.Call {
+	keys, whole := db.NewRowset(record.Former.Key()), db.NewRowset(formerChain)
 	for _, k := range slices.SortedFunc(maps.Keys(rows), compareFormer) {
-		keys.s(k.Chain.Namespace).s(k.Chain.ID).s(k.Child)
+		keys.S(k.Chain.Namespace).S(k.Chain.ID).S(k.Child)
 	}
 	for k := range chains {
-		whole.s(k.Namespace).s(k.ID)
+		whole.S(k.Namespace).S(k.ID)
 	}
 	read := func(v []any) error {
-		f, err := readFormer(v)
+		f, err := record.ReadFormer(v)
 		if err == nil && b.former[f.Key()] == nil {
 			b.former[f.Key()] = &former{FormerChild: &f, stored: true}
 		}
 		return err
 	}
-	locked := func(v []any) { b.lock(formerKey{Namespace: str(v[0]), ID: str(v[1])}) }
+	locked := func(v []any) { b.lock(formerKey{Namespace: db.Str(v[0]), ID: db.Str(v[1])}) }
 	return append(b.fetch(b.s.st.former, keys, read, locked), b.fetch(b.s.st.bound, whole, read, locked)...)
 }
 
@@ -139,42 +125,30 @@ func (b *batch) dropChain(chain engine.WorkflowKey) {
 }
 
 // In the order of their keys, as all rows are written that several apps may write.
-func (b *batch) gatherFormer() ([]*Call, error) {
-	rows, gone := newRowset(formerTable.columns), newRowset(formerTable.key())
+func (b *batch) gatherFormer() ([]*db.Call, error) {
+	rows, gone := db.NewRowset(record.Former.Columns), db.NewRowset(record.Former.Key())
 	for _, k := range slices.SortedFunc(maps.Keys(b.former), compareFormer) {
 		f := b.former[k]
 		switch {
 		case !f.dirty:
 		case f.FormerChild != nil:
-			body, err := document(f.FormerChild)
+			body, err := record.Document(f.FormerChild)
 			if err != nil {
 				return nil, fmt.Errorf("child %s of workflow %s: %w", k.Child, k.Chain.ID, err)
 			}
-			rows.s(k.Chain.Namespace).s(k.Chain.ID).s(k.Child).i(flag(f.Bound())).s(body)
+			rows.S(k.Chain.Namespace).S(k.Chain.ID).S(k.Child).I(record.Flag(f.Bound())).S(body)
 			f.stored = true
 		case f.stored:
-			gone.s(k.Chain.Namespace).s(k.Chain.ID).s(k.Child)
+			gone.S(k.Chain.Namespace).S(k.Chain.ID).S(k.Child)
 			f.stored = false
 		}
 		f.dirty = false
 	}
-	return append(b.s.st.dropFormer.calls(gone), b.s.st.putFormer.calls(rows)...), nil
+	return append(b.s.st.dropFormer.Calls(gone), b.s.st.putFormer.Calls(rows)...), nil
 }
 
 func compareFormer(x, y engine.FormerKey) int {
 	return cmp.Or(
 		cmp.Compare(x.Chain.Namespace, y.Chain.Namespace), cmp.Compare(x.Chain.ID, y.Chain.ID), cmp.Compare(x.Child, y.Child),
 	)
-}
-
-func (r *reader) FormerChildren(
-	ctx context.Context, chain engine.WorkflowKey, limit int,
-) (list []engine.FormerChild, err error) {
-	query := selects(formerTable) + " WHERE namespace = $1 AND workflow_id = $2 ORDER BY child_id LIMIT $3"
-	err = r.query(ctx, query, []any{chain.Namespace, chain.ID, int64(limit)}, func(v []any) error {
-		f, err := readFormer(v)
-		list = append(list, f)
-		return err
-	})
-	return list, wrap(err, "children of workflow %s", chain.ID)
 }

@@ -5,6 +5,9 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/sojourn-run/sojourn/app/store/sqldb/db"
+	"github.com/sojourn-run/sojourn/app/store/sqldb/record"
 )
 
 // The guards are what makes it safe to decide on rows from memory (recall.go). They run in the server, ahead of
@@ -13,42 +16,42 @@ import (
 // guarded are the rows that a batch was decided on, with the versions they have to have, and the rows that must
 // not be there, with the names they are locked under.
 type guarded struct {
-	runs, sessions, flows, fresh *rowset
+	runs, sessions, flows, fresh *db.Rowset
 	names                        names
 }
 
 func newGuarded() guarded {
 	return guarded{
-		runs:     newRowset(remembered),
-		sessions: newRowset(counted),
-		flows:    newRowset(versionedFlow),
-		fresh:    newRowset(workflowsTable.key()), names: names{},
+		runs:     db.NewRowset(remembered),
+		sessions: db.NewRowset(counted),
+		flows:    db.NewRowset(versionedFlow),
+		fresh:    db.NewRowset(record.Workflows.Key()), names: names{},
 	}
 }
 
 // guards are the calls ahead of the writes: the stamp, which fails when the server is late, and then the locks,
 // in the order in which every batch locks.
-func (b *batch) guards() []*Call {
+func (b *batch) guards() []*db.Call {
 	st := b.s.st
 	b.passed = true
 	// The time first: were the server late, all of the locks would have been taken for nothing.
-	calls := append(b.opening(), &Call{Stmt: st.stamp, Args: []any{
+	calls := append(b.opening(), &db.Call{Stmt: st.stamp, Args: []any{
 		b.s.cfg.App, b.number, b.decidedAt, mostLate.Microseconds(),
 	}, Row: b.stamped})
 	g := &b.guarded
 	if len(g.names) > 0 {
-		calls = append(calls, &Call{Stmt: st.guardNames, Args: []any{slices.Sorted(maps.Keys(g.names))}})
+		calls = append(calls, &db.Call{Stmt: st.guardNames, Args: []any{slices.Sorted(maps.Keys(g.names))}})
 	}
-	if !g.fresh.empty() {
-		calls = append(calls, &Call{Stmt: st.guardFresh, Args: g.fresh.arrays()})
+	if !g.fresh.Empty() {
+		calls = append(calls, &db.Call{Stmt: st.guardFresh, Args: g.fresh.Arrays()})
 	}
-	if !g.flows.empty() || !g.runs.empty() || !g.sessions.empty() {
-		flows, runs, sessions := g.flows.arrays(), g.runs.arrays(), g.sessions.arrays()
+	if !g.flows.Empty() || !g.runs.Empty() || !g.sessions.Empty() {
+		flows, runs, sessions := g.flows.Arrays(), g.runs.Arrays(), g.sessions.Arrays()
 		rows := append(append(flows, runs[:2]...), sessions[:3]...)
-		calls = append(calls, &Call{Stmt: st.guardRows, Args: rows})
-		if !g.runs.empty() || !g.sessions.empty() {
+		calls = append(calls, &db.Call{Stmt: st.guardRows, Args: rows})
+		if !g.runs.Empty() || !g.sessions.Empty() {
 			tasks := append([]any{runs[0], runs[2], sessions[0], sessions[1]}, sessions[3:]...)
-			calls = append(calls, &Call{Stmt: st.guardTasks, Args: tasks})
+			calls = append(calls, &db.Call{Stmt: st.guardTasks, Args: tasks})
 		}
 	}
 	return calls
@@ -57,33 +60,33 @@ func (b *batch) guards() []*Call {
 // stamped takes over what the stamp of a batch says: the server's time, by which claims lease as well, and the version
 // of the rows that it writes.
 func (b *batch) stamped(v []any) error {
-	b.now, b.version = b.s.clock.at(integer(v[0])), integer(v[1])
+	b.now, b.version = b.s.clock.At(db.Int(v[0])), db.Int(v[1])
 	return nil
 }
 
 // guardStatements are the statements of batches that are decided on what is remembered. A guard that finds something
 // wrong says so by a text that is no number: that ends the transaction in the server, before any of it is stored.
-func (s *statements) guardStatements(d Dialect) {
-	s.stamp = &Stmt{SQL: "INSERT INTO batches (app, batch, at)" +
+func (s *statements) guardStatements(d db.Dialect) {
+	s.stamp = &db.Stmt{SQL: "INSERT INTO batches (app, batch, at)" +
 		" VALUES ($1, $2, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint)" +
 		" ON CONFLICT (app) DO UPDATE SET batch = excluded.batch, at = excluded.at RETURNING" +
 		" CASE WHEN at - $3::bigint BETWEEN 0 AND $4::bigint THEN at" +
-		" ELSE ('batch of ' || $3::bigint || ' comes late')::bigint END, " + ownVersion}
-	s.guardNames = &Stmt{SQL: "SELECT ('name ' || h || ' is locked')::bigint FROM unnest($1::bigint[]) AS u(h)" +
+		" ELSE ('batch of ' || $3::bigint || ' comes late')::bigint END, " + db.OwnVersion}
+	s.guardNames = &db.Stmt{SQL: "SELECT ('name ' || h || ' is locked')::bigint FROM unnest($1::bigint[]) AS u(h)" +
 		" WHERE NOT pg_try_advisory_xact_lock(h)"}
-	s.guardFresh = &Stmt{SQL: "SELECT ('workflow ' || f.workflow_id || ' is there')::bigint FROM (" +
-		d.probe(workflowsTable.key(), "t.workflow_id", "workflows", "", "") + ") AS f"}
+	s.guardFresh = &db.Stmt{SQL: "SELECT ('workflow ' || f.workflow_id || ' is there')::bigint FROM (" +
+		d.Probe(record.Workflows.Key(), "t.workflow_id", "workflows", "", "") + ") AS f"}
 
-	version := func(t *table) []column { return append(slices.Clip(t.key()), num("version")) }
-	flows, runs, sessions := version(workflowsTable), version(runsTable), version(sessionsTable)
-	s.guardRows = &Stmt{SQL: strings.Join([]string{
+	version := func(t *db.Table) []db.Column { return append(slices.Clip(t.Key()), db.Num("version")) }
+	flows, runs, sessions := version(record.Workflows), version(record.Runs), version(record.Sessions)
+	s.guardRows = &db.Stmt{SQL: strings.Join([]string{
 		guard("workflows", flows, 1), guard("runs", runs, 1+len(flows)), guard("sessions", sessions, 1+len(flows)+len(runs)),
 	}, " UNION ALL ")}
 	const tasks = "SELECT ('tasks of ' || c.id || ' are others')::bigint FROM" +
 		" (SELECT k.%s AS id, %s AS same FROM %s OFFSET 0) AS c WHERE NOT c.same"
-	ofRuns := given([]column{text("run_id"), num("tasks")}, 1)
+	ofRuns := given([]db.Column{db.Text("run_id"), db.Num("tasks")}, 1)
 	ofSessions := given(slices.Concat(counted[:2], counted[3:]), 3)
-	s.guardTasks = &Stmt{SQL: fmt.Sprintf(tasks, "run_id", "k.tasks = "+waitingOf, ofRuns) + " UNION ALL " +
+	s.guardTasks = &db.Stmt{SQL: fmt.Sprintf(tasks, "run_id", "k.tasks = "+waitingOf, ofRuns) + " UNION ALL " +
 		fmt.Sprintf(tasks, "session_id", "k.active = "+activeOf+" AND k.ready = "+readyOf, ofSessions)}
 
 	// What is open in runs, but for those that are as they are remembered, of which it only says so. Their rows are locked
@@ -92,32 +95,26 @@ func (s *statements) guardStatements(d Dialect) {
 		return fmt.Sprintf(" UNION ALL SELECT p.* FROM k CROSS JOIN LATERAL"+
 			" (SELECT t.run_id, t.kind, t.seq, t.body FROM %s AS t WHERE t.run_id = k.run_id%s OFFSET 0) AS p WHERE NOT k.same", what, where)
 	}
-	s.opensOf = &Stmt{SQL: fmt.Sprintf("WITH k AS MATERIALIZED (SELECT k.run_id, CASE p.version WHEN k.version THEN k.tasks = %s"+
+	s.opensOf = &db.Stmt{SQL: fmt.Sprintf("WITH k AS MATERIALIZED (SELECT k.run_id, CASE p.version WHEN k.version THEN k.tasks = %s"+
 		" ELSE false END AS same FROM %s CROSS JOIN LATERAL (SELECT %s AS version FROM runs AS t WHERE %s OFFSET 0) AS p)"+
-		" SELECT k.run_id, '%s', 0, '' FROM k WHERE k.same%s%s", waitingOf, given(remembered, 1), versionOf,
-		same(runsTable.key()), isSame, open("tasks", " AND t.seq > 0"), open("items", ""))}
+		" SELECT k.run_id, '%s', 0, '' FROM k WHERE k.same%s%s", waitingOf, given(remembered, 1), db.VersionOf,
+		same(record.Runs.Key()), isSame, open("tasks", " AND t.seq > 0"), open("items", ""))}
 }
 
 // remembered are the columns in which a run that is remembered is given to a statement: the version of its row, and how
 // many of its tasks are ready.
-var remembered = []column{text("run_id"), num("version"), num("tasks")}
+var remembered = []db.Column{db.Text("run_id"), db.Num("version"), db.Num("tasks")}
 
 // isSame is the kind of the row that says that a run is as it is remembered.
 const isSame = "same"
 
-// versionOf is the version of a row t, and ownVersion that of what the transaction itself writes.
-const (
-	versionOf  = "t.xmin::text::bigint"
-	ownVersion = "txid_current() & 4294967295"
-)
-
 // counted are the columns in which a session that is remembered is given to statements: the version of its row, who
 // holds it, how many tasks the holder has in it, and how many are ready. versionedFlow are those of a workflow id.
 var (
-	counted = []column{
-		text("namespace"), text("session_id"), num("version"), text("owner"), num("active"), num("ready"),
+	counted = []db.Column{
+		db.Text("namespace"), db.Text("session_id"), db.Num("version"), db.Text("owner"), db.Num("active"), db.Num("ready"),
 	}
-	versionedFlow = []column{text("namespace"), text("workflow_id"), num("version")}
+	versionedFlow = []db.Column{db.Text("namespace"), db.Text("workflow_id"), db.Num("version")}
 )
 
 // waitingOf is how many tasks of a run are ready; its condition is the key alone, so that it is looked for by that.
@@ -131,28 +128,28 @@ const (
 )
 
 // given is a table expression k of columns given as arrays, the first being the nth parameter, in their order.
-func given(columns []column, n int) string {
+func given(columns []db.Column, n int) string {
 	var names, arrays []string
 	for i, c := range columns {
-		names, arrays = append(names, c.name), append(arrays, fmt.Sprintf("$%d::%s[]", n+i, c.typ()))
+		names, arrays = append(names, c.Name), append(arrays, fmt.Sprintf("$%d::%s[]", n+i, c.Typ()))
 	}
 	all := strings.Join(names, ", ")
 	return fmt.Sprintf("(SELECT * FROM unnest(%s) AS u(%s) ORDER BY %s) AS k", strings.Join(arrays, ", "), all, all)
 }
 
 // same is the condition that a row t has the key k.
-func same(key []column) string {
+func same(key []db.Column) string {
 	var on []string
 	for _, c := range key {
-		on = append(on, fmt.Sprintf("t.%s = k.%s", c.name, c.name))
+		on = append(on, fmt.Sprintf("t.%s = k.%s", c.Name, c.Name))
 	}
 	return strings.Join(on, " AND ")
 }
 
 // guard locks the rows of a table by their keys, the last column being the version each has to have.
-func guard(t string, columns []column, n int) string {
+func guard(t string, columns []db.Column, n int) string {
 	key := columns[:len(columns)-1]
 	return fmt.Sprintf("SELECT ('%s: row ' || k.%s || ' is another')::bigint FROM %s LEFT JOIN LATERAL"+
 		" (SELECT %s AS version FROM %s AS t WHERE %s FOR UPDATE SKIP LOCKED) AS p ON true"+
-		" WHERE p.version IS DISTINCT FROM k.version", t, key[len(key)-1].name, given(columns, n), versionOf, t, same(key))
+		" WHERE p.version IS DISTINCT FROM k.version", t, key[len(key)-1].Name, given(columns, n), db.VersionOf, t, same(key))
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/sojourn-run/sojourn/app/engine"
 	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/app/store/sqldb/db"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
@@ -143,9 +144,9 @@ func (b *batch) freshLanes() error {
 		return nil
 	}
 	now, fresh := time.Now(), map[QueueKey]map[string]knownLane{}
-	err := b.send(&Call{Stmt: b.s.st.lanes, Row: func(v []any) error {
-		k := laneKey{QueueKey{str(v[0]), str(v[1]), protocol.TaskKind(str(v[2]))}, str(v[3])}
-		learnLane(fresh, k, integer(v[4]))
+	err := b.send(&db.Call{Stmt: b.s.st.lanes, Row: func(v []any) error {
+		k := laneKey{QueueKey{db.Str(v[0]), db.Str(v[1]), protocol.TaskKind(db.Str(v[2]))}, db.Str(v[3])}
+		learnLane(fresh, k, db.Int(v[4]))
 		return nil
 	}})
 	if err != nil {
@@ -160,7 +161,7 @@ func (b *batch) freshLanes() error {
 // it takes their rows first, as they are then: a lane that somebody is about to use either has its new time already,
 // and stays, or is written again behind it. Somebody else's lock is never waited for. Tasks that are ready stand in
 // one range of the index of routes, from the separator behind the lane up to the character after it.
-func unusedLanes(d Dialect) string {
+func unusedLanes(d db.Dialect) string {
 	const ready = "EXISTS (SELECT 1 FROM tasks AS t WHERE t.route >= %[1]s || %[2]s(31) AND t.route < %[1]s || %[2]s(32))"
 	char := "char"
 	if d.Shared {
@@ -179,7 +180,7 @@ func unusedLanes(d Dialect) string {
 }
 
 // leaveLanes is the call that removes lanes, if that was asked for and there may be any to remove.
-func (b *batch) leaveLanes() []*Call {
+func (b *batch) leaveLanes() []*db.Call {
 	if !b.dropLanes {
 		return nil
 	}
@@ -189,8 +190,8 @@ func (b *batch) leaveLanes() []*Call {
 			if l.used >= before {
 				continue
 			}
-			return []*Call{{Stmt: b.s.st.dropLanes, Args: []any{before}, Row: func(v []any) error {
-				k := laneKey{QueueKey{str(v[0]), str(v[1]), protocol.TaskKind(str(v[2]))}, str(v[3])}
+			return []*db.Call{{Stmt: b.s.st.dropLanes, Args: []any{before}, Row: func(v []any) error {
+				k := laneKey{QueueKey{db.Str(v[0]), db.Str(v[1]), protocol.TaskKind(db.Str(v[2]))}, db.Str(v[3])}
 				b.unusedLanes = append(b.unusedLanes, k)
 				return nil
 			}}}

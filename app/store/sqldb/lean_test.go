@@ -3,11 +3,13 @@ package sqldb
 import (
 	"strings"
 	"testing"
+
+	"github.com/sojourn-run/sojourn/app/store/sqldb/db"
 )
 
 // An update that names a column of an index has SQLite write the index anew, also where nothing changed.
 func TestAStepOfARunLeavesItsColdColumnsAlone(t *testing.T) {
-	for _, stmt := range newStatements(Dialect{}).moveRuns.stmts {
+	for _, stmt := range newStatements(db.Dialect{}).moveRuns.Stmts {
 		if stmt == nil {
 			continue
 		}

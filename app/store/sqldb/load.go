@@ -6,6 +6,8 @@ import (
 
 	"github.com/sojourn-run/sojourn/app/engine"
 	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/app/store/sqldb/db"
+	"github.com/sojourn-run/sojourn/app/store/sqldb/record"
 )
 
 // The rows that a batch needs are read in a fixed order, which is also the order of the locks on a shared
@@ -48,7 +50,7 @@ func (b *batch) load(items []*pending) error {
 	if !b.s.cfg.Dialect.Shared {
 		// Where several apps share a database they must agree on what is over, so there the time is the server's
 		// and comes with the first round trip. Alone, this process is the only clock.
-		b.now = b.s.clock.now()
+		b.now = b.s.clock.Now()
 	}
 	asked := map[engine.SessionKey]bool{} // when their holders were last heard of; true: whatever the row tells
 	var current []engine.WorkflowKey
@@ -144,26 +146,26 @@ func add[K comparable](set map[K]bool, keys []K) {
 // owners returns the workflow ids that runs belong to. That never changes, so it is read without a lock.
 func (b *batch) owners(ids []string) ([]engine.WorkflowKey, error) {
 	var keys []engine.WorkflowKey
-	missing := newRowset(runsTable.key())
+	missing := db.NewRowset(record.Runs.Key())
 	for _, id := range ids {
 		if k, ok := b.s.cache.owners.get(id); ok {
 			keys = append(keys, k)
 		} else if r, ok := b.s.cache.runs.get(id); ok {
 			keys = append(keys, engine.WorkflowKey{Namespace: r.Namespace, ID: r.WorkflowID})
 		} else {
-			missing.s(id)
+			missing.S(id)
 		}
 	}
-	if missing.empty() {
+	if missing.Empty() {
 		return keys, nil
 	}
-	args := []any{missing.json()}
+	args := []any{missing.JSON()}
 	if b.s.cfg.Dialect.Shared {
-		args = missing.arrays()
+		args = missing.Arrays()
 	}
-	return keys, b.send(&Call{Stmt: b.s.st.owners, Args: args, Row: func(v []any) error {
-		k := engine.WorkflowKey{Namespace: str(v[1]), ID: str(v[2])}
-		b.s.cache.owners.put(str(v[0]), k, 1)
+	return keys, b.send(&db.Call{Stmt: b.s.st.owners, Args: args, Row: func(v []any) error {
+		k := engine.WorkflowKey{Namespace: db.Str(v[1]), ID: db.Str(v[2])}
+		b.s.cache.owners.put(db.Str(v[0]), k, 1)
 		keys = append(keys, k)
 		return nil
 	}})
@@ -174,9 +176,9 @@ func (b *batch) owners(ids []string) ([]engine.WorkflowKey, error) {
 func (b *batch) first(
 	w *wants, locks names, current []engine.WorkflowKey, likely map[engine.SessionKey]bool, claims bool,
 ) error {
-	var calls []*Call
+	var calls []*db.Call
 	if b.s.cfg.Dialect.Shared {
-		calls = append(b.opening(), &Call{Stmt: b.s.st.batch, Args: []any{b.s.cfg.App, b.number}, Row: b.stamped})
+		calls = append(b.opening(), &db.Call{Stmt: b.s.st.batch, Args: []any{b.s.cfg.App, b.number}, Row: b.stamped})
 		calls = append(calls, b.advise(locks)...)
 		if claims {
 			b.later = calls // with what the first of them asks
@@ -232,7 +234,7 @@ func (b *batch) likely(items []*pending) map[engine.SessionKey]bool {
 }
 
 // second loads everything else.
-func (b *batch) second(w *wants, more []*Call) error {
+func (b *batch) second(w *wants, more []*db.Call) error {
 	calls := slices.Concat(more, b.loadSessions(w.sessions))
 	calls = append(calls, b.loadChains(w.chains)...)
 	calls = append(calls, b.loadWorkers(w.workers)...)

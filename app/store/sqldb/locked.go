@@ -11,6 +11,7 @@ import (
 
 	"github.com/sojourn-run/sojourn/app/engine"
 	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/app/store/sqldb/db"
 )
 
 // Nobody waits for a lock: who holds one may stand still. What another transaction has locked is noted under its key
@@ -129,7 +130,7 @@ func (b *batch) tooLate(tasks map[taskKey]bool, queues map[QueueKey]bool) error 
 
 // advise returns the call that tries to lock these keys. They need not have a row: what does not exist cannot
 // be locked, and still nobody else may make it meanwhile. A key that somebody else has is noted as locked.
-func (b *batch) advise(keys map[int64][]any) []*Call {
+func (b *batch) advise(keys map[int64][]any) []*db.Call {
 	if len(keys) == 0 {
 		return nil
 	}
@@ -138,8 +139,8 @@ func (b *batch) advise(keys map[int64][]any) []*Call {
 	} else {
 		maps.Copy(b.advised, keys)
 	}
-	return []*Call{{Stmt: b.s.st.advisory, Args: []any{slices.Sorted(maps.Keys(keys))}, Row: func(v []any) error {
-		for _, k := range keys[integer(v[0])] {
+	return []*db.Call{{Stmt: b.s.st.advisory, Args: []any{slices.Sorted(maps.Keys(keys))}, Row: func(v []any) error {
+		for _, k := range keys[db.Int(v[0])] {
 			b.lock(k)
 		}
 		return nil
@@ -239,7 +240,7 @@ func (b *batch) ahead() error {
 const aheadTimeout = 2 * time.Second
 
 // write runs a statement by itself, beside the committer's connection.
-func (s *Store) write(c *Call) error {
+func (s *Store) write(c *db.Call) error {
 	ctx, cancel := context.WithTimeout(context.Background(), aheadTimeout)
 	defer cancel()
 	s.statements.Add(1)

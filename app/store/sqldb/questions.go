@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/app/store/sqldb/clock"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
@@ -49,8 +50,8 @@ func (q questions) Ask(ctx context.Context, in store.Question, patience time.Dur
 	// The limit is looked at by the statement that inserts, without a lock: apps that ask in the same moment may
 	// pass it by a few, which is cheaper than to wait for each other.
 	n, err := q.exec(ctx, "ask", "INSERT INTO questions (question_id, namespace, queue, kind, until, attempt, body)"+
-		" SELECT $1, $2, $3, $4, "+clockSQL+" + $5, 0, $6 WHERE (SELECT count(*) FROM questions"+
-		" WHERE namespace = $2 AND queue = $3 AND kind = $4 AND owner IS NULL AND until > "+clockSQL+") < $7",
+		" SELECT $1, $2, $3, $4, "+clock.SQL+" + $5, 0, $6 WHERE (SELECT count(*) FROM questions"+
+		" WHERE namespace = $2 AND queue = $3 AND kind = $4 AND owner IS NULL AND until > "+clock.SQL+") < $7",
 		in.ID, in.Namespace, in.Queue, string(in.Kind), patience.Microseconds(), string(body), most)
 	if err != nil {
 		return err
@@ -78,7 +79,7 @@ func (q questions) Waiting(
 ) ([]store.Question, error) {
 	q.readings.Add(1)
 	rows, err := q.cfg.Reads.QueryContext(ctx, questionState+
-		" WHERE namespace = $1 AND queue = $2 AND kind = $3 AND owner IS NULL AND until > "+clockSQL+
+		" WHERE namespace = $1 AND queue = $2 AND kind = $3 AND owner IS NULL AND until > "+clock.SQL+
 		" ORDER BY question_id LIMIT $4", namespace, queue, string(kind), limit)
 	if err != nil {
 		return nil, fmt.Errorf("waiting questions: %w", q.cfg.Dialect.Away(err))
@@ -157,7 +158,7 @@ func (q questions) Settle(ctx context.Context, in store.Question, r store.Reply)
 	// Only who holds it may answer, once, and only while its caller still waits.
 	n, err := q.exec(ctx, "answer a question",
 		"UPDATE questions SET answer = $4 WHERE question_id = $1 AND owner = $2 AND attempt = $3"+
-			" AND answer IS NULL AND until > "+clockSQL, in.ID, in.Owner, in.Attempt, string(answer))
+			" AND answer IS NULL AND until > "+clock.SQL, in.ID, in.Owner, in.Attempt, string(answer))
 	if err != nil || n == 0 {
 		return false, err
 	}
@@ -193,7 +194,7 @@ func (q questions) Tally(
 	q.readings.Add(1)
 	rows, err := q.cfg.Reads.QueryContext(ctx,
 		"SELECT queue, count(*) FILTER (WHERE owner IS NULL), count(*) FILTER (WHERE owner IS NOT NULL) FROM questions"+
-			" WHERE namespace = $1 AND kind = $2 AND answer IS NULL AND until > "+clockSQL+" GROUP BY queue", namespace,
+			" WHERE namespace = $1 AND kind = $2 AND answer IS NULL AND until > "+clock.SQL+" GROUP BY queue", namespace,
 		string(kind))
 	if err != nil {
 		return nil, fmt.Errorf("count questions: %w", q.cfg.Dialect.Away(err))

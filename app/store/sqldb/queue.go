@@ -3,7 +3,6 @@ package sqldb
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"math"
@@ -12,17 +11,14 @@ import (
 
 	"github.com/sojourn-run/sojourn/app/engine"
 	"github.com/sojourn-run/sojourn/app/store"
-	"github.com/sojourn-run/sojourn/shared/history"
+	"github.com/sojourn-run/sojourn/app/store/sqldb/db"
+	"github.com/sojourn-run/sojourn/app/store/sqldb/record"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
 // What operators decided about queues is asked for at every hand-out, so a process keeps all of it in memory
 // and hears of changes. Budgets are the exception: they are counted under the lock of their row, since two
 // claims must not spend the same room.
-
-var queuesTable = &table{name: "queues", keys: 2, prune: true, columns: []column{
-	text("namespace"), text("queue"), num("updated_at"), text("body"),
-}}
 
 // queues is what this process knows to be decided about task queues: all of it, since it is little. A queue in
 // it is never changed in place, so that readers need no lock to use one.
@@ -168,30 +164,17 @@ func (b *batch) bounded(r *store.ClaimRequest, want map[engine.QueueKey]bool) {
 }
 
 // Read also where the process knows them: what is counted in them, under their lock, is in the row alone.
-func (b *batch) loadQueues(keys map[engine.QueueKey]bool) []*Call {
-	missing := newRowset(queuesTable.key())
+func (b *batch) loadQueues(keys map[engine.QueueKey]bool) []*db.Call {
+	missing := db.NewRowset(record.Queues.Key())
 	for k := range keys {
 		b.queues[k] = &queue{}
-		missing.s(k.Namespace).s(k.Name)
+		missing.S(k.Namespace).S(k.Name)
 	}
 	return b.fetch(b.s.st.queues, missing, func(v []any) error {
-		q, err := readQueue(v)
+		q, err := record.ReadQueue(v)
 		b.queues[q.Key()].Queue = &q
 		return err
-	}, func(v []any) { b.lock(engine.QueueKey{Namespace: str(v[0]), Name: str(v[1])}) })
-}
-
-func readQueue(v []any) (engine.Queue, error) {
-	var q engine.Queue
-	if err := json.Unmarshal([]byte(str(v[3])), &q); err != nil {
-		return q, fmt.Errorf("queue %s: %w", str(v[1]), err)
-	}
-	var err error
-	if q.Unknown, err = unknown(str(v[3]), queueMembers); err != nil {
-		return q, fmt.Errorf("queue %s: %w", str(v[1]), err)
-	}
-	q.Namespace, q.Name, q.UpdatedAt = str(v[0]), str(v[1]), history.Micros(integer(v[2]))
-	return q, nil
+	}, func(v []any) { b.lock(engine.QueueKey{Namespace: db.Str(v[0]), Name: db.Str(v[1])}) })
 }
 
 // decided tells it apart from a row that was only counted in: of that nobody hears.
@@ -204,8 +187,8 @@ func (b *batch) applyQueues(w *store.Writes) {
 
 // Other apps read all decisions anew when they are told that there is one, since there are few and they change
 // seldom.
-func (b *batch) gatherQueues() ([]*Call, error) {
-	rows := newRowset(queuesTable.columns)
+func (b *batch) gatherQueues() ([]*db.Call, error) {
+	rows := db.NewRowset(record.Queues.Columns)
 	keys := slices.SortedFunc(maps.Keys(b.queues), func(x, y engine.QueueKey) int {
 		return cmp.Or(cmp.Compare(x.Namespace, y.Namespace), cmp.Compare(x.Name, y.Name))
 	})
@@ -214,14 +197,14 @@ func (b *batch) gatherQueues() ([]*Call, error) {
 		if !q.dirty {
 			continue
 		}
-		body, err := documentWith(q.Queue, q.Unknown)
+		body, err := record.DocumentWith(q.Queue, q.Unknown)
 		if err != nil {
 			return nil, fmt.Errorf("queue %s: %w", k.Name, err)
 		}
-		rows.s(k.Namespace).s(k.Name).i(q.UpdatedAt.Micros()).s(body)
+		rows.S(k.Namespace).S(k.Name).I(q.UpdatedAt.Micros()).S(body)
 		q.dirty = false
 	}
-	calls := b.s.st.putQueues.calls(rows)
+	calls := b.s.st.putQueues.Calls(rows)
 	if len(calls) > 0 && b.s.cfg.Decided != nil {
 		calls = append(calls, b.s.cfg.Decided())
 	}
@@ -292,8 +275,8 @@ type activeKey struct {
 
 // Counted and not kept as a number in the row: a count that every lease and every end writes would be one row for
 // all of them to wait for.
-func leasedByQueue() map[protocol.TaskKind]*Stmt {
-	return map[protocol.TaskKind]*Stmt{
+func leasedByQueue() map[protocol.TaskKind]*db.Stmt {
+	return map[protocol.TaskKind]*db.Stmt{
 		protocol.KindActivity: {
 			SQL: "SELECT queue, count(*) FROM tasks WHERE namespace = $1 AND owner IS NOT NULL AND kind = 'activity' GROUP BY queue",
 		},
@@ -343,8 +326,8 @@ func (b *batch) activeIn(q QueueKey) (map[string]int, error) {
 	}
 	counts := map[string]int{}
 	b.active[k] = counts
-	return counts, b.send(&Call{Stmt: b.s.st.leased[q.Kind], Args: []any{q.Namespace}, Row: func(v []any) error {
-		counts[str(v[0])] = int(integer(v[1]))
+	return counts, b.send(&db.Call{Stmt: b.s.st.leased[q.Kind], Args: []any{q.Namespace}, Row: func(v []any) error {
+		counts[db.Str(v[0])] = int(db.Int(v[1]))
 		return nil
 	}})
 }
@@ -359,117 +342,4 @@ func (b *batch) spent(q QueueKey) {
 			row.Queue, row.dirty = row.Queue.Count(q.Kind, 1, b.now), true
 		}
 	}
-}
-
-func (r *reader) QueueRows(ctx context.Context, namespace string) ([]engine.Queue, error) {
-	var list []engine.Queue
-	err := r.query(ctx, selects(queuesTable)+" WHERE namespace = $1 OR $1 = '' ORDER BY namespace, queue", []any{
-		namespace,
-	}, func(v []any) error {
-		q, err := readQueue(v)
-		list = append(list, q)
-		return err
-	})
-	return list, wrap(err, "decisions about queues")
-}
-
-// Leased activities have rows of their own, leased workflow tasks stand in those of their runs; in order of what
-// ends first.
-func (r *reader) QueueLeases(ctx context.Context, k engine.QueueKey, limit int) ([]store.QueueLease, error) {
-	var list []store.QueueLease
-	const query = "SELECT * FROM (" +
-		"SELECT t.kind AS kind, t.run_id AS run_id, t.seq AS seq, x.workflow_id AS workflow_id, t.owner AS owner, t.due_at AS due_at, t.body AS body" +
-		" FROM tasks AS t JOIN runs AS x ON x.run_id = t.run_id WHERE t.namespace = $1 AND t.queue = $2 AND t.owner IS NOT NULL" +
-		" UNION ALL SELECT 'workflow', run_id, 0, workflow_id, owner, due_at, state FROM runs WHERE namespace = $1 AND queue = $2 AND owner IS NOT NULL" +
-		") AS l ORDER BY due_at, run_id, seq LIMIT $3"
-	err := r.query(ctx, query, []any{k.Namespace, k.Name, int64(limit)}, func(v []any) error {
-		l := store.QueueLease{
-			TaskRef:    store.TaskRef{Kind: protocol.TaskKind(str(v[0])), Run: str(v[1]), Seq: integer(v[2])},
-			WorkflowID: str(v[3]), Owner: str(v[4]),
-		}
-		if l.Kind == protocol.KindWorkflow {
-			h, err := undocument[engine.Head](str(v[6]))
-			if err != nil || h.Task == nil {
-				return err
-			}
-			l.Seq, l.Delivery, l.Until = h.Task.Number, h.Task.Delivery, h.Task.Until
-		} else {
-			a, err := undocument[engine.Activity](str(v[6]))
-			if err != nil {
-				return err
-			}
-			l.Delivery, l.Until, l.Session = a.Delivery, a.Until, a.SessionID
-		}
-		list = append(list, l)
-		return nil
-	})
-	return list, wrap(err, "leases of queue %s", k.Name)
-}
-
-func (r *reader) OldestReady(
-	ctx context.Context, k engine.QueueKey, kind protocol.TaskKind, limit int,
-) ([]store.TaskRef, error) {
-	var list []store.TaskRef
-	err := r.query(ctx, oldestReady, []any{k.Namespace, k.Name, string(kind), int64(limit)}, func(v []any) error {
-		list = append(list, store.TaskRef{Kind: kind, Run: str(v[0]), Seq: integer(v[1])})
-		return nil
-	})
-	return list, wrap(err, "oldest tasks of queue %s", k.Name)
-}
-
-// oldestReady is a look at the beginning of a part of tasks_waiting.
-const oldestReady = "SELECT run_id, seq FROM tasks WHERE namespace = $1 AND queue = $2 AND kind = $3 AND state = 'ready' AND owner IS NULL" +
-	" ORDER BY ready_at, run_id, seq LIMIT $4"
-
-// A statement for each route, as each is one range of the index, and the few routes of a full worker's lanes are
-// all there are.
-func (r *reader) ReadyOn(ctx context.Context, namespace string, routes []string, limit int) ([]engine.Activity, error) {
-	var list []engine.Activity
-	const query = "SELECT run_id, seq, body FROM tasks WHERE route = $1 ORDER BY priority, rank, ready_at, run_id, seq LIMIT $2"
-	for _, route := range routes {
-		err := r.query(ctx, query, []any{route, int64(limit)}, func(v []any) error {
-			a, err := readActivity(str(v[0]), namespace, integer(v[1]), str(v[2]))
-			list = append(list, a)
-			return err
-		})
-		if err != nil {
-			return nil, wrap(err, "ready activities")
-		}
-	}
-	slices.SortStableFunc(list, func(x, y engine.Activity) int {
-		return cmp.Or(cmp.Compare(x.Priority, y.Priority), cmp.Compare(
-			x.Rank, y.Rank,
-		), x.ReadyAt.Compare(y.ReadyAt.Time), cmp.Compare(x.RunID, y.RunID),
-			cmp.Compare(x.Seq, y.Seq))
-	})
-	return list, nil
-}
-
-// queueOrder puts the entries of tasks_waiting in their order, and reads the rows of those alone that it gives.
-const queueOrder = "SELECT t.kind, t.priority, t.rank, t.body, x.state FROM (" +
-	"SELECT run_id, seq FROM tasks WHERE namespace = $1 AND queue = $2 AND state = 'ready' AND owner IS NULL" +
-	" ORDER BY kind, priority, rank, ready_at, run_id, seq LIMIT $3) AS few" +
-	" JOIN tasks AS t ON t.run_id = few.run_id AND t.seq = few.seq JOIN runs AS x ON x.run_id = few.run_id" +
-	" ORDER BY t.kind, t.priority, t.rank, t.ready_at, t.run_id, t.seq"
-
-func (r *reader) QueueOrder(ctx context.Context, k engine.QueueKey, limit int) ([]store.ReadyTask, error) {
-	var list []store.ReadyTask
-	err := r.query(ctx, queueOrder, []any{k.Namespace, k.Name, int64(limit)}, func(v []any) error {
-		h, err := undocument[engine.Head](str(v[4]))
-		if err != nil {
-			return err
-		}
-		t := store.ReadyTask{Kind: protocol.TaskKind(str(v[0])), Priority: int(integer(v[1])), Rank: integer(v[2])}
-		t.Class, t.Weight = h.Fairness()
-		if t.Kind == protocol.KindActivity {
-			a, err := undocument[engine.Activity](str(v[3]))
-			if err != nil {
-				return err
-			}
-			t.Class, t.Weight = a.FairnessIn(&h)
-		}
-		list = append(list, t)
-		return nil
-	})
-	return list, wrap(err, "order of queue %s", k.Name)
 }

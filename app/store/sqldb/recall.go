@@ -213,7 +213,7 @@ func (s *Store) recall(items []*pending) *batch {
 		return nil
 	}
 	s.memory.refresh()
-	now, at, ok := s.clock.least(mostLate)
+	now, at, ok := s.clock.Least(mostLate)
 	if !ok {
 		return nil
 	}
@@ -289,7 +289,7 @@ func (b *batch) recallSession(k engine.SessionKey) bool {
 	s, ok := b.s.memory.sessions.get(k)
 	if ok {
 		b.sessions[k] = s
-		b.guarded.sessions.s(k.Namespace).s(k.ID).i(s.version).s(s.Owner).i(int64(s.Active)).i(int64(s.Ready))
+		b.guarded.sessions.S(k.Namespace).S(k.ID).I(s.version).S(s.Owner).I(int64(s.Active)).I(int64(s.Ready))
 	}
 	return ok
 }
@@ -301,7 +301,7 @@ func (b *batch) recallRun(id string) (*run, bool) {
 	r, ok := b.s.memory.runs.get(id)
 	if ok {
 		b.runs[id] = r
-		b.guarded.runs.s(id).i(r.version).i(r.waiting)
+		b.guarded.runs.S(id).I(r.version).I(r.waiting)
 	}
 	return r, ok
 }
@@ -314,10 +314,10 @@ func (b *batch) recallFlow(k engine.WorkflowKey, fresh bool) bool {
 	v, ok := b.s.memory.flows.get(k)
 	switch {
 	case ok:
-		b.guarded.flows.s(k.Namespace).s(k.ID).i(v.version)
+		b.guarded.flows.S(k.Namespace).S(k.ID).I(v.version)
 		b.workflows[k] = &workflow{Workflow: v.flow, version: v.version}
 	case fresh:
-		b.guarded.fresh.s(k.Namespace).s(k.ID)
+		b.guarded.fresh.S(k.Namespace).S(k.ID)
 		b.guarded.names.add(k, "workflow", k.Namespace, k.ID)
 		b.workflows[k] = &workflow{}
 	}

@@ -113,10 +113,13 @@ func (h *shares) take(items []*pending, most int) []*pending {
 // turns is a heap of classes, the one whose first change comes first on top.
 type turns []*share
 
-func (t turns) Len() int           { return len(t) }
+func (t turns) Len() int { return len(t) }
+
 func (t turns) Less(i, j int) bool { return t[i].queue[0].rank < t[j].queue[0].rank }
-func (t turns) Swap(i, j int)      { t[i], t[j] = t[j], t[i] }
-func (t *turns) Push(c any)        { *t = append(*t, c.(*share)) }
+
+func (t turns) Swap(i, j int) { t[i], t[j] = t[j], t[i] }
+
+func (t *turns) Push(c any) { *t = append(*t, c.(*share)) }
 
 func (t *turns) Pop() any {
 	last := len(*t) - 1

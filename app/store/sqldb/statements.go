@@ -3,6 +3,8 @@ package sqldb
 import (
 	"strings"
 
+	"github.com/sojourn-run/sojourn/app/store/sqldb/db"
+	"github.com/sojourn-run/sojourn/app/store/sqldb/record"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
@@ -10,53 +12,53 @@ import (
 
 // statements are all statements of the committer for one dialect, made once.
 type statements struct {
-	begin, commit *Stmt
-	batch         *Stmt // writes (app, batch); on a shared database it also reads the clock
-	advisory      *Stmt // tries to lock numbers, and returns those somebody else has
-	reroute       *Stmt
-	owners        *Stmt // of runs: workflow keys by run id, unlocked
-	opens         *Stmt // open rows of runs
-	opensOf       *Stmt // of shared databases: the same of runs that are not as they are remembered, see recall.go
-	held          *Stmt // sessions held, by worker; and the words of those that fall back, with -1
-	holdings      *Stmt // each of them
-	tallies       *Stmt // what sessions leave to their tasks
-	lastEnded     *Stmt // in one session, latest first
-	leasedIn      *Stmt
-	openIn        *Stmt
-	ranIn         *Stmt
-	floors        *Stmt
-	lanes         *Stmt
-	dropLanes     *Stmt         // not used since a time; on a database of one app it returns them
-	readyIn       *Stmt         // of shared databases: where the first ready tasks of some runs wait
-	picks         map[int]*Stmt // candidates of a claim by number of ranges; 0 for arrays
+	begin, commit *db.Stmt
+	batch         *db.Stmt // writes (app, batch); on a shared database it also reads the clock
+	advisory      *db.Stmt // tries to lock numbers, and returns those somebody else has
+	reroute       *db.Stmt
+	owners        *db.Stmt // of runs: workflow keys by run id, unlocked
+	opens         *db.Stmt // open rows of runs
+	opensOf       *db.Stmt // of shared databases: the same of runs that are not as they are remembered, see recall.go
+	held          *db.Stmt // sessions held, by worker; and the words of those that fall back, with -1
+	holdings      *db.Stmt // each of them
+	tallies       *db.Stmt // what sessions leave to their tasks
+	lastEnded     *db.Stmt // in one session, latest first
+	leasedIn      *db.Stmt
+	openIn        *db.Stmt
+	ranIn         *db.Stmt
+	floors        *db.Stmt
+	lanes         *db.Stmt
+	dropLanes     *db.Stmt         // not used since a time; on a database of one app it returns them
+	readyIn       *db.Stmt         // of shared databases: where the first ready tasks of some runs wait
+	picks         map[int]*db.Stmt // candidates of a claim by number of ranges; 0 for arrays
 
 	// of batches that are decided on what is remembered, see recall.go
-	stamp, guardNames, guardFresh, guardRows, guardTasks *Stmt
+	stamp, guardNames, guardFresh, guardRows, guardTasks *db.Stmt
 
-	workflows, runs, sessions, chains, workers, receipts, tokens *loader
-	namespaces                                                   *loader
+	workflows, runs, sessions, chains, workers, receipts, tokens *db.Loader
+	namespaces                                                   *db.Loader
 	// children of earlier runs by key; those of a chain that go by a close policy
-	former, bound                     *loader
-	putFormer, dropFormer, dropChains *writer
-	succeedTasks                      *writer // rows of tasks go to others of the same runs
+	former, bound                     *db.Loader
+	putFormer, dropFormer, dropChains *db.Writer
+	succeedTasks                      *db.Writer // rows of tasks go to others of the same runs
 
-	addWorkflows, putWorkflows *writer
+	addWorkflows, putWorkflows *db.Writer
 
-	putRuns, moveRuns, addEvents, putTasks, dropTasks, putItems, dropItems, putSessions, dropSessions       *writer
-	addTimeline, putEpochs, putWorkers, dropWorkers, putReceipts, putTokens, dropTokens, addAudit, addLanes *writer
+	putRuns, moveRuns, addEvents, putTasks, dropTasks, putItems, dropItems, putSessions, dropSessions       *db.Writer
+	addTimeline, putEpochs, putWorkers, dropWorkers, putReceipts, putTokens, dropTokens, addAudit, addLanes *db.Writer
 
-	schedules, queues, tags    *loader
-	putTags, addTags, dropTags *writer
-	pruneTags                  *Stmt
-	putQueues, dropQueues      *writer
+	schedules, queues, tags    *db.Loader
+	putTags, addTags, dropTags *db.Writer
+	pruneTags                  *db.Stmt
+	putQueues, dropQueues      *db.Writer
 	// by queue of a namespace
-	leased                                                             map[protocol.TaskKind]*Stmt
-	putSchedules, dropSchedules, addScheduleEvents, dropScheduleEvents *writer
-	addAttributes, dropAttributes                                      *writer
-	addLogs, dropLogs, dropRunLogs                                     *writer
+	leased                                                             map[protocol.TaskKind]*db.Stmt
+	putSchedules, dropSchedules, addScheduleEvents, dropScheduleEvents *db.Writer
+	addAttributes, dropAttributes                                      *db.Writer
+	addLogs, dropLogs, dropRunLogs                                     *db.Writer
 	// of sessions; of namespaces
-	dropTimelines, forgetTimelines                                                                               *writer
-	putNamespaces, dropNamespaces, dropRuns, dropEvents, dropRunTasks, dropRunItems, dropWorkflows, dropReceipts *writer
+	dropTimelines, forgetTimelines                                                                               *db.Writer
+	putNamespaces, dropNamespaces, dropRuns, dropEvents, dropRunTasks, dropRunItems, dropWorkflows, dropReceipts *db.Writer
 }
 
 // separator stands between the parts of a route, the word last.
@@ -64,104 +66,106 @@ const separator = "\x1f"
 
 // Made at the start, so that the text of a statement is the same each time and it is prepared once on its
 // connection.
-func newStatements(d Dialect) *statements {
+func newStatements(d db.Dialect) *statements {
 	s := &statements{
-		begin:     &Stmt{SQL: d.Begin, Control: true},
-		commit:    &Stmt{SQL: "COMMIT", Control: true},
-		owners:    &Stmt{SQL: d.probe(runsTable.key(), "t.run_id, t.namespace, t.workflow_id", "runs", "", "")},
-		opens:     &Stmt{SQL: openRows(d)},
-		tallies:   &Stmt{SQL: tallies(d, false)},
-		lastEnded: &Stmt{SQL: lastEnded(d)},
-		leasedIn:  &Stmt{SQL: leasedIn},
-		openIn:    &Stmt{SQL: openIn(d, "t.run_id, t.seq, t.body")},
-		ranIn:     &Stmt{SQL: ranIn(d)},
-		floors:    &Stmt{SQL: "SELECT namespace, floor FROM epochs"},
-		lanes:     &Stmt{SQL: "SELECT namespace, queue, kind, lane, used_at FROM lanes"},
-		dropLanes: &Stmt{SQL: unusedLanes(d)},
-		picks:     map[int]*Stmt{},
+		begin:     &db.Stmt{SQL: d.Begin, Control: true},
+		commit:    &db.Stmt{SQL: "COMMIT", Control: true},
+		owners:    &db.Stmt{SQL: d.Probe(record.Runs.Key(), "t.run_id, t.namespace, t.workflow_id", "runs", "", "")},
+		opens:     &db.Stmt{SQL: record.OpenRows(d)},
+		tallies:   &db.Stmt{SQL: record.Tallies(d, false)},
+		lastEnded: &db.Stmt{SQL: record.LastEnded(d)},
+		leasedIn:  &db.Stmt{SQL: leasedIn},
+		openIn:    &db.Stmt{SQL: record.OpenIn(d, "t.run_id, t.seq, t.body")},
+		ranIn:     &db.Stmt{SQL: record.RanIn(d)},
+		floors:    &db.Stmt{SQL: "SELECT namespace, floor FROM epochs"},
+		lanes:     &db.Stmt{SQL: "SELECT namespace, queue, kind, lane, used_at FROM lanes"},
+		dropLanes: &db.Stmt{SQL: unusedLanes(d)},
+		picks:     map[int]*db.Stmt{},
 
-		workflows: d.load(workflowsTable, workflowsTable.key(), ""),
-		runs:      d.load(runsTable, runsTable.key(), ""),
-		sessions:  d.load(sessionsTable, sessionsTable.key(), ""),
-		chains:    d.load(sessionsTable, []column{text("namespace"), text("workflow_id")}, "t.workflow_id IS NOT NULL"),
-		workers:   d.load(workersTable, workersTable.key(), ""),
-		receipts:  d.load(receiptsTable, receiptsTable.key(), ""),
-		tokens:    d.load(tokensTable, tokensTable.key(), ""),
+		workflows: d.Load(record.Workflows, record.Workflows.Key(), ""),
+		runs:      d.Load(record.Runs, record.Runs.Key(), ""),
+		sessions:  d.Load(record.Sessions, record.Sessions.Key(), ""),
+		chains: d.Load(
+			record.Sessions, []db.Column{db.Text("namespace"), db.Text("workflow_id")}, "t.workflow_id IS NOT NULL",
+		),
+		workers:  d.Load(record.Workers, record.Workers.Key(), ""),
+		receipts: d.Load(record.Receipts, record.Receipts.Key(), ""),
+		tokens:   d.Load(record.Tokens, record.Tokens.Key(), ""),
 
-		former:     d.load(formerTable, formerTable.key(), ""),
-		bound:      d.load(formerTable, formerChain, "t.bound = 1"),
-		putFormer:  d.upsert(formerTable),
-		dropFormer: d.remove(formerTable),
-		dropChains: d.removeBy(formerTable, formerChain),
+		former:     d.Load(record.Former, record.Former.Key(), ""),
+		bound:      d.Load(record.Former, formerChain, "t.bound = 1"),
+		putFormer:  d.Upsert(record.Former),
+		dropFormer: d.Remove(record.Former),
+		dropChains: d.RemoveBy(record.Former, formerChain),
 
-		addWorkflows: d.insert(workflowsTable),
-		putWorkflows: d.upsert(workflowsTable),
-		putRuns:      d.upsert(runsTable),
-		moveRuns:     d.upsert(runsTable, "status", "closed_at"),
-		addEvents:    d.insert(eventsTable),
-		putTasks:     d.upsert(tasksTable),
-		dropTasks:    d.remove(tasksTable),
-		succeedTasks: d.succeed(tasksTable),
-		putItems:     d.upsert(itemsTable),
-		dropItems:    d.remove(itemsTable),
-		putSessions:  d.upsert(sessionsTable),
-		dropSessions: d.remove(sessionsTable),
-		addTimeline:  d.insert(timelineTable),
-		putEpochs:    d.raise(epochsTable),
-		putWorkers:   d.upsert(workersTable),
-		dropWorkers:  d.remove(workersTable),
-		putReceipts:  d.upsert(receiptsTable),
-		putTokens:    d.upsert(tokensTable),
-		dropTokens:   d.remove(tokensTable),
-		addAudit:     d.insert(auditTable),
-		addLanes:     d.raise(lanesTable),
+		addWorkflows: d.Insert(record.Workflows),
+		putWorkflows: d.Upsert(record.Workflows),
+		putRuns:      d.Upsert(record.Runs),
+		moveRuns:     d.Upsert(record.Runs, "status", "closed_at"),
+		addEvents:    d.Insert(record.Events),
+		putTasks:     d.Upsert(record.Tasks),
+		dropTasks:    d.Remove(record.Tasks),
+		succeedTasks: d.Succeed(record.Tasks),
+		putItems:     d.Upsert(record.Items),
+		dropItems:    d.Remove(record.Items),
+		putSessions:  d.Upsert(record.Sessions),
+		dropSessions: d.Remove(record.Sessions),
+		addTimeline:  d.Insert(record.Timeline),
+		putEpochs:    d.Raise(record.Epochs),
+		putWorkers:   d.Upsert(record.Workers),
+		dropWorkers:  d.Remove(record.Workers),
+		putReceipts:  d.Upsert(record.Receipts),
+		putTokens:    d.Upsert(record.Tokens),
+		dropTokens:   d.Remove(record.Tokens),
+		addAudit:     d.Insert(record.Audit),
+		addLanes:     d.Raise(record.Lanes),
 
-		namespaces: d.load(namespacesTable, namespacesTable.key(), ""),
-		schedules:  d.load(schedulesTable, schedulesTable.key(), ""),
-		queues:     d.load(queuesTable, queuesTable.key(), ""),
-		putQueues:  d.upsert(queuesTable),
-		dropQueues: d.removeBy(queuesTable, queuesTable.columns[:1]),
+		namespaces: d.Load(record.Namespaces, record.Namespaces.Key(), ""),
+		schedules:  d.Load(record.Schedules, record.Schedules.Key(), ""),
+		queues:     d.Load(record.Queues, record.Queues.Key(), ""),
+		putQueues:  d.Upsert(record.Queues),
+		dropQueues: d.RemoveBy(record.Queues, record.Queues.Columns[:1]),
 		leased:     leasedByQueue(),
-		tags:       d.load(fairnessTable, fairnessTable.key(), ""),
-		putTags:    d.raise(fairnessTable),
-		addTags:    d.ensure(fairnessTable),
-		pruneTags: &Stmt{
+		tags:       d.Load(record.Fairness, record.Fairness.Key(), ""),
+		putTags:    d.Raise(record.Fairness),
+		addTags:    d.Ensure(record.Fairness),
+		pruneTags: &db.Stmt{
 			SQL: "DELETE FROM fairness WHERE namespace = $1 AND queue = $2 AND kind = $3 AND tier = $4 AND class <> '' AND tag <= $5",
 		},
-		dropTags:           d.removeBy(fairnessTable, fairnessTable.columns[:1]),
-		putSchedules:       d.upsert(schedulesTable),
-		dropSchedules:      d.remove(schedulesTable),
-		addScheduleEvents:  d.insert(scheduleEventsTable),
-		dropScheduleEvents: d.removeBy(scheduleEventsTable, schedulesTable.key()),
+		dropTags:           d.RemoveBy(record.Fairness, record.Fairness.Columns[:1]),
+		putSchedules:       d.Upsert(record.Schedules),
+		dropSchedules:      d.Remove(record.Schedules),
+		addScheduleEvents:  d.Insert(record.ScheduleEvents),
+		dropScheduleEvents: d.RemoveBy(record.ScheduleEvents, record.Schedules.Key()),
 
-		putNamespaces:  d.upsert(namespacesTable),
-		dropNamespaces: d.remove(namespacesTable),
-		dropRuns:       d.remove(runsTable),
-		dropEvents:     d.removeBy(eventsTable, eventRun),
-		dropRunTasks:   d.removeBy(tasksTable, taskRun),
-		dropRunItems:   d.removeBy(itemsTable, itemRun),
-		dropWorkflows:  d.remove(workflowsTable),
-		dropReceipts:   d.removeBy(receiptsTable, receiptFlow),
+		putNamespaces:  d.Upsert(record.Namespaces),
+		dropNamespaces: d.Remove(record.Namespaces),
+		dropRuns:       d.Remove(record.Runs),
+		dropEvents:     d.RemoveBy(record.Events, eventRun),
+		dropRunTasks:   d.RemoveBy(record.Tasks, taskRun),
+		dropRunItems:   d.RemoveBy(record.Items, itemRun),
+		dropWorkflows:  d.Remove(record.Workflows),
+		dropReceipts:   d.RemoveBy(record.Receipts, receiptFlow),
 
-		addAttributes:  d.insert(attributesTable),
-		dropAttributes: d.removeBy(attributesTable, attributeRun),
+		addAttributes:  d.Insert(record.Attributes),
+		dropAttributes: d.RemoveBy(record.Attributes, attributeRun),
 
-		addLogs:     d.ensureOf(logsTable, runsTable),
-		dropLogs:    d.remove(logsTable),
-		dropRunLogs: d.removeBy(logsTable, logRun),
+		addLogs:     d.EnsureOf(record.Logs, record.Runs),
+		dropLogs:    d.Remove(record.Logs),
+		dropRunLogs: d.RemoveBy(record.Logs, logRun),
 
-		dropTimelines:   d.removeBy(timelineTable, timelineSession),
-		forgetTimelines: d.removeBy(timelineTable, timelineTable.columns[:1]),
+		dropTimelines:   d.RemoveBy(record.Timeline, timelineSession),
+		forgetTimelines: d.RemoveBy(record.Timeline, record.Timeline.Columns[:1]),
 	}
 	// The word of a route is what follows its last separator: trimming every other character from the right leaves the
 	// rest.
-	words := []column{text("namespace"), text("session_id"), text("word")}
-	held := d.probe(workersTable.key(), "t.namespace, t.owner",
+	words := []db.Column{db.Text("namespace"), db.Text("session_id"), db.Text("word")}
+	held := d.Probe(record.Workers.Key(), "t.namespace, t.owner",
 		"(SELECT namespace, owner AS worker_id, owner FROM sessions"+
 			" WHERE owner IS NOT NULL AND status = 'active' AND lease_until > $now)", "", "")
-	s.held = &Stmt{SQL: "SELECT h.namespace, h.owner, count(*) FROM (" + held + ") AS h GROUP BY h.namespace, h.owner" +
+	s.held = &db.Stmt{SQL: "SELECT h.namespace, h.owner, count(*) FROM (" + held + ") AS h GROUP BY h.namespace, h.owner" +
 		" UNION ALL SELECT DISTINCT o.namespace, o.word, -1 FROM sessions AS o WHERE o.namespace = $ns AND substr(o.word, 1, 1) = '~'"}
-	s.holdings = &Stmt{SQL: d.probe(workersTable.key(), "t.namespace, t.owner, t.session_id, t.lease_until",
+	s.holdings = &db.Stmt{SQL: d.Probe(record.Workers.Key(), "t.namespace, t.owner, t.session_id, t.lease_until",
 		"(SELECT namespace, owner AS worker_id, owner,"+
 			" session_id, lease_until FROM sessions WHERE owner IS NOT NULL AND status = 'active')", "", "")}
 	const moved = " SET route = rtrim(route, replace(route, char(31), '')) || k.word FROM " // char(31) is the separator
@@ -169,39 +173,39 @@ func newStatements(d Dialect) *statements {
 	const told = " RETURNING tasks.namespace, tasks.queue, tasks.kind, tasks.route"
 	if !d.Shared {
 		s.held.SQL = strings.NewReplacer("$now", "?2", "$ns", "?3").Replace(s.held.SQL)
-		s.batch = &Stmt{
+		s.batch = &db.Stmt{
 			SQL: "INSERT INTO batches (app, batch, at) VALUES (?, ?, ?) ON CONFLICT (app) DO UPDATE SET batch = excluded.batch, at = excluded.at",
 		}
-		s.reroute = &Stmt{
-			SQL: "UPDATE tasks" + moved + d.list(words) + " AS k WHERE " + strings.ReplaceAll(where, "t.", "tasks.") + told,
+		s.reroute = &db.Stmt{
+			SQL: "UPDATE tasks" + moved + d.List(words) + " AS k WHERE " + strings.ReplaceAll(where, "t.", "tasks.") + told,
 		}
 		return s
 	}
 	s.guardStatements(d)
 	s.held.SQL = strings.NewReplacer("$now", "$3", "$ns", "$4").Replace(s.held.SQL)
-	s.readyIn = &Stmt{SQL: "SELECT DISTINCT r.namespace, r.queue, r.kind FROM unnest($1::text[]) AS k(run_id) CROSS JOIN LATERAL (SELECT t.namespace, t.queue, t.kind" +
+	s.readyIn = &db.Stmt{SQL: "SELECT DISTINCT r.namespace, r.queue, r.kind FROM unnest($1::text[]) AS k(run_id) CROSS JOIN LATERAL (SELECT t.namespace, t.queue, t.kind" +
 		" FROM tasks AS t WHERE t.run_id = k.run_id AND t.route IS NOT NULL ORDER BY t.seq LIMIT 32) AS r"}
-	s.advisory = &Stmt{SQL: "SELECT h FROM unnest($1::bigint[]) AS u(h) WHERE NOT pg_try_advisory_xact_lock(h)"}
-	s.pruneTags = &Stmt{SQL: "DELETE FROM fairness WHERE ctid = ANY(ARRAY(SELECT ctid FROM fairness WHERE namespace = $1 AND queue = $2 AND kind = $3 AND tier = $4" +
+	s.advisory = &db.Stmt{SQL: "SELECT h FROM unnest($1::bigint[]) AS u(h) WHERE NOT pg_try_advisory_xact_lock(h)"}
+	s.pruneTags = &db.Stmt{SQL: "DELETE FROM fairness WHERE ctid = ANY(ARRAY(SELECT ctid FROM fairness WHERE namespace = $1 AND queue = $2 AND kind = $3 AND tier = $4" +
 		" AND class <> '' AND tag <= $5 FOR UPDATE SKIP LOCKED))"}
-	s.batch = &Stmt{SQL: "INSERT INTO batches (app, batch, at) VALUES ($1, $2, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint)" +
-		" ON CONFLICT (app) DO UPDATE SET batch = excluded.batch, at = excluded.at RETURNING at, " + ownVersion}
-	s.reroute = &Stmt{SQL: "UPDATE tasks" + strings.Replace(
+	s.batch = &db.Stmt{SQL: "INSERT INTO batches (app, batch, at) VALUES ($1, $2, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint)" +
+		" ON CONFLICT (app) DO UPDATE SET batch = excluded.batch, at = excluded.at RETURNING at, " + db.OwnVersion}
+	s.reroute = &db.Stmt{SQL: "UPDATE tasks" + strings.Replace(
 		moved, "char", "chr", 1,
-	) + "(SELECT p.place, k.word FROM " + d.list(words) +
+	) + "(SELECT p.place, k.word FROM " + d.List(words) +
 		" AS k CROSS JOIN LATERAL (SELECT t.ctid AS place FROM tasks AS t WHERE " + where +
 		" FOR UPDATE NOWAIT) AS p) AS k WHERE tasks.ctid = k.place" + told}
 	return s
 }
 
 // pick returns the statement that reads the first ready tasks of each of n ranges, and how many ranges it takes.
-func (s *statements) pick(d Dialect, n int) (*Stmt, int) {
+func (s *statements) pick(d db.Dialect, n int) (*db.Stmt, int) {
 	const columns = "route, priority, ready_at, run_id, seq, body, rank"
 	if d.Shared {
 		if s.picks[0] == nil {
 			// Behind the tasks comes, for each range, how many there are: where that is more than it gave, some are locked by
 			// others.
-			s.picks[0] = &Stmt{SQL: "SELECT c.* FROM unnest($1::text[]) AS k(route) CROSS JOIN LATERAL (SELECT t.route, t.priority, t.ready_at, t.run_id," +
+			s.picks[0] = &db.Stmt{SQL: "SELECT c.* FROM unnest($1::text[]) AS k(route) CROSS JOIN LATERAL (SELECT t.route, t.priority, t.ready_at, t.run_id," +
 				" t.seq, t.body, t.rank, r.version FROM tasks AS t CROSS JOIN LATERAL (SELECT x.xmin::text::bigint AS version FROM runs AS x WHERE x.run_id = t.run_id FOR UPDATE SKIP LOCKED) AS r" +
 				" WHERE t.route = k.route ORDER BY t.priority, t.rank, t.ready_at, t.run_id, t.seq LIMIT $2 FOR UPDATE OF t SKIP LOCKED) AS c" +
 				" UNION ALL SELECT k.route, -1, n.n, '', 0, '', 0, 0 FROM unnest($1::text[]) AS k(route) CROSS JOIN LATERAL (SELECT count(*) AS n FROM" +
@@ -220,7 +224,7 @@ func (s *statements) pick(d Dialect, n int) (*Stmt, int) {
 		// number.
 		one := "SELECT * FROM (SELECT " + columns +
 			" FROM tasks WHERE route = ? ORDER BY priority, rank, ready_at, run_id, seq LIMIT (? + 0))"
-		s.picks[size] = &Stmt{SQL: one + strings.Repeat(" UNION ALL "+one, size-1)}
+		s.picks[size] = &db.Stmt{SQL: one + strings.Repeat(" UNION ALL "+one, size-1)}
 	}
 	return s.picks[size], size
 }

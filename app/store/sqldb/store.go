@@ -14,6 +14,9 @@ import (
 
 	"github.com/sojourn-run/sojourn/app/engine"
 	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/app/store/sqldb/clock"
+	"github.com/sojourn-run/sojourn/app/store/sqldb/db"
+	"github.com/sojourn-run/sojourn/app/store/sqldb/read"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
@@ -37,8 +40,8 @@ type Options struct {
 // Config is what a database gives its store.
 type Config struct {
 	Options
-	Dialect Dialect
-	Conn    Conn    // the committer's
+	Dialect db.Dialect
+	Conn    db.Conn // the committer's
 	Reads   *sql.DB // for View
 	Gorm    gorm.Dialector
 	// Notify is called after a commit, on the committer's goroutine, with what other processes may want to
@@ -48,7 +51,7 @@ type Config struct {
 	// Decided is the call that tells other processes, with the commit itself, that something was decided about a
 	// queue; nil when there are none. Nobody looks again for that later, so it must not be lost with the process
 	// that committed it, as a notice may be. It is too dear for what every step does.
-	Decided func() *Call
+	Decided func() *db.Call
 	// Hears says whether notices of other processes arrive; nil when there are none.
 	Hears func() bool
 	Known int64 // the newest schema this binary knows
@@ -88,10 +91,10 @@ type Notice struct {
 type Store struct {
 	cfg      Config
 	st       *statements
-	reads    *Pool
+	reads    *read.Pool
 	cache    *cache // of the committer's goroutine
 	memory   *memory
-	clock    clock
+	clock    clock.Clock
 	health   health
 	in       chan *pending
 	back     chan *pending // of what nobody waits for
@@ -136,16 +139,16 @@ func New(ctx context.Context, cfg Config) (*Store, error) {
 	s.lanes.known = map[QueueKey]map[string]knownLane{}
 	s.queues.init()
 	s.pruned, s.again = map[tagKey]int64{}, map[QueueKey]*lookback{}
-	s.clock.shift = cfg.Shift
+	s.clock.Shift = cfg.Shift
 	var err error
-	if s.reads, err = NewPool(cfg.Reads, cfg.Gorm, cfg.Dialect, &s.clock, &s.readings, cfg.FewRuns); err != nil {
+	if s.reads, err = read.New(cfg.Reads, cfg.Gorm, cfg.Dialect, &s.clock, &s.readings, cfg.FewRuns); err != nil {
 		return nil, err
 	}
 	var last sql.NullInt64
 	if err := cfg.Reads.QueryRowContext(ctx, "SELECT max(at) FROM batches").Scan(&last); err != nil {
 		return nil, fmt.Errorf("last batch: %w", err)
 	}
-	s.clock.last = last.Int64
+	s.clock.Last = last.Int64
 	if err := cfg.Reads.QueryRowContext(ctx, "SELECT max(batch) FROM batches WHERE app = $1", cfg.App).
 		Scan(&last); err != nil {
 		return nil, fmt.Errorf("last batch of %s: %w", cfg.App, err)
@@ -270,14 +273,14 @@ func (s *Store) View(_ context.Context, fn func(store.Reader) error) error {
 }
 
 // Reads is what this store reads with beside the committer, for a look at its statements.
-func (s *Store) Reads() *Pool { return s.reads }
+func (s *Store) Reads() *read.Pool { return s.reads }
 
 // About is Now without asking the database, for callers that only need to know roughly and that may come often.
 func (s *Store) About() time.Time {
 	if !s.cfg.Dialect.Shared {
-		return s.clock.now()
+		return s.clock.Now()
 	}
-	return s.clock.about()
+	return s.clock.About()
 }
 
 // Stats counts what was sent since the store was opened.

@@ -9,7 +9,7 @@ import (
 
 	sqlite "modernc.org/sqlite"
 
-	"github.com/sojourn-run/sojourn/app/store/sqldb"
+	"github.com/sojourn-run/sojourn/app/store/sqldb/db"
 )
 
 // conn is the committer's connection: the driver's own, without database/sql around it, and every statement prepared
@@ -17,7 +17,7 @@ import (
 type conn struct {
 	dsn   string
 	c     driver.Conn
-	stmts map[*sqldb.Stmt]*prepared
+	stmts map[*db.Stmt]*prepared
 	args  []driver.NamedValue // reused from call to call
 	inTx  bool
 }
@@ -33,12 +33,12 @@ func (c *conn) openFile() error {
 	if err != nil {
 		return err
 	}
-	c.c, c.stmts, c.inTx = raw, map[*sqldb.Stmt]*prepared{}, false
+	c.c, c.stmts, c.inTx = raw, map[*db.Stmt]*prepared{}, false
 	return nil
 }
 
 // Send runs the calls one after the other.
-func (c *conn) Send(_ context.Context, calls []*sqldb.Call) error {
+func (c *conn) Send(_ context.Context, calls []*db.Call) error {
 	for _, call := range calls {
 		if err := c.run(call); err != nil {
 			return fmt.Errorf("%s: %w", head(call.Stmt.SQL), err)
@@ -58,7 +58,7 @@ func (c *conn) Rest() error {
 }
 
 // run executes one call. The context is one that is never cancelled: a statement that was begun is finished.
-func (c *conn) run(call *sqldb.Call) error {
+func (c *conn) run(call *db.Call) error {
 	p, err := c.prepare(call.Stmt)
 	if err != nil {
 		return err
@@ -106,7 +106,7 @@ func (c *conn) run(call *sqldb.Call) error {
 	return errors.Join(err, rows.Close())
 }
 
-func (c *conn) prepare(s *sqldb.Stmt) (*prepared, error) {
+func (c *conn) prepare(s *db.Stmt) (*prepared, error) {
 	if p := c.stmts[s]; p != nil {
 		return p, nil
 	}
@@ -119,14 +119,14 @@ func (c *conn) prepare(s *sqldb.Stmt) (*prepared, error) {
 	return p, nil
 }
 
-var rollback = &sqldb.Stmt{SQL: "ROLLBACK", Control: true}
+var rollback = &db.Stmt{SQL: "ROLLBACK", Control: true}
 
 // Reset rolls back, and opens a new connection when even that does not work.
 func (c *conn) Reset(context.Context) error {
 	if !c.inTx {
 		return nil
 	}
-	if err := c.run(&sqldb.Call{Stmt: rollback}); err == nil {
+	if err := c.run(&db.Call{Stmt: rollback}); err == nil {
 		return nil
 	}
 	c.shut()

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/sojourn-run/sojourn/app/store/sqldb"
+	"github.com/sojourn-run/sojourn/app/store/sqldb/read"
 	"github.com/sojourn-run/sojourn/app/store/storetest"
 )
 
@@ -127,7 +128,7 @@ func TestListingsOfManyRunsGoByAnIndex(t *testing.T) {
 	}
 }
 
-func explain(t *testing.T, db *sql.DB, read sqldb.Read) (plan string) {
+func explain(t *testing.T, db *sql.DB, read read.Read) (plan string) {
 	rows, err := db.QueryContext(t.Context(), "EXPLAIN QUERY PLAN "+read.Query, read.Args...)
 	if err != nil {
 		t.Fatalf("%v\n%s", err, read.Query)

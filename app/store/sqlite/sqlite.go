@@ -20,6 +20,7 @@ import (
 	lib "modernc.org/sqlite/lib"
 
 	"github.com/sojourn-run/sojourn/app/store/sqldb"
+	"github.com/sojourn-run/sojourn/app/store/sqldb/db"
 	"github.com/sojourn-run/sojourn/shared/process"
 )
 
@@ -91,7 +92,7 @@ func openStore(ctx context.Context, path string, opts sqldb.Options, lock *lock)
 		return nil, errors.Join(err, reads.Close())
 	}
 	s, err := sqldb.New(ctx, sqldb.Config{
-		Options: opts, Dialect: sqldb.Dialect{Begin: "BEGIN IMMEDIATE", Classify: classify},
+		Options: opts, Dialect: db.Dialect{Begin: "BEGIN IMMEDIATE", Classify: classify},
 		Conn: c, Reads: reads, Known: known, Gorm: gormsqlite.New(gormsqlite.Config{Conn: reads}), Release: lock.release,
 	})
 	if err != nil {
@@ -137,17 +138,17 @@ const versions = `CREATE TABLE IF NOT EXISTS schema_versions (
 ) WITHOUT ROWID`
 
 // classify tells a disk that cannot take anything from a statement that is at fault.
-func classify(err error) sqldb.Class {
+func classify(err error) db.Class {
 	var e *driver.Error
 	if !errors.As(err, &e) {
-		return sqldb.Guilty
+		return db.Guilty
 	}
 	switch e.Code() & 0xff {
 	case lib.SQLITE_BUSY, lib.SQLITE_LOCKED:
-		return sqldb.Again
+		return db.Again
 	case lib.SQLITE_FULL, lib.SQLITE_IOERR, lib.SQLITE_READONLY, lib.SQLITE_CANTOPEN, lib.SQLITE_NOTADB,
 		lib.SQLITE_CORRUPT, lib.SQLITE_NOMEM:
-		return sqldb.Unavailable
+		return db.Unavailable
 	}
-	return sqldb.Guilty
+	return db.Guilty
 }

@@ -4,7 +4,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/sojourn-run/sojourn/app/store/sqldb"
+	"github.com/sojourn-run/sojourn/app/store/sqldb/db"
 )
 
 // The committer's connection writes through to the disk before a commit is over: no test can cut the power, so it is
@@ -17,7 +17,7 @@ func TestCommitsAreWrittenThrough(t *testing.T) {
 	defer c.Close(t.Context())
 	for pragma, want := range map[string]any{"synchronous": int64(2), "journal_mode": "wal"} {
 		var got any
-		if err := c.run(&sqldb.Call{Stmt: &sqldb.Stmt{SQL: "PRAGMA " + pragma}, Row: func(v []any) error {
+		if err := c.run(&db.Call{Stmt: &db.Stmt{SQL: "PRAGMA " + pragma}, Row: func(v []any) error {
 			got = v[0]
 			return nil
 		}}); err != nil {

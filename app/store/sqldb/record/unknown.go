@@ -1,4 +1,4 @@
-package sqldb
+package record
 
 import (
 	"encoding/json"
@@ -45,9 +45,9 @@ func unknown(body string, known map[string]bool) (map[string]json.RawMessage, er
 	return all, nil
 }
 
-// documentWith is document with the members that this build does not know.
-func documentWith(v any, unknown map[string]json.RawMessage) (string, error) {
-	body, err := document(v)
+// DocumentWith is document with the members that this build does not know.
+func DocumentWith(v any, unknown map[string]json.RawMessage) (string, error) {
+	body, err := Document(v)
 	if err != nil || len(unknown) == 0 {
 		return body, err
 	}
@@ -58,5 +58,5 @@ func documentWith(v any, unknown map[string]json.RawMessage) (string, error) {
 	for name, value := range unknown {
 		all[name] = value
 	}
-	return document(all)
+	return Document(all)
 }

@@ -1,4 +1,4 @@
-package sqldb
+package record
 
 import (
 	"encoding/json"
@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/sojourn-run/sojourn/app/store/sqldb/db"
 	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/rawjson"
 )
@@ -34,24 +35,24 @@ type head struct {
 	Ended bool   `json:"ended,omitempty"` // an attempt in the row's session
 }
 
-// packing is the events of one run that a batch has to write yet.
-type packing struct {
-	events   []history.Event
-	payloads []string
-	sessions []string // by event: the session of the attempt that it ends, as far as there are any
-	lead     lead     // what the rows of a session may follow; as the rows leave it
+// Packing is the events of one run that a batch has to write yet.
+type Packing struct {
+	Events   []history.Event
+	Payloads []string
+	Sessions []string // by event: the session of the attempt that it ends, as far as there are any
+	Lead     Lead     // what the rows of a session may follow; as the rows leave it
 }
 
-func (p *packing) session(k int) string {
-	if k >= len(p.sessions) {
+func (p *Packing) session(k int) string {
+	if k >= len(p.Sessions) {
 		return ""
 	}
-	return p.sessions[k]
+	return p.Sessions[k]
 }
 
-// rows adds the rows of the events to r.
-func (p *packing) rows(r *rowset, run string) {
-	for from := 0; from < len(p.events); {
+// Rows adds the rows of the events to r.
+func (p *Packing) Rows(r *db.Rowset, run string) {
+	for from := 0; from < len(p.Events); {
 		to, place := p.row(from)
 		p.add(r, run, from, to, place)
 		from = to
@@ -60,11 +61,11 @@ func (p *packing) rows(r *rowset, run string) {
 
 // row is where the row ends that begins at from, and its event that ends an attempt in a session first, or from. A row
 // has ends in one session only, and only of one time, so that the rows of a session are in the order of what ended.
-func (p *packing) row(from int) (to, place int) {
+func (p *Packing) row(from int) (to, place int) {
 	size, in := 0, ""
 	place = from
-	for to = from; to < len(p.events) && to-from < mostPacked; to++ {
-		size += len(p.payloads[to])
+	for to = from; to < len(p.Events) && to-from < mostPacked; to++ {
+		size += len(p.Payloads[to])
 		if to > from && size > mostPackedBytes {
 			break
 		}
@@ -72,7 +73,7 @@ func (p *packing) row(from int) (to, place int) {
 		case s == "":
 		case in == "":
 			in, place = s, to
-		case s != in || !p.events[to].At.Equal(p.events[place].At.Time):
+		case s != in || !p.Events[to].At.Equal(p.Events[place].At.Time):
 			return to, place
 		}
 	}
@@ -80,18 +81,18 @@ func (p *packing) row(from int) (to, place int) {
 }
 
 // add adds one row.
-func (p *packing) add(r *rowset, run string, from, to, place int) {
-	e := &p.events[from]
+func (p *Packing) add(r *db.Rowset, run string, from, to, place int) {
+	e := &p.Events[from]
 	session := p.session(place)
-	r.s(run).i(e.Seq).i(p.events[place].At.Micros()).s(e.Type()).s(e.TaskID).i(e.SeenThrough)
+	r.S(run).I(e.Seq).I(p.Events[place].At.Micros()).S(e.Type()).S(e.TaskID).I(e.SeenThrough)
 	if to == from+1 {
-		follows := p.lead.next(session, e.Seq, p.events[place].At.Micros(), len(p.payloads[from]))
-		r.s(p.payloads[from]).s(session).i(0).i(0).s("").i(follows)
+		follows := p.Lead.next(session, e.Seq, p.Events[place].At.Micros(), len(p.Payloads[from]))
+		r.S(p.Payloads[from]).S(session).I(0).I(0).S("").I(follows)
 		return
 	}
 	ended, size := int64(0), to-from-1
 	for k := from; k < to; k++ {
-		size += len(p.payloads[k])
+		size += len(p.Payloads[k])
 	}
 	var payloads strings.Builder
 	payloads.Grow(size)
@@ -100,10 +101,10 @@ func (p *packing) add(r *rowset, run string, from, to, place int) {
 		if k > from {
 			payloads.WriteByte('\n')
 		}
-		payloads.WriteString(p.payloads[k])
+		payloads.WriteString(p.Payloads[k])
 		h := head{
-			Type: p.events[k].Type(), At: p.events[k].At.Micros(), Bytes: len(p.payloads[k]), Seen: p.events[k].SeenThrough,
-			Task: p.events[k].TaskID, Ended: p.session(k) != "",
+			Type: p.Events[k].Type(), At: p.Events[k].At.Micros(), Bytes: len(p.Payloads[k]), Seen: p.Events[k].SeenThrough,
+			Task: p.Events[k].TaskID, Ended: p.session(k) != "",
 		}
 		if h.Ended {
 			ended++
@@ -113,8 +114,8 @@ func (p *packing) add(r *rowset, run string, from, to, place int) {
 	if ended == 1 {
 		ended = 0 // what a row of before does not say
 	}
-	follows := p.lead.next(session, e.Seq, p.events[place].At.Micros(), payloads.Len())
-	r.s(payloads.String()).s(session).i(p.events[to-1].Seq).i(ended).s(string(append(heads, ']'))).i(follows)
+	follows := p.Lead.next(session, e.Seq, p.Events[place].At.Micros(), payloads.Len())
+	r.S(payloads.String()).S(session).I(p.Events[to-1].Seq).I(ended).S(string(append(heads, ']'))).I(follows)
 }
 
 // append writes h as the next of a list.
@@ -141,53 +142,54 @@ func (h *head) append(b []byte) []byte {
 
 // packed is a row of events as it is read: one event, or several.
 type packed struct {
-	run     string
-	first   int64
+	Run     string
+	First   int64
 	heads   []head
 	payload string
 }
 
-// eventColumns are what readRow reads.
-const eventColumns = "t.run_id, t.seq, t.at, t.type, t.task_id, t.seen_through, t.payload, t.last, t.session, t.heads"
+// EventColumns are what ReadEvents reads.
+const EventColumns = "t.run_id, t.seq, t.at, t.type, t.task_id, t.seen_through, t.payload, t.last, t.session, t.heads"
 
-func readRow(v []any) (p packed, err error) {
-	p = packed{run: str(v[0]), first: integer(v[1]), payload: str(v[6])}
+// ReadEvents reads a row of Events, by EventColumns.
+func ReadEvents(v []any) (p packed, err error) {
+	p = packed{Run: db.Str(v[0]), First: db.Int(v[1]), payload: db.Str(v[6])}
 	if v[7] == nil {
 		p.heads = []head{{
-			Type: str(v[3]), At: integer(v[2]), Bytes: len(p.payload), Seen: integer(v[5]), Task: str(v[4]),
+			Type: db.Str(v[3]), At: db.Int(v[2]), Bytes: len(p.payload), Seen: db.Int(v[5]), Task: db.Str(v[4]),
 			Ended: v[8] != nil,
 		}}
 		return p, nil
 	}
-	if err := json.Unmarshal([]byte(str(v[9])), &p.heads); err != nil {
-		return p, fmt.Errorf("heads of event %d of run %s: %w", p.first, p.run, err)
+	if err := json.Unmarshal([]byte(db.Str(v[9])), &p.heads); err != nil {
+		return p, fmt.Errorf("heads of event %d of run %s: %w", p.First, p.Run, err)
 	}
 	size := len(p.heads) - 1
 	for _, h := range p.heads {
 		size += h.Bytes
 	}
-	if last := p.first + int64(len(p.heads)) - 1; len(p.heads) == 0 || last != integer(v[7]) || size != len(p.payload) {
+	if last := p.First + int64(len(p.heads)) - 1; len(p.heads) == 0 || last != db.Int(v[7]) || size != len(p.payload) {
 		return p, fmt.Errorf("events %d to %d of run %s are damaged: %d heads and %d bytes, for %d",
-			p.first, integer(v[7]), p.run, len(p.heads), len(p.payload), size)
+			p.First, db.Int(v[7]), p.Run, len(p.heads), len(p.payload), size)
 	}
 	return p, nil
 }
 
-// last is the sequence of the row's last event.
-func (p *packed) last() int64 { return p.first + int64(len(p.heads)) - 1 }
+// Last is the sequence of the row's last event.
+func (p *packed) Last() int64 { return p.First + int64(len(p.heads)) - 1 }
 
-// each calls fn for the events behind after up to through, and stops at its error.
-func (p *packed) each(after, through int64, fn func(e history.Event, bytes int, ended bool) error) error {
+// Each calls fn for the events behind after up to through, and stops at its error.
+func (p *packed) Each(after, through int64, fn func(e history.Event, bytes int, ended bool) error) error {
 	for k, from := 0, 0; k < len(p.heads); k++ {
 		h := &p.heads[k]
-		seq, at := p.first+int64(k), from
+		seq, at := p.First+int64(k), from
 		from += h.Bytes + 1
 		if seq <= after || seq > through {
 			continue
 		}
 		data, err := history.DecodeData(h.Type, []byte(p.payload[at:at+h.Bytes]))
 		if err != nil {
-			return fmt.Errorf("event %d of run %s: %w", seq, p.run, err)
+			return fmt.Errorf("event %d of run %s: %w", seq, p.Run, err)
 		}
 		e := history.Event{Seq: seq, At: history.Micros(h.At), Data: data, TaskID: h.Task, SeenThrough: h.Seen}
 		if err := fn(e, h.Bytes, h.Ended); err != nil {
@@ -197,24 +199,24 @@ func (p *packed) each(after, through int64, fn func(e history.Event, bytes int, 
 	return nil
 }
 
-// all are the row's events.
-func (p *packed) all() (list []history.Event, err error) {
+// All are the row's events.
+func (p *packed) All() (list []history.Event, err error) {
 	list = make([]history.Event, 0, len(p.heads))
-	err = p.each(0, p.last(), func(e history.Event, _ int, _ bool) error {
+	err = p.Each(0, p.Last(), func(e history.Event, _ int, _ bool) error {
 		list = append(list, e)
 		return nil
 	})
 	return list, err
 }
 
-// rowOf is the key of the row that holds an event, by its run and sequence.
-func rowOf(run, seq string) string {
+// RowOf is the key of the row that holds an event, by its run and sequence.
+func RowOf(run, seq string) string {
 	return "(SELECT max(m.seq) FROM events AS m WHERE m.run_id = " + run + " AND m.seq <= " + seq + ")"
 }
 
-// rowsOf reads the rows that hold some events, each once.
-func rowsOf(d Dialect) string {
-	keys := "(SELECT DISTINCT w.run_id, " + rowOf("w.run_id", "w.seq") + " AS seq FROM " + d.list(eventsTable.key()) +
+// RowsOf reads the rows that hold some events, each once.
+func RowsOf(d db.Dialect) string {
+	keys := "(SELECT DISTINCT w.run_id, " + RowOf("w.run_id", "w.seq") + " AS seq FROM " + d.List(Events.Key()) +
 		" AS w)"
-	return d.probeIn(keys, eventsTable.key(), eventColumns, "events", "", "")
+	return d.ProbeIn(keys, Events.Key(), EventColumns, "events", "", "")
 }

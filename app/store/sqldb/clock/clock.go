@@ -1,4 +1,5 @@
-package sqldb
+// Package clock is the time of a store.
+package clock
 
 import (
 	"sync"
@@ -8,38 +9,38 @@ import (
 // Leases are made by one machine and judged by another, so there has to be one clock. For a database of one app
 // it is that app's own; several apps go by the database's, because their machines never quite agree.
 
-// clockSQL asks a shared database for its clock.
-const clockSQL = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
+// SQL asks a shared database for its clock.
+const SQL = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
 
-// clock is the store's time: the process's clock, which never goes back, not even over a restart, or what a
+// Clock is the store's time: the process's clock, which never goes back, not even over a restart, or what a
 // shared database says.
-type clock struct {
-	shift func() time.Duration
+type Clock struct {
+	Shift func() time.Duration
 
 	mu   sync.Mutex // guards what follows
-	last int64      // microseconds
+	Last int64      // microseconds
 	said time.Time  // what the database said last
 	raw  int64      // the same in microseconds, without a shift
 	read time.Time  // and when
 }
 
-// now is the process's clock.
-func (c *clock) now() time.Time {
+// Now is the process's clock.
+func (c *Clock) Now() time.Time {
 	at := time.Now()
-	if c.shift != nil {
-		at = at.Add(c.shift())
+	if c.Shift != nil {
+		at = at.Add(c.Shift())
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.last = max(c.last, at.UnixMicro())
-	return time.UnixMicro(c.last).UTC()
+	c.Last = max(c.Last, at.UnixMicro())
+	return time.UnixMicro(c.Last).UTC()
 }
 
-// at is what the database says, in microseconds.
-func (c *clock) at(micros int64) time.Time {
+// At is what the database says, in microseconds.
+func (c *Clock) At(micros int64) time.Time {
 	t := time.UnixMicro(micros).UTC()
-	if c.shift != nil {
-		t = t.Add(c.shift())
+	if c.Shift != nil {
+		t = t.Add(c.Shift())
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -47,10 +48,10 @@ func (c *clock) at(micros int64) time.Time {
 	return t
 }
 
-// least is a time that the database's clock has passed for certain, also in microseconds of its own: what it
+// Least is a time that the database's clock has passed for certain, also in microseconds of its own: what it
 // said last, and what has gone by since that was heard. There is none when that is longer ago than most. An
 // early time makes a lease shorter than the server's own would be, never longer.
-func (c *clock) least(most time.Duration) (now time.Time, micros int64, ok bool) {
+func (c *Clock) Least(most time.Duration) (now time.Time, micros int64, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	ago := time.Since(c.read)
@@ -59,14 +60,14 @@ func (c *clock) least(most time.Duration) (now time.Time, micros int64, ok bool)
 	}
 	micros = c.raw + ago.Microseconds()
 	now = time.UnixMicro(micros).UTC()
-	if c.shift != nil {
-		now = now.Add(c.shift())
+	if c.Shift != nil {
+		now = now.Add(c.Shift())
 	}
 	return now, micros, true
 }
 
-// about is what the database would say now, counted from what it said last; zero before that.
-func (c *clock) about() time.Time {
+// About is what the database would say now, counted from what it said last; zero before that.
+func (c *Clock) About() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.said.IsZero() {

@@ -1,58 +1,60 @@
-package sqldb
+package db
 
 import (
 	"encoding/json"
 	"strconv"
 )
 
-// rowset is rows of one table on their way into a statement, column by column. PostgreSQL takes the columns as
+// Rowset is rows of one table on their way into a statement, column by column. PostgreSQL takes the columns as
 // arrays; for SQLite the rows are put together again. A row is added by giving its columns in the table's
 // order.
-type rowset struct {
-	columns []column
+type Rowset struct {
+	columns []Column
 	text    [][]string
 	ints    [][]int64
-	n, at   int
+	N, at   int
 }
 
-func newRowset(columns []column) *rowset {
-	return &rowset{columns: columns}
+// NewRowset begins rows of these columns.
+func NewRowset(columns []Column) *Rowset {
+	return &Rowset{columns: columns}
 }
 
 // begin makes room for columns, of which most rowsets of a batch never need any.
-func (r *rowset) begin() {
+func (r *Rowset) begin() {
 	if r.text == nil {
 		r.text, r.ints = make([][]string, len(r.columns)), make([][]int64, len(r.columns))
 	}
 }
 
-// s adds a text to the row being filled.
-func (r *rowset) s(v string) *rowset {
+// S adds a text to the row being filled.
+func (r *Rowset) S(v string) *Rowset {
 	r.begin()
 	r.text[r.at] = append(r.text[r.at], v)
 	return r.next()
 }
 
-// i adds an integer.
-func (r *rowset) i(v int64) *rowset {
+// I adds an integer.
+func (r *Rowset) I(v int64) *Rowset {
 	r.begin()
 	r.ints[r.at] = append(r.ints[r.at], v)
 	return r.next()
 }
 
-func (r *rowset) next() *rowset {
+func (r *Rowset) next() *Rowset {
 	if r.at++; r.at == len(r.columns) {
 		r.at = 0
-		r.n++
+		r.N++
 	}
 	return r
 }
 
-func (r *rowset) empty() bool { return r.n == 0 }
+// Empty is true while there is no row in it.
+func (r *Rowset) Empty() bool { return r.N == 0 }
 
 // row appends the values of row k to args, zero values of optional columns as nil. A text that stands in the row
 // before as well, which above are the values of, is that one: most columns say the same in all rows of a batch.
-func (r *rowset) row(args []any, k int, above []any) []any {
+func (r *Rowset) row(args []any, k int, above []any) []any {
 	for c, column := range r.columns {
 		switch {
 		case column.num && column.null && r.ints[c][k] == 0:
@@ -70,8 +72,8 @@ func (r *rowset) row(args []any, k int, above []any) []any {
 	return args
 }
 
-// arrays returns the columns whole.
-func (r *rowset) arrays() []any {
+// Arrays returns the columns whole.
+func (r *Rowset) Arrays() []any {
 	r.begin()
 	args := make([]any, len(r.columns))
 	for c, column := range r.columns {
@@ -84,10 +86,10 @@ func (r *rowset) arrays() []any {
 	return args
 }
 
-// json returns the rows as an array of arrays: how keys are given to a database without array parameters.
-func (r *rowset) json() string {
+// JSON returns the rows as an array of arrays: how keys are given to a database without array parameters.
+func (r *Rowset) JSON() string {
 	b := []byte{'['}
-	for k := range r.n {
+	for k := range r.N {
 		if k > 0 {
 			b = append(b, ',')
 		}

@@ -1,4 +1,4 @@
-package sqldb
+package read
 
 import (
 	"context"
@@ -9,6 +9,7 @@ import (
 
 	"github.com/sojourn-run/sojourn/app/engine"
 	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/app/store/sqldb/record"
 	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
@@ -48,7 +49,7 @@ func (r *reader) Runs(ctx context.Context, q store.RunQuery) (store.RunList, err
 	}
 	list := store.RunList{Heads: make([]engine.Head, len(f.rows)), SearchedTo: f.to}
 	for i, m := range f.rows {
-		list.Heads[i], err = readHead([]any{
+		list.Heads[i], err = record.ReadHead([]any{
 			m.RunID, m.Namespace, m.WorkflowID, m.Type, m.Number, m.Status, m.Queue, m.StartedAt, value(m.ClosedAt), m.LastSeq,
 			value(m.DueAt), value(m.Owner), value(m.BusinessKey), m.State,
 		})

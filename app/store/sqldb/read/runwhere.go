@@ -1,4 +1,4 @@
-package sqldb
+package read
 
 import (
 	"math"
@@ -7,6 +7,7 @@ import (
 	"gorm.io/gorm"
 
 	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/app/store/sqldb/db"
 )
 
 // The statements of a listing of runs: what runlist.go decides to read.
@@ -129,7 +130,7 @@ func started(where []store.Condition) (low, high int64) {
 		if !within(c) {
 			continue
 		}
-		at := integer(c.Values[0])
+		at := db.Int(c.Values[0])
 		switch c.Test {
 		case store.Less:
 			high = min(high, at-1)
@@ -140,7 +141,7 @@ func started(where []store.Condition) (low, high int64) {
 		case store.AtLeast:
 			low = max(low, at)
 		case store.Between:
-			low, high = max(low, at), min(high, integer(c.Values[1]))
+			low, high = max(low, at), min(high, db.Int(c.Values[1]))
 		}
 	}
 	return low, high

@@ -1,15 +1,10 @@
-package sqldb
+// Package db is how the store speaks with a database: connections, statements and what they are made of, in the words
+// in which SQLite and PostgreSQL differ. It knows no table.
+package db
 
 import (
 	"context"
-	"errors"
-	"fmt"
-
-	"github.com/sojourn-run/sojourn/app/store"
 )
-
-// Both drivers hand over text as string and numbers as int64, and NULL as nil. Columns are nothing else, so these two
-// read any of them; NULL is the zero value, as it was written.
 
 // The committer talks to a database through this small interface: SQLite and PostgreSQL have drivers of their
 // own behind it, because only one of them can send many statements in one round trip.
@@ -53,24 +48,17 @@ const (
 	Unavailable
 )
 
-// Away marks an error of a database that goes away, or is not there, with store.ErrUnavailable: the read that
-// met it did nothing wrong.
-func (d Dialect) Away(err error) error {
-	if err == nil || errors.Is(err, store.ErrUnavailable) {
-		return err
-	}
-	if class := d.Classify(err); class == Lost || class == Unavailable {
-		return fmt.Errorf("%w: %w", store.ErrUnavailable, err)
-	}
-	return err
-}
+// Both drivers hand over text as string and numbers as int64, and NULL as nil. Columns are nothing else, so these two
+// read any of them; NULL is the zero value, as it was written.
 
-func str(v any) string {
+// Str is a text as a driver hands it over.
+func Str(v any) string {
 	s, _ := v.(string)
 	return s
 }
 
-func integer(v any) int64 {
+// Int is a number as a driver hands it over.
+func Int(v any) int64 {
 	i, _ := v.(int64)
 	return i
 }

@@ -1,0 +1,171 @@
+package db
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/sojourn-run/sojourn/app/store"
+)
+
+// SQLite and PostgreSQL differ in how rows are given to a statement and in who else writes. Everything else is
+// the same text, which is made here, so that a rule of storage exists once and the suite in storetest holds
+// both.
+
+// Dialect is the handful of words in which two databases differ.
+type Dialect struct {
+	// Shared says that other processes write the same database. Rows are then locked when they are read, a lock
+	// is never waited for, and no cache is trusted without a check. Such a database takes arrays as parameters;
+	// the other kind takes rows of values, and lists of keys as JSON.
+	Shared   bool
+	Begin    string
+	Classify func(error) Class
+}
+
+// Away marks an error of a database that goes away, or is not there, with store.ErrUnavailable: the read that
+// met it did nothing wrong.
+func (d Dialect) Away(err error) error {
+	if err == nil || errors.Is(err, store.ErrUnavailable) {
+		return err
+	}
+	if class := d.Classify(err); class == Lost || class == Unavailable {
+		return fmt.Errorf("%w: %w", store.ErrUnavailable, err)
+	}
+	return err
+}
+
+// unnest is a SELECT of the columns from array parameters $1…; zero values of optional columns become NULL.
+// Arrays make one statement of any number of rows, so it is prepared once and its text never grows.
+func unnest(columns []Column) string {
+	var list, arrays, names []string
+	for i, c := range columns {
+		zero := "''"
+		if c.num {
+			zero = "0"
+		}
+		v := "u." + c.Name
+		if c.null {
+			v = fmt.Sprintf("NULLIF(u.%s, %s)", c.Name, zero)
+		}
+		list = append(list, v)
+		arrays = append(arrays, fmt.Sprintf("$%d::%s[]", i+1, c.Typ()))
+		names = append(names, c.Name)
+	}
+	return fmt.Sprintf(
+		"SELECT %s FROM unnest(%s) AS u(%s)", strings.Join(list, ", "), strings.Join(arrays, ", "), strings.Join(names, ", "),
+	)
+}
+
+// Loader is a prepared way to read rows by a list of keys.
+type Loader struct {
+	Stmt *Stmt
+	keys []Column
+	// width is how many columns a row has that could be locked. Behind them stands what one could not be: its primary key
+	// and, when the rows are looked for by something else, that. 0: nothing is locked.
+	Width int
+}
+
+// Call reads the rows of these keys.
+func (d Dialect) Call(l *Loader, keys *Rowset, row func(v []any) error) *Call {
+	if d.Shared {
+		return &Call{Stmt: l.Stmt, Args: keys.Arrays(), Row: row}
+	}
+	return &Call{Stmt: l.Stmt, Args: []any{keys.JSON()}, Row: row}
+}
+
+// Keys are the keys of such rows as parameters.
+func (d Dialect) Keys(keys *Rowset) []any {
+	if d.Shared {
+		return keys.Arrays()
+	}
+	return []any{keys.JSON()}
+}
+
+// Load makes a loader: all columns of a table by the key columns. On a shared database the rows come locked. A
+// row that another transaction has locked comes with its key alone, so that it is neither waited for nor taken
+// for missing: a run that is taken for missing would be answered with "not found".
+func (d Dialect) Load(t *Table, key []Column, where string) *Loader {
+	columns, width := "t."+strings.Join(t.Names(), ", t."), len(t.Columns)
+	if t.Versioned && d.Shared {
+		columns, width = columns+", "+VersionOf, width+1
+	}
+	if !d.Shared {
+		return &Loader{Stmt: &Stmt{SQL: d.Probe(key, columns, t.Name, where, "")}, keys: key}
+	}
+	var on, same, found, names []string
+	for _, c := range key {
+		on = append(on, fmt.Sprintf("t.%s = k.%s", c.Name, c.Name))
+	}
+	if where != "" {
+		on = append(on, where)
+	}
+	for _, c := range t.Key() {
+		same = append(same, fmt.Sprintf("t.%s = h.%s", c.Name, c.Name))
+		found, names = append(found, "t."+c.Name), append(names, "h."+c.Name)
+	}
+	for _, c := range key {
+		if !slices.Contains(t.Key(), c) {
+			names = append(names, "k."+c.Name)
+		}
+	}
+	return &Loader{keys: key, Width: width, Stmt: &Stmt{SQL: fmt.Sprintf("SELECT p.*, %s FROM %s AS k"+
+		" CROSS JOIN LATERAL (SELECT %s FROM %s AS t WHERE %s ORDER BY %s OFFSET 0) AS h"+
+		" LEFT JOIN LATERAL (SELECT %s FROM %s AS t WHERE %s FOR UPDATE SKIP LOCKED) AS p ON true",
+		strings.Join(names, ", "), d.List(key), strings.Join(found, ", "), t.Name, strings.Join(on, " AND "),
+		strings.Join(found, ", "),
+		columns, t.Name, strings.Join(same, " AND "))}}
+}
+
+// Probe selects columns of a table t for every key k given as a parameter, by an index and nothing else.
+// Neither database may choose another way because the table was small when it planned: a plan that reads the
+// whole table is fast on the first day and stops the app on the hundredth. where may narrow the rows; tail may
+// order and lock them.
+func (d Dialect) Probe(key []Column, columns, t, where, tail string) string {
+	return d.ProbeIn(d.List(key), key, columns, t, where, tail)
+}
+
+// ProbeIn is probe for keys that another table expression lists.
+func (d Dialect) ProbeIn(keys string, key []Column, columns, t, where, tail string) string {
+	var on []string
+	for _, c := range key {
+		on = append(on, fmt.Sprintf("t.%s = k.%s", c.Name, c.Name))
+	}
+	if where != "" {
+		on = append(on, where)
+	}
+	cond := strings.Join(on, " AND ")
+	if !d.Shared { // with this word SQLite keeps the order of a join
+		return fmt.Sprintf("SELECT %s FROM %s AS k CROSS JOIN %s AS t ON %s", columns, keys, t, cond)
+	}
+	if tail == "" {
+		tail = "OFFSET 0" // like a lock, it keeps the planner from turning the join around
+	}
+	return fmt.Sprintf(
+		"SELECT p.* FROM %s AS k CROSS JOIN LATERAL (SELECT %s FROM %s AS t WHERE %s %s) AS p", keys, columns, t, cond, tail,
+	)
+}
+
+// List is a table expression of the keys given as parameters: arrays, or one JSON array of arrays.
+func (d Dialect) List(key []Column) string {
+	if d.Shared {
+		var order []string
+		for i := range key {
+			order = append(order, fmt.Sprint(i+1))
+		}
+		return "(" + unnest(key) + " ORDER BY " + strings.Join(order, ", ") + ")"
+	}
+	var cols []string
+	for i, c := range key {
+		cols = append(cols, fmt.Sprintf("json_extract(value, '$[%d]') AS %s", i, c.Name))
+	}
+	return "(SELECT " + strings.Join(cols, ", ") + " FROM json_each(?))"
+}
+
+// Once has a statement that asks for the same keys in several places take them once.
+func Once(d Dialect, statement string) string {
+	if d.Shared { // its parameters have numbers
+		return statement
+	}
+	return strings.ReplaceAll(statement, "?", "?1")
+}

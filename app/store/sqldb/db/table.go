@@ -1,0 +1,63 @@
+package db
+
+// A column is only what is asked by: keys, what an index needs, what one row is joined to another with. All else
+// of a row is one JSON text, so that a new member of a run or a session needs no migration. The statements are
+// made of these tables, so that both databases load and write the same columns in the same order.
+
+// Column is one column of a table. Every column is text or a 64-bit integer: documents are JSON text, times are
+// microseconds.
+type Column struct {
+	Name  string
+	num   bool // an integer, else text
+	null  bool // the zero value is stored as NULL, so that partial indexes leave it out
+	fixed bool // never changes after the insert: left out of updates, and so are its indexes
+}
+
+// Table describes a table well enough to make its statements; the first keys columns are the primary key.
+type Table struct {
+	Name    string
+	Keys    int
+	Columns []Column
+	Prune   bool // rows are deleted by key
+	Many    bool // thousands of rows are put at once
+	// versioned says that a shared database gives the version of a row behind its columns: see recall.go.
+	Versioned bool
+}
+
+// Text is a column of texts.
+func Text(name string) Column { return Column{Name: name} }
+
+// Num is a column of integers.
+func Num(name string) Column { return Column{Name: name, num: true} }
+
+// Opt is for columns whose empty value means that there is none.
+func (c Column) Opt() Column { c.null = true; return c }
+
+// Keep is for columns that are never written again: an update that leaves them out touches none of their indexes.
+func (c Column) Keep() Column { c.fixed = true; return c }
+
+// Typ is the type of a column.
+func (c Column) Typ() string {
+	if c.num {
+		return "bigint"
+	}
+	return "text"
+}
+
+// Key are the columns of the primary key.
+func (t *Table) Key() []Column { return t.Columns[:t.Keys] }
+
+// Names are the names of all columns.
+func (t *Table) Names() []string {
+	names := make([]string, len(t.Columns))
+	for i, c := range t.Columns {
+		names[i] = c.Name
+	}
+	return names
+}
+
+// VersionOf is the version of a row t on a shared database, and OwnVersion that of what the transaction itself writes.
+const (
+	VersionOf  = "t.xmin::text::bigint"
+	OwnVersion = "txid_current() & 4294967295"
+)

@@ -1,0 +1,200 @@
+package db
+
+import (
+	"fmt"
+	"math/bits"
+	"slices"
+	"strings"
+)
+
+// Writes of a batch are few statements of many rows, whatever their number: arrays where a database takes them, else
+// chunks whose sizes are powers of two, so that a handful of texts is prepared once.
+
+// largest is the most rows that one statement of a database without array parameters writes. The prepared sizes
+// are the powers of two up to it, so that a few prepared statements serve any number of rows.
+const largest = 32
+
+// most is the same for rows that are put by the thousand, as leases of sessions are. A statement takes up to 32,766
+// values.
+const most = 2048
+
+// Writer is a prepared way to write rows: one statement for arrays, or one for each chunk size.
+type Writer struct {
+	Stmts   []*Stmt // [0] for arrays; by power of two for chunks
+	Columns []Column
+	shared  bool
+	// padded says that a row may be written twice, so that many rows need few statements: the last chunk is filled up.
+	padded bool
+}
+
+// Calls returns what writes all rows, in order.
+func (w *Writer) Calls(r *Rowset) []*Call {
+	if r.N == 0 {
+		return nil
+	}
+	if w.shared {
+		return []*Call{{Stmt: w.Stmts[0], Args: r.Arrays()}}
+	}
+	var calls []*Call
+	var above []any
+	for from := 0; from < r.N; {
+		size := w.chunk(r.N - from)
+		args := make([]any, 0, size*len(w.Columns))
+		for k := from; k < from+size; k++ {
+			args = r.row(args, min(k, r.N-1), above)
+			above = args[len(args)-len(w.Columns):]
+		}
+		calls = append(calls, &Call{Stmt: w.Stmts[bits.Len(uint(size))-1], Args: args})
+		from += size
+	}
+	return calls
+}
+
+// chunk is how many rows the next statement has when so many are left.
+// A row that is written twice says the same twice, so the last chunk may be filled up with it where that saves
+// statements.
+func (w *Writer) chunk(left int) int {
+	size := min(1<<(len(w.Stmts)-1), 1<<(bits.Len(uint(left))-1))
+	if next := 2 * size; w.padded && left > largest && next < 1<<len(w.Stmts) && next-left <= left/4 {
+		return next
+	}
+	return size
+}
+
+// writer makes a writer from the head and the tail of a statement around its rows.
+func (d Dialect) writer(columns []Column, make func(rows string) string) *Writer {
+	return d.writerOf(columns, largest, make)
+}
+
+func (d Dialect) writerOf(columns []Column, most int, make func(rows string) string) *Writer {
+	w := &Writer{Columns: columns, shared: d.Shared}
+	if d.Shared {
+		w.Stmts = []*Stmt{{SQL: make(unnest(columns))}}
+		return w
+	}
+	for size := 1; size <= most; size *= 2 {
+		w.Stmts = append(w.Stmts, &Stmt{SQL: make(values(len(columns), size))})
+	}
+	return w
+}
+
+func values(columns, rows int) string {
+	row := "(?" + strings.Repeat(", ?", columns-1) + ")"
+	return "VALUES " + row + strings.Repeat(", "+row, rows-1)
+}
+
+// Insert writes new rows.
+func (d Dialect) Insert(t *Table) *Writer {
+	return d.writer(t.Columns, func(rows string) string {
+		return fmt.Sprintf("INSERT INTO %s (%s) %s", t.Name, strings.Join(t.Names(), ", "), rows)
+	})
+}
+
+// Ensure writes rows that are not there yet.
+func (d Dialect) Ensure(t *Table) *Writer {
+	return d.writer(t.Columns, func(rows string) string {
+		return fmt.Sprintf("INSERT INTO %s (%s) %s ON CONFLICT DO NOTHING", t.Name, strings.Join(t.Names(), ", "), rows)
+	})
+}
+
+// EnsureOf is ensure of rows that belong to a row of another table, by the first column of both; those that belong to
+// none are left out.
+func (d Dialect) EnsureOf(t, owner *Table) *Writer {
+	return d.writer(t.Columns, func(rows string) string {
+		names := strings.Join(t.Names(), ", ")
+		return fmt.Sprintf(
+			"INSERT INTO %s (%s) WITH k (%s) AS (%s) SELECT %s FROM k"+
+				" WHERE EXISTS (SELECT 1 FROM %s AS o WHERE o.%s = k.%s) ON CONFLICT DO NOTHING",
+			t.Name, names, names, rows, names, owner.Name, owner.Columns[0].Name, t.Columns[0].Name,
+		)
+	})
+}
+
+// Upsert writes rows whether they are there or not, leaving fixed columns and those named as they are.
+func (d Dialect) Upsert(t *Table, but ...string) *Writer {
+	var key, set []string
+	for _, c := range t.Key() {
+		key = append(key, c.Name)
+	}
+	for _, c := range t.Columns[t.Keys:] {
+		if !c.fixed && !slices.Contains(but, c.Name) {
+			set = append(set, c.Name+" = excluded."+c.Name)
+		}
+	}
+	size := largest
+	if t.Many {
+		size = most
+	}
+	w := d.writerOf(t.Columns, size, func(rows string) string {
+		return fmt.Sprintf("INSERT INTO %s (%s) %s ON CONFLICT (%s) DO UPDATE SET %s",
+			t.Name, strings.Join(t.Names(), ", "), rows, strings.Join(key, ", "), strings.Join(set, ", "))
+	})
+	w.padded = t.Many
+	return w
+}
+
+// Succeed gives rows of a table to others that come in their place: the last column of the key, a number,
+// becomes another. The rows given are the new ones, each followed by what that number was before. It stands for
+// a DELETE and an INSERT, since the step of a run mostly ends one task and makes one. On SQLite it is one
+// statement for each row, which costs less than one that joins many. The row that was must be there: a shared
+// database has just read and locked it, and the other kind checks, because it believes what it remembers.
+func (d Dialect) Succeed(t *Table) *Writer {
+	columns := append(slices.Clip(t.Columns), Num("was"))
+	var key, set []string
+	for i, c := range t.Columns {
+		v := "k." + c.Name
+		if !d.Shared {
+			v = fmt.Sprintf("?%d", i+1)
+		}
+		if i < t.Keys-1 {
+			key = append(key, fmt.Sprintf("t.%s = %s", c.Name, v))
+		} else {
+			set = append(set, c.Name+" = "+v)
+		}
+	}
+	last := t.Columns[t.Keys-1].Name
+	if !d.Shared {
+		where := strings.Join(append(key, fmt.Sprintf("t.%s = ?%d", last, len(columns))), " AND ")
+		return &Writer{Columns: columns, Stmts: []*Stmt{{
+			SQL: fmt.Sprintf("UPDATE %s AS t SET %s WHERE %s", t.Name, strings.Join(set, ", "), where), One: true,
+		}}}
+	}
+	where := strings.Join(append(key, fmt.Sprintf("t.%s = k.was", last)), " AND ")
+	return &Writer{Columns: columns, shared: true, Stmts: []*Stmt{{
+		SQL: fmt.Sprintf("UPDATE %s SET %s FROM (SELECT k.*, p.place FROM (%s) AS k(%s) CROSS JOIN LATERAL"+
+			" (SELECT t.ctid AS place FROM %s AS t WHERE %s OFFSET 0) AS p) AS k WHERE %s.ctid = k.place",
+			t.Name, strings.Join(set, ", "), unnest(columns), strings.Join(append(t.Names(), "was"), ", "), t.Name, where,
+			t.Name),
+	}}}
+}
+
+// Raise writes rows of a key and one number that never falls. Whoever comes late with a smaller number changes
+// nothing.
+func (d Dialect) Raise(t *Table) *Writer {
+	names := t.Names()
+	all, k, v := strings.Join(names, ", "), strings.Join(names[:t.Keys], ", "), names[t.Keys]
+	return d.writer(t.Columns, func(rows string) string {
+		return fmt.Sprintf("INSERT INTO %s (%s) %s ON CONFLICT (%s) DO UPDATE SET %s = excluded.%s WHERE excluded.%s > %s.%s",
+			t.Name, all, rows, k, v, v, v, t.Name, v)
+	})
+}
+
+// Remove deletes rows by key. What a shared database deletes is locked already, so its place is found first and
+// then taken.
+func (d Dialect) Remove(t *Table) *Writer { return d.RemoveBy(t, t.Key()) }
+
+// RemoveBy deletes all rows with these values in some of the key's columns.
+func (d Dialect) RemoveBy(t *Table, columns []Column) *Writer {
+	if d.Shared {
+		return &Writer{Columns: columns, shared: true, Stmts: []*Stmt{{
+			SQL: fmt.Sprintf("DELETE FROM %s WHERE ctid = ANY(ARRAY(%s))", t.Name, d.Probe(columns, "t.ctid", t.Name, "", "")),
+		}}}
+	}
+	var key []string
+	for _, c := range columns {
+		key = append(key, c.Name)
+	}
+	return d.writer(columns, func(rows string) string {
+		return fmt.Sprintf("DELETE FROM %s WHERE (%s) IN (%s)", t.Name, strings.Join(key, ", "), rows)
+	})
+}

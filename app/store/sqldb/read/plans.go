@@ -1,0 +1,46 @@
+package read
+
+import (
+	"context"
+
+	"github.com/sojourn-run/sojourn/app/store"
+)
+
+// An index that is not used is found when it is too late, on a large table. So the statements can be listed, for a test
+// to ask a database how it would run them.
+
+// Plans lists statements that are always the same.
+func (p *Pool) Plans() []string {
+	return []string{p.st.arguments, p.st.heads, uncarried(2), countsUpTo()}
+}
+
+// RunPlans lists the statements by which a listing of runs came to its page, for the same look.
+func (p *Pool) RunPlans(ctx context.Context, q store.RunQuery) (list []string, err error) {
+	l := p.reader().listing(ctx, q)
+	l.trace = func(statement string) { list = append(list, statement) }
+	_, err = l.find(conditions(q), store.RunPosition{Start: q.AfterStart, Run: q.AfterRun})
+	return list, err
+}
+
+// Read is a statement with its arguments.
+type Read struct {
+	Name, Query string
+	Args        []any
+}
+
+// Counts lists the reads behind operators' numbers and views of a namespace, for the same look.
+func (p *Pool) Counts(namespace string) []Read {
+	sessions, ofSessions := sessionCounts(namespace)
+	queues, ofQueues := queueStats(namespace, 1<<60)
+	some, ofSome := queueStatsUpTo(namespace, 1<<60, 1_000)
+	return []Read{
+		{"runs", runCounts, []any{namespace}},
+		{"sessions", sessions, ofSessions},
+		{"queues", queues, ofQueues},
+		{"queues up to", some, ofSome},
+		{"due activities", dueActivities, []any{int64(1) << 60, namespace, int64(100)}},
+		{"quarantined", quarantined(p.dialect), []any{namespace}},
+		{"oldest ready", oldestReady, []any{namespace, "q", "activity", int64(3)}},
+		{"order", queueOrder, []any{namespace, "q", int64(100)}},
+	}
+}

@@ -1,0 +1,44 @@
+package read
+
+import (
+	"context"
+
+	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/app/store/sqldb/db"
+	"github.com/sojourn-run/sojourn/app/store/sqldb/record"
+	"github.com/sojourn-run/sojourn/shared/history"
+)
+
+// Tokens are asked for at each request that no cache answers; who may read them is not decided here.
+
+func (r *reader) Token(ctx context.Context, id string) (t store.Token, err error) {
+	err = r.one(ctx, selects(record.Tokens)+" WHERE token_id = $1", []any{id}, func(v []any) (err error) {
+		t, err = record.ReadToken(v)
+		return err
+	})
+	return t, wrap(err, "token %s", id)
+}
+
+func (r *reader) Tokens(ctx context.Context) ([]store.Token, error) {
+	var list []store.Token
+	err := r.query(ctx, selects(record.Tokens)+" ORDER BY created_at, token_id", nil, func(v []any) error {
+		t, err := record.ReadToken(v)
+		list = append(list, t)
+		return err
+	})
+	return list, wrap(err, "tokens")
+}
+
+// Audits returns the newest actions first.
+func (r *reader) Audits(ctx context.Context, namespace string, limit int) ([]store.Audit, error) {
+	var list []store.Audit
+	query := selects(record.Audit) + " WHERE namespace = $1 OR $1 = '' ORDER BY id DESC LIMIT $2"
+	err := r.query(ctx, query, []any{namespace, int64(limit)}, func(v []any) error {
+		list = append(list, store.Audit{
+			At: history.Micros(db.Int(v[0])), Identity: db.Str(v[1]), Action: db.Str(v[2]), Namespace: db.Str(v[3]),
+			Target: db.Str(v[4]), Detail: db.Str(v[5]),
+		})
+		return nil
+	})
+	return list, wrap(err, "audit")
+}
