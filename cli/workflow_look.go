@@ -133,11 +133,11 @@ func (p *program) runsOfWorkflow() *cobra.Command {
 		Use: "runs ID", Short: "List the runs of a workflow", Args: one(oneWorkflow),
 		RunE: func(c *cobra.Command, args []string) error {
 			return list(p, c, listing{path: runPath(args[0], "") + "/runs", member: "runs"},
-				table.Row{"number", "run", "type", "status", "queue", "started", "closed"},
+				table.Row{"number", "run", "type", "status", "queue", "started", "closed", "error"},
 				func(v protocol.RunView) table.Row {
 					return table.Row{
 						v.RunNumber, v.RunID, typeOf(v.Kind, v.WorkflowType), p.tinted(standing(v)), v.TaskQueue,
-						stamp(v.StartedAt), stamp(v.ClosedAt),
+						stamp(v.StartedAt), stamp(v.ClosedAt), briefly(v.Failed().Text()),
 					}
 				})
 		},

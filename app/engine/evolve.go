@@ -120,17 +120,17 @@ func (s *Run) Evolve(e history.Event) {
 	case *history.WorkflowContinuedAsNew:
 		s.authored(d.Sequence)
 		s.ContinuedTo = d.NewRunID
-		s.closed(protocol.RunContinued, e, "")
+		s.closed(protocol.RunContinued, e, history.Failure{})
 	case *history.WorkflowCompleted:
-		s.closed(protocol.RunCompleted, e, "")
+		s.closed(protocol.RunCompleted, e, history.Failure{})
 	case *history.WorkflowFailed:
-		s.closed(protocol.RunFailed, e, d.Message)
+		s.closed(protocol.RunFailed, e, d.Failure)
 	case *history.WorkflowCancelled:
-		s.closed(protocol.RunCancelled, e, d.Message)
+		s.closed(protocol.RunCancelled, e, d.Failure)
 	case *history.WorkflowTerminated:
-		s.closed(protocol.RunTerminated, e, d.Message)
+		s.closed(protocol.RunTerminated, e, d.Failure)
 	case *history.WorkflowTimedOut:
-		s.closed(protocol.RunTimedOut, e, d.Message)
+		s.closed(protocol.RunTimedOut, e, d.Failure)
 	}
 }
 
@@ -193,8 +193,8 @@ func (s *Run) started(d *history.WorkflowStarted, e history.Event) {
 
 // closed ends the run in memory. Everything open goes, so that nothing is swept, claimed or matched for it any
 // more. What it owes others stays: the news of its end has to arrive after it has ended.
-func (s *Run) closed(status protocol.RunStatus, e history.Event, why string) {
-	s.Status, s.ClosedAt, s.Failure = status, e.At, why
+func (s *Run) closed(status protocol.RunStatus, e history.Event, why history.Failure) {
+	s.Status, s.ClosedAt, s.Failure, s.FailureType = status, e.At, why.Message, why.ExceptionType
 	s.Task, s.Wake, s.WakeFor = nil, 0, nil
 	for k := range s.Activities.All() {
 		s.Activities.Delete(k)

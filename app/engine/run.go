@@ -88,7 +88,8 @@ type Head struct {
 	ContinuedFrom string `json:"continued_from,omitempty"`
 	ContinuedTo   string `json:"continued_to,omitempty"`
 	Failure       string `json:"failure,omitempty"` // message of the failure it closed with
-	Asked         bool   `json:"asked,omitempty"`   // its code was asked to come to an end
+	FailureType   string `json:"failure_type,omitempty"`
+	Asked         bool   `json:"asked,omitempty"` // its code was asked to come to an end
 	HasSessions   bool   `json:"has_sessions,omitempty"`
 	// NeedsSessions: only a worker that declares CapSessions gets the run's workflow tasks. A worker that
 	// declares it put session events into the history, and replayers of other SDKs may not know those events. A

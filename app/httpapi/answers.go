@@ -27,6 +27,8 @@ type runItem struct {
 	TaskQueue    string       `json:"task_queue"`
 	StartedAt    history.Time `json:"started_at"`
 	ClosedAt     history.Time `json:"closed_at"`
+	Error        *string      `json:"error,omitempty"`
+	ErrorType    string       `json:"error_type,omitempty"`
 }
 
 type workersAnswer struct {

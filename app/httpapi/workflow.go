@@ -161,7 +161,7 @@ func runsOf(a *API, c *call) (answer, error) {
 	for i, r := range runs {
 		items[i] = runItem{
 			r.RunID, r.RunNumber, r.WorkflowType, r.BusinessKey, r.Status, r.StatusBucket, r.ClosedReason, r.Current,
-			r.TaskQueue, r.StartedAt, r.ClosedAt,
+			r.TaskQueue, r.StartedAt, r.ClosedAt, r.Error, r.ErrorType,
 		}
 	}
 	return ok(runsAnswer{c.PathValue("workflow"), len(items), items}, err)

@@ -76,7 +76,7 @@ func runView(h *engine.Head) protocol.RunView {
 		PayloadCodec:  payload.Codec, ExecutionTimeout: orNoInt(h.ExecutionTimeout), RunTimeout: orNoInt(h.RunTimeout),
 		ExecutionDeadline: h.ExecutionDeadline, RunDeadline: h.RunDeadline, StartedAt: h.StartedAt, ClosedAt: h.ClosedAt,
 		LastProgressAt: h.ProgressAt, Memo: payload.Plain(h.Memo), SearchAttributes: h.SearchAttributes,
-		HistoryLength: h.LastSeq, Error: protocol.OrNil(h.Failure),
+		HistoryLength: h.LastSeq, Error: protocol.OrNil(h.Failure), ErrorType: h.FailureType,
 		ArchivedAt: h.ArchivedAt, ArchiveReason: h.ArchiveReason,
 	}
 	if h.Parent != nil {

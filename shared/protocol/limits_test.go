@@ -87,13 +87,22 @@ func TestACommandIsHeldToTheTagsOfWhatItReads(t *testing.T) {
 		{"less than the least", Command{Type: CancelTimer, Target: -1}, "target: must be at least 1"},
 		{"one of those of which one is needed", Command{Type: FailUpdate, UpdateID: "u", ExceptionClass: "E"}, ""},
 		{"none of those", Command{Type: FailUpdate, UpdateID: "u", Exception: []byte{}}, "message: is needed"},
-		{"a time that was said to be 0", Command{Type: ScheduleActivity, ActivityType: "a", Heartbeat: -1},
-			"heartbeat_timeout: must be between 1 and 315360000"},
+		{
+			"a time that was said to be 0",
+			Command{Type: ScheduleActivity, ActivityType: "a", Heartbeat: -1},
+			"heartbeat_timeout: must be between 1 and 315360000",
+		},
 		{"what it does not read", Command{Type: CompleteWorkflow, Heartbeat: -1, Queue: strings.Repeat("q", 256)}, ""},
-		{"a queue it reads", Command{Type: ContinueAsNew, Queue: strings.Repeat("q", 256)},
-			"queue: is longer than 255 bytes"},
-		{"a delay that no clock can add", Command{Type: StartTimer, Delay: new(int64), DelayMicros: 1 << 62},
-			"delay_micros: must be between 0 and 315360000000000"},
+		{
+			"a queue it reads",
+			Command{Type: ContinueAsNew, Queue: strings.Repeat("q", 256)},
+			"queue: is longer than 255 bytes",
+		},
+		{
+			"a delay that no clock can add",
+			Command{Type: StartTimer, Delay: new(int64), DelayMicros: 1 << 62},
+			"delay_micros: must be between 0 and 315360000000000",
+		},
 	} {
 		got, want := "", c.refused
 		if err := CheckCommand(&c.command, at); err != nil {

@@ -140,7 +140,8 @@ type RunView struct {
 	// of a run that timed out: run_timeout or execution_timeout; of kind activity the time-out of its activity
 	Reason           string       `json:"reason,omitempty"`
 	Error            *string      `json:"error,omitempty"`
-	ArchivedAt       history.Time `json:"archived_at"` // null unless archived
+	ErrorType        string       `json:"error_type,omitempty"` // the class of the error, as its code named it
+	ArchivedAt       history.Time `json:"archived_at"`          // null unless archived
 	ArchiveReason    string       `json:"archive_reason,omitempty"`
 	Quarantined      *string      `json:"blocked_reason,omitempty"`
 	Actions          *RunActions  `json:"actions,omitempty"`
@@ -149,13 +150,14 @@ type RunView struct {
 	ParentRunID      *string      `json:"parent_run_id,omitempty"`
 }
 
-// Failed is why the run ended without a result; without a message for one that did not.
+// Failed is why the run ended without a result; empty for one that did not. Lists know its class and message alone.
 func (v RunView) Failed() (f history.Failure) {
-	if v.Error == nil {
-		return f
+	brief := history.Failure{ExceptionType: v.ErrorType}
+	if v.Error != nil {
+		brief.Message = *v.Error
 	}
-	if json.Unmarshal(v.Failure, &f) != nil || f.Message != *v.Error { // the view of a list, or one that is made otherwise
-		return history.Failure{Message: *v.Error}
+	if json.Unmarshal(v.Failure, &f) != nil || f.Message != brief.Message {
+		return brief
 	}
 	return f
 }

@@ -32,7 +32,7 @@ export const failures = [
     }, space);
     await decide(api, [{ type: "fail_workflow", message: "nobody paid", exception_type: "Unpaid" }]);
     await page.goto(`${base}/?namespace=${space}`);
-    await shown(page.locator(`tr:has([data-run="${run_id}"]) [data-error]`).getByText("nobody paid"));
+    await shown(page.locator(`tr:has([data-run="${run_id}"]) [data-error]`).getByText("Unpaid: nobody paid"));
     assert.deepEqual(await axe(), []);
     await shot("failed-runs");
     await page.locator("[data-search]").fill(run_id);

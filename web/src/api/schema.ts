@@ -504,6 +504,8 @@ export interface components {
             /** Format: date-time */
             closed_at: string | null;
             closed_reason: null | string;
+            error?: null | string;
+            error_type?: string;
             is_current_run: boolean;
             run_id: string;
             run_number: number;
@@ -533,6 +535,8 @@ export interface components {
             /** @description the build id that the run is pinned to, or null */
             compatibility: null | string;
             error?: null | string;
+            /** @description the class of the error, as its code named it */
+            error_type?: string;
             /** Format: date-time */
             execution_deadline_at: string | null;
             execution_timeout_seconds: null | number;
@@ -894,7 +898,7 @@ export interface components {
              * @enum {string}
              */
             scope?: "namespace";
-            session_id: string;
+            session_id?: string;
             /** @description How many seconds a session lives: 0, what is left out, is the default; NoTTL, null, is for as long as nobody ends it. */
             ttl_seconds?: number;
         };

@@ -8,6 +8,7 @@ import { runStatuses } from "../api/statuses";
 import { useChosenInView } from "../lib/chosen";
 import { useNow } from "../lib/clock";
 import { count, counted, without } from "../lib/format";
+import { failureText } from "../lib/stack";
 import { isOpen, runStatus, stuck, words } from "../lib/status";
 import { useStill } from "../lib/still";
 import { duration, parseTime } from "../lib/time";
@@ -142,6 +143,7 @@ function Table({ rows: now }: { rows: RunView[] }) {
 
 function Row({ run: r, height }: { run: RunView; height: number | undefined }) {
   const wait = isOpen(r) ? r.wait : null;
+  const failure = failureText(r.error_type, r.error ?? "");
   return (
     <tr data-row={r.run_id} style={{ height }} className="relative h-[57px] hover:bg-sunken [&>td]:px-3 [&>td]:py-2 sm:[&>td]:px-4">
       <td>
@@ -173,9 +175,9 @@ function Row({ run: r, height }: { run: RunView; height: number | undefined }) {
             <WaitText wait={wait} />
           </span>
         )}
-        {!isOpen(r) && r.error && (
-          <span className="line-clamp-2 text-xs break-words text-bad" title={r.error} data-error>
-            {r.error}
+        {!isOpen(r) && failure && (
+          <span className="line-clamp-2 text-xs break-words text-bad" title={failure} data-error>
+            {failure}
           </span>
         )}
         </div>
