@@ -137,7 +137,7 @@ func (b *Broker) admitPoll(
 			}, nil
 		}
 	}
-	if b.isDraining() || w.Status == protocol.WorkerDraining || b.workers.Drains(key) {
+	if b.isDraining() || b.workers.Drains(ctx, w) {
 		a := b.drainAnswer()
 		return nil, &a, nil
 	}

@@ -22,6 +22,7 @@ type Drain struct {
 	Evict    bool         `json:"evict,omitempty"`   // they are told to leave
 	By       string       `json:"by,omitempty"`
 	Reason   string       `json:"reason,omitempty"`
+	Left     history.Time `json:"left,omitzero"` // when the worker that it names left last
 }
 
 // Covers says whether the drain is about a worker.
@@ -69,15 +70,37 @@ func (q *Queue) DrainOf(w *Worker) (of *Drain) {
 	return of
 }
 
-// forgetDrain is for how long at least the drain of a single worker is kept that is not registered. It is kept at
-// all because a drained worker that restarts must still find itself drained.
+// names says whether the drain is about one of these workers alone.
+func (d *Drain) names(workers []WorkerKey) bool {
+	return d.WorkerID != "" && slices.ContainsFunc(workers, func(k WorkerKey) bool { return k.ID == d.WorkerID })
+}
+
+// DrainsOneOf says whether a drain names one of these workers.
+func (q *Queue) DrainsOneOf(workers []WorkerKey) bool {
+	return q != nil && slices.ContainsFunc(q.Drains, func(d Drain) bool { return d.names(workers) })
+}
+
+// Without is a namespace's row once these workers have left.
+func (q *Queue) Without(workers []WorkerKey, now time.Time) Queue {
+	next := *q
+	next.Drains, next.UpdatedAt = slices.Clone(q.Drains), history.At(now)
+	for i := range next.Drains {
+		if d := &next.Drains[i]; d.names(workers) {
+			d.Left = next.UpdatedAt
+		}
+	}
+	return next
+}
+
+// forgetDrain is for how long at least the drain of a single worker is kept that is not registered, from when it left.
+// It is kept at all because a drained worker that restarts must still find itself drained.
 const forgetDrain = 24 * time.Hour
 
 // maxDrains is how many drains a namespace may have: they stand in one row, which is read at every hand-out.
 const maxDrains = 1000
 
 // DrainFleet begins a drain, or gives one that has begun another deadline and reason. Here says which workers
-// are registered: drains of others are forgotten after a day.
+// are registered: drains of others are forgotten a day after they were said, or their workers left.
 type DrainFleet struct {
 	Drain
 	Here func(worker string) bool
@@ -88,14 +111,15 @@ type ResumeFleet struct{ protocol.FleetTarget }
 
 func (in DrainFleet) decide(q *Queue, now history.Time) error {
 	drains := slices.DeleteFunc(slices.Clone(q.Drains), func(d Drain) bool {
-		return d.WorkerID != "" && now.Sub(d.At.Time) >= forgetDrain && !in.Here(d.WorkerID)
+		return d.WorkerID != "" && !in.Here(d.WorkerID) && now.Sub(d.At.Time) >= forgetDrain &&
+			now.Sub(d.Left.Time) >= forgetDrain
 	})
 	next := in.Drain
 	next.At = now
 	i := slices.IndexFunc(drains, func(d Drain) bool { return d.FleetTarget == in.FleetTarget })
 	switch {
 	case i >= 0:
-		next.At = drains[i].At
+		next.At, next.Left = drains[i].At, drains[i].Left
 		drains[i] = next
 	case len(drains) >= maxDrains:
 		return protocol.Invalid("worker_id", "there are %d drains; resume some, or drain a group, build or release", maxDrains)

@@ -270,7 +270,7 @@ func (a *Surroundings) kept(c *Candidate) *protocol.Wait {
 		return &protocol.Wait{
 			Reason: protocol.WaitReleaseMismatch, Worker: c.ID, Release: a.Release, WorkerRelease: c.Release, Detail: c.Gate,
 		}
-	case c.Draining || c.Status == protocol.WorkerDraining:
+	case c.Draining:
 		return &protocol.Wait{Reason: protocol.WaitWorkerDraining, Worker: c.ID}
 	}
 	return nil

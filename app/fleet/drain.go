@@ -102,7 +102,7 @@ func (f *Fleet) OperateFleet(ctx context.Context, in protocol.FleetRequest) (pro
 				if in.Deadline > 0 && !d.Evict {
 					d.Deadline = history.At(now.Add(time.Duration(in.Deadline) * time.Second))
 				}
-				decision = engine.DrainFleet{Drain: d, Here: func(id string) bool { return here[id] }}
+				decision = engine.DrainFleet{Drain: d, Here: func(id string) bool { _, is := here[id]; return is }}
 			default:
 				return store.Writes{}, protocol.Invalid("verb", "must be drain, resume or evict")
 			}

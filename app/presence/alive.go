@@ -47,11 +47,13 @@ func (ws *Workers) storeSigns(
 	type answer struct {
 		older []store.Process
 		now   time.Time
+		said  map[engine.WorkerKey]bool // by the rows now, whether they drain
 	}
 	a, err := change.Commit[answer](ctx, ws.store, store.Change{
 		Needs: store.Keys{Workers: keys, Present: true},
 		Decide: func(rows store.Rows, now time.Time) (store.Writes, error) {
 			var older []store.Process
+			said := make(map[engine.WorkerKey]bool, len(keys))
 			var w store.Writes
 			for _, k := range keys {
 				s, known := signs[k]
@@ -76,16 +78,19 @@ func (ws *Workers) storeSigns(
 					next.AliveUntil = old.AliveUntil // it may have been heard there since
 				}
 				next.Beats = next.Beats || s.Beats
-				next.Status = protocol.WorkerActive
-				if s.Draining {
-					next.Status = protocol.WorkerDraining
+				if s.Unsaid {
+					next.Status = protocol.WorkerActive
+					if s.Draining {
+						next.Status = protocol.WorkerDraining
+					}
 				}
+				said[k] = next.Status == protocol.WorkerDraining
 				w.Workers = append(w.Workers, next)
 			}
 			for _, row := range beside {
 				w.Workers = append(w.Workers, row(now))
 			}
-			w.Answer = answer{older, now}
+			w.Answer = answer{older, now, said}
 			return w, nil
 		},
 	})
@@ -97,8 +102,13 @@ func (ws *Workers) storeSigns(
 			if h.Worker.Incarnation == s.Worker.Incarnation && h.Stored.Before(s.At) {
 				h.StoredAt, h.Stored = time.Now(), s.At
 			}
-			if h.Worker.Incarnation == s.Worker.Incarnation {
-				h.Promised = s.later < ws.opt.StoreAlive
+			if h.Worker.Incarnation != s.Worker.Incarnation {
+				return
+			}
+			h.Promised = s.later < ws.opt.StoreAlive
+			// What it said meanwhile is stored next.
+			if drains, stored := a.said[k]; stored && h.Draining == s.Draining && h.Unsaid == s.Unsaid {
+				h.Draining, h.Unsaid = drains, false
 			}
 		})
 	}

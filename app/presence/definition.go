@@ -42,13 +42,13 @@ func (ws *Workers) sameDefinitions(old, next *engine.Worker, now time.Time) erro
 
 // works says whether a registered worker is alive, as far as this app can know, and does not drain.
 func (ws *Workers) works(w *engine.Worker, now time.Time) bool {
-	h := Heard{Worker: w}
+	h := Read(w)
 	ws.With(w.Key(), func(known *Heard) {
 		if known.Worker.Incarnation == w.Incarnation && !known.At.IsZero() {
 			h = *known
 		}
 	})
-	return ws.Alive(h, now) && !h.Draining && w.Status == protocol.WorkerActive
+	return ws.Alive(h, now) && !h.Draining
 }
 
 // checkShapes refuses what a registration says in members that are kept as they are, where that is not what readers of

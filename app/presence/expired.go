@@ -5,7 +5,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/sojourn-run/sojourn/app/change"
 	"github.com/sojourn-run/sojourn/app/engine"
 	"github.com/sojourn-run/sojourn/app/store"
 )
@@ -156,19 +155,15 @@ func (ws *Workers) removeUnheard(ctx context.Context, list []*engine.Worker) err
 	for i, w := range list {
 		keys[i] = w.Key()
 	}
-	removed, err := change.Commit[[]engine.WorkerKey](ctx, ws.store, store.Change{
-		Needs: store.Keys{Workers: keys},
-		Decide: func(rows store.Rows, _ time.Time) (store.Writes, error) {
-			var drop []engine.WorkerKey
-			for _, w := range list {
-				is, here := rows.Worker(w.Key()), false
-				ws.With(w.Key(), func(h *Heard) { here = ws.Hears(*h) })
-				if is != nil && is.Incarnation == w.Incarnation && lastSign(is).Equal(lastSign(w)) && !here {
-					drop = append(drop, w.Key())
-				}
+	removed, err := ws.drop(ctx, keys, func(rows store.Rows) (over []engine.WorkerKey) {
+		for _, w := range list {
+			is, here := rows.Worker(w.Key()), false
+			ws.With(w.Key(), func(h *Heard) { here = ws.Hears(*h) })
+			if is != nil && is.Incarnation == w.Incarnation && lastSign(is).Equal(lastSign(w)) && !here {
+				over = append(over, w.Key())
 			}
-			return store.Writes{DropWorkers: drop, Answer: drop}, nil
-		},
+		}
+		return over
 	})
 	for _, k := range removed {
 		ws.Drop(k)

@@ -125,6 +125,25 @@ func (ws *Workers) Gate(key engine.WorkerKey, v release.Verdict) {
 	}
 }
 
+// Drains says whether a worker said last that it drains, at whichever app: before it is refused its row is looked at,
+// since another app may have heard the opposite.
+func (ws *Workers) Drains(ctx context.Context, w *engine.Worker) bool {
+	drains, stored := ws.SaidDrain(w)
+	if !drains || !stored || !ws.opt.Shared {
+		return drains
+	}
+	row, err := ws.Stored(ctx, w.Key())
+	if err != nil || row.Incarnation != w.Incarnation || row.Status == protocol.WorkerDraining {
+		return true
+	}
+	ws.With(w.Key(), func(h *Heard) {
+		if h.Worker.Incarnation == w.Incarnation && !h.Unsaid {
+			h.Draining = false
+		}
+	})
+	return false
+}
+
 // Beat takes the sign of life that a worker's heartbeat is, with what it says of itself, and returns its registration.
 // It is stored before it is answered where others would not know of it in time.
 func (ws *Workers) Beat(ctx context.Context, in protocol.WorkerHeartbeat) (*engine.Worker, error) {
@@ -139,7 +158,8 @@ func (ws *Workers) Beat(ctx context.Context, in protocol.WorkerHeartbeat) (*engi
 	keep, overdue, drains := false, false, false
 	ws.With(key, func(h *Heard) {
 		drains = in.Draining && !h.Draining
-		keep = ws.opt.Shared && h.Draining != in.Draining // for the other apps to know as well
+		h.Unsaid = h.Unsaid || h.Draining != in.Draining
+		keep = h.Unsaid // for the other apps to know as well, and for this one when it was started again
 		h.Hear()
 		h.Draining = in.Draining
 		if !in.Told && !h.Missed() {

@@ -21,8 +21,9 @@ type Heard struct {
 	Machine  json.RawMessage
 	Slots    json.RawMessage
 	Process  json.RawMessage
-	Gate     string // why the release gate holds it
-	Draining bool
+	Gate     string    // why the release gate holds it
+	Draining bool      // as it said last, here or by its row at another app
+	Unsaid   bool      // it said so here, and its row does not know
 	Unsure   time.Time // when nobody knew last whether a poll of it was given something
 	// when this app read a registration that another app took, or itself before it restarted; zero: it took it
 	Adopted time.Time
@@ -39,6 +40,11 @@ type Heard struct {
 	Told           protocol.Intent
 	ToldAt, Looked time.Time
 	Emptied        bool
+}
+
+// Read is what a worker's row says of it.
+func Read(w *engine.Worker) Heard {
+	return Heard{Worker: w, signals: w.Declares("signals"), Draining: w.Status == protocol.WorkerDraining}
 }
 
 // Hear notes a sign of life; within With alone. Who comes from another app may hold what that one gave it.

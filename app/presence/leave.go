@@ -116,16 +116,36 @@ func (ws *Workers) letGo(
 	if err := ws.releaseSessions(ctx, key, "shutdown"); err != nil {
 		return 0, err
 	}
-	_, err = ws.store.Commit(ctx, store.Change{
-		Needs: store.Keys{Workers: []engine.WorkerKey{key}},
-		Decide: func(rows store.Rows, _ time.Time) (store.Writes, error) {
-			if now := rows.Worker(key); now == nil || now.Incarnation != w.Incarnation || now.Left.IsZero() {
-				return store.Writes{}, nil
-			}
-			return store.Writes{DropWorkers: []engine.WorkerKey{key}}, nil
-		},
+	_, err = ws.drop(ctx, []engine.WorkerKey{key}, func(rows store.Rows) []engine.WorkerKey {
+		if now := rows.Worker(key); now == nil || now.Incarnation != w.Incarnation || now.Left.IsZero() {
+			return nil
+		}
+		return []engine.WorkerKey{key}
 	})
 	return flows, err
+}
+
+// drop removes the rows of workers of one namespace that over says to be over. A drain that names one of them is to
+// outlive its restart, so it is noted there when it left.
+func (ws *Workers) drop(
+	ctx context.Context, keys []engine.WorkerKey, over func(store.Rows) []engine.WorkerKey,
+) ([]engine.WorkerKey, error) {
+	all := engine.QueueKey{Namespace: keys[0].Namespace}
+	needs := store.Keys{Workers: keys}
+	if ws.opt.Settings(all).DrainsOneOf(keys) {
+		needs.Queues = []engine.QueueKey{all}
+	}
+	return change.Commit[[]engine.WorkerKey](ctx, ws.store, store.Change{
+		Needs: needs,
+		Decide: func(rows store.Rows, now time.Time) (store.Writes, error) {
+			w := store.Writes{DropWorkers: over(rows)}
+			w.Answer = w.DropWorkers
+			if q := rows.Queue(all); len(needs.Queues) > 0 && q.DrainsOneOf(w.DropWorkers) {
+				w.Queues = []engine.Queue{q.Without(w.DropWorkers, now)}
+			}
+			return w, nil
+		},
+	})
 }
 
 // releaseSessions gives up everything a worker holds.

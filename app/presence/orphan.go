@@ -46,10 +46,9 @@ func (r *Registry) Leave(w *engine.Worker, lookAt time.Time) {
 	if h := r.known[w.Key()]; h != nil && !h.Left && !(h.At.IsZero() && h.LookAt.IsZero()) {
 		return
 	}
-	r.known[w.Key()] = &Heard{
-		Worker: w, signals: w.Declares("signals"), LookAt: lookAt, Left: true,
-		Beats: w.HeartbeatAt.After(w.RegisteredAt.Time) && w.HeardBy == "",
-	}
+	h := Read(w)
+	h.LookAt, h.Left, h.Beats = lookAt, true, w.HeartbeatAt.After(w.RegisteredAt.Time) && w.HeardBy == ""
+	r.known[w.Key()] = &h
 }
 
 // AnyLeft says whether there are workers that an app left behind.

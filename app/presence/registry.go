@@ -66,8 +66,11 @@ func (r *Registry) Put(w *engine.Worker) {
 		h = &Heard{}
 		r.known[w.Key()] = h
 	}
+	if h.Worker == nil || h.Worker.Incarnation != w.Incarnation || h.At.IsZero() {
+		h.Draining, h.Unsaid = w.Status == protocol.WorkerDraining, false
+	}
 	if h.Worker != nil && h.Worker.Incarnation != w.Incarnation {
-		h.Draining, h.Beats, h.Adopted, h.Gave = false, false, time.Time{}, time.Time{}
+		h.Beats, h.Adopted, h.Gave = false, time.Time{}, time.Time{}
 		h.Told, h.Looked, h.Emptied = protocol.IntentWork, time.Time{}, false
 	}
 	h.Worker, h.signals, h.StoredAt, h.Stored, h.Promised = w, w.Declares("signals"), time.Time{}, time.Time{}, false
@@ -142,7 +145,8 @@ func (r *Registry) Swap(k engine.WorkerKey, known, other *engine.Worker) {
 	r.drops++
 	delete(r.known, k)
 	if other != nil {
-		r.known[k] = &Heard{Worker: other, signals: other.Declares("signals")}
+		h := Read(other)
+		r.known[k] = &h
 	}
 }
 
@@ -178,10 +182,15 @@ func (r *Registry) Served() (list []engine.QueueKey) {
 	return list
 }
 
-// Drains says whether a worker's last heartbeat said that it drains.
-func (r *Registry) Drains(k engine.WorkerKey) (said bool) {
-	r.With(k, func(h *Heard) { said = h.Draining })
-	return said
+// SaidDrain says whether a worker said last that it drains, as far as this app knows, and whether its row says so too.
+func (r *Registry) SaidDrain(w *engine.Worker) (drains, stored bool) {
+	drains, stored = w.Status == protocol.WorkerDraining, true
+	r.With(w.Key(), func(h *Heard) {
+		if h.Worker.Incarnation == w.Incarnation {
+			drains, stored = h.Draining, !h.Unsaid
+		}
+	})
+	return drains, stored
 }
 
 // All lists what is known of the workers of a namespace; "" means all.

@@ -38,7 +38,9 @@ func (r *Registry) Roster(ctx context.Context, from store.Reader, ns string) (Ro
 			all[w.Key()] = h
 			continue
 		}
-		all[w.Key()] = Heard{Worker: w, Gate: r.gatedElsewhere(w)}
+		h := Read(w)
+		h.Gate = r.gatedElsewhere(w)
+		all[w.Key()] = h
 	}
 	return all, nil
 }
@@ -76,7 +78,7 @@ func (r *Registry) DrainOf(w *engine.Worker) *engine.Drain {
 
 // Stopped says whether a worker is given nothing because it drains, by its own word or an operator's.
 func (r *Registry) Stopped(h *Heard) bool {
-	return h.Draining || h.Worker.Status == protocol.WorkerDraining || r.DrainOf(h.Worker) != nil
+	return h.Draining || r.DrainOf(h.Worker) != nil
 }
 
 // Status is what listings call a worker. One whose build is drained in all of its queues gets nothing new, as if it
@@ -89,12 +91,10 @@ func (r *Registry) Status(h Heard, now time.Time) protocol.WorkerStatus {
 		return protocol.WorkerMismatched
 	case h.Draining, r.DrainOf(h.Worker) != nil:
 		return protocol.WorkerDraining
-	case h.Worker.Status != protocol.WorkerActive:
-		return h.Worker.Status
 	}
 	for _, q := range h.Worker.Queues {
 		if !r.opt.Settings(engine.QueueKey{Namespace: h.Worker.Namespace, Name: q}).Drained(h.Worker.BuildID) {
-			return h.Worker.Status
+			return protocol.WorkerActive
 		}
 	}
 	return protocol.WorkerDraining

@@ -37,7 +37,7 @@ func (v *View) Workers(ctx context.Context, ns, queue, status string) ([]protoco
 		for i := range rows {
 			h, ok := known[rows[i].Key()]
 			if !ok {
-				h = presence.Heard{Worker: &rows[i]}
+				h = presence.Read(&rows[i])
 			}
 			if !rows[i].Left.IsZero() && held[rows[i].ID].Leases == 0 {
 				continue

@@ -1,0 +1,94 @@
+package apptest_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/sojourn-run/sojourn/app/apptest"
+)
+
+// A worker that said that it drains is given nothing, by an app that it never said it to as well, whichever of them
+// writes its row then, and after a restart; once it said the opposite, at whichever app, it is given work everywhere.
+func TestAWorkersOwnWordThatItDrainsHoldsAtEveryApp(t *testing.T) {
+	apptest.Databases(t, func(t *testing.T, database string) {
+		alone := strings.HasPrefix(database, "sqlite:")
+		a := apptest.Start(t, apptest.Options{Database: database})
+		here := caller{t, a, ""}
+		register(here, "w", "")
+		here.want(200, "POST", "/api/worker/heartbeat", `{"worker_id":"w","draining":true}`)
+		said := a.Dump()["workers"]
+		if alone {
+			a.Stop()
+		}
+		there := caller{t, apptest.Start(t, apptest.Options{Database: database}), ""}
+		refused := func() {
+			t.Helper()
+			s := there.ask("POST", "/api/worker/workflow-tasks/poll", `{"worker_id":"w","timeout_seconds":0}`)
+			if s.text("reason") != "worker_draining" {
+				t.Errorf("a poll of a worker that drains: %d %s", s.status, s.brief())
+			}
+		}
+		refused()
+		// That it is heard at another app now is stored soon.
+		until(t, "the app that hears the worker stores it", func() bool {
+			return alone || !slices.Equal(there.app.Dump()["workers"], said)
+		})
+		if row := there.want(200, "GET", "/api/workers/w", ""); row.text("status") != "draining" {
+			t.Errorf("it is listed as %q", row.text("status"))
+		}
+		refused()
+		there.want(200, "POST", "/api/worker/heartbeat", `{"worker_id":"w","draining":false}`)
+		hand{there, "w"}.empty("workflow")
+		if !alone {
+			hand{here, "w"}.empty("workflow")
+		}
+	})
+}
+
+// A worker that an operator drained a day and more ago, and that restarts while another drain is said, at whichever
+// app, finds itself drained: it is a day after it left that its drain is forgotten.
+func TestADrainOutlivesARestartOfItsWorker(t *testing.T) {
+	apptest.Databases(t, func(t *testing.T, database string) {
+		var shift atomic.Int64
+		here := caller{t, shifted(t, database, &shift), ""}
+		there := here
+		if !strings.HasPrefix(database, "sqlite:") {
+			there.app = shifted(t, database, &shift)
+		}
+		drain := func(id string) {
+			t.Helper()
+			there.want(200, "POST", "/api/sojourn/fleet/drain", `{"worker_id":"`+id+`"}`)
+		}
+		polls := func() response {
+			return here.ask("POST", "/api/worker/workflow-tasks/poll", `{"worker_id":"w","timeout_seconds":0}`)
+		}
+		told := func(want int) { // what the other app writes is told
+			t.Helper()
+			until(t, fmt.Sprint("its polls are answered with ", want), func() bool { return polls().status == want })
+		}
+		away := func(d time.Duration) {
+			t.Helper()
+			here.want(200, "DELETE", "/api/worker/registrations/w", "")
+			shift.Add(int64(d))
+			drain("x")
+			register(here, "w", "")
+		}
+		register(here, "w", "")
+		register(here, "x", "")
+		drain("w")
+		told(409)
+		shift.Add(int64(25 * time.Hour))
+		for range 2 {
+			away(time.Minute)
+			if s := polls(); s.text("reason") != "worker_draining" {
+				t.Fatalf("it restarted, and its poll: %d %s", s.status, s.brief())
+			}
+		}
+		away(25 * time.Hour)
+		told(200)
+	})
+}
