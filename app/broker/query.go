@@ -60,7 +60,7 @@ func (b *Broker) Query(ctx context.Context, in protocol.QueryRequest) (protocol.
 	// changes nothing.
 	case errors.Is(err, question.ErrUnanswered), errors.Is(err, question.ErrUnclaimed):
 		return protocol.QueryAnswer{}, protocol.Refuse(
-			protocol.ReasonQueryTimeout, "no worker answered query %s in time", in.QueryName,
+			protocol.ReasonQueryTimeout, "no worker answered query %s in time%s", in.QueryName, whoHas(err),
 		)
 	case err != nil:
 		return protocol.QueryAnswer{}, err

@@ -3,6 +3,7 @@ package broker
 import (
 	"context"
 	"errors"
+	"strings"
 	"time"
 
 	"github.com/sojourn-run/sojourn/app/change"
@@ -47,6 +48,15 @@ func (b *Broker) someWorker(ctx context.Context, q *store.Question) (bool, error
 	}
 	err := b.learn(ctx, q.Namespace, q.Queue)
 	return here(), err
+}
+
+// whoHas names the workers that took a question and did not answer it.
+func whoHas(err error) string {
+	var s *question.Silent
+	if !errors.As(err, &s) {
+		return ""
+	}
+	return ": it was taken by " + strings.Join(s.Workers, ", ")
 }
 
 // learn reads the workers of a queue that other apps registered.

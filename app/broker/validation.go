@@ -98,7 +98,7 @@ func (b *Broker) validate(ctx context.Context, h *engine.Head, name, value strin
 		).With("retryable", true)
 	case errors.Is(err, question.ErrUnanswered):
 		return protocol.Refuse(
-			protocol.ReasonValidationTimeout, "the validation of update %s was not answered in time", name,
+			protocol.ReasonValidationTimeout, "the validation of update %s was not answered in time%s", name, whoHas(err),
 		).With("retryable", true)
 	case err != nil:
 		return err

@@ -170,6 +170,72 @@ func TestHowAQuestionEndsWithoutAReply(t *testing.T) {
 	})
 }
 
+// A worker that holds a question and does not answer is no reason to wait: after some seconds another that may be asked
+// is, and so on; whoever answers first is heard, who stood still as well, and nothing stays in line.
+func TestAQuestionOfASilentWorkerIsAskedOfAnother(t *testing.T) {
+	first := func(m *memory) (id string) { // of what waits
+		for _, l := range m.ready {
+			id = l[0].ID
+		}
+		return id
+	}
+	for _, c := range []struct {
+		why      string
+		answers  string
+		patience time.Duration
+	}{
+		{"the second answers", "y", 0},
+		{"the third does", "z", 0},
+		{"the first does in the end", "x", 0},
+		{"none does", "", time.Minute},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			p, _, _ := inMemory()
+			m := p.lines.(*memory)
+			asked := ask(t, p, "q")
+			began, held := time.Now(), map[string]string{"x": "q"}
+			claim(t, p, poller("x", 1, CapQueries))
+			for _, id := range []string{"y", "z"} {
+				time.Sleep(askAgain)
+				if given := claim(t, p, poller(id, 1, CapQueries)); given != nil {
+					t.Fatalf("%s: after %v %s gets %q", c.why, time.Since(began), id, given)
+				}
+				time.Sleep(2 * lookHeld)
+				synctest.Wait()
+				held[id] = first(m)
+				given := claim(t, p, poller("x", 1, CapQueries), poller("y", 1, CapQueries), poller("z", 1, CapQueries))
+				if got := fmt.Sprint(given); got != "["+held[id]+"1 to "+id+"]" {
+					t.Fatalf("%s: after %v given are %s, want one to %s", c.why, time.Since(began), got, id)
+				}
+				if c.answers == id {
+					break
+				}
+			}
+			if id := held[c.answers]; id != "" {
+				q, err := p.Get(t.Context(), id)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if _, err := p.Complete(t.Context(), q, store.Reply{Result: c.answers}); err != nil {
+					t.Errorf("%s: %v", c.why, err)
+				}
+			}
+			got := <-asked
+			var silent *Silent
+			switch {
+			case c.answers != "" && (got.err != nil || got.reply.Result != c.answers):
+				t.Errorf("%s: the caller is told %+v", c.why, got)
+			case c.answers == "" && (!errors.As(got.err, &silent) || !errors.Is(got.err, ErrUnanswered) ||
+				fmt.Sprint(silent.Workers) != "[x y z]" || time.Since(began) != c.patience):
+				t.Errorf("%s: after %v the caller is told %+v", c.why, time.Since(began), got)
+			}
+			if len(m.all)+len(m.ready) > 0 {
+				t.Errorf("%s: left are %v, in line %v", c.why, m.all, m.ready)
+			}
+		})
+	}
+}
+
 // A line is full of so many that wait; what was leased waits no more.
 func TestALineOfQuestionsIsFullOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

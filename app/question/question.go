@@ -33,6 +33,14 @@ var (
 	ErrDraining   = errors.New("the app drains")
 )
 
+// Silent is ErrUnanswered with the workers that took the question.
+type Silent struct{ Workers []string }
+
+func (*Silent) Error() string { return ErrUnanswered.Error() }
+
+// Unwrap makes it what it is to those who do not ask for names.
+func (*Silent) Unwrap() error { return ErrUnanswered }
+
 // Dispatch tells pollers of questions, and callers of answers.
 type Dispatch interface {
 	Backlog(namespace, queue string, kind protocol.TaskKind, lanes ...store.Lane)
@@ -84,26 +92,33 @@ func (p *Pending) Ask(ctx context.Context, q store.Question, patience time.Durat
 	if errors.Is(err, store.ErrFull) {
 		return store.Reply{}, err
 	}
-	defer func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
-		defer cancel()
-		if err := p.lines.remove(ctx, q.ID); err != nil {
-			p.log.Warn().Err(err).Str("question", q.ID).Msg("take a question away")
-		}
-	}()
+	defer p.take(ctx, q.ID)
 	if err != nil { // it may stand all the same
 		return store.Reply{}, err
 	}
-	r, err := p.lines.reply(ctx, q.ID)
+	r, asked, err := p.first(ctx, q)
 	switch {
 	case errors.Is(err, store.ErrNotFound): // lost with the database's memory
 		err = ErrUnanswered
 	case errors.Is(err, ErrUnanswered):
-		if seen, e := p.lines.get(context.WithoutCancel(ctx), q.ID); e == nil && seen.Attempt == 0 {
+		seen, e := p.lines.get(context.WithoutCancel(ctx), q.ID)
+		switch {
+		case len(asked) > 0:
+			err = &Silent{asked}
+		case e == nil && seen.Attempt == 0:
 			err = ErrUnclaimed
 		}
 	}
 	return r, err
+}
+
+// take takes a question away whose caller waits no more.
+func (p *Pending) take(ctx context.Context, id string) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+	defer cancel()
+	if err := p.lines.remove(ctx, id); err != nil {
+		p.log.Warn().Err(err).Str("question", id).Msg("take a question away")
+	}
 }
 
 // Claim leases pending questions to pollers that may have them.
@@ -187,7 +202,8 @@ func Of(kind protocol.TaskKind, h *engine.Head, name, arguments string) store.Qu
 
 // Takes says whether a worker may be asked a question: it runs the workflow's code, and answers questions of that kind.
 func Takes(w *engine.Worker, q *store.Question) bool {
-	if !w.Runs(q.Kind, q.Type) || len(engine.Missing(q.Requirements, w.Capabilities)) > 0 {
+	if !w.Runs(q.Kind, q.Type) || len(engine.Missing(q.Requirements, w.Capabilities)) > 0 ||
+		slices.Contains(q.Beside, w.Incarnation) {
 		return false
 	}
 	if q.Kind == protocol.KindValidation {

@@ -25,6 +25,7 @@ type Question struct {
 	Arguments  string            `json:"arguments,omitempty"`
 
 	Requirements []string  `json:"requirements,omitempty"` // capabilities without which a worker cannot run the workflow
+	Beside       []string  `json:"beside,omitempty"`       // processes that were asked the same and have not answered
 	Until        time.Time `json:"-"`                      // deadline of the caller, and of every lease
 
 	Owner       string `json:"-"` // empty: it waits for a worker

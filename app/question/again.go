@@ -1,0 +1,92 @@
+package question
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/oklog/ulid/v2"
+
+	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// A worker that stands still holds what it took until it is missed, which is longer than most callers wait. A question
+// changes nothing, so it may be asked twice: another worker gets the same one under an id of its own, and the first
+// that answers is heard, be it the one that stood still.
+
+// How long a worker may have a question before another one is asked as well, and how often it is looked who has it.
+const (
+	askAgain = 3 * time.Second
+	lookHeld = time.Second
+)
+
+var errSlow = errors.New("no answer yet")
+
+type told struct {
+	reply store.Reply
+	err   error
+}
+
+// first waits for the first reply to a question that was laid down, and says which workers were seen to have it.
+func (p *Pending) first(ctx context.Context, q store.Question) (store.Reply, []string, error) {
+	soon, cancel := context.WithTimeoutCause(ctx, lookHeld, errSlow)
+	r, err := p.lines.reply(soon, q.ID)
+	cancel()
+	if !errors.Is(err, errSlow) {
+		return r, nil, err
+	}
+	ctx, cancel = context.WithCancel(ctx)
+	defer cancel()
+	replies := make(chan told)
+	listen := func(id string) {
+		r, err := p.lines.reply(ctx, id)
+		select {
+		case replies <- told{r, err}:
+		case <-ctx.Done():
+		}
+	}
+	go listen(q.ID)
+	look := time.NewTicker(lookHeld)
+	defer look.Stop()
+	var workers []string
+	var since time.Time // when who has it now was seen first
+	for last, attempt := q, int64(0); ; {
+		// Who has it is looked at before the first tick: then it is a second old.
+		switch seen, err := p.lines.get(ctx, last.ID); {
+		case err != nil || seen.Owner == "" || seen.Over:
+			attempt = 0
+		case seen.Attempt != attempt:
+			attempt, since = seen.Attempt, time.Now()
+			if !slices.Contains(workers, seen.Owner) {
+				workers = append(workers, seen.Owner)
+			}
+		case time.Since(since) >= askAgain:
+			until, _ := ctx.Deadline()
+			next := q
+			next.ID, next.Beside = ulid.Make().String(), append(slices.Clone(last.Beside), seen.Incarnation)
+			if p.layBeside(ctx, next, time.Until(until)) {
+				defer p.take(ctx, next.ID)
+				go listen(next.ID)
+				p.log.Warn().Str("worker_id", seen.Owner).Str("kind", string(q.Kind)).Str("name", q.Name).
+					Msg("a worker has a question and does not answer; another is asked as well")
+				last, attempt = next, 0
+			}
+		}
+		select {
+		case t := <-replies:
+			return t.reply, workers, t.err
+		case <-ctx.Done():
+			return store.Reply{}, workers, context.Cause(ctx)
+		case <-look.C:
+		}
+	}
+}
+
+// layBeside lays a question down once more, and says whether it may stand.
+func (p *Pending) layBeside(ctx context.Context, q store.Question, patience time.Duration) bool {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
+	defer cancel()
+	return !errors.Is(p.lines.add(ctx, q, patience, protocol.MaxPendingQuestions), store.ErrFull)
+}

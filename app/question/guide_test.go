@@ -1,0 +1,12 @@
+package question
+
+import (
+	"testing"
+
+	"github.com/sojourn-run/sojourn/internal/stated"
+)
+
+func TestTheGuideSaysWhenAnotherIsAsked(t *testing.T) {
+	stated.In(t, "guide/workflows-in-go.md", "after {} another is asked as well", askAgain)
+	stated.In(t, "guide/workers-in-any-language.md", "Who has a question for more than {} is not", askAgain)
+}

@@ -1,0 +1,57 @@
+package cli_test
+
+import (
+	"fmt"
+	"net/http"
+	"sync"
+	"syscall"
+	"testing"
+)
+
+// Queries, and updates that a validator judges first, go to whoever has waited longest, which may be a worker that
+// stands still. Their callers do not wait until it is missed: another worker, of another app where there are two, is
+// asked as well.
+func TestQuestionsThatAFrozenWorkerTookAreAnswered(t *testing.T) {
+	t.Parallel()
+	for _, kind := range []string{"sqlite", "postgres"} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			p := byDefault(t, kind == "postgres")
+			apps, other := []*process{p.app}, p.client.base
+			if kind == "postgres" {
+				var app *process
+				app, other = p.another("app-2", address(t))
+				apps = append(apps, app)
+			}
+			still := p.startWorker(env{"SOJOURN_WORKER_ID": "still", "SOJOURN_DATA_DIR": t.TempDir()})
+			still.line(still.err, `"message":"connected"`)
+			p.client.start("basket", "tour.basket", 100)
+			p.client.must(http.MethodPost, "/api/workflows/basket/query/items", `{}`, nil)
+			lives := p.startWorker(env{"SOJOURN_WORKER_ID": "lives", "SOJOURN_APP_URL": other, "SOJOURN_DATA_DIR": t.TempDir()})
+			lives.line(lives.err, `"message":"connected"`)
+			if err := still.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+				t.Fatal(err)
+			}
+			var asked sync.WaitGroup
+			for i := range 8 {
+				path, body := "/api/workflows/basket/query/items", `{}`
+				if i%2 == 1 {
+					path, body = "/api/workflows/basket/update/add", fmt.Sprintf(`{"input":["%d"]}`, i)
+				}
+				asked.Go(func() {
+					if status, raw, err := p.client.call(t.Context(), http.MethodPost, path, body); err != nil || status >= 300 {
+						t.Errorf("%s: %d %.300s, %v", path, status, raw, err)
+					}
+				})
+			}
+			asked.Wait()
+			taken := 0
+			for _, app := range apps {
+				taken += app.err.count(`"worker_id":"still".*another is asked as well`)
+			}
+			if taken == 0 {
+				t.Error("the worker that stands still was asked nothing")
+			}
+		})
+	}
+}
