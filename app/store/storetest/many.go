@@ -118,6 +118,9 @@ const (
 	pageful = 600
 	someOf  = 2_500
 	rangeOf = 52_000
+	// windowOf are the runs of the widest window of a walk: of a range that none of the newest is in, its entries are
+	// passed by in the index and not read, but for a part.
+	windowOf = 16_500
 )
 
 // Listings are those that have to be quick, however many runs there are.
@@ -144,7 +147,7 @@ func Listings() []Listing {
 	}
 	// Before them are many others, so that their first page is looked for in vain among the newest.
 	old := of(
-		"old times", "run_attributes_value", rangeOf, func(r ListedRun) bool { return r.When < at(40_000) },
+		"old times", "run_attributes_value", windowOf, func(r ListedRun) bool { return r.When < at(40_000) },
 		when(store.Less, 40_000),
 	)
 	old.Next = "runs_start"

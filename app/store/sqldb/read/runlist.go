@@ -304,18 +304,45 @@ func (l *listing) count(c store.Condition, most int) (int, error) {
 
 // whole reads all that a condition yields, and sorts it.
 func (l *listing) whole(where []store.Condition, lead int, after store.RunPosition) (found, error) {
-	read := func(by order) (rows []RunModel, err error) {
-		return rows, l.run(l.rows(where, lead, where[lead], by, after, store.RunPosition{}), &rows)
+	read := func(by order, until store.RunPosition) (rows []RunModel, err error) {
+		return rows, l.run(l.rows(where, lead, where[lead], by, after, until), &rows)
 	}
 	if l.alone(where, lead) { // to find the first costs an eighth of telling all values' runs apart
-		rows, err := read(topTwice)
+		until, err := l.reach(where[lead], after)
+		if err != nil {
+			return found{}, err
+		}
+		rows, err := read(topTwice, until)
 		all := len(rows) < 2*l.q.Limit
 		if f := l.joined(found{}, found{rows: rows}); err != nil || all || len(f.rows) == l.q.Limit {
 			return f, err
 		}
 	}
-	rows, err := read(allSorted)
+	rows, err := read(allSorted, store.RunPosition{})
 	return found{rows: rows}, err
+}
+
+// reach is how far down the order of the list two pages of a range's entries go for certain: as far as in a part of
+// them, those at its ends. What lies behind is passed by without being sorted, which is most of what a wide range
+// costs, above all when values rise with the starts and each entry is newer than all before. Zero: the part does not
+// say.
+func (l *listing) reach(c store.Condition, after store.RunPosition) (until store.RunPosition, err error) {
+	for _, way := range []string{"DESC", "ASC"} {
+		var at []struct {
+			StartedAt int64
+			RunID     string
+		}
+		if err := l.run(l.end(c, way, after, 2*l.few).Limit(1).Offset(2*l.q.Limit-1), &at); err != nil {
+			return until, err
+		}
+		if len(at) == 1 {
+			p := store.RunPosition{Start: history.Micros(at[0].StartedAt), Run: at[0].RunID}
+			if until.Before(p) {
+				until = p
+			}
+		}
+	}
+	return until, nil
 }
 
 // walk goes through what a condition yields in the order of the list, all of the namespace for -1.

@@ -32,6 +32,16 @@ func (l *listing) way(one store.Condition, where []store.Condition, after, until
 		Order("x.started_at DESC, x.run_id DESC")
 }
 
+// end are so many entries of an attribute's range from one of its ends, by the index of values, as far as they lie
+// behind a position, in the order of the list.
+func (l *listing) end(c store.Condition, way string, after store.RunPosition, most int) *gorm.DB {
+	some := compare(l.gorm.Table("run_attributes AS x").
+		Where("x.namespace = ? AND x.name = ?", l.q.Namespace, c.Name), "x.value", c).
+		Select("x.started_at, x.run_id").Order("x.value " + way + ", x.started_at " + way + ", x.run_id " + way).Limit(most)
+	return between(l.list(l.ctx, 1).Table("(?) AS y", some), "y.started_at", "y.run_id", nil, after, store.RunPosition{}).
+		Select("y.started_at, y.run_id").Order("y.started_at DESC, y.run_id DESC")
+}
+
 // by names the index of a walk for SQLite, which knows nothing of how many runs there are of each value: between two
 // times it would rather pass all runs that began then.
 func (l *listing) by(one store.Condition) string {
