@@ -16,7 +16,8 @@ import (
 // changes nothing, so it may be asked twice: another worker gets the same one under an id of its own, and the first
 // that answers is heard, be it the one that stood still.
 
-// How long a worker may have a question before another one is asked as well, and how often it is looked who has it.
+// How long a worker may have a question before another one is asked as well, each further one twice as long, so that
+// where all are slow, for want of processors, few are given the same work; and how often it is looked who has it.
 const (
 	askAgain = 3 * time.Second
 	lookHeld = time.Second
@@ -52,6 +53,7 @@ func (p *Pending) first(ctx context.Context, q store.Question) (store.Reply, []s
 	defer look.Stop()
 	var workers []string
 	var since time.Time // when who has it now was seen first
+	patience := askAgain
 	for last, attempt := q, int64(0); ; {
 		// Who has it is looked at before the first tick: then it is a second old.
 		switch seen, err := p.lines.get(ctx, last.ID); {
@@ -62,7 +64,7 @@ func (p *Pending) first(ctx context.Context, q store.Question) (store.Reply, []s
 			if !slices.Contains(workers, seen.Owner) {
 				workers = append(workers, seen.Owner)
 			}
-		case time.Since(since) >= askAgain:
+		case time.Since(since) >= patience:
 			until, _ := ctx.Deadline()
 			next := q
 			next.ID, next.Beside = ulid.Make().String(), append(slices.Clone(last.Beside), seen.Incarnation)
@@ -71,7 +73,7 @@ func (p *Pending) first(ctx context.Context, q store.Question) (store.Reply, []s
 				go listen(next.ID)
 				p.log.Warn().Str("worker_id", seen.Owner).Str("kind", string(q.Kind)).Str("name", q.Name).
 					Msg("a worker has a question and does not answer; another is asked as well")
-				last, attempt = next, 0
+				last, attempt, patience = next, 0, 2*patience
 			}
 		}
 		select {

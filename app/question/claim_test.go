@@ -195,8 +195,8 @@ func TestAQuestionOfASilentWorkerIsAskedOfAnother(t *testing.T) {
 			asked := ask(t, p, "q")
 			began, held := time.Now(), map[string]string{"x": "q"}
 			claim(t, p, poller("x", 1, CapQueries))
-			for _, id := range []string{"y", "z"} {
-				time.Sleep(askAgain)
+			for i, id := range []string{"y", "z"} {
+				time.Sleep(askAgain << i)
 				if given := claim(t, p, poller(id, 1, CapQueries)); given != nil {
 					t.Fatalf("%s: after %v %s gets %q", c.why, time.Since(began), id, given)
 				}
