@@ -3,9 +3,11 @@ package broker
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 
 	"github.com/sojourn-run/sojourn/app/change"
+	"github.com/sojourn-run/sojourn/app/dispatch"
 	"github.com/sojourn-run/sojourn/app/engine"
 	"github.com/sojourn-run/sojourn/app/logs"
 	"github.com/sojourn-run/sojourn/app/store"
@@ -39,7 +41,9 @@ func (b *Broker) Complete(ctx context.Context, in protocol.CompleteRequest) (pro
 			by = w
 			// It stands in line before the outcomes are submitted. Behind them, the task that they make would have
 			// gone to another worker, and this one would ask for it in vain.
-			waiter := b.dispatch.Enter(b.spec(*in.Next, w))
+			spec := b.spec(*in.Next, w)
+			spec.Own = b.own(in)
+			waiter := b.dispatch.Enter(spec)
 			collect = func() error {
 				a, err := b.answer(ctx, *in.Next, waiter.Collect(ctx))
 				out.Next = &a
@@ -62,6 +66,31 @@ func (b *Broker) Complete(ctx context.Context, in protocol.CompleteRequest) (pro
 		wait.Wait()
 	}
 	return out, collect()
+}
+
+// own are the tasks that the outcomes of a call make for the poll that comes with them: of an activity a workflow task,
+// of a workflow task an activity. A turn has a poll of its own for what it makes; and what is counted by a budget is
+// only ever claimed, so nothing is set aside for it.
+func (b *Broker) own(in protocol.CompleteRequest) (list []dispatch.Own) {
+	next := in.Next
+	bounded := func(kind protocol.TaskKind) bool {
+		return slices.ContainsFunc(append([]string{""}, next.Queues...), func(queue string) bool {
+			return b.store.Queue(engine.QueueKey{Namespace: change.Namespace(next.Namespace), Name: queue}).
+				Budget(kind).Bounded()
+		})
+	}
+	for i := range in.Items {
+		item, kind := &in.Items[i], protocol.KindActivity
+		run, _, ok := engine.ParseTaskID(item.TaskID)
+		if item.Kind == protocol.KindActivity {
+			kind = protocol.KindWorkflow
+			run, _, ok = engine.ParseStepID(item.TaskID)
+		}
+		if ok && item.Then == nil && !item.Kind.Asked() && !bounded(kind) {
+			list = append(list, dispatch.Own{Run: run, Kind: kind})
+		}
+	}
+	return list
 }
 
 // completeOne takes one outcome; a refusal stands in the answer. by is who polls with it.

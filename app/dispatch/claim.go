@@ -30,7 +30,7 @@ func (d *Dispatch) kick(w *Waiter) {
 		var next *line
 		for i := range w.entries {
 			e := &w.entries[i]
-			if !e.linked || e.spot.clear() {
+			if !e.linked || e.spot.clear() || w.asks(e.line) == 0 {
 				continue
 			}
 			e.spot.group.look()
@@ -63,7 +63,7 @@ func (d *Dispatch) start(l *line) bool {
 	budget := d.opt.MaxClaim
 	for _, e := range waiting {
 		w := e.waiter
-		n := min(w.room(l.key.kind), budget)
+		n := min(w.asks(l), budget)
 		if n == 0 {
 			break
 		}
@@ -87,14 +87,17 @@ func (d *Dispatch) start(l *line) bool {
 func (l *line) unclear(most int) (list []*entry) {
 	open := l.open[:0]
 	for _, g := range l.open {
-		some := 0
+		some, waits := 0, false
 		for e := g.first; e != nil && some < most; e = e.next {
 			if !e.spot.clear() {
-				list = append(list, e)
-				some++
+				waits = true
+				if e.waiter.asks(l) > 0 {
+					list = append(list, e)
+					some++
+				}
 			}
 		}
-		if g.open = some > 0; g.open {
+		if g.open = waits; g.open {
 			open = append(open, g)
 		}
 	}

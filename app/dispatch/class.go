@@ -24,9 +24,10 @@ type class struct {
 type group struct {
 	*class
 	line        *line
-	first, last *entry // that can take a task, longest wait first
-	told        uint64 // gen at which something it may have was left in the queue
-	open        bool   // it is among the line's open ones
+	first, last *entry        // that can take a task, longest wait first
+	told        uint64        // gen at which something it may have was left in the queue
+	toldOf      [tiers]uint64 // the same, of each priority
+	open        bool          // it is among the line's open ones
 }
 
 // member is one worker as routing sees it. A queue that a claim found empty is empty for that worker only:
@@ -51,6 +52,13 @@ type spot struct {
 // Both are values of the line's gen, so one comparison tells which came last: the claim that found nothing, or the
 // word that something was left.
 func (s *spot) clear() bool { return s.empty >= s.group.told }
+
+// urgent says that the line may hold something more urgent for this worker than a task of that priority.
+func (s *spot) urgent(priority int) bool {
+	return slices.ContainsFunc(s.group.toldOf[:min(max(priority, 0), tiers)], func(told uint64) bool {
+		return told > s.empty
+	})
+}
 
 // spot is the worker's place in a line.
 func (m *member) spot(l *line) *spot {

@@ -65,11 +65,10 @@ func (b *backlog) Claim(ctx context.Context, r store.ClaimRequest) ([]store.Leas
 			}
 		}
 	}
-	left := slices.ContainsFunc(b.ready, func(o store.Offer) bool {
-		return slices.ContainsFunc(r.Pollers, func(p store.Poller) bool { return fits(o, r, p.Lessee) })
-	})
-	if left {
-		b.d.Backlog(r.Namespace, r.Queue, r.Kind)
+	for _, o := range b.ready {
+		if slices.ContainsFunc(r.Pollers, func(p store.Poller) bool { return fits(o, r, p.Lessee) }) {
+			b.d.Backlog(r.Namespace, r.Queue, r.Kind, laneOf(o))
+		}
 	}
 	return leased, nil
 }
@@ -102,8 +101,12 @@ func (b *backlog) leave(offers ...store.Offer) {
 	b.ready = append(b.ready, offers...)
 	b.mu.Unlock()
 	for _, o := range offers {
-		b.d.Backlog(o.Namespace, o.Queue, o.Kind)
+		b.d.Backlog(o.Namespace, o.Queue, o.Kind, laneOf(o))
 	}
+}
+
+func laneOf(o store.Offer) store.Lane {
+	return store.Lane{Type: o.Type, BuildID: o.BuildID, Requirements: o.Requirements, Priority: o.Priority}
 }
 
 func (b *backlog) sent() int {

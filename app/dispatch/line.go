@@ -18,6 +18,9 @@ var kindNames = [kinds]protocol.TaskKind{
 	protocol.KindWorkflow, protocol.KindActivity, protocol.KindQuery, protocol.KindValidation,
 }
 
+// tiers is how many priorities there are.
+const tiers = 10
+
 // never is the time for rules that time has no part in.
 var never time.Time
 
@@ -45,6 +48,7 @@ type line struct {
 	open      []*group         // with pollers for which there may be something to claim
 	asking    map[*Waiter]bool // that do not wait: a claim of the line is all they ask for
 	size      int              // waiters that asked for this line, those without a free slot included
+	fair      bool             // classes share it: its order is nobody's to change
 	gen       uint64           // rises with every backlog told: what a claim found is true of the gen it was sent at
 	claiming  bool             // a claim is in flight; there is never a second one
 	lastClaim uint64           // number of its latest claim
@@ -117,7 +121,8 @@ func (l *line) group(c *class) *group {
 	g := l.groups[c]
 	if g == nil {
 		// Told at the present gen: nobody has asked for this class yet, so the queue may hold anything for it.
-		g = &group{class: c, line: l, told: l.gen}
+		g = &group{class: c, line: l}
+		g.told, g.toldOf = l.gen, allOf(l.gen)
 		l.groups[c] = g
 		for _, n := range l.lanes {
 			if n.admits(l, c) {
@@ -164,14 +169,23 @@ func (l *line) tell(lanes []store.Lane) {
 	l.gen++
 	if len(lanes) == 0 {
 		for _, g := range l.groups {
+			g.toldOf = allOf(l.gen)
 			g.tell()
 		}
 	}
 	for i := range lanes {
 		for _, g := range l.lane(lanes[i].Type, lanes[i].BuildID, lanes[i].Requirements).fits {
+			g.toldOf[min(max(lanes[i].Priority, 0), tiers-1)] = l.gen
 			g.tell()
 		}
 	}
+}
+
+func allOf(gen uint64) (of [tiers]uint64) {
+	for i := range of {
+		of[i] = gen
+	}
+	return of
 }
 
 func (g *group) tell() {

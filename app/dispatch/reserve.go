@@ -1,6 +1,8 @@
 package dispatch
 
 import (
+	"slices"
+
 	"github.com/sojourn-run/sojourn/app/engine"
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/shared/protocol"
@@ -16,7 +18,8 @@ import (
 // First to any that may claim it; how many sessions that one holds already is counted by the store.
 //
 // The chosen poller gets nothing while older ready tasks may lie in the queue for it: a new task must not
-// overtake them. The store then tells Backlog, and a claim takes them in their order.
+// overtake them. The store then tells Backlog, and a claim takes them in their order. Only a task that the store lets
+// past goes, for want of another poller, to one that has made it, if nothing more urgent may lie there.
 func (d *Dispatch) Reserve(o store.Offer) store.Reservation {
 	k := kindOf(o.Kind)
 	if k < 0 {
@@ -28,6 +31,7 @@ func (d *Dispatch) Reserve(o store.Offer) store.Reservation {
 	if l == nil || d.closed {
 		return nil
 	}
+	l.fair = o.Fair
 	want := engine.Wanted{
 		Kind: o.Kind, Type: o.Type, BuildID: o.BuildID, Requirements: o.Requirements, Session: o.Session, Queue: o.Settings,
 	}
@@ -38,12 +42,17 @@ func (d *Dispatch) Reserve(o store.Offer) store.Reservation {
 	if w == nil {
 		w = d.longest(l, want, o)
 	}
+	if w == nil && o.Past {
+		w = d.maker(l, want, o)
+	}
 	if w == nil {
 		return nil
 	}
+	// Of another kind as well: a poller with one slot that goes on with a run leaves all others where they are.
+	past := slices.ContainsFunc(w.entries, func(e entry) bool { return !e.spot.clear() })
 	w.hold(k, 1)
 	d.beginWork()
-	return &reservation{waiter: w, kind: k}
+	return &reservation{waiter: w, kind: k, past: past}
 }
 
 // turn is the worker that decided the turn which makes the task, if it has a slot for it and no older task lies
@@ -54,9 +63,30 @@ func (d *Dispatch) turn(l *line, want engine.Wanted, o store.Offer) *Waiter {
 	if o.Kind != protocol.KindActivity || o.Fair || len(d.turns) == 0 {
 		return nil
 	}
+	return d.ofRun(l, want, o, func(w *Waiter, s *spot) bool { return w.spec.Run != "" && s.clear() })
+}
+
+// maker is who made the task, with the outcome that comes with its poll or by its turn, unless something more urgent
+// may lie in the queue for it.
+func (d *Dispatch) maker(l *line, want engine.Wanted, o store.Offer) *Waiter {
+	var keepers []store.Process
+	if o.Kind == protocol.KindWorkflow && d.sticky != nil {
+		keepers = d.sticky(o.Run)
+	}
+	return d.ofRun(l, want, o, func(w *Waiter, s *spot) bool {
+		// Another would have to read and replay what one of the keepers has.
+		keeps := len(keepers) == 0 || slices.ContainsFunc(keepers, func(p store.Process) bool {
+			return p.Worker == w.member.worker.Key() && p.Incarnation == w.member.worker.Incarnation
+		})
+		return keeps && !s.urgent(o.Priority)
+	})
+}
+
+// ofRun is the first of those who wait for tasks of the run that may have this one, and has a slot for it.
+func (d *Dispatch) ofRun(l *line, want engine.Wanted, o store.Offer, fits func(*Waiter, *spot) bool) *Waiter {
 	for _, w := range d.turns[o.Run] {
 		e := w.entry(l)
-		if e == nil || w.room(l.key.kind) <= 0 || !e.spot.clear() {
+		if e == nil || w.room(l.key.kind) <= 0 || !fits(w, e.spot) {
 			continue
 		}
 		lessee := w.spec.Lessee
@@ -138,11 +168,15 @@ func (w *Waiter) entry(l *line) *entry {
 type reservation struct {
 	waiter *Waiter
 	kind   int
+	past   bool
 	over   bool
 }
 
 // Lessee is the worker the task goes to.
 func (r *reservation) Lessee() engine.Lessee { return r.waiter.spec.Lessee }
+
+// Past says that older tasks, which the poller could have had instead, were passed over.
+func (r *reservation) Past() bool { return r.past }
 
 // Deliver gives the committed task to the poller, or back when the poller is gone.
 func (r *reservation) Deliver(t store.Leased) {

@@ -23,12 +23,34 @@ type Spec struct {
 	Free      map[protocol.TaskKind]int // free slots per kind; a kind without one is not waited for
 	Max       int                       // most tasks over all kinds; less than 1 means 1
 	Lessee    engine.Lessee
+	// Own are tasks that outcomes make which come with the poll. They may go past older ones to it, and nothing is claimed
+	// for the slots that they need before it collects.
+	Own []Own
 	// Run: it only wants the next activity of this run, of which its worker has decided the turn that makes it. It stands
 	// in no line, and nothing is claimed for it; for that activity it comes before those that wait in line.
 	Run string
 	// whether the worker's registration stands; nil: it does. It is asked under the locks of the dispatch, so it must not
 	// call it
 	Still func() bool
+}
+
+// Own is a task that a run goes on with.
+type Own struct {
+	Run  string
+	Kind protocol.TaskKind
+}
+
+// runs are those whose tasks may go past others to the poller.
+func (s *Spec) runs() (list []string) {
+	if s.Run != "" {
+		list = append(list, s.Run)
+	}
+	for _, o := range s.Own {
+		if !slices.Contains(list, o.Run) {
+			list = append(list, o.Run)
+		}
+	}
+	return list
 }
 
 // Waiter is one poller in its lines. Exactly one of Wait and Collect may be called, and ends it; Leave may be called at
@@ -44,6 +66,7 @@ type Waiter struct {
 	place   uint64 // arrivals before it, and itself
 	free    [kinds]int
 	max     int
+	own     [kinds]int // of the free ones: kept for what its outcomes make
 	entries []entry
 	pending int // reservations and claims that count on it
 	got     []store.Leased
@@ -86,9 +109,16 @@ func (d *Dispatch) Enter(s Spec) *Waiter {
 		d.endWait(w, ErrDraining)
 		return w
 	}
+	for _, run := range s.runs() {
+		d.turns[run] = append(d.turns[run], w)
+	}
 	if s.Run != "" {
-		d.turns[s.Run] = append(d.turns[s.Run], w)
 		return w
+	}
+	for _, o := range s.Own {
+		if k := kindOf(o.Kind); k >= 0 {
+			w.own[k]++
+		}
 	}
 	w.relink()
 	d.kick(w)
@@ -149,10 +179,16 @@ func (w *Waiter) settlePending(ctx context.Context) {
 
 // Collect takes the poller out of its lines and returns what was delivered to it. It is never held for work to appear,
 // but a commit or claim that already counts on the poller is awaited, since its tasks would have to be taken back
-// otherwise.
+// otherwise. Whose outcomes have made nothing for it gets what lies in its lines, for which one claim is awaited.
 func (w *Waiter) Collect(ctx context.Context) []store.Leased {
 	w.d.mu.Lock()
-	w.d.shut(w)
+	if w.own != [kinds]int{} && w.pending == 0 && len(w.got) == 0 && !w.closing {
+		w.own = [kinds]int{}
+		w.askOnce()
+		w.d.kick(w)
+	} else {
+		w.d.shut(w)
+	}
 	w.d.mu.Unlock()
 	w.settlePending(ctx)
 	tasks, _ := w.outcome(ctx)
@@ -268,7 +304,7 @@ func (w *Waiter) giveUp() []store.Leased {
 		delete(w.entries[i].line.asking, w)
 	}
 	delete(w.d.waiters, w)
-	if run := w.spec.Run; run != "" {
+	for _, run := range w.spec.runs() {
 		w.d.turns[run] = slices.DeleteFunc(w.d.turns[run], func(o *Waiter) bool { return o == w })
 		if len(w.d.turns[run]) == 0 {
 			delete(w.d.turns, run)
@@ -301,6 +337,19 @@ func (w *Waiter) room(kind int) int {
 		return 0
 	}
 	return min(w.free[kind], w.max)
+}
+
+// asks is how many tasks of a line are claimed for it.
+func (w *Waiter) asks(l *line) int {
+	n := w.room(l.key.kind)
+	if n == 0 || l.fair {
+		return n
+	}
+	kept := 0
+	for _, own := range w.own {
+		kept += own
+	}
+	return max(0, min(w.free[l.key.kind]-w.own[l.key.kind], w.max-kept))
 }
 
 // hold sets n slots aside for one reservation or claim; release gives back those that were not used.

@@ -294,10 +294,12 @@ type Dispatcher interface {
 	Missed()
 }
 
-// Lane is what a task asks of any worker, beside its queue and kind.
+// Lane is what a task asks of any worker, beside its queue and kind. Priority is that of the most urgent task that is
+// told of with it.
 type Lane struct {
 	Type, BuildID string
 	Requirements  []string
+	Priority      int
 }
 
 // Changed is what a batch touched.
@@ -348,7 +350,9 @@ type Offer struct {
 	Requirements []string
 	Session      *engine.Session
 	First        bool
+	Priority     int
 	Fair         bool          // classes share the queue, so that its order is nobody's to change
+	Past         bool          // it may go past older tasks, no more urgent ones, to who made it
 	Settings     *engine.Queue // of its queue, nil: none
 	Now          time.Time
 }
@@ -357,6 +361,7 @@ type Offer struct {
 // is known of the outcome of the commit that can be: with Doubt, that the task may be leased to the poller or not.
 type Reservation interface {
 	Lessee() engine.Lessee
+	Past() bool // the poller could have had older tasks, of this kind or another
 	Deliver(Leased)
 	Undo()
 	Doubt(error)

@@ -20,18 +20,26 @@ type backlog struct {
 const mostTold = 64
 
 func (l *backlog) has(lane store.Lane) bool {
+	k := l.like(lane)
+	return k != nil && k.Priority <= lane.Priority || l.anything
+}
+
+// like is the lane of those that asks the same, nil when there is none.
+func (l *backlog) like(lane store.Lane) *store.Lane {
 	for i := len(l.lanes) - 1; i >= 0; i-- { // most tasks are like the one before
 		k := &l.lanes[i]
 		if k.Type == lane.Type && k.BuildID == lane.BuildID && slices.Equal(k.Requirements, lane.Requirements) {
-			return true
+			return k
 		}
 	}
-	return l.anything
+	return nil
 }
 
 func (l *backlog) add(lane store.Lane) {
-	switch {
-	case l.has(lane):
+	switch k := l.like(lane); {
+	case l.anything:
+	case k != nil:
+		k.Priority = min(k.Priority, lane.Priority)
 	case lane.Type == "" || len(l.lanes) == mostTold:
 		*l = backlog{anything: true}
 	default:
@@ -55,15 +63,15 @@ func (b *batch) leave(q QueueKey, lanes ...store.Lane) {
 	}
 }
 
-// laneOf is what a task of the batch's rows asks of workers, apart from what its session asks. A task that is
-// not there has no type, and stands for any.
+// laneOf is what a task of the batch's rows asks of workers, apart from what its session asks, and how urgent it is. A
+// task that is not there has no type, and stands for any.
 func (b *batch) laneOf(t taskKey) store.Lane {
 	r := b.runs[t.run]
 	switch {
 	case r.Run == nil:
 	case t.seq == 0:
 		w := r.Wanted()
-		return store.Lane{Type: w.Type, BuildID: w.BuildID, Requirements: w.Requirements}
+		return store.Lane{Type: w.Type, BuildID: w.BuildID, Requirements: w.Requirements, Priority: r.Priority}
 	default:
 		if a, ok := r.Activities.Get(t.seq); ok {
 			return activityAsks(&a)
@@ -73,5 +81,5 @@ func (b *batch) laneOf(t taskKey) store.Lane {
 }
 
 func activityAsks(a *engine.Activity) store.Lane {
-	return store.Lane{Type: a.Type, Requirements: a.Requirements}
+	return store.Lane{Type: a.Type, Requirements: a.Requirements, Priority: a.Priority}
 }

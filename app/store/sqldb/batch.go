@@ -111,6 +111,7 @@ type run struct {
 	wrote   bool  // it was, by this batch
 	version int64 // of its row, on a shared database; 0: not known
 	waiting int64 // how many of its tasks are stored as ready, where it is remembered
+	passed  int   // how many of its tasks in a row went past older ones, as far as this process remembers
 	stored  readyRow
 	// was holds some columns of the head as they are stored, nil without a row. While they stay the same, an
 	// update leaves them and their indexes alone.

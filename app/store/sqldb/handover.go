@@ -64,6 +64,11 @@ func (b *batch) route() error {
 	return nil
 }
 
+// mostPassed is how many tasks of a run in a row go past older ones to the workers that made them. A step that is
+// handed over at once is neither written as ready nor looked for, so under load a run that goes on costs less than one
+// that waits between its steps; but who waits for a worker must get one.
+const mostPassed = 8
+
 // handOver offers every task that became ready to the pollers that wait in this process, and leases it to the
 // one that is reserved for it. A task that gets none stays ready, and its queue has a backlog.
 func (b *batch) handOver() error {
@@ -100,7 +105,8 @@ func (b *batch) handOver() error {
 			b.leaseExpired(engine.WorkerKey{Namespace: r.Namespace, ID: worker})
 		}
 		o := b.offer(r, t.seq)
-		o.Fair = b.fair(QueueKey{o.Namespace, o.Queue, o.Kind})
+		o.Priority, o.Fair = t.priority, b.fair(QueueKey{o.Namespace, o.Queue, o.Kind})
+		o.Past = !o.Fair && r.passed < mostPassed
 		var res store.Reservation
 		var l engine.Lessee
 		if b.s.cfg.Dispatch != nil && !b.s.queues.bounded(QueueKey{o.Namespace, o.Queue, o.Kind}) {
@@ -109,6 +115,11 @@ func (b *batch) handOver() error {
 			if res, l, err = b.reserve(o, first); err != nil {
 				return err
 			}
+		}
+		if res != nil && res.Past() {
+			r.passed++
+		} else {
+			r.passed = 0
 		}
 		if res == nil {
 			b.missed = append(b.missed, missed{t.taskKey, QueueKey{o.Namespace, o.Queue, o.Kind}})

@@ -1,0 +1,143 @@
+package dispatch
+
+import (
+	"testing"
+	"time"
+
+	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+var oneOfEach = map[protocol.TaskKind]int{protocol.KindWorkflow: 1, protocol.KindActivity: 1}
+
+// Who has made a task may have it past older ones, if the store lets it, if nothing more urgent may lie there, and if
+// nobody else keeps the run.
+func TestATaskGoesPastOlderOnesToWhoMadeIt(t *testing.T) {
+	bubble(t, func(t *testing.T, d *Dispatch, b *backlog) {
+		var keepers []store.Process
+		d.Prefer(func(string) []store.Process { return keepers })
+		w := worker("w", "x", "other")
+		s := spec(w, 1, oneOfEach)
+		waitFor(t.Context(), d.Enter(s), 0)
+		rested() // it is known that nothing lies there
+		claims := b.sent()
+		s.Own = []Own{{"run", protocol.KindActivity}}
+		own := d.Enter(s)
+		older := activity("other")
+		left := func(priority int) {
+			d.Backlog(older.Namespace, older.Queue, older.Kind, store.Lane{Type: older.Type, Priority: priority})
+			rested()
+		}
+		goes := func(what string, want bool, change func(*store.Offer)) {
+			t.Helper()
+			o := activity("x")
+			o.Run, o.Past, o.Priority = "run", true, 5
+			if change != nil {
+				change(&o)
+			}
+			r := d.Reserve(o)
+			if (r != nil) != want || r != nil && !r.Past() {
+				t.Errorf("%s: %v, want %v", what, r, want)
+			}
+			if r != nil {
+				r.Undo()
+			}
+		}
+		r := mustReserve(t, d, activity("x"))
+		if r.Past() {
+			t.Error("a task went past others where nothing was told of")
+		}
+		r.Undo()
+		left(5)
+		goes("an older task lies there", true, nil)
+		goes("it was past others too often", false, func(o *store.Offer) { o.Past = false })
+		goes("another run", false, func(o *store.Offer) { o.Run = "other" })
+		goes("the worker may not have it", false, func(o *store.Offer) { o.Requirements = []string{"gpu"} })
+		left(6)
+		goes("what lies there is less urgent", true, nil)
+		goes("what lies there is more urgent", false, func(o *store.Offer) { o.Priority = 6 })
+		left(4)
+		goes("something more urgent lies there", false, nil)
+		goes("it is as urgent", true, func(o *store.Offer) { o.Priority = 4 })
+		flow := func(o *store.Offer) { o.Kind = protocol.KindWorkflow }
+		d.Backlog(older.Namespace, older.Queue, protocol.KindWorkflow, store.Lane{Type: older.Type, Priority: 5})
+		goes("nobody keeps the run", true, flow)
+		keepers = []store.Process{process(worker("another"))}
+		goes("another keeps the run", false, flow)
+		keepers = append(keepers, process(w))
+		goes("it keeps the run, too", true, flow)
+		d.Backlog(older.Namespace, older.Queue, older.Kind) // of what, nobody said
+		goes("anything may lie there", false, nil)
+		if b.sent() != claims {
+			t.Error("something was claimed for the slot of its own task")
+		}
+		own.Leave()
+		goes("it has left", false, nil)
+		if len(d.turns) > 0 {
+			t.Errorf("%d runs are remembered", len(d.turns))
+		}
+	})
+}
+
+// Whose outcome makes nothing for it gets what lies there, by one claim, and is not held when that finds nothing. Slots
+// that its own tasks do not need are claimed for at once.
+func TestWhoMadeNothingForItselfIsGivenWhatLiesThere(t *testing.T) {
+	bubble(t, func(t *testing.T, d *Dispatch, b *backlog) {
+		w := worker("w", "x")
+		s := spec(w, 1, oneOfEach)
+		waitFor(t.Context(), d.Enter(s), 0)
+		rested()
+		s.Own = []Own{{"run", protocol.KindWorkflow}}
+		b.leave(activity("x"))
+		before := b.sent()
+		one := d.Enter(s)
+		rested()
+		if b.sent() != before {
+			t.Fatal("something was claimed for the slot of its own task")
+		}
+		if got := names(one.Collect(t.Context())); len(got) != 1 {
+			t.Errorf("it was given %v, want the task that lies there", got)
+		}
+		began := time.Now()
+		if got := d.Enter(s).Collect(t.Context()); len(got) > 0 || time.Since(began) > 2*b.took {
+			t.Errorf("it was given %v after %s", got, time.Since(began))
+		}
+
+		b.leave(activity("x"), activity("x"), activity("x"))
+		many := spec(w, 4, map[protocol.TaskKind]int{protocol.KindWorkflow: 1, protocol.KindActivity: 3})
+		many.Own = s.Own
+		before = b.sent()
+		three := d.Enter(many)
+		rested()
+		if b.sent() == before {
+			t.Error("nothing was claimed for the slots that its own task does not need")
+		}
+		if got := names(three.Collect(t.Context())); len(got) != 3 {
+			t.Errorf("it was given %v, want three", got)
+		}
+	})
+}
+
+// Where keys share a queue nothing goes past another, so no slot is kept from claims for it.
+func TestNoSlotIsKeptWhereClassesShareAQueue(t *testing.T) {
+	bubble(t, func(t *testing.T, d *Dispatch, b *backlog) {
+		s := spec(worker("w", "x"), 1, oneActivity)
+		waitFor(t.Context(), d.Enter(s), 0)
+		rested()
+		o := activity("x")
+		o.Fair = true
+		if r := d.Reserve(o); r != nil {
+			t.Fatal("a task went to a poll that is over")
+		}
+		b.leave(activity("x"))
+		s.Own = []Own{{"run", protocol.KindActivity}}
+		w := d.Enter(s)
+		rested()
+		if b.sent() != 2 {
+			t.Error("nothing was claimed for it")
+		}
+		if got := names(w.Collect(t.Context())); len(got) != 1 {
+			t.Errorf("it was given %v", got)
+		}
+	})
+}
