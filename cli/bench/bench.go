@@ -223,12 +223,8 @@ func Run(ctx context.Context, o Options) ([]Result, error) {
 	}
 	for _, g := range bigger {
 		for _, kind := range g.stores(o) {
-			some, err := grow(ctx, g, kind, o, func(what string) {
-				if what != "" {
-					done++
-				} else {
-					what = "preparing " + kind
-				}
+			some, err := grow(ctx, g, kind, o, func(what string, over int) {
+				done += over
 				o.progress(done, all, what)
 			})
 			if err != nil {

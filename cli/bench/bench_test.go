@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"fmt"
 	"math"
 	"os"
 	"slices"
@@ -127,10 +128,16 @@ func TestWhatGrowsIsMeasuredAtEachSize(t *testing.T) {
 		}
 		t.Run(g.of, func(t *testing.T) {
 			steps := 0
-			o.Progress = func(done, all int, _ string) { steps = done - all }
+			var told []string
+			o.Progress = func(done, all int, what string) { steps, told = done-all, append(told, what) }
 			got, err := Run(t.Context(), o)
 			if err != nil {
 				t.Fatal(err)
+			}
+			size := g.quick[len(g.quick)-1]
+			if there := fmt.Sprintf("preparing %s: %d of %d %s", kind, size, size, g.of); g.large > 0 &&
+				!slices.Contains(told, there) {
+				t.Errorf("it did not say %q, but %q", there, told)
 			}
 			if len(got) != len(g.parts)*len(g.quick) || steps != 0 {
 				t.Fatalf("%d results, want %d of %d parts; %d steps too many", len(got), len(g.quick), len(g.parts), steps)

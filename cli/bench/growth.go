@@ -17,12 +17,13 @@ import (
 // growing measures the same work at several sizes of something: how cost grows. Each size has a node of its own, and
 // they are measured in turns, so that a change of the machine's speed is in all of them.
 type growing struct {
-	of            string // what there is more and more of
-	sizes, quick  []int
-	large         int // a size for those who have the time; 0: none
-	only          string
-	options       func(o *nodeOptions, size int)
-	prepare       func(ctx context.Context, n *node, size int) error // nil: nothing to prepare
+	of           string // what there is more and more of
+	sizes, quick []int
+	large        int // a size for those who have the time; 0: none
+	only         string
+	options      func(o *nodeOptions, size int)
+	// prepare fills a node, and tells how much is there; nil: nothing to prepare
+	prepare       func(ctx context.Context, n *node, size int, told func(there int)) error
 	parts         []growingPart
 	freshEachTime bool // what is measured changes the node, so that each run needs a new one
 }
@@ -116,8 +117,8 @@ func growths() []growing {
 	}
 }
 
-// grow measures those parts of one growing that are asked for.
-func grow(ctx context.Context, g growing, kind string, o Options, step func(string)) ([]Result, error) {
+// grow measures those parts of one growing that are asked for. It tells step what it is at, and how much is over by that.
+func grow(ctx context.Context, g growing, kind string, o Options, step func(what string, over int)) ([]Result, error) {
 	parts := slices.DeleteFunc(slices.Clone(g.parts), func(p growingPart) bool {
 		return !slices.Contains(o.Scenarios, p.id)
 	})
@@ -148,8 +149,9 @@ func grow(ctx context.Context, g growing, kind string, o Options, step func(stri
 					shut(i)
 				}
 				if nodes[i] == nil {
-					step("")
-					n, err := g.openNode(ctx, kind, size, o)
+					n, err := g.openNode(ctx, kind, size, o, func(there int) {
+						step(fmt.Sprintf("preparing %s: %d of %d %s", kind, there, size, g.of), 0)
+					})
 					if err != nil {
 						return err
 					}
@@ -163,7 +165,7 @@ func grow(ctx context.Context, g growing, kind string, o Options, step func(stri
 						return fmt.Errorf("%s with %d %s: %w", p.id, size, g.of, err)
 					}
 					each[at], cpu[at] = append(each[at], one.each...), cpu[at]+used
-					step(fmt.Sprintf("%s %s, %d %s", p.id, kind, size, g.of))
+					step(fmt.Sprintf("%s %s, %d %s", p.id, kind, size, g.of), 1)
 				}
 			}
 		}
@@ -198,7 +200,9 @@ func (g growing) sized(o Options) []int {
 // stores are those of the databases asked for on which it can be measured.
 func (g growing) stores(o Options) []string { return on(g.only, o.Stores) }
 
-func (g growing) openNode(ctx context.Context, kind string, size int, o Options) (*node, error) {
+func (g growing) openNode(
+	ctx context.Context, kind string, size int, o Options, told func(there int),
+) (*node, error) {
 	no := nodeOptions{store: kind, postgres: o.Postgres, quick: o.Quick, log: o.Log}
 	if g.options != nil {
 		g.options(&no, size)
@@ -207,7 +211,8 @@ func (g growing) openNode(ctx context.Context, kind string, size int, o Options)
 	if err != nil || g.prepare == nil {
 		return n, err
 	}
-	if err := g.prepare(ctx, n, size); err != nil {
+	told(0)
+	if err := g.prepare(ctx, n, size, told); err != nil {
 		return nil, errors.Join(err, n.close())
 	}
 	return n, nil
@@ -241,16 +246,23 @@ func measured(
 }
 
 // retain leaves so many completed runs in the store.
-func retain(ctx context.Context, n *node, size int) error {
+func retain(ctx context.Context, n *node, size int, told func(there int)) error {
 	c := watch(&n.app.Dispatch().Hub)
 	defer c.stop()
 	in, err := input()
 	if err != nil {
 		return err
 	}
-	_, err = many(size, 1000, func() error { return c.workflow(ctx, n, "brief", in) })
+	for there := 0; there < size && err == nil; told(there) {
+		some := min(toldEvery, size-there)
+		_, err = many(some, 1000, func() error { return c.workflow(ctx, n, "brief", in) })
+		there += some
+	}
 	return err
 }
+
+// toldEvery is after how many more it is told how much of what is measured is there: it may take minutes until all is.
+const toldEvery = 20_000
 
 // registerGrowth adds the workflows of the growing scenarios.
 func registerGrowth(r *worker.Registry) {
@@ -261,7 +273,7 @@ func registerGrowth(r *worker.Registry) {
 const claimer = "claimer"
 
 // backlog leaves so many activities ready, for claims.
-func backlog(ctx context.Context, n *node, size int) error {
+func backlog(ctx context.Context, n *node, size int, _ func(int)) error {
 	b := n.app.Broker()
 	_, err := b.Register(ctx, protocol.RegisterRequest{
 		WorkerID: claimer, TaskQueue: claimer, WorkflowTypes: []string{leased}, ActivityTypes: []string{"step"},

@@ -168,7 +168,7 @@ func (k keptRun) rows() ([4][][]any, error) {
 
 // keep leaves so many of these runs in the store. They go past the app, which would take hours: it has none of them in
 // its memory, as after a start.
-func keep(ctx context.Context, n *node, size int) error {
+func keep(ctx context.Context, n *node, size int, told func(there int)) error {
 	for name, typ := range shopAttributes {
 		_, err := n.app.Broker().CreateSearchAttribute(ctx, keptNamespace, protocol.SearchAttribute{Name: name, Type: typ})
 		if err != nil {
@@ -176,20 +176,17 @@ func keep(ctx context.Context, n *node, size int) error {
 		}
 	}
 	if n.server != "" {
-		return keepInPostgres(ctx, n.server, size)
+		return keepInPostgres(ctx, n.server, size, told)
 	}
-	return keepInSQLite(ctx, n.file(), size)
+	return keepInSQLite(ctx, n.file(), size, told)
 }
 
-// keepAtOnce is how many runs are written together.
-const keepAtOnce = 20_000
-
 // kept calls write with the rows of some runs after the other, in the order of keptColumns.
-func kept(size int, write func(table int, rows [][]any) error) error {
+func kept(size int, told func(there int), write func(table int, rows [][]any) error) error {
 	now := time.Now()
-	for from := 0; from < size; from += keepAtOnce {
+	for from := 0; from < size; from += toldEvery {
 		var all [4][][]any
-		for n := from; n < min(size, from+keepAtOnce); n++ {
+		for n := from; n < min(size, from+toldEvery); n++ {
 			rows, err := keptNumber(n, size, now).rows()
 			if err != nil {
 				return err
@@ -203,17 +200,18 @@ func kept(size int, write func(table int, rows [][]any) error) error {
 				return fmt.Errorf("fill %s: %w", keptColumns[i].table, err)
 			}
 		}
+		told(min(size, from+toldEvery))
 	}
 	return nil
 }
 
-func keepInPostgres(ctx context.Context, server string, size int) (err error) {
+func keepInPostgres(ctx context.Context, server string, size int, told func(int)) (err error) {
 	c, err := pgx.Connect(ctx, server)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, c.Close(context.WithoutCancel(ctx))) }()
-	err = kept(size, func(i int, rows [][]any) error {
+	err = kept(size, told, func(i int, rows [][]any) error {
 		to := keptColumns[i]
 		_, err := c.CopyFrom(ctx, pgx.Identifier{to.table}, to.columns, pgx.CopyFromRows(rows))
 		return err
@@ -225,13 +223,13 @@ func keepInPostgres(ctx context.Context, server string, size int) (err error) {
 	return err
 }
 
-func keepInSQLite(ctx context.Context, file string, size int) (err error) {
+func keepInSQLite(ctx context.Context, file string, size int, told func(int)) (err error) {
 	db, err := sql.Open("sqlite", "file:"+file+"?_pragma=busy_timeout(60000)&_pragma=synchronous(off)&_pragma=cache_size(-400000)")
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
-	return kept(size, func(i int, rows [][]any) error {
+	return kept(size, told, func(i int, rows [][]any) error {
 		to := keptColumns[i]
 		tx, err := db.BeginTx(ctx, nil)
 		if err != nil {
