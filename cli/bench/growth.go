@@ -117,8 +117,11 @@ func growths() []growing {
 	}
 }
 
-// grow measures those parts of one growing that are asked for. It tells step what it is at, and how much is over by that.
-func grow(ctx context.Context, g growing, kind string, o Options, step func(what string, over int)) ([]Result, error) {
+// grow measures those parts of one growing that are asked for. It tells step what it is at, and how many measurements
+// are over by that.
+func grow(
+	ctx context.Context, g growing, kind string, o Options, step func(what string, over int),
+) ([]Result, error) {
 	parts := slices.DeleteFunc(slices.Clone(g.parts), func(p growingPart) bool {
 		return !slices.Contains(o.Scenarios, p.id)
 	})
