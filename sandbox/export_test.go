@@ -42,3 +42,24 @@ func LastWords(text string) string { return lastWords(text) }
 
 // PackagesDir is the folder of the packages that handlers need.
 func (p *Pool) PackagesDir() string { return p.packages.cache }
+
+// Idle is how many executors wait for another call outside sessions.
+func (p *Pool) Idle() (n int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, list := range p.idle {
+		n += len(list)
+	}
+	return n
+}
+
+// Age makes the executors that wait that much older.
+func (p *Pool) Age(by time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, list := range p.idle {
+		for _, ex := range list {
+			ex.born = ex.born.Add(-by)
+		}
+	}
+}

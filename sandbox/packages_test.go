@@ -627,15 +627,22 @@ func TestPackagesOfAKilledWorker(t *testing.T) {
 		// What was not used for a month goes with the next installation.
 		old := filepath.Join(dir, "packages", runtime+"-0123")
 		must(t, os.MkdirAll(filepath.Join(old, "x"), 0o755))
-		month := time.Now().Add(-31 * 24 * time.Hour)
+		month := time.Now().Add(-30 * 24 * time.Hour)
 		must(t, os.Chtimes(old, month, month))
+		young := old + "45"
+		must(t, os.MkdirAll(young, 0o755))
+		must(t, os.Chtimes(young, month.Add(time.Hour), month.Add(time.Hour)))
 		pool := openPackages(t, sandbox.Options{Dir: dir, Handlers: handlers}, nil)
 		if text, _ := greet(t, pool, ""); text != "hello you" {
 			t.Errorf("got %q", text)
 		}
 		pool.Close()
-		if left := kept(t, dir); len(left) != 1 || strings.Contains(left[0], ".tmp-") || left[0] == old {
+		left = slices.DeleteFunc(kept(t, dir), func(path string) bool { return path == young })
+		if len(left) != 1 || strings.Contains(left[0], ".tmp-") || left[0] == old {
 			t.Errorf("there are %s, want the packages alone", left)
+		}
+		if _, err := os.Stat(young); err != nil {
+			t.Errorf("what was used within a month: %v", err)
 		}
 	})
 }

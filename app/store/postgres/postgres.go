@@ -63,6 +63,9 @@ func Open(ctx context.Context, url string, opts sqldb.Options) (*sqldb.Store, er
 func openStore(
 	ctx context.Context, cfg *pgx.ConnConfig, reads *sql.DB, most int, opts sqldb.Options,
 ) (*sqldb.Store, error) {
+	if err := checkServer(ctx, reads); err != nil {
+		return nil, err
+	}
 	known, err := migrate(ctx, cfg, reads)
 	if err != nil {
 		return nil, err

@@ -1,0 +1,36 @@
+package engine
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// The last sixteen promotions are taken back one by one; what was before them is forgotten.
+func TestTheLastSixteenPromotionsAreTakenBack(t *testing.T) {
+	key, now := QueueKey{Namespace: "default", Name: "q"}, time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	var q *Queue
+	decide := func(in QueueChange) error {
+		next, err := DecideQueue(q, key, in, now)
+		if now = now.Add(time.Minute); err == nil {
+			q = &next
+		}
+		return err
+	}
+	build := func(n int) string { return fmt.Sprint("v", n) }
+	for n := range 20 {
+		if err := decide(PromoteBuild{BuildID: build(n)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for n := 19; n > 19-16; n-- {
+		if err := decide(RollbackBuild{BuildID: build(n)}); err != nil || q.Promoted != build(n-1) {
+			t.Fatalf("%s is taken back: new runs go to %s, %v", build(n), q.Promoted, err)
+		}
+	}
+	if err := decide(RollbackBuild{BuildID: q.Promoted}); protocol.ReasonOf(err) != protocol.ReasonNoEarlier {
+		t.Errorf("the seventeenth: %v, new runs go to %s", err, q.Promoted)
+	}
+}

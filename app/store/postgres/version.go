@@ -1,0 +1,22 @@
+package postgres
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+)
+
+// oldest is the oldest PostgreSQL that an app serves on; the tests run on newer ones alone.
+const oldest = 15
+
+// checkServer refuses a server that is older. Whether what the store asks of it works there nobody has tried.
+func checkServer(ctx context.Context, server *sql.DB) error {
+	var version int // of 15.4 it is 150004
+	if err := server.QueryRowContext(ctx, "SHOW server_version_num").Scan(&version); err != nil {
+		return fmt.Errorf("version of the server: %w", err)
+	}
+	if version/10_000 < oldest {
+		return fmt.Errorf("PostgreSQL %d or newer is needed, and the server is %d.%d", oldest, version/10_000, version%10_000)
+	}
+	return nil
+}
