@@ -2,7 +2,9 @@ package channel
 
 import (
 	"context"
+	"strings"
 
+	"github.com/sojourn-run/sojourn/shared/httpjson"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 	"github.com/sojourn-run/sojourn/shared/rpc"
 )
@@ -18,7 +20,23 @@ func handle[In, Out any](h rpc.Handlers, method string, fn func(ctx context.Cont
 			return out, refusal(err)
 		}
 		return out, nil
-	})
+	}, storable)
+}
+
+// storable refuses strings that hold a NUL, as the HTTP routes do: not every database can keep one. What programs wrote
+// may hold it by accident, and loses it.
+func storable(raw []byte, in any) error {
+	if in, is := in.(*protocol.ChannelComplete); is {
+		withoutNUL(&in.JobOutcome)
+		for i := range in.Items {
+			withoutNUL(&in.Items[i])
+		}
+	}
+	return refusal(httpjson.WithoutNUL(raw, in))
+}
+
+func withoutNUL(o *protocol.JobOutcome) {
+	o.ErrorMessage = strings.ReplaceAll(o.ErrorMessage, "\x00", "")
 }
 
 // verb enters a method that says the same on the wire as in the app.

@@ -149,9 +149,9 @@ func Known(raw []byte, v any) error {
 	return nil
 }
 
-// withoutNUL refuses strings that hold a NUL character, which a text column cannot. What a failing program printed may
+// WithoutNUL refuses strings that hold a NUL character, which a text column cannot. What a failing program printed may
 // hold one by accident and is cleaned instead: refusing it would lose the report.
-func withoutNUL(raw []byte, v any) error {
+func WithoutNUL(raw []byte, v any) error {
 	if !bytes.Contains(raw, []byte(`\u0000`)) {
 		return nil
 	}
@@ -163,6 +163,7 @@ func withoutNUL(raw []byte, v any) error {
 
 var (
 	failure    = reflect.TypeFor[protocol.Failure]()
+	printed    = reflect.TypeFor[protocol.LogChunk]()
 	rawMessage = reflect.TypeFor[json.RawMessage]()
 )
 
@@ -200,7 +201,7 @@ func findNUL(v reflect.Value, clean bool) string {
 			}
 		}
 	case reflect.Struct:
-		clean = clean || v.Type() == failure
+		clean = clean || v.Type() == failure || v.Type() == printed
 		for i := range v.NumField() {
 			f := v.Type().Field(i)
 			if !f.IsExported() {

@@ -97,7 +97,7 @@ func Decode(raw []byte, v any) error {
 	var syntax *json.SyntaxError
 	switch {
 	case err == nil:
-		return withoutNUL(raw, v)
+		return WithoutNUL(raw, v)
 	case errors.As(err, &syntax):
 		return malformed(syntax.Error()).With("offset", syntax.Offset)
 	case errors.Is(err, io.ErrUnexpectedEOF):

@@ -21,9 +21,13 @@ type Handler struct {
 }
 
 // Handle enters fn as method. In is what the payload is decoded into; a missing or null payload is the zero In. Out is
-// acked as it marshals: use a pointer for an answer that may be null, and [None] for no answer. A method that is
-// already there panics: two handlers for one method would be a mistake of ours.
-func Handle[In, Out any](h Handlers, method string, fn func(ctx context.Context, in In) (Out, error)) {
+// acked as it marshals: use a pointer for an answer that may be null, and [None] for no answer. What check says of a
+// payload and the In, a pointer, that was decoded from it, the call is refused for. A method that is already there
+// panics: two handlers for one method would be a mistake of ours.
+func Handle[In, Out any](
+	h Handlers, method string, fn func(ctx context.Context, in In) (Out, error),
+	check ...func(payload []byte, in any) error,
+) {
 	if _, taken := h[method]; taken {
 		panic("rpc: method " + method + " has a handler already")
 	}
@@ -32,6 +36,11 @@ func Handle[In, Out any](h Handlers, method string, fn func(ctx context.Context,
 			var in In
 			if err := decode(payload, &in); err != nil {
 				return nil, h[method].unreadable(ctx, method, payload, malformed(method, err))
+			}
+			for _, sound := range check {
+				if err := sound(payload, &in); err != nil {
+					return nil, err
+				}
 			}
 			return guard(ctx, method, in, fn)
 		},
