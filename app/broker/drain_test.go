@@ -136,48 +136,50 @@ func TestADrainSaidAtOneAppReachesTheWorkersOfAnother(t *testing.T) {
 
 // A group, a build and a release are drained as one worker is, and so are those of them that register later.
 func TestAFleetIsDrainedByGroupBuildAndRelease(t *testing.T) {
-	a := newApp(t)
-	join := func(id string) {
-		must[protocol.RegisterAnswer](t)(a.Register(t.Context(), protocol.RegisterRequest{
-			WorkerID: id, Incarnation: id, TaskQueue: "default", AnyActivity: true, BuildID: "b-" + id[:1],
-			Release: "r-" + id[:1],
-		}))
-	}
-	join("x1")
-	join("y1")
-	for i, target := range []protocol.FleetTarget{{BuildID: "b-x"}, {Release: "r-x"}} {
-		s := a.operate(protocol.FleetDrain, target)
-		if s.Workers != i+1 || s.State != protocol.DrainEnded {
-			t.Errorf("%s: %+v", target.Text(), s)
+	apptest.Databases(t, func(t *testing.T, database string) {
+		a := on(t, database)
+		join := func(id string) {
+			must[protocol.RegisterAnswer](t)(a.Register(t.Context(), protocol.RegisterRequest{
+				WorkerID: id, Incarnation: id, TaskQueue: "default", AnyActivity: true, BuildID: "b-" + id[:1],
+				Release: "r-" + id[:1],
+			}))
 		}
-		later := "x2" + target.Text()
-		join(later)
-		for worker, want := range map[string]protocol.PollStatus{
-			"x1": protocol.PollDraining, later: protocol.PollDraining, "y1": protocol.PollEmpty,
-		} {
-			if got := a.turned(worker, worker, 0); got != want {
-				t.Errorf("%s: %s gets %s, want %s", target.Text(), worker, got, want)
+		join("x1")
+		join("y1")
+		for i, target := range []protocol.FleetTarget{{BuildID: "b-x"}, {Release: "r-x"}} {
+			s := a.operate(protocol.FleetDrain, target)
+			if s.Workers != i+1 || s.State != protocol.DrainEnded {
+				t.Errorf("%s: %+v", target.Text(), s)
+			}
+			later := "x2" + target.Text()
+			join(later)
+			for worker, want := range map[string]protocol.PollStatus{
+				"x1": protocol.PollDraining, later: protocol.PollDraining, "y1": protocol.PollEmpty,
+			} {
+				if got := a.turned(worker, worker, 0); got != want {
+					t.Errorf("%s: %s gets %s, want %s", target.Text(), worker, got, want)
+				}
+			}
+			a.operate(protocol.FleetResume, target)
+			if got := a.turned("x1", "x1", 0); got != protocol.PollEmpty {
+				t.Errorf("%s resumed: %s", target.Text(), got)
 			}
 		}
-		a.operate(protocol.FleetResume, target)
-		if got := a.turned("x1", "x1", 0); got != protocol.PollEmpty {
-			t.Errorf("%s resumed: %s", target.Text(), got)
+		for name, target := range map[string]protocol.FleetTarget{
+			"nobody": {}, "two": {Group: "g", BuildID: "b"}, "one too long": {Group: strings.Repeat("g", 256)},
+		} {
+			if _, err := a.Fleet().OperateFleet(t.Context(), protocol.FleetRequest{
+				FleetTarget: target, Verb: protocol.FleetDrain,
+			}); protocol.ReasonOf(err) != protocol.ReasonValidation {
+				t.Errorf("%s: %v", name, err)
+			}
 		}
-	}
-	for name, target := range map[string]protocol.FleetTarget{
-		"nobody": {}, "two": {Group: "g", BuildID: "b"}, "one too long": {Group: strings.Repeat("g", 256)},
-	} {
 		if _, err := a.Fleet().OperateFleet(t.Context(), protocol.FleetRequest{
-			FleetTarget: target, Verb: protocol.FleetDrain,
-		}); protocol.ReasonOf(err) != protocol.ReasonValidation {
-			t.Errorf("%s: %v", name, err)
+			FleetTarget: protocol.FleetTarget{WorkerID: "none"}, Verb: protocol.FleetDrain,
+		}); protocol.ReasonOf(err) != protocol.ReasonWorkerNotFound {
+			t.Errorf("an unknown worker: %v", err)
 		}
-	}
-	if _, err := a.Fleet().OperateFleet(t.Context(), protocol.FleetRequest{
-		FleetTarget: protocol.FleetTarget{WorkerID: "none"}, Verb: protocol.FleetDrain,
-	}); protocol.ReasonOf(err) != protocol.ReasonWorkerNotFound {
-		t.Errorf("an unknown worker: %v", err)
-	}
+	})
 }
 
 // The sessions of a drained worker are given up when nothing runs in them; resumed in time, they stay.

@@ -3,6 +3,7 @@ package broker_test
 import (
 	"testing"
 
+	"github.com/sojourn-run/sojourn/app/apptest"
 	"github.com/sojourn-run/sojourn/app/broker"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
@@ -10,59 +11,61 @@ import (
 // An app that dies between storing a lease and delivering its task leaves a worker that never heard of it. On its next
 // connection the worker says what it has, and the rest must not wait for leases.
 func TestWorkerThatComesBackWithoutATaskSetsItFree(t *testing.T) {
-	a := newApp(t)
-	register := func(held *[]string) protocol.RegisterAnswer {
-		t.Helper()
-		return must[protocol.RegisterAnswer](t)(a.Register(t.Context(), protocol.RegisterRequest{
-			WorkerID: "w", Incarnation: "one", TaskQueue: "default", WorkflowTypes: []string{"wf"}, AnyActivity: true,
-			Capabilities: []string{broker.CapSessions}, Held: held,
-		}))
-	}
-	poll := func(kind protocol.TaskKind) *protocol.Task {
-		t.Helper()
-		now := int64(0)
-		p := must[protocol.PollAnswer](t)(a.Poll(t.Context(), protocol.PollRequest{
-			WorkerID: "w", Incarnation: "one", Kinds: []protocol.TaskKind{kind}, Timeout: &now,
-		}))
-		if len(p.Tasks) == 0 {
-			return nil
+	apptest.Databases(t, func(t *testing.T, database string) {
+		a := on(t, database)
+		register := func(held *[]string) protocol.RegisterAnswer {
+			t.Helper()
+			return must[protocol.RegisterAnswer](t)(a.Register(t.Context(), protocol.RegisterRequest{
+				WorkerID: "w", Incarnation: "one", TaskQueue: "default", WorkflowTypes: []string{"wf"}, AnyActivity: true,
+				Capabilities: []string{broker.CapSessions}, Held: held,
+			}))
 		}
-		return &p.Tasks[0]
-	}
-	key := func(task *protocol.Task) string {
-		if task.Activity != nil {
-			return protocol.TaskKey(protocol.KindActivity, task.Activity.TaskID, task.Activity.AttemptID, 0)
-		}
-		return protocol.TaskKey(protocol.KindWorkflow, task.Workflow.TaskID, "", task.Workflow.Attempt)
-	}
-	// comesBack takes a task, and has it through reconnects that say so or say nothing, until one that does not know it.
-	comesBack := func(kind protocol.TaskKind) *protocol.Task {
-		t.Helper()
-		first := poll(kind)
-		if first == nil {
-			t.Fatalf("no %s task", kind)
-		}
-		for what, held := range map[string]*[]string{"says nothing": nil, "has it": {key(first)}} {
-			if n := register(held).Redelivered; n != 0 || poll(kind) != nil {
-				t.Errorf("%s: a worker that %s lost it (%d set free)", kind, what, n)
+		poll := func(kind protocol.TaskKind) *protocol.Task {
+			t.Helper()
+			now := int64(0)
+			p := must[protocol.PollAnswer](t)(a.Poll(t.Context(), protocol.PollRequest{
+				WorkerID: "w", Incarnation: "one", Kinds: []protocol.TaskKind{kind}, Timeout: &now,
+			}))
+			if len(p.Tasks) == 0 {
+				return nil
 			}
+			return &p.Tasks[0]
 		}
-		if n := register(&[]string{"another"}).Redelivered; n != 1 {
-			t.Errorf("%s: %d tasks set free, want 1", kind, n)
+		key := func(task *protocol.Task) string {
+			if task.Activity != nil {
+				return protocol.TaskKey(protocol.KindActivity, task.Activity.TaskID, task.Activity.AttemptID, 0)
+			}
+			return protocol.TaskKey(protocol.KindWorkflow, task.Workflow.TaskID, "", task.Workflow.Attempt)
 		}
-		again := poll(kind)
-		if again == nil || key(again) == key(first) {
-			t.Fatalf("%s: after coming back without it: %+v", kind, again)
+		// comesBack takes a task, and has it through reconnects that say so or say nothing, until one that does not know it.
+		comesBack := func(kind protocol.TaskKind) *protocol.Task {
+			t.Helper()
+			first := poll(kind)
+			if first == nil {
+				t.Fatalf("no %s task", kind)
+			}
+			for what, held := range map[string]*[]string{"says nothing": nil, "has it": {key(first)}} {
+				if n := register(held).Redelivered; n != 0 || poll(kind) != nil {
+					t.Errorf("%s: a worker that %s lost it (%d set free)", kind, what, n)
+				}
+			}
+			if n := register(&[]string{"another"}).Redelivered; n != 1 {
+				t.Errorf("%s: %d tasks set free, want 1", kind, n)
+			}
+			again := poll(kind)
+			if again == nil || key(again) == key(first) {
+				t.Fatalf("%s: after coming back without it: %+v", kind, again)
+			}
+			return again
 		}
-		return again
-	}
-	register(&[]string{})
-	a.start("lost")
-	if c := a.decide(comesBack(protocol.KindWorkflow), greet()); c.Err != nil {
-		t.Fatal(c.Err)
-	}
-	task := comesBack(protocol.KindActivity)
-	if task.Activity.Attempt != 1 {
-		t.Errorf("what never reached the worker counts as attempt: %d", task.Activity.Attempt)
-	}
+		register(&[]string{})
+		a.start("lost")
+		if c := a.decide(comesBack(protocol.KindWorkflow), greet()); c.Err != nil {
+			t.Fatal(c.Err)
+		}
+		task := comesBack(protocol.KindActivity)
+		if task.Activity.Attempt != 1 {
+			t.Errorf("what never reached the worker counts as attempt: %d", task.Activity.Attempt)
+		}
+	})
 }
