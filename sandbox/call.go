@@ -13,6 +13,7 @@ type call struct {
 	seq   uint64
 	hooks Hooks
 	done  chan struct{} // closed when the outcome is there
+	reads bool          // it was begun with the turn to read what the executor says
 	// expiring says that the call was cancelled or is at its deadline: it may yet end by itself, or be killed.
 	expiring func() bool
 
@@ -106,6 +107,16 @@ func (c *call) finish(output []byte, usage *frame.Usage, err error) bool {
 	}
 	close(c.done)
 	return true
+}
+
+// over says whether the outcome is there.
+func (c *call) over() bool {
+	select {
+	case <-c.done:
+		return true
+	default:
+		return false
+	}
 }
 
 // result is what the call left; only after done.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"sync"
@@ -48,6 +47,9 @@ type executor struct {
 	stdout, stderr *output
 	out            sync.Mutex // one frame at a time; guards frameBuf
 	frameBuf       []byte
+	frames         *frame.Reader // for who has the turn
+	reads          readDeadlines
+	yours          chan struct{} // tells run that it has the turn
 
 	loading  sync.Mutex     // one piece of code at a time, and before the call that needs it
 	sends    sync.WaitGroup // frames that are sent aside; added to under mu while not ended
@@ -65,6 +67,10 @@ type executor struct {
 	hasRoom  bool
 	lent     *call // which has the room; nil for none
 	idle     *time.Timer
+	turn     turn
+	leaving  bool    // what it says until its end is not to wait for a call
+	unread   error   // why there is nothing more to read; nil as long as there may be
+	servedAt int     // of served, when run got its turn
 	doom     *ending // why we are ending it; nil as long as we are not
 	asked    *ending // why it was sent SIGTERM; counts if it ends by that
 	ended    bool
@@ -81,8 +87,8 @@ func launch(
 		id: id, scratch: scratch, user: u, group: g, lang: l, born: time.Now(), patience: o.patience,
 		onGrown: onGrown, onEnd: onEnd,
 		ready: make(chan frame.Header, 1),
-		shut:  make(chan struct{}), done: make(chan struct{}), counts: make(chan int, 1), calls: map[string]*call{},
-		loaded: map[string]bool{}, packs: l.installed(),
+		shut:  make(chan struct{}), done: make(chan struct{}), counts: make(chan int, 1), yours: make(chan struct{}, 1),
+		calls: map[string]*call{}, loaded: map[string]bool{}, packs: l.installed(),
 	}
 	level := LevelProcess
 	if l.rule != nil {
@@ -120,6 +126,7 @@ func launch(
 	}
 	ex.stdout = &output{file: ex.proc.stdout, line: func(text []byte) { ex.printed("info", "stdout", text) }}
 	ex.stderr = &output{file: ex.proc.stderr, line: func(text []byte) { ex.printed("warn", "stderr", text) }}
+	ex.frames = ex.reads.newFrames(ex.proc.control, ex.patience)
 	ex.idle = time.AfterFunc(idleAfter, ex.fellIdle)
 	go ex.run()
 	if err := ex.send(frame.Frame{Header: frame.Header{
@@ -159,22 +166,9 @@ func (ex *executor) run() {
 	last := make(chan minder.Fact, 1)
 	go ex.follow(last)
 
-	r := frame.NewReader(ex.proc.control, frame.DefaultLimits, ex.proc.control.SetReadDeadline)
-	if ex.patience > 0 {
-		r.SetPatience(ex.patience)
-	}
-	for {
-		f, err := r.Read()
-		if err == nil {
-			err = ex.handleFrame(f)
-		}
-		if err != nil {
-			// Malformed is the executor's doing; every other error is how the end of the process looks from here.
-			if errors.Is(err, frame.ErrMalformed) {
-				ex.kill(ending{cause: CauseProtocolError, kind: ProtocolError, message: err.Error()})
-			}
-			break
-		}
+	// Malformed is the executor's doing; every other error is how the end of the process looks from here.
+	if err := ex.readAll(); errors.Is(err, frame.ErrMalformed) {
+		ex.kill(ending{cause: CauseProtocolError, kind: ProtocolError, message: err.Error()})
 	}
 	ex.proc.order(minder.OrderKill) // also when only the socket was closed
 	var end minder.Fact
@@ -242,7 +236,10 @@ func (ex *executor) leave() {
 // follow takes the minder's facts until it has no more. That is the end of the executor, too: its last frames are on
 // their way, and whoever else holds the other end of the control socket is not asked.
 func (ex *executor) follow(last chan<- minder.Fact) {
-	defer func() { time.AfterFunc(endTime, func() { _ = ex.proc.control.Close() }) }()
+	defer func() {
+		ex.expectEnd()
+		time.AfterFunc(endTime, func() { _ = ex.proc.control.Close() })
+	}()
 	for late := false; ; {
 		f, err := ex.proc.fact()
 		if errors.Is(err, os.ErrDeadlineExceeded) {
@@ -424,10 +421,9 @@ func (ex *executor) send(f frame.Frame) error {
 	if body == nil {
 		_, err = ex.proc.control.Write(buf)
 	} else {
-		_, err = (&net.Buffers{buf, body}).WriteTo(ex.proc.control)
+		_, err = ex.proc.control.WriteBoth(buf, body)
 	}
-	var late net.Error
-	if errors.As(err, &late) && late.Timeout() {
+	if errors.Is(err, os.ErrDeadlineExceeded) {
 		ex.kill(ending{cause: CauseProtocolError, kind: ProtocolError, message: "the executor does not read its calls"})
 	}
 	return err
@@ -503,6 +499,7 @@ func (ex *executor) fellIdle() {
 	ex.mu.Lock()
 	defer ex.mu.Unlock()
 	if len(ex.calls) == 0 && ex.toldBusy && !ex.ended {
+		ex.runReads()
 		ex.toldBusy = false
 		ex.proc.order(minder.OrderIdle)
 		if ex.hasRoom {
@@ -515,6 +512,7 @@ func (ex *executor) fellIdle() {
 // close ends the executor in good order: its close hooks run, within ctx and five seconds. It returns when everything
 // is gone.
 func (ex *executor) close(ctx context.Context, why ending) {
+	ex.expectEnd()
 	if s := ex.session.Load(); s != nil {
 		if err := ex.send(frame.Frame{
 			Header: frame.Header{T: frame.Close, Session: s.id, Reason: string(why.cause)},

@@ -15,7 +15,7 @@ import (
 // process is an executor's process as the worker holds it: the minder, and the ends of what leads to it.
 type process struct {
 	cmd            *exec.Cmd // the minder
-	control        net.Conn  // frames
+	control        *control  // frames
 	line           net.Conn  // the lifeline: closing it kills all
 	facts          *bufio.Reader
 	stdout, stderr *os.File
@@ -34,16 +34,24 @@ func startProcess(c minder.Config) (_ *process, err error) {
 			p.release()
 		}
 	}()
-	control, err := pair(&p.control, "control")
+	ours, control, err := pair("control")
 	if err != nil {
 		return nil, err
 	}
 	theirs = append(theirs, control)
-	line, err := pair(&p.line, "lifeline")
+	if p.control, err = newControl(ours); err != nil {
+		return nil, fmt.Errorf("control socket: %w", err)
+	}
+	ours, line, err := pair("lifeline")
 	if err != nil {
 		return nil, err
 	}
 	theirs = append(theirs, line)
+	file := os.NewFile(uintptr(ours), "lifeline")
+	theirs = append(theirs, file) // the connection has a descriptor of its own
+	if p.line, err = net.FileConn(file); err != nil {
+		return nil, fmt.Errorf("lifeline socket: %w", err)
+	}
 	var out, errs *os.File
 	if p.stdout, out, err = os.Pipe(); err != nil {
 		return nil, fmt.Errorf("output pipe: %w", err)
@@ -123,10 +131,11 @@ func (p *process) fact() (minder.Fact, error) {
 
 // release closes the worker's ends.
 func (p *process) release() {
-	for _, c := range []net.Conn{p.control, p.line} {
-		if c != nil {
-			_ = c.Close()
-		}
+	if p.control != nil {
+		_ = p.control.Close()
+	}
+	if p.line != nil {
+		_ = p.line.Close()
 	}
 	for _, f := range []*os.File{p.stdout, p.stderr, p.room} {
 		if f != nil {
@@ -135,8 +144,8 @@ func (p *process) release() {
 	}
 }
 
-// pair makes a connected pair of sockets: ours as a connection, theirs as a file to pass on.
-func pair(ours *net.Conn, name string) (theirs *os.File, err error) {
+// pair makes a connected pair of sockets: ours as a descriptor, theirs as a file to pass on.
+func pair(name string) (ours int, theirs *os.File, err error) {
 	syscall.ForkLock.RLock()
 	fds, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM, 0)
 	if err == nil {
@@ -145,13 +154,7 @@ func pair(ours *net.Conn, name string) (theirs *os.File, err error) {
 	}
 	syscall.ForkLock.RUnlock()
 	if err != nil {
-		return nil, fmt.Errorf("%s socket: %w", name, err)
+		return 0, nil, fmt.Errorf("%s socket: %w", name, err)
 	}
-	file, theirs := os.NewFile(uintptr(fds[0]), name), os.NewFile(uintptr(fds[1]), name)
-	defer file.Close()
-	if *ours, err = net.FileConn(file); err != nil {
-		_ = theirs.Close()
-		return nil, fmt.Errorf("%s socket: %w", name, err)
-	}
-	return theirs, nil
+	return fds[0], os.NewFile(uintptr(fds[1]), name), nil
 }

@@ -84,6 +84,9 @@ func (ex *executor) begin(
 	c.seq, c.id = ex.seq, strconv.FormatUint(ex.seq, 36)
 	h.ID, h.IsNew = c.id, ex.seq == 1
 	ex.calls[c.id] = c
+	if c.reads = ex.turn == turnNobody; c.reads {
+		ex.turn = turnCall
+	}
 	others := len(ex.calls) > 1
 	h.Lend = ex.lend(c)
 	needs := false
@@ -150,11 +153,20 @@ func (ex *executor) drop(c *call, err error) {
 	ex.endedCall(c)
 	ex.mu.Unlock()
 	c.finish(nil, nil, err)
+	if c.reads {
+		ex.reads.interrupt() // there will be no answer
+	}
 }
 
 // await waits for the call's end and sees to it that there is one: at its deadline, and after ctx was cancelled, the
 // executor is asked first and killed then.
 func (ex *executor) await(ctx context.Context, inv Invocation, c *call, o Options) error {
+	if c.reads {
+		ex.attend(ctx, inv.Deadline, c)
+		if c.over() {
+			return c.err
+		}
+	}
 	var deadline <-chan time.Time
 	if !inv.Deadline.IsZero() {
 		timer := time.NewTimer(time.Until(inv.Deadline))

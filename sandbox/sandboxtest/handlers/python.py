@@ -222,6 +222,10 @@ def later_files(megabytes, ctx):
     threading.Thread(target=lambda: (time.sleep(2), many_files([megabytes, 1024], ctx)), daemon=True).start()
 
 
+def raw_later(text, ctx):
+    threading.Timer(2, lambda: os.write(3, base64.b64decode(text))).start()
+
+
 def close_socket(_, ctx):
     socket.socket(fileno=os.dup(3)).shutdown(socket.SHUT_WR)
     time.sleep(60)

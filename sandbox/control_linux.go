@@ -1,0 +1,163 @@
+package sandbox
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// control is the worker's end of the socket on which it and an executor exchange frames. One reads and one writes at a
+// time.
+//
+// What Go's runtime waits for, it waits for in both directions at once: each time the executor takes a frame there is
+// room for another one, and a thread of the worker would be woken to find that nobody wants it. So the runtime does not
+// wait for the socket, but for an epoll descriptor that waits for what can be read.
+type control struct {
+	fd     int
+	epoll  *os.File
+	raw    syscall.RawConn // of epoll; what is done in it keeps the socket open
+	closed sync.Once
+
+	readNow  func(uintptr) bool
+	in       []byte
+	got      int
+	readErr  error
+	writeNow func(uintptr)
+	out      [2][]byte
+	sent     int
+	writeErr error
+	patience time.Time // until when a write may take; zero for ever
+}
+
+// newControl takes the descriptor of a socket.
+func newControl(fd int) (*control, error) {
+	epfd, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("epoll: %w", err), unix.Close(fd))
+	}
+	err = errors.Join(
+		unix.SetNonblock(fd, true), unix.SetNonblock(epfd, true),
+		unix.EpollCtl(epfd, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLRDHUP}),
+	)
+	c := &control{fd: fd, epoll: os.NewFile(uintptr(epfd), "epoll")}
+	if err == nil {
+		err = c.epoll.SetReadDeadline(time.Time{}) // an error if the runtime does not wait for it
+	}
+	if err == nil {
+		c.raw, err = c.epoll.SyscallConn()
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("wait for socket: %w", err), c.Close())
+	}
+	c.readNow, c.writeNow = c.tryRead, c.writeAll
+	return c, nil
+}
+
+func (c *control) Read(b []byte) (int, error) {
+	c.in, c.got, c.readErr = b, 0, nil
+	err := c.raw.Read(c.readNow)
+	c.in = nil
+	if err == nil {
+		err = c.readErr
+	}
+	if c.got == 0 && err == nil && len(b) > 0 {
+		err = io.EOF
+	}
+	return c.got, err
+}
+
+// tryRead is false when there is nothing to read yet.
+func (c *control) tryRead(uintptr) bool {
+	for {
+		n, err := unix.Read(c.fd, c.in)
+		switch {
+		case errors.Is(err, unix.EINTR):
+			continue
+		case errors.Is(err, unix.EAGAIN):
+			return false
+		}
+		c.got, c.readErr = max(n, 0), err
+		return true
+	}
+}
+
+func (c *control) Write(b []byte) (int, error) { return c.WriteBoth(b, nil) }
+
+// WriteBoth writes one text behind the other.
+func (c *control) WriteBoth(head, body []byte) (int, error) {
+	c.out, c.sent, c.writeErr = [2][]byte{head, body}, 0, nil
+	err := c.raw.Control(c.writeNow)
+	c.out = [2][]byte{}
+	if err == nil {
+		err = c.writeErr
+	}
+	return c.sent, err
+}
+
+// writeAll writes what there is to write. The other side mostly has room for it; who waits for that waits in a thread.
+func (c *control) writeAll(uintptr) {
+	for len(c.out[0])+len(c.out[1]) > 0 {
+		var n int
+		var err error
+		switch {
+		case len(c.out[0]) == 0:
+			n, err = unix.Write(c.fd, c.out[1])
+		case len(c.out[1]) == 0:
+			n, err = unix.Write(c.fd, c.out[0])
+		default:
+			n, err = unix.Writev(c.fd, c.out[:])
+		}
+		if n > 0 {
+			c.sent += n
+			first := min(n, len(c.out[0]))
+			c.out[0], c.out[1] = c.out[0][first:], c.out[1][n-first:]
+		}
+		if errors.Is(err, unix.EAGAIN) {
+			err = c.awaitRoom()
+		}
+		if err != nil && !errors.Is(err, unix.EINTR) {
+			c.writeErr = err
+			return
+		}
+	}
+}
+
+// awaitRoom waits until something can be written, or never again.
+func (c *control) awaitRoom() error {
+	wait := -1
+	if !c.patience.IsZero() {
+		if wait = int(time.Until(c.patience).Milliseconds()); wait <= 0 {
+			return os.ErrDeadlineExceeded
+		}
+	}
+	_, err := unix.Poll([]unix.PollFd{{Fd: int32(c.fd), Events: unix.POLLOUT}}, wait)
+	return err
+}
+
+func (c *control) SetReadDeadline(t time.Time) error { return c.epoll.SetReadDeadline(t) }
+
+// SetWriteDeadline is for the writes to come.
+func (c *control) SetWriteDeadline(t time.Time) error {
+	c.patience = t
+	return nil
+}
+
+// SetDeadline is both.
+func (c *control) SetDeadline(t time.Time) error {
+	return errors.Join(c.SetWriteDeadline(t), c.SetReadDeadline(t))
+}
+
+// Close ends what is being read and written, and then lets go of the socket.
+func (c *control) Close() (err error) {
+	c.closed.Do(func() {
+		_ = unix.Shutdown(c.fd, unix.SHUT_RDWR)
+		err = errors.Join(c.epoll.Close(), unix.Close(c.fd)) // the first returns when nobody is in raw any more
+	})
+	return err
+}

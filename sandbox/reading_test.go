@@ -1,0 +1,76 @@
+package sandbox_test
+
+import (
+	"context"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/sojourn-run/sojourn/sandbox"
+	. "github.com/sojourn-run/sojourn/sandbox/sandboxtest"
+)
+
+// reader tells, of a call that shows its progress, whether the one that made it reads what its executor says.
+func reader(t *testing.T, b *Bench) (callers bool) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	_, err := b.Invoke(ctx, In("s", 1, b.Call("wait")), sandbox.Hooks{OnProgress: func([]byte) {
+		stack := make([]byte, 16<<10)
+		callers = strings.Contains(string(stack[:runtime.Stack(stack, false)]), "sandbox_test.reader(")
+		cancel()
+	}})
+	WantType(t, err, sandbox.Cancelled)
+	return callers
+}
+
+// To hand an answer from one goroutine to another costs as much as the rest of a short call.
+func TestWhoCallsReadsTheAnswer(t *testing.T) {
+	everyRuntime(t, sandbox.Options{}, func(t *testing.T, b *Bench) {
+		b.Run(In("s", 1, b.Call("count")))
+		for range 3 { // also after one that was cancelled, and others read for
+			if !reader(t, b) {
+				t.Error("another one read for a call that was alone")
+			}
+			b.Run(In("s", 1, b.Call("count")))
+		}
+		cancel, ended := hold(t, b, In("s", 1, b.Call("wait")))
+		if reader(t, b) {
+			t.Error("two read")
+		}
+		cancel()
+		WantType(t, Receive(t, "cancelled", ended), sandbox.Cancelled)
+		if got := Got[int](t, b.Run(In("s", 1, b.Call("count")))); got != 5 {
+			t.Errorf("counted %d", got)
+		}
+	})
+}
+
+// The one whose call reads for all leaves before the others have their answers.
+func TestAReaderThatIsCancelledLeavesNobodyWithoutAnAnswer(t *testing.T) {
+	everyRuntime(t, sandbox.Options{}, func(t *testing.T, b *Bench) {
+		b.Run(In("s", 1, b.Call("count")))
+		for range 4 {
+			stop, first := hold(t, b, In("s", 1, b.Call("wait")))
+			cancel, second := hold(t, b, In("s", 1, b.Call("wait")))
+			stop()
+			WantType(t, Receive(t, "the first", first), sandbox.Cancelled)
+			cancel()
+			WantType(t, Receive(t, "the second", second), sandbox.Cancelled)
+		}
+		if got := Got[int](t, b.Run(In("s", 1, b.Call("count")))); got != 2 {
+			t.Errorf("counted %d", got)
+		}
+	})
+}
+
+// Between calls nobody reads for a moment, and somebody does from then on.
+func TestABrokenFrameWithoutACallEndsTheExecutor(t *testing.T) {
+	t.Parallel()
+	b := python(t, sandbox.Options{})
+	b.Run(In("s", 1, b.Call("count")))
+	b.Run(In("s", 1, b.Call("raw_later", lie("no frame at all"))))
+	if lost := Receive(t, "loss", b.Lost); lost.Cause != sandbox.CauseProtocolError {
+		t.Errorf("lost by %s: %s", lost.Cause, lost.Message)
+	}
+}
