@@ -123,9 +123,15 @@ func scanItems(buf []byte, pos, depth int, keyed bool) int {
 					return -1
 				}
 			}
-			if pos < len(buf) && buf[pos] == tagString {
+			// What most items are is looked at here: a call for each costs more than the look.
+			switch {
+			case pos >= len(buf):
+				return -1
+			case buf[pos] == tagString:
 				pos = scanText(buf, pos+1)
-			} else {
+			case buf[pos] == tagLong && pos+1 < len(buf) && buf[pos+1] < 0x80:
+				pos += 2
+			default:
 				pos = scan(buf, pos, depth)
 			}
 			if pos < 0 {
@@ -155,27 +161,27 @@ const high = 0x8080808080808080
 
 // scanText returns where text ends whose length is at pos; -1 if it is not UTF-8, or cut short.
 func scanText(buf []byte, pos int) int {
+	if pos < len(buf)-8 && buf[pos] < 16 && buf[pos]&1 == 0 { // up to seven bytes: most names
+		n := int(buf[pos] >> 1)
+		if binary.LittleEndian.Uint64(buf[pos+1:])<<(64-8*n)&high == 0 {
+			return pos + 1 + n
+		}
+	}
 	n, pos := scanLong(buf, pos)
 	if pos < 0 || n < 0 || n > int64(len(buf)-pos) {
 		return -1
 	}
 	end := pos + int(n)
-	var seen uint64
-	switch {
-	case n >= 8:
-		for i := pos; i < end-8; i += 8 {
-			seen |= binary.LittleEndian.Uint64(buf[i:])
+	rest := buf[pos:end]
+	for ; len(rest) >= 8; rest = rest[8:] {
+		if binary.LittleEndian.Uint64(rest)&high != 0 {
+			break
 		}
-		seen |= binary.LittleEndian.Uint64(buf[end-8:])
-	case len(buf)-pos >= 8: // most names and words
-		seen = binary.LittleEndian.Uint64(buf[pos:]) << (64 - 8*n)
-	default:
-		seen = high
 	}
-	if seen&high == 0 || isText(buf[pos:end]) {
-		return end
+	if len(rest) > 0 && !isText(rest) {
+		return -1
 	}
-	return -1
+	return end
 }
 
 // isText says whether b is UTF-8. It strides over ASCII between other letters, as there is in most languages.
