@@ -74,6 +74,7 @@ var Attacks = []Attack{
 	{Name: "processors of the worker", Confined: true},
 	{Name: "IO priority of the worker", Confined: true},
 	{Name: "hide from the minder", Confined: true},
+	{Name: "names in the worker's folder by inotify", Confined: true},
 	{Name: "open by handle", Confined: true},
 	{Name: "user namespace", Confined: true},
 	{Name: "core pattern", Confined: true},

@@ -148,11 +148,20 @@ var tries = map[string]func(Aim) error{
 		return call(unix.SYS_IOPRIO_SET, 1, uintptr(a.Worker), 2<<13|7) // best effort, the least of it
 	},
 	"hide from the minder": func(Aim) error { return unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0) },
-	"open by handle":       func(Aim) error { return reached(unix.SYS_OPEN_BY_HANDLE_AT, 0xffff) },
-	"user namespace":       func(Aim) error { return reached(unix.SYS_UNSHARE, unix.CLONE_NEWUSER) },
-	"core pattern":         func(Aim) error { return opens("/proc/sys/kernel/core_pattern", unix.O_WRONLY) },
-	"sysrq":                func(Aim) error { return opens("/proc/sysrq-trigger", unix.O_WRONLY) },
-	"kernel settings":      func(Aim) error { return opens("/proc/sys/vm/overcommit_memory", unix.O_WRONLY) },
+	"names in the worker's folder by inotify": func(a Aim) error {
+		fd, err := unix.InotifyInit1(unix.IN_CLOEXEC)
+		if err != nil {
+			return err
+		}
+		defer unix.Close(fd)
+		_, err = unix.InotifyAddWatch(fd, a.Folder, unix.IN_CREATE)
+		return err
+	},
+	"open by handle":  func(Aim) error { return reached(unix.SYS_OPEN_BY_HANDLE_AT, 0xffff) },
+	"user namespace":  func(Aim) error { return reached(unix.SYS_UNSHARE, unix.CLONE_NEWUSER) },
+	"core pattern":    func(Aim) error { return opens("/proc/sys/kernel/core_pattern", unix.O_WRONLY) },
+	"sysrq":           func(Aim) error { return opens("/proc/sysrq-trigger", unix.O_WRONLY) },
+	"kernel settings": func(Aim) error { return opens("/proc/sys/vm/overcommit_memory", unix.O_WRONLY) },
 	"devices": func(Aim) error {
 		var err error
 		for _, name := range []string{"kvm", "vda", "sda", "mem", "fuse", "net/tun", "kmsg", "ptmx"} {

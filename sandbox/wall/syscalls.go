@@ -57,6 +57,10 @@ var refused = []number{
 	{"mq_open", 240, 180},
 	{"mq_unlink", 241, 181},
 	{"io_setup", 206, 0}, // of which the machine has a number, for all
+	// What happens in folders: a path is all it takes, also one that may not be read here.
+	{"inotify_init", 253, absent},
+	{"inotify_init1", 294, 26},
+	{"inotify_add_watch", 254, 27},
 	// Files without a path.
 	{"open_by_handle_at", 304, 265},
 	// The machine itself.
