@@ -31,11 +31,13 @@ type installer struct {
 	write       string   // where it may write beside its scratch folder; empty for nowhere
 	network     bool
 	registries  []string // that it reaches beside those that it is configured for
+	// gets each line that it prints, which is logged too; nil for one whose words are its answer
+	tell func(line string)
 }
 
 // run has npm or pip install what a manifest needs into a folder: confined like executors, but that it may write there
 // and reaches registries.
-func (k *packages) run(ctx context.Context, l *language, m manifest, dir string) error {
+func (k *packages) run(ctx context.Context, l *language, m manifest, dir string, tell func(line string)) error {
 	scripts := k.pool.opt.Packages == PackagesScripts
 	if m.builds != "" && !scripts {
 		return fmt.Errorf("%q is no wheel, so that code of its own would run; handler-packages scripts lets it", m.builds)
@@ -44,7 +46,7 @@ func (k *packages) run(ctx context.Context, l *language, m manifest, dir string)
 	if err != nil {
 		return err
 	}
-	with.registries = k.builtIn(ctx, l, m)
+	with.registries, with.tell = k.builtIn(ctx, l, m), tell
 	_, err = k.execute(ctx, l, m, with)
 	minder.Wipe(filepath.Join(dir, cacheOfNPM))
 	return err
@@ -145,7 +147,7 @@ func (k *packages) execute(ctx context.Context, l *language, m manifest, with in
 		env = append(env, proxyEnv()...)
 	}
 	config.Env = env
-	return p.installed(ctx, config, with.network)
+	return p.installed(ctx, config, with.tell)
 }
 
 // copyTo copies what npm installs from into a folder.
@@ -208,14 +210,15 @@ func (p *Pool) installWay(r *wall.Rules, registries []string) (env []string, don
 }
 
 // installed runs an installer to its end and returns the last of what it printed. Its last words are the error.
-func (p *Pool) installed(ctx context.Context, config minder.Config, logged bool) (said string, err error) {
+func (p *Pool) installed(ctx context.Context, config minder.Config, tell func(line string)) (said string, err error) {
 	proc, err := startProcess(config)
 	if err != nil {
 		return "", err
 	}
 	line := func(text []byte) {
-		if s := strings.TrimSpace(clean(text)); s != "" && logged {
+		if s := strings.TrimSpace(clean(text)); s != "" && tell != nil {
 			p.opt.Logger.Info().Msg("packages: " + s)
+			tell(s)
 		}
 	}
 	stdout, stderr := &output{file: proc.stdout, line: line}, &output{file: proc.stderr, line: line}

@@ -29,8 +29,15 @@ const (
 	PackagesNone    Packages = "none"    // not at all
 )
 
+// What the class of an Unavailable says: the packages that handlers need are being installed, or could not be.
+const (
+	ClassInstalling   = "packages_installing"
+	ClassNotInstalled = "packages_failed"
+)
+
 // Times and sizes of an installation.
 const (
+	maxSaid       = 200 // bytes of an installer's line that are told to who waits
 	installTime   = 15 * time.Minute
 	installAgain  = 5 * time.Second // after a failure; twice as long after each
 	installMost   = 5 * time.Minute // between two tries
@@ -58,7 +65,9 @@ type packageSet struct {
 	dir     string // empty when they are there without our doing
 	touched time.Time
 	running bool
-	err     error         // of the last try
+	began   time.Time     // the try that is running
+	said    string        // by the installer last; empty as long as it has said nothing
+	err     error         // of the last try; nil while the first one runs
 	again   time.Time     // when the next may begin
 	wait    time.Duration // before the one after that
 }
@@ -109,14 +118,29 @@ func (k *packages) want(l *language, m manifest) (string, error) {
 		return s.dir, nil
 	}
 	if !s.running && !time.Now().Before(s.again) {
-		s.running = true
+		s.running, s.began, s.said = true, time.Now(), ""
 		k.pool.background(func() { k.provide(l, m, s) })
 	}
-	message := "the handlers' " + m.files[0] + " is being installed"
-	if s.err != nil {
-		message = s.err.Error()
+	return "", s.wanting(m)
+}
+
+// wanting says how it stands with packages that are not there. The mutex is held.
+func (s *packageSet) wanting(m manifest) *Error {
+	e := &Error{Type: Unavailable, Class: ClassInstalling, Retryable: true}
+	e.Message = "the handlers' " + m.files[0] + " is being installed"
+	if s.running && time.Since(s.began) >= time.Second {
+		e.Message += fmt.Sprintf(", for %s now", time.Since(s.began).Truncate(time.Second))
 	}
-	return "", &Error{Type: Unavailable, Message: message, Retryable: true}
+	if s.err != nil {
+		e.Class, e.Message = ClassNotInstalled, s.err.Error()
+		if s.running {
+			e.Message += "; it is tried again now"
+		}
+	}
+	if s.running && s.said != "" {
+		e.Message += ": " + s.said
+	}
+	return e
 }
 
 // provide makes one try to have the packages, and says what came of it.
@@ -124,7 +148,11 @@ func (k *packages) provide(l *language, m manifest, s *packageSet) {
 	ctx, cancel := context.WithTimeoutCause(k.pool.life, installTime, fmt.Errorf("it took more than %s", installTime))
 	defer cancel()
 	began := time.Now()
-	dir, err := k.install(ctx, l, m)
+	dir, err := k.install(ctx, l, m, func(line string) {
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		s.said = strings.ToValidUTF8(line[:min(len(line), maxSaid)], "")
+	})
 	log := k.pool.opt.Logger.With().Str("runtime", l.name).Dur("took", time.Since(began)).Logger()
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -175,8 +203,8 @@ func (p *Pool) Install() {
 }
 
 // install returns the folder of what a manifest needs, and installs it when no worker has yet. It is empty when the
-// interpreter has it all.
-func (k *packages) install(ctx context.Context, l *language, m manifest) (string, error) {
+// interpreter has it all. Tell gets the lines that the installer prints.
+func (k *packages) install(ctx context.Context, l *language, m manifest, tell func(line string)) (string, error) {
 	if m.err != nil {
 		return "", m.err
 	}
@@ -217,7 +245,7 @@ func (k *packages) install(ctx context.Context, l *language, m manifest) (string
 	}
 	defer minder.Wipe(tmp)
 	k.pool.opt.Logger.Info().Str("runtime", l.name).Msg("installing packages of " + m.files[0])
-	if err := k.run(ctx, l, m, tmp); err != nil {
+	if err := k.run(ctx, l, m, tmp, tell); err != nil {
 		return "", err
 	}
 	if now, err := readManifest(m.root, l.name); err != nil || now.hash != m.hash {

@@ -2,9 +2,12 @@ package worker_test
 
 import (
 	"bytes"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -13,8 +16,10 @@ import (
 	"github.com/sojourn-run/sojourn/app/apptest"
 	"github.com/sojourn-run/sojourn/sandbox"
 	"github.com/sojourn-run/sojourn/sandbox/sandboxtest"
+	"github.com/sojourn-run/sojourn/shared/protocol"
 	"github.com/sojourn-run/sojourn/worker"
 	"github.com/sojourn-run/sojourn/worker/link"
+	"github.com/sojourn-run/sojourn/worker/workflow"
 )
 
 // A worker sees to its handlers' packages when it starts, before anybody calls one.
@@ -41,6 +46,79 @@ func TestAWorkerInstallsPackagesAtItsStart(t *testing.T) {
 	case <-told:
 	case <-time.After(time.Minute):
 		t.Errorf("nobody tried to install them:\n%s", &log)
+	}
+}
+
+// What a task waits for while the packages of its handler are being installed, or cannot be, is said wherever the run
+// is looked at; and it goes on soon after they are there.
+func TestTasksSayThatTheyWaitForPackages(t *testing.T) {
+	asked, answer := make(chan struct{}), make(chan struct{})
+	var once sync.Once
+	index := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		once.Do(func() { close(asked) })
+		<-answer
+		http.Error(w, "there is no such package", http.StatusNotFound)
+	}))
+	t.Cleanup(index.Close)
+	release := sync.OnceFunc(func() { close(answer) })
+	t.Cleanup(release)
+	t.Setenv("PIP_CONFIG_FILE", os.DevNull)
+	t.Setenv("PIP_INDEX_URL", index.URL+"/simple/")
+	for _, name := range []string{
+		"PIP_FIND_LINKS", "PIP_NO_INDEX", "http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY", "all_proxy", "ALL_PROXY",
+	} {
+		t.Setenv(name, "")
+	}
+	handlers := t.TempDir()
+	write := func(name, text string) {
+		t.Helper()
+		if err := os.WriteFile(filepath.Join(handlers, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("requirements.txt", "never-heard-of\n")
+	write("greet.py", "def main(name, ctx):\n    return 'hello ' + name\n")
+	a := apptest.Start(t, apptest.Options{})
+	w := start(t, a, &link.Socket{URLs: []string{a.URL()}}, func(o *worker.Options) {
+		o.Handlers = handlers
+		o.Registry.Workflow("greets", func(ctx workflow.Context) error {
+			_, err := workflow.Execute[string](ctx, "greet", "you")
+			return err
+		})
+	})
+	if r, ok := w.Sandbox(); !ok || r.Runtimes[sandbox.RuntimePython] == "" {
+		t.Skip("Python is not on this machine")
+	}
+	run, err := a.Broker().Start(t.Context(), protocol.StartRequest{WorkflowType: "greets"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	waits := func(r protocol.WaitReason, attention bool, detail string) {
+		t.Helper()
+		var last *protocol.Wait
+		defer func() {
+			if t.Failed() {
+				t.Logf("it waits: %+v", last)
+			}
+		}()
+		eventually(t, string(r), func() bool {
+			v, err := a.View().Describe(t.Context(), protocol.Target{RunID: run.RunID})
+			if err != nil {
+				t.Fatal(err)
+			}
+			last = v.Wait
+			return last != nil && last.Reason == r && last.Attention == attention && last.Worker != "" &&
+				strings.Contains(last.Detail, detail)
+		})
+	}
+	<-asked
+	waits(protocol.WaitInstalling, false, "requirements.txt is being installed")
+	waits(protocol.WaitInstalling, false, ": Looking in ") // what the installer said last
+	release()
+	waits(protocol.WaitNoPackages, true, "never-heard-of")
+	write("requirements.txt", "# none\n")
+	if last := end(t, a, run.RunID); last.Type() != "WorkflowCompleted" {
+		t.Errorf("the run ended with %s", last.Type())
 	}
 }
 

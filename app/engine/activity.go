@@ -540,6 +540,13 @@ func (st *step) release(a Activity, why string, undone, lost bool) {
 	st.readyAgain(a)
 }
 
+// Packages of a handler that are being installed are there soon, and those that somebody named wrongly are once that is
+// mended: such an activity is offered again sooner than others, the first times.
+const (
+	packagesLook  = 10 * time.Second
+	packagesTries = 30
+)
+
 // handBack makes an activity ready again whose worker could not begin it: at once the first time, since another
 // worker may be able to, and from then on after a back-off. It does not count towards poison: what the worker
 // lacks, such as the file of a handler, may come back, and until then the wait says what it is.
@@ -552,7 +559,11 @@ func (st *step) handBack(a Activity, why string) {
 	a.unlease()
 	a.HandedBack++
 	if a.HandedBack > 1 {
-		a.State, a.ReadyAt = Delayed, plus(st.now, min(time.Minute, time.Second<<min(a.HandedBack-2, 6)))
+		most := time.Minute
+		if r, _ := protocol.ReturnedFor(why); r != protocol.WaitHandedBack && a.HandedBack <= packagesTries {
+			most = packagesLook
+		}
+		a.State, a.ReadyAt = Delayed, plus(st.now, min(most, time.Second<<min(a.HandedBack-2, 6)))
 		st.Activities.Put(a.Seq, a)
 		return
 	}

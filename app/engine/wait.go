@@ -120,10 +120,13 @@ func (a *Surroundings) ActivityWait(act Activity) *protocol.Wait {
 	case Delayed:
 		// A worker gave it back and said what it lacks, which is what somebody can do something about.
 		if n := len(act.Lost); act.HandedBack > 0 && n > 0 {
-			return a.finish(protocol.WaitForActivity, protocol.Wait{
-				Reason: protocol.WaitHandedBack, Name: act.Type, Queue: act.Queue, Worker: act.Lost[n-1].Worker,
-				Until: act.ReadyAt, Detail: act.Lost[n-1].Why,
-			})
+			last := act.Lost[n-1]
+			w := protocol.Wait{Name: act.Type, Queue: act.Queue, Worker: last.Worker, Until: act.ReadyAt}
+			w.Reason, w.Detail = protocol.ReturnedFor(last.Why)
+			if w.Reason == protocol.WaitInstalling {
+				w.Since = act.ScheduledAt
+			}
+			return a.finish(protocol.WaitForActivity, w)
 		}
 		w := protocol.Wait{
 			Reason: protocol.WaitBackoff, Name: act.Type, Queue: act.Queue, Until: act.ReadyAt, Failures: act.Failures,

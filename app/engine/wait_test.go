@@ -103,6 +103,23 @@ var everyWait = []struct {
 		w.act.State, w.act.ReadyAt, w.act.HandedBack = Delayed, history.At(noon.Add(time.Second)), 2
 		w.act.Lost = []history.Lost{{Worker: "w", Why: "no such handler"}}
 	}, "activity charge was handed back by worker w, and is offered again at 2026-01-01T12:00:01Z: no such handler"},
+	{protocol.WaitInstalling, false, func(w *stuckTask) {
+		w.act.State, w.act.ReadyAt, w.act.HandedBack = Delayed, history.At(noon.Add(time.Second)), 2
+		w.act.ScheduledAt = history.At(noon.Add(-time.Minute))
+		w.act.Lost = []history.Lost{{Worker: "w", Why: "packages_installing: package.json is being installed"}}
+	}, "activity charge waits for the packages of its handler on worker w, and is offered again at 2026-01-01T12:00:01Z: " +
+		"package.json is being installed"},
+	{protocol.WaitInstalling, true, func(w *stuckTask) {
+		w.act.State, w.act.ReadyAt, w.act.HandedBack = Delayed, history.At(noon.Add(time.Second)), 2
+		w.act.ScheduledAt = history.At(noon.Add(-time.Hour))
+		w.act.Lost = []history.Lost{{Worker: "w", Why: "packages_installing: package.json is being installed"}}
+	}, "activity charge waits for the packages of its handler on worker w, and is offered again at 2026-01-01T12:00:01Z: " +
+		"package.json is being installed"},
+	{protocol.WaitNoPackages, true, func(w *stuckTask) {
+		w.act.State, w.act.ReadyAt, w.act.HandedBack = Delayed, history.At(noon.Add(time.Second)), 2
+		w.act.Lost = []history.Lost{{Worker: "w", Why: "packages_failed: no such package"}}
+	}, "activity charge waits for the packages of its handler, which worker w cannot install, and is offered again at " +
+		"2026-01-01T12:00:01Z: no such package"},
 	{
 		protocol.WaitQuarantined, true, func(w *stuckTask) { w.task(Task{State: Quarantined, Problem: "replay differs"}) },
 		"quarantined until repaired: replay differs",

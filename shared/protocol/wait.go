@@ -36,8 +36,10 @@ type WaitReason string
 const (
 	WaitRunning     WaitReason = "running" // a worker has it, since when
 	WaitStartDelay  WaitReason = "start_delay"
-	WaitBackoff     WaitReason = "retry_backoff" // and why it failed
-	WaitHandedBack  WaitReason = "handed_back"   // and what the worker lacks
+	WaitBackoff     WaitReason = "retry_backoff"       // and why it failed
+	WaitHandedBack  WaitReason = "handed_back"         // and what the worker lacks
+	WaitInstalling  WaitReason = "packages_installing" // and how far that is
+	WaitNoPackages  WaitReason = "packages_failed"     // and what went wrong
 	WaitQuarantined WaitReason = "quarantined"
 	WaitTimer       WaitReason = "timer"
 	WaitSignal      WaitReason = "signal"
@@ -107,6 +109,21 @@ type Wait struct {
 	Detail        string       `json:"detail,omitempty"`     // in words: what failed, or why the session ended
 }
 
+// Returned is what a worker says that hands a task back for a reason of this list: [WaitInstalling] and
+// [WaitNoPackages]. Why is told to people.
+func (r WaitReason) Returned(why string) string { return string(r) + ": " + why }
+
+// ReturnedFor takes apart what a worker said that handed a task back: most say in words what they lack, and the reason
+// is [WaitHandedBack].
+func ReturnedFor(said string) (r WaitReason, why string) {
+	for _, r := range []WaitReason{WaitInstalling, WaitNoPackages} {
+		if why, is := strings.CutPrefix(said, r.Returned("")); is {
+			return r, why
+		}
+	}
+	return WaitHandedBack, said
+}
+
 // WaitPatience says when a wait needs somebody.
 type WaitPatience string
 
@@ -152,6 +169,14 @@ var WaitRules = []WaitRule{
 	{
 		WaitHandedBack, PatienceNone, FormPredicate,
 		"was handed back by worker {worker}, and is offered again at {until}: {detail}",
+	},
+	{
+		WaitInstalling, PatienceShort, FormPredicate,
+		"waits for the packages of its handler on worker {worker}, and is offered again at {until}: {detail}",
+	},
+	{
+		WaitNoPackages, PatienceNone, FormPredicate,
+		"waits for the packages of its handler, which worker {worker} cannot install, and is offered again at {until}: {detail}",
 	},
 	{WaitQuarantined, PatienceNone, FormAlone, "quarantined until repaired: {detail}"},
 	{WaitTimer, PatienceEndless, FormAlone, "a timer fires at {until}"},

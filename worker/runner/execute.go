@@ -114,10 +114,10 @@ func (a *attempt) invoke(ctx context.Context, name string, args payload.Payload)
 		}
 		// Only a call that never began may be tried again here. Whatever else went wrong, the code may have run,
 		// and whether it runs once more is for the activity's retry policy.
-		if !isUnavailable(err) || a.r.stopped.Load() || time.Since(began) > executorPatience {
+		if !isUnavailable(err) || a.r.stopped.Load() || time.Since(began) > patienceWith(err) {
 			return payload.Payload{}, a.executorError(err)
 		}
-		if back.Tries() == 0 {
+		if why, _ := lacksPackages(err); why == "" && back.Tries() == 0 {
 			a.log.Warn().Err(err).Msg("no executor yet")
 		}
 		// The call never began. Handing it back at once would bring it here again at once, for as long as all executors are
@@ -134,8 +134,33 @@ func (a *attempt) invoke(ctx context.Context, name string, args payload.Payload)
 	}
 }
 
-// executorPatience is how long an attempt waits for an executor until it is handed back.
-const executorPatience = 20 * time.Second
+// How long an attempt waits for an executor until it is handed back; and where the packages of its handler are missing,
+// which may take long: the app tells whoever asks what it waits for then, and others have the slot.
+const (
+	executorPatience = 20 * time.Second
+	packagesPatience = time.Second
+)
+
+func patienceWith(err error) time.Duration {
+	if why, _ := lacksPackages(err); why != "" {
+		return packagesPatience
+	}
+	return executorPatience
+}
+
+// lacksPackages is why a task waits that no executor could be had for, if the packages of its handler are not there.
+func lacksPackages(err error) (r protocol.WaitReason, why string) {
+	var e *sandbox.Error
+	if errors.As(err, &e) && e.Type == sandbox.Unavailable {
+		switch e.Class {
+		case sandbox.ClassInstalling:
+			return protocol.WaitInstalling, e.Message
+		case sandbox.ClassNotInstalled:
+			return protocol.WaitNoPackages, e.Message
+		}
+	}
+	return "", ""
+}
 
 // isUnavailable says that no executor could be had.
 func isUnavailable(err error) bool {
@@ -158,6 +183,9 @@ func (a *attempt) executorError(err error) error {
 		told := activity.SessionLost(lost.Error())
 		told.Stack = lost.Stack
 		return told
+	}
+	if r, why := lacksPackages(err); r != "" {
+		return &unavailable{r.Returned(why)}
 	}
 	if isUnavailable(err) {
 		return &unavailable{"executor unavailable: " + err.Error()}
