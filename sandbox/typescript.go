@@ -163,15 +163,16 @@ func fileURL(path string) string {
 
 // wrongCode is a module that fails with what is wrong with the code it stands for.
 func wrongCode(dir string, m api.Message) []byte {
-	place := ""
+	place, said := "", m.Text
 	if l := m.Location; l != nil {
 		file := l.File
 		if !filepath.IsAbs(file) {
 			file = filepath.Join(dir, file)
 		}
 		place = fmt.Sprintf("%s:%d:%d\n%s\n", file, l.Line, l.Column+1, l.LineText)
+		said += fmt.Sprintf(" (%s, line %d)", filepath.Base(file), l.Line) // as Python says it
 	}
-	text, _ := json.Marshal(m.Text) // plain strings
+	text, _ := json.Marshal(said) // plain strings
 	stack, _ := json.Marshal(place + "SyntaxError: " + m.Text)
 	return fmt.Appendf(nil, "throw Object.assign(new SyntaxError(%s), { stack: %s });\n", text, stack)
 }

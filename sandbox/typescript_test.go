@@ -103,7 +103,7 @@ func TestTypeScriptFailuresNameTheirFileAndLine(t *testing.T) {
 		places []string
 	}{
 		"throws": {sandbox.UserError, []string{"_deep.ts:4:", "throws.ts:6:"}},
-		"wrong":  {sandbox.UserError, []string{"wrong.ts:3:", "export const main = (;"}},
+		"wrong":  {sandbox.UserError, []string{"wrong.ts:3:", "export const main = (;", "(wrong.ts, line 3)"}},
 		"late":   {sandbox.Crashed, []string{"late.ts:3:"}},
 	} {
 		inv := b.Call("main")
@@ -115,7 +115,7 @@ func TestTypeScriptFailuresNameTheirFileAndLine(t *testing.T) {
 			} else {
 				place = regexp.QuoteMeta(place)
 			}
-			if !regexp.MustCompile(place).MatchString(e.Stack) {
+			if !regexp.MustCompile(place).MatchString(e.Message + "\n" + e.Stack) {
 				t.Errorf("%s: %v does not name %s:\n%s", activity, e, place, e.Stack)
 			}
 		}
