@@ -43,6 +43,7 @@ func TestWhatAPersonIsShown(t *testing.T) {
 	s.try(1, "at a line of its own", "activity", "run", "shown.panics", "--id", "panics")
 	s.try(0, "shown_test.go:", "workflow", "debug", "panics")
 	s.try(0, "shown.panics failed at", "workflow", "debug", "panics")
+	s.try(0, "the run ended: Panic: at a line of its own", "workflow", "debug", "panics")
 	// Lists have no room for a stack, but a message without its class says little.
 	s.try(0, " Panic: at a line of its own", "workflow", "list", "--status", "failed")
 	s.try(0, " Panic: at a line of its own", "workflow", "runs", "panics")

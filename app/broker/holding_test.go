@@ -2,6 +2,7 @@ package broker_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -46,7 +47,7 @@ func TestATimelineTellsOfEveryHolding(t *testing.T) {
 		again := a.poll("a", protocol.KindActivity, 30)
 		a.taken(a.complete(protocol.CompleteItem{
 			Kind: protocol.KindActivity, TaskID: again.Activity.TaskID, Owner: "a", AttemptID: again.Activity.AttemptID,
-			Failure: &protocol.Failure{Message: "no"},
+			Failure: &protocol.Failure{Type: "Declined", Message: "no"},
 		}))
 		for range 2 {
 			must[protocol.WorkerHeartbeatAnswer](t)(a.WorkerHeartbeat(t.Context(), protocol.WorkerHeartbeat{
@@ -96,6 +97,12 @@ func TestATimelineTellsOfEveryHolding(t *testing.T) {
 		p := must[protocol.SessionAttemptPage](t)(a.SessionAttempts(
 			t.Context(), protocol.SessionAttempts{SessionID: "s", Epoch: second.Activity.Session.Epoch},
 		))
+		all := must[protocol.SessionAttemptPage](t)(a.SessionAttempts(t.Context(), protocol.SessionAttempts{SessionID: "s"}))
+		if !slices.ContainsFunc(all.Attempts, func(at protocol.SessionAttempt) bool {
+			return at.AttemptID == again.Activity.AttemptID && at.Why == "Declined: no"
+		}) {
+			t.Errorf("no attempt tells the class and the message of its failure: %+v", all.Attempts)
+		}
 		if len(p.Attempts) != 1 || p.Attempts[0].AttemptID != second.Activity.AttemptID ||
 			p.Attempts[0].EndedAt.Before(p.Attempts[0].StartedAt.Time) {
 			t.Errorf("of the second holding: %+v", p.Attempts)

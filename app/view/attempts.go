@@ -13,6 +13,10 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
+// What ran in a session stands in no table of its own: a step in a session would cost rows that only a curious operator
+// ever reads. It is put together from what runs now and from the histories of runs, which is dear, so a page looks at a
+// bounded number of events and not until it is full.
+
 // mostLooked is how many events one page of what ran in a session looks at; a page may so be shorter than was asked
 // for, and still have a next one.
 const mostLooked = 1000
@@ -27,6 +31,8 @@ func (v *View) SessionAttempts(ctx context.Context, in protocol.SessionAttempts)
 		return p, err
 	}
 	size := pageSize(in.PageSize, 100, 500)
+	// The events of all holdings are read and those of others left out here: an index by holding would cost every step
+	// in a session an entry, for a page that few look at.
 	keep := func(list []protocol.SessionAttempt) {
 		for _, a := range list {
 			if in.Epoch == 0 || a.Epoch == in.Epoch {
@@ -75,7 +81,7 @@ func openAttempts(
 	for i := range tasks {
 		a := &tasks[i]
 		if a.State != engine.LeasedState && len(a.Lost) == 0 {
-			continue
+			continue // it waits, and nothing of it has run here
 		}
 		if _, ok := flows[a.RunID]; !ok {
 			run, err := r.Run(ctx, a.RunID)
@@ -107,11 +113,11 @@ func endedAttempts(e *store.RunEvent) []protocol.SessionAttempt {
 	case *history.ActivityCompleted:
 		at, one.TaskID, one.ActivityType, one.Outcome = d.Attempt, d.ExecutionID, d.ActivityType, "completed"
 	case *history.ActivityFailed:
-		at, one.TaskID, one.ActivityType, one.Outcome, one.Why = d.Attempt, d.ExecutionID, d.ActivityType, "failed", d.Message
+		at, one.TaskID, one.ActivityType, one.Outcome, one.Why = d.Attempt, d.ExecutionID, d.ActivityType, "failed", d.Text()
 	case *history.ActivityTimedOut:
-		at, one.TaskID, one.ActivityType, one.Outcome, one.Why = d.Attempt, d.ExecutionID, d.ActivityType, "failed", d.Message
+		at, one.TaskID, one.ActivityType, one.Outcome, one.Why = d.Attempt, d.ExecutionID, d.ActivityType, "failed", d.Text()
 	case *history.ActivityRetryScheduled:
-		at, one.TaskID, one.ActivityType, one.Outcome, one.Why = d.Attempt, d.ExecutionID, d.ActivityType, "failed", d.Message
+		at, one.TaskID, one.ActivityType, one.Outcome, one.Why = d.Attempt, d.ExecutionID, d.ActivityType, "failed", d.Text()
 	case *history.ActivityCancelled:
 		at, one.TaskID, one.ActivityType, one.Outcome, one.Why = d.Attempt, d.ExecutionID, d.ActivityType, "cancelled",
 			d.Reason
@@ -142,7 +148,8 @@ func lostDeliveries(of protocol.SessionAttempt, lost []history.Lost) (list []pro
 	return list
 }
 
-// ranToken is the opaque position behind an event.
+// ranToken is the opaque position behind an event. Times are not enough: two runs may end an activity in the same
+// microsecond, in one commit.
 func ranToken(e store.RunEvent) *string {
 	t := base64.RawURLEncoding.EncodeToString(fmt.Appendf(nil, "%d %d %s", e.At.Micros(), e.Seq, e.Run))
 	return &t

@@ -14,6 +14,9 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
+// Who looks at a run that stands still wants one page that says what to do first. So a debug view decides nothing and
+// stores nothing: it gathers what other views tell and puts what needs somebody before the rest.
+
 // deadlineNear is how long before a run's deadline its debug view says so.
 const deadlineNear = time.Minute
 
@@ -88,7 +91,9 @@ func lastStack(ctx context.Context, r store.Reader, v *protocol.RunView) (*proto
 	return last, nil
 }
 
-// diagnosis is where a run stands, in one word.
+// diagnosis is where a run stands, in one word. What runs counts before what waits for a worker: a run of ten
+// activities on two slots is well, though eight of them wait. What is quarantined counts before all, since it waits
+// for a person.
 func diagnosis(v *protocol.RunView) string {
 	if v.Pending == nil {
 		return "closed"
@@ -109,6 +114,7 @@ func diagnosis(v *protocol.RunView) string {
 	return "waiting"
 }
 
+// severities, the worst first, as findings are sorted.
 var severities = []string{"error", "warning", "info"}
 
 func findings(v *protocol.RunView, now time.Time) []protocol.Finding {
@@ -118,8 +124,8 @@ func findings(v *protocol.RunView, now time.Time) []protocol.Finding {
 			list, protocol.Finding{Severity: severity, Code: code, Subject: subject, Message: fmt.Sprintf(format, args...)},
 		)
 	}
-	if v.Error != nil {
-		say("error", "failed", v.RunID, "the run ended: %s", *v.Error)
+	if f := v.Failed().Text(); f != "" {
+		say("error", "failed", v.RunID, "the run ended: %s", f)
 	}
 	if v.Pending == nil {
 		return list
@@ -159,6 +165,7 @@ func findings(v *protocol.RunView, now time.Time) []protocol.Finding {
 			say("info", "deadline_near", v.RunID, "its %s timeout ends it at %s", what, clock(at))
 		}
 	}
+	// By severity, and then by text: the same run looked at twice says the same in the same order.
 	slices.SortStableFunc(list, func(x, y protocol.Finding) int {
 		return cmp.Or(
 			cmp.Compare(slices.Index(severities, x.Severity), slices.Index(severities, y.Severity)),

@@ -43,7 +43,7 @@ export function BudgetDialog({ queue: q, onClose }: { queue: QueueState; onClose
   return (
     <Dialog open onClose={onClose} title={`Budgets of ${q.name}`} description="How much is handed out at most, over all workers. Empty is no limit.">
       <Form error={m.error} pending={m.isPending} onSubmit={() => m.mutate()} onClose={onClose} act="Set the budgets">
-        <div className="grid grid-cols-2 gap-3">
+        <div className="grid grid-cols-2 items-end gap-3">
           {fields.map(({ field, name }) => (
             <label key={field} className="block">
               <span className="label">{name}</span>

@@ -127,20 +127,20 @@ function Builds({ queue: q }: { queue: QueueState }) {
   if (list.length === 0) return <Empty title="No builds">A build appears here once a worker registers with it.</Empty>;
   return (
     <div className="card overflow-x-auto">
-      <table className="w-full min-w-[40rem] text-left">
+      <table className="w-full text-left sm:min-w-[40rem]">
         <thead>
-          <tr className="border-b border-line text-xs text-faint [&>th]:px-4 [&>th]:py-2 [&>th]:font-normal">
+          <tr className="border-b border-line text-xs text-faint [&>th]:px-3 [&>th]:py-2 sm:[&>th]:px-4 [&>th]:font-normal">
             <th>Build</th>
             <th>Rollout</th>
-            <th className="text-right">Workers</th>
-            <th>Runtimes</th>
-            <th>Last heartbeat</th>
+            <th className="hidden text-right sm:table-cell">Workers</th>
+            <th className="hidden sm:table-cell">Runtimes</th>
+            <th className="hidden sm:table-cell">Last heartbeat</th>
             <th />
           </tr>
         </thead>
         <tbody className="divide-y divide-line">
           {list.map((b) => (
-            <tr key={b.build_id ?? ""} className="h-12 [&>td]:px-4" data-build={b.build_id ?? ""}>
+            <tr key={b.build_id ?? ""} className="h-12 [&>td]:px-3 [&>td]:py-1.5 sm:[&>td]:px-4" data-build={b.build_id ?? ""}>
               <td>
                 <span className={b.build_id === null ? "whitespace-nowrap text-soft" : "font-medium"}>{buildName(b.build_id)}</span>
                 {b.new_start_selected && <span className="ml-2 rounded-full bg-run-soft px-2 py-0.5 text-xs text-run">new runs</span>}
@@ -148,15 +148,15 @@ function Builds({ queue: q }: { queue: QueueState }) {
               <td>
                 <Status status={b.rollout_status} />
               </td>
-              <td className="text-right text-soft">
+              <td className="hidden text-right text-soft sm:table-cell">
                 {b.active_worker_count + b.draining_worker_count} of {b.total_worker_count}
               </td>
-              <td className="text-soft">{b.runtimes?.join(", ") || "–"}</td>
-              <td className="text-soft">
+              <td className="hidden text-soft sm:table-cell">{b.runtimes?.join(", ") || "–"}</td>
+              <td className="hidden text-soft sm:table-cell">
                 <When value={b.last_heartbeat_at} />
               </td>
               <td>
-                <div className="flex justify-end gap-2">
+                <div className="flex flex-wrap justify-end gap-2">
                   {verbs(b).map((v) => (
                     <Act key={v} needs="operator" danger={v === "drain"} onClick={() => setAsked({ verb: v, build: b })}>
                       {asks[v].name}
@@ -250,7 +250,7 @@ function Leases({ queue: q }: { queue: QueueState }) {
           <span className="text-soft">{l.task_type}</span>
           <span className="text-soft">{l.lease_owner}</span>
           <span className="text-faint">
-            until <When value={l.lease_expires_at} />
+            lease ends <When value={l.lease_expires_at} />
           </span>
         </li>
       ))}

@@ -34,17 +34,17 @@ export function QueuesPage() {
       ) : (
         <>
           <div className="card overflow-x-auto">
-            <table className="w-full min-w-[44rem] text-left">
+            <table className="w-full text-left sm:min-w-[44rem]">
               <thead>
-                <tr className="border-b border-line text-xs text-faint [&>th]:px-4 [&>th]:py-2 [&>th]:font-normal">
+                <tr className="border-b border-line text-xs text-faint [&>th]:px-3 [&>th]:py-2 sm:[&>th]:px-4 [&>th]:font-normal">
                   <th>Queue</th>
                   <th className="text-right">Workflow tasks ready</th>
                   <th className="text-right">Activities ready</th>
-                  <th className="text-right">Leased</th>
-                  <th className="text-right">Oldest waits</th>
-                  <th className="text-right">Workers</th>
-                  <th>New runs</th>
-                  <th>Budgets</th>
+                  <th className="hidden text-right sm:table-cell">Leased</th>
+                  <th className="hidden text-right sm:table-cell">Oldest waits</th>
+                  <th className="hidden text-right sm:table-cell">Workers</th>
+                  <th className="hidden sm:table-cell">New runs</th>
+                  <th className="hidden sm:table-cell">Budgets</th>
                 </tr>
               </thead>
               <tbody className="divide-y divide-line">
@@ -53,27 +53,27 @@ export function QueuesPage() {
                   const why = withheld(q);
                   const bounded = [q.admission.workflow_tasks, q.admission.activity_tasks].some((a) => a.status !== "unlimited");
                   return (
-                    <tr key={q.name} className="h-12 [&>td]:px-4 [&>td]:py-1.5" data-queue={q.name}>
+                    <tr key={q.name} className="h-12 [&>td]:px-3 [&>td]:py-1.5 sm:[&>td]:px-4" data-queue={q.name}>
                       <td>
-                        <Link to="/queues/$queue" params={{ queue: q.name }} data-nav className="quiet font-medium">
+                        <Link to="/queues/$queue" params={{ queue: q.name }} data-nav className="quiet font-medium break-all">
                           {q.name}
                         </Link>
                         {(why || waitsIn(q)) && (
-                          <span className={`line-clamp-2 max-w-72 text-xs ${!why && unserved(q) ? "text-warn" : "text-soft"}`} data-waits>
+                          <span className={`line-clamp-3 max-w-72 text-xs ${!why && unserved(q) ? "text-warn" : "text-soft"}`} data-waits>
                             {why ? <WaitText wait={why} /> : waitsIn(q)}
                           </span>
                         )}
                       </td>
                       <td className="text-right">{count(q.stats.workflow_tasks.ready_count)}</td>
                       <td className="text-right">{count(q.stats.activity_tasks.ready_count)}</td>
-                      <td className="text-right text-soft">{count(q.stats.workflow_tasks.leased_count + q.stats.activity_tasks.leased_count)}</td>
-                      <td className="text-right text-soft">{since === null ? "–" : duration(Math.max(0, now - since))}</td>
-                      <td className="text-right text-soft" title={q.group && `Its tasks go to group ${q.group} alone`}>
+                      <td className="hidden text-right text-soft sm:table-cell">{count(q.stats.workflow_tasks.leased_count + q.stats.activity_tasks.leased_count)}</td>
+                      <td className="hidden text-right text-soft sm:table-cell">{since === null ? "–" : duration(Math.max(0, now - since))}</td>
+                      <td className="hidden text-right text-soft sm:table-cell" title={q.group && `Its tasks go to group ${q.group} alone`}>
                         {count(q.stats.pollers.active_count)}
                         {q.group && <span className="block max-w-32 truncate text-xs">{q.group} alone</span>}
                       </td>
-                      <td className="text-soft">{q.promoted_build_id ?? "any build"}</td>
-                      <td title={why?.message}>
+                      <td className="hidden text-soft sm:table-cell">{q.promoted_build_id ?? "any build"}</td>
+                      <td className="hidden sm:table-cell" title={why?.message}>
                         {bounded ? <Status status={why ? "throttled" : "accepting"} /> : <span className="text-faint">none</span>}
                       </td>
                     </tr>

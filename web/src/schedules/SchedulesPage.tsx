@@ -39,20 +39,20 @@ export function SchedulesPage() {
       ) : (
         <>
           <div className="card overflow-x-auto" tabIndex={0} role="region" aria-label="Schedules">
-            <table className="w-full min-w-[44rem] text-left">
+            <table className="w-full text-left sm:min-w-[44rem]">
               <thead>
-                <tr className="border-b border-line text-xs text-faint [&>th]:px-4 [&>th]:py-2 [&>th]:font-normal">
+                <tr className="border-b border-line text-xs text-faint [&>th]:px-3 [&>th]:py-2 sm:[&>th]:px-4 [&>th]:font-normal">
                   <th>Status</th>
                   <th>Schedule</th>
-                  <th>Fires</th>
-                  <th className="text-right">Fired</th>
-                  <th>Last</th>
+                  <th className="hidden sm:table-cell">Fires</th>
+                  <th className="hidden text-right sm:table-cell">Fired</th>
+                  <th className="hidden sm:table-cell">Last</th>
                   <th>Next</th>
                 </tr>
               </thead>
               <tbody className="divide-y divide-line">
                 {schedules.map((s) => (
-                  <tr key={s.schedule_id} className="h-14 [&>td]:px-4" data-schedule={s.schedule_id}>
+                  <tr key={s.schedule_id} className="h-14 [&>td]:px-3 [&>td]:py-2 sm:[&>td]:px-4 sm:[&>td]:py-0" data-schedule={s.schedule_id}>
                     <td>
                       <Status status={s.status} />
                     </td>
@@ -61,13 +61,15 @@ export function SchedulesPage() {
                         {s.schedule_id}
                       </Link>
                       <div className="text-xs text-faint">{started(s)}</div>
+                      <div className="font-mono text-xs text-soft sm:hidden">{timing(s)}</div>
+                      {s.failures_count > 0 && <div className="text-xs text-bad sm:hidden">{count(s.failures_count)} failed</div>}
                     </td>
-                    <td className="font-mono text-[13px] text-soft">{timing(s)}</td>
-                    <td className="text-right text-soft">
+                    <td className="hidden font-mono text-[13px] text-soft sm:table-cell">{timing(s)}</td>
+                    <td className="hidden text-right text-soft sm:table-cell">
                       {count(s.fires_count)}
                       {s.failures_count > 0 && <span className="text-bad"> ({count(s.failures_count)} failed)</span>}
                     </td>
-                    <td className="text-soft">
+                    <td className="hidden text-soft sm:table-cell">
                       <When value={s.last_fire} />
                     </td>
                     <td className="text-soft">

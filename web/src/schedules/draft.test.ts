@@ -16,7 +16,7 @@ it.each(["soon", "5", "5x", "1h and 5m", "5m 1h", "1h 1h", ""])("leaves %j for t
 
 it("says a length as it would be typed, and reads that again", () => {
   for (const of of ["PT30M", "PT1H30M", "P1D", "P2W3DT4H5M6S"]) expect(iso(spoken(of))).toBe(of);
-  expect([spoken("PT1H30M"), spoken("odd")]).toEqual(["1h 30m", "odd"]);
+  expect(["PT1H30M", "PT5400S", "PT1800S", "PT86400S", "PT0S", "odd"].map(spoken)).toEqual(["1h 30m", "1h 30m", "30m", "1d", "PT0S", "odd"]);
 });
 
 describe("when", () => {

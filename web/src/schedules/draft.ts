@@ -69,11 +69,18 @@ export function iso(text: string): string {
   return `P${out.date}${out.time && `T${out.time}`}`;
 }
 
-/** The other way: "PT1H30M" is "1h 30m". */
+/** The other way: "PT1H30M" is "1h 30m", and so is "PT5400S", as the command line sends it. */
 export function spoken(text: string): string {
   const m = /^P(?:(\d+)W)?(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+)S)?)?$/.exec(text);
   if (!m) return text;
-  return m.slice(1).map((n, i) => n && `${n}${"wdhms"[i]}`).filter(Boolean).join(" ") || text;
+  const units = [604800, 86400, 3600, 60, 1];
+  let left = m.slice(1).reduce((sum, n, i) => sum + Number(n ?? 0) * units[i]!, 0);
+  const parts = units.map((unit, i) => {
+    const n = Math.floor(left / unit);
+    left -= n * unit;
+    return n > 0 && `${n}${"wdhms"[i]}`;
+  });
+  return parts.filter(Boolean).join(" ") || text;
 }
 
 const lines = (text: string): string[] => text.split("\n").map((l) => l.trim()).filter(Boolean);

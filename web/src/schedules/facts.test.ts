@@ -10,7 +10,13 @@ it("says when a schedule fires in the words it was given", () => {
 });
 
 it("tells what came of a firing, and why", () => {
-  const e = { payload: { outcome: "skipped", reason: "previous_run_open", at: 1 } } as unknown as ScheduleEvent;
+  const e = { event_type: "ScheduleTriggered", payload: { outcome: "skipped", reason: "previous_run_open", at: 1 } } as unknown as ScheduleEvent;
   expect(told(e)).toBe("skipped: previous run open");
-  expect(told({ payload: null } as unknown as ScheduleEvent)).toBe("");
+  expect(told({ event_type: "ScheduleCreated", payload: null } as unknown as ScheduleEvent)).toBe("");
+});
+
+it("does not say again what the name of the event says", () => {
+  const deleted = (reason: string) => told({ event_type: "ScheduleDeleted", payload: { reason } } as unknown as ScheduleEvent);
+  expect(deleted("deleted")).toBe("");
+  expect(deleted("max_runs_exhausted")).toBe("max runs exhausted");
 });

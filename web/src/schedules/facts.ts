@@ -15,5 +15,6 @@ export const started = (s: Pick<Schedule, "kind" | "workflow_type">): string => 
 export function told(e: ScheduleEvent): string {
   const p = e.payload ?? {};
   const said = ["outcome", "reason", "note"].map((name) => p[name]).filter((v): v is string => typeof v === "string" && v !== "");
-  return said.map((s) => s.replaceAll("_", " ")).join(": ");
+  // "Schedule deleted" says "deleted" already.
+  return said.filter((s) => !e.event_type.toLowerCase().endsWith(s)).map((s) => s.replaceAll("_", " ")).join(": ");
 }

@@ -140,7 +140,7 @@ function Worker({ worker: w, queues }: { worker: WorkerView; queues: QueueState[
       <Executors worker={w} />
       {box && box.missing.length > 0 && (
         <details className="mt-3 text-[13px]">
-          <summary className="text-warn">
+          <summary className="text-soft">
             Code in the sandbox could still do {box.missing.length === 1 ? "one thing" : `${box.missing.length} things`}
           </summary>
           <ul className="mt-1.5 list-disc pl-5 text-soft">
