@@ -10,6 +10,9 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
+// An activity by itself is started like a workflow, by callers who know workflows. What a workflow's start may have and
+// this one would not do is refused rather than ignored: an ignored deadline is one that its sender relies on.
+
 // activityBody is an activity to run by itself.
 type activityBody struct {
 	protocol.ActivityRequest

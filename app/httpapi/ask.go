@@ -4,6 +4,9 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
+// A query costs its caller the wait for a worker, and nothing else: it is in no history, so there is no receipt to come
+// back for.
+
 // ask puts a query to a worker that runs the workflow's code, and is held until it answers or the query's time is up.
 func ask(a *API, c *call) (answer, error) {
 	var in protocol.QueryRequest

@@ -8,6 +8,9 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
+// A registered attribute has a type, which later values are held to. So making one is an operator's matter and noted in
+// the audit, while anybody who may look may read the list.
+
 // Attributes is what of the broker is about search attributes.
 type Attributes interface {
 	SearchAttributes(ctx context.Context, namespace string) (protocol.SearchAttributes, error)

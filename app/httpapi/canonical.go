@@ -14,6 +14,10 @@ import (
 	"unicode/utf16"
 )
 
+// A checksum is of a document's meaning and not of its bytes: a bundle passes through tools that write JSON anew. The
+// form has to be reproduced exactly by verifiers in other languages, so nothing here follows Go's own encoder where
+// that differs.
+
 // canonicalForm is the form of documents that checksums are of.
 const canonicalForm = "json-recursive-ksort-v1"
 
@@ -22,7 +26,7 @@ const canonicalForm = "json-recursive-ksort-v1"
 // back the same. Verifiers in other languages compute it from the document they got.
 func checksum(document []byte, without ...string) (string, error) {
 	d := json.NewDecoder(bytes.NewReader(document))
-	d.UseNumber()
+	d.UseNumber() // a float would change integers beyond 2^53, and with them the checksum
 	var v any
 	if err := d.Decode(&v); err != nil {
 		return "", err
@@ -76,6 +80,7 @@ func appendCanonical(b []byte, v any) ([]byte, error) {
 	return append(b, "null"...), nil
 }
 
+// appendText escapes all that is not ASCII, in two halves beyond the first plane, as the form has it.
 func appendText(b []byte, s string) []byte {
 	const short = "\b\f\n\r\t"
 	b = append(b, '"')

@@ -4,6 +4,9 @@ import (
 	"github.com/sojourn-run/sojourn/app/auth"
 )
 
+// Why something waits is asked by the id of a task as well as by that of a run, because the id of a task is what stands
+// in a worker's log.
+
 // whys are the routes that answer for what waits or runs.
 func whys(ours lineFunc) []route {
 	return []route{

@@ -5,6 +5,9 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
+// The name of a deployment holds its namespace, whichever the request names. So who may touch it is judged by the name,
+// after it was read, and not by the table of routes alone.
+
 // deployments are the routes of deployments, whose names hold their namespace.
 func deployments(contract lineFunc) []route {
 	const one = "/deployments/{deployment}"

@@ -12,6 +12,9 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
+// Clients of the contract read the object control_plane and not the answer around it. It is made of the answer's own
+// members in one place, behind every verb, so that no verb can answer one thing outside and another within.
+
 // projected are the members of an answer that its control_plane object repeats.
 var projected = []string{
 	"run_id", "workflow_type", "namespace", "business_key", "status", "status_bucket", "is_terminal", "task_queue",
@@ -46,6 +49,7 @@ var promises = map[string]promise{
 	"debug_workflow":       {[]string{"workflow_id"}, []string{"run_id", "diagnostic_status"}},
 }
 
+// contractNote tells a client which members it may count on, so that it need not have this list of its own.
 type contractNote struct {
 	Schema   string            `json:"schema"`
 	Version  int               `json:"version"`
@@ -73,6 +77,7 @@ func controlPlane(c *call, status int, body any) ([]byte, error) {
 	if err := add("operation", c.rt.Operation); err != nil {
 		return nil, err
 	}
+	// A start may have been given no id, so the one that was made is in the answer alone.
 	id := c.PathValue("workflow")
 	if id == "" && c.rt.Operation == "start" {
 		if said, ok := member("workflow_id"); ok {
@@ -105,6 +110,7 @@ func controlPlane(c *call, status int, body any) ([]byte, error) {
 		if !there && name == "run_id" && c.PathValue("run") != "" {
 			v, there = c.PathValue("run"), true
 		}
+		// What is promised for a success is there as null; a refusal promises none of it.
 		if !there && !(status < http.StatusBadRequest && slices.Contains(p.success, name)) {
 			continue
 		}

@@ -12,6 +12,9 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
+// A bundle has to be worth something without this server: it carries its schemas, says how far it goes, and has a
+// checksum. What it lists beside the events is gathered from them, since a second source could differ.
+
 // bundleSchema names the documents that history/export answers with.
 const bundleSchema = "durable-workflow.v2.history-export"
 
@@ -112,6 +115,7 @@ func exportHistory(a *API, c *call) (answer, error) {
 	if v.Pending != nil && v.Pending.Task != nil {
 		b.Tasks = append(b.Tasks, *v.Pending.Task)
 	}
+	// Page by page, since a history may be longer than one read; events that come meanwhile are behind the last page.
 	in := protocol.HistoryQuery{Target: c.target(), PageSize: 1000}
 	for {
 		page, err := a.opt.RunViews.History(c.Ctx, in)

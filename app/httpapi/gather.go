@@ -9,6 +9,10 @@ import (
 	"github.com/sojourn-run/sojourn/shared/payload"
 )
 
+// Tools that read an export want lists of activities, timers and failures. They are put together by reading the events
+// once, in their order, as a replay would: what is not in the events did not happen.
+
+// framing is what stands before each value in a blob, as bundles name it.
 const framing = "single-object" // C3 01, the fingerprint of the schema, the datum
 
 // gathered is what an export lists beside the events of a run.
@@ -107,7 +111,7 @@ func (g *gathered) gather(e history.Event, body json.RawMessage) (command string
 		UpdateID    string `json:"update_id"`
 		UpdateName  string `json:"update_name"`
 	}
-	if json.Unmarshal(body, &p) != nil {
+	if json.Unmarshal(body, &p) != nil { // an event of a later release, say: it is exported and not listed
 		return ""
 	}
 	g.blobsIn(e, body)

@@ -8,6 +8,9 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
+// Events are shown with their payloads as they are stored. Decoding them is for people and costs time and bytes, so it
+// has to be asked for.
+
 // event is an event as this route shows it; Decoded holds the payload members that are blobs, as plain JSON.
 type event struct {
 	Seq      int64                      `json:"sequence"`

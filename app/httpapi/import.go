@@ -12,9 +12,13 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
+// A bundle comes from outside, and its history will be shown as if it had happened here. So only a closed run is taken,
+// whole by its checksum, and what it lists beside the events is not believed but gathered anew.
+
 // maxBundle is the most bytes of a bundle that is taken in.
 const maxBundle = 32 << 20
 
+// imports is one route for admins: who writes past histories can make anything look as if it had happened.
 func imports(contract lineFunc) route {
 	rt := noted("workflow.import", contract(post, "/workflows/import/bundle", "import", auth.Admin, importRun))
 	rt.Sojourn, rt.Plane, rt.Limit = true, serve.Own, serve.Held
@@ -82,6 +86,7 @@ func (in *importBody) check(raw json.RawMessage) error {
 		return protocol.Invalid("history_events", "a history export is needed: the document that history/export answers with")
 	case in.Schema != bundleSchema || in.Version != 1:
 		return badBundle("%s version %d is not known; %s version 1 is", in.Schema, in.Version, bundleSchema)
+	// What was left out would be missing from a replay, which would fail long after anybody remembers the import.
 	case in.Redacted.Applied:
 		return badBundle("the bundle was redacted, so what happened in the run is not all in it")
 	case slices.ContainsFunc(in.Events, func(e importedEvent) bool { return e.Type == "" }):

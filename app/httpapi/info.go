@@ -14,6 +14,9 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
+// What is told about the cluster is asked before anything else, by clients that choose by it what they send. So it
+// answers callers of both protocols, and its members come from the same places that the checks read.
+
 // metrics are those of this process, and of the namespaces that the caller may look into.
 func metrics(a *API, c *call) (answer, error) {
 	return a.metrics(c, func(namespace string) bool { return c.Who.In(namespace) })
@@ -22,6 +25,8 @@ func metrics(a *API, c *call) (answer, error) {
 // metrics answers with what is of no namespace, and of those namespaces.
 func (a *API) metrics(c *call, of func(namespace string) bool) (answer, error) {
 	c.W.Header().Set(VersionHeader, Version)
+	// One registry serves everybody, and a scraper of one tenant must not read the numbers of another's: they are left
+	// out of each answer, and families that so become empty with them.
 	some := prometheus.GathererFunc(func() ([]*dto.MetricFamily, error) {
 		families, err := a.opt.Registry.Gather()
 		for _, f := range families {

@@ -2,6 +2,8 @@ package httpapi
 
 import "github.com/sojourn-run/sojourn/shared/protocol"
 
+// Lines are asked for again and again while an activity runs, so a request says how far it has read.
+
 type logsQuery struct {
 	Attempt int64 `json:"attempt" minimum:"1"`
 	After   int64 `json:"after" minimum:"0"`

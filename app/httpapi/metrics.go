@@ -7,6 +7,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
+// The answers of both transports are counted in one place and by operation, not by path: paths hold ids, and a series
+// for each id would fill the memory of whoever scrapes.
+
 // Metrics counts the answers of both HTTP transports.
 type Metrics struct {
 	answers *prometheus.CounterVec

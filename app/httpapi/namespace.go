@@ -9,6 +9,9 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
+// A request for a namespace's own routes is about the one in its path, which need not be one that the caller's header
+// names, and need not be there yet. So these routes go without the check that all others begin with.
+
 // Namespaces is what of the broker is about namespaces.
 type Namespaces interface {
 	HasNamespace(ctx context.Context, name string) error

@@ -12,6 +12,9 @@ import (
 	"github.com/sojourn-run/sojourn/shared/release"
 )
 
+// These routes are the dashboard's own. It signs in with a token once and has a cookie from then on, which scripts of
+// pages cannot read; what a browser sends by itself is therefore never enough to change something from another site.
+
 func runCounts(a *API, c *call) (answer, error) { return ok(a.opt.System.RunCounts(c.Ctx, c.NS)) }
 
 func overview(a *API, c *call) (answer, error) { return ok(a.opt.System.Overview(c.Ctx, c.NS)) }

@@ -8,6 +8,9 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
+// Query strings are read by hand of a few readers that keep the first error. A wrong number is refused and not taken
+// for its default: a caller who asks for page_size=1O0 should hear of it.
+
 // query reads the members of a query string; the first that is wrong is kept in err, and the rest read as nothing.
 type query struct {
 	values url.Values

@@ -7,6 +7,9 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
+// Deciding about a queue is an operator's matter, about all queues of a namespace an admin's. Who decided what is
+// stored by the change that decides it, so these routes are not noted a second time.
+
 // queues are the routes of task queues, and ours that set their budgets. The broker notes who decided what, in the
 // change that decides it.
 func queues(contract, ours lineFunc) []route {

@@ -8,6 +8,9 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
+// Retention removes runs by itself. The pass is for operators who cannot wait for it and for tests; it takes as long as
+// there is to remove, and so counts among the requests that may be held.
+
 // Retention is what of the broker is about removing what is old.
 type Retention interface {
 	Retention(ctx context.Context, namespace string) (protocol.RetentionStatus, error)

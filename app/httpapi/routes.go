@@ -7,6 +7,9 @@ import (
 	"github.com/sojourn-run/sojourn/app/serve"
 )
 
+// Who may do what, what is noted, and what shape an answer has stand in this table and are carried out before and
+// behind every verb. A check inside a verb would hold for that verb alone.
+
 // route is one line of the table: what the request is, who may make it, and the verb it calls.
 type route struct {
 	serve.Route
@@ -41,6 +44,7 @@ func table() []route {
 		rt.Sojourn = true
 		return rt
 	}
+	// Without a role and without a token: what load balancers ask, and what has to be read before anybody can sign in.
 	open := func(method, path, operation string, verb func(*API, *call) (answer, error)) route {
 		rt := ours(method, path, operation, "", verb)
 		rt.Roles = nil
@@ -101,17 +105,20 @@ func info(rt route) route {
 	return rt
 }
 
-// held is for a request that waits for something to happen.
+// held is for a request that waits for something to happen: it may take longer than those that work.
 func held(rt route) route {
 	rt.Limit = serve.Held
 	return rt
 }
 
+// noted has an operator's action written into the audit once its verb succeeded. What a history tells by itself, a
+// start or a signal, is not noted: the audit is for what would otherwise leave no trace.
 func noted(action string, rt route) route {
 	rt.audit = action
 	return rt
 }
 
+// lineFunc makes a route of one plane; the files of single subjects get theirs and cannot mix the planes up.
 type lineFunc func(method, path, operation string, role auth.Role, verb func(*API, *call) (answer, error)) route
 
 // flows are the routes below /api/workflows. Commands may name the workflow, or one run of it, which must be the

@@ -13,6 +13,9 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
+// A schedule acts when nobody is there, so what is wrong with it has to be said when it is made. Verbs that fire it in
+// numbers may take long and are held requests.
+
 // Schedules is what of the broker is about schedules.
 type Schedules interface {
 	CreateSchedule(context.Context, protocol.ScheduleRequest) (protocol.ScheduleReceipt, error)

@@ -7,6 +7,9 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
+// A search that no index bounds reads for as long as it may. A limit for each caller, and not one for all, keeps
+// somebody who asks for much of it from making the others wait.
+
 // mostSearches is how many listings with a filter or a text one caller may have under way. What no index answers reads
 // for as long as it may: one caller who asks for much of it must not take the database from all others.
 const mostSearches = 4

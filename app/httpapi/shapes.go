@@ -8,6 +8,9 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
+// The description of the API and the reading of requests are made of this one list. A route without its line, and an
+// answer that differs from it, fail the tests: what is described is what is done.
+
 // Reasons that many routes share.
 var (
 	noWorkflow = []protocol.Reason{protocol.ReasonInstanceNotFound, protocol.ReasonRunNotFound}

@@ -12,6 +12,9 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
+// A stream is a held request of hours. It ends by itself from time to time, since proxies and phones drop what is old
+// without a word, and it gives up a client that reads nothing, whose events would pile up here.
+
 // A stream is opened anew after streamed, which a client of server-sent events does by itself, and says that it lives
 // every pulse. A client that takes nothing for writeWait is given up.
 const (
@@ -63,9 +66,10 @@ func streamHistory(a *API, c *call) (answer, error) {
 		Beat:  func() error { return send(": still here\n\n") },
 		Every: pulse,
 	})
-	if err != nil && !begun {
+	if err != nil && !begun { // nothing was sent, so it can still be refused as any request is
 		return answer{}, err
 	}
+	// An event of its own says that this is the end: a stream that merely breaks off is opened again.
 	if closed {
 		v, verr := a.opt.RunViews.Describe(c.Ctx, c.target())
 		if verr == nil {

@@ -1,5 +1,8 @@
 package httpapi
 
+// The contract's metrics of a namespace are exact, which costs a count; see the views. Programs ask for them rarely,
+// and people are shown other numbers.
+
 // operatorMetrics counts what there is in a namespace, by status: sessions, workers and runs, and the backlog of its
 // queues.
 func operatorMetrics(a *API, c *call) (answer, error) {

@@ -6,6 +6,9 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
+// What the passes do happens by itself. They are there because tools of the contract call them, and because an operator
+// in a hurry would rather not wait; so each is noted, and held to the number of long requests.
+
 // systems are the routes below /api/system that are not of retention.
 func systems(contract lineFunc) []route {
 	repair := noted("system.repair", contract(post, "/system/repair/pass", "repair_pass", auth.Admin, repairPass))

@@ -6,6 +6,9 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
+// An update that failed is a result and not a refused request, but clients of the contract tell the two by the status
+// alone. So one that failed has a status of its own, with all members of an update beside the reason.
+
 // updated is an update as it stands, with the members every command's answer has.
 type updated struct {
 	protocol.UpdateAnswer

@@ -6,6 +6,9 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
+// A client of another version of the contract would misread answers rather than fail. So routes of the contract refuse
+// a request that does not say its version, while our own routes, which no published client calls, do not ask.
+
 // Version is the control plane's version, on every answer; requests of the contract's routes must say it.
 const Version = protocol.ControlVersion
 

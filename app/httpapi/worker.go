@@ -4,6 +4,9 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
+// Workers and sessions are read here, and operated on by people; their own verbs are another protocol's, with other
+// roles. A list that is empty is an empty list: null would break clients that loop over it.
+
 func listWorkers(a *API, c *call) (answer, error) {
 	q := c.query()
 	queue, status := q.text("task_queue"), q.text("status")
@@ -21,6 +24,7 @@ func describeWorker(a *API, c *call) (answer, error) {
 	return ok(a.opt.Fleet.Worker(c.Ctx, c.NS, c.PathValue("worker")))
 }
 
+// removeWorker ends a registration, not a process: one that lives registers again, which is why people drain it first.
 func removeWorker(a *API, c *call) (answer, error) {
 	out, err := a.opt.WorkerOperations.RemoveWorker(c.Ctx, c.NS, c.PathValue("worker"))
 	return ok(workerRemoved{out.WorkerID, out.Outcome}, err)

@@ -12,6 +12,9 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
+// Other systems have members in a start that this one does not. Taking such a request and leaving them out would run
+// the workflow without what its sender relies on, so they are refused by name, with what to use instead.
+
 // startBody is a start, and the members other systems have there and this one does not: ignoring them would break what
 // their sender relies on.
 type startBody struct {

@@ -8,6 +8,10 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
+// A build is two things that need not meet: a decision about it, which may come before any worker, and the workers that
+// named it, which may all be gone. A cohort has both, so that a build which is drained and has nobody left is still
+// seen, and one that nothing was decided about is too.
+
 // Cohort is what was decided about a build id, without its workers.
 func Cohort(q engine.Queue, id string) protocol.BuildCohort {
 	d := q.Builds[id]
@@ -48,6 +52,7 @@ func (g *queueSnapshot) cohorts(name string) []protocol.BuildCohort {
 		switch {
 		case w.Status == protocol.WorkerStale:
 			c.StaleWorkers++
+		// A build that is drained gets nothing, whatever its workers say of themselves.
 		case w.Status == protocol.WorkerDraining, c.Intent == protocol.IntentDraining:
 			c.DrainingWorkers++
 		default:

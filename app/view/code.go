@@ -7,6 +7,9 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
+// Workers of one release ought to have the same code of an activity. Where two differ, what a task does depends on who
+// happens to take it, which shows in no error; only a look at all workers side by side tells.
+
 // maxDiffers is how many differences of code are listed of one worker.
 const maxDiffers = 100
 
@@ -20,7 +23,7 @@ func disputed(views []protocol.WorkerView) map[codeOf]bool {
 	for i := range views {
 		v := &views[i]
 		if !works(v.Status) {
-			continue
+			continue // a worker on its way out is of an older deployment as a matter of course
 		}
 		for name, version := range v.Versions {
 			of := codeOf{v.Namespace, v.Release, name}

@@ -8,6 +8,9 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
+// Deployments are the builds of queues under the names that the contract has for them. They are not stored: a list that
+// was kept beside the queues could say something else than the queues do.
+
 // Deployments lists the builds of the queues of a namespace, or of one queue, each under one name.
 func (v *View) Deployments(ctx context.Context, ns, queue string) (protocol.DeploymentList, error) {
 	ns = change.Namespace(ns)
@@ -36,6 +39,7 @@ func (v *View) Deployment(ctx context.Context, name string) (protocol.Deployment
 		return protocol.Deployment{}, err
 	}
 	l, err := v.Deployments(ctx, in.Namespace, in.Queue)
+	// A queue has few builds; finding one is not worth a second way to put it together.
 	for _, d := range l.Deployments {
 		if text(d.BuildID) == text(in.BuildID) {
 			return d, err

@@ -10,6 +10,9 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
+// A drain is over when its workers have nothing left, which nobody writes down: workers come, end their work and go by
+// themselves. How far it is follows from what they hold whenever somebody asks.
+
 // shownDrained is how many of its workers a drain lists.
 const shownDrained = 1000
 
@@ -62,6 +65,7 @@ func (v *View) Drains(
 			s.Workers, s.Leases, s.Sessions = s.Workers+1, s.Leases+w.Leases, s.Sessions+w.Sessions
 			s.Members = append(s.Members, m)
 		}
+		// Those with most left first: they are what a drain waits for, and the list may be cut.
 		slices.SortStableFunc(s.Members, func(x, y protocol.DrainedWorker) int {
 			return cmp.Compare(y.Leases+y.Sessions, x.Leases+x.Sessions)
 		})

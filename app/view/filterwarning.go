@@ -13,6 +13,9 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
+// A misspelled attribute finds nothing and refuses nothing, and an empty page looks like an answer. So a filter that
+// names what no run carries is answered with a warning.
+
 // filterWarnings names the search attributes of a filter that are neither registered nor on any run. Such a filter is
 // answered like every other, since the first run to carry the attribute may start tomorrow; but today it is more likely
 // misspelled. What the page itself shows needs no question, so that filters that find something cost what they did.

@@ -10,6 +10,9 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
+// Following a run is reading its history again and again from where one stopped. The change that is waited for is asked
+// for before the read: an event that came between the two would otherwise be told with the next one only.
+
 // Follower is told of a run's history as it grows.
 type Follower struct {
 	Begin func(run protocol.RunView) error // once, before anything else: the run is there
@@ -51,7 +54,7 @@ func (v *View) Follow(ctx context.Context, t protocol.Target, after int64, f Fol
 				after = e.Seq
 			}
 			if len(page.Events) == 0 {
-				break
+				break // it was removed meanwhile, which the next look tells
 			}
 		}
 		if run.Terminal {

@@ -10,6 +10,9 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
+// History is read in pages with a bound in bytes as well as in events, since an event may be as large as its payloads.
+// A wait for more is a held request: it ends when something came, when its time is over, or when the app drains.
+
 // maxHistoryWait is how long a history request waits for a new event.
 const maxHistoryWait = 30 * time.Second
 

@@ -16,6 +16,10 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
+// Listings are the one read whose cost a caller decides: a filter may be found by an index, or by nothing. What no
+// index bounds gets a budget of time instead of a bound in rows, because how many rows a machine reads in that time is
+// what other callers feel.
+
 // What no index bounds is searched for as long as this: a caller who takes a part gets it at once, the others wait for
 // the whole.
 const (
@@ -74,6 +78,7 @@ func (v *View) List(ctx context.Context, in protocol.ListRequest) (protocol.List
 			}
 			a.SearchedTo, a.NextPageToken = &to.Start, cursor(to.Start, to.Run)
 		}
+		// One more was read than is shown: whether there is a next page is known without a count.
 		if len(heads) == q.Limit {
 			heads = heads[:q.Limit-1]
 			last := heads[len(heads)-1]
@@ -135,7 +140,8 @@ func (v *View) Runs(ctx context.Context, t protocol.Target) ([]protocol.RunView,
 	return views, err
 }
 
-// cursor is the opaque position behind an item of a listing: its time and id.
+// cursor is the opaque position behind an item of a listing: its time and id. A position and not a number of items, so
+// that what starts while somebody pages shows nothing twice.
 func cursor(at history.Time, id string) *string {
 	c := base64.RawURLEncoding.EncodeToString(fmt.Appendf(nil, "%d %s", at.Micros(), id))
 	return &c

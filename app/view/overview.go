@@ -10,6 +10,10 @@ import (
 	"github.com/sojourn-run/sojourn/shared/release"
 )
 
+// Numbers for people and numbers for programs cost differently. A person is helped by "10k+", which an index tells at
+// once however many runs there are; the contract's metrics are exact and have to count. Both are read once for all who
+// ask at the same time, so that a wall of dashboards costs what one does.
+
 // countedUpTo is how far people are told numbers of runs exactly; one more says that there are more.
 const countedUpTo = 10_000
 

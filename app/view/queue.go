@@ -12,6 +12,9 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
+// A queue is not a row that somebody makes: it is there as long as a task waits in it, a worker serves it, or something
+// was decided about it. Its views bring the three together.
+
 // leasesShown is how many leased tasks the detail of a queue shows.
 const leasesShown = 200
 

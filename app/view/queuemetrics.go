@@ -10,6 +10,9 @@ import (
 	"github.com/sojourn-run/sojourn/app/engine"
 )
 
+// What scales workers up and down reads these gauges, and takes one that goes away for a broken scrape. So a queue that
+// was seen once says 0, and how many are remembered is bounded.
+
 // queueGauges tell how far workers are behind, as the store said it for this scrape or a moment before.
 type queueGauges struct {
 	view          *View

@@ -12,6 +12,9 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
+// The list of queues, one queue, the deployments and the metrics ask the same questions: what waits, who serves it,
+// what was decided. One snapshot answers all of them, so that no page counts otherwise than the one beside it.
+
 // queueLook is what the tasks of a namespace come to, and when that was counted.
 type queueLook struct {
 	now   time.Time // the store's
@@ -75,6 +78,7 @@ func (v *View) queueServers(ctx context.Context, ns string) (*queueSnapshot, err
 	return g, err
 }
 
+// add sorts counts by queue and kind, as all that follows asks for them.
 func (g *queueSnapshot) add(stats []store.QueueStats) {
 	for _, s := range stats {
 		if g.stats[s.Queue] == nil {
@@ -84,7 +88,8 @@ func (g *queueSnapshot) add(stats []store.QueueStats) {
 	}
 }
 
-// names are all queues anything is known of.
+// names are all queues anything is known of. What was decided about a whole namespace stands under an empty name, which
+// is no queue.
 func (g *queueSnapshot) names() []string {
 	all := map[string]bool{}
 	for name := range g.stats {
@@ -138,6 +143,7 @@ func (g *queueSnapshot) state(name string) protocol.QueueState {
 	return v
 }
 
+// tally is what a queue has of tasks of a kind; nothing is zeros, since who reads it adds.
 func (g *queueSnapshot) tally(name string, kind protocol.TaskKind) protocol.TaskTally {
 	s := g.stats[name][kind]
 	return protocol.TaskTally{

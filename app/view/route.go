@@ -8,6 +8,9 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
+// Where tasks go can be said of a queue or of its namespace. The answer tells which of the two holds, since who changes
+// the wrong one sees nothing happen.
+
 // Routed is where the tasks of a queue go, or of a namespace.
 func (v *View) Routed(ctx context.Context, ns, name string) (protocol.RouteState, error) {
 	out := protocol.RouteState{Namespace: change.Namespace(ns), Queue: name}

@@ -12,6 +12,9 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
+// A run's row tells a listing enough, and a description reads more: its first event for the input, its last for how it
+// ended. What stands in events is not copied into the row, because rows are written at every step and read seldom.
+
 // kindOf is what a run is, as people and programs are told.
 func kindOf(h *engine.Head) string {
 	if h.Kind == history.KindActivity {
@@ -36,6 +39,7 @@ func (v *View) Describe(ctx context.Context, t protocol.Target) (protocol.RunVie
 		}
 		shown = runView(&run.Head)
 		shown.RunCount, shown.Current = flow.Runs, flow.RunID == run.ID
+		// The input stands in the first event alone, however often the run went on: rows carry no payloads.
 		first, err := r.Events(ctx, run.ID, 0, 1, 1, change.MaxPageSize)
 		if err != nil {
 			return err

@@ -12,6 +12,9 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
+// A schedule that ended stays for a while, with what it did: who looks for it the next morning wants to know why it no
+// longer fires. Lists leave out what somebody removed.
+
 // Schedule shows one schedule.
 func (v *View) Schedule(ctx context.Context, ns, id string) (protocol.ScheduleView, error) {
 	s, err := FindSchedule(ctx, v.store, engine.ScheduleKey{Namespace: cmp.Or(ns, store.DefaultNamespace), ID: id}, false)
@@ -28,6 +31,7 @@ func (v *View) Schedules(
 	list = []protocol.ScheduleView{}
 	err = v.store.View(ctx, func(r store.Reader) error {
 		rows, err := r.Schedules(ctx, cmp.Or(ns, store.DefaultNamespace), after, limit+1)
+		// A page may so be shorter than its limit: what was removed is read past, as it goes soon.
 		for _, s := range rows[:min(limit, len(rows))] {
 			if s.RemovedAt.IsZero() {
 				list = append(list, viewSchedule(s))

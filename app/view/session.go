@@ -14,6 +14,9 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
+// A session's row says who holds it and until when. What runs and waits in it, and why, follows from tasks and workers,
+// and is found out when somebody looks, since nothing is written when it changes.
+
 // Sessions lists sessions, last updated first, with counts over the whole namespace.
 func (v *View) Sessions(ctx context.Context, in protocol.SessionList) (protocol.SessionPage, error) {
 	ns := change.Namespace(in.Namespace)
@@ -144,6 +147,7 @@ func (v *View) Written(s engine.Session, now time.Time) protocol.SessionView {
 	return v.sessionView(s, v.workers.All(s.Namespace), now)
 }
 
+// sessionView joins a session's row with what is heard of its holder.
 func (v *View) sessionView(s engine.Session, known presence.Roster, now time.Time) protocol.SessionView {
 	out := protocol.SessionView{
 		SessionID: s.ID, Namespace: s.Namespace, Door: string(s.Door), Scope: "namespace", WorkflowID: s.WorkflowID,
@@ -176,6 +180,7 @@ func (v *View) sessionView(s engine.Session, known presence.Roster, now time.Tim
 	if s.Owner == "" {
 		return out
 	}
+	// A holder that no app has heard still holds it until the lease is over, and is shown as stale rather than left out.
 	if h, ok := known[engine.WorkerKey{Namespace: s.Namespace, ID: s.Owner}]; ok {
 		w := v.workerView(h.Worker, h, store.Holding{}, now)
 		out.Holder = &protocol.SessionHolder{

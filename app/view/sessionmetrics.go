@@ -10,6 +10,9 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
+// Sessions are counted at each scrape and not as they change: the counts would have to be kept by every app and agree
+// after each crash. All statuses are told, also those that no session has, because a series that is missing is no zero.
+
 // gauge counts the stored sessions by status when it is asked to, in one statement.
 type gauge struct {
 	store reads

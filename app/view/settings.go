@@ -8,6 +8,9 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
+// Settings of a fleet are an intention, and each worker says by itself which revision it runs with. Who set something
+// wants to see the workers that do not have it yet, and those that are too old to say.
+
 // shownPending is how many of the workers are named that do not run with what was set.
 const shownPending = 100
 
@@ -26,7 +29,7 @@ func (v *View) FleetSettings(ctx context.Context, ns string) (protocol.FleetSett
 	}
 	for _, w := range workers {
 		switch {
-		case w.Status == protocol.WorkerStale:
+		case w.Status == protocol.WorkerStale: // who is gone will never have it, and nobody should wait for that
 		case w.Settings == nil:
 			out.Unaware++
 		case *w.Settings == is.Revision:

@@ -13,6 +13,10 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
+// Why a task waits depends on what is around it: workers, sessions, budgets, the release of this app. That is read once
+// for a page of tasks, and the engine says why by the rules by which tasks are handed out; a second set of rules here
+// would explain what does not happen.
+
 // surroundings is what the tasks of a namespace wait among. A session's tasks wait for a worker with room for it, so
 // what workers hold is counted when sessions says so.
 func (v *View) surroundings(

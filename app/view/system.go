@@ -9,6 +9,9 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
+// These lists are for operators and their scripts: what waits for a repair, and what is overdue. Both are rare, so a
+// look is bounded and says when it reached its bound.
+
 // systemScan is the most a look at what waits for repair, or is due, tells.
 const systemScan = 100
 

@@ -10,6 +10,9 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
+// Why a task waits is not stored: it would have to be written anew whenever a worker comes or goes. It is found out for
+// the task that somebody asks about, and for the few of a queue that wait for longest.
+
 // TaskWhy says why an open workflow or activity task is where it is. One that is no longer open is not found.
 func (v *View) TaskWhy(ctx context.Context, ns, id string) (protocol.TaskWhy, error) {
 	of, _, isFlow := engine.ParseTaskID(id)
@@ -71,6 +74,7 @@ func (v *View) QueueWaiting(ctx context.Context, ns, queue string) ([]protocol.T
 		return nil
 	})
 	list := []protocol.TaskWhy{}
+	// Each is described as its own page would, in a view of its own: they need not be of one moment.
 	for _, t := range oldest {
 		run, err := v.Describe(ctx, protocol.Target{Namespace: k.Namespace, RunID: t.Run})
 		if protocol.ReasonOf(err) == protocol.ReasonRunNotFound {

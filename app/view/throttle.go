@@ -9,6 +9,9 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
+// Whether a budget withholds tasks takes counting what is leased. Most queues have none, so nothing is counted until
+// one does, and then once for all that is looked at together.
+
 // throttles answers, for tasks of one namespace that are looked at together, whether a budget withholds them. It counts
 // once, and only where there is a budget.
 type throttles struct {

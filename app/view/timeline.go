@@ -13,6 +13,9 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
+// A timeline tells of holdings, and outlives the session's row: after a clean-up it is what is left. Renewals would
+// bury the rest, so those of one holding are one entry, put where it ended.
+
 // timelineShown is how many entries of a session's timeline the detail shows, and a page of it at most.
 const timelineShown = 500
 

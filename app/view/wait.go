@@ -12,6 +12,9 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
+// For people a run waits for one thing, though much may be open in it. Which one is told is the engine's choice; here
+// is what has to be read for it.
+
 // inSessions says whether a ready activity of the run is in a session.
 func inSessions(run *engine.Run) bool {
 	for _, a := range run.Activities.All() {
@@ -58,7 +61,7 @@ func (v *View) waiting(ctx context.Context, r store.Reader, ns string, list []pr
 	for i := range list {
 		shown := &list[i]
 		run := open[shown.RunID]
-		if run == nil { // it is closed, or has ended since
+		if run == nil { // it has ended since the page was read, and says so with the next one
 			continue
 		}
 		_, wait, err := pendingOf(ctx, r, around, run)

@@ -13,6 +13,9 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
+// A registration is a row, and how a worker stands is what apps heard of it, which is memory. Views join the two. One
+// that left but still holds something is shown as draining: its work has not ended with its registration.
+
 // Workers lists registrations by id, each with how it stands now.
 func (v *View) Workers(ctx context.Context, ns, queue, status string) ([]protocol.WorkerView, error) {
 	ns = change.Namespace(ns)
@@ -36,11 +39,11 @@ func (v *View) Workers(ctx context.Context, ns, queue, status string) ([]protoco
 		}
 		for i := range rows {
 			h, ok := known[rows[i].Key()]
-			if !ok {
+			if !ok { // nobody has heard it: its row is all that is known
 				h = presence.Read(&rows[i])
 			}
 			if !rows[i].Left.IsZero() && held[rows[i].ID].Leases == 0 {
-				continue
+				continue // it has left and holds nothing: its row goes soon
 			}
 			shown := v.workerView(&rows[i], h, held[rows[i].ID], now)
 			if !rows[i].Left.IsZero() { // it ends what it holds
@@ -50,7 +53,7 @@ func (v *View) Workers(ctx context.Context, ns, queue, status string) ([]protoco
 		}
 		return nil
 	})
-	differences(views)
+	differences(views) // before the filter: a worker may differ from one that is not asked for
 	return slices.DeleteFunc(views, func(w protocol.WorkerView) bool {
 		return status != "" && string(w.Status) != status
 	}), err

@@ -10,6 +10,9 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
+// A round trip for each task is what a worker of small tasks waits for most. Batches judge each outcome by itself,
+// since one worker reports for many runs, and none of them may suffer for another's mistake.
+
 // pollTasks asks for many tasks of many kinds in one round trip. How it ended is a value here, always with status 200.
 func pollTasks(a *API, c *call) (answer, error) {
 	var in protocol.PollRequest

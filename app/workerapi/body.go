@@ -9,6 +9,9 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
+// Published clients send results and failures in several forms, and under several names. All are read into one here, so
+// that nothing behind this file knows that there was more than one.
+
 // completing is the result of an activity attempt: an envelope, a bare blob beside its codec, or any plain JSON, which
 // is encoded here.
 type completing struct {

@@ -5,6 +5,9 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
+// Workers decide by these members what they may send and what they do by themselves. They are told from the places that
+// hold them, and not listed anew: a capability that is said and not there costs somebody a run.
+
 // capabilities is what every answer says the server can do.
 func capabilities() protocol.ServerCapabilities {
 	return protocol.ServerCapabilities{

@@ -7,6 +7,9 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
+// A claim is for workers that were told of a task by its id. It passes what a poll passes, and its refusals have the
+// status that says whether it is worth asking again.
+
 // claimBody asks for one task by its id.
 type claimBody struct {
 	WorkerID    string `json:"worker_id"`

@@ -9,6 +9,9 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
+// The protocol describes itself from its own table of routes, so that a client that was generated from it cannot know a
+// route that is not there.
+
 // described is the protocol as it tells of itself.
 type described struct {
 	Version         string                      `json:"version"`

@@ -7,6 +7,9 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
+// A sign of life that is refused is how a worker hears that it has lost what it works on. So its answers say what
+// became of the lease, also where the status alone would do.
+
 func heartbeatWorkflow(a *API, c *call) (answer, error) {
 	var in holder
 	if err := c.Need(&in); err != nil {

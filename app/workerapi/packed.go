@@ -14,6 +14,9 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
+// A long history is mostly names that repeat. Pages travel compressed inside the JSON, and only on request, because
+// clients of the contract unpack them themselves, whatever their HTTP library does.
+
 // compressHistory is from how many events on a page of history travels compressed, when the client asked for it.
 const compressHistory = 50
 

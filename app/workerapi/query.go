@@ -9,6 +9,9 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
+// Somebody waits for a query's answer while it travels, and it is stored nowhere. So an answer that comes late is
+// refused with what became of the question.
+
 func pollQuery(a *API, c *call) (answer, error) { return poll(a, c, protocol.KindQuery) }
 
 // queryItem begins the outcome of a query task; from here on a refusal says which task and attempt it is about.

@@ -6,6 +6,9 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
+// Registering is where a worker learns all that is wrong with it at once: queues it may not serve, capabilities its
+// version does not have, a process that was replaced. Polls can then be refused by a reason alone.
+
 func register(a *API, c *call) (answer, error) {
 	var in protocol.RegisterRequest
 	if err := c.Need(&in); err != nil {

@@ -7,6 +7,9 @@ import (
 	"github.com/sojourn-run/sojourn/app/serve"
 )
 
+// The worker protocol's routes are one table, as the control plane's are, and go through the same pipeline: a check
+// that is added there holds for both.
+
 // route is one line of the table: what the request is, who may make it, and the verb it calls.
 type route struct {
 	serve.Route

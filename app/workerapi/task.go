@@ -8,6 +8,9 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
+// Every call about a leased task names its holder and its attempt, under names that differ between clients. They are
+// read in one place, because a call that is taken for another attempt's is how a result is counted twice.
+
 // holder is what every call about a leased task carries.
 type holder struct {
 	Owner       string `json:"lease_owner"`           // as the task says; the worker's id

@@ -6,6 +6,9 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
+// Whether an update may begin is decided by the workflow's own code, on a worker, before anything is in history. The
+// verdict is a task's outcome like any other, and goes the same way.
+
 func pollValidation(a *API, c *call) (answer, error) { return poll(a, c, protocol.KindValidation) }
 
 // verdict decides on an update that waits to be accepted.

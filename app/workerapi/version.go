@@ -7,6 +7,9 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
+// A worker of an older minor version is served, since versions only add; one of a newer or of none is refused with what
+// to send, as it might count on what is not there.
+
 // Version is the worker protocol advertised on every answer; requests of 1.0 up to it are taken.
 const Version = protocol.WorkerVersion
 
