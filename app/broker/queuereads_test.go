@@ -52,6 +52,14 @@ func TestTasksAreCountedOnceForAllWhoAsk(t *testing.T) {
 				t.Errorf("%d who ask for %s cost %d reads, those of who serves them %d", asked, name, n, servers)
 			}
 		}
+		// A list of sessions reads its page for each who asks, and the counts above it once for all of them.
+		sessions := func() { must[protocol.SessionPage](t)(a.Sessions(t.Context(), protocol.SessionList{})) }
+		a.start("z")
+		before := a.store.Stats().Reads
+		sessions()
+		if first, n := a.store.Stats().Reads-before, reads(sessions); n > asked*first-asked/2 {
+			t.Errorf("%d who ask for sessions cost %d reads, the first of them %d", asked, n, first)
+		}
 		for name, ask := range map[string]func(){
 			"overview": func() { must[protocol.Overview](t)(a.Overview(t.Context(), "")) },
 			"metrics":  func() { must[protocol.Overview](t)(a.Tally(t.Context(), "")) },
@@ -76,6 +84,8 @@ func TestWhatPeopleAreToldIsCountedUpToALimit(t *testing.T) {
 				numbers + "SELECT 'R' || i, 'default', 'w' || i, 't', 1, 'running', 'q', i, 1, '{}' FROM n",
 			"INSERT INTO tasks (run_id, seq, namespace, queue, kind, state, priority, ready_at, body) " +
 				numbers + "SELECT 'R' || i, 1, 'default', 'q', 'activity', 'ready', 5, i, '{}' FROM n",
+			"INSERT INTO sessions (namespace, session_id, door, status, epoch, updated_at, queue, claimed, terminal, word, body) " +
+				numbers + "SELECT 'default', 's' || i, 'implicit', 'closed', i, i, 'q', 1, 1, '', '{}' FROM n",
 		} {
 			if _, err := db.ExecContext(t.Context(), made); err != nil {
 				t.Fatal(err)
@@ -90,6 +100,9 @@ func TestWhatPeopleAreToldIsCountedUpToALimit(t *testing.T) {
 		if some.Counts["runs"]["running"] != 10_001 || some.UpTo != 10_000 || len(some.Queues) != 1 ||
 			some.Queues[0].Ready != 10_001 {
 			t.Errorf("people see %v runs, up to %d, and of tasks %+v", some.Counts["runs"], some.UpTo, some.Queues)
+		}
+		if n, exactly := some.Counts["sessions"]["closed"], all.Counts["sessions"]["closed"]; n != 10_001 || exactly != many {
+			t.Errorf("people see %d sessions, of %d", n, exactly)
 		}
 		if all.Counts["runs"]["running"] != many || len(all.Queues) != 1 || all.Queues[0].Ready != many {
 			t.Errorf("the contract's are %v runs, and of tasks %+v", all.Counts["runs"], all.Queues)

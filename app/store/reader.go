@@ -80,7 +80,10 @@ type LogReader interface {
 type SessionReader interface {
 	Session(ctx context.Context, k engine.SessionKey) (engine.Session, error)
 	Sessions(ctx context.Context, q SessionQuery) ([]engine.Session, error)
+	// SessionCounts counts all that have anything to show, of one namespace or of all.
 	SessionCounts(ctx context.Context, namespace string) (map[protocol.SessionStatus]int, error)
+	// SessionCountsUpTo counts those of one namespace no further than most of each status, and so reads little more.
+	SessionCountsUpTo(ctx context.Context, namespace string, most int) (map[protocol.SessionStatus]int, error)
 	// Timeline returns the newest limit entries with a number below before (0: no bound), oldest first.
 	Timeline(ctx context.Context, k engine.SessionKey, before int64, limit int) ([]TimelineEntry, error)
 	// SessionHistory returns the events that ended attempts in a session, newest first, those before one of them unless

@@ -9,7 +9,7 @@ import (
 
 func TestTheGuideSaysTheNumbersOfViews(t *testing.T) {
 	const page = "guide/operating.md"
-	stated.In(t, page, "read once {} for all who look, runs and the tasks that wait in a queue counted up to {} |",
+	stated.In(t, page, "read once {} for all who look, runs, sessions and the tasks that wait in a queue counted up to {} |",
 		sharedFor, countedUpTo)
 	stated.In(t, page, "the runs by status, counted up to {} and read once a second", countedUpTo)
 	stated.In(t, page, "{} times a second at most and less often where it takes long", int(time.Second/promptly.least))

@@ -46,14 +46,18 @@ func texts[S ~string](counts map[S]int) map[string]int {
 }
 
 // Overview is a snapshot of this app and what it sees, for people: read once for all who look, at most once a second,
-// with runs, and tasks that wait, counted as RunCounts does.
+// with runs, sessions, and tasks that wait, counted as RunCounts does.
 func (v *View) Overview(ctx context.Context, ns string) (protocol.Overview, error) {
 	ns = change.Namespace(ns)
 	o, err := v.overviews.get(ctx, ns, v.opt.Dispatch.Changes, func(ctx context.Context) (protocol.Overview, error) {
 		return v.overviewAt(ctx, ns, func(ctx context.Context, r store.Reader) (c counts, err error) {
-			if c.runs, err = countsUpTo(ctx, r, ns); err == nil {
-				c.queues, err = r.QueuesUpTo(ctx, ns, countedUpTo+1)
+			if c.runs, err = countsUpTo(ctx, r, ns); err != nil {
+				return c, err
 			}
+			if c.sessions, err = r.SessionCountsUpTo(ctx, ns, countedUpTo+1); err != nil {
+				return c, err
+			}
+			c.queues, err = r.QueuesUpTo(ctx, ns, countedUpTo+1)
 			return c, err
 		})
 	})
@@ -72,17 +76,22 @@ func (v *View) Tally(ctx context.Context, ns string) (protocol.Overview, error) 
 		}
 		return v.overviewAt(ctx, ns, func(ctx context.Context, r store.Reader) (counts, error) {
 			runs, err := r.RunCounts(ctx, ns)
-			return counts{texts(runs), look.stats}, err
+			if err != nil {
+				return counts{}, err
+			}
+			sessions, err := r.SessionCounts(ctx, ns)
+			return counts{texts(runs), sessions, look.stats}, err
 		})
 	})
 	o.Uptime = int64(time.Since(v.started).Seconds())
 	return o, err
 }
 
-// counts are what an overview has of runs, by status, and of tasks.
+// counts are what an overview has of runs and sessions, by status, and of tasks.
 type counts struct {
-	runs   map[string]int
-	queues []store.QueueStats
+	runs     map[string]int
+	sessions map[protocol.SessionStatus]int
+	queues   []store.QueueStats
 }
 
 func (v *View) overviewAt(
@@ -104,13 +113,8 @@ func (v *View) overviewAt(
 		o.Counts["workers"][string(w.Status)]++
 	}
 	err = v.store.View(ctx, func(r store.Reader) error {
-		sessions, err := r.SessionCounts(ctx, ns)
-		if err != nil {
-			return err
-		}
-		o.Counts["sessions"] = texts(sessions)
 		c, err := count(ctx, r)
-		o.Counts["runs"] = c.runs
+		o.Counts["runs"], o.Counts["sessions"] = c.runs, texts(c.sessions)
 		for _, q := range c.queues {
 			o.Queues = append(o.Queues, protocol.QueueView{
 				Namespace: q.Namespace, Queue: q.Queue, Kind: q.Kind, Ready: q.Ready, Leased: q.Leased, Delayed: q.Delayed,

@@ -69,14 +69,30 @@ func (v *View) Sessions(ctx context.Context, in protocol.SessionList) (protocol.
 			}
 			p.Sessions = append(p.Sessions, shown)
 		}
-		counts, err := r.SessionCounts(ctx, ns)
-		for s, n := range counts {
-			p.Metrics[string(s)] = n
-			p.Metrics["total"] += n
-		}
-		return err
+		return nil
 	})
+	if err != nil {
+		return p, err
+	}
+	counts, err := v.sessionCounts(ctx, ns)
+	for s, n := range counts {
+		p.Metrics[string(s)] = n
+		p.Metrics["total"] += n
+	}
 	return p, err
+}
+
+// sessionCounts are exact, and read once for all who ask at the same time: pages that stay open ask every second.
+func (v *View) sessionCounts(ctx context.Context, ns string) (map[protocol.SessionStatus]int, error) {
+	return v.sessionsCounted.get(ctx, ns, v.opt.Dispatch.Changes, func(
+		ctx context.Context,
+	) (counts map[protocol.SessionStatus]int, err error) {
+		err = v.store.View(ctx, func(r store.Reader) error {
+			counts, err = r.SessionCounts(ctx, ns)
+			return err
+		})
+		return counts, err
+	})
 }
 
 // Session shows one session with its ownership timeline.

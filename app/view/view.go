@@ -24,11 +24,12 @@ type View struct {
 	opt     Options
 	started time.Time
 
-	overviews shared[protocol.Overview]
-	runCounts shared[map[string]int]
-	tallies   shared[protocol.Overview]
-	queues    shared[queueLook] // by namespace; "" is all of them
-	orders    shared[protocol.QueueOrder]
+	overviews       shared[protocol.Overview]
+	runCounts       shared[map[string]int]
+	tallies         shared[protocol.Overview]
+	sessionsCounted shared[map[protocol.SessionStatus]int]
+	queues          shared[queueLook] // by namespace; "" is all of them
+	orders          shared[protocol.QueueOrder]
 }
 
 // Options of a view. The first four are required.
@@ -74,7 +75,8 @@ func New(s reads, o Options) *View {
 	return &View{
 		store: s, workers: o.Workers, opt: o, started: time.Now(),
 		overviews: shared[protocol.Overview]{pace: leisurely}, runCounts: shared[map[string]int]{pace: leisurely},
-		tallies: shared[protocol.Overview]{pace: promptly}, queues: shared[queueLook]{pace: promptly},
+		sessionsCounted: shared[map[protocol.SessionStatus]int]{pace: promptly},
+		tallies:         shared[protocol.Overview]{pace: promptly}, queues: shared[queueLook]{pace: promptly},
 		orders: shared[protocol.QueueOrder]{pace: promptly},
 	}
 }

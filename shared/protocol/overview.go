@@ -10,7 +10,7 @@ type Overview struct {
 	Store      string                    `json:"store"`
 	Uptime     int64                     `json:"uptime_seconds"`
 	Counts     map[string]map[string]int `json:"counts"` // runs, sessions, workers, each by status
-	// of runs, and of tasks that are ready or delayed; one more stands for any number that is larger
+	// of runs and sessions, and of tasks that are ready or delayed; one more stands for any number that is larger
 	UpTo   int         `json:"runs_counted_up_to,omitempty"`
 	Queues []QueueView `json:"queues"`
 }

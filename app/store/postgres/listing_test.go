@@ -29,7 +29,10 @@ func TestListingsOfManyRunsReadLittle(t *testing.T) {
 	load("tasks", storetest.TaskColumns, pgx.CopyFromSlice(storetest.ManyTasks, func(n int) ([]any, error) {
 		return storetest.MakeTask(n), nil
 	}))
-	if _, err := c.Exec(t.Context(), "VACUUM ANALYZE runs, run_attributes, tasks"); err != nil {
+	load("sessions", storetest.SessionColumns, pgx.CopyFromSlice(storetest.ManySessions, func(n int) ([]any, error) {
+		return storetest.MakeSession(n), nil
+	}))
+	if _, err := c.Exec(t.Context(), "VACUUM ANALYZE runs, run_attributes, tasks, sessions"); err != nil {
 		t.Fatal(err)
 	}
 	storetest.FindMany(t, p, func(t *testing.T, l storetest.Listing) {

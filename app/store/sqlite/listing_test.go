@@ -53,6 +53,12 @@ func TestListingsOfManyRunsGoByAnIndex(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	sessions := insert("sessions", storetest.SessionColumns)
+	for n := range storetest.ManySessions {
+		if _, err := sessions.Exec(storetest.MakeSession(n)...); err != nil {
+			t.Fatal(err)
+		}
+	}
 	if err := tx.Commit(); err != nil {
 		t.Fatal(err)
 	}
@@ -115,6 +121,7 @@ func TestListingsOfManyRunsGoByAnIndex(t *testing.T) {
 					"USING COVERING INDEX tasks_waiting (namespace=? AND queue=? AND kind=? AND state=?)",
 				},
 				"sessions":       {"namespace=?"},
+				"sessions up to": {"INDEX sessions_due (due_at>?)", "COVERING INDEX sessions_unheld (namespace=? AND status=?"},
 				"due activities": {"INDEX tasks_due"},
 				"quarantined":    {"INDEX runs_quarantined (namespace=? AND status=?)"},
 				"oldest ready":   {"USING COVERING INDEX tasks_waiting (namespace=? AND queue=? AND kind=? AND state=?)"},

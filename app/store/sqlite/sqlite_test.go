@@ -234,7 +234,7 @@ func TestRunsOfBeforeTheIndexAreFoundByTheirAttributes(t *testing.T) {
 		defer db.Close()
 		for _, q := range []string{
 			"DELETE FROM run_attributes", "DROP INDEX session_events_at", "DROP INDEX sessions_open",
-			"DROP INDEX tasks_waiting", "DROP INDEX runs_quarantined",
+			"DROP INDEX tasks_waiting", "DROP INDEX runs_quarantined", "DROP INDEX sessions_unheld",
 			"DROP TABLE former_children", "DROP TABLE activity_logs",
 			"DROP INDEX events_session", "CREATE INDEX events_session ON events (at)", "ALTER TABLE events DROP COLUMN last",
 			"ALTER TABLE events DROP COLUMN follows", "ALTER TABLE sessions DROP COLUMN behind",

@@ -1,6 +1,8 @@
 package storetest
 
 import (
+	"fmt"
+	"maps"
 	"strings"
 	"testing"
 	"time"
@@ -39,6 +41,34 @@ func MakeTask(n int) []any {
 	return []any{MakeRun(n).ID, 1, namespace, "q", "activity", "leased", 5, nil, first + int64(n), "w", "{}"}
 }
 
+// ManySessions is how many sessions there are: most are over, one of ten is held, one of ten waits for a holder, and of
+// those half had one.
+const ManySessions = 20_000
+
+// SessionColumns names what MakeSession gives, in the table sessions.
+var SessionColumns = []string{
+	"namespace", "session_id", "door", "status", "owner", "epoch", "lease_until", "due_at", "updated_at", "queue",
+	"claimed", "terminal", "word", "body",
+}
+
+// MakeSession is a session in the database.
+func MakeSession(n int) []any {
+	door, status, claimed, terminal, at := "implicit", protocol.SessionClosed, 1, 1, first+int64(n)
+	var owner, until any
+	switch n % 20 {
+	case 0, 1:
+		status, owner, until, terminal = protocol.SessionActive, "w", at, 0
+	case 2:
+		status, terminal = protocol.SessionActive, 0
+	case 3:
+		door, status, claimed, terminal = "workflow", protocol.SessionActive, 0, 0
+	}
+	return []any{
+		Namespace, fmt.Sprintf("s%05d", n), door, string(status), owner, at, until, until, at, "q", claimed, terminal, "",
+		argued,
+	}
+}
+
 // Numbers are what operators are shown of many runs: exact, and of one namespace.
 func Numbers(t *testing.T, s store.Store) {
 	err := s.View(t.Context(), func(r store.Reader) error {
@@ -52,6 +82,15 @@ func Numbers(t *testing.T, s store.Store) {
 		}
 		if counts, err = r.RunCounts(t.Context(), "strangers"); err != nil || len(counts) > 0 {
 			t.Errorf("runs of a namespace without any are %v, %v", counts, err)
+		}
+		for most, want := range map[int]map[protocol.SessionStatus]int{
+			ManySessions: {protocol.SessionActive: 3_000, protocol.SessionExpired: 1_000, protocol.SessionClosed: 16_000},
+			1_500:        {protocol.SessionActive: 1_500, protocol.SessionExpired: 1_000, protocol.SessionClosed: 1_500},
+		} {
+			sessions, err := r.SessionCountsUpTo(t.Context(), Namespace, most)
+			if err != nil || !maps.Equal(sessions, want) {
+				t.Errorf("sessions up to %d are %v, %v", most, sessions, err)
+			}
 		}
 		due, err := r.DueActivities(t.Context(), Namespace, time.UnixMicro(first+OthersDue), 100)
 		if err != nil || len(due) != 1 || due[0].Run != MakeRun(OthersDue).ID || due[0].Seq != 1 {
@@ -113,12 +152,18 @@ func MostRead(name, namespace string) int {
 	switch {
 	case name == "due activities":
 		return OthersDue + 1 // of all namespaces
+	case name == "sessions up to" && namespace != Namespace:
+		return ManySessions / 10 // held, of all namespaces
 	case namespace != Namespace:
 		return 1
 	case name == "runs", name == "queues", name == "order":
 		return ManyRuns
 	case name == "queues up to":
 		return 1_000
+	case name == "sessions up to":
+		return ManySessions / 10 // some of which are held, and passed on the way to as many
+	case name == "sessions":
+		return ManySessions
 	case name == "oldest ready", name == "quarantined":
 		return 3
 	default:

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync/atomic"
 	"testing"
@@ -44,7 +45,26 @@ func (s Suite) Fixture(t testing.TB, name string, o Options) *Fixture {
 		o.Shift = func() time.Duration { return time.Duration(w.shift.Load()) }
 	}
 	w.S = s.Open(t, fmt.Sprintf("%.6x-%s", sha256.Sum256([]byte(t.Name())), name), o)
+	t.Cleanup(func() { countAlike(t, w.S) })
 	return w
+}
+
+// countAlike holds the two ways to count sessions against each other, whatever a test left of them.
+func countAlike(t testing.TB, s store.Store) {
+	err := s.View(context.Background(), func(r store.Reader) error {
+		all, err := r.SessionCounts(context.Background(), Namespace)
+		if err != nil {
+			return err
+		}
+		few, err := r.SessionCountsUpTo(context.Background(), Namespace, 1<<30)
+		if err == nil && !maps.Equal(all, few) {
+			t.Errorf("sessions are %v, counted by indexes %v", all, few)
+		}
+		return err
+	})
+	if err != nil && !errors.Is(err, store.ErrClosed) {
+		t.Errorf("counts of sessions: %v", err)
+	}
 }
 
 // Pass moves the store's clock forward.

@@ -233,7 +233,7 @@ export interface components {
             release: string;
             /** @description no release could be read: 0.0.0 */
             release_unreadable?: boolean;
-            /** @description of runs, and of tasks that are ready or delayed; one more stands for any number that is larger */
+            /** @description of runs and sessions, and of tasks that are ready or delayed; one more stands for any number that is larger */
             runs_counted_up_to?: number;
             store: string;
             uptime_seconds: number;

@@ -37,6 +37,50 @@ func sessionCounts(namespace string) (query string, args []any) {
 	return query + " GROUP BY 1", args
 }
 
+func (r *reader) SessionCountsUpTo(
+	ctx context.Context, namespace string, most int,
+) (map[protocol.SessionStatus]int, error) {
+	counts := map[protocol.SessionStatus]int{}
+	err := r.query(ctx, sessionCountsUpTo(r.dialect), []any{namespace, int64(most)}, func(v []any) error {
+		if n := int(db.Int(v[1])); n > 0 {
+			s := protocol.SessionStatus(db.Str(v[0]))
+			counts[s] = min(counts[s]+n, most)
+		}
+		return nil
+	})
+	return counts, wrap(err, "counts of sessions")
+}
+
+// sessionCountsUpTo counts each status by itself. What nobody holds has an entry under it. What somebody holds has
+// none, which each renewal would write anew: it is found by when its lease is over.
+func sessionCountsUpTo(d db.Dialect) string {
+	var parts []string
+	count := func(status protocol.SessionStatus, index, where string) {
+		if d.Shared {
+			index = ""
+		}
+		parts = append(parts, fmt.Sprintf(
+			"SELECT '%s', (SELECT count(*) FROM (SELECT 1 FROM sessions%s WHERE %s LIMIT $2) AS few)",
+			status, index, where,
+		))
+	}
+	unheld := func(shown, stored protocol.SessionStatus, more string) {
+		count(shown, " INDEXED BY sessions_unheld", "namespace = $1 AND status = '"+string(stored)+"'"+more+
+			" AND (status <> 'active' OR owner IS NULL) AND (claimed = 1 OR door = 'workflow')")
+	}
+	const active, expired = protocol.SessionActive, protocol.SessionExpired
+	count(active, " INDEXED BY sessions_due",
+		"due_at > 0 AND namespace = $1 AND status = 'active' AND owner IS NOT NULL")
+	unheld(active, active, " AND claimed = 0")
+	unheld(expired, active, " AND claimed = 1") // as shownStatus has it
+	for _, s := range []protocol.SessionStatus{
+		expired, protocol.SessionClosed, protocol.SessionFailed, protocol.SessionOrphaned,
+	} {
+		unheld(s, s, "")
+	}
+	return strings.Join(parts, " UNION ALL ")
+}
+
 // Both of these come in the order of their queues, so that lines of one queue stand together.
 func (r *reader) Queues(ctx context.Context, namespace string) ([]store.QueueStats, error) {
 	return r.queueStats(ctx, namespace, queueStats)

@@ -36,6 +36,7 @@ func (p *Pool) Counts(namespace string) []Read {
 	return []Read{
 		{"runs", runCounts, []any{namespace}},
 		{"sessions", sessions, ofSessions},
+		{"sessions up to", sessionCountsUpTo(p.dialect), []any{namespace, int64(1_000)}},
 		{"queues", queues, ofQueues},
 		{"queues up to", some, ofSome},
 		{"due activities", dueActivities, []any{int64(1) << 60, namespace, int64(100)}},
