@@ -292,19 +292,20 @@ func (b *Broker) leasedBefore(
 	if (last.IsZero() || time.Since(last) > pollKept) && (w.Explicit || !b.workers.InCompany()) {
 		return protocol.PollAnswer{}, nil
 	}
-	leased, err := b.leasedUnder(ctx, store.Process{Worker: w.Key(), Incarnation: w.Incarnation}, in.PollID, in.Kinds)
+	leased, err := b.leasedUnder(ctx, store.Process{Worker: w.Key(), Incarnation: w.Incarnation}, "", in.PollID, in.Kinds)
 	if err != nil || len(leased) == 0 {
 		return protocol.PollAnswer{}, err
 	}
 	return b.answer(ctx, in, leased)
 }
 
-// leasedUnder are the tasks of these kinds that are leased to a process under the name of one poll, of which it is told
-// again: the app that made such a lease may be about to undo it, as an answer that it could not give.
+// leasedUnder are the tasks of these kinds that are leased to a process under the name of one poll, in one run or, with
+// "", in any. It is told of them again: the app that made such a lease may be about to undo it, as an answer that it
+// could not give.
 func (b *Broker) leasedUnder(
-	ctx context.Context, p store.Process, poll string, kinds []protocol.TaskKind,
+	ctx context.Context, p store.Process, run, poll string, kinds []protocol.TaskKind,
 ) (leased []store.Leased, err error) {
-	found, err := b.heldUnder(ctx, p, poll, kinds)
+	found, err := b.heldUnder(ctx, p, run, poll, kinds)
 	if err != nil || len(found) == 0 {
 		return nil, err
 	}
@@ -314,12 +315,12 @@ func (b *Broker) leasedUnder(
 			return nil, err
 		}
 	}
-	return b.heldUnder(ctx, p, poll, kinds)
+	return b.heldUnder(ctx, p, run, poll, kinds)
 }
 
 // heldUnder are those tasks as they are stored.
 func (b *Broker) heldUnder(
-	ctx context.Context, p store.Process, poll string, kinds []protocol.TaskKind,
+	ctx context.Context, p store.Process, of, poll string, kinds []protocol.TaskKind,
 ) (leased []store.Leased, err error) {
 	now, err := b.store.Now(ctx)
 	if err != nil {
@@ -331,7 +332,7 @@ func (b *Broker) heldUnder(
 			return err
 		}
 		for _, ref := range refs {
-			if ref.PollID != poll || !slices.Contains(kinds, ref.Kind) {
+			if ref.PollID != poll || of != "" && ref.Run != of || !slices.Contains(kinds, ref.Kind) {
 				continue
 			}
 			run, err := r.Step(ctx, ref.Run, stepOf(ref))

@@ -3,6 +3,7 @@ package broker
 import (
 	"context"
 	"encoding/binary"
+	"strings"
 	"time"
 
 	"github.com/sojourn-run/sojourn/app/auth"
@@ -56,7 +57,7 @@ func (b *Broker) turnOf(ctx context.Context, in protocol.CompleteItem, by *engin
 	t := &turn{
 		b: b, ctx: ctx, run: run, by: store.Process{Worker: by.Key(), Incarnation: by.Incarnation},
 		poll: protocol.PollRequest{
-			WorkerID: by.ID, Namespace: by.Namespace, Incarnation: by.Incarnation, PollID: turnPoll(in.AttemptID),
+			WorkerID: by.ID, Namespace: by.Namespace, Incarnation: by.Incarnation, PollID: turnPoll(run, in.AttemptID),
 			Turns: true,
 		},
 	}
@@ -91,7 +92,8 @@ func (b *Broker) turnOf(ctx context.Context, in protocol.CompleteItem, by *engin
 
 // turnPoll names what is leased with the result of an attempt.
 // A worker that repeats the result asks for the same, and is found its next activity by this name at any app.
-func turnPoll(attempt string) string { return "then " + attempt }
+// It is a name within the run, which stands beside it in the task's row.
+func turnPoll(run, attempt string) string { return "then " + strings.TrimPrefix(attempt, run+"-") }
 
 // hashThen tells turns apart.
 // What it has seen is part of it: the same commands on another history are another turn.
@@ -208,10 +210,10 @@ func (b *Broker) takenBefore(
 		Worker: engine.WorkerKey{Namespace: in.Namespace, ID: in.Owner}, Incarnation: in.Incarnation,
 	}
 	poll := protocol.PollRequest{
-		WorkerID: in.Owner, Namespace: in.Namespace, Incarnation: in.Incarnation, PollID: turnPoll(in.AttemptID),
-		Turns: true,
+		WorkerID: in.Owner, Namespace: in.Namespace, Incarnation: in.Incarnation,
+		PollID: turnPoll(run, in.AttemptID), Turns: true,
 	}
-	leased, err := b.leasedUnder(ctx, p, poll.PollID, []protocol.TaskKind{protocol.KindActivity})
+	leased, err := b.leasedUnder(ctx, p, run, poll.PollID, []protocol.TaskKind{protocol.KindActivity})
 	if err != nil {
 		return nil, err
 	}

@@ -84,6 +84,11 @@ func TestARepeatedTurnGetsItsFirstAnswer(t *testing.T) {
 		one := apptest.Start(t, apptest.Options{Database: database})
 		a := &app{Broker: one.Broker(), store: one.Store(), t: t}
 		a.fuses("w1")
+		// Another run of the same worker is as far, and its steps have the same numbers.
+		beside, then := a.first("beside", "w1")
+		a.send(along("w1"), turned(beside, "w1", protocol.Then{
+			SeenThrough: 2, At: then, Commands: []protocol.Command{greet()}, Slot: true,
+		}))
 		act, at := a.first("one", "w1")
 		if got := seqs(act.Unseen); !slices.Equal(got, []string{"ActivityScheduled"}) || act.Unseen[0].Seq != 2 {
 			t.Fatalf("the activity shows %v", got)

@@ -59,10 +59,8 @@ func (v checker) activity() error {
 	if err := retryable(v.RetryPolicy, v.at); err != nil {
 		return err
 	}
-	if v.SessionID != "" {
-		if err := CheckSessionID(v.SessionID, v.at("session_id")); err != nil {
-			return err
-		}
+	if v.SessionID != "" && CheckSessionID(v.SessionID, "") != nil { // its name is made for who is refused
+		return CheckSessionID(v.SessionID, v.at("session_id"))
 	}
 	return CheckFairness(v.FairnessKey, v.at("fairness_key"))
 }

@@ -50,12 +50,16 @@ func (in ClaimActivity) decide(st *step) error {
 	if err != nil {
 		return err
 	}
-	a, change, claimed := LeaseActivity(a, sess, in.Lessee, in.Floor, st.now.Time)
+	if sess != nil {
+		own := *sess
+		sess = &own
+	}
+	a, timeline, claimed := LeaseActivity(a, sess, in.Lessee, in.Floor, st.now.Time)
 	st.Activities.Put(in.Seq, a)
 	*in.Out = ClaimedActivity{Activity: a, Claimed: claimed}
-	if change != nil {
-		in.Out.Session, in.Out.IsNew = &change.Session, a.New
-		st.keep(change.Session, change.Timeline...)
+	if sess != nil {
+		in.Out.Session, in.Out.IsNew = sess, a.New
+		st.keep(*sess, timeline...)
 	}
 	st.d.Answer = Answer{Outcome: "claimed", Recorded: true}
 	return nil

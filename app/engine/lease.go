@@ -63,28 +63,23 @@ func (w *Worker) knowsSessions() bool { return slices.Contains(w.Capabilities, C
 type EpochFloor func(namespace string) int64
 
 // LeaseActivity leases a ready activity, and claims or touches its session in the same step: were they two
-// steps, a worker could hold the task and lose the race for the session it runs in. sess is nil for a plain
-// activity; floor is asked when the lease claims the session. The caller has asked Admit. The last result says
-// that the lease claimed the session.
+// steps, a worker could hold the task and lose the race for the session it runs in. s is nil for a plain activity,
+// else the caller's own copy of the session, which is changed; floor is asked when the lease claims it. The caller
+// has asked Admit. The other results are what the session's timeline says, and whether the lease claimed it.
 func LeaseActivity(
-	a Activity, sess *Session, l Lessee, floor EpochFloor, now time.Time,
-) (Activity, *SessionChange, bool) {
+	a Activity, s *Session, l Lessee, floor EpochFloor, now time.Time,
+) (_ Activity, timeline []protocol.SessionEvent, claimed bool) {
 	a.State = LeasedState
 	a.Delivery++
 	a.Attempt++
 	a.Cancel, a.New = false, false
-	a.HeartbeatAt, a.Progress, a.Rebuild = history.Time{}, nil, nil
+	a.ReadyAt, a.HeartbeatAt, a.Progress, a.Rebuild = history.Time{}, history.Time{}, nil, nil
 	a.Lease = l.lease(time.Duration(l.Worker.AttemptLease)*time.Microsecond, now)
-	if sess == nil {
+	if s == nil {
 		return a, nil, false
 	}
-	c := SessionChange{Session: *sess}
-	s := &c.Session
-	// Another process under the same worker id is another holder: the state was in the memory of the one
-	// before.
-	claimed := !sess.HeldBy(l.Worker.ID, now) || sess.Incarnation != l.Worker.Incarnation
-	if claimed {
-		c.Timeline = s.claim(l, floor(s.Namespace), now, StepID(a.RunID, a.Seq))
+	if claimed = !s.With(l.Worker, now); claimed {
+		timeline = s.claim(l, floor(s.Namespace), now, StepID(a.RunID, a.Seq))
 	}
 	s.touch(now)
 	s.Active++
@@ -93,7 +88,13 @@ func LeaseActivity(
 	s.watch(a.LeasedAt)
 	a.Epoch, a.New = s.Epoch, s.Fresh
 	s.Fresh = false
-	return a, &c, claimed
+	return a, timeline, claimed
+}
+
+// With says whether this very process of a worker owns the session. Another one under the same id is another holder:
+// the state was in the memory of the one before.
+func (s *Session) With(w *Worker, now time.Time) bool {
+	return s.HeldBy(w.ID, now) && s.Incarnation == w.Incarnation
 }
 
 // claim makes the worker the owner under a higher epoch. If somebody held the session until now, that holding

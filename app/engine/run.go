@@ -223,7 +223,7 @@ type Activity struct {
 	history.Parallel
 
 	State    TaskState    `json:"state"`
-	ReadyAt  history.Time `json:"ready_at,omitzero"` // ready or delayed: since, or until, when
+	ReadyAt  history.Time `json:"ready_at,omitzero"` // ready or delayed: since, or until, when; else zero
 	Delivery int64        `json:"delivery,omitempty"`
 	Attempt  int          `json:"attempt,omitempty"` // what users see
 	Failures int          `json:"failures,omitempty"`

@@ -399,16 +399,15 @@ func (s *stage) takeActivity(t *testing.T, d *datadriven.TestData, seq int64, by
 	}, l, s.now); !v.OK {
 		return fmt.Sprintf("not admitted: %s: %s\n", v.Reason, v.Text())
 	}
-	leased, c, isNew := LeaseActivity(a, sess, l, noFloor, s.now)
+	leased, told, isNew := LeaseActivity(a, sess, l, noFloor, s.now)
 	s.run.Activities.Put(seq, leased)
 	out := fmt.Sprintf("attempt %d delivery %d", leased.Attempt, leased.Delivery)
-	if c != nil {
-		s.sessions[c.Session.ID] = &c.Session
-		out += fmt.Sprintf(" in session %s", shortID(c.Session.ID))
+	if sess != nil {
+		out += fmt.Sprintf(" in session %s", shortID(sess.ID))
 		if isNew {
 			out += ", new"
 		}
-		return out + "\n" + timeline(*c)
+		return out + "\n" + timeline(SessionChange{Session: *sess, Timeline: told})
 	}
 	return out + "\n"
 }

@@ -145,9 +145,9 @@ func (st *step) why() Cause {
 // session more than once (ten activities of one completion), so the changes of the step go before the stored
 // row.
 func (st *step) session(id string) (Session, bool) {
-	for _, c := range st.d.Sessions {
-		if c.Session.ID == id {
-			return c.Session, true
+	for i := range st.d.Sessions {
+		if s := &st.d.Sessions[i].Session; s.ID == id {
+			return *s, true
 		}
 	}
 	if s := st.env.Session(id); s != nil {

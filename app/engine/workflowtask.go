@@ -32,10 +32,12 @@ type Holder struct {
 func (h *Head) Wanted() Wanted {
 	w := Wanted{Kind: protocol.KindWorkflow, Type: h.Type, BuildID: h.BuildID}
 	if h.NeedsSessions {
-		w.Requirements = []string{CapSessions}
+		w.Requirements = needsSessions
 	}
 	return w
 }
+
+var needsSessions = []string{CapSessions}
 
 // CompleteTask is the outcome of a workflow task: what the workflow wants next. Hash is of the commands, so
 // that a repeated report is known from a different one. Types are the search attributes that the namespace has

@@ -1,6 +1,8 @@
 package bench
 
 import (
+	"runtime"
+	"slices"
 	"testing"
 
 	"github.com/sojourn-run/sojourn/app/store"
@@ -40,6 +42,48 @@ func TestAStepInAHeldSessionMakesNoRoundTripOfItsOwn(t *testing.T) {
 		if each(held.Statements) > each(plain.Statements)+1 {
 			t.Errorf("%.2f statements a workflow in a held session, %.2f without one", each(held.Statements),
 				each(plain.Statements))
+		}
+	})
+}
+
+// What a step in a held session makes garbage of beside what any other makes: the state of the session that it decides
+// on, once, and what the holder is told of it.
+func TestAStepInAHeldSessionAllocatesLittleMore(t *testing.T) {
+	onStores(t, func(t *testing.T, kind string, n *node) {
+		most := map[string]struct{ allocs, kilobytes float64 }{"sqlite": {85, 15}, "postgres": {255, 26}}[kind]
+		const turns, ops = 8, 10
+		in, err := input()
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := watch(&n.app.Dispatch().Hub)
+		defer c.stop()
+		run := func(workflow string) (allocs, bytes float64) {
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			for range ops {
+				if err := c.workflow(t.Context(), n, workflow, in); err != nil {
+					t.Fatal(err)
+				}
+			}
+			runtime.ReadMemStats(&after)
+			return float64(after.Mallocs-before.Mallocs) / ops, float64(after.TotalAlloc-before.TotalAlloc) / ops / 1024
+		}
+		run(heldIn(0)) // now it is held
+		run("five")
+		// Whatever else the process does is in single turns: the median of their differences has none of it.
+		var allocs, kilobytes []float64
+		for range turns {
+			plain, small := run("five")
+			held, large := run(heldIn(0))
+			allocs, kilobytes = append(allocs, held-plain), append(kilobytes, large-small)
+		}
+		slices.Sort(allocs)
+		slices.Sort(kilobytes)
+		more, larger := allocs[turns/2], kilobytes[turns/2]
+		t.Logf("%.0f allocations and %.1f KB a workflow more than without a session", more, larger)
+		if more > most.allocs || larger > most.kilobytes {
+			t.Errorf("want at most %.0f and %.1f KB", most.allocs, most.kilobytes)
 		}
 	})
 }

@@ -198,9 +198,9 @@ func (a *app) leaseActivity(seq int64) engine.Holder {
 	if s, ok := a.sessions[act.SessionID]; ok && act.SessionID != "" {
 		sess = &s
 	}
-	leased, change, _ := engine.LeaseActivity(act, sess, lessee, func(string) int64 { return 0 }, a.now)
-	if change != nil {
-		a.sessions[act.SessionID] = change.Session
+	leased, _, _ := engine.LeaseActivity(act, sess, lessee, func(string) int64 { return 0 }, a.now)
+	if sess != nil {
+		a.sessions[act.SessionID] = *sess
 	}
 	f := a.run.Fork()
 	f.Activities.Put(seq, leased)

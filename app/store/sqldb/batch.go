@@ -67,7 +67,7 @@ type batch struct {
 	bytes  int                    // payload of events
 	ready  []taskKey              // tasks that became ready, in that order
 
-	leasedIn map[taskKey]engine.SessionKey // activities leased in a session
+	leasedIn []leasedIn // on a shared database
 	handed   []handed
 	lanes    map[laneKey]bool // used by this batch while nobody was sure of them; true while not written
 	// lanes that nobody uses any more are to be removed; those that were
@@ -153,6 +153,7 @@ type session struct {
 	route   string          // the last part of the routes of its ready tasks
 	dirty   bool            // something was decided about it
 	touched bool            // by this batch
+	decided int64           // the number of the batch that decided this state, until it leases in it
 	deleted bool
 	wrote   bool  // by this batch
 	version int64 // of its row, on a shared database; 0: not known
@@ -200,9 +201,10 @@ type taskKey struct {
 // appended is what a batch adds to a history: the events, of which the first were written, and of the others the
 // payloads and, as far as there are any, the sessions of the attempts that they end.
 type appended struct {
-	list               []history.Event
-	bytes, written     int
-	payloads, sessions []string
+	list           []history.Event
+	bytes, written int
+	payloads       [][]byte
+	sessions       []string
 }
 
 // handed is a task given to a waiting poller, with the reservation that is settled once the outcome of the

@@ -243,8 +243,8 @@ func (c *cache) seen(b *batch) {
 			c.stored.put(k, struct{}{}, 1)
 		}
 	}
-	for t, k := range b.leasedIn {
-		c.sessionOf.put(t, k, 1)
+	for _, l := range b.leasedIn {
+		c.sessionOf.put(l.taskKey, l.session, 1)
 	}
 }
 

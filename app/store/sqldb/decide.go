@@ -66,7 +66,7 @@ func decideOne(c *store.Change, b *batch) (w store.Writes, err error) {
 // check looks at everything in w before any of it is applied, and returns the encoded payloads of its events,
 // decision by decision. A decision that was made on another state than the batch's is a fault of ours, and is
 // refused.
-func (b *batch) check(w *store.Writes) ([][]string, error) {
+func (b *batch) check(w *store.Writes) ([][][]byte, error) {
 	if err := b.checkRemoval(w); err != nil {
 		return nil, err
 	}
@@ -74,7 +74,7 @@ func (b *batch) check(w *store.Writes) ([][]string, error) {
 		return nil, err
 	}
 	last := map[string]int64{}
-	all := make([][]string, len(w.Runs))
+	all := make([][][]byte, len(w.Runs))
 	for i := range w.Runs {
 		d := &w.Runs[i]
 		if d.Next == nil || d.Next.ID == "" {
@@ -89,7 +89,7 @@ func (b *batch) check(w *store.Writes) ([][]string, error) {
 		if d.After != at {
 			return nil, fmt.Errorf("run %s: decided on event %d, but %d is the last", id, d.After, at)
 		}
-		all[i] = make([]string, 0, len(d.Events))
+		all[i] = make([][]byte, 0, len(d.Events))
 		for k := range d.Events {
 			e := &d.Events[k]
 			at++
@@ -100,7 +100,7 @@ func (b *batch) check(w *store.Writes) ([][]string, error) {
 			if err != nil {
 				return nil, fmt.Errorf("run %s: event %d (%s): %w", id, e.Seq, e.Type(), err)
 			}
-			all[i] = append(all[i], string(body))
+			all[i] = append(all[i], body)
 		}
 		if d.Next.LastSeq != at {
 			return nil, fmt.Errorf("run %s: last sequence %d with event %d as the last", id, d.Next.LastSeq, at)
@@ -111,7 +111,7 @@ func (b *batch) check(w *store.Writes) ([][]string, error) {
 }
 
 // apply puts w on top of the batch's rows.
-func (b *batch) apply(w *store.Writes, payloads [][]string) {
+func (b *batch) apply(w *store.Writes, payloads [][][]byte) {
 	for i := range w.Runs {
 		b.applyRun(&w.Runs[i], payloads[i])
 	}
@@ -170,7 +170,7 @@ func (b *batch) apply(w *store.Writes, payloads [][]string) {
 
 // Everything that has to be known of how a run was before is taken here, before the decision goes on top of it:
 // which leases end with it, whose sessions they were in, which task becomes ready by it.
-func (b *batch) applyRun(d *engine.Decision, payloads []string) {
+func (b *batch) applyRun(d *engine.Decision, payloads [][]byte) {
 	id := d.Next.ID
 	r := b.runs[id]
 	if r == nil || r.Run == nil {
@@ -247,7 +247,7 @@ type inSession struct {
 }
 
 // append notes the events of a decision, to be written with the batch. sessions are those of activities that were open.
-func (b *batch) append(d *engine.Decision, payloads []string, sessions []inSession) {
+func (b *batch) append(d *engine.Decision, payloads [][]byte, sessions []inSession) {
 	if len(d.Events) == 0 {
 		return
 	}
@@ -355,16 +355,23 @@ func (b *batch) applySession(c *engine.SessionChange) {
 		s = &session{}
 		b.sessions[k] = s
 	}
-	s.leaveBehind(c.Session.Owner)
-	s.Session, s.dirty, s.touched, s.deleted = &c.Session, true, true, c.Delete
-	b.dirty = true
-	for i := range c.Timeline {
-		b.moves = append(b.moves, store.SessionMove{Session: k, SessionEvent: c.Timeline[i]})
-		if e := &c.Timeline[i]; e.What == "expired" && e.Why == engine.ReasonLeaseLost {
-			b.leaseExpired(engine.WorkerKey{Namespace: k.Namespace, ID: e.Worker})
-		}
-	}
+	b.putSession(s, &c.Session, c.Timeline)
+	s.deleted = c.Delete
 	if c.Delete {
 		b.raise(k.Namespace, c.Session.Epoch)
+	}
+}
+
+// putSession puts another state in the place of a session's, with what its timeline says of it.
+func (b *batch) putSession(s *session, next *engine.Session, timeline []protocol.SessionEvent) {
+	s.leaveBehind(next.Owner)
+	s.Session, s.dirty, s.touched, s.deleted, s.decided = next, true, true, false, b.number
+	b.dirty = true
+	for i := range timeline {
+		e := &timeline[i]
+		b.moves = append(b.moves, store.SessionMove{Session: next.Key(), SessionEvent: *e})
+		if e.What == "expired" && e.Why == engine.ReasonLeaseLost {
+			b.leaseExpired(engine.WorkerKey{Namespace: next.Namespace, ID: e.Worker})
+		}
 	}
 }

@@ -129,6 +129,9 @@ func (b *batch) changed() store.Changed {
 	}
 	for k, s := range b.sessions {
 		if s.touched {
+			if c.Sessions == nil {
+				c.Sessions = make([]engine.SessionKey, 0, len(b.sessions))
+			}
 			c.Sessions = append(c.Sessions, k)
 			c.Loose = c.Loose || s.Session == nil || s.deleted || !s.Held(b.now)
 			s.touched = false

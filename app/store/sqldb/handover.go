@@ -225,26 +225,45 @@ func (b *batch) lease(r *run, seq int64, l *engine.Lessee) store.Leased {
 		return store.Leased{Kind: protocol.KindWorkflow, Class: b.sharing(taskKey{r.ID, seq})}
 	}
 	a, _ := r.Activities.Get(seq)
+	var s *session
 	var sess *engine.Session
 	if a.SessionID != "" {
 		k := engine.SessionKey{Namespace: r.Namespace, ID: a.SessionID}
-		sess = b.sessions[k].Session
-		if b.leasedIn == nil {
-			b.leasedIn = map[taskKey]engine.SessionKey{}
+		s = b.sessions[k]
+		sess = b.toLease(s, l.Worker)
+		if b.s.cfg.Dialect.Shared {
+			b.leasedIn = append(b.leasedIn, leasedIn{taskKey{r.ID, seq}, k})
 		}
-		b.leasedIn[taskKey{r.ID, seq}] = k
 	}
-	a, change, claimed := engine.LeaseActivity(a, sess, *l, b.EpochFloor, b.now)
+	a, timeline, claimed := engine.LeaseActivity(a, sess, *l, b.EpochFloor, b.now)
 	r.Activities.Put(seq, a)
 	mark(&r.activities, seq, true)
 	out := store.Leased{
 		Kind: protocol.KindActivity, Activity: &a, Claimed: claimed, Class: b.sharing(taskKey{r.ID, seq}),
 	}
-	if change != nil {
-		b.applySession(change)
-		out.Session, out.IsNew = &change.Session, a.New
+	if sess != nil {
+		b.putSession(s, sess, timeline)
+		s.decided = 0 // whoever was given the task is shown this state of it
+		out.Session, out.IsNew = sess, a.New
 	}
 	return out
+}
+
+// toLease is a session to lease in: a copy, unless the state is one that this batch has decided itself and given to
+// nobody. Most steps in a session make one that way and lease the next task in it. A claim has a copy in any case, as
+// it says what was before.
+func (b *batch) toLease(s *session, w *engine.Worker) *engine.Session {
+	if s.decided == b.number && s.Session != s.row && s.With(w, b.now) {
+		return s.Session
+	}
+	own := *s.Session
+	return &own
+}
+
+// leasedIn is an activity that was leased, and its session.
+type leasedIn struct {
+	taskKey
+	session engine.SessionKey
 }
 
 // arguments fills what the cache knows of a leased task, so that nobody has to read it.

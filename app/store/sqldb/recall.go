@@ -85,7 +85,6 @@ func (m *memory) forget(b *batch) {
 
 // remember takes over the rows of a committed batch, as far as their versions are known.
 func (m *memory) remember(b *batch) {
-	m.forget(b)
 	for id, r := range b.runs {
 		if r.wrote {
 			r.version, r.wrote = b.version, false
@@ -95,6 +94,8 @@ func (m *memory) remember(b *batch) {
 		if r.Run != nil && !r.partial && r.Status.Open() && r.version != 0 {
 			r.waiting = r.readyTasks()
 			m.runs.put(id, r, r.weight())
+		} else {
+			m.runs.drop(id)
 		}
 	}
 	for k, s := range b.sessions {
@@ -103,6 +104,8 @@ func (m *memory) remember(b *batch) {
 		}
 		if s.memorable() {
 			m.sessions.put(k, s, 1)
+		} else {
+			m.sessions.drop(k)
 		}
 	}
 	for k, f := range b.workflows {
@@ -111,6 +114,8 @@ func (m *memory) remember(b *batch) {
 		}
 		if f.Workflow != nil && f.version != 0 {
 			m.flows.put(k, recalledFlow{f.Workflow, f.version}, 1)
+		} else {
+			m.flows.drop(k)
 		}
 	}
 	for i, id := range b.dropped {

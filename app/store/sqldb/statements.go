@@ -74,7 +74,7 @@ func newStatements(d db.Dialect) *statements {
 		opens:     &db.Stmt{SQL: record.OpenRows(d)},
 		tallies:   &db.Stmt{SQL: record.Tallies(d, false)},
 		lastEnded: &db.Stmt{SQL: record.LastEnded(d)},
-		leasedIn:  &db.Stmt{SQL: leasedIn},
+		leasedIn:  &db.Stmt{SQL: leasedBy},
 		openIn:    &db.Stmt{SQL: record.OpenIn(d, "t.run_id, t.seq, t.body")},
 		ranIn:     &db.Stmt{SQL: record.RanIn(d)},
 		floors:    &db.Stmt{SQL: "SELECT namespace, floor FROM epochs"},

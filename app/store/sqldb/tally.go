@@ -118,8 +118,8 @@ func (b *batch) heardIn(keys map[engine.SessionKey]bool) error {
 	return b.send(calls...)
 }
 
-// leasedIn reads what one worker has in one session.
-const leasedIn = "SELECT run_id, seq, body FROM tasks WHERE namespace = $1 AND owner = $2 AND session_id = $3 LIMIT 64"
+// leasedBy reads what one worker has in one session.
+const leasedBy = "SELECT run_id, seq, body FROM tasks WHERE namespace = $1 AND owner = $2 AND session_id = $3 LIMIT 64"
 
 // countRan adds to what the timeline says of holdings that this batch ended how many attempts had ended in them, those
 // of the batch included, and how many were lost whose activities are open still. A holding began at its epoch, but for

@@ -20,10 +20,29 @@ func NewRowset(columns []Column) *Rowset {
 	return &Rowset{columns: columns}
 }
 
-// begin makes room for columns, of which most rowsets of a batch never need any.
+// few is how many rows a rowset has room for at first.
+const few = 2
+
+// begin makes room for columns, of which most rowsets of a batch never need any, and others a row or two: for those the
+// columns share what is made here.
 func (r *Rowset) begin() {
-	if r.text == nil {
-		r.text, r.ints = make([][]string, len(r.columns)), make([][]int64, len(r.columns))
+	if r.text != nil {
+		return
+	}
+	r.text, r.ints = make([][]string, len(r.columns)), make([][]int64, len(r.columns))
+	nums := 0
+	for i := range r.columns {
+		if r.columns[i].num {
+			nums++
+		}
+	}
+	text, ints := make([]string, few*(len(r.columns)-nums)), make([]int64, few*nums)
+	for i := range r.columns {
+		if r.columns[i].num {
+			r.ints[i], ints = ints[:0:few], ints[few:]
+		} else {
+			r.text[i], text = text[:0:few], text[few:]
+		}
 	}
 }
 
@@ -74,7 +93,9 @@ func (r *Rowset) row(args []any, k int, above []any) []any {
 
 // Arrays returns the columns whole.
 func (r *Rowset) Arrays() []any {
-	r.begin()
+	if r.text == nil { // none: nobody adds to it any more
+		r.text, r.ints = make([][]string, len(r.columns)), make([][]int64, len(r.columns))
+	}
 	args := make([]any, len(r.columns))
 	for c, column := range r.columns {
 		if column.num {

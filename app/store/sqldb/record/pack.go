@@ -38,7 +38,7 @@ type head struct {
 // Packing is the events of one run that a batch has to write yet.
 type Packing struct {
 	Events   []history.Event
-	Payloads []string
+	Payloads [][]byte
 	Sessions []string // by event: the session of the attempt that it ends, as far as there are any
 	Lead     Lead     // what the rows of a session may follow; as the rows leave it
 }
@@ -87,7 +87,7 @@ func (p *Packing) add(r *db.Rowset, run string, from, to, place int) {
 	r.S(run).I(e.Seq).I(p.Events[place].At.Micros()).S(e.Type()).S(e.TaskID).I(e.SeenThrough)
 	if to == from+1 {
 		follows := p.Lead.next(session, e.Seq, p.Events[place].At.Micros(), len(p.Payloads[from]))
-		r.S(p.Payloads[from]).S(session).I(0).I(0).S("").I(follows)
+		r.S(string(p.Payloads[from])).S(session).I(0).I(0).S("").I(follows)
 		return
 	}
 	ended, size := int64(0), to-from-1
@@ -96,12 +96,12 @@ func (p *Packing) add(r *db.Rowset, run string, from, to, place int) {
 	}
 	var payloads strings.Builder
 	payloads.Grow(size)
-	heads := make([]byte, 0, 96*(to-from))
+	heads := make([]byte, 0, 112*(to-from)) // one of an attempt that ended in a session has 105 or so
 	for k := from; k < to; k++ {
 		if k > from {
 			payloads.WriteByte('\n')
 		}
-		payloads.WriteString(p.Payloads[k])
+		payloads.Write(p.Payloads[k])
 		h := head{
 			Type: p.Events[k].Type(), At: p.Events[k].At.Micros(), Bytes: len(p.Payloads[k]), Seen: p.Events[k].SeenThrough,
 			Task: p.Events[k].TaskID, Ended: p.session(k) != "",
