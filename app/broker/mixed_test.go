@@ -1,9 +1,13 @@
 package broker_test
 
 import (
+	"context"
+	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/jackc/pgx/v5"
 
 	appkg "github.com/sojourn-run/sojourn/app"
 	"github.com/sojourn-run/sojourn/app/apptest"
@@ -190,4 +194,38 @@ func TestASessionFinishesOnItsReleaseBesideTheNext(t *testing.T) {
 	if got := next.poll("new", protocol.KindActivity, 10); got == nil || !got.Activity.Session.IsNew {
 		t.Fatalf("when the older app has gone, the worker of the next release gets %+v", got)
 	}
+}
+
+// A word that was lost on the way may have been the last one of an app: where one was, it is looked who is there.
+func TestAnAppThatLeftIsMissedWhereItsWordWasLost(t *testing.T) {
+	database := apptest.Postgres(t)
+	begin := func(release string) *apptest.App {
+		return apptest.Start(t, apptest.Options{Database: database, Change: func(o *appkg.Options) { o.Release = release }})
+	}
+	begin("one")
+	stays := begin("two").Broker()
+	served := func(want ...string) {
+		t.Helper()
+		for end := time.Now().Add(10 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+			releases := slices.Compact(slices.Sorted(slices.Values(stays.Presence().Releases())))
+			if slices.Equal(releases, want) {
+				return
+			}
+			if time.Now().After(end) {
+				t.Fatalf("served are %v, want %v", releases, want)
+			}
+		}
+	}
+	served("one", "two")
+	c, err := pgx.Connect(t.Context(), database)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close(context.Background())
+	// The row that it takes away as it leaves; nobody is told of this.
+	if _, err := c.Exec(t.Context(), `DELETE FROM workers WHERE namespace = '/apps' AND body LIKE '%"one"%'`); err != nil {
+		t.Fatal(err)
+	}
+	stays.Dispatch().Missed()
+	served("two")
 }

@@ -18,7 +18,8 @@ import (
 // took their place, or they left.
 func (ws *Workers) watchSuperseded(ctx context.Context) {
 	ws.dispatch.Each(ctx, dispatch.TopicSuperseded, func(changed store.Changed, overflow bool) {
-		if overflow {
+		if overflow { // an app may have left as well
+			changed.Superseded = append(changed.Superseded, store.Process{Worker: engine.WorkerKey{Namespace: appsNamespace}})
 			for k, h := range ws.All("") {
 				changed.Superseded = append(changed.Superseded, store.Process{Worker: k, Incarnation: h.Worker.Incarnation})
 			}

@@ -247,10 +247,13 @@ func encode(m message) string {
 }
 
 // tell sends what was noted, at most once in a while. What could not be sent it forgets, but for the fact. What was
-// noted by its end it sends at its end: of an app that leaves, the last is that it is gone.
+// noted by its end, or is being sent then, it sends at its end: of an app that leaves, the last is that it is gone.
 func (b *bus) tell() {
 	var c *pgx.Conn
 	defer func() { hangUp(c) }()
+	ctx, stop := context.WithCancel(context.WithoutCancel(b.ctx))
+	defer stop()
+	defer context.AfterFunc(b.ctx, func() { time.AfterFunc(lastWords, stop) })()
 	lost := false
 	for wait := apart; ; {
 		if !lost {
@@ -259,17 +262,13 @@ func (b *bus) tell() {
 			case <-b.ctx.Done():
 			}
 		}
-		over, ctx, stop := b.ctx.Err() != nil, b.ctx, context.CancelFunc(func() {})
-		if over {
-			ctx, stop = context.WithTimeout(context.WithoutCancel(b.ctx), lastWords)
-		}
+		over := b.ctx.Err() != nil
 		list := b.takeNotices()
 		if lost {
 			list = []string{encode(message{App: b.app, Missed: true})}
 		}
 		var err error
 		c, err = b.send(ctx, c, list)
-		stop()
 		switch {
 		case over:
 			return

@@ -270,3 +270,47 @@ func TestAppsThatAddTheSameRowsDoNotCross(t *testing.T) {
 		t.Errorf("the server had to end %d transactions that waited for each other", deadlocks)
 	}
 }
+
+// hearsRuns is the dispatcher of an app that notes which runs it is told of.
+type hearsRuns struct {
+	*storetest.Line
+	runs chan string
+}
+
+func (h *hearsRuns) Changed(c store.Changed) {
+	for _, r := range c.Runs {
+		h.runs <- r.RunID
+	}
+}
+
+// What an app did last, others are told before it ends, whether it was noted only or on its way when the end began: of
+// one that leaves, the last is that it is gone, and nobody would look for that otherwise.
+func TestAnAppThatEndsTellsWhatItDidLast(t *testing.T) {
+	url := database(t)
+	h := &hearsRuns{&storetest.Line{}, make(chan string, 100)}
+	stays, err := postgres.Open(t.Context(), url, sqldb.Options{Dispatch: h})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stays.Close()
+	for i := range 20 {
+		s, err := postgres.Open(t.Context(), url, sqldb.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		w := &storetest.Fixture{T: t, S: s, Queue: storetest.Queue}
+		run := w.Start(fmt.Sprint("last ", i))
+		time.Sleep(time.Duration(i) * time.Millisecond / 4)
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+		select {
+		case told := <-h.runs:
+			if told != run {
+				t.Errorf("told of run %s, want %s", told, run)
+			}
+		case <-time.After(10 * time.Second):
+			t.Fatalf("nobody was told what app %d did last", i)
+		}
+	}
+}
