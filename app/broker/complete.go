@@ -68,26 +68,31 @@ func (b *Broker) Complete(ctx context.Context, in protocol.CompleteRequest) (pro
 	return out, collect()
 }
 
-// own are the tasks that the outcomes of a call make for the poll that comes with them: of an activity a workflow task,
-// of a workflow task an activity. A turn has a poll of its own for what it makes; and what is counted by a budget is
-// only ever claimed, so nothing is set aside for it.
-func (b *Broker) own(in protocol.CompleteRequest) (list []dispatch.Own) {
+// own are the tasks that the outcomes of a call may make for the poll that comes with them. What is counted by a budget
+// is only ever claimed, so nothing is set aside for it.
+func (b *Broker) own(in protocol.CompleteRequest) []dispatch.Own {
 	next := in.Next
-	bounded := func(kind protocol.TaskKind) bool {
+	return slices.DeleteFunc(madeBy(in.Items), func(o dispatch.Own) bool {
 		return slices.ContainsFunc(append([]string{""}, next.Queues...), func(queue string) bool {
 			return b.store.Queue(engine.QueueKey{Namespace: change.Namespace(next.Namespace), Name: queue}).
-				Budget(kind).Bounded()
+				Budget(o.Kind).Bounded()
 		})
-	}
-	for i := range in.Items {
-		item, kind := &in.Items[i], protocol.KindActivity
+	})
+}
+
+// madeBy are the tasks that runs may go on with after some outcomes: of a workflow task an activity, and of activities,
+// however many, one workflow task of their run. A turn has a poll of its own for what it makes.
+func madeBy(items []protocol.CompleteItem) (list []dispatch.Own) {
+	for i := range items {
+		item, kind := &items[i], protocol.KindActivity
 		run, _, ok := engine.ParseTaskID(item.TaskID)
 		if item.Kind == protocol.KindActivity {
 			kind = protocol.KindWorkflow
 			run, _, ok = engine.ParseStepID(item.TaskID)
 		}
-		if ok && item.Then == nil && !item.Kind.Asked() && !bounded(kind) {
-			list = append(list, dispatch.Own{Run: run, Kind: kind})
+		own := dispatch.Own{Run: run, Kind: kind}
+		if ok && item.Then == nil && !item.Kind.Asked() && !slices.Contains(list, own) {
+			list = append(list, own)
 		}
 	}
 	return list

@@ -115,6 +115,19 @@ func TestWhoMadeNothingForItselfIsGivenWhatLiesThere(t *testing.T) {
 		if got := names(three.Collect(t.Context())); len(got) != 3 {
 			t.Errorf("it was given %v, want three", got)
 		}
+
+		b.leave(activity("x"))
+		none := spec(w, 1, oneActivity)
+		none.Own = s.Own
+		before = b.sent()
+		only := d.Enter(none)
+		rested()
+		if b.sent() == before {
+			t.Error("nothing was claimed for the only slot, which its own task does not need")
+		}
+		if got := names(only.Collect(t.Context())); len(got) != 1 {
+			t.Errorf("it was given %v, want one", got)
+		}
 	})
 }
 

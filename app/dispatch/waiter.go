@@ -116,7 +116,7 @@ func (d *Dispatch) Enter(s Spec) *Waiter {
 		return w
 	}
 	for _, o := range s.Own {
-		if k := kindOf(o.Kind); k >= 0 {
+		if k := kindOf(o.Kind); k >= 0 && w.own[k] < w.free[k] {
 			w.own[k]++
 		}
 	}

@@ -1,0 +1,34 @@
+package broker
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/sojourn-run/sojourn/app/dispatch"
+	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// A slot is kept for each task that outcomes may make for who tells them. A thousand activities of one run make one
+// workflow task: were a slot kept for each, who tells of them would be given nothing else meanwhile.
+func TestHowManyTasksOutcomesMake(t *testing.T) {
+	one, other := strings.Repeat("1", 26), strings.Repeat("2", 26)
+	item := func(kind protocol.TaskKind, id string) protocol.CompleteItem {
+		return protocol.CompleteItem{Kind: kind, TaskID: id}
+	}
+	turn := item(protocol.KindActivity, engine.StepID(other, 9))
+	turn.Then = &protocol.Then{}
+	got := madeBy([]protocol.CompleteItem{
+		item(protocol.KindActivity, engine.StepID(one, 1)),
+		item(protocol.KindActivity, engine.StepID(one, 2)),
+		item(protocol.KindActivity, engine.StepID(one, 3)),
+		item(protocol.KindWorkflow, engine.TaskID(other, 1)),
+		item(protocol.KindQuery, "question"),
+		turn,
+	})
+	want := []dispatch.Own{{Run: one, Kind: protocol.KindWorkflow}, {Run: other, Kind: protocol.KindActivity}}
+	if !slices.Equal(got, want) {
+		t.Errorf("they make %v, want %v", got, want)
+	}
+}
