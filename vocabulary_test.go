@@ -79,3 +79,47 @@ func wireWordsIn(name string, src any) (found []string, err error) {
 	})
 	return found, nil
 }
+
+// bare are verbs that say nothing without their object, as names of functions; riddles are words that no field knows.
+var (
+	bare    = []string{"settle", "take", "open", "end"}
+	riddles = regexp.MustCompile(`(?i)(bygone|glance|^grip|keeper$|^spaces$|^(house|town|world|scene|hand|laws|told|said)$)`)
+)
+
+// A stranger reads names before anything else.
+func TestNamesOfFunctionsAndTypesSayWhatTheyAre(t *testing.T) {
+	names := 0
+	look := func(at token.Position, name string, function bool) {
+		names++
+		if function && slices.Contains(bare, name) {
+			t.Errorf("%s: %s what?", at, name)
+		}
+		if riddles.MatchString(name) {
+			t.Errorf("%s: %s is a word of no field", at, name)
+		}
+	}
+	for _, p := range list(t) {
+		for _, f := range p.GoFiles {
+			fset := token.NewFileSet()
+			file, err := parser.ParseFile(fset, filepath.Join(p.Dir, f), nil, parser.SkipObjectResolution)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, d := range file.Decls {
+				switch d := d.(type) {
+				case *ast.FuncDecl:
+					look(fset.Position(d.Pos()), d.Name.Name, true)
+				case *ast.GenDecl:
+					for _, s := range d.Specs {
+						if s, ok := s.(*ast.TypeSpec); ok {
+							look(fset.Position(s.Pos()), s.Name.Name, false)
+						}
+					}
+				}
+			}
+		}
+	}
+	if names < 5_000 {
+		t.Errorf("%d names: this test looks for others", names)
+	}
+}

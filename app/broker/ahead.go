@@ -35,9 +35,9 @@ func (a *ahead) put(run string, events []history.Event) {
 	a.next = (a.next + 1) % mostAhead
 }
 
-// take returns the events of a run from after to through if all of them are kept, and at most so many. With the last
-// of them they are kept no longer.
-func (a *ahead) take(run string, after, through int64, most int) []history.Event {
+// takePage returns the events of a run from after to through if all of them are kept, and at most so many. With the
+// last of them they are kept no longer.
+func (a *ahead) takePage(run string, after, through int64, most int) []history.Event {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for i := range a.runs {
@@ -60,7 +60,7 @@ func (a *ahead) take(run string, after, through int64, most int) []history.Event
 
 // page is a page of a run's history, from memory where it is there.
 func (b *Broker) page(ctx context.Context, run string, after, through int64, size int) (protocol.HistoryPage, error) {
-	if events := b.ahead.take(run, after, through, min(max(1, size), change.MaxPage)); events != nil {
+	if events := b.ahead.takePage(run, after, through, min(max(1, size), change.MaxPage)); events != nil {
 		return change.PageOf(events, through), nil
 	}
 	return change.Page(ctx, b.store, run, after, through, size)

@@ -27,22 +27,22 @@ func TestEventsAheadAreGivenPageByPageAndOnce(t *testing.T) {
 		}
 	}
 	a.put("run", events)
-	want("another run", a.take("other", 2, 10, 100))
-	want("from before what is kept", a.take("run", 1, 10, 100))
-	want("beyond what is kept", a.take("run", 2, 11, 100))
-	want("nothing", a.take("run", 10, 10, 100))
-	want("the first page", a.take("run", 2, 10, 3), 3, 4, 5)
-	want("the same again", a.take("run", 2, 10, 3), 3, 4, 5)
-	want("the next", a.take("run", 5, 10, 3), 6, 7, 8)
-	want("the last", a.take("run", 8, 10, 3), 9, 10)
-	want("behind the last", a.take("run", 8, 10, 3))
+	want("another run", a.takePage("other", 2, 10, 100))
+	want("from before what is kept", a.takePage("run", 1, 10, 100))
+	want("beyond what is kept", a.takePage("run", 2, 11, 100))
+	want("nothing", a.takePage("run", 10, 10, 100))
+	want("the first page", a.takePage("run", 2, 10, 3), 3, 4, 5)
+	want("the same again", a.takePage("run", 2, 10, 3), 3, 4, 5)
+	want("the next", a.takePage("run", 5, 10, 3), 6, 7, 8)
+	want("the last", a.takePage("run", 8, 10, 3), 9, 10)
+	want("behind the last", a.takePage("run", 8, 10, 3))
 	a.put("run", events)
-	want("up to what a task was shown", a.take("run", 2, 6, 100), 3, 4, 5, 6)
+	want("up to what a task was shown", a.takePage("run", 2, 6, 100), 3, 4, 5, 6)
 
 	a.put("run", events)
 	for i := range mostAhead {
 		a.put(fmt.Sprint("later ", i), events)
 	}
-	want("of the oldest", a.take("run", 2, 10, 100))
-	want("of the newest", a.take(fmt.Sprint("later ", mostAhead-1), 2, 10, 2), 3, 4)
+	want("of the oldest", a.takePage("run", 2, 10, 100))
+	want("of the newest", a.takePage(fmt.Sprint("later ", mostAhead-1), 2, 10, 2), 3, 4)
 }

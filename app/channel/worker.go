@@ -133,7 +133,7 @@ func (c *Channel) observe(ctx context.Context, p *worker, args []json.RawMessage
 		c.log.Warn().Str("worker_id", p.WorkerID).Err(err).Msg("machine information is malformed and was not stored")
 		return
 	}
-	p.Told(ctx, m, args[0])
+	p.NoteMachine(ctx, m, args[0])
 }
 
 // recheckConnections looks from time to time at who is connected, so that a token which ended, or whose revocation went

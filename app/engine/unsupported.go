@@ -27,22 +27,22 @@ func (in *CompleteTask) Unsupported() error {
 			{"cancellation_scope_id", c.ScopeID},
 			{"cancellation_cleanup", c.ScopeCleanup},
 		} {
-			if said(m.value) {
+			if asksFor(m.value) {
 				return protocol.Invalid(fmt.Sprintf("commands.%d.%s", i, m.name), "is not supported")
 			}
 		}
 	}
 	switch {
-	case said(in.Streams.Waits):
+	case asksFor(in.Streams.Waits):
 		return protocol.Invalid("message_stream_waits", "message streams are not supported")
-	case said(in.Streams.Cursors):
+	case asksFor(in.Streams.Cursors):
 		return protocol.Invalid("message_stream_cursors", "message streams are not supported")
 	}
 	return nil
 }
 
-// said says whether a member asks for anything, in whatever form it came: null and an empty list do not.
-func said(raw json.RawMessage) bool {
+// asksFor says whether a member asks for anything, in whatever form it came: null and an empty list do not.
+func asksFor(raw json.RawMessage) bool {
 	if len(raw) == 0 {
 		return false
 	}

@@ -64,14 +64,14 @@ func (p *Peer) Settings(ctx context.Context, m protocol.MachineInformation) (pro
 		if err != nil {
 			return w, err
 		}
-		p.Told(ctx, m, raw)
+		p.NoteMachine(ctx, m, raw)
 		return p.room.WorkerSettings(p.Namespace), nil
 	})
 }
 
-// Told notes what the worker tells of itself, as it came in raw. The broker learns of the machine once it knows the
-// worker.
-func (p *Peer) Told(ctx context.Context, m protocol.MachineInformation, raw json.RawMessage) {
+// NoteMachine notes what the worker tells of itself, as it came in raw. The broker learns of the machine once it knows
+// the worker.
+func (p *Peer) NoteMachine(ctx context.Context, m protocol.MachineInformation, raw json.RawMessage) {
 	p.mu.Lock()
 	p.machine = raw
 	if m.Props != nil {

@@ -25,7 +25,7 @@ const (
 
 var errSlow = errors.New("no answer yet")
 
-type told struct {
+type firstReply struct {
 	reply store.Reply
 	err   error
 }
@@ -40,11 +40,11 @@ func (p *Pending) first(ctx context.Context, q store.Question) (store.Reply, []s
 	}
 	ctx, cancel = context.WithCancel(ctx)
 	defer cancel()
-	replies := make(chan told)
+	replies := make(chan firstReply)
 	listen := func(id string) {
 		r, err := p.lines.reply(ctx, id)
 		select {
-		case replies <- told{r, err}:
+		case replies <- firstReply{r, err}:
 		case <-ctx.Done():
 		}
 	}
@@ -69,7 +69,7 @@ func (p *Pending) first(ctx context.Context, q store.Question) (store.Reply, []s
 			next := q
 			next.ID, next.Beside = ulid.Make().String(), append(slices.Clone(last.Beside), seen.Incarnation)
 			if p.layBeside(ctx, next, time.Until(until)) {
-				defer p.take(ctx, next.ID)
+				defer p.withdraw(ctx, next.ID)
 				go listen(next.ID)
 				p.log.Warn().Str("worker_id", seen.Owner).Str("kind", string(q.Kind)).Str("name", q.Name).
 					Msg("a worker has a question and does not answer; another is asked as well")

@@ -92,7 +92,7 @@ func (p *Pending) Ask(ctx context.Context, q store.Question, patience time.Durat
 	if errors.Is(err, store.ErrFull) {
 		return store.Reply{}, err
 	}
-	defer p.take(ctx, q.ID)
+	defer p.withdraw(ctx, q.ID)
 	if err != nil { // it may stand all the same
 		return store.Reply{}, err
 	}
@@ -112,8 +112,8 @@ func (p *Pending) Ask(ctx context.Context, q store.Question, patience time.Durat
 	return r, err
 }
 
-// take takes a question away whose caller waits no more.
-func (p *Pending) take(ctx context.Context, id string) {
+// withdraw takes a question away whose caller waits no more.
+func (p *Pending) withdraw(ctx context.Context, id string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
 	if err := p.lines.remove(ctx, id); err != nil {

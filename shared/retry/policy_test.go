@@ -3,6 +3,8 @@ package retry
 import (
 	"encoding/json"
 	"errors"
+	"reflect"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -118,5 +120,19 @@ func TestAbsentLimitIsOneAttemptInACommand(t *testing.T) {
 	var none *Policy
 	if none.Recorded() != nil || none.ForCommand() != nil {
 		t.Error("no policy became one")
+	}
+}
+
+// The description of the API is made of the tags, and Validate goes by constants: they are the same numbers.
+func TestThePolicyIsDescribedAsItIsHeld(t *testing.T) {
+	for member, want := range map[string][2]string{
+		"MaxAttempts":            {"minimum", "1"},
+		"BackoffSeconds":         {"maxItems", strconv.Itoa(MaxBackoffEntries)},
+		"NonRetryableErrorTypes": {"maxItems", strconv.Itoa(MaxErrorTypes)},
+	} {
+		f, ok := reflect.TypeFor[Policy]().FieldByName(member)
+		if got := f.Tag.Get(want[0]); !ok || got != want[1] {
+			t.Errorf("%s is described with %s %q, want %s", member, want[0], got, want[1])
+		}
 	}
 }

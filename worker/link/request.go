@@ -77,7 +77,7 @@ func (c *httpConn) exchange(
 		r.Header[k] = v
 	}
 	r.Header.Set(protocol.HeaderWorkerVersion, protocol.WorkerVersion)
-	if release := c.said(); release != "" {
+	if release := c.saidRelease(); release != "" {
 		r.Header.Set(protocol.HeaderRelease, release)
 	}
 	if len(body) > 0 {

@@ -34,8 +34,8 @@ func (c *httpConn) identity() (worker, incarnation string) {
 	return c.hello.worker, c.hello.incarnation
 }
 
-// said is the release the worker registered with; the gate binds whoever says one.
-func (c *httpConn) said() string {
+// saidRelease is the release the worker registered with; the gate binds whoever says one.
+func (c *httpConn) saidRelease() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.hello.release

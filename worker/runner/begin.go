@@ -34,7 +34,7 @@ func (k *leaseRenewer) arrived(sent time.Time, store history.Time) arrival {
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.told(store.Time, now)
+	k.noteTime(store.Time, now)
 	age, known := k.ages.Of(clock.Between(k.origin, now), store.Time)
 	if made := now.Add(-age.Longest()); known && age.Agree() && !made.Before(sent) {
 		a.made, a.known = made, true
@@ -50,12 +50,12 @@ func (k *leaseRenewer) aged(store time.Time) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	now := time.Now()
-	k.told(store, now)
+	k.noteTime(store, now)
 	k.ages.Of(clock.Between(k.origin, now), store)
 }
 
-// told notes the store's time in an answer that was read now; mu is held.
-func (k *leaseRenewer) told(store, now time.Time) {
+// noteTime notes the store's time in an answer that was read now; mu is held.
+func (k *leaseRenewer) noteTime(store, now time.Time) {
 	// An answer that lay somewhere for long tells a time that is behind what is known already; it must not set the
 	// bound back.
 	if store.After(k.bound(now)) {

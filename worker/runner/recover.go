@@ -42,7 +42,7 @@ func recovering(a *attempt, next call) call {
 			}
 			// Told before it begins: if the worker dies in the middle, history still says that a rebuild was under
 			// way.
-			a.told(protocol.RebuildRunning)
+			a.tellRebuild(protocol.RebuildRunning)
 			failed := a.session.Rebuild(ctx, seen, policy.SingleflightPerSession, rebuild)
 			if !own {
 				waited++
@@ -58,7 +58,7 @@ func recovering(a *attempt, next call) call {
 			}
 			seen = a.session.Rebuilds()
 			a.recovered.Retries, a.recovered.Outcome = tries+1, protocol.Rebuilt
-			a.told(protocol.Rebuilt)
+			a.tellRebuild(protocol.Rebuilt)
 			a.log.Info().Str("session_id", a.session.ID).Int64("epoch", a.session.Epoch).Str("cause", cause).
 				Msg("session rebuilt, activity tried again")
 			result, err = next(ctx)
@@ -88,8 +88,8 @@ func (a *attempt) policy(ctx context.Context) *activity.SessionRecoveryPolicy {
 	return p
 }
 
-// told lets the app know how far the rebuild is.
-func (a *attempt) told(outcome string) {
+// tellRebuild lets the app know how far the rebuild is.
+func (a *attempt) tellRebuild(outcome string) {
 	now := *a.recovered
 	now.Outcome = outcome
 	a.beats.tell(now)

@@ -62,7 +62,7 @@ func (s *Store) shared(items []*pending) []*pending {
 	if len(h.classes) > 1 {
 		most = min(max(mostShared, len(h.classes)), mostChanges)
 	}
-	return h.take(items[:0], most)
+	return h.takeFair(items[:0], most)
 }
 
 // add puts a change in its place.
@@ -87,8 +87,8 @@ func (h *shares) add(p *pending, c store.Class, now time.Time) {
 	}
 }
 
-// take adds the changes that come first.
-func (h *shares) take(items []*pending, most int) []*pending {
+// takeFair adds the changes that come first.
+func (h *shares) takeFair(items []*pending, most int) []*pending {
 	n := min(most, len(h.nobody))
 	items = append(items, h.nobody[:n]...)
 	if h.nobody = h.nobody[n:]; len(h.nobody) == 0 {

@@ -113,7 +113,7 @@ func testLeaseBudget(t *testing.T, s Suite) {
 	waiting := line.Wait(worker)
 	line.hints()
 	w.Finish(got[0])
-	if b, _, _ := line.hints(); !told(b, "default/default/activity") {
+	if b, _, _ := line.hints(); !hinted(b, "default/default/activity") {
 		t.Fatalf("the end of a lease told %v", b)
 	}
 	select {
@@ -146,7 +146,7 @@ func testLeaseBudget(t *testing.T, s Suite) {
 	}
 }
 
-func told(backlog []string, what string) bool {
+func hinted(backlog []string, what string) bool {
 	for _, b := range backlog {
 		if b == what {
 			return true

@@ -332,7 +332,7 @@ func (l *listing) reach(c store.Condition, after store.RunPosition) (until store
 			StartedAt int64
 			RunID     string
 		}
-		if err := l.run(l.end(c, way, after, 2*l.few).Limit(1).Offset(2*l.q.Limit-1), &at); err != nil {
+		if err := l.run(l.endOf(c, way, after, 2*l.few).Limit(1).Offset(2*l.q.Limit-1), &at); err != nil {
 			return until, err
 		}
 		if len(at) == 1 {

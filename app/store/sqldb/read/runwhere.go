@@ -32,9 +32,9 @@ func (l *listing) way(one store.Condition, where []store.Condition, after, until
 		Order("x.started_at DESC, x.run_id DESC")
 }
 
-// end are so many entries of an attribute's range from one of its ends, by the index of values, as far as they lie
+// endOf are so many entries of an attribute's range from one of its ends, by the index of values, as far as they lie
 // behind a position, in the order of the list.
-func (l *listing) end(c store.Condition, way string, after store.RunPosition, most int) *gorm.DB {
+func (l *listing) endOf(c store.Condition, way string, after store.RunPosition, most int) *gorm.DB {
 	some := compare(l.gorm.Table("run_attributes AS x").
 		Where("x.namespace = ? AND x.name = ?", l.q.Namespace, c.Name), "x.value", c).
 		Select("x.started_at, x.run_id").Order("x.value " + way + ", x.started_at " + way + ", x.run_id " + way).Limit(most)
