@@ -71,11 +71,10 @@ func (b *Broker) Complete(ctx context.Context, in protocol.CompleteRequest) (pro
 // own are the tasks that the outcomes of a call may make for the poll that comes with them. What is counted by a budget
 // is only ever claimed, so nothing is set aside for it.
 func (b *Broker) own(in protocol.CompleteRequest) []dispatch.Own {
-	next := in.Next
+	ns, queues := change.Namespace(in.Next.Namespace), append([]string{""}, in.Next.Queues...)
 	return slices.DeleteFunc(madeBy(in.Items), func(o dispatch.Own) bool {
-		return slices.ContainsFunc(append([]string{""}, next.Queues...), func(queue string) bool {
-			return b.store.Queue(engine.QueueKey{Namespace: change.Namespace(next.Namespace), Name: queue}).
-				Budget(o.Kind).Bounded()
+		return slices.ContainsFunc(queues, func(queue string) bool {
+			return b.store.Queue(engine.QueueKey{Namespace: ns, Name: queue}).Budget(o.Kind).Bounded()
 		})
 	})
 }

@@ -18,6 +18,12 @@ import (
 // ignore it, drops it; and it names a process of its own.
 func pooler(t *testing.T, server string, ignores bool) (addr string) {
 	t.Helper()
+	return between(t, func(c net.Conn) { pool(c, server, ignores) })
+}
+
+// between listens until the test ends, and serves each connection.
+func between(t *testing.T, serve func(net.Conn)) (addr string) {
+	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -29,7 +35,7 @@ func pooler(t *testing.T, server string, ignores bool) (addr string) {
 			if err != nil {
 				return
 			}
-			go pool(c, server, ignores)
+			go serve(c)
 		}
 	}()
 	return l.Addr().String()

@@ -18,39 +18,25 @@ import (
 // calling stands between and has the server say that it is of another version.
 func calling(t *testing.T, server, is, version string) (addr string) {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { l.Close() })
-	go func() {
+	return between(t, func(c net.Conn) {
+		defer c.Close()
+		to, err := net.Dial("tcp", server)
+		if err != nil {
+			return
+		}
+		defer to.Close()
+		go func() {
+			_, _ = io.Copy(to, c)
+			to.Close()
+		}()
+		buf := make([]byte, 64<<10)
 		for {
-			c, err := l.Accept()
-			if err != nil {
+			n, err := to.Read(buf)
+			if _, e := c.Write(bytes.ReplaceAll(buf[:n], []byte(is), []byte(version))); err != nil || e != nil {
 				return
 			}
-			go func() {
-				defer c.Close()
-				to, err := net.Dial("tcp", server)
-				if err != nil {
-					return
-				}
-				defer to.Close()
-				go func() {
-					_, _ = io.Copy(to, c)
-					to.Close()
-				}()
-				buf := make([]byte, 64<<10)
-				for {
-					n, err := to.Read(buf)
-					if _, e := c.Write(bytes.ReplaceAll(buf[:n], []byte(is), []byte(version))); err != nil || e != nil {
-						return
-					}
-				}
-			}()
 		}
-	}()
-	return l.Addr().String()
+	})
 }
 
 // A server older than what is asked for is refused by its version, and not waited for.

@@ -262,14 +262,10 @@ func ReadFormer(v []any) (engine.FormerChild, error) {
 	return f, nil
 }
 
-// ReadNamespace reads a row of Namespaces. What a later release added to it is kept beside what is known, see unknown.
-func ReadNamespace(v []any) (store.Namespace, error) {
-	var n store.Namespace
-	if err := json.Unmarshal([]byte(db.Str(v[2])), &n); err != nil {
-		return n, fmt.Errorf("namespace %s: %w", db.Str(v[0]), err)
-	}
-	var err error
-	if n.Unknown, err = unknown(db.Str(v[2]), namespaceMembers); err != nil {
+// ReadNamespace reads a row of Namespaces. What a later release added to it is kept beside what is known, see
+// decodeOpen.
+func ReadNamespace(v []any) (n store.Namespace, err error) {
+	if n.Unknown, err = decodeOpen(db.Str(v[2]), &n, namespaceMembers); err != nil {
 		return n, fmt.Errorf("namespace %s: %w", db.Str(v[0]), err)
 	}
 	n.Name, n.CreatedAt = db.Str(v[0]), history.Micros(db.Int(v[1]))
@@ -277,13 +273,8 @@ func ReadNamespace(v []any) (store.Namespace, error) {
 }
 
 // ReadQueue reads a row of Queues.
-func ReadQueue(v []any) (engine.Queue, error) {
-	var q engine.Queue
-	if err := json.Unmarshal([]byte(db.Str(v[3])), &q); err != nil {
-		return q, fmt.Errorf("queue %s: %w", db.Str(v[1]), err)
-	}
-	var err error
-	if q.Unknown, err = unknown(db.Str(v[3]), queueMembers); err != nil {
+func ReadQueue(v []any) (q engine.Queue, err error) {
+	if q.Unknown, err = decodeOpen(db.Str(v[3]), &q, queueMembers); err != nil {
 		return q, fmt.Errorf("queue %s: %w", db.Str(v[1]), err)
 	}
 	q.Namespace, q.Name, q.UpdatedAt = db.Str(v[0]), db.Str(v[1]), history.Micros(db.Int(v[2]))
