@@ -74,6 +74,10 @@ func (p *program) benchCommand() *cobra.Command {
 		&o.Profile, "profile", "", "directory for a CPU profile of each scenario (but P16 and what grows), and a flame graph of it as SVG",
 	)
 	c.Flags().BoolVar(&o.Large, "large", false, "the largest sizes of what grows as well, within an hour")
+	c.Flags().IntSliceVar(&o.Sizes, "size", nil, "sizes of what grows, instead of those it names")
+	c.Flags().StringVar(
+		&o.Data, "data", "", "directory that keeps the databases of LISTINGS once they are filled, and measures them again the next time",
+	)
 	c.Flags().BoolVar(&asJSON, "json", false, "print one JSON array instead of a table")
 	c.AddCommand(p.benchSandboxCommand())
 	return c

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"sync"
@@ -26,6 +28,7 @@ type growing struct {
 	prepare       func(ctx context.Context, n *node, size int, told func(there int)) error
 	parts         []growingPart
 	freshEachTime bool // what is measured changes the node, so that each run needs a new one
+	reads         bool // nothing is changed by what is measured: a filled database serves another day as well
 }
 
 // growingPart is one thing that is measured at each size. A part's operations may depend on the size.
@@ -77,7 +80,7 @@ func growths() []growing {
 		},
 		{
 			of: "runs", sizes: []int{1_000, 100_000}, quick: []int{200, 1_000}, large: 1_000_000, prepare: keep,
-			parts: listings(),
+			reads: true, parts: listings(),
 		},
 		{
 			of: "connected workers", sizes: []int{10, 100, 1_000}, quick: []int{10, 100},
@@ -192,6 +195,8 @@ func grow(
 // sized are the sizes to measure at.
 func (g growing) sized(o Options) []int {
 	switch {
+	case len(o.Sizes) > 0:
+		return o.Sizes
 	case o.Quick:
 		return g.quick
 	case o.Large && g.large > 0:
@@ -210,12 +215,25 @@ func (g growing) openNode(
 	if g.options != nil {
 		g.options(&no, size)
 	}
+	if o.Data != "" && g.reads {
+		if err := os.MkdirAll(o.Data, 0o700); err != nil {
+			return nil, err
+		}
+		no.kept = filepath.Join(o.Data, fmt.Sprintf("%s-%s-%d", kind, g.of, size))
+	}
 	n, err := openNode(ctx, no)
 	if err != nil || g.prepare == nil {
 		return n, err
 	}
+	if _, there := n.filled(); there {
+		return n, nil
+	}
 	told(0)
-	if err := g.prepare(ctx, n, size, told); err != nil {
+	err = g.prepare(ctx, n, size, told)
+	if err == nil {
+		err = n.stays()
+	}
+	if err != nil {
 		return nil, errors.Join(err, n.close())
 	}
 	return n, nil

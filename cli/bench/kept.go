@@ -178,12 +178,12 @@ func keep(ctx context.Context, n *node, size int, told func(there int)) error {
 	if n.server != "" {
 		return keepInPostgres(ctx, n.server, size, told)
 	}
-	return keepInSQLite(ctx, n.file(), size, told)
+	return keepInSQLite(ctx, n.path, size, told)
 }
 
 // kept calls write with the rows of some runs after the other, in the order of keptColumns.
 func kept(size int, told func(there int), write func(table int, rows [][]any) error) error {
-	now := time.Now()
+	now := time.Now().Truncate(time.Microsecond) // as the last run tells it to who looks for them another day
 	for from := 0; from < size; from += toldEvery {
 		var all [4][][]any
 		for n := from; n < min(size, from+toldEvery); n++ {

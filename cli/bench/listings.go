@@ -210,12 +210,17 @@ func (n *node) search(ctx context.Context, s search, way string, size, ops int) 
 	if err != nil {
 		return sample{}, err
 	}
-	seek := &seeker{rand.New(rand.NewPCG(1, 2)), size, time.Now()} //nolint:gosec // nothing is to be kept secret
 	list := func(q url.Values) (a protocol.ListAnswer, took time.Duration, err error) {
 		begun := time.Now()
 		err = api.Call(ctx, http.MethodGet, "/api/workflows?"+q.Encode(), nil, &a)
 		return a, time.Since(begun), err
 	}
+	newest, _, err := list(url.Values{"page_size": {"1"}})
+	if err != nil || len(newest.Workflows) == 0 {
+		return sample{}, fmt.Errorf("no run is there: %w", err)
+	}
+	now := newest.Workflows[0].StartedAt.Time               // of the runs, which may be there for long
+	seek := &seeker{rand.New(rand.NewPCG(1, 2)), size, now} //nolint:gosec // nothing is to be kept secret
 	all := sample{each: make([]time.Duration, ops)}
 	for i := range ops {
 		q := url.Values{"query": {s.query(seek)}, "page_size": {fmt.Sprint(listPage)}}

@@ -35,6 +35,7 @@ type nodeOptions struct {
 	workers  int    // 1 when 0
 	apps     int    // on one database, each with a worker on a queue of its own; 1 when 0
 	database string // of apps after the first
+	kept     string // the file that tells where its database stays, once it is filled; empty: it goes with the node
 	queue    string // of the worker; empty: the default
 	sessions int    // most that a worker holds; 10 when 0
 	quick    bool   // a look: what is there to be measured may be smaller
@@ -46,7 +47,9 @@ type nodeOptions struct {
 type node struct {
 	app      *app.App
 	dir      string
-	server   string                      // URL of its database; empty: file() is it
+	path     string                      // of its database, if that is a file
+	kept     string                      // as the options say
+	server   string                      // URL of its database; empty: path is it
 	drop     func(context.Context) error // removes the database
 	stop     context.CancelFunc          // of the app
 	ended    chan error
@@ -72,11 +75,15 @@ func openNode(ctx context.Context, o nodeOptions) (*node, error) {
 	if err != nil {
 		return nil, err
 	}
-	n := &node{dir: dir, drop: func(context.Context) error {
-		return nil
-	}, queue: o.queue, quick: o.quick, program: o.program, entered: make(chan struct{}, 2)}
+	n := &node{
+		dir: dir, path: filepath.Join(dir, "bench.db"), kept: o.kept, drop: nothing,
+		queue: o.queue, quick: o.quick, program: o.program, entered: make(chan struct{}, 2),
+	}
 	open := func(ctx context.Context, id string, d store.Dispatcher) (store.Store, error) {
-		return sqlite.Open(ctx, n.file(), sqldb.Options{App: id, Dispatch: d})
+		if err := n.place(); err != nil {
+			return nil, err
+		}
+		return sqlite.Open(ctx, n.path, sqldb.Options{App: id, Dispatch: d})
 	}
 	if o.store == "postgres" {
 		database := o.database
@@ -124,9 +131,6 @@ func openNode(ctx context.Context, o nodeOptions) (*node, error) {
 	return n, nil
 }
 
-// file is its database, when that is no server's.
-func (n *node) file() string { return filepath.Join(n.dir, "bench.db") }
-
 // work starts a Go worker of this id with the workflows of the scenarios.
 func (n *node) work(ctx context.Context, o nodeOptions, id string) error {
 	registry := worker.NewRegistry()
@@ -166,7 +170,12 @@ func (n *node) database(ctx context.Context, server string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("postgres URL: %w", err)
 	}
-	name := "bench_" + strings.ToLower(ulid.Make().String())
+	name, there := n.filled()
+	if there {
+		u.Path = "/" + name
+		return u.String(), nil
+	}
+	name = "bench_" + strings.ToLower(ulid.Make().String())
 	do := func(ctx context.Context, statement string) error {
 		c, err := pgx.Connect(ctx, server)
 		if err != nil {

@@ -1,0 +1,64 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"net/url"
+	"os"
+	"path"
+	"strings"
+)
+
+// A database that stays once it is filled, since filling takes longer than measuring. A file tells where it is, and is
+// written last: without it a run was interrupted, and what it left is filled anew.
+
+func nothing(context.Context) error { return nil }
+
+// filled is the database that stays for this node, if it is there with all that is measured.
+func (n *node) filled() (database string, there bool) {
+	if n.kept == "" {
+		return "", false
+	}
+	raw, err := os.ReadFile(n.kept)
+	return strings.TrimSpace(string(raw)), err == nil
+}
+
+// place makes room for its file.
+func (n *node) place() error {
+	if n.kept == "" {
+		return nil
+	}
+	n.path = n.kept + ".db"
+	if _, there := n.filled(); there {
+		return nil
+	}
+	remove := func(context.Context) error {
+		var all []error
+		for _, of := range []string{"", "-wal", "-shm"} {
+			if err := os.Remove(n.path + of); !errors.Is(err, fs.ErrNotExist) {
+				all = append(all, err)
+			}
+		}
+		return errors.Join(all...)
+	}
+	n.drop = remove
+	return remove(context.Background())
+}
+
+// stays keeps its database for another time: all that is measured is in it.
+func (n *node) stays() error {
+	if n.kept == "" {
+		return nil
+	}
+	database := n.path
+	if n.server != "" {
+		u, err := url.Parse(n.server)
+		if err != nil {
+			return err
+		}
+		database = path.Base(u.Path) // without the server, which may have another address by then, and its password
+	}
+	n.drop = nothing
+	return os.WriteFile(n.kept, []byte(database+"\n"), 0o600)
+}
