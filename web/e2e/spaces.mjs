@@ -99,6 +99,18 @@ export const spaces = [
     refused("/api/runs/01KAJ7Q2M4W8Y6000000000000");
     await page.goto(`${base}/runs/01KAJ7Q2M4W8Y6000000000000`);
     await shown(page.getByText("There is no such run"));
+    await page.getByRole("link", { name: "All runs", exact: true }).click();
+    await shown(page.getByRole("heading", { level: 1, name: "Runs" }));
+  }],
+  ["the page of what is not there leads to all that are", async ({ page, base, refused }) => {
+    for (const [kind, title] of [["session", "Sessions"], ["schedule", "Schedules"]]) {
+      refused(`/api/${kind}s/gone-by-now`);
+      refused(`/api/sojourn/${kind}s/gone-by-now`);
+      await page.goto(`${base}/${kind}s/gone-by-now`);
+      await shown(page.getByText(`There is no such ${kind}`));
+      await page.getByRole("link", { name: `All ${kind}s`, exact: true }).click();
+      await shown(page.getByRole("heading", { level: 1, name: title }));
+    }
   }],
   ["a namespace that is not there is told, with the way out", async ({ page, base, axe, refused, shot }) => {
     refused("/api/sojourn/overview");

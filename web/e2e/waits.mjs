@@ -28,6 +28,7 @@ export const waiting = [
       await api(`/api/worker/workflow-tasks/${t.task_id}/complete`, { lease_owner: worker, workflow_task_attempt: t.workflow_task_attempt, commands }, space);
     };
     await decide("signal", [{ type: "open_signal_wait", signal_name: "go" }]);
+    await decide("timer", [{ type: "start_timer", delay_seconds: 3600 }]);
     await decide("type", [{ type: "schedule_activity", activity_type: "print" }]);
     await decide("budget", [{ type: "schedule_activity", activity_type: "charge" }, { type: "schedule_activity", activity_type: "charge" }]);
     await start("nobody", "deserted");
@@ -50,6 +51,13 @@ export const waiting = [
     await shown(from.getByText(`${clock} (in 1h)`));
     assert.deepEqual(await axe(), []);
     await shot("waits-runs");
+    for (const [id, said] of [["timer", "fires"], ["nobody", "no live worker serves"]]) { // on its page as well, and once
+      await page.locator("tr", { has: page.getByText(id, { exact: true }) }).locator("[data-run]").click();
+      const open = page.getByRole("region", { name: "What is open" });
+      await shown(open.getByText(said).first());
+      assert.equal((await open.innerText()).split(said).length, 2, await open.innerText());
+      await page.goBack();
+    }
   }],
   ["a budget that is used up is told in the list of queues, and at the worker", async ({ page, base, api, axe, shot }) => {
     await api(`/api/task-queues/${queue}/limits`, { activity_tasks: { max_active_leases: 1 } }, space, "PUT");

@@ -24,7 +24,7 @@ export function QueuePage() {
   const state = useQuery(queueQuery({ namespace: useNamespace(), name: queue }));
   useTitle(`Queue ${queue}`);
   if (state.isPending) return <Waiting rows={7} height={56} />;
-  if (!state.data) return <Failed error={state.error} retry={() => void state.refetch()} what="queue" />;
+  if (!state.data) return <Failed error={state.error} retry={() => void state.refetch()} what="queue" all="/queues" />;
   return <Queue queue={state.data} />;
 }
 

@@ -35,7 +35,7 @@ export function RunPage() {
   const seeking = useElsewhere(runId, run.error);
   useTitle(run.data ? `${run.data.workflow_type} ${run.data.workflow_id}` : "Run");
   if (run.isPending || seeking) return <Waiting rows={9} height={56} />;
-  if (!run.data) return <Failed error={run.error} retry={() => void run.refetch()} what="run" />;
+  if (!run.data) return <Failed error={run.error} retry={() => void run.refetch()} what="run" all="/" />;
   return <Run key={runId} run={run.data} />;
 }
 

@@ -21,6 +21,11 @@ export function WhyWaiting({ run }: { run: RunView }) {
   const p = run.pending;
   const wait = isOpen(run) ? run.wait : null;
   const task = p?.workflow_task;
+  // What the wait says already is not said again: a lone timer, or why the run's code does not go on.
+  const timers = wait?.reason === "timer" && p?.timers?.length === 1 ? [] : (p?.timers ?? []);
+  const code = task?.wait?.reason === wait?.reason ? null : task?.wait;
+  const failed = task?.wait?.reason !== "quarantined" && task?.last_failure;
+  const stack = task?.stack_trace?.trim();
   // What somebody can do something about comes first.
   const activities = [...(p?.activities ?? [])].sort((x, y) => Number(y.wait?.needs_attention ?? false) - Number(x.wait?.needs_attention ?? false));
   const items = [
@@ -38,7 +43,7 @@ export function WhyWaiting({ run }: { run: RunView }) {
       </Item>
     )),
     ...activities.map((a) => <Activity key={`a${a.sequence}`} a={a} />),
-    ...(p?.timers ?? []).map((t) => <Countdown key={`t${t.sequence}`} at={t.fire_at} />),
+    ...timers.map((t) => <Countdown key={`t${t.sequence}`} at={t.fire_at} />),
     ...(p?.children ?? []).map((c) => (
       <Item key={`c${c.workflow_id}`} icon="play" alarm={c.attempt_number > 1}>
         child <b className="font-medium text-ink">{c.workflow_type}</b>{" "}
@@ -53,12 +58,12 @@ export function WhyWaiting({ run }: { run: RunView }) {
         the update <b className="font-medium">{u.update_name}</b> is not answered yet
       </Item>
     )),
-    ...(task
+    ...(task && (code || failed || stack)
       ? [
           <Item key="task" icon="play" alarm={task.wait?.needs_attention}>
-            workflow code{task.wait && <WaitText wait={task.wait} behind />}
-            {task.last_failure && task.wait?.reason !== "quarantined" && <span className="block break-words text-bad" data-failed>its code failed: {task.last_failure}</span>}
-            {task.stack_trace?.trim() && <Stack stack={task.stack_trace.trim()} />}
+            workflow code{code && <WaitText wait={code} behind />}
+            {failed && <span className="block break-words text-bad" data-failed>its code failed: {failed}</span>}
+            {stack && <Stack stack={stack} />}
           </Item>,
         ]
       : []),

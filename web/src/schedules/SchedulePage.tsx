@@ -21,7 +21,7 @@ export function SchedulePage() {
   const state = useQuery(scheduleQuery({ namespace: useNamespace(), schedule_id: schedule }));
   useTitle(`Schedule ${schedule}`);
   if (state.isPending) return <Waiting rows={6} height={56} />;
-  if (!state.data) return <Failed error={state.error} retry={() => void state.refetch()} what="schedule" />;
+  if (!state.data) return <Failed error={state.error} retry={() => void state.refetch()} what="schedule" all="/schedules" />;
   return <View schedule={state.data} />;
 }
 

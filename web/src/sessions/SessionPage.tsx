@@ -22,7 +22,7 @@ export function SessionPage() {
   const session = useQuery(sessionQuery({ namespace: useNamespace(), session_id: sessionId }));
   useTitle(`Session ${sessionId}`);
   if (session.isPending) return <Waiting rows={7} height={56} />;
-  if (!session.data) return <Failed error={session.error} retry={() => void session.refetch()} what="session" />;
+  if (!session.data) return <Failed error={session.error} retry={() => void session.refetch()} what="session" all="/sessions" />;
   return <Session session={session.data.session} />;
 }
 

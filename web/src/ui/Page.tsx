@@ -1,3 +1,4 @@
+import { Link, type LinkProps } from "@tanstack/react-router";
 import { useEffect, type ReactNode } from "react";
 import { ApiError } from "../api/client";
 
@@ -40,7 +41,8 @@ export function Empty({ title, children }: { title: string; children?: ReactNode
   );
 }
 
-export function Failed({ error, retry, what }: { error: unknown; retry?: () => void; what: string }) {
+/** What could not be read, and what to do about it: to try again, or where it is not there, to go to all that are. */
+export function Failed({ error, retry, what, all }: { error: unknown; retry?: () => void; what: string; all?: LinkProps["to"] }) {
   const known = error instanceof ApiError;
   const gone = known && error.status === 404;
   return (
@@ -52,6 +54,11 @@ export function Failed({ error, retry, what }: { error: unknown; retry?: () => v
         <button type="button" className="btn mt-4" onClick={retry}>
           Try again
         </button>
+      )}
+      {gone && all && (
+        <Link to={all} className="btn mt-4">
+          All {what}s
+        </Link>
       )}
     </div>
   );
