@@ -1,5 +1,5 @@
 import { useQuery } from "@tanstack/react-query";
-import { Link, useNavigate, useSearch } from "@tanstack/react-router";
+import { Link, useNavigate, useRouter, useSearch } from "@tanstack/react-router";
 import { lazy, Suspense, useCallback, useEffect, useRef, useState } from "react";
 import { ApiError } from "../api/client";
 import { countsQuery, runsQuery, workersQuery } from "../api/queries";
@@ -278,16 +278,19 @@ function FilterField({ name, label, placeholder, value, options, wrong = false, 
   const search = useSearch({ from: "/" });
   const [draft, setDraft] = useState(value ?? "");
   const typed = useRef(false);
+  const router = useRouter();
+  const here = useRef(router.latestLocation.pathname);
   const stepped = useRef(false); // whether this visit to the field has its step in the browser's history
   const apply = useCallback(
     (text: string) => {
       typed.current = false;
       const to = text.trim();
-      if (to === (value ?? "")) return;
+      const leaving = router.latestLocation.pathname !== here.current; // a link was followed meanwhile, whose page is on its way
+      if (leaving || to === (value ?? "")) return;
       void navigate({ search: { ...without(search, "after", name), ...(to && { [name]: to }) }, replace: stepped.current });
       stepped.current = true;
     },
-    [name, navigate, search, value],
+    [name, navigate, router, search, value],
   );
   useEffect(() => {
     if (!typed.current) setDraft(value ?? "");
