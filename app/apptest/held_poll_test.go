@@ -25,31 +25,47 @@ func waiting(t *testing.T, a *apptest.App, n int) {
 	until(t, "polls to be held", func() bool { return a.Broker().Dispatch().Counts().Waiting == n })
 }
 
-func TestAWorkerThatSaysItDrainsHasItsPollsAnswered(t *testing.T) {
-	a := apptest.Start(t, apptest.Options{})
-	c := caller{t, a, ""}
-	w, other := register(c, "w", ""), register(c, "other", "")
-	answers := make(chan response, 3)
-	for _, kind := range []string{"workflow", "activity", "query"} {
-		go func() { answers <- w.pollWith(kind, `,"timeout_seconds":60`) }()
-	}
-	waiting(t, a, 3)
-	c.want(200, "POST", "/api/worker/heartbeat", `{"worker_id":"w","draining":true}`)
-	for range 3 {
-		s := <-answers
-		if s.status != 409 || s.text("poll_status") != "draining" || s.text("reason") != "worker_draining" ||
-			s.body["task"] != nil {
-			t.Errorf("a held poll: %d %.300s", s.status, s.raw)
+// What a worker says of itself at one app, that it drains or that it leaves, ends the polls that it has open, which may
+// be at another one, before there is work for them.
+func TestAWorkersOwnWordEndsThePollsItHasOpen(t *testing.T) {
+	apptest.Databases(t, func(t *testing.T, database string) {
+		a := apptest.Start(t, apptest.Options{Database: database})
+		b := a
+		if !strings.HasPrefix(database, "sqlite:") {
+			b = apptest.Start(t, apptest.Options{Database: database})
 		}
-	}
-	if s := w.pollWith("workflow", `,"timeout_seconds":60`); s.status != 409 || s.text("poll_status") != "draining" {
-		t.Errorf("a poll afterwards: %d %.300s", s.status, s.raw)
-	}
-	c.start("drains-1")
-	other.decide(other.poll("workflow"), finish)
-	c.want(200, "POST", "/api/worker/heartbeat", `{"worker_id":"w"}`)
-	c.start("drains-2")
-	w.decide(w.poll("workflow"), finish)
+		here, there := caller{t, a, ""}, caller{t, b, ""}
+		register(here, "w", "")
+		w, other := hand{there, "w"}, register(there, "other", "")
+		ended := func(want int, status string) {
+			t.Helper()
+			answers := make(chan response, 3)
+			for _, kind := range []string{"workflow", "activity", "query"} {
+				go func() { answers <- w.pollWith(kind, `,"timeout_seconds":60`) }()
+			}
+			waiting(t, b, 3)
+			if want == http.StatusConflict {
+				here.want(200, "POST", "/api/worker/heartbeat", `{"worker_id":"w","draining":true}`)
+			} else {
+				here.want(200, "DELETE", "/api/worker/registrations/w", "")
+			}
+			for range 3 {
+				if s := <-answers; s.status != want || s.text("reason") != status || s.body["task"] != nil {
+					t.Errorf("a poll that it had open: %d %.300s", s.status, s.raw)
+				}
+			}
+			if s := w.pollWith("workflow", `,"timeout_seconds":60`); s.status != want || s.text("reason") != status {
+				t.Errorf("a poll afterwards: %d %.300s", s.status, s.raw)
+			}
+			there.start(status)
+			other.decide(other.poll("workflow"), finish)
+		}
+		ended(http.StatusConflict, "worker_draining")
+		here.want(200, "POST", "/api/worker/heartbeat", `{"worker_id":"w"}`)
+		there.start("again")
+		w.decide(w.poll("workflow"), finish)
+		ended(http.StatusPreconditionFailed, "worker_not_registered")
+	})
 }
 
 // The answer to a poll is lost together with the memory of the app that gave it: the lease in the store knows which

@@ -243,9 +243,9 @@ func (b *Broker) spec(in protocol.PollRequest, w *engine.Worker) dispatch.Spec {
 	return dispatch.Spec{
 		Namespace: w.Namespace, Queues: in.Queues, Kinds: in.Kinds, Free: free, Max: in.Max,
 		Lessee: engine.Lessee{Worker: w, PollID: in.PollID, BuildID: build},
-		// Asked under the dispatch's lock as the poll enters: a registration that ended since it was admitted
-		// would else leave a poll behind that nobody ends.
-		Still: func() bool { return b.workers.Is(w.Key(), w.Incarnation) && b.workers.DrainOf(w) == nil },
+		// Asked under the dispatch's lock as the poll enters: a registration that ended since it was admitted, or a
+		// drain, would else leave a poll behind that nobody ends.
+		Still: func() bool { return b.workers.Takes(w) },
 	}
 }
 

@@ -65,7 +65,8 @@ const (
 	TopicSessions                    // sessions that changed
 	TopicWorkers                     // workers whose registration changed
 	TopicMoves                       // entries of sessions' timelines: claims, releases, ends
-	// processes whose registration another app gave to another, or took away; overflow: perhaps of any worker
+	// processes whose registration another app gave to another, or took away, or that said there whether they drain;
+	// overflow: perhaps of any worker
 	TopicSuperseded
 	TopicLoose  // that sessions changed which nobody holds
 	TopicTokens // tokens that were made, changed or dropped; overflow: perhaps any
@@ -89,6 +90,7 @@ type Watch struct {
 	workers  map[engine.WorkerKey]struct{}
 	moves    []store.SessionMove
 	gone     []store.Process // superseded
+	said     []store.Process
 	tokens   []string
 	size     int
 	overflow bool
@@ -143,7 +145,7 @@ func (w *Watch) Take() (c store.Changed, overflow bool) {
 	for k := range w.workers {
 		c.Workers = append(c.Workers, k)
 	}
-	c.Moves, c.Superseded, c.Tokens, overflow = w.moves, w.gone, w.tokens, w.overflow
+	c.Moves, c.Superseded, c.Said, c.Tokens, overflow = w.moves, w.gone, w.said, w.tokens, w.overflow
 	w.reset()
 	return c, overflow
 }
@@ -151,7 +153,7 @@ func (w *Watch) Take() (c store.Changed, overflow bool) {
 func (w *Watch) reset() {
 	w.runs, w.order = map[string]*store.RunChange{}, nil
 	w.sessions, w.workers = map[engine.SessionKey]struct{}{}, map[engine.WorkerKey]struct{}{}
-	w.moves, w.gone, w.tokens, w.size, w.overflow = nil, nil, nil, 0, false
+	w.moves, w.gone, w.said, w.tokens, w.size, w.overflow = nil, nil, nil, nil, 0, false
 }
 
 // Changed tells everybody who watches what a batch touched.
@@ -229,9 +231,9 @@ func (w *Watch) add(c store.Changed) bool {
 		some = true
 		w.moves = append(w.moves, c.Moves...)
 	}
-	if w.topics&TopicSuperseded != 0 && len(c.Superseded) > 0 && w.grow(len(c.Superseded)) {
+	if n := len(c.Superseded) + len(c.Said); w.topics&TopicSuperseded != 0 && n > 0 && w.grow(n) {
 		some = true
-		w.gone = append(w.gone, c.Superseded...)
+		w.gone, w.said = append(w.gone, c.Superseded...), append(w.said, c.Said...)
 	}
 	if w.topics&TopicTokens != 0 && len(c.Tokens) > 0 && w.grow(len(c.Tokens)) {
 		some = true

@@ -116,6 +116,12 @@ func (r *Registry) Is(k engine.WorkerKey, incarnation string) bool {
 	return w != nil && w.Incarnation == incarnation
 }
 
+// Takes says whether a process is the registered one and drains by nobody's word, as far as is known here.
+func (r *Registry) Takes(w *engine.Worker) (takes bool) {
+	r.With(w.Key(), func(h *Heard) { takes = h.Worker.Incarnation == w.Incarnation && !h.Draining })
+	return takes && r.DrainOf(w) == nil
+}
+
 // Get is the registration of a worker, nil when none is known here.
 func (r *Registry) Get(k engine.WorkerKey) *engine.Worker {
 	r.mu.Lock()

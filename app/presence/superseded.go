@@ -9,13 +9,14 @@ import (
 	"github.com/sojourn-run/sojourn/app/dispatch"
 	"github.com/sojourn-run/sojourn/app/engine"
 	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
 // Another app ended a registration and freed what was leased by then. What this one was leasing to the process in that
 // moment it could not see, so each app frees its own part when it hears of it, or when a hint may have been lost.
 
 // watchSuperseded hears, until ctx ends, of processes whose registration ended at other apps on the database: another
-// took their place, or they left.
+// took their place, or they left. And of those that said there that they drain, or the opposite.
 func (ws *Workers) watchSuperseded(ctx context.Context) {
 	ws.dispatch.Each(ctx, dispatch.TopicSuperseded, func(changed store.Changed, overflow bool) {
 		if overflow { // an app may have left as well
@@ -24,7 +25,7 @@ func (ws *Workers) watchSuperseded(ctx context.Context) {
 				changed.Superseded = append(changed.Superseded, store.Process{Worker: k, Incarnation: h.Worker.Incarnation})
 			}
 		}
-		for _, p := range changed.Superseded {
+		for _, p := range append(changed.Superseded, changed.Said...) {
 			if p.Worker.Namespace == appsNamespace { // an app left: who is there now is looked at soon
 				ws.appLeft.Store(true)
 				ws.storeSoon()
@@ -53,6 +54,7 @@ func (ws *Workers) superseded(ctx context.Context, p store.Process) {
 		}
 		return
 	case err == nil && w.Incarnation == p.Incarnation && w.Left.IsZero():
+		ws.tookWord(&w)
 		return
 	}
 	ws.dispatch.Gone(p)
@@ -67,5 +69,19 @@ func (ws *Workers) superseded(ctx context.Context, p store.Process) {
 		return incarnation == p.Incarnation
 	}); err != nil && ctx.Err() == nil {
 		ws.log.Warn().Err(err).Str("worker_id", p.Worker.ID).Msg("free what was leased to a process that left")
+	}
+}
+
+// tookWord notes what a process said at another app, by its row: whether it drains. Then the polls that it has open
+// here are answered. What it said here last, and is not stored yet, counts more.
+func (ws *Workers) tookWord(row *engine.Worker) {
+	drains, begins := row.Status == protocol.WorkerDraining, false
+	ws.With(row.Key(), func(h *Heard) {
+		if h.Worker.Incarnation == row.Incarnation && !h.Unsaid {
+			begins, h.Draining = drains && !h.Draining, drains
+		}
+	})
+	if begins {
+		ws.dispatch.Drop(row.Key(), dispatch.ErrDraining)
 	}
 }

@@ -312,8 +312,9 @@ type Changed struct {
 	// Superseded are processes of workers of whom another app took a newer registration, or took it away. Older releases
 	// do not say which process it was.
 	Superseded []Process
-	Answers    []string // questions that were answered
-	Tokens     []string // tokens that were made, changed or dropped, here or elsewhere
+	Said       []Process // processes that said to another app that they drain, or the opposite
+	Answers    []string  // questions that were answered
+	Tokens     []string  // tokens that were made, changed or dropped, here or elsewhere
 }
 
 // SessionMove is an entry that was added to a session's timeline. Of those of other apps only the ends of holdings are

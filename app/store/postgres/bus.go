@@ -58,6 +58,7 @@ type bus struct {
 	ended  []ended                    // guarded by mu
 	silent map[engine.WorkerKey]bool  // guarded by mu
 	gone   map[store.Process]bool     // their registrations are over; guarded by mu
+	said   map[store.Process]bool     // that they drain, or the opposite; guarded by mu
 
 	answers []string    // guarded by mu
 	tokens  []string    // guarded by mu
@@ -73,6 +74,7 @@ type message struct {
 	Decided  bool              `json:"d,omitempty"` // something was decided about a queue
 	Silent   []worker          `json:"w,omitempty"` // whose lease ran out
 	Gone     []worker          `json:"g,omitempty"` // whose registration is over
+	Said     []worker          `json:"v,omitempty"` // who said that it drains, or the opposite
 	Queues   []sqldb.QueueKey  `json:"q,omitempty"`
 	Runs     []store.RunChange `json:"r,omitempty"`
 	Ended    []ended           `json:"e,omitempty"`
@@ -80,11 +82,17 @@ type message struct {
 	Tokens   []string          `json:"t,omitempty"` // that were made, changed or dropped
 }
 
-// worker is one whose lease ran out, or a process of it whose registration is over.
+// worker is one whose lease ran out, or a process of it whose registration is over, or which said something.
 type worker struct {
 	Namespace   string `json:"ns"`
 	ID          string `json:"id"`
 	Incarnation string `json:"i,omitempty"` // older releases do not say it
+}
+
+func workerOf(p store.Process) worker { return worker{p.Worker.Namespace, p.Worker.ID, p.Incarnation} }
+
+func (w worker) process() store.Process {
+	return store.Process{Worker: w.key(), Incarnation: w.Incarnation}
 }
 
 func (w worker) key() engine.WorkerKey { return engine.WorkerKey{Namespace: w.Namespace, ID: w.ID} }
@@ -107,7 +115,7 @@ func newBus(cfg *pgx.ConnConfig, app string, d store.Dispatcher) *bus {
 		cfg: quiet, app: app, dispatch: d, ctx: ctx, stop: stop, wake: make(chan struct{}, 1),
 		decided: make(chan struct{}, 1), migrated: make(chan struct{}, 1),
 		queues: map[sqldb.QueueKey]bool{}, runs: map[string]store.RunChange{}, silent: map[engine.WorkerKey]bool{},
-		gone: map[store.Process]bool{},
+		gone: map[store.Process]bool{}, said: map[store.Process]bool{},
 	}
 }
 
@@ -144,6 +152,9 @@ func (b *bus) notify(n sqldb.Notice) {
 	}
 	for _, k := range n.Superseded {
 		b.gone[k] = true
+	}
+	for _, k := range n.Said {
+		b.said[k] = true
 	}
 	for _, m := range n.Ended {
 		if len(b.ended) < mostEnded {
@@ -189,7 +200,11 @@ func (b *bus) takeNotices() []string {
 	}
 	for p := range b.gone {
 		cut(len(p.Worker.Namespace) + len(p.Worker.ID) + len(p.Incarnation) + 40)
-		m.Gone = append(m.Gone, worker{p.Worker.Namespace, p.Worker.ID, p.Incarnation})
+		m.Gone = append(m.Gone, workerOf(p))
+	}
+	for p := range b.said {
+		cut(len(p.Worker.Namespace) + len(p.Worker.ID) + len(p.Incarnation) + 40)
+		m.Said = append(m.Said, workerOf(p))
 	}
 	for q := range b.queues {
 		cut(len(q.Namespace) + len(q.Queue) + 64)
@@ -214,22 +229,31 @@ func (b *bus) takeNotices() []string {
 		cut(len(id) + 8)
 		m.Answers = append(m.Answers, id)
 	}
-	if m.Decided || len(m.Silent)+len(m.Gone)+len(m.Queues)+len(m.Runs)+len(m.Ended)+len(m.Answers)+len(m.Tokens) > 0 {
+	if m.Decided || len(m.Silent)+len(m.Queues) > 0 || m.tells() {
 		out = append(out, encode(m))
 	}
 	clear(b.queues)
 	clear(b.runs)
 	clear(b.silent)
 	clear(b.gone)
+	clear(b.said)
 	b.ended, b.answers, b.tokens, b.decide = nil, nil, nil, false
 	return out
+}
+
+// tells says whether there is something in it for those who watch what changed.
+func (m message) tells() bool {
+	return len(m.Runs)+len(m.Ended)+len(m.Gone)+len(m.Said)+len(m.Answers)+len(m.Tokens) > 0
 }
 
 // changed is the message as this process's own hints are told.
 func (m message) changed() store.Changed {
 	c := store.Changed{Runs: m.Runs, Answers: m.Answers, Tokens: m.Tokens}
 	for _, k := range m.Gone {
-		c.Superseded = append(c.Superseded, store.Process{Worker: k.key(), Incarnation: k.Incarnation})
+		c.Superseded = append(c.Superseded, k.process())
+	}
+	for _, k := range m.Said {
+		c.Said = append(c.Said, k.process())
 	}
 	for _, e := range m.Ended {
 		k := engine.SessionKey{Namespace: e.Namespace, ID: e.Session}
@@ -389,13 +413,13 @@ func (b *bus) hear(c *pgx.Conn, s *sqldb.Store) {
 		}
 		for _, k := range m.Gone {
 			if k.Incarnation != "" {
-				b.dispatch.Gone(store.Process{Worker: k.key(), Incarnation: k.Incarnation})
+				b.dispatch.Gone(k.process())
 			}
 		}
 		for _, q := range m.Queues {
 			b.dispatch.Backlog(q.Namespace, q.Queue, q.Kind)
 		}
-		if len(m.Runs)+len(m.Ended)+len(m.Gone)+len(m.Answers)+len(m.Tokens) > 0 {
+		if m.tells() {
 			b.dispatch.Changed(m.changed())
 		}
 	}

@@ -87,6 +87,7 @@ type batch struct {
 	told    int                       // how many of the moves were written
 	silent  map[engine.WorkerKey]bool // leases of theirs ran out
 	gone    []store.Process           // their registrations end with this batch
+	said    []store.Process           // that they drain, or the opposite
 	due     history.Time
 	dirty   bool  // something was or will be written
 	broken  error // what Decide asked for could not be read

@@ -129,6 +129,8 @@ func (b *batch) apply(w *store.Writes, payloads [][][]byte) {
 		// given to it.
 		if had != nil && had.Worker != nil && (had.Incarnation != n.Incarnation || had.Left.IsZero() && !n.Left.IsZero()) {
 			b.gone = append(b.gone, store.Process{Worker: n.Key(), Incarnation: had.Incarnation})
+		} else if had != nil && had.Worker != nil && had.Status != n.Status { // that it drains, or the opposite
+			b.said = append(b.said, store.Process{Worker: n.Key(), Incarnation: n.Incarnation})
 		}
 		b.workers[n.Key()] = &worker{Worker: &n, stored: had != nil && had.stored, dirty: true, touched: true}
 		b.dirty = true

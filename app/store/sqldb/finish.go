@@ -152,11 +152,11 @@ func (b *batch) tell(c store.Changed, learned bool) {
 	}
 	ended := slices.DeleteFunc(slices.Clone(c.Moves), func(m store.SessionMove) bool { return !m.Ends() })
 	some := len(c.Runs) > 0 || len(b.backlog) > 0 || len(b.hidden) > 0 || len(ended) > 0 || len(b.gone) > 0 ||
-		len(c.Tokens) > 0
+		len(b.said) > 0 || len(c.Tokens) > 0
 	if b.s.cfg.Notify != nil && (some || learned) {
 		n := Notice{
 			Runs: c.Runs, Ended: ended, Learned: learned, Expired: slices.Collect(maps.Keys(b.silent)), Superseded: b.gone,
-			Tokens: c.Tokens,
+			Said: b.said, Tokens: c.Tokens,
 		}
 		for q := range b.backlog {
 			b.hidden[q] = true

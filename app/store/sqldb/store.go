@@ -80,7 +80,8 @@ type Notice struct {
 	Runs    []store.RunChange
 	// Superseded are processes whose worker's registration went to another, or away.
 	Superseded []store.Process
-	Learned    bool // tasks of a queue have ranks from now on; what is decided about queues their commit tells
+	Said       []store.Process // processes that said that they drain, or the opposite
+	Learned    bool            // tasks of a queue have ranks from now on; what is decided about queues their commit tells
 	// Answers are questions that were answered; they come alone.
 	Answers []string
 	Tokens  []string // that were made, changed or dropped
