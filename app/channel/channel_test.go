@@ -63,7 +63,7 @@ func TestCallBeforeSettingsIsRefusedAndNeverSilent(t *testing.T) {
 	p.refusal("settings_required", protocol.MethodPoll, nil)
 	p.settings(nil)
 	p.refusal("unknown_method", "juggle", nil)
-	p.refusal("malformed_payload", protocol.MethodPoll, "a string")
+	p.refusal("validation_failed", protocol.MethodPoll, "a string")
 }
 
 func TestSecondSettingsCallLeavesOneHandler(t *testing.T) {

@@ -51,6 +51,21 @@ func beyond(f reflect.StructField) (limits, types []string) {
 // refusals are what a worker is told over HTTP and over its socket.
 func (p *peer) refusals(a *apptest.App, path, method, body string) (over string, socket *rpc.Error) {
 	p.t.Helper()
+	status, raw := p.post(a, path, body)
+	var said struct{ Reason, Error string }
+	if err := json.Unmarshal(raw, &said); err != nil {
+		p.t.Fatal(err)
+	}
+	if err := p.Call(within(p.t), method, json.RawMessage(body), nil); !errors.As(err, &socket) {
+		p.t.Errorf("%s %.100s: over the socket %v", method, body, err)
+		socket = &rpc.Error{}
+	}
+	return fmt.Sprint(status, " ", said.Reason, ": ", said.Error), socket
+}
+
+// post makes a request of the worker protocol over HTTP.
+func (p *peer) post(a *apptest.App, path, body string) (status int, raw []byte) {
+	p.t.Helper()
 	r, err := http.NewRequestWithContext(within(p.t), http.MethodPost, a.URL()+path, strings.NewReader(body))
 	if err != nil {
 		p.t.Fatal(err)
@@ -62,20 +77,41 @@ func (p *peer) refusals(a *apptest.App, path, method, body string) (over string,
 		p.t.Fatal(err)
 	}
 	defer s.Body.Close()
-	raw, err := io.ReadAll(s.Body)
-	var said struct{ Reason, Error string }
-	if err = errors.Join(err, json.Unmarshal(raw, &said)); err != nil {
+	if raw, err = io.ReadAll(s.Body); err != nil {
 		p.t.Fatal(err)
 	}
-	if err := p.Call(within(p.t), method, json.RawMessage(body), nil); !errors.As(err, &socket) {
-		p.t.Errorf("%s %.100s: over the socket %v", method, body, err)
-		socket = &rpc.Error{}
-	}
-	return fmt.Sprint(s.StatusCode, " ", said.Reason, ": ", said.Error), socket
+	return s.StatusCode, raw
 }
 
-// What a member may be is one thing at both doors, and refused in the same words. What is none of its type is refused
-// at both. A string that not every database can keep is refused before one is asked.
+// A member that stands twice in an object counts as it stood last at both doors, and nothing of how it stood first
+// gets into what is decided.
+func TestAMemberThatStandsTwiceCountsAsItStoodLast(t *testing.T) {
+	a := apptest.Start(t, apptest.Options{})
+	s := scheduler(t, a)
+	const first, last = `"commands":[{"type":"schedule_activity","activity_type":"first","priority":3}]`,
+		`"commands":[{"type":"schedule_activity","activity_type":"first","activity_type":"last"}]`
+	for _, door := range []string{"HTTP", "a socket"} {
+		started, err := a.Broker().Start(within(t), protocol.StartRequest{WorkflowType: "one"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		j := s.job(nil)
+		if door == "HTTP" {
+			if status, raw := s.post(a, "/api/worker/workflow-tasks/"+j.ID+"/complete",
+				`{"lease_owner":"nobody","lease_owner":"scheduler","workflow_task_attempt":1,`+first+`,`+last+`}`); status != 200 {
+				t.Fatalf("%d %s", status, raw)
+			}
+		} else {
+			s.ok(j, json.RawMessage(`{`+first+`,`+last+`}`))
+		}
+		if e := has[*history.ActivityScheduled](t, a, started.RunID); e.ActivityType != "last" || e.Priority == 3 {
+			t.Errorf("over %s: %+v", door, e)
+		}
+	}
+}
+
+// What a member may be is one thing at both doors, and refused in the same words, what is none of its type included. A
+// string that not every database can keep is refused before one is asked.
 func TestLimitsAreThoseOfHTTP(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		a := apptest.Start(t, apptest.Options{Database: database})
@@ -104,18 +140,12 @@ func TestLimitsAreThoseOfHTTP(t *testing.T) {
 					continue
 				}
 				body := func(v string) string { return "{" + c.base + `,"` + name + `":` + v + "}" }
-				for _, v := range limits {
+				for _, v := range append(limits, types...) {
 					asked++
 					over, socket := w.refusals(a, "/api/worker/"+c.path, c.method, body(v))
-					if said := fmt.Sprint(socket.Status, " ", socket.Code, ": ", socket.Message); said != over {
+					said := fmt.Sprint(socket.Status, " ", socket.Code, ": ", socket.Message)
+					if said != over || !strings.HasPrefix(over, "422 ") {
 						t.Errorf("%s of %s as %.40s:\nover HTTP     %s\nover a socket %s", name, c.method, v, over, said)
-					}
-				}
-				for _, v := range types {
-					asked++
-					over, socket := w.refusals(a, "/api/worker/"+c.path, c.method, body(v))
-					if !strings.HasPrefix(over, "422 ") || socket.Code != rpc.CodeMalformedPayload {
-						t.Errorf("%s of %s as %.40s: %s, %v", name, c.method, v, over, socket)
 					}
 				}
 			}
@@ -130,7 +160,11 @@ func TestLimitsAreThoseOfHTTP(t *testing.T) {
 			protocol.MethodPoll:             `{"queues":["a\u0000b"]}`,
 			protocol.MethodCompleteJob:      `{"jobId":"j-1","token":"a1.w","status":"OK","response":{"commands":[{"type":"a\u0000"}]}}`,
 		} {
-			if e := w.refusal("validation_failed", method, json.RawMessage(body)); !strings.Contains(e.Message, "NUL") {
+			reason := "validation_failed"
+			if method == protocol.MethodCreateSession {
+				reason = "invalid_worker_session"
+			}
+			if e := w.refusal(reason, method, json.RawMessage(body)); !strings.Contains(e.Message, "NUL") {
 				t.Errorf("%s: %v", method, e)
 			}
 		}

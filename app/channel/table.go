@@ -20,19 +20,28 @@ func handle[In, Out any](h rpc.Handlers, method string, fn func(ctx context.Cont
 			return out, refusal(err)
 		}
 		return out, nil
-	}, storable)
+	}, sound)
 }
 
-// storable refuses strings that hold a NUL, as the HTTP routes do: not every database can keep one. What programs wrote
-// may hold it by accident, and loses it.
-func storable(raw []byte, in any) error {
+// sound refuses what the HTTP routes refuse, in their words: members of other types, and strings that hold a NUL, which
+// not every database can keep. What programs wrote may hold one by accident, and loses it.
+func sound(raw []byte, in any, unread error) error {
 	if in, is := in.(*protocol.ChannelComplete); is {
 		withoutNUL(&in.JobOutcome)
 		for i := range in.Items {
 			withoutNUL(&in.Items[i])
 		}
 	}
-	return refusal(httpjson.WithoutNUL(raw, in))
+	var why error
+	if unread != nil {
+		why = httpjson.Unfit(raw, in, unread)
+	} else {
+		why = httpjson.WithoutNUL(raw, in)
+	}
+	if in, is := in.(*protocol.SessionCreate); is {
+		why = in.Refused(why)
+	}
+	return refusal(why)
 }
 
 func withoutNUL(o *protocol.JobOutcome) {

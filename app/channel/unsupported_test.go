@@ -50,9 +50,9 @@ func TestWhatWouldBeLostIsRefusedOnTheSocket(t *testing.T) {
 				large + `},{"type":"brew_tea"}]}`,
 			"commands.1.type", "", false,
 		},
-		{"nothing of that", `{"commands":[{"type":"start_timer","delay_seconds":"soon"}]}`, "", "malformed_payload", true},
-		{"commands that are none", `{"commands":7}`, "", "malformed_payload", true},
-		{"a response that is none", `[]`, "", "malformed_payload", true},
+		{"nothing of that", `{"commands":[{"type":"start_timer","delay_seconds":"soon"}]}`, "", "validation_failed", true},
+		{"commands that are none", `{"commands":7}`, "", "validation_failed", true},
+		{"a response that is none", `[]`, "", "validation_failed", true},
 		{
 			"a value that is too large",
 			`{"commands":[{"type":"schedule_activity","activity_type":"a","arguments":` + large + `}]}`, "", "payload_too_large",
@@ -116,9 +116,9 @@ func TestWhatCannotBeReadIsJudgedByTheLeaseToo(t *testing.T) {
 		"response": json.RawMessage(`{"commands":[{"type":"brew_tea","delay_seconds":"soon"}]}`),
 	}
 	before := a.Dump()
-	other.refusal("malformed_payload", protocol.MethodCompleteJob, in)
+	other.refusal("validation_failed", protocol.MethodCompleteJob, in)
 	in["status"] = "USER_FAILURE"
-	w.refusal("malformed_payload", protocol.MethodCompleteJob, in)
+	w.refusal("validation_failed", protocol.MethodCompleteJob, in)
 	if diff := before.Diff(a.Dump()); diff != "" {
 		t.Errorf("that changed:\n%s", diff)
 	}

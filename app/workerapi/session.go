@@ -2,7 +2,6 @@ package workerapi
 
 import (
 	"context"
-	"errors"
 	"net/http"
 
 	"github.com/sojourn-run/sojourn/shared/protocol"
@@ -18,11 +17,7 @@ func createSession(a *API, c *call) (answer, error) {
 	sessionRefused(c)
 	var in protocol.SessionCreate
 	if err := c.Need(&in); err != nil {
-		var e *protocol.Error
-		if errors.As(err, &e) && len(e.Fields["session_id"]) > 0 {
-			e.Reason = protocol.ReasonInvalidSession // as what names no session is called by all doors
-		}
-		return answer{}, err
+		return answer{}, in.Refused(err)
 	}
 	if in.WorkerID == "" {
 		return answer{}, protocol.Invalid("worker_id", "is missing")

@@ -13,6 +13,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/sojourn-run/sojourn/shared/protocol"
+	"github.com/sojourn-run/sojourn/shared/rawjson"
 )
 
 // Limits of request bodies, in bytes: of one verb, and of the routes that carry many in one request.
@@ -21,8 +22,8 @@ const (
 	MaxBatchBody = 8 << 20
 )
 
-// Body reads r's body, which is nil when there is none. The error is a *protocol.Error: a media type other than JSON,
-// more than limit bytes, text that is not UTF-8.
+// Body reads r's body, which is nil when there is none. Of members that stand twice in an object it has the last. The
+// error is a *protocol.Error: a media type other than JSON, more than limit bytes, text that is not UTF-8.
 func Body(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
 	if r.Body == nil || r.Body == http.NoBody || r.ContentLength == 0 {
 		return nil, nil
@@ -49,7 +50,7 @@ func Body(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
 			return nil, err
 		}
 	}
-	return raw, nil
+	return rawjson.Once(raw), nil
 }
 
 // Whole reads a body to its end, whose length is said to be that; less than 0 if nothing is said.
@@ -93,11 +94,17 @@ func Decode(raw []byte, v any) error {
 	if !utf8.Valid(raw) {
 		return malformed("the body is not valid UTF-8")
 	}
-	err := json.Unmarshal(raw, v)
+	if err := json.Unmarshal(raw, v); err != nil {
+		return Unfit(raw, v, err)
+	}
+	return WithoutNUL(raw, v)
+}
+
+// Unfit is the refusal of a text that did not decode into v, with what the decoder said of it: which member is of the
+// wrong type, and which type it must be of.
+func Unfit(raw []byte, v any, err error) error {
 	var syntax *json.SyntaxError
 	switch {
-	case err == nil:
-		return WithoutNUL(raw, v)
 	case errors.As(err, &syntax):
 		return malformed(syntax.Error()).With("offset", syntax.Offset)
 	case errors.Is(err, io.ErrUnexpectedEOF):

@@ -1,6 +1,10 @@
 package protocol
 
-import "github.com/sojourn-run/sojourn/shared/history"
+import (
+	"errors"
+
+	"github.com/sojourn-run/sojourn/shared/history"
+)
 
 // SessionCreate claims a session by verb, before any activity of it.
 type SessionCreate struct {
@@ -8,6 +12,16 @@ type SessionCreate struct {
 	Namespace   string `json:"namespace,omitempty"`
 	Incarnation string `json:"incarnation,omitempty"`
 	SessionOptions
+}
+
+// Refused is why a creation that cannot be read is refused: clients of the contract know a wrong id by a reason of its
+// own.
+func (SessionCreate) Refused(why error) error {
+	var e *Error
+	if errors.As(why, &e) && len(e.Fields["session_id"]) > 0 {
+		e.Reason = ReasonInvalidSession
+	}
+	return why
 }
 
 // SessionVerb renews, releases or closes a session its caller holds. Epoch is optional; one that is sent must be the

@@ -21,12 +21,13 @@ type Handler struct {
 }
 
 // Handle enters fn as method. In is what the payload is decoded into; a missing or null payload is the zero In. Out is
-// acked as it marshals: use a pointer for an answer that may be null, and [None] for no answer. What check says of a
-// payload and the In, a pointer, that was decoded from it, the call is refused for. A method that is already there
-// panics: two handlers for one method would be a mistake of ours.
+// acked as it marshals: use a pointer for an answer that may be null, and [None] for no answer. A judge has the last
+// word on a payload and the In, a pointer, that was decoded from it, or was not, for the reason unread: what it returns,
+// the call is refused for. A method that is already there panics: two handlers for one method would be a mistake of
+// ours.
 func Handle[In, Out any](
 	h Handlers, method string, fn func(ctx context.Context, in In) (Out, error),
-	check ...func(payload []byte, in any) error,
+	judges ...func(payload []byte, in any, unread error) error,
 ) {
 	if _, taken := h[method]; taken {
 		panic("rpc: method " + method + " has a handler already")
@@ -34,13 +35,19 @@ func Handle[In, Out any](
 	h[method] = Handler{
 		fromJSON: func(ctx context.Context, payload json.RawMessage) (any, error) {
 			var in In
-			if err := decode(payload, &in); err != nil {
-				return nil, h[method].unreadable(ctx, method, payload, malformed(method, err))
+			unread := decode(payload, &in)
+			var why error
+			if unread != nil {
+				why = malformed(method, unread)
 			}
-			for _, sound := range check {
-				if err := sound(payload, &in); err != nil {
-					return nil, err
-				}
+			for _, judge := range judges {
+				why = judge(payload, &in, unread)
+			}
+			switch {
+			case unread != nil:
+				return nil, h[method].unreadable(ctx, method, payload, why)
+			case why != nil:
+				return nil, why
 			}
 			return guard(ctx, method, in, fn)
 		},
@@ -58,7 +65,7 @@ func (h Handlers) Unread(method string, look func(ctx context.Context, payload j
 	h[method] = handler
 }
 
-func (h Handler) unreadable(ctx context.Context, method string, payload json.RawMessage, why *Error) error {
+func (h Handler) unreadable(ctx context.Context, method string, payload json.RawMessage, why error) error {
 	if h.unread == nil {
 		return why
 	}

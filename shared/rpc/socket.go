@@ -7,6 +7,8 @@ import (
 	"errors"
 	"net/http"
 	"time"
+
+	"github.com/sojourn-run/sojourn/shared/rawjson"
 )
 
 // Events of the worker channel.
@@ -75,7 +77,7 @@ func (how Serving) serve(ctx context.Context, handlers Handlers, args []json.Raw
 			CodeMalformedPayload, http.StatusBadRequest, "want one argument {method, payload}, got %d", len(args),
 		)
 	}
-	if err := call.read(args[0]); err != nil {
+	if err := call.read(rawjson.Once(args[0])); err != nil {
 		return nil, Errorf(CodeMalformedPayload, http.StatusBadRequest, "argument {method, payload}: %w", err)
 	}
 	timeout := how.Timeout
