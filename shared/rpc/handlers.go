@@ -22,9 +22,9 @@ type Handler struct {
 
 // Handle enters fn as method. In is what the payload is decoded into; a missing or null payload is the zero In. Out is
 // acked as it marshals: use a pointer for an answer that may be null, and [None] for no answer. A judge has the last
-// word on a payload and the In, a pointer, that was decoded from it, or was not, for the reason unread: what it returns,
-// the call is refused for. A method that is already there panics: two handlers for one method would be a mistake of
-// ours.
+// word on a payload and the In, a pointer, that was decoded from it, or was not, for the reason unread: what it
+// returns, the call is refused for. A method that is already there panics: two handlers for one method would be a
+// mistake of ours.
 func Handle[In, Out any](
 	h Handlers, method string, fn func(ctx context.Context, in In) (Out, error),
 	judges ...func(payload []byte, in any, unread error) error,
