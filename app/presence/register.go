@@ -67,6 +67,11 @@ func (ws *Workers) Register(
 				if old.Incarnation == next.Incarnation {
 					next.RegisteredAt, next.Beats = old.RegisteredAt, next.Beats || old.Beats
 					changed = revised(old, &next)
+					if in.Held != nil {
+						return store.Writes{
+							Workers: []engine.Worker{next}, Reconnected: []engine.WorkerKey{key}, Answer: &next,
+						}, nil
+					}
 				} else {
 					superseded, before = true, old.Incarnation
 					next.Superseded = append(slices.Clone(old.Superseded), old.Incarnation)

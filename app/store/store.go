@@ -161,6 +161,9 @@ type Writes struct {
 	Sessions    []engine.SessionChange
 	Workers     []engine.Worker
 	DropWorkers []engine.WorkerKey
+	// Reconnected are workers that speak over another connection now: what a poll that they left open on an older one, at
+	// whichever app, were given would be lost.
+	Reconnected []engine.WorkerKey
 	Receipts    []Receipt
 	Tokens      []Token
 	// TokenUses are tokens of which only UsedAt is another: nobody is told that they have changed.
@@ -273,8 +276,8 @@ type Dispatcher interface {
 	// Backlog says that ready tasks of this queue were committed with nobody to take them, or may have been left by
 	// others. An empty queue means all of the namespace, no lanes that the tasks may be of any.
 	Backlog(namespace, queue string, kind protocol.TaskKind, lanes ...Lane)
-	// LeaseExpired says that a lease of this worker ran out: it may be gone or stand still, so polls it made before are
-	// not to be given anything.
+	// LeaseExpired says that a lease of this worker ran out, so that it may be gone or stand still, or that it came back
+	// on another connection: polls it made before are not to be given anything.
 	LeaseExpired(k engine.WorkerKey)
 	// Gone says, before what the same commit made ready is delivered, that the registration of a process is over: it left,
 	// was removed, or another took its place, here or at another app. Polls it left open are given nothing more.

@@ -85,7 +85,7 @@ type batch struct {
 	touched map[string]*store.RunChange
 	moves   []store.SessionMove
 	told    int                       // how many of the moves were written
-	silent  map[engine.WorkerKey]bool // leases of theirs ran out
+	silent  map[engine.WorkerKey]bool // leases of theirs ran out, or they reconnected
 	gone    []store.Process           // their registrations end with this batch
 	said    []store.Process           // that they drain, or the opposite
 	due     history.Time

@@ -135,6 +135,9 @@ func (b *batch) apply(w *store.Writes, payloads [][][]byte) {
 		b.workers[n.Key()] = &worker{Worker: &n, stored: had != nil && had.stored, dirty: true, touched: true}
 		b.dirty = true
 	}
+	for _, k := range w.Reconnected {
+		b.leaseExpired(k)
+	}
 	for _, k := range w.DropWorkers {
 		had := b.workers[k]
 		if had != nil && had.Worker != nil {

@@ -152,7 +152,7 @@ func (b *batch) tell(c store.Changed, learned bool) {
 	}
 	ended := slices.DeleteFunc(slices.Clone(c.Moves), func(m store.SessionMove) bool { return !m.Ends() })
 	some := len(c.Runs) > 0 || len(b.backlog) > 0 || len(b.hidden) > 0 || len(ended) > 0 || len(b.gone) > 0 ||
-		len(b.said) > 0 || len(c.Tokens) > 0
+		len(b.said) > 0 || len(b.silent) > 0 || len(c.Tokens) > 0
 	if b.s.cfg.Notify != nil && (some || learned) {
 		n := Notice{
 			Runs: c.Runs, Ended: ended, Learned: learned, Expired: slices.Collect(maps.Keys(b.silent)), Superseded: b.gone,

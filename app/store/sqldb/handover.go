@@ -151,8 +151,9 @@ func (b *batch) lostBy(r *run, seq int64) string {
 	return last.Worker
 }
 
-// leaseExpired notes that a lease of a worker ran out, and says so before anything is offered: what was taken from a
-// worker that stands still must not go into one of its open polls.
+// leaseExpired notes that a lease of a worker ran out, or that it reconnected, and says so before anything is offered:
+// what was taken from a worker that stands still must not go into one of its open polls, nor anything into a poll on a
+// connection that broke without this app's knowing.
 func (b *batch) leaseExpired(k engine.WorkerKey) {
 	if k.ID == "" || b.silent[k] {
 		return

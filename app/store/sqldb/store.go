@@ -75,7 +75,7 @@ func (k QueueKey) compare(o QueueKey) int {
 // events. It is a hint and may be lost, so nothing is decided by it alone.
 type Notice struct {
 	Ended   []store.SessionMove // holdings of sessions that ended
-	Expired []engine.WorkerKey  // workers whose leases ran out; comes with Runs or Ended
+	Expired []engine.WorkerKey  // workers whose leases ran out, or that reconnected
 	Queues  []QueueKey
 	Runs    []store.RunChange
 	// Superseded are processes whose worker's registration went to another, or away.

@@ -1,0 +1,41 @@
+package apptest_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sojourn-run/sojourn/app/apptest"
+)
+
+// A worker's network breaks without a word, and the worker comes back, perhaps at another app. The polls of its broken
+// connection are still held where it was: given to one of them, new work would lie until its lease is over.
+func TestPollsOfABrokenConnectionGetNothingOnceTheWorkerIsBack(t *testing.T) {
+	apptest.Databases(t, func(t *testing.T, database string) {
+		a := apptest.Start(t, apptest.Options{Database: database})
+		b := a
+		if !strings.HasPrefix(database, "sqlite:") {
+			b = apptest.Start(t, apptest.Options{Database: database})
+		}
+		const process = `,"incarnation":"one","held_tasks":[]`
+		before := register(caller{t, a, ""}, "w", process)
+		answers := make(chan response, 2)
+		for _, kind := range []string{"workflow", "activity"} {
+			go func() { answers <- before.pollWith(kind, `,"incarnation":"one","timeout_seconds":60`) }()
+		}
+		waiting(t, a, 2)
+		after := register(caller{t, b, ""}, "w", process)
+		for range 2 {
+			select {
+			case s := <-answers:
+				if s.status != 200 || s.body["task"] != nil {
+					t.Errorf("a poll of before: %d %.300s", s.status, s.raw)
+				}
+			case <-time.After(20 * time.Second):
+				t.Fatal("a poll of before is held still")
+			}
+		}
+		after.start("after-1")
+		after.decide(taskOf(t, after.pollWith("workflow", `,"incarnation":"one","timeout_seconds":5`)), finish)
+	})
+}
