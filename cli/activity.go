@@ -1,9 +1,11 @@
 package cli
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -32,7 +34,8 @@ func (p *program) runActivity() *cobra.Command {
 		Short: "Run an activity, wait for its result and print it; fails when it fails",
 		Long: "Run an activity by itself, wait for its result and print it; fails when it fails.\n\n" +
 			"ARGUMENTS are a JSON array; @FILE reads a file, - standard input. The run is durable: it outlives this command,\n" +
-			"the app and the worker. With --detach the command ends once the run is stored; its id is printed.",
+			"the app and the worker. With --detach the command ends once the run is stored; its id is printed.\n" +
+			"What it waits for while nobody works on it is said on standard error.",
 		Example: "  sojourn activity run resize '[\"photo.jpg\", 300]'\n" +
 			"  sojourn activity run turn '[\"hello\"]' --session chat-17 --max-attempts 5 --backoff 1s,10s --detach",
 		ValidArgsFunction: first(p.activityTypes),
@@ -72,6 +75,7 @@ func (p *program) runActivity() *cobra.Command {
 			if err := p.call(c, http.MethodPost, path, in, &out); err != nil {
 				return err
 			}
+			defer p.tellWaits(c, runPath(out.WorkflowID, out.RunID))()
 			return p.result(c, out.WorkflowID, out.RunID)
 		},
 	}
@@ -81,6 +85,39 @@ func (p *program) runActivity() *cobra.Command {
 	f.DurationVar(&delay, "delay", 0, "begin this much later; the other times count from then")
 	f.BoolVar(&detach, "detach", false, "do not wait: print the id once the run is stored")
 	return c
+}
+
+// tellWaits says on standard error what a run waits for, as long as nobody works on it, and how that changes: the
+// packages of a handler take their time, and there may be no worker. What it returns ends that.
+func (p *program) tellWaits(c *cobra.Command, path string) (stop func()) {
+	const look = time.Second
+	app, err := p.client(c)
+	if err != nil {
+		return func() {} // as who waits for the result is told
+	}
+	ctx, cancel := context.WithCancel(c.Context())
+	var telling sync.WaitGroup
+	telling.Go(func() {
+		for last := ""; ; {
+			select {
+			case <-time.After(look):
+			case <-ctx.Done():
+				return
+			}
+			var v protocol.RunView
+			if app.Call(ctx, http.MethodGet, path, nil, &v) != nil || v.Wait == nil || v.Wait.Reason == protocol.WaitRunning {
+				continue
+			}
+			if now := string(v.Wait.Reason) + v.Wait.Detail; now != last {
+				last = now
+				fmt.Fprintln(p.err, saying(v.Wait, nil))
+			}
+		}
+	})
+	return func() {
+		cancel()
+		telling.Wait()
+	}
 }
 
 // activityLimits are the times, tries and session of an activity, as flags.

@@ -22,6 +22,10 @@ func TestActivitiesAreRunFromAShell(t *testing.T) {
 		1, "no credit (where: sojourn workflow debug poor)", "activity", "run", "charge", "[250]", "--max-attempts", "5",
 		"--backoff", "1s", "--id", "poor",
 	)
+	if code, out, told := run(t, s.dir, s.env, "activity", "run", "say", `["hello"]`, "--delay", "3s"); code != 0 ||
+		out != `"hello "` || strings.Count(told, "its start is delayed until") != 1 {
+		t.Errorf("exit %d, %s; of what it waits for is said:\n%s", code, out, told)
+	}
 	s.try(0, "null", "activity", "run", "charge", "[1]", "--start-to-close", "1m", "--heartbeat", "30s")
 	for range 2 {
 		s.try(0, "", "activity", "run", "epoch", "--session", "shared")
