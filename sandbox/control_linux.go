@@ -75,7 +75,7 @@ func (c *control) Read(b []byte) (int, error) {
 // tryRead is false when there is nothing to read yet.
 func (c *control) tryRead(uintptr) bool {
 	for {
-		n, err := unix.Read(c.fd, c.in)
+		n, err := readAtOnce(c.fd, c.in)
 		switch {
 		case errors.Is(err, unix.EINTR):
 			continue
@@ -107,9 +107,9 @@ func (c *control) writeAll(uintptr) {
 		var err error
 		switch {
 		case len(c.out[0]) == 0:
-			n, err = unix.Write(c.fd, c.out[1])
+			n, err = writeAtOnce(c.fd, c.out[1])
 		case len(c.out[1]) == 0:
-			n, err = unix.Write(c.fd, c.out[0])
+			n, err = writeAtOnce(c.fd, c.out[0])
 		default:
 			n, err = unix.Writev(c.fd, c.out[:])
 		}

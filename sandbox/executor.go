@@ -503,7 +503,7 @@ func (ex *executor) fellIdle() {
 		ex.toldBusy = false
 		ex.proc.order(minder.OrderIdle)
 		if ex.hasRoom {
-			empty(ex.proc.room)
+			ex.proc.room.empty()
 		}
 		_ = ex.proc.line.SetReadDeadline(time.Time{})
 	}

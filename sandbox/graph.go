@@ -31,18 +31,43 @@ type graph struct {
 	absent []string             // paths at which an import would be found, and is not
 	// what the handler's folder says of the packages that handlers of its runtime need
 	packages manifest
-	// when the folders were last changed in which one of absent would appear, as far as that is known: most imports of a
-	// handler are of what comes with its runtime, and a call is not to look for each of them
-	folders map[string]time.Time
+	seen     []seen // stamps, ready to be compared; nil until first asked for
+	// the folders in which one of absent would appear, as far as that is known: most imports of a handler are of what
+	// comes with its runtime, and a call is not to look for each of them
+	folders []seen
 }
 
 // fileStamp tells whether a file was changed since.
 type fileStamp struct {
 	size    int64
-	changed time.Time
+	changed int64 // in nanoseconds
 }
 
-func stampOf(info os.FileInfo) fileStamp { return fileStamp{info.Size(), info.ModTime()} }
+func stampOf(info os.FileInfo) fileStamp { return fileStamp{info.Size(), info.ModTime().UnixNano()} }
+
+func stampAt(path string) (fileStamp, bool) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return fileStamp{}, false
+	}
+	return stampOf(info), true
+}
+
+// seen is a file or folder as it was when it was looked at.
+type seen struct {
+	place place
+	stamp fileStamp
+}
+
+// stands says that all are as they were seen.
+func stands(all []seen) bool {
+	for i := range all {
+		if now, there := all[i].place.look(); !there || now != all[i].stamp {
+			return false
+		}
+	}
+	return true
+}
 
 // trace reads a handler's file and follows its imports. root is the folder of handlers.
 func trace(root, path, runtime string) (*graph, error) {
@@ -96,28 +121,19 @@ func traceFiles(root, path, runtime string) (*graph, error) {
 // fresh says whether every file is as it was read, and no other would be imported now. It costs a stat for each file,
 // and for each folder in which another would appear. Whoever asks has the graph to himself.
 func (g *graph) fresh() bool {
-	for path, was := range g.stamps {
-		info, err := os.Stat(path)
-		if err != nil || stampOf(info).size != was.size || !info.ModTime().Equal(was.changed) {
-			return false
+	if g.seen == nil {
+		for path, stamp := range g.stamps {
+			g.seen = append(g.seen, seen{placeAt(path), stamp})
 		}
 	}
-	if g.folders != nil && g.foldersStand() {
+	if !stands(g.seen) {
+		return false
+	}
+	if g.folders != nil && stands(g.folders) { // nothing came into them, or left
 		return true
 	}
 	g.noteFolders()
 	return !slices.ContainsFunc(g.absent, isFile)
-}
-
-// foldersStand says that nothing came into the folders, or left them, since they were noted.
-func (g *graph) foldersStand() bool {
-	for path, was := range g.folders {
-		info, err := os.Stat(path)
-		if err != nil || !info.ModTime().Equal(was) {
-			return false
-		}
-	}
-	return true
 }
 
 // settling is how long after a change of a folder another one may leave its time as it is: clocks of file systems tick.
@@ -126,19 +142,18 @@ const settling = 50 * time.Millisecond
 // noteFolders notes the folders in which what is absent would appear, before it is looked for; none if one of them
 // has just been changed.
 func (g *graph) noteFolders() {
-	g.folders = map[string]time.Time{}
+	g.folders = []seen{}
+	noted := map[string]bool{}
 	for _, path := range g.absent {
-		for dir := filepath.Dir(path); ; dir = filepath.Dir(dir) {
-			if _, noted := g.folders[dir]; noted {
-				break
-			}
+		for dir := filepath.Dir(path); !noted[dir]; dir = filepath.Dir(dir) {
 			info, err := os.Stat(dir)
 			if err == nil {
-				g.folders[dir] = info.ModTime()
 				if time.Since(info.ModTime()) < settling {
 					g.folders = nil
 					return
 				}
+				noted[dir] = true
+				g.folders = append(g.folders, seen{placeAt(dir), stampOf(info)})
 			}
 			if err == nil || dir == filepath.Dir(dir) {
 				break

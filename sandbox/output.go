@@ -69,7 +69,7 @@ func (o *output) readOnce(fd uintptr) bool {
 	if o.ended {
 		return false
 	}
-	n, err := syscall.Read(int(fd), o.buf[:])
+	n, err := readAtOnce(int(fd), o.buf[:])
 	switch {
 	case n > 0:
 		o.split(o.buf[:n])

@@ -19,7 +19,7 @@ type process struct {
 	line           net.Conn  // the lifeline: closing it kills all
 	facts          *bufio.Reader
 	stdout, stderr *os.File
-	room           *os.File // that the executor has too; nil for none
+	room           *room // that the executor has too; nil for none
 }
 
 // startProcess starts a minder that starts the program c says.
@@ -70,7 +70,7 @@ func startProcess(c minder.Config) (_ *process, err error) {
 		if p.room, err = newRoom(); err != nil { // an old kernel; bodies go through the socket
 			c.Room = false
 		} else {
-			room = p.room
+			room = p.room.file
 		}
 	}
 	program, err := self()
@@ -137,7 +137,11 @@ func (p *process) release() {
 	if p.line != nil {
 		_ = p.line.Close()
 	}
-	for _, f := range []*os.File{p.stdout, p.stderr, p.room} {
+	files := []*os.File{p.stdout, p.stderr}
+	if p.room != nil {
+		files = append(files, p.room.file)
+	}
+	for _, f := range files {
 		if f != nil {
 			_ = f.Close()
 		}

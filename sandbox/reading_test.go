@@ -4,6 +4,7 @@ import (
 	"context"
 	"runtime"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/sojourn-run/sojourn/sandbox"
@@ -72,5 +73,41 @@ func TestABrokenFrameWithoutACallEndsTheExecutor(t *testing.T) {
 	b.Run(In("s", 1, b.Call("raw_later", lie("no frame at all"))))
 	if lost := Receive(t, "loss", b.Lost); lost.Cause != sandbox.CauseProtocolError {
 		t.Errorf("lost by %s: %s", lost.Cause, lost.Message)
+	}
+}
+
+// TestAWarmCallPutsOneThreadToSleep counts how often threads of the worker go to sleep in a call: one does, which waits
+// for the answer. A call to the kernel of which Go's scheduler is told wakes one more, which looks around for a while.
+func TestAWarmCallPutsOneThreadToSleep(t *testing.T) {
+	if Race {
+		t.Skip("the race detector has threads of its own")
+	}
+	slept := func() int64 {
+		var u syscall.Rusage
+		if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+			t.Fatal(err)
+		}
+		return u.Nvcsw
+	}
+	for _, target := range Targets[1:] { // to native Go large values go through the socket, in pieces
+		t.Run(target.Runtime, func(t *testing.T) {
+			b := Open(t, target, sandbox.Options{Blank: -1})
+			for _, size := range []int{100, 48 << 10} {
+				call := In("s", 1, b.Call("main", strings.Repeat("x", size)))
+				const calls = 30
+				fewest := int64(1 << 30)
+				for range 6 { // beside them the minder is heard, and garbage is collected
+					before := slept()
+					for range calls {
+						b.Run(call)
+					}
+					fewest = min(fewest, slept()-before)
+				}
+				t.Logf("%d calls of %d bytes: %d times a thread went to sleep", calls, size, fewest)
+				if fewest > 2*calls {
+					t.Error("more than twice a call")
+				}
+			}
+		})
 	}
 }

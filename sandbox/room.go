@@ -39,7 +39,7 @@ func (ex *executor) intoRoom(h *frame.Header, input []byte) (rest []byte) {
 	if !h.Lend || len(input) < inRoom {
 		return input
 	}
-	if _, err := ex.proc.room.WriteAt(input, 0); err != nil {
+	if err := ex.proc.room.write(input); err != nil {
 		return input // too large, which sending it tells
 	}
 	h.Room = len(input)
@@ -59,7 +59,7 @@ func (ex *executor) fromRoom(f frame.Frame) ([]byte, error) {
 		return nil, fmt.Errorf("%d bytes in a room that was not lent: %w", f.Room, frame.ErrMalformed)
 	}
 	body := make([]byte, f.Room)
-	if _, err := ex.proc.room.ReadAt(body, 0); err != nil {
+	if err := ex.proc.room.read(body); err != nil {
 		return nil, fmt.Errorf("%d bytes in the room: %w: %w", f.Room, err, frame.ErrMalformed)
 	}
 	return body, nil
