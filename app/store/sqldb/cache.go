@@ -111,6 +111,7 @@ const (
 	mostSessions = 20_000
 	mostWorkers  = 5_000
 	mostKeys     = 40_000
+	mostHeads    = 1_000 // of runs that are not remembered whole
 	mostHistory  = 48 << 20
 	mostEvents   = 2048    // of one history
 	mostPast     = 3 << 20 // bytes of it: what a page of history may have, so that what is kept can be shown
@@ -121,6 +122,7 @@ const (
 // never changes, so that is used everywhere.
 type cache struct {
 	runs      *lru[string, *run]
+	heads     *lru[string, head] // of runs that only claims looked at lately
 	sessions  *lru[engine.SessionKey, *session]
 	workers   *lru[engine.WorkerKey, *engine.Worker]
 	workflows *lru[engine.WorkflowKey, *engine.Workflow]
@@ -134,7 +136,8 @@ type cache struct {
 
 func newCache() *cache {
 	return &cache{
-		runs: newLRU[string, *run](mostRuns), sessions: newLRU[engine.SessionKey, *session](mostSessions),
+		runs: newLRU[string, *run](mostRuns), heads: newLRU[string, head](mostHeads),
+		sessions:  newLRU[engine.SessionKey, *session](mostSessions),
 		workers:   newLRU[engine.WorkerKey, *engine.Worker](mostWorkers),
 		workflows: newLRU[engine.WorkflowKey, *engine.Workflow](mostKeys),
 		owners:    newLRU[string, engine.WorkflowKey](mostKeys),
@@ -148,6 +151,7 @@ func newCache() *cache {
 func (c *cache) forget(b *batch) {
 	for id := range b.runs {
 		c.runs.drop(id)
+		c.heads.drop(id)
 	}
 	for k := range b.sessions {
 		c.sessions.drop(k)
@@ -164,6 +168,7 @@ func (c *cache) forget(b *batch) {
 // clear drops everything.
 func (c *cache) clear() {
 	c.runs.clear()
+	c.heads.clear()
 	c.sessions.clear()
 	c.workers.clear()
 	c.workflows.clear()
@@ -177,6 +182,7 @@ func (c *cache) remember(b *batch, trusted bool) {
 	c.removed(b)
 	for id, r := range b.runs {
 		r.written()
+		c.head(id, r)
 		if !trusted || r.Run == nil || r.partial {
 			continue
 		}
@@ -232,6 +238,34 @@ func (p *past) weight() int { return p.bytes + 256*(len(p.events)+1) }
 func (r *run) weight() int {
 	return 1 + (r.Activities.Len()+r.Timers.Len()+r.Waits.Len()+r.Signals.Len()+r.Unread.Len()+r.Updates.Len()+
 		r.Children.Len()+r.Attached.Len())/4
+}
+
+// head is a run as far as a claim needs it, which leases one of its activities by the row of that and leaves its own as
+// it is. A run with many tasks that wait for long is remembered no more, and each of its claims would read it.
+type head struct {
+	engine.Head
+	version int64 // of its row, on a shared database
+	stored  readyRow
+	was     *settled
+}
+
+// head remembers the head of a run that a batch did not write, and forgets that of any other.
+func (c *cache) head(id string, r *run) {
+	if r.Run == nil || !r.partial || r.wrote {
+		c.heads.drop(id)
+		return
+	}
+	c.heads.put(id, head{r.Head, r.version, r.stored, r.was}, 1)
+}
+
+// partly returns the remembered head of a run as one of which nothing open is known, nil when there is none of this
+// version.
+func (c *cache) partly(id string, version int64) *run {
+	h, ok := c.heads.get(id)
+	if !ok || h.version != version {
+		return nil
+	}
+	return &run{Run: &engine.Run{Head: h.Head}, partial: true, version: h.version, stored: h.stored, was: h.was}
 }
 
 // seen notes which sessions have rows, and which task is in which.

@@ -4,7 +4,9 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/sojourn-run/sojourn/app/engine"
 	"github.com/sojourn-run/sojourn/shared/history"
+	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
 func following(last int64, n, bytes int) appended {
@@ -91,5 +93,29 @@ func TestEventsWithoutPayloadsWeigh(t *testing.T) {
 	}
 	if n := c.history.len(); n > mostHistory>>10 {
 		t.Errorf("the ends of %d histories are kept", n)
+	}
+}
+
+// The head of a run that was claimed from is right until the run is written, or is remembered whole.
+func TestTheHeadOfARunIsForgottenWhenTheRunIsWritten(t *testing.T) {
+	c := newCache()
+	batchOf := func(r *run) *batch {
+		r.Run = &engine.Run{Head: engine.Head{ID: "run", Status: protocol.RunRunning}}
+		return &batch{runs: map[string]*run{"run": r}}
+	}
+	for _, b := range []*batch{
+		batchOf(&run{}), batchOf(&run{partial: true, wrote: true}), {dropped: []string{"run"}},
+	} {
+		c.remember(batchOf(&run{partial: true, version: 7}), true)
+		if r := c.partly("run", 7); r == nil || !r.partial || r.version != 7 || c.partly("run", 8) != nil {
+			t.Fatal("the head of a run that was read for a claim is not remembered by its version")
+		}
+		if c.remember(b, true); c.partly("run", 7) != nil {
+			t.Errorf("the head is remembered still after %+v", b.runs["run"])
+		}
+	}
+	c.remember(batchOf(&run{partial: true}), true)
+	if c.forget(batchOf(&run{partial: true})); c.partly("run", 0) != nil {
+		t.Error("the head is remembered still after a batch that was not stored")
 	}
 }

@@ -2,6 +2,7 @@ package sqldb
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"strings"
 
@@ -387,22 +388,27 @@ func (b *batch) knows(t *pick) *run {
 // activities. A lease changes no other row of a run, so a run with a thousand open rows is as cheap to lease
 // from as one with two.
 func (b *batch) complete(q QueueKey, picks []pick) error {
-	known, unknown := map[string]*run{}, map[string]bool{}
+	known, unknown := map[string]*run{}, map[string]int64{} // by run; of what is unknown the versions
 	for i := range picks {
 		t := &picks[i]
 		if r := b.knows(t); r != nil && t.activity == nil {
 			known[t.run] = r
 		} else {
-			unknown[t.run] = true
+			unknown[t.run] = t.version
 		}
 	}
 	// A run of which one pick is unknown is read anew, whatever is remembered of it.
 	for id, r := range known {
-		if !unknown[id] {
+		if _, some := unknown[id]; !some {
 			b.runs[id] = r
 		}
 	}
-	calls := b.loadRuns(sorted(unknown), false)
+	for id, version := range unknown {
+		if r := b.s.cache.partly(id, version); r != nil && b.runs[id] == nil {
+			b.runs[id] = r
+		}
+	}
+	calls := b.loadRuns(slices.Sorted(maps.Keys(unknown)), false)
 	if len(calls) > 0 {
 		if err := b.send(calls...); err != nil {
 			return err

@@ -30,7 +30,7 @@ type rester interface{ Rest() error }
 // fades are the lists that do: those that grow with what is open, and of which each entry can be read again.
 func (s *Store) fades() []fading {
 	c, m := s.cache, s.memory
-	return []fading{c.runs, c.workflows, c.owners, c.history, c.leads, m.runs, m.flows}
+	return []fading{c.runs, c.heads, c.workflows, c.owners, c.history, c.leads, m.runs, m.flows}
 }
 
 // keep has what is remembered now forgotten some time.

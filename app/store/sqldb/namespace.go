@@ -175,6 +175,7 @@ func newRemoval() removal {
 func (c *cache) removed(b *batch) {
 	for _, id := range b.dropped {
 		c.runs.drop(id)
+		c.heads.drop(id)
 		c.history.drop(id)
 		c.owners.drop(id)
 	}

@@ -155,3 +155,75 @@ func testCold(t *testing.T, s Suite) {
 		t.Fatalf("a signal to a cold run took %d statements", sent)
 	}
 }
+
+// Of very many tasks that wait most are remembered no more when they are claimed, one after another in the order in
+// which they were scheduled: all of them after a restart.
+func testClaimOfCold(t *testing.T, s Suite) {
+	w := s.New(t)
+	const wide = 200
+	begun := func(workflow string) {
+		commands := make([]protocol.Command, wide)
+		for i := range commands {
+			commands[i] = Activity("x", "")
+			commands[i].Arguments.Blob = fmt.Sprint(workflow, i)
+		}
+		w.Begun(workflow, commands...)
+	}
+	var left []string
+	// claimed claims so many, one by one, and says what each cost: statements and round trips of the committer, and reads
+	// beside it.
+	claimed := func(n int) (statements, trips, reads float64) {
+		worker, before := NewWorker("w"), w.S.Stats()
+		for range n {
+			l := w.One(protocol.KindActivity, worker)
+			if !l.Known {
+				w.View(func(r store.Reader) error {
+					k := store.EventKey{Run: l.Head.ID, Seq: l.Activity.Event}
+					found, err := r.Arguments(t.Context(), []store.EventKey{k})
+					l.Arguments = found[k]
+					return err
+				})
+			}
+			if l.Arguments != left[0] {
+				t.Fatalf("claimed what was scheduled with %q, want %q", l.Arguments, left[0])
+			}
+			left = left[1:]
+		}
+		now, each := w.S.Stats(), func(was, is int64) float64 { return float64(is-was) / float64(n) }
+		return each(before.Statements, now.Statements), each(before.RoundTrips, now.RoundTrips), each(before.Reads, now.Reads)
+	}
+	for _, workflow := range []string{"a", "b", "c"} {
+		begun(workflow)
+		for i := range wide {
+			left = append(left, fmt.Sprint(workflow, i))
+		}
+	}
+	claimed(1) // what is asked once
+	statements, trips, _ := claimed(wide / 2)
+	if s.Shared { // what is left ready in a run of which that is not known is asked together with COMMIT
+		statements++
+	}
+	if err := w.S.Close(); err != nil {
+		t.Fatal(err)
+	}
+	w = s.Fixture(t, "a", Options{})
+	for _, n := range []int{wide / 2, wide} { // of one run, and on into the next
+		st, tr, reads := claimed(n)
+		t.Logf("%d: %.2f statements, %.2f round trips, %.2f reads; remembered %.2f, %.2f", n, st, tr, reads, statements, trips)
+		if st > statements+0.2 || tr > trips+0.2 || reads > 0.05 {
+			t.Errorf("%d: want no more than of what is remembered, and 0.05 reads", n)
+		}
+	}
+	// What happens to the run meanwhile, at any app, is in what the next claim is shown of it.
+	other := w
+	if s.Shared {
+		other = s.Fixture(t, "a", Options{App: "two"})
+	}
+	l := w.One(protocol.KindActivity, NewWorker("w"))
+	other.Do(l.Head.ID, engine.SignalRun{Name: "s"})
+	next := w.One(protocol.KindActivity, NewWorker("w"))
+	if next.Head.ID != l.Head.ID || next.Head.LastSeq != l.Head.LastSeq+1 {
+		t.Errorf("a claim shows run %s up to event %d, want %s up to %d", next.Head.ID, next.Head.LastSeq, l.Head.ID,
+			l.Head.LastSeq+1)
+	}
+}

@@ -70,6 +70,7 @@ func Run(t *testing.T, s Suite) {
 		{"the first task of a session is handed over", testFirst},
 		{"finishing one of 1,000 activities writes few rows", testOneOf1000},
 		{"a cold run reads few rows", testCold},
+		{"a claim of what nothing is remembered of costs no more", testClaimOfCold},
 		{"two stores share one database", testTwo},
 		{"what a claim had to skip is told when it can be had", testSkipped},
 		{"what an app remembers is stored where it is right still", testRecalled},

@@ -52,13 +52,17 @@ func (r *reader) Events(
 // read once.
 func (r *reader) Arguments(ctx context.Context, at []store.EventKey) (map[store.EventKey]string, error) {
 	found := make(map[store.EventKey]string, len(at))
-	if len(at) == 0 {
-		return found, nil
-	}
-	keys, wanted := db.NewRowset(record.Events.Key()), make(map[store.EventKey]bool, len(at))
+	keys, wanted := db.NewRowset(record.Events.Key()), map[store.EventKey]bool{}
 	for _, k := range at {
-		keys.S(k.Run).I(k.Seq)
-		wanted[k] = true
+		if p := r.recent.row(k); p == nil {
+			keys.S(k.Run).I(k.Seq)
+			wanted[k] = true
+		} else if err := argument(p, k, found); err != nil {
+			return nil, wrap(err, "arguments")
+		}
+	}
+	if keys.Empty() {
+		return found, nil
 	}
 	args := r.dialect.Keys(keys)
 	err := r.query(ctx, r.st.arguments, args, func(v []any) error {
@@ -66,27 +70,34 @@ func (r *reader) Arguments(ctx context.Context, at []store.EventKey) (map[store.
 		if err != nil {
 			return err
 		}
+		last := int64(0)
 		for seq := p.First; seq <= p.Last(); seq++ {
 			k := store.EventKey{Run: p.Run, Seq: seq}
 			if !wanted[k] {
 				continue
 			}
-			err := p.Each(seq-1, seq, func(e history.Event, _ int, _ bool) error {
-				switch d := e.Data.(type) {
-				case *history.ActivityScheduled:
-					found[k] = d.Arguments
-				case *history.WorkflowStarted:
-					found[k] = d.Arguments
-				}
-				return nil
-			})
-			if err != nil {
+			if err := argument(&p, k, found); err != nil {
 				return err
 			}
+			last = seq
 		}
+		r.recent.keep(&p, last)
 		return nil
 	})
 	return found, wrap(err, "arguments")
+}
+
+// argument adds what an event of a row says that something was called with.
+func argument(p *record.Packed, k store.EventKey, found map[store.EventKey]string) error {
+	return p.Each(k.Seq-1, k.Seq, func(e history.Event, _ int, _ bool) error {
+		switch d := e.Data.(type) {
+		case *history.ActivityScheduled:
+			found[k] = d.Arguments
+		case *history.WorkflowStarted:
+			found[k] = d.Arguments
+		}
+		return nil
+	})
 }
 
 // backwards reads rows of a run's history from the end, those that begin before an event.

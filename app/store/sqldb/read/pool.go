@@ -32,6 +32,7 @@ type Pool struct {
 	count   *atomic.Int64
 	few     int // runs that a listing reads whole and sorts
 	st      statements
+	recent  recent
 }
 
 // New makes a pool of an open database; few says how many runs a listing reads whole and sorts, 0: as many as pays.

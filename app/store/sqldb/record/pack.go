@@ -140,8 +140,8 @@ func (h *head) append(b []byte) []byte {
 	return append(b, '}')
 }
 
-// packed is a row of events as it is read: one event, or several.
-type packed struct {
+// Packed is a row of events as it is read: one event, or several.
+type Packed struct {
 	Run     string
 	First   int64
 	heads   []head
@@ -152,8 +152,8 @@ type packed struct {
 const EventColumns = "t.run_id, t.seq, t.at, t.type, t.task_id, t.seen_through, t.payload, t.last, t.session, t.heads"
 
 // ReadEvents reads a row of Events, by EventColumns.
-func ReadEvents(v []any) (p packed, err error) {
-	p = packed{Run: db.Str(v[0]), First: db.Int(v[1]), payload: db.Str(v[6])}
+func ReadEvents(v []any) (p Packed, err error) {
+	p = Packed{Run: db.Str(v[0]), First: db.Int(v[1]), payload: db.Str(v[6])}
 	if v[7] == nil {
 		p.heads = []head{{
 			Type: db.Str(v[3]), At: db.Int(v[2]), Bytes: len(p.payload), Seen: db.Int(v[5]), Task: db.Str(v[4]),
@@ -176,10 +176,10 @@ func ReadEvents(v []any) (p packed, err error) {
 }
 
 // Last is the sequence of the row's last event.
-func (p *packed) Last() int64 { return p.First + int64(len(p.heads)) - 1 }
+func (p *Packed) Last() int64 { return p.First + int64(len(p.heads)) - 1 }
 
 // Each calls fn for the events behind after up to through, and stops at its error.
-func (p *packed) Each(after, through int64, fn func(e history.Event, bytes int, ended bool) error) error {
+func (p *Packed) Each(after, through int64, fn func(e history.Event, bytes int, ended bool) error) error {
 	for k, from := 0, 0; k < len(p.heads); k++ {
 		h := &p.heads[k]
 		seq, at := p.First+int64(k), from
@@ -200,7 +200,7 @@ func (p *packed) Each(after, through int64, fn func(e history.Event, bytes int, 
 }
 
 // All are the row's events.
-func (p *packed) All() (list []history.Event, err error) {
+func (p *Packed) All() (list []history.Event, err error) {
 	list = make([]history.Event, 0, len(p.heads))
 	err = p.Each(0, p.Last(), func(e history.Event, _ int, _ bool) error {
 		list = append(list, e)
