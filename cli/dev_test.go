@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sojourn-run/sojourn/app/apptest"
 	"github.com/sojourn-run/sojourn/shared/history"
 )
 
@@ -234,9 +235,17 @@ func TestSampleSurvivesKillsAtRandomMoments(t *testing.T) {
 // before the kill.
 func TestKilledProcessNeverRepeatsACompletedActivity(t *testing.T) {
 	t.Parallel()
+	apptest.Databases(t, killedProcessNeverRepeats)
+}
+
+func killedProcessNeverRepeats(t *testing.T, database string) {
+	t.Parallel()
 	dir, addr := t.TempDir(), address(t)
 	path := filepath.Join(dir, "ledger")
 	e := env{ledgerPath: path, "SOJOURN_AUTH": "none", "SOJOURN_ADDR": addr, "SOJOURN_ISOLATION": "none"}
+	if !strings.HasPrefix(database, "sqlite:") {
+		e["SOJOURN_DATABASE_URL"] = database
+	}
 	c := client{t: t, base: "http://" + addr}
 	const steps = 8
 	run := ""

@@ -25,9 +25,9 @@ func waiting(t *testing.T, a *apptest.App, n int) {
 	until(t, "polls to be held", func() bool { return a.Broker().Dispatch().Counts().Waiting == n })
 }
 
-// What a worker says of itself at one app, that it drains or that it leaves, ends the polls that it has open, which may
-// be at another one, before there is work for them.
-func TestAWorkersOwnWordEndsThePollsItHasOpen(t *testing.T) {
+// What is said of a worker at one app, by itself or by an operator, ends the polls that it has open, which may be at
+// another one, before there is work for them. What it runs nobody else is given before it has ended it.
+func TestWhatIsSaidOfAWorkerEndsThePollsItHasOpen(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		a := apptest.Start(t, apptest.Options{Database: database})
 		b := a
@@ -37,34 +37,36 @@ func TestAWorkersOwnWordEndsThePollsItHasOpen(t *testing.T) {
 		here, there := caller{t, a, ""}, caller{t, b, ""}
 		register(here, "w", "")
 		w, other := hand{there, "w"}, register(there, "other", "")
-		ended := func(want int, status string) {
+		ended := func(status int, reason, method, path, body string) {
 			t.Helper()
 			answers := make(chan response, 3)
 			for _, kind := range []string{"workflow", "activity", "query"} {
 				go func() { answers <- w.pollWith(kind, `,"timeout_seconds":60`) }()
 			}
 			waiting(t, b, 3)
-			if want == http.StatusConflict {
-				here.want(200, "POST", "/api/worker/heartbeat", `{"worker_id":"w","draining":true}`)
-			} else {
-				here.want(200, "DELETE", "/api/worker/registrations/w", "")
-			}
+			here.want(200, method, path, body)
 			for range 3 {
-				if s := <-answers; s.status != want || s.text("reason") != status || s.body["task"] != nil {
-					t.Errorf("a poll that it had open: %d %.300s", s.status, s.raw)
+				if s := <-answers; s.status != status || s.text("reason") != reason || s.body["task"] != nil {
+					t.Errorf("%s: a poll that it had open: %d %.300s", path, s.status, s.raw)
 				}
 			}
-			if s := w.pollWith("workflow", `,"timeout_seconds":60`); s.status != want || s.text("reason") != status {
-				t.Errorf("a poll afterwards: %d %.300s", s.status, s.raw)
+			if s := w.pollWith("workflow", `,"timeout_seconds":60`); s.status != status || s.text("reason") != reason {
+				t.Errorf("%s: a poll afterwards: %d %.300s", path, s.status, s.raw)
 			}
-			there.start(status)
+			there.start("after " + path)
 			other.decide(other.poll("workflow"), finish)
 		}
-		ended(http.StatusConflict, "worker_draining")
+		ended(409, "worker_draining", "POST", "/api/worker/heartbeat", `{"worker_id":"w","draining":true}`)
 		here.want(200, "POST", "/api/worker/heartbeat", `{"worker_id":"w"}`)
 		there.start("again")
 		w.decide(w.poll("workflow"), finish)
-		ended(http.StatusPreconditionFailed, "worker_not_registered")
+		ended(412, "worker_not_registered", "DELETE", "/api/worker/registrations/w", "")
+		register(here, "w", "")
+		there.start("runs")
+		task := w.poll("workflow")
+		ended(412, "worker_not_registered", "DELETE", "/api/workers/w", "")
+		other.empty("workflow")
+		w.decide(task, finish)
 	})
 }
 

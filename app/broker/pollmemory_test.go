@@ -7,13 +7,18 @@ import (
 	"testing"
 	"weak"
 
+	"github.com/sojourn-run/sojourn/app/apptest"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
 // What a poll was given is remembered by ids: of an answer with a megabyte of history nothing stays in memory, and who
 // asks again has it read again.
 func TestAnAnswerIsKeptForItsRetryWithoutItsPage(t *testing.T) {
-	a := newApp(t)
+	apptest.Databases(t, answerIsKeptWithoutItsPage)
+}
+
+func answerIsKeptWithoutItsPage(t *testing.T, database string) {
+	a := on(t, database)
 	a.register("w")
 	none, kinds := int64(0), []protocol.TaskKind{protocol.KindWorkflow}
 	poll := func(id string) *protocol.WorkflowTask {

@@ -4,9 +4,12 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/sojourn-run/sojourn/app/apptest"
 	"github.com/sojourn-run/sojourn/app/broker"
+	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/payload"
 	"github.com/sojourn-run/sojourn/shared/protocol"
@@ -159,15 +162,24 @@ func TestARepeatedTurnGetsItsFirstAnswer(t *testing.T) {
 }
 
 // What is wrong with a turn, or with who sends it, leaves the result as it is: a workflow task is made as without it.
+// What was decided meanwhile counts as well that was decided at another app.
 func TestATurnThatDoesNotCountLeavesItsResult(t *testing.T) {
 	type call struct {
 		next *protocol.PollRequest
 		item *protocol.CompleteItem
 	}
-	for name, c := range map[string]struct {
+	type wrong struct {
 		before func(*app)
+		told   func(*app) bool // an app that heard of it from another
 		change func(*call)
-	}{
+	}
+	decided := func(of func(*engine.Queue) bool, queue string) func(*app) bool {
+		return func(a *app) bool {
+			return of(a.store.Queue(engine.QueueKey{Namespace: store.DefaultNamespace, Name: queue}))
+		}
+	}
+	bounded := func(q *engine.Queue) bool { return q.Budget(protocol.KindWorkflow).Bounded() }
+	cases := map[string]wrong{
 		"nobody polls along":            {change: func(c *call) { c.next = nil }},
 		"another worker polls":          {change: func(c *call) { c.next.WorkerID, c.next.Incarnation = "v", "" }},
 		"the process is not named":      {change: func(c *call) { c.item.Incarnation = "" }},
@@ -193,60 +205,80 @@ func TestATurnThatDoesNotCountLeavesItsResult(t *testing.T) {
 			must[protocol.WorkerHeartbeatAnswer](a.t)(a.WorkerHeartbeat(
 				a.t.Context(), protocol.WorkerHeartbeat{WorkerID: "w", Incarnation: "w1", Draining: true},
 			))
+		}, told: func(a *app) bool {
+			none := int64(0)
+			return must[protocol.PollAnswer](a.t)(a.Poll(a.t.Context(), protocol.PollRequest{
+				WorkerID: "w", Incarnation: "w1", Timeout: &none, Kinds: []protocol.TaskKind{protocol.KindQuery},
+			})).Status == protocol.PollDraining
 		}},
 		"the build is drained": {before: func(a *app) {
 			must[protocol.BuildState](a.t)(a.DecideBuild(a.t.Context(), protocol.BuildRequest{Queue: "default", Verb: "drain"}))
-		}},
+		}, told: decided(func(q *engine.Queue) bool { return q.Drained("") }, "default")},
 		"the app drains": {before: func(a *app) { a.Drain() }},
 		"a budget counts workflow tasks": {before: func(a *app) {
 			must[protocol.LimitState](a.t)(a.Limit(a.t.Context(), protocol.LimitRequest{
 				Queue: "default", Workflow: &protocol.Budget{MaxLeases: new(5)},
 			}))
-		}},
+		}, told: decided(bounded, "default")},
 		"a budget of the namespace does": {before: func(a *app) {
 			must[protocol.LimitState](a.t)(a.Limit(a.t.Context(), protocol.LimitRequest{
 				Workflow: &protocol.Budget{MaxLeases: new(5)},
 			}))
-		}},
+		}, told: decided(bounded, "")},
 		"a signal came": {before: func(a *app) {
 			must[protocol.CommandReceipt](a.t)(a.Signal(a.t.Context(), protocol.SignalRequest{
 				Target: protocol.Target{WorkflowID: "one"}, SignalName: "go",
 			}))
-		}},
-	} {
+		}, told: func(*app) bool { return true }}, // the run's row tells
+	}
+	judge := func(t *testing.T, c wrong, a, there *app) {
+		a.register("v")
+		a.fuses("w1")
+		act, at := a.first("one", "w1")
+		item := turned(act, "w1", protocol.Then{SeenThrough: 2, At: at, Commands: []protocol.Command{greet()}, Slot: true})
+		if c.before != nil {
+			c.before(there)
+		}
+		for late := time.Now().Add(20 * time.Second); c.told != nil && !c.told(a); time.Sleep(time.Millisecond) {
+			if time.Now().After(late) {
+				t.Fatal("what was said at the other app is not known at this one")
+			}
+		}
+		in := &call{along("w1"), &item}
+		if c.change != nil {
+			c.change(in)
+		}
+		out := a.send(in.next, *in.item)
+		if out.Err != nil || !out.Recorded || out.Outcome != "completed" || out.Then != nil {
+			t.Fatalf("the result: %+v", out)
+		}
+		page := must[protocol.HistoryPage](t)(a.History(
+			t.Context(), protocol.HistoryQuery{Target: protocol.Target{WorkflowID: "one"}},
+		))
+		last := page.Events[len(page.Events)-1]
+		d, ok := last.Data.(*history.ActivityCompleted)
+		if !ok || d.ThenHash != "" || last.At.Before(at.Time) {
+			t.Fatalf("the last event: %+v", last)
+		}
+		v := must[protocol.RunView](t)(a.Describe(t.Context(), protocol.Target{WorkflowID: "one"}))
+		if v.Pending == nil || v.Pending.Task == nil {
+			t.Errorf("no workflow task was made: %+v", v.Pending)
+		}
+		if again := a.send(in.next, *in.item); again.Err != nil || again.Then != nil {
+			t.Errorf("the same again: %+v", again)
+		}
+	}
+	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			a := newApp(t)
-			a.register("v")
-			a.fuses("w1")
-			act, at := a.first("one", "w1")
-			item := turned(act, "w1", protocol.Then{SeenThrough: 2, At: at, Commands: []protocol.Command{greet()}, Slot: true})
-			if c.before != nil {
-				c.before(a)
-			}
-			in := &call{along("w1"), &item}
-			if c.change != nil {
-				c.change(in)
-			}
-			out := a.send(in.next, *in.item)
-			if out.Err != nil || !out.Recorded || out.Outcome != "completed" || out.Then != nil {
-				t.Fatalf("the result: %+v", out)
-			}
-			page := must[protocol.HistoryPage](t)(a.History(
-				t.Context(), protocol.HistoryQuery{Target: protocol.Target{WorkflowID: "one"}},
-			))
-			last := page.Events[len(page.Events)-1]
-			d, ok := last.Data.(*history.ActivityCompleted)
-			if !ok || d.ThenHash != "" || last.At.Before(at.Time) {
-				t.Fatalf("the last event: %+v", last)
-			}
-			v := must[protocol.RunView](t)(a.Describe(t.Context(), protocol.Target{WorkflowID: "one"}))
-			if v.Pending == nil || v.Pending.Task == nil {
-				t.Errorf("no workflow task was made: %+v", v.Pending)
-			}
-			if again := a.send(in.next, *in.item); again.Err != nil || again.Then != nil {
-				t.Errorf("the same again: %+v", again)
-			}
+			judge(t, c, a, a)
 		})
+		if c.told != nil {
+			t.Run(name+", said at another app", func(t *testing.T) {
+				database := apptest.Postgres(t)
+				judge(t, c, on(t, database), on(t, database))
+			})
+		}
 	}
 }
 

@@ -384,9 +384,16 @@ func TestHistoryOfAWorkflowJobIsPaged(t *testing.T) {
 }
 
 // A poll that was answered after its caller had gone must not strand the job until its lease ends.
-func TestJobWhoseAnswerWasLostGoesBackAtOnce(t *testing.T) {
-	a := apptest.Start(t, apptest.Options{})
-	s, w := scheduler(t, a), join(t, a, "w", "test")
+// It goes to whoever waits for it, be it at another app.
+func TestJobWhoseAnswerWasLostGoesBackAtOnce(t *testing.T) { apptest.Databases(t, jobGoesBack) }
+
+func jobGoesBack(t *testing.T, database string) {
+	a := apptest.Start(t, apptest.Options{Database: database})
+	b := a
+	if !strings.HasPrefix(database, "sqlite:") {
+		b = apptest.Start(t, apptest.Options{Database: database})
+	}
+	s, w := scheduler(t, a), join(t, b, "w", "test")
 	schedule(t, a, s, 1)
 	p, err := a.Peers().Meet(protocol.ChannelAuth{WorkerID: "lost", Protocol: 1}, nil)
 	if err != nil {

@@ -45,9 +45,16 @@ func enter(t *testing.T, a *apptest.App, token, id, queue string) *peer {
 	return p
 }
 
-// What a token is bound to bounds its sockets, whichever id they come with and whatever method they call.
-func TestATokenIsABoundaryOnEveryMethod(t *testing.T) {
-	a := apptest.Start(t, apptest.Options{Change: withTokens})
+// What a token is bound to bounds its sockets, whichever id they come with, whatever method they call and at whichever
+// app: the strangers come to one that never heard the keeper.
+func TestATokenIsABoundaryOnEveryMethod(t *testing.T) { apptest.Databases(t, tokenIsABoundary) }
+
+func tokenIsABoundary(t *testing.T, database string) {
+	a := apptest.Start(t, apptest.Options{Database: database, Change: withTokens})
+	b := a
+	if !strings.HasPrefix(database, "sqlite:") {
+		b = apptest.Start(t, apptest.Options{Database: database, Change: withTokens})
+	}
 	own, red, other := mint(t, a, "blue", "one"), mint(t, a, "red", "one"), mint(t, a, "blue", "two")
 	k := enter(t, a, own, keeper, "blue")
 	start := func() {
@@ -67,7 +74,7 @@ func TestATokenIsABoundaryOnEveryMethod(t *testing.T) {
 	flow := k.job(nil)
 	call[protocol.SessionAnswer](k, protocol.MethodCreateSession, map[string]any{"session_id": "s"})
 	for _, token := range []string{red, other} {
-		_, err := dial(t, a, protocol.ChannelAuth{Token: token, WorkerID: keeper, Protocol: 1}, nil)
+		_, err := dial(t, b, protocol.ChannelAuth{Token: token, WorkerID: keeper, Protocol: 1}, nil)
 		var refused *socketio.ConnectError
 		if !errors.As(err, &refused) || refused.Reason != "worker_not_found" {
 			t.Errorf("a socket with the keeper's id: got %v, want worker_not_found", err)
@@ -105,7 +112,7 @@ func TestATokenIsABoundaryOnEveryMethod(t *testing.T) {
 		protocol.MethodSettings: true, protocol.MethodRegister: true, protocol.MethodDeregister: true,
 		protocol.MethodPoll: true, protocol.MethodHeartbeat: true,
 	}
-	peers := map[string]*peer{"reds": enter(t, a, red, "reds", "red"), "others": enter(t, a, other, "others", "blue")}
+	peers := map[string]*peer{"reds": enter(t, b, red, "reds", "red"), "others": enter(t, b, other, "others", "blue")}
 	for method := range a.Channel().Handlers() {
 		c, known := asked[method]
 		if !known && !self[method] {
@@ -138,7 +145,7 @@ func TestATokenIsABoundaryOnEveryMethod(t *testing.T) {
 		t.Errorf("a heartbeat that names another's: %s", text(beat))
 	}
 	// Another token that covers the scope goes on where the first one was.
-	k2 := enter(t, a, mint(t, a, "blue", "one"), keeper, "blue")
+	k2 := enter(t, b, mint(t, a, "blue", "one"), keeper, "blue")
 	k2.ok(step, map[string]any{"result": map[string]any{"codec": "avro", "blob": encode(t, "done")}})
 	call[json.RawMessage](k2, protocol.MethodDeregister, nil)
 }
