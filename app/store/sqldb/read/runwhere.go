@@ -203,26 +203,28 @@ func (l *listing) choice(lists [][]store.Condition, id string) *gorm.DB {
 // narrowAttribute asks for values among those of the run at hand.
 func (l *listing) narrowAttribute(db *gorm.DB, c store.Condition, id string) *gorm.DB {
 	has := func() *gorm.DB {
-		y := l.gorm.Table("run_attributes AS y").Select("1").Where("y.run_id = "+id+" AND y.name = ?", c.Name)
-		if l.dialect.Shared && l.q.Namespace != "" {
-			// where it would rather read all that have the value than ask run by run, there is an index for that
-			y = y.Where("y.namespace = ?", l.q.Namespace)
-		}
-		return y
+		return l.gorm.Table("run_attributes AS y").Select("1").Where("y.run_id = "+id+" AND y.name = ?", c.Name)
+	}
+	there := "EXISTS (?)"
+	if l.dialect.Shared {
+		// It is asked run by run, by the key of the table. PostgreSQL would make a join of it, and read all runs that have
+		// the value, however many, for each window; with the namespace named, and a plan for any value, even for each run.
+		// What has an offset it leaves as it is.
+		there = "EXISTS (? OFFSET 0)"
 	}
 	if c.Not {
 		c.Not = false
-		return db.Where("EXISTS (?) AND NOT EXISTS (?)", has(), compare(has(), "y.value", c))
+		return db.Where(there+" AND NOT "+there, has(), compare(has(), "y.value", c))
 	}
 	switch c.Test {
 	case store.Present:
-		return db.Where("EXISTS (?)", has())
+		return db.Where(there, has())
 	case store.Absent:
-		return db.Where("NOT EXISTS (?)", has())
+		return db.Where("NOT "+there, has())
 	case store.NotIn:
-		return db.Where("EXISTS (?) AND NOT EXISTS (?)", has(), has().Where("y.value IN ?", c.Values))
+		return db.Where(there+" AND NOT "+there, has(), has().Where("y.value IN ?", c.Values))
 	}
-	return db.Where("EXISTS (?)", compare(has(), "y.value", c))
+	return db.Where(there, compare(has(), "y.value", c))
 }
 
 // compare adds a comparison of one expression.
