@@ -34,6 +34,8 @@ describe("a worker gets no work at all", () => {
     expect(said(worker({ status: "draining", active_leases: 2, drain: { worker_id: "w", by: "ada", reason: "kernel", evict: false } }), queue({ ready: 3 }))).toEqual([
       "stop: It is drained by ada: kernel. What it has, 2 tasks, it may finish.",
     ]);
+    expect(said(worker({ status: "draining", held_sessions: 0, drain: { worker_id: "w", evict: false } }))).toEqual(["stop: It is drained. It has nothing left, and may be stopped."]);
+    expect(said(worker({ status: "draining", held_sessions: 2, drain: { worker_id: "w", evict: false } }))).toEqual(["stop: It is drained. It holds 2 sessions."]);
     expect(said(worker({ status: "draining", drain: { release: "1.4", evict: true } }))).toEqual(["stop: It is one of release 1.4, which was evicted."]);
   });
   it("while its build is drained on its queues", () => {

@@ -23,9 +23,10 @@ export function whyNoWork(w: WorkerView, queues: readonly QueueState[]): Reason[
   if (w.status === "stale") return [{ weight: "stop", text: "It was not heard of for too long and is taken for gone. Its sessions and tasks go to others when their leases end." }];
   if (w.gate) return [{ weight: "stop", needs: true, text: `${w.gate}.${has}` }];
   if (w.drain) {
+    const left = has || (w.held_sessions > 0 ? ` It holds ${of(w.held_sessions, "session")}.` : " It has nothing left, and may be stopped.");
     const by = w.drain.by ? ` by ${w.drain.by}` : "";
     const why = w.drain.reason ? `: ${w.drain.reason}` : "";
-    return [{ weight: "stop", text: `${w.drain.worker_id ? "It" : `It is one of ${drainedAs(w.drain)}, which`} ${w.drain.evict ? "was evicted" : "is drained"}${by}${why}.${has}` }];
+    return [{ weight: "stop", text: `${w.drain.worker_id ? "It" : `It is one of ${drainedAs(w.drain)}, which`} ${w.drain.evict ? "was evicted" : "is drained"}${by}${why}.${w.drain.evict ? has : left}` }];
   }
   const out: Reason[] = [];
   const workflows = w.supported_workflow_types ?? [];
