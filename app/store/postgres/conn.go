@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/sojourn-run/sojourn/app/store/sqldb/db"
 )
@@ -19,6 +20,11 @@ type conn struct {
 	cfg *pgx.ConnConfig
 	c   *pgx.Conn
 	was session // of c
+
+	stmts  map[*db.Stmt]*prepared // on c
+	named  int                    // how many statements got a name
+	trip   trip
+	values []any // of a row
 }
 
 // connectTimeout bounds one attempt to connect.
@@ -31,7 +37,8 @@ func (c *conn) connect(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("connect: %w", err)
 	}
-	c.c = raw
+	c.c, c.stmts = raw, map[*db.Stmt]*prepared{}
+	c.trip = trip{} // the driver may still be ending the other connection, with what it has of that buffer
 	if err := c.leave(ctx); err != nil {
 		return errors.Join(err, raw.Close(ctx))
 	}
@@ -77,56 +84,59 @@ func (c *conn) Send(ctx context.Context, calls []*db.Call) error {
 		return errLost
 	}
 	c.deadline()
-	batch := &pgx.Batch{}
-	for _, call := range calls {
-		batch.Queue(call.Stmt.SQL, arrays(call.Args)...)
-	}
-	results := c.c.SendBatch(ctx, batch)
-	err := receive(results, calls)
-	if e := results.Close(); err == nil && e != nil {
-		err = e
-	}
+	err := c.pipeline(ctx, calls)
 	if err != nil && c.c.IsClosed() {
 		return fmt.Errorf("%w: %w", errLost, err)
 	}
 	return err
 }
 
-func receive(results pgx.BatchResults, calls []*db.Call) error {
+func (c *conn) pipeline(ctx context.Context, calls []*db.Call) error {
 	for _, call := range calls {
-		if call.Row == nil {
-			tag, err := results.Exec()
-			if err != nil {
-				return fmt.Errorf("%s: %w", head(call.Stmt.SQL), err)
-			}
-			if !call.Stmt.Control {
-				call.Affected = tag.RowsAffected()
-			} else if tag.String() == "ROLLBACK" { // COMMIT of a transaction that had failed
-				return fmt.Errorf("%s: rolled back", call.Stmt.SQL)
-			}
-			continue
-		}
-		rows, err := results.Query()
-		if err != nil {
+		if err := c.prepare(ctx, call.Stmt); err != nil {
 			return fmt.Errorf("%s: %w", head(call.Stmt.SQL), err)
-		}
-		for rows.Next() {
-			v, err := rows.Values()
-			if err == nil {
-				err = call.Row(v)
-			}
-			if err != nil {
-				rows.Close()
-				return fmt.Errorf("%s: %w", head(call.Stmt.SQL), err)
-			}
-		}
-		if err := rows.Err(); err != nil {
-			return fmt.Errorf("%s: %w", head(call.Stmt.SQL), err)
-		}
-		if tag := rows.CommandTag(); !tag.Select() {
-			call.Affected = tag.RowsAffected()
 		}
 	}
+	c.trip.begin() // the driver may have sent something from the same buffer until now
+	for _, call := range calls {
+		if err := c.trip.add(c.stmts[call.Stmt], call.Args); err != nil {
+			return fmt.Errorf("%s: %w", head(call.Stmt.SQL), err)
+		}
+	}
+	to := c.c.PgConn()
+	line := to.StartPipeline(ctx)
+	to.Frontend().Send(&c.trip)
+	err := line.Sync()
+	if err == nil {
+		err = c.receive(calls)
+	}
+	// That the server is ready again is the driver's to read: it keeps how the transaction stands, and closes the
+	// connection when something else comes.
+	if e := line.Close(); err == nil {
+		err = e
+	}
+	// A plan whose rows have got other columns, or a statement that somebody had the server forget.
+	if e := (*pgconn.PgError)(nil); errors.As(err, &e) && (e.Code == "0A000" || e.Code == "26000") {
+		clear(c.stmts)
+	}
+	return err
+}
+
+// prepare has the server know a statement, once on a connection.
+func (c *conn) prepare(ctx context.Context, s *db.Stmt) error {
+	if c.stmts[s] != nil {
+		return nil
+	}
+	c.named++
+	p := &prepared{name: fmt.Sprint("committer_", c.named)}
+	d, err := c.c.PgConn().Prepare(ctx, p.name, s.SQL, nil)
+	if err != nil {
+		return err
+	}
+	for i := range d.Fields {
+		p.nums = append(p.nums, d.Fields[i].DataTypeOID == typeBig)
+	}
+	c.stmts[s] = p
 	return nil
 }
 

@@ -68,6 +68,15 @@ func (r *Rowset) next() *Rowset {
 	return r
 }
 
+// Clear takes all rows out and keeps the room they had.
+func (r *Rowset) Clear() {
+	for c := range r.text {
+		clear(r.text[c])
+		r.text[c], r.ints[c] = r.text[c][:0], r.ints[c][:0]
+	}
+	r.N, r.at = 0, 0
+}
+
 // Empty is true while there is no row in it.
 func (r *Rowset) Empty() bool { return r.N == 0 }
 
@@ -91,7 +100,7 @@ func (r *Rowset) row(args []any, k int, above []any) []any {
 	return args
 }
 
-// Arrays returns the columns whole.
+// Arrays returns the columns whole, by their addresses: a slice in an interface is a copy in memory of its own.
 func (r *Rowset) Arrays() []any {
 	if r.text == nil { // none: nobody adds to it any more
 		r.text, r.ints = make([][]string, len(r.columns)), make([][]int64, len(r.columns))
@@ -99,9 +108,9 @@ func (r *Rowset) Arrays() []any {
 	args := make([]any, len(r.columns))
 	for c, column := range r.columns {
 		if column.num {
-			args[c] = r.ints[c]
+			args[c] = &r.ints[c]
 		} else {
-			args[c] = r.text[c]
+			args[c] = &r.text[c]
 		}
 	}
 	return args
