@@ -50,7 +50,7 @@ func TestAStepInAHeldSessionMakesNoRoundTripOfItsOwn(t *testing.T) {
 // on, once, and what the holder is told of it.
 func TestAStepInAHeldSessionAllocatesLittleMore(t *testing.T) {
 	onStores(t, func(t *testing.T, kind string, n *node) {
-		most := map[string]struct{ allocs, kilobytes float64 }{"sqlite": {85, 15}, "postgres": {255, 26}}[kind]
+		most := map[string]struct{ allocs, kilobytes float64 }{"sqlite": {70, 13.5}, "postgres": {65, 15}}[kind]
 		const turns, ops = 8, 10
 		in, err := input()
 		if err != nil {

@@ -98,7 +98,7 @@ type batch struct {
 	// that the guards are on their way, so that the server looks at all that follows only if they hold.
 	recalled  bool
 	decidedAt int64
-	guarded   guarded
+	guarded   *guarded
 	passed    bool
 	// What may be remembered of it, once it is committed: the version of the rows it writes, 0 while that is not known.
 	version int64
@@ -230,8 +230,8 @@ func (s *Store) newBatch() *batch {
 		throttled: map[QueueKey]engine.Throttle{},
 		tags:      map[tagKey]*tag{}, fairNow: map[QueueKey]bool{},
 		lanes: map[laneKey]bool{}, backlog: map[QueueKey]*backlog{}, hidden: map[QueueKey]bool{}, claimed: map[string]bool{},
-		touched: map[string]*store.RunChange{}, guarded: newGuarded(),
-		took: map[engine.WorkerKey]int{}, skipped: map[QueueKey]bool{},
+		touched: map[string]*store.RunChange{},
+		took:    map[engine.WorkerKey]int{}, skipped: map[QueueKey]bool{},
 	}
 }
 

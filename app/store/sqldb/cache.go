@@ -127,7 +127,7 @@ type cache struct {
 	workers   *lru[engine.WorkerKey, *engine.Worker]
 	workflows *lru[engine.WorkflowKey, *engine.Workflow]
 	owners    *lru[string, engine.WorkflowKey]
-	sessionOf *lru[taskKey, engine.SessionKey]  // of leased activities
+	sessionOf *lru[taskKey, engine.SessionKey]  // of leased activities whose runs are not remembered
 	stored    *lru[engine.SessionKey, struct{}] // had a row when last seen; another process may have removed it
 	history   *lru[string, *past]
 	leads     *lru[string, record.Lead]

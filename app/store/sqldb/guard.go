@@ -20,13 +20,22 @@ type guarded struct {
 	names                        names
 }
 
-func newGuarded() guarded {
-	return guarded{
+// Only one batch at a time is decided on what is remembered, so there is one of these, which keeps its room.
+func newGuarded() *guarded {
+	return &guarded{
 		runs:     db.NewRowset(remembered),
 		sessions: db.NewRowset(counted),
 		flows:    db.NewRowset(versionedFlow),
 		fresh:    db.NewRowset(record.Workflows.Key()), names: names{},
 	}
+}
+
+// clear forgets the rows of the batch before.
+func (g *guarded) clear() {
+	for _, rows := range []*db.Rowset{g.runs, g.sessions, g.flows, g.fresh} {
+		rows.Clear()
+	}
+	clear(g.names)
 }
 
 // guards are the calls ahead of the writes: the stamp, which fails when the server is late, and then the locks,
@@ -38,7 +47,7 @@ func (b *batch) guards() []*db.Call {
 	calls := append(b.opening(), &db.Call{Stmt: st.stamp, Args: []any{
 		b.s.cfg.App, b.number, b.decidedAt, mostLate.Microseconds(),
 	}, Row: b.stamped})
-	g := &b.guarded
+	g := b.guarded
 	if len(g.names) > 0 {
 		calls = append(calls, &db.Call{Stmt: st.guardNames, Args: []any{slices.Sorted(maps.Keys(g.names))}})
 	}

@@ -16,13 +16,24 @@ import (
 // route makes sure that the sessions of all tasks that became ready are in the batch; one that has no row yet gets one,
 // held by nobody, so that no task waits outside of the row that routes it.
 func (b *batch) route() error {
-	keys := map[engine.SessionKey]bool{}
+	var keys map[engine.SessionKey]bool
 	for _, t := range b.ready {
-		if r := b.runs[t.run]; t.seq > 0 {
-			if a, ok := r.Activities.Get(t.seq); ok && a.SessionID != "" {
-				keys[engine.SessionKey{Namespace: r.Namespace, ID: a.SessionID}] = true
-			}
+		if t.seq == 0 {
+			continue
 		}
+		r := b.runs[t.run]
+		a, ok := r.Activities.Get(t.seq)
+		if !ok || a.SessionID == "" {
+			continue
+		}
+		k := engine.SessionKey{Namespace: r.Namespace, ID: a.SessionID}
+		if s := b.sessions[k]; s != nil && s.Session != nil && s.counted && s.route != "" && !s.deleted {
+			continue // most steps: it was decided on, and is as it was loaded
+		}
+		if keys == nil {
+			keys = map[engine.SessionKey]bool{}
+		}
+		keys[k] = true
 	}
 	if len(keys) == 0 {
 		return nil
@@ -232,7 +243,7 @@ func (b *batch) lease(r *run, seq int64, l *engine.Lessee) store.Leased {
 		k := engine.SessionKey{Namespace: r.Namespace, ID: a.SessionID}
 		s = b.sessions[k]
 		sess = b.toLease(s, l.Worker)
-		if b.s.cfg.Dialect.Shared {
+		if b.s.cfg.Dialect.Shared && r.partial {
 			b.leasedIn = append(b.leasedIn, leasedIn{taskKey{r.ID, seq}, k})
 		}
 	}

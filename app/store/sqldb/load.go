@@ -224,7 +224,11 @@ func (b *batch) likely(items []*pending) map[engine.SessionKey]bool {
 		}
 		for _, id := range n.Runs {
 			for _, seq := range n.Activities {
-				if k, ok := b.s.cache.sessionOf.get(taskKey{id, seq}); ok {
+				k, ok := b.s.memory.sessionOf(taskKey{id, seq})
+				if !ok {
+					k, ok = b.s.cache.sessionOf.get(taskKey{id, seq})
+				}
+				if ok {
 					keys[k] = true
 				}
 			}

@@ -48,6 +48,7 @@ type memory struct {
 	runs     *lru[string, *run] // as this process left them
 	sessions *lru[engine.SessionKey, *session]
 	flows    *lru[engine.WorkflowKey, recalledFlow]
+	guarded  *guarded // of the batch that is decided on them
 
 	// A batch that was not right is followed by some that are not tried, by more each time in a row: where two processes
 	// write the same runs in turn, trying would cost a round trip each time.
@@ -61,6 +62,7 @@ func newMemory() *memory {
 	return &memory{
 		runs: newLRU[string, *run](mostRuns), flows: newLRU[engine.WorkflowKey, recalledFlow](mostKeys),
 		sessions: newLRU[engine.SessionKey, *session](mostSessions), stale: map[string]bool{},
+		guarded: newGuarded(),
 	}
 }
 
@@ -70,10 +72,10 @@ func (m *memory) clear() {
 	m.flows.clear()
 }
 
-// forget drops what a batch may have touched.
+// forget drops what a batch may have touched. Of a run it is still known which sessions its activities are in.
 func (m *memory) forget(b *batch) {
 	for id := range b.runs {
-		m.runs.drop(id)
+		m.outdate(id)
 	}
 	for k := range b.sessions {
 		m.sessions.drop(k)
@@ -91,10 +93,13 @@ func (m *memory) remember(b *batch) {
 		}
 		// Of a run whose head alone was loaded the other rows are not known, and one that is over is not decided
 		// on again.
-		if r.Run != nil && !r.partial && r.Status.Open() && r.version != 0 {
+		switch {
+		case r.Run != nil && !r.partial && r.Status.Open() && r.version != 0:
 			r.waiting = r.readyTasks()
 			m.runs.put(id, r, r.weight())
-		} else {
+		case r.partial:
+			m.outdate(id)
+		default:
 			m.runs.drop(id)
 		}
 	}
@@ -122,6 +127,23 @@ func (m *memory) remember(b *batch) {
 		m.runs.drop(id)
 		m.flows.drop(b.droppedFlows[i])
 	}
+}
+
+// outdate has a run decided on anew. What was known of it is still worth a guess.
+func (m *memory) outdate(id string) {
+	if r, ok := m.runs.get(id); ok {
+		r.version = 0
+	}
+}
+
+// sessionOf is the session of an activity, as far as it is known. Where it is never changes.
+func (m *memory) sessionOf(t taskKey) (engine.SessionKey, bool) {
+	r, ok := m.runs.get(t.run)
+	if !ok {
+		return engine.SessionKey{}, false
+	}
+	a, ok := r.Activities.Get(t.seq)
+	return engine.SessionKey{Namespace: r.Namespace, ID: a.SessionID}, ok && a.SessionID != ""
 }
 
 // forgotten says that the versions of a batch are those of a server that may be another now.
@@ -177,7 +199,7 @@ func (m *memory) refresh() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for id := range m.stale {
-		m.runs.drop(id)
+		m.outdate(id)
 	}
 	clear(m.stale)
 }
@@ -223,7 +245,8 @@ func (s *Store) recall(items []*pending) *batch {
 		return nil
 	}
 	b := s.newBatch()
-	b.recalled, b.now, b.decidedAt = true, now, at
+	b.recalled, b.now, b.decidedAt, b.guarded = true, now, at, s.memory.guarded
+	b.guarded.clear()
 	for _, p := range items {
 		if p.change == nil {
 			continue
@@ -304,7 +327,7 @@ func (b *batch) recallRun(id string) (*run, bool) {
 		return r, true
 	}
 	r, ok := b.s.memory.runs.get(id)
-	if ok {
+	if ok = ok && r.version != 0; ok {
 		b.runs[id] = r
 		b.guarded.runs.S(id).I(r.version).I(r.waiting)
 	}
