@@ -1,19 +1,13 @@
 package apptest_test
 
 import (
-	"context"
 	"net/url"
-	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/sojourn-run/sojourn/app"
 	"github.com/sojourn-run/sojourn/app/apptest"
-	"github.com/sojourn-run/sojourn/app/store"
-	"github.com/sojourn-run/sojourn/app/store/sqldb"
-	"github.com/sojourn-run/sojourn/app/store/sqlite"
 )
 
 // eventually asks until an answer is as wanted.
@@ -210,29 +204,24 @@ func TestAScheduleWaitsForTheWorkflowBefore(t *testing.T) {
 // What a schedule did is kept for as long as a closed run is, also when the schedule was taken away, and not for
 // longer.
 func TestTheHistoryOfADeletedScheduleIsKeptForItsRetention(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "test.db")
-	shift := atomic.Int64{}
-	a := apptest.Start(t, apptest.Options{Database: "sqlite:" + path, Change: func(o *app.Options) {
-		o.Open = func(ctx context.Context, id string, d store.Dispatcher) (store.Store, error) {
-			return sqlite.Open(ctx, path, sqldb.Options{App: id, Dispatch: d, Shift: func() time.Duration {
-				return time.Duration(shift.Load())
-			}})
+	apptest.Databases(t, func(t *testing.T, database string) {
+		var shift atomic.Int64
+		a := shifted(t, database, &shift)
+		c := caller{t, a, ""}
+		c.want(
+			201, "POST", "/api/schedules",
+			`{"schedule_id":"gone","spec":{"intervals":[{"every":"P1D"}]},"action":{"workflow_type":"t"}}`,
+		)
+		c.want(200, "DELETE", "/api/schedules/gone", "")
+		for _, at := range []struct {
+			after  time.Duration
+			status int
+		}{{30*24*time.Hour - 10*time.Minute, 200}, {30*24*time.Hour + 10*time.Minute, 404}} {
+			shift.Store(int64(at.after))
+			if _, err := a.Broker().Prune(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			c.want(at.status, "GET", "/api/schedules/gone/history", "")
 		}
-	}})
-	c := caller{t, a, ""}
-	c.want(
-		201, "POST", "/api/schedules",
-		`{"schedule_id":"gone","spec":{"intervals":[{"every":"P1D"}]},"action":{"workflow_type":"t"}}`,
-	)
-	c.want(200, "DELETE", "/api/schedules/gone", "")
-	for _, at := range []struct {
-		after  time.Duration
-		status int
-	}{{30*24*time.Hour - 10*time.Minute, 200}, {30*24*time.Hour + 10*time.Minute, 404}} {
-		shift.Store(int64(at.after))
-		if _, err := a.Broker().Prune(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		c.want(at.status, "GET", "/api/schedules/gone/history", "")
-	}
+	})
 }

@@ -130,18 +130,18 @@ func TestRefusedWorkerCallsChangeNothing(t *testing.T) {
 			other.app = apptest.Start(t, apptest.Options{Database: database})
 			other.want(200, "POST", "/api/worker/heartbeat", `{"worker_id":"w"}`)
 		}
-		other.refuse(s.workflowTasks())
-		other.refuse(s.commands())
-		other.refuse(s.activityTasks())
+		// After all that, what was held is held still: a query for as long as its caller is patient, so it comes first.
 		other.refuse(s.questions())
-		other.refuse(s.workers())
-		other.refuse(s.sessions())
-		other.refuse(s.requests())
-		// After all that, what was held is held still.
 		s.w.answer(s.query, "1")
 		if got := <-s.asked; got.status != 200 {
 			t.Errorf("the query: %s", got.brief())
 		}
+		other.refuse(s.workflowTasks())
+		other.refuse(s.commands())
+		other.refuse(s.activityTasks())
+		other.refuse(s.workers())
+		other.refuse(s.sessions())
+		other.refuse(s.requests())
 		for _, task := range []handTask{s.step, s.tied} {
 			s.c.want(200, "POST", stepPath(task, "complete"), s.w.stepBody(task, ""))
 		}

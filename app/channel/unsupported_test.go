@@ -30,6 +30,10 @@ func TestWhatWouldBeLostIsRefusedOnTheSocket(t *testing.T) {
 			"a scope", `{"commands":[{"type":"start_timer","delay_seconds":60,"cancellation_scope_id":"s"}]}`,
 			"commands.0.cancellation_scope_id", "", false,
 		},
+		{
+			"a cleanup", `{"commands":[{"type":"start_timer","delay_seconds":60,"cancellation_cleanup":true}]}`,
+			"commands.0.cancellation_cleanup", "", false,
+		},
 		{"a command nobody knows", `{"commands":[{"type":"brew_tea"}]}`, "commands.0.type", "", false},
 		{
 			"one with members of other types", `{"commands":[{"type":"brew_tea","activity_type":7,"delay_seconds":"soon"}]}`,
