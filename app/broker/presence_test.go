@@ -65,6 +65,43 @@ func (o *harness) lost(id string, most time.Duration) time.Duration {
 	return o.at() - began
 }
 
+// A worker that was not heard for as long as its leases last is given nothing on a poll that it left open, and another
+// is at once; when it is heard again it gets work.
+func TestASilentWorkerGetsNothingOnAPollItLeftOpen(t *testing.T) {
+	for _, apps := range []int{1, 2} {
+		inBubble(t, fmt.Sprint(apps, " apps"), func(o *harness) {
+			a, _ := o.app("a", apps > 1)
+			at := a
+			if apps > 1 { // the work comes to the other
+				at, _ = o.app("b", true)
+			}
+			o.hired(a, "w", func(in *protocol.RegisterRequest) {
+				in.Incarnation, in.AttemptLease, in.HeartbeatSecs = "p", 30, new(int64(10))
+			})
+			hold := int64(60)
+			open := make(chan protocol.PollAnswer, 1)
+			go func() {
+				open <- must[protocol.PollAnswer](o.t)(a.Poll(o.t.Context(), protocol.PollRequest{
+					WorkerID: "w", Incarnation: "p", Kinds: []protocol.TaskKind{protocol.KindWorkflow}, Timeout: &hold,
+				}))
+			}()
+			time.Sleep(36 * time.Second)
+			o.hired(at, "spare", nil)
+			at.start("one")
+			if at.poll("spare", protocol.KindWorkflow, 0) == nil {
+				o.t.Error("the task went to the worker that is silent")
+			}
+			if got := <-open; got.Status != protocol.PollEmpty || len(got.Tasks) > 0 {
+				o.t.Errorf("the poll that it left open: %+v", got)
+			}
+			at.start("two")
+			if a.poll("w", protocol.KindWorkflow, 0) == nil {
+				o.t.Error("it is heard again and gets nothing")
+			}
+		})
+	}
+}
+
 // Whatever is accepted from a worker shows that it lives, at whichever app: who reports in any of these ways alone, for
 // longer than a worker may be silent, keeps what it holds.
 func TestWhateverIsAcceptedFromAWorkerIsASignOfLife(t *testing.T) {
