@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -90,6 +91,15 @@ var tries = map[string]func(Aim) error{
 	"write in /dev/shm":                     func(Aim) error { return leaves("/dev/shm") },
 	"write in the worker's folder":          func(a Aim) error { return leaves(a.Folder) },
 	"change code":                           func(a Aim) error { return opens(a.Code, unix.O_WRONLY) },
+	"lease of code": func(a Aim) error { // whoever changes it waits
+		fd, err := unix.Open(a.Code, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+		if err != nil {
+			return err
+		}
+		defer unix.Close(fd)
+		_, err = unix.FcntlInt(uintptr(fd), unix.F_SETLEASE, unix.F_RDLCK)
+		return err
+	},
 	"hard link to the secret": func(a Aim) error {
 		link := filepath.Join(a.Scratch, "hard")
 		return first(os.Link(a.Secret, link), func() error { return reads(link) })
@@ -133,6 +143,26 @@ var tries = map[string]func(Aim) error{
 	"memory of System V":               func(Aim) error { return leavesMemory() },
 	"semaphores of System V":           func(Aim) error { return reached(unix.SYS_SEMGET, 0, 0xffffffff) },
 	"messages of System V":             func(Aim) error { return reached(unix.SYS_MSGGET, 0x736f6a) },
+	"another's semaphores of System V": func(Aim) error { return reached(unix.SYS_SEMOP, 0x7fffffff, 0, 0) },
+	"another's messages of System V":   func(Aim) error { return reached(unix.SYS_MSGRCV, 0x7fffffff, 0, 0, 0, 0) },
+	"what semaphores there are":        func(Aim) error { return reached(unix.SYS_SEMCTL, 0, 0, 20, 0) }, // SEM_STAT_ANY
+	"what is mounted":                  func(Aim) error { return reached(unix.SYS_STATMOUNT) },
+	"attributes of code":               func(Aim) error { return reached(469, 0xffff) }, // file_setattr of Linux 6.17
+	"another protocol over TCP": func(Aim) error {
+		fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+		if err != nil {
+			return err
+		}
+		defer unix.Close(fd)
+		return refused(unix.SetsockoptString(fd, unix.SOL_TCP, unix.TCP_ULP, "smc"))
+	},
+	"pages of the worker": func(a Aim) error { // where they are, of what is there
+		pages, status := uintptr(0x400000), int32(0)
+		return call(
+			unix.SYS_MOVE_PAGES, uintptr(a.Worker), 1, uintptr(unsafe.Pointer(&pages)), 0,
+			uintptr(unsafe.Pointer(&status)), 0,
+		)
+	},
 	"message queue":                    func(Aim) error { return reached(unix.SYS_MQ_OPEN, 0, 0xffff) },
 	"asynchronous IO of the machine":   func(Aim) error { return reached(unix.SYS_IO_SETUP, 0) },
 	"priority of the worker":           func(a Aim) error { return unix.Setpriority(unix.PRIO_PROCESS, a.Worker, 1) },

@@ -46,6 +46,8 @@ const (
 	// TIOCLINUX: pastes on the console
 	ttyConsole = 0x541c
 
+	// F_SETLEASE: has whoever changes a file wait for most of a minute, also one that is only read here
+	setLease = 1024
 	// PR_SET_DUMPABLE: makes a process one that its user may not look into
 	setDumpable = 4
 	// PRIO_USER, IOPRIO_WHO_USER: all processes of a user
@@ -56,6 +58,8 @@ const (
 	tcpProtocol                                        = 6
 	// MSG_FASTOPEN: connects while it sends, which Landlock does not look at
 	fastOpen = 0x20000000
+	// TCP_ULP: makes another kind of socket of one, such as SMC, at whose connections Landlock does not look
+	otherProtocol = 31
 )
 
 // filter is the program that decides about system calls: those of a foreign architecture end the process, as their
@@ -72,6 +76,7 @@ func (r Rules) filter(arch string) ([]instruction, error) {
 	if a.x32 {
 		p.when(opAtLeast, firstX32Call, answerKill)
 	}
+	p.when(opAtLeast, newest+1, answerError|errNoSuch)
 	for _, n := range refused {
 		p.call(n, answerError|errPerm, func() {})
 	}
@@ -84,6 +89,10 @@ func (r Rules) filter(arch string) ([]instruction, error) {
 		p.arg(1)
 		p.when(opEqual, ttyInput, answerError|errPerm)
 		p.when(opEqual, ttyConsole, answerError|errPerm)
+	})
+	p.call(callFcntl, answerAllow, func() {
+		p.arg(1)
+		p.when(opEqual, setLease, answerError|errPerm)
 	})
 	p.call(callPrlimit, answerAllow, func() { // of another process the kernel asks for its user only
 		p.arg(0)
@@ -112,6 +121,7 @@ func (r Rules) filter(arch string) ([]instruction, error) {
 	})
 	if r.NoMemoryFiles {
 		p.call(callMemfd, answerError|errPerm, func() {})
+		p.call(callSecret, answerError|errPerm, func() {})
 	}
 	if r.Landlock > 0 && !r.HoldsTruncate() {
 		p.call(callTruncate, answerError|errAccess, func() {})
@@ -126,6 +136,13 @@ func (r Rules) filter(arch string) ([]instruction, error) {
 				p.when(opAnySet, fastOpen, answerError|errAccess)
 			})
 		}
+		p.call(callSetsockopt, answerAllow, func() {
+			p.arg(1)
+			p.block(opEqual, tcpProtocol, answerAllow, func() {
+				p.arg(2)
+				p.when(opEqual, otherProtocol, answerError|errAccess)
+			})
+		})
 	}
 	p.call(callSocketpair, answerAllow, func() {
 		p.arg(0)

@@ -88,6 +88,9 @@ func TestFilter(t *testing.T) {
 			{callSendmsg, []uint64{3, 0, fastOpen}, access, answerAllow},
 			{callSendmsg, []uint64{3, 0, 0, fastOpen}, answerAllow, answerAllow},
 			{callSendmmsg, []uint64{3, 0, 1, fastOpen}, access, answerAllow},
+			{callSetsockopt, []uint64{3, tcpProtocol, otherProtocol}, access, answerAllow},
+			{callSetsockopt, []uint64{3, tcpProtocol, 1}, answerAllow, answerAllow},
+			{callSetsockopt, []uint64{3, 1, otherProtocol}, answerAllow, answerAllow},
 		} {
 			for name, want := range map[string]uint32{"ports": c.ports, "open": c.open} {
 				code := map[string][]instruction{"ports": ports, "open": open}[name]
@@ -127,12 +130,17 @@ func TestFilter(t *testing.T) {
 			{callIoctl, []uint64{0, ttyInput}, perm, perm, perm},
 			{callIoctl, []uint64{0, 0xffffffff_00000000 | ttyInput}, perm, perm, perm},
 			{callIoctl, []uint64{0, ttyConsole}, perm, perm, perm},
+			{callFcntl, []uint64{3, 1024}, perm, perm, perm},
+			{callFcntl, []uint64{3, 3}, answerAllow, answerAllow, answerAllow},
 			{callPrlimit, []uint64{0}, answerAllow, answerAllow, answerAllow},
 			{callPrlimit, []uint64{77}, perm, perm, perm},
 			{callTruncate, nil, answerAllow, answerAllow, access},
 			{callPrctl, []uint64{15}, answerAllow, answerAllow, answerAllow}, // a thread's name
 			{callPrctl, []uint64{setDumpable, 0}, perm, perm, perm},
 			{callMemfd, nil, answerAllow, perm, answerAllow},
+			{callSecret, nil, answerAllow, perm, answerAllow},
+			{number{"newest", newest, newest}, nil, answerAllow, answerAllow, answerAllow},
+			{number{"newer", newest + 1, newest + 1}, nil, missing, missing, missing},
 			{callPriority, []uint64{0, 0, 5}, answerAllow, answerAllow, answerAllow},
 			{callPriority, []uint64{0, 77, 5}, perm, perm, perm},
 			{callPriority, []uint64{prioUser, 0, 5}, perm, perm, perm},

@@ -20,7 +20,8 @@ func TestNumbersAreThoseOfBothArchitectures(t *testing.T) {
 	entry := regexp.MustCompile(`(?m)^\s+SYS_(\w+)\s+= (\d+)$`)
 	all := append(append([]number(nil), refused...),
 		callClone, callClone3, callSocket, callSocketpair, callSendto, callSendmsg, callSendmmsg, callIoctl, callPrlimit,
-		callTruncate, callPrctl, callMemfd, callPriority, callIOPriority,
+		callTruncate, callPrctl, callMemfd, callSecret, callSetsockopt, callFcntl, callPriority,
+		callIOPriority,
 	)
 	all = append(all, scheduling...)
 	for arch, a := range architectures {
@@ -31,6 +32,15 @@ func TestNumbersAreThoseOfBothArchitectures(t *testing.T) {
 		table := map[string]int{}
 		for _, found := range entry.FindAllStringSubmatch(string(source), -1) {
 			table[strings.ToLower(found[1])], _ = strconv.Atoi(found[2])
+		}
+		last := 0
+		for _, number := range table {
+			if number < 512 { // above are x32's
+				last = max(last, number)
+			}
+		}
+		if last != newest {
+			t.Errorf("the newest call on %s is %d, and %d the last that was thought about", arch, last, newest)
 		}
 		for _, n := range all {
 			want, there := table[n.name]
