@@ -138,7 +138,7 @@ func (r Rules) filter(arch string) ([]instruction, error) {
 		}
 		p.call(callSetsockopt, answerAllow, func() {
 			p.arg(1)
-			p.block(opEqual, tcpProtocol, answerAllow, func() {
+			p.block(tcpProtocol, answerAllow, func() {
 				p.arg(2)
 				p.when(opEqual, otherProtocol, answerError|errAccess)
 			})
@@ -161,7 +161,7 @@ func (r Rules) sockets(p *program) {
 		return
 	}
 	for _, family := range []uint32{inetFamily, inet6Family} {
-		p.block(opEqual, family, answerError|errAccess, func() {
+		p.block(family, answerError|errAccess, func() {
 			p.arg(1)
 			p.code = append(p.code, instruction{code: opAnd, k: typeMask})
 			if len(r.Ports) > 0 { // of streams TCP alone: what else there is, MPTCP for one, Landlock does not look at
@@ -175,7 +175,7 @@ func (r Rules) sockets(p *program) {
 			p.when(opEqual, datagramType, answerAllow)
 		})
 	}
-	p.block(opEqual, netlinkFamily, answerError|errAccess, func() {
+	p.block(netlinkFamily, answerError|errAccess, func() {
 		// which addresses there are: libraries ask before they connect
 		p.arg(2)
 		p.when(opEqual, 0, answerAllow)
@@ -207,11 +207,11 @@ func (p *program) unless(k, answer uint32) {
 	p.answer(answer)
 }
 
-// block runs tests if the first one holds, and then has an answer for what they let through. Whatever it loads is of no
+// block runs tests if what is loaded is k, and then has an answer for what they let through. Whatever it loads is of no
 // matter to what comes after: who went in does not come out.
-func (p *program) block(test uint16, k, otherwise uint32, tests func()) {
+func (p *program) block(k, otherwise uint32, tests func()) {
 	at := len(p.code)
-	p.code = append(p.code, instruction{code: test, k: k})
+	p.code = append(p.code, instruction{code: opEqual, k: k})
 	tests()
 	p.answer(otherwise)
 	p.code[at].jf = uint8(len(p.code) - at - 1) //nolint:gosec // a block has few tests
@@ -220,6 +220,6 @@ func (p *program) block(test uint16, k, otherwise uint32, tests func()) {
 // call is the block of one system call.
 func (p *program) call(n number, otherwise uint32, tests func()) {
 	if nr := p.of(n); nr != absent {
-		p.block(opEqual, uint32(nr), otherwise, tests) //nolint:gosec // a small number
+		p.block(uint32(nr), otherwise, tests) //nolint:gosec // a small number
 	}
 }
