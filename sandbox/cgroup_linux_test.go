@@ -2,8 +2,8 @@ package sandbox_test
 
 import (
 	"bufio"
-	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -11,12 +11,9 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/sojourn-run/sojourn/sandbox"
 	"github.com/sojourn-run/sojourn/sandbox/cgroup"
@@ -144,11 +141,20 @@ func TestTheWorkerLooksWhenTheMinderCannotTell(t *testing.T) {
 // When it is the group around the worker that runs out of memory, the executor is not said to have passed its limit.
 func TestMemoryThatRanOutAroundTheWorkerIsTold(t *testing.T) {
 	dir := around(t, 300<<20)
-	cmd := exec.Command("/proc/self/exe", "-test.run=^TestAHogInANarrowGroup$", "-test.v")
-	cmd.Env = append(os.Environ(), "SOJOURN_TEST_AROUND="+dir)
-	out, err := cmd.CombinedOutput()
-	if err != nil || !strings.Contains(string(out), "--- PASS: TestAHogInANarrowGroup") {
-		t.Errorf("%v:\n%s", err, out)
+	// The kernel may look for somebody else before the memory of whom it ended is free: for the minder, and then there is
+	// only the process that is to tell.
+	for try := 1; ; try++ {
+		cmd := exec.Command("/proc/self/exe", "-test.run=^TestAHogInANarrowGroup$", "-test.v")
+		cmd.Env = append(os.Environ(), "SOJOURN_TEST_AROUND="+dir)
+		out, err := cmd.CombinedOutput()
+		var end *exec.ExitError
+		if errors.As(err, &end) && end.Sys().(syscall.WaitStatus).Signal() == syscall.SIGKILL && try < 4 {
+			continue
+		}
+		if err != nil || !strings.Contains(string(out), "--- PASS: TestAHogInANarrowGroup") {
+			t.Errorf("%v:\n%s", err, out)
+		}
+		return
 	}
 }
 
@@ -166,25 +172,7 @@ func TestAHogInANarrowGroup(t *testing.T) {
 	if r := b.Report(); !isGroup(r.Memory) {
 		t.Fatalf("limits %s", r.Limits())
 	}
-	// The kernel may look for somebody else before the memory of whom it ended is free. That must not be this process,
-	// which always wants some here.
-	ctx, cancel := context.WithCancel(t.Context())
-	var wanting sync.WaitGroup
-	defer wanting.Wait()
-	defer cancel()
-	for range 4 {
-		wanting.Go(func() {
-			for ctx.Err() == nil {
-				some, err := unix.Mmap(
-					-1, 0, 256<<10, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE|unix.MAP_POPULATE,
-				)
-				if err == nil {
-					_ = unix.Munmap(some)
-				}
-			}
-		})
-	}
-	for i := range 12 {
+	for i := range 4 {
 		e := WantType(t, b.Fail(In(fmt.Sprint("s", i), 1, b.Call("hog"))), sandbox.OutOfMemory)
 		if !strings.Contains(e.Message, "the control group that the worker is in, ran out of memory") {
 			t.Errorf("failed with %s", e.Message)
