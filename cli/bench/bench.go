@@ -90,6 +90,7 @@ type sample struct {
 	beside     []time.Duration // without what is measured
 	used       time.Duration   // of the processors, where that is what is measured
 	plain      time.Duration   // the same without what is measured
+	more       []float64       // of them than without what is measured, in percent, by pairs of turns
 	off        float64         // how far it is from what it should be, in percent
 	commits    int64
 	roundTrips int64
@@ -370,9 +371,6 @@ func added(s sample) float64 { return median(s) - millis(percentile(s.beside, 50
 
 // change is the same in percent.
 func change(s sample) float64 { return 100 * added(s) / millis(percentile(s.beside, 50)) }
-
-// spent is how much more of the processors an operation uses than without what is measured, in percent.
-func spent(s sample) float64 { return 100 * (float64(s.used)/float64(s.plain) - 1) }
 
 func millis(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 

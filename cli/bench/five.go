@@ -144,7 +144,7 @@ func scenarios() []scenario {
 			measure: inHeld,
 		},
 		{
-			id: "P19", transport: "in-process", unit: "%", n: 4_000, quick: 400, figure: spent, options: inProcess,
+			id: "P19", transport: "in-process", unit: "%", n: 8_000, quick: 500, figure: spent, options: inProcess,
 			measure: besideForeign,
 		},
 		{
@@ -189,47 +189,34 @@ func together(atOnce int) func(context.Context, *node, int) (sample, error) {
 }
 
 // inHeld measures what the same workflow uses of the processors when its activities run in a session that is held
-// already, and without one, in turns: so a change of the machine's speed is in both. Those with a session come second
-// in every turn.
-func inHeld(ctx context.Context, n *node, ops int) (all sample, err error) {
+// already, and without one.
+func inHeld(ctx context.Context, n *node, ops int) (sample, error) {
 	in, err := input()
 	if err != nil {
-		return all, err
+		return sample{}, err
 	}
 	c := watch(&n.app.Dispatch().Hub)
 	defer c.stop()
 	free := make(chan int, lanes)
 	for i := range lanes {
 		if err := c.workflow(ctx, n, heldIn(i), in); err != nil { // now it is held
-			return all, err
+			return sample{}, err
 		}
 		free <- i
 	}
-	ofLane := func(workflow func(lane int) string) func() error {
-		return func() error {
-			lane := <-free
-			defer func() { free <- lane }()
-			return c.workflow(ctx, n, workflow(lane), in)
+	ofLane := func(workflow func(lane int) string) func(int) (sample, error) {
+		return func(ops int) (sample, error) {
+			return counted(ops, lanes, func() error {
+				lane := <-free
+				defer func() { free <- lane }()
+				return c.workflow(ctx, n, workflow(lane), in)
+			})
 		}
 	}
-	plain, held := ofLane(freeIn), ofLane(heldIn)
-	start := time.Now()
-	for done := 0; done < ops; {
-		turn := min(100, ops-done)
-		before := cpuTime()
-		some, err := many(turn, lanes, plain)
-		if err != nil {
-			return all, err
-		}
-		between := cpuTime()
-		all.plain, all.beside = all.plain+between-before, append(all.beside, some.each...)
-		if some, err = many(turn, lanes, held); err != nil {
-			return all, err
-		}
-		all.used, all.each = all.used+cpuTime()-between, append(all.each, some.each...)
-		done += turn
+	all, err := inTurns(ops, 100, ofLane(freeIn), ofLane(heldIn))
+	if err != nil {
+		return all, err
 	}
-	all.elapsed = time.Since(start)
 	return all, allCompleted(ctx, n.app.View())
 }
 

@@ -14,52 +14,65 @@ import (
 const foreigners = 1000
 
 // besideForeign measures what workflows use of the processors beside workers that wait on their queue and cannot serve
-// them, each with a type and a capability of its own, and before without them.
-func besideForeign(ctx context.Context, n *node, ops int) (all sample, err error) {
+// them, each with a type and a capability of its own, and without them.
+func besideForeign(ctx context.Context, n *node, ops int) (sample, error) {
 	in, err := input()
 	if err != nil {
-		return all, err
+		return sample{}, err
 	}
 	c := watch(&n.app.Dispatch().Hub)
 	defer c.stop()
-	do := func() error { return c.run(ctx, n.app.Broker(), in) }
-	before := cpuTime()
-	plain, err := many(ops, 128, do)
+	if err := registerForeign(ctx, n, foreigners); err != nil {
+		return sample{}, err
+	}
+	alone := func(ops int) (sample, error) {
+		return counted(ops, 128, func() error { return c.run(ctx, n.app.Broker(), in) })
+	}
+	all, err := inTurns(ops, 250, alone, func(ops int) (sample, error) {
+		stop, err := pollForeigners(ctx, n, foreigners)
+		if err != nil {
+			return sample{}, err
+		}
+		defer stop()
+		return alone(ops)
+	})
 	if err != nil {
 		return all, err
 	}
-	all.plain, all.beside = cpuTime()-before, plain.each
-	stop, err := waitForeign(ctx, n, foreigners)
-	if err != nil {
-		return all, err
-	}
-	defer stop()
-	before = cpuTime()
-	with, err := many(ops, 128, do)
-	if err != nil {
-		return all, err
-	}
-	all.used, all.each, all.elapsed = cpuTime()-before, with.each, with.elapsed
 	return all, allCompleted(ctx, n.app.View())
 }
 
-// waitForeign has so many workers poll, of types nobody asks for, until stop. When it returns they wait, but for as
-// many as the node's own worker has polls, whose number goes up and down.
+// waitForeign has so many workers poll, of types nobody asks for, until stop.
 func waitForeign(ctx context.Context, n *node, workers int) (stop func(), err error) {
-	b := n.app.Broker()
+	if err := registerForeign(ctx, n, workers); err != nil {
+		return nil, err
+	}
+	return pollForeigners(ctx, n, workers)
+}
+
+func foreigner(i int) string { return fmt.Sprintf("foreign-%d", i) }
+
+func registerForeign(ctx context.Context, n *node, workers int) error {
+	for i := range workers {
+		id := foreigner(i)
+		if _, err := n.app.Broker().Register(ctx, protocol.RegisterRequest{
+			WorkerID: id, TaskQueue: "default", Runtime: "external", WorkflowTypes: []string{id}, ActivityTypes: []string{id},
+			Capabilities: []string{id},
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// pollForeigners has them wait until stop. When it returns they do, but for as many as the node's own worker has polls,
+// whose number goes up and down.
+func pollForeigners(ctx context.Context, n *node, workers int) (stop func(), err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	var group sync.WaitGroup
 	stop = func() { cancel(); group.Wait() }
 	for i := range workers {
-		id := fmt.Sprintf("foreign-%d", i)
-		if _, err := b.Register(ctx, protocol.RegisterRequest{
-			WorkerID: id, TaskQueue: "default", Runtime: "external", WorkflowTypes: []string{id}, ActivityTypes: []string{id},
-			Capabilities: []string{id},
-		}); err != nil {
-			stop()
-			return nil, err
-		}
-		group.Go(func() { pollForeign(ctx, b, id) })
+		group.Go(func() { pollForeign(ctx, n.app.Broker(), foreigner(i)) })
 	}
 	for n.app.Dispatch().Counts().Waiting < workers && ctx.Err() == nil {
 		time.Sleep(time.Millisecond)

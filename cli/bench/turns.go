@@ -1,0 +1,58 @@
+package bench
+
+import (
+	"runtime"
+	"slices"
+	"time"
+)
+
+// Two costs that differ by a few hundredths cannot be told apart by measuring the one and then the other: what changes
+// meanwhile, the machine, the heap or the database, changes more than that.
+
+// inTurns measures what operations use of the processors with something and without it, in pairs of short turns, of
+// which now the one comes first and now the other. Garbage is collected ahead of each, so that none pays for what
+// another left.
+func inTurns(ops, turn int, plain, with func(ops int) (sample, error)) (all sample, err error) {
+	began := time.Now()
+	sides := []func(int) (sample, error){plain, with}
+	for done := 0; done < ops; done += turn {
+		var used [2]time.Duration
+		for i := range sides {
+			k := (i + done/turn) % 2
+			one, err := sides[k](min(turn, ops-done))
+			if err != nil {
+				return all, err
+			}
+			used[k] = one.used
+			if k == 0 {
+				all.beside = append(all.beside, one.each...)
+			} else {
+				all.each = append(all.each, one.each...)
+			}
+		}
+		all.more = append(all.more, 100*(float64(used[1])/float64(used[0])-1))
+	}
+	all.elapsed = time.Since(began)
+	return all, nil
+}
+
+// counted is many, with what it used of the processors.
+func counted(ops, atOnce int, do func() error) (sample, error) {
+	runtime.GC()
+	before := cpuTime()
+	s, err := many(ops, atOnce, do)
+	s.used = cpuTime() - before
+	return s, err
+}
+
+// spent is how much more of the processors an operation uses than without what is measured, in percent: the mean of the
+// middle half of all pairs of turns, since something else happens in some.
+func spent(s sample) float64 {
+	more := slices.Sorted(slices.Values(s.more))
+	cut := len(more) / 4
+	sum := 0.0
+	for _, v := range more[cut : len(more)-cut] {
+		sum += v
+	}
+	return sum / float64(len(more)-2*cut)
+}
