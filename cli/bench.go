@@ -76,7 +76,7 @@ func (p *program) benchCommand() *cobra.Command {
 	c.Flags().BoolVar(&o.Large, "large", false, "the largest sizes of what grows as well, within an hour")
 	c.Flags().IntSliceVar(&o.Sizes, "size", nil, "sizes of what grows, instead of those it names")
 	c.Flags().StringVar(
-		&o.Data, "data", "", "directory that keeps the databases of LISTINGS once they are filled, and measures them again the next time",
+		&o.Data, "data", "", "directory that keeps the databases of LISTINGS and retained runs once they are filled, for the next time",
 	)
 	c.Flags().BoolVar(&asJSON, "json", false, "print one JSON array instead of a table")
 	c.AddCommand(p.benchSandboxCommand())

@@ -22,7 +22,7 @@ type Options struct {
 	Runs      int      // of each; the median is reported
 	Large     bool     // the largest sizes of what grows as well
 	Sizes     []int    // of what grows, instead of all; empty: all
-	Data      string   // folder that keeps the filled databases of what only reads, for another time; empty: none
+	Data      string   // folder that keeps the filled databases that may be measured another time; empty: none
 	Quick     bool     // fewer operations and runs: a look, not a measurement
 	Version   string   // of the program, for the record
 	// Program is how this program is started as an app, without its settings: P12 does. Empty: P12 fails.

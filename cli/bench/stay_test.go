@@ -20,7 +20,7 @@ func TestAFilledDatabaseServesAnotherDay(t *testing.T) {
 			o := Options{Postgres: server, Data: t.TempDir(), Log: zerolog.Nop()}
 			const size = 40
 			open := func(prepare func(context.Context, *node, int, func(int)) error) (there int, err error) {
-				g := growing{of: "runs", prepare: prepare, reads: true}
+				g := growing{of: "runs", prepare: prepare, stays: true}
 				n, err := g.openNode(t.Context(), kind, size, o, func(int) {})
 				if err != nil {
 					return 0, err
