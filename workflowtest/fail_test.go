@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -122,6 +123,19 @@ func TestAnUpdateOfBrokenCodeFailsTheTest(t *testing.T) {
 	wantSaid(t, said, "not this far", "fail_test.go:")
 }
 
+// What the workflow cannot take as input fails the run, which a test has as an error at once.
+func TestInputThatDoesNotFitFailsTheRunAtOnce(t *testing.T) {
+	r := worker.NewRegistry()
+	r.Workflow("count", func(_ workflow.Context, n int) (int, error) { return n, nil })
+	workflowtest.Run(t, r, func(t *testing.T, env *workflowtest.Env) {
+		began := time.Now()
+		_, err := workflowtest.Result[int](env.Start("count", "three"))
+		if err == nil || !strings.Contains(err.Error(), "string into int") || time.Since(began) > 0 {
+			t.Errorf("got %v after %s", err, time.Since(began))
+		}
+	})
+}
+
 func TestASignalThatNeverComesFailsTheTestWithWhatIsWaitedFor(t *testing.T) {
 	r := worker.NewRegistry()
 	r.Workflow("child", func(ctx workflow.Context) error { return workflow.Signal(ctx, "approve").Receive(ctx) })
@@ -160,11 +174,16 @@ func TestASignalOfAnotherGoroutineIsAwaited(t *testing.T) {
 func TestArgumentsInTheOrderOfAMapFailTheClosingReplay(t *testing.T) {
 	r := worker.NewRegistry()
 	r.Activity("tell", func(context.Context, []string) error { return nil })
+	var before []string // a map has the same order twice now and then
 	r.Workflow("ranges", func(ctx workflow.Context) error {
-		names := []string{}
-		for name := range map[string]int{"a": 1, "b": 2, "c": 3} {
-			names = append(names, name)
+		names := before
+		for slices.Equal(names, before) {
+			names = nil
+			for name := range map[string]int{"a": 1, "b": 2, "c": 3} {
+				names = append(names, name)
+			}
 		}
+		before = names
 		return workflow.ExecuteActivity(ctx, "tell", names).Get(ctx, nil)
 	})
 	said := failing(t, r, func(_ *recorder, env *workflowtest.Env) {
@@ -183,17 +202,23 @@ func TestAWorkflowIsStartedWithOptions(t *testing.T) {
 	workflowtest.Run(t, r, func(t *testing.T, env *workflowtest.Env) {
 		began := time.Now()
 		w := env.StartWith(
-			workflowtest.StartOptions{WorkflowID: "mine", Delay: time.Hour, Memo: map[string]any{"why": "test"}}, "late",
+			workflowtest.StartOptions{
+				WorkflowID: "mine", Delay: time.Hour, Memo: map[string]any{"why": "test"},
+				SearchAttributes: map[string]any{"Amount": 7},
+			}, "late",
 		)
 		if id, err := workflowtest.Result[string](w); err != nil || id != "mine" || time.Since(began) < 2*time.Hour {
 			t.Errorf("got %q, %v after %s", id, err, time.Since(began))
 		}
-		if first := w.History()[0].Data.(*history.WorkflowStarted); !strings.Contains(string(first.Memo), "test") {
-			t.Errorf("memo: %s", first.Memo)
+		if first := w.History()[0].Data.(*history.WorkflowStarted); !strings.Contains(string(first.Memo), "test") ||
+			!strings.Contains(string(first.SearchAttributes), `"Amount":7`) {
+			t.Errorf("memo: %s, search attributes: %s", first.Memo, first.SearchAttributes)
 		}
-		w = env.StartWith(workflowtest.StartOptions{RunTimeout: time.Minute}, "late")
-		if _, err := workflowtest.Result[string](w); !errors.Is(err, workflow.ErrTimedOut) {
-			t.Errorf("got %v", err)
+		for _, o := range []workflowtest.StartOptions{{RunTimeout: time.Minute}, {ExecutionTimeout: time.Minute}} {
+			w = env.StartWith(o, "late")
+			if _, err := workflowtest.Result[string](w); !errors.Is(err, workflow.ErrTimedOut) {
+				t.Errorf("%+v: got %v", o, err)
+			}
 		}
 	})
 }
