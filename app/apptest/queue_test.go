@@ -342,3 +342,24 @@ func TestAQueueSaysWhyItsOldestTasksWait(t *testing.T) {
 		w.complete(last, `{"type":"complete_workflow"}`)
 	})
 }
+
+// The published clients read one answer and know no second page: workers and queues come whole unless pages are asked
+// for.
+func TestWorkersAndQueuesArePagedWhenAskedAlone(t *testing.T) {
+	c := caller{t, apptest.Start(t, apptest.Options{}), ""}
+	const all = 120 // more than a page has where lists are paged
+	for i := range all {
+		id := fmt.Sprint("w", i)
+		c.want(http.StatusCreated, "POST", "/api/worker/register",
+			`{"worker_id":"`+id+`","task_queue":"`+id+`","runtime":"external","supported_workflow_types":["flow"]}`)
+	}
+	for path, list := range map[string]string{"/api/workers": "workers", "/api/task-queues": "task_queues"} {
+		for query, want := range map[string]int{"": all, "?page_size=7": 7} {
+			a := c.want(http.StatusOK, "GET", path+query, "")
+			got, _ := a.body[list].([]any)
+			if token := a.body["next_page_token"] != nil; len(got) != want || token != (want < all) {
+				t.Errorf("%s%s: %d, want %d; another page: %t", path, query, len(got), want, token)
+			}
+		}
+	}
+}

@@ -34,6 +34,8 @@ type runItem struct {
 type workersAnswer struct {
 	Namespace string                `json:"namespace"`
 	Workers   []protocol.WorkerView `json:"workers"`
+	// where pages are asked for, and there is one more
+	NextPageToken *string `json:"next_page_token,omitempty"`
 }
 
 type workerRemoved struct {
@@ -155,8 +157,8 @@ type pageQuery struct {
 }
 
 type queuesQuery struct {
-	PageSize  int    `json:"page_size" minimum:"1" maximum:"1000"`
-	PageToken string `json:"next_page_token"` // of the page before
+	PageSize  int    `json:"page_size" minimum:"1" maximum:"1000"` // without it all come at once
+	PageToken string `json:"next_page_token"`                      // of the page before
 }
 
 type deploymentsQuery struct {
@@ -190,8 +192,10 @@ type historyQuery struct {
 }
 
 type workersQuery struct {
-	Queue  string `json:"task_queue"`
-	Status string `json:"status"`
+	Queue     string `json:"task_queue"`
+	Status    string `json:"status"`
+	PageSize  int    `json:"page_size" minimum:"1" maximum:"1000"` // without it all come at once
+	PageToken string `json:"next_page_token"`                      // of the page before
 }
 
 type sessionsQuery struct {

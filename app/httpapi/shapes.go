@@ -40,7 +40,10 @@ var shapes = map[string]serve.Shape{
 	"openapi":      {Does: "read this document", Says: serve.OK(map[string]any{})},
 	"cluster_info": {Does: "tell versions, features and limits", Says: serve.OK(protocol.ClusterInfo{})},
 
-	"list_workers": {Does: "list the registered workers", Query: workersQuery{}, Says: serve.OK(workersAnswer{})},
+	"list_workers": {
+		Does: "list the registered workers", Query: workersQuery{}, Says: serve.OK(workersAnswer{}),
+		Refuses: []protocol.Reason{protocol.ReasonInvalidPageToken},
+	},
 	"describe_worker": {
 		Does: "show a worker",
 		Says: serve.OK(protocol.WorkerView{}), Refuses: []protocol.Reason{protocol.ReasonWorkerNotFound},

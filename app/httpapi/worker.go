@@ -10,14 +10,20 @@ import (
 func listWorkers(a *API, c *call) (answer, error) {
 	q := c.query()
 	queue, status := q.text("task_queue"), q.text("status")
+	size, token := q.number("page_size", 1, 1000), q.text("next_page_token")
 	if q.err != nil {
 		return answer{}, q.err
 	}
 	workers, err := a.opt.Fleet.Workers(c.Ctx, c.NS, queue, status)
-	if workers == nil {
-		workers = []protocol.WorkerView{}
+	if err != nil {
+		return answer{}, err
 	}
-	return ok(workersAnswer{c.NS, workers}, err)
+	id := func(w protocol.WorkerView) string { return w.WorkerID }
+	page, next, err := protocol.PageByName(workers, id, size, token)
+	if page == nil {
+		page = []protocol.WorkerView{}
+	}
+	return ok(workersAnswer{c.NS, page, next}, err)
 }
 
 func describeWorker(a *API, c *call) (answer, error) {

@@ -2,7 +2,6 @@ package view
 
 import (
 	"context"
-	"encoding/base64"
 	"slices"
 	"time"
 
@@ -23,26 +22,18 @@ const leasesShown = 200
 func (v *View) Queues(ctx context.Context, in protocol.QueueList) (protocol.QueuePage, error) {
 	ns := change.Namespace(in.Namespace)
 	p := protocol.QueuePage{Namespace: ns, Queues: []protocol.QueueState{}}
-	after, err := base64.RawURLEncoding.DecodeString(in.PageToken)
-	if err != nil {
-		return p, protocol.Refuse(protocol.ReasonInvalidPageToken, "%q is no page token", in.PageToken)
-	}
 	g, err := v.queueSnapshot(ctx, ns)
 	if err != nil {
 		return p, err
 	}
-	limit := pageSize(in.PageSize, 100, 1000)
-	for _, name := range g.names() {
-		if name <= string(after) {
-			continue
-		}
-		if len(p.Queues) == limit {
-			token := base64.RawURLEncoding.EncodeToString([]byte(p.Queues[limit-1].Name))
-			p.NextPageToken = &token
-			break
-		}
+	names, next, err := protocol.PageByName(g.names(), func(name string) string { return name }, in.PageSize, in.PageToken)
+	if err != nil {
+		return p, err
+	}
+	for _, name := range names {
 		p.Queues = append(p.Queues, g.state(name))
 	}
+	p.NextPageToken = next
 	return p, nil
 }
 

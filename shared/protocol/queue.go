@@ -9,7 +9,7 @@ import (
 // QueueList asks for task queues by name.
 type QueueList struct {
 	Namespace string
-	PageSize  int // default 100, at most 1000
+	PageSize  int // 0: all of them
 	PageToken string
 }
 

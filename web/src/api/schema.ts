@@ -1300,6 +1300,8 @@ export interface components {
         };
         WorkersAnswer: {
             namespace: string;
+            /** @description where pages are asked for, and there is one more */
+            next_page_token?: null | string;
             workers: components["schemas"]["WorkerView"][];
         };
         /** @description Creates or changes a namespace. What is absent in a change stays as it is. */

@@ -1,0 +1,22 @@
+package protocol
+
+import "encoding/base64"
+
+// PageByName is what a list in the order of its names has behind a page token. It is all the rest unless pages are asked
+// for, by their size: published clients read one answer of workers and of queues, and ask for no other.
+func PageByName[T any](all []T, name func(T) string, size int, token string) (page []T, next *string, err error) {
+	after, err := base64.RawURLEncoding.DecodeString(token)
+	if err != nil {
+		return nil, nil, Refuse(ReasonInvalidPageToken, "%q is no page token", token)
+	}
+	page = all
+	for len(page) > 0 && name(page[0]) <= string(after) {
+		page = page[1:]
+	}
+	if size > 0 && len(page) > size {
+		page = page[:size]
+		last := base64.RawURLEncoding.EncodeToString([]byte(name(page[size-1])))
+		next = &last
+	}
+	return page, next, nil
+}
