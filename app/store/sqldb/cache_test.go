@@ -104,7 +104,7 @@ func TestTheHeadOfARunIsForgottenWhenTheRunIsWritten(t *testing.T) {
 		return &batch{runs: map[string]*run{"run": r}}
 	}
 	for _, b := range []*batch{
-		batchOf(&run{}), batchOf(&run{partial: true, wrote: true}), {dropped: []string{"run"}},
+		batchOf(&run{version: 7}), batchOf(&run{partial: true, wrote: true, version: 7}), {dropped: []string{"run"}},
 	} {
 		c.remember(batchOf(&run{partial: true, version: 7}), true)
 		if r := c.partly("run", 7); r == nil || !r.partial || r.version != 7 || c.partly("run", 8) != nil {
