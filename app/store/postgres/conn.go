@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/sojourn-run/sojourn/app/store/sqldb/db"
 )
@@ -21,9 +23,10 @@ type conn struct {
 	c   *pgx.Conn
 	was session // of c
 
-	stmts  map[*db.Stmt]*prepared // on c
-	named  int                    // how many statements got a name
-	trip   trip
+	stmts  map[*db.Stmt]*pgconn.StatementDescription // on c
+	named  int                                       // how many statements got a name
+	params params
+	lent   lent
 	values []any // of a row
 }
 
@@ -37,8 +40,8 @@ func (c *conn) connect(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("connect: %w", err)
 	}
-	c.c, c.stmts = raw, map[*db.Stmt]*prepared{}
-	c.trip = trip{} // the driver may still be ending the other connection, with what it has of that buffer
+	c.c, c.stmts = raw, map[*db.Stmt]*pgconn.StatementDescription{}
+	c.lent = lent{} // the driver may still be ending the other connection, with what it has of that buffer
 	if err := c.leave(ctx); err != nil {
 		return errors.Join(err, raw.Close(ctx))
 	}
@@ -93,25 +96,23 @@ func (c *conn) Send(ctx context.Context, calls []*db.Call) error {
 
 func (c *conn) pipeline(ctx context.Context, calls []*db.Call) error {
 	for _, call := range calls {
-		if err := c.prepare(ctx, call.Stmt); err != nil {
-			return fmt.Errorf("%s: %w", head(call.Stmt.SQL), err)
-		}
-	}
-	c.trip.begin() // the driver may have sent something from the same buffer until now
-	for _, call := range calls {
-		if err := c.trip.add(c.stmts[call.Stmt], call.Args); err != nil {
+		if err := errors.Join(c.prepare(ctx, call.Stmt), sendable(call.Args)); err != nil {
 			return fmt.Errorf("%s: %w", head(call.Stmt.SQL), err)
 		}
 	}
 	to := c.c.PgConn()
 	line := to.StartPipeline(ctx)
-	to.Frontend().Send(&c.trip)
+	c.lent.begin() // the driver may have sent something from the same buffer until now
+	to.Frontend().Send(&c.lent)
+	for _, call := range calls {
+		c.params.set(call.Args)
+		line.SendQueryStatement(c.stmts[call.Stmt], c.params.values, c.params.formats, nil)
+		c.lent.used += len(c.params.room) + mostAround
+	}
 	err := line.Sync()
 	if err == nil {
-		err = c.receive(calls)
+		err = c.receive(line, calls)
 	}
-	// That the server is ready again is the driver's to read: it keeps how the transaction stands, and closes the
-	// connection when something else comes.
 	if e := line.Close(); err == nil {
 		err = e
 	}
@@ -128,15 +129,78 @@ func (c *conn) prepare(ctx context.Context, s *db.Stmt) error {
 		return nil
 	}
 	c.named++
-	p := &prepared{name: fmt.Sprint("committer_", c.named)}
-	d, err := c.c.PgConn().Prepare(ctx, p.name, s.SQL, nil)
+	d, err := c.c.PgConn().Prepare(ctx, fmt.Sprint("committer_", c.named), s.SQL, nil)
 	if err != nil {
 		return err
 	}
-	for i := range d.Fields {
-		p.nums = append(p.nums, d.Fields[i].DataTypeOID == typeBig)
+	c.stmts[s] = d
+	return nil
+}
+
+// receive reads what the server answers to calls. An error of the server is its last word on them. Rows are read to
+// their end whatever becomes of them, since those of the next call are behind them.
+func (c *conn) receive(line *pgconn.Pipeline, calls []*db.Call) (failed error) {
+	fail := func(call *db.Call, err error) {
+		if failed == nil && err != nil {
+			failed = fmt.Errorf("%s: %w", head(call.Stmt.SQL), err)
+		}
 	}
-	c.stmts[s] = p
+	for _, call := range calls {
+		got, err := line.GetResults()
+		if err != nil {
+			fail(call, err)
+			return failed
+		}
+		rows, _ := got.(*pgconn.ResultReader)
+		if rows == nil {
+			return fmt.Errorf("%s: the driver gave %T for its rows", head(call.Stmt.SQL), got)
+		}
+		for rows.NextRow() {
+			if call.Row != nil && failed == nil {
+				fail(call, c.row(call, rows))
+			}
+		}
+		tag, err := rows.Close()
+		if err != nil {
+			fail(call, err)
+			return failed
+		}
+		fail(call, done(call, tag))
+	}
+	return failed
+}
+
+// row hands over a row.
+func (c *conn) row(call *db.Call, rows *pgconn.ResultReader) error {
+	c.values = c.values[:0]
+	columns := rows.FieldDescriptions()
+	for i, raw := range rows.Values() {
+		switch {
+		case raw == nil:
+			c.values = append(c.values, nil)
+		case columns[i].DataTypeOID == pgtype.Int8OID:
+			n, err := strconv.ParseInt(string(raw), 10, 64)
+			if err != nil {
+				return err
+			}
+			c.values = append(c.values, n)
+		default:
+			c.values = append(c.values, string(raw))
+		}
+	}
+	return call.Row(c.values)
+}
+
+// done notes what the server says at the end of a call: how many rows it was.
+func done(call *db.Call, tag pgconn.CommandTag) error {
+	switch {
+	case call.Stmt.Control:
+		if tag.String() == "ROLLBACK" { // COMMIT of a transaction that had failed
+			return errors.New("rolled back")
+		}
+	case call.Row == nil || !tag.Select():
+		call.Affected = tag.RowsAffected()
+	}
 	return nil
 }
 
