@@ -5,8 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/sojourn-run/sojourn/app/store/sqldb/db"
 )
 
@@ -25,7 +23,7 @@ func StillFor(t *testing.T, d time.Duration) {
 
 // Committer is a committer's connection of its own.
 func Committer(ctx context.Context, url string) (db.Conn, error) {
-	cfg, err := pgx.ParseConfig(url)
+	cfg, err := parse(url)
 	if err != nil {
 		return nil, err
 	}
