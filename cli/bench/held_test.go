@@ -9,7 +9,7 @@ import (
 )
 
 // What an activity needs of its session is remembered as its run is, or comes with it: in a session that is held, a
-// workflow makes as many round trips as one without, with as many statements.
+// workflow makes as many round trips as one without, with as many statements, and writes as many rows.
 func TestAStepInAHeldSessionMakesNoRoundTripOfItsOwn(t *testing.T) {
 	onStores(t, func(t *testing.T, _ string, n *node) {
 		const ops = 40
@@ -27,14 +27,17 @@ func TestAStepInAHeldSessionMakesNoRoundTripOfItsOwn(t *testing.T) {
 				}
 			}
 			now := n.app.Store().Stats()
-			return store.Stats{Statements: now.Statements - before.Statements, RoundTrips: now.RoundTrips - before.RoundTrips}
+			return store.Stats{
+				Statements: now.Statements - before.Statements, RoundTrips: now.RoundTrips - before.RoundTrips,
+				Rows: now.Rows - before.Rows,
+			}
 		}
 		run("five", 5)
 		run(heldIn(0), 5) // now it is held
 		plain, held := run("five", ops), run(heldIn(0), ops)
 		each := func(n int64) float64 { return float64(n) / ops }
-		t.Logf("round trips %.2f and %.2f, statements %.2f and %.2f a workflow", each(plain.RoundTrips),
-			each(held.RoundTrips), each(plain.Statements), each(held.Statements))
+		t.Logf("round trips %.2f and %.2f, statements %.2f and %.2f, rows %.2f and %.2f a workflow", each(plain.RoundTrips),
+			each(held.RoundTrips), each(plain.Statements), each(held.Statements), each(plain.Rows), each(held.Rows))
 		if each(held.RoundTrips) > each(plain.RoundTrips)+0.5 {
 			t.Errorf("%.2f round trips a workflow in a held session, %.2f without one", each(held.RoundTrips),
 				each(plain.RoundTrips))
@@ -42,6 +45,9 @@ func TestAStepInAHeldSessionMakesNoRoundTripOfItsOwn(t *testing.T) {
 		if each(held.Statements) > each(plain.Statements)+1 {
 			t.Errorf("%.2f statements a workflow in a held session, %.2f without one", each(held.Statements),
 				each(plain.Statements))
+		}
+		if each(held.Rows) > each(plain.Rows)+0.5 {
+			t.Errorf("%.2f rows a workflow in a held session, %.2f without one", each(held.Rows), each(plain.Rows))
 		}
 	})
 }

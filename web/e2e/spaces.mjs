@@ -103,9 +103,8 @@ export const spaces = [
     await shown(page.getByRole("heading", { level: 1, name: "Runs" }));
   }],
   ["the page of what is not there leads to all that are", async ({ page, base, refused }) => {
-    for (const [kind, title] of [["session", "Sessions"], ["schedule", "Schedules"]]) {
-      refused(`/api/${kind}s/gone-by-now`);
-      refused(`/api/sojourn/${kind}s/gone-by-now`);
+    for (const [kind, title, asked] of [["session", "Sessions", "worker-sessions"], ["schedule", "Schedules", "schedules"]]) {
+      refused(`/api/${asked}/gone-by-now`);
       await page.goto(`${base}/${kind}s/gone-by-now`);
       await shown(page.getByText(`There is no such ${kind}`));
       await page.getByRole("link", { name: `All ${kind}s`, exact: true }).click();
