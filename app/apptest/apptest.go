@@ -103,6 +103,16 @@ func Databases(t *testing.T, test func(t *testing.T, database string)) {
 	t.Run("postgres", func(t *testing.T) { test(t, Postgres(t)) })
 }
 
+// Two starts two apps on the database of o. They are one where it has room for one app alone, which SQLite's has.
+func Two(t testing.TB, o Options) (a, b *App) {
+	t.Helper()
+	a = Start(t, o)
+	if strings.HasPrefix(o.Database, "sqlite:") {
+		return a, a
+	}
+	return a, Start(t, o)
+}
+
 // Postgres makes a database of its own for a test, on the server of SOJOURN_TEST_POSTGRES.
 func Postgres(t testing.TB) string {
 	t.Helper()

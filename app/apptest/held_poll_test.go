@@ -29,11 +29,7 @@ func waiting(t *testing.T, a *apptest.App, n int) {
 // another one, before there is work for them. What it runs nobody else is given before it has ended it.
 func TestWhatIsSaidOfAWorkerEndsThePollsItHasOpen(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
-		a := apptest.Start(t, apptest.Options{Database: database})
-		b := a
-		if !strings.HasPrefix(database, "sqlite:") {
-			b = apptest.Start(t, apptest.Options{Database: database})
-		}
+		a, b := apptest.Two(t, apptest.Options{Database: database})
 		here, there := caller{t, a, ""}, caller{t, b, ""}
 		register(here, "w", "")
 		w, other := hand{there, "w"}, register(there, "other", "")

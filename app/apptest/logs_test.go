@@ -75,11 +75,7 @@ func (c caller) kept(task, query string) (a protocol.ActivityLogs, texts string)
 // is stored with it; nobody else adds any.
 func TestLinesOfAnAttemptComeFromItsHolder(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
-		a := apptest.Start(t, apptest.Options{Database: database})
-		other := a
-		if !strings.HasPrefix(database, "sqlite:") {
-			other = apptest.Start(t, apptest.Options{Database: database})
-		}
+		a, other := apptest.Two(t, apptest.Options{Database: database})
 		c, through := caller{t, a, ""}, caller{t, other, ""}
 		h := register(c, "w1", "")
 		job := aStep(c, h, "f")
@@ -136,11 +132,7 @@ func TestLinesOfAnAttemptComeFromItsHolder(t *testing.T) {
 // comes, and at two in the same moment.
 func TestAnOutcomeSentAgainBringsItsLinesOnce(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
-		a := apptest.Start(t, apptest.Options{Database: database})
-		other := a
-		if !strings.HasPrefix(database, "sqlite:") {
-			other = apptest.Start(t, apptest.Options{Database: database})
-		}
+		a, other := apptest.Two(t, apptest.Options{Database: database})
 		c, through := caller{t, a, ""}, hand{caller{t, other, ""}, "w1"}
 		h := register(c, "w1", "")
 		long := strings.Repeat("x", 8<<10) // for these it is looked up what is kept already

@@ -1,7 +1,6 @@
 package apptest_test
 
 import (
-	"strings"
 	"testing"
 	"time"
 
@@ -12,11 +11,7 @@ import (
 // connection are still held where it was: given to one of them, new work would lie until its lease is over.
 func TestPollsOfABrokenConnectionGetNothingOnceTheWorkerIsBack(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
-		a := apptest.Start(t, apptest.Options{Database: database})
-		b := a
-		if !strings.HasPrefix(database, "sqlite:") {
-			b = apptest.Start(t, apptest.Options{Database: database})
-		}
+		a, b := apptest.Two(t, apptest.Options{Database: database})
 		const process = `,"incarnation":"one","held_tasks":[]`
 		before := register(caller{t, a, ""}, "w", process)
 		answers := make(chan response, 2)

@@ -35,11 +35,7 @@ func joined(t *testing.T, url, namespace string, auth any, header http.Header) *
 func TestARevocationEndsWhatATokenHoldsAtAnotherApp(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		withTokens := func(o *app.Options) { o.NoAuth, o.Token = false, admin }
-		here := apptest.Start(t, apptest.Options{Database: database, Change: withTokens})
-		there := here // SQLite has one app
-		if !strings.HasPrefix(database, "sqlite:") {
-			there = apptest.Start(t, apptest.Options{Database: database, Change: withTokens})
-		}
+		here, there := apptest.Two(t, apptest.Options{Database: database, Change: withTokens})
 		c := client{t: t, url: here.URL()}.as(admin)
 		token := func(role string) (id, text string) {
 			made := c.want(201, "POST", "/tokens", `{"name":"`+role+`","roles":["`+role+`"]}`)

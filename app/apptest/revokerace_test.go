@@ -17,11 +17,7 @@ import (
 func TestARevocationMeetsATaskOnItsWay(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		withTokens := func(o *app.Options) { o.NoAuth, o.Token = false, admin }
-		here := apptest.Start(t, apptest.Options{Database: database, Change: withTokens})
-		there := here
-		if !strings.HasPrefix(database, "sqlite:") {
-			there = apptest.Start(t, apptest.Options{Database: database, Change: withTokens})
-		}
+		here, there := apptest.Two(t, apptest.Options{Database: database, Change: withTokens})
 		c := client{t: t, url: here.URL()}.as(admin)
 		next := client{t: t, url: there.URL()}.as(admin)
 		outcomes := map[string]int{}

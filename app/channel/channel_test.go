@@ -388,11 +388,7 @@ func TestHistoryOfAWorkflowJobIsPaged(t *testing.T) {
 func TestJobWhoseAnswerWasLostGoesBackAtOnce(t *testing.T) { apptest.Databases(t, jobGoesBack) }
 
 func jobGoesBack(t *testing.T, database string) {
-	a := apptest.Start(t, apptest.Options{Database: database})
-	b := a
-	if !strings.HasPrefix(database, "sqlite:") {
-		b = apptest.Start(t, apptest.Options{Database: database})
-	}
+	a, b := apptest.Two(t, apptest.Options{Database: database})
 	s, w := scheduler(t, a), join(t, b, "w", "test")
 	schedule(t, a, s, 1)
 	p, err := a.Peers().Meet(protocol.ChannelAuth{WorkerID: "lost", Protocol: 1}, nil)

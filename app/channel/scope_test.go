@@ -50,11 +50,7 @@ func enter(t *testing.T, a *apptest.App, token, id, queue string) *peer {
 func TestATokenIsABoundaryOnEveryMethod(t *testing.T) { apptest.Databases(t, tokenIsABoundary) }
 
 func tokenIsABoundary(t *testing.T, database string) {
-	a := apptest.Start(t, apptest.Options{Database: database, Change: withTokens})
-	b := a
-	if !strings.HasPrefix(database, "sqlite:") {
-		b = apptest.Start(t, apptest.Options{Database: database, Change: withTokens})
-	}
+	a, b := apptest.Two(t, apptest.Options{Database: database, Change: withTokens})
 	own, red, other := mint(t, a, "blue", "one"), mint(t, a, "red", "one"), mint(t, a, "blue", "two")
 	k := enter(t, a, own, keeper, "blue")
 	start := func() {
