@@ -71,7 +71,7 @@ fuzz: ## run every fuzz test for FUZZTIME (20s each)
 fuzz-api: deps ## hold a running app against the description of its API, in every role, FUZZ_EXAMPLES (10) examples of each operation
 	SOJOURN_TEST_FUZZ=$(FUZZ_EXAMPLES) go test -count=1 -timeout 60m -v -run RequestsMadeOfTheDescription ./app/apptest
 
-mutants: deps ## make the mistakes of .ci/mutants in a copy of the tree, see that their tests notice (MUTANTS=NAME for some)
+mutants: deps ## make the mistakes of .ci/mutants in a copy of the tree, see that their tests notice (MUTANTS=NAME,NAME for some)
 	.ci/postgres env SOJOURN_TEST_REQUIRE=postgres SOJOURN_TEST_MUTANTS=$(MUTANTS) go test -count=1 -timeout 60m -v -run TestMutantsDie .
 
 crash: ## kill processes at 100 random points under load; 200 sessions under kills and freezes; orders of the Python SDK whose workers die
