@@ -40,6 +40,7 @@ type nodeOptions struct {
 	sessions int    // most that a worker holds; 10 when 0
 	quick    bool   // a look: what is there to be measured may be smaller
 	program  []string
+	more     func(*worker.Registry) // what workers have beside the workflows of the scenarios
 	log      zerolog.Logger
 }
 
@@ -141,6 +142,9 @@ func (n *node) work(ctx context.Context, o nodeOptions, id string) error {
 	registerGrowth(registry)
 	registerReplay(registry)
 	registerIdle(registry, func() { n.there.Add(1) })
+	if o.more != nil {
+		o.more(registry)
+	}
 	var carrier link.Carrier = &link.Socket{URLs: []string{n.app.URL()}}
 	if o.worker == "in-process" {
 		carrier = link.Local{Join: n.app.Peers().Join}

@@ -16,7 +16,9 @@ func onStores(t *testing.T, test func(t *testing.T, kind string, n *node)) {
 			if kind == "postgres" && url == "" {
 				t.Skip("SOJOURN_TEST_POSTGRES is not set")
 			}
-			n, err := openNode(t.Context(), nodeOptions{store: kind, postgres: url, worker: "in-process", log: zerolog.Nop()})
+			n, err := openNode(t.Context(), nodeOptions{
+				store: kind, postgres: url, worker: "in-process", sessions: 1000, more: registerTurns, log: zerolog.Nop(),
+			})
 			if err != nil {
 				t.Fatal(err)
 			}
