@@ -192,13 +192,15 @@ func (s *scoped) calls(worker, queue string) map[string][]scopedCall {
 var scopedFree = map[string]bool{"worker_settings": true, "describe_protocol": true}
 
 // A token that is bound to queues or a group is a boundary on every route of the worker plane: in the name of a worker
-// of another scope, or of one of its own, it changes nothing and learns nothing of what is not its.
+// of another scope, or of one of its own, it changes nothing and learns nothing of what is not its. Whoever calls is at
+// another app than the holder is.
 func TestATokenIsABoundaryOnEveryWorkerRoute(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
-		a := apptest.Start(t, apptest.Options{Database: database, Change: func(o *app.Options) {
+		a, there := apptest.Two(t, apptest.Options{Database: database, Change: func(o *app.Options) {
 			o.NoAuth, o.Token = false, admin
 		}})
 		s := newScoped(t, a)
+		s.red.url, s.other.url, s.rotated.url = there.URL(), there.URL(), there.URL()
 		for _, rt := range workerapi.Routes() {
 			if scopedFree[rt.Operation] {
 				continue

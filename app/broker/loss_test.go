@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sojourn-run/sojourn/app/apptest"
 	"github.com/sojourn-run/sojourn/app/engine"
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/shared/protocol"
@@ -36,15 +37,7 @@ func (a *app) sweeps(task *protocol.Task, at time.Time) bool {
 // At the default times, with two apps: a worker that took an attempt and died at once is a loss, whichever app finds
 // out; one that lives and let the lease end is none, though the app that finds out never heard of it.
 func TestOnlyAWorkerThatDiedIsALoss(t *testing.T) {
-	for name, c := range map[string]struct {
-		incarnation string        // none: of the HTTP contract
-		silent      time.Duration // before the lease ends
-		asks        []string      // apps whose sweepers come to the lease, in this order, at once and three seconds later
-		over        string        // by whom the attempt is over
-		moves       bool          // it is heard at the other app since
-		gone        bool          // the app that heard it is
-		lost        bool
-	}{
+	for name, c := range map[string]dying{
 		"died at once": {incarnation: "p", silent: 30 * time.Second, asks: []string{"a"}, over: "a", lost: true},
 		"died at once, the other app comes first": {
 			incarnation: "p", silent: 30 * time.Second, asks: []string{"b", "a"}, over: "a", lost: true,
@@ -63,57 +56,98 @@ func TestOnlyAWorkerThatDiedIsALoss(t *testing.T) {
 		"client that polls, the other app comes first": {silent: 20 * time.Second, asks: []string{"b", "a"}, over: "a"},
 	} {
 		inBubble(t, name, func(o *harness) {
-			t := o.t
 			a, kill := o.app("a", true)
 			b, _ := o.app("b", true)
 			lease := 300 * time.Second
-			o.hired(a, "w", func(in *protocol.RegisterRequest) {
-				if in.Incarnation = c.incarnation; c.incarnation != "" {
-					in.AttemptLease, lease = 30, 30*time.Second // as our own workers ask for
-				}
-			})
-			a.start("one")
-			a.taken(a.decide(
-				a.poll("w", protocol.KindWorkflow, 0), protocol.Command{Type: protocol.ScheduleActivity, ActivityType: "turn"},
-			))
-			task := a.poll("w", protocol.KindActivity, 0)
-			due := time.Now().Add(lease)
-			if c.gone {
-				kill()
+			if c.incarnation != "" {
+				lease = 30 * time.Second // as our own workers ask for
 			}
-			at := a
-			if c.moves {
-				at = b
-			}
-			for end := due.Add(-c.silent); time.Now().Before(end); time.Sleep(min(10*time.Second, time.Until(end))) {
-				if c.incarnation != "" {
-					must[protocol.WorkerHeartbeatAnswer](t)(at.WorkerHeartbeat(
-						t.Context(), protocol.WorkerHeartbeat{WorkerID: "w", Incarnation: c.incarnation},
-					))
-				} else {
-					at.poll("w", protocol.KindActivity, 0)
-				}
-			}
-			time.Sleep(time.Until(due))
-			over := ""
-			for i, id := range c.asks {
-				if i > 0 && id == c.asks[i-1] {
-					time.Sleep(3 * time.Second)
-				}
-				if over != "" {
-					break
-				}
-				if map[string]*app{"a": a, "b": b}[id].sweeps(task, due) {
-					over = id
-				}
-			}
-			losses, returns := a.counted(task)
-			if over != c.over || (losses == 1) != c.lost || losses+returns != 1 {
-				t.Errorf(
-					"over by %q with %d losses and %d other ends, want %q and a loss: %t", over, losses, returns, c.over, c.lost,
-				)
-			}
+			c.counts(o, a, b, kill, lease)
 		})
+	}
+}
+
+// The same on PostgreSQL, where each app has its own connections, with times a fifth of the standard ones.
+func TestOnlyAWorkerThatDiedIsALossOnPostgres(t *testing.T) {
+	const lease = 6 * time.Second
+	for name, c := range map[string]dying{
+		"died at once, the other app comes first": {
+			incarnation: "p", silent: lease, asks: []string{"b", "a"}, over: "a", lost: true,
+		},
+		"died at once with its app": {
+			incarnation: "p", silent: lease, asks: []string{"b", "b"}, over: "b", gone: true, lost: true,
+		},
+		"lives, the other app comes first": {incarnation: "p", asks: []string{"b", "a"}, over: "a"},
+		"lives, its app is gone":           {incarnation: "p", asks: []string{"b"}, over: "b", moves: true, gone: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			database := apptest.Postgres(t)
+			o, a, kill := onPostgres(t, database, "a", 2*lease)
+			_, b, _ := onPostgres(t, database, "b", 2*lease)
+			c.counts(o, a, b, kill, lease)
+		})
+	}
+}
+
+// dying is a worker that took an attempt, and what becomes of it.
+type dying struct {
+	incarnation string        // none: of the HTTP contract
+	silent      time.Duration // before the lease ends
+	asks        []string      // apps whose sweepers come to the lease, in this order, at once and three seconds later
+	over        string        // by whom the attempt is over
+	moves       bool          // it is heard at the other app since
+	gone        bool          // the app that heard it is
+	lost        bool
+}
+
+// counts wants the end of the attempt's lease to be counted as c says.
+func (c dying) counts(o *harness, a, b *app, kill func(), lease time.Duration) {
+	t := o.t
+	o.hired(a, "w", func(in *protocol.RegisterRequest) {
+		if in.Incarnation = c.incarnation; c.incarnation != "" {
+			in.AttemptLease = int64(lease.Seconds())
+		}
+	})
+	a.start("one")
+	a.taken(a.decide(
+		a.poll("w", protocol.KindWorkflow, 0), protocol.Command{Type: protocol.ScheduleActivity, ActivityType: "turn"},
+	))
+	task := a.poll("w", protocol.KindActivity, 0)
+	due := time.Now().Add(lease)
+	if c.gone {
+		kill()
+	}
+	at := a
+	if c.moves {
+		at = b
+	}
+	pause := min(10*time.Second, lease/6)
+	for end := due.Add(-c.silent); time.Now().Before(end); time.Sleep(min(pause, time.Until(end))) {
+		if c.incarnation != "" {
+			must[protocol.WorkerHeartbeatAnswer](t)(at.WorkerHeartbeat(
+				t.Context(), protocol.WorkerHeartbeat{WorkerID: "w", Incarnation: c.incarnation},
+			))
+		} else {
+			at.poll("w", protocol.KindActivity, 0)
+		}
+	}
+	time.Sleep(time.Until(due))
+	over := ""
+	for i, id := range c.asks {
+		if i > 0 && id == c.asks[i-1] {
+			time.Sleep(3 * time.Second)
+		}
+		if over != "" {
+			break
+		}
+		if map[string]*app{"a": a, "b": b}[id].sweeps(task, due) {
+			over = id
+		}
+	}
+	losses, returns := a.counted(task)
+	if over != c.over || (losses == 1) != c.lost || losses+returns != 1 {
+		t.Errorf("over by %q with %d losses and %d other ends, want %q and a loss: %t", over, losses, returns, c.over, c.lost)
 	}
 }
 
