@@ -38,7 +38,6 @@ type Env struct {
 	late     *atomic.Bool // the time that the test binary has is nearly over
 
 	mu       sync.Mutex // guards what follows
-	started  []*Workflow
 	patience time.Duration
 }
 
@@ -64,8 +63,8 @@ func (e *Env) id() string { return ulid.Make().String() }
 // workflow, fails the test at once with the stack; so does waiting for a run that nothing can wake any more, with what
 // it waits for.
 //
-// When test returns, the history of each run that it started is replayed, with the arguments of its calls: code that is
-// not deterministic fails the test.
+// When test returns, the history of each run, children too, is replayed on another day, with the arguments of its
+// calls: code that is not deterministic fails the test.
 //
 // Virtual time is for a *testing.T alone. Any other testing.TB, such as a benchmark's, runs in the time it is called
 // in; one that wraps a *testing.T has virtual time when its caller calls Run inside synctest.Test.
@@ -99,13 +98,28 @@ func run[T testing.TB](t T, r *worker.Registry, path string, late *atomic.Bool, 
 	env := &Env{t: t, registry: r, late: late, patience: standstill}
 	env.ctx, env.fail = context.WithCancel(t.Context())
 	defer env.fail()
-	end := env.begin(path)
+	end := sync.OnceFunc(env.begin(path))
 	defer end()
 	test(t, env)
-	if env.ctx.Err() == nil {
-		env.replay()
+	if env.ctx.Err() != nil {
+		return
 	}
+	histories := env.histories()
+	end() // first: what it would do at later times is nothing to the test
+	if virtual() {
+		time.Sleep(later)
+	}
+	env.replay(histories)
 }
+
+// later is when histories are replayed: code that asked time.Now comes to another second, hour and day by then.
+const later = 25*time.Hour + time.Minute + time.Second + time.Nanosecond
+
+// loaded is when the test binary was started. Virtual time begins decades before it.
+var loaded = time.Now()
+
+// virtual says whether time passes without being waited for.
+func virtual() bool { return time.Now().Before(loaded) }
 
 // warn raises late ten seconds before the test binary is out of time: by the real clock, outside of what runs in
 // virtual time.

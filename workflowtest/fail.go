@@ -61,17 +61,22 @@ func (e *Env) give(s *stillness, what string) {
 
 // openRuns are the open runs.
 func (e *Env) openRuns() (views []protocol.RunView) {
-	in := protocol.ListRequest{Status: "running", PageSize: 200}
-	for {
+	for _, v := range e.runs(protocol.ListRequest{Status: "running"}) {
+		if v, err := e.plane.View().Describe(e.t.Context(), protocol.Target{RunID: v.RunID}); err == nil && !v.Terminal {
+			views = append(views, v)
+		}
+	}
+	return views
+}
+
+// runs are those of a list. One that cannot be read ends it: the test has failed, or is over.
+func (e *Env) runs(in protocol.ListRequest) (views []protocol.RunView) {
+	for in.PageSize = 200; ; {
 		page, err := e.plane.View().List(e.t.Context(), in)
 		if err != nil {
 			return views
 		}
-		for _, v := range page.Workflows {
-			if v, err := e.plane.View().Describe(e.t.Context(), protocol.Target{RunID: v.RunID}); err == nil && !v.Terminal {
-				views = append(views, v)
-			}
-		}
+		views = append(views, page.Workflows...)
 		if page.NextPageToken == nil {
 			return views
 		}

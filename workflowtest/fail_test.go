@@ -194,6 +194,22 @@ func TestArgumentsInTheOrderOfAMapFailTheClosingReplay(t *testing.T) {
 	wantSaid(t, said, "nondeterministic", `activity "tell"`, `"a"`, "event 2")
 }
 
+// The code of a child asks time.Now for the day: in virtual time a replay at once would find the same.
+func TestTheClockOfTheMachineFailsTheClosingReplayOfAChild(t *testing.T) {
+	r := worker.NewRegistry()
+	r.Activity("tell", func(context.Context, string) error { return nil })
+	r.Workflow("dates", func(ctx workflow.Context) error {
+		return workflow.ExecuteActivity(ctx, "tell", time.Now().Format(time.DateOnly)).Get(ctx, nil)
+	})
+	r.Workflow("parent", func(ctx workflow.Context) error { return workflow.StartChild(ctx, "dates").Get(ctx, nil) })
+	said := failing(t, r, func(_ *recorder, env *workflowtest.Env) {
+		if _, err := workflowtest.Result[any](env.Start("parent")); err != nil {
+			t.Error(err)
+		}
+	})
+	wantSaid(t, said, "dates, replayed: nondeterministic", `activity "tell"`, "fail_test.go:", `arguments of the code: ["2000-01-02"]`)
+}
+
 func TestAWorkflowIsStartedWithOptions(t *testing.T) {
 	r := worker.NewRegistry()
 	r.Workflow("late", func(ctx workflow.Context) (string, error) {

@@ -76,11 +76,7 @@ func (e *Env) StartWith(o StartOptions, nameOrFunc any, args ...any) *Workflow {
 	if err != nil {
 		e.t.Fatalf("start %s: %v", name, err)
 	}
-	w := &Workflow{ID: a.WorkflowID, RunID: a.RunID, env: e}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.started = append(e.started, w)
-	return w
+	return &Workflow{ID: a.WorkflowID, RunID: a.RunID, env: e}
 }
 
 // encode is an argument list as requests carry it.
@@ -248,29 +244,31 @@ func (e *Env) events(run string) (all []history.Event) {
 // replays is how often a history is replayed: the order of a map of two entries is the same every other time.
 const replays = 16
 
-// replay holds the histories of what the test started against the code.
-func (e *Env) replay() {
+// histories are those of all runs: what the test started, their children, and what they went on as.
+func (e *Env) histories() (all [][]history.Event) {
 	e.t.Helper()
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	for _, w := range e.started {
-		for run := w.RunID; run != ""; {
-			events := e.events(run)
-			first, ok := events[0].Data.(*history.WorkflowStarted)
-			if !ok {
-				e.t.Fatalf("run %s begins with %s", run, events[0].Type())
-			}
-			if def, ok := e.registry.FindWorkflow(first.WorkflowType); ok {
-				for range replays {
-					if err := workflow.Replay(def, workflow.Options{Names: e.registry, CompareArguments: true}, events); err != nil {
-						e.t.Errorf("%s, replayed: %s", first.WorkflowType, workflow.TaskFailure(err).Message)
-						break
-					}
-				}
-			}
-			run = ""
-			if next, ok := events[len(events)-1].Data.(*history.WorkflowContinuedAsNew); ok {
-				run = next.NewRunID
+	for _, v := range e.runs(protocol.ListRequest{}) {
+		all = append(all, e.events(v.RunID))
+	}
+	return all
+}
+
+// replay holds histories against the code.
+func (e *Env) replay(histories [][]history.Event) {
+	e.t.Helper()
+	for _, events := range histories {
+		first, ok := events[0].Data.(*history.WorkflowStarted)
+		if !ok {
+			e.t.Fatalf("a run begins with %s", events[0].Type())
+		}
+		def, ok := e.registry.FindWorkflow(first.WorkflowType)
+		if !ok {
+			continue
+		}
+		for range replays {
+			if err := workflow.Replay(def, workflow.Options{Names: e.registry, CompareArguments: true}, events); err != nil {
+				e.t.Errorf("%s, replayed: %s", first.WorkflowType, workflow.TaskFailure(err).Message)
+				break
 			}
 		}
 	}

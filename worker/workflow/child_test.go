@@ -50,6 +50,22 @@ func TestChildIsStartedAndItsResultComesBack(t *testing.T) {
 	a.replays()
 }
 
+func TestAResultOfAnotherTypeSaysWhoseItIs(t *testing.T) {
+	a := start(t, func(ctx workflow.Context) (string, error) {
+		_, byActivity := workflow.Await[int](ctx, workflow.ExecuteActivity(ctx, "count"))
+		_, byChild := workflow.ExecuteChild[int](ctx, "sub")
+		return fmt.Sprintf("%v; %v", byActivity, byChild), nil
+	})
+	a.drain(nil)
+	a.complete(1, "three")
+	a.drain(nil)
+	a.child(2, protocol.RunCompleted, "four", nil)
+	a.drain(nil)
+	want(t, "output", a.output(), any(`result of activity "count": payload_type_mismatch: string into int; `+
+		`result of child workflow "sub": payload_type_mismatch: string into int`))
+	a.replays()
+}
+
 func TestEndsOfAChildAreToldApart(t *testing.T) {
 	for status, c := range map[protocol.RunStatus]struct {
 		is   error

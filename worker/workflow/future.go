@@ -2,6 +2,7 @@ package workflow
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 
 	"github.com/sojourn-run/sojourn/shared/payload"
@@ -132,7 +133,16 @@ func (f *future) Get(ctx Context, out any) error {
 	if f.err != nil || out == nil {
 		return f.err
 	}
-	return payload.Decode(f.value, out)
+	if err := payload.Decode(f.value, out); err != nil {
+		switch f.kind {
+		case activityStep:
+			return fmt.Errorf("result of activity %q: %w", f.name, err)
+		case childStep, attachStep:
+			return fmt.Errorf("result of child workflow %q: %w", f.name, err)
+		}
+		return fmt.Errorf("result of a future: %w", err)
+	}
+	return nil
 }
 
 // ending says whether the branch waits for something that was cancelled and whose end is to be seen.

@@ -16,10 +16,13 @@ import (
 func SideEffect[T any](ctx Context, fn func() T) (T, error) {
 	var v T
 	p, err := ctx.inner().m.sideEffect(func() any { return fn() })
-	if err == nil {
-		err = payload.Decode(p, &v)
+	if err != nil {
+		return v, err
 	}
-	return v, err
+	if err := payload.Decode(p, &v); err != nil {
+		return v, fmt.Errorf("value of a side effect: %w", err)
+	}
+	return v, nil
 }
 
 func (m *Machine) sideEffect(fn func() any) (payload.Payload, error) {
