@@ -20,6 +20,7 @@ import (
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/app/store/sqldb"
 	"github.com/sojourn-run/sojourn/app/store/sqlite"
+	"github.com/sojourn-run/sojourn/shared/process"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 	"github.com/sojourn-run/sojourn/worker"
 	"github.com/sojourn-run/sojourn/worker/link"
@@ -139,7 +140,9 @@ func warn(t testing.TB, late *atomic.Bool) (stop func()) {
 // begin starts the app and the worker, and returns what ends them.
 func (e *Env) begin(path string) (end func()) {
 	e.t.Helper()
-	log := zerolog.New(zerolog.NewTestWriter(e.t)).Level(zerolog.WarnLevel)
+	console := process.Console(zerolog.NewTestWriter(e.t))
+	console.PartsExclude = []string{zerolog.TimestampFieldName}
+	log := zerolog.New(console).Level(zerolog.WarnLevel)
 	var err error
 	e.plane, err = plane.Open(e.t.Context(), plane.Options{
 		Release: "test", NoAuth: true, Log: log,

@@ -2,6 +2,7 @@
 package process
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -9,8 +10,10 @@ import (
 	"os"
 	"os/signal"
 	"runtime/debug"
+	"strings"
 	"syscall"
 	"time"
+	"unicode"
 
 	"github.com/rs/zerolog"
 )
@@ -59,10 +62,36 @@ func Interrupts() (ctx context.Context, stop func()) {
 // Logger writes to w from a level on, for people (console) or programs (json). A level nobody knows is info.
 func Logger(w io.Writer, level, format string) zerolog.Logger {
 	if format == "console" {
-		w = zerolog.ConsoleWriter{Out: w, TimeFormat: time.TimeOnly, NoColor: os.Getenv("NO_COLOR") != "" || !Terminal(w)}
+		w = Console(w)
 	}
 	SetLevel(level)
 	return zerolog.New(w).With().Timestamp().Logger()
+}
+
+// Console writes logs for people: an event is a line, and a stack stands in lines of its own below it.
+func Console(w io.Writer) zerolog.ConsoleWriter {
+	return zerolog.ConsoleWriter{
+		Out: w, TimeFormat: time.TimeOnly, NoColor: os.Getenv("NO_COLOR") != "" || !Terminal(w),
+		FieldsExclude: []string{stackField},
+		FormatExtra: func(event map[string]any, line *bytes.Buffer) error {
+			text, _ := event[stackField].(string)
+			for l := range strings.Lines(text) {
+				line.WriteString("\n    " + strings.Map(printable, strings.TrimRight(l, "\r\n")))
+			}
+			return nil
+		},
+	}
+}
+
+// stackField is the key of a stack in an event.
+const stackField = "stack"
+
+// printable leaves out what would do something to a terminal: some of a stack comes from the code of handlers.
+func printable(r rune) rune {
+	if unicode.IsControl(r) && r != '\t' {
+		return -1
+	}
+	return r
 }
 
 // SetLevel sets the level from which on every logger of this process writes. A level nobody knows is info.

@@ -172,8 +172,11 @@ func logged(a *attempt, next call) call {
 			}
 			e := a.log.Debug()
 			if err != nil {
-				e = a.log.Info().Err(err)
-				if f := a.failure(nil, err); f.StackTrace != "" {
+				f := a.failure(nil, err)
+				if e = a.log.Info(); f.Type == activity.TypePanic { // a mistake in the code, whatever its retries come to
+					e = a.log.Warn()
+				}
+				if e = e.Err(err); f.StackTrace != "" {
 					e = e.Str("stack", f.StackTrace)
 				}
 			}
