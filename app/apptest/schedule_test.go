@@ -113,6 +113,13 @@ func TestTheTimesOfASpecAreToldBeforeThereIsASchedule(t *testing.T) {
 	) {
 		t.Errorf("a day that never comes: %s", got.raw)
 	}
+	never := c.want(
+		422, "POST", "/api/schedules",
+		`{"schedule_id":"n","spec":{"cron_expressions":["0 0 29 2 *","0 0 30 2 *"]},"action":{"workflow_type":"t"}}`,
+	)
+	if fields, _ := never.body["errors"].(map[string]any); fields["spec.cron_expressions.1"] == nil {
+		t.Errorf("a schedule for a day that never comes: %s", never.raw)
+	}
 }
 
 func TestAScheduleWaitsForTheWorkflowBefore(t *testing.T) {

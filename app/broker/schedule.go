@@ -281,7 +281,11 @@ func (b *Broker) checkSchedule(ctx context.Context, k engine.ScheduleKey, in pro
 		return protocol.Invalid("memo", "is larger than %d KiB", engine.MaxStartMemo>>10)
 	}
 	if in.Spec != nil {
-		if _, err := engine.ParseCalendar(*in.Spec); err != nil {
+		c, err := engine.ParseCalendar(*in.Spec)
+		if err != nil {
+			return err
+		}
+		if err := c.CheckFires(); err != nil {
 			return err
 		}
 	}

@@ -74,6 +74,20 @@ func ParseCalendar(s protocol.ScheduleSpec) (*Calendar, error) {
 	return c, nil
 }
 
+// leapYear begins a year that has all days.
+var leapYear = time.Date(2000, time.January, 1, 0, 0, 0, 0, time.UTC)
+
+// CheckFires refuses an expression whose day never comes, as 30 February. It is for what somebody asks for: a schedule
+// that is kept is read without it.
+func (c *Calendar) CheckFires() error {
+	for i, s := range c.crons {
+		if s.Next(leapYear).IsZero() {
+			return protocol.Invalid(fmt.Sprintf("spec.cron_expressions.%d", i), "is a day that never comes")
+		}
+	}
+	return nil
+}
+
 // Next is the first time after t, zero when there is none.
 func (c *Calendar) Next(t time.Time) (next time.Time) {
 	consider := func(at time.Time) {
