@@ -102,11 +102,11 @@ func (p *program) examine(ctx context.Context, s *settings) []finding {
 		}
 		list = append(list, finding{r[0], err == nil || r[1] == "", path})
 	}
-	return append(list, s.isolation(p.registry)...)
+	return append(list, s.isolation(ctx, p.registry)...)
 }
 
 // isolation is which handlers there are and what holds executors on this machine, tried out.
-func (s *settings) isolation(registry *worker.Registry) []finding {
+func (s *settings) isolation(ctx context.Context, registry *worker.Registry) []finding {
 	if s.Isolation == worker.IsolationNone {
 		return []finding{{"isolation", true, "none: isolated activities run in the worker's own process"}}
 	}
@@ -117,7 +117,7 @@ func (s *settings) isolation(registry *worker.Registry) []finding {
 	defer os.RemoveAll(dir)
 	o := sandbox.Options{
 		Dir: dir, Handlers: s.Handlers, Private: s.DataDir, Read: s.ExecutorRead, Write: s.ExecutorWrite,
-		EgressAllow: s.EgressAllow, Node: s.Node, Python: s.Python,
+		EgressAllow: s.EgressAllow, Node: s.Node, Python: s.Python, Packages: sandbox.Packages(s.Packages),
 	}
 	o.Cgroup = s.ExecutorCgroup
 	if s.ExecutorUIDs != "auto" {
@@ -146,6 +146,7 @@ func (s *settings) isolation(registry *worker.Registry) []finding {
 			f.text = err.Error()
 		}
 		list = append(list, f)
+		list = append(list, s.packages(ctx, pool)...)
 	}
 	text := string(r.Level)
 	if r.Reason != "" {
@@ -157,6 +158,21 @@ func (s *settings) isolation(registry *worker.Registry) []finding {
 	}
 	text = strings.Join(append([]string{text, r.Limits()}, r.Missing...), "\n                      ")
 	return append(list, finding{"isolation", true, text})
+}
+
+// packages is how it stands with what handlers need, in the folder that the workers of this data directory share.
+func (s *settings) packages(ctx context.Context, pool *sandbox.Pool) []finding {
+	found, err := pool.FindPackages(ctx, worker.SandboxDir(s.DataDir))
+	var list []finding
+	for _, i := range worker.Packages(found) {
+		list = append(list, finding{
+			i.Runtime + " packages", i.State != string(sandbox.PackagesFailed), packagesText(i, time.Now()),
+		})
+	}
+	if err != nil {
+		list = append(list, finding{"packages", false, err.Error()})
+	}
+	return list
 }
 
 // writable says whether files can be made in a directory, or in the one it will be made in.

@@ -253,6 +253,19 @@ func TestDoctorChangesNothing(t *testing.T) {
 	if left := files(dir); len(left) > 0 {
 		t.Errorf("the doctor left %v", left)
 	}
+	handlers := t.TempDir()
+	for name, text := range map[string]string{
+		"greet.mjs": "export default () => 1;\n", "package.json": `{"dependencies": {"lib": "file:../lib"}}`,
+	} {
+		if err := os.WriteFile(filepath.Join(handlers, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	code, out, _ := run(t, dir, env{"SOJOURN_HANDLERS": handlers, "SOJOURN_ISOLATION_MIN_LEVEL": "none"}, "doctor")
+	says(t, "doctor of handlers", out, "FAIL node packages", "package.json: could not be installed: ../lib is outside")
+	if left := files(dir); code == 0 || len(left) > 0 {
+		t.Errorf("the doctor of handlers: exit %d, left %v", code, left)
+	}
 	if code, _, err := run(t, dir, nil, "migrate"); code != 0 {
 		t.Fatal(err)
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/spf13/cobra"
 
+	"github.com/sojourn-run/sojourn/sandbox"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
@@ -80,6 +81,7 @@ func (p *program) showWorker(w protocol.WorkerView) error {
 			fmt.Sprintf("%d workflow tasks, %d activities, %d sessions", w.WorkflowSlots, w.ActivitySlots, w.MaxSessions),
 		},
 		fact{"executors", executors(w.Machine, time.Now())},
+		fact{"packages", packages(w.Machine, time.Now())},
 		fact{"holds", fmt.Sprintf("%d leases, %d sessions", w.Leases, w.Sessions)},
 		fact{"registered", stamp(w.RegisteredAt)},
 		fact{"last heard", stamp(w.LastHeartbeatAt)},
@@ -112,6 +114,54 @@ func executors(machine json.RawMessage, now time.Time) string {
 		lines = append(lines, line)
 	}
 	return strings.Join(lines, "; ")
+}
+
+// packages is how it stands with what a worker's handlers need, as its last heartbeat said, one runtime a line.
+func packages(machine json.RawMessage, now time.Time) string {
+	var m protocol.MachineInformation
+	if len(machine) == 0 || json.Unmarshal(machine, &m) != nil {
+		return ""
+	}
+	var lines []string
+	for _, p := range m.Packages {
+		lines = append(lines, p.Runtime+", "+packagesText(p, now))
+	}
+	return strings.Join(lines, "; ")
+}
+
+// packagesText is how it stands with packages, in words.
+func packagesText(p protocol.PackagesInfo, now time.Time) string {
+	span := func(d time.Duration) string { return max(0, d).Round(time.Second).String() }
+	text := strings.Join(p.Files, ", ") + ": "
+	switch p.State {
+	case string(sandbox.PackagesInstalled):
+		text += "installed"
+		if !p.Since.IsZero() {
+			text += fmt.Sprintf(" %s ago, %.1f MiB", span(now.Sub(p.Since.Time)), float64(p.Bytes)/(1<<20))
+		}
+		return text + ", " + p.Path
+	case string(sandbox.PackagesInstalling):
+		text += "being installed"
+		if !p.Since.IsZero() {
+			text += " for " + span(now.Sub(p.Since.Time))
+		}
+	case string(sandbox.PackagesFailed):
+		text += "could not be installed"
+		if !p.Since.IsZero() {
+			text += " " + span(now.Sub(p.Since.Time)) + " ago"
+		}
+		if !p.Again.IsZero() {
+			text += ", the next try in " + span(p.Again.Sub(now))
+		}
+	case string(sandbox.PackagesPending):
+		return text + "not installed yet, a worker does it when it starts"
+	default:
+		return text + p.Detail
+	}
+	if p.Detail != "" {
+		text += ": " + p.Detail
+	}
+	return text
 }
 
 // otherCode is which workers of the same release have different code of what.

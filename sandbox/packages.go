@@ -56,18 +56,22 @@ type packages struct {
 
 	mu   sync.Mutex // guards what follows
 	sets map[string]*packageSet
-	made map[string]string // of a runtime: what makes packages for it differ from those for another version of it
+	// of a runtime: what its handlers asked for last
+	latest map[string]*manifest
+	made   map[string]string // of a runtime: what makes packages for it differ from those for another version of it
 }
 
 // packageSet are the packages of one manifest.
 type packageSet struct {
 	there   bool
 	dir     string // empty when they are there without our doing
+	note    packagesNote
 	touched time.Time
 	running bool
 	began   time.Time     // the try that is running
 	said    string        // by the installer last; empty as long as it has said nothing
 	err     error         // of the last try; nil while the first one runs
+	failed  time.Time     // when that ended
 	again   time.Time     // when the next may begin
 	wait    time.Duration // before the one after that
 }
@@ -75,10 +79,10 @@ type packageSet struct {
 // need returns the folder of what a handler needs, empty for none. When they are not there it sees to it that they are
 // being installed, and returns an Unavailable that says how that stands.
 func (k *packages) need(l *language, b *bundle) (string, error) {
-	if b == nil || b.packages.hash == "" || b.packages.own || k.own(l) {
+	if b == nil {
 		return "", nil
 	}
-	return k.want(l, b.packages)
+	return k.want(l, &b.packages)
 }
 
 // ready sees to it that executors that are started from now on have what a handler needs.
@@ -93,18 +97,14 @@ func (k *packages) ready(l *language, b *bundle) error {
 	return err
 }
 
-// own says that somebody else sees to the packages of a runtime: the settings say so, or the interpreter is that of a
-// virtual environment.
-func (k *packages) own(l *language) bool {
-	if k.pool.opt.Packages == PackagesNone {
-		return true
-	}
-	return l.name == RuntimePython && isFile(filepath.Join(filepath.Dir(filepath.Dir(l.program)), "pyvenv.cfg"))
-}
-
-func (k *packages) want(l *language, m manifest) (string, error) {
+// want is need of what a manifest says.
+func (k *packages) want(l *language, m *manifest) (string, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	k.latest[l.name] = m
+	if m.hash == "" || k.others(l, m) != "" {
+		return "", nil
+	}
 	s := k.sets[l.name+m.hash]
 	if s == nil {
 		s = &packageSet{wait: cmp.Or(k.pool.opt.installAgain, installAgain)}
@@ -119,9 +119,9 @@ func (k *packages) want(l *language, m manifest) (string, error) {
 	}
 	if !s.running && !time.Now().Before(s.again) {
 		s.running, s.began, s.said = true, time.Now(), ""
-		k.pool.background(func() { k.provide(l, m, s) })
+		k.pool.background(func() { k.provide(l, *m, s) })
 	}
-	return "", s.wanting(m)
+	return "", s.wanting(*m)
 }
 
 // wanting says how it stands with packages that are not there. The mutex is held.
@@ -159,11 +159,15 @@ func (k *packages) provide(l *language, m manifest, s *packageSet) {
 	s.running = false
 	if err == nil {
 		s.there, s.dir = true, dir
+		if dir != "" {
+			s.note = readNote(dir)
+		}
 		log.Info().Str("folder", dir).Msg("packages of " + m.files[0] + " are there")
 		return
 	}
 	s.err = fmt.Errorf("the handlers' %s could not be installed: %w", m.files[0], err)
-	s.again = time.Now().Add(s.wait)
+	s.failed = time.Now()
+	s.again = s.failed.Add(s.wait)
 	s.wait = min(2*s.wait, installMost)
 	if k.pool.life.Err() == nil {
 		log.Warn().Err(s.err).Time("again", s.again).Msg("handlers wait for their packages")
@@ -178,17 +182,14 @@ func (p *Pool) Install() {
 	}
 	for _, name := range []string{RuntimeNode, RuntimePython} {
 		l := p.languages[name]
-		if l == nil || p.packages.own(l) {
+		if l == nil {
 			continue
 		}
 		p.background(func() {
 			for {
 				m, err := readManifest(p.catalog.dir, name)
-				if err == nil && (m.hash == "" || m.own) {
-					return
-				}
 				if err == nil {
-					if _, err = p.packages.want(l, m); err == nil {
+					if _, err = p.packages.want(l, &m); err == nil {
 						return
 					}
 				}
@@ -204,7 +205,9 @@ func (p *Pool) Install() {
 
 // install returns the folder of what a manifest needs, and installs it when no worker has yet. It is empty when the
 // interpreter has it all. Tell gets the lines that the installer prints.
-func (k *packages) install(ctx context.Context, l *language, m manifest, tell func(line string)) (string, error) {
+func (k *packages) install(
+	ctx context.Context, l *language, m manifest, tell func(line string),
+) (there string, err error) {
 	if m.err != nil {
 		return "", m.err
 	}
@@ -223,7 +226,7 @@ func (k *packages) install(ctx context.Context, l *language, m manifest, tell fu
 	if err := errors.Join(os.MkdirAll(k.cache, mode), ours(k.cache), os.Chmod(k.cache, mode)); err != nil {
 		return "", fmt.Errorf("folder of packages: %w", err)
 	}
-	lock, err := k.lock(ctx, dir)
+	lock, err := k.lock(ctx, dir, tell)
 	if err != nil {
 		return "", err
 	}
@@ -234,6 +237,11 @@ func (k *packages) install(ctx context.Context, l *language, m manifest, tell fu
 	if k.present(ctx, l, m) {
 		return "", nil
 	}
+	defer func() {
+		if err != nil {
+			packagesNote{At: time.Now(), Error: err.Error()}.write(lock)
+		}
+	}()
 	// Of workers that died. What they had started may still be ending, so that each has a name of its own.
 	old, _ := filepath.Glob(dir + ".tmp-*")
 	for _, path := range old {
@@ -254,9 +262,11 @@ func (k *packages) install(ctx context.Context, l *language, m manifest, tell fu
 	if err := errors.Join(seal(tmp, k.pool.users != nil), flush(tmp)); err != nil {
 		return "", fmt.Errorf("folder of packages: %w", err)
 	}
+	note := packagesNote{At: time.Now(), Bytes: sizeOf(tmp)}
 	if err := os.Rename(tmp, dir); err != nil {
 		return "", fmt.Errorf("folder of packages: %w", err)
 	}
+	note.write(lock)
 	k.removeOld()
 	return dir, nil
 }
@@ -271,7 +281,7 @@ func (k *packages) removeOld() {
 		}
 		set, _, _ := strings.Cut(name, ".tmp-")
 		path := filepath.Join(k.cache, name)
-		lock, err := filelock.Take(filepath.Join(k.cache, set+".lock"), os.O_CREATE)
+		lock, err := filelock.Take(filepath.Join(k.cache, set+lockSuffix), os.O_CREATE)
 		if err != nil {
 			continue
 		}
@@ -287,16 +297,17 @@ func (k *packages) removeOld() {
 }
 
 // lock waits until no other worker installs the same.
-func (k *packages) lock(ctx context.Context, dir string) (*os.File, error) {
+func (k *packages) lock(ctx context.Context, dir string, tell func(line string)) (*os.File, error) {
 	told := false
 	for {
-		lock, err := filelock.Take(dir+".lock", os.O_CREATE)
+		lock, err := filelock.Take(dir+lockSuffix, os.O_CREATE)
 		if !errors.Is(err, filelock.ErrHeld) {
 			return lock, err
 		}
 		if !told {
 			told = true
 			k.pool.opt.Logger.Info().Msg("another worker installs the same packages; waiting for it")
+			tell("another worker installs the same")
 		}
 		select {
 		case <-time.After(installLook):

@@ -270,6 +270,12 @@ func TestPackagesAreInstalledOnce(t *testing.T) {
 		if n := r.fetched(); n != 1 {
 			t.Errorf("the package was fetched %d times", n)
 		}
+		said := pool.Packages()
+		if len(said) != 1 || said[0].State != sandbox.PackagesInstalled || said[0].Runtime != runtime ||
+			said[0].Bytes == 0 || time.Since(said[0].Since) > time.Minute || !isDir(said[0].Path) || len(said[0].Files) == 0 {
+			t.Errorf("of the packages it says %+v", said)
+		}
+		found(t, pool, dir, said[0])
 		r.Close()
 		again := openPackages(t, sandbox.Options{Dir: dir, Instance: "b"}, files)
 		if text, _ := greet(t, again, ""); text != "hello you" {
@@ -285,6 +291,12 @@ func TestPackagesThatFailedAreTriedAgain(t *testing.T) {
 		dir := openDir(t)
 		pool := openPackages(t, sandbox.Options{Dir: dir}.WithInstallAgain(100*time.Millisecond), files)
 		greet(t, pool, "could not be installed")
+		said := pool.Packages()
+		if len(said) != 1 || said[0].Detail == "" || said[0].Since.IsZero() ||
+			said[0].State != sandbox.PackagesInstalling && (said[0].State != sandbox.PackagesFailed || said[0].Again.IsZero()) {
+			t.Errorf("of the packages it says %+v", said)
+		}
+		found(t, pool, dir, sandbox.PackagesInfo{State: sandbox.PackagesFailed})
 		if left := kept(t, dir); len(left) > 0 {
 			t.Errorf("left behind: %s", left)
 		}
@@ -295,25 +307,69 @@ func TestPackagesThatFailedAreTriedAgain(t *testing.T) {
 	})
 }
 
-// Two workers that share a folder fetch once.
-func TestTwoWorkersInstallPackagesOnce(t *testing.T) {
-	forPackages(t, func(t *testing.T, r *registry, _ string, files map[string]string) {
-		dir := openDir(t)
-		var both sync.WaitGroup
-		for _, name := range []string{"a", "b"} {
-			pool := openPackages(t, sandbox.Options{Dir: dir, Instance: name}, files)
-			pool.Install()
-			both.Go(func() {
-				if text, _ := greet(t, pool, ""); text != "hello you" {
-					t.Errorf("%s got %q", name, text)
+// isDir says whether a folder is there.
+func isDir(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.IsDir()
+}
+
+// found looks for what is there of packages as somebody who runs no worker does. What is being tried at that moment
+// says so.
+func found(t *testing.T, pool *sandbox.Pool, dir string, want sandbox.PackagesInfo) {
+	t.Helper()
+	all, err := pool.FindPackages(t.Context(), dir)
+	must(t, err)
+	if len(all) == 1 && all[0].State == sandbox.PackagesInstalling && want.State == sandbox.PackagesFailed {
+		return
+	}
+	if len(all) != 1 || all[0].State != want.State || want.Path != "" && all[0].Path != want.Path ||
+		all[0].Bytes != want.Bytes || all[0].Since.IsZero() || (want.State == sandbox.PackagesFailed) != (all[0].Detail != "") {
+		t.Errorf("found %+v, want %+v", all, want)
+	}
+}
+
+// Two workers that share a folder fetch once; with folders of their own each has its packages, and goes on with them
+// when the other's are gone.
+func TestTwoWorkersInstallPackages(t *testing.T) {
+	for name, fetched := range map[string]int{"shared": 1, "own": 2} {
+		t.Run(name, func(t *testing.T) {
+			forPackages(t, func(t *testing.T, r *registry, runtime string, files map[string]string) {
+				dirs := []string{openDir(t), openDir(t)}
+				if fetched == 1 {
+					dirs[1] = dirs[0]
+				} else if runtime == sandbox.RuntimeNode {
+					t.Skip("whose folder it is does not depend on the runtime")
+				}
+				var both sync.WaitGroup
+				var pools []*sandbox.Pool
+				for i, dir := range dirs {
+					pool := openPackages(t, sandbox.Options{Dir: dir, Instance: fmt.Sprint(i)}, files)
+					pools = append(pools, pool)
+					pool.Install()
+					both.Go(func() {
+						if text, _ := greet(t, pool, ""); text != "hello you" {
+							t.Errorf("%d got %q", i, text)
+						}
+					})
+				}
+				both.Wait()
+				if n := r.fetched(); n != fetched {
+					t.Errorf("the package was fetched %d times, want %d", n, fetched)
+				}
+				if fetched == 1 {
+					return
+				}
+				pools[0].Close()
+				must(t, os.RemoveAll(dirs[0]))
+				if text, _ := greet(t, pools[1], ""); text != "hello you" {
+					t.Errorf("without the other's folder: %q", text)
+				}
+				if said := pools[1].Packages(); len(said) != 1 || !strings.HasPrefix(said[0].Path, dirs[1]+"/") {
+					t.Errorf("the second has %+v", said)
 				}
 			})
-		}
-		both.Wait()
-		if n := r.fetched(); n != 1 {
-			t.Errorf("the package was fetched %d times", n)
-		}
-	})
+		})
+	}
 }
 
 // What is asked for belongs to a handler's version, and another asking counts from the next call on.
@@ -568,6 +624,9 @@ func TestPackagesThatAreThereAlready(t *testing.T) {
 			}
 			if left := kept(t, dir); len(left) > 0 || len(r.got) > 0 {
 				t.Errorf("installed: %s, asked for: %v", left, r.got)
+			}
+			if said := pool.Packages(); len(said) != 1 || said[0].State != sandbox.PackagesOthers || said[0].Detail == "" {
+				t.Errorf("of the packages it says %+v", said)
 			}
 		})
 	}

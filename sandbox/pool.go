@@ -129,22 +129,30 @@ func NewPool(o Options) (*Pool, error) {
 	return p, nil
 }
 
+// packagesDir is the name of the folder of packages among those of pools.
+const packagesDir = "packages"
+
+// base is the folder of the pools whose workers have that one for executors; empty for none of their own.
+func (p *Pool) base(dir string) (string, error) {
+	if dir == "" {
+		dir = filepath.Join(os.TempDir(), fmt.Sprintf("sojourn-sandbox-%d", os.Getuid()))
+	}
+	dir, err := filepath.Abs(dir)
+	if err == nil && p.users != nil && closedToOthers(filepath.Dir(dir), 0o001) != nil {
+		dir = filepath.Join(openFolder(), "sojourn-sandbox-0")
+	}
+	return dir, err
+}
+
 // claimDir makes the folder of this pool and removes those of pools that are gone.
 func (p *Pool) claimDir() error {
-	base := p.opt.Dir
-	if base == "" {
-		base = filepath.Join(os.TempDir(), fmt.Sprintf("sojourn-sandbox-%d", os.Getuid()))
-	}
-	base, err := filepath.Abs(base)
+	base, err := p.base(p.opt.Dir)
 	if err != nil {
 		return fmt.Errorf("sandbox folder: %w", err)
 	}
 	mode := fs.FileMode(0o700)
 	if p.users != nil { // who pass through, and see nothing
 		mode = 0o711
-		if err := closedToOthers(filepath.Dir(base), 0o001); err != nil {
-			base = filepath.Join(openFolder(), "sojourn-sandbox-0")
-		}
 	}
 	// Whatever it was before.
 	if err := errors.Join(os.MkdirAll(base, mode), ours(base), os.Chmod(base, mode)); err != nil {
@@ -157,7 +165,8 @@ func (p *Pool) claimDir() error {
 		return fmt.Errorf("sandbox folder: %w", err)
 	}
 	p.packages = &packages{
-		pool: p, cache: filepath.Join(base, "packages"), sets: map[string]*packageSet{}, made: map[string]string{},
+		pool: p, cache: filepath.Join(base, packagesDir), sets: map[string]*packageSet{}, latest: map[string]*manifest{},
+		made: map[string]string{},
 	}
 	name := p.opt.Instance
 	if name == "" {

@@ -2,10 +2,12 @@ package worker_test
 
 import (
 	"bytes"
+	"encoding/json"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -80,7 +82,7 @@ func TestTasksSayThatTheyWaitForPackages(t *testing.T) {
 	write("greet.py", "def main(name, ctx):\n    return 'hello ' + name\n")
 	a := apptest.Start(t, apptest.Options{})
 	w := start(t, a, &link.Socket{URLs: []string{a.URL()}}, func(o *worker.Options) {
-		o.Handlers = handlers
+		o.Handlers, o.WorkerID = handlers, "installs"
 		o.Registry.Workflow("greets", func(ctx workflow.Context) error {
 			_, err := workflow.Execute[string](ctx, "greet", "you")
 			return err
@@ -111,11 +113,26 @@ func TestTasksSayThatTheyWaitForPackages(t *testing.T) {
 				strings.Contains(last.Detail, detail)
 		})
 	}
+	tells := func(state sandbox.PackagesState, detail string) {
+		t.Helper()
+		eventually(t, "the app knows that packages are "+string(state), func() bool {
+			v, err := a.View().Worker(t.Context(), "", "installs")
+			if err != nil {
+				t.Fatal(err)
+			}
+			var m protocol.MachineInformation
+			return json.Unmarshal(v.Machine, &m) == nil && len(m.Packages) == 1 && m.Packages[0].State == string(state) &&
+				m.Packages[0].Runtime == sandbox.RuntimePython && slices.Equal(m.Packages[0].Files, []string{"requirements.txt"}) &&
+				strings.Contains(m.Packages[0].Detail, detail) && !m.Packages[0].Since.IsZero()
+		})
+	}
 	<-asked
 	waits(protocol.WaitInstalling, false, "requirements.txt is being installed")
+	tells(sandbox.PackagesInstalling, "Looking in ")
 	waits(protocol.WaitInstalling, false, ": Looking in ") // what the installer said last
 	release()
 	waits(protocol.WaitNoPackages, true, "never-heard-of")
+	tells(sandbox.PackagesFailed, "never-heard-of")
 	write("requirements.txt", "# none\n")
 	if last := end(t, a, run.RunID); last.Type() != "WorkflowCompleted" {
 		t.Errorf("the run ended with %s", last.Type())

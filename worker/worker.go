@@ -317,7 +317,7 @@ func (w *Worker) openSandbox() error {
 		so.Level = sandbox.Level(o.Isolation)
 	}
 	if o.DataDir != "" {
-		so.Dir, so.Private = filepath.Join(o.DataDir, "sandbox"), o.DataDir
+		so.Dir, so.Private = SandboxDir(o.DataDir), o.DataDir
 	}
 	if !needs && so.MinLevel == sandbox.FloorAuto {
 		so.MinLevel = "" // nothing runs in executors, so that there is nothing to refuse
@@ -433,11 +433,26 @@ func (w *Worker) describe() protocol.MachineInformation {
 				Memory: e.MemoryUsageBytes, Since: history.At(e.Since),
 			})
 		}
+		m.Packages = Packages(w.pool.Packages())
 	}
 	m.Props = &protocol.WorkerProps{
 		ExecutionMode: string(mode), Concurrency: protocol.Text(strconv.Itoa(w.concurrency())), ReuseSandbox: "true",
 	}
 	return m
+}
+
+// SandboxDir is the folder of executors, and of what their handlers need, of workers with that data directory.
+func SandboxDir(data string) string { return filepath.Join(data, "sandbox") }
+
+// Packages says how it stands with handlers' packages, in the words of the protocol.
+func Packages(all []sandbox.PackagesInfo) (out []protocol.PackagesInfo) {
+	for _, i := range all {
+		out = append(out, protocol.PackagesInfo{
+			Runtime: i.Runtime, Files: i.Files, State: string(i.State), Detail: i.Detail, Path: i.Path, Bytes: i.Bytes,
+			Since: history.At(i.Since), Again: history.At(i.Again),
+		})
+	}
+	return out
 }
 
 // fileName is a worker id as part of a file's name.

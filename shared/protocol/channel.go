@@ -84,6 +84,8 @@ type MachineInformation struct {
 	Disk      *DiskInfo     `json:"diskInfo,omitempty"`
 	Props     *WorkerProps  `json:"workerProps,omitempty"`
 	Sandboxes []SandboxInfo `json:"sandboxes,omitempty"`
+	// Packages are those that its handlers need.
+	Packages []PackagesInfo `json:"handlerPackages,omitempty"`
 }
 
 // DiskInfo is the disk a worker's data lies on, in bytes.
@@ -113,6 +115,18 @@ type SandboxInfo struct {
 	Calls     int          `json:"calls,omitempty"` // that it has served
 	Memory    int64        `json:"memoryUsageBytes"`
 	Since     history.Time `json:"since,omitzero"` // when it was started
+}
+
+// PackagesInfo is how it stands with the packages that the handlers of one runtime of a worker need.
+type PackagesInfo struct {
+	Runtime string       `json:"runtime"`
+	Files   []string     `json:"files,omitempty"`  // that name them
+	State   string       `json:"state"`            // installed, installing, failed, pending or others: somebody else's
+	Detail  string       `json:"detail,omitempty"` // what the installer said last, or what was wrong
+	Path    string       `json:"path,omitempty"`
+	Bytes   int64        `json:"bytes,omitempty"` // their size
+	Since   history.Time `json:"since,omitzero"`  // they are there, they are being installed, they failed
+	Again   history.Time `json:"again,omitzero"`  // the next try, after one that failed
 }
 
 // Text is a string that is also read from a JSON number or truth value, since workers of different languages send

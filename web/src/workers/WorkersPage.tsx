@@ -17,7 +17,7 @@ import { When } from "../ui/When";
 import { Drain } from "./Drain";
 import { DrainSeveral, Drains } from "./Drains";
 import { FleetWide, SetFleetWide } from "./FleetWide";
-import { executors, isolation, machine, otherCode, slots, type Meter } from "./facts";
+import { executors, isolation, machine, otherCode, packages, slots, type Meter } from "./facts";
 import { whyNoWork, type Reason } from "./why";
 
 const order = ["mismatched", "draining", "active", "stale"];
@@ -138,6 +138,7 @@ function Worker({ worker: w, queues }: { worker: WorkerView; queues: QueueState[
       )}
       {w.held_sessions > 0 && <Held worker={w} />}
       <Executors worker={w} />
+      <Packages worker={w} />
       {box && box.missing.length > 0 && (
         <details className="mt-3 text-[13px]">
           <summary className="text-soft">
@@ -250,6 +251,41 @@ function Executors({ worker: w }: { worker: WorkerView }) {
         ))}
       </ul>
     </details>
+  );
+}
+
+/** What its handlers need of packages, and how it stands with them. */
+function Packages({ worker: w }: { worker: WorkerView }) {
+  const all = packages(w.machine);
+  if (all.length === 0) return null;
+  return (
+    <ul aria-label={`Packages of ${w.worker_id}`} className="mt-3 grid gap-2 text-[13px]" data-packages>
+      {all.map((p) => (
+        <li key={p.runtime} className="min-w-0">
+          <span className="text-soft">
+            Packages of {p.runtime}
+            {p.files && <span className="text-faint"> ({p.files})</span>}
+          </span>{" "}
+          <span className={p.look}>
+            {p.state}
+            {p.since && (
+              <>
+                {" "}
+                <When value={p.since} />
+              </>
+            )}
+            {p.size && `, ${p.size}`}
+          </span>
+          {p.again && (
+            <span className="text-soft">
+              , tried again <When value={p.again} />
+            </span>
+          )}
+          {p.detail && <span className="block wrap-anywhere text-soft">{p.detail}</span>}
+          {p.path && <span className="block font-mono text-xs break-all text-faint">{p.path}</span>}
+        </li>
+      ))}
+    </ul>
   );
 }
 

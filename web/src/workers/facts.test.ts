@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import type { WorkerView } from "../api/types";
-import { atOnce, executors, fleetWide, isolation, machine, otherCode, slots } from "./facts";
+import { atOnce, executors, fleetWide, isolation, machine, otherCode, packages, slots } from "./facts";
 
 describe("a worker's reports", () => {
   it("tell how full it is, and nothing where it says nothing", () => {
@@ -29,6 +29,15 @@ describe("a worker's reports", () => {
       { id: "sb-2", runtime: "", session: "", epoch: null, busy: false, calls: 0, memory: 7, since: "" },
     ]);
     expect(executors(null)).toEqual([]);
+  });
+  it("tell of packages, in words where they know the state", () => {
+    const failed = { runtime: "python", files: ["requirements.txt"], state: "failed", detail: "no such package", since: "2026-01-01T00:00:00Z", again: "2026-01-01T00:00:10Z" };
+    expect(packages({ handlerPackages: [failed, { runtime: "node", files: ["package.json", ".npmrc"], state: "installed", path: "/p/node-1", bytes: 2e6 }, { state: "new" }] })).toEqual([
+      { runtime: "python", files: "requirements.txt", state: "could not be installed", detail: "no such package", path: "", size: "", since: "2026-01-01T00:00:00Z", again: "2026-01-01T00:00:10Z", look: "text-bad" },
+      { runtime: "node", files: "package.json, .npmrc", state: "installed", detail: "", path: "/p/node-1", size: "2.0 MB", since: "", again: "", look: "text-soft" },
+      { runtime: "", files: "", state: "new", detail: "", path: "", size: "", since: "", again: "", look: "text-soft" },
+    ]);
+    expect(packages(null)).toEqual([]);
   });
   it("tell whose code differs under one release", () => {
     const w = { code_differs: [{ activity_type: "a", worker_id: "w2", version: "1" }, { activity_type: "b", worker_id: "w2", version: "2" }] };

@@ -86,6 +86,47 @@ export function executors(r: Report): Executor[] {
   }));
 }
 
+export interface Packages {
+  runtime: string;
+  files: string; // that name them
+  state: string;
+  detail: string;
+  path: string;
+  size: string; // empty: not said
+  since: string;
+  again: string;
+  look: string;
+}
+
+const states: Record<string, { text: string; look: string }> = {
+  installed: { text: "installed", look: "text-soft" },
+  installing: { text: "being installed", look: "text-run" },
+  failed: { text: "could not be installed", look: "text-bad" },
+  pending: { text: "not installed yet", look: "text-soft" },
+  others: { text: "not ours to install", look: "text-soft" },
+};
+
+/** How it stands with the packages that a worker's handlers need, as its last heartbeat told. */
+export function packages(r: Report): Packages[] {
+  const all = member(r, "handlerPackages");
+  return (Array.isArray(all) ? all : []).filter(isObject).map((p) => {
+    const files = member(p, "files");
+    const size = num(p, "bytes");
+    const state = states[str(p, "state")] ?? { text: str(p, "state"), look: "text-soft" };
+    return {
+      runtime: str(p, "runtime"),
+      files: (Array.isArray(files) ? files : []).filter((f): f is string => typeof f === "string").join(", "),
+      state: state.text,
+      detail: str(p, "detail"),
+      path: str(p, "path"),
+      size: size ? bytes(size) : "",
+      since: str(p, "since"),
+      again: str(p, "again"),
+      look: state.look,
+    };
+  });
+}
+
 /** The machine a worker runs on, in words. */
 export function machine(r: Report): { size: string; load: string; address: string } | null {
   const cores = num(r, "totalCpuCores");

@@ -1,0 +1,185 @@
+package sandbox
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/sojourn-run/sojourn/shared/filelock"
+)
+
+// PackagesState is how it stands with the packages that handlers need.
+type PackagesState string
+
+// What it can be.
+const (
+	PackagesInstalled  PackagesState = "installed"  // into the folder of packages
+	PackagesInstalling PackagesState = "installing" // at this moment
+	PackagesFailed     PackagesState = "failed"     // the last try; Again says when the next begins
+	PackagesPending    PackagesState = "pending"    // nobody tried yet
+	PackagesOthers     PackagesState = "others"     // somebody else sees to them, or saw to them, as Detail says
+)
+
+// PackagesInfo describes for people the packages that the handlers of one runtime need.
+type PackagesInfo struct {
+	Runtime string
+	Files   []string // of the handlers' folder that name them, the one that says which first
+	State   PackagesState
+	Detail  string    // what the installer said last or what was wrong; why they are somebody else's
+	Path    string    // where they are, or will be; empty where they are somebody else's
+	Bytes   int64     // their size; 0 for not known
+	Since   time.Time // they are there, they are being installed, they failed; zero for not known
+	Again   time.Time // the next try, after one that failed; zero for not known
+}
+
+// Packages says how it stands with what the handlers need that were called, or that [Pool.Install] looked at.
+func (p *Pool) Packages() (all []PackagesInfo) {
+	k := p.packages
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, name := range []string{RuntimeNode, RuntimePython} {
+		m := k.latest[name]
+		if m == nil || m.hash == "" {
+			continue
+		}
+		i := PackagesInfo{Runtime: name, Files: m.files, State: PackagesPending}
+		if why := k.others(p.languages[name], m); why != "" {
+			i.State, i.Detail = PackagesOthers, why
+		} else if s := k.sets[name+m.hash]; s != nil {
+			s.describe(&i)
+		}
+		all = append(all, i)
+	}
+	return all
+}
+
+// describe says how it stands. The mutex is held.
+func (s *packageSet) describe(i *PackagesInfo) {
+	i.Path, i.Bytes, i.Since = s.dir, s.note.Bytes, s.note.At
+	switch {
+	case s.there && s.dir == "":
+		i.State, i.Detail = PackagesOthers, allThere
+	case s.there:
+		i.State = PackagesInstalled
+	case s.running:
+		i.State, i.Detail, i.Since = PackagesInstalling, s.said, s.began
+	case s.err != nil:
+		i.State, i.Detail, i.Since, i.Again = PackagesFailed, errors.Unwrap(s.err).Error(), s.failed, s.again
+	}
+}
+
+// FindPackages says how it stands with what the handlers of this pool need, in the folder of packages of workers whose
+// executors have their folders in dir. It installs nothing.
+func (p *Pool) FindPackages(ctx context.Context, dir string) (all []PackagesInfo, err error) {
+	if p.opt.Handlers == "" {
+		return nil, nil
+	}
+	base, err := p.base(dir)
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range []string{RuntimeNode, RuntimePython} {
+		l := p.languages[name]
+		if l == nil {
+			continue
+		}
+		m, err := readManifest(p.catalog.dir, name)
+		if err != nil {
+			return all, err
+		}
+		if m.hash == "" {
+			continue
+		}
+		i := PackagesInfo{Runtime: name, Files: m.files, State: PackagesPending}
+		if i.Detail = p.packages.others(l, &m); i.Detail != "" {
+			i.State = PackagesOthers
+			all = append(all, i)
+			continue
+		}
+		if m.err != nil {
+			i.State, i.Detail = PackagesFailed, m.err.Error()
+			all = append(all, i)
+			continue
+		}
+		key, err := p.packages.key(ctx, l, m)
+		if err != nil {
+			return all, err
+		}
+		i.Path = filepath.Join(base, packagesDir, name+"-"+key)
+		note := readNote(i.Path)
+		i.Bytes, i.Since = note.Bytes, note.At
+		switch {
+		case isFolder(i.Path):
+			i.State = PackagesInstalled
+		case filelock.Held(i.Path + lockSuffix):
+			i.State, i.Since = PackagesInstalling, time.Time{}
+		case note.Error != "":
+			i.State, i.Detail = PackagesFailed, note.Error
+		case p.packages.present(ctx, l, m):
+			i.State, i.Detail, i.Path = PackagesOthers, allThere, ""
+		}
+		all = append(all, i)
+	}
+	return all, nil
+}
+
+// allThere is said of packages that need no installation.
+const allThere = "the interpreter has them all"
+
+// packagesNote is what the lock file of packages says about them for people. What is there is not read off it.
+type packagesNote struct {
+	At    time.Time `json:"at"`
+	Bytes int64     `json:"bytes,omitempty"`
+	Error string    `json:"error,omitempty"`
+}
+
+// lockSuffix is behind the name of a folder of packages in that of its lock.
+const lockSuffix = ".lock"
+
+// readNote reads the note on packages; a zero one where there is none that can be read.
+func readNote(dir string) (n packagesNote) {
+	raw, err := os.ReadFile(dir + lockSuffix)
+	if err != nil || json.Unmarshal(raw, &n) != nil {
+		return packagesNote{}
+	}
+	return n
+}
+
+// write puts the note into the lock file, which its holder has open. That it cannot is nothing to fail for.
+func (n packagesNote) write(lock *os.File) {
+	raw, err := json.Marshal(n)
+	if err == nil && lock.Truncate(0) == nil {
+		_, _ = lock.WriteAt(raw, 0)
+	}
+}
+
+// sizeOf is the size of the files in a folder.
+func sizeOf(dir string) (bytes int64) {
+	_ = filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return nil //nolint:nilerr // what cannot be looked at counts nothing
+		}
+		if info, err := d.Info(); err == nil && info.Mode().IsRegular() {
+			bytes += info.Size()
+		}
+		return nil
+	})
+	return bytes
+}
+
+// others says who else sees to the packages that a manifest names, or saw to them; empty for nobody.
+func (k *packages) others(l *language, m *manifest) string {
+	switch {
+	case k.pool.opt.Packages == PackagesNone:
+		return "handler-packages is none"
+	case m.own:
+		return "they stand beside the handlers or above"
+	case l.name == RuntimePython && isFile(filepath.Join(filepath.Dir(filepath.Dir(l.program)), "pyvenv.cfg")):
+		return "they are those of the virtual environment " + filepath.Dir(filepath.Dir(l.program))
+	}
+	return ""
+}
