@@ -35,7 +35,8 @@ func (p *program) runActivity() *cobra.Command {
 		Long: "Run an activity by itself, wait for its result and print it; fails when it fails.\n\n" +
 			"ARGUMENTS are a JSON array; @FILE reads a file, - standard input. The run is durable: it outlives this command,\n" +
 			"the app and the worker. With --detach the command ends once the run is stored; its id is printed.\n" +
-			"What it waits for while nobody works on it is said on standard error.",
+			"What it waits for while nobody works on it is said on standard error. An app that goes away meanwhile is asked\n" +
+			"on for a minute; after that, workflow result ID asks for what became of the run.",
 		Example: "  sojourn activity run resize '[\"photo.jpg\", 300]'\n" +
 			"  sojourn activity run turn '[\"hello\"]' --session chat-17 --max-attempts 5 --backoff 1s,10s --detach",
 		ValidArgsFunction: first(p.activityTypes),
@@ -105,12 +106,20 @@ func (p *program) tellWaits(c *cobra.Command, path string) (stop func()) {
 				return
 			}
 			var v protocol.RunView
-			if app.Call(ctx, http.MethodGet, path, nil, &v) != nil || v.Wait == nil || v.Wait.Reason == protocol.WaitRunning {
+			var now, text string
+			switch err := app.Call(ctx, http.MethodGet, path, nil, &v); {
+			case ctx.Err() != nil:
+				return
+			case err != nil && protocol.ReasonOf(err) == "":
+				now, text = "away", "no app answers, which is asked on for a minute; the run is stored and goes on"
+			case err == nil && v.Wait != nil && v.Wait.Reason != protocol.WaitRunning:
+				now, text = string(v.Wait.Reason)+v.Wait.Detail, saying(v.Wait, nil)
+			default:
 				continue
 			}
-			if now := string(v.Wait.Reason) + v.Wait.Detail; now != last {
+			if now != last {
 				last = now
-				fmt.Fprintln(p.err, saying(v.Wait, nil))
+				fmt.Fprintln(p.err, text)
 			}
 		}
 	})

@@ -5,8 +5,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-
-	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
 // An activity by itself, from a shell: it is waited for, or left to itself, and every command that tells of runs or
@@ -89,12 +87,17 @@ func TestAnActivityRunOutlivesTheAppAndItsWorker(t *testing.T) {
 	t.Parallel()
 	onDatabases(t, "and ends on another", func(p *plant) {
 		p.begin("one", nil)
-		var said protocol.ActivityAnswer
-		p.client.must(http.MethodPost, "/api/sojourn/activities", map[string]any{
-			"activity_type": "killed.work", "workflow_id": "alone", "input": []any{"item", true}, "session_id": "place",
-		}, &said)
+		asks := launch(
+			p.t, p.dir, env{"SOJOURN_APP_URL": p.client.base, "SOJOURN_TOKEN": p.client.token},
+			"activity", "run", "killed.work", `["item", true]`, "--id", "alone", "--session", "place",
+		) // which waits all the time
 		p.noted("item", 1)
+		var said struct {
+			RunID string `json:"run_id"`
+		}
+		p.client.must(http.MethodGet, "/api/workflows/alone", nil, &said)
 		p.app.kill()
+		asks.line(asks.err, "no app answers")
 		p.app = launch(p.t, p.dir, p.fleet.app, "app")
 		p.client.up()
 		p.node["one"].kill()
@@ -111,5 +114,9 @@ func TestAnActivityRunOutlivesTheAppAndItsWorker(t *testing.T) {
 			p.t.Errorf("its history: %v", got)
 		}
 		p.ran("item", "one", "two")
+		if code := asks.exit(); code != 0 {
+			p.t.Errorf("who asked for it ended with %d", code)
+		}
+		asks.line(asks.out, `^"two"$`)
 	})
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sojourn-run/sojourn/cli/bench"
+	"github.com/sojourn-run/sojourn/client"
 	"github.com/sojourn-run/sojourn/sandbox"
 	"github.com/sojourn-run/sojourn/shared/config"
 	"github.com/sojourn-run/sojourn/shared/process"
@@ -34,6 +35,7 @@ type program struct {
 	registry *worker.Registry
 	environ  []string
 	out, err io.Writer
+	asked    *client.Client // that was asked before
 }
 
 // Main runs the command line of this process and returns its exit code. A process that was started as an executor or

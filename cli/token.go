@@ -101,6 +101,9 @@ func (p *program) call(c *cobra.Command, method, path string, in, out any) error
 
 // client asks the apps of the settings.
 func (p *program) client(c *cobra.Command) (*client.Client, error) {
+	if p.asked != nil {
+		return p.asked, nil
+	}
 	s, err := p.settings(c)
 	if err != nil {
 		return nil, err
@@ -116,9 +119,10 @@ func (p *program) client(c *cobra.Command) (*client.Client, error) {
 	}
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.TLSClientConfig = rules
-	return client.New(client.Options{
+	p.asked, err = client.New(client.Options{
 		URLs: s.AppURLs, Token: s.Token, Namespace: s.Namespace, HTTP: &http.Client{Transport: transport},
 	})
+	return p.asked, err
 }
 
 // hinted adds which setting may mend an error.

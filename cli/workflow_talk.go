@@ -203,6 +203,8 @@ func (p *program) result(c *cobra.Command, id, run string) error {
 	switch {
 	case errors.Is(err, process.ErrStopped):
 		return fmt.Errorf("%w; run %s of %s goes on", err, run, id)
+	case err != nil && protocol.ReasonOf(err) == "":
+		return fmt.Errorf("%w; what became of the run is asked for by: sojourn workflow result %s", hinted(err), id)
 	case err != nil:
 		return hinted(err)
 	case asJSON(c):

@@ -15,6 +15,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/sojourn-run/sojourn/shared/httpjson"
@@ -36,7 +37,10 @@ type Options struct {
 }
 
 // Client asks an app.
-type Client struct{ opt Options }
+type Client struct {
+	opt   Options
+	heard atomic.Bool // an app has answered, whatever it said
+}
 
 // New makes a client. It asks nothing yet.
 func New(o Options) (*Client, error) {
@@ -50,7 +54,7 @@ func New(o Options) (*Client, error) {
 	for i, base := range o.URLs {
 		o.URLs[i] = strings.TrimRight(base, "/")
 	}
-	return &Client{o}, nil
+	return &Client{opt: o}, nil
 }
 
 // Call makes one request of the API, at the first app that answers: in is its body, unless nil, and out what its answer
@@ -99,6 +103,7 @@ func (c *Client) request(ctx context.Context, method, to string, in, out any) er
 		return err
 	}
 	defer answer.Body.Close()
+	c.heard.Store(true)
 	raw, err := httpjson.Whole(io.LimitReader(answer.Body, maxAnswer), answer.ContentLength)
 	if err != nil {
 		return err

@@ -1,9 +1,13 @@
 package client_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
+	"io"
 	"iter"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -11,6 +15,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/sojourn-run/sojourn/app/apptest"
@@ -255,6 +260,50 @@ func TestAnOutcomeThatIsNotKnownIsSaidInWords(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), c.says) || strings.Contains(err.Error(), "not known") != doubt {
 			t.Errorf("%s: says %v, want %q", c.body, err, c.says)
 		}
+	}
+}
+
+// roundTripper is the network.
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// Who waits for a result goes on while the app is away, for a minute; an app that never answered is no app.
+func TestWhoWaitsForAResultGoesOnWhileTheAppIsAway(t *testing.T) {
+	refused := &net.OpError{Op: "dial", Err: errors.New("refused")}
+	for name, c := range map[string]struct {
+		says  []error // one after another, the last one again and again; nil is the end of the run
+		after time.Duration
+		want  string
+	}{
+		"comes back": {[]error{io.EOF, refused, refused, nil}, 3 * time.Second, ""},
+		"stays away": {[]error{io.EOF, refused}, time.Minute, "no app answers at http://app: refused, for 1m0s now"},
+		"is none":    {[]error{refused}, 0, "no app answers at http://app: refused"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				answer := httptest.NewRecorder()
+				_, _ = answer.WriteString(`{"is_terminal":true,"status":"completed"}`)
+				app, err := client.New(client.Options{URLs: []string{"http://app"}, HTTP: &http.Client{Transport: roundTripper(
+					func(*http.Request) (*http.Response, error) {
+						err := c.says[0]
+						c.says = c.says[min(1, len(c.says)-1):]
+						if err != nil {
+							return nil, err
+						}
+						return answer.Result(), nil
+					},
+				)}})
+				if err != nil {
+					t.Fatal(err)
+				}
+				began := time.Now()
+				err = app.Workflow("w-1").Result(t.Context(), nil)
+				if text := fmt.Sprint(err); text != cmp.Or(c.want, "<nil>") || time.Since(began) != c.after {
+					t.Errorf("ended after %s with %s, want %q after %s", time.Since(began), text, c.want, c.after)
+				}
+			})
+		})
 	}
 }
 

@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"iter"
 	"net/http"
@@ -73,13 +74,29 @@ func (w *Workflow) Describe(ctx context.Context) (v protocol.RunView, err error)
 	return v, w.client.Call(ctx, http.MethodGet, w.path("/api", ""), nil, &v)
 }
 
-// Wait waits until the run has closed, and those it continues as, and shows the last of them.
+// away is for how long [Workflow.Wait] asks on while no app answers.
+const away = time.Minute
+
+// Wait waits until the run has closed, and those it continues as, and shows the last of them. An app that goes away
+// meanwhile may come back within a minute; the run goes on in any case.
 func (w *Workflow) Wait(ctx context.Context) (v protocol.RunView, err error) {
+	var gone time.Time // no app has answered since; zero while one does
 	for {
 		again := time.After(time.Second) // an app that is being stopped answers at once
 		err = w.client.Call(ctx, http.MethodGet, w.path("/api/sojourn", "/result?wait_seconds=60"), nil, &v)
-		if err != nil || v.Terminal {
+		var nobody *UnreachableError
+		switch {
+		case err == nil && v.Terminal:
+			return v, nil
+		case err == nil:
+			gone = time.Time{}
+		case ctx.Err() != nil, protocol.ReasonOf(err) != "",
+			errors.As(err, &nobody) && !w.client.heard.Load() && gone.IsZero(): // perhaps nobody ever answers there
 			return v, err
+		case gone.IsZero():
+			gone = time.Now()
+		case time.Since(gone) >= away:
+			return v, fmt.Errorf("%w, for %s now", err, time.Since(gone).Truncate(time.Second))
 		}
 		select {
 		case <-again:
