@@ -6,7 +6,6 @@ import (
 	"time"
 
 	lib "github.com/sojourn-run/sojourn/sandbox/executor"
-	"github.com/sojourn-run/sojourn/sandbox/minder"
 )
 
 // nativeName is the first argument by which a process knows that it serves [Native].
@@ -15,12 +14,10 @@ const nativeName = "sojourn-native"
 // hooked says that Main ran, so that starting this binary again makes an executor and not a second worker.
 var hooked bool
 
-// Main turns this process into a minder or an executor when it was started as one, and then never returns; else it does
-// nothing. Call it first in main and in TestMain. The functions given fill [Native]; a minder does not call them.
+// Main turns this process into an executor when it was started as one, and then never returns; else it does nothing.
+// Call it first in main and in TestMain. The functions given fill [Native]. A process that was started as a minder does
+// not get here.
 func Main(fill ...func(Handlers)) {
-	if minder.Is() {
-		minder.Run()
-	}
 	if len(os.Args) > 0 && os.Args[0] == proberName {
 		if len(os.Args) > 1 { // only to be there
 			time.Sleep(probeTime)

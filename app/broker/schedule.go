@@ -21,7 +21,9 @@ import (
 // Schedules are decided by the engine like runs. What is left to do here is to read which workflows a decision
 // may look at, and to store a firing together with the start that it makes.
 
-var scheduleID = regexp.MustCompile(`^[a-zA-Z0-9._:-]{1,100}$`)
+var inScheduleID = regexp.MustCompile(`^[a-zA-Z0-9._:-]+$`)
+
+func isScheduleID(id string) bool { return len(id) <= 100 && inScheduleID.MatchString(id) }
 
 // maxBackfill is the most firings of one backfill.
 const maxBackfill = 1000
@@ -275,7 +277,7 @@ func (b *Broker) checkSchedule(ctx context.Context, k engine.ScheduleKey, in pro
 		return err
 	}
 	switch {
-	case !scheduleID.MatchString(k.ID):
+	case !isScheduleID(k.ID):
 		return protocol.Invalid("schedule_id", "must be 1 to 100 of letters, digits and . _ : -")
 	case len(in.Memo) > engine.MaxStartMemo:
 		return protocol.Invalid("memo", "is larger than %d KiB", engine.MaxStartMemo>>10)
@@ -292,7 +294,7 @@ func (b *Broker) checkSchedule(ctx context.Context, k engine.ScheduleKey, in pro
 	if in.Action == nil {
 		return nil
 	}
-	if in.Action.WorkflowID != "" && !scheduleID.MatchString(in.Action.WorkflowID) {
+	if in.Action.WorkflowID != "" && !isScheduleID(in.Action.WorkflowID) {
 		return protocol.Invalid("action.workflow_id", "must be 1 to 100 of letters, digits and . _ : -")
 	}
 	if _, err := b.scheduledRun(k.Namespace, k.ID, *in.Action); err != nil {

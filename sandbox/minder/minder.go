@@ -16,13 +16,19 @@ import (
 	"github.com/sojourn-run/sojourn/sandbox/wall"
 )
 
-// Is says whether this process was started as a minder.
-func Is() bool { return len(os.Args) > 0 && os.Args[0] == Name }
+// A minder becomes one as soon as what it is made of is initialised. It is the same binary as the app and the worker, and
+// what these need beside (tables, patterns, metrics) takes two thirds of such a process's start, and memory for as long
+// as the executor lives.
+func init() {
+	if len(os.Args) > 0 && os.Args[0] == Name {
+		run()
+	}
+}
 
-// Run is the whole life of a minder; it never returns. The executor is started from a thread of its own, which is
+// run is the whole life of a minder; it never returns. The executor is started from a thread of its own, which is
 // restricted before and lives as long as the minder, to which the executor is tied by it. The other threads are free:
 // they watch and kill.
-func Run() {
+func run() {
 	closeInherited(roomFD)
 	syscall.CloseOnExec(lifelineFD)
 	syscall.CloseOnExec(roomFD)

@@ -19,7 +19,7 @@ const (
 )
 
 var (
-	entryName   = regexp.MustCompile(`^[A-Za-z0-9_.:-]{1,64}$`)
+	entryName   = regexp.MustCompile(`^[A-Za-z0-9_.:-]+$`) // up to 64
 	wholeNumber = regexp.MustCompile(`^-?[0-9]+$`)
 )
 
@@ -104,7 +104,7 @@ func checkNames(what string, entries map[string]any) error {
 		return fmt.Errorf("%w: %d entries of %s, want 1 to %d", ErrInvalidOptions, len(entries), what, maxEntries)
 	}
 	for name := range entries {
-		if !entryName.MatchString(name) || wholeNumber.MatchString(name) {
+		if len(name) > 64 || !entryName.MatchString(name) || wholeNumber.MatchString(name) {
 			return fmt.Errorf(
 				"%w: %s %q: a name is 1 to 64 of letters, digits and _ . : -, and no number", ErrInvalidOptions, what, name,
 			)

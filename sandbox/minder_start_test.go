@@ -1,0 +1,26 @@
+package sandbox_test
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/sojourn-run/sojourn/sandbox/minder"
+)
+
+// A minder is one before the rest of the program is initialised, which would take longer than all that it does until an
+// executor runs.
+func TestAMinderInitialisesNothingButItself(t *testing.T) {
+	var said bytes.Buffer
+	cmd := &exec.Cmd{
+		Path: os.Args[0], Args: []string{minder.Name}, Env: []string{"GODEBUG=inittrace=1"}, Stderr: &said,
+	}
+	if err := cmd.Run(); err == nil || cmd.ProcessState.ExitCode() != 2 {
+		t.Fatalf("a minder without a worker: %v", err)
+	}
+	if text := said.String(); !strings.Contains(text, "init syscall @") || strings.Contains(text, "/sojourn/sandbox @") {
+		t.Errorf("it initialised:\n%s", text)
+	}
+}
