@@ -323,7 +323,8 @@ func found(t *testing.T, pool *sandbox.Pool, dir string, want sandbox.PackagesIn
 		return
 	}
 	if len(all) != 1 || all[0].State != want.State || want.Path != "" && all[0].Path != want.Path ||
-		all[0].Bytes != want.Bytes || all[0].Since.IsZero() || (want.State == sandbox.PackagesFailed) != (all[0].Detail != "") {
+		all[0].Bytes != want.Bytes || all[0].Since.IsZero() ||
+		(want.State == sandbox.PackagesFailed) != (all[0].Detail != "") {
 		t.Errorf("found %+v, want %+v", all, want)
 	}
 }

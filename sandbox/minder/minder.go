@@ -16,9 +16,9 @@ import (
 	"github.com/sojourn-run/sojourn/sandbox/wall"
 )
 
-// A minder becomes one as soon as what it is made of is initialised. It is the same binary as the app and the worker, and
-// what these need beside (tables, patterns, metrics) takes two thirds of such a process's start, and memory for as long
-// as the executor lives.
+// A minder becomes one as soon as what it is made of is initialised. It is the same binary as the app and the worker,
+// and what these need beside (tables, patterns, metrics) takes two thirds of such a process's start, and memory for as
+// long as the executor lives.
 func init() {
 	if len(os.Args) > 0 && os.Args[0] == Name {
 		run()
