@@ -1,6 +1,7 @@
 package apptest_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -20,6 +21,31 @@ func TestAViewerMayQuery(t *testing.T) {
 		t.Errorf("a viewer's query is answered %d %s, an admin's %d %s", theirs.status, theirs.raw, mine.status, mine.raw)
 	}
 	viewer.want(403, "POST", "/workflows/a/signal/go", `{}`)
+}
+
+// A token for all namespaces is made in none of them: who may see all of them reads of it in the audit of each.
+func TestTheAuditTellsOfTokensForAllNamespaces(t *testing.T) {
+	apptest.Databases(t, func(t *testing.T, database string) {
+		a := apptest.Start(t, apptest.Options{
+			Database: database, Change: func(o *app.Options) { o.NoAuth, o.Token = false, admin },
+		})
+		c := client{t: t, url: a.URL()}.as(admin)
+		made := c.want(201, "POST", "/tokens", `{"name":"all","roles":["viewer"]}`)
+		bound := c.want(201, "POST", "/tokens", `{"name":"one","roles":["operator"],"namespaces":["default"]}`)
+		both := made.text("id") + " " + bound.text("id")
+		for _, reader := range []struct {
+			token, says string
+		}{{admin, both}, {bound.text("token"), bound.text("id")}} {
+			var targets []string
+			for _, e := range c.as(reader.token).want(200, "GET", "/api/audit", "").body["entries"].([]any) {
+				targets = append(targets, e.(map[string]any)["target"].(string))
+			}
+			slices.Reverse(targets)
+			if got := strings.Join(targets, " "); got != reader.says {
+				t.Errorf("the audit tells of %q, want %q", got, reader.says)
+			}
+		}
+	})
 }
 
 // A run is found by its id, whole, among runs by their own ids; its end says something also where nobody gave a reason,

@@ -281,7 +281,7 @@ func TestMakingAndRevokingTokensIsAudited(t *testing.T) {
 	}
 	var list []store.Audit
 	err := s.View(t.Context(), func(r store.Reader) (err error) {
-		list, err = r.Audits(t.Context(), "default", 10)
+		list, err = r.Audits(t.Context(), "default", false, 10)
 		return err
 	})
 	if err != nil {
@@ -334,7 +334,7 @@ func TestTheRolesOfATokenAreChangedByWhoMaySeeIt(t *testing.T) {
 	}
 	var list []store.Audit
 	if err := s.View(t.Context(), func(r store.Reader) (err error) {
-		list, err = r.Audits(t.Context(), "red", 10)
+		list, err = r.Audits(t.Context(), "red", false, 10)
 		return err
 	}); err != nil {
 		t.Fatal(err)

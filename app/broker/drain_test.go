@@ -121,7 +121,7 @@ func TestADrainSaidAtOneAppReachesTheWorkersOfAnother(t *testing.T) {
 		said.operate(protocol.FleetResume, protocol.FleetTarget{WorkerID: "w"}) // again: nothing
 		at.eventually("the worker gets work again", func() bool { return at.turned("w", "w1", 1) == protocol.PollLeased })
 		audits := must[[]any](t)(func() ([]any, error) {
-			list, err := said.Audits(t.Context(), "default", 10)
+			list, err := said.Audits(t.Context(), "default", false, 10)
 			var actions []any
 			for _, a := range list {
 				actions = append(actions, a.Action)

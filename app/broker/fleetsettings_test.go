@@ -125,7 +125,7 @@ func TestSettingsSaidAtOneAppReachTheWorkersOfAnother(t *testing.T) {
 		if free.Revision != 2 || free.LogLevel != "" {
 			t.Errorf("each worker's own again: %+v", free)
 		}
-		audits, err := said.Audits(t.Context(), "default", 10)
+		audits, err := said.Audits(t.Context(), "default", false, 10)
 		if err != nil || len(audits) != 2 || audits[0].Action != "fleet.settings" ||
 			audits[1].Detail != "revision 1: log_level debug worker_concurrency 3" {
 			t.Errorf("noted: %+v, %v", audits, err)

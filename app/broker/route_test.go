@@ -125,7 +125,7 @@ func TestAQueueIsRoutedToAGroup(t *testing.T) {
 				t.Errorf("%.10q: %v", bad, err)
 			}
 		}
-		audits, err := said.Audits(t.Context(), "default", 10)
+		audits, err := said.Audits(t.Context(), "default", false, 10)
 		if err != nil || len(audits) != 5 || audits[0].Action != "namespace.route" ||
 			audits[4].Action != "task_queue.route" || audits[4].Detail != "to group west" {
 			t.Errorf("noted: %+v, %v", audits, err)

@@ -214,7 +214,7 @@ func TestMigratingDrainsAndMovesOn(t *testing.T) {
 		if e := v.Timeline[2]; e.By != "eve" || e.Worker != "a" || e.Ran != 1 {
 			t.Errorf("the end of the first holding: %+v", e)
 		}
-		list, err := a.Audits(t.Context(), "", 10)
+		list, err := a.Audits(t.Context(), "default", true, 10)
 		if err != nil || len(list) != 2 || list[0].Action != "session.migrate" ||
 			!strings.Contains(list[0].Detail, "forced") {
 			t.Errorf("audit: %+v %v", list, err)

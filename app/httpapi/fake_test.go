@@ -223,7 +223,7 @@ func (f *fake) Audit(_ context.Context, a store.Audit) error {
 	return nil
 }
 
-func (f *fake) Audits(context.Context, string, int) ([]store.Audit, error) { return f.notes, nil }
+func (f *fake) Audits(context.Context, string, bool, int) ([]store.Audit, error) { return f.notes, nil }
 
 // tokens is a store that holds tokens alone.
 type tokens struct {

@@ -112,5 +112,5 @@ type SystemViews interface {
 	Tally(ctx context.Context, namespace string) (protocol.Overview, error)
 	RepairStatus(ctx context.Context, namespace string) (protocol.RepairStatus, error)
 	ActivityTimeouts(ctx context.Context, namespace string) (protocol.TimeoutStatus, error)
-	Audits(ctx context.Context, namespace string, limit int) ([]store.Audit, error)
+	Audits(ctx context.Context, namespace string, common bool, limit int) ([]store.Audit, error)
 }

@@ -120,7 +120,7 @@ func listAudit(a *API, c *call) (answer, error) {
 	if q.err != nil {
 		return answer{}, q.err
 	}
-	list, err := a.opt.System.Audits(c.Ctx, c.NS, limit)
+	list, err := a.opt.System.Audits(c.Ctx, c.NS, len(c.Who.Namespaces) == 0, limit)
 	entries := make([]auditEntry, len(list))
 	for i, e := range list {
 		entries[i] = auditEntry(e)

@@ -170,7 +170,8 @@ type NamespaceReader interface {
 type AccessReader interface {
 	Token(ctx context.Context, id string) (Token, error)
 	Tokens(ctx context.Context) ([]Token, error)
-	Audits(ctx context.Context, namespace string, limit int) ([]Audit, error)
+	// Audits are of a namespace, and with common those of all or several too, as of a token that is good for them.
+	Audits(ctx context.Context, namespace string, common bool, limit int) ([]Audit, error)
 }
 
 // EventKey names one event of a run.

@@ -81,10 +81,10 @@ func New(s reads, o Options) *View {
 	}
 }
 
-// Audits lists operators' actions, newest first.
-func (v *View) Audits(ctx context.Context, ns string, limit int) (list []store.Audit, err error) {
+// Audits lists operators' actions, newest first: those of a namespace, and with common those of no single one too.
+func (v *View) Audits(ctx context.Context, ns string, common bool, limit int) (list []store.Audit, err error) {
 	err = v.store.View(ctx, func(r store.Reader) error {
-		list, err = r.Audits(ctx, cmp.Or(ns, store.DefaultNamespace), pageSize(limit, 100, 1000))
+		list, err = r.Audits(ctx, cmp.Or(ns, store.DefaultNamespace), common, pageSize(limit, 100, 1000))
 		return err
 	})
 	return list, err

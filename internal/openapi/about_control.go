@@ -269,8 +269,11 @@ var aboutControl = map[string]about{
 		body: `{"roles": ["viewer"]}`,
 	},
 	"revoke_token": {text: "From the next request on. forget=true also takes it out of the listing."},
-	"list_audit":   {text: "Who, when, what, to what: decisions of operators, not the daily work of runs."},
-	"overview":     {text: "Release, database, counts of runs, sessions and workers, and queues."},
+	"list_audit": {
+		text: "Who, when, what, to what: decisions of operators, not the daily work of runs. A token that is bound to no " +
+			"namespace also reads of what is about none alone, as a token for all.",
+	},
+	"overview": {text: "Release, database, counts of runs, sessions and workers, and queues."},
 	"run_counts": {
 		text: "Read at most once a second for all who look. One more than counted_up_to stands for any larger number; the " +
 			"metrics count to the end.",

@@ -152,7 +152,7 @@ func testSmall(t *testing.T, s Suite) {
 			Receipts: []store.Receipt{{ReceiptKey: key, Hash: "h", Body: []byte(`{"a":1}`), At: at}},
 			Tokens:   []store.Token{token, {ID: "t0", CreatedAt: at}}, Workers: []engine.Worker{*worker},
 			Audit: []store.Audit{
-				{At: at, Identity: "me", Action: "one", Namespace: Namespace}, {At: at, Action: "two", Namespace: "x", Detail: "d"},
+				{At: at, Identity: "me", Action: "one", Namespace: Namespace}, {At: at, Action: "two", Namespace: "", Detail: "d"},
 			},
 		}, nil
 	}})
@@ -213,11 +213,11 @@ func testSmall(t *testing.T, s Suite) {
 		if _, err := r.Worker(t.Context(), worker.Key()); !errors.Is(err, store.ErrNotFound) {
 			t.Errorf("dropped worker: %v", err)
 		}
-		audits, aerr := r.Audits(t.Context(), "", 10)
+		audits, aerr := r.Audits(t.Context(), Namespace, true, 10)
 		if aerr != nil || len(audits) != 2 || audits[0].Action != "two" || !audits[1].At.Equal(at.Time) {
 			t.Errorf("audits %+v, %v", audits, aerr)
 		}
-		if some, _ := r.Audits(t.Context(), Namespace, 10); len(some) != 1 {
+		if some, _ := r.Audits(t.Context(), Namespace, false, 10); len(some) != 1 {
 			t.Errorf("audits of the namespace %+v", some)
 		}
 		return errors.Join(err, r.Ping(t.Context()))

@@ -30,10 +30,14 @@ func (r *reader) Tokens(ctx context.Context) ([]store.Token, error) {
 }
 
 // Audits returns the newest actions first.
-func (r *reader) Audits(ctx context.Context, namespace string, limit int) ([]store.Audit, error) {
+func (r *reader) Audits(ctx context.Context, namespace string, common bool, limit int) ([]store.Audit, error) {
 	var list []store.Audit
-	query := selects(record.Audit) + " WHERE namespace = $1 OR $1 = '' ORDER BY id DESC LIMIT $2"
-	err := r.query(ctx, query, []any{namespace, int64(limit)}, func(v []any) error {
+	other := namespace
+	if common {
+		other = ""
+	}
+	query := selects(record.Audit) + " WHERE namespace IN ($1, $2) ORDER BY id DESC LIMIT $3"
+	err := r.query(ctx, query, []any{namespace, other, int64(limit)}, func(v []any) error {
 		list = append(list, store.Audit{
 			At: history.Micros(db.Int(v[0])), Identity: db.Str(v[1]), Action: db.Str(v[2]), Namespace: db.Str(v[3]),
 			Target: db.Str(v[4]), Detail: db.Str(v[5]),
