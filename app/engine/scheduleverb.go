@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"reflect"
 	"time"
 
 	"github.com/sojourn-run/sojourn/shared/history"
@@ -39,8 +40,8 @@ func (in CreateSchedule) decide(st *scheduleStep) error {
 	return st.set(in.Request)
 }
 
-// UpdateSchedule changes what the request says. Times are counted from now on, so that a new spec does not fire
-// for the past.
+// UpdateSchedule changes what the request says. The times of a new spec are counted from now on, so that it does not
+// fire for the past.
 type UpdateSchedule struct{ Request protocol.ScheduleRequest }
 
 func (in UpdateSchedule) decide(st *scheduleStep) error {
@@ -54,6 +55,8 @@ func (in UpdateSchedule) decide(st *scheduleStep) error {
 
 // set takes over what a request says.
 func (st *scheduleStep) set(r protocol.ScheduleRequest) error {
+	status := st.Status
+	retimed := r.Spec != nil && !reflect.DeepEqual(*r.Spec, st.Spec) || r.Jitter != nil && *r.Jitter != st.Jitter
 	if r.Spec != nil {
 		st.Spec = *r.Spec
 	}
@@ -85,8 +88,12 @@ func (st *scheduleStep) set(r protocol.ScheduleRequest) error {
 			st.Status = SchedulePaused
 		}
 	}
-	if err := st.next(st.now.Time); err != nil {
-		return err
+	// What changes no time leaves the next one as it is. Counted anew, one that has come and whose firing jitter puts off,
+	// or no app was there for, would be lost.
+	if retimed || st.Status != status {
+		if err := st.next(st.now.Time); err != nil {
+			return err
+		}
 	}
 	st.plan()
 	if st.MaxRuns > 0 && st.Remaining <= 0 {
