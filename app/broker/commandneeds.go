@@ -155,6 +155,8 @@ func (b *Broker) commandNeeds(ns string, c protocol.Command, i int, needs *store
 		needs.AllTasks = true
 	case c.Type == protocol.CancelActivity:
 		needs.Activities = append(needs.Activities, c.Target)
+	case c.Type == protocol.CancelChildWorkflow:
+		needs.Attached = true
 	// A child that names its id may find it taken; one without has an id made for it.
 	case c.Type == protocol.StartChildWorkflow && c.WorkflowID != "":
 		needs.Workflows = append(needs.Workflows, engine.WorkflowKey{Namespace: ns, ID: c.WorkflowID})

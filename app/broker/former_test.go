@@ -330,3 +330,37 @@ func TestAChainOfTwoAppsKeepsItsChildren(t *testing.T) {
 		t.Fatalf("the child is %s", got)
 	}
 }
+
+// A run of a chain asks a child that an earlier one started to end. The child fails over it, and is not tried again as
+// its policy would have it.
+func TestAChildOfTheChainThatWasAskedToEndIsNotTriedAgain(t *testing.T) {
+	apptest.Databases(t, func(t *testing.T, database string) {
+		a := on(t, database)
+		a.register("w")
+		kid := named("kid", engine.CancelByRequest)
+		kid.RetryPolicy = &retry.Policy{MaxAttempts: new(3), BackoffSeconds: []int{0}}
+		second, tasks := a.chain("parent", kid)
+		signal := func() {
+			t.Helper()
+			must[protocol.CommandReceipt](t)(a.Signal(
+				t.Context(), protocol.SignalRequest{Target: protocol.Target{WorkflowID: "parent"}, SignalName: "next"},
+			))
+		}
+		signal()
+		a.ok(a.decide(a.task("w", protocol.KindWorkflow, "parent"), attach("kid"), stay))
+		signal()
+		// In a task of its own: the one that attached had the child's row at hand anyway.
+		a.ok(a.decide(
+			a.task("w", protocol.KindWorkflow, "parent"), protocol.Command{Type: protocol.CancelChildWorkflow, Target: 2}, stay,
+		))
+		child := protocol.Target{RunID: tasks["kid"].Workflow.RunID}
+		comes(t, "that it is asked", func() bool {
+			return strings.Contains(a.told(child.RunID), "WorkflowCancellationRequested")
+		})
+		a.ok(a.decide(tasks["kid"], protocol.Command{Type: protocol.FailWorkflow, Message: "gave up"}))
+		comes(t, "that its news arrived", func() bool { return a.run(child.RunID).Owed.Len() == 0 })
+		if got := a.ends(second)["kid"]; got == nil || got.ClosedReason != "failed" || got.RunID != child.RunID {
+			t.Errorf("the chain was told %+v", got)
+		}
+	})
+}

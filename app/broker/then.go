@@ -109,6 +109,7 @@ func (t *turn) change(ns string, needs store.Keys, in engine.CompleteActivity) s
 	needs.Sessions, needs.Workflows, needs.Former = t.need.Sessions, t.need.Workflows, t.need.Former
 	needs.Activities = append(needs.Activities, t.need.Activities...)
 	needs.Current, needs.AllTasks, needs.Chain, needs.Bound = t.need.Current, t.need.AllTasks, t.need.Chain, t.need.Bound
+	needs.Attached = t.need.Attached
 	decide := func(rows store.Rows, now time.Time) (store.Writes, error) {
 		in := in
 		if run := rows.Run(t.run); run != nil && t.serves(run) {

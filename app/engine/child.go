@@ -134,6 +134,11 @@ func (st *step) cancelChild(target, seq int64) {
 	c, ok := st.Children.Get(target)
 	if a, attached := st.Attached.Get(target); attached {
 		c, ok = Child{WorkflowID: a.WorkflowID, ClosePolicy: a.ClosePolicy}, true
+		if row := st.former(a.WorkflowID); row != nil {
+			f := *row
+			f.Asked = true
+			st.keepFormer(f, false)
+		}
 	}
 	d := &history.ChildCancelRequested{CommandSequence: seq, Target: target, Effect: "too_late"}
 	if ok {
@@ -321,11 +326,15 @@ func (s *Run) childScheduled(d *history.ChildWorkflowScheduled) {
 	s.Children.Put(d.Sequence, c)
 }
 
-// askedChild notes that the child was asked to end, so that no retry follows.
+// askedChild notes that a child was asked to end, so that no retry follows, whether that was said of its own step or of
+// an attachment to it.
 func (s *Run) askedChild(d *history.ChildCancelRequested) {
-	if c, ok := s.Children.Get(d.Target); ok {
-		c.Asked = true
-		s.Children.Put(d.Target, c)
+	a, attached := s.Attached.Get(d.Target)
+	for seq, c := range s.Children.All() {
+		if seq == d.Target || attached && c.WorkflowID == a.WorkflowID {
+			c.Asked = true
+			s.Children.Put(seq, c)
+		}
 	}
 }
 

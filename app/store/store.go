@@ -106,6 +106,8 @@ type Keys struct {
 	// started and that are open.
 	Former []string
 	Bound  bool // also those of them that go by a close policy: for a step that may end the last run
+	// Attached are also those that the runs are attached to: for a step that may ask them to end.
+	Attached bool
 	// Activities names activities of Runs whose sessions are wanted too.
 	Activities []int64
 	AllTasks   bool // the sessions of all open activities of Runs: for a step that may end them all

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/app/store/sqldb/db"
 	"github.com/sojourn-run/sojourn/app/store/sqldb/record"
 )
@@ -24,26 +25,39 @@ type former struct {
 	stored, dirty bool
 }
 
+// wantsFormer says whether a change asks for rows of former children, where there are some.
+func wantsFormer(n *store.Keys) bool { return n.Bound || n.Attached || len(n.Former) > 0 }
+
 // formerWanted are the rows that changes ask for of the chains whose current runs are loaded: a run that has none costs
 // no read.
 func (b *batch) formerWanted(items []*pending) (rows map[engine.FormerKey]bool, chains map[engine.WorkflowKey]bool) {
 	for _, p := range items {
-		if p.change == nil || !p.change.Needs.Bound && len(p.change.Needs.Former) == 0 {
+		if p.change == nil {
 			continue
 		}
-		for _, id := range b.runsOf(&p.change.Needs) {
+		needs := &p.change.Needs
+		if !wantsFormer(needs) {
+			continue
+		}
+		for _, id := range b.runsOf(needs) {
 			r := b.runs[id]
 			if r == nil || r.Run == nil || r.Former.Open == 0 {
 				continue
 			}
 			chain := engine.WorkflowKey{Namespace: r.Namespace, ID: r.WorkflowID}
-			if p.change.Needs.Bound && r.Former.Bound > 0 {
+			if needs.Bound && r.Former.Bound > 0 {
 				if chains == nil {
 					chains = map[engine.WorkflowKey]bool{}
 				}
 				chains[chain] = true
 			}
-			for _, child := range p.change.Needs.Former {
+			children := needs.Former
+			if needs.Attached {
+				for _, a := range r.Attached.All() {
+					children = append(slices.Clip(children), a.WorkflowID)
+				}
+			}
+			for _, child := range children {
 				if rows == nil {
 					rows = map[engine.FormerKey]bool{}
 				}

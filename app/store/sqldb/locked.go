@@ -94,7 +94,7 @@ func (b *batch) lockedIn(id string, n *store.Keys) bool {
 		return false
 	}
 	k := engine.WorkflowKey{Namespace: r.Namespace, ID: r.WorkflowID}
-	if n.Chain && (b.locked[k] || b.locked[chainKey(k)]) || (n.Bound || len(n.Former) > 0) && b.locked[formerKey(k)] {
+	if n.Chain && (b.locked[k] || b.locked[chainKey(k)]) || wantsFormer(n) && b.locked[formerKey(k)] {
 		return true
 	}
 	held := func(a engine.Activity) bool {
