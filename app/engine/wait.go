@@ -294,7 +294,8 @@ func (a *Surroundings) busy(c *Candidate, kind protocol.TaskKind) protocol.Wait 
 
 // Wait sums up what an open run waits for. activities are the waits of its open activities, in their order.
 // What a worker could change goes first (task, activities), then children, then what only comes from outside: a
-// signal, a condition, a timer. Of several activities it shows the first that needs somebody.
+// signal, a condition, a timer. The next timer is told beside a signal or a condition. Of several activities it shows
+// the first that needs somebody.
 func (s *Run) Wait(a *Surroundings, activities []*protocol.Wait) *protocol.Wait {
 	if s.Task != nil {
 		return s.TaskWait(a)
@@ -309,15 +310,17 @@ func (s *Run) Wait(a *Surroundings, activities []*protocol.Wait) *protocol.Wait 
 	if w, ok := s.childWait(a.Former); ok {
 		return a.finish(protocol.WaitForChild, w)
 	}
-	for _, open := range s.Waits.All() {
-		if open.Kind == ConditionWait {
-			return a.finish(protocol.WaitForCondition, protocol.Wait{Reason: protocol.WaitCondition, Name: open.Key})
-		}
-		return a.finish(protocol.WaitForSignal, protocol.Wait{Reason: protocol.WaitSignal, Name: open.Name})
-	}
 	var fires history.Time
 	for _, t := range s.Timers.All() {
 		fires = earliest(fires, t.FireAt)
+	}
+	for _, open := range s.Waits.All() {
+		w := protocol.Wait{Reason: protocol.WaitSignal, Name: open.Name, Until: fires}
+		if open.Kind == ConditionWait {
+			w.Reason, w.Name = protocol.WaitCondition, open.Key
+			return a.finish(protocol.WaitForCondition, w)
+		}
+		return a.finish(protocol.WaitForSignal, w)
 	}
 	if !fires.IsZero() {
 		return a.finish(protocol.WaitForTimer, protocol.Wait{Reason: protocol.WaitTimer, Until: fires})

@@ -131,6 +131,15 @@ var everyWait = []struct {
 	{protocol.WaitSignal, false, func(w *stuckTask) {
 		w.run.Waits.Put(1, Wait{Name: "approve"})
 	}, "waits for signal approve"},
+	{protocol.WaitSignal, false, func(w *stuckTask) {
+		w.run.Waits.Put(1, Wait{Name: "approve"})
+		w.run.Timers.Put(2, Timer{FireAt: history.At(noon.Add(2 * time.Hour))})
+		w.run.Timers.Put(3, Timer{FireAt: history.At(noon.Add(time.Hour))})
+	}, "waits for signal approve; a timer fires at 2026-01-01T13:00:00Z"},
+	{protocol.WaitCondition, false, func(w *stuckTask) {
+		w.run.Waits.Put(1, Wait{Kind: ConditionWait, Key: "paid"})
+		w.run.Timers.Put(2, Timer{FireAt: history.At(noon.Add(time.Hour))})
+	}, "waits for condition paid, which signals and updates may make true; a timer fires at 2026-01-01T13:00:00Z"},
 	{
 		protocol.WaitCondition, false, func(w *stuckTask) { w.run.Waits.Put(1, Wait{Kind: ConditionWait, Key: "paid"}) },
 		"waits for condition paid, which signals and updates may make true",

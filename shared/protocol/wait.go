@@ -156,6 +156,7 @@ type WaitRule struct {
 const (
 	nearest  = "[ (the nearest of {workers})]"
 	fallback = "[; any worker may take it from {fallback_at}]"
+	timer    = "[; a timer fires at {until}]"
 )
 
 // WaitRules is every reason, with its sentence.
@@ -180,10 +181,10 @@ var WaitRules = []WaitRule{
 	},
 	{WaitQuarantined, PatienceNone, FormAlone, "quarantined until repaired: {detail}"},
 	{WaitTimer, PatienceEndless, FormAlone, "a timer fires at {until}"},
-	{WaitSignal, PatienceEndless, FormAlone, "waits for signal {name}"},
+	{WaitSignal, PatienceEndless, FormAlone, "waits for signal {name}" + timer},
 	{
 		WaitCondition, PatienceEndless, FormAlone,
-		"waits for [condition {name}, which|a condition that] signals and updates may make true",
+		"waits for [condition {name}, which|a condition that] signals and updates may make true" + timer,
 	},
 	{WaitChild, PatienceEndless, FormAlone, "child workflow {workflow} of type {name} is open[ (and {more} more)]"},
 	{WaitUpdate, PatienceEndless, FormAlone, "its code waits for an update: nothing else is open"},
