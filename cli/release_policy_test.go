@@ -63,7 +63,7 @@ func TestReleasePoliciesInARollingUpgrade(t *testing.T) {
 	}
 
 	at, known := address(t), latestSchema(t)
-	build, upgrade := newerBuild(t, "2.0.0", known, "test", "-c", "./cli"), env{"SOJOURN_RELEASE": "2.0.0"}
+	build, upgrade := newerBuild(t, "2.0.0", known), env{"SOJOURN_RELEASE": "2.0.0"}
 	newer := launchAs(
 		t, build, f.dir, f.app.with(upgrade).with(env{"SOJOURN_ADDR": at, "SOJOURN_DATA_DIR": t.TempDir()}), "app",
 	)

@@ -1,58 +1,86 @@
 package cli_test
 
 import (
+	"bytes"
 	"database/sql"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
+	"sync"
+	"syscall"
 	"testing"
 
 	"github.com/sojourn-run/sojourn/app/apptest"
 )
 
-// newerBuild builds the program with one more migration in both databases, which says that binaries of schema minReader
-// may serve what it makes. What says what go is to make of it, beside an overlay and a name: the command where it is
-// left out.
-func newerBuild(t *testing.T, release string, minReader int, what ...string) (binary string) {
-	t.Helper()
-	dir, version := t.TempDir(), latestSchema(t)+1
-	text := fmt.Sprintf("-- +goose Up\nALTER TABLE audit ADD COLUMN newer TEXT;\n"+
-		"INSERT INTO schema_versions (version, release, min_reader) VALUES (%d, '%s', %d);\n", version, release, minReader)
-	if err := os.WriteFile(filepath.Join(dir, "newer.sql"), []byte(text), 0o600); err != nil {
-		t.Fatal(err)
+// newerMigration is what the newer build has more than this one, always of the same length.
+func newerMigration(version int, release string, minReader int) []byte {
+	return fmt.Appendf(nil, "-- +goose Up\nALTER TABLE audit ADD COLUMN newer TEXT;\n%-160s\n", fmt.Sprintf(
+		"INSERT INTO schema_versions (version, release, min_reader) VALUES (%d, '%s', %d);", version, release, minReader,
+	))
+}
+
+// newest is this program with one more migration in both databases, which names no release yet. It is built once for
+// all tests, as everything that imports the databases is compiled for it.
+var newest = sync.OnceValues(func() ([]byte, error) {
+	dir, err := os.MkdirTemp("", "sojourn-newest-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+	more, overlay := filepath.Join(dir, "newer.sql"), filepath.Join(dir, "overlay.json")
+	version, err := schemaHere()
+	if err != nil {
+		return nil, err
 	}
 	replaced := map[string]string{}
 	for _, database := range []string{"sqlite", "postgres"} {
 		at, err := filepath.Abs(filepath.Join(
-			"..", "app", "store", database, "migrations", fmt.Sprintf("%05d_newer.sql", version),
+			"..", "app", "store", database, "migrations", fmt.Sprintf("%05d_newer.sql", version+1),
 		))
 		if err != nil {
-			t.Fatal(err)
+			return nil, err
 		}
-		replaced[at] = filepath.Join(dir, "newer.sql")
+		replaced[at] = more
 	}
 	raw, err := json.Marshal(map[string]any{"Replace": replaced})
 	if err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
-	overlay := filepath.Join(dir, "overlay.json")
-	if err := os.WriteFile(overlay, raw, 0o600); err != nil {
-		t.Fatal(err)
+	err = errors.Join(os.WriteFile(more, newerMigration(0, "", 0), 0o600), os.WriteFile(overlay, raw, 0o600))
+	if err != nil {
+		return nil, err
 	}
-	binary = filepath.Join(dir, "sojourn")
-	if len(what) == 0 {
-		what = []string{"build", "./cmd/sojourn"}
-	}
-	last := len(what) - 1
-	build := exec.Command("go", append(slices.Clone(what[:last]), "-overlay", overlay, "-o", binary, what[last])...)
-	build.Dir, build.Env = "..", append(os.Environ(), "CGO_ENABLED=0")
+	binary := filepath.Join(dir, "sojourn")
+	build := exec.Command("go", "test", "-c", "-ldflags", "-s -w", "-overlay", overlay, "-o", binary, ".")
 	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("build: %v\n%s", err, out)
+		return nil, fmt.Errorf("build: %w\n%s", err, out)
+	}
+	return os.ReadFile(binary)
+})
+
+// newerBuild is a build of the program with one more migration in both databases, which says of which release it is,
+// and that binaries of schema minReader may serve what it makes. It is written into the text that the binary carries.
+func newerBuild(t *testing.T, release string, minReader int) (binary string) {
+	t.Helper()
+	built, err := newest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	nameless, named := newerMigration(0, "", 0), newerMigration(latestSchema(t)+1, release, minReader)
+	if len(named) != len(nameless) || !bytes.Contains(built, nameless) {
+		t.Fatalf("the newer build has no room for %q", named)
+	}
+	binary = filepath.Join(t.TempDir(), "sojourn")
+	syscall.ForkLock.RLock() // a process that is started meanwhile would hold it open for writing: nobody could run it
+	defer syscall.ForkLock.RUnlock()
+	if err := os.WriteFile(binary, bytes.ReplaceAll(built, nameless, named), 0o700); err != nil {
+		t.Fatal(err)
 	}
 	return binary
 }

@@ -94,7 +94,7 @@ func TestTwoBuildsChangePlacesUnderLoad(t *testing.T) {
 	known := latestSchema(t)
 	r := &rollout{
 		fleet: f, release: map[int]string{}, stop: make(chan struct{}), runs: map[string]string{},
-		binary: map[string]string{"1.0.0": "", "1.1.0": newerBuild(t, "1.1.0", known, "test", "-c", "./cli")},
+		binary: map[string]string{"1.0.0": "", "1.1.0": newerBuild(t, "1.1.0", known)},
 	}
 	for i := range r.urls {
 		r.urls[i] = "http://" + address(t)
