@@ -130,6 +130,38 @@ func (s *schedule) run() ([]porcupine.Operation, error) {
 	return s.history, s.err
 }
 
+// fall plays, in the place of anything random, what a schedule of soft sessions does by luck: the holder's lease runs
+// on, the holder asks for nothing more, and the other worker asks until the session falls back to it.
+func (s *schedule) fall() ([]porcupine.Operation, error) {
+	s.sessions, s.work, s.most, s.limit, s.options = []string{"s1"}, 2, 1, 0, false
+	s.lease, s.fallback = 10*time.Minute, time.Second
+	c := inSession("s1")
+	c.Affinity, c.FallbackAfter = engine.AffinitySoft, 1
+	s.decide(s.ns, s.ns, c, c)
+	s.start, s.began = time.Now(), s.now()
+	r := rand.New(rand.NewPCG(s.seed, 0))
+	for _, name := range []string{"a", "b"} {
+		p := &proc{schedule: s, name: name, incarnation: name + "1"}
+		if err := s.register(name, p.incarnation, "", r); err != nil {
+			return nil, err
+		}
+		for {
+			task, err := p.takes(0, r)
+			if err != nil {
+				return nil, err
+			}
+			if task != nil {
+				break
+			}
+			if time.Since(s.start) > time.Minute {
+				return s.history, fmt.Errorf("nothing was given to worker %s", name)
+			}
+			s.pass(50 * time.Millisecond)
+		}
+	}
+	return s.history, s.err
+}
+
 // over says whether the schedule has had its time: the store's, where that moves by jumps.
 func (s *schedule) over() bool {
 	if s.shift != nil {
@@ -335,14 +367,11 @@ func (p *proc) goesOn(ctx context.Context) bool {
 
 func (p *proc) polls(ctx context.Context, r *rand.Rand) {
 	for p.goesOn(ctx) {
-		i, b := p.app(r)
-		c := call{worker: p.name, incarnation: p.incarnation, app: i, before: p.now(), lease: p.lease.Microseconds()}
-		at := p.at()
 		wait := int64(0)
 		if r.IntN(8) == 0 && p.shift == nil {
 			wait = 1
 		}
-		task, err := p.poll(i, b, wait)
+		task, err := p.takes(wait, r)
 		switch {
 		case protocol.ReasonOf(err) == protocol.ReasonStaleRegistration:
 			return
@@ -353,11 +382,6 @@ func (p *proc) polls(ctx context.Context, r *rand.Rand) {
 			time.Sleep(time.Duration(2+r.IntN(12)) * time.Millisecond)
 			continue
 		}
-		c.kind, c.session, c.task = fetch, task.Session.SessionID, task.AttemptID
-		if task.Session.IsNew {
-			c.kind = claim
-		}
-		p.record(c, p.granted(task.Session.Epoch, task.Session.LeaseExpiresAt), at)
 		seed := r.Uint64()
 		p.wait.Go(func() { p.works(ctx, task, rand.New(rand.NewPCG(seed, 3))) })
 		time.Sleep(time.Duration(r.IntN(3)) * time.Millisecond)
@@ -365,6 +389,25 @@ func (p *proc) polls(ctx context.Context, r *rand.Rand) {
 			p.stay(time.Duration(r.Int64N(2 * int64(s.fallback)))) // it has enough to do, and keeps its sessions meanwhile
 		}
 	}
+}
+
+// takes asks an app for one activity, and records what it was granted with it.
+func (p *proc) takes(wait int64, r *rand.Rand) (*protocol.ActivityTask, error) {
+	i, b := p.app(r)
+	c := call{
+		kind: fetch, worker: p.name, incarnation: p.incarnation, app: i, before: p.now(), lease: p.lease.Microseconds(),
+	}
+	at := p.at()
+	task, err := p.poll(i, b, wait)
+	if task == nil || err != nil {
+		return nil, err
+	}
+	c.session, c.task = task.Session.SessionID, task.AttemptID
+	if task.Session.IsNew {
+		c.kind = claim
+	}
+	p.record(c, p.granted(task.Session.Epoch, task.Session.LeaseExpiresAt), at)
+	return task, nil
 }
 
 // poll asks for one activity, and wants the release gate to hold who is of another release than the app.
