@@ -30,7 +30,7 @@ class Bench:
         return await self.client.start_workflow(workflow_type=workflow_type, task_queue=self.queue, input=list(args), **options)
 
     async def result(self, handle, timeout=180):
-        return await self.client.get_result(handle, poll_interval=0.05, timeout=timeout)
+        return await self.client.get_result(handle, poll_interval=0.2, timeout=timeout)
 
     async def run(self, workflow_type, *args, **options):
         return await self.result(await self.start(workflow_type, *args, **options))
@@ -53,7 +53,7 @@ class Bench:
             while True:
                 if found := await check():
                     return found
-                await asyncio.sleep(0.05)
+                await asyncio.sleep(0.2)
 
 
 def same(got, want):
