@@ -3,7 +3,8 @@
 //   npm run e2e -- --base URL --run RUN_ID        looks at a server that runs already (--token TOKEN when it asks for one)
 //   npm run e2e -- --mock                         looks at the recorded answers of dev/mock.mjs
 //   npm run e2e -- --only PATTERN                 runs the checks whose name fits
-// Screenshots go to --shots DIR, by default a new temporary directory. SOJOURN_TEST_CHROMIUM names another browser.
+//   npm run e2e -- --shots DIR                    leaves screenshots there; without it only those of checks that fail, in a new directory
+// SOJOURN_TEST_CHROMIUM names another browser.
 import { existsSync } from "node:fs";
 import { mkdir, mkdtemp, readFile, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
@@ -47,8 +48,6 @@ async function main() {
   if (Boolean(flags.base) !== Boolean(flags.run)) throw new Error("--base and --run go together");
   const executablePath = browserPath();
   const server = flags.base ? { base: flags.base.replace(/\/$/, ""), run: flags.run, stop: async () => {} } : await (flags.mock ? startMock() : startApp());
-  const shots = flags.shots ?? (await mkdtemp(join(tmpdir(), "sojourn-shots-")));
-  await mkdir(shots, { recursive: true });
   const profile = await mkdtemp(join(tmpdir(), "sojourn-chromium-"));
   let browser;
   try {
@@ -61,7 +60,7 @@ async function main() {
       colorScheme: "light",
       args: ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run"],
     });
-    return await look(browser, server, shots);
+    return await look(browser, server);
   } finally {
     await browser?.close();
     await server.stop();
@@ -69,7 +68,7 @@ async function main() {
   }
 }
 
-async function look(browser, { base, run, stop: halt }, shots) {
+async function look(browser, { base, run, stop: halt }) {
   const page = browser.pages()[0] ?? (await browser.newPage());
   page.setDefaultTimeout(patience);
   const complaints = [];
@@ -100,15 +99,17 @@ async function look(browser, { base, run, stop: halt }, shots) {
   };
   if (flags.token) await signIn(page, base, complaints);
   const source = await readFile(fileURLToPath(new URL("../node_modules/axe-core/axe.min.js", import.meta.url)), "utf8");
-  const axe = async (within) => {
+  const axe = async (within, rules) => {
     if (!(await page.evaluate(() => "axe" in globalThis))) await page.evaluate(source);
     // What fades in has not its colours yet. What moves for ever, like a dot that breathes, is not waited for.
     await page.evaluate(() => Promise.allSettled(document.getAnimations().filter((a) => a.effect?.getComputedTiming().endTime < Infinity).map((a) => a.finished)));
-    const tags = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"];
-    const { violations } = await page.evaluate(([where, values]) => globalThis.axe.run(where ?? document, { runOnly: { type: "tag", values } }), [within, tags]);
+    const runOnly = rules ?? ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"];
+    const { violations } = await page.evaluate(([where, only]) => globalThis.axe.run(where ?? document, { runOnly: only, resultTypes: ["violations"] }), [within, runOnly]);
     return violations.flatMap((v) => v.nodes.slice(0, 3).map((n) => `${v.id}: ${n.target.join(" ")} (${n.any.map((a) => a.message).join("; ")})`));
   };
-  const shot = (name, fullPage = false) => page.screenshot({ path: join(shots, `${name}.png`), fullPage });
+  let shots = flags.shots;
+  if (shots) await mkdir(shots, { recursive: true });
+  const shot = async (name, fullPage = false) => shots && page.screenshot({ path: join(shots, `${name}.png`), fullPage });
 
   // What is done by hand needs an app of its own: the mock answers only questions, and a server that was named is somebody's.
   const own = flags.mock || flags.base ? [] : [...samples, ...quiet, ...doing, ...forms, ...spaces, ...waiting, ...failures, ...access, ...below, ...slow, ...held, ...away];
@@ -125,11 +126,12 @@ async function look(browser, { base, run, stop: halt }, shots) {
       console.log(`ok    ${name} (${Date.now() - from} ms)`);
     } catch (err) {
       failed++;
+      shots ??= await mkdtemp(join(tmpdir(), "sojourn-shots-"));
       await shot(`failed-${failed}`, true).catch(() => {});
       console.log(`FAIL  ${name}\n    ${err.message}\n    at ${page.url()}, seen in failed-${failed}.png`);
     }
   }
-  console.log(`screenshots in ${shots}`);
+  if (shots) console.log(`screenshots in ${shots}`);
   console.log(`${chosen.length - failed} passed, ${failed} failed`);
   return failed === 0 ? 0 : 1;
 }
