@@ -9,7 +9,10 @@ LDFLAGS := -s -w -X github.com/sojourn-run/sojourn/shared/release.Stamp=$(VERSIO
 # encoding/json runs on its second engine in what is built, tested and measured here (a socket costs a seventh less); nothing imports it, and
 # a plain "go build" or "go test" works with the first.
 export GOEXPERIMENT := jsonv2
-GOBUILD := CGO_ENABLED=0 go build -trimpath -ldflags "$(LDFLAGS)"
+# Whatever is built, vetted or tested here is compiled in one way, that of the binary: each other way compiles everything once more.
+export CGO_ENABLED := 0
+export GOFLAGS := $(strip $(filter-out -trimpath,$(shell go env GOFLAGS 2>/dev/null)) -trimpath)
+GOBUILD := go build -ldflags "$(LDFLAGS)"
 TOOLS   := bin/tools
 # Directories with npm packages, by their lock files: the dashboard, and the foreign peers some tests talk to.
 NPM     := $(patsubst %/package-lock.json,%,$(shell find * \( -name node_modules -o -path tools \) -prune -o -name package-lock.json -print))
@@ -123,7 +126,7 @@ generate: web/node_modules/.installed ## write generated files anew
 	go generate ./...
 	npm --prefix web run --silent types
 
-verify: ## quick checks: format, vet, generated files, direction of imports
+verify: web/node_modules/.installed ## quick checks: format, vet, generated files, direction of imports
 	@unformatted=$$($(SOURCES) | xargs gofmt -l); \
 	  [ -z "$$unformatted" ] || { echo "not formatted:"; echo "$$unformatted"; exit 1; }
 	go vet ./...
