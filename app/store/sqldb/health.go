@@ -31,7 +31,7 @@ type writeAttempt struct {
 }
 
 // Writable says whether the store takes writes, as the last batch showed it. Only while that one failed is a write
-// tried.
+// tried, if there is room for more than it: a disk that is full takes a small one still, and no step.
 func (s *Store) Writable(ctx context.Context) error {
 	select {
 	case <-s.quit:
@@ -43,6 +43,11 @@ func (s *Store) Writable(ctx context.Context) error {
 	}
 	if !s.health.failed.Load() {
 		return nil
+	}
+	if s.cfg.Room != nil {
+		if err := s.cfg.Room(); err != nil {
+			return fmt.Errorf("%w: %w", store.ErrUnavailable, err)
+		}
 	}
 	a := s.tryWrite()
 	select {

@@ -54,6 +54,8 @@ type Config struct {
 	Decided func() *db.Call
 	// Hears says whether notices of other processes arrive; nil when there are none.
 	Hears func() bool
+	// Room says why there is no room for what a step may write, where that can be known; nil when it cannot.
+	Room  func() error
 	Known int64 // the newest schema this binary knows
 	// Unblock ends the transactions of other apps that hold locks and stand still; nil when there are no others.
 	Unblock func(context.Context) error

@@ -94,6 +94,7 @@ func openStore(ctx context.Context, path string, opts sqldb.Options, lock *lock)
 	s, err := sqldb.New(ctx, sqldb.Config{
 		Options: opts, Dialect: db.Dialect{Begin: "BEGIN IMMEDIATE", Classify: classify},
 		Conn: c, Reads: reads, Known: known, Gorm: gormsqlite.New(gormsqlite.Config{Conn: reads}), Release: lock.release,
+		Room: func() error { return room(path) },
 	})
 	if err != nil {
 		return nil, errors.Join(err, c.Close(ctx), reads.Close())

@@ -1,0 +1,23 @@
+package sqlite
+
+import (
+	"fmt"
+
+	"golang.org/x/sys/unix"
+)
+
+// leastRoom is what a disk must have free after a write that failed before the store is taken for one that can write: as
+// much as the log grows to between two checkpoints.
+const leastRoom = 4 << 20
+
+// room says what is wrong with the disk of a file, if it has no room for what a step may write.
+func room(path string) error {
+	var disk unix.Statfs_t
+	if err := unix.Statfs(path, &disk); err != nil {
+		return fmt.Errorf("the disk of %s: %w", path, err)
+	}
+	if free := disk.Bavail * uint64(disk.Bsize); free < leastRoom {
+		return fmt.Errorf("the disk of %s has %d KiB free", path, free>>10)
+	}
+	return nil
+}
