@@ -137,7 +137,7 @@ func packagesText(p protocol.PackagesInfo, now time.Time) string {
 	case string(sandbox.PackagesInstalled):
 		text += "installed"
 		if !p.Since.IsZero() {
-			text += fmt.Sprintf(" %s ago, %.1f MiB", span(now.Sub(p.Since.Time)), float64(p.Bytes)/(1<<20))
+			text += fmt.Sprintf(" %s ago, %d KiB", span(now.Sub(p.Since.Time)), (p.Bytes+1<<10-1)>>10)
 		}
 		return text + ", " + p.Path
 	case string(sandbox.PackagesInstalling):

@@ -13,7 +13,7 @@ func TestPackagesAreSaidInWords(t *testing.T) {
 	now := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 	ago := history.At(now.Add(-90 * time.Second))
 	for want, p := range map[string]protocol.PackagesInfo{
-		"package.json, .npmrc: installed 1m30s ago, 1.5 MiB, /d/node-1": {
+		"package.json, .npmrc: installed 1m30s ago, 1536 KiB, /d/node-1": {
 			State: "installed", Files: []string{"package.json", ".npmrc"}, Since: ago, Bytes: 3 << 19, Path: "/d/node-1",
 		},
 		"a: installed, /d":                       {State: "installed", Files: []string{"a"}, Path: "/d"},

@@ -24,11 +24,15 @@ const (
 )
 
 // byName are the kinds that a name on the list of what is allowed may lead to. Whoever wants another says its address:
-// who answers for a name can make it lead anywhere.
-func (k kind) byName() bool {
+// who answers for a name can make it lead anywhere. Reserved addresses of IPv4 are what networks use that answer for
+// names themselves, as those with mirrors of registries and with proxies that no program is told of; reserved ones of
+// IPv6 may have an address of IPv4 inside, of whichever kind.
+func (k kind) byName(a netip.Addr) bool {
 	switch k {
 	case public, loopback, private, uniqueLocal, shared, own:
 		return true
+	case reserved:
+		return a.Is4()
 	}
 	return false
 }

@@ -89,7 +89,7 @@ func (e Entry) covers(host string, a netip.AddrPort, k kind) bool {
 		return false
 	}
 	if e.name != "" {
-		return e.name == host && k.byName()
+		return e.name == host && k.byName(a.Addr())
 	}
 	return e.prefix.Contains(a.Addr())
 }

@@ -48,6 +48,7 @@ func TestRuleOfAddresses(t *testing.T) {
 		"public.test": "1.1.1.1 2606:4700::1111", "private.test": "10.0.0.5", "mixed.test": "1.1.1.1 10.0.0.5",
 		"mapped.test": "::ffff:127.0.0.1", "db.test": "10.0.0.5", "meta.test": "169.254.169.254", "machine.test": "5.5.5.5",
 		"app.test": "10.0.0.7", "wild.test": "0.0.0.0", "lo.test": "127.0.0.1",
+		"mirror.test": "198.18.0.9", "six.test": "2002:a00:5::1",
 	}
 	for _, c := range []struct {
 		name, host string
@@ -90,6 +91,9 @@ func TestRuleOfAddresses(t *testing.T) {
 		{name: "beside a range", host: "private.test", allow: []string{"10.1.0.0/16"}, want: "a private"},
 		{name: "allowed by address of IPv6", host: "::1", port: 80, allow: []string{"[::1]:80"}, want: "[::1]:80"},
 		{name: "mapped, allowed", host: "::ffff:127.0.0.1", allow: []string{"127.0.0.1"}, want: "127.0.0.1:443"},
+		{name: "a mirror at a reserved address", host: "mirror.test", want: "a reserved"},
+		{name: "the mirror, allowed", host: "mirror.test", allow: []string{"mirror.test"}, want: "198.18.0.9:443"},
+		{name: "6to4 of a private address, allowed", host: "six.test", allow: []string{"six.test"}, want: "a reserved"},
 		{name: "an allowed name opens no metadata", host: "meta.test", allow: []string{"meta.test"}, want: "a metadata"},
 		{name: "an address does", host: "meta.test", allow: []string{"169.254.169.254"}, want: "169.254.169.254:443"},
 		{name: "the machine, allowed", host: "machine.test", allow: []string{"machine.test"}, want: "5.5.5.5:443"},
