@@ -118,7 +118,7 @@ var keptColumns = []struct {
 	{"workflows", []string{"namespace", "workflow_id", "run_id", "runs"}},
 	{"runs", []string{
 		"run_id", "namespace", "workflow_id", "type", "number", "status", "queue", "started_at", "closed_at", "last_seq",
-		"business_key", "state",
+		"business_key", "state", "build_id",
 	}},
 	{"run_attributes", []string{"run_id", "name", "value", "namespace", "started_at"}},
 	{"tasks", []string{"run_id", "seq", "namespace", "queue", "kind", "state", "priority", "ready_at", "body"}},
@@ -142,6 +142,7 @@ func (k keptRun) rows() ([4][][]any, error) {
 		{{
 			h.ID, h.Namespace, h.WorkflowID, h.Type, h.Number, string(h.Status), h.Queue, at,
 			or(!h.ClosedAt.IsZero(), h.ClosedAt.Micros()), h.LastSeq, or(h.BusinessKey != "", h.BusinessKey), string(state),
+			or(h.BuildID != "", h.BuildID),
 		}},
 	}
 	for name, v := range k.values {

@@ -70,7 +70,7 @@ func searches() []search {
 	spanOfFew := func(name string) func(*seeker) string {
 		return func(s *seeker) string { return s.span(name, s.few()) }
 	}
-	ago := func(part float64) func(*seeker) any { return func(s *seeker) any { return s.ago(part) } }
+	half := func(s *seeker) any { return s.ago(0.5) }
 	fewAgo := func(s *seeker) any { return s.ago(s.few()) }
 	amount := func(from, to float64) func(*seeker) any {
 		return func(s *seeker) any { return fmt.Sprintf("%.2f", from+s.Float64()*(to-from)) }
@@ -100,12 +100,15 @@ func searches() []search {
 		{"Status IN", of("Status IN ('failed', 'terminated')"), false},
 		{"Status !=", of("Status != 'completed'"), false},
 		{"Status, rare, of a type", of("Status = 'timed_out' AND WorkflowType = 'report'"), false},
+		{"BuildId =", of("BuildId = '2026.3'"), false},
+		{"BuildId STARTS_WITH", of("BuildId STARTS_WITH '2026.3'"), false},
+		{"open of an old build", of("BuildId = '2026.3' AND Status = 'running'"), false},
 		{"StartTime >", of("StartTime > '%s'", fewAgo), false},
-		{"StartTime <", of("StartTime < '%s'", ago(0.5)), false},
+		{"StartTime <", of("StartTime < '%s'", half), false},
 		{"StartTime BETWEEN, few", spanOfFew("StartTime"), false},
 		{"StartTime BETWEEN, a tenth", span("StartTime", 0.1), false},
 		{"CloseTime >", of("CloseTime > '%s'", fewAgo), false},
-		{"CloseTime <", of("CloseTime < '%s'", ago(0.5)), false},
+		{"CloseTime <", of("CloseTime < '%s'", half), false},
 		{"CloseTime BETWEEN, few", spanOfFew("CloseTime"), false},
 		{"CloseTime BETWEEN, a tenth", span("CloseTime", 0.1), false},
 		{"a type, CloseTime BETWEEN, a tenth", func(s *seeker) string {
@@ -129,9 +132,10 @@ func searches() []search {
 		{"double BETWEEN, many", of("Amount BETWEEN 20 AND %s", amount(100, 200)), false},
 		{"double <, many", of("Amount < %s", amount(100, 200)), false},
 		{"datetime >", of("OrderedAt > '%s'", fewAgo), false},
-		{"datetime <, half", of("OrderedAt < '%s'", ago(0.5)), false},
+		{"datetime <, half", of("OrderedAt < '%s'", half), false},
 		{"datetime BETWEEN, few", spanOfFew("OrderedAt"), false},
 		{"datetime BETWEEN, a tenth", span("OrderedAt", 0.1), false},
+		{"datetime <, half, and keyword", of("OrderedAt < '%s' AND Region = '%s'", half, region), false},
 		{"rare status of a keyword", of("Region = '%s' AND Status = 'timed_out'", region), false},
 		{"rare status of a range", of("Amount > 300 AND Status = 'terminated'"), false},
 		{"keyword and double >", of("Buyer = '%s' AND Amount > 50", buyer), false},
@@ -147,7 +151,6 @@ func searches() []search {
 		{"NOT of a keyword", of("NOT Region = '%s'", region), true},
 		{"keyword IS NULL", of("Campaign IS NULL"), true},
 		{"keyword IS NULL, none", of("Region IS NULL"), true},
-		{"BuildId =", of("BuildId = '2026.3'"), true},
 		{"part of an id", of("%s", func(s *seeker) any { return fmt.Sprint("r-0", s.IntN(10)) }), true},
 		{"part of an id, few", of("%s", func(s *seeker) any { return fmt.Sprintf("-%07d", s.IntN(s.size)) }), true},
 		{"part of an id, none", of("nobody"), true},

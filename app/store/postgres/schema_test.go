@@ -222,7 +222,7 @@ func TestRunsOfBeforeTheIndexAreFoundByTheirAttributes(t *testing.T) {
 	url := database(t)
 	storetest.FoundAfterMigration(t, ofURL(url), func(t *testing.T) {
 		execute(t, url,
-			"DELETE FROM run_attributes; DROP INDEX session_events_at; DROP INDEX sessions_open; DROP INDEX tasks_waiting; DROP INDEX runs_quarantined; DROP INDEX sessions_unheld; DROP TABLE former_children; DROP TABLE activity_logs; "+
+			"DROP INDEX run_attributes_time; ALTER TABLE runs DROP COLUMN build_id; DELETE FROM run_attributes; DROP INDEX session_events_at; DROP INDEX sessions_open; DROP INDEX tasks_waiting; DROP INDEX runs_quarantined; DROP INDEX sessions_unheld; DROP TABLE former_children; DROP TABLE activity_logs; "+
 				"DROP INDEX events_session; CREATE INDEX events_session ON events (at); ALTER TABLE events DROP COLUMN last, DROP COLUMN ended, DROP COLUMN heads, DROP COLUMN follows; ALTER TABLE sessions DROP COLUMN behind; ALTER TABLE lanes DROP COLUMN used_at; DELETE FROM schema_versions; DELETE FROM goose_db_version WHERE version_id >= 7",
 		)
 	})
@@ -264,6 +264,32 @@ func TestWhoAppendsToAHistoryOfBeforeFindsItsKeyTaken(t *testing.T) {
 			t.Fatal(err)
 		}
 		return err != nil
+	})
+}
+
+func TestAStartAndACloseWriteFewEntriesMore(t *testing.T) {
+	url := database(t)
+	c, err := pgx.Connect(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close(t.Context())
+	storetest.IndexEntries(t, ofURL(url), func() []string {
+		rows, err := c.Query(t.Context(),
+			"SELECT indexdef FROM pg_indexes WHERE schemaname = 'public' AND indexname NOT LIKE '%_pkey' AND tablename NOT LIKE 'goose_%'")
+		if err != nil {
+			t.Fatal(err)
+		}
+		all, err := pgx.CollectRows(rows, pgx.RowTo[string])
+		if err != nil {
+			t.Fatal(err)
+		}
+		return all
+	}, func(query string) (n int) {
+		if err := c.QueryRow(t.Context(), query).Scan(&n); err != nil {
+			t.Fatalf("%s: %v", query, err)
+		}
+		return n
 	})
 }
 

@@ -81,9 +81,9 @@ func TestListingsOfManyRunsGoByAnIndex(t *testing.T) {
 					t.Fatal(err)
 				}
 				index += detail + "\n"
-				// a and y are what subqueries found
-				if strings.HasPrefix(detail, "SCAN ") && detail != "SCAN a" && detail != "SCAN y" {
-					t.Errorf("%s\n%s", detail, query)
+				of, scan := strings.CutPrefix(detail, "SCAN ")
+				if scan && !slices.Contains([]string{"a", "y", "m", "s", "CONSTANT ROW"}, of) { // what subqueries found
+					t.Errorf("%s\n%.2000s", detail, query)
 				}
 			}
 			if err := rows.Err(); err != nil {

@@ -233,6 +233,7 @@ func TestRunsOfBeforeTheIndexAreFoundByTheirAttributes(t *testing.T) {
 		}
 		defer db.Close()
 		for _, q := range []string{
+			"DROP INDEX run_attributes_time", "DROP INDEX runs_build", "ALTER TABLE runs DROP COLUMN build_id",
 			"DELETE FROM run_attributes", "DROP INDEX session_events_at", "DROP INDEX sessions_open",
 			"DROP INDEX tasks_waiting", "DROP INDEX runs_quarantined", "DROP INDEX sessions_unheld",
 			"DROP TABLE former_children", "DROP TABLE activity_logs",
@@ -298,6 +299,33 @@ func TestWhoAppendsToAHistoryOfBeforeFindsItsKeyTaken(t *testing.T) {
 			t.Fatal(err)
 		}
 		return err != nil
+	})
+}
+
+func TestAStartAndACloseWriteFewEntriesMore(t *testing.T) {
+	s, db := besideStores(t)
+	storetest.IndexEntries(t, s, func() (all []string) {
+		rows, err := db.Query("SELECT sql FROM sqlite_master WHERE type = 'index' AND sql IS NOT NULL")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer rows.Close()
+		for rows.Next() {
+			var text string
+			if err := rows.Scan(&text); err != nil {
+				t.Fatal(err)
+			}
+			all = append(all, text)
+		}
+		if err := rows.Err(); err != nil {
+			t.Fatal(err)
+		}
+		return all
+	}, func(query string) (n int) {
+		if err := db.QueryRow(query).Scan(&n); err != nil {
+			t.Fatalf("%s: %v", query, err)
+		}
+		return n
 	})
 }
 

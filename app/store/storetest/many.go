@@ -56,7 +56,7 @@ func MakeRun(n int) ListedRun {
 var (
 	RunColumns = []string{
 		"run_id", "namespace", "workflow_id", "type", "number", "status", "queue", "started_at", "closed_at", "last_seq",
-		"business_key", "state",
+		"business_key", "state", "build_id",
 	}
 	AttributeColumns = []string{"run_id", "name", "value", "namespace", "started_at"}
 )
@@ -72,7 +72,7 @@ func (r ListedRun) Row() []any {
 	}
 	return []any{
 		r.ID, Namespace, fmt.Sprint("w", r.N), fmt.Sprint("t", r.N%30), 1, string(r.Status), fmt.Sprint("q", r.N%8), r.Start,
-		end, 9, key, r.state(),
+		end, 9, key, r.state(), r.build(),
 	}
 }
 
@@ -90,11 +90,31 @@ func (r ListedRun) state() string {
 	return `{"priority":5}`
 }
 
+// build is the build that the run is pinned to, as two of three are.
+func (r ListedRun) build() any {
+	if r.N%3 == 0 {
+		return nil
+	}
+	return fmt.Sprint("v", r.N/10_000)
+}
+
+// due are two times of each tenth run, months from the first run's to the last's, and the second long after the first.
+func (r ListedRun) due() []int64 {
+	if r.N%10 != 0 {
+		return nil
+	}
+	at := first + int64(r.N)*100e6
+	return []int64{at, at + 25*3600e6}
+}
+
 // Attributes are the run's rows in the index of search attributes.
 func (r ListedRun) Attributes() [][]any {
 	list := [][]any{
 		{r.ID, "Who", "t" + r.Who, Namespace, r.Start},
 		{r.ID, "When", engine.TimeKey(time.UnixMicro(r.When)), Namespace, r.Start},
+	}
+	for _, at := range r.due() {
+		list = append(list, []any{r.ID, "Due", engine.TimeKey(time.UnixMicro(at)), Namespace, r.Start})
 	}
 	if r.Rare {
 		list = append(list, []any{r.ID, "Rare", "tyes", Namespace, r.Start})
@@ -119,9 +139,8 @@ const (
 	counted = 2_010 // of a condition, until it is known to be of many: fewer than the runs that have one value of Who
 	someOf  = 2_500
 	rangeOf = 52_000
-	// windowOf are the runs of the widest window of a walk: of a range that none of the newest is in, its entries are
-	// passed by in the index and not read, but for a part.
-	windowOf = 16_500
+	// edgeOf are the entries of a span of times that a range ends in.
+	edgeOf = 62_000
 )
 
 // Listings are those that have to be quick, however many runs there are.
@@ -148,17 +167,25 @@ func Listings() []Listing {
 	}
 	// Before them are many others, so that their first page is looked for in vain among the newest.
 	old := of(
-		"old times", "run_attributes_value", windowOf, func(r ListedRun) bool { return r.When < at(40_000) },
+		"old times", "run_attributes_time", edgeOf, func(r ListedRun) bool { return r.When < at(40_000) },
 		when(store.Less, 40_000),
 	)
-	old.Next = "runs_start"
-	from, to := when(store.Between, 30_000), when(store.Between, 36_000)
-	from.Values = append(from.Values, to.Values...)
+	due := func(n int) any { return engine.TimeKey(time.UnixMicro(first + int64(n)*100e6)) }
+	between := func(from, to int) func(ListedRun) bool {
+		return func(r ListedRun) bool {
+			return slices.ContainsFunc(r.due(), func(at int64) bool {
+				return at >= first+int64(from)*100e6 && at <= first+int64(to)*100e6
+			})
+		}
+	}
+	dues := store.Condition{
+		Field: store.FieldAttribute, Name: "Due", Test: store.Between, Values: []any{due(11_000), due(60_000)},
+	}
 	two := of(
-		"two ranges", "run_attributes_value", 7_000, func(r ListedRun) bool {
-			return r.When >= at(30_000) && r.When <= at(36_000) && strings.HasPrefix(r.Who, "c39")
-		},
-		from, attribute("Who", store.Prefix, "c39"),
+		"two ranges", "run_attributes_value", 9_000,
+		func(r ListedRun) bool { return between(60_000, ManyRuns)(r) && r.Who == "c10" },
+		store.Condition{Field: store.FieldAttribute, Name: "Due", Test: store.AtLeast, Values: []any{due(60_000)}},
+		attribute("Who", store.Prefix, "c10"),
 	)
 	two.Next = "INDEX" // whichever comes to it within its patience
 	return []Listing{
@@ -226,7 +253,7 @@ func Listings() []Listing {
 			attribute("Rare", store.Present),
 		),
 		of(
-			"beginning of an attribute", "runs_start", someOf,
+			"beginning of an attribute", "run_attributes_value", someOf,
 			func(r ListedRun) bool { return strings.HasPrefix(r.Who, "c1") },
 			attribute("Who", store.Prefix, "c1"),
 		),
@@ -240,6 +267,34 @@ func Listings() []Listing {
 		),
 		old,
 		two,
+		of("times of months", "run_attributes_time", 15_000, between(11_000, 60_000), dues),
+		of(
+			"times of months, and a type", "run_attributes_time", 15_000,
+			func(r ListedRun) bool { return between(11_000, 60_000)(r) && r.N%8 == 4 },
+			column(store.FieldQueue, store.In, "q4"), dues,
+		),
+		of(
+			"build", "runs_build", pageful, func(r ListedRun) bool { return r.build() == "v3" },
+			column(store.FieldBuild, store.In, "v3"),
+		),
+		of(
+			"builds", "runs_build", pageful, func(r ListedRun) bool { return r.build() == "v3" || r.build() == "v7" },
+			column(store.FieldBuild, store.In, "v3", "v7"),
+		),
+		of(
+			"beginning of a build", "runs_build", counted, func(r ListedRun) bool { return r.build() == "v3" },
+			column(store.FieldBuild, store.Prefix, "v3"),
+		),
+		of(
+			"closed of an old build", "runs_build", 45_000,
+			func(r ListedRun) bool { return r.build() == "v3" && r.Status == protocol.RunCompleted },
+			column(store.FieldBuild, store.In, "v3"), column(store.FieldStatus, store.In, "completed"),
+		),
+		of(
+			"open of a build", "runs_status", counted,
+			func(r ListedRun) bool { return r.build() == "v9" && r.End == 0 },
+			column(store.FieldBuild, store.In, "v9"), column(store.FieldStatus, store.In, "running"),
+		),
 		of(
 			"started before", "runs_start", pageful, func(r ListedRun) bool { return r.Start <= at(9000) },
 			column(store.FieldStarted, store.AtMost, at(9000)),

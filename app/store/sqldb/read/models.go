@@ -29,6 +29,7 @@ type RunModel struct {
 	Owner       *string
 	BusinessKey *string
 	State       string
+	BuildID     *string
 }
 
 // TableName is the table behind the model.

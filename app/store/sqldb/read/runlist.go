@@ -2,6 +2,7 @@ package read
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"time"
 
@@ -23,11 +24,12 @@ const (
 	fewRuns = 2_000
 	// severalFew is how many times as many are read whole where others have no better way, and the newest were no help.
 	severalFew = 5
-	// tellApart is how many times as many entries are counted to find which of several conditions, none of them of few
-	// runs, has the fewest.
-	tellApart = 20
 	// mostAlternatives is how many values of a leading condition are listed one by one.
 	mostAlternatives = 16
+	// mostSpans is how many spans of times are merged into the order of the list: five months without a gap.
+	mostSpans = 200
+	// mostMerged is how many entries of them are merged to find whether they lead further than another condition.
+	mostMerged = 60_000
 	// rangePatience is for how long a wide range is looked for among the newest runs before all of it is read.
 	rangePatience = 20 * time.Millisecond
 )
@@ -37,7 +39,9 @@ const (
 //   - A condition that few runs satisfy leads: all that its index yields is read, sorted, and held against the others.
 //   - Else the runs are walked from the newest on, by an index that has them in this order (of the namespace, a status,
 //     one value of an attribute), a window at a time, and held against the conditions.
-//   - A wide range of values that the walk does not soon fill a page with is read whole after all.
+//   - A range of an attribute's times that ends somewhere is walked from where its newest run begins: an index has the
+//     runs of each span of times in the order of the list.
+//   - A wide range of other values that the walk does not soon fill a page with is read whole after all.
 //   - A choice of which each part has an index is listed part by part.
 //
 // A walk that is not done within the budget says how far it came.
@@ -66,8 +70,9 @@ type listing struct {
 	ctx      context.Context
 	q        store.RunQuery
 	few      int
-	deadline time.Time    // of a walk; zero: none
-	trace    func(string) // gets every statement, nil: nobody wants them
+	deadline time.Time           // of a walk; zero: none
+	spans    map[string][]string // of ranges of times, in which there are runs
+	trace    func(string)        // gets every statement, nil: nobody wants them
 }
 
 func (r *reader) listing(ctx context.Context, q store.RunQuery) *listing {
@@ -153,8 +158,21 @@ func inOrder(c store.Condition) bool {
 		return false
 	}
 	switch c.Field {
-	case store.FieldType, store.FieldQueue, store.FieldStatus, store.FieldBusinessKey, store.FieldAttribute:
+	case store.FieldType, store.FieldQueue, store.FieldStatus, store.FieldBusinessKey, store.FieldAttribute,
+		store.FieldBuild:
 		return true
+	}
+	return false
+}
+
+// ends is true of a range of an attribute's times which has an end, so that the newest runs are in it only by chance.
+func ends(c store.Condition) bool {
+	if c.Field != store.FieldAttribute || c.Not {
+		return false
+	}
+	switch c.Test {
+	case store.Less, store.AtMost, store.Between:
+		return isTime(c.Values[len(c.Values)-1])
 	}
 	return false
 }
@@ -167,7 +185,8 @@ func byValue(c store.Condition) bool {
 	switch c.Field {
 	case store.FieldAttribute:
 		return true
-	case store.FieldClosed, store.FieldWorkflow, store.FieldBusinessKey, store.FieldType, store.FieldQueue:
+	case store.FieldClosed, store.FieldWorkflow, store.FieldBusinessKey, store.FieldType, store.FieldQueue,
+		store.FieldBuild:
 		return c.Test != store.Present
 	}
 	return false
@@ -179,17 +198,29 @@ func (l *listing) find(where []store.Condition, after store.RunPosition) (found,
 	if err != nil {
 		return found{}, err
 	}
-	if lead >= 0 && n <= l.few {
+	if lead >= 0 && n <= l.few && (n <= l.few/4 || !inOrder(where[lead])) { // a first window has no more
 		return l.whole(where, lead, after)
 	}
-	if lead >= 0 && inOrder(where[lead]) {
-		return l.walk(where, lead, after, l.deadline)
+	leads, err := l.leads(where)
+	if err != nil {
+		return found{}, err
+	}
+	if len(leads) > 0 {
+		return l.walk(where, leads, after, l.deadline)
 	}
 	if i := slices.IndexFunc(where, func(c store.Condition) bool { return eachLed(c.Any) }); i >= 0 {
 		return l.choose(where, i, after)
 	}
 	if lead < 0 {
-		return l.walk(where, -1, after, l.deadline)
+		return l.walk(where, nil, after, l.deadline)
+	}
+	if c := where[lead]; c.Test == store.Prefix {
+		if c, err = l.spelled(c); err != nil {
+			return found{}, err
+		}
+		if inOrder(c) {
+			return l.find(slices.Concat(where[:lead], []store.Condition{c}, where[lead+1:]), after)
+		}
 	}
 	whole, soon := l.alone(where, lead), time.Now().Add(rangePatience)
 	if !whole {
@@ -200,7 +231,7 @@ func (l *listing) find(where []store.Condition, after store.RunPosition) (found,
 			soon = time.Now() // that is cheaper than to look further among the newest than into a first window
 		}
 	}
-	f, err := l.walk(where, -1, after, soon)
+	f, err := l.walk(where, nil, after, soon)
 	if err != nil || f.to == (store.RunPosition{}) {
 		return f, err
 	}
@@ -210,7 +241,7 @@ func (l *listing) find(where []store.Condition, after store.RunPosition) (found,
 	if !l.deadline.IsZero() && l.deadline.Before(soon) {
 		return f, nil
 	}
-	rest, err := l.walk(where, -1, f.to, l.deadline)
+	rest, err := l.walk(where, nil, f.to, l.deadline)
 	return l.joined(f, rest), err
 }
 
@@ -226,8 +257,7 @@ func (l *listing) byEntries(where []store.Condition) bool {
 	return l.q.Text == "" && !slices.ContainsFunc(where, other)
 }
 
-// lead is the condition that yields the fewest runs, -1 for none, and how many. Of those that yield many, one that has
-// them in the order of the list is better.
+// lead is the condition that yields the fewest runs, -1 for none, and how many.
 func (l *listing) lead(where []store.Condition) (best, least int, err error) {
 	best = -1
 	for i, c := range where {
@@ -245,55 +275,80 @@ func (l *listing) lead(where []store.Condition) (best, least int, err error) {
 		if err != nil {
 			return -1, 0, err
 		}
-		better := best < 0 || n < least
-		if best >= 0 && n > l.few && least > l.few && inOrder(c) != inOrder(where[best]) {
-			better = inOrder(c)
-		}
-		if better {
+		if best < 0 || n < least {
 			best, least = i, n
 		}
-	}
-	if best >= 0 && least > l.few && inOrder(where[best]) {
-		best, err = l.rarest(where, best)
 	}
 	return best, least, err
 }
 
-// rarest is which of the conditions that have their runs in the order of the list yields the fewest: a walk by it
-// passes the fewest that the others leave out. It is the one given, unless another is found to yield fewer.
-func (l *listing) rarest(where []store.Condition, best int) (int, error) {
-	ordered := 0
-	for _, c := range where {
-		if inOrder(c) {
-			ordered++
-		}
-	}
-	most := l.few * tellApart
+// leads are the conditions for which an index has the runs in the order of the list: those by which a walk may go.
+func (l *listing) leads(where []store.Condition) (leads []int, err error) {
 	for i, c := range where {
-		if ordered < 2 || !inOrder(c) {
-			continue
+		if ends(c) {
+			spans, err := l.spansOf(c)
+			if err != nil {
+				return nil, err
+			}
+			if len(spans) <= mostSpans {
+				if l.spans == nil {
+					l.spans = map[string][]string{}
+				}
+				l.spans[rangeName(c)] = spans
+			}
 		}
-		n, err := l.count(c, most)
-		if err != nil {
-			return best, err
-		}
-		if n < most {
-			best, most = i, n
+		switch {
+		case inOrder(c):
+			leads = slices.Insert(leads, 0, i)
+		case l.ordered(c): // dearer, so it is asked last
+			leads = append(leads, i)
 		}
 	}
-	return best, nil
+	return leads, nil
+}
+
+// ordered is true if a walk may go by the condition.
+func (l *listing) ordered(c store.Condition) bool {
+	if inOrder(c) {
+		return true
+	}
+	_, spans := l.spans[rangeName(c)]
+	return spans && ends(c)
+}
+
+// rangeName tells a range from others.
+func rangeName(c store.Condition) string { return fmt.Sprint(c.Name, c.Test, c.Values) }
+
+// spelled is a condition on the beginning of a text as one on the few texts that begin so, unless they are many.
+func (l *listing) spelled(c store.Condition) (store.Condition, error) {
+	entries, what := l.entries(c)
+	last, _ := bounds(c)[1].(string)
+	all, err := l.each(entries, what, last, mostAlternatives+1)
+	if err != nil || len(all) > mostAlternatives {
+		return c, err
+	}
+	is := store.Condition{Field: c.Field, Name: c.Name, Test: store.In}
+	for _, text := range all {
+		is.Values = append(is.Values, text)
+	}
+	return is, nil
+}
+
+// entries are those of a condition's index, and what it is of.
+func (l *listing) entries(c store.Condition) (of *gorm.DB, what string) {
+	what, of = "x."+string(c.Field), l.gorm.Table("runs AS x").Where("x.namespace = ?", l.q.Namespace)
+	if c.Field == store.FieldAttribute {
+		what, of = "x.value", l.gorm.Table("run_attributes AS x").
+			Where("x.namespace = ? AND x.name = ?", l.q.Namespace, c.Name)
+	}
+	return compare(of, what, c), what
 }
 
 // count is how many entries a condition's index has, at most so many.
 // Counting stops where it would not change the choice any more, so it is never dearer than what it decides about.
 func (l *listing) count(c store.Condition, most int) (int, error) {
-	what := "x." + string(c.Field)
-	entries := l.gorm.Table("runs AS x").Where("x.namespace = ?", l.q.Namespace)
-	if c.Field == store.FieldAttribute {
-		what, entries = "x.value", l.gorm.Table("run_attributes AS x").
-			Where("x.namespace = ? AND x.name = ?", l.q.Namespace, c.Name)
-	}
-	entries = compare(entries, what, c).Select("1 AS one").Limit(most)
+	entries, _ := l.entries(c)
+	entries = entries.Select("1 AS one").Limit(most)
 	var n []int
 	err := l.run(l.list(l.ctx, 1).Table("(?) AS y", entries).Select("count(*)"), &n)
 	if err != nil || len(n) != 1 {
@@ -305,7 +360,7 @@ func (l *listing) count(c store.Condition, most int) (int, error) {
 // whole reads all that a condition yields, and sorts it.
 func (l *listing) whole(where []store.Condition, lead int, after store.RunPosition) (found, error) {
 	read := func(by order, until store.RunPosition) (rows []RunModel, err error) {
-		return rows, l.run(l.rows(where, lead, where[lead], by, after, until), &rows)
+		return rows, l.run(l.rows(where, lead, where[lead], by, after, until, 2*l.q.Limit), &rows)
 	}
 	if l.alone(where, lead) { // to find the first costs an eighth of telling all values' runs apart
 		until, err := l.reach(where[lead], after)
@@ -328,41 +383,43 @@ func (l *listing) whole(where []store.Condition, lead int, after store.RunPositi
 // say.
 func (l *listing) reach(c store.Condition, after store.RunPosition) (until store.RunPosition, err error) {
 	for _, way := range []string{"DESC", "ASC"} {
-		var at []struct {
-			StartedAt int64
-			RunID     string
-		}
-		if err := l.run(l.endOf(c, way, after, 2*l.few).Limit(1).Offset(2*l.q.Limit-1), &at); err != nil {
+		at, err := l.nth(l.endOf(c, way, after, 2*l.few), 2*l.q.Limit)
+		if err != nil {
 			return until, err
 		}
-		if len(at) == 1 {
-			p := store.RunPosition{Start: history.Micros(at[0].StartedAt), Run: at[0].RunID}
-			if until.Before(p) {
-				until = p
-			}
+		if until.Before(at) {
+			until = at
 		}
 	}
 	return until, nil
 }
 
-// walk goes through what a condition yields in the order of the list, all of the namespace for -1.
+// walk goes through what a condition yields in the order of the list, all of the namespace without one. Of several
+// that may lead, it is each time the one that comes furthest: it leaves out most of what does not satisfy the others.
 func (l *listing) walk(
-	where []store.Condition, lead int, after store.RunPosition, deadline time.Time,
+	where []store.Condition, leads []int, after store.RunPosition, deadline time.Time,
 ) (f found, err error) {
-	ways := alternatives(where, lead)
+	if len(leads) == 0 {
+		leads = []int{-1}
+	}
+	lead := leads[0]
 	// Windows grow: a filter that many satisfy is answered by the first, and one that few do is not looked for in
 	// thousands of statements.
 	for size := max(l.few/4, 1); ; size = min(4*size, 8*l.few) {
 		var end store.RunPosition
 		if l.filters(where, lead) {
-			if end, err = l.window(where, ways, after, size); err != nil {
+			var there bool
+			if after, there, err = l.skip(where, after); err != nil || !there {
+				return found{rows: f.rows}, err
+			}
+			if lead, end, err = l.furthest(where, leads, after, size); err != nil {
 				return f, err
 			}
 		}
 		var rows []RunModel
-		for _, one := range ways {
+		for _, one := range alternatives(where, lead) {
 			var some []RunModel
-			if err := l.run(l.rows(where, lead, one, byIndex, after, end), &some); err != nil {
+			if err := l.run(l.rows(where, lead, one, byIndex, after, end, size), &some); err != nil {
 				return f, err
 			}
 			rows = append(rows, some...)
@@ -373,6 +430,70 @@ func (l *listing) walk(
 		}
 		after = end
 	}
+}
+
+// furthest is the window of so many runs that ends last, and of which condition. One that is as wide as there are runs
+// has no end.
+func (l *listing) furthest(
+	where []store.Condition, leads []int, after store.RunPosition, size int,
+) (lead int, end store.RunPosition, err error) {
+	for i, one := range leads {
+		if i > 0 && len(l.spans[rangeName(where[one])])*size > mostMerged {
+			continue
+		}
+		to, err := l.window(where, alternatives(where, one), after, size)
+		if err != nil {
+			return lead, end, err
+		}
+		if i == 0 || to.Before(end) {
+			lead, end = one, to
+		}
+		if end == (store.RunPosition{}) {
+			break
+		}
+	}
+	return lead, end, nil
+}
+
+// skip is how far a walk may go on at once: to the first run behind a position that satisfies each condition of which
+// an index has the runs in order. So runs of an old build are not looked for among all that are newer. There may be
+// none.
+func (l *listing) skip(where []store.Condition, after store.RunPosition) (store.RunPosition, bool, error) {
+	for i, c := range where {
+		if !l.ordered(c) {
+			continue
+		}
+		var first store.RunPosition
+		for _, one := range alternatives(where, i) {
+			at, err := l.nth(l.way(one, where, after, first, 1), 1)
+			if err != nil {
+				return after, false, err
+			}
+			if first.Before(at) {
+				first = at
+			}
+		}
+		if first == (store.RunPosition{}) {
+			return after, false, nil
+		}
+		first.Run += "~" // behind that stands the run itself
+		if after == (store.RunPosition{}) || first.Before(after) {
+			after = first
+		}
+	}
+	return after, true, nil
+}
+
+// nth is the position of one of the entries that a walk passes, zero when there are fewer.
+func (l *listing) nth(way *gorm.DB, n int) (store.RunPosition, error) {
+	var at []struct {
+		StartedAt int64
+		RunID     string
+	}
+	if err := l.run(way.Limit(1).Offset(n-1), &at); err != nil || len(at) == 0 {
+		return store.RunPosition{}, err
+	}
+	return store.RunPosition{Start: history.Micros(at[0].StartedAt), Run: at[0].RunID}, nil
 }
 
 // filters is true if a walk leaves out some of what it passes.
@@ -400,15 +521,12 @@ func (l *listing) window(
 	where, ways []store.Condition, after store.RunPosition, size int,
 ) (end store.RunPosition, err error) {
 	for _, one := range ways {
-		var at []struct {
-			StartedAt int64
-			RunID     string
-		}
-		if err := l.run(l.way(one, where, after, end).Limit(1).Offset(size-1), &at); err != nil {
+		at, err := l.nth(l.way(one, where, after, end, size), size)
+		if err != nil {
 			return end, err
 		}
-		if len(at) == 1 { // no earlier than that of the way before: end bounds it
-			end = store.RunPosition{Start: history.Micros(at[0].StartedAt), Run: at[0].RunID}
+		if end.Before(at) { // it is no earlier than that of the way before, which bounds it
+			end = at
 		}
 	}
 	return end, nil
@@ -420,6 +538,9 @@ func alternatives(where []store.Condition, lead int) []store.Condition {
 		return make([]store.Condition, 1)
 	}
 	c := where[lead]
+	if !inOrder(c) { // a range of times, whose spans are merged by the database
+		return where[lead : lead+1]
+	}
 	list := make([]store.Condition, len(c.Values))
 	for i, v := range c.Values {
 		list[i] = store.Condition{Field: c.Field, Name: c.Name, Test: store.In, Values: []any{v}}

@@ -12,9 +12,14 @@ import (
 
 // The statements of a listing of runs: what runlist.go decides to read.
 
-// way is the index that a walk goes by, between two positions, in its order.
-func (l *listing) way(one store.Condition, where []store.Condition, after, until store.RunPosition) *gorm.DB {
+// way is the index that a walk goes by, between two positions, in its order; of a range of times at most so many.
+func (l *listing) way(
+	one store.Condition, where []store.Condition, after, until store.RunPosition, most int,
+) *gorm.DB {
 	var db *gorm.DB
+	if spans := l.spans[rangeName(one)]; len(spans) > 0 && ends(one) {
+		return l.merged(one, spans, where, after, until, most)
+	}
 	if one.Field == store.FieldAttribute {
 		db = l.gorm.Table("run_attributes AS x").
 			Where("x.namespace = ? AND x.name = ?", l.q.Namespace, one.Name)
@@ -50,8 +55,67 @@ func (l *listing) by(one store.Condition) string {
 	}
 	return " INDEXED BY " + map[store.RunField]string{
 		store.FieldType: "runs_type", store.FieldQueue: "runs_queue", store.FieldStatus: "runs_status",
-		store.FieldBusinessKey: "runs_business_key",
+		store.FieldBusinessKey: "runs_business_key", store.FieldBuild: "runs_build",
 	}[one.Field]
+}
+
+// A span is as long as the beginning of a key says, 2^36 microseconds (19 hours): the index run_attributes_time has the
+// runs of each in the order of the list.
+const spanKey = len("d") + 7
+
+// isTime is true of a key of a time.
+func isTime(v any) bool {
+	key, _ := v.(string)
+	return len(key) > spanKey && key[0] == 'd'
+}
+
+// inSpans are the entries of an attribute's times.
+func (l *listing) inSpans(c store.Condition) *gorm.DB {
+	of := "run_attributes AS x"
+	if !l.dialect.Shared {
+		of += " INDEXED BY run_attributes_time"
+	}
+	return l.gorm.Table(of).Where("x.namespace = ? AND x.name = ? AND substr(x.value, 1, 1) = 'd'", l.q.Namespace, c.Name)
+}
+
+// spansOf are the spans that a range has entries in, or one more than are of use.
+func (l *listing) spansOf(c store.Condition) ([]string, error) {
+	const span = "substr(x.value, 1, 8)"
+	in, last := l.inSpans(c), c.Values[len(c.Values)-1].(string)[:spanKey] //nolint:forcetypeassert // a key
+	if c.Test == store.Between {
+		in = in.Where(span+" >= ?", c.Values[0].(string)[:spanKey]) //nolint:forcetypeassert // a key
+	}
+	return l.each(in, span, last, mostSpans+1)
+}
+
+// each are the different values of an expression down from one of them, at most so many: each is found in the index
+// from the one after it.
+func (l *listing) each(in *gorm.DB, what, from string, most int) (values []string, err error) {
+	next := in.Select(what).Order(what + " DESC").Limit(1).Session(&gorm.Session{})
+	err = l.run(l.list(l.ctx, most).Raw(
+		"WITH RECURSIVE s (v, n) AS (SELECT (?), 1 UNION ALL SELECT (?), n + 1 FROM s WHERE s.v IS NOT NULL AND n < ?) "+
+			"SELECT v FROM s WHERE v IS NOT NULL",
+		next.Where(what+" <= ?", from), next.Where(what+" < s.v"), most,
+	), &values)
+	return values, err
+}
+
+// merged are the first entries of a range of times in the order of the list, those of all its spans.
+func (l *listing) merged(
+	c store.Condition, spans []string, where []store.Condition, after, until store.RunPosition, most int,
+) *gorm.DB {
+	all, parts := make([]string, len(spans)), make([]any, len(spans))
+	for i, span := range spans {
+		one := l.inSpans(c).Where("substr(x.value, 1, 8) = ?", span)
+		if v := bounds(c); span == v[0].(string)[:spanKey] || span == v[len(v)-1].(string)[:spanKey] { //nolint:forcetypeassert // keys
+			one = compare(one, "(x.value || '')", c) // by no other index
+		}
+		parts[i] = between(one, "x.started_at", "x.run_id", where, after, until).Select("DISTINCT x.started_at, x.run_id").
+			Order("x.started_at DESC, x.run_id DESC").Limit(most)
+		all[i] = "SELECT * FROM (?) AS s"
+	}
+	return l.gorm.Table("("+strings.Join(all, " UNION ALL ")+") AS m", parts...).
+		Select("DISTINCT m.started_at, m.run_id").Order("m.started_at DESC, m.run_id DESC")
 }
 
 // order is how rows come by their order.
@@ -66,12 +130,15 @@ const (
 // rows are the runs that satisfy all conditions between two positions, a page of them. One of them leads, in the form
 // of one of its alternatives.
 func (l *listing) rows(
-	where []store.Condition, lead int, one store.Condition, by order, after, until store.RunPosition,
+	where []store.Condition, lead int, one store.Condition, by order, after, until store.RunPosition, most int,
 ) *gorm.DB {
 	db, id := l.list(l.ctx, l.q.Limit).Select("r.*"), "r.run_id"
 	if one.Field == store.FieldAttribute {
 		id = "a.run_id" // so what other attributes say is asked before the run's row is read
-		found := l.way(one, where, after, until)
+		if !l.filters(where, lead) {
+			most = l.q.Limit
+		}
+		found := l.way(one, where, after, until, most)
 		switch by {
 		case allSorted:
 			found = found.Distinct()
@@ -157,23 +224,13 @@ func started(where []store.Condition) (low, high int64) {
 	return low, high
 }
 
-// plainBuild is the build id in a run's state on PostgreSQL, which refuses to look into a document when any text of it,
-// a memo's say, has an escape for NUL or for half a character. A build id has neither.
-const plainBuild = `(regexp_replace(r.state, '\\u(0000|d[89a-f][0-9a-f]{2})', '\ufffd', 'gi')::json ->> 'build_id')`
-
 // narrow adds a condition on the runs at hand; id is where they are named.
 func (l *listing) narrow(db *gorm.DB, c store.Condition, id string) *gorm.DB {
 	if len(c.Any) > 0 {
 		return db.Where(l.choice(c.Any, id))
 	}
-	switch c.Field {
-	case store.FieldAttribute:
+	if c.Field == store.FieldAttribute {
 		return l.narrowAttribute(db, c, id)
-	case store.FieldBuild:
-		if l.dialect.Shared {
-			return compare(db, plainBuild, c)
-		}
-		return compare(db, "json_extract(r.state, '$.build_id')", c)
 	}
 	if l.dialect.Shared {
 		return compare(db, "r."+string(c.Field), c)

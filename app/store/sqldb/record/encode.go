@@ -39,7 +39,7 @@ func AddRun(r *db.Rowset, h *engine.Head) error {
 	}
 	r.S(h.ID).S(h.Namespace).S(h.WorkflowID).S(store.TypeColumn(h.Kind, h.Type)).I(h.Number).S(string(h.Status))
 	r.S(h.Queue).I(h.StartedAt.Micros()).I(h.ClosedAt.Micros()).I(h.LastSeq).I(h.DueAt().Micros()).S(owner)
-	r.S(h.BusinessKey).S(state)
+	r.S(h.BusinessKey).S(state).S(h.BuildID)
 	return nil
 }
 

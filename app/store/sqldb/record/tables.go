@@ -14,7 +14,7 @@ var (
 		db.Text("queue").Keep(), db.Num("started_at").Keep(), db.Num("closed_at").Opt(), db.Num("last_seq"),
 		db.Num("due_at").Opt(),
 		db.Text("owner").Opt(),
-		db.Text("business_key").Opt().Keep(), db.Text("state"),
+		db.Text("business_key").Opt().Keep(), db.Text("state"), db.Text("build_id").Opt().Keep(),
 	}}
 	Events = &db.Table{Name: "events", Keys: 2, Columns: []db.Column{
 		db.Text("run_id"), db.Num("seq"), db.Num("at"), db.Text("type"), db.Text("task_id").Opt(),

@@ -1,0 +1,81 @@
+package storetest
+
+import (
+	"encoding/json"
+	"regexp"
+	"slices"
+	"testing"
+
+	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// indexesOfBefore are those that a listing of runs was made fast beside. What came after them must not make a start or
+// a close of a run much dearer.
+var indexesOfBefore = []string{
+	"events_session", "items_due", "questions_waiting", "run_attributes_value", "runs_business_key", "runs_closed",
+	"runs_due", "runs_owner", "runs_queue", "runs_start", "runs_status", "runs_type", "runs_workflow",
+	"schedule_events_schedule", "schedules_due", "session_events_at", "session_events_session", "sessions_due",
+	"sessions_open", "sessions_owner", "sessions_workflow", "tasks_due", "tasks_owner", "tasks_route", "tasks_session",
+}
+
+var indexDefinition = regexp.MustCompile(
+	`^CREATE INDEX (\w+) ON (?:public\.)?(\w+)(?: USING btree)? \(.*?\)(?: WHERE (.*))?$`,
+)
+
+// IndexEntries counts, by the schema of the database, the entries that a run has in indexes younger than those: at most
+// two when it starts and none more when it closes, and one for each time among its search attributes, of which each
+// has two as it is. definitions are the database's words for its indexes, but for the keys of tables.
+func IndexEntries(t *testing.T, s Suite, definitions func() []string, number func(query string) int) {
+	w := s.New(t)
+	type index struct{ name, count string }
+	var young []index
+	for _, text := range definitions() {
+		m := indexDefinition.FindStringSubmatch(text)
+		if m == nil {
+			t.Fatalf("no definition of an index: %s", text)
+		}
+		if slices.Contains(indexesOfBefore, m[1]) {
+			continue
+		}
+		count := "SELECT count(*) FROM " + m[2]
+		if m[3] != "" {
+			count += " WHERE " + m[3]
+		}
+		young = append(young, index{m[1], count})
+	}
+	if len(young) < 4 {
+		t.Fatalf("only %d indexes are younger: %v", len(young), young)
+	}
+	entries := func() (n int, in []string) {
+		for _, i := range young {
+			if k := number(i.count); k > 0 {
+				n, in = n+k, append(in, i.name)
+			}
+		}
+		return n, in
+	}
+	for _, c := range []struct {
+		name, build, attributes string
+		started, closed         int
+	}{
+		{"alone", "", "", 1, 0},
+		{"key", "", `{"Who":"x","N":7,"Ok":true}`, 1, 0},
+		{"build", "b1", "", 2, 1},
+		{"time", "", `{"Who":"x","At":"2026-01-02T03:04:05Z"}`, 2, 1},
+		{"all", "b1", `{"Who":"x","From":"2026-01-02","To":"2026-01-03"}`, 4, 3},
+	} {
+		before, _ := entries()
+		in := start(w, c.name)
+		in.BuildID, in.Request.SearchAttributes = c.build, json.RawMessage(c.attributes)
+		w.StartAs(in)
+		if after, of := entries(); after-before != c.started {
+			t.Errorf("%s: the start wrote %d entries in %v, want %d", c.name, after-before, of, c.started)
+		}
+		worker := w.Worker("w"+c.build, func(x *engine.Worker) { x.BuildID = c.build })
+		w.Decide(w.One(protocol.KindWorkflow, worker), protocol.Command{Type: protocol.CompleteWorkflow})
+		if after, of := entries(); after-before != c.closed {
+			t.Errorf("%s: once closed it has %d entries in %v, want %d", c.name, after-before, of, c.closed)
+		}
+	}
+}
