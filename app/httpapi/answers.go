@@ -192,18 +192,18 @@ type historyQuery struct {
 }
 
 type workersQuery struct {
-	Queue     string `json:"task_queue"`
-	Status    string `json:"status"`
-	PageSize  int    `json:"page_size" minimum:"1" maximum:"1000"` // without it all come at once
-	PageToken string `json:"next_page_token"`                      // of the page before
+	Queue     string                `json:"task_queue"`
+	Status    protocol.WorkerStatus `json:"status"`
+	PageSize  int                   `json:"page_size" minimum:"1" maximum:"1000"` // without it all come at once
+	PageToken string                `json:"next_page_token"`                      // of the page before
 }
 
 type sessionsQuery struct {
-	Status   string `json:"status"`
-	Owner    string `json:"owner"` // the worker that holds it
-	Queue    string `json:"queue"`
-	Workflow string `json:"workflow_id"`
-	Query    string `json:"query"` // a part of the id
+	Status   protocol.SessionStatus `json:"status"`
+	Owner    string                 `json:"owner"` // the worker that holds it
+	Queue    string                 `json:"queue"`
+	Workflow string                 `json:"workflow_id"`
+	Query    string                 `json:"query"` // a part of the id
 	pageQuery
 }
 

@@ -1,6 +1,7 @@
 package httpapi_test
 
 import (
+	"encoding/json"
 	"net/http/httptest"
 	"strings"
 	"testing"
@@ -157,4 +158,56 @@ func TestAMemoKeepsWhatPlainJSONCannotSay(t *testing.T) {
 	if n := strings.Count(string(kept), blob); n != 2 { // as entries and as merged
 		t.Errorf("the envelope is there %d times: %s", n, kept)
 	}
+}
+
+// A list that is asked for by a word which nothing has is refused with the words there are: an empty one would say that
+// there is nothing.
+func TestWordsThatAreNoneOfADescribedSetAreRefused(t *testing.T) {
+	s := real(t)
+	var doc struct {
+		Paths map[string]map[string]struct {
+			Parameters []struct {
+				Name, In string
+				Schema   described
+			}
+		}
+		Components struct{ Schemas map[string]described }
+	}
+	if err := json.Unmarshal(ask(t, s, "GET", "/api/openapi.json", "", nil).raw, &doc); err != nil {
+		t.Fatal(err)
+	}
+	refused := map[string]bool{}
+	for path, verbs := range doc.Paths {
+		for _, p := range verbs["get"].Parameters {
+			words := p.Schema.Enum
+			if name, ref := strings.CutPrefix(p.Schema.Ref, "#/components/schemas/"); ref {
+				words = doc.Components.Schemas[name].Enum
+			}
+			if p.In != "query" || len(words) == 0 {
+				continue
+			}
+			got := ask(t, s, "GET", path+"?"+p.Name+"=nope", "", nil)
+			for _, word := range words {
+				if got.status != 422 || !strings.Contains(got.text("message"), word) {
+					t.Errorf("%s?%s=nope is answered without %s: %d %s", path, p.Name, word, got.status, got.raw)
+				}
+				if got := ask(t, s, "GET", path+"?"+p.Name+"="+word, "", nil); got.status != 200 {
+					t.Errorf("%s?%s=%s: %d %s", path, p.Name, word, got.status, got.raw)
+				}
+			}
+			refused[path+" "+p.Name] = true
+		}
+	}
+	for _, list := range []string{
+		"/api/workers status", "/api/worker-sessions status", "/api/workflows kind", "/api/workflows stored_status",
+	} {
+		if !refused[list] {
+			t.Errorf("the words of %s are not described: %v", list, refused)
+		}
+	}
+}
+
+type described struct {
+	Enum []string
+	Ref  string `json:"$ref"`
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -26,6 +27,18 @@ const (
 	partialSearch = 80 * time.Millisecond
 	wholeSearch   = 2 * time.Second
 )
+
+// knownStatus refuses a word for a status that there is none of: an empty list would say that nothing has it.
+func knownStatus[S ~string](word string, all []S) error {
+	words := make([]string, len(all))
+	for i, s := range all {
+		words[i] = string(s)
+	}
+	if word == "" || slices.Contains(words, word) {
+		return nil
+	}
+	return protocol.Invalid("status", "must be one of %s, not %q", strings.Join(words, ", "), word)
+}
 
 // List pages through runs.
 func (v *View) List(ctx context.Context, in protocol.ListRequest) (protocol.ListAnswer, error) {

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"slices"
 	"time"
 
 	"github.com/sojourn-run/sojourn/app/change"
@@ -24,12 +23,10 @@ func (v *View) Sessions(ctx context.Context, in protocol.SessionList) (protocol.
 		Namespace: ns, Owner: in.Owner, Queue: in.Queue, Workflow: in.Workflow, Text: in.Query,
 		Limit: pageSize(in.PageSize, 50, 200) + 1,
 	}
+	if err := knownStatus(in.Status, sessionStatuses); err != nil {
+		return protocol.SessionPage{}, err
+	}
 	if in.Status != "" {
-		if !slices.Contains(sessionStatuses, protocol.SessionStatus(in.Status)) {
-			return protocol.SessionPage{}, protocol.Invalid(
-				"status", "must be one of %v, not %q", sessionStatuses, in.Status,
-			)
-		}
 		q.Statuses = []protocol.SessionStatus{protocol.SessionStatus(in.Status)}
 	}
 	var err error

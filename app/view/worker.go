@@ -16,8 +16,15 @@ import (
 // A registration is a row, and how a worker stands is what apps heard of it, which is memory. Views join the two. One
 // that left but still holds something is shown as draining: its work has not ended with its registration.
 
+var workerStatuses = []protocol.WorkerStatus{
+	protocol.WorkerActive, protocol.WorkerDraining, protocol.WorkerMismatched, protocol.WorkerStale,
+}
+
 // Workers lists registrations by id, each with how it stands now.
 func (v *View) Workers(ctx context.Context, ns, queue, status string) ([]protocol.WorkerView, error) {
+	if err := knownStatus(status, workerStatuses); err != nil {
+		return nil, err
+	}
 	ns = change.Namespace(ns)
 	now, err := v.store.Now(ctx)
 	if err != nil {
