@@ -34,6 +34,9 @@ func TestListsSayWhatAPersonLooksFor(t *testing.T) {
 			t.Errorf("--status %s lists %+v, want %s alone", word, listed, id)
 		}
 	}
+	for word, colour := range map[string]string{"timed_out": "\x1b[31m", "running": "\x1b[34m", "completed": "\x1b[32m"} {
+		s.coloured(word, colour, "workflow", "list", "--status", word)
+	}
 	out := s.try(0, "", "workflow", "list", "--sort", "workflow id", "--status", "running")
 	if a, z := strings.Index(out, "alpha"), strings.Index(out, "zeta"); a < 0 || z < a {
 		t.Errorf("sorted: %s", out)

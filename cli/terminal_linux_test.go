@@ -1,0 +1,84 @@
+package cli_test
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// terminal is what a command is typed at: what is written to screen is read from the other end.
+func terminal(t *testing.T) (screen, other *os.File) {
+	t.Helper()
+	fd, err := unix.Open("/dev/ptmx", unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	other = os.NewFile(uintptr(fd), "/dev/ptmx")
+	t.Cleanup(func() { _ = other.Close() })
+	if err := unix.IoctlSetPointerInt(fd, unix.TIOCSPTLCK, 0); err != nil {
+		t.Fatal(err)
+	}
+	n, err := unix.IoctlGetInt(fd, unix.TIOCGPTN)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if screen, err = os.OpenFile(fmt.Sprint("/dev/pts/", n), os.O_RDWR|unix.O_NOCTTY, 0); err != nil {
+		t.Fatal(err)
+	}
+	return screen, other
+}
+
+// typed runs a command at a terminal and returns what is seen there.
+func (s shell) typed(e env, args ...string) string {
+	s.t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	screen, other := terminal(s.t)
+	c := exec.Command(self, args...)
+	c.Dir, c.Stdout, c.Env = s.dir, screen, []string{asSojourn + "=1", "PATH=" + os.Getenv("PATH"), "HOME=" + s.dir}
+	for _, some := range []env{s.env, e} {
+		for k, v := range some {
+			c.Env = append(c.Env, k+"="+v)
+		}
+	}
+	if err := c.Start(); err != nil {
+		s.t.Fatal(err)
+	}
+	_ = screen.Close()
+	var all strings.Builder
+	for buf := make([]byte, 4096); ; {
+		n, err := other.Read(buf)
+		all.Write(buf[:n])
+		if err != nil { // nobody has it open any more
+			break
+		}
+	}
+	if err := c.Wait(); err != nil {
+		s.t.Fatalf("%v: %v: %s", args, err, all.String())
+	}
+	return all.String()
+}
+
+// coloured holds that the word for a status has a colour where a person looks, and nowhere else: not in a pipe, which
+// grep reads, and not where NO_COLOR says so.
+func (s shell) coloured(word, colour string, args ...string) {
+	s.t.Helper()
+	const end = "\x1b[0m"
+	if out := s.typed(nil, args...); !strings.Contains(out, colour+word+end) {
+		s.t.Errorf("%v at a terminal: %s is not coloured: %q", args, word, out)
+	}
+	for how, out := range map[string]string{
+		"with NO_COLOR": s.typed(env{"NO_COLOR": "1"}, args...), "in a pipe": s.try(0, "", args...),
+		"as JSON": s.typed(nil, append(args, "--json")...),
+	} {
+		if !strings.Contains(out, word) || strings.Contains(out, "\x1b") {
+			s.t.Errorf("%v %s: %q", args, how, out)
+		}
+	}
+}
