@@ -375,3 +375,15 @@ func TestProxyIsNoServer(t *testing.T) {
 		}
 	}
 }
+
+// Where an answer sends its reader on to is judged like what was asked for first.
+func TestWhoIsSentOnIsJudgedAnew(t *testing.T) {
+	inside := server(t)
+	outside := httptest.NewServer(http.RedirectHandler("http://127.0.0.1:"+inside+"/", http.StatusFound))
+	t.Cleanup(outside.Close)
+	p := listen(t, Options{Allow: []string{outside.Listener.Addr().String()}})
+	status, text := get(t, p.Admit("a").URL(), outside.URL)
+	if status != http.StatusForbidden || !strings.Contains(text, "lets no handler connect to 127.0.0.1:"+inside) {
+		t.Errorf("sent on to an address that is not allowed: %d %q", status, text)
+	}
+}
