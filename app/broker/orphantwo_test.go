@@ -17,6 +17,11 @@ import (
 // onPostgres starts an app on a database of PostgreSQL, for which a worker is alive for so long after it was heard.
 func onPostgres(t *testing.T, database, id string, alive time.Duration) (o *harness, a *app, kill func()) {
 	t.Helper()
+	return onPostgresWith(t, database, id, broker.Options{Alive: alive, StoreAlive: alive})
+}
+
+func onPostgresWith(t *testing.T, database, id string, with broker.Options) (o *harness, a *app, kill func()) {
+	t.Helper()
 	o = &harness{t: t, dispatch: dispatch.New(dispatch.Options{Log: apptest.Log(t)}), began: time.Now()}
 	var err error
 	if o.store, err = postgres.Open(t.Context(), database, sqldb.Options{App: id, Dispatch: o.dispatch}); err != nil {
@@ -27,9 +32,8 @@ func onPostgres(t *testing.T, database, id string, alive time.Duration) (o *harn
 			t.Error(err)
 		}
 	})
-	a, kill = o.appWith(broker.Options{
-		Release: "test", App: id, Shared: true, Alive: alive, StoreAlive: alive, Log: apptest.Log(t),
-	})
+	with.Release, with.App, with.Shared, with.Log = "test", id, true, apptest.Log(t)
+	a, kill = o.appWith(with)
 	return o, a, kill
 }
 

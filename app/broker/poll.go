@@ -240,9 +240,13 @@ func (b *Broker) spec(in protocol.PollRequest, w *engine.Worker) dispatch.Spec {
 	if build == "" {
 		build = w.BuildID
 	}
+	app := ""
+	if !w.Explicit {
+		app = b.opt.App
+	}
 	return dispatch.Spec{
 		Namespace: w.Namespace, Queues: in.Queues, Kinds: in.Kinds, Free: free, Max: in.Max,
-		Lessee: engine.Lessee{Worker: w, PollID: in.PollID, BuildID: build},
+		Lessee: engine.Lessee{Worker: w, PollID: in.PollID, BuildID: build, App: app},
 		// Asked under the dispatch's lock as the poll enters: a registration that ended since it was admitted, or a
 		// drain, would else leave a poll behind that nobody ends.
 		Still: func() bool { return b.workers.Takes(w) },

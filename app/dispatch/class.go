@@ -6,6 +6,7 @@ import (
 
 	"github.com/sojourn-run/sojourn/app/engine"
 	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
 // Thousands of workers of a fleet are alike. Who may serve what is therefore found out once for each class of
@@ -142,6 +143,18 @@ func (d *Dispatch) pollers(k engine.WorkerKey) (list []*Waiter) {
 		list = append(list, m.polls...)
 	}
 	return list
+}
+
+// Polls are the names of the open polls of a worker for tasks of a kind.
+func (d *Dispatch) Polls(k engine.WorkerKey, kind protocol.TaskKind) (names []string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, w := range d.pollers(k) {
+		if !w.left && slices.Contains(w.spec.Kinds, kind) {
+			names = append(names, w.spec.Lessee.PollID)
+		}
+	}
+	return names
 }
 
 // routesAlike says whether two registrations of a worker are the same to the router.

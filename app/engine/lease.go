@@ -18,6 +18,8 @@ type Lessee struct {
 	Worker  *Worker
 	PollID  string
 	BuildID string
+	// App is the app that gives the lease, for a worker that cannot say itself what it holds; else "".
+	App string
 	// Sessions is how many sessions the worker holds. Only a claim that counted them under the worker's lock
 	// sets it (Counted), and only such a claim may give the worker a session that it does not hold yet:
 	// otherwise two claims at once would both take the last place.
@@ -195,7 +197,7 @@ func (l Lessee) lease(length time.Duration, now time.Time) Lease {
 	at := history.At(now)
 	return Lease{
 		Owner: l.Worker.ID, Incarnation: l.Worker.Incarnation, Release: l.Worker.Release, BuildID: l.BuildID,
-		PollID:   l.PollID,
+		PollID: l.PollID, App: l.App,
 		LeasedAt: at, Until: plus(at, length), Length: length.Microseconds(),
 	}
 }

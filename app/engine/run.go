@@ -149,6 +149,8 @@ type Lease struct {
 	Sessions    bool         `json:"knows_sessions,omitempty"` // of a workflow task: its worker declared CapSessions
 	// how often its holder was told of it again, by an app that does not know what became of an answer before
 	Again int64 `json:"again,omitempty"`
+	// the app that gave it to a worker that cannot say itself what it holds
+	App string `json:"app,omitempty"`
 }
 
 // Task is the open workflow task of a run. There is at most one, since its commands take the next command

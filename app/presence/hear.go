@@ -192,5 +192,10 @@ func (ws *Workers) Beat(ctx context.Context, in protocol.WorkerHeartbeat) (*engi
 	} else if overdue {
 		ws.storeSoon()
 	}
+	if !w.Explicit && len(in.Slots) > 0 {
+		if err := ws.freeLost(ctx, w); err != nil && ctx.Err() == nil {
+			ws.log.Warn().Err(err).Str("worker_id", w.ID).Msg("look for what an app that is gone had leased")
+		}
+	}
 	return w, nil
 }

@@ -31,6 +31,8 @@ type Heard struct {
 	Beats   bool      // it sends heartbeats, as its row says as well once that is stored
 	Hushed  bool      // it missed so many heartbeats that its polls were ended
 	Left    bool      // by an app that is gone: what it holds is taken away if no other app hears it by lookAt
+	// since when each of its heartbeats said that it runs nothing of a kind
+	Rests map[protocol.TaskKind]Rest
 	// when this app gave it something last that it may hold for minutes, or heard it of that
 	Gave     time.Time
 	Promised bool // what is stored says that its heartbeats are stored
@@ -69,7 +71,17 @@ func (h *Heard) Closely(holds time.Duration) bool {
 
 // Full are the kinds of tasks that the worker runs its most of, as its last heartbeat said.
 func (h *Heard) Full() map[protocol.TaskKind]bool {
-	free := struct {
+	full := map[protocol.TaskKind]bool{}
+	for kind, free := range h.free() {
+		full[kind] = most(h.Worker, kind) > 0 && free <= 0
+	}
+	return full
+}
+
+// free are the slots of each kind that the worker has free, as its last heartbeat said, or its registration before it;
+// a kind of which it says nothing is not among them.
+func (h *Heard) free() map[protocol.TaskKind]int {
+	said := struct {
 		Workflow *int `json:"workflow_available"`
 		Activity *int `json:"activity_available"`
 	}{}
@@ -77,11 +89,23 @@ func (h *Heard) Full() map[protocol.TaskKind]bool {
 	if len(slots) == 0 {
 		slots = h.Worker.Slots
 	}
-	if len(slots) == 0 || json.Unmarshal(slots, &free) != nil { // what a foreign worker sends is its own affair
+	if len(slots) == 0 || json.Unmarshal(slots, &said) != nil { // what a foreign worker sends is its own affair
 		return nil
 	}
-	return map[protocol.TaskKind]bool{
-		protocol.KindWorkflow: h.Worker.WorkflowSlots > 0 && free.Workflow != nil && *free.Workflow <= 0,
-		protocol.KindActivity: h.Worker.ActivitySlots > 0 && free.Activity != nil && *free.Activity <= 0,
+	free := map[protocol.TaskKind]int{}
+	if said.Workflow != nil {
+		free[protocol.KindWorkflow] = *said.Workflow
 	}
+	if said.Activity != nil {
+		free[protocol.KindActivity] = *said.Activity
+	}
+	return free
+}
+
+// most is how many tasks of a kind a worker runs at once.
+func most(w *engine.Worker, kind protocol.TaskKind) int {
+	if kind == protocol.KindWorkflow {
+		return w.WorkflowSlots
+	}
+	return w.ActivitySlots
 }

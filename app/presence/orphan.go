@@ -16,8 +16,8 @@ type Orphans struct {
 }
 
 // Met compares the apps that are alive with those of the last time: who was heard by one that is gone may have died
-// with it.
-func (o *Orphans) Met(own string, alive map[string]time.Time) {
+// with it. It says whether one is.
+func (o *Orphans) Met(own string, alive map[string]time.Time) (fell bool) {
 	o.Gone = time.Time{}
 	var apps []string
 	for id, until := range alive {
@@ -26,11 +26,16 @@ func (o *Orphans) Met(own string, alive map[string]time.Time) {
 		}
 	}
 	for _, id := range o.apps {
-		if now := time.Now(); alive[id].IsZero() && (o.Due.IsZero() || o.Due.After(now)) {
+		if !alive[id].IsZero() {
+			continue
+		}
+		fell = true
+		if now := time.Now(); o.Due.IsZero() || o.Due.After(now) {
 			o.Due = now
 		}
 	}
 	o.apps = apps
+	return fell
 }
 
 // Others says whether another app that is alive heard a worker last, as it is stored: that one is to miss it.

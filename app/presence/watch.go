@@ -65,7 +65,9 @@ func (ws *Workers) Watch(ctx context.Context) error {
 		case failed && ctx.Err() == nil:
 			ws.log.Warn().Err(err).Msg("tell the other apps of this one and of its workers")
 		case !failed && self:
-			behind.Met(ws.opt.App, apps)
+			if behind.Met(ws.opt.App, apps) {
+				ws.fell.Store(time.Now().UnixNano())
+			}
 			ws.metApps(apps)
 		}
 	}

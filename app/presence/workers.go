@@ -23,6 +23,7 @@ type Workers struct {
 
 	unstored chan struct{} // a sign of life should be stored soon
 	appLeft  atomic.Bool   // another app said that it leaves
+	fell     atomic.Int64  // when an app was found gone last, or this one was started; Unix ns
 	company  atomic.Int64  // until when what a poll was given may stand at another app, in Unix ns; 0: not known
 	expiry   time.Time     // when a silent worker may be past its time, for Watch alone; zero: nobody is silent
 }
@@ -33,6 +34,7 @@ func Open(s store.Store, d *dispatch.Dispatch, o Options) *Workers {
 	ws := &Workers{
 		Registry: New(o), store: s, dispatch: d, opt: o, log: o.Log, started: time.Now(), unstored: make(chan struct{}, 1),
 	}
+	ws.fell.Store(ws.started.UnixNano())
 	d.OnGone(ws.Gone)
 	return ws
 }

@@ -312,6 +312,7 @@ type TaskRef struct {
 	Incarnation string // of its owner
 	PollID      string // of the poll it was leased to
 	Again       int64  // how often its holder was told of it again
+	App         string // that gave it, where its holder cannot say what it holds
 	LeasedAt    history.Time
 }
 

@@ -13,6 +13,9 @@ import (
 // take for an answer.
 const RustSDK = "durable-workflow-rust/"
 
+// PythonSDK is the same of the published Python SDK. It counts an open poll for workflow tasks among the slots in use.
+const PythonSDK = "durable-workflow-python/"
+
 // RegisterRequest announces a worker process. Incarnation, queues and session settings are ours; a client of the HTTP
 // contract sends none, and each of its registrations is a new incarnation.
 type RegisterRequest struct {

@@ -79,7 +79,7 @@ func (r *reader) Owned(ctx context.Context, k engine.WorkerKey, incarnation stri
 			list = append(list, store.TaskRef{
 				Kind: protocol.KindActivity, Run: a.RunID, Seq: a.Seq, Delivery: a.Delivery, Session: a.SessionID, PollID: a.PollID,
 				Incarnation: a.Incarnation, Again: a.Again,
-				LeasedAt: a.LeasedAt,
+				App: a.Lease.App, LeasedAt: a.LeasedAt,
 			})
 		}
 		return err
@@ -94,7 +94,7 @@ func (r *reader) Owned(ctx context.Context, k engine.WorkerKey, incarnation stri
 			list = append(list, store.TaskRef{
 				Kind: protocol.KindWorkflow, Run: h.ID, Seq: h.Task.Number, Delivery: h.Task.Delivery, PollID: h.Task.PollID,
 				Incarnation: h.Task.Incarnation, Again: h.Task.Again,
-				LeasedAt: h.Task.LeasedAt,
+				App: h.Task.App, LeasedAt: h.Task.LeasedAt,
 			})
 		}
 		return err

@@ -1,0 +1,176 @@
+package broker_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/sojourn-run/sojourn/app/apptest"
+	"github.com/sojourn-run/sojourn/app/broker"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// lost is a task that an app leased to a client of the HTTP contract, and died before it said so.
+type lost struct {
+	kind    protocol.TaskKind
+	sdk     string
+	lives   bool   // the app does not die
+	arrived bool   // the client has it, and its attempt sent a heartbeat
+	mute    bool   // it polls no more
+	same    bool   // it polls under the same name, and is told again
+	slots   string // what its heartbeats say
+}
+
+const (
+	allFree      = `{"workflow_available":4,"activity_available":4}`
+	oneUsed      = `{"workflow_available":3,"activity_available":3}`
+	python, rust = protocol.PythonSDK + "2.12.0", protocol.RustSDK + "4.10.2"
+)
+
+// given is how long it takes until the task is given to a poll of the client at the next app, 0 for never. The client
+// sends a heartbeat each every.
+func (l lost) given(a *app, kill func(), next func() *app, every time.Duration) time.Duration {
+	t, ctx := a.t, a.t.Context()
+	t.Helper()
+	four := 4
+	must[protocol.RegisterAnswer](t)(a.Register(ctx, protocol.RegisterRequest{
+		WorkerID: "w", TaskQueue: "default", WorkflowTypes: []string{"wf"}, AnyActivity: true, SDKVersion: l.sdk,
+		WorkflowSlots: &four, ActivitySlots: &four,
+	}))
+	beat := func(a *app) {
+		_, err := a.WorkerHeartbeat(ctx, protocol.WorkerHeartbeat{WorkerID: "w", Slots: json.RawMessage(l.slots)})
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	beat(a)
+	a.start("before") // so that the app says of itself how long it lives, as one does whose workers hold something
+	a.taken(a.decide(a.poll("w", protocol.KindWorkflow, 30), done()))
+	time.Sleep(every / 3)
+	a.start("one")
+	if l.kind == protocol.KindActivity {
+		a.taken(a.decide(a.poll("w", protocol.KindWorkflow, 30), greet()))
+	}
+	poll := func(ctx context.Context, a *app, id string) []protocol.Task {
+		wait := int64(50)
+		p, err := a.Poll(ctx, protocol.PollRequest{
+			WorkerID: "w", Kinds: []protocol.TaskKind{l.kind}, PollID: id, Timeout: &wait,
+		})
+		if err != nil && ctx.Err() == nil {
+			t.Error(err)
+		}
+		return p.Tasks
+	}
+	had := poll(ctx, a, "p-0")
+	if len(had) != 1 {
+		t.Fatalf("the poll got %+v", had)
+	}
+	since := time.Now()
+	if !l.lives {
+		kill()
+	}
+	time.Sleep(every / 3)
+	b := next()
+	if l.arrived {
+		if h := must[protocol.HeartbeatAnswer](t)(b.HeartbeatTask(ctx, protocol.HeartbeatRequest{
+			Kind: l.kind, TaskID: had[0].Activity.TaskID, AttemptID: had[0].Activity.AttemptID, Owner: "w", Beat: true,
+		})); !h.Renewed {
+			t.Fatalf("the attempt's heartbeat: %+v", h)
+		}
+	}
+	ctx, end := context.WithCancel(ctx)
+	got := make(chan time.Duration, 1)
+	go func() {
+		defer close(got)
+		for i := 1; !l.mute && ctx.Err() == nil; i++ {
+			id := fmt.Sprint("p-", i)
+			if l.same {
+				id = "p-0"
+			}
+			if again := poll(ctx, b, id); len(again) > 0 {
+				got <- time.Since(since)
+				return
+			}
+		}
+	}()
+	defer func() {
+		end()
+		<-got
+	}()
+	for range 8 {
+		select {
+		case d := <-got:
+			return d
+		case <-time.After(every):
+			beat(b)
+		}
+	}
+	return 0
+}
+
+// An app dies after it has leased a task to a client of the HTTP contract and before it said so. The client, which gives
+// its poll up a second later, does not know of the task; its heartbeats say so, and the task goes on within 40 s of an app
+// that was alone, 80 s of one of several, at default settings, where its lease lasts for 300 s. It stays where it is
+// while anything says that it may have arrived.
+func TestWhatAnAppThatDiedHadNotSaidGoesOn(t *testing.T) {
+	const flow, step = protocol.KindWorkflow, protocol.KindActivity
+	for name, c := range map[string]struct {
+		lost
+		goes bool
+	}{
+		"an activity":                             {lost{kind: step, sdk: python, slots: allFree}, true},
+		"an activity of Rust":                     {lost{kind: step, sdk: rust, slots: allFree}, true},
+		"a workflow task":                         {lost{kind: flow, sdk: rust, slots: allFree}, true},
+		"a workflow task, a slot for the poll":    {lost{kind: flow, sdk: python, slots: oneUsed}, true},
+		"an activity, one is running":             {lost{kind: step, sdk: python, slots: oneUsed}, false},
+		"a workflow task, one is running":         {lost{kind: flow, sdk: rust, slots: oneUsed}, false},
+		"an activity, nothing is said of slots":   {lost{kind: step, sdk: python}, false},
+		"an activity, it is not that which polls": {lost{kind: step, sdk: python, slots: allFree, mute: true}, false},
+		"an activity that sent a heartbeat":       {lost{kind: step, sdk: python, slots: allFree, arrived: true}, false},
+		"an activity, the app lives":              {lost{kind: step, sdk: python, slots: allFree, lives: true}, false},
+	} {
+		for shared, within := range map[bool]time.Duration{false: 40 * time.Second, true: 80 * time.Second} {
+			if c.lives && !shared {
+				continue // one app alone
+			}
+			inBubble(t, fmt.Sprintf("%s, shared %t", name, shared), func(o *harness) {
+				a, kill := o.app("a", shared)
+				next := func() *app { b, _ := o.app("b", shared); return b }
+				if shared { // the client goes to an app that was there
+					b, _ := o.app("b", shared)
+					next = func() *app { return b }
+				}
+				switch d := c.given(a, kill, next, 15*time.Second); {
+				case c.goes && (d == 0 || d > within):
+					o.t.Errorf("given after %s", d)
+				case !c.goes && d != 0:
+					o.t.Errorf("given again after %s", d)
+				}
+			})
+		}
+	}
+	t.Run("on PostgreSQL", func(t *testing.T) { // with times a fiftieth of the standard ones
+		for name, c := range map[string]struct {
+			lost
+			goes bool
+		}{
+			"free": {lost{kind: step, sdk: python, slots: allFree}, true},
+			"used": {lost{kind: step, sdk: python, slots: oneUsed}, false},
+		} {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				database := apptest.Postgres(t)
+				quick := broker.Options{
+					Alive: 1200 * time.Millisecond, StoreAlive: 1200 * time.Millisecond, Heartbeat: 300 * time.Millisecond,
+				}
+				_, a, kill := onPostgresWith(t, database, "a", quick)
+				_, b, _ := onPostgresWith(t, database, "b", quick)
+				if d := c.given(a, kill, func() *app { return b }, quick.Heartbeat); c.goes != (d != 0) {
+					t.Errorf("given after %s", d)
+				}
+			})
+		}
+	})
+}
