@@ -12,11 +12,11 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// A client of the HTTP contract never says which tasks it holds, and gives a poll up after a second without an app. What
-// an app leased to such a poll just before it died would wait for the end of its lease, minutes later. But its heartbeats
-// say how many slots it has free, and a poll that it has open says that the one before is over: what was leased before
-// that and has no slot did not arrive. Only the death of the app that gave it makes this worth believing, since nobody
-// checks a client's numbers.
+// A client of the HTTP contract never says which tasks it holds, and gives a poll up a second after its app is gone.
+// What that app had leased to it just before would wait for the end of its lease, minutes later. But heartbeats say
+// how many slots are free, and an open poll says that the one before it is over: what was leased before that and has
+// no slot did not arrive. Only the death of the app that gave it makes this worth believing, since nobody checks a
+// client's numbers.
 
 // Rest is a row of heartbeats of a worker that all said that it runs nothing of a kind.
 type Rest struct{ since, last time.Time }
