@@ -3,6 +3,9 @@ package cli
 import (
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/sojourn-run/sojourn/shared/history"
 )
 
 // A line of a history names the code that an attempt ran, as far as anybody needs it to tell two versions apart.
@@ -33,6 +36,11 @@ func TestALineOfAHistoryNamesTheCode(t *testing.T) {
 			`{"sequence": 3, "event_type": "WorkflowFailed", "timestamp": "2026-01-02T03:04:05Z",
 			  "payload": {"message": "no credit", "exception_type": "Error"}}`,
 			"WorkflowFailed           no credit", "Error",
+		},
+		{
+			`{"sequence": 3, "event_type": "TimerScheduled", "timestamp": "2026-01-02T03:04:05Z",
+			  "payload": {"sequence": 2, "delay_seconds": 60, "fire_at": "2026-01-02T03:05:05Z"}}`,
+			"TimerScheduled           until " + stamp(history.At(time.Date(2026, 1, 2, 3, 5, 5, 0, time.UTC))), "",
 		},
 	} {
 		line, _, err := eventLine([]byte(c.event))

@@ -210,12 +210,13 @@ func eventLine(raw json.RawMessage) (line, trace string, err error) {
 		return "", "", fmt.Errorf("read the answer: %w", err)
 	}
 	about := struct {
-		Activity string `json:"activity_type"`
-		Signal   string `json:"signal_name"`
-		Update   string `json:"update_name"`
-		Child    string `json:"child_workflow_type"`
-		Worker   string `json:"worker_id"`
-		Version  string `json:"code_version"`
+		Activity string       `json:"activity_type"`
+		Signal   string       `json:"signal_name"`
+		Update   string       `json:"update_name"`
+		Child    string       `json:"child_workflow_type"`
+		Worker   string       `json:"worker_id"`
+		Version  string       `json:"code_version"`
+		FireAt   history.Time `json:"fire_at"` // of a timer
 		history.Failure
 	}{}
 	_ = json.Unmarshal(e.Payload, &about) // one that is made otherwise is shown without
@@ -227,8 +228,12 @@ func eventLine(raw json.RawMessage) (line, trace string, err error) {
 	if v := about.Version; v != "" {
 		code = fmt.Sprintf("by %s, version %s", about.Worker, v[:min(len(v), shownVersion)])
 	}
+	fires := ""
+	if !about.FireAt.IsZero() {
+		fires = "until " + stamp(about.FireAt)
+	}
 	for _, s := range []string{
-		about.Activity, about.Signal, about.Update, about.Child, about.Text(), place, code, content(e.Decoded),
+		about.Activity, fires, about.Signal, about.Update, about.Child, about.Text(), place, code, content(e.Decoded),
 	} {
 		if s != "" {
 			words = append(words, s)

@@ -94,6 +94,9 @@ func printable(r rune) rune {
 	return r
 }
 
+// A duration in a log is in seconds, as in metrics and in the API: it stands there without its unit.
+func init() { zerolog.DurationFieldUnit = time.Second }
+
 // SetLevel sets the level from which on every logger of this process writes. A level nobody knows is info.
 func SetLevel(level string) {
 	l, err := zerolog.ParseLevel(level)
