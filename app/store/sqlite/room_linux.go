@@ -6,8 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// leastRoom is what a disk must have free after a write that failed before the store is taken for one that can write: as
-// much as the log grows to between two checkpoints.
+// leastRoom is what a disk must have free after a write that failed before the store is taken for one that can write:
+// as much as the log grows to between two checkpoints.
 const leastRoom = 4 << 20
 
 // room says what is wrong with the disk of a file, if it has no room for what a step may write.
