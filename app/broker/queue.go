@@ -60,11 +60,18 @@ func (b *Broker) DecideBuild(ctx context.Context, in protocol.BuildRequest) (pro
 	return s, err
 }
 
-// unmanned warns of a promoted build that no living worker of its queue has: it may come yet, but if its name is a
-// slip, every new run waits for it.
+// unmanned warns of a promoted build that no living worker of its queue has, or none that takes work: one may come yet,
+// but if its name is a slip, every new run waits for it.
 func (b *Broker) unmanned(ctx context.Context, s protocol.BuildState) (string, error) {
-	if manned, err := b.view.Manned(ctx, s.Namespace, s.Queue, *s.BuildID); err != nil || manned {
+	has, err := b.view.Manned(ctx, s.Namespace, s.Queue, *s.BuildID)
+	if err != nil || has.ActiveWorkers > 0 {
 		return "", err
+	}
+	if has.DrainingWorkers > 0 {
+		return fmt.Sprintf(
+			"all live workers of queue %s with build %s are drained: new runs are pinned to it and wait for one that is not",
+			s.Queue, *s.BuildID,
+		), nil
 	}
 	return fmt.Sprintf(
 		"no live worker of queue %s has build %s: new runs are pinned to it and wait for one", s.Queue, *s.BuildID,

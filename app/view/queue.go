@@ -141,13 +141,16 @@ func (v *View) decided(ctx context.Context, ns string) (map[string]*engine.Queue
 	return m, err
 }
 
-// Manned says whether a living worker of a queue has a build.
-func (v *View) Manned(ctx context.Context, ns, queue, build string) (bool, error) {
+// Manned are the workers of a queue that have a build, none if there are none.
+func (v *View) Manned(ctx context.Context, ns, queue, build string) (protocol.BuildCohort, error) {
 	g, err := v.queueServers(ctx, ns)
 	if err != nil {
-		return false, err
+		return protocol.BuildCohort{}, err
 	}
-	return slices.ContainsFunc(g.cohorts(queue), func(c protocol.BuildCohort) bool {
-		return text(c.BuildID) == build && c.ActiveWorkers > 0
-	}), nil
+	for _, c := range g.cohorts(queue) {
+		if text(c.BuildID) == build {
+			return c, nil
+		}
+	}
+	return protocol.BuildCohort{}, nil
 }

@@ -36,6 +36,7 @@ describe("a worker gets no work at all", () => {
     ]);
     expect(said(worker({ status: "draining", held_sessions: 0, drain: { worker_id: "w", evict: false } }))).toEqual(["stop: It is drained. It has nothing left, and may be stopped."]);
     expect(said(worker({ status: "draining", held_sessions: 2, drain: { worker_id: "w", evict: false } }))).toEqual(["stop: It is drained. It holds 2 sessions."]);
+    expect(said(worker({ status: "draining", drain: { worker_id: "w", by: "local", evict: false } }))).toEqual(["stop: It is drained, by somebody without sign-in. It has nothing left, and may be stopped."]);
     expect(said(worker({ status: "draining", drain: { release: "1.4", evict: true } }))).toEqual(["stop: It is one of release 1.4, which was evicted."]);
   });
   it("while its build is drained on its queues", () => {

@@ -24,7 +24,8 @@ export function whyNoWork(w: WorkerView, queues: readonly QueueState[]): Reason[
   if (w.gate) return [{ weight: "stop", needs: true, text: `${w.gate}.${has}` }];
   if (w.drain) {
     const left = has || (w.held_sessions > 0 ? ` It holds ${of(w.held_sessions, "session")}.` : " It has nothing left, and may be stopped.");
-    const by = w.drain.by ? ` by ${w.drain.by}` : "";
+    // "local" is who asks an app that wants no sign-in, which may be anybody at its machine
+    const by = w.drain.by === "local" ? ", by somebody without sign-in" : w.drain.by ? ` by ${w.drain.by}` : "";
     const why = w.drain.reason ? `: ${w.drain.reason}` : "";
     return [{ weight: "stop", text: `${w.drain.worker_id ? "It" : `It is one of ${drainedAs(w.drain)}, which`} ${w.drain.evict ? "was evicted" : "is drained"}${by}${why}.${w.drain.evict ? has : left}` }];
   }
