@@ -125,7 +125,7 @@ func (p *program) debugWorkflow() *cobra.Command {
 					p.out, "  %d events, the last %s at %s\n", v.HistorySize, v.LastEvent.Type, stamp(v.LastEvent.At),
 				)
 				for _, q := range v.Queues {
-					fmt.Fprintf(p.out, "  queue %s: %d live workers\n", q.Name, q.Workers)
+					fmt.Fprintf(p.out, "  queue %s: live workers: %d\n", q.Name, q.Workers)
 				}
 				for _, f := range v.Findings {
 					fmt.Fprintf(p.out, "  %s %s %s: %s\n", f.Severity, f.Code, f.Subject, f.Message)

@@ -58,7 +58,8 @@ func (e *Env) id() string { return ulid.Make().String() }
 // Run runs a test in virtual time, with a worker that has what the registry has. ReplaceActivity and ReplaceWorkflow of
 // the registry put doubles in the place of what the test is not about. In test, time passes only while everything
 // waits: time.Sleep passes time, and time.Now tells it. What blocks outside the process, such as a network, holds time
-// up.
+// up, and so does a workflow that loops without a call: go test stops it when its own time is over, and its dump says
+// where.
 //
 // A workflow task that fails, by a panic, a call that is not in its history, code that blocks outside of package
 // workflow, fails the test at once with the stack; so does waiting for a run that nothing can wake any more, with what

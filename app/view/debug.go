@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -44,7 +45,7 @@ func (v *View) Debug(ctx context.Context, t protocol.Target) (protocol.DebugView
 		e, err := r.LastEvent(ctx, run.RunID)
 		if err == nil {
 			d.LastEvent = protocol.DebugEvent{Sequence: e.Seq, Type: e.Type(), At: e.At}
-			d.Stack, err = lastStack(ctx, r, &run)
+			err = lately(ctx, r, &run, &d)
 		}
 		if err != nil {
 			return err
@@ -58,19 +59,20 @@ func (v *View) Debug(ctx context.Context, t protocol.Target) (protocol.DebugView
 	return d, err
 }
 
-// stackBack is how many events a stack is looked for in, from the last one back.
-const stackBack = 200
+// eventsBack is how many events are looked through, from the last one back.
+const eventsBack = 200
 
-// lastStack is where the run's code failed last: in its open workflow task, or in the last events.
-func lastStack(ctx context.Context, r store.Reader, v *protocol.RunView) (*protocol.DebugStack, error) {
-	if v.Pending != nil && v.Pending.Task != nil && v.Pending.Task.Stack != "" {
-		return &protocol.DebugStack{Of: v.WorkflowType, Trace: v.Pending.Task.Stack}, nil
-	}
-	var last *protocol.DebugStack
-	for after := max(0, v.HistoryLength-stackBack); after < v.HistoryLength; {
-		events, err := r.Events(ctx, v.RunID, after, v.HistoryLength, stackBack, change.MaxPageSize)
-		if err != nil || len(events) == 0 {
-			return last, err
+// lately notes what the last events tell: where the run's code failed last, unless its open workflow task says so, and
+// which signals came that no wait asks for, when it waits for another.
+func lately(ctx context.Context, r store.Reader, v *protocol.RunView, d *protocol.DebugView) error {
+	came, asked := map[string]history.Time{}, map[string]bool{}
+	for after := max(0, v.HistoryLength-eventsBack); after < v.HistoryLength; {
+		events, err := r.Events(ctx, v.RunID, after, v.HistoryLength, eventsBack, change.MaxPageSize)
+		if err != nil {
+			return err
+		}
+		if len(events) == 0 {
+			break
 		}
 		for _, e := range events {
 			after = e.Seq
@@ -82,13 +84,39 @@ func lastStack(ctx context.Context, r store.Reader, v *protocol.RunView) (*proto
 				s.Of, s.Trace = d.ActivityType, d.Stack
 			case *history.WorkflowFailed:
 				s.Trace = d.Stack
+			case *history.SignalReceived:
+				came[d.SignalName] = e.At
+			case *history.SignalWaitOpened:
+				asked[d.SignalName] = true
+			case *history.SignalApplied:
+				asked[d.SignalName] = true
 			}
 			if s.Trace != "" {
-				last = &s
+				d.Stack = &s
 			}
 		}
 	}
-	return last, nil
+	if v.Pending == nil {
+		return nil
+	}
+	if t := v.Pending.Task; t != nil && t.Stack != "" {
+		d.Stack = &protocol.DebugStack{Of: v.WorkflowType, Trace: t.Stack}
+	}
+	i := slices.IndexFunc(v.Pending.Waits, func(w protocol.PendingWait) bool { return w.Kind == "signal" })
+	if i < 0 {
+		return nil
+	}
+	for _, name := range slices.Sorted(maps.Keys(came)) {
+		if !asked[name] {
+			d.Findings = append(d.Findings, protocol.Finding{
+				Severity: "info", Code: "signal_not_waited_for", Subject: v.RunID, Message: fmt.Sprintf(
+					"signal %s came at %s, and no wait asks for it; the run waits for signal %s", name, clock(came[name].Time),
+					v.Pending.Waits[i].SignalName,
+				),
+			})
+		}
+	}
+	return nil
 }
 
 // diagnosis is where a run stands, in one word. What runs counts before what waits for a worker: a run of ten

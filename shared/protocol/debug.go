@@ -39,9 +39,10 @@ type DebugStack struct {
 // Finding is one thing worth knowing about a run.
 type Finding struct {
 	Severity string `json:"severity"` // error, warning, info
-	Code     string `json:"code"`     // quarantined, waiting_for_worker, failing, lost, lease_over, deadline_near, failed
-	Subject  string `json:"subject"`  // a task id, or the run's
-	Message  string `json:"message"`
+	// quarantined, waiting_for_worker, failing, lost, lease_over, deadline_near, failed, signal_not_waited_for
+	Code    string `json:"code"`
+	Subject string `json:"subject"` // a task id, or the run's
+	Message string `json:"message"`
 }
 
 // DebugQueue is a queue with how many live workers poll it.

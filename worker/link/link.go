@@ -240,10 +240,14 @@ func (l *Link) once(ctx context.Context) error {
 	if err := l.register(connCtx, lv, l.held.keys()); err != nil {
 		return fmt.Errorf("register at %s: %w", conn, err)
 	}
-	l.log.Info().Str("app", conn.String()).Str("app_release", settings.Release).Msg("connected")
 	l.publish(lv)
 	defer l.publish(nil)
 	l.judge(settings.Release, settings.Strict)
+	said := l.log.Info()
+	if l.wanders() {
+		said = l.log.Debug()
+	}
+	said.Str("app", conn.String()).Str("app_release", settings.Release).Msg("connected")
 	l.Beat()
 	return l.stay(connCtx)
 }
@@ -311,6 +315,13 @@ func (l *Link) stranger() bool {
 	}
 	l.strangers++
 	return !l.draining
+}
+
+// wanders says whether the worker goes from one app of another release to the next: where it is then is no news.
+func (l *Link) wanders() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.gated != "" && l.strangers > 1
 }
 
 // fetch asks for the settings until they come: an app under load may lose the first answer.
