@@ -19,7 +19,7 @@ import (
 func TestAnEvictedSessionIsReleasedAndRebuilt(t *testing.T) {
 	a := apptest.Start(t, apptest.Options{})
 	start(t, a, &link.Socket{URLs: []string{a.URL()}}, func(o *worker.Options) {
-		o.Memory = 210 << 20
+		o.Memory = 195 << 20
 		// no limit of one's own comes first
 		o.Limits = map[string]sandbox.Limits{sandbox.RuntimeNative: {Memory: 1 << 30, Data: -1}}
 	})

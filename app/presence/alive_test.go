@@ -1,0 +1,56 @@
+package presence
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/sojourn-run/sojourn/app/dispatch"
+	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/app/store/sqldb"
+	"github.com/sojourn-run/sojourn/app/store/sqlite"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// A worker said at another app that it drains, and this one, which has a poll of it open, finds that in its row as it
+// stores that it lives: the poll ends then, since by the time that it is told it knows already.
+func TestADrainFoundInTheRowEndsOpenPolls(t *testing.T) {
+	d := dispatch.New(dispatch.Options{})
+	s, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "test.db"), sqldb.Options{App: "here", Dispatch: d})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := errors.Join(d.Close(context.WithoutCancel(t.Context())), s.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+	ws := Open(s, d, Options{App: "here", Alive: time.Minute, StoreAlive: time.Minute, Shared: true})
+	says := func(status protocol.WorkerStatus) *engine.Worker {
+		w := process("1")
+		w.Status = status
+		if _, err := s.Commit(t.Context(), store.Change{Decide: func(store.Rows, time.Time) (store.Writes, error) {
+			return store.Writes{Workers: []engine.Worker{*w}}, nil
+		}}); err != nil {
+			t.Fatal(err)
+		}
+		return w
+	}
+	w := says(protocol.WorkerActive)
+	ws.Put(w)
+	ws.Hear(key)
+	open := d.Enter(dispatch.Spec{
+		Namespace: w.Namespace, Queues: w.Queues, Kinds: []protocol.TaskKind{protocol.KindQuery},
+		Free: map[protocol.TaskKind]int{protocol.KindQuery: 1}, Lessee: engine.Lessee{Worker: w},
+	})
+	says(protocol.WorkerDraining)
+	if err := ws.storeAlive(t.Context(), key); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := open.Wait(t.Context(), time.Second); !errors.Is(err, dispatch.ErrDraining) {
+		t.Errorf("the open poll ended with %v", err)
+	}
+}
