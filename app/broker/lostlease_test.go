@@ -19,6 +19,7 @@ type lost struct {
 	lives   bool   // the app does not die
 	arrived bool   // the client has it, and its attempt sent a heartbeat
 	mute    bool   // it polls no more, another does
+	rested  bool   // its heartbeats had said at the next app before that it runs nothing
 	slots   string // what its heartbeats say
 }
 
@@ -47,11 +48,6 @@ func (l lost) given(a *app, kill func(), next func() *app, every time.Duration) 
 	beat(a)
 	a.start("before") // so that the app says of itself how long it lives, as one does whose workers hold something
 	a.taken(a.decide(a.poll("w", protocol.KindWorkflow, 30), done()))
-	time.Sleep(every / 3)
-	a.start("one")
-	if l.kind == protocol.KindActivity {
-		a.taken(a.decide(a.poll("w", protocol.KindWorkflow, 30), greet()))
-	}
 	poll := func(ctx context.Context, a *app, worker, id string) []protocol.Task {
 		wait := int64(50)
 		p, err := a.Poll(ctx, protocol.PollRequest{
@@ -61,6 +57,23 @@ func (l lost) given(a *app, kill func(), next func() *app, every time.Duration) 
 			t.Error(err)
 		}
 		return p.Tasks
+	}
+	if l.rested {
+		b := next()
+		resting := make(chan []protocol.Task, 1)
+		go func() { resting <- poll(ctx, b, "w", "p-rest") }()
+		for range 2 {
+			time.Sleep(every)
+			beat(b)
+		}
+		if got := <-resting; len(got) > 0 {
+			t.Fatalf("while it rests it gets %+v", got)
+		}
+	}
+	time.Sleep(every / 3)
+	a.start("one")
+	if l.kind == protocol.KindActivity {
+		a.taken(a.decide(a.poll("w", protocol.KindWorkflow, 30), greet()))
 	}
 	had := poll(ctx, a, "w", "p-0")
 	if len(had) != 1 {
@@ -122,6 +135,7 @@ func TestWhatAnAppThatDiedHadNotSaidGoesOn(t *testing.T) {
 	}{
 		"an activity":                             {lost{kind: step, sdk: python, slots: allFree}, true},
 		"an activity of Rust":                     {lost{kind: step, sdk: rust, slots: allFree}, true},
+		"an activity, after a rest":               {lost{kind: step, sdk: python, slots: allFree, rested: true}, true},
 		"a workflow task":                         {lost{kind: flow, sdk: rust, slots: allFree}, true},
 		"a workflow task, a slot for the poll":    {lost{kind: flow, sdk: python, slots: oneUsed}, true},
 		"an activity, one is running":             {lost{kind: step, sdk: python, slots: oneUsed}, false},
@@ -132,7 +146,7 @@ func TestWhatAnAppThatDiedHadNotSaidGoesOn(t *testing.T) {
 		"an activity, the app lives":              {lost{kind: step, sdk: python, slots: allFree, lives: true}, false},
 	} {
 		for shared, within := range map[bool]time.Duration{false: 40 * time.Second, true: 80 * time.Second} {
-			if c.lives && !shared {
+			if !shared && (c.lives || c.rested) {
 				continue // one app alone
 			}
 			inBubble(t, fmt.Sprintf("%s, shared %t", name, shared), func(o *harness) {

@@ -5,6 +5,7 @@ import (
 
 	"github.com/sojourn-run/sojourn/app/engine"
 	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
@@ -42,7 +43,18 @@ func TellAgain(ctx context.Context, s store.Store, ref store.TaskRef) error {
 
 // Release ends one delivery of a task without an outcome.
 func Release(ctx context.Context, s store.Store, ref store.TaskRef, why string, undone, lost bool) error {
+	return ReleaseUnlessHeard(ctx, s, ref, why, undone, lost, history.Time{})
+}
+
+// ReleaseUnlessHeard is Release, but of an attempt whose own heartbeats came since then.
+func ReleaseUnlessHeard(
+	ctx context.Context, s store.Store, ref store.TaskRef, why string, undone, lost bool, since history.Time,
+) error {
 	in, needs := ReleaseOf(ref, why, undone, lost)
+	if a, ok := in.(engine.ReleaseActivity); ok {
+		a.UnlessHeard = since
+		in = a
+	}
 	_, err := s.Commit(ctx, Step("", ref.Run, needs, in))
 	return err
 }

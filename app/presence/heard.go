@@ -31,8 +31,8 @@ type Heard struct {
 	Beats   bool      // it sends heartbeats, as its row says as well once that is stored
 	Hushed  bool      // it missed so many heartbeats that its polls were ended
 	Left    bool      // by an app that is gone: what it holds is taken away if no other app hears it by lookAt
-	// since when each of its heartbeats said that it runs nothing of a kind
-	Rests map[protocol.TaskKind]Rest
+	// when the last of its heartbeats said that it runs nothing of a kind; without one that it runs some
+	Rested map[protocol.TaskKind]time.Time
 	// when this app gave it something last that it may hold for minutes, or heard it of that
 	Gave     time.Time
 	Promised bool // what is stored says that its heartbeats are stored

@@ -111,12 +111,7 @@ func (ws *Workers) releaseExpired(ctx context.Context, k engine.WorkerKey, w *en
 		return err
 	}
 	for _, ref := range refs {
-		in, needs := change.ReleaseOf(ref, engine.ReasonOrphaned, false, true)
-		if a, ok := in.(engine.ReleaseActivity); ok {
-			a.UnlessHeard = since
-			in = a
-		}
-		_, err := ws.store.Commit(ctx, change.Step("", ref.Run, needs, in))
+		err := change.ReleaseUnlessHeard(ctx, ws.store, ref, engine.ReasonOrphaned, false, true, since)
 		if err != nil && protocol.ReasonOf(err) == "" { // else somebody ended it meanwhile
 			return err
 		}

@@ -70,7 +70,7 @@ func (r *Registry) Put(w *engine.Worker) {
 		h.Draining, h.Unsaid = w.Status == protocol.WorkerDraining, false
 	}
 	if h.Worker != nil && h.Worker.Incarnation != w.Incarnation {
-		h.Beats, h.Adopted, h.Gave, h.Rests = false, time.Time{}, time.Time{}, nil
+		h.Beats, h.Adopted, h.Gave, h.Rested = false, time.Time{}, time.Time{}, nil
 		h.Told, h.Looked, h.Emptied = protocol.IntentWork, time.Time{}, false
 	}
 	h.Worker, h.signals, h.StoredAt, h.Stored, h.Promised = w, w.Declares("signals"), time.Time{}, time.Time{}, false

@@ -18,33 +18,28 @@ import (
 // no slot did not arrive. Only the death of the app that gave it makes this worth believing, since nobody checks a
 // client's numbers.
 
-// Rest is a row of heartbeats of a worker that all said that it runs nothing of a kind.
-type Rest struct{ since, last time.Time }
-
-// rest notes what a heartbeat says of a kind of tasks. polls is how many of its polls for them are open here.
-func (h *Heard) rest(kind protocol.TaskKind, polls int, now time.Time) {
+// rest notes what a heartbeat says of a kind of tasks, while so many of the worker's polls for them are open here, and
+// returns when the one before said as well that it runs none of them, zero if none did. Of heartbeats that are less
+// apart one counts.
+func (h *Heard) rest(kind protocol.TaskKind, polls int, apart time.Duration) (before time.Time) {
 	used := most(h.Worker, kind)
 	free, said := h.free()[kind]
 	if used -= free; kind == protocol.KindWorkflow && strings.HasPrefix(h.Worker.SDKVersion, protocol.PythonSDK) {
 		used -= polls // it keeps a slot for what a poll may bring
 	}
-	switch r := h.Rests[kind]; {
+	switch before = h.Rested[kind]; {
 	case !said || used > 0:
-		delete(h.Rests, kind)
-	case polls > 0: // else it may wait for an answer still, or is between two polls
-		if h.Rests == nil {
-			h.Rests = map[protocol.TaskKind]Rest{}
-		}
-		if r.since.IsZero() {
-			r.since = now
-		}
-		r.last = now
-		h.Rests[kind] = r
+		delete(h.Rested, kind)
+		return time.Time{}
+	case polls == 0, time.Since(before) < apart: // without one it may wait for an answer still, or is between two
+		return time.Time{}
 	}
+	if h.Rested == nil {
+		h.Rested = map[protocol.TaskKind]time.Time{}
+	}
+	h.Rested[kind] = time.Now()
+	return before
 }
-
-// underway is how long an answer may be under way, or a heartbeat.
-func (ws *Workers) underway() time.Duration { return ws.opt.Heartbeat / 3 }
 
 // freeLost takes note of the slots that the heartbeat of a worker that names nothing it holds says are free, and
 // undoes the leases from apps which are gone that have no slot by two heartbeats: one alone may have been sent before
@@ -54,12 +49,12 @@ func (ws *Workers) freeLost(ctx context.Context, w *engine.Worker) error {
 	for _, kind := range []protocol.TaskKind{protocol.KindWorkflow, protocol.KindActivity} {
 		open[kind] = ws.dispatch.Polls(key, kind)
 	}
+	underway := ws.opt.Heartbeat / 3 // is an answer at most, or a heartbeat
 	now, before := time.Now(), map[protocol.TaskKind]time.Time{}
 	ws.With(key, func(h *Heard) {
 		for kind, polls := range open {
-			h.rest(kind, len(polls), now)
-			if r, ok := h.Rests[kind]; ok && r.last.Equal(now) && now.Sub(r.since) >= ws.underway() {
-				before[kind] = r.since.Add(-ws.underway())
+			if rested := h.rest(kind, len(polls), underway); !rested.IsZero() {
+				before[kind] = rested.Add(-underway)
 			}
 		}
 	})
@@ -86,21 +81,17 @@ func (ws *Workers) freeLost(ctx context.Context, w *engine.Worker) error {
 		return err
 	}
 	for _, ref := range refs {
-		since, rests := before[ref.Kind]
-		if !rests || ref.App == "" || serves[ref.App] || ref.Again > 0 || // it was told of it by an app that serves
-			slices.Contains(open[ref.Kind], ref.PollID) || !ref.LeasedAt.Before(stored.Add(-now.Sub(since))) {
+		at, rested := before[ref.Kind]
+		if !rested || ref.App == "" || serves[ref.App] || ref.Again > 0 || // it was told of it by an app that serves
+			slices.Contains(open[ref.Kind], ref.PollID) || !ref.LeasedAt.Before(stored.Add(-now.Sub(at))) {
 			continue
 		}
-		in, needs := change.ReleaseOf(ref, "undelivered", true, false)
-		if a, ok := in.(engine.ReleaseActivity); ok {
-			a.UnlessHeard = ref.LeasedAt // it arrived, if its own heartbeats did
-			in = a
-		}
-		_, err := ws.store.Commit(ctx, change.Step("", ref.Run, needs, in))
+		// It arrived, if its own heartbeats did.
+		err := change.ReleaseUnlessHeard(ctx, ws.store, ref, "undelivered", true, false, ref.LeasedAt)
 		switch {
 		case err == nil:
 			ws.log.Info().Str("worker_id", w.ID).Str("run_id", ref.Run).Msg("gave on what an app that is gone had leased")
-		case protocol.ReasonOf(err) == "" && !engine.IsNotDue(err): // else somebody ended it meanwhile
+		case protocol.ReasonOf(err) == "": // else somebody ended it meanwhile
 			return err
 		}
 	}
