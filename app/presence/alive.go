@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/sojourn-run/sojourn/app/change"
-	"github.com/sojourn-run/sojourn/app/dispatch"
 	"github.com/sojourn-run/sojourn/app/engine"
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/shared/history"
@@ -99,8 +98,7 @@ func (ws *Workers) storeSigns(
 		return time.Time{}, err
 	}
 	for k, s := range signs {
-		begins := false
-		ws.With(k, func(h *Heard) {
+		ws.heed(k, func(h *Heard) { // another app may have stored that it drains, whose word comes later
 			if h.Worker.Incarnation == s.Worker.Incarnation && h.Stored.Before(s.At) {
 				h.StoredAt, h.Stored = time.Now(), s.At
 			}
@@ -110,13 +108,9 @@ func (ws *Workers) storeSigns(
 			h.Promised = s.later < ws.opt.StoreAlive
 			// What it said meanwhile is stored next.
 			if drains, stored := a.said[k]; stored && h.Draining == s.Draining && h.Unsaid == s.Unsaid {
-				begins = drains && !h.Draining
 				h.Draining, h.Unsaid = drains, false
 			}
 		})
-		if begins { // said at another app, whose word comes later
-			ws.dispatch.Drop(k, dispatch.ErrDraining)
-		}
 	}
 	for _, p := range a.older {
 		ws.superseded(ctx, p)

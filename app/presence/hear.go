@@ -144,6 +144,20 @@ func (ws *Workers) Drains(ctx context.Context, w *engine.Worker) bool {
 	return false
 }
 
+// heed is With for what may have been said of a worker's drain. When it begins, the polls that the worker has open here
+// are answered, so that it need not wait for their end.
+func (ws *Workers) heed(k engine.WorkerKey, note func(*Heard)) {
+	begins := false
+	ws.With(k, func(h *Heard) {
+		drained := h.Draining
+		note(h)
+		begins = h.Draining && !drained
+	})
+	if begins {
+		ws.dispatch.Drop(k, dispatch.ErrDraining)
+	}
+}
+
 // Beat takes the sign of life that a worker's heartbeat is, with what it says of itself, and returns its registration.
 // It is stored before it is answered where others would not know of it in time.
 func (ws *Workers) Beat(ctx context.Context, in protocol.WorkerHeartbeat) (*engine.Worker, error) {
@@ -155,9 +169,8 @@ func (ws *Workers) Beat(ctx context.Context, in protocol.WorkerHeartbeat) (*engi
 	if err != nil {
 		return nil, err
 	}
-	keep, overdue, drains := false, false, false
-	ws.With(key, func(h *Heard) {
-		drains = in.Draining && !h.Draining
+	keep, overdue := false, false
+	ws.heed(key, func(h *Heard) {
 		h.Unsaid = h.Unsaid || h.Draining != in.Draining
 		keep = h.Unsaid // for the other apps to know as well, and for this one when it was started again
 		h.Hear()
@@ -179,9 +192,6 @@ func (ws *Workers) Beat(ctx context.Context, in protocol.WorkerHeartbeat) (*engi
 		}
 		overdue = ws.opt.Shared && time.Since(h.StoredAt) >= ws.opt.StoreAlive
 	})
-	if drains { // the polls it still holds are answered, so that it need not wait for their end
-		ws.dispatch.Drop(key, dispatch.ErrDraining)
-	}
 	if keep {
 		if err := ws.storeAlive(ctx, key); err != nil {
 			return nil, err

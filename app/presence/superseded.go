@@ -72,16 +72,12 @@ func (ws *Workers) superseded(ctx context.Context, p store.Process) {
 	}
 }
 
-// tookWord notes what a process said at another app, by its row: whether it drains. Then the polls that it has open
-// here are answered. What it said here last, and is not stored yet, counts more.
+// tookWord notes what a process said at another app, by its row: whether it drains. What it said here last, and is not
+// stored yet, counts more.
 func (ws *Workers) tookWord(row *engine.Worker) {
-	drains, begins := row.Status == protocol.WorkerDraining, false
-	ws.With(row.Key(), func(h *Heard) {
+	ws.heed(row.Key(), func(h *Heard) {
 		if h.Worker.Incarnation == row.Incarnation && !h.Unsaid {
-			begins, h.Draining = drains && !h.Draining, drains
+			h.Draining = row.Status == protocol.WorkerDraining
 		}
 	})
-	if begins {
-		ws.dispatch.Drop(row.Key(), dispatch.ErrDraining)
-	}
 }
