@@ -2,7 +2,6 @@ package auth
 
 import (
 	"net/http"
-	"regexp"
 	"strings"
 
 	"github.com/sojourn-run/sojourn/shared/protocol"
@@ -23,9 +22,6 @@ func (a *Auth) Admit(r *http.Request, roles []Role) (*Principal, error) {
 	}
 	return p, nil
 }
-
-// Its length is no part of it: a pattern that counts to a hundred takes a noticeable part of the program's start.
-var namespaceName = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]*$`)
 
 // named is the namespace a request names: header X-Namespace, else the query's namespace; "" when it names none.
 func named(r *http.Request) string {
@@ -55,8 +51,8 @@ func Namespace(r *http.Request, p *Principal) (string, error) {
 	if name == "" {
 		name = unnamed
 	}
-	if len(name) > 128 || !namespaceName.MatchString(name) {
-		return "", protocol.Invalid("namespace", "must be 1 to 128 of lower-case letters, digits and . _ -")
+	if err := protocol.CheckNamespace("namespace", name); err != nil {
+		return "", err
 	}
 	if p != nil && !p.In(name) {
 		return "", protocol.Refuse(protocol.ReasonForbidden, "this token is not good for namespace %s", name).

@@ -19,7 +19,7 @@ import (
 // A namespace may register search attributes under types, so that a value of another type is refused when it is
 // set, and not missed when somebody filters by it.
 
-var registeredName = regexp.MustCompile(`^[a-zA-Z][a-zA-Z0-9_]*$`) // up to 128
+var registeredName = regexp.MustCompile(`^[a-zA-Z][a-zA-Z0-9_]*$`)
 
 // SearchAttributes lists what runs of a namespace can be filtered by: the system's attributes and the registered ones,
 // names and types.
@@ -37,7 +37,7 @@ func (b *Broker) CreateSearchAttribute(
 	ctx context.Context, ns string, in protocol.SearchAttribute,
 ) (protocol.SearchAttribute, error) {
 	switch _, system := engine.SystemAttributes[in.Name]; {
-	case len(in.Name) > 128, !registeredName.MatchString(in.Name):
+	case len(in.Name) > engine.MaxAttributeName, !registeredName.MatchString(in.Name):
 		return in, protocol.Invalid(
 			"name", "must be 1 to %d of letters, digits and _, a letter first", engine.MaxAttributeName,
 		)

@@ -3,7 +3,6 @@ package broker
 import (
 	"context"
 	"errors"
-	"regexp"
 	"sync"
 	"time"
 
@@ -29,8 +28,6 @@ const maxSpaces = 10_000
 
 // piece is how many rows of bulk work are taken away in one change.
 const piece = 100
-
-var namespaceName = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]*$`) // up to 128
 
 // namespaces remembers which namespaces exist, so that a request costs no statement. The built-in one is always there.
 type namespaces struct {
@@ -129,8 +126,8 @@ func (b *Broker) Namespaces(ctx context.Context, visible func(string) bool) ([]p
 
 // CreateNamespace makes a namespace; a name that is taken is refused.
 func (b *Broker) CreateNamespace(ctx context.Context, in protocol.NamespaceRequest) (protocol.NamespaceView, error) {
-	if len(in.Name) > 128 || !namespaceName.MatchString(in.Name) {
-		return protocol.NamespaceView{}, protocol.Invalid("name", "must be 1 to 128 of lower-case letters, digits and . _ -")
+	if err := protocol.CheckNamespace("name", in.Name); err != nil {
+		return protocol.NamespaceView{}, err
 	}
 	return b.putNamespace(ctx, in, func(had *store.Namespace, now history.Time) (store.Namespace, error) {
 		if had != nil {

@@ -63,7 +63,7 @@ func (b *Broker) DecideBuild(ctx context.Context, in protocol.BuildRequest) (pro
 // unmanned warns of a promoted build that no living worker of its queue has, or none that takes work: one may come yet,
 // but if its name is a slip, every new run waits for it.
 func (b *Broker) unmanned(ctx context.Context, s protocol.BuildState) (string, error) {
-	has, err := b.view.Manned(ctx, s.Namespace, s.Queue, *s.BuildID)
+	has, err := b.view.Cohort(ctx, s.Namespace, s.Queue, *s.BuildID)
 	if err != nil || has.ActiveWorkers > 0 {
 		return "", err
 	}

@@ -42,7 +42,7 @@ func TestTasksAreCountedOnceForAllWhoAsk(t *testing.T) {
 		servers := reads(func() { must[protocol.BuildRollout](t)(a.BuildIDs(t.Context(), "", "default")) })
 		for name, ask := range map[string]func(){
 			"queues": func() { must[protocol.QueuePage](t)(a.Queues(t.Context(), protocol.QueueList{})) },
-			"builds": func() { must[protocol.BuildCohort](t)(a.Manned(t.Context(), "", "default", "b")) },
+			"builds": func() { must[protocol.BuildCohort](t)(a.Cohort(t.Context(), "", "default", "b")) },
 		} {
 			most := servers + 5 // a second may pass, and then it is counted anew
 			if name == "queues" && database != "" && !strings.HasPrefix(database, "sqlite") {

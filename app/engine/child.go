@@ -329,11 +329,18 @@ func (s *Run) childScheduled(d *history.ChildWorkflowScheduled) {
 // askedChild notes that a child was asked to end, so that no retry follows, whether that was said of its own step or of
 // an attachment to it.
 func (s *Run) askedChild(d *history.ChildCancelRequested) {
-	a, attached := s.Attached.Get(d.Target)
-	for seq, c := range s.Children.All() {
-		if seq == d.Target || attached && c.WorkflowID == a.WorkflowID {
-			c.Asked = true
-			s.Children.Put(seq, c)
+	ask := func(seq int64, c Child) {
+		c.Asked = true
+		s.Children.Put(seq, c)
+	}
+	if c, ok := s.Children.Get(d.Target); ok {
+		ask(d.Target, c)
+	}
+	if a, attached := s.Attached.Get(d.Target); attached { // perhaps to one of its own
+		for seq, c := range s.Children.All() {
+			if c.WorkflowID == a.WorkflowID {
+				ask(seq, c)
+			}
 		}
 	}
 }

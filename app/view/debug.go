@@ -77,19 +77,19 @@ func lately(ctx context.Context, r store.Reader, v *protocol.RunView, d *protoco
 		for _, e := range events {
 			after = e.Seq
 			s := protocol.DebugStack{At: e.At, Of: v.WorkflowType}
-			switch d := e.Data.(type) {
+			switch is := e.Data.(type) {
 			case *history.ActivityFailed:
-				s.Of, s.Trace = d.ActivityType, d.Stack
+				s.Of, s.Trace = is.ActivityType, is.Stack
 			case *history.ActivityRetryScheduled:
-				s.Of, s.Trace = d.ActivityType, d.Stack
+				s.Of, s.Trace = is.ActivityType, is.Stack
 			case *history.WorkflowFailed:
-				s.Trace = d.Stack
+				s.Trace = is.Stack
 			case *history.SignalReceived:
-				came[d.SignalName] = e.At
+				came[is.SignalName] = e.At
 			case *history.SignalWaitOpened:
-				asked[d.SignalName] = true
+				asked[is.SignalName] = true
 			case *history.SignalApplied:
-				asked[d.SignalName] = true
+				asked[is.SignalName] = true
 			}
 			if s.Trace != "" {
 				d.Stack = &s

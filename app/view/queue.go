@@ -141,8 +141,8 @@ func (v *View) decided(ctx context.Context, ns string) (map[string]*engine.Queue
 	return m, err
 }
 
-// Manned are the workers of a queue that have a build, none if there are none.
-func (v *View) Manned(ctx context.Context, ns, queue, build string) (protocol.BuildCohort, error) {
+// Cohort is the workers of a queue that have a build, none if there are none.
+func (v *View) Cohort(ctx context.Context, ns, queue, build string) (protocol.BuildCohort, error) {
 	g, err := v.queueServers(ctx, ns)
 	if err != nil {
 		return protocol.BuildCohort{}, err

@@ -1,6 +1,24 @@
 package protocol
 
-import "github.com/sojourn-run/sojourn/shared/history"
+import (
+	"regexp"
+
+	"github.com/sojourn-run/sojourn/shared/history"
+)
+
+// maxNamespace is the longest name of a namespace, in bytes.
+const maxNamespace = 128
+
+// The length is no part of it: a pattern that counts to a hundred takes a noticeable part of the program's start.
+var namespaceName = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]*$`)
+
+// CheckNamespace refuses what can be no name of a namespace; field is its path.
+func CheckNamespace(field, name string) error {
+	if len(name) > maxNamespace || !namespaceName.MatchString(name) {
+		return Invalid(field, "must be 1 to %d of lower-case letters, digits and . _ -", maxNamespace)
+	}
+	return nil
+}
 
 // NamespaceRequest creates or changes a namespace. What is absent in a change stays as it is.
 type NamespaceRequest struct {

@@ -51,10 +51,10 @@ func (b *batch) formerWanted(items []*pending) (rows map[engine.FormerKey]bool, 
 				}
 				chains[chain] = true
 			}
-			children := needs.Former
+			children := slices.Clip(needs.Former)
 			if needs.Attached {
 				for _, a := range r.Attached.All() {
-					children = append(slices.Clip(children), a.WorkflowID)
+					children = append(children, a.WorkflowID)
 				}
 			}
 			for _, child := range children {
