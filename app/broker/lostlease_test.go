@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"sync"
 	"testing"
 	"time"
 
@@ -187,4 +188,57 @@ func TestWhatAnAppThatDiedHadNotSaidGoesOn(t *testing.T) {
 			})
 		}
 	})
+}
+
+// To look whether something was lost costs a client's heartbeat nothing once it is long enough that an app fell, be it
+// one client or fifty.
+func TestAHeartbeatOfAClientReadsNothingWhenNoAppFell(t *testing.T) {
+	for _, clients := range []int{1, 50} {
+		inBubble(t, fmt.Sprint(clients), func(o *harness) {
+			a, _ := o.app("a", false)
+			ctx, end := context.WithCancel(o.t.Context())
+			var polls sync.WaitGroup
+			beat := func() (reads bool) {
+				look := func() { reads = true }
+				o.reading.Store(&look)
+				defer o.reading.Store(nil)
+				for i := range clients {
+					if _, err := a.WorkerHeartbeat(ctx, protocol.WorkerHeartbeat{
+						WorkerID: fmt.Sprint("w", i), Slots: json.RawMessage(`{"activity_available":100}`),
+					}); err != nil {
+						o.t.Fatal(err)
+					}
+				}
+				return reads
+			}
+			for i := range clients {
+				a.register(fmt.Sprint("w", i))
+				polls.Go(func() {
+					for wait := int64(60); ctx.Err() == nil; {
+						_, err := a.Poll(ctx, protocol.PollRequest{
+							WorkerID: fmt.Sprint("w", i), Kinds: []protocol.TaskKind{protocol.KindActivity}, Timeout: &wait,
+						})
+						if err != nil && ctx.Err() == nil {
+							o.t.Error(err)
+						}
+					}
+				})
+			}
+			o.t.Cleanup(polls.Wait)
+			o.t.Cleanup(end)
+			beat()
+			time.Sleep(20 * time.Second)
+			if !beat() {
+				o.t.Error("soon after the start nothing is looked for")
+			}
+			for range 20 {
+				time.Sleep(15 * time.Second)
+				beat()
+			}
+			time.Sleep(17 * time.Second)
+			if beat() {
+				o.t.Error("it is looked for still")
+			}
+		})
+	}
 }
