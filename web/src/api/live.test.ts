@@ -63,6 +63,19 @@ describe("rounds", () => {
     expect(stale(keys.history("r1"))).toBe(false);
     expect(stale([...keys.run("r1"), "view"])).toBe(true);
   });
+  it("read nothing of a page that was hidden meanwhile, and know what is stale", () => {
+    const read = vi.fn(async () => ({}));
+    const stop = new QueryObserver(client, { queryKey: [...keys.workers, "team-a"], queryFn: read, staleTime: Infinity }).subscribe(() => {});
+    for (const hidden of [true, false]) {
+      take({ kind: "worker", namespace: "team-a" });
+      vi.stubGlobal("document", { hidden });
+      vi.advanceTimersByTime(roundMs);
+      vi.unstubAllGlobals();
+      expect(read).toHaveBeenCalledTimes(hidden ? 0 : 1);
+      if (hidden) expect(stale([...keys.workers, "team-a"])).toBe(true);
+    }
+    stop();
+  });
   it("come once a second, however much changes", () => {
     const asked = vi.spyOn(client, "invalidateQueries");
     for (let ms = 0; ms < 5000; ms += 10) {

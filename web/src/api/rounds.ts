@@ -26,7 +26,9 @@ export class Rounds {
     this.last = performance.now();
     const stale = [...this.stale.values()];
     this.stale.clear();
-    for (const queryKey of stale) void this.client.invalidateQueries({ queryKey });
+    // A page that was hidden since is read again when somebody looks at it.
+    const refetchType = globalThis.document?.hidden ? "none" : "active";
+    for (const queryKey of stale) void this.client.invalidateQueries({ queryKey, refetchType });
   }
 }
 
