@@ -157,6 +157,23 @@ func TestDevSaysWhichHandlersItFound(t *testing.T) {
 	p.line(p.err, `"message":"handlers: 4 \(2 Node, 2 Python\), left out: x\.sh \(no runtime\)"`)
 }
 
+// An app that has its worker in its own process measures it too: who runs one container scrapes one address.
+func TestMetricsOfAnAppAreThoseOfItsOwnWorkerToo(t *testing.T) {
+	t.Parallel()
+	_, c, _ := dev(t, t.TempDir(), "127.0.0.1:0", nil)
+	status, raw, err := c.call(t.Context(), http.MethodGet, "/metrics", nil)
+	if err != nil || status != http.StatusOK {
+		t.Fatalf("/metrics: %d %v", status, err)
+	}
+	for _, want := range []string{
+		`sojourn_worker_slots{kind="activity",namespace="default"} `, `sojourn_executor_running{namespace="default",`,
+	} {
+		if !strings.Contains(string(raw), "\n"+want) {
+			t.Errorf("/metrics has no %s", want)
+		}
+	}
+}
+
 func TestDevPrintsItsLinesBeforeItsLog(t *testing.T) {
 	t.Parallel()
 	self, err := os.Executable()

@@ -65,7 +65,7 @@ func (w *Worker) Probes() http.Handler {
 	probe("/readyz", w.checks)
 	r := prometheus.NewRegistry()
 	r.MustRegister(
-		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), workerCollector{w},
+		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), w.Collector(),
 	)
 	mux.Handle("GET /metrics", promhttp.HandlerFor(r, promhttp.HandlerOpts{}))
 	return mux
@@ -103,6 +103,9 @@ func text(err error) string {
 	}
 	return "ok"
 }
+
+// Collector measures the worker, for the /metrics of whatever it runs in.
+func (w *Worker) Collector() prometheus.Collector { return workerCollector{w} }
 
 // workerCollector exports what a worker is doing, with one look for each scrape.
 type workerCollector struct{ worker *Worker }

@@ -70,6 +70,7 @@ type Plane struct {
 	peers    *peer.Peers
 	channel  *channel.Channel
 	handler  http.Handler
+	registry *prometheus.Registry
 	log      zerolog.Logger
 
 	drain func(context.Context) error // once
@@ -97,6 +98,7 @@ func Open(ctx context.Context, o Options) (*Plane, error) {
 func (p *Plane) join() {
 	o := p.opt
 	registry := prometheus.NewRegistry()
+	p.registry = registry
 	var metrics *broker.Metrics
 	if o.Metrics {
 		metrics = broker.NewMetrics(registry)
@@ -153,6 +155,13 @@ func (p *Plane) settings() (s protocol.WorkerSettings) {
 	}
 	s.Strict = s.Strict || p.opt.Strict
 	return s
+}
+
+// MeasureToo shows at /metrics what another part of this process measures, to those who may look into the namespace.
+func (p *Plane) MeasureToo(namespace string, c prometheus.Collector) {
+	if p.opt.Metrics {
+		prometheus.WrapRegistererWith(prometheus.Labels{"namespace": namespace}, p.registry).MustRegister(c)
+	}
 }
 
 // Broker serves the verbs, for callers in this process.
