@@ -19,6 +19,7 @@ import { checks, patience } from "./checks.mjs";
 import { doing } from "./doing.mjs";
 import { failures } from "./failures.mjs";
 import { forms } from "./forms.mjs";
+import { long } from "./long.mjs";
 import { quiet } from "./quiet.mjs";
 import { samples } from "./samples.mjs";
 import { slow } from "./slow.mjs";
@@ -112,7 +113,7 @@ async function look(browser, { base, run, stop: halt }) {
   const shot = async (name, fullPage = false) => shots && page.screenshot({ path: join(shots, `${name}.png`), fullPage });
 
   // What is done by hand needs an app of its own: the mock answers only questions, and a server that was named is somebody's.
-  const own = flags.mock || flags.base ? [] : [...samples, ...quiet, ...doing, ...forms, ...spaces, ...waiting, ...failures, ...access, ...below, ...slow, ...held, ...away];
+  const own = flags.mock || flags.base ? [] : [...samples, ...quiet, ...doing, ...forms, ...spaces, ...waiting, ...failures, ...access, ...below, ...long, ...slow, ...held, ...away];
   const refused = (part) => meant.push(part);
   const all = [...checks, ...own, ["no error in the console, no failed request, no other host", async () => {
     if (complaints.length > 0) throw new Error([...new Set(complaints)].join("\n    "));

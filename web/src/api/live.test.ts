@@ -76,6 +76,26 @@ describe("rounds", () => {
     }
     stop();
   });
+  it("let what is being read come to its end, however often it changes meanwhile, and read it once more then", async () => {
+    const key = [...keys.runs, "team-a", {}];
+    const ended: (() => void)[] = [];
+    const read = vi.fn(({ signal }: { signal: AbortSignal }) => new Promise((done) => ended.push(() => done({ cut: signal.aborted }))));
+    const stop = new QueryObserver(client, { queryKey: key, queryFn: read, staleTime: Infinity }).subscribe(() => {});
+    const change = () => {
+      take({ kind: "run", namespace: "team-a" });
+      vi.advanceTimersByTime(roundMs);
+    };
+    for (let n = 0; n < 5; n++) change();
+    expect(read).toHaveBeenCalledTimes(1);
+    ended[0]!();
+    await vi.advanceTimersByTimeAsync(roundMs);
+    expect(client.getQueryData(key)).toEqual({ cut: false });
+    expect(read).toHaveBeenCalledTimes(2);
+    ended[1]!();
+    await vi.advanceTimersByTimeAsync(3 * roundMs);
+    expect(read).toHaveBeenCalledTimes(2);
+    stop();
+  });
   it("come once a second, however much changes", () => {
     const asked = vi.spyOn(client, "invalidateQueries");
     for (let ms = 0; ms < 5000; ms += 10) {

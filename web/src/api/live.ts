@@ -4,7 +4,7 @@ import { io, type Socket } from "socket.io-client";
 import type { History } from "./client";
 import { basePath } from "../lib/base";
 import { keys } from "./queries";
-import { roundsOf, topicsOf, wanted } from "./rounds";
+import { beingRead, roundsOf, topicsOf, wanted } from "./rounds";
 import { isFollowed } from "./stream";
 import type { Hint, RunView } from "./types";
 
@@ -116,7 +116,7 @@ export class Live {
     });
     socket.on("hint", (hint: Hint) => rounds.take(staleOn(client, hint)));
     const poll = setInterval(() => {
-      if (this.state !== "live" && !document.hidden) void client.invalidateQueries({ predicate: needsReading(client) });
+      if (this.state !== "live" && !document.hidden) void client.invalidateQueries({ predicate: (q) => !beingRead(q) && needsReading(client)(q) });
     }, this.fallback);
     return () => {
       clearInterval(poll);

@@ -1,4 +1,4 @@
-import type { QueryClient, QueryKey } from "@tanstack/react-query";
+import type { Query, QueryClient, QueryKey } from "@tanstack/react-query";
 import type { RunView, Topic } from "./types";
 import { isOpen } from "../lib/status";
 
@@ -7,7 +7,10 @@ export const gatherMs = 50;
 /** The shortest time between two readings, so that a page asks once a second at most, however much changes. */
 export const roundMs = 1000;
 
-/** Reads stale queries again, in rounds: each query once a round. */
+/** Whether a query is being read: to begin anew with each change would never come to an end where a reading takes longer than a round. */
+export const beingRead = ({ state }: Pick<Query, "state">): boolean => state.fetchStatus === "fetching";
+
+/** Reads stale queries again, in rounds: each query once a round, and one that is being read when that is done. */
 export class Rounds {
   private stale = new Map<string, QueryKey>();
   private timer: ReturnType<typeof setTimeout> | undefined;
@@ -28,7 +31,9 @@ export class Rounds {
     this.stale.clear();
     // A page that was hidden since is read again when somebody looks at it.
     const refetchType = globalThis.document?.hidden ? "none" : "active";
-    for (const queryKey of stale) void this.client.invalidateQueries({ queryKey, refetchType });
+    const later = stale.flatMap((queryKey) => this.client.getQueryCache().findAll({ queryKey, predicate: beingRead }).map((q) => q.queryKey));
+    for (const queryKey of stale) void this.client.invalidateQueries({ queryKey, refetchType, predicate: (q) => !beingRead(q) });
+    this.take(later);
   }
 }
 
