@@ -21,6 +21,8 @@ module.exports = {
     cwd: __dirname,
     // The whole drain takes at most 25 s; killed earlier, work would have to wait for its leases.
     kill_timeout: 40000,
+    // The process alone is told: executors end when their worker says so, and what runs in them may finish while it drains.
+    treekill: false,
     // A settings mistake exits with 2 and stays down (PM2 goes on to show it as waiting for its restart); everything else comes
     // back, each time a little later. 0 is not in this list: PM2 takes it for the code of whatever a signal ended.
     stop_exit_codes: [2],

@@ -192,6 +192,9 @@ func (h *heldLog) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
+// Unwrap is where it goes.
+func (h *heldLog) Unwrap() io.Writer { return h.to }
+
 func (h *heldLog) release() {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -2,14 +2,18 @@ package cli_test
 
 import (
 	"encoding/json"
+	"errors"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
 // pm2 is a PM2 of a test's own, whose daemon ends with the test.
@@ -75,8 +79,56 @@ func (p *pm2) until(what string, ok func(map[string]supervised) bool) map[string
 	return nil
 }
 
+// heldHandler is an activity in an executor, which waits until a file of the name that it is given stands beside it.
+const heldHandler = `import { existsSync } from 'node:fs'
+export async function main(name, ctx) {
+  while (!existsSync(new URL(name, import.meta.url))) await new Promise((then) => setTimeout(then, 50))
+  return name
+}
+`
+
+// hold starts an activity in an executor of the worker, waits until it runs, and returns what lets it go on as soon as
+// the worker drains.
+func (p *pm2) hold(c client, handlers, name string) (goOn func(), run string) {
+	p.t.Helper()
+	var a protocol.StartAnswer
+	c.must(http.MethodPost, "/api/sojourn/activities", map[string]any{
+		"workflow_id": name, "activity_type": "held", "input": []string{name},
+	}, &a)
+	until(p.t, name+" runs", func() bool {
+		v := c.describe(name)
+		return v.Pending != nil && len(v.Pending.Activities) == 1 && v.Pending.Activities[0].State == "leased"
+	})
+	drains := strings.Count(p.log("worker"), "INF draining")
+	return func() {
+		until(p.t, "the worker drains", func() bool { return strings.Count(p.log("worker"), "INF draining") > drains })
+		if err := os.WriteFile(filepath.Join(handlers, name), nil, 0o600); err != nil {
+			p.t.Error(err)
+		}
+	}, a.RunID
+}
+
+// log is what a role wrote.
+func (p *pm2) log(role string) string {
+	p.t.Helper()
+	text, err := os.ReadFile(filepath.Join(p.dir, "pm2", "logs", "sojourn-"+role+"-error.log"))
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return string(text)
+}
+
+// meanwhile does what the operator does, beside something that goes on.
+func meanwhile(other, do func()) {
+	var both sync.WaitGroup
+	both.Go(other)
+	do()
+	both.Wait()
+}
+
 // TestPM2KeepsBothRolesUp runs ecosystem.config.js as it is shipped, under the real PM2: what was killed comes back, a
-// reload works, a stop ends both within kill_timeout, and a mistake in the settings is not tried again and again.
+// reload and a stop let what runs in executors finish, a stop ends both within kill_timeout, and a mistake in the
+// settings is not tried again and again.
 func TestPM2KeepsBothRolesUp(t *testing.T) {
 	t.Parallel()
 	bin, err := filepath.Abs("../interop/pm2/node_modules/pm2/bin/pm2")
@@ -101,11 +153,18 @@ func TestPM2KeepsBothRolesUp(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "ecosystem.config.js"), config, 0o600); err != nil {
 		t.Fatal(err)
 	}
+	handlers := filepath.Join(dir, "handlers")
+	if err := errors.Join(
+		os.Mkdir(handlers, 0o755), os.WriteFile(filepath.Join(handlers, "held.mjs"), []byte(heldHandler), 0o644), //nolint:gosec // an executor may be another user
+	); err != nil {
+		t.Fatal(err)
+	}
 	p := &pm2{t: t, bin: bin, dir: dir, env: []string{
 		"PM2_HOME=" + filepath.Join(dir, "pm2"), "HOME=" + dir, "PATH=" + os.Getenv("PATH"), "PM2_DISCRETE_MODE=1",
 		asSojourn + "=1", ledgerPath + "=" + filepath.Join(dir, "ledger"), "SOJOURN_RELEASE=1.0.0", "SOJOURN_AUTH=none",
 		"SOJOURN_ADDR=" + addr, "SOJOURN_APP_URL=http://" + addr,
-		"SOJOURN_DATA_DIR=" + filepath.Join(dir, "data"), "SOJOURN_ISOLATION=none",
+		"SOJOURN_DATA_DIR=" + filepath.Join(dir, "data"), "SOJOURN_HANDLERS=" + handlers, "SOJOURN_ISOLATION=process",
+		"SOJOURN_ISOLATION_MIN_LEVEL=process", "SOJOURN_EXECUTOR_UIDS=none",
 	}}
 	t.Cleanup(func() {
 		cmd := exec.Command("node", bin, "kill")
@@ -144,14 +203,18 @@ func TestPM2KeepsBothRolesUp(t *testing.T) {
 	})
 	works("killed")
 
-	p.do("reload", "ecosystem.config.js")
+	drained, reloaded := p.hold(c, handlers, "reload")
+	meanwhile(drained, func() { p.do("reload", "ecosystem.config.js") })
 	p.until("both roles are up after a reload", func(all map[string]supervised) bool {
 		return both(all) && all["sojourn-app"].PID != again["sojourn-app"].PID &&
 			all["sojourn-worker"].PID != again["sojourn-worker"].PID
 	})
+	c.completed("reload", reloaded)
 	works("reloaded")
 
-	p.do("stop", "all") // returns when the processes have ended, or were killed after kill_timeout
+	drained, stopped := p.hold(c, handlers, "stop")
+	// returns when the processes have ended, or were killed after kill_timeout; one after the other, the worker first
+	meanwhile(drained, func() { p.do("stop", "sojourn-worker", "sojourn-app") })
 	for name, s := range p.list() {
 		if s.Env.Status != "stopped" {
 			t.Errorf("%s is %s after a stop", name, s.Env.Status)
@@ -164,6 +227,15 @@ func TestPM2KeepsBothRolesUp(t *testing.T) {
 	if strings.Contains(string(log), "still alive") {
 		t.Errorf("a role did not end within kill_timeout:\n%s", log)
 	}
+
+	// The end of a connection is one line, not one of each call that was under way.
+	text := p.log("worker")
+	if strings.Contains(text, " failed ") || !strings.Contains(text, "connection to the app lost") {
+		t.Errorf("the log of the worker says\n%s", text)
+	}
+	p.do("start", "ecosystem.config.js")
+	p.until("both roles are up again", both)
+	c.completed("stop", stopped)
 
 	p.do("delete", "all")
 	p.env = append(p.env, "SOJOURN_ADDR=nonsense", "SOJOURN_CONTAINER_TYPE=APP")

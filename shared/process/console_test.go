@@ -1,6 +1,9 @@
 package process
 
 import (
+	"io"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -18,3 +21,39 @@ func TestAStackStandsBelowItsLine(t *testing.T) {
 		t.Errorf("got\n%q, want\n%q", b.String(), want)
 	}
 }
+
+// A log is read at a terminal as it is written, and in a file days later.
+func TestWhatGoesToAFileBeginsWithItsDate(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "log")
+	file, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	log := Logger(behind{file}, "info", "console")
+	log.Info().Msg("app serves")
+	if err := file.Close(); err != nil {
+		t.Fatal(err)
+	}
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	at, rest, _ := strings.Cut(string(raw), " ")
+	when, err := time.Parse(time.RFC3339, at)
+	if err != nil || time.Since(when) > time.Hour || rest != "INF app serves\n" {
+		t.Errorf("got %q, %v", raw, err)
+	}
+	terminal, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0) // a character device like any terminal
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer terminal.Close()
+	if c := Console(behind{terminal}); c.TimeFormat != time.TimeOnly {
+		t.Errorf("at a terminal a line begins with %s", c.TimeFormat)
+	}
+}
+
+// behind is a writer to another.
+type behind struct{ io.Writer }
+
+func (b behind) Unwrap() io.Writer { return b.Writer }

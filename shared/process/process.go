@@ -68,10 +68,15 @@ func Logger(w io.Writer, level, format string) zerolog.Logger {
 	return zerolog.New(w).With().Timestamp().Logger()
 }
 
-// Console writes logs for people: an event is a line, and a stack stands in lines of its own below it.
+// Console writes logs for people: an event is a line, and a stack stands in lines of its own below it. At a terminal it
+// begins with the time; what goes to a file is read on another day, and begins with the date and the zone.
 func Console(w io.Writer) zerolog.ConsoleWriter {
+	at := time.RFC3339
+	if Terminal(w) {
+		at = time.TimeOnly
+	}
 	return zerolog.ConsoleWriter{
-		Out: w, TimeFormat: time.TimeOnly, NoColor: os.Getenv("NO_COLOR") != "" || !Terminal(w),
+		Out: w, TimeFormat: at, NoColor: os.Getenv("NO_COLOR") != "" || !Terminal(w),
 		FieldsExclude: []string{stackField},
 		FormatExtra: func(event map[string]any, line *bytes.Buffer) error {
 			text, _ := event[stackField].(string)
@@ -108,6 +113,9 @@ func SetLevel(level string) {
 
 // Terminal says whether a person may be looking at w.
 func Terminal(w io.Writer) bool {
+	if behind, ok := w.(interface{ Unwrap() io.Writer }); ok {
+		return Terminal(behind.Unwrap())
+	}
 	f, ok := w.(*os.File)
 	if !ok {
 		return false

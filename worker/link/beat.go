@@ -3,6 +3,7 @@ package link
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 
@@ -119,7 +120,7 @@ func (l *Link) due(ctx context.Context) time.Time {
 	call, cancel := context.WithTimeout(ctx, beatTimeout)
 	out, err := ask(call, l, "heartbeat", protocol.WorkerVerbs.WorkerHeartbeat, in)
 	cancel()
-	if err != nil && ctx.Err() == nil {
+	if err != nil && ctx.Err() == nil && !errors.Is(err, ErrConnectionEnded) {
 		l.log.Warn().Err(err).Int("leases", len(in.Leases)).Int("sessions", len(in.Sessions)).Msg("heartbeat failed")
 	}
 	if err == nil {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/sojourn-run/sojourn/shared/protocol"
+	"github.com/sojourn-run/sojourn/shared/socketio"
 )
 
 // verb is one of the app's, as protocol.WorkerVerbs.Poll is.
@@ -26,8 +27,21 @@ func call[In, Out any](ctx context.Context, l *Link, conn Conn, name string, v v
 	out, err := v(conn, ctx, in)
 	if err != nil {
 		err = l.sorted(name, err)
+		if ended(conn, err) {
+			err = fmt.Errorf("%w: %w", ErrConnectionEnded, err)
+		}
 	}
 	return out, err
+}
+
+// ended says whether it was the end of the connection that a call failed with.
+func ended(conn Conn, err error) bool {
+	select {
+	case <-conn.Done():
+		return true
+	default:
+		return errors.Is(err, socketio.ErrPeerClosed) // which a call may meet first
+	}
 }
 
 func (l *Link) sorted(name string, err error) error {

@@ -151,6 +151,9 @@ type live struct {
 // ErrNotConnected is wrapped by calls that found no connection, and whose time ran out before there was one.
 var ErrNotConnected = errors.New("not connected to the app")
 
+// ErrConnectionEnded is wrapped by calls that were under way when their connection ended, which the link logs itself.
+var ErrConnectionEnded = errors.New("the connection ended")
+
 // ErrSuperseded says that another process registered under this worker's id, or that the worker was removed: this
 // process must stop.
 var ErrSuperseded = errors.New("this process is registered no more")

@@ -138,7 +138,8 @@ func (l *loop) once(got share) time.Duration {
 	}
 	if err != nil {
 		l.r.slots.polled(l.kinds, got)
-		if l.r.pollCtx.Err() == nil && !errors.Is(err, link.ErrNotConnected) {
+		// The end of a connection is one line, which the link writes, not one for each poll that was open.
+		if l.r.pollCtx.Err() == nil && !errors.Is(err, link.ErrNotConnected) && !errors.Is(err, link.ErrConnectionEnded) {
 			l.r.log.Warn().Err(err).Msg("poll failed")
 		}
 		return l.back.Next()
