@@ -87,6 +87,50 @@ export const failures = [
     await page.goto(`${base}/workers?namespace=${space}`);
     await shown(page.locator(`[data-worker="${worker}"]`).getByText("1 of 4"));
   }],
+  ["what an activity logs appears while it runs, attempt by attempt", async ({ page, base, api, axe, shot }) => {
+    const { run_id } = await api("/api/sojourn/activities", {
+      activity_type: "charge", workflow_id: "log", task_queue: queue, retry_policy: { max_attempts: 2, backoff_seconds: [1] }, start_to_close_timeout: 600,
+    }, space);
+    let t = await poll(api, "activity-tasks");
+    let part = 0;
+    const log = (lines) =>
+      api("/api/worker/tasks/logs", { items: [{ task_id: t.task_id, lease_owner: worker, activity_attempt_id: t.activity_attempt_id, part: ++part, lines }] }, space);
+    const line = (text, level = "info", source = "log") => ({ at: "2026-11-21T12:00:00Z", level, source, text });
+    await log([line("opens the till")]);
+    await page.goto(`${base}/runs/${run_id}?namespace=${space}`);
+    const lines = page.getByRole("log", { name: "lines of charge" });
+    await shown(lines.getByText("opens the till"));
+    await log([line("<b>counts</b>\nthe coins", "warn"), line("clink", "info", "stdout"), { text: "", left_out: 3 }]);
+    await shown(lines.getByText("3 lines are missing here"));
+    await shown(lines.getByText("<b>counts</b>"));
+    await page.locator("[data-log]").getByRole("button", { name: "Copy log" }).focus();
+    assert.deepEqual(await axe(), []);
+    await shot("log", true);
+    await api(`/api/worker/activity-tasks/${t.task_id}/fail`, { lease_owner: worker, activity_attempt_id: t.activity_attempt_id, failure: { message: "the till sticks", type: "Stuck" } }, space);
+    t = await poll(api, "activity-tasks");
+    part = 0;
+    await log(Array.from({ length: 40 }, (_, i) => line(`coin ${i + 1}`)));
+    await shown(lines.getByText("coin 40", { exact: true }));
+    assert.equal(await lines.getByText("opens the till").count(), 0, "lines of another attempt");
+    assert.ok(await lines.evaluate((e) => e.scrollHeight - e.scrollTop - e.clientHeight < 24), "the last line is not in sight");
+    await page.getByLabel("Attempt").selectOption("1");
+    await shown(lines.getByText("opens the till"));
+    await page.getByLabel("Attempt").selectOption("last");
+    await lines.evaluate((e) => e.scrollTo(0, 0));
+    await log([line("the till is empty")]);
+    await lines.getByText("the till is empty").waitFor({ state: "attached" });
+    assert.equal(await lines.evaluate((e) => e.scrollTop), 0, "who read further up was moved");
+    await api(`/api/worker/activity-tasks/${t.task_id}/complete`, { lease_owner: worker, activity_attempt_id: t.activity_attempt_id, result: null }, space);
+    await page.getByRole("region", { name: "Log of charge" }).getByText("Live").waitFor({ state: "detached" });
+    assert.deepEqual(await axe(), []);
+    // Nobody is asked any more for what is over.
+    const asked = [];
+    const note = (r) => r.url().includes("/logs") && asked.push(r.url());
+    page.on("request", note);
+    await page.waitForTimeout(2500);
+    page.off("request", note);
+    assert.deepEqual(asked, []);
+  }],
   ["numbers are shown, copied and sent as they are written", async ({ page, base, api, refused, shot }) => {
     await page.context().grantPermissions(["clipboard-read", "clipboard-write"]);
     await page.goto(`${base}/?namespace=${space}`);

@@ -1,7 +1,7 @@
 import type { Where } from "./past";
 import { query, request } from "./request";
 import type {
-  ActivityStarted, FleetDrains, FleetRequest, FleetSettings, FleetSettingsRequest, FleetVerb, HistoryPage, Json, Limits, Me, NamespaceList, NamespaceRequest, NamespaceView, Overview, QueryAnswer,
+  ActivityLogs, ActivityStarted, FleetDrains, FleetRequest, FleetSettings, FleetSettingsRequest, FleetVerb, HistoryPage, Json, Limits, Me, NamespaceList, NamespaceRequest, NamespaceView, Overview, QueryAnswer,
   QueueList, QueueState, RunCounts, RunList, RunView, RunsOfWorkflow, Schedule, ScheduleHistory, ScheduleList, ScheduleReceipt, ScheduleRequest,
   ScheduleSpec, ScheduleTimes, SearchAttributes, SessionAttempts, SessionDone, SessionList, SessionPast, SessionShown, StartActivity, StartRequest,
   Started, Updated, WorkerList,
@@ -78,6 +78,8 @@ export const api = {
       namespace: k.namespace,
       ...(signal && { signal }),
     }),
+  logs: (namespace: string, task: string, attempt: number | undefined, after: number, signal?: AbortSignal) =>
+    request<ActivityLogs>(`/api/tasks/${encodeURIComponent(task)}/logs${query({ attempt, after })}`, { namespace, ...(signal && { signal }) }),
   signal: (k: RunKey, name: string, input: Json[]) =>
     request(`${workflow(k)}/signal/${encodeURIComponent(name)}`, { method: "POST", namespace: k.namespace, body: { input } }),
   update: (k: RunKey, name: string, input: Json[]) =>

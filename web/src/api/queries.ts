@@ -1,4 +1,5 @@
 import { infiniteQueryOptions, queryOptions } from "@tanstack/react-query";
+import { readLogs, type Logs } from "./logs";
 import { readOn, type Past } from "./past";
 import type { ScheduleSpec } from "./types";
 import { api, readHistory, type History, type QueueKey, type RunFilter, type RunKey, type ScheduleKey, type SessionKey } from "./client";
@@ -49,6 +50,17 @@ export const historyQuery = (k: RunKey | undefined) =>
       const early = (h: History) => client.setQueryData(queryKey, h); // so that a long timeline is painted with its first page
       return readHistory((token) => api.history(k!, token, signal), before, early);
     },
+  });
+
+/** How often the lines of an activity that runs are read on: no hint tells of them. */
+const linesMs = 2000;
+
+export const logsQuery = (namespace: string, task: string, attempt: number | undefined) =>
+  queryOptions({
+    queryKey: ["logs", namespace, task, attempt],
+    structuralSharing: false, // lines that are known stay the very same
+    queryFn: ({ client, queryKey, signal }) => readLogs((after) => api.logs(namespace, task, attempt, after, signal), client.getQueryData<Logs>(queryKey)),
+    refetchInterval: ({ state }) => state.data?.running && linesMs,
   });
 
 export const runsOfQuery = (k: RunKey | undefined) =>

@@ -14,6 +14,25 @@ export interface components {
             status: string;
             workflow_id: string;
         };
+        /** @description What is kept of the lines of one attempt of an activity. */
+        ActivityLogs: {
+            /** @description activity_attempt_id is the attempt whose lines these are; absent while there is none. */
+            activity_attempt_id?: string;
+            /** @description those of which there are lines, and the one that runs, oldest first */
+            attempts: components["schemas"]["LogAttempt"][];
+            lines: components["schemas"]["LogLine"][];
+            /** @description there is more already */
+            more: boolean;
+            /** @description asks, as after, for what comes behind these lines */
+            next: number;
+            /** @description the activity is not over, so there may be another attempt */
+            open: boolean;
+            run_id: string;
+            /** @description the attempt runs, so there may be more */
+            running: boolean;
+            task_id: string;
+            workflow_id: string;
+        };
         /** @description Bounds one kind of task; null is no bound. */
         Budget: {
             max_active_leases: null | number;
@@ -199,6 +218,28 @@ export interface components {
             warnings?: components["schemas"]["FilterWarning"][];
             workflow_count: number;
             workflows: components["schemas"]["RunView"][];
+        };
+        /** @description An attempt of an activity and what its lines count. */
+        LogAttempt: {
+            activity_attempt_id: string;
+            /** @description the last number of its id */
+            attempt: number;
+            bytes: number;
+        };
+        /** @description What the code of an activity logged or printed at once. */
+        LogLine: {
+            /**
+             * Format: date-time
+             * @description by the worker's clock
+             */
+            at?: string | null;
+            /** @description left_out is how many lines are missing here; such a line says nothing else. */
+            left_out?: number;
+            /** @description debug, info, warn, error */
+            level?: string;
+            /** @description stdout, stderr; log, for what was logged and not printed */
+            source?: string;
+            text: string;
         };
         /**
          * @description How a caller showed who it is.

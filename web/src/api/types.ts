@@ -50,6 +50,8 @@ export type ActivityStarted = Schemas["ActivityAnswer"];
 /** Payload members named arguments, result, output and value are base64; decoded holds the same members as plain JSON. */
 export type HistoryEvent = Omit<Schemas["Event"], "payload"> & { payload: Record<string, Json> | null };
 export type HistoryPage = Pick<Schemas["HistoryAnswer"], "next_page_token"> & { events: HistoryEvent[] };
+export type ActivityLogs = Schemas["ActivityLogs"];
+export type LogLine = Schemas["LogLine"];
 export type Updated = Schemas["Updated"];
 export type QueryAnswer = Schemas["QueryAnswer"];
 

@@ -21,6 +21,7 @@ import { When } from "../ui/When";
 import { Actions } from "./Actions";
 import { useElsewhere } from "./elsewhere";
 import { EventList } from "./EventList";
+import { Log } from "./Log";
 import { buildTimeline, numbered, type Timeline } from "./timeline";
 import { TimelineView } from "./TimelineView";
 import { envelope } from "./summary";
@@ -46,6 +47,8 @@ function Run({ run }: { run: RunView }) {
   const events = useMemo(() => history.data?.events ?? [], [history.data]);
   const timeline = useTimeline(run, events);
   const lane = timeline.lanes.find((l) => l.id === picked);
+  // An activity by itself has one, whose log is what people come for.
+  const logged = run.kind === "activity" ? timeline.lanes.find((l) => l.kind === "activity") : lane?.kind === "activity" ? lane : undefined;
   const shown = useMemo(() => (lane ? events.filter((e) => lane.events.includes(e.sequence)) : events), [events, lane]);
 
   // On a phone the first screen is how it stands and its timeline.
@@ -83,6 +86,7 @@ function Run({ run }: { run: RunView }) {
         <>
           <TimelineView timeline={timeline} picked={picked} onPick={setPicked} />
           {below}
+          {logged && <Log key={logged.id} run={run} lane={logged} />}
           <EventList
             events={shown}
             start={timeline.from}
