@@ -110,11 +110,16 @@ func launch(
 		ex.pass = l.proxy.Admit(id)
 		env = append(env, wayOut(l.proxy, ex.pass)...)
 	}
+	threads := l.limits.Threads
+	if _, by, _ := g.Holds(); by != "" {
+		threads = 0 // the group refuses what is over it, which ends nobody
+	}
 	var err error
 	ex.proc, err = startProcess(minder.Config{
 		Path: l.program, Args: l.args, Env: env, Dir: scratch,
 		Memory: l.limits.Memory, Data: l.limits.Data, FileSize: l.limits.FileSize, Files: int64(l.limits.OpenFiles),
-		Processes: l.limits.Processes, ScratchBytes: l.limits.ScratchBytes, ScratchFiles: l.limits.ScratchFiles,
+		Processes: l.limits.Processes, Threads: threads,
+		ScratchBytes: l.limits.ScratchBytes, ScratchFiles: l.limits.ScratchFiles,
 		Wall: ex.rules, User: u.number(), Group: g, Room: l.name != RuntimeNative,
 	})
 	if err != nil {

@@ -79,7 +79,7 @@ type Limits struct {
 	FileSize     int64 // bytes of one file
 	OpenFiles    int   // descriptors of each process
 	Processes    int   // processes at once
-	Threads      int   // threads of all its processes, where a control group holds them; 0 for 16 times Processes
+	Threads      int   // threads of all its processes: refused by a control group, else ended; 0 for 16 times Processes
 	ScratchBytes int64 // bytes in the scratch folder
 	ScratchFiles int   // files in the scratch folder
 	// processors that work for it at once, where a control group holds them; 0 for as many as there are. When there are

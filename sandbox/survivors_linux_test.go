@@ -284,6 +284,13 @@ func TestLimitsAreToldApart(t *testing.T) {
 			"too many processes", limits(sandbox.Limits{Processes: 10}), "children", 40, sandbox.QuotaExceeded,
 			sandbox.CauseQuota,
 		},
+		{
+			"too many threads without a group",
+			sandbox.Options{
+				Blank: -1, Cgroup: sandbox.CgroupNone, Limits: map[string]sandbox.Limits{sandbox.RuntimePython: {Threads: 30}},
+			},
+			"threads", 60, sandbox.QuotaExceeded, sandbox.CauseQuota,
+		},
 		{"one large file", limits(sandbox.Limits{FileSize: 8 << 20}), "one_file", 16, sandbox.UserError, ""},
 		{
 			"many files", limits(sandbox.Limits{ScratchFiles: 100}), "many_files",
@@ -300,6 +307,27 @@ func TestLimitsAreToldApart(t *testing.T) {
 		{
 			"files that were removed and are open", limits(sandbox.Limits{ScratchBytes: 8 << 20}), "removed_files", 20,
 			sandbox.QuotaExceeded, sandbox.CauseQuota,
+		},
+		{
+			"files in a folder that cannot be listed", limits(sandbox.Limits{ScratchBytes: 8 << 20}), "closed_folder", 20,
+			sandbox.QuotaExceeded, sandbox.CauseQuota,
+		},
+		{
+			"files in a scratch folder that cannot be listed", limits(sandbox.Limits{ScratchBytes: 8 << 20}),
+			"closed_scratch", 20,
+			sandbox.QuotaExceeded, sandbox.CauseQuota,
+		},
+		{
+			"files deeper than any path", limits(sandbox.Limits{ScratchBytes: 8 << 20}), "deep_files", 20,
+			sandbox.QuotaExceeded, sandbox.CauseQuota,
+		},
+		{
+			"tables of pages without a group",
+			sandbox.Options{
+				Blank: -1, Cgroup: sandbox.CgroupNone,
+				Limits: map[string]sandbox.Limits{sandbox.RuntimePython: {Memory: 128 << 20}},
+			},
+			"page_tables", 120, sandbox.OutOfMemory, sandbox.CauseOutOfMemory,
 		},
 		{
 			"files in memory without a group or a wall",

@@ -31,12 +31,13 @@ type Config struct {
 	Env  []string `json:"env"`  // its whole environment
 	Dir  string   `json:"dir"`  // scratch folder: working directory of the executor, wiped at the end
 
-	// resident bytes of the executor and its descendants together; 0 for no limit
+	// bytes that the executor and its descendants have together, resident and in tables of pages; 0 for no limit
 	Memory       int64 `json:"memory"`
 	Data         int64 `json:"data"`          // RLIMIT_DATA of each process, bytes; 0 for no limit
 	FileSize     int64 `json:"file_size"`     // RLIMIT_FSIZE, bytes; 0 for no limit
 	Files        int64 `json:"files"`         // RLIMIT_NOFILE; 0 for no limit
 	Processes    int   `json:"processes"`     // descendants at once; 0 for no limit
+	Threads      int   `json:"threads"`       // of all of them together; 0 for no limit
 	ScratchBytes int64 `json:"scratch_bytes"` // bytes in Dir; 0 for no limit
 	ScratchFiles int   `json:"scratch_files"` // files and folders in Dir; 0 for no limit
 

@@ -300,19 +300,27 @@ func belowByParent(parent int) []int {
 	return all
 }
 
-var pageSize = int64(os.Getpagesize())
-
-func residentBytes(pid int) int64 {
-	statm, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", pid))
+// taken is what a process has of what is counted: bytes in memory, bytes of tables that say where those are, which are
+// not in memory to be shared and can be many more, and threads.
+func taken(pid int) (u usage) {
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
-		return 0
+		return u
 	}
-	fields := bytes.Fields(statm)
-	if len(fields) < 2 {
-		return 0
+	for line := range bytes.Lines(status) {
+		name, rest, _ := bytes.Cut(line, []byte(":"))
+		number, _, _ := bytes.Cut(bytes.TrimSpace(rest), []byte(" ")) // and kB
+		switch string(name) {
+		case "VmRSS":
+			u.resident, _ = strconv.ParseInt(string(number), 10, 64)
+		case "VmPTE":
+			u.tables, _ = strconv.ParseInt(string(number), 10, 64)
+		case "Threads":
+			u.threads, _ = strconv.Atoi(string(number))
+		}
 	}
-	pages, _ := strconv.ParseInt(string(fields[1]), 10, 64)
-	return pages * pageSize
+	u.resident, u.tables = u.resident<<10, u.tables<<10
+	return u
 }
 
 // proportionalBytes is a process's part of its resident memory: of a page that n processes have, an nth. A process that

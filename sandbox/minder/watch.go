@@ -3,9 +3,11 @@
 package minder
 
 import (
+	"errors"
 	"fmt"
 	"io/fs"
 	"path/filepath"
+	"syscall"
 	"time"
 )
 
@@ -39,9 +41,10 @@ func (m *minder) watch() {
 			return
 		}
 		pids := descendants(m.pid)
+		all := m.usage(pids)
 		resident, held := m.Group.Use()
 		if !held {
-			resident = m.resident(pids) + loose
+			resident = all.resident + all.tables + loose
 		}
 		if resident > m.peak.Load() {
 			m.peak.Store(resident)
@@ -53,6 +56,11 @@ func (m *minder) watch() {
 		}
 		if m.Processes > 0 && len(pids) > m.Processes {
 			m.tell(Fact{T: FactQuota, Error: fmt.Sprintf("%d processes exceed %d", len(pids), m.Processes)})
+			m.kill()
+			return
+		}
+		if m.Threads > 0 && all.threads > m.Threads {
+			m.tell(Fact{T: FactQuota, Error: fmt.Sprintf("%d threads exceed %d", all.threads, m.Threads)})
 			m.kill()
 			return
 		}
@@ -97,20 +105,29 @@ func (m *minder) outOfMemory() bool {
 	return true
 }
 
-// resident is the memory of processes together. What several share counts once, as soon as it matters: those forked
-// over one model are not each as large as it is.
-func (m *minder) resident(pids []int) (bytes int64) {
+// usage is what processes have together; see [taken].
+type usage struct {
+	resident, tables int64
+	threads          int
+}
+
+// usage is what processes have together. Memory that several share counts once, as soon as it matters: those that were
+// forked over one model are not each as large as it is.
+func (m *minder) usage(pids []int) (all usage) {
 	for _, pid := range pids {
-		bytes += residentBytes(pid)
+		u := taken(pid)
+		all.resident += u.resident
+		all.tables += u.tables
+		all.threads += u.threads
 	}
-	if m.Memory > 0 && bytes > m.Memory {
+	if m.Memory > 0 && all.resident+all.tables > m.Memory {
 		asUser(m.User, func() {
 			if shared, ok := proportional(pids); ok {
-				bytes = shared
+				all.resident = shared
 			}
 		})
 	}
-	return bytes
+	return all
 }
 
 // proportional is the resident memory of processes, with what several of them share counted once. It costs too much to
@@ -137,11 +154,21 @@ func (m *minder) overScratch(bytes int64) (over string) {
 	}
 	var files int
 	_ = filepath.WalkDir(m.Dir, func(_ string, d fs.DirEntry, err error) error {
-		if err != nil {
-			return nil //nolint:nilerr // gone, or closed to us: neither grows
+		var info fs.FileInfo
+		if err == nil {
+			info, err = d.Info()
+		}
+		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
+			return nil // gone meanwhile
+		}
+		if err != nil { // closed to its owner, or deeper than any path: yet it can grow
+			var errno syscall.Errno
+			errors.As(err, &errno) // the path may be very long
+			over = fmt.Sprintf("files in the scratch folder cannot be counted: %v", errno)
+			return fs.SkipAll
 		}
 		files++
-		if info, err := d.Info(); err == nil && info.Mode().IsRegular() {
+		if info.Mode().IsRegular() {
 			bytes += allocated(info)
 		}
 		switch {

@@ -186,6 +186,13 @@ def children(n, ctx):
     time.sleep(60)
 
 
+def threads(n, ctx):
+    threading.stack_size(1 << 16)
+    for _ in range(n):
+        threading.Thread(target=time.sleep, args=[60], daemon=True).start()
+    time.sleep(60)
+
+
 def one_file(megabytes, ctx):
     with open(os.path.join(ctx.session.dir, "large"), "wb") as f:
         for _ in range(megabytes):
@@ -197,6 +204,53 @@ def many_files(input, ctx):
     for i in range(files):
         with open(os.path.join(ctx.session.dir, str(i)), "wb") as f:
             f.write(b"x" * (kilobytes << 10))
+    time.sleep(60)
+
+
+def closed_folder(megabytes, ctx):
+    """Files in a folder that even its owner may not list."""
+    path = os.path.join(ctx.session.dir, "closed")
+    os.mkdir(path)
+    os.chmod(path, 0o300)
+    for i in range(megabytes):
+        with open(os.path.join(path, str(i)), "wb") as f:
+            f.write(b"x" * (1 << 20))
+    time.sleep(60)
+
+
+def closed_scratch(megabytes, ctx):
+    """The same with the scratch folder itself."""
+    os.chmod(ctx.session.dir, 0o300)
+    many_files([megabytes, 1024], ctx)
+
+
+def deep_files(megabytes, ctx):
+    """Files so deep that no path is long enough for them."""
+    os.chdir(ctx.session.dir)
+    for _ in range(30):
+        os.mkdir("d" * 200)
+        os.chdir("d" * 200)
+    for i in range(megabytes):
+        with open(str(i), "wb") as f:
+            f.write(b"x" * (1 << 20))
+    time.sleep(60)
+
+
+def page_tables(gigabytes, ctx):
+    """Memory that is only read takes no memory, but tables that say where it is."""
+    import ctypes, mmap
+
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.mmap.restype = ctypes.c_void_p
+    libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]
+    size = gigabytes << 30
+    at = libc.mmap(None, size, 1, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | 0x4000, -1, 0)
+    if at in (None, ctypes.c_void_p(-1).value):
+        raise OSError(ctypes.get_errno(), "mmap")
+    libc.madvise(ctypes.c_void_p(at), ctypes.c_size_t(size), 15)  # MADV_NOHUGEPAGE
+    step = 2 << 20
+    for page in range(at, at + size, step):
+        ctypes.c_char.from_address(page).value
     time.sleep(60)
 
 
