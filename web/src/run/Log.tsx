@@ -100,12 +100,12 @@ const Line = memo(function Line({ line }: { line: LogLine }) {
   const at = parseTime(line.at);
   const ink = inks[line.level ?? ""] ?? "";
   return (
-    <p className="flex gap-3 px-4 hover:bg-sunken">
+    <p className="flex flex-wrap gap-x-3 px-4 hover:bg-sunken sm:flex-nowrap">
       <time className="shrink-0 text-faint" dateTime={line.at ?? undefined} title={line.at ? precise(line.at, zone) : undefined}>
         {at === null ? "" : clockTime(at, zone)}
       </time>
       <span className={`w-12 shrink-0 ${ink || "text-faint"}`}>{line.source === "log" || !line.source ? line.level : line.source}</span>
-      <span className={`min-w-0 flex-1 break-words whitespace-pre-wrap ${ink}`}>{line.text}</span>
+      <span className={`min-w-0 flex-1 basis-full break-words whitespace-pre-wrap sm:basis-0 ${ink}`}>{line.text}</span>
     </p>
   );
 });

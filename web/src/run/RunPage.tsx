@@ -85,8 +85,8 @@ function Run({ run }: { run: RunView }) {
       ) : (
         <>
           <TimelineView timeline={timeline} picked={picked} onPick={setPicked} />
-          {below}
           {logged && <Log key={logged.id} run={run} lane={logged} />}
+          {below}
           <EventList
             events={shown}
             start={timeline.from}
