@@ -76,17 +76,17 @@ func admit(t *Wanted, l *Lessee, now time.Time, asked worded) Verdict {
 	if !w.Runs(t.Kind, t.Type) {
 		return asked.refused(protocol.ReasonNotFound, protocol.WaitTypeNotServed, protocol.Wait{Worker: w.ID, Name: t.Type})
 	}
+	// The run is pinned: its code must not change under it, or its replay would go another way.
+	if t.BuildID != "" && t.BuildID != w.BuildID {
+		return asked.refused(protocol.ReasonVersionMismatch, protocol.WaitBuildPinned, protocol.Wait{
+			Build: t.BuildID, Worker: w.ID, WorkerBuild: w.BuildID,
+		})
+	}
 	// An operator took the build out of service. The task waits for another build rather than run on one that
 	// is known to be bad.
 	if t.Queue.Drained(w.BuildID) {
 		return asked.refused(protocol.ReasonWorkerDraining, protocol.WaitBuildDrained, protocol.Wait{
 			Worker: w.ID, WorkerBuild: w.BuildID, Queue: t.Queue.Name,
-		})
-	}
-	// The run is pinned: its code must not change under it, or its replay would go another way.
-	if t.BuildID != "" && t.BuildID != w.BuildID {
-		return asked.refused(protocol.ReasonVersionMismatch, protocol.WaitBuildPinned, protocol.Wait{
-			Build: t.BuildID, Worker: w.ID, WorkerBuild: w.BuildID,
 		})
 	}
 	if missing := asked.missing(t.Requirements, w.Capabilities); len(missing) > 0 {

@@ -220,17 +220,19 @@ func (a *Surroundings) forWorker(
 func nearness(v Verdict) int {
 	switch {
 	case v.OK:
-		return 5
+		return 6
 	case v.Reason == protocol.ReasonQueueMismatch: // its group is not the one the queue is routed to
 		return 0
 	case v.Reason == protocol.ReasonNotFound:
 		return 1
-	case v.Reason == protocol.ReasonVersionMismatch, v.Reason == protocol.ReasonWorkerDraining:
+	case v.Reason == protocol.ReasonVersionMismatch:
 		return 2
-	case v.Reason == protocol.ReasonSessionRequirements:
+	case v.Reason == protocol.ReasonWorkerDraining: // it has the build a run is pinned to, which is drained
 		return 3
+	case v.Reason == protocol.ReasonSessionRequirements:
+		return 4
 	}
-	return 4
+	return 5
 }
 
 // forHolder is why a task of a held session waits: for its holder, which may not be able to take it either.

@@ -224,9 +224,19 @@ var everyWait = []struct {
 		"activity charge: worker w has no build id, which is drained on queue q",
 	},
 	{protocol.WaitBuildPinned, true, func(w *stuckTask) {
-		w.task(Task{State: Ready})
-		w.run.BuildID, w.around.Workers[0].BuildID = "b2", "b1"
+		w.pinned("b2")
 	}, "its next decision: pinned to build b2, worker w has build b1"},
+	{protocol.WaitBuildPinned, true, func(w *stuckTask) {
+		w.pinned("b2")
+		w.queue.Builds = map[string]Build{"b1": {DrainedAt: history.At(noon)}} // to resume it would not help
+	}, "its next decision: pinned to build b2, worker w has build b1"},
+	{protocol.WaitBuildDrained, true, func(w *stuckTask) {
+		w.pinned("b2")
+		x := *w.around.Workers[0].Worker
+		x.ID, x.BuildID = "x", "b2"
+		w.around.Workers = append(w.around.Workers, Candidate{Alive: true, Worker: &x})
+		w.queue.Builds = map[string]Build{"b2": {DrainedAt: history.At(noon)}}
+	}, "its next decision: worker x has build b2, which is drained on queue q (the nearest of 2)"},
 	{
 		protocol.WaitCapabilityMissing, true, func(w *stuckTask) { w.act.Requirements = []string{"arm64", "gpu"} },
 		"activity charge: needs arm64, gpu, which worker w does not offer",
@@ -298,6 +308,12 @@ var everyWait = []struct {
 		w.limit(Budget{PerMinute: 5})
 		w.queue = *w.queue.Count(protocol.KindActivity, 5, noon)
 	}, "activity charge: queue q has handed out 5 activity tasks in this minute, its budget is 5; more at 2026-01-01T12:01:00Z"},
+}
+
+// pinned makes a run's next decision wait for a build, while its worker has b1.
+func (w *stuckTask) pinned(build string) {
+	w.task(Task{State: Ready})
+	w.run.BuildID, w.around.Workers[0].BuildID = build, "b1"
 }
 
 func (w *stuckTask) limit(b Budget) {
