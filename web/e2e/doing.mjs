@@ -143,6 +143,50 @@ export const doing = [
     }
     await shot("queue-turned", true);
   }],
+  ["new runs that are pinned to what nobody has are told, and pinned to none from the page; the other builds say which is in the way", async ({ page, base, api, axe, shot }) => {
+    const on = "rolling out";
+    const next = `2026.11.26-rc.1+sha.${"0123456789abcdef".repeat(3)}`;
+    const register = (worker_id, build_id) => api("/api/worker/register", { worker_id, task_queue: on, runtime: "hand", build_id, supported_workflow_types: ["order"] });
+    const decided = (verb, build_id) => api(`/api/task-queues/${encodeURIComponent(on)}/build-ids/${verb}`, { build_id });
+    const begin = async (workflow_id) => (await api("/api/workflows", { workflow_id, workflow_type: "order", task_queue: on })).run_id;
+    for (const [id, build] of [["rolled-old", "2026.11.24"], ["rolled-next", next], ["rolled-plain", undefined]]) {
+      await register(id, build);
+      keepAlive(api, id);
+    }
+    await decided("promote", "2026.11.24");
+    const old = await begin("of the old build");
+    await decided("promote", next);
+    const fresh = await begin("of the next build");
+    await decided("drain", "2026.11.24");
+    await page.goto(`${base}/queues/${encodeURIComponent(on)}`);
+    const why = (run) => page.locator("[data-waiting] li", { has: page.locator(`a[href*="${run}"]`) });
+    await shown(why(old).getByText("worker rolled-old has build 2026.11.24, which is drained")); // and not that others have another build
+    await shown(why(fresh).getByText("ready for worker rolled-next"));
+    assert.equal(await page.locator("[data-unmanned]").count(), 0);
+    await shot("builds-rolling", true);
+    await api("/api/workers/rolled-next", undefined, "default", "DELETE");
+    const said = page.locator("[data-unmanned]");
+    await shown(said.getByText(`New runs are pinned to build ${next}, which no live worker has`));
+    await shown(why(fresh).getByText(`pinned to build ${next}`)); // and not that a build is drained which it may not have anyway
+    assert.deepEqual(await axe(), []);
+    // On a phone the state of each build and its buttons are in sight, however long its id.
+    await page.setViewportSize({ width: 390, height: 844 });
+    const over = await page.evaluate(() => document.documentElement.scrollWidth - window.innerWidth);
+    assert.ok(over <= 0, `${over} px too wide`);
+    for (const name of ["Promote", "Drain", "Resume"]) {
+      for (const button of await page.getByRole("region", { name: "Builds" }).getByRole("button", { name, exact: true }).all()) {
+        const { x, width } = await button.boundingBox();
+        assert.ok(x + width <= 390, `${name} ends at ${x + width} of 390`);
+      }
+    }
+    await shot("builds-narrow", true);
+    await page.setViewportSize({ width: 1280, height: 900 });
+    await page.locator('[data-build=""]').getByRole("button", { name: "Promote" }).click();
+    await shown(dialog(page).getByText("may go to any worker of the queue"));
+    await dialog(page).getByRole("button", { name: "Pin to none" }).click();
+    await said.waitFor({ state: "detached", timeout: patience });
+    await shown(page.getByText("New runs: pinned to no build"));
+  }],
   ["a schedule is fired, paused with a note, and resumed", async ({ page, base, api, axe, shot }) => {
     await api("/api/schedules", {
       schedule_id: "nightly", spec: { cron_expressions: ["0 3 * * *"], timezone: "Europe/Berlin" }, action: { workflow_type: "report", task_queue: queue, input: ["all"] },

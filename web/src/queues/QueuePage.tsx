@@ -17,7 +17,7 @@ import { Status } from "../ui/Status";
 import { WaitText } from "../ui/WaitText";
 import { When } from "../ui/When";
 import { BudgetDialog } from "./BudgetDialog";
-import { bars, buildName, verbs, withheld } from "./facts";
+import { bars, buildName, unmanned, verbs, withheld, type BuildVerb } from "./facts";
 
 export function QueuePage() {
   const { queue } = useParams({ from: "/queues/$queue" });
@@ -31,6 +31,7 @@ export function QueuePage() {
 function Queue({ queue: q }: { queue: QueueState }) {
   const [limiting, setLimiting] = useState(false);
   const why = withheld(q);
+  const nobody = unmanned(q);
   return (
     <>
       <nav aria-label="Breadcrumb" className="mb-2 text-[13px] text-faint">
@@ -49,17 +50,22 @@ function Queue({ queue: q }: { queue: QueueState }) {
           <WaitText wait={why} />
         </p>
       )}
+      {nobody && (
+        <p className="card mt-3 border-l-3 border-l-warn px-4 py-3 wrap-anywhere text-warn" data-unmanned>
+          {nobody}
+        </p>
+      )}
       <div className="mt-4 grid gap-3 lg:grid-cols-2">
         <Tasks name="Workflow tasks" tally={q.stats.workflow_tasks} admission={q.admission.workflow_tasks} />
         <Tasks name="Activities" tally={q.stats.activity_tasks} admission={q.admission.activity_tasks} />
       </div>
       <Waits queue={q} />
-      <Section title="Builds" aside={<span className="text-[13px] text-soft">New runs: {q.promoted_build_id ?? "pinned to no build"}</span>}>
+      <Section title="Builds" aside={<span className="min-w-0 text-[13px] wrap-anywhere text-soft">New runs: {q.promoted_build_id ?? "pinned to no build"}</span>}>
         <Builds queue={q} />
       </Section>
       <Section
         title="Workers"
-        aside={q.group && <span className="text-[13px] text-soft" data-group={q.group}>Its tasks go to group {q.group} alone{q.group_of_namespace && ", as those of the namespace do"}</span>}
+        aside={q.group && <span className="min-w-0 text-[13px] wrap-anywhere text-soft" data-group={q.group}>Its tasks go to group {q.group} alone{q.group_of_namespace && ", as those of the namespace do"}</span>}
       >
         <Workers queue={q} />
       </Section>
@@ -118,11 +124,17 @@ const asks = {
     act: "Drain the build",
     says: "Its workers get nothing more from this queue; what they have they may finish. Runs pinned to it wait until it is resumed.",
   },
+  unpin: {
+    name: "Promote",
+    title: "Pin new runs to no build?",
+    act: "Pin to none",
+    says: "Runs that start from now on may go to any worker of the queue, whatever its build. Those that are open stay where they are.",
+  },
   resume: { name: "Resume", title: "Resume this build?", act: "Resume the build", says: "Its workers are given tasks of this queue again." },
 };
 
 function Builds({ queue: q }: { queue: QueueState }) {
-  const [asked, setAsked] = useState<{ verb: keyof typeof asks; build: BuildCohort } | null>(null);
+  const [asked, setAsked] = useState<{ verb: BuildVerb; build: BuildCohort } | null>(null);
   const list = q.build_ids ?? [];
   if (list.length === 0) return <Empty title="No builds">A build appears here once a worker registers with it.</Empty>;
   return (
@@ -141,9 +153,9 @@ function Builds({ queue: q }: { queue: QueueState }) {
         <tbody className="divide-y divide-line">
           {list.map((b) => (
             <tr key={b.build_id ?? ""} className="h-12 [&>td]:px-3 [&>td]:py-1.5 sm:[&>td]:px-4" data-build={b.build_id ?? ""}>
-              <td>
-                <span className={b.build_id === null ? "whitespace-nowrap text-soft" : "font-medium"}>{buildName(b.build_id)}</span>
-                {b.new_start_selected && <span className="ml-2 rounded-full bg-run-soft px-2 py-0.5 text-xs text-run">new runs</span>}
+              <td className="min-w-28">
+                <span className={b.build_id === null ? "whitespace-nowrap text-soft" : "mr-2 font-medium wrap-anywhere"}>{buildName(b.build_id)}</span>
+                {b.new_start_selected && <span className="inline-block rounded-full bg-run-soft px-2 py-0.5 text-xs whitespace-nowrap text-run">new runs</span>}
               </td>
               <td>
                 <Status status={b.rollout_status} />
@@ -156,7 +168,7 @@ function Builds({ queue: q }: { queue: QueueState }) {
                 <When value={b.last_heartbeat_at} />
               </td>
               <td>
-                <div className="flex flex-wrap justify-end gap-2">
+                <div className="flex flex-wrap justify-end gap-2 sm:flex-nowrap">
                   {verbs(b).map((v) => (
                     <Act key={v} needs="operator" danger={v === "drain"} onClick={() => setAsked({ verb: v, build: b })}>
                       {asks[v].name}
@@ -173,7 +185,7 @@ function Builds({ queue: q }: { queue: QueueState }) {
   );
 }
 
-function BuildDialog({ queue: q, verb, build, onClose }: { queue: QueueState; verb: keyof typeof asks; build: BuildCohort; onClose: () => void }) {
+function BuildDialog({ queue: q, verb, build, onClose }: { queue: QueueState; verb: BuildVerb; build: BuildCohort; onClose: () => void }) {
   const client = useQueryClient();
   const m = useMutation({
     mutationFn: () => api.decideBuild(q, verb, build.build_id),
@@ -182,7 +194,7 @@ function BuildDialog({ queue: q, verb, build, onClose }: { queue: QueueState; ve
       await client.invalidateQueries({ queryKey: keys.queues(q.namespace) });
     },
   });
-  const a = asks[verb];
+  const a = asks[verb === "promote" && build.build_id === null ? "unpin" : verb];
   return (
     <Dialog open onClose={onClose} title={a.title} description={`${buildName(build.build_id)} on ${q.name}. ${a.says}`}>
       <Form error={m.error} pending={m.isPending} onSubmit={() => m.mutate()} onClose={onClose} act={a.act} danger={verb === "drain"}>
@@ -225,10 +237,10 @@ function Workers({ queue: q }: { queue: QueueState }) {
     <ul className="card divide-y divide-line">
       {list.map((w) => (
         <li key={w.worker_id} className="flex min-h-12 flex-wrap items-center gap-x-4 gap-y-1 px-4 py-2">
-          <span className="min-w-0 flex-1">
+          <span className="w-full min-w-0 sm:w-auto sm:flex-1">
             <Id id={w.worker_id} what="worker id" />
           </span>
-          <span className="text-soft">{buildName(w.build_id)}</span>
+          <span className="min-w-0 wrap-anywhere text-soft">{buildName(w.build_id)}</span>
           <span className="text-faint">{w.runtime}</span>
           <Status status={w.status} />
         </li>
@@ -244,11 +256,11 @@ function Leases({ queue: q }: { queue: QueueState }) {
     <ul className="card divide-y divide-line">
       {list.map((l) => (
         <li key={l.task_id} className="flex min-h-12 flex-wrap items-center gap-x-4 gap-y-1 px-4 py-2">
-          <Link to="/runs/$runId" params={{ runId: l.run_id }} data-nav className="quiet min-w-0 flex-1 font-mono text-[13px] break-all">
+          <Link to="/runs/$runId" params={{ runId: l.run_id }} data-nav className="quiet w-full min-w-0 font-mono text-[13px] break-all sm:w-auto sm:flex-1">
             {l.workflow_id}
           </Link>
           <span className="text-soft">{l.task_type}</span>
-          <span className="text-soft">{l.lease_owner}</span>
+          <span className="min-w-0 wrap-anywhere text-soft">{l.lease_owner}</span>
           <span className="text-faint">
             lease ends <When value={l.lease_expires_at} />
           </span>

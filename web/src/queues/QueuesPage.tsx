@@ -72,7 +72,7 @@ export function QueuesPage() {
                         {count(q.stats.pollers.active_count)}
                         {q.group && <span className="block max-w-32 truncate text-xs">{q.group} alone</span>}
                       </td>
-                      <td className="hidden text-soft sm:table-cell">{q.promoted_build_id ?? "any build"}</td>
+                      <td className="hidden max-w-64 wrap-anywhere text-soft sm:table-cell">{q.promoted_build_id ?? "any build"}</td>
                       <td className="hidden sm:table-cell" title={why?.message}>
                         {bounded ? <Status status={why ? "throttled" : "accepting"} /> : <span className="text-faint">none</span>}
                       </td>

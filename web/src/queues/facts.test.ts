@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import type { BuildCohort, QueueState, TaskAdmission, Wait } from "../api/types";
-import { bars, parseBudget, unserved, verbs, waitsIn, withheld } from "./facts";
+import { bars, parseBudget, unmanned, unserved, verbs, waitsIn, withheld } from "./facts";
 
 const free = {
   status: "unlimited",
@@ -40,6 +40,15 @@ const cohort = (more: Partial<BuildCohort>): BuildCohort => ({
   promoted_at: null,
   new_start_selected: false,
   ...more,
+});
+
+it("new runs that are pinned to what nobody has wait, and that is said", () => {
+  const says = (more: Partial<BuildCohort>) => unmanned({ build_ids: [cohort({ build_id: "v0", active_worker_count: 0 }), cohort({ new_start_selected: true, ...more })] } as QueueState);
+  expect(says({})).toBe("");
+  expect(says({ active_worker_count: 0 })).toMatch(/^New runs are pinned to build v1, which no live worker has: they wait/);
+  expect(says({ active_worker_count: 0, draining_worker_count: 2 })).toMatch(/^New runs are pinned to build v1, whose workers are all drained: they wait/);
+  expect(says({ build_id: null, active_worker_count: 0 })).toBe("");
+  expect(unmanned({} as QueueState)).toBe("");
 });
 
 describe("verbs", () => {

@@ -47,8 +47,18 @@ export function unserved(q: QueueState): boolean {
   return waitsIn(q) !== "" && (active === 0 || waiting > 0);
 }
 
+/** What keeps all new runs of a queue waiting, or "": they are pinned to a build that nobody has, or nobody who takes work. */
+export function unmanned(q: QueueState): string {
+  const build = q.build_ids?.find((b) => b.new_start_selected);
+  if (!build || build.build_id === null || build.active_worker_count > 0) return "";
+  const nobody = build.draining_worker_count > 0 ? "whose workers are all drained" : "which no live worker has";
+  return `New runs are pinned to build ${build.build_id}, ${nobody}: they wait until one takes them, or another build is promoted.`;
+}
+
+export type BuildVerb = "promote" | "drain" | "resume";
+
 /** What an operator may do to a cohort. */
-export function verbs(c: BuildCohort): ("promote" | "drain" | "resume")[] {
+export function verbs(c: BuildCohort): BuildVerb[] {
   if (c.drain_intent === "draining") return ["resume"];
   return c.new_start_selected ? ["drain"] : ["promote", "drain"];
 }

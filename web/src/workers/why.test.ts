@@ -42,7 +42,8 @@ describe("a worker gets no work at all", () => {
   it("while its build is drained on its queues", () => {
     expect(said(worker(), queue({ drained: "b1", ready: 2 }))).toEqual(["stop: Build b1 is drained on q."]);
     expect(said(worker({ status: "draining" }), queue({ drained: "b1", ready: 2 }))).toEqual(["stop: Build b1 is drained on q."]);
-    expect(said(worker({ task_queues: ["q", "r"] }), queue({ drained: "b1" }))[0]).toMatch(/^less/);
+    expect(said(worker({ active_leases: 2 }), queue({ drained: "b1" }))).toEqual(["stop: Build b1 is drained on q. What it has, 2 tasks, it may finish."]);
+    expect(said(worker({ task_queues: ["q", "r"], active_leases: 2 }), queue({ drained: "b1" }))[0]).toMatch(/^less: Build b1 is drained on q.$/);
   });
 });
 

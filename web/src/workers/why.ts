@@ -38,7 +38,7 @@ export function whyNoWork(w: WorkerView, queues: readonly QueueState[]): Reason[
   if (w.status === "draining" && drained.length < names.length) { // one whose build is drained on all its queues is shown as draining, too
     return [{ weight: "stop", text: `It drains: it is given nothing new, and leaves when it has finished.${has}` }];
   }
-  for (const queue of drained) out.push({ weight: drained.length === names.length ? "stop" : "less", queue, text: `${w.build_id ? `Build ${w.build_id}` : "The build without an id"} is drained on ${queue}.` });
+  for (const queue of drained) out.push({ weight: drained.length === names.length ? "stop" : "less", queue, text: `${w.build_id ? `Build ${w.build_id}` : "The build without an id"} is drained on ${queue}.${drained.length === names.length ? has : ""}` });
   const [flow, act, held] = slots(w);
   if (flow && act) {
     if (workflows.length > 0 && flow.most === 0) out.push({ weight: "less", needs: true, text: "It has no workflow slots, so it takes no workflow task." });
