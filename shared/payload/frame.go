@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/base64"
 	"fmt"
+	"slices"
 	"sync"
 	"unsafe"
 )
@@ -80,7 +81,8 @@ func (b *buffer) seal() (Payload, error) {
 	if size > MaxBytes {
 		return Payload{}, tooLarge(size)
 	}
-	b.text = strict64.AppendEncode(b.text[:0], b.bin)
+	b.text = slices.Grow(b.text[:0], size)[:size]
+	fast64.Encode(b.text, b.bin)
 	return Payload{Blob: string(b.text)}, nil
 }
 

@@ -3,9 +3,11 @@ package payload
 import (
 	"bytes"
 	"encoding/base64"
+	"encoding/binary"
 	"math/rand/v2"
 	"strings"
 	"testing"
+	"unicode/utf8"
 )
 
 // What is passed on without being read is looked at in long strides. They may take nothing that the reader of values
@@ -95,5 +97,37 @@ func TestStridesTakeWhatTheReaderTakes(t *testing.T) {
 	}
 	if inner := deep[len(header)+2 : len(deep)-1]; scan(inner, 0, 0) != len(inner) {
 		t.Error("as many levels as may be are not taken")
+	}
+}
+
+// Text of any length is judged as the standard library does, wherever its first other letter or broken byte is.
+func TestTextIsJudgedAsTheStandardLibraryDoes(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(3, 4))
+	pieces := []string{
+		"a", "words", "ö", "語", "🙂", "\u0000", "\xff", "\xc0\x80", "\xed\xa0\x80", "\xf4\x90\x80\x80", "\xe2\x82", "\x80",
+	}
+	broken := 0
+	for size := range 140 {
+		for range 60 {
+			text := strings.Repeat("x", size)
+			for range rnd.IntN(3) {
+				at := rnd.IntN(len(text) + 1)
+				text = text[:at] + pieces[rnd.IntN(len(pieces))] + text[at:]
+			}
+			for _, after := range []string{"", "and what follows"} {
+				buf := append(binary.AppendVarint(nil, int64(len(text))), text...)
+				end := len(buf)
+				if !utf8.ValidString(text) {
+					end = -1
+					broken++
+				}
+				if got := scanText(append(buf, after...), 0); got != end {
+					t.Fatalf("%q and %q: ends at %d, want %d", text, after, got, end)
+				}
+			}
+		}
+	}
+	if broken < 1000 {
+		t.Errorf("only %d were broken", broken)
 	}
 }
