@@ -98,8 +98,6 @@ func (p *program) say(format string, args ...any) error {
 	return err
 }
 
-func (p *program) render(t table.Writer) error { return p.say("%s", t.Render()) }
-
 // listing is a list of an app: its path and query, the member of the answer that holds it, and how much of it.
 type listing struct {
 	path, member string

@@ -68,13 +68,13 @@ func (p *program) dev(ctx context.Context, s *settings, held *heldLog) error {
 	for _, l := range lines {
 		fmt.Fprintf(p.out, "%-10s %s\n", l[0], l[1])
 	}
-	held.release()
 	if err := n.worker.WaitReady(n.ctx); err != nil {
 		n.cancel(err)
 		return errors.Join(err, n.wait())
 	}
 	if _, ok := p.registry.FindWorkflow(research.Workflow); !ok { // a binary of a user's own has no sample to run
 		fmt.Fprintf(p.out, "ready %s\n", base)
+		held.release()
 		return n.wait()
 	}
 	run, err := newest(n.ctx, n.app.Broker(), s.Namespace, "sample", research.Workflow, research.Question{
@@ -94,6 +94,7 @@ func (p *program) dev(ctx context.Context, s *settings, held *heldLog) error {
 		return errors.Join(err, n.wait())
 	}
 	fmt.Fprintf(p.out, "ready %s %s/runs/%s\n", base, base, url.PathEscape(run.RunID))
+	held.release()
 	if err := approve(n.ctx, n.app.Plane, run); err != nil && n.ctx.Err() == nil {
 		s.Log.Error().Err(err).Str("run_id", run.RunID).Msg("see the sample through")
 	}

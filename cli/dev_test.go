@@ -184,7 +184,7 @@ func TestDevPrintsItsLinesBeforeItsLog(t *testing.T) {
 	p.line(p.out, `"message":"connected"`)
 	p.line(p.out, `^ready `)
 	out, _ := p.out.all()
-	for i, first := range []string{"release", "database", "dashboard", "API", "worker"} {
+	for i, first := range []string{"release", "database", "dashboard", "API", "worker", "ready"} {
 		if !strings.HasPrefix(out[i], first) {
 			t.Errorf("line %d is %q, want that of %s", i+1, out[i], first)
 		}

@@ -22,9 +22,9 @@ func progress(raw json.RawMessage) string {
 	if json.Unmarshal(raw, &v) != nil || v.Message == nil && v.Current == nil {
 		var plain bytes.Buffer
 		if json.Compact(&plain, raw) != nil {
-			return briefly(string(raw))
+			return inOneLine(string(raw))
 		}
-		return briefly(strings.Trim(plain.String(), `"`))
+		return inOneLine(strings.Trim(plain.String(), `"`))
 	}
 	var words []string
 	if v.Message != nil {
@@ -37,5 +37,5 @@ func progress(raw json.RawMessage) string {
 		}
 		words = append(words, strings.TrimSpace(far+" "+v.Unit))
 	}
-	return briefly(strings.Join(words, ", "))
+	return inOneLine(strings.Join(words, ", "))
 }

@@ -41,13 +41,8 @@ func (p *program) tinted(status string) string {
 	return status
 }
 
-// briefly is the beginning of a text that may be long, on one line: errors that were joined, which are a line each,
-// stand behind one another.
-func briefly(s string) string {
-	const most = 60
-	s = strings.Join(strings.FieldsFunc(strings.TrimSpace(s), func(r rune) bool { return r == '\n' || r == '\r' }), "; ")
-	if r := []rune(s); len(r) > most {
-		return string(r[:most-1]) + "…"
-	}
-	return s
+// inOneLine is a text on one line: errors that were joined, which are a line each, stand behind one another.
+func inOneLine(s string) string {
+	lines := strings.FieldsFunc(strings.TrimSpace(s), func(r rune) bool { return r == '\n' || r == '\r' })
+	return strings.Join(lines, "; ")
 }

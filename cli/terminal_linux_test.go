@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/jedib0t/go-pretty/v6/text"
 	"golang.org/x/sys/unix"
 )
 
@@ -35,11 +36,20 @@ func terminal(t *testing.T) (screen, other *os.File) {
 // typed runs a command at a terminal and returns what is seen there.
 func (s shell) typed(e env, args ...string) string {
 	s.t.Helper()
+	return s.typedIn(0, e, args...)
+}
+
+// typedIn is typed at a terminal of so many columns; 0: of one that does not say.
+func (s shell) typedIn(columns uint16, e env, args ...string) string {
+	s.t.Helper()
 	self, err := os.Executable()
 	if err != nil {
 		s.t.Fatal(err)
 	}
 	screen, other := terminal(s.t)
+	if err := unix.IoctlSetWinsize(int(screen.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: 24, Col: columns}); err != nil {
+		s.t.Fatal(err)
+	}
 	c := exec.Command(self, args...)
 	c.Dir, c.Stdout, c.Env = s.dir, screen, []string{asSojourn + "=1", "PATH=" + os.Getenv("PATH"), "HOME=" + s.dir}
 	for _, some := range []env{s.env, e} {
@@ -79,6 +89,40 @@ func (s shell) coloured(word, colour string, args ...string) {
 	} {
 		if !strings.Contains(out, word) || strings.Contains(out, "\x1b") {
 			s.t.Errorf("%v %s: %q", args, how, out)
+		}
+	}
+}
+
+// A table is as wide as its terminal; in a pipe, and as JSON, all that is in it stands there.
+func TestATableFitsItsTerminal(t *testing.T) {
+	t.Parallel()
+	s := startShell(t)
+	long := strings.Repeat("order-of-a-customer/with-a-long-name,", 5) + "日本語"
+	s.try(0, "started_new", "workflow", "start", "nothing.runs.this", "--id", long)
+	s.try(0, "terminated", "workflow", "terminate", long, "--reason", strings.Repeat("the customer went away, ", 8)+"all")
+	list := []string{"workflow", "list", "--status", "terminated"}
+	for _, columns := range []uint16{72, 90, 132, 200} {
+		out := s.typedIn(columns, nil, list...)
+		for line := range strings.Lines(out) {
+			if n := text.StringWidthWithoutEscSequences(strings.TrimRight(line, "\r\n")); n > int(columns) {
+				t.Errorf("%d columns at a terminal of %d: %s", n, columns, line)
+			}
+		}
+		for _, want := range []string{"order-of-a-cus", "terminated", "…", "WORKFLOW ID", "Workflow termi"} {
+			if !strings.Contains(out, want) {
+				t.Errorf("at %d columns nothing says %s:\n%s", columns, want, out)
+			}
+		}
+	}
+	if out := s.typedIn(90, nil, list...); strings.Contains(out, "QUEUE") {
+		t.Errorf("at 90 columns the queue takes room from others:\n%s", out)
+	}
+	for how, out := range map[string]string{
+		"in a pipe": s.try(0, "", list...), "as JSON": s.typedIn(90, nil, append(list, "--json")...),
+		"at a terminal that does not say": s.typedIn(0, nil, list...), "at a wide one": s.typedIn(900, nil, list...),
+	} {
+		if !strings.Contains(out, long) || !strings.Contains(out, "away, all") || strings.Contains(out, "…") {
+			t.Errorf("%s: %s", how, out)
 		}
 	}
 }

@@ -61,7 +61,7 @@ func (p *program) listWorkflows() *cobra.Command {
 					return table.Row{
 						v.WorkflowID, v.RunID, typeOf(v.Kind, v.WorkflowType), p.tinted(standing(v)), v.TaskQueue,
 						stamp(v.StartedAt), stamp(v.ClosedAt),
-						briefly(v.Failed().Text()),
+						inOneLine(v.Failed().Text()),
 					}
 				})
 		},

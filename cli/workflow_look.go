@@ -53,7 +53,7 @@ func (p *program) showRun(v protocol.RunView) error {
 		fact{"queue", v.TaskQueue},
 		fact{"started", stamp(v.StartedAt)},
 		fact{"closed", stamp(v.ClosedAt)},
-		fact{"waits for", saying(v.Wait, v.WaitReason)},
+		fact{"now", saying(v.Wait, v.WaitReason)},
 		fact{"quarantined", plain(v.Quarantined)},
 		fact{"input", content(v.Input)},
 		fact{"output", content(v.Output)},
@@ -137,7 +137,7 @@ func (p *program) runsOfWorkflow() *cobra.Command {
 				func(v protocol.RunView) table.Row {
 					return table.Row{
 						v.RunNumber, v.RunID, typeOf(v.Kind, v.WorkflowType), p.tinted(standing(v)), v.TaskQueue,
-						stamp(v.StartedAt), stamp(v.ClosedAt), briefly(v.Failed().Text()),
+						stamp(v.StartedAt), stamp(v.ClosedAt), inOneLine(v.Failed().Text()),
 					}
 				})
 		},

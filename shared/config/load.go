@@ -72,7 +72,22 @@ func Load(flags *pflag.FlagSet, environ []string, path string) (*Config, []Sourc
 	if err != nil {
 		return nil, sources, warnings, err
 	}
-	return c, sources, warnings, check(c, sources)
+	return c, sources, append(warnings, advise(c)...), check(c, sources)
+}
+
+// guessable is the length below which a token of one's own is warned of: 16 random letters and digits have 95 bits.
+const guessable = 16
+
+// advise warns of what works and should not be done.
+func advise(c *Config) (warnings []Warning) {
+	serves := c.Role == App || c.Role == Both
+	if n := len(c.Token); serves && c.Auth == AuthToken && n > 0 && n < guessable {
+		warnings = append(warnings, Warning(fmt.Sprintf(
+			"the token that is set has %d characters, and all rights: whoever reaches the app can guess it; "+
+				"take %d or more at random, or none, and the app makes one", n, guessable,
+		)))
+	}
+	return warnings
 }
 
 func texts(k *koanf.Koanf) map[string]string {

@@ -223,3 +223,27 @@ func TestEveryFieldHasALineInTheTableAndTheReverse(t *testing.T) {
 		t.Errorf("field %s is no setting", name)
 	}
 }
+
+// Who guards an app with a token that can be guessed is told; who merely presents one is not.
+func TestATokenThatCanBeGuessedIsWarnedOf(t *testing.T) {
+	for _, c := range []struct {
+		role  Role
+		set   string
+		warns bool
+	}{
+		{App, "SOJOURN_TOKEN=short", true}, {Both, "SOJOURN_TOKEN=fifteen-letters", true},
+		{App, "SOJOURN_TOKEN=sixteen-letters-", false}, {App, "SOJOURN_TOKEN=", false},
+		{App, "SOJOURN_TOKEN=short SOJOURN_AUTH=none", false}, {Dev, "SOJOURN_TOKEN=short", false},
+		{Worker, "SOJOURN_TOKEN=short", false}, {Client, "SOJOURN_TOKEN=short", false},
+	} {
+		_, _, warnings, err := load(t, c.role, nil, strings.Fields(c.set), "")
+		if err != nil || (len(warnings) == 1) != c.warns {
+			t.Errorf("%s, %s: got %v, %v", c.role, c.set, warnings, err)
+		}
+		for _, w := range warnings {
+			if strings.Contains(string(w), "short ") || !strings.Contains(string(w), "characters") {
+				t.Errorf("%s: %s", c.set, w)
+			}
+		}
+	}
+}

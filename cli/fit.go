@@ -1,0 +1,130 @@
+package cli
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+	"github.com/jedib0t/go-pretty/v6/text"
+	"golang.org/x/term"
+)
+
+// render prints a table: as wide as its terminal at most, and where no person looks, as in a pipe, with all that is in
+// it.
+func (p *program) render(t table.Writer) error {
+	out, most := t.Render(), width(p.out)
+	if most == 0 {
+		return p.say("%s", out)
+	}
+	border, rest, _ := strings.Cut(out, "\n")
+	head, _, _ := strings.Cut(rest, "\n")
+	columns, left := fitted(borders(border), titles(head), most)
+	if columns != nil {
+		t.SetColumnConfigs(columns)
+		out = t.Render()
+	}
+	err := p.say("%s", out)
+	if len(left) > 0 {
+		fmt.Fprintf(p.err, "no room here for: %s; a wider window, a pipe and --json have all\n", strings.Join(left, ", "))
+	}
+	return err
+}
+
+// width is how many columns a terminal has; 0: it does not say, or there is none.
+func width(out any) int {
+	f, ok := out.(*os.File)
+	if !ok {
+		return 0
+	}
+	n, _, err := term.GetSize(int(f.Fd())) //nolint:gosec // a file's number is no larger than an int
+	if err != nil {
+		return 0
+	}
+	return n
+}
+
+// borders are the widths of columns, by the line above them: +----+--+.
+func borders(line string) (widths []int) {
+	for _, column := range strings.Split(strings.Trim(line, "+"), "+") {
+		widths = append(widths, len(column)-2) // a space on either side
+	}
+	return widths
+}
+
+// titles are the names of columns, by the line that has them: | ID | TYPE |.
+func titles(line string) (names []string) {
+	for _, name := range strings.Split(strings.Trim(line, "|"), "|") {
+		names = append(names, strings.ToLower(strings.TrimSpace(name)))
+	}
+	return names
+}
+
+// Of a column that is cut, this many columns of the terminal say something. Where there are fewer for each, the lesser
+// ones are left out, in this order; at worst each has the narrowest.
+const (
+	telling   = 16
+	narrowest = 4
+)
+
+var lesser = []string{"queue", "closed", "created", "runtime", "door", "ready", "running", "run", "started"}
+
+// fitted makes the widest columns narrower, each as wide as the others of them, until all stand in so many columns of a
+// terminal, and leaves out lesser ones before they say nothing. It is nil when they fit as they are.
+func fitted(widths []int, names []string, most int) (columns []table.ColumnConfig, left []string) {
+	narrow := func() (each int) {
+		n := 0
+		for i, w := range widths {
+			if !slices.Contains(left, names[i]) {
+				n++
+				each = max(each, w)
+			}
+		}
+		for room := most - 1 - 3*n; each > narrowest; each-- {
+			sum := 0
+			for i, w := range widths {
+				if !slices.Contains(left, names[i]) {
+					sum += min(w, each)
+				}
+			}
+			if sum <= room {
+				break
+			}
+		}
+		return each
+	}
+	widest := slices.Max(widths)
+	each := narrow()
+	if each == widest {
+		return nil, nil
+	}
+	for _, name := range lesser {
+		if each >= telling {
+			break
+		}
+		// a run has to have a name
+		if slices.Contains(names, name) && (name != "run" || slices.Contains(names, "workflow id")) {
+			left = append(left, name)
+			each = narrow()
+		}
+	}
+	for i, w := range widths {
+		switch {
+		case slices.Contains(left, names[i]):
+			columns = append(columns, table.ColumnConfig{Number: i + 1, Hidden: true})
+		case w > each:
+			columns = append(columns, table.ColumnConfig{Number: i + 1, WidthMax: each, WidthMaxEnforcer: shortened})
+		}
+	}
+	return columns, left
+}
+
+// shortened is the beginning of each line of a cell, with a sign that there was more.
+func shortened(cell string, most int) string {
+	lines := strings.Split(cell, "\n")
+	for i, line := range lines {
+		lines[i] = text.Snip(line, most, "…")
+	}
+	return strings.Join(lines, "\n")
+}
