@@ -1,7 +1,7 @@
 package cli
 
 import (
-	"maps"
+	"cmp"
 	"net/http"
 	"net/url"
 	"slices"
@@ -12,22 +12,39 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
+// attribute is a search attribute in a list of them.
+type attribute struct {
+	protocol.SearchAttribute
+	Of string `json:"of"` // system, or namespace
+}
+
 func (p *program) attributesCommand() *cobra.Command {
 	const path = "/api/search-attributes"
 	list := &cobra.Command{
 		Use: "list", Short: "List what runs can be filtered by", Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			return ask(p, c, http.MethodGet, path, nil, func(out protocol.SearchAttributes) error {
-				t := table.NewWriter()
-				t.AppendHeader(table.Row{"name", "type", "of"})
-				for _, name := range slices.Sorted(maps.Keys(out.System)) {
-					t.AppendRow(table.Row{name, out.System[name], "system"})
+			var out protocol.SearchAttributes
+			if err := p.call(c, http.MethodGet, path, nil, &out); err != nil {
+				return err
+			}
+			var all []attribute
+			for of, types := range map[string]map[string]string{"system": out.System, "namespace": out.Custom} {
+				for name, typ := range types {
+					all = append(all, attribute{protocol.SearchAttribute{Name: name, Type: typ}, of})
 				}
-				for _, name := range slices.Sorted(maps.Keys(out.Custom)) {
-					t.AppendRow(table.Row{name, out.Custom[name], "namespace"})
-				}
-				return p.render(t)
+			}
+			slices.SortFunc(all, func(a, b attribute) int {
+				return cmp.Or(cmp.Compare(b.Of, a.Of), cmp.Compare(a.Name, b.Name))
 			})
+			if asJSON(c) {
+				return p.printJSON(all)
+			}
+			t := table.NewWriter()
+			t.AppendHeader(table.Row{"name", "type", "of"})
+			for _, a := range all {
+				t.AppendRow(table.Row{a.Name, a.Type, a.Of})
+			}
+			return p.render(t)
 		},
 	}
 	create := &cobra.Command{

@@ -65,6 +65,29 @@ func TestListsSayWhatAPersonLooksFor(t *testing.T) {
 	}
 }
 
+// With --json every list is one array, whatever the app's answer looks like.
+func TestListsAreArraysForPrograms(t *testing.T) {
+	t.Parallel()
+	s := startShell(t)
+	s.try(0, "created Amount", "search-attributes", "create", "Amount", "int")
+	s.try(0, "", "schedules", "create", "nightly", "--type", "nothing.runs.this", "--cron", "0 3 * * *")
+	for _, list := range [][]string{
+		{"workflow", "list"}, {"workflow", "runs", "sample"}, {"workers"}, {"workers", "drains"}, {"sessions"}, {"queues"},
+		{"schedules"}, {"schedules", "history", "nightly"}, {"namespaces"}, {"token", "list"}, {"search-attributes", "list"},
+	} {
+		var items []map[string]any
+		s.read(&items, list...)
+		if list[0] != "search-attributes" {
+			continue
+		}
+		if !slices.ContainsFunc(items, func(item map[string]any) bool {
+			return item["name"] == "Amount" && item["type"] == "int" && item["of"] == "namespace"
+		}) {
+			t.Errorf("%v lists %v", list, items)
+		}
+	}
+}
+
 // A list of sessions says what work in them waits for, one of tokens how long each is good.
 func TestListsOfSessionsAndTokensSayWhatAPersonLooksFor(t *testing.T) {
 	t.Parallel()
