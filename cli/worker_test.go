@@ -265,12 +265,17 @@ func TestAWorkerLeavesAnAppOfAnotherReleaseWithin10Seconds(t *testing.T) {
 			})
 			worker.line(worker.err, `"message":"connected"`)
 			first.kill()
-			_, stranger := app(home, "2.0.0")
+			foreign, stranger := app(home, "2.0.0")
 			until(t, "the worker is held by the gate, and has found nothing better", func() bool {
 				list := stranger.workers()
 				return len(list) == 1 && list[0].Status == protocol.WorkerMismatched &&
 					worker.err.count(`"message":"connected"`) >= 3
 			})
+			for _, said := range []string{"worker connected", "worker disconnected", "no work until"} {
+				if n := foreign.err.count(said); n > 1 {
+					t.Errorf("the app of another release says %q of one worker %d times", said, n)
+				}
+			}
 			_, own := app(other, "1.0.0")
 			there := time.Now()
 			own.completed("one", own.start("one", "one", "x").RunID)

@@ -57,3 +57,4 @@ func authenticate(valid chan bool) channel.Authenticate {
 }
 
 func (nothing) Reaches(context.Context, string, string) error { return nil }
+func (nothing) Gated(string, string) bool                     { return false }

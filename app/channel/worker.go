@@ -9,7 +9,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/rs/zerolog"
 	"github.com/sojourn-run/sojourn/app/peer"
+
 	"github.com/sojourn-run/sojourn/shared/protocol"
 	"github.com/sojourn-run/sojourn/shared/rpc"
 	"github.com/sojourn-run/sojourn/shared/socketio"
@@ -114,10 +116,14 @@ func (c *Channel) openWorker(s *socketio.Socket) {
 		once.Do(func() { rpc.Serve(s, c.handlers, c.serving) })
 		return []any{c.peers.WorkerSettings(p.Namespace)}, nil
 	})
-	c.log.Info().Str("worker_id", p.WorkerID).Msg("worker connected")
+	level := zerolog.InfoLevel
+	if c.peers.Returns(p.Peer) {
+		level = zerolog.DebugLevel // that one comes and goes is no news, and it was said why it gets nothing
+	}
+	c.log.WithLevel(level).Str("worker_id", p.WorkerID).Msg("worker connected")
 	context.AfterFunc(s.Context(), func() {
 		leave()
-		c.log.Info().Str("worker_id", p.WorkerID).AnErr("cause", s.Err()).Msg("worker disconnected")
+		c.log.WithLevel(level).Str("worker_id", p.WorkerID).AnErr("cause", s.Err()).Msg("worker disconnected")
 	})
 }
 

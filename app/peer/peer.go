@@ -66,6 +66,12 @@ func (s *Peers) Admit(ctx context.Context, p *Peer) error {
 	return s.reaches(ctx, p, p.WorkerID)
 }
 
+// Returns says whether a peer was here before and got nothing, being of another release: one that has several apps goes
+// from one to the next until one of its own is there.
+func (s *Peers) Returns(p *Peer) bool {
+	return s.opt.Workers != nil && s.opt.Workers.Gated(p.Namespace, p.WorkerID)
+}
+
 // reaches refuses a peer whose token may not speak for the worker of an id.
 func (s *Peers) reaches(ctx context.Context, p *Peer, worker string) error {
 	if s.opt.Workers == nil {

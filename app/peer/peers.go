@@ -22,8 +22,10 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// Workers knows whose the workers are.
+// Workers knows whose the workers are, and who was here.
 type Workers interface {
+	// Gated says whether the release gate holds a worker that was heard of.
+	Gated(namespace, worker string) bool
 	// Reaches refuses the caller whom the context carries, when its token may not speak for the worker of that id.
 	Reaches(ctx context.Context, namespace, worker string) error
 }

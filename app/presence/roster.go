@@ -57,6 +57,12 @@ func (r *Registry) gatedElsewhere(w *engine.Worker) string {
 	return release.Gate(r.opt.Release, w.Release, r.opt.StrictRelease).Message
 }
 
+// Gated says whether the release gate held a worker when this app heard it last.
+func (r *Registry) Gated(namespace, id string) (gated bool) {
+	r.With(engine.WorkerKey{Namespace: namespace, ID: id}, func(h *Heard) { gated = h.Gate != "" })
+	return gated
+}
+
 // Serve notes the releases that live apps serve.
 func (r *Registry) Serve(releases []string) {
 	r.mu.Lock()
