@@ -25,6 +25,7 @@ var heldEverywhere = []string{
 	"TestFilteredEgress",
 	"TestUsersAreKeptApartWithoutAWall",
 	"TestLimitsAreToldApart",
+	"TestProcessesThatStartProcessesEnd",
 	"TestNothingSurvivesAKilledWorker",
 	"TestDaemonsDieWithTheirExecutor",
 	"TestOrphansAreReaped",

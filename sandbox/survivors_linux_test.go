@@ -359,6 +359,25 @@ func TestLimitsAreToldApart(t *testing.T) {
 	}
 }
 
+// Processes that start processes faster than anybody finds them have to ask, where code is confined: there are never
+// many more than there may be, and once they are to end no new one comes.
+func TestProcessesThatStartProcessesEnd(t *testing.T) {
+	t.Parallel()
+	const most = 2000 // at which the handler gives up
+	dir := t.TempDir()
+	b := confined(t, Targets[2], sandbox.Options{Blank: -1, Cgroup: sandbox.CgroupNone, Write: []string{dir}})
+	births := filepath.Join(dir, "births")
+	WantType(t, b.Fail(In("s", 1, b.Call("bomb", []any{births, most}))), sandbox.QuotaExceeded)
+	WantLost(t, b.Fail(In("s", 1, b.Call("count"))), sandbox.CauseQuota)
+	info, err := os.Stat(births)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if info.Size() > 200 { // 64 may be, as many more are born until somebody looks
+		t.Errorf("%d processes were born", info.Size())
+	}
+}
+
 // What code goes on with after its call has ended is held, too.
 func TestFilesAreWatchedBetweenCalls(t *testing.T) {
 	t.Parallel()

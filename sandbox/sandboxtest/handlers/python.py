@@ -186,6 +186,22 @@ def children(n, ctx):
     time.sleep(60)
 
 
+def bomb(input, ctx):
+    """Each of its processes starts others, in sessions of their own, and waits for none; each leaves a byte in a file.
+    After so many bytes, or a while, they end by themselves."""
+    path, most = input
+    births = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    over = time.monotonic() + 10
+    while os.fstat(births).st_size < most and time.monotonic() < over:
+        try:
+            if os.fork() == 0:
+                os.write(births, b"x")
+                os.setsid()
+        except OSError:
+            pass
+    time.sleep(60)
+
+
 def threads(n, ctx):
     threading.stack_size(1 << 16)
     for _ in range(n):
