@@ -2,7 +2,30 @@
 import assert from "node:assert/strict";
 import { patience, shown } from "./checks.mjs";
 
+const said = (page) => page.getByRole("alert").filter({ hasText: "The app does not answer" });
+const moment = /as of \d\d:\d\d:\d\d\.$/;
+
+/** The notice stands, with its moment. */
+async function isSaid(page) {
+  await said(page).waitFor({ timeout: patience });
+  assert.match(await said(page).innerText(), moment);
+}
+
 export const away = [
+  ["while the app stands still its pages say so, that of a closed run too, and go on with it", async ({ page, base, run, stand }) => {
+    await page.goto(`${base}/runs/${run}`);
+    await shown(page.locator('[data-live="Live"]'));
+    await shown(page.locator('main [data-status="completed"]').first());
+    assert.equal(await said(page).count(), 0);
+    try {
+      stand(true); // its connections stay open, and nothing comes
+      await isSaid(page);
+    } finally {
+      stand(false);
+    }
+    await said(page).waitFor({ state: "detached", timeout: patience });
+    await shown(page.locator('[data-live="Live"]'));
+  }],
   ["while the app is down every page says so, and of when it is what it shows", async ({ page, base, api, run, halt, refused }) => {
     await api("/api/worker/register", { worker_id: "away", task_queue: "away", runtime: "hand", supported_workflow_types: ["order"], max_concurrent_worker_sessions: 1, capabilities: ["worker_sessions"] });
     await api("/api/worker/sessions", { worker_id: "away", session_id: "away", ttl_seconds: 900, lease_seconds: 900 });
@@ -21,18 +44,20 @@ export const away = [
       await to(name);
       if (one[name]) await into(name);
     }
-    await page.evaluate(() => document.querySelector("[data-away]")).then((now) => assert.equal(now, null));
+    await page.locator(`[data-run="${run}"]`).click();
+    await shown(page.locator("[data-timeline]"));
+    assert.equal(await said(page).count(), 0);
     await halt();
-    const notice = page.getByRole("alert").filter({ hasText: "The app does not answer" });
-    await notice.waitFor({ timeout: patience });
-    assert.match(await notice.innerText(), /as of \d{1,2}:\d\d:\d\d/);
+    await isSaid(page); // that of a closed run, which asks for nothing
     for (const name of pages) {
       await to(name);
-      await shown(notice);
+      await isSaid(page);
       if (!one[name]) continue;
       await into(name);
-      await shown(notice);
-      assert.match(await notice.innerText(), /as of \d{1,2}:\d\d:\d\d/);
+      await isSaid(page);
     }
+    await page.locator(`[data-run="${run}"]`).click();
+    await shown(page.locator("[data-timeline]"));
+    await isSaid(page);
   }],
 ];

@@ -69,7 +69,7 @@ async function main() {
   }
 }
 
-async function look(browser, { base, run, stop: halt }) {
+async function look(browser, { base, run, stop: halt, stand }) {
   const page = browser.pages()[0] ?? (await browser.newPage());
   page.setDefaultTimeout(patience);
   const complaints = [];
@@ -123,7 +123,7 @@ async function look(browser, { base, run, stop: halt }) {
   for (const [name, check] of chosen) {
     const from = Date.now();
     try {
-      await check({ page, base, run, api, history, shot, axe, refused, halt });
+      await check({ page, base, run, api, history, shot, axe, refused, halt, stand });
       console.log(`ok    ${name} (${Date.now() - from} ms)`);
     } catch (err) {
       failed++;

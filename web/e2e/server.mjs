@@ -8,7 +8,7 @@ import { fileURLToPath } from "node:url";
 
 const at = (path) => fileURLToPath(new URL(path, import.meta.url));
 
-/** Starts a program that prints "ready BASE RUNURL" and gives {base, run, stop}. */
+/** Starts a program that prints "ready BASE RUNURL" and gives {base, run, stop, stand}; stand(true) makes it stand still, stand(false) go on. */
 async function start(command, args, env, cleanUp) {
   const child = spawn(command, args, { env, stdio: ["ignore", "pipe", "pipe"] });
   const ended = new Promise((resolve) => child.once("exit", (code, signal) => resolve(signal ?? code)));
@@ -27,7 +27,9 @@ async function start(command, args, env, cleanUp) {
     child.stdout.setEncoding("utf8").on("data", read);
     child.stderr.setEncoding("utf8").on("data", (t) => said.push(...t.trimEnd().split("\n")));
   });
+  const stand = (still) => child.kill(still ? "SIGSTOP" : "SIGCONT");
   const stop = async () => {
+    stand(false);
     child.kill("SIGTERM");
     const stuck = setTimeout(() => child.kill("SIGKILL"), 40_000);
     await ended;
@@ -38,7 +40,7 @@ async function start(command, args, env, cleanUp) {
   const late = new Promise((resolve) => (timer = setTimeout(resolve, 120_000, "late")));
   const first = await Promise.race([ready, ended, late]);
   clearTimeout(timer);
-  if (typeof first === "object" && first !== null) return { ...first, stop };
+  if (typeof first === "object" && first !== null) return { ...first, stop, stand };
   await stop();
   throw new Error(`${command} ${args.join(" ")} did not get ready (${first})\n${said.slice(-15).join("\n")}`);
 }

@@ -1,5 +1,5 @@
 import { afterEach, describe, expect, it, vi } from "vitest";
-import { api, ApiError, learnSkew, pageLimit, query, readHistory, serverNow, whenUnauthorized } from "./client";
+import { api, ApiError, awaySince, learnSkew, pageLimit, query, readHistory, readPatience, serverNow, whenUnauthorized } from "./client";
 import type { HistoryEvent, HistoryPage } from "./types";
 
 const answer = (status: number, body: unknown) => vi.fn(async (..._: Parameters<typeof fetch>) => new Response(JSON.stringify(body), { status }));
@@ -36,6 +36,24 @@ describe("requests", () => {
   it("say so when no answer comes", async () => {
     vi.stubGlobal("fetch", vi.fn(async () => Promise.reject(new TypeError("network"))));
     await expect(api.workers("default")).rejects.toMatchObject({ status: 0, reason: "unreachable" });
+  });
+  it("say so when what is read is never answered, at its head or in the middle; what is done is waited for", async () => {
+    const timeout = vi.spyOn(AbortSignal, "timeout").mockImplementation(() => AbortSignal.abort(new DOMException("late", "TimeoutError")));
+    const ends: (AbortSignal | null | undefined)[] = [];
+    const cut = (init?: RequestInit) => ends.push(init?.signal) && init?.signal?.aborted;
+    for (const fetch of [
+      async (_: unknown, init?: RequestInit) => (cut(init) ? Promise.reject(init!.signal!.reason) : new Response("{}")),
+      async (_: unknown, init?: RequestInit) => ({ headers: new Headers(), text: async () => (cut(init) ? Promise.reject(init!.signal!.reason) : "{}"), ok: true, status: 200 }),
+    ]) {
+      vi.stubGlobal("fetch", vi.fn(fetch));
+      await expect(api.workers("default")).rejects.toMatchObject({ status: 0, reason: "unreachable" });
+      expect(timeout).toHaveBeenLastCalledWith(readPatience);
+      expect(awaySince()).not.toBeNull();
+      await api.signal({ namespace: "team-a", workflow_id: "w", run_id: "r" }, "go", []);
+      expect(ends.at(-1)).toBeNull();
+      expect(awaySince()).toBeNull();
+    }
+    timeout.mockRestore();
   });
   it("tell the page about a lost sign-in", async () => {
     vi.stubGlobal("fetch", answer(401, { reason: "unauthorized", message: "sign in" }));

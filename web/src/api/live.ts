@@ -4,6 +4,7 @@ import { io, type Socket } from "socket.io-client";
 import type { History } from "./client";
 import { basePath } from "../lib/base";
 import { keys } from "./queries";
+import { probe } from "./request";
 import { beingRead, roundsOf, topicsOf, wanted } from "./rounds";
 import { isFollowed } from "./stream";
 import type { Hint, RunView } from "./types";
@@ -92,8 +93,16 @@ export class Live {
     const unsubscribe = client.getQueryCache().subscribe((e) => {
       if (e.type === "observerAdded" || e.type === "observerRemoved" || (e.type === "updated" && e.action.type === "success")) watch();
     });
+    // A page that has nothing to read again, like that of a closed run, says all the same that the app is down.
+    let probing = false;
+    const alive = () => {
+      if (probing || document.hidden || this.socket !== socket || this.state !== "reconnecting") return;
+      probing = true;
+      void probe().finally(() => (probing = false));
+    };
     const turn = () => {
       ask();
+      alive();
       if (!document.hidden) void client.invalidateQueries({ predicate: needsReading(client) });
     };
     document.addEventListener("visibilitychange", turn);
@@ -109,6 +118,7 @@ export class Live {
     socket.on("disconnect", () => {
       this.set("reconnecting");
       this.again();
+      alive();
     });
     socket.on("connect_error", () => {
       this.set(before ? "reconnecting" : "connecting");
@@ -116,6 +126,7 @@ export class Live {
     });
     socket.on("hint", (hint: Hint) => rounds.take(staleOn(client, hint)));
     const poll = setInterval(() => {
+      alive();
       if (this.state !== "live" && !document.hidden) void client.invalidateQueries({ predicate: (q) => !beingRead(q) && needsReading(client)(q) });
     }, this.fallback);
     return () => {
@@ -124,8 +135,8 @@ export class Live {
       unsubscribe();
       document.removeEventListener("visibilitychange", turn);
       clearTimeout(this.retry);
-      socket.close();
       this.socket = undefined;
+      socket.close();
       this.set("connecting");
     };
   }

@@ -67,29 +67,40 @@ export interface Options {
   body?: unknown;
   namespace?: string;
   signal?: AbortSignal;
+  patience?: number; // milliseconds after which no answer is expected any more; what is only read has readPatience
+}
+
+/** How long what is read may be on its way: an app that stands still, or a line that was cut, never says that there will be no answer. */
+export const readPatience = 30_000;
+
+/** Asks whether the app answers, for a page that would ask it nothing else. */
+export async function probe(patience = 5000): Promise<void> {
+  await request("/api/sojourn/me", { patience }).catch(() => {});
 }
 
 /** Asks the app. The namespace is the one the request is about; without it, it is about none or about "default". */
-export async function request<T>(path: string, { method = "GET", body, namespace, signal }: Options = {}): Promise<T> {
+export async function request<T>(path: string, { method = "GET", body, namespace, signal, patience = method === "GET" ? readPatience : undefined }: Options = {}): Promise<T> {
   const headers: Record<string, string> = { Accept: "application/json", "X-Durable-Workflow-Control-Plane-Version": "2" };
   if (namespace) headers["X-Namespace"] = namespace;
   if (body !== undefined) headers["Content-Type"] = "application/json";
+  const ends = [signal, patience === undefined ? undefined : AbortSignal.timeout(patience)].filter((s) => s !== undefined);
   let res: Response;
+  let text: string;
   try {
     res = await fetch(basePath + path, {
       method,
       headers,
       credentials: "same-origin",
       body: body === undefined ? null : stringify(body),
-      signal: signal ?? null,
+      signal: ends.length > 0 ? AbortSignal.any(ends) : null,
     });
+    text = await res.text();
   } catch (cause) {
     if (cause instanceof DOMException && cause.name === "AbortError") throw cause;
     noteAnswer(false);
     throw new ApiError(0, "unreachable", "The app does not answer.");
   }
   learnSkew(res.headers.get("Date"));
-  const text = await res.text();
   let answer: unknown = null;
   try {
     answer = text === "" ? null : parse(text);

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { absolute, chosen, clockTime, duration, parseTime, precise, relative, tickLabel, tickStep, zoneName } from "./time";
+import { absolute, chosen, clockTime, duration, parseTime, precise, relative, tickLabel, tickStep, wallTime, zoneName } from "./time";
 
 describe("parseTime", () => {
   it("keeps microseconds as a fraction", () => {
@@ -48,6 +48,7 @@ describe("dates", () => {
     expect(absolute(at, "local", at)).toBe("22 Nov, 00:30:05");
     expect(absolute(at, "utc", at)).toBe("21 Nov, 23:30:05");
     expect(clockTime(at, "utc")).toBe("23:30:05.007");
+    expect(wallTime(at, "utc")).toBe("23:30:05");
   });
   it("name the year only when it is another one", () => {
     expect(absolute(at, "utc", Date.UTC(2027, 1, 1))).toBe("21 Nov 2026, 23:30:05");

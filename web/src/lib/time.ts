@@ -102,6 +102,11 @@ export function clockTime(at: number, zone: Zone): string {
   }).format(at);
 }
 
+/** "14:03:22", of what was a moment ago. */
+export function wallTime(at: number, zone: Zone): string {
+  return format(zone, "wall", { hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23" }).format(at);
+}
+
 /** "UTC" or how the browser calls its zone now, like "GMT+1". */
 export function zoneName(zone: Zone, at = Date.now()): string {
   if (zone === "utc") return "UTC";

@@ -8,7 +8,7 @@ import { awaySince, whenAway } from "../api/request";
 import { useChosenInView } from "../lib/chosen";
 import { Keys, step, typing } from "../lib/keyboard";
 import { setTheme, toggleZone, useTheme, useZone, type Theme } from "../lib/prefs";
-import { clockTime, zoneName } from "../lib/time";
+import { wallTime, zoneName } from "../lib/time";
 import { Icon, type IconName } from "../ui/Icon";
 import { Empty, useTitle } from "../ui/Page";
 import { Logo } from "./Logo";
@@ -207,7 +207,6 @@ function SignOut() {
   );
 }
 
-/** A release nobody can read matches every other such one: work flows, and somebody should know. */
 /** That the app does not answer, and of when everything is that the page shows. */
 function Away() {
   const since = useSyncExternalStore(whenAway, awaySince);
@@ -215,11 +214,12 @@ function Away() {
   if (since === null) return null;
   return (
     <p role="alert" data-away className="bg-warn-soft px-4 py-2 text-center text-warn">
-      The app does not answer. What you see is as of {clockTime(since, zone)}.
+      The app does not answer. What you see is as of {wallTime(since, zone)}.
     </p>
   );
 }
 
+/** A release nobody can read matches every other such one: work flows, and somebody should know. */
 function ReleaseWarning() {
   const { data } = useQuery(aboutQuery(useNamespace()));
   if (!data?.release_unreadable) return null;
