@@ -48,6 +48,12 @@ func (p *program) benchCommand() *cobra.Command {
 			o.Program = []string{self, "app"}
 			step, finish := p.progressBar()
 			o.Progress = step
+			o.Figure = func(r bench.Result) {
+				fmt.Fprintf(
+					p.err, "%s %s, %d %s, %s: %s %s (run %d), %s ms of processor time each\n", r.Scenario, r.Store, r.Size, r.SizeOf,
+					r.Transport, round(r.Runs[len(r.Runs)-1]), r.Unit, len(r.Runs), round(r.CPU),
+				)
+			}
 			results, err := bench.Run(c.Context(), o)
 			finish()
 			if charts != "" && len(results) > 0 {

@@ -29,7 +29,10 @@ type Options struct {
 	Program  []string
 	Profile  string // folder for a profile of the processors of each scenario, and a flame graph of it; empty: none
 	Progress func(done, all int, what string)
-	Log      zerolog.Logger
+	// Figure gets what is known of something that grows after each run of it, which is all that is left of it if the
+	// next ones take too long; nil: nobody wants it.
+	Figure func(Result)
+	Log    zerolog.Logger
 }
 
 // Result is one scenario on one store over one transport.

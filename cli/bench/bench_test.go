@@ -1,9 +1,11 @@
 package bench
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"os"
+	"reflect"
 	"slices"
 	"testing"
 
@@ -130,9 +132,18 @@ func TestWhatGrowsIsMeasuredAtEachSize(t *testing.T) {
 			steps := 0
 			var told []string
 			o.Progress = func(done, all int, what string) { steps, told = done-all, append(told, what) }
+			var figures []Result
+			o.Figure = func(r Result) { figures = append(figures, r) }
 			got, err := Run(t.Context(), o)
 			if err != nil {
 				t.Fatal(err)
+			}
+			byName := func(x, y Result) int {
+				return cmp.Or(cmp.Compare(x.Scenario+x.Transport, y.Scenario+y.Transport), cmp.Compare(x.Size, y.Size))
+			}
+			sorted := func(list []Result) []Result { return slices.SortedFunc(slices.Values(list), byName) }
+			if !reflect.DeepEqual(sorted(got), sorted(figures)) {
+				t.Errorf("on the way it told %+v, and at the end %+v", figures, got)
 			}
 			size := g.quick[len(g.quick)-1]
 			if there := fmt.Sprintf("preparing %s: %d of %d %s", kind, size, size, g.of); g.large > 0 &&

@@ -172,6 +172,12 @@ func grow(
 						return fmt.Errorf("%s with %d %s: %w", p.id, size, g.of, err)
 					}
 					each[at], cpu[at] = append(each[at], one.each...), cpu[at]+used
+					r.middle()
+					r.P50, r.P99 = millis(percentile(each[at], 50)), millis(percentile(each[at], 99))
+					r.CPU = millis(cpu[at]) / float64(r.N*len(r.Runs))
+					if o.Figure != nil {
+						o.Figure(*r)
+					}
 					step(fmt.Sprintf("%s %s, %d %s", p.id, kind, size, g.of), 1)
 				}
 			}
@@ -183,12 +189,6 @@ func grow(
 	}
 	if err = errors.Join(append(closing, err)...); err != nil {
 		return nil, err
-	}
-	for i := range results {
-		r := &results[i]
-		r.middle()
-		r.P50, r.P99 = millis(percentile(each[i], 50)), millis(percentile(each[i], 99))
-		r.CPU = millis(cpu[i]) / float64(r.N*o.Runs)
 	}
 	return results, nil
 }
