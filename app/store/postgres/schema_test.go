@@ -133,7 +133,8 @@ func indexed(definition string) string {
 	if m == nil {
 		return definition
 	}
-	return "(" + m[1] + ") " + condition.Replace(m[2])
+	// PostgreSQL puts an expression in brackets of its own.
+	return "(" + strings.NewReplacer("((", "(", "))", ")").Replace(m[1]) + ") " + condition.Replace(m[2])
 }
 
 // Several apps that start at once on an empty database migrate it once, and all of them come up.

@@ -49,8 +49,9 @@ func findAndPage(t *testing.T, w *Fixture) {
 	for i := range 9 {
 		in := start(w, fmt.Sprint("w", i))
 		in.Request.SearchAttributes = json.RawMessage(fmt.Sprintf(
-			`{"N":%d,"Big":%d,"Half":%g,"Who":"c%d","Vip":%t,"At":"2026-01-0%dT00:00:00Z","Tags":["all","t%d","t%d"]}`,
-			i-4, int64(9007199254740990)+int64(i), float64(i)/2, i%3, i%2 == 0, i+1, i%2, 7))
+			`{"N":%d,"Big":%d,"Half":%g,"Who":"c%d","Vip":%t,"At":"2026-01-0%dT00:00:00Z","Tags":["all","t%d","t%d"],"Odd":"%s"}`,
+			i-4, int64(9007199254740990)+int64(i), float64(i)/2, i%3, i%2 == 0, i+1, i%2, 7,
+			[]string{"2026-01-09T00:00:00Z", "never"}[i%2]))
 		if i == 8 {
 			in.Request.SearchAttributes = nil
 			in.Request.BusinessKey = "key"
@@ -62,7 +63,10 @@ func findAndPage(t *testing.T, w *Fixture) {
 			begin[i] = h.StartedAt.Micros()
 			return err
 		})
-		w.Pass(time.Second)
+		w.Pass(40 * time.Minute) // times are listed by the hours of starts: some of those have one run, some two, some none
+		if i == 5 {
+			w.Pass(5 * time.Hour)
+		}
 	}
 	w.Do(ids[1], engine.EndRun{})
 	w.Do(ids[6], engine.EndRun{Terminate: true})
@@ -100,6 +104,33 @@ func findAndPage(t *testing.T, w *Fixture) {
 		{"7 6 5", []store.Condition{{Field: store.FieldAttribute, Name: "At", Test: store.More, Values: []any{
 			engine.TimeKey(time.Date(2026, 1, 5, 1, 0, 0, 0, time.FixedZone("", 3600))),
 		}}}},
+		{"4", []store.Condition{attribute("At", store.In, "2026-01-05T00:00:00Z")}},
+		{"7 4 0", []store.Condition{
+			attribute("At", store.In, "2026-01-05T00:00:00Z", "2026-01-01T00:00:00Z", "2026-01-08", "2026-01-30"),
+		}},
+		{"7 6 5 3 2 1 0", []store.Condition{attribute("At", store.NotIn, "2026-01-05T00:00:00Z")}},
+		{"2 1 0", []store.Condition{attribute("At", store.Less, "2026-01-04T00:00:00Z")}},
+		{"3 2 1 0", []store.Condition{attribute("At", store.AtMost, "2026-01-04T00:00:00Z")}},
+		{"5 4 3", []store.Condition{attribute("At", store.Between, "2026-01-04T00:00:00Z", "2026-01-06T12:00:00Z")}},
+		{"7 6 2 1 0", []store.Condition{not(attribute("At", store.Between, "2026-01-04", "2026-01-06T12:00:00Z"))}},
+		{"", []store.Condition{attribute("At", store.AtLeast, "2026-03-01T00:00:00Z")}},
+		{"7 6 5 4 3 2 1 0", []store.Condition{attribute("At", store.Present)}},
+		{"8", []store.Condition{attribute("At", store.Absent)}},
+		{"4 1", []store.Condition{
+			attribute("At", store.AtMost, "2026-01-05T00:00:00Z"), attribute("Who", store.In, "c1"),
+		}},
+		{"6 1", []store.Condition{attribute("At", store.Present), column(store.FieldClosed, store.Present)}},
+		{"4 3", []store.Condition{
+			attribute("At", store.Less, "2026-01-08T00:00:00Z"), column(store.FieldStarted, store.Between, begin[3], begin[4]),
+		}},
+		{"6 5 4", []store.Condition{
+			attribute("At", store.AtLeast, "2026-01-05T00:00:00Z"), attribute("At", store.Less, "2026-01-08T00:00:00Z"),
+		}},
+		{"6 4 2 0", []store.Condition{attribute("Odd", store.In, "2026-01-09T00:00:00Z")}},
+		{"7 5 3 1", []store.Condition{attribute("Odd", store.In, "never")}},
+		{"7 6 5 4 3 2 1 0", []store.Condition{attribute("Odd", store.Present)}},
+		{"7 4 1", []store.Condition{attribute("Odd", store.Present), attribute("Who", store.In, "c1")}},
+		{"8", []store.Condition{attribute("Odd", store.Absent)}},
 		{"7 5 3 1", []store.Condition{attribute("Tags", store.In, "t1")}},
 		{"7 6 5 4 3 2 1 0", []store.Condition{attribute("Tags", store.Prefix, "t")}},
 		{"7 5 3 1", []store.Condition{attribute("Tags", store.NotIn, "t0")}},

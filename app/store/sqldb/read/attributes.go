@@ -17,9 +17,8 @@ func uncarried(n int) string {
 		if i > 0 {
 			b.WriteString(" UNION ALL ")
 		}
-		fmt.Fprintf(
-			&b, "SELECT %d WHERE NOT EXISTS (SELECT 1 FROM run_attributes WHERE namespace = $1 AND name = $%d)", i, i+2,
-		)
+		const none = "NOT EXISTS (SELECT 1 FROM run_attributes WHERE namespace = $1 AND name = $%d AND substr(value, 1, 1) %s 'd')"
+		fmt.Fprintf(&b, "SELECT %d WHERE "+none+" AND "+none, i, i+2, "=", i+2, "<>") // each has an index of its own
 	}
 	return b.String()
 }

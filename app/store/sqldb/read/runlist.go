@@ -26,10 +26,6 @@ const (
 	severalFew = 5
 	// mostAlternatives is how many values of a leading condition are listed one by one.
 	mostAlternatives = 16
-	// mostSpans is how many spans of times are merged into the order of the list: five months without a gap.
-	mostSpans = 200
-	// mostMerged is how many entries of them are merged to find whether they lead further than another condition.
-	mostMerged = 60_000
 	// rangePatience is for how long a wide range is looked for among the newest runs before all of it is read.
 	rangePatience = 20 * time.Millisecond
 )
@@ -39,8 +35,8 @@ const (
 //   - A condition that few runs satisfy leads: all that its index yields is read, sorted, and held against the others.
 //   - Else the runs are walked from the newest on, by an index that has them in this order (of the namespace, a status,
 //     one value of an attribute), a window at a time, and held against the conditions.
-//   - A range of an attribute's times that ends somewhere is walked from where its newest run begins: an index has the
-//     runs of each span of times in the order of the list.
+//   - Times of an attribute are walked as well, from where the newest run begins that has one: an index has those of
+//     the runs that start within 71 minutes together, which are sorted.
 //   - A wide range of other values that the walk does not soon fill a page with is read whole after all.
 //   - A choice of which each part has an index is listed part by part.
 //
@@ -71,12 +67,17 @@ type listing struct {
 	q        store.RunQuery
 	few      int
 	deadline time.Time           // of a walk; zero: none
-	spans    map[string][]string // of ranges of times, in which there are runs
 	trace    func(string)        // gets every statement, nil: nobody wants them
+	extent   map[string][2]int64 // of an attribute's times: the first and last part of time in which its runs start
+	newest   map[string]int64    // of a condition on times: the part in which the newest of its runs starts
+	ofBoth   map[string]bool     // of an attribute: whether some of its values are times and others are not
 }
 
 func (r *reader) listing(ctx context.Context, q store.RunQuery) *listing {
-	l := &listing{reader: r, ctx: ctx, q: q, few: r.few}
+	l := &listing{
+		reader: r, ctx: ctx, q: q, few: r.few,
+		extent: map[string][2]int64{}, newest: map[string]int64{}, ofBoth: map[string]bool{},
+	}
 	if l.q.Limit <= 0 {
 		l.q.Limit = defaultLimit
 	}
@@ -154,25 +155,13 @@ func sole(c store.Condition) bool {
 
 // inOrder is true of conditions for which an index has the runs of each value by their start.
 func inOrder(c store.Condition) bool {
-	if c.Not || c.Test != store.In || len(c.Values) > mostAlternatives {
+	if c.Not || c.Test != store.In || len(c.Values) > mostAlternatives || timed(c) {
 		return false
 	}
 	switch c.Field {
 	case store.FieldType, store.FieldQueue, store.FieldStatus, store.FieldBusinessKey, store.FieldAttribute,
 		store.FieldBuild:
 		return true
-	}
-	return false
-}
-
-// ends is true of a range of an attribute's times which has an end, so that the newest runs are in it only by chance.
-func ends(c store.Condition) bool {
-	if c.Field != store.FieldAttribute || c.Not {
-		return false
-	}
-	switch c.Test {
-	case store.Less, store.AtMost, store.Between:
-		return isTime(c.Values[len(c.Values)-1])
 	}
 	return false
 }
@@ -194,6 +183,10 @@ func byValue(c store.Condition) bool {
 
 // find lists what satisfies all conditions, behind a position.
 func (l *listing) find(where []store.Condition, after store.RunPosition) (found, error) {
+	where, err := l.anyTime(where)
+	if err != nil {
+		return found{}, err
+	}
 	lead, n, err := l.lead(where)
 	if err != nil {
 		return found{}, err
@@ -201,11 +194,7 @@ func (l *listing) find(where []store.Condition, after store.RunPosition) (found,
 	if lead >= 0 && n <= l.few && (n <= l.few/4 || !inOrder(where[lead])) { // a first window has no more
 		return l.whole(where, lead, after)
 	}
-	leads, err := l.leads(where)
-	if err != nil {
-		return found{}, err
-	}
-	if len(leads) > 0 {
+	if leads := leads(where); len(leads) > 0 {
 		return l.walk(where, leads, after, l.deadline)
 	}
 	if i := slices.IndexFunc(where, func(c store.Condition) bool { return eachLed(c.Any) }); i >= 0 {
@@ -248,7 +237,8 @@ func (l *listing) find(where []store.Condition, after store.RunPosition) (found,
 // alone is true if an index answers without a look at other rows than those of a page: nothing else is asked for than a
 // range of an attribute.
 func (l *listing) alone(where []store.Condition, lead int) bool {
-	return len(where) == 1 && l.q.Text == "" && where[lead].Field == store.FieldAttribute && byValue(where[lead])
+	return len(where) == 1 && l.q.Text == "" && where[lead].Field == store.FieldAttribute && byValue(where[lead]) &&
+		!timed(where[lead])
 }
 
 // byEntries is true if attributes alone say whether a run is found, so that no rows of others have to be read.
@@ -265,7 +255,7 @@ func (l *listing) lead(where []store.Condition) (best, least int, err error) {
 		switch {
 		case sole(c):
 			return i, 0, nil
-		case inOrder(c) && len(where) == 1 && l.q.Text == "":
+		case walks(c) && len(where) == 1 && l.q.Text == "":
 			return i, l.few + 1, nil // the page is its beginning, however many there are
 		case inOrder(c), byValue(c):
 			n, err = l.count(c, l.few+1)
@@ -282,48 +272,30 @@ func (l *listing) lead(where []store.Condition) (best, least int, err error) {
 	return best, least, err
 }
 
-// leads are the conditions for which an index has the runs in the order of the list: those by which a walk may go.
-func (l *listing) leads(where []store.Condition) (leads []int, err error) {
+// leads are the conditions by which a walk may go, those that cost less first.
+func leads(where []store.Condition) (leads []int) {
 	for i, c := range where {
-		if ends(c) {
-			spans, err := l.spansOf(c)
-			if err != nil {
-				return nil, err
-			}
-			if len(spans) <= mostSpans {
-				if l.spans == nil {
-					l.spans = map[string][]string{}
-				}
-				l.spans[rangeName(c)] = spans
-			}
-		}
 		switch {
 		case inOrder(c):
 			leads = slices.Insert(leads, 0, i)
-		case l.ordered(c): // dearer, so it is asked last
+		case timed(c):
 			leads = append(leads, i)
 		}
 	}
-	return leads, nil
+	return leads
 }
 
-// ordered is true if a walk may go by the condition.
-func (l *listing) ordered(c store.Condition) bool {
-	if inOrder(c) {
-		return true
-	}
-	_, spans := l.spans[rangeName(c)]
-	return spans && ends(c)
-}
+// walks is true of conditions that have their runs, or those of an hour, in the order of the list.
+func walks(c store.Condition) bool { return inOrder(c) || timed(c) }
 
 // rangeName tells a range from others.
 func rangeName(c store.Condition) string { return fmt.Sprint(c.Name, c.Test, c.Values) }
 
 // spelled is a condition on the beginning of a text as one on the few texts that begin so, unless they are many.
 func (l *listing) spelled(c store.Condition) (store.Condition, error) {
-	entries, what := l.entries(c)
-	last, _ := bounds(c)[1].(string)
-	all, err := l.each(entries, what, last, mostAlternatives+1)
+	entries, what := l.indexOf(c)
+	from := bounds(c)
+	all, err := l.each(entries.Where(what+" >= ?", from[0]), what, from[1], mostAlternatives+1)
 	if err != nil || len(all) > mostAlternatives {
 		return c, err
 	}
@@ -334,21 +306,48 @@ func (l *listing) spelled(c store.Condition) (store.Condition, error) {
 	return is, nil
 }
 
-// entries are those of a condition's index, and what it is of.
-func (l *listing) entries(c store.Condition) (of *gorm.DB, what string) {
-	what, of = "x."+string(c.Field), l.gorm.Table("runs AS x").Where("x.namespace = ?", l.q.Namespace)
-	if c.Field == store.FieldAttribute {
-		what, of = "x.value", l.gorm.Table("run_attributes AS x").
-			Where("x.namespace = ? AND x.name = ?", l.q.Namespace, c.Name)
+// anyTime has for "there is one" of an attribute that is a time that it is any time.
+func (l *listing) anyTime(where []store.Condition) ([]store.Condition, error) {
+	where = slices.Clone(where)
+	for i, c := range where {
+		if c.Field != store.FieldAttribute || c.Test != store.Present || c.Not {
+			continue
+		}
+		first, last, err := l.partsOf(c.Name)
+		if err != nil {
+			return nil, err
+		}
+		if first > last {
+			continue
+		}
+		others, err := l.count(c, 1)
+		if err != nil {
+			return nil, err
+		}
+		if l.ofBoth[c.Name] = others > 0; others == 0 {
+			where[i] = store.Condition{Field: c.Field, Name: c.Name, Test: store.AtLeast, Values: []any{"d"}}
+		}
 	}
-	return compare(of, what, c), what
+	return where, nil
+}
+
+// indexOf is a condition's index, and what it is of.
+func (l *listing) indexOf(c store.Condition) (of *gorm.DB, what string) {
+	if c.Field == store.FieldAttribute {
+		return l.values(c), "x.value"
+	}
+	return l.gorm.Table("runs AS x").Where("x.namespace = ?", l.q.Namespace), "x." + string(c.Field)
 }
 
 // count is how many entries a condition's index has, at most so many.
 // Counting stops where it would not change the choice any more, so it is never dearer than what it decides about.
 func (l *listing) count(c store.Condition, most int) (int, error) {
-	entries, _ := l.entries(c)
-	entries = entries.Select("1 AS one").Limit(most)
+	if timed(c) {
+		_, n, _, err := l.parts(c, nil, store.RunPosition{}, store.RunPosition{}, most)
+		return n, err
+	}
+	of, what := l.indexOf(c)
+	entries := compare(of, what, c).Select("1 AS one").Limit(most)
 	var n []int
 	err := l.run(l.list(l.ctx, 1).Table("(?) AS y", entries).Select("count(*)"), &n)
 	if err != nil || len(n) != 1 {
@@ -359,8 +358,8 @@ func (l *listing) count(c store.Condition, most int) (int, error) {
 
 // whole reads all that a condition yields, and sorts it.
 func (l *listing) whole(where []store.Condition, lead int, after store.RunPosition) (found, error) {
-	read := func(by order, until store.RunPosition) (rows []RunModel, err error) {
-		return rows, l.run(l.rows(where, lead, where[lead], by, after, until, 2*l.q.Limit), &rows)
+	read := func(by order, until store.RunPosition) ([]RunModel, error) {
+		return l.rows(where, lead, where[lead], by, after, until)
 	}
 	if l.alone(where, lead) { // to find the first costs an eighth of telling all values' runs apart
 		until, err := l.reach(where[lead], after)
@@ -407,7 +406,7 @@ func (l *listing) walk(
 	// thousands of statements.
 	for size := max(l.few/4, 1); ; size = min(4*size, 8*l.few) {
 		var end store.RunPosition
-		if l.filters(where, lead) {
+		if l.filters(where, lead) || lead >= 0 && timed(where[lead]) {
 			var there bool
 			if after, there, err = l.skip(where, after); err != nil || !there {
 				return found{rows: f.rows}, err
@@ -418,8 +417,8 @@ func (l *listing) walk(
 		}
 		var rows []RunModel
 		for _, one := range alternatives(where, lead) {
-			var some []RunModel
-			if err := l.run(l.rows(where, lead, one, byIndex, after, end, size), &some); err != nil {
+			some, err := l.rows(where, lead, one, byIndex, after, end)
+			if err != nil {
 				return f, err
 			}
 			rows = append(rows, some...)
@@ -438,9 +437,6 @@ func (l *listing) furthest(
 	where []store.Condition, leads []int, after store.RunPosition, size int,
 ) (lead int, end store.RunPosition, err error) {
 	for i, one := range leads {
-		if i > 0 && len(l.spans[rangeName(where[one])])*size > mostMerged {
-			continue
-		}
 		to, err := l.window(where, alternatives(where, one), after, size)
 		if err != nil {
 			return lead, end, err
@@ -460,12 +456,12 @@ func (l *listing) furthest(
 // none.
 func (l *listing) skip(where []store.Condition, after store.RunPosition) (store.RunPosition, bool, error) {
 	for i, c := range where {
-		if !l.ordered(c) {
+		if !walks(c) {
 			continue
 		}
 		var first store.RunPosition
 		for _, one := range alternatives(where, i) {
-			at, err := l.nth(l.way(one, where, after, first, 1), 1)
+			at, err := l.first(one, where, after, first)
 			if err != nil {
 				return after, false, err
 			}
@@ -482,6 +478,26 @@ func (l *listing) skip(where []store.Condition, after store.RunPosition) (store.
 		}
 	}
 	return after, true, nil
+}
+
+// first is the position of the first run that a walk passes between two others, zero when there is none.
+func (l *listing) first(
+	one store.Condition, where []store.Condition, after, until store.RunPosition,
+) (store.RunPosition, error) {
+	if timed(one) { // it is in the first part that has any
+		_, _, end, err := l.parts(one, where, after, until, 1)
+		if err != nil {
+			return end, err
+		}
+		if until.Before(end) {
+			until = end
+		}
+	}
+	way, err := l.way(one, where, after, until)
+	if err != nil {
+		return store.RunPosition{}, err
+	}
+	return l.nth(way, 1)
 }
 
 // nth is the position of one of the entries that a walk passes, zero when there are fewer.
@@ -521,7 +537,15 @@ func (l *listing) window(
 	where, ways []store.Condition, after store.RunPosition, size int,
 ) (end store.RunPosition, err error) {
 	for _, one := range ways {
-		at, err := l.nth(l.way(one, where, after, end, size), size)
+		if timed(one) {
+			_, _, end, err := l.parts(one, where, after, end, size)
+			return end, err
+		}
+		way, err := l.way(one, where, after, end)
+		if err != nil {
+			return end, err
+		}
+		at, err := l.nth(way, size)
 		if err != nil {
 			return end, err
 		}
@@ -538,7 +562,7 @@ func alternatives(where []store.Condition, lead int) []store.Condition {
 		return make([]store.Condition, 1)
 	}
 	c := where[lead]
-	if !inOrder(c) { // a range of times, whose spans are merged by the database
+	if !inOrder(c) { // times, however many
 		return where[lead : lead+1]
 	}
 	list := make([]store.Condition, len(c.Values))

@@ -8,23 +8,24 @@ import (
 
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/app/store/sqldb/db"
+	"github.com/sojourn-run/sojourn/shared/history"
 )
 
 // The statements of a listing of runs: what runlist.go decides to read.
 
-// way is the index that a walk goes by, between two positions, in its order; of a range of times at most so many.
-func (l *listing) way(
-	one store.Condition, where []store.Condition, after, until store.RunPosition, most int,
-) *gorm.DB {
+// way is the index that a walk goes by, between two positions, in its order.
+func (l *listing) way(one store.Condition, where []store.Condition, after, until store.RunPosition) (*gorm.DB, error) {
 	var db *gorm.DB
-	if spans := l.spans[rangeName(one)]; len(spans) > 0 && ends(one) {
-		return l.merged(one, spans, where, after, until, most)
-	}
-	if one.Field == store.FieldAttribute {
-		db = l.gorm.Table("run_attributes AS x").
-			Where("x.namespace = ? AND x.name = ?", l.q.Namespace, one.Name)
-		db = compare(db, "x.value", one)
-	} else {
+	switch {
+	case timed(one):
+		parts, _, _, err := l.parts(one, where, after, until, math.MaxInt32)
+		if err != nil {
+			return nil, err
+		}
+		db = compare(l.times(one.Name).Where(startPart+" IN ?", parts), "x.value", one)
+	case one.Field == store.FieldAttribute:
+		db = compare(l.values(one), "x.value", one)
+	default:
 		db = l.gorm.Table("runs AS x" + l.by(one))
 		if l.q.Namespace != "" {
 			db = db.Where("x.namespace = ?", l.q.Namespace)
@@ -34,14 +35,13 @@ func (l *listing) way(
 		}
 	}
 	return between(db, "x.started_at", "x.run_id", where, after, until).Select("x.started_at, x.run_id").
-		Order("x.started_at DESC, x.run_id DESC")
+		Order("x.started_at DESC, x.run_id DESC"), nil
 }
 
 // endOf are so many entries of an attribute's range from one of its ends, by the index of values, as far as they lie
 // behind a position, in the order of the list.
 func (l *listing) endOf(c store.Condition, way string, after store.RunPosition, most int) *gorm.DB {
-	some := compare(l.gorm.Table("run_attributes AS x").
-		Where("x.namespace = ? AND x.name = ?", l.q.Namespace, c.Name), "x.value", c).
+	some := compare(l.values(c), "x.value", c).
 		Select("x.started_at, x.run_id").Order("x.value " + way + ", x.started_at " + way + ", x.run_id " + way).Limit(most)
 	return between(l.list(l.ctx, 1).Table("(?) AS y", some), "y.started_at", "y.run_id", nil, after, store.RunPosition{}).
 		Select("y.started_at, y.run_id").Order("y.started_at DESC, y.run_id DESC")
@@ -59,63 +59,124 @@ func (l *listing) by(one store.Condition) string {
 	}[one.Field]
 }
 
-// A span is as long as the beginning of a key says, 2^36 microseconds (19 hours): the index run_attributes_time has the
-// runs of each in the order of the list.
-const spanKey = len("d") + 7
-
-// isTime is true of a key of a time.
-func isTime(v any) bool {
-	key, _ := v.(string)
-	return len(key) > spanKey && key[0] == 'd'
+// values are the entries of an attribute, but for times.
+func (l *listing) values(c store.Condition) *gorm.DB {
+	of := l.gorm.Table("run_attributes AS x").Where("x.namespace = ? AND x.name = ?", l.q.Namespace, c.Name)
+	if c.Test == store.Present && l.ofBoth[c.Name] {
+		return of
+	}
+	return of.Where("substr(x.value, 1, 1) <> 'd'")
 }
 
-// inSpans are the entries of an attribute's times.
-func (l *listing) inSpans(c store.Condition) *gorm.DB {
+// times are the entries of an attribute that are times. The index run_attributes_time has those of the runs of each
+// part of all time in the order of the times.
+func (l *listing) times(name string) *gorm.DB {
 	of := "run_attributes AS x"
 	if !l.dialect.Shared {
 		of += " INDEXED BY run_attributes_time"
 	}
-	return l.gorm.Table(of).Where("x.namespace = ? AND x.name = ? AND substr(x.value, 1, 1) = 'd'", l.q.Namespace, c.Name)
+	return l.gorm.Table(of).Where("x.namespace = ? AND x.name = ? AND substr(x.value, 1, 1) = 'd'", l.q.Namespace, name)
 }
 
-// spansOf are the spans that a range has entries in, or one more than are of use.
-func (l *listing) spansOf(c store.Condition) ([]string, error) {
-	const span = "substr(x.value, 1, 8)"
-	in, last := l.inSpans(c), c.Values[len(c.Values)-1].(string)[:spanKey] //nolint:forcetypeassert // a key
-	if c.Test == store.Between {
-		in = in.Where(span+" >= ?", c.Values[0].(string)[:spanKey]) //nolint:forcetypeassert // a key
+// A part of all time is as long as 2^partBits microseconds, 71 minutes. startPart is the one in which a run starts.
+const (
+	partBits  = 32
+	startPart = "(x.started_at >> 32)"
+)
+
+// timed is true of a condition on an attribute's times.
+func timed(c store.Condition) bool {
+	if c.Field != store.FieldAttribute || c.Not {
+		return false
 	}
-	return l.each(in, span, last, mostSpans+1)
+	switch c.Test {
+	case store.In, store.Less, store.AtMost, store.More, store.AtLeast, store.Between:
+		key, _ := c.Values[0].(string)
+		return key != "" && key[0] == 'd'
+	}
+	return false
 }
 
-// each are the different values of an expression down from one of them, at most so many: each is found in the index
-// from the one after it.
-func (l *listing) each(in *gorm.DB, what, from string, most int) (values []string, err error) {
+// parts are those between two positions in which there are runs that satisfy a condition on times, the newest first,
+// until they have so many entries together, how many those are, and where that was: zero if there are no more.
+func (l *listing) parts(
+	c store.Condition, where []store.Condition, after, until store.RunPosition, most int,
+) (list []int64, sum int, end store.RunPosition, err error) {
+	first, last, err := l.partsOf(c.Name)
+	if err != nil || first > last {
+		return nil, 0, end, err
+	}
+	low, high := started(where)
+	if after.Run != "" {
+		high = min(high, after.Start.Micros())
+	}
+	if until.Run != "" {
+		low = max(low, until.Start.Micros())
+	}
+	first, last = max(first, low>>partBits), min(last, high>>partBits)
+	newest, known := l.newest[rangeName(c)]
+	if known {
+		last = min(last, newest)
+	}
+	entries := compare(l.times(c.Name), "x.value", c).Where(startPart + " = b.part - 1")
+	entries = between(entries, "x.started_at", "x.run_id", where, after, until).Select("1 AS one").Limit(most)
+	var found []struct{ Part, N int64 }
+	// Each step looks for the entries of the part before.
+	err = l.run(l.list(l.ctx, math.MaxInt32).Raw(
+		"WITH RECURSIVE b (part, n, behind) AS (SELECT CAST(? AS BIGINT), CAST(0 AS BIGINT), CAST(0 AS BIGINT) UNION ALL "+
+			"SELECT b.part - 1, (SELECT count(*) FROM (?) AS y), b.behind + b.n FROM b WHERE b.part > ? AND b.behind + b.n < ?) "+
+			"SELECT part, n FROM b WHERE n > 0 ORDER BY part DESC",
+		last+1, entries, first, most,
+	), &found)
+	if err != nil {
+		return nil, 0, end, err
+	}
+	for _, f := range found {
+		list, sum = append(list, f.Part), sum+int(f.N)
+	}
+	if !known && after.Run == "" && high == math.MaxInt64 {
+		l.newest[rangeName(c)] = first
+		if len(list) > 0 {
+			l.newest[rangeName(c)] = list[0]
+		}
+	}
+	if sum >= most {
+		if at := list[len(list)-1]; at > first {
+			end = store.RunPosition{Start: history.Micros(at << partBits), Run: "!"} // before any run of that time
+		}
+	}
+	return list, sum, end, nil
+}
+
+// partsOf are the first and the last part in which there are runs with an attribute that is a time.
+func (l *listing) partsOf(name string) (first, last int64, err error) {
+	if of, known := l.extent[name]; known {
+		return of[0], of[1], nil
+	}
+	one := l.times(name).Select(startPart).Limit(1).Session(&gorm.Session{})
+	var found []int64
+	err = l.run(l.list(l.ctx, 2).Raw( //nolint:mnd // the first and the last
+		"SELECT part FROM (SELECT (?) AS part UNION ALL SELECT (?)) AS s WHERE part IS NOT NULL ORDER BY part",
+		one.Order(startPart), one.Order(startPart+" DESC"),
+	), &found)
+	first, last = 0, -1
+	if len(found) == 2 { //nolint:mnd // the first and the last
+		first, last = found[0], found[1]
+	}
+	l.extent[name] = [2]int64{first, last}
+	return first, last, err
+}
+
+// each are the different values of an expression below one of them, the last first and at most so many: each is found
+// in the index from the one after it. in says no upper bound: of two SQLite takes the one that stays for its index.
+func (l *listing) each(in *gorm.DB, what string, below any, most int) (values []string, err error) {
 	next := in.Select(what).Order(what + " DESC").Limit(1).Session(&gorm.Session{})
 	err = l.run(l.list(l.ctx, most).Raw(
 		"WITH RECURSIVE s (v, n) AS (SELECT (?), 1 UNION ALL SELECT (?), n + 1 FROM s WHERE s.v IS NOT NULL AND n < ?) "+
 			"SELECT v FROM s WHERE v IS NOT NULL",
-		next.Where(what+" <= ?", from), next.Where(what+" < s.v"), most,
+		next.Where(what+" < ?", below), next.Where(what+" < s.v"), most,
 	), &values)
 	return values, err
-}
-
-// merged are the first entries of a range of times in the order of the list, those of all its spans.
-func (l *listing) merged(
-	c store.Condition, spans []string, where []store.Condition, after, until store.RunPosition, most int,
-) *gorm.DB {
-	all, parts := make([]string, len(spans)), make([]any, len(spans))
-	for i, span := range spans {
-		one := l.inSpans(c).Where("substr(x.value, 1, 8) = ?", span)
-		if v := bounds(c); span == v[0].(string)[:spanKey] || span == v[len(v)-1].(string)[:spanKey] { //nolint:forcetypeassert // keys
-			one = compare(one, "(x.value || '')", c) // by no other index
-		}
-		parts[i] = between(one, "x.started_at", "x.run_id", where, after, until).Select("DISTINCT x.started_at, x.run_id").
-			Order("x.started_at DESC, x.run_id DESC").Limit(most)
-		all[i] = "SELECT * FROM (?) AS s"
-	}
-	return l.gorm.Table("("+strings.Join(all, " UNION ALL ")+") AS m", parts...).
-		Select("DISTINCT m.started_at, m.run_id").Order("m.started_at DESC, m.run_id DESC")
 }
 
 // order is how rows come by their order.
@@ -130,19 +191,19 @@ const (
 // rows are the runs that satisfy all conditions between two positions, a page of them. One of them leads, in the form
 // of one of its alternatives.
 func (l *listing) rows(
-	where []store.Condition, lead int, one store.Condition, by order, after, until store.RunPosition, most int,
-) *gorm.DB {
+	where []store.Condition, lead int, one store.Condition, by order, after, until store.RunPosition,
+) (rows []RunModel, err error) {
 	db, id := l.list(l.ctx, l.q.Limit).Select("r.*"), "r.run_id"
 	if one.Field == store.FieldAttribute {
 		id = "a.run_id" // so what other attributes say is asked before the run's row is read
-		if !l.filters(where, lead) {
-			most = l.q.Limit
+		found, err := l.way(one, where, after, until)
+		if err != nil {
+			return nil, err
 		}
-		found := l.way(one, where, after, until, most)
-		switch by {
-		case allSorted:
+		switch {
+		case by == allSorted, timed(one):
 			found = found.Distinct()
-		case topTwice:
+		case by == topTwice:
 			found, db = found.Limit(2*l.q.Limit), db.Limit(2*l.q.Limit)
 		}
 		// With these words SQLite keeps the order of the join.
@@ -176,7 +237,7 @@ func (l *listing) rows(
 			`OR r.run_id IN (?, ?))`,
 			like(l.q.Text), like(l.q.Text), l.q.Text, strings.ToUpper(l.q.Text))
 	}
-	return db
+	return rows, l.run(db, &rows)
 }
 
 // between leaves what lies behind one position and not behind another, within the times that are asked for. It says one
@@ -262,7 +323,7 @@ func (l *listing) narrowAttribute(db *gorm.DB, c store.Condition, id string) *go
 	has := func() *gorm.DB {
 		return l.gorm.Table("run_attributes AS y").Select("1").Where("y.run_id = "+id+" AND y.name = ?", c.Name)
 	}
-	there := "EXISTS (?)"
+	there := "EXISTS (? LIMIT 1)" // so SQLite makes no join of it, and asks before it reads the run's row
 	if l.dialect.Shared {
 		// It is asked run by run, by the key of the table. PostgreSQL would make a join of it, and read all runs that have
 		// the value, however many, for each window; with the namespace named, and a plan for any value, even for each run.
