@@ -25,6 +25,7 @@ import (
 	"github.com/sojourn-run/sojourn/worker/link"
 	"github.com/sojourn-run/sojourn/worker/runner"
 	"github.com/sojourn-run/sojourn/worker/session"
+	"github.com/sojourn-run/sojourn/worker/workflow"
 )
 
 // IsolationNone runs isolated activities in the worker's own process, and no handlers in other languages.
@@ -94,7 +95,9 @@ type Options struct {
 	// OnTaskFailed hears of each workflow task that fails by its code, with the stack where there is one, before the app
 	// does; it must be quick. nil: nobody does.
 	OnTaskFailed func(t *protocol.WorkflowTask, f *protocol.Failure)
-	Log          zerolog.Logger
+	// OnTurn is that of workflow.Options.
+	OnTurn func(run workflow.RunInfo, stack func() string) (over func())
+	Log    zerolog.Logger
 }
 
 func (o Options) defaults() Options {
@@ -225,7 +228,7 @@ func New(o Options) (_ *Worker, err error) {
 		InProcess: o.Isolation == IsolationNone, WorkerID: w.id, Queues: o.Queues,
 		WorkflowSlots: o.Workflows, Validates: len(o.Registry.Validated()) > 0, ActivitySlots: o.Concurrency, PollIDs: !local,
 		AttemptLease: o.AttemptLease, LeaseBuffer: o.SessionBuffer,
-		Machines: o.KeptRuns, TaskFailed: o.OnTaskFailed, Log: w.log,
+		Machines: o.KeptRuns, TaskFailed: o.OnTaskFailed, OnTurn: o.OnTurn, Log: w.log,
 	}
 	if w.pool != nil {
 		ro.Executors = w.pool

@@ -37,6 +37,7 @@ type Env struct {
 	ctx      context.Context // of what the test waits for; it ends when the test has failed
 	fail     context.CancelFunc
 	late     *atomic.Bool // the time that the test binary has is nearly over
+	watch    *watch
 
 	mu       sync.Mutex // guards what follows
 	patience time.Duration
@@ -58,12 +59,12 @@ func (e *Env) id() string { return ulid.Make().String() }
 // Run runs a test in virtual time, with a worker that has what the registry has. ReplaceActivity and ReplaceWorkflow of
 // the registry put doubles in the place of what the test is not about. In test, time passes only while everything
 // waits: time.Sleep passes time, and time.Now tells it. What blocks outside the process, such as a network, holds time
-// up, and so does a workflow that loops without a call: go test stops it when its own time is over, and its dump says
-// where.
+// up.
 //
 // A workflow task that fails, by a panic, a call that is not in its history, code that blocks outside of package
 // workflow, fails the test at once with the stack; so does waiting for a run that nothing can wake any more, with what
-// it waits for.
+// it waits for. Code that runs for 30 seconds of real time without a call into package workflow is taken to loop and
+// fails the test with its stack, see SetBusyLimit: Go cannot end it, so it goes on beside the tests that follow.
 //
 // When test returns, the history of each run, children too, is replayed on another day, with the arguments of its
 // calls: code that is not deterministic fails the test.
@@ -77,27 +78,41 @@ func Run[T testing.TB](t T, r *worker.Registry, test func(t T, env *Env)) {
 	defer warn(t, late)()
 	plain, ok := any(t).(*testing.T)
 	if !ok {
-		run(t, r, path, late, test)
+		run(t, r, path, late, nil, test)
 		return
 	}
-	blocked := &atomic.Bool{}
-	defer func() {
+	blocked, over, busy := &atomic.Bool{}, make(chan any, 1), newWatch()
+	// Nothing ends a bubble in which code loops. So it has a goroutine of its own, which may be left behind.
+	go func() {
+		defer func() { over <- recover() }()
+		synctest.Test(plain, func(t *testing.T) {
+			t.Helper()
+			defer func() { blocked.Store(t.Failed()) }()
+			run(any(t).(T), r, path, late, busy, test)
+		})
+	}()
+	report, stop := busy.look()
+	defer stop()
+	select {
+	case broke := <-over:
 		// Code that blocks for ever outlives the bubble, which takes that for a fault of its own: the test has failed with it
 		// already.
-		if broke := recover(); broke != nil && !blocked.Load() {
+		if broke != nil && !blocked.Load() {
 			panic(broke)
 		}
-	}()
-	synctest.Test(plain, func(t *testing.T) {
-		t.Helper()
-		defer func() { blocked.Store(t.Failed()) }()
-		run(any(t).(T), r, path, late, test)
-	})
+		if plain.Failed() {
+			plain.FailNow()
+		}
+	case found := <-report:
+		t.Fatal(found)
+	}
 }
 
-func run[T testing.TB](t T, r *worker.Registry, path string, late *atomic.Bool, test func(t T, env *Env)) {
+func run[T testing.TB](
+	t T, r *worker.Registry, path string, late *atomic.Bool, busy *watch, test func(t T, env *Env),
+) {
 	t.Helper()
-	env := &Env{t: t, registry: r, late: late, patience: standstill}
+	env := &Env{t: t, registry: r, late: late, watch: busy, patience: standstill}
 	env.ctx, env.fail = context.WithCancel(t.Context())
 	defer env.fail()
 	end := sync.OnceFunc(env.begin(path))
@@ -143,6 +158,7 @@ func (e *Env) begin(path string) (end func()) {
 	e.t.Helper()
 	console := process.Console(zerolog.NewTestWriter(e.t))
 	console.PartsExclude = []string{zerolog.TimestampFieldName}
+	console.FormatExtra = nil // a stack, which the test fails with
 	log := zerolog.New(console).Level(zerolog.WarnLevel)
 	var err error
 	e.plane, err = plane.Open(e.t.Context(), plane.Options{
@@ -175,7 +191,7 @@ func (e *Env) work(carrier link.Carrier, log zerolog.Logger) (leave func()) {
 	w, err := worker.New(worker.Options{
 		Registry: e.registry, Carrier: carrier, Release: "test", WorkerID: "test", Queues: []string{queue}, MaxSessions: 100,
 		Concurrency: 16, AttemptLease: 2 * time.Minute, // an attempt is renewed by heartbeats, of which there are few
-		Isolation: worker.IsolationNone, NoMachine: true, OnTaskFailed: e.taskFailed, Log: log,
+		Isolation: worker.IsolationNone, NoMachine: true, OnTaskFailed: e.taskFailed, OnTurn: e.watch.turn, Log: log,
 	})
 	if err != nil {
 		e.t.Fatal(err)

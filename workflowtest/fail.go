@@ -10,7 +10,7 @@ import (
 
 // taskFailed fails the test with a workflow task of it. What waits for a result goes on and ends.
 func (e *Env) taskFailed(t *protocol.WorkflowTask, f *protocol.Failure) {
-	if e.ctx.Err() != nil {
+	if e.ctx.Err() != nil || e.watch.gaveUp() {
 		return // the first one counts: the others follow from it, or are its further attempts
 	}
 	stack := ""
@@ -27,6 +27,9 @@ func (e *Env) taskFailed(t *protocol.WorkflowTask, f *protocol.Failure) {
 // check ends the test when it has failed.
 func (e *Env) check() {
 	e.t.Helper()
+	if e.watch.gaveUp() {
+		select {} // the test has failed and is over: nothing may be said of it any more
+	}
 	if e.ctx.Err() != nil {
 		e.t.FailNow()
 	}

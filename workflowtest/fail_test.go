@@ -4,10 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"os/exec"
 	"runtime"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -23,6 +26,14 @@ type recorder struct {
 	testing.TB
 	mu   sync.Mutex // guards what follows
 	said []string
+	told []string // logged, which does not fail it
+}
+
+func (r *recorder) Log(args ...any) { r.Logf("%s", fmt.Sprint(args...)) }
+func (r *recorder) Logf(format string, args ...any) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.told = append(r.told, fmt.Sprintf(format, args...))
 }
 
 func (r *recorder) Errorf(format string, args ...any) {
@@ -99,11 +110,75 @@ func TestCodeThatCannotGoOnFailsItsTestAtOnceWithItsStack(t *testing.T) {
 				<-done
 				close(outside)
 				said = rec.text()
+				if all := said + strings.Join(rec.told, ""); strings.Count(all, "goroutine ") != strings.Count(said, "goroutine ") {
+					t.Errorf("its stack is printed twice: %s", all)
+				}
 			})
 			wantSaid(t, said, append(c.want, "bake", "open: workflow bake")...)
 		})
 	}
 }
+
+// A workflow that loops without a call fails its test, in a real test binary: what loops cannot be ended, so the test
+// that does is one of another process. The tests behind it are run, and nothing of the abandoned one comes later.
+func TestAWorkflowThatLoopsFailsItsTestAtOnce(t *testing.T) {
+	if os.Getenv(loops) != "" {
+		t.Run("loops", loopsForEver)
+		t.Run("behind", func(t *testing.T) {
+			r := worker.NewRegistry()
+			r.Workflow("count", func(_ workflow.Context, n int) (int, error) { return n, nil })
+			workflowtest.Run(t, r, func(t *testing.T, env *workflowtest.Env) {
+				if n, err := workflowtest.Result[int](env.Start("count", 3)); err != nil || n != 3 {
+					t.Errorf("got %d, %v", n, err)
+				}
+			})
+		})
+		return
+	}
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	again := exec.CommandContext(t.Context(), self, "-test.run=^"+t.Name()+"$", "-test.v", "-test.timeout=5m")
+	again.Env = append(os.Environ(), loops+"=1")
+	out, err := again.CombinedOutput()
+	if err == nil {
+		t.Error("it passed")
+	}
+	wantSaid(t, string(out), "workflow spins (id round, run ", "of real time without a call into package workflow: it loops",
+		"workflowtest_test.spin", "fail_test.go:", "--- FAIL: "+t.Name()+"/loops", "--- PASS: "+t.Name()+"/behind")
+	if strings.Contains(string(out), "panic:") || strings.Contains(string(out), "timed out") {
+		t.Errorf("it ended by\n%s", out)
+	}
+}
+
+// loops, set: this process has a workflow that loops.
+const loops = "SOJOURN_TEST_LOOPS"
+
+func loopsForEver(t *testing.T) {
+	r := worker.NewRegistry()
+	r.Workflow("spins", func(ctx workflow.Context) (int, error) {
+		if err := workflow.Sleep(ctx, time.Hour); err != nil {
+			return 0, err
+		}
+		return spin(), nil
+	})
+	workflowtest.Run(t, r, func(t *testing.T, env *workflowtest.Env) {
+		env.SetBusyLimit(time.Second)
+		_, err := workflowtest.Result[int](env.StartWith(workflowtest.StartOptions{WorkflowID: "round"}, "spins"))
+		t.Errorf("went on with %v", err)
+	})
+}
+
+// spin waits for what nobody will do, by looking.
+func spin() (n int) {
+	for !spun.Load() {
+		n++
+	}
+	return n
+}
+
+var spun atomic.Bool
 
 func TestAnUpdateOfBrokenCodeFailsTheTest(t *testing.T) {
 	r := worker.NewRegistry()

@@ -266,7 +266,9 @@ func (e *Env) replay(histories [][]history.Event) {
 			continue
 		}
 		for range replays {
-			if err := workflow.Replay(def, workflow.Options{Names: e.registry, CompareArguments: true}, events); err != nil {
+			if err := workflow.Replay(def, workflow.Options{
+				Names: e.registry, CompareArguments: true, OnTurn: e.watch.turn,
+			}, events); err != nil {
 				e.t.Errorf("%s, replayed: %s", first.WorkflowType, workflow.TaskFailure(err).Message)
 				break
 			}

@@ -117,7 +117,9 @@ func (r *Runner) decide(t *protocol.WorkflowTask) (commands []protocol.Command, 
 		}
 		defer place.release()
 	}
-	m := workflow.NewMachine(def, workflow.Options{Names: r.opt.Definitions, Logger: r.log})
+	m := workflow.NewMachine(def, workflow.Options{
+		Names: r.opt.Definitions, Logger: r.log, OnTurn: r.opt.OnTurn,
+	})
 	events := t.Events
 	if len(events) == 0 || events[0].Seq != 1 {
 		page, err := r.page(t, "")

@@ -136,7 +136,9 @@ func (r *Runner) ask(
 	if err != nil {
 		return nil, err
 	}
-	m := workflow.NewMachine(def, workflow.Options{Names: r.opt.Definitions, Logger: zerolog.Nop(), ForQueries: true})
+	m := workflow.NewMachine(def, workflow.Options{
+		Names: r.opt.Definitions, Logger: zerolog.Nop(), ForQueries: true, OnTurn: r.opt.OnTurn,
+	})
 	defer m.Close()
 	if _, err = m.Apply(&q.run, events); err != nil {
 		r.loose.note(q.run.RunID, m, err)

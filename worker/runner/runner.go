@@ -76,6 +76,7 @@ type Options struct {
 	Log          zerolog.Logger
 	// TaskFailed hears of each workflow task that the code failed; nil: nobody does.
 	TaskFailed func(t *protocol.WorkflowTask, f *protocol.Failure)
+	OnTurn     func(run workflow.RunInfo, stack func() string) (over func()) // that of workflow.Options
 }
 
 func (o Options) defaults() Options {

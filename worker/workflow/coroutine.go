@@ -140,6 +140,9 @@ func (m *Machine) runBranches() {
 func (m *Machine) turn(co *coroutine) bool {
 	co.queued = false
 	m.current = co
+	if m.onTurn != nil {
+		defer m.onTurn(m.info, func() string { return stackOf(co) })()
+	}
 	co.resume <- struct{}{}
 	select {
 	case <-co.yield:

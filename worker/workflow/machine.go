@@ -35,6 +35,9 @@ type Options struct {
 	// such as one that ranges over a map. In production new code may well pass others; a test that replays its own run has
 	// the same code.
 	CompareArguments bool
+	// OnTurn hears when a branch of the code begins to run, with its stack to ask for, and calls what it returns when the
+	// branch waits again. It must be quick. nil: nobody does. It is for who measures by another clock than Patience's.
+	OnTurn func(run RunInfo, stack func() string) (over func())
 }
 
 // Machine runs the code of one run against its history. It may be kept between the workflow tasks of the run. It is not
@@ -46,6 +49,7 @@ type Machine struct {
 	patience time.Duration
 	asked    bool // ForQueries
 	compare  bool // CompareArguments
+	onTurn   func(RunInfo, func() string) (over func())
 
 	info      RunInfo
 	arguments payload.Payload
@@ -110,6 +114,7 @@ var ErrStale = errors.New("the kept workflow machine is not what history recorde
 func NewMachine(def *Definition, o Options) *Machine {
 	m := &Machine{
 		def: def, names: o.Names, log: o.Logger, patience: o.Patience, asked: o.ForQueries, compare: o.CompareArguments,
+		onTurn:  o.OnTurn,
 		steps:   map[int64]*future{},
 		signals: map[string]*SignalChannel{}, versions: map[string]int{}, updates: map[string]*handler{},
 		queries: map[string]*handler{},

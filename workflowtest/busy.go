@@ -1,0 +1,109 @@
+package workflowtest
+
+import (
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/sojourn-run/sojourn/worker/workflow"
+)
+
+// Virtual time stands still while code runs. So nothing in a test can tell by its clock that a workflow loops: that is
+// seen from outside, by the real one.
+
+// busyLimit is for how long workflow code may run without a call at first.
+const busyLimit = 30 * time.Second
+
+// glance is how often it is looked who runs.
+const glance = 250 * time.Millisecond
+
+// watch knows which workflow code runs. Without one, nobody looks: in real time the worker does by itself.
+type watch struct {
+	mu    sync.Mutex // guards what follows
+	turns map[*turn]struct{}
+	limit time.Duration // 0: none
+	gave  bool          // the test has failed, and was left
+}
+
+// turn is workflow code that runs.
+type turn struct {
+	run   workflow.RunInfo
+	stack func() string
+	seen  time.Duration // for so long, in glances: a process that a debugger stopped has none
+}
+
+func newWatch() *watch { return &watch{turns: map[*turn]struct{}{}, limit: busyLimit} }
+
+// turn is told of each turn of the code.
+func (w *watch) turn(run workflow.RunInfo, stack func() string) (over func()) {
+	if w == nil {
+		return func() {}
+	}
+	one := &turn{run: run, stack: stack}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.turns[one] = struct{}{}
+	return func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		delete(w.turns, one)
+	}
+}
+
+// gaveUp says whether the test was left because its code loops.
+func (w *watch) gaveUp() bool {
+	if w == nil {
+		return false
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.gave
+}
+
+// look looks from outside until it is stopped, and reports code that loops, once.
+func (w *watch) look() (report <-chan string, stop func()) {
+	found, ended := make(chan string, 1), make(chan struct{})
+	go func() {
+		tick := time.NewTicker(glance)
+		defer tick.Stop()
+		for {
+			select {
+			case <-ended:
+				return
+			case <-tick.C:
+			}
+			if one := w.overdue(); one != nil {
+				found <- fmt.Sprintf(
+					"workflow %s (id %s, run %s) has run for %s of real time without a call into package workflow: it loops\n%s",
+					one.run.WorkflowType, one.run.WorkflowID, one.run.RunID, one.seen, one.stack(),
+				)
+				return
+			}
+		}
+	}()
+	return found, func() { close(ended) }
+}
+
+// overdue is a look at who runs; it gives up on one that has for too long.
+func (w *watch) overdue() *turn {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for one := range w.turns {
+		if one.seen += glance; w.limit > 0 && one.seen > w.limit {
+			w.gave = true
+			return one
+		}
+	}
+	return nil
+}
+
+// SetBusyLimit says for how long, by the real clock, workflow code may run without a call into package workflow before
+// the test fails with its stack: 30 seconds at first; 0: for as long as it likes.
+func (e *Env) SetBusyLimit(d time.Duration) {
+	if e.watch == nil {
+		return
+	}
+	e.watch.mu.Lock()
+	defer e.watch.mu.Unlock()
+	e.watch.limit = d
+}
