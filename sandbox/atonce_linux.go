@@ -27,21 +27,6 @@ func writeAtOnce(fd int, b []byte) (int, error) {
 	return done(n, errno)
 }
 
-// readAtOnceFrom and writeAtOnceTo are for files that are memory, which is there as memory of this process is.
-func readAtOnceFrom(fd int, b []byte, at int) (int, error) {
-	n, _, errno := unix.RawSyscall6(
-		unix.SYS_PREAD64, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)), uintptr(at), 0, 0,
-	)
-	return done(n, errno)
-}
-
-func writeAtOnceTo(fd int, b []byte, at int) (int, error) {
-	n, _, errno := unix.RawSyscall6(
-		unix.SYS_PWRITE64, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)), uintptr(at), 0, 0,
-	)
-	return done(n, errno)
-}
-
 func done(n uintptr, errno unix.Errno) (int, error) {
 	if errno != 0 {
 		return -1, errno

@@ -137,11 +137,10 @@ func (p *process) release() {
 	if p.line != nil {
 		_ = p.line.Close()
 	}
-	files := []*os.File{p.stdout, p.stderr}
 	if p.room != nil {
-		files = append(files, p.room.file)
+		_ = p.room.close()
 	}
-	for _, f := range files {
+	for _, f := range []*os.File{p.stdout, p.stderr} {
 		if f != nil {
 			_ = f.Close()
 		}

@@ -58,8 +58,8 @@ func (ex *executor) fromRoom(f frame.Frame) ([]byte, error) {
 	if c == nil || c.id != f.ID || f.Room < 0 || f.Room > frame.DefaultLimits.Body || len(f.Body) > 0 {
 		return nil, fmt.Errorf("%d bytes in a room that was not lent: %w", f.Room, frame.ErrMalformed)
 	}
-	body := make([]byte, f.Room)
-	if err := ex.proc.room.read(body); err != nil {
+	body, err := ex.proc.room.read(f.Room)
+	if err != nil {
 		return nil, fmt.Errorf("%d bytes in the room: %w: %w", f.Room, err, frame.ErrMalformed)
 	}
 	return body, nil

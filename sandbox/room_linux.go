@@ -5,17 +5,20 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"syscall"
+	"sync"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/sojourn-run/sojourn/sandbox/frame"
 )
 
-// room is a file in memory that holds one body, and that an executor has too.
+// room is a file in memory that holds one body, and that an executor has too. The worker has it in its own memory: what
+// the executor changes there meanwhile is bytes, and it can neither grow nor shrink.
 type room struct {
 	file *os.File
-	raw  syscall.RawConn
+
+	mu     sync.RWMutex // held while memory is in use
+	memory []byte       // nil once closed
 }
 
 // newRoom makes one that will neither grow nor become a program.
@@ -28,48 +31,57 @@ func newRoom() (*room, error) {
 		return nil, fmt.Errorf("room: %w", err)
 	}
 	r := &room{file: os.NewFile(uintptr(fd), "room")}
-	if r.raw, err = r.file.SyscallConn(); err == nil {
-		err = r.file.Truncate(int64(frame.DefaultLimits.Body))
-	}
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("room: %w", err), r.file.Close())
+	if err := r.file.Truncate(int64(frame.DefaultLimits.Body)); err != nil {
+		return nil, errors.Join(fmt.Errorf("room: %w", err), r.close())
 	}
 	const seals = unix.F_SEAL_GROW | unix.F_SEAL_SHRINK | unix.F_SEAL_SEAL
 	if _, err := unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, seals); err != nil {
-		return nil, errors.Join(fmt.Errorf("seal room: %w", err), r.file.Close())
+		return nil, errors.Join(fmt.Errorf("seal room: %w", err), r.close())
+	}
+	r.memory, err = unix.Mmap(fd, 0, frame.DefaultLimits.Body, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("map room: %w", err), r.close())
 	}
 	return r, nil
 }
 
 // write puts a body into the room.
-func (r *room) write(body []byte) error { return r.all(body, io.ErrShortWrite, writeAtOnceTo) }
+func (r *room) write(body []byte) error {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	if len(body) > len(r.memory) {
+		return io.ErrShortWrite
+	}
+	copy(r.memory, body)
+	return nil
+}
 
-// read copies into body what is in the room.
-func (r *room) read(body []byte) error { return r.all(body, io.ErrUnexpectedEOF, readAtOnceFrom) }
-
-// all does with the whole body what do does with some of it. The room is memory, and so there is nothing to wait for.
-func (r *room) all(body []byte, none error, do func(fd int, b []byte, at int) (int, error)) error {
-	var err error
-	closed := r.raw.Control(func(fd uintptr) {
-		for at := 0; at < len(body) && err == nil; {
-			var n int
-			if n, err = do(int(fd), body[at:], at); n > 0 {
-				at += n
-			} else if err == nil {
-				err = none
-			} else if errors.Is(err, unix.EINTR) {
-				err = nil
-			}
-		}
-	})
-	return errors.Join(closed, err)
+// read is a copy of so much of what is in the room, in memory that is not cleared before.
+func (r *room) read(size int) ([]byte, error) {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	if size > len(r.memory) {
+		return nil, io.ErrUnexpectedEOF
+	}
+	return append([]byte(nil), r.memory[:size]...), nil
 }
 
 // empty gives back the memory that the room takes.
 func (r *room) empty() {
-	_ = r.raw.Control(func(fd uintptr) {
-		_ = unix.Fallocate(
-			int(fd), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, 0, int64(frame.DefaultLimits.Body),
-		)
-	})
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	if r.memory != nil {
+		_ = unix.Madvise(r.memory, unix.MADV_REMOVE)
+	}
+}
+
+// close lets go of it.
+func (r *room) close() (err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.memory != nil {
+		err = unix.Munmap(r.memory)
+		r.memory = nil
+	}
+	return errors.Join(err, r.file.Close())
 }

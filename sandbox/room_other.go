@@ -14,6 +14,8 @@ func newRoom() (*room, error) { return nil, errors.ErrUnsupported }
 
 func (*room) write([]byte) error { return errors.ErrUnsupported }
 
-func (*room) read([]byte) error { return errors.ErrUnsupported }
+func (*room) read(int) ([]byte, error) { return nil, errors.ErrUnsupported }
 
 func (*room) empty() {}
+
+func (*room) close() error { return nil }

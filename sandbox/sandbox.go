@@ -82,7 +82,7 @@ var TSConfig = shim.TSConfig
 
 // Result is what a call left behind. Usage and logs are there also when the call failed.
 type Result struct {
-	Output        []byte // the encoded result
+	Output        []byte // the encoded result, which is the caller's to keep
 	Usage         Usage
 	Logs          []LogLine
 	LogsTruncated int    // bytes of log that were dropped over the limit, unknown to OnLog

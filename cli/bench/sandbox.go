@@ -210,7 +210,7 @@ func measureRuntime(
 		}
 		call := func() error {
 			_, err := pool.Invoke(ctx, sandbox.Invocation{
-				ID: "bench", Activity: activity, Attempt: 1, Input: []byte(input.Blob),
+				ID: "bench", Activity: activity, Attempt: 1, Input: input.Text(),
 				Session: &sandbox.Session{ID: "bench", Epoch: epoch},
 			}, sandbox.Hooks{})
 			return err
@@ -296,7 +296,7 @@ func measureFrames(
 					return err
 				}
 			}
-			return peer.call([]byte(input.Blob), c.after)
+			return peer.call(input.Text(), c.after)
 		})
 		r.Runtime = bare
 		if err != nil {

@@ -22,7 +22,7 @@ type Invocation struct {
 	Deadline time.Time // when the call must have ended; zero for none
 	// activity_execution_id, attempt_id, run_id, workflow_id: what a handler makes idempotency keys of
 	Keys  map[string]string
-	Input []byte // the arguments: one encoded array. Native handlers get the bytes as they are, others JSON
+	Input []byte // the arguments: one encoded array, as text that nobody changes
 	Fresh bool   // outside sessions: in a process that no call ran in before
 	// start anew on an epoch whose state was lost: the recovery policy's call, never an ordinary one
 	Rebuild bool

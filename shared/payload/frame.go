@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"sync"
-	"unsafe"
 )
 
 // Schema is the canonical text of the one schema: a record of a union of null and seven one-field records, recursive
@@ -91,7 +90,7 @@ func (b *buffer) openFrame(blob string) (reader, error) {
 	if len(blob) > MaxBytes {
 		return reader{}, tooLarge(len(blob))
 	}
-	return b.openText(unsafe.Slice(unsafe.StringData(blob), len(blob))) // which it reads and does not keep
+	return b.openText(Payload{Blob: blob}.Text()) // which it reads and does not keep
 }
 
 func tooLarge(size int) error {

@@ -8,6 +8,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"unsafe"
 )
 
 // Codec is the only codec of an envelope.
@@ -25,6 +26,14 @@ const MaxDepth = 512
 // Inside Go values a Payload stands for the value it holds: Encode and EncodeArgs put its content in place, and
 // decoding into a Payload takes the element out undecoded.
 type Payload struct{ Blob string }
+
+// Text is the blob as bytes, without a copy: nobody may change them.
+func (p Payload) Text() []byte { return unsafe.Slice(unsafe.StringData(p.Blob), len(p.Blob)) }
+
+// OfText is the payload whose blob is text, without a copy: from now on nobody may change that.
+func OfText(text []byte) Payload {
+	return Payload{Blob: unsafe.String(unsafe.SliceData(text), len(text))}
+}
 
 // IsZero reports whether there is no value at all; an encoded null is a value.
 func (p Payload) IsZero() bool { return p.Blob == "" }

@@ -71,7 +71,7 @@ const KeyRebuild = "rebuild"
 func (a *attempt) invoke(ctx context.Context, name string, args payload.Payload) (payload.Payload, error) {
 	t := a.task
 	inv := sandbox.Invocation{
-		ID: t.AttemptID, Activity: name, Attempt: t.Attempt, Deadline: a.info.Deadline, Input: []byte(args.Blob),
+		ID: t.AttemptID, Activity: name, Attempt: t.Attempt, Deadline: a.info.Deadline, Input: args.Text(),
 		Rebuild: a.rebuild,
 		Keys: map[string]string{
 			"activity_execution_id": t.ExecutionID, "attempt_id": t.AttemptID, "run_id": t.RunID, "workflow_id": t.WorkflowID,
@@ -90,7 +90,7 @@ func (a *attempt) invoke(ctx context.Context, name string, args payload.Payload)
 		if err != nil {
 			return payload.Payload{}, err
 		}
-		inv.Input = []byte(none.Blob)
+		inv.Input = none.Text()
 	}
 	hooks := sandbox.Hooks{
 		OnHeartbeat: func() { a.beats.add(nil) },
@@ -110,7 +110,7 @@ func (a *attempt) invoke(ctx context.Context, name string, args payload.Payload)
 			a.version = res.Version
 		}
 		if err == nil {
-			return payload.Payload{Blob: string(res.Output)}, nil
+			return payload.OfText(res.Output), nil
 		}
 		// Only a call that never began may be tried again here. Whatever else went wrong, the code may have run,
 		// and whether it runs once more is for the activity's retry policy.

@@ -1,0 +1,43 @@
+package runner
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"unsafe"
+
+	"github.com/sojourn-run/sojourn/sandbox"
+	"github.com/sojourn-run/sojourn/shared/payload"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// same gives back what it is given.
+type same struct{ given []byte }
+
+func (*same) Has(string) (string, bool) { return sandbox.RuntimeNode, true }
+
+func (s *same) Invoke(_ context.Context, inv sandbox.Invocation, _ sandbox.Hooks) (sandbox.Result, error) {
+	s.given = inv.Input
+	return sandbox.Result{Output: inv.Input}, nil
+}
+
+func (*same) Recovery(context.Context, string) ([]byte, error) { return nil, nil }
+
+// What an executor is given and gives is passed on as it is, however large: the same memory, not a copy of it.
+func TestAPayloadIsHandedOnWithoutACopy(t *testing.T) {
+	for _, size := range []int{100, 1 << 20} {
+		s := &same{}
+		a := &attempt{r: &Runner{opt: Options{Executors: s}}, task: &protocol.ActivityTask{ActivityType: "x"}}
+		args, err := payload.EncodeArgs(strings.Repeat("x", size))
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := a.invoke(t.Context(), "x", args)
+		if err != nil || got != args {
+			t.Fatalf("%d bytes came back of %d: %v", len(got.Blob), len(args.Blob), err)
+		}
+		if at := unsafe.StringData(args.Blob); unsafe.SliceData(s.given) != at || unsafe.StringData(got.Blob) != at {
+			t.Errorf("%d bytes were copied", len(args.Blob))
+		}
+	}
+}
