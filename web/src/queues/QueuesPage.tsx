@@ -3,13 +3,13 @@ import { Link, useSearch } from "@tanstack/react-router";
 import { queuesQuery } from "../api/queries";
 import { useNow } from "../lib/clock";
 import { count } from "../lib/format";
-import { duration, parseTime } from "../lib/time";
+import { duration } from "../lib/time";
 import { useNamespace } from "../shell/namespace";
 import { Empty, Failed, Heading, useTitle, Waiting } from "../ui/Page";
 import { Pager } from "../ui/Pager";
 import { Status } from "../ui/Status";
 import { WaitText } from "../ui/WaitText";
-import { unserved, waitsIn, withheld } from "./facts";
+import { oldestReady, unserved, waitsIn, withheld } from "./facts";
 
 export function QueuesPage() {
   useTitle("Queues");
@@ -17,11 +17,7 @@ export function QueuesPage() {
   const namespace = useNamespace();
   const list = useQuery(queuesQuery(namespace, after));
   const queues = list.data?.task_queues ?? [];
-  const oldest = (q: (typeof queues)[number]) => {
-    const times = [q.stats.workflow_tasks.oldest_ready_at, q.stats.activity_tasks.oldest_ready_at].map(parseTime).filter((t) => t !== null);
-    return times.length ? Math.min(...times) : null;
-  };
-  const now = useNow(queues.some((q) => oldest(q) !== null));
+  const now = useNow(queues.some((q) => oldestReady(q) !== null));
   return (
     <>
       <Heading title="Queues" />
@@ -49,7 +45,7 @@ export function QueuesPage() {
               </thead>
               <tbody className="divide-y divide-line">
                 {queues.map((q) => {
-                  const since = oldest(q);
+                  const since = oldestReady(q);
                   const why = withheld(q);
                   const bounded = [q.admission.workflow_tasks, q.admission.activity_tasks].some((a) => a.status !== "unlimited");
                   return (
@@ -58,9 +54,9 @@ export function QueuesPage() {
                         <Link to="/queues/$queue" params={{ queue: q.name }} data-nav className="quiet font-medium break-all">
                           {q.name}
                         </Link>
-                        {(why || waitsIn(q)) && (
-                          <span className={`line-clamp-3 max-w-72 text-xs ${!why && unserved(q) ? "text-warn" : "text-soft"}`} data-waits>
-                            {why ? <WaitText wait={why} /> : waitsIn(q)}
+                        {(why || waitsIn(q, now)) && (
+                          <span className={`line-clamp-3 max-w-72 text-xs ${!why && unserved(q, now) ? "text-warn" : "text-soft"}`} data-waits>
+                            {why ? <WaitText wait={why} /> : waitsIn(q, now)}
                           </span>
                         )}
                       </td>

@@ -67,17 +67,18 @@ it("says why a queue is throttled", () => {
 });
 
 it("says in a line why tasks of a queue wait", () => {
-  const q = (ready: number, active: number, stale: number, waiting: number) =>
+  const now = Date.parse("2026-11-26T12:00:00Z");
+  const q = (ready: number, active: number, stale: number, waiting: number, seconds = 60) =>
     ({
       admission: { workflow_tasks: free, activity_tasks: free },
-      stats: { workflow_tasks: { ready_count: 0 }, activity_tasks: { ready_count: ready }, pollers: { active_count: active, stale_count: stale, waiting_count: waiting } },
+      stats: { workflow_tasks: { ready_count: 0 }, activity_tasks: { ready_count: ready, oldest_ready_at: ready ? new Date(now - seconds * 1000).toISOString() : null }, pollers: { active_count: active, stale_count: stale, waiting_count: waiting } },
     }) as unknown as QueueState;
-  const all = [q(0, 0, 0, 0), q(1, 0, 0, 0), q(1, 0, 2, 0), q(1, 1, 0, 1), q(1, 1, 0, 0)];
-  expect(all.map(waitsIn)).toEqual([
-    "", "no worker serves it", "no live worker serves it; 2 were not heard of for too long", "no worker that asks may take what is ready",
-    "its workers are busy, or do not ask",
+  const all = [q(0, 0, 0, 0), q(1, 0, 0, 0), q(1, 0, 2, 0), q(1, 1, 0, 1), q(1, 1, 0, 1, 1), q(1, 1, 0, 0)];
+  expect(all.map((one) => waitsIn(one, now))).toEqual([
+    "", "no worker serves it", "no live worker serves it; 2 were not heard of for too long", "no worker that asks takes all that is ready",
+    "", "its workers are busy, or do not ask",
   ]);
-  expect(all.map(unserved)).toEqual([false, true, true, true, false]);
+  expect(all.map((one) => unserved(one, now))).toEqual([false, true, true, true, false, false]);
 });
 
 it("reads budgets as they are typed", () => {

@@ -1,4 +1,5 @@
 import type { BuildCohort, QueueState, TaskAdmission, Wait } from "../api/types";
+import { parseTime } from "../lib/time";
 
 /** The name of a build id for people: that of none is said. */
 export const buildName = (id: string | null): string => id ?? "no build id";
@@ -32,19 +33,30 @@ export function bars(a: TaskAdmission): Bar[] {
 /** The budget by which a queue hands out less than it could, if there is one. */
 export const withheld = (q: QueueState): Wait | undefined => q.admission.workflow_tasks.wait ?? q.admission.activity_tasks.wait;
 
+/** Since when the oldest ready task of a queue waits, in milliseconds since 1970; null while none is ready. */
+export function oldestReady(q: QueueState): number | null {
+  const times = [q.stats.workflow_tasks.oldest_ready_at, q.stats.activity_tasks.oldest_ready_at].map(parseTime).filter((t) => t !== null);
+  return times.length ? Math.min(...times) : null;
+}
+
+/** For how long a task may be on its way to a worker that asks, in milliseconds: in less nothing is said of it. */
+const onItsWay = 10_000;
+
 /** Why tasks of a queue wait that no budget withholds, in a line of a list, or "". The page of the queue says it of each task. */
-export function waitsIn(q: QueueState): string {
+export function waitsIn(q: QueueState, now: number): string {
   const ready = q.stats.workflow_tasks.ready_count + q.stats.activity_tasks.ready_count;
   if (ready === 0) return "";
   const { active_count: active, stale_count: stale, waiting_count: waiting } = q.stats.pollers;
   if (active === 0) return stale > 0 ? `no live worker serves it; ${stale} ${stale === 1 ? "was" : "were"} not heard of for too long` : "no worker serves it";
-  return waiting > 0 ? "no worker that asks may take what is ready" : "its workers are busy, or do not ask";
+  if (waiting === 0) return "its workers are busy, or do not ask";
+  const since = oldestReady(q);
+  return since !== null && now - since > onItsWay ? "no worker that asks takes all that is ready" : "";
 }
 
 /** Whether what is ready waits for somebody to do something: it does not while its workers are busy. */
-export function unserved(q: QueueState): boolean {
+export function unserved(q: QueueState, now: number): boolean {
   const { active_count: active, waiting_count: waiting } = q.stats.pollers;
-  return waitsIn(q) !== "" && (active === 0 || waiting > 0);
+  return waitsIn(q, now) !== "" && (active === 0 || waiting > 0);
 }
 
 /** What keeps all new runs of a queue waiting, or "": they are pinned to a build that nobody has, or nobody who takes work. */

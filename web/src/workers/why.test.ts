@@ -10,11 +10,12 @@ const worker = (o: object = {}) =>
     task_slots: { workflow_available: 2, activity_available: 4 }, ...o,
   }) as unknown as WorkerView;
 
-const queue = (o: { ready?: number; waiting?: number; drained?: string; held?: number } = {}) =>
+const queue = (o: { ready?: number; waiting?: number; drained?: string; held?: number; stuck?: boolean } = {}) =>
   ({
     name: "q",
     stats: { workflow_tasks: { ready_count: 0 }, activity_tasks: { ready_count: o.ready ?? 0 }, pollers: { active_count: 1, waiting_count: o.waiting ?? 1 } },
     admission: { workflow_tasks: {}, activity_tasks: o.held ? { wait: { kind: "activity", reason: "budget_leases", task_queue: "q", used: 1, limit: o.held } } : {} },
+    waiting: o.ready ? [{ wait: { reason: o.stuck ? "type_not_served" : "worker_busy", needs_attention: o.stuck ?? false } }] : [],
     build_ids: [{ build_id: o.drained ?? "other", drain_intent: "draining" }],
   }) as unknown as QueueState;
 
@@ -57,7 +58,8 @@ describe("a worker gets less", () => {
   });
   it("when a budget holds back, or what is ready is not for it", () => {
     expect(said(worker(), queue({ held: 1 }))).toEqual(["less: activities are held back: queue q has 1 activity tasks leased, its budget is 1 at once"]);
-    expect(said(worker(), queue({ ready: 2 }))).toEqual(["less: 2 tasks ready in q that no worker there may take."]);
+    expect(said(worker(), queue({ ready: 2, stuck: true }))).toEqual(["less: 2 tasks ready in q, among them some that no worker there takes."]);
+    expect(said(worker(), queue({ ready: 2 }))).toEqual([]); // they are on their way
     expect(said(worker(), queue({ ready: 1, waiting: 0 }))).toEqual(["less: 1 task ready in q, and no poll waits there now."]);
   });
 });
@@ -72,7 +74,10 @@ it("needs somebody where it neither was asked for nor goes on by itself", () => 
   const needs = (w: WorkerView, ...queues: QueueState[]) => whyNoWork(w, queues).some((r) => r.needs);
   expect(needs(worker({ status: "mismatched", gate: "app release 2, worker release 1" }))).toBe(true);
   expect(needs(worker({ max_concurrent_activity_tasks: 0, task_slots: null }), queue())).toBe(true);
-  expect(needs(worker(), queue({ ready: 2 }))).toBe(true);
+  expect(needs(worker(), queue({ ready: 2, stuck: true }))).toBe(true);
+  expect(needs(worker(), queue({ ready: 2, stuck: true, waiting: 0 }))).toBe(true);
+  expect(needs(worker(), queue({ ready: 20_000 }))).toBe(false); // it takes them as fast as it can
+  expect(needs(worker(), queue({ ready: 20_000, waiting: 0 }))).toBe(false);
   expect(needs(worker({ status: "draining" }))).toBe(false);
   expect(needs(worker({ status: "draining", drain: { worker_id: "w", evict: false } }))).toBe(false);
   expect(needs(worker(), queue({ drained: "b1", ready: 2 }))).toBe(false);

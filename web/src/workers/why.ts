@@ -52,22 +52,22 @@ export function whyNoWork(w: WorkerView, queues: readonly QueueState[]): Reason[
     for (const [admission, what] of [[q.admission.workflow_tasks, "workflow tasks"], [q.admission.activity_tasks, "activities"]] as const) {
       if (admission.wait) out.push({ weight: "less", needs: admission.wait.needs_attention, queue: q.name, text: `${what} are held back`, wait: admission.wait });
     }
-    const ready = q.stats.workflow_tasks.ready_count + q.stats.activity_tasks.ready_count;
+    const ready = readyIn(q);
     if (ready === 0) continue;
     if (full(w)) continue; // it rightly asks for nothing, and that is said above
-    out.push({
-      weight: "less",
-      needs: true,
-      queue: q.name,
-      text: q.stats.pollers.waiting_count === 0 ? `${of(ready, "task")} ready in ${q.name}, and no poll waits there now.` : `${of(ready, "task")} ready in ${q.name} that no worker there may take.`,
-    });
+    // A task that is on its way to a worker is ready for a moment, too. So why the oldest wait tells whether somebody has to do something.
+    const stuck = (q.waiting ?? []).some((t) => t.wait?.needs_attention);
+    if (stuck) out.push({ weight: "less", needs: true, queue: q.name, text: `${of(ready, "task")} ready in ${q.name}, among them some that no worker there takes.` });
+    else if (q.stats.pollers.waiting_count === 0) out.push({ weight: "less", queue: q.name, text: `${of(ready, "task")} ready in ${q.name}, and no poll waits there now.` });
   }
-  if (out.length === 0 && w.active_leases === 0 && mine.length === names.length) {
+  if (out.length === 0 && w.active_leases === 0 && mine.length === names.length && mine.every((q) => readyIn(q) === 0)) {
     out.push({ weight: "rest", text: `Nothing is ready in ${list(names)}.` });
   }
   const order = { stop: 0, less: 1, rest: 2 };
   return out.sort((a, b) => order[a.weight] - order[b.weight]);
 }
+
+const readyIn = (q: QueueState): number => q.stats.workflow_tasks.ready_count + q.stats.activity_tasks.ready_count;
 
 /** Whether every slot of a worker is taken, so that it rightly asks for nothing. */
 const full = (w: WorkerView): boolean => slots(w).slice(0, 2).every((m) => m.used !== null && m.used >= m.most);
