@@ -488,9 +488,11 @@ func TestCancelledAttemptIsToldToItsWorker(t *testing.T) {
 }
 
 // A page hears of what it asked for and of nothing else, also of what changed just before it asked, and once a second
-// however much changes.
-func TestAPageHearsOfItsTopicsOnceASecond(t *testing.T) {
-	a := apptest.Start(t, apptest.Options{})
+// however much changes, also by another app.
+func TestAPageHearsOfItsTopicsOnceASecond(t *testing.T) { apptest.Databases(t, pageHears) }
+
+func pageHears(t *testing.T, database string) {
+	changes, a := apptest.Two(t, apptest.Options{Database: database})
 	hints := make(chan protocol.Hint, 1000)
 	c, err := socketio.Dial(within(
 		t,
@@ -526,7 +528,7 @@ func TestAPageHearsOfItsTopicsOnceASecond(t *testing.T) {
 	}
 	start := func(id string) string {
 		t.Helper()
-		answer, err := a.Broker().Start(within(t), protocol.StartRequest{WorkflowType: "one", WorkflowID: id})
+		answer, err := changes.Broker().Start(within(t), protocol.StartRequest{WorkflowType: "one", WorkflowID: id})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -544,7 +546,7 @@ func TestAPageHearsOfItsTopicsOnceASecond(t *testing.T) {
 	for time.Since(from) < 2500*time.Millisecond {
 		<-pace.C
 		signals++
-		if _, err := a.Broker().Signal(within(t), protocol.SignalRequest{
+		if _, err := changes.Broker().Signal(within(t), protocol.SignalRequest{
 			Target: protocol.Target{WorkflowID: "other"}, SignalName: "s", RequestID: fmt.Sprint(signals),
 		}); err != nil {
 			t.Fatal(err)

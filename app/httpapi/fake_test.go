@@ -39,6 +39,7 @@ type fake struct {
 	history protocol.HistoryPage
 	waited  time.Duration // of the last that asked for a result
 	blow    bool
+	listing chan chan struct{} // gets of each search what ends it; nil: all end at once
 }
 
 func (f *fake) saw(in any) error {
@@ -129,6 +130,11 @@ func (f *fake) Result(_ context.Context, in protocol.Target, most time.Duration)
 }
 
 func (f *fake) List(_ context.Context, in protocol.ListRequest) (protocol.ListAnswer, error) {
+	if f.listing != nil && in.Query != "" {
+		end := make(chan struct{})
+		f.listing <- end
+		<-end
+	}
 	return protocol.ListAnswer{Workflows: []protocol.RunView{f.run}, Count: 1}, f.saw(in)
 }
 

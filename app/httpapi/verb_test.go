@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -190,6 +191,46 @@ func TestAQueryIsAnsweredWithItsResult(t *testing.T) {
 		got.text("query_name") != "total" {
 		t.Errorf("got %d %s", got.status, got.raw)
 	}
+}
+
+// Who searches four times at once waits for one of them before the fifth, and reads what is no search all the same.
+func TestAFifthSearchAtOnceIsThrottled(t *testing.T) {
+	f := &fake{listing: make(chan chan struct{})}
+	s := server(t, f, auth.Options{})
+	search := func() response { return ask(t, s, "GET", "/api/workflows?query=part&partial=true", "", nil) }
+	var ends []chan struct{}
+	var all sync.WaitGroup
+	for range 4 {
+		all.Go(func() {
+			if got := search(); got.status != 200 {
+				t.Errorf("got %d %s", got.status, got.raw)
+			}
+		})
+		ends = append(ends, <-f.listing)
+	}
+	var others sync.WaitGroup
+	others.Go(func() { // end at once
+		for end := range f.listing {
+			close(end)
+		}
+	})
+	if got := search(); got.status != 429 || got.text("reason") != string(protocol.ReasonThrottled) {
+		t.Errorf("a fifth: got %d %s", got.status, got.raw)
+	}
+	for _, path := range []string{"/api/workflows", "/api/workflows?status=failed", "/api/workflows/order-1"} {
+		if got := ask(t, s, "GET", path, "", nil); got.status != 200 {
+			t.Errorf("%s meanwhile: got %d %s", path, got.status, got.raw)
+		}
+	}
+	for _, end := range ends {
+		close(end)
+	}
+	all.Wait()
+	if got := search(); got.status != 200 {
+		t.Errorf("after they ended: got %d %s", got.status, got.raw)
+	}
+	close(f.listing)
+	others.Wait()
 }
 
 func TestListingsAndDescriptionsKeepTheirShape(t *testing.T) {

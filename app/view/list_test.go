@@ -8,9 +8,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sojourn-run/sojourn/app/apptest"
 	"github.com/sojourn-run/sojourn/app/broker"
 	"github.com/sojourn-run/sojourn/app/dispatch"
 	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/app/store/postgres"
 	"github.com/sojourn-run/sojourn/app/store/sqldb"
 	"github.com/sojourn-run/sojourn/app/store/sqlite"
 	"github.com/sojourn-run/sojourn/shared/protocol"
@@ -41,10 +43,23 @@ func (r hurriedReader) Runs(ctx context.Context, q store.RunQuery) (store.RunLis
 // What takes too long to look for is refused with a reason, or answered in parts by a caller's leave; what an index
 // finds is not.
 func TestASearchThatIsTooBroadIsRefusedOrAnsweredInParts(t *testing.T) {
-	db, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "runs.db"), sqldb.Options{FewRuns: 8})
-	if err != nil {
-		t.Fatal(err)
-	}
+	t.Run("sqlite", func(t *testing.T) {
+		db, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "runs.db"), sqldb.Options{FewRuns: 8})
+		if err != nil {
+			t.Fatal(err)
+		}
+		searchTooBroadly(t, db)
+	})
+	t.Run("postgres", func(t *testing.T) {
+		db, err := postgres.Open(t.Context(), apptest.Postgres(t), sqldb.Options{App: "a", FewRuns: 8})
+		if err != nil {
+			t.Fatal(err)
+		}
+		searchTooBroadly(t, db)
+	})
+}
+
+func searchTooBroadly(t *testing.T, db store.Store) {
 	var budgets []time.Duration
 	d := dispatch.New(dispatch.Options{})
 	b := broker.New(hurried{db, &budgets}, d, broker.Options{})
