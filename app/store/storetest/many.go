@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -113,6 +114,8 @@ func (r ListedRun) Attributes() [][]any {
 		{r.ID, "Who", "t" + r.Who, Namespace, r.Start},
 		{r.ID, "When", engine.TimeKey(time.UnixMicro(r.When)), Namespace, r.Start},
 	}
+	size, _ := engine.NumberKey(json.Number(fmt.Sprint(r.N)))
+	list = append(list, []any{r.ID, "Size", size, Namespace, r.Start})
 	for _, at := range r.due() {
 		list = append(list, []any{r.ID, "Due", engine.TimeKey(time.UnixMicro(at)), Namespace, r.Start})
 	}
@@ -181,6 +184,11 @@ func Listings() []Listing {
 	dues := store.Condition{
 		Field: store.FieldAttribute, Name: "Due", Test: store.Between, Values: []any{due(11_000), due(60_000)},
 	}
+	numbers := of(
+		"old numbers", "run_attributes_value", rangeOf, func(r ListedRun) bool { return r.N < 40_000 },
+		attribute("Size", store.Less, 40_000),
+	)
+	numbers.Next = "runs_start"
 	two := of(
 		"two ranges", "INDEX", 9_000, // whichever comes further, by entries
 		func(r ListedRun) bool { return between(60_000, ManyRuns)(r) && r.Who == "c10" },
@@ -265,6 +273,35 @@ func Listings() []Listing {
 			when(store.More, 300),
 		),
 		old,
+		of(
+			"a time", "run_attributes_time", pageful, func(r ListedRun) bool { return r.When == at(70_050) },
+			when(store.In, 70_050),
+		),
+		of(
+			"one of times", "run_attributes_time", pageful,
+			func(r ListedRun) bool { return r.When == at(70_050) || r.When == at(1_006) },
+			store.Condition{Field: store.FieldAttribute, Name: "When", Test: store.In, Values: []any{
+				when(store.In, 70_050).Values[0], when(store.In, 1_006).Values[0], when(store.In, 2*ManyRuns).Values[0],
+			}},
+		),
+		of(
+			"any time", "run_attributes_time", partOf, func(r ListedRun) bool { return len(r.due()) > 0 },
+			attribute("Due", store.Present),
+		),
+		of(
+			"times, and a rare status", "INDEX run", partOf,
+			func(r ListedRun) bool { return r.When < at(40_000) && bad(r) },
+			when(store.Less, 40_000), column(store.FieldStatus, store.In, "failed", "timed_out"),
+		),
+		of(
+			"new numbers", "run_attributes_value", rangeOf, func(r ListedRun) bool { return r.N > ManyRuns-300 },
+			attribute("Size", store.More, ManyRuns-300),
+		),
+		of(
+			"nearly all numbers", "runs_start", someOf, func(r ListedRun) bool { return r.N > 300 },
+			attribute("Size", store.More, 300),
+		),
+		numbers,
 		two,
 		of("times of months", "run_attributes_time", partOf, between(11_000, 60_000), dues),
 		of(

@@ -17,8 +17,9 @@ func uncarried(n int) string {
 		if i > 0 {
 			b.WriteString(" UNION ALL ")
 		}
-		const none = "NOT EXISTS (SELECT 1 FROM run_attributes WHERE namespace = $1 AND name = $%d AND substr(value, 1, 1) %s 'd')"
-		fmt.Fprintf(&b, "SELECT %d WHERE "+none+" AND "+none, i, i+2, "=", i+2, "<>") // each has an index of its own
+		// Each has an index of its own, which the order chooses: PostgreSQL may go through all rows to find none.
+		const none = "(SELECT 1 FROM run_attributes WHERE namespace = $1 AND name = $%d AND substr(value, 1, 1) %s ORDER BY %s LIMIT 1) IS NULL"
+		fmt.Fprintf(&b, "SELECT %d WHERE "+none+" AND "+none, i, i+2, "= 'd'", "started_at >> 32", i+2, "<> 'd'", "value")
 	}
 	return b.String()
 }

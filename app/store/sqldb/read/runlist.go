@@ -320,11 +320,12 @@ func (l *listing) anyTime(where []store.Condition) ([]store.Condition, error) {
 		if first > last {
 			continue
 		}
-		others, err := l.count(c, 1)
-		if err != nil {
+		// In an order, without which PostgreSQL may go through all rows to find that there is none.
+		var others []int
+		if err := l.run(l.values(c).Select("1").Order("x.value").Limit(1), &others); err != nil {
 			return nil, err
 		}
-		if l.ofBoth[c.Name] = others > 0; others == 0 {
+		if l.ofBoth[c.Name] = len(others) > 0; len(others) == 0 {
 			where[i] = store.Condition{Field: c.Field, Name: c.Name, Test: store.AtLeast, Values: []any{"d"}}
 		}
 	}
@@ -343,8 +344,14 @@ func (l *listing) indexOf(c store.Condition) (of *gorm.DB, what string) {
 // Counting stops where it would not change the choice any more, so it is never dearer than what it decides about.
 func (l *listing) count(c store.Condition, most int) (int, error) {
 	if timed(c) {
-		_, n, _, err := l.parts(c, nil, store.RunPosition{}, store.RunPosition{}, most)
-		return n, err
+		all := 0
+		for _, one := range singles(c) {
+			_, n, _, err := l.parts(one, nil, store.RunPosition{}, store.RunPosition{}, most-all)
+			if all += n; err != nil || all >= most {
+				return all, err
+			}
+		}
+		return all, nil
 	}
 	of, what := l.indexOf(c)
 	entries := compare(of, what, c).Select("1 AS one").Limit(most)
@@ -371,6 +378,17 @@ func (l *listing) whole(where []store.Condition, lead int, after store.RunPositi
 		if f := l.joined(found{}, found{rows: rows}); err != nil || all || len(f.rows) == l.q.Limit {
 			return f, err
 		}
+	}
+	if timed(where[lead]) {
+		var rows []RunModel
+		for _, one := range singles(where[lead]) {
+			some, err := l.rows(where, lead, one, allSorted, after, store.RunPosition{})
+			if err != nil {
+				return found{}, err
+			}
+			rows = append(rows, some...)
+		}
+		return l.joined(found{}, found{rows: rows}), nil
 	}
 	rows, err := read(allSorted, store.RunPosition{})
 	return found{rows: rows}, err
@@ -537,15 +555,7 @@ func (l *listing) window(
 	where, ways []store.Condition, after store.RunPosition, size int,
 ) (end store.RunPosition, err error) {
 	for _, one := range ways {
-		if timed(one) {
-			_, _, end, err := l.parts(one, where, after, end, size)
-			return end, err
-		}
-		way, err := l.way(one, where, after, end)
-		if err != nil {
-			return end, err
-		}
-		at, err := l.nth(way, size)
+		at, err := l.last(one, where, after, end, size)
 		if err != nil {
 			return end, err
 		}
@@ -556,14 +566,35 @@ func (l *listing) window(
 	return end, nil
 }
 
+// last is the position of the last of the next so many runs that one way passes between two others, or of the beginning
+// of their part of time; zero when there are fewer.
+func (l *listing) last(
+	one store.Condition, where []store.Condition, after, until store.RunPosition, size int,
+) (store.RunPosition, error) {
+	if timed(one) {
+		_, _, end, err := l.parts(one, where, after, until, size)
+		return end, err
+	}
+	way, err := l.way(one, where, after, until)
+	if err != nil {
+		return store.RunPosition{}, err
+	}
+	return l.nth(way, size)
+}
+
 // alternatives are the forms of the leading condition, one for each of its values.
 func alternatives(where []store.Condition, lead int) []store.Condition {
 	if lead < 0 {
 		return make([]store.Condition, 1)
 	}
-	c := where[lead]
-	if !inOrder(c) { // times, however many
-		return where[lead : lead+1]
+	return singles(where[lead])
+}
+
+// singles are conditions on one value each, where one on a range stays as it is: for a list of times PostgreSQL would
+// read all of a part.
+func singles(c store.Condition) []store.Condition {
+	if c.Test != store.In {
+		return []store.Condition{c}
 	}
 	list := make([]store.Condition, len(c.Values))
 	for i, v := range c.Values {
