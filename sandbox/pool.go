@@ -182,7 +182,7 @@ func (p *Pool) claimDir() error {
 	return nil
 }
 
-// sweep removes the folders of pools that are gone.
+// sweep removes the folders of pools that are gone, and what still runs of them.
 func sweep(base string) error {
 	old, err := os.ReadDir(base)
 	if err != nil {
@@ -191,6 +191,7 @@ func sweep(base string) error {
 	for _, e := range old {
 		if dir := filepath.Join(base, e.Name()); e.IsDir() && strings.HasPrefix(e.Name(), "pool-") {
 			if lock, err := filelock.Take(filepath.Join(dir, "lock"), 0); err == nil {
+				minder.EndAll(dir)
 				minder.Wipe(dir)
 				_ = lock.Close()
 			}

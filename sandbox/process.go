@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"syscall"
 
 	"github.com/sojourn-run/sojourn/sandbox/minder"
@@ -79,7 +80,7 @@ func startProcess(c minder.Config) (_ *process, err error) {
 	}
 	command := func() *exec.Cmd {
 		return &exec.Cmd{
-			Path: program, Args: []string{minder.Name}, Env: []string{}, Dir: "/", Stdout: out, Stderr: errs,
+			Path: program, Args: []string{minder.Name, filepath.Dir(c.Dir)}, Env: []string{}, Dir: "/", Stdout: out, Stderr: errs,
 			ExtraFiles: []*os.File{control, line, room}, SysProcAttr: minderAttr(),
 		}
 	}

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/sojourn-run/sojourn/sandbox"
+	"github.com/sojourn-run/sojourn/sandbox/minder"
 	. "github.com/sojourn-run/sojourn/sandbox/sandboxtest"
 )
 
@@ -78,6 +79,55 @@ func TestNothingSurvivesAKilledWorker(t *testing.T) {
 		left, err := os.ReadDir(dir)
 		return err == nil && len(left) == 1
 	})
+}
+
+// What a worker that is gone left running is ended by the next one of its folder: a minder that was stopped after its
+// worker's end had set it going, as code can do that is not kept from signals, and what a minder left that was killed.
+func TestTheNextWorkerEndsWhatADeadOneLeft(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	pool := filepath.Join(dir, "pool-gone")
+	if err := errors.Join(
+		os.Mkdir(pool, 0o700), os.WriteFile(filepath.Join(pool, "lock"), nil, 0o600),
+	); err != nil {
+		t.Fatal(err)
+	}
+	worker, line, err := os.Pipe() // of which the worker's end is closed, as by its end
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer worker.Close()
+	null, err := os.Open(os.DevNull)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer null.Close()
+	stopped := &exec.Cmd{
+		Path: "/proc/self/exe", Args: []string{minder.Name, pool}, Env: []string{}, ExtraFiles: []*os.File{null, worker, null},
+	}
+	left := &exec.Cmd{
+		Path: "/bin/sleep", Args: []string{"sleep", "300"}, Env: []string{"HOME=" + filepath.Join(pool, "sb-left")},
+	}
+	stays := &exec.Cmd{Path: "/bin/sleep", Args: []string{"sleep", "300"}, Env: []string{}, Dir: pool} // somebody who looks
+	for _, c := range []*exec.Cmd{stopped, left, stays} {
+		if err := c.Start(); err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _, _ = c.Process.Kill(), c.Wait() }()
+	}
+	if err := errors.Join(stopped.Process.Signal(syscall.SIGSTOP), line.Close()); err != nil {
+		t.Fatal(err)
+	}
+	Eventually(t, "the minder is stopped", func() bool { return minder.Stopped(stopped.Process.Pid) })
+	Open(t, Targets[0], sandbox.Options{Dir: dir})
+	for _, c := range []*exec.Cmd{stopped, left} {
+		if !dead(c.Process.Pid) {
+			t.Errorf("%s is still there", c.Args)
+		}
+	}
+	if dead(stays.Process.Pid) {
+		t.Error("who was in the folder has been killed")
+	}
 }
 
 // dead says whether a process has ended; one nobody has reaped yet counts.

@@ -14,7 +14,8 @@ import (
 	"github.com/sojourn-run/sojourn/sandbox/wall"
 )
 
-// Name is the first argument by which a process knows that it is a minder.
+// Name is the first argument by which a process knows that it is a minder. The second is the folder that its scratch
+// folder is in, by which it is found when its worker is gone; see [EndAll].
 const Name = "sojourn-minder"
 
 // Descriptors of a minder beside the standard three.

@@ -151,6 +151,38 @@ func EndLeft(scratch string, user int) {
 	}
 }
 
+// EndAll ends what is left of a worker that is gone, by the folder that its scratch folders were in. Its minders have
+// ended themselves, but for one that was stopped after it had been set going at the worker's end: it is set going once
+// more. So is what a minder left that was killed.
+func EndAll(dir string) {
+	for try := range 10 {
+		left := false
+		for pid := range processes() {
+			switch {
+			case minds(pid, dir) && try < 8:
+				_ = syscall.Kill(pid, syscall.SIGCONT)
+			case minds(pid, dir):
+				End(pid)
+			case pid != os.Getpid() && hasHome(pid, dir+"/"): // who is in a folder there may be somebody looking at it
+				_ = syscall.Kill(pid, syscall.SIGKILL)
+			default:
+				continue
+			}
+			left = true
+		}
+		if !left {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+// minds says whether a process is a minder of the worker with that folder.
+func minds(pid int, dir string) bool {
+	args, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+	return err == nil && string(args) == Name+"\x00"+dir+"\x00"
+}
+
 // ReapLeft collects what a killed minder left where this process is the first of a container: there whatever loses its
 // parent becomes its child, and stays in the table of processes as long as nobody asks how it ended. A child of our own
 // is asked for at once by whoever started it, so one that is dead for a second is nobody's.
@@ -191,8 +223,13 @@ func belongs(pid int, scratch string, user int) bool {
 	if cwd, err := os.Readlink(dir + "/cwd"); err == nil && (cwd == scratch || strings.HasPrefix(cwd, scratch+"/")) {
 		return true
 	}
-	environ, err := os.ReadFile(dir + "/environ")
-	return err == nil && bytes.Contains(append([]byte{0}, environ...), []byte("\x00HOME="+scratch+"\x00"))
+	return hasHome(pid, scratch+"\x00")
+}
+
+// hasHome says whether a process was given a home that begins so.
+func hasHome(pid int, with string) bool {
+	environ, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
+	return err == nil && bytes.Contains(append([]byte{0}, environ...), []byte("\x00HOME="+with))
 }
 
 // below returns the processes under one, those that nobody has reaped yet included.
