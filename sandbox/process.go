@@ -80,8 +80,8 @@ func startProcess(c minder.Config) (_ *process, err error) {
 	}
 	command := func() *exec.Cmd {
 		return &exec.Cmd{
-			Path: program, Args: []string{minder.Name, filepath.Dir(c.Dir)}, Env: []string{}, Dir: "/", Stdout: out, Stderr: errs,
-			ExtraFiles: []*os.File{control, line, room}, SysProcAttr: minderAttr(),
+			Path: program, Args: []string{minder.Name, filepath.Dir(c.Dir)}, Env: []string{}, Dir: "/",
+			Stdout: out, Stderr: errs, ExtraFiles: []*os.File{control, line, room}, SysProcAttr: minderAttr(),
 		}
 	}
 	if err := p.start(command, c.Group.Second()); err != nil {

@@ -103,12 +103,15 @@ func TestTheNextWorkerEndsWhatADeadOneLeft(t *testing.T) {
 	}
 	defer null.Close()
 	stopped := &exec.Cmd{
-		Path: "/proc/self/exe", Args: []string{minder.Name, pool}, Env: []string{}, ExtraFiles: []*os.File{null, worker, null},
+		Path: "/proc/self/exe", Args: []string{minder.Name, pool}, Env: []string{},
+		ExtraFiles: []*os.File{null, worker, null},
 	}
 	left := &exec.Cmd{
 		Path: "/bin/sleep", Args: []string{"sleep", "300"}, Env: []string{"HOME=" + filepath.Join(pool, "sb-left")},
 	}
-	stays := &exec.Cmd{Path: "/bin/sleep", Args: []string{"sleep", "300"}, Env: []string{}, Dir: pool} // somebody who looks
+	stays := &exec.Cmd{ // somebody who looks
+		Path: "/bin/sleep", Args: []string{"sleep", "300"}, Env: []string{}, Dir: pool,
+	}
 	for _, c := range []*exec.Cmd{stopped, left, stays} {
 		if err := c.Start(); err != nil {
 			t.Fatal(err)
