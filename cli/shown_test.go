@@ -88,6 +88,20 @@ func TestWhatAPersonIsShown(t *testing.T) {
 	s.try(0, epoch, "sessions", "describe", "kept", "--json")
 }
 
+// A task that fails comes again and again, and fails at the same place: the log has a line for each, the stack once.
+func TestTheStackOfARunThatFailsAgainIsLoggedOnce(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	p, c, _ := dev(t, dir, "127.0.0.1:0", nil)
+	s := shell{t, dir, env{"SOJOURN_APP_URL": c.base}}
+	s.try(0, "started_new", "workflow", "start", "shown.broken", "--id", "broken")
+	const failed = `"message":"workflow task failed"`
+	until(t, "it failed three times", func() bool { return p.err.count(failed) >= 3 })
+	if n := p.err.count(`shown_test\.go:`); n != 1 {
+		t.Errorf("its stack is logged %d times", n)
+	}
+}
+
 // A run is followed to its end, over those it continues as, unless one of them was named; Ctrl-C ends the following and
 // nothing else.
 func TestARunIsFollowedFromAShell(t *testing.T) {

@@ -88,6 +88,13 @@ func TestCodeThatCannotGoOnFailsItsTestAtOnceWithItsStack(t *testing.T) {
 		{"panics", func(workflow.Context, int) (int, error) {
 			panic("out of flour")
 		}, []any{1}, []string{"out of flour", "fail_test.go:"}},
+		{"calls late from a goroutine of its own", func(ctx workflow.Context, _ int) (int, error) {
+			go func() {
+				time.Sleep(time.Minute) // while nothing of the run is under way
+				_ = workflow.ExecuteActivity(ctx, "any")
+			}()
+			return 0, workflow.Sleep(ctx, time.Hour)
+		}, []any{1}, []string{"start branches with workflow.Go, not with go", "fail_test.go:"}},
 		{"blocks", func(workflow.Context, int) (int, error) {
 			<-outside
 			return 0, nil
@@ -110,7 +117,7 @@ func TestCodeThatCannotGoOnFailsItsTestAtOnceWithItsStack(t *testing.T) {
 				<-done
 				close(outside)
 				said = rec.text()
-				if all := said + strings.Join(rec.told, ""); strings.Count(all, "goroutine ") != strings.Count(said, "goroutine ") {
+				if all := said + strings.Join(rec.told, ""); strings.Count(all, ".go:") != strings.Count(said, ".go:") {
 					t.Errorf("its stack is printed twice: %s", all)
 				}
 			})

@@ -212,7 +212,8 @@ func TestFailuresCarryTypeRetryabilityAndDetails(t *testing.T) {
 		t.Errorf("session lost: got %+v", f)
 	}
 	f = invoke(func(context.Context) error { var m map[string]int; m["x"] = 1; return nil })
-	if f.Type != activity.TypePanic || !strings.Contains(f.StackTrace, "TestFailuresCarryType") || f.NonRetryable {
+	if f.Type != activity.TypePanic || !strings.Contains(f.StackTrace, "TestFailuresCarryType") || f.NonRetryable ||
+		f.Message != "assignment to entry in nil map" { // whoever shows it says of which activity
 		t.Errorf("panic: got %+v", f)
 	}
 	if f = invoke(func(context.Context) error {

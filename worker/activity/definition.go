@@ -52,7 +52,7 @@ func (d *Definition) Invoke(ctx context.Context, args payload.Payload) (result p
 		if r := recover(); r != nil {
 			failed := &Error{Type: TypePanic, Message: fmt.Sprint(r), Stack: stack.OfPanic()}
 			if cause, is := r.(error); is {
-				failed.Message, failed.Cause = "activity "+d.Name, cause
+				failed.Message, failed.Cause = "", cause
 			}
 			result, err = payload.Payload{}, failed
 		}

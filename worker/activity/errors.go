@@ -67,14 +67,16 @@ func SessionLost(cause string) *Error {
 }
 
 func (e *Error) Error() string {
-	s := e.Message
-	if e.Type != "" {
-		s = e.Type + ": " + s
+	var parts []string
+	for _, part := range []string{e.Type, e.Message} {
+		if part != "" {
+			parts = append(parts, part)
+		}
 	}
 	if e.Cause != nil {
-		s += ": " + e.Cause.Error()
+		parts = append(parts, e.Cause.Error())
 	}
-	return s
+	return strings.Join(parts, ": ")
 }
 
 // Unwrap gives the cause.
@@ -90,7 +92,7 @@ func FailureOf(err error) *protocol.Failure {
 	if typed, ok := errors.AsType[*Error](err); ok {
 		f.NonRetryable, f.StackTrace = typed.NonRetryable, typed.Stack
 		if err == error(typed) { //nolint:errorlint // not wrapped: only then does the message begin with the type, which has its own member
-			f.Message = strings.TrimPrefix(f.Message, typed.Type+": ")
+			f.Message = strings.TrimPrefix(strings.TrimPrefix(f.Message, typed.Type), ": ")
 		}
 		if details, bad := EncodeDetails(typed.Details); bad != nil {
 			f.Message += fmt.Sprintf(" (details left out: %v)", bad)

@@ -50,8 +50,8 @@ func (r *Runner) workflow(t *protocol.WorkflowTask, came arrival) {
 	default:
 		item.Failure = workflow.TaskFailure(err)
 		said := r.log.Error().Err(err).Str("task_id", t.TaskID).Str("run_id", t.RunID).Str("workflow_type", t.WorkflowType)
-		if item.Failure.StackTrace != "" {
-			said = said.Str("stack", item.Failure.StackTrace)
+		if at := item.Failure.StackTrace; at != "" && r.stacks.first(t.RunID, err.Error()) {
+			said = said.Str("stack", at)
 		}
 		said.Msg("workflow task failed")
 		r.failed(t, item.Failure)
@@ -82,7 +82,7 @@ func isHistory(err error) bool {
 
 // decide asks the run's machine what the workflow wants next: the kept machine if there is one, or one that
 // replays the whole history. An error of a kept machine is believed only when a new one agrees, since what the
-// kept one had in memory may be at fault.
+// kept one had in memory may be at fault; but not what a new one could not see, such as a goroutine that called late.
 func (r *Runner) decide(t *protocol.WorkflowTask) (commands []protocol.Command, kept int64, err error) {
 	def, ok := r.opt.Definitions.FindWorkflow(t.WorkflowType)
 	if !ok {
@@ -103,7 +103,7 @@ func (r *Runner) decide(t *protocol.WorkflowTask) (commands []protocol.Command, 
 				return commands, r.keep(t, m), nil
 			}
 			r.log.Debug().Err(err).Str("run_id", t.RunID).Msg("kept machine replaced")
-			if r.loose.note(t.RunID, m, err); m.Runaway() {
+			if r.loose.note(t.RunID, m, err); m.Runaway() || m.Disturbed() {
 				m.Close()
 				return nil, 0, err
 			}

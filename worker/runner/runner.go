@@ -131,6 +131,7 @@ type Runner struct {
 	lines    lines
 	cache    *cache
 	loose    runaways
+	stacks   stacks
 	replays  *replays
 	refusals refusals
 	loops    []*loop

@@ -1,0 +1,27 @@
+package runner
+
+import "sync"
+
+// mostStacks bounds what is remembered of logged stacks.
+const mostStacks = 1000
+
+// stacks knows of which failures of runs the stack was logged: a task that fails is tried again and again, and fails at
+// the same place.
+type stacks struct {
+	mu   sync.Mutex        // guards what follows
+	said map[string]string // the last failure, by run
+}
+
+// first says whether a run has not failed so the last time.
+func (s *stacks) first(run, failure string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.said[run] == failure {
+		return false
+	}
+	if s.said == nil || len(s.said) >= mostStacks {
+		s.said = map[string]string{}
+	}
+	s.said[run] = failure
+	return true
+}
