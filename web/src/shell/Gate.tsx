@@ -1,6 +1,6 @@
 import { useQuery, useQueryClient } from "@tanstack/react-query";
 import { useEffect, type ReactNode } from "react";
-import { ApiError, whenUnauthorized } from "../api/client";
+import { api, ApiError, whenUnauthorized } from "../api/client";
 import { live } from "../api/live";
 import { keys, meQuery } from "../api/queries";
 import { SignIn } from "./SignIn";
@@ -21,6 +21,15 @@ export function Gate({ children }: { children: ReactNode }) {
       }),
     [client],
   );
+  useEffect(() => {
+    if (!stranger) return;
+    // Who signs in does so for all tabs: one that shows the sign-in finds that out when somebody comes back to it.
+    const again = () => {
+      if (!document.hidden) void api.me().then(() => client.resetQueries(), () => {});
+    };
+    document.addEventListener("visibilitychange", again);
+    return () => document.removeEventListener("visibilitychange", again);
+  }, [client, stranger]);
   useEffect(() => (inside ? live.start(client) : undefined), [client, inside]);
 
   if (me.isPending) return null;
