@@ -24,8 +24,8 @@ func (m *Machine) strange() {
 	runtime.Goexit()
 }
 
-// Disturbed says that a goroutine that is no branch of the code has called. History tells nothing of that: a machine that
-// replays it may well not meet the goroutine again.
+// Disturbed says that a goroutine that is no branch of the code has called. History tells nothing of that: a machine
+// that replays it may well not meet the goroutine again.
 func (m *Machine) Disturbed() bool { return m.stranger.Load() != nil }
 
 // visited makes a stranger's call the machine's fault.
