@@ -181,6 +181,10 @@ func findAndPage(t *testing.T, w *Fixture) {
 			{either(attribute("N", store.Less, -2), attribute("N", store.More, 100)), attribute("Who", store.Present)},
 			{attribute("Who", store.Absent)},
 		}}}},
+		{"7 6 5", []store.Condition{attribute("N", store.More, 0), attribute("Half", store.More, 1)}},
+		{"", []store.Condition{
+			attribute("N", store.More, 0), attribute("Tags", store.Prefix, "t1"), not(attribute("Tags", store.Prefix, "t1")),
+		}},
 		{"7 6 5 4 3", []store.Condition{not(attribute("N", store.Less, -1))}},
 		{"7 6 2 1 0", []store.Condition{not(attribute("N", store.Between, -1, 1))}},
 		{"", []store.Condition{not(attribute("Tags", store.Prefix, "t"))}},

@@ -108,14 +108,19 @@ func (r ListedRun) due() []int64 {
 	return []int64{at, at + 25*3600e6}
 }
 
+// weight is another number of each run, whatever its place.
+func (r ListedRun) weight() int { return r.N * 7919 % ManyRuns }
+
 // Attributes are the run's rows in the index of search attributes.
 func (r ListedRun) Attributes() [][]any {
 	list := [][]any{
 		{r.ID, "Who", "t" + r.Who, Namespace, r.Start},
 		{r.ID, "When", engine.TimeKey(time.UnixMicro(r.When)), Namespace, r.Start},
 	}
-	size, _ := engine.NumberKey(json.Number(fmt.Sprint(r.N)))
-	list = append(list, []any{r.ID, "Size", size, Namespace, r.Start})
+	for name, n := range map[string]int{"Size": r.N, "Weight": r.weight()} {
+		key, _ := engine.NumberKey(json.Number(fmt.Sprint(n)))
+		list = append(list, []any{r.ID, name, key, Namespace, r.Start})
+	}
 	for _, at := range r.due() {
 		list = append(list, []any{r.ID, "Due", engine.TimeKey(time.UnixMicro(at)), Namespace, r.Start})
 	}
@@ -302,6 +307,11 @@ func Listings() []Listing {
 			attribute("Size", store.More, 300),
 		),
 		numbers,
+		of(
+			"two ranges of numbers", "run_attributes_value", 7_000,
+			func(r ListedRun) bool { return r.N >= 40_000 && r.N < 46_000 && r.weight() < 6_500 },
+			attribute("Size", store.Between, 40_000, 45_999), attribute("Weight", store.Less, 6_500),
+		),
 		two,
 		of("times of months", "run_attributes_time", partOf, between(11_000, 60_000), dues),
 		of(

@@ -71,12 +71,13 @@ type listing struct {
 	extent   map[string][2]int64 // of an attribute's times: the first and last part of time in which its runs start
 	newest   map[string]int64    // of a condition on times: the part in which the newest of its runs starts
 	ofBoth   map[string]bool     // of an attribute: whether some of its values are times and others are not
+	met      map[string]bool     // of a condition on values: whether its runs are read, instead of the values of each run
 }
 
 func (r *reader) listing(ctx context.Context, q store.RunQuery) *listing {
 	l := &listing{
 		reader: r, ctx: ctx, q: q, few: r.few,
-		extent: map[string][2]int64{}, newest: map[string]int64{}, ofBoth: map[string]bool{},
+		extent: map[string][2]int64{}, newest: map[string]int64{}, ofBoth: map[string]bool{}, met: map[string]bool{},
 	}
 	if l.q.Limit <= 0 {
 		l.q.Limit = defaultLimit
@@ -225,6 +226,9 @@ func (l *listing) find(where []store.Condition, after store.RunPosition) (found,
 		return f, err
 	}
 	if whole {
+		if err := l.meet(where, lead); err != nil {
+			return f, err
+		}
 		return l.whole(where, lead, after)
 	}
 	if !l.deadline.IsZero() && l.deadline.Before(soon) {
@@ -245,6 +249,22 @@ func (l *listing) alone(where []store.Condition, lead int) bool {
 func (l *listing) byEntries(where []store.Condition) bool {
 	other := func(c store.Condition) bool { return c.Field != store.FieldAttribute || len(c.Any) > 0 }
 	return l.q.Text == "" && !slices.ContainsFunc(where, other)
+}
+
+// meet notes the values that few runs have as well as those of the leading condition: that two lists of entries have a
+// run is found sooner than what each run of one has.
+func (l *listing) meet(where []store.Condition, lead int) error {
+	for i, c := range where {
+		if i == lead || c.Field != store.FieldAttribute || !byValue(c) || timed(c) {
+			continue
+		}
+		n, err := l.count(c, severalFew*l.few+1)
+		if err != nil {
+			return err
+		}
+		l.met[rangeName(c)] = n <= severalFew*l.few
+	}
+	return nil
 }
 
 // lead is the condition that yields the fewest runs, -1 for none, and how many.

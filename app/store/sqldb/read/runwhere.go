@@ -320,6 +320,9 @@ func (l *listing) choice(lists [][]store.Condition, id string) *gorm.DB {
 
 // narrowAttribute asks for values among those of the run at hand.
 func (l *listing) narrowAttribute(db *gorm.DB, c store.Condition, id string) *gorm.DB {
+	if !c.Not && l.met[rangeName(c)] {
+		return db.Where(id+" IN (?)", compare(l.values(c), "x.value", c).Select("x.run_id"))
+	}
 	has := func() *gorm.DB {
 		return l.gorm.Table("run_attributes AS y").Select("1").Where("y.run_id = "+id+" AND y.name = ?", c.Name)
 	}
