@@ -72,8 +72,17 @@ func TestListsAreArraysForPrograms(t *testing.T) {
 	s.try(0, "created Amount", "search-attributes", "create", "Amount", "int")
 	s.try(0, "", "schedules", "create", "nightly", "--type", "nothing.runs.this", "--cron", "0 3 * * *")
 	for _, list := range [][]string{
-		{"workflow", "list"}, {"workflow", "runs", "sample"}, {"workers"}, {"workers", "drains"}, {"sessions"}, {"queues"},
-		{"schedules"}, {"schedules", "history", "nightly"}, {"namespaces"}, {"token", "list"}, {"search-attributes", "list"},
+		{"workflow", "list"},
+		{"workflow", "runs", "sample"},
+		{"workers"},
+		{"workers", "drains"},
+		{"sessions"},
+		{"queues"},
+		{"schedules"},
+		{"schedules", "history", "nightly"},
+		{"namespaces"},
+		{"token", "list"},
+		{"search-attributes", "list"},
 	} {
 		var items []map[string]any
 		s.read(&items, list...)

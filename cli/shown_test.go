@@ -3,10 +3,12 @@ package cli_test
 import (
 	"context"
 	"errors"
+	"os"
 	"regexp"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/sojourn-run/sojourn/worker"
 	"github.com/sojourn-run/sojourn/worker/activity"
@@ -20,6 +22,12 @@ func registerShown(r *worker.Registry) {
 	})
 	r.Activity("shown.panics", func(context.Context) error { panic("at a line of its own") })
 	r.Workflow("shown.broken", func(workflow.Context) error { panic("out of flour") })
+	r.Workflow("shown.changed", func(ctx workflow.Context) error {
+		if os.Getenv(changed) != "" {
+			return workflow.Sleep(ctx, time.Hour)
+		}
+		return workflow.Signal(ctx, "go").Receive(ctx)
+	})
 	r.Activity("shown.progress", func(ctx context.Context) error {
 		if err := activity.Heartbeat(ctx, activity.Progress{
 			Message: "sawing", Current: 3, Total: 7, Unit: "boards",
@@ -101,6 +109,31 @@ func TestTheStackOfARunThatFailsAgainIsLoggedOnce(t *testing.T) {
 		t.Errorf("its stack is logged %d times", n)
 	}
 }
+
+// What a run is quarantined for is a long sentence, which describe has where it says how the run stands, and beside its
+// task.
+func TestWhyARunIsQuarantinedIsSaidOnce(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	p, c, _ := dev(t, dir, "127.0.0.1:0", nil)
+	s := shell{t, dir, env{"SOJOURN_APP_URL": c.base}}
+	s.try(0, "started_new", "workflow", "start", "shown.changed", "--id", "changed")
+	until(t, "it waits", func() bool { w := c.describe("changed").Pending; return w != nil && len(w.Waits) == 1 })
+	if code := p.terminate(); code != 0 {
+		t.Errorf("exit %d", code)
+	}
+	_, c, _ = dev(t, dir, "127.0.0.1:0", env{changed: "1"})
+	s.env["SOJOURN_APP_URL"] = c.base
+	s.try(0, "signal_received", "workflow", "signal", "changed", "go")
+	until(t, "it is quarantined", func() bool { return c.describe("changed").Quarantined != nil })
+	out := s.try(0, "quarantined until repaired", "workflow", "describe", "changed")
+	if n := strings.Count(out, "nondeterministic"); n != 2 {
+		t.Errorf("it is said %d times:\n%s", n, out)
+	}
+}
+
+// changed, set: the code of a workflow is another one.
+const changed = "SOJOURN_TEST_CHANGED"
 
 // A run is followed to its end, over those it continues as, unless one of them was named; Ctrl-C ends the following and
 // nothing else.

@@ -44,6 +44,10 @@ func (p *program) describeWorkflow() *cobra.Command {
 }
 
 func (p *program) showRun(v protocol.RunView) error {
+	now, set := saying(v.Wait, v.WaitReason), plain(v.Quarantined)
+	if strings.Contains(now, set) { // it says the same
+		set = ""
+	}
 	err := p.facts(
 		fact{"workflow id", v.WorkflowID},
 		fact{"run", fmt.Sprintf("%s, %d of %d", v.RunID, v.RunNumber, v.RunCount)},
@@ -53,8 +57,8 @@ func (p *program) showRun(v protocol.RunView) error {
 		fact{"queue", v.TaskQueue},
 		fact{"started", stamp(v.StartedAt)},
 		fact{"closed", stamp(v.ClosedAt)},
-		fact{"now", saying(v.Wait, v.WaitReason)},
-		fact{"quarantined", plain(v.Quarantined)},
+		fact{"now", now},
+		fact{"quarantined", set},
 		fact{"input", content(v.Input)},
 		fact{"output", content(v.Output)},
 		fact{"error", v.Failed().Text()},
@@ -99,7 +103,15 @@ func (p *program) showRun(v protocol.RunView) error {
 	if t == nil || t.LastFailure == "" && t.Stack == "" {
 		return nil
 	}
-	_, err = fmt.Fprintf(p.out, "\nits code failed: %s\n", strings.TrimSpace(t.LastFailure+"\n"+t.Stack))
+	said := strings.Contains(now, t.LastFailure)
+	switch {
+	case said && t.Stack == "":
+		return nil
+	case said:
+		_, err = fmt.Fprintf(p.out, "\nits code failed at\n%s\n", strings.TrimSpace(t.Stack))
+	default:
+		_, err = fmt.Fprintf(p.out, "\nits code failed: %s\n", strings.TrimSpace(t.LastFailure+"\n"+t.Stack))
+	}
 	return err
 }
 

@@ -231,10 +231,14 @@ func TestATokenThatCanBeGuessedIsWarnedOf(t *testing.T) {
 		set   string
 		warns bool
 	}{
-		{App, "SOJOURN_TOKEN=short", true}, {Both, "SOJOURN_TOKEN=fifteen-letters", true},
-		{App, "SOJOURN_TOKEN=sixteen-letters-", false}, {App, "SOJOURN_TOKEN=", false},
-		{App, "SOJOURN_TOKEN=short SOJOURN_AUTH=none", false}, {Dev, "SOJOURN_TOKEN=short", false},
-		{Worker, "SOJOURN_TOKEN=short", false}, {Client, "SOJOURN_TOKEN=short", false},
+		{App, "SOJOURN_TOKEN=short", true},
+		{Both, "SOJOURN_TOKEN=fifteen-letters", true},
+		{App, "SOJOURN_TOKEN=sixteen-letters-", false},
+		{App, "SOJOURN_TOKEN=", false},
+		{App, "SOJOURN_TOKEN=short SOJOURN_AUTH=none", false},
+		{Dev, "SOJOURN_TOKEN=short", false},
+		{Worker, "SOJOURN_TOKEN=short", false},
+		{Client, "SOJOURN_TOKEN=short", false},
 	} {
 		_, _, warnings, err := load(t, c.role, nil, strings.Fields(c.set), "")
 		if err != nil || (len(warnings) == 1) != c.warns {
