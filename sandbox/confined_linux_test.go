@@ -87,7 +87,159 @@ func TestAttacks(t *testing.T) {
 				}
 			}
 			b.Run(In("attacker", 1, b.Call("count"))) // it is still there to be asked
+			if level == sandbox.LevelConfined {       // and so is who was attacked, with what it has
+				if got := Got[string](t, b.Run(In("other", 1, b.Call("read", aim.Foreign)))); got != "kept" {
+					t.Errorf("the other executor's file says %q", got)
+				}
+			}
 		})
+	}
+}
+
+// hostile are handlers that try what their language offers against another executor, which lives, and say what came of
+// it.
+var hostile = map[string]string{
+	"hostile.mjs": `
+import fs from 'node:fs';
+import { spawnSync } from 'node:child_process';
+export const main = () => { fs.writeFileSync('kept', 'kept'); return { pid: process.pid, dir: process.cwd() }; };
+export const kept = () => fs.readFileSync('kept', 'utf8') + ' ' + fs.readdirSync('.').filter((n) => n !== '.code').join();
+export const tries = ({ pid, dir }) => {
+  const open = [];
+  const attempt = (name, fn) => { try { fn(); open.push(name); } catch {} };
+  const shell = (name, script) => attempt(name, () => { if (spawnSync('sh', ['-c', script]).status !== 0) throw new Error(); });
+  attempt('read', () => fs.readFileSync(dir + '/kept'));
+  attempt('list', () => fs.readdirSync(dir));
+  attempt('list all', () => fs.readdirSync(dir + '/..'));
+  attempt('change', () => fs.appendFileSync(dir + '/kept', 'x'));
+  attempt('cut off', () => fs.truncateSync(dir + '/kept'));
+  attempt('make', () => fs.writeFileSync(dir + '/made', 'x'));
+  attempt('remove', () => fs.unlinkSync(dir + '/kept'));
+  attempt('take', () => fs.renameSync(dir + '/kept', 'taken'));
+  attempt('give', () => { fs.writeFileSync('own', 'x'); fs.renameSync('own', dir + '/given'); });
+  attempt('hard link', () => { fs.linkSync(dir + '/kept', 'hard'); fs.readFileSync('hard'); });
+  attempt('soft link', () => { fs.symlinkSync(dir + '/kept', 'soft'); fs.readFileSync('soft'); });
+  attempt('soft folder', () => { fs.symlinkSync(dir, 'folder'); fs.writeFileSync('folder/made', 'x'); });
+  for (const name of ['environ', 'mem', 'maps', 'cmdline', 'cwd/kept', 'root' + dir + '/kept', 'fd/3']) attempt(name, () => fs.readFileSync('/proc/' + pid + '/' + name));
+  shell('read by a child', 'cat ' + dir + '/kept');
+  shell('change by a child', 'echo x >> ' + dir + '/kept');
+  shell('read by a daemon', 'setsid -w cat ' + dir + '/kept');
+  attempt('signal', () => process.kill(pid, 'SIGSTOP'));
+  return open;
+};
+`,
+	"hostile.py": `
+import ctypes, os, shutil, signal, subprocess
+def main(_, ctx):
+    open("kept", "w").write("kept")
+    return {"pid": os.getpid(), "dir": os.getcwd()}
+def kept(_, ctx):
+    return open("kept").read() + " " + ",".join(os.listdir("."))
+def tries(other, ctx):
+    pid, dir, found = other["pid"], other["dir"], []
+    def attempt(name, fn):
+        try:
+            fn()
+            found.append(name)
+        except Exception:
+            pass
+    def shell(name, script):
+        attempt(name, lambda: subprocess.run(["sh", "-c", script], check=True, capture_output=True))
+    libc = ctypes.CDLL(None, use_errno=True)
+    def check(result):
+        if result < 0:
+            raise OSError(ctypes.get_errno())
+    here = os.open(".", os.O_RDONLY)
+    attempt("read", lambda: open(dir + "/kept").read())
+    attempt("read from a folder", lambda: os.open("../" + os.path.basename(dir) + "/kept", os.O_RDONLY, dir_fd=here))
+    attempt("list", lambda: os.listdir(dir))
+    attempt("list all", lambda: os.listdir(dir + "/.."))
+    attempt("go there", lambda: (os.chdir(dir), os.listdir(".")))
+    os.chdir(ctx.session.dir)
+    attempt("change", lambda: open(dir + "/kept", "a").write("x"))
+    attempt("cut off", lambda: os.truncate(dir + "/kept", 0))
+    attempt("make", lambda: open(dir + "/made", "w").write("x"))
+    attempt("fifo", lambda: os.mkfifo(dir + "/fifo"))
+    attempt("remove", lambda: os.remove(dir + "/kept"))
+    attempt("remove all", lambda: shutil.rmtree(dir))
+    attempt("take", lambda: os.rename(dir + "/kept", "taken"))
+    attempt("hard link", lambda: (os.link(dir + "/kept", "hard"), open("hard").read()))
+    attempt("soft link", lambda: (os.symlink(dir + "/kept", "soft"), open("soft").read()))
+    attempt("soft folder", lambda: (os.symlink(dir, "folder"), open("folder/made", "w").write("x")))
+    for name in ["environ", "mem", "maps", "cmdline", "cwd/kept", "root" + dir + "/kept", "fd/3", "task/%d/environ" % pid]:
+        attempt(name, lambda: open("/proc/%d/%s" % (pid, name), "rb").read(1))
+    def stream():
+        pidfd = os.pidfd_open(pid)
+        check(libc.syscall(438, pidfd, 3, 0))
+    attempt("its control socket", stream)
+    attempt("its processors", lambda: os.sched_setaffinity(pid, os.sched_getaffinity(0)))
+    attempt("trace", lambda: check(libc.ptrace(0x4206, pid, 0, 0)))
+    shell("read by a child", "cat %s/kept" % dir)
+    shell("change by a child", "echo x >> %s/kept" % dir)
+    attempt("signal", lambda: os.kill(pid, signal.SIGSTOP))
+    attempt("signal its group", lambda: os.killpg(pid, signal.SIGSTOP))
+    return found
+`,
+}
+
+// Two sessions live at once, and one tries all that its language offers against the other.
+func TestAnotherSessionIsOutOfReach(t *testing.T) {
+	for _, target := range Targets[1:] {
+		t.Run(target.Runtime, func(t *testing.T) {
+			name := map[string]string{sandbox.RuntimeNode: "hostile.mjs", sandbox.RuntimePython: "hostile.py"}[target.Runtime]
+			target.Activity = "hostile"
+			b := confined(t, target, sandbox.Options{Handlers: openFiles(t, map[string]string{name: hostile[name]})})
+			other := Got[map[string]any](t, b.Run(In("other", 1, b.Call("main"))))
+			b.Run(In("attacker", 1, b.Call("main")))
+			for _, found := range Got[[]string](t, b.Run(In("attacker", 1, b.Call("tries", other)))) {
+				if strings.HasPrefix(found, "signal") && !b.Report().Signals && !b.Report().UIDPerSession {
+					continue // as the report says
+				}
+				t.Errorf("%s: it is open", found)
+			}
+			if got := Got[string](t, b.Run(In("other", 1, b.Call("kept")))); got != "kept kept" {
+				t.Errorf("the other session has %q", got)
+			}
+		})
+	}
+}
+
+// openFiles is a folder that has files that every user may read.
+func openFiles(t *testing.T, files map[string]string) string {
+	t.Helper()
+	dir := t.TempDir()
+	for name, text := range files {
+		if err := errors.Join(
+			os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644), os.Chmod(filepath.Dir(dir), 0o755),
+		); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+// What an executor had is gone before its place is anybody's, whatever it did to keep it there.
+func TestNothingOfASessionIsThereForTheNext(t *testing.T) {
+	b := python(t, sandbox.Options{Blank: -1, MaxExecutors: 1})
+	about := Got[map[string]any](t, b.Run(In("first", 1, b.Call("about"))))
+	b.Run(In("first", 1, b.Call("dig_in")))
+	if err := b.CloseSession(t.Context(), sandbox.Session{ID: "first", Epoch: 1}, "done"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Lstat(about["dir"].(string)); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the folder: %v", err)
+	}
+	if got := Got[string](t, b.Run(In("second", 1, b.Call("write", "own")))); got != "kept own" {
+		t.Errorf("the next session has %q", got)
+	}
+	all, err := os.ReadDir(filepath.Dir(about["dir"].(string)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range all {
+		if strings.Contains(e.Name(), "kept-for-later") {
+			t.Errorf("%s is there", e.Name())
+		}
 	}
 }
 

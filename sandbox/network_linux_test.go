@@ -169,9 +169,13 @@ func clientsDir(t *testing.T, runtime string) string {
 // neighbour is a server that says its name; it returns its port. With TLS its certificate, for addresses of loopback
 // and example.com, goes into the file of an authority.
 func neighbour(t *testing.T, name string, authority string) string {
-	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	return neighbourWith(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = io.WriteString(w, name)
-	}))
+	}), authority)
+}
+
+func neighbourWith(t *testing.T, answers http.Handler, authority string) string {
+	s := httptest.NewUnstartedServer(answers)
 	s.Config.ErrorLog = log.New(io.Discard, "", 0)
 	if authority == "" {
 		s.Start()
@@ -225,10 +229,13 @@ func filtered(t *testing.T, by string, kernel wall.Kernel, target Target) {
 	authority := filepath.Join(t.TempDir(), "authority.pem")
 	near, secure := neighbour(t, "near", ""), neighbour(t, "secure", authority)
 	closed, app := neighbour(t, "closed", ""), neighbour(t, "app", "")
+	moved := neighbourWith(t, http.RedirectHandler("http://127.0.0.1:"+closed, http.StatusFound), "")
 	var logged bytes.Buffer
 	o := sandbox.Options{
 		Handlers: clientsDir(t, target.Runtime), Apps: []string{"http://127.0.0.1:" + app},
-		EgressAllow: []string{"127.0.0.1:" + near, "near.test", "127.0.0.1:" + secure, "127.0.0.1:" + app},
+		EgressAllow: []string{
+			"127.0.0.1:" + near, "127.0.0.1:" + moved, "near.test", "127.0.0.1:" + secure, "127.0.0.1:" + app,
+		},
 		Read:        []string{authority},
 		Environment: []string{"NODE_EXTRA_CA_CERTS=" + authority, "SSL_CERT_FILE=" + authority},
 		Logger:      zerolog.New(zerolog.SyncWriter(&logged)),
@@ -274,10 +281,15 @@ func filtered(t *testing.T, by string, kernel wall.Kernel, target Target) {
 		if got := ask("https://near.test:" + secure); got.Status == 200 {
 			t.Errorf("%s: a certificate for another host counts: %+v", way, got)
 		}
+		if got := ask("http://127.0.0.1:" + moved); got.Status == 200 || strings.Contains(got.Text, "closed") {
+			t.Errorf("%s: it was sent on to what is closed: %+v", way, got)
+		}
 		for url, why := range map[string]string{
 			"http://127.0.0.1:" + closed: "a loopback", "http://[::1]:" + closed: "a loopback",
-			"http://169.254.169.254/": "a metadata",
-			"http://inside.test/":     "10.0.0.5, a private", "http://mixed.test:" + closed: "a loopback",
+			"http://169.254.169.254/": "a metadata", "http://[fd00:ec2::254]/": "a metadata",
+			"http://0x7f.1:" + closed: "a loopback", "http://127.1:" + closed: "a loopback",
+			"http://0:" + closed:  "an unspecified",
+			"http://inside.test/": "10.0.0.5, a private", "http://mixed.test:" + closed: "a loopback",
 			"http://2130706433:" + closed: "a loopback", "http://0x7f000001:" + closed: "a loopback",
 			"http://0177.0.0.1:" + closed: "a loopback", "http://localhost.:" + closed: "", // which nobody here knows
 			"http://[::ffff:127.0.0.1]:" + closed: "a loopback", "http://127.0.0.1:" + app: "the app's",

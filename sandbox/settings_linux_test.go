@@ -16,6 +16,10 @@ import (
 var heldEverywhere = []string{
 	"TestTheSettingIsWhatItSays",
 	"TestAttacks",
+	"TestAnotherSessionIsOutOfReach",
+	"TestNothingOfASessionIsThereForTheNext",
+	"TestOrdinaryCodeRunsConfined",
+	"TestPackagesScriptsAreConfined",
 	"TestEnvironmentHoldsNoSecrets",
 	"TestExecutorHasNoPrivilegesAndBoundedResources",
 	"TestDescriptorsOfTheWorkerDoNotLeak",
@@ -25,12 +29,17 @@ var heldEverywhere = []string{
 	"TestFilteredEgress",
 	"TestUsersAreKeptApartWithoutAWall",
 	"TestLimitsAreToldApart",
+	"TestMemoryIsHeldByWhatTheReportSays/none/.*",
+	"TestExecutors/.*/a_spinning_handler_is_killed_at_its_deadline",
+	"TestExecutors/.*/a_deaf_handler_is_killed_after_its_cancellation",
 	"TestProcessesThatStartProcessesEnd",
 	"TestNothingSurvivesAKilledWorker",
 	"TestDaemonsDieWithTheirExecutor",
 	"TestOrphansAreReaped",
 	"TestFloodOfOutputIsTruncatedAndTakesNoMemory",
 	"TestBrokenProtocolKillsTheExecutor",
+	"TestFramesThatBelongToNoCallAreDropped",
+	"TestResultsThatCannotBeStoredAreErrorsOfTheHandler",
 	"TestCreatingAndKillingLeavesNothing/native",
 }
 

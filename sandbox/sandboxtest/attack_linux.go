@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 	"unsafe"
 
@@ -84,13 +85,44 @@ var tries = map[string]func(Aim) error{
 	"secret file":                           func(a Aim) error { return reads(a.Secret) },
 	"secret file through the worker's root": func(a Aim) error { return reads(proc(a.Worker, "root"+a.Secret)) },
 	"another executor's file":               func(a Aim) error { return reads(a.Foreign) },
-	"write in /etc":                         func(Aim) error { return leaves("/etc") },
-	"write in /usr":                         func(Aim) error { return leaves("/usr/local/lib") },
-	"write in /var/tmp":                     func(Aim) error { return leaves("/var/tmp") },
-	"write in /tmp":                         func(Aim) error { return leaves("/tmp") },
-	"write in /dev/shm":                     func(Aim) error { return leaves("/dev/shm") },
-	"write in the worker's folder":          func(a Aim) error { return leaves(a.Folder) },
-	"change code":                           func(a Aim) error { return opens(a.Code, unix.O_WRONLY) },
+	"change another executor's file":        func(a Aim) error { return opens(a.Foreign, unix.O_WRONLY) },
+	"remove another executor's file":        func(a Aim) error { return os.Remove(a.Foreign) },
+	"take another executor's file": func(a Aim) error {
+		return os.Rename(a.Foreign, filepath.Join(a.Scratch, "taken"))
+	},
+	"names in another executor's folder": func(a Aim) error { _, err := os.ReadDir(filepath.Dir(a.Foreign)); return err },
+	"write in another executor's folder": func(a Aim) error { return leaves(filepath.Dir(a.Foreign)) },
+	"symbolic link to another executor's file": func(a Aim) error {
+		link := filepath.Join(a.Scratch, "other")
+		return first(os.Symlink(a.Foreign, link), func() error { return reads(link) })
+	},
+	"another executor's file through its folder": func(a Aim) error {
+		return reads(proc(a.Other, "cwd/"+filepath.Base(a.Foreign)))
+	},
+	"names in the folder of all executors": func(a Aim) error {
+		_, err := os.ReadDir(filepath.Dir(a.Scratch))
+		return err
+	},
+	"memory of another executor": func(a Aim) error { return opens(proc(a.Other, "mem"), unix.O_RDWR) },
+	"descriptor of another executor": func(a Aim) error {
+		fd, err := unix.PidfdOpen(a.Other, 0)
+		if err != nil {
+			return err
+		}
+		defer unix.Close(fd)
+		return call(unix.SYS_PIDFD_GETFD, uintptr(fd), 3)
+	},
+	"limits of another executor": func(a Aim) error {
+		return call(unix.SYS_PRLIMIT64, uintptr(a.Other), unix.RLIMIT_NOFILE)
+	},
+	"priority of another executor": func(a Aim) error { return unix.Setpriority(unix.PRIO_PROCESS, a.Other, 1) },
+	"write in /etc":                func(Aim) error { return leaves("/etc") },
+	"write in /usr":                func(Aim) error { return leaves("/usr/local/lib") },
+	"write in /var/tmp":            func(Aim) error { return leaves("/var/tmp") },
+	"write in /tmp":                func(Aim) error { return leaves("/tmp") },
+	"write in /dev/shm":            func(Aim) error { return leaves("/dev/shm") },
+	"write in the worker's folder": func(a Aim) error { return leaves(a.Folder) },
+	"change code":                  func(a Aim) error { return opens(a.Code, unix.O_WRONLY) },
 	"lease of code": func(a Aim) error { // whoever changes it waits
 		fd, err := unix.Open(a.Code, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 		if err != nil {
@@ -187,8 +219,13 @@ var tries = map[string]func(Aim) error{
 		_, err = unix.InotifyAddWatch(fd, a.Folder, unix.IN_CREATE)
 		return err
 	},
-	"open by handle":  func(Aim) error { return reached(unix.SYS_OPEN_BY_HANDLE_AT, 0xffff) },
-	"user namespace":  func(Aim) error { return reached(unix.SYS_UNSHARE, unix.CLONE_NEWUSER) },
+	"open by handle": func(Aim) error { return reached(unix.SYS_OPEN_BY_HANDLE_AT, 0xffff) },
+	"user namespace": func(Aim) error { return reached(unix.SYS_UNSHARE, unix.CLONE_NEWUSER) },
+	"user namespace by clone": func(Aim) error {
+		c := exec.Command("true")
+		c.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWUSER}
+		return c.Run()
+	},
 	"core pattern":    func(Aim) error { return opens("/proc/sys/kernel/core_pattern", unix.O_WRONLY) },
 	"sysrq":           func(Aim) error { return opens("/proc/sysrq-trigger", unix.O_WRONLY) },
 	"kernel settings": func(Aim) error { return opens("/proc/sys/vm/overcommit_memory", unix.O_WRONLY) },

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"slices"
 	"strings"
@@ -116,13 +117,11 @@ func (s Setting) Again(t *testing.T, tests []string) {
 		t.Errorf("%v:\n%s", err, out)
 	}
 	lines := strings.Split(string(out), "\n")
-	ran := func(name string) bool {
-		return slices.ContainsFunc(lines, func(l string) bool {
-			return strings.HasPrefix(l, "--- PASS: "+name+" ") || strings.HasPrefix(l, "--- SKIP: "+name+" ")
-		})
-	}
 	for _, name := range tests {
-		if name, _, _ = strings.Cut(name, "/"); err == nil && !ran(name) {
+		ran := regexp.MustCompile("^ *--- (PASS|SKIP): " + name + " ")
+		above, _, _ := strings.Cut(name, "/")
+		if err == nil && !slices.ContainsFunc(lines, ran.MatchString) &&
+			!slices.ContainsFunc(lines, regexp.MustCompile("^--- SKIP: "+above+" ").MatchString) {
 			t.Errorf("%s did not run", name)
 		}
 	}

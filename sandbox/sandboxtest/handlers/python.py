@@ -186,6 +186,27 @@ def children(n, ctx):
     time.sleep(60)
 
 
+def dig_in(_, ctx):
+    """Makes of its folder what is hard to remove, and has somebody who goes on with that."""
+    for name in ("kept-for-later", "../kept-for-later"):
+        try:
+            open(os.path.join(ctx.session.dir, name), "w").close()
+        except OSError:
+            pass
+    os.mkfifo("fifo")
+    os.symlink("/", "root")
+    os.mkdir("closed")
+    open("closed/file", "w").close()
+    os.chmod("closed", 0)
+    subprocess.Popen(["setsid", "sh", "-c", "while :; do mkdir -p again/again; echo x > again/again/file; done"], stderr=subprocess.DEVNULL)
+    for _ in range(30):
+        os.mkdir("d" * 200)
+        os.chdir("d" * 200)
+    open("deep", "w").close()
+    os.chdir(ctx.session.dir)
+    os.chmod(ctx.session.dir, 0o300)
+
+
 def bomb(input, ctx):
     """Each of its processes starts others, in sessions of their own, and waits for none; each leaves a byte in a file.
     After so many bytes, or a while, they end by themselves."""
