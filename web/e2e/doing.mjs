@@ -34,6 +34,11 @@ export const doing = [
     const open = page.getByRole("region", { name: "What is open" });
     await shown(open.getByText(`worker ${worker} does not run print`).first());
     await shown(open.getByText("is open"));
+    const needing = open.locator("li[data-needs]"); // in amber, as everywhere: red is for what failed
+    assert.equal(await needing.count(), 1);
+    await shown(needing.getByText("print"));
+    const edge = await open.evaluate((e) => getComputedStyle(e).borderLeftColor);
+    assert.equal(await needing.locator("span").first().evaluate((e) => getComputedStyle(e).color), edge);
     for (const [name, text] of [["Memo", "Ädä"], ["Search attributes", "150"]]) await shown(page.getByRole("region", { name }).getByText(text));
     const folded = page.getByRole("region", { name: "Input" });
     assert.ok(!(await folded.locator("pre").innerText()).includes("A-29"), "a large value is folded");
@@ -146,9 +151,9 @@ export const doing = [
   ["new runs that are pinned to what nobody has are told, and pinned to none from the page; the other builds say which is in the way", async ({ page, base, api, axe, shot }) => {
     const on = "rolling out";
     const next = `2026.11.26-rc.1+sha.${"0123456789abcdef".repeat(3)}`;
-    const register = (worker_id, build_id) => api("/api/worker/register", { worker_id, task_queue: on, runtime: "hand", build_id, supported_workflow_types: ["order"] });
+    const register = (worker_id, build_id) => api("/api/worker/register", { worker_id, task_queue: on, runtime: "hand", build_id, supported_workflow_types: ["shipment"] });
     const decided = (verb, build_id) => api(`/api/task-queues/${encodeURIComponent(on)}/build-ids/${verb}`, { build_id });
-    const begin = async (workflow_id) => (await api("/api/workflows", { workflow_id, workflow_type: "order", task_queue: on })).run_id;
+    const begin = async (workflow_id) => (await api("/api/workflows", { workflow_id, workflow_type: "shipment", task_queue: on })).run_id;
     for (const [id, build] of [["rolled-old", "2026.11.24"], ["rolled-next", next], ["rolled-plain", undefined]]) {
       await register(id, build);
       keepAlive(api, id);

@@ -45,7 +45,7 @@ export function WhyWaiting({ run }: { run: RunView }) {
     ...activities.map((a) => <Activity key={`a${a.sequence}`} a={a} />),
     ...timers.map((t) => <Countdown key={`t${t.sequence}`} at={t.fire_at} />),
     ...(p?.children ?? []).map((c) => (
-      <Item key={`c${c.workflow_id}`} icon="play" alarm={c.attempt_number > 1}>
+      <Item key={`c${c.workflow_id}`} icon="play">
         child <b className="font-medium text-ink">{c.workflow_type}</b>{" "}
         <Link to="/runs/$runId" params={{ runId: c.run_id }} className="quiet font-mono text-[13px]">
           {c.workflow_id}
@@ -60,7 +60,7 @@ export function WhyWaiting({ run }: { run: RunView }) {
     )),
     ...(task && (code || failed || stack)
       ? [
-          <Item key="task" icon="play" alarm={task.wait?.needs_attention}>
+          <Item key="task" icon="play" needs={task.wait?.needs_attention}>
             workflow code{code && <WaitText wait={code} behind />}
             {failed && <span className="block break-words text-bad" data-failed>its code failed: {failed}</span>}
             {stack && <Stack stack={stack} />}
@@ -83,10 +83,10 @@ export function WhyWaiting({ run }: { run: RunView }) {
   );
 }
 
-function Item({ icon, alarm = false, children }: { icon: IconName; alarm?: boolean | undefined; children: ReactNode }) {
+function Item({ icon, needs = false, children }: { icon: IconName; needs?: boolean | undefined; children: ReactNode }) {
   return (
-    <li className="flex min-w-0 items-start gap-2 text-soft">
-      <span className={`mt-0.5 ${alarm ? "text-bad" : "text-faint"}`}>
+    <li data-needs={needs || undefined} className="flex min-w-0 items-start gap-2 text-soft">
+      <span className={`mt-0.5 ${needs ? "text-warn" : "text-faint"}`}>
         <Icon name={icon} size={15} />
       </span>
       <span className="min-w-0 break-words">{children}</span>
@@ -98,7 +98,7 @@ function Activity({ a }: { a: PendingActivity }) {
   const now = useNow();
   const started = parseTime(a.started_at);
   return (
-    <Item icon={a.state === "delayed" ? "clock" : "bolt"} alarm={a.wait?.needs_attention}>
+    <Item icon={a.state === "delayed" ? "clock" : "bolt"} needs={a.wait?.needs_attention}>
       <b className="font-medium text-ink">{a.activity_type}</b>
       {a.wait && <WaitText wait={a.wait} behind />}
       {a.state === "leased" && started !== null && <> for {duration(Math.max(0, now - started))}</>}
