@@ -412,23 +412,52 @@ func TestLimitsAreToldApart(t *testing.T) {
 	}
 }
 
-// Processes that start processes faster than anybody finds them have to ask, where code is confined: there are never
-// many more than there may be, and once they are to end no new one comes.
+// Processes that start others without end are more than anybody finds in time, and leave nobody the time to look. There
+// are never more than the kernel lets a group have, or an executor's own user, and they end, whatever is said of it.
 func TestProcessesThatStartProcessesEnd(t *testing.T) {
-	t.Parallel()
-	const most = 2000 // at which the handler gives up
-	dir := t.TempDir()
-	b := confined(t, Targets[2], sandbox.Options{Blank: -1, Cgroup: sandbox.CgroupNone, Write: []string{dir}})
-	births := filepath.Join(dir, "births")
-	WantType(t, b.Fail(In("s", 1, b.Call("bomb", []any{births, most}))), sandbox.QuotaExceeded)
-	WantLost(t, b.Fail(In("s", 1, b.Call("count"))), sandbox.CauseQuota)
-	info, err := os.Stat(births)
-	if err != nil {
-		t.Fatal(err)
+	const most = 1000 // at which they give up
+	for name, o := range map[string]sandbox.Options{
+		"by their user":  {Blank: -1, Cgroup: sandbox.CgroupNone},
+		"by their group": {Blank: -1, Users: sandbox.UsersNone},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if o.Users == "" {
+				o = open(t, o)
+			}
+			dir := t.TempDir()
+			births := filepath.Join(dir, "births")
+			if err := errors.Join(os.Chmod(filepath.Dir(dir), 0o755), os.Chmod(dir, 0o777)); err != nil { // whoever it is
+				t.Fatal(err)
+			}
+			o.Write, o.Limits = []string{dir}, map[string]sandbox.Limits{sandbox.RuntimePython: {Threads: 100}}
+			b := Open(t, Targets[2], o)
+			if r := b.Report(); o.Users == sandbox.UsersNone && !strings.HasPrefix(r.Processes, "cgroup") {
+				t.Skip("no group holds processes here")
+			}
+			b.Fail(In("s", 1, b.Call("bomb", []any{births, most})))
+			b.Fail(In("s", 1, b.Call("count")))
+			info, err := os.Stat(births)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if info.Size() >= most {
+				t.Errorf("%d processes were born, and then no more because they had had enough", info.Size())
+			}
+		})
 	}
-	if info.Size() > 200 { // 64 may be, as many more are born until somebody looks
-		t.Errorf("%d processes were born", info.Size())
-	}
+}
+
+// What starts and ends programs all the time does so as it would outside.
+func TestProgramsAreStartedAsEver(t *testing.T) {
+	everyRuntimeConfined(t, sandbox.Options{}, func(t *testing.T, b *Bench) {
+		if b.Target.Runtime != sandbox.RuntimePython {
+			t.Skip("one is enough")
+		}
+		if failed := Got[[]any](t, b.Run(b.Call("programs", 400))); len(failed) > 0 {
+			t.Errorf("%d pipelines failed, the first %q", len(failed), failed[0])
+		}
+	})
 }
 
 // What code goes on with after its call has ended is held, too.

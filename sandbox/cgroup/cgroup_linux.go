@@ -457,12 +457,13 @@ func (g *Group) Kill() {
 	}
 }
 
-// kill ends all in a group and below it. Of version 1, and of 2 before Linux 5.14, what is started meanwhile is found
-// by looking again; the caller does.
+// kill ends all in a group and below it. Of version 1, and of 2 before Linux 5.14, nothing more may be started there,
+// and what was meanwhile is found by looking again; the caller does.
 func kill(dir string) {
 	if write(dir, "cgroup.kill", "1") == nil {
 		return
 	}
+	_ = write(dir, "pids.max", "0") // else who starts them faster than they are found would never be done with
 	for _, pid := range pids(dir) {
 		if pid != os.Getpid() {
 			_ = syscall.Kill(pid, syscall.SIGKILL)

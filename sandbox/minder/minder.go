@@ -8,8 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"runtime"
-	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -35,10 +33,7 @@ func run() {
 	syscall.CloseOnExec(lifelineFD)
 	syscall.CloseOnExec(roomFD)
 	_ = syscall.SetNonblock(lifelineFD, true)
-	m := &minder{
-		line: os.NewFile(lifelineFD, "lifeline"), poke: make(chan struct{}, 1), killed: make(chan struct{}),
-		look: make(chan chan struct{}),
-	}
+	m := &minder{line: os.NewFile(lifelineFD, "lifeline"), poke: make(chan struct{}, 1), killed: make(chan struct{})}
 	in := bufio.NewReader(m.line)
 	first, err := in.ReadBytes('\n')
 	if err == nil {
@@ -47,12 +42,7 @@ func run() {
 	if err != nil {
 		os.Exit(2) // the worker is gone, or is not one of ours
 	}
-	// Where the executor's own start is asked for, the thread that makes it stands still with all it holds of this program
-	// until another one has answered: that needs a place to run, and nobody who wants all to stand still.
-	runtime.GOMAXPROCS(2)
-	collect := debug.SetGCPercent(-1)
 	wall.Apart(func() { err = m.start() })
-	debug.SetGCPercent(collect)
 	_, _ = syscall.Close(controlFD), syscall.Close(roomFD)
 	detach()
 	if err != nil {
@@ -76,9 +66,6 @@ type minder struct {
 	once   sync.Once
 	oom    sync.Once
 	killed chan struct{} // closed when everything is to be killed
-
-	born int                // processes since the last look; of who answers for them alone
-	look chan chan struct{} // asks the watchdog to look, and to close what it is given if there are not too many
 }
 
 // Whom the kernel is to end when memory runs out, before the worker: executors, and then who watches over them. An
@@ -95,6 +82,10 @@ func (m *minder) start() error {
 		return err
 	}
 	sacrifice(os.Getpid(), minderScore)
+	most := int64(-1) // threads of its user, who is nobody else; the watchdog, if it is in time, ends them at half of it
+	if m.User > 0 && m.Threads > 0 {
+		most = 2 * int64(m.Threads)
+	}
 	for _, l := range []struct {
 		name  string
 		which int
@@ -104,6 +95,7 @@ func (m *minder) start() error {
 		{"data", syscall.RLIMIT_DATA, orNone(m.Data)},
 		{"file size", syscall.RLIMIT_FSIZE, orNone(m.FileSize)},
 		{"open files", syscall.RLIMIT_NOFILE, orNone(m.Files)},
+		{"threads", maxThreads, most},
 	} {
 		if err := lower(l.which, l.value); err != nil {
 			return fmt.Errorf("limit of %s: %w", l.name, err)
@@ -118,14 +110,8 @@ func (m *minder) start() error {
 		return fmt.Errorf("control group: %w", err)
 	}
 	if m.Wall != nil { // as the user we are: the way to what another one may open can be closed to that
-		births, err := wall.RaiseAsking(*m.Wall)
-		if err != nil {
+		if err := wall.Raise(*m.Wall); err != nil {
 			return err
-		}
-		if births != nil {
-			here := make(chan struct{})
-			go func() { close(here); births.Answer(m.mayStart) }()
-			<-here
 		}
 	}
 	if err := confine(m.User); err != nil {
@@ -219,30 +205,6 @@ func (m *minder) obey(in *bufio.Reader) {
 	}
 }
 
-// mayStart is asked before each process that the executor starts. Between two looks of the watchdog there are no more
-// than there may be at once, and none when everything is to be killed: who starts processes faster than they are found
-// would never be done with.
-func (m *minder) mayStart() bool {
-	if m.born++; m.Processes > 0 && m.born > m.Processes {
-		m.born = 1
-		few := make(chan struct{})
-		select {
-		case m.look <- few:
-			select {
-			case <-few:
-			case <-m.killed:
-			}
-		case <-m.killed:
-		}
-	}
-	select {
-	case <-m.killed:
-		return false
-	default:
-		return true
-	}
-}
-
 // kill starts killing every descendant and goes on until the process ends.
 func (m *minder) kill() {
 	m.once.Do(func() {
@@ -250,6 +212,7 @@ func (m *minder) kill() {
 		go func() {
 			for pause := time.Duration(0); ; pause = min(pause+time.Millisecond, 20*time.Millisecond) {
 				_ = syscall.Kill(-m.pid, syscall.SIGKILL)
+				killUser(m.User)
 				m.Group.Kill()
 				for _, pid := range descendants(m.pid) {
 					_ = syscall.Kill(pid, syscall.SIGKILL)

@@ -99,6 +99,26 @@ func asUser(user int, fn func()) {
 	}
 }
 
+// maxThreads is RLIMIT_NPROC, which the kernel counts by user.
+const maxThreads = unix.RLIMIT_NPROC
+
+// killUser kills all processes of an executor's own user at once: none is born meanwhile, as may be while they are
+// looked for one by one.
+func killUser(user int) {
+	if user <= 0 {
+		return
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		runtime.LockOSThread() // and the thread ends with this
+		if become(user) == nil {
+			_ = syscall.Kill(-1, syscall.SIGKILL)
+		}
+	}()
+	<-done
+}
+
 // childAttr makes the executor a session leader that does not outlive this process.
 func childAttr() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL}

@@ -30,12 +30,10 @@ func (m *minder) watch() {
 	used := false // a call ran; before the first one nobody's code does
 	pause := awake
 	for {
-		var waits chan struct{}
 		select {
 		case <-m.killed:
 			return
 		case <-m.poke:
-		case waits = <-m.look:
 		case <-time.After(pause):
 		}
 		if m.outOfMemory() {
@@ -65,9 +63,6 @@ func (m *minder) watch() {
 			m.tell(Fact{T: FactQuota, Error: fmt.Sprintf("%d threads exceed %d", all.threads, m.Threads)})
 			m.kill()
 			return
-		}
-		if waits != nil {
-			close(waits)
 		}
 		d, now := resident-told, time.Now()
 		if d > 1<<20 || d < -1<<20 || m.busy.Load() && now.Sub(said) >= Sign {

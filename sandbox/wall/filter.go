@@ -26,7 +26,6 @@ const (
 	atArgs   = 16 // eight bytes each, low half first on both architectures
 
 	answerAllow = 0x7fff0000
-	answerAsk   = 0x7fc00000 // whoever has the filter's listener
 	answerKill  = 0x80000000 // the whole process
 	answerError = 0x00050000 // with the number of an error
 )
@@ -40,8 +39,6 @@ const (
 
 // Flags and commands that the filter looks for.
 const (
-	// CLONE_THREAD: of the same process
-	sameProcess = 0x00010000
 	// mount cgroup uts ipc user pid net
 	newNamespaces = 0x00020000 | 0x02000000 | 0x04000000 | 0x08000000 | 0x10000000 | 0x20000000 | 0x40000000
 	// TIOCSTI: types on the terminal
@@ -84,16 +81,9 @@ func (r Rules) filter(arch string) ([]instruction, error) {
 		p.call(n, answerError|errPerm, func() {})
 	}
 	p.call(callClone3, answerError|errNoSuch, func() {}) // its flags are behind a pointer
-	birth := uint32(answerAllow)
-	if r.births {
-		birth = answerAsk
-	}
-	p.call(callFork, birth, func() {})
-	p.call(callVfork, birth, func() {})
-	p.call(callClone, birth, func() {
+	p.call(callClone, answerAllow, func() {
 		p.arg(0)
 		p.when(opAnySet, newNamespaces, answerError|errPerm)
-		p.when(opAnySet, sameProcess, answerAllow)
 	})
 	p.call(callIoctl, answerAllow, func() {
 		p.arg(1)

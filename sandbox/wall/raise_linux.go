@@ -29,44 +29,24 @@ func Offered() Kernel {
 
 // Raise restricts the calling thread, for good. The caller has locked its goroutine to it; see [Apart]. After an error
 // the thread may be restricted in part and must not start anything.
-func Raise(r Rules) error { _, err := r.raise(0); return err }
-
-// RaiseAsking is [Raise], but that whoever is behind the wall starts a process only when [Births.Answer] says so, and
-// waits as long as nobody does. Births is nil where the kernel, or a filter with the same around this process, does not
-// let that be: then processes are started as ever.
-func RaiseAsking(r Rules) (*Births, error) {
-	r.births = r.Filter
-	fd, err := r.raise(unix.SECCOMP_FILTER_FLAG_NEW_LISTENER)
-	if err != nil || fd < 0 {
-		return nil, err
-	}
-	return &Births{fd}, nil
-}
-
-// raise does it; the listener is -1 where there is none.
-func (r Rules) raise(flags uintptr) (listener int, err error) {
-	listener = -1
+func Raise(r Rules) error {
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
-		return listener, fmt.Errorf("no new privileges: %w", err)
+		return fmt.Errorf("no new privileges: %w", err)
 	}
 	if len(r.Ports) > 0 && (r.Landlock < abiNet || !r.Filter) {
-		return listener, fmt.Errorf("no rules for ports: Landlock has ABI %d here, or there is no filter", r.Landlock)
+		return fmt.Errorf("no rules for ports: Landlock has ABI %d here, or there is no filter", r.Landlock)
 	}
 	if r.Landlock > 0 {
 		if err := r.enclose(); err != nil {
-			return listener, fmt.Errorf("landlock: %w", err)
+			return fmt.Errorf("landlock: %w", err)
 		}
 	}
 	if r.Filter {
-		if listener, err = r.install(flags); err != nil && flags != 0 {
-			r.births = false
-			listener, err = r.install(0)
-		}
-		if err != nil {
-			return listener, fmt.Errorf("seccomp: %w", err)
+		if err := r.install(); err != nil {
+			return fmt.Errorf("seccomp: %w", err)
 		}
 	}
-	return listener, nil
+	return nil
 }
 
 // enclose puts this thread into a Landlock domain of its own.
@@ -136,70 +116,23 @@ func allowPort(rules int, port uint16) error {
 	return nil
 }
 
-// install puts the filter on this thread. With flags that ask for one it returns a listener, else -1.
-func (r Rules) install(flags uintptr) (listener int, err error) {
+// install puts the filter on this thread.
+func (r Rules) install() error {
 	code, err := r.filter(runtime.GOARCH)
 	if err != nil {
-		return -1, err
+		return err
 	}
 	list := make([]unix.SockFilter, len(code))
 	for i, c := range code {
 		list[i] = unix.SockFilter{Code: c.code, Jt: c.jt, Jf: c.jf, K: c.k}
 	}
 	prog := unix.SockFprog{Len: uint16(len(list)), Filter: &list[0]} //nolint:gosec // a few hundred
-	const set = unix.SECCOMP_SET_MODE_FILTER
-	fd, _, errno := unix.Syscall(unix.SYS_SECCOMP, set, flags, uintptr(unsafe.Pointer(&prog)))
+	_, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, 0, uintptr(unsafe.Pointer(&prog)))
 	runtime.KeepAlive(list)
-	switch {
-	case errno != 0:
-		return -1, errno
-	case flags&unix.SECCOMP_FILTER_FLAG_NEW_LISTENER == 0:
-		return -1, nil
+	if errno != 0 {
+		return errno
 	}
-	return int(fd), nil
-}
-
-// Births is where the kernel asks whether somebody behind a wall may start a process. It is not passed on to programs.
-type Births struct{ fd int }
-
-// question and answer are those of the kernel's interface: of a question only its id is looked at here, as the filter
-// asks of nothing else.
-type question struct {
-	id   uint64
-	rest [72]byte
-}
-
-type answer struct {
-	id    uint64
-	value int64
-	err   int32
-	flags uint32
-}
-
-const (
-	receive = 0xc0502100 // SECCOMP_IOCTL_NOTIF_RECV
-	send    = 0xc0182101 // SECCOMP_IOCTL_NOTIF_SEND
-)
-
-// Answer asks may about one process after the other, for as long as this one lives. Who may not is told to try again.
-func (b *Births) Answer(may func() bool) {
-	for {
-		var q question
-		_, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(b.fd), receive, uintptr(unsafe.Pointer(&q)))
-		switch errno {
-		case 0:
-		case unix.EINTR, unix.ENOENT: // who asked is gone, or was interrupted and asks anew
-			continue
-		default:
-			_ = unix.Close(b.fd) // then nobody starts anything
-			return
-		}
-		a := answer{id: q.id, flags: unix.SECCOMP_USER_NOTIF_FLAG_CONTINUE}
-		if !may() {
-			a = answer{id: q.id, err: -int32(unix.EAGAIN)}
-		}
-		_, _, _ = unix.Syscall(unix.SYS_IOCTL, uintptr(b.fd), send, uintptr(unsafe.Pointer(&a)))
-	}
+	return nil
 }
 
 // Apart runs fn on a thread that runs nothing else, before and after, and returns when fn has. The thread is not the

@@ -15,14 +15,5 @@ func Raise(r Rules) error {
 	return nil
 }
 
-// Births has nobody who asks.
-type Births struct{}
-
-// RaiseAsking is Raise.
-func RaiseAsking(r Rules) (*Births, error) { return nil, Raise(r) }
-
-// Answer returns.
-func (*Births) Answer(func() bool) {}
-
 // Apart runs fn.
 func Apart(fn func()) { fn() }

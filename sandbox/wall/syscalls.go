@@ -106,8 +106,6 @@ var refused = []number{
 
 // System calls whose arguments decide, or that answer something else.
 var (
-	callFork       = number{"fork", 57, absent}
-	callVfork      = number{"vfork", 58, absent}
 	callClone      = number{"clone", 56, 220}
 	callClone3     = number{"clone3", 435, 435}
 	callSocket     = number{"socket", 41, 198}

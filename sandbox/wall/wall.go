@@ -28,8 +28,6 @@ type Rules struct {
 	// ABI to use, at most what is offered; 0 leaves files and processes as they are
 	Landlock int  `json:"landlock,omitempty"`
 	Filter   bool `json:"filter,omitempty"` // filter system calls; Inet is nothing without it
-
-	births bool // ask before each process; see RaiseAsking
 }
 
 // Kernel is what the kernel offers to this process.

@@ -209,7 +209,7 @@ def dig_in(_, ctx):
 
 def bomb(input, ctx):
     """Each of its processes starts others, in sessions of their own, and waits for none; each leaves a byte in a file.
-    After so many bytes, or a while, they end by themselves."""
+    After so many bytes, or a while, they start no more."""
     path, most = input
     births = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     over = time.monotonic() + 10
@@ -221,6 +221,16 @@ def bomb(input, ctx):
         except OSError:
             pass
     time.sleep(60)
+
+
+def programs(n, ctx):
+    """As many pipelines of a shell, eight at a time."""
+    import subprocess
+    from concurrent.futures import ThreadPoolExecutor
+
+    with ThreadPoolExecutor(8) as pool:
+        ran = pool.map(lambda i: subprocess.run(f"echo {i} | cat | cat", shell=True, capture_output=True, text=True), range(n))
+        return [[r.stdout, r.stderr, r.returncode] for r in ran if r.returncode or r.stderr or not r.stdout.strip().isdigit()]
 
 
 def threads(n, ctx):
