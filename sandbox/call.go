@@ -14,8 +14,9 @@ type call struct {
 	hooks Hooks
 	done  chan struct{} // closed when the outcome is there
 	reads bool          // it was begun with the turn to read what the executor says
-	// expiring says that the call was cancelled or is at its deadline: it may yet end by itself, or be killed.
-	expiring func() bool
+
+	cancelled <-chan struct{} // closed when it is cancelled; nil for never
+	deadline  time.Time       // zero for none
 
 	mu       sync.Mutex // held while a hook runs; guards what follows until done is closed
 	finished bool
@@ -28,6 +29,16 @@ type call struct {
 	leftOut  int64 // and lines
 	beats    pace
 	shows    pace
+}
+
+// expiring says that the call was cancelled or is at its deadline: it may yet end by itself, or be killed.
+func (c *call) expiring() bool {
+	select {
+	case <-c.cancelled:
+		return true
+	default:
+		return !c.deadline.IsZero() && time.Until(c.deadline) < expirySlack
+	}
 }
 
 // pace lets a few through at once and ten a second after that.

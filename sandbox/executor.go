@@ -49,6 +49,7 @@ type executor struct {
 	frameBuf       []byte
 	frames         *frame.Reader // for who has the turn
 	reads          readDeadlines
+	interrupt      func()        // that of reads
 	yours          chan struct{} // tells run that it has the turn
 
 	loading  sync.Mutex     // one piece of code at a time, and before the call that needs it
@@ -131,7 +132,7 @@ func launch(
 	}
 	ex.stdout = &output{file: ex.proc.stdout, line: func(text []byte) { ex.printed("info", "stdout", text) }}
 	ex.stderr = &output{file: ex.proc.stderr, line: func(text []byte) { ex.printed("warn", "stderr", text) }}
-	ex.frames = ex.reads.newFrames(ex.proc.control, ex.patience)
+	ex.frames, ex.interrupt = ex.reads.newFrames(ex.proc.control, ex.patience), ex.reads.interrupt
 	ex.idle = time.AfterFunc(idleAfter, ex.fellIdle)
 	go ex.run()
 	if err := ex.send(frame.Frame{Header: frame.Header{
@@ -289,7 +290,7 @@ func (ex *executor) follow(last chan<- minder.Fact) {
 }
 
 // handleFrame handles one frame of the executor. All of it is hostile input: an error ends the executor.
-func (ex *executor) handleFrame(f frame.Frame) error {
+func (ex *executor) handleFrame(f *frame.Frame) error {
 	var known bool
 	switch f.T {
 	case frame.Ready:
@@ -345,7 +346,7 @@ func (ex *executor) call(id string) *call {
 }
 
 // endCall ends a call by its result or error. What was printed before it is taken first.
-func (ex *executor) endCall(f frame.Frame) bool {
+func (ex *executor) endCall(f *frame.Frame) bool {
 	c := ex.call(f.ID)
 	if c == nil {
 		return false
@@ -410,16 +411,19 @@ func (ex *executor) printed(level, source string, text []byte) {
 const copiedBody = 8 << 10
 
 // send writes one frame. It gives up on an executor that does not read.
-func (ex *executor) send(f frame.Frame) error {
+func (ex *executor) send(f frame.Frame) error { return ex.sendFrame(&f) }
+
+// sendFrame is send for who has made the frame already: a header is large.
+func (ex *executor) sendFrame(f *frame.Frame) error {
 	ex.out.Lock()
 	defer ex.out.Unlock()
-	encode, body := frame.Append, []byte(nil)
-	if len(f.Body) > copiedBody {
-		encode, body = frame.AppendHead, f.Body
-	}
-	buf, err := encode(ex.frameBuf[:0], f, frame.DefaultLimits)
+	buf, err := frame.AppendHead(ex.frameBuf[:0], f, frame.DefaultLimits)
 	if err != nil {
 		return err
+	}
+	body := f.Body
+	if len(body) <= copiedBody {
+		buf, body = append(buf, body...), nil
 	}
 	ex.frameBuf = buf
 	_ = ex.proc.control.SetWriteDeadline(time.Now().Add(writeTime))

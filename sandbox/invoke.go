@@ -36,9 +36,7 @@ func (p *Pool) Invoke(ctx context.Context, inv Invocation, hooks Hooks) (Result,
 	}
 	for try := 1; ; try++ {
 		res, err := p.once(ctx, inv, l, b, hooks)
-		var e *Error
-		again := errors.Is(err, errGone) || errors.As(err, &e) && e.Type == needCode
-		if again && try < 3 {
+		if try < 3 && (errors.Is(err, errGone) || needsCode(err)) {
 			continue // the executor ended just before the call, which never began
 		}
 		if errors.Is(err, errGone) {
@@ -80,13 +78,21 @@ func (p *Pool) once(
 		return Result{}, err
 	}
 	err = ex.await(ctx, inv, c, p.opt)
-	var e *Error
-	if errors.As(err, &e) && e.Type == needCode && b != nil {
+	if b != nil && needsCode(err) {
 		ex.mu.Lock()
 		delete(ex.loaded, b.Hash)
 		ex.mu.Unlock()
 	}
 	return c.result(), err
+}
+
+// needsCode says whether a call failed because its executor has not got its code.
+func needsCode(err error) bool {
+	if err == nil {
+		return false
+	}
+	var e *Error
+	return errors.As(err, &e) && e.Type == needCode
 }
 
 // enter counts a call in, while the pool takes calls.

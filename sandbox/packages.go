@@ -92,7 +92,8 @@ func (k *packages) ready(l *language, b *bundle) error {
 	}
 	dir, err := k.need(l, b)
 	if err == nil && dir != l.installed() {
-		l.packages.Store(&dir)
+		changed := dir
+		l.packages.Store(&changed)
 	}
 	return err
 }

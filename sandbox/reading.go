@@ -26,9 +26,11 @@ const (
 func (ex *executor) attend(ctx context.Context, deadline time.Time, c *call) {
 	defer ex.passOn()
 	ex.reads.resume()
-	defer context.AfterFunc(ctx, ex.reads.interrupt)()
+	if ctx.Done() != nil {
+		defer context.AfterFunc(ctx, ex.interrupt)()
+	}
 	if !deadline.IsZero() {
-		defer time.AfterFunc(time.Until(deadline), ex.reads.interrupt).Stop()
+		defer time.AfterFunc(time.Until(deadline), ex.interrupt).Stop()
 	}
 	for !c.over() {
 		if err := ex.readFrame(); errors.Is(err, errInterrupted) {
@@ -48,7 +50,7 @@ func (ex *executor) readFrame() error {
 	if err != nil {
 		return err
 	}
-	return ex.handleFrame(f)
+	return ex.handleFrame(&f)
 }
 
 // passOn gives back the turn to read: to nobody, when there is nothing to expect.

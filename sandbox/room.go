@@ -48,7 +48,7 @@ func (ex *executor) intoRoom(h *frame.Header, input []byte) (rest []byte) {
 
 // fromRoom is the body of a frame, wherever it is. What is in the room is the executor's to change at any time, so it
 // is read once, before anybody looks at it.
-func (ex *executor) fromRoom(f frame.Frame) ([]byte, error) {
+func (ex *executor) fromRoom(f *frame.Frame) ([]byte, error) {
 	if f.Room == 0 {
 		return f.Body, nil
 	}

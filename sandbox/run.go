@@ -63,12 +63,11 @@ func (ex *executor) expiringCall() *call {
 func (ex *executor) begin(
 	ctx context.Context, inv Invocation, b *bundle, hooks Hooks,
 ) (*call, error) {
-	c := &call{hooks: hooks, done: make(chan struct{}), expiring: func() bool {
-		return ctx.Err() != nil || !inv.Deadline.IsZero() && time.Until(inv.Deadline) < expirySlack
-	}}
-	h := frame.Header{
+	c := &call{hooks: hooks, done: make(chan struct{}), cancelled: ctx.Done(), deadline: inv.Deadline}
+	f := frame.Frame{Header: frame.Header{
 		T: frame.Invoke, Activity: inv.Activity, Entry: inv.Entry, Export: inv.Export, Attempt: inv.Attempt, Keys: inv.Keys,
-	}
+	}}
+	h := &f.Header
 	if !inv.Deadline.IsZero() {
 		h.DeadlineMS = inv.Deadline.UnixMilli()
 	}
@@ -100,24 +99,23 @@ func (ex *executor) begin(
 		_ = ex.proc.line.SetReadDeadline(time.Now().Add(silenceTime))
 	}
 	ex.mu.Unlock()
-	input := inv.Input
-	if inv.Export != "" {
-		input = nil // it is no call
+	if inv.Export == "" { // else it is no call
+		f.Body = ex.intoRoom(h, inv.Input)
 	}
-	input = ex.intoRoom(&h, input)
-	if needs || others || len(input) > bigFrame {
-		ex.aside(func() { ex.deliver(c, h, b, input) }) // may wait, and the caller has its own deadline to watch
+	if needs || others || len(f.Body) > bigFrame {
+		later := f
+		ex.aside(func() { ex.deliver(c, &later, b) }) // may wait, and the caller has its own deadline to watch
 	} else {
-		ex.deliver(c, h, b, input)
+		ex.deliver(c, &f, b)
 	}
 	return c, nil
 }
 
 // deliver sends a call, after the code it needs.
-func (ex *executor) deliver(c *call, h frame.Header, b *bundle, input []byte) {
+func (ex *executor) deliver(c *call, f *frame.Frame, b *bundle) {
 	err := ex.load(b)
 	if err == nil {
-		err = ex.send(frame.Frame{Header: h, Body: input})
+		err = ex.sendFrame(f)
 	}
 	if errors.Is(err, frame.ErrMalformed) { // too large: nothing was sent
 		ex.drop(c, &Error{Type: UserError, Class: "InputTooLarge", Message: err.Error()})

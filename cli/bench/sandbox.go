@@ -345,7 +345,7 @@ func startFramePeer(ctx context.Context) (*framePeer, error) {
 // call sends a body and waits until it is back.
 func (p *framePeer) call(body []byte, after time.Duration) error {
 	h := frame.Header{T: frame.Invoke, ID: "1", Attempt: int(after.Microseconds())}
-	head, err := frame.AppendHead(p.buf[:0], frame.Frame{Header: h, Body: body}, frame.DefaultLimits)
+	head, err := frame.AppendHead(p.buf[:0], &frame.Frame{Header: h, Body: body}, frame.DefaultLimits)
 	if err != nil {
 		return err
 	}
@@ -381,7 +381,7 @@ func echoFrames() error {
 		for began := time.Now(); time.Since(began) < time.Duration(f.Attempt)*time.Microsecond; {
 			continue // at work
 		}
-		if head, err = frame.AppendHead(head[:0], f, frame.DefaultLimits); err != nil {
+		if head, err = frame.AppendHead(head[:0], &f, frame.DefaultLimits); err != nil {
 			return err
 		}
 		if _, err := (&net.Buffers{head, f.Body}).WriteTo(conn); err != nil {

@@ -43,7 +43,7 @@ type Frame struct {
 // Append encodes f at the end of dst. It fails when f is larger than l allows, so a sender learns of it before the
 // receiver does.
 func Append(dst []byte, f Frame, l Limits) ([]byte, error) {
-	dst, err := AppendHead(dst, f, l)
+	dst, err := AppendHead(dst, &f, l)
 	if err != nil {
 		return dst, err
 	}
@@ -51,7 +51,7 @@ func Append(dst []byte, f Frame, l Limits) ([]byte, error) {
 }
 
 // AppendHead is Append without the body, for who writes a large one from where it is.
-func AppendHead(dst []byte, f Frame, l Limits) ([]byte, error) {
+func AppendHead(dst []byte, f *Frame, l Limits) ([]byte, error) {
 	if len(f.Body) > l.Body {
 		return dst, fmt.Errorf("body of %d bytes exceeds %d: %w", len(f.Body), l.Body, ErrMalformed)
 	}
@@ -62,7 +62,8 @@ func AppendHead(dst []byte, f Frame, l Limits) ([]byte, error) {
 		dst, whole = appendInvoke(dst, &f.Header)
 	}
 	if !whole {
-		header, err := json.Marshal(&f.Header)
+		h := f.Header // what is written as JSON is on the heap, and of most calls it is not
+		header, err := json.Marshal(&h)
 		if err != nil {
 			return dst[:start], fmt.Errorf("header: %w", err)
 		}
@@ -113,11 +114,12 @@ func (r *Reader) Read() (Frame, error) {
 	if err := arm(prefix); err != nil {
 		return Frame{}, err
 	}
-	var lengths [prefix]byte
-	if _, err := io.ReadFull(r.r, lengths[:]); err != nil {
+	lengths, err := r.r.Peek(prefix)
+	if err != nil {
 		return Frame{}, cut(err)
 	}
 	headerLen, bodyLen := binary.LittleEndian.Uint32(lengths[:4]), binary.LittleEndian.Uint32(lengths[4:])
+	_, _ = r.r.Discard(prefix) // it is there
 	if uint64(headerLen) > uint64(r.limits.Header) {
 		return Frame{}, fmt.Errorf("header of %d bytes exceeds %d: %w", headerLen, r.limits.Header, ErrMalformed)
 	}
@@ -128,9 +130,8 @@ func (r *Reader) Read() (Frame, error) {
 		return Frame{}, err
 	}
 	var f Frame
-	header := make([]byte, headerLen)
-	if _, err := io.ReadFull(r.r, header); err != nil {
-		return Frame{}, cut(err)
+	if f.Header, err = r.header(int(headerLen)); err != nil {
+		return Frame{}, err
 	}
 	if bodyLen > 0 {
 		f.Body = make([]byte, bodyLen)
@@ -143,19 +144,42 @@ func (r *Reader) Read() (Frame, error) {
 			return Frame{}, err
 		}
 	}
-	if readResult(&f.Header, header) {
-		return f, nil
-	}
-	if !utf8.Valid(header) {
-		return Frame{}, fmt.Errorf("header is not UTF-8: %w", ErrMalformed)
-	}
-	if err := json.Unmarshal(header, &f.Header); err != nil {
-		return Frame{}, fmt.Errorf("header: %w: %w", err, ErrMalformed)
-	}
-	if f.T == "" {
-		return Frame{}, fmt.Errorf("header without a type: %w", ErrMalformed)
-	}
 	return f, nil
+}
+
+// header reads a header of so many bytes. Most are looked at where they are, in the buffer.
+func (r *Reader) header(size int) (Header, error) {
+	var raw []byte
+	var err error
+	if size <= r.r.Size() {
+		if raw, err = r.r.Peek(size); err == nil {
+			defer func() { _, _ = r.r.Discard(size) }() // it is there
+		}
+	} else {
+		raw = make([]byte, size)
+		_, err = io.ReadFull(r.r, raw)
+	}
+	if err != nil {
+		return Header{}, cut(err)
+	}
+	var h Header
+	if readResult(&h, raw) {
+		return h, nil
+	}
+	return parse(raw)
+}
+
+func parse(raw []byte) (h Header, err error) {
+	if !utf8.Valid(raw) {
+		return h, fmt.Errorf("header is not UTF-8: %w", ErrMalformed)
+	}
+	if err := json.Unmarshal(raw, &h); err != nil {
+		return h, fmt.Errorf("header: %w: %w", err, ErrMalformed)
+	}
+	if h.T == "" {
+		return h, fmt.Errorf("header without a type: %w", ErrMalformed)
+	}
+	return h, nil
 }
 
 // cut turns the end of the stream, or of patience, inside a frame into a broken protocol.

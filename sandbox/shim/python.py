@@ -7,9 +7,11 @@ imported when they are first needed.
 """
 
 import errno
+import io
 import json
 import os
 import resource
+import select
 import socket
 import struct
 import sys
@@ -31,7 +33,24 @@ try:
     os.set_inheritable(ROOM, False)
 except OSError:
     pass  # there is none
-stream = sock.makefile("rb", buffering=65536)
+
+class Stream(io.RawIOBase):
+    """What the worker sends. Who waits for a socket in reading from it is woken also when there is room to write in it again:
+    each time that the worker takes a frame. So it is waited for apart."""
+
+    def __init__(self):
+        self._sent = select.poll()
+        self._sent.register(sock, select.POLLIN)
+
+    def readable(self):
+        return True
+
+    def readinto(self, buffer):
+        self._sent.poll()
+        return sock.recv_into(buffer)
+
+
+stream = io.BufferedReader(Stream(), 65536)
 sending = threading.Lock()
 limit_body = 2 * 1024 * 1024 + 64 * 1024
 scratch = os.getcwd()
@@ -618,7 +637,7 @@ class Call:
     def result(self, body):
         usage = resource.getrusage(resource.RUSAGE_SELF)
         peak = usage.ru_maxrss if sys.platform == "darwin" else usage.ru_maxrss * 1024
-        cost = {"cpu_ms": (usage.ru_utime + usage.ru_stime - self.before) * 1000, "rss": peak}
+        cost = {"cpu_ms": round((usage.ru_utime + usage.ru_stime - self.before) * 1000, 3), "rss": peak}
         done = {"t": "result", "id": self.id, "usage": cost}
         if self.header.get("lend") and len(body) >= IN_ROOM and leave_in_room(body):
             done["room"] = len(body)
