@@ -342,7 +342,7 @@ func TestLimitsAreToldApart(t *testing.T) {
 			sandbox.Options{
 				Blank: -1, Cgroup: sandbox.CgroupNone, Limits: map[string]sandbox.Limits{sandbox.RuntimePython: {Threads: 30}},
 			},
-			"threads", 60, sandbox.QuotaExceeded, sandbox.CauseQuota,
+			"threads", 45, sandbox.QuotaExceeded, sandbox.CauseQuota,
 		},
 		{"one large file", limits(sandbox.Limits{FileSize: 8 << 20}), "one_file", 16, sandbox.UserError, ""},
 		{
