@@ -219,7 +219,7 @@ def bomb(input, ctx):
                 os.write(births, b"x")
                 os.setsid()
         except OSError:
-            pass
+            time.sleep(0.01)
     time.sleep(60)
 
 
