@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/rs/zerolog"
-	"github.com/sojourn-run/sojourn/app/peer"
 
+	"github.com/sojourn-run/sojourn/app/peer"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 	"github.com/sojourn-run/sojourn/shared/rpc"
 	"github.com/sojourn-run/sojourn/shared/socketio"
