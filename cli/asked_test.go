@@ -3,10 +3,27 @@ package cli_test
 import (
 	"fmt"
 	"net/http"
+	"regexp"
 	"sync"
 	"syscall"
 	"testing"
 )
+
+// settled waits until as many polls wait at the app as did a moment before.
+func (c client) settled() {
+	c.t.Helper()
+	before, same := "", 0
+	until(c.t, "workers wait for work", func() bool {
+		_, raw, _ := c.call(c.t.Context(), http.MethodGet, "/metrics", nil)
+		now := regexp.MustCompile(`(?m)^sojourn_poll_waiters [1-9].*$`).FindString(string(raw))
+		if now == "" || now != before {
+			before, same = now, 0
+			return false
+		}
+		same++
+		return same > 10
+	})
+}
 
 // Queries, and updates that a validator judges first, go to whoever has waited longest, which may be a worker that
 // stands still. Their callers do not wait until it is missed: another worker, of another app where there are two, is
@@ -27,6 +44,7 @@ func TestQuestionsThatAFrozenWorkerTookAreAnswered(t *testing.T) {
 			still.line(still.err, `"message":"connected"`)
 			p.client.start("basket", "tour.basket", 100)
 			p.client.must(http.MethodPost, "/api/workflows/basket/query/items", `{}`, nil)
+			p.client.settled() // it has come back for the next question before the other one comes
 			lives := p.startWorker(env{"SOJOURN_WORKER_ID": "lives", "SOJOURN_APP_URL": other, "SOJOURN_DATA_DIR": t.TempDir()})
 			lives.line(lives.err, `"message":"connected"`)
 			if err := still.cmd.Process.Signal(syscall.SIGSTOP); err != nil {

@@ -26,9 +26,12 @@ export const away = [
     await said(page).waitFor({ state: "detached", timeout: patience });
     await shown(page.locator('[data-live="Live"]'));
   }],
-  ["while the app is down every page says so, and of when it is what it shows", async ({ page, base, api, run, halt, refused }) => {
+  ["while the app is down every page says so, and of when it is what it shows", async ({ page, base, api, halt, refused }) => {
     await api("/api/worker/register", { worker_id: "away", task_queue: "away", runtime: "hand", supported_workflow_types: ["order"], max_concurrent_worker_sessions: 1, capabilities: ["worker_sessions"] });
     await api("/api/worker/sessions", { worker_id: "away", session_id: "away", ttl_seconds: 900, lease_seconds: 900 });
+    // A run that has ended, and stands first in the list of runs.
+    const { run_id: run } = await api("/api/workflows", { workflow_id: "away", workflow_type: "order", task_queue: "away" });
+    await api("/api/workflows/away/terminate", { reason: "to be looked at" });
     await api("/api/schedules", { schedule_id: "away", spec: { intervals: [{ every: "PT24H" }] }, action: { workflow_type: "order" } });
     refused("/api/"); // what is asked now is not answered
     const to = (name) => page.getByRole("navigation", { name: "Pages" }).getByRole("link", { name, exact: true }).click();
