@@ -3,6 +3,7 @@ package read
 import (
 	"context"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -442,7 +443,8 @@ func (l *listing) walk(
 	lead := leads[0]
 	// Windows grow: a filter that many satisfy is answered by the first, and one that few do is not looked for in
 	// thousands of statements.
-	for size := max(l.few/4, 1); ; size = min(4*size, 8*l.few) {
+	for size := max(l.few/4, 1); ; {
+		began := time.Now()
 		var end store.RunPosition
 		if l.filters(where, lead) || lead >= 0 && timed(where[lead]) {
 			var there bool
@@ -462,11 +464,22 @@ func (l *listing) walk(
 			rows = append(rows, some...)
 		}
 		f = l.joined(f, found{rows, end})
-		if f.to == (store.RunPosition{}) || !deadline.IsZero() && time.Now().After(deadline) {
+		now := time.Now()
+		if f.to == (store.RunPosition{}) || !deadline.IsZero() && now.After(deadline) {
 			return f, nil
 		}
 		after = end
+		next := min(4*size, 8*l.few)
+		if !deadline.IsZero() {
+			next = min(next, fitting(size, now.Sub(began), deadline.Sub(now)))
+		}
+		size = max(next, l.few/4, 1)
 	}
+}
+
+// fitting is how many runs may be looked at in a time, when so many took so long.
+func fitting(runs int, took, in time.Duration) int {
+	return int(min(float64(runs)*float64(in)/float64(max(took, 1)), math.MaxInt32))
 }
 
 // furthest is the window of so many runs that ends last, and of which condition. One that is as wide as there are runs
