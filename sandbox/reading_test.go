@@ -96,7 +96,9 @@ func TestAWarmCallPutsOneThreadToSleep(t *testing.T) {
 				call := In("s", 1, b.Call("main", strings.Repeat("x", size)))
 				const calls = 30
 				fewest := int64(1 << 30)
-				for range 6 { // beside them the minder is heard, and garbage is collected
+				// Beside them the minder is heard, garbage is collected, and others work on this machine: what some round shows is
+				// what a call needs.
+				for try := 0; try < 6 || try < 60 && fewest > 2*calls; try++ {
 					before := slept()
 					for range calls {
 						b.Run(call)
