@@ -178,10 +178,10 @@ func EndAll(dir string) {
 	for try := range 10 {
 		left := false
 		for pid := range processes() {
-			switch {
-			case minds(pid, dir) && try < 8:
+			switch minder := minds(pid, dir); {
+			case minder && try < 8:
 				_ = syscall.Kill(pid, syscall.SIGCONT)
-			case minds(pid, dir):
+			case minder:
 				End(pid)
 			case pid != os.Getpid() && hasHome(pid, dir+"/"): // who is in a folder there may be somebody looking at it
 				_ = syscall.Kill(pid, syscall.SIGKILL)

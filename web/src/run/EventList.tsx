@@ -7,6 +7,7 @@ import { useZone } from "../lib/prefs";
 import { stackOf } from "../lib/stack";
 import type { Tone } from "../lib/status";
 import { clockTime, precise } from "../lib/time";
+import { Coming } from "../ui/Coming";
 import { Icon } from "../ui/Icon";
 import { JsonView } from "../ui/JsonView";
 import { Empty, Section } from "../ui/Page";
@@ -107,13 +108,7 @@ const liveLooks: Record<Exclude<Following, "off">, { text: string; dot: string; 
 /** How the events of an open run come. */
 function Live({ state }: { state: Following }) {
   if (state === "off") return null;
-  const look = liveLooks[state];
-  return (
-    <span role="status" data-following={state} title={look.title} className="flex items-center gap-1.5 rounded-full border border-line px-2.5 py-0.5 text-xs">
-      <span className={`size-1.5 rounded-full ${look.dot}`} aria-hidden />
-      {look.text}
-    </span>
-  );
+  return <Coming {...liveLooks[state]} state={state} />;
 }
 
 const dots: Record<Tone, string> = {

@@ -5,6 +5,7 @@ import type { LogLine, RunView } from "../api/types";
 import { count } from "../lib/format";
 import { useZone } from "../lib/prefs";
 import { clockTime, parseTime, precise } from "../lib/time";
+import { Coming } from "../ui/Coming";
 import { CopyButton } from "../ui/Copy";
 import { Failed, Section, Waiting } from "../ui/Page";
 import type { Lane } from "./timeline";
@@ -24,12 +25,7 @@ export function Log({ run, lane }: { run: RunView; lane: Lane }) {
       title={`Log of ${lane.title}`}
       aside={
         <span className="flex min-h-7 items-center gap-2 text-[13px] text-soft">
-          {logs.data?.running && (
-            <span role="status" className="flex items-center gap-1.5 rounded-full border border-line px-2.5 py-0.5 text-xs" title="Lines appear while it runs">
-              <span className="size-1.5 rounded-full bg-good" aria-hidden />
-              Live
-            </span>
-          )}
+          {logs.data?.running && <Coming text="Live" dot="bg-good" title="Lines appear while it runs" />}
           {attempts.length > 1 && (
             <>
               <label htmlFor={picker}>Attempt</label>
