@@ -163,13 +163,17 @@ func (p *program) app(ctx context.Context, s *settings) (*app.App, error) {
 			return nil, err
 		}
 	}
+	proxies, err := config.Networks(s.TrustedProxies)
+	if err != nil {
+		return nil, err
+	}
 	return app.New(ctx, app.Options{
 		Options: plane.Options{
 			Open: s.openStore, Shared: s.postgres(), Release: s.Release, Strict: s.ReleaseStrict, Token: token,
 			NoAuth:     s.Auth == config.AuthNone,
 			Transports: s.SocketTransports, Cleanup: s.SessionCleanup, LogAge: s.ActivityLogAge,
 			AttemptLease: s.othersLease(), Metrics: s.Metrics,
-			MaxPolls: s.MaxPolls, MaxSockets: s.MaxSockets, Log: s.Log,
+			MaxPolls: s.MaxPolls, MaxSockets: s.MaxSockets, TrustedProxies: proxies, Log: s.Log,
 			Settings: func() protocol.WorkerSettings {
 				return protocol.WorkerSettings{
 					ExecutionMode: "SANDBOX_PROCESS", DrainSeconds: int64(s.DrainTimeout.Seconds()),

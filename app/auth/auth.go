@@ -28,6 +28,8 @@ type Options struct {
 	CacheFor  time.Duration // how long a looked-up token is believed, when nothing is heard of it: 500 ms
 	Hears     func() bool   // whether word comes of what other apps change; while not, every request looks. nil: always
 	CookieFor time.Duration // how long a sign-in to the dashboard lasts: 24 h
+
+	TrustedProxies Proxies // see Address
 }
 
 // Auth knows callers. All methods may be called from any goroutine.
@@ -38,8 +40,10 @@ type Auth struct {
 
 	mu    sync.Mutex // guards what follows
 	known map[string]lookup
-	news  int64 // how often something was forgotten: what was read before is not remembered after
-	held  map[*hold]struct{}
+	// ids that no stored token has, until tokens change. They are apart from known, so that guesses evict no valid token.
+	unknown map[string]struct{}
+	news    int64 // how often something was forgotten: what was read before is not remembered after
+	held    map[*hold]struct{}
 
 	uses uses
 }
@@ -58,8 +62,12 @@ const (
 	stale         = 10 * time.Second
 )
 
-// maxKnown bounds the memory of look-ups; when it is reached all are forgotten.
-const maxKnown = 10_000
+// maxKnown bounds the memory of look-ups; when it is reached all are forgotten. maxUnknown bounds that of ids that do
+// not exist.
+const (
+	maxKnown   = 10_000
+	maxUnknown = 10_000
+)
 
 // New makes an Auth. Without a bootstrap token only stored tokens are good.
 func New(o Options) *Auth {
@@ -69,7 +77,7 @@ func New(o Options) *Auth {
 	if o.CookieFor == 0 {
 		o.CookieFor = 24 * time.Hour
 	}
-	a := &Auth{opt: o, known: map[string]lookup{}, held: map[*hold]struct{}{}}
+	a := &Auth{opt: o, known: map[string]lookup{}, unknown: map[string]struct{}{}, held: map[*hold]struct{}{}}
 	a.uses.wake = make(chan struct{}, 1)
 	a.bootstrap = sha256.Sum256([]byte(o.Bootstrap))
 	// All apps of a deployment have one bootstrap token, so a cookie made by one is good at all, and after a restart.
@@ -150,10 +158,16 @@ func good(t store.Token, m Method, now time.Time) (*Principal, error) {
 func (a *Auth) lookup(ctx context.Context, id string) (store.Token, bool, error) {
 	a.mu.Lock()
 	known, ok := a.known[id]
+	_, missing := a.unknown[id]
 	news := a.news
 	a.mu.Unlock()
-	if ok && time.Since(known.at) < a.opt.CacheFor && (a.opt.Hears == nil || a.opt.Hears()) {
-		return known.token, known.found, nil
+	if hears := a.opt.Hears == nil || a.opt.Hears(); hears {
+		if missing {
+			return store.Token{}, false, nil
+		}
+		if ok && time.Since(known.at) < a.opt.CacheFor {
+			return known.token, known.found, nil
+		}
 	}
 	pass, _ := ctx.Value(passKey{}).(*pass)
 	if l, ok := pass.seen(id); ok {
@@ -183,6 +197,18 @@ func (a *Auth) lookup(ctx context.Context, id string) (store.Token, bool, error)
 	if a.news != news {
 		return l.token, l.found, nil
 	}
+	if !l.found && !strings.HasPrefix(id, signedOut) {
+		delete(a.known, id)
+		for other := range a.unknown {
+			if len(a.unknown) < maxUnknown {
+				break
+			}
+			delete(a.unknown, other)
+		}
+		a.unknown[id] = struct{}{}
+		return l.token, l.found, nil
+	}
+	delete(a.unknown, id)
 	if len(a.known) >= maxKnown {
 		clear(a.known)
 	}

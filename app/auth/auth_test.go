@@ -3,6 +3,7 @@ package auth_test
 import (
 	"context"
 	"crypto/sha256"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -384,5 +385,49 @@ func TestTheBootstrapTokenIsMadeOnceAndKept(t *testing.T) {
 	}
 	if got, _, err := auth.Bootstrap(dir, ""); err == nil {
 		t.Errorf("an empty file gave %q", got)
+	}
+}
+
+// Guesses cost the database one read for each id, and evict no valid token from memory.
+func TestAnUnknownTokenIsLookedUpOnceUntilTokensChange(t *testing.T) {
+	s := open(t)
+	a := auth.New(auth.Options{Store: s, Bootstrap: secret, CacheFor: time.Hour})
+	n := create(t, a, admin(t, a), auth.TokenRequest{Roles: []auth.Role{auth.Viewer}})
+	if _, err := a.Authenticate(t.Context(), n.Token); err != nil {
+		t.Fatal(err)
+	}
+	before := s.reads.Load()
+	for range 100 {
+		_, err := a.Authenticate(t.Context(), "sjn_aaaa_secret")
+		wantReason(t, "an unknown token", err, protocol.ReasonUnauthorized)
+	}
+	if got := s.reads.Load() - before; got != 1 {
+		t.Errorf("100 sign-ins with one unknown token read %d times, want 1", got)
+	}
+	for i := range 10_100 {
+		_, err := a.Authenticate(t.Context(), fmt.Sprintf("sjn_b%d_secret", i))
+		wantReason(t, "an unknown token", err, protocol.ReasonUnauthorized)
+	}
+	before = s.reads.Load()
+	if _, err := a.Authenticate(t.Context(), n.Token); err != nil || s.reads.Load() != before {
+		t.Errorf("a valid token after 10,100 guesses: %v, %d reads, want none", err, s.reads.Load()-before)
+	}
+	// The id is known from the moment its token is created, here or at another app.
+	_, err := a.Authenticate(t.Context(), "sjn_cccc_secret")
+	wantReason(t, "a token that does not exist yet", err, protocol.ReasonUnauthorized)
+	hash := sha256.Sum256([]byte("secret"))
+	if _, err := s.Commit(t.Context(), store.Change{
+		Needs: store.Keys{Tokens: []string{"cccc"}},
+		Decide: func(_ store.Rows, now time.Time) (store.Writes, error) {
+			return store.Writes{Tokens: []store.Token{{
+				ID: "cccc", Hash: hash[:], Roles: []string{"viewer"}, CreatedAt: history.At(now),
+			}}}, nil
+		},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	a.Changed(t.Context(), []string{"cccc"}, false)
+	if _, err := a.Authenticate(t.Context(), "sjn_cccc_secret"); err != nil {
+		t.Errorf("a token that was created after it had been looked up: %v", err)
 	}
 }

@@ -51,9 +51,11 @@ func (a *Auth) Changed(ctx context.Context, ids []string, all bool) {
 	a.news++
 	if all {
 		clear(a.known)
+		clear(a.unknown)
 	}
 	for _, id := range ids {
 		delete(a.known, id)
+		delete(a.unknown, id)
 	}
 	for h := range a.held {
 		if all || slices.Contains(ids, h.who.TokenID) || slices.Contains(ids, h.who.signIn) {

@@ -79,6 +79,7 @@ func (a *Auth) Create(ctx context.Context, by *Principal, in TokenRequest) (NewT
 			return store.Writes{Tokens: []store.Token{t}, Audit: audited(now, by, "token.create", t), Answer: t}, nil
 		},
 	})
+	a.Changed(ctx, []string{id}, false)
 	if err != nil {
 		return NewToken{}, err
 	}

@@ -57,9 +57,9 @@ type API struct {
 	opt  Options
 	mux  *http.ServeMux
 	pipe serve.Pipeline
-	// signing holds one place, for the sign-in under way.
-	signing chan struct{}
-	info    protocol.ClusterInfo // but for the namespace
+	info protocol.ClusterInfo // but for the namespace
+	// failed sign-ins
+	signIns *signIns
 
 	searches searches
 }
@@ -72,7 +72,7 @@ func New(o Options) *API {
 	if o.Metrics == nil {
 		o.Metrics = NewMetrics(o.Registry)
 	}
-	a := &API{opt: o, mux: http.NewServeMux(), signing: make(chan struct{}, 1)}
+	a := &API{opt: o, mux: http.NewServeMux(), signIns: newSignIns()}
 	a.pipe = serve.Pipeline{
 		Auth: o.Auth, HasNamespace: o.Namespaces.HasNamespace, Header: VersionHeader, Version: Version,
 		CheckVersion: checkVersion, Dashboard: true,

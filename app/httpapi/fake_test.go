@@ -258,7 +258,7 @@ func server(t testing.TB, f *fake, o auth.Options) *httptest.Server {
 	return s
 }
 
-func handler(f *fake, o auth.Options, log zerolog.Logger) http.Handler {
+func handler(f *fake, o auth.Options, log zerolog.Logger) *httpapi.API {
 	if o.Store == nil {
 		o.Store = tokens{}
 	}

@@ -1,12 +1,10 @@
 package httpapi
 
 import (
-	"context"
 	"net/http"
 	"time"
 
 	"github.com/sojourn-run/sojourn/app/auth"
-	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 	"github.com/sojourn-run/sojourn/shared/release"
@@ -37,45 +35,6 @@ func self(p *auth.Principal) identity {
 }
 
 func me(_ *API, c *call) (answer, error) { return ok(self(c.Who), nil) }
-
-func signIn(a *API, c *call) (answer, error) {
-	var in signInBody
-	if err := c.Read(&in); err != nil {
-		return answer{}, err
-	}
-	select { // one at a time, so that who guesses waits for each guess
-	case a.signing <- struct{}{}:
-		defer func() { <-a.signing }()
-	case <-c.Ctx.Done():
-		return answer{}, context.Cause(c.Ctx)
-	}
-	p, err := a.opt.Auth.SignIn(c.W, c.Request, in.Token)
-	if protocol.ReasonOf(err) == protocol.ReasonUnauthorized {
-		a.signInFailed(c)
-	}
-	if err != nil {
-		return answer{}, err
-	}
-	return ok(self(p), nil)
-}
-
-// failedSignIn is how long the answer to a failed sign-in is kept back, and with it every other.
-const failedSignIn = 500 * time.Millisecond
-
-// signInFailed notes a failed sign-in for operators, and takes its time.
-func (a *API) signInFailed(c *call) {
-	a.opt.Log.Warn().Str("remote", c.RemoteAddr).Msg("sign-in failed")
-	err := a.opt.Process.Audit(
-		c.Ctx, store.Audit{Identity: "unknown", Action: "sign_in.failed", Namespace: c.NS, Target: c.RemoteAddr},
-	)
-	if err != nil {
-		a.opt.Log.Error().Err(err).Msg("note a failed sign-in")
-	}
-	select {
-	case <-time.After(failedSignIn):
-	case <-c.Ctx.Done():
-	}
-}
 
 func signOut(a *API, c *call) (answer, error) {
 	return ok(signedOut{"signed_out"}, a.opt.Auth.SignOut(c.W, c.Request))

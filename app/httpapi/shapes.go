@@ -135,8 +135,8 @@ var shapes = map[string]serve.Shape{
 	"me":         {Does: "say who calls", Says: serve.OK(identity{})},
 	"sign_in": {
 		Does: "take a token and set the dashboard's cookie",
-		Body: signInBody{}, Needs: []string{"token"}, Says: serve.OK(identity{}),
-		Refuses: []protocol.Reason{protocol.ReasonUnauthorized, protocol.ReasonForbidden},
+		Body: signInBody{}, Needs: []string{"token"}, Says: serve.OK(identity{}), MaxBody: maxSignIn,
+		Refuses: []protocol.Reason{protocol.ReasonUnauthorized, protocol.ReasonForbidden, protocol.ReasonThrottled},
 	},
 	"sign_out": {
 		Does: "take the dashboard's cookie back", Says: serve.OK(signedOut{}),

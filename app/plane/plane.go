@@ -36,20 +36,21 @@ type Options struct {
 	Open   func(ctx context.Context, app string, d store.Dispatcher) (store.Store, error)
 	Shared bool // other apps use the same database
 
-	Release      string
-	Strict       bool
-	Token        string // the bootstrap token
-	NoAuth       bool   // every caller is trusted
-	Transports   []string
-	Settings     func() protocol.WorkerSettings
-	Cleanup      time.Duration // between two looks for ended sessions: 5 min; below zero they stay
-	LogAge       time.Duration // how long lines of activities are kept: 7 days
-	AttemptLease time.Duration
-	Metrics      bool
-	MaxPolls     int          // of workers over HTTP that are held at once: 10,000
-	MaxSockets   int          // of one token; 0: no cap
-	Dashboard    http.Handler // what is served outside of /api; nil: nothing
-	Log          zerolog.Logger
+	Release        string
+	Strict         bool
+	Token          string // the bootstrap token
+	NoAuth         bool   // every caller is trusted
+	Transports     []string
+	Settings       func() protocol.WorkerSettings
+	Cleanup        time.Duration // between two looks for ended sessions: 5 min; below zero they stay
+	LogAge         time.Duration // how long lines of activities are kept: 7 days
+	AttemptLease   time.Duration
+	Metrics        bool
+	MaxPolls       int          // of workers over HTTP that are held at once: 10,000
+	MaxSockets     int          // of one token; 0: no cap
+	TrustedProxies auth.Proxies // proxies whose X-Forwarded-For is believed
+	Dashboard      http.Handler // what is served outside of /api; nil: nothing
+	Log            zerolog.Logger
 
 	Still bool // nothing moves time forward but the caller, who has done what is due by Broker.Due
 }
@@ -69,7 +70,7 @@ type Plane struct {
 	sweeper  *sweep.Sweeper
 	peers    *peer.Peers
 	channel  *channel.Channel
-	handler  http.Handler
+	handler  *httpapi.API
 	registry *prometheus.Registry
 	log      zerolog.Logger
 
@@ -122,7 +123,9 @@ func (p *Plane) join() {
 			p.broker.Return(t)
 		}
 	}, p.sweeper.Pulse)
-	p.auth = auth.New(auth.Options{Store: p.store, Bootstrap: o.Token, None: o.NoAuth, Hears: p.store.Hears})
+	p.auth = auth.New(auth.Options{
+		Store: p.store, Bootstrap: o.Token, None: o.NoAuth, Hears: p.store.Hears, TrustedProxies: o.TrustedProxies,
+	})
 	p.peers = peer.New(p.broker, peer.Options{
 		Release: o.Release, Workers: p.broker.Presence(), Still: p.still, Allow: p.allow, Settings: p.settings,
 		Fleet: p.broker.Fleet().FleetWide, Hub: &p.dispatch.Hub, Log: o.Log,
@@ -193,9 +196,10 @@ func (p *Plane) Handler() http.Handler { return p.handler }
 func (p *Plane) Run(ctx context.Context) error {
 	work, stop := context.WithCancelCause(context.WithoutCancel(ctx))
 	loops := map[string]func() error{
-		"tokens": func() error { p.tellTokens(work); return nil },
-		"uses":   func() error { p.auth.NoteUses(work); return nil },
-		"watch":  func() error { return p.broker.Watch(work) },
+		"tokens":  func() error { p.tellTokens(work); return nil },
+		"uses":    func() error { p.auth.NoteUses(work); return nil },
+		"signIns": func() error { p.handler.ReportSignIns(work); return nil },
+		"watch":   func() error { return p.broker.Watch(work) },
 		"database": func() error {
 			select {
 			case err := <-p.store.Outgrown():

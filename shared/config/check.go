@@ -100,8 +100,27 @@ func (c *checker) address(name, value string) string {
 
 var basePath = regexp.MustCompile(`^(/[A-Za-z0-9._~-]+)+$`)
 
+// Networks parses addresses and networks, as 10.0.0.1 and 10.0.0.0/8.
+func Networks(list []string) (all []netip.Prefix, err error) {
+	for _, text := range list {
+		network, err := netip.ParsePrefix(text)
+		if err != nil {
+			one, err := netip.ParseAddr(text)
+			if err != nil {
+				return nil, fmt.Errorf("%q is neither an address nor a network, as 10.0.0.1 or 10.0.0.0/8", text)
+			}
+			network = netip.PrefixFrom(one.Unmap(), one.Unmap().BitLen())
+		}
+		all = append(all, network.Masked())
+	}
+	return all, nil
+}
+
 func checkApp(c *checker, cfg *Config) {
 	host := c.address("addr", cfg.Addr)
+	if _, err := Networks(cfg.TrustedProxies); err != nil {
+		c.bad("trusted-proxies", "%v", err)
+	}
 	if cfg.BasePath != "" && !basePath.MatchString(cfg.BasePath) {
 		c.bad("base-path", "%q is no path as /sojourn or /team/sojourn", cfg.BasePath)
 	}

@@ -43,13 +43,15 @@ type Config struct {
 	ContainerType string `koanf:"container-type"`
 	Addr          string `koanf:"addr"`
 	BasePath      string `koanf:"base-path"` // empty, or /a or /a/b
-	TLSCert       string `koanf:"tls-cert"`  // empty: no TLS
-	TLSKey        string `koanf:"tls-key"`
-	TLSClientCA   string `koanf:"tls-client-ca"` // empty: callers need no certificate
-	DatabaseURL   string `koanf:"database-url"`  // sqlite:PATH or postgres://…
-	DataDir       string `koanf:"data-dir"`
-	Auth          string `koanf:"auth"`
-	Token         string `koanf:"token"` // empty: the one kept in DataDir/token, where there is one
+	// TrustedProxies are addresses and networks.
+	TrustedProxies []string `koanf:"trusted-proxies"`
+	TLSCert        string   `koanf:"tls-cert"` // empty: no TLS
+	TLSKey         string   `koanf:"tls-key"`
+	TLSClientCA    string   `koanf:"tls-client-ca"` // empty: callers need no certificate
+	DatabaseURL    string   `koanf:"database-url"`  // sqlite:PATH or postgres://…
+	DataDir        string   `koanf:"data-dir"`
+	Auth           string   `koanf:"auth"`
+	Token          string   `koanf:"token"` // empty: the one kept in DataDir/token, where there is one
 
 	AppURLs           []string `koanf:"app-url"` // without a trailing slash
 	AppCA             string   `koanf:"app-ca"`  // empty: the machine's

@@ -67,6 +67,10 @@ var settings = []setting{
 		help: "path below which a proxy passes the app on, as /sojourn; a proxy that takes it away may say it instead, in X-Forwarded-Prefix",
 	},
 	{
+		name: "trusted-proxies", kind: list, roles: apps,
+		help: "addresses and networks of proxies, comma separated (10.0.0.1,10.1.0.0/16); the address of a caller behind one is read from its X-Forwarded-For; unset: none",
+	},
+	{
 		name: "tls-cert", roles: apps,
 		help: "PEM file with the app's certificate and what leads to its authority; read anew when it changes; unset: no TLS",
 	},

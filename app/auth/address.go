@@ -1,0 +1,49 @@
+package auth
+
+import (
+	"net"
+	"net/http"
+	"net/netip"
+	"strings"
+)
+
+// Proxies are the networks whose X-Forwarded-For is believed.
+type Proxies []netip.Prefix
+
+func (p Proxies) trust(a netip.Addr) bool {
+	for _, network := range p {
+		if network.Contains(a) {
+			return true
+		}
+	}
+	return false
+}
+
+// Address is the address a request comes from: the peer's, or, when the peer is a trusted proxy, the last address in
+// X-Forwarded-For that is none. What a client itself wrote there stands before it and is not read.
+func (a *Auth) Address(r *http.Request) string {
+	host, _, err := net.SplitHostPort(r.RemoteAddr)
+	if err != nil {
+		host = r.RemoteAddr
+	}
+	at, err := netip.ParseAddr(host)
+	if err != nil {
+		return host // of a test, or a socket without addresses
+	}
+	at = at.Unmap().WithZone("")
+	if !a.opt.TrustedProxies.trust(at) {
+		return at.String()
+	}
+	hops := strings.Split(strings.Join(r.Header.Values("X-Forwarded-For"), ","), ",")
+	for i := len(hops) - 1; i >= 0; i-- {
+		hop, err := netip.ParseAddr(strings.TrimSpace(hops[i]))
+		if err != nil {
+			break // the last address that was read is the best known
+		}
+		at = hop.Unmap().WithZone("")
+		if !a.opt.TrustedProxies.trust(at) {
+			break
+		}
+	}
+	return at.String()
+}
