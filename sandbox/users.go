@@ -39,6 +39,7 @@ type users struct {
 type user struct {
 	id   int
 	lock *os.File
+	name *os.File // the same for workers that see another folder of locks; nil: this system has no such names
 }
 
 // number is what a minder is told; 0 without a user.
@@ -52,7 +53,7 @@ func (u *user) number() int {
 // give lets others have the number. Nothing that runs has it any more.
 func (u *user) give() {
 	if u != nil {
-		_ = u.lock.Close()
+		_, _ = u.lock.Close(), u.name.Close()
 	}
 }
 
@@ -132,7 +133,16 @@ func (s *users) takeUser() (*user, error) {
 		if err != nil {
 			return nil, fmt.Errorf("user of an executor: %w", err)
 		}
-		return &user{id: id, lock: lock}, nil
+		name, held, err := announce(id)
+		if held || err != nil {
+			_ = lock.Close()
+		}
+		if err != nil {
+			return nil, err
+		}
+		if !held {
+			return &user{id: id, lock: lock, name: name}, nil
+		}
 	}
 	return nil, fmt.Errorf("all users from %d to %d have an executor", s.first, s.last)
 }

@@ -43,3 +43,34 @@ func ours(dir string) error {
 	}
 	return nil
 }
+
+// announce takes the number under a name that all workers of the network namespace share, whichever folders each of them
+// sees: services with a /run or /tmp of their own give executors users of the same range. The name is an abstract socket,
+// which ends with its process. held: another worker has it. Where code of another user took the name, only the lock file
+// counts.
+func announce(id int) (name *os.File, held bool, err error) {
+	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+	if err != nil {
+		return nil, false, fmt.Errorf("user of an executor: %w", err)
+	}
+	socket := os.NewFile(uintptr(fd), "user of an executor")
+	address := &unix.SockaddrUnix{Name: fmt.Sprintf("@sojourn-user-%d", id)}
+	if err = unix.Bind(fd, address); err == nil {
+		err = unix.Listen(fd, 1) // who asks for its owner connects
+	}
+	if err == nil {
+		return socket, false, nil
+	}
+	defer socket.Close()
+	if !errors.Is(err, unix.EADDRINUSE) {
+		return nil, false, fmt.Errorf("user of an executor: %w", err)
+	}
+	switch err := unix.Connect(fd, address); {
+	case errors.Is(err, unix.EAGAIN): // others ask as well
+		return nil, true, nil
+	case err != nil:
+		return nil, false, nil // a worker's answers
+	}
+	owner, err := unix.GetsockoptUcred(fd, unix.SOL_SOCKET, unix.SO_PEERCRED)
+	return nil, err == nil && int(owner.Uid) == os.Geteuid(), nil
+}

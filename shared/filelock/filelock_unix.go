@@ -4,33 +4,60 @@ package filelock
 
 import (
 	"errors"
+	"io/fs"
 	"os"
 	"syscall"
 )
 
 // Take opens a file for reading and writing, with these flags beside, and takes the lock on it, which ends when the
-// file is closed. It is ErrHeld where somebody has it already.
+// file is closed. It is ErrHeld where another process has the lock.
 func Take(path string, flags int) (*os.File, error) {
-	return taken(os.OpenFile(path, os.O_RDWR|flags, 0o600))
+	return taken(path, func() (*os.File, error) { return os.OpenFile(path, os.O_RDWR|flags, 0o600) })
 }
 
-// TakeFolder takes the lock on a folder that is there, as Take does on a file.
-func TakeFolder(path string) (*os.File, error) { return taken(os.Open(path)) }
+// TakeFolder takes the lock on an existing folder, as Take does on a file.
+func TakeFolder(path string) (*os.File, error) {
+	return taken(path, func() (*os.File, error) { return os.Open(path) })
+}
 
-// taken locks what was opened, or closes it.
-func taken(f *os.File, err error) (*os.File, error) {
-	if err != nil {
-		return nil, err
-	}
-	if err := lock(f, syscall.LOCK_EX); err != nil {
+// taken locks a file and checks that the path still names it. Between opening and locking, the previous holder may have
+// removed the file; a lock on a removed file excludes nobody.
+func taken(path string, open func() (*os.File, error)) (*os.File, error) {
+	for {
+		f, err := open()
+		if err != nil {
+			return nil, err
+		}
+		if err := lock(f, syscall.LOCK_EX); err != nil {
+			_ = f.Close()
+			return nil, err
+		}
+		switch same, err := names(path, f); {
+		case err != nil:
+			_ = f.Close()
+			return nil, err
+		case same:
+			return f, nil
+		}
 		_ = f.Close()
-		return nil, err
 	}
-	return f, nil
 }
 
-// Held says whether somebody has the lock on a file. It leaves everything as it is; a file that is not there, or not
-// for us to read, is held by nobody we could name.
+// names says whether the path still leads to an open file.
+func names(path string, f *os.File) (bool, error) {
+	opened, err := f.Stat()
+	if err != nil {
+		return false, err
+	}
+	named, err := os.Stat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil && os.SameFile(opened, named), err
+}
+
+// Held says whether another process has the lock on a file. It changes nothing; a file that does not exist, or that this
+// process cannot read, counts as free.
 func Held(path string) bool {
 	f, err := os.Open(path)
 	if err != nil {

@@ -1,0 +1,49 @@
+package sandbox
+
+import (
+	"os"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// Two workers that see different folders of locks, as services with a private /tmp do, still give no user twice.
+func TestWorkersThatShareNoFolderShareNoUser(t *testing.T) {
+	taken := map[int]bool{}
+	for range 2 {
+		s := &users{first: 59200, last: 59203, locks: t.TempDir()}
+		for range 2 {
+			u, err := s.takeUser()
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer u.give()
+			if taken[u.id] {
+				t.Errorf("user %d was given twice", u.id)
+			}
+			taken[u.id] = true
+		}
+	}
+	full := &users{first: 59200, last: 59203, locks: t.TempDir()}
+	if u, err := full.takeUser(); err == nil {
+		t.Errorf("user %d was given though all are taken", u.id)
+	}
+	// A name that no worker holds takes no user away: whoever runs in an executor may bind one.
+	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(fd)
+	if err := unix.Bind(fd, &unix.SockaddrUnix{Name: "@sojourn-user-59204"}); err != nil {
+		t.Fatal(err)
+	}
+	one := &users{first: 59204, last: 59204, locks: t.TempDir()}
+	if u, err := one.takeUser(); err != nil {
+		t.Error(err)
+	} else {
+		u.give()
+	}
+	if err := os.Remove(full.locks + "/59200"); err != nil {
+		t.Errorf("the file of a number was not made: %v", err)
+	}
+}
