@@ -202,7 +202,7 @@ func (p *Plane) Run(ctx context.Context) error {
 		"watch":   func() error { return p.broker.Watch(work) },
 		"database": func() error {
 			select {
-			case err := <-p.store.Outgrown():
+			case err := <-p.store.Unusable():
 				return err
 			case <-work.Done():
 				return nil

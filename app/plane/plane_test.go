@@ -29,7 +29,7 @@ type grows struct {
 	closed   int
 }
 
-func (g *grows) Outgrown() <-chan error { return g.outgrown }
+func (g *grows) Unusable() <-chan error { return g.outgrown }
 
 func (g *grows) Close() error { g.closed++; return g.Store.Close() }
 

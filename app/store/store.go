@@ -22,6 +22,8 @@ var (
 	ErrOutcome = fmt.Errorf("%w: nobody knows what was stored", ErrUnavailable)
 	ErrClosed  = errors.New("store closed")
 	ErrBusy    = errors.New("database in use") // another process holds the file; the message names it
+	// ErrDamaged says that the database is malformed, or lacks work that was acknowledged; the message says what to do.
+	ErrDamaged = errors.New("the database is damaged")
 	// ErrSchema says that a newer release has migrated the database beyond what this binary may serve; the message names
 	// both.
 	ErrSchema = errors.New("the schema is newer than this binary may serve")
@@ -46,9 +48,9 @@ type Store interface {
 	// About is the store's clock as far as it is known without asking: perhaps a little behind it, never ahead. It is good
 	// for saying how old an answer is, and no lease is judged by it. Zero: not known yet.
 	About() time.Time
-	// Outgrown is told once, with store.ErrSchema, when another process migrated the database beyond what this binary may
-	// serve: it has to stop.
-	Outgrown() <-chan error
+	// Unusable is told once when this process has to stop: with store.ErrSchema when another process migrated the database
+	// beyond what this binary may serve, with store.ErrDamaged when the database is found damaged.
+	Unusable() <-chan error
 	// Writable says whether it takes writes, as the last one showed: only while that failed is a write tried.
 	Writable(ctx context.Context) error
 	// Hears says whether this process is told what others commit. While it is not, what it remembers may be out of date

@@ -47,8 +47,8 @@ func TestAByteIsLockedUnderAllNamesOfItsFile(t *testing.T) {
 	}
 }
 
-// A file that its last holder removed between opening and locking excludes nobody: the lock is taken on the file that has
-// the name now.
+// A file that its last holder removed between opening and locking excludes nobody: the lock is taken on the file that
+// has the name now.
 func TestALockIsNeverOnARemovedFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "lock")
 	tries := 0

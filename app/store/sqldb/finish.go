@@ -22,6 +22,9 @@ func (b *batch) finish(items []*pending) {
 	if b.sealed {
 		s.commits.Add(1)
 		s.health.failed.Store(false)
+		if s.cfg.Committed != nil {
+			s.cfg.Committed(b.number)
+		}
 	}
 	for _, p := range items {
 		if p.change != nil {

@@ -18,8 +18,9 @@ const slowBatch = 2 * time.Second
 
 // health is what the committer knows of its database.
 type health struct {
-	began  atomic.Int64 // when the batch under way began, in nanoseconds since 1970; 0: none is
-	failed atomic.Bool  // the last batch that had to write could not
+	began  atomic.Int64          // when the batch under way began, in nanoseconds since 1970; 0: none is
+	failed atomic.Bool           // the last batch that had to write could not
+	broken atomic.Pointer[error] // the database is damaged
 
 	mu      sync.Mutex    // guards writing
 	writing *writeAttempt // a write that is tried to find out, one for all who ask
@@ -37,6 +38,9 @@ func (s *Store) Writable(ctx context.Context) error {
 	case <-s.quit:
 		return store.ErrClosed
 	default:
+	}
+	if err := s.health.damage(); err != nil {
+		return err
 	}
 	if began := s.health.began.Load(); began != 0 && time.Since(time.Unix(0, began)) > slowBatch {
 		return fmt.Errorf("%w: a commit is under way for longer than %v", store.ErrUnavailable, slowBatch)
@@ -56,6 +60,14 @@ func (s *Store) Writable(ctx context.Context) error {
 	case <-ctx.Done():
 		return fmt.Errorf("%w: no commit in time", store.ErrUnavailable)
 	}
+}
+
+// damage is why the store takes no writes any more; nil: it does.
+func (h *health) damage() error {
+	if err := h.broken.Load(); err != nil {
+		return fmt.Errorf("%w: %w", store.ErrUnavailable, *err)
+	}
+	return nil
 }
 
 // tryWrite begins the write that finds out, or joins the one under way.

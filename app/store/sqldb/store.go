@@ -59,6 +59,10 @@ type Config struct {
 	Known int64 // the newest schema this binary knows
 	// Unblock ends the transactions of other apps that hold locks and stand still; nil when there are no others.
 	Unblock func(context.Context) error
+	// Opened is called before the first batch, with the number of the last, and Committed with that of each batch once
+	// it is stored and before its callers are answered; nil: nobody counts them.
+	Opened    func(app string, batch int64) error
+	Committed func(batch int64)
 	// Release is called last by Close.
 	Release func() error
 }
@@ -105,7 +109,7 @@ type Store struct {
 	done     chan struct{}
 	close    sync.Once
 	ended    error // of Close; set before done is closed
-	outgrown chan error
+	unusable chan error
 	batch    int64 // number of the last batch that was tried
 	shares   shares
 	fader    *time.Timer // rings when something remembered is to be forgotten
@@ -137,7 +141,7 @@ func New(ctx context.Context, cfg Config) (*Store, error) {
 	s := &Store{
 		cfg: cfg, st: newStatements(cfg.Dialect), cache: newCache(), memory: newMemory(),
 		in: make(chan *pending, 1024), back: make(chan *pending, 1024),
-		quit: make(chan struct{}), done: make(chan struct{}), outgrown: make(chan error, 1),
+		quit: make(chan struct{}), done: make(chan struct{}), unusable: make(chan error, 1),
 	}
 	s.lanes.known = map[QueueKey]map[string]knownLane{}
 	s.queues.init()
@@ -157,6 +161,11 @@ func New(ctx context.Context, cfg Config) (*Store, error) {
 		return nil, fmt.Errorf("last batch of %s: %w", cfg.App, err)
 	}
 	s.batch = last.Int64
+	if cfg.Opened != nil {
+		if err := cfg.Opened(cfg.App, s.batch); err != nil {
+			return nil, err
+		}
+	}
 	if cfg.Dialect.Shared { // from now on there is a row to lock, see stored
 		old := time.Now().Add(-batchAge).UnixMicro()
 		if _, err := cfg.Reads.ExecContext(ctx, "DELETE FROM batches WHERE at < $1", old); err != nil {
@@ -236,6 +245,9 @@ func (s *Store) submit(ctx context.Context, p *pending) error {
 		return store.ErrClosed
 	default:
 	}
+	if err := s.health.damage(); err != nil {
+		return err
+	}
 	in := s.in
 	if p.background() {
 		in = s.back
@@ -297,20 +309,32 @@ func (s *Store) Stats() store.Stats {
 // Hears says whether this process is told what others commit; one that is alone knows it.
 func (s *Store) Hears() bool { return s.cfg.Hears == nil || s.cfg.Hears() }
 
-// Outgrown is told when another process migrated the database beyond what this binary may serve.
-func (s *Store) Outgrown() <-chan error { return s.outgrown }
+// Unusable is told once when the store has to stop: another process migrated the database beyond what this binary may
+// serve, or the database is damaged.
+func (s *Store) Unusable() <-chan error { return s.unusable }
+
+// Fail stops a store whose database is damaged: it takes no more writes, and Unusable is told. The first error counts.
+func (s *Store) Fail(err error) {
+	if s.health.broken.CompareAndSwap(nil, &err) {
+		s.stop(err)
+	}
+}
+
+func (s *Store) stop(err error) {
+	select {
+	case s.unusable <- err:
+	default: // told already
+	}
+}
 
 // CheckSchema looks whether this binary may still serve the database, after a hint that another process has
-// migrated it. The answer is told by Outgrown. The error only says that the version could not be read.
+// migrated it. The answer is told by Unusable. The error only says that the version could not be read.
 func (s *Store) CheckSchema(ctx context.Context) error {
 	err := CheckSchema(ctx, s.cfg.Reads, s.cfg.Known)
 	if !errors.Is(err, store.ErrSchema) {
 		return err
 	}
-	select {
-	case s.outgrown <- err:
-	default: // told already
-	}
+	s.stop(err)
 	return nil
 }
 

@@ -20,6 +20,7 @@ type conn struct {
 	stmts map[*db.Stmt]*prepared
 	args  []driver.NamedValue // reused from call to call
 	inTx  bool
+	check *check // of the file, which goes on
 }
 
 type prepared struct {
@@ -143,9 +144,11 @@ func (c *conn) shut() {
 	_ = c.c.Close()
 }
 
+// Close also ends the check of the file: the connection that is closed last takes the log into the file.
 func (c *conn) Close(context.Context) error {
+	err := c.check.stopCheck()
 	c.shut()
-	return nil
+	return err
 }
 
 // head is enough of a statement to know it by.

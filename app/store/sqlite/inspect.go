@@ -17,15 +17,18 @@ import (
 // that, too: the error is store.ErrBusy then, with the schema beside it.
 func Inspect(ctx context.Context, path string) (store.Schema, error) {
 	s, err := inspect(ctx, path)
+	if busy := inUse(path); busy != nil { // by another name it may not be readable: the log stands beside the first
+		return s, busy
+	}
 	if err != nil {
 		return s, fmt.Errorf("sqlite %s: %w", path, err)
 	}
-	return s, held(path + ".lock")
+	return s, nil
 }
 
 func inspect(ctx context.Context, path string) (s store.Schema, err error) {
 	q := url.Values{"mode": {"ro"}, "_pragma": {"busy_timeout(5000)"}}
-	if wal, err := os.Stat(path + "-wal"); (err != nil || wal.Size() == 0) && held(path+".lock") == nil {
+	if wal, err := os.Stat(path + "-wal"); (err != nil || wal.Size() == 0) && inUse(path) == nil {
 		q.Set("immutable", "1") // nothing beside the file itself is read, or made
 	}
 	db, err := sql.Open("sqlite", "file:"+(&url.URL{Path: path}).EscapedPath()+"?"+q.Encode())

@@ -9,9 +9,8 @@ import (
 	"fmt"
 	"io/fs"
 	"net/url"
-	"os"
-	"path/filepath"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/pressly/goose/v3"
@@ -21,7 +20,6 @@ import (
 
 	"github.com/sojourn-run/sojourn/app/store/sqldb"
 	"github.com/sojourn-run/sojourn/app/store/sqldb/db"
-	"github.com/sojourn-run/sojourn/shared/process"
 )
 
 //go:embed migrations/*.sql
@@ -41,42 +39,35 @@ const memory = "temp_store(MEMORY)"
 // readers is the most connections that read.
 const readers = 4
 
-// Open opens the file at path, made if missing, and migrates it. Until it is closed no other process can open it: who
-// tries gets store.ErrBusy with the holder's process id.
+// Open opens the file at path, made if missing, and migrates it. Until it is closed no other process can open it, under
+// whatever name: who tries gets store.ErrBusy. A file that the app before did not close is checked first; it is
+// store.ErrDamaged when it is malformed or acknowledged work is missing. A check that takes long goes on while the
+// store serves, which then fails.
 func Open(ctx context.Context, path string, opts sqldb.Options) (*sqldb.Store, error) {
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		return nil, fmt.Errorf("sqlite %s: %w", path, err)
-	}
-	lock, err := acquire(path + ".lock")
+	d, err := openFile(path)
 	if err != nil {
 		return nil, fmt.Errorf("sqlite %s: %w", path, err)
 	}
-	if err := private(path); err != nil {
-		return nil, errors.Join(fmt.Errorf("sqlite %s: %w", path, err), lock.release())
-	}
-	s, err := openStore(ctx, path, opts, lock)
+	s, err := openStore(ctx, d, opts)
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("sqlite %s: %w", path, err), lock.release())
+		return nil, errors.Join(fmt.Errorf("sqlite %s: %w", path, d.explain(err)), d.close())
 	}
 	return s, nil
 }
 
-// private makes the file, if missing, and keeps others out of it and of what stands beside it; SQLite makes those with
-// the rights of the file.
-func private(path string) error {
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
-	if err != nil {
-		return err
+func openStore(ctx context.Context, d *file, opts sqldb.Options) (_ *sqldb.Store, err error) {
+	var rest *check
+	if d.unclean() {
+		if rest, err = d.verify(ctx); err != nil {
+			return nil, err
+		}
 	}
-	err = f.Close()
-	for _, beside := range []string{"", "-wal", "-shm", ".lock"} {
-		err = errors.Join(err, process.PrivateFile(path+beside))
-	}
-	return err
-}
-
-func openStore(ctx context.Context, path string, opts sqldb.Options, lock *lock) (*sqldb.Store, error) {
-	reads, err := sql.Open("sqlite", dsn(path))
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, rest.stopCheck())
+		}
+	}()
+	reads, err := sql.Open("sqlite", dsn(d.path))
 	if err != nil {
 		return nil, err
 	}
@@ -87,18 +78,28 @@ func openStore(ctx context.Context, path string, opts sqldb.Options, lock *lock)
 	if err != nil {
 		return nil, errors.Join(err, reads.Close())
 	}
-	c := &conn{dsn: dsn(path, memory)}
+	c := &conn{dsn: dsn(d.path, memory), check: rest}
 	if err := c.openFile(); err != nil {
 		return nil, errors.Join(err, reads.Close())
 	}
+	var store atomic.Pointer[sqldb.Store]
 	s, err := sqldb.New(ctx, sqldb.Config{
-		Options: opts, Dialect: db.Dialect{Begin: "BEGIN IMMEDIATE", Classify: classify},
-		Conn: c, Reads: reads, Known: known, Gorm: gormsqlite.New(gormsqlite.Config{Conn: reads}), Release: lock.release,
-		Room: func() error { return room(path) },
+		Options: opts, Dialect: db.Dialect{Begin: "BEGIN IMMEDIATE", Classify: func(err error) db.Class {
+			if s := store.Load(); s != nil && damaged(err) {
+				s.Fail(fmt.Errorf("sqlite %s: %w", d.path, d.explain(err)))
+			}
+			return classify(err)
+		}},
+		Conn: c, Reads: reads, Known: known, Gorm: gormsqlite.New(gormsqlite.Config{Conn: reads}),
+		Release: func() error { return errors.Join(d.markClosed(), d.close()) },
+		Room:    func() error { return room(d.path) },
+		Opened:  d.markOpen, Committed: d.committed,
 	})
 	if err != nil {
 		return nil, errors.Join(err, c.Close(ctx), reads.Close())
 	}
+	store.Store(s)
+	rest.report(func(err error) { s.Fail(fmt.Errorf("sqlite %s: %w", d.path, err)) })
 	return s, nil
 }
 

@@ -12,8 +12,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"github.com/sojourn-run/sojourn/app/engine"
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/app/store/sqldb"
@@ -21,8 +19,6 @@ import (
 	"github.com/sojourn-run/sojourn/app/store/storetest"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
-
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func suite(t testing.TB) storetest.Suite {
 	dir := t.TempDir()

@@ -70,7 +70,7 @@ func Outgrown(t *testing.T, s store.Store, migrate func(minReader int64), newest
 	migrate(newest)
 	migrate(newest + 1)
 	select {
-	case err := <-s.Outgrown():
+	case err := <-s.Unusable():
 		if !errors.Is(err, store.ErrSchema) {
 			t.Errorf("got %v, want store.ErrSchema", err)
 		}

@@ -1,0 +1,151 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"net/url"
+	"time"
+
+	driver "modernc.org/sqlite"
+	lib "modernc.org/sqlite/lib"
+
+	"github.com/sojourn-run/sojourn/app/store"
+)
+
+// checkTime is how long Open waits for the check of a file that was not closed. The check of a larger file ends while
+// the app serves.
+var checkTime = 2 * time.Second
+
+// check reads a whole database file on a connection of its own.
+type check struct {
+	db   *sql.DB
+	stop context.CancelFunc
+	done chan struct{}
+	err  error // set before done is closed
+}
+
+// verify looks for missing commits and damage in a file that the app before did not close. It writes nothing: a file
+// that is refused stays as it is. A check that is not over yet is returned; nil means that there is nothing to wait
+// for.
+func (d *file) verify(ctx context.Context) (*check, error) {
+	q := url.Values{"mode": {"ro"}, "_pragma": {"busy_timeout(10000)"}}
+	db, err := sql.Open("sqlite", "file:"+(&url.URL{Path: d.path}).EscapedPath()+"?"+q.Encode())
+	if err != nil {
+		return nil, err
+	}
+	db.SetMaxOpenConns(1)
+	if err := d.missing(ctx, db); err != nil {
+		return nil, errors.Join(d.explain(err), db.Close())
+	}
+	life, stop := context.WithCancel(context.WithoutCancel(ctx))
+	c := &check{db: db, stop: stop, done: make(chan struct{})}
+	go func() {
+		defer close(c.done)
+		c.err = d.explain(quickCheck(life, db))
+	}()
+	limit := time.NewTimer(checkTime)
+	defer limit.Stop()
+	select {
+	case <-c.done:
+		return nil, errors.Join(c.err, c.stopCheck())
+	case <-ctx.Done():
+		return nil, errors.Join(context.Cause(ctx), c.stopCheck())
+	case <-limit.C:
+		return c, nil
+	}
+}
+
+// report waits for the end of the check and passes on what is wrong with the file.
+func (c *check) report(failed func(error)) {
+	if c == nil {
+		return
+	}
+	go func() {
+		if <-c.done; errors.Is(c.err, store.ErrDamaged) {
+			failed(c.err)
+		}
+	}()
+}
+
+// stopCheck ends the check and waits for it.
+func (c *check) stopCheck() error {
+	if c == nil {
+		return nil
+	}
+	c.stop()
+	<-c.done
+	return c.db.Close()
+}
+
+// missing compares the counter of commits with the last commit that the file and its log have.
+func (d *file) missing(ctx context.Context, db *sql.DB) error {
+	if d.mark.batch == 0 {
+		return nil
+	}
+	last, err := d.lastBatch(ctx, db)
+	if err != nil || last >= d.mark.batch {
+		return err
+	}
+	return fmt.Errorf("%w: %d commits were acknowledged and the last one found is number %d: the write-ahead log %s-wal was "+
+		"truncated or removed, or belongs to another name of the file; put the log back, or restore the last backup "+
+		"(Backup in the guide); to go on without the missing work, copy the file and start with the copy",
+		store.ErrDamaged, d.mark.batch, last, d.path)
+}
+
+// lastBatch is the number of the last batch that the file and its log have of the app that wrote the mark.
+func (d *file) lastBatch(ctx context.Context, db *sql.DB) (last uint64, err error) {
+	var tables int
+	const made = "SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name = 'batches'"
+	if err := db.QueryRowContext(ctx, made).Scan(&tables); err != nil || tables == 0 {
+		return 0, err
+	}
+	rows, err := db.QueryContext(ctx, "SELECT app, batch FROM batches")
+	if err != nil {
+		return 0, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var app string
+		var batch uint64
+		if err := rows.Scan(&app, &batch); err != nil {
+			return 0, err
+		}
+		if appHash(app) == d.mark.app {
+			last = max(last, batch)
+		}
+	}
+	return last, rows.Err()
+}
+
+func quickCheck(ctx context.Context, db *sql.DB) error {
+	var found string
+	if err := db.QueryRowContext(ctx, "PRAGMA quick_check(1)").Scan(&found); err != nil {
+		return err
+	}
+	if found != "ok" {
+		return malformed(found)
+	}
+	return nil
+}
+
+// malformed names damage, and what to do.
+func malformed(finding string) error {
+	return fmt.Errorf("%w: %s; keep a copy of the file and its -wal file, then restore the last backup (Backup in the guide), "+
+		"or save what is readable: sqlite3 DAMAGED .recover | sqlite3 NEW", store.ErrDamaged, finding)
+}
+
+// damaged says whether SQLite found the file malformed.
+func damaged(err error) bool {
+	var e *driver.Error
+	return errors.As(err, &e) && (e.Code()&0xff == lib.SQLITE_CORRUPT || e.Code()&0xff == lib.SQLITE_NOTADB)
+}
+
+// explain has an error that means damage say so.
+func (d *file) explain(err error) error {
+	if err != nil && damaged(err) && !errors.Is(err, store.ErrDamaged) {
+		return fmt.Errorf("%w (%w)", malformed("SQLite cannot read it"), err)
+	}
+	return err
+}

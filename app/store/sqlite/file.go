@@ -1,0 +1,158 @@
+package sqlite
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/shared/filelock"
+	"github.com/sojourn-run/sojourn/shared/process"
+)
+
+// lockedByte of the database file is locked by the app that has it open. SQLite locks the 512 bytes from 1 GiB on, this
+// one lies behind them. It need not exist.
+const lockedByte = 1<<30 + 4096
+
+// file is the database file, opened once beside SQLite's own descriptors. It stays open until the store is closed:
+// closing any descriptor of a file drops all POSIX locks that the process has on it, SQLite's included.
+type file struct {
+	f    *os.File
+	path string // without symbolic links, so that the files beside it are those that SQLite uses
+	lock *lock
+	// as found: the counter of commits, and the size of the write-ahead log
+	mark  mark
+	wal   int64
+	inode uint64
+}
+
+// here are the database files that this process has open. A second descriptor of one must not be opened, because
+// closing it would drop SQLite's locks.
+var here struct {
+	sync.Mutex
+	files []*file
+}
+
+// openFile opens the database file, made if missing, and locks it under every name that it has. It is store.ErrBusy
+// while another store has it.
+func openFile(path string) (_ *file, err error) {
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return nil, err
+	}
+	switch real, err := filepath.EvalSymlinks(path); {
+	case err == nil:
+		path = real
+	case !errors.Is(err, fs.ErrNotExist):
+		return nil, err
+	}
+	d := &file{path: path}
+	if d.lock, err = acquire(path + ".lock"); err != nil {
+		return nil, err
+	}
+	if err := d.openLocked(); err != nil {
+		return nil, errors.Join(err, d.lock.release())
+	}
+	if err := errors.Join(private(path), d.read()); err != nil {
+		return nil, errors.Join(err, d.close())
+	}
+	return d, nil
+}
+
+func (d *file) openLocked() error {
+	here.Lock()
+	defer here.Unlock()
+	if openHere(d.path) {
+		return byAnotherName()
+	}
+	f, err := os.OpenFile(d.path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return err
+	}
+	switch err := filelock.TakeByte(f, lockedByte); {
+	case errors.Is(err, filelock.ErrHeld):
+		return errors.Join(byAnotherName(), f.Close())
+	case errors.Is(err, errors.ErrUnsupported):
+		if err := onlyName(f); err != nil {
+			return errors.Join(err, f.Close())
+		}
+	case err != nil:
+		return errors.Join(fmt.Errorf("lock the database file: %w", err), f.Close())
+	}
+	d.f = f
+	here.files = append(here.files, d)
+	return nil
+}
+
+// openHere says whether this process has the file open, under whatever name. It opens nothing.
+func openHere(path string) bool {
+	named, err := os.Stat(path)
+	if err != nil {
+		return false
+	}
+	for _, d := range here.files {
+		if opened, err := d.f.Stat(); err == nil && os.SameFile(opened, named) {
+			return true
+		}
+	}
+	return false
+}
+
+// inUse is an ErrBusy while a store has the file open, under whatever name. It leaves everything as it is.
+func inUse(path string) error {
+	if err := held(path + ".lock"); err != nil {
+		return err
+	}
+	here.Lock()
+	defer here.Unlock()
+	if openHere(path) {
+		return byAnotherName()
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil // it does not exist, or this process may not know
+	}
+	defer f.Close()
+	if filelock.ByteHeld(f, lockedByte) {
+		return byAnotherName()
+	}
+	return nil
+}
+
+func byAnotherName() error {
+	return fmt.Errorf("%w: another app has this file open by another name (a hard link, a bind mount); stop one of them",
+		store.ErrBusy)
+}
+
+// onlyName refuses a file with several names, where the lock beside it is all that keeps a second app out.
+func onlyName(f *os.File) error {
+	n, err := links(f)
+	if err == nil && n > 1 {
+		err = fmt.Errorf("the database file has %d names (hard links), and this system cannot lock a file under all of "+
+			"them; remove the others", n)
+	}
+	return err
+}
+
+// private keeps others out of the file and of those beside it; SQLite makes those with the rights of the file.
+func private(path string) (err error) {
+	for _, beside := range []string{"", "-wal", "-shm", ".lock"} {
+		err = errors.Join(err, process.PrivateFile(path+beside))
+	}
+	return err
+}
+
+// close releases the locks. SQLite has closed its descriptors by then.
+func (d *file) close() error {
+	here.Lock()
+	for i, o := range here.files {
+		if o == d {
+			here.files = append(here.files[:i:i], here.files[i+1:]...)
+			break
+		}
+	}
+	here.Unlock()
+	return errors.Join(d.f.Close(), d.lock.release())
+}

@@ -1,0 +1,38 @@
+//go:build unix
+
+package sqlite
+
+import (
+	"errors"
+	"os"
+	"syscall"
+)
+
+// links is how many names a file has.
+func links(f *os.File) (uint64, error) {
+	st, err := status(f)
+	if err != nil {
+		return 0, err
+	}
+	return uint64(st.Nlink), nil //nolint:unconvert // of another size elsewhere
+}
+
+// inodeOf tells a file from its copies.
+func inodeOf(f *os.File) (uint64, error) {
+	st, err := status(f)
+	if err != nil {
+		return 0, err
+	}
+	return st.Ino, nil
+}
+
+func status(f *os.File) (*syscall.Stat_t, error) {
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if st, ok := info.Sys().(*syscall.Stat_t); ok {
+		return st, nil
+	}
+	return nil, errors.ErrUnsupported
+}

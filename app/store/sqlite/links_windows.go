@@ -1,0 +1,23 @@
+package sqlite
+
+import (
+	"os"
+	"syscall"
+)
+
+// links is how many names a file has.
+func links(f *os.File) (uint64, error) {
+	st, err := status(f)
+	return uint64(st.NumberOfLinks), err
+}
+
+// inodeOf tells a file from its copies.
+func inodeOf(f *os.File) (uint64, error) {
+	st, err := status(f)
+	return uint64(st.FileIndexHigh)<<32 | uint64(st.FileIndexLow), err
+}
+
+func status(f *os.File) (st syscall.ByHandleFileInformation, err error) {
+	err = syscall.GetFileInformationByHandle(syscall.Handle(f.Fd()), &st)
+	return st, err
+}

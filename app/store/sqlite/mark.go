@@ -1,0 +1,120 @@
+package sqlite
+
+import (
+	"encoding/binary"
+	"fmt"
+	"hash/crc32"
+	"hash/fnv"
+	"os"
+)
+
+// The mark is a counter of commits in the main file, outside of SQLite's transactions. A write-ahead log that was
+// truncated, removed or left under another name looks to SQLite like one that ends there: the work in it is missing
+// without an error. The mark is written behind each commit, before its callers are answered, so it never counts a
+// commit that the log does not have. It is not synced: a process that is killed leaves it exact, a power cut may leave
+// it behind, and never ahead, since the log was synced before.
+//
+// It stands in the 20 bytes of the header that SQLite reserves and ignores. A checkpoint writes page 1 as SQLite knows
+// it and may so put back an older mark until the next commit. It is bound to the inode: a copy of the file counts
+// afresh.
+
+const (
+	markAt    = 72
+	markSize  = 20
+	markMagic = 0x534a // "SJ"
+	// leastFile is the smallest page, and so the least that a file with a header has.
+	leastFile = 512
+)
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// mark says that an app committed a batch.
+type mark struct {
+	open  bool   // a store has, or had, the file open
+	app   uint32 // hash of the app's id
+	batch uint64 // number of its last batch
+}
+
+func appHash(app string) uint32 {
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(app))
+	return h.Sum32()
+}
+
+func (m mark) encode(inode uint64) (b [markSize]byte) {
+	binary.BigEndian.PutUint16(b[0:], markMagic)
+	if m.open {
+		b[2] = 1
+	}
+	binary.BigEndian.PutUint32(b[4:], m.app)
+	binary.BigEndian.PutUint64(b[8:], m.batch)
+	binary.BigEndian.PutUint32(b[16:], sum(b[:16], inode))
+	return b
+}
+
+func sum(b []byte, inode uint64) uint32 {
+	return crc32.Update(crc32.Checksum(b, castagnoli), castagnoli, binary.BigEndian.AppendUint64(nil, inode))
+}
+
+// decodeMark is the zero mark for bytes that are none, or that another file had.
+func decodeMark(b [markSize]byte, inode uint64) (m mark) {
+	if binary.BigEndian.Uint16(b[0:]) != markMagic || binary.BigEndian.Uint32(b[16:]) != sum(b[:16], inode) {
+		return m
+	}
+	return mark{open: b[2] == 1, app: binary.BigEndian.Uint32(b[4:]), batch: binary.BigEndian.Uint64(b[8:])}
+}
+
+// read finds the mark, and how the last app ended.
+func (d *file) read() error {
+	var err error
+	if d.inode, err = inodeOf(d.f); err != nil {
+		return err
+	}
+	var b [markSize]byte
+	if n, _ := d.f.ReadAt(b[:], markAt); n == markSize {
+		d.mark = decodeMark(b, d.inode)
+	}
+	if log, err := os.Stat(d.path + "-wal"); err == nil {
+		d.wal = log.Size()
+	}
+	return nil
+}
+
+// unclean says that the app before did not close the file: SQLite removes the log when it does.
+func (d *file) unclean() bool { return d.mark.open || d.wal > 0 }
+
+// markOpen marks a file that has a header as open.
+func (d *file) markOpen(app string, batch int64) error {
+	info, err := d.f.Stat()
+	if err != nil || info.Size() < leastFile {
+		return err
+	}
+	d.mark = mark{open: true, app: appHash(app), batch: uint64(batch)}
+	return d.writeMark()
+}
+
+// committed counts a batch. An error is one of the disk, of which the next commit tells; the mark is behind meanwhile.
+func (d *file) committed(batch int64) {
+	if !d.mark.open {
+		return
+	}
+	d.mark.batch = uint64(batch)
+	_ = d.writeMark()
+}
+
+// markClosed marks the file as closed. Nothing is missing in it that a log could have.
+func (d *file) markClosed() error {
+	if !d.mark.open {
+		return nil
+	}
+	d.mark.open = false
+	return d.writeMark()
+}
+
+func (d *file) writeMark() error {
+	b := d.mark.encode(d.inode)
+	if _, err := d.f.WriteAt(b[:], markAt); err != nil {
+		return fmt.Errorf("counter of commits: %w", err)
+	}
+	return nil
+}
