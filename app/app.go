@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/sojourn-run/sojourn/app/plane"
+	"github.com/sojourn-run/sojourn/shared/connlimit"
 	"github.com/sojourn-run/sojourn/shared/httpjson"
 	"github.com/sojourn-run/sojourn/web"
 )
@@ -39,6 +40,8 @@ type App struct {
 	opt      Options
 	server   *http.Server
 	listener net.Listener
+
+	unauthenticated connlimit.Limit // connections
 }
 
 // New opens the store and the port. The app serves when Run does.
@@ -57,6 +60,7 @@ func New(ctx context.Context, o Options) (*App, error) {
 	if a.listener, err = new(net.ListenConfig).Listen(ctx, "tcp", o.Addr); err != nil {
 		return nil, errors.Join(fmt.Errorf("listen on %s: %w", o.Addr, err), p.Close(ctx))
 	}
+	a.listener = a.unauthenticated.Listen(a.listener)
 	handler := below(o.Base, p.Handler())
 	if o.TLS != nil {
 		a.listener = tls.NewListener(a.listener, o.TLS)
@@ -65,9 +69,11 @@ func New(ctx context.Context, o Options) (*App, error) {
 	if o.Around != nil {
 		handler = o.Around(handler)
 	}
+	handler = connlimit.Requests(httpjson.Bodies(handler), p.Auth().Address)
 	a.server = &http.Server{
-		Handler: httpjson.Bodies(handler), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute,
-		MaxHeaderBytes: 64 << 10, ErrorLog: log.New(o.Log, "", 0), // who was not let in, and why
+		Handler: handler, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute,
+		MaxHeaderBytes: 32 << 10, ErrorLog: log.New(o.Log, "", 0), // who was not let in, and why
+		ConnContext: connlimit.Context,
 	}
 	return a, nil
 }

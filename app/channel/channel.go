@@ -48,6 +48,7 @@ type Options struct {
 	Recheck      time.Duration // how often principals are looked at again: 1 min
 	MaxPerToken  int           // sockets of one principal key; 0: no cap
 	PrincipalKey func(principal any) string
+	Address      func(*http.Request) string // of a client; nil: the peer's
 	Log          zerolog.Logger
 }
 
@@ -97,6 +98,7 @@ func New(peers *peer.Peers, o Options) *Channel {
 	c.server = socketio.NewServer(socketio.Options{
 		Transports: o.Transports, Origins: o.Origins, PingInterval: o.PingInterval, PingTimeout: o.PingTimeout,
 		MaxSocketsPerKey: o.MaxPerToken, PrincipalKey: c.key, Failed: c.failed, Admit: c.admit,
+		Address: o.Address,
 	})
 	c.handlers = c.table()
 	c.serving = rpc.Serving{Failed: c.refused}

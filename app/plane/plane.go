@@ -132,7 +132,8 @@ func (p *Plane) join() {
 	})
 	p.channel = channel.New(p.peers, channel.Options{
 		Worker: p.worker, Dashboard: p.browser, Door: p.auth.Door, Still: p.still, Sees: sees, Hub: &p.dispatch.Hub,
-		Transports: o.Transports, PrincipalKey: principalKey, MaxPerToken: o.MaxSockets, Log: o.Log,
+		Transports: o.Transports, PrincipalKey: principalKey, MaxPerToken: o.MaxSockets,
+		Address: p.auth.Address, Log: o.Log,
 	})
 	p.broker.Tells(p.peers)
 	requests := httpapi.NewMetrics(registry)

@@ -18,6 +18,7 @@ import (
 
 	"github.com/sojourn-run/sojourn/app/auth"
 	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/shared/connlimit"
 	"github.com/sojourn-run/sojourn/shared/httpjson"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
@@ -170,6 +171,9 @@ func (p *Pipeline) run(x Exchange) (Answer, error) {
 	var err error
 	if c.Who, err = p.Auth.Admit(c.Request, c.Route.Roles); err != nil {
 		return Answer{}, err
+	}
+	if c.Who != nil {
+		connlimit.From(c.Context()).Leave()
 	}
 	if !c.Route.Sojourn && !(p.Dashboard && c.Who != nil && c.Who.Method == auth.ByCookie) {
 		if err := p.CheckVersion(c.Header.Get(p.Header)); err != nil {

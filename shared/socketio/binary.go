@@ -14,7 +14,7 @@ import (
 // assembler puts packets and their attachments back together. It is used by one reader at a time.
 type assembler struct {
 	maxAttachments int
-	maxBytes       int // of one packet with all its attachments
+	maxBytes       func() int // of one packet with all its attachments
 
 	waiting *packet // a binary packet some attachments are missing of
 	blobs   [][]byte
@@ -42,8 +42,8 @@ func (a *assembler) binary(data []byte) (*packet, error) {
 	if a.waiting == nil {
 		return nil, fmt.Errorf("%w: an attachment nobody announced", ErrProtocol)
 	}
-	if a.bytes += len(data); a.bytes > a.maxBytes {
-		return nil, fmt.Errorf("%w: packet with attachments above %d bytes", ErrPayloadTooLarge, a.maxBytes)
+	if a.bytes += len(data); a.bytes > a.maxBytes() {
+		return nil, fmt.Errorf("%w: packet with attachments above %d bytes", ErrPayloadTooLarge, a.maxBytes())
 	}
 	a.blobs = append(a.blobs, data)
 	return a.complete()

@@ -144,7 +144,9 @@ type clientConn struct {
 
 func newClientConn(ws *websocket.Conn, limits Options, onFail func(*Socket, error)) *clientConn {
 	c := &clientConn{
-		ws: ws, onFail: onFail, parts: assembler{maxAttachments: limits.MaxAttachments, maxBytes: limits.MaxPayload},
+		ws: ws, onFail: onFail, parts: assembler{
+			maxAttachments: limits.MaxAttachments, maxBytes: func() int { return limits.MaxPayload },
+		},
 	}
 	c.ctx, c.cancel = context.WithCancelCause(context.Background())
 	c.out = outbox{
@@ -161,7 +163,7 @@ func (c *clientConn) join(namespace string, auth any, limits Options) (*Socket, 
 		PingTimeout  int `json:"pingTimeout"`
 		MaxPayload   int `json:"maxPayload"`
 	}
-	_, text, err := readMessage(c.ws)
+	_, text, err := readMessage(c.ws, c.parts.maxBytes)
 	if err != nil {
 		return nil, err
 	}
@@ -225,7 +227,7 @@ func connectError(data []byte) *ConnectError {
 
 // next reads one frame; the packet is nil when it was none, or not whole yet.
 func (c *clientConn) next() (*packet, error) {
-	kind, data, err := readMessage(c.ws)
+	kind, data, err := readMessage(c.ws, c.parts.maxBytes)
 	if err != nil {
 		return nil, err
 	}

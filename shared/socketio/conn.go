@@ -31,11 +31,11 @@ type conn struct {
 func newConn(server *Server, session *session) *conn {
 	o := &server.options
 	c := &conn{
-		server: server, session: session, parts: assembler{maxAttachments: o.MaxAttachments, maxBytes: o.MaxPayload},
+		server: server, session: session, parts: assembler{maxAttachments: o.MaxAttachments, maxBytes: session.maxPayload},
 		sockets: map[string]*Socket{}, joining: map[string]struct{}{}, left: map[string]struct{}{},
 	}
 	c.mu.Lock()
-	c.deadline = time.AfterFunc(o.ConnectTimeout, c.late)
+	c.deadline = time.AfterFunc(time.Until(session.opened.Add(o.ConnectTimeout)), c.late)
 	c.mu.Unlock()
 	return c
 }
@@ -154,6 +154,7 @@ func (c *conn) joined(ns *Namespace, principal any, release func()) error {
 	delete(c.joining, ns.name)
 	c.sockets[ns.name] = s
 	c.deadline.Stop()
+	c.session.setJoined(true)
 	c.mu.Unlock()
 	reply, err := encodeObject(packetConnect, ns.name, map[string]string{"sid": s.id})
 	if err != nil {
@@ -239,6 +240,7 @@ func (c *conn) gone(s *Socket, _ error) {
 	delete(c.sockets, s.namespace)
 	c.left[s.namespace] = struct{}{}
 	if len(c.sockets) == 0 {
+		c.session.setJoined(false)
 		c.deadline.Reset(c.server.options.ConnectTimeout)
 	}
 }

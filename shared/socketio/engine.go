@@ -17,7 +17,10 @@ type Engine struct {
 // it must not wait.
 func NewEngine(options Options, receive func(e *Engine, m Message)) *Server {
 	s := NewServer(options)
-	s.newSink = func(session *session) sink { return &Engine{session: session, receive: receive} }
+	s.newSink = func(session *session) sink {
+		session.setJoined(true) // there are no namespaces to join
+		return &Engine{session: session, receive: receive}
+	}
 	return s
 }
 

@@ -65,7 +65,7 @@ func FuzzPacket(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, input []byte) {
 		text, rest, _ := bytes.Cut(input, []byte{0xff})
-		parts := assembler{maxAttachments: 4, maxBytes: 1 << 16}
+		parts := assembler{maxAttachments: 4, maxBytes: func() int { return 1 << 16 }}
 		p, err := parts.text(text)
 		for err == nil && p == nil {
 			var blob []byte

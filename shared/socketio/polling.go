@@ -116,7 +116,7 @@ func (s *session) post(w http.ResponseWriter, r *http.Request) {
 		s.posting = false
 		s.mu.Unlock()
 	}()
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, int64(s.server.options.MaxPayload)))
+	body, err := s.readBody(w, r)
 	if err != nil {
 		var tooLarge *http.MaxBytesError
 		if errors.As(err, &tooLarge) {
@@ -148,6 +148,16 @@ func (s *session) post(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Content-Type", "text/html")
 	_, _ = w.Write([]byte("ok")) // a client that has gone is seen by its next poll
+}
+
+// readBody reads a polling body, within the limit that holds while it is read.
+func (s *session) readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
+	limit := s.maxPayload()
+	if r.ContentLength > int64(limit) {
+		w.Header().Set("Connection", "close") // the rest of the body is not waited for
+		return nil, &http.MaxBytesError{Limit: int64(limit)}
+	}
+	return io.ReadAll(http.MaxBytesReader(w, r.Body, int64(limit)))
 }
 
 // awaitPoll waits a moment for a poll to be there, so that the last answer of a session that its client closes has

@@ -66,6 +66,9 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	session := s.find(id)
+	if session != nil && !isUpgrade {
+		session.carriedBy(r)
+	}
 	switch {
 	case session == nil:
 		refuse(w, http.StatusBadRequest, errorUnknownSession)
@@ -86,6 +89,10 @@ func (s *Server) handshake(w http.ResponseWriter, r *http.Request, overWebsocket
 		refuse(w, http.StatusBadRequest, errorBadMethod)
 		return
 	}
+	if headerBytes(r) > maxHandshakeHeaders {
+		http.Error(w, "the headers of a handshake have at most 16 KiB", http.StatusRequestHeaderFieldsTooLarge)
+		return
+	}
 	var ws *websocket.Conn
 	if overWebsocket {
 		var err error
@@ -94,6 +101,7 @@ func (s *Server) handshake(w http.ResponseWriter, r *http.Request, overWebsocket
 		}
 	}
 	session := newSession(s, r)
+	session.carriedBy(r)
 	if !s.addSession(session) {
 		session.closeWith(ErrServerClosed)
 		if ws != nil {
@@ -122,6 +130,17 @@ func (s *Server) handshake(w http.ResponseWriter, r *http.Request, overWebsocket
 		return
 	}
 	session.serve(ws)
+}
+
+// headerBytes is how much of a request a session keeps.
+func headerBytes(r *http.Request) int {
+	n := len(r.RequestURI)
+	for name, values := range r.Header {
+		for _, v := range values {
+			n += len(name) + len(v)
+		}
+	}
+	return n
 }
 
 // accept turns the request into a websocket, or answers why not.

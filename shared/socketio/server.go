@@ -5,12 +5,15 @@ import (
 	"crypto/rand"
 	"encoding/base64"
 	"errors"
+	"net"
 	"net/http"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/gorilla/websocket"
+
+	"github.com/sojourn-run/sojourn/shared/connlimit"
 )
 
 // Options are the rules of a [Server]. The zero value of each is its default.
@@ -23,10 +26,18 @@ type Options struct {
 
 	PingInterval   time.Duration // the next ping after a pong
 	PingTimeout    time.Duration // how long a ping may go unanswered
-	ConnectTimeout time.Duration // from opening a connection to its first namespace, and for every upgrade
+	ConnectTimeout time.Duration // from accepting a connection to its first namespace, and for every upgrade
 	WriteTimeout   time.Duration // for one packet
 
-	MaxPayload     int     // bytes of one frame, one polling body, and one packet with its attachments
+	MaxPayload int // bytes of one frame, one polling body, and one packet with its attachments
+	// MaxUnjoinedPayload takes the place of MaxPayload while a connection is in no namespace: before its first CONNECT is
+	// accepted, and after it left its last one.
+	MaxUnjoinedPayload int
+	// MaxUnjoined is how many connections may be in no namespace. Above it the oldest of the address with the most of them
+	// is closed.
+	MaxUnjoined int
+	Address     func(*http.Request) string // of the client; nil: the peer's
+
 	MaxQueue       int     // packets waiting for one peer; above it the peer is cut
 	MaxQueueBytes  int     // bytes waiting for one peer
 	MaxHandlers    int     // handlers of one socket running at once; above it events are refused with the code "busy"
@@ -59,6 +70,16 @@ func (o Options) withDefaults() Options {
 		}
 	}
 	num(&o.MaxPayload, DefaultMaxPayload)
+	num(&o.MaxUnjoinedPayload, min(DefaultMaxUnjoinedPayload, o.MaxPayload))
+	num(&o.MaxUnjoined, DefaultMaxUnjoined)
+	if o.Address == nil {
+		o.Address = func(r *http.Request) string {
+			if host, _, err := net.SplitHostPort(r.RemoteAddr); err == nil {
+				return host
+			}
+			return r.RemoteAddr
+		}
+	}
 	num(&o.MaxQueue, DefaultMaxQueue)
 	num(&o.MaxQueueBytes, DefaultMaxQueueBytes)
 	num(&o.MaxHandlers, DefaultMaxHandlers)
@@ -79,6 +100,7 @@ type Server struct {
 	group    group
 	newSink  func(*session) sink
 	counts   counters
+	unjoined connlimit.Limit // of connections that are in no namespace
 
 	mu         sync.Mutex // guards what follows
 	closing    bool
@@ -100,6 +122,8 @@ type Stats struct {
 	CutProtocol       int64          // peers that broke the protocol
 	CutTooLarge       int64          // peers that sent more than MaxPayload
 	CutLate           int64          // peers that joined no namespace in time
+	CutUnjoined       int64          // peers in no namespace, closed for newer ones
+	Unjoined          int            // connections in no namespace
 	UnknownNamespaces int64          // CONNECTs to namespaces that do not exist
 	RefusedConnects   int64          // CONNECTs refused by OnConnect or by a cap
 	RefusedBusy       int64          // events refused because too many handlers ran
@@ -112,6 +136,7 @@ func NewServer(options Options) *Server {
 		options: options.withDefaults(), namespaces: map[string]*Namespace{}, sessions: map[string]*session{},
 		keys: map[string]int{},
 	}
+	s.unjoined.Max = s.options.MaxUnjoined
 	s.upgrader = websocket.Upgrader{
 		HandshakeTimeout: s.options.ConnectTimeout,
 		WriteBufferPool:  &sync.Pool{}, // an idle connection holds no write buffer
@@ -217,6 +242,7 @@ func (s *Server) Stats() Stats {
 		CutTooLarge: c.tooLarge.Load(), CutLate: c.late.Load(), UnknownNamespaces: c.unknownNamespace.Load(),
 		RefusedConnects: c.refused.Load(), RefusedBusy: c.busy.Load(), Failures: c.failures.Load(),
 	}
+	stats.Unjoined, stats.CutUnjoined = s.unjoined.Count()
 	s.mu.Lock()
 	stats.Connections = len(s.sessions)
 	namespaces := make([]*Namespace, 0, len(s.namespaces))

@@ -11,6 +11,8 @@ import (
 
 	"github.com/gorilla/websocket"
 	"golang.org/x/time/rate"
+
+	"github.com/sojourn-run/sojourn/shared/connlimit"
 )
 
 // sink is what an Engine.IO session carries messages for. text and binary are called one at a time, ended exactly once
@@ -32,10 +34,13 @@ type session struct {
 	limiter *rate.Limiter
 	out     outbox
 	over    atomic.Bool
+	joined  atomic.Bool // it is in a namespace; always where there are none
+	opened  time.Time   // its connection was accepted
 
 	readMu sync.Mutex // held while the sink takes a packet
 
-	mu        sync.Mutex // guards what follows
+	mu        sync.Mutex         // guards what follows
+	places    []*connlimit.Place // of the session and the connection under it, while it is in no namespace
 	beat      *time.Timer
 	pinged    bool          // a ping waits for its pong
 	pingAt    time.Time     // the next ping is due
@@ -59,12 +64,62 @@ func newSession(server *Server, request *http.Request) *session {
 		maxPackets: o.MaxQueue, maxBytes: o.MaxQueueBytes, writeTimeout: o.WriteTimeout,
 		run: server.group.run, failed: s.closeWith, wake: make(chan struct{}, 1),
 	}
+	s.opened = time.Now()
+	if at := connlimit.Accepted(request.Context()); !at.IsZero() {
+		s.opened = at
+	}
+	s.places = []*connlimit.Place{server.unjoined.Add(o.Address(request), func() { s.closeWith(ErrTooManyUnjoined) })}
 	s.sink = server.newSink(s)
 	s.mu.Lock()
 	s.pingAt = time.Now().Add(o.PingInterval)
 	s.beat = time.AfterFunc(o.PingInterval, s.heartbeat)
 	s.mu.Unlock()
 	return s
+}
+
+// carriedBy notes the connection under the session, which has authenticated when the session has.
+func (s *session) carriedBy(r *http.Request) {
+	place := connlimit.From(r.Context())
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.joined.Load():
+		place.Leave()
+	case !s.over.Load() && websocket.IsWebSocketUpgrade(r):
+		s.places = append(s.places, place)
+	}
+}
+
+// setJoined notes whether the session is in a namespace.
+func (s *session) setJoined(joined bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.joined.Swap(joined) == joined {
+		return
+	}
+	if joined {
+		s.leavePlaces()
+	} else if !s.over.Load() {
+		s.places = append(s.places, s.server.unjoined.Add(
+			s.server.options.Address(s.request), func() { s.closeWith(ErrTooManyUnjoined) },
+		))
+	}
+}
+
+// leavePlaces frees the places of connections in no namespace; mu is held.
+func (s *session) leavePlaces() {
+	for _, p := range s.places {
+		p.Leave()
+	}
+	s.places = nil
+}
+
+// maxPayload is how many bytes a frame or a polling body may have now.
+func (s *session) maxPayload() int {
+	if s.joined.Load() {
+		return s.server.options.MaxPayload
+	}
+	return s.server.options.MaxUnjoinedPayload
 }
 
 // heartbeat sends a ping, or ends the session when the last one went unanswered and nothing else came either.
@@ -141,9 +196,14 @@ func (s *session) serve(ws *websocket.Conn) {
 
 func (s *session) read(ws *websocket.Conn) {
 	for {
-		kind, data, err := readMessage(ws)
+		kind, data, err := readMessage(ws, s.maxPayload)
 		if err != nil {
-			if errors.Is(err, websocket.ErrReadLimit) {
+			if errors.Is(err, errUnjoinedPayload) {
+				// What gorilla does above its own limit, so that the peer gets to know why it is closed.
+				message := websocket.FormatCloseMessage(websocket.CloseMessageTooBig, "")
+				_ = ws.WriteControl(websocket.CloseMessage, message, time.Now().Add(time.Second))
+			}
+			if errors.Is(err, websocket.ErrReadLimit) || errors.Is(err, errUnjoinedPayload) {
 				linger(ws, s.server.options.MaxPayload)
 			}
 			s.closeWith(readCause(err))
@@ -166,6 +226,7 @@ func (s *session) closeWith(cause error) {
 	s.cancel(cause)
 	s.mu.Lock()
 	s.beat.Stop()
+	s.leavePlaces()
 	s.mu.Unlock()
 	ws := s.out.close()
 	s.sink.ended(cause)

@@ -12,6 +12,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/sojourn-run/sojourn/shared/connlimit"
 )
 
 // Defaults of [Options] and [DialOptions].
@@ -27,6 +29,11 @@ const (
 	DefaultMaxAttachments = 16  // binary attachments of one packet
 	DefaultRate           = 10_000
 	DefaultMaxConnections = 20_000
+
+	// Before a connection has joined a namespace anybody may send on it.
+	DefaultMaxUnjoinedPayload = 16 << 10 // bytes in one frame or one polling body
+	DefaultMaxUnjoined        = connlimit.Default
+	maxHandshakeHeaders       = 16 << 10 // bytes; a session keeps them
 )
 
 // Why a socket ended; the cause of [Socket.Context].
@@ -36,6 +43,7 @@ var (
 	ErrPeerClosed       = errors.New("socketio: the peer disconnected")
 	ErrPingTimeout      = errors.New("socketio: the peer did not answer a ping in time")
 	ErrConnectTimeout   = errors.New("socketio: the peer did not join a namespace in time")
+	ErrTooManyUnjoined  = errors.New("socketio: closed for a newer connection that has not joined a namespace either")
 	ErrSlowPeer         = errors.New("socketio: the peer does not read what is sent to it")
 	ErrProtocol         = errors.New("socketio: the peer broke the protocol")
 	ErrPayloadTooLarge  = errors.New("socketio: payload too large")

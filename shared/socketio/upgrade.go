@@ -26,6 +26,7 @@ func (s *session) upgrade(w http.ResponseWriter, r *http.Request) {
 	}
 	s.upgrading = true
 	s.mu.Unlock()
+	s.carriedBy(r)
 	ws, err := s.server.accept(w, r)
 	if err != nil {
 		s.stayPolling() // accept has answered
@@ -69,7 +70,7 @@ func (s *session) probe(ws *websocket.Conn) bool {
 }
 
 func expect(ws *websocket.Conn, want string) bool {
-	kind, data, err := readMessage(ws)
+	kind, data, err := readMessage(ws, func() int { return DefaultMaxUnjoinedPayload })
 	return err == nil && kind == websocket.TextMessage && string(data) == want
 }
 

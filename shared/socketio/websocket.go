@@ -14,8 +14,12 @@ import (
 // readBuffers are where messages are read into before their size is known. Idle connections hold none.
 var readBuffers sync.Pool
 
-// readMessage reads the next message into memory of exactly its size.
-func readMessage(ws *websocket.Conn) (kind int, data []byte, err error) {
+// errUnjoinedPayload ends the reading of a frame that is too large for a connection in no namespace.
+var errUnjoinedPayload = fmt.Errorf("%w before CONNECT was accepted", ErrPayloadTooLarge)
+
+// readMessage reads the next message into memory of exactly its size. limit is asked while the message is read, since a
+// namespace may be joined or left meanwhile; above it the error is errUnjoinedPayload.
+func readMessage(ws *websocket.Conn, limit func() int) (kind int, data []byte, err error) {
 	kind, r, err := ws.NextReader()
 	if err != nil {
 		return 0, nil, err
@@ -25,8 +29,19 @@ func readMessage(ws *websocket.Conn) (kind int, data []byte, err error) {
 		buf = new(bytes.Buffer)
 	}
 	buf.Reset()
-	if _, err := buf.ReadFrom(r); err != nil {
-		return 0, nil, err
+	for {
+		buf.Grow(bytes.MinRead)
+		n, err := r.Read(buf.AvailableBuffer()[:buf.Available()])
+		buf.Write(buf.AvailableBuffer()[:n])
+		if buf.Len() > limit() {
+			return 0, nil, errUnjoinedPayload
+		}
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			return 0, nil, err
+		}
 	}
 	data = bytes.Clone(buf.Bytes())
 	if buf.Cap() <= 1<<20 {
@@ -59,6 +74,8 @@ func readCause(err error) error {
 	switch {
 	case errors.Is(err, websocket.ErrReadLimit):
 		return ErrPayloadTooLarge
+	case errors.Is(err, errUnjoinedPayload):
+		return err
 	case errors.As(err, &closed) && closed.Code == websocket.CloseMessageTooBig:
 		return fmt.Errorf("%w for the peer: %w", ErrPayloadTooLarge, err)
 	}

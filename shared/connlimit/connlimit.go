@@ -1,0 +1,253 @@
+// Package connlimit limits connections whose callers have not authenticated yet. When all places are in use, the oldest
+// connection of the address that has the most of them is closed, so that one address cannot keep others out.
+package connlimit
+
+import (
+	"container/heap"
+	"container/list"
+	"context"
+	"crypto/tls"
+	"net"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Default is the number of unauthenticated connections of an app.
+const Default = 2048
+
+// Limit is a limit on unauthenticated connections. The zero value allows [Default].
+type Limit struct {
+	Max int // 0: Default
+
+	mu        sync.Mutex // guards the fields below, and those of every Place
+	count     int
+	added     uint64
+	addresses map[string]*address
+	most      byCount
+	closed    int64
+}
+
+// Place is the place of one unauthenticated connection. Its methods may be called at any time, on a nil Place too.
+type Place struct {
+	limit   *Limit
+	close   func()
+	at      *address
+	element *list.Element
+	number  uint64
+}
+
+// address has the places of one address, the oldest first.
+type address struct {
+	name   string
+	places list.List
+	index  int // in Limit.most
+}
+
+func (a *address) oldest() *Place { return a.places.Front().Value.(*Place) }
+
+// byCount is a heap: the address with the most places first, of equal ones that with the oldest place.
+type byCount []*address
+
+func (h byCount) Len() int { return len(h) }
+
+func (h byCount) Less(i, j int) bool {
+	a, b := h[i], h[j]
+	if a.places.Len() != b.places.Len() {
+		return a.places.Len() > b.places.Len()
+	}
+	return a.places.Len() > 0 && a.oldest().number < b.oldest().number
+}
+
+func (h byCount) Swap(i, j int) {
+	h[i], h[j] = h[j], h[i]
+	h[i].index, h[j].index = i, j
+}
+
+func (h *byCount) Push(x any) {
+	a := x.(*address)
+	a.index = len(*h)
+	*h = append(*h, a)
+}
+
+func (h *byCount) Pop() any {
+	last := len(*h) - 1
+	a := (*h)[last]
+	(*h)[last] = nil
+	*h = (*h)[:last]
+	return a
+}
+
+// Add takes a place for a connection of an address. close closes the connection; it is called on a goroutine of its
+// own, at most once, when the place is needed for another.
+func (l *Limit) Add(from string, close func()) *Place {
+	p := &Place{limit: l, close: close}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.addresses == nil {
+		l.addresses = map[string]*address{}
+	}
+	l.added++
+	p.number = l.added
+	l.enter(p, from)
+	limit := l.Max
+	if limit <= 0 {
+		limit = Default
+	}
+	if l.count > limit {
+		oldest := l.most[0].oldest()
+		l.leave(oldest)
+		l.closed++
+		go oldest.close()
+	}
+	return p
+}
+
+// Count is the number of places in use, and how many connections were closed for others.
+func (l *Limit) Count() (used int, closed int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.count, l.closed
+}
+
+// Leave frees the place: its connection has authenticated, or has ended.
+func (p *Place) Leave() {
+	if p == nil {
+		return
+	}
+	p.limit.mu.Lock()
+	defer p.limit.mu.Unlock()
+	p.limit.leave(p)
+}
+
+// Move counts the place for another address, which is known better than at first.
+func (p *Place) Move(to string) {
+	if p == nil {
+		return
+	}
+	p.limit.mu.Lock()
+	defer p.limit.mu.Unlock()
+	if p.at == nil || p.at.name == to {
+		return
+	}
+	p.limit.leave(p)
+	p.limit.enter(p, to)
+}
+
+// enter adds p; mu is held.
+func (l *Limit) enter(p *Place, from string) {
+	a := l.addresses[from]
+	if a == nil {
+		a = &address{name: from}
+		l.addresses[from] = a
+		p.element = a.places.PushBack(p)
+		heap.Push(&l.most, a)
+	} else {
+		p.element = a.places.PushBack(p)
+		heap.Fix(&l.most, a.index)
+	}
+	p.at = a
+	l.count++
+}
+
+// leave removes p, if it is still there; mu is held.
+func (l *Limit) leave(p *Place) {
+	a := p.at
+	if a == nil {
+		return
+	}
+	a.places.Remove(p.element)
+	p.at, p.element = nil, nil
+	l.count--
+	if a.places.Len() > 0 {
+		heap.Fix(&l.most, a.index)
+		return
+	}
+	heap.Remove(&l.most, a.index)
+	delete(l.addresses, a.name)
+}
+
+// Listen returns a listener whose connections have a place each, from when they are accepted.
+func (l *Limit) Listen(inner net.Listener) net.Listener { return &listener{inner, l} }
+
+type listener struct {
+	net.Listener
+	limit *Limit
+}
+
+func (l *listener) Accept() (net.Conn, error) {
+	inner, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	host, _, err := net.SplitHostPort(inner.RemoteAddr().String())
+	if err != nil {
+		host = inner.RemoteAddr().String()
+	}
+	c := &conn{Conn: inner, accepted: time.Now()}
+	c.place = l.limit.Add(host, func() { _ = c.Conn.Close() }) // its reader sees the end
+	return c, nil
+}
+
+// conn is an accepted connection.
+type conn struct {
+	net.Conn
+	place    *Place
+	accepted time.Time
+	requests atomic.Int64
+}
+
+func (c *conn) Close() error {
+	c.place.Leave()
+	return c.Conn.Close()
+}
+
+// CloseWrite ends what is sent, where the connection can.
+func (c *conn) CloseWrite() error {
+	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
+		return half.CloseWrite()
+	}
+	return net.ErrClosed
+}
+
+type connKey struct{}
+
+// Context is for http.Server.ConnContext: requests know by it which connection they came over.
+func Context(ctx context.Context, c net.Conn) context.Context {
+	if t, ok := c.(*tls.Conn); ok {
+		c = t.NetConn()
+	}
+	if own, ok := c.(*conn); ok {
+		return context.WithValue(ctx, connKey{}, own)
+	}
+	return ctx
+}
+
+// Requests counts the requests of each connection, and counts the place of one that has not authenticated for the
+// address that its requests come from.
+func Requests(next http.Handler, from func(*http.Request) string) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if c, ok := r.Context().Value(connKey{}).(*conn); ok {
+			c.requests.Add(1)
+			c.place.Move(from(r))
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// From is the place of the connection under a request; nil when it has none.
+func From(ctx context.Context) *Place {
+	if c, ok := ctx.Value(connKey{}).(*conn); ok {
+		return c.place
+	}
+	return nil
+}
+
+// Accepted is when the connection under a request was accepted, if it is its first request; else zero.
+func Accepted(ctx context.Context) time.Time {
+	if c, ok := ctx.Value(connKey{}).(*conn); ok && c.requests.Load() <= 1 {
+		return c.accepted
+	}
+	return time.Time{}
+}
