@@ -48,7 +48,7 @@ func (a *ahead) takePage(run string, after, through int64, most int) []history.E
 		n := len(at.events)
 		if from := at.events[0].Seq; from <= after+1 && after < through && through <= at.events[n-1].Seq {
 			events := at.events[after+1-from : through+1-from]
-			if len(events) <= most {
+			if most = pageOf(events, most, change.MaxPageSize); len(events) <= most {
 				at.id, at.events = "", nil
 				return slices.Clip(events) // who appends to it is not to write into the memory of others
 			}

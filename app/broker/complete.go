@@ -29,6 +29,8 @@ func (b *Broker) Complete(ctx context.Context, in protocol.CompleteRequest) (pro
 	}
 	out := protocol.CompleteBatchAnswer{Items: make([]protocol.CompleteAnswer, len(in.Items))}
 	collect := func() error { return nil }
+	// All that this response carries: the tasks of the next poll, and what turns made and lead to.
+	budget := dispatch.NewBudget(protocol.MaxTaskBytes)
 	var by *engine.Worker // who polls, if it could be given a task now
 	if in.Next != nil {
 		w, empty, err := b.admitPoll(ctx, in.Next)
@@ -42,7 +44,7 @@ func (b *Broker) Complete(ctx context.Context, in protocol.CompleteRequest) (pro
 			// It stands in line before the outcomes are submitted. Behind them, the task that they make would have
 			// gone to another worker, and this one would ask for it in vain.
 			spec := b.spec(*in.Next, w)
-			spec.Own = b.own(in)
+			spec.Own, spec.Budget = b.own(in), budget
 			waiter := b.dispatch.Enter(spec)
 			collect = func() error {
 				a, err := b.answer(ctx, *in.Next, waiter.Collect(ctx))
@@ -52,7 +54,7 @@ func (b *Broker) Complete(ctx context.Context, in protocol.CompleteRequest) (pro
 		}
 	}
 	if len(in.Items) == 1 {
-		out.Items[0] = b.completeOne(ctx, in.Items[0], by)
+		out.Items[0] = b.completeOne(ctx, in.Items[0], by, budget)
 	} else {
 		var wait sync.WaitGroup
 		// Submitted all at once, so that they come into one batch of the store. One after the other each would
@@ -60,7 +62,7 @@ func (b *Broker) Complete(ctx context.Context, in protocol.CompleteRequest) (pro
 		for i, item := range in.Items {
 			wait.Go(func() {
 				stack.Grow()
-				out.Items[i] = b.completeOne(ctx, item, by)
+				out.Items[i] = b.completeOne(ctx, item, by, budget)
 			})
 		}
 		wait.Wait()
@@ -97,9 +99,9 @@ func madeBy(items []protocol.CompleteItem) (list []dispatch.Own) {
 	return list
 }
 
-// completeOne takes one outcome; a refusal stands in the answer. by is who polls with it.
+// completeOne takes one outcome; a refusal stands in the answer. by is who polls with it, budget that of the response.
 func (b *Broker) completeOne(
-	ctx context.Context, in protocol.CompleteItem, by *engine.Worker,
+	ctx context.Context, in protocol.CompleteItem, by *engine.Worker, budget *dispatch.Budget,
 ) protocol.CompleteAnswer {
 	a := protocol.CompleteAnswer{TaskID: in.TaskID, Attempt: in.Attempt, AttemptID: in.AttemptID, Outcome: "rejected"}
 	if err := wantsMembers(in); err != nil {
@@ -110,11 +112,11 @@ func (b *Broker) completeOne(
 	}
 	in.Namespace = change.Namespace(in.Namespace)
 	sight := b.sight(ctx, in.Namespace, in.Kind, in.TaskID, in.Owner)
-	turn := b.turn(ctx, in, by)
+	turn := b.turn(ctx, in, by, budget)
 	defer turn.endWait()
 	o, hash, err := b.record(ctx, &in, turn, sight)
 	if err != nil {
-		return b.notRecorded(ctx, in, a, turn, hash, sight.refused(err))
+		return b.notRecorded(ctx, in, a, turn, hash, sight.refused(err), budget)
 	}
 	return b.recorded(in, a, turn, o)
 }
@@ -162,6 +164,10 @@ func (b *Broker) recorded(
 	a.RunStatus, _, _ = protocol.PublicRun(o.Run.Status, true, o.Run.Task != nil)
 	b.opt.Metrics.completed(in.Kind, o.Outcome)
 	b.opt.Metrics.rebuilt(in.Recovered)
+	if in.Returned != "" {
+		_, seq, _ := engine.ParseStepID(in.TaskID)
+		b.returned(in.Kind, o.Run.ID, seq, o)
+	}
 	if o.Fused {
 		a.Then = turn.taken(o)
 		b.opt.Metrics.completed(protocol.KindWorkflow, "fused")
@@ -173,9 +179,10 @@ func (b *Broker) recorded(
 // why it is refused.
 func (b *Broker) notRecorded(
 	ctx context.Context, in protocol.CompleteItem, a protocol.CompleteAnswer, turn *turn, hash string, err error,
+	budget *dispatch.Budget,
 ) protocol.CompleteAnswer {
 	// It is looked up only now, so that an ordinary report costs no read for it.
-	repeated, ended, ok := b.repeated(ctx, in, hash, err)
+	repeated, ended, ok := b.repeated(ctx, in, hash, err, budget)
 	if ok {
 		return repeated
 	}

@@ -13,6 +13,7 @@ import (
 type Metrics struct {
 	outcomes *prometheus.CounterVec
 	refusals *prometheus.CounterVec
+	returns  *prometheus.CounterVec
 	sessions sessionCounters
 }
 
@@ -25,8 +26,12 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		refusals: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "sojourn_refusals_total", Help: "Reports and polls that were refused and changed nothing, by reason.",
 		}, []string{"reason"}),
+		returns: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "sojourn_tasks_unstarted_total",
+			Help: "Returns of tasks without a start, from the third in a row on, by kind.",
+		}, []string{"kind"}),
 	}
-	r.MustRegister(m.outcomes, m.refusals)
+	r.MustRegister(m.outcomes, m.refusals, m.returns)
 	m.sessions = newSessionCounters(r)
 	return m
 }
@@ -34,6 +39,12 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 func (m *Metrics) completed(kind protocol.TaskKind, outcome string) {
 	if m != nil {
 		m.outcomes.WithLabelValues(string(kind), outcome).Inc()
+	}
+}
+
+func (m *Metrics) unstarted(kind protocol.TaskKind) {
+	if m != nil {
+		m.returns.WithLabelValues(string(kind)).Inc()
 	}
 }
 

@@ -227,8 +227,28 @@ func drainingAnswer() protocol.PollAnswer {
 	}
 }
 
+// narrow notes whether the last response with tasks to polls for these kinds was returned. The size of a response is
+// known before tasks are leased for it; should it be refused all the same, a single task gets through.
+func (b *Broker) narrow(k engine.WorkerKey, kinds []protocol.TaskKind, returned bool) {
+	b.workers.With(k, func(h *presence.Heard) {
+		switch {
+		case returned && h.Narrow == nil:
+			h.Narrow = map[string]bool{wayOf(kinds): true}
+		case returned:
+			h.Narrow[wayOf(kinds)] = true
+		case len(h.Narrow) > 0:
+			delete(h.Narrow, wayOf(kinds))
+		}
+	})
+}
+
 // No more of a kind is waited for than the worker has slots, nor than the poll may carry.
 func (b *Broker) spec(in protocol.PollRequest, w *engine.Worker) dispatch.Spec {
+	b.workers.With(w.Key(), func(h *presence.Heard) {
+		if len(h.Narrow) > 0 && h.Narrow[wayOf(in.Kinds)] {
+			in.Max = 1
+		}
+	})
 	free := map[protocol.TaskKind]int{}
 	for _, k := range in.Kinds {
 		free[k] = in.Max
@@ -264,12 +284,15 @@ func (b *Broker) answer(
 	if len(leased) == 0 {
 		return a, nil
 	}
-	b.workers.Gave(engine.WorkerKey{Namespace: change.Namespace(in.Namespace), ID: in.WorkerID})
 	refs := make([]store.TaskRef, len(leased)) // what may have to go back, and not the pages that come with it
 	for i, l := range leased {
 		refs[i] = refOf(l)
 	}
+	key := engine.WorkerKey{Namespace: change.Namespace(in.Namespace), ID: in.WorkerID}
+	b.workers.Gave(key)
+	b.narrow(key, in.Kinds, false)
 	undo := sync.OnceFunc(func() {
+		b.narrow(key, in.Kinds, true)
 		for _, r := range refs {
 			b.giveBack(r)
 		}
@@ -286,6 +309,13 @@ func (b *Broker) answer(
 	}
 	if len(tasks) == 0 {
 		return a, nil
+	}
+	// The sizes of tasks are not known as well as this for a run that an earlier build started.
+	if n := fitting(tasks); n < len(tasks) {
+		for _, r := range refs[n:] {
+			b.giveBack(r)
+		}
+		tasks, refs = tasks[:n], refs[:n]
 	}
 	a.Status, a.Tasks, a.Undo = protocol.PollLeased, tasks, undo
 	return a, nil
@@ -327,12 +357,35 @@ func (b *Broker) giveBack(ref store.TaskRef) {
 		return
 	}
 	b.persist(func(ctx context.Context) error {
-		err := change.Release(ctx, b.store, ref, "undelivered", true, false)
+		o, err := change.Undo(ctx, b.store, ref)
+		if err == nil {
+			b.returned(ref.Kind, ref.Run, ref.Seq, o)
+		}
 		if err != nil && protocol.ReasonOf(err) == "" && !errors.Is(err, store.ErrUnavailable) && ctx.Err() == nil {
 			b.log.Error().Err(err).Str("run_id", ref.Run).Msg("undo a lease")
 		}
 		return err
 	})
+}
+
+// Returns in a row without a start that are reported one by one; of more, each returnsApart'th is logged.
+const (
+	returnsReported = 6
+	returnsApart    = 50
+)
+
+// returned reports a task that was returned once more without having been started: one such return has many harmless
+// causes, and after several in a row somebody has to look.
+func (b *Broker) returned(kind protocol.TaskKind, run string, seq int64, o change.Outcome) {
+	n := o.Returned
+	if n < engine.ReturnedOften {
+		return
+	}
+	b.opt.Metrics.unstarted(kind)
+	if n < returnsReported || n%returnsApart == 0 {
+		b.log.Warn().Str("run_id", run).Str("kind", string(kind)).Int64("seq", seq).Str("queue", o.Run.Queue).
+			Int("returns", n).Msg("task returned again without having been started")
+	}
 }
 
 func orZero(a *protocol.PollAnswer) protocol.PollAnswer {

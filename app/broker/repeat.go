@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 
+	"github.com/sojourn-run/sojourn/app/dispatch"
 	"github.com/sojourn-run/sojourn/app/engine"
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/shared/history"
@@ -16,7 +17,7 @@ import (
 // repeated answers an outcome that was accepted before, whose answer was lost on the way: the first answer again. It
 // also returns the event with which the activity ended, when it had to look for it.
 func (b *Broker) repeated(
-	ctx context.Context, in protocol.CompleteItem, hash string, refusal error,
+	ctx context.Context, in protocol.CompleteItem, hash string, refusal error, budget *dispatch.Budget,
 ) (_ protocol.CompleteAnswer, ended history.Event, again bool) {
 	var e *protocol.Error
 	if !errors.As(refusal, &e) {
@@ -57,7 +58,7 @@ func (b *Broker) repeated(
 		if !same(d.AttemptID, d.Worker, d.BodyHash) {
 			return a, ended, false
 		}
-		if a.Then, err = b.takenBefore(ctx, in, ended, d.ThenHash); err != nil {
+		if a.Then, err = b.takenBefore(ctx, in, ended, d.ThenHash, budget); err != nil {
 			return b.refused(a, err), ended, true // whether the turn counts is not known: it is asked again
 		}
 		return a, ended, true

@@ -25,6 +25,7 @@ func (b *Broker) tasks(ctx context.Context, in protocol.PollRequest, leased []st
 		return nil, err
 	}
 	out := make([]protocol.Task, len(leased))
+	left := mostSent
 	for i, l := range leased {
 		if l.Kind == protocol.KindActivity {
 			t := activityTask(l, args[i])
@@ -32,6 +33,7 @@ func (b *Broker) tasks(ctx context.Context, in protocol.PollRequest, leased []st
 			if in.Turns {
 				t.LastSequence, t.Unseen = l.Head.LastSeq, b.unseen(&l)
 			}
+			left -= activityBytes(t)
 			out[i] = protocol.Task{Kind: l.Kind, Activity: t}
 			continue
 		}
@@ -41,17 +43,60 @@ func (b *Broker) tasks(ctx context.Context, in protocol.PollRequest, leased []st
 			}
 			continue
 		}
-		t, err := b.workflowTask(ctx, in, l)
+		// Its page may be shorter where less is left than was expected when the task was leased.
+		t, err := b.workflowTask(ctx, in, l, max(shortestPage, min(left, change.MaxPageSize)))
 		if err != nil {
 			return nil, err
 		}
+		left -= workflowBytes(t)
 		out[i] = protocol.Task{Kind: l.Kind, Workflow: t}
 	}
 	return out, nil
 }
 
+// mostSent is how many bytes of tasks are sent with one response, whatever was expected of their sizes as they were
+// leased: what is leased beyond it is returned. It leaves the rest of a frame to what else a response has.
+const mostSent = protocol.MaxTaskBytes * 3 / 2
+
+// shortestPage is how many bytes of history a workflow task may show at least.
+const shortestPage = 16 << 10
+
+// activityBytes and workflowBytes are the sizes of tasks as they are sent.
+func activityBytes(t *protocol.ActivityTask) int {
+	return engine.TaskBytes + len(t.Arguments.Blob) + history.SizeOf(t.Unseen)
+}
+
+func workflowBytes(t *protocol.WorkflowTask) int {
+	n := engine.TaskBytes + len(t.Arguments.Blob) + history.SizeOf(t.Events)
+	if a := t.Resume.SignalArguments; a != nil {
+		n += len(a.Blob)
+	}
+	return n
+}
+
+// fitting is how many of some tasks can be sent with one response: one at least.
+func fitting(tasks []protocol.Task) int {
+	size := 0
+	for i, t := range tasks {
+		switch {
+		case t.Activity != nil:
+			size += activityBytes(t.Activity)
+		case t.Workflow != nil:
+			size += workflowBytes(t.Workflow)
+		case t.Query != nil:
+			size += engine.TaskBytes + history.SizeOf(t.Query.Events)
+		case t.Validation != nil:
+			size += engine.TaskBytes + history.SizeOf(t.Validation.Events)
+		}
+		if i > 0 && size > mostSent {
+			return i
+		}
+	}
+	return len(tasks)
+}
+
 // mostUnseen is how many bytes an activity shows of its run at most.
-const mostUnseen = 64 << 10
+const mostUnseen = engine.MaxUnseenBytes
 
 // unseen are the events that the worker of an activity has not seen of its run, if it keeps that: the turn that follows
 // from the result may be its to decide. With several steps scheduled at once that is for a workflow task.
@@ -170,7 +215,7 @@ func affinity(s *engine.Session, queue string, isNew bool) *protocol.SessionAffi
 }
 
 func (b *Broker) workflowTask(
-	ctx context.Context, in protocol.PollRequest, l store.Leased,
+	ctx context.Context, in protocol.PollRequest, l store.Leased, bytes int,
 ) (*protocol.WorkflowTask, error) {
 	h := l.Head
 	t := &protocol.WorkflowTask{
@@ -190,19 +235,22 @@ func (b *Broker) workflowTask(
 	if size <= 0 {
 		size = change.DefaultPage
 	}
+	// What the run was started with stands beside the history once more.
+	if seen == 0 {
+		bytes = max(shortestPage, bytes-int(h.ArgumentBytes))
+	}
 	all := l.Events
 	// Where the events that came with the lease reach back far enough, nothing is read.
 	if n := len(l.Events); n > 0 && l.Events[0].Seq <= seen+1 && l.Events[n-1].Seq >= h.Task.Shown &&
 		l.Bytes <= change.MaxPageSize {
 		first := l.Events[0].Seq
 		t.Events = l.Events[seen+1-first : h.Task.Shown+1-first]
-		if len(t.Events) > min(size, change.MaxPage) {
-			n := min(size, change.MaxPage)
+		if n := pageOf(t.Events, min(size, change.MaxPage), bytes); n < len(t.Events) {
 			b.ahead.put(h.ID, t.Events[n:])
 			t.Events, t.NextPageToken = t.Events[:n], change.PageToken(t.Events[n-1].Seq)
 		}
 	} else {
-		page, err := change.Page(ctx, b.store, h.ID, seen, h.Task.Shown, size)
+		page, err := change.PageWithin(ctx, b.store, h.ID, seen, h.Task.Shown, size, bytes)
 		if err != nil {
 			return nil, err
 		}
@@ -215,6 +263,16 @@ func (b *Broker) workflowTask(
 	}
 	resume(t, h.Task.Cause, all)
 	return t, b.resumeArguments(ctx, t, h.Task.Cause)
+}
+
+// pageOf is how many of some events are a page: one at least, at most so many, and of at most so many bytes.
+func pageOf(events []history.Event, most, bytes int) int {
+	for i := range events {
+		if bytes -= events[i].Size(); i > 0 && bytes < 0 || i == most {
+			return i
+		}
+	}
+	return len(events)
 }
 
 // HistoryPage is a further page of a leased workflow task's history, or of a query's; pages end at what the task was

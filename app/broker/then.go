@@ -29,13 +29,17 @@ type turn struct {
 	by   store.Process
 	poll protocol.PollRequest // under whose name the next activity is leased
 	next *dispatch.Waiter     // for the next activity; nil: the worker has no slot for one
-	need store.Keys           // of the commands
+	// of the response
+	budget *dispatch.Budget
+	need   store.Keys // of the commands
 }
 
 // turn is that of an outcome, nil when it has none that could count. by is the worker that polls with the same
 // call and was let in: only a worker that could be given the workflow task may decide without it.
-func (b *Broker) turn(ctx context.Context, in protocol.CompleteItem, by *engine.Worker) *turn {
-	t := b.turnOf(ctx, in, by)
+func (b *Broker) turn(
+	ctx context.Context, in protocol.CompleteItem, by *engine.Worker, budget *dispatch.Budget,
+) *turn {
+	t := b.turnOf(ctx, in, by, budget)
 	if run, _, ok := engine.ParseStepID(in.TaskID); ok && in.Then != nil && t == nil {
 		b.sticky.forget(run, b.processOf(in)) // its worker went ahead, and will have to begin anew
 	}
@@ -44,7 +48,9 @@ func (b *Broker) turn(ctx context.Context, in protocol.CompleteItem, by *engine.
 
 // Each of these is a reason for which the turn could not count. None of them is a refusal: the result is taken
 // without it.
-func (b *Broker) turnOf(ctx context.Context, in protocol.CompleteItem, by *engine.Worker) *turn {
+func (b *Broker) turnOf(
+	ctx context.Context, in protocol.CompleteItem, by *engine.Worker, budget *dispatch.Budget,
+) *turn {
 	if in.Then == nil || in.Then.Unread != nil || by == nil || in.Kind != protocol.KindActivity || in.Failure != nil ||
 		in.Returned != "" || in.Owner != by.ID || in.Namespace != by.Namespace || in.Incarnation == "" ||
 		in.Incarnation != by.Incarnation || by.WorkflowSlots == 0 {
@@ -55,7 +61,7 @@ func (b *Broker) turnOf(ctx context.Context, in protocol.CompleteItem, by *engin
 		return nil
 	}
 	t := &turn{
-		b: b, ctx: ctx, run: run, by: store.Process{Worker: by.Key(), Incarnation: by.Incarnation},
+		b: b, ctx: ctx, run: run, budget: budget, by: store.Process{Worker: by.Key(), Incarnation: by.Incarnation},
 		poll: protocol.PollRequest{
 			WorkerID: by.ID, Namespace: by.Namespace, Incarnation: by.Incarnation, PollID: turnPoll(run, in.AttemptID),
 			Turns: true,
@@ -84,7 +90,8 @@ func (b *Broker) turnOf(ctx context.Context, in protocol.CompleteItem, by *engin
 		t.next = b.dispatch.Enter(dispatch.Spec{
 			Namespace: by.Namespace, Queues: by.Queues, Kinds: []protocol.TaskKind{protocol.KindActivity},
 			Free: map[protocol.TaskKind]int{protocol.KindActivity: 1}, Max: 1, Lessee: lessee, Run: run,
-			Still: func() bool { return b.workers.Is(by.Key(), by.Incarnation) },
+			Budget: budget,
+			Still:  func() bool { return b.workers.Is(by.Key(), by.Incarnation) },
 		})
 	}
 	return t
@@ -170,13 +177,25 @@ func (t *turn) taken(o change.Outcome) *protocol.Taken {
 	if t.next != nil {
 		leased = t.next.Collect(t.ctx)
 	}
-	return t.b.taken(t.ctx, t.poll, o.Made, leased)
+	return t.b.taken(t.ctx, t.poll, t.run, o.Made, leased, t.budget)
 }
 
-// taken says how a run went on with a turn. What it scheduled goes back if it cannot be told.
+// taken says how a run went on with a turn. What it scheduled goes back if it cannot be told. It is nil, as if the turn
+// did not count, when what the turn made does not fit into the response: the worker then throws the run away, and
+// replays it with the next task.
 func (b *Broker) taken(
-	ctx context.Context, poll protocol.PollRequest, made []history.Event, leased []store.Leased,
+	ctx context.Context, poll protocol.PollRequest, run string, made []history.Event, leased []store.Leased,
+	budget *dispatch.Budget,
 ) *protocol.Taken {
+	if !b.dispatch.Spend(budget, int64(history.SizeOf(made)), mostSent-protocol.MaxTaskBytes) {
+		for _, l := range leased {
+			b.Return(l)
+		}
+		b.sticky.forget(run, store.Process{
+			Worker: engine.WorkerKey{Namespace: poll.Namespace, ID: poll.WorkerID}, Incarnation: poll.Incarnation,
+		})
+		return nil
+	}
 	out := &protocol.Taken{Events: made, StoreTime: b.storeTime()}
 	if a, err := b.answer(ctx, poll, leased); err == nil && len(a.Tasks) > 0 {
 		out.Next, out.StoreTime = a.Tasks[0].Activity, a.StoreTime
@@ -187,7 +206,7 @@ func (b *Broker) taken(
 // takenBefore answers a repeated result whose turn counted, at any app: what the turn made stands in the history behind
 // the result, and the lease of the next activity names the attempt.
 func (b *Broker) takenBefore(
-	ctx context.Context, in protocol.CompleteItem, ended history.Event, hash string,
+	ctx context.Context, in protocol.CompleteItem, ended history.Event, hash string, budget *dispatch.Budget,
 ) (*protocol.Taken, error) {
 	if in.Then == nil || in.Then.Unread != nil || hash == "" || hash != hashThen(in.Then) {
 		return nil, nil //nolint:nilerr // a turn that cannot be read was not taken
@@ -218,5 +237,12 @@ func (b *Broker) takenBefore(
 	if err != nil {
 		return nil, err
 	}
-	return b.taken(ctx, poll, made, leased[:min(1, len(leased))]), nil
+	leased = leased[:min(1, len(leased))]
+	for _, l := range leased {
+		if !b.dispatch.Spend(budget, l.Activity.DeliveryBytes(), 0) {
+			b.Return(l)
+			leased = nil
+		}
+	}
+	return b.taken(ctx, poll, run, made, leased, budget), nil
 }

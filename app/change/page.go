@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"strconv"
 
+	"github.com/sojourn-run/sojourn/app/engine"
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/protocol"
@@ -13,11 +14,11 @@ import (
 // A page ends by number or by size, whichever comes first, and its token names the last event and not a count. So pages
 // stay right while the history grows behind them, and whoever asks twice reads the same.
 
-// Pages of history: how many events when the request does not say, at most, and about how many bytes.
+// Pages of history: how many events when the request does not say, at most, and how many bytes at most.
 const (
 	DefaultPage = 500
 	MaxPage     = 1000
-	MaxPageSize = 4 << 20
+	MaxPageSize = engine.MaxPageBytes
 )
 
 // Reads is a store as far as it is read.
@@ -29,10 +30,17 @@ type Reads interface {
 func Page(
 	ctx context.Context, s Reads, run string, after, through int64, size int,
 ) (protocol.HistoryPage, error) {
+	return PageWithin(ctx, s, run, after, through, size, MaxPageSize)
+}
+
+// PageWithin is Page of at most so many bytes.
+func PageWithin(
+	ctx context.Context, s Reads, run string, after, through int64, size, bytes int,
+) (protocol.HistoryPage, error) {
 	size = min(max(1, size), MaxPage)
 	var events []history.Event
 	err := s.View(ctx, func(r store.Reader) (err error) {
-		events, err = r.Events(ctx, run, after, through, size, MaxPageSize)
+		events, err = r.Events(ctx, run, after, through, size, bytes)
 		return err
 	})
 	if events == nil {

@@ -59,6 +59,12 @@ func ReleaseUnlessHeard(
 	return err
 }
 
+// Undo ends a delivery that did not reach its worker, and says how often in a row its task was returned by now.
+func Undo(ctx context.Context, s store.Store, ref store.TaskRef) (Outcome, error) {
+	in, needs := ReleaseOf(ref, "undelivered", true, false)
+	return Commit[Outcome](ctx, s, Step("", ref.Run, needs, in))
+}
+
 // ReleaseLeases ends everything leased to the processes of a worker that of says yes to; it says how many tasks that
 // were, and how many of them workflow tasks.
 func ReleaseLeases(

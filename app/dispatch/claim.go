@@ -19,7 +19,9 @@ import (
 type part struct {
 	entry *entry
 	asked int
-	got   int
+	got   []store.Leased
+	bytes int64  // set aside of its response
+	first bool   // so is the place of the first task, which always fits
 	age   uint64 // of the waiter's worker when the claim was sent
 }
 
@@ -68,8 +70,12 @@ func (d *Dispatch) start(l *line) bool {
 			break
 		}
 		budget -= n
-		r.Pollers = append(r.Pollers, store.Poller{Lessee: w.spec.Lessee, Max: n, Gone: &w.gone})
-		parts = append(parts, part{entry: e, asked: n, age: w.member.age})
+		p := part{entry: e, asked: n, age: w.member.age}
+		p.bytes, p.first = w.budget.part(n == w.max)
+		r.Pollers = append(r.Pollers, store.Poller{
+			Lessee: w.spec.Lessee, Max: n, Bytes: p.bytes, First: p.first, Gone: &w.gone,
+		})
+		parts = append(parts, p)
 		// While the claim is under way these slots are asked for. A commit that makes a task must not count on
 		// them as well, or the poller would get more than it has room for.
 		w.hold(l.key.kind, n)
@@ -128,7 +134,8 @@ func (d *Dispatch) claim(l *line, gen uint64, r store.ClaimRequest, parts []part
 		if errors.Is(err, store.ErrOutcome) {
 			d.doubt(w, err)
 		}
-		w.release(l.key.kind, p.asked-p.got)
+		w.budget.endClaim(p.bytes, p.first, p.got)
+		w.release(l.key.kind, p.asked-len(p.got))
 	}
 	for i := range parts {
 		e := parts[i].entry
@@ -152,13 +159,13 @@ func (d *Dispatch) deal(l *line, tasks []store.Leased, parts []part) {
 	}
 	var lost []store.Leased
 	for _, t := range tasks {
-		if t.Poller < 0 || t.Poller >= len(parts) || parts[t.Poller].got == parts[t.Poller].asked {
+		if t.Poller < 0 || t.Poller >= len(parts) || len(parts[t.Poller].got) == parts[t.Poller].asked {
 			d.opt.Log.Error().Str("queue", l.key.queue).Int("poller", t.Poller).Msg("claim leased a task nobody asked for")
 			lost = append(lost, t)
 			continue
 		}
 		p := &parts[t.Poller]
-		p.got++
+		p.got = append(p.got, t)
 		if w := p.entry.waiter; w.left {
 			lost = append(lost, t)
 		} else {

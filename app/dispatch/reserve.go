@@ -35,6 +35,27 @@ func (d *Dispatch) Reserve(o store.Offer) store.Reservation {
 	want := engine.Wanted{
 		Kind: o.Kind, Type: o.Type, BuildID: o.BuildID, Requirements: o.Requirements, Session: o.Session, Queue: o.Settings,
 	}
+	w := d.choose(l, want, o)
+	for w != nil && !w.budget.fits(w.size(&o)) {
+		// It must not get a smaller one that comes behind this.
+		w.stopped = true
+		w.relink()
+		w = d.choose(l, want, o)
+	}
+	if w == nil {
+		return nil
+	}
+	size := w.size(&o)
+	w.budget.reserve(size)
+	// Of another kind as well: a poller with one slot that goes on with a run leaves all others where they are.
+	past := slices.ContainsFunc(w.entries, func(e entry) bool { return !e.spot.clear() })
+	w.hold(k, 1)
+	d.beginWork()
+	return &reservation{waiter: w, kind: k, past: past, size: size}
+}
+
+// choose is the poller that is to have the task, nil when there is none.
+func (d *Dispatch) choose(l *line, want engine.Wanted, o store.Offer) *Waiter {
 	w := d.turn(l, want, o)
 	if w == nil {
 		w = d.stickyWaiter(l, want, o)
@@ -45,14 +66,7 @@ func (d *Dispatch) Reserve(o store.Offer) store.Reservation {
 	if w == nil && o.Past {
 		w = d.maker(l, want, o)
 	}
-	if w == nil {
-		return nil
-	}
-	// Of another kind as well: a poller with one slot that goes on with a run leaves all others where they are.
-	past := slices.ContainsFunc(w.entries, func(e entry) bool { return !e.spot.clear() })
-	w.hold(k, 1)
-	d.beginWork()
-	return &reservation{waiter: w, kind: k, past: past}
+	return w
 }
 
 // turn is the worker that decided the turn which makes the task, if it has a slot for it and no older task lies
@@ -168,6 +182,7 @@ func (w *Waiter) entry(l *line) *entry {
 type reservation struct {
 	waiter *Waiter
 	kind   int
+	size   int64 // set aside of its response
 	past   bool
 	over   bool
 }
@@ -203,6 +218,7 @@ func (r *reservation) Undo() {
 	r.finish()
 	defer d.endWork()
 	d.count.Undone++
+	w.budget.release(r.size, 1)
 	w.release(r.kind, 1)
 	d.kick(w)
 }
@@ -216,6 +232,7 @@ func (r *reservation) Doubt(err error) {
 	defer d.endWork()
 	d.count.Undone++
 	d.doubt(w, err)
+	w.budget.release(r.size, 1)
 	w.release(r.kind, 1)
 	d.kick(w)
 }

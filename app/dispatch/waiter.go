@@ -23,6 +23,8 @@ type Spec struct {
 	Free      map[protocol.TaskKind]int // free slots per kind; a kind without one is not waited for
 	Max       int                       // most tasks over all kinds; less than 1 means 1
 	Lessee    engine.Lessee
+	// Budget is that of the response, if other waiters share it; nil: the response is this waiter's alone
+	Budget *Budget
 	// Own are tasks that outcomes make which come with the poll. They may go past older ones to it, and nothing is claimed
 	// for the slots that they need before it collects.
 	Own []Own
@@ -70,6 +72,8 @@ type Waiter struct {
 	entries []entry
 	pending int // reservations and claims that count on it
 	got     []store.Leased
+	budget  *Budget
+	stopped bool           // a task did not fit into its response: it gets none that comes behind that
 	once    bool           // it does not wait: one claim of each line that may hold something, no more
 	closing bool           // takes nothing new
 	left    bool           // is in no line; what still arrives is given back
@@ -79,7 +83,10 @@ type Waiter struct {
 
 // Enter puts a poller into the line of every queue and kind it asks for, behind all who wait there.
 func (d *Dispatch) Enter(s Spec) *Waiter {
-	w := &Waiter{d: d, spec: s, wake: make(chan struct{}, 1), max: max(s.Max, 1)}
+	w := &Waiter{d: d, spec: s, wake: make(chan struct{}, 1), max: max(s.Max, 1), budget: s.Budget}
+	if w.budget == nil {
+		w.budget = NewBudget(protocol.MaxTaskBytes)
+	}
 	w.spec.Lessee.Counted, w.spec.Lessee.Sessions = false, 0
 	w.entries = make([]entry, 0, len(s.Queues)*len(s.Kinds))
 	d.mu.Lock()
@@ -89,6 +96,9 @@ func (d *Dispatch) Enter(s Spec) *Waiter {
 	w.place = d.arrivals
 	w.member = d.member(s.Lessee.Worker)
 	w.member.polls = append(w.member.polls, w)
+	if s.Run == "" {
+		w.budget.waiters = append(w.budget.waiters, w)
+	}
 	d.waiters[w] = struct{}{}
 	if s.Still != nil && !s.Still() {
 		w.entries = nil
@@ -249,6 +259,9 @@ func (w *Waiter) asking() bool {
 	if w.d.claimer == nil || w.d.closed {
 		return false
 	}
+	if w.full() {
+		return false // nothing is claimed for it until what it counts on has come, and then its wait is over
+	}
 	for i := range w.entries {
 		e := &w.entries[i]
 		if !e.tried && !e.spot.clear() {
@@ -333,11 +346,14 @@ func (d *Dispatch) endWait(w *Waiter, err error) {
 func (w *Waiter) room(kind int) int {
 	// Who has something is answered with it at once and not filled up: its worker begins sooner, and its next poll
 	// is on the way by then.
-	if w.left || w.closing || len(w.got) > 0 {
+	if w.left || w.closing || len(w.got) > 0 || w.full() {
 		return 0
 	}
 	return min(w.free[kind], w.max)
 }
+
+// full says that its response carries nothing more.
+func (w *Waiter) full() bool { return w.stopped || w.budget.spent() }
 
 // asks is how many tasks of a line are claimed for it.
 func (w *Waiter) asks(l *line) int {
@@ -357,14 +373,17 @@ func (w *Waiter) hold(kind, n int) {
 	w.pending++
 	w.free[kind] -= n
 	w.max -= n
-	w.relink()
+	w.budget.changed()
 }
 
 func (w *Waiter) release(kind, n int) {
 	w.pending--
 	w.free[kind] += n
 	w.max += n
-	w.relink()
+	if w.pending == 0 && len(w.got) == 0 {
+		w.stopped = false
+	}
+	w.budget.changed()
 	if w.pending == 0 {
 		w.signal()
 	}

@@ -495,12 +495,13 @@ func (in ReleaseActivity) decide(st *step) error {
 	}
 	// A worker that gives the task back by itself and stays could not begin it; one that drains or was lost
 	// says nothing about the task.
-	if in.Owner != "" && !in.Lost && in.Why != ReturnedDraining {
+	if in.Owner != "" && !in.Lost && in.Why != ReturnedDraining && in.Why != ReturnedUnstarted {
 		st.handBack(a, in.Why)
 	} else {
 		st.release(a, in.Why, in.Undone, in.Lost)
 	}
-	st.d.Answer = Answer{Outcome: "returned", Recorded: true}
+	a, _ = st.Activities.Get(in.Seq)
+	st.d.Answer = Answer{Outcome: "returned", Recorded: true, Returned: a.Returned}
 	return nil
 }
 
@@ -512,6 +513,11 @@ func (st *step) release(a Activity, why string, undone, lost bool) {
 		return
 	}
 	st.endActivity(a, false)
+	if undone || why == ReturnedUnstarted {
+		a.Returned++
+	} else {
+		a.FirstReady, a.Returned = history.Time{}, 0
+	}
 	if undone {
 		// The attempt never took place, so users must not see its number used up.
 		a.Attempt--
@@ -520,7 +526,7 @@ func (st *step) release(a Activity, why string, undone, lost bool) {
 		a.lost(st.now, why)
 		if lost {
 			a.Losses++
-		} else if why != ReturnedDraining {
+		} else if why != ReturnedDraining && why != ReturnedUnstarted {
 			a.Returns++
 		}
 	}
@@ -535,7 +541,7 @@ func (st *step) release(a Activity, why string, undone, lost bool) {
 		return
 	}
 	a.unlease()
-	a.State, a.ReadyAt = Ready, st.now
+	a.State, a.ReadyAt = Ready, orTime(a.FirstReady, st.now)
 	st.Activities.Put(a.Seq, a)
 	st.readyAgain(a)
 }
@@ -558,6 +564,7 @@ func (st *step) handBack(a Activity, why string) {
 	a.lost(st.now, why)
 	a.unlease()
 	a.HandedBack++
+	a.Returned++
 	if a.HandedBack > 1 {
 		most := time.Minute
 		if r, _ := protocol.ReturnedFor(why); r != protocol.WaitHandedBack && a.HandedBack <= packagesTries {
@@ -567,7 +574,7 @@ func (st *step) handBack(a Activity, why string) {
 		st.Activities.Put(a.Seq, a)
 		return
 	}
-	a.State, a.ReadyAt = Ready, st.now
+	a.State, a.ReadyAt = Ready, orTime(a.FirstReady, st.now)
 	st.Activities.Put(a.Seq, a)
 	st.readyAgain(a)
 }
@@ -597,7 +604,11 @@ func (a *Activity) unlease() {
 const ReasonSessionLost = "session_lost"
 
 // ReturnedDraining is the reason of a hand-back that says nothing about the task: its worker is shutting down.
-const ReturnedDraining = "draining"
+// ReturnedUnstarted is the same for a task whose code had not begun.
+const (
+	ReturnedDraining  = "draining"
+	ReturnedUnstarted = "draining_before_start"
+)
 
 // DueActivity moves an activity forward in time: back-off, lease, the four timeouts.
 type DueActivity struct {
@@ -621,7 +632,7 @@ func (in DueActivity) decide(st *step) error {
 	}
 	switch what {
 	case "retry":
-		a.State, a.ReadyAt = Ready, st.now
+		a.State, a.ReadyAt = Ready, orTime(a.FirstReady, st.now)
 		st.Activities.Put(a.Seq, a)
 		st.readyAgain(a)
 	case "lease":

@@ -33,6 +33,7 @@ type Answer struct {
 	NextTask string   // the task that will be tried again
 	Update   string   // id of the update that was accepted
 	Fused    bool     // the turn that came with the result counts
+	Returned int      // how often in a row the released task was returned without having been started
 	Refused  error    // the caller is refused, though something was written: a late result that sets its task free
 }
 

@@ -181,6 +181,7 @@ func (s *Run) started(d *history.WorkflowStarted, e history.Event) {
 	s.RunDeadline, s.ExecutionDeadline = d.RunDeadline, d.ExecutionDeadline
 	s.Memo, s.SearchAttributes, s.ContinuedFrom = d.Memo, d.SearchAttributes, d.ContinuedFrom
 	s.FairnessKey, s.FairnessWeight = d.FairnessKey, d.FairnessWeight
+	s.ArgumentBytes = int64(len(d.Arguments))
 	if d.ParentRunID != "" {
 		s.Parent = &Parent{RunID: d.ParentRunID, WorkflowID: d.ParentWorkflowID, Seq: d.ParentSequence}
 	}
@@ -244,7 +245,7 @@ func scheduled(s *Run, d *history.ActivityScheduled, e history.Event) Activity {
 		FairnessKey: d.FairnessKey, FairnessWeight: d.FairnessWeight,
 		Requirements: d.Requirements, SessionID: d.SessionID, Options: d.Session, StartToClose: d.StartToClose,
 		SchedToStart: d.ScheduleToStart, SchedToClose: d.ScheduleToClose, HeartbeatTO: d.Heartbeat, ScheduledAt: e.At,
-		Parallel: d.Parallel, State: Ready, ReadyAt: e.At,
+		Parallel: d.Parallel, State: Ready, ReadyAt: e.At, Bytes: int64(len(d.Arguments)),
 	}
 	if d.Activity != nil {
 		a.Queue, a.Retry = d.Activity.Queue, d.Activity.RetryPolicy
@@ -265,6 +266,7 @@ func (s *Run) retrying(d *history.ActivityRetryScheduled, e history.Event) {
 	a.Lost = nil // the event has them
 	a.Lease, a.Progress, a.Rebuild, a.HeartbeatAt, a.Cancel, a.Epoch = Lease{}, nil, nil, history.Time{}, false, 0
 	a.State, a.ReadyAt, a.HandedBack = Delayed, d.AvailableAt, 0
+	a.FirstReady, a.Returned = history.Time{}, 0
 	if !d.AvailableAt.After(e.At.Time) {
 		a.State, a.ReadyAt = Ready, e.At
 	}

@@ -50,7 +50,7 @@ func (s *Run) Leased(l Lessee, now time.Time) *Run {
 	t.State = LeasedState
 	t.Delivery++
 	t.Attempt++
-	t.Shown, t.Settled = f.LastSeq, f.Settled
+	t.Shown, t.Settled, t.Size = f.LastSeq, f.Settled, f.Bytes
 	t.Lease = l.lease(l.Worker.flowLease(), now)
 	t.Lease.Sessions = l.Worker.knowsSessions()
 	f.LeasedEver = true
@@ -75,6 +75,9 @@ func LeaseActivity(
 	a.Delivery++
 	a.Attempt++
 	a.Cancel, a.New = false, false
+	if a.FirstReady.IsZero() {
+		a.FirstReady = a.ReadyAt
+	}
 	a.ReadyAt, a.HeartbeatAt, a.Progress, a.Rebuild = history.Time{}, history.Time{}, nil, nil
 	a.Lease = l.lease(time.Duration(l.Worker.AttemptLease)*time.Microsecond, now)
 	if s == nil {

@@ -70,10 +70,18 @@ type Head struct {
 	FirstSeen int64 `json:"first_seen,omitempty"` // last event its first workflow task had been shown
 	Settled   int64 `json:"settled,omitempty"`    // last event that ended a step
 	// last event that wants a workflow task; a task that was shown less owes another
-	Wake       int64        `json:"wake,omitempty"`
-	WakeFor    *Cause       `json:"wake_for,omitempty"` // what that event was
-	Last       *Completed   `json:"last,omitempty"`     // the last accepted completion of a workflow task
-	LeasedEver bool         `json:"leased_ever,omitempty"`
+	Wake       int64      `json:"wake,omitempty"`
+	WakeFor    *Cause     `json:"wake_for,omitempty"` // what that event was
+	Last       *Completed `json:"last,omitempty"`     // the last accepted completion of a workflow task
+	LeasedEver bool       `json:"leased_ever,omitempty"`
+	// Bytes is the size of the run's history in responses, SeenBytes what the last completed workflow task left of it for
+	// its worker to have in memory. The store adds to Bytes what it appends. A run that an earlier build started has
+	// only what was appended since, so its deliveries are taken to be smaller than they are.
+	Bytes     int64 `json:"bytes,omitempty"`
+	SeenBytes int64 `json:"seen_bytes,omitempty"`
+	// ArgumentBytes is the size of what the run was started with: its task has that beside the history.
+	ArgumentBytes int64 `json:"argument_bytes,omitempty"`
+
 	Selected   []string     `json:"selected,omitempty"` // selections that have a winner and members that are open
 	ProgressAt history.Time `json:"progress_at,omitzero"`
 
@@ -161,10 +169,12 @@ type Task struct {
 	ReadyAt  history.Time   `json:"ready_at,omitzero"`
 	Delivery int64          `json:"delivery,omitempty"`
 	Attempt  int            `json:"attempt,omitempty"`
-	Losses   int            `json:"losses,omitempty"`  // workers that died with it
-	Rank     int64          `json:"rank,omitempty"`    // its place in the fair order of its queue
-	Shown    int64          `json:"shown,omitempty"`   // last event the leaseholder has been shown
-	Settled  int64          `json:"settled,omitempty"` // among those, the last that ended a step
+	Losses   int            `json:"losses,omitempty"`   // workers that died with it
+	Rank     int64          `json:"rank,omitempty"`     // its place in the fair order of its queue
+	Shown    int64          `json:"shown,omitempty"`    // last event the leaseholder has been shown
+	Settled  int64          `json:"settled,omitempty"`  // among those, the last that ended a step
+	Size     int64          `json:"size,omitempty"`     // Bytes of the history that the leaseholder has been shown
+	Returned int            `json:"returned,omitempty"` // how often in a row it was returned without having been started
 	Cause    Cause          `json:"cause,omitzero"`
 	Problem  string         `json:"problem,omitempty"` // why it was quarantined
 	Stack    string         `json:"stack,omitempty"`   // where its code failed last
@@ -224,12 +234,16 @@ type Activity struct {
 	ScheduledAt    history.Time    `json:"scheduled_at"`
 	history.Parallel
 
-	State    TaskState    `json:"state"`
-	ReadyAt  history.Time `json:"ready_at,omitzero"` // ready or delayed: since, or until, when; else zero
-	Delivery int64        `json:"delivery,omitempty"`
-	Attempt  int          `json:"attempt,omitempty"` // what users see
-	Failures int          `json:"failures,omitempty"`
-	Losses   int          `json:"losses,omitempty"`
+	State   TaskState    `json:"state"`
+	ReadyAt history.Time `json:"ready_at,omitzero"` // ready or delayed: since, or until, when; else zero
+	// FirstReady is when it became ready first, of a delivery under way or in doubt: a return without a start keeps it
+	FirstReady history.Time `json:"first_ready,omitzero"`
+	Returned   int          `json:"returned,omitempty"` // how often in a row it was returned without having been started
+	Bytes      int64        `json:"bytes,omitempty"`    // of its arguments
+	Delivery   int64        `json:"delivery,omitempty"`
+	Attempt    int          `json:"attempt,omitempty"` // what users see
+	Failures   int          `json:"failures,omitempty"`
+	Losses     int          `json:"losses,omitempty"`
 	// Returns counts the deliveries that ended without an outcome while their worker lived. Together with
 	// Losses they decide when the task is given up as poison.
 	Returns int `json:"returns,omitempty"`

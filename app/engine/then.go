@@ -74,7 +74,7 @@ func (in CompleteActivity) fused(st *step) error {
 	lease.Sessions = t.Lessee.Worker.knowsSessions()
 	st.Task = &Task{
 		Number: st.Tasks, State: LeasedState, Attempt: 1, Cause: st.why(), Shown: st.LastSeq, Settled: st.Settled,
-		Lease: lease,
+		Size: st.Bytes, Lease: lease,
 	}
 	// The worker that completed the last delivered task may still repeat its report and must get its answer, so
 	// this turn does not take that place. A repeated turn is known by the hash in the event of its result.
@@ -92,7 +92,7 @@ func (in CompleteActivity) fused(st *step) error {
 func (st *step) takeTurn(t *Then) error {
 	if len(t.Commands) == 0 {
 		shown := st.Task.Shown
-		st.Task = nil
+		st.SeenBytes, st.Task = st.Task.Size, nil
 		st.saw(shown)
 		st.overdue()
 		return nil

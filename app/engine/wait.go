@@ -43,6 +43,29 @@ const (
 	taskFailed   = 2               // deliveries of a workflow task: its code fails, which trying again seldom mends
 )
 
+// ReturnedOften is how many returns in a row without a start are reported: as the reason why the task waits, in the log
+// and by a metric.
+const ReturnedOften = 3
+
+// unstarted is the wait for a task that was returned often, while a worker could have it or was given it and has not
+// renewed its lease since; nil for any other.
+func unstarted(returned int, w protocol.Wait, l Lease) *protocol.Wait {
+	busy := w.Reason == protocol.WaitWorkerBusy || w.Reason == protocol.WaitWorkerFull ||
+		w.Reason == protocol.WaitSessionBusy || w.Reason == protocol.WaitRunning && !l.renewed()
+	if returned < ReturnedOften || !busy {
+		return nil
+	}
+	return &protocol.Wait{
+		Reason: protocol.WaitUnstarted, Name: w.Name, Queue: w.Queue, Session: w.Session, Worker: l.Owner, Since: w.Since,
+		Used: returned,
+	}
+}
+
+// renewed says whether the holder has renewed the lease.
+func (l Lease) renewed() bool {
+	return l.Until.After(l.LeasedAt.Add(time.Duration(l.Length) * time.Microsecond))
+}
+
 // finish completes a wait with whether somebody has to look at it, and with its sentence. Some reasons need
 // attention at once (nothing will change by itself), some only when they last.
 func (a *Surroundings) finish(kind protocol.WaitKind, w protocol.Wait) *protocol.Wait {
@@ -74,7 +97,11 @@ func (s *Run) TaskWait(a *Surroundings) *protocol.Wait {
 			Reason: protocol.WaitQuarantined, Name: s.Type, Queue: s.Queue, Detail: t.Problem,
 		})
 	case LeasedState:
-		return a.finish(protocol.WaitForTask, running(s.Type, s.Queue, t.Lease, t.failures()))
+		w := running(s.Type, s.Queue, t.Lease, t.failures())
+		if often := unstarted(t.Returned, w, t.Lease); often != nil {
+			w = *often
+		}
+		return a.finish(protocol.WaitForTask, w)
 	case Delayed:
 		w := protocol.Wait{Reason: protocol.WaitStartDelay, Name: s.Type, Queue: s.Queue, Until: t.ReadyAt}
 		// A task that was delivered before is delayed because it failed, and not by a delayed start.
@@ -87,6 +114,9 @@ func (s *Run) TaskWait(a *Surroundings) *protocol.Wait {
 	want.Queue = a.Settings(s.Queue)
 	w := a.ready(s.Queue, want)
 	w.Name, w.Since, w.Failures, w.Detail = s.Type, t.ReadyAt, t.failures(), cmp.Or(w.Detail, t.Problem)
+	if often := unstarted(t.Returned, w, Lease{}); often != nil {
+		w = *often
+	}
 	return a.finish(protocol.WaitForTask, w)
 }
 
@@ -116,6 +146,9 @@ func (a *Surroundings) ActivityWait(act Activity) *protocol.Wait {
 	case LeasedState:
 		w := running(act.Type, act.Queue, act.Lease, act.Failures)
 		w.Session, w.Detail = act.SessionID, act.LastFailure
+		if often := unstarted(act.Returned, w, act.Lease); often != nil {
+			w = *often
+		}
 		return a.finish(protocol.WaitForActivity, w)
 	case Delayed:
 		// A worker gave it back and said what it lacks, which is what somebody can do something about.
@@ -142,6 +175,9 @@ func (a *Surroundings) ActivityWait(act Activity) *protocol.Wait {
 		Session: a.Sessions[act.SessionID],
 	})
 	w.Name, w.Since, w.Failures = act.Type, act.ReadyAt, act.Failures
+	if often := unstarted(act.Returned, w, Lease{}); often != nil {
+		w = *often
+	}
 	return a.finish(protocol.WaitForActivity, w)
 }
 

@@ -103,6 +103,31 @@ var everyWait = []struct {
 		w.act.State, w.act.ReadyAt, w.act.HandedBack = Delayed, history.At(noon.Add(time.Second)), 2
 		w.act.Lost = []history.Lost{{Worker: "w", Why: "no such handler"}}
 	}, "activity charge was handed back by worker w, and is offered again at 2026-01-01T12:00:01Z: no such handler"},
+	{protocol.WaitUnstarted, true, func(w *stuckTask) {
+		w.act.Returned = ReturnedOften
+	}, "activity charge was returned 3 times in a row without having been started"},
+	{protocol.WaitUnstarted, true, func(w *stuckTask) {
+		w.task(Task{State: Ready, ReadyAt: history.At(noon), Returned: 4})
+	}, "its next decision was returned 4 times in a row without having been started"},
+	{protocol.WaitUnstarted, true, func(w *stuckTask) {
+		w.act.State, w.act.Returned = LeasedState, 5
+		w.act.Lease = Lease{
+			Owner: "w", LeasedAt: history.At(noon), Length: 10_000_000, Until: history.At(noon.Add(10 * time.Second)),
+		}
+	}, "activity charge was returned 5 times in a row without having been started, and was given to worker w again"},
+	// One more return is harmless; a renewed lease says that it runs; without a worker that is what is missing.
+	{protocol.WaitWorkerBusy, false, func(w *stuckTask) {
+		w.act.Returned = ReturnedOften - 1
+	}, "activity charge: ready for worker w, which is busy or does not poll"},
+	{protocol.WaitRunning, false, func(w *stuckTask) {
+		w.act.State, w.act.Returned = LeasedState, 5
+		w.act.Lease = Lease{
+			Owner: "w", LeasedAt: history.At(noon), Length: 10_000_000, Until: history.At(noon.Add(12 * time.Second)),
+		}
+	}, "activity charge runs on worker w"},
+	{protocol.WaitNoWorker, true, func(w *stuckTask) {
+		w.around.Workers, w.act.Returned = nil, 5
+	}, "activity charge: no live worker serves queue q"},
 	{protocol.WaitInstalling, false, func(w *stuckTask) {
 		w.act.State, w.act.ReadyAt, w.act.HandedBack = Delayed, history.At(noon.Add(time.Second)), 2
 		w.act.ScheduledAt = history.At(noon.Add(-time.Minute))

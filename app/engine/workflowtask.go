@@ -103,7 +103,7 @@ func (in CompleteTask) decide(st *step) error {
 	// Members of a group that are sent again take no sequence, so they go before anything is numbered.
 	commands := slices.DeleteFunc(slices.Clone(in.Commands), st.repeats)
 	if !update {
-		st.seen = shown
+		st.seen, st.SeenBytes = shown, task.Size
 		// The last signal that this task was the first to show; a condition that opens now may already have
 		// been met by it.
 		for k := range st.Signals.All() {
@@ -181,6 +181,7 @@ func (in FailTask) decide(st *step) error {
 			})
 		} else {
 			st.saw(t.Shown)
+			st.SeenBytes = t.Size
 		}
 		st.Last = &Completed{
 			Number: in.Number, Delivery: in.Delivery, Owner: in.Owner, Hash: in.Hash, Outcome: "waiting_for_history",
@@ -202,7 +203,7 @@ func (in FailTask) decide(st *step) error {
 		st.d.Answer.NextTask, st.Last.Next = "", ""
 		return nil
 	}
-	t.Problem = in.Failure.Message
+	t.Problem, t.Returned = in.Failure.Message, 0
 	t.State, t.ReadyAt = Ready, st.now
 	// The attempts before this one failed as well: wait 1, 2, 4, … seconds, at most a minute.
 	if t.Attempt > 1 {
@@ -280,7 +281,14 @@ func (in ReleaseTask) decide(st *step) error {
 			protocol.ReasonLeaseOwnerMismatch, "task %s is leased to %s", TaskID(st.ID, in.Number), t.Owner,
 		).With("lease_owner", t.Owner)
 	}
+	since, returned := t.ReadyAt, t.Returned
+	t.Returned = 0
 	t.release(st.now, in.Why, in.Undone, in.Lost)
+	// The worker did not start it, or its decision came to nothing, so it has waited since it became ready first.
+	if in.Undone || in.Owner != "" && !in.Lost {
+		t.ReadyAt, t.Returned = orTime(since, t.ReadyAt), returned+1
+	}
+	st.d.Answer.Returned = t.Returned
 	return nil
 }
 
@@ -353,6 +361,7 @@ func (in Due) decide(st *step) error {
 		if err != nil {
 			return err
 		}
+		t.Returned = 0
 		t.release(st.now, LeaseExpired, false, died)
 	case t != nil && t.State == Delayed && !t.ReadyAt.After(st.now.Time):
 		t.State, t.ReadyAt = Ready, st.now

@@ -36,6 +36,9 @@ type Heard struct {
 	// when this app gave it something last that it may hold for minutes, or heard it of that
 	Gave     time.Time
 	Promised bool // what is stored says that its heartbeats are stored
+	// polls, by the kinds that they ask for, of which the last response with tasks could not be delivered: the next one
+	// gets a single task, in case it was the size of the response
+	Narrow map[string]bool
 
 	// what an operator wants of it, as this app told it, and since when; of a drained one, when it was looked what it had
 	// left, and whether that was nothing

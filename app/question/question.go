@@ -128,12 +128,19 @@ func (p *Pending) Claim(ctx context.Context, r store.ClaimRequest) ([]store.Leas
 		return nil, err
 	}
 	var out []store.Leased
-	given := make([]int, len(r.Pollers))
+	given, bytes := make([]int, len(r.Pollers)), store.NewBudgets(r.Pollers)
+	full := make([]bool, len(r.Pollers)) // a question did not fit into its response
 	left := false
 	for _, q := range waiting {
 		i := slices.IndexFunc(r.Pollers, func(o store.Poller) bool { return Takes(o.Lessee.Worker, &q) })
-		for i >= 0 && i < len(given) && (given[i] >= r.Pollers[i].Max || !Takes(r.Pollers[i].Lessee.Worker, &q)) {
-			i++
+		for ; i >= 0 && i < len(given); i++ {
+			if !Takes(r.Pollers[i].Lessee.Worker, &q) || given[i] >= r.Pollers[i].Max || full[i] {
+				continue
+			}
+			if bytes.Fits(i, q.Bytes) {
+				break
+			}
+			full[i] = true
 		}
 		if i < 0 {
 			continue
@@ -152,7 +159,8 @@ func (p *Pending) Claim(ctx context.Context, r store.ClaimRequest) ([]store.Leas
 		}
 		if got {
 			given[i]++
-			out = append(out, store.Leased{Kind: r.Kind, Question: &q, Poller: i})
+			bytes.Take(i, q.Bytes)
+			out = append(out, store.Leased{Kind: r.Kind, Question: &q, Poller: i, Size: q.Bytes})
 		}
 	}
 	if left {
@@ -197,6 +205,7 @@ func Of(kind protocol.TaskKind, h *engine.Head, name, arguments string) store.Qu
 		ID: ulid.Make().String(), Kind: kind, Namespace: h.Namespace, Queue: h.Queue, WorkflowID: h.WorkflowID, RunID: h.ID,
 		Type:      h.Type,
 		RunStatus: status, LastSeq: h.LastSeq, Name: name, Arguments: arguments, Requirements: h.Wanted().Requirements,
+		Bytes: h.DeliveryBytes(false) + int64(len(arguments)),
 	}
 }
 

@@ -23,6 +23,7 @@ type Question struct {
 	LastSeq    int64             `json:"last_seq"` // the history that the worker replays ends here
 	Name       string            `json:"name"`     // of the query or update
 	Arguments  string            `json:"arguments,omitempty"`
+	Bytes      int64             `json:"bytes,omitempty"` // of its task
 
 	Requirements []string  `json:"requirements,omitempty"` // capabilities without which a worker cannot run the workflow
 	Beside       []string  `json:"beside,omitempty"`       // processes that were asked the same and have not answered

@@ -248,11 +248,16 @@ type Process struct {
 	Incarnation string
 }
 
-// Poller is one waiting poller of a claim: what it may be given, and how many.
+// Poller is one waiting poller of a claim: what it may be given, how many tasks and how many bytes of them.
 type Poller struct {
 	Lessee engine.Lessee
 	Max    int
-	Gone   *atomic.Bool // set when its worker's registration is over, so that it is given nothing; nil: it has no such end
+	// Bytes are left of the budget of its response. A claim gives it nothing more at the first task that does not fit, so
+	// that no task is passed over for a smaller one. First: its response has no task yet, and the first one always fits.
+	// The zero values of both mean no limit.
+	Bytes int64
+	First bool
+	Gone  *atomic.Bool // set when its worker's registration is over, so that it is given nothing; nil: it has no such end
 }
 
 // Leased is a task in the hands of a worker, with what was in memory when it was leased.
@@ -267,6 +272,7 @@ type Leased struct {
 	Claimed   bool            // the lease claimed the session
 	Class     string          // its fairness class, where keys share its queue
 	Poller    int             // index into ClaimRequest.Pollers; of no meaning for a hand-over
+	Size      int64           // of the delivery, as it was subtracted from the poller's Bytes
 	Arguments string          // blob; only when Known
 	Known     bool            // Arguments is filled, and Events where the cache holds the history
 	Events    []history.Event // the last events up to Head.LastSeq, as far back as the cache holds them; nil: read them
@@ -363,6 +369,8 @@ type Offer struct {
 	Past         bool          // it may go past older tasks, no more urgent ones, to who made it
 	Settings     *engine.Queue // of its queue, nil: none
 	Now          time.Time
+	// Bytes is the size of the delivery; KeptBytes that to a worker that keeps the run in memory.
+	Bytes, KeptBytes int64
 }
 
 // Reservation is a poller taken out of its lines for a task. Exactly one of Deliver, Undo and Doubt is called, when all

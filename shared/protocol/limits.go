@@ -12,6 +12,10 @@ import (
 // The limits of what a request may say stand in the tags of its members and nowhere else: the description of the API is
 // made of the same tags, and whichever door a request came in by, its verb asks CheckLimits, the engine CheckCommand.
 
+// MaxTaskBytes is how many bytes of tasks one response carries at most, whatever its transport: half a frame of the
+// socket, which leaves the other half to what else a response has and to one task that is larger by itself.
+const MaxTaskBytes = 4 << 20
+
 // CheckLimits refuses the first member of a request, a struct or a pointer to one, that is outside of the limits in its
 // tag:
 //

@@ -38,6 +38,7 @@ const (
 	WaitStartDelay  WaitReason = "start_delay"
 	WaitBackoff     WaitReason = "retry_backoff"       // and why it failed
 	WaitHandedBack  WaitReason = "handed_back"         // and what the worker lacks
+	WaitUnstarted   WaitReason = "returned_unstarted"  // since when it is ready
 	WaitInstalling  WaitReason = "packages_installing" // and how far that is
 	WaitNoPackages  WaitReason = "packages_failed"     // and what went wrong
 	WaitQuarantined WaitReason = "quarantined"
@@ -170,6 +171,10 @@ var WaitRules = []WaitRule{
 	{
 		WaitHandedBack, PatienceNone, FormPredicate,
 		"was handed back by worker {worker}, and is offered again at {until}: {detail}",
+	},
+	{
+		WaitUnstarted, PatienceNone, FormPredicate,
+		"was returned {used} times in a row without having been started[, and was given to worker {worker} again]",
 	},
 	{
 		WaitInstalling, PatienceShort, FormPredicate,

@@ -270,7 +270,7 @@ func (r *Runner) spawn(t protocol.Task, came arrival) {
 	r.begin.Lock()
 	defer r.begin.Unlock()
 	if r.stopped.Load() {
-		if item, ok := returned(t, "draining"); ok {
+		if item, ok := returned(t, drainedUnstarted); ok {
 			r.report.handBack(item)
 		}
 		r.slots.release(t.Kind, 1)
@@ -298,6 +298,9 @@ func (r *Runner) spawn(t protocol.Task, came arrival) {
 		}
 	})
 }
+
+// drainedUnstarted is why a task is handed back that came while the worker drained; its code did not begin.
+const drainedUnstarted = "draining_before_start"
 
 // returned is the outcome that hands a task back.
 func returned(t protocol.Task, why string) (protocol.CompleteItem, bool) {

@@ -55,7 +55,7 @@ func (b *batch) claim(p *pending) error {
 	if err != nil {
 		return err
 	}
-	room := make([]int, len(r.Pollers))
+	room, bytes := make([]int, len(r.Pollers)), store.NewBudgets(r.Pollers)
 	total := 0
 	for i, poller := range r.Pollers {
 		room[i] = max(0, poller.Max)
@@ -87,6 +87,16 @@ func (b *batch) claim(p *pending) error {
 			continue
 		}
 		i, ok, full := b.give(t, r, room, held, settings, left.has(lane))
+		size := int64(0)
+		for ok {
+			if size = b.deliveryBytes(t, r, i); bytes.Fits(i, size) {
+				break
+			}
+			// The poller is given nothing more, and the task goes to another that may have it or waits for the next claim.
+			total -= room[i]
+			room[i] = 0
+			i, ok, full = b.give(t, r, room, held, settings, left.has(lane))
+		}
 		if full {
 			left.add(lane)
 		}
@@ -98,6 +108,7 @@ func (b *batch) claim(p *pending) error {
 		}
 		if ok {
 			budget--
+			bytes.Take(i, size)
 			b.spent(q)
 			room[i]--
 			total--
@@ -108,7 +119,7 @@ func (b *batch) claim(p *pending) error {
 				held[processOf(w)]++
 				b.took[w.Key()]++
 			}
-			l.Poller = i
+			l.Poller, l.Size = i, size
 			p.leased = append(p.leased, l)
 			p.runs = append(p.runs, b.runs[t.run])
 			b.claimed[t.run] = true

@@ -251,6 +251,9 @@ type inSession struct {
 	session string
 }
 
+// eventBytes is what an event is taken to need in memory beside its payload.
+const eventBytes = 128
+
 // append notes the events of a decision, to be written with the batch. sessions are those of activities that were open.
 func (b *batch) append(d *engine.Decision, payloads [][]byte, sessions []inSession) {
 	if len(d.Events) == 0 {
@@ -259,7 +262,7 @@ func (b *batch) append(d *engine.Decision, payloads [][]byte, sessions []inSessi
 	id := d.Next.ID
 	evs, bytes := b.events[id], 0
 	for k := range d.Events {
-		bytes += len(payloads[k]) + 128
+		bytes += len(payloads[k]) + eventBytes
 		if len(sessions) == 0 {
 			continue
 		}
@@ -281,6 +284,7 @@ func (b *batch) append(d *engine.Decision, payloads [][]byte, sessions []inSessi
 	evs.list, evs.payloads = append(evs.list, d.Events...), append(evs.payloads, payloads...)
 	evs.bytes += bytes
 	b.bytes += bytes
+	b.runs[id].Bytes += int64(bytes + len(d.Events)*(engine.EventBytes-eventBytes))
 	b.events[id] = evs
 }
 

@@ -213,6 +213,7 @@ func (b *batch) offer(r *run, seq int64) store.Offer {
 			Kind: w.Kind, Run: r.ID, Namespace: r.Namespace, Queue: r.Queue, Type: w.Type, BuildID: w.BuildID,
 			Requirements: w.Requirements, Now: b.now,
 			Settings: b.Queue(engine.QueueKey{Namespace: r.Namespace, Name: r.Queue}),
+			Bytes:    r.DeliveryBytes(false), KeptBytes: r.DeliveryBytes(true),
 		}
 	}
 	a, _ := r.Activities.Get(seq)
@@ -220,6 +221,7 @@ func (b *batch) offer(r *run, seq int64) store.Offer {
 		Kind: protocol.KindActivity, Run: r.ID, Namespace: r.Namespace, Queue: a.Queue, Type: a.Type,
 		Requirements: a.Requirements, Now: b.now,
 		Settings: b.Queue(engine.QueueKey{Namespace: r.Namespace, Name: a.Queue}),
+		Bytes:    a.DeliveryBytes(), KeptBytes: a.DeliveryBytes(),
 	}
 	if a.SessionID != "" {
 		o.Session = b.sessions[engine.SessionKey{Namespace: r.Namespace, ID: a.SessionID}].Session

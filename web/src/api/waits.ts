@@ -5,6 +5,7 @@ export const waitRules = {
   start_delay: { form: "alone", text: "its start is delayed until {until}" },
   retry_backoff: { form: "predicate", text: "waits for its back-off until {until}[, failed attempts so far: {failures}]" },
   handed_back: { form: "predicate", text: "was handed back by worker {worker}, and is offered again at {until}: {detail}" },
+  returned_unstarted: { form: "predicate", text: "was returned {used} times in a row without having been started[, and was given to worker {worker} again]" },
   packages_installing: { form: "predicate", text: "waits for the packages of its handler on worker {worker}, and is offered again at {until}: {detail}" },
   packages_failed: { form: "predicate", text: "waits for the packages of its handler, which worker {worker} cannot install, and is offered again at {until}: {detail}" },
   quarantined: { form: "alone", text: "quarantined until repaired: {detail}" },

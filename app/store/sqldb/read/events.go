@@ -34,10 +34,9 @@ func (r *reader) Events(
 		}
 		return p.Each(after, through, func(e history.Event, size int, _ bool) error {
 			// One event at least, however large, or a page that is too small for it would never get past it.
-			if bytes > 0 && bytes >= maxBytes && maxBytes > 0 {
+			if bytes += size + engine.EventBytes; len(list) > 0 && bytes > maxBytes && maxBytes > 0 {
 				return errEnough
 			}
-			bytes += size
 			list = append(list, e)
 			return nil
 		})

@@ -1,0 +1,41 @@
+package history
+
+// FrameSize is the most that an event has in its JSON beside its payload.
+const FrameSize = 256
+
+// Size is about how many bytes the event's JSON has: rather more than fewer. The payloads of common events are not
+// encoded for it.
+func (e Event) Size() int {
+	n := FrameSize
+	switch d := e.Data.(type) {
+	case *WorkflowStarted:
+		n += 1024 + len(d.Arguments) + len(d.Memo) + len(d.SearchAttributes)
+	case *ActivityScheduled:
+		n += 1024 + len(d.Arguments) + len(d.Session)
+	case *ActivityCompleted:
+		n += 1024 + len(d.Result)
+	case *SignalReceived:
+		n += 512 + len(d.Value)
+	case *SignalApplied:
+		n += 512 + len(d.Value)
+	case *SideEffectRecorded:
+		n += 256 + len(d.Result)
+	case *TimerScheduled, *TimerFired:
+		n += 512
+	default:
+		raw, err := EncodeData(d)
+		if err != nil {
+			return n
+		}
+		n += len(raw)
+	}
+	return n
+}
+
+// SizeOf is the size of a list of events.
+func SizeOf(events []Event) (n int) {
+	for i := range events {
+		n += events[i].Size()
+	}
+	return n
+}
