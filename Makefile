@@ -29,9 +29,10 @@ FREEZES ?= 20
 SOAK    ?= 10m
 STORM   ?= 1000
 CYCLES  ?= 1000
+CUTS    ?= 400
 ROLLING ?= 10m
 
-.PHONY: help run dev test race postgres interop e2e fuzz fuzz-api mutants crash freeze soak storm rolling sandbox-long upgrade image lint dead fmt generate verify web bench compare build tools clean
+.PHONY: help run dev test race postgres interop e2e fuzz fuzz-api mutants crash powercut freeze soak storm rolling sandbox-long upgrade image lint dead fmt generate verify web bench compare build tools clean
 .DELETE_ON_ERROR:
 
 help: ## print this list
@@ -80,6 +81,10 @@ mutants: deps ## make the mistakes of .ci/mutants in a copy of the tree, see tha
 crash: ## kill processes at 100 random points under load; 200 sessions under kills and freezes; orders of the Python SDK whose workers die
 	.ci/deps postgres python
 	SOJOURN_TEST_CRASHES=100 SOJOURN_TEST_REQUIRE=postgres,python .ci/postgres go test -count=1 -timeout 120m -v -run 'Crash|Kill' ./...
+
+powercut: ## cut the power CUTS (400) times in a record of the app's writes, syncs and answers: SQLite opens, nothing acknowledged is lost
+	.ci/deps strace
+	SOJOURN_TEST_POWERCUTS=$(CUTS) SOJOURN_TEST_REQUIRE=strace go test -count=1 -timeout 60m -v -run SurvivesAPowerCut ./cli
 
 freeze: ## stop a worker 20 times for longer than its leases: it begins nothing late; and an app at 20 places: no other waits (FREEZES=20)
 	.ci/deps postgres

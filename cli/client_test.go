@@ -22,6 +22,7 @@ type client struct {
 	t     *testing.T
 	base  string
 	token string
+	plain bool // answers are not compressed
 }
 
 // call sends a request; body is JSON text, bytes, or a value. The error says that no answer came.
@@ -49,6 +50,9 @@ func (c client) call(ctx context.Context, method, path string, body any) (status
 		r.Header.Set(protocol.HeaderWorkerVersion, protocol.WorkerVersion)
 	} else {
 		r.Header.Set(protocol.HeaderControlVersion, protocol.ControlVersion)
+	}
+	if c.plain {
+		r.Header.Set("Accept-Encoding", "identity")
 	}
 	if c.token != "" {
 		r.Header.Set("Authorization", "Bearer "+c.token)
