@@ -16,6 +16,7 @@ import (
 	"github.com/sojourn-run/sojourn/app/auth"
 	"github.com/sojourn-run/sojourn/client"
 	"github.com/sojourn-run/sojourn/shared/certs"
+	"github.com/sojourn-run/sojourn/shared/mask"
 	"github.com/sojourn-run/sojourn/shared/process"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
@@ -132,7 +133,7 @@ func hinted(err error) error {
 	case protocol.ReasonOf(err) == protocol.ReasonUnauthorized:
 		return fmt.Errorf("%w (set --token or SOJOURN_TOKEN, or --data-dir to the app's)", err)
 	case errors.As(err, &away):
-		return fmt.Errorf("no app answers at %s (--app-url): %w", away.URL, away.Err)
+		return fmt.Errorf("no app answers at %s (--app-url): %w", mask.URL(away.URL), away.Err)
 	}
 	return err
 }

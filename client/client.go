@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/sojourn-run/sojourn/shared/httpjson"
+	"github.com/sojourn-run/sojourn/shared/mask"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
@@ -87,7 +88,7 @@ func (c *Client) request(ctx context.Context, method, to string, in, out any) er
 	defer cancel()
 	r, err := http.NewRequestWithContext(ctx, method, to, body)
 	if err != nil {
-		return err
+		return errors.New(mask.URL(err.Error())) // it quotes the URL
 	}
 	r.Header.Set("Content-Type", "application/json")
 	r.Header.Set(protocol.HeaderControlVersion, protocol.ControlVersion)
@@ -149,7 +150,7 @@ type UnreachableError struct {
 }
 
 func (e *UnreachableError) Error() string {
-	return fmt.Sprintf("no app answers at %s: %v", e.URL, e.Err)
+	return fmt.Sprintf("no app answers at %s: %v", mask.URL(e.URL), e.Err)
 }
 
 func (e *UnreachableError) Unwrap() error { return e.Err }
@@ -161,7 +162,7 @@ func unreached(base string, err error) error {
 	case errors.As(err, &dial) && dial.Op == "dial":
 		return &UnreachableError{base, dial.Err}
 	case errors.Is(err, context.DeadlineExceeded):
-		return fmt.Errorf("the app at %s gave no answer in %s", base, patience)
+		return fmt.Errorf("the app at %s gave no answer in %s", mask.URL(base), patience)
 	}
 	return err
 }

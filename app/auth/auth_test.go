@@ -261,6 +261,8 @@ func TestWrongTokenRequestsAreRefusedByField(t *testing.T) {
 		"expires_in_seconds": {Roles: viewer, ExpiresIn: -1},
 		"name":               {Roles: viewer, Name: strings.Repeat("n", 256)},
 		"queues.0":           {Roles: viewer, Queues: []string{""}},
+		"queues":             {Roles: viewer, Queues: []string{"q1"}},
+		"group":              {Roles: []auth.Role{auth.Viewer, auth.Writer, auth.Operator, auth.Admin}, Group: "g"},
 		"namespaces.0":       {Roles: viewer, Namespaces: []string{strings.Repeat("n", 129)}},
 	} {
 		_, err := a.Create(t.Context(), admin(t, a), in)
@@ -328,6 +330,11 @@ func TestTheRolesOfATokenAreChangedByWhoMaySeeIt(t *testing.T) {
 	wantReason(t, "of another's namespace", set(blue, n.ID, auth.Admin), protocol.ReasonTokenNotFound)
 	wantReason(t, "of no token", set(root, "nobody", auth.Admin), protocol.ReasonTokenNotFound)
 	wantReason(t, "none", set(root, n.ID), protocol.ReasonValidation)
+	restricted := create(t, a, root, auth.TokenRequest{Roles: []auth.Role{auth.Worker}, Queues: []string{"q"}})
+	wantReason(t, "of a restricted token", set(root, restricted.ID, auth.Viewer), protocol.ReasonValidation)
+	if err := set(root, restricted.ID, auth.Worker, auth.Viewer); err != nil {
+		t.Error(err)
+	}
 	wantReason(t, "unknown", set(root, n.ID, "king"), protocol.ReasonValidation)
 	wantReason(t, "twice", set(root, n.ID, auth.Viewer, auth.Viewer), protocol.ReasonValidation)
 	if p, err := a.Authenticate(t.Context(), n.Token); err != nil || !p.Has(auth.Writer) {

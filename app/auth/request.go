@@ -135,6 +135,10 @@ func (a *Auth) SignOut(w http.ResponseWriter, r *http.Request) error {
 	gone := a.cookie(r, "", time.Unix(1, 0))
 	gone.MaxAge = -1
 	http.SetCookie(w, gone)
+	if gone.Path != "/" { // one of a build that knew no base path
+		gone.Path = "/"
+		http.SetCookie(w, gone)
+	}
 	return nil
 }
 
@@ -175,9 +179,18 @@ func (a *Auth) endSignIn(ctx context.Context, in signIn) error {
 	return err
 }
 
+// below is the path below which browsers reach the app: what else is served on that host does not get the cookie. The
+// app sets the header by its base path, and a proxy that takes the path away sets it itself.
+func below(r *http.Request) string {
+	if prefix := strings.TrimRight(r.Header.Get("X-Forwarded-Prefix"), "/"); strings.HasPrefix(prefix, "/") {
+		return prefix
+	}
+	return "/"
+}
+
 func (a *Auth) cookie(r *http.Request, value string, until time.Time) *http.Cookie {
 	return &http.Cookie{
-		Name: Cookie, Value: value, Path: "/", Expires: until, HttpOnly: true, SameSite: http.SameSiteStrictMode,
+		Name: Cookie, Value: value, Path: below(r), Expires: until, HttpOnly: true, SameSite: http.SameSiteStrictMode,
 		Secure: r.TLS != nil || strings.EqualFold(r.Header.Get("X-Forwarded-Proto"), "https"),
 	}
 }

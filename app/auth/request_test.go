@@ -109,6 +109,19 @@ func TestASignInGivesACookieThatIsNoToken(t *testing.T) {
 	if c := signIn(t, a, secret, map[string]string{"X-Forwarded-Proto": "https"}); !c.Secure {
 		t.Error("the cookie of a request over TLS is not Secure")
 	}
+	for prefix, want := range map[string]string{"/team/sojourn": "/team/sojourn", "/a/": "/a", "/": "/", "evil": "/"} {
+		set := map[string]string{"X-Forwarded-Prefix": prefix}
+		if c := signIn(t, a, secret, set); c.Path != want {
+			t.Errorf("below %s: the cookie is for %s, want %s", prefix, c.Path, want)
+		}
+		w := httptest.NewRecorder()
+		if err := a.SignOut(w, request(http.MethodPost, set)); err != nil {
+			t.Fatal(err)
+		}
+		if gone := w.Result().Cookies(); gone[0].Path != want || gone[0].MaxAge >= 0 {
+			t.Errorf("below %s: signed out by %v", prefix, gone)
+		}
+	}
 	with := func(value string, set map[string]string) *http.Request {
 		r := request(http.MethodPost, set)
 		r.AddCookie(&http.Cookie{Name: auth.Cookie, Value: value})

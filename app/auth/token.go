@@ -108,6 +108,9 @@ func check(in TokenRequest, by *Principal) error {
 	if err := protocol.CheckLimits(in); err != nil {
 		return err
 	}
+	if err := checkRestriction(in.Roles, in.Queues, in.Group); err != nil {
+		return err
+	}
 	if len(by.Namespaces) > 0 && len(in.Namespaces) == 0 {
 		return protocol.Refuse(protocol.ReasonForbidden, "this caller may only make tokens for namespaces of its own").
 			With("namespaces", by.Namespaces)
@@ -117,6 +120,22 @@ func check(in TokenRequest, by *Principal) error {
 			return protocol.Refuse(protocol.ReasonForbidden, "this caller may not make tokens for namespace %s", n).
 				With("namespaces", by.Namespaces)
 		}
+	}
+	return nil
+}
+
+// checkRestriction refuses queues and a group for a token that is no worker's: they restrict what workers are given, and
+// nothing else goes by them.
+func checkRestriction(roles []Role, queues []string, group string) error {
+	if slices.Contains(roles, Worker) {
+		return nil
+	}
+	const message = "only a worker's token can be restricted to %s; add role worker, or leave %[1]s out"
+	switch {
+	case len(queues) > 0:
+		return protocol.Invalid("queues", message, "queues")
+	case group != "":
+		return protocol.Invalid("group", message, "a group")
 	}
 	return nil
 }
@@ -191,6 +210,10 @@ func (a *Auth) SetRoles(ctx context.Context, by *Principal, id string, in RolesR
 				return store.Writes{}, protocol.Refuse(protocol.ReasonTokenNotFound, "there is no token %s", id)
 			}
 			t := *old
+			if err := checkRestriction(in.Roles, t.Queues, t.Group); err != nil {
+				return store.Writes{}, protocol.Invalid("roles",
+					"token %s is restricted to queues or a group, which holds for workers alone; keep role worker", id)
+			}
 			t.Roles = nil
 			for _, r := range in.Roles {
 				t.Roles = append(t.Roles, string(r))

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"github.com/sojourn-run/sojourn/shared/mask"
 	"path/filepath"
 	"strings"
 )
@@ -80,7 +81,7 @@ var settings = []setting{
 		help: "PEM file with authorities: a caller needs a certificate of theirs, for all but probes; unset: it needs none",
 	},
 	{
-		name: "database-url", value: "sqlite:DATA-DIR/sojourn.db", roles: apps, secret: maskURL,
+		name: "database-url", value: "sqlite:DATA-DIR/sojourn.db", roles: apps, secret: mask.URL,
 		derive: func(c *Config) string { return "sqlite:" + filepath.Join(c.DataDir, "sojourn.db") },
 		help:   "sqlite:PATH or postgres://…",
 	},
@@ -90,11 +91,11 @@ var settings = []setting{
 		help: "token, or none (with a loopback address only)",
 	},
 	{
-		name: "token", roles: all, secret: maskAll,
+		name: "token", roles: all, secret: mask.All,
 		help: "app: the bootstrap token, made and printed once if unset; worker and commands: the token they present",
 	},
 	{
-		name: "app-url", kind: list, value: "http://127.0.0.1:7700", roles: callers,
+		name: "app-url", kind: list, value: "http://127.0.0.1:7700", roles: callers, secret: mask.URL,
 		help: "where to find the app; several, comma separated",
 	},
 	{

@@ -89,19 +89,3 @@ func written(v any) string {
 
 // shortDuration makes 5m of 5m0s and 1h of 1h0m0s.
 var shortDuration = regexp.MustCompile(`([hm])(0m)?0s$`)
-
-const mask = "********"
-
-func maskAll(v string) string {
-	if v == "" {
-		return ""
-	}
-	return mask
-}
-
-// password finds a password in an address and in its query, also where the whole does not parse as a URL. It takes
-// everything up to the last @, so that a password with an @ in it is hidden whole.
-var password = regexp.MustCompile(`(://[^:/@\s]*:).*(@)|(password=)[^&\s]+`)
-
-// maskURL hides the password inside an address.
-func maskURL(v string) string { return password.ReplaceAllString(v, "$1$3"+mask+"$2") }

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/gorilla/websocket"
+	"github.com/sojourn-run/sojourn/shared/mask"
 )
 
 // DefaultPath is where a server listens below its base URL.
@@ -81,9 +82,9 @@ func Dial(ctx context.Context, base, namespace string, auth any, options DialOpt
 	ws, response, err := dialer.DialContext(ctx, target, options.Header) //nolint:bodyclose // the dialer has read it
 	if err != nil {
 		if response != nil {
-			return nil, fmt.Errorf("dial %s: %w (HTTP %d)", base, err, response.StatusCode)
+			return nil, fmt.Errorf("dial %s: %w (HTTP %d)", mask.URL(base), err, response.StatusCode)
 		}
-		return nil, fmt.Errorf("dial %s: %w", base, err)
+		return nil, fmt.Errorf("dial %s: %w", mask.URL(base), err)
 	}
 	ws.SetReadLimit(int64(limits.MaxPayload))
 	c := newClientConn(ws, limits, options.Failed)
@@ -95,7 +96,7 @@ func Dial(ctx context.Context, base, namespace string, auth any, options DialOpt
 		if err == nil || ctx.Err() != nil {
 			err = ctx.Err()
 		}
-		return nil, fmt.Errorf("join %s at %s: %w", namespace, base, err)
+		return nil, fmt.Errorf("join %s at %s: %w", namespace, mask.URL(base), err)
 	}
 	c.group.run(c.read)
 	// Not before the reader runs, so that the hook may use acks.
@@ -107,7 +108,7 @@ func Dial(ctx context.Context, base, namespace string, auth any, options DialOpt
 func endpoint(base, path string) (string, error) {
 	u, err := url.Parse(base)
 	if err != nil {
-		return "", fmt.Errorf("url of the server: %w", err)
+		return "", fmt.Errorf("url of the server: %s", mask.URL(err.Error())) // it quotes the URL
 	}
 	switch u.Scheme {
 	case "http", "ws":
@@ -115,7 +116,7 @@ func endpoint(base, path string) (string, error) {
 	case "https", "wss":
 		u.Scheme = "wss"
 	default:
-		return "", fmt.Errorf("url of the server %q: want http, https, ws or wss", base)
+		return "", fmt.Errorf("url of the server %q: want http, https, ws or wss", mask.URL(base))
 	}
 	if path == "" {
 		path = DefaultPath

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/sojourn-run/sojourn/shared/mask"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
@@ -174,10 +175,10 @@ func (c *httpConn) closeWith(cause error) {
 
 func (c *httpConn) Done() <-chan struct{} { return c.ctx.Done() }
 func (c *httpConn) Err() error            { return context.Cause(c.ctx) }
-func (c *httpConn) String() string        { return c.url }
+func (c *httpConn) String() string        { return mask.URL(c.url) }
 
 func (c *httpConn) Close() {
-	c.closeWith(fmt.Errorf("connection to %s closed", c.url))
+	c.closeWith(fmt.Errorf("connection to %s closed", c))
 	c.calls.Wait() // they end with the context
 	c.client.CloseIdleConnections()
 }

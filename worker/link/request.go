@@ -10,6 +10,7 @@ import (
 	"net/http"
 
 	"github.com/sojourn-run/sojourn/shared/httpjson"
+	"github.com/sojourn-run/sojourn/shared/mask"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 	"github.com/sojourn-run/sojourn/shared/socketio"
 )
@@ -23,7 +24,7 @@ const (
 // from somebody else, ends the connection.
 func (c *httpConn) do(ctx context.Context, verb, path string, in, out any) error {
 	if !c.begin() {
-		return fmt.Errorf("%s: %w", c.url, c.Err())
+		return fmt.Errorf("%s: %w", c, c.Err())
 	}
 	defer c.calls.Done()
 	raw, err := encode(in)
@@ -71,7 +72,7 @@ func (c *httpConn) exchange(
 ) (status int, answer []byte, err error) {
 	r, err := http.NewRequestWithContext(ctx, verb, c.url+workerRoutes+path, bytes.NewReader(body))
 	if err != nil {
-		return 0, nil, err
+		return 0, nil, errors.New(mask.URL(err.Error())) // it quotes the URL
 	}
 	for k, v := range c.header {
 		r.Header[k] = v
@@ -102,9 +103,9 @@ func (c *httpConn) refused(path string, status int, answer []byte) error {
 	message, _ := said["message"].(string)
 	switch {
 	case reason == "" && status == http.StatusRequestEntityTooLarge:
-		return fmt.Errorf("%w: something before %s refused the request", socketio.ErrPayloadTooLarge, c.url)
+		return fmt.Errorf("%w: something before %s refused the request", socketio.ErrPayloadTooLarge, c)
 	case reason == "":
-		err := fmt.Errorf("%s%s answered %d, not as an app does: %.200s", c.url, path, status, answer)
+		err := fmt.Errorf("%s%s answered %d, not as an app does: %.200s", c, path, status, answer)
 		if !gatewayTimeout(status) {
 			c.closeWith(err)
 		}

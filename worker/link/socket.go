@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/sojourn-run/sojourn/shared/mask"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 	"github.com/sojourn-run/sojourn/shared/rpc"
 	"github.com/sojourn-run/sojourn/shared/socketio"
@@ -39,7 +40,7 @@ type Refused struct {
 }
 
 func (e *Refused) Error() string {
-	return fmt.Sprintf("app %s refused this worker: %v", e.URL, e.Cause)
+	return fmt.Sprintf("app %s refused this worker: %v", mask.URL(e.URL), e.Cause)
 }
 
 // Unwrap gives the cause.
@@ -101,7 +102,7 @@ func (c *socketConn) Settings(
 
 func (c *socketConn) Done() <-chan struct{} { return c.client.Done() }
 func (c *socketConn) Err() error            { return c.client.Err() }
-func (c *socketConn) String() string        { return c.url }
+func (c *socketConn) String() string        { return mask.URL(c.url) }
 
 // closeTime is how long Close waits for handlers of notices.
 const closeTime = 5 * time.Second

@@ -1,0 +1,43 @@
+package client_test
+
+import (
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sojourn-run/sojourn/client"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+	"github.com/sojourn-run/sojourn/shared/socketio"
+	"github.com/sojourn-run/sojourn/worker/link"
+)
+
+// A password in the address of an app is in no error: not of a client, nor of a worker over either transport.
+func TestNoErrorShowsThePasswordOfAnAddress(t *testing.T) {
+	s := httptest.NewServer(nil) // it answers 404, as no app does
+	defer s.Close()
+	said := func(err error) {
+		t.Helper()
+		if err == nil {
+			t.Error("no error")
+		} else if strings.Contains(err.Error(), "hunter2") {
+			t.Error(err)
+		}
+	}
+	for _, address := range []string{
+		"http://me:hunter2@127.0.0.1:1", strings.Replace(s.URL, "//", "//me:hunter2@", 1), "http://me:hunter2@a b",
+		"ftp://me:hunter2@127.0.0.1:1", "http://me:hunter2@127.0.0.1:nan",
+	} {
+		c, err := client.New(client.Options{URLs: []string{address}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		said(c.Call(t.Context(), "GET", "/api/cluster/info", nil, nil))
+		_, err = socketio.Dial(t.Context(), address, "/", nil, socketio.DialOptions{ConnectTimeout: time.Second})
+		said(err)
+		for _, transport := range []string{"http", "socketio"} {
+			_, err = link.Over(transport, []string{address}, nil).Dial(t.Context(), protocol.ChannelAuth{}, nil)
+			said(err)
+		}
+	}
+}
