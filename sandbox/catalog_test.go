@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -33,6 +34,51 @@ func put(t *testing.T, path, text string) {
 	}
 	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// What cannot be read is left out with the reason, and the handlers beside it are found.
+func TestWhatCannotBeReadKeepsNoHandlerFromBeingFound(t *testing.T) {
+	dir := files(t, map[string]string{"good.py": "a", "also.js": "b", "in/deeper.js": "c", "closed/x.py": "d"})
+	for name, to := range map[string]string{
+		"dangling.py": "nowhere.py", "loop.js": "loop.js", "folder.py": "in", "lib": "nowhere", "dangling.ts": "nowhere.ts",
+	} {
+		if err := os.Symlink(to, filepath.Join(dir, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := syscall.Mkfifo(filepath.Join(dir, "pipe.py"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	want := []string{
+		"dangling.py (dangling.py cannot be read: no such file or directory)",
+		"dangling.ts (dangling.ts cannot be read: no such file or directory)",
+		"folder.py (not a file)", "loop.js (loop.js cannot be read: too many levels of symbolic links)",
+		"pipe.py (not a file)",
+	}
+	names := []string{"also", "closed.x", "good", "in.deeper"}
+	if os.Geteuid() != 0 { // root reads everything
+		if err := os.Chmod(filepath.Join(dir, "closed"), 0); err != nil {
+			t.Fatal(err)
+		}
+		defer os.Chmod(filepath.Join(dir, "closed"), 0o700)
+		want = append([]string{"closed (closed cannot be read: permission denied)"}, want...)
+		names = slices.Delete(names, 1, 2)
+	}
+	found, left, err := sandbox.Discover(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got, out []string
+	for _, d := range found {
+		got = append(got, d.Name)
+	}
+	for _, o := range left {
+		out = append(out, o.Path+" ("+o.Why+")")
+	}
+	slices.Sort(out)
+	if d := cmp.Diff(names, got) + cmp.Diff(want, out); d != "" {
+		t.Errorf("(-want +got)\n%s", d)
 	}
 }
 

@@ -3,6 +3,7 @@ package sandbox
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -24,6 +25,7 @@ const (
 	whyName    = "not an activity's name"
 	whyPackage = "a package"
 	whyEnv     = "a virtual environment"
+	whyFile    = "not a file"
 )
 
 // otherCode are the endings of programs that no executor runs; a person who put one here expects it to be a handler.
@@ -37,14 +39,22 @@ var packageFolders = []string{"node_modules", "site-packages", "dist-packages"}
 // Discover lists the handlers in dir, sorted by name, and what looks like code and is left out. A file NAME.js, .mjs,
 // .cjs, .ts, .tsx, .mts, .cts or .py is the activity NAME, one in a folder the activity FOLDER.NAME. What begins with a
 // dot or an underscore is passed over without a word, so code that handlers share has a place, and so are node_modules
-// and site-packages. Packages that were copied or installed elsewhere are left out. Two files of one name are an error.
+// and site-packages. Packages that were copied or installed elsewhere are left out, and so is what cannot be read. Two files of one name are an error.
 func Discover(dir string) ([]Definition, []Omission, error) {
 	var all []Definition
 	var left []Omission
 	installed := map[string]bool{} // paths that belong to installed packages
 	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
-		if err != nil {
+		omit := func(why string) {
+			rel, _ := filepath.Rel(dir, path)
+			left = append(left, Omission{Path: filepath.ToSlash(rel), Why: why})
+		}
+		switch {
+		case err != nil && path == dir:
 			return err
+		case err != nil: // one folder or file must not keep the others from being served
+			omit(unreadable(err))
+			return nil
 		}
 		name := d.Name()
 		if path != dir && (strings.HasPrefix(name, ".") || strings.HasPrefix(name, "_") ||
@@ -54,16 +64,15 @@ func Discover(dir string) ([]Definition, []Omission, error) {
 			}
 			return nil
 		}
-		omit := func(why string) {
-			rel, _ := filepath.Rel(dir, path)
-			left = append(left, Omission{Path: filepath.ToSlash(rel), Why: why})
-		}
 		if d.IsDir() {
 			if why := foreignFolder(path, path == dir); why != "" {
 				omit(why)
 				return fs.SkipDir
 			}
-			return installedIn(path, installed)
+			if err := installedIn(path, installed); err != nil {
+				omit(unreadable(err))
+			}
+			return nil
 		}
 		def, ok := define(dir, path)
 		if !ok {
@@ -72,9 +81,14 @@ func Discover(dir string) ([]Definition, []Omission, error) {
 			}
 			return nil
 		}
+		if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() { // reading a pipe would not end
+			omit(whyFile)
+			return nil
+		}
 		g, err := trace(dir, def.Path, def.Runtime)
 		if err != nil {
-			return err
+			omit(unreadable(err))
+			return nil
 		}
 		def.Hash = g.version(def.Path)
 		all = append(all, def)
@@ -92,6 +106,15 @@ func Discover(dir string) ([]Definition, []Omission, error) {
 		}
 	}
 	return all, left, nil
+}
+
+// unreadable says why a file, or one that it needs, could not be read; which one it is, where that is another.
+func unreadable(err error) string {
+	var of *fs.PathError
+	if errors.As(err, &of) {
+		return fmt.Sprintf("%s cannot be read: %v", filepath.Base(of.Path), of.Err)
+	}
+	return err.Error()
 }
 
 // whyNot is why a file that is no handler is left out, when people could take it for one.
