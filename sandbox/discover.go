@@ -39,7 +39,8 @@ var packageFolders = []string{"node_modules", "site-packages", "dist-packages"}
 // Discover lists the handlers in dir, sorted by name, and what looks like code and is left out. A file NAME.js, .mjs,
 // .cjs, .ts, .tsx, .mts, .cts or .py is the activity NAME, one in a folder the activity FOLDER.NAME. What begins with a
 // dot or an underscore is passed over without a word, so code that handlers share has a place, and so are node_modules
-// and site-packages. Packages that were copied or installed elsewhere are left out, and so is what cannot be read. Two files of one name are an error.
+// and site-packages. Packages that were copied or installed elsewhere are left out, and so is what cannot be
+// read. Two files of one name are an error.
 func Discover(dir string) ([]Definition, []Omission, error) {
 	var all []Definition
 	var left []Omission

@@ -124,8 +124,8 @@ func check(in TokenRequest, by *Principal) error {
 	return nil
 }
 
-// checkRestriction refuses queues and a group for a token that is no worker's: they restrict what workers are given, and
-// nothing else goes by them.
+// checkRestriction refuses queues and a group for a token that is no worker's: they restrict what workers are given,
+// and nothing else goes by them.
 func checkRestriction(roles []Role, queues []string, group string) error {
 	if slices.Contains(roles, Worker) {
 		return nil

@@ -33,7 +33,10 @@ func run() {
 	syscall.CloseOnExec(lifelineFD)
 	syscall.CloseOnExec(roomFD)
 	_ = syscall.SetNonblock(lifelineFD, true)
-	m := &minder{line: os.NewFile(lifelineFD, "lifeline"), poke: make(chan struct{}, 1), killed: make(chan struct{})}
+	m := &minder{
+		line: os.NewFile(lifelineFD, "lifeline"), poke: make(chan struct{}, 1), began: make(chan struct{}, 1),
+		killed: make(chan struct{}),
+	}
 	in := bufio.NewReader(m.line)
 	first, err := in.ReadBytes('\n')
 	if err == nil {
@@ -52,6 +55,7 @@ func run() {
 	m.tell(Fact{T: FactStarted, PID: m.pid})
 	go m.obey(in)
 	go m.watch()
+	go m.countProcesses()
 	m.exitWith(m.reap())
 }
 
@@ -62,6 +66,7 @@ type minder struct {
 
 	busy   atomic.Bool
 	poke   chan struct{} // wakes the watchdog when a call begins
+	began  chan struct{} // the same for what counts processes
 	peak   atomic.Int64
 	once   sync.Once
 	oom    sync.Once
@@ -191,14 +196,16 @@ func (m *minder) obey(in *bufio.Reader) {
 		switch order {
 		case OrderBusy, OrderIdle:
 			m.busy.Store(order == OrderBusy)
-			select {
-			case m.poke <- struct{}{}:
-			default:
+			for _, wake := range []chan struct{}{m.poke, m.began} {
+				select {
+				case wake <- struct{}{}:
+				default:
+				}
 			}
 		case OrderTerm:
 			_ = syscall.Kill(-m.pid, syscall.SIGTERM)
 		case OrderCount:
-			m.tell(Fact{T: FactCount, Count: len(descendants(m.pid))})
+			m.tell(Fact{T: FactCount, Count: len(descendants(m.pid, 0))})
 		case OrderKill:
 			m.kill()
 		}
@@ -214,7 +221,7 @@ func (m *minder) kill() {
 				_ = syscall.Kill(-m.pid, syscall.SIGKILL)
 				killUser(m.User)
 				m.Group.Kill()
-				for _, pid := range descendants(m.pid) {
+				for _, pid := range descendants(m.pid, 0) {
 					_ = syscall.Kill(pid, syscall.SIGKILL)
 				}
 				time.Sleep(pause)

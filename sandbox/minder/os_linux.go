@@ -131,20 +131,28 @@ func sacrifice(pid, score int) {
 
 func dup(from, to int) error { return unix.Dup3(from, to, 0) }
 
+// tasks is how many processes and threads this machine has.
+func tasks() int {
+	var info unix.Sysinfo_t
+	_ = unix.Sysinfo(&info)
+	return int(info.Procs)
+}
+
 // hasChildren says whether the kernel lists the children of a thread.
 var hasChildren = func() bool {
 	_, err := os.Stat("/proc/thread-self/children")
 	return err == nil
 }()
 
-// descendants returns the live processes under this one; the executor, if it lives, is among them.
-func descendants(int) []int { return below(os.Getpid()) }
+// descendants returns the live processes under this one; the executor, if it lives, is among them. When there are more
+// than most it stops there; 0: all.
+func descendants(_, most int) []int { return below(os.Getpid(), most) }
 
 // End kills a minder that no longer does its work, and everything under it: first those, as long as the minder is there
 // to be their parent. What they start meanwhile is found by looking again, a few times.
 func End(minder int) {
 	for range 10 {
-		for _, pid := range below(minder) {
+		for _, pid := range below(minder, 0) {
 			_ = syscall.Kill(pid, syscall.SIGKILL)
 		}
 		time.Sleep(5 * time.Millisecond) // a stopped minder reaps nothing: those killed stay in the list
@@ -252,8 +260,9 @@ func hasHome(pid int, with string) bool {
 	return err == nil && bytes.Contains(append([]byte{0}, environ...), []byte("\x00HOME="+with))
 }
 
-// below returns the processes under one, those that nobody has reaped yet included.
-func below(parent int) []int {
+// below returns the processes under one, those that nobody has reaped yet included. It reads no further once there are
+// more than most; 0: all.
+func below(parent, most int) []int {
 	if !hasChildren {
 		return belowByParent(parent)
 	}
@@ -263,6 +272,9 @@ func below(parent int) []int {
 		all = append(all, next...)
 		var deeper []int
 		for _, pid := range next {
+			if most > 0 && len(all)+len(deeper) > most {
+				return append(all, deeper...)
+			}
 			deeper = childrenOf(deeper, pid)
 		}
 		next = deeper

@@ -34,8 +34,10 @@ func sacrifice(int, int) {}
 
 func dup(from, to int) error { return syscall.Dup2(from, to) }
 
+func tasks() int { return 0 }
+
 // descendants returns the executor when it still lives.
-func descendants(pid int) []int {
+func descendants(pid, _ int) []int {
 	if syscall.Kill(pid, 0) == nil {
 		return []int{pid}
 	}

@@ -17,7 +17,11 @@ const (
 	awake   = 100 * time.Millisecond // while a call runs
 	asleep  = 500 * time.Millisecond // else
 	seldom  = 5 * time.Second        // at the files, between calls
+	hinted  = 10 * time.Millisecond  // at how many tasks the machine has, while a call runs
 )
+
+// crowd is how many more tasks of the machine are a reason to count those of the executor at once.
+const crowd = 32
 
 // Sign is how often, at least, a minder tells something while a call runs: one that is silent for much longer does not
 // watch any more.
@@ -40,7 +44,7 @@ func (m *minder) watch() {
 			m.kill()
 			return
 		}
-		pids := descendants(m.pid)
+		pids := descendants(m.pid, 0)
 		all := m.usage(pids)
 		resident, held := m.Group.Use()
 		if !held {
@@ -51,11 +55,6 @@ func (m *minder) watch() {
 		}
 		if m.Memory > 0 && resident > m.Memory && !held {
 			m.oom.Do(func() { m.tell(Fact{T: FactOOM, Bytes: resident, By: Watchdog}) })
-			m.kill()
-			return
-		}
-		if m.Processes > 0 && len(pids) > m.Processes {
-			m.tell(Fact{T: FactQuota, Error: fmt.Sprintf("%d processes exceed %d", len(pids), m.Processes)})
 			m.kill()
 			return
 		}
@@ -87,6 +86,33 @@ func (m *minder) watch() {
 			pause = closely
 		default:
 			pause = awake
+		}
+	}
+}
+
+// countProcesses ends everything when there are too many processes. It does nothing else: what the watchdog reads of
+// each process (the memory it shares with others) waits in the kernel for a process that forks, and one that forks
+// without end would keep the watchdog from counting. While a call runs it counts as soon as the machine has many more
+// tasks, since a fork bomb doubles in milliseconds; that hint is one system call.
+func (m *minder) countProcesses() {
+	for m.Processes > 0 {
+		before, end := tasks(), time.Now().Add(awake)
+		for crowded := false; !crowded && time.Now().Before(end); crowded = tasks() > before+crowd {
+			pause := asleep
+			if m.busy.Load() {
+				pause = hinted
+			}
+			select {
+			case <-m.killed:
+				return
+			case <-m.began:
+			case <-time.After(pause):
+			}
+		}
+		if len(descendants(m.pid, m.Processes)) > m.Processes {
+			m.tell(Fact{T: FactQuota, Error: fmt.Sprintf("more than %d processes", m.Processes)})
+			m.kill()
+			return
 		}
 	}
 }

@@ -429,3 +429,13 @@ def unstorable(kind, ctx):
     circle = []
     circle.append(circle)
     return circle
+
+
+def busybomb(input, ctx):
+    """Each of its processes starts others and waits for none, as fast as it can, for 40 seconds at most."""
+    over = time.monotonic() + 40
+    while time.monotonic() < over:
+        try:
+            os.fork()
+        except OSError:
+            pass
