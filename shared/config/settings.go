@@ -1,9 +1,10 @@
 package config
 
 import (
-	"github.com/sojourn-run/sojourn/shared/mask"
 	"path/filepath"
 	"strings"
+
+	"github.com/sojourn-run/sojourn/shared/mask"
 )
 
 const prefix = "SOJOURN_"
