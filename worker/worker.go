@@ -217,6 +217,8 @@ func New(o Options) (_ *Worker, err error) {
 		OnCancel: func(n protocol.CancelNotice) { run.Cancel(n) }, OnSettings: w.settings,
 		OnSession: func(n protocol.SessionNotice) { w.sessions.Drop(n.SessionID, n.Epoch, n.Reason) },
 		OnYield:   w.yield,
+		OnEnded:   func(runs []string) { run.Ended(runs) },
+		Kept:      func() []protocol.KeptRun { return run.Kept() },
 		OnDrain:   func() { w.draining.Do(func() { close(w.drain) }) },
 	})
 	if err != nil {

@@ -35,6 +35,17 @@ func (a *ahead) put(run string, events []history.Event) {
 	a.next = (a.next + 1) % mostAhead
 }
 
+// drop forgets the events of a run that has ended.
+func (a *ahead) drop(run string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for i := range a.runs {
+		if at := &a.runs[i]; at.id == run {
+			at.id, at.events = "", nil
+		}
+	}
+}
+
 // takePage returns the events of a run from after to through if all of them are kept, and at most so many. With the
 // last of them they are kept no longer.
 func (a *ahead) takePage(run string, after, through int64, most int) []history.Event {

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -75,6 +76,8 @@ type Broker struct {
 	questions  *question.Pending
 	sticky     stickyRuns
 	ahead      ahead
+	ended      endedRuns
+	notices    atomic.Pointer[Notices]
 	renewals   renewals
 	namespaces namespaces
 	evict      *evict.Evictor
@@ -164,12 +167,15 @@ type Notices interface {
 	fleet.Notices
 	// YieldSession says that a session is to give way, and whether there was anybody to tell.
 	YieldSession(namespace, worker string, n protocol.SessionNotice) bool
+	// EvictRuns says that runs have ended which the worker keeps in memory.
+	EvictRuns(namespace, worker string, n protocol.EvictNotice)
 }
 
 // Tells gives the broker the way to tell workers what it wants of them.
 func (b *Broker) Tells(n Notices) {
 	b.evict.Tells(n.YieldSession)
 	b.fleet.Tells(n)
+	b.notices.Store(&n)
 }
 
 // View answers what people ask, by what this broker's app knows of its workers.
@@ -183,6 +189,7 @@ func (b *Broker) Watch(ctx context.Context) error {
 	var watching sync.WaitGroup
 	watching.Go(func() { b.watchSessions(ctx) })
 	watching.Go(func() { b.fleet.Watch(ctx) })
+	watching.Go(func() { b.watchEnded(ctx) })
 	defer watching.Wait()
 	return b.workers.Watch(ctx)
 }

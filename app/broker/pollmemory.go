@@ -25,7 +25,17 @@ const pollKept = 120 * time.Second
 type pollMemory struct {
 	mu    sync.Mutex // guards polls
 	polls map[pollKey]*pollEntry
-	swept time.Time
+}
+
+// sweep forgets what nobody asks for again.
+func (m *pollMemory) sweep(now time.Time) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for k, e := range m.polls {
+		if !e.at.IsZero() && now.Sub(e.at) > pollKept {
+			delete(m.polls, k)
+		}
+	}
 }
 
 // pollKey names a poll. A worker's polls for workflow tasks and for the validation of updates go one way and share
@@ -106,16 +116,6 @@ func (m *pollMemory) entry(k pollKey, kinds []protocol.TaskKind) (*pollEntry, bo
 	defer m.mu.Unlock()
 	if m.polls == nil {
 		m.polls = map[pollKey]*pollEntry{}
-	}
-	// Swept by who comes, four times in the life of an entry: no goroutine, and an idle app holds what it had at
-	// most.
-	if now := time.Now(); now.Sub(m.swept) > pollKept/4 {
-		m.swept = now
-		for k, e := range m.polls {
-			if !e.at.IsZero() && now.Sub(e.at) > pollKept {
-				delete(m.polls, k)
-			}
-		}
 	}
 	if e, ok := m.polls[k]; ok && (e.at.IsZero() || time.Since(e.at) <= pollKept) {
 		return e, false

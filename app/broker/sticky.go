@@ -42,7 +42,7 @@ func (b *Broker) noteSticky(run string, in protocol.CompleteItem) {
 	p := b.processOf(in)
 	switch {
 	case len(in.Commands) > 0 && in.Commands[len(in.Commands)-1].Type.Terminal():
-		b.sticky.drop(run)
+		b.sticky.forget(run, p) // others that keep it are notified when it has ended
 	case in.Kept > 0 && p.Incarnation != "":
 		b.sticky.put(run, stickyWorker{p, in.Kept})
 	case in.Failure == nil: // one that does not say so may keep the run all the same
@@ -92,6 +92,33 @@ func (k *stickyRuns) forget(run string, p store.Process) {
 	defer k.mu.Unlock()
 	if k.runs != nil {
 		k.set(run, k.without(run, func(o stickyWorker) bool { return o.Process == p }))
+	}
+}
+
+// all are the runs that some process keeps.
+func (k *stickyRuns) all() []string {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.runs == nil {
+		return nil
+	}
+	return k.runs.Keys()
+}
+
+// sweep forgets processes that are no more.
+func (k *stickyRuns) sweep(lives func(store.Process) bool) {
+	known := map[store.Process]bool{}
+	for _, run := range k.all() {
+		for _, w := range k.of(run) {
+			is, asked := known[w.Process]
+			if !asked {
+				is = lives(w.Process)
+				known[w.Process] = is
+			}
+			if !is {
+				k.forget(run, w.Process)
+			}
+		}
 	}
 }
 

@@ -150,8 +150,8 @@ func (t *turn) note(o *change.Outcome) {
 	switch {
 	case !o.Fused:
 		t.b.sticky.forget(t.run, t.by)
-	case !o.Run.Status.Open():
-		t.b.sticky.drop(t.run)
+	case !o.Run.Status.Open(): // others that keep it are notified when it has ended
+		t.b.sticky.forget(t.run, t.by)
 	default:
 		t.b.sticky.put(t.run, stickyWorker{t.by, o.Run.LastSeq})
 	}

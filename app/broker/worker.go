@@ -63,6 +63,13 @@ func (b *Broker) WorkerHeartbeat(
 		// the others.
 		wait.Go(func() { a.Leases[i] = b.renewLease(ctx, l) })
 	}
+	wait.Go(func() {
+		ended, err := b.keeps(ctx, w, in.KeptRuns)
+		if err != nil { // what it keeps it may keep for longer
+			b.log.Warn().Err(err).Str("worker_id", w.ID).Msg("failed to look up which kept runs have ended")
+		}
+		a.EndedRuns = append(b.ended.pending(key), ended...)
+	})
 	a.Sessions = b.renewSessions(ctx, key, in.Sessions, b.patience(w, &in))
 	wait.Wait()
 	if renewed := kept(a.Sessions); renewed > 0 {

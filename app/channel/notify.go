@@ -39,6 +39,11 @@ func (n notices) YieldSession(ctx context.Context, s protocol.SessionNotice) err
 	return n.send(ctx, protocol.NoticeYield, s)
 }
 
+// EvictRuns says that kept runs have ended.
+func (n notices) EvictRuns(ctx context.Context, e protocol.EvictNotice) error {
+	return n.send(ctx, protocol.NoticeEvict, e)
+}
+
 // Drain says to finish and leave.
 func (n notices) Drain(ctx context.Context) error {
 	return n.send(ctx, protocol.NoticeDrain, struct{}{})

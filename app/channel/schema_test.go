@@ -51,6 +51,7 @@ var said = map[string][2]any{
 var notices = map[string]any{
 	protocol.NoticeCancel: protocol.CancelNotice{}, protocol.NoticeDrain: struct{}{}, protocol.NoticeSettings: struct{}{},
 	protocol.NoticeSession: protocol.SessionNotice{}, protocol.NoticeYield: protocol.SessionNotice{},
+	protocol.NoticeEvict: protocol.EvictNotice{},
 	protocol.NoticePause: protocol.PauseNotice{}, protocol.NoticeResume: struct{}{},
 }
 

@@ -56,7 +56,7 @@ func (h *Hub) WatchAnswer(id string) (<-chan struct{}, func()) { return h.WatchR
 const question = "question "
 
 // Topics chooses what a Watch is told of.
-type Topics uint8
+type Topics uint16
 
 // The topics.
 const (
@@ -70,6 +70,7 @@ const (
 	TopicSuperseded
 	TopicLoose  // that sessions changed which nobody holds
 	TopicTokens // tokens that were made, changed or dropped; overflow: perhaps any
+	TopicEnded  // runs that closed; overflow: perhaps any
 )
 
 // watchLimit is how many hints a Watch keeps until they are taken.
@@ -204,7 +205,8 @@ func (w *Watch) add(c store.Changed) bool {
 	some := false
 	for i := range c.Runs {
 		r := &c.Runs[i]
-		if w.topics&TopicRuns == 0 && (w.topics&TopicCancels == 0 || len(r.Cancelled) == 0) {
+		if w.topics&TopicRuns == 0 && (w.topics&TopicCancels == 0 || len(r.Cancelled) == 0) &&
+			(w.topics&TopicEnded == 0 || !r.Closed) {
 			continue
 		}
 		some = true

@@ -33,6 +33,13 @@ func (s *Peers) YieldSession(namespace, worker string, n protocol.SessionNotice)
 	})
 }
 
+// EvictRuns tells a worker that runs have ended which it keeps in memory.
+func (s *Peers) EvictRuns(namespace, worker string, n protocol.EvictNotice) {
+	s.notify(namespace, worker, "evict", func(ctx context.Context, w protocol.WorkerNotices) error {
+		return w.EvictRuns(ctx, n)
+	})
+}
+
 // Intend tells a worker what an operator wants of it, and says whether there was a worker to tell.
 func (s *Peers) Intend(namespace, worker string, i protocol.Intent, n protocol.PauseNotice) bool {
 	switch i {

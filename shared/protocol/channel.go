@@ -61,6 +61,8 @@ const (
 	// NoticeYield carries a SessionNotice: a session the worker holds is to give way to another that waits, if nothing
 	// runs in it. The worker releases it with that reason; when it does not, the app takes it away.
 	NoticeYield = "yieldSession"
+	// NoticeEvict carries an EvictNotice: runs that the worker keeps in memory have ended.
+	NoticeEvict = "evictRuns"
 )
 
 // ChannelAuth is the auth object of a worker's CONNECT. Which group a worker belongs to its token says; the member is
@@ -597,6 +599,11 @@ type SessionNotice struct {
 	SessionID string `json:"session_id"`
 	Epoch     int64  `json:"epoch"`
 	Reason    string `json:"reason"`
+}
+
+// EvictNotice tells a worker that runs have ended whose code it keeps in memory.
+type EvictNotice struct {
+	Runs []string `json:"runs"`
 }
 
 // CancelNotice tells a worker to stop an attempt.

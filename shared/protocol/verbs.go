@@ -39,6 +39,8 @@ type WorkerNotices interface {
 	// YieldSession: a session is to give way to another that waits, if nothing runs in it. The worker releases it with
 	// that reason; when it does not, the app takes it away.
 	YieldSession(context.Context, SessionNotice) error
+	// EvictRuns: runs that the worker keeps in memory have ended.
+	EvictRuns(context.Context, EvictNotice) error
 	// Drain: finish and leave.
 	Drain(context.Context) error
 	// Pause: finish what you have, and stay; polls give nothing until Resume.

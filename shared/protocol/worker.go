@@ -376,11 +376,22 @@ type WorkerHeartbeat struct {
 	Slots       json.RawMessage    `json:"task_slots,omitempty"`
 	Process     json.RawMessage    `json:"process_metrics,omitempty"`
 	Draining    bool               `json:"draining,omitempty"`
+	// runs whose code the worker keeps in memory: said once to an app that it is new to
+	KeptRuns []KeptRun `json:"kept_runs,omitempty" maxItems:"500"`
 	// the transport sends it for what it was told, and the worker may never send one
 	Told bool `json:"-"`
 	// the transport sends it of a worker that renews in time whatever its answers take, up to a tenth of its leases
 	Patient bool `json:"-"`
 }
+
+// KeptRun is a run that a worker keeps in memory, with the last event that its code has seen.
+type KeptRun struct {
+	RunID string `json:"run_id"`
+	Seen  int64  `json:"seen"`
+}
+
+// MostKeptRuns is how many of them one heartbeat names.
+const MostKeptRuns = 500
 
 // SessionRenewal names a session the worker holds and wants to keep. Idle sessions are left out: they expire by
 // themselves.
@@ -404,6 +415,8 @@ type WorkerHeartbeatAnswer struct {
 	Settings   int64        `json:"settings_revision,omitempty"`
 	AppRelease string       `json:"app_release,omitempty"`
 	StoreTime  history.Time `json:"store_time,omitzero"` // when the answer was made, perhaps a little less
+	// EndedRuns have ended while the worker kept them in memory: it evicts them.
+	EndedRuns []string `json:"ended_runs,omitempty"`
 }
 
 // SessionState is what the store says of a session a worker believes it holds.

@@ -71,7 +71,11 @@ type Options struct {
 	Machine  func() protocol.MachineInformation
 	Holdings Holdings // nil: none
 	// OnCancel, OnSession, OnDrain, OnSettings and OnPause hear the app's notices. They must be quick; any may be nil.
-	OnCancel  func(protocol.CancelNotice)
+	OnCancel func(protocol.CancelNotice)
+	// OnEnded hears of runs that have ended while this process kept them in memory; Kept are those that it keeps, which
+	// an app is told that the worker is new to. Both may be nil.
+	OnEnded   func(runs []string)
+	Kept      func() []protocol.KeptRun
 	OnSession func(protocol.SessionNotice)
 	// OnYield hears that a session is to give way. It may take its time: the notice is answered when it is back. May be
 	// nil.
@@ -135,6 +139,7 @@ type Link struct {
 	strangers  int           // connections in a row to apps of other releases
 	paused     chan struct{} // an operator gives this worker nothing more, until it is closed; nil: it gets work
 	held       held          // has a lock of its own
+	untold     untold        // of the heartbeat alone
 }
 
 // live is a connection that is registered.

@@ -36,6 +36,12 @@ func (n notices) YieldSession(ctx context.Context, s protocol.SessionNotice) err
 	return nil
 }
 
+// EvictRuns drops what is kept of runs that have ended.
+func (n notices) EvictRuns(_ context.Context, e protocol.EvictNotice) error {
+	n.l.ended(e.Runs)
+	return nil
+}
+
 // Drain has the worker finish and leave.
 func (n notices) Drain(context.Context) error {
 	if n.l.opt.OnDrain != nil {

@@ -124,6 +124,7 @@ func hears(w protocol.WorkerNotices) rpc.Handlers {
 	of(h, protocol.NoticeCancel, w.CancelAttempt)
 	of(h, protocol.NoticeSession, w.EndSession)
 	of(h, protocol.NoticeYield, w.YieldSession)
+	of(h, protocol.NoticeEvict, w.EvictRuns)
 	of(h, protocol.NoticePause, w.Pause)
 	plain := func(hear func(context.Context) error) func(context.Context, rpc.None) error {
 		return func(ctx context.Context, _ rpc.None) error { return hear(ctx) }

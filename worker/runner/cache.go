@@ -8,6 +8,7 @@ import (
 	"github.com/hashicorp/golang-lru/v2/simplelru"
 
 	"github.com/sojourn-run/sojourn/shared/history"
+	"github.com/sojourn-run/sojourn/shared/protocol"
 	"github.com/sojourn-run/sojourn/worker/workflow"
 )
 
@@ -129,6 +130,21 @@ func (c *cache) drop(run string) {
 	if m := c.takeMachine(run); m != nil {
 		m.Close()
 	}
+}
+
+// kept are the runs in the cache, with what their machines have seen.
+func (c *cache) kept() (list []protocol.KeptRun) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.runs == nil {
+		return nil
+	}
+	for _, run := range c.runs.Keys() {
+		if k, ok := c.runs.Peek(run); ok {
+			list = append(list, protocol.KeptRun{RunID: run, Seen: k.machine.Seen()})
+		}
+	}
+	return list
 }
 
 // close throws everything away, now and from now on.

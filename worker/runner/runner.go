@@ -255,6 +255,19 @@ func (r *Runner) woke(gap time.Duration) {
 	r.opt.Link.Beat()
 }
 
+// Ended drops what is kept of runs that have ended: their machines with all goroutines, and what is remembered of
+// their turns and failures. A machine in the hands of a task is dropped when the app refuses that task's outcome.
+func (r *Runner) Ended(runs []string) {
+	for _, run := range runs {
+		r.cache.drop(run)
+		r.refusals.drop(run)
+		r.stacks.drop(run)
+	}
+}
+
+// Kept are the runs whose machines are kept.
+func (r *Runner) Kept() []protocol.KeptRun { return r.cache.kept() }
+
 // Busy is how many tasks run per kind.
 func (r *Runner) Busy() (workflows, activities int) { return r.slots.busy() }
 

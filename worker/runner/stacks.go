@@ -25,3 +25,10 @@ func (s *stacks) first(run, failure string) bool {
 	s.said[run] = failure
 	return true
 }
+
+// drop forgets a run that has ended.
+func (s *stacks) drop(run string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.said, run)
+}

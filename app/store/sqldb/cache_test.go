@@ -2,6 +2,8 @@ package sqldb
 
 import (
 	"fmt"
+	"reflect"
+	"strings"
 	"testing"
 
 	"github.com/sojourn-run/sojourn/app/engine"
@@ -117,5 +119,29 @@ func TestTheHeadOfARunIsForgottenWhenTheRunIsWritten(t *testing.T) {
 	c.remember(batchOf(&run{partial: true}), true)
 	if c.forget(batchOf(&run{partial: true})); c.partly("run", 0) != nil {
 		t.Error("the head is remembered still after a batch that was not stored")
+	}
+}
+
+// Whatever is remembered leaves when nobody uses it, and not only when something new comes: no list is left out.
+func TestEveryListThatCanBeReadAgainFades(t *testing.T) {
+	s := &Store{cache: newCache(), memory: newMemory()}
+	fades := map[uintptr]bool{reflect.ValueOf(s.cache.workers).Pointer(): true} // by design
+	for _, f := range s.fades() {
+		fades[reflect.ValueOf(f).Pointer()] = true
+	}
+	lists := 0
+	for _, v := range []reflect.Value{reflect.ValueOf(s.cache).Elem(), reflect.ValueOf(s.memory).Elem()} {
+		for i := range v.NumField() {
+			f := v.Type().Field(i)
+			if f.Type.Kind() != reflect.Pointer || !strings.HasPrefix(f.Type.Elem().Name(), "lru[") {
+				continue
+			}
+			if lists++; !fades[v.Field(i).Pointer()] {
+				t.Errorf("%s.%s does not fade", v.Type().Name(), f.Name)
+			}
+		}
+	}
+	if lists != len(fades) {
+		t.Errorf("%d lists, %d that fade", lists, len(fades))
 	}
 }

@@ -27,10 +27,14 @@ type fading interface {
 // rester gives memory back while nothing happens.
 type rester interface{ Rest() error }
 
-// fades are the lists that do: those that grow with what is open, and of which each entry can be read again.
+// fades are the lists that do: all of which each entry can be read again, except for that of workers, with whose rows
+// a fleet at rest is stored.
 func (s *Store) fades() []fading {
 	c, m := s.cache, s.memory
-	return []fading{c.runs, c.heads, c.workflows, c.owners, c.history, c.leads, m.runs, m.flows}
+	return []fading{
+		c.runs, c.heads, c.sessions, c.workflows, c.owners, c.sessionOf, c.stored, c.history, c.leads, m.runs, m.flows,
+		m.sessions,
+	}
 }
 
 // keep has what is remembered now forgotten some time.

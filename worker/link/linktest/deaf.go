@@ -20,6 +20,9 @@ func (Deaf) EndSession(context.Context, protocol.SessionNotice) error { return n
 // YieldSession is not heard.
 func (Deaf) YieldSession(context.Context, protocol.SessionNotice) error { return nil }
 
+// EvictRuns is not heard.
+func (Deaf) EvictRuns(context.Context, protocol.EvictNotice) error { return nil }
+
 // Drain is not heard.
 func (Deaf) Drain(context.Context) error { return nil }
 

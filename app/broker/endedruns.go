@@ -1,0 +1,185 @@
+package broker
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/sojourn-run/sojourn/app/dispatch"
+	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// A worker keeps the code of a run in memory, with its goroutines, until the run's next task. A run that is terminated
+// or times out, or that another worker completes, has none, so the worker would keep it until newer runs evict it. The
+// app knows which processes keep a run and notifies them when it ends.
+
+const (
+	// endedTold is for how long ended runs stand in the answers to heartbeats as well: notices may be lost, and reach no
+	// worker that speaks HTTP.
+	endedTold = 30 * time.Second
+	// mostEnded bounds the ended runs of one worker that wait for its heartbeat.
+	mostEnded = 2000
+	// endedChunk is how many runs are looked up at once when hints were lost.
+	endedChunk = 500
+	// memorySwept is how often what is remembered of processes and polls that are gone is removed.
+	memorySwept = time.Minute
+)
+
+// endedRuns are runs that ended while a worker keeps them in memory, for the answers to its heartbeats.
+type endedRuns struct {
+	mu sync.Mutex // guards of
+	of map[engine.WorkerKey][]endedRun
+}
+
+type endedRun struct {
+	run string
+	at  time.Time
+}
+
+func (e *endedRuns) add(k engine.WorkerKey, runs []string, now time.Time) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.of == nil {
+		e.of = map[engine.WorkerKey][]endedRun{}
+	}
+	list := e.of[k]
+	for _, run := range runs {
+		list = append(list, endedRun{run, now})
+	}
+	e.of[k] = list[max(0, len(list)-mostEnded):]
+}
+
+// pending are the runs that the answer to a heartbeat of the worker names.
+func (e *endedRuns) pending(k engine.WorkerKey) (runs []string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, r := range e.of[k] {
+		runs = append(runs, r.run)
+	}
+	return runs
+}
+
+// sweep removes what was told for long enough.
+func (e *endedRuns) sweep(now time.Time) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for k, list := range e.of {
+		i := 0
+		for i < len(list) && now.Sub(list[i].at) >= endedTold {
+			i++
+		}
+		if i == len(list) {
+			delete(e.of, k)
+		} else {
+			e.of[k] = append([]endedRun(nil), list[i:]...)
+		}
+	}
+}
+
+// watchEnded notifies workers of ended runs that they keep, until ctx ends, and removes what is remembered of processes
+// and polls that are gone: their entries would stay until new ones come.
+func (b *Broker) watchEnded(ctx context.Context) {
+	w := b.dispatch.Watch(dispatch.TopicEnded)
+	defer w.Close()
+	sweep := time.NewTicker(memorySwept)
+	defer sweep.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-sweep.C:
+			b.ended.sweep(time.Now())
+			b.polls.sweep(time.Now())
+			b.sticky.sweep(func(p store.Process) bool { return b.workers.Is(p.Worker, p.Incarnation) })
+			continue
+		case <-w.C:
+		}
+		changed, overflow := w.Take()
+		var runs []string
+		for i := range changed.Runs {
+			if changed.Runs[i].Closed {
+				runs = append(runs, changed.Runs[i].RunID)
+			}
+		}
+		if overflow {
+			ended, err := b.endedOf(ctx, b.sticky.all())
+			if err != nil {
+				b.log.Warn().Err(err).Msg("failed to look up which kept runs have ended; their workers evict them later")
+			}
+			runs = append(runs, ended...)
+		}
+		b.evictEnded(runs)
+	}
+}
+
+// evictEnded notifies the workers that keep runs which have ended.
+func (b *Broker) evictEnded(runs []string) {
+	by := map[engine.WorkerKey][]string{}
+	for _, run := range runs {
+		b.ahead.drop(run)
+		for _, k := range b.sticky.of(run) {
+			by[k.Worker] = append(by[k.Worker], run)
+		}
+		b.sticky.drop(run)
+	}
+	now := time.Now()
+	for k, runs := range by {
+		b.ended.add(k, runs, now)
+		if n := b.notices.Load(); n != nil {
+			(*n).EvictRuns(k.Namespace, k.ID, protocol.EvictNotice{Runs: runs})
+		}
+	}
+}
+
+// endedOf are those of some runs that are not open any more.
+func (b *Broker) endedOf(ctx context.Context, runs []string) (ended []string, err error) {
+	for len(runs) > 0 {
+		some := runs[:min(len(runs), endedChunk)]
+		runs = runs[len(some):]
+		var open map[string]*engine.Run
+		err := b.store.View(ctx, func(r store.Reader) (err error) {
+			open, err = r.OpenRuns(ctx, some)
+			return err
+		})
+		if err != nil {
+			return ended, err
+		}
+		for _, run := range some {
+			if open[run] == nil {
+				ended = append(ended, run)
+			}
+		}
+	}
+	return ended, nil
+}
+
+// keeps takes over what a worker that is new to this app keeps in memory, and says which of those runs have ended.
+func (b *Broker) keeps(ctx context.Context, w *engine.Worker, runs []protocol.KeptRun) (ended []string, err error) {
+	if len(runs) == 0 {
+		return nil, nil
+	}
+	ids := make([]string, len(runs))
+	for i, r := range runs {
+		ids[i] = r.RunID
+	}
+	p := store.Process{Worker: w.Key(), Incarnation: w.Incarnation}
+	var open map[string]*engine.Run
+	err = b.store.View(ctx, func(r store.Reader) (err error) {
+		open, err = r.OpenRuns(ctx, ids)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	for _, r := range runs {
+		switch run := open[r.RunID]; {
+		case run == nil || run.Namespace != w.Namespace:
+			ended = append(ended, r.RunID)
+		case b.sticky.seen(r.RunID, p) == 0 && r.Seen > 0:
+			b.sticky.put(r.RunID, stickyWorker{p, min(r.Seen, run.LastSeq)})
+		}
+	}
+	return ended, nil
+}
