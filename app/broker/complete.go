@@ -20,23 +20,26 @@ import (
 // outcome is therefore a change of its own with its own answer; a repeated one is known by its hash and gets
 // its first answer, also when another app took it.
 
-// Complete takes the outcomes of tasks, each on its own: one that is refused leaves the others standing. A next
-// poll that comes with them enters the lines before the items are submitted, so that tasks they make can go to
-// it at once. It is answered with what they and the backlog gave, and is never held.
+// Complete records the outcomes of tasks, each on its own: a refused outcome does not affect the others. A next poll
+// enters the dispatch queue before the outcomes are submitted, so that tasks they create can be handed to it at once.
+// It never waits. A next poll that is refused is answered in its place and affects no outcome, unless it shows that
+// another process has registered under the worker's ID: then the whole request is refused.
 func (b *Broker) Complete(ctx context.Context, in protocol.CompleteRequest) (protocol.CompleteBatchAnswer, error) {
 	if len(in.Items) == 0 || len(in.Items) > protocol.MaxItems {
 		return protocol.CompleteBatchAnswer{}, protocol.Invalid("items", "must be 1 to %d outcomes", protocol.MaxItems)
 	}
 	out := protocol.CompleteBatchAnswer{Items: make([]protocol.CompleteAnswer, len(in.Items))}
-	collect := func() error { return nil }
+	collect := func() {}
 	// All that this response carries: the tasks of the next poll, and what turns made and lead to.
 	budget := dispatch.NewBudget(protocol.MaxTaskBytes)
 	var by *engine.Worker // who polls, if it could be given a task now
 	if in.Next != nil {
 		w, empty, err := b.admitPoll(ctx, in.Next)
 		switch {
+		case protocol.ReasonOf(err) == protocol.ReasonStaleRegistration:
+			return out, err
 		case err != nil:
-			return out, protocol.Beneath("next", err)
+			out.Next = protocol.RefusedNext(store.Refusal(err))
 		case empty != nil:
 			out.Next = empty
 		default:
@@ -46,10 +49,11 @@ func (b *Broker) Complete(ctx context.Context, in protocol.CompleteRequest) (pro
 			spec := b.spec(*in.Next, w)
 			spec.Own, spec.Budget = b.own(in), budget
 			waiter := b.dispatch.Enter(spec)
-			collect = func() error {
+			collect = func() {
 				a, err := b.answer(ctx, *in.Next, waiter.Collect(ctx))
-				out.Next = &a
-				return err
+				if out.Next = &a; err != nil {
+					out.Next = protocol.RefusedNext(store.Refusal(err))
+				}
 			}
 		}
 	}
@@ -67,7 +71,8 @@ func (b *Broker) Complete(ctx context.Context, in protocol.CompleteRequest) (pro
 		}
 		wait.Wait()
 	}
-	return out, collect()
+	collect()
+	return out, nil
 }
 
 // own are the tasks that the outcomes of a call may make for the poll that comes with them. What is counted by a budget
@@ -104,7 +109,11 @@ func (b *Broker) completeOne(
 	ctx context.Context, in protocol.CompleteItem, by *engine.Worker, budget *dispatch.Budget,
 ) protocol.CompleteAnswer {
 	a := protocol.CompleteAnswer{TaskID: in.TaskID, Attempt: in.Attempt, AttemptID: in.AttemptID, Outcome: "rejected"}
-	if err := wantsMembers(in); err != nil {
+	err := wantsMembers(in)
+	if in.Malformed != nil && (err != nil || in.Kind != protocol.KindWorkflow) {
+		err = in.Malformed
+	}
+	if err != nil {
 		return b.refused(a, err)
 	}
 	if in.Kind.Asked() {
@@ -260,10 +269,7 @@ func (b *Broker) refused(a protocol.CompleteAnswer, err error) protocol.Complete
 	var refusal *protocol.Error
 	if errors.As(err, &refusal) {
 		reason := string(refusal.Reason)
-		a.Reason = &reason
-		a.Error = &protocol.ErrorBody{
-			Reason: refusal.Reason, Message: refusal.Message, Details: refusal.Details, Fields: refusal.Fields,
-		}
+		a.Reason, a.Error = &reason, protocol.BodyOf(err)
 		b.opt.Metrics.refused(reason)
 	} else {
 		a.Error = &protocol.ErrorBody{Reason: protocol.ReasonBackendUnavailable, Message: err.Error()}

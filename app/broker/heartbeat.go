@@ -144,6 +144,12 @@ func over(a protocol.HeartbeatAnswer, err error) (protocol.HeartbeatAnswer, erro
 
 // renewLease renews one of the leases a worker's heartbeat names; what is wrong with it stands in the answer.
 func (b *Broker) renewLease(ctx context.Context, in protocol.HeartbeatRequest) protocol.HeartbeatAnswer {
+	if in.Malformed != nil { // it ends no attempt: the lease stays as it is
+		reason := string(protocol.ReasonOf(in.Malformed))
+		return protocol.HeartbeatAnswer{
+			TaskID: in.TaskID, AttemptID: in.AttemptID, Attempt: in.Attempt, Owner: in.Owner, CanContinue: true, Reason: &reason,
+		}
+	}
 	a, err := b.HeartbeatTask(ctx, in)
 	if err != nil {
 		reason := string(protocol.ReasonOf(err))

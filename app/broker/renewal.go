@@ -83,9 +83,18 @@ func (b *Broker) patience(w *engine.Worker, in *protocol.WorkerHeartbeat) time.D
 func (b *Broker) renewSessions(
 	ctx context.Context, w engine.WorkerKey, asked []protocol.SessionRenewal, patience time.Duration,
 ) []protocol.SessionState {
+	sound := make([]protocol.SessionRenewal, 0, len(asked))
+	places := make([]int, 0, len(asked)) // of each sound renewal in the heartbeat
 	states := make([]protocol.SessionState, len(asked))
-	for from := 0; from < len(asked); from += mostRenewed {
-		some := asked[from:min(from+mostRenewed, len(asked))]
+	for i, r := range asked {
+		if r.Malformed != nil {
+			states[i] = protocol.SessionState{SessionID: r.SessionID, Epoch: r.Epoch, Reason: r.Malformed.Error()}
+			continue
+		}
+		sound, places = append(sound, r), append(places, i)
+	}
+	for from := 0; from < len(sound); from += mostRenewed {
+		some := sound[from:min(from+mostRenewed, len(sound))]
 		part := &renewed{who: auth.BoundFrom(ctx), worker: w, sessions: some}
 		g := b.gather(part, patience)
 		select {
@@ -98,7 +107,7 @@ func (b *Broker) renewSessions(
 			if g.err == nil {
 				out = part.outcomes[i]
 			}
-			states[from+i] = b.renewedState(ctx, w, r, out)
+			states[places[from+i]] = b.renewedState(ctx, w, r, out)
 		}
 	}
 	return states

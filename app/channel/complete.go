@@ -3,14 +3,15 @@ package channel
 import (
 	"context"
 	"encoding/json"
-	"strconv"
 
+	"github.com/sojourn-run/sojourn/shared/httpjson"
 	"github.com/sojourn-run/sojourn/shared/payload"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 	"github.com/sojourn-run/sojourn/shared/socketio"
 )
 
-// completeJob ends one job or many and may hand over the next.
+// completeJob records the outcome of one job or of many and may carry the next poll. With items, one that is refused is
+// answered in its place; a next poll that is refused is answered in next.
 func (c *Channel) completeJob(
 	ctx context.Context, p *worker, in protocol.ChannelComplete,
 ) (protocol.ChannelCompleteAnswer, error) {
@@ -19,9 +20,7 @@ func (c *Channel) completeJob(
 	if !many {
 		outcomes = []protocol.JobOutcome{in.JobOutcome}
 	}
-	if err := attach(ctx, outcomes, many); err != nil {
-		return protocol.ChannelCompleteAnswer{}, err
-	}
+	attach(ctx, outcomes, many)
 	out := protocol.ChannelCompleteAnswer{Many: many, Items: make([]protocol.JobReceipt, len(outcomes))}
 	req := protocol.CompleteRequest{Items: make([]protocol.CompleteItem, 0, len(outcomes))}
 	places := make([]int, 0, len(outcomes)) // of each item among the outcomes
@@ -48,8 +47,11 @@ func (c *Channel) completeJob(
 	if err != nil {
 		return out, err
 	}
+	if in.NextMalformed != nil {
+		a.Next = protocol.RefusedNext(in.NextMalformed)
+	}
 	if a.Next != nil {
-		next := c.handOver(ctx, *a.Next, in.Next.Max > 0)
+		next := c.handOver(ctx, *a.Next, in.Next != nil && in.Next.Max > 0 || many && a.Next.Error != nil)
 		out.Next = &next
 	}
 	for i, r := range a.Items {
@@ -65,17 +67,20 @@ func (c *Channel) completeJob(
 func itemOf(o protocol.JobOutcome) (protocol.CompleteItem, error) {
 	g, err := taskToken(o.JobRef)
 	if err != nil {
+		if o.Malformed != nil {
+			err = o.Malformed
+		}
 		return protocol.CompleteItem{}, err
 	}
 	return o.Item(g)
 }
 
-// attach makes bytes of what came as attachments in results, wherever in them it stood: as text it would be text for
-// whoever reads the result.
-func attach(ctx context.Context, outcomes []protocol.JobOutcome, many bool) error {
+// attach replaces the attachments of results, wherever in them they stood, by bytes. A result with one that cannot be
+// encoded makes its own outcome malformed.
+func attach(ctx context.Context, outcomes []protocol.JobOutcome, many bool) {
 	args, ok := socketio.Attached(ctx)
 	if !ok || len(args) == 0 {
-		return nil
+		return
 	}
 	call, _ := args[0].(map[string]any)
 	body, _ := call["payload"].(map[string]any)
@@ -91,71 +96,57 @@ func attach(ctx context.Context, outcomes []protocol.JobOutcome, many bool) erro
 		response, _ := outcome["response"].(map[string]any)
 		p, err := payload.Encode(response["result"])
 		if err != nil {
-			return protocol.RefusePayload("result", err)
+			outcomes[i].Malformed = protocol.RefusePayload("result", err)
+			continue
 		}
 		outcomes[i].Response.Result = protocol.Value{Payload: p}
 	}
-	return nil
 }
 
-// unreadCompletion looks through a completion that cannot be read, as the HTTP routes do: one of a workflow job that
-// asks for what is not offered takes its run out of everybody's hands, and is what the call is refused for. Other jobs
-// of the call stay with their worker.
-func (c *Channel) unreadCompletion(ctx context.Context, raw json.RawMessage, why error) error {
-	p, err := caller(ctx)
+// readCompletion decodes a completion that cannot be decoded as a whole, item by item. The other jobs of the call do
+// not suffer from one that is malformed, nor from a malformed next poll.
+func readCompletion(raw json.RawMessage, why error) (in protocol.ChannelComplete, err error) {
+	others, err := httpjson.Bundle(raw, why, httpjson.List{
+		Name: "items", Most: protocol.MaxItems,
+		Add: func(raw json.RawMessage) { in.Items = append(in.Items, readOutcome(raw)) },
+	})
 	if err != nil {
-		return refusal(err)
+		return in, err
 	}
-	var of struct {
-		Items []json.RawMessage `json:"items"`
+	if in.Items == nil {
+		in.JobOutcome = readOutcome(raw)
 	}
-	_ = json.Unmarshal(raw, &of) // without a list that can be read it is about one job
-	many := of.Items != nil
-	if !many {
-		of.Items = []json.RawMessage{raw}
-	}
-	var req protocol.CompleteRequest
-	var places []int // of each of them in the call
-	for i, raw := range of.Items {
-		if item, ok := outline(raw, protocol.Refuse(protocol.ReasonMalformedPayload, "%s", why.Error())); ok {
-			req.Items, places = append(req.Items, item), append(places, i)
+	if next, has := others["next"]; has {
+		if in.NextMalformed = httpjson.Decode(next, &in.Next); in.NextMalformed != nil {
+			in.Next = nil
 		}
 	}
-	if len(req.Items) == 0 {
-		return why
-	}
-	a, err := p.Complete(ctx, req)
-	if err != nil {
-		return why
-	}
-	for i, r := range a.Items {
-		if err := r.Err; protocol.ReasonOf(err) == protocol.ReasonValidation {
-			if many {
-				err = protocol.Beneath("items."+strconv.Itoa(places[i]), err)
-			}
-			return refusal(err)
-		}
-	}
-	return why
+	return in, nil
 }
 
-// outline is what can be made out of an outcome that cannot be read; false when nothing could be lost with it.
-func outline(raw json.RawMessage, why error) (protocol.CompleteItem, bool) {
-	var o struct {
-		protocol.JobRef
-		Status   protocol.JobStatus `json:"status"`
-		Returned string             `json:"returned"`
-		Response json.RawMessage    `json:"response"`
+// readOutcome decodes one outcome. Of one that cannot be decoded the job's name is left and, for a workflow job, the
+// outline, because a command that is not supported quarantines the run in whatever form it comes.
+func readOutcome(raw json.RawMessage) (o protocol.JobOutcome) {
+	err := json.Unmarshal(raw, &o)
+	if err != nil {
+		err = httpjson.Unfit(raw, &o, err)
+	} else {
+		withoutNUL(&o)
+		err = httpjson.WithoutNUL(raw, &o)
 	}
-	if json.Unmarshal(raw, &o) != nil || o.Status != protocol.JobOK || o.Returned != "" {
-		return protocol.CompleteItem{}, false
+	if err == nil {
+		return o
 	}
-	g, err := taskToken(o.JobRef)
-	rest, ok := protocol.OutlineOf(o.Response)
-	if err != nil || !ok || g.Kind != protocol.KindWorkflow {
-		return protocol.CompleteItem{}, false
+	o = protocol.JobOutcome{Malformed: err}
+	var returned string
+	var response json.RawMessage
+	protocol.ReadMembers(raw, map[string]any{
+		"jobId": &o.ID, "token": &o.Token, "status": &o.Status, "returned": &returned, "response": &response,
+	})
+	if outline, ok := protocol.OutlineOf(response); ok && o.Status == protocol.JobOK && returned == "" {
+		o.Outline = &outline
 	}
-	return rest.Unreadable(protocol.CompleteItem{TaskID: o.ID, Owner: g.Owner, Attempt: g.Attempt()}, why), true
+	return o
 }
 
 // returnJob hands a job back.

@@ -2,11 +2,13 @@ package channel
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"maps"
 	"time"
 
 	"github.com/sojourn-run/sojourn/app/peer"
+	"github.com/sojourn-run/sojourn/shared/httpjson"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 	"github.com/sojourn-run/sojourn/shared/rpc"
 )
@@ -89,7 +91,7 @@ func pollRequest(in protocol.ChannelPoll) protocol.PollRequest {
 func (c *Channel) handOver(ctx context.Context, a protocol.PollAnswer, many bool) protocol.ChannelPollAnswer {
 	out := protocol.ChannelPollAnswer{
 		Many: many, Status: a.Status, Reason: a.Reason, RetryAfter: a.RetryAfter, AppRelease: a.AppRelease,
-		StoreTime: a.StoreTime,
+		StoreTime: a.StoreTime, Error: a.Error,
 	}
 	if out.Status == "" {
 		out.Status = protocol.PollEmpty
@@ -160,6 +162,9 @@ func (c *Channel) uploadLogs(ctx context.Context, p *worker, in protocol.JobLogs
 	var places []int // of each item in the list
 	for i, l := range list {
 		g, err := taskToken(l.JobRef)
+		if l.Malformed != nil {
+			err = l.Malformed
+		}
 		switch {
 		case err != nil && !many:
 			return out, err
@@ -188,6 +193,22 @@ func (c *Channel) uploadLogs(ctx context.Context, p *worker, in protocol.JobLogs
 		}
 	}
 	return out, nil
+}
+
+// readLogs decodes lines that cannot be decoded as a whole, job by job.
+func readLogs(raw json.RawMessage, why error) (in protocol.JobLogs, err error) {
+	_, err = httpjson.Bundle(raw, why, httpjson.List{
+		Name: "items", Most: protocol.MaxItems,
+		Add: httpjson.Into(&in.Items, func(raw json.RawMessage, why error) (l protocol.JobLines) {
+			l.Malformed = why
+			protocol.ReadMembers(raw, map[string]any{"jobId": &l.ID, "token": &l.Token})
+			return l
+		}),
+	})
+	if err == nil && in.Items == nil { // lines of one job, and they are malformed
+		err = why
+	}
+	return in, err
 }
 
 // refusal puts a refusal into the words of the wire. Other errors stay as they are: the caller learns no more than that

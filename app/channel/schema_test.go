@@ -83,7 +83,8 @@ func (d drawer) draw(t reflect.Type) any {
 	case reflect.TypeFor[protocol.PollStatus]():
 		return enum(protocol.PollLeased, protocol.PollEmpty, protocol.PollThrottled, protocol.PollUnavailable,
 			protocol.PollBackend, protocol.PollDraining,
-			protocol.PollMismatch, protocol.PollConflict, protocol.PollNoWorkflow, protocol.PollNoActivity)
+			protocol.PollMismatch, protocol.PollConflict, protocol.PollNoWorkflow, protocol.PollNoActivity,
+			protocol.PollRefused)
 	case reflect.TypeFor[protocol.TaskKind]():
 		return enum(protocol.KindWorkflow, protocol.KindActivity, protocol.KindQuery, protocol.KindValidation)
 	case reflect.TypeFor[protocol.JobStatus]():

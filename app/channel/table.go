@@ -2,6 +2,7 @@ package channel
 
 import (
 	"context"
+	"encoding/json"
 	"strings"
 
 	"github.com/sojourn-run/sojourn/shared/httpjson"
@@ -21,6 +22,33 @@ func handle[In, Out any](h rpc.Handlers, method string, fn func(ctx context.Cont
 		}
 		return out, nil
 	}, sound)
+}
+
+// bundle serves payloads of a method that cannot be decoded as a whole: read decodes their items one by one, and
+// returns why to refuse the call.
+func bundle[In, Out any](
+	h rpc.Handlers, method string, read func(raw json.RawMessage, why error) (In, error),
+	fn func(ctx context.Context, p *worker, in In) (Out, error),
+) {
+	h.Unread(method, func(ctx context.Context, raw json.RawMessage, why error) (any, error) {
+		p, err := caller(ctx)
+		if err != nil {
+			return nil, refusal(err)
+		}
+		in, err := read(raw, why)
+		if err != nil {
+			return nil, refusal(err)
+		}
+		out, err := fn(ctx, p, in)
+		if err != nil {
+			return nil, refusal(err)
+		}
+		return out, nil
+	})
+}
+
+func readHeartbeat(raw json.RawMessage, why error) (protocol.WorkerHeartbeat, error) {
+	return httpjson.Heartbeat(raw, why)
 }
 
 // sound refuses what the HTTP routes refuse, in their words: members of other types, and strings that hold a NUL, which
@@ -68,16 +96,22 @@ func (c *Channel) table() rpc.Handlers {
 	h := rpc.Handlers{}
 	handle(h, protocol.MethodPoll, c.poll)
 	handle(h, protocol.MethodCompleteJob, c.completeJob)
-	h.Unread(protocol.MethodCompleteJob, c.unreadCompletion)
+	bundle(h, protocol.MethodCompleteJob, readCompletion, c.completeJob)
 	handle(h, protocol.MethodReturnJob, c.returnJob)
 	handle(h, protocol.MethodExtendLock, c.extendLock)
 	handle(h, protocol.MethodReportProgress, c.reportProgress)
 	handle(h, protocol.MethodFetchHistory, c.fetchHistory)
 	handle(h, protocol.MethodUploadLogs, c.uploadLogs)
+	bundle(h, protocol.MethodUploadLogs, readLogs, c.uploadLogs)
 	verb(h, protocol.MethodSettings, protocol.WorkerConnection.Settings)
 	verb(h, protocol.MethodRegister, protocol.WorkerConnection.Register)
 	verb(h, protocol.MethodDeregister, protocol.WorkerConnection.Deregister)
 	verb(h, protocol.MethodHeartbeat, protocol.WorkerConnection.WorkerHeartbeat)
+	bundle(h, protocol.MethodHeartbeat, readHeartbeat, func(
+		ctx context.Context, p *worker, in protocol.WorkerHeartbeat,
+	) (protocol.WorkerHeartbeatAnswer, error) {
+		return p.WorkerHeartbeat(ctx, in)
+	})
 	verb(h, protocol.MethodCreateSession, protocol.WorkerConnection.CreateSession)
 	verb(h, protocol.MethodHeartbeatSession, protocol.WorkerConnection.HeartbeatSession)
 	verb(h, protocol.MethodReleaseSession, protocol.WorkerConnection.ReleaseSession)

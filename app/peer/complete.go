@@ -7,8 +7,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// endTasks ends tasks. Those that nobody may end so are refused here, each by itself; when none is left the app hears
-// nothing, and an answer without a next poll tells the worker to ask for one.
+// endTasks records outcomes. Outcomes of tasks that were not leased to this worker, and values above the limit, are
+// refused here, each in its place. A next poll that is refused is answered in its place.
 func (p *Peer) endTasks(ctx context.Context, in protocol.CompleteRequest) (protocol.CompleteBatchAnswer, error) {
 	out := protocol.CompleteBatchAnswer{Items: make([]protocol.CompleteAnswer, len(in.Items))}
 	req := protocol.CompleteRequest{Items: make([]protocol.CompleteItem, 0, len(in.Items))}
@@ -27,21 +27,25 @@ func (p *Peer) endTasks(ctx context.Context, in protocol.CompleteRequest) (proto
 		}
 		req.Items, places = append(req.Items, item), append(places, i)
 	}
-	if in.Next != nil && p.polls.Err() == nil {
-		next, err := p.request(ctx, *in.Next)
-		if err != nil {
-			return out, err
-		}
-		req.Next = &next
-	}
-	if len(req.Items) == 0 {
+	if len(req.Items) == 0 { // an answer without a next poll makes the worker send one
 		return out, nil
+	}
+	var refused error
+	if in.Next != nil && p.polls.Err() == nil {
+		var next protocol.PollRequest
+		if next, refused = p.request(ctx, *in.Next); refused == nil {
+			req.Next = &next
+		} else if protocol.ReasonOf(refused) == protocol.ReasonStaleRegistration {
+			return out, refused
+		}
 	}
 	a, err := p.room.verbs.Complete(ctx, req)
 	if err != nil {
 		return out, err
 	}
-	out.Next = a.Next
+	if out.Next = a.Next; refused != nil {
+		out.Next = protocol.RefusedNext(refusal(refused))
+	}
 	for i, r := range a.Items {
 		if r.Error != nil {
 			p.room.stale.Add(1)

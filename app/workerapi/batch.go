@@ -1,9 +1,7 @@
 package workerapi
 
 import (
-	"encoding/json"
 	"net/http"
-	"strconv"
 
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/shared/httpjson"
@@ -26,91 +24,68 @@ func pollTasks(a *API, c *call) (answer, error) {
 	return answer{http.StatusOK, out}, nil
 }
 
-// completeTasks takes many outcomes, each judged on its own, and may carry the next poll.
+// completeTasks records many outcomes, each on its own, and may carry the next poll. An item that cannot be decoded is
+// answered in its place, and a next poll that is refused is answered in next: neither affects the other outcomes.
 func completeTasks(a *API, c *call) (answer, error) {
-	var in protocol.CompleteRequest
-	if err := c.Need(&in); err != nil {
-		return answer{}, a.unread(c, err)
+	in, refused, err := readOutcomes(c)
+	if err != nil {
+		return answer{}, err
 	}
 	for i := range in.Items {
 		item := &in.Items[i]
-		if err := c.namespace(&item.Namespace); err != nil {
-			return answer{}, err
-		}
-		if item.Kind == "" {
-			item.Kind = protocol.KindWorkflow // a query says its kind
-			if item.AttemptID != "" {
-				item.Kind = protocol.KindActivity
+		if err := c.namespace(&item.Namespace); err != nil && item.Malformed == nil {
+			*item = protocol.CompleteItem{
+				Namespace: c.NS, Kind: item.Kind, TaskID: item.TaskID, Owner: item.Owner, Attempt: item.Attempt,
+				AttemptID: item.AttemptID, Malformed: err,
 			}
 		}
+		item.Namespace = c.NS
+		item.SetKind()
 	}
 	if in.Next != nil {
-		if err := a.prepare(c, in.Next); err != nil {
-			return answer{}, protocol.Beneath("next", err)
+		if refused = a.prepare(c, in.Next); refused != nil {
+			in.Next = nil
+		} else {
+			release, err := a.takePlace(c, in.Next)
+			if err != nil { // the outcomes count all the same, and tasks that are ready can be leased
+				c.refused, release, in.Next.Timeout = nil, func() {}, new(int64(0))
+			}
+			defer release()
 		}
-		release, err := a.takePlace(c, in.Next)
-		if err != nil { // the outcomes count all the same, and what is there can be had
-			c.refused, release, in.Next.Timeout = nil, func() {}, new(int64(0))
-		}
-		defer release()
 	}
 	out, err := a.opt.Verbs.Complete(c.Ctx, in)
 	if out.Next != nil && len(out.Next.Tasks) > 0 {
 		c.undelivered = out.Next.Undo
 	}
+	if refused != nil {
+		out.Next = protocol.RefusedNext(refused)
+	}
 	for i := range out.Items {
 		if item := &out.Items[i]; item.Err != nil {
-			item.Error = body(httpjson.Refusal(store.Refusal(item.Err)))
+			item.Error = protocol.BodyOf(httpjson.Refusal(store.Refusal(item.Err)))
 			item.Uncertain()
 		}
 	}
 	return answer{http.StatusOK, out}, err
 }
 
-// unread looks through a batch that cannot be read, as the single form does: a completion in it that asks for what is
-// not offered takes its run out of everybody's hands, and is what the batch is refused for. The others are refused with
-// it and their tasks stay where they are.
-func (a *API) unread(c *call, err error) error {
-	var of struct {
-		Items []json.RawMessage `json:"items"`
+// readOutcomes decodes a request with outcomes. refused is the reason why its next poll could not be decoded.
+func readOutcomes(c *call) (in protocol.CompleteRequest, refused, err error) {
+	if err = c.Need(&in); err == nil {
+		return in, nil, nil
 	}
-	raw, _ := c.Body() // it was read above
-	if json.Unmarshal(raw, &of) != nil {
-		return err
+	raw, _ := c.Body() // read by Need
+	in = protocol.CompleteRequest{}
+	others, why := httpjson.Bundle(raw, err, httpjson.List{
+		Name: "items", Most: protocol.MaxItems, Add: httpjson.Into(&in.Items, protocol.UnreadableItem),
+	})
+	if why != nil || len(in.Items) == 0 {
+		return in, nil, err
 	}
-	var req protocol.CompleteRequest
-	var places []int // of each of them in the batch
-	for i, raw := range of.Items {
-		var at struct {
-			holder
-			Kind      protocol.TaskKind `json:"kind"`
-			TaskID    string            `json:"task_id"`
-			Namespace string            `json:"namespace"`
-		}
-		rest, ok := protocol.OutlineOf(raw)
-		if !ok || json.Unmarshal(raw, &at) != nil || at.Kind != "" && at.Kind != protocol.KindWorkflow ||
-			c.namespace(&at.Namespace) != nil {
-			continue
-		}
-		req.Items, places = append(req.Items, rest.Unreadable(protocol.CompleteItem{
-			Namespace: at.Namespace, TaskID: at.TaskID, Owner: at.Owner, Incarnation: at.Incarnation, Attempt: at.Attempt,
-		}, err)), append(places, i)
-	}
-	if len(req.Items) == 0 {
-		return err
-	}
-	out, e := a.opt.Verbs.Complete(c.Ctx, req)
-	if e != nil {
-		return err
-	}
-	for i, item := range out.Items {
-		if item.Err != nil && item.Err.Error() != err.Error() && protocol.ReasonOf(item.Err) == protocol.ReasonValidation {
-			return protocol.Beneath("items."+strconv.Itoa(places[i]), item.Err)
+	if next, has := others["next"]; has {
+		if refused = httpjson.Decode(next, &in.Next); refused != nil {
+			in.Next = nil
 		}
 	}
-	return err
-}
-
-func body(e *protocol.Error) *protocol.ErrorBody {
-	return &protocol.ErrorBody{Reason: e.Reason, Message: e.Message, Details: e.Details, Fields: e.Fields}
+	return in, refused, nil
 }

@@ -3,6 +3,7 @@ package workerapi
 import (
 	"net/http"
 
+	"github.com/sojourn-run/sojourn/shared/httpjson"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
@@ -13,12 +14,20 @@ import (
 func recordLogs(a *API, c *call) (answer, error) {
 	var in protocol.LogsRequest
 	if err := c.Need(&in); err != nil {
-		return answer{}, err
-	}
-	for i := range in.Items {
-		if err := c.namespace(&in.Items[i].Namespace); err != nil {
+		raw, _ := c.Body() // read by Need
+		in = protocol.LogsRequest{}
+		if _, why := httpjson.Bundle(raw, err, httpjson.List{
+			Name: "items", Most: protocol.MaxItems, Add: httpjson.Into(&in.Items, protocol.UnreadableLogs),
+		}); why != nil || len(in.Items) == 0 {
 			return answer{}, err
 		}
+	}
+	for i := range in.Items {
+		item := &in.Items[i]
+		if err := c.namespace(&item.Namespace); err != nil && item.Malformed == nil {
+			item.Malformed = err
+		}
+		item.Namespace = c.NS
 	}
 	out, err := a.opt.Verbs.RecordLogs(c.Ctx, in)
 	return answer{http.StatusOK, out}, err

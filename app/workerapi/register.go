@@ -3,6 +3,7 @@ package workerapi
 import (
 	"net/http"
 
+	"github.com/sojourn-run/sojourn/shared/httpjson"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
@@ -41,22 +42,35 @@ func deregister(a *API, c *call) (answer, error) {
 }
 
 func workerHeartbeat(a *API, c *call) (answer, error) {
-	var in protocol.WorkerHeartbeat
-	if err := c.Need(&in); err != nil {
+	in, err := readHeartbeat(c)
+	if err != nil {
 		return answer{}, err
 	}
 	if err := c.namespace(&in.Namespace); err != nil {
 		return answer{}, err
 	}
 	for i := range in.Leases {
-		if err := c.namespace(&in.Leases[i].Namespace); err != nil {
-			return answer{}, err
+		l := &in.Leases[i]
+		if err := c.namespace(&l.Namespace); err != nil && l.Malformed == nil {
+			l.Malformed = err
 		}
+		l.Namespace = c.NS
 	}
 	c.tell("worker_id", in.WorkerID)
 	c.statuses = map[protocol.Reason]int{protocol.ReasonWorkerNotRegistered: http.StatusNotFound} // elsewhere 412
 	out, err := a.opt.Verbs.WorkerHeartbeat(c.Ctx, in)
 	return answer{http.StatusOK, out}, err
+}
+
+// readHeartbeat decodes a worker's heartbeat. A lease or session in it that cannot be decoded is answered in its place.
+func readHeartbeat(c *call) (in protocol.WorkerHeartbeat, err error) {
+	if err = c.Read(&in); err != nil {
+		raw, _ := c.Body() // read by Read
+		if in, err = httpjson.Heartbeat(raw, err); err != nil {
+			return in, err
+		}
+	}
+	return in, httpjson.Missing(&in, c.Route.Shape.Needs)
 }
 
 // settings is what a worker that keeps its own connection fetches first, and again from time to time.

@@ -290,6 +290,7 @@ type ChannelPollAnswer struct {
 	// StoreTime is the store's time when the answer was made, perhaps a little less: it tells a worker that stood still
 	// how old the answer is.
 	StoreTime history.Time `json:"storeTime,omitzero"`
+	Error     *ErrorBody   `json:"error,omitempty"` // of a next poll that was refused
 }
 
 type pollAnswerFrame ChannelPollAnswer
@@ -303,13 +304,16 @@ type pollAnswerWire struct {
 	RetryAfter int64           `json:"retryAfterMs,omitempty"`
 	AppRelease string          `json:"appRelease,omitempty"`
 	StoreTime  history.Time    `json:"storeTime,omitzero"`
+	Error      *ErrorBody      `json:"error,omitempty"`
 }
 
 // Wire is what is encoded: null, a job, or {jobs, pollStatus, reason?, retryAfterMs?, appRelease?, storeTime?}.
 func (a ChannelPollAnswer) Wire() any {
 	switch {
 	case a.Many:
-		w := pollAnswerWire{make([]jobFrame[any], len(a.Jobs)), a.Status, a.Reason, a.RetryAfter, a.AppRelease, a.StoreTime}
+		w := pollAnswerWire{
+			make([]jobFrame[any], len(a.Jobs)), a.Status, a.Reason, a.RetryAfter, a.AppRelease, a.StoreTime, a.Error,
+		}
 		for i, j := range a.Jobs {
 			w.Jobs[i] = j.frame()
 		}
@@ -450,6 +454,9 @@ type JobOutcome struct {
 	Returned string `json:"returned,omitempty"`
 	// Lines are what the job's code logged and was not confirmed by an answer to uploadLogs.
 	Lines []LogChunk `json:"lines,omitempty"`
+	// Malformed says why the outcome could not be decoded; it alone is refused. Outline is what it holds of commands.
+	Malformed error    `json:"-"`
+	Outline   *Outline `json:"-"`
 }
 
 // JobResponse is what a job gave, in the members of the HTTP contract: workflow {commands}, activity {result} or
@@ -473,6 +480,8 @@ type ChannelComplete struct {
 	JobOutcome
 	Items []JobOutcome `json:"items,omitempty"`
 	Next  *ChannelPoll `json:"next,omitempty"`
+	// NextMalformed says why the next poll could not be decoded; the outcomes stand.
+	NextMalformed error `json:"-"`
 }
 
 // JobReceipt says what became of one outcome.
@@ -572,6 +581,7 @@ type JobProgress struct {
 type JobLines struct {
 	JobRef
 	LogChunk
+	Malformed error `json:"-"` // why the lines could not be decoded; they alone are refused
 }
 
 // JobLogs brings lines of one job, or with Items of many.

@@ -235,6 +235,15 @@ func Missing(names []string) error {
 	return &Error{Reason: ReasonValidation, Message: strings.Join(names, ", ") + ": " + verb + " missing", Fields: fields}
 }
 
+// BodyOf is a refusal as an item of a request carries it. An error without a reason says nothing about its cause.
+func BodyOf(err error) *ErrorBody {
+	var e *Error
+	if !errors.As(err, &e) {
+		e = Refuse(ReasonInternal, "internal error")
+	}
+	return &ErrorBody{Reason: e.Reason, Message: e.Message, Details: e.Details, Fields: e.Fields}
+}
+
 // ReasonOf is the reason of a refusal anywhere in err's chain, or "".
 func ReasonOf(err error) Reason {
 	var e *Error

@@ -1,6 +1,7 @@
 package protocol
 
 import (
+	"encoding/json"
 	"slices"
 	"strings"
 	"unicode"
@@ -43,10 +44,24 @@ type AttemptLogs struct {
 	Owner     string `json:"lease_owner" required:"true"`
 	AttemptID string `json:"activity_attempt_id" required:"true"`
 	LogChunk
+	Malformed error `json:"-"` // why the chunk could not be decoded; it alone is refused
+}
+
+// UnreadableLogs identifies a chunk that cannot be decoded, so that it is answered in its place.
+func UnreadableLogs(raw json.RawMessage, why error) AttemptLogs {
+	item := AttemptLogs{Malformed: why}
+	ReadMembers(raw, map[string]any{
+		"namespace": &item.Namespace, "task_id": &item.TaskID, "lease_owner": &item.Owner,
+		"activity_attempt_id": &item.AttemptID,
+	})
+	return item
 }
 
 // Check refuses a chunk that does not say whose it is, before any lease is judged.
 func (a *AttemptLogs) Check() error {
+	if a.Malformed != nil {
+		return a.Malformed
+	}
 	for _, m := range []struct{ name, value string }{
 		{"task_id", a.TaskID}, {"lease_owner", a.Owner}, {"activity_attempt_id", a.AttemptID},
 	} {

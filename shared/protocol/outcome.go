@@ -4,6 +4,13 @@ package protocol
 // process, the transport fills in.
 func (o JobOutcome) Item(g TaskToken) (CompleteItem, error) {
 	item := CompleteItem{Kind: g.Kind, TaskID: o.ID, Owner: g.Owner, Attempt: g.Attempt(), AttemptID: g.AttemptID(o.ID)}
+	if o.Malformed != nil {
+		item.Malformed = o.Malformed
+		if o.Outline != nil && g.Kind == KindWorkflow {
+			item = o.Outline.Unreadable(item, o.Malformed)
+		}
+		return item, nil
+	}
 	item.Lines = o.Lines
 	if o.Returned != "" {
 		item.Returned = o.Returned
@@ -78,9 +85,7 @@ func (a HeartbeatAnswer) Lock() (JobLock, error) {
 
 // Rejected is the answer to an outcome that was refused before anybody judged the task.
 func Rejected(taskID string, err error) CompleteAnswer {
-	reason := string(ReasonOf(err))
-	return CompleteAnswer{
-		TaskID: taskID, Outcome: "rejected", Reason: &reason, Err: err,
-		Error: &ErrorBody{Reason: Reason(reason), Message: err.Error()},
-	}
+	body := BodyOf(err)
+	reason := string(body.Reason)
+	return CompleteAnswer{TaskID: taskID, Outcome: "rejected", Reason: &reason, Err: err, Error: body}
 }

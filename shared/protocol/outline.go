@@ -1,6 +1,37 @@
 package protocol
 
-import "encoding/json"
+import (
+	"bytes"
+	"encoding/json"
+)
+
+// UnreadableItem identifies an outcome that cannot be decoded, so that it is answered in its place: the members that
+// name its task, as far as they can be read, and the reason. For a workflow task it also has the [Outline], because a
+// command that is not supported quarantines the run in whatever form it comes.
+func UnreadableItem(raw json.RawMessage, why error) CompleteItem {
+	item := CompleteItem{Malformed: why}
+	ReadMembers(raw, map[string]any{
+		"namespace": &item.Namespace, "kind": &item.Kind, "task_id": &item.TaskID, "lease_owner": &item.Owner,
+		"incarnation": &item.Incarnation, "workflow_task_attempt": &item.Attempt, "activity_attempt_id": &item.AttemptID,
+	})
+	item.SetKind()
+	if o, ok := OutlineOf(raw); ok && item.Kind == KindWorkflow {
+		item = o.Unreadable(item, why)
+	}
+	return item
+}
+
+// ReadMembers decodes members of an object into pointers, each on its own. A member of another type, or with a NUL,
+// stays empty, and so do all of them if raw is no object.
+func ReadMembers(raw json.RawMessage, members map[string]any) {
+	var of map[string]json.RawMessage
+	_ = json.Unmarshal(raw, &of)
+	for name, into := range members {
+		if !bytes.Contains(of[name], []byte(`\u0000`)) {
+			_ = json.Unmarshal(of[name], into)
+		}
+	}
+}
 
 // Outline is what can be made out of the completion of a workflow task that cannot be read: the types of its commands,
 // and what is not offered. A run may be quarantined for no more than that. A command of a newer client may have members
@@ -12,7 +43,7 @@ type Outline struct {
 
 // OutlineOf reads it, member by member, so that one of another type hides none of the others. False says that nothing
 // in it is worth a look.
-func OutlineOf(raw []byte) (o Outline, ok bool) {
+func OutlineOf(raw json.RawMessage) (o Outline, ok bool) {
 	var whole struct {
 		Commands json.RawMessage `json:"commands"`
 		StreamWaits

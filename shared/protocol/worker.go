@@ -146,6 +146,8 @@ const (
 	PollConflict   PollStatus = "conflict"
 	PollNoWorkflow PollStatus = "no_workflow_capability" // the worker registered no workflow type, or no slot for one
 	PollNoActivity PollStatus = "no_activity_capability" // the same of activities
+	// the next poll of a completion was refused for its reason and error; the outcomes stand
+	PollRefused PollStatus = "refused"
 )
 
 // PollAnswer is what a poll gives.
@@ -161,9 +163,18 @@ type PollAnswer struct {
 	// StoreTime is the store's time when the answer was made, perhaps a little less: it tells a worker that stood still
 	// how old the answer is.
 	StoreTime history.Time `json:"store_time,omitzero"`
+	Error     *ErrorBody   `json:"error,omitempty"` // refused: why
 	// Undo gives the tasks back because the answer could not be delivered; it is never nil and may be called once instead
 	// of using the answer.
 	Undo func() `json:"-"`
+}
+
+// RefusedNext answers the next poll of a completion that was refused: the outcomes beside it have their own answers.
+func RefusedNext(err error) *PollAnswer {
+	body := BodyOf(err)
+	return &PollAnswer{
+		Status: PollRefused, Reason: string(body.Reason), Error: body, Tasks: []Task{}, RetryAfter: 1000, Undo: func() {},
+	}
 }
 
 // HistoryRequest asks for a further page of a leased workflow task's history.
@@ -203,8 +214,8 @@ type CompleteItem struct {
 	Epoch       int64     `json:"session_epoch,omitempty"` // optional; one that is sent must match
 	Commands    []Command `json:"commands,omitempty"`
 	StreamWaits
-	// Malformed says why the commands could not be read. Then they are no more than their types and what is not offered,
-	// and are refused whatever they say.
+	// Malformed says why the outcome could not be decoded. The item is refused for it, and the others of its request are
+	// not. Of a workflow task the commands are then no more than their types and what is not offered.
 	Malformed error `json:"-"`
 	// the worker keeps the run in memory up to this event: later tasks show neither that nor the arguments again
 	Kept    int64           `json:"kept,omitempty"`
@@ -221,6 +232,16 @@ type CompleteItem struct {
 	// Lines are what the code of an activity logged, as far as the app has not said that it is kept. They are stored with
 	// the outcome, and never a reason to refuse it.
 	Lines []LogChunk `json:"lines,omitempty"`
+}
+
+// SetKind fills in the kind of an item that names none: activity if it has an attempt ID, else workflow.
+func (c *CompleteItem) SetKind() {
+	if c.Kind == "" {
+		c.Kind = KindWorkflow
+		if c.AttemptID != "" {
+			c.Kind = KindActivity
+		}
+	}
 }
 
 // HandedBack is an item that hands its task back and says nothing else. What came out until then counts for nothing.
@@ -344,6 +365,8 @@ type HeartbeatRequest struct {
 	Rebuild *Recovered `json:"rebuild,omitempty"`
 	// user code's sign of life, as opposed to the worker renewing by itself
 	Beat bool `json:"-"`
+	// Malformed says why a renewal inside a worker's heartbeat could not be decoded; it alone is refused.
+	Malformed error `json:"-"`
 }
 
 // HeartbeatAnswer says whether to go on. An expiry is never later than the stored one.
@@ -398,6 +421,24 @@ const MostKeptRuns = 500
 type SessionRenewal struct {
 	SessionID string `json:"session_id"`
 	Epoch     int64  `json:"epoch"`
+	Malformed error  `json:"-"` // why the renewal could not be decoded; it alone is refused
+}
+
+// UnreadableRenewal identifies a lease of a heartbeat that cannot be decoded, so that it is answered in its place.
+func UnreadableRenewal(raw json.RawMessage, why error) HeartbeatRequest {
+	in := HeartbeatRequest{Malformed: why}
+	ReadMembers(raw, map[string]any{
+		"namespace": &in.Namespace, "kind": &in.Kind, "task_id": &in.TaskID, "activity_attempt_id": &in.AttemptID,
+		"workflow_task_attempt": &in.Attempt,
+	})
+	return in
+}
+
+// UnreadableSession is that of a session.
+func UnreadableSession(raw json.RawMessage, why error) SessionRenewal {
+	in := SessionRenewal{Malformed: why}
+	ReadMembers(raw, map[string]any{"session_id": &in.SessionID, "epoch": &in.Epoch})
+	return in
 }
 
 // WorkerHeartbeatAnswer carries what was renewed and what the worker should do.

@@ -16,8 +16,8 @@ type Handlers map[string]Handler
 // Handler is one typed method, called with JSON.
 type Handler struct {
 	fromJSON func(ctx context.Context, payload json.RawMessage) (any, error)
-	// nil: what cannot be read is refused as it stands
-	unread func(ctx context.Context, payload json.RawMessage, why error) error
+	// unread serves payloads that cannot be decoded; nil: they are refused
+	unread func(ctx context.Context, payload json.RawMessage, why error) (any, error)
 }
 
 // Handle enters fn as method. In is what the payload is decoded into; a missing or null payload is the zero In. Out is
@@ -43,36 +43,34 @@ func Handle[In, Out any](
 			for _, judge := range judges {
 				why = judge(payload, &in, unread)
 			}
-			switch {
-			case unread != nil:
-				return nil, h[method].unreadable(ctx, method, payload, why)
-			case why != nil:
-				return nil, why
+			if why != nil {
+				return h[method].unreadable(ctx, method, payload, why)
 			}
 			return guard(ctx, method, in, fn)
 		},
 	}
 }
 
-// Unread enters look for payloads of a method that cannot be read as what it takes: a call may have to have an effect
-// all the same. The error that look returns is what the call is refused for; why is what it would be without.
-func (h Handlers) Unread(method string, look func(ctx context.Context, payload json.RawMessage, why error) error) {
+// Unread registers fn for payloads of a method that cannot be decoded or that a judge refused for the reason why: a
+// payload that bundles independent items is served for those that can be decoded. fn returns why to refuse the call.
+func (h Handlers) Unread(
+	method string, fn func(ctx context.Context, payload json.RawMessage, why error) (any, error),
+) {
 	handler, ok := h[method]
 	if !ok {
 		panic("rpc: method " + method + " has no handler")
 	}
-	handler.unread = look
+	handler.unread = fn
 	h[method] = handler
 }
 
-func (h Handler) unreadable(ctx context.Context, method string, payload json.RawMessage, why error) error {
+func (h Handler) unreadable(ctx context.Context, method string, payload json.RawMessage, why error) (any, error) {
 	if h.unread == nil {
-		return why
+		return nil, why
 	}
-	_, err := guard(ctx, method, payload, func(ctx context.Context, payload json.RawMessage) (None, error) {
-		return None{}, h.unread(ctx, payload, why)
+	return guard(ctx, method, payload, func(ctx context.Context, payload json.RawMessage) (any, error) {
+		return h.unread(ctx, payload, why)
 	})
-	return err
 }
 
 // Serve answers one call whose payload came over a wire. The error is always an [*Error] or nil, and a panic of the

@@ -58,13 +58,15 @@ type control struct {
 	ended    chan error // of its Run
 	store    store.Store
 	dispatch *dispatch.Dispatch
-	away     atomic.Bool  // the store takes no writes
-	older    atomic.Bool  // the app reads over turns
-	turns    atomic.Int64 // that it read over
-	narrow   atomic.Bool  // what carries a turn is too large for the wire
-	plain    atomic.Bool  // workers do not say that they send turns with results
-	asked    atomic.Int64 // calls with outcomes that ask for tasks
-	replayed atomic.Int64 // events that were shown to machines that began anew
+	away     atomic.Bool           // the store takes no writes
+	older    atomic.Bool           // the app reads over turns
+	turns    atomic.Int64          // that it read over
+	narrow   atomic.Bool           // what carries a turn is too large for the wire
+	bundle   atomic.Pointer[error] // requests with an outcome named "bad" are refused as a whole for this
+	formless atomic.Bool           // results of activities are refused for their form
+	plain    atomic.Bool           // workers do not say that they send turns with results
+	asked    atomic.Int64          // calls with outcomes that ask for tasks
+	replayed atomic.Int64          // events that were shown to machines that began anew
 	counts   *counts
 
 	mu      sync.Mutex                        // guards what follows
@@ -218,6 +220,15 @@ func (a *control) way(worker string) func(context.Context, string, any, linktest
 		if a.older.Load() && hasTurn(in) {
 			a.turns.Add(1)
 			in = untaken(in.(protocol.CompleteRequest))
+		}
+		if c, ok := in.(protocol.CompleteRequest); ok && a.bundle.Load() != nil && spoiled(c) {
+			return nil, *a.bundle.Load()
+		}
+		if c, ok := in.(protocol.CompleteRequest); ok && a.formless.Load() && c.Items[0].Kind == protocol.KindActivity &&
+			c.Items[0].Failure == nil {
+			return protocol.CompleteBatchAnswer{Items: []protocol.CompleteAnswer{
+				protocol.Rejected(c.Items[0].TaskID, protocol.Invalid("result", "is invalid")),
+			}}, nil
 		}
 		if a.narrow.Load() && hasTurn(in) {
 			return nil, fmt.Errorf("%w: with a turn", socketio.ErrPayloadTooLarge)

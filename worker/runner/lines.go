@@ -170,14 +170,27 @@ func (l *lines) send() {
 		if len(of) == 0 || l.r.pollCtx.Err() != nil {
 			return
 		}
-		ctx, cancel := context.WithTimeout(l.r.pollCtx, lineWait)
-		answer, err := l.r.opt.Link.RecordLogs(ctx, req)
-		cancel()
-		if err != nil {
-			l.r.log.Debug().Err(err).Int("chunks", len(of)).Msg("lines of activities not taken")
+		if err := l.deliver(req, of); err != nil && !link.Lost(err) && len(of) > 1 {
+			// One attempt's lines may be the reason why the app refused the request. The others are sent by themselves.
+			for i := range of {
+				_ = l.deliver(protocol.LogsRequest{Items: req.Items[i : i+1]}, of[i:i+1])
+			}
 		}
+	}
+}
+
+// deliver is one call. Lines that were refused alone are given up.
+func (l *lines) deliver(req protocol.LogsRequest, of []*attemptLines) error {
+	ctx, cancel := context.WithTimeout(l.r.pollCtx, lineWait)
+	defer cancel()
+	answer, err := l.r.opt.Link.RecordLogs(ctx, req)
+	if err != nil {
+		l.r.log.Debug().Err(err).Int("chunks", len(of)).Msg("failed to send log lines of activities")
+	}
+	if err == nil || link.Lost(err) || len(of) == 1 {
 		l.answered(req, of, answer, err)
 	}
+	return err
 }
 
 // answered drops what the app has, and what it will not have. What it may not have heard of is sent again: under its

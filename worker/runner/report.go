@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/sojourn-run/sojourn/shared/payload"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 	"github.com/sojourn-run/sojourn/shared/retry"
 	"github.com/sojourn-run/sojourn/shared/socketio"
@@ -242,32 +243,28 @@ func (p *report) deliver(batch []entry) {
 			if p.r.life.Err() == nil {
 				p.r.log.Warn().Int("outcomes", len(batch)).Msg("the app's store takes no outcomes now, sending them again")
 			}
-		// It may be one of them alone that is too large. Sent each by itself, the others are not lost with it.
-		case errors.Is(err, socketio.ErrPayloadTooLarge) && len(batch) > 1:
+		case link.Lost(err) && !large(err):
+			if p.r.life.Err() == nil {
+				p.r.log.Warn().Err(err).Int("outcomes", len(batch)).Msg("outcomes not confirmed, sending them again")
+			}
+		case poll && req.Next != nil && !large(err):
+			poll = false // the refusal may be of the poll alone
+			continue
+		// One outcome may be the reason why the app refused the request. The others must not be lost with it.
+		case len(batch) > 1:
 			for i := range batch {
 				p.deliver(batch[i : i+1 : i+1])
 			}
 			return
-		case errors.Is(err, socketio.ErrPayloadTooLarge) && batch[0].item.Lines != nil:
+		case large(err) && batch[0].item.Lines != nil:
 			batch[0].item.Lines = nil // the outcome counts, what was logged on the way does not
 			continue
-		case errors.Is(err, socketio.ErrPayloadTooLarge) && batch[0].turn != nil:
+		case large(err) && batch[0].turn != nil:
 			batch[0] = batch[0].without() // it may be the turn alone
 			continue
-		case errors.Is(err, socketio.ErrPayloadTooLarge) && !tooLarge(&batch[0].item, err):
-			p.drop(batch[0], err.Error())
-			return
-		case link.Lost(err):
-			if p.r.life.Err() == nil {
-				p.r.log.Warn().Err(err).Int("outcomes", len(batch)).Msg("outcomes not confirmed, sending them again")
-			}
-		case poll && req.Next != nil:
-			poll = false // the refusal may be of the poll alone
-			continue
+		case large(err) && tooLarge(&batch[0].item, err):
 		default:
-			for _, e := range batch {
-				p.drop(e, err.Error())
-			}
+			p.drop(batch[0], err.Error())
 			return
 		}
 		if !p.pause(back.Next()) {
@@ -277,6 +274,11 @@ func (p *report) deliver(batch []entry) {
 			return
 		}
 	}
+}
+
+// large reports whether a request was refused for its size: by this side, by the app or by a proxy before it.
+func large(err error) bool {
+	return errors.Is(err, socketio.ErrPayloadTooLarge) || protocol.ReasonOf(err) == protocol.ReasonPayloadTooLarge
 }
 
 // drop gives up an outcome.
@@ -392,31 +394,39 @@ func (r *Runner) answered(item protocol.CompleteItem, a protocol.CompleteAnswer)
 	if item.Kind == protocol.KindWorkflow {
 		// What the machine believes to have done did not happen.
 		r.cache.drop(runOf(item.TaskID))
-		if refused(item, a.Error.Reason) {
-			item.Commands, item.Kept = nil, 0
-			item.Failure = &protocol.Failure{
-				Type:    "WorkflowTaskRefused",
-				Message: "workflow task completion failed after commands were produced: " + a.Error.Message,
-			}
-			r.report.handBack(item)
-			return
-		}
+	}
+	if f := failureFor(&item, a.Error); f != nil {
+		item.Commands, item.Kept, item.Result, item.Failure, item.Lines = nil, 0, payload.Payload{}, f, nil
+		r.report.handBack(item)
+		return
 	}
 	r.dropped(item, string(a.Error.Reason)+": "+a.Error.Message)
 }
 
-// refused says whether the app rejected the commands of a workflow task for what they are. The code would only
-// ask for them again.
-func refused(item protocol.CompleteItem, why protocol.Reason) bool {
-	if len(item.Commands) == 0 {
-		return false
-	}
-	switch why {
+// failureFor is the failure that replaces an outcome which the app refused for its form: the same outcome would be
+// refused again, and without any the task would wait for the end of its lease. nil: the app refused it for another
+// reason, or it is such a failure already.
+func failureFor(item *protocol.CompleteItem, refusal *protocol.ErrorBody) *protocol.Failure {
+	switch refusal.Reason {
 	case protocol.ReasonValidation, protocol.ReasonInvalidCommands, protocol.ReasonStructuralLimit,
 		protocol.ReasonPayloadTooLarge:
-		return true
+	default:
+		return nil
 	}
-	return false
+	f := &protocol.Failure{
+		Type:    "WorkflowTaskRefused",
+		Message: "workflow task completion failed after commands were produced: " + refusal.Message,
+	}
+	if item.Kind == protocol.KindActivity {
+		f = &protocol.Failure{
+			Type: "OutcomeRefused", Message: "the app refused the outcome: " + refusal.Message, NonRetryable: true,
+		}
+	}
+	if item.Kind.Asked() || item.Returned != "" || item.Failure != nil && item.Failure.Type == f.Type ||
+		item.Kind == protocol.KindWorkflow && len(item.Commands) == 0 {
+		return nil
+	}
+	return f
 }
 
 // dropped logs an outcome that counts for nothing.
