@@ -190,6 +190,7 @@ func (b *Broker) Watch(ctx context.Context) error {
 	watching.Go(func() { b.watchSessions(ctx) })
 	watching.Go(func() { b.fleet.Watch(ctx) })
 	watching.Go(func() { b.watchEnded(ctx) })
+	watching.Go(func() { b.recomputeSchedules(ctx) })
 	defer watching.Wait()
 	return b.workers.Watch(ctx)
 }

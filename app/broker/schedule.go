@@ -230,6 +230,50 @@ func (b *Broker) dueSchedule(ctx context.Context, k engine.ScheduleKey) error {
 	return b.failSchedule(ctx, k, err.Error())
 }
 
+// recomputeSchedules computes the next times of all schedules again. It is called when the app starts.
+func (b *Broker) recomputeSchedules(ctx context.Context) {
+	const page = 500
+	var after engine.ScheduleKey
+	for {
+		var list []engine.Schedule
+		now, err := b.store.Now(ctx)
+		if err == nil {
+			err = b.store.View(ctx, func(r store.Reader) (err error) {
+				list, err = r.PlannedSchedules(ctx, after, page)
+				return err
+			})
+		}
+		for i := range list {
+			after = list[i].Key()
+			if err == nil {
+				err = b.recomputeSchedule(ctx, list[i], now)
+			}
+		}
+		if err != nil && ctx.Err() == nil {
+			b.log.Warn().Err(err).Msg("failed to recompute the next times of schedules; the stored ones stay")
+		}
+		if err != nil || len(list) < page {
+			return
+		}
+	}
+}
+
+// recomputeSchedule costs no write if the time stays as it is.
+func (b *Broker) recomputeSchedule(ctx context.Context, s engine.Schedule, now time.Time) error {
+	_, err := engine.DecideSchedule(&s, s.Key(), engine.ScheduleEnvironment{}, engine.RecomputeSchedule{}, now)
+	if err == nil {
+		var out scheduled
+		if out, err = b.decideSchedule(ctx, s.Key(), engine.RecomputeSchedule{}); err == nil {
+			b.log.Info().Str("namespace", s.Namespace).Str("schedule_id", s.ID).Time("from", s.NextAt.Time).
+				Time("to", out.Next.NextAt.Time).Msg("next time of a schedule recomputed")
+		}
+	}
+	if engine.IsNotDue(err) || protocol.ReasonOf(err) != "" { // nothing to do, removed meanwhile, or no spec that is read
+		return nil
+	}
+	return err
+}
+
 // Without it the same firing would be due again at once, and refused again, for ever.
 func (b *Broker) failSchedule(ctx context.Context, k engine.ScheduleKey, reason string) error {
 	_, err := b.store.Commit(ctx, store.Change{
@@ -283,11 +327,7 @@ func (b *Broker) checkSchedule(ctx context.Context, k engine.ScheduleKey, in pro
 		return protocol.Invalid("memo", "is larger than %d KiB", engine.MaxStartMemo>>10)
 	}
 	if in.Spec != nil {
-		c, err := engine.ParseCalendar(*in.Spec)
-		if err != nil {
-			return err
-		}
-		if err := c.CheckFires(); err != nil {
+		if _, err := engine.NewCalendar(*in.Spec); err != nil {
 			return err
 		}
 	}

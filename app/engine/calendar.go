@@ -9,8 +9,6 @@ import (
 	"time"
 	_ "time/tzdata" // the zones are the same wherever this runs
 
-	"github.com/robfig/cron/v3"
-
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
@@ -19,7 +17,7 @@ import (
 
 // Calendar is when a schedule fires: at the times of any of its expressions.
 type Calendar struct {
-	crons     []cron.Schedule
+	crons     []expression
 	zone      *time.Location
 	intervals []interval
 }
@@ -51,7 +49,7 @@ func ParseCalendar(s protocol.ScheduleSpec) (*Calendar, error) {
 		if strings.Contains(e, "TZ=") || strings.HasPrefix(e, "@every") {
 			return nil, protocol.Invalid(field, "say the zone in timezone, and every in intervals")
 		}
-		p, err := cron.ParseStandard(e)
+		p, err := parseExpression(e)
 		if err != nil {
 			return nil, protocol.Invalid(field, "%v", err)
 		}
@@ -77,15 +75,24 @@ func ParseCalendar(s protocol.ScheduleSpec) (*Calendar, error) {
 // leapYear begins a year that has all days.
 var leapYear = time.Date(2000, time.January, 1, 0, 0, 0, 0, time.UTC)
 
-// CheckFires refuses an expression whose day never comes, as 30 February. It is for what somebody asks for: a schedule
-// that is kept is read without it.
-func (c *Calendar) CheckFires() error {
-	for i, s := range c.crons {
-		if s.Next(leapYear).IsZero() {
-			return protocol.Invalid(fmt.Sprintf("spec.cron_expressions.%d", i), "is a day that never comes")
+// NewCalendar reads the spec of a schedule that is to be made, or whose times are asked for. It refuses expressions
+// whose day never comes, as 30 February, and steps beyond their range, as */90 minutes. Stored schedules may have them
+// and are read by ParseCalendar.
+func NewCalendar(s protocol.ScheduleSpec) (*Calendar, error) {
+	c, err := ParseCalendar(s)
+	if err != nil {
+		return nil, err
+	}
+	for i, e := range c.crons {
+		field := fmt.Sprintf("spec.cron_expressions.%d", i)
+		if e.times.Next(leapYear).IsZero() {
+			return nil, protocol.Invalid(field, "is a day that never comes")
+		}
+		if e.step != "" {
+			return nil, protocol.Invalid(field, "has the step %s, which is beyond its range", e.step)
 		}
 	}
-	return nil
+	return c, nil
 }
 
 // Next is the first time after t, zero when there is none.
@@ -95,8 +102,8 @@ func (c *Calendar) Next(t time.Time) (next time.Time) {
 			next = at
 		}
 	}
-	for _, s := range c.crons {
-		consider(s.Next(t.In(c.zone)).UTC())
+	for _, e := range c.crons {
+		consider(e.next(t, c.zone))
 	}
 	// Intervals count from 1970 and not from the creation of the schedule, so that an update does not move
 	// them.
@@ -109,6 +116,17 @@ func (c *Calendar) Next(t time.Time) (next time.Time) {
 		consider(time.Unix(0, 0).UTC().Add(i.offset + (n+1)*i.every)) //nolint:durationcheck // n counts
 	}
 	return next
+}
+
+// MovedFrom is the local time that a firing stands for if a clock change skipped it, as "02:30" for a firing at 03:00;
+// empty for all other firings.
+func (c *Calendar) MovedFrom(at time.Time) string {
+	for _, e := range c.crons {
+		if from := e.movedFrom(at, c.zone); from != "" {
+			return from
+		}
+	}
+	return ""
 }
 
 // Between lists the times from one time to another, both included, and says whether there are more than limit.

@@ -274,7 +274,11 @@ func (st *scheduleStep) start(id string, at history.Time, trigger string) {
 	st.d.Outcome = "triggered"
 	st.Fires++
 	st.Latest, st.LastFiredAt, st.env.Running = id, st.now, true
-	st.note("ScheduleTriggered", id, run, st.about(at, trigger, nil))
+	var moved map[string]any
+	if from := st.movedFrom(at.Time); from != "" && trigger != ByHand {
+		moved = map[string]any{"note": "moved from " + from}
+	}
+	st.note("ScheduleTriggered", id, run, st.about(at, trigger, moved))
 	if st.MaxRuns == 0 {
 		return
 	}
@@ -299,6 +303,15 @@ func (st *scheduleStep) plan() {
 	}
 	wait := st.now.Sub(st.Buffered[0].Since.Time) / 8
 	st.CheckAt = plus(st.now, min(max(wait, 250*time.Millisecond), 5*time.Second))
+}
+
+// movedFrom is the local time that a firing stands for if a clock change skipped it; empty otherwise.
+func (st *scheduleStep) movedFrom(at time.Time) string {
+	c, err := ParseCalendar(st.Spec)
+	if err != nil {
+		return ""
+	}
+	return c.MovedFrom(at)
 }
 
 // next moves to the first time of the spec after t.

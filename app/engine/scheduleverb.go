@@ -188,6 +188,31 @@ func (DueSchedule) decide(st *scheduleStep) error {
 	return nil
 }
 
+// RecomputeSchedule computes the next time of a schedule again. It is for an app that starts, since its rules of time
+// or its time zones may be newer than those by which the stored time was computed, and for a clock that jumped. A time
+// that is due stays. Nothing is changed if the time is the same.
+type RecomputeSchedule struct{}
+
+func (RecomputeSchedule) decide(st *scheduleStep) error {
+	if st.Status != ScheduleActive || st.NextAt.IsZero() || !st.NextAt.After(st.now.Time) {
+		return errNotDue
+	}
+	from := st.NextAt
+	if err := st.next(st.now.Time); err != nil {
+		return err
+	}
+	if st.NextAt.Equal(from.Time) {
+		return errNotDue
+	}
+	what := map[string]any{"from": from, "to": st.NextAt}
+	if local := st.movedFrom(st.NextAt.Time); local != "" {
+		what["note"] = "moved from " + local
+	}
+	st.note("ScheduleRetimed", "", "", what)
+	st.d.Outcome = "retimed"
+	return nil
+}
+
 // FailSchedule counts a firing that could not start its workflow, and goes on to the next time.
 type FailSchedule struct{ Reason string }
 

@@ -144,6 +144,8 @@ type ScheduleReader interface {
 	Schedule(ctx context.Context, k engine.ScheduleKey) (engine.Schedule, error)
 	// Schedules lists by id, those after an id.
 	Schedules(ctx context.Context, namespace, after string, limit int) ([]engine.Schedule, error)
+	// PlannedSchedules lists the schedules of all namespaces that have a next time, ordered by key, starting after a key.
+	PlannedSchedules(ctx context.Context, after engine.ScheduleKey, limit int) ([]engine.Schedule, error)
 	// ScheduleEvents reads a schedule's own history after a sequence.
 	ScheduleEvents(ctx context.Context, k engine.ScheduleKey, after int64, limit int) ([]protocol.ScheduleEvent, error)
 	// ScheduleEventsBack are those before a sequence, newest first; 0: the newest of all.

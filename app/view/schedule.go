@@ -125,7 +125,7 @@ func orObject(raw json.RawMessage) json.RawMessage {
 // ScheduleTimes lists the next times at which a spec fires, at most count: what a schedule would do, before there is
 // one. Jitter is left out.
 func (v *View) ScheduleTimes(ctx context.Context, spec protocol.ScheduleSpec, count int) ([]history.Time, error) {
-	calendar, err := engine.ParseCalendar(spec)
+	calendar, err := engine.NewCalendar(spec)
 	if err != nil {
 		return nil, err
 	}

@@ -24,9 +24,22 @@ func (r *reader) Schedule(ctx context.Context, k engine.ScheduleKey) (s engine.S
 }
 
 func (r *reader) Schedules(ctx context.Context, namespace, after string, limit int) ([]engine.Schedule, error) {
-	var list []engine.Schedule
-	query := selects(record.Schedules) + " WHERE namespace = $1 AND schedule_id > $2 ORDER BY schedule_id LIMIT $3"
-	err := r.query(ctx, query, []any{namespace, after, int64(limit)}, func(v []any) error {
+	return r.listSchedules(
+		ctx, " WHERE namespace = $1 AND schedule_id > $2 ORDER BY schedule_id LIMIT $3", namespace, after, int64(limit),
+	)
+}
+
+func (r *reader) PlannedSchedules(
+	ctx context.Context, after engine.ScheduleKey, limit int,
+) ([]engine.Schedule, error) {
+	return r.listSchedules(
+		ctx, " WHERE due_at IS NOT NULL AND (namespace, schedule_id) > ($1, $2) ORDER BY namespace, schedule_id LIMIT $3",
+		after.Namespace, after.ID, int64(limit),
+	)
+}
+
+func (r *reader) listSchedules(ctx context.Context, which string, args ...any) (list []engine.Schedule, err error) {
+	err = r.query(ctx, selects(record.Schedules)+which, args, func(v []any) error {
 		s, err := record.ReadSchedule(v)
 		list = append(list, s)
 		return err
