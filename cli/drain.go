@@ -156,6 +156,7 @@ func (p *program) fleetSettingsCommand() *cobra.Command {
 				"set-log-level":   func() { next.LogLevel = in.LogLevel },
 				"set-concurrency": func() { next.Concurrency = in.Concurrency },
 				"set-isolation":   func() { next.IsolationMin = in.IsolationMin },
+				"set-fresh":       func() { next.Fresh = in.Fresh },
 			} {
 				if c.Flags().Changed(name) {
 					put()
@@ -183,6 +184,8 @@ func (p *program) fleetSettingsCommand() *cobra.Command {
 	c.Flags().IntVar(&in.Concurrency, "set-concurrency", 0, "activities that a worker runs at once")
 	c.Flags().StringVar(&in.IsolationMin, "set-isolation", "",
 		"none, process or confined: a worker whose executors are weaker offers nothing that needs them")
+	c.Flags().BoolVar(&in.Fresh, "set-fresh", false,
+		"start a new executor for each call of a handler outside sessions; --set-fresh=false uses them again")
 	c.Flags().BoolVar(&wait, "wait", false, "wait until all workers that take settings run with them")
 	return c
 }
@@ -192,6 +195,10 @@ func (p *program) showFleetSettings(s protocol.FleetSettingsState) error {
 	concurrency := own
 	if s.Concurrency > 0 {
 		concurrency = strconv.Itoa(s.Concurrency)
+	}
+	reuse := "one call after another"
+	if s.Fresh {
+		reuse = "a new one for each call"
 	}
 	unaware := ""
 	if s.Unaware > 0 {
@@ -204,6 +211,7 @@ func (p *program) showFleetSettings(s protocol.FleetSettingsState) error {
 		fact{"log level", cmp.Or(s.LogLevel, own)},
 		fact{"activities at once", concurrency},
 		fact{"isolation", cmp.Or(s.IsolationMin, own)},
+		fact{"executors", reuse},
 		fact{"applied by", fmt.Sprintf("%d of %d workers", s.Applied, s.Workers)},
 		fact{"not yet by", strings.Join(s.Pending, " ")},
 		fact{"take no settings", unaware},

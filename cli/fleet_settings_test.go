@@ -54,6 +54,8 @@ func TestSettingsReachRunningWorkers(t *testing.T) {
 		if n := w.err.count("settings applied"); n != 1 {
 			t.Errorf("with its own level, warn, it has written of settings %d times", n)
 		}
+		said(f.sojourn("workers", "settings", "--set-fresh", "--wait"), "executors a new one for each call", "applied by 2 of 2")
+		said(f.sojourn("workers", "settings", "--set-fresh=false", "--wait"), "executors one call after another")
 		code, out, errs := run(t, f.dir, env{"SOJOURN_TOKEN": f.client.token},
 			"workers", "settings", "--set-isolation", "vault", "--app-url", f.client.base)
 		if code == 0 || !strings.Contains(errs, "isolation_min_level") {

@@ -25,6 +25,7 @@ const maxVersions = 48 << 10
 type graph struct {
 	entry  string
 	code   []byte               // of the entry; of TypeScript all of it as one module
+	single bool                 // outside sessions each call has an executor of its own
 	own    map[string]string    // hash of each file's content, by path
 	to     map[string][]string  // what each imports
 	stamps map[string]fileStamp // what each looked like when it was read
@@ -78,10 +79,19 @@ func trace(root, path, runtime string) (*graph, error) {
 	if g.packages, err = readManifest(root, runtime); err != nil {
 		return nil, err
 	}
+	g.single = asksForFresh.Match(g.code)
 	maps.Copy(g.stamps, g.packages.stamps)
 	g.absent = append(g.absent, g.packages.absent...)
 	return g, nil
 }
+
+// asksForFresh finds what a file exports to have a new executor for each call: `export const fresh = true`, as
+// compilers write it also, or `fresh = True`. It is read, not run: nothing of the handler runs before its executor is
+// chosen.
+var asksForFresh = regexp.MustCompile(
+	`(?m)^(?:export\s+)?(?:const|let|var)\s+fresh\s*=\s*true\b|^(?:module\.)?exports\.fresh\s*=\s*true\b|` +
+		`^fresh\s*(?::\s*bool\s*)?=\s*True\b`,
+)
 
 func traceFiles(root, path, runtime string) (*graph, error) {
 	if isTypescript(path) {

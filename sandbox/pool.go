@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/sojourn-run/sojourn/sandbox/cgroup"
@@ -39,6 +40,7 @@ type Pool struct {
 	proxy     *egress.Proxy // the way of executors to the network; nil when they have another, or none
 	socketDir string        // of the proxy's, when it has one of its own
 	capacity  int
+	fresh     atomic.Bool    // each call outside sessions has a new executor
 	memory    int64          // resident bytes of all executors above which idle ones are ended
 	starts    chan struct{}  // one token per executor that boots right now
 	work      sync.WaitGroup // goroutines of the pool, and executors

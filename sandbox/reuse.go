@@ -11,6 +11,10 @@ type reuse struct {
 	hash    string // of the handler's code; empty for native handlers, which are one bundle
 }
 
+// SetFresh has each call outside sessions run in a new executor, or in one after the other again. Calls under way go
+// on.
+func (p *Pool) SetFresh(fresh bool) { p.fresh.Store(fresh) }
+
 // borrow returns an executor for one call outside sessions. Done gives it back, or ends it when it must not be used
 // again.
 func (p *Pool) borrow(inv Invocation, l *language, b *bundle) (ex *executor, done func(), err error) {
@@ -18,7 +22,8 @@ func (p *Pool) borrow(inv Invocation, l *language, b *bundle) (ex *executor, don
 	if b != nil {
 		key.hash = b.Hash
 	}
-	if !inv.Fresh {
+	fresh := inv.Fresh || p.fresh.Load() || b != nil && b.single
+	if !fresh {
 		p.mu.Lock()
 		for list := p.idle[key]; len(list) > 0 && ex == nil; list = p.idle[key] {
 			last := list[len(list)-1]
@@ -38,7 +43,7 @@ func (p *Pool) borrow(inv Invocation, l *language, b *bundle) (ex *executor, don
 	}
 	return ex, func() {
 		p.background(func() {
-			if inv.Fresh || !p.keep(ex, key) {
+			if fresh || !p.keep(ex, key) {
 				p.retire(ex)
 			}
 		})

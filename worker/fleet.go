@@ -27,13 +27,16 @@ func (w *Worker) settings(s protocol.WorkerSettings) {
 	was := w.fleet.set
 	w.fleet.set = s
 	w.fleet.mu.Unlock()
+	if w.pool != nil {
+		w.pool.SetFresh(s.Fresh)
+	}
 	if was.Revision != s.Revision {
 		if w.opt.SetLogLevel != nil {
 			w.opt.SetLogLevel(s.LogLevel)
 		}
 		w.runner.Resize(w.concurrency())
 		w.log.Info().Int64("revision", s.Revision).Str("log_level", s.LogLevel).Int("worker_concurrency", s.Concurrency).
-			Str("isolation_min_level", s.IsolationMin).Msg("settings applied that an operator made for all workers")
+			Str("isolation_min_level", s.IsolationMin).Bool("fresh", s.Fresh).Msg("settings applied that an operator made for all workers")
 	}
 	if w.opt.OnSettings != nil {
 		w.opt.OnSettings(s)

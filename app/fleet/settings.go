@@ -61,6 +61,9 @@ func settingsText(s *engine.FleetWide) string {
 	if s.IsolationMin != "" {
 		text += " isolation_min_level " + s.IsolationMin
 	}
+	if s.Fresh {
+		text += " fresh"
+	}
 	if s.FleetSettings == (protocol.FleetSettings{}) {
 		text += " each worker's own"
 	}

@@ -29,7 +29,7 @@ func (s *Peers) WorkerSettings(namespace string) protocol.WorkerSettings {
 	if s.opt.Fleet != nil {
 		var set protocol.FleetSettings
 		set, w.Revision = s.opt.Fleet(namespace)
-		w.Concurrency, w.IsolationMin = set.Concurrency, set.IsolationMin
+		w.Concurrency, w.IsolationMin, w.Fresh = set.Concurrency, set.IsolationMin, set.Fresh
 		w.LogLevel = cmp.Or(set.LogLevel, w.LogLevel)
 	}
 	if w.ExecutionMode == "" {

@@ -1,8 +1,8 @@
 // The executor for JavaScript: frames on descriptor 3, one handler module per content hash, state kept in this process.
 import { execFile } from 'node:child_process';
 import { createHash } from 'node:crypto';
-import { readFileSync, readSync, writeFileSync, writeSync, mkdirSync } from 'node:fs';
-import Module, { createRequire } from 'node:module';
+import fs, { readFileSync, readSync, readdirSync, rmSync, writeFileSync, writeSync, mkdirSync } from 'node:fs';
+import Module, { createRequire, syncBuiltinESMExports } from 'node:module';
 import net from 'node:net';
 import { dirname, join } from 'node:path';
 import { pathToFileURL } from 'node:url';
@@ -616,6 +616,92 @@ function failure(id, err, controller) {
   send(header);
 }
 
+// What calls outside sessions find as the handler's module left it when it was loaded: environment, working directory, umask, an empty
+// scratch folder, and no files or connections that a call opened. The module itself, with its globals, stays as it is.
+let surroundings = null;
+let remembered = null; // the module that left them so
+const opened = new Set(); // descriptors of files that were opened, perhaps closed since
+
+// noteOpened has every way to open a file note its descriptor: a confined process may not list those that it has.
+function noteOpened() {
+  const { openSync, open } = fs;
+  const { open: promised } = fs.promises;
+  fs.openSync = (...args) => {
+    const fd = openSync.apply(fs, args);
+    opened.add(fd);
+    return fd;
+  };
+  fs.open = (...args) => {
+    const done = args.pop();
+    if (typeof done !== 'function') return open.apply(fs, [...args, done]);
+    return open.call(fs, ...args, (err, fd) => {
+      if (!err) opened.add(fd);
+      done(err, fd);
+    });
+  };
+  fs.promises.open = async (...args) => {
+    const file = await promised.apply(fs.promises, args);
+    opened.add(file.fd);
+    return file;
+  };
+  syncBuiltinESMExports();
+}
+noteOpened();
+
+const handles = () => process._getActiveHandles?.() ?? [];
+
+function remember() {
+  const umask = process.umask(0o077);
+  process.umask(umask);
+  opened.clear();
+  surroundings = { cwd: process.cwd(), umask, env: { ...process.env }, handles: new Set(handles()) };
+}
+
+// restore undoes what a call did. An executor that cannot undo it ends: the worker takes another one for the next call.
+function restore() {
+  try {
+    process.chdir(surroundings.cwd);
+    process.umask(surroundings.umask);
+    const { env } = surroundings;
+    const now = Object.keys(process.env);
+    for (const name of now) {
+      if (!Object.hasOwn(env, name)) delete process.env[name];
+      else if (process.env[name] !== env[name]) process.env[name] = env[name];
+    }
+    for (const name in env) if (process.env[name] === undefined) process.env[name] = env[name];
+    for (const fd of opened) closeLeft(fd);
+    opened.clear();
+    for (const handle of handles()) {
+      if (!surroundings.handles.has(handle) && handle instanceof net.Socket) handle.destroy();
+      else if (!surroundings.handles.has(handle) && handle instanceof net.Server) handle.close();
+    }
+    for (const name of readdirSync(scratch, 'buffer')) {
+      if (copies.size > 0 && name.toString() === '.code') {
+        const dir = join(scratch, '.code');
+        for (const file of readdirSync(dir)) {
+          if (!copies.has(file.replace(/\.mjs$/, ''))) rmSync(join(dir, file), { recursive: true });
+        }
+      } else rmSync(Buffer.concat([Buffer.from(`${scratch}/`), name]), { recursive: true });
+    }
+  } catch (err) {
+    writeSync(2, `executor: what a call left cannot be undone: ${err}\n`);
+    process.exit(0);
+  }
+}
+
+// closeLeft closes a file that a call left open. The number stays taken: who still has it must not meet another file.
+function closeLeft(fd) {
+  let left;
+  try {
+    left = fs.fstatSync(fd);
+  } catch {
+    return; // the call closed it
+  }
+  if (!left.isFile() && !left.isDirectory()) return; // another kind has the number since
+  fs.closeSync(fd);
+  if (fs.openSync('/dev/null') === fd) opened.delete(fd);
+}
+
 // flushed is when what was printed is in its pipe, so that it is read as the call's: Node keeps what does not fit there.
 async function flushed() {
   for (const out of [process.stdout, process.stderr]) {
@@ -636,6 +722,10 @@ async function invoke(header, body) {
       return;
     }
     const module = await loading;
+    if (!session && remembered !== loading) {
+      remembered = loading;
+      remember();
+    }
     if (header.export) {
       finish();
       send({ t: 'result', id }, Buffer.from(JSON.stringify(module[header.export] ?? module.default?.[header.export]) ?? 'null'));
@@ -669,6 +759,7 @@ async function invoke(header, body) {
     failure(id, err, controller);
   } finally {
     calls.delete(id);
+    if (!session && surroundings && calls.size === 0) restore(); // the answer is on its way, and the next call comes after this
   }
 }
 

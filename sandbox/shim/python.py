@@ -24,6 +24,7 @@ LIMIT_HEADER = 64 * 1024
 THROTTLE = 0.1
 ROOM = 4  # descriptor of the memory that the worker has too, when a call is lent it
 IN_ROOM = 16 * 1024  # bytes from which on a result is left there
+LEFT_OPEN = 64  # descriptors that calls may leave before an executor is not used again
 MODULES = "sojourn_handler_"  # how the names of handlers' modules begin
 LENGTHS = struct.Struct("<II")
 
@@ -60,6 +61,7 @@ code = {}  # content hash -> Code
 jobs = SimpleQueue()  # for the main thread
 main_busy = threading.Lock()  # held from handing a job to the main thread until its end is told
 main_taken = False  # the same, as the main thread knows it
+surroundings = None  # of calls outside sessions
 loop = None
 loop_lock = threading.Lock()
 
@@ -140,6 +142,66 @@ if os.environ.get("SOJOURN_PACKAGES"):
     add_packages(os.environ["SOJOURN_PACKAGES"])
 
 
+class Surroundings:
+    """What calls outside sessions find as the handler's module left it when it was loaded: environment, working directory, umask,
+    descriptors, an empty scratch folder. The module itself, with its globals, stays as it is."""
+
+    def __init__(self):
+        soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        self._most = 4096 if soft == resource.RLIM_INFINITY else min(soft, 4096)
+        self._probe = select.poll()  # says with one system call which descriptors are not open
+        for fd in range(self._most):
+            self._probe.register(fd, 0)
+        self._null = os.open(os.devnull, os.O_RDWR)
+        self.remember()
+
+    def remember(self):
+        self._probed = self._probe.poll(0)
+        self._open = self.descriptors(self._probed)
+        self._environ = dict(os.environ)
+        self._raw = dict(os.environ._data)
+        self._cwd = os.getcwd()
+        self._umask = os.umask(0o077)
+        os.umask(self._umask)
+
+    def descriptors(self, probed=None):
+        if probed is None:
+            probed = self._probe.poll(0)
+        return set(range(self._most)).difference(fd for fd, what in probed if what & select.POLLNVAL)
+
+    def keep(self, descriptors):
+        """Has descriptors that the executor itself opened since stay."""
+        self._open |= descriptors
+
+    def restore(self):
+        """Undoes what a call did. An executor that cannot undo it ends: the worker takes another one for the next call."""
+        try:
+            os.chdir(self._cwd)
+            os.umask(self._umask)
+            if os.environ._data != self._raw:
+                os.environ.clear()
+                os.environ.update(self._environ)
+            probed = self._probe.poll(0)
+            if probed != self._probed:
+                left = self.descriptors(probed) - self._open
+                if len(left) > LEFT_OPEN:
+                    raise OSError("too many descriptors")
+                for fd in left:
+                    # What it led to is closed, and the number stays taken: an object that still has it must not meet another file.
+                    os.dup2(self._null, fd, inheritable=False)
+            for entry in os.listdir(scratch):
+                path = os.path.join(scratch, entry)
+                if os.path.isdir(path) and not os.path.islink(path):
+                    import shutil
+
+                    shutil.rmtree(path)
+                else:
+                    os.unlink(path)
+        except Exception as err:
+            print("executor: what a call left cannot be undone: %r" % err, file=sys.stderr, flush=True)
+            os._exit(0)
+
+
 def event_loop():
     """The one event loop, running in a thread of its own."""
     global loop
@@ -147,7 +209,10 @@ def event_loop():
         if loop is None:
             import asyncio
 
+            before = surroundings.descriptors() if surroundings else set()
             loop = asyncio.new_event_loop()
+            if surroundings:
+                surroundings.keep(surroundings.descriptors() - before)
             threading.Thread(target=loop.run_forever, daemon=True, name="sojourn-loop").start()
     return loop
 
@@ -602,7 +667,10 @@ class Call:
                 self.result(json.dumps(value, allow_nan=False, ensure_ascii=False).encode("utf-8"))
                 return
             entry = self.header.get("entry") or "main"
+            loaded = known.module is not None
             fn = getattr(known.load(), entry, None)
+            if session is None and not (loaded and surroundings):
+                self.surround()
             if not callable(fn):
                 missing = LookupError("%s has no function %r" % (self.header.get("activity"), entry))
                 missing.retryable = False
@@ -622,6 +690,14 @@ class Call:
             self.result(encode(value))
         except BaseException as err:
             self.fail(err)
+
+    def surround(self):
+        """Notes how the module left what calls find."""
+        global surroundings
+        if surroundings is None:
+            surroundings = Surroundings()
+        else:
+            surroundings.remember()
 
     def settle(self, future):
         try:
@@ -689,8 +765,14 @@ class Call:
             if self.pending is not None:
                 send({"t": "progress", "id": self.id}, self.pending)
         calls.pop(self.id, None)
+        undo = session is None and surroundings is not None and not calls
+        if undo and self.future is not None:  # the next call may begin on another thread than this one
+            surroundings.restore()
+            undo = False
         leave_main()
         send(header, body)
+        if undo:  # before this thread runs the next call
+            surroundings.restore()
 
 
 def leave_in_room(body):

@@ -169,6 +169,7 @@ type WorkerSettings struct {
 	Revision     int64  `json:"SETTINGS_REVISION,omitempty"`
 	Concurrency  int    `json:"WORKER_CONCURRENCY,omitempty"`  // activities at once; 0: the worker's own
 	IsolationMin string `json:"ISOLATION_MIN_LEVEL,omitempty"` // the floor of executors; empty: the worker's own
+	Fresh        bool   `json:"EXECUTORS_FRESH,omitempty"`     // outside sessions each call has a new executor
 }
 
 // ChannelPoll asks for jobs. Without Max the answer is one job or null. The machine may be left out.

@@ -113,6 +113,8 @@ type FleetSettings struct {
 	Concurrency int    `json:"worker_concurrency,omitempty" minimum:"0" maximum:"10000"` // activities at once
 	// IsolationMin is the floor: a worker whose executors are weaker offers nothing that needs them.
 	IsolationMin string `json:"isolation_min_level,omitempty" enum:"none,process,confined"`
+	// Fresh has each call of a handler outside sessions run in an executor that no call ran in before.
+	Fresh bool `json:"fresh,omitempty"`
 }
 
 // FleetSettingsRequest sets all of them: what is absent is each worker's own again.

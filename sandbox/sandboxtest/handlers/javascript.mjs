@@ -1,6 +1,6 @@
 // The behaviours of the suite in JavaScript, one function each.
 import { spawn } from 'node:child_process';
-import { readdirSync, readFileSync, symlinkSync, writeFileSync, writeSync } from 'node:fs';
+import { chmodSync, fstatSync, mkdirSync, openSync, readdirSync, readFileSync, symlinkSync, writeFileSync, writeSync } from 'node:fs';
 
 export const main = (input) => input;
 export const count = (_, ctx) => (ctx.session.state.n = (ctx.session.state.n ?? 0) + 1);
@@ -139,4 +139,39 @@ export const unstorable = (kind) => {
   const circle = [];
   circle.push(circle);
   return circle;
+};
+
+const kept = [];
+let marked = 0;
+// leave leaves whatever a call can leave, and says what it found of the call before.
+export const leave = () => {
+  const mask = process.umask(0);
+  process.umask(mask);
+  const found = {
+    env: process.env.LEFT ?? '',
+    path: process.env.PATH !== undefined,
+    cwd: process.cwd() === process.env.HOME,
+    umask: mask !== 0o013,
+    files: readdirSync(process.env.HOME).filter((name) => name !== '.code'),
+    globals: marked,
+    open: kept.filter((fd) => fstatSync(fd).isFile()),
+  };
+  marked++;
+  process.env.LEFT = 'env';
+  delete process.env.PATH;
+  mkdirSync('in/deeper', { recursive: true });
+  for (const path of ['file', 'in/deeper/file', 'in/closed']) writeFileSync(path, 'left');
+  symlinkSync('nowhere', 'link');
+  chmodSync('in/closed', 0);
+  kept.push(openSync('in/deeper/file'), openSync('file'));
+  process.chdir('in');
+  process.umask(0o013);
+  return found;
+};
+export const leave_later = async () => {
+  await new Promise((done) => setTimeout(done, 1));
+  return leave();
+};
+export const leave_and_fail = () => {
+  throw new Error(JSON.stringify(leave()));
 };

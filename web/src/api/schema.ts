@@ -169,6 +169,8 @@ export interface components {
         FleetSettingsState: {
             applied_worker_count: number;
             by?: string;
+            /** @description fresh has each call of a handler outside sessions run in an executor that no call ran in before. */
+            fresh?: boolean;
             /**
              * @description isolation_min_level is the floor: a worker whose executors are weaker offers nothing that needs them.
              * @enum {string}
@@ -1430,6 +1432,8 @@ export interface components {
         };
         /** @description Sets all of them: what is absent is each worker's own again. */
         set_fleet_settings: {
+            /** @description fresh has each call of a handler outside sessions run in an executor that no call ran in before. */
+            fresh?: boolean;
             /**
              * @description isolation_min_level is the floor: a worker whose executors are weaker offers nothing that needs them.
              * @enum {string}

@@ -42,6 +42,7 @@ function SettingsDialog({ namespace, now, onClose }: { namespace: string; now: F
   const [level, setLevel] = useState<string>(saw.log_level ?? "");
   const [slots, setSlots] = useState(saw.worker_concurrency ? String(saw.worker_concurrency) : "");
   const [floor, setFloor] = useState<string>(saw.isolation_min_level ?? "");
+  const [fresh, setFresh] = useState(saw.fresh ?? false);
   const [wrong, setWrong] = useState(false);
   const hint = useId();
   const client = useQueryClient();
@@ -60,6 +61,7 @@ function SettingsDialog({ namespace, now, onClose }: { namespace: string; now: F
       revision: saw.revision,
       ...(n !== undefined && { worker_concurrency: n }),
       ...(level && { log_level: level as FleetSettingsRequest["log_level"] }),
+      ...(fresh && { fresh }),
       ...(floor && { isolation_min_level: floor as FleetSettingsRequest["isolation_min_level"] }),
     });
   };
@@ -108,6 +110,10 @@ function SettingsDialog({ namespace, now, onClose }: { namespace: string; now: F
               <option key={l}>{l}</option>
             ))}
           </select>
+        </label>
+        <label className="mt-3 flex items-center gap-2">
+          <input type="checkbox" checked={fresh} onChange={(e) => setFresh(e.target.checked)} />
+          <span>A new executor for each call of a handler outside sessions</span>
         </label>
       </Form>
     </Dialog>

@@ -50,6 +50,7 @@ describe("a worker's reports", () => {
       "log level debug, 1 activity at once, isolation confined or stronger",
     );
     expect(fleetWide({ ...set, worker_concurrency: 16 })).toBe("16 activities at once");
+    expect(fleetWide({ ...set, fresh: true })).toBe("a new executor for each call");
     expect(fleetWide(set)).toBe("what each brings itself");
   });
   it("take a number of activities as the app does", () => {

@@ -148,6 +148,7 @@ export function fleetWide(s: FleetSettings): string {
   if (s.log_level) all.push(`log level ${s.log_level}`);
   if (s.worker_concurrency) all.push(`${s.worker_concurrency} ${s.worker_concurrency === 1 ? "activity" : "activities"} at once`);
   if (s.isolation_min_level) all.push(`isolation ${s.isolation_min_level} or stronger`);
+  if (s.fresh) all.push("a new executor for each call");
   return all.join(", ") || "what each brings itself";
 }
 
