@@ -25,7 +25,7 @@ func TestTheGuideSaysTheLimitsOfExecutors(t *testing.T) {
 	stated.In(t, page, "| log of one call | {}, {} a line |", maxLogBytes, maxLogLine)
 	stated.In(t, page, "| after a cancellation | told at once, SIGTERM after {}, SIGKILL after {} |", o.CancelTerm, o.CancelKill)
 	stated.In(t, page, "| at its deadline | told, killed {} later |", o.DeadlineGrace)
-	stated.In(t, page, "an executor is used for up to {} calls or {}, and calls do not share state", reuseCalls, reuseAge)
+	stated.In(t, page, "an executor is used for up to {} calls or {}, one after another", reuseCalls, reuseAge)
 	stated.In(t, page, "What no worker used for {} goes with the next installation.", packagesKept)
 	fewest := max(4, runtime.NumCPU())
 	if least, most := capacity(0, 1<<30), capacity(1<<50, 1); least != min(64, fewest) || most != 64 {
