@@ -160,6 +160,7 @@ func (b *Broker) keeps(ctx context.Context, w *engine.Worker, runs []protocol.Ke
 	if len(runs) == 0 {
 		return nil, nil
 	}
+	runs = runs[:min(len(runs), protocol.MostKeptRuns)]
 	ids := make([]string, len(runs))
 	for i, r := range runs {
 		ids[i] = r.RunID

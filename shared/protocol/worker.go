@@ -399,8 +399,9 @@ type WorkerHeartbeat struct {
 	Slots       json.RawMessage    `json:"task_slots,omitempty"`
 	Process     json.RawMessage    `json:"process_metrics,omitempty"`
 	Draining    bool               `json:"draining,omitempty"`
-	// runs whose code the worker keeps in memory: said once to an app that it is new to
-	KeptRuns []KeptRun `json:"kept_runs,omitempty" maxItems:"500"`
+	// runs whose code the worker keeps in memory: said once to an app that it is new to. Those above the first 500 are
+	// ignored: a hint is no reason to refuse what the heartbeat renews
+	KeptRuns []KeptRun `json:"kept_runs,omitempty"`
 	// the transport sends it for what it was told, and the worker may never send one
 	Told bool `json:"-"`
 	// the transport sends it of a worker that renews in time whatever its answers take, up to a tenth of its leases
