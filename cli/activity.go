@@ -133,6 +133,7 @@ func (p *program) tellWaits(c *cobra.Command, path string) (stop func()) {
 type activityLimits struct {
 	startToClose, scheduleToStart, scheduleToClose, heartbeat time.Duration
 	attempts                                                  int
+	blamed                                                    int
 	backoff                                                   []time.Duration
 	session, affinity                                         string
 }
@@ -145,6 +146,8 @@ func (l *activityLimits) flags(c *cobra.Command) {
 	f.DurationVar(&l.scheduleToStart, "schedule-to-start", 0, "how long it may wait for a worker")
 	f.DurationVar(&l.scheduleToClose, "schedule-to-close", 0, "how long it may take, all attempts together")
 	f.DurationVar(&l.heartbeat, "heartbeat", 0, "how long an attempt may be without a heartbeat")
+	f.IntVar(&l.blamed, "max-blamed-losses", 0,
+		"losses of its worker process that it is blamed for before it fails as poison; 0: the app's setting")
 	f.IntVar(&l.attempts, "max-attempts", 1, "how often it is tried; 0: until it succeeds")
 	f.DurationSliceVar(&l.backoff, "backoff", nil, "waits before the second, third … attempt; the last one stays")
 }
@@ -168,6 +171,7 @@ func (l *activityLimits) into(c *cobra.Command, in *protocol.ActivityOptions) er
 		}
 		*d.to = protocol.Timeout(n)
 	}
+	in.MaxBlamedLosses = l.blamed
 	if !c.Flags().Changed("max-attempts") {
 		if len(l.backoff) > 0 {
 			return usageError{errors.New("--backoff is how long to wait between attempts: --max-attempts says how many")}

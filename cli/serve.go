@@ -173,7 +173,7 @@ func (p *program) app(ctx context.Context, s *settings) (*app.App, error) {
 			NoAuth:     s.Auth == config.AuthNone,
 			Transports: s.SocketTransports, Cleanup: s.SessionCleanup, LogAge: s.ActivityLogAge,
 			AttemptLease: s.othersLease(), Metrics: s.Metrics,
-			MaxPolls: s.MaxPolls, MaxSockets: s.MaxSockets, TrustedProxies: proxies, Log: s.Log,
+			MaxBlamed: s.MaxBlamed, MaxPolls: s.MaxPolls, MaxSockets: s.MaxSockets, TrustedProxies: proxies, Log: s.Log,
 			Settings: func() protocol.WorkerSettings {
 				return protocol.WorkerSettings{
 					ExecutionMode: "SANDBOX_PROCESS", DrainSeconds: int64(s.DrainTimeout.Seconds()),

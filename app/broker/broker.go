@@ -42,6 +42,7 @@ type Options struct {
 	HTTPLease     time.Duration // of clients of the HTTP contract: 300 s
 	Retention     time.Duration // of ended sessions: 30 days
 	LogAge        time.Duration // how long lines of activities are kept: 7 days
+	MaxBlamed     int           // losses of worker processes that a task may be blamed for: 3
 	Log           zerolog.Logger
 	Metrics       *Metrics // nil: none
 }
@@ -100,7 +101,8 @@ func New(s store.Store, d *dispatch.Dispatch, o Options) *Broker {
 	b.workers = presence.Open(s, d, presence.Options{
 		App: o.App, Alive: b.opt.Alive, StoreAlive: b.opt.StoreAlive, Heartbeat: b.opt.Heartbeat,
 		AttemptLease: b.opt.AttemptLease, HTTPLease: b.opt.HTTPLease, PollKept: pollKept,
-		Shared: o.Shared, Release: o.Release, StrictRelease: o.StrictRelease, Log: o.Log,
+		Shared: o.Shared, Release: o.Release, StrictRelease: o.StrictRelease, MaxBlamed: o.MaxBlamed,
+		Lost: o.Metrics.lostProcess, Log: o.Log,
 	})
 	b.questions = question.New(s, d, b.drained, o.Log)
 	b.view = view.New(s, view.Options{

@@ -81,10 +81,17 @@ func (b *Broker) claimChange(in protocol.ClaimRequest, w *engine.Worker) (store.
 	if id.seq > 0 {
 		needs.Activities = []int64{id.seq}
 	}
+	isolated := b.dispatch.Isolated(store.Process{Worker: key, Incarnation: w.Incarnation})
 	return store.Change{Needs: needs, Decide: func(rows store.Rows, now time.Time) (store.Writes, error) {
 		run, err := id.find(rows.Run(id.run), in)
 		if err != nil {
 			return store.Writes{}, err
+		}
+		if isolated && run.Ready(id.seq) {
+			return store.Writes{}, protocol.Refuse(
+				protocol.ReasonNotClaimable, "worker %s holds a task that was blamed for a loss, and receives nothing else until "+
+					"that is cleared", key.ID,
+			).With("task_status", string(engine.Ready))
 		}
 		current := rows.Worker(key) // as it is now: another app may have taken a newer registration
 		if current == nil || !current.Left.IsZero() || in.Incarnation != "" && in.Incarnation != current.Incarnation {

@@ -83,6 +83,7 @@ func TestARemovedWorkerGetsNothingAndEndsWhatItRuns(t *testing.T) {
 					if err := a.Due(t.Context(), store.Due{Kind: store.DueActivity, Run: run, Seq: seq}); err != nil {
 						t.Fatal(err)
 					}
+					a.blamed(run, seq)
 				}
 				if got := a.poll("spare", protocol.KindActivity, 0); (got != nil) != (end != "reported") {
 					t.Errorf("then another worker gets %+v", got)
@@ -170,9 +171,11 @@ func TestAGoodbyeIsHeardToItsEndWhenItsCallerIsGone(t *testing.T) {
 func TestADeadWorkerThatIsRemovedHoldsNobodyUp(t *testing.T) {
 	inBubble(t, "of the HTTP contract", func(o *harness) {
 		a, _ := o.app("a", false)
-		o.running(a, "")
+		task := o.running(a, "")
 		time.Sleep(70 * time.Second)
 		must[protocol.DeregisterAnswer](o.t)(a.Fleet().RemoveWorker(o.t.Context(), "default", "w"))
+		run, seq, _ := engine.ParseStepID(task.Activity.TaskID)
+		a.blamed(run, seq)
 		if got := a.poll("spare", protocol.KindActivity, 0); got == nil {
 			o.t.Error("its attempt is free for nobody")
 		} else if losses, returns := a.counted(got); losses != 1 || returns != 0 {

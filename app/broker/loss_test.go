@@ -22,6 +22,19 @@ func (a *app) counted(task *protocol.Task) (losses, returns int) {
 	return got.Losses, got.Returns
 }
 
+// blamed lets the back-off pass of a task that was blamed for the loss of its process: the workflow task for seq 0.
+func (a *app) blamed(run string, seq int64) {
+	a.t.Helper()
+	time.Sleep(time.Second)
+	due := store.Due{Kind: store.DueRun, Run: run}
+	if seq > 0 {
+		due = store.Due{Kind: store.DueActivity, Run: run, Seq: seq}
+	}
+	if err := a.Due(a.t.Context(), due); err != nil {
+		a.t.Fatal(err)
+	}
+}
+
 // sweeps does what a sweeper does with an attempt whose lease ended, as often as it does that when it is still due, and
 // says whether it is over.
 func (a *app) sweeps(task *protocol.Task, at time.Time) bool {
@@ -217,7 +230,7 @@ func TestARegistrationCountsWhatItsAppSetFree(t *testing.T) {
 			got := must[protocol.RegisterAnswer](o.t)(a.Register(o.t.Context(), protocol.RegisterRequest{
 				WorkerID: "w", Incarnation: "q", TaskQueue: "default", ActivityTypes: []string{"turn"},
 			}))
-			if got.Redelivered != want || state() != engine.Ready {
+			if got.Redelivered != want || state() != engine.Delayed {
 				o.t.Errorf("the answer counts %d, want %d; the task is %s", got.Redelivered, want, state())
 			}
 			if losses, returns := a.counted(task); losses != 1 || returns != 0 {

@@ -3,6 +3,8 @@ package broker
 import (
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/sojourn-run/sojourn/app/change"
+	"github.com/sojourn-run/sojourn/app/engine"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
@@ -14,6 +16,8 @@ type Metrics struct {
 	outcomes *prometheus.CounterVec
 	refusals *prometheus.CounterVec
 	returns  *prometheus.CounterVec
+	losses   prometheus.Counter
+	verdicts *prometheus.CounterVec
 	sessions sessionCounters
 }
 
@@ -30,8 +34,19 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 			Name: "sojourn_tasks_unstarted_total",
 			Help: "Returns of tasks without a start, from the third in a row on, by kind.",
 		}, []string{"kind"}),
+		losses: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "sojourn_worker_losses_total", Help: "Worker processes that ended with tasks leased to them.",
+		}),
+		verdicts: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "sojourn_suspected_tasks_total",
+			Help: "Tasks that became suspects of the loss of a worker process, were blamed for it, or were cleared since " +
+				"another task was, by verdict.",
+		}, []string{"verdict"}),
 	}
-	r.MustRegister(m.outcomes, m.refusals, m.returns)
+	for _, v := range []string{string(engine.LossSuspect), string(engine.LossBlamed), verdictCleared} {
+		m.verdicts.WithLabelValues(v)
+	}
+	r.MustRegister(m.outcomes, m.refusals, m.returns, m.losses, m.verdicts)
 	m.sessions = newSessionCounters(r)
 	return m
 }
@@ -46,6 +61,19 @@ func (m *Metrics) unstarted(kind protocol.TaskKind) {
 	if m != nil {
 		m.returns.WithLabelValues(string(kind)).Inc()
 	}
+}
+
+// verdictCleared counts suspects for whose losses another task was blamed.
+const verdictCleared = "cleared"
+
+func (m *Metrics) lostProcess(l change.Lost) {
+	if m == nil {
+		return
+	}
+	m.losses.Inc()
+	m.verdicts.WithLabelValues(string(engine.LossSuspect)).Add(float64(l.Suspects))
+	m.verdicts.WithLabelValues(string(engine.LossBlamed)).Add(float64(l.Blamed))
+	m.verdicts.WithLabelValues(verdictCleared).Add(float64(l.Cleared))
 }
 
 func (m *Metrics) refused(reason string) {

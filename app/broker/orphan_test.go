@@ -173,6 +173,7 @@ func TestWhatAnAppAndItsWorkerHeldMovesOn(t *testing.T) {
 			}
 			b, _ := o.app("c", true)
 			o.join(b, "v", "v1")
+			b.blamed(run, 0)
 			if again := b.poll("v", protocol.KindWorkflow, 0); again == nil || again.Workflow.TaskID != task.Workflow.TaskID {
 				t.Fatalf("the next worker gets %+v", again)
 			}
@@ -409,11 +410,12 @@ func TestAnAttemptHeardMeanwhileStaysWithItsSilentWorker(t *testing.T) {
 				}
 			}
 			o.reading.Store(&beat)
-			for range 2 {
+			for range 2 { // they are suspects, of which a worker has one at a time
 				again := a.poll("v", protocol.KindActivity, 15)
 				if at := o.at() - last; again == nil || again.Activity.TaskID == first.TaskID || at > 75*time.Second {
 					o.t.Fatalf("after %s another worker gets %+v", at, again)
 				}
+				a.taken(a.result(again, "done"))
 			}
 			if more := a.poll("v", protocol.KindActivity, 30); more != nil {
 				o.t.Errorf("another worker gets %+v, too", more.Activity)

@@ -55,6 +55,7 @@ func TestWhatAnAppHeldMovesOnAtAnotherOnPostgres(t *testing.T) {
 		t.Errorf("free %s after the worker came", at)
 	}
 	two.join(b, "v", "v1")
+	b.blamed(run, 0)
 	again := b.poll("v", protocol.KindWorkflow, 30)
 	if again == nil || again.Workflow.TaskID != task.Workflow.TaskID {
 		t.Fatalf("the next worker gets %+v", again)

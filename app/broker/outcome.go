@@ -38,7 +38,7 @@ func (b *Broker) workflowOutcome(ctx context.Context, in protocol.CompleteItem) 
 	switch {
 	case in.Returned != "":
 		return change.Step(in.Namespace, run, needs, engine.ReleaseTask{
-			Number: n, Delivery: in.Attempt, Owner: in.Owner, Why: in.Returned, Lost: in.LostCount,
+			Number: n, Delivery: in.Attempt, Owner: in.Owner, Why: in.Returned, Counts: in.LostCount,
 		}), "", nil
 	case in.Failure != nil:
 		b.noteSticky(run, in)
@@ -106,7 +106,7 @@ func (b *Broker) activityOutcome(in protocol.CompleteItem, turn *turn) (store.Ch
 	switch {
 	case in.Returned != "":
 		return change.Step(in.Namespace, run, needs, engine.ReleaseActivity{
-			Seq: seq, Delivery: delivery, Owner: in.Owner, Why: in.Returned, Lost: in.LostCount,
+			Seq: seq, Delivery: delivery, Owner: in.Owner, Why: in.Returned, Counts: in.LostCount,
 		}), "", nil
 	case in.Failure != nil:
 		hash := hashOf(in.Failure)

@@ -149,9 +149,14 @@ func (b *Broker) freeSuperseded(ctx context.Context, s *engine.Session) {
 			dead = h.Worker.Incarnation != a.Incarnation || time.Since(h.At) >= time.Duration(a.Length)*time.Microsecond
 		})
 		ref := store.TaskRef{Kind: protocol.KindActivity, Run: a.RunID, Seq: a.Seq, Delivery: a.Delivery}
-		if err = change.Release(
-			ctx, b.store, ref, string(protocol.ReasonStaleSessionEpoch), false, dead,
-		); protocol.ReasonOf(err) != "" {
+		why := string(protocol.ReasonStaleSessionEpoch)
+		if dead {
+			worker := engine.WorkerKey{Namespace: s.Namespace, ID: a.Owner}
+			err = b.workers.LoseOvertaken(ctx, worker, a.Incarnation, why, ref)
+		} else {
+			err = change.Release(ctx, b.store, ref, why, false)
+		}
+		if protocol.ReasonOf(err) != "" {
 			err = nil // it ended meanwhile
 		}
 	}

@@ -9,18 +9,18 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// A delivery that ends without an outcome is a loss only if the worker died with it; one that was handed back, or never
-// arrived, counts against nobody. Whoever ends it says which it was, since the rows do not tell.
+// A delivery whose worker process ended is a loss; see Lose. One that was handed back, or never arrived, counts against
+// nobody. Whoever ends it says which it was, since the rows do not tell.
 
 // ReleaseOf is the input with which one delivery of a task ends without an outcome, and the rows it wants.
-func ReleaseOf(ref store.TaskRef, why string, undone, lost bool) (engine.Input, store.Keys) {
+func ReleaseOf(ref store.TaskRef, why string, undone bool) (engine.Input, store.Keys) {
 	if ref.Kind == protocol.KindWorkflow {
 		return engine.ReleaseTask{
-			Number: ref.Seq, Delivery: ref.Delivery, Why: why, Undone: undone, Again: ref.Again, Lost: lost,
+			Number: ref.Seq, Delivery: ref.Delivery, Why: why, Undone: undone, Again: ref.Again,
 		}, flowKeys(ref)
 	}
 	return engine.ReleaseActivity{
-		Seq: ref.Seq, Delivery: ref.Delivery, Why: why, Undone: undone, Again: ref.Again, Lost: lost,
+		Seq: ref.Seq, Delivery: ref.Delivery, Why: why, Undone: undone, Again: ref.Again,
 	}, stepKeys(ref)
 }
 
@@ -42,15 +42,15 @@ func TellAgain(ctx context.Context, s store.Store, ref store.TaskRef) error {
 }
 
 // Release ends one delivery of a task without an outcome.
-func Release(ctx context.Context, s store.Store, ref store.TaskRef, why string, undone, lost bool) error {
-	return ReleaseUnlessHeard(ctx, s, ref, why, undone, lost, history.Time{})
+func Release(ctx context.Context, s store.Store, ref store.TaskRef, why string, undone bool) error {
+	return ReleaseUnlessHeard(ctx, s, ref, why, undone, history.Time{})
 }
 
 // ReleaseUnlessHeard is Release, but of an attempt whose own heartbeats came since then.
 func ReleaseUnlessHeard(
-	ctx context.Context, s store.Store, ref store.TaskRef, why string, undone, lost bool, since history.Time,
+	ctx context.Context, s store.Store, ref store.TaskRef, why string, undone bool, since history.Time,
 ) error {
-	in, needs := ReleaseOf(ref, why, undone, lost)
+	in, needs := ReleaseOf(ref, why, undone)
 	if a, ok := in.(engine.ReleaseActivity); ok {
 		a.UnlessHeard = since
 		in = a
@@ -61,15 +61,14 @@ func ReleaseUnlessHeard(
 
 // Undo ends a delivery that did not reach its worker, and says how often in a row its task was returned by now.
 func Undo(ctx context.Context, s store.Store, ref store.TaskRef) (Outcome, error) {
-	in, needs := ReleaseOf(ref, "undelivered", true, false)
+	in, needs := ReleaseOf(ref, "undelivered", true)
 	return Commit[Outcome](ctx, s, Step("", ref.Run, needs, in))
 }
 
-// ReleaseLeases ends everything leased to the processes of a worker that of says yes to; it says how many tasks that
-// were, and how many of them workflow tasks.
+// ReleaseLeases returns what is leased to a worker and of says yes to; it says how many tasks that were, and how many
+// of them workflow tasks.
 func ReleaseLeases(
-	ctx context.Context, s store.Store, key engine.WorkerKey, why string, lost func(store.TaskRef) bool,
-	of func(incarnation string) bool,
+	ctx context.Context, s store.Store, key engine.WorkerKey, why string, of func(store.TaskRef) bool,
 ) (all, flows int, err error) {
 	var refs []store.TaskRef
 	err = s.View(ctx, func(r store.Reader) error {
@@ -80,10 +79,10 @@ func ReleaseLeases(
 		return 0, 0, err
 	}
 	for _, ref := range refs {
-		if !of(ref.Incarnation) {
+		if !of(ref) {
 			continue
 		}
-		err := Release(ctx, s, ref, why, false, lost(ref))
+		err := Release(ctx, s, ref, why, false)
 		if protocol.ReasonOf(err) != "" { // somebody else ended it meanwhile
 			continue
 		}

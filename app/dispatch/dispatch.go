@@ -82,10 +82,11 @@ type Dispatch struct {
 	classes  map[string]*class
 	waiters  map[*Waiter]struct{}
 	routes   map[engine.QueueKey]string
-	turns    map[string][]*Waiter // by run: those that want its next activity
-	pruneAt  int                  // number of lines and workers at which old ones are forgotten
-	arrivals uint64               // gives every waiter its place
-	claims   uint64               // gives every claim its number
+	turns    map[string][]*Waiter        // by run: those that want its next activity
+	isolated map[engine.WorkerKey]string // incarnations that receive nothing else than what they hold
+	pruneAt  int                         // number of lines and workers at which old ones are forgotten
+	arrivals uint64                      // gives every waiter its place
+	claims   uint64                      // gives every claim its number
 	draining bool
 	closed   bool
 	busy     int           // reservations and claims whose outcome is open, and hand-backs under way
@@ -98,15 +99,16 @@ var _ store.Dispatcher = (*Dispatch)(nil)
 // New makes a Dispatch. Pollers may enter at once; claims begin with Bind.
 func New(o Options) *Dispatch {
 	d := &Dispatch{
-		opt:     o.defaults(),
-		lines:   map[lineKey]*line{},
-		members: map[engine.WorkerKey]*member{},
-		classes: map[string]*class{},
-		waiters: map[*Waiter]struct{}{},
-		routes:  map[engine.QueueKey]string{},
-		turns:   map[string][]*Waiter{},
-		pruneAt: pruneFloor,
-		quiet:   make(chan struct{}),
+		opt:      o.defaults(),
+		lines:    map[lineKey]*line{},
+		members:  map[engine.WorkerKey]*member{},
+		classes:  map[string]*class{},
+		waiters:  map[*Waiter]struct{}{},
+		routes:   map[engine.QueueKey]string{},
+		turns:    map[string][]*Waiter{},
+		isolated: map[engine.WorkerKey]string{},
+		pruneAt:  pruneFloor,
+		quiet:    make(chan struct{}),
 	}
 	d.life, d.stop = context.WithCancel(context.Background())
 	return d
@@ -327,6 +329,41 @@ func (d *Dispatch) LeaseExpired(k engine.WorkerKey) {
 	for _, w := range d.pollers(k) {
 		d.shut(w)
 	}
+}
+
+// Isolate takes the polls of a process out of their lines, because it holds a blamed task and receives nothing else, or
+// puts them back. They wait on meanwhile.
+func (d *Dispatch) Isolate(p store.Process, alone bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if alone {
+		d.isolated[p.Worker] = p.Incarnation
+	} else if d.isolated[p.Worker] == p.Incarnation {
+		delete(d.isolated, p.Worker)
+	}
+	for m := d.members[p.Worker]; m != nil; m = m.before {
+		if !alone {
+			m.forget()
+		}
+	}
+	for _, w := range d.pollers(p.Worker) {
+		w.relink()
+		if !alone {
+			d.kick(w)
+		}
+	}
+}
+
+// Isolated says whether a process receives nothing else than what it holds.
+func (d *Dispatch) Isolated(p store.Process) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.isolates(p.Worker, p.Incarnation)
+}
+
+func (d *Dispatch) isolates(k engine.WorkerKey, incarnation string) bool {
+	is, ok := d.isolated[k]
+	return ok && is == incarnation
 }
 
 // Drain answers all pollers with ErrDraining, now and from now on. What is on its way to them is still delivered.

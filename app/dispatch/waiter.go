@@ -256,7 +256,7 @@ func (w *Waiter) over() bool {
 
 // asking says that a line may hold something for the waiter and that no claim has been answered for it yet.
 func (w *Waiter) asking() bool {
-	if w.d.claimer == nil || w.d.closed {
+	if w.d.claimer == nil || w.d.closed || w.d.isolates(w.member.worker.Key(), w.member.worker.Incarnation) {
 		return false
 	}
 	if w.full() {
@@ -346,7 +346,8 @@ func (d *Dispatch) endWait(w *Waiter, err error) {
 func (w *Waiter) room(kind int) int {
 	// Who has something is answered with it at once and not filled up: its worker begins sooner, and its next poll
 	// is on the way by then.
-	if w.left || w.closing || len(w.got) > 0 || w.full() {
+	if w.left || w.closing || len(w.got) > 0 || w.full() ||
+		len(w.d.isolated) > 0 && w.d.isolates(w.member.worker.Key(), w.member.worker.Incarnation) {
 		return 0
 	}
 	return min(w.free[kind], w.max)

@@ -28,7 +28,7 @@ func (st *step) scheduleActivity(c protocol.Command, seq int64) {
 		Activity:     &history.ActivitySnapshot{Queue: c.Queue, RetryPolicy: c.RetryPolicy.Recorded()},
 		StartToClose: int64(c.StartToClose), ScheduleToStart: int64(c.ScheduleToStart),
 		ScheduleToClose: int64(c.ScheduleToClose), Heartbeat: int64(c.Heartbeat),
-		Parallel: c.Parallel, SessionID: c.SessionID,
+		MaxBlamed: c.MaxBlamedLosses, Parallel: c.Parallel, SessionID: c.SessionID,
 	}
 	if d.ScheduleToClose > 0 {
 		// No attempt outlasts them all, so a deadline that is shown to an attempt is one that holds.
@@ -201,7 +201,7 @@ func (st *step) superseded(a Activity) bool {
 // the task leased to a worker that was just told to stop.
 func (st *step) refuseSuperseded(a Activity) {
 	s, _ := st.session(a.SessionID)
-	st.release(a, "stale_session_epoch", false, false)
+	st.release(a, "stale_session_epoch", false)
 	st.d.Answer.Refused = protocol.Refuse(
 		protocol.ReasonStaleSessionEpoch, "session %s went from epoch %d to %d", s.ID, a.Epoch, s.Epoch,
 	).With("session_epoch", s.Epoch).With("can_continue", false)
@@ -221,7 +221,7 @@ func (st *step) sessionLost(a Activity) bool {
 // worker lives, so nothing counts as lost with it.
 func (st *step) refuseLost(a Activity) {
 	s, _ := st.session(a.SessionID)
-	st.release(a, ReasonSessionLost, false, false)
+	st.release(a, ReasonSessionLost, false)
 	st.d.Answer.Refused = protocol.Refuse(
 		protocol.ReasonStaleAttempt, "worker %s lost session %s, in which the attempt ran", a.Owner, s.ID,
 	).With("can_continue", false)
@@ -442,6 +442,7 @@ func (in HeartbeatActivity) decide(st *step) error {
 		return nil
 	}
 	a.Until = plus(st.now, time.Duration(a.Length)*time.Microsecond)
+	a.Loss = nil // the process lives
 	if in.Beat {
 		a.HeartbeatAt = st.now
 	}
@@ -462,16 +463,16 @@ func (in HeartbeatActivity) decide(st *step) error {
 	return nil
 }
 
-// ReleaseActivity ends a delivery without an outcome: undone (it never reached the worker), lost (the worker
-// died with it), or handed back.
+// ReleaseActivity ends a delivery without an outcome while its worker lives: undone (it never reached the worker),
+// handed back, or failed by the worker itself. The end of a worker process is a Lose.
 type ReleaseActivity struct {
 	Seq         int64
 	Delivery    int64
 	Owner       string // the worker that hands it back, which must hold it; "": it is taken back
 	Why         string
 	Undone      bool
-	Again       int64 // what is undone: how often its holder had been told of it again then
-	Lost        bool
+	Again       int64        // what is undone: how often its holder had been told of it again then
+	Counts      bool         // its worker had begun it: it is one of MaxDeliveries
 	UnlessHeard history.Time // not if the attempt itself was heard since then
 }
 
@@ -493,22 +494,21 @@ func (in ReleaseActivity) decide(st *step) error {
 	if !in.UnlessHeard.IsZero() && a.HeartbeatAt.After(in.UnlessHeard.Time) {
 		return errNotDue
 	}
-	// A worker that gives the task back by itself and stays could not begin it; one that drains or was lost
-	// says nothing about the task.
-	if in.Owner != "" && !in.Lost && in.Why != ReturnedDraining && in.Why != ReturnedUnstarted {
+	// A worker that gives the task back by itself and stays could not begin it; one that drains says nothing about the
+	// task.
+	if in.Owner != "" && !in.Counts && in.Why != ReturnedDraining && in.Why != ReturnedUnstarted {
 		st.handBack(a, in.Why)
 	} else {
-		st.release(a, in.Why, in.Undone, in.Lost)
+		st.release(a, in.Why, in.Undone)
 	}
 	a, _ = st.Activities.Get(in.Seq)
 	st.d.Answer = Answer{Outcome: "returned", Recorded: true, Returned: a.Returned}
 	return nil
 }
 
-// release makes a leased activity ready again, or fails it as poison. Workers that die count for themselves
-// (MaxLosses), since a task that kills its worker harms others; deliveries that merely had no outcome may be
-// more (MaxDeliveries). A drain counts for neither.
-func (st *step) release(a Activity, why string, undone, lost bool) {
+// release makes a leased activity ready again whose worker lives, or fails it as poison after MaxDeliveries without an
+// outcome. A drain does not count.
+func (st *step) release(a Activity, why string, undone bool) {
 	if st.cancelledInstead(a, why) {
 		return
 	}
@@ -523,20 +523,15 @@ func (st *step) release(a Activity, why string, undone, lost bool) {
 		a.Attempt--
 		st.unran(a)
 	} else {
-		a.lost(st.now, why)
-		if lost {
-			a.Losses++
-		} else if why != ReturnedDraining && why != ReturnedUnstarted {
+		a.lost(st.now, why, Finding{})
+		if why != ReturnedDraining && why != ReturnedUnstarted {
 			a.Returns++
 		}
 	}
-	if a.Losses >= MaxLosses || a.Losses+a.Returns >= MaxDeliveries {
+	if a.Returns >= MaxDeliveries {
 		st.fail(a, history.Failure{
 			Category: "poison", ExceptionType: "poison", NonRetryable: true,
-			Message: fmt.Sprintf(
-				"given up after %d deliveries without an outcome, %d of them lost with their worker: %s", a.Losses+a.Returns,
-				a.Losses, why,
-			),
+			Message: fmt.Sprintf("given up after %d deliveries without an outcome: %s", a.Returns, why),
 		}, "")
 		return
 	}
@@ -561,7 +556,7 @@ func (st *step) handBack(a Activity, why string) {
 		return
 	}
 	st.endActivity(a, false)
-	a.lost(st.now, why)
+	a.lost(st.now, why, Finding{})
 	a.unlease()
 	a.HandedBack++
 	a.Returned++
@@ -588,11 +583,11 @@ func (st *step) cancelledInstead(a Activity, why string) bool {
 	return a.Cancel
 }
 
-// lost notes a delivery that ended without an outcome, for whoever asks later where the attempts went.
-func (a *Activity) lost(now history.Time, why string) {
-	a.Lost = appendLost(
-		slices.Clone(a.Lost), history.Lost{Delivery: a.Delivery, Worker: a.Owner, Epoch: a.Epoch, At: now, Why: why},
-	)
+// lost records a delivery that ended without an outcome, to show later where the attempts went.
+func (a *Activity) lost(now history.Time, why string, f Finding) {
+	a.Lost = appendLost(slices.Clone(a.Lost), f.lost(
+		history.Lost{Delivery: a.Delivery, Worker: a.Owner, Epoch: a.Epoch, At: now, Why: why},
+	))
 }
 
 // unlease forgets who had the activity, with all that belonged to that delivery.
@@ -632,16 +627,29 @@ func (in DueActivity) decide(st *step) error {
 	}
 	switch what {
 	case "retry":
-		a.State, a.ReadyAt = Ready, orTime(a.FirstReady, st.now)
+		a.State, a.ReadyAt, a.Suspect = Ready, orTime(a.FirstReady, st.now), a.Suspect.ready(st.now)
 		st.Activities.Put(a.Seq, a)
 		st.readyAgain(a)
+	case "freed":
+		a.Suspect = a.Suspect.free()
+		st.Activities.Put(a.Seq, a)
+	case "cleared":
+		a.Suspect = nil
+		st.Activities.Put(a.Seq, a)
 	case "lease":
-		// Whether the worker died decides which limit this counts towards; see Heard.
 		died, err := in.Heard.died(st.Namespace, a.Lease)
 		if err != nil {
 			return err
 		}
-		st.release(a, LeaseExpired, false, died)
+		if !died {
+			st.release(a, LeaseExpired, false)
+			return nil
+		}
+		f, err := in.Heard.finding(st.Namespace, a.Lease)
+		if err != nil {
+			return err
+		}
+		st.lose(a, LeaseExpired, f)
 	// The whole activity is out of time, so no policy is asked.
 	case "schedule_to_close":
 		st.interrupted(a)

@@ -77,6 +77,9 @@ func (s *Run) Claimable(n int64, l Lessee, settings *Queue, now time.Time) error
 	case t == nil || t.Number != n || t.State != Ready:
 		return unclaimable(id, taskStatus(t, n), leaseOf(t, n))
 	}
+	if l.Worker != nil && s.Task.Suspect.Limited() {
+		return unclaimableSuspect(id)
+	}
 	want := s.Wanted()
 	want.Queue = settings
 	return admits(id, want, s.Queue, l, now)
@@ -105,6 +108,9 @@ func (s *Run) ClaimableActivity(
 	if a.State != Ready || a.SessionID != "" && sess == nil {
 		return a, sess, unclaimable(id, string(a.State), a.Lease)
 	}
+	if l.Worker != nil && a.Suspect.Limited() {
+		return a, sess, unclaimableSuspect(id)
+	}
 	want := Wanted{Kind: protocol.KindActivity, Type: a.Type, Requirements: a.Requirements, Session: sess, Queue: settings}
 	return a, sess, admits(id, want, a.Queue, l, now)
 }
@@ -124,6 +130,13 @@ func unclaimable(id, state string, l Lease) error {
 		err.With("lease_owner", l.Owner).With("lease_expires_at", l.Until)
 	}
 	return err
+}
+
+// unclaimableSuspect is the refusal of a suspect: only a claim of a queue counts what a process holds.
+func unclaimableSuspect(id string) error {
+	return protocol.Refuse(
+		protocol.ReasonNotClaimable, "task %s is a suspect of a lost worker process; poll its queue to receive it", id,
+	).With("task_status", string(Ready))
 }
 
 // admits holds the queue and every routing rule against one worker.

@@ -245,7 +245,7 @@ func scheduled(s *Run, d *history.ActivityScheduled, e history.Event) Activity {
 		FairnessKey: d.FairnessKey, FairnessWeight: d.FairnessWeight,
 		Requirements: d.Requirements, SessionID: d.SessionID, Options: d.Session, StartToClose: d.StartToClose,
 		SchedToStart: d.ScheduleToStart, SchedToClose: d.ScheduleToClose, HeartbeatTO: d.Heartbeat, ScheduledAt: e.At,
-		Parallel: d.Parallel, State: Ready, ReadyAt: e.At, Bytes: int64(len(d.Arguments)),
+		MaxBlamed: d.MaxBlamed, Parallel: d.Parallel, State: Ready, ReadyAt: e.At, Bytes: int64(len(d.Arguments)),
 	}
 	if d.Activity != nil {
 		a.Queue, a.Retry = d.Activity.Queue, d.Activity.RetryPolicy
@@ -263,7 +263,8 @@ func (s *Run) retrying(d *history.ActivityRetryScheduled, e history.Event) {
 	a.Failures++
 	a.LastFailure = d.Message
 	a.Attempt = d.Number
-	a.Lost = nil // the event has them
+	a.Lost = nil    // the event has them
+	a.Suspect = nil // an outcome clears it
 	a.Lease, a.Progress, a.Rebuild, a.HeartbeatAt, a.Cancel, a.Epoch = Lease{}, nil, nil, history.Time{}, false, 0
 	a.State, a.ReadyAt, a.HandedBack = Delayed, d.AvailableAt, 0
 	a.FirstReady, a.Returned = history.Time{}, 0

@@ -14,7 +14,7 @@ func TestTheGuideSaysTheNumbersOfTheEngine(t *testing.T) {
 	stated.In(t, operating, "after {} failures; a workflow task after {} |", failedEnough, taskFailed)
 	stated.In(t, operating, "| `child` | a child workflow is open | `workflow_id`, `name`, `more` | after {} failures |", failedEnough)
 	stated.In(t, operating, "a worker may take it and does not | `worker_id`, `since` | after {} |", waitedEnough)
-	stated.In(t, operating, "or it took its worker down {} times) goes on after", MaxLosses)
+	stated.In(t, operating, "or it was blamed for the loss of {} worker processes) goes on after", DefaultBlamedLosses)
 	stated.In(t, operating, "at most {} on a run, {} each and {} together", MaxAttributes, MaxAttributeBytes, MaxAttributesBytes)
 	stated.In(t, operating, "A session with options has its own lease ({} unless they say otherwise)",
 		WorkerSessionLease*time.Second)
@@ -24,8 +24,9 @@ func TestTheGuideSaysTheNumbersOfTheEngine(t *testing.T) {
 	stated.In(t, "guide/fleets.md", "A namespace has at most {} drains. With each new one those of single workers are forgotten "+
 		"that were said more than {} ago", maxDrains, forgetDrain)
 
-	stated.In(t, "guide/histories.md", "Any other failure is tried again; {} that took their worker down quarantine the run, too.",
-		MaxLosses)
+	stated.In(t, "guide/histories.md",
+		"Any other failure is tried again. A task that is blamed for the loss of {} worker processes quarantines the run, too",
+		DefaultBlamedLosses)
 
 	stated.In(t, "guide/queues.md", "0 to 9, 0 first, {} by default:", DefaultPriority)
 	stated.In(t, "guide/queues.md", "The last {} promotions are remembered;", earlierKept)
@@ -35,7 +36,8 @@ func TestTheGuideSaysTheNumbersOfTheEngine(t *testing.T) {
 	stated.In(t, hands, "a workflow task for its lease of {}, an activity too", WorkflowLease)
 	stated.In(t, hands, "A run may have {} activities, timers and children open", protocol.MaxPending)
 
-	stated.In(t, writing, "`ErrPoison` ({} workers died with it, or {} deliveries came to nothing)", MaxLosses, MaxDeliveries)
+	stated.In(t, writing, "`ErrPoison` (blamed for the loss of {} worker processes, or {} deliveries came to nothing)",
+		DefaultBlamedLosses, MaxDeliveries)
 	stated.In(t, writing, "as `stack_trace` ({}, and {} of one that is tried again)", maxStack, maxRetryStack)
 	stated.In(t, writing, "| open activities of a run, open timers, open children | {} each;", protocol.MaxPending)
 	stated.In(t, writing, "| updates of a run without an answer | {} |", MaxUpdates)

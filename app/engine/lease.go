@@ -53,6 +53,7 @@ func (s *Run) Leased(l Lessee, now time.Time) *Run {
 	t.Shown, t.Settled, t.Size = f.LastSeq, f.Settled, f.Bytes
 	t.Lease = l.lease(l.Worker.flowLease(), now)
 	t.Lease.Sessions = l.Worker.knowsSessions()
+	t.Suspect = t.Suspect.leased()
 	f.LeasedEver = true
 	return f
 }
@@ -80,6 +81,7 @@ func LeaseActivity(
 	}
 	a.ReadyAt, a.HeartbeatAt, a.Progress, a.Rebuild = history.Time{}, history.Time{}, nil, nil
 	a.Lease = l.lease(time.Duration(l.Worker.AttemptLease)*time.Microsecond, now)
+	a.Suspect = a.Suspect.leased()
 	if s == nil {
 		return a, nil, false
 	}

@@ -45,7 +45,7 @@ func TestAReturnWithoutAStartKeepsTheAge(t *testing.T) {
 		t.Fatalf("handed back, the workflow task is ready since %s after %d returns", got.ReadyAt, got.Returned)
 	}
 	r = r.Leased(w, at(7))
-	r = decided(t, r, ReleaseTask{Number: 1, Delivery: 5, Why: "gone", Lost: true}, at(8))
+	r = decided(t, r, Lose{Tasks: []LostTask{{Number: 1, Delivery: 5}}, Process: "w/", Leased: 2, Why: "gone"}, at(8))
 	if got := r.Task; !got.ReadyAt.Equal(at(8)) || got.Returned != 0 {
 		t.Fatalf("lost with its worker, the workflow task is ready since %s after %d returns", got.ReadyAt, got.Returned)
 	}
@@ -83,7 +83,7 @@ func TestAReturnWithoutAStartKeepsTheAge(t *testing.T) {
 	r = decided(t, r, ReleaseActivity{Seq: 1, Delivery: 6, Owner: "w", Why: ReturnedDraining}, at(25))
 	want("interrupted by a drain", at(25), 0)
 	lease(26)
-	r = decided(t, r, ReleaseActivity{Seq: 1, Delivery: 7, Why: "gone", Lost: true}, at(27))
+	r = decided(t, r, Lose{Tasks: []LostTask{{Seq: 1, Delivery: 7}}, Process: "w/", Leased: 2, Why: "gone"}, at(27))
 	want("lost with its worker", at(27), 0)
 	if a, _ := r.Activities.Get(1); a.Losses != 1 || a.Returns != 0 {
 		t.Errorf("%d losses, %d returns towards poison", a.Losses, a.Returns)

@@ -159,6 +159,8 @@ type Lease struct {
 	Again int64 `json:"again,omitempty"`
 	// the app that gave it to a worker that cannot say itself what it holds
 	App string `json:"app,omitempty"`
+	// Loss is what was judged about the delivery when its process was found to have ended before this lease; see Lose.
+	Loss *Finding `json:"loss,omitempty"`
 }
 
 // Task is the open workflow task of a run. There is at most one, since its commands take the next command
@@ -169,7 +171,8 @@ type Task struct {
 	ReadyAt  history.Time   `json:"ready_at,omitzero"`
 	Delivery int64          `json:"delivery,omitempty"`
 	Attempt  int            `json:"attempt,omitempty"`
-	Losses   int            `json:"losses,omitempty"`   // workers that died with it
+	Losses   int            `json:"losses,omitempty"`   // worker processes that ended with it
+	Suspect  *Suspicion     `json:"suspect,omitempty"`  // nil: no loss since it was cleared
 	Rank     int64          `json:"rank,omitempty"`     // its place in the fair order of its queue
 	Shown    int64          `json:"shown,omitempty"`    // last event the leaseholder has been shown
 	Settled  int64          `json:"settled,omitempty"`  // among those, the last that ended a step
@@ -243,9 +246,12 @@ type Activity struct {
 	Delivery   int64        `json:"delivery,omitempty"`
 	Attempt    int          `json:"attempt,omitempty"` // what users see
 	Failures   int          `json:"failures,omitempty"`
-	Losses     int          `json:"losses,omitempty"`
-	// Returns counts the deliveries that ended without an outcome while their worker lived. Together with
-	// Losses they decide when the task is given up as poison.
+	Losses     int          `json:"losses,omitempty"` // worker processes that ended with it
+	// Suspect is what these losses left on it; nil: nothing, since there were none or it was cleared.
+	Suspect   *Suspicion `json:"suspect,omitempty"`
+	MaxBlamed int        `json:"max_blamed,omitempty"` // max_blamed_losses of its options; 0: the setting
+	// Returns counts the deliveries that ended without an outcome while their worker lived: MaxDeliveries of them
+	// are poison.
 	Returns int `json:"returns,omitempty"`
 	// HandedBack is how often in a row a worker gave the activity back without having begun it. It sets the
 	// back-off, and what the wait says.
@@ -374,22 +380,27 @@ func ParseTaskID(id string) (run string, n int64, ok bool) {
 }
 
 // DueAt is the earliest time at which the run's own row needs the sweeper: the end of its task's lease or
-// back-off, or one of its deadlines. A closed run is never due. A ready task is not either: a poll takes it.
+// back-off, one of its deadlines, or a change of how its task is suspected. A closed run is never due. A ready task
+// that is no suspect is not either: a poll takes it.
 func (h *Head) DueAt() history.Time {
 	if !h.Status.Open() {
 		return history.Time{}
 	}
 	due := earliest(h.RunDeadline, h.ExecutionDeadline)
-	if h.Task != nil && h.Task.State == LeasedState {
-		due = earliest(due, h.Task.Until)
-	}
-	if h.Task != nil && h.Task.State == Delayed {
-		due = earliest(due, h.Task.ReadyAt)
+	switch t := h.Task; {
+	case t == nil:
+	case t.State == LeasedState:
+		due = earliest(earliest(due, t.Until), t.Suspect.clearsAt(t.LeasedAt))
+	case t.State == Delayed:
+		due = earliest(due, t.ReadyAt)
+	case t.State == Ready:
+		due = earliest(due, t.Suspect.freesAt())
 	}
 	return due
 }
 
-// DueAt is the earliest time at which the activity needs the sweeper: back-off, lease, the four timeouts.
+// DueAt is the earliest time at which the activity needs the sweeper: back-off, lease, the four timeouts, a change of
+// how it is suspected.
 func (a *Activity) DueAt() history.Time {
 	due, _ := a.due()
 	return due
@@ -412,6 +423,7 @@ func (a *Activity) due() (at history.Time, what string) {
 		if a.SchedToStart > 0 {
 			consider(plus(a.ReadyAt, seconds(a.SchedToStart)), "schedule_to_start")
 		}
+		consider(a.Suspect.freesAt(), "freed")
 	case Delayed:
 		consider(a.ReadyAt, "retry")
 	case LeasedState:
@@ -425,6 +437,7 @@ func (a *Activity) due() (at history.Time, what string) {
 			consider(plus(latest(a.LeasedAt, a.HeartbeatAt), seconds(a.HeartbeatTO)), "heartbeat")
 		}
 		consider(a.Until, "lease")
+		consider(a.Suspect.clearsAt(a.LeasedAt), "cleared")
 	}
 	return at, what
 }

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -61,6 +62,72 @@ func (s *stage) worker(id string) *Worker {
 		}
 	}
 	return s.workers[id]
+}
+
+// lose ends deliveries of a process that held so many tasks and, beside those among them, so many suspects.
+func (s *stage) lose(why string, tasks, suspects int, lost ...LostTask) string {
+	in := Lose{Why: why, Process: fmt.Sprintf("p%d", s.now.Unix()), Leased: tasks}
+	for _, l := range lost {
+		if s.run.SuspicionOf(l.Seq) != nil {
+			suspects++
+		}
+	}
+	for _, l := range lost {
+		l.Part = JudgeLoss(tasks, suspects, s.run.SuspicionOf(l.Seq) != nil)
+		in.Tasks = append(in.Tasks, l)
+	}
+	return s.apply(in)
+}
+
+// processEnded ends what the run has at a worker, or only what is over.
+func (s *stage) processEnded(worker, why string, expired bool) string {
+	in := Lose{Why: why, Process: worker + "/", Expired: expired}
+	if t := s.run.Task; t != nil && t.State == LeasedState && t.Owner == worker {
+		in.Tasks = append(in.Tasks, LostTask{Number: t.Number, Delivery: t.Delivery})
+	}
+	for seq, a := range s.run.Activities.All() {
+		if a.State == LeasedState && a.Owner == worker {
+			in.Tasks = append(in.Tasks, LostTask{Seq: seq, Delivery: a.Delivery})
+		}
+	}
+	in.Leased = len(in.Tasks)
+	suspects := 0
+	for _, l := range in.Tasks {
+		if s.run.SuspicionOf(l.Seq) != nil {
+			suspects++
+		}
+	}
+	for i := range in.Tasks {
+		l := &in.Tasks[i]
+		l.Part = JudgeLoss(in.Leased, suspects, s.run.SuspicionOf(l.Seq) != nil)
+	}
+	return s.apply(in)
+}
+
+// suspects lists what losses left on the run's tasks.
+func (s *stage) suspects() string {
+	var out strings.Builder
+	line := func(name string, x *Suspicion) {
+		if x == nil {
+			return
+		}
+		fmt.Fprintf(&out, "%s: %s, %d blamed, ran %s", name, count(x.Losses, "loss"), x.Blamed,
+			time.Duration(x.Ran)*time.Microsecond)
+		for _, flag := range []struct {
+			on   bool
+			name string
+		}{{x.Limited(), "limited"}, {x.Freed, "freed"}, {x.Alone, "isolated"}} {
+			if flag.on {
+				out.WriteString(", " + flag.name)
+			}
+		}
+		out.WriteByte('\n')
+	}
+	line("task", s.run.SuspicionOf(0))
+	for seq, a := range s.run.Activities.All() {
+		line(fmt.Sprintf("activity %d %s", seq, a.Type), a.Suspect)
+	}
+	return out.String()
 }
 
 func (s *stage) play(t *testing.T, d *datadriven.TestData) string {
@@ -124,9 +191,13 @@ func (s *stage) play(t *testing.T, d *datadriven.TestData) string {
 			Failure: protocol.Failure{Type: arg("type", ""), Message: strings.TrimSpace(d.Input), StackTrace: stack()},
 		})
 	case "release-task":
+		if d.HasArg("lost") {
+			lost := LostTask{Number: s.run.Tasks, Delivery: num("delivery", s.taskDelivery())}
+			return s.lose(arg("why", "x"), int(num("tasks", 1)), int(num("suspects", 0)), lost)
+		}
 		return s.apply(ReleaseTask{
 			Number: s.run.Tasks, Delivery: num("delivery", s.taskDelivery()), Why: arg("why", "x"), Undone: d.HasArg("undone"),
-			Lost: d.HasArg("lost"),
+			Counts: d.HasArg("counts"),
 		})
 	case "take":
 		return s.takeActivity(t, d, num("seq", 1), by)
@@ -173,19 +244,39 @@ func (s *stage) play(t *testing.T, d *datadriven.TestData) string {
 		return s.apply(beat)
 	case "return":
 		seq := num("seq", 1)
+		if d.HasArg("lost") {
+			lost := LostTask{Seq: seq, Delivery: num("delivery", s.delivery(seq))}
+			return s.lose(arg("why", "x"), int(num("tasks", 1)), int(num("suspects", 0)), lost)
+		}
 		return s.apply(ReleaseActivity{
 			Seq: seq, Delivery: num("delivery", s.delivery(seq)), Why: arg("why", "x"), Undone: d.HasArg("undone"),
-			Lost: d.HasArg("lost"), Owner: arg("owner", ""),
+			Counts: d.HasArg("counts"), Owner: arg("owner", ""),
 		})
+	case "ended": // the process of a worker, with all that the run has there
+		return s.processEnded(by, arg("why", "worker_restarted"), false)
+	case "suspects":
+		return s.suspects()
+	case "clear":
+		return s.apply(Clear{Seqs: []int64{num("seq", 1)}, Task: d.HasArg("task"), Losses: []string{arg("loss", "a/")}})
 	case "due":
 		heard := func(string, Lease) (bool, error) { return d.HasArg("heard"), nil }
 		if d.HasArg("seq") {
-			return s.apply(DueActivity{Seq: num("seq", 1), Heard: heard})
+			in := DueActivity{Seq: num("seq", 1), Heard: heard}
+			var ended *ProcessEnded
+			if _, err := DecideRun(s.run, s.environment(), in, s.now); errors.As(err, &ended) {
+				return s.processEnded(ended.Worker, LeaseExpired, true)
+			}
+			return s.apply(in)
 		}
 		if d.HasArg("timer") {
 			return s.apply(FireTimer{Seq: num("timer", 1)})
 		}
-		return s.apply(Due{Heard: heard})
+		in := Due{Heard: heard}
+		var ended *ProcessEnded
+		if _, err := DecideRun(s.run, s.environment(), in, s.now); errors.As(err, &ended) {
+			return s.processEnded(ended.Worker, LeaseExpired, true)
+		}
+		return s.apply(in)
 	case "end-queued":
 		return s.apply(EndQueued{Seq: num("seq", 1)})
 	case "signal":

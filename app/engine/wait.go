@@ -112,12 +112,33 @@ func (s *Run) TaskWait(a *Surroundings) *protocol.Wait {
 	}
 	want := s.Wanted()
 	want.Queue = a.Settings(s.Queue)
-	w := a.ready(s.Queue, want)
+	w := t.Suspect.wait(a.ready(s.Queue, want))
 	w.Name, w.Since, w.Failures, w.Detail = s.Type, t.ReadyAt, t.failures(), cmp.Or(w.Detail, t.Problem)
 	if often := unstarted(t.Returned, w, Lease{}); often != nil {
 		w = *often
 	}
 	return a.finish(protocol.WaitForTask, w)
+}
+
+// wait is the wait of a ready task as suspicion leaves it: where a worker could take it, it waits for one that holds no
+// suspect, or none of whose tasks it could harm.
+func (s *Suspicion) wait(w protocol.Wait) protocol.Wait {
+	if !s.Limited() {
+		return w
+	}
+	switch w.Reason {
+	case protocol.WaitWorkerBusy, protocol.WaitWorkerFull, protocol.WaitSessionBusy:
+	default:
+		return w
+	}
+	why := protocol.Wait{
+		Reason: protocol.WaitSuspect, Queue: w.Queue, Session: w.Session, Losses: s.Losses, Blamed: s.Blamed,
+		Until: s.freesAt(), Detail: "a worker process that holds no suspect",
+	}
+	if s.isolated() {
+		why.Detail = "an idle worker process"
+	}
+	return why
 }
 
 // failures is how many deliveries of the task its worker failed. Those that were lost with their worker are not
@@ -174,6 +195,7 @@ func (a *Surroundings) ActivityWait(act Activity) *protocol.Wait {
 		Kind: protocol.KindActivity, Type: act.Type, Requirements: act.Requirements, Queue: a.Settings(act.Queue),
 		Session: a.Sessions[act.SessionID],
 	})
+	w = act.Suspect.wait(w)
 	w.Name, w.Since, w.Failures = act.Type, act.ReadyAt, act.Failures
 	if often := unstarted(act.Returned, w, Lease{}); often != nil {
 		w = *often

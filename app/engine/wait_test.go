@@ -78,6 +78,18 @@ var everyWait = []struct {
 	make      func(*stuckTask)
 	say       string
 }{
+	{protocol.WaitSuspect, false, func(w *stuckTask) {
+		w.act.Suspect = &Suspicion{Of: []string{"w/i"}, Losses: 2, Since: history.At(noon)}
+	}, "activity charge is a suspect of lost worker processes (2) and waits for a worker process that holds no suspect, " +
+		"until 2026-01-01T12:01:00Z at most"},
+	{protocol.WaitSuspect, false, func(w *stuckTask) {
+		w.task(Task{State: Ready, Suspect: &Suspicion{Losses: 3, Blamed: 1, Since: history.At(noon)}})
+	}, "its next decision is a suspect of lost worker processes (3, blamed for 1) and waits for an idle worker process, " +
+		"until 2026-01-01T12:05:00Z at most"},
+	{protocol.WaitNoWorker, true, func(w *stuckTask) {
+		w.act.Suspect = &Suspicion{Of: []string{"w/i"}, Losses: 3, Since: history.At(noon)}
+		w.around.Workers = nil
+	}, "activity charge: no live worker serves queue q"},
 	{protocol.WaitRunning, false, func(w *stuckTask) {
 		w.task(Task{State: LeasedState, Lease: Lease{Owner: "w"}})
 	}, "its next decision runs on worker w"},

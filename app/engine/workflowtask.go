@@ -14,12 +14,9 @@ import (
 // report is held against the delivery it is about, and a task that goes wrong again and again is taken out of
 // circulation rather than handed round for ever.
 
-// A task whose worker died this often, or that was delivered this often without an outcome, is not tried again by
-// itself.
-const (
-	MaxLosses     = 3
-	MaxDeliveries = 10
-)
+// MaxDeliveries is how often a task is delivered without an outcome to workers that live before it is given up. What
+// ends with its worker process is judged apart; see Lose.
+const MaxDeliveries = 10
 
 // Holder is who claims to hold a task: what every report about it carries.
 type Holder struct {
@@ -190,7 +187,7 @@ func (in FailTask) decide(st *step) error {
 		st.d.Answer = Answer{Outcome: "waiting_for_history", Recorded: true}
 		return nil
 	}
-	t.Lease, t.Stack = Lease{}, stackOf(in.Failure)
+	t.Lease, t.Stack, t.Suspect = Lease{}, stackOf(in.Failure), nil
 	st.d.Answer = Answer{Outcome: "failed", Recorded: true, NextTask: TaskID(st.ID, t.Number)}
 	st.Last = &Completed{
 		Number: in.Number, Delivery: in.Delivery, Owner: in.Owner, Hash: in.Hash, Outcome: "failed",
@@ -246,6 +243,7 @@ func (in HeartbeatTask) decide(st *step) error {
 		return err
 	}
 	st.Task.Until = plus(st.now, time.Duration(st.Task.Length)*time.Microsecond)
+	st.Task.Loss = nil // the process lives
 	st.d.Answer = Answer{Outcome: "renewed", Recorded: true}
 	return nil
 }
@@ -253,8 +251,8 @@ func (in HeartbeatTask) decide(st *step) error {
 // LeaseExpired is why a delivery ended that was neither completed nor renewed.
 const LeaseExpired = "lease_expired"
 
-// ReleaseTask ends a delivery of a workflow task without an outcome. Undone: it never reached the worker, and
-// counts for nothing. Lost: the worker died with it. Otherwise it was handed back.
+// ReleaseTask ends a delivery of a workflow task without an outcome while its worker lives. Undone: it never reached
+// the worker, and counts for nothing. Counts: its worker had begun it. Otherwise it was handed back.
 type ReleaseTask struct {
 	Number   int64
 	Delivery int64
@@ -262,7 +260,7 @@ type ReleaseTask struct {
 	Why      string
 	Undone   bool
 	Again    int64 // what is undone: how often its holder had been told of it again then
-	Lost     bool
+	Counts   bool
 }
 
 // decide requires the live delivery: a release that comes late must not take the task from whoever has it now.
@@ -283,33 +281,26 @@ func (in ReleaseTask) decide(st *step) error {
 	}
 	since, returned := t.ReadyAt, t.Returned
 	t.Returned = 0
-	t.release(st.now, in.Why, in.Undone, in.Lost)
+	t.release(st.now, in.Why, in.Undone, in.Counts)
 	// The worker did not start it, or its decision came to nothing, so it has waited since it became ready first.
-	if in.Undone || in.Owner != "" && !in.Lost {
+	if in.Undone || in.Owner != "" && !in.Counts {
 		t.ReadyAt, t.Returned = orTime(since, t.ReadyAt), returned+1
 	}
 	st.d.Answer.Returned = t.Returned
 	return nil
 }
 
-// release makes the task ready again, or quarantines it. A task that takes its workers down would otherwise
-// kill the fleet one process after the other. A hand-back alone never quarantines, since a worker that drains
-// says nothing about the task.
-func (t *Task) release(now history.Time, why string, undone, lost bool) {
+// release makes the task ready again whose worker lives, or quarantines it. A hand-back alone never quarantines,
+// since a worker that drains says nothing about the task.
+func (t *Task) release(now history.Time, why string, undone, counts bool) {
 	if undone {
 		t.Attempt--
 	} else {
 		t.Lost = appendLost(t.Lost, history.Lost{Delivery: t.Delivery, Worker: t.Owner, At: now, Why: why})
 	}
-	if lost {
-		t.Losses++
-	}
 	t.Lease = Lease{}
 	t.State, t.ReadyAt = Ready, now
-	switch {
-	case t.Losses >= MaxLosses:
-		t.State, t.Problem = Quarantined, count(t.Losses, "worker")+" died with it: "+why
-	case t.Attempt >= MaxDeliveries && (lost || why == LeaseExpired):
+	if t.Attempt-t.Losses >= MaxDeliveries && (counts || why == LeaseExpired) {
 		t.State, t.Problem = Quarantined, "it was delivered too often without an outcome: "+why
 	}
 }
@@ -326,9 +317,8 @@ func appendLost(l []history.Lost, one history.Lost) []history.Lost {
 type Due struct{ Heard Heard }
 
 // Heard says whether the worker of a lease lives although it let the lease end, as far as this app knows; nil
-// means that no worker is known to. A lease that ran out under a living worker is no death: it counts among the
-// deliveries without an outcome and not among the losses, which give a task up much sooner. An error says that
-// other apps have to be asked first, and ends the decision.
+// means that no worker is known to. A lease that ran out under a living worker is no loss: it counts among the
+// deliveries without an outcome. An error says that other apps have to be asked first, and ends the decision.
 type Heard func(namespace string, l Lease) (lives bool, err error)
 
 // died says whether the worker of a lease that ended is to be counted as dead. Without anybody to ask it is.
@@ -338,6 +328,19 @@ func (h Heard) died(namespace string, l Lease) (bool, error) {
 	}
 	lives, err := h(namespace, l)
 	return !lives, err
+}
+
+// finding is what was judged about a lease that ended with its process. Where nothing was yet, all tasks of the
+// process have to be judged together, which the error asks for. Without anybody to ask, nothing is held against the
+// task.
+func (h Heard) finding(namespace string, l Lease) (Finding, error) {
+	switch {
+	case l.Loss != nil:
+		return *l.Loss, nil
+	case h == nil:
+		return Finding{Process: l.ProcessID()}, nil
+	}
+	return Finding{}, &ProcessEnded{Namespace: namespace, Worker: l.Owner, Incarnation: l.Incarnation}
 }
 
 // decide looks at the deadlines first: when a run has timed out there is nothing left to hand out again.
@@ -362,14 +365,29 @@ func (in Due) decide(st *step) error {
 			return err
 		}
 		t.Returned = 0
-		t.release(st.now, LeaseExpired, false, died)
+		if !died {
+			t.release(st.now, LeaseExpired, false, true)
+			return nil
+		}
+		f, err := in.Heard.finding(st.Namespace, t.Lease)
+		if err != nil {
+			return err
+		}
+		t.lose(st.now, LeaseExpired, f)
+	case t != nil && t.State == LeasedState && due(t.Suspect.clearsAt(t.LeasedAt), st.now):
+		t.Suspect = nil
+	case t != nil && t.State == Ready && due(t.Suspect.freesAt(), st.now):
+		t.Suspect = t.Suspect.free()
 	case t != nil && t.State == Delayed && !t.ReadyAt.After(st.now.Time):
-		t.State, t.ReadyAt = Ready, st.now
+		t.State, t.ReadyAt, t.Suspect = Ready, st.now, t.Suspect.ready(st.now)
 	default:
 		return errNotDue
 	}
 	return nil
 }
+
+// due says whether a time, if there is one, has come.
+func due(at, now history.Time) bool { return !at.IsZero() && !at.After(now.Time) }
 
 // errNotDue says that somebody else was faster; nothing is written.
 var errNotDue = protocol.Refuse(protocol.ReasonTaskNotLeased, "nothing is due")
@@ -393,6 +411,7 @@ func (in Repair) decide(st *step) error {
 	}
 	st.emit(&history.RepairRequested{Identity: in.Identity, Was: t.Problem})
 	t.State, t.ReadyAt, t.Losses, t.Attempt, t.Problem, t.Stack = Ready, st.now, 0, 0, "", ""
+	t.Suspect = nil
 	st.d.Answer.Outcome = "repair_dispatched"
 	return nil
 }

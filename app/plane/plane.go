@@ -46,6 +46,7 @@ type Options struct {
 	LogAge         time.Duration // how long lines of activities are kept: 7 days
 	AttemptLease   time.Duration
 	Metrics        bool
+	MaxBlamed      int          // losses of worker processes that a task may be blamed for: 3
 	MaxPolls       int          // of workers over HTTP that are held at once: 10,000
 	MaxSockets     int          // of one token; 0: no cap
 	TrustedProxies auth.Proxies // proxies whose X-Forwarded-For is believed
@@ -107,11 +108,11 @@ func (p *Plane) join() {
 	}
 	p.broker = broker.New(p.store, p.dispatch, broker.Options{
 		Release: o.Release, StrictRelease: o.Strict, App: p.id, Shared: o.Shared, AttemptLease: o.AttemptLease,
-		Retention: keepSessions, LogAge: o.LogAge, Log: o.Log, Metrics: metrics,
+		Retention: keepSessions, LogAge: o.LogAge, MaxBlamed: o.MaxBlamed, Log: o.Log, Metrics: metrics,
 	})
 	p.view = p.broker.View()
 	if o.Metrics {
-		registry.MustRegister(p.view.SessionGauge(), p.view.QueueGauges())
+		registry.MustRegister(p.view.SessionGauge(), p.view.QueueGauges(), p.view.SuspectGauge())
 	}
 	sweeps := sweep.Options{Shared: o.Shared, Cleanup: o.Cleanup, Keep: keepSessions, Log: o.Log}
 	if o.Cleanup >= 0 {

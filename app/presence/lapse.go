@@ -36,6 +36,9 @@ func (ws *Workers) Lapse(ctx context.Context, d store.Due, step func(engine.Hear
 			store.Process{Worker: engine.WorkerKey{Namespace: ns, ID: l.Owner}, Incarnation: l.Incarnation},
 		}
 	}))
+	if done, err := ws.judgeEnded(ctx, err); done {
+		return err
+	}
 	var who *unheardHere
 	if !errors.As(err, &who) {
 		return err
@@ -55,6 +58,9 @@ func (ws *Workers) Lapse(ctx context.Context, d store.Due, step func(engine.Hear
 	_, err = ws.store.Commit(ctx, step(func(ns string, l engine.Lease) (bool, error) {
 		return ws.heardSince(ns, l) || known && now.Sub(w.HeartbeatAt.Time) <= ws.lately(l), nil
 	}))
+	if done, err := ws.judgeEnded(ctx, err); done {
+		return err
+	}
 	return err
 }
 

@@ -107,7 +107,7 @@ func (ws *Workers) letGo(
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaving)
 	defer cancel()
 	key := w.Key()
-	_, flows, err = change.ReleaseLeases(ctx, ws.store, key, why, lost, func(incarnation string) bool {
+	_, flows, err = ws.loseProcesses(ctx, key, why, lost, func(incarnation string) bool {
 		return incarnation == w.Incarnation
 	})
 	if err != nil {

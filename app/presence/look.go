@@ -5,11 +5,9 @@ import (
 	"errors"
 	"time"
 
-	"github.com/sojourn-run/sojourn/app/change"
 	"github.com/sojourn-run/sojourn/app/engine"
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/shared/history"
-	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
 // Silence is judged by the app that heard a worker last. A worker that went over to another app is that one's to miss,
@@ -110,13 +108,7 @@ func (ws *Workers) releaseExpired(ctx context.Context, k engine.WorkerKey, w *en
 	if err != nil {
 		return err
 	}
-	for _, ref := range refs {
-		err := change.ReleaseUnlessHeard(ctx, ws.store, ref, engine.ReasonOrphaned, false, true, since)
-		if err != nil && protocol.ReasonOf(err) == "" { // else somebody ended it meanwhile
-			return err
-		}
-	}
-	return nil
+	return ws.loseUnheard(ctx, k, w.Incarnation, refs, since)
 }
 
 // storedWorker reads a worker's row.

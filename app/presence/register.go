@@ -109,7 +109,7 @@ func (ws *Workers) Register(
 	}
 	if superseded {
 		lost := diedWith(stored)
-		a.Redelivered, _, err = change.ReleaseLeases(ctx, ws.store, key, restarted, lost, func(incarnation string) bool {
+		a.Redelivered, _, err = ws.loseProcesses(ctx, key, restarted, lost, func(incarnation string) bool {
 			return incarnation != stored.Incarnation
 		})
 	} else if in.Held != nil && in.Incarnation != "" {
@@ -139,7 +139,7 @@ func (ws *Workers) freeUnheld(
 		if slices.Contains(held, protocol.TaskKey(ref.Kind, id, attempt, ref.Delivery)) {
 			continue
 		}
-		switch err := change.Release(ctx, ws.store, ref, "undelivered", true, false); {
+		switch err := change.Release(ctx, ws.store, ref, "undelivered", true); {
 		case err == nil:
 			freed++
 		case protocol.ReasonOf(err) == "": // else somebody ended it meanwhile

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"time"
 
-	"github.com/sojourn-run/sojourn/app/change"
 	"github.com/sojourn-run/sojourn/app/dispatch"
 	"github.com/sojourn-run/sojourn/app/engine"
 	"github.com/sojourn-run/sojourn/app/store"
@@ -65,7 +64,7 @@ func (ws *Workers) superseded(ctx context.Context, p store.Process) {
 		}
 		why, lost = restarted, diedWith(&w)
 	}
-	if _, _, err := change.ReleaseLeases(ctx, ws.store, p.Worker, why, lost, func(incarnation string) bool {
+	if _, _, err := ws.loseProcesses(ctx, p.Worker, why, lost, func(incarnation string) bool {
 		return incarnation == p.Incarnation
 	}); err != nil && ctx.Err() == nil {
 		ws.log.Warn().Err(err).Str("worker_id", p.Worker.ID).Msg("free what was leased to a process that left")

@@ -87,7 +87,7 @@ func (ws *Workers) freeLost(ctx context.Context, w *engine.Worker) error {
 			continue
 		}
 		// It arrived, if its own heartbeats did.
-		err := change.ReleaseUnlessHeard(ctx, ws.store, ref, "undelivered", true, false, ref.LeasedAt)
+		err := change.ReleaseUnlessHeard(ctx, ws.store, ref, "undelivered", true, ref.LeasedAt)
 		switch {
 		case err == nil:
 			ws.log.Info().Str("worker_id", w.ID).Str("run_id", ref.Run).Msg("gave on what an app that is gone had leased")

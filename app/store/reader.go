@@ -98,6 +98,8 @@ type WorkerReader interface {
 	Workers(ctx context.Context, q WorkerQuery) ([]engine.Worker, error)
 	// Owned lists what is leased to a worker, of one incarnation or of all when that is empty.
 	Owned(ctx context.Context, k engine.WorkerKey, incarnation string) ([]TaskRef, error)
+	// Suspects lists the open tasks of a namespace that are suspects of the loss of a process, or of all when it is empty.
+	Suspects(ctx context.Context, namespace string) ([]SuspectRef, error)
 	// Holdings counts, per worker of the namespace, leased tasks and held sessions.
 	Holdings(ctx context.Context, namespace string) (map[string]Holding, error)
 }
@@ -316,6 +318,15 @@ type TaskRef struct {
 	Again       int64  // how often its holder was told of it again
 	App         string // that gave it, where its holder cannot say what it holds
 	LeasedAt    history.Time
+}
+
+// SuspectRef names a task that is a suspect: a workflow task by seq 0.
+type SuspectRef struct {
+	Namespace, Queue string
+	Run              string
+	Seq              int64
+	State            engine.TaskState
+	Suspicion        *engine.Suspicion
 }
 
 // Holding counts what a worker has.

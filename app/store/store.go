@@ -292,6 +292,8 @@ type Dispatcher interface {
 	// Gone says, before what the same commit made ready is delivered, that the registration of a process is over: it left,
 	// was removed, or another took its place, here or at another app. Polls it left open are given nothing more.
 	Gone(p Process)
+	// Isolate says that a process receives nothing else, since it holds a blamed task, or that it receives tasks again.
+	Isolate(p Process, alone bool)
 	// Throttled says, before the answer of a claim, that a budget kept tasks from it. The backlog is told again when a
 	// lease of such a queue ends; after the Wait of t, unless that is 0, it is worth another claim.
 	Throttled(namespace, queue string, kind protocol.TaskKind, t engine.Throttle)

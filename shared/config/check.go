@@ -145,6 +145,7 @@ func checkApp(c *checker, cfg *Config) {
 	c.positive("session-cleanup", cfg.SessionCleanup)
 	c.positive("activity-log-age", cfg.ActivityLogAge)
 	c.positive("attempt-lease", cfg.AttemptLease)
+	c.atLeast("max-blamed-losses", cfg.MaxBlamed, 1)
 	c.atLeast("max-polls", cfg.MaxPolls, 1)
 	c.atLeast("sockets-per-token", cfg.MaxSockets, 0)
 	c.atLeast("postgres-pool", cfg.PostgresPool, 4) // who commits, who tells and who hears the other apps, one reader

@@ -95,6 +95,7 @@ type Config struct {
 	ReleaseStrict    bool     `koanf:"release-strict"`
 	SocketTransports []string `koanf:"socket-transports"`
 
+	MaxBlamed    int           `koanf:"max-blamed-losses"`
 	MaxPolls     int           `koanf:"max-polls"`
 	MaxSockets   int           `koanf:"sockets-per-token"` // 0: any number
 	WorkerAddr   string        `koanf:"worker-addr"`       // empty: no port

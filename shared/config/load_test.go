@@ -52,7 +52,8 @@ func TestDefaultsAreTheOnesProgramsRelyOn(t *testing.T) {
 		SessionLease: 30 * time.Second, SessionBuffer: 5 * time.Second,
 		SessionIdle: 5 * time.Minute, SessionCleanup: 5 * time.Minute,
 		ActivityLogAge: 168 * time.Hour, Isolation: "auto", IsolationMin: "auto",
-		SocketTransports: []string{"websocket", "polling"}, MaxPolls: 10_000, MaxSockets: 5000, PostgresPool: 10,
+		SocketTransports: []string{"websocket", "polling"}, MaxBlamed: 3, MaxPolls: 10_000,
+		MaxSockets: 5000, PostgresPool: 10,
 		DrainTimeout: 25 * time.Second,
 		LogLevel:     "info", LogFormat: "console", Metrics: true,
 	}

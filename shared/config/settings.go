@@ -197,6 +197,11 @@ var settings = []setting{
 	},
 	{name: "socket-transports", kind: list, value: "websocket,polling", roles: apps, help: "websocket, polling"},
 	{
+		name: "max-blamed-losses", kind: number, value: "3", roles: apps,
+		help: "losses of worker processes that a task is blamed for before it is given up; " +
+			"an activity's policy may allow more",
+	},
+	{
 		name: "max-polls", kind: number, value: "10000", roles: apps,
 		help: "most polls of workers over HTTP an app holds at once",
 	},

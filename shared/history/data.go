@@ -68,6 +68,7 @@ type ActivityScheduled struct {
 	ScheduleToStart int64             `json:"schedule_to_start_timeout,omitempty"`
 	ScheduleToClose int64             `json:"schedule_to_close_timeout,omitempty"`
 	Heartbeat       int64             `json:"heartbeat_timeout,omitempty"`
+	MaxBlamed       int               `json:"max_blamed_losses,omitempty"`
 	Parallel
 }
 

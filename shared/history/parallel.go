@@ -29,6 +29,10 @@ type Lost struct {
 	Epoch    int64  `json:"session_epoch,omitempty"`
 	At       Time   `json:"at"`
 	Why      string `json:"why"` // lease_expired, worker_restarted, worker_error, returned: …
+	// Tasks and Verdict are of a delivery whose worker process ended: how many tasks were leased to it, and whether this
+	// one is a suspect of that loss or blamed for it; empty: neither.
+	Tasks   int    `json:"leased_tasks,omitempty"`
+	Verdict string `json:"verdict,omitempty" enum:"suspect,blamed"`
 }
 
 // Attempt says who ended an activity's attempt; it stands on retry and terminal events.

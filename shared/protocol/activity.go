@@ -21,6 +21,8 @@ type ActivityOptions struct {
 	ScheduleToStart Timeout       `json:"schedule_to_start_timeout,omitempty" minimum:"1" maximum:"315360000"`
 	ScheduleToClose Timeout       `json:"schedule_to_close_timeout,omitempty" minimum:"1" maximum:"315360000"`
 	Heartbeat       Timeout       `json:"heartbeat_timeout,omitempty" minimum:"1" maximum:"315360000"`
+	// after how many losses of its worker process that it is blamed for it is given up; 0: the app's setting
+	MaxBlamedLosses int `json:"max_blamed_losses,omitempty" minimum:"0" maximum:"1000"`
 
 	SessionID     string          `json:"session_id,omitempty" maxLength:"255"`
 	Affinity      string          `json:"affinity,omitempty" enum:"hard,soft"`
@@ -78,6 +80,7 @@ func (r *ActivityRequest) Command(arguments string) Command {
 		RetryPolicy: r.RetryPolicy, StartToClose: r.StartToClose, ScheduleToStart: r.ScheduleToStart,
 		ScheduleToClose: r.ScheduleToClose, Heartbeat: r.Heartbeat, SessionID: r.SessionID, Affinity: r.Affinity,
 		FallbackAfter: r.FallbackAfter, WorkerSession: r.WorkerSession, Requirements: r.Requirements,
+		MaxBlamedLosses: r.MaxBlamedLosses,
 	}
 }
 

@@ -79,6 +79,9 @@ type Command struct {
 	ScheduleToStart Timeout       `json:"schedule_to_start_timeout,omitempty" of:"schedule_activity" minimum:"1" maximum:"315360000"`
 	ScheduleToClose Timeout       `json:"schedule_to_close_timeout,omitempty" of:"schedule_activity" minimum:"1" maximum:"315360000"`
 	Heartbeat       Timeout       `json:"heartbeat_timeout,omitempty" of:"schedule_activity" minimum:"1" maximum:"315360000"`
+	// MaxBlamedLosses, ours, is after how many losses of its worker process that it is blamed for it is given up; 0: the
+	// app's setting. The attempts of its policy hold where they are more.
+	MaxBlamedLosses int `json:"max_blamed_losses,omitempty" of:"schedule_activity" minimum:"0" maximum:"1000"`
 	// WorkerSession is the door with options; schedule_activity needs its session_id.
 	WorkerSession *SessionOptions `json:"worker_session,omitempty" of:"schedule_activity start_session"`
 	// SessionID is of the implicit door, or of a handle.

@@ -73,6 +73,8 @@ const (
 
 	WaitBudgetLeases WaitReason = "budget_leases"
 	WaitBudgetRate   WaitReason = "budget_rate"
+
+	WaitSuspect WaitReason = "suspect" // of the loss of a worker process, or blamed for it
 )
 
 // Wait is why a run, a task or a session does not go on. Its times are data: who shows them, shows them in the zone of
@@ -102,6 +104,8 @@ type Wait struct {
 	Limit         int          `json:"limit,omitempty"`
 	Used          int          `json:"used,omitempty"`
 	Failures      int          `json:"failures,omitempty"`   // attempts that failed
+	Losses        int          `json:"losses,omitempty"`     // of its worker processes, since it was cleared last
+	Blamed        int          `json:"blamed,omitempty"`     // losses of these that it was blamed for
 	By            string       `json:"by,omitempty"`         // the operator who moves the session
 	Since         history.Time `json:"since,omitzero"`       // when it began to be ready, or to run
 	Until         history.Time `json:"until,omitzero"`       // when it goes on by itself, or may
@@ -246,6 +250,10 @@ var WaitRules = []WaitRule{
 	{WaitSessionUnclaimed, PatienceShort, FormClause, "session {session} is for any worker; a claim will decide"},
 
 	{
+		WaitSuspect, PatienceEndless, FormPredicate,
+		"is a suspect of lost worker processes ({losses}[, blamed for {blamed}]) and waits for {detail}[, until {until} at most]",
+	},
+	{
 		WaitBudgetLeases, PatienceEndless, FormClause,
 		"[namespace {namespace}|queue {queue}] has {used} {tasks} tasks leased, its budget is {limit} at once",
 	},
@@ -375,6 +383,10 @@ func (w *Wait) member(name string, zone *time.Location) string {
 		return number(w.Used)
 	case "failures":
 		return number(w.Failures)
+	case "losses":
+		return number(w.Losses)
+	case "blamed":
+		return number(w.Blamed)
 	case "more":
 		return number(w.More)
 	case "detail":

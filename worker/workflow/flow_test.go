@@ -445,9 +445,15 @@ func TestFailuresOfActivitiesAreTyped(t *testing.T) {
 	}
 
 	a = catch(workflow.ActivityOptions{}) // IS-S6
-	for range engine.MaxLosses {
-		h := a.leaseActivity(1)
-		a.decide(engine.ReleaseActivity{Seq: 1, Delivery: h.Delivery, Why: "worker died", Lost: true})
+	for i := range engine.DefaultBlamedLosses {
+		if i > 0 { // its back-off
+			a.now = a.now.Add(time.Minute)
+			a.decide(engine.DueActivity{Seq: 1})
+		}
+		a.decide(engine.Lose{
+			Tasks:   []engine.LostTask{{Seq: 1, Delivery: a.leaseActivity(1).Delivery, Part: engine.LossBlamed}},
+			Process: "w/1", Leased: 1, Why: "worker died",
+		})
 	}
 	a.drain(nil)
 	if e := failed(); !errors.Is(got, workflow.ErrPoison) || !e.Poison {

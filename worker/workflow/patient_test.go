@@ -58,7 +58,8 @@ func TestACancelledActivityIsWaitedForWhereItsOptionsSaySo(t *testing.T) {
 			return engine.FailActivity{Seq: 1, Holder: h, Failure: protocol.Failure{Type: "Oops", Message: "no"}}
 		}, ", cancelled false, asked true"},
 		"its worker is lost": {func(h engine.Holder) engine.Input {
-			return engine.ReleaseActivity{Seq: 1, Delivery: h.Delivery, Why: engine.LeaseExpired, Lost: true}
+			lost := engine.LostTask{Seq: 1, Delivery: h.Delivery, Part: engine.LossBlamed}
+			return engine.Lose{Tasks: []engine.LostTask{lost}, Process: "w/1", Leased: 1, Why: engine.LeaseExpired}
 		}, ", cancelled true, asked true"},
 		"its worker hands it back": {func(h engine.Holder) engine.Input {
 			return engine.ReleaseActivity{Seq: 1, Delivery: h.Delivery, Owner: h.Owner, Why: engine.ReturnedDraining}

@@ -22,6 +22,9 @@ type ActivityOptions struct {
 	ScheduleToClose time.Duration // all attempts together
 	ScheduleToStart time.Duration // waiting for a worker
 	Heartbeat       time.Duration // between two signs of life of the activity's code
+	// MaxBlamedLosses is after how many losses of its worker process that the activity is blamed for it fails as poison,
+	// unless Retry allows more attempts; 0: the setting max-blamed-losses of the app.
+	MaxBlamedLosses int
 
 	// keep the activity with the worker that holds the session of this id; InSession says the same
 	Session       string
@@ -165,6 +168,7 @@ func (m *Machine) stepID(seq int64) string { return fmt.Sprintf("%s-%d", m.info.
 func (o *ActivityOptions) command() (*protocol.Command, error) {
 	c := &protocol.Command{
 		Type: protocol.ScheduleActivity, Queue: o.Queue, SessionID: o.Session, Requirements: o.Requirements,
+		MaxBlamedLosses: o.MaxBlamedLosses,
 	}
 	if o.Priority > 0 {
 		c.Priority = new(o.Priority)
@@ -201,6 +205,9 @@ func (o *ActivityOptions) command() (*protocol.Command, error) {
 	}
 	if c.SessionID == "" {
 		c.Affinity, c.FallbackAfter = "", 0
+	}
+	if o.MaxBlamedLosses < 0 || o.MaxBlamedLosses > 1000 {
+		return nil, fmt.Errorf("%w: MaxBlamedLosses %d is not between 0 and 1000", ErrInvalidOptions, o.MaxBlamedLosses)
 	}
 	if o.Priority < 0 || o.Priority > 9 {
 		return nil, fmt.Errorf("%w: priority %d is not between 0 and 9", ErrInvalidOptions, o.Priority)

@@ -81,18 +81,20 @@ type batch struct {
 	hidden  map[QueueKey]bool
 	claimed map[string]bool // runs that claims locked and leased from
 	// sessions that claims gave each worker: written with the batch, so that no statement counts them yet
-	took    map[engine.WorkerKey]int
-	touched map[string]*store.RunChange
-	moves   []store.SessionMove
-	told    int                       // how many of the moves were written
-	silent  map[engine.WorkerKey]bool // leases of theirs ran out, or they reconnected
-	gone    []store.Process           // their registrations end with this batch
-	said    []store.Process           // that they drain, or the opposite
-	due     history.Time
-	dirty   bool  // something was or will be written
-	broken  error // what Decide asked for could not be read
-	assume  bool  // ids that are taken to be free may be, without a look
-	assumed bool  // some were
+	took map[engine.WorkerKey]int
+	// processes that receive nothing else from this batch on, or no longer
+	isolated map[process]bool
+	touched  map[string]*store.RunChange
+	moves    []store.SessionMove
+	told     int                       // how many of the moves were written
+	silent   map[engine.WorkerKey]bool // leases of theirs ran out, or they reconnected
+	gone     []store.Process           // their registrations end with this batch
+	said     []store.Process           // that they drain, or the opposite
+	due      history.Time
+	dirty    bool  // something was or will be written
+	broken   error // what Decide asked for could not be read
+	assume   bool  // ids that are taken to be free may be, without a look
+	assumed  bool  // some were
 
 	// Of a batch that is decided on what is remembered: so it is, when, by the server's clock, and what has to hold; and
 	// that the guards are on their way, so that the server looks at all that follows only if they hold.

@@ -2,6 +2,7 @@ package sqldb
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -26,6 +27,7 @@ type pick struct {
 	priority, rank, readyAt int64
 	version                 int64 // of its run's row, on a shared database
 	activity                *engine.Activity
+	suspect                 *engine.Suspicion // in a lane of suspects
 }
 
 // claim leases ready tasks to the pollers of p, oldest of the most urgent first, and the first poller that may
@@ -45,7 +47,8 @@ func (b *batch) claim(p *pending) error {
 		return err
 	}
 	for i := range r.Pollers { // who left since it asked, or leaves with this batch, gets nothing
-		if p := &r.Pollers[i]; p.Gone != nil && p.Gone.Load() || b.leaves(p.Lessee.Worker) {
+		if p := &r.Pollers[i]; p.Gone != nil && p.Gone.Load() || b.leaves(p.Lessee.Worker) ||
+			b.isolates(processOf(p.Lessee.Worker)) {
 			p.Max = 0
 		}
 	}
@@ -71,10 +74,16 @@ func (b *batch) claim(p *pending) error {
 	}
 	settings := b.Queue(engine.QueueKey{Namespace: q.Namespace, Name: q.Queue})
 	// one more than is wanted, to know whether any is left
-	picks, err := b.picks(q, b.ranges(q, r.Pollers, held, open, settings), min(total, budget)+1)
+	routes, suspects := b.ranges(q, r.Pollers, held, open, settings)
+	picks, err := b.picks(q, routes, min(total, budget)+1)
 	if err != nil {
 		return err
 	}
+	holds, some, err := b.suspects(q, suspects, r.Pollers)
+	if err != nil {
+		return err
+	}
+	picks = append(some, picks...)
 	b.s.candidates.Add(int64(len(picks)))
 	if err := b.complete(q, picks); err != nil {
 		return err
@@ -86,7 +95,7 @@ func (b *batch) claim(p *pending) error {
 			left.add(lane)
 			continue
 		}
-		i, ok, full := b.give(t, r, room, held, settings, left.has(lane))
+		i, ok, full := b.give(t, r, room, held, settings, left.has(lane), holds)
 		size := int64(0)
 		for ok {
 			if size = b.deliveryBytes(t, r, i); bytes.Fits(i, size) {
@@ -95,7 +104,10 @@ func (b *batch) claim(p *pending) error {
 			// The poller is given nothing more, and the task goes to another that may have it or waits for the next claim.
 			total -= room[i]
 			room[i] = 0
-			i, ok, full = b.give(t, r, room, held, settings, left.has(lane))
+			i, ok, full = b.give(t, r, room, held, settings, left.has(lane), holds)
+		}
+		if t.suspect != nil {
+			full = false // told when a process is free of its suspect
 		}
 		if full {
 			left.add(lane)
@@ -120,6 +132,13 @@ func (b *batch) claim(p *pending) error {
 				b.took[w.Key()]++
 			}
 			l.Poller, l.Size = i, size
+			if s := r.Pollers[i].Lessee.Worker; b.isolates(processOf(s)) {
+				for k := range r.Pollers {
+					if processOf(r.Pollers[k].Lessee.Worker) == processOf(s) {
+						room[k] = 0
+					}
+				}
+			}
 			p.leased = append(p.leased, l)
 			p.runs = append(p.runs, b.runs[t.run])
 			b.claimed[t.run] = true
@@ -256,13 +275,17 @@ func (b *batch) holdings(q QueueKey, pollers []store.Poller) (held map[process]i
 	return held, open, nil
 }
 
-// ranges are the routes to read. For each lane that a poller may serve these are "*", or the sessions that its
-// worker holds and, below its cap, those that nobody holds or that fall back from their holders.
+// ranges are the routes to read, those of suspects apart. For each lane that a poller may serve these are "*", or the
+// sessions that its worker holds and, below its cap, those that nobody holds or that fall back from their holders.
 func (b *batch) ranges(
 	q QueueKey, pollers []store.Poller, held map[process]int, open []string, settings *engine.Queue,
-) []string {
-	routes := map[string]bool{}
+) (all, suspects []string) {
+	plain, suspected := map[string]bool{}, map[string]bool{}
 	for _, l := range b.lanesOf(q) {
+		routes := plain
+		if l.suspect {
+			routes = suspected
+		}
 		name := l.String()
 		for i := range pollers {
 			e := &pollers[i].Lessee
@@ -289,7 +312,7 @@ func (b *batch) ranges(
 			}
 		}
 	}
-	return sorted(routes)
+	return sorted(plain), sorted(suspected)
 }
 
 // lanesOf are the lanes of a queue, those of this batch included.
@@ -328,6 +351,13 @@ func (b *batch) picks(q QueueKey, routes []string, n int) ([]pick, error) {
 		}
 		if b.s.cfg.Dialect.Shared {
 			t.version = db.Int(v[7])
+		}
+		if t.seq == 0 && db.Str(v[5]) != "" {
+			s, err := record.Undocument[engine.Suspicion](db.Str(v[5]))
+			if err != nil {
+				return fmt.Errorf("suspicion of run %s: %w", t.run, err)
+			}
+			t.suspect = &s
 		}
 		// The body came with the pick, so an activity whose run is in no cache need not be read once more.
 		if t.seq > 0 {
@@ -456,6 +486,7 @@ func (b *batch) complete(q QueueKey, picks []pick) error {
 // this lane are known of, so that full need not be found out again.
 func (b *batch) give(
 	t pick, r *store.ClaimRequest, room []int, held map[process]int, settings *engine.Queue, known bool,
+	holds map[process]*engine.Holds,
 ) (i int, ok, full bool) {
 	row := b.runs[t.run]
 	if row.Run == nil || !row.Status.Open() {
@@ -482,10 +513,13 @@ func (b *batch) give(
 		}
 	}
 	want.Queue = settings
+	suspect := row.SuspicionOf(t.seq)
+	may := func(i int) bool {
+		return b.mayHold(suspect, r.Pollers[i].Lessee.Worker, holds) && engine.Admits(want, b.lessee(r, i, held), b.now)
+	}
 	if s := want.Session; s != nil && s.Open { // its holder first: there it is warm
 		for i := range r.Pollers {
-			if room[i] > 0 && s.HeldBy(r.Pollers[i].Lessee.Worker.ID, b.now) &&
-				engine.Admits(want, b.lessee(r, i, held), b.now) {
+			if room[i] > 0 && s.HeldBy(r.Pollers[i].Lessee.Worker.ID, b.now) && may(i) {
 				return i, true, false
 			}
 		}
@@ -494,15 +528,14 @@ func (b *batch) give(
 		for _, k := range r.Keepers(t.run) {
 			for i := range r.Pollers {
 				w := r.Pollers[i].Lessee.Worker
-				if room[i] > 0 && w.Key() == k.Worker && w.Incarnation == k.Incarnation &&
-					engine.Admits(want, b.lessee(r, i, held), b.now) {
+				if room[i] > 0 && w.Key() == k.Worker && w.Incarnation == k.Incarnation && may(i) {
 					return i, true, false
 				}
 			}
 		}
 	}
 	for i := range r.Pollers {
-		if room[i] <= 0 && (known || full) || !engine.Admits(want, b.lessee(r, i, held), b.now) {
+		if room[i] <= 0 && (known || full) || !may(i) {
 			continue
 		}
 		if room[i] > 0 {

@@ -200,8 +200,13 @@ func (b *batch) applyRun(d *engine.Decision, payloads [][]byte) {
 			sessions = append(sessions, inSession{seq, old.SessionID})
 		}
 		mark(&r.activities, seq, had)
-		if a != nil && a.State == engine.Ready && (!had || old.State != engine.Ready || old.Delivery != a.Delivery) {
+		if a != nil && a.State == engine.Ready && (!had || old.State != engine.Ready || old.Delivery != a.Delivery ||
+			old.Suspect != a.Suspect) { // it waits for others than before
 			b.ready = append(b.ready, taskKey{id, seq})
+		}
+		if had && old.Suspect != nil && old.State == engine.LeasedState &&
+			(a == nil || a.Suspect == nil || a.State != engine.LeasedState) {
+			b.suspectGone(d.Next.Namespace, old.Lease)
 		}
 		// A worker that ended the attempt itself knows of it. Only one that is still at it has to be told to stop.
 		lost := a == nil && !ended[seq] || a != nil && a.Cancel && !old.Cancel
@@ -228,8 +233,12 @@ func (b *batch) applyRun(d *engine.Decision, payloads [][]byte) {
 		b.freed(QueueKey{r.Namespace, r.Queue, protocol.KindWorkflow})
 	}
 	if t := r.Task; t != nil && t.State == engine.Ready &&
-		(old == nil || old.State != engine.Ready || old.Number != t.Number) {
+		(old == nil || old.State != engine.Ready || old.Number != t.Number || old.Suspect != t.Suspect) {
 		b.ready = append(b.ready, taskKey{id, 0})
+	}
+	if old != nil && old.Suspect != nil && old.State == engine.LeasedState && (r.Task == nil ||
+		r.Task.Suspect == nil || r.Task.State != engine.LeasedState || !r.Status.Open()) {
+		b.suspectGone(r.Namespace, old.Lease)
 	}
 	if old != nil && old.State == engine.LeasedState && !r.Status.Open() &&
 		!endedBy(d.Events, engine.TaskID(id, old.Number)) {

@@ -19,6 +19,7 @@ import (
 func (b *batch) finish(items []*pending) {
 	s := b.s
 	s.lanes.remember(b)
+	b.rememberIsolated()
 	if b.sealed {
 		s.commits.Add(1)
 		s.health.failed.Store(false)

@@ -30,7 +30,8 @@ func (b *batch) reserve(o store.Offer, f *firsts) (store.Reservation, engine.Les
 		return nil, engine.Lessee{}, nil
 	}
 	l := res.Lessee()
-	if b.leaves(l.Worker) { // its polls end with this batch; who else waits finds the task by a claim
+	// Its polls end with this batch, or it receives nothing else; who else waits finds the task by a claim.
+	if b.leaves(l.Worker) || b.isolates(processOf(l.Worker)) {
 		res.Undo()
 		return nil, engine.Lessee{}, nil
 	}

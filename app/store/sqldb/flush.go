@@ -213,7 +213,9 @@ func (b *batch) gatherRun(r *run, runs, moved *db.Rowset, tasks taskRows) error 
 		b.dueAt(r.Head.DueAt())
 		if want != r.stored && want != (readyRow{}) {
 			to, done := next(r.stored != readyRow{})
-			record.AddReady(to, &r.Head, want.route)
+			if err := record.AddReady(to, &r.Head, want.route); err != nil {
+				return err
+			}
 			done()
 			b.lane(QueueKey{r.Namespace, r.Queue, protocol.KindWorkflow}, r.workflowLane().String())
 		}

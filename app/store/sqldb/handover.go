@@ -120,8 +120,9 @@ func (b *batch) handOver() error {
 		o.Past = !o.Fair && r.passed < mostPassed
 		var res store.Reservation
 		var l engine.Lessee
-		if b.s.cfg.Dispatch != nil && !b.s.queues.bounded(QueueKey{o.Namespace, o.Queue, o.Kind}) {
-			// what is counted is claimed
+		if b.s.cfg.Dispatch != nil && !b.s.queues.bounded(QueueKey{o.Namespace, o.Queue, o.Kind}) &&
+			!r.SuspicionOf(t.seq).Limited() {
+			// what is counted is claimed, and so is what only goes to a process that was counted
 			var err error
 			if res, l, err = b.reserve(o, first); err != nil {
 				return err
@@ -236,6 +237,7 @@ func (b *batch) lease(r *run, seq int64, l *engine.Lessee) store.Leased {
 	if seq == 0 {
 		r.Run.Merge(r.Run.Leased(*l, b.now))
 		r.changed = true
+		b.leasedSuspect(QueueKey{r.Namespace, r.Queue, protocol.KindWorkflow}, r.Task.Suspect, l.Worker)
 		return store.Leased{Kind: protocol.KindWorkflow, Class: b.sharing(taskKey{r.ID, seq})}
 	}
 	a, _ := r.Activities.Get(seq)
@@ -252,6 +254,7 @@ func (b *batch) lease(r *run, seq int64, l *engine.Lessee) store.Leased {
 	a, timeline, claimed := engine.LeaseActivity(a, sess, *l, b.EpochFloor, b.now)
 	r.Activities.Put(seq, a)
 	mark(&r.activities, seq, true)
+	b.leasedSuspect(QueueKey{r.Namespace, a.Queue, protocol.KindActivity}, a.Suspect, l.Worker)
 	out := store.Leased{
 		Kind: protocol.KindActivity, Activity: &a, Claimed: claimed, Class: b.sharing(taskKey{r.ID, seq}),
 	}

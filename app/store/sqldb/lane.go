@@ -22,6 +22,7 @@ import (
 // queue has few lanes.
 type lane struct {
 	session      bool // tasks that run in a session: their routing word is never "*"
+	suspect      bool // tasks that go only to a process which a claim has counted
 	typ          string
 	build        string
 	requirements []string // sorted
@@ -30,10 +31,17 @@ type lane struct {
 // part stands between the parts of a lane.
 const part = "\x1e"
 
+// suspectLane begins the lanes of suspects. They are apart from all others, so that suspects for which no process is
+// free keep no other task from being found, and a queue without suspects is read as if there were none.
+const suspectLane = "x"
+
 func (l lane) String() string {
 	kind := "p"
 	if l.session {
 		kind = "s"
+	}
+	if l.suspect {
+		kind = suspectLane + kind
 	}
 	return strings.Join(append([]string{kind, l.typ, l.build}, l.requirements...), part)
 }
@@ -44,7 +52,8 @@ func parseLane(s string) (lane, bool) {
 	if len(parts) < 3 {
 		return lane{}, false
 	}
-	return lane{session: parts[0] == "s", typ: parts[1], build: parts[2], requirements: parts[3:]}, true
+	kind, suspect := strings.CutPrefix(parts[0], suspectLane)
+	return lane{session: kind == "s", suspect: suspect, typ: parts[1], build: parts[2], requirements: parts[3:]}, true
 }
 
 // fits says whether the worker may serve the lane at all.
@@ -126,14 +135,24 @@ func (s *Store) refreshLanes(ctx context.Context) error {
 		return fmt.Errorf("lanes: %w", err)
 	}
 	defer rows.Close()
+	isolated := map[process]bool{}
 	for rows.Next() {
 		var k laneKey
 		var used int64
 		if err := rows.Scan(&k.Namespace, &k.Queue, &k.Kind, &k.lane, &used); err != nil {
 			return fmt.Errorf("lanes: %w", err)
 		}
+		if used < 0 {
+			p, err := isolatedRow(k.Namespace, k.Queue, k.Kind, k.lane)
+			if err != nil {
+				return fmt.Errorf("isolated processes: %w", err)
+			}
+			isolated[p] = true
+			continue
+		}
 		learnLane(s.lanes.known, k, used)
 	}
+	s.setIsolated(isolated)
 	return rows.Err()
 }
 
@@ -143,17 +162,23 @@ func (b *batch) freshLanes() error {
 	if !b.s.cfg.Dialect.Shared || (!l.stale.Swap(false) && time.Since(l.read) < laneAge) {
 		return nil
 	}
-	now, fresh := time.Now(), map[QueueKey]map[string]knownLane{}
+	now, fresh, isolated := time.Now(), map[QueueKey]map[string]knownLane{}, map[process]bool{}
 	err := b.send(&db.Call{Stmt: b.s.st.lanes, Row: func(v []any) error {
 		k := laneKey{QueueKey{db.Str(v[0]), db.Str(v[1]), protocol.TaskKind(db.Str(v[2]))}, db.Str(v[3])}
-		learnLane(fresh, k, db.Int(v[4]))
-		return nil
+		if used := db.Int(v[4]); used >= 0 {
+			learnLane(fresh, k, used)
+			return nil
+		}
+		p, err := isolatedRow(k.Namespace, k.Queue, k.Kind, k.lane)
+		isolated[p] = true
+		return err
 	}})
 	if err != nil {
 		l.stale.Store(true)
 		return err
 	}
 	l.known, l.read = fresh, now
+	b.s.setIsolated(isolated)
 	return nil
 }
 
@@ -203,7 +228,9 @@ func (b *batch) leaveLanes() []*db.Call {
 // activityLane is the lane of an activity. What its session asks for counts too, so that nobody visits a task
 // that it may not have.
 func activityLane(a *engine.Activity, s *engine.Session) lane {
-	l := lane{session: a.SessionID != "", typ: a.Type, requirements: a.Requirements}
+	l := lane{
+		session: a.SessionID != "", suspect: a.Suspect.Limited(), typ: a.Type, requirements: a.Requirements,
+	}
 	if s != nil && len(s.Requirements) > 0 {
 		l.requirements = slices.Concat(l.requirements, s.Requirements)
 	}
@@ -244,5 +271,5 @@ func (r *run) readyRow() readyRow {
 
 func (r *run) workflowLane() lane {
 	w := r.Wanted()
-	return lane{typ: w.Type, build: w.BuildID, requirements: w.Requirements}
+	return lane{suspect: r.Task.Suspect.Limited(), typ: w.Type, build: w.BuildID, requirements: w.Requirements}
 }

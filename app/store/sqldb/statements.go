@@ -28,6 +28,7 @@ type statements struct {
 	ranIn         *db.Stmt
 	floors        *db.Stmt
 	lanes         *db.Stmt
+	holds         *db.Stmt         // tasks of workers, and suspects among them
 	dropLanes     *db.Stmt         // not used since a time; on a database of one app it returns them
 	readyIn       *db.Stmt         // of shared databases: where the first ready tasks of some runs wait
 	picks         map[int]*db.Stmt // candidates of a claim by number of ranges; 0 for arrays
@@ -78,7 +79,8 @@ func newStatements(d db.Dialect) *statements {
 		openIn:    &db.Stmt{SQL: record.OpenIn(d, "t.run_id, t.seq, t.body")},
 		ranIn:     &db.Stmt{SQL: record.RanIn(d)},
 		floors:    &db.Stmt{SQL: "SELECT namespace, floor FROM epochs"},
-		lanes:     &db.Stmt{SQL: "SELECT namespace, queue, kind, lane, used_at FROM lanes"},
+		lanes:     &db.Stmt{SQL: lanesAndIsolated},
+		holds:     &db.Stmt{SQL: holdsOf(d)},
 		dropLanes: &db.Stmt{SQL: unusedLanes(d)},
 		picks:     map[int]*db.Stmt{},
 

@@ -123,6 +123,7 @@ type Store struct {
 
 	statements, trips, commits, changes, rows, readings, candidates atomic.Int64
 	lanes                                                           lanes
+	isolated                                                        isolated
 	queues                                                          queues
 	// the clock at which tags were dropped last; the committer's
 	pruned map[tagKey]int64

@@ -229,6 +229,8 @@ func TestRunsOfBeforeTheIndexAreFoundByTheirAttributes(t *testing.T) {
 		}
 		defer db.Close()
 		for _, q := range []string{
+			"DROP INDEX tasks_suspect", "DROP INDEX runs_suspect", "ALTER TABLE tasks DROP COLUMN suspect",
+			"ALTER TABLE runs DROP COLUMN suspect",
 			"DROP INDEX run_attributes_time", "DROP INDEX runs_build", "ALTER TABLE runs DROP COLUMN build_id",
 			"DELETE FROM run_attributes", "DROP INDEX session_events_at", "DROP INDEX sessions_open",
 			"DROP INDEX tasks_waiting", "DROP INDEX runs_quarantined", "DROP INDEX sessions_unheld",

@@ -86,6 +86,9 @@ func (l *Line) Changed(c store.Changed) {
 	l.changed = append(l.changed, c)
 }
 
+// Isolate is left to dispatchers that hand over isolated tasks.
+func (l *Line) Isolate(store.Process, bool) {}
+
 // LeaseExpired takes the worker's pollers out of the line.
 func (l *Line) LeaseExpired(k engine.WorkerKey) {
 	l.mu.Lock()

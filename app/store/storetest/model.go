@@ -217,9 +217,7 @@ func (m *model) pass(t *rapid.T) {
 			return false
 		}
 		m.late = append(m.late, l)
-		if x.ready = true; l.Activity.Losses+1 >= engine.MaxLosses { // given up as poison
-			delete(m.tasks, id)
-		}
+		x.ready = true
 		return true
 	})
 }

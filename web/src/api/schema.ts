@@ -643,6 +643,8 @@ export interface components {
             /** @description A limit in whole seconds, at least 1; none when absent. */
             heartbeat_timeout?: number;
             input?: Json;
+            /** @description after how many losses of its worker process that it is blamed for it is given up; 0: the app's setting */
+            max_blamed_losses?: number;
             memo?: Json;
             requirements?: string[];
             /** @description null, or nothing: one attempt */
@@ -675,6 +677,8 @@ export interface components {
             /** @description A limit in whole seconds, at least 1; none when absent. */
             heartbeat_timeout?: number;
             input?: Json;
+            /** @description after how many losses of its worker process that it is blamed for it is given up; 0: the app's setting */
+            max_blamed_losses?: number;
             memo?: Json;
             requirements?: string[];
             /** @description null, or nothing: one attempt */
@@ -1207,6 +1211,8 @@ export interface components {
         };
         /** @description Why a run, a task or a session does not go on. Its times are data: who shows them, shows them in the zone of the reader. */
         Wait: {
+            /** @description losses of these that it was blamed for */
+            blamed?: number;
             /** @description what it is pinned to */
             build_id?: string;
             /** @description the operator who moves the session */
@@ -1224,6 +1230,8 @@ export interface components {
             group?: string;
             kind: components["schemas"]["WaitKind"];
             limit?: number;
+            /** @description of its worker processes, since it was cleared last */
+            losses?: number;
             /** @description all of it in one sentence, for people; its times are UTC */
             message: string;
             /** @description what the worker does not offer */
@@ -1270,7 +1278,7 @@ export interface components {
          * @description Why something does not go on, from this closed list.
          * @enum {string}
          */
-        WaitReason: "running" | "start_delay" | "retry_backoff" | "handed_back" | "returned_unstarted" | "packages_installing" | "packages_failed" | "quarantined" | "timer" | "signal" | "condition" | "child" | "update" | "no_worker" | "group_offline" | "worker_busy" | "worker_full" | "worker_draining" | "release_mismatch" | "type_not_served" | "build_drained" | "build_pinned" | "capability_missing" | "worker_without_sessions" | "worker_sessions_full" | "session_held" | "session_holder_busy" | "session_full" | "session_moving" | "session_kept" | "session_release" | "session_lost" | "session_ended" | "session_unclaimed" | "budget_leases" | "budget_rate";
+        WaitReason: "running" | "start_delay" | "retry_backoff" | "handed_back" | "returned_unstarted" | "packages_installing" | "packages_failed" | "quarantined" | "timer" | "signal" | "condition" | "child" | "update" | "no_worker" | "group_offline" | "worker_busy" | "worker_full" | "worker_draining" | "release_mismatch" | "type_not_served" | "build_drained" | "build_pinned" | "capability_missing" | "worker_without_sessions" | "worker_sessions_full" | "session_held" | "session_holder_busy" | "session_full" | "session_moving" | "session_kept" | "session_release" | "session_lost" | "session_ended" | "session_unclaimed" | "budget_leases" | "budget_rate" | "suspect";
         /** @description Why a worker is given nothing, at an operator's word. */
         WorkerDrain: {
             build_id?: string;
@@ -1403,6 +1411,8 @@ export interface components {
             heartbeat_timeout?: number;
             idempotency_key?: Json;
             input?: Json;
+            /** @description after how many losses of its worker process that it is blamed for it is given up; 0: the app's setting */
+            max_blamed_losses?: number;
             memo?: Json;
             namespace?: string;
             /** @enum {string} */

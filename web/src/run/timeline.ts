@@ -243,7 +243,10 @@ class Builder {
       if (!isObject(one)) continue;
       const at = parseTime(text(one, "at"));
       if (at === null) continue;
-      const label = `delivery ${number(one, "delivery")} lost by ${text(one, "worker_id") || "a worker"}: ${text(one, "why").replaceAll("_", " ")}`;
+      const tasks = number(one, "leased_tasks");
+      const verdict = { suspect: ", a suspect", blamed: ", blamed" }[text(one, "verdict")] ?? "";
+      const label = `delivery ${number(one, "delivery")} lost by ${text(one, "worker_id") || "a worker"}: ${text(one, "why").replaceAll("_", " ")}`
+        + (tasks > 0 ? ` (${tasks} ${tasks === 1 ? "task" : "tasks"}${verdict})` : "");
       if (!l.marks.some((m) => m.kind === "lost" && m.at === at)) l.marks.push({ kind: "lost", at, label });
     }
   }

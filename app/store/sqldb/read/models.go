@@ -30,6 +30,7 @@ type RunModel struct {
 	BusinessKey *string
 	State       string
 	BuildID     *string
+	Suspect     *int64
 }
 
 // TableName is the table behind the model.

@@ -102,6 +102,38 @@ func (r *reader) Owned(ctx context.Context, k engine.WorkerKey, incarnation stri
 	return list, wrap(err, "workflow tasks of worker %s", k.ID)
 }
 
+// Suspects are found by two indexes that hold nothing else, in rows of tasks and of runs.
+func (r *reader) Suspects(ctx context.Context, namespace string) ([]store.SuspectRef, error) {
+	var list []store.SuspectRef
+	where, args := "suspect IS NOT NULL", []any{}
+	if namespace != "" {
+		where, args = where+" AND namespace = $1", []any{namespace}
+	}
+	tasks := "SELECT run_id, seq, body, namespace FROM tasks WHERE " + where + " ORDER BY run_id, seq"
+	err := r.query(ctx, tasks, args, func(v []any) error {
+		a, err := record.ReadActivity(db.Str(v[0]), db.Str(v[3]), db.Int(v[1]), db.Str(v[2]))
+		if err == nil && a.Suspect != nil {
+			list = append(list, store.SuspectRef{
+				Namespace: a.Namespace, Queue: a.Queue, Run: a.RunID, Seq: a.Seq, State: a.State, Suspicion: a.Suspect,
+			})
+		}
+		return err
+	})
+	if err != nil {
+		return nil, wrap(err, "suspects among activities")
+	}
+	err = r.query(ctx, selects(record.Runs)+" WHERE "+where+" ORDER BY run_id", args, func(v []any) error {
+		h, err := record.ReadHead(v)
+		if err == nil && h.Task != nil && h.Task.Suspect != nil {
+			list = append(list, store.SuspectRef{
+				Namespace: h.Namespace, Queue: h.Queue, Run: h.ID, State: h.Task.State, Suspicion: h.Task.Suspect,
+			})
+		}
+		return err
+	})
+	return list, wrap(err, "suspects among workflow tasks")
+}
+
 func (r *reader) Holdings(ctx context.Context, namespace string) (map[string]store.Holding, error) {
 	now, err := r.Now(ctx)
 	if err != nil {

@@ -40,6 +40,11 @@ func AddRun(r *db.Rowset, h *engine.Head) error {
 	r.S(h.ID).S(h.Namespace).S(h.WorkflowID).S(store.TypeColumn(h.Kind, h.Type)).I(h.Number).S(string(h.Status))
 	r.S(h.Queue).I(h.StartedAt.Micros()).I(h.ClosedAt.Micros()).I(h.LastSeq).I(h.DueAt().Micros()).S(owner)
 	r.S(h.BusinessKey).S(state).S(h.BuildID)
+	if h.Status.Open() && h.Task != nil {
+		r.I(suspect(h.Task.Suspect, h.Task.State))
+	} else {
+		r.I(0)
+	}
 	return nil
 }
 
@@ -71,13 +76,40 @@ func AddActivity(r *db.Rowset, run *engine.Head, a *engine.Activity, route strin
 	}
 	r.S(run.ID).I(a.Seq).S(run.Namespace).S(a.Queue).S(string(protocol.KindActivity)).S(string(a.State)).S(route)
 	r.I(int64(a.Priority)).I(a.ReadyAt.Micros()).I(a.DueAt().Micros()).S(owner).S(a.SessionID).S(body).I(a.Rank)
+	r.I(suspect(a.Suspect, a.State))
 	return nil
 }
 
-// AddReady adds the row of a ready workflow task: all that is known of it stands in its run's row.
-func AddReady(r *db.Rowset, run *engine.Head, route string) {
+// The values of the columns suspect: NULL for a task that is none.
+const (
+	Suspect  = 1
+	Isolated = 2 // leased to a process that receives nothing else
+)
+
+// suspect is how a task is suspected. It is a column, so that partial indexes hold suspects and nothing else.
+func suspect(s *engine.Suspicion, state engine.TaskState) int64 {
+	switch {
+	case s == nil:
+		return 0
+	case s.Alone && state == engine.LeasedState:
+		return Isolated
+	}
+	return Suspect
+}
+
+// AddReady adds the row of a ready workflow task: all that is known of it stands in its run's row. Its suspicion is
+// repeated in the body, for claims to choose by.
+func AddReady(r *db.Rowset, run *engine.Head, route string) error {
+	body := ""
+	if run.Task.Suspect != nil {
+		var err error
+		if body, err = Document(run.Task.Suspect); err != nil {
+			return fmt.Errorf("suspicion of run %s: %w", run.ID, err)
+		}
+	}
 	r.S(run.ID).I(0).S(run.Namespace).S(run.Queue).S(string(protocol.KindWorkflow)).S(string(engine.Ready)).S(route)
-	r.I(int64(run.Priority)).I(run.Task.ReadyAt.Micros()).I(0).S("").S("").S("").I(run.Task.Rank)
+	r.I(int64(run.Priority)).I(run.Task.ReadyAt.Micros()).I(0).S("").S("").S(body).I(run.Task.Rank).I(0)
+	return nil
 }
 
 // ReadActivity reads the document of an open activity.

@@ -15,6 +15,7 @@ var (
 		db.Num("due_at").Opt(),
 		db.Text("owner").Opt(),
 		db.Text("business_key").Opt().Keep(), db.Text("state"), db.Text("build_id").Opt().Keep(),
+		db.Num("suspect").Opt(),
 	}}
 	Events = &db.Table{Name: "events", Keys: 2, Columns: []db.Column{
 		db.Text("run_id"), db.Num("seq"), db.Num("at"), db.Text("type"), db.Text("task_id").Opt(),
@@ -28,7 +29,7 @@ var (
 		db.Text("kind").Keep(), db.Text("state"),
 		db.Text("route").Opt(),
 		db.Num("priority").Keep(), db.Num("ready_at").Opt(), db.Num("due_at").Opt(), db.Text("owner").Opt(),
-		db.Text("session_id").Opt().Keep(), db.Text("body"), db.Num("rank"),
+		db.Text("session_id").Opt().Keep(), db.Text("body"), db.Num("rank"), db.Num("suspect").Opt(),
 	}}
 	Items = &db.Table{Name: "items", Keys: 3, Prune: true, Columns: []db.Column{
 		db.Text("run_id"), db.Text("kind"), db.Num("seq"), db.Num("due_at").Opt(), db.Text("body"),

@@ -1,0 +1,438 @@
+package broker_test
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/sojourn-run/sojourn/app/apptest"
+	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// process registers a process of a worker that renews by itself. The one before it, if there was one, has ended.
+func (o *harness) process(a *app, worker, incarnation string) {
+	o.t.Helper()
+	o.hired(a, worker, func(in *protocol.RegisterRequest) {
+		in.Incarnation, in.AttemptLease, in.ActivityTypes = incarnation, 600, []string{"turn", "other"}
+		in.ActivitySlots, in.WorkflowSlots = new(100), new(100)
+	})
+}
+
+// takes polls for activities until there are none for the process, at most so many.
+func (a *app) takes(worker, incarnation string, most int) (tasks []*protocol.Task) {
+	a.t.Helper()
+	for len(tasks) < most {
+		p := must[protocol.PollAnswer](a.t)(a.Poll(a.t.Context(), protocol.PollRequest{
+			WorkerID: worker, Incarnation: incarnation, Timeout: new(int64(0)),
+			Kinds: []protocol.TaskKind{protocol.KindActivity},
+		}))
+		if len(p.Tasks) == 0 {
+			break
+		}
+		for i := range p.Tasks {
+			tasks = append(tasks, &p.Tasks[i])
+		}
+	}
+	return tasks
+}
+
+// activities starts a run with so many activities that are ready, and returns the run.
+func (o *harness) activities(a *app, workflow, worker, incarnation, kind string, n int) string {
+	o.t.Helper()
+	run := a.start(workflow).RunID
+	p := must[protocol.PollAnswer](o.t)(a.Poll(o.t.Context(), protocol.PollRequest{
+		WorkerID: worker, Incarnation: incarnation, Timeout: new(int64(10)),
+		Kinds: []protocol.TaskKind{protocol.KindWorkflow},
+	}))
+	if len(p.Tasks) != 1 {
+		o.t.Fatalf("%d workflow tasks", len(p.Tasks))
+	}
+	commands := make([]protocol.Command, n)
+	for i := range commands {
+		commands[i] = protocol.Command{Type: protocol.ScheduleActivity, ActivityType: kind}
+	}
+	a.taken(a.decide(&p.Tasks[0], commands...))
+	return run
+}
+
+// sweep does what is due at the store's time.
+func (o *harness) sweep(a *app) {
+	o.t.Helper()
+	var due []store.Due
+	if err := o.store.View(o.t.Context(), func(r store.Reader) error {
+		now, err := o.store.Now(o.t.Context())
+		if err == nil {
+			due, err = r.Due(o.t.Context(), now, 1000)
+		}
+		return err
+	}); err != nil {
+		o.t.Fatal(err)
+	}
+	for _, d := range due {
+		if err := a.Due(o.t.Context(), d); err != nil {
+			o.t.Fatal(err)
+		}
+	}
+}
+
+// suspects are the suspicions of a run's activities, by their sequence; nil for those that are none.
+func (a *app) suspicions(run string) map[int64]*engine.Suspicion {
+	a.t.Helper()
+	all := map[int64]*engine.Suspicion{}
+	for seq, act := range a.run(run).Activities.All() {
+		all[seq] = act.Suspect
+	}
+	return all
+}
+
+// suspected counts the suspects among the activities of a run, and those of them that were blamed.
+func (a *app) suspected(run string) (suspects, blamed int) {
+	for _, s := range a.suspicions(run) {
+		if s != nil {
+			suspects++
+		}
+		if s != nil && s.Blamed > 0 {
+			blamed++
+		}
+	}
+	return suspects, blamed
+}
+
+// Six tasks share a process that ends. None is blamed; a process gets one of them at a time, next to any number of
+// others. The process that holds one ends: that one is blamed, what ran next to it is not suspected, and the other five
+// are free.
+func TestAProcessHoldsOneSuspectAtATime(t *testing.T) {
+	for _, apps := range []int{1, 2} {
+		inBubble(t, fmt.Sprint(apps, " apps"), func(o *harness) {
+			a, _ := o.app("a", apps > 1)
+			b := a
+			if apps > 1 {
+				b, _ = o.app("b", true)
+			}
+			o.process(a, "w", "p1")
+			run := o.activities(a, "one", "w", "p1", "turn", 6)
+			if got := a.takes("w", "p1", 100); len(got) != 6 {
+				o.t.Fatalf("the first process gets %d tasks", len(got))
+			}
+			o.process(a, "w", "p2")
+			if suspects, blamed := a.suspected(run); suspects != 6 || blamed != 0 {
+				o.t.Fatalf("%d suspects, %d blamed, want 6 and 0", suspects, blamed)
+			}
+			first := a.takes("w", "p2", 100)
+			if len(first) != 1 {
+				o.t.Fatalf("the next process gets %d suspects, want 1", len(first))
+			}
+			o.process(b, "v", "q1")
+			if got := b.takes("v", "q1", 100); len(got) != 1 {
+				o.t.Fatalf("another worker gets %d suspects, want 1", len(got))
+			}
+			beside := o.activities(a, "two", "w", "p2", "other", 3)
+			if got := a.takes("w", "p2", 3); len(got) != 3 {
+				o.t.Fatalf("beside its suspect the process gets %d other tasks, want 3", len(got))
+			}
+			o.process(a, "w", "p3")
+			if suspects, blamed := a.suspected(run); suspects != 1 || blamed != 1 {
+				o.t.Errorf("%d suspects, %d blamed, want the one alone", suspects, blamed)
+			}
+			if suspects, _ := a.suspected(beside); suspects != 0 {
+				o.t.Errorf("%d tasks beside the suspect are suspected", suspects)
+			}
+			if got := a.takes("w", "p3", 100); len(got) != 7 { // four that were cleared, three that ran beside it
+				o.t.Errorf("the third process gets %d tasks, want 7", len(got))
+			}
+		})
+	}
+}
+
+// A poll that waits while suspects become ready gets one of them.
+func TestAWaitingPollGetsOneSuspect(t *testing.T) {
+	inBubble(t, "a poll waits", func(o *harness) {
+		a, _ := o.app("a", false)
+		o.process(a, "w", "p1")
+		o.activities(a, "one", "w", "p1", "turn", 6)
+		if got := a.takes("w", "p1", 100); len(got) != 6 {
+			o.t.Fatalf("the first process gets %d tasks", len(got))
+		}
+		o.process(a, "v", "q1")
+		open := make(chan int)
+		for range 3 {
+			go func() {
+				open <- len(must[protocol.PollAnswer](o.t)(a.Poll(o.t.Context(), protocol.PollRequest{
+					WorkerID: "v", Incarnation: "q1", Timeout: new(int64(30)), Max: 10,
+					Kinds: []protocol.TaskKind{protocol.KindActivity},
+				})).Tasks)
+			}()
+		}
+		time.Sleep(time.Second)
+		o.process(a, "w", "p2")
+		got := 0
+		for range 3 {
+			got += <-open
+		}
+		if got != 1 {
+			o.t.Errorf("three polls of one process get %d suspects, want 1", got)
+		}
+	})
+}
+
+// A blamed task waits for its back-off, and then for an idle process, which receives nothing else until the task is
+// cleared; what is ready meanwhile goes to others.
+func TestABlamedTaskIsAloneInItsProcess(t *testing.T) {
+	inBubble(t, "isolated", func(o *harness) {
+		a, _ := o.app("a", false)
+		o.process(a, "w", "p1")
+		run := o.activities(a, "one", "w", "p1", "turn", 1)
+		if got := a.takes("w", "p1", 100); len(got) != 1 {
+			o.t.Fatalf("%d tasks", len(got))
+		}
+		time.Sleep(4 * time.Second)
+		o.process(a, "w", "p2")
+		if suspects, blamed := a.suspected(run); suspects != 1 || blamed != 1 {
+			o.t.Fatalf("alone in its process it is suspected %d times and blamed %d times", suspects, blamed)
+		}
+		o.process(a, "v", "q1")
+		other := o.activities(a, "two", "v", "q1", "other", 1)
+		if got := a.takes("v", "q1", 1); len(got) != 1 || got[0].Activity.TaskID != engine.StepID(other, 1) {
+			o.t.Fatal("the busy worker has no task")
+		}
+		if got := a.takes("w", "p2", 1); len(got) != 0 {
+			o.t.Fatal("it is delivered before its back-off is over")
+		}
+		time.Sleep(time.Second)
+		o.sweep(a)
+		if got := a.takes("v", "q1", 1); len(got) != 0 {
+			o.t.Fatal("a busy process gets it")
+		}
+		if _, err := a.ClaimTask(o.t.Context(), protocol.ClaimRequest{
+			Kind: protocol.KindActivity, TaskID: engine.StepID(run, 1), WorkerID: "v", Incarnation: "q1",
+		}); protocol.ReasonOf(err) != protocol.ReasonNotClaimable {
+			o.t.Errorf("a busy process claims it by its id: %v", err)
+		}
+		if got := a.takes("w", "p2", 1); len(got) != 1 || got[0].Activity.TaskID != engine.StepID(run, 1) {
+			o.t.Fatal("an idle process does not get it")
+		}
+		more := o.activities(a, "three", "v", "q1", "other", 2)
+		if got := a.takes("w", "p2", 10); len(got) != 0 {
+			o.t.Fatalf("its process receives %d other tasks", len(got))
+		}
+		if _, err := a.ClaimTask(o.t.Context(), protocol.ClaimRequest{
+			Kind: protocol.KindActivity, TaskID: engine.StepID(more, 1), WorkerID: "w", Incarnation: "p2",
+		}); protocol.ReasonOf(err) != protocol.ReasonNotClaimable {
+			o.t.Errorf("its process claims another task by its id: %v", err)
+		}
+		a.start("four")
+		if got := a.poll("v", protocol.KindWorkflow, 0); got == nil {
+			o.t.Error("nobody gets the workflow task")
+		}
+		if got := a.takes("v", "q1", 1); len(got) != 1 {
+			o.t.Error("another process gets nothing either")
+		}
+		time.Sleep(10 * time.Second) // twice what it had run before
+		o.sweep(a)
+		if suspects, _ := a.suspected(run); suspects != 0 {
+			o.t.Error("it is not cleared")
+		}
+		if got := a.takes("w", "p2", 10); len(got) != 1 || got[0].Activity.TaskID != engine.StepID(more, 2) {
+			o.t.Errorf("its process receives %d tasks after that, want the one that is left", len(got))
+		}
+	})
+}
+
+// Where no process is idle, a blamed task is delivered like a suspect after five minutes.
+func TestABlamedTaskSharesAProcessAfterFiveMinutes(t *testing.T) {
+	inBubble(t, "busy", func(o *harness) {
+		a, _ := o.app("a", false)
+		o.process(a, "w", "p1")
+		o.activities(a, "one", "w", "p1", "turn", 1)
+		a.takes("w", "p1", 100)
+		o.process(a, "w", "p2")
+		o.activities(a, "two", "w", "p2", "other", 1)
+		if got := a.takes("w", "p2", 1); len(got) != 1 {
+			t.Fatal("no task")
+		}
+		time.Sleep(time.Second)
+		o.sweep(a)
+		time.Sleep(5*time.Minute - time.Second)
+		o.sweep(a)
+		if got := a.takes("w", "p2", 10); len(got) != 0 {
+			o.t.Fatalf("the busy process gets %d tasks before five minutes are over", len(got))
+		}
+		time.Sleep(time.Second)
+		o.sweep(a)
+		if got := a.takes("w", "p2", 10); len(got) != 1 {
+			o.t.Fatalf("the busy process gets %d tasks after five minutes, want 1", len(got))
+		}
+	})
+}
+
+// One worker is enough: after a minute suspects of one loss go to any process.
+func TestSuspectsGoToAnyProcessAfterAMinute(t *testing.T) {
+	inBubble(t, "one worker", func(o *harness) {
+		a, _ := o.app("a", false)
+		o.process(a, "w", "p1")
+		run := o.activities(a, "one", "w", "p1", "turn", 5)
+		a.takes("w", "p1", 100)
+		time.Sleep(4 * time.Minute)
+		o.process(a, "w", "p2")
+		if got := a.takes("w", "p2", 10); len(got) != 1 {
+			o.t.Fatalf("%d tasks at once, want 1", len(got))
+		}
+		time.Sleep(time.Minute - time.Millisecond)
+		o.sweep(a)
+		if got := a.takes("w", "p2", 10); len(got) != 0 {
+			o.t.Fatalf("%d more before the minute is over", len(got))
+		}
+		time.Sleep(time.Millisecond)
+		o.sweep(a)
+		if got := a.takes("w", "p2", 10); len(got) != 4 {
+			o.t.Fatalf("%d tasks after a minute, want the other 4", len(got))
+		}
+		if suspects, _ := a.suspected(run); suspects != 5 {
+			o.t.Errorf("%d are suspects, want all", suspects)
+		}
+	})
+}
+
+// The suspect that had run for the shortest time before the loss is delivered first.
+func TestTheSuspectThatRanShortestComesFirst(t *testing.T) {
+	inBubble(t, "shortest", func(o *harness) {
+		a, _ := o.app("a", false)
+		o.process(a, "w", "p1")
+		run := o.activities(a, "one", "w", "p1", "turn", 5)
+		for range 5 {
+			p := must[protocol.PollAnswer](o.t)(a.Poll(o.t.Context(), protocol.PollRequest{
+				WorkerID: "w", Incarnation: "p1", Timeout: new(int64(0)), Max: 1,
+				Kinds: []protocol.TaskKind{protocol.KindActivity},
+			}))
+			if len(p.Tasks) != 1 {
+				o.t.Fatalf("%d tasks", len(p.Tasks))
+			}
+			time.Sleep(time.Second)
+		}
+		o.process(a, "w", "p2")
+		for want := int64(5); want > 0; want-- {
+			got := a.takes("w", "p2", 10)
+			if len(got) != 1 || got[0].Activity.TaskID != engine.StepID(run, want) {
+				o.t.Fatalf("it gets %d tasks, want activity %d alone", len(got), want)
+			}
+			a.taken(a.result(got[0], "done"))
+		}
+	})
+}
+
+// A process that stays away is judged at the first of its leases that is over, as a whole; each task is free when its
+// own lease is.
+func TestAProcessWhoseLeasesEndIsJudgedAsAWhole(t *testing.T) {
+	for _, apps := range []int{1, 2} {
+		inBubble(t, fmt.Sprint(apps, " apps"), func(o *harness) {
+			a, kill := o.app("a", apps > 1)
+			at := a
+			o.process(a, "w", "p1")
+			run := o.activities(a, "one", "w", "p1", "turn", 3)
+			for range 3 {
+				must[protocol.PollAnswer](o.t)(a.Poll(o.t.Context(), protocol.PollRequest{
+					WorkerID: "w", Incarnation: "p1", Timeout: new(int64(0)), Max: 1,
+					Kinds: []protocol.TaskKind{protocol.KindActivity},
+				}))
+				time.Sleep(10 * time.Second)
+			}
+			if apps > 1 {
+				kill()
+				at, _ = o.app("b", true)
+			}
+			time.Sleep(600*time.Second - 30*time.Second)
+			free := []int{}
+			for range 3 {
+				time.Sleep(3 * time.Second) // for the app that might hear it
+				o.sweep(at)
+				n, _ := at.suspected(run)
+				free = append(free, n)
+				time.Sleep(7 * time.Second)
+			}
+			if _, blamed := at.suspected(run); blamed != 0 || !slices.Equal(free, []int{1, 2, 3}) {
+				o.t.Errorf("%d are blamed; free one after the other: %v", blamed, free)
+			}
+		})
+	}
+}
+
+// Workflow tasks are judged with activities: a loss without blame does not quarantine, three with blame do.
+func TestWorkflowTasksAreQuarantinedWhenBlamed(t *testing.T) {
+	inBubble(t, "workflow tasks", func(o *harness) {
+		a, _ := o.app("a", false)
+		o.process(a, "w", "p0")
+		run := a.start("one").RunID
+		take := func(process string) bool {
+			p := must[protocol.PollAnswer](o.t)(a.Poll(o.t.Context(), protocol.PollRequest{
+				WorkerID: "w", Incarnation: process, Timeout: new(int64(0)), Max: 1,
+				Kinds: []protocol.TaskKind{protocol.KindWorkflow},
+			}))
+			return len(p.Tasks) == 1
+		}
+		beside := o.activities(a, "two", "w", "p0", "turn", 1) // of whichever run came first
+		_ = beside
+		for i := 1; i <= 3; i++ {
+			process := fmt.Sprint("p", i)
+			o.process(a, "w", process)
+			if !take(process) {
+				o.t.Fatalf("process %d gets no task", i)
+			}
+			o.process(a, "w", process+"b")
+			time.Sleep(time.Minute)
+			o.sweep(a)
+		}
+		quarantined := 0
+		for _, id := range []string{run, beside} {
+			if k := a.run(id).Task; k != nil && k.State == engine.Quarantined {
+				quarantined++
+			}
+		}
+		if quarantined != 1 {
+			o.t.Errorf("%d workflow tasks are quarantined, want the one that was blamed three times", quarantined)
+		}
+	})
+}
+
+// Two apps lease to one process at the same time: it has one suspect all the same.
+func TestTwoAppsGiveAProcessOneSuspectOnPostgres(t *testing.T) {
+	database := apptest.Postgres(t)
+	one, a, _ := onPostgres(t, database, "a", time.Minute)
+	_, b, _ := onPostgres(t, database, "b", time.Minute)
+	one.process(a, "w", "p1")
+	run := one.activities(a, "one", "w", "p1", "turn", 20)
+	if got := a.takes("w", "p1", 100); len(got) != 20 {
+		t.Fatalf("the first process gets %d tasks", len(got))
+	}
+	one.process(a, "w", "p2")
+	for round := range 20 {
+		var all sync.WaitGroup
+		var mu sync.Mutex
+		var got []*protocol.Task
+		for _, app := range []*app{a, b, a, b} {
+			all.Go(func() {
+				some := app.takes("w", "p2", 10)
+				mu.Lock()
+				defer mu.Unlock()
+				got = append(got, some...)
+			})
+		}
+		all.Wait()
+		if len(got) > 1 {
+			t.Fatalf("round %d: two apps gave the process %d suspects", round, len(got))
+		}
+		if len(got) == 0 { // the row of the worker was the other's each time
+			got = a.takes("w", "p2", 1)
+		}
+		if len(got) != 1 {
+			t.Fatalf("round %d: nobody gave it a suspect", round)
+		}
+		a.taken(a.result(got[0], "done"))
+	}
+	if n := a.run(run).Activities.Len(); n != 0 {
+		t.Errorf("%d activities are open", n)
+	}
+}

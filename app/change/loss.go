@@ -1,0 +1,307 @@
+package change
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/shared/history"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// What a worker process held when it ended is judged as a whole: one change looks at all of its tasks, says which of
+// them are suspects or to blame, and ends them. Were they ended one by one, the last would look as if it had been
+// alone.
+
+// Loss is the end of a worker process.
+type Loss struct {
+	Worker      engine.WorkerKey
+	Incarnation string
+	Why         string
+	// Tasks are the deliveries that ended with it.
+	Tasks []store.TaskRef
+	// Expired: the process was not replaced, so it may still run what its leases cover; only leases that are over end.
+	Expired bool
+	// Now are, with Expired, those that end all the same.
+	Now []store.TaskRef
+	// UnlessHeard leaves out activities whose own heartbeats came since then.
+	UnlessHeard history.Time
+	// Limit is the setting max-blamed-losses.
+	Limit int
+}
+
+// Lost is what a Loss did, for logs and metrics: the deliveries that ended, workflow tasks among them, and how many
+// tasks became suspects, were blamed or were cleared.
+type Lost struct{ Ended, Flows, Suspects, Blamed, Cleared int }
+
+// process names the process as findings do.
+func (l *Loss) process() string {
+	return engine.Lease{Owner: l.Worker.ID, Incarnation: l.Incarnation}.ProcessID()
+}
+
+// Lose ends what was leased to a worker process. What others ended meanwhile is left out.
+func Lose(ctx context.Context, s store.Store, l Loss) (Lost, error) {
+	if len(l.Tasks) == 0 {
+		return Lost{}, nil
+	}
+	// Suspects that share a loss with a suspect of this process: they are cleared if it is blamed. Most processes held
+	// none, and then nothing is read.
+	var others []store.SuspectRef
+	err := s.View(ctx, func(r store.Reader) (err error) {
+		others, err = r.Suspects(ctx, l.Worker.Namespace)
+		return err
+	})
+	if err != nil {
+		return Lost{}, err
+	}
+	own := map[string][]store.TaskRef{} // by run
+	needs := store.Keys{}
+	add := func(run string, seq int64) {
+		if !slices.Contains(needs.Runs, run) {
+			needs.Runs = append(needs.Runs, run)
+		}
+		if seq > 0 && !slices.Contains(needs.Activities, seq) {
+			needs.Activities = append(needs.Activities, seq)
+		}
+	}
+	for _, t := range l.Tasks {
+		own[t.Run] = append(own[t.Run], t)
+		add(t.Run, activitySeq(t))
+	}
+	// Others of this very loss, which another app judged first, and those that a verdict may clear.
+	prior, priorBlamed := 0, false
+	mine := func(o store.SuspectRef) bool {
+		return slices.ContainsFunc(own[o.Run], func(t store.TaskRef) bool { return activitySeq(t) == o.Seq })
+	}
+	var losses []string // whose suspects this process held
+	for _, o := range others {
+		if mine(o) {
+			losses = append(losses, o.Suspicion.Of...)
+		} else if slices.Contains(o.Suspicion.Of, l.process()) {
+			prior++
+			priorBlamed = priorBlamed || o.Suspicion.By == l.process()
+		}
+	}
+	linked := slices.DeleteFunc(others, func(o store.SuspectRef) bool {
+		return mine(o) || !o.Suspicion.SharesLoss(losses)
+	})
+	slices.Sort(needs.Runs)
+	runs := slices.Clone(needs.Runs)
+	for _, o := range linked {
+		add(o.Run, o.Seq)
+	}
+	slices.Sort(needs.Runs)
+	decide := func(rows store.Rows, now time.Time) (store.Writes, error) {
+		return l.decide(rows, now, runs, own, linked, prior, priorBlamed)
+	}
+	out, err := Commit[losing](ctx, s, store.Change{Needs: needs, Decide: decide})
+	if err != nil {
+		return Lost{}, err
+	}
+	// Those whose end has effects on other runs are ended by themselves, with what was judged.
+	for _, one := range out.alone {
+		_, err := s.Commit(ctx, Step("", one.run, one.needs, one.in))
+		switch {
+		case err == nil:
+			out.Ended += len(one.in.Tasks)
+		case protocol.ReasonOf(err) == "":
+			return out.Lost, err
+		}
+	}
+	return out.Lost, nil
+}
+
+// losing is the answer of the change of a Loss.
+type losing struct {
+	Lost
+	alone []aloneLoss
+}
+
+type aloneLoss struct {
+	run   string
+	needs store.Keys
+	in    engine.Lose
+}
+
+// activitySeq is the sequence of an activity, 0 for a workflow task.
+func activitySeq(t store.TaskRef) int64 {
+	if t.Kind == protocol.KindWorkflow {
+		return 0
+	}
+	return t.Seq
+}
+
+// held is a delivery of the process that is still leased to it.
+type held struct {
+	store.TaskRef
+	suspect *engine.Suspicion
+}
+
+// now says whether a delivery ends though its lease is not over.
+func (l *Loss) now(t store.TaskRef) bool {
+	return slices.ContainsFunc(l.Now, func(o store.TaskRef) bool {
+		return o.Kind == t.Kind && o.Run == t.Run && o.Seq == t.Seq && o.Delivery == t.Delivery
+	})
+}
+
+// live are the deliveries of a run that are still leased to the process.
+func (l *Loss) live(run *engine.Run, refs []store.TaskRef) (list []held) {
+	for _, t := range refs {
+		if t.Kind == protocol.KindWorkflow {
+			if k := run.Task; k != nil && k.Number == t.Seq && k.State == engine.LeasedState && k.Delivery == t.Delivery {
+				list = append(list, held{t, k.Suspect})
+			}
+			continue
+		}
+		a, ok := run.Activities.Get(t.Seq)
+		if ok && a.State == engine.LeasedState && a.Delivery == t.Delivery &&
+			(l.UnlessHeard.IsZero() || !a.HeartbeatAt.After(l.UnlessHeard.Time)) {
+			list = append(list, held{t, a.Suspect})
+		}
+	}
+	return list
+}
+
+// decide judges the loss over the rows as they are and makes its writes.
+func (l *Loss) decide(
+	rows store.Rows, now time.Time, runs []string, own map[string][]store.TaskRef, others []store.SuspectRef,
+	prior int, priorBlamed bool,
+) (store.Writes, error) {
+	w, out := store.Writes{}, losing{}
+	tasks, suspects := prior, 0
+	lost := map[string][]held{}
+	for _, id := range runs {
+		run := rows.Run(id)
+		if run == nil || !run.Status.Open() {
+			continue
+		}
+		lost[id] = l.live(run, own[id])
+		tasks += len(lost[id])
+		for _, t := range lost[id] {
+			if t.suspect != nil {
+				suspects++
+			}
+		}
+	}
+	var losses []string // that somebody is blamed for now, and their suspects are cleared of
+	for _, id := range runs {
+		if len(lost[id]) == 0 {
+			continue
+		}
+		in := engine.Lose{Why: l.Why, Process: l.process(), Leased: tasks, Limit: l.Limit, Expired: l.Expired}
+		for _, t := range lost[id] {
+			one := engine.LostTask{Seq: activitySeq(t.TaskRef), Number: t.Seq, Delivery: t.Delivery, Now: l.now(t.TaskRef)}
+			if !priorBlamed {
+				one.Part = engine.JudgeLoss(tasks, suspects, t.suspect != nil)
+			}
+			switch one.Part {
+			case engine.LossSuspect:
+				out.Suspects++
+			case engine.LossBlamed:
+				out.Blamed++
+				if t.suspect != nil {
+					losses = append(losses, t.suspect.Of...)
+				}
+			}
+			in.Tasks = append(in.Tasks, one)
+			if t.Kind == protocol.KindWorkflow {
+				out.Flows++
+			}
+		}
+		run := rows.Run(id)
+		d, err := engine.DecideRun(run, over(environment(rows, run), &w), in, now)
+		if err != nil {
+			continue // its run is closed, or the delivery is over
+		}
+		if len(d.Spawn) > 0 || d.Continue != nil || len(d.Outbox) > 0 || !d.Next.Status.Open() {
+			needs := store.Keys{Runs: []string{id}}
+			for _, t := range in.Tasks {
+				if t.Seq > 0 {
+					needs.Activities = append(needs.Activities, t.Seq)
+				}
+			}
+			out.alone = append(out.alone, aloneLoss{id, needs, in})
+			continue
+		}
+		out.Ended += len(in.Tasks)
+		w.Runs = append(w.Runs, d)
+	}
+	if len(losses) > 0 {
+		out.Cleared = l.clear(rows, now, losses, others, &w)
+	}
+	w.Answer = out
+	return w, nil
+}
+
+// clear clears the other suspects of losses that a task is blamed for.
+func (l *Loss) clear(
+	rows store.Rows, now time.Time, losses []string, others []store.SuspectRef, w *store.Writes,
+) (cleared int) {
+	byRun := map[string]engine.Clear{}
+	for _, o := range others {
+		if !o.Suspicion.SharesLoss(losses) {
+			continue
+		}
+		c := byRun[o.Run]
+		c.Losses = losses
+		if o.Seq == 0 {
+			c.Task = true
+		} else {
+			c.Seqs = append(c.Seqs, o.Seq)
+		}
+		byRun[o.Run] = c
+	}
+	for _, id := range sortedKeys(byRun) {
+		run, at := written(rows, id, w)
+		if run == nil {
+			continue
+		}
+		d, err := engine.DecideRun(run, over(environment(rows, run), w), byRun[id], now)
+		if err != nil {
+			continue
+		}
+		cleared++
+		put(rows, d, at, w)
+	}
+	return cleared
+}
+
+func sortedKeys[V any](m map[string]V) []string {
+	keys := make([]string, 0, len(m))
+	for k := range m {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+// over is an environment in which the sessions are as the decisions of w leave them: several runs may share one.
+func over(e engine.Environment, w *store.Writes) engine.Environment {
+	stored := e.Session
+	e.Session = func(id string) *engine.Session {
+		for i := len(w.Runs) - 1; i >= 0; i-- {
+			for k := range w.Runs[i].Sessions {
+				if s := &w.Runs[i].Sessions[k].Session; s.ID == id {
+					return s
+				}
+			}
+		}
+		return stored(id)
+	}
+	return e
+}
+
+// ProcessLeases are the deliveries of a worker's processes, by incarnation.
+func ProcessLeases(ctx context.Context, s store.Store, key engine.WorkerKey) (map[string][]store.TaskRef, error) {
+	all := map[string][]store.TaskRef{}
+	err := s.View(ctx, func(r store.Reader) error {
+		refs, err := r.Owned(ctx, key, "")
+		for _, ref := range refs {
+			all[ref.Incarnation] = append(all[ref.Incarnation], ref)
+		}
+		return err
+	})
+	return all, err
+}

@@ -1,0 +1,393 @@
+package engine
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/sojourn-run/sojourn/shared/history"
+)
+
+// A worker process that ends takes every task with it that was leased to it. One of them may have caused that; the
+// others only shared its process. So a loss is judged over all tasks of the process: a task that was alone is blamed,
+// several become suspects, and a suspect that was the only one of its process is blamed. What follows from that for a
+// task is kept with it, as its Suspicion.
+
+// The times of suspects.
+const (
+	// freeSuspectAfter is how long a task with at most freeSuspectLosses losses waits for a process without a suspect.
+	freeSuspectAfter  = time.Minute
+	freeSuspectLosses = 2
+	// sharedBlamedAfter is how long a blamed task waits for an idle process.
+	sharedBlamedAfter = 5 * time.Minute
+	// A suspect is cleared after it ran for twice as long as before the loss, within these bounds.
+	minClearAfter = 10 * time.Second
+	maxClearAfter = 5 * time.Minute
+	// The back-off of a blamed task doubles from the first to the second, unless its policy asks for more.
+	minBlamedBackoff = time.Second
+	maxBlamedBackoff = time.Minute
+)
+
+// DefaultBlamedLosses is how many losses a task is blamed for before it is given up, where neither a setting nor an
+// option says otherwise.
+const DefaultBlamedLosses = 3
+
+// maxLossIDs bounds the losses that a suspect names. Those before them no longer connect it with other suspects.
+const maxLossIDs = 10
+
+// LossPart is the part of one task in the loss of a process: history shows it as the verdict of a lost delivery.
+type LossPart string
+
+// The parts. A task without one shared the process with the only suspect.
+const (
+	LossSuspect LossPart = "suspect"
+	LossBlamed  LossPart = "blamed"
+)
+
+// Finding is what was judged about a delivery whose process ended. It stands in the lease of a delivery whose lease
+// is not over yet: until then the process may turn out to live, and a renewal removes it.
+type Finding struct {
+	Process string   `json:"process"`
+	Tasks   int      `json:"tasks"` // that were leased to the process
+	Part    LossPart `json:"part,omitempty"`
+	Limit   int      `json:"limit,omitempty"` // max-blamed-losses of the app that judged
+}
+
+// Suspicion is what the losses of its processes left on a task. It is never changed, only replaced: rows share it.
+type Suspicion struct {
+	Of     []string     `json:"of"`                // processes whose losses it is a suspect of, the latest last
+	By     string       `json:"by,omitempty"`      // the process for whose loss it was blamed last
+	Losses int          `json:"losses"`            // since it was cleared last
+	Blamed int          `json:"blamed,omitempty"`  // losses of these that it was blamed for
+	Ran    int64        `json:"ran,omitempty"`     // microseconds that it had run before the last of them
+	Since  history.Time `json:"since"`             // when it became ready after that
+	Freed  bool         `json:"freed,omitempty"`   // it has waited for long enough
+	Alone  bool         `json:"isolated,omitzero"` // while leased: its process receives nothing else
+}
+
+// ProcessID names a worker process in findings and suspicions.
+func (l Lease) ProcessID() string { return l.Owner + "/" + l.Incarnation }
+
+// ProcessEnded ends a decision that found a lease over whose process has ended: all tasks of the process have to be
+// judged together, see Lose.
+type ProcessEnded struct {
+	Namespace, Worker, Incarnation string
+}
+
+func (e *ProcessEnded) Error() string {
+	return fmt.Sprintf("worker %s, process %s, has ended: its tasks have to be judged together", e.Worker, e.Incarnation)
+}
+
+// JudgeLoss says what part a task has in the loss of a process that held so many tasks, so many of them suspects.
+func JudgeLoss(tasks, suspects int, suspect bool) LossPart {
+	switch {
+	case tasks == 1:
+		return LossBlamed
+	case suspects == 1 && suspect:
+		return LossBlamed
+	case suspects == 1:
+		return ""
+	}
+	return LossSuspect
+}
+
+// Limited says whether the task goes only to processes that a claim has counted: one that holds no suspect, or an
+// idle one.
+func (s *Suspicion) Limited() bool { return s != nil && (s.Blamed > 0 || !s.Freed) }
+
+// Holds is what a process has, as a claim counted it under the lock of its worker's row.
+type Holds struct {
+	Counted         bool
+	Tasks, Suspects int
+}
+
+// Admits says whether a process may be given the task as far as suspicion goes.
+func (s *Suspicion) Admits(h Holds) bool {
+	switch {
+	case !s.Limited():
+		return true
+	case !h.Counted:
+		return false
+	case s.isolated():
+		return h.Tasks == 0
+	}
+	return h.Suspects == 0
+}
+
+// isolated says whether the task waits for an idle process.
+func (s *Suspicion) isolated() bool { return s != nil && s.Blamed > 0 && !s.Freed }
+
+// Compare orders suspects as they are delivered: the most losses first, then the shortest run before the loss.
+func (s *Suspicion) Compare(o *Suspicion) int {
+	return cmp.Or(cmp.Compare(o.Losses, s.Losses), cmp.Compare(s.Ran, o.Ran))
+}
+
+// leased is the suspicion of a task that is leased now.
+func (s *Suspicion) leased() *Suspicion {
+	if s == nil || s.Alone == s.isolated() {
+		return s
+	}
+	next := *s
+	next.Alone = next.isolated()
+	return &next
+}
+
+// ready is the suspicion of a blamed task whose back-off is over.
+func (s *Suspicion) ready(now history.Time) *Suspicion {
+	if s == nil || s.Blamed == 0 {
+		return s
+	}
+	next := *s
+	next.Since = now
+	return &next
+}
+
+// freesAt is when the task has waited for long enough: a suspect of few losses then goes to any process, and a blamed
+// task to any that holds no suspect. It is zero for a task that waits without end.
+func (s *Suspicion) freesAt() history.Time {
+	switch {
+	case s == nil || s.Freed:
+		return history.Time{}
+	case s.Blamed > 0:
+		return plus(s.Since, sharedBlamedAfter)
+	case s.Losses <= freeSuspectLosses:
+		return plus(s.Since, freeSuspectAfter)
+	}
+	return history.Time{}
+}
+
+func (s *Suspicion) free() *Suspicion {
+	next := *s
+	next.Freed = true
+	return &next
+}
+
+// clearsAt is when a task that was leased at a time has run for long enough to be cleared; zero if it is no suspect.
+func (s *Suspicion) clearsAt(leased history.Time) history.Time {
+	if s == nil {
+		return history.Time{}
+	}
+	return plus(leased, min(max(2*time.Duration(s.Ran)*time.Microsecond, minClearAfter), maxClearAfter))
+}
+
+// after is the suspicion of a task after another loss.
+func (s *Suspicion) after(f Finding, ran time.Duration, now history.Time) *Suspicion {
+	if f.Part == "" {
+		return s
+	}
+	next := Suspicion{}
+	if s != nil {
+		next = *s
+	}
+	next.Of = slices.DeleteFunc(slices.Clone(next.Of), func(id string) bool { return id == f.Process })
+	next.Of = append(next.Of, f.Process)
+	next.Of = next.Of[max(0, len(next.Of)-maxLossIDs):]
+	next.Losses++
+	if f.Part == LossBlamed {
+		next.Blamed++
+		next.By = f.Process
+	}
+	next.Ran, next.Since, next.Freed, next.Alone = max(0, ran).Microseconds(), now, false, false
+	return &next
+}
+
+// SharesLoss says whether the task is a suspect of one of these losses, and was not blamed itself.
+func (s *Suspicion) SharesLoss(ids []string) bool {
+	return s != nil && s.Blamed == 0 && slices.ContainsFunc(s.Of, func(id string) bool { return slices.Contains(ids, id) })
+}
+
+// ranFor is how long a delivery had run when its process ended. The end of a process that let its lease expire is
+// not known; its last sign of life is.
+func ranFor(l Lease, heard history.Time, why string, now history.Time) time.Duration {
+	end := now
+	if why == LeaseExpired || why == ReasonOrphaned {
+		end = latest(heard, plus(l.Until, -time.Duration(l.Length)*time.Microsecond))
+	}
+	return end.Sub(l.LeasedAt.Time)
+}
+
+// blamedBackoff is the wait before the next delivery of a task that was blamed for the nth time.
+func blamedBackoff(n int, policy time.Duration) time.Duration {
+	return max(policy, min(maxBlamedBackoff, minBlamedBackoff<<min(max(n-1, 0), 10)))
+}
+
+// Lose ends deliveries of one run whose worker process ended, each with its part in the loss. With Expired only those
+// end whose leases are over: a process that was not replaced may still run the others, so their finding is kept in
+// their leases.
+type Lose struct {
+	Tasks   []LostTask
+	Why     string
+	Process string
+	Leased  int // tasks that were leased to the process
+	Limit   int // max-blamed-losses; 0: DefaultBlamedLosses
+	Expired bool
+}
+
+// LostTask is one delivery of a Lose. Number is that of a workflow task, Seq that of an activity.
+type LostTask struct {
+	Seq, Number, Delivery int64
+	Part                  LossPart
+	Now                   bool // ends though its lease is not over: others have the session that it ran in
+}
+
+func (in Lose) decide(st *step) error {
+	if err := st.mustBeOpen(); err != nil {
+		return err
+	}
+	done := false
+	for _, lost := range in.Tasks {
+		f := Finding{Process: in.Process, Tasks: in.Leased, Part: lost.Part, Limit: in.Limit}
+		if lost.Seq == 0 {
+			t := st.Task
+			if t == nil || t.Number != lost.Number || t.State != LeasedState || t.Delivery != lost.Delivery {
+				continue
+			}
+			if done = true; in.Expired && !lost.Now && t.Until.After(st.now.Time) {
+				t.Loss = &f
+			} else {
+				t.lose(st.now, in.Why, f)
+			}
+			continue
+		}
+		a, ok := st.Activities.Get(lost.Seq)
+		if !ok || a.State != LeasedState || a.Delivery != lost.Delivery {
+			continue
+		}
+		if done = true; in.Expired && !lost.Now && a.Until.After(st.now.Time) {
+			a.Loss = &f
+			st.Activities.Put(a.Seq, a)
+		} else {
+			st.lose(a, in.Why, f)
+		}
+		if !st.Status.Open() { // it was an activity run, which ended with its activity
+			break
+		}
+	}
+	if !done {
+		return errNotDue
+	}
+	st.d.Answer = Answer{Outcome: "returned", Recorded: true}
+	return nil
+}
+
+// lose ends a delivery of an activity that was lost with its worker process. Attempts of the policy are not used up.
+func (st *step) lose(a Activity, why string, f Finding) {
+	if st.cancelledInstead(a, why) {
+		return
+	}
+	st.endActivity(a, false)
+	ran := ranFor(a.Lease, a.HeartbeatAt, why, st.now)
+	a.lost(st.now, why, f)
+	a.Losses++
+	a.FirstReady, a.Returned = history.Time{}, 0
+	a.Suspect = a.Suspect.after(f, ran, st.now)
+	if f.Part != LossBlamed {
+		a.unlease()
+		a.State, a.ReadyAt = Ready, st.now
+		st.Activities.Put(a.Seq, a)
+		st.readyAgain(a)
+		return
+	}
+	if limit, ends := a.blamedLimit(f.Limit); ends && a.Suspect.Blamed >= limit {
+		st.fail(a, history.Failure{
+			Category: "poison", ExceptionType: "poison", NonRetryable: true,
+			Message: fmt.Sprintf(
+				"given up after %s ended while it was the only task, or the only suspect, there: %s",
+				count(a.Suspect.Blamed, "worker process"), why,
+			),
+		}, "")
+		return
+	}
+	wait, _ := a.Retry.Next(a.Suspect.Blamed, "", false)
+	a.unlease()
+	a.State, a.ReadyAt = Delayed, plus(st.now, blamedBackoff(a.Suspect.Blamed, wait))
+	st.Activities.Put(a.Seq, a)
+}
+
+// blamedLimit is how many losses the activity may be blamed for: the larger of the option, or else the setting, and
+// the attempts of its policy. ends is false where the policy has no limit.
+func (a *Activity) blamedLimit(setting int) (limit int, ends bool) {
+	limit = cmp.Or(a.MaxBlamed, setting, DefaultBlamedLosses)
+	if a.Retry == nil {
+		return limit, true
+	}
+	if a.Retry.MaxAttempts == nil {
+		return 0, false
+	}
+	return max(limit, *a.Retry.MaxAttempts), true
+}
+
+// lose ends a delivery of a workflow task that was lost with its worker process.
+func (t *Task) lose(now history.Time, why string, f Finding) {
+	ran := ranFor(t.Lease, history.Time{}, why, now)
+	t.Lost = appendLost(t.Lost, f.lost(history.Lost{Delivery: t.Delivery, Worker: t.Owner, At: now, Why: why}))
+	t.Losses++
+	t.Returned = 0
+	t.Suspect = t.Suspect.after(f, ran, now)
+	t.Lease = Lease{}
+	t.State, t.ReadyAt = Ready, now
+	if f.Part != LossBlamed {
+		return
+	}
+	if t.Suspect.Blamed >= cmp.Or(f.Limit, DefaultBlamedLosses) {
+		t.State, t.Problem = Quarantined, count(t.Suspect.Blamed, "worker process")+
+			" ended while it was the only task, or the only suspect, there: "+why
+		return
+	}
+	t.State, t.ReadyAt = Delayed, plus(now, blamedBackoff(t.Suspect.Blamed, 0))
+}
+
+// lost adds to a lost delivery what was judged about it.
+func (f Finding) lost(l history.Lost) history.Lost {
+	l.Tasks, l.Verdict = f.Tasks, string(f.Part)
+	return l
+}
+
+// Clear clears suspects whose losses another task was blamed for: these activities, and the workflow task if Task.
+type Clear struct {
+	Seqs   []int64
+	Task   bool
+	Losses []string
+}
+
+func (in Clear) decide(st *step) error {
+	if err := st.mustBeOpen(); err != nil {
+		return err
+	}
+	done := false
+	for _, seq := range in.Seqs {
+		if a, ok := st.Activities.Get(seq); ok && a.Suspect.SharesLoss(in.Losses) {
+			a.Suspect, done = nil, true
+			st.Activities.Put(seq, a)
+		}
+	}
+	if t := st.Task; in.Task && t != nil && t.Suspect.SharesLoss(in.Losses) {
+		t.Suspect, done = nil, true
+	}
+	if !done {
+		return errNotDue
+	}
+	return nil
+}
+
+// Ready says whether a task of the run is ready: its workflow task for seq 0.
+func (s *Run) Ready(seq int64) bool {
+	if seq == 0 {
+		return s.Task != nil && s.Task.State == Ready
+	}
+	a, ok := s.Activities.Get(seq)
+	return ok && a.State == Ready
+}
+
+// SuspicionOf is the suspicion of one task of the run: of its workflow task for seq 0.
+func (s *Run) SuspicionOf(seq int64) *Suspicion {
+	if seq == 0 {
+		if s.Task == nil {
+			return nil
+		}
+		return s.Task.Suspect
+	}
+	a, _ := s.Activities.Get(seq)
+	return a.Suspect
+}

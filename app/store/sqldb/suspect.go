@@ -1,0 +1,276 @@
+package sqldb
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/app/store/sqldb/db"
+	"github.com/sojourn-run/sojourn/app/store/sqldb/record"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// A process holds one suspect at a time, and a process with a blamed task holds nothing else. Both are counted where a
+// task is leased: under the lock of the worker's row, since two apps that counted without it would both find none.
+
+// mostSuspects is how many suspects of each range a claim reads to choose from.
+const mostSuspects = 256
+
+// isolated are the processes that hold a blamed task and receive nothing else, as far as this app knows.
+type isolated struct {
+	mu    sync.RWMutex // guards known
+	known map[process]bool
+}
+
+func (i *isolated) has(p process) bool {
+	i.mu.RLock()
+	defer i.mu.RUnlock()
+	return i.known[p]
+}
+
+// isolates says whether a process receives nothing else.
+func (b *batch) isolates(p process) bool {
+	if is, ok := b.isolated[p]; ok {
+		return is
+	}
+	return b.s.isolated.has(p)
+}
+
+// leasedSuspect notes a suspect that was just leased: a blamed one may isolate its process.
+func (b *batch) leasedSuspect(q QueueKey, s *engine.Suspicion, w *engine.Worker) {
+	if s != nil && s.Alone {
+		b.isolate(processOf(w), true)
+		b.hidden[q] = true // other apps read it with the lanes
+	}
+}
+
+func (b *batch) isolate(p process, is bool) {
+	if b.isolated == nil {
+		b.isolated = map[process]bool{}
+	}
+	b.isolated[p] = is
+}
+
+// suspectGone notes that a process no longer holds a suspect: it was cleared, or its delivery ended. Others that wait
+// for such a process are worth another claim.
+func (b *batch) suspectGone(namespace string, l engine.Lease) {
+	p := process{engine.WorkerKey{Namespace: namespace, ID: l.Owner}, l.Incarnation}
+	if b.isolates(p) {
+		b.isolate(p, false)
+	}
+	for _, kind := range []protocol.TaskKind{protocol.KindWorkflow, protocol.KindActivity} {
+		b.leave(QueueKey{namespace, "", kind})
+	}
+}
+
+// mayHold says whether a process may be given a task as far as suspicion goes.
+func (b *batch) mayHold(s *engine.Suspicion, w *engine.Worker, holds map[process]*engine.Holds) bool {
+	if !s.Limited() {
+		return true
+	}
+	p := processOf(w)
+	counted := holds[p]
+	if counted == nil {
+		return false
+	}
+	h := *counted
+	b.claimedBy(p, &h)
+	return s.Admits(h)
+}
+
+// claimedBy adds what the claims of this batch have leased to a process: no statement counts it yet.
+func (b *batch) claimedBy(p process, h *engine.Holds) {
+	for _, item := range b.items {
+		for i := range item.leased {
+			l := &item.leased[i]
+			lease, suspect := engine.Lease{}, (*engine.Suspicion)(nil)
+			switch {
+			case l.Activity != nil:
+				lease, suspect = l.Activity.Lease, l.Activity.Suspect
+			case item.runs[i].Task != nil:
+				lease, suspect = item.runs[i].Task.Lease, item.runs[i].Task.Suspect
+			}
+			if lease.Owner != p.ID || lease.Incarnation != p.incarnation || item.claim.Namespace != p.Namespace {
+				continue
+			}
+			if h.Tasks++; suspect != nil {
+				h.Suspects++
+			}
+		}
+	}
+}
+
+// suspects reads what waits in lanes of suspects, in the order of their delivery, and counts what each process holds
+// that may be given one. Without such a lane it sends nothing.
+func (b *batch) suspects(
+	q QueueKey, routes []string, pollers []store.Poller,
+) (map[process]*engine.Holds, []pick, error) {
+	if len(routes) == 0 {
+		return nil, nil, nil
+	}
+	picks, err := b.picks(q, routes, mostSuspects)
+	if err != nil || len(picks) == 0 {
+		return nil, nil, err
+	}
+	holds, err := b.holds(q, pollers)
+	if err != nil {
+		return nil, nil, err
+	}
+	for i := range picks {
+		t := &picks[i]
+		switch r := b.knows(t); {
+		case t.activity != nil:
+			t.suspect = t.activity.Suspect
+		case r != nil:
+			t.suspect = r.SuspicionOf(t.seq)
+		}
+	}
+	picks = slices.DeleteFunc(picks, func(t pick) bool {
+		return t.suspect == nil || !slices.ContainsFunc(pollers, func(p store.Poller) bool {
+			return p.Max > 0 && b.mayHold(t.suspect, p.Lessee.Worker, holds)
+		})
+	})
+	slices.SortStableFunc(picks, func(x, y pick) int { return x.suspect.Compare(y.suspect) })
+	return holds, picks, nil
+}
+
+// holds counts, under the lock of each worker's row, the tasks that it has and the suspects among them. A worker whose
+// row is locked by another transaction, or that another process replaced, is missing and gets no suspect here.
+func (b *batch) holds(q QueueKey, pollers []store.Poller) (map[process]*engine.Holds, error) {
+	keys, asked := db.NewRowset(record.Workers.Key()), map[engine.WorkerKey]bool{}
+	for _, p := range pollers {
+		if k := p.Lessee.Worker.Key(); p.Max > 0 && !asked[k] {
+			asked[k] = true
+			keys.S(k.Namespace).S(k.ID)
+		}
+	}
+	if keys.Empty() {
+		return nil, nil
+	}
+	rows, counts := map[engine.WorkerKey]*engine.Worker{}, map[engine.WorkerKey]*engine.Holds{}
+	var calls []*db.Call
+	if b.s.cfg.Dialect.Shared {
+		calls = b.fetch(b.s.st.workers, keys, func(v []any) error {
+			w, err := record.ReadWorker(v)
+			rows[w.Key()] = &w
+			return err
+		}, func([]any) { b.skipped[q] = true })
+	} else if err := b.send(b.loadWorkers(asked)...); err != nil {
+		return nil, err
+	}
+	calls = append(calls, &db.Call{Stmt: b.s.st.holds, Args: b.s.cfg.Dialect.Keys(keys), Row: func(v []any) error {
+		k := engine.WorkerKey{Namespace: db.Str(v[0]), ID: db.Str(v[1])}
+		if counts[k] == nil {
+			counts[k] = &engine.Holds{}
+		}
+		counts[k].Tasks += int(db.Int(v[2]))
+		counts[k].Suspects += int(db.Int(v[3]))
+		return nil
+	}})
+	if err := b.send(calls...); err != nil {
+		return nil, err
+	}
+	holds := map[process]*engine.Holds{}
+	for k := range asked {
+		w := rows[k]
+		if !b.s.cfg.Dialect.Shared {
+			w = b.workers[k].Worker
+		}
+		if w == nil || !w.Left.IsZero() {
+			continue
+		}
+		h := counts[k]
+		if h == nil {
+			h = &engine.Holds{}
+		}
+		h.Counted = true
+		holds[processOf(w)] = h
+	}
+	return holds, nil
+}
+
+// holdsOf counts what workers have and the suspects among it, by the indexes of what somebody owns and of suspects.
+// Whether a worker has several tasks or one makes no difference, so a shared database looks for one.
+func holdsOf(d db.Dialect) string {
+	one := func(table, counted, where, tail string) string {
+		return d.Probe(record.Workers.Key(), "t.namespace, t.owner, "+counted,
+			"(SELECT namespace, owner AS worker_id, owner, suspect FROM "+table+" WHERE owner IS NOT NULL)", where, tail)
+	}
+	const suspects = "t.suspect IS NOT NULL"
+	tail := ""
+	if d.Shared {
+		tail = "LIMIT 1"
+	}
+	return db.Once(d, "SELECT h.namespace, h.owner, sum(h.n), sum(h.s) FROM ("+strings.Join([]string{
+		one("tasks", "1 AS n, 0 AS s", "", tail), one("runs", "1 AS n, 0 AS s", "", tail),
+		one("tasks", "0 AS n, 1 AS s", suspects, ""), one("runs", "0 AS n, 1 AS s", suspects, ""),
+	}, " UNION ALL ")+") AS h GROUP BY h.namespace, h.owner")
+}
+
+// lanesAndIsolated reads the lanes of all queues, and behind them, with -1, the tasks whose processes receive nothing
+// else: with their worker, and with what says which process of it that is.
+const lanesAndIsolated = "SELECT namespace, queue, kind, lane, used_at FROM lanes" +
+	" UNION ALL SELECT namespace, owner, 'activity', body, -1 FROM tasks WHERE suspect = 2 AND owner IS NOT NULL" +
+	" UNION ALL SELECT namespace, owner, 'workflow', state, -1 FROM runs WHERE suspect = 2 AND owner IS NOT NULL"
+
+// isolatedRow is the process of a row behind the lanes.
+func isolatedRow(namespace, owner string, kind protocol.TaskKind, body string) (process, error) {
+	p := process{WorkerKey: engine.WorkerKey{Namespace: namespace, ID: owner}}
+	if kind == protocol.KindWorkflow {
+		h, err := record.Undocument[engine.Head](body)
+		if err == nil && h.Task != nil {
+			p.incarnation = h.Task.Incarnation
+		}
+		return p, err
+	}
+	a, err := record.Undocument[engine.Activity](body)
+	p.incarnation = a.Incarnation
+	return p, err
+}
+
+// rememberIsolated takes over, after the commit, which processes receive nothing else, and tells the dispatcher.
+func (b *batch) rememberIsolated() {
+	if len(b.isolated) == 0 {
+		return
+	}
+	i := &b.s.isolated
+	i.mu.Lock()
+	next := maps.Clone(i.known)
+	i.mu.Unlock()
+	if next == nil {
+		next = map[process]bool{}
+	}
+	for p, is := range b.isolated {
+		if is {
+			next[p] = true
+		} else {
+			delete(next, p)
+		}
+	}
+	b.s.setIsolated(next)
+}
+
+// setIsolated replaces what is known of isolated processes, and tells the dispatcher what is new.
+func (s *Store) setIsolated(next map[process]bool) {
+	i := &s.isolated
+	i.mu.Lock()
+	was := i.known
+	i.known = next
+	i.mu.Unlock()
+	if s.cfg.Dispatch == nil {
+		return
+	}
+	for p := range was {
+		if !next[p] {
+			s.cfg.Dispatch.Isolate(store.Process{Worker: p.WorkerKey, Incarnation: p.incarnation}, false)
+		}
+	}
+	for p := range next {
+		if !was[p] {
+			s.cfg.Dispatch.Isolate(store.Process{Worker: p.WorkerKey, Incarnation: p.incarnation}, true)
+		}
+	}
+}
