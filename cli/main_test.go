@@ -72,6 +72,7 @@ func register(r *worker.Registry) {
 	registerFused(r)
 	registerBank(r)
 	registerRebuilt(r)
+	registerBystanders(r)
 }
 
 // line is one line of the ledger: an activity that ran, told outside of everything Sojourn keeps.

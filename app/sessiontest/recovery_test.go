@@ -157,8 +157,8 @@ func TestRecovery(t *testing.T) {
 		lost := h.at()
 		h.until("B rebuilds", 10*ms, func() bool { return len(h.did("load")) == 2 })
 		rebuild := h.did("load")[1]
-		h.between("B rebuilds", rebuild.from, lost+sec, lost+2*sec+500*ms)
-		b.kill() // in the middle of it
+		h.between("B rebuilds", rebuild.from, lost+sec, lost+3*sec+500*ms) // alone in its process: a second of back-off
+		b.kill()                                                           // in the middle of it
 		h.start("C", with)
 		a.rejoin()
 		result, _ := payload.Encode("A, too late")
