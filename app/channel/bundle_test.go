@@ -81,9 +81,11 @@ func TestARefusedNextPollAffectsNoJob(t *testing.T) {
 	a := apptest.Start(t, apptest.Options{Change: withTokens})
 	w := enter(t, a, mint(t, a, "blue", ""), "w", "blue")
 	for _, c := range []struct{ next, reason string }{
-		{`7`, "validation_failed"}, {`{"max":"one"}`, "validation_failed"},
+		{`7`, "validation_failed"},
+		{`{"max":"one"}`, "validation_failed"},
 		{`{"max":1,"kinds":["tea"]}`, "validation_failed"},
-		{`{"max":1,"queues":["red"]}`, "forbidden"}, {`{"max":1,"buildId":"other"}`, "build_id_mismatch"},
+		{`{"max":1,"queues":["red"]}`, "forbidden"},
+		{`{"max":1,"buildId":"other"}`, "build_id_mismatch"},
 	} {
 		for _, many := range []bool{false, true} {
 			started, err := a.Broker().StartActivity(within(t), protocol.ActivityRequest{
