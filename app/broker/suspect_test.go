@@ -1,11 +1,14 @@
 package broker_test
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/jackc/pgx/v5"
 
 	"github.com/sojourn-run/sojourn/app/apptest"
 	"github.com/sojourn-run/sojourn/app/engine"
@@ -397,42 +400,95 @@ func TestWorkflowTasksAreQuarantinedWhenBlamed(t *testing.T) {
 	})
 }
 
-// Two apps lease to one process at the same time: it has one suspect all the same.
+// Two apps lease to one process at the same time, each out of a queue of its own: it has one suspect all the same.
 func TestTwoAppsGiveAProcessOneSuspectOnPostgres(t *testing.T) {
 	database := apptest.Postgres(t)
 	one, a, _ := onPostgres(t, database, "a", time.Minute)
 	_, b, _ := onPostgres(t, database, "b", time.Minute)
-	one.process(a, "w", "p1")
-	run := one.activities(a, "one", "w", "p1", "turn", 20)
-	if got := a.takes("w", "p1", 100); len(got) != 20 {
-		t.Fatalf("the first process gets %d tasks", len(got))
+	process := func(incarnation string) {
+		one.hired(a, "w", func(in *protocol.RegisterRequest) {
+			in.Incarnation, in.AttemptLease, in.TaskQueues = incarnation, 600, []string{"default", "more"}
+		})
 	}
-	one.process(a, "w", "p2")
-	for round := range 20 {
+	takes := func(a *app, incarnation, queue string, most int) []protocol.Task {
+		return must[protocol.PollAnswer](t)(a.Poll(t.Context(), protocol.PollRequest{
+			WorkerID: "w", Incarnation: incarnation, Queues: []string{queue}, Timeout: new(int64(0)), Max: most,
+			Kinds: []protocol.TaskKind{protocol.KindActivity}, Free: map[protocol.TaskKind]int{protocol.KindActivity: most},
+		})).Tasks
+	}
+	process("p1")
+	run := a.start("one").RunID
+	commands := make([]protocol.Command, 40)
+	for i := range commands {
+		commands[i] = protocol.Command{Type: protocol.ScheduleActivity, ActivityType: "turn"}
+		if i%2 > 0 {
+			commands[i].Queue = "more"
+		}
+	}
+	a.taken(a.decide(a.poll("w", protocol.KindWorkflow, 10), commands...))
+	for _, queue := range []string{"default", "more"} {
+		for n := 0; n < len(commands)/2; {
+			got := len(takes(a, "p1", queue, 50))
+			if n += got; got == 0 {
+				t.Fatalf("the first process gets %d tasks of queue %s", n, queue)
+			}
+		}
+	}
+	process("p2")
+	for open := len(commands); open > 0; {
 		var all sync.WaitGroup
-		var mu sync.Mutex
-		var got []*protocol.Task
-		for _, app := range []*app{a, b, a, b} {
-			all.Go(func() {
-				some := app.takes("w", "p2", 10)
-				mu.Lock()
-				defer mu.Unlock()
-				got = append(got, some...)
-			})
+		var mu sync.Mutex // guards got
+		var got []protocol.Task
+		for queue, at := range map[string]*app{"default": a, "more": b} {
+			for range 2 {
+				all.Go(func() {
+					some := takes(at, "p2", queue, 10)
+					mu.Lock()
+					defer mu.Unlock()
+					got = append(got, some...)
+				})
+			}
 		}
 		all.Wait()
 		if len(got) > 1 {
-			t.Fatalf("round %d: two apps gave the process %d suspects", round, len(got))
+			t.Fatalf("with %d open, two apps gave the process %d suspects", open, len(got))
 		}
-		if len(got) == 0 { // the row of the worker was the other's each time
-			got = a.takes("w", "p2", 1)
+		for i := range got { // none: the row of the worker was the other's each time
+			a.taken(a.result(&got[i], "done"))
+			open--
 		}
-		if len(got) != 1 {
-			t.Fatalf("round %d: nobody gave it a suspect", round)
-		}
-		a.taken(a.result(got[0], "done"))
 	}
 	if n := a.run(run).Activities.Len(); n != 0 {
 		t.Errorf("%d activities are open", n)
 	}
+}
+
+// A claim that cannot lock the row of a worker, because another app has it, gives that worker no suspect: what the
+// other app leases to it is not known yet.
+func TestNoSuspectIsLeasedWithoutTheLockOfItsWorkerOnPostgres(t *testing.T) {
+	database := apptest.Postgres(t)
+	o, a, _ := onPostgres(t, database, "a", time.Minute)
+	o.process(a, "w", "p1")
+	o.activities(a, "one", "w", "p1", "turn", 4)
+	if got := a.takes("w", "p1", 100); len(got) != 4 {
+		t.Fatalf("the first process gets %d tasks", len(got))
+	}
+	o.process(a, "w", "p2")
+	other, err := pgx.Connect(t.Context(), database)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close(context.WithoutCancel(t.Context()))
+	for _, statement := range []string{"BEGIN", "SELECT 1 FROM workers WHERE worker_id = 'w' FOR UPDATE"} {
+		if _, err := other.Exec(t.Context(), statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := a.takes("w", "p2", 10); len(got) != 0 {
+		t.Errorf("it gets %d suspects while another app has its row", len(got))
+	}
+	if _, err := other.Exec(t.Context(), "ROLLBACK"); err != nil {
+		t.Fatal(err)
+	}
+	a.eventually("it gets one", func() bool { return len(a.takes("w", "p2", 1)) == 1 })
 }
