@@ -8,6 +8,7 @@ import (
 	"github.com/sojourn-run/sojourn/app/engine"
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/shared/history"
+	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
 // What is remembered of processes, polls and runs that are gone leaves without new ones coming in its place.
@@ -62,5 +63,39 @@ func TestWhatIsRememberedOfWhatIsGoneLeaves(t *testing.T) {
 	ahead.drop("run")
 	if ahead.runs[0].events != nil || ahead.takePage("other", 0, 1, 10) == nil {
 		t.Error("the events of a run that has ended are kept, or those beside them are not")
+	}
+}
+
+// noticed are the runs that workers were notified of, by worker.
+type noticed map[string][]string
+
+func (n noticed) Intend(string, string, protocol.Intent, protocol.PauseNotice) bool { return false }
+func (n noticed) SettingsChanged(string)                                            {}
+func (n noticed) YieldSession(string, string, protocol.SessionNotice) bool          { return false }
+
+func (n noticed) EvictRuns(_, worker string, e protocol.EvictNotice) {
+	n[worker] = append(n[worker], e.Runs...)
+}
+
+// Every worker that keeps an ended run is notified of it, at once and with its next heartbeats, and of no other run.
+func TestWorkersThatKeepAnEndedRunAreNotified(t *testing.T) {
+	b, to := &Broker{}, noticed{}
+	b.notices.Store(new(Notices(to)))
+	for run, workers := range map[string][]string{"ended": {"a", "b"}, "other": {"a"}, "third": {"c"}} {
+		for _, id := range workers {
+			b.sticky.put(run, stickyWorker{store.Process{Worker: engine.WorkerKey{Namespace: "default", ID: id}}, 1})
+		}
+	}
+	b.evictEnded([]string{"ended", "unknown"})
+	if got := fmt.Sprint(map[string][]string(to)); got != "map[a:[ended] b:[ended]]" {
+		t.Errorf("notified: %s", got)
+	}
+	for id, want := range map[string]string{"a": "[ended]", "b": "[ended]", "c": "[]"} {
+		if got := fmt.Sprint(b.ended.pending(engine.WorkerKey{Namespace: "default", ID: id})); got != want {
+			t.Errorf("heartbeats of %s are answered with %s, want %s", id, got, want)
+		}
+	}
+	if len(b.sticky.of("ended")) != 0 || len(b.sticky.of("other")) != 1 {
+		t.Error("an ended run is remembered, or one beside it is not")
 	}
 }
