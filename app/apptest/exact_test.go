@@ -68,7 +68,6 @@ func TestNumbersBeyondTheCodecAreRefusedByTheirPlace(t *testing.T) {
 		{"", head + `"search_attributes":{"Amount":-1e400}}`, "search_attributes.Amount", "non_finite_float"},
 		{"/x/signal/go", `{"input":[1e400]}`, "input.0", "non_finite_float"},
 		{"/x/update/set", `{"input":[1e400]}`, "input.0", "non_finite_float"},
-		{"/x/query/state", `{"input":[{"n":1e400}]}`, "input.0.n", "non_finite_float"},
 	} {
 		unchanged(t, a, r.body, func() {
 			s := c.want(422, "POST", "/api/workflows"+r.path, r.body)

@@ -28,13 +28,10 @@ func (b *Broker) Query(ctx context.Context, in protocol.QueryRequest) (protocol.
 	if err := protocol.CheckLimits(in); err != nil {
 		return protocol.QueryAnswer{}, err
 	}
-	value, err := Arguments("input", in.Input)
-	if err != nil {
-		return protocol.QueryAnswer{}, err
-	}
 	in.Namespace = change.Namespace(in.Namespace)
 	var run *engine.Run
-	err = b.store.View(ctx, func(r store.Reader) error {
+	err := b.store.View(ctx, func(r store.Reader) error {
+		var err error
 		run, _, err = change.Find(ctx, r, in.Target)
 		return err
 	})
@@ -44,8 +41,12 @@ func (b *Broker) Query(ctx context.Context, in protocol.QueryRequest) (protocol.
 	if err := run.CheckHasCode("queries"); err != nil {
 		return protocol.QueryAnswer{}, err
 	}
-	q := question.Of(protocol.KindQuery, &run.Head, in.QueryName, value)
+	q := question.Of(protocol.KindQuery, &run.Head, in.QueryName, "")
 	if err := b.answerable(ctx, &q); err != nil {
+		return protocol.QueryAnswer{}, err
+	}
+	// Arguments are encoded last: of a query that is refused, memory for them would be spent for nothing.
+	if q.Arguments, err = Arguments("input", in.Input); err != nil {
 		return protocol.QueryAnswer{}, err
 	}
 	reply, err := b.questions.Ask(ctx, q, queryDeadline)

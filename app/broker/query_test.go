@@ -1,6 +1,7 @@
 package broker_test
 
 import (
+	"errors"
 	"testing"
 
 	"github.com/sojourn-run/sojourn/app/apptest"
@@ -92,6 +93,31 @@ func TestAQueryIsAnsweredOnceByAWorkerThatTakesQueries(t *testing.T) {
 			t.Fatalf("%d events after the queries, %d before", h.TotalEvents, events)
 		}
 	})
+}
+
+// What a query is refused for anyway is found before its arguments are decoded.
+func TestArgumentsOfARefusedQueryAreNotDecoded(t *testing.T) {
+	a := newApp(t)
+	a.register("plain")
+	a.start("one")
+	for workflow, want := range map[string]protocol.Reason{
+		"one": protocol.ReasonQueryWorker, "none": protocol.ReasonInstanceNotFound,
+	} {
+		_, err := a.Query(t.Context(), protocol.QueryRequest{
+			Target: protocol.Target{WorkflowID: workflow}, QueryName: "state", Input: []byte(`[99999999999999999999]`),
+		})
+		if got := protocol.ReasonOf(err); got != want {
+			t.Errorf("a query of workflow %s with arguments that cannot be encoded: %v, want %s", workflow, err, want)
+		}
+	}
+	a.register("w", question.CapQueries)
+	_, err := a.Query(t.Context(), protocol.QueryRequest{
+		Target: protocol.Target{WorkflowID: "one"}, QueryName: "state", Input: []byte(`[{"n":1e400}]`),
+	})
+	var e *protocol.Error
+	if !errors.As(err, &e) || e.Details["payload_reason"] != "non_finite_float" || e.Fields["input.0.n"] == nil {
+		t.Errorf("a query that a worker would answer: %v", err)
+	}
 }
 
 // A worker that polls before there is a query gets it; one whose answer never arrived gives it back, and a closed run

@@ -94,6 +94,9 @@ func Decode(raw []byte, v any) error {
 	if !utf8.Valid(raw) {
 		return malformed("the body is not valid UTF-8")
 	}
+	if err := Fat(raw, v); err != nil {
+		return err
+	}
 	if err := json.Unmarshal(raw, v); err != nil {
 		return Unfit(raw, v, err)
 	}
@@ -103,8 +106,11 @@ func Decode(raw []byte, v any) error {
 // Unfit is the refusal of a text that did not decode into v, with what the decoder said of it: which member is of the
 // wrong type, and which type it must be of.
 func Unfit(raw []byte, v any, err error) error {
+	var refused *protocol.Error
 	var syntax *json.SyntaxError
 	switch {
+	case errors.As(err, &refused): // by Fat
+		return refused
 	case errors.As(err, &syntax):
 		return malformed(syntax.Error()).With("offset", syntax.Offset)
 	case errors.Is(err, io.ErrUnexpectedEOF):

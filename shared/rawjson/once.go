@@ -3,31 +3,153 @@ package rawjson
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
-	"io"
+	"math"
+	"slices"
 )
+
+// MaxDepth is how many objects and arrays may lie inside one another: as many as encoding/json decodes.
+const MaxDepth = 10_000
 
 // Once is a text in which each member of an object stands once, where it stood last: encoding/json would make one value
 // of all of them, with what the earlier ones had and the last one has not. It is the text itself when that is so, as in
 // all that a client writes from a value, and when it is no JSON.
 func Once(text []byte) []byte {
-	if !repeats(text) {
+	if len(text) > math.MaxInt32 || !repeats(text) || !json.Valid(text) {
 		return text
 	}
-	d := json.NewDecoder(bytes.NewReader(text))
-	d.UseNumber()
-	var v any
-	if d.Decode(&v) != nil {
-		return text
+	w := onceWriter{text: text, out: make([]byte, 0, len(text))}
+	w.value()
+	return w.out
+}
+
+// onceWriter copies a JSON text that is known to be valid, without the members that stand in it again. It builds no
+// values: they would take fifty times the memory of the text.
+type onceWriter struct {
+	text, out []byte
+	pos       int
+	members   []member // of the objects that are being copied
+}
+
+// member is a member of an object as it was copied: where its name and its whole stand in out.
+type member struct{ start, nameEnd, end int32 }
+
+// next is the byte that the next value, name or bracket begins with.
+func (w *onceWriter) next() byte {
+	for {
+		switch c := w.text[w.pos]; c {
+		case ' ', '\t', '\r', '\n', ',', ':':
+			w.pos++
+		default:
+			return c
+		}
 	}
-	if _, err := d.Token(); !errors.Is(err, io.EOF) { // more than one value
-		return text
+}
+
+func (w *onceWriter) value() {
+	switch w.next() {
+	case '{':
+		w.object()
+	case '[':
+		w.pos++
+		w.out = append(w.out, '[')
+		for n := 0; w.next() != ']'; n++ {
+			if n > 0 {
+				w.out = append(w.out, ',')
+			}
+			w.value()
+		}
+		w.pos++
+		w.out = append(w.out, ']')
+	case '"':
+		w.copy(stringLength(w.text[w.pos:]))
+	default:
+		n := bytes.IndexAny(w.text[w.pos:], ",]} \t\r\n")
+		if n < 0 {
+			n = len(w.text) - w.pos
+		}
+		w.copy(n)
 	}
-	once, err := json.Marshal(v)
-	if err != nil {
-		return text
+}
+
+func (w *onceWriter) copy(n int) {
+	w.out = append(w.out, w.text[w.pos:w.pos+n]...)
+	w.pos += n
+}
+
+func (w *onceWriter) object() {
+	w.pos++
+	w.out = append(w.out, '{')
+	own := len(w.members)
+	for w.next() != '}' {
+		if len(w.members) > own {
+			w.out = append(w.out, ',')
+		}
+		m := member{start: int32(len(w.out))}
+		w.copy(stringLength(w.text[w.pos:]))
+		m.nameEnd = int32(len(w.out))
+		w.next()
+		w.out = append(w.out, ':')
+		w.value()
+		m.end = int32(len(w.out))
+		w.members = append(w.members, m)
 	}
-	return once
+	w.pos++
+	w.drop(w.members[own:])
+	w.members = w.members[:own]
+	w.out = append(w.out, '}')
+}
+
+// drop takes those members out of the end of out that come again later in it.
+func (w *onceWriter) drop(members []member) {
+	again := w.again(members)
+	if again == nil {
+		return
+	}
+	end := int(members[0].start)
+	for i, m := range members {
+		if again[i] {
+			continue
+		}
+		if end > int(members[0].start) {
+			w.out[end] = ','
+			end++
+		}
+		end += copy(w.out[end:], w.out[m.start:m.end])
+	}
+	w.out = w.out[:end]
+}
+
+// again says of each member whether its name comes again; nil: no name does.
+func (w *onceWriter) again(members []member) (again []bool) {
+	order := make([]int32, len(members))
+	for i := range order {
+		order[i] = int32(i)
+	}
+	slices.SortStableFunc(order, func(a, b int32) int { return bytes.Compare(w.name(members[a]), w.name(members[b])) })
+	for k := 1; k < len(order); k++ {
+		if bytes.Equal(w.name(members[order[k-1]]), w.name(members[order[k]])) {
+			if again == nil {
+				again = make([]bool, len(members))
+			}
+			again[order[k-1]] = true
+		}
+	}
+	return again
+}
+
+func (w *onceWriter) name(m member) []byte { return plainName(w.out[m.start:m.nameEnd]) }
+
+// plainName is the text of a name in quotes.
+func plainName(quoted []byte) []byte {
+	name := quoted[1 : len(quoted)-1]
+	if bytes.IndexByte(name, '\\') < 0 {
+		return name
+	}
+	var plain string
+	if json.Unmarshal(quoted, &plain) != nil {
+		return name
+	}
+	return []byte(plain)
 }
 
 // fewNames is how many names of an object are compared one by one.
@@ -36,28 +158,34 @@ const fewNames = 32
 // level is an object or an array that a text is in.
 type level struct {
 	array bool
-	first int             // how many names were noted before its own
-	more  map[string]bool // the names of an object that has many
+	first int // how many names were noted before its own
 }
 
-// repeats says whether an object of a JSON text has two members of one name. Where it is no JSON it may say anything.
+// repeats says whether an object of a JSON text has two members of one name. Where it is no JSON, or deeper than any
+// decoder reads, it may say anything.
 func repeats(text []byte) bool {
 	var (
-		roomOfNames  [fewNames][]byte
+		roomOfNames  [fewNames]span
 		roomOfLevels [16]level
 	)
 	names, levels, named := roomOfNames[:0], roomOfLevels[:0], false // named: the string that comes next is a name
 	for i := 0; i < len(text); i++ {
 		switch text[i] {
-		case '{':
-			levels, named = append(levels, level{first: len(names)}), true
-		case '[':
-			levels, named = append(levels, level{array: true, first: len(names)}), false
+		case '{', '[':
+			if len(levels) == MaxDepth {
+				return false
+			}
+			named = text[i] == '{'
+			levels = append(levels, level{array: !named, first: len(names)})
 		case '}', ']':
 			if len(levels) == 0 {
 				return false
 			}
-			names, levels, named = names[:levels[len(levels)-1].first], levels[:len(levels)-1], false
+			first := levels[len(levels)-1].first
+			if twice(text, names[first:]) {
+				return true
+			}
+			names, levels, named = names[:first], levels[:len(levels)-1], false
 		case ',':
 			named = len(levels) > 0 && !levels[len(levels)-1].array
 		case '"':
@@ -66,19 +194,7 @@ func repeats(text []byte) bool {
 				return false
 			}
 			if named {
-				name := text[i+1 : i+n-1]
-				if bytes.IndexByte(name, '\\') >= 0 {
-					var plain string
-					if json.Unmarshal(text[i:i+n], &plain) != nil {
-						return false
-					}
-					name = []byte(plain)
-				}
-				at := &levels[len(levels)-1]
-				if at.has(name, names) {
-					return true
-				}
-				names, named = append(names, name), false
+				names, named = append(names, span{int32(i), int32(i + n)}), false
 			}
 			i += n - 1
 		}
@@ -86,26 +202,28 @@ func repeats(text []byte) bool {
 	return false
 }
 
-// has says whether an object has a name among those that are noted of it.
-func (l *level) has(name []byte, names [][]byte) bool {
-	own := names[l.first:]
-	if len(own) < fewNames {
-		for _, n := range own {
-			if bytes.Equal(n, name) {
-				return true
+// span is where a name stands in a text, with its quotes.
+type span struct{ start, end int32 }
+
+func (n span) in(text []byte) []byte { return plainName(text[n.start:n.end]) }
+
+// twice says whether one of the names stands twice; it changes their order.
+func twice(text []byte, names []span) bool {
+	if len(names) <= fewNames {
+		for i, n := range names {
+			for _, other := range names[:i] {
+				if bytes.Equal(n.in(text), other.in(text)) {
+					return true
+				}
 			}
 		}
 		return false
 	}
-	if l.more == nil {
-		l.more = make(map[string]bool, 2*fewNames)
-		for _, n := range own {
-			l.more[string(n)] = true
+	slices.SortFunc(names, func(a, b span) int { return bytes.Compare(a.in(text), b.in(text)) })
+	for i := 1; i < len(names); i++ {
+		if bytes.Equal(names[i-1].in(text), names[i].in(text)) {
+			return true
 		}
 	}
-	if l.more[string(name)] {
-		return true
-	}
-	l.more[string(name)] = true
 	return false
 }

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"net/http"
 	"runtime/debug"
+
+	"github.com/sojourn-run/sojourn/shared/httpjson"
 )
 
 // Handlers is the table of methods one side answers. Fill it with [Handle] before the first call; reading it is safe
@@ -35,7 +37,10 @@ func Handle[In, Out any](
 	h[method] = Handler{
 		fromJSON: func(ctx context.Context, payload json.RawMessage) (any, error) {
 			var in In
-			unread := decode(payload, &in)
+			unread := httpjson.Fat(payload, &in)
+			if unread == nil {
+				unread = decode(payload, &in)
+			}
 			var why error
 			if unread != nil {
 				why = malformed(method, unread)

@@ -1,0 +1,182 @@
+package httpjson
+
+import (
+	"reflect"
+	"strings"
+	"sync"
+
+	"github.com/sojourn-run/sojourn/shared/payload"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// A text of a few bytes for each value can decode into a hundred times its size: a list of {} becomes a list of
+// structs. Payloads do not, since they are encoded from the text.
+
+// A text may decode into fatFree bytes, and fatRatio more for each of its own.
+const (
+	fatFree  = 1 << 20
+	fatRatio = 16
+)
+
+// What values weigh that are decoded into no type of their own, in bytes.
+const (
+	entryWeight = 64 // an entry of a map
+	anyWeight   = 32 // a value of any type
+)
+
+// Fat refuses a text that would decode into far more memory than its own size. It reads the text without decoding it,
+// and leaves out payloads. A text that is no JSON passes: decoding it says what is wrong.
+func Fat(raw []byte, v any) error {
+	s := scale{text: raw, most: fatFree + fatRatio*len(raw)}
+	s.value(reflect.TypeOf(v))
+	if !s.over {
+		return nil
+	}
+	return protocol.Refuse(
+		protocol.ReasonPayloadTooLarge, "the body has too many values outside payloads for its size; send fewer at a time",
+	)
+}
+
+// scale adds up what a text decodes into. It stops at the end of the text, at what is no JSON, and above most.
+type scale struct {
+	text   []byte
+	pos    int
+	weight int
+	most   int
+	depth  int
+	over   bool
+	broken bool
+}
+
+func (s *scale) add(n int) {
+	s.weight += n
+	s.over = s.over || s.weight > s.most
+}
+
+func (s *scale) done() bool { return s.over || s.broken || s.pos >= len(s.text) }
+
+// next is the byte that the next value, name or bracket begins with; 0 at the end.
+func (s *scale) next() byte {
+	for ; s.pos < len(s.text); s.pos++ {
+		switch c := s.text[s.pos]; c {
+		case ' ', '\t', '\r', '\n', ',', ':':
+		default:
+			return c
+		}
+	}
+	return 0
+}
+
+var (
+	payloadType = reflect.TypeFor[payload.Payload]()
+	valueType   = reflect.TypeFor[protocol.Value]()
+)
+
+// value reads one value, which is decoded into a t; nil is a type that no value is kept of.
+func (s *scale) value(t reflect.Type) {
+	for t != nil && t.Kind() == reflect.Pointer {
+		t = t.Elem()
+		s.add(int(t.Size()))
+	}
+	if t == rawMessage || t == payloadType || t == valueType {
+		t = nil
+	}
+	c := s.next()
+	if s.depth++; s.depth > 10_000 {
+		s.broken = true
+	}
+	switch c {
+	case '{':
+		s.object(t)
+	case '[':
+		s.list(t)
+	case '"':
+		s.skipText()
+	case '}', ']', 0:
+		s.broken = true
+	default:
+		for s.pos < len(s.text) && strings.IndexByte(",]} \t\r\n", s.text[s.pos]) < 0 {
+			s.pos++
+		}
+	}
+	s.depth--
+}
+
+func (s *scale) list(t reflect.Type) {
+	var item reflect.Type
+	weight := 0
+	switch {
+	case t == nil:
+	case t.Kind() == reflect.Slice || t.Kind() == reflect.Array:
+		item = t.Elem()
+		weight = int(item.Size())
+	case t.Kind() == reflect.Interface:
+		item, weight = t, anyWeight
+	}
+	for s.pos++; !s.done(); {
+		if s.next() == ']' {
+			s.pos++
+			return
+		}
+		s.add(weight)
+		s.value(item)
+	}
+}
+
+func (s *scale) object(t reflect.Type) {
+	var members map[string]reflect.Type
+	var item reflect.Type
+	weight := 0
+	switch {
+	case t == nil:
+	case t.Kind() == reflect.Struct:
+		members = typesOf(t)
+	case t.Kind() == reflect.Map:
+		item = t.Elem()
+		weight = entryWeight + int(item.Size())
+	case t.Kind() == reflect.Interface:
+		item, weight = t, entryWeight+anyWeight
+	}
+	for s.pos++; !s.done(); {
+		switch s.next() {
+		case '}':
+			s.pos++
+			return
+		case '"':
+		default:
+			s.broken = true
+			return
+		}
+		at, name := item, s.pos+1
+		if s.skipText(); members != nil && s.pos-1-name <= protocol.MaxName && !s.broken {
+			at = members[strings.ToLower(string(s.text[name:s.pos-1]))]
+		}
+		s.add(weight)
+		s.value(at)
+	}
+}
+
+// skipText reads a string without making one.
+func (s *scale) skipText() {
+	for s.pos++; s.pos < len(s.text); s.pos++ {
+		switch s.text[s.pos] {
+		case '\\':
+			s.pos++
+		case '"':
+			s.pos++
+			return
+		}
+	}
+	s.broken = true
+}
+
+var memberTypesOf sync.Map // reflect.Type → map[string]reflect.Type
+
+func typesOf(t reflect.Type) map[string]reflect.Type {
+	if known, ok := memberTypesOf.Load(t); ok {
+		return known.(map[string]reflect.Type)
+	}
+	types := memberTypes(t)
+	memberTypesOf.Store(t, types)
+	return types
+}
