@@ -30,9 +30,10 @@ SOAK    ?= 10m
 STORM   ?= 1000
 CYCLES  ?= 1000
 CUTS    ?= 400
+MEMORY_ROUNDS ?= 1
 ROLLING ?= 10m
 
-.PHONY: help run dev test race postgres interop e2e fuzz fuzz-api mutants crash powercut freeze soak storm rolling sandbox-long upgrade image lint dead fmt generate verify web bench compare build tools clean
+.PHONY: help run dev test race postgres interop e2e fuzz fuzz-api mutants crash powercut freeze memory soak storm rolling sandbox-long upgrade image lint dead fmt generate verify web bench compare build tools clean
 .DELETE_ON_ERROR:
 
 help: ## print this list
@@ -90,6 +91,9 @@ freeze: ## stop a worker 20 times for longer than its leases: it begins nothing 
 	.ci/deps postgres
 	SOJOURN_TEST_FREEZES=$(FREEZES) .ci/postgres go test -count=1 -timeout 120m -v -run ThawedWorkerBegins ./cli
 	SOJOURN_TEST_FREEZES=$(FREEZES) SOJOURN_TEST_REQUIRE=postgres .ci/postgres go test -count=1 -timeout 60m -v -run StandsStill ./app/store/postgres
+
+memory: ## attack an app of 256 MiB with the largest bodies on every route, with each role and none: it lives (MEMORY_ROUNDS=1)
+	SOJOURN_TEST_MEMORY_ROUNDS=$(MEMORY_ROUNDS) go test -count=1 -timeout 60m -v -run AnAppOf256MiB ./cli
 
 soak: ## 500 workers that come, go and lose their connections for SOAK (10m) on each database: memory, goroutines and tables stay as they are
 	.ci/deps postgres

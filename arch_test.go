@@ -91,7 +91,7 @@ var directions = []direction{
 	{"app/channel", []string{"app/peer", "app/dispatch", "app/store", "shared/..."}},
 	{"app/plane", []string{
 		"app/httpapi", "app/workerapi", "app/channel", "app/peer", "app/sweep", "app/broker", "app/view", "app/dispatch",
-		"app/auth", "app/store", "shared/protocol",
+		"app/auth", "app/store", "shared/budget", "shared/protocol",
 	}},
 	{"app", []string{"app/plane", "web", "shared/connlimit", "shared/httpjson"}},
 	{"internal/stated", nil}, // for tests only: what the guide says, held against what the program has

@@ -80,6 +80,7 @@ func (p *program) start(ctx context.Context, s *settings) (*node, error) {
 	if err := s.keepPrivate(); err != nil {
 		return nil, err
 	}
+	memory := s.limitMemory()
 	n := &node{done: make(chan error, 2)}
 	n.ctx, n.cancel = context.WithCancelCause(ctx)
 	if !s.Role.RunsApp() {
@@ -91,7 +92,7 @@ func (p *program) start(ctx context.Context, s *settings) (*node, error) {
 		n.run("worker", w.Run)
 		return n, nil
 	}
-	a, err := p.app(n.ctx, s)
+	a, err := p.app(n.ctx, s, memory)
 	if err != nil {
 		return nil, err
 	}
@@ -142,7 +143,7 @@ func (s *settings) keepPrivate() error {
 }
 
 // app opens the control plane.
-func (p *program) app(ctx context.Context, s *settings) (*app.App, error) {
+func (p *program) app(ctx context.Context, s *settings, memory int64) (*app.App, error) {
 	token := ""
 	if s.Auth != config.AuthNone {
 		t, created, err := auth.Bootstrap(s.DataDir, s.Token)
@@ -173,7 +174,8 @@ func (p *program) app(ctx context.Context, s *settings) (*app.App, error) {
 			NoAuth:     s.Auth == config.AuthNone,
 			Transports: s.SocketTransports, Cleanup: s.SessionCleanup, LogAge: s.ActivityLogAge,
 			AttemptLease: s.othersLease(), Metrics: s.Metrics,
-			MaxBlamed: s.MaxBlamed, MaxPolls: s.MaxPolls, MaxSockets: s.MaxSockets, TrustedProxies: proxies, Log: s.Log,
+			MaxBlamed: s.MaxBlamed, MaxPolls: s.MaxPolls, MaxSockets: s.MaxSockets, TrustedProxies: proxies,
+			Bytes: inFlight(memory), Log: s.Log,
 			Settings: func() protocol.WorkerSettings {
 				return protocol.WorkerSettings{
 					ExecutionMode: "SANDBOX_PROCESS", DrainSeconds: int64(s.DrainTimeout.Seconds()),
@@ -201,7 +203,8 @@ func (s *settings) postgres() bool { return !strings.HasPrefix(s.DatabaseURL, "s
 
 // openStore opens the store that the settings name.
 func (s *settings) openStore(ctx context.Context, id string, d store.Dispatcher) (store.Store, error) {
-	o := sqldb.Options{App: id, Dispatch: d, Pool: s.PostgresPool, Waiting: func(err error) {
+	memory, _ := s.memory()
+	o := sqldb.Options{App: id, Dispatch: d, Pool: s.PostgresPool, Memory: memory, Waiting: func(err error) {
 		s.Log.Warn().Err(err).Msg("waiting for the database")
 	}}
 	if path, ok := strings.CutPrefix(s.DatabaseURL, "sqlite:"); ok {

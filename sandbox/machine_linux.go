@@ -21,6 +21,14 @@ func machineMemory() int64 {
 	return total
 }
 
+// Memory is how many bytes of memory there are to use; limited says that a control group allows fewer than the machine
+// has.
+func Memory() (total int64, limited bool) {
+	total = machineMemory()
+	limit, ok := cgroup.MemoryLimit()
+	return total, ok && limit == total
+}
+
 // flush has what is in a folder written to the disk, so that a machine that loses its power keeps none of it by half.
 func flush(dir string) error {
 	f, err := os.Open(dir)

@@ -17,6 +17,7 @@ import (
 
 	"github.com/sojourn-run/sojourn/app/dispatch"
 	"github.com/sojourn-run/sojourn/app/peer"
+	"github.com/sojourn-run/sojourn/shared/budget"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 	"github.com/sojourn-run/sojourn/shared/rpc"
 	"github.com/sojourn-run/sojourn/shared/socketio"
@@ -49,6 +50,8 @@ type Options struct {
 	MaxPerToken  int           // sockets of one principal key; 0: no cap
 	PrincipalKey func(principal any) string
 	Address      func(*http.Request) string // of a client; nil: the peer's
+	Budget       *budget.Budget             // of bytes in flight; nil: none
+	Owner        func(principal any) budget.Owner
 	Log          zerolog.Logger
 }
 
@@ -98,7 +101,7 @@ func New(peers *peer.Peers, o Options) *Channel {
 	c.server = socketio.NewServer(socketio.Options{
 		Transports: o.Transports, Origins: o.Origins, PingInterval: o.PingInterval, PingTimeout: o.PingTimeout,
 		MaxSocketsPerKey: o.MaxPerToken, PrincipalKey: c.key, Failed: c.failed, Admit: c.admit,
-		Address: o.Address,
+		Address: o.Address, Budget: o.Budget, Owner: c.owner,
 	})
 	c.handlers = c.table()
 	c.serving = rpc.Serving{Failed: c.refused}
@@ -169,6 +172,25 @@ func (c *Channel) key(principal any) string {
 		principal = p.principal
 	}
 	return c.opt.PrincipalKey(principal)
+}
+
+// owner is whom the bytes of a connection are counted for: a worker's are those of its namespace.
+func (c *Channel) owner(principal any) (o budget.Owner) {
+	switch p := principal.(type) {
+	case *worker:
+		o = c.ownerOf(p.Principal)
+		o.Namespace = p.Namespace
+	case *browser:
+		o = c.ownerOf(p.principal)
+	}
+	return o
+}
+
+func (c *Channel) ownerOf(principal any) budget.Owner {
+	if c.opt.Owner == nil {
+		return budget.Owner{Token: "somebody"}
+	}
+	return c.opt.Owner(principal)
 }
 
 // failed hears what a peer is not told.

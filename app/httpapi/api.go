@@ -14,6 +14,7 @@ import (
 	"github.com/sojourn-run/sojourn/app/auth"
 	"github.com/sojourn-run/sojourn/app/serve"
 	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/shared/budget"
 	"github.com/sojourn-run/sojourn/shared/httpjson"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
@@ -49,6 +50,7 @@ type Options struct {
 	Registry  *prometheus.Registry // what /metrics shows; nil: one of its own
 	Metrics   *Metrics             // counts the answers; nil: made on the registry
 	App       string               // id of this process
+	Budget    *budget.Budget       // of bytes in flight; nil: none
 	Log       zerolog.Logger
 }
 
@@ -72,20 +74,29 @@ func New(o Options) *API {
 	if o.Metrics == nil {
 		o.Metrics = NewMetrics(o.Registry)
 	}
-	a := &API{opt: o, mux: http.NewServeMux(), signIns: newSignIns()}
+	a := &API{opt: o, mux: http.NewServeMux(), signIns: newSignIns(), searches: newSearches()}
 	a.pipe = serve.Pipeline{
 		Auth: o.Auth, HasNamespace: o.Namespaces.HasNamespace, Header: VersionHeader, Version: Version,
 		CheckVersion: checkVersion, Dashboard: true,
 		Broken: []byte(`{"reason":"internal","message":"internal error"}`), Observe: o.Metrics.Observe, Log: o.Log,
+		Budget: o.Budget,
 	}
 	a.info = a.clusterInfo()
 	for _, rt := range table() {
 		rt.Shape = shapeOf(rt)
+		rt.Reads = loads[rt.Operation]
 		a.mux.HandleFunc(rt.Method+" "+rt.Pattern, func(w http.ResponseWriter, r *http.Request) {
 			a.pipe.Serve(&call{Call: serve.NewCall(w, r, rt.Route), api: a, rt: rt})
 		})
 	}
 	return a
+}
+
+// loads are the bytes that reads of payloads count with until they are answered. One that is held while it waits for
+// something to happen counts with what it answers only.
+var loads = map[string]int64{
+	"describe": serve.ManyReads, "describe_run": serve.ManyReads, "describe_run_by_id": serve.ManyReads,
+	"debug_workflow": serve.ManyReads, "history_export": 2 * serve.ManyReads, "list": serve.ManyReads / 4,
 }
 
 // ServeHTTP answers one request.

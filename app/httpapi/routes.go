@@ -70,7 +70,7 @@ func table() []route {
 		ours(post, "/api/worker-sessions/{session}/close", "operator_close_session", auth.Operator, closeSession),
 		ours(post, "/api/worker-sessions/{session}/migrate", "operator_migrate_session", auth.Operator, migrateSession),
 
-		contract(get, "/system/operator-metrics", "system_operator_metrics", auth.Viewer, operatorMetrics),
+		counted(contract(get, "/system/operator-metrics", "system_operator_metrics", auth.Viewer, operatorMetrics)),
 
 		held(ours(get, "/api/sojourn/workflows/{workflow}/result", "workflow_result", auth.Viewer, result)),
 		held(ours(get, "/api/sojourn/workflows/{workflow}/runs/{run}/result", "run_result", auth.Viewer, result)),

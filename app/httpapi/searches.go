@@ -1,44 +1,52 @@
 package httpapi
 
 import (
-	"sync"
+	"cmp"
+	"context"
+	"errors"
 
 	"github.com/sojourn-run/sojourn/app/auth"
+	"github.com/sojourn-run/sojourn/shared/budget"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// A search that no index bounds reads for as long as it may. A limit for each caller, and not one for all, keeps
-// somebody who asks for much of it from making the others wait.
+// A search that no index bounds, and an exact count, read for as long as they may. An app has few under way, so that
+// they do not take the database from all other requests. A caller alone may have all of them; when they are all under
+// way, the next place goes to the namespace, and in it to the token, that has the fewest.
 
-// mostSearches is how many listings with a filter or a text one caller may have under way. What no index answers reads
-// for as long as it may: one caller who asks for much of it must not take the database from all others.
+// mostSearches is how many searches and exact counts an app has under way.
 const mostSearches = 4
 
-// searches counts the searches under way by caller.
-type searches struct {
-	mu sync.Mutex
-	by map[string]int
-}
+// searches gives places to searches and exact counts.
+type searches struct{ places *budget.Budget }
 
-// enter begins a search, or refuses it with throttled. What it returns ends the search.
-func (s *searches) enter(who *auth.Principal) (leave func(), err error) {
-	caller := string(who.Method) + " " + who.TokenID + " " + who.Name
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.by[caller] >= mostSearches {
+func newSearches() searches { return searches{budget.Places(mostSearches)} }
+
+// enter waits a few seconds for a place, or refuses the search with throttled. The function it returns ends the search.
+func (s *searches) enter(ctx context.Context, namespace string, who *auth.Principal) (leave func(), err error) {
+	o := budget.Owner{Namespace: namespace, Token: cmp.Or(who.TokenID, who.Name)}
+	place, err := s.places.Acquire(ctx, o, 1, budget.Ordinary)
+	if errors.Is(err, budget.ErrOverloaded) {
 		return nil, protocol.Refuse(
-			protocol.ReasonThrottled, "%d searches of this caller are under way: wait for one of them", mostSearches,
+			protocol.ReasonThrottled, "%d searches and exact counts are under way: try again", mostSearches,
 		)
 	}
-	if s.by == nil {
-		s.by = map[string]int{}
+	if err != nil {
+		return nil, err
 	}
-	s.by[caller]++
-	return func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if s.by[caller]--; s.by[caller] == 0 {
-			delete(s.by, caller)
+	return place.Release, nil
+}
+
+// counted is for a route that counts exactly: it needs a place among the searches.
+func counted(rt route) route {
+	verb := rt.verb
+	rt.verb = func(a *API, c *call) (answer, error) {
+		leave, err := a.searches.enter(c.Ctx, c.NS, c.Who)
+		if err != nil {
+			return answer{}, err
 		}
-	}, nil
+		defer leave()
+		return verb(a, c)
+	}
+	return rt
 }

@@ -2,35 +2,62 @@ package httpapi
 
 import (
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/sojourn-run/sojourn/app/auth"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// One caller has a bounded number of searches under way, and takes nothing from another.
-func TestACallerHasFewSearchesUnderWay(t *testing.T) {
-	var s searches
-	ann, bob := &auth.Principal{TokenID: "a"}, &auth.Principal{TokenID: "b"}
-	var leave func()
-	for range mostSearches {
-		var err error
-		if leave, err = s.enter(ann); err != nil {
-			t.Fatal(err)
+// A caller alone has all searches of an app. While it asks for more, others get the next place before it does.
+func TestSearchesAreSharedByNamespaceAndToken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSearches()
+		loud, quiet := &auth.Principal{TokenID: "loud"}, &auth.Principal{TokenID: "quiet"}
+		search := func(namespace string, who *auth.Principal, outcomes chan<- error) {
+			leave, err := s.enter(t.Context(), namespace, who)
+			if outcomes <- err; err == nil {
+				time.Sleep(time.Second)
+				leave()
+			}
 		}
-	}
-	if _, err := s.enter(ann); protocol.ReasonOf(err) != protocol.ReasonThrottled {
-		t.Errorf("one more: %v, want throttled", err)
-	}
-	done, err := s.enter(bob)
-	if err != nil {
-		t.Errorf("another caller: %v", err)
-	}
-	done()
-	leave()
-	if _, err := s.enter(ann); err != nil {
-		t.Errorf("after one ended: %v", err)
-	}
-	if len(s.by) != 1 {
-		t.Errorf("%d callers are remembered, want 1", len(s.by))
-	}
+		const flood = 40
+		outcomes, others := make(chan error, flood), make(chan error, 2)
+		for range flood {
+			go search("a", loud, outcomes)
+		}
+		synctest.Wait()
+		if len(outcomes) != mostSearches {
+			t.Errorf("a caller alone has %d searches under way, want %d", len(outcomes), mostSearches)
+		}
+		began := time.Now()
+		go search("a", quiet, others)
+		go search("b", loud, others)
+		for range 2 {
+			if err := <-others; err != nil {
+				t.Errorf("a bystander: %v", err)
+			}
+		}
+		if took := time.Since(began); took > time.Second {
+			t.Errorf("bystanders waited %s, want no longer than for the next search to end", took)
+		}
+		served, refused := 0, 0
+		for range flood {
+			switch err := <-outcomes; {
+			case err == nil:
+				served++
+			case protocol.ReasonOf(err) == protocol.ReasonThrottled:
+				refused++
+			default:
+				t.Error(err)
+			}
+		}
+		if served < 4*mostSearches || refused == 0 {
+			t.Errorf("of the flood %d were served and %d refused", served, refused)
+		}
+		time.Sleep(time.Minute)
+		if used := s.places.Stats().Used; used != 0 {
+			t.Errorf("%d places are taken after the end", used)
+		}
+	})
 }

@@ -19,8 +19,8 @@ func systems(contract lineFunc) []route {
 	repair.Limit, timeouts.Limit = serve.Held, serve.Held
 	return []route{
 		contract(get, "/system/health", "system_health", auth.Viewer, health),
-		contract(get, "/system/metrics", "system_metrics", auth.Viewer, operatorMetrics),
-		contract(post, "/system/metrics", "read_system_metrics", auth.Admin, operatorMetrics),
+		counted(contract(get, "/system/metrics", "system_metrics", auth.Viewer, operatorMetrics)),
+		counted(contract(post, "/system/metrics", "read_system_metrics", auth.Admin, operatorMetrics)),
 		contract(get, "/system/prometheus-metrics", "system_prometheus_metrics", auth.Viewer, systemMetrics),
 		contract(get, "/system/repair", "repair_status", auth.Viewer, repairStatus),
 		contract(get, "/system/activity-timeouts", "activity_timeouts", auth.Viewer, timeoutStatus),

@@ -126,7 +126,7 @@ func listRuns(a *API, c *call) (answer, error) {
 		return answer{}, q.err
 	}
 	if in.Query != "" || in.Kind != "" {
-		leave, err := a.searches.enter(c.Who)
+		leave, err := a.searches.enter(c.Ctx, c.NS, c.Who)
 		if err != nil {
 			return answer{}, err
 		}

@@ -6,6 +6,7 @@ import (
 	"net/http"
 
 	"github.com/sojourn-run/sojourn/app/auth"
+	"github.com/sojourn-run/sojourn/shared/budget"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
@@ -65,4 +66,13 @@ func principalKey(principal any) string {
 		return ""
 	}
 	return cmp.Or(who.TokenID, who.Name) // the bootstrap token has a name and no id
+}
+
+// owner is whom the bytes of a connection are counted for.
+func owner(principal any) budget.Owner {
+	who, _ := principal.(*auth.Principal)
+	if who == nil {
+		return budget.Owner{}
+	}
+	return budget.Owner{Token: cmp.Or(who.TokenID, who.Name)}
 }

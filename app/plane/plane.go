@@ -26,6 +26,7 @@ import (
 	"github.com/sojourn-run/sojourn/app/sweep"
 	"github.com/sojourn-run/sojourn/app/view"
 	"github.com/sojourn-run/sojourn/app/workerapi"
+	"github.com/sojourn-run/sojourn/shared/budget"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
@@ -49,6 +50,7 @@ type Options struct {
 	MaxBlamed      int          // losses of worker processes that a task may be blamed for: 3
 	MaxPolls       int          // of workers over HTTP that are held at once: 10,000
 	MaxSockets     int          // of one token; 0: no cap
+	Bytes          int64        // in flight at once, of requests and responses; 0: 256 MiB
 	TrustedProxies auth.Proxies // proxies whose X-Forwarded-For is believed
 	Dashboard      http.Handler // what is served outside of /api; nil: nothing
 	Log            zerolog.Logger
@@ -58,6 +60,9 @@ type Options struct {
 
 // keepSessions is how long sessions that ended for good are kept: the retention of a namespace.
 const keepSessions = 30 * 24 * time.Hour
+
+// plainBytes is how many bytes may be in flight where nothing is known of the machine.
+const plainBytes = 256 << 20
 
 // Plane is a control plane. Make it with Open. It answers at once, and moves time forward while Run runs.
 type Plane struct {
@@ -73,6 +78,7 @@ type Plane struct {
 	channel  *channel.Channel
 	handler  *httpapi.API
 	registry *prometheus.Registry
+	budget   *budget.Budget
 	log      zerolog.Logger
 
 	drain func(context.Context) error // once
@@ -127,6 +133,12 @@ func (p *Plane) join() {
 	p.auth = auth.New(auth.Options{
 		Store: p.store, Bootstrap: o.Token, None: o.NoAuth, Hears: p.store.Hears, TrustedProxies: o.TrustedProxies,
 	})
+	bytes := o.Bytes
+	if bytes <= 0 {
+		bytes = plainBytes
+	}
+	inFlight := budget.New(bytes)
+	p.budget = inFlight
 	p.peers = peer.New(p.broker, peer.Options{
 		Release: o.Release, Workers: p.broker.Presence(), Still: p.still, Allow: p.allow, Settings: p.settings,
 		Fleet: p.broker.Fleet().FleetWide, Hub: &p.dispatch.Hub, Log: o.Log,
@@ -134,21 +146,21 @@ func (p *Plane) join() {
 	p.channel = channel.New(p.peers, channel.Options{
 		Worker: p.worker, Dashboard: p.browser, Door: p.auth.Door, Still: p.still, Sees: sees, Hub: &p.dispatch.Hub,
 		Transports: o.Transports, PrincipalKey: principalKey, MaxPerToken: o.MaxSockets,
-		Address: p.auth.Address, Log: o.Log,
+		Address: p.auth.Address, Budget: inFlight, Owner: owner, Log: o.Log,
 	})
 	p.broker.Tells(p.peers)
 	requests := httpapi.NewMetrics(registry)
 	workers := workerapi.New(workerapi.Options{
 		Verbs: p.broker, Claims: p.broker, Workers: p.broker.Presence(), Auth: p.auth, Log: o.Log,
 		Observe: requests.Observe, Settings: p.peers.WorkerSettings, HasNamespace: p.broker.HasNamespace,
-		MaxPolls: o.MaxPolls,
+		MaxPolls: o.MaxPolls, Budget: inFlight,
 	})
 	p.handler = httpapi.New(httpapi.Options{
 		Runs: p.broker, Schedules: p.broker, Namespaces: p.broker, Attributes: p.broker, Retention: p.broker,
 		Operations: p.broker, WorkerOperations: p.broker.Fleet(), Process: p.broker,
 		RunViews: p.view, Fleet: p.view, Queues: p.view, ScheduleViews: p.view, System: p.view,
 		Auth: p.auth, WorkerAPI: workers, Socket: p.channel, Dashboard: o.Dashboard, Registry: registry,
-		Metrics: requests, App: p.id, Log: o.Log,
+		Metrics: requests, App: p.id, Budget: inFlight, Log: o.Log,
 	})
 }
 

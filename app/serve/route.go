@@ -29,11 +29,17 @@ type Route struct {
 	Anywhere  bool        // served whether the request's namespace is there or not
 	// how long it may take; 0: 30 s. One that says so may be held: it ends when its caller is no good any more
 	Limit time.Duration
-	Shape Shape // what it reads and answers
+	// its bytes come from the part of the budget that is reserved for outcomes, heartbeats, renewals and session verbs
+	Reserved bool
+	Reads    int64 // bytes it may load from the store beside its own body; 0: a few
+	Shape    Shape // what it reads and answers
 }
 
 // Held is the limit of a request that waits for work or for a worker: the longest wait, and the time to answer.
 const Held = 75 * time.Second
+
+// ManyReads is what a route that loads payloads counts as loading.
+const ManyReads = 4 << 20
 
 // brief is the limit of all others.
 const brief = 30 * time.Second

@@ -8,6 +8,7 @@
 package serve
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/http"
@@ -18,6 +19,7 @@ import (
 
 	"github.com/sojourn-run/sojourn/app/auth"
 	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/shared/budget"
 	"github.com/sojourn-run/sojourn/shared/connlimit"
 	"github.com/sojourn-run/sojourn/shared/httpjson"
 	"github.com/sojourn-run/sojourn/shared/protocol"
@@ -32,6 +34,8 @@ type Pipeline struct {
 	CheckVersion    func(said string) error // asked of what a request of the contract's routes says in Header
 	Dashboard       bool                    // who is known by the dashboard's cookie need not say a version
 	Broken          []byte                  // what is said when an answer cannot be encoded
+
+	Budget *budget.Budget // of bytes in flight; nil: none
 
 	Observe func(operation string, status int, took time.Duration) // called after every answer; nil: nobody counts
 	Log     zerolog.Logger
@@ -49,7 +53,9 @@ type Call struct {
 	Who *auth.Principal // nil on open routes
 	NS  string          // the namespace
 
-	raw []byte // the body, once it was read
+	raw   []byte        // the body, once it was read
+	grant *budget.Grant // of the bytes in flight
+	full  bool          // it was refused for lack of them
 }
 
 // Exchange is a call in the hands of its plane, which embeds it.
@@ -93,9 +99,89 @@ func (c *Call) maxBody() int64 {
 // Body is the request's body, nil when there is none.
 func (c *Call) Body() (raw []byte, err error) {
 	if c.raw == nil {
+		c.grant.MayBeCut(c.cutReading)
 		c.raw, err = httpjson.Body(c.W, c.Request, c.maxBody())
+		c.grant.MayBeCut(nil)
+		if err != nil && c.grant.WasCut() {
+			err = overloaded()
+		}
 	}
 	return c.raw, err
+}
+
+// cutReading ends the reading of a body whose bytes are needed for another caller.
+func (c *Call) cutReading() {
+	_ = http.NewResponseController(c.W).SetReadDeadline(time.Now()) // it worked before
+}
+
+// cutWriting ends the writing of a response that its caller does not read.
+func (c *Call) cutWriting() {
+	_ = http.NewResponseController(c.W).SetWriteDeadline(time.Now())
+}
+
+// Skimmed is the body without its long strings, when it was refused for its size before it was read: what a refusal has
+// to repeat of it.
+func (c *Call) Skimmed() []byte {
+	if c.raw != nil || c.Request.Body == nil {
+		return c.raw
+	}
+	return httpjson.Skim(http.MaxBytesReader(c.W, c.Request.Body, c.maxBody()))
+}
+
+func overloaded() error {
+	return protocol.Refuse(protocol.ReasonOverloaded, "%v; try again", budget.ErrOverloaded)
+}
+
+// A request is counted with what its body becomes while it is decoded, encoded and committed, and what it loads.
+const (
+	bodyFactor  = 6
+	plainReads  = 16 << 10
+	replyFactor = 2 // of an encoded response: as a value, and as text
+
+	smallBody    = 64 << 10 // of a reserved route: never waits
+	smallRequest = 64 << 10 // of any route, with all it is counted with: waits only where its caller has much
+)
+
+// reserve takes the bytes of a request from the budget, before any of its body is read.
+func (p *Pipeline) reserve(c *Call) (err error) {
+	if p.Budget == nil || c.Route.Open() {
+		return nil
+	}
+	body := c.ContentLength
+	switch {
+	case c.Request.Body == nil || c.Request.Body == http.NoBody:
+		body = 0
+	case body > c.maxBody():
+		body = 0 // it will be refused unread
+	case body < 0:
+		body = c.maxBody()
+	}
+	n := bodyFactor*body + max(plainReads, c.Route.Reads)
+	owner := budget.Owner{Namespace: c.NS}
+	if c.Who != nil {
+		owner.Token = cmp.Or(c.Who.TokenID, c.Who.Name)
+	}
+	class := budget.Ordinary
+	if c.Route.Reserved {
+		if class = budget.Reserved; c.ContentLength >= 0 && body <= smallBody {
+			c.grant = p.Budget.Force(owner, n)
+			return nil
+		}
+	}
+	if n <= smallRequest {
+		var ok bool
+		if c.grant, ok = p.Budget.Small(owner, n); ok {
+			return nil
+		}
+	}
+	if c.grant, err = p.Budget.Acquire(c.Context(), owner, n, class); errors.Is(err, budget.ErrOverloaded) {
+		if body > 0 {
+			c.W.Header().Set("Connection", "close") // the body is not waited for
+		}
+		c.full = true
+		return overloaded()
+	}
+	return err
 }
 
 // Read decodes the body.
@@ -138,6 +224,7 @@ func (p *Pipeline) Unrouted(mux *http.ServeMux, x Exchange) bool {
 func (p *Pipeline) Serve(x Exchange) {
 	began, status := time.Now(), 0
 	c := x.base()
+	defer func() { c.grant.Release() }()
 	defer func() {
 		if broke := recover(); broke != nil {
 			if broke == any(http.ErrAbortHandler) {
@@ -195,6 +282,9 @@ func (p *Pipeline) run(x Exchange) (Answer, error) {
 	if err := httpjson.CheckPath(c.Request, c.Route.Pattern); err != nil {
 		return Answer{}, err
 	}
+	if err := p.reserve(c); err != nil {
+		return Answer{}, err
+	}
 	limit, ctx := c.Route.Limit, c.Context()
 	if limit == 0 {
 		limit = brief
@@ -226,6 +316,9 @@ func (p *Pipeline) write(x Exchange, status int, body any) error {
 		status, raw = http.StatusInternalServerError, p.Broken
 	}
 	c.W.Header().Set(p.Header, p.Version)
+	c.grant.Force(replyFactor * int64(len(raw)))
+	c.grant.MayBeCut(c.cutWriting)
+	defer c.grant.MayBeCut(nil)
 	return errors.Join(err, httpjson.Write(c.W, c.Request, status, raw))
 }
 
@@ -241,7 +334,7 @@ func (p *Pipeline) refuse(x Exchange, err error) int {
 		return HungUp
 	}
 	httpjson.Hints(c.W, status)
-	if status >= http.StatusInternalServerError {
+	if status >= http.StatusInternalServerError && !c.full {
 		p.Log.Error().Err(err).Str("operation", c.Route.Operation).Str("path", c.URL.Path).Int("status", status).
 			Msg("request failed")
 	}

@@ -6,13 +6,13 @@ import (
 	"context"
 	"maps"
 	"net/http"
-	"sync/atomic"
 	"time"
 
 	"github.com/rs/zerolog"
 
 	"github.com/sojourn-run/sojourn/app/auth"
 	"github.com/sojourn-run/sojourn/app/serve"
+	"github.com/sojourn-run/sojourn/shared/budget"
 	"github.com/sojourn-run/sojourn/shared/httpjson"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
@@ -43,6 +43,7 @@ type Options struct {
 	MaxPolls int // that are held at once: 10,000
 	// HasNamespace refuses a namespace that is not there; nil: all are.
 	HasNamespace func(ctx context.Context, name string) error
+	Budget       *budget.Budget // of bytes in flight; nil: none
 }
 
 // API is the handler of everything below /api/worker/.
@@ -51,8 +52,8 @@ type API struct {
 	mux          *http.ServeMux
 	pipe         serve.Pipeline
 	capabilities protocol.ServerCapabilities
-	tail         []byte       // the members that answers carry, errors included
-	held         atomic.Int64 // polls
+	tail         []byte         // the members that answers carry, errors included
+	held         *budget.Budget // polls
 }
 
 // New makes the handler.
@@ -60,7 +61,7 @@ func New(o Options) *API {
 	if o.MaxPolls <= 0 {
 		o.MaxPolls = maxPolls
 	}
-	a := &API{opt: o, mux: http.NewServeMux(), capabilities: capabilities()}
+	a := &API{opt: o, mux: http.NewServeMux(), capabilities: capabilities(), held: budget.Places(o.MaxPolls)}
 	can, err := httpjson.Encode(a.capabilities)
 	if err != nil {
 		panic("workerapi: capabilities: " + err.Error())
@@ -70,7 +71,7 @@ func New(o Options) *API {
 	a.pipe = serve.Pipeline{
 		Auth: o.Auth, HasNamespace: o.HasNamespace, Header: VersionHeader, Version: Version, CheckVersion: checkVersion,
 		Broken:  httpjson.Append([]byte(`{"reason":"internal","error":"internal error","message":"internal error"}`), a.tail),
-		Observe: o.Observe, Log: o.Log,
+		Observe: o.Observe, Log: o.Log, Budget: o.Budget,
 	}
 	for _, rt := range table() {
 		rt.Shape = shapes[rt.Operation]

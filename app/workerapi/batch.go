@@ -46,7 +46,7 @@ func completeTasks(a *API, c *call) (answer, error) {
 		if refused = a.prepare(c, in.Next); refused != nil {
 			in.Next = nil
 		} else {
-			release, err := a.takePlace(c, in.Next)
+			release, err := a.takePlace(c, in.Next, true)
 			if err != nil { // the outcomes count all the same, and tasks that are ready can be leased
 				c.refused, release, in.Next.Timeout = nil, func() {}, new(int64(0))
 			}

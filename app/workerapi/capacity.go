@@ -1,8 +1,12 @@
 package workerapi
 
 import (
+	"cmp"
+	"context"
+	"errors"
 	"slices"
 
+	"github.com/sojourn-run/sojourn/shared/budget"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
@@ -15,22 +19,40 @@ const (
 )
 
 // takePlace takes one of the places for polls that are held, and gives it back with the function it returns. A poll
-// that waits for nothing needs none.
-func (a *API) takePlace(c *call, in *protocol.PollRequest) (release func(), err error) {
+// that waits for nothing needs none. When all places are taken, a caller that holds fewer than its share gets that of
+// the namespace, or of the token in its own namespace, that holds the most; the poll that ends is refused as one that
+// finds no place.
+// A poll behind outcomes is not ended so, since they would not be answered.
+func (a *API) takePlace(c *call, in *protocol.PollRequest, behindOutcomes bool) (release func(), err error) {
 	if in.Timeout != nil && *in.Timeout == 0 {
 		return func() {}, nil
 	}
-	if a.held.Add(1) <= int64(a.opt.MaxPolls) {
-		return func() { a.held.Add(-1) }, nil
+	owner := budget.Owner{Namespace: c.NS, Token: cmp.Or(c.Who.TokenID, c.Who.Name)}
+	ctx, end := context.WithCancelCause(c.Ctx)
+	cut := func() { end(errPlaceNeeded) }
+	if behindOutcomes {
+		cut = nil
 	}
-	a.held.Add(-1)
+	if place, ok := a.held.Place(owner, cut); ok {
+		c.Ctx = ctx
+		return func() { place.Release(); end(nil) }, nil
+	}
+	end(nil)
+	return nil, a.full(c, in)
+}
+
+// errPlaceNeeded ends a held poll whose place another caller needs, one that has fewer.
+var errPlaceNeeded = errors.New("the place of a held poll is needed for another caller")
+
+// full is the refusal of a poll for which there is no place.
+func (a *API) full(c *call, in *protocol.PollRequest) error {
 	c.tell("task", nil)
 	c.tell("poll_status", protocol.ReasonPollCapacity)
 	c.tell("task_kind", taskKind(in.Kinds))
 	c.tell("task_queue", in.TaskQueue)
 	c.tell("retryable", true)
 	c.tell("retry_after_seconds", capacityRetry)
-	return nil, protocol.Refuse(
+	return protocol.Refuse(
 		protocol.ReasonPollCapacity, "this app holds %d polls, which is all it may; try again", a.opt.MaxPolls,
 	)
 }

@@ -72,3 +72,61 @@ func TestPollsAboveTheBoundAreToldToComeAgain(t *testing.T) {
 		t.Errorf("with room again: got %d %v", got.status, got.body)
 	}
 }
+
+// One tenant may hold all polls while no other polls. Another then gets its share of them, and those that end for it
+// are told to come again.
+func TestHeldPollsMakeRoomForOtherCallers(t *testing.T) {
+	entered, leave := make(chan string, 20), make(chan struct{})
+	f := &fake{poll: func(ctx context.Context, in protocol.PollRequest) (protocol.PollAnswer, error) {
+		entered <- in.Namespace
+		select {
+		case <-ctx.Done():
+			return protocol.PollAnswer{}, ctx.Err()
+		case <-leave:
+			return protocol.PollAnswer{Status: protocol.PollEmpty, Tasks: []protocol.Task{}, Undo: func() {}}, nil
+		}
+	}}
+	s := bounded(t, f, 4)
+	ended := map[string]chan int{"a": make(chan int, 20), "b": make(chan int, 20)}
+	poll := func(namespace string) {
+		ended[namespace] <- ask(t, s, "POST", "/api/worker/workflow-tasks/poll",
+			`{"worker_id":"w","task_queue":"q","timeout_seconds":60}`, map[string]string{"X-Namespace": namespace}).status
+	}
+	next := func(what string, ch <-chan int) int {
+		t.Helper()
+		select {
+		case status := <-ch:
+			return status
+		case <-time.After(time.Minute):
+			t.Fatalf("%s did not happen", what)
+			return 0
+		}
+	}
+	for range 4 {
+		go poll("a")
+		<-entered
+	}
+	for range 2 {
+		go poll("b")
+		if got := <-entered; got != "b" {
+			t.Fatalf("a poll of %s was let in", got)
+		}
+		if got := next("the end of a poll of the tenant that holds all", ended["a"]); got != 429 {
+			t.Errorf("the poll that made room got %d, want 429", got)
+		}
+	}
+	for namespace := range ended {
+		go poll(namespace)
+		if got := next("the refusal of one more", ended[namespace]); got != 429 {
+			t.Errorf("a third poll of %s: got %d", namespace, got)
+		}
+	}
+	close(leave)
+	for namespace := range ended {
+		for range 2 {
+			if got := next("the end of a held poll", ended[namespace]); got != 200 {
+				t.Errorf("a poll of %s that was held: got %d", namespace, got)
+			}
+		}
+	}
+}

@@ -1,6 +1,7 @@
 package workerapi
 
 import (
+	"context"
 	"errors"
 	"net/http"
 	"slices"
@@ -136,12 +137,19 @@ func (a *API) poll(c *call, in *protocol.PollRequest) (protocol.PollAnswer, erro
 	if err := a.prepare(c, in); err != nil {
 		return protocol.PollAnswer{}, err
 	}
-	release, err := a.takePlace(c, in)
+	release, err := a.takePlace(c, in, false)
 	if err != nil {
 		return protocol.PollAnswer{}, err
 	}
 	defer release()
 	out, err := a.opt.Verbs.Poll(c.Ctx, *in)
+	if errors.Is(context.Cause(c.Ctx), errPlaceNeeded) {
+		if err == nil && len(out.Tasks) > 0 {
+			c.undelivered = out.Undo
+			return out, nil // it got tasks just before
+		}
+		return protocol.PollAnswer{}, a.full(c, in)
+	}
 	if errors.Is(err, dispatch.ErrDraining) {
 		// It is the app that goes away, and another or its successor will answer. A worker told that draining is meant for it
 		// would stop.

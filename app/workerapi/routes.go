@@ -23,12 +23,14 @@ func table() []route {
 		return route{
 			Route: serve.Route{
 				Method: method, Pattern: "/api/worker" + path, Operation: operation, Plane: serve.Work, Roles: worker,
+				Reserved: true,
 			},
 			verb: verb,
 		}
 	}
 	ours := func(rt route) route { rt.Sojourn = true; return rt }
-	long := func(rt route) route { rt.Limit = serve.Held; return rt }
+	long := func(rt route) route { rt.Limit, rt.Reserved, rt.Reads = serve.Held, false, 0; return rt }
+	loads := func(rt route) route { rt.Reserved, rt.Reads = false, serve.ManyReads; return rt }
 	also := func(rt route, roles ...auth.Role) route { rt.Roles = append(rt.Roles[:1:1], roles...); return rt }
 	const post, get, del = http.MethodPost, http.MethodGet, http.MethodDelete
 	return []route{
@@ -36,14 +38,14 @@ func table() []route {
 		line(del, "/registrations/{worker}", "deregister", deregister),
 		line(post, "/heartbeat", "worker_heartbeat", workerHeartbeat),
 		long(line(post, "/workflow-tasks/poll", "poll_workflow_task", pollWorkflow)),
-		line(post, "/workflow-tasks/{task}/claim", "claim_workflow_task", claimWorkflow),
+		loads(line(post, "/workflow-tasks/{task}/claim", "claim_workflow_task", claimWorkflow)),
 		line(get, "/workflow-tasks/{task}/claim", "workflow_task_claim_status", workflowClaimStatus),
-		line(post, "/workflow-tasks/{task}/history", "workflow_task_history", historyPage),
+		loads(line(post, "/workflow-tasks/{task}/history", "workflow_task_history", historyPage)),
 		line(post, "/workflow-tasks/{task}/heartbeat", "heartbeat_workflow_task", heartbeatWorkflow),
 		line(post, "/workflow-tasks/{task}/complete", "complete_workflow_task", completeWorkflow),
 		line(post, "/workflow-tasks/{task}/fail", "fail_workflow_task", failWorkflow),
 		long(line(post, "/activity-tasks/poll", "poll_activity_task", pollActivity)),
-		line(post, "/activity-tasks/{task}/claim", "claim_activity_task", claimActivity),
+		loads(line(post, "/activity-tasks/{task}/claim", "claim_activity_task", claimActivity)),
 		line(get, "/activity-tasks/{task}/claim", "activity_task_claim_status", activityClaimStatus),
 		line(post, "/activity-tasks/{task}/status", "activity_task_status", attemptStatus),
 		line(get, "/activity-tasks/{task}/status", "read_activity_task_status", attemptStatus),

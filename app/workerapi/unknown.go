@@ -44,7 +44,10 @@ type named struct {
 // others stay as they are.
 func (c *call) outcome(rt route, err error) error {
 	e := httpjson.Refusal(store.Refusal(err))
-	if e.Reason != protocol.ReasonStoreUnavailable {
+	// What is refused for lack of memory is not even read: a poll may be made again, and of all else published workers
+	// understand only this.
+	full := e.Reason == protocol.ReasonOverloaded && !strings.HasSuffix(rt.Pattern, "/poll")
+	if e.Reason != protocol.ReasonStoreUnavailable && !full {
 		return err
 	}
 	for name, v := range c.refused { // that it was not recorded, not renewed …: it may have been
@@ -100,8 +103,7 @@ func (c *call) identify(rt route, e *protocol.Error) {
 
 // sent are the names in the body, which may not have been read yet.
 func (c *call) sent() (in named) {
-	raw, _ := c.Body()           // without a body there are no names
-	_ = json.Unmarshal(raw, &in) // nor without these members
+	_ = json.Unmarshal(c.Skimmed(), &in) // without a body, or without these members, there are no names
 	if in.WorkerID == "" {
 		in.WorkerID = c.URL.Query().Get("worker_id")
 	}

@@ -56,10 +56,59 @@ func Body(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
 // Whole reads a body to its end, whose length is said to be that; less than 0 if nothing is said.
 func Whole(body io.Reader, length int64) ([]byte, error) {
 	var b bytes.Buffer
-	// What is said is believed for a start only: there may be less.
-	b.Grow(int(min(max(length, 0), 64<<10)) + bytes.MinRead)
+	// The length is within the limit of the route, and was counted before anything is read; growing would take twice that.
+	b.Grow(int(min(max(length, 0), MaxBatchBody)) + bytes.MinRead)
 	_, err := b.ReadFrom(body)
 	return b.Bytes(), err
+}
+
+// Limits of what is kept of a body that is only skimmed.
+const (
+	skimmedText = 1 << 10
+	skimmedAll  = 64 << 10
+)
+
+// Skim reads a JSON body without its long strings, which become shorter ones, until it ends or has 64 KiB then: enough
+// to say which request it was.
+func Skim(body io.Reader) []byte {
+	var out []byte
+	buf := make([]byte, 8<<10)
+	quoted, escaped, length := false, false, 0
+	for len(out) < skimmedAll {
+		n, err := body.Read(buf)
+		for i := 0; i < n; i++ {
+			c := buf[i]
+			dropped := quoted && !escaped && length >= skimmedText
+			if dropped && c != '"' && c != '\\' { // on to the end of the string
+				next := bytes.IndexAny(buf[i:n], `"\`)
+				if next < 0 {
+					break
+				}
+				i += next
+				c = buf[i]
+			}
+			switch {
+			case dropped && c == '\\':
+				escaped, length = true, -1 // what it escapes is dropped as well
+				continue
+			case escaped && length < 0:
+				escaped, length = false, skimmedText
+				continue
+			case escaped:
+				escaped = false
+			case quoted && c == '\\':
+				escaped = true
+			case c == '"':
+				quoted, length = !quoted, 0
+			}
+			length++
+			out = append(out, c)
+		}
+		if err != nil {
+			break
+		}
+	}
+	return out
 }
 
 func tooLarge(limit int64) error {

@@ -72,3 +72,25 @@ func TestTheLargestBatchIsNotTooManyValues(t *testing.T) {
 		t.Errorf("%d items, %v", len(out.Items), err)
 	}
 }
+
+// What a refusal repeats of a body that was never kept: all but its long strings.
+func TestASkimmedBodyKeepsItsShortMembers(t *testing.T) {
+	long := strings.Repeat(`x\\\"{`, 500_000)
+	raw := httpjson.Skim(strings.NewReader(
+		`{"task_id":"t \" 1","result":{"blob":"` + long + `"},"lease_owner":"w","workflow_task_attempt":7}`,
+	))
+	var got struct {
+		TaskID  string `json:"task_id"`
+		Owner   string `json:"lease_owner"`
+		Attempt int    `json:"workflow_task_attempt"`
+	}
+	if err := json.Unmarshal(raw, &got); err != nil || got.TaskID != `t " 1` || got.Owner != "w" || got.Attempt != 7 {
+		t.Errorf("%+v, %v of %d bytes", got, err, len(raw))
+	}
+	if len(raw) > 4<<10 {
+		t.Errorf("%d bytes kept", len(raw))
+	}
+	if n := len(httpjson.Skim(strings.NewReader(strings.Repeat("[1,", 1_000_000)))); n > 64<<10 {
+		t.Errorf("%d bytes kept of small values", n)
+	}
+}

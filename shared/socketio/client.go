@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/gorilla/websocket"
+
+	"github.com/sojourn-run/sojourn/shared/budget"
 	"github.com/sojourn-run/sojourn/shared/mask"
 )
 
@@ -164,7 +166,7 @@ func (c *clientConn) join(namespace string, auth any, limits Options) (*Socket, 
 		PingTimeout  int `json:"pingTimeout"`
 		MaxPayload   int `json:"maxPayload"`
 	}
-	_, text, err := readMessage(c.ws, c.parts.maxBytes)
+	_, text, _, err := readMessage(c.ws, c.parts.maxBytes, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -228,7 +230,7 @@ func connectError(data []byte) *ConnectError {
 
 // next reads one frame; the packet is nil when it was none, or not whole yet.
 func (c *clientConn) next() (*packet, error) {
-	kind, data, err := readMessage(c.ws, c.parts.maxBytes)
+	kind, data, _, err := readMessage(c.ws, c.parts.maxBytes, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -309,6 +311,8 @@ func (c *clientConn) offer(frames []frame, until time.Time) (bool, error) {
 }
 
 func (c *clientConn) write() { c.out.write() }
+
+func (c *clientConn) takeGrant() *budget.Grant { return nil }
 
 func (c *clientConn) run(fn func()) { c.group.run(fn) }
 

@@ -7,6 +7,8 @@ import (
 	"runtime/debug"
 	"sync"
 	"time"
+
+	"github.com/sojourn-run/sojourn/shared/budget"
 )
 
 // maxStrikes is how many refused CONNECTs one connection gets.
@@ -155,6 +157,9 @@ func (c *conn) joined(ns *Namespace, principal any, release func()) error {
 	c.sockets[ns.name] = s
 	c.deadline.Stop()
 	c.session.setJoined(true)
+	if o.Budget != nil && o.Owner != nil {
+		c.session.countFor(o.Owner(principal))
+	}
 	c.mu.Unlock()
 	reply, err := encodeObject(packetConnect, ns.name, map[string]string{"sid": s.id})
 	if err != nil {
@@ -220,6 +225,8 @@ func (c *conn) offer(frames []frame, until time.Time) (bool, error) {
 }
 
 func (c *conn) write() { c.session.out.write() }
+
+func (c *conn) takeGrant() *budget.Grant { return c.session.takeGrant() }
 
 func (c *conn) run(fn func()) { c.server.group.run(fn) }
 

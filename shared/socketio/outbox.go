@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/gorilla/websocket"
+
+	"github.com/sojourn-run/sojourn/shared/budget"
 )
 
 const (
@@ -32,6 +34,20 @@ type outbox struct {
 	closed bool
 	last   error       // set: nothing more is taken in, and the connection ends with it once the queue is empty
 	grace  *time.Timer // bounds that
+	grant  *budget.Grant
+}
+
+// countIn counts what waits in a grant. A peer that does not read is cut when others need its bytes.
+func (o *outbox) countIn(g *budget.Grant) {
+	g.MayBeCut(func() { o.failed(ErrSlowPeer) })
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.closed {
+		g.Release()
+		return
+	}
+	o.grant = g
+	g.Force(int64(o.bytes))
 }
 
 // put queues one packet with its attachments, all or none. When the queue is full, as it is for a moment after a burst,
@@ -73,6 +89,7 @@ func (o *outbox) offer(frames []frame, until time.Time) (start bool, err error) 
 	}
 	o.queue = append(o.queue, frames)
 	o.bytes += n
+	o.grant.Force(int64(n))
 	start = o.ws != nil && !o.busy
 	if start {
 		o.busy = true
@@ -108,6 +125,7 @@ func (o *outbox) shift() []frame {
 	frames := o.queue[o.head]
 	o.queue[o.head] = nil
 	o.bytes -= size(frames)
+	o.grant.Return(int64(size(frames)))
 	if o.head++; o.head == len(o.queue) {
 		o.queue, o.head = o.queue[:0], 0
 	}
@@ -210,6 +228,7 @@ func (o *outbox) close() *websocket.Conn {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.closed, o.queue, o.head, o.bytes = true, nil, 0, 0
+	o.grant.Release()
 	o.release()
 	if o.grace != nil {
 		o.grace.Stop()

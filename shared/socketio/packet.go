@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/sojourn-run/sojourn/shared/budget"
 	"github.com/sojourn-run/sojourn/shared/rawjson"
 )
 
@@ -41,6 +42,7 @@ const (
 type frame struct {
 	binary bool
 	data   []byte
+	grant  *budget.Grant // of one that was read
 }
 
 // packet is one decoded Socket.IO packet. Its binary forms have become the plain ones once their attachments are in.

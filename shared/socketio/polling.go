@@ -10,6 +10,8 @@ import (
 	"net/http"
 	"strconv"
 	"time"
+
+	"github.com/sojourn-run/sojourn/shared/budget"
 )
 
 // separator stands between the packets of one polling body.
@@ -116,7 +118,8 @@ func (s *session) post(w http.ResponseWriter, r *http.Request) {
 		s.posting = false
 		s.mu.Unlock()
 	}()
-	body, err := s.readBody(w, r)
+	body, grant, err := s.readBody(w, r)
+	defer grant.Release()
 	if err != nil {
 		var tooLarge *http.MaxBytesError
 		if errors.As(err, &tooLarge) {
@@ -151,13 +154,21 @@ func (s *session) post(w http.ResponseWriter, r *http.Request) {
 }
 
 // readBody reads a polling body, within the limit that holds while it is read.
-func (s *session) readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
+func (s *session) readBody(w http.ResponseWriter, r *http.Request) (body []byte, grant *budget.Grant, err error) {
 	limit := s.maxPayload()
 	if r.ContentLength > int64(limit) {
 		w.Header().Set("Connection", "close") // the rest of the body is not waited for
-		return nil, &http.MaxBytesError{Limit: int64(limit)}
+		return nil, nil, &http.MaxBytesError{Limit: int64(limit)}
 	}
-	return io.ReadAll(http.MaxBytesReader(w, r.Body, int64(limit)))
+	if r.ContentLength < 0 || r.ContentLength > DefaultMaxUnjoinedPayload {
+		if grant, err = s.reserve(); err != nil {
+			return nil, nil, err
+		}
+	}
+	body, err = io.ReadAll(http.MaxBytesReader(w, r.Body, int64(limit)))
+	grant.MayBeCut(nil)
+	grant.Shrink(frameFactor * int64(len(body)))
+	return body, grant, err
 }
 
 // awaitPoll waits a moment for a poll to be there, so that the last answer of a session that its client closes has

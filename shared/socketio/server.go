@@ -13,6 +13,7 @@ import (
 
 	"github.com/gorilla/websocket"
 
+	"github.com/sojourn-run/sojourn/shared/budget"
 	"github.com/sojourn-run/sojourn/shared/connlimit"
 )
 
@@ -48,6 +49,11 @@ type Options struct {
 
 	MaxSocketsPerKey int                        // sockets of principals with one key; 0 is no cap
 	PrincipalKey     func(principal any) string // the key that cap counts by, such as the token's id; "" is not counted
+
+	// Budget limits the bytes in flight: frames above 16 KiB until their handler has acked them, and what waits for peers.
+	// nil: nothing does.
+	Budget *budget.Budget
+	Owner  func(principal any) budget.Owner // whom they are counted for
 
 	// Failed hears of what a peer is not told: panics of handlers and errors of OnConnect that are not a ConnectError. The
 	// socket is nil for the latter. Auth objects are never part of the error.

@@ -12,6 +12,7 @@ import (
 	"github.com/gorilla/websocket"
 	"golang.org/x/time/rate"
 
+	"github.com/sojourn-run/sojourn/shared/budget"
 	"github.com/sojourn-run/sojourn/shared/connlimit"
 )
 
@@ -37,10 +38,12 @@ type session struct {
 	joined  atomic.Bool // it is in a namespace; always where there are none
 	opened  time.Time   // its connection was accepted
 
-	readMu sync.Mutex // held while the sink takes a packet
+	readMu sync.Mutex    // held while the sink takes a packet
+	grant  *budget.Grant // of that packet; guarded by readMu
 
 	mu        sync.Mutex         // guards what follows
 	places    []*connlimit.Place // of the session and the connection under it, while it is in no namespace
+	owner     budget.Owner
 	beat      *time.Timer
 	pinged    bool          // a ping waits for its pong
 	pingAt    time.Time     // the next ping is due
@@ -114,6 +117,44 @@ func (s *session) leavePlaces() {
 	s.places = nil
 }
 
+// A large frame is counted with what it becomes while it is decoded and handled.
+const frameFactor = 4
+
+// reserve waits for the bytes of a frame whose size is not known yet, of which the first 16 KiB were read: a peer whose
+// frame has to wait is not read meanwhile. A peer that sends it slowly is cut for others.
+func (s *session) reserve() (*budget.Grant, error) {
+	o := &s.server.options
+	if o.Budget == nil {
+		return nil, nil
+	}
+	s.mu.Lock()
+	owner := s.owner
+	s.mu.Unlock()
+	g, err := o.Budget.Acquire(s.ctx, owner, 2*int64(o.MaxPayload), budget.Reserved)
+	if err != nil {
+		return nil, err
+	}
+	g.MayBeCut(func() { s.closeWith(ErrSlowPeer) })
+	return g, nil
+}
+
+// takeGrant hands the bytes of the packet that is being taken to its handler, which releases them.
+func (s *session) takeGrant() *budget.Grant {
+	g := s.grant
+	s.grant = nil
+	return g
+}
+
+// countFor counts the bytes of the session for an owner.
+func (s *session) countFor(owner budget.Owner) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.owner == (budget.Owner{}) {
+		s.owner = owner
+		s.out.countIn(s.server.options.Budget.Force(owner, 0))
+	}
+}
+
 // maxPayload is how many bytes a frame or a polling body may have now.
 func (s *session) maxPayload() int {
 	if s.joined.Load() {
@@ -159,13 +200,20 @@ func (s *session) alive(pong bool) {
 // reading.
 func (s *session) receive(f frame) error {
 	if err := s.limiter.Wait(s.ctx); err != nil {
+		f.grant.Release()
 		return context.Cause(s.ctx)
 	}
 	s.readMu.Lock()
 	defer s.readMu.Unlock()
 	if s.over.Load() {
+		f.grant.Release()
 		return context.Cause(s.ctx)
 	}
+	s.grant = f.grant
+	defer func() { // unless a handler has it
+		s.grant.Release()
+		s.grant = nil
+	}()
 	if f.binary {
 		s.alive(false)
 		return s.sink.binary(f.data)
@@ -196,7 +244,7 @@ func (s *session) serve(ws *websocket.Conn) {
 
 func (s *session) read(ws *websocket.Conn) {
 	for {
-		kind, data, err := readMessage(ws, s.maxPayload)
+		kind, data, grant, err := readMessage(ws, s.maxPayload, s.reserve)
 		if err != nil {
 			if errors.Is(err, errUnjoinedPayload) {
 				// What gorilla does above its own limit, so that the peer gets to know why it is closed.
@@ -209,7 +257,7 @@ func (s *session) read(ws *websocket.Conn) {
 			s.closeWith(readCause(err))
 			return
 		}
-		if err := s.receive(frame{binary: kind == websocket.BinaryMessage, data: data}); err != nil {
+		if err := s.receive(frame{binary: kind == websocket.BinaryMessage, data: data, grant: grant}); err != nil {
 			s.closeWith(err)
 			return
 		}

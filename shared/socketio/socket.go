@@ -10,6 +10,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/sojourn-run/sojourn/shared/budget"
 )
 
 // wire is the connection under a Socket, of the server or of the client.
@@ -17,6 +19,7 @@ type wire interface {
 	put(frames []frame, until time.Time) error
 	offer(frames []frame, until time.Time) (start bool, err error) // put, but the caller writes when told to start
 	write()
+	takeGrant() *budget.Grant    // the bytes of the packet that is being taken
 	run(fn func())               // starts a counted goroutine
 	gone(s *Socket, cause error) // s has ended; called once
 	failed(s *Socket, err error) // a handler panicked
@@ -64,6 +67,7 @@ type incoming struct {
 	values []any // args decoded, when there were attachments
 	id     uint64
 	hasID  bool
+	grant  *budget.Grant // its bytes, until it is acked
 }
 
 func newSocket(id, namespace string, w wire, maxHandlers, maxPayload int) *Socket {
@@ -299,7 +303,7 @@ func (s *Socket) handle(p *packet) error {
 	if len(items) == 0 || items[0][0] != '"' || json.Unmarshal(items[0], &in.event) != nil {
 		return fmt.Errorf("%w: event without a name", ErrProtocol)
 	}
-	in.args = items[1:]
+	in.args, in.grant = items[1:], s.wire.takeGrant()
 	if p.values != nil {
 		in.values = p.values[1:]
 	}
@@ -351,6 +355,7 @@ func (s *Socket) start(in incoming) {
 }
 
 func (s *Socket) refuse(in incoming) {
+	in.grant.Release()
 	s.wire.busy()
 	if in.hasID {
 		s.ack(in.id, []any{errorAck(errBusy)}, false)
@@ -359,6 +364,7 @@ func (s *Socket) refuse(in incoming) {
 
 // serve runs one handler and acks what it says. runs is nil when nobody waits for it to run.
 func (s *Socket) serve(in incoming, handler Handler, runs *atomic.Bool) {
+	defer in.grant.Release()
 	var values []any
 	var err error = errPanic
 	s.guard(func() {

@@ -70,7 +70,7 @@ func (s *session) probe(ws *websocket.Conn) bool {
 }
 
 func expect(ws *websocket.Conn, want string) bool {
-	kind, data, err := readMessage(ws, func() int { return DefaultMaxUnjoinedPayload })
+	kind, data, _, err := readMessage(ws, func() int { return DefaultMaxUnjoinedPayload }, nil)
 	return err == nil && kind == websocket.TextMessage && string(data) == want
 }
 

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/gorilla/websocket"
+
+	"github.com/sojourn-run/sojourn/shared/budget"
 )
 
 // readBuffers are where messages are read into before their size is known. Idle connections hold none.
@@ -17,13 +19,23 @@ var readBuffers sync.Pool
 // errUnjoinedPayload ends the reading of a frame that is too large for a connection in no namespace.
 var errUnjoinedPayload = fmt.Errorf("%w before CONNECT was accepted", ErrPayloadTooLarge)
 
-// readMessage reads the next message into memory of exactly its size. limit is asked while the message is read, since a
-// namespace may be joined or left meanwhile; above it the error is errUnjoinedPayload.
-func readMessage(ws *websocket.Conn, limit func() int) (kind int, data []byte, err error) {
+// readMessage reads the next message into memory of exactly its size. limit is asked while the message is read, since
+// a namespace may be joined or left meanwhile; above it the error is errUnjoinedPayload. reserve waits for the bytes of
+// a message above 16 KiB; nil: they are not counted.
+func readMessage(
+	ws *websocket.Conn, limit func() int, reserve func() (*budget.Grant, error),
+) (kind int, data []byte, grant *budget.Grant, err error) {
 	kind, r, err := ws.NextReader()
 	if err != nil {
-		return 0, nil, err
+		return 0, nil, nil, err
 	}
+	reserved := reserve == nil
+	defer func() {
+		if err != nil {
+			grant.Release()
+			grant = nil
+		}
+	}()
 	buf, ok := readBuffers.Get().(*bytes.Buffer)
 	if !ok {
 		buf = new(bytes.Buffer)
@@ -34,20 +46,28 @@ func readMessage(ws *websocket.Conn, limit func() int) (kind int, data []byte, e
 		n, err := r.Read(buf.AvailableBuffer()[:buf.Available()])
 		buf.Write(buf.AvailableBuffer()[:n])
 		if buf.Len() > limit() {
-			return 0, nil, errUnjoinedPayload
+			return 0, nil, grant, errUnjoinedPayload
 		}
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			break
 		}
 		if err != nil {
-			return 0, nil, err
+			return 0, nil, grant, err
+		}
+		if !reserved && buf.Len() > DefaultMaxUnjoinedPayload {
+			reserved = true
+			if grant, err = reserve(); err != nil {
+				return 0, nil, nil, err
+			}
 		}
 	}
 	data = bytes.Clone(buf.Bytes())
+	grant.MayBeCut(nil)
+	grant.Shrink(frameFactor * int64(len(data)))
 	if buf.Cap() <= 1<<20 {
 		readBuffers.Put(buf)
 	}
-	return kind, data, nil
+	return kind, data, grant, nil
 }
 
 // closeWebsocket says goodbye to a peer that reads, waiting a moment for a write that is under way, and closes.

@@ -134,7 +134,15 @@ type cache struct {
 	floors    map[string]int64 // nil: not read yet
 }
 
-func newCache() *cache {
+// historyBytes is how much history is kept by a process that may use so many bytes of memory.
+func historyBytes(memory int64) int {
+	if memory <= 0 {
+		return mostHistory
+	}
+	return int(min(mostHistory, memory/16))
+}
+
+func newCache(history int) *cache {
 	return &cache{
 		runs: newLRU[string, *run](mostRuns), heads: newLRU[string, head](mostHeads),
 		sessions:  newLRU[engine.SessionKey, *session](mostSessions),
@@ -142,7 +150,7 @@ func newCache() *cache {
 		workflows: newLRU[engine.WorkflowKey, *engine.Workflow](mostKeys),
 		owners:    newLRU[string, engine.WorkflowKey](mostKeys),
 		sessionOf: newLRU[taskKey, engine.SessionKey](mostSessions),
-		stored:    newLRU[engine.SessionKey, struct{}](mostSessions), history: newLRU[string, *past](mostHistory),
+		stored:    newLRU[engine.SessionKey, struct{}](mostSessions), history: newLRU[string, *past](history),
 		leads: newLRU[string, record.Lead](mostRuns),
 	}
 }

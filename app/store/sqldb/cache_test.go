@@ -21,7 +21,7 @@ func following(last int64, n, bytes int) appended {
 
 // However long a history gets, its end stays in memory: that is what a worker which keeps the run has not seen.
 func TestTheEndOfAHistoryIsKeptWhateverItsLength(t *testing.T) {
-	c := newCache()
+	c := newCache(mostHistory)
 	var last int64
 	for range 20_000 {
 		c.append("run", following(last, 3, 3*1024), true)
@@ -89,7 +89,7 @@ func TestWhatIsNotUsedFades(t *testing.T) {
 
 // Of a history counts what it takes in memory: events without payloads take some, too.
 func TestEventsWithoutPayloadsWeigh(t *testing.T) {
-	c := newCache()
+	c := newCache(mostHistory)
 	for i := range 100_000 {
 		c.append(fmt.Sprint(i), following(0, 3, 0), true)
 	}
@@ -100,7 +100,7 @@ func TestEventsWithoutPayloadsWeigh(t *testing.T) {
 
 // The head of a run that was claimed from is right until the run is written, or is remembered whole.
 func TestTheHeadOfARunIsForgottenWhenTheRunIsWritten(t *testing.T) {
-	c := newCache()
+	c := newCache(mostHistory)
 	batchOf := func(r *run) *batch {
 		r.Run = &engine.Run{Head: engine.Head{ID: "run", Status: protocol.RunRunning}}
 		return &batch{runs: map[string]*run{"run": r}}
@@ -124,7 +124,7 @@ func TestTheHeadOfARunIsForgottenWhenTheRunIsWritten(t *testing.T) {
 
 // Whatever is remembered leaves when nobody uses it, and not only when something new comes: no list is left out.
 func TestEveryListThatCanBeReadAgainFades(t *testing.T) {
-	s := &Store{cache: newCache(), memory: newMemory()}
+	s := &Store{cache: newCache(mostHistory), memory: newMemory()}
 	fades := map[uintptr]bool{reflect.ValueOf(s.cache.workers).Pointer(): true} // by design
 	for _, f := range s.fades() {
 		fades[reflect.ValueOf(f).Pointer()] = true

@@ -30,6 +30,7 @@ type Options struct {
 	App      string               // this process among those that share the database; default "app"
 	Dispatch store.Dispatcher     // nil: nobody waits for tasks in this process
 	Shift    func() time.Duration // tests only: added to the store's clock
+	Memory   int64                // bytes this process may use, which its caches are a part of; 0: no limit
 	Pool     int                  // most connections to a database that several apps share; 0: as many as it likes
 	// Waiting is told, now and then, why a server that cannot be reached yet is waited for; nil: nobody wants
 	// to know. A file needs no waiting: it is there or not.
@@ -140,7 +141,7 @@ func New(ctx context.Context, cfg Config) (*Store, error) {
 		cfg.App = "app"
 	}
 	s := &Store{
-		cfg: cfg, st: newStatements(cfg.Dialect), cache: newCache(), memory: newMemory(),
+		cfg: cfg, st: newStatements(cfg.Dialect), cache: newCache(historyBytes(cfg.Memory)), memory: newMemory(),
 		in: make(chan *pending, 1024), back: make(chan *pending, 1024),
 		quit: make(chan struct{}), done: make(chan struct{}), unusable: make(chan error, 1),
 	}

@@ -29,7 +29,19 @@ var migrations embed.FS
 // kept small, since large ones stall everybody.
 var pragmas = []string{
 	"busy_timeout(10000)", "journal_mode(WAL)", "synchronous(FULL)", "foreign_keys(0)", "wal_autocheckpoint(1000)",
-	"cache_size(-32768)",
+}
+
+// mostPages is how many KiB of pages a connection keeps, outside of the memory that the Go runtime counts.
+const mostPages = 32 << 10
+
+// pageCache is the pragma for the pages of one of five connections, in a process that may use so many bytes of memory;
+// 0: as many as it likes. All together they have a twelfth of it.
+func pageCache(bytes int64) string {
+	kib := int64(mostPages)
+	if bytes > 0 {
+		kib = min(kib, max(1<<10, bytes/64>>10))
+	}
+	return fmt.Sprintf("cache_size(-%d)", kib)
 }
 
 // memory is what the committer's connection has beside them: the pages that a statement may have to put back when it
@@ -67,7 +79,7 @@ func openStore(ctx context.Context, d *file, opts sqldb.Options) (_ *sqldb.Store
 			err = errors.Join(err, rest.stopCheck())
 		}
 	}()
-	reads, err := sql.Open("sqlite", dsn(d.path))
+	reads, err := sql.Open("sqlite", dsn(d.path, pageCache(opts.Memory)))
 	if err != nil {
 		return nil, err
 	}
@@ -78,7 +90,7 @@ func openStore(ctx context.Context, d *file, opts sqldb.Options) (_ *sqldb.Store
 	if err != nil {
 		return nil, errors.Join(err, reads.Close())
 	}
-	c := &conn{dsn: dsn(d.path, memory), check: rest}
+	c := &conn{dsn: dsn(d.path, pageCache(opts.Memory), memory), check: rest}
 	if err := c.openFile(); err != nil {
 		return nil, errors.Join(err, reads.Close())
 	}

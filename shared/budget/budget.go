@@ -1,0 +1,527 @@
+// Package budget limits the bytes that an app has in flight: bodies of requests, what they are decoded into, and
+// responses until their callers have read them.
+//
+// A caller alone may use all of a budget. When it is used up, requests wait for a moment, and the next bytes that
+// become free go to the namespace, and in it to the token, that has the fewest. A caller above its share whose request
+// is still being read, or who does not read its response, is cut for one that is below its own.
+package budget
+
+import (
+	"container/list"
+	"context"
+	"errors"
+	"sync"
+	"time"
+)
+
+// ErrOverloaded says that the bytes of a request did not become free in time, or that they were needed for a caller
+// below its share.
+var ErrOverloaded = errors.New("too many bytes are in flight")
+
+// Owner is who bytes are counted for.
+type Owner struct{ Namespace, Token string }
+
+// Class is what bytes are for.
+type Class int
+
+// The classes.
+const (
+	Ordinary Class = iota
+	Reserved       // outcomes, heartbeats, renewals, session verbs and probes: a part of the budget is only for them
+)
+
+// How long a request waits for bytes, when a caller above its share is cut for it, and how many requests of one owner
+// wait.
+const (
+	waitFor    = 5 * time.Second
+	cutAfter   = time.Second
+	mayWait    = 64
+	mayWaitAll = 4096
+	worthACut  = 64 << 10 // bytes of a grant: to cut a smaller one frees nothing
+)
+
+// Budget is a number of bytes. Make it with New. A nil Budget has no limit.
+type Budget struct {
+	total    int64
+	reserved int64
+
+	mu         sync.Mutex // guards the fields below, and those of every Grant
+	used       int64
+	part       int64 // of it by Reserved
+	namespaces map[string]*holder
+	waiting    list.List // of *request, in the order they came
+	refused    int64
+	cut        int64
+}
+
+// holder is what a namespace, or a token in it, has.
+type holder struct {
+	used, waiting int64
+	tokens        map[string]*holder // of a namespace
+	grants        map[*Grant]struct{}
+}
+
+// request waits for bytes.
+type request struct {
+	grant   *Grant
+	n       int64
+	class   Class
+	granted chan struct{}
+	element *list.Element
+}
+
+// Grant is bytes that an owner has. Its methods may be called on a nil Grant.
+type Grant struct {
+	budget *Budget
+	owner  Owner
+	class  Class
+	n      int64
+	cut    func()
+	wasCut bool
+	ended  bool
+}
+
+// New returns a budget of total bytes, of which a quarter is for Reserved alone.
+func New(total int64) *Budget {
+	return &Budget{total: total, reserved: total / 4, namespaces: map[string]*holder{}}
+}
+
+// Places returns a budget of which nothing is reserved, for what is counted by ones.
+func Places(total int) *Budget { return &Budget{total: int64(total), namespaces: map[string]*holder{}} }
+
+// Stats are counts of a Budget.
+type Stats struct {
+	Total, Used, Waiting int64
+	Refused              int64 // requests whose bytes did not become free in time
+	Cut                  int64 // requests that were cut for callers below their share
+}
+
+// Stats counts.
+func (b *Budget) Stats() Stats {
+	if b == nil {
+		return Stats{}
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return Stats{Total: b.total, Used: b.used, Waiting: int64(b.waiting.Len()), Refused: b.refused, Cut: b.cut}
+}
+
+// limit is how many bytes a class may use.
+func (b *Budget) limit(c Class) int64 {
+	if c == Reserved {
+		return b.total
+	}
+	return b.total - b.reserved
+}
+
+// Acquire waits for n bytes. More than there are is as many as there are. The error is ErrOverloaded or that of ctx.
+func (b *Budget) Acquire(ctx context.Context, o Owner, n int64, c Class) (*Grant, error) {
+	if b == nil {
+		return nil, nil
+	}
+	g := &Grant{budget: b, owner: o, class: c}
+	return g, g.Grow(ctx, n)
+}
+
+// Force returns n bytes at once, also above the limit: for what is small, and for what has to be answered.
+func (b *Budget) Force(o Owner, n int64) *Grant {
+	if b == nil {
+		return nil
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	g := &Grant{budget: b, owner: o}
+	b.give(g, n)
+	b.relieve()
+	return g
+}
+
+// Small returns a few bytes at once to an owner that has few: requests that need next to nothing do not wait behind
+// large ones. It is false for an owner that has more than a 64th of the budget.
+func (b *Budget) Small(o Owner, n int64) (*Grant, bool) {
+	if b == nil {
+		return nil, true
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	_, token := b.holders(o)
+	if token.used+n > b.total/64 {
+		b.drop(o)
+		return nil, false
+	}
+	g := &Grant{budget: b, owner: o}
+	b.give(g, n)
+	return g, true
+}
+
+// Place is a place of one among as many as the budget has bytes, for what lasts long and can be ended at once. When all
+// are taken, an owner that has fewer gets that of the one with the most, whose cut is called.
+func (b *Budget) Place(o Owner, cut func()) (*Grant, bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	g := &Grant{budget: b, owner: o, cut: cut}
+	if b.used+1 > b.total {
+		mine, own := b.holders(o)
+		var victim *Grant
+		var most int64
+		for name, namespace := range b.namespaces {
+			for _, token := range namespace.tokens {
+				has, wants := namespace.used, mine.used+1
+				if name == o.Namespace {
+					has, wants = token.used, own.used+1
+				}
+				if has <= wants || has <= most {
+					continue
+				}
+				for held := range token.grants {
+					if held.cut != nil && (victim == nil || victim.owner != held.owner) {
+						victim, most = held, has
+					}
+				}
+			}
+		}
+		if victim == nil {
+			b.drop(o)
+			return nil, false
+		}
+		b.cutOne(victim)
+		b.releaseGrant(victim)
+	}
+	b.give(g, 1)
+	return g, true
+}
+
+// Grow waits for n bytes more.
+func (g *Grant) Grow(ctx context.Context, n int64) error {
+	if g == nil || n <= 0 {
+		return nil
+	}
+	b := g.budget
+	b.mu.Lock()
+	n = min(n, max(0, b.limit(g.class)-g.n))
+	if b.inPart(g.class, n) || b.used+n <= b.limit(g.class) && !b.someoneFirst(g.owner, g.class) {
+		b.give(g, n)
+		b.mu.Unlock()
+		return nil
+	}
+	_, token := b.holders(g.owner)
+	if token.waiting >= mayWait || b.waiting.Len() >= mayWaitAll {
+		b.refused++
+		b.drop(g.owner)
+		b.mu.Unlock()
+		return ErrOverloaded
+	}
+	r := &request{grant: g, n: n, class: g.class, granted: make(chan struct{})}
+	r.element = b.waiting.PushBack(r)
+	b.count(g.owner, 1)
+	b.mu.Unlock()
+	timeout, cutter := time.NewTimer(waitFor), time.NewTimer(cutAfter)
+	defer timeout.Stop()
+	defer cutter.Stop()
+	var err error
+	for err == nil {
+		select {
+		case <-r.granted:
+			return nil
+		case <-cutter.C:
+			b.cutFor(r)
+			cutter.Reset(cutAfter / 4)
+		case <-timeout.C:
+			err = ErrOverloaded
+		case <-ctx.Done():
+			err = context.Cause(ctx)
+		}
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	select {
+	case <-r.granted: // meanwhile
+		return nil
+	default:
+	}
+	b.refused++
+	b.leave(r)
+	return err
+}
+
+// Force adds n bytes at once, also above the limit.
+func (g *Grant) Force(n int64) {
+	if g == nil {
+		return
+	}
+	g.budget.mu.Lock()
+	defer g.budget.mu.Unlock()
+	if g.ended {
+		return
+	}
+	g.budget.give(g, n)
+	g.budget.relieve()
+}
+
+// Shrink gives bytes back, but for n of them.
+func (g *Grant) Shrink(n int64) {
+	if g == nil {
+		return
+	}
+	g.budget.mu.Lock()
+	defer g.budget.mu.Unlock()
+	if less := g.n - n; less > 0 && !g.ended {
+		g.budget.give(g, -less)
+		g.budget.serve()
+	}
+}
+
+// Return gives n bytes back.
+func (g *Grant) Return(n int64) {
+	if g == nil {
+		return
+	}
+	g.budget.mu.Lock()
+	defer g.budget.mu.Unlock()
+	if !g.ended {
+		g.budget.give(g, -min(n, g.n))
+		g.budget.serve()
+	}
+}
+
+// MayBeCut says how the request is ended when its bytes are needed for a caller below its share; nil: not any more. cut
+// must not wait, and is called at most once.
+func (g *Grant) MayBeCut(cut func()) {
+	if g == nil {
+		return
+	}
+	g.budget.mu.Lock()
+	defer g.budget.mu.Unlock()
+	g.cut = cut
+}
+
+// Release gives all bytes back; again it does nothing.
+func (g *Grant) Release() {
+	if g == nil {
+		return
+	}
+	b := g.budget
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if g.ended {
+		return
+	}
+	b.releaseGrant(g)
+	b.serve()
+}
+
+// releaseGrant gives all bytes of a grant back; mu is held.
+func (b *Budget) releaseGrant(g *Grant) {
+	b.give(g, -g.n)
+	g.ended = true
+	if ns := b.namespaces[g.owner.Namespace]; ns != nil {
+		if token := ns.tokens[g.owner.Token]; token != nil {
+			delete(token.grants, g)
+		}
+	}
+	b.drop(g.owner)
+}
+
+// holders are those of an owner; mu is held.
+func (b *Budget) holders(o Owner) (namespace, token *holder) {
+	namespace = b.namespaces[o.Namespace]
+	if namespace == nil {
+		namespace = &holder{tokens: map[string]*holder{}}
+		b.namespaces[o.Namespace] = namespace
+	}
+	token = namespace.tokens[o.Token]
+	if token == nil {
+		token = &holder{grants: map[*Grant]struct{}{}}
+		namespace.tokens[o.Token] = token
+	}
+	return namespace, token
+}
+
+// drop forgets an owner that has nothing and waits for nothing; mu is held.
+func (b *Budget) drop(o Owner) {
+	namespace := b.namespaces[o.Namespace]
+	if namespace == nil {
+		return
+	}
+	if token := namespace.tokens[o.Token]; token != nil && token.waiting == 0 && len(token.grants) == 0 {
+		delete(namespace.tokens, o.Token)
+	}
+	if len(namespace.tokens) == 0 {
+		delete(b.namespaces, o.Namespace)
+	}
+}
+
+// give adds n bytes to a grant, or takes them back below zero; mu is held.
+func (b *Budget) give(g *Grant, n int64) {
+	namespace, token := b.holders(g.owner)
+	token.grants[g] = struct{}{}
+	g.n += n
+	b.used += n
+	if g.class == Reserved {
+		b.part += n
+	}
+	namespace.used += n
+	token.used += n
+}
+
+// count adds to the requests of an owner that wait; mu is held.
+func (b *Budget) count(o Owner, n int64) {
+	namespace, token := b.holders(o)
+	namespace.waiting += n
+	token.waiting += n
+}
+
+// leave ends the wait of a request; mu is held.
+func (b *Budget) leave(r *request) {
+	b.waiting.Remove(r.element)
+	b.count(r.grant.owner, -1)
+	b.drop(r.grant.owner)
+}
+
+// fewer says whether an owner has fewer bytes than another, by namespace and in one namespace by token; mu is held.
+func (b *Budget) fewer(a, o Owner) bool {
+	an, at := b.holders(a)
+	on, ot := b.holders(o)
+	if a.Namespace != o.Namespace {
+		return an.used < on.used
+	}
+	return at.used < ot.used
+}
+
+// inPart says whether a request fits into the part that is reserved for its class; mu is held.
+func (b *Budget) inPart(c Class, n int64) bool {
+	return c == Reserved && b.part+n <= b.reserved && b.used+n <= b.total
+}
+
+// someoneFirst says whether a request waits that goes before a new one of this owner; mu is held. Of two owners with as
+// many bytes, the one that waits goes first, but never an ordinary request before an outcome.
+func (b *Budget) someoneFirst(o Owner, c Class) bool {
+	for e := b.waiting.Front(); e != nil; e = e.Next() {
+		r := e.Value.(*request)
+		if r.class >= c && !b.fewer(o, r.grant.owner) || r.class < c && b.fewer(r.grant.owner, o) {
+			b.drop(o)
+			return true
+		}
+	}
+	return false
+}
+
+// first is the waiting request of a class whose owner has the fewest bytes; mu is held.
+func (b *Budget) first(c Class) (best *request) {
+	for e := b.waiting.Front(); e != nil; e = e.Next() {
+		if r := e.Value.(*request); r.class == c && (best == nil || b.fewer(r.grant.owner, best.grant.owner)) {
+			best = r
+		}
+	}
+	return best
+}
+
+// serve grants what waits and fits, that of the owner with the fewest bytes first; mu is held. What does not fit is
+// overtaken only by what fits into the reserved part.
+func (b *Budget) serve() {
+	for {
+		r, ordinary := b.first(Reserved), b.first(Ordinary)
+		if r == nil || !b.inPart(Reserved, r.n) && ordinary != nil && b.fewer(ordinary.grant.owner, r.grant.owner) {
+			r = ordinary
+		}
+		if r == nil || b.used+r.n > b.limit(r.class) && !b.inPart(r.class, r.n) {
+			return
+		}
+		b.waiting.Remove(r.element)
+		b.count(r.grant.owner, -1)
+		b.give(r.grant, r.n)
+		close(r.granted)
+	}
+}
+
+// cutFor ends requests of the owner with the most bytes above its share, when the waiting one is below its own.
+func (b *Budget) cutFor(r *request) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	mine, _ := b.holders(r.grant.owner)
+	_, own := b.holders(r.grant.owner)
+	needed := b.used + r.n - b.limit(r.class)
+	for needed > 0 {
+		var victim *Grant
+		most := int64(0)
+		for name, namespace := range b.namespaces {
+			for _, token := range namespace.tokens {
+				// Of another namespace the namespace counts, of the own one the token.
+				has, wants := namespace.used, mine.used+r.n
+				if name == r.grant.owner.Namespace {
+					has, wants = token.used, own.used+r.n
+				}
+				if has <= wants || has < most {
+					continue
+				}
+				for g := range token.grants {
+					if g.cut != nil && g.n >= min(worthACut, r.n) && (has > most || victim == nil || g.n > victim.n) {
+						victim, most = g, has
+					}
+				}
+			}
+		}
+		if victim == nil {
+			return
+		}
+		needed -= b.cutOne(victim)
+	}
+}
+
+// cutOne cuts a request and returns the bytes that become free; mu is held.
+func (b *Budget) cutOne(g *Grant) int64 {
+	cut := g.cut
+	g.cut, g.wasCut = nil, true
+	b.cut++
+	go cut()
+	return g.n
+}
+
+// relieve cuts requests that may be cut while more bytes are in use than there are: of the namespace, and in it of the
+// token, that has the most, the largest first; mu is held. Those that are cut but not gone yet count as gone.
+func (b *Budget) relieve() {
+	excess := b.used - b.total
+	if excess <= 0 {
+		return
+	}
+	for _, namespace := range b.namespaces {
+		for _, token := range namespace.tokens {
+			for g := range token.grants {
+				if g.wasCut {
+					excess -= g.n
+				}
+			}
+		}
+	}
+	for excess > 0 {
+		var victim *Grant
+		var of, at int64
+		for _, namespace := range b.namespaces {
+			for _, token := range namespace.tokens {
+				for g := range token.grants {
+					if g.cut == nil || g.n < worthACut {
+						continue
+					}
+					if victim == nil || namespace.used > of || namespace.used == of &&
+						(token.used > at || token.used == at && g.n > victim.n) {
+						victim, of, at = g, namespace.used, token.used
+					}
+				}
+			}
+		}
+		if victim == nil {
+			return
+		}
+		excess -= b.cutOne(victim)
+	}
+}
+
+// WasCut says whether the request was ended for another.
+func (g *Grant) WasCut() bool {
+	if g == nil {
+		return false
+	}
+	g.budget.mu.Lock()
+	defer g.budget.mu.Unlock()
+	return g.wasCut
+}
