@@ -239,7 +239,9 @@ func (r *rollout) judge(rounds int) {
 				continue
 			}
 			done, ok := e.Data.(*history.ActivityCompleted)
-			if !ok || slices.ContainsFunc(attempt.Lost, func(l history.Lost) bool { return l.Why != engine.ReturnedDraining }) {
+			if !ok || slices.ContainsFunc(attempt.Lost, func(l history.Lost) bool {
+				return l.Why != engine.ReturnedDraining && l.Why != engine.ReturnedUnstarted
+			}) {
 				r.t.Errorf("%s: a step ended with %s, as attempt %d, lost %v", id, e.Data.Type(), attempt.Number, attempt.Lost)
 				continue
 			}
