@@ -245,6 +245,38 @@ func TestABlamedTaskIsAloneInItsProcess(t *testing.T) {
 	})
 }
 
+// A process that becomes idle while it polls gets a blamed task that waits for one.
+func TestABlamedTaskGoesToAProcessThatBecomesIdle(t *testing.T) {
+	inBubble(t, "a poll waits", func(o *harness) {
+		a, _ := o.app("a", false)
+		o.process(a, "w", "p1")
+		run := o.activities(a, "one", "w", "p1", "turn", 1)
+		a.takes("w", "p1", 100)
+		o.process(a, "w", "p2")
+		o.activities(a, "two", "w", "p2", "other", 1)
+		busy := a.takes("w", "p2", 1)
+		if len(busy) != 1 {
+			o.t.Fatal("no task")
+		}
+		open := make(chan []protocol.Task)
+		go func() {
+			open <- must[protocol.PollAnswer](o.t)(a.Poll(o.t.Context(), protocol.PollRequest{
+				WorkerID: "w", Incarnation: "p2", Timeout: new(int64(60)),
+				Kinds: []protocol.TaskKind{protocol.KindActivity},
+			})).Tasks
+		}()
+		time.Sleep(time.Second)
+		o.sweep(a) // its back-off is over
+		time.Sleep(time.Second)
+		a.taken(a.result(busy[0], "done"))
+		began := o.at()
+		got := <-open
+		if len(got) != 1 || got[0].Activity.TaskID != engine.StepID(run, 1) || o.at() > began {
+			o.t.Errorf("the poll gets %d tasks after %s", len(got), o.at()-began)
+		}
+	})
+}
+
 // Where no process is idle, a blamed task is delivered like a suspect after five minutes.
 func TestABlamedTaskSharesAProcessAfterFiveMinutes(t *testing.T) {
 	inBubble(t, "busy", func(o *harness) {

@@ -109,14 +109,14 @@ func (s *Suspicion) Admits(h Holds) bool {
 		return true
 	case !h.Counted:
 		return false
-	case s.isolated():
+	case s.Isolated():
 		return h.Tasks == 0
 	}
 	return h.Suspects == 0
 }
 
-// isolated says whether the task waits for an idle process.
-func (s *Suspicion) isolated() bool { return s != nil && s.Blamed > 0 && !s.Freed }
+// Isolated says whether the task waits for an idle process.
+func (s *Suspicion) Isolated() bool { return s != nil && s.Blamed > 0 && !s.Freed }
 
 // Compare orders suspects as they are delivered: the most losses first, then the shortest run before the loss.
 func (s *Suspicion) Compare(o *Suspicion) int {
@@ -125,11 +125,11 @@ func (s *Suspicion) Compare(o *Suspicion) int {
 
 // leased is the suspicion of a task that is leased now.
 func (s *Suspicion) leased() *Suspicion {
-	if s == nil || s.Alone == s.isolated() {
+	if s == nil || s.Alone == s.Isolated() {
 		return s
 	}
 	next := *s
-	next.Alone = next.isolated()
+	next.Alone = next.Isolated()
 	return &next
 }
 

@@ -135,7 +135,7 @@ func (s *Suspicion) wait(w protocol.Wait) protocol.Wait {
 		Reason: protocol.WaitSuspect, Queue: w.Queue, Session: w.Session, Losses: s.Losses, Blamed: s.Blamed,
 		Until: s.freesAt(), Detail: "a worker process that holds no suspect",
 	}
-	if s.isolated() {
+	if s.Isolated() {
 		why.Detail = "an idle worker process"
 	}
 	return why

@@ -258,6 +258,7 @@ func (b *batch) tellQueues(decided []*engine.Queue) {
 // Without this nobody would ask again: the tasks that a budget withheld were ready before, so no commit makes them
 // so.
 func (b *batch) freed(q QueueKey) {
+	b.maybeIdle(q.Namespace)
 	if !b.s.queues.bounded(q) {
 		return
 	}

@@ -125,7 +125,9 @@ type Store struct {
 	statements, trips, commits, changes, rows, readings, candidates atomic.Int64
 	lanes                                                           lanes
 	isolated                                                        isolated
-	queues                                                          queues
+	// queues in which a blamed task waited for an idle process at their last claim; used by the committer alone
+	blamed map[QueueKey]bool
+	queues queues
 	// the clock at which tags were dropped last; the committer's
 	pruned map[tagKey]int64
 }

@@ -54,6 +54,28 @@ func (b *batch) isolate(p process, is bool) {
 	b.isolated[p] = is
 }
 
+// maybeIdle has the queues claimed again in which a blamed task waits for an idle process: the process of a lease that
+// ended may be one now, and its polls found nothing while it was busy.
+func (b *batch) maybeIdle(namespace string) {
+	for q := range b.s.blamed {
+		if q.Namespace == namespace {
+			b.leave(q)
+		}
+	}
+}
+
+// noteBlamed notes whether a blamed task waits for an idle process in a queue.
+func (b *batch) noteBlamed(q QueueKey, picks []pick) {
+	if !slices.ContainsFunc(picks, func(t pick) bool { return t.suspect.Isolated() }) {
+		delete(b.s.blamed, q)
+		return
+	}
+	if b.s.blamed == nil {
+		b.s.blamed = map[QueueKey]bool{}
+	}
+	b.s.blamed[q] = true
+}
+
 // suspectGone notes that a process no longer holds a suspect: it was cleared, or its delivery ended. Others that wait
 // for such a process are worth another claim.
 func (b *batch) suspectGone(namespace string, l engine.Lease) {
@@ -113,6 +135,7 @@ func (b *batch) suspects(
 	}
 	picks, err := b.picks(q, routes, mostSuspects)
 	if err != nil || len(picks) == 0 {
+		delete(b.s.blamed, q)
 		return nil, nil, err
 	}
 	holds, err := b.holds(q, pollers)
@@ -128,6 +151,7 @@ func (b *batch) suspects(
 			t.suspect = r.SuspicionOf(t.seq)
 		}
 	}
+	b.noteBlamed(q, picks)
 	picks = slices.DeleteFunc(picks, func(t pick) bool {
 		return t.suspect == nil || !slices.ContainsFunc(pollers, func(p store.Poller) bool {
 			return p.Max > 0 && b.mayHold(t.suspect, p.Lessee.Worker, holds)
