@@ -347,6 +347,29 @@ func TestAPythonSessionMovesWhenItsHolderIsKilled(t *testing.T) {
 	})
 }
 
+// A stopping SDK worker sends DELETE for each of its sessions, with the reason worker_shutdown.
+func TestADeployOfAPythonWorkerEndsNoSession(t *testing.T) {
+	t.Parallel()
+	python(t)
+	apptest.Databases(t, func(t *testing.T, database string) {
+		a := startPython(t, database, "")
+		var before, after []kept
+		w := work(t, a, "py-1", "50")
+		output(t, a, run(t, a, "in_session", "deployed", 2, map[string]any{}), &before)
+		w.stop()
+		v, err := a.View().Session(t.Context(), "default", "deployed")
+		if err != nil || v.EndedReason != "released" || v.LeaseOwner != nil {
+			t.Errorf("after the shutdown the session is %+v, %v", v, err)
+		}
+		w = work(t, a, "py-2", "50")
+		output(t, a, run(t, a, "in_session", "deployed", 2, map[string]any{}), &after)
+		w.stop()
+		if len(before) != 2 || len(after) != 2 || before[0].Worker != "py-1" || after[0].Worker != "py-2" {
+			t.Errorf("steps ran on %+v, then on %+v", before, after)
+		}
+	})
+}
+
 func TestPythonSessionsAreRefused(t *testing.T) {
 	t.Parallel()
 	python(t)

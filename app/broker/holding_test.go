@@ -266,3 +266,29 @@ func TestAWorkerWithoutALeaseClosesNothing(t *testing.T) {
 		}
 	})
 }
+
+// A published SDK deletes each session that its worker holds when the worker stops. The task that waits in the session
+// must run on another worker, under a higher epoch.
+func TestTheDeleteOfAStoppingWorkerReleasesItsSession(t *testing.T) {
+	apptest.Databases(t, func(t *testing.T, database string) {
+		a := on(t, database)
+		a.register("flow")
+		a.ours("a", "a1", time.Hour, time.Hour, 10)
+		a.ours("b", "b1", time.Hour, time.Hour, 10)
+		a.schedule("one", inSession("s"), inSession("s"))
+		held := a.poll("a", protocol.KindActivity, 30).Activity.Session
+		for i, outcome := range []string{"closed", "already_closed"} {
+			r := must[protocol.SessionAnswer](t)(a.CloseSession(t.Context(), protocol.SessionVerb{
+				SessionID: "s", WorkerID: "a", Epoch: held.Epoch, Reason: protocol.ReasonWorkerShutdown,
+			}))
+			if v := r.Session; r.Outcome != outcome || v.Status != protocol.SessionClosed || v.LeaseOwner == nil ||
+				*v.LeaseOwner != "a" || v.ClosedAt.IsZero() {
+				t.Errorf("DELETE %d: %s, %+v", i+1, r.Outcome, v)
+			}
+		}
+		got := a.poll("b", protocol.KindActivity, 30)
+		if got == nil || got.Activity.Session.Epoch <= held.Epoch || !got.Activity.Session.IsNew {
+			t.Fatalf("the next worker gets %+v", got)
+		}
+	})
+}

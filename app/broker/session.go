@@ -95,9 +95,17 @@ func (b *Broker) ReleaseSession(ctx context.Context, in protocol.SessionVerb) (p
 	})
 }
 
-// CloseSession ends a session for good; twice is no error.
+// CloseSession ends the session of its owner or releases it, as engine.CloseSession decides; twice is no error. The
+// receipt is that of a close in both cases, with the caller as owner, because the published Rust SDK validates it.
 func (b *Broker) CloseSession(ctx context.Context, in protocol.SessionVerb) (protocol.SessionAnswer, error) {
-	return b.sessionVerb(ctx, in, "closed", engine.CloseSession{SessionHolder: holder(in), Why: in.Reason})
+	out, err := b.sessionVerb(ctx, in, "closed", engine.CloseSession{SessionHolder: holder(in), Why: in.Reason})
+	if v := out.Session; v != nil {
+		v.Status, v.LeaseOwner = protocol.SessionClosed, &in.WorkerID
+		if v.ClosedAt.IsZero() {
+			v.ClosedAt = v.UpdatedAt
+		}
+	}
+	return out, err
 }
 
 func holder(in protocol.SessionVerb) engine.SessionHolder {
@@ -121,11 +129,10 @@ func (b *Broker) sessionVerb(
 		return protocol.SessionAnswer{}, b.withSession(ctx, key, err)
 	}
 	b.workers.Credit(ctx, engine.WorkerKey{Namespace: key.Namespace, ID: in.WorkerID}, c.Holder)
-	if outcome == "released" {
+	if outcome == "released" || outcome == "closed" && !c.Session.Terminal {
 		b.evict.GaveUp(key)
 	}
-	// Its timeline tells: nothing was written, so it was closed before.
-	if outcome == "closed" && len(c.Timeline) == 0 {
+	if outcome == "closed" && len(c.Timeline) == 0 { // nothing was written: it was closed or released before
 		outcome = "already_closed"
 	}
 	return b.receipt(ctx, c.Session, outcome, 200)

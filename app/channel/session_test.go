@@ -68,3 +68,28 @@ func TestHolderIsToldThatItsSessionEnded(t *testing.T) {
 	default:
 	}
 }
+
+func TestCloseOverTheSocketReleasesASession(t *testing.T) {
+	a := apptest.Start(t, apptest.Options{})
+	w, err := dial(t, a, protocol.ChannelAuth{WorkerID: "w", Protocol: 1}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.settings(map[string]any{"workerProps": map[string]any{"version": "test"}})
+	call[protocol.RegisterAnswer](
+		w, protocol.MethodRegister, map[string]any{"task_queue": "default", "capabilities": []string{"worker_sessions"}},
+	)
+	call[protocol.SessionAnswer](w, protocol.MethodCreateSession, map[string]any{"session_id": "s"})
+	for i, outcome := range []string{"closed", "already_closed"} {
+		got := call[protocol.SessionAnswer](
+			w, protocol.MethodCloseSession, map[string]any{"session_id": "s", "reason": protocol.ReasonWorkerShutdown},
+		)
+		if got.Outcome != outcome || got.Session.Status != protocol.SessionClosed || *got.Session.LeaseOwner != "w" {
+			t.Errorf("close %d: %s, %+v", i+1, got.Outcome, got.Session)
+		}
+	}
+	if v, err := a.View().Session(t.Context(), "default", "s"); err != nil || v.LeaseOwner != nil ||
+		v.EndedReason != "released" {
+		t.Errorf("the session is %+v, %v", v, err)
+	}
+}

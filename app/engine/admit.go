@@ -200,6 +200,7 @@ const (
 	ReasonEvictedCap      = "evicted_cap"
 	ReasonEvictedPressure = "evicted_pressure" // what a worker says when its memory is scarce
 	ReasonShutdown        = "shutdown"         // what a worker says when it releases in its drain
+	ReasonDeleted         = "deleted"          // a DELETE of the owner that released the session and named no reason
 )
 
 // What a change of release does to a session: PolicyMigrate, the default, lets a worker of any release claim it once

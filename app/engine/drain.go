@@ -206,14 +206,19 @@ func (in KeepSession) decide(s *Session, now history.Time) (SessionChange, error
 	return c, nil
 }
 
-// drain ends a holding whose holder leaves or is given nothing more, in the way that the session's own policy
-// asks for.
+// drain ends the holding of a worker that is drained, by the session's release policy.
 func (s *Session) drain(now history.Time, by string) protocol.SessionEvent {
+	return s.leave(now, by, ReasonShutdown)
+}
+
+// leave ends a holding whose worker shuts down, by the session's release policy. A session that must not be acquired
+// again ends for good.
+func (s *Session) leave(now history.Time, by, why string) protocol.SessionEvent {
 	if s.NoReacquire {
-		e := s.ended(now, "closed", by, "worker_shutdown")
-		s.endAs(protocol.SessionClosed, "worker_shutdown", now)
+		e := s.ended(now, "closed", by, protocol.ReasonWorkerShutdown)
+		s.endAs(protocol.SessionClosed, protocol.ReasonWorkerShutdown, now)
 		return e
 	}
 	s.Drained = s.ReleasePolicy == PolicyFail
-	return s.release(now, by, ReasonShutdown)
+	return s.release(now, by, why)
 }

@@ -529,7 +529,14 @@ func (s *stage) session(t *testing.T, d *datadriven.TestData, id, by string, epo
 		}
 		in = r
 	case "close":
-		in = CloseSession{SessionHolder: h}
+		closing := CloseSession{SessionHolder: h}
+		if d.HasArg("why") {
+			d.ScanArgs(t, "why", &closing.Why)
+		}
+		if d.HasArg("operator") {
+			closing = CloseSession{Operator: "op"}
+		}
+		in = closing
 	case "migrate":
 		m := MigrateSession{Operator: "op", Force: d.HasArg("force")}
 		if d.HasArg("for") {

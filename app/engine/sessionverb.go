@@ -351,9 +351,14 @@ func (s *Session) moved(now history.Time) (protocol.SessionEvent, bool) {
 	return e, true
 }
 
-// CloseSession ends a session for good. Operators close without holding it: then SessionHolder is empty and
-// Operator names them. A worker whose lease has ended holds nothing any more. Its close changes nothing, since
-// it would end for all what another worker may be about to claim.
+// CloseSession ends a session, or releases it. An operator (Operator is set, SessionHolder is empty) always ends it
+// for good. The DELETE of a worker ends only a session made with options, and that only if Why is not
+// protocol.ReasonWorkerShutdown or the session must not be acquired again. The DELETE of any other session releases
+// it by its release policy, because the published SDKs send it for each session when they stop: a deploy must not end
+// the session of a workflow.
+//
+// A worker that holds the session no longer changes nothing: another worker may be about to acquire it. With
+// protocol.ReasonWorkerShutdown its DELETE is not refused either.
 type CloseSession struct {
 	SessionHolder
 	Why      string
@@ -364,16 +369,20 @@ func (in CloseSession) decide(s *Session, now history.Time) (SessionChange, erro
 	if s == nil {
 		return SessionChange{}, protocol.Refuse(protocol.ReasonSessionNotFound, "no such session")
 	}
+	c := SessionChange{Session: *s}
 	if in.Operator == "" {
-		if err := in.holds(s); err != nil {
+		switch err := in.holds(s); {
+		case err != nil && in.Why != protocol.ReasonWorkerShutdown && !in.repeats(s):
 			return SessionChange{}, err
-		}
-		if !s.Terminal && !s.Held(now.Time) { // it is over for its holder, and not for others
-			return SessionChange{Session: *s}, nil
+		case err != nil, !s.Terminal && !s.Held(now.Time):
+			return c, nil
 		}
 	}
-	c := SessionChange{Session: *s}
 	if s.Terminal {
+		return c, nil
+	}
+	if in.Operator == "" && in.releases(s) {
+		c.Timeline = append(c.Timeline, c.Session.leave(now, in.Worker, cmp.Or(in.Why, ReasonDeleted)))
 		return c, nil
 	}
 	why := in.Why
@@ -388,6 +397,18 @@ func (in CloseSession) decide(s *Session, now history.Time) (SessionChange, erro
 	c.Session.endAs(protocol.SessionClosed, why, now)
 	c.Timeline = append(c.Timeline, s.ended(now, "closed", by, why))
 	return c, nil
+}
+
+// releases reports whether the DELETE of its owner releases a session instead of ending it.
+func (in CloseSession) releases(s *Session) bool {
+	return !s.NoReacquire && (s.Door != DoorWorker || in.Why == protocol.ReasonWorkerShutdown)
+}
+
+// repeats reports whether the DELETE may be one that was executed before and whose response was lost: a DELETE with
+// the same reason released the session, and no worker has acquired it since.
+func (in CloseSession) repeats(s *Session) bool {
+	return s.Owner == "" && !s.Terminal && s.Reason == ReasonReleased && s.GivenUp == cmp.Or(in.Why, ReasonDeleted) &&
+		in.releases(s) && (in.Epoch == 0 || in.Epoch == s.Epoch)
 }
 
 // DueSession moves a session forward in time: its TTL, which ends it, and its lease, after which any worker may

@@ -24,6 +24,10 @@ func (SessionCreate) Refused(why error) error {
 	return why
 }
 
+// ReasonWorkerShutdown is the reason with which the published SDKs close each of their sessions when a worker stops. A
+// DELETE with it releases a session unless it must not be acquired again.
+const ReasonWorkerShutdown = "worker_shutdown"
+
 // SessionVerb renews, releases or closes a session its caller holds. Epoch is optional; one that is sent must be the
 // row's.
 type SessionVerb struct {
