@@ -41,7 +41,7 @@ type App struct {
 	server   *http.Server
 	listener net.Listener
 
-	unauthenticated connlimit.Limit // connections
+	connections connlimit.Limit
 }
 
 // New opens the store and the port. The app serves when Run does.
@@ -60,7 +60,11 @@ func New(ctx context.Context, o Options) (*App, error) {
 	if a.listener, err = new(net.ListenConfig).Listen(ctx, "tcp", o.Addr); err != nil {
 		return nil, errors.Join(fmt.Errorf("listen on %s: %w", o.Addr, err), p.Close(ctx))
 	}
-	a.listener = a.unauthenticated.Listen(a.listener)
+	a.connections.Scarce = func(limit int) {
+		o.Log.Warn().Int("limit", limit).Int("reserve", connlimit.Reserve).Msg(
+			"file descriptors are used up but for the reserve: idle connections closed, new ones serve health probes only")
+	}
+	a.listener = a.connections.Listen(a.listener)
 	handler := below(o.Base, p.Handler())
 	if o.TLS != nil {
 		a.listener = tls.NewListener(a.listener, o.TLS)
@@ -73,8 +77,9 @@ func New(ctx context.Context, o Options) (*App, error) {
 	a.server = &http.Server{
 		Handler: handler, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute,
 		MaxHeaderBytes: 32 << 10, ErrorLog: log.New(o.Log, "", 0), // who was not let in, and why
-		ConnContext: connlimit.Context,
+		ConnContext: connlimit.Context, ConnState: a.connections.State,
 	}
+	p.Register(a.measured()...)
 	return a, nil
 }
 

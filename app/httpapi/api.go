@@ -15,6 +15,7 @@ import (
 	"github.com/sojourn-run/sojourn/app/serve"
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/shared/budget"
+	"github.com/sojourn-run/sojourn/shared/connlimit"
 	"github.com/sojourn-run/sojourn/shared/httpjson"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
@@ -105,7 +106,7 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case p == "/api/socket.io" || strings.HasPrefix(p, "/api/socket.io/"):
 		if a.opt.Socket != nil {
-			a.opt.Socket.ServeHTTP(w, r)
+			unlessReserved(a.opt.Socket, w, r)
 			return
 		}
 	case strings.HasPrefix(p, "/api/worker/"):
@@ -116,7 +117,7 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case p == "/api" || strings.HasPrefix(p, "/api/") || p == "/up" || p == "/healthz" || p == "/readyz" ||
 		p == "/metrics":
 	case a.opt.Dashboard != nil:
-		a.opt.Dashboard.ServeHTTP(w, r)
+		unlessReserved(a.opt.Dashboard, w, r)
 		return
 	}
 	rt := route{flow: p == "/api/workflows" ||
@@ -125,6 +126,16 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	a.mux.ServeHTTP(w, r)
+}
+
+// unlessReserved serves what has no route, unless the connection is one that serves health probes only.
+func unlessReserved(h http.Handler, w http.ResponseWriter, r *http.Request) {
+	if connlimit.Reserved(r.Context()) {
+		httpjson.Hints(w, http.StatusServiceUnavailable)
+		http.Error(w, connlimit.ErrReserved.Error()+"; try again", http.StatusServiceUnavailable)
+		return
+	}
+	h.ServeHTTP(w, r)
 }
 
 // call is one request on its way to the broker.

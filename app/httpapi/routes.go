@@ -50,12 +50,17 @@ func table() []route {
 		rt.Roles = nil
 		return rt
 	}
+	probe := func(path, operation string, verb func(*API, *call) (answer, error)) route {
+		rt := open(get, path, operation, verb)
+		rt.Probe = true
+		return rt
+	}
 	routes := []route{
-		open(get, "/up", "up", up),
-		open(get, "/healthz", "healthz", up),
-		open(get, "/readyz", "readyz", ready),
-		open(get, "/api/health", "health", health),
-		open(get, "/api/ready", "ready", ready),
+		probe("/up", "up", up),
+		probe("/healthz", "healthz", up),
+		probe("/readyz", "readyz", ready),
+		probe("/api/health", "health", health),
+		probe("/api/ready", "ready", ready),
 		open(get, "/api/openapi.json", "openapi", describeAPI),
 		anywhere(ours(get, "/metrics", "metrics", auth.Viewer, metrics)),
 		info(ours(get, "/api/cluster/info", "cluster_info", "", clusterInfo)),

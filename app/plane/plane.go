@@ -181,6 +181,13 @@ func (p *Plane) MeasureToo(namespace string, c prometheus.Collector) {
 	}
 }
 
+// Register shows at /metrics what is measured of this process outside of the plane.
+func (p *Plane) Register(c ...prometheus.Collector) {
+	if p.opt.Metrics {
+		p.registry.MustRegister(c...)
+	}
+}
+
 // Broker serves the verbs, for callers in this process.
 func (p *Plane) Broker() *broker.Broker { return p.broker }
 

@@ -27,6 +27,7 @@ type Route struct {
 	Roles     []auth.Role // any of them, or one that contains it; empty: everybody, without a token
 	Sojourn   bool        // not of the contract, whatever plane it is on: no version header is asked for
 	Anywhere  bool        // served whether the request's namespace is there or not
+	Probe     bool        // a health probe, served also when file descriptors are used up but for the reserve
 	// how long it may take; 0: 30 s. One that says so may be held: it ends when its caller is no good any more
 	Limit time.Duration
 	// its bytes come from the part of the budget that is reserved for outcomes, heartbeats, renewals and session verbs

@@ -262,6 +262,10 @@ func (p *Pipeline) run(x Exchange) (Answer, error) {
 	if c.Who != nil {
 		connlimit.From(c.Context()).Leave()
 	}
+	if connlimit.Reserved(c.Context()) && !c.Route.Probe {
+		c.full = true
+		return Answer{}, protocol.Refuse(protocol.ReasonOverloaded, "%v; try again", connlimit.ErrReserved)
+	}
 	if !c.Route.Sojourn && !(p.Dashboard && c.Who != nil && c.Who.Method == auth.ByCookie) {
 		if err := p.CheckVersion(c.Header.Get(p.Header)); err != nil {
 			return Answer{}, err

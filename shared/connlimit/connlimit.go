@@ -1,12 +1,12 @@
-// Package connlimit limits connections whose callers have not authenticated yet. When all places are in use, the oldest
-// connection of the address that has the most of them is closed, so that one address cannot keep others out.
+// Package connlimit limits connections whose callers have not authenticated yet, and reserves file descriptors for
+// health probes. When all places are in use, the oldest connection of the address that has the most of them is closed,
+// so that one address cannot keep others out.
 package connlimit
 
 import (
 	"container/heap"
 	"container/list"
 	"context"
-	"crypto/tls"
 	"net"
 	"net/http"
 	"sync"
@@ -19,23 +19,28 @@ const Default = 2048
 
 // Limit is a limit on unauthenticated connections. The zero value allows [Default].
 type Limit struct {
-	Max int // 0: Default
+	Max         int             // 0: Default
+	Descriptors int             // file descriptors of the process; 0: RLIMIT_NOFILE
+	Scarce      func(limit int) // called when the reserve is reached, at most once a minute; nil: not
 
-	mu        sync.Mutex // guards the fields below, and those of every Place
-	count     int
-	added     uint64
-	addresses map[string]*address
-	most      byCount
-	closed    int64
+	mu          sync.Mutex // guards the fields below, and those of every Place
+	count       int
+	added       uint64
+	addresses   map[string]*address
+	most        byCount
+	closed      int64
+	descriptors descriptors
 }
 
 // Place is the place of one unauthenticated connection. Its methods may be called at any time, on a nil Place too.
 type Place struct {
-	limit   *Limit
-	close   func()
-	at      *address
-	element *list.Element
-	number  uint64
+	limit    *Limit
+	close    func()
+	at       *address
+	element  *list.Element
+	number   uint64
+	added    time.Time
+	reserved bool // its connection has a descriptor of the reserve
 }
 
 // address has the places of one address, the oldest first.
@@ -81,10 +86,14 @@ func (h *byCount) Pop() any {
 
 // Add takes a place for a connection of an address. close closes the connection; it is called on a goroutine of its
 // own, at most once, when the place is needed for another.
-func (l *Limit) Add(from string, close func()) *Place {
-	p := &Place{limit: l, close: close}
+func (l *Limit) Add(from string, close func()) *Place { return l.prepare(from, close, func(*Place) {}) }
+
+// prepare is Add, and prepares the place before another can need it.
+func (l *Limit) prepare(from string, close func(), first func(*Place)) *Place {
+	p := &Place{limit: l, close: close, added: time.Now()}
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	first(p)
 	if l.addresses == nil {
 		l.addresses = map[string]*address{}
 	}
@@ -169,7 +178,15 @@ func (l *Limit) leave(p *Place) {
 }
 
 // Listen returns a listener whose connections have a place each, from when they are accepted.
-func (l *Limit) Listen(inner net.Listener) net.Listener { return &listener{inner, l} }
+func (l *Limit) Listen(inner net.Listener) net.Listener {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.descriptors.limit = l.Descriptors; l.Descriptors == 0 {
+		l.descriptors.limit = descriptorLimit()
+	}
+	l.descriptors.young = young
+	return &listener{inner, l}
+}
 
 type listener struct {
 	net.Listener
@@ -179,14 +196,18 @@ type listener struct {
 func (l *listener) Accept() (net.Conn, error) {
 	inner, err := l.Listener.Accept()
 	if err != nil {
-		return nil, err
+		if outOfDescriptors(err) {
+			l.limit.makeRoom()
+		}
+		return nil, err // http.Server accepts again after a pause
 	}
 	host, _, err := net.SplitHostPort(inner.RemoteAddr().String())
 	if err != nil {
 		host = inner.RemoteAddr().String()
 	}
 	c := &conn{Conn: inner, accepted: time.Now()}
-	c.place = l.limit.Add(host, func() { _ = c.Conn.Close() }) // its reader sees the end
+	closing := func() { _ = c.Conn.Close() } // its reader sees the end
+	c.place = l.limit.prepare(host, closing, func(p *Place) { p.reserved = l.limit.accept(c, descriptor(inner)) })
 	return c, nil
 }
 
@@ -196,10 +217,15 @@ type conn struct {
 	place    *Place
 	accepted time.Time
 	requests atomic.Int64
+
+	// in the lists of Limit.descriptors, guarded by Limit.mu
+	element *list.Element
+	in      *list.List
+	entered time.Time
 }
 
 func (c *conn) Close() error {
-	c.place.Leave()
+	c.place.limit.ended(c)
 	return c.Conn.Close()
 }
 
@@ -215,22 +241,22 @@ type connKey struct{}
 
 // Context is for http.Server.ConnContext: requests know by it which connection they came over.
 func Context(ctx context.Context, c net.Conn) context.Context {
-	if t, ok := c.(*tls.Conn); ok {
-		c = t.NetConn()
-	}
-	if own, ok := c.(*conn); ok {
-		return context.WithValue(ctx, connKey{}, own)
+	if o := own(c); o != nil {
+		return context.WithValue(ctx, connKey{}, o)
 	}
 	return ctx
 }
 
 // Requests counts the requests of each connection, and counts the place of one that has not authenticated for the
-// address that its requests come from.
+// address that its requests come from. A connection in the reserve of descriptors ends with its first response.
 func Requests(next http.Handler, from func(*http.Request) string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if c, ok := r.Context().Value(connKey{}).(*conn); ok {
 			c.requests.Add(1)
 			c.place.Move(from(r))
+			if c.place.reserved {
+				w.Header().Set("Connection", "close")
+			}
 		}
 		next.ServeHTTP(w, r)
 	})

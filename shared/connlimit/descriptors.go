@@ -1,0 +1,171 @@
+package connlimit
+
+import (
+	"container/list"
+	"context"
+	"crypto/tls"
+	"errors"
+	"net"
+	"net/http"
+	"syscall"
+	"time"
+)
+
+// Reserve is the number of file descriptors that connections leave to health probes and to the app itself, as for
+// connections to its database. A process that may open fewer than 128 descriptors reserves half of them.
+const Reserve = 64
+
+// young is for how long a connection is not closed to free its descriptor: it may be about to send a request.
+const young = time.Second
+
+// ErrReserved says that a request came over a connection in the reserve and is no health probe.
+var ErrReserved = errors.New("file descriptors are used up but for those reserved for health probes")
+
+// descriptors are the connections of a listener by what happens to them when descriptors are scarce. The kernel assigns
+// the lowest free descriptor, so a connection whose descriptor lies in the reserve shows that all below are in use. It
+// serves health probes only.
+type descriptors struct {
+	limit    int          // of the process; 0: not known, nothing is reserved
+	idle     [2]list.List // of *conn without a request, the longest idle first: unauthenticated ones, authenticated ones
+	reserved list.List    // of *conn in the reserve, the oldest first
+	young    time.Duration
+	warned   time.Time
+	stats    DescriptorStats
+}
+
+// DescriptorStats are counts of what the reserve of descriptors did.
+type DescriptorStats struct {
+	Limit    int   // descriptors that the process may open; 0: not known
+	Reserved int64 // connections accepted in the reserve
+	Closed   int64 // connections closed to free their descriptors
+}
+
+// DescriptorStats returns the counts.
+func (l *Limit) DescriptorStats() DescriptorStats {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.descriptors.stats.Limit = l.descriptors.limit
+	return l.descriptors.stats
+}
+
+// accept says whether a descriptor lies in the reserve, and then closes a connection to make room; mu is held.
+func (l *Limit) accept(c *conn, descriptor int) (reserved bool) {
+	d := &l.descriptors
+	reserve := min(Reserve, d.limit/2)
+	if d.limit == 0 || descriptor < d.limit-reserve {
+		return false
+	}
+	d.stats.Reserved++
+	if d.reserved.Len() >= reserve/2 { // the other half is the app's
+		l.closeFirst(&d.reserved)
+	}
+	c.enter(&d.reserved)
+	now := time.Now()
+	l.free(now.Add(-d.young))
+	if l.Scarce != nil && now.Sub(d.warned) > time.Minute {
+		d.warned = now
+		go l.Scarce(d.limit)
+	}
+	return true
+}
+
+// makeRoom is free for a connection that could not be accepted.
+func (l *Limit) makeRoom() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.free(time.Now())
+}
+
+// free closes the connection that has been idle for longest, an unauthenticated one first. If none has been idle since
+// before the given time, it closes the oldest unauthenticated connection of the address with the most; mu is held.
+func (l *Limit) free(before time.Time) {
+	for i := range l.descriptors.idle {
+		first := l.descriptors.idle[i].Front()
+		if first != nil && !first.Value.(*conn).entered.After(before) {
+			l.closeFirst(&l.descriptors.idle[i])
+			return
+		}
+	}
+	if len(l.most) > 0 {
+		if oldest := l.most[0].oldest(); !oldest.reserved && !oldest.added.After(before) {
+			l.leave(oldest)
+			l.descriptors.stats.Closed++
+			go oldest.close()
+		}
+	}
+}
+
+// closeFirst closes the first connection of a list; mu is held.
+func (l *Limit) closeFirst(of *list.List) {
+	c := of.Front().Value.(*conn)
+	c.enter(nil)
+	l.descriptors.stats.Closed++
+	go func() { _ = c.Conn.Close() }() // its reader sees the end
+}
+
+// enter moves a connection to a list; nil: to none. Limit.mu is held.
+func (c *conn) enter(to *list.List) {
+	if c.element != nil {
+		c.in.Remove(c.element)
+	}
+	if c.in, c.element = to, nil; to != nil {
+		c.element, c.entered = to.PushBack(c), time.Now()
+	}
+}
+
+// State is for http.Server.ConnState: it tells idle connections from those with a request.
+func (l *Limit) State(of net.Conn, state http.ConnState) {
+	c := own(of)
+	if c == nil || c.place.reserved {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case state != http.StateNew && state != http.StateIdle:
+		c.enter(nil)
+	case c.place.at != nil:
+		c.enter(&l.descriptors.idle[0])
+	default:
+		c.enter(&l.descriptors.idle[1])
+	}
+}
+
+// ended forgets a connection.
+func (l *Limit) ended(c *conn) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	c.enter(nil)
+	l.leave(c.place)
+}
+
+// Reserved says whether the connection under a request has a descriptor of the reserve, and serves health probes only.
+func Reserved(ctx context.Context) bool {
+	c, ok := ctx.Value(connKey{}).(*conn)
+	return ok && c.place.reserved
+}
+
+// own is the connection of this package under a connection of a server.
+func own(c net.Conn) *conn {
+	if t, ok := c.(*tls.Conn); ok {
+		c = t.NetConn()
+	}
+	o, _ := c.(*conn)
+	return o
+}
+
+// descriptor is the number of a connection's file descriptor; -1 if it is not known.
+func descriptor(c net.Conn) int {
+	number := -1
+	if s, ok := c.(syscall.Conn); ok {
+		if raw, err := s.SyscallConn(); err == nil {
+			_ = raw.Control(func(fd uintptr) { number = int(fd) }) // fails for a connection that was closed
+		}
+	}
+	return number
+}
+
+// outOfDescriptors says whether an error is for lack of descriptors, of the process or of the machine.
+func outOfDescriptors(err error) bool {
+	return errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE)
+}
