@@ -93,6 +93,11 @@ func launchWorker(t *testing.T, a *apptest.App, id string, c *exec.Cmd) *pythonW
 		}
 	})
 	until(t, "worker "+id+" registers", func() bool {
+		select {
+		case err := <-w.done:
+			t.Fatalf("worker %s ended before it was registered: %v", id, err)
+		default:
+		}
 		v, err := a.View().Worker(t.Context(), "default", id)
 		return err == nil && v.RegisteredAt.String() != before
 	})

@@ -1,0 +1,100 @@
+package apptest_test
+
+import (
+	"fmt"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/sojourn-run/sojourn/app/apptest"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// counted is the result of an activity that counts its calls in the state of its session.
+type counted struct {
+	Worker string `json:"worker"`
+	IsNew  bool   `json:"is_new"`
+	Calls  int    `json:"calls"`
+}
+
+// sojourn_session.py keeps state for the session and epoch of an attempt, with the oldest and the newest SDK. A session
+// that was with another worker in between finds new state, and the old state is closed.
+func TestSessionStateOfAPythonWorker(t *testing.T) {
+	t.Parallel()
+	python(t)
+	for _, list := range []string{"requirements-2.0.txt", "requirements.txt"} {
+		t.Run(list, func(t *testing.T) {
+			t.Parallel()
+			interpreter := pythonWith(t, list)
+			apptest.Databases(t, func(t *testing.T, database string) {
+				sessionState(t, startPython(t, database, ""), interpreter)
+			})
+		})
+	}
+}
+
+func sessionState(t *testing.T, a *apptest.App, interpreter string) {
+	workers := map[string]*pythonWorker{}
+	for _, id := range []string{"py-1", "py-2"} {
+		c := exec.Command(interpreter, "session_worker.py", a.URL(), pythonToken, pythonQueue, id)
+		c.Dir = pythonDir
+		workers[id] = launchWorker(t, a, id, c)
+	}
+	call := func(activityType, session string, into any) {
+		t.Helper()
+		s, err := a.Broker().StartActivity(t.Context(), protocol.ActivityRequest{
+			ActivityType: activityType, TaskQueue: pythonQueue, ActivityOptions: protocol.ActivityOptions{SessionID: session},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		output(t, a, protocol.Target{WorkflowID: s.WorkflowID, RunID: s.RunID}, into)
+	}
+	turn := func(activityType, session string, isNew bool, calls int) string {
+		t.Helper()
+		var got counted
+		if call(activityType, session, &got); got.IsNew != isNew || got.Calls != calls {
+			t.Errorf("%s in session %s: %+v, want new %t and %d calls", activityType, session, got, isNew, calls)
+		}
+		return got.Worker
+	}
+	move := func(to string) {
+		t.Helper()
+		_, err := a.Broker().OperateSession(t.Context(), protocol.SessionOperation{
+			SessionID: "chat", Verb: "migrate", To: to, Identity: "test",
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	holder := turn("state.async", "chat", true, 1)
+	turn("state.sync", "chat", false, 2)
+	turn("state.async", "other", true, 1) // another session of maybe the same worker has state of its own
+	other := map[string]string{"py-1": "py-2", "py-2": "py-1"}[holder]
+	move(other)
+	if at := turn("state.async", "chat", true, 1); at != other {
+		t.Fatalf("the session was moved to %s and ran on %s", other, at)
+	}
+	move(holder)
+	if at := turn("state.sync", "chat", true, 1); at != holder {
+		t.Fatalf("the session was moved back to %s and ran on %s", holder, at)
+	}
+	var text string
+	call("state.none", "", &text)
+	if !strings.Contains(text, "this attempt has no session") {
+		t.Errorf("an activity without a session gets %q", text)
+	}
+	workers[other].stop()
+	var closed []map[string]int
+	call("state.closed", "", &closed)
+	if len(closed) != 1 || closed[0]["calls"] != 2 {
+		t.Errorf("%s closed %v", holder, closed)
+	}
+	workers[holder].stop()
+	for id, w := range workers {
+		if said := fmt.Sprint(w.said); !strings.Contains(said, "closed at the end: [{") {
+			t.Errorf("worker %s did not close its state: %s", id, said)
+		}
+	}
+}

@@ -1,0 +1,189 @@
+"""Session state for activities that run in a worker of the published Python SDK.
+
+Copy this file next to the worker. Use SessionClient instead of Client, and call session_state() in an activity:
+
+    @activity.defn(name="chat.turn")
+    def turn(text):
+        state, is_new = session_state()
+        if is_new:
+            state["model"] = load_model()
+        return state["model"].reply(text)
+
+The app raises the epoch of a session with each acquisition. State belongs to one (session, epoch): when a task arrives
+under a higher epoch, the session was with another worker in between, and the older state is dropped.
+"""
+
+import asyncio
+import contextlib
+import inspect
+import logging
+import threading
+import time
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any
+
+from durable_workflow import Client, activity
+
+__all__ = ["SessionClient", "SessionLost", "session_state"]
+
+log = logging.getLogger("sojourn_session")
+
+MAX_ATTEMPTS = 10_000
+
+
+class SessionLost(RuntimeError):
+    """The session of this attempt has moved to another worker since, or was acquired again. The state is dropped."""
+
+
+class _Attempt:
+    """The session under which an attempt was delivered."""
+
+    def __init__(self, client: "SessionClient", wire: dict[str, Any]) -> None:
+        self.client = client
+        self.key = (client.namespace, wire["session_id"])
+        self.epoch = wire["epoch"]
+
+
+class _State:
+    """The state of one session under one epoch."""
+
+    def __init__(self, epoch: int) -> None:
+        self.epoch = epoch
+        self.values: dict[str, Any] | None = None
+        self.ends = 0.0  # Unix time at which the session's time to live ends
+
+
+_lock = threading.Lock()
+_attempts: dict[str, _Attempt] = {}  # by activity_attempt_id, from the poll to the outcome
+
+
+def session_state() -> tuple[dict[str, Any], bool]:
+    """Return the state of this attempt's session, and whether it is new.
+
+    The state is a dict that lives in this process for as long as this worker holds the session under the same epoch.
+    is_new is True for the first call under an epoch: the caller fills the state then. Raises RuntimeError if the
+    attempt has no session or the worker was not started with a SessionClient, and SessionLost if the worker has
+    meanwhile received work of the session under a higher epoch.
+    """
+    attempt_id = activity.context().info.activity_attempt_id
+    with _lock:
+        attempt = _attempts.get(attempt_id)
+        if attempt is None:
+            raise RuntimeError("this attempt has no session, or its worker was not started with SessionClient")
+        state = attempt.client._states.get(attempt.key)
+        if state is None or state.epoch != attempt.epoch:
+            raise SessionLost(f"session {attempt.key[1]} is no longer held under epoch {attempt.epoch}")
+        if state.values is None:
+            state.values = {}
+            return state.values, True
+        return state.values, False
+
+
+class SessionClient(Client):
+    """The published client, which in addition remembers under which session and epoch each attempt was delivered.
+
+    close_state is called with the state, a dict, after it was dropped; it may be a coroutine function. It runs on the
+    worker's event loop and must not block. The state of a session is dropped when a task arrives under a higher epoch,
+    when the session's time to live ends (checked at each poll) and when the worker stops.
+    """
+
+    def __init__(self, *args: Any, close_state: Callable[[dict[str, Any]], Any] | None = None, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._close_state = close_state
+        self._states: dict[tuple[str, str], _State] = {}
+
+    async def register_worker(self, **kwargs: Any) -> Any:
+        """Register the worker as one that runs activities of sessions, which old SDKs do not declare."""
+        capabilities = list(kwargs.get("capabilities") or [])
+        if "worker_sessions" not in capabilities:
+            kwargs["capabilities"] = [*capabilities, "worker_sessions"]
+            manifest = dict(kwargs.get("capability_manifest") or {})
+            if "worker_sessions" in manifest:
+                manifest["worker_sessions"] = {
+                    "supported": True, "minimum_protocol_version": "1.18", "implementation": "sojourn_session",
+                }
+                kwargs["capability_manifest"] = manifest
+        return await super().register_worker(**kwargs)
+
+    async def poll_activity_task(self, **kwargs: Any) -> Any:
+        """Poll for an activity and remember its session."""
+        task = await super().poll_activity_task(**kwargs)
+        wire = (task or {}).get("worker_session")
+        dropped = self._expire()
+        if wire and isinstance(wire.get("epoch"), int):
+            attempt = _Attempt(self, wire)
+            with _lock:
+                held = self._states.get(attempt.key)
+                if held is None or held.epoch < attempt.epoch:
+                    if held is not None:
+                        dropped.append(held)
+                    held = self._states[attempt.key] = _State(attempt.epoch)
+                if held.epoch == attempt.epoch:
+                    held.ends = _unix(wire.get("ttl_expires_at"))
+                _attempts[task["activity_attempt_id"]] = attempt
+                if len(_attempts) > MAX_ATTEMPTS:  # an attempt that the worker abandoned has no outcome
+                    del _attempts[next(iter(_attempts))]
+        for state in dropped:
+            await self._close(state)
+        return task
+
+    async def complete_activity_task(self, **kwargs: Any) -> Any:
+        """Report a result and forget the attempt."""
+        with self._forgetting(kwargs):
+            return await super().complete_activity_task(**kwargs)
+
+    async def fail_activity_task(self, **kwargs: Any) -> Any:
+        """Report a failure and forget the attempt."""
+        with self._forgetting(kwargs):
+            return await super().fail_activity_task(**kwargs)
+
+    async def close_worker_session(self, worker_id: str, session_id: str, *args: Any, **kwargs: Any) -> Any:
+        """Close the state, then release the session: its next owner must not meet this one."""
+        with _lock:
+            state = self._states.pop((self.namespace, session_id), None)
+        if state is not None:
+            await self._close(state)
+        return await super().close_worker_session(worker_id, session_id, *args, **kwargs)
+
+    async def aclose(self) -> None:
+        """Close the client and the state of every session it still has."""
+        with _lock:
+            dropped = list(self._states.values())
+            self._states.clear()
+        for state in dropped:
+            await self._close(state)
+        await super().aclose()
+
+    @contextlib.contextmanager
+    def _forgetting(self, kwargs: dict[str, Any]) -> Any:
+        try:
+            yield
+        finally:
+            with _lock:
+                _attempts.pop(kwargs.get("activity_attempt_id", ""), None)
+
+    def _expire(self) -> list[_State]:
+        now = time.time()
+        with _lock:
+            ended = [key for key, state in self._states.items() if 0 < state.ends < now]
+            return [self._states.pop(key) for key in ended]
+
+    async def _close(self, state: _State) -> None:
+        if self._close_state is None or state.values is None:
+            return
+        try:
+            result = self._close_state(state.values)
+            if inspect.isawaitable(result):
+                await result
+        except asyncio.CancelledError:
+            raise
+        except Exception:
+            log.exception("failed to close the state of a session")
+
+
+def _unix(at: Any) -> float:
+    try:
+        return datetime.fromisoformat(str(at).replace("Z", "+00:00")).timestamp()
+    except ValueError:
+        return 0.0
