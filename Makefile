@@ -33,7 +33,7 @@ CUTS    ?= 400
 MEMORY_ROUNDS ?= 1
 ROLLING ?= 10m
 
-.PHONY: help run dev test race postgres interop e2e fuzz fuzz-api mutants crash powercut freeze memory soak storm rolling sandbox-long upgrade image lint dead fmt generate verify web bench compare build tools clean
+.PHONY: help run dev test race postgres interop e2e fuzz fuzz-api mutants crash powercut freeze memory backlog soak storm rolling sandbox-long upgrade image lint dead fmt generate verify web bench compare build tools clean
 .DELETE_ON_ERROR:
 
 help: ## print this list
@@ -94,6 +94,9 @@ freeze: ## stop a worker 20 times for longer than its leases: it begins nothing 
 
 memory: ## attack an app of 256 MiB with the largest bodies on every route, with each role and none: it lives (MEMORY_ROUNDS=1)
 	SOJOURN_TEST_MEMORY_ROUNDS=$(MEMORY_ROUNDS) go test -count=1 -timeout 60m -v -run AnAppOf256MiB ./cli
+
+backlog: deps ## work off backlogs of 18 MB and 93 MB over each transport, with two workers, on each database
+	SOJOURN_TEST_BACKLOG=1 SOJOURN_TEST_REQUIRE=postgres .ci/postgres go test -count=1 -timeout 60m -v -run BacklogOfLargePayloads ./worker
 
 soak: ## 500 workers that come, go and lose their connections for SOAK (10m) on each database: memory, goroutines and tables stay as they are
 	.ci/deps postgres

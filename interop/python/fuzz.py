@@ -16,7 +16,7 @@ VERSIONS = {
     "X-Durable-Workflow-Control-Plane-Version": "2",
     "X-Namespace": "default",
 }
-DICE = random.Random(1)
+DICE = random.Random(int(os.environ.get("FUZZ_SEED", "1")))
 
 
 def known(values):
