@@ -230,7 +230,8 @@ func (b *Broker) dueSchedule(ctx context.Context, k engine.ScheduleKey) error {
 	return b.failSchedule(ctx, k, err.Error())
 }
 
-// recomputeSchedules computes the next times of all schedules again. It is called when the app starts.
+// recomputeSchedules computes the next times of all schedules again: when the app starts, and after a jump of the
+// clock.
 func (b *Broker) recomputeSchedules(ctx context.Context) {
 	const page = 500
 	var after engine.ScheduleKey
@@ -257,6 +258,9 @@ func (b *Broker) recomputeSchedules(ctx context.Context) {
 		}
 	}
 }
+
+// ClockJumped computes the next times of all schedules again after a jump of the store's clock.
+func (b *Broker) ClockJumped(ctx context.Context) { b.recomputeSchedules(ctx) }
 
 // recomputeSchedule costs no write if the time stays as it is.
 func (b *Broker) recomputeSchedule(ctx context.Context, s engine.Schedule, now time.Time) error {

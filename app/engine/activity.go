@@ -565,7 +565,7 @@ func (st *step) handBack(a Activity, why string) {
 		if r, _ := protocol.ReturnedFor(why); r != protocol.WaitHandedBack && a.HandedBack <= packagesTries {
 			most = packagesLook
 		}
-		a.State, a.ReadyAt = Delayed, plus(st.now, min(most, time.Second<<min(a.HandedBack-2, 6)))
+		a.delay(st.now, plus(st.now, min(most, time.Second<<min(a.HandedBack-2, 6))))
 		st.Activities.Put(a.Seq, a)
 		return
 	}
@@ -627,7 +627,8 @@ func (in DueActivity) decide(st *step) error {
 	}
 	switch what {
 	case "retry":
-		a.State, a.ReadyAt, a.Suspect = Ready, orTime(a.FirstReady, st.now), a.Suspect.ready(st.now)
+		a.State, a.ReadyAt, a.DelayedAt = Ready, orTime(a.FirstReady, st.now), history.Time{}
+		a.Suspect = a.Suspect.ready(st.now)
 		st.Activities.Put(a.Seq, a)
 		st.readyAgain(a)
 	case "freed":

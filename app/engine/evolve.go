@@ -266,10 +266,11 @@ func (s *Run) retrying(d *history.ActivityRetryScheduled, e history.Event) {
 	a.Lost = nil    // the event has them
 	a.Suspect = nil // an outcome clears it
 	a.Lease, a.Progress, a.Rebuild, a.HeartbeatAt, a.Cancel, a.Epoch = Lease{}, nil, nil, history.Time{}, false, 0
-	a.State, a.ReadyAt, a.HandedBack = Delayed, d.AvailableAt, 0
+	a.delay(e.At, d.AvailableAt)
+	a.HandedBack = 0
 	a.FirstReady, a.Returned = history.Time{}, 0
 	if !d.AvailableAt.After(e.At.Time) {
-		a.State, a.ReadyAt = Ready, e.At
+		a.State, a.ReadyAt, a.DelayedAt = Ready, e.At, history.Time{}
 	}
 	s.Activities.Put(d.Sequence, a)
 }

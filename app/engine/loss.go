@@ -301,7 +301,7 @@ func (st *step) lose(a Activity, why string, f Finding) {
 	}
 	wait, _ := a.Retry.Next(a.Suspect.Blamed, "", false)
 	a.unlease()
-	a.State, a.ReadyAt = Delayed, plus(st.now, blamedBackoff(a.Suspect.Blamed, wait))
+	a.delay(st.now, plus(st.now, blamedBackoff(a.Suspect.Blamed, wait)))
 	st.Activities.Put(a.Seq, a)
 }
 
@@ -335,7 +335,7 @@ func (t *Task) lose(now history.Time, why string, f Finding) {
 			" ended while it was the only task, or the only suspect, there: "+why
 		return
 	}
-	t.State, t.ReadyAt = Delayed, plus(now, blamedBackoff(t.Suspect.Blamed, 0))
+	t.State, t.ReadyAt, t.DelayedAt = Delayed, plus(now, blamedBackoff(t.Suspect.Blamed, 0)), now
 }
 
 // lost adds to a lost delivery what was judged about it.

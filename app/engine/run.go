@@ -74,9 +74,9 @@ type Head struct {
 	WakeFor    *Cause     `json:"wake_for,omitempty"` // what that event was
 	Last       *Completed `json:"last,omitempty"`     // the last accepted completion of a workflow task
 	LeasedEver bool       `json:"leased_ever,omitempty"`
-	// Bytes is the size of the run's history in responses, SeenBytes what the last completed workflow task left of it for
-	// its worker to have in memory. The store adds to Bytes what it appends. A run that an earlier build started has
-	// only what was appended since, so its deliveries are taken to be smaller than they are.
+	// Bytes is the size of the run's history in responses, SeenBytes what the last completed workflow task left of it
+	// for its worker to have in memory. The store adds to Bytes what it appends. A run that an earlier build started
+	// has only what was appended since, so its deliveries are taken to be smaller than they are.
 	Bytes     int64 `json:"bytes,omitempty"`
 	SeenBytes int64 `json:"seen_bytes,omitempty"`
 	// ArgumentBytes is the size of what the run was started with: its task has that beside the history.
@@ -166,22 +166,24 @@ type Lease struct {
 // Task is the open workflow task of a run. There is at most one, since its commands take the next command
 // sequences: two workers that decided at the same time would take the same ones for different steps.
 type Task struct {
-	Number   int64          `json:"n"` // its count in the run, kept when it is retried
-	State    TaskState      `json:"state"`
-	ReadyAt  history.Time   `json:"ready_at,omitzero"`
-	Delivery int64          `json:"delivery,omitempty"`
-	Attempt  int            `json:"attempt,omitempty"`
-	Losses   int            `json:"losses,omitempty"`   // worker processes that ended with it
-	Suspect  *Suspicion     `json:"suspect,omitempty"`  // nil: no loss since it was cleared
-	Rank     int64          `json:"rank,omitempty"`     // its place in the fair order of its queue
-	Shown    int64          `json:"shown,omitempty"`    // last event the leaseholder has been shown
-	Settled  int64          `json:"settled,omitempty"`  // among those, the last that ended a step
-	Size     int64          `json:"size,omitempty"`     // Bytes of the history that the leaseholder has been shown
-	Returned int            `json:"returned,omitempty"` // how often in a row it was returned without having been started
-	Cause    Cause          `json:"cause,omitzero"`
-	Problem  string         `json:"problem,omitempty"` // why it was quarantined
-	Stack    string         `json:"stack,omitempty"`   // where its code failed last
-	Lost     []history.Lost `json:"lost,omitempty"`
+	Number  int64        `json:"n"` // its count in the run, kept when it is retried
+	State   TaskState    `json:"state"`
+	ReadyAt history.Time `json:"ready_at,omitzero"`
+	// DelayedAt is when the back-off began that ends at ReadyAt; zero: it is no back-off
+	DelayedAt history.Time   `json:"delayed_at,omitzero"`
+	Delivery  int64          `json:"delivery,omitempty"`
+	Attempt   int            `json:"attempt,omitempty"`
+	Losses    int            `json:"losses,omitempty"`   // worker processes that ended with it
+	Suspect   *Suspicion     `json:"suspect,omitempty"`  // nil: no loss since it was cleared
+	Rank      int64          `json:"rank,omitempty"`     // its place in the fair order of its queue
+	Shown     int64          `json:"shown,omitempty"`    // last event the leaseholder has been shown
+	Settled   int64          `json:"settled,omitempty"`  // among those, the last that ended a step
+	Size      int64          `json:"size,omitempty"`     // Bytes of the history that the leaseholder has been shown
+	Returned  int            `json:"returned,omitempty"` // how often in a row it was returned without having been started
+	Cause     Cause          `json:"cause,omitzero"`
+	Problem   string         `json:"problem,omitempty"` // why it was quarantined
+	Stack     string         `json:"stack,omitempty"`   // where its code failed last
+	Lost      []history.Lost `json:"lost,omitempty"`
 	Lease
 }
 
@@ -239,6 +241,8 @@ type Activity struct {
 
 	State   TaskState    `json:"state"`
 	ReadyAt history.Time `json:"ready_at,omitzero"` // ready or delayed: since, or until, when; else zero
+	// DelayedAt is when the back-off began that ends at ReadyAt; zero: it is no back-off
+	DelayedAt history.Time `json:"delayed_at,omitzero"`
 	// FirstReady is when it became ready first, of a delivery under way or in doubt: a return without a start keeps it
 	FirstReady history.Time `json:"first_ready,omitzero"`
 	Returned   int          `json:"returned,omitempty"` // how often in a row it was returned without having been started
@@ -440,6 +444,11 @@ func (a *Activity) due() (at history.Time, what string) {
 		consider(a.Suspect.clearsAt(a.LeasedAt), "cleared")
 	}
 	return at, what
+}
+
+// delay has the activity wait for a back-off.
+func (a *Activity) delay(since, until history.Time) {
+	a.State, a.DelayedAt, a.ReadyAt = Delayed, since, until
 }
 
 func seconds(n int64) time.Duration { return time.Duration(n) * time.Second }

@@ -164,7 +164,7 @@ var everyWait = []struct {
 	{protocol.WaitTimer, false, func(w *stuckTask) {
 		w.run.Timers.Put(1, Timer{FireAt: history.At(noon.Add(2 * time.Hour))})
 		w.run.Timers.Put(2, Timer{FireAt: history.At(noon.Add(time.Hour))})
-	}, "a timer fires at 2026-01-01T13:00:00Z"},
+	}, "a timer fires at 2026-01-01T13:00:00Z by the database's clock"},
 	{protocol.WaitSignal, false, func(w *stuckTask) {
 		w.run.Waits.Put(1, Wait{Name: "approve"})
 	}, "waits for signal approve"},
@@ -172,11 +172,11 @@ var everyWait = []struct {
 		w.run.Waits.Put(1, Wait{Name: "approve"})
 		w.run.Timers.Put(2, Timer{FireAt: history.At(noon.Add(2 * time.Hour))})
 		w.run.Timers.Put(3, Timer{FireAt: history.At(noon.Add(time.Hour))})
-	}, "waits for signal approve; a timer fires at 2026-01-01T13:00:00Z"},
+	}, "waits for signal approve; a timer fires at 2026-01-01T13:00:00Z by the database's clock"},
 	{protocol.WaitCondition, false, func(w *stuckTask) {
 		w.run.Waits.Put(1, Wait{Kind: ConditionWait, Key: "paid"})
 		w.run.Timers.Put(2, Timer{FireAt: history.At(noon.Add(time.Hour))})
-	}, "waits for condition paid, which signals and updates may make true; a timer fires at 2026-01-01T13:00:00Z"},
+	}, "waits for condition paid, which signals and updates may make true; a timer fires at 2026-01-01T13:00:00Z by the database's clock"},
 	{
 		protocol.WaitCondition, false, func(w *stuckTask) { w.run.Waits.Put(1, Wait{Kind: ConditionWait, Key: "paid"}) },
 		"waits for condition paid, which signals and updates may make true",

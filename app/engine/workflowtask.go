@@ -205,6 +205,7 @@ func (in FailTask) decide(st *step) error {
 	// The attempts before this one failed as well: wait 1, 2, 4, … seconds, at most a minute.
 	if t.Attempt > 1 {
 		t.State, t.ReadyAt = Delayed, plus(st.now, min(time.Minute, time.Second<<min(t.Attempt-2, 6)))
+		t.DelayedAt = st.now
 	}
 	return nil
 }
@@ -379,7 +380,7 @@ func (in Due) decide(st *step) error {
 	case t != nil && t.State == Ready && due(t.Suspect.freesAt(), st.now):
 		t.Suspect = t.Suspect.free()
 	case t != nil && t.State == Delayed && !t.ReadyAt.After(st.now.Time):
-		t.State, t.ReadyAt, t.Suspect = Ready, st.now, t.Suspect.ready(st.now)
+		t.State, t.ReadyAt, t.DelayedAt, t.Suspect = Ready, st.now, history.Time{}, t.Suspect.ready(st.now)
 	default:
 		return errNotDue
 	}

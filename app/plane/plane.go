@@ -79,6 +79,7 @@ type Plane struct {
 	handler  *httpapi.API
 	registry *prometheus.Registry
 	budget   *budget.Budget
+	jumps    clockJumps
 	log      zerolog.Logger
 
 	drain func(context.Context) error // once
@@ -111,6 +112,7 @@ func (p *Plane) join() {
 	if o.Metrics {
 		metrics = broker.NewMetrics(registry)
 		p.measure(registry)
+		p.measureClock(registry)
 	}
 	p.broker = broker.New(p.store, p.dispatch, broker.Options{
 		Release: o.Release, StrictRelease: o.Strict, App: p.id, Shared: o.Shared, AttemptLease: o.AttemptLease,
@@ -221,6 +223,7 @@ func (p *Plane) Run(ctx context.Context) error {
 		"uses":    func() error { p.auth.NoteUses(work); return nil },
 		"signIns": func() error { p.handler.ReportSignIns(work); return nil },
 		"watch":   func() error { return p.broker.Watch(work) },
+		"clock":   func() error { p.watchClock(work); return nil },
 		"database": func() error {
 			select {
 			case err := <-p.store.Unusable():

@@ -18,22 +18,23 @@ var (
 	ErrNotFound = errors.New("not found")
 	// writes answer this until one succeeds; what was under way may be stored all the same
 	ErrUnavailable = errors.New("store unavailable")
-	// ErrOutcome is an ErrUnavailable in the middle of a commit: whether what was under way is stored nobody can say now.
+	// ErrOutcome is an ErrUnavailable in the middle of a commit: whether what was under way is stored nobody can say
+	// now.
 	ErrOutcome = fmt.Errorf("%w: nobody knows what was stored", ErrUnavailable)
 	ErrClosed  = errors.New("store closed")
 	ErrBusy    = errors.New("database in use") // another process holds the file; the message names it
 	// ErrDamaged says that the database is malformed, or lacks work that was acknowledged; the message says what to do.
 	ErrDamaged = errors.New("the database is damaged")
-	// ErrSchema says that a newer release has migrated the database beyond what this binary may serve; the message names
-	// both.
+	// ErrSchema says that a newer release has migrated the database beyond what this binary may serve; the message
+	// names both.
 	ErrSchema = errors.New("the schema is newer than this binary may serve")
 )
 
 // Store keeps everything durable. All methods may be called from any goroutine.
 type Store interface {
-	// Commit runs one change in the next batch and returns the Answer of the Decide whose writes were stored: durable when
-	// the error is nil. An error of Decide is returned as it is and leaves nothing behind. A cancelled ctx ends the
-	// waiting, never the change.
+	// Commit runs one change in the next batch and returns the Answer of the Decide whose writes were stored: durable
+	// when the error is nil. An error of Decide is returned as it is and leaves nothing behind. A cancelled ctx ends
+	// the waiting, never the change.
 	Commit(ctx context.Context, c Change) (any, error)
 	// Claim leases ready tasks from the backlog, after the writes of the batch it travels in. It may return fewer than
 	// asked, or none.
@@ -45,12 +46,15 @@ type Store interface {
 	Queue(k engine.QueueKey) *engine.Queue
 	// Now is the store's clock: the only one leases are judged by.
 	Now(ctx context.Context) (time.Time, error)
-	// About is the store's clock as far as it is known without asking: perhaps a little behind it, never ahead. It is good
-	// for saying how old an answer is, and no lease is judged by it. Zero: not known yet.
+	// About is the store's clock as far as it is known without asking: perhaps a little behind it, never ahead. It is
+	// good for saying how old an answer is, and no lease is judged by it. Zero: not known yet.
 	About() time.Time
-	// Unusable is told once when this process has to stop: with store.ErrSchema when another process migrated the database
-	// beyond what this binary may serve, with store.ErrDamaged when the database is found damaged.
+	// Unusable is told once when this process has to stop: with store.ErrSchema when another process migrated the
+	// database beyond what this binary may serve, with store.ErrDamaged when the database is found damaged.
 	Unusable() <-chan error
+	// ClockJumps has an entry for each jump of the store's clock that this process found, once the leases follow the
+	// clock.
+	ClockJumps() <-chan ClockJump
 	// Writable says whether it takes writes, as the last one showed: only while that failed is a write tried.
 	Writable(ctx context.Context) error
 	// Hears says whether this process is told what others commit. While it is not, what it remembers may be out of date
@@ -59,6 +63,15 @@ type Store interface {
 	// Stats counts what was sent to the database since it was opened.
 	Stats() Stats
 	Close() error
+}
+
+// ClockJump says by how much the store's clock differed from the time that this process measured: forward, or back
+// below zero. Moved counts the rows whose leases and back-offs were made to follow it.
+type ClockJump struct {
+	By    time.Duration
+	At    time.Time // by the clock after the jump, when it was found
+	Moved int
+	Err   error // why rows may not follow the clock; nil: all do
 }
 
 // Schema is the version of a database's schema: the one found, 0 where there is none yet, and the one this release
@@ -78,15 +91,16 @@ type Change struct {
 	Needs  Keys
 	Decide func(Rows, time.Time) (Writes, error)
 	// Recall says that Decide may first be given rows as this process remembers them, at a time that has just passed:
-	// what it decides is stored only where both are still right. It is for changes that are made often, and that a moment
-	// earlier would be decided the same way.
+	// what it decides is stored only where both are still right. It is for changes that are made often, and that a
+	// moment earlier would be decided the same way.
 	Recall bool
-	// NotBefore is a time that has passed, as the caller has it from the store: with Recall Decide is given none before.
+	// NotBefore is a time that has passed, as the caller has it from the store: with Recall Decide is given none
+	// before.
 	NotBefore time.Time
 	// Class is whose it is, where its run cannot tell because there is none yet.
 	Class Class
-	// Background says that nobody waits for the change, as for one that cleans up: while others wait, a batch has no more
-	// of these than of those.
+	// Background says that nobody waits for the change, as for one that cleans up: while others wait, a batch has no
+	// more of these than of those.
 	Background bool
 }
 
@@ -104,8 +118,8 @@ type Keys struct {
 	Current   bool     // also the current run of each workflow named
 	Runs      []string // each with all that is open in it
 	Chain     bool     // also the workflow-scoped sessions of each run's workflow id, and its workflow row
-	// Former names children that earlier runs of the workflow ids of Runs, and of the current runs of Workflows, may have
-	// started and that are open.
+	// Former names children that earlier runs of the workflow ids of Runs, and of the current runs of Workflows, may
+	// have started and that are open.
 	Former []string
 	Bound  bool // also those of them that go by a close policy: for a step that may end the last run
 	// Attached are also those that the runs are attached to: for a step that may ask them to end.
@@ -120,7 +134,8 @@ type Keys struct {
 	Lately  bool // also when the holders of Sessions last did something in them, where their rows do not tell
 	Exactly bool // with Lately: whatever their rows tell
 	Workers []engine.WorkerKey
-	// Present says that Workers are wanted where they exist: of one that does not, another app may make the row meanwhile.
+	// Present says that Workers are wanted where they exist: of one that does not, another app may make the row
+	// meanwhile.
 	Present    bool
 	Holdings   bool // also how many sessions each worker named holds
 	Receipts   []ReceiptKey
@@ -138,8 +153,8 @@ type Rows interface {
 	Session(engine.SessionKey) *engine.Session
 	// ChainSessions are the loaded workflow-scoped sessions of a workflow id that are not terminal.
 	ChainSessions(engine.WorkflowKey) []*engine.Session
-	// FormerChild is one of the loaded open children that earlier runs of a workflow id started, BoundChildren are those
-	// that go by a close policy.
+	// FormerChild is one of the loaded open children that earlier runs of a workflow id started, BoundChildren are
+	// those that go by a close policy.
 	FormerChild(engine.FormerKey) *engine.FormerChild
 	BoundChildren(engine.WorkflowKey) []*engine.FormerChild
 	Worker(engine.WorkerKey) *engine.Worker
@@ -165,8 +180,8 @@ type Writes struct {
 	Sessions    []engine.SessionChange
 	Workers     []engine.Worker
 	DropWorkers []engine.WorkerKey
-	// Reconnected are workers that speak over another connection now: what a poll that they left open on an older one, at
-	// whichever app, were given would be lost.
+	// Reconnected are workers that speak over another connection now: what a poll that they left open on an older
+	// one, at whichever app, were given would be lost.
 	Reconnected []engine.WorkerKey
 	Receipts    []Receipt
 	Tokens      []Token
@@ -181,10 +196,11 @@ type Writes struct {
 	// DropNamespaces removes namespaces with what belongs to nothing else in them, the timelines of their sessions too;
 	// audits stay, and lanes for a day.
 	DropNamespaces []string
-	// DropLanes removes what is remembered of kinds of tasks that no queue had ready for a day, for claims to look there.
+	// DropLanes removes what is remembered of kinds of tasks that no queue had ready for a day, for claims to look
+	// there.
 	DropLanes bool
-	// DropRuns removes runs, open or closed, with their histories, open rows, receipts and logs; each must be loaded with
-	// its workflow.
+	// DropRuns removes runs, open or closed, with their histories, open rows, receipts and logs; each must be loaded
+	// with its workflow.
 	DropRuns []string
 	Logs     []LogPart // a part that is there already stays as it is
 	DropLogs []LogKey
@@ -237,8 +253,8 @@ type ClaimRequest struct {
 	// Keepers are the processes that have a run in their memory, the best first: its workflow task goes to the first of
 	// them that polls and has room, else to the first poller. It must not block. nil: nobody keeps anything.
 	Keepers func(run string) []Process
-	// Full hears of each worker that holds as many sessions as it may after this claim, and of the routes it was not shown
-	// for that. It must not block. nil: nobody wants to know.
+	// Full hears of each worker that holds as many sessions as it may after this claim, and of the routes it was not
+	// shown for that. It must not block. nil: nobody wants to know.
 	Full func(w engine.WorkerKey, routes []string)
 }
 
@@ -252,9 +268,9 @@ type Process struct {
 type Poller struct {
 	Lessee engine.Lessee
 	Max    int
-	// Bytes are left of the budget of its response. A claim gives it nothing more at the first task that does not fit, so
-	// that no task is passed over for a smaller one. First: its response has no task yet, and the first one always fits.
-	// The zero values of both mean no limit.
+	// Bytes are left of the budget of its response. A claim gives it nothing more at the first task that does not
+	// fit, so that no task is passed over for a smaller one. First: its response has no task yet, and the first one
+	// always fits. The zero values of both mean no limit.
 	Bytes int64
 	First bool
 	Gone  *atomic.Bool // set when its worker's registration is over, so that it is given nothing; nil: it has no such end
@@ -286,11 +302,12 @@ type Dispatcher interface {
 	// Backlog says that ready tasks of this queue were committed with nobody to take them, or may have been left by
 	// others. An empty queue means all of the namespace, no lanes that the tasks may be of any.
 	Backlog(namespace, queue string, kind protocol.TaskKind, lanes ...Lane)
-	// LeaseExpired says that a lease of this worker ran out, so that it may be gone or stand still, or that it came back
-	// on another connection: polls it made before are not to be given anything.
+	// LeaseExpired says that a lease of this worker ran out, so that it may be gone or stand still, or that it came
+	// back on another connection: polls it made before are not to be given anything.
 	LeaseExpired(k engine.WorkerKey)
-	// Gone says, before what the same commit made ready is delivered, that the registration of a process is over: it left,
-	// was removed, or another took its place, here or at another app. Polls it left open are given nothing more.
+	// Gone says, before what the same commit made ready is delivered, that the registration of a process is over: it
+	// left, was removed, or another took its place, here or at another app. Polls it left open are given nothing
+	// more.
 	Gone(p Process)
 	// Isolate says that a process receives nothing else, since it holds a blamed task, or that it receives tasks again.
 	Isolate(p Process, alone bool)
@@ -324,8 +341,8 @@ type Changed struct {
 	Loose    bool // some of Sessions are held by nobody, or gone
 	Workers  []engine.WorkerKey
 	Moves    []SessionMove
-	// Superseded are processes of workers of whom another app took a newer registration, or took it away. Older releases
-	// do not say which process it was.
+	// Superseded are processes of workers of whom another app took a newer registration, or took it away. Older
+	// releases do not say which process it was.
 	Superseded []Process
 	Said       []Process // processes that said to another app that they drain, or the opposite
 	Answers    []string  // questions that were answered

@@ -30,8 +30,8 @@ type Options struct {
 	Parallel int           // of them applied at a time, so that they share commits; 64
 	Shared   bool          // other processes write to the same database: look at least every Rounds
 	Rounds   time.Duration // 30 s
-	// Backoff is the wait before something is tried again that failed or is still due after it was applied, doubled each
-	// time up to BackoffMax; 100 ms and 30 s.
+	// Backoff is the wait before something is tried again that failed or is still due after it was applied, doubled
+	// each time up to BackoffMax; 100 ms and 30 s.
 	Backoff, BackoffMax time.Duration
 	// Remove takes ended sessions away. Nil: no clean-up.
 	Remove  func(context.Context, []engine.SessionKey) error
@@ -63,11 +63,12 @@ func (o Options) defaults() Options {
 
 // Sweeper moves time forward in one process.
 type Sweeper struct {
-	store Store
-	apply func(context.Context, store.Due) error
-	opt   Options
-	wake  chan struct{} // the wake-up moved
-	moved atomic.Bool   // sessions moved since the last clean-up
+	store  Store
+	apply  func(context.Context, store.Due) error
+	opt    Options
+	wake   chan struct{} // the wake-up moved
+	moved  atomic.Bool   // sessions moved since the last clean-up
+	jumped atomic.Bool   // the store's clock jumped since the last round
 
 	mu      sync.Mutex // guards pulse and planned
 	pulse   time.Time  // earliest told since the due times were read, by the store's clock; zero: none
@@ -112,6 +113,12 @@ func (s *Sweeper) SessionsMoved() {
 	}
 }
 
+// ClockJumped says that the store's clock was set, so that the planned wake-up may come too late. It never blocks.
+func (s *Sweeper) ClockJumped() {
+	s.jumped.Store(true)
+	s.rouse()
+}
+
 func (s *Sweeper) rouse() {
 	select {
 	case s.wake <- struct{}{}:
@@ -149,6 +156,12 @@ func (s *Sweeper) round(ctx context.Context) {
 // sleep waits for the planned wake-up, an earlier pulse or the next clean-up, which it does.
 func (s *Sweeper) sleep(ctx context.Context) {
 	for ctx.Err() == nil {
+		if s.jumped.Swap(false) {
+			s.rested = false // the next round reads what is due
+			clear(s.tried)   // what failed is tried again by times of the clock
+			s.stuck = 0
+			return
+		}
 		cleanup := s.nextCleanup(ctx)
 		s.mu.Lock()
 		at := s.planned

@@ -36,7 +36,7 @@ func (v *View) Debug(ctx context.Context, t protocol.Target) (protocol.DebugView
 		StatusBucket: run.StatusBucket, Terminal: run.Terminal,
 		TaskQueue: run.TaskQueue, Diagnosis: diagnosis(&run), WaitKind: run.WaitKind, WaitReason: run.WaitReason,
 		Wait:     run.Wait,
-		Findings: findings(&run, now), Pending: run.Pending,
+		Findings: append(findings(&run, now), v.clockFinding(&run, now)...), Pending: run.Pending,
 		HistorySize: run.HistoryLength, LastProgress: run.LastProgressAt, RunDeadline: run.RunDeadline,
 		ExecDeadline: run.ExecutionDeadline,
 		Actions:      run.Actions,
@@ -57,6 +57,31 @@ func (v *View) Debug(ctx context.Context, t protocol.Target) (protocol.DebugView
 		return err
 	})
 	return d, err
+}
+
+// jumpShown is how long a jump of the clock is shown.
+const jumpShown = 24 * time.Hour
+
+// ClockJumped notes a jump of the store's clock, which the debug views of open runs show from now on.
+func (v *View) ClockJumped(j store.ClockJump) { v.jump.Store(&j) }
+
+// clockFinding says that the clock jumped while the run was open. Its start may be ahead of a clock that went back.
+func (v *View) clockFinding(run *protocol.RunView, now time.Time) []protocol.Finding {
+	j := v.jump.Load()
+	if j == nil || run.Terminal || now.Sub(j.At).Abs() > jumpShown || j.By > 0 && run.StartedAt.After(j.At) ||
+		j.By < 0 && run.StartedAt.After(j.At) && run.StartedAt.Before(now) {
+		return nil
+	}
+	way, by := "forward", j.By
+	if by < 0 {
+		way, by = "back", -by
+	}
+	return []protocol.Finding{{
+		Severity: "warning", Code: "clock_jumped", Subject: run.RunID, Message: fmt.Sprintf(
+			"the database's clock went %s by %s at %s; leases, back-offs and schedules follow it, timers, start delays and "+
+				"timeouts keep their times", way, by.Round(time.Second), clock(j.At),
+		),
+	}}
 }
 
 // eventsBack is how many events are looked through, from the last one back.

@@ -9,6 +9,7 @@ package view
 import (
 	"cmp"
 	"context"
+	"sync/atomic"
 	"time"
 
 	"github.com/sojourn-run/sojourn/app/engine"
@@ -23,6 +24,7 @@ type View struct {
 	workers *presence.Registry
 	opt     Options
 	started time.Time
+	jump    atomic.Pointer[store.ClockJump] // the latest one of the store's clock; nil: this app found none
 
 	overviews       shared[protocol.Overview]
 	runCounts       shared[map[string]int]

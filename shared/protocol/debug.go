@@ -39,7 +39,8 @@ type DebugStack struct {
 // Finding is one thing worth knowing about a run.
 type Finding struct {
 	Severity string `json:"severity"` // error, warning, info
-	// quarantined, waiting_for_worker, failing, lost, lease_over, deadline_near, failed, signal_not_waited_for
+	// quarantined, waiting_for_worker, failing, lost, lease_over, deadline_near, failed, signal_not_waited_for,
+	// clock_jumped
 	Code    string `json:"code"`
 	Subject string `json:"subject"` // a task id, or the run's
 	Message string `json:"message"`

@@ -161,7 +161,7 @@ type WaitRule struct {
 const (
 	nearest  = "[ (the nearest of {workers})]"
 	fallback = "[; any worker may take it from {fallback_at}]"
-	timer    = "[; a timer fires at {until}]"
+	timer    = "[; a timer fires at {until} by the database's clock]"
 )
 
 // WaitRules is every reason, with its sentence.
@@ -189,7 +189,7 @@ var WaitRules = []WaitRule{
 		"waits for the packages of its handler, which worker {worker} cannot install, and is offered again at {until}: {detail}",
 	},
 	{WaitQuarantined, PatienceNone, FormAlone, "quarantined until repaired: {detail}"},
-	{WaitTimer, PatienceEndless, FormAlone, "a timer fires at {until}"},
+	{WaitTimer, PatienceEndless, FormAlone, "a timer fires at {until} by the database's clock"},
 	{WaitSignal, PatienceEndless, FormAlone, "waits for signal {name}" + timer},
 	{
 		WaitCondition, PatienceEndless, FormAlone,

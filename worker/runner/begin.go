@@ -34,7 +34,7 @@ func (k *leaseRenewer) arrived(sent time.Time, store history.Time) arrival {
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.noteTime(store.Time, now)
+	k.noteTime(store.Time, sent, now)
 	age, known := k.ages.Of(clock.Between(k.origin, now), store.Time)
 	if made := now.Add(-age.Longest()); known && age.Agree() && !made.Before(sent) {
 		a.made, a.known = made, true
@@ -42,20 +42,28 @@ func (k *leaseRenewer) arrived(sent time.Time, store history.Time) arrival {
 	return a
 }
 
-// aged takes note of the store's time in an answer without tasks.
-func (k *leaseRenewer) aged(store time.Time) {
+// aged takes note of the store's time in an answer without tasks, to a request that was sent at that time.
+func (k *leaseRenewer) aged(sent, store time.Time) {
 	if store.IsZero() {
 		return
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	now := time.Now()
-	k.noteTime(store, now)
+	k.noteTime(store, sent, now)
 	k.ages.Of(clock.Between(k.origin, now), store)
 }
 
+// maxStep is how far the store's clock may be behind what is known of it until it was set back.
+const maxStep = time.Minute
+
 // noteTime notes the store's time in an answer that was read now; mu is held.
-func (k *leaseRenewer) noteTime(store, now time.Time) {
+func (k *leaseRenewer) noteTime(store, sent, now time.Time) {
+	// The answer was made after its request was sent, so only a clock that was set back can tell a time before that.
+	if !k.store.IsZero() && store.Before(k.bound(sent).Add(-maxStep)) {
+		k.store, k.read, k.ages = store, now, clock.Ages{}
+		return
+	}
 	// An answer that lay somewhere for long tells a time that is behind what is known already; it must not set the
 	// bound back.
 	if store.After(k.bound(now)) {

@@ -68,6 +68,7 @@ type control struct {
 	asked    atomic.Int64          // calls with outcomes that ask for tasks
 	replayed atomic.Int64          // events that were shown to machines that began anew
 	counts   *counts
+	clock    atomic.Int64 // by how much the machine's clock differs from the time of the bubble
 
 	mu      sync.Mutex                        // guards what follows
 	fail    func(worker, method string) error // of a call, before it reaches the app
@@ -134,7 +135,9 @@ func open(t *testing.T, path string) *control {
 	a.plane, err = plane.Open(t.Context(), plane.Options{
 		Release: "test", NoAuth: true, Log: log,
 		Open: func(ctx context.Context, _ string, d store.Dispatcher) (store.Store, error) {
-			s, err := sqlite.Open(ctx, path, sqldb.Options{App: "app", Dispatch: d})
+			s, err := sqlite.Open(ctx, path, sqldb.Options{
+				App: "app", Dispatch: d, Wall: func() time.Time { return time.Now().Add(time.Duration(a.clock.Load())) },
+			})
 			return outage{s, &a.away, a.counts}, err
 		},
 	})

@@ -286,7 +286,7 @@ func (h holdings) Renewed(sent time.Time, leases []protocol.HeartbeatRequest, se
 	a protocol.WorkerHeartbeatAnswer, err error,
 ) {
 	if err == nil {
-		h.r.leases.aged(a.StoreTime.Time)
+		h.r.leases.aged(sent, a.StoreTime.Time)
 	}
 	h.r.leases.renewed(sent, a.StoreTime.Time, leases, a.Leases, err, h.r.opt.Sessions)
 	h.r.opt.Sessions.Renewed(sent, a.StoreTime.Time, sessions, a.Sessions, err)

@@ -22,6 +22,7 @@ type batch struct {
 	s      *Store
 	number int64
 	now    time.Time
+	since  time.Duration // by clock.Steady: nothing was sent before
 	begun  bool
 	sealed bool       // COMMIT was sent
 	later  []*db.Call // that go with what is sent next
@@ -96,8 +97,8 @@ type batch struct {
 	assume   bool  // ids that are taken to be free may be, without a look
 	assumed  bool  // some were
 
-	// Of a batch that is decided on what is remembered: so it is, when, by the server's clock, and what has to hold; and
-	// that the guards are on their way, so that the server looks at all that follows only if they hold.
+	// Of a batch that is decided on what is remembered: so it is, when, by the server's clock, and what has to hold;
+	// and that the guards are on their way, so that the server looks at all that follows only if they hold.
 	recalled  bool
 	decidedAt int64
 	guarded   *guarded
@@ -221,7 +222,7 @@ type handed struct {
 // Its maps are made at once, since nearly every batch needs most of them.
 func (s *Store) newBatch() *batch {
 	return &batch{
-		s: s, number: s.batch,
+		s: s, number: s.batch, since: s.clock.Steady(),
 		runs: map[string]*run{}, sessions: map[engine.SessionKey]*session{}, workflows: map[engine.WorkflowKey]*workflow{},
 		former:  map[engine.FormerKey]*former{},
 		workers: map[engine.WorkerKey]*worker{}, holding: map[engine.WorkerKey][]holding{},

@@ -43,6 +43,9 @@ func (s *Store) loop() {
 	defer close(s.done)
 	quit := s.quit
 	var rest []*pending // left over from a batch that grew too large
+	if !s.cfg.Dialect.Shared {
+		s.clock.Now() // it may have been set back while no app ran
+	}
 	for {
 		s.lookAgain()
 		rest = append(rest, s.retry()...)
@@ -58,6 +61,9 @@ func (s *Store) loop() {
 			case p := <-s.back:
 				items = append(items, p)
 			case <-s.alarm():
+				continue
+			case <-s.clock.Jumped():
+				_ = s.settleClock() // it is tried again with the next batch
 				continue
 			case <-s.faded():
 				s.fade()
@@ -138,10 +144,22 @@ func (s *Store) closeDown() {
 // so that the change at fault gets its own error and the others are stored.
 func (s *Store) attempt(items []*pending) (rest []*pending) {
 	for races := 0; ; races++ {
+		if err := s.settleClock(); err != nil {
+			s.health.failed.Store(true)
+			s.refuse(items, fmt.Errorf("%w: %w", store.ErrUnavailable, err))
+			return nil
+		}
 		b, err := s.try(items)
 		if err == nil {
 			s.setAside(b.aside)
 			return b.rest
+		}
+		if errors.Is(err, errClockJumped) {
+			s.abandon(b, err)
+			if err = s.cfg.Conn.Reset(context.Background()); err == nil {
+				races--
+				continue
+			}
 		}
 		class := s.cfg.Dialect.Classify(err)
 		if errors.Is(err, errLocked) {

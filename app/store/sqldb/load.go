@@ -51,6 +51,9 @@ func (b *batch) load(items []*pending) error {
 		// Where several apps share a database they must agree on what is over, so there the time is the server's
 		// and comes with the first round trip. Alone, this process is the only clock.
 		b.now = b.s.clock.Now()
+		if err := b.s.clockJumped(); err != nil {
+			return err
+		}
 	}
 	asked := map[engine.SessionKey]bool{} // when their holders were last heard of; true: whatever the row tells
 	var current []engine.WorkflowKey

@@ -13,25 +13,30 @@ import (
 // statements are all statements of the committer for one dialect, made once.
 type statements struct {
 	begin, commit *db.Stmt
-	batch         *db.Stmt // writes (app, batch); on a shared database it also reads the clock
-	advisory      *db.Stmt // tries to lock numbers, and returns those somebody else has
-	reroute       *db.Stmt
-	owners        *db.Stmt // of runs: workflow keys by run id, unlocked
-	opens         *db.Stmt // open rows of runs
-	opensOf       *db.Stmt // of shared databases: the same of runs that are not as they are remembered, see recall.go
-	held          *db.Stmt // sessions held, by worker; and the words of those that fall back, with -1
-	holdings      *db.Stmt // each of them
-	tallies       *db.Stmt // what sessions leave to their tasks
-	lastEnded     *db.Stmt // in one session, latest first
-	leasedIn      *db.Stmt
-	openIn        *db.Stmt
-	ranIn         *db.Stmt
-	floors        *db.Stmt
-	lanes         *db.Stmt
-	holds         *db.Stmt         // tasks of workers, and suspects among them
-	dropLanes     *db.Stmt         // not used since a time; on a database of one app it returns them
-	readyIn       *db.Stmt         // of shared databases: where the first ready tasks of some runs wait
-	picks         map[int]*db.Stmt // candidates of a claim by number of ranges; 0 for arrays
+
+	// markJump keeps a time before a jump of the clock, clampBatches takes times back that are ahead of the clock, and
+	// dropMark ends what markJump began
+	markJump, clampBatches, dropMark *db.Stmt
+
+	batch     *db.Stmt // writes (app, batch); on a shared database it also reads the clock
+	advisory  *db.Stmt // tries to lock numbers, and returns those somebody else has
+	reroute   *db.Stmt
+	owners    *db.Stmt // of runs: workflow keys by run id, unlocked
+	opens     *db.Stmt // open rows of runs
+	opensOf   *db.Stmt // of shared databases: the same of runs that are not as they are remembered, see recall.go
+	held      *db.Stmt // sessions held, by worker; and the words of those that fall back, with -1
+	holdings  *db.Stmt // each of them
+	tallies   *db.Stmt // what sessions leave to their tasks
+	lastEnded *db.Stmt // in one session, latest first
+	leasedIn  *db.Stmt
+	openIn    *db.Stmt
+	ranIn     *db.Stmt
+	floors    *db.Stmt
+	lanes     *db.Stmt
+	holds     *db.Stmt         // tasks of workers, and suspects among them
+	dropLanes *db.Stmt         // not used since a time; on a database of one app it returns them
+	readyIn   *db.Stmt         // of shared databases: where the first ready tasks of some runs wait
+	picks     map[int]*db.Stmt // candidates of a claim by number of ranges; 0 for arrays
 
 	// of batches that are decided on what is remembered, see recall.go
 	stamp, guardNames, guardFresh, guardRows, guardTasks *db.Stmt
@@ -178,6 +183,11 @@ func newStatements(d db.Dialect) *statements {
 		s.batch = &db.Stmt{
 			SQL: "INSERT INTO batches (app, batch, at) VALUES (?, ?, ?) ON CONFLICT (app) DO UPDATE SET batch = excluded.batch, at = excluded.at",
 		}
+		s.markJump = &db.Stmt{
+			SQL: "INSERT INTO batches (app, batch, at) VALUES (?1, 0, ?2) ON CONFLICT (app) DO UPDATE SET at = excluded.at",
+		}
+		s.clampBatches = &db.Stmt{SQL: "UPDATE batches SET at = ?1 WHERE at > ?2"}
+		s.dropMark = &db.Stmt{SQL: "DELETE FROM batches WHERE app = ?1"}
 		s.reroute = &db.Stmt{
 			SQL: "UPDATE tasks" + moved + d.List(words) + " AS k WHERE " + strings.ReplaceAll(where, "t.", "tasks.") + told,
 		}
@@ -192,6 +202,12 @@ func newStatements(d db.Dialect) *statements {
 		" AND class <> '' AND tag <= $5 FOR UPDATE SKIP LOCKED))"}
 	s.batch = &db.Stmt{SQL: "INSERT INTO batches (app, batch, at) VALUES ($1, $2, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint)" +
 		" ON CONFLICT (app) DO UPDATE SET batch = excluded.batch, at = excluded.at RETURNING at, " + db.OwnVersion}
+	s.markJump = &db.Stmt{
+		SQL: "INSERT INTO batches (app, batch, at) VALUES ($1, 0, $2) ON CONFLICT (app) DO UPDATE SET at = excluded.at",
+	}
+	s.clampBatches = &db.Stmt{SQL: "UPDATE batches SET at = $1 WHERE app IN" +
+		" (SELECT app FROM batches WHERE at > $2 FOR UPDATE SKIP LOCKED)"}
+	s.dropMark = &db.Stmt{SQL: "DELETE FROM batches WHERE app = $1"}
 	s.reroute = &db.Stmt{SQL: "UPDATE tasks" + strings.Replace(
 		moved, "char", "chr", 1,
 	) + "(SELECT p.place, k.word FROM " + d.List(words) +
@@ -205,8 +221,8 @@ func (s *statements) pick(d db.Dialect, n int) (*db.Stmt, int) {
 	const columns = "route, priority, ready_at, run_id, seq, body, rank"
 	if d.Shared {
 		if s.picks[0] == nil {
-			// Behind the tasks comes, for each range, how many there are: where that is more than it gave, some are locked by
-			// others.
+			// Behind the tasks comes, for each range, how many there are: where that is more than it gave, some are
+			// locked by others.
 			s.picks[0] = &db.Stmt{SQL: "SELECT c.* FROM unnest($1::text[]) AS k(route) CROSS JOIN LATERAL (SELECT t.route, t.priority, t.ready_at, t.run_id," +
 				" t.seq, t.body, t.rank, r.version FROM tasks AS t CROSS JOIN LATERAL (SELECT x.xmin::text::bigint AS version FROM runs AS x WHERE x.run_id = t.run_id FOR UPDATE SKIP LOCKED) AS r" +
 				" WHERE t.route = k.route ORDER BY t.priority, t.rank, t.ready_at, t.run_id, t.seq LIMIT $2 FOR UPDATE OF t SKIP LOCKED) AS c" +
@@ -222,8 +238,8 @@ func (s *statements) pick(d db.Dialect, n int) (*db.Stmt, int) {
 		size *= 2
 	}
 	if s.picks[size] == nil {
-		// A limit that is a bare parameter has SQLite plan the statement again at each execution, for it might look at the
-		// number.
+		// A limit that is a bare parameter has SQLite plan the statement again at each execution, for it might look
+		// at the number.
 		one := "SELECT * FROM (SELECT " + columns +
 			" FROM tasks WHERE route = ? ORDER BY priority, rank, ready_at, run_id, seq LIMIT (? + 0))"
 		s.picks[size] = &db.Stmt{SQL: one + strings.Repeat(" UNION ALL "+one, size-1)}

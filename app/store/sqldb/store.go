@@ -29,7 +29,8 @@ import (
 type Options struct {
 	App      string               // this process among those that share the database; default "app"
 	Dispatch store.Dispatcher     // nil: nobody waits for tasks in this process
-	Shift    func() time.Duration // tests only: added to the store's clock
+	Shift    func() time.Duration // tests only: time that passed, which is added to the store's clock
+	Wall     func() time.Time     // tests only: the clock of this machine, which is the clock of a store of one app
 	Memory   int64                // bytes this process may use, which its caches are a part of; 0: no limit
 	Pool     int                  // most connections to a database that several apps share; 0: as many as it likes
 	// Waiting is told, now and then, why a server that cannot be reached yet is waited for; nil: nobody wants
@@ -108,6 +109,8 @@ type Store struct {
 	back     chan *pending // of what nobody waits for
 	quit     chan struct{}
 	done     chan struct{}
+	settling bool // the jump of the clock is being handled; the committer's
+	jumps    chan store.ClockJump
 	close    sync.Once
 	ended    error // of Close; set before done is closed
 	unusable chan error
@@ -146,11 +149,12 @@ func New(ctx context.Context, cfg Config) (*Store, error) {
 		cfg: cfg, st: newStatements(cfg.Dialect), cache: newCache(historyBytes(cfg.Memory)), memory: newMemory(),
 		in: make(chan *pending, 1024), back: make(chan *pending, 1024),
 		quit: make(chan struct{}), done: make(chan struct{}), unusable: make(chan error, 1),
+		jumps: make(chan store.ClockJump, 16),
 	}
 	s.lanes.known = map[QueueKey]map[string]knownLane{}
 	s.queues.init()
 	s.pruned, s.again = map[tagKey]int64{}, map[QueueKey]*lookback{}
-	s.clock.Shift = cfg.Shift
+	s.clock.Shift, s.clock.Wall = cfg.Shift, cfg.Wall
 	var err error
 	if s.reads, err = read.New(cfg.Reads, cfg.Gorm, cfg.Dialect, &s.clock, &s.readings, cfg.FewRuns); err != nil {
 		return nil, err
@@ -159,7 +163,13 @@ func New(ctx context.Context, cfg Config) (*Store, error) {
 	if err := cfg.Reads.QueryRowContext(ctx, "SELECT max(at) FROM batches").Scan(&last); err != nil {
 		return nil, fmt.Errorf("last batch: %w", err)
 	}
-	s.clock.Last = last.Int64
+	var now time.Time
+	if cfg.Dialect.Shared {
+		if now, err = s.reads.Now(ctx); err != nil {
+			return nil, err
+		}
+	}
+	s.clock.Open(last.Int64, now)
 	if err := cfg.Reads.QueryRowContext(ctx, "SELECT max(batch) FROM batches WHERE app = $1", cfg.App).
 		Scan(&last); err != nil {
 		return nil, fmt.Errorf("last batch of %s: %w", cfg.App, err)
@@ -278,8 +288,16 @@ func (s *Store) submit(ctx context.Context, p *pending) error {
 	}
 }
 
-// Now is the store's clock.
-func (s *Store) Now(ctx context.Context) (time.Time, error) { return s.reads.Now(ctx) }
+// Now is the store's clock. After a jump it returns once the leases follow the clock, so that nobody who goes by it
+// takes a lease for over that is not.
+func (s *Store) Now(ctx context.Context) (time.Time, error) {
+	now, err := s.reads.Now(ctx)
+	if err == nil && s.clock.Pending() {
+		nothing := func(store.Rows, time.Time) (w store.Writes, err error) { return w, nil }
+		_, err = s.Commit(ctx, store.Change{Decide: nothing})
+	}
+	return now, err
+}
 
 // View reads on connections of its own, so that nothing it does holds up a commit.
 func (s *Store) View(_ context.Context, fn func(store.Reader) error) error {

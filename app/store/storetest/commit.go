@@ -409,14 +409,22 @@ func testClock(t *testing.T, s Suite) {
 	if s.Shared {
 		return // the server's clock is not this process's
 	}
-	w.Pass(-30 * time.Minute)
+	w.Pass(-30 * time.Second)
 	if third := at(w); third.Before(second) {
 		t.Fatalf("clock went back from %v to %v", second, third)
 	}
 	if err := w.S.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if fourth := at(s.Fixture(t, "a", Options{})); fourth.Before(second) {
+	behind := s.Fixture(t, "a", Options{Shift: func() time.Duration { return time.Hour - 50*time.Second }})
+	if fourth := at(behind); fourth.Before(second) {
 		t.Fatalf("clock went back over a restart, from %v to %v", second, fourth)
+	}
+	if err := behind.S.Close(); err != nil {
+		t.Fatal(err)
+	}
+	// Set back by more than a minute it is followed, also over a restart.
+	if fifth := at(s.Fixture(t, "a", Options{})); second.Sub(fifth) < 59*time.Minute {
+		t.Fatalf("clock stays ahead after it was set back by an hour: %v after %v", fifth, second)
 	}
 }

@@ -52,11 +52,11 @@ func (r *reader) NextDue(ctx context.Context, after time.Time) (next, now time.T
 	} else {
 		now = r.clock.Now()
 	}
-	least := int64(0)
+	least, sent := int64(0), r.clock.Steady()
 	err = r.query(ctx, query, []any{micros(after)}, func(v []any) error {
 		switch at := db.Int(v[0]); {
 		case db.Int(v[1]) == 1:
-			now = r.clock.At(at)
+			now = r.clock.At(at, sent)
 		case at > 0 && (least == 0 || at < least):
 			least = at
 		}

@@ -59,12 +59,13 @@ func (p *Pool) Now(ctx context.Context) (time.Time, error) {
 		return p.clock.Now(), nil
 	}
 	p.count.Add(1)
+	sent := p.clock.Steady()
 	var at int64
 	err := p.db.QueryRowContext(ctx, "SELECT "+clock.SQL).Scan(&at)
 	if err != nil {
 		return time.Time{}, fmt.Errorf("store's clock: %w", p.dialect.Away(err))
 	}
-	return p.clock.At(at), nil
+	return p.clock.At(at, sent), nil
 }
 
 // statements are those that are put together, once.

@@ -1,0 +1,78 @@
+package apptest
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/sojourn-run/sojourn/app/plane"
+	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/app/store/postgres"
+	"github.com/sojourn-run/sojourn/app/store/sqldb"
+	"github.com/sojourn-run/sojourn/app/store/sqlite"
+)
+
+// Clock is the clock of a database, which a test sets. That of a SQLite file is the clock of the machine; in
+// PostgreSQL a function of the database's own takes the place of clock_timestamp.
+type Clock struct {
+	t        testing.TB
+	database string
+	by       atomic.Int64
+}
+
+// NewClock takes over the clock of a database, before it is opened.
+func NewClock(t testing.TB, database string) *Clock {
+	t.Helper()
+	c := &Clock{t: t, database: database}
+	if !c.file() {
+		c.exec(`CREATE TABLE test_clock (by INTERVAL NOT NULL); INSERT INTO test_clock VALUES ('0');
+			CREATE FUNCTION public.clock_timestamp() RETURNS timestamptz LANGUAGE sql VOLATILE AS
+			'SELECT pg_catalog.clock_timestamp() + (SELECT by FROM public.test_clock)';
+			DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET search_path = public, pg_catalog', current_database()); END $$`)
+	}
+	return c
+}
+
+func (c *Clock) file() bool { return strings.HasPrefix(c.database, "sqlite:") }
+
+func (c *Clock) exec(sql string) {
+	c.t.Helper()
+	ctx := context.WithoutCancel(c.t.Context())
+	db, err := pgx.Connect(ctx, c.database)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	defer db.Close(ctx)
+	if _, err := db.Exec(ctx, sql); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// Set has the clock differ by so much from the clock of the machine.
+func (c *Clock) Set(by time.Duration) {
+	c.t.Helper()
+	c.by.Store(int64(by))
+	if !c.file() {
+		c.exec(fmt.Sprintf("UPDATE test_clock SET by = interval '1 microsecond' * %d", by.Microseconds()))
+	}
+}
+
+// Now is what the clock says.
+func (c *Clock) Now() time.Time { return time.Now().Add(time.Duration(c.by.Load())) }
+
+// Change has an app go by the clock.
+func (c *Clock) Change(o *plane.Options) {
+	o.Open = func(ctx context.Context, id string, d store.Dispatcher) (store.Store, error) {
+		so := sqldb.Options{App: id, Dispatch: d}
+		if path, ok := strings.CutPrefix(c.database, "sqlite:"); ok {
+			so.App, so.Wall = "app", c.Now
+			return sqlite.Open(ctx, path, so)
+		}
+		return postgres.Open(ctx, c.database, so)
+	}
+}

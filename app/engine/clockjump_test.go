@@ -1,0 +1,94 @@
+package engine
+
+import (
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/sojourn-run/sojourn/shared/history"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// Any lease, after any jump, ends at most its length from now, is never shortened by a jump forward, and keeps the
+// rest of its length where the clock went forward. Another app that notices the same jump later changes nothing after
+// a jump back, and after one forward at most renews it.
+func TestALeaseFollowsAnyJumpOnceAndTwice(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	was := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+	for range 20_000 {
+		length := time.Duration(1+r.Int64N(600)) * time.Second
+		ago := time.Duration(r.Int64N(int64(2 * length)))
+		j := ClockJump(time.Minute + time.Duration(r.Int64N(int64(2*time.Hour))))
+		if r.IntN(2) == 0 {
+			j = -j
+		}
+		before := Lease{
+			LeasedAt: history.At(was.Add(-ago)), Until: history.At(was.Add(length - ago)), Length: length.Microseconds(),
+		}
+		now := history.At(was.Add(time.Duration(j)))
+		l, heard := before, before.LeasedAt
+		j.lease(&l, &heard, now)
+		left, over := before.Until.Sub(was), !before.Until.After(was)
+		switch got := l.Until.Sub(now.Time); {
+		case got > length:
+			t.Fatalf("%s: a lease of %s with %s left has %s", time.Duration(j), length, left, got)
+		case !j.back() && !over && got != left:
+			t.Fatalf("%s: a lease of %s with %s left has %s", time.Duration(j), length, left, got)
+		case !j.back() && over && l != before:
+			t.Fatalf("%s: a lease that was over changed", time.Duration(j))
+		case heard.After(now.Time), l.LeasedAt.After(now.Time):
+			t.Fatalf("%s: it was leased at %s, heard at %s, and now is %s", time.Duration(j), l.LeasedAt, heard, now)
+		}
+		again, later := l, history.At(now.Add(time.Duration(r.Int64N(int64(30*time.Second)))))
+		j.lease(&again, &heard, later)
+		if again.Until.Sub(later.Time) > length || again.Until.Before(l.Until.Time) || j.back() && again != l {
+			t.Fatalf("%s: the second time a lease of %s goes from %s to %s", time.Duration(j), length, l.Until, again.Until)
+		}
+	}
+}
+
+// What follows a clock that goes back, and what keeps its time.
+func TestWhatFollowsAClockThatGoesBack(t *testing.T) {
+	now := history.At(time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC))
+	in := func(d time.Duration) history.Time { return plus(now, d) }
+	const j = ClockJump(-time.Hour)
+	delayed := Activity{
+		State: Delayed, DelayedAt: in(time.Hour), ReadyAt: in(70 * time.Minute), ScheduledAt: in(50 * time.Minute),
+	}
+	if !j.activity(&delayed, now) || delayed.ReadyAt != in(10*time.Minute) || delayed.ScheduledAt != now {
+		t.Errorf("a back-off of ten minutes: %+v", delayed)
+	}
+	start := Activity{State: Delayed, ReadyAt: in(70 * time.Minute), ScheduledAt: in(70 * time.Minute)}
+	if j.activity(&start, now) {
+		t.Errorf("a delayed start moved to %s", start.ReadyAt)
+	}
+	suspicion := Suspicion{Since: in(time.Hour), Losses: 1}
+	ready := Activity{State: Ready, ReadyAt: in(time.Hour), ScheduledAt: in(time.Hour), Suspect: &suspicion}
+	if !j.activity(&ready, now) || ready.ReadyAt != now || ready.Suspect.Since != now || suspicion.Since == now {
+		t.Errorf("a ready suspect: %+v, %+v", ready, ready.Suspect)
+	}
+	s := Session{
+		Status: protocol.SessionActive, Owner: "w", Lease: time.Minute.Microseconds(), RenewedAt: in(time.Hour), TTL: 600,
+		LeaseUntil: in(61 * time.Minute), LastActivity: in(time.Hour), TTLUntil: in(65 * time.Minute), Idle: 1,
+	}
+	c, err := DecideSession(&s, FollowClockSession{j}, now.Time)
+	if n := c.Session; err != nil || n.LeaseUntil != in(time.Minute) || n.LastActivity != now ||
+		n.TTLUntil != in(10*time.Minute) {
+		t.Errorf("a session: %+v, %v", n, err)
+	}
+	if _, err := DecideSession(&c.Session, FollowClockSession{j}, now.Time); !IsNotDue(err) {
+		t.Errorf("the second time: %v", err)
+	}
+	w := Worker{HeartbeatAt: in(time.Hour), RegisteredAt: in(time.Hour), AliveUntil: in(61 * time.Minute)}
+	if next, moved := w.FollowClock(j, now.Time); !moved || next.AliveUntil != in(time.Minute) || next.HeartbeatAt != now {
+		t.Errorf("a worker: %+v", next)
+	}
+	q := Queue{Drains: []Drain{
+		{At: in(time.Hour), Deadline: in(70 * time.Minute)}, {At: in(-time.Minute), Deadline: in(time.Minute)},
+	}}
+	next, moved := q.FollowClock(j, now.Time)
+	if !moved || next.Drains[0].Deadline != in(10*time.Minute) || next.Drains[1] != q.Drains[1] ||
+		q.Drains[0].At != in(time.Hour) {
+		t.Errorf("drains: %+v", next.Drains)
+	}
+}

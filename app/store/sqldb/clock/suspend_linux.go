@@ -1,0 +1,17 @@
+package clock
+
+import (
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// suspended is how long the machine was suspended since it was started: CLOCK_BOOTTIME counts that time, and
+// CLOCK_MONOTONIC, which Go reads, does not.
+func suspended() time.Duration {
+	var boot, mono unix.Timespec
+	if unix.ClockGettime(unix.CLOCK_MONOTONIC, &mono) != nil || unix.ClockGettime(unix.CLOCK_BOOTTIME, &boot) != nil {
+		return 0
+	}
+	return time.Duration(boot.Nano() - mono.Nano()).Truncate(time.Second)
+}

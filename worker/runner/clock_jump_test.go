@@ -1,0 +1,72 @@
+package runner_test
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/sojourn-run/sojourn/shared/history"
+	"github.com/sojourn-run/sojourn/worker"
+)
+
+// While activities run for ten minutes, the database's clock goes back and forward by more than any lease. Each of them
+// runs once.
+func TestActivitiesRunOnceWhileTheDatabasesClockJumps(t *testing.T) {
+	bubble(t, func(t *testing.T, a *control) {
+		var begun atomic.Int64
+		a.worker("w", func(r *worker.Registry) {
+			single(r, "work", func(ctx context.Context) error {
+				begun.Add(1)
+				select {
+				case <-time.After(10 * time.Minute):
+					return nil
+				case <-ctx.Done():
+					return context.Cause(ctx)
+				}
+			})
+		}, nil)
+		runs := []string{a.begin("do_work"), a.begin("do_work"), a.begin("do_work")}
+		for _, by := range []time.Duration{-time.Hour, 0, time.Hour, -2 * time.Minute} {
+			time.Sleep(2 * time.Minute)
+			a.clock.Store(int64(by))
+		}
+		for _, id := range runs {
+			result[any](t, a.end(id))
+			for _, e := range a.events(id) {
+				if _, again := e.Data.(*history.ActivityRetryScheduled); again {
+					t.Errorf("run %s had another attempt", id)
+				}
+			}
+		}
+		if n := begun.Load(); n != int64(len(runs)) {
+			t.Errorf("activities were begun %d times, want %d", n, len(runs))
+		}
+	})
+}
+
+// A worker that says nothing any more loses what it has after its own lease, also when the clock went back by an hour
+// meanwhile, at default settings.
+func TestADeadWorkersTaskGoesOnAfterAClockThatWentBack(t *testing.T) {
+	bubble(t, func(t *testing.T, a *control) {
+		define := func(r *worker.Registry) {
+			single(r, "work", func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() })
+		}
+		dead := a.worker("dead", define, nil)
+		run := a.begin("do_work")
+		time.Sleep(time.Second)
+		dead.kill()
+		a.clock.Store(-int64(time.Hour))
+		a.worker("other", func(r *worker.Registry) {
+			single(r, "work", func(context.Context) error { return nil })
+		}, nil)
+		began := time.Now()
+		result[any](t, a.end(run))
+		if waited := time.Since(began); waited > 3*lease+clockLook {
+			t.Errorf("another worker had it after %s; its lease is %s", waited, lease)
+		}
+	})
+}
+
+// clockLook is how often an app compares the clock of its machine.
+const clockLook = 5 * time.Second
