@@ -15,6 +15,8 @@ type call struct {
 	done  chan struct{} // closed when the outcome is there
 	reads bool          // it was begun with the turn to read what the executor says
 
+	suspect bool // one of the calls of an executor that ended before
+
 	cancelled <-chan struct{} // closed when it is cancelled; nil for never
 	deadline  time.Time       // zero for none
 

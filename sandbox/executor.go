@@ -64,6 +64,7 @@ type executor struct {
 	seq      uint64          // of the last call
 	served   int
 	strays   int
+	pongs    []chan struct{} // closed at the next answer to a ping
 	toldBusy bool
 	hasRoom  bool
 	lent     *call // which has the room; nil for none
@@ -223,8 +224,8 @@ func (ex *executor) run() {
 	ex.mu.Unlock()
 	ex.sends.Wait()
 	ex.onEnd(ex, doom)
-	for _, c := range calls {
-		c.finish(nil, nil, doom.err())
+	for c, err := range ex.judge(doom, calls) {
+		c.finish(nil, nil, err)
 	}
 	if end == minder.NoLastWord {
 		minder.ReapLeft()
@@ -317,6 +318,7 @@ func (ex *executor) handleFrame(f *frame.Frame) error {
 	case frame.Closed:
 		ex.shutOnce.Do(func() { close(ex.shut); known = true })
 	case frame.Pong:
+		ex.pong()
 		known = true
 	}
 	if known {

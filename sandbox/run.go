@@ -63,7 +63,9 @@ func (ex *executor) expiringCall() *call {
 func (ex *executor) begin(
 	ctx context.Context, inv Invocation, b *bundle, hooks Hooks,
 ) (*call, error) {
-	c := &call{hooks: hooks, done: make(chan struct{}), cancelled: ctx.Done(), deadline: inv.Deadline}
+	c := &call{
+		hooks: hooks, done: make(chan struct{}), cancelled: ctx.Done(), deadline: inv.Deadline, suspect: inv.Suspect,
+	}
 	f := frame.Frame{Header: frame.Header{
 		T: frame.Invoke, Activity: inv.Activity, Entry: inv.Entry, Export: inv.Export, Attempt: inv.Attempt, Keys: inv.Keys,
 	}}
@@ -159,18 +161,35 @@ func (ex *executor) drop(c *call, err error) {
 // await waits for the call's end and sees to it that there is one: at its deadline, and after ctx was cancelled, the
 // executor is asked first and killed then.
 func (ex *executor) await(ctx context.Context, inv Invocation, c *call, o Options) error {
+	checkAt := checkAt(inv.Deadline)
 	if c.reads {
-		ex.attend(ctx, inv.Deadline, c)
+		ex.attend(ctx, checkAt, c)
 		if c.over() {
 			return c.err
 		}
 	}
-	var deadline <-chan time.Time
+	var check, deadline <-chan time.Time
 	if !inv.Deadline.IsZero() {
-		timer := time.NewTimer(time.Until(inv.Deadline))
+		early, timer := time.NewTimer(time.Until(checkAt)), time.NewTimer(time.Until(inv.Deadline))
+		defer early.Stop()
 		defer timer.Stop()
-		deadline = timer.C
+		check, deadline = early.C, timer.C
 	}
+	select {
+	case <-c.done:
+		return c.err
+	case <-check:
+		return ex.awaitNearDeadline(ctx, inv, c, o, deadline)
+	case <-ctx.Done():
+	}
+	return ex.awaitCancelled(ctx, inv, c, o, deadline)
+}
+
+// awaitNearDeadline is the rest of await from the time on at which the executor is checked.
+func (ex *executor) awaitNearDeadline(
+	ctx context.Context, inv Invocation, c *call, o Options, deadline <-chan time.Time,
+) error {
+	ex.check(c, inv.Deadline)
 	select {
 	case <-c.done:
 		return c.err
@@ -178,6 +197,13 @@ func (ex *executor) await(ctx context.Context, inv Invocation, c *call, o Option
 		return ex.expire(inv, c, o)
 	case <-ctx.Done():
 	}
+	return ex.awaitCancelled(ctx, inv, c, o, deadline)
+}
+
+// awaitCancelled is the rest of await after ctx has ended.
+func (ex *executor) awaitCancelled(
+	ctx context.Context, inv Invocation, c *call, o Options, deadline <-chan time.Time,
+) error {
 	reason := "cancelled"
 	if cause := context.Cause(ctx); cause != nil {
 		reason = cause.Error()
@@ -185,7 +211,7 @@ func (ex *executor) await(ctx context.Context, inv Invocation, c *call, o Option
 	ex.cancel(c, reason, o.CancelKill)
 	forced := ending{
 		cause: CauseDeadline, kind: Crashed,
-		message: fmt.Sprintf("the executor was killed because %s ignored its cancellation", inv.Activity),
+		message: fmt.Sprintf("the executor was killed because %s ignored its cancellation", inv.Activity), by: c,
 	}
 	for _, step := range []struct {
 		after time.Duration
@@ -237,16 +263,26 @@ func (ex *executor) expire(inv Invocation, c *call, o Options) error {
 	case <-grace.C:
 		ex.kill(ending{
 			cause: CauseDeadline, kind: Crashed,
-			message: fmt.Sprintf("the executor was killed because %s ran over its deadline", inv.Activity),
+			message: fmt.Sprintf("the executor was killed because %s ran over its deadline", inv.Activity), by: c,
 		})
 		<-c.done
 	}
 	ex.tainted.Store(true)
-	return &Error{
+	err := &Error{
 		Type:      DeadlineExceeded,
 		Message:   fmt.Sprintf("%s did not end by %s", inv.Activity, inv.Deadline.UTC().Format(time.RFC3339Nano)),
 		Retryable: true,
 	}
+	var ended *ExecutorEnded
+	if errors.As(c.err, &ended) {
+		if ended.Verdict != VerdictBlamed { // another call ended the executor before this one was killed
+			return ended
+		}
+		blamed := *ended
+		blamed.Err = err
+		return &blamed
+	}
+	return err
 }
 
 // cancel asks the executor to end a call; it does not wait for that to be read.

@@ -215,8 +215,11 @@ func (w *Worker) sessionFailed(ctx context.Context, id string, epoch int64, caus
 	_, err := w.link.ReleaseSession(
 		ctx, protocol.SessionVerb{SessionID: id, Epoch: epoch, Reason: detail, Failed: cause},
 	)
-	if err != nil {
+	switch reason := protocol.ReasonOf(err); {
+	case reason == protocol.ReasonSessionOwner || reason == protocol.ReasonSessionNotActive:
+		// The app recorded it with the outcome of an attempt that was in the session.
+	case err != nil:
 		w.log.Warn().Err(err).Str("session_id", id).Int64("epoch", epoch).Str("cause", cause).
-			Msg("failed session not reported")
+			Msg("failed to report the failure of a session")
 	}
 }

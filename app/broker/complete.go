@@ -161,7 +161,20 @@ func (b *Broker) record(
 	if o.By.Owner == in.Owner {
 		b.workers.Credit(ctx, engine.WorkerKey{Namespace: o.Run.Namespace, ID: in.Owner}, o.By.Incarnation)
 	}
+	if len(o.Blamed) > 0 {
+		b.clearSuspects(ctx, o.Run.Namespace, o.Blamed)
+	}
 	return o, hash, o.Refused
+}
+
+// clearSuspects clears the suspects of losses of executors for which a task was blamed. If it fails they stay suspects,
+// which only means that they are delivered one by one.
+func (b *Broker) clearSuspects(ctx context.Context, namespace string, losses []string) {
+	n, err := change.ClearSuspects(ctx, b.store, namespace, losses)
+	if err != nil {
+		b.log.Warn().Err(err).Strs("losses", losses).Msg("failed to clear suspects of an executor's loss")
+	}
+	b.opt.Metrics.judged(verdictCleared, n)
 }
 
 // recorded is the answer to an outcome that counts.
@@ -173,6 +186,9 @@ func (b *Broker) recorded(
 	a.RunStatus, _, _ = protocol.PublicRun(o.Run.Status, true, o.Run.Task != nil)
 	b.opt.Metrics.completed(in.Kind, o.Outcome)
 	b.opt.Metrics.rebuilt(in.Recovered)
+	if in.Executor != nil {
+		b.opt.Metrics.judged(in.Executor.Verdict, 1)
+	}
 	if in.Returned != "" {
 		_, seq, _ := engine.ParseStepID(in.TaskID)
 		b.returned(in.Kind, o.Run.ID, seq, o)

@@ -39,8 +39,8 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		}),
 		verdicts: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "sojourn_suspected_tasks_total",
-			Help: "Tasks that became suspects of the loss of a worker process, were blamed for it, or were cleared since " +
-				"another task was, by verdict.",
+			Help: "Tasks that became suspects of the loss of a worker process or executor, were blamed for it, or were " +
+				"cleared because another task was blamed, by verdict.",
 		}, []string{"verdict"}),
 	}
 	for _, v := range []string{string(engine.LossSuspect), string(engine.LossBlamed), verdictCleared} {
@@ -71,9 +71,19 @@ func (m *Metrics) lostProcess(l change.Lost) {
 		return
 	}
 	m.losses.Inc()
-	m.verdicts.WithLabelValues(string(engine.LossSuspect)).Add(float64(l.Suspects))
-	m.verdicts.WithLabelValues(string(engine.LossBlamed)).Add(float64(l.Blamed))
-	m.verdicts.WithLabelValues(verdictCleared).Add(float64(l.Cleared))
+	m.judged(string(engine.LossSuspect), l.Suspects)
+	m.judged(string(engine.LossBlamed), l.Blamed)
+	m.judged(verdictCleared, l.Cleared)
+}
+
+// judged counts tasks by their verdict in the loss of a worker process or an executor.
+func (m *Metrics) judged(verdict string, n int) {
+	switch verdict {
+	case string(engine.LossSuspect), string(engine.LossBlamed), verdictCleared:
+		if m != nil {
+			m.verdicts.WithLabelValues(verdict).Add(float64(n))
+		}
+	}
 }
 
 func (m *Metrics) refused(reason string) {

@@ -106,13 +106,13 @@ func (b *Broker) activityOutcome(in protocol.CompleteItem, turn *turn) (store.Ch
 	switch {
 	case in.Returned != "":
 		return change.Step(in.Namespace, run, needs, engine.ReleaseActivity{
-			Seq: seq, Delivery: delivery, Owner: in.Owner, Why: in.Returned, Counts: in.LostCount,
+			Seq: seq, Delivery: delivery, Owner: in.Owner, Why: in.Returned, Counts: in.LostCount, Executor: in.Executor,
 		}), "", nil
 	case in.Failure != nil:
 		hash := hashOf(in.Failure)
 		c := change.Step(in.Namespace, run, needs, engine.FailActivity{
 			Seq: seq, Holder: h, Epoch: in.Epoch, Failure: *in.Failure, Hash: hash, Recovered: in.Recovered,
-			Version: versionOf(in),
+			Version: versionOf(in), Executor: in.Executor,
 		})
 		c.Recall = true
 		return c, hash, nil

@@ -172,7 +172,7 @@ func activityTask(l store.Leased, args string) *protocol.ActivityTask {
 		PayloadCodec: payload.Codec,
 		Arguments:    payload.Payload{Blob: args}, RetryPolicy: a.Retry, TaskQueue: a.Queue, LeaseOwner: a.Owner,
 		LeaseExpiresAt: a.Until,
-		Release:        a.Lease.Release, FairnessClass: l.Class, HeartbeatEvery: a.HeartbeatTO,
+		Release:        a.Lease.Release, FairnessClass: l.Class, HeartbeatEvery: a.HeartbeatTO, Suspect: a.Suspect != nil,
 	}
 	// Deadlines are times of the app's clock, like the end of the lease. The worker moves them to its own.
 	if a.StartToClose > 0 {

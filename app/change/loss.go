@@ -229,14 +229,43 @@ func (l *Loss) decide(
 		w.Runs = append(w.Runs, d)
 	}
 	if len(losses) > 0 {
-		out.Cleared = l.clear(rows, now, losses, others, &w)
+		out.Cleared = clearSuspects(rows, now, losses, others, &w)
 	}
 	w.Answer = out
 	return w, nil
 }
 
-// clear clears the other suspects of losses that a task is blamed for.
-func (l *Loss) clear(
+// ClearSuspects clears the suspects of losses that another task was blamed for, and returns how many runs that changed.
+func ClearSuspects(ctx context.Context, s store.Store, namespace string, losses []string) (int, error) {
+	var others []store.SuspectRef
+	err := s.View(ctx, func(r store.Reader) (err error) {
+		others, err = r.Suspects(ctx, namespace)
+		return err
+	})
+	others = slices.DeleteFunc(others, func(o store.SuspectRef) bool { return !o.Suspicion.SharesLoss(losses) })
+	if err != nil || len(others) == 0 {
+		return 0, err
+	}
+	needs := store.Keys{}
+	for _, o := range others {
+		if !slices.Contains(needs.Runs, o.Run) {
+			needs.Runs = append(needs.Runs, o.Run)
+		}
+		if o.Seq > 0 && !slices.Contains(needs.Activities, o.Seq) {
+			needs.Activities = append(needs.Activities, o.Seq)
+		}
+	}
+	slices.Sort(needs.Runs)
+	decide := func(rows store.Rows, now time.Time) (store.Writes, error) {
+		w := store.Writes{}
+		w.Answer = clearSuspects(rows, now, losses, others, &w)
+		return w, nil
+	}
+	return Commit[int](ctx, s, store.Change{Needs: needs, Decide: decide})
+}
+
+// clearSuspects clears the other suspects of losses that a task is blamed for.
+func clearSuspects(
 	rows store.Rows, now time.Time, losses []string, others []store.SuspectRef, w *store.Writes,
 ) (cleared int) {
 	byRun := map[string]engine.Clear{}

@@ -282,6 +282,7 @@ type FailActivity struct {
 	Hash      string
 	Recovered *protocol.Recovered
 	Version   string
+	Executor  *protocol.ExecutorLoss // the attempt ended with its executor; nil: it did not
 }
 
 func (in FailActivity) decide(st *step) error {
@@ -295,6 +296,13 @@ func (in FailActivity) decide(st *step) error {
 	}
 	st.recovered(a, in.Recovered)
 	st.endActivity(a, true)
+	if in.Executor != nil {
+		st.stateLost(a, in.Executor, in.Failure.Message)
+		defer st.endedExecutor(a, in.Executor)
+		if a.Suspect != nil && in.Executor.Verdict == string(LossBlamed) {
+			st.d.Answer.Blamed = a.Suspect.Of
+		}
+	}
 	a.CodeVersion = in.Version
 	// The holder was asked to stop and says that it has. An attempt that claims to be cancelled unasked has
 	// failed like any other and may be tried again.
@@ -303,7 +311,7 @@ func (in FailActivity) decide(st *step) error {
 			Sequence: a.Seq, ExecutionID: StepID(st.ID, a.Seq), ActivityType: a.Type, Reason: in.Failure.Message,
 			Attempt: a.outcome(), Parallel: a.Parallel,
 		})
-		st.d.Answer = Answer{Outcome: "cancelled", Recorded: true}
+		st.d.Answer.Outcome, st.d.Answer.Recorded = "cancelled", true
 		return nil
 	}
 	if kind := timeoutOf(in.Failure); kind == "schedule_to_close" { // there is no time for another attempt
@@ -471,9 +479,10 @@ type ReleaseActivity struct {
 	Owner       string // the worker that hands it back, which must hold it; "": it is taken back
 	Why         string
 	Undone      bool
-	Again       int64        // what is undone: how often its holder had been told of it again then
-	Counts      bool         // its worker had begun it: it is one of MaxDeliveries
-	UnlessHeard history.Time // not if the attempt itself was heard since then
+	Executor    *protocol.ExecutorLoss // it ended while the attempt was in it; nil: it did not
+	Again       int64                  // what is undone: how often its holder had been told of it again then
+	Counts      bool                   // its worker had begun it: it is one of MaxDeliveries
+	UnlessHeard history.Time           // not if the attempt itself was heard since then
 }
 
 // decide requires the live delivery, and of a worker that hands it back that it is the owner. UnlessHeard
@@ -493,6 +502,11 @@ func (in ReleaseActivity) decide(st *step) error {
 	}
 	if !in.UnlessHeard.IsZero() && a.HeartbeatAt.After(in.UnlessHeard.Time) {
 		return errNotDue
+	}
+	if in.Executor != nil {
+		st.executorLost(a, in.Executor, in.Why)
+		st.d.Answer = Answer{Outcome: "returned", Recorded: true}
+		return nil
 	}
 	// A worker that gives the task back by itself and stays could not begin it; one that drains says nothing about the
 	// task.

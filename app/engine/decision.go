@@ -34,6 +34,7 @@ type Answer struct {
 	Update   string   // id of the update that was accepted
 	Fused    bool     // the turn that came with the result counts
 	Returned int      // how often in a row the released task was returned without having been started
+	Blamed   []string // losses whose suspects are cleared, since this task ended its executor as their only suspect
 	Refused  error    // the caller is refused, though something was written: a late result that sets its task free
 }
 

@@ -145,6 +145,14 @@ func (s *stage) play(t *testing.T, d *datadriven.TestData) string {
 		return n
 	}
 	by := arg("by", "a")
+	executor := func() *protocol.ExecutorLoss {
+		if !d.HasArg("executor") {
+			return nil
+		}
+		return &protocol.ExecutorLoss{
+			Executor: arg("executor", ""), Calls: int(num("calls", 1)), Verdict: arg("verdict", ""), StateLost: arg("state", ""),
+		}
+	}
 	stack := func() string { return strings.Repeat("main.go:7 ", int(num("stack", 0))) }
 	switch d.Cmd {
 	case "start":
@@ -232,7 +240,7 @@ func (s *stage) play(t *testing.T, d *datadriven.TestData) string {
 		), Failure: protocol.Failure{
 			Type: arg("type", "Oops"), Message: strings.TrimSpace(d.Input), NonRetryable: d.HasArg("non-retryable"),
 			StackTrace: stack(), Kind: arg("kind", ""), TimeoutType: arg("timeout", ""),
-		}})
+		}, Executor: executor()})
 	case "beat":
 		seq := num("seq", 1)
 		beat := HeartbeatActivity{Seq: seq, Holder: s.holder(by, num("delivery", s.delivery(seq))), Beat: d.HasArg("user")}
@@ -250,7 +258,7 @@ func (s *stage) play(t *testing.T, d *datadriven.TestData) string {
 		}
 		return s.apply(ReleaseActivity{
 			Seq: seq, Delivery: num("delivery", s.delivery(seq)), Why: arg("why", "x"), Undone: d.HasArg("undone"),
-			Counts: d.HasArg("counts"), Owner: arg("owner", ""),
+			Counts: d.HasArg("counts"), Owner: arg("owner", ""), Executor: executor(),
 		})
 	case "ended": // the process of a worker, with all that the run has there
 		return s.processEnded(by, arg("why", "worker_restarted"), false)

@@ -214,16 +214,22 @@ func (in ReleaseSession) decide(s *Session, now history.Time) (SessionChange, er
 		return c, nil
 	}
 	if in.Failed != "" {
-		if !s.NoReacquire {
-			c.Session.give(now)
-		}
-		c.Session.lose(protocol.SessionFailed, in.Failed, now)
-		c.Session.GivenUp = in.Why
-		c.Timeline = append(c.Timeline, s.ended(now, "failed", in.Worker, in.Failed))
+		c.Timeline = append(c.Timeline, c.Session.fail(in.Worker, in.Failed, in.Why, now))
 		return c, nil
 	}
 	c.Timeline = append(c.Timeline, c.Session.release(now, in.Worker, in.Why))
 	return c, nil
+}
+
+// fail ends the holding because the session's executor ended uncleanly.
+func (s *Session) fail(worker, cause, detail string, now history.Time) protocol.SessionEvent {
+	e := s.ended(now, "failed", worker, cause)
+	if !s.NoReacquire {
+		s.give(now)
+	}
+	s.lose(protocol.SessionFailed, cause, now)
+	s.GivenUp = detail
+	return e
 }
 
 // ended is the entry of the timeline for the end of a holding. It knows what runs now; the store adds what has

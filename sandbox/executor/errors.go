@@ -86,6 +86,15 @@ const (
 	CauseDeclared        Cause = "declared" // the handler itself found that its state is not there
 )
 
+// ExecutorEnded says whether the cause is the end of an executor that nobody asked for.
+func (c Cause) ExecutorEnded() bool {
+	switch c {
+	case CauseCrash, CauseOutOfMemory, CauseQuota, CauseDeadline, CauseProtocolError:
+		return true
+	}
+	return false
+}
+
 // SessionLost says that the state of a session is not where a call looked for it.
 type SessionLost struct {
 	Session     string

@@ -26,6 +26,8 @@ type Invocation struct {
 	Fresh bool   // outside sessions: in a process that no call ran in before
 	// start anew on an epoch whose state was lost: the recovery policy's call, never an ordinary one
 	Rebuild bool
+	// Suspect says that an executor ended before while this call and others ran in it.
+	Suspect bool
 }
 
 // Session names the session, and the holding of it, that a call belongs to.

@@ -453,6 +453,8 @@ type JobOutcome struct {
 	Response     *JobResponse    `json:"response,omitempty"`
 	// hands the job back for this reason, as returnJob does; no status then
 	Returned string `json:"returned,omitempty"`
+	// Executor reports that the attempt's executor ended.
+	Executor *ExecutorLoss `json:"executor,omitempty"`
 	// Lines are what the job's code logged and was not confirmed by an answer to uploadLogs.
 	Lines []LogChunk `json:"lines,omitempty"`
 	// Malformed says why the outcome could not be decoded; it alone is refused. Outline is what it holds of commands.

@@ -11,7 +11,7 @@ func (o JobOutcome) Item(g TaskToken) (CompleteItem, error) {
 		}
 		return item, nil
 	}
-	item.Lines = o.Lines
+	item.Lines, item.Executor = o.Lines, o.Executor
 	if o.Returned != "" {
 		item.Returned = o.Returned
 		return item, nil

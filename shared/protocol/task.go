@@ -92,6 +92,8 @@ type ActivityTask struct {
 	Deadlines      Deadlines        `json:"deadlines"`
 	HeartbeatEvery int64            `json:"heartbeat_timeout,omitempty"` // seconds; 0: none
 	Session        *SessionAffinity `json:"worker_session,omitempty"`    // absent outside sessions
+	// Suspect: a worker process or executor ended while it ran this task and others, and it is not known which ended it.
+	Suspect bool `json:"suspect,omitempty"`
 	// To a worker that polls with turns: the run's last event, and if the worker keeps the run those behind the last one
 	// that it has in memory.
 	LastSequence int64           `json:"last_history_sequence,omitempty"`

@@ -225,6 +225,8 @@ type CompleteItem struct {
 	Returned  string     `json:"returned,omitempty"`
 	LostCount bool       `json:"lost,omitempty"`      // with Returned: counted as lost, like a worker that died
 	Recovered *Recovered `json:"recovered,omitempty"` // the session's state was rebuilt inside this attempt
+	// Executor reports that the attempt's executor ended. With returned, the task is repeated and counts towards no limit.
+	Executor *ExecutorLoss `json:"executor,omitempty"`
 	// CodeVersion is what the activity's code was, if the worker knows; at most 64 bytes, more are not kept.
 	CodeVersion string `json:"code_version,omitempty"`
 	// the turn that the result of an activity causes; it counts only in a call with a next poll
@@ -248,8 +250,22 @@ func (c *CompleteItem) SetKind() {
 func (c *CompleteItem) HandedBack() CompleteItem {
 	return CompleteItem{
 		Kind: c.Kind, TaskID: c.TaskID, Owner: c.Owner, Attempt: c.Attempt, AttemptID: c.AttemptID, Returned: c.Returned,
-		LostCount: c.LostCount, Lines: c.Lines,
+		LostCount: c.LostCount, Executor: c.Executor, Lines: c.Lines,
 	}
+}
+
+// ReturnedExecutorEnded begins the reason of a task that is returned because its executor ended.
+const ReturnedExecutorEnded = "executor_ended"
+
+// ExecutorLoss is the end of an executor process while calls ran in it, as reported with the outcome of each of them.
+type ExecutorLoss struct {
+	Executor string `json:"executor_id,omitempty" maxLength:"255"` // unique within the worker process
+	Calls    int    `json:"calls,omitempty" minimum:"0"`           // calls that ran in it
+	// part of the task in the loss: suspect, blamed; absent: another call ended the executor
+	Verdict string `json:"verdict,omitempty" enum:"suspect,blamed"`
+	// why the state of the session is lost, one of LostReasons: the session is given up as failed with this outcome;
+	// absent: the session stays
+	StateLost string `json:"state_lost,omitempty" maxLength:"64"`
 }
 
 // StreamWaits are what a completed workflow task says of message streams, which are not offered: a run that waits on

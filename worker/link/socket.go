@@ -260,6 +260,7 @@ func ref(kind protocol.TaskKind, task, attemptID string, attempt int64, owner st
 func outcome(c *protocol.CompleteItem) protocol.JobOutcome {
 	o := protocol.JobOutcome{
 		JobRef: ref(cmp.Or(c.Kind, protocol.KindActivity), c.TaskID, c.AttemptID, c.Attempt, c.Owner), Lines: c.Lines,
+		Executor: c.Executor,
 	}
 	if c.Returned != "" {
 		o.Returned = c.Returned

@@ -33,9 +33,11 @@ type attempt struct {
 	beats     *beats
 	lines     attemptLines
 	recovered *protocol.Recovered
-	version   string // of the handler that ran; empty for Go
-	lost      string // why the session's executor is gone, when that was found
-	rebuild   bool   // the executor may begin anew on an epoch whose state was lost
+	version   string                 // of the handler that ran; empty for Go
+	lost      string                 // why the session's executor is gone, when that was found
+	ended     *sandbox.ExecutorEnded // the executor that ended while the attempt was in it, or before its call; nil: none
+	rebuilds  int                    // of the session's state when the attempt began
+	rebuild   bool                   // the executor may begin anew on an epoch whose state was lost
 	log       zerolog.Logger
 }
 
@@ -110,6 +112,8 @@ func (a *attempt) outcome(ctx context.Context, result payload.Payload, err error
 	cause := context.Cause(ctx)
 	var handBack *unavailable
 	var superseded *session.SupersededError
+	var executor *sandbox.ExecutorEnded
+	item.Executor = a.executorLoss(err)
 	switch {
 	// First of all: whatever the code returned, the task may be another worker's by now, and this one has no say
 	// in it.
@@ -125,6 +129,8 @@ func (a *attempt) outcome(ctx context.Context, result payload.Payload, err error
 		item.Result = result
 	case errors.As(err, &handBack):
 		item.Returned = handBack.why
+	case errors.As(err, &executor) && executor.Verdict != sandbox.VerdictBlamed:
+		item.Returned = protocol.ReturnedExecutorEnded + ": " + executor.Err.Message
 	case errors.As(err, &superseded):
 		item.Returned = "session_superseded"
 	case errors.Is(cause, ErrDraining): // whatever it says, it was told to stop in the middle
@@ -133,6 +139,20 @@ func (a *attempt) outcome(ctx context.Context, result payload.Payload, err error
 		item.Failure = a.failure(cause, err)
 	}
 	return item, true
+}
+
+// executorLoss reports the end of the executor that the attempt ended with; nil if it ended for another reason.
+func (a *attempt) executorLoss(err error) *protocol.ExecutorLoss {
+	var ended *sandbox.ExecutorEnded
+	if !errors.As(err, &ended) {
+		return nil
+	}
+	loss := &protocol.ExecutorLoss{Executor: ended.Executor, Calls: ended.Calls, Verdict: string(ended.Verdict)}
+	// The session stays with this worker if another attempt rebuilds its state.
+	if a.session != nil && !a.session.Rebuilding(a.rebuilds) {
+		loss.StateLost = string(ended.Cause)
+	}
+	return loss
 }
 
 // passesOn says whether an error says nothing more than that its context ended.

@@ -72,7 +72,7 @@ func (a *attempt) invoke(ctx context.Context, name string, args payload.Payload)
 	t := a.task
 	inv := sandbox.Invocation{
 		ID: t.AttemptID, Activity: name, Attempt: t.Attempt, Deadline: a.info.Deadline, Input: args.Text(),
-		Rebuild: a.rebuild,
+		Rebuild: a.rebuild, Suspect: t.Suspect,
 		Keys: map[string]string{
 			"activity_execution_id": t.ExecutionID, "attempt_id": t.AttemptID, "run_id": t.RunID, "workflow_id": t.WorkflowID,
 			"task_id": t.TaskID, "task_queue": t.TaskQueue, "namespace": t.Namespace, "worker_id": t.LeaseOwner,
@@ -177,8 +177,18 @@ func (a *attempt) line(l sandbox.LogLine) {
 // executorError sorts an error of an executor: lost state is what a recovery policy reacts to, and a call that found no
 // executor never began.
 func (a *attempt) executorError(err error) error {
+	var ended *sandbox.ExecutorEnded
+	if errors.As(err, &ended) {
+		a.ended = ended
+		return err
+	}
 	var lost *sandbox.SessionLost
 	if errors.As(err, &lost) {
+		if lost.Cause.ExecutorEnded() { // before this call began
+			a.ended = &sandbox.ExecutorEnded{
+				Cause: lost.Cause, Err: &sandbox.Error{Type: sandbox.Crashed, Message: lost.Message, Retryable: true},
+			}
+		}
 		a.lost = string(lost.Cause)
 		told := activity.SessionLost(lost.Error())
 		told.Stack = lost.Stack

@@ -23,13 +23,23 @@ func recovering(a *attempt, next call) call {
 		// Noted before the code runs. A rebuild that another attempt of the session made since then is this one's
 		// too, and with singleflight is not made once more.
 		seen := a.session.Rebuilds()
+		a.rebuilds = seen
 		result, err := next(ctx)
 		if !errors.Is(err, activity.ErrSessionLost) {
 			return result, err
 		}
 		policy := a.policy(ctx)
 		if policy == nil {
-			return result, err
+			if a.ended == nil {
+				return result, err
+			}
+			// The executor ended before the call began. Another attempt may have rebuilt the state; otherwise the call is
+			// returned to the app, since it must not fail for what a call before it did.
+			if a.session.AwaitRebuild(ctx, seen) {
+				a.ended = nil
+				return next(ctx)
+			}
+			return result, a.ended
 		}
 		waited := 0
 		for tries := 0; errors.Is(err, activity.ErrSessionLost) && tries < policy.Retries() && ctx.Err() == nil; tries++ {

@@ -20,6 +20,30 @@ func (h *Holding) Rebuilds() int {
 	return h.rebuilds
 }
 
+// Rebuilding says whether the state was rebuilt since seen, or is being rebuilt now.
+func (h *Holding) Rebuilding(seen int) bool {
+	h.set.mu.Lock()
+	defer h.set.mu.Unlock()
+	return h.rebuilds > seen || h.flight != nil
+}
+
+// AwaitRebuild waits for a rebuild that runs, and says whether the state was rebuilt since seen.
+func (h *Holding) AwaitRebuild(ctx context.Context, seen int) bool {
+	for {
+		h.set.mu.Lock()
+		running, rebuilt := h.flight, h.rebuilds > seen
+		h.set.mu.Unlock()
+		if rebuilt || running == nil {
+			return rebuilt
+		}
+		select {
+		case <-running.done:
+		case <-ctx.Done():
+			return false
+		}
+	}
+}
+
 // Rebuild runs fn to rebuild the session's state. With shared, callers that come while one rebuilds wait for it and get
 // its error, and those that noted fewer rebuilds (seen) than there have been do nothing: one rebuild serves all that
 // were cold at once. When the one that rebuilds is cancelled, the next waiter tries.

@@ -1,0 +1,126 @@
+package sandbox
+
+import (
+	"time"
+
+	"github.com/sojourn-run/sojourn/sandbox/frame"
+)
+
+// An executor of a session runs several calls at once. When it ends, one of them has usually ended it: that call fails
+// with the reason, and the others are to be repeated. If the executor cannot say which one it was, the rule is the same
+// as for worker processes: the only suspect is blamed; otherwise all calls become suspects and are repeated one by one.
+
+// Verdict says what part a call had in the end of its executor.
+type Verdict string
+
+// The verdicts. A call without one was next to the call that ended the executor.
+const (
+	VerdictSuspect Verdict = "suspect" // this call or another one ended it
+	VerdictBlamed  Verdict = "blamed"  // this call ended it
+)
+
+// ExecutorEnded is the error of a call whose executor ended while it ran. It unwraps to the [*Error].
+type ExecutorEnded struct {
+	Executor string // SandboxID of the executor
+	Calls    int    // calls that ran in it
+	Verdict  Verdict
+	Cause    Cause // why the state of its session is lost
+	Err      *Error
+}
+
+func (e *ExecutorEnded) Error() string { return e.Err.Error() }
+
+func (e *ExecutorEnded) Unwrap() error { return e.Err }
+
+// loss says whether a call may have caused the ending: one that the pool or the worker asked for has another reason.
+func (e *ending) loss() bool { return e.kind != Unavailable && e.kind != Cancelled }
+
+// judge returns the error of each call that was in flight when the executor ended.
+func (ex *executor) judge(why ending, calls map[string]*call) map[*call]error {
+	errs := make(map[*call]error, len(calls))
+	blamed, suspects := why.by, 0
+	for _, c := range calls {
+		if c.suspect {
+			suspects++
+		}
+	}
+	for _, c := range calls {
+		if blamed == nil && (len(calls) == 1 || suspects == 1 && c.suspect) {
+			blamed = c
+		}
+	}
+	for _, c := range calls {
+		if !why.loss() {
+			errs[c] = why.err()
+			continue
+		}
+		e := &ExecutorEnded{Executor: ex.id, Calls: len(calls), Cause: why.cause, Err: why.err()}
+		switch {
+		case blamed == nil:
+			e.Verdict = VerdictSuspect
+		case blamed == c:
+			e.Verdict = VerdictBlamed
+		}
+		errs[c] = e
+	}
+	return errs
+}
+
+// The check of an executor whose call comes near its deadline while other calls run in it.
+const (
+	checkPart = 5               // it begins a fifth of the call's time before the deadline
+	checkMost = 2 * time.Second // and no earlier than this
+)
+
+// checkAt returns when to check whether the executor still answers, for a call that begins now; zero for never.
+func checkAt(deadline time.Time) time.Time {
+	if deadline.IsZero() {
+		return time.Time{}
+	}
+	return deadline.Add(-min(checkMost, time.Until(deadline)/checkPart))
+}
+
+// shared says whether several calls run in the executor.
+func (ex *executor) shared() bool {
+	ex.mu.Lock()
+	defer ex.mu.Unlock()
+	return len(ex.calls) > 1
+}
+
+// check ends an executor that does not answer within half of the time until the deadline, if several calls run in it.
+// One of them blocks it, and it is not known which: the deadline of any of them may be the first to pass, and the app
+// would fail that attempt. An executor that answers is left to the call's own deadline.
+func (ex *executor) check(c *call, deadline time.Time) {
+	if !ex.shared() {
+		return
+	}
+	answered := make(chan struct{})
+	ex.mu.Lock()
+	ex.pongs = append(ex.pongs, answered)
+	ex.mu.Unlock()
+	ex.aside(func() { _ = ex.send(frame.Frame{Header: frame.Header{T: frame.Ping}}) })
+	patience := time.NewTimer(time.Until(deadline) / 2)
+	defer patience.Stop()
+	select {
+	case <-answered:
+	case <-c.done:
+	case <-patience.C:
+		if ex.shared() {
+			ex.kill(ending{
+				cause: CauseDeadline, kind: DeadlineExceeded,
+				message: "a call blocked the executor until the deadline of one of its calls",
+			})
+			<-c.done
+		}
+	}
+}
+
+// pong wakes all checks that wait for an answer of the executor.
+func (ex *executor) pong() {
+	ex.mu.Lock()
+	defer ex.mu.Unlock()
+	for _, answered := range ex.pongs {
+		close(answered)
+	}
+	ex.pongs = nil
+}

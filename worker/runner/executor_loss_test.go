@@ -1,0 +1,81 @@
+package runner_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+
+	"github.com/sojourn-run/sojourn/sandbox"
+	"github.com/sojourn-run/sojourn/shared/history"
+	"github.com/sojourn-run/sojourn/worker"
+	"github.com/sojourn-run/sojourn/worker/activity"
+	"github.com/sojourn-run/sojourn/worker/runner"
+	"github.com/sojourn-run/sojourn/worker/workflow"
+)
+
+// lostExecutors have lost the executor of the first epoch that they are called for.
+type lostExecutors struct {
+	mu     sync.Mutex // guards what follows
+	epochs []int64
+}
+
+func (*lostExecutors) Has(string) (string, bool) { return sandbox.RuntimeNode, true }
+
+func (e *lostExecutors) Invoke(_ context.Context, inv sandbox.Invocation, _ sandbox.Hooks) (sandbox.Result, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.epochs = append(e.epochs, inv.Session.Epoch)
+	if inv.Session.Epoch == e.epochs[0] {
+		return sandbox.Result{}, &sandbox.SessionLost{
+			Session: inv.Session.ID, EpochWanted: inv.Session.Epoch, Cause: sandbox.CauseCrash, Message: "exit status 3",
+		}
+	}
+	return sandbox.Result{Output: []byte(inv.Input)}, nil
+}
+
+func (*lostExecutors) Recovery(context.Context, string) ([]byte, error) { return nil, nil }
+
+// Activities that come when the executor of their session has ended, before the app knows, do not fail for that. They
+// are returned, the session is given up in the same commit, and they run under the next epoch.
+func TestCallsThatComeAfterTheEndOfAnExecutorAreReturned(t *testing.T) {
+	bubble(t, func(t *testing.T, a *control) {
+		executors := &lostExecutors{}
+		a.worker("w", func(r *worker.Registry) {
+			r.Workflow("calls", func(ctx workflow.Context) error {
+				s, err := workflow.StartSession(ctx, workflow.SessionOptions{})
+				if err != nil {
+					return err
+				}
+				var fs []workflow.Future
+				for i := range 4 {
+					fs = append(fs, s.Execute(ctx, "handler", i))
+				}
+				for _, f := range fs {
+					if err := f.Get(ctx, nil); err != nil {
+						return err
+					}
+				}
+				return s.End(ctx)
+			})
+			r.Activity("handler", func(context.Context, int) error { return nil }, activity.Isolated)
+		}, func(o *runner.Options) { o.Executors, o.InProcess = executors, false })
+		run := a.begin("calls")
+		if _, ok := a.end(run).Data.(*history.WorkflowCompleted); !ok {
+			t.Fatalf("the run ends with %+v", a.last(run).Data)
+		}
+		events := a.events(run)
+		if n := len(all[*history.ActivityRetryScheduled](events)); n != 0 {
+			t.Errorf("%d attempts failed", n)
+		}
+		returned := 0
+		for _, d := range all[*history.ActivityCompleted](events) {
+			returned += len(d.Lost)
+			if len(d.Lost) > 1 || len(d.Lost) == 1 && (d.Lost[0].Epoch >= d.SessionEpoch || d.Lost[0].Verdict != "") {
+				t.Errorf("activity %d completed under epoch %d after %+v", d.Sequence, d.SessionEpoch, d.Lost)
+			}
+		}
+		if returned == 0 {
+			t.Error("no activity was returned")
+		}
+	})
+}
