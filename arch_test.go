@@ -39,7 +39,8 @@ var directions = []direction{
 
 	// The control plane, from the pure core outwards.
 	{"app/engine", []string{"shared/..."}},
-	{"app/store", []string{"app/engine", "shared/..."}},
+	{"app/quota", []string{"app/engine", "shared/protocol"}},
+	{"app/store", []string{"app/quota", "app/engine", "shared/..."}},
 	{"app/store/sqldb/db", []string{"app/store"}},
 	{"app/store/sqldb/clock", nil},
 	{"app/store/sqldb/record", []string{
@@ -49,7 +50,7 @@ var directions = []direction{
 		"app/store/sqldb/record", "app/store/sqldb/db", "app/store/sqldb/clock", "app/store", "app/engine",
 		"shared/history", "shared/protocol",
 	}},
-	{"app/store/sqldb", []string{"app/store/sqldb/...", "app/store", "app/engine", "shared/..."}},
+	{"app/store/sqldb", []string{"app/store/sqldb/...", "app/store", "app/quota", "app/engine", "shared/..."}},
 	{"app/store/sqlite", []string{
 		"app/store/sqldb", "app/store/sqldb/db", "app/store", "shared/process", "shared/filelock",
 	}},
@@ -79,7 +80,7 @@ var directions = []direction{
 	{"app/logs", []string{"app/change", "app/store", "app/engine", "shared/protocol"}},
 	{"app/broker", []string{
 		"app/fleet", "app/evict", "app/logs", "app/question", "app/presence", "app/view", "app/dispatch", "app/change",
-		"app/auth", "app/store", "app/engine", "shared/...",
+		"app/auth", "app/store", "app/quota", "app/engine", "shared/...",
 	}},
 	{"app/sweep", []string{"app/store", "app/engine"}},
 	{"app/serve", []string{"app/auth", "app/store", "shared/..."}},
@@ -91,7 +92,7 @@ var directions = []direction{
 	{"app/channel", []string{"app/peer", "app/dispatch", "app/store", "shared/..."}},
 	{"app/plane", []string{
 		"app/httpapi", "app/workerapi", "app/channel", "app/peer", "app/sweep", "app/broker", "app/view", "app/dispatch",
-		"app/auth", "app/store", "shared/budget", "shared/protocol",
+		"app/auth", "app/store", "app/engine", "shared/budget", "shared/protocol",
 	}},
 	{"app", []string{"app/plane", "web", "shared/connlimit", "shared/httpjson"}},
 	{"internal/stated", nil}, // for tests only: what the guide says, held against what the program has
@@ -134,8 +135,8 @@ var directions = []direction{
 	{"cli/conformance", nil},
 	{"cli", []string{
 		"client",
-		"cli/...", "docs", "web", "app", "app/plane", "app/auth", "app/broker", "app/dispatch", "app/store/...", "worker",
-		"worker/link", "sandbox",
+		"cli/...", "docs", "web", "app", "app/plane", "app/auth", "app/engine", "app/broker", "app/dispatch",
+		"app/store/...", "worker", "worker/link", "sandbox",
 		"examples/look", "examples/research", "shared/...",
 	}},
 	{"", []string{"cli", "worker"}},

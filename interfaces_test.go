@@ -19,6 +19,7 @@ const mostMethods = 12
 
 // larger are the interfaces that have more, and why.
 var larger = map[string]string{
+	"app/store.Store":                  "commits, claims and reads, with the clock, the health and the counts of one database",
 	"app/store.Reader":                 "all that is committed, as of one moment: joined of ten nouns, none of them large",
 	"app/store.Rows":                   "what a change loaded: a look-up for each table, for all deciders",
 	"shared/protocol.WorkerConnection": "the twelve verbs of a worker, and the settings that it asks for first",

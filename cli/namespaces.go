@@ -27,6 +27,7 @@ func (p *program) namespacesCommand() *cobra.Command {
 	) *cobra.Command {
 		var about string
 		var days int
+		var quotas quotaFlags
 		c := &cobra.Command{
 			Use: use + " NAME", Short: short, Args: one(oneNamespace),
 			RunE: func(c *cobra.Command, args []string) error {
@@ -37,12 +38,14 @@ func (p *program) namespacesCommand() *cobra.Command {
 				if c.Flags().Changed("retention-days") {
 					in.RetentionDays = &days
 				}
+				in.Quotas = quotas.values(c)
 				return send(c, in, func(v protocol.NamespaceView) error {
 					return p.say("%s %s, closed runs stay %d days", said, v.Name, v.RetentionDays)
 				})
 			},
 		}
 		c.Flags().StringVar(&about, "description", "", "what it is for")
+		quotas.add(c)
 		c.Flags().IntVar(&days, "retention-days", 30, "how long closed runs stay, 1 to 365")
 		return c
 	}
@@ -60,8 +63,60 @@ func (p *program) namespacesCommand() *cobra.Command {
 		) error {
 			return ask(p, c, http.MethodPut, path(in.Name), in, s)
 		}),
+		p.describeNamespace(path),
 		p.deleteNamespace(path),
 	)
+}
+
+// quotaFlags are the quotas of a namespace on the command line, in the order of protocol.Quotas.
+type quotaFlags [4]int64
+
+func quotaFlag(q protocol.Quota) string { return "quota-" + strings.ReplaceAll(string(q), "_", "-") }
+
+func (f *quotaFlags) add(c *cobra.Command) {
+	for i, q := range protocol.Quotas {
+		c.Flags().Int64Var(&f[i], quotaFlag(q), -1, map[protocol.Quota]string{
+			protocol.QuotaOpenRuns:    "open runs it may have; -1: as the setting of the app says",
+			protocol.QuotaStarts:      "runs that may start in it per second; -1: as the setting says",
+			protocol.QuotaStoredBytes: "bytes that the histories of its runs may have; -1: as the setting says",
+			protocol.QuotaSchedules:   "schedules it may have; -1: as the setting says",
+		}[q])
+	}
+}
+
+// values are those that were given; nil: none.
+func (f *quotaFlags) values(c *cobra.Command) (v *protocol.QuotaValues) {
+	for i, q := range protocol.Quotas {
+		if !c.Flags().Changed(quotaFlag(q)) {
+			continue
+		}
+		if v == nil {
+			v = &protocol.QuotaValues{}
+		}
+		*[]**int64{&v.OpenRuns, &v.StartsPerSecond, &v.StoredBytes, &v.Schedules}[i] = &f[i]
+	}
+	return v
+}
+
+func (p *program) describeNamespace(path func(string) string) *cobra.Command {
+	return &cobra.Command{
+		Use: "describe NAME", Short: "Show a namespace: retention, quotas and what it uses of them", Args: one(oneNamespace),
+		RunE: func(c *cobra.Command, args []string) error {
+			return ask(p, c, http.MethodGet, path(args[0]), nil, func(v protocol.NamespaceView) error {
+				t := table.NewWriter()
+				t.SetTitle(v.Name)
+				t.AppendHeader(table.Row{"quota", "used", "limit", "from", "held back"})
+				for _, q := range v.Quotas {
+					held := ""
+					if q.Held > 0 {
+						held = fmt.Sprintf("%d child workflows", q.Held)
+					}
+					t.AppendRow(table.Row{q.Quota, q.Used, q.Limit, q.From, held})
+				}
+				return p.say("%s\n%s, closed runs stay %d days. %s", t.Render(), v.Status, v.RetentionDays, v.Description)
+			})
+		},
+	}
 }
 
 func (p *program) deleteNamespace(path func(string) string) *cobra.Command {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/sojourn-run/sojourn/app"
 	"github.com/sojourn-run/sojourn/app/auth"
+	"github.com/sojourn-run/sojourn/app/engine"
 	"github.com/sojourn-run/sojourn/app/plane"
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/app/store/postgres"
@@ -174,6 +175,10 @@ func (p *program) app(ctx context.Context, s *settings, memory int64) (*app.App,
 			NoAuth:     s.Auth == config.AuthNone,
 			Transports: s.SocketTransports, Cleanup: s.SessionCleanup, LogAge: s.ActivityLogAge,
 			AttemptLease: s.othersLease(), Metrics: s.Metrics,
+			Quotas: engine.QuotaLimits{
+				OpenRuns: int64(s.QuotaOpenRuns), StartsPerSecond: int64(s.QuotaStarts),
+				StoredBytes: int64(s.QuotaBytes), Schedules: int64(s.QuotaSchedules),
+			},
 			MaxBlamed: s.MaxBlamed, MaxPolls: s.MaxPolls, MaxSockets: s.MaxSockets, TrustedProxies: proxies,
 			Bytes: inFlight(memory), Log: s.Log,
 			Settings: func() protocol.WorkerSettings {

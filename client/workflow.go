@@ -170,6 +170,10 @@ func decode(p *payload.Payload, out any) error {
 // UpdateFailed is the reason of the error when the code answered an update with an error, or its run ended before it.
 const UpdateFailed protocol.Reason = "update_failed"
 
+// ErrQuotaExceeded matches, with errors.Is, what a quota of the namespace refused. Nothing was done; the message names
+// the quota, its limit and the current value.
+var ErrQuotaExceeded error = &protocol.Error{Reason: protocol.ReasonQuotaExceeded, Message: "a quota is exceeded"}
+
 // Update sends an update, waits until the code has answered it, and decodes the answer into out, unless nil.
 func (w *Workflow) Update(ctx context.Context, name string, out any, args ...any) error {
 	raw, err := input(nil, args)

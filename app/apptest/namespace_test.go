@@ -54,7 +54,7 @@ func (c caller) ask(method, path, body string) response {
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	s := response{status: res.StatusCode, raw: string(raw)}
+	s := response{status: res.StatusCode, header: res.Header, raw: string(raw)}
 	_ = json.Unmarshal(raw, &s.body) // a page of metrics is none
 	return s
 }

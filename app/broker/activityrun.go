@@ -35,7 +35,7 @@ func (b *Broker) StartActivity(
 		needs.Sessions = []engine.SessionKey{{Namespace: start.Namespace, ID: id}}
 	}
 	runID := ulid.Make().String()
-	return change.Commit[protocol.ActivityAnswer](ctx, b.store, store.Change{
+	out, err := change.Commit[protocol.ActivityAnswer](ctx, b.store, store.Change{
 		Needs: needs,
 		Decide: func(rows store.Rows, now time.Time) (store.Writes, error) {
 			// The id is looked at inside of the change: of two starts at once the second one sees the first.
@@ -45,6 +45,9 @@ func (b *Broker) StartActivity(
 					w.Answer = activityAnswer(a)
 				}
 				return w, err
+			}
+			if err := exceeded(start.Namespace, rows.Quotas(start.Namespace).NewRun(0)); err != nil {
+				return store.Writes{}, err
 			}
 			d := engine.DecideActivityRun(
 				engine.Start{RunID: runID, Number: 1, Request: start}, *c,
@@ -59,6 +62,7 @@ func (b *Broker) StartActivity(
 			}, nil
 		},
 	})
+	return out, b.counted(start.Namespace, "start", err)
 }
 
 // activityRequest checks an activity by itself, and gives the start of its run, its arguments as a blob, and what

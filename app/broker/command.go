@@ -102,6 +102,7 @@ type order struct {
 	what      string       // all that is asked: the same request id with something else is refused
 	closes    bool         // it may end everything open in the run
 	input     engine.Input // what the run is told
+	quotas    bool         // it is new work, which a quota of the namespace may refuse
 	// a condition on the run, which a repeated request id is not asked again; nil: none
 	may  func(*engine.Run) error
 	fill func(*protocol.CommandReceipt) // completes the receipt; nil: nothing to add
@@ -148,6 +149,11 @@ func (b *Broker) command(ctx context.Context, o order) (protocol.CommandReceipt,
 		// Asked on the rows that are decided on, since what may be depends on the run that is current now.
 		if o.may != nil {
 			if err := o.may(run); err != nil {
+				return store.Writes{}, err
+			}
+		}
+		if o.quotas && run.Status.Open() {
+			if err := exceeded(t.Namespace, rows.Quotas(t.Namespace).NewBytes()); err != nil {
 				return store.Writes{}, err
 			}
 		}

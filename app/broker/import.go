@@ -32,7 +32,7 @@ func (b *Broker) Import(ctx context.Context, in protocol.ImportRequest) (protoco
 		Events: run.LastSeq,
 	}
 	key := engine.WorkflowKey{Namespace: ns, ID: run.WorkflowID}
-	return change.Commit[protocol.ImportAnswer](ctx, b.store, store.Change{
+	out, err = change.Commit[protocol.ImportAnswer](ctx, b.store, store.Change{
 		Needs: store.Keys{Workflows: []engine.WorkflowKey{key}, Current: true, Runs: []string{run.ID}},
 		Decide: func(rows store.Rows, now time.Time) (store.Writes, error) {
 			// The answer to the first import may have been lost, so the same once more is no error.
@@ -50,6 +50,9 @@ func (b *Broker) Import(ctx context.Context, in protocol.ImportRequest) (protoco
 				return store.Writes{},
 					protocol.Refuse(protocol.ReasonPastRetention, "run %s closed on %s, and namespace %s keeps runs for %d days",
 						run.ID, run.ClosedAt.Format(time.DateOnly), ns, kept.RetentionDays).With("retention_days", kept.RetentionDays)
+			}
+			if err := exceeded(ns, rows.Quotas(ns).NewBytes()); err != nil {
+				return store.Writes{}, err
 			}
 			w := store.Writes{Runs: []engine.Decision{d}, Answer: out}
 			flow := engine.Workflow{Namespace: ns, ID: run.WorkflowID, RunID: run.ID, Runs: run.Number}
@@ -71,4 +74,5 @@ func (b *Broker) Import(ctx context.Context, in protocol.ImportRequest) (protoco
 			return w, nil
 		},
 	})
+	return out, b.counted(ns, "import", err)
 }

@@ -95,13 +95,13 @@ func (b *Broker) Namespace(ctx context.Context, name string) (protocol.Namespace
 		return protocol.NamespaceView{}, err
 	}
 	b.namespaces.put(name)
-	return viewNamespace(n), nil
+	return b.viewNamespace(n), nil
 }
 
-func viewNamespace(n store.Namespace) protocol.NamespaceView {
+func (b *Broker) viewNamespace(n store.Namespace) protocol.NamespaceView {
 	v := protocol.NamespaceView{
 		Name: n.Name, Description: n.Description, RetentionDays: n.Retention(), Status: "active", CreatedAt: n.CreatedAt,
-		UpdatedAt: n.UpdatedAt,
+		UpdatedAt: n.UpdatedAt, Quotas: b.quotaStates(&n),
 	}
 	if v.UpdatedAt.IsZero() {
 		v.UpdatedAt = v.CreatedAt
@@ -116,7 +116,7 @@ func (b *Broker) Namespaces(ctx context.Context, visible func(string) bool) ([]p
 		list, err := r.Namespaces(ctx)
 		for _, n := range list {
 			if visible(n.Name) && !n.Leaving {
-				views = append(views, viewNamespace(n))
+				views = append(views, b.viewNamespace(n))
 			}
 		}
 		return err
@@ -134,7 +134,7 @@ func (b *Broker) CreateNamespace(ctx context.Context, in protocol.NamespaceReque
 			return store.Namespace{}, protocol.Refuse(protocol.ReasonNamespaceExists, "namespace %s is there already", in.Name).
 				With("name", in.Name)
 		}
-		return store.Namespace{Name: in.Name, CreatedAt: now}, nil
+		return store.Namespace{Name: in.Name, CreatedAt: now, CountedAt: now}, nil
 	})
 }
 
@@ -156,7 +156,7 @@ func (b *Broker) putNamespace(
 	if err := protocol.CheckLimits(in); err != nil {
 		return protocol.NamespaceView{}, err
 	}
-	v, err := change.Commit[protocol.NamespaceView](ctx, b.store, store.Change{
+	n, err := change.Commit[store.Namespace](ctx, b.store, store.Change{
 		Needs: store.Keys{Namespaces: []string{in.Name}},
 		Decide: func(rows store.Rows, now time.Time) (store.Writes, error) {
 			n, err := from(rows.Namespace(in.Name), history.At(now))
@@ -169,15 +169,20 @@ func (b *Broker) putNamespace(
 			if in.RetentionDays != nil {
 				n.RetentionDays = *in.RetentionDays
 			}
+			if in.Quotas != nil {
+				n.Own.Set(*in.Quotas)
+			}
 			n.UpdatedAt = history.At(now)
-			return store.Writes{Namespaces: []store.Namespace{n}, Answer: viewNamespace(n)}, nil
+			return store.Writes{Namespaces: []store.Namespace{n}, Answer: n}, nil
 		},
 	})
-	if err == nil {
-		b.namespaces.forget(in.Name)
-		b.namespaces.put(in.Name)
+	if err != nil {
+		return protocol.NamespaceView{}, err
 	}
-	return v, err
+	b.namespaces.forget(in.Name)
+	b.namespaces.put(in.Name)
+	b.store.Quotas().Own(in.Name, n.Own)
+	return b.viewNamespace(n), nil
 }
 
 // DeleteNamespace removes a namespace and everything in it. From the first change on nothing of it can be named
@@ -222,9 +227,11 @@ func (b *Broker) DeleteNamespace(ctx context.Context, name string) (protocol.Nam
 		out.Deleted["workers"] += len(c.Workers)
 		out.Deleted["schedules"] += len(c.Schedules)
 	}
-	return out, b.leave(ctx, name, func(store.Namespace) store.Writes {
+	err := b.leave(ctx, name, func(store.Namespace) store.Writes {
 		return store.Writes{DropNamespaces: []string{name}}
 	})
+	b.store.Quotas().Drop(name)
+	return out, err
 }
 
 // leave takes one step in the removal of a namespace.

@@ -6,12 +6,14 @@ import (
 	"reflect"
 	"regexp"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/oklog/ulid/v2"
 
 	"github.com/sojourn-run/sojourn/app/change"
 	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/app/quota"
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/app/view"
 	"github.com/sojourn-run/sojourn/shared/history"
@@ -79,7 +81,8 @@ func (b *Broker) scheduleStep(
 		needs.Workflows, needs.Current, needs.AllTasks, needs.Chain, needs.Bound = workflowsOf(read, in), true, true, true,
 			true
 	}
-	return change.Commit[scheduled](ctx, b.store, store.Change{Needs: needs, Decide: func(
+	var full *engine.QuotaExceeded
+	out, err := change.Commit[scheduled](ctx, b.store, store.Change{Needs: needs, Decide: func(
 		rows store.Rows, now time.Time,
 	) (store.Writes, error) {
 		s := rows.Schedule(k)
@@ -98,9 +101,28 @@ func (b *Broker) scheduleStep(
 			}
 		}
 		w.Running = latest != nil && latest.Status.Open()
+		if _, creates := in.(engine.CreateSchedule); creates && (s == nil || s.Status == engine.ScheduleDeleted) {
+			if err := exceeded(k.Namespace, rows.Quotas(k.Namespace).NewSchedule()); err != nil {
+				return store.Writes{}, err
+			}
+		}
+		_, byClient := in.(engine.FireSchedule)
+		if _, due := in.(engine.DueSchedule); due || byClient {
+			w.Full = func(others int64) protocol.Quota {
+				if full = rows.Quotas(k.Namespace).NewRun(others); full == nil {
+					return ""
+				}
+				return full.Quota
+			}
+		}
+		full = nil
 		d, err := engine.DecideSchedule(s, k, w, in, now)
 		if err != nil {
 			return store.Writes{}, err
+		}
+		// What a client asks for is refused, so that it can ask again; what the clock asks for is recorded as skipped.
+		if byClient && full != nil {
+			return store.Writes{}, exceeded(k.Namespace, full)
 		}
 		var writes store.Writes
 		// The workflow before it ends in the same change in which the next one starts: nobody ever sees both of
@@ -123,6 +145,10 @@ func (b *Broker) scheduleStep(
 		writes.Answer = scheduled{d, s}
 		return writes, nil
 	}})
+	if q, is := strings.CutPrefix(out.Reason, engine.QuotaSkip); err == nil && is {
+		b.store.Quotas().Refused(quota.Refusal{Namespace: k.Namespace, Quota: protocol.Quota(q), What: "firing"})
+	}
+	return out, b.counted(k.Namespace, "schedule", err)
 }
 
 // workflowsOf are the workflows a step may look at: the one started last, and those that may be started.

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/sojourn-run/sojourn/app/change"
 	"github.com/sojourn-run/sojourn/app/engine"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
@@ -40,7 +41,7 @@ func (b *Broker) Signal(ctx context.Context, in protocol.SignalRequest) (protoco
 		return nil
 	}
 	order := order{
-		target: in.Target, requestID: in.RequestID, may: may, what: "signal " + in.SignalName + " " + value,
+		target: in.Target, requestID: in.RequestID, quotas: true, may: may, what: "signal " + in.SignalName + " " + value,
 		input: engine.SignalRun{Name: in.SignalName, Value: value, RequestID: in.RequestID, Identity: in.Identity},
 		fill:  func(r *protocol.CommandReceipt) { r.SignalName = in.SignalName },
 	}
@@ -48,7 +49,7 @@ func (b *Broker) Signal(ctx context.Context, in protocol.SignalRequest) (protoco
 		r, err := b.command(ctx, order)
 		var u *unjudged
 		if !errors.As(err, &u) {
-			return r, err
+			return r, b.counted(change.Namespace(in.Namespace), "signal", err)
 		}
 		// Once is enough. If the store knows of no worker either, the signal is taken.
 		learned = true

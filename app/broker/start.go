@@ -36,12 +36,15 @@ func (b *Broker) Start(ctx context.Context, in protocol.StartRequest) (protocol.
 	key := engine.WorkflowKey{Namespace: in.Namespace, ID: in.WorkflowID}
 	// Chosen outside of the change, which may be decided more than once and has to say the same each time.
 	runID := ulid.Make().String()
-	return change.Commit[protocol.StartAnswer](ctx, b.store, store.Change{
+	out, err := change.Commit[protocol.StartAnswer](ctx, b.store, store.Change{
 		Needs: store.Keys{Workflows: []engine.WorkflowKey{key}, Current: true, New: true}, Recall: true,
 		Class: store.Class{Namespace: in.Namespace, Key: in.FairnessKey, Weight: in.FairnessWeight},
 		Decide: func(rows store.Rows, now time.Time) (store.Writes, error) {
 			if flow := rows.Workflow(key); flow != nil {
 				return existing(in, flow, rows.Run(flow.RunID))
+			}
+			if err := exceeded(in.Namespace, rows.Quotas(in.Namespace).NewRun(0)); err != nil {
+				return store.Writes{}, err
 			}
 			d := change.Begin(rows, engine.Start{RunID: runID, Number: 1, Request: in, Arguments: args}, now)
 			return store.Writes{
@@ -51,6 +54,7 @@ func (b *Broker) Start(ctx context.Context, in protocol.StartRequest) (protocol.
 			}, nil
 		},
 	})
+	return out, b.counted(in.Namespace, "start", err)
 }
 
 // existing answers a start whose id is taken.

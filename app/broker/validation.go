@@ -43,13 +43,13 @@ func (b *Broker) accept(ctx context.Context, in protocol.UpdateRequest, value st
 			return nil
 		}
 		r, err := b.command(ctx, order{
-			target: in.Target, requestID: in.RequestID, what: "update " + in.UpdateName + " " + value, may: may,
+			target: in.Target, requestID: in.RequestID, quotas: true, what: "update " + in.UpdateName + " " + value, may: may,
 			input: engine.AcceptUpdate{Name: in.UpdateName, Value: value, RequestID: in.RequestID, Identity: in.Identity},
 		})
 		var u *unjudged
 		switch {
 		case !errors.As(err, &u):
-			return r, err
+			return r, b.counted(change.Namespace(in.Namespace), "update", err)
 		// The workers are known, and say that this update has a validator: it is asked now, outside of any change.
 		case u.known:
 			err = b.validate(ctx, &u.head, in.UpdateName, value)

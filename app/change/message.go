@@ -9,9 +9,23 @@ import (
 )
 
 // spawn starts runs of children in the same change. Their workflow ids belong to the run that starts them, or were
-// chosen and found free by the decision.
+// chosen and found free by the decision. A child for which a quota leaves no room is started and its first task held.
 func spawn(rows store.Rows, starts []engine.Start, now time.Time, w *store.Writes) {
+	begun := int64(0) // in this change
+	for i := range w.Runs {
+		if h := &w.Runs[i].Next.Head; w.Runs[i].After == 0 && h.Number == 1 && h.Held == "" {
+			begun++
+		}
+	}
 	for _, s := range starts {
+		// Another run of a child that is retried takes the place of the one before it.
+		if s.Number == 1 {
+			if x := rows.Quotas(s.Request.Namespace).NewChild(begun); x != nil {
+				s.Held = x.Quota
+			} else {
+				begun++
+			}
+		}
 		w.Runs = append(w.Runs, Begin(rows, s, now))
 		w.Workflows = append(w.Workflows, engine.Workflow{
 			Namespace: s.Request.Namespace, ID: s.Request.WorkflowID, RunID: s.RunID, Runs: s.Number,

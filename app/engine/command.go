@@ -210,6 +210,7 @@ func (in RequestCancellation) decide(st *step) error {
 		return err
 	}
 	st.emit(&history.WorkflowCancellationRequested{Reason: in.Reason, Identity: in.Identity})
+	st.endHold() // a quota holds back no cancellation
 	st.d.Answer.Outcome = "cancellation_requested"
 	return nil
 }

@@ -57,6 +57,7 @@ type Start struct {
 	Updates       []Update    // updates the run before had not answered
 	Former        FormerCount // open children that earlier runs started
 	Parent        *Parent
-	BuildID       string       // that the run is pinned to; one that continues another on the same queue has that one's
-	Deadline      history.Time // of a child whose earlier runs took some of its time
+	BuildID       string         // that the run is pinned to; one that continues another on the same queue has that one's
+	Held          protocol.Quota // holds back the first task; empty: none
+	Deadline      history.Time   // of a child whose earlier runs took some of its time
 }

@@ -81,6 +81,8 @@ type Head struct {
 	SeenBytes int64 `json:"seen_bytes,omitempty"`
 	// ArgumentBytes is the size of what the run was started with: its task has that beside the history.
 	ArgumentBytes int64 `json:"argument_bytes,omitempty"`
+	// Held is the quota of the namespace that holds back the first task of a child; empty: none.
+	Held protocol.Quota `json:"held,omitempty"`
 
 	Selected   []string     `json:"selected,omitempty"` // selections that have a winner and members that are open
 	ProgressAt history.Time `json:"progress_at,omitzero"`

@@ -120,6 +120,9 @@ func (s *Schedule) StartID(at time.Time, trigger string) string {
 type ScheduleEnvironment struct {
 	Running bool                         // the workflow it started last is open
 	Taken   func(workflowID string) bool // there is, or was, a workflow of this id
+	// Full says which quota leaves no room for another run, behind so many others of the step; empty: none. A run that
+	// ends with the step makes one of them less. nil: nobody asks.
+	Full func(others int64) protocol.Quota
 }
 
 // ScheduleDecision is everything that one step changes in a schedule, and what it starts and ends.
@@ -214,7 +217,12 @@ func (st *scheduleStep) fire(at history.Time, trigger, overlap string) {
 	case st.env.Taken != nil && st.env.Taken(id):
 		st.skip(at, trigger, "already_fired")
 		return
-	case !st.env.Running:
+	}
+	if q := st.full(overlap); q != "" {
+		st.skip(at, trigger, QuotaSkip+string(q))
+		return
+	}
+	if !st.env.Running {
 		st.start(id, at, trigger)
 		return
 	}
@@ -245,6 +253,26 @@ func (st *scheduleStep) fire(at history.Time, trigger, overlap string) {
 	default:
 		st.skip(at, trigger, "overlap_policy_skip")
 	}
+}
+
+// QuotaSkip is how the reason of a firing begins that a quota skipped; its name follows.
+const QuotaSkip = "quota_"
+
+// full is the quota that leaves no room for what a firing would start now; empty: there is room, or it starts nothing.
+func (st *scheduleStep) full(overlap string) protocol.Quota {
+	others := int64(len(st.d.Starts))
+	switch {
+	case st.env.Full == nil:
+		return ""
+	case !st.env.Running, overlap == OverlapAll:
+	case overlap == protocol.OverlapCancel, overlap == protocol.OverlapTerminate:
+		if len(st.d.Starts) == 0 && st.d.End == "" {
+			others-- // the run before it ends in the same step
+		}
+	default:
+		return ""
+	}
+	return st.env.Full(others)
 }
 
 // OverlapAll is the policy under which nothing waits for anything.

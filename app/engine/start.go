@@ -83,6 +83,9 @@ func DecideStart(in Start, now time.Time) Decision {
 	if r.StartDelay > 0 {
 		run.Task.State, run.Task.ReadyAt = Delayed, plus(st.now, seconds(r.StartDelay))
 	}
+	if in.Held != "" && run.Task != nil {
+		run.Held, run.Task.State, run.Task.ReadyAt = in.Held, Delayed, history.Time{}
+	}
 	st.d.Next = run
 	return st.d
 }

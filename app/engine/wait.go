@@ -103,6 +103,12 @@ func (s *Run) TaskWait(a *Surroundings) *protocol.Wait {
 		}
 		return a.finish(protocol.WaitForTask, w)
 	case Delayed:
+		if s.Held != "" {
+			return a.finish(protocol.WaitForTask, protocol.Wait{
+				Reason: protocol.WaitQuota, Name: s.Type, Queue: s.Queue, Namespace: s.Namespace, Detail: string(s.Held),
+				Since: s.StartedAt,
+			})
+		}
 		w := protocol.Wait{Reason: protocol.WaitStartDelay, Name: s.Type, Queue: s.Queue, Until: t.ReadyAt}
 		// A task that was delivered before is delayed because it failed, and not by a delayed start.
 		if t.Delivery > 0 {

@@ -97,6 +97,21 @@ var everyWait = []struct {
 		w.act.State, w.act.Owner, w.act.Failures = LeasedState, "w", 10
 	}, "activity charge runs on worker w"},
 	{
+		protocol.WaitQuota, false, func(w *stuckTask) {
+			w.run.Namespace, w.run.Held, w.run.StartedAt = "n", protocol.QuotaOpenRuns, history.At(noon)
+			w.task(Task{State: Delayed})
+		},
+		"quota open_runs of namespace n is exceeded: the child workflow begins when there is room",
+	},
+	{
+		protocol.WaitQuota, true, func(w *stuckTask) {
+			w.run.Namespace, w.run.Held = "n", protocol.QuotaOpenRuns
+			w.run.StartedAt = history.At(noon.Add(-10 * time.Minute))
+			w.task(Task{State: Delayed})
+		},
+		"quota open_runs of namespace n is exceeded: the child workflow begins when there is room",
+	},
+	{
 		protocol.WaitStartDelay, false, func(w *stuckTask) {
 			w.task(Task{State: Delayed, ReadyAt: history.At(noon.Add(time.Hour))})
 		},

@@ -379,7 +379,7 @@ func (in Due) decide(st *step) error {
 		t.Suspect = nil
 	case t != nil && t.State == Ready && due(t.Suspect.freesAt(), st.now):
 		t.Suspect = t.Suspect.free()
-	case t != nil && t.State == Delayed && !t.ReadyAt.After(st.now.Time):
+	case t != nil && t.State == Delayed && st.Held == "" && !t.ReadyAt.After(st.now.Time):
 		t.State, t.ReadyAt, t.DelayedAt, t.Suspect = Ready, st.now, history.Time{}, t.Suspect.ready(st.now)
 	default:
 		return errNotDue

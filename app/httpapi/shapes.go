@@ -168,7 +168,7 @@ var shapes = map[string]serve.Shape{
 		Does: "make a schedule",
 		Body: protocol.ScheduleRequest{}, Needs: []string{"spec", "action"},
 		Says:    serve.Says(201, protocol.ScheduleReceipt{}),
-		Refuses: []protocol.Reason{protocol.ReasonScheduleExists},
+		Refuses: []protocol.Reason{protocol.ReasonScheduleExists, protocol.ReasonQuotaExceeded},
 	},
 	"describe_schedule": {Does: "show a schedule", Says: serve.OK(protocol.ScheduleView{}), Refuses: onSchedule},
 	"update_schedule": {
@@ -194,13 +194,14 @@ var shapes = map[string]serve.Shape{
 		Does: "resume a schedule", Body: note{}, Says: serve.OK(protocol.ScheduleReceipt{}), Refuses: onSchedule,
 	},
 	"trigger_schedule": {
-		Does: "fire a schedule now", Body: triggerBody{}, Says: serve.OK(protocol.ScheduleReceipt{}), Refuses: onSchedule,
+		Does: "fire a schedule now", Body: triggerBody{}, Says: serve.OK(protocol.ScheduleReceipt{}),
+		Refuses: with(onSchedule, protocol.ReasonQuotaExceeded),
 	},
 	"backfill_schedule": {
 		Does: "fire a schedule for times that have passed",
 		Body: backfillBody{}, Needs: []string{"start_time", "end_time"},
 		Says:    serve.OK(protocol.ScheduleReceipt{}),
-		Refuses: onSchedule,
+		Refuses: with(onSchedule, protocol.ReasonQuotaExceeded),
 	},
 
 	"list_search_attributes": {
@@ -342,13 +343,14 @@ var shapes = map[string]serve.Shape{
 		Body: startBody{}, Needs: []string{"workflow_type"},
 		Refuses: []protocol.Reason{
 			protocol.ReasonDuplicateStart, protocol.ReasonScheduleExists, protocol.ReasonStructuralLimit,
+			protocol.ReasonQuotaExceeded,
 		},
 		Says: map[int]any{http.StatusCreated: protocol.StartAnswer{}, http.StatusOK: protocol.StartAnswer{}},
 	},
 	"run_activity": {
 		Does: "run an activity by itself, without a workflow",
 		Body: activityBody{}, Needs: []string{"activity_type"},
-		Refuses: []protocol.Reason{protocol.ReasonDuplicateStart},
+		Refuses: []protocol.Reason{protocol.ReasonDuplicateStart, protocol.ReasonQuotaExceeded},
 		Says:    map[int]any{http.StatusCreated: protocol.ActivityAnswer{}, http.StatusOK: protocol.ActivityAnswer{}},
 	},
 	"describe":     {Does: "show a workflow's current run", Says: serve.OK(protocol.RunView{}), Refuses: noWorkflow},
@@ -360,7 +362,8 @@ var shapes = map[string]serve.Shape{
 	},
 	"signal": {
 		Does: "send a signal", Body: protocol.SignalRequest{}, Says: serve.Says(http.StatusAccepted, receipt{}),
-		Refuses: with(onRun, protocol.ReasonUnknownSignal, protocol.ReasonActivityRun, protocol.ReasonStructuralLimit),
+		Refuses: with(onRun, protocol.ReasonUnknownSignal, protocol.ReasonActivityRun, protocol.ReasonStructuralLimit,
+			protocol.ReasonQuotaExceeded),
 	},
 	"update": {
 		Does: "send an update and wait until it is accepted or answered", Body: protocol.UpdateRequest{},
@@ -370,7 +373,7 @@ var shapes = map[string]serve.Shape{
 		Refuses: with(onRun, protocol.ReasonUnknownUpdate, protocol.ReasonActivityRun, protocol.ReasonStructuralLimit,
 			protocol.ReasonUpdateRejected, protocol.ReasonValidatorWorker,
 			protocol.ReasonValidatorFailed, protocol.ReasonValidationUnclaimed, protocol.ReasonValidationTimeout,
-			protocol.ReasonThrottled),
+			protocol.ReasonThrottled, protocol.ReasonQuotaExceeded),
 	},
 	"query": {
 		Does: "ask a workflow's code about its state", Body: protocol.QueryRequest{}, Says: serve.OK(protocol.QueryAnswer{}),
@@ -411,6 +414,7 @@ var shapes = map[string]serve.Shape{
 		Refuses: []protocol.Reason{
 			protocol.ReasonInvalidBundle, protocol.ReasonBundleIntegrity, protocol.ReasonHistoryIncomplete,
 			protocol.ReasonPastRetention, protocol.ReasonRunExists, protocol.ReasonAlreadyStarted,
+			protocol.ReasonQuotaExceeded,
 		},
 	},
 	"history_stream": {

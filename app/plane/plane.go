@@ -20,6 +20,7 @@ import (
 	"github.com/sojourn-run/sojourn/app/broker"
 	"github.com/sojourn-run/sojourn/app/channel"
 	"github.com/sojourn-run/sojourn/app/dispatch"
+	"github.com/sojourn-run/sojourn/app/engine"
 	"github.com/sojourn-run/sojourn/app/httpapi"
 	"github.com/sojourn-run/sojourn/app/peer"
 	"github.com/sojourn-run/sojourn/app/store"
@@ -47,12 +48,13 @@ type Options struct {
 	LogAge         time.Duration // how long lines of activities are kept: 7 days
 	AttemptLease   time.Duration
 	Metrics        bool
-	MaxBlamed      int          // losses of worker processes that a task may be blamed for: 3
-	MaxPolls       int          // of workers over HTTP that are held at once: 10,000
-	MaxSockets     int          // of one token; 0: no cap
-	Bytes          int64        // in flight at once, of requests and responses; 0: 256 MiB
-	TrustedProxies auth.Proxies // proxies whose X-Forwarded-For is believed
-	Dashboard      http.Handler // what is served outside of /api; nil: nothing
+	MaxBlamed      int                // losses of worker processes that a task may be blamed for: 3
+	Quotas         engine.QuotaLimits // of namespaces that have none of their own; zero: engine.DefaultQuotas
+	MaxPolls       int                // of workers over HTTP that are held at once: 10,000
+	MaxSockets     int                // of one token; 0: no cap
+	Bytes          int64              // in flight at once, of requests and responses; 0: 256 MiB
+	TrustedProxies auth.Proxies       // proxies whose X-Forwarded-For is believed
+	Dashboard      http.Handler       // what is served outside of /api; nil: nothing
 	Log            zerolog.Logger
 
 	Still bool // nothing moves time forward but the caller, who has done what is due by Broker.Due
@@ -116,11 +118,11 @@ func (p *Plane) join() {
 	}
 	p.broker = broker.New(p.store, p.dispatch, broker.Options{
 		Release: o.Release, StrictRelease: o.Strict, App: p.id, Shared: o.Shared, AttemptLease: o.AttemptLease,
-		Retention: keepSessions, LogAge: o.LogAge, MaxBlamed: o.MaxBlamed, Log: o.Log, Metrics: metrics,
+		Retention: keepSessions, LogAge: o.LogAge, MaxBlamed: o.MaxBlamed, Quotas: o.Quotas, Log: o.Log, Metrics: metrics,
 	})
 	p.view = p.broker.View()
 	if o.Metrics {
-		registry.MustRegister(p.view.SessionGauge(), p.view.QueueGauges(), p.view.SuspectGauge())
+		registry.MustRegister(p.view.SessionGauge(), p.view.QueueGauges(), p.view.SuspectGauge(), p.broker.QuotaGauges())
 	}
 	sweeps := sweep.Options{Shared: o.Shared, Cleanup: o.Cleanup, Keep: keepSessions, Log: o.Log}
 	if o.Cleanup >= 0 {

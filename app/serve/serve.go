@@ -13,6 +13,7 @@ import (
 	"errors"
 	"net/http"
 	"runtime/debug"
+	"strconv"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -338,6 +339,9 @@ func (p *Pipeline) refuse(x Exchange, err error) int {
 		return HungUp
 	}
 	httpjson.Hints(c.W, status)
+	if n, ok := e.Details[protocol.RetryAfter].(int); ok {
+		c.W.Header().Set("Retry-After", strconv.Itoa(n))
+	}
 	if status >= http.StatusInternalServerError && !c.full {
 		p.Log.Error().Err(err).Str("operation", c.Route.Operation).Str("path", c.URL.Path).Int("status", status).
 			Msg("request failed")

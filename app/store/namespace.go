@@ -5,6 +5,7 @@ import (
 
 	"github.com/sojourn-run/sojourn/app/engine"
 	"github.com/sojourn-run/sojourn/shared/history"
+	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
 // DefaultNamespace is always there.
@@ -23,6 +24,11 @@ type Namespace struct {
 	SearchAttributes map[string]string `json:"search_attributes,omitempty"`
 	Leaving          bool              `json:"leaving,omitempty"` // being removed: it can be named no more
 	CreatedAt        history.Time      `json:"-"`
+	// Own are the quotas that are not those of the settings.
+	Own protocol.QuotaValues `json:"quotas,omitzero"`
+	// Usage is what its runs and schedules take, as of the last exchange; CountedAt is when they were counted last.
+	Usage     engine.Usage `json:"usage,omitzero"`
+	CountedAt history.Time `json:"counted_at,omitzero"`
 	// Unknown is what a later build stored in the row; it is written again as it is.
 	Unknown map[string]json.RawMessage `json:"-"`
 }

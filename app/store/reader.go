@@ -160,6 +160,11 @@ type ScheduleReader interface {
 type NamespaceReader interface {
 	Namespace(ctx context.Context, name string) (Namespace, error)
 	Namespaces(ctx context.Context) ([]Namespace, error) // by name
+	// CountUsage counts the runs and schedules of a namespace as of one moment, and reads the row of that moment. It reads
+	// all runs, in pages.
+	CountUsage(ctx context.Context, namespace string) (engine.Usage, Namespace, error)
+	// HeldRuns lists runs of a namespace whose first task a quota holds back, oldest first, at most limit.
+	HeldRuns(ctx context.Context, namespace string, limit int) ([]string, error)
 	// Contents looks at what a namespace holds, at most limit of each kind.
 	Contents(ctx context.Context, namespace string, limit int) (Contents, error)
 	// Outdated lists closed runs that ended before a time, oldest end first, at most limit.

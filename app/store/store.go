@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/app/quota"
 	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
@@ -62,6 +63,8 @@ type Store interface {
 	Hears() bool
 	// Stats counts what was sent to the database since it was opened.
 	Stats() Stats
+	// Quotas counts what the commits of this process change in the usage of namespaces.
+	Quotas() *quota.Ledger
 	Close() error
 }
 
@@ -171,6 +174,8 @@ type Rows interface {
 	Queue(engine.QueueKey) *engine.Queue
 	// EpochFloor is the highest epoch clean-up ever removed in the namespace; a claim goes above it.
 	EpochFloor(namespace string) int64
+	// Quotas is how much of its quotas a namespace uses, as this process knows it.
+	Quotas(namespace string) engine.QuotaStanding
 }
 
 // Writes is all a change changes. Answer goes back to the caller of Commit.

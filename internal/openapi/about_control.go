@@ -184,9 +184,13 @@ var aboutControl = map[string]about{
 		text: "A closed world of workflow ids, queues, sessions and tokens.",
 		body: `{"name": "billing", "description": "invoices", "retention_days": 90}`,
 	},
-	"describe_namespace": {text: "How long it keeps closed runs, and what it is for."},
+	"describe_namespace": {
+		text: "How long it keeps closed runs, what it is for, and its quotas with what it uses of them.",
+	},
 	"update_namespace": {
-		text: "A shorter retention counts from the next look at what is past it.", body: `{"retention_days": 30}`,
+		text: "A shorter retention counts from the next look at what is past it. A quota of -1 is removed, so that the setting " +
+			"of the app applies again.",
+		body: `{"retention_days": 30, "quotas": {"open_runs": 5000, "starts_per_second": 50}}`,
 	},
 	"delete_namespace": {text: "Open runs included; it cannot be undone. default cannot be removed."},
 	"namespace_limits": {

@@ -146,6 +146,10 @@ func checkApp(c *checker, cfg *Config) {
 	c.positive("activity-log-age", cfg.ActivityLogAge)
 	c.positive("attempt-lease", cfg.AttemptLease)
 	c.atLeast("max-blamed-losses", cfg.MaxBlamed, 1)
+	c.atLeast("quota-open-runs", cfg.QuotaOpenRuns, 0)
+	c.atLeast("quota-starts-per-second", cfg.QuotaStarts, 0)
+	c.atLeast("quota-stored-bytes", cfg.QuotaBytes, 0)
+	c.atLeast("quota-schedules", cfg.QuotaSchedules, 0)
 	c.atLeast("max-polls", cfg.MaxPolls, 1)
 	c.atLeast("sockets-per-token", cfg.MaxSockets, 0)
 	c.atLeast("postgres-pool", cfg.PostgresPool, 4) // who commits, who tells and who hears the other apps, one reader

@@ -95,7 +95,13 @@ type Config struct {
 	ReleaseStrict    bool     `koanf:"release-strict"`
 	SocketTransports []string `koanf:"socket-transports"`
 
-	MaxBlamed    int           `koanf:"max-blamed-losses"`
+	MaxBlamed int `koanf:"max-blamed-losses"`
+	// Quotas of a namespace that has none of its own.
+	QuotaOpenRuns  int `koanf:"quota-open-runs"`
+	QuotaStarts    int `koanf:"quota-starts-per-second"`
+	QuotaBytes     int `koanf:"quota-stored-bytes"`
+	QuotaSchedules int `koanf:"quota-schedules"`
+
 	MaxPolls     int           `koanf:"max-polls"`
 	MaxSockets   int           `koanf:"sockets-per-token"` // 0: any number
 	WorkerAddr   string        `koanf:"worker-addr"`       // empty: no port

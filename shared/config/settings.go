@@ -202,6 +202,22 @@ var settings = []setting{
 			"an activity's policy may allow more",
 	},
 	{
+		name: "quota-open-runs", kind: number, value: "1000000", roles: apps,
+		help: "open runs that a namespace without a quota of its own may have",
+	},
+	{
+		name: "quota-starts-per-second", kind: number, value: "20000", roles: apps,
+		help: "runs that may start per second in a namespace without a quota of its own",
+	},
+	{
+		name: "quota-stored-bytes", kind: number, value: "1099511627776", roles: apps,
+		help: "bytes that the histories of all runs of a namespace without a quota of its own may have; 1 TiB by default",
+	},
+	{
+		name: "quota-schedules", kind: number, value: "100000", roles: apps,
+		help: "schedules that a namespace without a quota of its own may have",
+	},
+	{
 		name: "max-polls", kind: number, value: "10000", roles: apps,
 		help: "most polls of workers over HTTP an app holds at once",
 	},

@@ -27,7 +27,8 @@ const (
 	ReasonStoreUnavailable      Reason = "store_unavailable"
 	ReasonBackendUnavailable    Reason = "backend_unavailable" // to workers: whether it was done is not known
 	ReasonThrottled             Reason = "throttled"
-	ReasonOverloaded            Reason = "overloaded" // nothing was done: the bytes of requests in flight are used up
+	ReasonOverloaded            Reason = "overloaded"     // nothing was done: the bytes of requests in flight are used up
+	ReasonQuotaExceeded         Reason = "quota_exceeded" // nothing was done: a quota of the namespace leaves no room
 	ReasonPollCapacity          Reason = "long_poll_capacity_exhausted"
 	ReasonMissingVersion        Reason = "missing_protocol_version"
 	ReasonUnsupportedVersion    Reason = "unsupported_protocol_version"
@@ -151,7 +152,7 @@ var statuses = map[Reason]int{
 	ReasonInvalidSession: 422, ReasonStructuralLimit: 422,
 	ReasonUnsupportedCodec: 422,
 	ReasonThrottled:        429, ReasonPollCapacity: 429, ReasonInternal: 500, ReasonStoreUnavailable: 503,
-	ReasonBackendUnavailable: 503, ReasonOverloaded: 429,
+	ReasonBackendUnavailable: 503, ReasonOverloaded: 429, ReasonQuotaExceeded: 429,
 }
 
 // Away says whether the store could not be asked: what was asked for may be done all the same.

@@ -25,6 +25,8 @@ type NamespaceRequest struct {
 	Name          string  `json:"name" pattern:"^[a-z0-9][a-z0-9._-]{0,127}$"`
 	Description   *string `json:"description,omitempty" maxLength:"1000"`
 	RetentionDays *int    `json:"retention_days,omitempty" minimum:"1" maximum:"365"` // 30 when absent
+	// Quotas are those that are not the settings'; -1 removes one, so that the setting applies again.
+	Quotas *QuotaValues `json:"quotas,omitempty"`
 }
 
 // NamespaceView is a namespace as it is shown.
@@ -35,6 +37,7 @@ type NamespaceView struct {
 	Status        string       `json:"status"` // active
 	CreatedAt     history.Time `json:"created_at"`
 	UpdatedAt     history.Time `json:"updated_at"`
+	Quotas        []QuotaState `json:"quotas"`
 }
 
 // NamespaceRemoval is the answer to a removal: what went with the namespace, by kind.

@@ -74,6 +74,8 @@ const (
 	WaitBudgetLeases WaitReason = "budget_leases"
 	WaitBudgetRate   WaitReason = "budget_rate"
 
+	WaitQuota WaitReason = "quota" // since when
+
 	WaitSuspect WaitReason = "suspect" // of the loss of a worker process, or blamed for it
 )
 
@@ -249,6 +251,10 @@ var WaitRules = []WaitRule{
 	{WaitSessionEnded, PatienceShort, FormClause, "session {session} has ended: {detail}"},
 	{WaitSessionUnclaimed, PatienceShort, FormClause, "session {session} is for any worker; a claim will decide"},
 
+	{
+		WaitQuota, PatienceShort, FormAlone,
+		"quota {detail} of namespace {namespace} is exceeded: the child workflow begins when there is room",
+	},
 	{
 		WaitSuspect, PatienceEndless, FormPredicate,
 		"is a suspect of lost worker processes ({losses}[, blamed for {blamed}]) and waits for {detail}[, until {until} at most]",

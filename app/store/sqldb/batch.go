@@ -86,6 +86,7 @@ type batch struct {
 	// processes that receive nothing else from this batch on, or no longer
 	isolated map[process]bool
 	touched  map[string]*store.RunChange
+	usage    map[string]*engine.Usage // of namespaces, as this batch changes it
 	moves    []store.SessionMove
 	told     int                       // how many of the moves were written
 	silent   map[engine.WorkerKey]bool // leases of theirs ran out, or they reconnected

@@ -184,6 +184,7 @@ func (s *Store) attempt(items []*pending) (rest []*pending) {
 			}
 			if e != nil { // it may be stored or not: trying again could store it twice
 				err = fmt.Errorf("%w: %w", store.ErrOutcome, errors.Join(err, e))
+				s.ledger.Doubt()
 				s.abandon(b, err)
 				s.cache.clear()
 				s.memory.clear()
@@ -195,6 +196,7 @@ func (s *Store) attempt(items []*pending) (rest []*pending) {
 		}
 		if class == db.Unavailable && b.sealed {
 			err = fmt.Errorf("%w: %w", store.ErrOutcome, err)
+			s.ledger.Doubt()
 		}
 		s.abandon(b, err)
 		switch {

@@ -183,6 +183,7 @@ func (b *batch) applyRun(d *engine.Decision, payloads [][]byte) {
 		b.runs[id] = r
 	}
 	b.dirty = true
+	before, inserted := engine.RunUsage(&r.Head), r.ID == ""
 	r.changed = true
 	known := b.touched[id]
 	still := (known == nil || known.Still) && renews(r.Run, d)
@@ -248,6 +249,7 @@ func (b *batch) applyRun(d *engine.Decision, payloads [][]byte) {
 	}
 	hint.LastSeq, hint.Closed = r.LastSeq, !r.Status.Open()
 	b.append(d, payloads, sessions)
+	b.uses(r.Namespace, engine.RunChanged(before, &r.Head, inserted))
 	for i := range d.Sessions {
 		b.applySession(&d.Sessions[i])
 	}

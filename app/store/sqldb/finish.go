@@ -33,6 +33,7 @@ func (b *batch) finish(items []*pending) {
 		}
 	}
 	b.unlocked()
+	b.used()
 	s.look(b)
 	changed := b.changed()
 	s.cache.remember(b, !s.cfg.Dialect.Shared)

@@ -85,6 +85,7 @@ func (b *batch) applyRemoval(w *store.Writes) {
 				b.dropChain(key)
 			}
 		}
+		b.uses(r.Namespace, engine.Usage{}.Minus(engine.RunUsage(&r.Head)))
 		b.runs[id] = &run{}
 		b.removal.runs[id] = true
 		b.dropped = append(b.dropped, id)

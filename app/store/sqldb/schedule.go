@@ -72,11 +72,13 @@ func (b *batch) applySchedules(list []engine.ScheduleDecision) {
 			s = &schedule{}
 			b.schedules[k] = s
 		}
+		before := engine.ScheduleUsage(s.Schedule)
 		s.Schedule, s.dirty = list[i].Next, true
 		s.events = append(s.events, list[i].Events...)
 		if list[i].Delete {
 			s.Schedule, s.events, s.wiped = nil, nil, s.stored
 		}
+		b.uses(k.Namespace, engine.ScheduleUsage(s.Schedule).Minus(before))
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"gorm.io/gorm"
 
 	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/app/quota"
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/app/store/sqldb/clock"
 	"github.com/sojourn-run/sojourn/app/store/sqldb/db"
@@ -133,6 +134,7 @@ type Store struct {
 	queues queues
 	// the clock at which tags were dropped last; the committer's
 	pruned map[tagKey]int64
+	ledger *quota.Ledger
 }
 
 var _ store.Store = (*Store)(nil)
@@ -149,7 +151,8 @@ func New(ctx context.Context, cfg Config) (*Store, error) {
 		cfg: cfg, st: newStatements(cfg.Dialect), cache: newCache(historyBytes(cfg.Memory)), memory: newMemory(),
 		in: make(chan *pending, 1024), back: make(chan *pending, 1024),
 		quit: make(chan struct{}), done: make(chan struct{}), unusable: make(chan error, 1),
-		jumps: make(chan store.ClockJump, 16),
+		jumps:  make(chan store.ClockJump, 16),
+		ledger: quota.New(),
 	}
 	s.lanes.known = map[QueueKey]map[string]knownLane{}
 	s.queues.init()

@@ -229,6 +229,7 @@ func TestRunsOfBeforeTheIndexAreFoundByTheirAttributes(t *testing.T) {
 		}
 		defer db.Close()
 		for _, q := range []string{
+			"DROP INDEX runs_held", "ALTER TABLE runs DROP COLUMN held",
 			"DROP INDEX tasks_suspect", "DROP INDEX runs_suspect", "ALTER TABLE tasks DROP COLUMN suspect",
 			"ALTER TABLE runs DROP COLUMN suspect",
 			"DROP INDEX run_attributes_time", "DROP INDEX runs_build", "ALTER TABLE runs DROP COLUMN build_id",

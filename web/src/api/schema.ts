@@ -254,6 +254,7 @@ export interface components {
             created_at: string | null;
             description: string;
             name: string;
+            quotas: components["schemas"]["QuotaState"][];
             retention_days: number;
             /** @description active */
             status: string;
@@ -506,6 +507,29 @@ export interface components {
             oldest_ready: string | null;
             queue: string;
             ready: number;
+        };
+        /**
+         * @description A limit on what one namespace has, from this closed list.
+         * @enum {string}
+         */
+        Quota: "open_runs" | "starts_per_second" | "stored_bytes" | "schedules";
+        /** @description One quota of a namespace with its usage. */
+        QuotaState: {
+            /** @description setting, or namespace where it has a value of its own */
+            from: string;
+            /** @description of open_runs: children that wait for a quota */
+            held?: number;
+            limit: number;
+            quota: components["schemas"]["Quota"];
+            /** @description of starts_per_second: in the last second */
+            used: number;
+        };
+        /** @description The quotas that a namespace has of its own. A setting of the app applies where one is absent. */
+        QuotaValuesRequest: {
+            open_runs?: null | number;
+            schedules?: null | number;
+            starts_per_second?: null | number;
+            stored_bytes?: null | number;
         };
         /** @description Tells of a rebuild that ran inside an attempt. */
         Recovered: {
@@ -1278,7 +1302,7 @@ export interface components {
          * @description Why something does not go on, from this closed list.
          * @enum {string}
          */
-        WaitReason: "running" | "start_delay" | "retry_backoff" | "handed_back" | "returned_unstarted" | "packages_installing" | "packages_failed" | "quarantined" | "timer" | "signal" | "condition" | "child" | "update" | "no_worker" | "group_offline" | "worker_busy" | "worker_full" | "worker_draining" | "release_mismatch" | "type_not_served" | "build_drained" | "build_pinned" | "capability_missing" | "worker_without_sessions" | "worker_sessions_full" | "session_held" | "session_holder_busy" | "session_full" | "session_moving" | "session_kept" | "session_release" | "session_lost" | "session_ended" | "session_unclaimed" | "budget_leases" | "budget_rate" | "suspect";
+        WaitReason: "running" | "start_delay" | "retry_backoff" | "handed_back" | "returned_unstarted" | "packages_installing" | "packages_failed" | "quarantined" | "timer" | "signal" | "condition" | "child" | "update" | "no_worker" | "group_offline" | "worker_busy" | "worker_full" | "worker_draining" | "release_mismatch" | "type_not_served" | "build_drained" | "build_pinned" | "capability_missing" | "worker_without_sessions" | "worker_sessions_full" | "session_held" | "session_holder_busy" | "session_full" | "session_moving" | "session_kept" | "session_release" | "session_lost" | "session_ended" | "session_unclaimed" | "budget_leases" | "budget_rate" | "quota" | "suspect";
         /** @description Why a worker is given nothing, at an operator's word. */
         WorkerDrain: {
             build_id?: string;
@@ -1359,6 +1383,8 @@ export interface components {
         create_namespace: {
             description?: null | string;
             name: string;
+            /** @description quotas are those that are not the settings'; -1 removes one, so that the setting applies again. */
+            quotas?: components["schemas"]["QuotaValuesRequest"];
             /** @description 30 when absent */
             retention_days?: null | number;
         };

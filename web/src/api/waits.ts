@@ -35,6 +35,7 @@ export const waitRules = {
   session_lost: { form: "clause", text: "session {session} was lost ({detail}) and may not be acquired again" },
   session_ended: { form: "clause", text: "session {session} has ended: {detail}" },
   session_unclaimed: { form: "clause", text: "session {session} is for any worker; a claim will decide" },
+  quota: { form: "alone", text: "quota {detail} of namespace {namespace} is exceeded: the child workflow begins when there is room" },
   suspect: { form: "predicate", text: "is a suspect of lost worker processes ({losses}[, blamed for {blamed}]) and waits for {detail}[, until {until} at most]" },
   budget_leases: { form: "clause", text: "[namespace {namespace}|queue {queue}] has {used} {tasks} tasks leased, its budget is {limit} at once" },
   budget_rate: { form: "clause", text: "[namespace {namespace}|queue {queue}] has handed out {used} {tasks} tasks in this minute, its budget is {limit}; more at {until}" },

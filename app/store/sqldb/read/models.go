@@ -31,6 +31,7 @@ type RunModel struct {
 	State       string
 	BuildID     *string
 	Suspect     *int64
+	Held        *string
 }
 
 // TableName is the table behind the model.

@@ -42,6 +42,8 @@ func (p *Pool) Counts(namespace string) []Read {
 		{"due activities", dueActivities, []any{int64(1) << 60, namespace, int64(100)}},
 		{"quarantined", quarantined(p.dialect), []any{namespace}},
 		{"oldest ready", oldestReady, []any{namespace, "q", "activity", int64(3)}},
+		{"usage", usageOfRuns, []any{namespace, int64(0), "", int64(usagePage)}},
+		{"held", heldRuns, []any{namespace, int64(100)}},
 		{"order", queueOrder, []any{namespace, "q", int64(100)}},
 	}
 }

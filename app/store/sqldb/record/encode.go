@@ -41,9 +41,9 @@ func AddRun(r *db.Rowset, h *engine.Head) error {
 	r.S(h.Queue).I(h.StartedAt.Micros()).I(h.ClosedAt.Micros()).I(h.LastSeq).I(h.DueAt().Micros()).S(owner)
 	r.S(h.BusinessKey).S(state).S(h.BuildID)
 	if h.Status.Open() && h.Task != nil {
-		r.I(suspect(h.Task.Suspect, h.Task.State))
+		r.I(suspect(h.Task.Suspect, h.Task.State)).S(string(h.Held))
 	} else {
-		r.I(0)
+		r.I(0).S("")
 	}
 	return nil
 }

@@ -15,7 +15,7 @@ var (
 		db.Num("due_at").Opt(),
 		db.Text("owner").Opt(),
 		db.Text("business_key").Opt().Keep(), db.Text("state"), db.Text("build_id").Opt().Keep(),
-		db.Num("suspect").Opt(),
+		db.Num("suspect").Opt(), db.Text("held").Opt(),
 	}}
 	Events = &db.Table{Name: "events", Keys: 2, Columns: []db.Column{
 		db.Text("run_id"), db.Num("seq"), db.Num("at"), db.Text("type"), db.Text("task_id").Opt(),

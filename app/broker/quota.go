@@ -1,0 +1,289 @@
+package broker
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/sojourn-run/sojourn/app/change"
+	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/app/quota"
+	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/shared/history"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// Each app counts what it commits in memory, and adds that to the rows of the namespaces once a second, only while
+// something was committed. The rows that it reads with this are what all apps have. So a quota may be exceeded by one
+// second's work of the other apps, no verb costs a statement more, and an app at rest asks nothing.
+
+// usageInterval is between two exchanges.
+const usageInterval = time.Second
+
+// retryLater is after how many seconds a request is worth another try that waits for something to end or to be removed.
+const retryLater = 30
+
+// exceeded refuses new work of a client; nil where there is room.
+func exceeded(namespace string, x *engine.QuotaExceeded) error {
+	if x == nil {
+		return nil
+	}
+	e := protocol.Refuse(protocol.ReasonQuotaExceeded,
+		"quota %s of namespace %s is exceeded: %d of %d; raise it, or try again when there is room",
+		x.Quota, namespace, x.Used, x.Limit).
+		With("namespace", namespace).With("quota", x.Quota).With("limit", x.Limit).With("current", x.Used)
+	after := retryLater
+	if x.Quota == protocol.QuotaStarts && x.Limit > 0 {
+		after = 1
+	}
+	return e.With(protocol.RetryAfter, after)
+}
+
+// counted counts the refusal of a verb by a quota, if it is one. A change may be decided more than once, so the verb
+// counts and not the decision.
+func (b *Broker) counted(namespace, what string, err error) error {
+	var e *protocol.Error
+	if errors.As(err, &e) && e.Reason == protocol.ReasonQuotaExceeded {
+		q, _ := e.Details["quota"].(protocol.Quota)
+		b.store.Quotas().Refused(quota.Refusal{Namespace: namespace, Quota: q, What: what})
+	}
+	return err
+}
+
+// exchangeUsage keeps the counts of namespaces until ctx ends, and stores once more what is left then.
+func (b *Broker) exchangeUsage(ctx context.Context) {
+	ledger := b.store.Quotas()
+	b.readUsage(ctx)
+	for {
+		select {
+		case <-ctx.Done():
+			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
+			defer cancel()
+			_ = b.storeUsage(last, ledger.Take()) // what is missing then is counted again later
+			return
+		case <-ledger.Changed():
+		}
+		select {
+		case <-ctx.Done():
+			continue
+		case <-time.After(usageInterval):
+		}
+		taken := ledger.Take()
+		if err := b.storeUsage(ctx, taken); err != nil {
+			b.log.Debug().Err(err).Msg("failed to store the usage of namespaces; it is tried again")
+			continue
+		}
+		for _, name := range slices.Sorted(maps.Keys(taken)) {
+			b.releaseHeld(ctx, name)
+			if now := time.Now(); ledger.Uncounted(name, now) {
+				b.countUsage(ctx, name)
+			}
+		}
+	}
+}
+
+// readUsage reads what all apps have, when this one begins.
+func (b *Broker) readUsage(ctx context.Context) {
+	var list []store.Namespace
+	err := b.store.View(ctx, func(r store.Reader) (err error) {
+		list, err = r.Namespaces(ctx)
+		return err
+	})
+	if err != nil && ctx.Err() == nil {
+		b.log.Warn().Err(err).Msg("failed to read the quotas of namespaces; those of the settings apply until they are used")
+	}
+	for i := range list {
+		b.store.Quotas().Settle(list[i].Name, quotaRow(&list[i]))
+		if list[i].Usage.HeldRuns > 0 {
+			b.store.Quotas().Ask(list[i].Name) // the settings of this app may have room for them
+		}
+	}
+}
+
+// heldPage is how many children are released in one round.
+const heldPage = 256
+
+// releaseHeld releases children for which there is room now, oldest first. While some are held, it is called once a
+// second.
+func (b *Broker) releaseHeld(ctx context.Context, name string) {
+	ledger := b.store.Quotas()
+	for {
+		s := ledger.Standing(name, engine.Usage{})
+		if s.Usage.HeldRuns <= 0 {
+			return
+		}
+		ledger.Ask(name)
+		room := min(s.ChildRoom(), heldPage)
+		if room == 0 {
+			return
+		}
+		var ids []string
+		err := b.store.View(ctx, func(r store.Reader) (err error) {
+			ids, err = r.HeldRuns(ctx, name, int(room))
+			return err
+		})
+		released := 0
+		if err == nil {
+			released, err = b.releaseChildren(ctx, name, ids)
+		}
+		if err != nil && ctx.Err() == nil {
+			b.log.Warn().Err(err).Str("namespace", name).Msg("failed to release child workflows that a quota holds back")
+		}
+		if err != nil || released < heldPage {
+			return
+		}
+	}
+}
+
+// releaseChildren releases children, as many of them as there is room for when each is decided.
+func (b *Broker) releaseChildren(ctx context.Context, namespace string, ids []string) (n int, err error) {
+	released := make([]bool, len(ids))
+	releasing, ctx := errgroup.WithContext(ctx)
+	for i, id := range ids {
+		releasing.Go(func() error {
+			step := change.Step("", id, store.Keys{Runs: []string{id}}, engine.ReleaseHeld{})
+			decide := step.Decide
+			step.Decide = func(rows store.Rows, now time.Time) (store.Writes, error) {
+				if rows.Quotas(namespace).NewChild(0) != nil {
+					return store.Writes{}, errNoRoom
+				}
+				return decide(rows, now)
+			}
+			_, err := b.store.Commit(ctx, step)
+			released[i] = err == nil
+			if errors.Is(err, errNoRoom) || engine.IsNotDue(err) || protocol.ReasonOf(err) != "" {
+				return nil // others were faster, or it is gone
+			}
+			return err
+		})
+	}
+	err = releasing.Wait()
+	for _, did := range released {
+		if did {
+			n++
+		}
+	}
+	return n, err
+}
+
+// errNoRoom says that the room for a child that was held is taken.
+var errNoRoom = errors.New("no room in the quotas")
+
+func quotaRow(n *store.Namespace) quota.Row {
+	return quota.Row{Usage: n.Usage, CountedAt: n.CountedAt.Time, Own: n.Own}
+}
+
+// storeUsage adds what was taken from the ledger to the rows, in one change, and gives the ledger the rows.
+func (b *Broker) storeUsage(ctx context.Context, taken map[string]engine.Usage) error {
+	if len(taken) == 0 {
+		return nil
+	}
+	ledger := b.store.Quotas()
+	rows, err := b.changeUsage(ctx, taken, false)
+	if err != nil {
+		ledger.Return(taken)
+		if errors.Is(err, store.ErrOutcome) {
+			ledger.Doubt() // it may be stored all the same
+		}
+		return err
+	}
+	for name := range taken {
+		if n := rows[name]; n != nil {
+			ledger.Settle(name, quotaRow(n))
+		} else {
+			ledger.Drop(name)
+		}
+	}
+	return nil
+}
+
+// changeUsage adds to the usage of namespaces and returns their rows, without those that are gone. A row to which
+// nothing is added is not written.
+func (b *Broker) changeUsage(
+	ctx context.Context, add map[string]engine.Usage, counted bool,
+) (map[string]*store.Namespace, error) {
+	return change.Commit[map[string]*store.Namespace](ctx, b.store, store.Change{
+		Needs: store.Keys{Namespaces: slices.Sorted(maps.Keys(add))}, Background: true,
+		Decide: func(rows store.Rows, now time.Time) (store.Writes, error) {
+			var w store.Writes
+			out := map[string]*store.Namespace{}
+			for _, name := range slices.Sorted(maps.Keys(add)) {
+				row := rows.Namespace(name)
+				if row == nil || row.Leaving {
+					continue
+				}
+				n := *row
+				n.Usage = n.Usage.Plus(add[name])
+				if counted {
+					n.CountedAt = history.At(now)
+				}
+				if counted || add[name] != (engine.Usage{}) {
+					w.Namespaces = append(w.Namespaces, n)
+				}
+				out[name] = &n
+			}
+			w.Answer = out
+			return w, nil
+		},
+	})
+}
+
+// countUsage counts the runs of a namespace and corrects its row: by those that were there before the first count, and
+// by what an app that was killed had not stored. What others commit meanwhile is added to the row as always, so only
+// the difference is written.
+func (b *Broker) countUsage(ctx context.Context, name string) {
+	ledger := b.store.Quotas()
+	pending := ledger.Pending(name)
+	var counted engine.Usage
+	var row store.Namespace
+	err := b.store.View(ctx, func(r store.Reader) (err error) {
+		counted, row, err = r.CountUsage(ctx, name)
+		return err
+	})
+	var rows map[string]*store.Namespace
+	if err == nil {
+		known := row.Usage.Plus(pending)
+		counted.Starts = known.Starts
+		rows, err = b.changeUsage(ctx, map[string]engine.Usage{name: counted.Minus(known)}, true)
+	}
+	switch {
+	case err == nil:
+		if n := rows[name]; n != nil {
+			ledger.Correct(name, quotaRow(n))
+		}
+	case ctx.Err() == nil && !errors.Is(err, store.ErrNotFound):
+		b.log.Warn().Err(err).Str("namespace", name).Msg("failed to count the usage of a namespace")
+		ledger.Doubt()
+	}
+}
+
+// quotaStates shows the quotas of a namespace beside what it uses.
+func (b *Broker) quotaStates(n *store.Namespace) []protocol.QuotaState {
+	ledger := b.store.Quotas()
+	limits := ledger.Default().With(n.Own)
+	u := n.Usage.Plus(ledger.Pending(n.Name))
+	states := make([]protocol.QuotaState, 0, len(protocol.Quotas))
+	for _, q := range protocol.Quotas {
+		s := protocol.QuotaState{Quota: q, Limit: limits.Limit(q), From: "setting"}
+		if n.Own.Of(q) != nil {
+			s.From = "namespace"
+		}
+		switch q {
+		case protocol.QuotaOpenRuns:
+			s.Used, s.Held = u.OpenRuns, u.HeldRuns
+		case protocol.QuotaStarts:
+			s.Used = ledger.Rate(n.Name)
+		case protocol.QuotaStoredBytes:
+			s.Used = u.StoredBytes
+		case protocol.QuotaSchedules:
+			s.Used = u.Schedules
+		}
+		s.Used, s.Held = max(0, s.Used), max(0, s.Held)
+		states = append(states, s)
+	}
+	return states
+}

@@ -1,0 +1,43 @@
+package sqldb
+
+import (
+	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/app/quota"
+)
+
+// What a batch changes in the usage of namespaces is known from its decisions, so it is counted without a statement.
+
+// Quotas counts what the commits of this process change in the usage of namespaces.
+func (s *Store) Quotas() *quota.Ledger { return s.ledger }
+
+// uses adds to what the batch changes in the usage of a namespace.
+func (b *batch) uses(namespace string, u engine.Usage) {
+	if u == (engine.Usage{}) {
+		return
+	}
+	sum := b.usage[namespace]
+	if sum == nil {
+		if b.usage == nil {
+			b.usage = map[string]*engine.Usage{}
+		}
+		sum = &engine.Usage{}
+		b.usage[namespace] = sum
+	}
+	*sum = sum.Plus(u)
+}
+
+// Quotas includes what the batch has decided so far.
+func (b *batch) Quotas(namespace string) engine.QuotaStanding {
+	var more engine.Usage
+	if u := b.usage[namespace]; u != nil {
+		more = *u
+	}
+	return b.s.ledger.Standing(namespace, more)
+}
+
+// used counts a batch that was committed.
+func (b *batch) used() {
+	for namespace, u := range b.usage {
+		b.s.ledger.Add(namespace, *u)
+	}
+}

@@ -1,0 +1,61 @@
+package protocol
+
+// Quota is a limit on what one namespace has, from this closed list.
+type Quota string
+
+// The quotas, as requests, refusals and metrics name them.
+const (
+	QuotaOpenRuns    Quota = "open_runs"
+	QuotaStarts      Quota = "starts_per_second"
+	QuotaStoredBytes Quota = "stored_bytes"
+	QuotaSchedules   Quota = "schedules"
+)
+
+// RetryAfter is the member of a refusal that says after how many seconds, an int, the same request may be repeated.
+const RetryAfter = "retry_after_seconds"
+
+// Quotas are all quotas.
+var Quotas = []Quota{QuotaOpenRuns, QuotaStarts, QuotaStoredBytes, QuotaSchedules}
+
+// QuotaValues are the quotas that a namespace has of its own. A setting of the app applies where one is absent.
+type QuotaValues struct {
+	OpenRuns        *int64 `json:"open_runs,omitempty" minimum:"-1"`
+	StartsPerSecond *int64 `json:"starts_per_second,omitempty" minimum:"-1"`
+	StoredBytes     *int64 `json:"stored_bytes,omitempty" minimum:"-1"`
+	Schedules       *int64 `json:"schedules,omitempty" minimum:"-1"`
+}
+
+// Set takes over the values that are present in a request; -1 removes one, so that the setting applies again.
+func (v *QuotaValues) Set(in QuotaValues) {
+	for _, p := range []struct{ to, in **int64 }{
+		{&v.OpenRuns, &in.OpenRuns},
+		{&v.StartsPerSecond, &in.StartsPerSecond},
+		{&v.StoredBytes, &in.StoredBytes},
+		{&v.Schedules, &in.Schedules},
+	} {
+		switch n := *p.in; {
+		case n == nil:
+		case *n < 0:
+			*p.to = nil
+		default:
+			*p.to = n
+		}
+	}
+}
+
+// Of is the value of one quota, nil where the setting applies.
+func (v QuotaValues) Of(q Quota) *int64 {
+	return map[Quota]*int64{
+		QuotaOpenRuns: v.OpenRuns, QuotaStarts: v.StartsPerSecond, QuotaStoredBytes: v.StoredBytes,
+		QuotaSchedules: v.Schedules,
+	}[q]
+}
+
+// QuotaState is one quota of a namespace with its usage.
+type QuotaState struct {
+	Quota Quota  `json:"quota"`
+	Limit int64  `json:"limit"`
+	From  string `json:"from"`           // setting, or namespace where it has a value of its own
+	Used  int64  `json:"used"`           // of starts_per_second: in the last second
+	Held  int64  `json:"held,omitempty"` // of open_runs: children that wait for a quota
+}
