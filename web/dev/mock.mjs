@@ -82,7 +82,7 @@ async function answer(req, url) {
     return { status: path[2] === "signal" ? 202 : 200, body: { outcome: "recorded", ...(await body(req)) } };
   }
   if (is("schedules")) return { status: 200, body: { schedules: [], next_page_token: null } };
-  if (is("namespaces")) return { status: 200, body: { namespaces: [{ name: "default", description: "", retention_days: 30, status: "active", created_at: null }] } };
+  if (is("namespaces")) return { status: 200, body: { namespaces: [{ name: "default", description: "", retention_days: 30, status: "active", created_at: null, quotas: [] }] } };
   if (is("search-attributes")) return { status: 200, body: { system_attributes: { WorkflowType: "keyword" }, custom_attributes: { Amount: "double" } } };
   if (req.method === "POST" && is("worker", "sessions")) {
     const { worker_id, session_id, ttl_seconds = 1800 } = await body(req);

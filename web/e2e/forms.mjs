@@ -34,6 +34,10 @@ export const forms = [
     await gone(page);
     const card = page.locator(`[data-namespace="${space}"]`);
     await shown(card.getByText("14 days"));
+    await api(`/api/namespaces/${space}`, { quotas: { open_runs: 5000 } }, undefined, "PUT");
+    await page.reload();
+    await shown(card.locator("[data-quotas]").getByText("0 of 5,000"));
+    await shown(card.locator("[data-quotas]").getByText("0 of 100,000"));
     await card.getByRole("button", { name: "Change" }).click();
     await field(page, "Description").fill("tried in the browser");
     await page.keyboard.press("Enter");

@@ -3,6 +3,7 @@ import { Link } from "@tanstack/react-router";
 import { lazy, Suspense, useState } from "react";
 import { namespacesQuery, searchAttributesQuery } from "../api/queries";
 import type { NamespaceView } from "../api/types";
+import { bytes, count } from "../lib/format";
 import { said, useNamespace } from "../shell/namespace";
 import { Act } from "../ui/Act";
 import { Empty, Fact, Failed, Heading, useTitle, Waiting } from "../ui/Page";
@@ -11,6 +12,13 @@ import { When } from "../ui/When";
 
 const NamespaceDialog = lazy(() => import("./NamespaceDialog"));
 const AttributeDialog = lazy(() => import("./AttributeDialog"));
+
+const quotaNames: Record<string, string> = {
+  open_runs: "Open runs",
+  starts_per_second: "Starts per second",
+  stored_bytes: "Stored",
+  schedules: "Schedules",
+};
 
 /** The namespaces, each with how long it keeps closed runs and what its runs can be filtered by. */
 export function NamespacesPage() {
@@ -77,6 +85,14 @@ function Space({ space: n }: { space: NamespaceView }) {
           <When value={n.created_at} />
         </Fact>
       </dl>
+      <h3 className="label mt-4">Quotas</h3>
+      <dl className="mt-1.5 grid grid-cols-2 gap-x-6 gap-y-3 sm:grid-cols-4" data-quotas>
+        {n.quotas.map((q) => (
+          <Fact key={q.quota} name={quotaNames[q.quota] ?? q.quota}>
+            <QuotaUse of={q} />
+          </Fact>
+        ))}
+      </dl>
       <div className="mt-4 flex min-h-8 items-center justify-between gap-3">
         <h3 className="label">Search attributes</h3>
         <Act needs="operator" onClick={() => setForm("attribute")}>
@@ -97,6 +113,20 @@ function Space({ space: n }: { space: NamespaceView }) {
         </>
       )}
     </article>
+  );
+}
+
+/** What is used of a quota: plainly while there is room, and marked when new work is refused. */
+function QuotaUse({ of: q }: { of: NamespaceView["quotas"][number] }) {
+  const amount = q.quota === "stored_bytes" ? bytes : count;
+  return (
+    <>
+      <span className={q.used >= q.limit ? "text-warn" : undefined}>
+        {amount(q.used)} of {amount(q.limit)}
+      </span>
+      {q.from === "namespace" && <span className="block text-[13px] text-faint">its own</span>}
+      {(q.held ?? 0) > 0 && <span className="block text-[13px] text-warn">{count(q.held ?? 0)} children wait</span>}
+    </>
   );
 }
 
