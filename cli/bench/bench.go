@@ -139,6 +139,11 @@ func Scenarios() [][2]string {
 			"processor time of five sequential activities beside 1,000 waiting workers that cannot serve them, against without, in percent",
 		},
 		{"P20", "processor time of a step near the end of a long run, as a multiple of one near its beginning, by workers"},
+		{
+			"P23",
+			"the slowest hundredth of a tenant's workflows while another tenant floods the app over HTTP, as a multiple of alone: " +
+				"with starts, signals, payloads of 2 MB, 50,000 activities, searches, polls",
+		},
 		{"P1-RETAINED", "P1 beside 1,000 and 100,000 completed runs that are kept (--large: 1,000,000)"},
 		{"P3-RETAINED", "P3 beside them"},
 		{"P5-RETAINED", "P5 beside them"},

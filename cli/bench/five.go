@@ -60,7 +60,7 @@ func scenarios() []scenario {
 	several := func(workers int) func(*nodeOptions) {
 		return func(o *nodeOptions) { o.worker, o.workers = "in-process", workers }
 	}
-	return []scenario{
+	return append([]scenario{
 		{
 			id: "P1", transport: "store", unit: "completions/s", only: "sqlite", n: 40_000, quick: 4_000,
 			measure: completions,
@@ -159,7 +159,7 @@ func scenarios() []scenario {
 			id: "P20", transport: "in-process", unit: "×, 4 workers", n: 2_000, quick: 500, figure: ratio,
 			options: several(4), measure: oneLongRun,
 		},
-	}
+	}, flooded()...)
 }
 
 // input is the argument of each workflow, encoded once.
