@@ -22,7 +22,10 @@ import (
 func (b *Broker) StartActivity(
 	ctx context.Context, in protocol.ActivityRequest,
 ) (protocol.ActivityAnswer, error) {
-	start, _, c, err := b.activityRequest(in)
+	start, args, c, err := b.activityRequest(in)
+	if err == nil {
+		err = b.pace(ctx, start.Namespace, len(args))
+	}
 	if err != nil {
 		return protocol.ActivityAnswer{}, err
 	}

@@ -43,6 +43,26 @@ func exceeded(namespace string, x *engine.QuotaExceeded) error {
 	return e.With(protocol.RetryAfter, after)
 }
 
+// pace has a large payload of a client wait while other namespaces work, so that one tenant does not fill every commit.
+func (b *Broker) pace(ctx context.Context, namespace string, bytes int) error {
+	wait, ok := b.store.Quotas().Pace(namespace, bytes)
+	if !ok {
+		return protocol.Refuse(protocol.ReasonOverloaded,
+			"too many large payloads of namespace %s wait to be stored; try again", namespace)
+	}
+	if wait == 0 {
+		return nil
+	}
+	select {
+	case <-time.After(wait):
+		return nil
+	case <-b.drained: // what was accepted is stored before the app ends
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
 // counted counts the refusal of a verb by a quota, if it is one. A change may be decided more than once, so the verb
 // counts and not the decision.
 func (b *Broker) counted(namespace, what string, err error) error {

@@ -25,6 +25,9 @@ func (b *Broker) Signal(ctx context.Context, in protocol.SignalRequest) (protoco
 	if err != nil {
 		return protocol.CommandReceipt{}, err
 	}
+	if err := b.pace(ctx, change.Namespace(in.Namespace), len(value)); err != nil {
+		return protocol.CommandReceipt{}, err
+	}
 	learned := !b.opt.Shared
 	may := func(run *engine.Run) error {
 		if !run.Status.Open() || !run.HasCode() { // the decision refuses it

@@ -33,6 +33,9 @@ func (b *Broker) Start(ctx context.Context, in protocol.StartRequest) (protocol.
 	if err := b.checkTypes(ctx, in.Namespace, "search_attributes", in.SearchAttributes); err != nil {
 		return protocol.StartAnswer{}, err
 	}
+	if err := b.pace(ctx, in.Namespace, len(args)+len(in.Memo)); err != nil {
+		return protocol.StartAnswer{}, err
+	}
 	key := engine.WorkflowKey{Namespace: in.Namespace, ID: in.WorkflowID}
 	// Chosen outside of the change, which may be decided more than once and has to say the same each time.
 	runID := ulid.Make().String()

@@ -39,6 +39,9 @@ func (b *Broker) Update(ctx context.Context, in protocol.UpdateRequest) (protoco
 	if err != nil {
 		return protocol.UpdateAnswer{}, err
 	}
+	if err := b.pace(ctx, change.Namespace(in.Namespace), len(value)); err != nil {
+		return protocol.UpdateAnswer{}, err
+	}
 	r, err := b.accept(ctx, in, value)
 	if err != nil {
 		return protocol.UpdateAnswer{}, err

@@ -21,6 +21,7 @@ type Ledger struct {
 	defaults engine.QuotaLimits
 	spaces   map[string]*space
 	refused  map[Refusal]int64
+	recent   [2]active // namespaces that committed last, newest first
 
 	changed chan struct{}
 }
@@ -44,6 +45,9 @@ type space struct {
 	tokens float64      // starts that may follow
 	at     time.Time    // of tokens
 	second [2]int64     // starts in the second at, and in the one before it
+
+	room    float64 // bytes of large payloads that need not wait
+	pacedAt time.Time
 }
 
 // Row is what is stored of a namespace.
@@ -111,10 +115,11 @@ func (l *Ledger) Add(namespace string, u engine.Usage) {
 		return
 	}
 	l.mu.Lock()
-	s := l.space(namespace)
+	s, now := l.space(namespace), time.Now()
 	s.fresh = s.fresh.Plus(u)
+	l.worked(namespace, now)
 	if u.Starts > 0 {
-		l.pass(s, time.Now())
+		l.pass(s, now)
 		s.tokens -= float64(u.Starts)
 		s.second[0] += u.Starts
 	}
