@@ -111,6 +111,7 @@ func New(s store.Store, d *dispatch.Dispatch, o Options) *Broker {
 		Lost: o.Metrics.lostProcess, Log: o.Log,
 	})
 	b.questions = question.New(s, d, b.drained, o.Log)
+	b.questions.Avoid = b.avoids
 	b.view = view.New(s, view.Options{
 		Known: b, Dispatch: d, Workers: b.workers.Registry, Questions: b.questions.Count,
 		App: o.App, Release: o.Release, Shared: o.Shared, Heartbeat: b.opt.Heartbeat, Alive: b.opt.Alive,

@@ -8,6 +8,7 @@ import (
 
 	"github.com/sojourn-run/sojourn/app/change"
 	"github.com/sojourn-run/sojourn/app/dispatch"
+	"github.com/sojourn-run/sojourn/app/engine"
 	"github.com/sojourn-run/sojourn/app/question"
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/shared/protocol"
@@ -29,25 +30,37 @@ func (b *Broker) Claim(ctx context.Context, r store.ClaimRequest) ([]store.Lease
 	return b.store.Claim(ctx, r)
 }
 
+// canAnswer says whether a living worker that this app knows, and that also admits, can answer a question.
+func (b *Broker) canAnswer(q *store.Question, also func(*engine.Worker) bool) bool {
+	now := time.Now()
+	for _, w := range b.workers.All(q.Namespace) {
+		if b.workers.Alive(w, now) && w.Worker.Serves(q.Queue) && !b.elsewhere(w.Worker, q.Queue) &&
+			question.Takes(w.Worker, q) && also(w.Worker) {
+			return true
+		}
+	}
+	return false
+}
+
+// avoids says whether a worker process holds a blamed task and another process can answer the question: the process of
+// a blamed task may end at any time, and the answer would be lost with it.
+func (b *Broker) avoids(w *engine.Worker, q *store.Question) bool {
+	isolated := func(w *engine.Worker) bool {
+		return b.dispatch.Isolated(store.Process{Worker: w.Key(), Incarnation: w.Incarnation})
+	}
+	return isolated(w) && b.canAnswer(q, func(o *engine.Worker) bool { return o.ID != w.ID && !isolated(o) })
+}
+
 // someWorker says whether a living worker of the queue may be asked a question. Those that only other apps know are
 // looked up when none here may.
 func (b *Broker) someWorker(ctx context.Context, q *store.Question) (bool, error) {
-	here := func() bool {
-		now := time.Now()
-		for _, w := range b.workers.All(q.Namespace) {
-			if b.workers.Alive(w, now) && w.Worker.Serves(q.Queue) && !b.elsewhere(w.Worker, q.Queue) &&
-				question.Takes(w.Worker, q) {
-				return true
-			}
-		}
-		return false
-	}
+	whoever := func(*engine.Worker) bool { return true }
 	// Those that this app hears are looked at first, and cost nothing.
-	if found := here(); found || !b.opt.Shared {
+	if found := b.canAnswer(q, whoever); found || !b.opt.Shared {
 		return found, nil
 	}
 	err := b.learn(ctx, q.Namespace, q.Queue)
-	return here(), err
+	return b.canAnswer(q, whoever), err
 }
 
 // whoHas names the workers that took a question and did not answer it.

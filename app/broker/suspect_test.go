@@ -4,24 +4,30 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/sojourn-run/sojourn/app/apptest"
 	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/app/question"
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
 // process registers a process of a worker that renews by itself. The one before it, if there was one, has ended.
-func (o *harness) process(a *app, worker, incarnation string) {
+func (o *harness) process(a *app, worker, incarnation string, change ...func(*protocol.RegisterRequest)) {
 	o.t.Helper()
 	o.hired(a, worker, func(in *protocol.RegisterRequest) {
 		in.Incarnation, in.AttemptLease, in.ActivityTypes = incarnation, 600, []string{"turn", "other"}
 		in.ActivitySlots, in.WorkflowSlots = new(100), new(100)
+		for _, c := range change {
+			c(in)
+		}
 	})
 }
 
@@ -43,6 +49,18 @@ func (a *app) takes(worker, incarnation string, most int) (tasks []*protocol.Tas
 	return tasks
 }
 
+// renews renews the lease of an attempt.
+func (a *app) renews(worker, incarnation, attempt string) {
+	a.t.Helper()
+	task := attempt[:strings.LastIndex(attempt, "-")]
+	h := must[protocol.HeartbeatAnswer](a.t)(a.HeartbeatTask(a.t.Context(), protocol.HeartbeatRequest{
+		TaskID: task, Owner: worker, AttemptID: attempt,
+	}))
+	if !h.Renewed {
+		a.t.Fatalf("process %s of worker %s lost attempt %s: %+v", incarnation, worker, attempt, h)
+	}
+}
+
 // activities starts a run with so many activities that are ready, and returns the run.
 func (o *harness) activities(a *app, workflow, worker, incarnation, kind string, n int) string {
 	o.t.Helper()
@@ -60,6 +78,30 @@ func (o *harness) activities(a *app, workflow, worker, incarnation, kind string,
 	}
 	a.taken(a.decide(&p.Tasks[0], commands...))
 	return run
+}
+
+// activitiesRun starts a run with so many activities that run in the process p1 of worker w.
+func (o *harness) activitiesRun(a *app, n int) (run string) {
+	o.t.Helper()
+	o.process(a, "w", "p1")
+	run = o.activities(a, "one", "w", "p1", "turn", n)
+	if got := a.takes("w", "p1", 100); len(got) != n {
+		o.t.Fatalf("the first process gets %d tasks, want %d", len(got), n)
+	}
+	return run
+}
+
+// takesOne polls for one activity.
+func (a *app) takesOne(worker, incarnation string) *protocol.Task {
+	a.t.Helper()
+	p := must[protocol.PollAnswer](a.t)(a.Poll(a.t.Context(), protocol.PollRequest{
+		WorkerID: worker, Incarnation: incarnation, Timeout: new(int64(0)), Max: 1,
+		Kinds: []protocol.TaskKind{protocol.KindActivity},
+	}))
+	if len(p.Tasks) != 1 {
+		a.t.Fatalf("process %s of worker %s gets %d tasks, want 1", incarnation, worker, len(p.Tasks))
+	}
+	return &p.Tasks[0]
 }
 
 // sweep does what is due at the store's time.
@@ -82,7 +124,7 @@ func (o *harness) sweep(a *app) {
 	}
 }
 
-// suspects are the suspicions of a run's activities, by their sequence; nil for those that are none.
+// suspicions are those of a run's activities, by their sequence; nil for an activity that is no suspect.
 func (a *app) suspicions(run string) map[int64]*engine.Suspicion {
 	a.t.Helper()
 	all := map[int64]*engine.Suspicion{}
@@ -116,11 +158,7 @@ func TestAProcessHoldsOneSuspectAtATime(t *testing.T) {
 			if apps > 1 {
 				b, _ = o.app("b", true)
 			}
-			o.process(a, "w", "p1")
-			run := o.activities(a, "one", "w", "p1", "turn", 6)
-			if got := a.takes("w", "p1", 100); len(got) != 6 {
-				o.t.Fatalf("the first process gets %d tasks", len(got))
-			}
+			run := o.activitiesRun(a, 6)
 			o.process(a, "w", "p2")
 			if suspects, blamed := a.suspected(run); suspects != 6 || blamed != 0 {
 				o.t.Fatalf("%d suspects, %d blamed, want 6 and 0", suspects, blamed)
@@ -155,11 +193,7 @@ func TestAProcessHoldsOneSuspectAtATime(t *testing.T) {
 func TestAWaitingPollGetsOneSuspect(t *testing.T) {
 	inBubble(t, "a poll waits", func(o *harness) {
 		a, _ := o.app("a", false)
-		o.process(a, "w", "p1")
-		o.activities(a, "one", "w", "p1", "turn", 6)
-		if got := a.takes("w", "p1", 100); len(got) != 6 {
-			o.t.Fatalf("the first process gets %d tasks", len(got))
-		}
+		o.activitiesRun(a, 6)
 		o.process(a, "v", "q1")
 		open := make(chan int)
 		for range 3 {
@@ -187,11 +221,7 @@ func TestAWaitingPollGetsOneSuspect(t *testing.T) {
 func TestABlamedTaskIsAloneInItsProcess(t *testing.T) {
 	inBubble(t, "isolated", func(o *harness) {
 		a, _ := o.app("a", false)
-		o.process(a, "w", "p1")
-		run := o.activities(a, "one", "w", "p1", "turn", 1)
-		if got := a.takes("w", "p1", 100); len(got) != 1 {
-			o.t.Fatalf("%d tasks", len(got))
-		}
+		run := o.activitiesRun(a, 1)
 		time.Sleep(4 * time.Second)
 		o.process(a, "w", "p2")
 		if suspects, blamed := a.suspected(run); suspects != 1 || blamed != 1 {
@@ -249,9 +279,7 @@ func TestABlamedTaskIsAloneInItsProcess(t *testing.T) {
 func TestABlamedTaskGoesToAProcessThatBecomesIdle(t *testing.T) {
 	inBubble(t, "a poll waits", func(o *harness) {
 		a, _ := o.app("a", false)
-		o.process(a, "w", "p1")
-		run := o.activities(a, "one", "w", "p1", "turn", 1)
-		a.takes("w", "p1", 100)
+		run := o.activitiesRun(a, 1)
 		o.process(a, "w", "p2")
 		o.activities(a, "two", "w", "p2", "other", 1)
 		busy := a.takes("w", "p2", 1)
@@ -281,9 +309,7 @@ func TestABlamedTaskGoesToAProcessThatBecomesIdle(t *testing.T) {
 func TestABlamedTaskSharesAProcessAfterFiveMinutes(t *testing.T) {
 	inBubble(t, "busy", func(o *harness) {
 		a, _ := o.app("a", false)
-		o.process(a, "w", "p1")
-		o.activities(a, "one", "w", "p1", "turn", 1)
-		a.takes("w", "p1", 100)
+		o.activitiesRun(a, 1)
 		o.process(a, "w", "p2")
 		o.activities(a, "two", "w", "p2", "other", 1)
 		if got := a.takes("w", "p2", 1); len(got) != 1 {
@@ -308,9 +334,7 @@ func TestABlamedTaskSharesAProcessAfterFiveMinutes(t *testing.T) {
 func TestSuspectsGoToAnyProcessAfterAMinute(t *testing.T) {
 	inBubble(t, "one worker", func(o *harness) {
 		a, _ := o.app("a", false)
-		o.process(a, "w", "p1")
-		run := o.activities(a, "one", "w", "p1", "turn", 5)
-		a.takes("w", "p1", 100)
+		run := o.activitiesRun(a, 5)
 		time.Sleep(4 * time.Minute)
 		o.process(a, "w", "p2")
 		if got := a.takes("w", "p2", 10); len(got) != 1 {
@@ -339,13 +363,7 @@ func TestTheSuspectThatRanShortestComesFirst(t *testing.T) {
 		o.process(a, "w", "p1")
 		run := o.activities(a, "one", "w", "p1", "turn", 5)
 		for range 5 {
-			p := must[protocol.PollAnswer](o.t)(a.Poll(o.t.Context(), protocol.PollRequest{
-				WorkerID: "w", Incarnation: "p1", Timeout: new(int64(0)), Max: 1,
-				Kinds: []protocol.TaskKind{protocol.KindActivity},
-			}))
-			if len(p.Tasks) != 1 {
-				o.t.Fatalf("%d tasks", len(p.Tasks))
-			}
+			a.takesOne("w", "p1")
 			time.Sleep(time.Second)
 		}
 		o.process(a, "w", "p2")
@@ -369,10 +387,7 @@ func TestAProcessWhoseLeasesEndIsJudgedAsAWhole(t *testing.T) {
 			o.process(a, "w", "p1")
 			run := o.activities(a, "one", "w", "p1", "turn", 3)
 			for range 3 {
-				must[protocol.PollAnswer](o.t)(a.Poll(o.t.Context(), protocol.PollRequest{
-					WorkerID: "w", Incarnation: "p1", Timeout: new(int64(0)), Max: 1,
-					Kinds: []protocol.TaskKind{protocol.KindActivity},
-				}))
+				a.takesOne("w", "p1")
 				time.Sleep(10 * time.Second)
 			}
 			if apps > 1 {
@@ -500,11 +515,7 @@ func TestTwoAppsGiveAProcessOneSuspectOnPostgres(t *testing.T) {
 func TestNoSuspectIsLeasedWithoutTheLockOfItsWorkerOnPostgres(t *testing.T) {
 	database := apptest.Postgres(t)
 	o, a, _ := onPostgres(t, database, "a", time.Minute)
-	o.process(a, "w", "p1")
-	o.activities(a, "one", "w", "p1", "turn", 4)
-	if got := a.takes("w", "p1", 100); len(got) != 4 {
-		t.Fatalf("the first process gets %d tasks", len(got))
-	}
+	o.activitiesRun(a, 4)
 	o.process(a, "w", "p2")
 	other, err := pgx.Connect(t.Context(), database)
 	if err != nil {
@@ -523,4 +534,78 @@ func TestNoSuspectIsLeasedWithoutTheLockOfItsWorkerOnPostgres(t *testing.T) {
 		t.Fatal(err)
 	}
 	a.eventually("it gets one", func() bool { return len(a.takes("w", "p2", 1)) == 1 })
+}
+
+// A query goes to another process than that of a blamed task, if there is one that can answer it.
+func TestAQueryGoesToAnotherProcessThanABlamedTask(t *testing.T) {
+	for _, other := range []bool{true, false} {
+		inBubble(t, fmt.Sprint("another process ", other), func(o *harness) {
+			a, _ := o.app("a", false)
+			answers := func(in *protocol.RegisterRequest) { in.Capabilities = append(in.Capabilities, question.CapQueries) }
+			o.process(a, "w", "p1", answers)
+			run := o.activities(a, "one", "w", "p1", "turn", 1)
+			a.takes("w", "p1", 100)
+			o.process(a, "w", "p2", answers)
+			time.Sleep(time.Second)
+			o.sweep(a)
+			if got := a.takes("w", "p2", 10); len(got) != 1 {
+				o.t.Fatalf("the idle process gets %d tasks, want the blamed one", len(got))
+			}
+			if other {
+				o.process(a, "v", "q1", answers)
+			}
+			ctx, cancel := context.WithCancel(o.t.Context())
+			defer cancel()
+			asked := make(chan error, 1)
+			go func() {
+				_, err := a.Query(ctx, protocol.QueryRequest{Target: protocol.Target{RunID: run}, QueryName: "state"})
+				asked <- err
+			}()
+			synctest.Wait()
+			query := func(worker, incarnation string) int {
+				return len(must[protocol.PollAnswer](o.t)(a.Poll(o.t.Context(), protocol.PollRequest{
+					WorkerID: worker, Incarnation: incarnation, Timeout: new(int64(1)),
+					Kinds: []protocol.TaskKind{protocol.KindQuery},
+				})).Tasks)
+			}
+			if got := query("w", "p2"); got != map[bool]int{true: 0, false: 1}[other] {
+				o.t.Errorf("with another process %t, the process of the blamed task gets %d queries", other, got)
+			}
+			if other && query("v", "q1") != 1 {
+				o.t.Error("the other process does not get the query")
+			}
+			cancel()
+			<-asked
+		})
+	}
+}
+
+// A task that ends its process after it was cleared is given up like one that does so at once: only an outcome resets
+// the count of losses that it was blamed for.
+func TestATaskThatEndsItsProcessLateIsGivenUp(t *testing.T) {
+	inBubble(t, "late", func(o *harness) {
+		a, _ := o.app("a", false)
+		o.process(a, "w", "p0")
+		run := o.activities(a, "one", "w", "p0", "turn", 1)
+		losses := 0
+		for ; losses < 10 && a.run(run).Activities.Len() > 0; losses++ {
+			if got := a.takes("w", fmt.Sprint("p", losses), 100); len(got) != 1 {
+				o.t.Fatalf("after %d losses it gets %d tasks", losses, len(got))
+			}
+			for range 3 { // it renews, and is cleared after five minutes
+				time.Sleep(2 * time.Minute)
+				o.sweep(a)
+				a.renews("w", fmt.Sprint("p", losses), engine.AttemptID(run, 1, int64(losses+1)))
+			}
+			if suspects, _ := a.suspected(run); suspects != 0 {
+				o.t.Fatal("it is not cleared")
+			}
+			o.process(a, "w", fmt.Sprint("p", losses+1))
+			time.Sleep(time.Minute)
+			o.sweep(a)
+		}
+		if losses != engine.DefaultBlamedLosses {
+			o.t.Errorf("it is given up after %d losses, want %d", losses, engine.DefaultBlamedLosses)
+		}
+	})
 }

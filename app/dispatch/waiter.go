@@ -346,8 +346,10 @@ func (d *Dispatch) endWait(w *Waiter, err error) {
 func (w *Waiter) room(kind int) int {
 	// Who has something is answered with it at once and not filled up: its worker begins sooner, and its next poll
 	// is on the way by then.
+	// A claim of queries leaves out a process that holds a blamed task, where another one can answer.
 	if w.left || w.closing || len(w.got) > 0 || w.full() ||
-		len(w.d.isolated) > 0 && w.d.isolates(w.member.worker.Key(), w.member.worker.Incarnation) {
+		len(w.d.isolated) > 0 && !kindNames[kind].Asked() &&
+			w.d.isolates(w.member.worker.Key(), w.member.worker.Incarnation) {
 		return 0
 	}
 	return min(w.free[kind], w.max)

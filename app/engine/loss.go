@@ -289,19 +289,20 @@ func (st *step) lose(a Activity, why string, f Finding) {
 		st.readyAgain(a)
 		return
 	}
-	if limit, ends := a.blamedLimit(f.Limit); ends && a.Suspect.Blamed >= limit {
+	a.Blamed = max(a.Blamed+1, a.Suspect.Blamed)
+	if limit, ends := a.blamedLimit(f.Limit); ends && a.Blamed >= limit {
 		st.fail(a, history.Failure{
 			Category: "poison", ExceptionType: "poison", NonRetryable: true,
 			Message: fmt.Sprintf(
 				"given up after %s ended while it was the only task, or the only suspect, there: %s",
-				count(a.Suspect.Blamed, "worker process"), why,
+				count(a.Blamed, "worker process"), why,
 			),
 		}, "")
 		return
 	}
-	wait, _ := a.Retry.Next(a.Suspect.Blamed, "", false)
+	wait, _ := a.Retry.Next(a.Blamed, "", false)
 	a.unlease()
-	a.delay(st.now, plus(st.now, blamedBackoff(a.Suspect.Blamed, wait)))
+	a.delay(st.now, plus(st.now, blamedBackoff(a.Blamed, wait)))
 	st.Activities.Put(a.Seq, a)
 }
 
@@ -330,12 +331,13 @@ func (t *Task) lose(now history.Time, why string, f Finding) {
 	if f.Part != LossBlamed {
 		return
 	}
-	if t.Suspect.Blamed >= cmp.Or(f.Limit, DefaultBlamedLosses) {
-		t.State, t.Problem = Quarantined, count(t.Suspect.Blamed, "worker process")+
+	t.Blamed = max(t.Blamed+1, t.Suspect.Blamed)
+	if t.Blamed >= cmp.Or(f.Limit, DefaultBlamedLosses) {
+		t.State, t.Problem = Quarantined, count(t.Blamed, "worker process")+
 			" ended while it was the only task, or the only suspect, there: "+why
 		return
 	}
-	t.State, t.ReadyAt, t.DelayedAt = Delayed, plus(now, blamedBackoff(t.Suspect.Blamed, 0)), now
+	t.State, t.ReadyAt, t.DelayedAt = Delayed, plus(now, blamedBackoff(t.Blamed, 0)), now
 }
 
 // lost adds to a lost delivery what was judged about it.

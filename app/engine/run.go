@@ -177,6 +177,7 @@ type Task struct {
 	Attempt   int            `json:"attempt,omitempty"`
 	Losses    int            `json:"losses,omitempty"`   // worker processes that ended with it
 	Suspect   *Suspicion     `json:"suspect,omitempty"`  // nil: no loss since it was cleared
+	Blamed    int            `json:"blamed,omitempty"`   // losses it was blamed for since its last outcome
 	Rank      int64          `json:"rank,omitempty"`     // its place in the fair order of its queue
 	Shown     int64          `json:"shown,omitempty"`    // last event the leaseholder has been shown
 	Settled   int64          `json:"settled,omitempty"`  // among those, the last that ended a step
@@ -255,6 +256,7 @@ type Activity struct {
 	Losses     int          `json:"losses,omitempty"` // worker processes that ended with it
 	// Suspect is what these losses left on it; nil: nothing, since there were none or it was cleared.
 	Suspect   *Suspicion `json:"suspect,omitempty"`
+	Blamed    int        `json:"blamed,omitempty"`     // losses it was blamed for since its last outcome
 	MaxBlamed int        `json:"max_blamed,omitempty"` // max_blamed_losses of its options; 0: the setting
 	// Returns counts the deliveries that ended without an outcome while their worker lived: MaxDeliveries of them
 	// are poison.

@@ -187,7 +187,7 @@ func (in FailTask) decide(st *step) error {
 		st.d.Answer = Answer{Outcome: "waiting_for_history", Recorded: true}
 		return nil
 	}
-	t.Lease, t.Stack, t.Suspect = Lease{}, stackOf(in.Failure), nil
+	t.Lease, t.Stack, t.Suspect, t.Blamed = Lease{}, stackOf(in.Failure), nil, 0
 	st.d.Answer = Answer{Outcome: "failed", Recorded: true, NextTask: TaskID(st.ID, t.Number)}
 	st.Last = &Completed{
 		Number: in.Number, Delivery: in.Delivery, Owner: in.Owner, Hash: in.Hash, Outcome: "failed",
@@ -412,7 +412,7 @@ func (in Repair) decide(st *step) error {
 	}
 	st.emit(&history.RepairRequested{Identity: in.Identity, Was: t.Problem})
 	t.State, t.ReadyAt, t.Losses, t.Attempt, t.Problem, t.Stack = Ready, st.now, 0, 0, "", ""
-	t.Suspect = nil
+	t.Suspect, t.Blamed = nil, 0
 	st.d.Answer.Outcome = "repair_dispatched"
 	return nil
 }

@@ -54,6 +54,9 @@ type Pending struct {
 	dispatch Dispatch
 	draining <-chan struct{}
 	log      zerolog.Logger
+	// Avoid says whether a worker process is not to be asked this question because another one can answer it; nil: none is
+	// avoided.
+	Avoid func(w *engine.Worker, q *store.Question) bool
 }
 
 // New makes the pending questions of an app: in a table of the database where several apps share one, which is what a
@@ -132,9 +135,12 @@ func (p *Pending) Claim(ctx context.Context, r store.ClaimRequest) ([]store.Leas
 	full := make([]bool, len(r.Pollers)) // a question did not fit into its response
 	left := false
 	for _, q := range waiting {
-		i := slices.IndexFunc(r.Pollers, func(o store.Poller) bool { return Takes(o.Lessee.Worker, &q) })
+		takes := func(o store.Poller) bool {
+			return Takes(o.Lessee.Worker, &q) && (p.Avoid == nil || !p.Avoid(o.Lessee.Worker, &q))
+		}
+		i := slices.IndexFunc(r.Pollers, takes)
 		for ; i >= 0 && i < len(given); i++ {
-			if !Takes(r.Pollers[i].Lessee.Worker, &q) || given[i] >= r.Pollers[i].Max || full[i] {
+			if !takes(r.Pollers[i]) || given[i] >= r.Pollers[i].Max || full[i] {
 				continue
 			}
 			if bytes.Fits(i, q.Bytes) {
