@@ -227,8 +227,8 @@ func drainingAnswer() protocol.PollAnswer {
 	}
 }
 
-// narrow notes whether the last response with tasks to polls for these kinds was returned. The size of a response is
-// known before tasks are leased for it; should it be refused all the same, a single task gets through.
+// narrow records whether the last response with tasks to polls for these kinds was returned. Sizes are known before
+// tasks are leased; if a response is refused nevertheless, the next one carries a single task.
 func (b *Broker) narrow(k engine.WorkerKey, kinds []protocol.TaskKind, returned bool) {
 	b.workers.With(k, func(h *presence.Heard) {
 		switch {
@@ -368,14 +368,14 @@ func (b *Broker) giveBack(ref store.TaskRef) {
 	})
 }
 
-// Returns in a row without a start that are reported one by one; of more, each returnsApart'th is logged.
+// Returns in a row without a start that are logged one by one; after that only each returnsApart'th is logged.
 const (
 	returnsReported = 6
 	returnsApart    = 50
 )
 
-// returned reports a task that was returned once more without having been started: one such return has many harmless
-// causes, and after several in a row somebody has to look.
+// returned reports a task that was returned again without a start, from the third return in a row on: a single return
+// has many harmless causes.
 func (b *Broker) returned(kind protocol.TaskKind, run string, seq int64, o change.Outcome) {
 	n := o.Returned
 	if n < engine.ReturnedOften {

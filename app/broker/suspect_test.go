@@ -19,7 +19,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// process registers a process of a worker that renews by itself. The one before it, if there was one, has ended.
+// process registers a process of a worker that renews its leases. It replaces the process registered before.
 func (o *harness) process(a *app, worker, incarnation string, change ...func(*protocol.RegisterRequest)) {
 	o.t.Helper()
 	o.hired(a, worker, func(in *protocol.RegisterRequest) {
@@ -31,7 +31,7 @@ func (o *harness) process(a *app, worker, incarnation string, change ...func(*pr
 	})
 }
 
-// takes polls for activities until there are none for the process, at most so many.
+// takes polls for activities until the process gets none, or has got this number.
 func (a *app) takes(worker, incarnation string, most int) (tasks []*protocol.Task) {
 	a.t.Helper()
 	for len(tasks) < most {
@@ -61,7 +61,7 @@ func (a *app) renews(worker, incarnation, attempt string) {
 	}
 }
 
-// activities starts a run with so many activities that are ready, and returns the run.
+// activities starts a run with this number of ready activities, and returns the run's ID.
 func (o *harness) activities(a *app, workflow, worker, incarnation, kind string, n int) string {
 	o.t.Helper()
 	run := a.start(workflow).RunID
@@ -80,7 +80,7 @@ func (o *harness) activities(a *app, workflow, worker, incarnation, kind string,
 	return run
 }
 
-// activitiesRun starts a run with so many activities that run in the process p1 of worker w.
+// activitiesRun starts a run and leases this number of its activities to process p1 of worker w.
 func (o *harness) activitiesRun(a *app, n int) (run string) {
 	o.t.Helper()
 	o.process(a, "w", "p1")
@@ -104,7 +104,7 @@ func (a *app) takesOne(worker, incarnation string) *protocol.Task {
 	return &p.Tasks[0]
 }
 
-// sweep does what is due at the store's time.
+// sweep processes all timers and deadlines that are due.
 func (o *harness) sweep(a *app) {
 	o.t.Helper()
 	var due []store.Due
@@ -148,8 +148,8 @@ func (a *app) suspected(run string) (suspects, blamed int) {
 }
 
 // Six tasks share a process that ends. None is blamed; a process gets one of them at a time, next to any number of
-// others. The process that holds one ends: that one is blamed, what ran next to it is not suspected, and the other five
-// are free.
+// other tasks. When the process of one suspect ends, that suspect is blamed, the tasks next to it are not suspected,
+// and the other five suspects are cleared.
 func TestAProcessHoldsOneSuspectAtATime(t *testing.T) {
 	for _, apps := range []int{1, 2} {
 		inBubble(t, fmt.Sprint(apps, " apps"), func(o *harness) {
@@ -216,8 +216,8 @@ func TestAWaitingPollGetsOneSuspect(t *testing.T) {
 	})
 }
 
-// A blamed task waits for its back-off, and then for an idle process, which receives nothing else until the task is
-// cleared; what is ready meanwhile goes to others.
+// A blamed task waits for its back-off and then for an idle process, which receives no other task until the blamed task
+// is cleared; other processes receive tasks meanwhile.
 func TestABlamedTaskIsAloneInItsProcess(t *testing.T) {
 	inBubble(t, "isolated", func(o *harness) {
 		a, _ := o.app("a", false)
@@ -305,7 +305,7 @@ func TestABlamedTaskGoesToAProcessThatBecomesIdle(t *testing.T) {
 	})
 }
 
-// Where no process is idle, a blamed task is delivered like a suspect after five minutes.
+// If no process is idle for five minutes, a blamed task is delivered like a suspect.
 func TestABlamedTaskSharesAProcessAfterFiveMinutes(t *testing.T) {
 	inBubble(t, "busy", func(o *harness) {
 		a, _ := o.app("a", false)
@@ -377,8 +377,8 @@ func TestTheSuspectThatRanShortestComesFirst(t *testing.T) {
 	})
 }
 
-// A process that stays away is judged at the first of its leases that is over, as a whole; each task is free when its
-// own lease is.
+// A process that is gone is judged as a whole when its first lease expires; each task is released when its own lease
+// expires.
 func TestAProcessWhoseLeasesEndIsJudgedAsAWhole(t *testing.T) {
 	for _, apps := range []int{1, 2} {
 		inBubble(t, fmt.Sprint(apps, " apps"), func(o *harness) {
@@ -447,7 +447,7 @@ func TestWorkflowTasksAreQuarantinedWhenBlamed(t *testing.T) {
 	})
 }
 
-// Two apps lease to one process at the same time, each out of a queue of its own: it has one suspect all the same.
+// Two apps lease tasks of different queues to one process at the same time: the process gets a single suspect.
 func TestTwoAppsGiveAProcessOneSuspectOnPostgres(t *testing.T) {
 	database := apptest.Postgres(t)
 	one, a, _ := onPostgres(t, database, "a", time.Minute)
@@ -510,8 +510,8 @@ func TestTwoAppsGiveAProcessOneSuspectOnPostgres(t *testing.T) {
 	}
 }
 
-// A claim that cannot lock the row of a worker, because another app has it, gives that worker no suspect: what the
-// other app leases to it is not known yet.
+// A claim that cannot lock a worker's row, because another app has locked it, leases no suspect to that worker: the
+// leases of the other app are not known yet.
 func TestNoSuspectIsLeasedWithoutTheLockOfItsWorkerOnPostgres(t *testing.T) {
 	database := apptest.Postgres(t)
 	o, a, _ := onPostgres(t, database, "a", time.Minute)

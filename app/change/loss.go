@@ -11,43 +11,42 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// What a worker process held when it ended is judged as a whole: one change looks at all of its tasks, says which of
-// them are suspects or to blame, and ends them. Were they ended one by one, the last would look as if it had been
-// alone.
+// The tasks of a lost worker process are judged in one change: it reads all of them, decides which are suspects or
+// blamed, and ends their deliveries. If they were ended one by one, the last would seem to have been alone.
 
 // Loss is the end of a worker process.
 type Loss struct {
 	Worker      engine.WorkerKey
 	Incarnation string
 	Why         string
-	// Tasks are the deliveries that ended with it.
+	// Tasks are the deliveries that the process held.
 	Tasks []store.TaskRef
-	// Expired: the process was not replaced, so it may still run what its leases cover; only leases that are over end.
+	// Expired: the process was not replaced and may still run its tasks, so only deliveries with expired leases end.
 	Expired bool
-	// Now are, with Expired, those that end all the same.
+	// Now are deliveries that end with Expired although their leases have not expired.
 	Now []store.TaskRef
-	// UnlessHeard leaves out activities whose own heartbeats came since then.
+	// UnlessHeard excludes activities that sent a heartbeat since then.
 	UnlessHeard history.Time
 	// Limit is the setting max-blamed-losses.
 	Limit int
 }
 
-// Lost is what a Loss did, for logs and metrics: the deliveries that ended, workflow tasks among them, and how many
-// tasks became suspects, were blamed or were cleared.
+// Lost is the effect of a Loss, for logs and metrics: the deliveries that ended, the workflow tasks among them, and the
+// tasks that became suspects, were blamed or were cleared.
 type Lost struct{ Ended, Flows, Suspects, Blamed, Cleared int }
 
-// process names the process as findings do.
+// process is the ID of the process in findings.
 func (l *Loss) process() string {
 	return engine.Lease{Owner: l.Worker.ID, Incarnation: l.Incarnation}.ProcessID()
 }
 
-// Lose ends what was leased to a worker process. What others ended meanwhile is left out.
+// Lose ends the deliveries of a worker process. Deliveries that have ended meanwhile are skipped.
 func Lose(ctx context.Context, s store.Store, l Loss) (Lost, error) {
 	if len(l.Tasks) == 0 {
 		return Lost{}, nil
 	}
-	// Suspects that share a loss with a suspect of this process: they are cleared if it is blamed. Most processes held
-	// none, and then nothing is read.
+	// Suspects that share a loss with a suspect of this process are cleared if that one is blamed. Most processes hold no
+	// suspect, and then none of these is loaded.
 	var others []store.SuspectRef
 	err := s.View(ctx, func(r store.Reader) (err error) {
 		others, err = r.Suspects(ctx, l.Worker.Namespace)
@@ -70,12 +69,12 @@ func Lose(ctx context.Context, s store.Store, l Loss) (Lost, error) {
 		own[t.Run] = append(own[t.Run], t)
 		add(t.Run, activitySeq(t))
 	}
-	// Others of this very loss, which another app judged first, and those that a verdict may clear.
+	// Tasks of this loss that another app judged first, and suspects that a verdict may clear.
 	prior, priorBlamed := 0, false
 	mine := func(o store.SuspectRef) bool {
 		return slices.ContainsFunc(own[o.Run], func(t store.TaskRef) bool { return activitySeq(t) == o.Seq })
 	}
-	var losses []string // whose suspects this process held
+	var losses []string // losses of the suspects that this process held
 	for _, o := range others {
 		if mine(o) {
 			losses = append(losses, o.Suspicion.Of...)
@@ -100,7 +99,7 @@ func Lose(ctx context.Context, s store.Store, l Loss) (Lost, error) {
 	if err != nil {
 		return Lost{}, err
 	}
-	// Those whose end has effects on other runs are ended by themselves, with what was judged.
+	// Deliveries whose end affects other runs are ended in changes of their own, with the same verdict.
 	for _, one := range out.alone {
 		_, err := s.Commit(ctx, Step("", one.run, one.needs, one.in))
 		switch {
@@ -113,7 +112,7 @@ func Lose(ctx context.Context, s store.Store, l Loss) (Lost, error) {
 	return out.Lost, nil
 }
 
-// losing is the answer of the change of a Loss.
+// losing is the result of the change of a Loss.
 type losing struct {
 	Lost
 	alone []aloneLoss
@@ -139,7 +138,7 @@ type held struct {
 	suspect *engine.Suspicion
 }
 
-// now says whether a delivery ends though its lease is not over.
+// now says whether a delivery ends before its lease expires.
 func (l *Loss) now(t store.TaskRef) bool {
 	return slices.ContainsFunc(l.Now, func(o store.TaskRef) bool {
 		return o.Kind == t.Kind && o.Run == t.Run && o.Seq == t.Seq && o.Delivery == t.Delivery
@@ -164,7 +163,7 @@ func (l *Loss) live(run *engine.Run, refs []store.TaskRef) (list []held) {
 	return list
 }
 
-// decide judges the loss over the rows as they are and makes its writes.
+// decide judges the loss on the current rows and returns its writes.
 func (l *Loss) decide(
 	rows store.Rows, now time.Time, runs []string, own map[string][]store.TaskRef, others []store.SuspectRef,
 	prior int, priorBlamed bool,
@@ -185,7 +184,7 @@ func (l *Loss) decide(
 			}
 		}
 	}
-	var losses []string // that somebody is blamed for now, and their suspects are cleared of
+	var losses []string // losses that a task is blamed for now; their other suspects are cleared
 	for _, id := range runs {
 		if len(lost[id]) == 0 {
 			continue
@@ -213,7 +212,7 @@ func (l *Loss) decide(
 		run := rows.Run(id)
 		d, err := engine.DecideRun(run, over(environment(rows, run), &w), in, now)
 		if err != nil {
-			continue // its run is closed, or the delivery is over
+			continue // the run is closed, or the delivery has ended
 		}
 		if len(d.Spawn) > 0 || d.Continue != nil || len(d.Outbox) > 0 || !d.Next.Status.Open() {
 			needs := store.Keys{Runs: []string{id}}
@@ -306,7 +305,8 @@ func sortedKeys[V any](m map[string]V) []string {
 	return keys
 }
 
-// over is an environment in which the sessions are as the decisions of w leave them: several runs may share one.
+// over is an environment in which sessions have the state that the decisions of w give them: several runs may share a
+// session.
 func over(e engine.Environment, w *store.Writes) engine.Environment {
 	stored := e.Session
 	e.Session = func(id string) *engine.Session {

@@ -2,23 +2,22 @@ package dispatch
 
 import "github.com/sojourn-run/sojourn/app/store"
 
-// A response that is larger than a frame of its transport delivers nothing, so its bytes are counted before tasks are
-// leased for it. Claims and reservations of one response run at the same time; each sets aside what it may need, as it
-// does with slots.
+// A response larger than a frame of its transport delivers nothing, so its bytes are counted before tasks are leased
+// for it. Claims and reservations for one response run concurrently; each reserves the bytes it may need, like slots.
 
 // Budget is how many bytes of tasks one response may carry. Waiters whose tasks go into the same response share one.
 // The first task of a response always fits. All methods of a Budget are called with the mutex of the Dispatch held.
 type Budget struct {
 	left    int64
-	tasks   int       // that were given or are under way
-	waiters []*Waiter // those that stand in lines
+	tasks   int       // tasks that were added to the response or are being claimed for it
+	waiters []*Waiter // queued waiters of the response
 }
 
-// NewBudget makes the budget of a response of at most so many bytes of tasks.
+// NewBudget returns the budget of a response with at most this number of bytes of tasks.
 func NewBudget(bytes int64) *Budget { return &Budget{left: bytes} }
 
-// Spend takes bytes of a response for what else it carries, and says false when that would be more than the budget and
-// over together.
+// Spend reserves bytes for other parts of a response. It returns false if they would exceed the budget and over
+// together.
 func (d *Dispatch) Spend(b *Budget, bytes, over int64) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -42,13 +41,13 @@ func (b *Budget) reserve(bytes int64) {
 	b.tasks++
 }
 
-// release gives back what was reserved for tasks that do not come.
+// release returns the bytes that were reserved for tasks that were not leased.
 func (b *Budget) release(bytes int64, tasks int) {
 	b.left += bytes
 	b.tasks -= tasks
 }
 
-// changed moves the waiters of the response into the lines in which they can take a task now, and out of the others.
+// changed enqueues the waiters of the response for the kinds of tasks that fit now, and dequeues them for the others.
 func (b *Budget) changed() {
 	for _, w := range b.waiters {
 		w.relink()
@@ -69,7 +68,7 @@ func (b *Budget) part(alone bool) (bytes int64, first bool) {
 	return bytes, first
 }
 
-// endClaim ends a claim that had set bytes aside.
+// endClaim ends a claim that had reserved bytes.
 func (b *Budget) endClaim(bytes int64, first bool, given []store.Leased) {
 	if first {
 		b.tasks--

@@ -83,7 +83,7 @@ type Dispatch struct {
 	waiters  map[*Waiter]struct{}
 	routes   map[engine.QueueKey]string
 	turns    map[string][]*Waiter        // by run: those that want its next activity
-	isolated map[engine.WorkerKey]string // incarnations that receive nothing else than what they hold
+	isolated map[engine.WorkerKey]string // incarnations that hold a blamed task and receive no other task
 	pruneAt  int                         // number of lines and workers at which old ones are forgotten
 	arrivals uint64                      // gives every waiter its place
 	claims   uint64                      // gives every claim its number
@@ -331,8 +331,8 @@ func (d *Dispatch) LeaseExpired(k engine.WorkerKey) {
 	}
 }
 
-// Isolate takes the polls of a process out of their lines, because it holds a blamed task and receives nothing else, or
-// puts them back. They wait on meanwhile.
+// Isolate excludes the open polls of a process from dispatch because it holds a blamed task and receives no other task,
+// or includes them again. The polls stay open meanwhile.
 func (d *Dispatch) Isolate(p store.Process, alone bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -354,7 +354,7 @@ func (d *Dispatch) Isolate(p store.Process, alone bool) {
 	}
 }
 
-// Isolated says whether a process receives nothing else than what it holds.
+// Isolated says whether a process holds a blamed task and receives no other task.
 func (d *Dispatch) Isolated(p store.Process) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -9,68 +9,67 @@ import (
 	"github.com/sojourn-run/sojourn/shared/history"
 )
 
-// A worker process that ends takes every task with it that was leased to it. One of them may have caused that; the
-// others only shared its process. So a loss is judged over all tasks of the process: a task that was alone is blamed,
-// several become suspects, and a suspect that was the only one of its process is blamed. What follows from that for a
-// task is kept with it, as its Suspicion.
+// When a worker process ends, all tasks leased to it are lost. One of them may have ended it; the others only shared
+// the process. A loss is therefore judged over all tasks of the process: a single task is blamed, the only suspect is
+// blamed, and otherwise all tasks become suspects. The result is stored with each task as its Suspicion.
 
 // The times of suspects.
 const (
-	// freeSuspectAfter is how long a task with at most freeSuspectLosses losses waits for a process without a suspect.
+	// freeSuspectAfter is the time after which a suspect with at most freeSuspectLosses losses goes to any process.
 	freeSuspectAfter  = time.Minute
 	freeSuspectLosses = 2
-	// sharedBlamedAfter is how long a blamed task waits for an idle process.
+	// sharedBlamedAfter is the time after which a blamed task no longer waits for an idle process.
 	sharedBlamedAfter = 5 * time.Minute
 	// A suspect is cleared after it ran for twice as long as before the loss, within these bounds.
 	minClearAfter = 10 * time.Second
 	maxClearAfter = 5 * time.Minute
-	// The back-off of a blamed task doubles from the first to the second, unless its policy asks for more.
+	// The back-off of a blamed task doubles from minBlamedBackoff to maxBlamedBackoff, unless its policy asks for more.
 	minBlamedBackoff = time.Second
 	maxBlamedBackoff = time.Minute
 )
 
-// DefaultBlamedLosses is how many losses a task is blamed for before it is given up, where neither a setting nor an
-// option says otherwise.
+// DefaultBlamedLosses is the number of blamed losses after which a task is given up if neither the setting
+// max-blamed-losses nor the activity's option is set.
 const DefaultBlamedLosses = 3
 
-// maxLossIDs bounds the losses that a suspect names. Those before them no longer connect it with other suspects.
+// maxLossIDs bounds the loss IDs stored with a suspect. Older losses no longer connect it with other suspects.
 const maxLossIDs = 10
 
-// LossPart is the part of one task in the loss of a process: history shows it as the verdict of a lost delivery.
+// LossPart is the verdict on one task of a lost process. History shows it as the verdict of the lost delivery.
 type LossPart string
 
-// The parts. A task without one shared the process with the only suspect.
+// The verdicts. A task without one shared its process with the only suspect.
 const (
 	LossSuspect LossPart = "suspect"
 	LossBlamed  LossPart = "blamed"
 )
 
-// Finding is what was judged about a delivery whose process ended. It stands in the lease of a delivery whose lease
-// is not over yet: until then the process may turn out to live, and a renewal removes it.
+// Finding is the judgement on a delivery whose process ended. While the lease has not expired, the Finding is stored
+// in the lease: the process may still be alive, and a renewal removes the Finding.
 type Finding struct {
 	Process string   `json:"process"`
-	Tasks   int      `json:"tasks"` // that were leased to the process
+	Tasks   int      `json:"tasks"` // tasks that were leased to the process
 	Part    LossPart `json:"part,omitempty"`
 	Limit   int      `json:"limit,omitempty"` // max-blamed-losses of the app that judged
 }
 
-// Suspicion is what the losses of its processes left on a task. It is never changed, only replaced: rows share it.
+// Suspicion is the record of process losses on a task. It is immutable, because rows share it.
 type Suspicion struct {
-	Of     []string     `json:"of"`                // processes whose losses it is a suspect of, the latest last
-	By     string       `json:"by,omitempty"`      // the process for whose loss it was blamed last
-	Losses int          `json:"losses"`            // since it was cleared last
-	Blamed int          `json:"blamed,omitempty"`  // losses of these that it was blamed for
-	Ran    int64        `json:"ran,omitempty"`     // microseconds that it had run before the last of them
-	Since  history.Time `json:"since"`             // when it became ready after that
-	Freed  bool         `json:"freed,omitempty"`   // it has waited for long enough
-	Alone  bool         `json:"isolated,omitzero"` // while leased: its process receives nothing else
+	Of     []string     `json:"of"`                // lost processes that the task was leased to, the latest last
+	By     string       `json:"by,omitempty"`      // the lost process that the task was blamed for last
+	Losses int          `json:"losses"`            // losses since the task was cleared last
+	Blamed int          `json:"blamed,omitempty"`  // losses that the task was blamed for since it was cleared last
+	Ran    int64        `json:"ran,omitempty"`     // microseconds that the task had run before the last loss
+	Since  history.Time `json:"since"`             // when the task became ready after the last loss
+	Freed  bool         `json:"freed,omitempty"`   // the task has waited long enough and goes to any process
+	Alone  bool         `json:"isolated,omitzero"` // while leased: the process receives no other task
 }
 
 // ProcessID names a worker process in findings and suspicions.
 func (l Lease) ProcessID() string { return l.Owner + "/" + l.Incarnation }
 
-// ProcessEnded ends a decision that found a lease over whose process has ended: all tasks of the process have to be
-// judged together, see Lose.
+// ProcessEnded ends a decision that found an expired lease of a process that has ended: all tasks of the process must
+// be judged together, see Lose.
 type ProcessEnded struct {
 	Namespace, Worker, Incarnation string
 }
@@ -79,7 +78,7 @@ func (e *ProcessEnded) Error() string {
 	return fmt.Sprintf("worker %s, process %s, has ended: its tasks have to be judged together", e.Worker, e.Incarnation)
 }
 
-// JudgeLoss says what part a task has in the loss of a process that held so many tasks, so many of them suspects.
+// JudgeLoss returns the verdict on a task of a lost process that held this number of tasks and suspects.
 func JudgeLoss(tasks, suspects int, suspect bool) LossPart {
 	switch {
 	case tasks == 1:
@@ -92,17 +91,17 @@ func JudgeLoss(tasks, suspects int, suspect bool) LossPart {
 	return LossSuspect
 }
 
-// Limited says whether the task goes only to processes that a claim has counted: one that holds no suspect, or an
-// idle one.
+// Limited says whether the task may only be leased by a claim that counted the tasks of the process: to a process
+// without a suspect, or to an idle one.
 func (s *Suspicion) Limited() bool { return s != nil && (s.Blamed > 0 || !s.Freed) }
 
-// Holds is what a process has, as a claim counted it under the lock of its worker's row.
+// Holds are the tasks of a process, counted by a claim under the lock of its worker's row.
 type Holds struct {
 	Counted         bool
 	Tasks, Suspects int
 }
 
-// Admits says whether a process may be given the task as far as suspicion goes.
+// Admits says whether the suspicion allows a process with these tasks to lease the task.
 func (s *Suspicion) Admits(h Holds) bool {
 	switch {
 	case !s.Limited():
@@ -115,7 +114,7 @@ func (s *Suspicion) Admits(h Holds) bool {
 	return h.Suspects == 0
 }
 
-// Isolated says whether the task waits for an idle process.
+// Isolated says whether the task needs an idle process.
 func (s *Suspicion) Isolated() bool { return s != nil && s.Blamed > 0 && !s.Freed }
 
 // Compare orders suspects as they are delivered: the most losses first, then the shortest run before the loss.
@@ -123,7 +122,7 @@ func (s *Suspicion) Compare(o *Suspicion) int {
 	return cmp.Or(cmp.Compare(o.Losses, s.Losses), cmp.Compare(s.Ran, o.Ran))
 }
 
-// leased is the suspicion of a task that is leased now.
+// leased is the suspicion of a task when it is leased.
 func (s *Suspicion) leased() *Suspicion {
 	if s == nil || s.Alone == s.Isolated() {
 		return s
@@ -143,8 +142,8 @@ func (s *Suspicion) ready(now history.Time) *Suspicion {
 	return &next
 }
 
-// freesAt is when the task has waited for long enough: a suspect of few losses then goes to any process, and a blamed
-// task to any that holds no suspect. It is zero for a task that waits without end.
+// freesAt is when the wait is over: a suspect with few losses then goes to any process, a blamed task to any process
+// without a suspect. It is zero for a task whose wait has no end.
 func (s *Suspicion) freesAt() history.Time {
 	switch {
 	case s == nil || s.Freed:
@@ -163,7 +162,7 @@ func (s *Suspicion) free() *Suspicion {
 	return &next
 }
 
-// clearsAt is when a task that was leased at a time has run for long enough to be cleared; zero if it is no suspect.
+// clearsAt is when a task leased at this time has run long enough to be cleared; zero if it is no suspect.
 func (s *Suspicion) clearsAt(leased history.Time) history.Time {
 	if s == nil {
 		return history.Time{}
@@ -192,13 +191,13 @@ func (s *Suspicion) after(f Finding, ran time.Duration, now history.Time) *Suspi
 	return &next
 }
 
-// SharesLoss says whether the task is a suspect of one of these losses, and was not blamed itself.
+// SharesLoss says whether the task is a suspect of one of these losses and was not blamed itself.
 func (s *Suspicion) SharesLoss(ids []string) bool {
 	return s != nil && s.Blamed == 0 && slices.ContainsFunc(s.Of, func(id string) bool { return slices.Contains(ids, id) })
 }
 
-// ranFor is how long a delivery had run when its process ended. The end of a process that let its lease expire is
-// not known; its last sign of life is.
+// ranFor is how long a delivery had run when its process ended. If the process was lost by an expired lease, its last
+// heartbeat counts as its end.
 func ranFor(l Lease, heard history.Time, why string, now history.Time) time.Duration {
 	end := now
 	if why == LeaseExpired || why == ReasonOrphaned {
@@ -212,8 +211,8 @@ func blamedBackoff(n int, policy time.Duration) time.Duration {
 	return max(policy, min(maxBlamedBackoff, minBlamedBackoff<<min(max(n-1, 0), 10)))
 }
 
-// Lose ends deliveries of one run whose worker process ended, each with its part in the loss. With Expired only those
-// end whose leases are over: a process that was not replaced may still run the others, so their finding is kept in
+// Lose ends the deliveries of one run whose worker process ended, each with its verdict. With Expired only deliveries
+// with expired leases end: a process that was not replaced may still run the others, so their findings are stored in
 // their leases.
 type Lose struct {
 	Tasks   []LostTask
@@ -228,7 +227,7 @@ type Lose struct {
 type LostTask struct {
 	Seq, Number, Delivery int64
 	Part                  LossPart
-	Now                   bool // ends though its lease is not over: others have the session that it ran in
+	Now                   bool // ends before its lease expires: another worker holds the session that it ran in
 }
 
 func (in Lose) decide(st *step) error {
@@ -306,8 +305,8 @@ func (st *step) lose(a Activity, why string, f Finding) {
 	st.Activities.Put(a.Seq, a)
 }
 
-// blamedLimit is how many losses the activity may be blamed for: the larger of the option, or else the setting, and
-// the attempts of its policy. ends is false where the policy has no limit.
+// blamedLimit is the number of blamed losses after which the activity fails as poison: the larger of the option (or
+// else the setting) and the attempts of its policy. ends is false if the policy has no limit.
 func (a *Activity) blamedLimit(setting int) (limit int, ends bool) {
 	limit = cmp.Or(a.MaxBlamed, setting, DefaultBlamedLosses)
 	if a.Retry == nil {
@@ -340,13 +339,13 @@ func (t *Task) lose(now history.Time, why string, f Finding) {
 	t.State, t.ReadyAt, t.DelayedAt = Delayed, plus(now, blamedBackoff(t.Blamed, 0)), now
 }
 
-// lost adds to a lost delivery what was judged about it.
+// lost adds the finding to the entry of a lost delivery.
 func (f Finding) lost(l history.Lost) history.Lost {
 	l.Tasks, l.Verdict = f.Tasks, string(f.Part)
 	return l
 }
 
-// Clear clears suspects whose losses another task was blamed for: these activities, and the workflow task if Task.
+// Clear clears suspects of losses that another task was blamed for: these activities, and the workflow task if Task.
 type Clear struct {
 	Seqs   []int64
 	Task   bool

@@ -43,12 +43,12 @@ const (
 	taskFailed   = 2               // deliveries of a workflow task: its code fails, which trying again seldom mends
 )
 
-// ReturnedOften is how many returns in a row without a start are reported: as the reason why the task waits, in the log
-// and by a metric.
+// ReturnedOften is the number of returns in a row without a start from which on they are reported, as wait reason, in
+// the log and by a metric.
 const ReturnedOften = 3
 
-// unstarted is the wait for a task that was returned often, while a worker could have it or was given it and has not
-// renewed its lease since; nil for any other.
+// unstarted is the wait of a task that was returned often without a start, while it is ready for a worker or leased and
+// not renewed yet; nil for any other task.
 func unstarted(returned int, w protocol.Wait, l Lease) *protocol.Wait {
 	busy := w.Reason == protocol.WaitWorkerBusy || w.Reason == protocol.WaitWorkerFull ||
 		w.Reason == protocol.WaitSessionBusy || w.Reason == protocol.WaitRunning && !l.renewed()
@@ -126,8 +126,8 @@ func (s *Run) TaskWait(a *Surroundings) *protocol.Wait {
 	return a.finish(protocol.WaitForTask, w)
 }
 
-// wait is the wait of a ready task as suspicion leaves it: where a worker could take it, it waits for one that holds no
-// suspect, or none of whose tasks it could harm.
+// wait is the wait of a ready task that is a suspect. If a worker could lease the task, it waits for a process without
+// a suspect, or for an idle one.
 func (s *Suspicion) wait(w protocol.Wait) protocol.Wait {
 	if !s.Limited() {
 		return w

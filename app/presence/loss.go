@@ -12,10 +12,10 @@ import (
 	"github.com/sojourn-run/sojourn/shared/history"
 )
 
-// The end of a process is found in four ways: another process registers under its id, an operator removes it, its
-// heartbeats stop, or one of its leases ends. Whichever comes first judges all that it held.
+// The end of a process is noticed in four ways: another process registers under its ID, an operator removes it, its
+// heartbeats stop, or one of its leases expires. The first of them judges all tasks of the process.
 
-// lose ends what a process held that has ended, and says how much that was.
+// lose ends the deliveries of a lost process, and returns their number.
 func (ws *Workers) lose(ctx context.Context, l change.Loss) (change.Lost, error) {
 	l.Limit = ws.opt.MaxBlamed
 	lost, err := change.Lose(ctx, ws.store, l)
@@ -30,8 +30,8 @@ func (ws *Workers) lose(ctx context.Context, l change.Loss) (change.Lost, error)
 	return lost, err
 }
 
-// loseProcesses ends what processes of a worker held that of says yes to. What was leased later than they ended, by
-// died, was never with them and only goes back.
+// loseProcesses ends the deliveries of those processes of a worker that of selects. Deliveries that died rejects were
+// leased after the end of the process; they never reached it and are only returned.
 func (ws *Workers) loseProcesses(
 	ctx context.Context, key engine.WorkerKey, why string, died func(store.TaskRef) bool, of func(incarnation string) bool,
 ) (all, flows int, err error) {
@@ -55,15 +55,15 @@ func (ws *Workers) loseProcesses(
 			return all, flows, err
 		}
 	}
-	// What came after its end is no part of the loss.
+	// Deliveries leased after the end of the process are no part of the loss.
 	more, ofThem, err := change.ReleaseLeases(ctx, ws.store, key, why, func(ref store.TaskRef) bool {
 		return of(ref.Incarnation) && !died(ref)
 	})
 	return all + more, flows + ofThem, err
 }
 
-// judgeEnded judges a process of which a lease was found to be over, if err says that it has ended: what its leases
-// cover for longer stays with it until they are over. It says whether it did.
+// judgeEnded judges a process with an expired lease if err is engine.ProcessEnded, and says whether it is. Deliveries
+// whose leases have not expired stay with the process.
 func (ws *Workers) judgeEnded(ctx context.Context, err error) (bool, error) {
 	var ended *engine.ProcessEnded
 	if !errors.As(err, &ended) {
@@ -81,8 +81,8 @@ func (ws *Workers) judgeEnded(ctx context.Context, err error) (bool, error) {
 	return true, err
 }
 
-// LoseOvertaken ends deliveries of a process that has ended, whose session another worker holds. Its other deliveries
-// stay with it until their leases are over.
+// LoseOvertaken ends deliveries of a lost process whose session another worker holds. The other deliveries of the
+// process end when their leases expire.
 func (ws *Workers) LoseOvertaken(
 	ctx context.Context, key engine.WorkerKey, incarnation, why string, refs ...store.TaskRef,
 ) error {
@@ -96,7 +96,7 @@ func (ws *Workers) LoseOvertaken(
 	return err
 }
 
-// loseUnheard ends what a silent process held, but for activities whose own heartbeats came since then.
+// loseUnheard ends the deliveries of a silent process, except for activities that sent a heartbeat since then.
 func (ws *Workers) loseUnheard(
 	ctx context.Context, key engine.WorkerKey, incarnation string, refs []store.TaskRef, since history.Time,
 ) error {

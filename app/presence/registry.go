@@ -38,8 +38,8 @@ type Options struct {
 	Shared        bool          // other apps hear workers as well, and what is stored of those counts
 	Release       string        // of this app
 	StrictRelease bool
-	MaxBlamed     int               // losses that a task may be blamed for; 0: the engine's number
-	Lost          func(change.Lost) // hears of every loss of a process, for metrics; nil: nobody does
+	MaxBlamed     int               // setting max-blamed-losses; 0: engine.DefaultBlamedLosses
+	Lost          func(change.Lost) // called after each loss of a process, for metrics; may be nil
 	Log           zerolog.Logger
 	// Settings is what was decided about a queue, or with an empty name about all of a namespace, as this app knows it.
 	// Open sets it.

@@ -314,7 +314,7 @@ type Dispatcher interface {
 	// left, was removed, or another took its place, here or at another app. Polls it left open are given nothing
 	// more.
 	Gone(p Process)
-	// Isolate says that a process receives nothing else, since it holds a blamed task, or that it receives tasks again.
+	// Isolate is called when a process holds a blamed task and receives no other task, and when that is over.
 	Isolate(p Process, alone bool)
 	// Throttled says, before the answer of a claim, that a budget kept tasks from it. The backlog is told again when a
 	// lease of such a queue ends; after the Wait of t, unless that is 0, it is worth another claim.

@@ -9,8 +9,8 @@ import (
 	"github.com/sojourn-run/sojourn/app/store"
 )
 
-// suspectGauge counts the open tasks that are suspects of the loss of a worker process. Its reads use two indexes that
-// hold suspects and nothing else.
+// suspectGauge counts the open tasks that are suspects of the loss of a worker process. Its reads use the two partial
+// indexes of suspects.
 type suspectGauge struct {
 	store reads
 	desc  *prometheus.Desc

@@ -83,7 +83,7 @@ type batch struct {
 	claimed map[string]bool // runs that claims locked and leased from
 	// sessions that claims gave each worker: written with the batch, so that no statement counts them yet
 	took map[engine.WorkerKey]int
-	// processes that receive nothing else from this batch on, or no longer
+	// processes that this batch isolates (true) or no longer isolates (false)
 	isolated map[process]bool
 	touched  map[string]*store.RunChange
 	usage    map[string]*engine.Usage // of namespaces, as this batch changes it

@@ -107,7 +107,7 @@ func (b *batch) claim(p *pending) error {
 			i, ok, full = b.give(t, r, room, held, settings, left.has(lane), holds)
 		}
 		if t.suspect != nil {
-			full = false // told when a process is free of its suspect
+			full = false // another claim follows when a process no longer holds a suspect
 		}
 		if full {
 			left.add(lane)

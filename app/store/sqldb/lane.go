@@ -22,7 +22,7 @@ import (
 // queue has few lanes.
 type lane struct {
 	session      bool // tasks that run in a session: their routing word is never "*"
-	suspect      bool // tasks that go only to a process which a claim has counted
+	suspect      bool // tasks leased only by a claim that counted the tasks of the process
 	typ          string
 	build        string
 	requirements []string // sorted
@@ -31,8 +31,8 @@ type lane struct {
 // part stands between the parts of a lane.
 const part = "\x1e"
 
-// suspectLane begins the lanes of suspects. They are apart from all others, so that suspects for which no process is
-// free keep no other task from being found, and a queue without suspects is read as if there were none.
+// suspectLane is the prefix of lanes of suspects. Suspects have lanes of their own so that suspects without a free
+// process hide no other task from claims, and a queue without suspects costs nothing more.
 const suspectLane = "x"
 
 func (l lane) String() string {

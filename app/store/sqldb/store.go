@@ -129,7 +129,7 @@ type Store struct {
 	statements, trips, commits, changes, rows, readings, candidates atomic.Int64
 	lanes                                                           lanes
 	isolated                                                        isolated
-	// queues in which a blamed task waited for an idle process at their last claim; used by the committer alone
+	// queues in which a blamed task waited for an idle process at the last claim; only the committer uses it
 	blamed map[QueueKey]bool
 	queues queues
 	// the clock at which tags were dropped last; the committer's

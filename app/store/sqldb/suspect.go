@@ -13,13 +13,13 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// A process holds one suspect at a time, and a process with a blamed task holds nothing else. Both are counted where a
-// task is leased: under the lock of the worker's row, since two apps that counted without it would both find none.
+// A process holds one suspect at a time, and a process with a blamed task holds no other task. Both are counted when a
+// task is leased, under the lock of the worker's row: two apps that counted without the lock could both find none.
 
 // mostSuspects is how many suspects of each range a claim reads to choose from.
 const mostSuspects = 256
 
-// isolated are the processes that hold a blamed task and receive nothing else, as far as this app knows.
+// isolated are the processes that hold a blamed task and receive no other task, as far as this app knows.
 type isolated struct {
 	mu    sync.RWMutex // guards known
 	known map[process]bool
@@ -31,7 +31,7 @@ func (i *isolated) has(p process) bool {
 	return i.known[p]
 }
 
-// isolates says whether a process receives nothing else.
+// isolates says whether a process holds a blamed task and receives no other task.
 func (b *batch) isolates(p process) bool {
 	if is, ok := b.isolated[p]; ok {
 		return is
@@ -39,11 +39,11 @@ func (b *batch) isolates(p process) bool {
 	return b.s.isolated.has(p)
 }
 
-// leasedSuspect notes a suspect that was just leased: a blamed one may isolate its process.
+// leasedSuspect records that a suspect was leased: a blamed task may isolate its process.
 func (b *batch) leasedSuspect(q QueueKey, s *engine.Suspicion, w *engine.Worker) {
 	if s != nil && s.Alone {
 		b.isolate(processOf(w), true)
-		b.hidden[q] = true // other apps read it with the lanes
+		b.hidden[q] = true // the hint makes other apps read the isolated processes, with the lanes
 	}
 }
 
@@ -54,8 +54,8 @@ func (b *batch) isolate(p process, is bool) {
 	b.isolated[p] = is
 }
 
-// maybeIdle has the queues claimed again in which a blamed task waits for an idle process: the process of a lease that
-// ended may be one now, and its polls found nothing while it was busy.
+// maybeIdle requests another claim of the queues in which a blamed task waits for an idle process. The process of a
+// lease that ended may be idle now; the claims for its polls found nothing while it was busy.
 func (b *batch) maybeIdle(namespace string) {
 	for q := range b.s.blamed {
 		if q.Namespace == namespace {
@@ -64,7 +64,7 @@ func (b *batch) maybeIdle(namespace string) {
 	}
 }
 
-// noteBlamed notes whether a blamed task waits for an idle process in a queue.
+// noteBlamed records whether a blamed task waits for an idle process in a queue.
 func (b *batch) noteBlamed(q QueueKey, picks []pick) {
 	if !slices.ContainsFunc(picks, func(t pick) bool { return t.suspect.Isolated() }) {
 		delete(b.s.blamed, q)
@@ -76,8 +76,8 @@ func (b *batch) noteBlamed(q QueueKey, picks []pick) {
 	b.s.blamed[q] = true
 }
 
-// suspectGone notes that a process no longer holds a suspect: it was cleared, or its delivery ended. Others that wait
-// for such a process are worth another claim.
+// suspectGone records that a process no longer holds a suspect, since it was cleared or its delivery ended, and
+// requests another claim for suspects that wait for a process without one.
 func (b *batch) suspectGone(namespace string, l engine.Lease) {
 	p := process{engine.WorkerKey{Namespace: namespace, ID: l.Owner}, l.Incarnation}
 	if b.isolates(p) {
@@ -88,7 +88,7 @@ func (b *batch) suspectGone(namespace string, l engine.Lease) {
 	}
 }
 
-// mayHold says whether a process may be given a task as far as suspicion goes.
+// mayHold says whether the suspicion of a task allows a process to lease it.
 func (b *batch) mayHold(s *engine.Suspicion, w *engine.Worker, holds map[process]*engine.Holds) bool {
 	if !s.Limited() {
 		return true
@@ -103,7 +103,7 @@ func (b *batch) mayHold(s *engine.Suspicion, w *engine.Worker, holds map[process
 	return s.Admits(h)
 }
 
-// claimedBy adds what the claims of this batch have leased to a process: no statement counts it yet.
+// claimedBy adds the tasks that claims of this batch have leased to a process, which no statement counts yet.
 func (b *batch) claimedBy(p process, h *engine.Holds) {
 	for _, item := range b.items {
 		for i := range item.leased {
@@ -125,8 +125,8 @@ func (b *batch) claimedBy(p process, h *engine.Holds) {
 	}
 }
 
-// suspects reads what waits in lanes of suspects, in the order of their delivery, and counts what each process holds
-// that may be given one. Without such a lane it sends nothing.
+// suspects reads the tasks in lanes of suspects, in the order of their delivery, and counts the tasks of each process
+// that polls for them. Without such a lane it sends no statement.
 func (b *batch) suspects(
 	q QueueKey, routes []string, pollers []store.Poller,
 ) (map[process]*engine.Holds, []pick, error) {
@@ -161,8 +161,8 @@ func (b *batch) suspects(
 	return holds, picks, nil
 }
 
-// holds counts, under the lock of each worker's row, the tasks that it has and the suspects among them. A worker whose
-// row is locked by another transaction, or that another process replaced, is missing and gets no suspect here.
+// holds counts the tasks of each worker and the suspects among them, under the lock of the worker's row. A worker whose
+// row another transaction has locked, or whose process was replaced, is missing and gets no suspect from this claim.
 func (b *batch) holds(q QueueKey, pollers []store.Poller) (map[process]*engine.Holds, error) {
 	keys, asked := db.NewRowset(record.Workers.Key()), map[engine.WorkerKey]bool{}
 	for _, p := range pollers {
@@ -216,8 +216,8 @@ func (b *batch) holds(q QueueKey, pollers []store.Poller) (map[process]*engine.H
 	return holds, nil
 }
 
-// holdsOf counts what workers have and the suspects among it, by the indexes of what somebody owns and of suspects.
-// Whether a worker has several tasks or one makes no difference, so a shared database looks for one.
+// holdsOf counts the tasks of workers and the suspects among them, by the index of owners and the partial index of
+// suspects. Only whether a worker has any task matters, so a shared database reads at most one.
 func holdsOf(d db.Dialect) string {
 	one := func(table, counted, where, tail string) string {
 		return d.Probe(record.Workers.Key(), "t.namespace, t.owner, "+counted,
@@ -234,13 +234,13 @@ func holdsOf(d db.Dialect) string {
 	}, " UNION ALL ")+") AS h GROUP BY h.namespace, h.owner")
 }
 
-// lanesAndIsolated reads the lanes of all queues, and behind them, with -1, the tasks whose processes receive nothing
-// else: with their worker, and with what says which process of it that is.
+// lanesAndIsolated reads the lanes of all queues, followed by the tasks that isolate their processes, with -1: their
+// worker, and the document that holds the incarnation of the process.
 const lanesAndIsolated = "SELECT namespace, queue, kind, lane, used_at FROM lanes" +
 	" UNION ALL SELECT namespace, owner, 'activity', body, -1 FROM tasks WHERE suspect = 2 AND owner IS NOT NULL" +
 	" UNION ALL SELECT namespace, owner, 'workflow', state, -1 FROM runs WHERE suspect = 2 AND owner IS NOT NULL"
 
-// isolatedRow is the process of a row behind the lanes.
+// isolatedRow is the isolated process of a row that follows the lanes.
 func isolatedRow(namespace, owner string, kind protocol.TaskKind, body string) (process, error) {
 	p := process{WorkerKey: engine.WorkerKey{Namespace: namespace, ID: owner}}
 	if kind == protocol.KindWorkflow {
@@ -255,7 +255,7 @@ func isolatedRow(namespace, owner string, kind protocol.TaskKind, body string) (
 	return p, err
 }
 
-// rememberIsolated takes over, after the commit, which processes receive nothing else, and tells the dispatcher.
+// rememberIsolated applies the isolated processes of a batch after its commit, and notifies the dispatcher.
 func (b *batch) rememberIsolated() {
 	if len(b.isolated) == 0 {
 		return
@@ -277,7 +277,7 @@ func (b *batch) rememberIsolated() {
 	b.s.setIsolated(next)
 }
 
-// setIsolated replaces what is known of isolated processes, and tells the dispatcher what is new.
+// setIsolated replaces the set of isolated processes, and notifies the dispatcher of the differences.
 func (s *Store) setIsolated(next map[process]bool) {
 	i := &s.isolated
 	i.mu.Lock()

@@ -102,7 +102,7 @@ func (r *reader) Owned(ctx context.Context, k engine.WorkerKey, incarnation stri
 	return list, wrap(err, "workflow tasks of worker %s", k.ID)
 }
 
-// Suspects are found by two indexes that hold nothing else, in rows of tasks and of runs.
+// Suspects reads suspects by two partial indexes, of rows of tasks and of runs.
 func (r *reader) Suspects(ctx context.Context, namespace string) ([]store.SuspectRef, error) {
 	var list []store.SuspectRef
 	where, args := "suspect IS NOT NULL", []any{}

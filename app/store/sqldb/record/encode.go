@@ -83,10 +83,10 @@ func AddActivity(r *db.Rowset, run *engine.Head, a *engine.Activity, route strin
 // The values of the columns suspect: NULL for a task that is none.
 const (
 	Suspect  = 1
-	Isolated = 2 // leased to a process that receives nothing else
+	Isolated = 2 // blamed, and leased to a process that receives no other task
 )
 
-// suspect is how a task is suspected. It is a column, so that partial indexes hold suspects and nothing else.
+// suspect is the value of the column suspect, on which the partial indexes of suspects are defined.
 func suspect(s *engine.Suspicion, state engine.TaskState) int64 {
 	switch {
 	case s == nil:
