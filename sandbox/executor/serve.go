@@ -34,16 +34,21 @@ func Serve(handlers Handlers) error {
 	}
 	_ = file.Close()
 	useProxy()
-	return ServeConn(conn, handlers)
+	return (&server{conn: conn, handlers: handlers, alone: true}).serve()
 }
 
-// ServeConn is [Serve] on a connection that is already there; it closes it.
+// ServeConn is [Serve] on a connection that is already there; it closes it. The process may do other things as well, so
+// what calls leave in it stays.
 func ServeConn(conn net.Conn, handlers Handlers) error {
-	defer conn.Close()
-	s := &server{conn: conn, handlers: handlers, calls: map[string]*Call{}}
+	return (&server{conn: conn, handlers: handlers}).serve()
+}
+
+func (s *server) serve() error {
+	defer s.conn.Close()
+	s.calls = map[string]*Call{}
 	defer s.running.Wait()
 	defer s.cancelAll(errors.New("executor shuts down"))
-	r := frame.NewReader(conn, frame.DefaultLimits, conn.SetReadDeadline)
+	r := frame.NewReader(s.conn, frame.DefaultLimits, s.conn.SetReadDeadline)
 	for {
 		f, err := r.Read()
 		if errors.Is(err, io.EOF) {
@@ -55,7 +60,9 @@ func ServeConn(conn net.Conn, handlers Handlers) error {
 		if f.T == frame.Shutdown {
 			return nil
 		}
-		s.handle(f)
+		if err := s.handle(f); err != nil {
+			return err
+		}
 	}
 }
 
@@ -63,9 +70,13 @@ func ServeConn(conn net.Conn, handlers Handlers) error {
 type server struct {
 	conn     net.Conn
 	handlers Handlers
+	alone    bool // the process is this executor, and nothing else
 	scratch  string
 	state    *State
-	running  sync.WaitGroup
+	// left is how the process stood before any call; nil: what calls leave in it stays
+	left    *surroundings
+	undo    sync.Mutex // held while the process is restored, so that no call begins meanwhile
+	running sync.WaitGroup
 
 	out sync.Mutex // one frame at a time; guards buf
 	buf []byte
@@ -91,10 +102,15 @@ func (s *server) send(f frame.Frame) error {
 // tell sends a frame for which there is no other way when it cannot be written: what is too large to send is left out.
 func (s *server) tell(f frame.Frame) { _ = s.send(f) }
 
-func (s *server) handle(f frame.Frame) {
+func (s *server) handle(f frame.Frame) (err error) {
 	switch f.T {
 	case frame.Init:
 		s.scratch = f.Scratch
+		if s.alone {
+			if s.left, err = newSurroundings(s.scratch); err != nil {
+				return err
+			}
+		}
 		s.tell(frame.Frame{
 			Header: frame.Header{T: frame.Ready, Proto: frame.Proto, Runtime: "go", Features: []string{"overlap"}},
 		})
@@ -121,6 +137,7 @@ func (s *server) handle(f frame.Frame) {
 	case frame.Ping:
 		s.tell(frame.Frame{Header: frame.Header{T: frame.Pong}})
 	}
+	return nil
 }
 
 func (s *server) cancelAll(cause error) {
@@ -142,27 +159,48 @@ func (s *server) invoke(f frame.Frame) {
 		inv.Deadline = time.UnixMilli(f.DeadlineMS)
 		ctx, stop = context.WithDeadline(ctx, inv.Deadline)
 	}
-	if s.state != nil {
+	outside := s.state == nil
+	if !outside {
 		c.state = s.state
 		inv.Session = &Session{ID: s.state.ID, Epoch: s.state.Epoch}
 	}
+	s.undo.Lock() // until what the call before left is undone
 	s.mu.Lock()
 	s.calls[f.ID] = c
 	s.mu.Unlock()
+	s.undo.Unlock()
 	s.running.Go(func() {
 		defer cancel(nil)
 		defer stop()
 		before, _ := spent()
 		output, err := s.run(context.WithValue(ctx, callKey{}, c), inv)
+		s.undo.Lock()
+		defer s.undo.Unlock()
 		s.mu.Lock()
 		delete(s.calls, f.ID)
+		last := len(s.calls) == 0
 		s.mu.Unlock()
 		if err != nil {
 			c.finish(failure(ctx, f.ID, err))
-			return
+		} else {
+			c.finish(frame.Frame{Header: frame.Header{T: frame.Result, ID: f.ID, Usage: usageSince(before)}, Body: output})
 		}
-		c.finish(frame.Frame{Header: frame.Header{T: frame.Result, ID: f.ID, Usage: usageSince(before)}, Body: output})
+		if last && outside {
+			s.restore()
+		}
 	})
+}
+
+// restore undoes what calls outside sessions left; undo is held. An executor that cannot undo it ends: the worker takes
+// another one for the next call.
+func (s *server) restore() {
+	if s.left == nil {
+		return
+	}
+	if err := s.left.restore(); err != nil {
+		fmt.Fprintf(os.Stderr, "executor: what a call left cannot be undone: %v\n", err)
+		os.Exit(0)
+	}
 }
 
 // run calls the handler and turns a panic into its error.

@@ -1,0 +1,71 @@
+package executor
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+)
+
+// surroundings are what calls outside sessions find as the program left it when it was ready for the first of them:
+// environment, working directory, umask, descriptors, an empty scratch folder. What the language keeps stays: package
+// variables, goroutines.
+type surroundings struct {
+	scratch string
+	dir     string
+	environ []string
+	process
+}
+
+// newSurroundings notes how the process stands. It is called before any call.
+func newSurroundings(scratch string) (*surroundings, error) {
+	dir, err := os.Getwd()
+	if err != nil {
+		return nil, fmt.Errorf("working directory: %w", err)
+	}
+	s := &surroundings{scratch: scratch, dir: dir, environ: os.Environ()}
+	return s, s.note()
+}
+
+// restore undoes what calls did. No call may run meanwhile.
+func (s *surroundings) restore() error {
+	if err := os.Chdir(s.dir); err != nil {
+		return fmt.Errorf("working directory: %w", err)
+	}
+	if err := s.restoreEnviron(); err != nil {
+		return fmt.Errorf("environment: %w", err)
+	}
+	if err := s.process.restore(); err != nil {
+		return err
+	}
+	if s.scratch == "" {
+		return nil
+	}
+	entries, err := os.ReadDir(s.scratch)
+	for _, e := range entries {
+		err = errors.Join(err, os.RemoveAll(filepath.Join(s.scratch, e.Name())))
+	}
+	if err != nil {
+		return fmt.Errorf("scratch folder: %w", err)
+	}
+	return nil
+}
+
+func (s *surroundings) restoreEnviron() error {
+	if slices.Equal(os.Environ(), s.environ) {
+		return nil
+	}
+	os.Clearenv()
+	for _, entry := range s.environ {
+		for i := 1; i < len(entry); i++ { // a name may begin with '='
+			if entry[i] == '=' {
+				if err := os.Setenv(entry[:i], entry[i+1:]); err != nil {
+					return err
+				}
+				break
+			}
+		}
+	}
+	return nil
+}
