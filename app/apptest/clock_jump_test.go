@@ -29,6 +29,25 @@ const (
 	sessionLength = 5 * time.Minute
 )
 
+// soon is eventually for what takes no longer than a few seconds. A test that has failed does not wait.
+func (c caller) soon(path string, good func(response) bool) response {
+	c.t.Helper()
+	if c.t.Failed() {
+		c.t.FailNow()
+	}
+	end := time.Now().Add(30 * time.Second)
+	for {
+		got := c.want(200, "GET", path, "")
+		if good(got) {
+			return got
+		}
+		if time.Now().After(end) {
+			c.t.Fatalf("GET %s stays %s", path, got.raw)
+		}
+		time.Sleep(20 * time.Millisecond) // between two looks at what another goroutine does
+	}
+}
+
 // timeIn is a time in a response.
 func timeIn(t testing.TB, in map[string]any, member string) time.Time {
 	t.Helper()
@@ -177,7 +196,7 @@ func metricsOf(c caller) string {
 func (s *scene) reported(way string) {
 	s.t.Helper()
 	for _, c := range []caller{s.a, s.b} {
-		c.eventually("/api/workflows/on-timer/debug", func(got response) bool {
+		c.soon("/api/workflows/on-timer/debug", func(got response) bool {
 			return strings.Contains(got.raw, "clock_jumped") && strings.Contains(got.raw, "clock went "+way+" by 1h0m0s")
 		})
 		metric := fmt.Sprintf(`sojourn_clock_jumps_total{direction=%q} 1`, way)
@@ -222,7 +241,7 @@ func TestLeasesAndSchedulesFollowAClockThatGoesBack(t *testing.T) {
 			}
 		}
 		s.reported("back")
-		s.a.eventually("/api/schedules/each", func(got response) bool {
+		s.a.soon("/api/schedules/each", func(got response) bool {
 			return timeIn(t, got.body, "next_fire_at").Before(now.Add(11 * time.Minute))
 		})
 		if got := s.a.want(200, "GET", "/api/schedules/each/history", ""); strings.Count(got.raw, `"ScheduleRetimed"`) != 1 {
@@ -252,8 +271,8 @@ func TestLeasesOutliveAClockThatGoesForward(t *testing.T) {
 			}
 		}
 		s.reported("forward")
-		s.a.eventually("/api/schedules/each", func(got response) bool { return got.body["fires_count"] == 1.0 })
-		s.a.eventually("/api/workflows/on-timer/runs/"+s.runs[1]+"/history", func(got response) bool {
+		s.a.soon("/api/schedules/each", func(got response) bool { return got.body["fires_count"] == 1.0 })
+		s.a.soon("/api/workflows/on-timer/runs/"+s.runs[1]+"/history", func(got response) bool {
 			return strings.Count(got.raw, `"TimerFired"`) == 1
 		})
 		s.unharmed()
@@ -285,7 +304,7 @@ func TestAClockThatWentBackWhileNoAppRanIsNoticedAtStart(t *testing.T) {
 				t.Errorf("%s ends %s from now", what, end.Sub(now))
 			}
 		}
-		caller{t, late, ""}.eventually("/api/workflows/on-timer/debug", func(got response) bool {
+		caller{t, late, ""}.soon("/api/workflows/on-timer/debug", func(got response) bool {
 			return strings.Contains(got.raw, "clock_jumped")
 		})
 		late.Stop()
@@ -314,14 +333,14 @@ func TestATimeThatComesAgainAfterAJumpBackFiresOnce(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		s := newScene(t, database)
 		s.jump(time.Hour)
-		s.a.eventually("/api/schedules/each", func(got response) bool { return got.body["fires_count"] == 1.0 })
+		s.a.soon("/api/schedules/each", func(got response) bool { return got.body["fires_count"] == 1.0 })
 		s.jump(0)
-		again := s.a.eventually("/api/schedules/each", func(got response) bool {
+		again := s.a.soon("/api/schedules/each", func(got response) bool {
 			return timeIn(t, got.body, "next_fire_at").Before(time.Now().Add(11 * time.Minute))
 		})
 		came := timeIn(t, again.body, "next_fire_at")
 		s.jump(10 * time.Minute)
-		s.a.eventually("/api/schedules/each", func(got response) bool {
+		s.a.soon("/api/schedules/each", func(got response) bool {
 			return timeIn(t, got.body, "next_fire_at").After(came)
 		})
 		runs := s.a.want(200, "GET", "/api/workflows?workflow_type=t", "")
