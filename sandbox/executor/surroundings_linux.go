@@ -61,8 +61,8 @@ func (p *process) descriptors() ([]bool, error) {
 }
 
 // restore closes what calls opened. A number stays taken by a descriptor that leads nowhere: an os.File or a connection
-// that still has it, and closes it when it is collected, must not close another file. Sockets are shut down instead, since
-// the goroutines that wait for them would not notice that they were closed: those see the end, and close them.
+// that still has it, and closes it when it is collected, must not close another file. Sockets are shut down instead,
+// since the goroutines that wait for them would not notice that they were closed: those see the end, and close them.
 func (p *process) restore() error {
 	unix.Umask(p.umask)
 	open, err := p.descriptors()
