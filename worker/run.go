@@ -223,3 +223,15 @@ func (w *Worker) sessionFailed(ctx context.Context, id string, epoch int64, caus
 			Msg("failed to report the failure of a session")
 	}
 }
+
+// giveUpSession releases an epoch of a session under which this worker starts no work. A refusal means that the app
+// does not hold the worker for the owner under that epoch.
+func (w *Worker) giveUpSession(ctx context.Context, id string, epoch, known int64) error {
+	_, err := w.link.ReleaseSession(ctx, protocol.SessionVerb{
+		SessionID: id, Epoch: epoch, Known: known, Reason: protocol.ReasonGivenUp,
+	})
+	if protocol.ReasonOf(err) != "" {
+		return nil
+	}
+	return err
+}

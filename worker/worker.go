@@ -200,7 +200,7 @@ func New(o Options) (_ *Worker, err error) {
 		Lease: o.SessionLease, Buffer: o.SessionBuffer, Idle: o.SessionIdle, NewState: func() session.State {
 			return activity.NewState()
 		},
-		End: w.endSession, Failed: w.sessionFailed, Beat: func() { w.link.Beat() }, Log: w.log,
+		End: w.endSession, Failed: w.sessionFailed, GiveUp: w.giveUpSession, Beat: func() { w.link.Beat() }, Log: w.log,
 	}, session.Interval(o.AttemptLease, o.SessionBuffer)) // not capped as renewals are: an attempt's own signs of life
 	if err != nil {
 		return nil, err
@@ -215,7 +215,7 @@ func New(o Options) (_ *Worker, err error) {
 		// the link names the worker by itself
 		Register: w.registration, Machine: w.describe, Holdings: lazy{&run}, Log: o.Log,
 		OnCancel: func(n protocol.CancelNotice) { run.Cancel(n) }, OnSettings: w.settings,
-		OnSession: func(n protocol.SessionNotice) { w.sessions.Drop(n.SessionID, n.Epoch, n.Reason) },
+		OnSession: w.sessions.Notified,
 		OnYield:   w.yield,
 		OnEnded:   func(runs []string) { run.Ended(runs) },
 		Kept:      func() []protocol.KeptRun { return run.Kept() },
@@ -399,7 +399,7 @@ func (w *Worker) registration() protocol.RegisterRequest {
 		Session: &protocol.SessionSettings{
 			LeaseMS: o.SessionLease.Milliseconds(), BufferMS: o.SessionBuffer.Milliseconds(),
 			IdleMS:        o.SessionIdle.Milliseconds(),
-			MaxActivities: w.together,
+			MaxActivities: w.together, Resumes: true,
 		},
 	}
 	if validated := o.Registry.Validated(); len(validated) > 0 {

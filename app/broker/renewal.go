@@ -81,17 +81,23 @@ func (b *Broker) patience(w *engine.Worker, in *protocol.WorkerHeartbeat) time.D
 
 // renewSessions renews sessions that a worker holds, with those that other workers name until patience is over.
 func (b *Broker) renewSessions(
-	ctx context.Context, w engine.WorkerKey, asked []protocol.SessionRenewal, patience time.Duration,
+	ctx context.Context, who *engine.Worker, asked []protocol.SessionRenewal, patience time.Duration,
 ) []protocol.SessionState {
+	w := who.Key()
 	sound := make([]protocol.SessionRenewal, 0, len(asked))
 	places := make([]int, 0, len(asked)) // of each sound renewal in the heartbeat
 	states := make([]protocol.SessionState, len(asked))
 	for i, r := range asked {
-		if r.Malformed != nil {
+		switch {
+		case r.Malformed != nil:
 			states[i] = protocol.SessionState{SessionID: r.SessionID, Epoch: r.Epoch, Reason: r.Malformed.Error()}
-			continue
+		case r.Resume:
+			states[i] = b.renewedState(ctx, w, r, b.resumeSession(ctx, who, r))
+		case r.GivenUp:
+			states[i] = b.giveUpSession(ctx, w, r)
+		default:
+			sound, places = append(sound, r), append(places, i)
 		}
-		sound, places = append(sound, r), append(places, i)
 	}
 	for from := 0; from < len(sound); from += mostRenewed {
 		some := sound[from:min(from+mostRenewed, len(sound))]
@@ -230,4 +236,49 @@ func (p *renewed) decide(
 		return engine.SessionChange{}, change.NoSession()
 	}
 	return engine.DecideSession(s, renews(p.worker, r), now)
+}
+
+// resumeSession grants a new lease under the same epoch to a process that suspended the session's state. It counts what
+// the worker holds under the worker's row lock, like a claim. A refusal tells the worker to drop the state.
+func (b *Broker) resumeSession(ctx context.Context, w *engine.Worker, r protocol.SessionRenewal) renewal {
+	key, sk := w.Key(), engine.SessionKey{Namespace: w.Namespace, ID: r.SessionID}
+	if w.Release != "" { // a worker of the HTTP contract names none and is not subject to the release gate
+		if v := b.gate(key, w.Release); !v.Allowed {
+			return renewal{err: protocol.Refuse(protocol.ReasonVersionMismatch, "worker %s: %s", w.ID, v.Message)}
+		}
+	}
+	s, err := change.Commit[engine.Session](ctx, b.store, store.Change{
+		Needs: store.Keys{Workers: []engine.WorkerKey{key}, Sessions: []engine.SessionKey{sk}, Holdings: true, Lately: true},
+		Decide: func(rows store.Rows, now time.Time) (store.Writes, error) {
+			stored, s := rows.Worker(key), rows.Session(sk)
+			if stored == nil || !stored.Left.IsZero() || stored.Incarnation != w.Incarnation {
+				return store.Writes{}, change.StaleWorker(key.ID)
+			}
+			if !auth.BoundFrom(ctx).Sees(s) {
+				return store.Writes{}, change.NoSession()
+			}
+			c, err := engine.DecideSession(s, engine.ResumeSession{
+				Epoch: r.Epoch, Draining: b.workers.DrainOf(stored) != nil,
+				Lessee: engine.Lessee{Worker: stored, Sessions: rows.Holding(key, sk, now), Counted: true},
+			}, now)
+			return store.Writes{Sessions: []engine.SessionChange{c}, Answer: c.Session}, err
+		},
+	})
+	return renewal{s, err}
+}
+
+// giveUpSession releases a session whose state the worker has dropped. The worker reports it until an app has answered
+// for the session, whatever the answer is.
+func (b *Broker) giveUpSession(
+	ctx context.Context, w engine.WorkerKey, r protocol.SessionRenewal,
+) protocol.SessionState {
+	state := protocol.SessionState{SessionID: r.SessionID, Epoch: r.Epoch, Reason: protocol.ReasonGivenUp}
+	key := engine.SessionKey{Namespace: w.Namespace, ID: r.SessionID}
+	_, err := change.StepSession(ctx, b.store, b.dispatch, key, engine.ReleaseSession{
+		SessionHolder: engine.SessionHolder{Worker: w.ID, Epoch: r.Epoch}, Why: protocol.ReasonGivenUp,
+	})
+	if err = b.heard(ctx, key, err); err != nil && protocol.ReasonOf(err) == "" {
+		state.Held, state.Reason = true, err.Error() // not stored: the worker repeats it
+	}
+	return state
 }

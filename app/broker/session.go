@@ -91,7 +91,7 @@ func (b *Broker) HeartbeatSession(ctx context.Context, in protocol.SessionVerb) 
 // ReleaseSession gives a session up without ending it: another worker may claim it at once.
 func (b *Broker) ReleaseSession(ctx context.Context, in protocol.SessionVerb) (protocol.SessionAnswer, error) {
 	return b.sessionVerb(ctx, in, "released", engine.ReleaseSession{
-		SessionHolder: holder(in), Why: in.Reason, Failed: in.Failed,
+		SessionHolder: holder(in), Why: in.Reason, Failed: in.Failed, Known: in.Known,
 	})
 }
 

@@ -67,8 +67,8 @@ func (b *Broker) logMove(m store.SessionMove) {
 
 // words are what the log says of an entry of a timeline.
 var words = map[string]string{
-	"started": "started", "claimed": "claimed", "reclaimed": "reclaimed", "draining": "drains", "released": "released",
-	"expired":       "expired",
+	"started": "started", "claimed": "claimed", "reclaimed": "reclaimed", "resumed": "resumed",
+	"draining": "drains", "released": "released", "expired": "expired",
 	"idle_unpinned": "unpinned for idleness", "orphaned": "orphaned", "failed": "failed", "closed": "closed",
 	"unpinned":   "freed from its release",
 	"cleaned_up": "cleaned up",

@@ -68,6 +68,8 @@ func (m *Metrics) moved(e store.SessionMove) {
 		if strings.HasPrefix(e.Why, engine.ReasonEvictedCap) {
 			m.sessions.thrashed.Inc()
 		}
+	case e.What == "resumed":
+		m.sessions.claims.WithLabelValues("resume").Inc()
 	case e.What == "cleaned_up":
 		m.sessions.cleaned.Inc()
 	case e.Ends():

@@ -70,7 +70,7 @@ func (b *Broker) WorkerHeartbeat(
 		}
 		a.EndedRuns = append(b.ended.pending(key), ended...)
 	})
-	a.Sessions = b.renewSessions(ctx, key, in.Sessions, b.patience(w, &in))
+	a.Sessions = b.renewSessions(ctx, w, in.Sessions, b.patience(w, &in))
 	wait.Wait()
 	if renewed := kept(a.Sessions); renewed > 0 {
 		b.opt.Metrics.renewed(renewed)

@@ -189,8 +189,8 @@ func (s *Session) fullWith(detail string) protocol.Wait {
 // Why the last holding of a session ended, as its row, its timeline and receipts say it.
 const (
 	ReasonReleased    = "released"
-	ReasonLeaseLost   = "lease_expired"
-	ReasonOrphaned    = "worker_heartbeat_stale"
+	ReasonLeaseLost   = protocol.EndedLeaseExpired
+	ReasonOrphaned    = protocol.EndedHeartbeatStale
 	ReasonTTL         = "ttl_expired"
 	ReasonClosed      = "closed"
 	ReasonRestarted   = "worker_restarted"

@@ -86,7 +86,11 @@ func LeaseActivity(
 		return a, nil, false
 	}
 	if claimed = !s.With(l.Worker, now); claimed {
-		timeline = s.claim(l, floor(s.Namespace), now, StepID(a.RunID, a.Seq))
+		if s.resumable(l.Worker, now) {
+			timeline = append(timeline, s.resume(l.Worker, now))
+		} else {
+			timeline = s.claim(l, floor(s.Namespace), now, StepID(a.RunID, a.Seq))
+		}
 	}
 	s.touch(now)
 	s.Active++

@@ -283,6 +283,8 @@ type Worker struct {
 	// activities at once in its sessions that name no number; 0: its slots
 	Together     int   `json:"together,omitempty"`
 	AttemptLease int64 `json:"attempt_lease"` // microseconds
+	// it suspends the state of a session whose lease ran out, and may continue under the same epoch (session_resume.go)
+	ResumesSessions bool `json:"resumes_sessions,omitempty"`
 	// it named its incarnation itself: the channel or our link, not a client of the HTTP contract
 	Explicit   bool     `json:"explicit,omitempty"`
 	Superseded []string `json:"superseded,omitempty"` // older incarnations, newest last, at most 16

@@ -188,6 +188,7 @@ type ReleaseSession struct {
 	SessionHolder
 	Why    string
 	Failed string
+	Known  int64 // with protocol.ReasonGivenUp: the highest epoch that the worker has seen; 0: it does not say
 }
 
 func (in ReleaseSession) decide(s *Session, now history.Time) (SessionChange, error) {
@@ -196,6 +197,9 @@ func (in ReleaseSession) decide(s *Session, now history.Time) (SessionChange, er
 	}
 	if s.Terminal {
 		return SessionChange{}, protocol.Refuse(protocol.ReasonSessionNotActive, "session %s has ended: %s", s.ID, s.Reason)
+	}
+	if in.Why == protocol.ReasonGivenUp {
+		return in.giveUp(s, now), nil
 	}
 	if !s.Held(now.Time) { // it was lost, not released: whether it may be acquired again is judged by that
 		return SessionChange{}, protocol.Refuse(
@@ -377,10 +381,11 @@ func (in CloseSession) decide(s *Session, now history.Time) (SessionChange, erro
 	}
 	c := SessionChange{Session: *s}
 	if in.Operator == "" {
-		switch err := in.holds(s); {
-		case err != nil && in.Why != protocol.ReasonWorkerShutdown && !in.repeats(s):
-			return SessionChange{}, err
-		case err != nil, !s.Terminal && !s.Held(now.Time):
+		refusal := in.holds(s)
+		if refusal != nil && in.Why != protocol.ReasonWorkerShutdown && !in.repeats(s) {
+			return SessionChange{}, refusal
+		}
+		if held := refusal == nil && s.Held(now.Time); !held && !s.Terminal {
 			return c, nil
 		}
 	}

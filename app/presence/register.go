@@ -217,7 +217,7 @@ func (ws *Workers) Registration(in protocol.RegisterRequest) (*engine.Worker, er
 	}
 	if s := in.Session; s != nil {
 		w.SessionLease, w.SessionBuffer, w.SessionIdle = s.LeaseMS*1000, s.BufferMS*1000, s.IdleMS*1000
-		w.Together = s.MaxActivities
+		w.Together, w.ResumesSessions = s.MaxActivities, s.Resumes
 	}
 	if in.WorkflowSlots != nil {
 		w.WorkflowSlots = *in.WorkflowSlots

@@ -91,7 +91,7 @@ func (v *View) workerView(w *engine.Worker, h presence.Heard, held store.Holding
 		WorkflowSlots: w.WorkflowSlots, ActivitySlots: w.ActivitySlots, MaxSessions: w.MaxSessions,
 		Session: &protocol.SessionSettings{
 			LeaseMS: w.SessionLease / 1000, BufferMS: w.SessionBuffer / 1000, IdleMS: w.SessionIdle / 1000,
-			MaxActivities: w.Together,
+			MaxActivities: w.Together, Resumes: w.ResumesSessions,
 		},
 		HeartbeatInterval: int64(v.opt.Heartbeat.Seconds()), LastHeartbeatAt: w.HeartbeatAt, RegisteredAt: w.RegisteredAt,
 		UpdatedAt: w.UpdatedAt,

@@ -28,6 +28,16 @@ func (SessionCreate) Refused(why error) error {
 // DELETE with it releases a session unless it must not be acquired again.
 const ReasonWorkerShutdown = "worker_shutdown"
 
+// Reasons of the notice that a session has ended for its holder whose lease ran out.
+const (
+	EndedLeaseExpired   = "lease_expired"
+	EndedHeartbeatStale = "worker_heartbeat_stale"
+)
+
+// ReasonGivenUp is the reason of a release by a worker that has dropped the state of the epoch: no work may start under
+// it any more, not even on the same worker.
+const ReasonGivenUp = "given_up"
+
 // SessionVerb renews, releases or closes a session its caller holds. Epoch is optional; one that is sent must be the
 // row's.
 type SessionVerb struct {
@@ -38,6 +48,9 @@ type SessionVerb struct {
 	Lease     Count  `json:"lease_seconds,omitempty" minimum:"1" maximum:"315360000"`
 	Reason    string `json:"reason,omitempty"`
 	Failed    string `json:"failed,omitempty"` // release: the executor ended uncleanly, with this cause
+	// release with the reason given_up: the highest epoch of the session that the worker has seen. The next epoch exceeds
+	// it, unless it is more than a day ahead of the database's clock.
+	Known int64 `json:"known_epoch,omitempty"`
 }
 
 // SessionAnswer is the receipt of every session verb.
@@ -122,7 +135,7 @@ type SessionOperation struct {
 type SessionEvent struct {
 	At history.Time `json:"at"`
 	// The renewals of a holding are one entry, at the time of the last one.
-	What   string `json:"what" enum:"started,claimed,reclaimed,renewed,draining,released,expired,idle_unpinned,orphaned,failed,closed,unpinned,cleaned_up"`
+	What   string `json:"what" enum:"started,claimed,reclaimed,resumed,renewed,draining,released,expired,idle_unpinned,orphaned,failed,closed,unpinned,cleaned_up"`
 	Worker string `json:"worker_id,omitempty"` // who held it, or holds it from now on
 	Epoch  int64  `json:"epoch,omitempty"`
 	// who did it: a worker, an operator, a run; empty: the app, because the time had come

@@ -83,6 +83,10 @@ type SessionSettings struct {
 	// MaxActivities is how many activities run at once in a session that names no number; 0: as many as the worker has
 	// slots.
 	MaxActivities int `json:"max_concurrent_activities,omitempty" minimum:"0"`
+	// Resumes declares that the worker keeps the state of a session whose lease ran out, hands back a task under an
+	// epoch whose state it dropped, and releases that epoch. Such a process continues a session under the same epoch if
+	// no other process acquired it since.
+	Resumes bool `json:"resumes,omitempty"`
 }
 
 // RegisterAnswer echoes the registration.
@@ -438,7 +442,12 @@ const MostKeptRuns = 500
 type SessionRenewal struct {
 	SessionID string `json:"session_id"`
 	Epoch     int64  `json:"epoch"`
-	Malformed error  `json:"-"` // why the renewal could not be decoded; it alone is refused
+	// Resume asks for a new lease under the same epoch, after the lease ran out by the worker's clock. It is granted if no
+	// process has acquired the session since.
+	Resume bool `json:"resume,omitempty"`
+	// GivenUp releases the session: the worker has dropped its state.
+	GivenUp   bool  `json:"given_up,omitempty"`
+	Malformed error `json:"-"` // why the renewal could not be decoded; it alone is refused
 }
 
 // UnreadableRenewal identifies a lease of a heartbeat that cannot be decoded, so that it is answered in its place.

@@ -114,6 +114,7 @@ func (a *attempt) outcome(ctx context.Context, result payload.Payload, err error
 	var superseded *session.SupersededError
 	var executor *sandbox.ExecutorEnded
 	item.Executor = a.executorLoss(err)
+	var dropped *session.DroppedError
 	switch {
 	// First of all: whatever the code returned, the task may be another worker's by now, and this one has no say
 	// in it.
@@ -133,6 +134,8 @@ func (a *attempt) outcome(ctx context.Context, result payload.Payload, err error
 		item.Returned = protocol.ReturnedExecutorEnded + ": " + executor.Err.Message
 	case errors.As(err, &superseded):
 		item.Returned = "session_superseded"
+	case errors.As(err, &dropped):
+		item.Returned = "session_given_up"
 	case errors.Is(cause, ErrDraining): // whatever it says, it was told to stop in the middle
 		item.Returned = "draining"
 	default:
@@ -262,6 +265,7 @@ func inSession(a *attempt, next call) call {
 		}
 		h, err := a.r.opt.Sessions.Enter(s, a.r.leases.sessionOf(a.lease))
 		if err != nil {
+			a.r.opt.Sessions.Refused(ctx, s, err)
 			return payload.Payload{}, err
 		}
 		defer h.Leave()

@@ -10,6 +10,10 @@ import (
 // of the interval.
 const together = 4
 
+// Suspended is for how long the state of a session is kept after its lease ended: the worker asks the app to resume the
+// session as soon as it reaches one.
+const Suspended = 5 * time.Minute
+
 // retryAfter is the pause after a renewal whose answer did not come.
 const retryAfter = time.Second
 
@@ -21,8 +25,14 @@ func (s *Sessions) Due(now time.Time) (renew []protocol.SessionRenewal, next tim
 	var soon []*Holding
 	due := false
 	for _, h := range s.held {
-		if h.active == 0 && !h.until.After(now) {
-			s.takeOut(h, "lease_expired")
+		if !h.until.After(now) && (h.active == 0 || h.suspends) {
+			if again := s.expired(h, now); again.IsZero() {
+				continue
+			} else if now.Before(again) {
+				next = earlier(next, again)
+				continue
+			}
+			renew = append(renew, protocol.SessionRenewal{SessionID: h.ID, Epoch: h.Epoch, Resume: true})
 			continue
 		}
 		if h.idling(now) {
@@ -44,7 +54,39 @@ func (s *Sessions) Due(now time.Time) (renew []protocol.SessionRenewal, next tim
 			next = earlier(next, h.renewal())
 		}
 	}
+	for id, epoch := range s.givenUp {
+		if due || len(renew) > 0 || !now.Before(s.tellAt) {
+			renew = append(renew, protocol.SessionRenewal{SessionID: id, Epoch: epoch, GivenUp: true})
+		} else {
+			next = earlier(next, s.tellAt)
+		}
+	}
 	return renew, next
+}
+
+// expired handles a session whose lease has ended by this side's clock. It returns when to ask the app to resume the
+// session; zero: its state was dropped. mu is held.
+func (s *Sessions) expired(h *Holding, now time.Time) time.Time {
+	switch {
+	case h.idling(now):
+		s.takeOut(h, "lease_expired")
+		return time.Time{}
+	case !h.suspends, !h.suspended.IsZero() && now.Sub(h.suspended) >= Suspended:
+		s.giveUp(h, "lease_expired")
+		return time.Time{}
+	case h.suspended.IsZero():
+		h.suspended = now
+		s.log.Info().Str("session_id", h.ID).Int64("epoch", h.Epoch).Int("active", h.active).
+			Msg("session suspended: its lease could not be renewed in time")
+	}
+	return later(h.notBefore, h.suspended)
+}
+
+// giveUp drops the state of an epoch that the app may still lease to this worker, and reports that with the next
+// heartbeat; mu is held.
+func (s *Sessions) giveUp(h *Holding, reason string) {
+	s.takeOut(h, reason)
+	s.givenUp[h.ID] = h.Epoch
 }
 
 // idling says whether nothing has happened in the session for so long that it is let go; mu is held.
@@ -67,21 +109,46 @@ func (s *Sessions) Renewed(
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, r := range asked {
+		a, ok := answers[r.SessionID]
+		if r.GivenUp {
+			switch {
+			case err != nil || !ok || a.Held:
+				s.tellAt = time.Now().Add(retryAfter)
+			case s.givenUp[r.SessionID] == r.Epoch:
+				delete(s.givenUp, r.SessionID)
+			}
+			continue
+		}
 		h := s.held[r.SessionID]
 		if h == nil || h.Epoch != r.Epoch {
 			continue // it ended, or was taken up anew, meanwhile
 		}
-		a, ok := answers[r.SessionID]
 		switch {
 		case err != nil || !ok || a.Held && a.LeaseExpiresAt.IsZero():
 			h.notBefore = time.Now().Add(min(retryAfter, h.interval/4))
 		case !a.Held || a.Epoch > h.Epoch:
-			s.takeOut(h, orElse(a.Reason, "not held"))
+			if r.Resume && a.Epoch <= h.Epoch {
+				s.giveUp(h, orElse(a.Reason, "not held"))
+			} else {
+				s.takeOut(h, orElse(a.Reason, "not held"))
+			}
 		default:
+			if !h.suspended.IsZero() {
+				s.log.Info().Str("session_id", h.ID).Int64("epoch", h.Epoch).
+					Float64("suspended_seconds", time.Since(h.suspended).Seconds()).Msg("session resumed")
+			}
+			h.suspended = time.Time{}
 			h.notBefore = sent.Add(h.interval / 4) // one that is bounded by a time to live does not move any more
 			h.extend(Lease{sent, store, a.LeaseExpiresAt.Time}.until(h.lease))
 		}
 	}
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
 }
 
 func earlier(a, b time.Time) time.Time {

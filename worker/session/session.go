@@ -4,6 +4,7 @@ package session
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -27,6 +28,9 @@ type Options struct {
 	End func(ctx context.Context, id string, epoch int64, reason string)
 	// Failed tells the app that the state of a held session died uncleanly, once it is given up; nil: nobody.
 	Failed func(ctx context.Context, id string, epoch int64, cause, detail string)
+	// GiveUp releases an epoch at the app; known is the highest epoch of the session that this worker has seen. nil:
+	// nobody.
+	GiveUp func(ctx context.Context, id string, epoch, known int64) error
 	// Beat asks for a heartbeat soon, which a session with a short lease does when it is taken up; nil: nobody.
 	Beat func()
 	Log  zerolog.Logger
@@ -57,6 +61,11 @@ type Sessions struct {
 
 	mu   sync.Mutex // guards what follows, and the holdings in it
 	held map[string]*Holding
+	// epochs this worker dropped while the app may still lease them to it, by session; reported with each heartbeat until
+	// an app has answered
+	givenUp map[string]int64
+	tellAt  time.Time // when a report of them that failed is repeated
+	epochs  *epochs
 }
 
 // New returns an empty set. It refuses an idle time within which a running activity might not show.
@@ -74,7 +83,9 @@ func New(o Options, attemptInterval time.Duration) (*Sessions, error) {
 			fmt.Errorf("session idle time %g s must be longer than the time between renewals, %g s: a session would end while its activity runs",
 				o.Idle.Seconds(), least.Seconds())
 	}
-	return &Sessions{opt: o, log: o.Log, held: map[string]*Holding{}}, nil
+	return &Sessions{
+		opt: o, log: o.Log, held: map[string]*Holding{}, givenUp: map[string]int64{}, epochs: newEpochs(mostEpochs),
+	}, nil
 }
 
 // Holding is one session under one epoch.
@@ -92,6 +103,8 @@ type Holding struct {
 	active    int
 	last      time.Time // activity
 	until     time.Time // the lease is believed to live to here; never later than the stored one
+	suspends  bool      // its state outlives the lease for a while, see Suspended
+	suspended time.Time // when the lease ended with the state kept; zero: the lease is live
 	notBefore time.Time // of the next try to renew, after one that failed
 	dropped   string    // why it is held no more; "" while it is
 	rebuilds  int
@@ -99,6 +112,17 @@ type Holding struct {
 	detail    string   // of that, for people
 	diedAfter int      // rebuilds before that
 	flight    *rebuild // the one that runs; nil: none
+}
+
+// DroppedError reports that an attempt arrived under an epoch whose state this worker has dropped. The worker hands the
+// attempt back unstarted and releases the epoch first, so that the next acquisition raises it.
+type DroppedError struct {
+	Session string
+	Epoch   int64
+}
+
+func (e *DroppedError) Error() string {
+	return fmt.Sprintf("the state of session %s, epoch %d, was dropped", e.Session, e.Epoch)
 }
 
 // SupersededError says that an attempt came for an epoch that is over.
@@ -136,8 +160,11 @@ func (s *Sessions) Enter(a *protocol.SessionAffinity, lease Lease) (*Holding, er
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	h := s.held[a.SessionID]
-	if h != nil && h.Epoch > a.Epoch {
-		return nil, &SupersededError{Session: a.SessionID, Epoch: a.Epoch, Held: h.Epoch}
+	switch highest, dropped := s.epochs.of(a.SessionID); {
+	case highest > a.Epoch:
+		return nil, &SupersededError{Session: a.SessionID, Epoch: a.Epoch, Held: highest}
+	case highest == a.Epoch && dropped:
+		return nil, &DroppedError{Session: a.SessionID, Epoch: a.Epoch}
 	}
 	if h != nil && h.Epoch < a.Epoch {
 		s.takeOut(h, "superseded")
@@ -152,10 +179,13 @@ func (s *Sessions) Enter(a *protocol.SessionAffinity, lease Lease) (*Holding, er
 		if a.Door == "" || a.Door == "implicit" {
 			h.idle = s.opt.Idle
 		}
+		h.interval, h.suspends = min(h.interval, beatsCome), a.Door != "worker"
 		if s.opt.NewState != nil {
 			h.State = s.opt.NewState()
 		}
 		s.held[a.SessionID] = h
+		s.epochs.saw(a.SessionID, a.Epoch)
+		delete(s.givenUp, a.SessionID)
 		if h.interval < beatsCome && s.opt.Beat != nil {
 			defer s.opt.Beat()
 		}
@@ -163,8 +193,35 @@ func (s *Sessions) Enter(a *protocol.SessionAffinity, lease Lease) (*Holding, er
 	}
 	h.active++
 	h.last = now
+	h.suspended = time.Time{} // the app leased the attempt under the epoch: no other process has acquired it
 	h.extend(lease.until(h.lease))
 	return h, nil
+}
+
+// Refused releases the epoch of a task that Enter refused with err, before the caller hands the task back: the app must
+// not deliver it to this worker under that epoch again. If no app can be reached the next heartbeat releases it.
+func (s *Sessions) Refused(ctx context.Context, a *protocol.SessionAffinity, err error) {
+	known := a.Epoch
+	var superseded *SupersededError
+	if errors.As(err, &superseded) {
+		known = superseded.Held
+	}
+	ctx, cancel := context.WithTimeout(ctx, endTime)
+	defer cancel()
+	failed := errors.New("no connection")
+	if s.opt.GiveUp != nil {
+		failed = s.opt.GiveUp(ctx, a.SessionID, a.Epoch, known)
+	}
+	s.log.Warn().Err(err).AnErr("release_error", failed).Str("session_id", a.SessionID).Int64("epoch", a.Epoch).
+		Int64("known_epoch", known).Msg("handed back a task of a session: its epoch is not served here")
+	if failed == nil {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.held[a.SessionID] == nil {
+		s.givenUp[a.SessionID] = a.Epoch
+	}
 }
 
 // Leave counts the attempt out.
@@ -206,6 +263,10 @@ func (s *Sessions) Evict(id string, epoch int64, reason string, tell func() erro
 	h := s.held[id]
 	here := h != nil && h.Epoch == epoch
 	busy := here && h.active > 0
+	if here && !busy && !h.suspended.IsZero() { // the app has nothing to agree to: its lease has ended
+		s.giveUp(h, reason)
+		here = false
+	}
 	s.mu.Unlock()
 	if !here || busy {
 		return !busy
@@ -256,7 +317,7 @@ func (s *Sessions) Touched(id string, epoch int64, lease Lease) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if h := s.held[id]; h != nil && h.Epoch == epoch {
-		h.last = lease.Sent
+		h.suspended, h.last = time.Time{}, lease.Sent
 		h.extend(lease.until(h.lease))
 	}
 }
@@ -268,6 +329,32 @@ func (s *Sessions) Drop(id string, epoch int64, reason string) {
 	defer s.mu.Unlock()
 	if h := s.held[id]; h != nil && (epoch == 0 || h.Epoch == epoch) {
 		s.takeOut(h, reason)
+	}
+}
+
+// Notified handles the app's notice that a session has ended for this worker. One whose lease ran out is suspended
+// where that is possible: the worker asks the app to resume it, which the app grants if no other worker has acquired
+// it.
+func (s *Sessions) Notified(n protocol.SessionNotice) {
+	if n.Reason != protocol.EndedLeaseExpired && n.Reason != protocol.EndedHeartbeatStale {
+		s.Drop(n.SessionID, n.Epoch, n.Reason)
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	h, now := s.held[n.SessionID], time.Now()
+	if h == nil || h.Epoch != n.Epoch {
+		return
+	}
+	if !h.suspends {
+		s.takeOut(h, n.Reason)
+		return
+	}
+	if h.until.After(now) {
+		h.until = now
+	}
+	if s.expired(h, now); s.opt.Beat != nil {
+		defer s.opt.Beat()
 	}
 }
 
@@ -286,6 +373,7 @@ func (s *Sessions) takeOut(h *Holding, reason string) {
 		return
 	}
 	h.dropped = reason
+	s.epochs.dropped(h.ID, h.Epoch)
 	if s.held[h.ID] == h {
 		delete(s.held, h.ID)
 	}

@@ -97,8 +97,8 @@ func TestHeldSessionsAreRenewedTogetherBeforeTheirLeaseEnds(t *testing.T) {
 		a := s.enter(t, "a", 1)
 		time.Sleep(time.Second)
 		b := s.enter(t, "b", 1)
-		if n := s.renew(250*time.Second, true); n < 9 || n > 13 {
-			t.Errorf("%d calls in 250 s for two sessions, want about one every 25 s", n)
+		if n := s.renew(250*time.Second, true); n < 23 || n > 26 {
+			t.Errorf("%d calls in 250 s for two sessions, want about one every 10 s", n)
 		}
 		if !a.Held() || !b.Held() {
 			t.Error("lost though renewed")
@@ -192,7 +192,7 @@ func TestLostAnswerIsAskedAgainAndTheLeaseIsNeverBelievedLonger(t *testing.T) {
 		s := open(t)
 		h := s.enter(t, "s", 1)
 		h.Leave()
-		tries := 0
+		tries, renewals := 0, 0
 		for range 40 {
 			time.Sleep(time.Second)
 			now := time.Now()
@@ -200,10 +200,15 @@ func TestLostAnswerIsAskedAgainAndTheLeaseIsNeverBelievedLonger(t *testing.T) {
 			if len(due) > 0 {
 				tries++
 			}
+			for _, r := range due {
+				if !r.Resume {
+					renewals++
+				}
+			}
 			s.Renewed(now, now, due, nil, errors.New("no connection"))
 		}
-		if tries < 3 || h.Held() {
-			t.Errorf("%d tries, held: %v after a lease without an answer", tries, h.Held())
+		if tries < 3 || renewals > 20 {
+			t.Errorf("%d tries, %d of them to renew a lease of 30 s", tries, renewals)
 		}
 	})
 }
@@ -265,6 +270,133 @@ func TestCancelledRebuildIsTakenOverByTheNextWaiter(t *testing.T) {
 		}
 		if err := <-second; err != nil || !ran || h.Rebuilds() != 1 {
 			t.Errorf("second: %v, ran: %v, rebuilds: %d", err, ran, h.Rebuilds())
+		}
+	})
+}
+
+// asked is what the next heartbeat names.
+func (s *set) asked(t *testing.T) protocol.SessionRenewal {
+	t.Helper()
+	due, _ := s.Due(time.Now())
+	if len(due) != 1 {
+		t.Fatalf("the heartbeat names %+v", due)
+	}
+	return due[0]
+}
+
+func (s *set) answer(r protocol.SessionRenewal, held bool) {
+	now := time.Now()
+	s.Renewed(now, now, []protocol.SessionRenewal{r}, []protocol.SessionState{{
+		SessionID: r.SessionID, Epoch: r.Epoch, Held: held, LeaseExpiresAt: history.At(now.Add(30 * time.Second)),
+	}}, nil)
+}
+
+func TestIdleStateIsSuspendedWhenTheLeaseEndsAndResumed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := open(t)
+		h := s.enter(t, "s", 1)
+		h.Leave()
+		time.Sleep(60 * time.Second)
+		r := s.asked(t)
+		if !r.Resume || !h.Held() || h.State.(*state).closed {
+			t.Fatalf("after the lease the worker asks %+v, held %t", r, h.Held())
+		}
+		s.answer(r, true)
+		if due, _ := s.Due(time.Now()); len(due) > 0 {
+			t.Errorf("after it was resumed the worker asks %+v", due)
+		}
+		time.Sleep(60 * time.Second)
+		if h2 := s.enter(t, "s", 1); h2 != h { // a task under the suspended epoch is as good as an answer
+			t.Error("a task under the suspended epoch found other state")
+		}
+		h.Leave()
+		if due, _ := s.Due(time.Now()); len(due) > 0 {
+			t.Errorf("after a task the worker asks %+v", due)
+		}
+	})
+}
+
+// What is dropped is reported until an app has answered, and no work starts under its epoch.
+func TestADroppedEpochIsReleasedAndNeverServed(t *testing.T) {
+	for name, drop := range map[string]func(*set, protocol.SessionRenewal){
+		"refused": func(s *set, r protocol.SessionRenewal) { s.answer(r, false) },
+		"suspended for too long": func(s *set, _ protocol.SessionRenewal) {
+			time.Sleep(session.Suspended)
+			s.Due(time.Now())
+		},
+		"memory pressure": func(s *set, r protocol.SessionRenewal) {
+			if !s.Evict(r.SessionID, r.Epoch, "evicted_pressure", func() error { return errors.New("no connection") }) {
+				panic("not evicted")
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := open(t)
+				first := &protocol.SessionAffinity{SessionID: "s", Epoch: 7, Door: "workflow", Lease: 30}
+				h, err := s.Enter(first, lease(time.Now()))
+				if err != nil {
+					t.Fatal(err)
+				}
+				h.Leave()
+				time.Sleep(60 * time.Second)
+				drop(s, s.asked(t))
+				synctest.Wait()
+				if h.Held() || !h.State.(*state).closed {
+					t.Fatal("the state was not dropped")
+				}
+				r := s.asked(t)
+				if !r.GivenUp || r.Epoch != 7 {
+					t.Fatalf("the next heartbeat names %+v", r)
+				}
+				s.Renewed(time.Now(), time.Now(), []protocol.SessionRenewal{r}, nil, errors.New("no connection"))
+				time.Sleep(2 * time.Second)
+				if again := s.asked(t); again != r {
+					t.Errorf("after a heartbeat without an answer the next one names %+v", again)
+				}
+				s.answer(r, false)
+				if due, _ := s.Due(time.Now()); len(due) > 0 {
+					t.Errorf("after the answer the next heartbeat names %+v", due)
+				}
+				affinity := &protocol.SessionAffinity{SessionID: "s", Epoch: 7, Door: "workflow", Lease: 30}
+				_, err = s.Enter(affinity, lease(time.Now()))
+				var dropped *session.DroppedError
+				if !errors.As(err, &dropped) || dropped.Epoch != 7 {
+					t.Errorf("a task under the dropped epoch: %v", err)
+				}
+				s.Refused(t.Context(), affinity, err)
+				if r := s.asked(t); !r.GivenUp {
+					t.Errorf("after the task was handed back the heartbeat names %+v", r)
+				}
+				affinity.Epoch = 6 // of a database that was restored
+				_, err = s.Enter(affinity, lease(time.Now()))
+				var superseded *session.SupersededError
+				if !errors.As(err, &superseded) || superseded.Held != 7 {
+					t.Errorf("a task under a lower epoch: %v", err)
+				}
+				affinity.Epoch = 8
+				if _, err = s.Enter(affinity, lease(time.Now())); err != nil {
+					t.Errorf("a task under a higher epoch: %v", err)
+				}
+			})
+		})
+	}
+}
+
+// A session with options is not suspended: another worker may open its resource as soon as the lease has ended.
+func TestASessionWithOptionsIsNotSuspended(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := open(t)
+		h, err := s.Enter(&protocol.SessionAffinity{SessionID: "s", Epoch: 1, Door: "worker", Lease: 30}, lease(time.Now()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		h.Leave()
+		time.Sleep(60 * time.Second)
+		r := s.asked(t)
+		synctest.Wait()
+		if !r.GivenUp || h.Held() || !h.State.(*state).closed {
+			t.Errorf("the heartbeat names %+v, held %t", r, h.Held())
 		}
 	})
 }

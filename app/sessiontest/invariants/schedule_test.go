@@ -552,7 +552,11 @@ func (p *proc) verb(id string, epoch int64, r *rand.Rand) {
 	case c.kind == renew:
 		p.record(c, p.granted(a.Session.Epoch, a.Session.LeaseExpiresAt), at)
 	default:
-		p.record(c, reply{ok: true, already: a.Outcome == "already_closed", after: p.now()}, at)
+		already := a.Outcome == "already_closed"
+		if c.kind == closing && !already && a.Session.Door != "worker" {
+			c.kind = release // only a session made with options ends by its holder's close
+		}
+		p.record(c, reply{ok: true, already: already, after: p.now()}, at)
 	}
 }
 

@@ -915,7 +915,7 @@ export interface components {
              * @description The renewals of a holding are one entry, at the time of the last one.
              * @enum {string}
              */
-            what: "started" | "claimed" | "reclaimed" | "renewed" | "draining" | "released" | "expired" | "idle_unpinned" | "orphaned" | "failed" | "closed" | "unpinned" | "cleaned_up";
+            what: "started" | "claimed" | "reclaimed" | "resumed" | "renewed" | "draining" | "released" | "expired" | "idle_unpinned" | "orphaned" | "failed" | "closed" | "unpinned" | "cleaned_up";
             why?: string;
             /** @description who held it, or holds it from now on */
             worker_id?: string;
@@ -1025,6 +1025,8 @@ export interface components {
             lease_ms: number;
             /** @description max_concurrent_activities is how many activities run at once in a session that names no number; 0: as many as the worker has slots. */
             max_concurrent_activities?: number;
+            /** @description resumes declares that the worker keeps the state of a session whose lease ran out, hands back a task under an epoch whose state it dropped, and releases that epoch. Such a process continues a session under the same epoch if no other process acquired it since. */
+            resumes?: boolean;
         };
         SessionShown: {
             namespace: string;

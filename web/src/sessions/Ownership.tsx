@@ -102,6 +102,7 @@ const looks: Record<SessionChange, Tone> = {
   started: "run",
   claimed: "stay",
   reclaimed: "stay",
+  resumed: "stay",
   renewed: "stay",
   draining: "idle",
   released: "idle",

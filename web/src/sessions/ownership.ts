@@ -34,6 +34,10 @@ export function holds(timeline: SessionEvent[]): Hold[] {
       close(at, e.what === "reclaimed" ? "reclaimed" : "superseded");
       open = { worker: e.worker_id ?? "", epoch: e.epoch ?? 0, from: at, to: null };
       out.push(open);
+    } else if (e.what === "resumed" && !open) {
+      // The holder kept its state while nobody else acquired the session, so this is no new epoch.
+      open = { worker: e.worker_id ?? "", epoch: e.epoch ?? 0, from: at, to: null };
+      out.push(open);
     } else if (ends.has(e.what)) {
       close(at, e.what, e.why);
     }

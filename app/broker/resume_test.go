@@ -1,0 +1,131 @@
+package broker_test
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/sojourn-run/sojourn/app/apptest"
+	"github.com/sojourn-run/sojourn/app/broker"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// suspends registers a worker that suspends sessions whose lease ran out.
+func (a *app) suspends(id string, lease time.Duration, most int) {
+	a.t.Helper()
+	slots := 100
+	must[protocol.RegisterAnswer](a.t)(a.Register(a.t.Context(), protocol.RegisterRequest{
+		WorkerID: id, Incarnation: id + "1", TaskQueue: "default", WorkflowTypes: []string{"wf"}, AnyActivity: true,
+		Capabilities: []string{broker.CapSessions}, MaxSessions: &most, ActivitySlots: &slots,
+		Session: &protocol.SessionSettings{
+			LeaseMS: lease.Milliseconds(), BufferMS: 100, IdleMS: time.Hour.Milliseconds(), Resumes: true,
+		},
+	}))
+}
+
+// A worker asks one app to resume its sessions at the moment at which another worker polls another app for their tasks.
+// Each session goes to one of the two: it is resumed under its epoch, or acquired under a higher one.
+func TestAResumeAndAnAcquisitionAtOnceHaveOneWinner(t *testing.T) {
+	apptest.Databases(t, func(t *testing.T, database string) {
+		const sessions, lease = 12, 4 * time.Second
+		a := on(t, database)
+		b := a
+		if !strings.HasPrefix(database, "sqlite:") {
+			b = on(t, database)
+		}
+		a.register("flow")
+		a.suspends("a", lease, 100)
+		ids := map[string]int64{}
+		var resume []protocol.SessionRenewal
+		var all []protocol.Command
+		for i := range sessions {
+			all = append(all, inSession(fmt.Sprintf("s%d", i)))
+		}
+		a.schedule("one", all...)
+		for range sessions {
+			got := a.poll("a", protocol.KindActivity, 30)
+			if r := a.result(got, 1); r.Err != nil {
+				t.Fatal(r.Err)
+			}
+			held := got.Activity.Session
+			ids[held.SessionID] = held.Epoch
+			resume = append(resume, protocol.SessionRenewal{SessionID: held.SessionID, Epoch: held.Epoch, Resume: true})
+		}
+		a.decide(a.poll("flow", protocol.KindWorkflow, 30), all...)
+		time.Sleep(lease) // the gap
+		b.suspends("b", lease, 100)
+		var wait sync.WaitGroup
+		var beat protocol.WorkerHeartbeatAnswer
+		wait.Go(func() {
+			beat = must[protocol.WorkerHeartbeatAnswer](t)(a.WorkerHeartbeat(
+				t.Context(), protocol.WorkerHeartbeat{WorkerID: "a", Incarnation: "a1", Sessions: resume},
+			))
+		})
+		acquired := map[string]int64{}
+		for range sessions / 2 {
+			if got := b.poll("b", protocol.KindActivity, 0); got != nil {
+				acquired[got.Activity.Session.SessionID] = got.Activity.Session.Epoch
+			}
+		}
+		wait.Wait()
+		for _, s := range beat.Sessions {
+			epoch, taken := acquired[s.SessionID]
+			switch {
+			case s.Held && taken:
+				t.Errorf("session %s was resumed under epoch %d and acquired under %d", s.SessionID, s.Epoch, epoch)
+			case s.Held && s.Epoch != ids[s.SessionID], taken && epoch <= ids[s.SessionID],
+				!s.Held && !taken:
+				t.Errorf("session %s had epoch %d: resumed %+v, acquired under %d", s.SessionID, ids[s.SessionID], s, epoch)
+			}
+		}
+		t.Logf("%d of %d sessions were acquired by the other worker", len(acquired), sessions)
+	})
+}
+
+// A task of a suspended session that is delivered to the process that held it last keeps the epoch, and a process that
+// gave the epoch up gets a higher one.
+func TestATaskKeepsTheEpochUnlessItWasGivenUp(t *testing.T) {
+	apptest.Databases(t, func(t *testing.T, database string) {
+		const lease = 300 * time.Millisecond
+		a := on(t, database)
+		a.register("flow")
+		a.suspends("a", lease, 100)
+		step := func() (epoch int64, isNew bool) {
+			t.Helper()
+			got := a.poll("a", protocol.KindActivity, 30)
+			if r := a.result(got, 1); r.Err != nil {
+				t.Fatal(r.Err)
+			}
+			time.Sleep(2 * lease)
+			a.decide(a.poll("flow", protocol.KindWorkflow, 30), inSession("s"))
+			return got.Activity.Session.Epoch, got.Activity.Session.IsNew
+		}
+		a.schedule("one", inSession("s"))
+		first, _ := step()
+		second, isNew := step()
+		if second != first || isNew {
+			t.Errorf("epoch %d, new %t, after %d", second, isNew, first)
+		}
+		got := must[protocol.WorkerHeartbeatAnswer](t)(a.WorkerHeartbeat(t.Context(), protocol.WorkerHeartbeat{
+			WorkerID: "a", Incarnation: "a1",
+			Sessions: []protocol.SessionRenewal{{SessionID: "s", Epoch: second, GivenUp: true}},
+		}))
+		if s := got.Sessions[0]; s.Held || s.Reason != protocol.ReasonGivenUp {
+			t.Errorf("a release in a heartbeat: %+v", s)
+		}
+		third, isNew := step()
+		if third <= second || !isNew {
+			t.Errorf("after it was given up: epoch %d, new %t, after %d", third, isNew, second)
+		}
+		v := must[protocol.SessionView](t)(a.Session(t.Context(), "", "s"))
+		var what []string
+		for _, e := range v.Timeline {
+			what = append(what, e.What)
+		}
+		if all := strings.Join(what, " "); !strings.Contains(all, "resumed") {
+			t.Errorf("the timeline is %s", all)
+		}
+	})
+}

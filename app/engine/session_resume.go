@@ -1,0 +1,100 @@
+package engine
+
+import (
+	"time"
+
+	"github.com/sojourn-run/sojourn/shared/history"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// After a network gap the lease of a session may have run out while no other process wanted the session. Its holder
+// still has the state in memory. A holder that declared that it suspends such state (Worker.ResumesSessions) continues
+// under the same epoch: by a heartbeat that asks for it, or by the next task of the session.
+//
+// This does not weaken the fence: the epoch names one process's state, and a process that has dropped the state never
+// starts work under the epoch. It hands the task back and releases the epoch, so that the next acquisition raises it.
+
+// ResumeSession grants a new lease under the same epoch to the process that held the session last.
+type ResumeSession struct {
+	Epoch    int64
+	Lessee   Lessee
+	Draining bool // an operator drains the worker
+}
+
+func (in ResumeSession) decide(s *Session, now history.Time) (SessionChange, error) {
+	w := in.Lessee.Worker
+	if err := (SessionHolder{Worker: w.ID, Epoch: in.Epoch}).holds(s); err != nil {
+		return SessionChange{}, err
+	}
+	if s.With(w, now.Time) { // the lease is live: the worker's own estimate ended earlier
+		c := SessionChange{Session: *s}
+		c.Session.renew(now.Time, time.Duration(s.Lease)*time.Microsecond)
+		return c, nil
+	}
+	if !s.resumable(w, now.Time) {
+		return SessionChange{}, protocol.Refuse(
+			protocol.ReasonSessionNotActive, "session %s cannot be resumed: it is %s", s.ID, s.Shown(),
+		)
+	}
+	if in.Draining {
+		return SessionChange{}, protocol.Refuse(protocol.ReasonWorkerDraining, "worker %s is drained by an operator", w.ID)
+	}
+	if v := AdmitSession(s, in.Lessee, now.Time, true); !v.OK {
+		return SessionChange{}, refusal(v, s, in.Lessee)
+	}
+	c := SessionChange{Session: *s}
+	c.Timeline = append(c.Timeline, c.Session.resume(w, now.Time))
+	c.Session.renew(now.Time, time.Duration(s.Lease)*time.Microsecond)
+	return c, nil
+}
+
+// resumable reports whether the session's lease ran out, the process of the worker held it last, and nothing else has
+// happened to the session since. A session with options is never resumed: its worker closes the resource when its own
+// estimate of the lease ends, before another worker may open it.
+func (s *Session) resumable(w *Worker, now time.Time) bool {
+	expired := s.Status == protocol.SessionExpired || s.Status == protocol.SessionOrphaned ||
+		s.Status == protocol.SessionActive && !s.LeaseUntil.After(now)
+	return w.ResumesSessions && w.Incarnation != "" && s.Owner == w.ID && s.Incarnation == w.Incarnation &&
+		s.Door != DoorWorker && !s.Terminal && expired && !s.idle(now) && !s.Drained &&
+		s.Moving == "" && (s.For == "" || s.For == w.ID)
+}
+
+// resume makes the session held again under its epoch. The caller renews the lease.
+func (s *Session) resume(w *Worker, now time.Time) protocol.SessionEvent {
+	s.Status, s.Reason, s.GivenUp = protocol.SessionActive, "", ""
+	s.Release, s.PinnedUntil = w.Release, history.Time{}
+	s.For, s.ForUntil, s.Leaving = "", history.Time{}, false
+	s.LeaseUntil = history.Time{}
+	s.taken()
+	return protocol.SessionEvent{
+		At: history.At(now), What: "resumed", Worker: s.Owner, Epoch: s.Epoch, By: s.Owner, Release: s.Release,
+	}
+}
+
+// maxEpochAhead is how far ahead of the database's clock an epoch that a worker reports is believed.
+const maxEpochAhead = 24 * time.Hour
+
+// giveUp releases a session whose holder has dropped its state, whether or not the lease has run out since. The next
+// acquisition raises the epoch, also that of the same process.
+func (in ReleaseSession) giveUp(s *Session, now history.Time) SessionChange {
+	c := SessionChange{Session: *s}
+	n := &c.Session
+	switch {
+	case s.NoReacquire:
+		n.lose(protocol.SessionExpired, protocol.ReasonGivenUp, now)
+		c.Timeline = append(c.Timeline, s.ended(now, "expired", in.Worker, protocol.ReasonGivenUp))
+	case s.Held(now.Time):
+		c.Timeline = append(c.Timeline, n.release(now, in.Worker, protocol.ReasonGivenUp))
+	case s.Status == protocol.SessionActive: // its lease ran out, which the app has not recorded yet
+		n.lose(protocol.SessionExpired, ReasonLeaseLost, now)
+		n.Owner, n.Incarnation = "", ""
+		c.Timeline = append(c.Timeline, s.ended(now, "expired", in.Worker, protocol.ReasonGivenUp))
+	default:
+		n.Owner, n.Incarnation, n.UpdatedAt = "", "", now
+	}
+	// The database was restored from an older copy: the worker has seen an epoch that is not in it.
+	if in.Known > n.Epoch && in.Known <= now.Add(maxEpochAhead).UnixMicro() {
+		n.Epoch = in.Known
+	}
+	return c
+}

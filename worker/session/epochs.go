@@ -1,0 +1,54 @@
+package session
+
+import "container/list"
+
+// mostEpochs is for how many sessions a worker remembers the highest epoch.
+const mostEpochs = 100_000
+
+// epochs remembers, for the sessions that a worker used last, the highest epoch and whether its state was dropped. A
+// worker starts no work under a lower epoch, nor under one whose state it dropped. Not safe for concurrent use.
+type epochs struct {
+	most  int
+	by    map[string]*list.Element
+	order *list.List // of *seenEpoch, the oldest first
+}
+
+type seenEpoch struct {
+	session string
+	epoch   int64
+	dropped bool
+}
+
+func newEpochs(most int) *epochs {
+	return &epochs{most: most, by: map[string]*list.Element{}, order: list.New()}
+}
+
+// of returns the highest epoch of a session, 0 if none is remembered, and whether its state was dropped.
+func (e *epochs) of(session string) (epoch int64, dropped bool) {
+	if at := e.by[session]; at != nil {
+		seen := at.Value.(*seenEpoch)
+		return seen.epoch, seen.dropped
+	}
+	return 0, false
+}
+
+// saw notes that the worker holds a session under an epoch.
+func (e *epochs) saw(session string, epoch int64) {
+	if at := e.by[session]; at != nil {
+		*at.Value.(*seenEpoch) = seenEpoch{session: session, epoch: epoch}
+		e.order.MoveToBack(at)
+		return
+	}
+	e.by[session] = e.order.PushBack(&seenEpoch{session: session, epoch: epoch})
+	if e.order.Len() > e.most {
+		oldest := e.order.Remove(e.order.Front()).(*seenEpoch)
+		delete(e.by, oldest.session)
+	}
+}
+
+// dropped notes that the state of an epoch is gone.
+func (e *epochs) dropped(session string, epoch int64) {
+	if at := e.by[session]; at != nil && at.Value.(*seenEpoch).epoch == epoch {
+		at.Value.(*seenEpoch).dropped = true
+	}
+}
