@@ -5,6 +5,7 @@ import (
 	"runtime/debug"
 
 	"github.com/sojourn-run/sojourn/sandbox"
+	"github.com/sojourn-run/sojourn/shared/process"
 )
 
 // leastMemory is what this process counts with, however much executors may have.
@@ -36,13 +37,20 @@ func (s *settings) limitMemory() int64 {
 	case os.Getenv("GOMEMLIMIT") != "":
 		bytes = min(bytes, debug.SetMemoryLimit(-1))
 	case limited:
-		// The Go runtime does not count all that the control group does, as SQLite's pages and buffers of connections.
-		limit := bytes - min(bytes/2, max(bytes/6, uncounted))
-		debug.SetMemoryLimit(limit)
-		s.Log.Info().Int64("bytes", limit).Msg("memory limit of the Go runtime set from the control group")
+		soft, hard := memoryLimits(bytes)
+		process.LimitMemory(soft, hard)
+		s.Log.Info().Int64("bytes", hard).Msg("memory limit of the Go runtime set from the control group")
 	}
 	return bytes
 }
 
+// memoryLimits are those of the Go runtime in a process that may use so many bytes. The control group counts what the
+// runtime does not: SQLite's pages, buffers of connections, files that the kernel caches. The soft limit keeps the
+// process, with those, at half of its memory as long as it needs no more.
+func memoryLimits(bytes int64) (soft, hard int64) {
+	hard = bytes - min(bytes/2, max(bytes/6, uncounted))
+	return min(bytes/3, hard), hard
+}
+
 // inFlight is how much of the memory requests and responses may take at once.
-func inFlight(memory int64) int64 { return memory / 4 }
+func inFlight(memory int64) int64 { return memory / 8 }

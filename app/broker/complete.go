@@ -31,7 +31,7 @@ func (b *Broker) Complete(ctx context.Context, in protocol.CompleteRequest) (pro
 	out := protocol.CompleteBatchAnswer{Items: make([]protocol.CompleteAnswer, len(in.Items))}
 	collect := func() {}
 	// All that this response carries: the tasks of the next poll, and what turns made and lead to.
-	budget := dispatch.NewBudget(protocol.MaxTaskBytes)
+	budget := responseBudget(ctx)
 	var by *engine.Worker // who polls, if it could be given a task now
 	if in.Next != nil {
 		w, empty, err := b.admitPoll(ctx, in.Next)

@@ -50,7 +50,9 @@ func (b *Broker) Poll(ctx context.Context, in protocol.PollRequest) (protocol.Po
 		}
 		began := time.Now()
 		for {
-			waiter := b.dispatch.Enter(b.spec(in, w))
+			spec := b.spec(in, w)
+			spec.Budget = responseBudget(ctx)
+			waiter := b.dispatch.Enter(spec)
 			leased, err := waiter.Wait(ctx, wait-time.Since(began))
 			switch {
 			case errors.Is(err, dispatch.ErrDraining):
@@ -74,6 +76,8 @@ func (b *Broker) Poll(ctx context.Context, in protocol.PollRequest) (protocol.Po
 				}
 				w = next
 				continue
+			case errors.Is(err, dispatch.ErrNoMemory):
+				return protocol.PollAnswer{}, protocol.Refuse(protocol.ReasonOverloaded, "%v; try again", err)
 			case err != nil:
 				// Something may have been leased to this poll, and the worker does not know of it.
 				if errors.Is(err, store.ErrOutcome) {

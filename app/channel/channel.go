@@ -193,6 +193,12 @@ func (c *Channel) ownerOf(principal any) budget.Owner {
 	return c.opt.Owner(principal)
 }
 
+// counted returns a context under which what is loaded for a worker's response is counted, until release.
+func (c *Channel) counted(ctx context.Context, p *worker) (counted context.Context, release func()) {
+	g := c.opt.Budget.Open(c.owner(p))
+	return budget.With(ctx, g), g.Release
+}
+
 // failed hears what a peer is not told.
 func (c *Channel) failed(s *socketio.Socket, err error) {
 	e := c.log.Error().Err(err)

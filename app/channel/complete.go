@@ -20,6 +20,8 @@ func (c *Channel) completeJob(
 	if !many {
 		outcomes = []protocol.JobOutcome{in.JobOutcome}
 	}
+	ctx, release := c.counted(ctx, p)
+	defer release()
 	attach(ctx, outcomes, many)
 	out := protocol.ChannelCompleteAnswer{Many: many, Items: make([]protocol.JobReceipt, len(outcomes))}
 	req := protocol.CompleteRequest{Items: make([]protocol.CompleteItem, 0, len(outcomes))}

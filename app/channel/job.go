@@ -68,7 +68,9 @@ func (c *Channel) poll(ctx context.Context, p *worker, in protocol.ChannelPoll) 
 		seconds := peer.Seconds(max(0, time.Duration(*in.TimeoutMS)*time.Millisecond))
 		req.Timeout = &seconds
 	}
-	a, err := p.Poll(ctx, req)
+	counted, release := c.counted(ctx, p)
+	defer release()
+	a, err := p.Poll(counted, req)
 	if err != nil {
 		return protocol.ChannelPollAnswer{}, err
 	}

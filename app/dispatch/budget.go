@@ -1,9 +1,30 @@
 package dispatch
 
-import "github.com/sojourn-run/sojourn/app/store"
+import (
+	"context"
+
+	"github.com/sojourn-run/sojourn/app/store"
+)
 
 // A response larger than a frame of its transport delivers nothing, so its bytes are counted before tasks are leased
 // for it. Claims and reservations for one response run concurrently; each reserves the bytes it may need, like slots.
+
+// Memory is what the app may use for the tasks of one response. Bytes are those of the tasks. Its methods are called
+// with the mutex of the Dispatch held, but for Grow.
+type Memory interface {
+	Try(bytes int64) bool                        // reserves bytes if they are free
+	Grow(ctx context.Context, bytes int64) error // waits until they are
+	Return(bytes int64)                          // of those that were reserved
+	Force(bytes int64)                           // reserves bytes that are in use already
+}
+
+// unlimited is the Memory of responses that are not counted.
+type unlimited struct{}
+
+func (unlimited) Try(int64) bool                    { return true }
+func (unlimited) Grow(context.Context, int64) error { return nil }
+func (unlimited) Return(int64)                      {}
+func (unlimited) Force(int64)                       {}
 
 // Budget is how many bytes of tasks one response may carry. Waiters whose tasks go into the same response share one.
 // The first task of a response always fits. All methods of a Budget are called with the mutex of the Dispatch held.
@@ -11,10 +32,16 @@ type Budget struct {
 	left    int64
 	tasks   int       // tasks that were added to the response or are being claimed for it
 	waiters []*Waiter // queued waiters of the response
+	memory  Memory
 }
 
-// NewBudget returns the budget of a response with at most this number of bytes of tasks.
-func NewBudget(bytes int64) *Budget { return &Budget{left: bytes} }
+// NewBudget makes the budget of a response of at most so many bytes of tasks. A nil memory is without limit.
+func NewBudget(bytes int64, memory Memory) *Budget {
+	if memory == nil {
+		memory = unlimited{}
+	}
+	return &Budget{left: bytes, memory: memory}
+}
 
 // Spend reserves bytes for other parts of a response. It returns false if they would exceed the budget and over
 // together.
@@ -25,6 +52,7 @@ func (d *Dispatch) Spend(b *Budget, bytes, over int64) bool {
 		return false
 	}
 	b.reserve(bytes)
+	b.memory.Force(bytes)
 	b.changed()
 	return true
 }
@@ -41,10 +69,11 @@ func (b *Budget) reserve(bytes int64) {
 	b.tasks++
 }
 
-// release returns the bytes that were reserved for tasks that were not leased.
-func (b *Budget) release(bytes int64, tasks int) {
+// undo gives back what was reserved for a task that does not come.
+func (b *Budget) undo(bytes int64) {
 	b.left += bytes
-	b.tasks -= tasks
+	b.tasks--
+	b.memory.Return(bytes)
 }
 
 // changed enqueues the waiters of the response for the kinds of tasks that fit now, and dequeues them for the others.
@@ -68,14 +97,45 @@ func (b *Budget) part(alone bool) (bytes int64, first bool) {
 	return bytes, first
 }
 
-// endClaim ends a claim that had reserved bytes.
-func (b *Budget) endClaim(bytes int64, first bool, given []store.Leased) {
+// smallPart is what a claim may bring to a waiter for which the app has no more memory.
+const smallPart = 64 << 10
+
+// afford reserves memory for a part. Where there is too little, the part becomes smaller; false: there is none.
+func (b *Budget) afford(bytes int64, first bool) (int64, bool, bool) {
+	if b.memory.Try(bytes) {
+		return bytes, first, true
+	}
+	if bytes > smallPart && b.memory.Try(smallPart) {
+		if first {
+			b.tasks--
+		}
+		b.left += bytes - smallPart
+		return smallPart, false, true
+	}
+	b.cancel(bytes, first)
+	return 0, false, false
+}
+
+// cancel gives back a part for which there is no memory.
+func (b *Budget) cancel(bytes int64, first bool) {
 	if first {
 		b.tasks--
 	}
 	b.left += bytes
+}
+
+// endClaim ends a claim that had set bytes aside.
+func (b *Budget) endClaim(bytes int64, first bool, given []store.Leased) {
+	b.cancel(bytes, first)
+	used := int64(0)
 	for i := range given {
 		b.reserve(given[i].Size)
+		used += given[i].Size
+	}
+	if used > bytes {
+		b.memory.Force(used - bytes)
+	} else {
+		b.memory.Return(bytes - used)
 	}
 }
 

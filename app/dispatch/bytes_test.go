@@ -105,7 +105,7 @@ func TestClaimsShareTheBytesOfAResponse(t *testing.T) {
 // Polls whose tasks go into the same response share its bytes, and one that gets none for that waits for nothing.
 func TestPollsOfOneResponseShareItsBytes(t *testing.T) {
 	bubble(t, func(t *testing.T, d *Dispatch, b *backlog) {
-		budget := NewBudget(most)
+		budget := NewBudget(most, nil)
 		turn := spec(worker("a"), 1, oneActivity)
 		turn.Run, turn.Budget = "run", budget
 		next := spec(worker("a"), 4, map[protocol.TaskKind]int{protocol.KindActivity: 4})

@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"math/rand/v2"
 	"slices"
@@ -23,6 +24,7 @@ type part struct {
 	bytes int64  // set aside of its response
 	first bool   // so is the place of the first task, which always fits
 	age   uint64 // of the waiter's worker when the claim was sent
+	poor  bool   // its memory is yet to be waited for
 }
 
 // kick sends the claims a waiter needs, of the line that was asked longest ago first, so that no kind or queue starves
@@ -69,9 +71,18 @@ func (d *Dispatch) start(l *line) bool {
 		if n == 0 {
 			break
 		}
-		budget -= n
 		p := part{entry: e, asked: n, age: w.member.age}
 		p.bytes, p.first = w.budget.part(n == w.max)
+		// The waiter that is first in line gets all of its part, or a small task behind it would go past a large one.
+		if len(parts) == 0 {
+			p.poor = !w.budget.memory.Try(p.bytes)
+		} else {
+			var some bool
+			if p.bytes, p.first, some = w.budget.afford(p.bytes, p.first); !some {
+				break
+			}
+		}
+		budget -= n
 		r.Pollers = append(r.Pollers, store.Poller{
 			Lessee: w.spec.Lessee, Max: n, Bytes: p.bytes, First: p.first, Gone: &w.gone,
 		})
@@ -79,6 +90,9 @@ func (d *Dispatch) start(l *line) bool {
 		// While the claim is under way these slots are asked for. A commit that makes a task must not count on
 		// them as well, or the poller would get more than it has room for.
 		w.hold(l.key.kind, n)
+		if p.poor {
+			break
+		}
 	}
 	d.claims++
 	l.claiming, l.lastClaim, l.throttle = true, d.claims, nil
@@ -115,6 +129,12 @@ func (l *line) unclear(most int) (list []*entry) {
 
 // claim asks the store and deals out what it gave.
 func (d *Dispatch) claim(l *line, gen uint64, r store.ClaimRequest, parts []part) {
+	if parts[0].poor {
+		if err := d.awaitMemory(&parts[0]); err != nil {
+			d.refuse(l, &parts[0], err)
+			return
+		}
+	}
 	tasks, err := d.claimer.Claim(d.life, r)
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -149,6 +169,37 @@ func (d *Dispatch) claim(l *line, gen uint64, r store.ClaimRequest, parts []part
 	d.start(l)
 	for w := range l.asking {
 		w.signal() // it may have waited for this claim to begin its own, which is not needed any more or has to wait
+	}
+}
+
+// memoryWait is how long a claim waits for the memory of its first task.
+const memoryWait = time.Second
+
+func (d *Dispatch) awaitMemory(p *part) error {
+	ctx, cancel := context.WithTimeout(d.life, memoryWait)
+	defer cancel()
+	return p.entry.waiter.budget.memory.Grow(ctx, p.bytes)
+}
+
+// refuse ends the wait of a poll for whose tasks the app has no memory, and serves those behind it.
+func (d *Dispatch) refuse(l *line, p *part, err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	defer d.endWork()
+	w := p.entry.waiter
+	l.claiming = false
+	d.count.NoMemory++
+	w.budget.cancel(p.bytes, p.first)
+	if !w.closing && !w.left {
+		if d.life.Err() == nil {
+			err = ErrNoMemory
+		}
+		d.endWait(w, err)
+	}
+	w.release(l.key.kind, p.asked)
+	d.start(l)
+	for w := range l.asking {
+		w.signal()
 	}
 }
 

@@ -26,6 +26,8 @@ var (
 	ErrDrained  = errors.New("an operator drains it") // ask again: the poller may go on with its other queues
 	// of the poller's process: it left, was removed, or another took its place
 	ErrGone = errors.New("registration is over")
+	// the memory of the poll's response did not become free in time
+	ErrNoMemory = errors.New("no memory for the tasks of a response")
 )
 
 // Claimer is the part of a store that claims are sent to.

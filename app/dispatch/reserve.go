@@ -46,6 +46,9 @@ func (d *Dispatch) Reserve(o store.Offer) store.Reservation {
 		return nil
 	}
 	size := w.size(&o)
+	if !w.budget.memory.Try(size) {
+		return nil // a claim waits for the memory
+	}
 	w.budget.reserve(size)
 	// Of another kind as well: a poller with one slot that goes on with a run leaves all others where they are.
 	past := slices.ContainsFunc(w.entries, func(e entry) bool { return !e.spot.clear() })
@@ -218,7 +221,7 @@ func (r *reservation) Undo() {
 	r.finish()
 	defer d.endWork()
 	d.count.Undone++
-	w.budget.release(r.size, 1)
+	w.budget.undo(r.size)
 	w.release(r.kind, 1)
 	d.kick(w)
 }
@@ -232,7 +235,7 @@ func (r *reservation) Doubt(err error) {
 	defer d.endWork()
 	d.count.Undone++
 	d.doubt(w, err)
-	w.budget.release(r.size, 1)
+	w.budget.undo(r.size)
 	w.release(r.kind, 1)
 	d.kick(w)
 }

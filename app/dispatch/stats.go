@@ -17,6 +17,7 @@ type Counts struct {
 	Undone       int64 // reservations whose commit failed
 	Claims       int64 // claims sent
 	Claimed      int64 // tasks they delivered
+	NoMemory     int64 // polls refused because the app had no memory for their tasks
 	EmptyClaims  int64 // of them, without a task; failed ones included
 	FailedClaims int64
 	Throttled    int64 // of them, from which a budget withheld tasks

@@ -85,7 +85,7 @@ type Waiter struct {
 func (d *Dispatch) Enter(s Spec) *Waiter {
 	w := &Waiter{d: d, spec: s, wake: make(chan struct{}, 1), max: max(s.Max, 1), budget: s.Budget}
 	if w.budget == nil {
-		w.budget = NewBudget(protocol.MaxTaskBytes)
+		w.budget = NewBudget(protocol.MaxTaskBytes, nil)
 	}
 	w.spec.Lessee.Counted, w.spec.Lessee.Sessions = false, 0
 	w.entries = make([]entry, 0, len(s.Queues)*len(s.Kinds))

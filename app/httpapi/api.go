@@ -97,7 +97,7 @@ func New(o Options) *API {
 // something to happen counts with what it answers only.
 var loads = map[string]int64{
 	"describe": serve.ManyReads, "describe_run": serve.ManyReads, "describe_run_by_id": serve.ManyReads,
-	"debug_workflow": serve.ManyReads, "history_export": 2 * serve.ManyReads, "list": serve.ManyReads / 4,
+	"debug_workflow": serve.ManyReads, "history_export": serve.ManyReads, "list": serve.ManyReads / 4,
 }
 
 // ServeHTTP answers one request.

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/sojourn-run/sojourn/app/view"
 	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/httpjson"
 	"github.com/sojourn-run/sojourn/shared/payload"
@@ -118,7 +119,7 @@ func exportHistory(a *API, c *call) (answer, error) {
 	// Page by page, since a history may be longer than one read; events that come meanwhile are behind the last page.
 	in := protocol.HistoryQuery{Target: c.target(), PageSize: 1000}
 	for {
-		page, err := a.opt.RunViews.History(c.Ctx, in)
+		page, err := a.opt.RunViews.History(view.Whole(c.Ctx), in)
 		if err != nil {
 			return answer{}, err
 		}

@@ -34,7 +34,7 @@ func (p *Plane) measure(r prometheus.Registerer) {
 	counter("sojourn_tasks_returned_total", "Tasks given back because who polled for them was gone.", func() int64 {
 		return p.dispatch.Counts().Returned
 	})
-	r.MustRegister(channelCollector{p})
+	r.MustRegister(channelCollector{p}, inFlightCollector{p})
 	r.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "sojourn_poll_waiters", Help: "Polls that wait for work.",
 	}, func() float64 { return float64(p.dispatch.Counts().Waiting) }))

@@ -56,6 +56,7 @@ type Call struct {
 
 	raw   []byte        // the body, once it was read
 	grant *budget.Grant // of the bytes in flight
+	loads *budget.Grant // of those that are loaded for the response
 	full  bool          // it was refused for lack of them
 }
 
@@ -158,10 +159,7 @@ func (p *Pipeline) reserve(c *Call) (err error) {
 		body = c.maxBody()
 	}
 	n := bodyFactor*body + max(plainReads, c.Route.Reads)
-	owner := budget.Owner{Namespace: c.NS}
-	if c.Who != nil {
-		owner.Token = cmp.Or(c.Who.TokenID, c.Who.Name)
-	}
+	owner := c.owner()
 	class := budget.Ordinary
 	if c.Route.Reserved {
 		if class = budget.Reserved; c.ContentLength >= 0 && body <= smallBody {
@@ -183,6 +181,15 @@ func (p *Pipeline) reserve(c *Call) (err error) {
 		return overloaded()
 	}
 	return err
+}
+
+// owner is the caller for which the bytes of the request are counted.
+func (c *Call) owner() budget.Owner {
+	o := budget.Owner{Namespace: c.NS}
+	if c.Who != nil {
+		o.Token = cmp.Or(c.Who.TokenID, c.Who.Name)
+	}
+	return o
 }
 
 // Read decodes the body.
@@ -225,7 +232,10 @@ func (p *Pipeline) Unrouted(mux *http.ServeMux, x Exchange) bool {
 func (p *Pipeline) Serve(x Exchange) {
 	began, status := time.Now(), 0
 	c := x.base()
-	defer func() { c.grant.Release() }()
+	defer func() {
+		c.grant.Release()
+		c.loads.Release()
+	}()
 	defer func() {
 		if broke := recover(); broke != nil {
 			if broke == any(http.ErrAbortHandler) {
@@ -241,6 +251,7 @@ func (p *Pipeline) Serve(x Exchange) {
 	}()
 	said, err := p.run(x)
 	if err != nil {
+		c.full = c.full || protocol.ReasonOf(err) == protocol.ReasonOverloaded
 		status = p.refuse(x, x.Failed(err))
 		return
 	}
@@ -290,7 +301,8 @@ func (p *Pipeline) run(x Exchange) (Answer, error) {
 	if err := p.reserve(c); err != nil {
 		return Answer{}, err
 	}
-	limit, ctx := c.Route.Limit, c.Context()
+	c.loads = p.Budget.Open(c.owner())
+	limit, ctx := c.Route.Limit, budget.With(c.Context(), c.loads)
 	if limit == 0 {
 		limit = brief
 	} else { // it may be held: for as long as its caller is good
@@ -302,6 +314,9 @@ func (p *Pipeline) run(x Exchange) (Answer, error) {
 	defer cancel()
 	c.Ctx = ctx
 	said, err := x.Do()
+	if errors.Is(err, budget.ErrOverloaded) {
+		err = overloaded()
+	}
 	if refusal := auth.Over(ctx); refusal != nil && (err != nil || said.Body != nil) {
 		// a stream has begun its answer, and ends
 		return Answer{}, refusal
@@ -321,6 +336,7 @@ func (p *Pipeline) write(x Exchange, status int, body any) error {
 		status, raw = http.StatusInternalServerError, p.Broken
 	}
 	c.W.Header().Set(p.Header, p.Version)
+	c.loads.Shrink(c.loads.Bytes() / budget.LoadFactor) // the rest was for the response, which is counted now
 	c.grant.Force(replyFactor * int64(len(raw)))
 	c.grant.MayBeCut(c.cutWriting)
 	defer c.grant.MayBeCut(nil)

@@ -7,6 +7,8 @@ import (
 	"github.com/sojourn-run/sojourn/app/change"
 	"github.com/sojourn-run/sojourn/app/engine"
 	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/shared/budget"
+	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
@@ -15,6 +17,12 @@ import (
 
 // maxHistoryWait is how long a history request waits for a new event.
 const maxHistoryWait = 30 * time.Second
+
+type wholeKey struct{}
+
+// Whole is for a caller that reads a history page by page and keeps all of it: its memory is reserved with the first
+// page. Two callers that reserve page by page would wait for each other.
+func Whole(ctx context.Context) context.Context { return context.WithValue(ctx, wholeKey{}, true) }
 
 // History reads a page of a run's history; with Wait it is held until there is an event after the token, and its answer
 // carries the next token for as long as the run is open.
@@ -33,8 +41,20 @@ func (v *View) History(ctx context.Context, in protocol.HistoryQuery) (protocol.
 		if err != nil {
 			return protocol.HistoryPage{}, err
 		}
-		size := pageSize(in.PageSize, change.MaxPage, change.MaxPage)
+		size, bytes := pageSize(in.PageSize, change.MaxPage, change.MaxPage), min(run.Bytes, change.MaxPageSize)
+		whole := ctx.Value(wholeKey{}) != nil
+		if whole {
+			bytes = run.Bytes
+		}
+		if !whole || in.PageToken == "" {
+			if err := budget.Load(ctx, bytes); err != nil {
+				return protocol.HistoryPage{}, err
+			}
+		}
 		p, err := change.Page(ctx, v.store, run.ID, after, run.LastSeq, size)
+		if !whole {
+			budget.Loaded(ctx, bytes, int64(history.SizeOf(p.Events)))
+		}
 		if in.Wait && p.NextPageToken == nil && run.Status.Open() {
 			p.NextPageToken = change.PageToken(run.LastSeq) // there will be more: this is where to wait for it
 		}

@@ -52,7 +52,7 @@ func (v *View) Queue(ctx context.Context, ns, name string) (protocol.QueueState,
 	out.Limits = map[string]protocol.Budget{}
 	for kind, member := range protocol.TaskLimits {
 		if l := g.decided[name].Budget(kind); l.Bounded() {
-			out.Limits[member] = budget(l)
+			out.Limits[member] = limitsOf(l)
 		}
 	}
 	for _, w := range g.workers[name] {
@@ -108,8 +108,8 @@ func (v *View) Limits(ctx context.Context, ns, name string) (protocol.LimitState
 // LimitState shows the budgets of a queue; with an empty name, of a namespace.
 func LimitState(k engine.QueueKey, q *engine.Queue) protocol.LimitState {
 	v := protocol.LimitState{
-		Namespace: k.Namespace, Queue: k.Name, Workflow: budget(q.Budget(protocol.KindWorkflow)),
-		Activity: budget(q.Budget(protocol.KindActivity)),
+		Namespace: k.Namespace, Queue: k.Name, Workflow: limitsOf(q.Budget(protocol.KindWorkflow)),
+		Activity: limitsOf(q.Budget(protocol.KindActivity)),
 	}
 	if q != nil {
 		v.UpdatedAt = q.UpdatedAt
@@ -117,7 +117,7 @@ func LimitState(k engine.QueueKey, q *engine.Queue) protocol.LimitState {
 	return v
 }
 
-func budget(l engine.Budget) protocol.Budget {
+func limitsOf(l engine.Budget) protocol.Budget {
 	return protocol.Budget{MaxLeases: orNone(l.Leases), MaxPerMinute: orNone(l.PerMinute)}
 }
 

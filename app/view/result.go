@@ -8,6 +8,8 @@ import (
 	"github.com/sojourn-run/sojourn/app/change"
 	"github.com/sojourn-run/sojourn/app/engine"
 	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/shared/budget"
+	"github.com/sojourn-run/sojourn/shared/payload"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
@@ -22,23 +24,32 @@ func (v *View) Result(ctx context.Context, t protocol.Target, most time.Duration
 	defer cancel()
 	t.Namespace = change.Namespace(t.Namespace)
 	for {
-		next, err := v.awaitClose(ctx, waiting, &t)
+		next, bytes, err := v.awaitClose(ctx, waiting, &t)
 		switch {
 		case err != nil:
 			return protocol.RunView{}, err
 		case next == "":
+			if err := budget.Load(ctx, min(bytes, maxDescribed)); err != nil {
+				return protocol.RunView{}, err
+			}
 			return v.Describe(ctx, t)
 		}
 		t.RunID = next
 	}
 }
 
-// awaitClose waits until a run has closed, or waiting is over. It names the run in t; next is the run it continued as.
+// maxDescribed is how many bytes of payloads a description has at most, of its input and its result.
+const maxDescribed = 2 * payload.MaxBytes
+
+// awaitClose waits until a run has closed, or waiting is over. It names the run in t; next is the run it continued as,
+// bytes the size of its history.
 // At each event it looks at the head alone, however much is open.
-func (v *View) awaitClose(ctx, waiting context.Context, t *protocol.Target) (next string, err error) {
+func (v *View) awaitClose(
+	ctx, waiting context.Context, t *protocol.Target,
+) (next string, bytes int64, err error) {
 	run, err := v.runStatus(ctx, *t)
 	if err != nil {
-		return "", err
+		return "", 0, err
 	}
 	t.RunID = run.RunID
 	// Watched before it is read: a run that closed in between would be waited for until its time is over.
@@ -52,19 +63,20 @@ func (v *View) awaitClose(ctx, waiting context.Context, t *protocol.Target) (nex
 		})
 		switch {
 		case errors.Is(err, store.ErrNotFound): // removed meanwhile: who describes it says so
-			return "", nil
+			return "", bytes, nil
 		case err != nil:
-			return "", err
+			return "", 0, err
 		case !now.Status.Open():
-			return now.ContinuedTo, nil
+			return now.ContinuedTo, now.Bytes, nil
 		}
+		bytes = now.Bytes
 		select {
 		case <-changed:
 		case <-round:
 		case <-v.opt.Known.Drained():
-			return "", nil
+			return "", bytes, nil
 		case <-waiting.Done():
-			return "", ctx.Err()
+			return "", bytes, ctx.Err()
 		}
 	}
 }

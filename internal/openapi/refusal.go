@@ -15,6 +15,7 @@ var general = map[int][]protocol.Reason{
 		protocol.ReasonMissingVersion,
 		protocol.ReasonUnsupportedVersion,
 	},
+	429: {protocol.ReasonOverloaded},
 	401: {protocol.ReasonUnauthorized}, 403: {protocol.ReasonForbidden}, 413: {protocol.ReasonPayloadTooLarge},
 	415: {protocol.ReasonUnsupportedMediaType}, 422: {protocol.ReasonValidation, protocol.ReasonUnsupportedCodec},
 	500: {protocol.ReasonInternal}, 503: {protocol.ReasonStoreUnavailable, protocol.ReasonBackendUnavailable},
@@ -46,6 +47,10 @@ func refusals(rt serve.Route) map[int][]protocol.Reason {
 	}
 	if rt.Shape.Query != nil || strings.Contains(rt.Pattern, "{") {
 		list = append(list, protocol.ReasonValidation)
+	}
+	// Other worker routes answer backend_unavailable instead.
+	if !rt.Probe && (rt.Plane != serve.Work || strings.HasSuffix(rt.Pattern, "/poll")) {
+		list = append(list, protocol.ReasonOverloaded)
 	}
 	list = append(list, rt.Shape.Refuses...)
 	slices.Sort(list)

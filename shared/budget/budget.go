@@ -50,7 +50,7 @@ type Budget struct {
 	part       int64 // of it by Reserved
 	namespaces map[string]*holder
 	waiting    list.List // of *request, in the order they came
-	refused    int64
+	refused    [2]int64  // by class
 	cut        int64
 }
 
@@ -92,8 +92,8 @@ func Places(total int) *Budget { return &Budget{total: int64(total), namespaces:
 // Stats are counts of a Budget.
 type Stats struct {
 	Total, Used, Waiting int64
-	Refused              int64 // requests whose bytes did not become free in time
-	Cut                  int64 // requests that were cut for callers below their share
+	Refused              [2]int64 // requests whose bytes did not become free in time, by Class
+	Cut                  int64    // requests that were cut for callers below their share
 }
 
 // Stats counts.
@@ -198,6 +198,10 @@ func (g *Grant) Grow(ctx context.Context, n int64) error {
 	}
 	b := g.budget
 	b.mu.Lock()
+	if g.ended {
+		b.mu.Unlock()
+		return ErrOverloaded
+	}
 	n = min(n, max(0, b.limit(g.class)-g.n))
 	if b.inPart(g.class, n) || b.used+n <= b.limit(g.class) && !b.someoneFirst(g.owner, g.class) {
 		b.give(g, n)
@@ -206,7 +210,7 @@ func (g *Grant) Grow(ctx context.Context, n int64) error {
 	}
 	_, token := b.holders(g.owner)
 	if token.waiting >= mayWait || b.waiting.Len() >= mayWaitAll {
-		b.refused++
+		b.refused[g.class]++
 		b.drop(g.owner)
 		b.mu.Unlock()
 		return ErrOverloaded
@@ -239,9 +243,44 @@ func (g *Grant) Grow(ctx context.Context, n int64) error {
 		return nil
 	default:
 	}
-	b.refused++
+	b.refused[r.class]++
 	b.leave(r)
 	return err
+}
+
+// Open returns a grant without bytes, for what is loaded later.
+func (b *Budget) Open(o Owner) *Grant {
+	if b == nil {
+		return nil
+	}
+	return &Grant{budget: b, owner: o}
+}
+
+// Try adds n bytes if they are free and no other request comes first; it does not wait.
+func (g *Grant) Try(n int64) bool {
+	if g == nil || n <= 0 {
+		return true
+	}
+	b := g.budget
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	n = min(n, max(0, b.limit(g.class)-g.n))
+	if g.ended || b.used+n > b.limit(g.class) || b.someoneFirst(g.owner, g.class) {
+		b.drop(g.owner)
+		return false
+	}
+	b.give(g, n)
+	return true
+}
+
+// Bytes is how many bytes the grant has.
+func (g *Grant) Bytes() int64 {
+	if g == nil {
+		return 0
+	}
+	g.budget.mu.Lock()
+	defer g.budget.mu.Unlock()
+	return g.n
 }
 
 // Force adds n bytes at once, also above the limit.
@@ -429,7 +468,9 @@ func (b *Budget) serve() {
 		}
 		b.waiting.Remove(r.element)
 		b.count(r.grant.owner, -1)
-		b.give(r.grant, r.n)
+		if !r.grant.ended {
+			b.give(r.grant, r.n)
+		}
 		close(r.granted)
 	}
 }

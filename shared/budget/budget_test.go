@@ -251,3 +251,59 @@ func TestPlacesGoToThoseThatHaveFewer(t *testing.T) {
 		}
 	})
 }
+
+// Bytes that are reserved without waiting come from what is free, are not taken from a caller that waits with fewer,
+// and end with their grant.
+func TestBytesAreTriedWithoutWaiting(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := budget.New(400) // 300 of them ordinary
+		a, other := budget.Owner{Token: "a"}, budget.Owner{Token: "b"}
+		third := b.Force(budget.Owner{Token: "c"}, 100)
+		g := b.Open(a)
+		if !g.Try(150) || g.Try(100) || !g.Try(50) || g.Bytes() != 200 {
+			t.Fatalf("reserved %d bytes, want 200", g.Bytes())
+		}
+		var waited *budget.Grant
+		done := make(chan error, 1)
+		go func() {
+			var err error
+			waited, err = b.Acquire(t.Context(), other, 100, budget.Ordinary)
+			done <- err
+		}()
+		synctest.Wait()
+		if g.Return(20); g.Try(10) {
+			t.Error("bytes were reserved before those of a caller that waits with fewer")
+		}
+		g.Return(100)
+		if err := <-done; err != nil || waited.Bytes() != 100 {
+			t.Errorf("the caller that waited has %d bytes: %v", waited.Bytes(), err)
+		}
+		ended := b.Open(a)
+		waited.Force(1000)
+		go func() { done <- ended.Grow(t.Context(), 100) }()
+		synctest.Wait()
+		ended.Release()
+		waited.Release()
+		third.Release()
+		g.Release()
+		if err := <-done; err != nil || ended.Try(10) || ended.Grow(t.Context(), 10) == nil {
+			t.Errorf("a grant that has ended was given bytes: %v", err)
+		}
+		if s := b.Stats(); s.Used != 0 || s.Waiting != 0 {
+			t.Errorf("at the end: %+v", s)
+		}
+		ctx := budget.With(t.Context(), b.Open(a))
+		if err := budget.Load(ctx, 50); err != nil || b.Stats().Used != 50*budget.LoadFactor {
+			t.Errorf("loading 50 bytes counts with %d: %v", b.Stats().Used, err)
+		}
+		if budget.Loaded(ctx, 50, 20); b.Stats().Used != 20*budget.LoadFactor {
+			t.Errorf("20 loaded bytes count with %d", b.Stats().Used)
+		}
+		if budget.Loaded(ctx, 20, 90); b.Stats().Used != 90*budget.LoadFactor {
+			t.Errorf("90 loaded bytes count with %d", b.Stats().Used)
+		}
+		if err := budget.Load(t.Context(), 1<<40); err != nil {
+			t.Errorf("what is not counted: %v", err)
+		}
+	})
+}

@@ -139,7 +139,7 @@ func historyBytes(memory int64) int {
 	if memory <= 0 {
 		return mostHistory
 	}
-	return int(min(mostHistory, memory/16))
+	return int(min(mostHistory, memory/32))
 }
 
 func newCache(history int) *cache {

@@ -35,11 +35,11 @@ var pragmas = []string{
 const mostPages = 32 << 10
 
 // pageCache is the pragma for the pages of one of five connections, in a process that may use so many bytes of memory;
-// 0: as many as it likes. All together they have a twelfth of it.
+// 0: as many as it likes. All together they have a 25th of it.
 func pageCache(bytes int64) string {
 	kib := int64(mostPages)
 	if bytes > 0 {
-		kib = min(kib, max(1<<10, bytes/64>>10))
+		kib = min(kib, max(1<<10, bytes/128>>10))
 	}
 	return fmt.Sprintf("cache_size(-%d)", kib)
 }

@@ -1,0 +1,37 @@
+package budget
+
+import "context"
+
+// LoadFactor is how many bytes of memory a byte takes that is loaded for a response: as it is stored, as a value, and
+// as text.
+const LoadFactor = 3
+
+type loadKey struct{}
+
+// With returns a context under which loaded bytes are counted by a grant.
+func With(ctx context.Context, g *Grant) context.Context {
+	if g == nil {
+		return ctx
+	}
+	return context.WithValue(ctx, loadKey{}, g)
+}
+
+// From returns the grant by which loaded bytes are counted; nil if they are not counted.
+func From(ctx context.Context) *Grant {
+	g, _ := ctx.Value(loadKey{}).(*Grant)
+	return g
+}
+
+// Load waits until n bytes may be loaded for the response to the request of ctx. The error is ErrOverloaded or that of
+// ctx.
+func Load(ctx context.Context, n int64) error { return From(ctx).Grow(ctx, LoadFactor*n) }
+
+// Loaded returns what was reserved for loading and is not needed: n bytes were to be loaded, and used are.
+func Loaded(ctx context.Context, n, used int64) {
+	switch g := From(ctx); {
+	case used < n:
+		g.Return(LoadFactor * (n - used))
+	case used > n:
+		g.Force(LoadFactor * (used - n))
+	}
+}

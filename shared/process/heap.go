@@ -1,0 +1,44 @@
+package process
+
+import (
+	"runtime"
+	"runtime/debug"
+	"runtime/metrics"
+)
+
+// beside is the memory of the Go runtime beside the heap that a limit allows for: stacks, and free blocks.
+const beside = 32 << 20
+
+// limitFor is the memory limit of the Go runtime while so many bytes live in the heap.
+func limitFor(live, soft, hard int64) int64 { return min(max(soft, live+live/2+beside), hard) }
+
+// LimitMemory sets the memory limit of the Go runtime to soft, and raises it up to hard while more than about
+// two thirds of soft live in the heap. The collector then runs in time to keep the process small, but never all
+// the time, as it would with a fixed limit that the live heap comes close to.
+func LimitMemory(soft, hard int64) {
+	l := &limits{soft: soft, hard: hard, now: soft}
+	debug.SetMemoryLimit(soft)
+	l.afterCollection()
+}
+
+// limits are those of [LimitMemory]; its methods run one after the other.
+type limits struct{ soft, hard, now int64 }
+
+func (l *limits) adjust() {
+	sample := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
+	metrics.Read(sample)
+	if want := limitFor(int64(sample[0].Value.Uint64()), l.soft, l.hard); want != l.now {
+		l.now = want
+		debug.SetMemoryLimit(want)
+	}
+}
+
+// afterCollection adjusts the limit when the collector finds that a new object is not used, and makes the next
+// object.
+func (l *limits) afterCollection() {
+	mark := new([64]byte) // large enough to have a block to itself
+	runtime.AddCleanup(mark, func(l *limits) {
+		l.adjust()
+		l.afterCollection()
+	}, l)
+}
