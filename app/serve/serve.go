@@ -14,6 +14,7 @@ import (
 	"net/http"
 	"runtime/debug"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -101,24 +102,37 @@ func (c *Call) maxBody() int64 {
 // Body is the request's body, nil when there is none.
 func (c *Call) Body() (raw []byte, err error) {
 	if c.raw == nil {
-		c.grant.MayBeCut(c.cutReading)
+		end := c.mayBeCut(http.NewResponseController(c.W).SetReadDeadline)
 		c.raw, err = httpjson.Body(c.W, c.Request, c.maxBody())
-		c.grant.MayBeCut(nil)
-		if err != nil && c.grant.WasCut() {
-			err = overloaded()
+		end()
+		// The deadline may have passed right after the last byte: then net/http has cancelled the request's context.
+		if c.grant.WasCut() {
+			c.raw, err = nil, overloaded()
+			c.W.Header().Set("Connection", "close")
 		}
 	}
 	return c.raw, err
 }
 
-// cutReading ends the reading of a body whose bytes are needed for another caller.
-func (c *Call) cutReading() {
-	_ = http.NewResponseController(c.W).SetReadDeadline(time.Now()) // it worked before
-}
-
-// cutWriting ends the writing of a response that its caller does not read.
-func (c *Call) cutWriting() {
-	_ = http.NewResponseController(c.W).SetWriteDeadline(time.Now())
+// mayBeCut lets the budget end the reading of the body, or the writing of the response, until end is called: it sets
+// that deadline of the connection. A cut that comes later does nothing, since the connection serves another request by
+// then.
+func (c *Call) mayBeCut(deadline func(time.Time) error) (end func()) {
+	var mu sync.Mutex
+	over := false
+	c.grant.MayBeCut(func() {
+		mu.Lock()
+		defer mu.Unlock()
+		if !over {
+			_ = deadline(time.Now()) // it worked before
+		}
+	})
+	return func() {
+		c.grant.MayBeCut(nil)
+		mu.Lock()
+		defer mu.Unlock()
+		over = true
+	}
 }
 
 // Skimmed is the body without its long strings, when it was refused for its size before it was read: what a refusal has
@@ -168,6 +182,12 @@ func (p *Pipeline) reserve(c *Call) (err error) {
 		}
 	}
 	if n <= smallRequest {
+		// Polls are limited by their number, and the memory of their tasks is reserved by the claim. In a burst of polls
+		// claims have all bytes for moments, in which no other poll may be refused.
+		if c.Route.Limit == Held {
+			c.grant = p.Budget.Force(owner, n)
+			return nil
+		}
 		var ok bool
 		if c.grant, ok = p.Budget.Small(owner, n); ok {
 			return nil
@@ -247,6 +267,9 @@ func (p *Pipeline) Serve(x Exchange) {
 		}
 		if p.Observe != nil {
 			p.Observe(c.Route.Operation, status, time.Since(began))
+		}
+		if status == HungUp { // without it, net/http would send an empty 200 to a caller that is still there
+			panic(http.ErrAbortHandler)
 		}
 	}()
 	said, err := p.run(x)
@@ -338,8 +361,7 @@ func (p *Pipeline) write(x Exchange, status int, body any) error {
 	c.W.Header().Set(p.Header, p.Version)
 	c.loads.Shrink(c.loads.Bytes() / budget.LoadFactor) // the rest was for the response, which is counted now
 	c.grant.Force(replyFactor * int64(len(raw)))
-	c.grant.MayBeCut(c.cutWriting)
-	defer c.grant.MayBeCut(nil)
+	defer c.mayBeCut(http.NewResponseController(c.W).SetWriteDeadline)()
 	return errors.Join(err, httpjson.Write(c.W, c.Request, status, raw))
 }
 
@@ -351,7 +373,7 @@ func (p *Pipeline) refuse(x Exchange, err error) int {
 	c := x.base()
 	e := httpjson.Refusal(store.Refusal(err))
 	status := x.Status(e)
-	if c.Context().Err() != nil {
+	if c.Context().Err() != nil && !c.grant.WasCut() {
 		return HungUp
 	}
 	httpjson.Hints(c.W, status)

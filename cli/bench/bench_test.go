@@ -77,7 +77,8 @@ func TestEveryScenarioMeasuresEachOperation(t *testing.T) {
 				if len(got.each) != ops || slices.Contains(got.each, 0) || slices.Contains(got.beside, 0) {
 					t.Errorf("got %+v", got)
 				}
-				if reads := s.id == "P14"; (got.commits == 0) != reads {
+				// What only reads commits nothing but the exchange of the quotas' counts, once a second.
+				if reads := s.id == "P14"; reads && got.commits > 2 || !reads && got.commits == 0 {
 					t.Errorf("%d commits", got.commits)
 				}
 				if s.figure == nil {

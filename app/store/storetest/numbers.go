@@ -158,7 +158,7 @@ func MostRead(name, namespace string) int {
 		return 1
 	case name == "runs", name == "queues", name == "order":
 		return ManyRuns
-	case name == "queues up to":
+	case name == "queues up to", name == "usage": // a page
 		return 1_000
 	case name == "sessions up to":
 		return ManySessions / 10 // some of which are held, and passed on the way to as many
