@@ -59,6 +59,9 @@ type Call struct {
 	grant *budget.Grant // of the bytes in flight
 	loads *budget.Grant // of those that are loaded for the response
 	full  bool          // it was refused for lack of them
+
+	cutting sync.Mutex // guards phase
+	phase   phase      // that the budget may end now
 }
 
 // Exchange is a call in the hands of its plane, which embeds it.
@@ -102,9 +105,9 @@ func (c *Call) maxBody() int64 {
 // Body is the request's body, nil when there is none.
 func (c *Call) Body() (raw []byte, err error) {
 	if c.raw == nil {
-		end := c.mayBeCut(http.NewResponseController(c.W).SetReadDeadline)
+		c.mayBeCut(reading)
 		c.raw, err = httpjson.Body(c.W, c.Request, c.maxBody())
-		end()
+		c.endCut()
 		// The deadline may have passed right after the last byte: then net/http has cancelled the request's context.
 		if c.grant.WasCut() {
 			c.raw, err = nil, overloaded()
@@ -114,24 +117,40 @@ func (c *Call) Body() (raw []byte, err error) {
 	return c.raw, err
 }
 
-// mayBeCut lets the budget end the reading of the body, or the writing of the response, until end is called: it sets
-// that deadline of the connection. A cut that comes later does nothing, since the connection serves another request by
-// then.
-func (c *Call) mayBeCut(deadline func(time.Time) error) (end func()) {
-	var mu sync.Mutex
-	over := false
-	c.grant.MayBeCut(func() {
-		mu.Lock()
-		defer mu.Unlock()
-		if !over {
-			_ = deadline(time.Now()) // it worked before
-		}
-	})
-	return func() {
-		c.grant.MayBeCut(nil)
-		mu.Lock()
-		defer mu.Unlock()
-		over = true
+// phase is what of a request the budget may end, by a deadline of its connection.
+type phase int
+
+const (
+	neither phase = iota
+	reading       // of the body
+	writing       // of the response
+)
+
+// mayBeCut lets the budget end a phase of the request until endCut is called. A cut that comes later does nothing,
+// since the connection serves another request by then.
+func (c *Call) mayBeCut(p phase) {
+	c.cutting.Lock()
+	c.phase = p
+	c.cutting.Unlock()
+	c.grant.MayBeCut(c.cut)
+}
+
+func (c *Call) endCut() {
+	c.grant.MayBeCut(nil)
+	c.cutting.Lock()
+	c.phase = neither
+	c.cutting.Unlock()
+}
+
+func (c *Call) cut() {
+	c.cutting.Lock()
+	defer c.cutting.Unlock()
+	switch connection := http.NewResponseController(c.W); c.phase { // setting deadlines worked before
+	case reading:
+		_ = connection.SetReadDeadline(time.Now())
+	case writing:
+		_ = connection.SetWriteDeadline(time.Now())
+	case neither:
 	}
 }
 
@@ -361,7 +380,8 @@ func (p *Pipeline) write(x Exchange, status int, body any) error {
 	c.W.Header().Set(p.Header, p.Version)
 	c.loads.Shrink(c.loads.Bytes() / budget.LoadFactor) // the rest was for the response, which is counted now
 	c.grant.Force(replyFactor * int64(len(raw)))
-	defer c.mayBeCut(http.NewResponseController(c.W).SetWriteDeadline)()
+	c.mayBeCut(writing)
+	defer c.endCut()
 	return errors.Join(err, httpjson.Write(c.W, c.Request, status, raw))
 }
 
