@@ -7,9 +7,9 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// After a network gap the lease of a session may have run out while no other process wanted the session. Its holder
-// still has the state in memory. A holder that declared that it suspends such state (Worker.ResumesSessions) continues
-// under the same epoch: by a heartbeat that asks for it, or by the next task of the session.
+// In a network gap the lease of a session may run out although no other process needs the session. Its holder still has
+// the state in memory. A holder that suspends state (Worker.ResumesSessions) continues under the same epoch, either by
+// a heartbeat that asks for it or by the next task of the session.
 //
 // This does not weaken the fence: the epoch names one process's state, and a process that has dropped the state never
 // starts work under the epoch. It hands the task back and releases the epoch, so that the next acquisition raises it.
@@ -65,17 +65,19 @@ func (s *Session) resume(w *Worker, now time.Time) protocol.SessionEvent {
 	s.Release, s.PinnedUntil = w.Release, history.Time{}
 	s.For, s.ForUntil, s.Leaving = "", history.Time{}, false
 	s.LeaseUntil = history.Time{}
+	s.Renewals, s.FirstRenewal, s.LastRenewal = 0, history.Time{}, history.Time{} // the entry of the expiry has them
 	s.taken()
 	return protocol.SessionEvent{
 		At: history.At(now), What: "resumed", Worker: s.Owner, Epoch: s.Epoch, By: s.Owner, Release: s.Release,
 	}
 }
 
-// maxEpochAhead is how far ahead of the database's clock an epoch that a worker reports is believed.
+// maxEpochAhead is how far an epoch that a worker reports may be ahead of the database's clock. A higher one is
+// ignored.
 const maxEpochAhead = 24 * time.Hour
 
-// giveUp releases a session whose holder has dropped its state, whether or not the lease has run out since. The next
-// acquisition raises the epoch, also that of the same process.
+// giveUp releases a session whose holder has dropped the state, also if the lease has run out since. The next
+// acquisition raises the epoch, even if the same process acquires the session.
 func (in ReleaseSession) giveUp(s *Session, now history.Time) SessionChange {
 	c := SessionChange{Session: *s}
 	n := &c.Session
@@ -85,7 +87,7 @@ func (in ReleaseSession) giveUp(s *Session, now history.Time) SessionChange {
 		c.Timeline = append(c.Timeline, s.ended(now, "expired", in.Worker, protocol.ReasonGivenUp))
 	case s.Held(now.Time):
 		c.Timeline = append(c.Timeline, n.release(now, in.Worker, protocol.ReasonGivenUp))
-	case s.Status == protocol.SessionActive: // its lease ran out, which the app has not recorded yet
+	case s.Status == protocol.SessionActive: // the lease ran out, and no app has recorded it yet
 		n.lose(protocol.SessionExpired, ReasonLeaseLost, now)
 		n.Owner, n.Incarnation = "", ""
 		c.Timeline = append(c.Timeline, s.ended(now, "expired", in.Worker, protocol.ReasonGivenUp))

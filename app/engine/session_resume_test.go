@@ -19,6 +19,7 @@ func suspended() (Session, *Worker, time.Time) {
 	s.claim(Lessee{Worker: w}, 0, now, "")
 	s.move(now)
 	s.Fresh = false // its first activity has run
+	s.Renewals, s.FirstRenewal, s.LastRenewal = 1, history.At(now), history.At(now)
 	return s, w, now.Add(40 * time.Second)
 }
 
@@ -45,7 +46,10 @@ func TestASessionIsResumedUnderItsEpoch(t *testing.T) {
 				len(c.Timeline) != 1 || c.Timeline[0].What != "resumed" {
 				t.Errorf("%+v, timeline %+v", n, c.Timeline)
 			}
-			// The same by the next task, which is not told that its state is new.
+			if n := c.Session; n.Renewals != 0 || !n.FirstRenewal.IsZero() || !n.LastRenewal.IsZero() {
+				t.Errorf("the renewals before the expiry are counted again: %+v", n)
+			}
+			// A task resumes the session as well, and its state is not new.
 			a, timeline, _ := LeaseActivity(
 				Activity{}, &s, Lessee{Worker: w, Counted: true}, func(string) int64 { return 0 }, now,
 			)
@@ -105,8 +109,8 @@ func TestASessionIsNotResumedOnceAnythingHappenedToIt(t *testing.T) {
 	}
 }
 
-// A worker that dropped the state of an epoch releases it, whether or not the lease still lives. Its next acquisition
-// raises the epoch, also above one that only the worker knows.
+// A worker that dropped the state of an epoch releases it, with a live lease and with an expired one. Its next
+// acquisition raises the epoch, also above an epoch that only the worker has seen.
 func TestAGivenUpEpochIsNotServedAgain(t *testing.T) {
 	for name, c := range map[string]struct {
 		after time.Duration
