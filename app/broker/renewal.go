@@ -87,14 +87,17 @@ func (b *Broker) renewSessions(
 	sound := make([]protocol.SessionRenewal, 0, len(asked))
 	places := make([]int, 0, len(asked)) // of each sound renewal in the heartbeat
 	states := make([]protocol.SessionState, len(asked))
+	var apart sync.WaitGroup
+	defer apart.Wait()
 	for i, r := range asked {
 		switch {
 		case r.Malformed != nil:
 			states[i] = protocol.SessionState{SessionID: r.SessionID, Epoch: r.Epoch, Reason: r.Malformed.Error()}
+		// Concurrently, so that the committer stores them in one batch.
 		case r.Resume:
-			states[i] = b.renewedState(ctx, w, r, b.resumeSession(ctx, who, r))
+			apart.Go(func() { states[i] = b.renewedState(ctx, w, r, b.resumeSession(ctx, who, r)) })
 		case r.GivenUp:
-			states[i] = b.giveUpSession(ctx, w, r)
+			apart.Go(func() { states[i] = b.giveUpSession(ctx, w, r) })
 		default:
 			sound, places = append(sound, r), append(places, i)
 		}
@@ -238,8 +241,8 @@ func (p *renewed) decide(
 	return engine.DecideSession(s, renews(p.worker, r), now)
 }
 
-// resumeSession grants a new lease under the same epoch to a process that suspended the session's state. It counts what
-// the worker holds under the worker's row lock, like a claim. A refusal tells the worker to drop the state.
+// resumeSession grants a new lease under the same epoch to a process that suspended the session's state. Like a claim, it
+// counts the sessions of the worker under the worker's row lock. The worker drops the state if it is refused.
 func (b *Broker) resumeSession(ctx context.Context, w *engine.Worker, r protocol.SessionRenewal) renewal {
 	key, sk := w.Key(), engine.SessionKey{Namespace: w.Namespace, ID: r.SessionID}
 	if w.Release != "" { // a worker of the HTTP contract names none and is not subject to the release gate
@@ -267,8 +270,8 @@ func (b *Broker) resumeSession(ctx context.Context, w *engine.Worker, r protocol
 	return renewal{s, err}
 }
 
-// giveUpSession releases a session whose state the worker has dropped. The worker reports it until an app has answered
-// for the session, whatever the answer is.
+// giveUpSession releases a session whose state the worker has dropped. Held in the answer makes the worker repeat the
+// report: the release was not stored.
 func (b *Broker) giveUpSession(
 	ctx context.Context, w engine.WorkerKey, r protocol.SessionRenewal,
 ) protocol.SessionState {
@@ -278,7 +281,7 @@ func (b *Broker) giveUpSession(
 		SessionHolder: engine.SessionHolder{Worker: w.ID, Epoch: r.Epoch}, Why: protocol.ReasonGivenUp,
 	})
 	if err = b.heard(ctx, key, err); err != nil && protocol.ReasonOf(err) == "" {
-		state.Held, state.Reason = true, err.Error() // not stored: the worker repeats it
+		state.Held, state.Reason = true, err.Error()
 	}
 	return state
 }

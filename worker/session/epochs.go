@@ -2,11 +2,12 @@ package session
 
 import "container/list"
 
-// mostEpochs is for how many sessions a worker remembers the highest epoch.
+// mostEpochs is the number of sessions whose highest epoch a worker remembers.
 const mostEpochs = 100_000
 
-// epochs remembers, for the sessions that a worker used last, the highest epoch and whether its state was dropped. A
-// worker starts no work under a lower epoch, nor under one whose state it dropped. Not safe for concurrent use.
+// epochs is an LRU cache of the highest epoch that a worker has seen of each session, and of whether the worker dropped
+// its state. The worker starts no work under a lower epoch, and none under an epoch whose state it dropped.
+// Not safe for concurrent use.
 type epochs struct {
 	most  int
 	by    map[string]*list.Element
@@ -32,7 +33,7 @@ func (e *epochs) of(session string) (epoch int64, dropped bool) {
 	return 0, false
 }
 
-// saw notes that the worker holds a session under an epoch.
+// saw records that the worker holds a session under an epoch.
 func (e *epochs) saw(session string, epoch int64) {
 	if at := e.by[session]; at != nil {
 		*at.Value.(*seenEpoch) = seenEpoch{session: session, epoch: epoch}
@@ -46,7 +47,7 @@ func (e *epochs) saw(session string, epoch int64) {
 	}
 }
 
-// dropped notes that the state of an epoch is gone.
+// dropped records that the worker has dropped the state of an epoch.
 func (e *epochs) dropped(session string, epoch int64) {
 	if at := e.by[session]; at != nil && at.Value.(*seenEpoch).epoch == epoch {
 		at.Value.(*seenEpoch).dropped = true

@@ -10,8 +10,8 @@ import (
 // of the interval.
 const together = 4
 
-// Suspended is for how long the state of a session is kept after its lease ended: the worker asks the app to resume the
-// session as soon as it reaches one.
+// Suspended is how long a worker keeps the state of a session whose lease has ended. Meanwhile each of its heartbeats
+// asks the app to resume the session.
 const Suspended = 5 * time.Minute
 
 // retryAfter is the pause after a renewal whose answer did not come.
@@ -26,13 +26,13 @@ func (s *Sessions) Due(now time.Time) (renew []protocol.SessionRenewal, next tim
 	due := false
 	for _, h := range s.held {
 		if !h.until.After(now) && (h.active == 0 || h.suspends) {
-			if again := s.expired(h, now); again.IsZero() {
-				continue
-			} else if now.Before(again) {
-				next = earlier(next, again)
-				continue
+			switch {
+			case !s.suspend(h, now):
+			case now.Before(h.notBefore):
+				next = earlier(next, h.notBefore)
+			default:
+				renew = append(renew, protocol.SessionRenewal{SessionID: h.ID, Epoch: h.Epoch, Resume: true})
 			}
-			renew = append(renew, protocol.SessionRenewal{SessionID: h.ID, Epoch: h.Epoch, Resume: true})
 			continue
 		}
 		if h.idling(now) {
@@ -55,35 +55,35 @@ func (s *Sessions) Due(now time.Time) (renew []protocol.SessionRenewal, next tim
 		}
 	}
 	for id, epoch := range s.givenUp {
-		if due || len(renew) > 0 || !now.Before(s.tellAt) {
+		if due || len(renew) > 0 || !now.Before(s.reportAt) {
 			renew = append(renew, protocol.SessionRenewal{SessionID: id, Epoch: epoch, GivenUp: true})
 		} else {
-			next = earlier(next, s.tellAt)
+			next = earlier(next, s.reportAt)
 		}
 	}
 	return renew, next
 }
 
-// expired handles a session whose lease has ended by this side's clock. It returns when to ask the app to resume the
-// session; zero: its state was dropped. mu is held.
-func (s *Sessions) expired(h *Holding, now time.Time) time.Time {
+// suspend suspends a session whose lease has ended by the worker's clock. It returns false if the worker drops the
+// state instead. mu is held.
+func (s *Sessions) suspend(h *Holding, now time.Time) bool {
 	switch {
 	case h.idling(now):
-		s.takeOut(h, "lease_expired")
-		return time.Time{}
+		s.takeOut(h, protocol.EndedLeaseExpired)
+		return false
 	case !h.suspends, !h.suspended.IsZero() && now.Sub(h.suspended) >= Suspended:
-		s.giveUp(h, "lease_expired")
-		return time.Time{}
+		s.giveUp(h, protocol.EndedLeaseExpired)
+		return false
 	case h.suspended.IsZero():
 		h.suspended = now
 		s.log.Info().Str("session_id", h.ID).Int64("epoch", h.Epoch).Int("active", h.active).
 			Msg("session suspended: its lease could not be renewed in time")
 	}
-	return later(h.notBefore, h.suspended)
+	return true
 }
 
-// giveUp drops the state of an epoch that the app may still lease to this worker, and reports that with the next
-// heartbeat; mu is held.
+// giveUp drops the state of an epoch that the app may still lease to this worker. The next heartbeat reports it. mu is
+// held.
 func (s *Sessions) giveUp(h *Holding, reason string) {
 	s.takeOut(h, reason)
 	s.givenUp[h.ID] = h.Epoch
@@ -113,7 +113,7 @@ func (s *Sessions) Renewed(
 		if r.GivenUp {
 			switch {
 			case err != nil || !ok || a.Held:
-				s.tellAt = time.Now().Add(retryAfter)
+				s.reportAt = time.Now().Add(retryAfter)
 			case s.givenUp[r.SessionID] == r.Epoch:
 				delete(s.givenUp, r.SessionID)
 			}
@@ -142,13 +142,6 @@ func (s *Sessions) Renewed(
 			h.extend(Lease{sent, store, a.LeaseExpiresAt.Time}.until(h.lease))
 		}
 	}
-}
-
-func later(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
 }
 
 func earlier(a, b time.Time) time.Time {

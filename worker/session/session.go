@@ -28,8 +28,8 @@ type Options struct {
 	End func(ctx context.Context, id string, epoch int64, reason string)
 	// Failed tells the app that the state of a held session died uncleanly, once it is given up; nil: nobody.
 	Failed func(ctx context.Context, id string, epoch int64, cause, detail string)
-	// GiveUp releases an epoch at the app; known is the highest epoch of the session that this worker has seen. nil:
-	// nobody.
+	// GiveUp releases an epoch at the app; known is the highest epoch of the session that this worker has seen. With nil,
+	// only heartbeats release epochs.
 	GiveUp func(ctx context.Context, id string, epoch, known int64) error
 	// Beat asks for a heartbeat soon, which a session with a short lease does when it is taken up; nil: nobody.
 	Beat func()
@@ -61,11 +61,11 @@ type Sessions struct {
 
 	mu   sync.Mutex // guards what follows, and the holdings in it
 	held map[string]*Holding
-	// epochs this worker dropped while the app may still lease them to it, by session; reported with each heartbeat until
-	// an app has answered
-	givenUp map[string]int64
-	tellAt  time.Time // when a report of them that failed is repeated
-	epochs  *epochs
+	// epochs whose state this worker dropped while the app may still lease them to it, by session; each heartbeat reports
+	// them until an app has answered
+	givenUp  map[string]int64
+	reportAt time.Time // when the next heartbeat may report them, after a report that failed
+	epochs   *epochs
 }
 
 // New returns an empty set. It refuses an idle time within which a running activity might not show.
@@ -103,8 +103,8 @@ type Holding struct {
 	active    int
 	last      time.Time // activity
 	until     time.Time // the lease is believed to live to here; never later than the stored one
-	suspends  bool      // its state outlives the lease for a while, see Suspended
-	suspended time.Time // when the lease ended with the state kept; zero: the lease is live
+	suspends  bool      // the worker keeps the state after the lease has ended, see Suspended
+	suspended time.Time // when the session was suspended; zero: its lease is live
 	notBefore time.Time // of the next try to renew, after one that failed
 	dropped   string    // why it is held no more; "" while it is
 	rebuilds  int
@@ -263,7 +263,7 @@ func (s *Sessions) Evict(id string, epoch int64, reason string, tell func() erro
 	h := s.held[id]
 	here := h != nil && h.Epoch == epoch
 	busy := here && h.active > 0
-	if here && !busy && !h.suspended.IsZero() { // the app has nothing to agree to: its lease has ended
+	if here && !busy && !h.suspended.IsZero() { // its lease has ended, so the app need not agree
 		s.giveUp(h, reason)
 		here = false
 	}
@@ -332,9 +332,8 @@ func (s *Sessions) Drop(id string, epoch int64, reason string) {
 	}
 }
 
-// Notified handles the app's notice that a session has ended for this worker. One whose lease ran out is suspended
-// where that is possible: the worker asks the app to resume it, which the app grants if no other worker has acquired
-// it.
+// Notified handles the app's notice that a session has ended for this worker. A session whose lease ran out is
+// suspended if it is of a kind that can be resumed, and dropped otherwise.
 func (s *Sessions) Notified(n protocol.SessionNotice) {
 	if n.Reason != protocol.EndedLeaseExpired && n.Reason != protocol.EndedHeartbeatStale {
 		s.Drop(n.SessionID, n.Epoch, n.Reason)
@@ -353,7 +352,7 @@ func (s *Sessions) Notified(n protocol.SessionNotice) {
 	if h.until.After(now) {
 		h.until = now
 	}
-	if s.expired(h, now); s.opt.Beat != nil {
+	if s.suspend(h, now) && s.opt.Beat != nil {
 		defer s.opt.Beat()
 	}
 }
