@@ -14,7 +14,7 @@ import (
 )
 
 // comes waits for what another app may bring about, which tells this one of nothing it waits on here.
-func comes(t *testing.T, what string, is func() bool) {
+func comes(t testing.TB, what string, is func() bool) {
 	t.Helper()
 	for late := time.Now().Add(2 * time.Minute); !is(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(late) {

@@ -228,9 +228,7 @@ func TestAWorkerWithoutALeaseClosesNothing(t *testing.T) {
 		a.ours("b", "b1", time.Hour, time.Hour, 10)
 		a.schedule("one", inSession("s"), inSession("s"))
 		held := a.poll("a", protocol.KindActivity, 30).Activity.Session
-		for status := protocol.SessionActive; status == protocol.SessionActive; time.Sleep(5 * time.Millisecond) {
-			status = must[protocol.SessionView](t)(a.Session(t.Context(), "", "s")).Status
-		}
+		a.expires("s")
 		refused := func(who, worker string, epoch int64) {
 			t.Helper()
 			_, err := a.CloseSession(t.Context(), protocol.SessionVerb{SessionID: "s", WorkerID: worker, Epoch: epoch})

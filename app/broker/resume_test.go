@@ -25,8 +25,8 @@ func (a *app) suspends(id string, lease time.Duration, most int) {
 	}))
 }
 
-// A worker asks one app to resume its sessions at the moment at which another worker polls another app for their tasks.
-// Each session goes to one of the two: it is resumed under its epoch, or acquired under a higher one.
+// One worker asks an app to resume its sessions while another worker polls another app for tasks of these sessions. Each
+// session is either resumed under its epoch or acquired under a higher one.
 func TestAResumeAndAnAcquisitionAtOnceHaveOneWinner(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		const sessions, lease = 12, 4 * time.Second
@@ -54,7 +54,9 @@ func TestAResumeAndAnAcquisitionAtOnceHaveOneWinner(t *testing.T) {
 			resume = append(resume, protocol.SessionRenewal{SessionID: held.SessionID, Epoch: held.Epoch, Resume: true})
 		}
 		a.decide(a.poll("flow", protocol.KindWorkflow, 30), all...)
-		time.Sleep(lease) // the gap
+		for id := range ids {
+			a.expires(id)
+		}
 		b.suspends("b", lease, 100)
 		var wait sync.WaitGroup
 		var beat protocol.WorkerHeartbeatAnswer
@@ -98,7 +100,7 @@ func TestATaskKeepsTheEpochUnlessItWasGivenUp(t *testing.T) {
 			if r := a.result(got, 1); r.Err != nil {
 				t.Fatal(r.Err)
 			}
-			time.Sleep(2 * lease)
+			a.expires("s")
 			a.decide(a.poll("flow", protocol.KindWorkflow, 30), inSession("s"))
 			return got.Activity.Session.Epoch, got.Activity.Session.IsNew
 		}

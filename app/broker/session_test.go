@@ -20,6 +20,14 @@ func (a *app) ours(id, incarnation string, lease, idle time.Duration, most int) 
 	}))
 }
 
+// expires returns once the app has recorded that the lease of a session ran out.
+func (a *app) expires(id string) {
+	a.t.Helper()
+	comes(a.t, "the expiry of session "+id, func() bool {
+		return must[protocol.SessionView](a.t)(a.Session(a.t.Context(), "", id)).Status != protocol.SessionActive
+	})
+}
+
 func inSession(id string) protocol.Command {
 	p, _ := payload.EncodeArgs("x")
 	return protocol.Command{Type: protocol.ScheduleActivity, ActivityType: "turn", Arguments: p, SessionID: id}
