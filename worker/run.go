@@ -224,8 +224,8 @@ func (w *Worker) sessionFailed(ctx context.Context, id string, epoch int64, caus
 	}
 }
 
-// giveUpSession releases an epoch of a session under which this worker starts no work. A refusal means that the app
-// does not hold the worker for the owner under that epoch.
+// giveUpSession releases an epoch of a session under which this worker starts no work. The app refuses that only if the
+// worker does not own the session under that epoch, so there is nothing left to release then.
 func (w *Worker) giveUpSession(ctx context.Context, id string, epoch, known int64) error {
 	_, err := w.link.ReleaseSession(ctx, protocol.SessionVerb{
 		SessionID: id, Epoch: epoch, Known: known, Reason: protocol.ReasonGivenUp,

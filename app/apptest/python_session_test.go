@@ -70,7 +70,7 @@ func sessionState(t *testing.T, a *apptest.App, interpreter string) {
 
 	holder := turn("state.async", "chat", true, 1)
 	turn("state.sync", "chat", false, 2)
-	turn("state.async", "other", true, 1) // another session of maybe the same worker has state of its own
+	turn("state.async", "other", true, 1) // two sessions of one worker do not share state
 	other := map[string]string{"py-1": "py-2", "py-2": "py-1"}[holder]
 	move(other)
 	if at := turn("state.async", "chat", true, 1); at != other {

@@ -415,8 +415,8 @@ func (in CloseSession) releases(s *Session) bool {
 	return !s.NoReacquire && (s.Door != DoorWorker || in.Why == protocol.ReasonWorkerShutdown)
 }
 
-// repeats reports whether the DELETE may be one that was executed before and whose response was lost: a DELETE with
-// the same reason released the session, and no worker has acquired it since.
+// repeats reports whether the DELETE may repeat an earlier one whose response was lost: a DELETE with the same reason
+// released the session, and no worker has acquired it since.
 func (in CloseSession) repeats(s *Session) bool {
 	return s.Owner == "" && !s.Terminal && s.Reason == ReasonReleased && s.GivenUp == cmp.Or(in.Why, ReasonDeleted) &&
 		in.releases(s) && (in.Epoch == 0 || in.Epoch == s.Epoch)

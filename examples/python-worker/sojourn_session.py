@@ -94,7 +94,7 @@ class SessionClient(Client):
         self._states: dict[tuple[str, str], _State] = {}
 
     async def register_worker(self, **kwargs: Any) -> Any:
-        """Register the worker as one that runs activities of sessions, which old SDKs do not declare."""
+        """Register the worker with the capability worker_sessions, which old SDKs do not declare."""
         capabilities = list(kwargs.get("capabilities") or [])
         if "worker_sessions" not in capabilities:
             kwargs["capabilities"] = [*capabilities, "worker_sessions"]

@@ -83,9 +83,9 @@ type SessionSettings struct {
 	// MaxActivities is how many activities run at once in a session that names no number; 0: as many as the worker has
 	// slots.
 	MaxActivities int `json:"max_concurrent_activities,omitempty" minimum:"0"`
-	// Resumes declares that the worker keeps the state of a session whose lease ran out, hands back a task under an
-	// epoch whose state it dropped, and releases that epoch. Such a process continues a session under the same epoch if
-	// no other process acquired it since.
+	// Resumes declares that the worker suspends the state of a session whose lease ran out, and that it hands back a task
+	// under an epoch whose state it dropped. The app then lets the process continue under the same epoch if no other
+	// process has acquired the session since.
 	Resumes bool `json:"resumes,omitempty"`
 }
 
@@ -442,8 +442,8 @@ const MostKeptRuns = 500
 type SessionRenewal struct {
 	SessionID string `json:"session_id"`
 	Epoch     int64  `json:"epoch"`
-	// Resume asks for a new lease under the same epoch, after the lease ran out by the worker's clock. It is granted if no
-	// process has acquired the session since.
+	// Resume requests a new lease under the same epoch after the lease ran out by the worker's clock. The app grants it if
+	// no process has acquired the session since.
 	Resume bool `json:"resume,omitempty"`
 	// GivenUp releases the session: the worker has dropped its state.
 	GivenUp   bool  `json:"given_up,omitempty"`

@@ -168,7 +168,7 @@ func law(s ownership, c call, r reply) (bool, ownership) {
 		s.owner, s.incarnation = "", ""
 		return true, s
 	case c.kind == closing && r.already:
-		// A close that released the session may be repeated until somebody acquires it.
+		// A close that released the session may be repeated until a worker acquires the session.
 		return s.closed || holds && s.open(c, r.after) || unseen || s.owner == "", s
 	case c.kind == closing:
 		if s.closed || (!holds || c.before >= s.latest(c)) && !unseen {

@@ -35,7 +35,7 @@ export function holds(timeline: SessionEvent[]): Hold[] {
       open = { worker: e.worker_id ?? "", epoch: e.epoch ?? 0, from: at, to: null };
       out.push(open);
     } else if (e.what === "resumed" && !open) {
-      // The holder kept its state while nobody else acquired the session, so this is no new epoch.
+      // No other worker acquired the session in between, so the epoch is the same.
       open = { worker: e.worker_id ?? "", epoch: e.epoch ?? 0, from: at, to: null };
       out.push(open);
     } else if (ends.has(e.what)) {
