@@ -241,8 +241,8 @@ func (p *renewed) decide(
 	return engine.DecideSession(s, renews(p.worker, r), now)
 }
 
-// resumeSession grants a new lease under the same epoch to a process that suspended the session's state. Like a claim, it
-// counts the sessions of the worker under the worker's row lock. The worker drops the state if it is refused.
+// resumeSession grants a new lease under the same epoch to a process that suspended the session's state. Like a claim,
+// it counts the sessions of the worker under the worker's row lock. The worker drops the state if it is refused.
 func (b *Broker) resumeSession(ctx context.Context, w *engine.Worker, r protocol.SessionRenewal) renewal {
 	key, sk := w.Key(), engine.SessionKey{Namespace: w.Namespace, ID: r.SessionID}
 	if w.Release != "" { // a worker of the HTTP contract names none and is not subject to the release gate

@@ -25,8 +25,8 @@ func (a *app) suspends(id string, lease time.Duration, most int) {
 	}))
 }
 
-// One worker asks an app to resume its sessions while another worker polls another app for tasks of these sessions. Each
-// session is either resumed under its epoch or acquired under a higher one.
+// One worker asks an app to resume its sessions while another worker polls another app for tasks of these sessions.
+// Each session is either resumed under its epoch or acquired under a higher one.
 func TestAResumeAndAnAcquisitionAtOnceHaveOneWinner(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		const sessions, lease = 12, 4 * time.Second
