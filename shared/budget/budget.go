@@ -154,32 +154,14 @@ func (b *Budget) Small(o Owner, n int64) (*Grant, bool) {
 	return g, true
 }
 
-// Place is a place of one among as many as the budget has bytes, for what lasts long and can be ended at once. When all
-// are taken, an owner that has fewer gets that of the one with the most, whose cut is called.
+// Place returns a grant of one place without waiting, for a request that lasts long and can be ended at once. When all
+// places are taken, it cuts a grant of the owner with the most places, if o stays below that owner; otherwise it returns
+// false.
 func (b *Budget) Place(o Owner, cut func()) (*Grant, bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	g := &Grant{budget: b, owner: o, cut: cut}
 	if b.used+1 > b.total {
-		mine, own := b.holders(o)
-		var victim *Grant
-		var most int64
-		for name, namespace := range b.namespaces {
-			for _, token := range namespace.tokens {
-				has, wants := namespace.used, mine.used+1
-				if name == o.Namespace {
-					has, wants = token.used, own.used+1
-				}
-				if has <= wants || has <= most {
-					continue
-				}
-				for held := range token.grants {
-					if held.cut != nil && (victim == nil || victim.owner != held.owner) {
-						victim, most = held, has
-					}
-				}
-			}
-		}
+		victim := b.victim(o, 1)
 		if victim == nil {
 			b.drop(o)
 			return nil, false
@@ -187,6 +169,7 @@ func (b *Budget) Place(o Owner, cut func()) (*Grant, bool) {
 		b.cutOne(victim)
 		b.releaseGrant(victim)
 	}
+	g := &Grant{budget: b, owner: o, cut: cut}
 	b.give(g, 1)
 	return g, true
 }
@@ -297,22 +280,12 @@ func (g *Grant) Force(n int64) {
 	g.budget.relieve()
 }
 
-// Shrink gives bytes back, but for n of them.
-func (g *Grant) Shrink(n int64) {
-	if g == nil {
-		return
-	}
-	g.budget.mu.Lock()
-	defer g.budget.mu.Unlock()
-	if less := g.n - n; less > 0 && !g.ended {
-		g.budget.give(g, -less)
-		g.budget.serve()
-	}
-}
+// Shrink returns all bytes above n.
+func (g *Grant) Shrink(n int64) { g.Return(g.Bytes() - n) }
 
-// Return gives n bytes back.
+// Return returns at most n bytes.
 func (g *Grant) Return(n int64) {
-	if g == nil {
+	if g == nil || n <= 0 {
 		return
 	}
 	g.budget.mu.Lock()
@@ -475,38 +448,41 @@ func (b *Budget) serve() {
 	}
 }
 
-// cutFor ends requests of the owner with the most bytes above its share, when the waiting one is below its own.
+// cutFor cuts requests of the owner with the most bytes above its share, when the waiting one is below its own.
 func (b *Budget) cutFor(r *request) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	mine, _ := b.holders(r.grant.owner)
-	_, own := b.holders(r.grant.owner)
-	needed := b.used + r.n - b.limit(r.class)
-	for needed > 0 {
-		var victim *Grant
-		most := int64(0)
-		for name, namespace := range b.namespaces {
-			for _, token := range namespace.tokens {
-				// Of another namespace the namespace counts, of the own one the token.
-				has, wants := namespace.used, mine.used+r.n
-				if name == r.grant.owner.Namespace {
-					has, wants = token.used, own.used+r.n
-				}
-				if has <= wants || has < most {
-					continue
-				}
-				for g := range token.grants {
-					if g.cut != nil && g.n >= min(worthACut, r.n) && (has > most || victim == nil || g.n > victim.n) {
-						victim, most = g, has
-					}
-				}
-			}
-		}
+	for needed := b.used + r.n - b.limit(r.class); needed > 0; {
+		victim := b.victim(r.grant.owner, r.n)
 		if victim == nil {
 			return
 		}
 		needed -= b.cutOne(victim)
 	}
+}
+
+// victim returns the largest grant that may be cut for n bytes of an owner: of the owner with the most bytes, if o has
+// fewer even with the n bytes. Namespaces are compared, and tokens within the namespace of o; mu is held.
+func (b *Budget) victim(o Owner, n int64) (victim *Grant) {
+	mine, own := b.holders(o)
+	most := int64(0)
+	for name, namespace := range b.namespaces {
+		for _, token := range namespace.tokens {
+			has, wants := namespace.used, mine.used+n
+			if name == o.Namespace {
+				has, wants = token.used, own.used+n
+			}
+			if has <= wants || has < most {
+				continue
+			}
+			for g := range token.grants {
+				if g.cut != nil && g.n >= min(worthACut, n) && (has > most || victim == nil || g.n > victim.n) {
+					victim, most = g, has
+				}
+			}
+		}
+	}
+	return victim
 }
 
 // cutOne cuts a request and returns the bytes that become free; mu is held.
