@@ -195,8 +195,8 @@ func (c *Channel) ownerOf(principal any) budget.Owner {
 
 // counted returns a context under which what is loaded for a worker's response is counted, until release.
 func (c *Channel) counted(ctx context.Context, p *worker) (counted context.Context, release func()) {
-	g := c.opt.Budget.Open(c.owner(p))
-	return budget.With(ctx, g), g.Release
+	load := budget.NewContext(ctx, c.opt.Budget, c.owner(p))
+	return load, load.Grant.Release
 }
 
 // failed hears what a peer is not told.

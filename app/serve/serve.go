@@ -55,13 +55,11 @@ type Call struct {
 	Who *auth.Principal // nil on open routes
 	NS  string          // the namespace
 
-	raw   []byte        // the body, once it was read
-	grant *budget.Grant // of the bytes in flight
-	loads *budget.Grant // of those that are loaded for the response
-	full  bool          // it was refused for lack of them
-
-	cutting sync.Mutex // guards phase
-	phase   phase      // that the budget may end now
+	raw      []byte         // the body, once it was read
+	inFlight budget.Grant   // bytes of the body and of the response
+	loads    budget.Context // counts the bytes that are loaded for the response
+	full     bool           // it was refused because no bytes were free
+	cutter   cutter
 }
 
 // Exchange is a call in the hands of its plane, which embeds it.
@@ -89,7 +87,7 @@ type Answer struct {
 
 // NewCall begins a request of a route.
 func NewCall(w http.ResponseWriter, r *http.Request, rt Route) *Call {
-	return &Call{Request: r, W: w, Route: rt}
+	return &Call{Request: r, W: w, Route: rt, cutter: cutter{w: w}}
 }
 
 func (c *Call) base() *Call { return c } //nolint:unused // of Exchange: a plane's call has one inside
@@ -109,7 +107,7 @@ func (c *Call) Body() (raw []byte, err error) {
 		c.raw, err = httpjson.Body(c.W, c.Request, c.maxBody())
 		c.endCut()
 		// The deadline may have passed right after the last byte: then net/http has cancelled the request's context.
-		if c.grant.WasCut() {
+		if c.inFlight.WasCut() {
 			c.raw, err = nil, overloaded()
 			c.W.Header().Set("Connection", "close")
 		}
@@ -117,41 +115,55 @@ func (c *Call) Body() (raw []byte, err error) {
 	return c.raw, err
 }
 
-// phase is what of a request the budget may end, by a deadline of its connection.
+// cutter ends the reading of a request or the writing of its response by a deadline of the connection, when the budget
+// needs the bytes of the request for another caller.
+type cutter struct {
+	w     http.ResponseWriter
+	mu    sync.Mutex // guards phase
+	phase phase
+}
+
+// phase is the phase of a request that the budget may end.
 type phase int
 
 const (
 	neither phase = iota
-	reading       // of the body
-	writing       // of the response
+	reading       // the body is read
+	writing       // the response is written
 )
 
-// mayBeCut lets the budget end a phase of the request until endCut is called. A cut that comes later does nothing,
-// since the connection serves another request by then.
-func (c *Call) mayBeCut(p phase) {
-	c.cutting.Lock()
-	c.phase = p
-	c.cutting.Unlock()
-	c.grant.MayBeCut(c.cut)
-}
-
-func (c *Call) endCut() {
-	c.grant.MayBeCut(nil)
-	c.cutting.Lock()
-	c.phase = neither
-	c.cutting.Unlock()
-}
-
-func (c *Call) cut() {
-	c.cutting.Lock()
-	defer c.cutting.Unlock()
-	switch connection := http.NewResponseController(c.W); c.phase { // setting deadlines worked before
+// Cut ends the current phase. It does nothing between phases: by then the connection may serve another request.
+func (c *cutter) Cut() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch connection := http.NewResponseController(c.w); c.phase { // errors: setting deadlines worked before
 	case reading:
 		_ = connection.SetReadDeadline(time.Now())
 	case writing:
-		_ = connection.SetWriteDeadline(time.Now())
+		_ = connection.SetWriteDeadline(time.Now()) // net/http removes it after the request
 	case neither:
 	}
+}
+
+func (c *cutter) enter(p phase) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.phase = p
+}
+
+// mayBeCut lets the budget end a phase of the request until endCut is called. A request that was cut once is not cut
+// again while its refusal is written, not even by a Cut that has not run yet.
+func (c *Call) mayBeCut(p phase) {
+	if c.inFlight.WasCut() {
+		return
+	}
+	c.cutter.enter(p)
+	c.inFlight.MayBeCut(&c.cutter)
+}
+
+func (c *Call) endCut() {
+	c.inFlight.MayBeCut(nil)
+	c.cutter.enter(neither)
 }
 
 // Skimmed is the body without its long strings, when it was refused for its size before it was read: what a refusal has
@@ -192,27 +204,21 @@ func (p *Pipeline) reserve(c *Call) (err error) {
 		body = c.maxBody()
 	}
 	n := bodyFactor*body + max(plainReads, c.Route.Reads)
-	owner := c.owner()
+	c.inFlight.Open(p.Budget, c.owner())
+	switch {
+	case c.Route.Reserved && c.ContentLength >= 0 && body <= smallBody, c.Route.Limit == Held && n <= smallRequest:
+		// The number of polls is limited, and a claim reserves the memory of their tasks. In a burst of polls, claims hold
+		// all bytes for moments; no other poll may be refused for that.
+		c.inFlight.Force(n)
+		return nil
+	case n <= smallRequest && c.inFlight.Small(n):
+		return nil
+	}
 	class := budget.Ordinary
 	if c.Route.Reserved {
-		if class = budget.Reserved; c.ContentLength >= 0 && body <= smallBody {
-			c.grant = p.Budget.Force(owner, n)
-			return nil
-		}
+		class = budget.Reserved
 	}
-	if n <= smallRequest {
-		// Polls are limited by their number, and the memory of their tasks is reserved by the claim. In a burst of polls
-		// claims have all bytes for moments, in which no other poll may be refused.
-		if c.Route.Limit == Held {
-			c.grant = p.Budget.Force(owner, n)
-			return nil
-		}
-		var ok bool
-		if c.grant, ok = p.Budget.Small(owner, n); ok {
-			return nil
-		}
-	}
-	if c.grant, err = p.Budget.Acquire(c.Context(), owner, n, class); errors.Is(err, budget.ErrOverloaded) {
+	if err = c.inFlight.Acquire(c.Context(), n, class); errors.Is(err, budget.ErrOverloaded) {
 		if body > 0 {
 			c.W.Header().Set("Connection", "close") // the body is not waited for
 		}
@@ -272,8 +278,8 @@ func (p *Pipeline) Serve(x Exchange) {
 	began, status := time.Now(), 0
 	c := x.base()
 	defer func() {
-		c.grant.Release()
-		c.loads.Release()
+		c.inFlight.Release()
+		c.loads.Grant.Release()
 	}()
 	defer func() {
 		if broke := recover(); broke != nil {
@@ -343,8 +349,9 @@ func (p *Pipeline) run(x Exchange) (Answer, error) {
 	if err := p.reserve(c); err != nil {
 		return Answer{}, err
 	}
-	c.loads = p.Budget.Open(c.owner())
-	limit, ctx := c.Route.Limit, budget.With(c.Context(), c.loads)
+	c.loads.Context = c.Context()
+	c.loads.Grant.Open(p.Budget, c.owner())
+	limit, ctx := c.Route.Limit, context.Context(&c.loads)
 	if limit == 0 {
 		limit = brief
 	} else { // it may be held: for as long as its caller is good
@@ -378,8 +385,8 @@ func (p *Pipeline) write(x Exchange, status int, body any) error {
 		status, raw = http.StatusInternalServerError, p.Broken
 	}
 	c.W.Header().Set(p.Header, p.Version)
-	c.loads.Shrink(c.loads.Bytes() / budget.LoadFactor) // the rest was for the response, which is counted now
-	c.grant.Force(replyFactor * int64(len(raw)))
+	c.loads.Grant.Shrink(c.loads.Grant.Bytes() / budget.LoadFactor) // the rest was for the response, which is counted now
+	c.inFlight.Force(replyFactor * int64(len(raw)))
 	c.mayBeCut(writing)
 	defer c.endCut()
 	return errors.Join(err, httpjson.Write(c.W, c.Request, status, raw))
@@ -393,7 +400,7 @@ func (p *Pipeline) refuse(x Exchange, err error) int {
 	c := x.base()
 	e := httpjson.Refusal(store.Refusal(err))
 	status := x.Status(e)
-	if c.Context().Err() != nil && !c.grant.WasCut() {
+	if c.Context().Err() != nil && !c.inFlight.WasCut() {
 		return HungUp
 	}
 	httpjson.Hints(c.W, status)

@@ -46,11 +46,11 @@ func completeTasks(a *API, c *call) (answer, error) {
 		if refused = a.prepare(c, in.Next); refused != nil {
 			in.Next = nil
 		} else {
-			release, err := a.takePlace(c, in.Next, true)
-			if err != nil { // the outcomes count all the same, and tasks that are ready can be leased
-				c.refused, release, in.Next.Timeout = nil, func() {}, new(int64(0))
+			place, err := a.takePlace(c, in.Next, nil) // to end this poll would leave the outcomes without a response
+			if err != nil {                            // the outcomes count all the same, and tasks that are ready can be leased
+				c.refused, in.Next.Timeout = nil, new(int64(0))
 			}
-			defer release()
+			defer place.Release()
 		}
 	}
 	out, err := a.opt.Verbs.Complete(c.Ctx, in)

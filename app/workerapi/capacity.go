@@ -2,7 +2,6 @@ package workerapi
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"slices"
 
@@ -18,26 +17,18 @@ const (
 	capacityRetry = 2
 )
 
-// takePlace takes one of the places for polls that are held, and gives it back with the function it returns. A poll
-// that waits for nothing needs none. When all places are taken, a caller that holds fewer than its share gets that of
-// the namespace, or of the token in its own namespace, that holds the most; the poll that ends is refused as one that
-// finds no place.
-// A poll behind outcomes is not ended so, since they would not be answered.
-func (a *API) takePlace(c *call, in *protocol.PollRequest, behindOutcomes bool) (release func(), err error) {
+// takePlace returns one of the places for held polls, or the refusal of a poll for which there is none. A poll with a
+// timeout of zero needs none. When all places are taken, a caller that holds fewer than its share gets a place of the
+// namespace, or of the token in its own namespace, that holds the most: cut ends that poll, which is refused like one
+// that finds no place.
+func (a *API) takePlace(c *call, in *protocol.PollRequest, cut budget.Cutter) (*budget.Grant, error) {
 	if in.Timeout != nil && *in.Timeout == 0 {
-		return func() {}, nil
+		return nil, nil
 	}
 	owner := budget.Owner{Namespace: c.NS, Token: cmp.Or(c.Who.TokenID, c.Who.Name)}
-	ctx, end := context.WithCancelCause(c.Ctx)
-	cut := func() { end(errPlaceNeeded) }
-	if behindOutcomes {
-		cut = nil
-	}
 	if place, ok := a.held.Place(owner, cut); ok {
-		c.Ctx = ctx
-		return func() { place.Release(); end(nil) }, nil
+		return place, nil
 	}
-	end(nil)
 	return nil, a.full(c, in)
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/sojourn-run/sojourn/app/dispatch"
 	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/shared/budget"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
@@ -137,13 +138,15 @@ func (a *API) poll(c *call, in *protocol.PollRequest) (protocol.PollAnswer, erro
 	if err := a.prepare(c, in); err != nil {
 		return protocol.PollAnswer{}, err
 	}
-	release, err := a.takePlace(c, in, false)
+	ctx, end := context.WithCancelCause(c.Ctx)
+	defer end(nil)
+	place, err := a.takePlace(c, in, budget.CutFunc(func() { end(errPlaceNeeded) }))
 	if err != nil {
 		return protocol.PollAnswer{}, err
 	}
-	defer release()
-	out, err := a.opt.Verbs.Poll(c.Ctx, *in)
-	if errors.Is(context.Cause(c.Ctx), errPlaceNeeded) {
+	defer place.Release()
+	out, err := a.opt.Verbs.Poll(ctx, *in)
+	if errors.Is(context.Cause(ctx), errPlaceNeeded) {
 		if err == nil && len(out.Tasks) > 0 {
 			c.undelivered = out.Undo
 			return out, nil // it got tasks just before

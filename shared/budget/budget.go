@@ -70,16 +70,25 @@ type request struct {
 	element *list.Element
 }
 
-// Grant is bytes that an owner has. Its methods may be called on a nil Grant.
+// Grant holds bytes of an owner. A nil Grant and the zero Grant count nothing.
 type Grant struct {
 	budget *Budget
 	owner  Owner
 	class  Class
 	n      int64
-	cut    func()
+	cut    Cutter
 	wasCut bool
 	ended  bool
 }
+
+// Cutter ends a request whose bytes another caller needs. Cut runs in its own goroutine, at most once.
+type Cutter interface{ Cut() }
+
+// CutFunc is a function as a Cutter.
+type CutFunc func()
+
+// Cut calls f.
+func (f CutFunc) Cut() { f() }
 
 // New returns a budget of total bytes, of which a quarter is for Reserved alone.
 func New(total int64) *Budget {
@@ -114,50 +123,34 @@ func (b *Budget) limit(c Class) int64 {
 	return b.total - b.reserved
 }
 
-// Acquire waits for n bytes. More than there are is as many as there are. The error is ErrOverloaded or that of ctx.
+// Acquire returns a grant of n bytes, at most the limit of the class, and waits until they are free. The error is
+// ErrOverloaded or the cause of ctx.
 func (b *Budget) Acquire(ctx context.Context, o Owner, n int64, c Class) (*Grant, error) {
-	if b == nil {
-		return nil, nil
-	}
-	g := &Grant{budget: b, owner: o, class: c}
-	return g, g.Grow(ctx, n)
+	g := b.Open(o)
+	return g, g.Acquire(ctx, n, c)
 }
 
-// Force returns n bytes at once, also above the limit: for what is small, and for what has to be answered.
+// Force returns a grant of n bytes without waiting, even above the limit. It is for small requests and for responses.
 func (b *Budget) Force(o Owner, n int64) *Grant {
-	if b == nil {
-		return nil
-	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	g := &Grant{budget: b, owner: o}
-	b.give(g, n)
-	b.relieve()
+	g := b.Open(o)
+	g.Force(n)
 	return g
 }
 
-// Small returns a few bytes at once to an owner that has few: requests that need next to nothing do not wait behind
-// large ones. It is false for an owner that has more than a 64th of the budget.
-func (b *Budget) Small(o Owner, n int64) (*Grant, bool) {
+// Open returns an ordinary grant without bytes.
+func (b *Budget) Open(o Owner) *Grant {
 	if b == nil {
-		return nil, true
+		return nil
 	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	_, token := b.holders(o)
-	if token.used+n > b.total/64 {
-		b.drop(o)
-		return nil, false
-	}
-	g := &Grant{budget: b, owner: o}
-	b.give(g, n)
-	return g, true
+	g := new(Grant)
+	g.Open(b, o)
+	return g
 }
 
 // Place returns a grant of one place without waiting, for a request that lasts long and can be ended at once. When all
 // places are taken, it cuts a grant of the owner with the most places, if o stays below that owner; otherwise it returns
 // false.
-func (b *Budget) Place(o Owner, cut func()) (*Grant, bool) {
+func (b *Budget) Place(o Owner, cut Cutter) (*Grant, bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.used+1 > b.total {
@@ -174,9 +167,42 @@ func (b *Budget) Place(o Owner, cut func()) (*Grant, bool) {
 	return g, true
 }
 
-// Grow waits for n bytes more.
+// Open makes a zero Grant count ordinary bytes of an owner. With a nil Budget it counts nothing.
+func (g *Grant) Open(b *Budget, o Owner) { g.budget, g.owner = b, o }
+
+// uncounted reports whether the grant belongs to no Budget.
+func (g *Grant) uncounted() bool { return g == nil || g.budget == nil }
+
+// Small adds n bytes without waiting if the owner then has at most a 64th of the budget, so that small requests do not
+// wait behind large ones.
+func (g *Grant) Small(n int64) bool {
+	if g.uncounted() {
+		return true
+	}
+	b := g.budget
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	_, token := b.holders(g.owner)
+	if token.used+n > b.total/64 {
+		b.drop(g.owner)
+		return false
+	}
+	b.give(g, n)
+	return true
+}
+
+// Acquire moves a grant without bytes to a class and waits for n bytes. The error is ErrOverloaded or the cause of ctx.
+func (g *Grant) Acquire(ctx context.Context, n int64, c Class) error {
+	if g.uncounted() {
+		return nil
+	}
+	g.class = c
+	return g.Grow(ctx, n)
+}
+
+// Grow waits for n bytes more. The error is ErrOverloaded or the cause of ctx.
 func (g *Grant) Grow(ctx context.Context, n int64) error {
-	if g == nil || n <= 0 {
+	if g.uncounted() || n <= 0 {
 		return nil
 	}
 	b := g.budget
@@ -231,17 +257,9 @@ func (g *Grant) Grow(ctx context.Context, n int64) error {
 	return err
 }
 
-// Open returns a grant without bytes, for what is loaded later.
-func (b *Budget) Open(o Owner) *Grant {
-	if b == nil {
-		return nil
-	}
-	return &Grant{budget: b, owner: o}
-}
-
 // Try adds n bytes if they are free and no other request comes first; it does not wait.
 func (g *Grant) Try(n int64) bool {
-	if g == nil || n <= 0 {
+	if g.uncounted() || n <= 0 {
 		return true
 	}
 	b := g.budget
@@ -258,7 +276,7 @@ func (g *Grant) Try(n int64) bool {
 
 // Bytes is how many bytes the grant has.
 func (g *Grant) Bytes() int64 {
-	if g == nil {
+	if g.uncounted() {
 		return 0
 	}
 	g.budget.mu.Lock()
@@ -268,7 +286,7 @@ func (g *Grant) Bytes() int64 {
 
 // Force adds n bytes at once, also above the limit.
 func (g *Grant) Force(n int64) {
-	if g == nil {
+	if g.uncounted() {
 		return
 	}
 	g.budget.mu.Lock()
@@ -285,7 +303,7 @@ func (g *Grant) Shrink(n int64) { g.Return(g.Bytes() - n) }
 
 // Return returns at most n bytes.
 func (g *Grant) Return(n int64) {
-	if g == nil || n <= 0 {
+	if g.uncounted() || n <= 0 {
 		return
 	}
 	g.budget.mu.Lock()
@@ -296,20 +314,21 @@ func (g *Grant) Return(n int64) {
 	}
 }
 
-// MayBeCut says how the request is ended when its bytes are needed for a caller below its share; nil: not any more. cut
-// must not wait, and is called at most once.
-func (g *Grant) MayBeCut(cut func()) {
-	if g == nil {
+// MayBeCut sets how the request is ended when a caller below its share needs its bytes; nil: it may not be cut.
+func (g *Grant) MayBeCut(cut Cutter) {
+	if g.uncounted() {
 		return
 	}
 	g.budget.mu.Lock()
 	defer g.budget.mu.Unlock()
-	g.cut = cut
+	if !g.wasCut {
+		g.cut = cut
+	}
 }
 
 // Release gives all bytes back; again it does nothing.
 func (g *Grant) Release() {
-	if g == nil {
+	if g.uncounted() {
 		return
 	}
 	b := g.budget
@@ -324,7 +343,9 @@ func (g *Grant) Release() {
 
 // releaseGrant gives all bytes of a grant back; mu is held.
 func (b *Budget) releaseGrant(g *Grant) {
-	b.give(g, -g.n)
+	if g.n > 0 { // without bytes it may not be in the map of its owner yet
+		b.give(g, -g.n)
+	}
 	g.ended = true
 	if ns := b.namespaces[g.owner.Namespace]; ns != nil {
 		if token := ns.tokens[g.owner.Token]; token != nil {
@@ -490,7 +511,7 @@ func (b *Budget) cutOne(g *Grant) int64 {
 	cut := g.cut
 	g.cut, g.wasCut = nil, true
 	b.cut++
-	go cut()
+	go cut.Cut()
 	return g.n
 }
 
@@ -535,7 +556,7 @@ func (b *Budget) relieve() {
 
 // WasCut says whether the request was ended for another.
 func (g *Grant) WasCut() bool {
-	if g == nil {
+	if g.uncounted() {
 		return false
 	}
 	g.budget.mu.Lock()

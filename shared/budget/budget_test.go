@@ -107,7 +107,7 @@ func TestASlowCallerAboveItsShareIsCut(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			g.MayBeCut(func() { g.Release() })
+			g.MayBeCut(budget.CutFunc(g.Release))
 			slow = append(slow, g)
 		}
 		if _, err := b.Acquire(t.Context(), owner("slow", "x"), 10, budget.Ordinary); !errors.Is(err, budget.ErrOverloaded) {
@@ -129,6 +129,23 @@ func TestASlowCallerAboveItsShareIsCut(t *testing.T) {
 		}
 		if _, err := b.Acquire(t.Context(), owner("third", "y"), 10, budget.Ordinary); !errors.Is(err, budget.ErrOverloaded) {
 			t.Errorf("where nobody may be cut: %v", err)
+		}
+	})
+}
+
+// A request that was cut is not cut again while its refusal is written.
+func TestAGrantIsCutOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, cuts := budget.New(1<<20), 0
+		g := b.Force(owner("slow", "x"), 1<<20)
+		cut := budget.CutFunc(func() { cuts++ })
+		for range 2 {
+			g.MayBeCut(cut)
+			b.Force(owner("other", "y"), 1<<20)
+			synctest.Wait()
+		}
+		if s := b.Stats(); cuts != 1 || s.Cut != 1 || !g.WasCut() {
+			t.Errorf("cut %d times, counted %d", cuts, s.Cut)
 		}
 	})
 }
@@ -186,7 +203,7 @@ func TestAFloodOfOutcomesLeavesRoomForOthers(t *testing.T) {
 		}
 		synctest.Wait()
 		for i := range 20 {
-			if g, ok := b.Small(owner("quiet", fmt.Sprint(i)), 50); !ok {
+			if g := b.Open(owner("quiet", fmt.Sprint(i))); !g.Small(50) {
 				t.Error("a small request waited")
 			} else {
 				g.Release()
@@ -199,7 +216,7 @@ func TestAFloodOfOutcomesLeavesRoomForOthers(t *testing.T) {
 				g.Release()
 			}
 		}
-		if _, ok := b.Small(owner("loud", "x"), 50); ok {
+		if b.Open(owner("loud", "x")).Small(50) {
 			t.Error("a small request of the flood goes before others")
 		}
 		stop()
@@ -214,7 +231,7 @@ func TestPlacesGoToThoseThatHaveFewer(t *testing.T) {
 		held := map[budget.Owner]int{}
 		var grants []*budget.Grant
 		take := func(o budget.Owner) bool {
-			g, ok := b.Place(o, func() { held[o]-- })
+			g, ok := b.Place(o, budget.CutFunc(func() { held[o]-- }))
 			if ok {
 				held[o]++
 				grants = append(grants, g)
@@ -292,7 +309,7 @@ func TestBytesAreTriedWithoutWaiting(t *testing.T) {
 		if s := b.Stats(); s.Used != 0 || s.Waiting != 0 {
 			t.Errorf("at the end: %+v", s)
 		}
-		ctx := budget.With(t.Context(), b.Open(a))
+		ctx := budget.NewContext(t.Context(), b, a)
 		if err := budget.Load(ctx, 50); err != nil || b.Stats().Used != 50*budget.LoadFactor {
 			t.Errorf("loading 50 bytes counts with %d: %v", b.Stats().Used, err)
 		}

@@ -8,18 +8,33 @@ const LoadFactor = 3
 
 type loadKey struct{}
 
-// With returns a context under which loaded bytes are counted by a grant.
-func With(ctx context.Context, g *Grant) context.Context {
-	if g == nil {
-		return ctx
+// Context is a context under which loaded bytes are counted by Grant.
+type Context struct {
+	context.Context
+	Grant Grant
+}
+
+// NewContext returns a context under which loaded bytes are counted for an owner until its Grant is released.
+func NewContext(ctx context.Context, b *Budget, o Owner) *Context {
+	c := &Context{Context: ctx}
+	c.Grant.Open(b, o)
+	return c
+}
+
+// Value returns the grant for its key.
+func (c *Context) Value(key any) any {
+	if _, ok := key.(loadKey); ok {
+		return &c.Grant
 	}
-	return context.WithValue(ctx, loadKey{}, g)
+	return c.Context.Value(key)
 }
 
 // From returns the grant by which loaded bytes are counted; nil if they are not counted.
 func From(ctx context.Context) *Grant {
-	g, _ := ctx.Value(loadKey{}).(*Grant)
-	return g
+	if g, _ := ctx.Value(loadKey{}).(*Grant); !g.uncounted() {
+		return g
+	}
+	return nil
 }
 
 // Load waits until n bytes may be loaded for the response to the request of ctx. The error is ErrOverloaded or that of

@@ -39,7 +39,7 @@ type outbox struct {
 
 // countIn counts what waits in a grant. A peer that does not read is cut when others need its bytes.
 func (o *outbox) countIn(g *budget.Grant) {
-	g.MayBeCut(func() { o.failed(ErrSlowPeer) })
+	g.MayBeCut(budget.CutFunc(func() { o.failed(ErrSlowPeer) }))
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.closed {

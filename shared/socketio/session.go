@@ -134,7 +134,7 @@ func (s *session) reserve() (*budget.Grant, error) {
 	if err != nil {
 		return nil, err
 	}
-	g.MayBeCut(func() { s.closeWith(ErrSlowPeer) })
+	g.MayBeCut(budget.CutFunc(func() { s.closeWith(ErrSlowPeer) }))
 	return g, nil
 }
 
