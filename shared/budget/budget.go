@@ -148,8 +148,8 @@ func (b *Budget) Open(o Owner) *Grant {
 }
 
 // Place returns a grant of one place without waiting, for a request that lasts long and can be ended at once. When all
-// places are taken, it cuts a grant of the owner with the most places, if o stays below that owner; otherwise it returns
-// false.
+// places are taken, it cuts a grant of the owner with the most places, if o stays below that owner; otherwise it
+// returns false.
 func (b *Budget) Place(o Owner, cut Cutter) (*Grant, bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
