@@ -217,36 +217,39 @@ func sessionFollows(k engine.SessionKey, j engine.ClockJump) store.Change {
 }
 
 func workerFollows(k engine.WorkerKey, j engine.ClockJump) store.Change {
-	return store.Change{
-		Needs: store.Keys{Workers: []engine.WorkerKey{k}, Present: true},
-		Decide: func(r store.Rows, now time.Time) (w store.Writes, err error) {
-			worker := r.Worker(k)
-			if worker == nil {
-				return w, errFollows
-			}
-			next, moved := worker.FollowClock(j, now)
-			if !moved {
-				return w, errFollows
-			}
-			w.Workers = []engine.Worker{next}
-			return w, nil
-		},
-	}
+	return rowFollows(
+		store.Keys{Workers: []engine.WorkerKey{k}, Present: true}, j,
+		func(r store.Rows) *engine.Worker { return r.Worker(k) }, (*engine.Worker).FollowClock,
+		func(w *store.Writes, next engine.Worker) { w.Workers = []engine.Worker{next} },
+	)
 }
 
 func queueFollows(k engine.QueueKey, j engine.ClockJump) store.Change {
+	return rowFollows(
+		store.Keys{Queues: []engine.QueueKey{k}}, j,
+		func(r store.Rows) *engine.Queue { return r.Queue(k) }, (*engine.Queue).FollowClock,
+		func(w *store.Writes, next engine.Queue) { w.Queues = []engine.Queue{next} },
+	)
+}
+
+// rowFollows is the change of a row that the engine decides nothing about: read returns the row, follow its new content,
+// and write adds that to the writes.
+func rowFollows[T any](
+	needs store.Keys, j engine.ClockJump, read func(store.Rows) *T,
+	follow func(*T, engine.ClockJump, time.Time) (T, bool), write func(*store.Writes, T),
+) store.Change {
 	return store.Change{
-		Needs: store.Keys{Queues: []engine.QueueKey{k}},
+		Needs: needs,
 		Decide: func(r store.Rows, now time.Time) (w store.Writes, err error) {
-			q := r.Queue(k)
-			if q == nil {
+			row := read(r)
+			if row == nil {
 				return w, errFollows
 			}
-			next, moved := q.FollowClock(j, now)
+			next, moved := follow(row, j, now)
 			if !moved {
 				return w, errFollows
 			}
-			w.Queues = []engine.Queue{next}
+			write(&w, next)
 			return w, nil
 		},
 	}
