@@ -47,27 +47,15 @@ func Lose(ctx context.Context, s store.Store, l Loss) (Lost, error) {
 	}
 	// Suspects that share a loss with a suspect of this process are cleared if that one is blamed. Most processes hold no
 	// suspect, and then none of these is loaded.
-	var others []store.SuspectRef
-	err := s.View(ctx, func(r store.Reader) (err error) {
-		others, err = r.Suspects(ctx, l.Worker.Namespace)
-		return err
-	})
+	others, err := suspectsOf(ctx, s, l.Worker.Namespace)
 	if err != nil {
 		return Lost{}, err
 	}
 	own := map[string][]store.TaskRef{} // by run
 	needs := store.Keys{}
-	add := func(run string, seq int64) {
-		if !slices.Contains(needs.Runs, run) {
-			needs.Runs = append(needs.Runs, run)
-		}
-		if seq > 0 && !slices.Contains(needs.Activities, seq) {
-			needs.Activities = append(needs.Activities, seq)
-		}
-	}
 	for _, t := range l.Tasks {
 		own[t.Run] = append(own[t.Run], t)
-		add(t.Run, activitySeq(t))
+		addTask(&needs, t.Run, activitySeq(t))
 	}
 	// Tasks of this loss that another app judged first, and suspects that a verdict may clear.
 	prior, priorBlamed := 0, false
@@ -89,7 +77,7 @@ func Lose(ctx context.Context, s store.Store, l Loss) (Lost, error) {
 	slices.Sort(needs.Runs)
 	runs := slices.Clone(needs.Runs)
 	for _, o := range linked {
-		add(o.Run, o.Seq)
+		addTask(&needs, o.Run, o.Seq)
 	}
 	slices.Sort(needs.Runs)
 	decide := func(rows store.Rows, now time.Time) (store.Writes, error) {
@@ -110,6 +98,25 @@ func Lose(ctx context.Context, s store.Store, l Loss) (Lost, error) {
 		}
 	}
 	return out.Lost, nil
+}
+
+// suspectsOf reads the suspects of a namespace.
+func suspectsOf(ctx context.Context, s store.Store, namespace string) (list []store.SuspectRef, err error) {
+	err = s.View(ctx, func(r store.Reader) (err error) {
+		list, err = r.Suspects(ctx, namespace)
+		return err
+	})
+	return list, err
+}
+
+// addTask adds the run of a task to the keys of a change and, if seq is not 0, its activity.
+func addTask(k *store.Keys, run string, seq int64) {
+	if !slices.Contains(k.Runs, run) {
+		k.Runs = append(k.Runs, run)
+	}
+	if seq > 0 && !slices.Contains(k.Activities, seq) {
+		k.Activities = append(k.Activities, seq)
+	}
 }
 
 // losing is the result of the change of a Loss.
@@ -236,23 +243,14 @@ func (l *Loss) decide(
 
 // ClearSuspects clears the suspects of losses that another task was blamed for, and returns how many runs that changed.
 func ClearSuspects(ctx context.Context, s store.Store, namespace string, losses []string) (int, error) {
-	var others []store.SuspectRef
-	err := s.View(ctx, func(r store.Reader) (err error) {
-		others, err = r.Suspects(ctx, namespace)
-		return err
-	})
+	others, err := suspectsOf(ctx, s, namespace)
 	others = slices.DeleteFunc(others, func(o store.SuspectRef) bool { return !o.Suspicion.SharesLoss(losses) })
 	if err != nil || len(others) == 0 {
 		return 0, err
 	}
 	needs := store.Keys{}
 	for _, o := range others {
-		if !slices.Contains(needs.Runs, o.Run) {
-			needs.Runs = append(needs.Runs, o.Run)
-		}
-		if o.Seq > 0 && !slices.Contains(needs.Activities, o.Seq) {
-			needs.Activities = append(needs.Activities, o.Seq)
-		}
+		addTask(&needs, o.Run, o.Seq)
 	}
 	slices.Sort(needs.Runs)
 	decide := func(rows store.Rows, now time.Time) (store.Writes, error) {
