@@ -175,29 +175,18 @@ func (ex *executor) await(ctx context.Context, inv Invocation, c *call, o Option
 		defer timer.Stop()
 		check, deadline = early.C, timer.C
 	}
-	select {
-	case <-c.done:
-		return c.err
-	case <-check:
-		return ex.awaitNearDeadline(ctx, inv, c, o, deadline)
-	case <-ctx.Done():
+	for {
+		select {
+		case <-c.done:
+			return c.err
+		case <-check:
+			ex.check(c, inv.Deadline)
+		case <-deadline:
+			return ex.expire(inv, c, o)
+		case <-ctx.Done():
+			return ex.awaitCancelled(ctx, inv, c, o, deadline)
+		}
 	}
-	return ex.awaitCancelled(ctx, inv, c, o, deadline)
-}
-
-// awaitNearDeadline is the rest of await from the time on at which the executor is checked.
-func (ex *executor) awaitNearDeadline(
-	ctx context.Context, inv Invocation, c *call, o Options, deadline <-chan time.Time,
-) error {
-	ex.check(c, inv.Deadline)
-	select {
-	case <-c.done:
-		return c.err
-	case <-deadline:
-		return ex.expire(inv, c, o)
-	case <-ctx.Done():
-	}
-	return ex.awaitCancelled(ctx, inv, c, o, deadline)
 }
 
 // awaitCancelled is the rest of await after ctx has ended.
