@@ -8,25 +8,18 @@ import (
 	"github.com/sojourn-run/sojourn/sandbox/cgroup"
 )
 
-// machineMemory is how many bytes of memory there are to use: the machine's, or less when a cgroup says so.
-func machineMemory() int64 {
-	total := int64(4 << 30)
+// Memory returns the bytes of memory that this process may use; limited says that a cgroup sets the limit, else the
+// machine does.
+func Memory() (total int64, limited bool) {
+	total = 4 << 30
 	var info unix.Sysinfo_t
 	if unix.Sysinfo(&info) == nil {
 		total = int64(uint64(info.Totalram) * uint64(info.Unit)) //nolint:unconvert // 32 bits on some machines
 	}
-	if limit, ok := cgroup.MemoryLimit(); ok {
-		total = min(total, limit)
+	if limit, ok := cgroup.MemoryLimit(); ok && limit <= total {
+		return limit, true
 	}
-	return total
-}
-
-// Memory is how many bytes of memory there are to use; limited says that a control group allows fewer than the machine
-// has.
-func Memory() (total int64, limited bool) {
-	total = machineMemory()
-	limit, ok := cgroup.MemoryLimit()
-	return total, ok && limit == total
+	return total, false
 }
 
 // flush has what is in a folder written to the disk, so that a machine that loses its power keeps none of it by half.

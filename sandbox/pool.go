@@ -121,11 +121,12 @@ func NewPool(o Options) (*Pool, error) {
 		p.report.Runtimes[name] = l.program
 		largest = max(largest, l.limits.Memory)
 	}
+	memory, _ := Memory()
 	if p.capacity = o.MaxExecutors; p.capacity <= 0 {
-		p.capacity = capacity(machineMemory(), largest)
+		p.capacity = capacity(memory, largest)
 	}
 	if p.memory = o.Memory; p.memory <= 0 {
-		p.memory = machineMemory() / 4 * 3
+		p.memory = memory / 4 * 3
 	}
 	p.background(p.sweepLater)
 	return p, nil
