@@ -89,9 +89,11 @@ func (ex *executor) shared() bool {
 
 // check ends an executor that does not answer within half of the time until the deadline, if several calls run in it.
 // One of them blocks it, and it is not known which: the deadline of any of them may be the first to pass, and the app
-// would fail that attempt. An executor that answers is left to the call's own deadline.
+// would fail that attempt. An executor that answers is left to the call's own deadline. A deadline that has passed, as
+// after the worker was stopped, leaves no time for an answer; the call expires by itself then.
 func (ex *executor) check(c *call, deadline time.Time) {
-	if !ex.shared() {
+	left := time.Until(deadline)
+	if left <= 0 || !ex.shared() {
 		return
 	}
 	answered := make(chan struct{})
@@ -99,7 +101,7 @@ func (ex *executor) check(c *call, deadline time.Time) {
 	ex.pongs = append(ex.pongs, answered)
 	ex.mu.Unlock()
 	ex.aside(func() { _ = ex.send(frame.Frame{Header: frame.Header{T: frame.Ping}}) })
-	patience := time.NewTimer(time.Until(deadline) / 2)
+	patience := time.NewTimer(left / 2)
 	defer patience.Stop()
 	select {
 	case <-answered:
