@@ -2,7 +2,6 @@ package plane
 
 import (
 	"context"
-	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -14,9 +13,6 @@ import (
 // The clock of a shared database is compared whenever anything reads it, which the sweeper does at least twice a
 // minute.
 const clockLook = 5 * time.Second
-
-// clockJumps counts the jumps of the store's clock that this app found.
-type clockJumps struct{ forward, back atomic.Int64 }
 
 // watchClock reports jumps of the store's clock, and has what was planned by the old time planned again.
 func (p *Plane) watchClock(ctx context.Context) {
@@ -37,11 +33,8 @@ func (p *Plane) watchClock(ctx context.Context) {
 }
 
 func (p *Plane) clockJumped(ctx context.Context, j store.ClockJump) {
-	count, way, by := &p.jumps.forward, "forward", j.By
-	if by < 0 {
-		count, way, by = &p.jumps.back, "back", -by
-	}
-	count.Add(1)
+	way, by := j.Direction()
+	p.jumps.WithLabelValues(way).Inc()
 	p.log.Warn().Err(j.Err).Str("direction", way).Str("by", by.Round(time.Second).String()).Time("now", j.At).
 		Int("rows", j.Moved).Msg("clock of the database jumped; leases and schedules follow it, timers and timeouts of runs do not")
 	p.view.ClockJumped(j)
@@ -49,12 +42,14 @@ func (p *Plane) clockJumped(ctx context.Context, j store.ClockJump) {
 	p.broker.ClockJumped(ctx)
 }
 
-// measureClock exports what was counted.
-func (p *Plane) measureClock(r prometheus.Registerer) {
-	for way, count := range map[string]*atomic.Int64{"forward": &p.jumps.forward, "back": &p.jumps.back} {
-		r.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
-			Name: "sojourn_clock_jumps_total", ConstLabels: prometheus.Labels{"direction": way},
-			Help: "Jumps of the database's clock of more than a minute that this app found, by direction.",
-		}, func() float64 { return float64(count.Load()) }))
+// newClockJumps returns the counter of jumps, with an entry for each direction.
+func newClockJumps() *prometheus.CounterVec {
+	jumps := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "sojourn_clock_jumps_total",
+		Help: "Jumps of the database's clock of more than a minute that this app found, by direction.",
+	}, []string{"direction"})
+	for _, way := range []string{"forward", "back"} {
+		jumps.WithLabelValues(way)
 	}
+	return jumps
 }

@@ -81,7 +81,7 @@ type Plane struct {
 	handler  *httpapi.API
 	registry *prometheus.Registry
 	budget   *budget.Budget
-	jumps    clockJumps
+	jumps    *prometheus.CounterVec // of the store's clock
 	log      zerolog.Logger
 
 	drain func(context.Context) error // once
@@ -109,12 +109,12 @@ func Open(ctx context.Context, o Options) (*Plane, error) {
 func (p *Plane) join() {
 	o := p.opt
 	registry := prometheus.NewRegistry()
-	p.registry = registry
+	p.registry, p.jumps = registry, newClockJumps()
 	var metrics *broker.Metrics
 	if o.Metrics {
 		metrics = broker.NewMetrics(registry)
 		p.measure(registry)
-		p.measureClock(registry)
+		registry.MustRegister(p.jumps)
 	}
 	p.broker = broker.New(p.store, p.dispatch, broker.Options{
 		Release: o.Release, StrictRelease: o.Strict, App: p.id, Shared: o.Shared, AttemptLease: o.AttemptLease,

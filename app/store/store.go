@@ -77,6 +77,14 @@ type ClockJump struct {
 	Err   error // why rows may not follow the clock; nil: all do
 }
 
+// Direction returns the direction of the jump, "forward" or "back", and its length.
+func (j ClockJump) Direction() (way string, by time.Duration) {
+	if j.By < 0 {
+		return "back", -j.By
+	}
+	return "forward", j.By
+}
+
 // Schema is the version of a database's schema: the one found, 0 where there is none yet, and the one this release
 // works with. Refused is an ErrSchema when the one found is newer than this binary may serve.
 type Schema struct {

@@ -72,10 +72,7 @@ func (v *View) clockFinding(run *protocol.RunView, now time.Time) []protocol.Fin
 		j.By < 0 && run.StartedAt.After(j.At) && run.StartedAt.Before(now) {
 		return nil
 	}
-	way, by := "forward", j.By
-	if by < 0 {
-		way, by = "back", -by
-	}
+	way, by := j.Direction()
 	return []protocol.Finding{{
 		Severity: "warning", Code: "clock_jumped", Subject: run.RunID, Message: fmt.Sprintf(
 			"the database's clock went %s by %s at %s; leases, back-offs and schedules follow it, timers, start delays and "+
