@@ -63,8 +63,8 @@ type Options struct {
 // keepSessions is how long sessions that ended for good are kept: the retention of a namespace.
 const keepSessions = 30 * 24 * time.Hour
 
-// plainBytes is how many bytes may be in flight where nothing is known of the machine.
-const plainBytes = 256 << 20
+// defaultBytes is the limit of bytes in flight if Options.Bytes is not set.
+const defaultBytes = 256 << 20
 
 // Plane is a control plane. Make it with Open. It answers at once, and moves time forward while Run runs.
 type Plane struct {
@@ -137,12 +137,10 @@ func (p *Plane) join() {
 	p.auth = auth.New(auth.Options{
 		Store: p.store, Bootstrap: o.Token, None: o.NoAuth, Hears: p.store.Hears, TrustedProxies: o.TrustedProxies,
 	})
-	bytes := o.Bytes
-	if bytes <= 0 {
-		bytes = plainBytes
+	if o.Bytes <= 0 {
+		o.Bytes = defaultBytes
 	}
-	inFlight := budget.New(bytes)
-	p.budget = inFlight
+	p.budget = budget.New(o.Bytes)
 	p.peers = peer.New(p.broker, peer.Options{
 		Release: o.Release, Workers: p.broker.Presence(), Still: p.still, Allow: p.allow, Settings: p.settings,
 		Fleet: p.broker.Fleet().FleetWide, Hub: &p.dispatch.Hub, Log: o.Log,
@@ -150,21 +148,21 @@ func (p *Plane) join() {
 	p.channel = channel.New(p.peers, channel.Options{
 		Worker: p.worker, Dashboard: p.browser, Door: p.auth.Door, Still: p.still, Sees: sees, Hub: &p.dispatch.Hub,
 		Transports: o.Transports, PrincipalKey: principalKey, MaxPerToken: o.MaxSockets,
-		Address: p.auth.Address, Budget: inFlight, Owner: owner, Log: o.Log,
+		Address: p.auth.Address, Budget: p.budget, Owner: owner, Log: o.Log,
 	})
 	p.broker.Tells(p.peers)
 	requests := httpapi.NewMetrics(registry)
 	workers := workerapi.New(workerapi.Options{
 		Verbs: p.broker, Claims: p.broker, Workers: p.broker.Presence(), Auth: p.auth, Log: o.Log,
 		Observe: requests.Observe, Settings: p.peers.WorkerSettings, HasNamespace: p.broker.HasNamespace,
-		MaxPolls: o.MaxPolls, Budget: inFlight,
+		MaxPolls: o.MaxPolls, Budget: p.budget,
 	})
 	p.handler = httpapi.New(httpapi.Options{
 		Runs: p.broker, Schedules: p.broker, Namespaces: p.broker, Attributes: p.broker, Retention: p.broker,
 		Operations: p.broker, WorkerOperations: p.broker.Fleet(), Process: p.broker,
 		RunViews: p.view, Fleet: p.view, Queues: p.view, ScheduleViews: p.view, System: p.view,
 		Auth: p.auth, WorkerAPI: workers, Socket: p.channel, Dashboard: o.Dashboard, Registry: registry,
-		Metrics: requests, App: p.id, Budget: inFlight, Log: o.Log,
+		Metrics: requests, App: p.id, Budget: p.budget, Log: o.Log,
 	})
 }
 
