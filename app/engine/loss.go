@@ -336,7 +336,7 @@ func (t *Task) lose(now history.Time, why string, f Finding) {
 			" ended while it was the only task, or the only suspect, there: "+why
 		return
 	}
-	t.State, t.ReadyAt, t.DelayedAt = Delayed, plus(now, blamedBackoff(t.Blamed, 0)), now
+	t.delay(now, plus(now, blamedBackoff(t.Blamed, 0)))
 }
 
 // lost adds the finding to the entry of a lost delivery.

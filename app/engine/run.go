@@ -450,7 +450,12 @@ func (a *Activity) due() (at history.Time, what string) {
 	return at, what
 }
 
-// delay has the activity wait for a back-off.
+// delay starts a back-off of the workflow task.
+func (t *Task) delay(since, until history.Time) {
+	t.State, t.DelayedAt, t.ReadyAt = Delayed, since, until
+}
+
+// delay starts a back-off of the activity.
 func (a *Activity) delay(since, until history.Time) {
 	a.State, a.DelayedAt, a.ReadyAt = Delayed, since, until
 }

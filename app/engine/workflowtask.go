@@ -204,8 +204,7 @@ func (in FailTask) decide(st *step) error {
 	t.State, t.ReadyAt = Ready, st.now
 	// The attempts before this one failed as well: wait 1, 2, 4, … seconds, at most a minute.
 	if t.Attempt > 1 {
-		t.State, t.ReadyAt = Delayed, plus(st.now, min(time.Minute, time.Second<<min(t.Attempt-2, 6)))
-		t.DelayedAt = st.now
+		t.delay(st.now, plus(st.now, min(time.Minute, time.Second<<min(t.Attempt-2, 6))))
 	}
 	return nil
 }
