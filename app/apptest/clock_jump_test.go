@@ -2,8 +2,6 @@ package apptest_test
 
 import (
 	"fmt"
-	"io"
-	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -13,39 +11,29 @@ import (
 	"github.com/sojourn-run/sojourn/app/store"
 )
 
-// jumping are two apps on a database whose clock the test sets; on SQLite they are one.
+// clockOptions are the options of an app whose store uses the clock of a test.
+func clockOptions(database string, clock *apptest.Clock) apptest.Options {
+	return apptest.Options{Database: database, Change: func(o *app.Options) { clock.Change(&o.Options) }}
+}
+
+// jumping starts two apps on a database whose clock the test sets; on SQLite both callers have the same app.
 func jumping(t *testing.T, database string) (a, b caller, clock *apptest.Clock) {
 	t.Helper()
 	clock = apptest.NewClock(t, database)
-	first, second := apptest.Two(t, apptest.Options{
-		Database: database, Change: func(o *app.Options) { clock.Change(&o.Options) },
-	})
+	first, second := apptest.Two(t, clockOptions(database, clock))
 	return caller{t, first, ""}, caller{t, second, ""}, clock
 }
 
-// leaseLength is the lease of a task of a worker of the HTTP contract, sessionLength that of a session.
-const (
-	leaseLength   = 300 * time.Second
-	sessionLength = 5 * time.Minute
-)
+// leaseLength is the lease of a task of an HTTP worker, and that of a session.
+const leaseLength = 5 * time.Minute
 
-// soon is eventually for what takes no longer than a few seconds. A test that has failed does not wait.
+// soon is eventually with a limit of 30 s, for changes that take a few seconds. It ends a test that has failed already.
 func (c caller) soon(path string, good func(response) bool) response {
 	c.t.Helper()
 	if c.t.Failed() {
 		c.t.FailNow()
 	}
-	end := time.Now().Add(30 * time.Second)
-	for {
-		got := c.want(200, "GET", path, "")
-		if good(got) {
-			return got
-		}
-		if time.Now().After(end) {
-			c.t.Fatalf("GET %s stays %s", path, got.raw)
-		}
-		time.Sleep(20 * time.Millisecond) // between two looks at what another goroutine does
-	}
+	return c.within(30*time.Second, path, good)
 }
 
 // timeIn is a time in a response.
@@ -178,20 +166,6 @@ func (s *scene) unharmed() {
 	}
 }
 
-func metricsOf(c caller) string {
-	c.t.Helper()
-	res, err := http.Get(c.app.URL() + "/metrics")
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	defer res.Body.Close()
-	raw, err := io.ReadAll(res.Body)
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	return string(raw)
-}
-
 // reported wants the jump in the debug view and the metrics of both apps.
 func (s *scene) reported(way string) {
 	s.t.Helper()
@@ -200,7 +174,7 @@ func (s *scene) reported(way string) {
 			return strings.Contains(got.raw, "clock_jumped") && strings.Contains(got.raw, "clock went "+way+" by 1h0m0s")
 		})
 		metric := fmt.Sprintf(`sojourn_clock_jumps_total{direction=%q} 1`, way)
-		if got := metricsOf(c); !strings.Contains(got, metric) {
+		if got := c.want(200, "GET", "/metrics", "").raw; !strings.Contains(got, metric) {
 			s.t.Errorf("the metrics lack %s", metric)
 		}
 	}
@@ -230,8 +204,6 @@ func TestLeasesAndSchedulesFollowAClockThatGoesBack(t *testing.T) {
 				most = 600 * time.Second
 			case strings.HasPrefix(what, "worker"):
 				most = 2 * time.Minute
-			case strings.HasPrefix(what, "session"):
-				most = sessionLength
 			}
 			if end.After(now.Add(most)) {
 				t.Errorf("%s ends %s from now, later than its length of %s", what, end.Sub(now), most)
@@ -292,9 +264,7 @@ func TestAClockThatWentBackWhileNoAppRanIsNoticedAtStart(t *testing.T) {
 		s.a.app.Stop()
 		s.b.app.Stop()
 		s.clock.Set(-time.Hour)
-		late := apptest.Start(t, apptest.Options{
-			Database: database, Change: func(o *app.Options) { s.clock.Change(&o.Options) },
-		})
+		late := apptest.Start(t, clockOptions(database, s.clock))
 		if _, err := late.Store().Now(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -308,9 +278,7 @@ func TestAClockThatWentBackWhileNoAppRanIsNoticedAtStart(t *testing.T) {
 			return strings.Contains(got.raw, "clock_jumped")
 		})
 		late.Stop()
-		again := apptest.Start(t, apptest.Options{
-			Database: database, Change: func(o *app.Options) { s.clock.Change(&o.Options) },
-		})
+		again := apptest.Start(t, clockOptions(database, s.clock))
 		got := caller{t, again, ""}.want(200, "GET", "/api/workflows/on-timer/debug", "")
 		if strings.Contains(got.raw, "clock_jumped") {
 			t.Errorf("the same jump was found twice: %s", got.raw)

@@ -10,10 +10,16 @@ import (
 	"github.com/sojourn-run/sojourn/app/apptest"
 )
 
-// eventually asks until an answer is as wanted.
+// eventually repeats a GET until the response is good, for at most two minutes.
 func (c caller) eventually(path string, good func(response) bool) response {
 	c.t.Helper()
-	end := time.Now().Add(2 * time.Minute)
+	return c.within(2*time.Minute, path, good)
+}
+
+// within repeats a GET until the response is good, for at most this time.
+func (c caller) within(most time.Duration, path string, good func(response) bool) response {
+	c.t.Helper()
+	end := time.Now().Add(most)
 	for {
 		s := c.want(200, "GET", path, "")
 		if good(s) {
@@ -22,7 +28,7 @@ func (c caller) eventually(path string, good func(response) bool) response {
 		if time.Now().After(end) {
 			c.t.Fatalf("GET %s stays %s", path, s.raw)
 		}
-		time.Sleep(20 * time.Millisecond) // between two looks at what another goroutine does
+		time.Sleep(20 * time.Millisecond) // the app changes state in its own goroutines and sends no event
 	}
 }
 
