@@ -298,7 +298,6 @@ func (in FailActivity) decide(st *step) error {
 	st.endActivity(a, true)
 	if in.Executor != nil {
 		st.stateLost(a, in.Executor, in.Failure.Message)
-		defer st.endedExecutor(a, in.Executor)
 		if a.Suspect != nil && in.Executor.Verdict == string(LossBlamed) {
 			st.d.Answer.Blamed = a.Suspect.Of
 		}
@@ -318,6 +317,9 @@ func (in FailActivity) decide(st *step) error {
 		st.timedOut(a, reported(in.Failure), kind, in.Hash)
 	} else {
 		st.tryAgain(a, reported(in.Failure), kind, in.Hash)
+	}
+	if in.Executor != nil {
+		st.endedExecutor(a, in.Executor)
 	}
 	st.d.Answer.Outcome, st.d.Answer.Recorded = "failed", true
 	return nil
