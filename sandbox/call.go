@@ -15,7 +15,7 @@ type call struct {
 	done  chan struct{} // closed when the outcome is there
 	reads bool          // it was begun with the turn to read what the executor says
 
-	suspect bool // one of the calls of an executor that ended before
+	suspect bool // the call ran with others in an executor that ended
 
 	cancelled <-chan struct{} // closed when it is cancelled; nil for never
 	deadline  time.Time       // zero for none

@@ -19,7 +19,7 @@ type ending struct {
 	message string
 	stack   string
 	details json.RawMessage
-	by      *call // the call that caused it; nil if that is not known
+	by      *call // the call that caused it; nil: not known
 }
 
 // err is the error of a call that was in flight.

@@ -64,7 +64,7 @@ type executor struct {
 	seq      uint64          // of the last call
 	served   int
 	strays   int
-	pongs    []chan struct{} // closed at the next answer to a ping
+	pongs    []chan struct{} // closed when the executor answers a ping
 	toldBusy bool
 	hasRoom  bool
 	lent     *call // which has the room; nil for none

@@ -10,10 +10,10 @@ import (
 // usage and logs of the result are there in both cases.
 //
 // A call with a session runs in the session's executor, which is started by the session's first call. Calls of one
-// session may run at the same time; how many is the caller's affair. When ctx ends the handler is asked to stop, then
-// sent SIGTERM, then killed; at the deadline it is killed after a short grace. Killing costs the session its state and
-// ends the calls beside it, with an [*ExecutorEnded] that says whether the call may have caused it; a call that comes
-// meanwhile waits until that is decided.
+// session may run at the same time; the caller bounds their number. When ctx ends the handler is asked to stop, then
+// sent SIGTERM, then killed; at the deadline it is killed after a short grace. Killing the executor loses the state of
+// the session and ends the other calls in it, with an [*ExecutorEnded] that has the verdict on each; a call that
+// arrives meanwhile waits until the loss is judged.
 func (p *Pool) Invoke(ctx context.Context, inv Invocation, hooks Hooks) (Result, error) {
 	began := time.Now()
 	l, b, err := p.find(inv.Activity, inv.Hash)

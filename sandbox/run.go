@@ -189,7 +189,7 @@ func (ex *executor) await(ctx context.Context, inv Invocation, c *call, o Option
 	}
 }
 
-// awaitCancelled is the rest of await after ctx has ended.
+// awaitCancelled continues await after ctx has ended.
 func (ex *executor) awaitCancelled(
 	ctx context.Context, inv Invocation, c *call, o Options, deadline <-chan time.Time,
 ) error {

@@ -6,11 +6,11 @@ import (
 	"github.com/sojourn-run/sojourn/sandbox/frame"
 )
 
-// An executor of a session runs several calls at once. When it ends, one of them has usually ended it: that call fails
-// with the reason, and the others are to be repeated. If the executor cannot say which one it was, the rule is the same
-// as for worker processes: the only suspect is blamed; otherwise all calls become suspects and are repeated one by one.
+// An executor of a session runs several calls at once. When it ends, usually one of them has ended it: that call fails
+// with the reason, and the others are repeated. If that call is not known, the rule is that of worker processes: the
+// only suspect is blamed; otherwise all calls become suspects and are repeated one by one.
 
-// Verdict says what part a call had in the end of its executor.
+// Verdict is the judgement on a call whose executor ended.
 type Verdict string
 
 // The verdicts. A call without one was next to the call that ended the executor.
@@ -32,7 +32,8 @@ func (e *ExecutorEnded) Error() string { return e.Err.Error() }
 
 func (e *ExecutorEnded) Unwrap() error { return e.Err }
 
-// loss says whether a call may have caused the ending: one that the pool or the worker asked for has another reason.
+// loss says whether a call may have caused the ending. An ending that the pool or the worker requested is Unavailable
+// or Cancelled.
 func (e *ending) loss() bool { return e.kind != Unavailable && e.kind != Cancelled }
 
 // judge returns the error of each call that was in flight when the executor ended.
@@ -66,10 +67,10 @@ func (ex *executor) judge(why ending, calls map[string]*call) map[*call]error {
 	return errs
 }
 
-// The check of an executor whose call comes near its deadline while other calls run in it.
+// The check of an executor with several calls before the deadline of one of them.
 const (
-	checkPart = 5               // it begins a fifth of the call's time before the deadline
-	checkMost = 2 * time.Second // and no earlier than this
+	checkPart = 5               // it begins a fifth of the call's time before the deadline,
+	checkMost = 2 * time.Second // but no earlier than this before it
 )
 
 // checkAt returns when to check whether the executor still answers, for a call that begins now; zero for never.
@@ -87,10 +88,10 @@ func (ex *executor) shared() bool {
 	return len(ex.calls) > 1
 }
 
-// check ends an executor that does not answer within half of the time until the deadline, if several calls run in it.
-// One of them blocks it, and it is not known which: the deadline of any of them may be the first to pass, and the app
-// would fail that attempt. An executor that answers is left to the call's own deadline. A deadline that has passed, as
-// after the worker was stopped, leaves no time for an answer; the call expires by itself then.
+// check ends an executor that does not answer a ping within half of the time until the deadline, if several calls run
+// in it. One of the calls blocks the executor, and which one is not known: the deadline of any of them may pass first,
+// and the app would fail that attempt. If the executor answers, the call ends at its own deadline. If the deadline has
+// passed, for example because the worker was stopped, there is no time for an answer, and the executor is not checked.
 func (ex *executor) check(c *call, deadline time.Time) {
 	left := time.Until(deadline)
 	if left <= 0 || !ex.shared() {

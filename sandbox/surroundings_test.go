@@ -19,7 +19,7 @@ type leftovers struct {
 	Files   []string `json:"files"`
 	Globals int      `json:"globals"`
 	Open    []int    `json:"open"`
-	Waiting int      `json:"waiting"` // goroutines that wait for a connection
+	Waiting int      `json:"waiting"` // goroutines that read from a connection
 }
 
 // Between calls outside sessions environment, working directory and umask are restored, the scratch folder is emptied
@@ -33,7 +33,7 @@ func TestACallOutsideSessionsFindsNothingOfTheOneBefore(t *testing.T) {
 				one := func() bool { return b.Idle() == 1 }
 				for n := range 12 {
 					got := Got[leftovers](t, b.Run(b.Call(entry)))
-					got.Waiting = max(0, got.Waiting-1) // the one before may be about to end
+					got.Waiting = max(0, got.Waiting-1) // the goroutine of the call before may not have ended yet
 					want := leftovers{Path: true, Cwd: true, Umask: true, Files: []string{}, Globals: n, Open: []int{}}
 					if d := cmp.Diff(want, got); d != "" {
 						t.Fatalf("call %d (-want +got)\n%s", n, d)
@@ -110,8 +110,8 @@ func TestAPoolThatIsFreshHasAnExecutorForEachCall(t *testing.T) {
 	}
 }
 
-// A Go handler that leaves more descriptors open than can be closed one by one has its executor ended: the next call
-// runs in another.
+// An executor ends after a Go handler that leaves more than 64 descriptors open: the next call runs in another
+// executor.
 func TestAnExecutorThatCannotBeRestoredIsNotUsedAgain(t *testing.T) {
 	t.Parallel()
 	b := native(t, sandbox.Options{Blank: -1})

@@ -24,21 +24,21 @@ import (
 	"github.com/sojourn-run/sojourn/worker/workflow"
 )
 
-// A bad call in the executor of a session, next to innocent calls. Each call appends a line to a file of its name when
-// it begins. An innocent call waits in its first run until the bad call is through; the bad call waits until all others
-// have begun.
+// A bad call runs in the executor of a session, next to innocent calls. Each call appends a line to a file of its name
+// when it begins. An innocent call waits in its first run until the bad call has finished; the bad call waits until the
+// innocent calls have begun.
 
 const innocentCalls = 8
 
-// sharedFolder is where the calls of a test note that they began.
+// sharedFolder is the folder in which the calls of a test record that they began.
 type sharedFolder struct {
 	Dir string `json:"dir"`
 	Me  string `json:"me"`
-	// Hold is how many innocent calls run next to the bad one.
+	// Hold is the number of innocent calls that run next to the bad one.
 	Hold int `json:"hold"`
 }
 
-// begin notes the call and says whether it is its first run.
+// begin records the call and says whether this is its first run.
 func (f sharedFolder) begin() bool {
 	path := filepath.Join(f.Dir, f.Me)
 	_, err := os.Stat(path)
@@ -59,7 +59,7 @@ func (f sharedFolder) await(name string) {
 		if _, err := os.Stat(filepath.Join(f.Dir, name)); err == nil {
 			return
 		}
-		time.Sleep(5 * time.Millisecond)
+		time.Sleep(5 * time.Millisecond) // the file is made by another process or by a call that does not know of this one
 	}
 }
 
@@ -151,14 +151,14 @@ func registerSharedExecutor(r *worker.Registry) {
 	})
 }
 
-// sharedRun is what the workflow shared runs.
+// sharedRun is the input of the workflow shared.
 type sharedRun struct {
 	Dir, Handler, Kind      string
 	Attempts, Innocent, Bad int // attempts of each; seconds of an innocent attempt and of a bad one
 	Together                int // calls that run at once
 }
 
-// sharedHandlers are the same in other languages.
+// sharedHandlers are the handlers in other languages.
 var sharedHandlers = map[string]map[string]string{
 	"node": {
 		"innocent.mjs": `import fs from 'node:fs';
@@ -211,7 +211,7 @@ def main(f, ctx):
 	},
 }
 
-// sharedDeeds are what the bad calls in other languages do.
+// sharedDeeds is the code of the bad calls in other languages.
 var sharedDeeds = map[string]map[string]string{
 	"node": {
 		"exits":              `process.exit(3);`,
@@ -233,15 +233,15 @@ var sharedDeeds = map[string]map[string]string{
 	},
 }
 
-// blocks is what a call does that blocks the executor of Node.
+// blocks is the code that blocks the executor of Node.
 const blocks = "for (;;);"
 
-// endsExecutor are the bad calls after which the executor is gone.
+// endsExecutor are the bad calls that end the executor.
 var endsExecutor = map[string]bool{
 	"exits": true, "crashes": true, "is_killed": true, "deadlocks": true, "blocks": true,
 }
 
-// checkShared runs a bad call next to innocent ones, and checks what became of each by counts.
+// checkShared runs a bad call next to innocent calls and counts the runs and attempts of each.
 func checkShared(t *testing.T, a *apptest.App, in sharedRun) {
 	t.Helper()
 	raw, err := json.Marshal([]any{in})
@@ -260,7 +260,7 @@ func checkShared(t *testing.T, a *apptest.App, in sharedRun) {
 			completed++
 			for _, l := range d.Lost {
 				repeated++
-				// The session may have its next epoch before the call is returned: then the app sets the attempt free.
+				// The session may have its next epoch before the call is returned: then the app releases the attempt.
 				why := strings.HasPrefix(l.Why, protocol.ReturnedExecutorEnded) ||
 					l.Why == string(protocol.ReasonStaleSessionEpoch)
 				if !why || l.Epoch >= d.SessionEpoch || l.Tasks > in.Together {
@@ -297,7 +297,7 @@ func checkShared(t *testing.T, a *apptest.App, in sharedRun) {
 	}
 }
 
-// testShared runs a bad call of a kind next to innocent ones, with a worker of its own.
+// testShared runs a bad call of a kind next to innocent calls, in a new worker.
 func testShared(t *testing.T, program, kind string, together int, database string) {
 	t.Helper()
 	if sharedHandlers[program] != nil {
@@ -358,7 +358,7 @@ func TestInnocentCallsNextToABadOneOnPostgres(t *testing.T) {
 	testShared(t, "go", "is_killed", innocentCalls+1, apptest.Postgres(t))
 }
 
-// The deadlines of innocent calls are the first to pass in the executor that another call blocks.
+// In an executor that one call blocks, the deadlines of the innocent calls pass first.
 func TestCallsInABlockedExecutorDoNotTimeOut(t *testing.T) {
 	testShared(t, "node", "blocks", innocentCalls+1, "")
 }

@@ -17,15 +17,15 @@ import (
 	"github.com/sojourn-run/sojourn/app/store/sqlite"
 )
 
-// Clock is the clock of a database, which a test sets. That of a SQLite file is the clock of the machine; in
-// PostgreSQL a function of the database's own takes the place of clock_timestamp.
+// Clock sets the clock of a test's database. A SQLite store reads it through Options.Wall; in PostgreSQL the function
+// public.clock_timestamp replaces the built-in one.
 type Clock struct {
 	t        testing.TB
 	database string
 	by       atomic.Int64
 }
 
-// NewClock takes over the clock of a database, before it is opened.
+// NewClock prepares the clock of a database. Call it before an app opens the database.
 func NewClock(t testing.TB, database string) *Clock {
 	t.Helper()
 	c := &Clock{t: t, database: database}
@@ -53,7 +53,7 @@ func (c *Clock) exec(sql string) {
 	}
 }
 
-// Set has the clock differ by so much from the clock of the machine.
+// Set sets the difference between the database's clock and the machine's clock.
 func (c *Clock) Set(by time.Duration) {
 	c.t.Helper()
 	c.by.Store(int64(by))
@@ -62,10 +62,10 @@ func (c *Clock) Set(by time.Duration) {
 	}
 }
 
-// Now is what the clock says.
+// Now returns the time of the database's clock.
 func (c *Clock) Now() time.Time { return time.Now().Add(time.Duration(c.by.Load())) }
 
-// Change has an app go by the clock.
+// Change makes an app open its store with this clock.
 func (c *Clock) Change(o *plane.Options) {
 	o.Open = func(ctx context.Context, id string, d store.Dispatcher) (store.Store, error) {
 		so := sqldb.Options{App: id, Dispatch: d}

@@ -36,7 +36,7 @@ func (c caller) soon(path string, good func(response) bool) response {
 	return c.within(30*time.Second, path, good)
 }
 
-// timeIn is a time in a response.
+// timeIn parses a time in a response.
 func timeIn(t testing.TB, in map[string]any, member string) time.Time {
 	t.Helper()
 	text, _ := in[member].(string)
@@ -47,7 +47,7 @@ func timeIn(t testing.TB, in map[string]any, member string) time.Time {
 	return v
 }
 
-// stored are the ends of all leases and back-offs in the database, by what they are of.
+// stored returns the ends of all leases, back-offs and timers in the database, by description.
 func stored(t testing.TB, a *apptest.App, session string, runs ...string) map[string]time.Time {
 	t.Helper()
 	ends := map[string]time.Time{}
@@ -86,14 +86,14 @@ func stored(t testing.TB, a *apptest.App, session string, runs ...string) map[st
 	return ends
 }
 
-// scene is what a test of jumps looks at: a worker that lives and has an activity in a session, one that has a workflow
-// task and an activity and says nothing more, a run that backs off, one that waits for a timer, and a schedule.
+// scene is the state before a jump: a live worker with an activity in a session, a dead worker with a workflow task and
+// an activity, a run in back-off, a run that waits for a timer, and a schedule.
 type scene struct {
 	t           testing.TB
 	a, b        caller
 	clock       *apptest.Clock
 	lives, dead hand
-	mine        handTask // the activity of the worker that lives
+	mine        handTask // the activity of the live worker
 	runs        []string
 	session     string
 }
@@ -124,7 +124,7 @@ func newScene(t *testing.T, database string) *scene {
 	return s
 }
 
-// jump sets the clock and has both apps notice.
+// jump sets the clock and makes both apps read it.
 func (s *scene) jump(by time.Duration) {
 	s.t.Helper()
 	s.clock.Set(by)
@@ -135,12 +135,12 @@ func (s *scene) jump(by time.Duration) {
 	}
 }
 
-// unharmed goes on with the worker that lives: what it holds is still its own, and no attempt is repeated.
+// unharmed continues with the live worker: it still holds its activity and its session, and no attempt is repeated.
 func (s *scene) unharmed() {
 	s.t.Helper()
 	got := s.lives.want(200, "POST", stepPath(s.mine, "heartbeat"), s.lives.stepBody(s.mine, ""))
 	if got.body["can_continue"] != true {
-		s.t.Errorf("the living worker's heartbeat: %s", got.raw)
+		s.t.Errorf("heartbeat of the live worker: %s", got.raw)
 	}
 	session := s.b.want(200, "GET", "/api/worker-sessions/"+s.session, "")
 	row, _ := session.body["session"].(map[string]any)
@@ -161,12 +161,12 @@ func (s *scene) unharmed() {
 		`"ActivityCompleted"`: 1, `"ActivityRetryScheduled"`: 0, `"ActivityFailed"`: 0,
 	} {
 		if n := strings.Count(run.raw, text); n != times {
-			s.t.Errorf("%s stands %d times in the history, want %d", text, n, times)
+			s.t.Errorf("the history has %s %d times, want %d", text, n, times)
 		}
 	}
 }
 
-// reported wants the jump in the debug view and the metrics of both apps.
+// reported checks that the debug view and the metrics of both apps show the jump.
 func (s *scene) reported(way string) {
 	s.t.Helper()
 	for _, c := range []caller{s.a, s.b} {
@@ -180,8 +180,8 @@ func (s *scene) reported(way string) {
 	}
 }
 
-// After a jump back nothing that is leased, that backs off, or that is believed alive ends later than its own length
-// from now; a schedule gets another time; a timer keeps its own; and whoever lives loses nothing.
+// After a jump back no lease, back-off or worker liveness ends later than its own length from now. The schedule's next
+// time is recomputed, the timer keeps its time, and a live worker loses nothing.
 func TestLeasesAndSchedulesFollowAClockThatGoesBack(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		s := newScene(t, database)
@@ -227,8 +227,8 @@ func TestLeasesAndSchedulesFollowAClockThatGoesBack(t *testing.T) {
 	})
 }
 
-// A jump forward by more than any lease ends none: each keeps the rest of its length. Timers that are due fire, and a
-// schedule fires once.
+// A jump forward longer than any lease expires no lease: each keeps its remaining time. Due timers fire, and a schedule
+// fires once.
 func TestLeasesOutliveAClockThatGoesForward(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		s := newScene(t, database)
@@ -248,7 +248,7 @@ func TestLeasesOutliveAClockThatGoesForward(t *testing.T) {
 			return strings.Count(got.raw, `"TimerFired"`) == 1
 		})
 		s.unharmed()
-		for _, id := range []string{"lost-activity", "lost-task"} { // they still have the rest of their leases
+		for _, id := range []string{"lost-activity", "lost-task"} { // their leases have not expired
 			got := s.b.want(200, "GET", "/api/workflows/"+id, "")
 			if !strings.Contains(got.raw, `"lease_owner":"dead"`) && !strings.Contains(got.raw, "runs on worker dead") {
 				t.Errorf("%s: %s", id, got.raw)
@@ -257,7 +257,7 @@ func TestLeasesOutliveAClockThatGoesForward(t *testing.T) {
 	})
 }
 
-// The clock went back while no app ran: an app that starts finds times that are stored ahead of it.
+// If the clock went back while no app ran, the next app to start detects the jump: stored times are ahead of the clock.
 func TestAClockThatWentBackWhileNoAppRanIsNoticedAtStart(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		s := newScene(t, database)
@@ -281,12 +281,12 @@ func TestAClockThatWentBackWhileNoAppRanIsNoticedAtStart(t *testing.T) {
 		again := apptest.Start(t, clockOptions(database, s.clock))
 		got := caller{t, again, ""}.want(200, "GET", "/api/workflows/on-timer/debug", "")
 		if strings.Contains(got.raw, "clock_jumped") {
-			t.Errorf("the same jump was found twice: %s", got.raw)
+			t.Errorf("the jump was reported twice: %s", got.raw)
 		}
 	})
 }
 
-// The first request after a jump forward is decided by leases that follow the clock, whoever notices it first.
+// The first request after a jump forward is decided with adjusted leases, whichever app detects the jump.
 func TestTheFirstReportAfterAJumpFindsItsLease(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		s := newScene(t, database)
@@ -295,8 +295,8 @@ func TestTheFirstReportAfterAJumpFindsItsLease(t *testing.T) {
 	})
 }
 
-// A time that a schedule has fired comes again after a jump back. It does not fire twice, and the schedule goes to the
-// next one.
+// After a jump back the clock reaches a time again that a schedule has fired. The schedule does not fire that time
+// again and proceeds to the next one.
 func TestATimeThatComesAgainAfterAJumpBackFiresOnce(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		s := newScene(t, database)

@@ -167,12 +167,12 @@ func (b *Broker) record(
 	return o, hash, o.Refused
 }
 
-// clearSuspects clears the suspects of losses of executors for which a task was blamed. If it fails they stay suspects,
-// which only means that they are delivered one by one.
+// clearSuspects clears the other suspects of executor losses that a task was blamed for. After an error they remain
+// suspects, which are delivered one by one.
 func (b *Broker) clearSuspects(ctx context.Context, namespace string, losses []string) {
 	n, err := change.ClearSuspects(ctx, b.store, namespace, losses)
 	if err != nil {
-		b.log.Warn().Err(err).Strs("losses", losses).Msg("failed to clear suspects of an executor's loss")
+		b.log.Warn().Err(err).Strs("losses", losses).Msg("failed to clear suspects of a lost executor; they are delivered one by one")
 	}
 	b.opt.Metrics.judged(verdictCleared, n)
 }

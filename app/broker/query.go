@@ -45,7 +45,7 @@ func (b *Broker) Query(ctx context.Context, in protocol.QueryRequest) (protocol.
 	if err := b.answerable(ctx, &q); err != nil {
 		return protocol.QueryAnswer{}, err
 	}
-	// Arguments are encoded last: of a query that is refused, memory for them would be spent for nothing.
+	// Arguments are encoded last, so that a refused query costs no memory for them.
 	if q.Arguments, err = Arguments("input", in.Input); err != nil {
 		return protocol.QueryAnswer{}, err
 	}

@@ -95,7 +95,7 @@ func TestAQueryIsAnsweredOnceByAWorkerThatTakesQueries(t *testing.T) {
 	})
 }
 
-// What a query is refused for anyway is found before its arguments are decoded.
+// A query without a workflow or a worker is refused before its arguments are decoded.
 func TestArgumentsOfARefusedQueryAreNotDecoded(t *testing.T) {
 	a := newApp(t)
 	a.register("plain")

@@ -30,7 +30,8 @@ func (b *Broker) Claim(ctx context.Context, r store.ClaimRequest) ([]store.Lease
 	return b.store.Claim(ctx, r)
 }
 
-// canAnswer says whether a living worker that this app knows, and that also admits, can answer a question.
+// canAnswer says whether a live worker that this app knows can answer a question. Workers for which also returns false
+// are skipped.
 func (b *Broker) canAnswer(q *store.Question, also func(*engine.Worker) bool) bool {
 	now := time.Now()
 	for _, w := range b.workers.All(q.Namespace) {
@@ -54,13 +55,13 @@ func (b *Broker) avoids(w *engine.Worker, q *store.Question) bool {
 // someWorker says whether a living worker of the queue may be asked a question. Those that only other apps know are
 // looked up when none here may.
 func (b *Broker) someWorker(ctx context.Context, q *store.Question) (bool, error) {
-	whoever := func(*engine.Worker) bool { return true }
+	all := func(*engine.Worker) bool { return true }
 	// Those that this app hears are looked at first, and cost nothing.
-	if found := b.canAnswer(q, whoever); found || !b.opt.Shared {
+	if found := b.canAnswer(q, all); found || !b.opt.Shared {
 		return found, nil
 	}
 	err := b.learn(ctx, q.Namespace, q.Queue)
-	return b.canAnswer(q, whoever), err
+	return b.canAnswer(q, all), err
 }
 
 // whoHas names the workers that took a question and did not answer it.

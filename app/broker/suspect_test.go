@@ -275,7 +275,7 @@ func TestABlamedTaskIsAloneInItsProcess(t *testing.T) {
 	})
 }
 
-// A process that becomes idle while it polls gets a blamed task that waits for one.
+// A process that becomes idle during its poll gets the blamed task that waits for an idle process.
 func TestABlamedTaskGoesToAProcessThatBecomesIdle(t *testing.T) {
 	inBubble(t, "a poll waits", func(o *harness) {
 		a, _ := o.app("a", false)
@@ -536,7 +536,7 @@ func TestNoSuspectIsLeasedWithoutTheLockOfItsWorkerOnPostgres(t *testing.T) {
 	a.eventually("it gets one", func() bool { return len(a.takes("w", "p2", 1)) == 1 })
 }
 
-// A query goes to another process than that of a blamed task, if there is one that can answer it.
+// A query is not sent to the process of a blamed task if another process can answer it.
 func TestAQueryGoesToAnotherProcessThanABlamedTask(t *testing.T) {
 	for _, other := range []bool{true, false} {
 		inBubble(t, fmt.Sprint("another process ", other), func(o *harness) {
@@ -580,8 +580,8 @@ func TestAQueryGoesToAnotherProcessThanABlamedTask(t *testing.T) {
 	}
 }
 
-// A task that ends its process after it was cleared is given up like one that does so at once: only an outcome resets
-// the count of losses that it was blamed for.
+// Only an outcome resets a task's count of blamed losses: a task that ends its process each time after it was cleared
+// is given up after the same number of losses.
 func TestATaskThatEndsItsProcessLateIsGivenUp(t *testing.T) {
 	inBubble(t, "late", func(o *harness) {
 		a, _ := o.app("a", false)
@@ -590,22 +590,22 @@ func TestATaskThatEndsItsProcessLateIsGivenUp(t *testing.T) {
 		losses := 0
 		for ; losses < 10 && a.run(run).Activities.Len() > 0; losses++ {
 			if got := a.takes("w", fmt.Sprint("p", losses), 100); len(got) != 1 {
-				o.t.Fatalf("after %d losses it gets %d tasks", losses, len(got))
+				o.t.Fatalf("after %d losses the process gets %d tasks, want 1", losses, len(got))
 			}
-			for range 3 { // it renews, and is cleared after five minutes
+			for range 3 { // the process renews the lease; the task is cleared after five minutes
 				time.Sleep(2 * time.Minute)
 				o.sweep(a)
 				a.renews("w", fmt.Sprint("p", losses), engine.AttemptID(run, 1, int64(losses+1)))
 			}
 			if suspects, _ := a.suspected(run); suspects != 0 {
-				o.t.Fatal("it is not cleared")
+				o.t.Fatal("the suspect is not cleared")
 			}
 			o.process(a, "w", fmt.Sprint("p", losses+1))
 			time.Sleep(time.Minute)
 			o.sweep(a)
 		}
 		if losses != engine.DefaultBlamedLosses {
-			o.t.Errorf("it is given up after %d losses, want %d", losses, engine.DefaultBlamedLosses)
+			o.t.Errorf("the task is given up after %d losses, want %d", losses, engine.DefaultBlamedLosses)
 		}
 	})
 }

@@ -31,8 +31,8 @@ type Loss struct {
 	Limit int
 }
 
-// Lost is the effect of a Loss, for logs and metrics: the deliveries that ended, the workflow tasks among them, and the
-// tasks that became suspects, were blamed or were cleared.
+// Lost is the effect of a Loss, for logs and metrics: the deliveries that ended, the workflow tasks among them, the
+// tasks that became suspects or were blamed, and the runs with tasks that were cleared.
 type Lost struct{ Ended, Flows, Suspects, Blamed, Cleared int }
 
 // process is the ID of the process in findings.
@@ -241,7 +241,7 @@ func (l *Loss) decide(
 	return w, nil
 }
 
-// ClearSuspects clears the suspects of losses that another task was blamed for, and returns how many runs that changed.
+// ClearSuspects clears the suspects of losses that another task was blamed for, and returns the number of changed runs.
 func ClearSuspects(ctx context.Context, s store.Store, namespace string, losses []string) (int, error) {
 	others, err := suspectsOf(ctx, s, namespace)
 	others = slices.DeleteFunc(others, func(o store.SuspectRef) bool { return !o.Suspicion.SharesLoss(losses) })

@@ -282,7 +282,7 @@ type FailActivity struct {
 	Hash      string
 	Recovered *protocol.Recovered
 	Version   string
-	Executor  *protocol.ExecutorLoss // the attempt ended with its executor; nil: it did not
+	Executor  *protocol.ExecutorLoss // loss of the executor that the attempt ran in; nil: none
 }
 
 func (in FailActivity) decide(st *step) error {
@@ -481,10 +481,10 @@ type ReleaseActivity struct {
 	Owner       string // the worker that hands it back, which must hold it; "": it is taken back
 	Why         string
 	Undone      bool
-	Executor    *protocol.ExecutorLoss // it ended while the attempt was in it; nil: it did not
-	Again       int64                  // what is undone: how often its holder had been told of it again then
-	Counts      bool                   // its worker had begun it: it is one of MaxDeliveries
-	UnlessHeard history.Time           // not if the attempt itself was heard since then
+	Executor    *protocol.ExecutorLoss // loss of the executor that the attempt ran in; nil: none
+	Again       int64                  // with Undone: the redeliveries of which the holder had been notified then
+	Counts      bool                   // the worker had begun the attempt, so the delivery counts towards MaxDeliveries
+	UnlessHeard history.Time           // skip the release if the attempt sent a heartbeat since then
 }
 
 // decide requires the live delivery, and of a worker that hands it back that it is the owner. UnlessHeard

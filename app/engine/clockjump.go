@@ -7,20 +7,19 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// ClockJump is by how much the store's clock was set while apps ran: forward, or back below zero. Leases and
-// back-offs are lengths that are stored as the times of their ends, so those follow the clock: after a jump back
-// nothing ends later than its own length from now, and after a jump forward what had not ended keeps the rest of its
-// length. Timers, start delays, and the deadlines of runs and activities are times that users wait for; they stay as
-// they are.
+// ClockJump is the step by which the store's clock was set: forward if positive, back if negative. Leases and back-offs
+// are durations that are stored as end times, so their end times are adjusted: after a jump back none ends later than
+// its own length from now, and after a jump forward each keeps its remaining time. Timers, start delays, and the
+// deadlines of runs and activities are absolute times that users wait for; they are not adjusted.
 //
-// The rules may be applied again, by another app that noticed the same jump: the second time changes nothing, or renews
-// a lease once for at most its length.
+// Another app that detects the same jump may apply the rules again: that changes nothing, or renews a lease once for at
+// most its length.
 type ClockJump time.Duration
 
 // back says whether the clock went back.
 func (j ClockJump) back() bool { return j < 0 }
 
-// span moves something that was made at a time and ends at another, at most length after it was made.
+// span adjusts a period that began at made and ends at until, at most length later.
 func (j ClockJump) span(made, until *history.Time, length time.Duration, now history.Time) (moved bool) {
 	if made.IsZero() || until.IsZero() || length <= 0 {
 		return false
@@ -30,15 +29,15 @@ func (j ClockJump) span(made, until *history.Time, length time.Duration, now his
 	switch {
 	case j.back():
 		*made, *until = earliest(*made, now), earliest(*until, latestEnd)
-	case !made.After(before.Time) && until.After(before.Time): // it was made before the jump, and not over then
+	case !made.After(before.Time) && until.After(before.Time): // the period began before the jump and had not ended
 		*made = earliest(plus(*made, time.Duration(j)), now)
 		*until = latest(*until, earliest(plus(*until, time.Duration(j)), latestEnd))
 	}
 	return *made != wasMade || *until != wasUntil
 }
 
-// past moves a time at which something happened: after a jump back it may be ahead of the clock, and whatever counts
-// from it would count too late.
+// past adjusts the time of an event: after a jump back it may be ahead of the clock, and a period that is counted from
+// it would end too late.
 func (j ClockJump) past(t *history.Time, now history.Time) (moved bool) {
 	if j.back() && t.After(now.Time) {
 		*t, moved = now, true
@@ -46,14 +45,14 @@ func (j ClockJump) past(t *history.Time, now history.Time) (moved bool) {
 	return moved
 }
 
-// with moves a time that belongs to a span which moved.
+// with adjusts a time within a period that was adjusted.
 func (j ClockJump) with(t *history.Time, now history.Time) {
 	if !t.IsZero() {
 		*t = earliest(plus(*t, time.Duration(j)), now)
 	}
 }
 
-// lease moves a lease; the time of a heartbeat under it goes along.
+// lease adjusts a lease and the time of the last heartbeat under it.
 func (j ClockJump) lease(l *Lease, heartbeat *history.Time, now history.Time) (moved bool) {
 	if moved = j.span(&l.LeasedAt, &l.Until, time.Duration(l.Length)*time.Microsecond, now); moved && !j.back() {
 		j.with(heartbeat, now)
@@ -61,7 +60,8 @@ func (j ClockJump) lease(l *Lease, heartbeat *history.Time, now history.Time) (m
 	return j.past(heartbeat, now) || moved
 }
 
-// backoff moves the end of a back-off that began at a time; one that is not known was stored by an earlier build.
+// backoff adjusts the end of a back-off. A back-off whose beginning is zero was stored by an earlier build and is not
+// adjusted.
 func (j ClockJump) backoff(since, until *history.Time, now history.Time) (moved bool) {
 	if !j.back() || since.IsZero() || !since.After(now.Time) {
 		return false
@@ -70,7 +70,7 @@ func (j ClockJump) backoff(since, until *history.Time, now history.Time) (moved 
 	return true
 }
 
-// suspicion moves the time of the loss that it counts from.
+// suspicion adjusts the time of the last loss.
 func (j ClockJump) suspicion(s *Suspicion, now history.Time) (_ *Suspicion, moved bool) {
 	if s == nil || !j.back() || !s.Since.After(now.Time) {
 		return s, false
@@ -80,7 +80,7 @@ func (j ClockJump) suspicion(s *Suspicion, now history.Time) (_ *Suspicion, move
 	return &next, true
 }
 
-// FollowClock moves the leases and back-offs of a run after a jump of the store's clock.
+// FollowClock adjusts the leases and back-offs of a run to a jump of the store's clock.
 type FollowClock struct{ Jump ClockJump }
 
 func (in FollowClock) decide(st *step) error {
@@ -124,7 +124,7 @@ func (j ClockJump) activity(a *Activity, now history.Time) (moved bool) {
 		moved = j.past(&a.ReadyAt, now)
 	}
 	moved = j.past(&a.FirstReady, now) || moved
-	if a.State != Delayed || !a.DelayedAt.IsZero() { // the start of an activity run may be delayed until then
+	if a.State != Delayed || !a.DelayedAt.IsZero() { // else it may be the delayed start of an activity run
 		moved = j.past(&a.ScheduledAt, now) || moved
 	}
 	suspect, other := j.suspicion(a.Suspect, now)
@@ -132,7 +132,7 @@ func (j ClockJump) activity(a *Activity, now history.Time) (moved bool) {
 	return moved || other
 }
 
-// FollowClockSession is FollowClock for a session: its lease, its idle time and its TTL.
+// FollowClockSession adjusts the lease, the idle time and the TTL of a session to a jump of the store's clock.
 type FollowClockSession struct{ Jump ClockJump }
 
 func (in FollowClockSession) decide(s *Session, now history.Time) (SessionChange, error) {
@@ -176,8 +176,8 @@ func (in FollowClockSession) decide(s *Session, now history.Time) (SessionChange
 	return c, nil
 }
 
-// FollowClock returns the worker's row after a jump of the store's clock: until when it is believed alive, and when it
-// was heard last.
+// FollowClock returns the worker's row, adjusted to a jump of the store's clock: the end of its liveness and the time
+// of its last heartbeat.
 func (w *Worker) FollowClock(j ClockJump, now time.Time) (next Worker, moved bool) {
 	next = *w
 	at := history.At(now)
@@ -187,7 +187,7 @@ func (w *Worker) FollowClock(j ClockJump, now time.Time) (next Worker, moved boo
 	return next, moved
 }
 
-// FollowClock returns the row of a queue after a jump of the store's clock: the deadlines of drains are lengths.
+// FollowClock returns the queue's row, adjusted to a jump of the store's clock: the deadlines of its drains.
 func (q *Queue) FollowClock(j ClockJump, now time.Time) (next Queue, moved bool) {
 	next = *q
 	next.Drains = append([]Drain(nil), q.Drains...)

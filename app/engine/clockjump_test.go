@@ -9,9 +9,9 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// Any lease, after any jump, ends at most its length from now, is never shortened by a jump forward, and keeps the
-// rest of its length where the clock went forward. Another app that notices the same jump later changes nothing after
-// a jump back, and after one forward at most renews it.
+// After any jump a lease ends at most its length from now; after a jump forward it keeps its remaining time. Another
+// app that detects the same jump later changes nothing after a jump back, and after a jump forward at most renews the
+// lease.
 func TestALeaseFollowsAnyJumpOnceAndTwice(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	was := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
@@ -35,20 +35,21 @@ func TestALeaseFollowsAnyJumpOnceAndTwice(t *testing.T) {
 		case !j.back() && !over && got != left:
 			t.Fatalf("%s: a lease of %s with %s left has %s", time.Duration(j), length, left, got)
 		case !j.back() && over && l != before:
-			t.Fatalf("%s: a lease that was over changed", time.Duration(j))
+			t.Fatalf("%s: an expired lease changed", time.Duration(j))
 		case heard.After(now.Time), l.LeasedAt.After(now.Time):
-			t.Fatalf("%s: it was leased at %s, heard at %s, and now is %s", time.Duration(j), l.LeasedAt, heard, now)
+			t.Fatalf("%s: leased at %s, heartbeat at %s: ahead of the clock, which is at %s", time.Duration(j), l.LeasedAt, heard, now)
 		}
 		again, later := l, history.At(now.Add(time.Duration(r.Int64N(int64(30*time.Second)))))
 		j.lease(&again, &heard, later)
 		if again.Until.Sub(later.Time) > length || again.Until.Before(l.Until.Time) || j.back() && again != l {
-			t.Fatalf("%s: the second time a lease of %s goes from %s to %s", time.Duration(j), length, l.Until, again.Until)
+			t.Fatalf("%s: the second app moves a lease of %s from %s to %s", time.Duration(j), length, l.Until, again.Until)
 		}
 	}
 }
 
-// What follows a clock that goes back, and what keeps its time.
-func TestWhatFollowsAClockThatGoesBack(t *testing.T) {
+// After a jump back the times of back-offs, suspects, sessions, workers and drains are adjusted; a delayed start is
+// not.
+func TestStoredTimesAfterAClockThatGoesBack(t *testing.T) {
 	now := history.At(time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC))
 	in := func(d time.Duration) history.Time { return plus(now, d) }
 	const j = ClockJump(-time.Hour)
@@ -77,7 +78,7 @@ func TestWhatFollowsAClockThatGoesBack(t *testing.T) {
 		t.Errorf("a session: %+v, %v", n, err)
 	}
 	if _, err := DecideSession(&c.Session, FollowClockSession{j}, now.Time); !IsNotDue(err) {
-		t.Errorf("the second time: %v", err)
+		t.Errorf("a session, adjusted again: %v", err)
 	}
 	w := Worker{HeartbeatAt: in(time.Hour), RegisteredAt: in(time.Hour), AliveUntil: in(61 * time.Minute)}
 	if next, moved := w.FollowClock(j, now.Time); !moved || next.AliveUntil != in(time.Minute) || next.HeartbeatAt != now {

@@ -263,8 +263,8 @@ func (s *Run) retrying(d *history.ActivityRetryScheduled, e history.Event) {
 	a.Failures++
 	a.LastFailure = d.Message
 	a.Attempt = d.Number
-	a.Lost = nil                 // the event has them
-	a.Suspect, a.Blamed = nil, 0 // an outcome clears it
+	a.Lost = nil                 // the event holds the lost deliveries
+	a.Suspect, a.Blamed = nil, 0 // an outcome clears the suspicion and its count
 	a.Lease, a.Progress, a.Rebuild, a.HeartbeatAt, a.Cancel, a.Epoch = Lease{}, nil, nil, history.Time{}, false, 0
 	a.delay(e.At, d.AvailableAt)
 	a.HandedBack = 0

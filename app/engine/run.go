@@ -74,9 +74,9 @@ type Head struct {
 	WakeFor    *Cause     `json:"wake_for,omitempty"` // what that event was
 	Last       *Completed `json:"last,omitempty"`     // the last accepted completion of a workflow task
 	LeasedEver bool       `json:"leased_ever,omitempty"`
-	// Bytes is the size of the run's history in responses, SeenBytes what the last completed workflow task left of it
-	// for its worker to have in memory. The store adds to Bytes what it appends. A run that an earlier build started
-	// has only what was appended since, so its deliveries are taken to be smaller than they are.
+	// Bytes is the size of the run's history in responses, SeenBytes the part of it that the worker has in memory after
+	// the last completed workflow task. The store adds the events that it appends to Bytes. In a run that an earlier
+	// build started Bytes lacks the earlier events, so its deliveries count as smaller than they are.
 	Bytes     int64 `json:"bytes,omitempty"`
 	SeenBytes int64 `json:"seen_bytes,omitempty"`
 	// ArgumentBytes is the size of what the run was started with: its task has that beside the history.
@@ -171,13 +171,13 @@ type Task struct {
 	Number  int64        `json:"n"` // its count in the run, kept when it is retried
 	State   TaskState    `json:"state"`
 	ReadyAt history.Time `json:"ready_at,omitzero"`
-	// DelayedAt is when the back-off began that ends at ReadyAt; zero: it is no back-off
+	// DelayedAt is the beginning of the back-off that ends at ReadyAt; zero: ReadyAt ends no back-off
 	DelayedAt history.Time   `json:"delayed_at,omitzero"`
 	Delivery  int64          `json:"delivery,omitempty"`
 	Attempt   int            `json:"attempt,omitempty"`
 	Losses    int            `json:"losses,omitempty"`   // worker processes that ended with it
 	Suspect   *Suspicion     `json:"suspect,omitempty"`  // nil: no loss since it was cleared
-	Blamed    int            `json:"blamed,omitempty"`   // losses it was blamed for since its last outcome
+	Blamed    int            `json:"blamed,omitempty"`   // losses that the task was blamed for since its last outcome
 	Rank      int64          `json:"rank,omitempty"`     // its place in the fair order of its queue
 	Shown     int64          `json:"shown,omitempty"`    // last event the leaseholder has been shown
 	Settled   int64          `json:"settled,omitempty"`  // among those, the last that ended a step
@@ -244,7 +244,7 @@ type Activity struct {
 
 	State   TaskState    `json:"state"`
 	ReadyAt history.Time `json:"ready_at,omitzero"` // ready or delayed: since, or until, when; else zero
-	// DelayedAt is when the back-off began that ends at ReadyAt; zero: it is no back-off
+	// DelayedAt is the beginning of the back-off that ends at ReadyAt; zero: ReadyAt ends no back-off
 	DelayedAt history.Time `json:"delayed_at,omitzero"`
 	// FirstReady is when it became ready first, of a delivery under way or in doubt: a return without a start keeps it
 	FirstReady history.Time `json:"first_ready,omitzero"`
@@ -256,7 +256,7 @@ type Activity struct {
 	Losses     int          `json:"losses,omitempty"` // worker processes that ended with it
 	// Suspect is what these losses left on it; nil: nothing, since there were none or it was cleared.
 	Suspect   *Suspicion `json:"suspect,omitempty"`
-	Blamed    int        `json:"blamed,omitempty"`     // losses it was blamed for since its last outcome
+	Blamed    int        `json:"blamed,omitempty"`     // losses that the task was blamed for since its last outcome
 	MaxBlamed int        `json:"max_blamed,omitempty"` // max_blamed_losses of its options; 0: the setting
 	// Returns counts the deliveries that ended without an outcome while their worker lived: MaxDeliveries of them
 	// are poison.

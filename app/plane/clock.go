@@ -9,14 +9,14 @@ import (
 	"github.com/sojourn-run/sojourn/app/store"
 )
 
-// clockLook is how often the clock of this machine is compared with its monotonic clock, where the store goes by it.
-// The clock of a shared database is compared whenever anything reads it, which the sweeper does at least twice a
+// clockCheckInterval is the interval at which an app with its own database compares the machine's clock with the
+// monotonic clock. The clock of a shared database is compared at each read, and the sweeper reads it at least twice a
 // minute.
-const clockLook = 5 * time.Second
+const clockCheckInterval = 5 * time.Second
 
-// watchClock reports jumps of the store's clock, and has what was planned by the old time planned again.
+// watchClock reports jumps of the store's clock and recomputes the times that were planned before them.
 func (p *Plane) watchClock(ctx context.Context) {
-	tick := time.NewTicker(clockLook)
+	tick := time.NewTicker(clockCheckInterval)
 	defer tick.Stop()
 	for {
 		select {

@@ -48,13 +48,13 @@ type Options struct {
 	LogAge         time.Duration // how long lines of activities are kept: 7 days
 	AttemptLease   time.Duration
 	Metrics        bool
-	MaxBlamed      int                // losses of worker processes that a task may be blamed for: 3
-	Quotas         engine.QuotaLimits // of namespaces that have none of their own; zero: engine.DefaultQuotas
-	MaxPolls       int                // of workers over HTTP that are held at once: 10,000
-	MaxSockets     int                // of one token; 0: no cap
-	Bytes          int64              // in flight at once, of requests and responses; 0: 256 MiB
-	TrustedProxies auth.Proxies       // proxies whose X-Forwarded-For is believed
-	Dashboard      http.Handler       // what is served outside of /api; nil: nothing
+	MaxBlamed      int                // blamed losses after which a task is given up; 0: 3
+	Quotas         engine.QuotaLimits // quotas of namespaces that set none; zero: engine.DefaultQuotas
+	MaxPolls       int                // long polls of HTTP workers held at once; 0: 10,000
+	MaxSockets     int                // sockets of one token; 0: no cap
+	Bytes          int64              // limit of request and response bytes in flight; 0: 256 MiB
+	TrustedProxies auth.Proxies       // proxies whose X-Forwarded-For is trusted
+	Dashboard      http.Handler       // handler of paths outside of /api; nil: none
 	Log            zerolog.Logger
 
 	Still bool // nothing moves time forward but the caller, who has done what is due by Broker.Due
@@ -183,7 +183,7 @@ func (p *Plane) MeasureToo(namespace string, c prometheus.Collector) {
 	}
 }
 
-// Register shows at /metrics what is measured of this process outside of the plane.
+// Register adds collectors of this process to /metrics.
 func (p *Plane) Register(c ...prometheus.Collector) {
 	if p.opt.Metrics {
 		p.registry.MustRegister(c...)

@@ -54,8 +54,8 @@ type Pending struct {
 	dispatch Dispatch
 	draining <-chan struct{}
 	log      zerolog.Logger
-	// Avoid says whether a worker process is not to be asked this question because another one can answer it; nil: none is
-	// avoided.
+	// Avoid says whether a worker process must not get this question because another process can answer it; nil: no
+	// process is avoided.
 	Avoid func(w *engine.Worker, q *store.Question) bool
 }
 

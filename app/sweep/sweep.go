@@ -30,8 +30,8 @@ type Options struct {
 	Parallel int           // of them applied at a time, so that they share commits; 64
 	Shared   bool          // other processes write to the same database: look at least every Rounds
 	Rounds   time.Duration // 30 s
-	// Backoff is the wait before something is tried again that failed or is still due after it was applied, doubled
-	// each time up to BackoffMax; 100 ms and 30 s.
+	// Backoff is the wait before an entry is retried that failed or is still due after it was applied. It doubles with
+	// each retry up to BackoffMax. 100 ms and 30 s.
 	Backoff, BackoffMax time.Duration
 	// Remove takes ended sessions away. Nil: no clean-up.
 	Remove  func(context.Context, []engine.SessionKey) error
@@ -113,7 +113,8 @@ func (s *Sweeper) SessionsMoved() {
 	}
 }
 
-// ClockJumped says that the store's clock was set, so that the planned wake-up may come too late. It never blocks.
+// ClockJumped makes the sweeper read the due times again, since the planned wake-up may be too late after a jump of the
+// store's clock. It never blocks.
 func (s *Sweeper) ClockJumped() {
 	s.jumped.Store(true)
 	s.rouse()
@@ -157,8 +158,8 @@ func (s *Sweeper) round(ctx context.Context) {
 func (s *Sweeper) sleep(ctx context.Context) {
 	for ctx.Err() == nil {
 		if s.jumped.Swap(false) {
-			s.rested = false // the next round reads what is due
-			clear(s.tried)   // what failed is tried again by times of the clock
+			s.rested = false // the next round reads the due times
+			clear(s.tried)   // retries were planned with the clock before the jump
 			s.stuck = 0
 			return
 		}

@@ -59,13 +59,14 @@ func (v *View) Debug(ctx context.Context, t protocol.Target) (protocol.DebugView
 	return d, err
 }
 
-// jumpShown is how long a jump of the clock is shown.
+// jumpShown is the time for which debug views show a jump of the clock.
 const jumpShown = 24 * time.Hour
 
-// ClockJumped notes a jump of the store's clock, which the debug views of open runs show from now on.
+// ClockJumped records a jump of the store's clock, for the debug views of open runs.
 func (v *View) ClockJumped(j store.ClockJump) { v.jump.Store(&j) }
 
-// clockFinding says that the clock jumped while the run was open. Its start may be ahead of a clock that went back.
+// clockFinding reports a jump of the clock while the run was open. After a jump back the run's start may be ahead of
+// the clock.
 func (v *View) clockFinding(run *protocol.RunView, now time.Time) []protocol.Finding {
 	j := v.jump.Load()
 	if j == nil || run.Terminal || now.Sub(j.At).Abs() > jumpShown || j.By > 0 && run.StartedAt.After(j.At) ||

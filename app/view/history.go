@@ -20,8 +20,8 @@ const maxHistoryWait = 30 * time.Second
 
 type wholeKey struct{}
 
-// Whole is for a caller that reads a history page by page and keeps all of it: its memory is reserved with the first
-// page. Two callers that reserve page by page would wait for each other.
+// Whole marks the context of a caller that reads a history page by page and keeps all of it: memory for the whole
+// history is reserved with the first page. Two callers that reserved page by page could wait for each other.
 func Whole(ctx context.Context) context.Context { return context.WithValue(ctx, wholeKey{}, true) }
 
 // History reads a page of a run's history; with Wait it is held until there is an event after the token, and its answer

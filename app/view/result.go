@@ -38,12 +38,11 @@ func (v *View) Result(ctx context.Context, t protocol.Target, most time.Duration
 	}
 }
 
-// maxDescribed is how many bytes of payloads a description has at most, of its input and its result.
+// maxDescribed is the most payload bytes in a description: those of its input and its result.
 const maxDescribed = 2 * payload.MaxBytes
 
-// awaitClose waits until a run has closed, or waiting is over. It names the run in t; next is the run it continued as,
-// bytes the size of its history.
-// At each event it looks at the head alone, however much is open.
+// awaitClose waits until a run has closed, or waiting is done. It sets the run in t; next is the run it continued as,
+// bytes the size of its history. At each event it reads only the head of the run, however many steps are open.
 func (v *View) awaitClose(
 	ctx, waiting context.Context, t *protocol.Target,
 ) (next string, bytes int64, err error) {

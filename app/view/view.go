@@ -24,7 +24,7 @@ type View struct {
 	workers *presence.Registry
 	opt     Options
 	started time.Time
-	jump    atomic.Pointer[store.ClockJump] // the latest one of the store's clock; nil: this app found none
+	jump    atomic.Pointer[store.ClockJump] // latest jump of the store's clock; nil: none
 
 	overviews       shared[protocol.Overview]
 	runCounts       shared[map[string]int]

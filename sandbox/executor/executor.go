@@ -26,7 +26,7 @@ type Invocation struct {
 	Fresh bool   // outside sessions: in a process that no call ran in before
 	// start anew on an epoch whose state was lost: the recovery policy's call, never an ordinary one
 	Rebuild bool
-	// Suspect says that an executor ended before while this call and others ran in it.
+	// Suspect says that an executor ended while an earlier attempt of this call and other calls ran in it.
 	Suspect bool
 }
 

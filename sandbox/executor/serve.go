@@ -37,8 +37,8 @@ func Serve(handlers Handlers) error {
 	return (&server{conn: conn, handlers: handlers, alone: true}).serve()
 }
 
-// ServeConn is [Serve] on a connection that is already there; it closes it. The process may do other things as well, so
-// what calls leave in it stays.
+// ServeConn is [Serve] on an existing connection, which it closes. The process may have other work, so its state is not
+// restored between calls.
 func ServeConn(conn net.Conn, handlers Handlers) error {
 	return (&server{conn: conn, handlers: handlers}).serve()
 }
@@ -70,11 +70,11 @@ func (s *server) serve() error {
 type server struct {
 	conn     net.Conn
 	handlers Handlers
-	alone    bool // the process is this executor, and nothing else
+	alone    bool // the process has no other work, so it is restored between calls
 	scratch  string
 	state    *State
-	// left is how the process stood before any call; nil: what calls leave in it stays
-	left    *surroundings
+	// initial is the state of the process before any call; nil: the process is not restored
+	initial *surroundings
 	undo    sync.Mutex // held while the process is restored, so that no call begins meanwhile
 	running sync.WaitGroup
 
@@ -107,7 +107,7 @@ func (s *server) handle(f frame.Frame) (err error) {
 	case frame.Init:
 		s.scratch = f.Scratch
 		if s.alone {
-			if s.left, err = newSurroundings(s.scratch); err != nil {
+			if s.initial, err = newSurroundings(s.scratch); err != nil {
 				return err
 			}
 		}
@@ -164,7 +164,7 @@ func (s *server) invoke(f frame.Frame) {
 		c.state = s.state
 		inv.Session = &Session{ID: s.state.ID, Epoch: s.state.Epoch}
 	}
-	s.undo.Lock() // until what the call before left is undone
+	s.undo.Lock() // waits until the process is restored after earlier calls
 	s.mu.Lock()
 	s.calls[f.ID] = c
 	s.mu.Unlock()
@@ -191,14 +191,14 @@ func (s *server) invoke(f frame.Frame) {
 	})
 }
 
-// restore undoes what calls outside sessions left; undo is held. An executor that cannot undo it ends: the worker takes
-// another one for the next call.
+// restore restores the process after calls outside sessions; undo is held. After an error the executor exits, and the
+// worker uses another one for the next call.
 func (s *server) restore() {
-	if s.left == nil {
+	if s.initial == nil {
 		return
 	}
-	if err := s.left.restore(); err != nil {
-		fmt.Fprintf(os.Stderr, "executor: what a call left cannot be undone: %v\n", err)
+	if err := s.initial.restore(); err != nil {
+		fmt.Fprintf(os.Stderr, "executor: failed to restore the process after a call, exiting: %v\n", err)
 		os.Exit(0)
 	}
 }

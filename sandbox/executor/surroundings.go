@@ -8,9 +8,9 @@ import (
 	"slices"
 )
 
-// surroundings are what calls outside sessions find as the program left it when it was ready for the first of them:
-// environment, working directory, umask, descriptors, an empty scratch folder. What the language keeps stays: package
-// variables, goroutines.
+// surroundings is the state of the process that is restored between calls outside sessions, as it was before the first
+// of them: environment, working directory, umask, descriptors, an empty scratch folder. The state of Go is not
+// restored: package variables, goroutines.
 type surroundings struct {
 	scratch string
 	dir     string
@@ -18,17 +18,17 @@ type surroundings struct {
 	process
 }
 
-// newSurroundings notes how the process stands. It is called before any call.
+// newSurroundings records the state of the process. It must be called before any call runs.
 func newSurroundings(scratch string) (*surroundings, error) {
 	dir, err := os.Getwd()
 	if err != nil {
 		return nil, fmt.Errorf("working directory: %w", err)
 	}
 	s := &surroundings{scratch: scratch, dir: dir, environ: os.Environ()}
-	return s, s.note()
+	return s, s.record()
 }
 
-// restore undoes what calls did. No call may run meanwhile.
+// restore undoes the changes of calls. No call may run meanwhile.
 func (s *surroundings) restore() error {
 	if err := os.Chdir(s.dir); err != nil {
 		return fmt.Errorf("working directory: %w", err)

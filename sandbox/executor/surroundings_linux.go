@@ -10,25 +10,25 @@ import (
 )
 
 const (
-	// mostDescriptors are looked at one by one; those above are closed without a look.
+	// mostDescriptors is the number of descriptors that are checked; descriptors above are closed unchecked.
 	mostDescriptors = 4096
-	// leftOpen are the descriptors that calls may leave before the executor is not used again.
+	// leftOpen is the number of descriptors that calls may leave open; with more the executor is not used again.
 	leftOpen = 64
 )
 
-// process is what calls find of the process itself.
+// process is the part of surroundings that differs between operating systems.
 type process struct {
 	umask  int
 	polled []unix.PollFd
-	open   []bool // by descriptor
-	closed int    // a descriptor that leads nowhere: reading and writing it fail as if it were closed
+	open   []bool // whether a descriptor was open, by its number
+	closed int    // /dev/null with O_PATH: reads and writes fail as on a closed descriptor
 }
 
-func (p *process) note() (err error) {
+func (p *process) record() (err error) {
 	p.umask = unix.Umask(0o077)
 	unix.Umask(p.umask)
 	if p.closed, err = unix.Open("/dev/null", unix.O_PATH|unix.O_CLOEXEC, 0); err != nil {
-		return fmt.Errorf("descriptor that leads nowhere: %w", err)
+		return fmt.Errorf("placeholder for closed descriptors: %w", err)
 	}
 	var limit unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
@@ -39,7 +39,8 @@ func (p *process) note() (err error) {
 	return err
 }
 
-// descriptors says with one system call which descriptors are open: a confined process may not list its own.
+// descriptors returns which descriptors are open. It uses one poll, since a confined process may not list its
+// descriptors.
 func (p *process) descriptors() ([]bool, error) {
 	for i := range p.polled {
 		p.polled[i] = unix.PollFd{Fd: int32(i)}
@@ -60,9 +61,9 @@ func (p *process) descriptors() ([]bool, error) {
 	return open, nil
 }
 
-// restore closes what calls opened. A number stays taken by a descriptor that leads nowhere: an os.File or a connection
-// that still has it, and closes it when it is collected, must not close another file. Sockets are shut down instead,
-// since the goroutines that wait for them would not notice that they were closed: those see the end, and close them.
+// restore closes the descriptors that calls opened. It replaces each of them by the descriptor closed: an os.File that
+// still has the number, and closes it when it is collected, must not close another file. Sockets are shut down instead,
+// since a goroutine that reads from one would not notice the replacement: it reads EOF and closes the socket.
 func (p *process) restore() error {
 	unix.Umask(p.umask)
 	open, err := p.descriptors()

@@ -2,8 +2,8 @@
 
 package executor
 
-// process is what calls find of the process itself; it is restored on Linux alone.
+// process is the part of surroundings that is restored on Linux only.
 type process struct{}
 
-func (*process) note() error    { return nil }
+func (*process) record() error  { return nil }
 func (*process) restore() error { return nil }

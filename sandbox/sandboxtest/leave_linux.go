@@ -49,16 +49,17 @@ func init() {
 	}
 }
 
-// kept is what calls of leave keep in package variables.
+// kept is the state that calls of leave keep in package variables.
 var kept struct {
 	calls   int
 	fds     []int
 	files   []*os.File
 	conns   []net.Conn
-	waiting atomic.Int64 // goroutines that wait for a connection
+	waiting atomic.Int64 // goroutines that read from a connection
 }
 
-// before is a connection whose both ends were open before any call, behind the descriptors that rawWrite looks at.
+// before is a connection whose two ends were open before any call, at numbers above the descriptors that rawWrite
+// checks.
 var before, beforeErr = connected()
 
 func connected() (ends [2]int, err error) {
@@ -73,7 +74,8 @@ func connected() (ends [2]int, err error) {
 	return ends, err
 }
 
-// leave leaves whatever a call can leave, and says what it found of the call before.
+// leave changes all state of the process that a call can change, and returns the changes of earlier calls that it
+// found.
 func leave(context.Context, *executor.Call, executor.Invocation, payload.Payload) (any, error) {
 	mask := syscall.Umask(0)
 	syscall.Umask(mask)
@@ -126,7 +128,7 @@ func leaveAll() error {
 	}
 	kept.conns = append(kept.conns, conn)
 	kept.waiting.Add(1)
-	go func() { // as the connection that a client keeps for its next request
+	go func() { // like an HTTP client that keeps a connection for its next request
 		defer kept.waiting.Add(-1)
 		_, _ = conn.Read(make([]byte, 1))
 		_ = conn.Close()

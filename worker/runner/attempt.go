@@ -33,11 +33,11 @@ type attempt struct {
 	beats     *beats
 	lines     attemptLines
 	recovered *protocol.Recovered
-	version   string                 // of the handler that ran; empty for Go
-	lost      string                 // why the session's executor is gone, when that was found
-	ended     *sandbox.ExecutorEnded // the executor that ended while the attempt was in it, or before its call; nil: none
-	rebuilds  int                    // of the session's state when the attempt began
-	rebuild   bool                   // the executor may begin anew on an epoch whose state was lost
+	version   string                 // version of the handler that ran; empty for Go
+	lost      string                 // why the session's executor is gone; empty: it is not known to be gone
+	ended     *sandbox.ExecutorEnded // the executor that ended during the attempt or before its call; nil: none
+	rebuilds  int                    // rebuilds of the session's state before the attempt began
+	rebuild   bool                   // the executor may start with new state under an epoch whose state was lost
 	log       zerolog.Logger
 }
 
@@ -144,7 +144,8 @@ func (a *attempt) outcome(ctx context.Context, result payload.Payload, err error
 	return item, true
 }
 
-// executorLoss reports the end of the executor that the attempt ended with; nil if it ended for another reason.
+// executorLoss returns the report on the executor that ended with the attempt; nil if the attempt ended for another
+// reason.
 func (a *attempt) executorLoss(err error) *protocol.ExecutorLoss {
 	var ended *sandbox.ExecutorEnded
 	if !errors.As(err, &ended) {

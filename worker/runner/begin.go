@@ -42,7 +42,7 @@ func (k *leaseRenewer) arrived(sent time.Time, store history.Time) arrival {
 	return a
 }
 
-// aged takes note of the store's time in an answer without tasks, to a request that was sent at that time.
+// aged records the store's time in a response without tasks, to a request that was sent at sent.
 func (k *leaseRenewer) aged(sent, store time.Time) {
 	if store.IsZero() {
 		return
@@ -54,12 +54,12 @@ func (k *leaseRenewer) aged(sent, store time.Time) {
 	k.ages.Of(clock.Between(k.origin, now), store)
 }
 
-// maxStep is how far the store's clock may be behind what is known of it until it was set back.
+// maxStep is the largest distance of the store's clock behind its known bound that is not a step back.
 const maxStep = time.Minute
 
 // noteTime notes the store's time in an answer that was read now; mu is held.
 func (k *leaseRenewer) noteTime(store, sent, now time.Time) {
-	// The answer was made after its request was sent, so only a clock that was set back can tell a time before that.
+	// The response was made after its request was sent. A time before that means that the store's clock was set back.
 	if !k.store.IsZero() && store.Before(k.bound(sent).Add(-maxStep)) {
 		k.store, k.read, k.ages = store, now, clock.Ages{}
 		return

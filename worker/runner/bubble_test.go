@@ -68,7 +68,7 @@ type control struct {
 	asked    atomic.Int64          // calls with outcomes that ask for tasks
 	replayed atomic.Int64          // events that were shown to machines that began anew
 	counts   *counts
-	clock    atomic.Int64 // by how much the machine's clock differs from the time of the bubble
+	clock    atomic.Int64 // difference of the machine's clock from the time of the bubble, in nanoseconds
 
 	mu      sync.Mutex                        // guards what follows
 	fail    func(worker, method string) error // of a call, before it reaches the app

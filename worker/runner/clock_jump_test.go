@@ -10,8 +10,8 @@ import (
 	"github.com/sojourn-run/sojourn/worker"
 )
 
-// While activities run for ten minutes, the database's clock goes back and forward by more than any lease. Each of them
-// runs once, and runs that start after a jump are not held up.
+// While activities run for ten minutes, the database's clock jumps back and forward by more than any lease. Each
+// activity runs once, and runs that start after a jump are not delayed.
 func TestActivitiesRunOnceWhileTheDatabasesClockJumps(t *testing.T) {
 	bubble(t, func(t *testing.T, a *control) {
 		var begun atomic.Int64
@@ -54,8 +54,8 @@ func TestActivitiesRunOnceWhileTheDatabasesClockJumps(t *testing.T) {
 	})
 }
 
-// A worker that says nothing any more loses what it has after its own lease, also when the clock went back by an hour
-// meanwhile, at default settings.
+// The task of a dead worker is redelivered after its lease, at default settings, also if the clock went back by an hour
+// meanwhile.
 func TestADeadWorkersTaskGoesOnAfterAClockThatWentBack(t *testing.T) {
 	bubble(t, func(t *testing.T, a *control) {
 		define := func(r *worker.Registry) {
@@ -71,11 +71,11 @@ func TestADeadWorkersTaskGoesOnAfterAClockThatWentBack(t *testing.T) {
 		}, nil)
 		began := time.Now()
 		result[any](t, a.end(run))
-		if waited := time.Since(began); waited > 3*lease+clockLook {
-			t.Errorf("another worker had it after %s; its lease is %s", waited, lease)
+		if waited := time.Since(began); waited > 3*lease+clockCheckInterval {
+			t.Errorf("another worker got the task after %s; the lease is %s", waited, lease)
 		}
 	})
 }
 
-// clockLook is how often an app compares the clock of its machine.
-const clockLook = 5 * time.Second
+// clockCheckInterval is the interval at which an app checks the clock of its machine.
+const clockCheckInterval = 5 * time.Second

@@ -13,7 +13,7 @@ import (
 	"github.com/sojourn-run/sojourn/worker/workflow"
 )
 
-// lostExecutors have lost the executor of the first epoch that they are called for.
+// lostExecutors reports that the executor of the first epoch it is called for is lost.
 type lostExecutors struct {
 	mu     sync.Mutex // guards what follows
 	epochs []int64
@@ -35,8 +35,8 @@ func (e *lostExecutors) Invoke(_ context.Context, inv sandbox.Invocation, _ sand
 
 func (*lostExecutors) Recovery(context.Context, string) ([]byte, error) { return nil, nil }
 
-// Activities that come when the executor of their session has ended, before the app knows, do not fail for that. They
-// are returned, the session is given up in the same commit, and they run under the next epoch.
+// Activities that arrive after the executor of their session has ended, but before the app knows, do not fail: they are
+// returned, and run again under a higher epoch of the session.
 func TestCallsThatComeAfterTheEndOfAnExecutorAreReturned(t *testing.T) {
 	bubble(t, func(t *testing.T, a *control) {
 		executors := &lostExecutors{}

@@ -34,7 +34,7 @@ func recovering(a *attempt, next call) call {
 				return result, err
 			}
 			// The executor ended before the call began. Another attempt may have rebuilt the state; otherwise the call is
-			// returned to the app, since it must not fail for what a call before it did.
+			// returned to the app, since it must not fail because of an earlier call.
 			if a.session.AwaitRebuild(ctx, seen) {
 				a.ended = nil
 				return next(ctx)

@@ -22,7 +22,7 @@ type batch struct {
 	s      *Store
 	number int64
 	now    time.Time
-	since  time.Duration // by clock.Steady: nothing was sent before
+	since  time.Duration // clock.Steady before the first statement was sent
 	begun  bool
 	sealed bool       // COMMIT was sent
 	later  []*db.Call // that go with what is sent next
@@ -86,7 +86,7 @@ type batch struct {
 	// processes that this batch isolates (true) or no longer isolates (false)
 	isolated map[process]bool
 	touched  map[string]*store.RunChange
-	usage    map[string]*engine.Usage // of namespaces, as this batch changes it
+	usage    map[string]*engine.Usage // usage of namespaces after this batch
 	moves    []store.SessionMove
 	told     int                       // how many of the moves were written
 	silent   map[engine.WorkerKey]bool // leases of theirs ran out, or they reconnected
@@ -98,8 +98,8 @@ type batch struct {
 	assume   bool  // ids that are taken to be free may be, without a look
 	assumed  bool  // some were
 
-	// Of a batch that is decided on what is remembered: so it is, when, by the server's clock, and what has to hold;
-	// and that the guards are on their way, so that the server looks at all that follows only if they hold.
+	// For a batch that is decided on cached rows: that it is, when it was decided by the server's clock, the conditions
+	// that must hold, and whether their guards were sent, so that the server executes later statements only if they hold.
 	recalled  bool
 	decidedAt int64
 	guarded   *guarded

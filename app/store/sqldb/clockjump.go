@@ -14,15 +14,14 @@ import (
 	"github.com/sojourn-run/sojourn/app/store/sqldb/db"
 )
 
-// Leases, back-offs and what is stored of who lives are lengths, stored as the times of their ends. After a jump of
-// the clock those would end too late, or at once. So the committer decides nothing by a clock that jumped before it
-// has moved them (engine.ClockJump). Each app does so when it finds the jump; what one of them moved is right for the
-// others.
+// Leases, back-offs and the liveness of workers are durations that are stored as end times. After a jump of the clock
+// they would end too late, or at once. The committer therefore decides nothing by a clock that jumped before it has
+// adjusted them (engine.ClockJump). Each app does so when it detects the jump; adjusting a row again does no harm.
 
-// errClockJumped gives up a batch before anything of it is decided: its time is after a jump.
+// errClockJumped abandons a batch before anything is decided: its time is after a jump that has not been handled.
 var errClockJumped = errors.New("the clock jumped")
 
-// clockJumped is errClockJumped while a jump is not handled.
+// clockJumped returns errClockJumped while a jump has not been handled.
 func (s *Store) clockJumped() error {
 	if s.settling || !s.clock.Pending() {
 		return nil
@@ -33,8 +32,8 @@ func (s *Store) clockJumped() error {
 // ClockJumps has an entry for each jump that was handled.
 func (s *Store) ClockJumps() <-chan store.ClockJump { return s.jumps }
 
-// settleClock moves what has to follow the clock after a jump, before anything else is decided. It is called by the
-// committer, between batches. An error leaves the jump to be handled.
+// settleClock adjusts the stored times after a jump, before anything else is decided. The committer calls it between
+// batches. After an error the jump is still pending.
 func (s *Store) settleClock() error {
 	if s.settling || !s.clock.Pending() {
 		return nil
@@ -53,14 +52,13 @@ func (s *Store) settleClock() error {
 	s.clock.Settled(0)
 	select {
 	case s.jumps <- store.ClockJump{By: by, At: now, Moved: moved, Err: err}:
-	default: // nobody reads them
+	default: // the channel is full: nothing reads it
 	}
 	return nil
 }
 
-// followClock moves leases, back-offs, and until when workers and apps are believed alive. After a jump back a row of
-// batches keeps the time before it until all of that is stored, so that an app that is started meanwhile finds the
-// jump.
+// followClock adjusts leases, back-offs, and the liveness of workers and apps. After a jump back a row of batches holds
+// the time before it until all of that is stored, so that an app that starts meanwhile detects the jump.
 func (s *Store) followClock(by time.Duration) (moved int, now time.Time, err error) {
 	ctx := context.Background()
 	if now, err = s.reads.Now(ctx); err != nil {
@@ -88,7 +86,7 @@ func (s *Store) followClock(by time.Duration) (moved int, now time.Time, err err
 		for _, p := range items {
 			select {
 			case <-p.done:
-			default: // it is left over, or set aside for what another app has locked
+			default: // it did not fit into the batch, or another app has locked its row
 				continue
 			}
 			switch {
@@ -113,8 +111,8 @@ func (s *Store) followClock(by time.Duration) (moved int, now time.Time, err err
 	return moved, now, nil
 }
 
-// clockChanges are the changes that move what has to follow a jump before anything else is decided: one for each row,
-// so that a row another app has locked holds up no other.
+// clockChanges returns the changes that adjust stored times before anything else is decided: one for each row, so that
+// a row that another app has locked delays no other.
 func (s *Store) clockChanges(ctx context.Context, j engine.ClockJump) (list []store.Change, err error) {
 	add := func(query string, change func(a, b string) store.Change) {
 		if err == nil {
@@ -138,8 +136,8 @@ func (s *Store) clockChanges(ctx context.Context, j engine.ClockJump) (list []st
 	return list, err
 }
 
-// followReady moves the times since which tasks are ready that are ahead of the clock: they would be served after those
-// that become ready later. It goes beside what is decided meanwhile.
+// followReady adjusts the times since which tasks are ready, if they are ahead of the clock: such tasks would be
+// delivered after tasks that become ready later. It runs while the committer decides other changes.
 func (s *Store) followReady(j engine.ClockJump, now time.Time) {
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
@@ -153,7 +151,7 @@ func (s *Store) followReady(j engine.ClockJump, now time.Time) {
 	var ids []string
 	query := fmt.Sprintf("SELECT DISTINCT run_id, '' FROM tasks WHERE ready_at > %d AND state = 'ready'", now.UnixMicro())
 	if s.keysOf(ctx, query, func(id, _ string) { ids = append(ids, id) }) != nil {
-		return // they keep their times
+		return // the tasks keep their times
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(mostCleanUp)
@@ -170,7 +168,7 @@ func (s *Store) followReady(j engine.ClockJump, now time.Time) {
 	_ = group.Wait()
 }
 
-// keysOf reads the two columns of a query.
+// keysOf calls key with the two columns of each row of a query.
 func (s *Store) keysOf(ctx context.Context, query string, key func(a, b string)) error {
 	rows, err := s.cfg.Reads.QueryContext(ctx, query)
 	if err != nil {
@@ -187,8 +185,8 @@ func (s *Store) keysOf(ctx context.Context, query string, key func(a, b string))
 	return s.cfg.Dialect.Away(rows.Err())
 }
 
-// errFollows ends a change of a row that need not be moved.
-var errFollows = errors.New("it follows the clock")
+// errFollows ends the change of a row that needs no adjustment.
+var errFollows = errors.New("the row follows the clock")
 
 func runFollows(id string, j engine.ClockJump) store.Change {
 	return store.Change{
@@ -232,7 +230,7 @@ func queueFollows(k engine.QueueKey, j engine.ClockJump) store.Change {
 	)
 }
 
-// rowFollows is the change of a row that the engine decides nothing about: read returns the row, follow its new content,
+// rowFollows is the change of a row that has no decision of the engine: read returns the row, follow the adjusted row,
 // and write adds that to the writes.
 func rowFollows[T any](
 	needs store.Keys, j engine.ClockJump, read func(store.Rows) *T,

@@ -44,7 +44,7 @@ func (s *Store) loop() {
 	quit := s.quit
 	var rest []*pending // left over from a batch that grew too large
 	if !s.cfg.Dialect.Shared {
-		s.clock.Now() // it may have been set back while no app ran
+		s.clock.Now() // detects a clock that was set back while no app ran
 	}
 	for {
 		s.lookAgain()
@@ -63,7 +63,7 @@ func (s *Store) loop() {
 			case <-s.alarm():
 				continue
 			case <-s.clock.Jumped():
-				_ = s.settleClock() // it is tried again with the next batch
+				_ = s.settleClock() // after an error the next batch tries again
 				continue
 			case <-s.faded():
 				s.fade()

@@ -66,9 +66,9 @@ func (b *batch) guards() []*db.Call {
 	return calls
 }
 
-// stamped takes over what the stamp of a batch says: the server's time, by which claims lease as well, and the
-// version of the rows that it writes. A batch that is decided at this time is given up when the clock jumped; one
-// that was decided on what is remembered has passed its guards, and may be committed already.
+// stamped applies the stamp of a batch: the server's time, by which claims lease as well, and the version of the rows
+// that the batch writes. A batch that is decided at this time is abandoned if the clock jumped. A batch that was
+// decided on cached rows has passed its guards, and may be committed already.
 func (b *batch) stamped(v []any) error {
 	b.now, b.version = b.s.clock.At(db.Int(v[0]), b.since), db.Int(v[1])
 	if b.recalled {
@@ -102,8 +102,8 @@ func (s *statements) guardStatements(d db.Dialect) {
 	s.guardTasks = &db.Stmt{SQL: fmt.Sprintf(tasks, "run_id", "k.tasks = "+waitingOf, ofRuns) + " UNION ALL " +
 		fmt.Sprintf(tasks, "session_id", "k.active = "+activeOf+" AND k.ready = "+readyOf, ofSessions)}
 
-	// What is open in runs, but for those that are as they are remembered, of which it only says so. Their rows are
-	// locked by the statement before it, so nothing changes any more.
+	// The open tasks of runs. For a run that is as cached, the statement returns only that fact. The statement before it
+	// has locked the rows of the runs, so they no longer change.
 	open := func(what, where string) string {
 		return fmt.Sprintf(" UNION ALL SELECT p.* FROM k CROSS JOIN LATERAL"+
 			" (SELECT t.run_id, t.kind, t.seq, t.body FROM %s AS t WHERE t.run_id = k.run_id%s OFFSET 0) AS p WHERE NOT k.same", what, where)

@@ -30,9 +30,9 @@ import (
 type Options struct {
 	App      string               // this process among those that share the database; default "app"
 	Dispatch store.Dispatcher     // nil: nobody waits for tasks in this process
-	Shift    func() time.Duration // tests only: time that passed, which is added to the store's clock
-	Wall     func() time.Time     // tests only: the clock of this machine, which is the clock of a store of one app
-	Memory   int64                // bytes this process may use, which its caches are a part of; 0: no limit
+	Shift    func() time.Duration // tests only: time that passed, added to the store's clock
+	Wall     func() time.Time     // tests only: clock of the machine, which a store of one app uses
+	Memory   int64                // bytes that this process may use, including the store's caches; 0: no limit
 	Pool     int                  // most connections to a database that several apps share; 0: as many as it likes
 	// Waiting is told, now and then, why a server that cannot be reached yet is waited for; nil: nobody wants
 	// to know. A file needs no waiting: it is there or not.
@@ -110,7 +110,7 @@ type Store struct {
 	back     chan *pending // of what nobody waits for
 	quit     chan struct{}
 	done     chan struct{}
-	settling bool // the jump of the clock is being handled; the committer's
+	settling bool // a jump of the clock is being handled; only the committer uses it
 	jumps    chan store.ClockJump
 	close    sync.Once
 	ended    error // of Close; set before done is closed
@@ -291,8 +291,8 @@ func (s *Store) submit(ctx context.Context, p *pending) error {
 	}
 }
 
-// Now is the store's clock. After a jump it returns once the leases follow the clock, so that nobody who goes by it
-// takes a lease for over that is not.
+// Now returns the store's time. After a jump it returns once the leases are adjusted, so that no caller takes a running
+// lease for an expired one.
 func (s *Store) Now(ctx context.Context) (time.Time, error) {
 	now, err := s.reads.Now(ctx)
 	if err == nil && s.clock.Pending() {

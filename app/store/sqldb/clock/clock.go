@@ -12,47 +12,47 @@ import (
 // SQL asks a shared database for its clock.
 const SQL = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
 
-// MaxStep is how far the clock may differ from the time that this process measured before the difference is a jump.
-// NTP slews and small steps stay below it.
+// MaxStep is the largest difference between the clock and the time that this process measured that is no jump. NTP
+// slews and small steps stay below it.
 const MaxStep = time.Minute
 
-// wideReading is how long a reading may take to be compared with later ones: the clock was read at an unknown moment of
-// that span.
+// wideReading is the longest duration of a reading that may replace a shorter one as the reference: the clock was read
+// at an unknown moment of that duration.
 const wideReading = time.Second
 
-// Clock is the store's time: the process's clock, or what a shared database says. The process's clock does not go back
-// by less than MaxStep, not even over a restart. Clock compares every reading with the monotonic clock of this process
-// and keeps the sum of the jumps that it finds until they are taken.
+// Clock is the store's time: the clock of this process, or that of a shared database. The clock of this process never
+// goes back by less than MaxStep, not even over a restart. Clock compares every reading with the monotonic clock of
+// this process and adds up the jumps that it finds until Take.
 type Clock struct {
-	Shift func() time.Duration // tests only: time that passed for the store and for this process
-	Wall  func() time.Time     // tests only: the clock of this machine; nil: time.Now
+	Shift func() time.Duration // tests only: added to the clock and to Steady
+	Wall  func() time.Time     // tests only: clock of the machine; nil: time.Now
 
-	mu     sync.Mutex // guards what follows
-	last   int64      // microseconds, of the process's clock
-	said   time.Time  // what the database said last
-	raw    int64      // the same in microseconds, without a shift
-	read   time.Time  // and when
-	began  time.Time  // what steady counts from
-	ref    reading    // the latest one that later ones are compared with
-	jump   time.Duration
-	taken  bool          // a jump was taken and is being handled
+	mu     sync.Mutex    // guards what follows
+	last   int64         // latest time of the process's clock, in microseconds
+	said   time.Time     // latest time read from the database
+	raw    int64         // the same in microseconds, without Shift
+	read   time.Time     // when it was read
+	began  time.Time     // start of Steady
+	ref    reading       // reference: the reading that the next one is compared with
+	jump   time.Duration // sum of the jumps that were not taken
+	taken  bool          // a jump was taken and is not settled
 	jumped chan struct{} // has an entry while jump is not zero
 }
 
-// wasSuspended is suspended; tests suspend the machine by it.
+// wasSuspended is suspended; tests replace it.
 var wasSuspended = suspended
 
-// reading is one reading of the clock, with the time of this process before and after it.
+// reading is one reading of the clock, with Steady before and after it.
 type reading struct {
 	clock       int64 // microseconds
 	sent, heard time.Duration
 }
 
-// width is how long the reading took.
+// width is the duration of the reading.
 func (r reading) width() time.Duration { return r.heard - r.sent }
 
-// Open sets the newest time that is stored. Where the clock is more than MaxStep behind it, the clock went back while
-// no app ran. For a clock that is shared, now is what the database says; zero: the process's clock counts.
+// Open sets the newest stored time. If the clock is more than MaxStep behind it, the clock went back while no app ran.
+// now is the time of a shared database; zero: the clock of this process is used.
 func (c *Clock) Open(newest int64, now time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -61,7 +61,7 @@ func (c *Clock) Open(newest int64, now time.Time) {
 		return // the first reading compares it
 	}
 	if by := now.Sub(time.UnixMicro(newest)); by < -MaxStep {
-		c.note(by)
+		c.addJump(by)
 	}
 }
 
@@ -79,14 +79,14 @@ func (c *Clock) channel() chan struct{} {
 	return c.jumped
 }
 
-// Pending says whether there is a jump to take, or one that was taken and not settled.
+// Pending says whether a jump has not been taken, or was taken and is not settled.
 func (c *Clock) Pending() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.jump != 0 || c.taken
 }
 
-// Take returns by how much the clock jumped since the last Take, forward or, below zero, back; zero: it did not.
+// Take returns the sum of the jumps since the last Take: forward if positive, back if negative; zero: none.
 func (c *Clock) Take() time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -95,18 +95,19 @@ func (c *Clock) Take() time.Duration {
 	return by
 }
 
-// Settled ends what Take began. What is left of the jump could not be handled and is to be taken again.
+// Settled ends the handling of a jump that Take began. left is the part that could not be handled; Take returns it
+// again.
 func (c *Clock) Settled(left time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.taken = false
 	if left != 0 {
-		c.note(left)
+		c.addJump(left)
 	}
 }
 
-// note adds a jump; mu is held.
-func (c *Clock) note(by time.Duration) {
+// addJump adds a jump; mu is held.
+func (c *Clock) addJump(by time.Duration) {
 	c.jump += by
 	select {
 	case c.channel() <- struct{}{}:
@@ -114,8 +115,8 @@ func (c *Clock) note(by time.Duration) {
 	}
 }
 
-// Steady is the time that this process measured since it began, suspensions of the machine included. Readings are
-// compared by it, so it must not follow the clock when that is set.
+// Steady is the time since this process began, including suspensions of the machine. Readings are compared with it, so
+// it must not change when the clock is set.
 func (c *Clock) Steady() time.Duration {
 	shift := c.shift()
 	c.mu.Lock()
@@ -123,7 +124,7 @@ func (c *Clock) Steady() time.Duration {
 	return c.measured() + shift
 }
 
-// measured is Steady without the shift of tests; mu is held.
+// measured is Steady without Shift; mu is held.
 func (c *Clock) measured() time.Duration {
 	if c.began.IsZero() {
 		c.began = time.Now()
@@ -138,9 +139,9 @@ func (c *Clock) shift() time.Duration {
 	return c.Shift()
 }
 
-// compare looks whether the clock jumped between the latest reading and this one; mu is held. Between the two at least
-// and at most so much time passed as lies between the ends of the one and the ends of the other, so that neither a slow
-// response nor a process that was stopped meanwhile looks like a jump.
+// compare says whether the clock jumped between the reference and this reading; mu is held. The time between the two is
+// at least that from the end of the reference to the start of this reading, and at most that from the start of the
+// reference to the end of this reading. Slow responses and a stopped process are therefore no jumps.
 func (c *Clock) compare(r reading) (jumped bool) {
 	if c.ref == (reading{}) {
 		c.ref = r
@@ -154,7 +155,7 @@ func (c *Clock) compare(r reading) (jumped bool) {
 			c.ref = r
 		}
 		return false
-	case r.sent < c.ref.sent: // it is older than the one it is compared with, and may be from before a jump
+	case r.sent < c.ref.sent: // the reading is older than the reference and may precede a jump
 		return false
 	}
 	by := passed - most
@@ -162,7 +163,7 @@ func (c *Clock) compare(r reading) (jumped bool) {
 		by = passed - least
 	}
 	c.ref = r
-	c.note(by)
+	c.addJump(by)
 	return true
 }
 
@@ -177,8 +178,8 @@ func (c *Clock) Now() time.Time {
 	micros, steady := at.Add(shift).UnixMicro(), c.measured()+shift
 	jumped := c.compare(reading{micros, steady, steady})
 	switch behind := time.Duration(c.last-micros) * time.Microsecond; {
-	case behind > MaxStep && !jumped: // small steps back that added up, or it was set back while no app ran
-		c.note(-behind)
+	case behind > MaxStep && !jumped: // small steps back added up, or the clock went back while no app ran
+		c.addJump(-behind)
 		c.last = micros
 	case jumped:
 		c.last = micros
@@ -187,7 +188,7 @@ func (c *Clock) Now() time.Time {
 	return time.UnixMicro(c.last).UTC()
 }
 
-// At is what the database says, in microseconds, in response to a question that was sent at a time of Steady.
+// At returns the time in a database's response, in microseconds, to a request that was sent at this time of Steady.
 func (c *Clock) At(micros int64, sent time.Duration) time.Time {
 	shift := c.shift()
 	t := time.UnixMicro(micros).UTC().Add(shift)

@@ -6,12 +6,12 @@ import (
 	"time"
 )
 
-// server is the clock of a database, by how much it differs from real time.
+// server is the clock of a database; by is its difference from real time.
 type server struct{ by time.Duration }
 
 func (s *server) micros() int64 { return time.Now().Add(s.by).UnixMicro() }
 
-// read reads the clock of a server; the request and the response take so long.
+// read reads the clock of a server. The request takes the time there, the response the time back.
 func read(c *Clock, s *server, there, back time.Duration) {
 	sent := c.Steady()
 	time.Sleep(there)
@@ -34,7 +34,7 @@ func TestAJumpIsFoundAndItsLengthKnown(t *testing.T) {
 			}
 			<-c.Jumped()
 			if got := c.Take(); (got - by).Abs() > time.Second {
-				t.Errorf("a jump of %s is one of %s", by, got)
+				t.Errorf("a jump of %s is measured as %s", by, got)
 			}
 			if !c.Pending() {
 				t.Error("a jump that is not settled is forgotten")
@@ -48,9 +48,9 @@ func TestAJumpIsFoundAndItsLengthKnown(t *testing.T) {
 	}
 }
 
-// Nothing of this is a jump: slow responses, a process that was stopped, a machine that was suspended, a clock that
-// runs fast or is corrected by less than a minute, a response from before a jump that comes after it.
-func TestWhatIsNoJumpIsNotTakenForOne(t *testing.T) {
+// None of these is a jump: slow responses, a stopped process, a suspended machine, a clock that runs fast or is
+// corrected by less than a minute, and a response of the time before a jump that arrives after it.
+func TestDelaysAndSmallStepsAreNoJumps(t *testing.T) {
 	for name, happens := range map[string]func(*Clock, *server){
 		"slow request":     func(c *Clock, s *server) { read(c, s, 10*time.Minute, 0) },
 		"slow response":    func(c *Clock, s *server) { read(c, s, 0, 10*time.Minute) },
@@ -101,7 +101,7 @@ func TestWhatIsNoJumpIsNotTakenForOne(t *testing.T) {
 			var c Clock
 			var s server
 			read(&c, &s, 0, 0)
-			s.by, wasSuspended = time.Hour, func() time.Duration { return time.Hour } // its monotonic clock stopped
+			s.by, wasSuspended = time.Hour, func() time.Duration { return time.Hour } // the monotonic clock stopped meanwhile
 			read(&c, &s, 0, 0)
 			if by := c.Take(); by != 0 {
 				t.Errorf("a jump of %s", by)
@@ -110,8 +110,8 @@ func TestWhatIsNoJumpIsNotTakenForOne(t *testing.T) {
 	})
 }
 
-// The clock of a process stays where it is while that of the machine is set back by less than a minute, and follows it
-// when it is set back by more, at once or in several steps; also when that happened before it was opened.
+// The clock of the process does not move while the machine's clock is set back by less than a minute. It follows a
+// larger step back, whether made at once, in several steps, or before Open.
 func TestTheProcessClockFollowsOnlyJumps(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var s server
@@ -119,26 +119,26 @@ func TestTheProcessClockFollowsOnlyJumps(t *testing.T) {
 		began := c.Now()
 		s.by = -50 * time.Second
 		if now := c.Now(); !now.Equal(began) || c.Take() != 0 {
-			t.Errorf("set back by less than a minute, it says %s after %s", now, began)
+			t.Errorf("set back by less than a minute, the clock reads %s after %s", now, began)
 		}
 		s.by = -100 * time.Second
 		if now, by := c.Now(), c.Take(); now.Sub(began) != s.by || by != s.by {
-			t.Errorf("set back again, it says %s after %s, a jump of %s", now, began, by)
+			t.Errorf("set back again, the clock reads %s after %s, a jump of %s", now, began, by)
 		}
 		c.Settled(0)
 		s.by = time.Hour
 		if now, by := c.Now(), c.Take(); now.Sub(began) != s.by || by != time.Hour+100*time.Second {
-			t.Errorf("set forward, it says %s after %s, a jump of %s", now, began, by)
+			t.Errorf("set forward, the clock reads %s after %s, a jump of %s", now, began, by)
 		}
 		var late Clock
 		late.Open(time.Now().Add(time.Hour).UnixMicro(), time.Time{})
 		if now, by := late.Now(), late.Take(); !now.Equal(time.Now().Truncate(time.Microsecond).UTC()) || by != -time.Hour {
-			t.Errorf("opened an hour behind what is stored, it says %s, a jump of %s", now, by)
+			t.Errorf("opened an hour behind the newest stored time, the clock reads %s, a jump of %s", now, by)
 		}
 		var shared Clock
 		shared.Open(time.Now().Add(time.Hour).UnixMicro(), time.Now())
 		if by := shared.Take(); (by + time.Hour).Abs() > time.Second {
-			t.Errorf("a shared clock an hour behind what is stored: a jump of %s", by)
+			t.Errorf("a shared clock an hour behind the newest stored time: a jump of %s", by)
 		}
 	})
 }

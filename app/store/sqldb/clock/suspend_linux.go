@@ -6,7 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// suspended is how long the machine was suspended since it was started: CLOCK_BOOTTIME counts that time, and
+// suspended returns the time for which the machine was suspended since boot: CLOCK_BOOTTIME includes suspensions,
 // CLOCK_MONOTONIC, which Go reads, does not.
 func suspended() time.Duration {
 	var boot, mono unix.Timespec

@@ -4,6 +4,6 @@ package clock
 
 import "time"
 
-// suspended is not known here: where the monotonic clock stops while the machine is suspended, that looks like a jump
-// forward, and leases that would have ended meanwhile get the rest of their time.
+// suspended returns 0, since the time is not known on this system. If the monotonic clock stops during a suspension,
+// that counts as a jump forward: leases that would have expired keep their remaining time.
 func suspended() time.Duration { return 0 }
