@@ -2,11 +2,13 @@
 package auth
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"strings"
 
 	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/shared/budget"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
@@ -54,7 +56,7 @@ const (
 // made.
 type Principal struct {
 	TokenID    string // empty without a stored token
-	Name       string
+	Name       string // the bootstrap token has a name and no id
 	Roles      []Role
 	Namespaces []string // empty: all
 	Queues     []string // of a worker; empty: all
@@ -66,6 +68,20 @@ type Principal struct {
 
 // Local is the principal of this process itself, and of every caller when authentication is off.
 func Local() *Principal { return &Principal{Name: "local", Roles: Roles, Method: Unchecked} }
+
+// Key identifies the token of a principal: its id, or its name for a principal without a stored token. It is empty for a
+// nil principal.
+func (p *Principal) Key() string {
+	if p == nil {
+		return ""
+	}
+	return cmp.Or(p.TokenID, p.Name)
+}
+
+// Owner is the budget.Owner of the principal's requests in a namespace. A nil principal has a namespace alone.
+func (p *Principal) Owner(namespace string) budget.Owner {
+	return budget.Owner{Namespace: namespace, Token: p.Key()}
+}
 
 // Has says whether the principal has one of the roles, or one that contains it.
 func (p *Principal) Has(roles ...Role) bool {

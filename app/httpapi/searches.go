@@ -1,7 +1,6 @@
 package httpapi
 
 import (
-	"cmp"
 	"context"
 	"errors"
 
@@ -24,8 +23,7 @@ func newSearches() searches { return searches{budget.Places(mostSearches)} }
 
 // enter waits a few seconds for a place, or refuses the search with throttled. The function it returns ends the search.
 func (s *searches) enter(ctx context.Context, namespace string, who *auth.Principal) (leave func(), err error) {
-	o := budget.Owner{Namespace: namespace, Token: cmp.Or(who.TokenID, who.Name)}
-	place, err := s.places.Acquire(ctx, o, 1, budget.Ordinary)
+	place, err := s.places.Acquire(ctx, who.Owner(namespace), 1, budget.Ordinary)
 	if errors.Is(err, budget.ErrOverloaded) {
 		return nil, protocol.Refuse(
 			protocol.ReasonThrottled, "%d searches and exact counts are under way: try again", mostSearches,

@@ -1,7 +1,6 @@
 package plane
 
 import (
-	"cmp"
 	"context"
 	"net/http"
 
@@ -65,14 +64,11 @@ func principalKey(principal any) string {
 	if who == nil || who.Method == auth.Unchecked { // nobody has a token
 		return ""
 	}
-	return cmp.Or(who.TokenID, who.Name) // the bootstrap token has a name and no id
+	return who.Key()
 }
 
 // owner is whom the bytes of a connection are counted for.
 func owner(principal any) budget.Owner {
 	who, _ := principal.(*auth.Principal)
-	if who == nil {
-		return budget.Owner{}
-	}
-	return budget.Owner{Token: cmp.Or(who.TokenID, who.Name)}
+	return who.Owner("")
 }

@@ -8,7 +8,6 @@
 package serve
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"net/http"
@@ -204,7 +203,7 @@ func (p *Pipeline) reserve(c *Call) (err error) {
 		body = c.maxBody()
 	}
 	n := bodyFactor*body + max(plainReads, c.Route.Reads)
-	c.inFlight.Open(p.Budget, c.owner())
+	c.inFlight.Open(p.Budget, c.Who.Owner(c.NS))
 	switch {
 	case c.Route.Reserved && c.ContentLength >= 0 && body <= smallBody, c.Route.Limit == Held && n <= smallRequest:
 		// The number of polls is limited, and a claim reserves the memory of their tasks. In a burst of polls, claims hold
@@ -226,15 +225,6 @@ func (p *Pipeline) reserve(c *Call) (err error) {
 		return overloaded()
 	}
 	return err
-}
-
-// owner is the caller for which the bytes of the request are counted.
-func (c *Call) owner() budget.Owner {
-	o := budget.Owner{Namespace: c.NS}
-	if c.Who != nil {
-		o.Token = cmp.Or(c.Who.TokenID, c.Who.Name)
-	}
-	return o
 }
 
 // Read decodes the body.
@@ -350,7 +340,7 @@ func (p *Pipeline) run(x Exchange) (Answer, error) {
 		return Answer{}, err
 	}
 	c.loads.Context = c.Context()
-	c.loads.Grant.Open(p.Budget, c.owner())
+	c.loads.Grant.Open(p.Budget, c.Who.Owner(c.NS))
 	limit, ctx := c.Route.Limit, context.Context(&c.loads)
 	if limit == 0 {
 		limit = brief

@@ -1,7 +1,6 @@
 package workerapi
 
 import (
-	"cmp"
 	"errors"
 	"slices"
 
@@ -25,8 +24,7 @@ func (a *API) takePlace(c *call, in *protocol.PollRequest, cut budget.Cutter) (*
 	if in.Timeout != nil && *in.Timeout == 0 {
 		return nil, nil
 	}
-	owner := budget.Owner{Namespace: c.NS, Token: cmp.Or(c.Who.TokenID, c.Who.Name)}
-	if place, ok := a.held.Place(owner, cut); ok {
+	if place, ok := a.held.Place(c.Who.Owner(c.NS), cut); ok {
 		return place, nil
 	}
 	return nil, a.full(c, in)
