@@ -68,23 +68,25 @@ func (p *program) namespacesCommand() *cobra.Command {
 	)
 }
 
-// quotaFlags are the quotas of a namespace on the command line, in the order of protocol.Quotas.
+// quotaFlags are the values of the quota flags, in the order of protocol.Quotas.
 type quotaFlags [4]int64
 
 func quotaFlag(q protocol.Quota) string { return "quota-" + strings.ReplaceAll(string(q), "_", "-") }
 
 func (f *quotaFlags) add(c *cobra.Command) {
 	for i, q := range protocol.Quotas {
-		c.Flags().Int64Var(&f[i], quotaFlag(q), -1, map[protocol.Quota]string{
-			protocol.QuotaOpenRuns:    "open runs it may have; -1: as the setting of the app says",
-			protocol.QuotaStarts:      "runs that may start in it per second; -1: as the setting says",
-			protocol.QuotaStoredBytes: "bytes that the histories of its runs may have; -1: as the setting says",
-			protocol.QuotaSchedules:   "schedules it may have; -1: as the setting says",
-		}[q])
+		c.Flags().Int64Var(&f[i], quotaFlag(q), -1, quotaHelp[q]+"; -1: the app's setting "+quotaFlag(q))
 	}
 }
 
-// values are those that were given; nil: none.
+var quotaHelp = map[protocol.Quota]string{
+	protocol.QuotaOpenRuns:    "limit of open runs",
+	protocol.QuotaStarts:      "limit of runs started per second",
+	protocol.QuotaStoredBytes: "limit of the bytes of all histories",
+	protocol.QuotaSchedules:   "limit of schedules",
+}
+
+// values returns the quotas whose flags are set; nil: none.
 func (f *quotaFlags) values(c *cobra.Command) (v *protocol.QuotaValues) {
 	for i, q := range protocol.Quotas {
 		if !c.Flags().Changed(quotaFlag(q)) {
@@ -93,7 +95,7 @@ func (f *quotaFlags) values(c *cobra.Command) (v *protocol.QuotaValues) {
 		if v == nil {
 			v = &protocol.QuotaValues{}
 		}
-		*[]**int64{&v.OpenRuns, &v.StartsPerSecond, &v.StoredBytes, &v.Schedules}[i] = &f[i]
+		*v.Field(q) = &f[i]
 	}
 	return v
 }

@@ -281,29 +281,24 @@ func (b *Broker) countUsage(ctx context.Context, name string) {
 	}
 }
 
-// quotaStates shows the quotas of a namespace beside what it uses.
+// quotaStates returns the quotas of a namespace with their usage, by its row and by the commits of this app that the
+// row does not contain yet.
 func (b *Broker) quotaStates(n *store.Namespace) []protocol.QuotaState {
 	ledger := b.store.Quotas()
-	limits := ledger.Default().With(n.Own)
-	u := n.Usage.Plus(ledger.Pending(n.Name))
+	s := engine.QuotaStanding{
+		Limits: ledger.Default().With(n.Own), Usage: n.Usage.Plus(ledger.Pending(n.Name)), Rate: ledger.Rate(n.Name),
+	}
 	states := make([]protocol.QuotaState, 0, len(protocol.Quotas))
 	for _, q := range protocol.Quotas {
-		s := protocol.QuotaState{Quota: q, Limit: limits.Limit(q), From: "setting"}
-		if n.Own.Of(q) != nil {
-			s.From = "namespace"
+		state := protocol.QuotaState{Quota: q, From: "setting"}
+		state.Used, state.Limit = s.Of(q)
+		if *n.Own.Field(q) != nil {
+			state.From = "namespace"
 		}
-		switch q {
-		case protocol.QuotaOpenRuns:
-			s.Used, s.Held = u.OpenRuns, u.HeldRuns
-		case protocol.QuotaStarts:
-			s.Used = ledger.Rate(n.Name)
-		case protocol.QuotaStoredBytes:
-			s.Used = u.StoredBytes
-		case protocol.QuotaSchedules:
-			s.Used = u.Schedules
+		if q == protocol.QuotaOpenRuns {
+			state.Held = max(0, s.Usage.HeldRuns)
 		}
-		s.Used, s.Held = max(0, s.Used), max(0, s.Held)
-		states = append(states, s)
+		states = append(states, state)
 	}
 	return states
 }

@@ -33,14 +33,10 @@ func (g *quotaGauges) Describe(c chan<- *prometheus.Desc) { c <- g.used; c <- g.
 func (g *quotaGauges) Collect(c chan<- prometheus.Metric) {
 	for _, name := range g.ledger.Namespaces() {
 		s := g.ledger.Standing(name, engine.Usage{})
-		for q, n := range map[protocol.Quota]int64{
-			protocol.QuotaOpenRuns: s.Usage.OpenRuns, protocol.QuotaStarts: s.Rate,
-			protocol.QuotaStoredBytes: s.Usage.StoredBytes, protocol.QuotaSchedules: s.Usage.Schedules,
-		} {
-			c <- prometheus.MustNewConstMetric(g.used, prometheus.GaugeValue, float64(max(0, n)), name, string(q))
-			c <- prometheus.MustNewConstMetric(
-				g.limit, prometheus.GaugeValue, float64(s.Limits.Limit(q)), name, string(q),
-			)
+		for _, q := range protocol.Quotas {
+			used, limit := s.Of(q)
+			c <- prometheus.MustNewConstMetric(g.used, prometheus.GaugeValue, float64(used), name, string(q))
+			c <- prometheus.MustNewConstMetric(g.limit, prometheus.GaugeValue, float64(limit), name, string(q))
 		}
 	}
 	for r, n := range g.ledger.Refusals() {

@@ -18,36 +18,17 @@ var NoQuotas = QuotaLimits{math.MaxInt64, math.MaxInt64, math.MaxInt64, math.Max
 // DefaultQuotas are the quotas of a namespace where neither it nor a setting says otherwise.
 var DefaultQuotas = QuotaLimits{OpenRuns: 1_000_000, StartsPerSecond: 20_000, StoredBytes: 1 << 40, Schedules: 100_000}
 
-// Limit is one of the quotas.
-func (l QuotaLimits) Limit(q protocol.Quota) int64 {
-	switch q {
-	case protocol.QuotaOpenRuns:
-		return l.OpenRuns
-	case protocol.QuotaStarts:
-		return l.StartsPerSecond
-	case protocol.QuotaStoredBytes:
-		return l.StoredBytes
-	case protocol.QuotaSchedules:
-		return l.Schedules
-	}
-	return math.MaxInt64
-}
-
-// With replaces the quotas that a namespace has of its own.
+// With returns the limits with the values of a namespace in place of those that it sets.
 func (l QuotaLimits) With(own protocol.QuotaValues) QuotaLimits {
-	for _, v := range []struct {
-		to  *int64
-		own *int64
-	}{
-		{&l.OpenRuns, own.OpenRuns},
-		{&l.StartsPerSecond, own.StartsPerSecond},
-		{&l.StoredBytes, own.StoredBytes},
-		{&l.Schedules, own.Schedules},
-	} {
-		if v.own != nil {
-			*v.to = *v.own
+	set := func(limit, value *int64) {
+		if value != nil {
+			*limit = *value
 		}
 	}
+	set(&l.OpenRuns, own.OpenRuns)
+	set(&l.StartsPerSecond, own.StartsPerSecond)
+	set(&l.StoredBytes, own.StoredBytes)
+	set(&l.Schedules, own.Schedules)
 	return l
 }
 
@@ -112,6 +93,21 @@ type QuotaStanding struct {
 	Usage  Usage
 	Rate   int64 // starts in the last second
 	Left   int64 // starts that may follow now
+}
+
+// Of returns the usage and the limit of one quota.
+func (s QuotaStanding) Of(q protocol.Quota) (used, limit int64) {
+	switch q {
+	case protocol.QuotaOpenRuns:
+		used, limit = s.Usage.OpenRuns, s.Limits.OpenRuns
+	case protocol.QuotaStarts:
+		used, limit = s.Rate, s.Limits.StartsPerSecond
+	case protocol.QuotaStoredBytes:
+		used, limit = s.Usage.StoredBytes, s.Limits.StoredBytes
+	case protocol.QuotaSchedules:
+		used, limit = s.Usage.Schedules, s.Limits.Schedules
+	}
+	return max(0, used), limit // an incomplete count may be negative
 }
 
 // QuotaExceeded names a quota that leaves no room for something new.

@@ -27,28 +27,30 @@ type QuotaValues struct {
 
 // Set takes over the values that are present in a request; -1 removes one, so that the setting applies again.
 func (v *QuotaValues) Set(in QuotaValues) {
-	for _, p := range []struct{ to, in **int64 }{
-		{&v.OpenRuns, &in.OpenRuns},
-		{&v.StartsPerSecond, &in.StartsPerSecond},
-		{&v.StoredBytes, &in.StoredBytes},
-		{&v.Schedules, &in.Schedules},
-	} {
-		switch n := *p.in; {
+	for _, q := range Quotas {
+		switch n := *in.Field(q); {
 		case n == nil:
 		case *n < 0:
-			*p.to = nil
+			*v.Field(q) = nil
 		default:
-			*p.to = n
+			*v.Field(q) = n
 		}
 	}
 }
 
-// Of is the value of one quota, nil where the setting applies.
-func (v QuotaValues) Of(q Quota) *int64 {
-	return map[Quota]*int64{
-		QuotaOpenRuns: v.OpenRuns, QuotaStarts: v.StartsPerSecond, QuotaStoredBytes: v.StoredBytes,
-		QuotaSchedules: v.Schedules,
-	}[q]
+// Field returns the field of a quota; nil for a name that is not in Quotas.
+func (v *QuotaValues) Field(q Quota) **int64 {
+	switch q {
+	case QuotaOpenRuns:
+		return &v.OpenRuns
+	case QuotaStarts:
+		return &v.StartsPerSecond
+	case QuotaStoredBytes:
+		return &v.StoredBytes
+	case QuotaSchedules:
+		return &v.Schedules
+	}
+	return nil
 }
 
 // QuotaState is one quota of a namespace with its usage.
