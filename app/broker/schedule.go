@@ -6,7 +6,6 @@ import (
 	"reflect"
 	"regexp"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/oklog/ulid/v2"
@@ -109,10 +108,12 @@ func (b *Broker) scheduleStep(
 		_, byClient := in.(engine.FireSchedule)
 		if _, due := in.(engine.DueSchedule); due || byClient {
 			w.Full = func(others int64) protocol.Quota {
-				if full = rows.Quotas(k.Namespace).NewRun(others); full == nil {
+				x := rows.Quotas(k.Namespace).NewRun(others)
+				if x == nil {
 					return ""
 				}
-				return full.Quota
+				full = x
+				return x.Quota
 			}
 		}
 		full = nil
@@ -120,7 +121,8 @@ func (b *Broker) scheduleStep(
 		if err != nil {
 			return store.Writes{}, err
 		}
-		// What a client asks for is refused, so that it can ask again; what the clock asks for is recorded as skipped.
+		// A client's request is refused, so that the client can repeat it. A firing that is due was skipped: its history
+		// records that.
 		if byClient && full != nil {
 			return store.Writes{}, exceeded(k.Namespace, full)
 		}
@@ -145,8 +147,8 @@ func (b *Broker) scheduleStep(
 		writes.Answer = scheduled{d, s}
 		return writes, nil
 	}})
-	if q, is := strings.CutPrefix(out.Reason, engine.QuotaSkip); err == nil && is {
-		b.store.Quotas().Refused(quota.Refusal{Namespace: k.Namespace, Quota: protocol.Quota(q), What: "firing"})
+	if err == nil && full != nil {
+		b.store.Quotas().Refused(quota.Refusal{Namespace: k.Namespace, Quota: full.Quota, What: "firing"})
 	}
 	return out, b.counted(k.Namespace, "schedule", err)
 }

@@ -120,8 +120,8 @@ func (s *Schedule) StartID(at time.Time, trigger string) string {
 type ScheduleEnvironment struct {
 	Running bool                         // the workflow it started last is open
 	Taken   func(workflowID string) bool // there is, or was, a workflow of this id
-	// Full says which quota leaves no room for another run, behind so many others of the step; empty: none. A run that
-	// ends with the step makes one of them less. nil: nobody asks.
+	// Full returns the quota that leaves no room for another run after the given number of other starts of the step;
+	// empty: there is room. A run that ends in the step reduces the number by one. nil: no quota applies.
 	Full func(others int64) protocol.Quota
 }
 
@@ -217,25 +217,21 @@ func (st *scheduleStep) fire(at history.Time, trigger, overlap string) {
 	case st.env.Taken != nil && st.env.Taken(id):
 		st.skip(at, trigger, "already_fired")
 		return
-	}
-	if q := st.full(overlap); q != "" {
-		st.skip(at, trigger, QuotaSkip+string(q))
-		return
-	}
-	if !st.env.Running {
-		st.start(id, at, trigger)
+	case !st.env.Running:
+		st.start(id, at, trigger, "")
 		return
 	}
 	switch overlap {
 	case OverlapAll:
-		st.start(id, at, trigger)
+		st.start(id, at, trigger, "")
 	case protocol.OverlapCancel, protocol.OverlapTerminate:
 		// Only the workflow that was running before this decision is ended; a start of this very decision has
 		// nothing to end yet.
+		end := ""
 		if len(st.d.Starts) == 0 && st.d.End == "" {
-			st.d.End = map[string]string{protocol.OverlapCancel: "cancel", protocol.OverlapTerminate: "terminate"}[overlap]
+			end = map[string]string{protocol.OverlapCancel: "cancel", protocol.OverlapTerminate: "terminate"}[overlap]
 		}
-		st.start(id, at, trigger)
+		st.start(id, at, trigger, end)
 	case protocol.OverlapBufferOne, protocol.OverlapBufferAll:
 		most := 1
 		if overlap == protocol.OverlapBufferAll {
@@ -253,26 +249,6 @@ func (st *scheduleStep) fire(at history.Time, trigger, overlap string) {
 	default:
 		st.skip(at, trigger, "overlap_policy_skip")
 	}
-}
-
-// QuotaSkip is how the reason of a firing begins that a quota skipped; its name follows.
-const QuotaSkip = "quota_"
-
-// full is the quota that leaves no room for what a firing would start now; empty: there is room, or it starts nothing.
-func (st *scheduleStep) full(overlap string) protocol.Quota {
-	others := int64(len(st.d.Starts))
-	switch {
-	case st.env.Full == nil:
-		return ""
-	case !st.env.Running, overlap == OverlapAll:
-	case overlap == protocol.OverlapCancel, overlap == protocol.OverlapTerminate:
-		if len(st.d.Starts) == 0 && st.d.End == "" {
-			others-- // the run before it ends in the same step
-		}
-	default:
-		return ""
-	}
-	return st.env.Full(others)
 }
 
 // OverlapAll is the policy under which nothing waits for anything.
@@ -294,9 +270,23 @@ func (st *scheduleStep) skip(at history.Time, trigger, reason string) {
 	st.note("ScheduleTriggerSkipped", "", "", st.about(at, trigger, map[string]any{"reason": reason}))
 }
 
-// start starts a workflow. From then on it counts as running, so that a second firing within one decision meets
-// the overlap policy too.
-func (st *scheduleStep) start(id string, at history.Time, trigger string) {
+// start starts a workflow, after it ended the running one as end says (cancel, terminate; empty: no end). If a quota
+// leaves no room for the workflow, the firing is skipped and nothing ends. The started workflow counts as running, so
+// that a second firing within one decision meets the overlap policy too.
+func (st *scheduleStep) start(id string, at history.Time, trigger, end string) {
+	if st.env.Full != nil {
+		others := int64(len(st.d.Starts))
+		if end != "" {
+			others-- // the running workflow ends in the same step
+		}
+		if q := st.env.Full(others); q != "" {
+			st.skip(at, trigger, "quota_"+string(q))
+			return
+		}
+	}
+	if end != "" {
+		st.d.End = end
+	}
 	run := DerivedRunID(st.Namespace+"/"+st.ID, st.Events+1, st.now.Time)
 	st.d.Starts = append(st.d.Starts, ScheduledStart{id, run})
 	st.d.Outcome = "triggered"
