@@ -175,7 +175,7 @@ func (p *program) app(ctx context.Context, s *settings, memory int64) (*app.App,
 			NoAuth:     s.Auth == config.AuthNone,
 			Transports: s.SocketTransports, Cleanup: s.SessionCleanup, LogAge: s.ActivityLogAge,
 			AttemptLease: s.othersLease(), Metrics: s.Metrics,
-			Quotas: engine.QuotaLimits{
+			Quotas: &engine.QuotaLimits{
 				OpenRuns: int64(s.QuotaOpenRuns), StartsPerSecond: int64(s.QuotaStarts),
 				StoredBytes: int64(s.QuotaBytes), Schedules: int64(s.QuotaSchedules),
 			},

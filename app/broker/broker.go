@@ -34,17 +34,17 @@ import (
 type Options struct {
 	Release       string
 	StrictRelease bool
-	App           string             // id of this process
-	Shared        bool               // other apps use the same database
-	Alive         time.Duration      // a worker is alive this long after it was heard: 60 s
-	StoreAlive    time.Duration      // how often its liveness is stored at rest when the database is shared: 60 s
-	Heartbeat     time.Duration      // what workers are told: 15 s
-	AttemptLease  time.Duration      // of workers that renew by themselves: 120 s
-	HTTPLease     time.Duration      // of clients of the HTTP contract: 300 s
-	Retention     time.Duration      // of ended sessions: 30 days
-	LogAge        time.Duration      // how long lines of activities are kept: 7 days
-	MaxBlamed     int                // losses of worker processes that a task may be blamed for: 3
-	Quotas        engine.QuotaLimits // of namespaces that have none of their own; zero: those of DefaultQuotas
+	App           string              // id of this process
+	Shared        bool                // other apps use the same database
+	Alive         time.Duration       // a worker is alive this long after it was heard: 60 s
+	StoreAlive    time.Duration       // how often its liveness is stored at rest when the database is shared: 60 s
+	Heartbeat     time.Duration       // what workers are told: 15 s
+	AttemptLease  time.Duration       // of workers that renew by themselves: 120 s
+	HTTPLease     time.Duration       // of clients of the HTTP contract: 300 s
+	Retention     time.Duration       // of ended sessions: 30 days
+	LogAge        time.Duration       // how long lines of activities are kept: 7 days
+	MaxBlamed     int                 // losses of worker processes that a task may be blamed for: 3
+	Quotas        *engine.QuotaLimits // of namespaces without their own; nil: engine.DefaultQuotas
 	Log           zerolog.Logger
 	Metrics       *Metrics // nil: none
 }
@@ -63,8 +63,8 @@ func (o Options) defaults() Options {
 	or(&o.HTTPLease, 300*time.Second)
 	or(&o.Retention, 30*24*time.Hour)
 	or(&o.LogAge, 7*24*time.Hour)
-	if o.Quotas == (engine.QuotaLimits{}) {
-		o.Quotas = engine.DefaultQuotas
+	if o.Quotas == nil {
+		o.Quotas = &engine.DefaultQuotas
 	}
 	return o
 }
@@ -101,7 +101,7 @@ type Broker struct {
 // New makes a broker over a store that was opened with d as its dispatcher.
 func New(s store.Store, d *dispatch.Dispatch, o Options) *Broker {
 	b := &Broker{store: s, dispatch: d, opt: o.defaults(), log: o.Log, drained: make(chan struct{})}
-	s.Quotas().Limit(b.opt.Quotas)
+	s.Quotas().Limit(*b.opt.Quotas)
 	b.logs = logs.New(s, logs.Options{Shared: o.Shared, Age: b.opt.LogAge, Attempt: b.AttemptStatus})
 	// The order is that of who asks whom: questions, the read models and the operators' part all ask who lives.
 	b.workers = presence.Open(s, d, presence.Options{

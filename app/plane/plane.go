@@ -48,13 +48,13 @@ type Options struct {
 	LogAge         time.Duration // how long lines of activities are kept: 7 days
 	AttemptLease   time.Duration
 	Metrics        bool
-	MaxBlamed      int                // blamed losses after which a task is given up; 0: 3
-	Quotas         engine.QuotaLimits // quotas of namespaces that set none; zero: engine.DefaultQuotas
-	MaxPolls       int                // long polls of HTTP workers held at once; 0: 10,000
-	MaxSockets     int                // sockets of one token; 0: no cap
-	Bytes          int64              // limit of request and response bytes in flight; 0: 256 MiB
-	TrustedProxies auth.Proxies       // proxies whose X-Forwarded-For is trusted
-	Dashboard      http.Handler       // handler of paths outside of /api; nil: none
+	MaxBlamed      int                 // blamed losses after which a task is given up; 0: 3
+	Quotas         *engine.QuotaLimits // quotas of namespaces that set none; nil: engine.DefaultQuotas
+	MaxPolls       int                 // long polls of HTTP workers held at once; 0: 10,000
+	MaxSockets     int                 // sockets of one token; 0: no cap
+	Bytes          int64               // limit of request and response bytes in flight; 0: 256 MiB
+	TrustedProxies auth.Proxies        // proxies whose X-Forwarded-For is trusted
+	Dashboard      http.Handler        // handler of paths outside of /api; nil: none
 	Log            zerolog.Logger
 
 	Still bool // nothing moves time forward but the caller, who has done what is due by Broker.Due
