@@ -230,7 +230,9 @@ func (b *Broker) DeleteNamespace(ctx context.Context, name string) (protocol.Nam
 	err := b.leave(ctx, name, func(store.Namespace) store.Writes {
 		return store.Writes{DropNamespaces: []string{name}}
 	})
-	b.store.Quotas().Drop(name)
+	if err == nil {
+		b.store.Quotas().Drop(name)
+	}
 	return out, err
 }
 

@@ -21,8 +21,11 @@ import (
 // something was committed. The rows that it reads with this are what all apps have. So a quota may be exceeded by one
 // second's work of the other apps, no verb costs a statement more, and an app at rest asks nothing.
 
-// usageInterval is between two exchanges.
-const usageInterval = time.Second
+// Exchanges of usage.
+const (
+	usageInterval = time.Second     // between two exchanges
+	storeTimeout  = 5 * time.Second // of one exchange
+)
 
 // retryLater is after how many seconds a request is worth another try that waits for something to end or to be removed.
 const retryLater = 30
@@ -81,9 +84,7 @@ func (b *Broker) exchangeUsage(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
-			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
-			defer cancel()
-			_ = b.storeUsage(last, ledger.Take()) // what is missing then is counted again later
+			_, _ = b.storeUsage(ctx, ledger.Take()) // if it fails, a later count corrects the rows
 			return
 		case <-ledger.Changed():
 		}
@@ -92,14 +93,14 @@ func (b *Broker) exchangeUsage(ctx context.Context) {
 			continue
 		case <-time.After(usageInterval):
 		}
-		taken := ledger.Take()
-		if err := b.storeUsage(ctx, taken); err != nil {
-			b.log.Debug().Err(err).Msg("failed to store the usage of namespaces; it is tried again")
+		rows, err := b.storeUsage(ctx, ledger.Take())
+		if err != nil {
+			b.log.Debug().Err(err).Msg("failed to store the usage of namespaces; the next exchange retries")
 			continue
 		}
-		for _, name := range slices.Sorted(maps.Keys(taken)) {
+		for _, name := range slices.Sorted(maps.Keys(rows)) {
 			b.releaseHeld(ctx, name)
-			if now := time.Now(); ledger.Uncounted(name, now) {
+			if ledger.Uncounted(name, time.Now()) {
 				b.countUsage(ctx, name)
 			}
 		}
@@ -197,19 +198,25 @@ func quotaRow(n *store.Namespace) quota.Row {
 	return quota.Row{Usage: n.Usage, CountedAt: n.CountedAt.Time, Own: n.Own}
 }
 
-// storeUsage adds what was taken from the ledger to the rows, in one change, and gives the ledger the rows.
-func (b *Broker) storeUsage(ctx context.Context, taken map[string]engine.Usage) error {
+// storeUsage adds usage taken from the ledger to the rows of the namespaces, in one change, passes the rows to the
+// ledger and returns them. The end of ctx does not interrupt it: a change is stored even if its caller stops waiting,
+// and the last exchange would add the same usage again.
+func (b *Broker) storeUsage(
+	ctx context.Context, taken map[string]engine.Usage,
+) (map[string]*store.Namespace, error) {
 	if len(taken) == 0 {
-		return nil
+		return nil, nil
 	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
+	defer cancel()
 	ledger := b.store.Quotas()
 	rows, err := b.changeUsage(ctx, taken, false)
 	if err != nil {
 		ledger.Return(taken)
-		if errors.Is(err, store.ErrOutcome) {
-			ledger.Doubt() // it may be stored all the same
+		if ctx.Err() != nil {
+			ledger.Doubt() // the change may be stored later; for store.ErrOutcome the store itself calls Doubt
 		}
-		return err
+		return nil, err
 	}
 	for name := range taken {
 		if n := rows[name]; n != nil {
@@ -218,7 +225,7 @@ func (b *Broker) storeUsage(ctx context.Context, taken map[string]engine.Usage) 
 			ledger.Drop(name)
 		}
 	}
-	return nil
+	return rows, nil
 }
 
 // changeUsage adds to the usage of namespaces and returns their rows, without those that are gone. A row to which

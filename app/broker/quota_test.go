@@ -2,7 +2,9 @@ package broker_test
 
 import (
 	"errors"
+	"slices"
 	"testing"
+	"time"
 
 	"github.com/sojourn-run/sojourn/app/apptest"
 	"github.com/sojourn-run/sojourn/app/broker"
@@ -20,6 +22,24 @@ func TestQuotasOfZeroAdmitNothing(t *testing.T) {
 		var x *protocol.Error
 		if !errors.As(err, &x) || x.Reason != protocol.ReasonQuotaExceeded || x.Details["limit"] != int64(0) {
 			o.t.Errorf("a start: %v, want quota_exceeded", err)
+		}
+	})
+}
+
+// The ledger, and with it the metrics, forgets a deleted namespace, though its removal is usage to be exchanged.
+func TestADeletedNamespaceHasNoUsage(t *testing.T) {
+	inBubble(t, "delete", func(o *harness) {
+		a, _ := o.app("a", false)
+		if _, err := a.CreateNamespace(o.t.Context(), protocol.NamespaceRequest{Name: "gone"}); err != nil {
+			o.t.Fatal(err)
+		}
+		if _, err := a.DeleteNamespace(o.t.Context(), "gone"); err != nil {
+			o.t.Fatal(err)
+		}
+		a.store.Quotas().Add("gone", engine.Usage{OpenRuns: -1}) // as if another app had deleted it
+		time.Sleep(5 * time.Second)
+		if names := a.store.Quotas().Namespaces(); slices.Contains(names, "gone") {
+			o.t.Errorf("namespaces with usage: %v", names)
 		}
 	})
 }
