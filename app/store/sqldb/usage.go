@@ -15,29 +15,20 @@ func (b *batch) uses(namespace string, u engine.Usage) {
 	if u == (engine.Usage{}) {
 		return
 	}
-	sum := b.usage[namespace]
-	if sum == nil {
-		if b.usage == nil {
-			b.usage = map[string]*engine.Usage{}
-		}
-		sum = &engine.Usage{}
-		b.usage[namespace] = sum
+	if b.usage == nil {
+		b.usage = map[string]engine.Usage{}
 	}
-	*sum = sum.Plus(u)
+	b.usage[namespace] = b.usage[namespace].Plus(u)
 }
 
 // Quotas includes what the batch has decided so far.
 func (b *batch) Quotas(namespace string) engine.QuotaStanding {
-	var more engine.Usage
-	if u := b.usage[namespace]; u != nil {
-		more = *u
-	}
-	return b.s.ledger.Standing(namespace, more)
+	return b.s.ledger.Standing(namespace, b.usage[namespace])
 }
 
 // used counts a batch that was committed.
 func (b *batch) used() {
 	for namespace, u := range b.usage {
-		b.s.ledger.Add(namespace, *u)
+		b.s.ledger.Add(namespace, u)
 	}
 }
