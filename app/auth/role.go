@@ -69,8 +69,8 @@ type Principal struct {
 // Local is the principal of this process itself, and of every caller when authentication is off.
 func Local() *Principal { return &Principal{Name: "local", Roles: Roles, Method: Unchecked} }
 
-// Key identifies the token of a principal: its id, or its name for a principal without a stored token. It is empty for a
-// nil principal.
+// Key identifies the token of a principal: its id, or its name for a principal without a stored token. It is empty for
+// a nil principal.
 func (p *Principal) Key() string {
 	if p == nil {
 		return ""

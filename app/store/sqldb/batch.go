@@ -86,7 +86,7 @@ type batch struct {
 	// processes that this batch isolates (true) or no longer isolates (false)
 	isolated map[process]bool
 	touched  map[string]*store.RunChange
-	usage    map[string]engine.Usage // usage of namespaces after this batch
+	usage    map[string]engine.Usage // changes of this batch in the usage of namespaces
 	moves    []store.SessionMove
 	told     int                       // how many of the moves were written
 	silent   map[engine.WorkerKey]bool // leases of theirs ran out, or they reconnected
