@@ -8,14 +8,15 @@ import (
 	"github.com/sojourn-run/sojourn/shared/process"
 )
 
-// leastMemory is what this process counts with, however much executors may have.
+// leastMemory is the lower bound of memory, whatever executor-memory is.
 const leastMemory = 64 << 20
 
-// uncounted is what a process uses at least outside of the memory that the Go runtime counts.
+// uncounted is the minimum that a process uses outside of the memory that the Go runtime counts.
 const uncounted = 64 << 20
 
-// memory is how many bytes this process may use: what the machine has, or its control group allows, less what executors
-// may have where a worker runs here. limited says that a control group is the reason.
+// memory returns how many bytes this process may use: the limit of its control group, or else the memory of the
+// machine, minus executor-memory if a worker runs in the process. limited reports whether a control group sets the
+// limit.
 func (s *settings) memory() (bytes int64, limited bool) {
 	total, limited := sandbox.Memory()
 	bytes = total
@@ -29,8 +30,8 @@ func (s *settings) memory() (bytes int64, limited bool) {
 	return bytes, limited
 }
 
-// limitMemory has the garbage collector keep this process within the memory that its control group allows. GOMEMLIMIT
-// wins. It returns how many bytes the process may use.
+// limitMemory sets the memory limit of the Go runtime from the control group, unless GOMEMLIMIT is set. It returns how
+// many bytes the process may use.
 func (s *settings) limitMemory() int64 {
 	bytes, limited := s.memory()
 	switch {
@@ -44,13 +45,13 @@ func (s *settings) limitMemory() int64 {
 	return bytes
 }
 
-// memoryLimits are those of the Go runtime in a process that may use so many bytes. The control group counts what the
-// runtime does not: SQLite's pages, buffers of connections, files that the kernel caches. The soft limit keeps the
-// process, with those, at half of its memory as long as it needs no more.
+// memoryLimits returns the soft and the hard memory limit of the Go runtime in a process that may use the given bytes.
+// The control group also counts SQLite's page cache, buffers of connections, and the kernel's page cache. The soft
+// limit keeps the process, including these, at half of its memory while the live heap allows that.
 func memoryLimits(bytes int64) (soft, hard int64) {
 	hard = bytes - min(bytes/2, max(bytes/6, uncounted))
 	return min(bytes/3, hard), hard
 }
 
-// inFlight is how much of the memory requests and responses may take at once.
+// inFlight returns how many bytes requests and responses in flight may use, in a process with that much memory.
 func inFlight(memory int64) int64 { return memory / 8 }

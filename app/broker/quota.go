@@ -17,20 +17,20 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// Each app counts what it commits in memory, and adds that to the rows of the namespaces once a second, only while
-// something was committed. The rows that it reads with this are what all apps have. So a quota may be exceeded by one
-// second's work of the other apps, no verb costs a statement more, and an app at rest asks nothing.
+// Each app counts the usage of its own commits in memory. Once a second, if there were commits, it adds these counts to
+// the rows of the namespaces and reads the totals of all apps from them. A quota may therefore be exceeded by what the
+// other apps admit within one second. In return no verb needs an extra statement, and an idle app sends none.
 
-// Exchanges of usage.
+// Intervals of the usage exchange.
 const (
-	usageInterval = time.Second     // between two exchanges
+	usageInterval = time.Second     // pause between exchanges
 	storeTimeout  = 5 * time.Second // of one exchange
 )
 
-// retryLater is after how many seconds a request is worth another try that waits for something to end or to be removed.
+// retryLater is the Retry-After, in seconds, of a request that needs other work to end or data to be deleted first.
 const retryLater = 30
 
-// exceeded refuses new work of a client; nil where there is room.
+// exceeded returns the refusal of new work of a client, or nil if no quota is exceeded.
 func exceeded(namespace string, x *engine.QuotaExceeded) error {
 	if x == nil {
 		return nil
@@ -46,7 +46,8 @@ func exceeded(namespace string, x *engine.QuotaExceeded) error {
 	return e.With(protocol.RetryAfter, after)
 }
 
-// pace has a large payload of a client wait while other namespaces work, so that one tenant does not fill every commit.
+// pace delays a large payload of a client while other namespaces are active, so that one tenant does not fill every
+// commit.
 func (b *Broker) pace(ctx context.Context, namespace string, bytes int) error {
 	wait, ok := b.store.Quotas().Pace(namespace, bytes)
 	if !ok {
@@ -59,15 +60,15 @@ func (b *Broker) pace(ctx context.Context, namespace string, bytes int) error {
 	select {
 	case <-time.After(wait):
 		return nil
-	case <-b.drained: // what was accepted is stored before the app ends
+	case <-b.drained: // the app is shutting down: it stores accepted requests at once
 		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
 }
 
-// counted counts the refusal of a verb by a quota, if it is one. A change may be decided more than once, so the verb
-// counts and not the decision.
+// counted counts err if it is a refusal by a quota. It is called once per verb, because the committer may decide a
+// change more than once.
 func (b *Broker) counted(namespace, what string, err error) error {
 	var e *protocol.Error
 	if errors.As(err, &e) && e.Reason == protocol.ReasonQuotaExceeded {
@@ -77,7 +78,7 @@ func (b *Broker) counted(namespace, what string, err error) error {
 	return err
 }
 
-// exchangeUsage keeps the counts of namespaces until ctx ends, and stores once more what is left then.
+// exchangeUsage exchanges usage counts with the other apps until ctx ends, and then stores the remaining counts.
 func (b *Broker) exchangeUsage(ctx context.Context) {
 	ledger := b.store.Quotas()
 	b.readUsage(ctx)
@@ -107,7 +108,7 @@ func (b *Broker) exchangeUsage(ctx context.Context) {
 	}
 }
 
-// readUsage reads what all apps have, when this one begins.
+// readUsage reads the usage of all namespaces when the app starts.
 func (b *Broker) readUsage(ctx context.Context) {
 	var list []store.Namespace
 	err := b.store.View(ctx, func(r store.Reader) (err error) {
@@ -120,16 +121,16 @@ func (b *Broker) readUsage(ctx context.Context) {
 	for i := range list {
 		b.store.Quotas().Settle(list[i].Name, quotaRow(&list[i]))
 		if list[i].Usage.HeldRuns > 0 {
-			b.store.Quotas().Ask(list[i].Name) // the settings of this app may have room for them
+			b.store.Quotas().Ask(list[i].Name) // the next exchange reads it: this app's default may have room for held children
 		}
 	}
 }
 
-// heldPage is how many children are released in one round.
+// heldPage is the number of held children released per round.
 const heldPage = 256
 
-// releaseHeld releases children for which there is room now, oldest first. While some are held, it is called once a
-// second.
+// releaseHeld releases held children for which the quotas have room, oldest first. It is called once a second while
+// children are held.
 func (b *Broker) releaseHeld(ctx context.Context, name string) {
 	ledger := b.store.Quotas()
 	for {
@@ -160,7 +161,7 @@ func (b *Broker) releaseHeld(ctx context.Context, name string) {
 	}
 }
 
-// releaseChildren releases children, as many of them as there is room for when each is decided.
+// releaseChildren releases children until a quota is full. Each decision checks the quotas again.
 func (b *Broker) releaseChildren(ctx context.Context, namespace string, ids []string) (n int, err error) {
 	released := make([]bool, len(ids))
 	releasing, ctx := errgroup.WithContext(ctx)
@@ -177,7 +178,7 @@ func (b *Broker) releaseChildren(ctx context.Context, namespace string, ids []st
 			_, err := b.store.Commit(ctx, step)
 			released[i] = err == nil
 			if errors.Is(err, errNoRoom) || engine.IsNotDue(err) || protocol.ReasonOf(err) != "" {
-				return nil // others were faster, or it is gone
+				return nil // another app released it, or it has ended
 			}
 			return err
 		})
@@ -191,7 +192,7 @@ func (b *Broker) releaseChildren(ctx context.Context, namespace string, ids []st
 	return n, err
 }
 
-// errNoRoom says that the room for a child that was held is taken.
+// errNoRoom means that the quota is full again, so the child stays held.
 var errNoRoom = errors.New("no room in the quotas")
 
 func quotaRow(n *store.Namespace) quota.Row {
@@ -228,8 +229,8 @@ func (b *Broker) storeUsage(
 	return rows, nil
 }
 
-// changeUsage adds to the usage of namespaces and returns their rows, without those that are gone. A row to which
-// nothing is added is not written.
+// changeUsage adds to the usage of namespaces and returns the rows of those that exist. It does not write rows to which
+// it adds nothing.
 func (b *Broker) changeUsage(
 	ctx context.Context, add map[string]engine.Usage, counted bool,
 ) (map[string]*store.Namespace, error) {
@@ -259,9 +260,9 @@ func (b *Broker) changeUsage(
 	})
 }
 
-// countUsage counts the runs of a namespace and corrects its row: by those that were there before the first count, and
-// by what an app that was killed had not stored. What others commit meanwhile is added to the row as always, so only
-// the difference is written.
+// countUsage recounts the runs of a namespace and corrects its row. The row may lack runs from before the first count,
+// and counts that a killed app had not stored. Apps add the usage of their commits to the row meanwhile, so countUsage
+// writes only the difference.
 func (b *Broker) countUsage(ctx context.Context, name string) {
 	ledger := b.store.Quotas()
 	pending := ledger.Pending(name)
@@ -288,8 +289,8 @@ func (b *Broker) countUsage(ctx context.Context, name string) {
 	}
 }
 
-// quotaStates returns the quotas of a namespace with their usage, by its row and by the commits of this app that the
-// row does not contain yet.
+// quotaStates returns the quotas of a namespace and their usage: its row plus the commits of this app that are not yet
+// added to the row.
 func (b *Broker) quotaStates(n *store.Namespace) []protocol.QuotaState {
 	ledger := b.store.Quotas()
 	s := engine.QuotaStanding{

@@ -6,19 +6,19 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// Quotas limit what one namespace has, so that one tenant leaves room for the others. They refuse or hold back new work
-// alone: what ends, continues or cancels work is decided without them.
+// Quotas limit how much one namespace uses, so that one tenant cannot crowd out the others. They apply to new work
+// only. Outcomes, continue-as-new and cancellations are never refused.
 
-// QuotaLimits are the quotas of a namespace.
+// QuotaLimits holds the limits of a namespace.
 type QuotaLimits struct{ OpenRuns, StartsPerSecond, StoredBytes, Schedules int64 }
 
-// NoQuotas limits nothing.
+// NoQuotas are limits that admit everything.
 var NoQuotas = QuotaLimits{math.MaxInt64, math.MaxInt64, math.MaxInt64, math.MaxInt64}
 
-// DefaultQuotas are the quotas of a namespace where neither it nor a setting says otherwise.
+// DefaultQuotas apply where neither the namespace nor a setting of the app sets a limit.
 var DefaultQuotas = QuotaLimits{OpenRuns: 1_000_000, StartsPerSecond: 20_000, StoredBytes: 1 << 40, Schedules: 100_000}
 
-// With returns the limits with the values of a namespace in place of those that it sets.
+// With returns the limits, overridden by those that a namespace sets.
 func (l QuotaLimits) With(own protocol.QuotaValues) QuotaLimits {
 	set := func(limit, value *int64) {
 		if value != nil {
@@ -32,13 +32,13 @@ func (l QuotaLimits) With(own protocol.QuotaValues) QuotaLimits {
 	return l
 }
 
-// Usage is what a namespace has, and of starts how many it ever had. It is also a difference of two of these.
+// Usage is the usage of a namespace, or the difference of two usages. Starts is a running total.
 type Usage struct {
 	OpenRuns    int64 `json:"open_runs,omitempty"`
-	HeldRuns    int64 `json:"held_runs,omitempty"`    // of the open runs: children that a quota holds back
-	StoredBytes int64 `json:"stored_bytes,omitempty"` // the histories of all runs, open and closed
+	HeldRuns    int64 `json:"held_runs,omitempty"`    // children that wait for a quota; also in OpenRuns
+	StoredBytes int64 `json:"stored_bytes,omitempty"` // size of the histories of all runs, open and closed
 	Schedules   int64 `json:"schedules,omitempty"`
-	Starts      int64 `json:"starts,omitempty"` // new runs since the first count, without those that are held
+	Starts      int64 `json:"starts,omitempty"` // runs started since the first count, without held children
 }
 
 // Plus adds up two usages.
@@ -54,7 +54,8 @@ func (u Usage) Minus(o Usage) Usage {
 	return u.Plus(Usage{-o.OpenRuns, -o.HeldRuns, -o.StoredBytes, -o.Schedules, -o.Starts})
 }
 
-// RunUsage is what a run adds to the usage of its namespace. Starts are not in it: they are counted as they happen.
+// RunUsage returns the share of a run in the usage of its namespace, without Starts, which are counted when they
+// happen.
 func RunUsage(h *Head) (u Usage) {
 	if h.ID == "" {
 		return u
@@ -69,7 +70,8 @@ func RunUsage(h *Head) (u Usage) {
 	return u
 }
 
-// ScheduleUsage is what a schedule adds to the usage of its namespace, until it is removed or its runs are used up.
+// ScheduleUsage returns the share of a schedule in the usage of its namespace. A schedule that has used up its runs has
+// none.
 func ScheduleUsage(s *Schedule) (u Usage) {
 	if s != nil && s.Status != ScheduleDeleted {
 		u.Schedules = 1
@@ -77,8 +79,8 @@ func ScheduleUsage(s *Schedule) (u Usage) {
 	return u
 }
 
-// RunChanged is what a step of a run changes in the usage of its namespace. A run that continues another is no start,
-// nor is another run of a child that is retried.
+// RunChanged returns the change in usage by one update of a run. A run that continues another one, or that retries a
+// child, does not count as a start.
 func RunChanged(before Usage, after *Head, inserted bool) Usage {
 	u := RunUsage(after).Minus(before)
 	if after.Status.Open() && after.Held == "" && (inserted && after.Number == 1 || before.HeldRuns == 1) {
@@ -87,12 +89,12 @@ func RunChanged(before Usage, after *Head, inserted bool) Usage {
 	return u
 }
 
-// QuotaStanding is a namespace's usage beside its quotas, at one moment.
+// QuotaStanding is the usage of a namespace together with its limits, at one moment.
 type QuotaStanding struct {
 	Limits QuotaLimits
 	Usage  Usage
 	Rate   int64 // starts in the last second
-	Left   int64 // starts that may follow now
+	Left   int64 // starts that the rate limit admits now
 }
 
 // Of returns the usage and the limit of one quota.
@@ -110,19 +112,19 @@ func (s QuotaStanding) Of(q protocol.Quota) (used, limit int64) {
 	return max(0, used), limit // an incomplete count may be negative
 }
 
-// QuotaExceeded names a quota that leaves no room for something new.
+// QuotaExceeded names the quota that new work would exceed.
 type QuotaExceeded struct {
 	Quota       protocol.Quota
 	Limit, Used int64
 }
 
-// NewRun says which quota leaves no room for a run that a client or a schedule starts, behind others of the same step;
-// nil: none.
+// NewRun returns the quota that one more run of a client or schedule would exceed, after earlier starts of the same
+// step; nil: none.
 func (s QuotaStanding) NewRun(others int64) *QuotaExceeded {
 	return s.run(s.Usage.OpenRuns, others)
 }
 
-// NewChild is NewRun for a child workflow. Children that are held have a place among the open runs already.
+// NewChild is NewRun for a child workflow. A held child is already counted in OpenRuns.
 func (s QuotaStanding) NewChild(others int64) *QuotaExceeded {
 	return s.run(s.Usage.OpenRuns-s.Usage.HeldRuns, others)
 }
@@ -137,7 +139,7 @@ func (s QuotaStanding) run(open, others int64) *QuotaExceeded {
 	return s.NewBytes()
 }
 
-// NewBytes says whether what a client adds to a history has room.
+// NewBytes returns the quota that bytes added by a client would exceed; nil: none.
 func (s QuotaStanding) NewBytes() *QuotaExceeded {
 	if s.Usage.StoredBytes < s.Limits.StoredBytes {
 		return nil
@@ -145,7 +147,7 @@ func (s QuotaStanding) NewBytes() *QuotaExceeded {
 	return &QuotaExceeded{protocol.QuotaStoredBytes, s.Limits.StoredBytes, s.Usage.StoredBytes}
 }
 
-// NewSchedule says whether another schedule has room.
+// NewSchedule returns the quota that one more schedule would exceed; nil: none.
 func (s QuotaStanding) NewSchedule() *QuotaExceeded {
 	if s.Usage.Schedules < s.Limits.Schedules {
 		return nil
@@ -153,7 +155,7 @@ func (s QuotaStanding) NewSchedule() *QuotaExceeded {
 	return &QuotaExceeded{protocol.QuotaSchedules, s.Limits.Schedules, s.Usage.Schedules}
 }
 
-// ReleaseHeld makes the first task of a child ready that a quota held back.
+// ReleaseHeld makes the first task of a held child ready.
 type ReleaseHeld struct{}
 
 func (ReleaseHeld) decide(st *step) error {
@@ -164,7 +166,7 @@ func (ReleaseHeld) decide(st *step) error {
 	return nil
 }
 
-// endHold ends the hold of a quota.
+// endHold clears the mark of a child that waited for a quota.
 func (st *step) endHold() {
 	if st.Held == "" {
 		return
@@ -175,7 +177,7 @@ func (st *step) endHold() {
 	}
 }
 
-// ChildRoom is how many children may begin now.
+// ChildRoom returns how many held children the quotas admit now.
 func (s QuotaStanding) ChildRoom() int64 {
 	if s.NewBytes() != nil {
 		return 0

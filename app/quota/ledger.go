@@ -1,5 +1,5 @@
-// Package quota counts what namespaces use, as one app knows it: what all apps had stored at the last exchange, and
-// what this app committed since. It is memory alone and reads no database.
+// Package quota holds the usage of namespaces in the memory of one app: the totals of all apps at the last exchange,
+// plus the app's own commits since. It does not access the database.
 package quota
 
 import (
@@ -12,10 +12,10 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// maxDebt is for how many seconds starts of other apps may take from this one's rate.
+// maxDebt limits, in seconds of the rate, how far starts of other apps may reduce the starts that this app admits.
 const maxDebt = 10
 
-// Ledger counts the usage of namespaces. All methods may be called from any goroutine; none of them blocks.
+// Ledger counts the usage of namespaces. It is safe for concurrent use, and no method blocks.
 type Ledger struct {
 	mu       sync.Mutex // guards what follows
 	defaults engine.QuotaLimits
@@ -26,38 +26,38 @@ type Ledger struct {
 	changed chan struct{}
 }
 
-// Refusal is what refusals are counted by.
+// Refusal is the label set by which refusals are counted.
 type Refusal struct {
 	Namespace string
 	Quota     protocol.Quota
 	What      string // start, signal, update, schedule, import, child, firing
 }
 
-// space is one namespace.
+// space is the usage of one namespace.
 type space struct {
 	known  bool // the row was read
 	row    Row
-	taken  engine.Usage // being exchanged now
-	fresh  engine.Usage // committed since
-	asked  bool         // somebody was refused: the row is read again though nothing was committed
-	first  bool         // an exchange of this process included it
+	taken  engine.Usage // sent with the exchange in progress
+	fresh  engine.Usage // committed since the last exchange began
+	asked  bool         // the next exchange reads the row even without commits
+	first  bool         // the namespace was in an exchange of this process
 	doubt  bool         // some commits may be missing in the counts
-	tokens float64      // starts that may follow
+	tokens float64      // starts that the rate limit admits
 	at     time.Time    // of tokens
-	second [2]int64     // starts in the second at, and in the one before it
+	second [2]int64     // starts in the second of at and in the second before
 
-	room    float64 // bytes of large payloads that need not wait
+	room    float64 // bytes of large payloads admitted without delay
 	pacedAt time.Time
 }
 
-// Row is what is stored of a namespace.
+// Row is the stored usage of a namespace.
 type Row struct {
 	Usage     engine.Usage
-	CountedAt time.Time // when its runs were counted; zero: never
+	CountedAt time.Time // time of the last recount; zero: never
 	Own       protocol.QuotaValues
 }
 
-// New makes a ledger that limits nothing.
+// New returns a ledger without limits.
 func New() *Ledger {
 	return &Ledger{
 		defaults: engine.NoQuotas, spaces: map[string]*space{}, refused: map[Refusal]int64{},
@@ -65,14 +65,14 @@ func New() *Ledger {
 	}
 }
 
-// Limit sets the quotas of namespaces that have none of their own.
+// Limit sets the limits of namespaces that override none.
 func (l *Ledger) Limit(defaults engine.QuotaLimits) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.defaults = defaults
 }
 
-// Changed receives a value when there is something to exchange.
+// Changed returns a channel that receives a value when an exchange is due.
 func (l *Ledger) Changed() <-chan struct{} { return l.changed }
 
 func (l *Ledger) wake() {
@@ -93,7 +93,7 @@ func (l *Ledger) space(name string) *space {
 
 func (l *Ledger) limits(s *space) engine.QuotaLimits { return l.defaults.With(s.row.Own) }
 
-// pass moves the rate to now.
+// pass refills the rate limit up to now.
 func (l *Ledger) pass(s *space, now time.Time) {
 	limit := float64(l.limits(s).StartsPerSecond)
 	if s.at.IsZero() {
@@ -109,7 +109,7 @@ func (l *Ledger) pass(s *space, now time.Time) {
 	s.at = now
 }
 
-// Add counts what was committed.
+// Add counts the usage of a commit.
 func (l *Ledger) Add(namespace string, u engine.Usage) {
 	if u == (engine.Usage{}) {
 		return
@@ -127,7 +127,7 @@ func (l *Ledger) Add(namespace string, u engine.Usage) {
 	l.wake()
 }
 
-// Standing is a namespace's usage beside its quotas, with what is about to be committed.
+// Standing returns the usage of a namespace with its limits, including usage that is about to be committed.
 func (l *Ledger) Standing(namespace string, more engine.Usage) engine.QuotaStanding {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -139,7 +139,8 @@ func (l *Ledger) Standing(namespace string, more engine.Usage) engine.QuotaStand
 	}
 }
 
-// Refused counts what a quota refused or held back. The row is read again, since other apps may have made room.
+// Refused counts a refusal or a held child. The next exchange reads the row again, since other apps may have freed
+// usage.
 func (l *Ledger) Refused(r Refusal) {
 	l.mu.Lock()
 	l.refused[r]++
@@ -148,7 +149,7 @@ func (l *Ledger) Refused(r Refusal) {
 	l.wake()
 }
 
-// Ask includes a namespace in the next exchange, though nothing was committed in it.
+// Ask includes a namespace in the next exchange even without commits.
 func (l *Ledger) Ask(namespace string) {
 	l.mu.Lock()
 	l.space(namespace).asked = true
@@ -156,8 +157,8 @@ func (l *Ledger) Ask(namespace string) {
 	l.wake()
 }
 
-// Take begins an exchange: what was committed here since the last one, by namespace. Those in which somebody was
-// refused are included, with nothing.
+// Take begins an exchange. It returns the usage of this app's commits since the last exchange by namespace, and zero
+// usage for namespaces with refusals.
 func (l *Ledger) Take() map[string]engine.Usage {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -172,8 +173,8 @@ func (l *Ledger) Take() map[string]engine.Usage {
 	return out
 }
 
-// Settle ends the exchange of a namespace with its row, in which what was taken is included. Starts of other apps
-// reduce what this app may start.
+// Settle ends the exchange of a namespace with its row, which includes the taken usage. Starts of other apps since the
+// last exchange reduce the starts that this app admits.
 func (l *Ledger) Settle(namespace string, row Row) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -187,7 +188,7 @@ func (l *Ledger) Settle(namespace string, row Row) {
 	s.row, s.known, s.taken = row, true, engine.Usage{}
 }
 
-// Own sets the quotas that a namespace has of its own, as they were just stored. They apply at once.
+// Own sets the limits that a namespace overrides, after they were stored. They apply at once.
 func (l *Ledger) Own(namespace string, own protocol.QuotaValues) {
 	l.mu.Lock()
 	s := l.space(namespace)
@@ -209,14 +210,14 @@ func (l *Ledger) setOwn(s *space, own protocol.QuotaValues) {
 	}
 }
 
-// Correct replaces the row after a count. Nothing was taken for it.
+// Correct replaces the row after a recount, outside of an exchange.
 func (l *Ledger) Correct(namespace string, row Row) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.space(namespace).row = row
 }
 
-// Return ends an exchange that was not stored.
+// Return ends an exchange that failed: its usage is sent again with the next one.
 func (l *Ledger) Return(namespaces map[string]engine.Usage) {
 	l.mu.Lock()
 	for name := range namespaces {
@@ -227,7 +228,7 @@ func (l *Ledger) Return(namespaces map[string]engine.Usage) {
 	l.wake()
 }
 
-// Doubt says that commits may be missing in the counts of this app, so that all namespaces are counted again.
+// Doubt makes all namespaces be recounted, because the outcome of a commit is unknown.
 func (l *Ledger) Doubt() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -236,7 +237,7 @@ func (l *Ledger) Doubt() {
 	}
 }
 
-// Drop forgets a namespace that was removed.
+// Drop removes a deleted namespace.
 func (l *Ledger) Drop(namespace string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -244,14 +245,14 @@ func (l *Ledger) Drop(namespace string) {
 	maps.DeleteFunc(l.refused, func(r Refusal, _ int64) bool { return r.Namespace == namespace })
 }
 
-// How old a count may be: when an app uses a namespace for the first time, and later.
+// Maximum age of a recount: when an app first uses a namespace, and later.
 const (
 	firstAge = time.Hour
 	dailyAge = 24 * time.Hour
-	heldAge  = 10 * time.Minute // while children wait for room, which the counts have to be right for
+	heldAge  = 10 * time.Minute // while children wait for a quota
 )
 
-// Uncounted says whether the runs of a namespace should be counted. Each count is due once; Uncounted begins it.
+// Uncounted reports whether a recount of a namespace is due, and marks it as begun.
 func (l *Ledger) Uncounted(namespace string, now time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -268,7 +269,7 @@ func (l *Ledger) Uncounted(namespace string, now time.Time) bool {
 	return due
 }
 
-// Pending is what of a namespace's usage this app has not stored yet.
+// Pending returns the usage of a namespace that this app has not stored yet.
 func (l *Ledger) Pending(namespace string) engine.Usage {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -278,7 +279,7 @@ func (l *Ledger) Pending(namespace string) engine.Usage {
 	return engine.Usage{}
 }
 
-// Rate is how many runs of a namespace started in the last second.
+// Rate returns the starts of a namespace in the last second.
 func (l *Ledger) Rate(namespace string) int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -290,21 +291,21 @@ func (l *Ledger) Rate(namespace string) int64 {
 	return max(s.second[0], s.second[1])
 }
 
-// Default is what limits a namespace without quotas of its own.
+// Default returns the limits of namespaces that override none.
 func (l *Ledger) Default() engine.QuotaLimits {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.defaults
 }
 
-// Namespaces are those that are known, by name.
+// Namespaces returns the names of the known namespaces, sorted.
 func (l *Ledger) Namespaces() []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return slices.Sorted(maps.Keys(l.spaces))
 }
 
-// Refusals are the counts of what was refused since the start of the process.
+// Refusals returns the refusals since the start of the process.
 func (l *Ledger) Refusals() map[Refusal]int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()

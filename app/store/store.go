@@ -19,8 +19,7 @@ var (
 	ErrNotFound = errors.New("not found")
 	// writes answer this until one succeeds; what was under way may be stored all the same
 	ErrUnavailable = errors.New("store unavailable")
-	// ErrOutcome is an ErrUnavailable in the middle of a commit: whether what was under way is stored nobody can say
-	// now.
+	// ErrOutcome is an ErrUnavailable during a commit whose outcome is unknown: the changes may or may not be stored.
 	ErrOutcome = fmt.Errorf("%w: nobody knows what was stored", ErrUnavailable)
 	ErrClosed  = errors.New("store closed")
 	ErrBusy    = errors.New("database in use") // another process holds the file; the message names it
@@ -50,8 +49,8 @@ type Store interface {
 	// About is the store's clock as far as it is known without asking: perhaps a little behind it, never ahead. It is
 	// good for saying how old an answer is, and no lease is judged by it. Zero: not known yet.
 	About() time.Time
-	// Unusable is told once when this process has to stop: with store.ErrSchema when another process migrated the
-	// database beyond what this binary may serve, with store.ErrDamaged when the database is found damaged.
+	// Unusable receives one error when this process has to stop: store.ErrSchema if another process migrated the database
+	// beyond what this binary may serve, store.ErrDamaged if the database is damaged.
 	Unusable() <-chan error
 	// ClockJumps has an entry for each jump of the store's clock that this process found, once the leases follow the
 	// clock.
@@ -63,7 +62,7 @@ type Store interface {
 	Hears() bool
 	// Stats counts what was sent to the database since it was opened.
 	Stats() Stats
-	// Quotas counts what the commits of this process change in the usage of namespaces.
+	// Quotas returns the ledger that counts the usage of namespaces by the commits of this process.
 	Quotas() *quota.Ledger
 	Close() error
 }
@@ -281,9 +280,9 @@ type Process struct {
 type Poller struct {
 	Lessee engine.Lessee
 	Max    int
-	// Bytes are left of the budget of its response. A claim gives it nothing more at the first task that does not
-	// fit, so that no task is passed over for a smaller one. First: its response has no task yet, and the first one
-	// always fits. The zero values of both mean no limit.
+	// Bytes is the rest of the budget of its response. The claim stops at the first task that does not fit, so that no
+	// task is passed over for a smaller one. First: the response has no task yet, and the first task always fits. Zero
+	// values mean no limit.
 	Bytes int64
 	First bool
 	Gone  *atomic.Bool // set when its worker's registration is over, so that it is given nothing; nil: it has no such end
