@@ -304,6 +304,16 @@ func socketWorker(t *testing.T) string {
 	return filepath.Join(dir, "worker.mjs")
 }
 
+// eventually waits until a condition holds.
+func eventually(t *testing.T, what string, cond func() bool) {
+	t.Helper()
+	for end := time.Now().Add(ceiling); !cond(); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("%s did not happen", what)
+		}
+	}
+}
+
 func TestJavaScriptWorkerOverTheSocketCountsWatchesAndDrains(t *testing.T) {
 	t.Parallel()
 	a := apptest.Start(t, apptest.Options{})
@@ -314,14 +324,6 @@ func TestJavaScriptWorkerOverTheSocketCountsWatchesAndDrains(t *testing.T) {
 			"POST", "workflows",
 			map[string]any{"workflow_type": kind, "workflow_id": id, "task_queue": "socket", "input": input}, &struct{}{},
 		)
-	}
-	eventually := func(what string, cond func() bool) {
-		t.Helper()
-		for end := time.Now().Add(ceiling); !cond(); time.Sleep(20 * time.Millisecond) {
-			if time.Now().After(end) {
-				t.Fatalf("%s did not happen", what)
-			}
-		}
 	}
 	start("socket.tally", "t", []string{"tea", "milk", "bread"})
 	var got struct {
@@ -340,7 +342,7 @@ func TestJavaScriptWorkerOverTheSocketCountsWatchesAndDrains(t *testing.T) {
 		t.Errorf("got %d rounds", rounds)
 	}
 	start("socket.watch", "long", 1_000_000)
-	eventually("progress", func() bool {
+	eventually(t, "progress", func() bool {
 		var run struct {
 			Pending struct {
 				Activities []struct{ Progress struct{ Message string } }
@@ -351,13 +353,82 @@ func TestJavaScriptWorkerOverTheSocketCountsWatchesAndDrains(t *testing.T) {
 		return len(open) == 1 && strings.HasPrefix(open[0].Progress.Message, "round ")
 	})
 	c.must("POST", "workflows/long/cancel", map[string]any{}, &struct{}{})
-	eventually("the end of what was cancelled", func() bool {
+	eventually(t, "the end of what was cancelled", func() bool {
 		return strings.Contains(said.String(), "socket.watch ended: cancelled")
 	})
 	a.Peers().DrainWorkers()
-	eventually("the worker's leaving", func() bool { return strings.Contains(said.String(), "js has left") })
+	eventually(t, "the worker's leaving", func() bool { return strings.Contains(said.String(), "js has left") })
 	if strings.Contains(said.String(), "heartbeat:") || strings.Contains(said.String(), "poll:") {
 		t.Errorf("something was refused:\n%s", said)
+	}
+}
+
+// A worker that repeats a job adds its word to the session's state twice, and one that loses a job leaves its workflow
+// open or failed.
+func TestJavaScriptWorkerSurvivesTwentyRestartsOfItsApp(t *testing.T) {
+	t.Parallel()
+	worker, addr, data := socketWorker(t), address(t), t.TempDir()
+	c := caller{t, "http://" + addr}
+	var app *exec.Cmd
+	said := &output{} // by the apps
+	t.Cleanup(func() {
+		if _ = app.Process.Kill(); t.Failed() {
+			t.Logf("the apps said:\n%s", said)
+		}
+	})
+	begin := func() {
+		t.Helper()
+		app = exec.Command(build(t, "hello"), "app", "--auth", "none", "--addr", addr, "--data-dir", data)
+		app.Stdout, app.Stderr = said, said
+		if err := app.Start(); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "the app", func() bool { return c.call("GET", "ready", nil, &struct{}{}) == nil })
+	}
+	begin()
+	log := program(t, []string{"SOJOURN_APP_URL=" + c.url, "SOJOURN_WORKER_ID=js"}, "node", worker)
+	words := strings.Fields("one two three four five six seven eight nine ten eleven twelve")
+	id := func(kind string, round int) string { return fmt.Sprintf("%s-%d", kind, round) }
+	const restarts = 20
+	for round := range restarts {
+		for kind, input := range map[string]any{"tally": words, "watch": 4} {
+			c.must("POST", "workflows", map[string]any{
+				"workflow_type": "socket." + kind, "workflow_id": id(kind, round), "task_queue": "socket", "input": []any{input},
+			}, &struct{}{})
+		}
+		eventually(t, "progress", func() bool {
+			var run struct {
+				Pending struct {
+					Activities []struct{ Progress struct{ Message string } }
+				}
+			}
+			c.must("GET", "workflows/"+id("watch", round), nil, &run)
+			return len(run.Pending.Activities) == 1 && run.Pending.Activities[0].Progress.Message != ""
+		})
+		end := syscall.SIGKILL
+		if round%2 == 1 {
+			end = syscall.SIGTERM
+		}
+		if err := app.Process.Signal(end); err != nil {
+			t.Fatal(err)
+		}
+		if err := app.Wait(); err != nil && end == syscall.SIGTERM {
+			t.Fatalf("the app ended with %v", err)
+		}
+		begin()
+	}
+	for round := range restarts {
+		var got struct{ Words []string }
+		if c.result(id("tally", round), &got); !slices.Equal(got.Words, words) {
+			t.Errorf("tally %d: got %q", round, got.Words)
+		}
+		var rounds int
+		if c.result(id("watch", round), &rounds); rounds != 4 {
+			t.Errorf("watch %d: got %d rounds", round, rounds)
+		}
+	}
+	if n := strings.Count(log.String(), "js works for"); n <= restarts {
+		t.Errorf("the worker registered %d times", n)
 	}
 }
 

@@ -82,7 +82,8 @@ func TestMixedVersions(t *testing.T) {
 			if p.Task.Attempt != 0 || !strings.Contains(p.Task.Why, "needs worker_sessions, which worker O does not offer") {
 				t.Errorf("the workflow task waits at attempt %d: %s", p.Task.Attempt, p.Task.Why)
 			}
-			if act := p.Activities[0]; act.Attempt != 0 || !strings.Contains(act.Why, "worker O holds no sessions") {
+			act := p.Activities[0]
+			if act.Attempt != 0 || !strings.Contains(act.Why, "needs worker_sessions, which worker O does not offer") {
 				t.Errorf("the activity waits at attempt %d: %s", act.Attempt, act.Why)
 			}
 			_, err := a.Query(t.Context(), protocol.QueryRequest{Target: protocol.Target{WorkflowID: "bound"}, QueryName: "q"})

@@ -64,6 +64,7 @@ type Channel struct {
 	workers  *socketio.Namespace
 	browsers *socketio.Namespace
 	handlers rpc.Handlers
+	early    rpc.Handlers // served until the settings were fetched
 	serving  rpc.Serving
 	counts   counters
 	recent   recentRounds
@@ -82,7 +83,7 @@ type Stats struct {
 	Socket            socketio.Stats
 	MalformedMachines int64 // settings fetched with telemetry that is none
 	Undone            int64 // polls whose answer was lost, so that their tasks went back
-	EarlyCalls        int64 // calls before the settings were fetched
+	EarlyCalls        int64 // calls that were refused because the settings had not been fetched
 }
 
 // New makes a channel whose workers stand among peers, and starts what listens to the hub.
@@ -104,6 +105,7 @@ func New(peers *peer.Peers, o Options) *Channel {
 		Address: o.Address, Budget: o.Budget, Owner: c.owner,
 	})
 	c.handlers = c.table()
+	c.early = c.tableBeforeSettings()
 	c.serving = rpc.Serving{Failed: c.refused}
 	c.workers = c.server.Of(protocol.NamespaceWorkers)
 	c.workers.OnConnect(c.admitWorker)

@@ -66,6 +66,73 @@ func TestCallBeforeSettingsIsRefusedAndNeverSilent(t *testing.T) {
 	p.refusal("validation_failed", protocol.MethodPoll, "a string")
 }
 
+// Clients of Socket.IO flush the calls they buffered before their connect handlers run: before settings and register.
+func TestJobsHeldFromAnEarlierConnectionAreServedBeforeTheSettings(t *testing.T) {
+	apptest.Databases(t, jobsServedBeforeSettings)
+}
+
+func jobsServedBeforeSettings(t *testing.T, database string) {
+	a, b := apptest.Two(t, apptest.Options{Database: database})
+	s, old := scheduler(t, a), join(t, a, "w", "test")
+	runs, jobs := []string{}, []protocol.Job{}
+	for range 4 {
+		runs = append(runs, schedule(t, a, s, 1))
+		jobs = append(jobs, old.job(nil))
+	}
+	schedule(t, a, s, 1) // ready for the worker, which has not registered on its new connection
+	old.hangUp()
+	w, err := dial(t, b, protocol.ChannelAuth{WorkerID: "w", Protocol: 1}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ref := func(j protocol.Job, more map[string]any) map[string]any {
+		more["jobId"], more["token"] = j.ID, j.Token
+		return more
+	}
+	for method, more := range map[string]map[string]any{
+		protocol.MethodExtendLock: {}, protocol.MethodReportProgress: {"progress": map[string]any{"message": "half"}},
+	} {
+		if got := call[protocol.JobLock](w, method, ref(jobs[0], more)); got.LockExpiresAt.IsZero() {
+			t.Errorf("%s: got %+v", method, got)
+		}
+	}
+	if got := call[*protocol.Job](w, protocol.MethodReturnJob, ref(jobs[1], map[string]any{})); got != nil {
+		t.Errorf("got %+v", got)
+	}
+	stale := ref(jobs[2], map[string]any{"status": "OK"})
+	stale["token"] = "a9.w"
+	w.refusal("stale_attempt", protocol.MethodCompleteJob, stale)
+	next := map[string]any{"status": "OK", "next": map[string]any{"max": 5}}
+	out := call[map[string]any](w, protocol.MethodCompleteJob, ref(jobs[2], next))
+	if list, _ := out["jobs"].([]any); out["pollStatus"] != "empty" || len(list) != 0 {
+		t.Errorf("next before the settings: got %v", out)
+	}
+	has[*history.ActivityCompleted](t, b, runs[2])
+
+	refused := int64(0)
+	for method := range b.Channel().Handlers() {
+		switch method {
+		case protocol.MethodExtendLock, protocol.MethodReportProgress, protocol.MethodReturnJob, protocol.MethodCompleteJob:
+		default:
+			w.refusal("settings_required", method, map[string]any{})
+			refused++
+		}
+	}
+	if n := b.Channel().Stats().EarlyCalls; n != refused {
+		t.Errorf("%d refusals were counted, want %d", n, refused)
+	}
+
+	w.settings(nil)
+	out = call[map[string]any](w, protocol.MethodCompleteJob, ref(jobs[3], next))
+	if list, _ := out["jobs"].([]any); out["pollStatus"] != "empty" || len(list) != 0 {
+		t.Errorf("next before register: got %v", out)
+	}
+	call[protocol.RegisterAnswer](w, protocol.MethodRegister, protocol.RegisterRequest{AnyActivity: true, Release: "test"})
+	for range 2 { // the returned job and the one that was ready
+		w.job(nil)
+	}
+}
+
 func TestSecondSettingsCallLeavesOneHandler(t *testing.T) {
 	a := apptest.Start(t, apptest.Options{})
 	p := join(t, a, "w", "test")

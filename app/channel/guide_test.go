@@ -136,6 +136,8 @@ func TestTheGuideOfTheChannelIsItsSchema(t *testing.T) {
 
 	same(t, "the auth object", g.first(t, "Connect", "member"), membersOf(t, defs, "auth"))
 
+	same(t, "register", g.first(t, "Register", "member"), membersOf(t, defs, "register.payload"))
+
 	methods := values("call", "properties", "method")
 	same(t, "methods", append(g.first(t, "Calls", "method"), protocol.MethodSettings), methods)
 	for _, row := range g.rows(t, "Calls", "method") {

@@ -3,6 +3,8 @@ package channel
 import (
 	"context"
 	"encoding/json"
+	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/sojourn-run/sojourn/shared/httpjson"
@@ -116,5 +118,30 @@ func (c *Channel) table() rpc.Handlers {
 	verb(h, protocol.MethodHeartbeatSession, protocol.WorkerConnection.HeartbeatSession)
 	verb(h, protocol.MethodReleaseSession, protocol.WorkerConnection.ReleaseSession)
 	verb(h, protocol.MethodCloseSession, protocol.WorkerConnection.CloseSession)
+	return h
+}
+
+// beforeSettings are the methods that are served before the settings were fetched: a job token proves that the worker
+// holds the job, whatever connection it has. Clients of Socket.IO send calls buffered while they were disconnected
+// before their handlers of a new connection run.
+var beforeSettings = []string{
+	protocol.MethodExtendLock, protocol.MethodCompleteJob, protocol.MethodReturnJob, protocol.MethodReportProgress,
+}
+
+// tableBeforeSettings refuses every method that is not in beforeSettings.
+func (c *Channel) tableBeforeSettings() rpc.Handlers {
+	h := rpc.Handlers{}
+	for method, handler := range c.handlers {
+		if slices.Contains(beforeSettings, method) {
+			h[method] = handler
+			continue
+		}
+		rpc.Handle(h, method, func(context.Context, json.RawMessage) (rpc.None, error) {
+			c.counts.early.Add(1)
+			return rpc.None{}, rpc.Errorf(
+				"settings_required", http.StatusConflict, "fetch the worker settings before calling %s", method,
+			)
+		})
+	}
 	return h
 }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"net/http"
 	"sync"
 	"time"
 
@@ -94,7 +93,7 @@ func (c *Channel) keepOut(err error, who, id string) error {
 	return &socketio.ConnectError{Message: "a valid token is needed", Reason: string(protocol.ReasonUnauthorized)}
 }
 
-// openWorker sets up a new worker socket. Calls are answered with an error until the settings are fetched.
+// openWorker sets up a new worker socket. Until the settings are fetched, only calls about leased jobs are served.
 func (c *Channel) openWorker(s *socketio.Socket) {
 	p, _ := s.Principal().(*worker)
 	leave, err := c.peers.Enter(p.Peer, notices{s})
@@ -102,14 +101,7 @@ func (c *Channel) openWorker(s *socketio.Socket) {
 		s.Close(err)
 		return
 	}
-	early := func(context.Context, []json.RawMessage) ([]any, error) {
-		c.counts.early.Add(1)
-		return []any{
-			rpc.Failure(rpc.Errorf("settings_required", http.StatusConflict, "fetch the worker settings before the first call")),
-		}, nil
-	}
-	s.On(rpc.EventCall, early)
-	s.On(rpc.EventNotify, early)
+	rpc.Serve(s, c.early, c.serving)
 	var once sync.Once
 	s.On(protocol.EventFetchSettings, func(ctx context.Context, args []json.RawMessage) ([]any, error) {
 		c.observe(ctx, p, args)

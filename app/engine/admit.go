@@ -158,6 +158,11 @@ func admitSession(s *Session, l *Lessee, now time.Time, verb bool, asked worded)
 			s.fullWith("its holder lost it, and they are not over"),
 		)
 	}
+	if w.MaxSessions == 0 && !w.knowsSessions() {
+		return asked.refused(protocol.ReasonSessionLimit, protocol.WaitCapabilityMissing, protocol.Wait{
+			Session: s.ID, Missing: needsSessions, Worker: w.ID,
+		})
+	}
 	if w.MaxSessions == 0 {
 		return asked.refused(protocol.ReasonSessionLimit, protocol.WaitWorkerWithout, protocol.Wait{
 			Session: s.ID, Worker: w.ID,

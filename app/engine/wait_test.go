@@ -299,8 +299,12 @@ var everyWait = []struct {
 	},
 	{protocol.WaitWorkerWithout, true, func(w *stuckTask) {
 		w.free()
+		w.around.Workers[0].MaxSessions, w.around.Workers[0].Capabilities = 0, []string{CapSessions}
+	}, "activity charge: worker w registered with max_concurrent_worker_sessions 0"},
+	{protocol.WaitCapabilityMissing, true, func(w *stuckTask) {
+		w.free()
 		w.around.Workers[0].MaxSessions = 0
-	}, "activity charge: worker w holds no sessions"},
+	}, "activity charge: session s needs worker_sessions, which worker w does not offer"},
 	{
 		protocol.WaitWorkerSessionsFull, false, func(w *stuckTask) { w.free(); w.around.Workers[0].Sessions = 3 },
 		"activity charge: worker w is at its limit of sessions, 3",

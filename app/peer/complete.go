@@ -31,7 +31,9 @@ func (p *Peer) endTasks(ctx context.Context, in protocol.CompleteRequest) (proto
 		return out, nil
 	}
 	var refused error
-	if in.Next != nil && p.polls.Err() == nil {
+	// A worker that has not registered on this connection has not said yet which tasks it still holds.
+	unregistered := in.Next != nil && !p.isRegistered()
+	if in.Next != nil && !unregistered && p.polls.Err() == nil {
 		var next protocol.PollRequest
 		if next, refused = p.request(ctx, *in.Next); refused == nil {
 			req.Next = &next
@@ -43,8 +45,11 @@ func (p *Peer) endTasks(ctx context.Context, in protocol.CompleteRequest) (proto
 	if err != nil {
 		return out, err
 	}
-	if out.Next = a.Next; refused != nil {
+	switch out.Next = a.Next; {
+	case refused != nil:
 		out.Next = protocol.RefusedNext(refusal(refused))
+	case unregistered:
+		out.Next = &protocol.PollAnswer{Status: protocol.PollEmpty, Undo: func() {}}
 	}
 	for i, r := range a.Items {
 		if r.Error != nil {

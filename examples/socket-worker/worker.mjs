@@ -36,6 +36,7 @@ const workflows = {
 const activities = {
   async "socket.add"(job, word) {
     job.state.words = [...(job.state.words ?? []), word];
+    await job.progress({ message: `counted ${word}` });
     return { words: job.state.words, letters: job.state.words.join("").length, worker: me };
   },
   async "socket.watch"(job, rounds) {
@@ -51,7 +52,7 @@ const activities = {
 // ---- the channel
 
 const socket = io(url, {
-  path: "/api/socket.io", transports: ["websocket"], autoConnect: false,
+  path: "/api/socket.io", transports: ["websocket"], autoConnect: false, reconnectionDelay: 200, reconnectionDelayMax: 2_000,
   auth: { token: process.env.SOJOURN_TOKEN ?? "", workerId: me, protocol: 1 },
 });
 
@@ -69,6 +70,20 @@ async function call(method, payload, ms = 60_000) {
   return answer;
 }
 
+// insist repeats a call until the app has answered it. A call without an ack may or may not have counted; every method may be called again.
+const again = ["settings_required", "backend_unavailable", "busy", "deadline_exceeded", "cancelled", "internal"];
+async function insist(method, payload, signal) {
+  for (;;) {
+    signal.throwIfAborted();
+    try {
+      return await call(method, payload, 10_000);
+    } catch (err) {
+      if (err instanceof Refused && !again.includes(err.code)) throw err;
+    }
+    await pause(200);
+  }
+}
+
 let settings, generation = 0, draining = false;
 const running = new Map(); // jobs by id, with what ends them
 const states = new Map(); // of sessions: {epoch, state}
@@ -79,13 +94,12 @@ const machine = () => ({
 });
 
 // hello is what every connection begins with: settings first, then the registration, with what is still being worked on.
-async function hello() {
-  const mine = ++generation;
+async function hello(mine) {
   settings = await socket.timeout(10_000).emitWithAck("FETCH_WORKER_SETTINGS", machine());
   await call("register", {
     task_queues: [queue], runtime: "javascript", sdk_version: "socket-worker/1", release: settings.APP_VERSION,
     supported_workflow_types: Object.keys(workflows), supported_activity_types: Object.keys(activities),
-    capabilities: ["worker_sessions"], max_concurrent_workflow_tasks: 2, max_concurrent_activity_tasks: 4, max_concurrent_worker_sessions: 10,
+    capabilities: ["worker_sessions"], max_concurrent_workflow_tasks: 2, max_concurrent_activity_tasks: 4, max_concurrent_worker_sessions: 100,
     held_tasks: [...running.values()].map(({ job: { task, kind } }) => kind === "activity" ? task.activity_attempt_id : `${task.task_id}/${task.workflow_task_attempt}`),
   });
   console.log(`${me} works for ${url}`);
@@ -121,29 +135,31 @@ async function beat(mine) {
   }
 }
 
+// run works on one job, through any number of connections: the job stays this worker's until its lock ends.
 async function run(job) {
   const ref = { jobId: job.jobId, token: job.token };
   const stop = new AbortController();
   running.set(job.jobId, { job, stop });
+  const lost = (err) => { if (err instanceof Refused && !again.includes(err.code)) stop.abort(err); }; // another worker may have the job now
   const extending = setInterval(async () => { // the lock outlives three misses
     try {
       if ((await call("extendLock", ref, 10_000)).cancelRequested) stop.abort(new Error("cancelled"));
     } catch (err) {
-      if (err instanceof Refused) stop.abort(err); // it is somebody else's now
+      lost(err);
     }
   }, settings.JOB_LOCK_EXTEND_SECONDS * 1000);
   try {
-    const response = job.kind === "workflow" ? await decide(job, ref) : await act(job, ref, stop.signal);
-    if (stop.signal.aborted) throw stop.signal.reason;
-    await call("completeJob", { ...ref, status: "OK", response });
-  } catch (err) {
-    if (stop.signal.aborted) { // whatever it did counts for nothing
-      console.log(`${job.task.activity_type ?? job.task.workflow_type} ended: ${stop.signal.reason.message}`);
-      return;
+    let outcome;
+    try {
+      outcome = { status: "OK", response: job.kind === "workflow" ? await decide(job, ref, stop.signal) : await act(job, ref, stop.signal) };
+    } catch (err) {
+      lost(err);
+      stop.signal.throwIfAborted();
+      outcome = { status: "USER_FAILURE", response: { failure: { message: err.message, type: err.name } } };
     }
-    await call("completeJob", {
-      ...ref, status: "USER_FAILURE", response: { failure: { message: err.message, type: err.name } },
-    }).catch((late) => console.error(`${job.jobId}: ${late.message}`));
+    await insist("completeJob", { ...ref, ...outcome }, stop.signal);
+  } catch (err) { // the job was cancelled or lost, or the app refused its outcome
+    console.log(`${job.task.activity_type ?? job.task.workflow_type} ended: ${err.message}`);
   } finally {
     clearInterval(extending);
     running.delete(job.jobId);
@@ -151,10 +167,10 @@ async function run(job) {
 }
 
 // decide replays the history of a run and gives the commands that come next.
-async function decide({ task }, ref) {
+async function decide({ task }, ref, signal) {
   let { history_events: events, next_history_page_token: pageToken } = task;
   while (pageToken) {
-    const page = await call("fetchHistory", { ...ref, pageToken });
+    const page = await insist("fetchHistory", { ...ref, pageToken }, signal);
     events = events.concat(page.history_events);
     pageToken = page.next_history_page_token;
   }
@@ -179,7 +195,7 @@ async function act({ jobId, task, session }, ref, signal) {
     states.set(session.sessionId, { epoch: session.epoch, state });
   }
   const progress = async (progress) => {
-    if ((await call("reportProgress", { ...ref, progress }, 10_000)).cancelRequested) running.get(jobId)?.stop.abort(new Error("cancelled"));
+    if ((await insist("reportProgress", { ...ref, progress }, signal)).cancelRequested) running.get(jobId)?.stop.abort(new Error("cancelled"));
   };
   return { result: await activities[task.activity_type]({ state, progress, signal }, ...(decode(task.arguments) ?? [])) };
 }
@@ -191,12 +207,13 @@ async function drain() {
   console.log(`${me} drains`);
   await call("heartbeat", { draining: true }, 5_000).catch(() => {});
   for (const end = Date.now() + (settings?.WORKER_DRAIN_SECONDS ?? 25) * 1000 - 5_000; running.size && Date.now() < end; ) await pause(50);
-  for (const { job, stop } of running.values()) {
+  const farewell = (method, payload) => call(method, payload, 5_000).catch(() => {}); // without an answer, leases end by themselves
+  await Promise.all([...running.values()].map(({ job, stop }) => {
     stop.abort(new Error("draining"));
-    await call("returnJob", { jobId: job.jobId, token: job.token, reason: "draining" }, 5_000).catch(() => {});
-  }
-  for (const [session_id, { epoch }] of states) await call("releaseSession", { session_id, epoch, reason: "drained" }, 5_000).catch(() => {});
-  await call("deregister", {}, 5_000).catch(() => {});
+    return farewell("returnJob", { jobId: job.jobId, token: job.token, reason: "draining" });
+  }));
+  await Promise.all([...states].map(([session_id, { epoch }]) => farewell("releaseSession", { session_id, epoch, reason: "drained" })));
+  await farewell("deregister", {});
   generation++;
   socket.disconnect();
   console.log(`${me} has left`);
@@ -224,11 +241,15 @@ socket.on("rpc-notify", async ({ method, payload }, ack) => {
   }
   ack?.(); // heard
 });
-socket.on("connect", () => hello().catch((err) => {
-  console.error(`hello: ${err.message}`);
-  socket.disconnect();
-  setTimeout(() => socket.connect(), 1000);
-}));
+socket.on("connect", () => {
+  const mine = ++generation;
+  hello(mine).catch((err) => {
+    console.error(`hello: ${err.message}`);
+    if (mine !== generation || draining) return; // that connection has ended, and the next one begins anew
+    socket.disconnect();
+    setTimeout(() => socket.connect(), 1000);
+  });
+});
 socket.on("connect_error", (err) => console.error(`connect: ${err.data?.reason ?? err.message}`));
 socket.on("disconnect", (reason) => {
   generation++; // the loops of this connection end; what runs goes on, and says so when there is a connection again

@@ -228,7 +228,7 @@ var WaitRules = []WaitRule{
 		WaitCapabilityMissing, PatienceNone, FormClause,
 		"[session {session} ]needs {missing}, which worker {worker} does not offer" + fallback + nearest,
 	},
-	{WaitWorkerWithout, PatienceNone, FormClause, "worker {worker} holds no sessions" + nearest},
+	{WaitWorkerWithout, PatienceNone, FormClause, "worker {worker} registered with max_concurrent_worker_sessions 0" + nearest},
 	{WaitWorkerSessionsFull, PatienceShort, FormClause, "worker {worker} is at its limit of sessions, {limit}" + nearest},
 
 	{WaitSessionHeld, PatienceShort, FormClause, "session {session} is held by worker {worker} until {until}" + fallback},

@@ -24,7 +24,7 @@ export const waitRules = {
   build_drained: { form: "clause", text: "worker {worker} has [build {worker_build}|no build id], which is drained on queue {queue}[; any worker may take it from {fallback_at}][ (the nearest of {workers})]" },
   build_pinned: { form: "clause", text: "pinned to build {build}, worker {worker} has [build {worker_build}|no build id][ (the nearest of {workers})]" },
   capability_missing: { form: "clause", text: "[session {session} ]needs {missing}, which worker {worker} does not offer[; any worker may take it from {fallback_at}][ (the nearest of {workers})]" },
-  worker_without_sessions: { form: "clause", text: "worker {worker} holds no sessions[ (the nearest of {workers})]" },
+  worker_without_sessions: { form: "clause", text: "worker {worker} registered with max_concurrent_worker_sessions 0[ (the nearest of {workers})]" },
   worker_sessions_full: { form: "clause", text: "worker {worker} is at its limit of sessions, {limit}[ (the nearest of {workers})]" },
   session_held: { form: "clause", text: "session {session} is held by worker {worker} until {until}[; any worker may take it from {fallback_at}]" },
   session_holder_busy: { form: "clause", text: "for worker {worker}, which holds session {session} and is busy or does not poll[; any worker may take it from {fallback_at}]" },
