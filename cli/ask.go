@@ -125,7 +125,7 @@ func (p *program) gather(c *cobra.Command, l listing) ([]json.RawMessage, error)
 		}
 		var items []json.RawMessage
 		var token string // null is the same as ""
-		var warnings []protocol.FilterWarning
+		var warnings []protocol.Warning
 		for member, to := range map[string]any{l.member: &items, "next_page_token": &token, "warnings": &warnings} {
 			if raw, ok := page[member]; ok {
 				if err := json.Unmarshal(raw, to); err != nil {

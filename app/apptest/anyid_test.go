@@ -17,7 +17,8 @@ func TestAWorkflowIDIsAnyText(t *testing.T) {
 		register(c, "w", "")
 		c.start("a") // what an id with a slash must not be taken for
 		for _, id := range []string{
-			"user@example.com", "a/b", "a/runs/b", "a/runs", "طلب-١٢", "50% off?", "#1", "a%2Fb", "a//b", "/a", "...", "../a",
+			"user@example.com", "a/b", "a/runs/b", "a/runs", "طلب-١٢", "50% off", "a\u200db",
+			"a%2Fb", "a//b", "/a", "...", "../a",
 			`a\b`, "x y", strings.Repeat("é", 127),
 		} {
 			text, _ := json.Marshal(id)
@@ -43,7 +44,8 @@ func TestAWorkflowIDIsAnyText(t *testing.T) {
 			t.Error("another id ended the run of a")
 		}
 		for _, id := range []string{
-			"", ".", "..", "/", "a\tb", "a\u0085b", strings.Repeat("x", 256), strings.Repeat("é", 128),
+			"", ".", "..", "/", "a\tb", "a\u0085b", strings.Repeat("x", 256), strings.Repeat("é", 128), "#1",
+			"50% off?", "a\u200bb", " ",
 		} {
 			text, _ := json.Marshal(id)
 			if s := c.want(

@@ -49,6 +49,10 @@ func (b *Broker) StartActivity(
 				}
 				return w, err
 			}
+			session := rows.Session(engine.SessionKey{Namespace: start.Namespace, ID: c.Session()})
+			if err := engine.CheckActivityNames(start, c, session != nil); err != nil {
+				return store.Writes{}, err
+			}
 			if err := exceeded(start.Namespace, rows.Quotas(start.Namespace).NewRun(0)); err != nil {
 				return store.Writes{}, err
 			}

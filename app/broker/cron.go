@@ -28,6 +28,7 @@ func (b *Broker) startCron(ctx context.Context, in protocol.StartRequest) (proto
 		{"priority", in.Priority != nil},
 		{"fairness_key", in.FairnessKey != ""},
 		{"fairness_weight", in.FairnessWeight != 0},
+		{"build_id", in.BuildID != ""},
 	} {
 		if f.set {
 			return protocol.StartAnswer{}, protocol.Invalid(f.name, "is not for a start with cron")

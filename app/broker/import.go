@@ -2,6 +2,7 @@ package broker
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/sojourn-run/sojourn/app/change"
@@ -30,6 +31,11 @@ func (b *Broker) Import(ctx context.Context, in protocol.ImportRequest) (protoco
 	out := protocol.ImportAnswer{
 		Outcome: "imported", Namespace: ns, WorkflowID: run.WorkflowID, RunID: run.ID, RunNumber: run.Number, Status: status,
 		Events: run.LastSeq,
+		Warnings: slices.Concat(
+			protocol.WarningOf(protocol.WarnName, "workflow_id", protocol.CheckNewID("workflow_id", run.WorkflowID)),
+			protocol.WarningOf(protocol.WarnName, "workflow_type", protocol.CheckName("workflow_type", run.Type)),
+			protocol.WarningOf(protocol.WarnName, "task_queue", protocol.CheckName("task_queue", run.Queue)),
+		),
 	}
 	key := engine.WorkflowKey{Namespace: ns, ID: run.WorkflowID}
 	out, err = change.Commit[protocol.ImportAnswer](ctx, b.store, store.Change{

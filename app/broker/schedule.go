@@ -6,7 +6,9 @@ import (
 	"reflect"
 	"regexp"
 	"slices"
+	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/oklog/ulid/v2"
 
@@ -25,6 +27,20 @@ import (
 var inScheduleID = regexp.MustCompile(`^[a-zA-Z0-9._:-]+$`)
 
 func isScheduleID(id string) bool { return len(id) <= 100 && inScheduleID.MatchString(id) }
+
+// badScheduleID refuses a text for which isScheduleID is false.
+func badScheduleID(field, id string) error {
+	if err := protocol.CheckNewID(field, id); err != nil {
+		return err
+	}
+	if at := strings.IndexFunc(id, func(r rune) bool { return !inScheduleID.MatchString(string(r)) }); at >= 0 {
+		r, _ := utf8.DecodeRuneInString(id[at:])
+		return protocol.Invalid(
+			field, "contains %q at character %d; use letters, digits and . _ : -", r, utf8.RuneCountInString(id[:at])+1,
+		)
+	}
+	return protocol.Invalid(field, "must be 1 to 100 of letters, digits and . _ : -")
+}
 
 // maxBackfill is the most firings of one backfill.
 const maxBackfill = 1000
@@ -138,7 +154,7 @@ func (b *Broker) scheduleStep(
 			}
 		}
 		for _, start := range d.Starts {
-			writes.Runs = append(writes.Runs, begin.run(rows, writes.Runs, start, now))
+			writes.Runs = append(writes.Runs, begin.run(rows, writes.Runs, start, s.NameRules == 0, now))
 			writes.Workflows = append(
 				writes.Workflows, engine.Workflow{Namespace: k.Namespace, ID: start.WorkflowID, RunID: start.RunID, Runs: 1},
 			)
@@ -222,11 +238,11 @@ func (s *scheduledRun) sessions() []engine.SessionKey {
 }
 
 // run is a start of it. before are the decisions of the same step, each of which may have changed the session that this
-// one looks at.
+// one looks at. oldNames: the schedule was created before there were rules for names.
 func (s *scheduledRun) run(
-	rows store.Rows, before []engine.Decision, as engine.ScheduledStart, now time.Time,
+	rows store.Rows, before []engine.Decision, as engine.ScheduledStart, oldNames bool, now time.Time,
 ) engine.Decision {
-	start := engine.Start{RunID: as.RunID, Number: 1, Request: s.request, Arguments: s.args}
+	start := engine.Start{RunID: as.RunID, Number: 1, Request: s.request, Arguments: s.args, OldNames: oldNames}
 	start.Request.WorkflowID = as.WorkflowID
 	if s.activity == nil {
 		return change.Begin(rows, start, now)
@@ -354,7 +370,7 @@ func (b *Broker) checkSchedule(ctx context.Context, k engine.ScheduleKey, in pro
 	}
 	switch {
 	case !isScheduleID(k.ID):
-		return protocol.Invalid("schedule_id", "must be 1 to 100 of letters, digits and . _ : -")
+		return badScheduleID("schedule_id", k.ID)
 	case len(in.Memo) > engine.MaxStartMemo:
 		return protocol.Invalid("memo", "is larger than %d KiB", engine.MaxStartMemo>>10)
 	}
@@ -367,7 +383,7 @@ func (b *Broker) checkSchedule(ctx context.Context, k engine.ScheduleKey, in pro
 		return nil
 	}
 	if in.Action.WorkflowID != "" && !isScheduleID(in.Action.WorkflowID) {
-		return protocol.Invalid("action.workflow_id", "must be 1 to 100 of letters, digits and . _ : -")
+		return badScheduleID("action.workflow_id", in.Action.WorkflowID)
 	}
 	if _, err := b.scheduledRun(k.Namespace, k.ID, *in.Action); err != nil {
 		return under("action", err)

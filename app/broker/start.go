@@ -2,9 +2,11 @@ package broker
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strings"
 	"time"
 
@@ -37,14 +39,19 @@ func (b *Broker) Start(ctx context.Context, in protocol.StartRequest) (protocol.
 		return protocol.StartAnswer{}, err
 	}
 	key := engine.WorkflowKey{Namespace: in.Namespace, ID: in.WorkflowID}
+	// Names are checked for a new run only: a start of an existing workflow is answered as ever, so its row is read first.
+	badName := engine.CheckStartNames(in)
 	// Chosen outside of the change, which may be decided more than once and has to say the same each time.
 	runID := ulid.Make().String()
 	out, err := change.Commit[protocol.StartAnswer](ctx, b.store, store.Change{
-		Needs: store.Keys{Workflows: []engine.WorkflowKey{key}, Current: true, New: true}, Recall: true,
+		Needs: store.Keys{Workflows: []engine.WorkflowKey{key}, Current: true, New: badName == nil}, Recall: true,
 		Class: store.Class{Namespace: in.Namespace, Key: in.FairnessKey, Weight: in.FairnessWeight},
 		Decide: func(rows store.Rows, now time.Time) (store.Writes, error) {
 			if flow := rows.Workflow(key); flow != nil {
 				return existing(in, flow, rows.Run(flow.RunID))
+			}
+			if badName != nil {
+				return store.Writes{}, badName
 			}
 			if err := exceeded(in.Namespace, rows.Quotas(in.Namespace).NewRun(0)); err != nil {
 				return store.Writes{}, err
@@ -57,7 +64,25 @@ func (b *Broker) Start(ctx context.Context, in protocol.StartRequest) (protocol.
 			}, nil
 		},
 	})
+	if err == nil && out.New && in.BuildID != "" {
+		out.Warnings, err = b.unknownBuild(ctx, in)
+	}
 	return out, b.counted(in.Namespace, "start", err)
+}
+
+// unknownBuild warns of a start that names a build that no worker of its queue has registered: its workers may still
+// come, but if the name is wrong, the run waits without end.
+func (b *Broker) unknownBuild(ctx context.Context, in protocol.StartRequest) ([]protocol.Warning, error) {
+	has, err := b.view.Cohort(ctx, in.Namespace, in.TaskQueue, in.BuildID)
+	if err != nil || has.TotalWorkers > 0 {
+		return nil, err
+	}
+	return []protocol.Warning{{
+		Code: protocol.WarnUnknownBuild, Subject: "build_id",
+		Message: fmt.Sprintf(
+			"no worker of queue %s has registered build %s: the run waits for one", in.TaskQueue, in.BuildID,
+		),
+	}}, nil
 }
 
 // existing answers a start whose id is taken.
@@ -100,6 +125,8 @@ func (b *Broker) startRequest(in protocol.StartRequest) (protocol.StartRequest, 
 		return in, "", protocol.Refuse(
 			protocol.ReasonUnsupportedCodec, "codec %q is not supported; use %s", in.PayloadCodec, payload.Codec,
 		)
+	case in.BuildID != "" && in.Compatibility != "" && in.BuildID != in.Compatibility:
+		return in, "", protocol.Invalid("compatibility", "is not the same as build_id; send one of them")
 	case len(in.Memo) > engine.MaxStartMemo:
 		return in, "", protocol.Invalid("memo", "is larger than %d KiB", engine.MaxStartMemo>>10)
 	}
@@ -109,7 +136,7 @@ func (b *Broker) startRequest(in protocol.StartRequest) (protocol.StartRequest, 
 	if err := engine.CheckFairness(in.FairnessKey, "fairness_key"); err != nil {
 		return in, "", err
 	}
-	in.FairnessKey = strings.ToLower(in.FairnessKey)
+	in.FairnessKey, in.BuildID = strings.ToLower(in.FairnessKey), cmp.Or(in.BuildID, in.Compatibility)
 	if err := engine.CheckAttributes(in.SearchAttributes); err != nil {
 		return in, "", err
 	}

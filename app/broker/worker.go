@@ -2,9 +2,12 @@ package broker
 
 import (
 	"context"
+	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 	"github.com/sojourn-run/sojourn/shared/release"
 )
@@ -25,6 +28,9 @@ func (b *Broker) Register(ctx context.Context, in protocol.RegisterRequest) (pro
 	if err := b.HasNamespace(ctx, w.Namespace); err != nil {
 		return protocol.RegisterAnswer{}, err
 	}
+	if err := b.newNames(ctx, w); err != nil {
+		return protocol.RegisterAnswer{}, err
+	}
 	a, err := b.workers.Register(ctx, w, in)
 	if a.Registered && in.Gated && in.Release != "" {
 		// a worker that knows of the difference never polls: this is where the app hears of it
@@ -32,6 +38,72 @@ func (b *Broker) Register(ctx context.Context, in protocol.RegisterRequest) (pro
 	}
 	return a, err
 }
+
+// newNames refuses the names of a registration that break the rules for new names, unless the namespace uses them
+// already: another registration has the name, or an open run. The workers of such runs must be able to come back.
+func (b *Broker) newNames(ctx context.Context, w *engine.Worker) error {
+	type named struct {
+		member, name string
+		in           func(*engine.Worker) []string
+		field        store.RunField // by which open runs are searched; empty: they do not have it
+	}
+	id := func(w *engine.Worker) []string { return []string{w.ID} }
+	build := func(w *engine.Worker) []string { return []string{w.BuildID} }
+	names := []named{{"worker_id", w.ID, id, ""}, {"build_id", w.BuildID, build, store.FieldBuild}}
+	for _, l := range []struct {
+		member string
+		in     func(*engine.Worker) []string
+		field  store.RunField
+	}{
+		{"task_queues", func(w *engine.Worker) []string { return w.Queues }, store.FieldQueue},
+		{"supported_workflow_types", func(w *engine.Worker) []string { return w.WorkflowTypes }, store.FieldType},
+		{"supported_activity_types", func(w *engine.Worker) []string { return w.ActivityTypes }, ""},
+	} {
+		for i, name := range l.in(w) {
+			names = append(names, named{fmt.Sprintf("%s.%d", l.member, i), name, l.in, l.field})
+		}
+	}
+	for _, n := range names {
+		bad := protocol.CheckName(n.member, n.name)
+		if bad == nil {
+			continue
+		}
+		known, err := b.usesName(ctx, w.Namespace, n.name, n.in, n.field)
+		if err != nil {
+			return err
+		}
+		if !known {
+			return bad
+		}
+	}
+	return nil
+}
+
+// usesName says whether a stored registration or an open run of a namespace uses a name.
+func (b *Broker) usesName(
+	ctx context.Context, ns, name string, in func(*engine.Worker) []string, field store.RunField,
+) (known bool, err error) {
+	err = b.store.View(ctx, func(r store.Reader) error {
+		workers, err := r.Workers(ctx, store.WorkerQuery{Namespace: ns, Limit: maxNamed})
+		if err != nil {
+			return err
+		}
+		known = slices.ContainsFunc(workers, func(w engine.Worker) bool { return slices.Contains(in(&w), name) })
+		if known || field == "" {
+			return nil
+		}
+		runs, err := r.Runs(ctx, store.RunQuery{
+			Namespace: ns, Statuses: []protocol.RunStatus{protocol.RunRunning}, Limit: 1,
+			Where: []store.Condition{{Field: field, Test: store.In, Values: []any{name}}},
+		})
+		known = len(runs.Heads) > 0
+		return err
+	})
+	return known, err
+}
+
+// maxNamed is the number of registrations that are searched for a name.
+const maxNamed = 10_000
 
 // Deregister takes a worker's registration away, at its own word.
 func (b *Broker) Deregister(ctx context.Context, in protocol.DeregisterRequest) (protocol.DeregisterAnswer, error) {

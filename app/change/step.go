@@ -96,9 +96,11 @@ func headOf(d engine.Decision, s *engine.Run) engine.Head {
 	return s.Head
 }
 
-// Begin makes a run, pinned to the build that was promoted for its queue, if one was.
+// Begin makes a run, pinned to the build that its request names, else to the one that was promoted for its queue.
 func Begin(rows store.Rows, s engine.Start, now time.Time) engine.Decision {
-	s.BuildID = pin(rows, &s)
+	if s.BuildID = s.Request.BuildID; s.BuildID == "" {
+		s.BuildID = pin(rows, &s)
+	}
 	return engine.DecideStart(s, now)
 }
 

@@ -29,6 +29,9 @@ func DecideActivityRun(in Start, c protocol.Command, w Environment, now time.Tim
 		Priority: DefaultPriority, FairnessKey: r.FairnessKey, FairnessWeight: r.FairnessWeight, Memo: r.Memo,
 		SearchAttributes: r.SearchAttributes, Identity: r.Identity,
 	}
+	if !in.OldNames {
+		started.NameRules = protocol.NameRules
+	}
 	if started.Arguments != "" {
 		started.PayloadCodec = payload.Codec
 	}

@@ -60,4 +60,5 @@ type Start struct {
 	BuildID       string         // that the run is pinned to; one that continues another on the same queue has that one's
 	Held          protocol.Quota // holds back the first task; empty: none
 	Deadline      history.Time   // of a child whose earlier runs took some of its time
+	OldNames      bool           // the workflow, its parent or its schedule began before there were rules for names
 }

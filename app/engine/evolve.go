@@ -182,6 +182,7 @@ func (s *Run) started(d *history.WorkflowStarted, e history.Event) {
 	s.Memo, s.SearchAttributes, s.ContinuedFrom = d.Memo, d.SearchAttributes, d.ContinuedFrom
 	s.FairnessKey, s.FairnessWeight = d.FairnessKey, d.FairnessWeight
 	s.ArgumentBytes = int64(len(d.Arguments))
+	s.NameRules = d.NameRules
 	if d.ParentRunID != "" {
 		s.Parent = &Parent{RunID: d.ParentRunID, WorkflowID: d.ParentWorkflowID, Seq: d.ParentSequence}
 	}

@@ -117,6 +117,9 @@ type Head struct {
 	// Heeded is the last event that a task had been shown when such a condition held most recently.
 	Heeded int64 `json:"heeded,omitempty"`
 
+	// NameRules is the version of the rules for new names that hold for the run's commands; see protocol.NameRules
+	NameRules int `json:"name_rules,omitempty"`
+
 	ArchivedAt    history.Time `json:"archived_at,omitzero"` // a mark on a closed run, beside its history
 	ArchiveReason string       `json:"archive_reason,omitempty"`
 }

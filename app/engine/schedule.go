@@ -58,6 +58,9 @@ type Schedule struct {
 	Memo             json.RawMessage         `json:"memo,omitempty"`
 	SearchAttributes json.RawMessage         `json:"search_attributes,omitempty"`
 
+	// NameRules is the version of the rules for new names when it was created; see protocol.NameRules
+	NameRules int `json:"name_rules,omitempty"`
+
 	NextAt   history.Time `json:"next_at,omitzero"`  // the next time of the spec, without jitter
 	CheckAt  history.Time `json:"check_at,omitzero"` // when to look whether a buffered start may go
 	Buffered []Buffered   `json:"buffered,omitempty"`

@@ -29,7 +29,7 @@ func (in CreateSchedule) decide(st *scheduleStep) error {
 	// on the old one be stored over this.
 	*st.Schedule = Schedule{
 		Namespace: st.Namespace, ID: st.ID, Status: ScheduleActive, Version: st.Version, Events: st.Events, CreatedAt: st.now,
-		Overlap: protocol.OverlapSkip,
+		Overlap: protocol.OverlapSkip, NameRules: protocol.NameRules,
 	}
 	what := map[string]any{"workflow_type": in.Request.Action.WorkflowType}
 	if typ := in.Request.Action.ActivityType; typ != "" {
@@ -55,6 +55,11 @@ func (in UpdateSchedule) decide(st *scheduleStep) error {
 
 // set takes over what a request says.
 func (st *scheduleStep) set(r protocol.ScheduleRequest) error {
+	if r.Action != nil {
+		if err := checkAction(*r.Action, st.Action); err != nil {
+			return err
+		}
+	}
 	status := st.Status
 	retimed := r.Spec != nil && !reflect.DeepEqual(*r.Spec, st.Spec) || r.Jitter != nil && *r.Jitter != st.Jitter
 	if r.Spec != nil {

@@ -46,6 +46,9 @@ func (in CreateSession) decide(s *Session, now history.Time) (SessionChange, err
 				protocol.ReasonSessionMissing, "session %s does not exist and may not be made", o.SessionID,
 			)
 		}
+		if err := protocol.CheckName("session_id", in.Options.SessionID); err != nil {
+			return SessionChange{}, protocol.Refuse(protocol.ReasonInvalidSession, "%s", err.(*protocol.Error).Message)
+		}
 		fresh := NewSession(in.Namespace, in.Options.SessionID, &in.Options, now)
 		if fresh.Queue == "" {
 			fresh.Queue = in.Lessee.Worker.Queues[0]

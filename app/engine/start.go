@@ -3,7 +3,9 @@ package engine
 import (
 	"crypto/sha256"
 	"encoding/binary"
+	"strings"
 	"time"
+	"unicode"
 
 	"github.com/oklog/ulid/v2"
 
@@ -31,6 +33,9 @@ func DecideStart(in Start, now time.Time) Decision {
 		FairnessWeight: r.FairnessWeight, Memo: r.Memo, SearchAttributes: r.SearchAttributes, Identity: r.Identity,
 		RunTimeout: r.RunTimeout, ExecutionTimeout: r.ExecutionTimeout, BuildID: in.BuildID,
 	}
+	if !in.OldNames {
+		started.NameRules = protocol.NameRules
+	}
 	if started.Arguments != "" {
 		started.PayloadCodec = payload.Codec
 	}
@@ -48,6 +53,7 @@ func DecideStart(in Start, now time.Time) Decision {
 	if p := in.ContinuedFrom; p != nil {
 		started.ContinuedFrom, started.ExecutionTimeout, started.ExecutionDeadline = p.ID, p.ExecutionTimeout,
 			p.ExecutionDeadline
+		started.NameRules = p.NameRules
 		started.CarriedSignals = len(in.Carry)
 	}
 	if !in.Deadline.IsZero() {
@@ -93,6 +99,9 @@ func DecideStart(in Start, now time.Time) Decision {
 // CheckWorkflowID refuses text that is no id for a workflow, and ids of the form that children get who were
 // given none: somebody who took such an id would make a later child fail.
 func CheckWorkflowID(id, field string) error {
+	if strings.ContainsFunc(id, unicode.IsControl) {
+		return protocol.CheckName(field, id) // names the character
+	}
 	if !protocol.IsWorkflowID(id) {
 		return protocol.Invalid(
 			field, "must be 1 to %d bytes of text without control characters, and not . .. or /", protocol.MaxWorkflowID,

@@ -75,6 +75,9 @@ func (in CompleteTask) decide(st *step) error {
 	if err := Validate(st.Run, in.Commands); err != nil {
 		return err
 	}
+	if err := st.checkNames(in.Commands); err != nil {
+		return err
+	}
 	if err := checkUpserts(in.Commands, in.Types); err != nil {
 		return err
 	}

@@ -21,7 +21,7 @@ import (
 // misspelled. What the page itself shows needs no question, so that filters that find something cost what they did.
 func filterWarnings(
 	ctx context.Context, r store.Reader, q store.RunQuery, types map[string]string, page []protocol.RunView,
-) (list []protocol.FilterWarning, err error) {
+) (list []protocol.Warning, err error) {
 	var free []string
 	for _, name := range filter.Attributes(q.Where) {
 		if _, registered := types[name]; !registered {
@@ -33,7 +33,7 @@ func filterWarnings(
 	}
 	unknown, err := r.Uncarried(ctx, q.Namespace, free)
 	for _, name := range unknown {
-		w := protocol.FilterWarning{
+		w := protocol.Warning{
 			Code: "unknown_attribute", Subject: name,
 			Message: "no run carries the search attribute " + name + ", and it is not registered",
 		}

@@ -36,7 +36,7 @@ type ActivityOptions struct {
 type ActivityRequest struct {
 	Namespace string `json:"namespace,omitempty"`
 	// of the run, which is asked after by it; made when empty
-	WorkflowID   string          `json:"workflow_id,omitempty" pattern:"^[^\\x00-\\x1f\\x7f-\\x9f]{1,255}$"`
+	WorkflowID   string          `json:"workflow_id,omitempty" pattern:"^[^#?\\x00-\\x1f\\x7f-\\x9f]{1,255}$"`
 	ActivityType string          `json:"activity_type" minLength:"1" maxLength:"255"`
 	TaskQueue    string          `json:"task_queue,omitempty" maxLength:"255"` // that of worker_session, or "default"
 	Input        json.RawMessage `json:"input,omitempty"`

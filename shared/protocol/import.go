@@ -18,4 +18,6 @@ type ImportAnswer struct {
 	RunNumber  int64  `json:"run_number"`
 	Status     string `json:"status"`
 	Events     int64  `json:"history_length"`
+
+	Warnings []Warning `json:"warnings,omitempty"` // of names that a new run could not have
 }

@@ -2,6 +2,7 @@ package protocol
 
 import (
 	"encoding/json"
+	"errors"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -25,7 +26,7 @@ func IsWorkflowID(id string) bool {
 type StartRequest struct {
 	Namespace string `json:"namespace,omitempty"`
 	// made when empty
-	WorkflowID       string          `json:"workflow_id,omitempty" pattern:"^[^\\x00-\\x1f\\x7f-\\x9f]{1,255}$"`
+	WorkflowID       string          `json:"workflow_id,omitempty" pattern:"^[^#?\\x00-\\x1f\\x7f-\\x9f]{1,255}$"`
 	WorkflowType     string          `json:"workflow_type" minLength:"1" maxLength:"255"`
 	TaskQueue        string          `json:"task_queue,omitempty" maxLength:"255"` // "default"
 	Input            json.RawMessage `json:"input,omitempty"`
@@ -43,7 +44,11 @@ type StartRequest struct {
 	StartDelay       int64  `json:"start_delay_seconds,omitempty" minimum:"0" maximum:"315360000"`
 	Cron             string `json:"cron,omitempty"`          // makes a schedule of this id instead of a run
 	CronTimezone     string `json:"cron_timezone,omitempty"` // UTC when empty
-	Identity         string `json:"-"`
+	// BuildID pins the run to a build, as the promoted build of the queue does otherwise; Compatibility is the contract's
+	// name for it
+	BuildID       string `json:"build_id,omitempty" maxLength:"255"`
+	Compatibility string `json:"compatibility,omitempty" maxLength:"255"`
+	Identity      string `json:"-"`
 }
 
 // StartAnswer tells which run stands for the request.
@@ -56,9 +61,10 @@ type StartAnswer struct {
 	BusinessKey  *string `json:"business_key"`
 	PayloadCodec string  `json:"payload_codec"`
 	// started_new, returned_existing_active; with cron schedule_created, returned_existing_schedule
-	Outcome    string `json:"outcome"`
-	ScheduleID string `json:"schedule_id,omitempty"`
-	New        bool   `json:"-"`
+	Outcome    string    `json:"outcome"`
+	ScheduleID string    `json:"schedule_id,omitempty"`
+	Warnings   []Warning `json:"warnings,omitempty"`
+	New        bool      `json:"-"`
 }
 
 // Target names a workflow's current run, or one run of it.
@@ -276,19 +282,42 @@ type ListRequest struct {
 
 // ListAnswer is one page of runs.
 type ListAnswer struct {
-	Workflows     []RunView       `json:"workflows"`
-	Count         int             `json:"workflow_count"`
-	NextPageToken *string         `json:"next_page_token"`
-	Warnings      []FilterWarning `json:"warnings,omitempty"` // what of the filter is likely not what was meant
+	Workflows     []RunView `json:"workflows"`
+	Count         int       `json:"workflow_count"`
+	NextPageToken *string   `json:"next_page_token"`
+	Warnings      []Warning `json:"warnings,omitempty"` // what of the filter is likely not what was meant
 	// of a partial answer that is not whole: runs that started since then were searched, the next page has those before
 	SearchedTo *history.Time `json:"searched_to,omitempty"`
 }
 
-// FilterWarning is something in a filter that can be read, but hardly says what its author meant.
-type FilterWarning struct {
-	Code    string `json:"code"`    // unknown_attribute: neither registered in the namespace nor on any run of it
-	Subject string `json:"subject"` // the attribute, as the filter names it
-	Message string `json:"message"`
+// Warning is a part of a request that was accepted but probably is not what its author meant.
+type Warning struct {
+	// unknown_attribute: neither registered in the namespace nor on any run of it; unknown_member: the route does not read
+	// the member; unknown_build: no worker has registered the build; name_not_allowed: a new run could not have the
+	// imported name
+	Code    string `json:"code"`
+	Subject string `json:"subject"` // the attribute or the member, as the request names it
+	Message string `json:"message"` // for people
+}
+
+// The codes of warnings.
+const (
+	WarnUnknownAttribute = "unknown_attribute"
+	WarnUnknownMember    = "unknown_member"
+	WarnUnknownBuild     = "unknown_build"
+	WarnName             = "name_not_allowed"
+)
+
+// WarningOf is the warning about a member that a check refuses; nil for no error.
+func WarningOf(code, member string, err error) []Warning {
+	if err == nil {
+		return nil
+	}
+	text := err.Error()
+	if e := new(*Error); errors.As(err, e) {
+		text = (*e).Message
+	}
+	return []Warning{{Code: code, Subject: member, Message: text}}
 }
 
 // HistoryQuery reads a run's history. Wait holds the request until an event after the token exists, at most 30 s.

@@ -91,6 +91,9 @@ func StartChild(ctx Context, nameOrFunc any, args ...any) *Child {
 		return &Child{future: c.m.settled(fmt.Errorf("child workflow %q: %w", name, err))}
 	}
 	cmd.WorkflowType = name
+	if err := c.m.check(cmd); err != nil {
+		return &Child{future: c.m.settled(fmt.Errorf("child workflow %q: %w", name, err))}
+	}
 	f := c.openStep(childStep, name, cmd)
 	f.patient = c.children.WaitForCancellation
 	if f.workflowID = cmd.WorkflowID; f.workflowID == "" {

@@ -38,6 +38,9 @@ func ContinueAsNewWith(ctx Context, o ContinueOptions, args ...any) error {
 			return fmt.Errorf("continue as new: %w", err)
 		}
 	}
+	if err := m.check(c); err != nil {
+		return fmt.Errorf("continue as new: %w", err)
+	}
 	return &continuation{c}
 }
 

@@ -77,6 +77,7 @@ type Machine struct {
 	at       int64     // the event that woke the code
 	now      time.Time // its time
 	replayed int64     // events up to here had been shown to a completed task
+	rules    int       // protocol.NameRules of the run; 0: its code may use any name
 	finished bool      // the workflow has returned, or its run was closed
 	carried  int       // signals of the run before that come ahead of the code
 	begin    func()    // starts the code, once they are there
@@ -346,6 +347,7 @@ func (m *Machine) start(task *protocol.WorkflowTask, d *history.WorkflowStarted,
 	if m.info.WorkflowType == "" {
 		m.info.WorkflowType = task.WorkflowType
 	}
+	m.rules = d.NameRules
 	m.log = m.log.With().Str("run_id", task.RunID).Str("workflow_type", m.info.WorkflowType).Logger()
 	args := task.Arguments
 	if args.IsZero() {

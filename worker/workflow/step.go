@@ -132,6 +132,9 @@ func ExecuteActivity(ctx Context, nameOrFunc any, args ...any) Future {
 		return c.m.settled(fmt.Errorf("activity %q: %w", name, err))
 	}
 	cmd.ActivityType = name
+	if err := c.m.check(cmd); err != nil {
+		return c.m.settled(fmt.Errorf("activity %q: %w", name, err))
+	}
 	f := c.openStep(activityStep, name, cmd)
 	f.patient = c.options.WaitForCancellation
 	return f

@@ -118,14 +118,6 @@ export interface components {
             /** @description stack_trace is where the code failed, for people: no workflow reads it, so it is not part of the exception, and no other run is told of it. */
             stack_trace?: string;
         };
-        /** @description Something in a filter that can be read, but hardly says what its author meant. */
-        FilterWarning: {
-            /** @description unknown_attribute: neither registered in the namespace nor on any run of it */
-            code: string;
-            message: string;
-            /** @description the attribute, as the filter names it */
-            subject: string;
-        };
         /** @description A drain, and how far it is. */
         FleetDrainState: {
             active_leases: number;
@@ -217,7 +209,7 @@ export interface components {
              */
             searched_to?: string | null;
             /** @description what of the filter is likely not what was meant */
-            warnings?: components["schemas"]["FilterWarning"][];
+            warnings?: components["schemas"]["Warning"][];
             workflow_count: number;
             workflows: components["schemas"]["RunView"][];
         };
@@ -1025,7 +1017,7 @@ export interface components {
             lease_ms: number;
             /** @description max_concurrent_activities is how many activities run at once in a session that names no number; 0: as many as the worker has slots. */
             max_concurrent_activities?: number;
-            /** @description resumes declares that the worker keeps the state of a session whose lease ran out, hands back a task under an epoch whose state it dropped, and releases that epoch. Such a process continues a session under the same epoch if no other process acquired it since. */
+            /** @description resumes declares that the worker suspends the state of a session whose lease ran out, and that it hands back a task under an epoch whose state it dropped. The app then lets the process continue under the same epoch if no other process has acquired the session since. */
             resumes?: boolean;
         };
         SessionShown: {
@@ -1122,6 +1114,7 @@ export interface components {
             run_id: string;
             schedule_id?: string;
             status: string;
+            warnings?: components["schemas"]["Warning"][];
             workflow_id: string;
             workflow_type: string;
         };
@@ -1305,6 +1298,15 @@ export interface components {
          * @enum {string}
          */
         WaitReason: "running" | "start_delay" | "retry_backoff" | "handed_back" | "returned_unstarted" | "packages_installing" | "packages_failed" | "quarantined" | "timer" | "signal" | "condition" | "child" | "update" | "no_worker" | "group_offline" | "worker_busy" | "worker_full" | "worker_draining" | "release_mismatch" | "type_not_served" | "build_drained" | "build_pinned" | "capability_missing" | "worker_without_sessions" | "worker_sessions_full" | "session_held" | "session_holder_busy" | "session_full" | "session_moving" | "session_kept" | "session_release" | "session_lost" | "session_ended" | "session_unclaimed" | "budget_leases" | "budget_rate" | "quota" | "suspect";
+        /** @description A part of a request that was accepted but probably is not what its author meant. */
+        Warning: {
+            /** @description unknown_attribute: neither registered in the namespace nor on any run of it; unknown_member: the route does not read the member; unknown_build: no worker has registered the build; name_not_allowed: a new run could not have the imported name */
+            code: string;
+            /** @description for people */
+            message: string;
+            /** @description the attribute or the member, as the request names it */
+            subject: string;
+        };
         /** @description Why a worker is given nothing, at an operator's word. */
         WorkerDrain: {
             build_id?: string;
@@ -1491,7 +1493,10 @@ export interface components {
         } | Json | Json;
         /** @description A start, and the members other systems have there and this one does not: ignoring them would break what their sender relies on. */
         start: {
+            /** @description build_id pins the run to a build, as the promoted build of the queue does otherwise; Compatibility is the contract's name for it */
+            build_id?: string;
             business_key?: string;
+            compatibility?: string;
             /** @description makes a schedule of this id instead of a run */
             cron?: string;
             /** @description UTC when empty */
