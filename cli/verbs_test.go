@@ -94,11 +94,20 @@ func TestWorkflowsAreStartedTalkedToAndEndedFromAShell(t *testing.T) {
 	s.try(0, "started_new", "workflow", "start", "tour.cleanup", "--id", "c")
 	s.try(0, "cancellation_requested c", "workflow", "request-cancellation", "c", "--reason", "enough")
 	s.try(0, "cleaned up", "workflow", "result", "c")
+	s.try(0, "started_new", "workflow", "start", "tour.cleanup", "--id", "c2")
+	s.try(0, "cancellation_requested c2", "workflow", "cancel", "c2", "--reason", "enough")
+	s.try(0, "cleaned up", "workflow", "result", "c2")
 	for verb, outcome := range map[string]string{"cancel": "cancelled", "terminate": "terminated"} {
 		s.try(0, "started_new", "workflow", "start", "nobody", "--id", verb, "--queue", "nowhere")
-		s.try(0, outcome+" "+verb, "workflow", verb, verb, "--reason", "no more of it")
+		end := []string{"workflow", verb, verb}
+		if verb == "cancel" {
+			s.try(1, "cancellation_not_supported", end...)
+			s.try(1, "to end the run at once: sojourn workflow cancel cancel --now", end...)
+			end = append(end, "--now")
+		}
+		s.try(0, outcome+" "+verb, append(end, "--reason", "no more of it")...)
 		s.try(1, "no more of it", "workflow", "result", verb)
-		s.try(1, "run_not_active", "workflow", verb, verb)
+		s.try(1, "run_not_active", end...)
 	}
 	s.try(1, "run_not_active", "workflow", "repair", "c")
 	var list []struct {

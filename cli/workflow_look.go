@@ -78,6 +78,9 @@ func (p *program) showRun(v protocol.RunView) error {
 			"activity", a.ActivityType, a.State, a.Attempt, a.Worker, a.SessionID, progress(a.Progress), reason(a.Wait, a.Why),
 		})
 	}
+	if k := v.Pending.Cancellation; k != nil {
+		open.AppendRow(table.Row{"cancellation", "requested " + stamp(k.RequestedAt), "", "", "", "", "", k.Message})
+	}
 	if k := v.Pending.Task; k != nil {
 		open.AppendRow(table.Row{"workflow task", k.TaskID, k.State, k.Attempt, k.Worker, "", "", reason(k.Wait, k.Why)})
 	}

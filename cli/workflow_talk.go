@@ -163,14 +163,44 @@ func (p *program) updateWorkflow() *cobra.Command {
 	return c
 }
 
+// cancelWorkflow requests cancellation, or cancels at once.
+func (p *program) cancelWorkflow() *cobra.Command {
+	var now bool
+	c := p.endWorkflowBy("cancel", "Request the cancellation of a run: its code is asked to end and can clean up",
+		func(id string, send func(verb string) error) error {
+			if now {
+				return send("cancel")
+			}
+			err := send("request-cancellation")
+			switch protocol.ReasonOf(err) {
+			case protocol.ReasonActivityRun: // an activity by itself has no code that could be asked
+				return send("cancel")
+			case protocol.ReasonCancelNotSupported:
+				return fmt.Errorf("%w; to end the run at once: sojourn workflow cancel %s --now", err, id)
+			}
+			return err
+		})
+	c.Flags().BoolVar(&now, "now", false, "close the run at once; its code does not run again")
+	return c
+}
+
 // endWorkflow is a command of those that carry a reason and change how a run stands.
 func (p *program) endWorkflow(verb, short string) *cobra.Command {
+	return p.endWorkflowBy(verb, short, func(_ string, send func(verb string) error) error { return send(verb) })
+}
+
+// endWorkflowBy is a command like those of endWorkflow; send calls a route of the run.
+func (p *program) endWorkflowBy(
+	name, short string, do func(id string, send func(verb string) error) error,
+) *cobra.Command {
 	var run, reason string
 	c := &cobra.Command{
-		Use: verb + " ID", Short: short, Args: one(oneWorkflow),
+		Use: name + " ID", Short: short, Args: one(oneWorkflow),
 		RunE: func(c *cobra.Command, args []string) error {
 			in := protocol.EndRequest{Reason: reason, RequestID: requestID("")}
-			return ask(p, c, http.MethodPost, runPath(args[0], run)+"/"+verb, in, p.receipt)
+			return do(args[0], func(verb string) error {
+				return ask(p, c, http.MethodPost, runPath(args[0], run)+"/"+verb, in, p.receipt)
+			})
 		},
 	}
 	c.Flags().StringVar(&run, "run", "", "only if this is the current run")

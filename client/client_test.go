@@ -145,14 +145,22 @@ func TestAWorkflowThatDoesNotCompleteSaysHow(t *testing.T) {
 	a := apptest.Start(t, apptest.Options{})
 	work(t, a)
 	c, ctx := asking(t, a.URL()), t.Context()
-	for how, status := range map[string]string{"never": "failed", "cancel": "cancelled", "terminate": "terminated"} {
+	for how, status := range map[string]string{
+		"never": "failed", "cancel": "cancelled", "cancel now": "cancelled", "terminate": "terminated",
+	} {
 		w, err := c.Start(ctx, protocol.StartRequest{WorkflowType: "basket"}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
 		switch how {
 		case "cancel":
+			err = w.Update(ctx, "add", nil, "tea") // until a worker has registered, the type supports nothing
+			if err != nil {
+				t.Fatal(err)
+			}
 			err = w.Cancel(ctx, "enough")
+		case "cancel now":
+			err = w.CancelNow(ctx, "enough")
 		case "terminate":
 			err = w.Terminate(ctx, "enough")
 		default:
@@ -167,8 +175,8 @@ func TestAWorkflowThatDoesNotCompleteSaysHow(t *testing.T) {
 			t.Errorf("%s: %v", how, err)
 		}
 	}
-	if n := len(collect(t, c.Runs(ctx, "WorkflowType = 'basket'"))); n != 3 {
-		t.Errorf("%d runs are listed, want 3", n)
+	if n := len(collect(t, c.Runs(ctx, "WorkflowType = 'basket'"))); n != 4 {
+		t.Errorf("%d runs are listed, want 4", n)
 	}
 	for _, err := range c.Runs(ctx, "WorkflowType =") {
 		if protocol.ReasonOf(err) == "" {
@@ -177,6 +185,42 @@ func TestAWorkflowThatDoesNotCompleteSaysHow(t *testing.T) {
 	}
 	if s, l := collect(t, c.Schedules(ctx)), collect(t, c.Sessions(ctx)); len(s)+len(l) != 0 {
 		t.Errorf("schedules %v, sessions %v", s, l)
+	}
+}
+
+// Workers of the published SDKs announce no support for requests. An activity by itself has no code to ask.
+func TestCancelIsRefusedWhereNoWorkerSupportsItAndCancelNowEndsTheRun(t *testing.T) {
+	a := apptest.Start(t, apptest.Options{})
+	c, ctx := asking(t, a.URL()), t.Context()
+	if _, err := a.Broker().Register(ctx, protocol.RegisterRequest{
+		WorkerID: "python", TaskQueue: "default", WorkflowTypes: []string{"basket"},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	w, err := c.Start(ctx, protocol.StartRequest{WorkflowType: "basket"}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Cancel(ctx, ""); !errors.Is(err, client.ErrCancelNotSupported) {
+		t.Errorf("got %v, want ErrCancelNotSupported", err)
+	}
+	if v, err := w.Describe(ctx); err != nil || v.Terminal || v.Pending.Cancellation != nil {
+		t.Errorf("after the refusal: %+v, %v", v, err)
+	}
+	if err := w.CancelNow(ctx, "enough"); err != nil {
+		t.Error(err)
+	}
+	alone, err := c.StartActivity(ctx, protocol.ActivityRequest{ActivityType: "wash"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := alone.Cancel(ctx, "enough"); err != nil {
+		t.Error(err)
+	}
+	for _, ended := range []*client.Workflow{w, alone} {
+		if v, err := ended.Describe(ctx); err != nil || v.Status != "cancelled" {
+			t.Errorf("got %s, %v", v.Status, err)
+		}
 	}
 }
 

@@ -194,8 +194,25 @@ func (w *Workflow) Update(ctx context.Context, name string, out any, args ...any
 	}
 }
 
-// Cancel asks the run to end; its code decides how.
+// ErrCancelNotSupported matches, with errors.Is, the refusal of [Workflow.Cancel] where no registered worker of the
+// type announces that it supports requests for cancellation, as those of the published SDKs do not. Nothing was done.
+// [Workflow.CancelNow] ends such a run.
+var ErrCancelNotSupported error = &protocol.Error{
+	Reason: protocol.ReasonCancelNotSupported, Message: "no worker of the type supports requests for cancellation",
+}
+
+// Cancel requests the cancellation of the run: the root context of its code is cancelled, so the code can compensate
+// and decides how the run ends. An activity by itself has no such code and is cancelled at once.
 func (w *Workflow) Cancel(ctx context.Context, reason string) error {
+	err := w.command(ctx, "request-cancellation", reason)
+	if protocol.ReasonOf(err) == protocol.ReasonActivityRun {
+		return w.CancelNow(ctx, reason)
+	}
+	return err
+}
+
+// CancelNow closes the run as cancelled at once. Its code does not run again, so it compensates nothing.
+func (w *Workflow) CancelNow(ctx context.Context, reason string) error {
 	return w.command(ctx, "cancel", reason)
 }
 

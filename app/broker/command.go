@@ -62,7 +62,8 @@ func (b *Broker) RequestCancellation(ctx context.Context, in protocol.EndRequest
 			return nil
 		}
 		return protocol.Refuse(protocol.ReasonCancelNotSupported,
-			"no worker of queue %s says that workflows of type %s understand this; cancel ends them at once",
+			"no registered worker of queue %s announces that workflows of type %s support requests for cancellation; "+
+				"the immediate form, /cancel, ends the run at once",
 			run.Queue, run.Type)
 	}
 	return b.tell(ctx, in, "request-cancellation", may, func(reason string) engine.Input {

@@ -115,7 +115,9 @@ func (s *Run) Evolve(e history.Event) {
 	case *history.SessionEnded:
 		s.authored(d.CommandSequence)
 	case *history.WorkflowCancellationRequested:
-		s.Asked = true
+		if !s.Asked {
+			s.Asked, s.AskedSeq, s.AskedAt = true, e.Seq, e.At
+		}
 		s.wake(e, Cause{Kind: "cancellation"})
 	case *history.WorkflowContinuedAsNew:
 		s.authored(d.Sequence)

@@ -100,7 +100,10 @@ type Head struct {
 	Failure       string `json:"failure,omitempty"` // message of the failure it closed with
 	FailureType   string `json:"failure_type,omitempty"`
 	Asked         bool   `json:"asked,omitempty"` // its code was asked to come to an end
-	HasSessions   bool   `json:"has_sessions,omitempty"`
+	// AskedSeq is the event that asked it first, AskedAt its time; zero of a run that an earlier build asked
+	AskedSeq    int64        `json:"asked_seq,omitempty"`
+	AskedAt     history.Time `json:"asked_at,omitzero"`
+	HasSessions bool         `json:"has_sessions,omitempty"`
 	// NeedsSessions: only a worker that declares CapSessions gets the run's workflow tasks. A worker that
 	// declares it put session events into the history, and replayers of other SDKs may not know those events. A
 	// fleet that uses sessions and never declares the capability is left alone: it gets its tasks as before.

@@ -41,6 +41,7 @@ const (
 	waitedEnough = 5 * time.Minute // for what a worker could have taken at once
 	failedEnough = 10              // attempts of an activity that failed one after the other
 	taskFailed   = 2               // deliveries of a workflow task: its code fails, which trying again seldom mends
+	unseenEnough = time.Minute     // for a request to cancel that no live worker has seen
 )
 
 // ReturnedOften is the number of returns in a row without a start from which on they are reported, as wait reason, in
@@ -124,6 +125,31 @@ func (s *Run) TaskWait(a *Surroundings) *protocol.Wait {
 		w = *often
 	}
 	return a.finish(protocol.WaitForTask, w)
+}
+
+// Cancellation describes the run's first request to cancel; nil without one. A worker has seen the request when its
+// workflow task showed it and was completed, failed, or is leased by that worker, which is alive.
+func (s *Run) Cancellation(a *Surroundings) *protocol.PendingCancellation {
+	if s.AskedSeq == 0 {
+		return nil
+	}
+	c := &protocol.PendingCancellation{RequestedAt: s.AskedAt, Seen: s.Seen >= s.AskedSeq}
+	if t := s.Task; !c.Seen && t != nil && t.Shown >= s.AskedSeq {
+		c.Seen = t.failures() > 0 || t.State == LeasedState && slices.ContainsFunc(a.Workers, func(w Candidate) bool {
+			return w.ID == t.Owner && w.Alive
+		})
+	}
+	switch unseen := a.Now.Sub(s.AskedAt.Time); {
+	case c.Seen:
+		c.Message = "the workflow's code was asked to end"
+	case unseen >= unseenEnough:
+		c.Attention = true
+		c.Message = "no live worker has seen the request to cancel for " + unseen.Truncate(time.Second).String() +
+			"; to end the run at once, force the cancellation"
+	default:
+		c.Message = "no live worker has seen the request to cancel yet"
+	}
+	return c
 }
 
 // wait is the wait of a ready task that is a suspect. If a worker could lease the task, it waits for a process without

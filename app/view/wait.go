@@ -95,7 +95,7 @@ func pendingOf(
 		Activities: []protocol.PendingActivity{}, Timers: []protocol.PendingTimer{}, Waits: []protocol.PendingWait{},
 		Updates:  []protocol.PendingUpdate{},
 		Children: []protocol.PendingChild{},
-		Sessions: []string{},
+		Sessions: []string{}, Cancellation: run.Cancellation(around),
 	}
 	if t := run.Task; t != nil {
 		p.Task = &protocol.PendingTask{

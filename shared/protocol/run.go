@@ -188,6 +188,16 @@ type Pending struct {
 	Children   []PendingChild    `json:"children"`
 	Sessions   []string          `json:"sessions"`
 	Task       *PendingTask      `json:"workflow_task"`
+	// Cancellation is the first request to cancel the run.
+	Cancellation *PendingCancellation `json:"cancellation,omitempty"`
+}
+
+// PendingCancellation is a request to cancel a run that is still open.
+type PendingCancellation struct {
+	RequestedAt history.Time `json:"requested_at"`
+	Seen        bool         `json:"seen"`            // a live worker has, or had, the request
+	Attention   bool         `json:"needs_attention"` // no live worker has seen it for a minute
+	Message     string       `json:"message"`
 }
 
 // PendingActivity is an open activity.

@@ -92,6 +92,8 @@ export const api = {
     request<QueryAnswer>(`${run(k)}/query/${encodeURIComponent(name)}`, { method: "POST", namespace: k.namespace, body: { input } }),
   repair: (k: RunKey) => request(`${workflow(k)}/repair`, { method: "POST", namespace: k.namespace, body: {} }),
   cancel: (k: RunKey, reason: string) => request(`${workflow(k)}/cancel`, { method: "POST", namespace: k.namespace, body: { reason } }),
+  requestCancellation: (k: RunKey, reason: string) =>
+    request(`${workflow(k)}/request-cancellation`, { method: "POST", namespace: k.namespace, body: { reason } }),
   terminate: (k: RunKey, reason: string) =>
     request(`${workflow(k)}/terminate`, { method: "POST", namespace: k.namespace, body: { reason } }),
   workers: (namespace: string) => request<WorkerList>("/api/workers", { namespace }),

@@ -284,6 +284,8 @@ export interface components {
         /** @description What is open in a run, each with why it waits. */
         Pending: {
             activities: components["schemas"]["PendingActivity"][];
+            /** @description cancellation is the first request to cancel the run. */
+            cancellation?: components["schemas"]["PendingCancellation"];
             children: components["schemas"]["PendingChild"][];
             sessions: string[];
             timers: components["schemas"]["PendingTimer"][];
@@ -319,6 +321,16 @@ export interface components {
             wait: null | components["schemas"]["Wait"];
             why?: string;
             worker_id?: string;
+        };
+        /** @description A request to cancel a run that is still open. */
+        PendingCancellation: {
+            message: string;
+            /** @description no live worker has seen it for a minute */
+            needs_attention: boolean;
+            /** Format: date-time */
+            requested_at: string | null;
+            /** @description a live worker has, or had, the request */
+            seen: boolean;
         };
         /** @description An open child workflow. One that an earlier run of the workflow id started names that run, whose command Sequence is. */
         PendingChild: {

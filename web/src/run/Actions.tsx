@@ -1,6 +1,7 @@
 import { useMutation, useQueryClient } from "@tanstack/react-query";
 import { useState } from "react";
 import { api } from "../api/client";
+import { ApiError } from "../api/request";
 import { keys } from "../api/queries";
 import type { RunView } from "../api/types";
 import { isOpen } from "../lib/status";
@@ -9,7 +10,7 @@ import { Dialog } from "../ui/Dialog";
 import { Form } from "../ui/Form";
 import { Ask } from "./Ask";
 
-type Which = "signal" | "update" | "query" | "cancel" | "terminate";
+type Which = "signal" | "update" | "query" | "cancel" | "force" | "terminate";
 
 /** What a person may do with a run; what ends it asks once more. A closed run can still be asked. */
 export function Actions({ run }: { run: RunView }) {
@@ -34,19 +35,37 @@ export function Actions({ run }: { run: RunView }) {
           <Act needs="writer" why={not("can_cancel")} onClick={() => setWhich("cancel")}>
             Cancel
           </Act>
+          {run.kind !== "activity" && (
+            <Act needs="writer" why={not("can_cancel")} danger onClick={() => setWhich("force")}>
+              Force cancel
+            </Act>
+          )}
           <Act needs="writer" why={not("can_terminate")} danger onClick={() => setWhich("terminate")}>
             Terminate
           </Act>
         </>
       )}
       {(which === "signal" || which === "update" || which === "query") && <Ask kind={which} run={run} onClose={close} />}
-      {which === "cancel" && (
+      {which === "cancel" && run.kind !== "activity" && (
         <EndDialog
+          key="cancel"
           run={run}
           onClose={close}
           title="Cancel this run?"
-          description="The run is closed as cancelled, and its open activities are told to stop. This cannot be undone."
+          description="The run's code is asked to end. It can clean up and decides how the run ends."
           act="Cancel the run"
+          send={(reason) => api.requestCancellation(run, reason)}
+          force={() => setWhich("force")}
+        />
+      )}
+      {(which === "force" || (which === "cancel" && run.kind === "activity")) && (
+        <EndDialog
+          key="force"
+          run={run}
+          onClose={close}
+          title={which === "force" ? "Force cancel this run?" : "Cancel this activity?"}
+          description="The run is closed as cancelled at once, and workers stop its open activities. Its code does not run again. This cannot be undone."
+          act={which === "force" ? "Force cancel" : "Cancel the activity"}
           send={(reason) => api.cancel(run, reason)}
         />
       )}
@@ -83,9 +102,10 @@ interface EndProps {
   description: string;
   act: string;
   send: (reason: string) => Promise<unknown>;
+  force?: () => void; // offers the immediate form where no worker supports a request
 }
 
-function EndDialog({ run, onClose, title, description, act, send }: EndProps) {
+function EndDialog({ run, onClose, title, description, act, send, force }: EndProps) {
   const [reason, setReason] = useState("");
   const m = useSend(run, () => send(reason.trim()), onClose);
   return (
@@ -95,6 +115,11 @@ function EndDialog({ run, onClose, title, description, act, send }: EndProps) {
           <span className="label">Reason, kept in the history</span>
           <input className="field mt-1" maxLength={1000} value={reason} onChange={(e) => setReason(e.target.value)} />
         </label>
+        {force && m.error instanceof ApiError && m.error.reason === "cancellation_not_supported" && (
+          <button type="button" className="btn mt-2" onClick={force}>
+            Force cancel instead
+          </button>
+        )}
       </Form>
     </Dialog>
   );

@@ -28,7 +28,15 @@ export function WhyWaiting({ run }: { run: RunView }) {
   const stack = task?.stack_trace?.trim();
   // What somebody can do something about comes first.
   const activities = [...(p?.activities ?? [])].sort((x, y) => Number(y.wait?.needs_attention ?? false) - Number(x.wait?.needs_attention ?? false));
+  const cancellation = p?.cancellation;
   const items = [
+    ...(cancellation
+      ? [
+          <Item key="cancellation" icon="signal" needs={cancellation.needs_attention}>
+            cancellation was requested <When value={cancellation.requested_at} />: {cancellation.message}
+          </Item>,
+        ]
+      : []),
     ...(p?.waits ?? []).map((w) => (
       <Item key={`w${w.sequence}`} icon="signal">
         {w.kind === "condition" ? "waits for a condition that signals and updates may make true" : "waits for the signal"}{" "}
