@@ -1,6 +1,6 @@
 // Summary reads what "go test -json" prints, several runs of it if need be, and says it in the lines of plain "go
-// test": one line a package, and of a failed test all it wrote. At the end stand the skipped tests with their reasons,
-// the ten slowest tests and one closing line with the counts. It exits 1 when a test or a build failed.
+// test": one line a package, and of a failed test all it wrote. It ends with the skipped tests and their reasons,
+// the slowest tests, and one line with the counts. It exits 1 when a test or a build failed.
 //
 // Named a file, it writes there the tests that failed, "package test" a line, for whoever wants to run them once more;
 // nothing stands there when something failed that is not a test: a build, a process, a test left out.
@@ -28,6 +28,9 @@ type result struct {
 	elapsed float64
 	output  []string
 }
+
+// slowest is the number of slow tests, without subtests, in the report.
+const slowest = 40
 
 func main() {
 	var (
@@ -76,7 +79,9 @@ func main() {
 			}
 		case e.Action == "pass":
 			passed++
-			slow = append(slow, r)
+			if !strings.Contains(e.Test, "/") {
+				slow = append(slow, r)
+			}
 		case e.Action == "skip":
 			reason := strings.ToLower(strings.Join(r.output, ""))
 			if slices.ContainsFunc(required, func(word string) bool { return strings.Contains(reason, strings.ToLower(word)) }) {
@@ -90,8 +95,8 @@ func main() {
 			}
 		case e.Action == "fail":
 			failures[e.Package]++
-			slow = append(slow, r)
 			if !strings.Contains(e.Test, "/") {
+				slow = append(slow, r)
 				again = append(again, e.Package+" "+e.Test)
 			}
 			fmt.Print(strings.Join(r.output, ""))
@@ -138,8 +143,8 @@ func report(slow, skipped []result) {
 		fmt.Printf("skipped %s: %s\n", r.name, reason)
 	}
 	slices.SortStableFunc(slow, func(a, b result) int { return int(1000 * (b.elapsed - a.elapsed)) })
-	fmt.Println("\nthe ten slowest tests:")
-	for _, r := range slow[:min(10, len(slow))] {
+	fmt.Println("\nthe slowest tests:")
+	for _, r := range slow[:min(slowest, len(slow))] {
 		fmt.Printf("%8.2fs  %s\n", r.elapsed, strings.ReplaceAll(r.name, "github.com/sojourn-run/sojourn", "."))
 	}
 }
