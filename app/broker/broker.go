@@ -112,6 +112,14 @@ func New(s store.Store, d *dispatch.Dispatch, o Options) *Broker {
 	})
 	b.questions = question.New(s, d, b.drained, o.Log)
 	b.questions.Avoid = b.avoids
+	b.questions.Answerable = func(ctx context.Context, q *store.Question) bool {
+		ok, err := b.someWorker(ctx, q)
+		return ok || err != nil
+	}
+	d.OnGone(func(p store.Process) {
+		b.workers.Gone(p)
+		b.questions.WorkerLeft()
+	})
 	b.view = view.New(s, view.Options{
 		Known: b, Dispatch: d, Workers: b.workers.Registry, Questions: b.questions.Count,
 		App: o.App, Release: o.Release, Shared: o.Shared, Heartbeat: b.opt.Heartbeat, Alive: b.opt.Alive,

@@ -164,9 +164,7 @@ func (b *Broker) admitPoll(
 	}
 	// A build may be drained in one queue and serve another, so it is looked at for each; only if none is left is
 	// there nothing to wait for.
-	queues := slices.DeleteFunc(slices.Clone(in.Queues), func(q string) bool {
-		return b.store.Queue(engine.QueueKey{Namespace: w.Namespace, Name: q}).Drained(w.BuildID)
-	})
+	queues := b.undrained(w, in.Queues)
 	if len(queues) == 0 {
 		a := drainingAnswer()
 		a.Drained = &w.BuildID
@@ -397,4 +395,11 @@ func orZero(a *protocol.PollAnswer) protocol.PollAnswer {
 		return protocol.PollAnswer{}
 	}
 	return *a
+}
+
+// undrained returns the queues in which the worker's build is not drained.
+func (b *Broker) undrained(w *engine.Worker, queues []string) []string {
+	return slices.DeleteFunc(slices.Clone(queues), func(q string) bool {
+		return b.store.Queue(engine.QueueKey{Namespace: w.Namespace, Name: q}).Drained(w.BuildID)
+	})
 }

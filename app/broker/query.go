@@ -57,6 +57,8 @@ func (b *Broker) Query(ctx context.Context, in protocol.QueryRequest) (protocol.
 		)
 	case errors.Is(err, question.ErrDraining):
 		return protocol.QueryAnswer{}, protocol.Refuse(protocol.ReasonQueryUnavailable, "the app is draining")
+	case errors.Is(err, question.ErrNoWorker):
+		return protocol.QueryAnswer{}, noQueryWorker(&q)
 	// Whether nobody took it or somebody did not answer is the same to a caller: it may be asked again, since it
 	// changes nothing.
 	case errors.Is(err, question.ErrUnanswered), errors.Is(err, question.ErrUnclaimed):
@@ -94,11 +96,15 @@ func (b *Broker) answerable(ctx context.Context, q *store.Question) error {
 		return protocol.Refuse(protocol.ReasonUnknownQuery, "workflow type %s has no query %s", q.Type, q.Name).
 			With("query_name", q.Name)
 	case !ok:
-		return protocol.Refuse(
-			protocol.ReasonQueryWorker, "no living worker of queue %s answers queries of %s", q.Queue, q.Type,
-		)
+		return noQueryWorker(q)
 	}
 	return nil
+}
+
+func noQueryWorker(q *store.Question) error {
+	return protocol.Refuse(
+		protocol.ReasonQueryWorker, "no living worker of queue %s answers queries of %s", q.Queue, q.Type,
+	)
 }
 
 // refusedQuery is a worker's failure as its caller sees it.

@@ -1,8 +1,11 @@
 package broker_test
 
 import (
+	"context"
 	"errors"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/sojourn-run/sojourn/app/apptest"
 	"github.com/sojourn-run/sojourn/app/question"
@@ -210,6 +213,56 @@ func TestLongHistoryBehindAQueryIsPaged(t *testing.T) {
 		}
 		if _, err := a.HistoryPage(t.Context(), ask); err == nil {
 			t.Error("a query that is over has its history still")
+		}
+	})
+}
+
+// The worker registers at one app and leaves; a query at another app that knows the worker is refused at once.
+func TestAQueryIsRefusedAfterTheLastWorkerLeftThroughAnotherApp(t *testing.T) {
+	apptest.Databases(t, func(t *testing.T, database string) {
+		a := on(t, database)
+		b := a
+		if !strings.HasPrefix(database, "sqlite:") {
+			b = on(t, database)
+		}
+		a.register("flow")
+		b.register("w", question.CapQueries)
+		a.start("one")
+		query := func(wait time.Duration) error {
+			ctx, cancel := context.WithTimeout(t.Context(), wait)
+			defer cancel()
+			_, err := a.Query(ctx, protocol.QueryRequest{Target: protocol.Target{WorkflowID: "one"}, QueryName: "state"})
+			return err
+		}
+		if err := query(50 * time.Millisecond); !errors.Is(err, context.DeadlineExceeded) {
+			t.Fatalf("with a worker that does not poll: %v", err)
+		}
+		must[protocol.DeregisterAnswer](t)(b.Deregister(t.Context(), protocol.DeregisterRequest{WorkerID: "w"}))
+		comes(t, "the refusal of a query", func() bool {
+			return protocol.ReasonOf(query(50*time.Millisecond)) == protocol.ReasonQueryWorker
+		})
+	})
+}
+
+// A query that waits when the last worker leaves is answered then, not after its deadline.
+func TestAWaitingQueryIsRefusedWhenTheLastWorkerLeaves(t *testing.T) {
+	apptest.Databases(t, func(t *testing.T, database string) {
+		a := on(t, database)
+		b := a
+		if !strings.HasPrefix(database, "sqlite:") {
+			b = on(t, database)
+		}
+		a.register("flow")
+		b.register("w", question.CapQueries)
+		a.start("one")
+		waiting := a.ask("one", "state")
+		comes(t, "the query", func() bool {
+			q, err := a.Queue(t.Context(), "", "default")
+			return err == nil && q.Stats.Query.Ready == 1
+		})
+		must[protocol.DeregisterAnswer](t)(b.Deregister(t.Context(), protocol.DeregisterRequest{WorkerID: "w"}))
+		if got := <-waiting; protocol.ReasonOf(got.err) != protocol.ReasonQueryWorker {
+			t.Errorf("got %v, want %s", got.err, protocol.ReasonQueryWorker)
 		}
 	})
 }

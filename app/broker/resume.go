@@ -41,12 +41,29 @@ func resume(t *protocol.WorkflowTask, c engine.Cause, events []history.Event) {
 	case engine.UpdateTask:
 		r.UpdateID = &c.ID
 		wait("update", "update:"+c.ID)
+		r.CommandID = commandID(t.RunID, c.Event)
+	case "cancellation":
+		r.CommandID = commandID(t.RunID, c.Event)
 	case "timer":
 		r.TimerID = &id
-		if c.Wait == 0 {
+		switch {
+		case c.Name != "": // of a signal wait
+			r.SignalName, r.SignalWaitID = &c.Name, &id
+			wait("signal", "signal:"+id)
+		case c.Wait == 0:
 			wait("timer", "timer:"+id)
 		}
 	}
+}
+
+// commandID returns the command_id that the receipt of a client's command has: it names the event that the command
+// wrote first.
+func commandID(runID string, event int64) *string {
+	if event == 0 {
+		return nil
+	}
+	id := engine.StepID(runID, event)
+	return &id
 }
 
 // resumeSignal names the signal and the wait it resolves. One that no wait asked for is known by its own id.
@@ -57,6 +74,7 @@ func resumeSignal(t *protocol.WorkflowTask, c engine.Cause, wait string, events 
 		wait = "signal-command:" + c.ID
 	}
 	r.SignalName, r.SignalID, r.SignalWaitID = &c.Name, protocol.OrNil(c.ID), &wait
+	r.CommandID = commandID(t.RunID, c.Event)
 	r.WaitKind, r.OpenWaitID = &kind, &open
 	for _, e := range events {
 		if s, ok := e.Data.(*history.SignalReceived); ok && e.Seq == c.Event {

@@ -72,6 +72,9 @@ func TestAnUpdateIsAnsweredAndTheWorkflowGoesOn(t *testing.T) {
 			t.Fatal(c.Err)
 		}
 		got := <-waiting
+		if command := task.Workflow.CommandID; command == nil || *command != got.CommandID {
+			t.Errorf("workflow_command_id of the task is %v, command_id of the response %s", command, got.CommandID)
+		}
 		if got.UpdateID != id || got.UpdateStatus != "completed" || got.Outcome != "update_completed" ||
 			string(got.Result) != "7" || got.WaitTimedOut ||
 			got.AcceptedAt.IsZero() || got.ClosedAt.Before(got.AcceptedAt.Time) || got.Sequence == nil || *got.Sequence != 2 {

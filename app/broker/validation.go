@@ -83,11 +83,16 @@ func (b *Broker) validate(ctx context.Context, h *engine.Head, name, value strin
 	if err != nil {
 		return err
 	}
-	if !ok {
+	noWorker := func() error {
 		return unavailable("no living worker of queue %s validates update %s of %s", h.Queue, name, h.Type)
+	}
+	if !ok {
+		return noWorker()
 	}
 	reply, err := b.questions.Ask(ctx, q, validationDeadline)
 	switch {
+	case errors.Is(err, question.ErrNoWorker):
+		return noWorker()
 	case errors.Is(err, store.ErrFull):
 		return protocol.Refuse(protocol.ReasonThrottled, "%d updates wait to be validated in queue %s", protocol.MaxPendingQuestions, h.Queue)
 	case errors.Is(err, question.ErrDraining):

@@ -32,6 +32,9 @@ func (b *Broker) Register(ctx context.Context, in protocol.RegisterRequest) (pro
 		return protocol.RegisterAnswer{}, err
 	}
 	a, err := b.workers.Register(ctx, w, in)
+	if a.Registered && len(b.undrained(w, w.Queues)) == 0 {
+		a.Status = string(protocol.WorkerDraining)
+	}
 	if a.Registered && in.Gated && in.Release != "" {
 		// a worker that knows of the difference never polls: this is where the app hears of it
 		b.gate(w.Key(), in.Release)

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"fmt"
 	"strings"
 
 	"github.com/sojourn-run/sojourn/shared/protocol"
@@ -29,6 +30,11 @@ func (v checker) session(reacquire *bool) error {
 func CheckOptions(o *protocol.SessionOptions, reacquire *bool, at func(string) string) error {
 	if err := protocol.CheckLimitsAt(o, at); err != nil {
 		return err
+	}
+	for i, r := range o.Requirements {
+		if strings.TrimSpace(r) == "" {
+			return protocol.Invalid(at(fmt.Sprintf("requirements.%d", i)), "must not be blank")
+		}
 	}
 	return CheckAffinity(o.Affinity, o.FallbackAfter, reacquire, at)
 }

@@ -287,13 +287,16 @@ func (s *Run) activityEnded(seq int64, e history.Event, typ, attempt, group stri
 // ConditionWaitTimedOut, wakes it. The timer of a signal wait takes the wait with it, so that a signal which
 // arrives later is not its answer.
 func (s *Run) timerFired(d *history.TimerFired, e history.Event) {
+	cause := Cause{Kind: "timer", Sequence: d.Sequence, ID: d.TimerID}
 	switch d.Kind {
 	case ConditionTimeout:
 		return
 	case SignalTimeout:
+		w, _ := s.Waits.Get(d.Sequence)
+		cause.Name = w.Name
 		s.Waits.Delete(d.Sequence)
 	}
-	s.resolved(e, d.GroupID, Cause{Kind: "timer", Sequence: d.Sequence, ID: d.TimerID})
+	s.resolved(e, d.GroupID, cause)
 }
 
 // signalled gives a signal to the oldest wait of its name that has none, and wakes the conditions that may look

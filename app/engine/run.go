@@ -134,9 +134,10 @@ type Cause struct {
 	Sequence int64  `json:"sequence,omitempty"`
 	Event    int64  `json:"event,omitempty"` // sequence of the event
 	Type     string `json:"type,omitempty"`  // its type
-	Name     string `json:"name,omitempty"`  // the signal's name, the activity's type
-	ID       string `json:"id,omitempty"`    // signal id, attempt id
-	Wait     int64  `json:"wait,omitempty"`  // command sequence of the condition wait it concerns
+	// Name is the name of the signal, also of a signal wait that timed out, or the type of the activity.
+	Name string `json:"name,omitempty"`
+	ID   string `json:"id,omitempty"`   // signal id, attempt id
+	Wait int64  `json:"wait,omitempty"` // command sequence of the condition wait it concerns
 }
 
 // TaskState is where a task stands.

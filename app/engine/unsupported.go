@@ -2,6 +2,7 @@ package engine
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -55,5 +56,8 @@ func asksFor(raw json.RawMessage) bool {
 func (st *step) quarantine(why error) {
 	t := st.Task
 	t.Lease, t.State, t.Problem = Lease{}, Quarantined, why.Error()
+	if refusal, ok := errors.AsType[*protocol.Error](why); ok {
+		refusal.With("task_status", string(Quarantined))
+	}
 	st.d.Answer.Refused = why
 }

@@ -114,7 +114,8 @@ var (
 	workersSetting = "worker" // the setting of the worker that holds the session
 
 	sessions = protocol.SessionsGiven{
-		Schema: "durable-workflow.v2.worker-sessions-runtime", Doors: []string{"implicit", "worker", "workflow"},
+		Schema:     "durable-workflow.v2.worker-sessions-runtime",
+		SchemaPath: "/api/schemas/worker-sessions-runtime.schema.json", Doors: []string{"implicit", "worker", "workflow"},
 		Defaults: protocol.SessionDoors{
 			Implicit: protocol.SessionDoor{
 				Scope: "namespace", Lease: workersSetting, Idle: &workersSetting, Activities: "worker_slots", Ends: "never",

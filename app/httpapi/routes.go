@@ -5,6 +5,7 @@ import (
 
 	"github.com/sojourn-run/sojourn/app/auth"
 	"github.com/sojourn-run/sojourn/app/serve"
+	"github.com/sojourn-run/sojourn/docs"
 )
 
 // Who may do what, what is noted, and what shape an answer has stand in this table and are carried out before and
@@ -61,7 +62,8 @@ func table() []route {
 		probe("/readyz", "readyz", ready),
 		probe("/api/health", "health", health),
 		probe("/api/ready", "ready", ready),
-		open(get, "/api/openapi.json", "openapi", describeAPI),
+		open(get, "/api/openapi.json", "openapi", document(docs.OpenAPI)),
+		open(get, "/api/schemas/worker-sessions-runtime.schema.json", "session_schema", document(docs.SessionSchema)),
 		anywhere(ours(get, "/metrics", "metrics", auth.Viewer, metrics)),
 		info(ours(get, "/api/cluster/info", "cluster_info", "", clusterInfo)),
 

@@ -31,13 +31,16 @@ func with(list []protocol.Reason, more ...protocol.Reason) []protocol.Reason {
 
 // shapes says what every operation reads and answers. A route without a line here fails the tests.
 var shapes = map[string]serve.Shape{
-	"up":           {Does: "say that the process answers", Says: serve.OK(upAnswer{})},
-	"healthz":      {Does: "say that the process answers", Says: serve.OK(upAnswer{})},
-	"readyz":       {Does: "say whether the app can serve", Says: map[int]any{200: probeAnswer{}, 503: probeAnswer{}}},
-	"health":       {Does: "say whether the app serves", Says: map[int]any{200: probeAnswer{}, 503: probeAnswer{}}},
-	"ready":        {Does: "say whether the app can serve", Says: map[int]any{200: probeAnswer{}, 503: probeAnswer{}}},
-	"metrics":      {Does: "read the metrics, as Prometheus scrapes them", Says: serve.OK(serve.Media("text/plain"))},
-	"openapi":      {Does: "read this document", Says: serve.OK(map[string]any{})},
+	"up":      {Does: "say that the process answers", Says: serve.OK(upAnswer{})},
+	"healthz": {Does: "say that the process answers", Says: serve.OK(upAnswer{})},
+	"readyz":  {Does: "say whether the app can serve", Says: map[int]any{200: probeAnswer{}, 503: probeAnswer{}}},
+	"health":  {Does: "say whether the app serves", Says: map[int]any{200: probeAnswer{}, 503: probeAnswer{}}},
+	"ready":   {Does: "say whether the app can serve", Says: map[int]any{200: probeAnswer{}, 503: probeAnswer{}}},
+	"metrics": {Does: "read the metrics, as Prometheus scrapes them", Says: serve.OK(serve.Media("text/plain"))},
+	"openapi": {Does: "read this document", Says: serve.OK(map[string]any{})},
+	"session_schema": {
+		Does: "read the JSON Schema of the worker-session contract", Says: serve.OK(map[string]any{}),
+	},
 	"cluster_info": {Does: "tell versions, features and limits", Says: serve.OK(protocol.ClusterInfo{})},
 
 	"list_workers": {

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/oklog/ulid/v2"
@@ -31,6 +32,7 @@ var (
 	ErrUnclaimed  = errors.New("no worker took it in time")
 	ErrUnanswered = errors.New("no worker answered in time")
 	ErrDraining   = errors.New("the app drains")
+	ErrNoWorker   = errors.New("the last worker that could answer has left")
 )
 
 // Silent is ErrUnanswered with the workers that took the question.
@@ -57,12 +59,58 @@ type Pending struct {
 	// Avoid says whether a worker process must not get this question because another process can answer it; nil: no
 	// process is avoided.
 	Avoid func(w *engine.Worker, q *store.Question) bool
+	// Answerable reports whether a live worker can answer the question; nil: always.
+	Answerable func(ctx context.Context, q *store.Question) bool
+
+	mu   sync.Mutex    // guards left
+	left chan struct{} // closed when a worker leaves
+}
+
+// reregister is the time between a worker's departure and the check whether another worker can answer, because a
+// process that registers anew replaces the one before.
+const reregister = 100 * time.Millisecond
+
+// WorkerLeft ends the questions that no worker can answer any more with ErrNoWorker.
+func (p *Pending) WorkerLeft() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	close(p.left)
+	p.left = make(chan struct{})
+}
+
+func (p *Pending) leaving() <-chan struct{} {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.left
+}
+
+// watch ends a question when the app drains, and when no worker can answer it any more.
+func (p *Pending) watch(ctx context.Context, q *store.Question, end context.CancelCauseFunc) {
+	for {
+		select {
+		case <-p.draining:
+			end(ErrDraining)
+			return
+		case <-ctx.Done():
+			return
+		case <-p.leaving():
+		}
+		select {
+		case <-time.After(reregister):
+		case <-ctx.Done():
+			return
+		}
+		if p.Answerable != nil && !p.Answerable(ctx, q) {
+			end(ErrNoWorker)
+			return
+		}
+	}
 }
 
 // New makes the pending questions of an app: in a table of the database where several apps share one, which is what a
 // store with Questions means, and else in memory. Once draining is closed, nobody is asked any more.
 func New(s store.Store, d Dispatch, draining <-chan struct{}, log zerolog.Logger) *Pending {
-	p := &Pending{store: s, dispatch: d, draining: draining, log: log}
+	p := &Pending{store: s, dispatch: d, draining: draining, log: log, left: make(chan struct{})}
 	if s, ok := s.(interface{ Questions() store.Questions }); ok {
 		if q := s.Questions(); q != nil {
 			p.lines = &shared{q, d.WatchAnswer}
@@ -80,13 +128,7 @@ func (p *Pending) Ask(ctx context.Context, q store.Question, patience time.Durat
 	defer cancel()
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
-	go func() {
-		select {
-		case <-p.draining:
-			end(ErrDraining)
-		case <-ctx.Done():
-		}
-	}()
+	go p.watch(ctx, &q, end)
 	// A caller that leaves does not cut this short: whether a question stands that was cut off on its way to the
 	// database, nobody could say, and a worker would be given it after its caller has gone.
 	add, stop := context.WithTimeout(context.WithoutCancel(ctx), patience)

@@ -12,7 +12,7 @@ import (
 func capabilities() protocol.ServerCapabilities {
 	return protocol.ServerCapabilities{
 		LongPoll: defaultWait, Commands: engine.Supported, PollStatus: true, PollIdempotency: true,
-		HistoryPage: defaultHistoryPage, MaxHistoryPage: maxHistoryPage,
+		HistoryPage: defaultHistoryPage, DefaultHistoryPage: defaultHistoryPage, MaxHistoryPage: maxHistoryPage,
 		QueryTasks: true, QueryPollIdempotency: true, QueryTimeouts: protocol.QueryTimeouts{Caller: 30, Lease: 30},
 		UpdateValidationTasks: true, UpdateValidation: protocol.UpdateValidation{
 			Supported: true, Boundary: "validator_approved", Capability: "update_validation_tasks", Field: "update_validators",

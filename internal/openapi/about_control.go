@@ -298,6 +298,7 @@ var aboutControl = map[string]about{
 	"up":                        {text: "As healthz."},
 	"metrics":                   {text: "Text in the format of Prometheus; off with the setting metrics=false."},
 	"openapi":                   {text: "Of this very build. Everything that is served is in it."},
+	"session_schema":            {text: "JSON Schema 2020-12, the same for every caller."},
 	"system_health":             {text: "As health, for who has a token and names a namespace."},
 	"system_metrics":            {text: "Runs by status, tasks, sessions and workers of the namespace, counted now."},
 	"read_system_metrics":       {text: "As system_metrics; some clients send a POST."},
