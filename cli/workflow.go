@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -37,6 +38,7 @@ const oneWorkflow = "the id of one workflow"
 func (p *program) listWorkflows() *cobra.Command {
 	var filter, status, kind, typ string
 	var limit int
+	var stuck bool
 	c := &cobra.Command{
 		Use: "list", Short: "List runs, newest start first", Args: noArgs,
 		Example: "  sojourn workflow list --filter \"WorkflowType = 'order' AND Amount > 100 AND StartTime > '2026-01-01'\"",
@@ -52,6 +54,9 @@ func (p *program) listWorkflows() *cobra.Command {
 					q.Set(name, v)
 				}
 			}
+			if stuck {
+				q.Set("stuck", "true")
+			}
 			if filter != "" || kind != "" {
 				q.Set("partial", "true") // a search that takes long comes in parts, rather than being refused
 			}
@@ -61,7 +66,7 @@ func (p *program) listWorkflows() *cobra.Command {
 					return table.Row{
 						v.WorkflowID, v.RunID, typeOf(v.Kind, v.WorkflowType), p.tinted(standing(v)), v.TaskQueue,
 						stamp(v.StartedAt), stamp(v.ClosedAt),
-						inOneLine(v.Failed().Text()),
+						inOneLine(cmp.Or(v.Failed().Text(), stuckBy(v))),
 					}
 				})
 		},
@@ -72,6 +77,8 @@ func (p *program) listWorkflows() *cobra.Command {
 	c.Flags().StringVar(&status, "status", "", strings.Join(standings(), ", "))
 	c.Flags().StringVar(&kind, "kind", "", "only of this kind: workflow, or activity for those run by themselves")
 	c.Flags().StringVar(&typ, "type", "", "only this type, of workflows if --kind does not say otherwise")
+	c.Flags().BoolVar(&stuck, "stuck", false,
+		"only runs that make no progress and need a person; the last column says why")
 	c.Flags().IntVar(&limit, "limit", 50, "at most this many")
 	offerFlag(c, "status", flagOf(func(*cobra.Command, string) []string { return standings() }))
 	offerFlag(c, "kind", flagOf(func(*cobra.Command, string) []string {
@@ -84,6 +91,14 @@ func (p *program) listWorkflows() *cobra.Command {
 		return p.workflowTypes(c, typed)
 	}))
 	return sortable(c)
+}
+
+// stuckBy is why a run makes no progress; empty if it is not stuck.
+func stuckBy(v protocol.RunView) string {
+	if v.Stuck == nil {
+		return ""
+	}
+	return fmt.Sprintf("stuck since %s: %s", stamp(v.Stuck.Since), v.Stuck.Message)
 }
 
 // runPath is the path of a workflow, or of one run of it.

@@ -11,7 +11,11 @@ import (
 func TestTheGuideSaysTheNumbersOfTheEngine(t *testing.T) {
 	const operating, writing = "guide/operating.md", "guide/workflows-in-go.md"
 	stated.In(t, operating, "| `running` | a worker has it | `worker_id`, `since` | after {} failures |", failedEnough)
-	stated.In(t, operating, "after {} failures; a workflow task after {} |", failedEnough, taskFailed)
+	stated.In(t, operating, "| `retry_backoff` | its last attempt failed | `until`, `failures`, `detail` | after {} failures |", failedEnough)
+	stated.In(t, operating, "its workflow code failed at least {} times in a row", taskFailed)
+	stated.In(t, operating, "its workflow task is quarantined, or failed {} times in a row", StuckFailures)
+	stated.In(t, operating, "one of its tasks has been ready for {}, and no live worker", StuckUnserved)
+	stated.In(t, operating, "one of its activities has waited for {} for a worker with room", StuckPlace)
 	stated.In(t, operating, "| `child` | a child workflow is open | `workflow_id`, `name`, `more` | after {} failures |", failedEnough)
 	stated.In(t, operating, "a worker may take it and does not | `worker_id`, `since` | after {} |", waitedEnough)
 	stated.In(t, operating, "or it was blamed for the loss of {} worker processes) goes on after", DefaultBlamedLosses)

@@ -50,6 +50,9 @@ type Head struct {
 	// LastSeq is the number of the last event, and the fence of every decision. A decision made on an older
 	// number is not stored, so two deciders never both append to one history.
 	LastSeq int64 `json:"-"`
+	// Unserved is the state that the store last recorded of a run whose ready task no live worker may lease. It is set
+	// in what readers return, and no decision reads it.
+	Unserved *Stuck `json:"-"`
 
 	Kind           string      `json:"kind,omitempty"` // history.KindActivity, or empty of a workflow
 	Parent         *Parent     `json:"parent,omitempty"`
@@ -191,7 +194,8 @@ type Task struct {
 	Size      int64          `json:"size,omitempty"`     // Bytes of the history that the leaseholder has been shown
 	Returned  int            `json:"returned,omitempty"` // how often in a row it was returned without having been started
 	Cause     Cause          `json:"cause,omitzero"`
-	Problem   string         `json:"problem,omitempty"` // why it was quarantined
+	Problem   string         `json:"problem,omitempty"` // why its code failed last, or why it was quarantined
+	StuckAt   history.Time   `json:"stuck_at,omitzero"` // when the run became stuck by this task; zero: it is not
 	Stack     string         `json:"stack,omitempty"`   // where its code failed last
 	Lost      []history.Lost `json:"lost,omitempty"`
 	Lease

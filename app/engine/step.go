@@ -63,6 +63,7 @@ func (st *step) finish(s *Run) Decision {
 		st.tellParent()
 	}
 	st.wakeUp()
+	st.Task.noteStuck(st.now)
 	st.d.Next = st.Run
 	return st.d
 }

@@ -99,6 +99,9 @@ func (s *Run) TaskWait(a *Surroundings) *protocol.Wait {
 		})
 	case LeasedState:
 		w := running(s.Type, s.Queue, t.Lease, t.failures())
+		if w.Failures >= taskFailed {
+			w.Reason, w.Detail = protocol.WaitTaskFailed, t.Problem
+		}
 		if often := unstarted(t.Returned, w, t.Lease); often != nil {
 			w = *often
 		}
@@ -114,6 +117,9 @@ func (s *Run) TaskWait(a *Surroundings) *protocol.Wait {
 		// A task that was delivered before is delayed because it failed, and not by a delayed start.
 		if t.Delivery > 0 {
 			w.Reason, w.Failures, w.Detail = protocol.WaitBackoff, t.failures(), t.Problem
+			if w.Failures >= taskFailed {
+				w.Reason = protocol.WaitTaskFailed
+			}
 		}
 		return a.finish(protocol.WaitForTask, w)
 	}
@@ -121,6 +127,10 @@ func (s *Run) TaskWait(a *Surroundings) *protocol.Wait {
 	want.Queue = a.Settings(s.Queue)
 	w := t.Suspect.wait(a.ready(s.Queue, want))
 	w.Name, w.Since, w.Failures, w.Detail = s.Type, t.ReadyAt, t.failures(), cmp.Or(w.Detail, t.Problem)
+	// A worker may lease the task, so its code is the cause and not the fleet.
+	if w.Failures >= taskFailed && leasable(w) {
+		w.Reason, w.Detail = protocol.WaitTaskFailed, t.Problem
+	}
 	if often := unstarted(t.Returned, w, Lease{}); often != nil {
 		w = *often
 	}
@@ -261,6 +271,11 @@ func (a *Surroundings) ready(queue string, want Wanted) protocol.Wait {
 	if t := a.Throttle(queue, want.Kind); t.Why != nil {
 		return *t.Why
 	}
+	return a.unleased(queue, want)
+}
+
+// unleased is why no worker leases a ready task that no budget withholds.
+func (a *Surroundings) unleased(queue string, want Wanted) protocol.Wait {
 	w := a.forWorker(queue, want.Kind, want.Session, func(l Lessee) Verdict { return Admit(want, l, a.Now) })
 	// Without a living worker the route is what to look at: workers of other groups would not help.
 	if to := want.Queue.Routed(); to != "" && w.Reason == protocol.WaitNoWorker {

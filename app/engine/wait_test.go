@@ -123,9 +123,22 @@ var everyWait = []struct {
 	{protocol.WaitBackoff, true, func(w *stuckTask) {
 		w.act.State, w.act.ReadyAt, w.act.Failures = Delayed, history.At(noon.Add(time.Minute)), 10
 	}, "activity charge waits for its back-off until 2026-01-01T12:01:00Z, failed attempts so far: 10"},
-	{protocol.WaitBackoff, true, func(w *stuckTask) {
+	{protocol.WaitTaskFailed, true, func(w *stuckTask) {
 		w.task(Task{State: Delayed, Delivery: 2, Attempt: 2, Problem: "boom", ReadyAt: history.At(noon.Add(time.Second))})
-	}, "its next decision waits for its back-off until 2026-01-01T12:00:01Z, failed attempts so far: 2"},
+	}, "its next decision failed 2 times in a row, next attempt at 2026-01-01T12:00:01Z: boom"},
+	{protocol.WaitTaskFailed, true, func(w *stuckTask) {
+		w.task(Task{State: Ready, Delivery: 3, Attempt: 3, Problem: "boom", ReadyAt: history.At(noon)})
+	}, "its next decision failed 3 times in a row: boom"},
+	{protocol.WaitTaskFailed, true, func(w *stuckTask) {
+		w.task(Task{State: LeasedState, Delivery: 4, Attempt: 4, Problem: "boom", Lease: Lease{Owner: "w"}})
+	}, "its next decision failed 3 times in a row: boom"},
+	{protocol.WaitRunning, false, func(w *stuckTask) { // it failed once, and is tried again at once
+		w.task(Task{State: LeasedState, Delivery: 2, Attempt: 2, Problem: "boom", Lease: Lease{Owner: "w"}})
+	}, "its next decision runs on worker w"},
+	{protocol.WaitNoWorker, true, func(w *stuckTask) { // its code is not tried again before there is a worker
+		w.task(Task{State: Ready, Delivery: 3, Attempt: 3, Problem: "boom", ReadyAt: history.At(noon)})
+		w.around.Workers = nil
+	}, "its next decision: no live worker serves queue q"},
 	{protocol.WaitHandedBack, true, func(w *stuckTask) {
 		w.act.State, w.act.ReadyAt, w.act.HandedBack = Delayed, history.At(noon.Add(time.Second)), 2
 		w.act.Lost = []history.Lost{{Worker: "w", Why: "no such handler"}}

@@ -212,6 +212,9 @@ func (p *parser) condition() (store.Condition, error) {
 		return store.Condition{}, wrongAt(name, "the name of an attribute is expected, not %s", name)
 	}
 	f := fieldOf(name.text, p.types)
+	if f.field == store.FieldStuck {
+		return p.stuck()
+	}
 	c := store.Condition{Field: f.field, Name: f.attribute}
 	op := p.next()
 	var err error
@@ -257,6 +260,23 @@ func (p *parser) condition() (store.Condition, error) {
 		err = wrongAt(op, "an operator is expected after %s, not %s", name, op)
 	}
 	return c, err
+}
+
+// stuck reads what follows the name Stuck: = or !=, and true or false.
+func (p *parser) stuck() (store.Condition, error) {
+	c := store.Condition{Field: store.FieldStuck, Test: store.Present}
+	op := p.next()
+	if test := comparisons[op.text]; op.kind != opToken || test != store.In && test != store.NotIn {
+		return c, wrongAt(op, "= or != is expected after Stuck, not %s", op)
+	}
+	t := p.next()
+	if t.kind != boolToken {
+		return c, wrongAt(t, "Stuck is true or false, not %s", t)
+	}
+	if strings.EqualFold(t.text, "true") != (comparisons[op.text] == store.In) {
+		c = opposite(c)
+	}
+	return c, nil
 }
 
 // choice reads the list of an IN.
@@ -308,6 +328,10 @@ type field struct {
 // has registered under it goes before.
 const activityType = "ActivityType"
 
+// stuckName is the name of the condition that a run is stuck. An attribute that a namespace has registered under this
+// name goes before.
+const stuckName = "Stuck"
+
 // anyActivity is what every activity run satisfies, and nothing else.
 func anyActivity() store.Condition {
 	return store.Condition{
@@ -358,6 +382,9 @@ func fieldOf(name string, types map[string]string) field {
 		if strings.EqualFold(system, name) {
 			return field{f, "", engine.SystemAttributes[system], system, false}
 		}
+	}
+	if strings.EqualFold(name, stuckName) {
+		return field{store.FieldStuck, "", "", stuckName, false}
 	}
 	if strings.EqualFold(name, activityType) {
 		return field{store.FieldType, "", engine.SystemAttributes["WorkflowType"], activityType, true}

@@ -50,6 +50,11 @@ func TestAFilterSaysWhatIsLookedFor(t *testing.T) {
 		`NOT ActivityType = 'a'`:                       `type prefix ["\x01"]; type not in ["\x01a"]`,
 		`NOT ActivityType STARTS_WITH 'a'`:             `type prefix ["\x01"]; not type prefix ["\x01a"]`,
 		`ActivityType > 'a'`:                           `type prefix ["\x01"]; type > ["\x01a"]`,
+		`Stuck = true`:                                 `stuck present []`,
+		`stuck != true`:                                `stuck absent []`,
+		`Stuck = false AND Who = 'a'`:                  `stuck absent []; attribute Who in ["ta"]`,
+		`NOT Stuck = true`:                             `stuck absent []`,
+		`NOT Stuck = false OR RunId = 'x'`:             `(stuck present [] | run_id in ["x"])`,
 		`not = 'a' or RunId = 'x'`:                     `(attribute not in ["ta"] | run_id in ["x"])`,
 	} {
 		list, err := Parse(text, registered)
@@ -98,6 +103,9 @@ func key(t *testing.T, at string) string {
 
 func TestAFilterThatIsNoneSaysWhere(t *testing.T) {
 	for text, want := range map[string]string{
+		`Stuck`:                   "6 = or != is expected after Stuck",
+		`Stuck > true`:            "7 = or != is expected after Stuck",
+		`Stuck = 'yes'`:           "9 Stuck is true or false",
 		`Who =`:                   "6 a value is expected",
 		`Who = x`:                 "7 texts stand in quotes",
 		`Who = 'x`:                "7 not closed",

@@ -120,7 +120,7 @@ func listRuns(a *API, c *call) (answer, error) {
 		Namespace: c.NS, WorkflowType: q.text("workflow_type"), Kind: q.text("kind"), Status: q.text("status"),
 		StoredStatus: q.text("stored_status"), Query: q.text("query"),
 		PageSize: q.number("page_size", 1, 200), PageToken: q.text("next_page_token"),
-		WaitReasons: q.flag("wait_reasons"), Partial: q.flag("partial"),
+		Stuck: q.flag("stuck"), WaitReasons: q.flag("wait_reasons"), Partial: q.flag("partial"),
 	}
 	if q.err != nil {
 		return answer{}, q.err

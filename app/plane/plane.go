@@ -122,7 +122,9 @@ func (p *Plane) join() {
 	})
 	p.view = p.broker.View()
 	if o.Metrics {
-		registry.MustRegister(p.view.SessionGauge(), p.view.QueueGauges(), p.view.SuspectGauge(), p.broker.QuotaGauges())
+		registry.MustRegister(
+			p.view.SessionGauge(), p.view.QueueGauges(), p.view.SuspectGauge(), p.view.StuckGauge(), p.broker.QuotaGauges(),
+		)
 	}
 	sweeps := sweep.Options{Shared: o.Shared, Cleanup: o.Cleanup, Keep: keepSessions, Log: o.Log}
 	if o.Cleanup >= 0 {
@@ -236,6 +238,7 @@ func (p *Plane) Run(ctx context.Context) error {
 	if !p.opt.Still {
 		loops["sweeper"] = func() error { p.sweeper.Run(work); return nil }
 		loops["sessions"] = func() error { p.tellSessions(work); return nil }
+		loops["stuck"] = func() error { p.broker.WatchStuck(work); return nil }
 		loops["retention"] = func() error { sweep.Prune(work, p.broker.Prune, p.log); return nil }
 	}
 	failed := make(chan error, len(loops))

@@ -20,6 +20,7 @@ type Reader interface {
 	WorkerReader
 	DueReader
 	QueueReader
+	StuckReader
 	ScheduleReader
 	NamespaceReader
 	AccessReader
@@ -141,6 +142,20 @@ type QueueReader interface {
 	OldestReady(ctx context.Context, k engine.QueueKey, kind protocol.TaskKind, limit int) ([]TaskRef, error)
 }
 
+// StuckReader knows stuck runs, and what has to be marked as such.
+type StuckReader interface {
+	// StuckUpTo counts the stuck runs of a namespace no further than most. StuckCounts counts those of all namespaces by
+	// reason.
+	StuckUpTo(ctx context.Context, namespace string, most int) (int, error)
+	StuckCounts(ctx context.Context) ([]StuckCount, error)
+	// ReadyLanes lists the lanes of all queues that hold ready tasks, in one statement.
+	ReadyLanes(ctx context.Context) ([]ReadyLane, error)
+	// Unserved lists what has to be marked so that the runs with tasks in these lanes are marked and no other run is, at
+	// most limit runs to mark and limit to remove the mark from; in two statements, however many runs there are. A mark
+	// with another reason is removed first.
+	Unserved(ctx context.Context, lanes []UnservedLane, limit int) ([]UnservedRun, error)
+}
+
 // ScheduleReader knows schedules, with their histories.
 type ScheduleReader interface {
 	Schedule(ctx context.Context, k engine.ScheduleKey) (engine.Schedule, error)
@@ -255,6 +270,7 @@ const (
 	FieldBuild       RunField = "build_id"
 	FieldStarted     RunField = "started_at" // values are microseconds, as int64
 	FieldClosed      RunField = "closed_at"
+	FieldStuck       RunField = "stuck" // Present: the run is stuck, Absent: it is not
 )
 
 // Comparison is how a condition compares.

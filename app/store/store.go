@@ -211,6 +211,9 @@ type Writes struct {
 	// DropLanes removes what is remembered of kinds of tasks that no queue had ready for a day, for claims to look
 	// there.
 	DropLanes bool
+	// Unserved marks runs as stuck for want of a worker, or removes the mark. A run that another app has locked, or that
+	// is gone, is left out.
+	Unserved []UnservedRun
 	// DropRuns removes runs, open or closed, with their histories, open rows, receipts and logs; each must be loaded
 	// with its workflow.
 	DropRuns []string

@@ -63,6 +63,9 @@ func (v *View) List(ctx context.Context, in protocol.ListRequest) (protocol.List
 	if err := ofKind(&q, in.Kind); err != nil {
 		return protocol.ListAnswer{}, err
 	}
+	if in.Stuck {
+		q.Where = append(q.Where, store.Condition{Field: store.FieldStuck, Test: store.Present})
+	}
 	if q.Statuses, err = filter.Statuses(in.Status, in.StoredStatus); err != nil {
 		return protocol.ListAnswer{}, err
 	}

@@ -20,16 +20,16 @@ const countedUpTo = 10_000
 // RunCounts counts the runs of a namespace by status for people who look: up to 10,000, read once for all of them.
 func (v *View) RunCounts(ctx context.Context, ns string) (protocol.RunCounts, error) {
 	ns = change.Namespace(ns)
-	runs, err := v.runCounts.get(ctx, ns, v.opt.Dispatch.Changes, func(
-		ctx context.Context,
-	) (runs map[string]int, err error) {
+	return v.runCounts.get(ctx, ns, v.opt.Dispatch.Changes, func(ctx context.Context) (c protocol.RunCounts, err error) {
+		c.UpTo = countedUpTo
 		err = v.store.View(ctx, func(r store.Reader) error {
-			runs, err = countsUpTo(ctx, r, ns)
+			if c.Runs, err = countsUpTo(ctx, r, ns); err == nil {
+				c.Stuck, err = r.StuckUpTo(ctx, ns, countedUpTo+1)
+			}
 			return err
 		})
-		return runs, err
+		return c, err
 	})
-	return protocol.RunCounts{Runs: runs, UpTo: countedUpTo}, err
 }
 
 func countsUpTo(ctx context.Context, r store.Reader, ns string) (map[string]int, error) {

@@ -89,6 +89,9 @@ func runView(h *engine.Head) protocol.RunView {
 	if h.Task != nil && h.Task.State == engine.Quarantined {
 		v.Quarantined = &h.Task.Problem
 	}
+	if s := h.Stuck(); s != nil {
+		v.Stuck = &protocol.RunStuck{Since: s.Since, Reason: s.Reason, Message: s.Message}
+	}
 	return v
 }
 

@@ -27,7 +27,7 @@ type View struct {
 	jump    atomic.Pointer[store.ClockJump] // latest jump of the store's clock; nil: none
 
 	overviews       shared[protocol.Overview]
-	runCounts       shared[map[string]int]
+	runCounts       shared[protocol.RunCounts]
 	tallies         shared[protocol.Overview]
 	sessionsCounted shared[map[protocol.SessionStatus]int]
 	queues          shared[queueLook] // by namespace; "" is all of them
@@ -76,7 +76,7 @@ type Dispatch interface {
 func New(s reads, o Options) *View {
 	return &View{
 		store: s, workers: o.Workers, opt: o, started: time.Now(),
-		overviews: shared[protocol.Overview]{pace: leisurely}, runCounts: shared[map[string]int]{pace: leisurely},
+		overviews: shared[protocol.Overview]{pace: leisurely}, runCounts: shared[protocol.RunCounts]{pace: leisurely},
 		sessionsCounted: shared[map[protocol.SessionStatus]int]{pace: promptly},
 		tallies:         shared[protocol.Overview]{pace: promptly}, queues: shared[queueLook]{pace: promptly},
 		orders: shared[protocol.QueueOrder]{pace: promptly},

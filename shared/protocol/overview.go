@@ -19,6 +19,8 @@ type Overview struct {
 type RunCounts struct {
 	Runs map[string]int `json:"runs"`
 	UpTo int            `json:"counted_up_to"`
+	// open runs that make no progress and need a person; they are among those that run
+	Stuck int `json:"stuck"`
 }
 
 // QueueView is the backlog of one queue and kind of task.

@@ -150,10 +150,20 @@ type RunView struct {
 	ArchivedAt       history.Time `json:"archived_at"`          // null unless archived
 	ArchiveReason    string       `json:"archive_reason,omitempty"`
 	Quarantined      *string      `json:"blocked_reason,omitempty"`
+	Stuck            *RunStuck    `json:"stuck,omitempty"` // the run makes no progress and needs a person
 	Actions          *RunActions  `json:"actions,omitempty"`
 	Pending          *Pending     `json:"pending,omitempty"`
 	ParentWorkflowID *string      `json:"parent_workflow_id,omitempty"`
 	ParentRunID      *string      `json:"parent_run_id,omitempty"`
+}
+
+// RunStuck says since when and why a run makes no progress: its workflow task is quarantined or failed three times in
+// a row, or one of its tasks has been ready for a minute and no live worker may lease it (for 30 seconds, if it waits
+// for a worker with room for its session). A change is visible within 30 seconds.
+type RunStuck struct {
+	Since   history.Time `json:"since"`
+	Reason  WaitReason   `json:"reason"` // of the list of wait reasons
+	Message string       `json:"message"`
 }
 
 // Failed is why the run ended without a result; empty for one that did not. Lists know its class and message alone.
@@ -282,6 +292,7 @@ type ListRequest struct {
 	Status       string `json:"status,omitempty"`        // a bucket, running completed failed, or a stored status
 	StoredStatus string `json:"stored_status,omitempty"` // each status alone: failed is what failed
 	Query        string `json:"query,omitempty"`         // a filter, or a substring of workflow id or business key
+	Stuck        bool   `json:"stuck,omitempty"`         // only runs that make no progress and need a person
 	PageSize     int    `json:"page_size,omitempty"`
 	PageToken    string `json:"next_page_token,omitempty"`
 	// also say what each open run waits for, which reads all that is open in it

@@ -42,6 +42,7 @@ const (
 	WaitInstalling  WaitReason = "packages_installing" // and how far that is
 	WaitNoPackages  WaitReason = "packages_failed"     // and what went wrong
 	WaitQuarantined WaitReason = "quarantined"
+	WaitTaskFailed  WaitReason = "workflow_task_failed" // and when it is tried again
 	WaitTimer       WaitReason = "timer"
 	WaitSignal      WaitReason = "signal"
 	WaitCondition   WaitReason = "condition"
@@ -191,6 +192,10 @@ var WaitRules = []WaitRule{
 		"waits for the packages of its handler, which worker {worker} cannot install, and is offered again at {until}: {detail}",
 	},
 	{WaitQuarantined, PatienceNone, FormAlone, "quarantined until repaired: {detail}"},
+	{
+		WaitTaskFailed, PatienceNone, FormPredicate,
+		"failed {failures} times in a row[, next attempt at {until}]: {detail}",
+	},
 	{WaitTimer, PatienceEndless, FormAlone, "a timer fires at {until} by the database's clock"},
 	{WaitSignal, PatienceEndless, FormAlone, "waits for signal {name}" + timer},
 	{

@@ -74,6 +74,7 @@ type batch struct {
 	// lanes that nobody uses any more are to be removed; those that were
 	dropLanes   bool
 	unusedLanes []laneKey
+	unserved    []store.UnservedRun // marks to be written
 
 	missed  []missed // ready tasks nobody was reserved for
 	backlog map[QueueKey]*backlog
@@ -130,11 +131,18 @@ type run struct {
 // settled are the columns of a run's row that change seldom and stand in indexes. An update that names them
 // writes those index entries anew, even with the same value.
 type settled struct {
-	status protocol.RunStatus
-	closed int64
+	status  protocol.RunStatus
+	closed  int64
+	failing protocol.WaitReason
 }
 
-func settledOf(h *engine.Head) settled { return settled{h.Status, h.ClosedAt.Micros()} }
+func settledOf(h *engine.Head) settled {
+	s := settled{status: h.Status, closed: h.ClosedAt.Micros()}
+	if f := h.Failing(); f != nil {
+		s.failing = f.Reason
+	}
+	return s
+}
 
 // A workflow task has a row only while it is ready, for claims to find it by; all else of it stands in its run's
 // row.

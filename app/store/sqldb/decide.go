@@ -161,6 +161,7 @@ func (b *batch) apply(w *store.Writes, payloads [][][]byte) {
 	}
 	b.applyRemoval(w)
 	b.dropLanes = b.dropLanes || w.DropLanes
+	b.unserved = append(b.unserved, w.Unserved...)
 	b.applySchedules(w.Schedules)
 	b.applyQueues(w)
 	for _, id := range w.DropTokens {

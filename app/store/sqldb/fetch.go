@@ -5,6 +5,7 @@ import (
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/app/store/sqldb/db"
 	"github.com/sojourn-run/sojourn/app/store/sqldb/record"
+	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
 // Rows are read once a batch, all of a table with one statement, and kept in the batch as its changes leave them: the
@@ -78,6 +79,7 @@ func (b *batch) loadRuns(ids []string, open bool) []*db.Call {
 		}
 		r.Run = &engine.Run{Head: h}
 		was := settledOf(&h)
+		was.failing = protocol.WaitReason(db.Str(v[17])) // an earlier build wrote none
 		r.stored, r.was = r.readyRow(), &was
 		b.s.cache.owners.put(h.ID, engine.WorkflowKey{Namespace: h.Namespace, ID: h.WorkflowID}, 1)
 		return nil

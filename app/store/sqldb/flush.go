@@ -126,6 +126,7 @@ func (b *batch) gather() ([]*db.Call, error) {
 	calls = append(calls, st.addEvents.Calls(events)...)
 	calls = append(calls, st.putRuns.Calls(runs)...)
 	calls = append(calls, st.moveRuns.Calls(moved)...)
+	calls = append(calls, b.gatherUnserved()...)
 	calls = append(calls, st.dropAttributes.Calls(goneAttributes)...)
 	calls = append(calls, st.addAttributes.Calls(attributes)...)
 	// Before the tasks, because those are written with the new routing words already.

@@ -11,6 +11,7 @@ import (
 	"github.com/sojourn-run/sojourn/app/engine"
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/app/store/sqldb/db"
+	"github.com/sojourn-run/sojourn/app/store/sqldb/record"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
@@ -29,16 +30,19 @@ type lane struct {
 }
 
 // part stands between the parts of a lane.
-const part = "\x1e"
+const part = record.LaneSeparator
+
+// sessionLane is the kind of lanes of tasks in sessions.
+const sessionLane = record.SessionLane
 
 // suspectLane is the prefix of lanes of suspects. Suspects have lanes of their own so that suspects without a free
 // process hide no other task from claims, and a queue without suspects costs nothing more.
-const suspectLane = "x"
+const suspectLane = record.SuspectLane
 
 func (l lane) String() string {
 	kind := "p"
 	if l.session {
-		kind = "s"
+		kind = sessionLane
 	}
 	if l.suspect {
 		kind = suspectLane + kind
@@ -48,12 +52,11 @@ func (l lane) String() string {
 
 // A row that is none was written by a later release, or by hand. It is left out: no task of ours stands in it.
 func parseLane(s string) (lane, bool) {
-	parts := strings.Split(s, part)
-	if len(parts) < 3 {
-		return lane{}, false
-	}
-	kind, suspect := strings.CutPrefix(parts[0], suspectLane)
-	return lane{session: kind == "s", suspect: suspect, typ: parts[1], build: parts[2], requirements: parts[3:]}, true
+	kind, of, ok := record.ParseLane(s)
+	kind, suspect := strings.CutPrefix(kind, suspectLane)
+	return lane{
+		session: kind == sessionLane, suspect: suspect, typ: of.Type, build: of.BuildID, requirements: of.Requirements,
+	}, ok
 }
 
 // fits says whether the worker may serve the lane at all.
@@ -184,19 +187,9 @@ func (b *batch) freshLanes() error {
 
 // unusedLanes is the statement that removes lanes by the time from which on they were used. Where several apps write,
 // it takes their rows first, as they are then: a lane that somebody is about to use either has its new time already,
-// and stays, or is written again behind it. Somebody else's lock is never waited for. Tasks that are ready stand in
-// one range of the index of routes, from the separator behind the lane up to the character after it.
+// and stays, or is written again behind it. Somebody else's lock is never waited for.
 func unusedLanes(d db.Dialect) string {
-	const ready = "EXISTS (SELECT 1 FROM tasks AS t WHERE t.route >= %[1]s || %[2]s(31) AND t.route < %[1]s || %[2]s(32))"
-	char := "char"
-	if d.Shared {
-		char = "chr"
-	}
-	parts := []string{"namespace", "queue", "kind", "lane"}
-	for i, p := range parts {
-		parts[i] = "lanes." + p
-	}
-	empty := "NOT " + fmt.Sprintf(ready, strings.Join(parts, " || "+char+"(31) || "), char)
+	empty := "NOT " + record.HasReady(d)
 	if !d.Shared {
 		return "DELETE FROM lanes WHERE used_at < ? AND " + empty + " RETURNING namespace, queue, kind, lane"
 	}

@@ -34,6 +34,7 @@ type statements struct {
 	floors    *db.Stmt
 	lanes     *db.Stmt
 	holds     *db.Stmt         // tasks of workers, and suspects among them
+	unserve   *db.Stmt         // marks of runs whose tasks no live worker may lease
 	dropLanes *db.Stmt         // not used since a time; on a database of one app it returns them
 	readyIn   *db.Stmt         // of shared databases: where the first ready tasks of some runs wait
 	picks     map[int]*db.Stmt // candidates of a claim by number of ranges; 0 for arrays
@@ -68,7 +69,7 @@ type statements struct {
 }
 
 // separator stands between the parts of a route, the word last.
-const separator = "\x1f"
+const separator = record.RouteSeparator
 
 // Made at the start, so that the text of a statement is the same each time and it is prepared once on its
 // connection.
@@ -87,6 +88,7 @@ func newStatements(d db.Dialect) *statements {
 		lanes:     &db.Stmt{SQL: lanesAndIsolated},
 		holds:     &db.Stmt{SQL: holdsOf(d)},
 		dropLanes: &db.Stmt{SQL: unusedLanes(d)},
+		unserve:   &db.Stmt{SQL: unserve(d)},
 		picks:     map[int]*db.Stmt{},
 
 		workflows: d.Load(record.Workflows, record.Workflows.Key(), ""),
@@ -108,7 +110,7 @@ func newStatements(d db.Dialect) *statements {
 		addWorkflows: d.Insert(record.Workflows),
 		putWorkflows: d.Upsert(record.Workflows),
 		putRuns:      d.Upsert(record.Runs),
-		moveRuns:     d.Upsert(record.Runs, "status", "closed_at"),
+		moveRuns:     d.Upsert(record.Runs, "status", "closed_at", "failing"),
 		addEvents:    d.Insert(record.Events),
 		putTasks:     d.Upsert(record.Tasks),
 		dropTasks:    d.Remove(record.Tasks),

@@ -229,6 +229,9 @@ func TestRunsOfBeforeTheIndexAreFoundByTheirAttributes(t *testing.T) {
 		}
 		defer db.Close()
 		for _, q := range []string{
+			"DROP INDEX runs_stuck", "DROP INDEX runs_unserved", "ALTER TABLE runs DROP COLUMN failing",
+			"ALTER TABLE runs DROP COLUMN unserved", "ALTER TABLE runs DROP COLUMN unserved_at",
+			"ALTER TABLE runs DROP COLUMN unserved_why",
 			"DROP INDEX runs_held", "ALTER TABLE runs DROP COLUMN held",
 			"DROP INDEX tasks_suspect", "DROP INDEX runs_suspect", "ALTER TABLE tasks DROP COLUMN suspect",
 			"ALTER TABLE runs DROP COLUMN suspect",

@@ -62,7 +62,7 @@ const queue = (name: string) => `/api/task-queues/${encodeURIComponent(name)}`;
 
 export const api = {
   runs: (namespace: string, f: RunFilter, signal?: AbortSignal) =>
-    request<RunList>(`/api/workflows${query({ stored_status: f.status, kind: f.kind, workflow_type: f.type, query: f.q, page_size: 50, wait_reasons: true, partial: f.q || f.kind ? true : undefined, next_page_token: f.after })}`, {
+    request<RunList>(`/api/workflows${query({ stored_status: f.status === "stuck" ? undefined : f.status, stuck: f.status === "stuck" || undefined, kind: f.kind, workflow_type: f.type, query: f.q, page_size: 50, wait_reasons: true, partial: f.q || f.kind ? true : undefined, next_page_token: f.after })}`, {
       namespace,
       ...(signal && { signal }),
     }),

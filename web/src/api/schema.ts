@@ -568,6 +568,8 @@ export interface components {
             runs: {
                 [key: string]: number;
             };
+            /** @description open runs that make no progress and need a person; they are among those that run */
+            stuck: number;
         };
         /** @description A run in the list of a workflow's runs. */
         RunItem: {
@@ -588,6 +590,14 @@ export interface components {
             status_bucket: "running" | "completed" | "failed";
             task_queue: string;
             workflow_type: string;
+        };
+        /** @description Says since when and why a run makes no progress: its workflow task is quarantined or failed three times in a row, or one of its tasks has been ready for a minute and no live worker may lease it (for 30 seconds, if it waits for a worker with room for its session). A change is visible within 30 seconds. */
+        RunStuck: {
+            message: string;
+            /** @description of the list of wait reasons */
+            reason: components["schemas"]["WaitReason"];
+            /** Format: date-time */
+            since: string | null;
         };
         /** @description A run as describe and listings show it. */
         RunView: {
@@ -644,6 +654,8 @@ export interface components {
             status: "pending" | "running" | "waiting" | "completed" | "failed" | "cancelled" | "terminated";
             /** @enum {string} */
             status_bucket: "running" | "completed" | "failed";
+            /** @description the run makes no progress and needs a person */
+            stuck?: components["schemas"]["RunStuck"];
             task_queue: string;
             /** @description the same for programs */
             wait?: components["schemas"]["Wait"];
@@ -1309,7 +1321,7 @@ export interface components {
          * @description Why something does not go on, from this closed list.
          * @enum {string}
          */
-        WaitReason: "running" | "start_delay" | "retry_backoff" | "handed_back" | "returned_unstarted" | "packages_installing" | "packages_failed" | "quarantined" | "timer" | "signal" | "condition" | "child" | "update" | "no_worker" | "group_offline" | "worker_busy" | "worker_full" | "worker_draining" | "release_mismatch" | "type_not_served" | "build_drained" | "build_pinned" | "capability_missing" | "worker_without_sessions" | "worker_sessions_full" | "session_held" | "session_holder_busy" | "session_full" | "session_moving" | "session_kept" | "session_release" | "session_lost" | "session_ended" | "session_unclaimed" | "budget_leases" | "budget_rate" | "quota" | "suspect";
+        WaitReason: "running" | "start_delay" | "retry_backoff" | "handed_back" | "returned_unstarted" | "packages_installing" | "packages_failed" | "quarantined" | "workflow_task_failed" | "timer" | "signal" | "condition" | "child" | "update" | "no_worker" | "group_offline" | "worker_busy" | "worker_full" | "worker_draining" | "release_mismatch" | "type_not_served" | "build_drained" | "build_pinned" | "capability_missing" | "worker_without_sessions" | "worker_sessions_full" | "session_held" | "session_holder_busy" | "session_full" | "session_moving" | "session_kept" | "session_release" | "session_lost" | "session_ended" | "session_unclaimed" | "budget_leases" | "budget_rate" | "quota" | "suspect";
         /** @description A part of a request that was accepted but probably is not what its author meant. */
         Warning: {
             /** @description unknown_attribute: neither registered in the namespace nor on any run of it; unknown_member: the route does not read the member; unknown_build: no worker has registered the build; name_not_allowed: a new run could not have the imported name */

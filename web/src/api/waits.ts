@@ -9,6 +9,7 @@ export const waitRules = {
   packages_installing: { form: "predicate", text: "waits for the packages of its handler on worker {worker}, and is offered again at {until}: {detail}" },
   packages_failed: { form: "predicate", text: "waits for the packages of its handler, which worker {worker} cannot install, and is offered again at {until}: {detail}" },
   quarantined: { form: "alone", text: "quarantined until repaired: {detail}" },
+  workflow_task_failed: { form: "predicate", text: "failed {failures} times in a row[, next attempt at {until}]: {detail}" },
   timer: { form: "alone", text: "a timer fires at {until} by the database's clock" },
   signal: { form: "alone", text: "waits for signal {name}[; a timer fires at {until} by the database's clock]" },
   condition: { form: "alone", text: "waits for [condition {name}, which|a condition that] signals and updates may make true[; a timer fires at {until} by the database's clock]" },

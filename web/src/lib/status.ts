@@ -54,6 +54,6 @@ export function runStatus(r: { status: string; closed_reason?: string | null }):
 export const isOpen = (r: { status: string; closed_reason?: string | null }): boolean => runStatus(r) === "running";
 
 /** Whether somebody has to do something about an open run. */
-export const stuck = (r: RunView): boolean => isOpen(r) && Boolean(r.wait?.needs_attention);
+export const stuck = (r: RunView): boolean => isOpen(r) && Boolean(r.stuck ?? r.wait?.needs_attention);
 
 export const sessionStatuses: SessionStatus[] = ["active", "expired", "orphaned", "failed", "closed"];

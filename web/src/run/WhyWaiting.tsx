@@ -24,7 +24,7 @@ export function WhyWaiting({ run }: { run: RunView }) {
   // What the wait says already is not said again: a lone timer, or why the run's code does not go on.
   const timers = wait?.reason === "timer" && p?.timers?.length === 1 ? [] : (p?.timers ?? []);
   const code = task?.wait?.reason === wait?.reason ? null : task?.wait;
-  const failed = task?.wait?.reason !== "quarantined" && task?.last_failure;
+  const failed = !["quarantined", "workflow_task_failed"].includes(task?.wait?.reason ?? "") && task?.last_failure;
   const stack = task?.stack_trace?.trim();
   // What somebody can do something about comes first.
   const activities = [...(p?.activities ?? [])].sort((x, y) => Number(y.wait?.needs_attention ?? false) - Number(x.wait?.needs_attention ?? false));
@@ -80,6 +80,12 @@ export function WhyWaiting({ run }: { run: RunView }) {
   return (
     <section aria-label="What is open" className={`card mt-3 border-l-3 p-4 ${wait?.needs_attention ? "border-l-warn" : "border-l-idle"}`}>
       {wait && <p className="font-medium break-words"><WaitText wait={wait} /></p>}
+      {run.stuck && (
+        <p className="mt-1 text-[13px] text-warn" data-stuck>
+          stuck since <When value={run.stuck.since} />
+          {run.stuck.reason !== wait?.reason && <>: {run.stuck.message}</>}
+        </p>
+      )}
       {items.length > 0 && <ul className={`grid gap-1.5 ${wait ? "mt-2" : ""}`}>{all ? items : items.slice(0, few)}</ul>}
       {items.length > few && (
         <button type="button" className="quiet mt-2 text-[13px] text-soft" aria-expanded={all} onClick={() => setAll(!all)}>

@@ -231,6 +231,7 @@ function StatusTabs({ current }: { current: string | undefined }) {
   return (
     <nav ref={row} aria-label="Status" className="-mx-1 flex gap-1.5 overflow-x-auto px-1 py-1">
       {tab(undefined, sum(runStatuses))}
+      {tab("stuck", data && counted([data.stuck], data.counted_up_to))}
       {runStatuses.map((s) => tab(s, sum([s])))}
     </nav>
   );

@@ -32,6 +32,10 @@ type RunModel struct {
 	BuildID     *string
 	Suspect     *int64
 	Held        *string
+	Failing     *string
+	Unserved    *string
+	UnservedAt  *int64
+	UnservedWhy *string
 }
 
 // TableName is the table behind the model.

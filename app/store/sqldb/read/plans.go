@@ -41,6 +41,7 @@ func (p *Pool) Counts(namespace string) []Read {
 		{"queues up to", some, ofSome},
 		{"due activities", dueActivities, []any{int64(1) << 60, namespace, int64(100)}},
 		{"quarantined", quarantined(p.dialect), []any{namespace}},
+		{"stuck up to", stuckUpTo(), []any{namespace, int64(1_000)}},
 		{"oldest ready", oldestReady, []any{namespace, "q", "activity", int64(3)}},
 		{"usage", usageOfRuns, []any{namespace, int64(0), "", int64(usagePage)}},
 		{"held", heldRuns, []any{namespace, int64(100)}},

@@ -52,7 +52,8 @@ func (r *reader) Runs(ctx context.Context, q store.RunQuery) (store.RunList, err
 	for i, m := range f.rows {
 		list.Heads[i], err = record.ReadHead([]any{
 			m.RunID, m.Namespace, m.WorkflowID, m.Type, m.Number, m.Status, m.Queue, m.StartedAt, value(m.ClosedAt), m.LastSeq,
-			value(m.DueAt), value(m.Owner), value(m.BusinessKey), m.State,
+			value(m.DueAt), value(m.Owner), value(m.BusinessKey), m.State, value(m.BuildID), value(m.Suspect), value(m.Held),
+			value(m.Failing), value(m.Unserved), value(m.UnservedAt), value(m.UnservedWhy),
 		})
 		if err != nil {
 			return store.RunList{}, err
@@ -157,6 +158,9 @@ func sole(c store.Condition) bool {
 
 // inOrder is true of conditions for which an index has the runs of each value by their start.
 func inOrder(c store.Condition) bool {
+	if stuck(c) {
+		return true
+	}
 	if c.Not || c.Test != store.In || len(c.Values) > mostAlternatives || timed(c) {
 		return false
 	}
@@ -166,6 +170,11 @@ func inOrder(c store.Condition) bool {
 		return true
 	}
 	return false
+}
+
+// stuck is true of the condition that a run is stuck, for which an index has the runs by their start.
+func stuck(c store.Condition) bool {
+	return c.Field == store.FieldStuck && c.Test == store.Present && !c.Not
 }
 
 // byValue is true of conditions for which an index has the runs together, but not by their start.
@@ -358,7 +367,11 @@ func (l *listing) indexOf(c store.Condition) (of *gorm.DB, what string) {
 	if c.Field == store.FieldAttribute {
 		return l.values(c), "x.value"
 	}
-	return l.gorm.Table("runs AS x").Where("x.namespace = ?", l.q.Namespace), "x." + string(c.Field)
+	from := "runs AS x"
+	if stuck(c) {
+		from += l.by(c)
+	}
+	return l.gorm.Table(from).Where("x.namespace = ?", l.q.Namespace), "x." + string(c.Field)
 }
 
 // count is how many entries a condition's index has, at most so many.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/app/store/sqldb/db"
+	"github.com/sojourn-run/sojourn/app/store/sqldb/record"
 	"github.com/sojourn-run/sojourn/shared/history"
 )
 
@@ -55,7 +56,7 @@ func (l *listing) by(one store.Condition) string {
 	}
 	return " INDEXED BY " + map[store.RunField]string{
 		store.FieldType: "runs_type", store.FieldQueue: "runs_queue", store.FieldStatus: "runs_status",
-		store.FieldBusinessKey: "runs_business_key", store.FieldBuild: "runs_build",
+		store.FieldBusinessKey: "runs_business_key", store.FieldBuild: "runs_build", store.FieldStuck: "runs_stuck",
 	}[one.Field]
 }
 
@@ -350,6 +351,13 @@ func (l *listing) narrowAttribute(db *gorm.DB, c store.Condition, id string) *go
 
 // compare adds a comparison of one expression.
 func compare(db *gorm.DB, what string, c store.Condition) *gorm.DB {
+	if c.Field == store.FieldStuck { // of which several columns tell
+		row, _, _ := strings.Cut(strings.TrimPrefix(what, "+"), ".")
+		if c.Test == store.Absent {
+			return db.Where("NOT (" + record.StuckRun(row) + ")")
+		}
+		return db.Where(record.StuckRun(row))
+	}
 	if c.Not {
 		return db.Where("NOT ("+opposite(what, c)+")", bounds(c)...)
 	}

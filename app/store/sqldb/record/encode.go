@@ -45,7 +45,18 @@ func AddRun(r *db.Rowset, h *engine.Head) error {
 	} else {
 		r.I(0).S("")
 	}
+	failing := ""
+	if s := h.Failing(); s != nil {
+		failing = string(s.Reason)
+	}
+	r.S(failing).S("").I(0).S("")
 	return nil
+}
+
+// StuckRun is the condition on a row t of runs that the run is stuck. It has the condition of the index runs_stuck,
+// word by word.
+func StuckRun(t string) string {
+	return t + ".closed_at IS NULL AND (" + t + ".failing IS NOT NULL OR " + t + ".unserved IS NOT NULL)"
 }
 
 // ReadHead reads a row of Runs.
@@ -58,6 +69,11 @@ func ReadHead(v []any) (engine.Head, error) {
 	h.Type = strings.TrimPrefix(db.Str(v[3]), store.TypeColumn(h.Kind, ""))
 	h.Status, h.Queue = protocol.RunStatus(db.Str(v[5])), db.Str(v[6])
 	h.StartedAt, h.ClosedAt, h.LastSeq = history.Micros(db.Int(v[7])), history.Micros(db.Int(v[8])), db.Int(v[9])
+	if reason := db.Str(v[18]); reason != "" {
+		h.Unserved = &engine.Stuck{
+			Since: history.Micros(db.Int(v[19])), Reason: protocol.WaitReason(reason), Message: db.Str(v[20]),
+		}
+	}
 	return h, nil
 }
 

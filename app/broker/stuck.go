@@ -1,0 +1,92 @@
+package broker
+
+import (
+	"context"
+	"maps"
+	"time"
+
+	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/app/store"
+)
+
+const (
+	// stuckInterval is the interval of passes that mark runs whose tasks no live worker may lease. With the time of one
+	// pass it is the most by which the marks lag.
+	stuckInterval = 10 * time.Second
+	// stuckRows is the most marks that one statement writes, so that it holds locks briefly.
+	stuckRows = 10_000
+	// stuckShare bounds the share of time that passes take: a pass is followed by a pause of this many times its length,
+	// of longestPause at most.
+	stuckShare   = 5
+	longestPause = 20 * time.Second
+)
+
+// WatchStuck marks runs as stuck, and removes the marks, until ctx ends. A pass says the same as the one before it when
+// nothing was committed, the same workers live, and every ready task has been ready for longer than the limits: then no
+// statement is sent.
+func (b *Broker) WatchStuck(ctx context.Context) {
+	var seen uint64
+	var living map[engine.WorkerKey]bool
+	var changed time.Time // when either changed last
+	final, failing := false, false
+	for {
+		pause := stuckInterval
+		if n, live := b.dispatch.Changes(), b.living(); changed.IsZero() || n != seen || !maps.Equal(live, living) {
+			seen, living, changed, final = n, live, time.Now(), false
+		}
+		if !final {
+			began := time.Now()
+			final = began.Sub(changed) > max(engine.StuckUnserved, engine.StuckPlace)
+			err := b.markStuck(ctx)
+			if err != nil && !failing && ctx.Err() == nil {
+				b.log.Warn().Err(err).Msg("failed to mark runs without a worker as stuck, trying again")
+			}
+			failing, final = err != nil, final && err == nil
+			pause = min(max(pause, stuckShare*time.Since(began)), longestPause)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(pause):
+		}
+	}
+}
+
+// living are the workers of which this app received a heartbeat recently enough.
+func (b *Broker) living() map[engine.WorkerKey]bool {
+	live := map[engine.WorkerKey]bool{}
+	for k, h := range b.workers.All("") {
+		if b.workers.Hears(h) {
+			live[k] = true
+		}
+	}
+	return live
+}
+
+// markStuck is one pass. The number of its statements depends on the namespaces with ready tasks, not on runs, unless
+// more than stuckRows marks have to be written.
+func (b *Broker) markStuck(ctx context.Context) error {
+	lanes, err := b.view.UnservedLanes(ctx)
+	if err != nil {
+		return err
+	}
+	for {
+		var runs []store.UnservedRun
+		err := b.store.View(ctx, func(r store.Reader) (err error) {
+			runs, err = r.Unserved(ctx, lanes, stuckRows)
+			return err
+		})
+		if err != nil || len(runs) == 0 {
+			return err
+		}
+		if _, err = b.store.Commit(ctx, store.Change{
+			Background: true,
+			Decide:     func(store.Rows, time.Time) (store.Writes, error) { return store.Writes{Unserved: runs}, nil },
+		}); err != nil {
+			return err
+		}
+		if removed := runs[0].Stuck == nil; !removed && len(runs) < stuckRows {
+			return nil
+		}
+	}
+}

@@ -1,0 +1,42 @@
+package sqldb
+
+import (
+	"fmt"
+
+	"github.com/sojourn-run/sojourn/app/store/sqldb/db"
+)
+
+// unservedColumns are the columns of a mark, by the run.
+var unservedColumns = []db.Column{
+	db.Text("run_id"), db.Text("unserved"), db.Num("unserved_at"), db.Text("unserved_why"),
+}
+
+// unserve is the statement that marks runs as stuck for want of a worker. It writes no column that a step of the run
+// writes. Where several apps write, it leaves out the rows that another app has locked: the next pass marks them.
+func unserve(d db.Dialect) string {
+	const set = "UPDATE runs SET unserved = NULLIF(k.unserved, ''), unserved_at = NULLIF(k.unserved_at, 0)," +
+		" unserved_why = NULLIF(k.unserved_why, '') FROM "
+	if !d.Shared {
+		return fmt.Sprintf("%s%s AS k WHERE runs.run_id = k.run_id", set, d.List(unservedColumns))
+	}
+	return fmt.Sprintf("%[2]s (SELECT l.* FROM %[1]s AS l CROSS JOIN LATERAL"+
+		" (SELECT 1 FROM runs AS r WHERE r.run_id = l.run_id FOR UPDATE SKIP LOCKED) AS held) AS k WHERE runs.run_id = k.run_id",
+		d.List(unservedColumns), set)
+}
+
+// gatherUnserved is the call that writes marks.
+func (b *batch) gatherUnserved() []*db.Call {
+	if len(b.unserved) == 0 {
+		return nil
+	}
+	rows := db.NewRowset(unservedColumns)
+	for _, u := range b.unserved {
+		if u.Stuck == nil {
+			rows.S(u.Run).S("").I(0).S("")
+		} else {
+			rows.S(u.Run).S(string(u.Stuck.Reason)).I(u.Stuck.Since.Micros()).S(u.Stuck.Message)
+		}
+	}
+	b.unserved = nil
+	return []*db.Call{{Stmt: b.s.st.unserve, Args: b.s.cfg.Dialect.Keys(rows)}}
+}
