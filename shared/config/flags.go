@@ -11,6 +11,9 @@ import (
 
 const configFlag = "config"
 
+// ignoreFlag turns unknown names in the environment and the file into warnings.
+const ignoreFlag = "ignore-unknown-settings"
+
 // roleNote is where Register leaves the role for Load: as an annotation of --config, which every set has.
 const roleNote = "sojourn_role"
 
@@ -18,6 +21,7 @@ const roleNote = "sojourn_role"
 // value is checked when it is parsed; nothing is stored until Load.
 func Register(flags *pflag.FlagSet, role Role) {
 	flags.String(configFlag, "", "YAML file with settings, named like the flags")
+	flags.Bool(ignoreFlag, false, "warn of unknown settings in the environment and the file instead of stopping, for a rollback")
 	_ = flags.SetAnnotation(configFlag, roleNote, []string{string(role)}) // the flag is there: it was made a line ago
 	for _, s := range settings {
 		if role != Any && !slices.Contains(s.roles, role) {

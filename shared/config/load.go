@@ -22,7 +22,7 @@ type layer struct {
 }
 
 // Load reads the settings of a process. A flag goes before the environment, that before the file, and that before the
-// default.
+// default. A name that no setting has is an error with a suggestion; with --ignore-unknown-settings it is a warning.
 //
 // flags is a parsed set that Register has prepared; nil stands for the bare binary with no flags. environ has the form
 // of os.Environ; a variable that is set but empty counts as unset. path names a YAML file with the flags' names as
@@ -63,6 +63,15 @@ func Load(flags *pflag.FlagSet, environ []string, path string) (*Config, []Sourc
 		warnings = append(warnings, more...)
 	}
 
+	if ignored := given.Bool(ignoreFlag) || variables.Bool(ignoreFlag); !ignored && len(warnings) > 0 {
+		wrong := make([]error, 0, len(warnings)+1)
+		for _, w := range warnings {
+			wrong = append(wrong, errors.New(string(w)))
+		}
+		return nil, nil, nil, errors.Join(append(wrong, fmt.Errorf(
+			"settings of a newer release may stay after a rollback: start with --%s", ignoreFlag,
+		))...)
+	}
 	layers := []layer{
 		{texts(given), func(s setting) string { return "--" + s.name }},
 		{texts(variables), setting.env},
@@ -100,7 +109,7 @@ func texts(k *koanf.Koanf) map[string]string {
 
 // readEnviron reads SOJOURN_… and reports the variables nobody reads.
 func readEnviron(environ []string) (*koanf.Koanf, []Warning, error) {
-	names := map[string]string{prefix + "CONFIG": configFlag}
+	names := map[string]string{prefix + "CONFIG": configFlag, prefix + "IGNORE_UNKNOWN_SETTINGS": ignoreFlag}
 	for _, s := range settings {
 		names[s.env()] = s.name
 	}

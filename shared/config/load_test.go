@@ -154,19 +154,46 @@ func TestRolesHaveDefaultsAndFlagsOfTheirOwn(t *testing.T) {
 	}
 }
 
-func TestUnknownVariablesAreReportedButNotThoseOfKubernetes(t *testing.T) {
-	_, _, warnings, err := load(t, App, nil, []string{
+func TestUnknownSettingsStopTheProcessButNotThoseOfKubernetes(t *testing.T) {
+	environ := []string{
 		"SOJOURN_ADRR=127.0.0.1:1", "SOJOURN_NONSENSE=1", "SOJOURN_SERVICE_HOST=10.0.0.1", "SOJOURN_PORT=tcp://10.0.0.1:7700",
 		"SOJOURN_PORT_7700_TCP_ADDR=10.0.0.1", "SOJOURN_APP_SERVICE_PORT_HTTP=1", "SOJOURN_TEST_POSTGRES=x", "PATH=/bin",
 		"SOJOURN_QUEUES=q",
-	}, writeFile(t, "qeues: [a]\n"))
-	if err != nil {
-		t.Fatal(err)
 	}
+	path := writeFile(t, "qeues: [a]\n")
 	want := []string{
 		"unknown variable SOJOURN_ADRR: did you mean SOJOURN_ADDR?", "unknown variable SOJOURN_NONSENSE",
 		"unknown setting qeues in file",
 	}
+	_, _, _, err := load(t, App, nil, environ, path)
+	if err == nil {
+		t.Fatal("unknown settings are accepted")
+	}
+	for _, w := range append(want, "--ignore-unknown-settings") {
+		if !strings.Contains(err.Error(), w) {
+			t.Errorf("%q is not in %q", w, err)
+		}
+	}
+	if n := strings.Count(err.Error(), "unknown "); n != len(want) {
+		t.Errorf("%d unknown settings are named, want %d: %v", n, len(want), err)
+	}
+	if _, _, _, err := load(t, App, nil, environ[2:], ""); err != nil {
+		t.Errorf("variables of others: %v", err)
+	}
+	for name, ignore := range map[string][2][]string{
+		"flag":     {{"--ignore-unknown-settings"}, environ},
+		"variable": {nil, append([]string{"SOJOURN_IGNORE_UNKNOWN_SETTINGS=true"}, environ...)},
+	} {
+		c, _, warnings, err := load(t, App, ignore[0], ignore[1], path)
+		if err != nil || c.Queues[0] != "q" {
+			t.Fatalf("%s: got %+v, %v", name, c, err)
+		}
+		sameWarnings(t, warnings, want)
+	}
+}
+
+func sameWarnings(t *testing.T, warnings []Warning, want []string) {
+	t.Helper()
 	if len(warnings) != len(want) {
 		t.Fatalf("got %q, want %d warnings", warnings, len(want))
 	}
