@@ -190,3 +190,40 @@ func TestAStartWithCronMakesASchedule(t *testing.T) {
 		}
 	})
 }
+
+func TestARetentionPassOfNamedRunsTouchesNoOther(t *testing.T) {
+	apptest.Databases(t, func(t *testing.T, database string) {
+		var shift atomic.Int64
+		c := caller{t, shifted(t, database, &shift), ""}
+		runs := map[string]string{}
+		for _, id := range []string{"a", "b", "c", "d", "e", "open"} {
+			runs[id] = c.want(201, "POST", "/api/workflows", `{"workflow_id":"`+id+`","workflow_type":"t"}`).text("run_id")
+			if id != "open" {
+				c.want(200, "POST", "/api/workflows/"+id+"/terminate", `{}`)
+			}
+		}
+		pass := func(body string, pruned, skipped int) {
+			t.Helper()
+			got := c.want(200, "POST", "/api/system/retention/pass", body)
+			if got.body["pruned"] != float64(pruned) || got.body["skipped"] != float64(skipped) {
+				t.Errorf("%s: want %d pruned, %d skipped: %s", body, pruned, skipped, got.raw)
+			}
+		}
+		named := fmt.Sprintf(`{"run_ids":[%q,%q,"none"]}`, runs["a"], runs["open"])
+		pass(named, 0, 3) // within their retention
+		shift.Store(int64(31 * 24 * time.Hour))
+		pass(`{"run_ids":[]}`, 0, 0)
+		pass(named, 1, 2)
+		for id, status := range map[string]int{"a": 404, "b": 200, "c": 200, "d": 200, "e": 200, "open": 200} {
+			c.want(status, "GET", "/api/workflows/"+id, "")
+		}
+		pass(`{"limit":1}`, 1, 0)
+		c.want(404, "GET", "/api/workflows/b", "") // it closed first
+		pass(fmt.Sprintf(`{"limit":1,"run_ids":[%q,%q,%q]}`, runs["c"], runs["d"], runs["e"]), 1, 0)
+		for _, body := range []string{`{"limit":-1}`, `{"run_ids":[""]}`, `{"run_ids":"x"}`} {
+			c.want(422, "POST", "/api/system/retention/pass", body)
+		}
+		pass(`{"limit":1000}`, 2, 0)
+		pass(`{}`, 0, 0)
+	})
+}

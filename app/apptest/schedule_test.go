@@ -1,6 +1,7 @@
 package apptest_test
 
 import (
+	"fmt"
 	"net/url"
 	"strings"
 	"sync/atomic"
@@ -233,5 +234,50 @@ func TestTheHistoryOfADeletedScheduleIsKeptForItsRetention(t *testing.T) {
 			}
 			c.want(at.status, "GET", "/api/schedules/gone/history", "")
 		}
+	})
+}
+
+func TestAListOfSchedulesHasWhatWasAskedFor(t *testing.T) {
+	apptest.Databases(t, func(t *testing.T, database string) {
+		c := caller{t, apptest.Start(t, apptest.Options{Database: database}), ""}
+		for i := range 9 {
+			c.want(201, "POST", "/api/schedules", fmt.Sprintf(
+				`{"schedule_id":"s%d","paused":%t,"spec":{"cron_expressions":["@yearly"]},"action":{"workflow_type":"t%d"}}`,
+				i, i%3 == 0, i%2,
+			))
+		}
+		list := func(query string) (ids []string) {
+			t.Helper()
+			for token := ""; ; {
+				got := c.want(200, "GET", "/api/schedules?"+query+"&next_page_token="+token, "")
+				all, _ := got.body["schedules"].([]any)
+				for _, s := range all {
+					ids = append(ids, s.(map[string]any)["schedule_id"].(string))
+				}
+				if token = got.text("next_page_token"); token == "" {
+					return ids
+				}
+				if !strings.Contains(query, "page_size=2") || len(all) != 2 {
+					t.Errorf("%s: a page of %d schedules", query, len(all))
+				}
+			}
+		}
+		for query, want := range map[string]string{
+			"":                               "s0 s1 s2 s3 s4 s5 s6 s7 s8",
+			"page_size=2":                    "s0 s1 s2 s3 s4 s5 s6 s7 s8",
+			"status=paused":                  "s0 s3 s6",
+			"status=paused&page_size=2":      "s0 s3 s6",
+			"status=active&workflow_type=t1": "s1 s5 s7",
+			"workflow_type=t":                "",
+			"query=s7":                       "s7",
+			"query=t0&status=paused":         "s0 s6",
+			"status=deleted":                 "",
+			"query=a%E2%80%8D":               "",
+		} {
+			if got := strings.Join(list(query), " "); got != want {
+				t.Errorf("%q: got %q, want %q", query, got, want)
+			}
+		}
+		c.want(422, "GET", "/api/schedules?status=halted", "")
 	})
 }

@@ -280,7 +280,7 @@ func (b *Broker) takeAway(ctx context.Context, c store.Contents) error {
 
 // removeRuns removes closed runs, those that are still closed; it says which went. Each is a change of its own in the
 // background: whoever waits for something else waits for one of them at most.
-func (b *Broker) removeRuns(ctx context.Context, ids []string) ([]string, error) {
+func (b *Broker) removeRuns(ctx context.Context, ids []string, may func(*engine.Run) bool) ([]string, error) {
 	gone := make([]bool, len(ids))
 	removing, ctx := errgroup.WithContext(ctx)
 	for i, id := range ids {
@@ -289,7 +289,7 @@ func (b *Broker) removeRuns(ctx context.Context, ids []string) ([]string, error)
 				Needs: store.Keys{Runs: []string{id}, Chain: true},
 				Decide: func(rows store.Rows, _ time.Time) (store.Writes, error) {
 					// It may have gone since it was listed; and what is open is never taken away.
-					if r := rows.Run(id); r == nil || r.Status.Open() {
+					if r := rows.Run(id); r == nil || r.Status.Open() || may != nil && !may(r) {
 						return store.Writes{Answer: false}, nil
 					}
 					return store.Writes{DropRuns: []string{id}, Answer: true}, nil

@@ -47,10 +47,13 @@ func (b *Broker) Retention(ctx context.Context, ns string) (protocol.RetentionSt
 }
 
 // RetentionPass removes them, a hundred a change with room for other work between; a run that is not there any more is
-// skipped.
-func (b *Broker) RetentionPass(ctx context.Context, ns string) (protocol.RetentionPass, error) {
+// skipped. A request that names runs is about these alone: one that is not past its retention is skipped as well.
+func (b *Broker) RetentionPass(ctx context.Context, in protocol.RetentionRequest) (protocol.RetentionPass, error) {
 	p := protocol.RetentionPass{Results: []protocol.RetentionResult{}}
-	err := b.expire(ctx, ns, func(ids, gone []string) {
+	if err := protocol.CheckLimits(in); err != nil {
+		return p, err
+	}
+	count := func(ids, gone []string) {
 		for _, id := range ids {
 			outcome := "pruned"
 			if !slices.Contains(gone, id) {
@@ -61,21 +64,50 @@ func (b *Broker) RetentionPass(ctx context.Context, ns string) (protocol.Retenti
 		}
 		p.Processed += len(ids)
 		p.Pruned += len(gone)
-	})
-	return p, err
+	}
+	if in.RunIDs == nil {
+		return p, b.expire(ctx, in.Namespace, in.Limit, count)
+	}
+	s, err := b.Retention(ctx, in.Namespace)
+	if err != nil {
+		return p, err
+	}
+	named := slices.Clone(in.RunIDs)
+	slices.Sort(named)
+	named = slices.Compact(named)
+	if in.Limit > 0 {
+		named = named[:min(in.Limit, len(named))]
+	}
+	for ids := range slices.Chunk(named, piece) {
+		gone, err := b.removeRuns(ctx, ids, func(r *engine.Run) bool {
+			return r.Namespace == s.Namespace && r.ClosedAt.Before(s.Cutoff.Time)
+		})
+		if err != nil {
+			return p, err
+		}
+		count(ids, gone)
+	}
+	return p, nil
 }
 
-// expire removes what is past a namespace's retention, and tells of every piece what was to go and what went.
-func (b *Broker) expire(ctx context.Context, ns string, piece func(ids, gone []string)) error {
-	for {
+// expire removes what is past a namespace's retention, at most limit runs (0: all). It calls piece with the runs that
+// were to go and those that went.
+func (b *Broker) expire(ctx context.Context, ns string, limit int, piece func(ids, gone []string)) error {
+	for left := limit; ; {
 		s, err := b.Retention(ctx, ns)
 		if err != nil {
 			return err
 		}
+		if limit > 0 {
+			if s.RunIDs = s.RunIDs[:min(left, len(s.RunIDs))]; left > 0 && len(s.RunIDs) == left {
+				s.Pressure = false // the last piece
+			}
+			left -= len(s.RunIDs)
+		}
 		if s.Count == 0 {
 			return b.forget(ctx, s)
 		}
-		gone, err := b.removeRuns(ctx, s.RunIDs)
+		gone, err := b.removeRuns(ctx, s.RunIDs, nil)
 		if err != nil {
 			return err
 		}
@@ -151,7 +183,7 @@ func (b *Broker) Prune(ctx context.Context) (next time.Duration, err error) {
 // When the next run will be too old is read last, behind the removal of those that are.
 func (b *Broker) pruneNamespace(ctx context.Context, v protocol.NamespaceView) (next time.Duration, err error) {
 	pruned := 0
-	err = b.expire(ctx, v.Name, func(_, gone []string) { pruned += len(gone) })
+	err = b.expire(ctx, v.Name, 0, func(_, gone []string) { pruned += len(gone) })
 	if pruned > 0 {
 		b.log.Info().Str("namespace", v.Name).Int("runs", pruned).Msg("runs past their retention removed")
 	}

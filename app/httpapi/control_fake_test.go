@@ -65,8 +65,8 @@ func (f *fake) Schedule(_ context.Context, _, id string) (protocol.ScheduleView,
 	return protocol.ScheduleView{ScheduleID: id}, f.saw(id)
 }
 
-func (f *fake) Schedules(_ context.Context, _, after string, _ int) ([]protocol.ScheduleView, string, error) {
-	return nil, "", f.saw(after)
+func (f *fake) Schedules(_ context.Context, in protocol.ScheduleListRequest) ([]protocol.ScheduleView, string, error) {
+	return nil, "", f.saw(in.PageToken)
 }
 
 func (f *fake) ScheduleHistory(
@@ -89,7 +89,8 @@ func (f *fake) Retention(_ context.Context, ns string) (protocol.RetentionStatus
 	return protocol.RetentionStatus{}, f.saw(ns)
 }
 
-func (f *fake) RetentionPass(_ context.Context, ns string) (protocol.RetentionPass, error) {
+func (f *fake) RetentionPass(_ context.Context, in protocol.RetentionRequest) (protocol.RetentionPass, error) {
+	ns := in.Namespace
 	return protocol.RetentionPass{}, f.saw(ns)
 }
 

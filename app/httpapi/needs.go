@@ -95,7 +95,7 @@ type QueueViews interface {
 // ScheduleViews is what is told of schedules.
 type ScheduleViews interface {
 	Schedule(ctx context.Context, namespace, id string) (protocol.ScheduleView, error)
-	Schedules(ctx context.Context, namespace, after string, limit int) ([]protocol.ScheduleView, string, error)
+	Schedules(context.Context, protocol.ScheduleListRequest) ([]protocol.ScheduleView, string, error)
 	ScheduleHistory(
 		ctx context.Context, namespace, id string, after int64, limit int,
 	) ([]protocol.ScheduleEvent, bool, error)

@@ -14,7 +14,7 @@ import (
 // Retention is what of the broker is about removing what is old.
 type Retention interface {
 	Retention(ctx context.Context, namespace string) (protocol.RetentionStatus, error)
-	RetentionPass(ctx context.Context, namespace string) (protocol.RetentionPass, error)
+	RetentionPass(context.Context, protocol.RetentionRequest) (protocol.RetentionPass, error)
 }
 
 func retentions(contract lineFunc) []route {
@@ -28,9 +28,10 @@ func retentions(contract lineFunc) []route {
 func retention(a *API, c *call) (answer, error) { return ok(a.opt.Retention.Retention(c.Ctx, c.NS)) }
 
 func retentionPass(a *API, c *call) (answer, error) {
-	if err := c.Read(&struct{}{}); err != nil {
+	var in protocol.RetentionRequest
+	if err := c.Read(&in); err != nil {
 		return answer{}, err
 	}
-	c.about = c.NS
-	return ok(a.opt.Retention.RetentionPass(c.Ctx, c.NS))
+	in.Namespace, c.about = c.NS, c.NS
+	return ok(a.opt.Retention.RetentionPass(c.Ctx, in))
 }

@@ -52,11 +52,14 @@ func schedules(contract, ours lineFunc) []route {
 
 func listSchedules(a *API, c *call) (answer, error) {
 	q := c.query()
-	size, after := q.number("page_size", 1, 200), q.text("next_page_token")
+	in := protocol.ScheduleListRequest{
+		Namespace: c.NS, Status: q.text("status"), WorkflowType: q.text("workflow_type"), Query: q.text("query"),
+		PageSize: q.number("page_size", 1, 200), PageToken: q.text("next_page_token"),
+	}
 	if q.err != nil {
 		return answer{}, q.err
 	}
-	list, next, err := a.opt.ScheduleViews.Schedules(c.Ctx, c.NS, after, size)
+	list, next, err := a.opt.ScheduleViews.Schedules(c.Ctx, in)
 	body := schedulesAnswer{Namespace: c.NS, Schedules: list}
 	if next != "" {
 		body.NextPageToken = &next

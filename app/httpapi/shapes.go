@@ -164,7 +164,7 @@ var shapes = map[string]serve.Shape{
 	},
 
 	"list_schedules": {
-		Does: "list schedules", Query: pageQuery{}, Says: serve.OK(schedulesAnswer{}),
+		Does: "list schedules", Query: protocol.ScheduleListRequest{}, Says: serve.OK(schedulesAnswer{}),
 		Refuses: []protocol.Reason{protocol.ReasonInvalidPageToken},
 	},
 	"create_schedule": {
@@ -328,7 +328,7 @@ var shapes = map[string]serve.Shape{
 	},
 	"retention": {Does: "show what retention would remove now", Says: serve.OK(protocol.RetentionStatus{})},
 	"retention_pass": {
-		Does: "remove closed runs that are past their retention", Body: nothing{},
+		Does: "remove closed runs that are past their retention", Body: protocol.RetentionRequest{},
 		Says: serve.OK(protocol.RetentionPass{}),
 	},
 

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"encoding/json"
 	"net/http"
 
 	"github.com/sojourn-run/sojourn/shared/protocol"
@@ -28,6 +29,15 @@ func update(a *API, c *call) (answer, error) {
 	var in protocol.UpdateRequest
 	if err := c.Read(&in); err != nil {
 		return answer{}, err
+	}
+	var removed struct {
+		WaitPolicy json.RawMessage `json:"wait_policy"`
+	}
+	if err := c.Read(&removed); err != nil {
+		return answer{}, err
+	}
+	if removed.WaitPolicy != nil {
+		return answer{}, protocol.Invalid("wait_policy", "was removed from the contract; use wait_for")
 	}
 	in.Target, in.UpdateName, in.Identity = c.target(), c.PathValue("name"), c.Who.Name
 	out, err := a.opt.Runs.Update(c.Ctx, in)

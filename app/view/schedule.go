@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"strings"
 
 	"github.com/sojourn-run/sojourn/app/engine"
 	"github.com/sojourn-run/sojourn/app/store"
@@ -21,28 +22,58 @@ func (v *View) Schedule(ctx context.Context, ns, id string) (protocol.ScheduleVi
 	return viewSchedule(s), err
 }
 
-// Schedules lists by id; the token is the last id of the page before.
+// mostRead is how many schedules one page of a listing reads. A page that ends there may be shorter than asked for.
+const mostRead = 5000
+
+// Schedules lists by id what matches the request; the token is the last id that the page before read.
 func (v *View) Schedules(
-	ctx context.Context, ns, after string, limit int,
+	ctx context.Context, in protocol.ScheduleListRequest,
 ) (list []protocol.ScheduleView, next string, err error) {
+	limit := in.PageSize
 	if limit == 0 {
 		limit = 100
 	}
+	switch in.Status {
+	case "", engine.ScheduleActive, engine.SchedulePaused, engine.ScheduleDeleted:
+	default:
+		return nil, "", protocol.Invalid("status", "must be one of %s, %s, %s", engine.ScheduleActive, engine.SchedulePaused,
+			engine.ScheduleDeleted)
+	}
 	list = []protocol.ScheduleView{}
 	err = v.store.View(ctx, func(r store.Reader) error {
-		rows, err := r.Schedules(ctx, cmp.Or(ns, store.DefaultNamespace), after, limit+1)
-		// A page may so be shorter than its limit: what was removed is read past, as it goes soon.
-		for _, s := range rows[:min(limit, len(rows))] {
-			if s.RemovedAt.IsZero() {
-				list = append(list, viewSchedule(s))
+		after := in.PageToken
+		for read := 0; ; {
+			rows, err := r.Schedules(ctx, cmp.Or(in.Namespace, store.DefaultNamespace), after, limit+1)
+			if err != nil {
+				return err
+			}
+			for _, s := range rows[:min(limit, len(rows))] {
+				after = s.ID
+				if s.RemovedAt.IsZero() && matches(in, &s) {
+					list = append(list, viewSchedule(s))
+				}
+				if read++; len(list) == limit || read == mostRead {
+					break
+				}
+			}
+			switch last := rows[max(0, len(rows)-1):]; {
+			case len(last) == 0 || last[0].ID == after:
+				return nil
+			case len(list) == limit || read >= mostRead:
+				next = after
+				return nil
 			}
 		}
-		if len(rows) > limit {
-			next = rows[limit-1].ID
-		}
-		return err
 	})
 	return list, next, err
+}
+
+// matches says whether a schedule is among those that a listing asks for.
+func matches(in protocol.ScheduleListRequest, s *engine.Schedule) bool {
+	typ := cmp.Or(s.Action.WorkflowType, s.Action.ActivityType)
+	return (in.Status == "" || in.Status == s.Status) &&
+		(in.WorkflowType == "" || in.WorkflowType == s.Action.WorkflowType) &&
+		(in.Query == "" || strings.Contains(s.ID, in.Query) || strings.Contains(typ, in.Query))
 }
 
 // ScheduleHistory reads a schedule's own history after a sequence, and says whether there is more.

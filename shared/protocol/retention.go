@@ -22,6 +22,13 @@ type RetentionPass struct {
 	Results   []RetentionResult `json:"results"`
 }
 
+// RetentionRequest asks for a pass over a namespace: over all runs past their retention, or over those that it names.
+type RetentionRequest struct {
+	Namespace string   `json:"-"`
+	RunIDs    []string `json:"run_ids,omitempty" maxItems:"1000" each:"255"`
+	Limit     int      `json:"limit,omitempty" minimum:"1" maximum:"1000000"` // most runs that are removed; all when absent
+}
+
 // RetentionResult is what became of one run.
 type RetentionResult struct {
 	RunID   string `json:"run_id"`
