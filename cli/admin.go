@@ -210,6 +210,12 @@ func (s *settings) databaseFinding(ctx context.Context) finding {
 	case err != nil:
 		return finding{"database", false, fmt.Sprintf("%s: %v", s.database(), err)}
 	}
+	if d := schema.Durability; d != nil {
+		text += ", " + d.String()
+		if d.Risk() {
+			text += ": a crash of the server can lose acknowledged work"
+		}
+	}
 	return finding{"database", schema.Refused == nil, text}
 }
 

@@ -215,7 +215,12 @@ func TestMigrateAndDoctorKnowPostgres(t *testing.T) {
 	if code != 0 && web.Built() {
 		t.Errorf("doctor: exit %d", code)
 	}
-	says(t, "doctor", out, "ok   database", "postgres://", fmt.Sprint("schema ", latestSchema(t)))
+	says(t, "doctor", out, "ok   database", "postgres://", fmt.Sprint("schema ", latestSchema(t)), "fsync ",
+		"synchronous_commit ", "full_page_writes ")
+	e["SOJOURN_DATABASE_URL"] += map[bool]string{true: "&", false: "?"}[strings.Contains(e["SOJOURN_DATABASE_URL"], "?")] +
+		"target_session_attrs=read-write"
+	_, out, _ = run(t, t.TempDir(), e, "doctor")
+	says(t, "doctor with target_session_attrs=read-write", out, "ok   database", fmt.Sprint("schema ", latestSchema(t)))
 }
 
 // latestSchema is the version of this source's last migration.

@@ -216,7 +216,25 @@ func (s *settings) openStore(ctx context.Context, id string, d store.Dispatcher)
 		o.App = "app" // the file has one app at a time: its row goes on
 		return sqlite.Open(ctx, path, o)
 	}
-	return postgres.Open(ctx, s.DatabaseURL, o)
+	opened, err := postgres.Open(ctx, s.DatabaseURL, o)
+	if err != nil {
+		return nil, err
+	}
+	s.logDurability(ctx)
+	return opened, nil
+}
+
+// logDurability logs the server's settings that decide whether it keeps acknowledged commits in a crash.
+func (s *settings) logDurability(ctx context.Context) {
+	schema, err := s.inspect(ctx)
+	switch d := schema.Durability; {
+	case err != nil:
+		s.Log.Warn().Err(err).Msg("failed to read the durability settings of the database")
+	case d != nil && d.Risk():
+		s.Log.Warn().Str("durability", d.String()).Msg("a crash of the database server can lose acknowledged work")
+	case d != nil:
+		s.Log.Info().Str("durability", d.String()).Msg("database opened")
+	}
 }
 
 // inspect looks at the database without opening a store.

@@ -89,6 +89,20 @@ func (j ClockJump) Direction() (way string, by time.Duration) {
 type Schema struct {
 	Found, Wanted int64
 	Refused       error
+	Durability    *Durability // of a PostgreSQL server; nil for SQLite
+}
+
+// Durability are the settings of a PostgreSQL server that decide whether it keeps acknowledged commits in a crash, as
+// the server shows them.
+type Durability struct{ Fsync, SynchronousCommit, FullPageWrites string }
+
+func (d Durability) String() string {
+	return "fsync " + d.Fsync + ", synchronous_commit " + d.SynchronousCommit + ", full_page_writes " + d.FullPageWrites
+}
+
+// Risk reports that a crash of the server can lose acknowledged commits.
+func (d Durability) Risk() bool {
+	return d.Fsync == "off" || d.SynchronousCommit == "off" || d.FullPageWrites == "off"
 }
 
 // Stats counts statements beside BEGIN and COMMIT, the round trips they took, commits of batches, changes in them, rows

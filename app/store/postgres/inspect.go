@@ -26,14 +26,25 @@ func inspect(ctx context.Context, url string) (s store.Schema, err error) {
 	if err != nil {
 		return s, err
 	}
-	cfg.RuntimeParams["default_transaction_read_only"] = "on"
-	db := stdlib.OpenDB(*cfg)
+	// Only after the connection was made: a session that is read-only from its start would not be one of
+	// target_session_attrs=read-write.
+	db := stdlib.OpenDB(*cfg, stdlib.OptionAfterConnect(func(ctx context.Context, c *pgx.Conn) error {
+		_, err := c.Exec(ctx, "SET default_transaction_read_only = on")
+		return err
+	}))
 	defer func() { err = errors.Join(err, db.Close()) }()
 	p, err := provider(db)
 	if err != nil {
 		return s, err
 	}
 	s.Wanted = sqldb.Known(p)
+	const durability = "SELECT current_setting('fsync'), current_setting('synchronous_commit')," +
+		" current_setting('full_page_writes')"
+	d := &store.Durability{}
+	if err := db.QueryRowContext(ctx, durability).Scan(&d.Fsync, &d.SynchronousCommit, &d.FullPageWrites); err != nil {
+		return s, err
+	}
+	s.Durability = d
 	var there bool
 	if err := db.QueryRowContext(ctx, "SELECT to_regclass('goose_db_version') IS NOT NULL").Scan(&there); err != nil ||
 		!there {

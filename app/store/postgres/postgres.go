@@ -11,6 +11,7 @@ import (
 	"io"
 	"io/fs"
 	"net"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -135,6 +136,10 @@ func provider(db *sql.DB) (*goose.Provider, error) {
 	return p, nil
 }
 
+// connectionEnds are the codes with which the server ends a connection, or refuses one for now: admin_shutdown,
+// crash_shutdown, cannot_connect_now, idle_session_timeout, idle_in_transaction_session_timeout, transaction_timeout.
+var connectionEnds = []string{"57P01", "57P02", "57P03", "57P05", "25P03", "25P04"}
+
 // classify tells a lost race or connection from a statement that is at fault.
 func classify(err error) db.Class {
 	var e *pgconn.PgError
@@ -155,8 +160,7 @@ func classify(err error) db.Class {
 		return db.Locked
 	case e.Code == "25006": // read-only: a standby, or a server about to hand over
 		return db.Unavailable
-	case len(e.Code) == 5 &&
-		(e.Code[:2] == "08" || e.Code == "57P01" || e.Code == "57P02" || e.Code == "57P03" || e.Code == "25P03"):
+	case len(e.Code) == 5 && (e.Code[:2] == "08" || slices.Contains(connectionEnds, e.Code)):
 		return db.Lost
 	case len(e.Code) == 5 && (e.Code[:2] == "53" || e.Code[:2] == "58"):
 		return db.Unavailable

@@ -2,6 +2,8 @@ package postgres
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"database/sql"
 	"errors"
 	"fmt"
@@ -30,6 +32,7 @@ const lockTimeout = "500"
 // it is about a transaction, in seconds where it is about the network.
 var bearing = map[string]string{
 	"idle_in_transaction_session_timeout": "2000",
+	"idle_session_timeout":                "0", // an idle connection of the pool is no fault
 	"tcp_user_timeout":                    "10000",
 	"tcp_keepalives_idle":                 "5",
 	"tcp_keepalives_interval":             "2",
@@ -104,17 +107,40 @@ func unblock(ctx context.Context, db *sql.DB) error {
 // toldEvery is how often it is said that a server is waited for.
 const toldEvery = 10 * time.Second
 
-// await waits until the server takes connections, when it cannot be reached or says that it is starting: an app and its
-// database may be started in any order. What waiting does not mend, a wrong password or a database that does not exist,
-// is an error at once.
+// nameWait is how long a host name that the DNS does not know is waited for: where containers start in any order, a
+// name appears with its container.
+const nameWait = time.Minute
+
+// untrusted reports that the server's certificate is not trusted, or is for another host.
+func untrusted(err error) bool {
+	var verify *tls.CertificateVerificationError
+	var authority x509.UnknownAuthorityError
+	var host x509.HostnameError
+	var invalid x509.CertificateInvalidError
+	return errors.As(err, &verify) || errors.As(err, &authority) || errors.As(err, &host) || errors.As(err, &invalid)
+}
+
+// unknownHost reports that the DNS does not know the server's name.
+func unknownHost(err error) bool {
+	var dns *net.DNSError
+	return errors.As(err, &dns) && dns.IsNotFound
+}
+
+// await waits until the server accepts connections, when it cannot be reached or is starting: an app and its database
+// may be started in any order. Waiting does not help against a wrong password, an untrusted certificate or a database
+// that does not exist: await returns that error at once, and the error of an unknown host name after nameWait.
 func await(ctx context.Context, server *sql.DB, tell func(error)) error {
 	var told time.Time
+	began := time.Now()
 	for wait := apart; ; wait = min(2*wait, time.Second) {
 		err := direct(ctx, server)
 		if pooled(err) {
 			return fmt.Errorf("%w: %w", errPooler, err) // which no waiting cures
 		}
-		if err == nil || tell == nil || ctx.Err() != nil || classify(err) != db.Lost {
+		if err == nil || tell == nil || ctx.Err() != nil || classify(err) != db.Lost || untrusted(err) {
+			return err
+		}
+		if unknownHost(err) && time.Since(began) >= nameWait {
 			return err
 		}
 		if time.Since(told) > toldEvery {
