@@ -220,7 +220,7 @@ func (p *program) sessionsCommand() *cobra.Command {
 		}
 		return c
 	}
-	return sortable(offerIDs(p.group("sessions", "List worker sessions, look at one, close or move one", p.listSessions,
+	c := sortable(offerIDs(p.group("sessions", "List worker sessions, look at one, close or move one", p.listSessions,
 		&cobra.Command{
 			Use: "describe ID", Short: "Show a session and its timeline", Args: one(oneSession),
 			RunE: func(c *cobra.Command, args []string) error {
@@ -261,6 +261,8 @@ func (p *program) sessionsCommand() *cobra.Command {
 			c.Flags().BoolVar(&in.Force, "force", false, "at once, whatever runs in it")
 		}),
 	), first(p.ids("/api/worker-sessions", "sessions", "session_id", true))))
+	c.AddCommand(p.releaseSessions()) // it opens the database, and takes the settings of an app and not of a client
+	return c
 }
 
 func (p *program) listSessions(c *cobra.Command, _ []string) error {

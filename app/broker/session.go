@@ -90,9 +90,16 @@ func (b *Broker) HeartbeatSession(ctx context.Context, in protocol.SessionVerb) 
 
 // ReleaseSession gives a session up without ending it: another worker may claim it at once.
 func (b *Broker) ReleaseSession(ctx context.Context, in protocol.SessionVerb) (protocol.SessionAnswer, error) {
-	return b.sessionVerb(ctx, in, "released", engine.ReleaseSession{
+	out, err := b.sessionVerb(ctx, in, "released", engine.ReleaseSession{
 		SessionHolder: holder(in), Why: in.Reason, Failed: in.Failed, Known: in.Known,
 	})
+	if now := b.store.About(); err == nil && !now.IsZero() && engine.EpochAhead(in.Known, now) {
+		b.opt.Metrics.epochIgnored()
+		b.log.Warn().Str("namespace", change.Namespace(in.Namespace)).Str("session_id", in.SessionID).
+			Str("worker_id", in.WorkerID).Int64("known_epoch", in.Known).Time("now", now).
+			Msg("ignored an epoch that a worker reported: it is more than a day ahead of the database's clock")
+	}
+	return out, err
 }
 
 // CloseSession ends the session of its owner or releases it, as engine.CloseSession decides; twice is no error. The

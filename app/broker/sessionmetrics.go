@@ -17,7 +17,7 @@ import (
 type sessionCounters struct {
 	claims, ends, rebuilds, unbuilt, late *prometheus.CounterVec
 	evictions                             *prometheus.CounterVec
-	renewals, cleaned, thrashed           prometheus.Counter
+	renewals, cleaned, thrashed, ignored  prometheus.Counter
 }
 
 func newSessionCounters(r prometheus.Registerer) sessionCounters {
@@ -32,6 +32,10 @@ func newSessionCounters(r prometheus.Registerer) sessionCounters {
 		return c
 	}
 	return sessionCounters{
+		ignored: one(
+			"sojourn_session_epochs_ignored_total",
+			"Epochs that workers reported and that were ignored, because they were more than a day ahead of the database's clock.",
+		),
 		claims: vec(
 			"sojourn_session_claims_total",
 			"Sessions claimed, by kind: new for the first claim of a row, reclaim for every other.", "kind",
@@ -117,4 +121,11 @@ func (m *Metrics) rebuilt(r *protocol.Recovered) {
 		ran--
 	}
 	m.sessions.rebuilds.WithLabelValues(reason).Add(float64(ran))
+}
+
+// epochIgnored counts an epoch that a worker reported and that is too far ahead of the database's clock.
+func (m *Metrics) epochIgnored() {
+	if m != nil {
+		m.sessions.ignored.Inc()
+	}
 }

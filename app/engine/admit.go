@@ -203,9 +203,10 @@ const (
 	ReasonEndedByFlow = "ended_by_workflow"
 	// it was idle, and its holder held as many as it may while another one waited
 	ReasonEvictedCap      = "evicted_cap"
-	ReasonEvictedPressure = "evicted_pressure" // what a worker says when its memory is scarce
-	ReasonShutdown        = "shutdown"         // what a worker says when it releases in its drain
-	ReasonDeleted         = "deleted"          // a DELETE of the owner that released the session and named no reason
+	ReasonEvictedPressure = "evicted_pressure"  // what a worker says when its memory is scarce
+	ReasonShutdown        = "shutdown"          // what a worker says when it releases in its drain
+	ReasonRestored        = "database_restored" // an operator released all sessions after a restore
+	ReasonDeleted         = "deleted"           // a DELETE of the owner that released the session and named no reason
 )
 
 // What a change of release does to a session: PolicyMigrate, the default, lets a worker of any release claim it once

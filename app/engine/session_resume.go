@@ -83,20 +83,34 @@ func (in ReleaseSession) giveUp(s *Session, now history.Time) SessionChange {
 	n := &c.Session
 	switch {
 	case s.NoReacquire:
-		n.lose(protocol.SessionExpired, protocol.ReasonGivenUp, now)
-		c.Timeline = append(c.Timeline, s.ended(now, "expired", in.Worker, protocol.ReasonGivenUp))
+		n.lose(protocol.SessionExpired, in.Why, now)
+		c.Timeline = append(c.Timeline, s.ended(now, "expired", in.Worker, in.Why))
 	case s.Held(now.Time):
-		c.Timeline = append(c.Timeline, n.release(now, in.Worker, protocol.ReasonGivenUp))
+		c.Timeline = append(c.Timeline, n.release(now, in.Worker, in.Why))
 	case s.Status == protocol.SessionActive: // the lease ran out, and no app has recorded it yet
 		n.lose(protocol.SessionExpired, ReasonLeaseLost, now)
 		n.Owner, n.Incarnation = "", ""
-		c.Timeline = append(c.Timeline, s.ended(now, "expired", in.Worker, protocol.ReasonGivenUp))
+		c.Timeline = append(c.Timeline, s.ended(now, "expired", in.Worker, in.Why))
 	default:
 		n.Owner, n.Incarnation, n.UpdatedAt = "", "", now
 	}
 	// The database was restored from an older copy: the worker has seen an epoch that is not in it.
-	if in.Known > n.Epoch && in.Known <= now.Add(maxEpochAhead).UnixMicro() {
+	if in.Known > n.Epoch && !EpochAhead(in.Known, now.Time) {
 		n.Epoch = in.Known
 	}
 	return c
+}
+
+// EpochAhead says whether an epoch that a worker reports is ignored: it is too far ahead of the database's clock.
+func EpochAhead(epoch int64, now time.Time) bool { return epoch > now.Add(maxEpochAhead).UnixMicro() }
+
+// RestoreSession releases a session of a database that was restored from an older copy, whoever holds it: no process
+// may resume it, and the next acquisition raises the epoch. A session that must not be acquired again has ended.
+type RestoreSession struct{}
+
+func (RestoreSession) decide(s *Session, now history.Time) (SessionChange, error) {
+	if s == nil || s.Terminal || s.Owner == "" {
+		return SessionChange{}, errNotDue
+	}
+	return ReleaseSession{Why: ReasonRestored}.giveUp(s, now), nil
 }

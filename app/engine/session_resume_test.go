@@ -147,3 +147,32 @@ func TestAGivenUpEpochIsNotServedAgain(t *testing.T) {
 		})
 	}
 }
+
+// After a restore no process resumes a session, whether it is held or suspended; a session that must not be acquired
+// again has ended, and one without an owner is left as it is.
+func TestARestoredSessionIsNotResumed(t *testing.T) {
+	for name, after := range map[string]time.Duration{"held": 0, "suspended": time.Minute} {
+		s, w, _ := suspended()
+		now := s.UpdatedAt.Add(after)
+		changed, err := DecideSession(&s, RestoreSession{}, now)
+		if err != nil || len(changed.Timeline) != 1 || changed.Session.Owner != "" {
+			t.Fatalf("%s: %+v, %v", name, changed, err)
+		}
+		n := changed.Session
+		resume := ResumeSession{Epoch: s.Epoch, Lessee: Lessee{Worker: w, Counted: true}}
+		if _, err := DecideSession(&n, resume, now); err == nil {
+			t.Errorf("%s: the session is resumed after the restore", name)
+		}
+		a, _, _ := LeaseActivity(Activity{}, &n, Lessee{Worker: w, Counted: true}, func(string) int64 { return 0 }, now)
+		if !a.New || a.Epoch <= s.Epoch {
+			t.Errorf("%s: the next task gets epoch %d after %d, new %t", name, a.Epoch, s.Epoch, a.New)
+		}
+		if _, err := DecideSession(&changed.Session, RestoreSession{}, now); !IsNotDue(err) {
+			t.Errorf("%s: a session without an owner is released once more: %v", name, err)
+		}
+		s.NoReacquire = true
+		if changed, err = DecideSession(&s, RestoreSession{}, now); err != nil || !changed.Session.Terminal {
+			t.Errorf("%s: a session that must not be acquired again has not ended: %+v, %v", name, changed, err)
+		}
+	}
+}

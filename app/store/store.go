@@ -225,6 +225,8 @@ type Writes struct {
 	// DropLanes removes what is remembered of kinds of tasks that no queue had ready for a day, for claims to look
 	// there.
 	DropLanes bool
+	// EpochFloors raises the epoch floors of namespaces.
+	EpochFloors map[string]int64
 	// Unserved marks runs as stuck for want of a worker, or removes the mark. A run that another app has locked, or that
 	// is gone, is left out.
 	Unserved []UnservedRun

@@ -162,6 +162,9 @@ func (b *batch) apply(w *store.Writes, payloads [][][]byte) {
 	b.applyRemoval(w)
 	b.dropLanes = b.dropLanes || w.DropLanes
 	b.unserved = append(b.unserved, w.Unserved...)
+	for ns, epoch := range w.EpochFloors {
+		b.raise(ns, epoch)
+	}
 	b.applySchedules(w.Schedules)
 	b.applyQueues(w)
 	for _, id := range w.DropTokens {

@@ -33,7 +33,7 @@ func (b *batch) loadFloors() {
 	}
 }
 
-// raise keeps the epoch of a session whose row this batch removes.
+// raise raises the floor of a namespace, as to the epoch of a session whose row this batch removes.
 func (b *batch) raise(namespace string, epoch int64) {
 	b.flush.floors[namespace] = max(b.flush.floors[namespace], epoch)
 	if b.risen == nil {

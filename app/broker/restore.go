@@ -1,0 +1,75 @@
+package broker
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/sojourn-run/sojourn/app/change"
+	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/shared/history"
+)
+
+// restorePage is the number of sessions that one change releases.
+const restorePage = 200
+
+// ReleaseAll releases every session of a namespace, also those that their holders have suspended, and raises the epoch
+// floor of the namespace to the larger of the store's clock and a lowest floor in microseconds. Every acquisition after
+// that gets an epoch above the floor. It returns the number of sessions that it released, and the floor.
+func ReleaseAll(
+	ctx context.Context, s store.Store, namespace string, lowest int64,
+) (released int, floor int64, err error) {
+	floor, err = change.Commit[int64](ctx, s, store.Change{
+		Decide: func(_ store.Rows, now time.Time) (store.Writes, error) {
+			at := max(now.UnixMicro(), lowest)
+			return store.Writes{
+				EpochFloors: map[string]int64{namespace: at}, Answer: at,
+				Audit: []store.Audit{{
+					At: history.At(now), Identity: "operator", Action: "sessions.release_all", Namespace: namespace,
+					Detail: fmt.Sprintf("epoch floor %d", at),
+				}},
+			}, nil
+		},
+	})
+	if err != nil {
+		return 0, 0, err
+	}
+	// The last updated come first, and a release is an update: the pages behind a position never have a session twice.
+	for q := (store.SessionQuery{Namespace: namespace, Limit: restorePage}); ; {
+		var list []engine.Session
+		err := s.View(ctx, func(r store.Reader) (err error) {
+			list, err = r.Sessions(ctx, q)
+			return err
+		})
+		if err != nil || len(list) == 0 {
+			return released, floor, err
+		}
+		var keys []engine.SessionKey
+		for i := range list {
+			keys = append(keys, list[i].Key())
+			q.AfterUpdated, q.AfterID = list[i].UpdatedAt, list[i].ID
+		}
+		n, err := change.Commit[int](ctx, s, store.Change{
+			Needs: store.Keys{Sessions: keys},
+			Decide: func(rows store.Rows, now time.Time) (store.Writes, error) {
+				var w store.Writes
+				for _, k := range keys {
+					c, err := engine.DecideSession(rows.Session(k), engine.RestoreSession{}, now)
+					if engine.IsNotDue(err) {
+						continue
+					}
+					if err != nil {
+						return store.Writes{}, err
+					}
+					w.Sessions = append(w.Sessions, c)
+				}
+				w.Answer = len(w.Sessions)
+				return w, nil
+			},
+		})
+		if released += n; err != nil {
+			return released, floor, err
+		}
+	}
+}
