@@ -15,6 +15,11 @@ import (
 	"github.com/sojourn-run/sojourn/worker/workflow"
 )
 
+// brokenRun is the wait of a run whose code failed several times, as the description of a run has it.
+var brokenRun = regexp.MustCompile(
+	`(?m)^now +its next decision failed \d+ times in a row, next attempt at .*: workflow code panicked: out of flour$`,
+)
+
 // registerShown registers activities of which there is something to be seen from a shell.
 func registerShown(r *worker.Registry) {
 	r.Activity("shown.joined", func(context.Context) error {
@@ -69,7 +74,7 @@ func TestWhatAPersonIsShown(t *testing.T) {
 	until(t, "a run whose code fails says with what, and where", func() bool {
 		_, out, _ := run(t, s.dir, s.env, "workflow", "describe", "broken")
 		_, debugged, _ := run(t, s.dir, s.env, "workflow", "debug", "broken")
-		return strings.Contains(out, "its code failed: workflow code panicked: out of flour\n") &&
+		return brokenRun.MatchString(out) && strings.Contains(out, "its code failed at\n") &&
 			strings.Contains(out, "shown_test.go:") &&
 			strings.Contains(debugged, "is tried again: workflow code panicked: out of flour\n")
 	})

@@ -59,7 +59,7 @@ func (p *program) showRun(v protocol.RunView) error {
 		fact{"closed", stamp(v.ClosedAt)},
 		fact{"now", now},
 		fact{"quarantined", set},
-		fact{"stuck", stuckBy(v)},
+		fact{"stuck", strings.TrimPrefix(stuckBy(v), "stuck ")},
 		fact{"input", content(v.Input)},
 		fact{"output", content(v.Output)},
 		fact{"error", v.Failed().Text()},
