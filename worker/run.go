@@ -10,12 +10,14 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// Of a drain, what handing back, close hooks of sessions and the last calls to the app get; the work that runs gets the
-// rest, half of it at least.
+// Running tasks get all of a drain but leaveTime, and at least half of it. leaveTime is for handing back (backTime),
+// the close hooks of sessions and the last calls to the app (callsTime). Where the tasks end earlier, the hooks get up
+// to hooksTime.
 const (
-	backTime  = 2 * time.Second
+	leaveTime = 5 * time.Second
+	backTime  = 1 * time.Second
+	callsTime = 1500 * time.Millisecond
 	hooksTime = 5 * time.Second
-	callsTime = 2 * time.Second
 )
 
 // ErrAborted says that a drain was cut short by Abort.
@@ -93,7 +95,7 @@ func (w *Worker) leave() error {
 		w.link.Drain()
 	}
 	work, done := context.WithDeadline(
-		ctx, began.Add(max(w.opt.DrainTimeout-backTime-hooksTime-callsTime, w.opt.DrainTimeout/2)),
+		ctx, began.Add(max(w.opt.DrainTimeout-leaveTime, w.opt.DrainTimeout/2)),
 	)
 	err := w.runner.Stop(work)
 	done()
