@@ -1,10 +1,16 @@
 package cli_test
 
 import (
+	"encoding/json"
+	"net/http"
+	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
 // A list from a shell: whether there is more, why runs failed, one word for how each stands, in any order; and ids to
@@ -62,6 +68,49 @@ func TestListsSayWhatAPersonLooksFor(t *testing.T) {
 		if !slices.Contains(offered, c.offers) {
 			t.Errorf("%v offers %q, not %s", c.typed, offered, c.offers)
 		}
+	}
+}
+
+// A schedule whose firings are skipped shows that in the list.
+func TestTheListOfSchedulesCountsSkippedFirings(t *testing.T) {
+	t.Parallel()
+	s := startShell(t)
+	s.try(0, "created busy", "schedules", "create", "busy", "--type", "nothing.runs.this", "--every", "1h")
+	s.try(0, "triggered busy", "schedules", "trigger", "busy")
+	for range 2 {
+		s.try(0, "skipped busy", "schedules", "trigger", "busy")
+	}
+	out := s.try(0, "SKIPPED", "schedules")
+	if !regexp.MustCompile(`busy .* skip\W+1\W+2\W`).MatchString(out) {
+		t.Errorf("want 1 fired, 2 skipped:\n%s", out)
+	}
+}
+
+// The guide and the app name one execution mode.
+func TestTheExecutionModeIsThatOfTheGuide(t *testing.T) {
+	t.Parallel()
+	s := startShell(t)
+	page, err := os.ReadFile("../docs/guide/socket-workers.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer, err := http.Get(s.env["SOJOURN_APP_URL"] + "/api/worker/settings")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	var got protocol.WorkerSettings
+	if err := json.NewDecoder(answer.Body).Decode(&got); err != nil {
+		t.Fatal(err)
+	}
+	modes := regexp.MustCompile(`"EXECUTION_MODE": "(\w+)"`).FindAllStringSubmatch(string(page), -1)
+	for _, m := range modes {
+		if m[1] != got.ExecutionMode {
+			t.Errorf("the guide names %s, the app %s", m[1], got.ExecutionMode)
+		}
+	}
+	if len(modes) != 2 {
+		t.Errorf("the guide names %d modes, want that of the worker and that of the app", len(modes))
 	}
 }
 

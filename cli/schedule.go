@@ -41,10 +41,10 @@ func (p *program) schedulesCommand() *cobra.Command {
 
 func (p *program) listSchedules(c *cobra.Command, _ []string) error {
 	return list(p, c, listing{path: schedulesPath, member: "schedules", page: 200},
-		table.Row{"schedule", "type", "status", "times", "overlap", "fired", "last", "next"},
+		table.Row{"schedule", "type", "status", "times", "overlap", "fired", "skipped", "last", "next"},
 		func(v protocol.ScheduleView) table.Row {
 			return table.Row{
-				v.ScheduleID, typeOf(v.Kind, v.WorkflowType), v.Status, times(v.Spec), v.Overlap, v.Fires,
+				v.ScheduleID, typeOf(v.Kind, v.WorkflowType), v.Status, times(v.Spec), v.Overlap, v.Fires, v.Info.Skipped,
 				stampOf(v.LastFire), stampOf(v.NextFire),
 			}
 		})

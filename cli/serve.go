@@ -182,9 +182,7 @@ func (p *program) app(ctx context.Context, s *settings, memory int64) (*app.App,
 			MaxBlamed: s.MaxBlamed, MaxPolls: s.MaxPolls, MaxSockets: s.MaxSockets, TrustedProxies: proxies,
 			Bytes: inFlight(memory), Log: s.Log,
 			Settings: func() protocol.WorkerSettings {
-				return protocol.WorkerSettings{
-					ExecutionMode: "SANDBOX_PROCESS", DrainSeconds: int64(s.DrainTimeout.Seconds()),
-				}
+				return protocol.WorkerSettings{DrainSeconds: int64(s.DrainTimeout.Seconds())}
 			},
 		},
 		Addr: s.Addr, Base: s.BasePath, Drain: s.DrainTimeout, TLS: rules,

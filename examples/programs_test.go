@@ -20,9 +20,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sojourn-run/sojourn/app"
 	"github.com/sojourn-run/sojourn/app/apptest"
 	curlworker "github.com/sojourn-run/sojourn/examples/curl-worker"
 	"github.com/sojourn-run/sojourn/shared/protocol"
+	"github.com/sojourn-run/sojourn/shared/release"
 	"github.com/sojourn-run/sojourn/shared/rpc"
 	"github.com/sojourn-run/sojourn/shared/socketio"
 )
@@ -174,6 +176,27 @@ func TestWorkerAloneRunsIsolatedActivitiesInAnotherProcess(t *testing.T) {
 	c.result("n", &got)
 	if len(got) != 2 || got[0].Words != 3 || got[1].Words != 1 || got[0].Process == got[0].Worker {
 		t.Errorf("got %+v", got)
+	}
+}
+
+// The release of a program without one is Sojourn's: it says nothing about the builds of the program.
+func TestAWorkerWithoutAReleaseLogsOnceThatItsBuildsAreNotMatched(t *testing.T) {
+	t.Parallel()
+	a := apptest.Start(t, apptest.Options{Change: func(o *app.Options) { o.Release = release.Embedded }})
+	at := []string{"SOJOURN_APP_URL=" + a.URL(), "SOJOURN_DATA_DIR=" + t.TempDir()}
+	said := program(t, at, build(t, "worker-only"))
+	c := caller{t, a.URL()}
+	c.start("count", "n", []string{"one"})
+	c.result("n", &[]any{})
+	const line = "this program has no release of its own"
+	if n := strings.Count(said.String(), line); n != 1 {
+		t.Errorf("logged %d times, want once:\n%s", n, said)
+	}
+	set := append(at[:1:1], "SOJOURN_RELEASE=1.2.3", "SOJOURN_DATA_DIR="+t.TempDir())
+	said = program(t, set, build(t, "worker-only"))
+	eventually(t, "the worker's connection", func() bool { return strings.Contains(said.String(), "1.2.3") })
+	if strings.Contains(said.String(), line) {
+		t.Errorf("a worker with a release says it has none:\n%s", said)
 	}
 }
 

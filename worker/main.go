@@ -49,6 +49,10 @@ func run(r *Registry, args []string) int {
 	for _, w := range warnings {
 		log.Warn().Msg(string(w))
 	}
+	if _, from := currentRelease(c); from == release.FromEmbedded {
+		log.Warn().Msg("this program has no release of its own, so the app's release gate cannot tell its builds apart; " +
+			"set release, or deploy a VERSION file beside the binary")
+	}
 	rules, err := certs.Client(c.AppCA, c.ClientCert, c.ClientKey)
 	var w *Worker
 	if err == nil {
@@ -69,6 +73,13 @@ func run(r *Registry, args []string) int {
 	return 0
 }
 
+// currentRelease returns the release of the process and where it was found.
+func currentRelease(c *config.Config) (current, from string) {
+	source := release.System()
+	source.Setting = c.Release
+	return release.Current(source)
+}
+
 // FromConfig makes a worker of the settings of a process. Without a token of its own it presents the one the app keeps
 // in the same data directory.
 func FromConfig(r *Registry, c *config.Config, carrier link.Carrier, log zerolog.Logger) (*Worker, error) {
@@ -80,9 +91,7 @@ func FromConfig(r *Registry, c *config.Config, carrier link.Carrier, log zerolog
 		}
 		token = kept
 	}
-	source := release.System()
-	source.Setting = c.Release
-	current, _ := release.Current(source)
+	current, _ := currentRelease(c)
 	apps := c.AppURLs
 	if c.Role.RunsApp() {
 		apps = []string{c.Addr}

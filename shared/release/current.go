@@ -19,6 +19,9 @@ var Stamp string
 // with. A test compares the two.
 var Embedded = "0.1.0"
 
+// FromEmbedded is where Current found a release that is Sojourn's and not one of the program that uses it.
+const FromEmbedded = "embedded VERSION"
+
 // Source is where a release can come from. The zero value has none; System is that of this process.
 type Source struct {
 	Setting  string // SOJOURN_RELEASE, or the setting of that name
@@ -70,7 +73,7 @@ func Current(s Source) (release, from string) {
 		{filepath.Join(s.Root, "VERSION"), func() string { return string(s.file("VERSION")) }},
 		{filepath.Join(s.Root, "package.json"), func() string { return packageVersion(s.file("package.json")) }},
 		{"build stamp", func() string { return s.Stamp }},
-		{"embedded VERSION", func() string { return s.Embedded }},
+		{FromEmbedded, func() string { return s.Embedded }},
 	} {
 		if release, ok := clean(source.read()); ok {
 			return release, source.from

@@ -63,11 +63,13 @@ export function SchedulesPage() {
                       <div className="text-xs text-faint">{started(s)}</div>
                       <div className="font-mono text-xs text-soft sm:hidden">{timing(s)}</div>
                       {s.failures_count > 0 && <div className="text-xs text-bad sm:hidden">{count(s.failures_count)} failed</div>}
+                      {s.info.skipped_trigger_count > 0 && <div className="text-xs sm:hidden">{count(s.info.skipped_trigger_count)} skipped</div>}
                     </td>
                     <td className="hidden font-mono text-[13px] text-soft sm:table-cell">{timing(s)}</td>
                     <td className="hidden text-right text-soft sm:table-cell">
                       {count(s.fires_count)}
                       {s.failures_count > 0 && <span className="text-bad"> ({count(s.failures_count)} failed)</span>}
+                      {s.info.skipped_trigger_count > 0 && <span data-skipped> ({count(s.info.skipped_trigger_count)} skipped)</span>}
                     </td>
                     <td className="hidden text-soft sm:table-cell">
                       <When value={s.last_fire} />
