@@ -177,6 +177,16 @@ func (r *Registry) ActivityTypes() []string { return slices.Sorted(maps.Keys(r.a
 // closures made by one function and methods of several values are, can only be called by name.
 func (r *Registry) ActivityName(fn any) (string, error) { return nameOf("an activity", fn, r.names) }
 
+// ActivityArguments is how many arguments the activity of a name takes, its context not counted; false when it is not
+// registered, or is an example that a handler may replace.
+func (r *Registry) ActivityArguments(name string) (n int, registered bool) {
+	d, ok := r.activities[name]
+	if !ok || r.examples[name] {
+		return 0, false
+	}
+	return d.NumArgs(), true
+}
+
 // WorkflowName is the name a workflow function is registered under, in whichever version, as ActivityName is that of an
 // activity.
 func (r *Registry) WorkflowName(fn any) (string, error) { return nameOf("a workflow", fn, r.flows) }

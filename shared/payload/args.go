@@ -8,24 +8,32 @@ import (
 // DecodeArgs reads an argument array into the pointers outs, by position. Fewer stored than outs leaves the others as
 // they are; more stored is ErrArgumentCount, naming both numbers. None counts as no arguments.
 func DecodeArgs(p Payload, outs ...any) error {
+	n, err := DecodeSomeArgs(p, outs...)
+	if err == nil && n > len(outs) {
+		return fmt.Errorf("%w: %d stored, %d wanted", ErrArgumentCount, n, len(outs))
+	}
+	return err
+}
+
+// DecodeSomeArgs decodes as many arguments as there are outs, and returns how many the list has.
+func DecodeSomeArgs(p Payload, outs ...any) (n int, err error) {
 	if p.IsZero() {
-		return nil
+		return 0, nil
 	}
 	b := buffers.Get().(*buffer)
 	defer b.release()
 	r, err := b.openFrame(p.Blob)
 	if err != nil {
-		return err
+		return n, err
 	}
 	items, err := r.arguments()
 	if err != nil {
-		return err
+		return n, err
 	}
-	n := 0
 	for ; ; n++ {
 		more, err := r.next(&items)
 		if err != nil {
-			return err
+			return n, err
 		}
 		if !more {
 			break
@@ -36,16 +44,13 @@ func DecodeArgs(p Payload, outs ...any) error {
 			err = r.skip() // only counted
 		}
 		if err != nil {
-			return at(err, "["+strconv.Itoa(n)+"]")
+			return n, at(err, "["+strconv.Itoa(n)+"]")
 		}
 	}
 	if err := r.mustBeAtEnd(); err != nil {
-		return err
+		return n, err
 	}
-	if n > len(outs) {
-		return fmt.Errorf("%w: %d stored, %d wanted", ErrArgumentCount, n, len(outs))
-	}
-	return nil
+	return n, nil
 }
 
 // Args splits an argument array into one payload for each element; none has no elements. What is not an array is

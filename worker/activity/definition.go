@@ -44,7 +44,12 @@ func (d *Definition) NumArgs() int { return len(d.fn.in) }
 // Invoke runs the activity on an encoded argument list. A panic becomes an *Error of TypePanic with the stack,
 // arguments that do not fit one of TypeArguments, which is not retried.
 func (d *Definition) Invoke(ctx context.Context, args payload.Payload) (result payload.Payload, err error) {
-	in, err := d.fn.Decode(args)
+	in, given, err := d.fn.decodeGiven(args)
+	if takes := d.NumArgs(); err == nil && given < takes {
+		// A deployment may have added a parameter after the call was scheduled.
+		Logger(ctx).Warn().Int("arguments", given).Int("parameters", takes).
+			Msg("activity received fewer arguments than it takes; the others have zero values")
+	}
 	if err != nil {
 		return payload.Payload{}, NewError(TypeArguments, "activity "+d.Name, NonRetryable, CausedBy(err))
 	}
@@ -96,16 +101,22 @@ func NewFunc(fn any, first reflect.Type) (*Func, error) {
 
 // Decode makes Go values of an argument list. Arguments that were left out are zero values; too many are an error.
 func (f *Func) Decode(args payload.Payload) ([]reflect.Value, error) {
-	in := make([]reflect.Value, len(f.in)+1)
+	in, _, err := f.decodeGiven(args)
+	return in, err
+}
+
+// decodeGiven is Decode, and returns how many arguments the list has.
+func (f *Func) decodeGiven(args payload.Payload) (in []reflect.Value, given int, err error) {
+	in = make([]reflect.Value, len(f.in)+1)
 	outs := make([]any, len(f.in))
 	for i, t := range f.in {
 		p := reflect.New(t)
 		outs[i], in[i+1] = p.Interface(), p.Elem()
 	}
-	if err := payload.DecodeArgs(args, outs...); err != nil {
-		return nil, err
+	if given, err = payload.DecodeSomeArgs(args, outs...); err == nil && given > len(outs) {
+		err = payload.DecodeArgs(args, outs...) // names both numbers
 	}
-	return in, nil
+	return in, given, err
 }
 
 // Call runs the function on what Decode gave and encodes its result; null for a function without one.

@@ -209,7 +209,7 @@ func TestChildOptionsThatCannotBeAreRefusedAtOnce(t *testing.T) {
 				t.Errorf("%+v: got %v", o, err)
 			}
 		}
-		for _, name := range []any{"", 7, func() {}} {
+		for _, name := range []any{"", 7} {
 			if err := workflow.StartChild(ctx, name).Signal(ctx, "x"); !errors.Is(err, workflow.ErrInvalidOptions) {
 				t.Errorf("workflow %v: got %v", name, err)
 			}

@@ -239,6 +239,15 @@ func Waiting() *protocol.Failure {
 	return &protocol.Failure{Type: protocol.FailureWaiting, Message: "Workflow task waiting for scheduled history."}
 }
 
+// UnregisteredError says that the code calls a function that its worker has not registered. It fails the workflow task,
+// not the run: a worker that has registered the function continues it.
+type UnregisteredError struct{ Err error }
+
+func (e *UnregisteredError) Error() string { return e.Err.Error() }
+
+// Unwrap gives the cause.
+func (e *UnregisteredError) Unwrap() error { return e.Err }
+
 // Unregistered is the answer to a task of a workflow type this worker does not have.
 func Unregistered(workflowType string) *protocol.Failure {
 	return &protocol.Failure{
@@ -255,6 +264,7 @@ func TaskFailure(err error) *protocol.Failure {
 		stuck    *DeadlockError
 		input    *InputError
 		version  *VersionError
+		unknown  *UnregisteredError
 	)
 	switch {
 	case errors.As(err, &mismatch):
@@ -267,6 +277,8 @@ func TaskFailure(err error) *protocol.Failure {
 		f.Type = typeInput
 	case errors.As(err, &version):
 		f.Type = "WorkflowVersion"
+	case errors.As(err, &unknown):
+		f.Type = "FunctionNotRegistered"
 	}
 	return f
 }

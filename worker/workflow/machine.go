@@ -32,8 +32,8 @@ type Options struct {
 	// stays there.
 	ForQueries bool
 	// CompareArguments takes a call whose arguments are not those that history has for code that is not deterministic,
-	// such as one that ranges over a map. In production new code may well pass others; a test that replays its own run has
-	// the same code.
+	// such as one that ranges over a map. In production new code may well pass others, which is only logged; a test that
+	// replays its own run has the same code.
 	CompareArguments bool
 	// OnTurn hears when a branch of the code begins to run, with its stack to ask for, and calls what it returns when the
 	// branch waits again. It must be quick. nil: nobody does. It is for who measures by another clock than Patience's.
@@ -49,6 +49,7 @@ type Machine struct {
 	patience time.Duration
 	asked    bool // ForQueries
 	compare  bool // CompareArguments
+	differs  bool // a call passed other arguments than recorded
 	onTurn   func(RunInfo, func() string) (over func())
 
 	info      RunInfo
@@ -408,7 +409,27 @@ func (m *Machine) finish(result payload.Payload, err error) {
 		}
 	}
 	m.finished = true
+	m.warnOfOpenActivities()
 	m.queue = append(m.queue, issued{command: c})
+}
+
+// warnOfOpenActivities logs that the workflow returned before activities that it scheduled ended: the app cancels them.
+func (m *Machine) warnOfOpenActivities() {
+	if m.asked || m.at <= m.replayed {
+		return
+	}
+	open, first := 0, ""
+	for _, f := range m.steps {
+		if f.kind == activityStep && !f.done {
+			if open++; first == "" || f.name < first {
+				first = f.name
+			}
+		}
+	}
+	if open > 0 {
+		m.log.Warn().Int("activities", open).Str("activity_type", first).
+			Msg("workflow returned with open activities; they are cancelled")
+	}
 }
 
 // failure is the command for an error the workflow returned.

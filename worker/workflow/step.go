@@ -1,7 +1,6 @@
 package workflow
 
 import (
-	"errors"
 	"fmt"
 	"math"
 	"reflect"
@@ -132,6 +131,9 @@ func ExecuteActivity(ctx Context, nameOrFunc any, args ...any) Future {
 		return c.m.settled(fmt.Errorf("activity %q: %w", name, err))
 	}
 	cmd.ActivityType = name
+	if err := c.m.checkArguments(name, len(args)); err != nil {
+		return c.m.settled(fmt.Errorf("activity %q: %w", name, err))
+	}
 	if err := c.m.check(cmd); err != nil {
 		return c.m.settled(fmt.Errorf("activity %q: %w", name, err))
 	}
@@ -326,7 +328,45 @@ func (m *Machine) nameOf(what string, nameOrFunc any, lookup func(fn any) (strin
 	}
 	name, err := lookup(nameOrFunc)
 	if err != nil {
-		return "", errors.Join(ErrInvalidOptions, err)
+		// A deployment lacks the registration. The task is tried again, so the run continues with a worker that has it.
+		m.here().stop(&UnregisteredError{Err: err})
 	}
 	return name, nil
+}
+
+// arity is what a registry may tell besides names: how many arguments the activity of a name takes here.
+type arity interface {
+	ActivityArguments(name string) (n int, registered bool)
+}
+
+// checkArguments refuses a call of an activity with another number of arguments than its function takes, where the
+// function is registered here. A call that history records with that number stays valid: it was accepted.
+func (m *Machine) checkArguments(name string, given int) error {
+	known, ok := m.names.(arity)
+	if !ok {
+		return nil
+	}
+	takes, registered := known.ActivityArguments(name)
+	if !registered || takes == given || m.recordedArguments(name) == given {
+		return nil
+	}
+	return fmt.Errorf("%w: it takes %d arguments, the call has %d", ErrInvalidOptions, takes, given)
+}
+
+// recordedArguments is the number of arguments that history records for the next command; -1 if it does not record an
+// activity of that name there.
+func (m *Machine) recordedArguments(name string) int {
+	e := m.recorded[m.sequence+1]
+	if e == nil {
+		return -1
+	}
+	d, ok := e.Data.(*history.ActivityScheduled)
+	if !ok || d.ActivityType != name {
+		return -1
+	}
+	n, err := payload.DecodeSomeArgs(payload.Payload{Blob: d.Arguments})
+	if err != nil {
+		return -1
+	}
+	return n
 }
