@@ -240,6 +240,22 @@ func (p *Pool) releaseDir() {
 // Report says what isolation this pool holds.
 func (p *Pool) Report() Report { return p.report }
 
+// Carries returns how many executors of these activities the memory of all executors carries when each uses its limit;
+// at least 1.
+func (p *Pool) Carries(activities []string) int {
+	largest := int64(1)
+	for _, name := range activities {
+		l, _, err := p.find(name, "")
+		if err != nil {
+			l = p.languages[RuntimeNative]
+		}
+		if l != nil {
+			largest = max(largest, l.limits.Memory)
+		}
+	}
+	return int(max(1, p.memory/largest))
+}
+
 // Has says whether there is a handler for the activity, and in which runtime.
 func (p *Pool) Has(activity string) (runtime string, ok bool) {
 	l, _, err := p.find(activity, "")

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
 
 	"github.com/rs/zerolog"
 	"github.com/spf13/pflag"
@@ -96,11 +97,15 @@ func FromConfig(r *Registry, c *config.Config, carrier link.Carrier, log zerolog
 	if c.Role.RunsApp() {
 		apps = []string{c.Addr}
 	}
+	sessions, err := strconv.Atoi(c.WorkerMaxSessions)
+	if err != nil {
+		sessions = AutoSessions
+	}
 	return New(Options{
 		Registry: r, Carrier: carrier, Release: current, Strict: c.ReleaseStrict, Token: token, WorkerID: c.WorkerID,
 		Namespace: c.Namespace,
 		Queues:    c.Queues, BuildID: c.BuildID, Capabilities: c.Capabilities, Concurrency: c.WorkerConcurrency,
-		MaxSessions: c.WorkerMaxSessions,
+		MaxSessions: sessions,
 		KeptRuns:    c.WorkerKeptRuns, Addr: c.WorkerAddr,
 		AttemptLease: c.AttemptLease, SessionLease: c.SessionLease, SessionBuffer: c.SessionBuffer,
 		SessionIdle:  c.SessionIdle,

@@ -203,10 +203,9 @@ func (w *Worker) evict(ctx context.Context, l sandbox.SessionLost) bool {
 	})
 }
 
-// yield gives up an idle session at the app's word, which wants its place for another one: the app takes note of it,
-// then its executor is ended. When that may not be, the session stays.
+// yield gives up an idle session because another one waits for its place. If something runs in it, it stays.
 func (w *Worker) yield(ctx context.Context, n protocol.SessionNotice) {
-	w.sessions.Evict(n.SessionID, n.Epoch, n.Reason, func() error {
+	w.sessions.Yield(n.SessionID, n.Epoch, n.Reason, func() error {
 		_, err := w.link.ReleaseSession(ctx, protocol.SessionVerb{SessionID: n.SessionID, Epoch: n.Epoch, Reason: n.Reason})
 		return err
 	})

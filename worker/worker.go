@@ -31,6 +31,13 @@ import (
 // IsolationNone runs isolated activities in the worker's own process, and no handlers in other languages.
 const IsolationNone = "none"
 
+// AutoSessions lets a worker hold 1,000 sessions. If all its activities run in executors, it holds as many as the
+// memory of its executors carries when each of them uses its limit.
+const AutoSessions = -1
+
+// autoSessions is the cap of a worker whose sessions live in its own process.
+const autoSessions = 1000
+
 // Options of a worker. Registry and Carrier are required; zero values mean the defaults named beside them.
 type Options struct {
 	Registry *Registry
@@ -46,7 +53,7 @@ type Options struct {
 	Capabilities []string
 	Concurrency  int // activities at once: 128, or 2 × cores for a worker that runs some in executors
 	Workflows    int // workflow tasks at once: 256, of which at most 2 × cores replay a long history
-	MaxSessions  int // most sessions held; 0: none ever
+	MaxSessions  int // most sessions held; 0: none ever; AutoSessions: by what its activities run in
 	KeptRuns     int // runs whose workflow is kept in memory between their tasks: 1000
 
 	AttemptLease  time.Duration // of what it runs, renewed with each heartbeat: 30 s
@@ -366,6 +373,23 @@ func (w *Worker) defaultSlots() (all, together int) {
 	return max(128, few), few
 }
 
+// maxSessions is the most sessions that the worker holds.
+func (w *Worker) maxSessions() int {
+	if w.opt.MaxSessions >= 0 {
+		return w.opt.MaxSessions
+	}
+	for _, name := range w.opt.Registry.ActivityTypes() {
+		if def, _ := w.opt.Registry.FindActivity(name); !def.Options.Isolated {
+			return autoSessions
+		}
+	}
+	activities := w.activityTypes()
+	if w.pool == nil || len(activities) == 0 {
+		return autoSessions
+	}
+	return min(autoSessions, w.pool.Carries(activities))
+}
+
 func (w *Worker) activityTypes() []string {
 	all := slices.AppendSeq(w.opt.Registry.ActivityTypes(), maps.Keys(w.handlerVersions()))
 	slices.Sort(all)
@@ -394,7 +418,7 @@ func (w *Worker) registration() protocol.RegisterRequest {
 	in := protocol.RegisterRequest{
 		TaskQueues: o.Queues, BuildID: o.BuildID, Runtime: "go", SDKVersion: "sojourn-go/" + orElse(o.Release, "0.0.0"),
 		WorkflowTypes: o.Registry.WorkflowTypes(), ActivityTypes: w.offered(), Capabilities: w.capabilities(),
-		WorkflowSlots: &o.Workflows, ActivitySlots: new(w.concurrency()), MaxSessions: &o.MaxSessions,
+		WorkflowSlots: &o.Workflows, ActivitySlots: new(w.concurrency()), MaxSessions: new(w.maxSessions()),
 		AttemptLease: int64(o.AttemptLease / time.Second), Settings: new(w.fleet.get().Revision),
 		Session: &protocol.SessionSettings{
 			LeaseMS: o.SessionLease.Milliseconds(), BufferMS: o.SessionBuffer.Milliseconds(),

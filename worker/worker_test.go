@@ -573,3 +573,43 @@ func TestAbortCutsADrainShort(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+// A worker holds 1,000 sessions by default, and as many as the memory of its executors carries when all its activities
+// run in them.
+func TestTheCapOfSessionsFollowsWhatRunsTheActivities(t *testing.T) {
+	const limit = 256 << 20
+	isolated := func(context.Context) (string, error) { return "", nil }
+	for name, c := range map[string]struct {
+		most   int
+		own    bool // it has an activity in its own process, too
+		memory int64
+		want   int
+	}{
+		"executors alone":                {worker.AutoSessions, false, 5*limit + 1, 5},
+		"an activity in its own process": {worker.AutoSessions, true, 5 * limit, 1000},
+		"a number":                       {7, false, 5 * limit, 7},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := apptest.Start(t, apptest.Options{})
+			r := worker.NewRegistry()
+			r.Activity("isolated", isolated, activity.Options{Isolated: true})
+			if c.own {
+				r.Activity("own", isolated)
+			}
+			start(t, a, link.Local{Join: a.Peers().Join}, func(o *worker.Options) {
+				o.Registry, o.WorkerID, o.MaxSessions, o.Memory = r, "w", c.most, c.memory
+				limits := map[string]sandbox.Limits{}
+				for _, name := range []string{"native", "node", "python"} {
+					l := o.Limits[name]
+					l.Memory = limit
+					limits[name] = l
+				}
+				o.Limits = limits
+			})
+			v, err := a.View().Worker(t.Context(), "", "w")
+			if err != nil || v.MaxSessions != c.want {
+				t.Errorf("it registered with %d sessions (%v), want %d", v.MaxSessions, err, c.want)
+			}
+		})
+	}
+}

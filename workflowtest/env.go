@@ -189,9 +189,10 @@ func (e *Env) begin(path string) (end func()) {
 func (e *Env) work(carrier link.Carrier, log zerolog.Logger) (leave func()) {
 	e.t.Helper()
 	w, err := worker.New(worker.Options{
-		Registry: e.registry, Carrier: carrier, Release: "test", WorkerID: "test", Queues: []string{queue}, MaxSessions: 100,
-		Concurrency: 16, AttemptLease: 2 * time.Minute, // an attempt is renewed by heartbeats, of which there are few
-		Isolation: worker.IsolationNone, NoMachine: true, OnTaskFailed: e.taskFailed, OnTurn: e.watch.turn, Log: log,
+		Registry: e.registry, Carrier: carrier, Release: "test", WorkerID: "test", Queues: []string{queue},
+		MaxSessions: worker.AutoSessions, Concurrency: 16,
+		AttemptLease: 2 * time.Minute, // an attempt is renewed by heartbeats, of which there are few
+		Isolation:    worker.IsolationNone, NoMachine: true, OnTaskFailed: e.taskFailed, OnTurn: e.watch.turn, Log: log,
 	})
 	if err != nil {
 		e.t.Fatal(err)

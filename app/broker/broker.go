@@ -127,7 +127,7 @@ func New(s store.Store, d *dispatch.Dispatch, o Options) *Broker {
 	// Before anybody polls: a task handed out without it would go to a worker that has to read the whole history.
 	d.Prefer(b.stickyWorkers)
 	b.fleet = fleet.New(s, d, b.workers, b.view, o.Log)
-	b.evict = evict.New(s, d, b.workers, b.isDraining, o.Log)
+	b.evict = evict.New(s, d, b.workers, b.isDraining, o.Metrics.placeWaited, o.Log)
 	b.life, b.end = context.WithCancelCause(context.Background())
 	return b
 }

@@ -18,6 +18,7 @@ type sessionCounters struct {
 	claims, ends, rebuilds, unbuilt, late *prometheus.CounterVec
 	evictions                             *prometheus.CounterVec
 	renewals, cleaned, thrashed, ignored  prometheus.Counter
+	places                                prometheus.Counter
 }
 
 func newSessionCounters(r prometheus.Registerer) sessionCounters {
@@ -56,6 +57,10 @@ func newSessionCounters(r prometheus.Registerer) sessionCounters {
 			"sojourn_sessions_thrashed_total",
 			"Sessions that were claimed again within a minute of giving way at their holder's cap.",
 		),
+		places: one(
+			"sojourn_session_place_waits_total",
+			"Sessions whose tasks waited for 30 s because every live worker that may take them held as many sessions as it may.",
+		),
 		renewals: one("sojourn_session_renewals_total", "Leases of sessions that were renewed."),
 		cleaned:  one("sojourn_sessions_cleaned_up_total", "Rows of sessions that were removed."),
 	}
@@ -84,6 +89,13 @@ func (m *Metrics) moved(e store.SessionMove) {
 		case engine.ReasonEvictedPressure:
 			m.sessions.evictions.WithLabelValues("pressure").Inc()
 		}
+	}
+}
+
+// placeWaited counts a session whose task has waited for a place for long.
+func (m *Metrics) placeWaited() {
+	if m != nil {
+		m.sessions.places.Inc()
 	}
 }
 

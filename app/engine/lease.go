@@ -92,6 +92,7 @@ func LeaseActivity(
 			timeline = s.claim(l, floor(s.Namespace), now, StepID(a.RunID, a.Seq))
 		}
 	}
+	s.Yielding = false
 	s.touch(now)
 	s.Active++
 	s.unready()
@@ -123,6 +124,9 @@ func (s *Session) claim(l Lessee, floor int64, now time.Time, task string) (time
 		)
 		timeline = append(timeline, s.ended(history.At(now), "released", l.Worker.ID, ReasonFallback))
 		s.Reason, s.GivenUp = ReasonFallback, ""
+	case s.Yielding: // its lease has ended, and no app has recorded it yet
+		timeline = append(timeline, s.ended(history.At(now), "released", "", ReasonEvictedCap))
+		s.Reason, s.GivenUp, s.EvictedAt = ReasonReleased, ReasonEvictedCap, history.At(now)
 	case s.Status == protocol.SessionActive && s.Owner != "": // its lease is over, and nobody has looked since
 		s.Reason, s.GivenUp = ReasonLeaseLost, ""
 	}
@@ -145,7 +149,7 @@ func (s *Session) claim(l Lessee, floor int64, now time.Time, task string) (time
 	s.Status = protocol.SessionActive
 	s.Owner, s.Incarnation, s.Release = l.Worker.ID, l.Worker.Incarnation, l.Worker.Release
 	s.Before, s.Reason, s.GivenUp, s.Claimed, s.LeaseUntil = s.lastEnd(), "", "", true, history.Time{}
-	s.Claims, s.Renewals, s.Moving, s.Leaving = s.Claims+1, 0, "", false
+	s.Claims, s.Renewals, s.Moving, s.Leaving, s.Yielding = s.Claims+1, 0, "", false, false
 	s.Fresh, s.FirstRenewal, s.LastRenewal = true, history.Time{}, history.Time{}
 	s.For, s.ForUntil, s.PinnedUntil = "", history.Time{}, history.Time{}
 	s.adopt()
@@ -172,16 +176,24 @@ func (s *Session) claim(l Lessee, floor int64, now time.Time, task string) (time
 // in the session writes the row.
 const lagging = 10
 
-// touch moves the idle clock and renews the lease, both at once, but only when the clock lags by a tenth of the
-// idle time, or when less than two thirds of the lease are left and it can be renewed. Until then the row stays
-// as it is, and its lease means what it says. That makes a step in a session cost what any other step does.
+// touch moves the last activity and renews the lease, both at once, but only when the last activity lags by a tenth
+// of the idle time (by 30 s without one), or when less than two thirds of the lease are left and it can be renewed.
+// Until then the row stays as it is, and its lease means what it says. That makes a step in a session cost what any
+// other step does.
 func (s *Session) touch(now time.Time) {
 	left, lease := s.LeaseUntil.Sub(now), time.Duration(s.Lease)*time.Microsecond
 	spent := 3*left < 2*lease && (s.TTLUntil.IsZero() || s.LeaseUntil.Before(s.TTLUntil.Time))
-	if lag := now.Sub(s.LastActivity.Time); spent || s.Idle > 0 && lag >= time.Duration(s.Idle)*time.Microsecond/lagging {
+	most := unidled
+	if s.Idle > 0 {
+		most = time.Duration(s.Idle) * time.Microsecond / lagging
+	}
+	if spent || now.Sub(s.LastActivity.Time) >= most {
 		s.move(now)
 	}
 }
+
+// unidled is the lag of a session without an idle time after which touch moves its last activity.
+const unidled = 30 * time.Second
 
 // move moves the idle clock and renews the lease.
 func (s *Session) move(now time.Time) {

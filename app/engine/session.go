@@ -57,8 +57,12 @@ type Session struct {
 	Together      int          `json:"together,omitempty"`       // the holder's number, as it registered it; 0: its slots
 	NoCreate      bool         `json:"no_create,omitempty"`
 	NoReacquire   bool         `json:"no_reacquire,omitempty"`
-	ReleasePolicy string       `json:"release_policy,omitempty"`
-	Next          *Numbers     `json:"next,omitempty"` // what options asked for since the claim; holds from the next one
+	Pinned        bool         `json:"pinned,omitempty"` // it never gives way to another session at the holder's cap
+	// Yielding: it gives way to another session. Its lease is not renewed, and a task or a heartbeat by verb clears the
+	// mark.
+	Yielding      bool     `json:"yielding,omitempty"`
+	ReleasePolicy string   `json:"release_policy,omitempty"`
+	Next          *Numbers `json:"next,omitempty"` // what options asked for since the claim; holds from the next one
 	// Fallback is for how many microseconds a task waits for the holder until any worker may claim the session;
 	// 0: for as long as the holder has it.
 	Fallback int64 `json:"fallback,omitempty"`
@@ -106,10 +110,11 @@ type Numbers struct {
 	TTL           int64 `json:"ttl,omitempty"` // seconds, 0: none
 	MaxActivities int   `json:"max_activities"`
 	Fallback      int64 `json:"fallback,omitempty"`
+	Pinned        bool  `json:"pinned,omitempty"`
 }
 
 func (s *Session) numbers() Numbers {
-	return Numbers{s.Lease, s.Idle, s.TTL, s.MaxActivities, s.Fallback}
+	return Numbers{s.Lease, s.Idle, s.TTL, s.MaxActivities, s.Fallback, s.Pinned}
 }
 
 // wants notes numbers that hold from the next claim on.
@@ -128,7 +133,7 @@ func (s *Session) adopt() {
 		return
 	}
 	s.Next = nil
-	s.Lease, s.Idle, s.MaxActivities, s.Fallback = n.Lease, n.Idle, n.MaxActivities, n.Fallback
+	s.Lease, s.Idle, s.MaxActivities, s.Fallback, s.Pinned = n.Lease, n.Idle, n.MaxActivities, n.Fallback, n.Pinned
 	if n.TTL != s.TTL {
 		s.TTL, s.TTLUntil = n.TTL, history.Time{}
 	}
@@ -164,7 +169,8 @@ func (s *Session) Same(o *Session) bool {
 		s.Claimed == o.Claimed && s.TTLUntil == o.TTLUntil && s.LastActivity == o.LastActivity &&
 		s.Lease == o.Lease && s.Idle == o.Idle && s.TTL == o.TTL && s.Queue == o.Queue &&
 		s.Connection == o.Connection && s.MaxActivities == o.MaxActivities && s.Together == o.Together &&
-		s.NoCreate == o.NoCreate && s.NoReacquire == o.NoReacquire && s.ReleasePolicy == o.ReleasePolicy &&
+		s.NoCreate == o.NoCreate && s.NoReacquire == o.NoReacquire && s.Pinned == o.Pinned &&
+		s.Yielding == o.Yielding && s.ReleasePolicy == o.ReleasePolicy &&
 		s.Fallback == o.Fallback && s.WaitingSince == o.WaitingSince && s.Open == o.Open &&
 		s.Release == o.Release && s.Moving == o.Moving && s.Leaving == o.Leaving &&
 		s.PinnedUntil == o.PinnedUntil && s.For == o.For && s.ForUntil == o.ForUntil && s.Drained == o.Drained &&

@@ -56,7 +56,7 @@ func (s *Session) resumable(w *Worker, now time.Time) bool {
 		s.Status == protocol.SessionActive && !s.LeaseUntil.After(now)
 	return w.ResumesSessions && w.Incarnation != "" && s.Owner == w.ID && s.Incarnation == w.Incarnation &&
 		s.Door != DoorWorker && !s.Terminal && expired && !s.idle(now) && !s.Drained &&
-		s.Moving == "" && (s.For == "" || s.For == w.ID)
+		s.Moving == "" && !s.Yielding && (s.For == "" || s.For == w.ID)
 }
 
 // resume makes the session held again under its epoch. The caller renews the lease.

@@ -39,7 +39,7 @@ func NewSession(namespace, id string, o *protocol.SessionOptions, now history.Ti
 	s.NoCreate = o.Create != nil && !*o.Create
 	s.NoReacquire = o.Reacquire != nil && !*o.Reacquire
 	s.ReleasePolicy = o.ReleasePolicy
-	s.Fallback = fallback(o.Affinity, o.FallbackAfter)
+	s.Fallback, s.Pinned = fallback(o.Affinity, o.FallbackAfter), o.Pinned
 	return s
 }
 
@@ -120,7 +120,7 @@ func (st *step) startSession(c protocol.Command, seq int64) {
 	s.Requirements = slices.Compact(slices.Sorted(slices.Values(c.Requirements)))
 	if o := c.WorkerSession; o != nil {
 		s.MaxActivities, s.Queue, s.ReleasePolicy = int(o.MaxActivities), o.Queue, o.ReleasePolicy
-		s.Fallback = fallback(o.Affinity, o.FallbackAfter)
+		s.Fallback, s.Pinned = fallback(o.Affinity, o.FallbackAfter), o.Pinned
 		s.Requirements = slices.Compact(slices.Sorted(slices.Values(append(s.Requirements, o.Requirements...))))
 	}
 	d := &history.SessionStarted{CommandSequence: seq, SessionID: s.ID}
@@ -182,6 +182,6 @@ func (st *step) close(s Session, why string) {
 func (s *Session) endAs(status protocol.SessionStatus, why string, now history.Time) {
 	s.Status, s.Terminal, s.Reason = status, true, why
 	s.ClosedAt, s.UpdatedAt, s.Active, s.Moving, s.Drained = now, now, 0, "", false
-	s.Leaving = false
+	s.Leaving, s.Yielding = false, false
 	s.For, s.ForUntil, s.PinnedUntil = "", history.Time{}, history.Time{}
 }

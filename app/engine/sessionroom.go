@@ -19,11 +19,10 @@ const YieldIdle = 10 * time.Second
 // was given up too early. An operator sees by that that the worker's cap is too low.
 const EvictedLately = time.Minute
 
-// YieldsAt is from when on the session may give way to another that waits for room at its holder. Only a mere
-// id does: whoever uses one has said nothing about how it is to be kept. And only while nothing of it runs or
-// is ready. ok is false for all others.
+// YieldsAt is from when on the session may give way to another that waits for room at its holder. ok is false while a
+// task of it runs or is ready, and for a session that is pinned, must not be acquired again, or is being moved.
 func (s *Session) YieldsAt() (at history.Time, ok bool) {
-	if s.Door != DoorImplicit || s.Terminal || s.Moving != "" || s.Ready > 0 || s.Many || s.running() > 0 {
+	if s.Pinned || s.NoReacquire || s.Terminal || s.Moving != "" || s.Ready > 0 || s.Many || s.running() > 0 {
 		return history.Time{}, false
 	}
 	return plus(s.lastActivity(), YieldIdle), true
@@ -35,28 +34,37 @@ func (s *Session) yields(now history.Time) bool {
 	return ok && !at.After(now.Time)
 }
 
-// YieldSession takes a session that may give way from a holder that holds as many as it may. Held is how many
-// it holds now, and Most how many it may hold. If there is room by now, another session has given way already
-// and nothing is done.
+// YieldSession makes a session give way whose holder has not released it by itself. Held is the number of sessions that
+// the worker holds, and Most its cap. If there is room by now, another session has given way already and nothing is
+// done.
+//
+// A session of a mere id is released. A session with options or of a workflow is only marked (Yielding): its holder may
+// still use the resource behind it until the lease ends, so no other worker may acquire it before.
 type YieldSession struct {
 	SessionHolder
 	Held, Most int
 }
 
 func (in YieldSession) decide(s *Session, now history.Time) (SessionChange, error) {
-	if in.holds(s) != nil || !s.Held(now.Time) || in.Held < in.Most || !s.yields(now) {
+	if in.holds(s) != nil || !s.Held(now.Time) || in.Held < in.Most || s.Yielding || !s.yields(now) {
 		return SessionChange{}, errNotDue
 	}
 	c := SessionChange{Session: *s}
-	c.Timeline = append(c.Timeline, c.Session.release(now, "", ReasonEvictedCap))
+	if s.Door == DoorImplicit {
+		c.Timeline = append(c.Timeline, c.Session.release(now, "", ReasonEvictedCap))
+		return c, nil
+	}
+	c.Session.Yielding, c.Session.UpdatedAt = true, now
 	return c, nil
 }
 
-// inUse refuses a holder's word that it gives a session up for want of room while the session is in use: its
+// inUse refuses the release of a holder that gives a session up for want of room while the session is in use: its
 // state would be lost for nothing.
 func (s *Session) inUse(now history.Time) error {
 	if s.yields(now) {
 		return nil
 	}
-	return protocol.Invalid("reason", "session %s does not give way: it is in use, or no mere id", s.ID)
+	return protocol.Invalid(
+		"reason", "session %s does not give way: it is in use, pinned, or must not be acquired again", s.ID,
+	)
 }

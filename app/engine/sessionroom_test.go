@@ -8,8 +8,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// Only a mere id in which nothing runs or waits, idle for ten seconds, gives way, and only from who holds it and has no
-// room.
+// A session of any kind gives way in which nothing runs or waits and that has been idle for ten seconds, and only if
+// its holder has no room. A pinned one never does, nor one that must not be acquired again.
 func TestWhatGivesWay(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	at := now.Add(YieldIdle)
@@ -35,8 +35,10 @@ func TestWhatGivesWay(t *testing.T) {
 			s.Strays = map[int64]int{1: 1}
 		}, false},
 		{"something is queued", func(s *Session, _ *YieldSession, _ *time.Time) { s.Ready = 1 }, false},
-		{"made by options", func(s *Session, _ *YieldSession, _ *time.Time) { s.Door = DoorWorker }, false},
-		{"started by a workflow", func(s *Session, _ *YieldSession, _ *time.Time) { s.Door = DoorWorkflow }, false},
+		{"made by options", func(s *Session, _ *YieldSession, _ *time.Time) { s.Door = DoorWorker }, true},
+		{"started by a workflow", func(s *Session, _ *YieldSession, _ *time.Time) { s.Door = DoorWorkflow }, true},
+		{"pinned", func(s *Session, _ *YieldSession, _ *time.Time) { s.Pinned = true }, false},
+		{"never acquired again", func(s *Session, _ *YieldSession, _ *time.Time) { s.NoReacquire = true }, false},
 		{"being moved", func(s *Session, _ *YieldSession, _ *time.Time) { s.Moving = "o" }, false},
 		{"its lease is over", func(_ *Session, _ *YieldSession, at *time.Time) { *at = at.Add(time.Minute) }, false},
 		{"another holds it", func(s *Session, _ *YieldSession, _ *time.Time) { s.Owner = "b" }, false},
@@ -49,7 +51,11 @@ func TestWhatGivesWay(t *testing.T) {
 		if gives := err == nil; gives != c.gives {
 			t.Errorf("%s: %v", c.name, err)
 		}
-		if err == nil &&
+		if marked := s.Door != DoorImplicit; err == nil && marked {
+			if !d.Session.Yielding || !d.Session.Held(at) || d.Session.Owner != "a" || len(d.Timeline) != 0 {
+				t.Errorf("%s: %+v, want that it is marked and held until its lease ends", c.name, d)
+			}
+		} else if err == nil &&
 			(d.Session.Owner != "" || d.Session.Held(at) || d.Session.Terminal || len(d.Timeline) != 1 ||
 				d.Timeline[0].Why != ReasonEvictedCap) {
 			t.Errorf("%s: %+v", c.name, d)
@@ -75,5 +81,71 @@ func TestWhatGivesWay(t *testing.T) {
 		if len(e) != 1 || e[0].What != "reclaimed" || e[0].Why != want || !s.EvictedAt.IsZero() {
 			t.Errorf("claimed %s later: %+v", after, e)
 		}
+	}
+}
+
+// A session that was marked to give way is not renewed and moves when its lease ends. A task or a heartbeat by verb
+// clears the mark.
+func TestAMarkedSessionMovesWhenItsLeaseEnds(t *testing.T) {
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	a := &Worker{
+		ID: "a", Incarnation: "a1", SessionLease: 30_000_000, MaxSessions: 1, AttemptLease: 30_000_000, ResumesSessions: true,
+	}
+	s := NewSession("default", "s", nil, history.At(now))
+	s.Door = DoorWorkflow
+	s.claim(Lessee{Worker: a}, 0, now, "")
+	s.move(now)
+	holder := SessionHolder{Worker: "a", Epoch: s.Epoch}
+	step := func(s *Session, in SessionInput, at time.Time) Session {
+		t.Helper()
+		c, err := DecideSession(s, in, at)
+		if err != nil {
+			t.Fatalf("%T: %v", in, err)
+		}
+		return c.Session
+	}
+	marked := step(&s, YieldSession{SessionHolder: holder, Held: 1, Most: 1}, now.Add(10*time.Second))
+	if _, err := DecideSession(
+		&marked, YieldSession{SessionHolder: holder, Held: 1, Most: 1}, now.Add(11*time.Second),
+	); !IsNotDue(err) {
+		t.Errorf("it is marked twice: %v", err)
+	}
+	renewed := step(&marked, RenewSession{SessionHolder: holder}, now.Add(20*time.Second))
+	if !renewed.Yielding || renewed.LeaseUntil != s.LeaseUntil {
+		t.Errorf("a renewal moved the lease to %s, want %s", renewed.LeaseUntil, s.LeaseUntil)
+	}
+	if used := step(&marked, RenewSession{SessionHolder: holder, Touch: true}, now.Add(20*time.Second)); used.Yielding ||
+		!used.LeaseUntil.After(s.LeaseUntil.Time) {
+		t.Errorf("a heartbeat by verb left it marked: %+v", used)
+	}
+	used := marked
+	LeaseActivity(
+		Activity{RunID: "r", Seq: 1, State: Ready, SessionID: "s"}, &used, Lessee{Worker: a}, func(string) int64 { return 0 },
+		now.Add(20*time.Second),
+	)
+	if used.Yielding || used.Epoch != s.Epoch {
+		t.Errorf("a task left it marked or raised its epoch: %+v", used)
+	}
+	if released := step(
+		&marked, ReleaseSession{SessionHolder: holder, Why: ReasonEvictedCap}, now.Add(20*time.Second),
+	); released.Owner != "" || released.Yielding {
+		t.Errorf("its holder could not release it: %+v", released)
+	}
+
+	over := s.LeaseUntil.Time
+	c, err := DecideSession(&marked, DueSession{}, over)
+	if err != nil || len(c.Timeline) != 1 || c.Timeline[0].What != "released" || c.Timeline[0].Why != ReasonEvictedCap ||
+		c.Session.Owner != "" || c.Session.Yielding || c.Session.Terminal {
+		t.Errorf("when its lease ends: %+v, %v", c, err)
+	}
+	resume := ResumeSession{Epoch: s.Epoch, Lessee: Lessee{Worker: a, Counted: true}}
+	if _, err := DecideSession(&marked, resume, over); err == nil {
+		t.Error("its holder resumed it after its lease had ended")
+	}
+	other := marked
+	e := other.claim(Lessee{Worker: &Worker{ID: "b"}}, 0, over, "")
+	if len(e) != 2 || e[0].What != "released" || e[0].Why != ReasonEvictedCap || e[1].What != "reclaimed" ||
+		other.Yielding {
+		t.Errorf("acquired before an app recorded the end: %+v", e)
 	}
 }

@@ -69,10 +69,11 @@ func (in CreateSession) decide(s *Session, now history.Time) (SessionChange, err
 		*in.Outcome = "reused"
 		// The holder itself asks for other numbers, so they hold at once, except for the TTL.
 		if n := c.Session.Next; n != nil {
-			c.Session.Lease, c.Session.Idle, c.Session.MaxActivities, c.Session.Fallback = n.Lease, n.Idle, n.MaxActivities,
-				n.Fallback
+			c.Session.Lease, c.Session.Idle, c.Session.MaxActivities = n.Lease, n.Idle, n.MaxActivities
+			c.Session.Fallback, c.Session.Pinned = n.Fallback, n.Pinned
 			c.Session.wants(*n)
 		}
+		c.Session.Yielding = false
 		c.Session.move(now.Time)
 		return c, nil
 	}
@@ -169,9 +170,12 @@ func (in RenewSession) decide(s *Session, now history.Time) (SessionChange, erro
 		)
 	}
 	c := SessionChange{Session: *s}
+	if s.Yielding && !in.Touch {
+		return c, nil // the holder keeps the session until its lease ends, and no longer
+	}
 	c.Session.LastActivity = s.lastActivity()
 	if in.Touch {
-		c.Session.LastActivity = now
+		c.Session.LastActivity, c.Session.Yielding = now, false
 	}
 	length := time.Duration(s.Lease) * time.Microsecond
 	if in.Lease > 0 && s.Door == DoorWorker {
@@ -279,7 +283,7 @@ func (s *Session) lastEnd() string {
 
 // give takes the holder out of the row. The lease ends now, so that the session is free in the same commit.
 func (s *Session) give(now history.Time) {
-	s.Owner, s.Incarnation, s.Moving, s.Leaving = "", "", "", false
+	s.Owner, s.Incarnation, s.Moving, s.Leaving, s.Yielding = "", "", "", false, false
 	s.LeaseUntil, s.UpdatedAt = now, now
 	s.letGo(now)
 }
@@ -454,6 +458,8 @@ func (in DueSession) decide(s *Session, now history.Time) (SessionChange, error)
 	case !s.TTLUntil.IsZero() && !s.TTLUntil.After(now.Time):
 		n.endAs(protocol.SessionExpired, ReasonTTL, now)
 		c.Timeline = append(c.Timeline, s.ended(now, "expired", "", ReasonTTL))
+	case s.Yielding && !s.LeaseUntil.After(now.Time):
+		c.Timeline = append(c.Timeline, n.release(now, "", ReasonEvictedCap))
 	case s.Status == protocol.SessionActive && s.Owner != "" && !s.LeaseUntil.After(now.Time):
 		e := s.ended(now, "expired", "", ReasonLeaseLost)
 		status, reason := protocol.SessionExpired, ReasonLeaseLost
@@ -496,6 +502,7 @@ func (s *Session) lose(status protocol.SessionStatus, reason string, now history
 		return
 	}
 	s.Status, s.Reason, s.GivenUp, s.UpdatedAt, s.Moving, s.Leaving = status, reason, "", now, "", false
+	s.Yielding = false
 	s.letGo(now)
 }
 

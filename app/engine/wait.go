@@ -44,6 +44,9 @@ const (
 	unseenEnough = time.Minute     // for a request to cancel that no live worker has seen
 )
 
+// PlaceAfter is how long a task waits for a session place until that needs attention, is logged and counted.
+const PlaceAfter = 30 * time.Second
+
 // ReturnedOften is the number of returns in a row without a start from which on they are reported, as wait reason, in
 // the log and by a metric.
 const ReturnedOften = 3
@@ -75,7 +78,11 @@ func (a *Surroundings) finish(kind protocol.WaitKind, w protocol.Wait) *protocol
 	case protocol.PatienceNone:
 		w.Attention = true
 	case protocol.PatienceShort:
-		w.Attention = !w.Since.IsZero() && a.Now.Sub(w.Since.Time) >= waitedEnough
+		enough := waitedEnough
+		if w.Reason == protocol.WaitWorkerSessionsFull {
+			enough = PlaceAfter
+		}
+		w.Attention = !w.Since.IsZero() && a.Now.Sub(w.Since.Time) >= enough
 	}
 	most := failedEnough
 	if kind == protocol.WaitForTask {

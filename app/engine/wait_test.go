@@ -322,6 +322,13 @@ var everyWait = []struct {
 		protocol.WaitWorkerSessionsFull, false, func(w *stuckTask) { w.free(); w.around.Workers[0].Sessions = 3 },
 		"activity charge: worker w is at its limit of sessions, 3",
 	},
+	{
+		protocol.WaitWorkerSessionsFull, true, func(w *stuckTask) {
+			w.free()
+			w.around.Workers[0].Sessions, w.act.ReadyAt = 3, history.At(noon.Add(-PlaceAfter))
+		},
+		"activity charge: worker w is at its limit of sessions, 3",
+	},
 
 	{protocol.WaitSessionHeld, false, func(w *stuckTask) {
 		w.inSession().Owner = "w7"

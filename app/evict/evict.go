@@ -1,6 +1,6 @@
-// Package evict makes room for new sessions at workers that hold as many as they may: of those that are idle, the one
-// that has been so for longest gives way. It decides nothing by itself. What may give way is the engine's rule, asked
-// under the locks of the rows; here is only when to look, and whom to ask first.
+// Package evict makes room for new sessions at workers that hold as many as they may: the session that has been idle
+// for longest gives way. The engine decides whether a session may give way, under the locks of the rows; this package
+// decides when to search and which session to try first.
 package evict
 
 import (
@@ -22,15 +22,15 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// A new session waits while every worker that may have it holds as many as it may. Claims tell which workers were shown
-// less for that; when a task has waited for long enough, the mere id that has been idle for longest at one of them
-// gives way to it.
+// A new session waits while every worker that may have it holds as many as it may. Claims report the workers at their
+// cap; when a task has waited for long enough, the session that has been idle for longest at one of them gives way.
 const (
 	// how long a task waits for room before a session gives way, and between two that give way at a worker
 	roomAfter   = time.Second
 	roomAnswer  = time.Second // how long a holder that was told has for giving the session up by itself
 	roomWaiting = 32          // how many waiting tasks of a route one look sees
 	roomTries   = 3           // how many sessions of a worker one look tries
+	roomReads   = 64          // sessions of a worker whose exact last activity one look reads
 )
 
 // lookTime is the longest that one look may take.
@@ -55,15 +55,21 @@ type Evictor struct {
 	at      time.Time   // when that is
 	looking bool
 	closed  bool
+	waits   map[engine.SessionKey]time.Time     // sessions whose wait for a place was reported, and when it was last seen
 	told    map[engine.SessionKey]chan struct{} // sessions whose holders were told; closed when one gave its session up
 	tell    func(namespace, worker string, n protocol.SessionNotice) bool
+
+	waited func() // counts a session that has waited for a place for engine.PlaceAfter; nil: nothing
 }
 
 // New makes the evictor of an app that hears these workers.
 func New(
-	s store.Store, d *dispatch.Dispatch, w *presence.Workers, drains func() bool, log zerolog.Logger,
+	s store.Store, d *dispatch.Dispatch, w *presence.Workers, drains func() bool, waited func(), log zerolog.Logger,
 ) *Evictor {
-	e := &Evictor{store: s, dispatch: d, workers: w, drains: drains, log: log}
+	e := &Evictor{
+		store: s, dispatch: d, workers: w, drains: drains, log: log, waited: waited,
+		waits: map[engine.SessionKey]time.Time{},
+	}
 	e.life, e.end = context.WithCancelCause(context.Background())
 	return e
 }
@@ -189,6 +195,7 @@ func (e *Evictor) makeRoom(
 	}
 	var wanting [][]engine.WorkerKey
 	idle := map[engine.WorkerKey][]engine.Session{}
+	marked := map[engine.WorkerKey]int{}
 	err = e.store.View(ctx, func(r store.Reader) error {
 		if wanting, err = e.wanting(ctx, r, ns, full, now, soonest); err != nil {
 			return err
@@ -198,7 +205,7 @@ func (e *Evictor) makeRoom(
 				if _, known := idle[k]; known {
 					continue
 				}
-				if idle[k], err = idlest(ctx, r, k, now, soonest); err != nil {
+				if idle[k], marked[k], err = idlest(ctx, r, k, now, soonest); err != nil {
 					return err
 				}
 			}
@@ -209,6 +216,11 @@ func (e *Evictor) makeRoom(
 		return 0, err
 	}
 	for _, workers := range wanting {
+		// A marked session makes room when its lease ends.
+		if i := slices.IndexFunc(workers, func(k engine.WorkerKey) bool { return marked[k] > 0 }); i >= 0 {
+			marked[workers[i]]--
+			continue
+		}
 		// One for each session that waits. More at a time would empty workers for a need that the next commit may
 		// end.
 		gone, err := e.giveOne(ctx, workers, idle, soonest)
@@ -286,8 +298,9 @@ func (e *Evictor) wanting(
 			continue
 		}
 		seen[a.SessionID] = true
-		if left := roomAfter - now.Sub(a.ReadyAt.Time); left > 0 {
-			soonest(left)
+		waited := now.Sub(a.ReadyAt.Time)
+		if waited < roomAfter {
+			soonest(roomAfter - waited)
 			continue
 		}
 		s, err := r.Session(ctx, engine.SessionKey{Namespace: ns, ID: a.SessionID})
@@ -296,9 +309,15 @@ func (e *Evictor) wanting(
 		} else if err != nil {
 			return nil, err
 		}
-		workers := slices.DeleteFunc(e.crowded(known, held, a, &s, now), func(k engine.WorkerKey) bool {
-			return full[k] == nil
-		})
+		workers := e.crowded(known, held, a, &s, now)
+		if len(workers) > 0 {
+			if waited < engine.PlaceAfter {
+				soonest(engine.PlaceAfter - waited)
+			} else {
+				e.report(a, s.Key(), waited, workers)
+			}
+		}
+		workers = slices.DeleteFunc(workers, func(k engine.WorkerKey) bool { return full[k] == nil })
 		if len(workers) > 0 {
 			list = append(list, workers)
 		}
@@ -329,41 +348,81 @@ func (e *Evictor) crowded(
 	return list
 }
 
-// idlest lists the few sessions of a worker that may give way now, as far as their rows tell, the one that has been
-// idle for longest first. soonest hears when others may.
+// report logs and counts once that a session has waited for a place for long.
+func (e *Evictor) report(a *engine.Activity, k engine.SessionKey, waited time.Duration, workers []engine.WorkerKey) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	at := time.Now()
+	maps.DeleteFunc(e.waits, func(_ engine.SessionKey, last time.Time) bool { return at.Sub(last) > time.Minute })
+	_, reported := e.waits[k]
+	if e.waits[k] = at; reported {
+		return
+	}
+	if e.waited != nil {
+		e.waited()
+	}
+	e.log.Warn().Str("namespace", k.Namespace).Str("session_id", k.ID).Str("run_id", a.RunID).
+		Str("activity_type", a.Type).Str("task_queue", a.Queue).Float64("waited_seconds", waited.Seconds()).
+		Int("workers", len(workers)).Str("worker_id", workers[0].ID).
+		Msg("a task waits for a session place: every live worker that may take it holds as many sessions as it may")
+}
+
+// idlest lists the few sessions of a worker that may give way now, the one that has been idle for longest first.
+// soonest receives the time after which others may. marked is the number of sessions that give way when their leases
+// end.
 func idlest(
 	ctx context.Context, r store.Reader, k engine.WorkerKey, now time.Time, soonest func(time.Duration),
-) ([]engine.Session, error) {
+) (list []engine.Session, marked int, err error) {
 	all, err := r.Sessions(ctx, store.SessionQuery{
 		Namespace: k.Namespace, Owner: k.ID, Statuses: []protocol.SessionStatus{protocol.SessionActive}, Limit: 10_000,
 	})
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	slices.SortFunc(all, longestIdle)
-	var list []engine.Session
+	for i := range all {
+		if all[i].Yielding && all[i].Held(now) {
+			marked++
+		}
+	}
+	exact := 0
 	for _, s := range all {
 		at, ok := s.YieldsAt()
-		switch {
-		case !ok || !s.Held(now):
+		if !ok || s.Yielding || !s.Held(now) {
 			continue
-		// They are sorted by how long they have been idle, so all that follow may give way later still.
+		}
+		// A row may lag behind the last activity and is never ahead of it. So all that follow have been idle for less time
+		// than their rows say, and than this one's row says.
+		switch {
 		case at.After(now):
 			soonest(at.Sub(now))
-			return list, nil
+			return list, marked, nil
+		case len(list) == roomTries && s.LastActivity.After(list[roomTries-1].LastActivity.Time):
+			return list, marked, nil
+		case exact == roomReads:
+			soonest(roomAfter)
+			return list, marked, nil
 		}
+		exact++
 		tasks, err := r.SessionTasks(ctx, s.Key(), 1) // one that waits for its back-off is queued, too
 		if err != nil {
-			return nil, err
+			return nil, 0, err
 		}
 		if len(tasks) > 0 {
 			continue
 		}
-		if list = append(list, s); len(list) == roomTries {
-			break
+		if s.LastActivity, err = r.LastActivity(ctx, &s); err != nil {
+			return nil, 0, err
 		}
+		if at, _ = s.YieldsAt(); at.After(now) {
+			soonest(at.Sub(now))
+			continue
+		}
+		list = append(list, s)
+		slices.SortFunc(list, longestIdle)
+		list = list[:min(len(list), roomTries)]
 	}
-	return list, nil
+	return list, marked, nil
 }
 
 // giveWay has the holder of a session give it up. It is told first, so that it does so itself; one that cannot be told,

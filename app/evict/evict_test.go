@@ -11,7 +11,7 @@ import (
 
 // What was found full is forgotten once nothing waits there, and one that is closed looks no more.
 func TestFullWorkersAreLookedAtOnceAndNotAfterTheEnd(t *testing.T) {
-	e := New(nil, nil, nil, func() bool { return false }, zerolog.Nop())
+	e := New(nil, nil, nil, func() bool { return false }, nil, zerolog.Nop())
 	k := engine.WorkerKey{Namespace: "default", ID: "a"}
 	e.AtCap(k, []string{"r"})
 	e.AtCap(k, []string{"r", "s"})

@@ -172,13 +172,18 @@ func TestUnits(t *testing.T) {
 		got := fmt.Sprintln(
 			c.SessionLease, c.SessionBuffer, c.SessionIdle, c.SessionCleanup, c.WorkerMaxSessions, c.WorkerID == "",
 		)
-		if want := fmt.Sprintln(30*sec, 5*sec, 5*time.Minute, 5*time.Minute, 10, true); got != want {
+		if want := fmt.Sprintln(30*sec, 5*sec, 5*time.Minute, 5*time.Minute, "auto", true); got != want {
 			t.Errorf("got %s, want %s", got, want)
 		}
 		bubble(t, "in a program of its own", func(h *harness) { // which sets nothing, and as the app understands it
 			h.flow("one", one)
 			h.start("A", byDefault)
 			output[string](h, h.begin("one", "s", "item", 10))
+			v, err := h.View.Worker(h.t.Context(), "", "A")
+			if err != nil {
+				h.t.Fatal(err)
+			}
+			h.equal("sessions held at most", v.MaxSessions, 1000)
 			s, _ := h.row("s")
 			h.between("the lease ends", s.LeaseUntil.Sub(h.began), 30*sec, 31*sec)
 			h.equal("idle", time.Duration(s.Idle)*time.Microsecond, 5*time.Minute)

@@ -7,15 +7,41 @@ import (
 	"time"
 
 	"github.com/sojourn-run/sojourn/app/broker"
+	"github.com/sojourn-run/sojourn/app/engine"
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 	"github.com/sojourn-run/sojourn/worker"
 	"github.com/sojourn-run/sojourn/worker/workflow"
 )
 
-// plainly leaves a worker the settings that it has when nobody says anything; the cap of ten sessions is what the house
-// gives it, as the binary does.
-func plainly(o *worker.Options) { byDefault(o) }
+// plainly leaves a worker the default settings, apart from a cap of ten sessions.
+func plainly(o *worker.Options) {
+	byDefault(o)
+	o.MaxSessions = 10
+}
+
+// own runs an item in a session that the workflow starts, and keeps the session until the signal "go".
+func own(ctx workflow.Context, item string, pinned bool) error {
+	s, err := workflow.StartSession(ctx, workflow.SessionOptions{Pinned: pinned})
+	if err != nil {
+		return err
+	}
+	for {
+		if _, err := workflow.Await[string](ctx, s.Execute(ctx, "work", item, 10)); err != nil {
+			return err
+		}
+		if err := workflow.Signal(ctx, "go").Receive(ctx, nil); err != nil {
+			return err
+		}
+	}
+}
+
+// optioned runs an item in a session of that id with options.
+func optioned(ctx workflow.Context, id string, o workflow.WorkerSession) (string, error) {
+	o.ID = id
+	ctx = workflow.WithActivity(ctx, workflow.ActivityOptions{WorkerSession: &o})
+	return workflow.Execute[string](ctx, "work", id, 10)
+}
 
 // fill has ten conversations begin and rest at who may have them.
 func (h *harness) fill() {
@@ -46,8 +72,8 @@ func (h *harness) allHeld(by string, ids ...string) {
 	}
 }
 
-// At its cap a worker gives up the mere id that has been idle for longest when another session waits. All settings are
-// the defaults.
+// At its cap a worker gives up the session that has been idle for longest when another session waits. All settings but
+// the cap are the defaults.
 func TestASessionThatIsIdleGivesWay(t *testing.T) {
 	bubble(t, "the eleventh conversation", func(h *harness) {
 		h.flow("one", one)
@@ -94,17 +120,12 @@ func TestASessionThatIsIdleGivesWay(t *testing.T) {
 
 	bubble(t, "what never gives way", func(h *harness) {
 		h.flow("one", one)
-		h.flow("relay", relay)
-		h.flow("optioned", func(ctx workflow.Context) (string, error) {
-			ctx = workflow.WithActivity(
-				ctx, workflow.ActivityOptions{WorkerSession: &workflow.WorkerSession{ID: "optioned", Lease: time.Hour}},
-			)
-			return workflow.Execute[string](ctx, "work", "optioned", 10)
-		})
+		h.flow("own", own)
+		h.flow("optioned", optioned)
 		h.start("A", byDefault, most(4))
-		h.begin("relay", "own", []string{"mine", "later"}, 10)
+		h.begin("own", "mine", true)
 		h.done("mine")
-		output[string](h, h.begin("optioned"))
+		output[string](h, h.begin("optioned", "optioned", workflow.WorkerSession{Lease: time.Hour, Pinned: true}))
 		h.begin("one", "busy", "busy", 100_000)
 		h.running("busy")
 		output[string](h, h.begin("one", "idle", "i1", 10))
@@ -133,46 +154,14 @@ func TestASessionThatIsIdleGivesWay(t *testing.T) {
 	})
 
 	bubble(t, "a holder that cannot be told", func(h *harness) {
-		slots, one := 4, 1
-		_, err := h.Register(h.t.Context(), protocol.RegisterRequest{
-			WorkerID: "X", TaskQueues: []string{"default"}, WorkflowTypes: []string{"one"}, ActivityTypes: []string{"work"},
-			Capabilities: []string{broker.CapSessions}, WorkflowSlots: &slots, ActivitySlots: &slots, MaxSessions: &one,
-		})
-		if err != nil {
-			h.t.Fatal(err)
-		}
-		poll := func(kind protocol.TaskKind) protocol.Task {
-			h.t.Helper()
-			seconds := int64(50)
-			a, err := h.Poll(
-				h.t.Context(), protocol.PollRequest{WorkerID: "X", Kinds: []protocol.TaskKind{kind}, Timeout: &seconds},
-			)
-			if err != nil || len(a.Tasks) != 1 {
-				h.t.Fatal(err, a)
-			}
-			return a.Tasks[0]
-		}
-		complete := func(item protocol.CompleteItem) {
-			h.t.Helper()
-			item.Owner = "X"
-			out, err := h.Complete(h.t.Context(), protocol.CompleteRequest{Items: []protocol.CompleteItem{item}})
-			if err != nil || out.Items[0].Err != nil {
-				h.t.Fatal(err, out)
-			}
-		}
+		x := byHand(h, 1)
 		converse := func(id string) time.Duration {
 			h.t.Helper()
 			h.begin("one", id)
-			f := poll(protocol.KindWorkflow).Workflow
-			complete(protocol.CompleteItem{
-				Kind: protocol.KindWorkflow, TaskID: f.TaskID, Attempt: f.Attempt,
-				Commands: []protocol.Command{
-					{Type: protocol.ScheduleActivity, ActivityType: "work", SessionID: id},
-				},
-			})
-			a := poll(protocol.KindActivity).Activity
+			x.decide(protocol.Command{Type: protocol.ScheduleActivity, ActivityType: "work", SessionID: id})
+			a := x.poll(protocol.KindActivity).Activity
 			at := h.at()
-			complete(protocol.CompleteItem{Kind: protocol.KindActivity, TaskID: a.TaskID, AttemptID: a.AttemptID})
+			x.complete(protocol.CompleteItem{Kind: protocol.KindActivity, TaskID: a.TaskID, AttemptID: a.AttemptID})
 			return at
 		}
 		first := converse("one")
@@ -180,5 +169,188 @@ func TestASessionThatIsIdleGivesWay(t *testing.T) {
 		if gave := h.last("one"); gave.Why != "evicted_cap" || gave.By != "" {
 			h.t.Errorf("it says %+v", gave.SessionEvent)
 		}
+
+		// The row lags behind this activity, by which the session is in use.
+		h.wait(9 * sec)
+		converse("two")
+		row, _ := h.row("two")
+		release := func() error {
+			_, err := h.ReleaseSession(h.t.Context(), protocol.SessionVerb{
+				WorkerID: "X", SessionID: "two", Epoch: row.Epoch, Reason: "evicted_cap",
+			})
+			return err
+		}
+		if h.wait(9 * sec); protocol.ReasonOf(release()) != protocol.ReasonValidation {
+			h.t.Error("its holder gave it up 9 s after its last activity")
+		}
+		if h.wait(sec); release() != nil {
+			h.t.Errorf("its holder could not give it up 10 s after its last activity: %v", release())
+		}
+	})
+}
+
+// handWorker is a worker of the HTTP contract, which receives no notices.
+type handWorker struct{ h *harness }
+
+// byHand registers worker X, which holds so many sessions.
+func byHand(h *harness, most int) *handWorker {
+	h.t.Helper()
+	slots := 4
+	_, err := h.Register(h.t.Context(), protocol.RegisterRequest{
+		WorkerID: "X", TaskQueues: []string{"default"}, WorkflowTypes: []string{"one"}, ActivityTypes: []string{"work"},
+		Capabilities: []string{broker.CapSessions}, WorkflowSlots: &slots, ActivitySlots: &slots, MaxSessions: &most,
+	})
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return &handWorker{h}
+}
+
+// poll polls until it has a task.
+func (x *handWorker) poll(kind protocol.TaskKind) protocol.Task {
+	x.h.t.Helper()
+	seconds := int64(50)
+	for {
+		a, err := x.h.Poll(
+			x.h.t.Context(), protocol.PollRequest{WorkerID: "X", Kinds: []protocol.TaskKind{kind}, Timeout: &seconds},
+		)
+		if err != nil {
+			x.h.t.Fatal(err)
+		}
+		if len(a.Tasks) == 1 {
+			return a.Tasks[0]
+		}
+	}
+}
+
+func (x *handWorker) complete(item protocol.CompleteItem) {
+	x.h.t.Helper()
+	item.Owner = "X"
+	out, err := x.h.Complete(x.h.t.Context(), protocol.CompleteRequest{Items: []protocol.CompleteItem{item}})
+	if err != nil || out.Items[0].Err != nil {
+		x.h.t.Fatal(err, out)
+	}
+}
+
+// decide completes the next workflow task with a command.
+func (x *handWorker) decide(c protocol.Command) {
+	x.h.t.Helper()
+	f := x.poll(protocol.KindWorkflow).Workflow
+	x.complete(protocol.CompleteItem{
+		Kind: protocol.KindWorkflow, TaskID: f.TaskID, Attempt: f.Attempt, Commands: []protocol.Command{c},
+	})
+}
+
+// Sessions of every kind give way, in the order of their last activity, and go on elsewhere or here when their work
+// goes on. The kind that does not is the one with NoReacquire.
+func TestSessionsOfEveryKindGiveWay(t *testing.T) {
+	bubble(t, "to a holder that receives notices", func(h *harness) {
+		h.flow("one", one)
+		h.flow("own", own)
+		h.flow("optioned", optioned)
+		h.start("A", byDefault, most(4))
+		output[string](h, h.begin("optioned", "last", workflow.WorkerSession{NoReacquire: true}))
+		started := h.begin("own", "own", false)
+		h.done("own")
+		mine := h.once("own").session.ID
+		h.wait(sec)
+		output[string](h, h.begin("optioned", "device", workflow.WorkerSession{}))
+		h.wait(sec)
+		output[string](h, h.begin("one", "s", "s", 10))
+		// The row of the started session lags behind this activity, which is its newest.
+		h.wait(sec)
+		h.signal(started, "go")
+		h.until("its second activity", 5*ms, func() bool { return len(h.did("own")) == 2 })
+		h.wait(12 * sec)
+		for i, want := range []string{"device", "s", mine} {
+			id := fmt.Sprint("new", i)
+			output[string](h, h.begin("one", id, id, 10))
+			if gave := h.last(want); gave.What != "released" || gave.Why != "evicted_cap" || gave.By != "A" {
+				h.t.Errorf("session %d to give way: %s says %+v", i, want, gave.SessionEvent)
+			}
+			h.wait(ms)
+		}
+		h.allHeld("A", "last", "new0", "new1", "new2")
+		h.wait(12 * sec)
+		h.signal(started, "go")
+		h.until("the started session goes on", 5*ms, func() bool { return len(h.did("own")) == 3 })
+		if again := h.did("own")[2]; again.session.ID != mine || again.session.Epoch <= h.did("own")[0].session.Epoch {
+			h.t.Errorf("it goes on in %+v", again.session)
+		}
+	})
+
+	bubble(t, "to a holder without notices, when their leases end", func(h *harness) {
+		x := byHand(h, 1)
+		began := h.at()
+		h.begin("one")
+		x.decide(protocol.Command{
+			Type: protocol.ScheduleActivity, ActivityType: "work", WorkerSession: &protocol.SessionOptions{SessionID: "device"},
+		})
+		first := x.poll(protocol.KindActivity).Activity
+		x.complete(protocol.CompleteItem{Kind: protocol.KindActivity, TaskID: first.TaskID, AttemptID: first.AttemptID})
+		held, _ := h.row("device")
+		x.poll(protocol.KindWorkflow) // of the first run, which has nothing more to do
+		h.begin("one")
+		x.decide(protocol.Command{Type: protocol.ScheduleActivity, ActivityType: "work", SessionID: "waits"})
+		renew := func() engine.Session {
+			h.t.Helper()
+			a, err := h.WorkerHeartbeat(h.t.Context(), protocol.WorkerHeartbeat{
+				WorkerID: "X", Sessions: []protocol.SessionRenewal{{SessionID: "device", Epoch: held.Epoch}},
+			})
+			if err != nil || len(a.Sessions) != 1 {
+				h.t.Fatal(err, a)
+			}
+			s, _ := h.row("device")
+			return s
+		}
+		poll := make(chan protocol.Task)
+		go func() { poll <- x.poll(protocol.KindActivity) }()
+		h.until("it is marked", sec, func() bool { s, _ := h.row("device"); return s.Yielding })
+		h.between("it was marked", h.at(), began+10*sec, began+13*sec)
+		before, _ := h.row("device")
+		for range 3 {
+			h.wait(10 * sec)
+			if s := renew(); s.LeaseUntil != before.LeaseUntil || s.Owner != "X" {
+				h.t.Errorf("a renewal of the marked session: %+v", s)
+			}
+		}
+		a := (<-poll).Activity
+		h.equal("the next session", a.Session.SessionID, "waits")
+		h.between("it began", h.at(), before.LeaseUntil.Sub(h.began), before.LeaseUntil.Sub(h.began)+2*sec)
+		if gave := h.last("device"); gave.What != "released" || gave.Why != "evicted_cap" {
+			h.t.Errorf("it says %+v", gave.SessionEvent)
+		}
+	})
+}
+
+// A task that waits 30 s for a place is reported once by metric and needs attention from then on. Pinned sessions never
+// make room for it.
+func TestATaskThatWaitsForASessionPlaceNeedsAttention(t *testing.T) {
+	bubbleOn(t, "", planeOptions{Metrics: true}, func(h *harness) {
+		h.flow("one", one)
+		h.flow("own", own)
+		h.start("A", byDefault, most(1))
+		h.begin("own", "mine", true)
+		h.done("mine")
+		run := h.begin("one", "waits", "waits", 10)
+		reports := func() int { return counted(h.t, "sojourn_session_place_waits_total", h.plane) }
+		attention := func() bool {
+			h.t.Helper()
+			v, err := h.Describe(h.t.Context(), protocol.Target{RunID: run})
+			if err != nil || v.Wait == nil {
+				h.t.Fatal(err, v)
+			}
+			h.equal("it waits for", v.Wait.Reason, protocol.WaitWorkerSessionsFull)
+			return v.Wait.Attention
+		}
+		h.wait(29 * sec)
+		h.equal("reports before 30 s", reports(), 0)
+		h.equal("attention before 30 s", attention(), false)
+		h.wait(3 * sec)
+		h.equal("reports after 30 s", reports(), 1)
+		h.equal("attention after 30 s", attention(), true)
+		h.wait(5 * time.Minute)
+		h.equal("reports after 5 min", reports(), 1)
+		h.equal("code that ran in it", len(h.did("waits")), 0)
 	})
 }

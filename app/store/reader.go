@@ -87,6 +87,9 @@ type SessionReader interface {
 	SessionCountsUpTo(ctx context.Context, namespace string, most int) (map[protocol.SessionStatus]int, error)
 	// Timeline returns the newest limit entries with a number below before (0: no bound), oldest first.
 	Timeline(ctx context.Context, k engine.SessionKey, before int64, limit int) ([]TimelineEntry, error)
+	// LastActivity returns when the holder of a session that was read last did something in it. The row may lag behind
+	// that.
+	LastActivity(ctx context.Context, s *engine.Session) (history.Time, error)
 	// SessionHistory returns the events that ended attempts in a session, newest first, those before one of them unless
 	// that is zero.
 	SessionHistory(ctx context.Context, k engine.SessionKey, before RunEvent, limit int) ([]RunEvent, error)

@@ -175,6 +175,7 @@ func (v *View) sessionView(s engine.Session, known presence.Roster, now time.Tim
 		LastHeartbeatAt: s.RenewedAt, CreatedAt: s.CreatedAt, UpdatedAt: s.UpdatedAt,
 	}
 	out.Affinity, out.FallbackAfter = s.Affinity()
+	out.Pinned, out.Yielding = s.Pinned, s.Yielding
 	out.FallbackAt = s.OpensAt()
 	if s.Door == engine.DoorWorkflow {
 		out.Scope = "workflow"

@@ -183,7 +183,9 @@ func checkWorker(c *checker, cfg *Config) {
 		c.address("worker-addr", cfg.WorkerAddr)
 	}
 	c.atLeast("worker-concurrency", cfg.WorkerConcurrency, 0)
-	c.atLeast("worker-max-sessions", cfg.WorkerMaxSessions, 0)
+	if n, err := strconv.Atoi(cfg.WorkerMaxSessions); cfg.WorkerMaxSessions != "auto" && (err != nil || n < 0) {
+		c.bad("worker-max-sessions", "must be auto or a number from 0 on")
+	}
 	c.atLeast("worker-kept-runs", cfg.WorkerKeptRuns, 1)
 	if len(cfg.Queues) == 0 {
 		c.bad("queues", "must name a queue")

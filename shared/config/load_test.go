@@ -44,7 +44,7 @@ func TestDefaultsAreTheOnesProgramsRelyOn(t *testing.T) {
 	want := &Config{
 		Role: Both, ContainerType: ContainerWorkerAndApp, Addr: "127.0.0.1:7700", DatabaseURL: "sqlite:.sojourn/sojourn.db",
 		DataDir: "./.sojourn", Auth: AuthToken, AppURLs: []string{"http://127.0.0.1:7700"}, Link: "auto", WorkerID: "local",
-		WorkerMaxSessions: 10, WorkerKeptRuns: 1000, Queues: []string{"default"}, Namespace: "default",
+		WorkerMaxSessions: "auto", WorkerKeptRuns: 1000, Queues: []string{"default"}, Namespace: "default",
 		Capabilities: []string{}, TrustedProxies: []string{}, ExecutorRead: []string{},
 		ExecutorWrite: []string{}, Egress: "auto", Packages: "install", ExecutorUIDs: "auto",
 		ExecutorCgroup: "auto", EgressAllow: []string{},

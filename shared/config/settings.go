@@ -117,7 +117,10 @@ var settings = []setting{
 		name: "worker-concurrency", kind: number, value: "0", roles: workers,
 		help: "slots: activities run at once; 0: 128, or 2 × cores where some run in executors",
 	},
-	{name: "worker-max-sessions", kind: number, value: "10", roles: workers, help: "most sessions held; 0: none ever"},
+	{
+		name: "worker-max-sessions", value: "auto", roles: workers,
+		help: "most sessions held; auto: 1000, or what executor-memory carries where all activities run in executors; 0: none ever",
+	},
 	{
 		name: "worker-kept-runs", kind: number, value: "1000", roles: workers,
 		help: "runs whose workflow a worker keeps in memory between their tasks; for any other it reads the history anew",

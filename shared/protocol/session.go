@@ -95,6 +95,8 @@ type SessionView struct {
 	ReleasePolicy  string         `json:"release_policy,omitempty"`
 	Affinity       string         `json:"affinity"` // hard, soft
 	FallbackAfter  int64          `json:"fallback_after_seconds,omitempty"`
+	Pinned         bool           `json:"pinned,omitempty"`   // it never gives way to another session
+	Yielding       bool           `json:"yielding,omitempty"` // it gives way when its lease ends, and is not renewed
 	// soft, and a task waits for the holder: when any worker may claim it
 	FallbackAt      history.Time   `json:"fallback_at,omitzero"`
 	Moving          string         `json:"moving,omitempty"`   // the operator who asked its holder to give it up

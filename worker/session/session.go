@@ -108,10 +108,11 @@ type Holding struct {
 	notBefore time.Time // of the next try to renew, after one that failed
 	dropped   string    // why it is held no more; "" while it is
 	rebuilds  int
-	died      string   // why what it had outside this process ended uncleanly; "" while it lives
-	detail    string   // of that, for people
-	diedAfter int      // rebuilds before that
-	flight    *rebuild // the one that runs; nil: none
+	died      string        // why what it had outside this process ended uncleanly; "" while it lives
+	detail    string        // of that, for people
+	diedAfter int           // rebuilds before that
+	flight    *rebuild      // the one that runs; nil: none
+	closed    chan struct{} // closed when what it kept is closed
 }
 
 // DroppedError reports that an attempt arrived under an epoch whose state this worker has dropped. The worker hands the
@@ -171,7 +172,9 @@ func (s *Sessions) Enter(a *protocol.SessionAffinity, lease Lease) (*Holding, er
 		h = nil
 	}
 	if h == nil {
-		h = &Holding{ID: a.SessionID, Epoch: a.Epoch, set: s, lease: s.opt.Lease}
+		h = &Holding{
+			ID: a.SessionID, Epoch: a.Epoch, set: s, lease: s.opt.Lease, closed: make(chan struct{}),
+		}
 		if a.Lease > 0 {
 			h.lease = time.Duration(a.Lease) * time.Second
 		}
@@ -277,6 +280,31 @@ func (s *Sessions) Evict(id string, epoch int64, reason string, tell func() erro
 	}
 	s.Drop(id, epoch, reason)
 	return true
+}
+
+// Yield gives up an idle session for another one that waits for its place. release releases it at the app. State that
+// only lives in memory is kept until the app has agreed. The resource of a session with options is closed first, so
+// that no other worker opens it before; if the app then refuses the release, the next heartbeat gives the epoch up.
+func (s *Sessions) Yield(id string, epoch int64, reason string, release func() error) {
+	s.mu.Lock()
+	h := s.held[id]
+	if h == nil || h.Epoch != epoch || h.active > 0 || h.suspends {
+		s.mu.Unlock()
+		s.Evict(id, epoch, reason, release)
+		return
+	}
+	s.takeOut(h, reason)
+	s.mu.Unlock()
+	<-h.closed
+	if err := release(); err != nil {
+		s.log.Warn().Err(err).Str("session_id", id).Int64("epoch", epoch).Str("reason", reason).
+			Msg("failed to release a session that gave way; the next heartbeat gives its epoch up")
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.held[id] == nil {
+			s.givenUp[id] = epoch
+		}
+	}
 }
 
 // Held says whether the session is still this worker's under this epoch, as far as it knows.
@@ -388,6 +416,7 @@ func (s *Sessions) closeState(h *Holding) {
 	reason := h.dropped
 	failed, detail := h.died != "" && reason == h.died, h.detail
 	s.ending.Go(func() {
+		defer close(h.closed)
 		ctx, cancel := context.WithTimeout(context.Background(), endTime)
 		defer cancel()
 		if failed && s.opt.Failed != nil {

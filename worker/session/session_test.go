@@ -400,3 +400,70 @@ func TestASessionWithOptionsIsNotSuspended(t *testing.T) {
 		}
 	})
 }
+
+// The resource of a session with options is closed before the app hears of its release, and the epoch is given up if
+// the app refuses. State in memory stays until the app has agreed.
+func TestASessionThatGivesWayIsClosedBeforeItsRelease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := open(t)
+		enter := func(id, door string) *session.Holding {
+			t.Helper()
+			h, err := s.Enter(&protocol.SessionAffinity{SessionID: id, Epoch: 1, Door: door}, lease(time.Now()))
+			if err != nil {
+				t.Fatal(err)
+			}
+			return h
+		}
+		closed := func(h *session.Holding) bool { return h.State.(*state).closed }
+		refused := errors.New("refused")
+		for _, c := range []struct {
+			door   string
+			err    error
+			before bool // it is closed before the release
+			held   bool // after that
+			gives  int  // epochs given up with the next heartbeat
+		}{
+			{"worker", nil, true, false, 0},
+			{"worker", refused, true, false, 1},
+			{"workflow", nil, false, false, 0},
+			{"workflow", refused, false, true, 0},
+			{"implicit", nil, false, false, 0},
+			{"implicit", refused, false, true, 0},
+		} {
+			id := c.door + orRefused(c.err)
+			h := enter(id, c.door)
+			s.Yield(id, 1, "evicted_cap", func() error { t.Errorf("%s: released while in use", id); return nil })
+			h.Leave()
+			calls := 0
+			s.Yield(id, 1, "evicted_cap", func() error {
+				if calls++; closed(h) != c.before {
+					t.Errorf("%s: closed %t when it is released, want %t", id, closed(h), c.before)
+				}
+				return c.err
+			})
+			synctest.Wait()
+			if calls != 1 || h.Held() != c.held || closed(h) == c.held {
+				t.Errorf("%s: %d releases, held %t, closed %t", id, calls, h.Held(), closed(h))
+			}
+			gives := 0
+			renew, _ := s.Due(time.Now().Add(session.Interval(30*time.Second, 5*time.Second)))
+			for _, r := range renew {
+				if r.GivenUp && r.SessionID == id {
+					gives++
+				}
+			}
+			if gives != c.gives {
+				t.Errorf("%s: %d epochs are given up, want %d", id, gives, c.gives)
+			}
+		}
+		s.DropAll("test")
+		s.Wait(t.Context())
+	})
+}
+
+func orRefused(err error) string {
+	if err != nil {
+		return " refused"
+	}
+	return ""
+}

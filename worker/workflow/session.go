@@ -19,6 +19,9 @@ type SessionOptions struct {
 	// gone, draining or full, another worker may take the session, whose state is then lost. 0: hard, it waits for as long
 	// as the session is held.
 	Fallback time.Duration
+	// Pinned keeps the session at its worker when that holds as many sessions as it may and others wait; an idle session
+	// that is not pinned gives way to them.
+	Pinned bool
 }
 
 // Session is a handle of a session: data, which may be an input, also of the run that this one continues as. A session
@@ -47,10 +50,10 @@ func StartSession(ctx Context, o SessionOptions) (*Session, error) {
 	}
 	id := c.m.stepID(c.m.sequence + 1)
 	cmd := &protocol.Command{Type: protocol.StartSession, SessionID: id, Requirements: o.Requirements}
-	if o.Queue != "" || o.MaxActivities > 0 || o.ReleasePolicy != "" || after > 0 {
+	if o.Queue != "" || o.MaxActivities > 0 || o.ReleasePolicy != "" || after > 0 || o.Pinned {
 		cmd.WorkerSession = &protocol.SessionOptions{
 			SessionID: id, Queue: o.Queue, MaxActivities: protocol.Count(o.MaxActivities), ReleasePolicy: o.ReleasePolicy,
-			Affinity: affinity, FallbackAfter: after,
+			Affinity: affinity, FallbackAfter: after, Pinned: o.Pinned,
 		}
 	}
 	c.m.issue(cmd)

@@ -71,6 +71,9 @@ type WorkerSession struct {
 	// how long an activity waits for the session's worker until any other may take the session; 0: for as long as it is
 	// held
 	Fallback time.Duration
+	// Pinned keeps the session at its worker when that holds as many sessions as it may and others wait; an idle session
+	// that is not pinned gives way to them.
+	Pinned bool
 }
 
 // NoTTL is the TTL of a session that does not end by itself.
@@ -258,7 +261,7 @@ func (s *WorkerSession) wire() (*protocol.SessionOptions, error) {
 	}
 	o := &protocol.SessionOptions{
 		SessionID: s.ID, Queue: s.Queue, Requirements: s.Requirements, Lease: protocol.Count(lease), TTL: protocol.TTL(ttl),
-		MaxActivities: protocol.Count(s.MaxActivities),
+		MaxActivities: protocol.Count(s.MaxActivities), Pinned: s.Pinned,
 	}
 	if o.Affinity, o.FallbackAfter, err = fallback(s.Fallback); err != nil {
 		return nil, err

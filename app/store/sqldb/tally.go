@@ -91,22 +91,7 @@ func (b *batch) heardIn(keys map[engine.SessionKey]bool) error {
 		calls = append(calls, &db.Call{Stmt: b.s.st.lastEnded, Args: []any{
 			record.SessionKey(k), since,
 		}, Row: func(v []any) error {
-			p, err := record.ReadEvents(v)
-			if err != nil {
-				return err
-			}
-			return p.Each(0, p.Last(), func(e history.Event, _ int, ended bool) error {
-				if !ended {
-					return nil
-				}
-				_, a := history.EndedAttempt(e.Data)
-				at := e.At
-				if d, ok := e.Data.(*history.ActivityCompleted); ok && !d.TakenAt.IsZero() {
-					at = d.TakenAt
-				}
-				heard(a.SessionEpoch, a.Worker, at)
-				return nil
-			})
+			return record.EachEnded(v, heard)
 		}}, &db.Call{Stmt: b.s.st.leasedIn, Args: []any{k.Namespace, row.Owner, k.ID}, Row: func(v []any) error {
 			a, err := record.ReadActivity(db.Str(v[0]), k.Namespace, db.Int(v[1]), db.Str(v[2]))
 			if err == nil {

@@ -74,6 +74,7 @@ type statements struct {
 	arguments    string // rows of events
 	tasksIn      string // what sessions leave to their tasks
 	listIn       string // what is open in one session, without the number of rows
+	lastEnded    string // attempts that ended in one session since a time
 	behind       string // what ended in a session, by the rows that lead to it
 }
 
@@ -88,7 +89,8 @@ func newStatements(d db.Dialect) statements {
 		listIn: "SELECT run_id, seq, body FROM (" +
 			record.OpenIn(d, "t.run_id, t.seq, t.body, t.owner, t.priority, t.ready_at") +
 			") AS t ORDER BY CASE WHEN owner IS NULL THEN 1 ELSE 0 END, priority, ready_at, run_id, seq LIMIT ",
-		behind: record.Behind(d),
+		lastEnded: record.LastEnded(d),
+		behind:    record.Behind(d),
 	}
 }
 

@@ -122,6 +122,20 @@ func (r *reader) tally(ctx context.Context, list []engine.Session) error {
 	})
 }
 
+// LastActivity reads the attempts that ended in a session since the time in its row.
+func (r *reader) LastActivity(ctx context.Context, s *engine.Session) (last history.Time, err error) {
+	last = s.LastActivity
+	since := s.LastActivity.Micros() - record.LeadTime.Microseconds()
+	err = r.query(ctx, r.st.lastEnded, []any{record.SessionKey(s.Key()), since}, func(v []any) error {
+		return record.EachEnded(v, func(epoch int64, worker string, at history.Time) {
+			if epoch == s.Epoch && worker == s.Owner && at.After(last.Time) {
+				last = at
+			}
+		})
+	})
+	return last, wrap(err, "last activity in session %s", s.ID)
+}
+
 // The newest are wanted first and shown last: they are read from the end and turned around.
 func (r *reader) Timeline(
 	ctx context.Context, k engine.SessionKey, before int64, limit int,

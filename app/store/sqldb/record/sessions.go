@@ -65,6 +65,27 @@ func OpenIn(d db.Dialect, columns string) string {
 	return db.Once(d, d.Probe(Sessions.Key(), columns, "tasks", "t.owner IS NULL", "")+" UNION ALL "+leasedOf(d, columns))
 }
 
+// EachEnded calls f for each attempt that ended in a row of events, with the epoch and the worker it ran under and the
+// time when it ended.
+func EachEnded(v []any, f func(epoch int64, worker string, at history.Time)) error {
+	p, err := ReadEvents(v)
+	if err != nil {
+		return err
+	}
+	return p.Each(0, p.Last(), func(e history.Event, _ int, ended bool) error {
+		if !ended {
+			return nil
+		}
+		_, a := history.EndedAttempt(e.Data)
+		at := e.At
+		if d, ok := e.Data.(*history.ActivityCompleted); ok && !d.TakenAt.IsZero() {
+			at = d.TakenAt
+		}
+		f(a.SessionEpoch, a.Worker, at)
+		return nil
+	})
+}
+
 // Leased counts a task that somebody has under an epoch of the session.
 func Leased(s *engine.Session, epoch int64) {
 	switch {
