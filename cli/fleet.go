@@ -220,7 +220,7 @@ func (p *program) sessionsCommand() *cobra.Command {
 		}
 		return c
 	}
-	c := sortable(offerIDs(p.group("sessions", "List worker sessions, look at one, close or move one", p.listSessions,
+	c := sortable(offerIDs(p.group("sessions", "List worker sessions, show one, close, move or forget one", p.listSessions,
 		&cobra.Command{
 			Use: "describe ID", Short: "Show a session and its timeline", Args: one(oneSession),
 			RunE: func(c *cobra.Command, args []string) error {
@@ -256,6 +256,11 @@ func (p *program) sessionsCommand() *cobra.Command {
 			RunE: func(c *cobra.Command, args []string) error { return p.sessionTimeline(c, path(args[0])) },
 		},
 		operate("close", "End a session, whoever holds it", nil),
+		operate("forget", "Make the id of a session that has ended usable again", func(
+			c *cobra.Command, in *protocol.SessionOperation,
+		) {
+			c.Flags().BoolVar(&in.Force, "force", false, "although activities run in it or its last lease lives")
+		}),
 		operate("migrate", "Move a session to another worker", func(c *cobra.Command, in *protocol.SessionOperation) {
 			c.Flags().StringVar(&in.To, "to", "", "the worker it is meant for; any that can have it when absent")
 			c.Flags().BoolVar(&in.Force, "force", false, "at once, whatever runs in it")

@@ -63,3 +63,43 @@ func TestAFailedSessionSaysItsReason(t *testing.T) {
 		}
 	})
 }
+
+// The id of a session that has ended is usable again once an operator forgets it, under a higher epoch. That is refused
+// while the session lives or its last lease does, and it is audited.
+func TestAForgottenSessionIsUsableAgain(t *testing.T) {
+	onDatabases(t, "forgotten", func(p *plant) {
+		t, c := p.t, p.client
+		c.must(http.MethodPost, "/api/worker/register", map[string]any{
+			"worker_id": "w", "task_queue": "default", "runtime": "external", "supported_activity_types": []string{"step"},
+			"capabilities": []string{"worker_sessions"}, "max_concurrent_worker_sessions": 2,
+		}, nil)
+		shell := shell{t, p.dir, env{"SOJOURN_APP_URL": c.base, "SOJOURN_TOKEN": c.token}}
+		create := map[string]any{"worker_id": "w", "session_id": "device"}
+		var first, again struct{ Session protocol.SessionView }
+		c.must(http.MethodPost, "/api/worker/sessions", create, &first)
+		shell.try(1, "session device has not ended; close it first", "sessions", "forget", "device")
+		shell.try(0, "closed device", "sessions", "close", "device")
+		shell.try(1, "worker w may use session device until its lease ends", "sessions", "forget", "device")
+		shell.try(0, "forgotten device", "sessions", "forget", "device", "--force", "--reason", "closed by mistake")
+		shell.try(1, "there is no session device", "sessions", "forget", "device", "--force")
+		c.must(http.MethodPost, "/api/worker/sessions", create, &again)
+		if again.Session.Epoch <= first.Session.Epoch || again.Session.Status != protocol.SessionActive {
+			t.Errorf("it is %s under epoch %d, after %d", again.Session.Status, again.Session.Epoch, first.Session.Epoch)
+		}
+		timeline := shell.try(0, "", "sessions", "timeline", "device")
+		if !strings.Contains(timeline, "forgotten: closed by mistake") {
+			t.Errorf("its timeline does not say that it was forgotten: %s", timeline)
+		}
+		var audit struct{ Entries []struct{ Action string } }
+		c.must(http.MethodGet, "/api/audit", nil, &audit)
+		forgets := 0
+		for _, e := range audit.Entries {
+			if e.Action == "session.forget" {
+				forgets++
+			}
+		}
+		if forgets != 1 {
+			t.Errorf("the audit log has %+v, want one session.forget", audit.Entries)
+		}
+	})
+}

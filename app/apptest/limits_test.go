@@ -67,6 +67,7 @@ var sound = []struct{ operation, path, body string }{
 	{"create_token", "", `{"roles":["viewer"]}`},
 	{"sign_in", "", `{"token":"` + pythonToken + `"}`},
 	{"operator_close_session", "{session}=sn1", `{}`},
+	{"operator_forget_session", "{session}=sn1", `{}`},
 	{"activity_timeout_pass", "", `{}`},
 	{"repair_pass", "", `{}`},
 }

@@ -3,10 +3,14 @@ package broker
 import (
 	"context"
 	"errors"
+	"slices"
+	"time"
 
 	"github.com/sojourn-run/sojourn/app/change"
 	"github.com/sojourn-run/sojourn/app/engine"
 	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/shared/history"
+	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
 // A session is moved on by what its row says at the decision, and never by what the sweeper saw: its holder may have
@@ -19,11 +23,82 @@ func (b *Broker) dueSession(ctx context.Context, key engine.SessionKey) error {
 		return err
 	}
 	due := engine.DueSession{Served: b.workers.Releases(), Stale: stale}
+	if due.Other, err = b.otherQueue(ctx, key); err != nil {
+		return err
+	}
 	c, err := change.StepSession(ctx, b.store, b.dispatch, key, due)
 	if err != nil || !c.Session.Unsettled() {
 		return err
 	}
 	return b.failQueuedTasks(ctx, key)
+}
+
+// otherQueue reads the open tasks of a session that is due for its check for tasks in queues that its holder does not
+// serve; nil for any other session.
+func (b *Broker) otherQueue(ctx context.Context, key engine.SessionKey) (o *engine.OtherQueue, err error) {
+	now, err := b.store.Now(ctx)
+	if err != nil {
+		return nil, err
+	}
+	err = b.store.View(ctx, func(r store.Reader) error {
+		s, err := r.Session(ctx, key)
+		if errors.Is(err, store.ErrNotFound) || err == nil && (s.OtherAt.IsZero() || s.OtherAt.After(now)) {
+			return nil
+		} else if err != nil {
+			return err
+		}
+		tasks, err := r.SessionTasks(ctx, key, 10_000)
+		if err != nil {
+			return err
+		}
+		o = &engine.OtherQueue{}
+		var waits *engine.Activity
+		for i := range tasks {
+			a := &tasks[i]
+			switch {
+			case a.State == engine.LeasedState:
+			case slices.Contains(s.HolderQueues, a.Queue):
+				o.Served++
+			case a.State == engine.Ready && waits == nil:
+				waits, o.Queue = a, a.Queue
+			}
+			if a.State == engine.Ready {
+				o.Ready++
+			}
+		}
+		if waits == nil || o.Served > 0 {
+			return nil
+		}
+		o.Taker, err = b.hasTaker(ctx, r, waits, s, now)
+		return err
+	})
+	return o, err
+}
+
+// hasTaker reports whether a live worker may take a task of a session once its holder has released it. One at its cap
+// counts: an idle session gives way there.
+func (b *Broker) hasTaker(
+	ctx context.Context, r store.Reader, a *engine.Activity, s engine.Session, now time.Time,
+) (bool, error) {
+	known, err := b.workers.Roster(ctx, r, s.Namespace)
+	if err != nil {
+		return false, err
+	}
+	s.Owner, s.Incarnation, s.LeaseUntil, s.Reason = "", "", history.At(now), engine.ReasonReleased
+	want := engine.Wanted{
+		Kind: protocol.KindActivity, Type: a.Type, Requirements: a.Requirements, Session: &s,
+		Queue: b.store.Queue(engine.QueueKey{Namespace: s.Namespace, Name: a.Queue}),
+	}
+	for _, h := range known {
+		if !h.Worker.Serves(a.Queue) || h.Gate != "" || b.workers.Stopped(&h) || !b.workers.Alive(h, now) {
+			continue
+		}
+		v := engine.Admit(want, engine.Lessee{Worker: h.Worker, Counted: true}, now)
+		if v.OK {
+			return true, nil
+		}
+	}
+	return false, nil
 }
 
 func ignore(err, kind error) error {

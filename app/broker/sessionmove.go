@@ -17,7 +17,8 @@ import (
 // An operator's word about a session goes through the decisions that its holder's goes through, so that one place says
 // what a session may do. A holder that does not know of it yet is refused the next time it speaks.
 
-// OperateSession closes a session at an operator's word, or moves it to another worker: migrate. Both are audited.
+// OperateSession closes a session at an operator's request, moves it to another worker (migrate), or forgets one that
+// has ended. All are audited.
 func (b *Broker) OperateSession(ctx context.Context, in protocol.SessionOperation) (protocol.SessionView, error) {
 	if err := protocol.CheckLimits(in); err != nil {
 		return protocol.SessionView{}, err
@@ -39,8 +40,13 @@ func (b *Broker) OperateSession(ctx context.Context, in protocol.SessionOperatio
 		if in.Force {
 			detail += " (forced)"
 		}
+	case "forget":
+		operation = engine.ForgetSession{Operator: in.Identity, Why: in.Reason, Force: in.Force}
+		if in.Force {
+			detail += " (forced)"
+		}
 	default:
-		return protocol.SessionView{}, protocol.Invalid("verb", "must be close or migrate")
+		return protocol.SessionView{}, protocol.Invalid("verb", "must be close, migrate or forget")
 	}
 	c, err := change.Commit[engine.SessionChange](ctx, b.store, store.Change{
 		Needs: store.Keys{Sessions: []engine.SessionKey{key}},
@@ -66,6 +72,10 @@ func (b *Broker) OperateSession(ctx context.Context, in protocol.SessionOperatio
 	}
 	// Its old holder has room for another, and no commit tells of the tasks that wait for such room.
 	change.Recheck(b.dispatch, change.FreedBy([]engine.SessionChange{c}))
+	if c.Delete {
+		now, err := b.store.Now(ctx)
+		return b.view.Written(c.Session, now), err
+	}
 	return b.view.Session(ctx, in.Namespace, in.SessionID)
 }
 

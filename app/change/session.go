@@ -37,9 +37,12 @@ func StepSession(
 	ctx context.Context, s store.Store, d Backlog, key engine.SessionKey, in engine.SessionInput,
 ) (SessionStep, error) {
 	given, ok := in.(engine.ReleaseSession)
+	due, _ := in.(engine.DueSession)
 	c, err := Commit[SessionStep](ctx, s, store.Change{
-		Needs: store.Keys{Sessions: []engine.SessionKey{key}, Lately: true, Exactly: ok &&
-			given.Why == engine.ReasonEvictedCap},
+		Needs: store.Keys{
+			Sessions: []engine.SessionKey{key}, Lately: true,
+			Exactly: ok && given.Why == engine.ReasonEvictedCap || due.Other != nil,
+		},
 		Decide: func(rows store.Rows, now time.Time) (store.Writes, error) {
 			s, holder := rows.Session(key), ""
 			if !auth.BoundFrom(ctx).Sees(s) {

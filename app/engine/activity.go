@@ -71,7 +71,7 @@ func (st *step) scheduleActivity(c protocol.Command, seq int64) {
 		st.fail(a, stateDrained(&sess), "")
 		return
 	}
-	sess.Ready++
+	sess.queued(d.Activity.Queue, st.now)
 	sess.keeps(c.Affinity, c.FallbackAfter)
 	st.keep(sess)
 }
@@ -139,7 +139,7 @@ func (st *step) readyAgain(a Activity) {
 	case s.Terminal:
 		st.fail(a, sessionOver(&s), "")
 	default:
-		s.Ready++
+		s.queued(a.Queue, st.now)
 		st.keep(s)
 	}
 }

@@ -199,7 +199,8 @@ const (
 	ReasonTTL         = "ttl_expired"
 	ReasonClosed      = "closed"
 	ReasonRestarted   = "worker_restarted"
-	ReasonFallback    = "fallback" // its tasks waited for the holder for longer than its soft affinity allows
+	ReasonFallback    = "fallback"    // its tasks waited for the holder for longer than its soft affinity allows
+	ReasonOtherQueue  = "other_queue" // its tasks wait in a queue that its holder does not serve
 	ReasonEndedByFlow = "ended_by_workflow"
 	// it was idle, and its holder held as many as it may while another one waited
 	ReasonEvictedCap      = "evicted_cap"

@@ -96,6 +96,9 @@ func LeaseActivity(
 	s.touch(now)
 	s.Active++
 	s.unready()
+	if claimed {
+		s.acquired(l.Worker, now)
+	}
 	s.taken()
 	s.watch(a.LeasedAt)
 	a.Epoch, a.New = s.Epoch, s.Fresh
@@ -150,6 +153,7 @@ func (s *Session) claim(l Lessee, floor int64, now time.Time, task string) (time
 	s.Owner, s.Incarnation, s.Release = l.Worker.ID, l.Worker.Incarnation, l.Worker.Release
 	s.Before, s.Reason, s.GivenUp, s.Claimed, s.LeaseUntil = s.lastEnd(), "", "", true, history.Time{}
 	s.Claims, s.Renewals, s.Moving, s.Leaving, s.Yielding = s.Claims+1, 0, "", false, false
+	s.OtherAt = history.Time{}
 	s.Fresh, s.FirstRenewal, s.LastRenewal = true, history.Time{}, history.Time{}
 	s.For, s.ForUntil, s.PinnedUntil = "", history.Time{}, history.Time{}
 	s.adopt()

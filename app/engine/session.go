@@ -80,8 +80,12 @@ type Session struct {
 	// PinnedUntil, with PolicyFinish and no holder: when to look next whether an app still serves Release.
 	// Without such looks a session would wait for ever for a release that is gone.
 	PinnedUntil history.Time `json:"pinned_until,omitzero"`
-	For         string       `json:"for,omitempty"`      // held by nobody, it is kept for this worker …
-	ForUntil    history.Time `json:"for_until,omitzero"` // … until then
+	// HolderQueues, of a session of a mere id: the queues that its holder serves.
+	HolderQueues []string `json:"holder_queues,omitempty"`
+	// OtherAt is when the session is checked for tasks in queues that its holder does not serve.
+	OtherAt  history.Time `json:"other_at,omitzero"`
+	For      string       `json:"for,omitempty"`      // held by nobody, it is kept for this worker …
+	ForUntil history.Time `json:"for_until,omitzero"` // … until then
 	// Drained, with PolicyFail: its holder was drained, and no task has been told of the loss yet.
 	Drained bool `json:"drained,omitempty"`
 	Claims  int  `json:"claims,omitempty"` // of this row
@@ -170,7 +174,7 @@ func (s *Session) Same(o *Session) bool {
 		s.Lease == o.Lease && s.Idle == o.Idle && s.TTL == o.TTL && s.Queue == o.Queue &&
 		s.Connection == o.Connection && s.MaxActivities == o.MaxActivities && s.Together == o.Together &&
 		s.NoCreate == o.NoCreate && s.NoReacquire == o.NoReacquire && s.Pinned == o.Pinned &&
-		s.Yielding == o.Yielding && s.ReleasePolicy == o.ReleasePolicy &&
+		s.Yielding == o.Yielding && s.OtherAt == o.OtherAt && s.ReleasePolicy == o.ReleasePolicy &&
 		s.Fallback == o.Fallback && s.WaitingSince == o.WaitingSince && s.Open == o.Open &&
 		s.Release == o.Release && s.Moving == o.Moving && s.Leaving == o.Leaving &&
 		s.PinnedUntil == o.PinnedUntil && s.For == o.For && s.ForUntil == o.ForUntil && s.Drained == o.Drained &&
@@ -178,8 +182,8 @@ func (s *Session) Same(o *Session) bool {
 		s.FirstRenewal == o.FirstRenewal && s.LastRenewal == o.LastRenewal && s.Reason == o.Reason &&
 		s.GivenUp == o.GivenUp && s.Before == o.Before && s.EvictedAt == o.EvictedAt && s.ClosedAt == o.ClosedAt &&
 		s.RenewedAt == o.RenewedAt && s.CreatedAt == o.CreatedAt &&
-		slices.Equal(s.Requirements, o.Requirements) && (s.Next == nil) == (o.Next == nil) &&
-		(s.Next == nil || *s.Next == *o.Next)
+		slices.Equal(s.Requirements, o.Requirements) && slices.Equal(s.HolderQueues, o.HolderQueues) &&
+		(s.Next == nil) == (o.Next == nil) && (s.Next == nil || *s.Next == *o.Next)
 }
 
 // SessionKey names a session.
@@ -250,7 +254,7 @@ func (s *Session) DueAt() history.Time {
 	}
 	due := earliest(earliest(s.TTLUntil, s.ForUntil), s.PinnedUntil)
 	if s.Status == protocol.SessionActive && s.Owner != "" {
-		due = earliest(due, s.LeaseUntil)
+		due = earliest(earliest(due, s.LeaseUntil), s.OtherAt)
 	}
 	if !s.Open {
 		due = earliest(due, s.OpensAt())

@@ -182,6 +182,6 @@ func (st *step) close(s Session, why string) {
 func (s *Session) endAs(status protocol.SessionStatus, why string, now history.Time) {
 	s.Status, s.Terminal, s.Reason = status, true, why
 	s.ClosedAt, s.UpdatedAt, s.Active, s.Moving, s.Drained = now, now, 0, "", false
-	s.Leaving, s.Yielding = false, false
+	s.Leaving, s.Yielding, s.OtherAt = false, false, history.Time{}
 	s.For, s.ForUntil, s.PinnedUntil = "", history.Time{}, history.Time{}
 }

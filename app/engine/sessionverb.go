@@ -284,6 +284,7 @@ func (s *Session) lastEnd() string {
 // give takes the holder out of the row. The lease ends now, so that the session is free in the same commit.
 func (s *Session) give(now history.Time) {
 	s.Owner, s.Incarnation, s.Moving, s.Leaving, s.Yielding = "", "", "", false, false
+	s.OtherAt = history.Time{}
 	s.LeaseUntil, s.UpdatedAt = now, now
 	s.letGo(now)
 }
@@ -433,11 +434,12 @@ func (in CloseSession) repeats(s *Session) bool {
 // claim it. Stale is the holder if its registration is stale: then the session was orphaned and did not just
 // expire. Settled says that no queued task of it was found, so a count that says otherwise is wrong. Served are
 // the releases that live apps serve, as far as is known: a session pinned to any other release is pinned no
-// longer.
+// longer. Other is set when the session is checked for tasks in queues that its holder does not serve.
 type DueSession struct {
 	Stale   string
 	Settled bool
 	Served  []string
+	Other   *OtherQueue
 }
 
 // decide does one thing at a time, the most final first; what else is due is found due again.
@@ -476,6 +478,8 @@ func (in DueSession) decide(s *Session, now history.Time) (SessionChange, error)
 	// Its tasks have waited for the holder for long enough, so from now on any worker may claim it.
 	case !s.Open && s.waits(now.Time) && !s.OpensAt().Time.IsZero() && !s.OpensAt().After(now.Time):
 		n.Open, n.UpdatedAt = true, now
+	case s.Held(now.Time) && !s.OtherAt.IsZero() && !s.OtherAt.After(now.Time):
+		in.leaveForQueue(s, &c, now)
 	case s.For != "" && !s.ForUntil.After(now.Time):
 		n.For, n.ForUntil = "", history.Time{}
 	case !s.PinnedUntil.IsZero() && !s.PinnedUntil.After(now.Time):
@@ -502,7 +506,7 @@ func (s *Session) lose(status protocol.SessionStatus, reason string, now history
 		return
 	}
 	s.Status, s.Reason, s.GivenUp, s.UpdatedAt, s.Moving, s.Leaving = status, reason, "", now, "", false
-	s.Yielding = false
+	s.Yielding, s.OtherAt = false, history.Time{}
 	s.letGo(now)
 }
 
@@ -520,6 +524,50 @@ func (in OrphanSession) decide(s *Session, now history.Time) (SessionChange, err
 	c.Session.LeaseUntil = now
 	c.Timeline = append(c.Timeline, s.ended(now, "orphaned", "", ReasonOrphaned))
 	return c, nil
+}
+
+// ForgetSession removes the row of a session that has ended, at an operator's request: its id can be used again. Its
+// epoch is remembered, as by CleanUp. While something may still run in it or use the resource behind it, that is
+// refused unless Force is set.
+type ForgetSession struct {
+	Operator string
+	Why      string
+	Force    bool
+}
+
+func (in ForgetSession) decide(s *Session, now history.Time) (SessionChange, error) {
+	switch {
+	case s == nil:
+		return SessionChange{}, protocol.Refuse(protocol.ReasonSessionNotFound, "no such session")
+	case !s.Terminal:
+		return SessionChange{}, protocol.Refuse(
+			protocol.ReasonSessionNotEnded, "session %s has not ended; close it first", s.ID,
+		)
+	case s.Ready > 0:
+		return SessionChange{}, protocol.Refuse(
+			protocol.ReasonSessionNotEnded, "activities that wait in session %s have not been failed yet; try again", s.ID,
+		)
+	case !in.Force && s.running() > 0:
+		return SessionChange{}, protocol.Refuse(
+			protocol.ReasonSessionNotEnded, "%d activities still run in session %s; wait for them or use force",
+			s.running(), s.ID,
+		)
+	case !in.Force && s.LeaseUntil.After(now.Time):
+		return SessionChange{}, protocol.Refuse(
+			protocol.ReasonSessionNotEnded, "worker %s may use session %s until its lease ends at %s; wait or use force",
+			s.Owner, s.ID, s.LeaseUntil.Format(time.RFC3339),
+		)
+	}
+	why := "forgotten"
+	if in.Why != "" {
+		why += ": " + in.Why
+	}
+	return SessionChange{
+		Session: *s, Delete: true,
+		Timeline: []protocol.SessionEvent{{
+			At: now, What: "cleaned_up", Worker: s.Owner, Epoch: s.Epoch, By: in.Operator, Why: why,
+		}},
+	}, nil
 }
 
 // CleanUp removes the row of a session that ended or lapsed and has no work. Its epoch is remembered (see

@@ -78,11 +78,9 @@ func (a *Surroundings) finish(kind protocol.WaitKind, w protocol.Wait) *protocol
 	case protocol.PatienceNone:
 		w.Attention = true
 	case protocol.PatienceShort:
-		enough := waitedEnough
-		if w.Reason == protocol.WaitWorkerSessionsFull {
-			enough = PlaceAfter
-		}
-		w.Attention = !w.Since.IsZero() && a.Now.Sub(w.Since.Time) >= enough
+		w.Attention = !w.Since.IsZero() && a.Now.Sub(w.Since.Time) >= waitedEnough
+	case protocol.PatienceBrief:
+		w.Attention = !w.Since.IsZero() && a.Now.Sub(w.Since.Time) >= PlaceAfter
 	}
 	most := failedEnough
 	if kind == protocol.WaitForTask {
@@ -299,7 +297,7 @@ func (a *Surroundings) forWorker(
 	queue string, kind protocol.TaskKind, s *Session, judge func(Lessee) Verdict,
 ) protocol.Wait {
 	if s != nil && s.Held(a.Now) {
-		return a.forHolder(kind, s, judge)
+		return a.forHolder(queue, kind, s, judge)
 	}
 	served, best, nearest := 0, -1, protocol.Wait{Reason: protocol.WaitNoWorker, Queue: queue}
 	for i := range a.Workers {
@@ -348,7 +346,9 @@ func nearness(v Verdict) int {
 }
 
 // forHolder is why a task of a held session waits: for its holder, which may not be able to take it either.
-func (a *Surroundings) forHolder(kind protocol.TaskKind, s *Session, judge func(Lessee) Verdict) protocol.Wait {
+func (a *Surroundings) forHolder(
+	queue string, kind protocol.TaskKind, s *Session, judge func(Lessee) Verdict,
+) protocol.Wait {
 	i := slices.IndexFunc(a.Workers, func(c Candidate) bool { return c.ID == s.Owner && c.Alive })
 	if i < 0 {
 		w := s.waitForHolder()
@@ -360,6 +360,8 @@ func (a *Surroundings) forHolder(kind protocol.TaskKind, s *Session, judge func(
 	v := judge(Lessee{Worker: c.Worker, Counted: true, Sessions: c.Sessions})
 	kept := a.kept(c)
 	switch {
+	case queue != "" && !c.Serves(queue):
+		w.Reason, w.Queue, w.WorkerQueues = protocol.WaitSessionOtherQueue, queue, c.Queues
 	case kept != nil:
 		w = *kept
 		w.Session = s.ID

@@ -330,6 +330,10 @@ var everyWait = []struct {
 		"activity charge: worker w is at its limit of sessions, 3",
 	},
 
+	{protocol.WaitSessionOtherQueue, true, func(w *stuckTask) {
+		w.inSession()
+		w.around.Workers[0].Queues = []string{"p", "r"}
+	}, "activity charge: session s is held by worker w, which serves queue p, r and not q"},
 	{protocol.WaitSessionHeld, false, func(w *stuckTask) {
 		w.inSession().Owner = "w7"
 	}, "activity charge: session s is held by worker w7 until 2026-01-01T12:00:20Z"},

@@ -51,7 +51,7 @@ type sessionShown struct {
 type sessionOperated struct {
 	Namespace string `json:"namespace"`
 	// draining: it moves when what runs in it has ended
-	Outcome string               `json:"outcome" enum:"closed,migrated,draining"`
+	Outcome string               `json:"outcome" enum:"closed,migrated,draining,forgotten"`
 	Session protocol.SessionView `json:"session"`
 }
 

@@ -136,7 +136,7 @@ var (
 			Rises: "every_claim_over_the_life_of_the_id",
 		},
 		Verbs:           []string{"create", "heartbeat", "release", "close"},
-		OperatorVerbs:   []string{"close", "migrate"},
+		OperatorVerbs:   []string{"close", "migrate", "forget"},
 		ReleasePolicies: []string{engine.PolicyMigrate, engine.PolicyFinish, engine.PolicyFail},
 		Affinity:        []string{engine.AffinityHard, engine.AffinitySoft}, FallbackAfter: engine.FallbackAfter,
 		Notice: protocol.NoticeSession,

@@ -76,6 +76,7 @@ func table() []route {
 		ours(get, "/api/worker-sessions/{session}/attempts", "list_session_attempts", auth.Viewer, sessionAttempts),
 		ours(post, "/api/worker-sessions/{session}/close", "operator_close_session", auth.Operator, closeSession),
 		ours(post, "/api/worker-sessions/{session}/migrate", "operator_migrate_session", auth.Operator, migrateSession),
+		ours(post, "/api/worker-sessions/{session}/forget", "operator_forget_session", auth.Operator, forgetSession),
 
 		counted(contract(get, "/system/operator-metrics", "system_operator_metrics", auth.Viewer, operatorMetrics)),
 

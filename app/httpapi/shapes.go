@@ -102,6 +102,13 @@ var shapes = map[string]serve.Shape{
 		Says:    serve.OK(sessionOperated{}),
 		Refuses: onSession,
 	},
+	"operator_forget_session": {
+		Does: "make the id of a session that has ended usable again", Body: protocol.SessionOperation{},
+		Says: serve.OK(sessionOperated{}),
+		Refuses: []protocol.Reason{
+			protocol.ReasonWorkerSessionNotFound, protocol.ReasonSessionNotEnded,
+		},
+	},
 	"operator_migrate_session": {
 		Does: "move a session to another worker", Body: protocol.SessionOperation{},
 		Says:    serve.OK(sessionOperated{}),

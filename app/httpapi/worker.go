@@ -88,6 +88,8 @@ func closeSession(a *API, c *call) (answer, error) { return operate(a, c, "close
 
 func migrateSession(a *API, c *call) (answer, error) { return operate(a, c, "migrate", "migrated") }
 
+func forgetSession(a *API, c *call) (answer, error) { return operate(a, c, "forget", "forgotten") }
+
 // operate runs an operator's verb on a session; the broker notes it.
 func operate(a *API, c *call, verb, outcome string) (answer, error) {
 	in := protocol.SessionOperation{}

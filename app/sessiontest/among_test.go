@@ -233,8 +233,8 @@ func TestExplicitSessionsAmongOthers(t *testing.T) {
 	})
 }
 
-// A session by options lives for half an hour, unless they say that it has no end: then what is hours old is used as on
-// its first minute.
+// A session with options ends when its TTL has passed. Without one, by the zero value or by NoTTL, it is used after
+// hours as in its first minute.
 func TestASessionWithoutATTLOutlivesItsFirstHour(t *testing.T) {
 	bubble(t, "device", func(h *harness) {
 		h.flow("print", func(ctx workflow.Context, device, item string, ttl time.Duration) (string, error) {
@@ -250,12 +250,16 @@ func TestASessionWithoutATTLOutlivesItsFirstHour(t *testing.T) {
 			h.wait(wait)
 			item := fmt.Sprint("page-", n)
 			h.equal(item, output[string](h, h.begin("print", "endless", item, workflow.NoTTL)), "A")
+			h.equal("plain "+item, output[string](h, h.begin("print", "plain", "plain-"+item, time.Duration(0))), "A")
 			if n < 2 {
-				h.equal("timed "+item, output[string](h, h.begin("print", "timed", "timed-"+item, time.Duration(0))), "A")
+				h.equal("timed "+item, output[string](h, h.begin("print", "timed", "timed-"+item, 30*time.Minute)), "A")
 			}
 		}
 		if s, ok := h.row("endless"); !ok || s.Status != protocol.SessionActive {
 			h.t.Errorf("the session is %+v", s)
+		}
+		if s, ok := h.row("plain"); !ok || s.Status != protocol.SessionActive || s.TTL != 0 {
+			h.t.Errorf("the session with the zero value is %+v", s)
 		}
 		if s, ok := h.row("timed"); ok && s.Status == protocol.SessionActive {
 			h.t.Errorf("the session that has a TTL is %+v", s)

@@ -147,6 +147,10 @@ var aboutControl = map[string]about{
 	"operator_close_session": {
 		text: "Running activities are cancelled, and later ones fail with session_closed.", body: `{"reason": "sold"}`,
 	},
+	"operator_forget_session": {
+		text: "The id can be used again, with higher epochs than before. Refused while activities run in it or its last lease lives, unless force is set.",
+		body: `{"reason": "closed by mistake"}`,
+	},
 	"operator_migrate_session": {
 		text: "What runs in it ends first, unless force says otherwise; then the worker that is named, or the one with most room, may claim it.",
 		body: `{"reason": "maintenance", "worker_id": "w2"}`,

@@ -110,6 +110,7 @@ const (
 	ReasonSessionMissing        Reason = "session_missing"
 	ReasonSessionClosed         Reason = "session_closed"
 	ReasonSessionNotActive      Reason = "session_not_active"
+	ReasonSessionNotEnded       Reason = "session_not_ended"
 	ReasonSessionOwner          Reason = "session_owner_mismatch"
 	ReasonSessionOwned          Reason = "session_owned_by_another_worker"
 	ReasonSessionRequirements   Reason = "session_requirements_not_met"

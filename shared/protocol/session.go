@@ -122,15 +122,16 @@ type SessionHolder struct {
 	Stale           bool         `json:"is_stale"`
 }
 
-// SessionOperation is what an operator does to a session: close it, or migrate it to another worker.
+// SessionOperation is what an operator does to a session: close it, migrate it to another worker, or forget it.
 type SessionOperation struct {
 	Namespace string `json:"-"`
 	SessionID string `json:"-"`
 	Verb      string `json:"-"`
 	Identity  string `json:"-"`
 	Reason    string `json:"reason,omitempty" maxLength:"1000"`
-	Force     bool   `json:"force,omitempty"`     // migrate: at once, whatever runs in it
-	To        string `json:"worker_id,omitempty"` // migrate: the worker it is meant for; empty: one that can have it
+	// migrate: at once, whatever runs in it; forget: although activities run in it or its last lease lives
+	Force bool   `json:"force,omitempty"`
+	To    string `json:"worker_id,omitempty"` // migrate: the worker it is meant for; empty: one that can have it
 }
 
 // SessionEvent is one entry of a session's ownership timeline.

@@ -62,8 +62,11 @@ const (
 	WaitWorkerWithout      WaitReason = "worker_without_sessions"
 	WaitWorkerSessionsFull WaitReason = "worker_sessions_full"
 
-	WaitSessionHeld      WaitReason = "session_held"
-	WaitSessionBusy      WaitReason = "session_holder_busy"
+	WaitSessionHeld WaitReason = "session_held"
+	WaitSessionBusy WaitReason = "session_holder_busy"
+	// and the queues that the holder serves
+	WaitSessionOtherQueue WaitReason = "session_other_queue"
+
 	WaitSessionFull      WaitReason = "session_full"
 	WaitSessionMoving    WaitReason = "session_moving" // and who moves it
 	WaitSessionKept      WaitReason = "session_kept"
@@ -90,11 +93,13 @@ type Wait struct {
 	Message   string `json:"message"` // all of it in one sentence, for people; its times are UTC
 
 	// of the type of the workflow or activity, or of the signal, condition or child
-	Name      string `json:"name,omitempty"`
-	Queue     string `json:"task_queue,omitempty"` //
-	Group     string `json:"group,omitempty"`      // whose workers alone may have it
-	Namespace string `json:"namespace,omitempty"`  // whose budget it is, when it is not the queue's
-	Worker    string `json:"worker_id,omitempty"`  // who has it, or comes nearest to having it
+	Name  string `json:"name,omitempty"`
+	Queue string `json:"task_queue,omitempty"` //
+	// the queues that the worker serves, where the task is in another one
+	WorkerQueues []string `json:"worker_task_queues,omitempty"`
+	Group        string   `json:"group,omitempty"`     // whose workers alone may have it
+	Namespace    string   `json:"namespace,omitempty"` // whose budget it is, when it is not the queue's
+	Worker       string   `json:"worker_id,omitempty"` // who has it, or comes nearest to having it
 	// how many live workers serve the queue, when they are several and none may take it
 	Workers       int          `json:"worker_count,omitempty"`
 	Session       string       `json:"session_id,omitempty"`  //
@@ -138,7 +143,8 @@ type WaitPatience string
 // Some waits end by themselves, some never do, and some should have ended soon.
 const (
 	PatienceEndless WaitPatience = "endless"
-	PatienceShort   WaitPatience = "short"
+	PatienceShort   WaitPatience = "short" // 5 minutes
+	PatienceBrief   WaitPatience = "brief" // 30 seconds
 	PatienceNone    WaitPatience = "none"
 )
 
@@ -234,12 +240,16 @@ var WaitRules = []WaitRule{
 		"[session {session} ]needs {missing}, which worker {worker} does not offer" + fallback + nearest,
 	},
 	{WaitWorkerWithout, PatienceNone, FormClause, "worker {worker} registered with max_concurrent_worker_sessions 0" + nearest},
-	{WaitWorkerSessionsFull, PatienceShort, FormClause, "worker {worker} is at its limit of sessions, {limit}" + nearest},
+	{WaitWorkerSessionsFull, PatienceBrief, FormClause, "worker {worker} is at its limit of sessions, {limit}" + nearest},
 
 	{WaitSessionHeld, PatienceShort, FormClause, "session {session} is held by worker {worker} until {until}" + fallback},
 	{
 		WaitSessionBusy, PatienceShort, FormClause,
 		"for worker {worker}, which holds session {session} and is busy or does not poll" + fallback,
+	},
+	{
+		WaitSessionOtherQueue, PatienceNone, FormClause,
+		"session {session} is held by worker {worker}, which serves queue {worker_queues} and not {queue}" + fallback,
 	},
 	{
 		WaitSessionFull, PatienceEndless, FormClause,
@@ -366,6 +376,8 @@ func (w *Wait) member(name string, zone *time.Location) string {
 		return strings.TrimSuffix(string(w.Kind), "_task")
 	case "queue":
 		return w.Queue
+	case "worker_queues":
+		return strings.Join(w.WorkerQueues, ", ")
 	case "group":
 		return w.Group
 	case "namespace":

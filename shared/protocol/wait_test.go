@@ -14,7 +14,7 @@ import (
 
 // whole is a wait of which everything is known.
 func whole(t *testing.T) protocol.Wait {
-	w := protocol.Wait{Missing: []string{"gpu", "arm64"}}
+	w := protocol.Wait{WorkerQueues: []string{"default"}, Missing: []string{"gpu", "arm64"}}
 	v := reflect.ValueOf(&w).Elem()
 	for i := range v.NumField() {
 		switch f := v.Field(i); f.Interface().(type) {
@@ -63,7 +63,7 @@ func TestEveryReasonHasItsSentence(t *testing.T) {
 			t.Errorf("%s has form %q", r.Reason, r.Form)
 		}
 		switch r.Patience {
-		case protocol.PatienceEndless, protocol.PatienceShort, protocol.PatienceNone:
+		case protocol.PatienceEndless, protocol.PatienceShort, protocol.PatienceBrief, protocol.PatienceNone:
 		default:
 			t.Errorf("%s has patience %q", r.Reason, r.Patience)
 		}
@@ -100,6 +100,7 @@ func TestTheGuideHasEveryReason(t *testing.T) {
 	}
 	needs := map[protocol.WaitPatience]string{
 		protocol.PatienceNone: "yes", protocol.PatienceShort: "after 5 minutes", protocol.PatienceEndless: "no",
+		protocol.PatienceBrief: "after 30 seconds",
 	}
 	failing := []protocol.WaitReason{protocol.WaitRunning, protocol.WaitBackoff, protocol.WaitChild}
 	for _, r := range protocol.WaitRules {

@@ -64,7 +64,7 @@ type WorkerSession struct {
 	Queue         string
 	Requirements  []string
 	Lease         time.Duration // 120 s
-	TTL           time.Duration // 30 min, after which the session ends for good; NoTTL: it ends when somebody closes it
+	TTL           time.Duration // after it the session ends and its id fails for every run; 0 and NoTTL: none
 	MaxActivities int           // at once; 1
 	MustExist     bool          // do not make it
 	NoReacquire   bool          // nobody takes it over after its lease was lost
@@ -76,7 +76,7 @@ type WorkerSession struct {
 	Pinned bool
 }
 
-// NoTTL is the TTL of a session that does not end by itself.
+// NoTTL is the TTL of a session that does not end by itself, as the zero value is.
 const NoTTL time.Duration = -1
 
 // WithActivity returns a context whose activities are run with these options. Members left zero keep what ctx has.
@@ -254,7 +254,7 @@ func (s *WorkerSession) wire() (*protocol.SessionOptions, error) {
 		return nil, err
 	}
 	ttl := int64(protocol.NoTTL)
-	if s.TTL != NoTTL {
+	if s.TTL != 0 && s.TTL != NoTTL {
 		if ttl, err = wholeSeconds("TTL", s.TTL); err != nil {
 			return nil, err
 		}

@@ -951,7 +951,7 @@ export interface components {
              * @description draining: it moves when what runs in it has ended
              * @enum {string}
              */
-            outcome: "closed" | "migrated" | "draining";
+            outcome: "closed" | "migrated" | "draining" | "forgotten";
             session: components["schemas"]["SessionView"];
         };
         /** @description The worker_session object: in a command, and flat beside worker_id in the create verb. Nil pointers mean the default. */
@@ -973,6 +973,8 @@ export interface components {
             lease_seconds?: number;
             /** @description A number of at least 1 that has a default: 0, which is what is left out or null. One that is said and less stays wrong, as -1. */
             max_concurrent_activities?: number;
+            /** @description Pinned, ours: the session never gives way to another one when its holder holds as many sessions as it may. */
+            pinned?: boolean;
             queue?: string;
             /**
              * @description ours: migrate, finish, fail
@@ -1008,6 +1010,8 @@ export interface components {
             lease_seconds?: number;
             /** @description A number of at least 1 that has a default: 0, which is what is left out or null. One that is said and less stays wrong, as -1. */
             max_concurrent_activities?: number;
+            /** @description Pinned, ours: the session never gives way to another one when its holder holds as many sessions as it may. */
+            pinned?: boolean;
             queue?: string;
             /**
              * @description ours: migrate, finish, fail
@@ -1103,6 +1107,8 @@ export interface components {
             /** @description the operator who asked its holder to give it up */
             moving?: string;
             namespace: string;
+            /** @description it never gives way to another session */
+            pinned?: boolean;
             queue: null | string;
             ready_activity_count: number;
             release?: string;
@@ -1127,6 +1133,8 @@ export interface components {
             /** @description why its tasks wait, for people */
             waiting?: string;
             workflow_id?: string;
+            /** @description it gives way when its lease ends, and is not renewed */
+            yielding?: boolean;
         };
         /** @description Tells which run stands for the request. */
         StartAnswer: {
@@ -1309,6 +1317,8 @@ export interface components {
             /** @description who has it, or comes nearest to having it */
             worker_id?: string;
             worker_release?: string;
+            /** @description the queues that the worker serves, where the task is in another one */
+            worker_task_queues?: string[];
             /** @description of the child */
             workflow_id?: string;
         };
@@ -1321,7 +1331,7 @@ export interface components {
          * @description Why something does not go on, from this closed list.
          * @enum {string}
          */
-        WaitReason: "running" | "start_delay" | "retry_backoff" | "handed_back" | "returned_unstarted" | "packages_installing" | "packages_failed" | "quarantined" | "workflow_task_failed" | "timer" | "signal" | "condition" | "child" | "update" | "no_worker" | "group_offline" | "worker_busy" | "worker_full" | "worker_draining" | "release_mismatch" | "type_not_served" | "build_drained" | "build_pinned" | "capability_missing" | "worker_without_sessions" | "worker_sessions_full" | "session_held" | "session_holder_busy" | "session_full" | "session_moving" | "session_kept" | "session_release" | "session_lost" | "session_ended" | "session_unclaimed" | "budget_leases" | "budget_rate" | "quota" | "suspect";
+        WaitReason: "running" | "start_delay" | "retry_backoff" | "handed_back" | "returned_unstarted" | "packages_installing" | "packages_failed" | "quarantined" | "workflow_task_failed" | "timer" | "signal" | "condition" | "child" | "update" | "no_worker" | "group_offline" | "worker_busy" | "worker_full" | "worker_draining" | "release_mismatch" | "type_not_served" | "build_drained" | "build_pinned" | "capability_missing" | "worker_without_sessions" | "worker_sessions_full" | "session_held" | "session_holder_busy" | "session_other_queue" | "session_full" | "session_moving" | "session_kept" | "session_release" | "session_lost" | "session_ended" | "session_unclaimed" | "budget_leases" | "budget_rate" | "quota" | "suspect";
         /** @description A part of a request that was accepted but probably is not what its author meant. */
         Warning: {
             /** @description unknown_attribute: neither registered in the namespace nor on any run of it; unknown_member: the route does not read the member; unknown_build: no worker has registered the build; name_not_allowed: a new run could not have the imported name */

@@ -29,6 +29,7 @@ export const waitRules = {
   worker_sessions_full: { form: "clause", text: "worker {worker} is at its limit of sessions, {limit}[ (the nearest of {workers})]" },
   session_held: { form: "clause", text: "session {session} is held by worker {worker} until {until}[; any worker may take it from {fallback_at}]" },
   session_holder_busy: { form: "clause", text: "for worker {worker}, which holds session {session} and is busy or does not poll[; any worker may take it from {fallback_at}]" },
+  session_other_queue: { form: "clause", text: "session {session} is held by worker {worker}, which serves queue {worker_queues} and not {queue}[; any worker may take it from {fallback_at}]" },
   session_full: { form: "clause", text: "session {session} runs {used} activities at once, its most[; {detail}][; any worker may take it from {fallback_at}]" },
   session_moving: { form: "clause", text: "session {session} changes hands; its queued tasks wait" },
   session_kept: { form: "clause", text: "session {session} is kept for worker {worker} until {until}" },

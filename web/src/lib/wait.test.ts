@@ -16,6 +16,8 @@ describe("a wait in words", () => {
       "activity charge: for worker w7, which holds session s and is busy or does not poll; any worker may take it from 22 Nov, 12:00:30 (in 30s)"],
     [wait("worker_sessions_full", { worker_id: "w", limit: 3, worker_count: 2 }), "activity charge: worker w is at its limit of sessions, 3 (the nearest of 2)"],
     [wait("capability_missing", { worker_id: "w", missing: ["gpu", "arm64"] }), "activity charge: needs gpu, arm64, which worker w does not offer"],
+    [wait("session_other_queue", { session_id: "s", worker_id: "w", task_queue: "q", worker_task_queues: ["a", "b"] }),
+      "activity charge: session s is held by worker w, which serves queue a, b and not q"],
     [wait("build_pinned", { kind: "workflow_task", build_id: "b2", worker_id: "w" }), "its next decision: pinned to build b2, worker w has no build id"],
     [wait("retry_backoff", { until: "2026-11-22T12:00:09Z", failures: 10, more: 2 }),
       "activity charge (and 2 more) waits for its back-off until 22 Nov, 12:00:09 (in 9s), failed attempts so far: 10"],
@@ -34,7 +36,7 @@ describe("a wait in words", () => {
   it("names nothing but members of a wait, for every reason", () => {
     for (const reason of Object.keys(waitRules) as WaitReason[]) {
       const whole = wait(reason, {
-        task_queue: "q", namespace: "n", group: "g", worker_id: "w", worker_count: 2, session_id: "s", workflow_id: "c", missing: ["m"], build_id: "b", worker_build_id: "c",
+        task_queue: "q", namespace: "n", group: "g", worker_id: "w", worker_count: 2, session_id: "s", workflow_id: "c", missing: ["m"], worker_task_queues: ["p"], build_id: "b", worker_build_id: "c",
         release: "r", worker_release: "t", limit: 1, used: 1, failures: 1, more: 1, detail: "d", until: "2026-11-22T12:00:00Z", fallback_at: "2026-11-22T12:00:00Z",
       });
       expect(said(whole), reason).not.toMatch(/[{}[\]|]|undefined/);

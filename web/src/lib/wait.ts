@@ -6,7 +6,7 @@ import { absolute, parseTime, relative, type Zone } from "./time";
 export type Piece = string | { at: string };
 
 const members: Record<string, keyof Wait> = {
-  activity: "name", name: "name", queue: "task_queue", namespace: "namespace", group: "group", worker: "worker_id", workers: "worker_count", session: "session_id",
+  activity: "name", name: "name", queue: "task_queue", worker_queues: "worker_task_queues", namespace: "namespace", group: "group", worker: "worker_id", workers: "worker_count", session: "session_id",
   workflow: "workflow_id", missing: "missing", build: "build_id", worker_build: "worker_build_id", release: "release", worker_release: "worker_release",
   limit: "limit", used: "used", failures: "failures", more: "more", detail: "detail", until: "until", fallback_at: "fallback_at",
 };
