@@ -7,8 +7,8 @@ import (
 )
 
 // leastRoom is what a disk must have free after a write that failed before the store is taken for one that can write:
-// as much as the log grows to between two checkpoints.
-const leastRoom = 4 << 20
+// as much as the log may grow to before SQLite itself checkpoints it.
+const leastRoom = autocheckpointPages * 4 << 10
 
 // room says what is wrong with the disk of a file, if it has no room for what a step may write.
 func room(path string) error {

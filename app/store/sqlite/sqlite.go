@@ -25,10 +25,11 @@ import (
 //go:embed migrations/*.sql
 var migrations embed.FS
 
-// Pragmas of every connection. Full synchrony is what makes an acknowledged commit survive a power cut; checkpoints are
-// kept small, since large ones stall everybody.
+// pragmas of every connection. synchronous(FULL) syncs the log at every commit, so that an acknowledged commit survives
+// a power cut.
 var pragmas = []string{
-	"busy_timeout(10000)", "journal_mode(WAL)", "synchronous(FULL)", "foreign_keys(0)", "wal_autocheckpoint(1000)",
+	"busy_timeout(10000)", "journal_mode(WAL)", "synchronous(FULL)", "foreign_keys(0)",
+	fmt.Sprintf("wal_autocheckpoint(%d)", autocheckpointPages),
 }
 
 // mostPages is how many KiB of pages a connection keeps, outside of the memory that the Go runtime counts.
@@ -94,6 +95,10 @@ func openStore(ctx context.Context, d *file, opts sqldb.Options) (_ *sqldb.Store
 	if err := c.openFile(); err != nil {
 		return nil, errors.Join(err, reads.Close())
 	}
+	checkpoints, err := newCheckpointer(d.path)
+	if err != nil {
+		return nil, errors.Join(err, c.Close(ctx), reads.Close())
+	}
 	var store atomic.Pointer[sqldb.Store]
 	s, err := sqldb.New(ctx, sqldb.Config{
 		Options: opts, Dialect: db.Dialect{Begin: "BEGIN IMMEDIATE", Classify: func(err error) db.Class {
@@ -103,12 +108,16 @@ func openStore(ctx context.Context, d *file, opts sqldb.Options) (_ *sqldb.Store
 			return classify(err)
 		}},
 		Conn: c, Reads: reads, Known: known, Gorm: gormsqlite.New(gormsqlite.Config{Conn: reads}),
-		Release: func() error { return errors.Join(d.markClosed(), d.close()) },
+		Release: func() error { return errors.Join(checkpoints.close(), d.markClosed(), d.close()) },
 		Room:    func() error { return room(d.path) },
-		Opened:  d.markOpen, Committed: d.committed,
+		Opened:  d.markOpen,
+		Committed: func(batch int64) {
+			d.committed(batch)
+			checkpoints.committed(c.c)
+		},
 	})
 	if err != nil {
-		return nil, errors.Join(err, c.Close(ctx), reads.Close())
+		return nil, errors.Join(err, c.Close(ctx), reads.Close(), checkpoints.close())
 	}
 	store.Store(s)
 	rest.report(func(err error) { s.Fail(fmt.Errorf("sqlite %s: %w", d.path, err)) })
