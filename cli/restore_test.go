@@ -17,7 +17,8 @@ func TestSessionsAreReleasedOnAStoppedDatabase(t *testing.T) {
 		t.Errorf("exit %d, %q, %q; want %q", code, out, err, want)
 	}
 	for _, wrong := range [][]string{
-		{"sessions", "release"}, {"sessions", "release", "--all", "--epoch-floor", "-1"},
+		{"sessions", "release"},
+		{"sessions", "release", "--all", "--epoch-floor", "-1"},
 		{"sessions", "release", "--all", "--epoch-floor", "9007199254740992"},
 	} {
 		if code, out, _ := run(t, dir, nil, wrong...); code == 0 {

@@ -44,12 +44,12 @@ func TestARequestToCancelThatNoLiveWorkerHasSeenForAMinuteNeedsAttention(t *test
 		if other.Pending.Cancellation != nil {
 			t.Errorf("another run: %+v", other.Pending.Cancellation)
 		}
-		task := a.poll("w", protocol.KindWorkflow, 5)
+		a.poll("w", protocol.KindWorkflow, 5)
 		shown("while a worker has it", true, false)
 		must[protocol.DeregisterAnswer](t)(a.Deregister(t.Context(), protocol.DeregisterRequest{WorkerID: "w"}))
 		shown("after that worker has left", false, true)
 		a.register("w", broker.CapCancellation)
-		task = a.poll("w", protocol.KindWorkflow, 5)
+		task := a.poll("w", protocol.KindWorkflow, 5)
 		shown("while it has it again", true, false)
 		a.decide(task, greet())
 		a.result(a.poll("w", protocol.KindActivity, 5), "cleaned")

@@ -106,7 +106,7 @@ func TestNewNamesWithUnreadableCharactersAreRefused(t *testing.T) {
 			return err
 		},
 	}
-	bad := []rune("\u0001\u0085\u200b\u2028\u2029\u2060\ufeff\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
+	const bad = "\u0001\u0085\u200b\u2028\u2029\u2060\ufeff\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
 	for member, call := range members {
 		field, _, _ := strings.Cut(member, " ")
 		for _, r := range bad {

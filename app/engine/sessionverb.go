@@ -2,6 +2,7 @@ package engine
 
 import (
 	"cmp"
+	"errors"
 	"slices"
 	"time"
 
@@ -46,8 +47,9 @@ func (in CreateSession) decide(s *Session, now history.Time) (SessionChange, err
 				protocol.ReasonSessionMissing, "session %s does not exist and may not be made", o.SessionID,
 			)
 		}
-		if err := protocol.CheckName("session_id", in.Options.SessionID); err != nil {
-			return SessionChange{}, protocol.Refuse(protocol.ReasonInvalidSession, "%s", err.(*protocol.Error).Message)
+		err := protocol.CheckName("session_id", in.Options.SessionID)
+		if refusal, ok := errors.AsType[*protocol.Error](err); ok {
+			return SessionChange{}, protocol.Refuse(protocol.ReasonInvalidSession, "%s", refusal.Message)
 		}
 		fresh := NewSession(in.Namespace, in.Options.SessionID, &in.Options, now)
 		if fresh.Queue == "" {
