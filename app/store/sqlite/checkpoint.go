@@ -24,7 +24,8 @@ type checkpointer struct {
 	pages int // that the committer wrote since it requested a checkpoint
 }
 
-func newCheckpointer(path string) (*checkpointer, error) {
+// newCheckpointer returns a checkpointer of the file at path, which calls after each checkpoint.
+func newCheckpointer(path string, after func()) (*checkpointer, error) {
 	db, err := sql.Open("sqlite", dsn(path, "cache_size(-256)"))
 	if err != nil {
 		return nil, err
@@ -35,6 +36,7 @@ func newCheckpointer(path string) (*checkpointer, error) {
 		for range c.due {
 			// A failure shows at the committer: its next write fails too, or its own checkpoint does.
 			_, _ = db.ExecContext(context.Background(), "PRAGMA wal_checkpoint(PASSIVE)")
+			after()
 		}
 	})
 	return c, nil

@@ -20,13 +20,14 @@ const lockedByte = 1<<30 + 4096
 // file is the database file, opened once beside SQLite's own descriptors. It stays open until the store is closed:
 // closing any descriptor of a file drops all POSIX locks that the process has on it, SQLite's included.
 type file struct {
-	f    *os.File
-	path string // without symbolic links, so that the files beside it are those that SQLite uses
-	lock *lock
-	// as found: the counter of commits, and the size of the write-ahead log
-	mark  mark
-	wal   int64
+	f     *os.File
+	path  string // without symbolic links, so that the files beside it are those that SQLite uses
+	lock  *lock
+	wal   int64 // size of the write-ahead log when the file was opened
 	inode uint64
+
+	marking sync.Mutex // guards mark and its bytes in the file
+	mark    mark       // the counter of commits
 }
 
 // here are the database files that this process has open. A second descriptor of one must not be opened, because

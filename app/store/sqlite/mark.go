@@ -15,8 +15,8 @@ import (
 // it behind, and never ahead, since the log was synced before.
 //
 // It stands in the 20 bytes of the header that SQLite reserves and ignores. A checkpoint writes page 1 as SQLite knows
-// it and may so put back an older mark until the next commit. It is bound to the inode: a copy of the file counts
-// afresh.
+// it, which may restore an older mark; the checkpointer writes the newest mark again after each checkpoint. It is bound
+// to the inode: a copy of the file counts afresh.
 
 const (
 	markAt    = 72
@@ -89,12 +89,16 @@ func (d *file) markOpen(app string, batch int64) error {
 	if err != nil || info.Size() < leastFile {
 		return err
 	}
+	d.marking.Lock()
+	defer d.marking.Unlock()
 	d.mark = mark{open: true, app: appHash(app), batch: uint64(batch)}
 	return d.writeMark()
 }
 
 // committed counts a batch. An error is one of the disk, of which the next commit tells; the mark is behind meanwhile.
 func (d *file) committed(batch int64) {
+	d.marking.Lock()
+	defer d.marking.Unlock()
 	if !d.mark.open {
 		return
 	}
@@ -102,8 +106,19 @@ func (d *file) committed(batch int64) {
 	_ = d.writeMark()
 }
 
+// checkpointed writes the mark again after a checkpoint.
+func (d *file) checkpointed() {
+	d.marking.Lock()
+	defer d.marking.Unlock()
+	if d.mark.open {
+		_ = d.writeMark() // an error is one of the disk; the next commit reports it
+	}
+}
+
 // markClosed marks the file as closed. Nothing is missing in it that a log could have.
 func (d *file) markClosed() error {
+	d.marking.Lock()
+	defer d.marking.Unlock()
 	if !d.mark.open {
 		return nil
 	}

@@ -95,7 +95,7 @@ func openStore(ctx context.Context, d *file, opts sqldb.Options) (_ *sqldb.Store
 	if err := c.openFile(); err != nil {
 		return nil, errors.Join(err, reads.Close())
 	}
-	checkpoints, err := newCheckpointer(d.path)
+	checkpoints, err := newCheckpointer(d.path, d.checkpointed)
 	if err != nil {
 		return nil, errors.Join(err, c.Close(ctx), reads.Close())
 	}
