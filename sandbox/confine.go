@@ -3,7 +3,6 @@ package sandbox
 import (
 	"os"
 	"path/filepath"
-	"strings"
 
 	"github.com/sojourn-run/sojourn/sandbox/wall"
 )
@@ -103,10 +102,10 @@ func around(path, private string) []string {
 		return []string{path}
 	}
 	real, kept := followed(path), followed(private)
-	if kept == real || strings.HasPrefix(real, kept+"/") {
+	if below(real, kept) {
 		return nil
 	}
-	if !strings.HasPrefix(kept, strings.TrimSuffix(real, "/")+"/") {
+	if !below(kept, real) {
 		return []string{path}
 	}
 	entries, err := os.ReadDir(real)

@@ -295,6 +295,36 @@ func TestDeniedAccessIsExplained(t *testing.T) {
 	})
 }
 
+// A path that executor-read names in vain, and one behind a node_modules folder that is a link, fail with the reason.
+func TestAPathThatSeemsOpenIsExplained(t *testing.T) {
+	file := func(dir string) string {
+		t.Helper()
+		path := filepath.Join(dir, "file")
+		if err := os.WriteFile(path, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	private, elsewhere, handlers := t.TempDir(), t.TempDir(), HandlersDir(t)
+	link := filepath.Join(handlers, "node_modules")
+	if err := os.Symlink(elsewhere, link); err != nil {
+		t.Fatal(err)
+	}
+	named, linked := file(private), file(elsewhere)
+	everyRuntimeConfined(t, sandbox.Options{
+		Handlers: handlers, Private: private, Read: []string{named},
+	}, func(t *testing.T, b *Bench) {
+		for path, want := range map[string]string{
+			named:  fmt.Sprintf("executor-read names %q, which cannot be allowed: it is in the data directory", named),
+			linked: fmt.Sprintf("%q is a link to %q: add that folder to executor-read", link, elsewhere),
+		} {
+			if e := WantType(t, b.Fail(In("s", 1, b.Call("read", path))), sandbox.UserError); !strings.Contains(e.Message, want) {
+				t.Errorf("got %s, want %s", e.Message, want)
+			}
+		}
+	})
+}
+
 // The folder of the worker's database may lie in the one of the handlers.
 func TestPrivateFolderAmongTheHandlersStaysClosed(t *testing.T) {
 	dir := HandlersDir(t)

@@ -24,6 +24,9 @@ func (ex *executor) denial(path string) string {
 		may = "may be read by confined code, not changed"
 	}
 	text := fmt.Sprintf(" (isolation: %q %s; the settings executor-read and executor-write add to that", path, may)
+	if ex.lang.unreachable != nil {
+		text += ex.lang.unreachable(path)
+	}
 	if ex.refused.CompareAndSwap(false, true) {
 		text += fmt.Sprintf(". It may read %s; it may change %s", there(ex.rules.Read), there(ex.rules.Write))
 	}
@@ -39,4 +42,42 @@ func there(paths []string) string {
 		}
 	}
 	return strings.Join(all, ", ")
+}
+
+// unreachable returns a function that explains why a denied path is closed although the operator may expect it to be
+// open: a setting names it but it belongs to the worker, or a node_modules folder is a link to it.
+func (o Options) unreachable() func(path string) string {
+	var links [][2]string
+	for dir, err := filepath.Abs(o.Handlers); err == nil && o.Handlers != ""; dir = filepath.Dir(dir) {
+		link := filepath.Join(dir, "node_modules")
+		if info, err := os.Lstat(link); err == nil && info.Mode()&os.ModeSymlink != 0 {
+			links = append(links, [2]string{link, followed(link)})
+		}
+		if dir == filepath.Dir(dir) {
+			break
+		}
+	}
+	return func(path string) string {
+		for _, s := range []struct {
+			setting string
+			paths   []string
+		}{{"executor-read", o.Read}, {"executor-write", o.Write}} {
+			for _, named := range s.paths {
+				if below(path, followed(named)) && len(around(named, o.Private)) == 0 {
+					return fmt.Sprintf("; %s names %q, which cannot be allowed: it is in the data directory %q", s.setting, named, o.Private)
+				}
+			}
+		}
+		for _, l := range links {
+			if below(path, l[1]) {
+				return fmt.Sprintf("; %q is a link to %q: add that folder to executor-read", l[0], l[1])
+			}
+		}
+		return ""
+	}
+}
+
+// below reports whether a path is a folder or lies below it.
+func below(path, folder string) bool {
+	return path == folder || strings.HasPrefix(path, strings.TrimSuffix(folder, "/")+"/")
 }

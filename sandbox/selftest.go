@@ -175,6 +175,7 @@ func (p *Pool) confine() error {
 			}
 			port = p.proxy.Port()
 		}
+		unreachable := o.unreachable()
 		for _, l := range p.languages {
 			if l.proxy = p.proxy; l.proxy != nil && l.name == RuntimeNode {
 				l.args = slices.Insert(l.args, 1, "--require", filepath.Join(p.dir, proxyName))
@@ -185,6 +186,7 @@ func (p *Pool) confine() error {
 				r.Write = append(r.Write, scratch)
 				return &r
 			}
+			l.unreachable = unreachable
 		}
 	}
 	if p.report.Level == LevelProcess {

@@ -77,7 +77,7 @@ func readSettings(root, path string) (s tsSettings, absent []string, err error) 
 // within says whether a path leads into a folder, or to it.
 func within(root, path string) bool {
 	real, err := filepath.EvalSymlinks(path)
-	return err == nil && (real == root || strings.HasPrefix(real, root+string(filepath.Separator)))
+	return err == nil && below(real, root)
 }
 
 // read takes one file over what s has of those that extend it.
