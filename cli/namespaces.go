@@ -124,20 +124,30 @@ func (p *program) describeNamespace(path func(string) string) *cobra.Command {
 func (p *program) deleteNamespace(path func(string) string) *cobra.Command {
 	var sure bool
 	c := &cobra.Command{
-		Use: "delete NAME", Short: "Remove a namespace with everything in it", Args: one(oneNamespace),
+		Use: "delete NAME", Short: "Delete a namespace with everything in it", Args: one(oneNamespace),
 		RunE: func(c *cobra.Command, args []string) error {
 			if !sure {
+				var v protocol.NamespaceView
+				if err := p.call(c, http.MethodGet, path(args[0]), nil, &v); err != nil {
+					return err
+				}
+				used := map[protocol.Quota]int64{}
+				for _, q := range v.Quotas {
+					used[q.Quota] = q.Used
+				}
 				fmt.Fprintf(
 					p.err,
-					"The namespace %s goes with all its runs, histories, sessions and schedules; they cannot be had back.\nType its name to go on: ",
-					args[0],
+					"Namespace %s: %d open runs, %d bytes of histories of open and closed runs, %d schedules.\n"+
+						"All its runs, histories, sessions, workers and schedules will be removed; this cannot be undone.\n"+
+						"Type the name of the namespace to continue: ",
+					v.Name, used[protocol.QuotaOpenRuns], used[protocol.QuotaStoredBytes], used[protocol.QuotaSchedules],
 				)
 				typed, _ := bufio.NewReader(c.InOrStdin()).ReadString('\n') // no answer is none
 				if !strings.HasSuffix(typed, "\n") {
 					fmt.Fprintln(p.err)
 				}
 				if strings.TrimSpace(typed) != args[0] {
-					return usageError{errors.New("nothing was deleted: its name was not typed, and there was no --yes")}
+					return usageError{errors.New("nothing was deleted: the name was not typed; type it, or pass --yes")}
 				}
 			}
 			return ask(p, c, http.MethodDelete, path(args[0]), nil, func(v protocol.NamespaceRemoval) error {

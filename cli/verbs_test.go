@@ -222,7 +222,8 @@ func TestWorkersSessionsAndNamespacesAreSeenFromAShell(t *testing.T) {
 	s.try(0, "started_new", "workflow", "start", "x", "--id", "x", "--namespace", "team")
 	s.try(1, "instance_not_found", "workflow", "describe", "x")
 	s.try(0, "running", "workflow", "describe", "x", "--namespace", "team")
-	s.try(2, "nothing was deleted", "namespaces", "delete", "team") // nobody is there to be asked
+	s.try(2, "nothing was deleted", "namespaces", "delete", "team") // no input
+	s.try(2, "Namespace team: 1 open runs, ", "namespaces", "delete", "team")
 	s.try(0, "ours", "namespaces")
 	s.try(0, "deleted team", "namespaces", "delete", "team", "--yes")
 	s.try(0, "deregistered local", "workers", "remove", "local")
