@@ -90,20 +90,27 @@ func TestWrongUseExitsWithTwoAndSaysWhy(t *testing.T) {
 	}
 }
 
-func TestUnknownVariablesAreReported(t *testing.T) {
+func TestUnknownVariablesStopTheProcess(t *testing.T) {
 	t.Parallel()
 	e := env{
 		"SOJOURN_WORKER_CONCURENCY": "3", "SOJOURN_SERVICE_HOST": "10.0.0.1", "SOJOURN_PORT_7700_TCP": "tcp://10.0.0.1:7700",
 	}
-	code, _, err := run(t, t.TempDir(), e, "config")
+	for _, command := range []string{"config", "app"} {
+		code, _, err := run(t, t.TempDir(), e, command)
+		if code != 2 {
+			t.Errorf("%s: exit %d, want 2", command, code)
+		}
+		says(t, command, err, "SOJOURN_WORKER_CONCURENCY", "SOJOURN_WORKER_CONCURRENCY", "--ignore-unknown-settings")
+	}
+	code, _, err := run(t, t.TempDir(), e, "config", "--ignore-unknown-settings")
 	if code != 0 {
-		t.Errorf("exit %d", code)
+		t.Errorf("with --ignore-unknown-settings: exit %d", code)
 	}
 	says(t, "config", err, "SOJOURN_WORKER_CONCURENCY", "SOJOURN_WORKER_CONCURRENCY")
 	if strings.Contains(err, "SERVICE_HOST") || strings.Contains(err, "PORT_7700") {
 		t.Errorf("what Kubernetes sets is reported:\n%s", err)
 	}
-	p := launch(t, t.TempDir(), e.with(env{"SOJOURN_ADDR": "127.0.0.1:0"}), "app")
+	p := launch(t, t.TempDir(), e.with(env{"SOJOURN_ADDR": "127.0.0.1:0"}), "app", "--ignore-unknown-settings")
 	p.line(p.err, `"level":"warn".*SOJOURN_WORKER_CONCURENCY`)
 }
 

@@ -48,6 +48,10 @@ func (p *program) showRun(v protocol.RunView) error {
 	if strings.Contains(now, set) { // it says the same
 		set = ""
 	}
+	stuck := strings.TrimPrefix(stuckBy(v), "stuck ")
+	if v.Stuck != nil && strings.Contains(now, v.Stuck.Message) {
+		stuck = "since " + stamp(v.Stuck.Since)
+	}
 	err := p.facts(
 		fact{"workflow id", v.WorkflowID},
 		fact{"run", fmt.Sprintf("%s, %d of %d", v.RunID, v.RunNumber, v.RunCount)},
@@ -59,7 +63,7 @@ func (p *program) showRun(v protocol.RunView) error {
 		fact{"closed", stamp(v.ClosedAt)},
 		fact{"now", now},
 		fact{"quarantined", set},
-		fact{"stuck", strings.TrimPrefix(stuckBy(v), "stuck ")},
+		fact{"stuck", stuck},
 		fact{"input", content(v.Input)},
 		fact{"output", content(v.Output)},
 		fact{"error", v.Failed().Text()},
