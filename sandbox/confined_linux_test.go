@@ -318,7 +318,8 @@ func TestAPathThatSeemsOpenIsExplained(t *testing.T) {
 			named:  fmt.Sprintf("executor-read names %q, which cannot be allowed: it is in the data directory", named),
 			linked: fmt.Sprintf("%q is a link to %q: add that folder to executor-read", link, elsewhere),
 		} {
-			if e := WantType(t, b.Fail(In("s", 1, b.Call("read", path))), sandbox.UserError); !strings.Contains(e.Message, want) {
+			e := WantType(t, b.Fail(In("s", 1, b.Call("read", path))), sandbox.UserError)
+			if !strings.Contains(e.Message, want) {
 				t.Errorf("got %s, want %s", e.Message, want)
 			}
 		}
