@@ -14,7 +14,7 @@ func TestTheGuideSaysTheDefaults(t *testing.T) {
 	logs, _ := find("activity-log-age")
 	const page = "guide/operating.md"
 	stated.In(t, page, "`postgres-pool` ({}) is the most connections", c.PostgresPool)
-	stated.In(t, page, "All of it takes at most `drain-timeout`, {}.", c.DrainTimeout)
+	stated.In(t, page, "All of it takes at most `drain-timeout`, {}, of which", c.DrainTimeout)
 	stated.In(t, page, "its leases last {} (`attempt-lease`, `session-lease`)", c.AttemptLease)
 	stated.In(t, page, "`sockets-per-token` ({}): one more is refused with `too_many_connections`", c.MaxSockets)
 	stated.In(t, page, "An app holds at most `max-polls` ({}) polls of workers over HTTP", c.MaxPolls)

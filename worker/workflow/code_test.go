@@ -345,7 +345,9 @@ func TestContextCarriesValuesAndOptions(t *testing.T) {
 	want(t, "left the session", two.SessionID, "")
 	want(t, "no heartbeat", two.Heartbeat, protocol.Timeout(0))
 	want(t, "by options", three.SessionID, "")
-	want(t, "options", three.WorkerSession, &protocol.SessionOptions{SessionID: "w", Lease: 60, Create: new(bool)})
+	want(t, "options", three.WorkerSession, &protocol.SessionOptions{
+		SessionID: "w", Lease: 60, TTL: -1, Create: new(bool),
+	})
 }
 
 func TestTimersKeepFractionsOfASecond(t *testing.T) {
