@@ -15,15 +15,6 @@ import (
 	"github.com/sojourn-run/sojourn/shared/retry"
 )
 
-// pair is two apps of one database, where apps may share it, else one that is both.
-func pair(t *testing.T, database string) (a, b *app) {
-	a = on(t, database)
-	if b = a; database != "" && database[:6] != "sqlite" {
-		b = on(t, database)
-	}
-	return a, b
-}
-
 // activity runs an activity by itself.
 func (a *app) activity(in protocol.ActivityRequest) protocol.ActivityAnswer {
 	a.t.Helper()
@@ -47,7 +38,7 @@ func (a *app) events(id string) (types []string) {
 // worker is asked in between. What became of it is told by every verb that tells of runs.
 func TestAnActivityRunsByItself(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
-		a, b := pair(t, database)
+		a, b := twoApps(t, database)
 		a.register("w")
 		b.register("w2")
 		in := protocol.ActivityRequest{WorkflowID: "one", Input: []byte(`["Ada"]`), Memo: []byte(`{"by":"me"}`)}
@@ -114,7 +105,7 @@ func TestAnActivityRunsByItself(t *testing.T) {
 // it may take counts from then.
 func TestAnActivityRunBeginsLater(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
-		a, b := pair(t, database)
+		a, b := twoApps(t, database)
 		a.register("w")
 		before := time.Now()
 		a.activity(protocol.ActivityRequest{
@@ -247,7 +238,7 @@ func names(err error, field string) bool {
 // session says so.
 func TestActivityRunsShareASession(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
-		a, b := pair(t, database)
+		a, b := twoApps(t, database)
 		a.register("w1")
 		a.register("w2")
 		b.register("w3")
@@ -285,7 +276,7 @@ func TestActivityRunsShareASession(t *testing.T) {
 // Cancel and terminate close an activity run; its worker learns it at its next heartbeat, and its result is refused.
 func TestAnActivityRunCanBeEnded(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
-		a, b := pair(t, database)
+		a, b := twoApps(t, database)
 		a.register("w")
 		for status, end := range map[string]func(protocol.EndRequest) (protocol.CommandReceipt, error){
 			"cancelled": func(in protocol.EndRequest) (protocol.CommandReceipt, error) {
@@ -385,7 +376,7 @@ func fieldsOf(err error) (fields []string) {
 // the session and with the tries that its action names; whichever app fires it.
 func TestASchedulesActivityRunsByItself(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
-		a, b := pair(t, database)
+		a, b := twoApps(t, database)
 		a.register("w")
 		most := 2
 		action := protocol.ScheduleAction{

@@ -27,11 +27,7 @@ func comes(t testing.TB, what string, is func() bool) {
 // attachment has one end, which says how the child's was, and whatever a close policy is for has ended.
 func TestAttachingMeetsTheEndOfTheChildOrOfTheChain(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
-		a := on(t, database)
-		b := a
-		if !strings.HasPrefix(database, "sqlite:") {
-			b = on(t, database)
-		}
+		a, b := twoApps(t, database)
 		a.register("w")
 		end := func(verb string, id string) error {
 			in := protocol.EndRequest{Target: protocol.Target{WorkflowID: id}}

@@ -1,6 +1,7 @@
 package broker_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/sojourn-run/sojourn/app/apptest"
@@ -24,6 +25,15 @@ func newApp(t testing.TB) *app { return on(t, "") }
 func on(t testing.TB, database string) *app {
 	a := apptest.Start(t, apptest.Options{Database: database})
 	return &app{a.Broker(), a.View(), a.Store(), t}
+}
+
+// twoApps starts two apps on one database. A SQLite file admits one app: then b is a.
+func twoApps(t testing.TB, database string) (a, b *app) {
+	a = on(t, database)
+	if strings.HasPrefix(database, "sqlite:") {
+		return a, a
+	}
+	return a, on(t, database)
 }
 
 func must[T any](t testing.TB) func(T, error) T {

@@ -1,7 +1,6 @@
 package broker_test
 
 import (
-	"strings"
 	"testing"
 
 	"github.com/sojourn-run/sojourn/app/apptest"
@@ -11,11 +10,8 @@ import (
 // Slots of workers that the release gate holds are none: also as an app says that does not hear them itself.
 func TestCapacityCountsWorkersTheGateLetsWork(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
-		a := on(t, database)
-		apps := map[string]*app{"the app that hears them": a}
-		if !strings.HasPrefix(database, "sqlite:") {
-			apps["another"] = on(t, database)
-		}
+		a, b := twoApps(t, database)
+		apps := map[string]*app{"the app that hears them": a, "another": b}
 		join := func(id, release string, activities int) {
 			t.Helper()
 			must[protocol.RegisterAnswer](t)(a.Register(t.Context(), protocol.RegisterRequest{

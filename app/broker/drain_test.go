@@ -39,11 +39,7 @@ func (a *app) eventually(what string, is func() bool) {
 // more is given, and resuming undoes it.
 func TestADrainSaidAtOneAppReachesTheWorkersOfAnother(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
-		said := on(t, database)
-		at, shared := said, !strings.HasPrefix(database, "sqlite:")
-		if shared {
-			at = on(t, database)
-		}
+		said, at := twoApps(t, database)
 		at.register("flow")
 		at.ours("w", "w1", time.Minute, time.Hour, 10)
 		at.schedule("one", greet(), greet())
@@ -109,7 +105,7 @@ func TestADrainSaidAtOneAppReachesTheWorkersOfAnother(t *testing.T) {
 		at.taken(at.decide(at.task("flow", protocol.KindWorkflow, "one"), greet()))
 
 		later := at // or one that came after all others were killed
-		if shared {
+		if at != said {
 			later = on(t, database)
 		}
 		if got := later.turned("w", "w1", 0); got != protocol.PollDraining {

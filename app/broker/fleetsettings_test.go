@@ -1,7 +1,6 @@
 package broker_test
 
 import (
-	"strings"
 	"testing"
 	"time"
 
@@ -32,11 +31,7 @@ func (a *app) applies(worker, incarnation string, revision *int64) {
 // What an operator sets at one app a worker of another is told, and what that worker says it runs with is seen at both.
 func TestSettingsSaidAtOneAppReachTheWorkersOfAnother(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
-		said := on(t, database)
-		at := said
-		if !strings.HasPrefix(database, "sqlite:") {
-			at = on(t, database)
-		}
+		said, at := twoApps(t, database)
 		told := make(chan string, 100)
 		at.Fleet().Tells(heard{settings: func(ns string) { told <- ns }})
 		at.applies("w", "w1", new(int64(0)))

@@ -3,7 +3,6 @@ package broker_test
 import (
 	"context"
 	"errors"
-	"strings"
 	"testing"
 	"time"
 
@@ -220,11 +219,7 @@ func TestLongHistoryBehindAQueryIsPaged(t *testing.T) {
 // The worker registers at one app and leaves; a query at another app that knows the worker is refused at once.
 func TestAQueryIsRefusedAfterTheLastWorkerLeftThroughAnotherApp(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
-		a := on(t, database)
-		b := a
-		if !strings.HasPrefix(database, "sqlite:") {
-			b = on(t, database)
-		}
+		a, b := twoApps(t, database)
 		a.register("flow")
 		b.register("w", question.CapQueries)
 		a.start("one")
@@ -247,11 +242,7 @@ func TestAQueryIsRefusedAfterTheLastWorkerLeftThroughAnotherApp(t *testing.T) {
 // A query that waits when the last worker leaves is answered then, not after its deadline.
 func TestAWaitingQueryIsRefusedWhenTheLastWorkerLeaves(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
-		a := on(t, database)
-		b := a
-		if !strings.HasPrefix(database, "sqlite:") {
-			b = on(t, database)
-		}
+		a, b := twoApps(t, database)
 		a.register("flow")
 		b.register("w", question.CapQueries)
 		a.start("one")

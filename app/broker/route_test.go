@@ -32,11 +32,7 @@ func (a *app) route(queue, group string) protocol.RouteState {
 // as a queue is, but for queues that name a group themselves.
 func TestAQueueIsRoutedToAGroup(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
-		said := on(t, database)
-		at := said
-		if !strings.HasPrefix(database, "sqlite:") {
-			at = on(t, database)
-		}
+		said, at := twoApps(t, database)
 		wait := func(want protocol.WaitReason, group string) {
 			t.Helper()
 			for name, a := range map[string]*app{"where it was said": said, "where the workers are": at} {
