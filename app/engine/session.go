@@ -137,10 +137,15 @@ func (s *Session) adopt() {
 		return
 	}
 	s.Next = nil
-	s.Lease, s.Idle, s.MaxActivities, s.Fallback, s.Pinned = n.Lease, n.Idle, n.MaxActivities, n.Fallback, n.Pinned
+	s.apply(*n)
 	if n.TTL != s.TTL {
 		s.TTL, s.TTLUntil = n.TTL, history.Time{}
 	}
+}
+
+// apply applies all numbers but the TTL.
+func (s *Session) apply(n Numbers) {
+	s.Lease, s.Idle, s.MaxActivities, s.Fallback, s.Pinned = n.Lease, n.Idle, n.MaxActivities, n.Fallback, n.Pinned
 }
 
 // Tally is what a session's row leaves to the rows of its tasks, so that a step in a session which is held

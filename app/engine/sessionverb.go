@@ -71,8 +71,7 @@ func (in CreateSession) decide(s *Session, now history.Time) (SessionChange, err
 		*in.Outcome = "reused"
 		// The holder itself asks for other numbers, so they hold at once, except for the TTL.
 		if n := c.Session.Next; n != nil {
-			c.Session.Lease, c.Session.Idle, c.Session.MaxActivities = n.Lease, n.Idle, n.MaxActivities
-			c.Session.Fallback, c.Session.Pinned = n.Fallback, n.Pinned
+			c.Session.apply(*n)
 			c.Session.wants(*n)
 		}
 		c.Session.Yielding = false

@@ -17,7 +17,8 @@ const (
 	StuckFailures = 3
 	// StuckUnserved is how long a task is ready without a live worker that may lease it until its run is stuck.
 	StuckUnserved = time.Minute
-	// StuckPlace is how long a task waits for a worker with room for its session until its run is stuck.
+	// StuckPlace is how long a task waits for a worker with room for its session until its run is stuck and its wait
+	// needs attention, is logged and counted.
 	StuckPlace = 30 * time.Second
 )
 
@@ -36,10 +37,9 @@ func (t *Task) failing() bool {
 // noteStuck keeps the time at which the task made its run stuck.
 func (t *Task) noteStuck(now history.Time) {
 	switch {
+	case t == nil:
 	case !t.failing():
-		if t != nil {
-			t.StuckAt = history.Time{}
-		}
+		t.StuckAt = history.Time{}
 	case t.StuckAt.IsZero():
 		t.StuckAt = now
 	}

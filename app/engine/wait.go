@@ -44,9 +44,6 @@ const (
 	unseenEnough = time.Minute     // for a request to cancel that no live worker has seen
 )
 
-// PlaceAfter is how long a task waits for a session place until that needs attention, is logged and counted.
-const PlaceAfter = 30 * time.Second
-
 // ReturnedOften is the number of returns in a row without a start from which on they are reported, as wait reason, in
 // the log and by a metric.
 const ReturnedOften = 3
@@ -80,7 +77,7 @@ func (a *Surroundings) finish(kind protocol.WaitKind, w protocol.Wait) *protocol
 	case protocol.PatienceShort:
 		w.Attention = !w.Since.IsZero() && a.Now.Sub(w.Since.Time) >= waitedEnough
 	case protocol.PatienceBrief:
-		w.Attention = !w.Since.IsZero() && a.Now.Sub(w.Since.Time) >= PlaceAfter
+		w.Attention = !w.Since.IsZero() && a.Now.Sub(w.Since.Time) >= StuckPlace
 	}
 	most := failedEnough
 	if kind == protocol.WaitForTask {
@@ -104,9 +101,7 @@ func (s *Run) TaskWait(a *Surroundings) *protocol.Wait {
 		})
 	case LeasedState:
 		w := running(s.Type, s.Queue, t.Lease, t.failures())
-		if w.Failures >= taskFailed {
-			w.Reason, w.Detail = protocol.WaitTaskFailed, t.Problem
-		}
+		t.codeFailed(&w)
 		if often := unstarted(t.Returned, w, t.Lease); often != nil {
 			w = *often
 		}
@@ -122,9 +117,7 @@ func (s *Run) TaskWait(a *Surroundings) *protocol.Wait {
 		// A task that was delivered before is delayed because it failed, and not by a delayed start.
 		if t.Delivery > 0 {
 			w.Reason, w.Failures, w.Detail = protocol.WaitBackoff, t.failures(), t.Problem
-			if w.Failures >= taskFailed {
-				w.Reason = protocol.WaitTaskFailed
-			}
+			t.codeFailed(&w)
 		}
 		return a.finish(protocol.WaitForTask, w)
 	}
@@ -132,14 +125,20 @@ func (s *Run) TaskWait(a *Surroundings) *protocol.Wait {
 	want.Queue = a.Settings(s.Queue)
 	w := t.Suspect.wait(a.ready(s.Queue, want))
 	w.Name, w.Since, w.Failures, w.Detail = s.Type, t.ReadyAt, t.failures(), cmp.Or(w.Detail, t.Problem)
-	// A worker may lease the task, so its code is the cause and not the fleet.
-	if w.Failures >= taskFailed && leasable(w) {
-		w.Reason, w.Detail = protocol.WaitTaskFailed, t.Problem
+	if leasable(w) { // else the task waits for a worker, and its code is not run
+		t.codeFailed(&w)
 	}
 	if often := unstarted(t.Returned, w, Lease{}); often != nil {
 		w = *often
 	}
 	return a.finish(protocol.WaitForTask, w)
+}
+
+// codeFailed makes the failures of the task the reason of its wait, if its code has failed taskFailed times in a row.
+func (t *Task) codeFailed(w *protocol.Wait) {
+	if w.Failures >= taskFailed {
+		w.Reason, w.Detail = protocol.WaitTaskFailed, t.Problem
+	}
 }
 
 // Cancellation describes the run's first request to cancel; nil without one. A worker has seen the request when its

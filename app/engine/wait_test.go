@@ -325,7 +325,7 @@ var everyWait = []struct {
 	{
 		protocol.WaitWorkerSessionsFull, true, func(w *stuckTask) {
 			w.free()
-			w.around.Workers[0].Sessions, w.act.ReadyAt = 3, history.At(noon.Add(-PlaceAfter))
+			w.around.Workers[0].Sessions, w.act.ReadyAt = 3, history.At(noon.Add(-StuckPlace))
 		},
 		"activity charge: worker w is at its limit of sessions, 3",
 	},

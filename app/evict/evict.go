@@ -59,7 +59,7 @@ type Evictor struct {
 	told    map[engine.SessionKey]chan struct{} // sessions whose holders were told; closed when one gave its session up
 	tell    func(namespace, worker string, n protocol.SessionNotice) bool
 
-	waited func() // counts a session that has waited for a place for engine.PlaceAfter; nil: nothing
+	waited func() // counts a session that has waited for a place for engine.StuckPlace; nil: nothing
 }
 
 // New makes the evictor of an app that hears these workers.
@@ -311,8 +311,8 @@ func (e *Evictor) wanting(
 		}
 		workers := e.crowded(known, held, a, &s, now)
 		if len(workers) > 0 {
-			if waited < engine.PlaceAfter {
-				soonest(engine.PlaceAfter - waited)
+			if waited < engine.StuckPlace {
+				soonest(engine.StuckPlace - waited)
 			} else {
 				e.report(a, s.Key(), waited, workers)
 			}
