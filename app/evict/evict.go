@@ -55,11 +55,13 @@ type Evictor struct {
 	at      time.Time   // when that is
 	looking bool
 	closed  bool
-	waits   map[engine.SessionKey]time.Time     // sessions whose wait for a place was reported, and when it was last seen
 	told    map[engine.SessionKey]chan struct{} // sessions whose holders were told; closed when one gave its session up
 	tell    func(namespace, worker string, n protocol.SessionNotice) bool
 
-	waited func() // counts a session that has waited for a place for engine.StuckPlace; nil: nothing
+	// waits holds the sessions whose wait for a place was reported, with the time at which a look last saw them waiting.
+	// Only looks use it, and at most one runs.
+	waits  map[engine.SessionKey]time.Time
+	waited func() // counts a session that has waited for a place for engine.StuckPlace; nil: no counter
 }
 
 // New makes the evictor of an app that hears these workers.
@@ -348,10 +350,8 @@ func (e *Evictor) crowded(
 	return list
 }
 
-// report logs and counts once that a session has waited for a place for long.
+// report logs and counts the wait of a session for a place, once per wait.
 func (e *Evictor) report(a *engine.Activity, k engine.SessionKey, waited time.Duration, workers []engine.WorkerKey) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
 	at := time.Now()
 	maps.DeleteFunc(e.waits, func(_ engine.SessionKey, last time.Time) bool { return at.Sub(last) > time.Minute })
 	_, reported := e.waits[k]
