@@ -202,6 +202,16 @@ func (h *harness) beginAs(id, typ string, args ...any) string {
 	return a.RunID
 }
 
+// waitOf returns the wait of a run, which must have one.
+func (h *harness) waitOf(run string) *protocol.Wait {
+	h.t.Helper()
+	v, err := h.Describe(h.t.Context(), protocol.Target{RunID: run})
+	if err != nil || v.Wait == nil {
+		h.t.Fatal(err, v)
+	}
+	return v.Wait
+}
+
 // signal sends a signal to a run's workflow.
 func (h *harness) signal(run, name string, args ...any) {
 	h.t.Helper()

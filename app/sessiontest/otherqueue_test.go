@@ -39,21 +39,13 @@ func TestASessionMovesToTheQueueOfItsTasks(t *testing.T) {
 		})
 		h.flow("one", one)
 	}
-	waits := func(h *harness, run string) *protocol.Wait {
-		h.t.Helper()
-		v, err := h.Describe(h.t.Context(), protocol.Target{RunID: run})
-		if err != nil || v.Wait == nil {
-			h.t.Fatal(err, v)
-		}
-		return v.Wait
-	}
 	bubble(t, "when it is idle", func(h *harness) {
 		setup(h)
 		h.start("A", serving("default"))
 		run := h.begin("across", "s")
 		h.done("s in default")
 		h.wait(sec)
-		w := waits(h, run)
+		w := h.waitOf(run)
 		h.equal("it waits", w.Reason, protocol.WaitSessionOtherQueue)
 		h.equal("it needs attention", w.Attention, true)
 		h.equal("its sentence", w.Message,
@@ -82,7 +74,7 @@ func TestASessionMovesToTheQueueOfItsTasks(t *testing.T) {
 		h.start("A", serving("default"))
 		h.start("B", serving("other"))
 		run := h.begin("across", "s")
-		ended := h.done("s in default").to
+		h.done("s in default")
 		for range 3 { // it is in use
 			h.wait(6 * sec)
 			output[string](h, h.begin("one", "s", "use", 10))
@@ -91,7 +83,6 @@ func TestASessionMovesToTheQueueOfItsTasks(t *testing.T) {
 		used := h.at()
 		output[[]string](h, run)
 		h.between("it began", h.once("s in other").from, used+9*sec, used+13*sec)
-		_ = ended
 	})
 	bubble(t, "when both tasks were ready before it was acquired", func(h *harness) {
 		setup(h)

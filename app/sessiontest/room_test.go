@@ -336,12 +336,9 @@ func TestATaskThatWaitsForASessionPlaceNeedsAttention(t *testing.T) {
 		reports := func() int { return counted(h.t, "sojourn_session_place_waits_total", h.plane) }
 		attention := func() bool {
 			h.t.Helper()
-			v, err := h.Describe(h.t.Context(), protocol.Target{RunID: run})
-			if err != nil || v.Wait == nil {
-				h.t.Fatal(err, v)
-			}
-			h.equal("it waits for", v.Wait.Reason, protocol.WaitWorkerSessionsFull)
-			return v.Wait.Attention
+			w := h.waitOf(run)
+			h.equal("it waits for", w.Reason, protocol.WaitWorkerSessionsFull)
+			return w.Attention
 		}
 		h.wait(29 * sec)
 		h.equal("reports before 30 s", reports(), 0)
