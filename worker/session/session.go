@@ -217,13 +217,18 @@ func (s *Sessions) Refused(ctx context.Context, a *protocol.SessionAffinity, err
 	}
 	s.log.Warn().Err(err).AnErr("release_error", failed).Str("session_id", a.SessionID).Int64("epoch", a.Epoch).
 		Int64("known_epoch", known).Msg("handed back a task of a session: its epoch is not served here")
-	if failed == nil {
-		return
+	if failed != nil {
+		s.giveUpLater(a.SessionID, a.Epoch)
 	}
+}
+
+// giveUpLater has the next heartbeat report that this worker has dropped the state of an epoch, unless the worker holds
+// the session again.
+func (s *Sessions) giveUpLater(id string, epoch int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.held[a.SessionID] == nil {
-		s.givenUp[a.SessionID] = a.Epoch
+	if s.held[id] == nil {
+		s.givenUp[id] = epoch
 	}
 }
 
@@ -299,11 +304,7 @@ func (s *Sessions) Yield(id string, epoch int64, reason string, release func() e
 	if err := release(); err != nil {
 		s.log.Warn().Err(err).Str("session_id", id).Int64("epoch", epoch).Str("reason", reason).
 			Msg("failed to release a session that gave way; the next heartbeat gives its epoch up")
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if s.held[id] == nil {
-			s.givenUp[id] = epoch
-		}
+		s.giveUpLater(id, epoch)
 	}
 }
 

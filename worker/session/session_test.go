@@ -3,6 +3,7 @@ package session_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"testing"
@@ -430,7 +431,7 @@ func TestASessionThatGivesWayIsClosedBeforeItsRelease(t *testing.T) {
 			{"implicit", nil, false, false, 0},
 			{"implicit", refused, false, true, 0},
 		} {
-			id := c.door + orRefused(c.err)
+			id := fmt.Sprint(c.door, " ", c.err)
 			h := enter(id, c.door)
 			s.Yield(id, 1, "evicted_cap", func() error { t.Errorf("%s: released while in use", id); return nil })
 			h.Leave()
@@ -459,11 +460,4 @@ func TestASessionThatGivesWayIsClosedBeforeItsRelease(t *testing.T) {
 		s.DropAll("test")
 		s.Wait(t.Context())
 	})
-}
-
-func orRefused(err error) string {
-	if err != nil {
-		return " refused"
-	}
-	return ""
 }
