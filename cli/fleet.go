@@ -256,17 +256,17 @@ func (p *program) sessionsCommand() *cobra.Command {
 			RunE: func(c *cobra.Command, args []string) error { return p.sessionTimeline(c, path(args[0])) },
 		},
 		operate("close", "End a session, whoever holds it", nil),
-		operate("forget", "Make the id of a session that has ended usable again", func(
+		operate("forget", "Make the id of an ended session usable again", func(
 			c *cobra.Command, in *protocol.SessionOperation,
 		) {
-			c.Flags().BoolVar(&in.Force, "force", false, "although activities run in it or its last lease lives")
+			c.Flags().BoolVar(&in.Force, "force", false, "even if activities run in it or its last lease is valid")
 		}),
 		operate("migrate", "Move a session to another worker", func(c *cobra.Command, in *protocol.SessionOperation) {
 			c.Flags().StringVar(&in.To, "to", "", "the worker it is meant for; any that can have it when absent")
 			c.Flags().BoolVar(&in.Force, "force", false, "at once, whatever runs in it")
 		}),
 	), first(p.ids("/api/worker-sessions", "sessions", "session_id", true))))
-	c.AddCommand(p.releaseSessions()) // it opens the database, and takes the settings of an app and not of a client
+	c.AddCommand(p.releaseSessions()) // it opens the database, so it has the flags of an app, not those of a client
 	return c
 }
 

@@ -71,7 +71,7 @@ func TestListsSayWhatAPersonLooksFor(t *testing.T) {
 	}
 }
 
-// A schedule whose firings are skipped shows that in the list.
+// The list of schedules has the number of skipped firings.
 func TestTheListOfSchedulesCountsSkippedFirings(t *testing.T) {
 	t.Parallel()
 	s := startShell(t)
@@ -86,7 +86,7 @@ func TestTheListOfSchedulesCountsSkippedFirings(t *testing.T) {
 	}
 }
 
-// The guide and the app name one execution mode.
+// The guide and the app name the same execution mode.
 func TestTheExecutionModeIsThatOfTheGuide(t *testing.T) {
 	t.Parallel()
 	s := startShell(t)

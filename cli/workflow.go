@@ -78,7 +78,7 @@ func (p *program) listWorkflows() *cobra.Command {
 	c.Flags().StringVar(&kind, "kind", "", "only of this kind: workflow, or activity for those run by themselves")
 	c.Flags().StringVar(&typ, "type", "", "only this type, of workflows if --kind does not say otherwise")
 	c.Flags().BoolVar(&stuck, "stuck", false,
-		"only runs that make no progress and need a person; the last column says why")
+		"only stuck runs: they make no progress and need an operator; the last column has the reason")
 	c.Flags().IntVar(&limit, "limit", 50, "at most this many")
 	offerFlag(c, "status", flagOf(func(*cobra.Command, string) []string { return standings() }))
 	offerFlag(c, "kind", flagOf(func(*cobra.Command, string) []string {
@@ -93,7 +93,7 @@ func (p *program) listWorkflows() *cobra.Command {
 	return sortable(c)
 }
 
-// stuckBy is why a run makes no progress; empty if it is not stuck.
+// stuckBy returns since when and why a run is stuck; empty if it is not stuck.
 func stuckBy(v protocol.RunView) string {
 	if v.Stuck == nil {
 		return ""

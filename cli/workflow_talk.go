@@ -166,14 +166,14 @@ func (p *program) updateWorkflow() *cobra.Command {
 // cancelWorkflow requests cancellation, or cancels at once.
 func (p *program) cancelWorkflow() *cobra.Command {
 	var now bool
-	c := p.endWorkflowBy("cancel", "Request the cancellation of a run: its code is asked to end and can clean up",
+	c := p.endWorkflowBy("cancel", "Request the cancellation of a run; its code can clean up before it ends",
 		func(id string, send func(verb string) error) error {
 			if now {
 				return send("cancel")
 			}
 			err := send("request-cancellation")
 			switch protocol.ReasonOf(err) {
-			case protocol.ReasonActivityRun: // an activity by itself has no code that could be asked
+			case protocol.ReasonActivityRun: // an activity run has no workflow code
 				return send("cancel")
 			case protocol.ReasonCancelNotSupported:
 				return fmt.Errorf("%w; to end the run at once: sojourn workflow cancel %s --now", err, id)

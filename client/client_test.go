@@ -154,7 +154,7 @@ func TestAWorkflowThatDoesNotCompleteSaysHow(t *testing.T) {
 		}
 		switch how {
 		case "cancel":
-			err = w.Update(ctx, "add", nil, "tea") // until a worker has registered, the type supports nothing
+			err = w.Update(ctx, "add", nil, "tea") // waits for a worker of the type, without which Cancel is not supported
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -188,7 +188,7 @@ func TestAWorkflowThatDoesNotCompleteSaysHow(t *testing.T) {
 	}
 }
 
-// Workers of the published SDKs announce no support for requests. An activity by itself has no code to ask.
+// Workers of the published SDKs do not support requests for cancellation. An activity run has no workflow code.
 func TestCancelIsRefusedWhereNoWorkerSupportsItAndCancelNowEndsTheRun(t *testing.T) {
 	a := apptest.Start(t, apptest.Options{})
 	c, ctx := asking(t, a.URL()), t.Context()

@@ -194,15 +194,15 @@ func (w *Workflow) Update(ctx context.Context, name string, out any, args ...any
 	}
 }
 
-// ErrCancelNotSupported matches, with errors.Is, the refusal of [Workflow.Cancel] where no registered worker of the
-// type announces that it supports requests for cancellation, as those of the published SDKs do not. Nothing was done.
-// [Workflow.CancelNow] ends such a run.
+// ErrCancelNotSupported is the error of [Workflow.Cancel], by errors.Is, if no registered worker of the workflow type
+// supports requests for cancellation. Workers of the published SDKs do not. The run is unchanged; [Workflow.CancelNow]
+// ends it.
 var ErrCancelNotSupported error = &protocol.Error{
 	Reason: protocol.ReasonCancelNotSupported, Message: "no worker of the type supports requests for cancellation",
 }
 
 // Cancel requests the cancellation of the run: the root context of its code is cancelled, so the code can compensate
-// and decides how the run ends. An activity by itself has no such code and is cancelled at once.
+// and decides how the run ends. An activity run has no workflow code and is cancelled at once.
 func (w *Workflow) Cancel(ctx context.Context, reason string) error {
 	err := w.command(ctx, "request-cancellation", reason)
 	if protocol.ReasonOf(err) == protocol.ReasonActivityRun {

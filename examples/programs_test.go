@@ -179,7 +179,7 @@ func TestWorkerAloneRunsIsolatedActivitiesInAnotherProcess(t *testing.T) {
 	}
 }
 
-// The release of a program without one is Sojourn's: it says nothing about the builds of the program.
+// A program without a release of its own has that of Sojourn, which does not tell its builds apart.
 func TestAWorkerWithoutAReleaseLogsOnceThatItsBuildsAreNotMatched(t *testing.T) {
 	t.Parallel()
 	a := apptest.Start(t, apptest.Options{Change: func(o *app.Options) { o.Release = release.Embedded }})
@@ -196,7 +196,7 @@ func TestAWorkerWithoutAReleaseLogsOnceThatItsBuildsAreNotMatched(t *testing.T) 
 	said = program(t, set, build(t, "worker-only"))
 	eventually(t, "the worker's connection", func() bool { return strings.Contains(said.String(), "1.2.3") })
 	if strings.Contains(said.String(), line) {
-		t.Errorf("a worker with a release says it has none:\n%s", said)
+		t.Errorf("the worker has a release but logs that it has none:\n%s", said)
 	}
 }
 
@@ -386,8 +386,8 @@ func TestJavaScriptWorkerOverTheSocketCountsWatchesAndDrains(t *testing.T) {
 	}
 }
 
-// A worker that repeats a job adds its word to the session's state twice, and one that loses a job leaves its workflow
-// open or failed.
+// If the worker runs a job twice, the state of the session has its word twice. If the worker loses a job, the workflow
+// stays open or fails.
 func TestJavaScriptWorkerSurvivesTwentyRestartsOfItsApp(t *testing.T) {
 	t.Parallel()
 	worker, addr, data := socketWorker(t), address(t), t.TempDir()

@@ -295,7 +295,8 @@ func TestDeniedAccessIsExplained(t *testing.T) {
 	})
 }
 
-// A path that executor-read names in vain, and one behind a node_modules folder that is a link, fail with the reason.
+// Reading a path fails with the reason if executor-read names it but it is in the data directory, or if it is reached
+// through a node_modules folder that is a link.
 func TestAPathThatSeemsOpenIsExplained(t *testing.T) {
 	file := func(dir string) string {
 		t.Helper()

@@ -44,8 +44,8 @@ func there(paths []string) string {
 	return strings.Join(all, ", ")
 }
 
-// unreachable returns a function that explains why a denied path is closed although the operator may expect it to be
-// open: a setting names it but it belongs to the worker, or a node_modules folder is a link to it.
+// unreachable returns a function that explains a denied path that the operator may expect to be allowed: a setting
+// names it but it is in the data directory, or a node_modules folder is a link to it.
 func (o Options) unreachable() func(path string) string {
 	var links [][2]string
 	for dir, err := filepath.Abs(o.Handlers); err == nil && o.Handlers != ""; dir = filepath.Dir(dir) {

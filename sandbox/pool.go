@@ -240,8 +240,8 @@ func (p *Pool) releaseDir() {
 // Report says what isolation this pool holds.
 func (p *Pool) Report() Report { return p.report }
 
-// Carries returns how many executors of these activities the memory of all executors carries when each uses its limit;
-// at least 1.
+// Carries returns how many executors of these activities fit into the memory of all executors if each uses its memory
+// limit; at least 1.
 func (p *Pool) Carries(activities []string) int {
 	largest := int64(1)
 	for _, name := range activities {

@@ -40,7 +40,7 @@ type language struct {
 	limits  Limits
 	// what an executor with that scratch folder is left with; nil below level confined
 	rule func(scratch string) *wall.Rules
-	// explains a denied path that the settings or a link seem to open; nil below level confined
+	// explains a denied path that a setting or a link seems to allow; nil below level confined
 	unreachable func(path string) string
 	proxy       *egress.Proxy // its way to the network; nil when it has another, or none
 	// the folder of what its handlers need of packages, for executors that are started now; nil for none

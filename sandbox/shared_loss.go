@@ -32,8 +32,8 @@ func (e *ExecutorEnded) Error() string { return e.Err.Error() }
 
 func (e *ExecutorEnded) Unwrap() error { return e.Err }
 
-// loss says whether a call may have caused the ending. An ending that the pool or the worker requested is Unavailable
-// or Cancelled.
+// loss reports whether a call may have caused the ending. If the pool or the worker requested it, its kind is
+// Unavailable or Cancelled.
 func (e *ending) loss() bool { return e.kind != Unavailable && e.kind != Cancelled }
 
 // judge returns the error of each call that was in flight when the executor ended.

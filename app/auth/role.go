@@ -78,7 +78,7 @@ func (p *Principal) Key() string {
 	return cmp.Or(p.TokenID, p.Name)
 }
 
-// Owner is the budget.Owner of the principal's requests in a namespace. A nil principal has a namespace alone.
+// Owner is the budget.Owner of the principal's requests in a namespace. Requests of a nil principal have no token.
 func (p *Principal) Owner(namespace string) budget.Owner {
 	return budget.Owner{Namespace: namespace, Token: p.Key()}
 }

@@ -66,7 +66,7 @@ func TestCallBeforeSettingsIsRefusedAndNeverSilent(t *testing.T) {
 	p.refusal("validation_failed", protocol.MethodPoll, "a string")
 }
 
-// Clients of Socket.IO flush the calls they buffered before their connect handlers run: before settings and register.
+// Clients of Socket.IO send buffered calls before their connect handlers run: before they fetch settings and register.
 func TestJobsHeldFromAnEarlierConnectionAreServedBeforeTheSettings(t *testing.T) {
 	apptest.Databases(t, jobsServedBeforeSettings)
 }

@@ -121,9 +121,9 @@ func (c *Channel) table() rpc.Handlers {
 	return h
 }
 
-// beforeSettings are the methods that are served before the settings were fetched: a job token proves that the worker
-// holds the job, whatever connection it has. Clients of Socket.IO send calls buffered while they were disconnected
-// before their handlers of a new connection run.
+// beforeSettings are the methods that are served before the settings were fetched: a job token proves on any connection
+// that the worker holds the job. Clients of Socket.IO buffer calls while they are disconnected, and send them on a new
+// connection before its connect handlers run.
 var beforeSettings = []string{
 	protocol.MethodExtendLock, protocol.MethodCompleteJob, protocol.MethodReturnJob, protocol.MethodReportProgress,
 }

@@ -103,7 +103,7 @@ var shapes = map[string]serve.Shape{
 		Refuses: onSession,
 	},
 	"operator_forget_session": {
-		Does: "make the id of a session that has ended usable again", Body: protocol.SessionOperation{},
+		Does: "make the id of an ended session usable again", Body: protocol.SessionOperation{},
 		Says: serve.OK(sessionOperated{}),
 		Refuses: []protocol.Reason{
 			protocol.ReasonWorkerSessionNotFound, protocol.ReasonSessionNotEnded,

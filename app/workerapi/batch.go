@@ -46,8 +46,8 @@ func completeTasks(a *API, c *call) (answer, error) {
 		if refused = a.prepare(c, in.Next); refused != nil {
 			in.Next = nil
 		} else {
-			place, err := a.takePlace(c, in.Next, nil) // to end this poll would leave the outcomes without a response
-			if err != nil {                            // the outcomes count all the same, and tasks that are ready can be leased
+			place, err := a.takePlace(c, in.Next, nil) // a cut of this poll would leave the outcomes without a response
+			if err != nil {                            // the outcomes are recorded, and ready tasks can be leased
 				c.refused, in.Next.Timeout = nil, new(int64(0))
 			}
 			defer place.Release()

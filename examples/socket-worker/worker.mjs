@@ -70,15 +70,16 @@ async function call(method, payload, ms = 60_000) {
   return answer;
 }
 
-// insist repeats a call until the app has answered it. A call without an ack may or may not have counted; every method may be called again.
-const again = ["settings_required", "backend_unavailable", "busy", "deadline_exceeded", "cancelled", "internal"];
+// retryable are the codes of errors after which a call is repeated.
+const retryable = ["settings_required", "backend_unavailable", "busy", "deadline_exceeded", "cancelled", "internal"];
+// insist repeats a call until the app responds. The app may have processed a call that got no ack; all methods are idempotent.
 async function insist(method, payload, signal) {
   for (;;) {
     signal.throwIfAborted();
     try {
       return await call(method, payload, 10_000);
     } catch (err) {
-      if (err instanceof Refused && !again.includes(err.code)) throw err;
+      if (err instanceof Refused && !retryable.includes(err.code)) throw err;
     }
     await pause(200);
   }
@@ -135,12 +136,12 @@ async function beat(mine) {
   }
 }
 
-// run works on one job, through any number of connections: the job stays this worker's until its lock ends.
+// run works on one job, across any number of connections: the worker holds the job until its lock expires.
 async function run(job) {
   const ref = { jobId: job.jobId, token: job.token };
   const stop = new AbortController();
   running.set(job.jobId, { job, stop });
-  const lost = (err) => { if (err instanceof Refused && !again.includes(err.code)) stop.abort(err); }; // another worker may have the job now
+  const lost = (err) => { if (err instanceof Refused && !retryable.includes(err.code)) stop.abort(err); }; // another worker may hold the job
   const extending = setInterval(async () => { // the lock outlives three misses
     try {
       if ((await call("extendLock", ref, 10_000)).cancelRequested) stop.abort(new Error("cancelled"));
@@ -207,7 +208,7 @@ async function drain() {
   console.log(`${me} drains`);
   await call("heartbeat", { draining: true }, 5_000).catch(() => {});
   for (const end = Date.now() + (settings?.WORKER_DRAIN_SECONDS ?? 25) * 1000 - 5_000; running.size && Date.now() < end; ) await pause(50);
-  const farewell = (method, payload) => call(method, payload, 5_000).catch(() => {}); // without an answer, leases end by themselves
+  const farewell = (method, payload) => call(method, payload, 5_000).catch(() => {}); // without a response, the leases expire
   await Promise.all([...running.values()].map(({ job, stop }) => {
     stop.abort(new Error("draining"));
     return farewell("returnJob", { jobId: job.jobId, token: job.token, reason: "draining" });
@@ -245,7 +246,7 @@ socket.on("connect", () => {
   const mine = ++generation;
   hello(mine).catch((err) => {
     console.error(`hello: ${err.message}`);
-    if (mine !== generation || draining) return; // that connection has ended, and the next one begins anew
+    if (mine !== generation || draining) return; // that connection has ended; the next one calls hello again
     socket.disconnect();
     setTimeout(() => socket.connect(), 1000);
   });

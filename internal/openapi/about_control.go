@@ -148,7 +148,7 @@ var aboutControl = map[string]about{
 		text: "Running activities are cancelled, and later ones fail with session_closed.", body: `{"reason": "sold"}`,
 	},
 	"operator_forget_session": {
-		text: "The id can be used again, with higher epochs than before. Refused while activities run in it or its last lease lives, unless force is set.",
+		text: "The id can be used again, with higher epochs than before. Refused while activities run in the session or its last lease is valid, unless force is set.",
 		body: `{"reason": "closed by mistake"}`,
 	},
 	"operator_migrate_session": {

@@ -343,7 +343,7 @@ func (g *Grant) Release() {
 
 // releaseGrant gives all bytes of a grant back; mu is held.
 func (b *Budget) releaseGrant(g *Grant) {
-	if g.n > 0 { // without bytes it may not be in the map of its owner yet
+	if g.n > 0 { // a grant without bytes may not be in the map of its owner
 		b.give(g, -g.n)
 	}
 	g.ended = true
@@ -482,8 +482,9 @@ func (b *Budget) cutFor(r *request) {
 	}
 }
 
-// victim returns the largest grant that may be cut for n bytes of an owner: of the owner with the most bytes, if o has
-// fewer even with the n bytes. Namespaces are compared, and tokens within the namespace of o; mu is held.
+// victim returns the largest grant that may be cut so that o can have n more bytes. It belongs to the owner with the
+// most bytes, which must exceed those of o including the n bytes. Owners are compared by namespace, and by token within
+// the namespace of o; mu is held.
 func (b *Budget) victim(o Owner, n int64) (victim *Grant) {
 	mine, own := b.holders(o)
 	most := int64(0)

@@ -133,7 +133,7 @@ func TestASlowCallerAboveItsShareIsCut(t *testing.T) {
 	})
 }
 
-// A request that was cut is not cut again while its refusal is written.
+// A request that was cut is not cut again while the app writes the error response.
 func TestAGrantIsCutOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, cuts := budget.New(1<<20), 0

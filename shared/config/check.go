@@ -184,7 +184,7 @@ func checkWorker(c *checker, cfg *Config) {
 	}
 	c.atLeast("worker-concurrency", cfg.WorkerConcurrency, 0)
 	if n, err := strconv.Atoi(cfg.WorkerMaxSessions); cfg.WorkerMaxSessions != "auto" && (err != nil || n < 0) {
-		c.bad("worker-max-sessions", "must be auto or a number from 0 on")
+		c.bad("worker-max-sessions", "must be auto or a number of at least 0")
 	}
 	c.atLeast("worker-kept-runs", cfg.WorkerKeptRuns, 1)
 	if len(cfg.Queues) == 0 {

@@ -60,7 +60,7 @@ type Config struct {
 	Link              string   `koanf:"link"`      // auto, socket or http
 	WorkerID          string   `koanf:"worker-id"` // empty: a new ULID, made by the worker at its start
 	WorkerConcurrency int      `koanf:"worker-concurrency"`
-	WorkerMaxSessions string   `koanf:"worker-max-sessions"` // auto or a number; 0: this worker never holds a session
+	WorkerMaxSessions string   `koanf:"worker-max-sessions"` // auto or a number; 0: this worker acquires no session
 	WorkerKeptRuns    int      `koanf:"worker-kept-runs"`
 	Queues            []string `koanf:"queues"`
 	BuildID           string   `koanf:"build-id"` // empty: none

@@ -21,7 +21,7 @@ const roleNote = "sojourn_role"
 // value is checked when it is parsed; nothing is stored until Load.
 func Register(flags *pflag.FlagSet, role Role) {
 	flags.String(configFlag, "", "YAML file with settings, named like the flags")
-	flags.Bool(ignoreFlag, false, "warn of unknown settings in the environment and the file instead of stopping, for a rollback")
+	flags.Bool(ignoreFlag, false, "warn about unknown settings in the environment and the file instead of exiting, for rollbacks")
 	_ = flags.SetAnnotation(configFlag, roleNote, []string{string(role)}) // the flag is there: it was made a line ago
 	for _, s := range settings {
 		if role != Any && !slices.Contains(s.roles, role) {

@@ -69,7 +69,7 @@ func Load(flags *pflag.FlagSet, environ []string, path string) (*Config, []Sourc
 			wrong = append(wrong, errors.New(string(w)))
 		}
 		return nil, nil, nil, errors.Join(append(wrong, fmt.Errorf(
-			"settings of a newer release may stay after a rollback: start with --%s", ignoreFlag,
+			"after a rollback, settings of the newer release may remain: start with --%s", ignoreFlag,
 		))...)
 	}
 	layers := []layer{

@@ -119,7 +119,7 @@ var settings = []setting{
 	},
 	{
 		name: "worker-max-sessions", value: "auto", roles: workers,
-		help: "most sessions held; auto: 1000, or what executor-memory carries where all activities run in executors; 0: none ever",
+		help: "limit of sessions held; auto: 1000, or as many as executor-memory allows if all activities run in executors; 0: none",
 	},
 	{
 		name: "worker-kept-runs", kind: number, value: "1000", roles: workers,

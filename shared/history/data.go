@@ -41,8 +41,8 @@ type WorkflowStarted struct {
 	DelayUntil        Time            `json:"delay_until,omitzero"`
 	CarriedSignals    int             `json:"carried_signals,omitempty"`
 	Identity          string          `json:"identity,omitempty"`
-	// NameRules is the version of the rules that the names in the run's commands follow; absent of a run that an earlier
-	// build started, and of those that continue it
+	// NameRules is the version of the rules that the names in the run's commands follow; absent in runs that an earlier
+	// build started, and in runs that continue them
 	NameRules int `json:"name_rules,omitempty"`
 }
 

@@ -194,7 +194,7 @@ type BodyLimits struct {
 // and what each gives it.
 type SessionsGiven struct {
 	Schema          string          `json:"schema"`
-	SchemaPath      string          `json:"schema_path"` // of the JSON Schema on this server
+	SchemaPath      string          `json:"schema_path"` // path of the JSON Schema on this server
 	Doors           []string        `json:"doors"`
 	Defaults        SessionDoors    `json:"defaults"`
 	FencingToken    string          `json:"fencing_token"`

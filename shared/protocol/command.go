@@ -195,6 +195,6 @@ type SessionOptions struct {
 	// has waited for its holder for so many seconds.
 	Affinity      string `json:"affinity,omitempty" enum:"hard,soft"`
 	FallbackAfter int64  `json:"fallback_after_seconds,omitempty" minimum:"0" maximum:"315360000"` // ours, with soft: 30
-	// Pinned, ours: the session never gives way to another one when its holder holds as many sessions as it may.
+	// Pinned, ours: the session is never released to make room for another one when its worker is at its session limit.
 	Pinned bool `json:"pinned,omitempty"`
 }

@@ -8,16 +8,16 @@ import (
 )
 
 // NameRules is the version of the rules for new IDs and names, as the first event of a run records it. Runs that an
-// earlier build started have no version: their code may still use names that the rules refuse.
+// earlier build started have no version: their code may still use names that the rules do not allow.
 const NameRules = 1
 
-// CheckName refuses a new name of a session, queue, type, build or worker that people cannot read or type again:
-// control characters, invisible characters and white space only. Joiners (U+200C, U+200D) are part of ordinary text and
-// stay valid. field is the path of the member. The length is checked by the limits of the member. "" passes.
+// CheckName rejects a new name of a session, queue, type, build or worker that people cannot read or type: one with
+// control characters or invisible characters, or of white space only. Joiners (U+200C, U+200D) occur in ordinary text
+// and are allowed. field is the path of the member. The empty name is valid; limits of the member check the length.
 func CheckName(field, name string) error { return checkCharacters(field, name, "") }
 
-// CheckNewID is CheckName for the ID of a new workflow or schedule. It also refuses # and ?, at which clients that do
-// not escape path segments cut the ID off: such a client would address another workflow.
+// CheckNewID is CheckName for the ID of a new workflow or schedule. It also rejects # and ?: a client that does not
+// escape path segments would send only the part before them, and so address another workflow.
 func CheckNewID(field, id string) error { return checkCharacters(field, id, "#?") }
 
 func checkCharacters(field, name, more string) error {
@@ -25,7 +25,7 @@ func checkCharacters(field, name, more string) error {
 	for _, r := range name {
 		position++
 		if ' ' <= r && r <= '~' && !strings.ContainsRune(more, r) {
-			continue // most characters, without a look-up
+			continue // fast path for printable ASCII
 		}
 		if unicode.IsControl(r) || unreadable[r] != "" || strings.ContainsRune(more, r) {
 			return Invalid(field, "contains %s at character %d; remove it", character(r), position)
@@ -37,8 +37,8 @@ func checkCharacters(field, name, more string) error {
 	return nil
 }
 
-// CheckCommandNames refuses new names that a command brings, apart from that of its session: only the app knows which
-// sessions exist. queue is the run's own. at gives the path of a member.
+// CheckCommandNames applies CheckName and CheckNewID to the new names in a command. It leaves out the session, since
+// only the app knows which sessions exist. queue is the task queue of the run; at returns the path of a member.
 func CheckCommandNames(c *Command, queue string, at func(string) string) error {
 	if c.Queue != "" && c.Queue != queue {
 		if err := CheckName(at("queue"), c.Queue); err != nil {
@@ -59,7 +59,7 @@ func CheckCommandNames(c *Command, queue string, at func(string) string) error {
 	}
 }
 
-// unreadable are the characters, besides control characters, that no new name may contain.
+// unreadable describes the characters, besides control characters, that new names must not contain.
 var unreadable = map[rune]string{
 	'\u200b': "zero width space", '\u2028': "line separator", '\u2029': "paragraph separator", '\u2060': "word joiner",
 	'\ufeff': "byte order mark",
@@ -69,7 +69,7 @@ var unreadable = map[rune]string{
 
 const bidi = "bidirectional control"
 
-// character names a character for people: those that cannot be seen by their number.
+// character describes a character in an error: an invisible one by its code point.
 func character(r rune) string {
 	name := unreadable[r]
 	switch {

@@ -19,7 +19,7 @@ type Overview struct {
 type RunCounts struct {
 	Runs map[string]int `json:"runs"`
 	UpTo int            `json:"counted_up_to"`
-	// open runs that make no progress and need a person; they are among those that run
+	// stuck runs: open runs that make no progress and need an operator; Runs counts them as running
 	Stuck int `json:"stuck"`
 }
 

@@ -22,11 +22,11 @@ type RetentionPass struct {
 	Results   []RetentionResult `json:"results"`
 }
 
-// RetentionRequest asks for a pass over a namespace: over all runs past their retention, or over those that it names.
+// RetentionRequest requests a retention pass over RunIDs, or over all runs of the namespace if RunIDs is absent.
 type RetentionRequest struct {
 	Namespace string   `json:"-"`
 	RunIDs    []string `json:"run_ids,omitempty" maxItems:"1000" each:"255"`
-	Limit     int      `json:"limit,omitempty" minimum:"1" maximum:"1000000"` // most runs that are removed; all when absent
+	Limit     int      `json:"limit,omitempty" minimum:"1" maximum:"1000000"` // of removed runs; no limit when absent
 }
 
 // RetentionResult is what became of one run.

@@ -44,8 +44,8 @@ type StartRequest struct {
 	StartDelay       int64  `json:"start_delay_seconds,omitempty" minimum:"0" maximum:"315360000"`
 	Cron             string `json:"cron,omitempty"`          // makes a schedule of this id instead of a run
 	CronTimezone     string `json:"cron_timezone,omitempty"` // UTC when empty
-	// BuildID pins the run to a build, as the promoted build of the queue does otherwise; Compatibility is the contract's
-	// name for it
+	// BuildID pins the run to a build; when empty, the promoted build of the queue does. Compatibility is the contract's
+	// name for BuildID
 	BuildID       string `json:"build_id,omitempty" maxLength:"255"`
 	Compatibility string `json:"compatibility,omitempty" maxLength:"255"`
 	Identity      string `json:"-"`
@@ -150,7 +150,7 @@ type RunView struct {
 	ArchivedAt       history.Time `json:"archived_at"`          // null unless archived
 	ArchiveReason    string       `json:"archive_reason,omitempty"`
 	Quarantined      *string      `json:"blocked_reason,omitempty"`
-	Stuck            *RunStuck    `json:"stuck,omitempty"` // the run makes no progress and needs a person
+	Stuck            *RunStuck    `json:"stuck,omitempty"` // set while the run makes no progress and needs an operator
 	Actions          *RunActions  `json:"actions,omitempty"`
 	Pending          *Pending     `json:"pending,omitempty"`
 	ParentWorkflowID *string      `json:"parent_workflow_id,omitempty"`
@@ -162,7 +162,7 @@ type RunView struct {
 // for a worker with room for its session). A change is visible within 30 seconds.
 type RunStuck struct {
 	Since   history.Time `json:"since"`
-	Reason  WaitReason   `json:"reason"` // of the list of wait reasons
+	Reason  WaitReason   `json:"reason"` // from the list of wait reasons
 	Message string       `json:"message"`
 }
 
@@ -205,8 +205,8 @@ type Pending struct {
 // PendingCancellation is a request to cancel a run that is still open.
 type PendingCancellation struct {
 	RequestedAt history.Time `json:"requested_at"`
-	Seen        bool         `json:"seen"`            // a live worker has, or had, the request
-	Attention   bool         `json:"needs_attention"` // no live worker has seen it for a minute
+	Seen        bool         `json:"seen"`            // a live worker has received the request
+	Attention   bool         `json:"needs_attention"` // no live worker has received the request for a minute
 	Message     string       `json:"message"`
 }
 
@@ -292,7 +292,7 @@ type ListRequest struct {
 	Status       string `json:"status,omitempty"`        // a bucket, running completed failed, or a stored status
 	StoredStatus string `json:"stored_status,omitempty"` // each status alone: failed is what failed
 	Query        string `json:"query,omitempty"`         // a filter, or a substring of workflow id or business key
-	Stuck        bool   `json:"stuck,omitempty"`         // only runs that make no progress and need a person
+	Stuck        bool   `json:"stuck,omitempty"`         // only stuck runs: they make no progress and need an operator
 	PageSize     int    `json:"page_size,omitempty"`
 	PageToken    string `json:"next_page_token,omitempty"`
 	// also say what each open run waits for, which reads all that is open in it
@@ -306,16 +306,16 @@ type ListAnswer struct {
 	Workflows     []RunView `json:"workflows"`
 	Count         int       `json:"workflow_count"`
 	NextPageToken *string   `json:"next_page_token"`
-	Warnings      []Warning `json:"warnings,omitempty"` // what of the filter is likely not what was meant
+	Warnings      []Warning `json:"warnings,omitempty"` // about parts of the filter that are probably a mistake
 	// of a partial answer that is not whole: runs that started since then were searched, the next page has those before
 	SearchedTo *history.Time `json:"searched_to,omitempty"`
 }
 
-// Warning is a part of a request that was accepted but probably is not what its author meant.
+// Warning describes a part of a request that was accepted but is probably a mistake.
 type Warning struct {
 	// unknown_attribute: neither registered in the namespace nor on any run of it; unknown_member: the route does not read
-	// the member; unknown_build: no worker has registered the build; name_not_allowed: a new run could not have the
-	// imported name
+	// the member; unknown_build: no worker has registered the build; name_not_allowed: the imported name is not
+	// allowed for a new run
 	Code    string `json:"code"`
 	Subject string `json:"subject"` // the attribute or the member, as the request names it
 	Message string `json:"message"` // for people
@@ -329,7 +329,7 @@ const (
 	WarnName             = "name_not_allowed"
 )
 
-// WarningOf is the warning about a member that a check refuses; nil for no error.
+// WarningOf returns the warning about a member that a check rejects with err; none if err is nil.
 func WarningOf(code, member string, err error) []Warning {
 	if err == nil {
 		return nil

@@ -144,12 +144,12 @@ type ScheduleEvent struct {
 	Payload    map[string]any `json:"payload"`
 }
 
-// ScheduleListRequest asks for a page of the schedules of a namespace, by ID.
+// ScheduleListRequest requests a page of the schedules of a namespace, sorted by ID.
 type ScheduleListRequest struct {
 	Namespace    string `json:"-"`
 	Status       string `json:"status,omitempty" enum:"active,paused,deleted"`
 	WorkflowType string `json:"workflow_type,omitempty"`
-	Query        string `json:"query,omitempty"` // a part of the ID or of the type
+	Query        string `json:"query,omitempty"` // substring of the ID or of the type
 	PageSize     int    `json:"page_size,omitempty" minimum:"1" maximum:"200"`
-	PageToken    string `json:"next_page_token,omitempty"` // of the page before
+	PageToken    string `json:"next_page_token,omitempty"` // from the previous page
 }

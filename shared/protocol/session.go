@@ -95,8 +95,8 @@ type SessionView struct {
 	ReleasePolicy  string         `json:"release_policy,omitempty"`
 	Affinity       string         `json:"affinity"` // hard, soft
 	FallbackAfter  int64          `json:"fallback_after_seconds,omitempty"`
-	Pinned         bool           `json:"pinned,omitempty"`   // it never gives way to another session
-	Yielding       bool           `json:"yielding,omitempty"` // it gives way when its lease ends, and is not renewed
+	Pinned         bool           `json:"pinned,omitempty"`   // never released to make room for another session
+	Yielding       bool           `json:"yielding,omitempty"` // not renewed, to make room for another session
 	// soft, and a task waits for the holder: when any worker may claim it
 	FallbackAt      history.Time   `json:"fallback_at,omitzero"`
 	Moving          string         `json:"moving,omitempty"`   // the operator who asked its holder to give it up
@@ -122,14 +122,14 @@ type SessionHolder struct {
 	Stale           bool         `json:"is_stale"`
 }
 
-// SessionOperation is what an operator does to a session: close it, migrate it to another worker, or forget it.
+// SessionOperation is an operator's request to close a session, to migrate it to another worker, or to forget it.
 type SessionOperation struct {
 	Namespace string `json:"-"`
 	SessionID string `json:"-"`
 	Verb      string `json:"-"`
 	Identity  string `json:"-"`
 	Reason    string `json:"reason,omitempty" maxLength:"1000"`
-	// migrate: at once, whatever runs in it; forget: although activities run in it or its last lease lives
+	// migrate: at once, even if activities run in it; forget: even if activities run in it or its last lease is valid
 	Force bool   `json:"force,omitempty"`
 	To    string `json:"worker_id,omitempty"` // migrate: the worker it is meant for; empty: one that can have it
 }

@@ -42,7 +42,7 @@ const (
 	WaitInstalling  WaitReason = "packages_installing" // and how far that is
 	WaitNoPackages  WaitReason = "packages_failed"     // and what went wrong
 	WaitQuarantined WaitReason = "quarantined"
-	WaitTaskFailed  WaitReason = "workflow_task_failed" // and when it is tried again
+	WaitTaskFailed  WaitReason = "workflow_task_failed" // and when the next attempt starts
 	WaitTimer       WaitReason = "timer"
 	WaitSignal      WaitReason = "signal"
 	WaitCondition   WaitReason = "condition"
@@ -95,7 +95,7 @@ type Wait struct {
 	// of the type of the workflow or activity, or of the signal, condition or child
 	Name  string `json:"name,omitempty"`
 	Queue string `json:"task_queue,omitempty"` //
-	// the queues that the worker serves, where the task is in another one
+	// queues that the worker serves; set if the task is in another queue
 	WorkerQueues []string `json:"worker_task_queues,omitempty"`
 	Group        string   `json:"group,omitempty"`     // whose workers alone may have it
 	Namespace    string   `json:"namespace,omitempty"` // whose budget it is, when it is not the queue's

@@ -19,7 +19,7 @@ var Stamp string
 // with. A test compares the two.
 var Embedded = "0.1.0"
 
-// FromEmbedded is where Current found a release that is Sojourn's and not one of the program that uses it.
+// FromEmbedded is the source that Current returns when the program has no release and Sojourn's release is used.
 const FromEmbedded = "embedded VERSION"
 
 // Source is where a release can come from. The zero value has none; System is that of this process.

@@ -208,7 +208,7 @@ export interface components {
              * @description of a partial answer that is not whole: runs that started since then were searched, the next page has those before
              */
             searched_to?: string | null;
-            /** @description what of the filter is likely not what was meant */
+            /** @description about parts of the filter that are probably a mistake */
             warnings?: components["schemas"]["Warning"][];
             workflow_count: number;
             workflows: components["schemas"]["RunView"][];
@@ -325,11 +325,11 @@ export interface components {
         /** @description A request to cancel a run that is still open. */
         PendingCancellation: {
             message: string;
-            /** @description no live worker has seen it for a minute */
+            /** @description no live worker has received the request for a minute */
             needs_attention: boolean;
             /** Format: date-time */
             requested_at: string | null;
-            /** @description a live worker has, or had, the request */
+            /** @description a live worker has received the request */
             seen: boolean;
         };
         /** @description An open child workflow. One that an earlier run of the workflow id started names that run, whose command Sequence is. */
@@ -568,7 +568,7 @@ export interface components {
             runs: {
                 [key: string]: number;
             };
-            /** @description open runs that make no progress and need a person; they are among those that run */
+            /** @description stuck runs: open runs that make no progress and need an operator; Runs counts them as running */
             stuck: number;
         };
         /** @description A run in the list of a workflow's runs. */
@@ -594,7 +594,7 @@ export interface components {
         /** @description Says since when and why a run makes no progress: its workflow task is quarantined or failed three times in a row, or one of its tasks has been ready for a minute and no live worker may lease it (for 30 seconds, if it waits for a worker with room for its session). A change is visible within 30 seconds. */
         RunStuck: {
             message: string;
-            /** @description of the list of wait reasons */
+            /** @description from the list of wait reasons */
             reason: components["schemas"]["WaitReason"];
             /** Format: date-time */
             since: string | null;
@@ -654,7 +654,7 @@ export interface components {
             status: "pending" | "running" | "waiting" | "completed" | "failed" | "cancelled" | "terminated";
             /** @enum {string} */
             status_bucket: "running" | "completed" | "failed";
-            /** @description the run makes no progress and needs a person */
+            /** @description set while the run makes no progress and needs an operator */
             stuck?: components["schemas"]["RunStuck"];
             task_queue: string;
             /** @description the same for programs */
@@ -973,7 +973,7 @@ export interface components {
             lease_seconds?: number;
             /** @description A number of at least 1 that has a default: 0, which is what is left out or null. One that is said and less stays wrong, as -1. */
             max_concurrent_activities?: number;
-            /** @description Pinned, ours: the session never gives way to another one when its holder holds as many sessions as it may. */
+            /** @description Pinned, ours: the session is never released to make room for another one when its worker is at its session limit. */
             pinned?: boolean;
             queue?: string;
             /**
@@ -1010,7 +1010,7 @@ export interface components {
             lease_seconds?: number;
             /** @description A number of at least 1 that has a default: 0, which is what is left out or null. One that is said and less stays wrong, as -1. */
             max_concurrent_activities?: number;
-            /** @description Pinned, ours: the session never gives way to another one when its holder holds as many sessions as it may. */
+            /** @description Pinned, ours: the session is never released to make room for another one when its worker is at its session limit. */
             pinned?: boolean;
             queue?: string;
             /**
@@ -1107,7 +1107,7 @@ export interface components {
             /** @description the operator who asked its holder to give it up */
             moving?: string;
             namespace: string;
-            /** @description it never gives way to another session */
+            /** @description never released to make room for another session */
             pinned?: boolean;
             queue: null | string;
             ready_activity_count: number;
@@ -1133,7 +1133,7 @@ export interface components {
             /** @description why its tasks wait, for people */
             waiting?: string;
             workflow_id?: string;
-            /** @description it gives way when its lease ends, and is not renewed */
+            /** @description not renewed, to make room for another session */
             yielding?: boolean;
         };
         /** @description Tells which run stands for the request. */
@@ -1317,7 +1317,7 @@ export interface components {
             /** @description who has it, or comes nearest to having it */
             worker_id?: string;
             worker_release?: string;
-            /** @description the queues that the worker serves, where the task is in another one */
+            /** @description queues that the worker serves; set if the task is in another queue */
             worker_task_queues?: string[];
             /** @description of the child */
             workflow_id?: string;
@@ -1332,9 +1332,9 @@ export interface components {
          * @enum {string}
          */
         WaitReason: "running" | "start_delay" | "retry_backoff" | "handed_back" | "returned_unstarted" | "packages_installing" | "packages_failed" | "quarantined" | "workflow_task_failed" | "timer" | "signal" | "condition" | "child" | "update" | "no_worker" | "group_offline" | "worker_busy" | "worker_full" | "worker_draining" | "release_mismatch" | "type_not_served" | "build_drained" | "build_pinned" | "capability_missing" | "worker_without_sessions" | "worker_sessions_full" | "session_held" | "session_holder_busy" | "session_other_queue" | "session_full" | "session_moving" | "session_kept" | "session_release" | "session_lost" | "session_ended" | "session_unclaimed" | "budget_leases" | "budget_rate" | "quota" | "suspect";
-        /** @description A part of a request that was accepted but probably is not what its author meant. */
+        /** @description Describes a part of a request that was accepted but is probably a mistake. */
         Warning: {
-            /** @description unknown_attribute: neither registered in the namespace nor on any run of it; unknown_member: the route does not read the member; unknown_build: no worker has registered the build; name_not_allowed: a new run could not have the imported name */
+            /** @description unknown_attribute: neither registered in the namespace nor on any run of it; unknown_member: the route does not read the member; unknown_build: no worker has registered the build; name_not_allowed: the imported name is not allowed for a new run */
             code: string;
             /** @description for people */
             message: string;
@@ -1527,7 +1527,7 @@ export interface components {
         } | Json | Json;
         /** @description A start, and the members other systems have there and this one does not: ignoring them would break what their sender relies on. */
         start: {
-            /** @description build_id pins the run to a build, as the promoted build of the queue does otherwise; Compatibility is the contract's name for it */
+            /** @description build_id pins the run to a build; when empty, the promoted build of the queue does. Compatibility is the contract's name for BuildID */
             build_id?: string;
             business_key?: string;
             compatibility?: string;

@@ -53,7 +53,7 @@ export function runStatus(r: { status: string; closed_reason?: string | null }):
 
 export const isOpen = (r: { status: string; closed_reason?: string | null }): boolean => runStatus(r) === "running";
 
-/** Whether somebody has to do something about an open run. */
+/** Whether an open run needs an operator. */
 export const stuck = (r: RunView): boolean => isOpen(r) && Boolean(r.stuck ?? r.wait?.needs_attention);
 
 export const sessionStatuses: SessionStatus[] = ["active", "expired", "orphaned", "failed", "closed"];
