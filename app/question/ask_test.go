@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -65,4 +66,25 @@ func TestACallerThatLeavesCutsNoQuestionOff(t *testing.T) {
 	if n := len(m.all) + len(m.ready); n != 0 {
 		t.Errorf("%d questions are left without a caller", n)
 	}
+}
+
+// A worker that leaves while another departure is being checked causes one more check.
+func TestADepartureDuringACheckIsCheckedToo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, _, _ := inMemory()
+		p.left = make(chan struct{})
+		checks := 0
+		p.Answerable = func(context.Context, *store.Question) bool {
+			if checks++; checks == 1 {
+				p.WorkerLeft()
+				return true
+			}
+			return false
+		}
+		answered := ask(t, p, "q")
+		p.WorkerLeft()
+		if got := <-answered; !errors.Is(got.err, ErrNoWorker) || checks != 2 {
+			t.Errorf("after %d checks: %v, want %v", checks, got.err, ErrNoWorker)
+		}
+	})
 }

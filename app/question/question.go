@@ -84,8 +84,9 @@ func (p *Pending) leaving() <-chan struct{} {
 	return p.left
 }
 
-// watch ends a question when the app drains, and when no worker can answer it any more.
-func (p *Pending) watch(ctx context.Context, q *store.Question, end context.CancelCauseFunc) {
+// watch ends a question when the app drains, and when no worker can answer it any more. left is closed by the first
+// departure of a worker after the question was checked.
+func (p *Pending) watch(ctx context.Context, q *store.Question, left <-chan struct{}, end context.CancelCauseFunc) {
 	for {
 		select {
 		case <-p.draining:
@@ -93,13 +94,14 @@ func (p *Pending) watch(ctx context.Context, q *store.Question, end context.Canc
 			return
 		case <-ctx.Done():
 			return
-		case <-p.leaving():
+		case <-left:
 		}
 		select {
 		case <-time.After(reregister):
 		case <-ctx.Done():
 			return
 		}
+		left = p.leaving() // read before the check, which may miss a worker that leaves during it
 		if p.Answerable != nil && !p.Answerable(ctx, q) {
 			end(ErrNoWorker)
 			return
@@ -128,7 +130,7 @@ func (p *Pending) Ask(ctx context.Context, q store.Question, patience time.Durat
 	defer cancel()
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
-	go p.watch(ctx, &q, end)
+	go p.watch(ctx, &q, p.leaving(), end)
 	// A caller that leaves does not cut this short: whether a question stands that was cut off on its way to the
 	// database, nobody could say, and a worker would be given it after its caller has gone.
 	add, stop := context.WithTimeout(context.WithoutCancel(ctx), patience)
