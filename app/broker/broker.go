@@ -116,10 +116,7 @@ func New(s store.Store, d *dispatch.Dispatch, o Options) *Broker {
 		ok, err := b.someWorker(ctx, q)
 		return ok || err != nil
 	}
-	d.OnGone(func(p store.Process) {
-		b.workers.Gone(p)
-		b.questions.WorkerLeft()
-	})
+	d.OnGone(func(store.Process) { b.questions.WorkerLeft() }) // called after the registry has removed the process
 	b.view = view.New(s, view.Options{
 		Known: b, Dispatch: d, Workers: b.workers.Registry, Questions: b.questions.Count,
 		App: o.App, Release: o.Release, Shared: o.Shared, Heartbeat: b.opt.Heartbeat, Alive: b.opt.Alive,

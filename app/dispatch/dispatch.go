@@ -75,7 +75,7 @@ type Dispatch struct {
 	claimer  Claimer
 	back     func([]store.Leased)
 	sticky   func(run string) []store.Process
-	gone     func(store.Process)
+	gone     []func(store.Process)
 	decided  func()
 	pulse    func(time.Time)
 	due      time.Time // earliest Due told before Bind
@@ -143,12 +143,12 @@ func (d *Dispatch) Prefer(workers func(run string) []store.Process) {
 	d.sticky = workers
 }
 
-// OnGone has forget called for every process that Gone is told of, before its polls end. It must not block, and is to
-// be given before Bind.
-func (d *Dispatch) OnGone(forget func(store.Process)) {
+// OnGone adds a function that Gone calls with the process before it ends the polls of that process. Functions are
+// called in the order in which they were added; they must not block. Call it before Bind.
+func (d *Dispatch) OnGone(f func(store.Process)) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.gone = forget
+	d.gone = append(d.gone, f)
 }
 
 // Backlog says that ready tasks of this queue were left to be claimed: what was known about it to be empty is no longer
@@ -299,10 +299,10 @@ func (d *Dispatch) Drop(k engine.WorkerKey, err error) {
 // which is why OnGone comes first.
 func (d *Dispatch) Gone(p store.Process) {
 	d.mu.Lock()
-	forget := d.gone
+	gone := d.gone
 	d.mu.Unlock()
-	if forget != nil {
-		forget(p)
+	for _, f := range gone {
+		f(p)
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
