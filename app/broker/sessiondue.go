@@ -18,12 +18,23 @@ import (
 
 // dueSession moves a session forward in time, and ends tasks that wait in it in vain.
 func (b *Broker) dueSession(ctx context.Context, key engine.SessionKey) error {
-	stale, err := b.workers.StaleHolder(ctx, key)
+	now, err := b.store.Now(ctx)
 	if err != nil {
 		return err
 	}
-	due := engine.DueSession{Served: b.workers.Releases(), Stale: stale}
-	if due.Other, err = b.otherQueue(ctx, key); err != nil {
+	due := engine.DueSession{Served: b.workers.Releases()}
+	err = b.store.View(ctx, func(r store.Reader) error {
+		s, err := r.Session(ctx, key)
+		if err != nil {
+			return ignore(err, store.ErrNotFound)
+		}
+		if due.Stale, err = b.workers.StaleHolder(ctx, r, &s, now); err != nil {
+			return err
+		}
+		due.Other, err = b.otherQueue(ctx, r, &s, now)
+		return err
+	})
+	if err != nil {
 		return err
 	}
 	c, err := change.StepSession(ctx, b.store, b.dispatch, key, due)
@@ -35,43 +46,35 @@ func (b *Broker) dueSession(ctx context.Context, key engine.SessionKey) error {
 
 // otherQueue reads the open tasks of a session that is due for its check for tasks in queues that its holder does not
 // serve; nil for any other session.
-func (b *Broker) otherQueue(ctx context.Context, key engine.SessionKey) (o *engine.OtherQueue, err error) {
-	now, err := b.store.Now(ctx)
+func (b *Broker) otherQueue(
+	ctx context.Context, r store.Reader, s *engine.Session, now time.Time,
+) (*engine.OtherQueue, error) {
+	if s.OtherAt.IsZero() || s.OtherAt.After(now) {
+		return nil, nil
+	}
+	tasks, err := r.SessionTasks(ctx, s.Key(), 10_000)
 	if err != nil {
 		return nil, err
 	}
-	err = b.store.View(ctx, func(r store.Reader) error {
-		s, err := r.Session(ctx, key)
-		if errors.Is(err, store.ErrNotFound) || err == nil && (s.OtherAt.IsZero() || s.OtherAt.After(now)) {
-			return nil
-		} else if err != nil {
-			return err
+	o := &engine.OtherQueue{}
+	var waits *engine.Activity
+	for i := range tasks {
+		a := &tasks[i]
+		switch {
+		case a.State == engine.LeasedState:
+		case slices.Contains(s.HolderQueues, a.Queue):
+			o.Served++
+		case a.State == engine.Ready && waits == nil:
+			waits, o.Queue = a, a.Queue
 		}
-		tasks, err := r.SessionTasks(ctx, key, 10_000)
-		if err != nil {
-			return err
+		if a.State == engine.Ready {
+			o.Ready++
 		}
-		o = &engine.OtherQueue{}
-		var waits *engine.Activity
-		for i := range tasks {
-			a := &tasks[i]
-			switch {
-			case a.State == engine.LeasedState:
-			case slices.Contains(s.HolderQueues, a.Queue):
-				o.Served++
-			case a.State == engine.Ready && waits == nil:
-				waits, o.Queue = a, a.Queue
-			}
-			if a.State == engine.Ready {
-				o.Ready++
-			}
-		}
-		if waits == nil || o.Served > 0 {
-			return nil
-		}
-		o.Taker, err = b.hasTaker(ctx, r, waits, s, now)
-		return err
-	})
+	}
+	if waits == nil || o.Served > 0 {
+		return o, nil
+	}
+	o.Taker, err = b.hasTaker(ctx, r, waits, *s, now)
 	return o, err
 }
 
