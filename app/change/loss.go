@@ -45,8 +45,8 @@ func Lose(ctx context.Context, s store.Store, l Loss) (Lost, error) {
 	if len(l.Tasks) == 0 {
 		return Lost{}, nil
 	}
-	// Suspects that share a loss with a suspect of this process are cleared if that one is blamed. Most processes hold no
-	// suspect, and then none of these is loaded.
+	// Suspects that share a loss with a suspect of this process are cleared if the suspect of this process is blamed. Most
+	// processes hold no suspect, and then no other suspect is loaded.
 	others, err := suspectsOf(ctx, s, l.Worker.Namespace)
 	if err != nil {
 		return Lost{}, err

@@ -96,7 +96,7 @@ func headOf(d engine.Decision, s *engine.Run) engine.Head {
 	return s.Head
 }
 
-// Begin makes a run, pinned to the build that its request names, else to the one that was promoted for its queue.
+// Begin makes a run and pins it to the build that its request names, else to the build promoted for its queue.
 func Begin(rows store.Rows, s engine.Start, now time.Time) engine.Decision {
 	if s.BuildID = s.Request.BuildID; s.BuildID == "" {
 		s.BuildID = pin(rows, &s)

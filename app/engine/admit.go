@@ -199,13 +199,13 @@ const (
 	ReasonTTL         = "ttl_expired"
 	ReasonClosed      = "closed"
 	ReasonRestarted   = "worker_restarted"
-	ReasonFallback    = "fallback"    // its tasks waited for the holder for longer than its soft affinity allows
-	ReasonOtherQueue  = "other_queue" // its tasks wait in a queue that its holder does not serve
+	ReasonFallback    = "fallback"    // tasks waited for the holder for longer than the soft affinity allows
+	ReasonOtherQueue  = "other_queue" // tasks wait in a queue that the holder does not serve
 	ReasonEndedByFlow = "ended_by_workflow"
-	// it was idle, and its holder held as many as it may while another one waited
+	// the session was idle, its holder was at its cap, and another session waited for a place
 	ReasonEvictedCap      = "evicted_cap"
-	ReasonEvictedPressure = "evicted_pressure"  // what a worker says when its memory is scarce
-	ReasonShutdown        = "shutdown"          // what a worker says when it releases in its drain
+	ReasonEvictedPressure = "evicted_pressure"  // the memory of the worker is scarce
+	ReasonShutdown        = "shutdown"          // the worker drains
 	ReasonRestored        = "database_restored" // an operator released all sessions after a restore
 	ReasonDeleted         = "deleted"           // a DELETE of the owner that released the session and named no reason
 )

@@ -16,7 +16,7 @@ import (
 // most its length.
 type ClockJump time.Duration
 
-// back says whether the clock went back.
+// back reports whether the clock was set back.
 func (j ClockJump) back() bool { return j < 0 }
 
 // span adjusts a period that began at made and ends at until, at most length later.

@@ -57,8 +57,8 @@ type Start struct {
 	Updates       []Update    // updates the run before had not answered
 	Former        FormerCount // open children that earlier runs started
 	Parent        *Parent
-	BuildID       string         // that the run is pinned to; one that continues another on the same queue has that one's
+	BuildID       string         // build of the run; a run that continues another on the same queue inherits its build
 	Held          protocol.Quota // holds back the first task; empty: none
 	Deadline      history.Time   // of a child whose earlier runs took some of its time
-	OldNames      bool           // the workflow, its parent or its schedule began before there were rules for names
+	OldNames      bool           // the workflow, its parent or its schedule began before the rules for names existed
 }

@@ -18,8 +18,8 @@ func (a *Activity) finding(l *protocol.ExecutorLoss) Finding {
 	return f
 }
 
-// executorLost makes an activity ready again that did not end its executor. It uses up no attempt of the retry policy,
-// and the delivery counts towards no limit.
+// executorLost requeues an activity that did not end its executor. The delivery uses up no attempt of the retry policy
+// and counts towards no limit.
 func (st *step) executorLost(a Activity, l *protocol.ExecutorLoss, why string) {
 	f := a.finding(l)
 	st.stateLost(a, l, why)

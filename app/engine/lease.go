@@ -127,7 +127,7 @@ func (s *Session) claim(l Lessee, floor int64, now time.Time, task string) (time
 		)
 		timeline = append(timeline, s.ended(history.At(now), "released", l.Worker.ID, ReasonFallback))
 		s.Reason, s.GivenUp = ReasonFallback, ""
-	case s.Yielding: // its lease has ended, and no app has recorded it yet
+	case s.Yielding: // the lease has ended, and no app has recorded that yet
 		timeline = append(timeline, s.ended(history.At(now), "released", "", ReasonEvictedCap))
 		s.Reason, s.GivenUp, s.EvictedAt = ReasonReleased, ReasonEvictedCap, history.At(now)
 	case s.Status == protocol.SessionActive && s.Owner != "": // its lease is over, and nobody has looked since
@@ -180,10 +180,10 @@ func (s *Session) claim(l Lessee, floor int64, now time.Time, task string) (time
 // in the session writes the row.
 const lagging = 10
 
-// touch moves the last activity and renews the lease, both at once, but only when the last activity lags by a tenth
-// of the idle time (by 30 s without one), or when less than two thirds of the lease are left and it can be renewed.
-// Until then the row stays as it is, and its lease means what it says. That makes a step in a session cost what any
-// other step does.
+// touch updates the last activity and renews the lease, in one write, but only when the last activity lags by a tenth
+// of the idle time (by unidled without one), or when less than two thirds of the lease are left and it can be renewed.
+// Otherwise the row is not written, and its lease stays exact. So a step in a session costs no more than any other
+// step.
 func (s *Session) touch(now time.Time) {
 	left, lease := s.LeaseUntil.Sub(now), time.Duration(s.Lease)*time.Microsecond
 	spent := 3*left < 2*lease && (s.TTLUntil.IsZero() || s.LeaseUntil.Before(s.TTLUntil.Time))
@@ -196,7 +196,7 @@ func (s *Session) touch(now time.Time) {
 	}
 }
 
-// unidled is the lag of a session without an idle time after which touch moves its last activity.
+// unidled is the lag of the last activity after which touch updates a session without an idle time.
 const unidled = 30 * time.Second
 
 // move moves the idle clock and renews the lease.

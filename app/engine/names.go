@@ -7,10 +7,10 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// The rules for names hold where a name is new: for a new run, schedule, session or registration, and for the commands
-// of runs that began under the rules. Whatever exists under another name goes on under it.
+// The rules for names apply to new names: of a new run, schedule, session or registration, and in the commands of runs
+// that began under the rules. Runs, schedules and sessions that exist under other names keep them.
 
-// CheckStartNames refuses the names of a start for which there is no run yet.
+// CheckStartNames checks the names of a start that creates a run.
 func CheckStartNames(r protocol.StartRequest) error {
 	return cmp.Or(
 		protocol.CheckNewID("workflow_id", r.WorkflowID), protocol.CheckName("workflow_type", r.WorkflowType),
@@ -18,7 +18,7 @@ func CheckStartNames(r protocol.StartRequest) error {
 	)
 }
 
-// CheckActivityNames is CheckStartNames of an activity run; c is its command. known: its session exists.
+// CheckActivityNames is CheckStartNames for an activity run with the command c. known: the session of c exists.
 func CheckActivityNames(r protocol.StartRequest, c *protocol.Command, known bool) error {
 	at := func(member string) string { return member }
 	return cmp.Or(
@@ -27,7 +27,7 @@ func CheckActivityNames(r protocol.StartRequest, c *protocol.Command, known bool
 	)
 }
 
-// checkNames refuses new names in the commands of a run that began under the rules.
+// checkNames checks the new names in the commands of a run that began under the rules.
 func (st *step) checkNames(commands []protocol.Command) error {
 	if st.NameRules == 0 {
 		return nil
@@ -48,7 +48,7 @@ func (st *step) checkNames(commands []protocol.Command) error {
 	return nil
 }
 
-// checkSessionName checks the name of the session that an activity brings; known: the session exists.
+// checkSessionName checks the session name of an activity, unless the session exists (known).
 func checkSessionName(c *protocol.Command, known bool, at func(string) string) error {
 	switch {
 	case known:
@@ -60,7 +60,7 @@ func checkSessionName(c *protocol.Command, known bool, at func(string) string) e
 	}
 }
 
-// checkAction checks the names that an action brings to its schedule; those of the action before stay valid.
+// checkAction checks the names of a schedule's action. Names that the previous action had stay valid.
 func checkAction(next, before protocol.ScheduleAction) error {
 	session := func(a protocol.ScheduleAction) string {
 		if a.WorkerSession != nil {

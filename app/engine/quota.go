@@ -41,7 +41,7 @@ type Usage struct {
 	Starts      int64 `json:"starts,omitempty"` // runs started since the first count, without held children
 }
 
-// Plus adds up two usages.
+// Plus returns the sum of two usages.
 func (u Usage) Plus(o Usage) Usage {
 	return Usage{
 		u.OpenRuns + o.OpenRuns, u.HeldRuns + o.HeldRuns, u.StoredBytes + o.StoredBytes, u.Schedules + o.Schedules,

@@ -50,8 +50,8 @@ type Head struct {
 	// LastSeq is the number of the last event, and the fence of every decision. A decision made on an older
 	// number is not stored, so two deciders never both append to one history.
 	LastSeq int64 `json:"-"`
-	// Unserved is the state that the store last recorded of a run whose ready task no live worker may lease. It is set
-	// in what readers return, and no decision reads it.
+	// Unserved is the stuck state that the store last recorded for a run whose ready task no live worker may lease. Only
+	// readers of the store set it, and no decision uses it.
 	Unserved *Stuck `json:"-"`
 
 	Kind           string      `json:"kind,omitempty"` // history.KindActivity, or empty of a workflow
@@ -102,8 +102,8 @@ type Head struct {
 	ContinuedTo   string `json:"continued_to,omitempty"`
 	Failure       string `json:"failure,omitempty"` // message of the failure it closed with
 	FailureType   string `json:"failure_type,omitempty"`
-	Asked         bool   `json:"asked,omitempty"` // its code was asked to come to an end
-	// AskedSeq is the event that asked it first, AskedAt its time; zero of a run that an earlier build asked
+	Asked         bool   `json:"asked,omitempty"` // cancellation was requested
+	// AskedSeq is the event of the first request, AskedAt its time; zero if an earlier build recorded the request
 	AskedSeq    int64        `json:"asked_seq,omitempty"`
 	AskedAt     history.Time `json:"asked_at,omitzero"`
 	HasSessions bool         `json:"has_sessions,omitempty"`
@@ -123,7 +123,7 @@ type Head struct {
 	// Heeded is the last event that a task had been shown when such a condition held most recently.
 	Heeded int64 `json:"heeded,omitempty"`
 
-	// NameRules is the version of the rules for new names that hold for the run's commands; see protocol.NameRules
+	// NameRules is the version of the rules for names that apply to the run's commands; see protocol.NameRules
 	NameRules int `json:"name_rules,omitempty"`
 
 	ArchivedAt    history.Time `json:"archived_at,omitzero"` // a mark on a closed run, beside its history
@@ -194,8 +194,8 @@ type Task struct {
 	Size      int64          `json:"size,omitempty"`     // Bytes of the history that the leaseholder has been shown
 	Returned  int            `json:"returned,omitempty"` // how often in a row it was returned without having been started
 	Cause     Cause          `json:"cause,omitzero"`
-	Problem   string         `json:"problem,omitempty"` // why its code failed last, or why it was quarantined
-	StuckAt   history.Time   `json:"stuck_at,omitzero"` // when the run became stuck by this task; zero: it is not
+	Problem   string         `json:"problem,omitempty"` // last failure of its code, or the reason of its quarantine
+	StuckAt   history.Time   `json:"stuck_at,omitzero"` // when this task made the run stuck; zero: it did not
 	Stack     string         `json:"stack,omitempty"`   // where its code failed last
 	Lost      []history.Lost `json:"lost,omitempty"`
 	Lease

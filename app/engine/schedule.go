@@ -123,8 +123,8 @@ func (s *Schedule) StartID(at time.Time, trigger string) string {
 type ScheduleEnvironment struct {
 	Running bool                         // the workflow it started last is open
 	Taken   func(workflowID string) bool // there is, or was, a workflow of this id
-	// Full returns the quota that leaves no room for another run after the given number of other starts of the step;
-	// empty: there is room. A run that ends in the step reduces the number by one. nil: no quota applies.
+	// Full returns the quota that one more run would exceed after the given number of other starts of the step; empty:
+	// none. A run that ends in the step reduces the number by one. A nil function means that no quota applies.
 	Full func(others int64) protocol.Quota
 }
 
@@ -273,9 +273,9 @@ func (st *scheduleStep) skip(at history.Time, trigger, reason string) {
 	st.note("ScheduleTriggerSkipped", "", "", st.about(at, trigger, map[string]any{"reason": reason}))
 }
 
-// start starts a workflow, after it ended the running one as end says (cancel, terminate; empty: no end). If a quota
-// leaves no room for the workflow, the firing is skipped and nothing ends. The started workflow counts as running, so
-// that a second firing within one decision meets the overlap policy too.
+// start ends the running workflow by end (cancel or terminate; empty: it continues) and starts another one. If a quota
+// would be exceeded, the firing is skipped and the running workflow continues. The started workflow counts as running,
+// so that the overlap policy applies to a second firing within one decision.
 func (st *scheduleStep) start(id string, at history.Time, trigger, end string) {
 	if st.env.Full != nil {
 		others := int64(len(st.d.Starts))

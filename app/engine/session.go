@@ -57,12 +57,12 @@ type Session struct {
 	Together      int          `json:"together,omitempty"`       // the holder's number, as it registered it; 0: its slots
 	NoCreate      bool         `json:"no_create,omitempty"`
 	NoReacquire   bool         `json:"no_reacquire,omitempty"`
-	Pinned        bool         `json:"pinned,omitempty"` // it never gives way to another session at the holder's cap
-	// Yielding: it gives way to another session. Its lease is not renewed, and a task or a heartbeat by verb clears the
-	// mark.
+	Pinned        bool         `json:"pinned,omitempty"` // the session is never released to make room at the holder's cap
+	// Yielding marks a session that makes room for another one when its lease ends. The lease is not renewed. A task, or a
+	// heartbeat by verb, clears the mark.
 	Yielding      bool     `json:"yielding,omitempty"`
 	ReleasePolicy string   `json:"release_policy,omitempty"`
-	Next          *Numbers `json:"next,omitempty"` // what options asked for since the claim; holds from the next one
+	Next          *Numbers `json:"next,omitempty"` // numbers requested since the claim; they apply from the next claim on
 	// Fallback is for how many microseconds a task waits for the holder until any worker may claim the session;
 	// 0: for as long as the holder has it.
 	Fallback int64 `json:"fallback,omitempty"`
@@ -80,12 +80,12 @@ type Session struct {
 	// PinnedUntil, with PolicyFinish and no holder: when to look next whether an app still serves Release.
 	// Without such looks a session would wait for ever for a release that is gone.
 	PinnedUntil history.Time `json:"pinned_until,omitzero"`
-	// HolderQueues, of a session of a mere id: the queues that its holder serves.
+	// HolderQueues are the queues that the holder serves; only of implicit sessions.
 	HolderQueues []string `json:"holder_queues,omitempty"`
-	// OtherAt is when the session is checked for tasks in queues that its holder does not serve.
+	// OtherAt is the time of the next check for tasks in queues that the holder does not serve; zero: none is due.
 	OtherAt  history.Time `json:"other_at,omitzero"`
-	For      string       `json:"for,omitempty"`      // held by nobody, it is kept for this worker …
-	ForUntil history.Time `json:"for_until,omitzero"` // … until then
+	For      string       `json:"for,omitempty"`      // without a holder it is reserved for this worker …
+	ForUntil history.Time `json:"for_until,omitzero"` // … until this time
 	// Drained, with PolicyFail: its holder was drained, and no task has been told of the loss yet.
 	Drained bool `json:"drained,omitempty"`
 	Claims  int  `json:"claims,omitempty"` // of this row

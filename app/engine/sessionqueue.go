@@ -7,12 +7,12 @@ import (
 	"github.com/sojourn-run/sojourn/shared/history"
 )
 
-// A session of a mere id may have tasks in several queues, and its holder need not serve all of them. A task in a
-// queue that the holder does not serve can only run when the session moves. It moves once the session is idle, so
-// that it does not alternate between two workers while both have work in it.
+// An implicit session may have tasks in several queues, and its holder need not serve all of them. A task in a queue
+// that the holder does not serve can only run after the session has moved. The session moves only when it is idle:
+// otherwise it would alternate between two workers that both have tasks of it.
 
-// queued counts a task that became ready in the session, and has the session checked if its holder does not serve the
-// task's queue.
+// queued counts a task that became ready in the session. If the holder does not serve the task's queue, it schedules
+// the check of the session (OtherAt).
 func (s *Session) queued(queue string, now history.Time) {
 	s.Ready++
 	if s.Door == DoorImplicit && s.OtherAt.IsZero() && s.Held(now.Time) && len(s.HolderQueues) > 0 &&
@@ -21,8 +21,8 @@ func (s *Session) queued(queue string, now history.Time) {
 	}
 }
 
-// acquired notes the queues of the new holder. Tasks that are ready besides the one that acquired the session may be in
-// queues that it does not serve.
+// acquired records the queues of the new holder. Other ready tasks of the session may be in queues that the holder does
+// not serve, so a check is scheduled.
 func (s *Session) acquired(w *Worker, now time.Time) {
 	s.HolderQueues = nil
 	if s.Door != DoorImplicit {
@@ -34,25 +34,25 @@ func (s *Session) acquired(w *Worker, now time.Time) {
 	}
 }
 
-// otherRetry is the pause after a check that found the session busy, or no worker that may take the waiting task.
+// otherRetry is the pause after a check that found the session busy, or no live worker that may lease the waiting task.
 const otherRetry = time.Second
 
-// OtherQueue is what was read of the open tasks of a session whose holder may not serve all their queues.
+// OtherQueue describes the open tasks of a session whose holder may not serve all their queues.
 type OtherQueue struct {
 	Ready  int    // ready tasks
 	Served int    // ready and delayed tasks in queues that the holder serves
-	Queue  string // of a ready task that the holder does not serve; empty: there is none
-	Taker  bool   // a live worker may take a task of Queue
+	Queue  string // queue of a ready task that the holder does not serve; empty: none
+	Taker  bool   // a live worker may lease a task of Queue
 }
 
-// leaveForQueue releases a session to a worker of another queue, if it has been idle for YieldIdle and has tasks in no
-// queue of its holder.
+// leaveForQueue releases a session that has been idle for YieldIdle and has tasks only in queues that its holder does
+// not serve, if a live worker may lease such a task.
 func (in DueSession) leaveForQueue(s *Session, c *SessionChange, now history.Time) {
 	n := &c.Session
 	idle := plus(s.lastActivity(), YieldIdle)
 	o := in.Other
 	switch {
-	case o == nil: // the check came due after the rows were read
+	case o == nil: // the check became due after the tasks were read
 		n.OtherAt = plus(now, otherRetry)
 	case s.Ready == 0 || o.Queue == "" && o.Ready == s.Ready:
 		n.OtherAt = history.Time{}

@@ -19,8 +19,9 @@ const YieldIdle = 10 * time.Second
 // was given up too early. An operator sees by that that the worker's cap is too low.
 const EvictedLately = time.Minute
 
-// YieldsAt is from when on the session may give way to another that waits for room at its holder. ok is false while a
-// task of it runs or is ready, and for a session that is pinned, must not be acquired again, or is being moved.
+// YieldsAt returns the time from which the session may give way to a session that waits for a place at its holder. ok
+// is false while a task of the session runs or is ready, and if the session is pinned, must not be acquired again, or
+// is being moved.
 func (s *Session) YieldsAt() (at history.Time, ok bool) {
 	if s.Pinned || s.NoReacquire || s.Terminal || s.Moving != "" || s.Ready > 0 || s.Many || s.running() > 0 {
 		return history.Time{}, false
@@ -34,12 +35,11 @@ func (s *Session) yields(now history.Time) bool {
 	return ok && !at.After(now.Time)
 }
 
-// YieldSession makes a session give way whose holder has not released it by itself. Held is the number of sessions that
-// the worker holds, and Most its cap. If there is room by now, another session has given way already and nothing is
-// done.
+// YieldSession makes a session give way that its holder has not released. Held is the number of sessions that the
+// worker holds, and Most its cap. If the worker is below its cap again, nothing changes.
 //
-// A session of a mere id is released. A session with options or of a workflow is only marked (Yielding): its holder may
-// still use the resource behind it until the lease ends, so no other worker may acquire it before.
+// An implicit session is released. A session with options or of a workflow is only marked (Yielding): its holder may
+// use the resource of the session until the lease ends, so no other worker may acquire the session before.
 type YieldSession struct {
 	SessionHolder
 	Held, Most int
@@ -58,8 +58,8 @@ func (in YieldSession) decide(s *Session, now history.Time) (SessionChange, erro
 	return c, nil
 }
 
-// inUse refuses the release of a holder that gives a session up for want of room while the session is in use: its
-// state would be lost for nothing.
+// inUse refuses the release of a session by a holder at its cap while the session is in use: the session would lose its
+// state without need.
 func (s *Session) inUse(now history.Time) error {
 	if s.yields(now) {
 		return nil

@@ -8,8 +8,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// A session of any kind gives way in which nothing runs or waits and that has been idle for ten seconds, and only if
-// its holder has no room. A pinned one never does, nor one that must not be acquired again.
+// A session of any kind gives way if no task of it runs or waits, it has been idle for ten seconds, and its holder is
+// at its cap. A session that is pinned or must not be acquired again never gives way.
 func TestWhatGivesWay(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	at := now.Add(YieldIdle)
@@ -53,7 +53,7 @@ func TestWhatGivesWay(t *testing.T) {
 		}
 		if marked := s.Door != DoorImplicit; err == nil && marked {
 			if !d.Session.Yielding || !d.Session.Held(at) || d.Session.Owner != "a" || len(d.Timeline) != 0 {
-				t.Errorf("%s: %+v, want that it is marked and held until its lease ends", c.name, d)
+				t.Errorf("%s: %+v, want a marked session that is held until its lease ends", c.name, d)
 			}
 		} else if err == nil &&
 			(d.Session.Owner != "" || d.Session.Held(at) || d.Session.Terminal || len(d.Timeline) != 1 ||
@@ -84,8 +84,8 @@ func TestWhatGivesWay(t *testing.T) {
 	}
 }
 
-// A session that was marked to give way is not renewed and moves when its lease ends. A task or a heartbeat by verb
-// clears the mark.
+// The lease of a session that is marked to give way is not renewed, and the session moves when the lease ends. A task
+// or a heartbeat by verb clears the mark.
 func TestAMarkedSessionMovesWhenItsLeaseEnds(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	a := &Worker{
@@ -108,7 +108,7 @@ func TestAMarkedSessionMovesWhenItsLeaseEnds(t *testing.T) {
 	if _, err := DecideSession(
 		&marked, YieldSession{SessionHolder: holder, Held: 1, Most: 1}, now.Add(11*time.Second),
 	); !IsNotDue(err) {
-		t.Errorf("it is marked twice: %v", err)
+		t.Errorf("the session is marked twice: %v", err)
 	}
 	renewed := step(&marked, RenewSession{SessionHolder: holder}, now.Add(20*time.Second))
 	if !renewed.Yielding || renewed.LeaseUntil != s.LeaseUntil {
@@ -116,7 +116,7 @@ func TestAMarkedSessionMovesWhenItsLeaseEnds(t *testing.T) {
 	}
 	if used := step(&marked, RenewSession{SessionHolder: holder, Touch: true}, now.Add(20*time.Second)); used.Yielding ||
 		!used.LeaseUntil.After(s.LeaseUntil.Time) {
-		t.Errorf("a heartbeat by verb left it marked: %+v", used)
+		t.Errorf("after a heartbeat by verb: %+v, want no mark and a renewed lease", used)
 	}
 	used := marked
 	LeaseActivity(
@@ -124,28 +124,28 @@ func TestAMarkedSessionMovesWhenItsLeaseEnds(t *testing.T) {
 		now.Add(20*time.Second),
 	)
 	if used.Yielding || used.Epoch != s.Epoch {
-		t.Errorf("a task left it marked or raised its epoch: %+v", used)
+		t.Errorf("after a task: %+v, want no mark and epoch %d", used, s.Epoch)
 	}
 	if released := step(
 		&marked, ReleaseSession{SessionHolder: holder, Why: ReasonEvictedCap}, now.Add(20*time.Second),
 	); released.Owner != "" || released.Yielding {
-		t.Errorf("its holder could not release it: %+v", released)
+		t.Errorf("released by its holder: %+v", released)
 	}
 
 	over := s.LeaseUntil.Time
 	c, err := DecideSession(&marked, DueSession{}, over)
 	if err != nil || len(c.Timeline) != 1 || c.Timeline[0].What != "released" || c.Timeline[0].Why != ReasonEvictedCap ||
 		c.Session.Owner != "" || c.Session.Yielding || c.Session.Terminal {
-		t.Errorf("when its lease ends: %+v, %v", c, err)
+		t.Errorf("after the end of its lease: %+v, %v", c, err)
 	}
 	resume := ResumeSession{Epoch: s.Epoch, Lessee: Lessee{Worker: a, Counted: true}}
 	if _, err := DecideSession(&marked, resume, over); err == nil {
-		t.Error("its holder resumed it after its lease had ended")
+		t.Error("the holder resumed the session after the end of its lease")
 	}
 	other := marked
 	e := other.claim(Lessee{Worker: &Worker{ID: "b"}}, 0, over, "")
 	if len(e) != 2 || e[0].What != "released" || e[0].Why != ReasonEvictedCap || e[1].What != "reclaimed" ||
 		other.Yielding {
-		t.Errorf("acquired before an app recorded the end: %+v", e)
+		t.Errorf("acquired before an app recorded the end of the lease: %+v", e)
 	}
 }

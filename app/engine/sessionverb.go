@@ -172,7 +172,7 @@ func (in RenewSession) decide(s *Session, now history.Time) (SessionChange, erro
 	}
 	c := SessionChange{Session: *s}
 	if s.Yielding && !in.Touch {
-		return c, nil // the holder keeps the session until its lease ends, and no longer
+		return c, nil // the holder keeps the session only until its lease ends
 	}
 	c.Session.LastActivity = s.lastActivity()
 	if in.Touch {
@@ -435,7 +435,7 @@ func (in CloseSession) repeats(s *Session) bool {
 // claim it. Stale is the holder if its registration is stale: then the session was orphaned and did not just
 // expire. Settled says that no queued task of it was found, so a count that says otherwise is wrong. Served are
 // the releases that live apps serve, as far as is known: a session pinned to any other release is pinned no
-// longer. Other is set when the session is checked for tasks in queues that its holder does not serve.
+// longer. Other describes the session's tasks if its check for queues that the holder does not serve is due.
 type DueSession struct {
 	Stale   string
 	Settled bool
@@ -527,9 +527,9 @@ func (in OrphanSession) decide(s *Session, now history.Time) (SessionChange, err
 	return c, nil
 }
 
-// ForgetSession removes the row of a session that has ended, at an operator's request: its id can be used again. Its
-// epoch is remembered, as by CleanUp. While something may still run in it or use the resource behind it, that is
-// refused unless Force is set.
+// ForgetSession removes the row of a session that has ended, at an operator's request, so that its ID can be used
+// again. Its epoch is remembered, as by CleanUp. It is refused while activities wait in the session. Unless Force is
+// set, it is also refused while activities run in the session or its last lease is live.
 type ForgetSession struct {
 	Operator string
 	Why      string

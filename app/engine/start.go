@@ -100,7 +100,7 @@ func DecideStart(in Start, now time.Time) Decision {
 // given none: somebody who took such an id would make a later child fail.
 func CheckWorkflowID(id, field string) error {
 	if strings.ContainsFunc(id, unicode.IsControl) {
-		return protocol.CheckName(field, id) // names the character
+		return protocol.CheckName(field, id) // the error names the character
 	}
 	if !protocol.IsWorkflowID(id) {
 		return protocol.Invalid(

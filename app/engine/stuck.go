@@ -7,34 +7,34 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// A stuck run is open, makes no progress, and needs a person. The cause is either its own workflow task, which is in
-// its row and is judged by each step of the run, or the fleet: no live worker may lease a ready task. The fleet is
-// judged once per lane (queue, type, build, requirements) and never per run; the store then records the result in the
-// rows of the runs concerned.
+// A stuck run is open, makes no progress, and needs a person. There are two causes. The run's own workflow task fails:
+// the task is part of the run's row, and each update of the run checks it. Or no live worker may lease a ready task:
+// that is checked once per lane (queue, type, build, requirements), not per run, and the store records the result in
+// the rows of the affected runs.
 
 const (
 	// StuckFailures is the number of failed workflow tasks in a row after which a run is stuck.
 	StuckFailures = 3
-	// StuckUnserved is how long a task is ready without a live worker that may lease it until its run is stuck.
+	// StuckUnserved is how long a task may be ready without a live worker that may lease it before its run is stuck.
 	StuckUnserved = time.Minute
-	// StuckPlace is how long a task waits for a worker with room for its session until its run is stuck and its wait
-	// needs attention, is logged and counted.
+	// StuckPlace is how long a task may wait for a worker with room for its session. Then its run is stuck, and its wait
+	// needs attention, is logged and is counted.
 	StuckPlace = 30 * time.Second
 )
 
-// Stuck says since when and why a run is stuck. Reason is a wait reason, Message the sentence of that wait.
+// Stuck is the state of a stuck run: the time since which it is stuck, the wait reason, and the message of that wait.
 type Stuck struct {
 	Since   history.Time
 	Reason  protocol.WaitReason
 	Message string
 }
 
-// failing says whether the task makes its run stuck.
+// failing reports whether the task makes its run stuck.
 func (t *Task) failing() bool {
 	return t != nil && (t.State == Quarantined || t.failures() >= StuckFailures)
 }
 
-// noteStuck keeps the time at which the task made its run stuck.
+// noteStuck records the time at which the task made its run stuck.
 func (t *Task) noteStuck(now history.Time) {
 	switch {
 	case t == nil:
@@ -56,7 +56,7 @@ func (h *Head) Failing() *Stuck {
 		w.Kind, w.Reason = protocol.WaitForRepair, protocol.WaitQuarantined
 	}
 	w.Name, w.Queue, w.Detail = h.Type, h.Queue, t.Problem
-	// The rows of earlier builds have no StuckAt: the last progress is the nearest time that is known.
+	// Rows of earlier builds have no StuckAt; the time of the last progress is the best estimate.
 	return &Stuck{orTime(t.StuckAt, orTime(h.ProgressAt, h.StartedAt)), w.Reason, w.Say(time.UTC)}
 }
 
@@ -68,13 +68,13 @@ func (h *Head) Stuck() *Stuck {
 	return h.Unserved
 }
 
-// leasable says whether some live worker may lease the task of this wait, so that the task only waits for its turn.
+// leasable reports whether a live worker may lease the task of this wait, so that the task only waits for a free slot.
 func leasable(w protocol.Wait) bool {
 	return w.Reason == protocol.WaitWorkerBusy || w.Reason == protocol.WaitWorkerFull
 }
 
-// UnservedLane is why no live worker may lease the ready tasks of a lane; nil if one may. inSession is true for a lane
-// of activities in sessions: those that no worker holds need one with room for a session.
+// UnservedLane returns why no live worker may lease the ready tasks of a lane; nil if a worker may. inSession is true
+// for a lane of activities in sessions: a session that no worker holds needs a worker with room for it.
 func (a *Surroundings) UnservedLane(queue string, want Wanted, inSession bool) *protocol.Wait {
 	want.Queue = a.Settings(queue)
 	if inSession {

@@ -41,7 +41,7 @@ const (
 	waitedEnough = 5 * time.Minute // for what a worker could have taken at once
 	failedEnough = 10              // attempts of an activity that failed one after the other
 	taskFailed   = 2               // deliveries of a workflow task: its code fails, which trying again seldom mends
-	unseenEnough = time.Minute     // for a request to cancel that no live worker has seen
+	unseenEnough = time.Minute     // for a cancellation request that no live worker has seen
 )
 
 // ReturnedOften is the number of returns in a row without a start from which on they are reported, as wait reason, in
@@ -125,7 +125,7 @@ func (s *Run) TaskWait(a *Surroundings) *protocol.Wait {
 	want.Queue = a.Settings(s.Queue)
 	w := t.Suspect.wait(a.ready(s.Queue, want))
 	w.Name, w.Since, w.Failures, w.Detail = s.Type, t.ReadyAt, t.failures(), cmp.Or(w.Detail, t.Problem)
-	if leasable(w) { // else the task waits for a worker, and its code is not run
+	if leasable(w) { // otherwise the task waits for a worker, and its code does not run
 		t.codeFailed(&w)
 	}
 	if often := unstarted(t.Returned, w, Lease{}); often != nil {
@@ -141,8 +141,8 @@ func (t *Task) codeFailed(w *protocol.Wait) {
 	}
 }
 
-// Cancellation describes the run's first request to cancel; nil without one. A worker has seen the request when its
-// workflow task showed it and was completed, failed, or is leased by that worker, which is alive.
+// Cancellation describes the run's first cancellation request; nil without one. A worker has seen the request if a
+// workflow task that contained it was completed, failed, or is leased by a live worker.
 func (s *Run) Cancellation(a *Surroundings) *protocol.PendingCancellation {
 	if s.AskedSeq == 0 {
 		return nil
@@ -278,7 +278,7 @@ func (a *Surroundings) ready(queue string, want Wanted) protocol.Wait {
 	return a.unleased(queue, want)
 }
 
-// unleased is why no worker leases a ready task that no budget withholds.
+// unleased returns why no worker leases a ready task that no budget withholds.
 func (a *Surroundings) unleased(queue string, want Wanted) protocol.Wait {
 	w := a.forWorker(queue, want.Kind, want.Session, func(l Lessee) Verdict { return Admit(want, l, a.Now) })
 	// Without a living worker the route is what to look at: workers of other groups would not help.

@@ -132,10 +132,10 @@ var everyWait = []struct {
 	{protocol.WaitTaskFailed, true, func(w *stuckTask) {
 		w.task(Task{State: LeasedState, Delivery: 4, Attempt: 4, Problem: "boom", Lease: Lease{Owner: "w"}})
 	}, "its next decision failed 3 times in a row: boom"},
-	{protocol.WaitRunning, false, func(w *stuckTask) { // it failed once, and is tried again at once
+	{protocol.WaitRunning, false, func(w *stuckTask) { // the first failure is retried at once
 		w.task(Task{State: LeasedState, Delivery: 2, Attempt: 2, Problem: "boom", Lease: Lease{Owner: "w"}})
 	}, "its next decision runs on worker w"},
-	{protocol.WaitNoWorker, true, func(w *stuckTask) { // its code is not tried again before there is a worker
+	{protocol.WaitNoWorker, true, func(w *stuckTask) { // without a worker its code is not retried
 		w.task(Task{State: Ready, Delivery: 3, Attempt: 3, Problem: "boom", ReadyAt: history.At(noon)})
 		w.around.Workers = nil
 	}, "its next decision: no live worker serves queue q"},
