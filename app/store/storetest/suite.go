@@ -57,6 +57,7 @@ func Run(t *testing.T, s Suite) {
 		{"what former holders of a session run is known after a restart", testFormerHolders},
 		{"listings filter and page", testListings},
 		{"runs without a worker are marked by the lanes of their tasks", testStuck},
+		{"many sessions in a change", testManySessions},
 		{"runs whose code fails are stuck by their own row", testFailing},
 		{"filters find runs by columns and search attributes", testFilters},
 		{"what is upserted is what is found", testReindex},

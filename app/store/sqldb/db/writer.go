@@ -14,9 +14,11 @@ import (
 // are the powers of two up to it, so that a few prepared statements serve any number of rows.
 const largest = 32
 
-// most is the same for rows that are put by the thousand, as leases of sessions are. A statement takes up to 32,766
-// values.
+// most is the same for rows that are written by the thousand, like leases of sessions.
 const most = 2048
+
+// maxValues is SQLITE_MAX_VARIABLE_NUMBER, the most parameters of one statement of SQLite.
+const maxValues = 32_766
 
 // Writer is a prepared way to write rows: one statement for arrays, or one for each chunk size.
 type Writer struct {
@@ -72,7 +74,7 @@ func (d Dialect) writerOf(columns []Column, most int, make func(rows string) str
 		w.Stmts = []*Stmt{{SQL: make(unnest(columns))}}
 		return w
 	}
-	for size := 1; size <= most; size *= 2 {
+	for size := 1; size <= most && size*len(columns) <= maxValues; size *= 2 {
 		w.Stmts = append(w.Stmts, &Stmt{SQL: make(values(len(columns), size))})
 	}
 	return w
