@@ -3,6 +3,7 @@ package broker
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -87,20 +88,28 @@ func (b *Broker) renewSessions(
 	sound := make([]protocol.SessionRenewal, 0, len(asked))
 	places := make([]int, 0, len(asked)) // of each sound renewal in the heartbeat
 	states := make([]protocol.SessionState, len(asked))
+	var resumes []protocol.SessionRenewal
+	var resumePlaces []int
 	var apart sync.WaitGroup
 	defer apart.Wait()
 	for i, r := range asked {
 		switch {
 		case r.Malformed != nil:
 			states[i] = protocol.SessionState{SessionID: r.SessionID, Epoch: r.Epoch, Reason: r.Malformed.Error()}
-		// Concurrently, so that the committer stores them in one batch.
 		case r.Resume:
-			apart.Go(func() { states[i] = b.renewedState(ctx, w, r, b.resumeSession(ctx, who, r)) })
-		case r.GivenUp:
+			resumes, resumePlaces = append(resumes, r), append(resumePlaces, i)
+		case r.GivenUp: // concurrently, so that the committer stores them in one batch
 			apart.Go(func() { states[i] = b.giveUpSession(ctx, w, r) })
 		default:
 			sound, places = append(sound, r), append(places, i)
 		}
+	}
+	if len(resumes) > 0 {
+		apart.Go(func() {
+			for k, out := range b.resumeSessions(ctx, who, resumes) {
+				states[resumePlaces[k]] = b.renewedState(ctx, w, resumes[k], out)
+			}
+		})
 	}
 	for from := 0; from < len(sound); from += mostRenewed {
 		some := sound[from:min(from+mostRenewed, len(sound))]
@@ -223,51 +232,114 @@ func (b *Broker) renewTogether(ctx context.Context, g *gathering) {
 	}
 }
 
-// What a caller may not see it is told of as if it were not there, as by every verb of a session.
 func (p *renewed) decide(
 	rows store.Rows, next map[engine.SessionKey]*engine.Session, r protocol.SessionRenewal, now time.Time,
 ) (engine.SessionChange, error) {
+	s, err := p.session(rows, next, r)
+	if err != nil {
+		return engine.SessionChange{}, err
+	}
+	return engine.DecideSession(s, renews(p.worker, r), now)
+}
+
+// session returns a session that the heartbeat names: as next has it, or its row. The error is errApart, or that of a
+// session that does not exist or that the caller may not see.
+func (p *renewed) session(
+	rows store.Rows, next map[engine.SessionKey]*engine.Session, r protocol.SessionRenewal,
+) (*engine.Session, error) {
 	key := engine.SessionKey{Namespace: p.worker.Namespace, ID: r.SessionID}
 	if rows.Apart(key) {
-		return engine.SessionChange{}, errApart
+		return nil, errApart
 	}
 	s := next[key]
 	if s == nil {
 		s = rows.Session(key)
 	}
 	if !p.who.Sees(s) {
-		return engine.SessionChange{}, change.NoSession()
+		return nil, change.NoSession()
 	}
-	return engine.DecideSession(s, renews(p.worker, r), now)
+	return s, nil
 }
 
-// resumeSession grants a new lease under the same epoch to a process that suspended the session's state. Like a claim,
-// it counts the sessions of the worker under the worker's row lock. The worker drops the state if it is refused.
-func (b *Broker) resumeSession(ctx context.Context, w *engine.Worker, r protocol.SessionRenewal) renewal {
-	key, sk := w.Key(), engine.SessionKey{Namespace: w.Namespace, ID: r.SessionID}
+// resumeSessions grants new leases under the same epochs to a process that suspended the state of sessions. Like a
+// claim, it counts the sessions of the worker under the worker's row lock. All sessions of a heartbeat are one change:
+// after an overload, workers resume thousands of sessions. The worker drops the state of a session that is refused.
+func (b *Broker) resumeSessions(ctx context.Context, w *engine.Worker, asked []protocol.SessionRenewal) []renewal {
 	if w.Release != "" { // a worker of the HTTP contract names none and is not subject to the release gate
-		if v := b.gate(key, w.Release); !v.Allowed {
-			return renewal{err: protocol.Refuse(protocol.ReasonVersionMismatch, "worker %s: %s", w.ID, v.Message)}
+		if v := b.gate(w.Key(), w.Release); !v.Allowed {
+			err := protocol.Refuse(protocol.ReasonVersionMismatch, "worker %s: %s", w.ID, v.Message)
+			return slices.Repeat([]renewal{{err: err}}, len(asked))
 		}
 	}
-	s, err := change.Commit[engine.Session](ctx, b.store, store.Change{
-		Needs: store.Keys{Workers: []engine.WorkerKey{key}, Sessions: []engine.SessionKey{sk}, Holdings: true, Lately: true},
+	all := make([]renewal, 0, len(asked))
+	for some := range slices.Chunk(asked, mostRenewed) {
+		out, err := b.resumeTogether(ctx, w, some, true)
+		if err != nil {
+			out = slices.Repeat([]renewal{{err: err}}, len(some))
+		}
+		for i, r := range some {
+			if !errors.Is(out[i].err, errApart) {
+				continue
+			}
+			if one, err := b.resumeTogether(ctx, w, []protocol.SessionRenewal{r}, false); err != nil {
+				out[i].err = err
+			} else {
+				out[i] = one[0]
+			}
+		}
+		all = append(all, out...)
+	}
+	return all
+}
+
+// resumeTogether resumes sessions in one change. With apart, sessions whose rows another app has locked get errApart;
+// otherwise the change waits for them.
+func (b *Broker) resumeTogether(
+	ctx context.Context, w *engine.Worker, asked []protocol.SessionRenewal, apart bool,
+) ([]renewal, error) {
+	key := w.Key()
+	needs := store.Keys{Workers: []engine.WorkerKey{key}, Holdings: true, Lately: true, Apart: apart}
+	for _, r := range asked {
+		needs.Sessions = append(needs.Sessions, engine.SessionKey{Namespace: w.Namespace, ID: r.SessionID})
+	}
+	part := renewed{who: auth.BoundFrom(ctx), worker: key}
+	return change.Commit[[]renewal](ctx, b.store, store.Change{
+		Needs: needs,
 		Decide: func(rows store.Rows, now time.Time) (store.Writes, error) {
-			stored, s := rows.Worker(key), rows.Session(sk)
+			stored := rows.Worker(key)
 			if stored == nil || !stored.Left.IsZero() || stored.Incarnation != w.Incarnation {
 				return store.Writes{}, change.StaleWorker(key.ID)
 			}
-			if !auth.BoundFrom(ctx).Sees(s) {
-				return store.Writes{}, change.NoSession()
+			resume := engine.ResumeSession{
+				Draining: b.workers.DrainOf(stored) != nil,
+				Lessee: engine.Lessee{
+					Worker: stored, Sessions: rows.Holding(key, engine.SessionKey{}, now), Counted: true,
+				},
 			}
-			c, err := engine.DecideSession(s, engine.ResumeSession{
-				Epoch: r.Epoch, Draining: b.workers.DrainOf(stored) != nil,
-				Lessee: engine.Lessee{Worker: stored, Sessions: rows.Holding(key, sk, now), Counted: true},
-			}, now)
-			return store.Writes{Sessions: []engine.SessionChange{c}, Answer: c.Session}, err
+			next := map[engine.SessionKey]*engine.Session{} // a session may be named twice
+			out := make([]renewal, len(asked))
+			var writes store.Writes
+			for i, r := range asked {
+				s, err := part.session(rows, next, r)
+				if err != nil {
+					out[i].err = err
+					continue
+				}
+				resume.Epoch = r.Epoch
+				c, err := engine.DecideSession(s, resume, now)
+				if out[i] = (renewal{c.Session, err}); err != nil {
+					continue
+				}
+				if !s.With(stored, now) {
+					resume.Lessee.Sessions++
+				}
+				next[c.Session.Key()] = &c.Session
+				writes.Sessions = append(writes.Sessions, c)
+			}
+			writes.Answer = out
+			return writes, nil
 		},
 	})
-	return renewal{s, err}
 }
 
 // giveUpSession releases a session whose state the worker has dropped. Held in the answer makes the worker repeat the

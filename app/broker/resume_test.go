@@ -9,6 +9,7 @@ import (
 
 	"github.com/sojourn-run/sojourn/app/apptest"
 	"github.com/sojourn-run/sojourn/app/broker"
+	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
@@ -130,4 +131,54 @@ func TestATaskKeepsTheEpochUnlessItWasGivenUp(t *testing.T) {
 			t.Errorf("the timeline is %s", all)
 		}
 	})
+}
+
+// The sessions that one heartbeat resumes are stored in one change, with the same statements for any number of them.
+func TestTheSessionsOfAHeartbeatAreResumedTogether(t *testing.T) {
+	spent := map[string][]store.Stats{}
+	for _, sessions := range []int{10, 150} {
+		apptest.Databases(t, func(t *testing.T, database string) {
+			a := on(t, database)
+			a.register("flow")
+			a.suspends("w", 2*time.Second, sessions)
+			var all []protocol.Command
+			for i := range sessions {
+				all = append(all, inSession(fmt.Sprint(i)))
+			}
+			a.schedule("one", all...)
+			var resume []protocol.SessionRenewal
+			for range sessions {
+				got := a.poll("w", protocol.KindActivity, 30)
+				if r := a.result(got, 1); r.Err != nil {
+					t.Fatal(r.Err)
+				}
+				held := got.Activity.Session
+				resume = append(resume, protocol.SessionRenewal{SessionID: held.SessionID, Epoch: held.Epoch, Resume: true})
+			}
+			for _, r := range resume {
+				a.expires(r.SessionID)
+			}
+			stats := a.store.(interface{ Stats() store.Stats })
+			before := stats.Stats()
+			beat := must[protocol.WorkerHeartbeatAnswer](t)(a.WorkerHeartbeat(t.Context(), protocol.WorkerHeartbeat{
+				WorkerID: "w", Incarnation: "w1", Told: true, Sessions: resume,
+			}))
+			now := stats.Stats()
+			for i, s := range beat.Sessions {
+				if !s.Held || s.Epoch != resume[i].Epoch {
+					t.Errorf("session %s: %+v, want it resumed under epoch %d", s.SessionID, s, resume[i].Epoch)
+				}
+			}
+			kind, _, _ := strings.Cut(database, ":")
+			spent[kind] = append(spent[kind], store.Stats{
+				Statements: now.Statements - before.Statements, Changes: now.Changes - before.Changes,
+			})
+		})
+	}
+	for kind, s := range spent {
+		// The app may store something else meanwhile, and a statement has a limited number of parameters.
+		if s[1].Changes > s[0].Changes+2 || s[1].Statements > s[0].Statements+10 {
+			t.Errorf("%s: 10 sessions %+v, 150 sessions %+v, want no more changes", kind, s[0], s[1])
+		}
+	}
 }
