@@ -1,5 +1,5 @@
-// Package evict makes room for new sessions at workers that hold as many as they may: the session that has been idle
-// for longest gives way. The engine decides whether a session may give way, under the locks of the rows; this package
+// Package evict makes room for new sessions at workers that are at their cap: the session that has been idle for
+// longest gives way. The engine decides whether a session may give way, under the locks of the rows; this package
 // decides when to search and which session to try first.
 package evict
 
@@ -22,15 +22,16 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// A new session waits while every worker that may have it holds as many as it may. Claims report the workers at their
-// cap; when a task has waited for long enough, the session that has been idle for longest at one of them gives way.
+// A new session waits while every live worker that may acquire it is at its cap. Claims report the workers at their
+// cap. When a task has waited for roomAfter, the session that has been idle for longest at one of these workers gives
+// way.
 const (
-	// how long a task waits for room before a session gives way, and between two that give way at a worker
+	// wait of a task before a session gives way to it, and interval between two sessions that give way at a worker
 	roomAfter   = time.Second
-	roomAnswer  = time.Second // how long a holder that was told has for giving the session up by itself
-	roomWaiting = 32          // how many waiting tasks of a route one look sees
-	roomTries   = 3           // how many sessions of a worker one look tries
-	roomReads   = 64          // sessions of a worker whose exact last activity one look reads
+	roomAnswer  = time.Second // time that a notified holder has to release the session
+	roomWaiting = 32          // waiting tasks of a route that one search reads
+	roomTries   = 3           // sessions of a worker that one search tries
+	roomReads   = 64          // sessions of a worker whose exact last activity one search reads
 )
 
 // lookTime is the longest that one look may take.
@@ -58,8 +59,8 @@ type Evictor struct {
 	told    map[engine.SessionKey]chan struct{} // sessions whose holders were told; closed when one gave its session up
 	tell    func(namespace, worker string, n protocol.SessionNotice) bool
 
-	// waits holds the sessions whose wait for a place was reported, with the time at which a look last saw them waiting.
-	// Only looks use it, and at most one runs.
+	// waits holds the sessions whose wait for a place was reported, with the time of the last search that found them
+	// waiting. Only searches use it, and at most one runs at a time.
 	waits  map[engine.SessionKey]time.Time
 	waited func() // counts a session that has waited for a place for engine.StuckPlace; nil: no counter
 }
@@ -218,7 +219,7 @@ func (e *Evictor) makeRoom(
 		return 0, err
 	}
 	for _, workers := range wanting {
-		// A marked session makes room when its lease ends.
+		// The end of the lease of a marked session makes room for this one.
 		if i := slices.IndexFunc(workers, func(k engine.WorkerKey) bool { return marked[k] > 0 }); i >= 0 {
 			marked[workers[i]]--
 			continue
@@ -350,7 +351,7 @@ func (e *Evictor) crowded(
 	return list
 }
 
-// report logs and counts the wait of a session for a place, once per wait.
+// report logs and counts the wait of a session for a place. It does so once per wait.
 func (e *Evictor) report(a *engine.Activity, k engine.SessionKey, waited time.Duration, workers []engine.WorkerKey) {
 	at := time.Now()
 	maps.DeleteFunc(e.waits, func(_ engine.SessionKey, last time.Time) bool { return at.Sub(last) > time.Minute })
@@ -364,12 +365,12 @@ func (e *Evictor) report(a *engine.Activity, k engine.SessionKey, waited time.Du
 	e.log.Warn().Str("namespace", k.Namespace).Str("session_id", k.ID).Str("run_id", a.RunID).
 		Str("activity_type", a.Type).Str("task_queue", a.Queue).Float64("waited_seconds", waited.Seconds()).
 		Int("workers", len(workers)).Str("worker_id", workers[0].ID).
-		Msg("a task waits for a session place: every live worker that may take it holds as many sessions as it may")
+		Msg("task waits for a session place: every live worker that may acquire the session is at its cap of sessions")
 }
 
-// idlest lists the few sessions of a worker that may give way now, the one that has been idle for longest first.
-// soonest receives the time after which others may. marked is the number of sessions that give way when their leases
-// end.
+// idlest lists up to roomTries sessions of a worker that may give way now, the session that has been idle for longest
+// first. soonest receives the time until the next one may give way. marked is the number of sessions that give way when
+// their leases end.
 func idlest(
 	ctx context.Context, r store.Reader, k engine.WorkerKey, now time.Time, soonest func(time.Duration),
 ) (list []engine.Session, marked int, err error) {
@@ -391,8 +392,8 @@ func idlest(
 		if !ok || s.Yielding || !s.Held(now) {
 			continue
 		}
-		// A row may lag behind the last activity and is never ahead of it. So all that follow have been idle for less time
-		// than their rows say, and than this one's row says.
+		// The last activity in a row may lag behind the exact one and is never ahead of it. So the sessions that follow have
+		// been idle for at most as long as the row of this session says.
 		switch {
 		case at.After(now):
 			soonest(at.Sub(now))

@@ -9,9 +9,9 @@ import (
 	"github.com/sojourn-run/sojourn/worker/workflow"
 )
 
-// A task of a session of a mere id waits in a queue that the session's holder does not serve. It says so at once, and
-// the session moves once it has been idle for 10 s and a worker of that queue is there. A session with work in its
-// holder's queue stays.
+// A task of an implicit session waits in a queue that the session's holder does not serve. The wait reason of the task
+// says so at once, and the session moves when it has been idle for 10 s and a live worker serves that queue. A session
+// with a task in its holder's queue does not move.
 func TestASessionMovesToTheQueueOfItsTasks(t *testing.T) {
 	serving := func(queues ...string) func(*worker.Options) {
 		return func(o *worker.Options) { byDefault(o); o.Queues = queues }
@@ -51,7 +51,7 @@ func TestASessionMovesToTheQueueOfItsTasks(t *testing.T) {
 		h.equal("its sentence", w.Message,
 			"activity work: session s is held by worker A, which serves queue default and not other")
 		h.wait(time.Minute)
-		h.allHeld("A", "s") // no worker of the other queue is there
+		h.allHeld("A", "s") // no worker serves the other queue
 		began := h.at()
 		h.start("B", serving("other"))
 		output[[]string](h, run)
@@ -75,11 +75,11 @@ func TestASessionMovesToTheQueueOfItsTasks(t *testing.T) {
 		h.start("B", serving("other"))
 		run := h.begin("across", "s")
 		h.done("s in default")
-		for range 3 { // it is in use
+		for range 3 { // use the session
 			h.wait(6 * sec)
 			output[string](h, h.begin("one", "s", "use", 10))
 		}
-		h.equal("runs in the other queue while it is in use", len(h.did("s in other")), 0)
+		h.equal("runs in the other queue while the session is in use", len(h.did("s in other")), 0)
 		used := h.at()
 		output[[]string](h, run)
 		h.between("it began", h.once("s in other").from, used+9*sec, used+13*sec)
@@ -97,7 +97,7 @@ func TestASessionMovesToTheQueueOfItsTasks(t *testing.T) {
 		h.between("the second began", second.from, first.to+9*sec, first.to+13*sec)
 		h.equal("open", h.types(run)[len(h.types(run))-1], "WorkflowCompleted")
 	})
-	bubble(t, "and a task in the holder's queue keeps it", func(h *harness) {
+	bubble(t, "not while a task waits in the holder's queue", func(h *harness) {
 		setup(h)
 		a := h.start("A", serving("default"), slots(1))
 		h.start("B", serving("other"))
@@ -111,6 +111,6 @@ func TestASessionMovesToTheQueueOfItsTasks(t *testing.T) {
 		h.equal("by", h.once("own").worker, a.name)
 		h.finish(busy)
 		output[[]string](h, run)
-		h.between("it moved", h.once("s in other").from, ended+9*sec, ended+14*sec)
+		h.between("the session moved", h.once("s in other").from, ended+9*sec, ended+14*sec)
 	})
 }

@@ -20,7 +20,7 @@ func plainly(o *worker.Options) {
 	o.MaxSessions = 10
 }
 
-// own runs an item in a session that the workflow starts, and keeps the session until the signal "go".
+// own runs an item in a session that the workflow starts, and runs it again after each signal "go".
 func own(ctx workflow.Context, item string, pinned bool) error {
 	s, err := workflow.StartSession(ctx, workflow.SessionOptions{Pinned: pinned})
 	if err != nil {
@@ -36,7 +36,7 @@ func own(ctx workflow.Context, item string, pinned bool) error {
 	}
 }
 
-// optioned runs an item in a session of that id with options.
+// optioned runs an item in a session with this id and these options.
 func optioned(ctx workflow.Context, id string, o workflow.WorkerSession) (string, error) {
 	o.ID = id
 	ctx = workflow.WithActivity(ctx, workflow.ActivityOptions{WorkerSession: &o})
@@ -72,7 +72,7 @@ func (h *harness) allHeld(by string, ids ...string) {
 	}
 }
 
-// At its cap a worker gives up the session that has been idle for longest when another session waits. All settings but
+// At its cap a worker releases the session that has been idle for longest when another session waits. All settings but
 // the cap are the defaults.
 func TestASessionThatIsIdleGivesWay(t *testing.T) {
 	bubble(t, "the eleventh conversation", func(h *harness) {
@@ -170,7 +170,7 @@ func TestASessionThatIsIdleGivesWay(t *testing.T) {
 			h.t.Errorf("it says %+v", gave.SessionEvent)
 		}
 
-		// The row lags behind this activity, by which the session is in use.
+		// The last activity in the row lags behind this activity. The exact one decides that the session is in use.
 		h.wait(9 * sec)
 		converse("two")
 		row, _ := h.row("two")
@@ -181,10 +181,10 @@ func TestASessionThatIsIdleGivesWay(t *testing.T) {
 			return err
 		}
 		if h.wait(9 * sec); protocol.ReasonOf(release()) != protocol.ReasonValidation {
-			h.t.Error("its holder gave it up 9 s after its last activity")
+			h.t.Error("the holder released the session 9 s after its last activity")
 		}
 		if h.wait(sec); release() != nil {
-			h.t.Errorf("its holder could not give it up 10 s after its last activity: %v", release())
+			h.t.Errorf("the holder could not release the session 10 s after its last activity: %v", release())
 		}
 	})
 }
@@ -192,7 +192,7 @@ func TestASessionThatIsIdleGivesWay(t *testing.T) {
 // handWorker is a worker of the HTTP contract, which receives no notices.
 type handWorker struct{ h *harness }
 
-// byHand registers worker X, which holds so many sessions.
+// byHand registers worker X with a cap of most sessions.
 func byHand(h *harness, most int) *handWorker {
 	h.t.Helper()
 	slots := 4
@@ -206,7 +206,7 @@ func byHand(h *harness, most int) *handWorker {
 	return &handWorker{h}
 }
 
-// poll polls until it has a task.
+// poll polls until it receives a task of this kind.
 func (x *handWorker) poll(kind protocol.TaskKind) protocol.Task {
 	x.h.t.Helper()
 	seconds := int64(50)
@@ -241,8 +241,8 @@ func (x *handWorker) decide(c protocol.Command) {
 	})
 }
 
-// Sessions of every kind give way, in the order of their last activity, and go on elsewhere or here when their work
-// goes on. The kind that does not is the one with NoReacquire.
+// Sessions of every kind give way, in the order of their last activity, and are acquired again by their next task. A
+// session with NoReacquire does not give way.
 func TestSessionsOfEveryKindGiveWay(t *testing.T) {
 	bubble(t, "to a holder that receives notices", func(h *harness) {
 		h.flow("one", one)
@@ -266,16 +266,16 @@ func TestSessionsOfEveryKindGiveWay(t *testing.T) {
 			id := fmt.Sprint("new", i)
 			output[string](h, h.begin("one", id, id, 10))
 			if gave := h.last(want); gave.What != "released" || gave.Why != "evicted_cap" || gave.By != "A" {
-				h.t.Errorf("session %d to give way: %s says %+v", i, want, gave.SessionEvent)
+				h.t.Errorf("session %d to give way is %s: its timeline ends with %+v", i, want, gave.SessionEvent)
 			}
 			h.wait(ms)
 		}
 		h.allHeld("A", "last", "new0", "new1", "new2")
 		h.wait(12 * sec)
 		h.signal(started, "go")
-		h.until("the started session goes on", 5*ms, func() bool { return len(h.did("own")) == 3 })
+		h.until("the started session is acquired again", 5*ms, func() bool { return len(h.did("own")) == 3 })
 		if again := h.did("own")[2]; again.session.ID != mine || again.session.Epoch <= h.did("own")[0].session.Epoch {
-			h.t.Errorf("it goes on in %+v", again.session)
+			h.t.Errorf("its third activity ran in %+v", again.session)
 		}
 	})
 
@@ -289,7 +289,7 @@ func TestSessionsOfEveryKindGiveWay(t *testing.T) {
 		first := x.poll(protocol.KindActivity).Activity
 		x.complete(protocol.CompleteItem{Kind: protocol.KindActivity, TaskID: first.TaskID, AttemptID: first.AttemptID})
 		held, _ := h.row("device")
-		x.poll(protocol.KindWorkflow) // of the first run, which has nothing more to do
+		x.poll(protocol.KindWorkflow) // the next task of the first run, which this test leaves open
 		h.begin("one")
 		x.decide(protocol.Command{Type: protocol.ScheduleActivity, ActivityType: "work", SessionID: "waits"})
 		renew := func() engine.Session {
@@ -305,8 +305,8 @@ func TestSessionsOfEveryKindGiveWay(t *testing.T) {
 		}
 		poll := make(chan protocol.Task)
 		go func() { poll <- x.poll(protocol.KindActivity) }()
-		h.until("it is marked", sec, func() bool { s, _ := h.row("device"); return s.Yielding })
-		h.between("it was marked", h.at(), began+10*sec, began+13*sec)
+		h.until("the session is marked", sec, func() bool { s, _ := h.row("device"); return s.Yielding })
+		h.between("the session was marked", h.at(), began+10*sec, began+13*sec)
 		before, _ := h.row("device")
 		for range 3 {
 			h.wait(10 * sec)
@@ -316,15 +316,15 @@ func TestSessionsOfEveryKindGiveWay(t *testing.T) {
 		}
 		a := (<-poll).Activity
 		h.equal("the next session", a.Session.SessionID, "waits")
-		h.between("it began", h.at(), before.LeaseUntil.Sub(h.began), before.LeaseUntil.Sub(h.began)+2*sec)
+		h.between("the next session began", h.at(), before.LeaseUntil.Sub(h.began), before.LeaseUntil.Sub(h.began)+2*sec)
 		if gave := h.last("device"); gave.What != "released" || gave.Why != "evicted_cap" {
-			h.t.Errorf("it says %+v", gave.SessionEvent)
+			h.t.Errorf("its timeline ends with %+v", gave.SessionEvent)
 		}
 	})
 }
 
-// A task that waits 30 s for a place is reported once by metric and needs attention from then on. Pinned sessions never
-// make room for it.
+// A task that has waited 30 s for a session place is counted once by a metric, and needs attention from then on. A
+// pinned session does not give way to it.
 func TestATaskThatWaitsForASessionPlaceNeedsAttention(t *testing.T) {
 	bubbleOn(t, "", planeOptions{Metrics: true}, func(h *harness) {
 		h.flow("one", one)
