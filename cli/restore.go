@@ -17,7 +17,7 @@ import (
 const maxEpochFloor = 1<<53 - 1
 
 // releaseSessions releases all sessions of a database that was restored from a backup. It opens the database itself,
-// because no app may serve it before.
+// because no app may serve the database before its sessions are released.
 func (p *program) releaseSessions() *cobra.Command {
 	var all bool
 	var floor int64
@@ -25,7 +25,7 @@ func (p *program) releaseSessions() *cobra.Command {
 		Use: "release --all", Args: noArgs,
 		Short: "Release all sessions of a restored database, before the first app starts",
 		Long: "Release all sessions of all namespaces and raise the epoch floors, after the database was restored from a " +
-			"backup and before the first app starts: epochs of the time after the backup are then never assigned again. " +
+			"backup and before the first app starts. Epochs assigned after the backup are then never assigned again. " +
 			"The command opens the database itself; stop the apps first.",
 		RunE: func(c *cobra.Command, _ []string) error {
 			if !all {

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// All sessions of a restored database are released while no app runs. A database that an app serves is refused by name.
+// All sessions of a restored database are released while no app runs. Wrong flags are refused.
 func TestSessionsAreReleasedOnAStoppedDatabase(t *testing.T) {
 	dir := t.TempDir()
 	if code, _, err := run(t, dir, nil, "migrate"); code != 0 {

@@ -64,8 +64,8 @@ func TestAFailedSessionSaysItsReason(t *testing.T) {
 	})
 }
 
-// The id of a session that has ended is usable again once an operator forgets it, under a higher epoch. That is refused
-// while the session lives or its last lease does, and it is audited.
+// After an operator forgets an ended session, its ID can be used again, under a higher epoch. Forgetting is audited,
+// and refused while the session has not ended or its last lease is live.
 func TestAForgottenSessionIsUsableAgain(t *testing.T) {
 	onDatabases(t, "forgotten", func(p *plant) {
 		t, c := p.t, p.client
@@ -84,11 +84,11 @@ func TestAForgottenSessionIsUsableAgain(t *testing.T) {
 		shell.try(1, "there is no session device", "sessions", "forget", "device", "--force")
 		c.must(http.MethodPost, "/api/worker/sessions", create, &again)
 		if again.Session.Epoch <= first.Session.Epoch || again.Session.Status != protocol.SessionActive {
-			t.Errorf("it is %s under epoch %d, after %d", again.Session.Status, again.Session.Epoch, first.Session.Epoch)
+			t.Errorf("the session is %s under epoch %d, after epoch %d", again.Session.Status, again.Session.Epoch, first.Session.Epoch)
 		}
 		timeline := shell.try(0, "", "sessions", "timeline", "device")
 		if !strings.Contains(timeline, "forgotten: closed by mistake") {
-			t.Errorf("its timeline does not say that it was forgotten: %s", timeline)
+			t.Errorf("its timeline lacks the entry of forgetting it: %s", timeline)
 		}
 		var audit struct{ Entries []struct{ Action string } }
 		c.must(http.MethodGet, "/api/audit", nil, &audit)

@@ -13,7 +13,7 @@ import (
 	"github.com/sojourn-run/sojourn/worker/link"
 )
 
-// At the default drain timeout of 25 s, code that runs has 20 s to finish, and the whole drain ends within 25 s.
+// At the default drain timeout of 25 s, running code has 20 s to finish, and the whole drain ends within 25 s.
 func TestRunningTasksGetTheDrainTimeoutLessFiveSeconds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := apptest.Plane(t, "", plane.Options{})
@@ -61,7 +61,7 @@ func TestRunningTasksGetTheDrainTimeoutLessFiveSeconds(t *testing.T) {
 			t.Errorf("running code had %s of the drain, want 20 s", had)
 		}
 		v, err := p.View().Describe(t.Context(), protocol.Target{WorkflowID: "finishes"})
-		time.Sleep(20 * time.Second) // in virtual time: no code runs when the bubble ends
+		time.Sleep(20 * time.Second) // virtual time, until no code runs: the bubble requires that
 		if err != nil || v.Status != "completed" {
 			t.Errorf("the activity that needed 19.9 s: %s, %v", v.Status, err)
 		}

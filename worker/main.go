@@ -51,8 +51,8 @@ func run(r *Registry, args []string) int {
 		log.Warn().Msg(string(w))
 	}
 	if _, from := currentRelease(c); from == release.FromEmbedded {
-		log.Warn().Msg("this program has no release of its own, so the app's release gate cannot tell its builds apart; " +
-			"set release, or deploy a VERSION file beside the binary")
+		log.Warn().Msg("worker program sets no release, so the app's release gate cannot distinguish its builds; " +
+			"set release, or deploy a VERSION file next to the binary")
 	}
 	rules, err := certs.Client(c.AppCA, c.ClientCert, c.ClientKey)
 	var w *Worker
@@ -74,7 +74,7 @@ func run(r *Registry, args []string) int {
 	return 0
 }
 
-// currentRelease returns the release of the process and where it was found.
+// currentRelease returns the release of the process and its source.
 func currentRelease(c *config.Config) (current, from string) {
 	source := release.System()
 	source.Setting = c.Release

@@ -177,8 +177,8 @@ func (r *Registry) ActivityTypes() []string { return slices.Sorted(maps.Keys(r.a
 // closures made by one function and methods of several values are, can only be called by name.
 func (r *Registry) ActivityName(fn any) (string, error) { return nameOf("an activity", fn, r.names) }
 
-// ActivityArguments is how many arguments the activity of a name takes, its context not counted; false when it is not
-// registered, or is an example that a handler may replace.
+// ActivityArguments returns the number of arguments that the named activity takes, without its context. It returns
+// false if the activity is not registered, or is an example that a handler may replace.
 func (r *Registry) ActivityArguments(name string) (n int, registered bool) {
 	d, ok := r.activities[name]
 	if !ok || r.examples[name] {

@@ -59,7 +59,7 @@ func (f sharedFolder) await(name string) {
 		if _, err := os.Stat(filepath.Join(f.Dir, name)); err == nil {
 			return
 		}
-		time.Sleep(5 * time.Millisecond) // the file is made by another process or by a call that does not know of this one
+		time.Sleep(5 * time.Millisecond) // another process or an independent call creates the file
 	}
 }
 
@@ -260,7 +260,7 @@ func checkShared(t *testing.T, a *apptest.App, in sharedRun) {
 			completed++
 			for _, l := range d.Lost {
 				repeated++
-				// The session may have its next epoch before the call is returned: then the app releases the attempt.
+				// If the session has its next epoch before the worker returns the call, the app releases the attempt.
 				why := strings.HasPrefix(l.Why, protocol.ReturnedExecutorEnded) ||
 					l.Why == string(protocol.ReasonStaleSessionEpoch)
 				if !why || l.Epoch >= d.SessionEpoch || l.Tasks > in.Together {

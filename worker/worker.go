@@ -31,11 +31,11 @@ import (
 // IsolationNone runs isolated activities in the worker's own process, and no handlers in other languages.
 const IsolationNone = "none"
 
-// AutoSessions lets a worker hold 1,000 sessions. If all its activities run in executors, it holds as many as the
-// memory of its executors carries when each of them uses its limit.
+// AutoSessions is a cap of 1,000 sessions. If all activities of the worker run in executors, the cap is the number of
+// executors that fit into their memory when each uses its limit, if that is lower.
 const AutoSessions = -1
 
-// autoSessions is the cap of a worker whose sessions live in its own process.
+// autoSessions is the cap of a worker with AutoSessions whose activities run in the worker's process.
 const autoSessions = 1000
 
 // Options of a worker. Registry and Carrier are required; zero values mean the defaults named beside them.
@@ -53,7 +53,7 @@ type Options struct {
 	Capabilities []string
 	Concurrency  int // activities at once: 128, or 2 × cores for a worker that runs some in executors
 	Workflows    int // workflow tasks at once: 256, of which at most 2 × cores replay a long history
-	MaxSessions  int // most sessions held; 0: none ever; AutoSessions: by what its activities run in
+	MaxSessions  int // cap of held sessions; 0: the worker never holds a session; see AutoSessions
 	KeptRuns     int // runs whose workflow is kept in memory between their tasks: 1000
 
 	AttemptLease  time.Duration // of what it runs, renewed with each heartbeat: 30 s
@@ -373,7 +373,7 @@ func (w *Worker) defaultSlots() (all, together int) {
 	return max(128, few), few
 }
 
-// maxSessions is the most sessions that the worker holds.
+// maxSessions returns the cap of sessions that the worker holds.
 func (w *Worker) maxSessions() int {
 	if w.opt.MaxSessions >= 0 {
 		return w.opt.MaxSessions

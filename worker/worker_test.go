@@ -574,20 +574,20 @@ func TestAbortCutsADrainShort(t *testing.T) {
 	}
 }
 
-// A worker holds 1,000 sessions by default, and as many as the memory of its executors carries when all its activities
-// run in them.
+// With AutoSessions a worker holds up to 1,000 sessions, or as many executors as fit into their memory if all its
+// activities run in executors.
 func TestTheCapOfSessionsFollowsWhatRunsTheActivities(t *testing.T) {
 	const limit = 256 << 20
 	isolated := func(context.Context) (string, error) { return "", nil }
 	for name, c := range map[string]struct {
 		most   int
-		own    bool // it has an activity in its own process, too
+		own    bool // another activity runs in the worker's process
 		memory int64
 		want   int
 	}{
-		"executors alone":                {worker.AutoSessions, false, 5*limit + 1, 5},
-		"an activity in its own process": {worker.AutoSessions, true, 5 * limit, 1000},
-		"a number":                       {7, false, 5 * limit, 7},
+		"executors alone":                     {worker.AutoSessions, false, 5*limit + 1, 5},
+		"an activity in the worker's process": {worker.AutoSessions, true, 5 * limit, 1000},
+		"a number":                            {7, false, 5 * limit, 7},
 	} {
 		t.Run(name, func(t *testing.T) {
 			a := apptest.Start(t, apptest.Options{})
@@ -608,7 +608,7 @@ func TestTheCapOfSessionsFollowsWhatRunsTheActivities(t *testing.T) {
 			})
 			v, err := a.View().Worker(t.Context(), "", "w")
 			if err != nil || v.MaxSessions != c.want {
-				t.Errorf("it registered with %d sessions (%v), want %d", v.MaxSessions, err, c.want)
+				t.Errorf("registered with a cap of %d sessions (%v), want %d", v.MaxSessions, err, c.want)
 			}
 		})
 	}

@@ -46,9 +46,9 @@ func (d *Definition) NumArgs() int { return len(d.fn.in) }
 func (d *Definition) Invoke(ctx context.Context, args payload.Payload) (result payload.Payload, err error) {
 	in, given, err := d.fn.decodeGiven(args)
 	if takes := d.NumArgs(); err == nil && given < takes {
-		// A deployment may have added a parameter after the call was scheduled.
+		// A deployment may have added a parameter after the workflow scheduled the call.
 		Logger(ctx).Warn().Int("arguments", given).Int("parameters", takes).
-			Msg("activity received fewer arguments than it takes; the others have zero values")
+			Msg("activity received fewer arguments than it has parameters; the missing ones have zero values")
 	}
 	if err != nil {
 		return payload.Payload{}, NewError(TypeArguments, "activity "+d.Name, NonRetryable, CausedBy(err))
@@ -105,7 +105,7 @@ func (f *Func) Decode(args payload.Payload) ([]reflect.Value, error) {
 	return in, err
 }
 
-// decodeGiven is Decode, and returns how many arguments the list has.
+// decodeGiven is Decode and also returns the number of arguments in the list.
 func (f *Func) decodeGiven(args payload.Payload) (in []reflect.Value, given int, err error) {
 	in = make([]reflect.Value, len(f.in)+1)
 	outs := make([]any, len(f.in))
@@ -114,7 +114,7 @@ func (f *Func) decodeGiven(args payload.Payload) (in []reflect.Value, given int,
 		outs[i], in[i+1] = p.Interface(), p.Elem()
 	}
 	if given, err = payload.DecodeSomeArgs(args, outs...); err == nil && given > len(outs) {
-		err = payload.DecodeArgs(args, outs...) // names both numbers
+		err = payload.DecodeArgs(args, outs...) // its error names both numbers
 	}
 	return in, given, err
 }

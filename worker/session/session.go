@@ -61,8 +61,8 @@ type Sessions struct {
 
 	mu   sync.Mutex // guards what follows, and the holdings in it
 	held map[string]*Holding
-	// epochs whose state this worker dropped while the app may still lease them to it, by session; each heartbeat reports
-	// them until an app has answered
+	// givenUp holds, by session, epochs whose state this worker has dropped although the app may still lease them to it.
+	// Each heartbeat reports them until an app has confirmed
 	givenUp  map[string]int64
 	reportAt time.Time // when the next heartbeat may report them, after a report that failed
 	epochs   *epochs
@@ -112,7 +112,7 @@ type Holding struct {
 	detail    string        // of that, for people
 	diedAfter int           // rebuilds before that
 	flight    *rebuild      // the one that runs; nil: none
-	closed    chan struct{} // closed when what it kept is closed
+	closed    chan struct{} // closed when the state of the session is closed
 }
 
 // DroppedError reports that an attempt arrived under an epoch whose state this worker has dropped. The worker hands the
@@ -287,9 +287,9 @@ func (s *Sessions) Evict(id string, epoch int64, reason string, tell func() erro
 	return true
 }
 
-// Yield gives up an idle session for another one that waits for its place. release releases it at the app. State that
-// only lives in memory is kept until the app has agreed. The resource of a session with options is closed first, so
-// that no other worker opens it before; if the app then refuses the release, the next heartbeat gives the epoch up.
+// Yield releases an idle session because another session waits for its place. release releases it at the app. State in
+// memory is kept until the app has confirmed the release. The resource of a session with options is closed before the
+// release, because another worker may open it right after; if the app refuses, the next heartbeat gives the epoch up.
 func (s *Sessions) Yield(id string, epoch int64, reason string, release func() error) {
 	s.mu.Lock()
 	h := s.held[id]

@@ -402,8 +402,8 @@ func TestASessionWithOptionsIsNotSuspended(t *testing.T) {
 	})
 }
 
-// The resource of a session with options is closed before the app hears of its release, and the epoch is given up if
-// the app refuses. State in memory stays until the app has agreed.
+// The resource of a session with options is closed before the session is released at the app, and the epoch is given up
+// if the app refuses. State in memory is kept until the app has confirmed the release.
 func TestASessionThatGivesWayIsClosedBeforeItsRelease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := open(t)
@@ -420,9 +420,9 @@ func TestASessionThatGivesWayIsClosedBeforeItsRelease(t *testing.T) {
 		for _, c := range []struct {
 			door   string
 			err    error
-			before bool // it is closed before the release
-			held   bool // after that
-			gives  int  // epochs given up with the next heartbeat
+			before bool // the state is closed before the release
+			held   bool // the session is held after Yield
+			gives  int  // epochs that the next heartbeat gives up
 		}{
 			{"worker", nil, true, false, 0},
 			{"worker", refused, true, false, 1},

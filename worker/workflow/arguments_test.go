@@ -13,7 +13,7 @@ import (
 	"github.com/sojourn-run/sojourn/worker/workflow"
 )
 
-// registered are names with the number of arguments that their activities take here.
+// registered is a registry of activity names with the number of arguments that each activity takes.
 type registered map[string]int
 
 func (r registered) ActivityName(any) (string, error) {
@@ -73,7 +73,7 @@ func TestACallWithTheWrongNumberOfArgumentsIsRefusedWhereTheActivityIsRegistered
 	want(t, "commands", types(a.batches[0].commands), []string{"schedule_activity", "schedule_activity"})
 	a.replays()
 
-	// Runs of earlier builds scheduled such calls: the recorded call stays valid, and one that is new is refused.
+	// Earlier builds scheduled calls with too few arguments: the recorded call stays valid, and a new one is refused.
 	old := start(t, func(ctx workflow.Context) error {
 		if err := workflow.ExecuteActivity(ctx, "two", 1).Get(ctx, nil); err != nil {
 			return err
@@ -125,7 +125,7 @@ func TestAWorkflowThatReturnsWithOpenActivitiesIsLoggedOnce(t *testing.T) {
 	b.options.Logger = zerolog.New(&out)
 	b.drain(nil)
 	if strings.Contains(out.String(), "open activities") {
-		t.Errorf("a run that waited is logged: %s", out.String())
+		t.Errorf("a run that waited for its activity is logged: %s", out.String())
 	}
 }
 

@@ -239,13 +239,13 @@ func Waiting() *protocol.Failure {
 	return &protocol.Failure{Type: protocol.FailureWaiting, Message: "Workflow task waiting for scheduled history."}
 }
 
-// UnregisteredError says that the code calls a function that its worker has not registered. It fails the workflow task,
-// not the run: a worker that has registered the function continues it.
+// UnregisteredError reports that the code calls a function that its worker has not registered. It fails the workflow
+// task, not the run: a worker that has registered the function continues the run.
 type UnregisteredError struct{ Err error }
 
 func (e *UnregisteredError) Error() string { return e.Err.Error() }
 
-// Unwrap gives the cause.
+// Unwrap returns the cause.
 func (e *UnregisteredError) Unwrap() error { return e.Err }
 
 // Unregistered is the answer to a task of a workflow type this worker does not have.

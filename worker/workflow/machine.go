@@ -31,9 +31,9 @@ type Options struct {
 	// ForQueries makes a machine that is only asked: code that comes to a side effect which history does not have yet
 	// stays there.
 	ForQueries bool
-	// CompareArguments takes a call whose arguments are not those that history has for code that is not deterministic,
-	// such as one that ranges over a map. In production new code may well pass others, which is only logged; a test that
-	// replays its own run has the same code.
+	// CompareArguments fails a replay as nondeterministic if a call passes other arguments than history records, as code
+	// that ranges over a map does. It is for tests, which replay a run with the code that recorded it. In production new
+	// code may pass other arguments, which is only logged.
 	CompareArguments bool
 	// OnTurn hears when a branch of the code begins to run, with its stack to ask for, and calls what it returns when the
 	// branch waits again. It must be quick. nil: nobody does. It is for who measures by another clock than Patience's.
@@ -49,7 +49,7 @@ type Machine struct {
 	patience time.Duration
 	asked    bool // ForQueries
 	compare  bool // CompareArguments
-	differs  bool // a call passed other arguments than recorded
+	differs  bool // a call passed other arguments than recorded, and that was logged
 	onTurn   func(RunInfo, func() string) (over func())
 
 	info      RunInfo
@@ -413,7 +413,7 @@ func (m *Machine) finish(result payload.Payload, err error) {
 	m.queue = append(m.queue, issued{command: c})
 }
 
-// warnOfOpenActivities logs that the workflow returned before activities that it scheduled ended: the app cancels them.
+// warnOfOpenActivities logs a warning if the workflow returned before its activities ended: the app cancels them.
 func (m *Machine) warnOfOpenActivities() {
 	if m.asked || m.at <= m.replayed {
 		return

@@ -68,7 +68,7 @@ func TestNamesThatTheBuildBeforeTheRulesRecordedReplay(t *testing.T) {
 		},
 	})
 	a.drain(nil)
-	// testdata/names.json was written by that build.
+	// The build before the rules wrote testdata/names.json.
 	a.events = golden(t, "names.json", a.events)
 	a.batches = nil
 	a.replays()

@@ -19,8 +19,8 @@ type SessionOptions struct {
 	// gone, draining or full, another worker may take the session, whose state is then lost. 0: hard, it waits for as long
 	// as the session is held.
 	Fallback time.Duration
-	// Pinned keeps the session at its worker when that holds as many sessions as it may and others wait; an idle session
-	// that is not pinned gives way to them.
+	// Pinned keeps the session at its worker when the worker is at its cap of sessions and others wait for a place. An
+	// idle session that is not pinned gives way to them.
 	Pinned bool
 }
 

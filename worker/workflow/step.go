@@ -64,19 +64,19 @@ type WorkerSession struct {
 	Queue         string
 	Requirements  []string
 	Lease         time.Duration // 120 s
-	TTL           time.Duration // after it the session ends and its id fails for every run; 0 and NoTTL: none
+	TTL           time.Duration // then the session ends, and its ID fails for every run; 0 and NoTTL: no TTL
 	MaxActivities int           // at once; 1
 	MustExist     bool          // do not make it
 	NoReacquire   bool          // nobody takes it over after its lease was lost
 	// how long an activity waits for the session's worker until any other may take the session; 0: for as long as it is
 	// held
 	Fallback time.Duration
-	// Pinned keeps the session at its worker when that holds as many sessions as it may and others wait; an idle session
-	// that is not pinned gives way to them.
+	// Pinned keeps the session at its worker when the worker is at its cap of sessions and others wait for a place. An
+	// idle session that is not pinned gives way to them.
 	Pinned bool
 }
 
-// NoTTL is the TTL of a session that does not end by itself, as the zero value is.
+// NoTTL is the TTL of a session that does not expire; the zero value means the same.
 const NoTTL time.Duration = -1
 
 // WithActivity returns a context whose activities are run with these options. Members left zero keep what ctx has.
@@ -331,19 +331,20 @@ func (m *Machine) nameOf(what string, nameOrFunc any, lookup func(fn any) (strin
 	}
 	name, err := lookup(nameOrFunc)
 	if err != nil {
-		// A deployment lacks the registration. The task is tried again, so the run continues with a worker that has it.
+		// This deployment lacks the registration. The workflow task fails and is retried, so the run continues on a worker
+		// that has registered the function.
 		m.here().stop(&UnregisteredError{Err: err})
 	}
 	return name, nil
 }
 
-// arity is what a registry may tell besides names: how many arguments the activity of a name takes here.
+// arity is implemented by registries that know how many arguments the named activity takes.
 type arity interface {
 	ActivityArguments(name string) (n int, registered bool)
 }
 
-// checkArguments refuses a call of an activity with another number of arguments than its function takes, where the
-// function is registered here. A call that history records with that number stays valid: it was accepted.
+// checkArguments refuses an activity call whose number of arguments differs from that of the registered function. A
+// call that history records with this number of arguments stays valid.
 func (m *Machine) checkArguments(name string, given int) error {
 	known, ok := m.names.(arity)
 	if !ok {
@@ -356,8 +357,8 @@ func (m *Machine) checkArguments(name string, given int) error {
 	return fmt.Errorf("%w: it takes %d arguments, the call has %d", ErrInvalidOptions, takes, given)
 }
 
-// recordedArguments is the number of arguments that history records for the next command; -1 if it does not record an
-// activity of that name there.
+// recordedArguments returns the number of arguments that history records for the next command; -1 if that command is
+// not an activity of this name.
 func (m *Machine) recordedArguments(name string) int {
 	e := m.recorded[m.sequence+1]
 	if e == nil {
