@@ -278,8 +278,8 @@ func (b *Broker) takeAway(ctx context.Context, c store.Contents) error {
 	return err
 }
 
-// removeRuns removes closed runs, those that are still closed; it says which went. Each is a change of its own in the
-// background: whoever waits for something else waits for one of them at most.
+// removeRuns removes the runs that are closed and for which may returns true (nil: all), and returns the IDs of the
+// removed ones. Each run is a separate background change, so that other changes wait for one of them at most.
 func (b *Broker) removeRuns(ctx context.Context, ids []string, may func(*engine.Run) bool) ([]string, error) {
 	gone := make([]bool, len(ids))
 	removing, ctx := errgroup.WithContext(ctx)

@@ -46,8 +46,8 @@ func (b *Broker) Retention(ctx context.Context, ns string) (protocol.RetentionSt
 	return s, err
 }
 
-// RetentionPass removes them, a hundred a change with room for other work between; a run that is not there any more is
-// skipped. A request that names runs is about these alone: one that is not past its retention is skipped as well.
+// RetentionPass removes them, a hundred per change, so that other changes are committed in between. It skips runs that no
+// longer exist. If the request names runs, the pass removes no others, and skips named runs within their retention.
 func (b *Broker) RetentionPass(ctx context.Context, in protocol.RetentionRequest) (protocol.RetentionPass, error) {
 	p := protocol.RetentionPass{Results: []protocol.RetentionResult{}}
 	if err := protocol.CheckLimits(in); err != nil {
@@ -90,30 +90,29 @@ func (b *Broker) RetentionPass(ctx context.Context, in protocol.RetentionRequest
 	return p, nil
 }
 
-// expire removes what is past a namespace's retention, at most limit runs (0: all). It calls piece with the runs that
-// were to go and those that went.
+// expire removes the runs of a namespace that are past its retention, at most limit of them (0: all). For each piece it
+// calls piece with the runs that were due for removal and with those that were removed.
 func (b *Broker) expire(ctx context.Context, ns string, limit int, piece func(ids, gone []string)) error {
 	for left := limit; ; {
 		s, err := b.Retention(ctx, ns)
 		if err != nil {
 			return err
 		}
-		if limit > 0 {
-			if s.RunIDs = s.RunIDs[:min(left, len(s.RunIDs))]; left > 0 && len(s.RunIDs) == left {
-				s.Pressure = false // the last piece
-			}
-			left -= len(s.RunIDs)
-		}
 		if s.Count == 0 {
 			return b.forget(ctx, s)
 		}
-		gone, err := b.removeRuns(ctx, s.RunIDs, nil)
+		due := s.RunIDs
+		if limit > 0 {
+			due = due[:min(left, len(due))]
+			left -= len(due)
+		}
+		gone, err := b.removeRuns(ctx, due, nil)
 		if err != nil {
 			return err
 		}
-		piece(s.RunIDs, gone)
-		// A piece of which nothing went would be found again just as it is. It is left to the next pass.
-		if len(gone) == 0 || !s.Pressure {
+		piece(due, gone)
+		// A piece of which nothing was removed would be read again unchanged: the next pass handles it.
+		if len(gone) == 0 || !s.Pressure || limit > 0 && left == 0 {
 			return b.forget(ctx, s)
 		}
 		runtime.Gosched()
