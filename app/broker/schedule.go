@@ -26,10 +26,11 @@ import (
 
 var inScheduleID = regexp.MustCompile(`^[a-zA-Z0-9._:-]+$`)
 
-func isScheduleID(id string) bool { return len(id) <= 100 && inScheduleID.MatchString(id) }
-
-// badScheduleID refuses a text for which isScheduleID is false.
-func badScheduleID(field, id string) error {
+// checkScheduleID refuses a text that cannot be the ID of a schedule, or of its runs. field is the path of the member.
+func checkScheduleID(field, id string) error {
+	if len(id) <= 100 && inScheduleID.MatchString(id) {
+		return nil
+	}
 	if err := protocol.CheckNewID(field, id); err != nil {
 		return err
 	}
@@ -368,10 +369,10 @@ func (b *Broker) checkSchedule(ctx context.Context, k engine.ScheduleKey, in pro
 	if err := protocol.CheckLimits(in); err != nil {
 		return err
 	}
-	switch {
-	case !isScheduleID(k.ID):
-		return badScheduleID("schedule_id", k.ID)
-	case len(in.Memo) > engine.MaxStartMemo:
+	if err := checkScheduleID("schedule_id", k.ID); err != nil {
+		return err
+	}
+	if len(in.Memo) > engine.MaxStartMemo {
 		return protocol.Invalid("memo", "is larger than %d KiB", engine.MaxStartMemo>>10)
 	}
 	if in.Spec != nil {
@@ -382,8 +383,10 @@ func (b *Broker) checkSchedule(ctx context.Context, k engine.ScheduleKey, in pro
 	if in.Action == nil {
 		return nil
 	}
-	if in.Action.WorkflowID != "" && !isScheduleID(in.Action.WorkflowID) {
-		return badScheduleID("action.workflow_id", in.Action.WorkflowID)
+	if in.Action.WorkflowID != "" {
+		if err := checkScheduleID("action.workflow_id", in.Action.WorkflowID); err != nil {
+			return err
+		}
 	}
 	if _, err := b.scheduledRun(k.Namespace, k.ID, *in.Action); err != nil {
 		return under("action", err)
