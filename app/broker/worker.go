@@ -2,8 +2,8 @@ package broker
 
 import (
 	"context"
-	"fmt"
 	"slices"
+	"strconv"
 	"sync"
 
 	"github.com/sojourn-run/sojourn/app/engine"
@@ -42,67 +42,66 @@ func (b *Broker) Register(ctx context.Context, in protocol.RegisterRequest) (pro
 	return a, err
 }
 
-// newNames refuses the names of a registration that break the rules for new names, unless the namespace uses them
-// already: another registration has the name, or an open run. The workers of such runs must be able to come back.
+// newNames refuses names of a registration that break the rules for new names, unless another registration or an open
+// run of the namespace already uses the name: the workers of such runs must be able to register again.
 func (b *Broker) newNames(ctx context.Context, w *engine.Worker) error {
-	type named struct {
-		member, name string
-		in           func(*engine.Worker) []string
-		field        store.RunField // by which open runs are searched; empty: they do not have it
-	}
-	id := func(w *engine.Worker) []string { return []string{w.ID} }
-	build := func(w *engine.Worker) []string { return []string{w.BuildID} }
-	names := []named{{"worker_id", w.ID, id, ""}, {"build_id", w.BuildID, build, store.FieldBuild}}
-	for _, l := range []struct {
-		member string
-		in     func(*engine.Worker) []string
-		field  store.RunField
-	}{
-		{"task_queues", func(w *engine.Worker) []string { return w.Queues }, store.FieldQueue},
-		{"supported_workflow_types", func(w *engine.Worker) []string { return w.WorkflowTypes }, store.FieldType},
-		{"supported_activity_types", func(w *engine.Worker) []string { return w.ActivityTypes }, ""},
-	} {
-		for i, name := range l.in(w) {
-			names = append(names, named{fmt.Sprintf("%s.%d", l.member, i), name, l.in, l.field})
-		}
-	}
-	for _, n := range names {
-		bad := protocol.CheckName(n.member, n.name)
-		if bad == nil {
-			continue
-		}
-		known, err := b.usesName(ctx, w.Namespace, n.name, n.in, n.field)
-		if err != nil {
-			return err
-		}
-		if !known {
-			return bad
+	for _, m := range workerNames {
+		for i, name := range m.of(w) {
+			member := m.member
+			if m.list {
+				member += "." + strconv.Itoa(i)
+			}
+			refusal := protocol.CheckName(member, name)
+			if refusal == nil {
+				continue
+			}
+			used, err := b.usesName(ctx, w.Namespace, name, m)
+			if err != nil {
+				return err
+			}
+			if !used {
+				return refusal
+			}
 		}
 	}
 	return nil
 }
 
-// usesName says whether a stored registration or an open run of a namespace uses a name.
-func (b *Broker) usesName(
-	ctx context.Context, ns, name string, in func(*engine.Worker) []string, field store.RunField,
-) (known bool, err error) {
+// workerName is a member of a registration that has one name, or a list of names.
+type workerName struct {
+	member string
+	list   bool
+	of     func(*engine.Worker) []string
+	field  store.RunField // field of runs with the same name; empty: none
+}
+
+var workerNames = []workerName{
+	{"worker_id", false, func(w *engine.Worker) []string { return []string{w.ID} }, ""},
+	{"build_id", false, func(w *engine.Worker) []string { return []string{w.BuildID} }, store.FieldBuild},
+	{"task_queues", true, func(w *engine.Worker) []string { return w.Queues }, store.FieldQueue},
+	{"supported_workflow_types", true, func(w *engine.Worker) []string { return w.WorkflowTypes }, store.FieldType},
+	{"supported_activity_types", true, func(w *engine.Worker) []string { return w.ActivityTypes }, ""},
+}
+
+// usesName reports whether a stored registration or an open run of a namespace uses a name.
+func (b *Broker) usesName(ctx context.Context, ns, name string, m workerName) (used bool, err error) {
 	err = b.store.View(ctx, func(r store.Reader) error {
 		workers, err := r.Workers(ctx, store.WorkerQuery{Namespace: ns, Limit: maxNamed})
 		if err != nil {
 			return err
 		}
-		known = slices.ContainsFunc(workers, func(w engine.Worker) bool { return slices.Contains(in(&w), name) })
-		if known || field == "" {
+		used = slices.ContainsFunc(workers, func(w engine.Worker) bool { return slices.Contains(m.of(&w), name) })
+		if used || m.field == "" {
 			return nil
 		}
 		runs, err := r.Runs(ctx, store.RunQuery{
 			Namespace: ns, Statuses: []protocol.RunStatus{protocol.RunRunning}, Limit: 1,
-			Where: []store.Condition{{Field: field, Test: store.In, Values: []any{name}}},
+			Where: []store.Condition{{Field: m.field, Test: store.In, Values: []any{name}}},
 		})
-		known = len(runs.Heads) > 0
+		used = len(runs.Heads) > 0
 		return err
 	})
-	return known, err
+	return used, err
 }
 
 // maxNamed is the number of registrations that are searched for a name.
