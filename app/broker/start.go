@@ -14,6 +14,7 @@ import (
 
 	"github.com/sojourn-run/sojourn/app/change"
 	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/app/presence"
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/shared/payload"
 	"github.com/sojourn-run/sojourn/shared/protocol"
@@ -65,24 +66,32 @@ func (b *Broker) Start(ctx context.Context, in protocol.StartRequest) (protocol.
 		},
 	})
 	if err == nil && out.New && in.BuildID != "" {
-		out.Warnings, err = b.unknownBuild(ctx, in)
+		out.Warnings = b.unknownBuild(ctx, in)
 	}
 	return out, b.counted(in.Namespace, "start", err)
 }
 
-// unknownBuild warns of a start that names a build that no worker of its queue has registered: its workers may still
-// come, but if the name is wrong, the run waits without end.
-func (b *Broker) unknownBuild(ctx context.Context, in protocol.StartRequest) ([]protocol.Warning, error) {
-	has, err := b.view.Cohort(ctx, in.Namespace, in.TaskQueue, in.BuildID)
-	if err != nil || has.TotalWorkers > 0 {
-		return nil, err
+// unknownBuild warns if no worker of the queue has registered the build that a start names. Such a worker may register
+// later; if the name is wrong, the run waits without end. The run is stored, so a failed read causes no error, only no
+// warning.
+func (b *Broker) unknownBuild(ctx context.Context, in protocol.StartRequest) []protocol.Warning {
+	known := false // to this app: then no read of the database is needed
+	b.workers.Each(in.Namespace, func(_ engine.WorkerKey, h *presence.Heard) {
+		known = known || h.Worker.BuildID == in.BuildID && h.Worker.Serves(in.TaskQueue)
+	})
+	if known {
+		return nil
+	}
+	cohort, err := b.view.Cohort(ctx, in.Namespace, in.TaskQueue, in.BuildID)
+	if err != nil || cohort.TotalWorkers > 0 {
+		return nil
 	}
 	return []protocol.Warning{{
 		Code: protocol.WarnUnknownBuild, Subject: "build_id",
 		Message: fmt.Sprintf(
 			"no worker of queue %s has registered build %s: the run waits for one", in.TaskQueue, in.BuildID,
 		),
-	}}, nil
+	}}
 }
 
 // existing answers a start whose id is taken.
