@@ -46,8 +46,9 @@ func (b *Broker) Retention(ctx context.Context, ns string) (protocol.RetentionSt
 	return s, err
 }
 
-// RetentionPass removes them, a hundred per change, so that other changes are committed in between. It skips runs that no
-// longer exist. If the request names runs, the pass removes no others, and skips named runs within their retention.
+// RetentionPass removes them, each run in its own change, so that other changes are committed in between. It skips runs
+// that no longer exist. If the request names runs, the pass removes no others, and skips named runs within their
+// retention.
 func (b *Broker) RetentionPass(ctx context.Context, in protocol.RetentionRequest) (protocol.RetentionPass, error) {
 	p := protocol.RetentionPass{Results: []protocol.RetentionResult{}}
 	if err := protocol.CheckLimits(in); err != nil {

@@ -37,16 +37,13 @@ func (b *Broker) OperateSession(ctx context.Context, in protocol.SessionOperatio
 			return protocol.SessionView{}, err
 		}
 		operation = engine.MigrateSession{Operator: in.Identity, Why: in.Reason, For: to, Force: in.Force}
-		if in.Force {
-			detail += " (forced)"
-		}
 	case "forget":
 		operation = engine.ForgetSession{Operator: in.Identity, Why: in.Reason, Force: in.Force}
-		if in.Force {
-			detail += " (forced)"
-		}
 	default:
 		return protocol.SessionView{}, protocol.Invalid("verb", "must be close, migrate or forget")
+	}
+	if in.Force && in.Verb != "close" { // close has no forced form
+		detail += " (forced)"
 	}
 	c, err := change.Commit[engine.SessionChange](ctx, b.store, store.Change{
 		Needs: store.Keys{Sessions: []engine.SessionKey{key}},

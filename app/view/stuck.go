@@ -2,7 +2,6 @@ package view
 
 import (
 	"context"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -11,8 +10,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// UnservedLanes are the lanes with ready tasks that no live worker may lease, judged once per lane by the rules by
-// which tasks are dispatched.
+// UnservedLanes returns the lanes with ready tasks that no live worker may lease. It applies the rules of dispatch once
+// per lane.
 func (v *View) UnservedLanes(ctx context.Context) (list []store.UnservedLane, err error) {
 	now, err := v.store.Now(ctx)
 	if err != nil {
@@ -23,7 +22,7 @@ func (v *View) UnservedLanes(ctx context.Context) (list []store.UnservedLane, er
 		if err != nil {
 			return err
 		}
-		sessions := map[string]bool{} // by namespace: whether some of its lanes are of sessions
+		sessions := map[string]bool{} // by namespace: whether it has lanes of tasks in sessions
 		for _, l := range lanes {
 			sessions[l.Namespace] = sessions[l.Namespace] || l.InSession
 		}
@@ -54,33 +53,17 @@ func (v *View) UnservedLanes(ctx context.Context) (list []store.UnservedLane, er
 	return list, err
 }
 
-// stuckGauge counts stuck runs, by the index that holds no others.
-type stuckGauge struct {
-	store reads
-	desc  *prometheus.Desc
-}
-
-// StuckGauge is the gauge sojourn_stuck_runs, by namespace and reason.
+// StuckGauge is the gauge sojourn_stuck_runs, by namespace and reason. Its reads use the index of stuck runs.
 func (v *View) StuckGauge() prometheus.Collector {
-	return &stuckGauge{v.store, prometheus.NewDesc(
+	desc := prometheus.NewDesc(
 		"sojourn_stuck_runs", "Open runs that make no progress and need a person, by wait reason.",
 		[]string{"namespace", "reason"}, nil,
-	)}
-}
-
-func (g *stuckGauge) Describe(c chan<- *prometheus.Desc) { c <- g.desc }
-
-func (g *stuckGauge) Collect(c chan<- prometheus.Metric) {
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-	defer cancel()
-	err := g.store.View(ctx, func(r store.Reader) error {
+	)
+	return &storeGauge{v.store, desc, func(ctx context.Context, r store.Reader, set func(int, ...string)) error {
 		list, err := r.StuckCounts(ctx)
 		for _, s := range list {
-			c <- prometheus.MustNewConstMetric(g.desc, prometheus.GaugeValue, float64(s.Runs), s.Namespace, string(s.Reason))
+			set(s.Runs, s.Namespace, string(s.Reason))
 		}
 		return err
-	})
-	if err != nil {
-		c <- prometheus.NewInvalidMetric(g.desc, err)
-	}
+	}}
 }
