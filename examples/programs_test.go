@@ -188,7 +188,7 @@ func TestAWorkerWithoutAReleaseLogsOnceThatItsBuildsAreNotMatched(t *testing.T) 
 	c := caller{t, a.URL()}
 	c.start("count", "n", []string{"one"})
 	c.result("n", &[]any{})
-	const line = "this program has no release of its own"
+	const line = "worker program sets no release"
 	if n := strings.Count(said.String(), line); n != 1 {
 		t.Errorf("logged %d times, want once:\n%s", n, said)
 	}
