@@ -102,10 +102,10 @@ func around(path, private string) []string {
 		return []string{path}
 	}
 	real, kept := followed(path), followed(private)
-	if below(real, kept) {
+	if wall.Below(real, kept) {
 		return nil
 	}
-	if !below(kept, real) {
+	if !wall.Below(kept, real) {
 		return []string{path}
 	}
 	entries, err := os.ReadDir(real)

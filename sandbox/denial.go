@@ -5,6 +5,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/sojourn-run/sojourn/sandbox/wall"
 )
 
 // denial explains a failure by an access that the executor's rules refuse; empty when it is not one. The path comes
@@ -63,21 +65,16 @@ func (o Options) unreachable() func(path string) string {
 			paths   []string
 		}{{"executor-read", o.Read}, {"executor-write", o.Write}} {
 			for _, named := range s.paths {
-				if below(path, followed(named)) && len(around(named, o.Private)) == 0 {
+				if wall.Below(path, followed(named)) && len(around(named, o.Private)) == 0 {
 					return fmt.Sprintf("; %s names %q, which cannot be allowed: it is in the data directory %q", s.setting, named, o.Private)
 				}
 			}
 		}
 		for _, l := range links {
-			if below(path, l[1]) {
+			if wall.Below(path, l[1]) {
 				return fmt.Sprintf("; %q is a link to %q: add that folder to executor-read", l[0], l[1])
 			}
 		}
 		return ""
 	}
-}
-
-// below reports whether a path is a folder or lies below it.
-func below(path, folder string) bool {
-	return path == folder || strings.HasPrefix(path, strings.TrimSuffix(folder, "/")+"/")
 }

@@ -6,6 +6,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/sojourn-run/sojourn/sandbox/wall"
 )
 
 // tsconfigName is the file in which editors and compilers find the settings of TypeScript.
@@ -77,7 +79,7 @@ func readSettings(root, path string) (s tsSettings, absent []string, err error) 
 // within says whether a path leads into a folder, or to it.
 func within(root, path string) bool {
 	real, err := filepath.EvalSymlinks(path)
-	return err == nil && below(real, root)
+	return err == nil && wall.Below(real, root)
 }
 
 // read takes one file over what s has of those that extend it.

@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"github.com/evanw/esbuild/pkg/api"
+
+	"github.com/sojourn-run/sojourn/sandbox/wall"
 )
 
 // typescript are the endings of handlers that are made into JavaScript before they run.
@@ -150,7 +152,7 @@ func resolveModule(root, at string) (found string, absent []string) {
 	}
 	for i, c := range candidates {
 		real, err := filepath.EvalSymlinks(c)
-		if err == nil && isFile(real) && strings.HasPrefix(real, root+string(filepath.Separator)) {
+		if err == nil && isFile(real) && wall.Below(real, root) {
 			return c, candidates[:i]
 		}
 	}

@@ -68,13 +68,17 @@ func (r Rules) Covers(path string, write bool) bool {
 	}
 	for _, list := range lists {
 		for _, root := range list {
-			root = real(root)
-			if path == root || strings.HasPrefix(path, strings.TrimSuffix(root, "/")+"/") {
+			if Below(path, real(root)) {
 				return true
 			}
 		}
 	}
 	return false
+}
+
+// Below reports whether a path is a folder or lies below it. It compares the names only.
+func Below(path, folder string) bool {
+	return path == folder || strings.HasPrefix(path, strings.TrimSuffix(folder, "/")+"/")
 }
 
 // real is where a path leads: the part of it that is there with its links followed, and the rest as it stands.
