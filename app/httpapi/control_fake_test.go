@@ -90,8 +90,7 @@ func (f *fake) Retention(_ context.Context, ns string) (protocol.RetentionStatus
 }
 
 func (f *fake) RetentionPass(_ context.Context, in protocol.RetentionRequest) (protocol.RetentionPass, error) {
-	ns := in.Namespace
-	return protocol.RetentionPass{}, f.saw(ns)
+	return protocol.RetentionPass{}, f.saw(in.Namespace)
 }
 
 func (f *fake) SearchAttributes(_ context.Context, ns string) (protocol.SearchAttributes, error) {

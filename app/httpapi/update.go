@@ -10,6 +10,12 @@ import (
 // An update that failed is a result and not a refused request, but clients of the contract tell the two by the status
 // alone. So one that failed has a status of its own, with all members of an update beside the reason.
 
+// updateBody is an update request and the member wait_policy, which the contract removed; it is rejected even if null.
+type updateBody struct {
+	protocol.UpdateRequest
+	WaitPolicy json.RawMessage `json:"wait_policy"`
+}
+
 // updated is an update as it stands, with the members every command's answer has.
 type updated struct {
 	protocol.UpdateAnswer
@@ -26,19 +32,14 @@ type updated struct {
 // update sends an update and is held until the stage the caller waits for. 200: answered, 202: accepted so far, 422:
 // its handler failed.
 func update(a *API, c *call) (answer, error) {
-	var in protocol.UpdateRequest
-	if err := c.Read(&in); err != nil {
+	var body updateBody
+	if err := c.Read(&body); err != nil {
 		return answer{}, err
 	}
-	var removed struct {
-		WaitPolicy json.RawMessage `json:"wait_policy"`
-	}
-	if err := c.Read(&removed); err != nil {
-		return answer{}, err
-	}
-	if removed.WaitPolicy != nil {
+	if body.WaitPolicy != nil {
 		return answer{}, protocol.Invalid("wait_policy", "was removed from the contract; use wait_for")
 	}
+	in := body.UpdateRequest
 	in.Target, in.UpdateName, in.Identity = c.target(), c.PathValue("name"), c.Who.Name
 	out, err := a.opt.Runs.Update(c.Ctx, in)
 	said := updated{
