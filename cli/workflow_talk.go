@@ -165,47 +165,51 @@ func (p *program) updateWorkflow() *cobra.Command {
 
 // cancelWorkflow requests cancellation, or cancels at once.
 func (p *program) cancelWorkflow() *cobra.Command {
+	var f endFlags
 	var now bool
-	c := p.endWorkflowBy("cancel", "Request the cancellation of a run; its code can clean up before it ends",
-		func(id string, send func(verb string) error) error {
+	c := f.add(&cobra.Command{
+		Use: "cancel ID", Short: "Request the cancellation of a run; its code can clean up before it ends",
+		Args: one(oneWorkflow),
+		RunE: func(c *cobra.Command, args []string) error {
 			if now {
-				return send("cancel")
+				return p.end(c, args[0], "cancel", f)
 			}
-			err := send("request-cancellation")
+			err := p.end(c, args[0], "request-cancellation", f)
 			switch protocol.ReasonOf(err) {
 			case protocol.ReasonActivityRun: // an activity run has no workflow code
-				return send("cancel")
+				return p.end(c, args[0], "cancel", f)
 			case protocol.ReasonCancelNotSupported:
-				return fmt.Errorf("%w; to end the run at once: sojourn workflow cancel %s --now", err, id)
+				return fmt.Errorf("%w; to end the run at once: sojourn workflow cancel %s --now", err, args[0])
 			}
 			return err
-		})
+		},
+	})
 	c.Flags().BoolVar(&now, "now", false, "close the run at once; its code does not run again")
 	return c
 }
 
-// endWorkflow is a command of those that carry a reason and change how a run stands.
+// endWorkflow is a command that sends a reason to the route of a run with its name.
 func (p *program) endWorkflow(verb, short string) *cobra.Command {
-	return p.endWorkflowBy(verb, short, func(_ string, send func(verb string) error) error { return send(verb) })
+	var f endFlags
+	return f.add(&cobra.Command{
+		Use: verb + " ID", Short: short, Args: one(oneWorkflow),
+		RunE: func(c *cobra.Command, args []string) error { return p.end(c, args[0], verb, f) },
+	})
 }
 
-// endWorkflowBy is a command like those of endWorkflow; send calls a route of the run.
-func (p *program) endWorkflowBy(
-	name, short string, do func(id string, send func(verb string) error) error,
-) *cobra.Command {
-	var run, reason string
-	c := &cobra.Command{
-		Use: name + " ID", Short: short, Args: one(oneWorkflow),
-		RunE: func(c *cobra.Command, args []string) error {
-			in := protocol.EndRequest{Reason: reason, RequestID: requestID("")}
-			return do(args[0], func(verb string) error {
-				return ask(p, c, http.MethodPost, runPath(args[0], run)+"/"+verb, in, p.receipt)
-			})
-		},
-	}
-	c.Flags().StringVar(&run, "run", "", "only if this is the current run")
-	c.Flags().StringVar(&reason, "reason", "", "why, for others")
+// endFlags are the flags of commands that end a run or change its state.
+type endFlags struct{ run, reason string }
+
+func (f *endFlags) add(c *cobra.Command) *cobra.Command {
+	c.Flags().StringVar(&f.run, "run", "", "only if this is the current run")
+	c.Flags().StringVar(&f.reason, "reason", "", "why, for others")
 	return c
+}
+
+// end sends a reason to a route of a run and prints the receipt.
+func (p *program) end(c *cobra.Command, id, verb string, f endFlags) error {
+	in := protocol.EndRequest{Reason: f.reason, RequestID: requestID("")}
+	return ask(p, c, http.MethodPost, runPath(id, f.run)+"/"+verb, in, p.receipt)
 }
 
 func (p *program) resultOfWorkflow() *cobra.Command {
