@@ -47,10 +47,7 @@ func DecodeSomeArgs(p Payload, outs ...any) (n int, err error) {
 			return n, at(err, "["+strconv.Itoa(n)+"]")
 		}
 	}
-	if err := r.mustBeAtEnd(); err != nil {
-		return n, err
-	}
-	return n, nil
+	return n, r.mustBeAtEnd()
 }
 
 // Args splits an argument array into one payload for each element; none has no elements. What is not an array is

@@ -335,8 +335,9 @@ func WarningOf(code, member string, err error) []Warning {
 		return nil
 	}
 	text := err.Error()
-	if e := new(*Error); errors.As(err, e) {
-		text = (*e).Message
+	var e *Error
+	if errors.As(err, &e) {
+		text = e.Message
 	}
 	return []Warning{{Code: code, Subject: member, Message: text}}
 }
