@@ -172,12 +172,12 @@ func (p *program) cancelWorkflow() *cobra.Command {
 		Args: one(oneWorkflow),
 		RunE: func(c *cobra.Command, args []string) error {
 			if now {
-				return p.end(c, args[0], "cancel", f)
+				return p.endRun(c, args[0], "cancel", f)
 			}
-			err := p.end(c, args[0], "request-cancellation", f)
+			err := p.endRun(c, args[0], "request-cancellation", f)
 			switch protocol.ReasonOf(err) {
 			case protocol.ReasonActivityRun: // an activity run has no workflow code
-				return p.end(c, args[0], "cancel", f)
+				return p.endRun(c, args[0], "cancel", f)
 			case protocol.ReasonCancelNotSupported:
 				return fmt.Errorf("%w; to end the run at once: sojourn workflow cancel %s --now", err, args[0])
 			}
@@ -193,7 +193,7 @@ func (p *program) endWorkflow(verb, short string) *cobra.Command {
 	var f endFlags
 	return f.add(&cobra.Command{
 		Use: verb + " ID", Short: short, Args: one(oneWorkflow),
-		RunE: func(c *cobra.Command, args []string) error { return p.end(c, args[0], verb, f) },
+		RunE: func(c *cobra.Command, args []string) error { return p.endRun(c, args[0], verb, f) },
 	})
 }
 
@@ -206,8 +206,8 @@ func (f *endFlags) add(c *cobra.Command) *cobra.Command {
 	return c
 }
 
-// end sends a reason to a route of a run and prints the receipt.
-func (p *program) end(c *cobra.Command, id, verb string, f endFlags) error {
+// endRun sends a reason to a route that ends a run, and prints the receipt.
+func (p *program) endRun(c *cobra.Command, id, verb string, f endFlags) error {
 	in := protocol.EndRequest{Reason: f.reason, RequestID: requestID("")}
 	return ask(p, c, http.MethodPost, runPath(id, f.run)+"/"+verb, in, p.receipt)
 }

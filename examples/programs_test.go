@@ -395,7 +395,11 @@ func TestJavaScriptWorkerSurvivesTwentyRestartsOfItsApp(t *testing.T) {
 	var app *exec.Cmd
 	said := &output{} // by the apps
 	t.Cleanup(func() {
-		if _ = app.Process.Kill(); t.Failed() {
+		if app != nil && app.Process != nil {
+			_ = app.Process.Kill()
+			_ = app.Wait() // it writes to the data directory until then
+		}
+		if t.Failed() {
 			t.Logf("the apps said:\n%s", said)
 		}
 	})
