@@ -162,6 +162,7 @@ type session struct {
 	word    string          // stored routing word
 	due     int64           // stored
 	counted bool            // its tasks were
+	follow  bool            // attempts that end in this batch set the time of its last activity (Lately)
 	behind  []string        // workers that may have attempts in it beside its holder: they held it before
 	route   string          // the last part of the routes of its ready tasks
 	dirty   bool            // something was decided about it

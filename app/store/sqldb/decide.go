@@ -281,12 +281,18 @@ func (b *batch) append(d *engine.Decision, payloads [][]byte, sessions []inSessi
 		if len(sessions) == 0 {
 			continue
 		}
-		seq, _ := history.EndedAttempt(d.Events[k].Data)
+		seq, attempt := history.EndedAttempt(d.Events[k].Data)
 		i, in := slices.BinarySearchFunc(sessions, seq, func(s inSession, seq int64) int { return cmp.Compare(s.seq, seq) })
 		if seq == 0 || !in {
 			continue
 		}
-		session := record.SessionKey(engine.SessionKey{Namespace: d.Next.Namespace, ID: sessions[i].session})
+		key := engine.SessionKey{Namespace: d.Next.Namespace, ID: sessions[i].session}
+		if s := b.sessions[key]; s != nil && s.Session != nil && s.follow { // a later change of the batch may read it
+			row := *s.Session
+			noteActivity(&row, attempt.SessionEpoch, attempt.Worker, record.EndedAt(d.Events[k]))
+			s.Session = &row
+		}
+		session := record.SessionKey(key)
 		at := len(evs.list) - evs.written + k
 		if evs.sessions == nil {
 			evs.sessions = make([]string, 0, at+1)
@@ -389,6 +395,9 @@ func (b *batch) applySession(c *engine.SessionChange) {
 // putSession puts another state in the place of a session's, with what its timeline says of it.
 func (b *batch) putSession(s *session, next *engine.Session, timeline []protocol.SessionEvent) {
 	s.leaveBehind(next.Owner)
+	if s.follow { // keep the activity that this batch noted after next was computed
+		noteActivity(next, s.Epoch, s.Owner, s.Lately)
+	}
 	s.Session, s.dirty, s.touched, s.deleted, s.decided = next, true, true, false, b.number
 	b.dirty = true
 	for i := range timeline {

@@ -81,12 +81,8 @@ func (b *batch) heardIn(keys map[engine.SessionKey]bool) error {
 			continue
 		}
 		row := *s.Session
-		s.Session = &row
-		heard := func(epoch int64, worker string, at history.Time) {
-			if epoch == row.Epoch && worker == row.Owner && at.After(row.Lately.Time) && at.Before(row.LeaseUntil.Time) {
-				row.Lately = at
-			}
-		}
+		s.Session, s.follow = &row, true
+		heard := func(epoch int64, worker string, at history.Time) { noteActivity(&row, epoch, worker, at) }
 		since := row.LastActivity.Micros() - record.LeadTime.Microseconds() // what ended before that does not matter
 		calls = append(calls, &db.Call{Stmt: b.s.st.lastEnded, Args: []any{
 			record.SessionKey(k), since,
@@ -101,6 +97,13 @@ func (b *batch) heardIn(keys map[engine.SessionKey]bool) error {
 		}})
 	}
 	return b.send(calls...)
+}
+
+// noteActivity sets the time of the last activity of the session's holder, if it was under the current lease.
+func noteActivity(s *engine.Session, epoch int64, worker string, at history.Time) {
+	if epoch == s.Epoch && worker == s.Owner && at.After(s.Lately.Time) && at.Before(s.LeaseUntil.Time) {
+		s.Lately = at
+	}
 }
 
 // leasedBy reads what one worker has in one session.

@@ -71,6 +71,7 @@ func Run(t *testing.T, s Suite) {
 		{"a batch of 64 completions is few statements", testBatchOf64},
 		{"a batch of 64 completions in sessions is two more", testSessionBatchOf64},
 		{"a step in a held session writes no row of it", testSessionRows},
+		{"an attempt that ends in the same batch counts as activity in its session", testActivityOfTheBatch},
 		{"no more than a session's cap run, whichever app is asked", testActivityCap},
 		{"an app judges a session by its tasks", testColdCap},
 		{"the first task of a session is handed over", testFirst},

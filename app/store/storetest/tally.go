@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/sojourn-run/sojourn/app/engine"
 	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
@@ -38,6 +40,29 @@ func testSessionRows(t *testing.T, s Suite) {
 	}
 	if row := w.row("s"); row.LeaseUntil.Sub(lease.Time) < 11*time.Second || !row.LastActivity.Equal(row.RenewedAt.Time) {
 		t.Errorf("not all times moved: lease from %s, row %+v", lease, row)
+	}
+}
+
+// testActivityOfTheBatch asks for the exact last activity of a session in the batch in which an attempt ends.
+func testActivityOfTheBatch(t *testing.T, s Suite) {
+	w := s.New(t)
+	w.flow("s")
+	l := w.act(w.Worker("a"))
+	w.Pass(12 * time.Second)
+	key := engine.SessionKey{Namespace: Namespace, ID: "s"}
+	var ended, last history.Time
+	errs := w.together(Finishing(l), store.Change{
+		Needs: store.Keys{Sessions: []engine.SessionKey{key}, Lately: true, Exactly: true},
+		Decide: func(r store.Rows, now time.Time) (store.Writes, error) {
+			ended, last = history.At(now), r.Session(key).Lately
+			return store.Writes{}, nil
+		},
+	})
+	if err := errors.Join(errs...); err != nil {
+		t.Fatal(err)
+	}
+	if last.IsZero() || !last.Equal(ended.Time) {
+		t.Errorf("last activity %s, want %s", last, ended)
 	}
 }
 

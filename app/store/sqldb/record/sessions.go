@@ -77,13 +77,17 @@ func EachEnded(v []any, f func(epoch int64, worker string, at history.Time)) err
 			return nil
 		}
 		_, a := history.EndedAttempt(e.Data)
-		at := e.At
-		if d, ok := e.Data.(*history.ActivityCompleted); ok && !d.TakenAt.IsZero() {
-			at = d.TakenAt
-		}
-		f(a.SessionEpoch, a.Worker, at)
+		f(a.SessionEpoch, a.Worker, EndedAt(e))
 		return nil
 	})
+}
+
+// EndedAt returns the time of the worker's last activity in an attempt that ended with e.
+func EndedAt(e history.Event) history.Time {
+	if d, ok := e.Data.(*history.ActivityCompleted); ok && !d.TakenAt.IsZero() {
+		return d.TakenAt
+	}
+	return e.At
 }
 
 // Leased counts a task that somebody has under an epoch of the session.
