@@ -23,6 +23,7 @@ func testManySessions(t *testing.T, s Suite) {
 				Namespace: k.Namespace, ID: k.ID, Door: engine.DoorWorkflow, Status: status,
 			}})
 		}
+		before := w.S.Stats().Statements
 		if _, err := w.S.Commit(t.Context(), store.Change{
 			Needs: store.Keys{Sessions: keys},
 			Decide: func(store.Rows, time.Time) (store.Writes, error) {
@@ -30,6 +31,9 @@ func testManySessions(t *testing.T, s Suite) {
 			},
 		}); err != nil {
 			t.Fatal(err)
+		}
+		if n := w.S.Stats().Statements - before; n > 6 {
+			t.Errorf("a change of 4,096 sessions took %d statements, want 6 at most", n)
 		}
 		if err := w.S.View(t.Context(), func(r store.Reader) error {
 			got, err := r.Session(t.Context(), keys[len(keys)-1])

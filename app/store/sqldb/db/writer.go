@@ -2,16 +2,15 @@ package db
 
 import (
 	"fmt"
-	"math/bits"
 	"slices"
 	"strings"
 )
 
-// Writes of a batch are few statements of many rows, whatever their number: arrays where a database takes them, else
-// chunks whose sizes are powers of two, so that a handful of texts is prepared once.
+// A batch writes many rows with few statements: with array parameters where the database supports them, else in
+// chunks. The chunk sizes are the powers of two up to a limit, and the limit, so that a few prepared statements serve
+// any number of rows.
 
-// largest is the most rows that one statement of a database without array parameters writes. The prepared sizes
-// are the powers of two up to it, so that a few prepared statements serve any number of rows.
+// largest is the most rows that one statement of a database without array parameters writes.
 const largest = 32
 
 // most is the same for rows that are written by the thousand, like leases of sessions.
@@ -22,8 +21,9 @@ const maxValues = 32_766
 
 // Writer is a prepared way to write rows: one statement for arrays, or one for each chunk size.
 type Writer struct {
-	Stmts   []*Stmt // [0] for arrays; by power of two for chunks
+	Stmts   []*Stmt // [0] for arrays; one for each of sizes for chunks
 	Columns []Column
+	sizes   []int // rows in a chunk, ascending
 	shared  bool
 	// padded says that a row may be written twice, so that many rows need few statements: the last chunk is filled up.
 	padded bool
@@ -40,27 +40,27 @@ func (w *Writer) Calls(r *Rowset) []*Call {
 	var calls []*Call
 	var above []any
 	for from := 0; from < r.N; {
-		size := w.chunk(r.N - from)
+		i := w.chunk(r.N - from)
+		size := w.sizes[i]
 		args := make([]any, 0, size*len(w.Columns))
 		for k := from; k < from+size; k++ {
 			args = r.row(args, min(k, r.N-1), above)
 			above = args[len(args)-len(w.Columns):]
 		}
-		calls = append(calls, &Call{Stmt: w.Stmts[bits.Len(uint(size))-1], Args: args})
+		calls = append(calls, &Call{Stmt: w.Stmts[i], Args: args})
 		from += size
 	}
 	return calls
 }
 
-// chunk is how many rows the next statement has when so many are left.
-// A row that is written twice says the same twice, so the last chunk may be filled up with it where that saves
-// statements.
+// chunk returns the index of the chunk size for the next statement, if so many rows are left. The last chunk may be
+// filled up with copies of the last row where that saves statements.
 func (w *Writer) chunk(left int) int {
-	size := min(1<<(len(w.Stmts)-1), 1<<(bits.Len(uint(left))-1))
-	if next := 2 * size; w.padded && left > largest && next < 1<<len(w.Stmts) && next-left <= left/4 {
-		return next
+	i, exact := slices.BinarySearch(w.sizes, left)
+	if exact || w.padded && left > largest && i < len(w.sizes) && w.sizes[i]-left <= left/4 {
+		return i
 	}
-	return size
+	return i - 1
 }
 
 // writer makes a writer from the head and the tail of a statement around its rows.
@@ -74,7 +74,12 @@ func (d Dialect) writerOf(columns []Column, most int, make func(rows string) str
 		w.Stmts = []*Stmt{{SQL: make(unnest(columns))}}
 		return w
 	}
-	for size := 1; size <= most && size*len(columns) <= maxValues; size *= 2 {
+	most = min(most, maxValues/len(columns))
+	for size := 1; size < most; size *= 2 {
+		w.sizes = append(w.sizes, size)
+	}
+	w.sizes = append(w.sizes, most)
+	for _, size := range w.sizes {
 		w.Stmts = append(w.Stmts, &Stmt{SQL: make(values(len(columns), size))})
 	}
 	return w
@@ -157,7 +162,7 @@ func (d Dialect) Succeed(t *Table) *Writer {
 	last := t.Columns[t.Keys-1].Name
 	if !d.Shared {
 		where := strings.Join(append(key, fmt.Sprintf("t.%s = ?%d", last, len(columns))), " AND ")
-		return &Writer{Columns: columns, Stmts: []*Stmt{{
+		return &Writer{Columns: columns, sizes: []int{1}, Stmts: []*Stmt{{
 			SQL: fmt.Sprintf("UPDATE %s AS t SET %s WHERE %s", t.Name, strings.Join(set, ", "), where), One: true,
 		}}}
 	}
