@@ -14,6 +14,8 @@ class Refused(Exception):
     def __init__(self, status, body):
         super().__init__(f"{status} {body.get('reason')}: {body.get('message')}")
         self.reason = body.get("reason")
+        # The body of the request is at fault: the same again would be refused again.
+        self.content = status in (413, 422) or status == 400 and bool(body.get("errors"))
 
 
 def work(method, path, body=None):

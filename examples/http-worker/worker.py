@@ -73,6 +73,17 @@ def register():
     })
 
 
+def complete(path, lease, outcome):
+    """Completes a task. An outcome that the app refuses for its content becomes a failure with the reason."""
+    try:
+        return work("POST", path + "complete", {**lease, **outcome})
+    except Refused as e:
+        if not e.content:
+            raise
+        failure = {"message": f"the app refused the outcome: {e}", "type": "OutcomeRefused", "non_retryable": True}
+        return work("POST", path + "fail", {**lease, "failure": failure})
+
+
 def decide(task):
     """A workflow task: replays the history and gives the commands that come next."""
     lease = {"lease_owner": task["lease_owner"], "workflow_task_attempt": task["workflow_task_attempt"]}
@@ -87,7 +98,7 @@ def decide(task):
         return work("POST", path + "fail", {**lease, "failure": {"message": str(e), "type": type(e).__name__}})
     if not commands:
         return work("POST", path + "fail", {**lease, "failure": {"message": "nothing new", "type": "WorkflowTaskWaitingForHistory"}})
-    return work("POST", path + "complete", {**lease, "commands": commands})
+    return complete(path, lease, {"commands": commands})
 
 
 def answer(task):
@@ -139,7 +150,7 @@ def do(task):
         return None  # history knows already
     except Exception as e:
         return work("POST", call.path + "fail", {**call.lease, "failure": {"message": str(e), "type": type(e).__name__}})
-    return work("POST", call.path + "complete", {**call.lease, "result": result})
+    return complete(call.path, call.lease, {"result": result})
 
 
 def loop(kind, serve):

@@ -158,7 +158,14 @@ async function run(job) {
       stop.signal.throwIfAborted();
       outcome = { status: "USER_FAILURE", response: { failure: { message: err.message, type: err.name } } };
     }
-    await insist("completeJob", { ...ref, ...outcome }, stop.signal);
+    try {
+      await insist("completeJob", { ...ref, ...outcome }, stop.signal);
+    } catch (err) {
+      if (!(err instanceof Refused && [413, 422].includes(err.details.status))) throw err;
+      // The app refused the outcome for its content, and would refuse it again: the job fails with the reason.
+      const failure = { message: `the app refused the outcome: ${err.message}`, type: "OutcomeRefused", non_retryable: true };
+      await insist("completeJob", { ...ref, status: "USER_FAILURE", response: { failure } }, stop.signal);
+    }
   } catch (err) { // the job was cancelled or lost, or the app refused its outcome
     console.log(`${job.task.activity_type ?? job.task.workflow_type} ended: ${err.message}`);
   } finally {

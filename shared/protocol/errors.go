@@ -247,6 +247,11 @@ func BodyOf(err error) *ErrorBody {
 	return &ErrorBody{Reason: e.Reason, Message: e.Message, Details: e.Details, Fields: e.Fields}
 }
 
+// Err returns the refusal as an error.
+func (b *ErrorBody) Err() error {
+	return &Error{Reason: b.Reason, Message: b.Message, Details: b.Details, Fields: b.Fields}
+}
+
 // ReasonOf is the reason of a refusal anywhere in err's chain, or "".
 func ReasonOf(err error) Reason {
 	var e *Error

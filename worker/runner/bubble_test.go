@@ -18,6 +18,7 @@ import (
 
 	"github.com/sojourn-run/sojourn/app/broker"
 	"github.com/sojourn-run/sojourn/app/dispatch"
+	"github.com/sojourn-run/sojourn/app/engine"
 	"github.com/sojourn-run/sojourn/app/plane"
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/app/store/sqldb"
@@ -64,6 +65,7 @@ type control struct {
 	narrow   atomic.Bool           // what carries a turn is too large for the wire
 	bundle   atomic.Pointer[error] // requests with an outcome named "bad" are refused as a whole for this
 	formless atomic.Bool           // results of activities are refused for their form
+	judge    atomic.Pointer[judge] // answers requests with outcomes in place of the app; nil, or nil from it: the app does
 	plain    atomic.Bool           // workers do not say that they send turns with results
 	asked    atomic.Int64          // calls with outcomes that ask for tasks
 	replayed atomic.Int64          // events that were shown to machines that began anew
@@ -78,6 +80,9 @@ type control struct {
 	flying  map[*flight]struct{}
 	workers []*member
 }
+
+// judge answers a request with outcomes in place of the app, or returns nil and no error.
+type judge = func(protocol.CompleteRequest) (any, error)
 
 // outage is a store that takes no writes now and then.
 type outage struct {
@@ -232,6 +237,11 @@ func (a *control) way(worker string) func(context.Context, string, any, linktest
 			return protocol.CompleteBatchAnswer{Items: []protocol.CompleteAnswer{
 				protocol.Rejected(c.Items[0].TaskID, protocol.Invalid("result", "is invalid")),
 			}}, nil
+		}
+		if c, ok := in.(protocol.CompleteRequest); ok && a.judge.Load() != nil {
+			if out, err := (*a.judge.Load())(c); out != nil || err != nil {
+				return out, err
+			}
 		}
 		if a.narrow.Load() && hasTurn(in) {
 			return nil, fmt.Errorf("%w: with a turn", socketio.ErrPayloadTooLarge)
@@ -481,6 +491,22 @@ func (a *control) last(run string) (last history.Event) {
 			a.t.Fatalf("run %s did not end", run)
 		}
 	}
+}
+
+// task returns the run's workflow task; nil: none.
+func (a *control) task(run string) (task *engine.Task) {
+	a.t.Helper()
+	err := a.store.View(a.t.Context(), func(r store.Reader) error {
+		s, err := r.Run(a.t.Context(), run)
+		if err == nil {
+			task = s.Task
+		}
+		return err
+	})
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	return task
 }
 
 // result is what a run returned.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -163,12 +164,21 @@ func TestChildRunsBesideItsParent(t *testing.T) {
 	})
 }
 
-// What the app does not take is not lost: the run stands still and says why, until code that fits goes on.
-func TestRefusedCommandsQuarantineTheRun(t *testing.T) {
+// Commands that the app refuses fail the workflow task with the reason. The task is tried again, and corrected code
+// continues the run.
+func TestRefusedCommandsFailTheWorkflowTask(t *testing.T) {
 	bubble(t, func(t *testing.T, a *control) {
-		long := strings.Repeat("x", 300)
+		var fixed atomic.Bool
 		a.worker("w", func(r *worker.Registry) {
-			r.Workflow("wrong", func(ctx workflow.Context) error { return workflow.Signal(ctx, long).Receive(ctx) })
+			r.Workflow("wrong", func(ctx workflow.Context) error {
+				for i := 0; i < 7 && !fixed.Load(); i++ { // each entry is within its limit, all of them are not
+					name, value := fmt.Sprintf("entry%d", i), strings.Repeat("x", 10_000)
+					if err := workflow.UpsertMemo(ctx, map[string]any{name: value}); err != nil {
+						return err
+					}
+				}
+				return nil
+			})
 		}, nil)
 		run := a.begin("wrong")
 		synctest.Wait()
@@ -176,9 +186,13 @@ func TestRefusedCommandsQuarantineTheRun(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if v.WaitReason == nil || !strings.Contains(*v.WaitReason, "quarantined") ||
-			!strings.Contains(*v.WaitReason, "signal_name: must") {
+		if v.WaitReason == nil || strings.Contains(*v.WaitReason, "quarantined") ||
+			!strings.Contains(*v.WaitReason, "the app refused the commands: memo_size") {
 			t.Errorf("got %v", v.WaitReason)
+		}
+		fixed.Store(true)
+		if _, ok := a.end(run).Data.(*history.WorkflowCompleted); !ok {
+			t.Errorf("corrected code did not complete the run: %+v", a.last(run))
 		}
 	})
 }

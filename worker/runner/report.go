@@ -3,6 +3,7 @@ package runner
 import (
 	"context"
 	"errors"
+	"net/http"
 	"slices"
 	"sync"
 	"time"
@@ -256,13 +257,14 @@ func (p *report) deliver(batch []entry) {
 				p.deliver(batch[i : i+1 : i+1])
 			}
 			return
-		case large(err) && batch[0].item.Lines != nil:
+		case refusesContent(err) && batch[0].item.Lines != nil:
 			batch[0].item.Lines = nil // the outcome counts, what was logged on the way does not
 			continue
-		case large(err) && batch[0].turn != nil:
-			batch[0] = batch[0].without() // it may be the turn alone
+		case refusesContent(err) && batch[0].turn != nil:
+			batch[0] = batch[0].without() // the app may have refused the turn alone
 			continue
-		case large(err) && tooLarge(&batch[0].item, err):
+		case p.r.replaceByFailure(&batch[0].item, err):
+			continue
 		default:
 			p.drop(batch[0], err.Error())
 			return
@@ -292,19 +294,6 @@ func (e entry) without() entry {
 	e.turn.settleTurn(nil, time.Time{})
 	e.turn, e.item.Then = nil, nil
 	return e
-}
-
-// tooLarge turns an outcome that fits into no frame into the failure of that name; false when it is that
-// failure already.
-func tooLarge(item *protocol.CompleteItem, err error) bool {
-	if item.Failure != nil && item.Failure.Type == string(protocol.ReasonPayloadTooLarge) {
-		return false
-	}
-	item.Commands, item.Result.Blob = nil, ""
-	item.Failure = &protocol.Failure{
-		Message: err.Error(), Type: string(protocol.ReasonPayloadTooLarge), NonRetryable: true,
-	}
-	return true
 }
 
 // once is one call, with the poll that goes along. It returns the places of outcomes that the app could not
@@ -391,42 +380,74 @@ func (r *Runner) answered(item protocol.CompleteItem, a protocol.CompleteAnswer)
 	if a.Error == nil {
 		return
 	}
+	if r.replaceByFailure(&item, a.Error.Err()) {
+		r.report.handBack(item)
+		return
+	}
 	if item.Kind == protocol.KindWorkflow {
 		// What the machine believes to have done did not happen.
 		r.cache.drop(runOf(item.TaskID))
 	}
-	if f := failureFor(&item, a.Error); f != nil {
-		item.Commands, item.Kept, item.Result, item.Failure, item.Lines = nil, 0, payload.Payload{}, f, nil
-		r.report.handBack(item)
-		return
-	}
 	r.dropped(item, string(a.Error.Reason)+": "+a.Error.Message)
 }
 
-// failureFor is the failure that replaces an outcome which the app refused for its form: the same outcome would be
-// refused again, and without any the task would wait for the end of its lease. nil: the app refused it for another
-// reason, or it is such a failure already.
-func failureFor(item *protocol.CompleteItem, refusal *protocol.ErrorBody) *protocol.Failure {
-	switch refusal.Reason {
-	case protocol.ReasonValidation, protocol.ReasonInvalidCommands, protocol.ReasonStructuralLimit,
-		protocol.ReasonPayloadTooLarge:
+// The types of the failures that replace refused outcomes. An outcome that is too large keeps the reason as its type.
+const (
+	typeTaskRefused    = "WorkflowTaskRefused"
+	typeOutcomeRefused = "OutcomeRefused"
+)
+
+var refusedTypes = []string{typeTaskRefused, typeOutcomeRefused, string(protocol.ReasonPayloadTooLarge)}
+
+// replaceByFailure replaces an outcome that the app refused for its content by a failure with the reason. The app would
+// refuse the same outcome again, and without any outcome the task would wait for the end of its lease and be delivered
+// again. It returns false for other refusals, and if the outcome is such a failure already.
+func (r *Runner) replaceByFailure(item *protocol.CompleteItem, refusal error) bool {
+	if !refusesContent(refusal) || item.Kind.Asked() || item.Returned != "" {
+		return false
+	}
+	if f := item.Failure; f != nil && slices.Contains(refusedTypes, f.Type) {
+		return false
+	}
+	f := &protocol.Failure{Type: typeOutcomeRefused, Message: "the app refused the outcome: ", NonRetryable: true}
+	if item.Kind == protocol.KindWorkflow {
+		f = &protocol.Failure{Type: typeTaskRefused, Message: "the app refused the commands: "}
+	}
+	if large(refusal) {
+		f.Type = string(protocol.ReasonPayloadTooLarge)
+	}
+	why := refusal.Error()
+	if e, ok := errors.AsType[*protocol.Error](refusal); ok {
+		why = e.Message
+	}
+	f.Message += why
+	if item.Kind == protocol.KindWorkflow {
+		r.cache.drop(runOf(item.TaskID)) // its machine assumes that the commands took effect
+		r.log.Error().Str("task_id", item.TaskID).Str("run_id", runOf(item.TaskID)).Str("reason", why).
+			Msg("workflow task failed: the app refused its commands")
+	}
+	item.Commands, item.Then, item.Kept, item.Result, item.Failure, item.Lines = nil, nil, 0, payload.Payload{}, f, nil
+	return true
+}
+
+// refusesContent reports whether the app refused an outcome for its content: with status 413, 422, or 400 and the
+// member that is wrong. A refusal with any other status says something about the task or the worker.
+func refusesContent(err error) bool {
+	if large(err) {
+		return true
+	}
+	e, ok := errors.AsType[*protocol.Error](err)
+	if !ok {
+		return false
+	}
+	switch e.Reason.Status() {
+	case http.StatusRequestEntityTooLarge, http.StatusUnprocessableEntity:
+		return true
+	case http.StatusBadRequest:
+		return len(e.Fields) > 0 || e.Details["errors"] != nil || e.Details["field"] != nil
 	default:
-		return nil
+		return e.Reason == protocol.ReasonInvalidCommands
 	}
-	f := &protocol.Failure{
-		Type:    "WorkflowTaskRefused",
-		Message: "workflow task completion failed after commands were produced: " + refusal.Message,
-	}
-	if item.Kind == protocol.KindActivity {
-		f = &protocol.Failure{
-			Type: "OutcomeRefused", Message: "the app refused the outcome: " + refusal.Message, NonRetryable: true,
-		}
-	}
-	if item.Kind.Asked() || item.Returned != "" || item.Failure != nil && item.Failure.Type == f.Type ||
-		item.Kind == protocol.KindWorkflow && len(item.Commands) == 0 {
-		return nil
-	}
-	return f
 }
 
 // dropped logs an outcome that counts for nothing.
