@@ -457,6 +457,9 @@ func TestWorkflowsAreListedDebuggedArchivedAndMoved(t *testing.T) {
 	try(0, "", "workflow", "export", "large", "-o", "bundle.json")
 	try(0, "import_not_needed large", "workflow", "import", "bundle.json")
 	try(0, "archived", "workflow", "archive", "large", "--reason", "done")
+	try(1, "is open", "workflow", "delete", "small")
+	try(0, "deleted large", "workflow", "delete", "large", "--reason", "erasure request")
+	try(1, "no workflow large", "workflow", "delete", "large")
 	try(0, "deleted Amount", "search-attributes", "delete", "Amount")
 }
 

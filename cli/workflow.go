@@ -26,6 +26,7 @@ func (p *program) workflowCommand() *cobra.Command {
 		p.endWorkflow("request-cancellation", "Request the cancellation of a workflow run; cancel does the same"),
 		p.endWorkflow("repair", "Set a quarantined run going again"),
 		p.endWorkflow("archive", "Mark a closed run as dealt with"),
+		p.deleteWorkflow(),
 		p.debugWorkflow(), p.exportWorkflow(), p.importWorkflow(),
 	), p.workflowIDs())
 }

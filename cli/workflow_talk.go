@@ -212,6 +212,29 @@ func (p *program) endRun(c *cobra.Command, id, verb string, f endFlags) error {
 	return ask(p, c, http.MethodPost, runPath(id, f.run)+"/"+verb, in, p.receipt)
 }
 
+// deleteWorkflow deletes one run, always by its run ID: see the route.
+func (p *program) deleteWorkflow() *cobra.Command {
+	var run, reason string
+	c := runFlag(&cobra.Command{
+		Use: "delete ID", Short: "Delete one closed run with all its data; this cannot be undone", Args: one(oneWorkflow),
+		RunE: func(c *cobra.Command, args []string) error {
+			run, err := p.currentRun(c, args[0], run)
+			if err != nil {
+				return err
+			}
+			path := runPath(args[0], run)
+			if reason != "" {
+				path += "?" + url.Values{"reason": {reason}}.Encode()
+			}
+			return ask(p, c, http.MethodDelete, path, nil, func(v protocol.DeletedRun) error {
+				return p.say("deleted %s, run %s: %d events, %d sessions", v.WorkflowID, v.RunID, v.HistoryLength, v.Sessions)
+			})
+		},
+	}, &run)
+	c.Flags().StringVar(&reason, "reason", "", "why, for the audit log")
+	return c
+}
+
 func (p *program) resultOfWorkflow() *cobra.Command {
 	var run string
 	return runFlag(&cobra.Command{

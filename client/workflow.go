@@ -221,6 +221,25 @@ func (w *Workflow) Terminate(ctx context.Context, reason string) error {
 	return w.command(ctx, "terminate", reason)
 }
 
+// Delete deletes one closed run with its history, logs and search attributes, and the ended sessions that its code
+// started. It cannot be undone. Without a RunID it is the run that is current now. The reason is written to the audit
+// log. The error's reason is protocol.ReasonRunNotClosed if the run is open.
+func (w *Workflow) Delete(ctx context.Context, reason string) error {
+	run := w
+	if w.RunID == "" {
+		v, err := w.Describe(ctx)
+		if err != nil {
+			return err
+		}
+		run = w.client.Run(w.ID, v.RunID)
+	}
+	path := run.path("/api", "")
+	if reason != "" {
+		path += "?" + url.Values{"reason": {reason}}.Encode()
+	}
+	return w.client.Call(ctx, http.MethodDelete, path, nil, nil)
+}
+
 func (w *Workflow) command(ctx context.Context, verb, reason string) error {
 	in := protocol.EndRequest{Reason: reason, RequestID: requestID()}
 	return w.client.Call(ctx, http.MethodPost, w.path("/api", "/"+verb), in, nil)

@@ -101,6 +101,12 @@ func TestACommitWhoseAnswerIsLostIsFoundByTheRetry(t *testing.T) {
 		}
 		complete(stepPath(act, "complete"), here.stepBody(act, `,"result":`+envelope(t, `{"n":1}`)))
 		here.decide(here.poll("workflow"), finish)
+		remove := "/api/workflows/" + id + "/runs/" + flow.text("run_id")
+		here.loses(gate, "DELETE FROM runs", "DELETE", remove, "")
+		again.asks(404, "DELETE", remove, "")
+		if rows := mentions(b, flow.text("run_id")); len(rows) != 0 {
+			t.Errorf("a deletion whose commit was lost left %v", rows)
+		}
 	}
 }
 

@@ -111,6 +111,10 @@ func (f *fake) Archive(_ context.Context, in protocol.EndRequest) (protocol.Comm
 	return f.end("archive", in)
 }
 
+func (f *fake) DeleteRun(_ context.Context, in protocol.RunDeletion) (protocol.DeletedRun, error) {
+	return protocol.DeletedRun{WorkflowID: in.WorkflowID, RunID: in.RunID, Outcome: "deleted"}, f.saw(in)
+}
+
 func (f *fake) Debug(_ context.Context, in protocol.Target) (protocol.DebugView, error) {
 	return protocol.DebugView{WorkflowID: in.WorkflowID, RunID: in.RunID, Diagnosis: "waiting"}, f.saw(in)
 }

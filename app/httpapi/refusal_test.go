@@ -160,7 +160,7 @@ func TestTheTableGivesEachRoleWhatItShouldHave(t *testing.T) {
 			rt.Method != http.MethodGet &&
 				(strings.Contains(rt.Pattern, "/namespaces") || strings.Contains(rt.Pattern, "/system/")):
 			want = auth.Admin
-		case strings.HasPrefix(rt.Operation, "operator_"), rt.Operation == "list_audit",
+		case strings.HasPrefix(rt.Operation, "operator_"), rt.Operation == "list_audit", rt.Operation == "delete_run",
 			rt.Method != http.MethodGet &&
 				(strings.Contains(rt.Pattern, "/schedules") || strings.Contains(rt.Pattern, "/fleet/") ||
 					strings.Contains(rt.Pattern, "/task-queues") ||

@@ -408,6 +408,10 @@ var shapes = map[string]serve.Shape{
 		Does: "mark a closed run as dealt with", Body: protocol.EndRequest{}, Says: serve.OK(receipt{}),
 		Refuses: with(onRun, protocol.ReasonRunNotClosed),
 	},
+	"delete_run": {
+		Does: "delete a closed run with all its data", Query: deletionQuery{}, Says: serve.OK(protocol.DeletedRun{}),
+		Refuses: with(noWorkflow, protocol.ReasonRunNotClosed),
+	},
 	"debug_workflow": {Does: "say why a run is where it is", Says: serve.OK(protocol.DebugView{}), Refuses: noWorkflow},
 	"activity_logs": {
 		Does: "read what the code of an activity logged", Query: logsQuery{}, Says: serve.OK(protocol.ActivityLogs{}),

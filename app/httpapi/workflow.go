@@ -221,4 +221,19 @@ func requestCancellation(a *API, c *call) (answer, error) {
 	return endRun(c, a.opt.Runs.RequestCancellation)
 }
 
+// deletionQuery is why a run is deleted.
+type deletionQuery struct {
+	Reason string `json:"reason" maxLength:"1000"`
+}
+
+// deleteRun deletes a closed run; the deletion itself writes the audit entry.
+func deleteRun(a *API, c *call) (answer, error) {
+	q := c.query()
+	in := protocol.RunDeletion{Target: c.target(), Reason: q.text("reason"), Identity: c.Who.Name}
+	if q.err != nil {
+		return answer{}, q.err
+	}
+	return ok(a.opt.Runs.DeleteRun(c.Ctx, in))
+}
+
 func repair(a *API, c *call) (answer, error) { return endRun(c, a.opt.Runs.Repair) }

@@ -147,8 +147,9 @@ func (v *View) Runs(ctx context.Context, t protocol.Target) ([]protocol.RunView,
 		heads, err := r.RunsOf(ctx, key)
 		for i := range heads {
 			v := runView(&heads[i])
-			// The runs are one read, made after that of the workflow: they know of a run that went on in between.
-			v.RunCount, v.Current = max(flow.Runs, heads[len(heads)-1].Number), heads[i].ContinuedTo == ""
+			// The runs are one read, made after that of the workflow: they know of a run that went on in between. The run
+			// after the last one may have been deleted.
+			v.RunCount, v.Current = max(flow.Runs, heads[len(heads)-1].Number), i == len(heads)-1
 			views = append(views, v)
 		}
 		return err

@@ -76,6 +76,9 @@ var aboutControl = map[string]about{
 		text: "describe shows when and by whom. History, listings and retention stay as they are.",
 		body: `{"reason": "settled"}`,
 	},
+	"delete_run": {
+		text: "History, logs, search attributes, and the ended sessions that its code started; it cannot be undone. Messages that the run still owes to others are delivered first. An open run is refused. Of the current run of a workflow id, the latest of the other runs takes the place.",
+	},
 	"debug_workflow": {
 		text: "A one-word diagnosis, findings in the order of their weight, all that is open, and how many live workers poll its queues.",
 	},

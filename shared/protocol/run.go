@@ -92,6 +92,25 @@ type EndRequest struct {
 	Identity  string `json:"-"`
 }
 
+// RunDeletion names a closed run to delete, and why.
+type RunDeletion struct {
+	Target
+	Reason   string `json:"reason,omitempty" maxLength:"1000"` // for people; it is written to the audit log
+	Identity string `json:"-"`
+}
+
+// DeletedRun answers the deletion of a run.
+type DeletedRun struct {
+	WorkflowID    string `json:"workflow_id"`
+	RunID         string `json:"run_id"`
+	WorkflowType  string `json:"workflow_type"`
+	Outcome       string `json:"outcome"`         // deleted
+	HistoryLength int64  `json:"history_length"`  // events deleted
+	Sessions      int    `json:"worker_sessions"` // sessions deleted, which the run's code had started and which had ended
+	// CurrentRunID is the current run of the workflow ID from now on; null: the ID is free.
+	CurrentRunID *string `json:"current_run_id"`
+}
+
 // CommandReceipt answers signal, cancel, terminate, request-cancellation, repair and archive.
 type CommandReceipt struct {
 	// signal_received, cancelled, terminated, cancellation_requested, repair_dispatched, repair_not_needed, archived,

@@ -1,0 +1,185 @@
+package broker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/sojourn-run/sojourn/app/change"
+	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/shared/history"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// deleteTries bounds how often the deletion of a run starts again because its rows changed between read and change.
+const deleteTries = 10
+
+// errRunChanged says that a run, or its place in the chain of its workflow ID, is no longer what was read.
+var errRunChanged = errors.New("the run has changed since it was read")
+
+// runDeletion is what the deletion of a run has read before its change.
+type runDeletion struct {
+	run     *engine.Run
+	current bool
+	// previous is the latest other run of the workflow ID if the run is the current one; zero: there is no other.
+	previous engine.Head
+	sessions []engine.SessionKey
+}
+
+// DeleteRun removes one closed run with its history, logs and search attributes, and the ended sessions that its code
+// started. If it is the current run of its workflow ID, the latest of the other runs becomes the current one; without
+// another run the ID is free again. One change removes everything and writes the audit entry.
+//
+// A closed run may still owe messages to other runs, such as its end to its parent. They are delivered first.
+func (b *Broker) DeleteRun(ctx context.Context, in protocol.RunDeletion) (protocol.DeletedRun, error) {
+	in.Namespace = change.Namespace(in.Namespace)
+	if err := protocol.CheckLimits(in); err != nil {
+		return protocol.DeletedRun{}, err
+	}
+	for tries := 1; ; tries++ {
+		out, err := b.tryDeleteRun(ctx, in)
+		switch {
+		case errors.Is(err, errRunChanged) && tries < deleteTries:
+		case errors.Is(err, errRunChanged):
+			return out, fmt.Errorf("run %s changed in each of %d tries: %w", in.RunID, deleteTries, store.ErrUnavailable)
+		default:
+			return out, err
+		}
+	}
+}
+
+func (b *Broker) tryDeleteRun(ctx context.Context, in protocol.RunDeletion) (protocol.DeletedRun, error) {
+	var d runDeletion
+	err := b.store.View(ctx, func(r store.Reader) (err error) {
+		d, err = readDeletion(ctx, r, in.Target)
+		return err
+	})
+	if err != nil {
+		return protocol.DeletedRun{}, err
+	}
+	for seq := range d.run.Owed.All() {
+		if err := b.owed(ctx, store.Due{Kind: store.DueMessage, Run: d.run.ID, Seq: seq}); err != nil {
+			return protocol.DeletedRun{}, err
+		}
+	}
+	runs := []string{d.run.ID}
+	if d.previous.ID != "" {
+		runs = append(runs, d.previous.ID)
+	}
+	return change.Commit[protocol.DeletedRun](ctx, b.store, store.Change{
+		Needs:  store.Keys{Runs: runs, Chain: true, Sessions: d.sessions},
+		Decide: func(rows store.Rows, now time.Time) (store.Writes, error) { return d.decide(rows, in, now) },
+	})
+}
+
+// readDeletion reads the run and what is to be removed with it.
+func readDeletion(ctx context.Context, r store.Reader, t protocol.Target) (d runDeletion, err error) {
+	var flow engine.Workflow
+	if d.run, flow, err = change.Find(ctx, r, t); err != nil {
+		return d, err
+	}
+	if d.run.Status.Open() {
+		return d, notClosed(d.run.ID)
+	}
+	if d.current = flow.RunID == d.run.ID; d.current {
+		all, err := r.RunsOf(ctx, flow.Key())
+		if err != nil {
+			return d, err
+		}
+		others := slices.DeleteFunc(all, func(h engine.Head) bool { return h.ID == d.run.ID })
+		if len(others) > 0 {
+			d.previous = others[len(others)-1]
+		}
+	}
+	if !d.run.HasSessions {
+		return d, nil
+	}
+	if d.sessions, err = startedSessions(ctx, r, d.run); err != nil || !d.current || d.previous.ID != "" {
+		return d, err
+	}
+	// The sessions that earlier, deleted runs of the workflow ID started.
+	list, err := r.Sessions(ctx, store.SessionQuery{Namespace: flow.Namespace, Workflow: flow.ID, Limit: change.MaxPage})
+	for i := range list {
+		if k := list[i].Key(); !slices.Contains(d.sessions, k) {
+			d.sessions = append(d.sessions, k)
+		}
+	}
+	return d, err
+}
+
+// startedSessions lists the sessions that the code of a run started. Their IDs contain the ID of the run.
+func startedSessions(ctx context.Context, r store.Reader, run *engine.Run) (keys []engine.SessionKey, err error) {
+	for after := int64(0); after < run.LastSeq; {
+		events, err := r.Events(ctx, run.ID, after, run.LastSeq, change.MaxPage, change.MaxPageSize)
+		if err != nil || len(events) == 0 {
+			return keys, err
+		}
+		for i := range events {
+			if s, ok := events[i].Data.(*history.SessionStarted); ok {
+				keys = append(keys, engine.SessionKey{Namespace: run.Namespace, ID: s.SessionID})
+			}
+		}
+		after = events[len(events)-1].Seq
+	}
+	return keys, nil
+}
+
+func notClosed(run string) error {
+	return protocol.Refuse(
+		protocol.ReasonRunNotClosed, "run %s is open; cancel or terminate it before its deletion", run,
+	)
+}
+
+// decide checks on the locked rows that what was read still holds.
+func (d *runDeletion) decide(rows store.Rows, in protocol.RunDeletion, now time.Time) (store.Writes, error) {
+	run := rows.Run(d.run.ID)
+	if run == nil {
+		return store.Writes{}, change.NoRun(d.run.ID)
+	}
+	if run.Status.Open() {
+		return store.Writes{}, notClosed(run.ID)
+	}
+	flow := rows.Workflow(engine.WorkflowKey{Namespace: run.Namespace, ID: run.WorkflowID})
+	if run.Owed.Len() > 0 || d.current != (flow != nil && flow.RunID == run.ID) {
+		return store.Writes{}, errRunChanged
+	}
+	out := protocol.DeletedRun{
+		WorkflowID: run.WorkflowID, RunID: run.ID, WorkflowType: run.Type, Outcome: "deleted", HistoryLength: run.LastSeq,
+	}
+	w := store.Writes{DropRuns: []string{run.ID}}
+	if d.previous.ID != "" {
+		if rows.Run(d.previous.ID) == nil {
+			return store.Writes{}, errRunChanged
+		}
+		w.Workflows = []engine.Workflow{{
+			Namespace: run.Namespace, ID: run.WorkflowID, RunID: d.previous.ID, Runs: d.previous.Number,
+		}}
+		out.CurrentRunID = &d.previous.ID
+	} else if flow != nil && !d.current {
+		out.CurrentRunID = &flow.RunID
+	}
+	for _, k := range d.sessions {
+		s := rows.Session(k)
+		if s != nil && !s.Terminal { // a later run of the workflow ID uses it
+			continue
+		}
+		w.DropTimelines = append(w.DropTimelines, k)
+		if s != nil {
+			w.Sessions = append(w.Sessions, engine.SessionChange{Session: *s, Delete: true})
+		}
+		out.Sessions++
+	}
+	detail := run.ID
+	if in.Reason != "" {
+		detail += ": " + in.Reason
+	}
+	w.Audit = []store.Audit{{
+		At: history.At(now), Identity: in.Identity, Action: "workflow.delete", Namespace: run.Namespace,
+		Target: run.WorkflowID, Detail: detail,
+	}}
+	w.Answer = out
+	return w, nil
+}
