@@ -108,6 +108,9 @@ func describeWorker(w *worker.Worker) string {
 }
 
 func (s *settings) database() string {
+	if s.DatabaseURLFile != "" {
+		return "the URL in " + s.DatabaseURLFile
+	}
 	for _, src := range s.Sources {
 		if src.Name == "database-url" {
 			return src.Value

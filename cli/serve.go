@@ -202,19 +202,39 @@ func (s *settings) othersLease() time.Duration {
 }
 
 // postgres says whether the database is one that several apps may share.
-func (s *settings) postgres() bool { return !strings.HasPrefix(s.DatabaseURL, "sqlite:") }
+func (s *settings) postgres() bool {
+	return s.DatabaseURLFile != "" || !strings.HasPrefix(s.DatabaseURL, "sqlite:")
+}
+
+// postgresURL reads the URL of the PostgreSQL database, which may change in its file.
+func (s *settings) postgresURL() (string, error) {
+	if s.DatabaseURLFile == "" {
+		return s.DatabaseURL, nil
+	}
+	raw, err := os.ReadFile(s.DatabaseURLFile)
+	if err != nil {
+		return "", fmt.Errorf("database-url-file: %w", err)
+	}
+	to := strings.TrimSpace(string(raw))
+	if !strings.HasPrefix(to, "postgres://") && !strings.HasPrefix(to, "postgresql://") {
+		return "", fmt.Errorf("database-url-file %s: the file must contain a postgres:// URL", s.DatabaseURLFile)
+	}
+	return to, nil
+}
 
 // openStore opens the store that the settings name.
 func (s *settings) openStore(ctx context.Context, id string, d store.Dispatcher) (store.Store, error) {
 	memory, _ := s.memory()
 	o := sqldb.Options{App: id, Dispatch: d, Pool: s.PostgresPool, Memory: memory, Waiting: func(err error) {
 		s.Log.Warn().Err(err).Msg("waiting for the database")
+	}, Refused: func(err error) {
+		s.Log.Error().Err(err).Msg("the database refuses the credentials of this process; it ends unless they are accepted in 5 min")
 	}}
-	if path, ok := strings.CutPrefix(s.DatabaseURL, "sqlite:"); ok {
+	if !s.postgres() {
 		o.App = "app" // the file has one app at a time: its row goes on
-		return sqlite.Open(ctx, path, o)
+		return sqlite.Open(ctx, strings.TrimPrefix(s.DatabaseURL, "sqlite:"), o)
 	}
-	opened, err := postgres.Open(ctx, s.DatabaseURL, o)
+	opened, err := postgres.OpenFrom(ctx, s.postgresURL, o)
 	if err != nil {
 		return nil, err
 	}
@@ -237,10 +257,14 @@ func (s *settings) logDurability(ctx context.Context) {
 
 // inspect looks at the database without opening a store.
 func (s *settings) inspect(ctx context.Context) (store.Schema, error) {
-	if path, ok := strings.CutPrefix(s.DatabaseURL, "sqlite:"); ok {
-		return sqlite.Inspect(ctx, path)
+	if !s.postgres() {
+		return sqlite.Inspect(ctx, strings.TrimPrefix(s.DatabaseURL, "sqlite:"))
 	}
-	return postgres.Inspect(ctx, s.DatabaseURL)
+	to, err := s.postgresURL()
+	if err != nil {
+		return store.Schema{}, err
+	}
+	return postgres.Inspect(ctx, to)
 }
 
 // worker makes the worker; with an app it joins that in process.

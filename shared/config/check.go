@@ -25,6 +25,12 @@ func (c *checker) bad(name, format string, args ...any) {
 	c.wrong = append(c.wrong, fmt.Errorf("%s is %q (%s): %s", s.Name, s.Value, s.From, fmt.Sprintf(format, args...)))
 }
 
+// from is where the value of a setting comes from.
+func (c *checker) from(name string) string {
+	i := slices.IndexFunc(c.sources, func(s Source) bool { return s.Name == name })
+	return c.sources[i].From
+}
+
 func (c *checker) oneOf(name, value string, allowed ...string) {
 	if !slices.Contains(allowed, value) {
 		c.bad(name, "must be one of %s", strings.Join(allowed, ", "))
@@ -141,6 +147,9 @@ func checkApp(c *checker, cfg *Config) {
 	case !sqlite && !strings.HasPrefix(cfg.DatabaseURL, "postgres://") &&
 		!strings.HasPrefix(cfg.DatabaseURL, "postgresql://"):
 		c.bad("database-url", "must be sqlite:PATH or postgres://…")
+	}
+	if cfg.DatabaseURLFile != "" && c.from("database-url") != "default" {
+		c.bad("database-url-file", "excludes database-url; set one of them")
 	}
 	c.positive("session-cleanup", cfg.SessionCleanup)
 	c.positive("activity-log-age", cfg.ActivityLogAge)

@@ -30,6 +30,7 @@ func TestSettingsThatCannotWorkAreRefusedByName(t *testing.T) {
 		{App, "SOJOURN_ADDR=127.0.0.1:70000", []string{"addr"}},
 		{App, "SOJOURN_DATABASE_URL=mysql://x", []string{"database-url", "mysql://x"}},
 		{App, "SOJOURN_DATABASE_URL=sqlite:", []string{"database-url"}},
+		{App, "SOJOURN_DATABASE_URL=sqlite:x SOJOURN_DATABASE_URL_FILE=/x", []string{"database-url-file", "excludes"}},
 		{App, "SOJOURN_DATABASE_URL=postgresql://db/x", nil},
 		{App, "SOJOURN_TLS_CERT=a.crt", []string{"tls-cert", "tls-key"}},
 		{App, "SOJOURN_TLS_KEY=a.key", []string{"tls-cert", "tls-key"}},

@@ -49,9 +49,11 @@ type Config struct {
 	TLSKey         string   `koanf:"tls-key"`
 	TLSClientCA    string   `koanf:"tls-client-ca"` // empty: callers need no certificate
 	DatabaseURL    string   `koanf:"database-url"`  // sqlite:PATH or postgres://…
-	DataDir        string   `koanf:"data-dir"`
-	Auth           string   `koanf:"auth"`
-	Token          string   `koanf:"token"` // empty: the one kept in DataDir/token, where there is one
+	// DatabaseURLFile is a file with a postgres:// URL; empty: DatabaseURL applies.
+	DatabaseURLFile string `koanf:"database-url-file"`
+	DataDir         string `koanf:"data-dir"`
+	Auth            string `koanf:"auth"`
+	Token           string `koanf:"token"` // empty: the one kept in DataDir/token, where there is one
 
 	AppURLs           []string `koanf:"app-url"` // without a trailing slash
 	AppCA             string   `koanf:"app-ca"`  // empty: the machine's

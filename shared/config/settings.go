@@ -86,6 +86,10 @@ var settings = []setting{
 		derive: func(c *Config) string { return "sqlite:" + filepath.Join(c.DataDir, "sojourn.db") },
 		help:   "sqlite:PATH or postgres://…",
 	},
+	{
+		name: "database-url-file", roles: apps,
+		help: "file with a postgres:// URL, such as a mounted secret, in place of database-url; read at every connect; unset: none",
+	},
 	{name: "data-dir", value: "./.sojourn", roles: all, help: "database, handler cache, logs, session directories"},
 	{
 		name: "auth", value: AuthToken, in: map[Role]string{Dev: AuthNone}, roles: apps,

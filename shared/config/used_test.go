@@ -15,6 +15,7 @@ import (
 // them.
 var serving = map[string][]Role{
 	"app": {App, Both, Dev}, "openStore": {App, Both, Dev}, "postgres": {App, Both, Dev}, "inspect": {App, Both, Dev},
+	"postgresURL": {App, Both, Dev},
 	"keepPrivate": {App, Worker, Both, Dev},
 	"othersLease": {App, Both, Dev},
 	"worker":      {Worker, Both, Dev}, "settings": {App, Worker, Both, Dev, Client}, "start": {App, Worker, Both, Dev},

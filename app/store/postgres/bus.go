@@ -41,7 +41,7 @@ const mostPayload = 7000
 // instead: by the listener to its own dispatcher, by the teller to the other apps. Whoever waits for work looks again
 // then.
 type bus struct {
-	cfg      *pgx.ConnConfig
+	server   *server
 	app      string
 	dispatch store.Dispatcher
 	stop     context.CancelFunc
@@ -107,12 +107,10 @@ type ended struct {
 	Why       string `json:"y,omitempty"`
 }
 
-func newBus(cfg *pgx.ConnConfig, app string, d store.Dispatcher) *bus {
+func newBus(server *server, app string, d store.Dispatcher) *bus {
 	ctx, stop := context.WithCancel(context.Background())
-	quiet := cfg.Copy()
-	quiet.RuntimeParams["application_name"] = "sojourn bus"
 	return &bus{
-		cfg: quiet, app: app, dispatch: d, ctx: ctx, stop: stop, wake: make(chan struct{}, 1),
+		server: server, app: app, dispatch: d, ctx: ctx, stop: stop, wake: make(chan struct{}, 1),
 		decided: make(chan struct{}, 1), migrated: make(chan struct{}, 1),
 		queues: map[sqldb.QueueKey]bool{}, runs: map[string]store.RunChange{}, silent: map[engine.WorkerKey]bool{},
 		gone: map[store.Process]bool{}, said: map[store.Process]bool{},
@@ -322,13 +320,7 @@ func (b *bus) send(ctx context.Context, c *pgx.Conn, list []string) (_ *pgx.Conn
 }
 
 func (b *bus) connect(ctx context.Context) (*pgx.Conn, error) {
-	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
-	defer cancel()
-	c, err := pgx.ConnectConfig(ctx, b.cfg)
-	if err != nil {
-		return nil, fmt.Errorf("connect: %w", err)
-	}
-	return c, nil
+	return b.server.connect(ctx, func(cfg *pgx.ConnConfig) { cfg.RuntimeParams["application_name"] = "sojourn bus" })
 }
 
 func hangUp(c *pgx.Conn) {

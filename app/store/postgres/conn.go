@@ -19,9 +19,9 @@ var errLost = errors.New("connection lost")
 
 // conn is the committer's connection. What is sent together goes out in one round trip.
 type conn struct {
-	cfg *pgx.ConnConfig
-	c   *pgx.Conn
-	was session // of c
+	server *server
+	c      *pgx.Conn
+	was    session // of c
 
 	stmts  map[*db.Stmt]*pgconn.StatementDescription // on c
 	named  int                                       // how many statements got a name
@@ -36,9 +36,9 @@ const connectTimeout = 5 * time.Second
 func (c *conn) connect(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
-	raw, err := pgx.ConnectConfig(ctx, c.cfg)
+	raw, err := c.server.connect(ctx, writing)
 	if err != nil {
-		return fmt.Errorf("connect: %w", err)
+		return err
 	}
 	c.c, c.stmts = raw, map[*db.Stmt]*pgconn.StatementDescription{}
 	c.lent = lent{} // the driver may still be ending the other connection, with what it has of that buffer

@@ -23,13 +23,27 @@ func StillFor(t *testing.T, d time.Duration) {
 
 // Committer is a committer's connection of its own.
 func Committer(ctx context.Context, url string) (db.Conn, error) {
-	cfg, err := parse(url)
-	if err != nil {
-		return nil, err
-	}
-	c := &conn{cfg: writing(cfg)}
+	c := &conn{server: &server{url: func() (string, error) { return url, nil }}}
 	return c, c.connect(ctx)
 }
 
 // Classify is how the store judges an error of that connection.
 func Classify(err error) db.Class { return classify(err) }
+
+// Refusals watches refused credentials, with a probe of the test's.
+type Refusals struct{ r refusals }
+
+// Start begins to watch; each result of the probe is recorded.
+func (r *Refusals) Start(probe func(context.Context) error, report, fail func(error)) {
+	r.r.start(func(ctx context.Context) error {
+		err := probe(ctx)
+		r.r.record(err)
+		return err
+	}, report, fail)
+}
+
+// Record takes the result of a connect.
+func (r *Refusals) Record(err error) { r.r.record(err) }
+
+// Close ends the watch.
+func (r *Refusals) Close() { r.r.close() }

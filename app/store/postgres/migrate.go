@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/pressly/goose/v3"
 
 	"github.com/sojourn-run/sojourn/app/store/sqldb"
@@ -31,11 +30,14 @@ const (
 // migrate brings the schema up to date, and says which one this binary knows. A schema that is so already is looked at
 // and no more, so that no lock of another process is in the way. Who finds another one at it waits, not for ever: one
 // whose connections have stood still for half a minute is ended.
-func migrate(ctx context.Context, cfg *pgx.ConnConfig, db *sql.DB) (known int64, err error) {
-	work := cfg.Copy()
-	work.RuntimeParams["application_name"] = migrator
-	work.RuntimeParams["idle_in_transaction_session_timeout"] = "30000" // a migration may think between two statements
-	workers := stdlib.OpenDB(*work)
+func migrate(ctx context.Context, server *server, db *sql.DB) (known int64, err error) {
+	workers, err := server.newPool(func(cfg *pgx.ConnConfig) {
+		cfg.RuntimeParams["application_name"] = migrator
+		cfg.RuntimeParams["idle_in_transaction_session_timeout"] = "30000" // a migration may think between two statements
+	})
+	if err != nil {
+		return 0, err
+	}
 	defer func() { err = errors.Join(err, workers.Close()) }()
 	p, err := provider(workers)
 	if err != nil {

@@ -16,7 +16,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
-	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/oklog/ulid/v2"
 	"github.com/pressly/goose/v3"
 	gormpostgres "gorm.io/driver/postgres"
@@ -39,11 +38,17 @@ const (
 // it works in. An App that is named has to be one of a kind among the processes on the database; without a name it gets
 // a new one. A server that is not there yet is waited for when opts says whom to tell.
 func Open(ctx context.Context, url string, opts sqldb.Options) (*sqldb.Store, error) {
-	cfg, err := parse(url)
+	return OpenFrom(ctx, func() (string, error) { return url, nil }, opts)
+}
+
+// OpenFrom is Open with a URL that is read for each connection, as are the password file and the certificates that it
+// names. When the server has refused what was read for five minutes, the store is unusable.
+func OpenFrom(ctx context.Context, url func() (string, error), opts sqldb.Options) (*sqldb.Store, error) {
+	server := &server{url: url}
+	reads, err := server.newPool(nil)
 	if err != nil {
 		return nil, fmt.Errorf("postgres: %w", err)
 	}
-	reads := stdlib.OpenDB(*cfg)
 	most := readers
 	if opts.Pool > 0 {
 		most = max(1, opts.Pool-others)
@@ -54,7 +59,7 @@ func Open(ctx context.Context, url string, opts sqldb.Options) (*sqldb.Store, er
 	if err := await(ctx, reads, opts.Waiting); err != nil {
 		return nil, errors.Join(fmt.Errorf("postgres: %w", err), reads.Close())
 	}
-	s, err := openStore(ctx, cfg, reads, most, opts)
+	s, err := openStore(ctx, server, reads, most, opts)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("postgres: %w", err), reads.Close())
 	}
@@ -62,12 +67,12 @@ func Open(ctx context.Context, url string, opts sqldb.Options) (*sqldb.Store, er
 }
 
 func openStore(
-	ctx context.Context, cfg *pgx.ConnConfig, reads *sql.DB, most int, opts sqldb.Options,
+	ctx context.Context, server *server, reads *sql.DB, most int, opts sqldb.Options,
 ) (*sqldb.Store, error) {
 	if err := checkServer(ctx, reads); err != nil {
 		return nil, err
 	}
-	known, err := migrate(ctx, cfg, reads)
+	known, err := migrate(ctx, server, reads)
 	if err != nil {
 		return nil, err
 	}
@@ -75,11 +80,11 @@ func openStore(
 	if opts.App == "" {
 		opts.App = ulid.Make().String()
 	}
-	c := &conn{cfg: writing(cfg)}
+	c := &conn{server: server}
 	if err := c.connect(ctx); err != nil {
 		return nil, err
 	}
-	bus := newBus(cfg, opts.App, opts.Dispatch)
+	bus := newBus(server, opts.App, opts.Dispatch)
 	ear, err := bus.listen(ctx) // before anybody looks what there is
 	if err != nil {
 		return nil, errors.Join(err, c.Close(ctx), bus.close())
@@ -90,20 +95,28 @@ func openStore(
 	s, err := sqldb.New(ctx, sqldb.Config{
 		Options: opts, Dialect: db.Dialect{Shared: true, Begin: "BEGIN", Classify: classify},
 		Conn: c, Reads: reads, Known: known, Gorm: gormpostgres.New(gormpostgres.Config{Conn: reads}), Notify: bus.notify,
-		Hears: bus.hears.Load, Decided: bus.decidedCall, Release: bus.close,
+		Hears: bus.hears.Load, Decided: bus.decidedCall,
+		Release: func() error {
+			server.refusals.close()
+			return bus.close()
+		},
 		Unblock: func(ctx context.Context) error { return unblock(ctx, reads) },
 	})
 	if err != nil {
 		return nil, errors.Join(err, c.Close(ctx), ear.Close(ctx), bus.close())
 	}
+	server.refusals.start(func(ctx context.Context) error {
+		c, err := server.connect(ctx, nil)
+		hangUp(c)
+		return err
+	}, opts.Refused, s.GiveUp)
 	bus.start(s, ear)
 	return s, nil
 }
 
-// writing is the committer's connection: every statement goes by keys, so that plans made once for tables of any size
-// are right.
-func writing(cfg *pgx.ConnConfig) *pgx.ConnConfig {
-	w := cfg.Copy()
+// writing configures the committer's connection: every statement goes by keys, so that plans made once for tables of
+// any size are right.
+func writing(w *pgx.ConnConfig) {
 	for _, way := range []string{"seqscan", "bitmapscan", "hashjoin", "mergejoin", "sort"} {
 		w.RuntimeParams["enable_"+way] = "off"
 	}
@@ -112,7 +125,6 @@ func writing(cfg *pgx.ConnConfig) *pgx.ConnConfig {
 	w.RuntimeParams["application_name"] = committer
 	w.RuntimeParams["lock_timeout"] = lockTimeout
 	w.DefaultQueryExecMode = pgx.QueryExecModeCacheStatement
-	return w
 }
 
 // versions is where each migration notes who may serve the schema it makes; see sqldb.Migrate.
@@ -142,6 +154,9 @@ var connectionEnds = []string{"57P01", "57P02", "57P03", "57P05", "25P03", "25P0
 
 // classify tells a lost race or connection from a statement that is at fault.
 func classify(err error) db.Class {
+	if errors.As(err, new(connectError)) {
+		return db.Unavailable
+	}
 	var e *pgconn.PgError
 	if !errors.As(err, &e) {
 		var n net.Error

@@ -37,6 +37,8 @@ type Options struct {
 	// Waiting is told, now and then, why a server that cannot be reached yet is waited for; nil: nobody wants
 	// to know. A file needs no waiting: it is there or not.
 	Waiting func(error)
+	// Refused is called when a server begins to refuse the credentials of this process; nil: it is not reported.
+	Refused func(error)
 	FewRuns int // tests only: how many runs a listing reads whole and sorts; 0: as many as pays
 }
 
@@ -335,7 +337,7 @@ func (s *Store) Stats() store.Stats {
 func (s *Store) Hears() bool { return s.cfg.Hears == nil || s.cfg.Hears() }
 
 // Unusable is told once when the store has to stop: another process migrated the database beyond what this binary may
-// serve, or the database is damaged.
+// serve, the database is damaged, or it refuses the credentials of this process.
 func (s *Store) Unusable() <-chan error { return s.unusable }
 
 // Fail stops a store whose database is damaged: it takes no more writes, and Unusable is told. The first error counts.
@@ -344,6 +346,9 @@ func (s *Store) Fail(err error) {
 		s.stop(err)
 	}
 }
+
+// GiveUp reports by Unusable that this process has to stop because it can no longer connect to its database.
+func (s *Store) GiveUp(err error) { s.stop(err) }
 
 func (s *Store) stop(err error) {
 	select {

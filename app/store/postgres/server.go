@@ -1,0 +1,189 @@
+package postgres
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/stdlib"
+)
+
+const (
+	// refusedFor is how long the server may refuse the credentials of a process before the process ends. A supervisor
+	// starts it again with the secrets of that time.
+	refusedFor = 5 * time.Minute
+	// refusedProbe is the pause between two connects while credentials are refused.
+	refusedProbe = 15 * time.Second
+)
+
+// server connects to one database. It makes the configuration anew for each connection, because passwords and
+// certificates change while a process runs: the URL may be read from a file and names a password file and certificates.
+type server struct {
+	url      func() (string, error)
+	refusals refusals
+}
+
+// connectError is why a connection could not be made for a reason that another attempt may not meet: the credentials
+// were refused, or a file of the configuration could not be read.
+type connectError struct{ error }
+
+func (e connectError) Unwrap() error { return e.error }
+
+// refused reports that the server refused the credentials: invalid_password, invalid_authorization_specification.
+func refused(err error) bool {
+	var e *pgconn.PgError
+	return errors.As(err, &e) && slices.Contains([]string{"28P01", "28000"}, e.Code)
+}
+
+// config reads the configuration; change sets what one kind of connection needs, nil: nothing.
+func (s *server) config(change func(*pgx.ConnConfig)) (*pgx.ConnConfig, error) {
+	url, err := s.url()
+	if err != nil {
+		return nil, err
+	}
+	cfg, err := parse(url)
+	if err == nil && change != nil {
+		change(cfg)
+	}
+	return cfg, err
+}
+
+// connect makes one connection, within connectTimeout.
+func (s *server) connect(ctx context.Context, change func(*pgx.ConnConfig)) (*pgx.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
+	defer cancel()
+	cfg, err := s.config(change)
+	if err != nil {
+		return nil, fmt.Errorf("connect: %w", connectError{err})
+	}
+	c, err := pgx.ConnectConfig(ctx, cfg)
+	if err = s.connected(err); err != nil {
+		return nil, fmt.Errorf("connect: %w", err)
+	}
+	return c, nil
+}
+
+// connected records the result of a connect.
+func (s *server) connected(err error) error {
+	s.refusals.record(err)
+	if refused(err) {
+		return connectError{err}
+	}
+	return err
+}
+
+// newPool makes a pool. The configuration that it returns an error for is the first one.
+func (s *server) newPool(change func(*pgx.ConnConfig)) (*sql.DB, error) {
+	cfg, err := s.config(change)
+	if err != nil {
+		return nil, err
+	}
+	fresh := stdlib.OptionBeforeConnect(func(_ context.Context, cfg *pgx.ConnConfig) error {
+		now, err := s.config(change)
+		if err != nil {
+			return connectError{err}
+		}
+		*cfg = *now
+		return nil
+	})
+	return sql.OpenDB(recorded{stdlib.GetConnector(*cfg, fresh), s}), nil
+}
+
+// recorded is a connector whose results the server records.
+type recorded struct {
+	driver.Connector
+	s *server
+}
+
+func (r recorded) Connect(ctx context.Context) (driver.Conn, error) {
+	c, err := r.Connector.Connect(ctx)
+	return c, r.s.connected(err)
+}
+
+// refusals finds out whether the server refuses freshly read credentials for refusedFor. Between its first refusal and
+// the next accepted connection it probes the server, since a process with enough open connections makes no new ones.
+type refusals struct {
+	mu       sync.Mutex
+	since    time.Time // of the first refusal; zero: the last connect was not refused; guarded by mu
+	probing  bool      // guarded by mu
+	probe    func(context.Context) error
+	report   func(error) // called at the first refusal; nil: it is not reported
+	fail     func(error) // called once, after refusedFor
+	ctx      context.Context
+	stop     context.CancelFunc
+	watching sync.WaitGroup
+}
+
+// start begins to watch. Refusals before it end the start of the process and are not counted.
+func (r *refusals) start(probe func(context.Context) error, report, fail func(error)) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.probe, r.report, r.fail = probe, report, fail
+	r.ctx, r.stop = context.WithCancel(context.Background())
+}
+
+func (r *refusals) close() {
+	r.mu.Lock()
+	if r.stop != nil {
+		r.stop() // under the lock: no watch begins after it
+	}
+	r.mu.Unlock()
+	r.watching.Wait()
+}
+
+// record takes the result of a connect. An error that is no refusal says nothing about the credentials.
+func (r *refusals) record(err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch {
+	case err == nil:
+		r.since = time.Time{}
+	case r.ctx == nil || r.ctx.Err() != nil || !refused(err):
+	default:
+		if r.since.IsZero() {
+			r.since = time.Now()
+			if r.report != nil {
+				r.report(err)
+			}
+		}
+		if !r.probing {
+			r.probing = true
+			r.watching.Go(r.watch)
+		}
+	}
+}
+
+// watch probes until the server accepts the credentials, or has refused them for refusedFor.
+func (r *refusals) watch() {
+	every := time.NewTicker(refusedProbe)
+	defer every.Stop()
+	for {
+		select {
+		case <-every.C:
+		case <-r.ctx.Done():
+			return
+		}
+		err := r.probe(r.ctx) // recorded by the connect
+		r.mu.Lock()
+		since := r.since
+		r.probing = !since.IsZero()
+		r.mu.Unlock()
+		switch {
+		case since.IsZero():
+			return
+		case refused(err) && time.Since(since) >= refusedFor:
+			r.fail(fmt.Errorf(
+				"the server has refused the credentials of this process for %v; check the URL of the database, its password and "+
+					"certificates: %w", refusedFor, err,
+			))
+			return
+		}
+	}
+}

@@ -1,0 +1,60 @@
+package postgres_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/sojourn-run/sojourn/app/store/postgres"
+)
+
+// A process ends when its credentials have been refused for five minutes, and not when they are accepted again, or when
+// the server cannot be reached.
+func TestCredentialsThatAreRefusedForFiveMinutesEndTheProcess(t *testing.T) {
+	wrong, denied := error(&pgconn.PgError{Code: "28P01"}), error(&pgconn.PgError{Code: "28000"})
+	away := errors.New("connection refused")
+	for name, c := range map[string]struct {
+		result func(since time.Duration) error
+		ends   bool
+	}{
+		"refused all the time":    {func(time.Duration) error { return wrong }, true},
+		"not permitted to log in": {func(time.Duration) error { return denied }, true},
+		"accepted after four minutes": {func(d time.Duration) error {
+			if d < 4*time.Minute {
+				return wrong
+			}
+			return nil
+		}, false},
+		"not reached any more": {func(d time.Duration) error {
+			if d < time.Minute {
+				return wrong
+			}
+			return away
+		}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				began := time.Now()
+				reports, ended := 0, time.Duration(0)
+				r := postgres.Refusals{}
+				r.Start(func(context.Context) error { return c.result(time.Since(began)) },
+					func(error) { reports++ }, func(error) { ended = time.Since(began) })
+				defer r.Close()
+				r.Record(away) // says nothing about the credentials
+				r.Record(c.result(0))
+				r.Record(c.result(0))
+				time.Sleep(6 * time.Minute)
+				if reports != 1 {
+					t.Errorf("%d reports, want 1", reports)
+				}
+				if c.ends && (ended < 5*time.Minute || ended > 5*time.Minute+30*time.Second) || !c.ends && ended != 0 {
+					t.Errorf("ended after %v, want an end: %v", ended, c.ends)
+				}
+			})
+		})
+	}
+}

@@ -1,0 +1,112 @@
+package cli_test
+
+import (
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// do runs one statement as the server's superuser.
+func (s *server) do(statement string, args ...any) {
+	s.t.Helper()
+	c, err := pgx.Connect(s.t.Context(), s.url)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer c.Close(s.t.Context())
+	if _, err := c.Exec(s.t.Context(), statement, args...); err != nil {
+		s.t.Fatalf("%s: %v", statement, err)
+	}
+}
+
+// asks makes the server ask a role for its password.
+func (s *server) asks(role string) {
+	s.t.Helper()
+	c, err := pgx.Connect(s.t.Context(), s.url)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer c.Close(s.t.Context())
+	var rules string
+	if err := c.QueryRow(s.t.Context(), "SHOW hba_file").Scan(&rules); err != nil {
+		s.t.Fatal(err)
+	}
+	all, err := os.ReadFile(rules)
+	if err == nil {
+		err = os.WriteFile(rules, append([]byte("host all "+role+" all scram-sha-256\n"), all...), 0o600)
+	}
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.do("SELECT pg_reload_conf()")
+}
+
+// The password of the database's role changes twice while an app runs, and its connections end. The app refuses work
+// until the new password is in its file, the password file at first and then the file with the URL. Then it works
+// again, without a restart and with all that it acknowledged.
+func TestARotatedPasswordIsReadByARunningApp(t *testing.T) {
+	t.Parallel()
+	db := ownPostgres(t)
+	db.do("CREATE ROLE rotated LOGIN SUPERUSER PASSWORD 'one'")
+	db.asks("rotated")
+	f := newFleet(t)
+	pass, url := filepath.Join(f.dir, "pass"), filepath.Join(f.dir, "url")
+	write := func(path, text string) {
+		t.Helper()
+		if err := os.WriteFile(path, []byte(text+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	with := func(password string) string { return strings.Replace(db.url, "sojourn@", "rotated"+password+"@", 1) }
+	write(pass, "*:*:*:*:one")
+	write(url, with("")+"&passfile="+pass)
+	f.app["SOJOURN_TOKEN"] = "sjn_bootstrap_of_this_test_and_long_enough"
+	f.client.token = f.app["SOJOURN_TOKEN"]
+	f.app["SOJOURN_DATABASE_URL_FILE"] = url
+	p := launch(t, f.dir, f.app, "app")
+	f.client.up()
+	status := func(path string) int {
+		t.Helper()
+		status, _, err := f.client.call(t.Context(), http.MethodGet, path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return status
+	}
+	rotations := []func(){
+		func() { write(pass, "*:*:*:*:two-0") },
+		func() { write(url, with(":two-1")) },
+	}
+	for i, rotate := range rotations {
+		f.client.start(fmt.Sprint("before-", i), "nobody.runs.this")
+		db.do(fmt.Sprintf("ALTER ROLE rotated PASSWORD 'two-%d'", i))
+		db.do("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'rotated'")
+		until(t, "the app is not ready", func() bool { return status("/readyz") == http.StatusServiceUnavailable })
+		p.line(p.err, `the database refuses the credentials`)
+		code, raw, err := f.client.call(t.Context(), http.MethodPost, "/api/workflows", map[string]any{"workflow_type": "x"})
+		if err != nil || code != http.StatusServiceUnavailable {
+			t.Errorf("a start while the password is refused: %d %s %v", code, raw, err)
+		}
+		if got := status("/healthz"); got != http.StatusOK {
+			t.Errorf("liveness while the password is refused: %d", got)
+		}
+		rotate()
+		until(t, "the app is ready again", func() bool { return status("/readyz") == http.StatusOK })
+		f.client.start(fmt.Sprint("after-", i), "nobody.runs.this")
+		for _, id := range []string{fmt.Sprint("before-", i), fmt.Sprint("after-", i)} {
+			if got := f.client.describe(id).Status; got == "" {
+				t.Errorf("%s is not there", id)
+			}
+		}
+	}
+	select {
+	case <-p.ended:
+		t.Error("the app ended")
+	default:
+	}
+}
