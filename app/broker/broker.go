@@ -38,6 +38,7 @@ type Options struct {
 	Shared        bool                // other apps use the same database
 	Alive         time.Duration       // a worker is alive this long after it was heard: 60 s
 	StoreAlive    time.Duration       // how often its liveness is stored at rest when the database is shared: 60 s
+	Quiet         time.Duration       // a worker silent for so long has its last heartbeat stored exactly: 15 s
 	Heartbeat     time.Duration       // what workers are told: 15 s
 	AttemptLease  time.Duration       // of workers that renew by themselves: 120 s
 	HTTPLease     time.Duration       // of clients of the HTTP contract: 300 s
@@ -105,7 +106,7 @@ func New(s store.Store, d *dispatch.Dispatch, o Options) *Broker {
 	b.logs = logs.New(s, logs.Options{Shared: o.Shared, Age: b.opt.LogAge, Attempt: b.AttemptStatus})
 	// The order is that of who asks whom: questions, the read models and the operators' part all ask who lives.
 	b.workers = presence.Open(s, d, presence.Options{
-		App: o.App, Alive: b.opt.Alive, StoreAlive: b.opt.StoreAlive, Heartbeat: b.opt.Heartbeat,
+		App: o.App, Alive: b.opt.Alive, StoreAlive: b.opt.StoreAlive, Quiet: b.opt.Quiet, Heartbeat: b.opt.Heartbeat,
 		AttemptLease: b.opt.AttemptLease, HTTPLease: b.opt.HTTPLease, PollKept: pollKept,
 		Shared: o.Shared, Release: o.Release, StrictRelease: o.StrictRelease, MaxBlamed: o.MaxBlamed,
 		Lost: o.Metrics.lostProcess, Log: o.Log,

@@ -2,9 +2,11 @@ package broker_test
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
+	"github.com/sojourn-run/sojourn/app/apptest"
 	"github.com/sojourn-run/sojourn/app/broker"
 	"github.com/sojourn-run/sojourn/app/engine"
 	"github.com/sojourn-run/sojourn/app/store"
@@ -321,4 +323,134 @@ func TestSignsOfLifeAreStoredTogether(t *testing.T) {
 			t.Errorf("%d commits in five minutes", n)
 		}
 	})
+}
+
+// staleEverywhere fails if a view of an app shows the worker as stale before 60 s of silence, or as alive after 62 s.
+func (o *harness) staleEverywhere(worker, run string, silentSince time.Duration, apps ...*app) {
+	o.t.Helper()
+	for _, silent := range []time.Duration{5, 20, 40, 51, 59, 62, 64, 70, 90, 115, 125, 135} {
+		silent *= time.Second
+		time.Sleep(silentSince + silent - o.at())
+		for i, a := range apps {
+			for view, stale := range o.staleViews(a, worker, run) {
+				if stale != (silent > 60*time.Second) {
+					o.t.Errorf("after %s of silence %s of app %d: stale is %t", silent, view, i, stale)
+				}
+			}
+		}
+	}
+}
+
+// staleViews are the views of an app, each with whether it shows the worker as stale.
+func (o *harness) staleViews(a *app, worker, run string) map[string]bool {
+	o.t.Helper()
+	ctx := o.t.Context()
+	views := map[string]bool{}
+	active := must[[]protocol.WorkerView](o.t)(a.Workers(ctx, "", "", string(protocol.WorkerActive)))
+	views["the list of active workers"] = !slices.ContainsFunc(active, func(w protocol.WorkerView) bool {
+		return w.WorkerID == worker
+	})
+	views["the worker"] = must[protocol.WorkerView](o.t)(a.Worker(ctx, "", worker)).Status == protocol.WorkerStale
+	for _, p := range must[protocol.QueueState](o.t)(a.View.Queue(ctx, "", "default")).Pollers {
+		if p.WorkerID == worker {
+			views["the queue"] = p.Stale
+		}
+	}
+	for _, b := range must[protocol.BuildRollout](o.t)(a.BuildIDs(ctx, "", "default")).BuildIDs {
+		views["the build"] = b.StaleWorkers == 1 && b.ActiveWorkers == 0
+	}
+	task := must[protocol.RunView](o.t)(a.Describe(ctx, protocol.Target{RunID: run})).Pending.Task
+	views["the wait reason"] = task.Wait.Reason == protocol.WaitNoWorker
+	return views
+}
+
+// A worker that was killed is stale 60 s after its last heartbeat in every view of every app, also if it had moved
+// between apps, and stays stale.
+func TestAKilledWorkerIsStaleAfterAMinuteInEveryView(t *testing.T) {
+	long := func(in *protocol.RegisterRequest) { in.Incarnation, in.HeartbeatSecs = "p", new(int64(10)) }
+	for _, c := range []struct {
+		name  string
+		apps  int
+		kind  func(*protocol.RegisterRequest)
+		beats []int // at which app, 10 s apart
+	}{
+		{"one app", 1, long, []int{0, 0, 0}},
+		{"never heard after its registration", 2, long, nil},
+		{"heard by one app", 2, long, []int{0, 0, 0, 0, 0, 0, 0, 0}},
+		{"heard by one app, of the contract", 2, nil, []int{0, 0, 0, 0, 0, 0, 0, 0}},
+		{"moved just before", 2, long, []int{0, 0, 0, 0, 0, 0, 0, 1}},
+		{"heard by both in turn", 2, long, []int{0, 1, 0, 1, 0, 1, 0, 1, 0, 1}},
+		{"of the contract, heard by both in turn", 2, nil, []int{0, 1, 0, 1, 0, 1, 0, 1, 0, 1}},
+	} {
+		inBubble(t, c.name, func(o *harness) {
+			var apps []*app
+			for i := range c.apps {
+				a, _ := o.app(string(rune('a'+i)), c.apps > 1)
+				apps = append(apps, a)
+			}
+			o.hired(apps[0], "w", c.kind)
+			incarnation := ""
+			if c.kind != nil {
+				incarnation = "p"
+			}
+			for _, i := range c.beats {
+				time.Sleep(10 * time.Second)
+				o.beat(apps[i], "w", incarnation, 0)
+			}
+			silent := o.at()
+			o.staleEverywhere("w", apps[0].start("waits").RunID, silent, apps...)
+		})
+	}
+}
+
+// A worker that sends heartbeats is active at every app all the time, whatever the pauses between its heartbeats are
+// and whichever app receives them.
+func TestAWorkerWithHeartbeatsIsActiveAtEveryApp(t *testing.T) {
+	for name, c := range map[string]struct {
+		pauses []int // seconds between heartbeats, repeated
+		apps   []int // that receive them, repeated
+	}{
+		"a pause that is stored, then none": {[]int{20, 5, 5, 5, 5, 5, 5, 5, 5, 5, 5, 5, 5, 5, 5, 5, 5, 5}, []int{0}},
+		"pauses of 30 s":                    {[]int{30}, []int{0}},
+		"pauses of 10 s, in turn":           {[]int{10}, []int{0, 1}},
+		"one app, then the other":           {[]int{10}, []int{0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1}},
+		"once at the other app":             {[]int{10}, []int{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1}},
+	} {
+		inBubble(t, name, func(o *harness) {
+			a, _ := o.app("a", true)
+			b, _ := o.app("b", true)
+			apps := []*app{a, b}
+			o.join(a, "w", "p")
+			for i := 0; o.at() < 5*time.Minute; i++ {
+				for range c.pauses[i%len(c.pauses)] {
+					time.Sleep(time.Second)
+					for k, seen := range apps {
+						if w := must[protocol.WorkerView](o.t)(seen.Worker(o.t.Context(), "", "w")); w.Status != protocol.WorkerActive {
+							o.t.Fatalf("after %s it is %s at app %d", o.at(), w.Status, k)
+						}
+					}
+				}
+				o.beat(apps[c.apps[i%len(c.apps)]], "w", "p", 0)
+			}
+		})
+	}
+}
+
+// On PostgreSQL the row of a worker that fell silent expires one Alive after its last heartbeat, and not one StoreAlive
+// later: an app that never received a heartbeat of it shows it as stale.
+func TestTheRowOfASilentWorkerIsExactOnPostgres(t *testing.T) {
+	database := apptest.Postgres(t)
+	with := broker.Options{Alive: time.Second, StoreAlive: time.Hour, Quiet: 200 * time.Millisecond}
+	one, a, _ := onPostgresWith(t, database, "a", with)
+	_, b, _ := onPostgresWith(t, database, "b", with)
+	one.join(a, "w", "p")
+	one.beat(a, "w", "p", 0)
+	for end := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
+		if must[protocol.WorkerView](t)(b.Worker(t.Context(), "", "w")).Status == protocol.WorkerStale {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatal("a minute later the worker is alive to the other app")
+		}
+	}
 }

@@ -184,6 +184,9 @@ func (w *Worker) FollowClock(j ClockJump, now time.Time) (next Worker, moved boo
 	moved = j.span(&next.HeartbeatAt, &next.AliveUntil, next.AliveUntil.Sub(next.HeartbeatAt.Time), at)
 	moved = j.past(&next.HeartbeatAt, at) || moved
 	moved = j.past(&next.RegisteredAt, at) || moved
+	if moved {
+		next.HeardUntil = nil // AliveUntil is adjusted, and each app writes its entry again with the next heartbeat
+	}
 	return next, moved
 }
 

@@ -317,6 +317,9 @@ type Worker struct {
 	HeartbeatAt  history.Time      `json:"heartbeat_at,omitzero"`  //
 	RegisteredAt history.Time      `json:"registered_at,omitzero"` //
 	HeardBy      string            `json:"heard_by,omitempty"`     // the app that heard what HeartbeatAt says
+	// app → until when the worker may be alive by heartbeats that this app received and has not stored yet; an app that
+	// stored the last heartbeat of a silent worker has no entry
+	HeardUntil map[string]history.Time `json:"heard_until,omitempty"`
 	// it says by itself that it lives, so its silence means that it does not
 	Beats         bool  `json:"beats,omitempty"`
 	HeartbeatSecs int64 `json:"heartbeat_secs,omitempty"`

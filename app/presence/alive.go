@@ -11,9 +11,25 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// Signs of life are stored seldom and together, because a statement for each heartbeat would be most of what a database
-// at rest does. What is stored must then say for how much longer a worker may have been heard than the row tells, or
-// another app would take a living worker for dead.
+// Heartbeats are stored seldom and together, because a statement for each would be most of the load of a database at
+// rest. The row of a worker that sends heartbeats is up to a minute old, so it allows for later ones: HeardUntil names
+// the apps that may have received them. When a worker falls silent, each app stores the exact time of its last
+// heartbeat and removes its entry. Then the worker expires one Alive after that heartbeat, at every app.
+
+// heardElsewhere returns the entries of the other apps in a worker's HeardUntil that have not expired. A row of an
+// earlier build has only AliveUntil, which then is the entry of the app that heard the worker.
+func heardElsewhere(w *engine.Worker, app string, alive time.Duration, now time.Time) map[string]history.Time {
+	until := map[string]history.Time{}
+	for by, t := range w.HeardUntil {
+		if by != app && t.After(now) {
+			until[by] = t
+		}
+	}
+	if w.HeardUntil == nil && w.HeardBy != app && w.AliveUntil.After(w.HeartbeatAt.Add(alive)) {
+		until[w.HeardBy] = w.AliveUntil
+	}
+	return until
+}
 
 // aliveAtOnce is how many workers' signs of life are stored in one change.
 const aliveAtOnce = 1000
@@ -32,16 +48,14 @@ func (ws *Workers) storeSigns(
 	type sign struct {
 		Heard
 		silent time.Duration
-		later  time.Duration // how much later its last heartbeat may have been, for all that is stored
+		close  bool
+		exact  bool // a later heartbeat at this app is stored before the row ends the worker's liveness
 	}
 	signs := make(map[engine.WorkerKey]sign, len(keys))
 	for _, k := range keys {
 		ws.With(k, func(h *Heard) {
-			later := ws.opt.StoreAlive
-			if h.Closely(ws.opt.HTTPLease) {
-				later = 0
-			}
-			signs[k] = sign{*h, time.Since(h.At), later}
+			silent, close := time.Since(h.At), h.Closely(ws.opt.HTTPLease)
+			signs[k] = sign{*h, silent, close, close || silent >= ws.opt.Quiet}
 		})
 	}
 	type answer struct {
@@ -73,9 +87,15 @@ func (ws *Workers) storeSigns(
 				} else {
 					next.HeardBy = ws.opt.App
 				}
-				next.AliveUntil, next.HeartbeatAt = history.At(at.Add(ws.opt.Alive+s.later)), history.At(at)
-				if old.HeardBy != ws.opt.App && old.AliveUntil.After(next.AliveUntil.Time) {
-					next.AliveUntil = old.AliveUntil // it may have been heard there since
+				next.HeardUntil = heardElsewhere(old, ws.opt.App, ws.opt.Alive, now)
+				if !s.exact {
+					next.HeardUntil[ws.opt.App] = history.At(now.Add(ws.opt.Alive + ws.opt.StoreAlive - s.silent))
+				}
+				next.HeartbeatAt, next.AliveUntil = history.At(at), history.At(at.Add(ws.opt.Alive))
+				for _, until := range next.HeardUntil {
+					if until.After(next.AliveUntil.Time) {
+						next.AliveUntil = until
+					}
 				}
 				next.Beats = next.Beats || s.Beats
 				if s.Unsaid {
@@ -105,7 +125,7 @@ func (ws *Workers) storeSigns(
 			if h.Worker.Incarnation != s.Worker.Incarnation {
 				return
 			}
-			h.Promised = s.later < ws.opt.StoreAlive
+			h.Close, h.Exact = s.close, s.exact
 			// What it said meanwhile is stored next.
 			if drains, stored := a.said[k]; stored && h.Draining == s.Draining && h.Unsaid == s.Unsaid {
 				h.Draining, h.Unsaid = drains, false

@@ -29,7 +29,7 @@ func (ws *Workers) hearProcess(k engine.WorkerKey, incarnation string) {
 			return
 		}
 		h.Hear()
-		overdue = ws.opt.Shared && h.At.Sub(h.StoredAt) >= ws.opt.StoreAlive
+		overdue = ws.overdue(h)
 	})
 	if overdue {
 		ws.storeSoon()
@@ -62,12 +62,12 @@ func (ws *Workers) Credit(ctx context.Context, k engine.WorkerKey, incarnation s
 // Gave notes that a worker holds something. That its heartbeats are stored from now on is written at once: else the
 // other apps would believe for a minute more that it may have been heard, if it dies now together with this app.
 func (ws *Workers) Gave(k engine.WorkerKey) {
-	unpromised := false
+	unstored := false
 	ws.With(k, func(h *Heard) {
 		h.Gave = time.Now()
-		unpromised = ws.opt.Shared && h.Closely(ws.opt.HTTPLease) && !h.Promised
+		unstored = ws.opt.Shared && h.Closely(ws.opt.HTTPLease) && !h.Close
 	})
-	if unpromised {
+	if unstored {
 		ws.storeSoon()
 	}
 }
@@ -190,7 +190,7 @@ func (ws *Workers) Beat(ctx context.Context, in protocol.WorkerHeartbeat) (*engi
 		if ws.opt.Shared && h.Closely(ws.opt.HTTPLease) {
 			keep = true
 		}
-		overdue = ws.opt.Shared && time.Since(h.StoredAt) >= ws.opt.StoreAlive
+		overdue = ws.overdue(h)
 	})
 	if keep {
 		if err := ws.storeAlive(ctx, key); err != nil {

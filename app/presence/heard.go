@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
@@ -13,18 +14,20 @@ import (
 
 // Heard is one worker, and what is known of it beside its row.
 type Heard struct {
-	Worker   *engine.Worker
-	signals  map[string][]string // that the worker declared, by workflow type
-	At       time.Time           // last sign of life at this app; zero: only read from the store
-	StoredAt time.Time           // when this app last stored one; zero: never, so the next one is stored
-	Stored   time.Time           // the sign of life that it stored then
-	Machine  json.RawMessage
-	Slots    json.RawMessage
-	Process  json.RawMessage
-	Gate     string    // why the release gate holds it
-	Draining bool      // as it said last, here or by its row at another app
-	Unsaid   bool      // it said so here, and its row does not know
-	Unsure   time.Time // when nobody knew last whether a poll of it was given something
+	Worker  *engine.Worker
+	signals map[string][]string // that the worker declared, by workflow type
+	At      time.Time           // last sign of life at this app; zero: only read from the store
+	// until when the worker is alive by its row, if another app received its last stored heartbeat; set in a Roster
+	Elsewhere history.Time
+	StoredAt  time.Time // when this app last stored one; zero: never, so the next one is stored
+	Stored    time.Time // the sign of life that it stored then
+	Machine   json.RawMessage
+	Slots     json.RawMessage
+	Process   json.RawMessage
+	Gate      string    // why the release gate holds it
+	Draining  bool      // as it said last, here or by its row at another app
+	Unsaid    bool      // it said so here, and its row does not know
+	Unsure    time.Time // when nobody knew last whether a poll of it was given something
 	// when this app read a registration that another app took, or itself before it restarted; zero: it took it
 	Adopted time.Time
 	LookAt  time.Time // when to look whether another app hears it still; zero: this app hears it, or never did
@@ -34,8 +37,9 @@ type Heard struct {
 	// when the last of its heartbeats said that it runs nothing of a kind; without one that it runs some
 	Rested map[protocol.TaskKind]time.Time
 	// when this app gave it something last that it may hold for minutes, or heard it of that
-	Gave     time.Time
-	Promised bool // what is stored says that its heartbeats are stored
+	Gave  time.Time
+	Close bool // the row was stored when the worker was Closely: the other apps know that its heartbeats are stored
+	Exact bool // the row ends the worker's liveness one Alive after Stored: no later heartbeat of this app is allowed for
 	// polls, by the kinds that they ask for, of which the last response with tasks could not be delivered: the next one
 	// gets a single task, in case it was the size of the response
 	Narrow map[string]bool

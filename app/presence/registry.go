@@ -31,6 +31,7 @@ type Options struct {
 	App           string        // id of this process
 	Alive         time.Duration // a worker is alive this long after it was heard
 	StoreAlive    time.Duration // how often its liveness is stored at rest when the database is shared
+	Quiet         time.Duration // the last heartbeat of a worker that was silent for so long is stored exactly: 15 s
 	Heartbeat     time.Duration // what workers are told
 	AttemptLease  time.Duration // of workers that renew by themselves
 	HTTPLease     time.Duration // of clients of the HTTP contract
@@ -47,17 +48,27 @@ type Options struct {
 }
 
 // New makes the memory of an app.
-func New(o Options) *Registry { return &Registry{opt: o, known: map[engine.WorkerKey]*Heard{}} }
+func New(o Options) *Registry {
+	return &Registry{opt: o.defaults(), known: map[engine.WorkerKey]*Heard{}}
+}
+
+func (o Options) defaults() Options {
+	if o.Quiet == 0 {
+		o.Quiet = 15 * time.Second
+	}
+	return o
+}
 
 // Hears says whether a worker was heard here within the window.
 func (r *Registry) Hears(h Heard) bool { return !h.At.IsZero() && time.Since(h.At) <= r.opt.Alive }
 
-// Alive says whether a worker can be believed to live at now: heard here within the window, or by its stored time.
+// Alive says whether a worker is alive at now: this app received a heartbeat within Options.Alive, or the row says so
+// because another app received one.
 func (r *Registry) Alive(h Heard, now time.Time) bool {
 	if r.Hears(h) {
 		return true
 	}
-	return r.opt.Shared && h.At.IsZero() && h.Worker.AliveUntil.After(now)
+	return r.opt.Shared && (h.At.IsZero() && h.Worker.AliveUntil.After(now) || h.Elsewhere.After(now))
 }
 
 // Put remembers a registration.
@@ -76,7 +87,8 @@ func (r *Registry) Put(w *engine.Worker) {
 		h.Beats, h.Adopted, h.Gave, h.Rested = false, time.Time{}, time.Time{}, nil
 		h.Told, h.Looked, h.Emptied = protocol.IntentWork, time.Time{}, false
 	}
-	h.Worker, h.signals, h.StoredAt, h.Stored, h.Promised = w, w.Declares("signals"), time.Time{}, time.Time{}, false
+	h.Worker, h.signals, h.StoredAt, h.Stored = w, w.Declares("signals"), time.Time{}, time.Time{}
+	h.Close, h.Exact = false, false
 }
 
 // PutRead is Put for a row that was read after mark: not if a registration has ended since then, which may have been

@@ -6,12 +6,26 @@ import (
 	"github.com/sojourn-run/sojourn/app/engine"
 )
 
-// quietFor is how long a worker is silent until the app that heard it stores when exactly that was. The other apps can
-// then tell which of them heard it last, and that one misses it as soon as its time is over.
-const quietFor = 15 * time.Second
+// overdue says whether the last heartbeat of a worker has to be stored now, because other apps would expire the worker
+// by its row otherwise. An exact row leaves no time for heartbeats that are not stored, so the next one is stored when
+// three quarters of Alive have passed.
+func (r *Registry) overdue(h *Heard) bool {
+	switch {
+	case !r.opt.Shared || !h.At.After(h.Stored):
+		return false
+	case h.Exact:
+		return time.Since(h.Stored) >= r.opt.Alive*3/4
+	}
+	return time.Since(h.StoredAt) >= r.opt.StoreAlive
+}
 
-// Unheard lists the workers whose last sign of life other apps are to know of: it is a minute since one was stored, or
-// the worker went quiet, or it was given something and nothing says yet that its heartbeats are stored. With them, or
+// quiet says whether a worker is silent and its row may still allow for heartbeats that this app has not stored.
+func (r *Registry) quiet(h *Heard) bool {
+	return !h.At.IsZero() && time.Since(h.At) >= r.opt.Quiet && (h.At.After(h.Stored) || !h.Exact)
+}
+
+// Unheard lists the workers whose last heartbeat has to be stored for the other apps: it is overdue, or the worker is
+// quiet, or it was given something since its row was stored last. With them, or
 // when anything is written anyway, come those whose minute is half over: so a fleet is stored in step, once a minute,
 // and not each worker at a time of its own.
 func (r *Registry) Unheard(every, holds time.Duration, anyway bool) (list []engine.WorkerKey) {
@@ -19,8 +33,7 @@ func (r *Registry) Unheard(every, holds time.Duration, anyway bool) (list []engi
 	defer r.mu.Unlock()
 	for k, h := range r.known {
 		fresh, since := h.At.After(h.Stored), time.Since(h.StoredAt)
-		pressing := fresh && (since >= every || time.Since(h.At) >= quietFor) ||
-			!h.At.IsZero() && h.Closely(holds) && !h.Promised
+		pressing := r.overdue(h) || r.quiet(h) || !h.At.IsZero() && h.Closely(holds) && !h.Close
 		if anyway = anyway || pressing; pressing || fresh && since >= every/2 {
 			list = append(list, k)
 		}

@@ -105,8 +105,8 @@ func (v *View) workerView(w *engine.Worker, h presence.Heard, held store.Holding
 			FleetTarget: d.FleetTarget, Since: d.At, DeadlineAt: d.Deadline, Evict: d.Evict, By: d.By, Reason: d.Reason,
 		}
 	}
-	if !h.At.IsZero() {
-		out.LastHeartbeatAt = history.At(now.Add(-time.Since(h.At)))
+	if at := now.Add(-time.Since(h.At)); !h.At.IsZero() && at.After(w.HeartbeatAt.Time) {
+		out.LastHeartbeatAt = history.At(at)
 	}
 	if len(h.Slots) > 0 {
 		out.Slots = h.Slots
