@@ -37,6 +37,9 @@ var handlers = map[string]map[string]string{
 		export async function main(_, ctx) {
 			return ctx.session.require('text').length * 10 + ctx.session.state.rebuilds;
 		}`,
+		"pair.cjs": `exports.main = ([text, n], ctx) => { ctx.session.state.pair = text.length + n; };`,
+		"both.cjs": `exports.main = (_, ctx) => ctx.session.require('pair');
+		exports.recovery = { rebuildActivity: 'index.pair', rebuildArguments: 2 };`,
 		"die.cjs":     `module.exports = () => process.kill(process.pid, 'SIGKILL') && new Promise(() => {});`,
 		"selfish.cjs": `exports.main = (_, ctx) => ctx.session.require('text'); exports.recovery = { rebuildActivity: 'index.selfish' };`,
 		"strange.cjs": `exports.main = (_, ctx) => ctx.session.require('text'); exports.recovery = { rebuild: 'index.load' };`,
@@ -47,6 +50,9 @@ var handlers = map[string]map[string]string{
 			"\tstate.rebuilds = getattr(state, 'rebuilds', 0) + 1\n\tstate.text = text\n",
 		"find.py": "recovery = {'rebuild_activity': 'index.load'}\n\ndef main(_, ctx):\n" +
 			"\treturn len(ctx.session.require('text')) * 10 + ctx.session.state.rebuilds\n",
+		"pair.py": "def main(both, ctx):\n\tctx.session.state.pair = len(both[0]) + both[1]\n",
+		"both.py": "recovery = {'rebuild_activity': 'index.pair', 'rebuild_arguments': 2}\n\ndef main(_, ctx):\n" +
+			"\treturn ctx.session.require('pair')\n",
 		"die.py":     "import os, signal, time\n\ndef main(_, ctx):\n\tos.kill(os.getpid(), signal.SIGKILL)\n\ttime.sleep(60)\n",
 		"selfish.py": "recovery = {'rebuild_activity': 'index.selfish'}\n\ndef main(_, ctx):\n\treturn ctx.session.require('text')\n",
 		"strange.py": "recovery = {'rebuild': 'index.load'}\n\ndef main(_, ctx):\n\treturn ctx.session.require('text')\n",
@@ -91,7 +97,7 @@ func TestAHandlersRecoveryPolicyIsKept(t *testing.T) {
 				for range 2 { // cold at first, and cold again after its executor was killed
 					var all []workflow.Future
 					for range 4 {
-						all = append(all, s.Execute(ctx, "index.find", "abc"))
+						all = append(all, s.Execute(ctx, "index.find", "abc", 7))
 					}
 					for _, f := range all {
 						n, err := workflow.Await[int](ctx, f)
@@ -105,19 +111,27 @@ func TestAHandlersRecoveryPolicyIsKept(t *testing.T) {
 						return 0, errors.New("the executor lived on")
 					}
 				}
-				return sum, s.End(ctx)
+				n, err := workflow.Await[int](ctx, s.Execute(ctx, "index.both", "abc", 7))
+				if err != nil {
+					return 0, err
+				}
+				return sum + n, s.End(ctx)
 			})
 		})
 		answer, err := a.Broker().Start(t.Context(), protocol.StartRequest{WorkflowType: "finds"})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := result[int](t, end(t, a, answer.RunID)); got != 2*4*31 { // 31: three letters, rebuilt once
+		// 31: three letters, rebuilt once; 10: of the rebuild that receives both arguments
+		if got := result[int](t, end(t, a, answer.RunID)); got != 2*4*31+10 {
 			t.Errorf("got %d", got)
 		}
 		reasons := map[string]int{}
 		for _, e := range events(t, a, answer.RunID) {
 			if d, ok := e.Data.(*history.SessionRecovered); ok {
+				if d.Rebuild == "index.pair" {
+					continue
+				}
 				reasons[d.Reason]++
 				if d.Outcome != protocol.Rebuilt || d.Rebuild != "index.load" || d.Retries != 1 {
 					t.Errorf("what history says of the rebuild: %+v", d)

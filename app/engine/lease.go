@@ -132,6 +132,9 @@ func (s *Session) claim(l Lessee, floor int64, now time.Time, task string) (time
 		s.Reason, s.GivenUp, s.EvictedAt = ReasonReleased, ReasonEvictedCap, history.At(now)
 	case s.Status == protocol.SessionActive && s.Owner != "": // its lease is over, and nobody has looked since
 		s.Reason, s.GivenUp = ReasonLeaseLost, ""
+		if s.idle(s.LeaseUntil.Time) {
+			s.GivenUp = ReasonEvictedIdle
+		}
 	}
 	// The session gave way and is wanted again soon after, which its timeline says, so that a cap which is too
 	// low can be seen.

@@ -135,20 +135,28 @@ func TestAClaimTellsWhyTheHoldingBeforeEnded(t *testing.T) {
 		return Lessee{Worker: &Worker{ID: id, Incarnation: incarnation, Queues: []string{"q"}, MaxSessions: 2}, Counted: true}
 	}
 	options := protocol.SessionOptions{SessionID: "s", Lease: 60, MaxActivities: 1}
+	idle := func(s *Session) { s.Idle, s.LastActivity = 40_000_000, history.At(now) }
+	busy := func(s *Session) { s.Idle, s.LastActivity = 40_000_000, history.At(now.Add(50*time.Second)) }
 	for name, c := range map[string]struct {
 		next  Lessee
 		after time.Duration
 		want  string
+		in    func(*Session)
 	}{
-		"its lease was over":        {by("b", "1"), time.Minute, ReasonLeaseLost},
-		"its process is another":    {by("a", "2"), time.Second, ReasonRestarted},
-		"it left its tasks waiting": {by("b", "1"), time.Second, ReasonFallback},
+		"its lease was over":        {by("b", "1"), time.Minute, ReasonLeaseLost, nil},
+		"it was idle":               {by("b", "1"), time.Minute, ReasonEvictedIdle, idle},
+		"its lease ended in use":    {by("b", "1"), 10 * time.Minute, ReasonLeaseLost, busy},
+		"its process is another":    {by("a", "2"), time.Second, ReasonRestarted, nil},
+		"it left its tasks waiting": {by("b", "1"), time.Second, ReasonFallback, nil},
 	} {
 		s := NewSession("default", "s", &options, history.At(now))
 		s.claim(by("a", "1"), 0, now, "")
 		s.move(now)
 		if s.Before != "" {
 			t.Errorf("%s: the first holding follows one that ended for %q", name, s.Before)
+		}
+		if c.in != nil {
+			c.in(&s)
 		}
 		if s.claim(c.next, 0, now.Add(c.after), ""); s.Before != c.want || s.Reason != "" {
 			t.Errorf("%s: it ended for %q, and reason %q, want %q", name, s.Before, s.Reason, c.want)

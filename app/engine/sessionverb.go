@@ -276,6 +276,8 @@ func (s *Session) lastEnd() string {
 	switch {
 	case s.Reason == ReasonReleased:
 		return cmp.Or(s.GivenUp, s.Reason)
+	case s.GivenUp == ReasonEvictedIdle:
+		return s.GivenUp
 	case s.GivenUp != "":
 		return s.Reason + ": " + s.GivenUp
 	}
@@ -475,6 +477,9 @@ func (in DueSession) decide(s *Session, now history.Time) (SessionChange, error)
 			e.What, e.Why = "idle_unpinned", "idle since "+s.lastActivity().Format(time.RFC3339)
 		}
 		n.lose(status, reason, now)
+		if e.What == "idle_unpinned" {
+			n.GivenUp = ReasonEvictedIdle
+		}
 		c.Timeline = append(c.Timeline, e)
 	// Its tasks have waited for the holder for long enough, so from now on any worker may claim it.
 	case !s.Open && s.waits(now.Time) && !s.OpensAt().Time.IsZero() && !s.OpensAt().After(now.Time):

@@ -83,7 +83,9 @@ class Recovery(TypedDict, total=False):
     """How the session's state is rebuilt when it is gone: recovery = {"rebuild_activity": "index.load"}."""
 
     rebuild_activity: str
-    """The activity that makes the state anew, with the arguments of the call that missed it."""
+    """The activity that makes the state anew, with the first argument of the call that missed it."""
+    rebuild_arguments: int
+    """How many arguments of that call the rebuild activity receives: a list of them, if it is more than 1, the default."""
     max_auto_retries: int
     """How often a call is tried again after a rebuild; 1 when it is left out."""
     singleflight_per_session: bool

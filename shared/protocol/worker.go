@@ -298,13 +298,15 @@ const (
 	RebuildRunning   = "running"
 )
 
-// LostReasons are the reasons for which the state of a session can be missing: code did not find it, or what became of
-// its executor.
+// LostReasons are the reasons for which the state of a session can be missing: code did not find it, its executor
+// ended, or the holding before ended and with it the state.
 var LostReasons = map[string]bool{
 	"missing_state": true,
 	"crash":         true, "out_of_memory": true, "quota": true, "deadline": true, "protocol_error": true,
 	"evicted_idle": true, "evicted_ttl": true,
 	"evicted_pressure": true, "drained": true, "closed": true, "worker_lost": true, "never_here": true, "declared": true,
+	"evicted_cap": true, "worker_restarted": true, "moved": true, "given_up": true, "database_restored": true,
+	"released": true,
 }
 
 // LostReason is the one of LostReasons for the end of a holding as its session has it: a word, and perhaps what the
@@ -312,10 +314,14 @@ var LostReasons = map[string]bool{
 func LostReason(end string) string {
 	word, _, _ := strings.Cut(end, ":")
 	switch word {
-	case "lease_expired", "worker_heartbeat_stale", "worker_restarted":
+	case EndedLeaseExpired, EndedHeartbeatStale:
 		return "worker_lost"
-	case "shutdown":
+	case "shutdown", ReasonWorkerShutdown:
 		return "drained"
+	case "ttl_expired":
+		return "evicted_ttl"
+	case "fallback", "other_queue":
+		return "moved"
 	}
 	if LostReasons[word] {
 		return word

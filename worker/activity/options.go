@@ -27,10 +27,13 @@ const Lost SessionErrorKind = "lost"
 // SessionRecoveryPolicy makes the worker rebuild a session's state and try again, inside the same attempt, session and
 // epoch, when an activity says that the state is lost. The rebuild activity is never itself recovered.
 type SessionRecoveryPolicy struct {
-	OnError                SessionErrorKind // Lost when empty
-	RebuildActivity        string           // its registered name
-	MaxAutoRetries         int              // of the activity after a rebuild; 1 when 0
-	SingleflightPerSession bool             // activities of one session that are cold at once share one rebuild
+	OnError         SessionErrorKind // Lost when empty
+	RebuildActivity string           // its registered name
+	MaxAutoRetries  int              // of the activity after a rebuild; 1 when 0
+	// RebuildArguments is the number of the activity's arguments that a handler receives as the rebuild activity, 1 when
+	// 0: it receives them as in a direct call with that many. A Go function receives as many as it has parameters.
+	RebuildArguments       int
+	SingleflightPerSession bool // activities of one session that are cold at once share one rebuild
 }
 
 // Check says what is wrong with a policy.
@@ -42,6 +45,8 @@ func (p SessionRecoveryPolicy) Check() error {
 		return errors.New("recovery policy: RebuildActivity is empty")
 	case p.MaxAutoRetries < 0:
 		return errors.New("recovery policy: MaxAutoRetries is negative")
+	case p.RebuildArguments < 0:
+		return errors.New("recovery policy: RebuildArguments is negative")
 	}
 	return nil
 }
@@ -64,6 +69,8 @@ func ParseRecovery(name string, raw []byte) (*SessionRecoveryPolicy, error) {
 			err = json.Unmarshal(value, &p.RebuildActivity)
 		case "maxautoretries":
 			err = json.Unmarshal(value, &p.MaxAutoRetries)
+		case "rebuildarguments":
+			err = json.Unmarshal(value, &p.RebuildArguments)
 		case "singleflightpersession":
 			err = json.Unmarshal(value, &p.SingleflightPerSession)
 		default:

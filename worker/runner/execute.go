@@ -2,6 +2,7 @@ package runner
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -26,16 +27,15 @@ func (a *attempt) execute(ctx context.Context) (payload.Payload, error) {
 	return result, a.whyLost(err)
 }
 
-// whyLost adds to an error about missing state why the state is missing, if it was lost before this holding of
-// the session, here or on another worker.
+// whyLost adds to an error about missing state why the holding before this one ended. It adds nothing if the state was
+// lost in this holding: its executor ended, or the state was rebuilt here before.
 func (a *attempt) whyLost(err error) error {
 	s, here := a.task.Session, a.lost != "" && a.lost != string(sandbox.CauseDeclared)
+	here = here || a.rebuilds > 0 || a.recovered != nil
 	if s == nil || s.LastEnd == "" || here || !errors.Is(err, activity.ErrSessionLost) {
 		return err
 	}
-	if reason := protocol.LostReason(s.LastEnd); reason != "" {
-		a.lost = reason
-	}
+	a.lost = cmp.Or(protocol.LostReason(s.LastEnd), "released") // for a reason that an operator or the holder gave
 	why := fmt.Sprintf(" (the holding before this one ended: %s)", s.LastEnd)
 	if plain, ok := err.(*activity.Error); ok { //nolint:errorlint // not wrapped: its type and class stay
 		told := *plain

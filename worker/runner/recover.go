@@ -45,7 +45,7 @@ func recovering(a *attempt, next call) call {
 		for tries := 0; errors.Is(err, activity.ErrSessionLost) && tries < policy.Retries() && ctx.Err() == nil; tries++ {
 			cause, reason := err.Error(), a.lostReason()
 			own := false
-			rebuild := func(ctx context.Context) error { own = true; return a.rebuildState(ctx, policy.RebuildActivity) }
+			rebuild := func(ctx context.Context) error { own = true; return a.rebuildState(ctx, policy) }
 			a.recovered = &protocol.Recovered{
 				Rebuild: policy.RebuildActivity, Cause: cause, Reason: reason, Retries: tries, Waited: waited,
 				Outcome: protocol.RebuildFailed,
@@ -118,9 +118,10 @@ func (a *attempt) lostReason() string {
 
 // rebuildState runs the rebuild activity with the arguments of the activity whose state is missing, as many of them as
 // it takes.
-func (a *attempt) rebuildState(ctx context.Context, name string) error {
+func (a *attempt) rebuildState(ctx context.Context, policy *activity.SessionRecoveryPolicy) error {
+	name := policy.RebuildActivity
 	if a.def == nil {
-		return a.rebuildHandler(ctx, name)
+		return a.rebuildHandler(ctx, name, max(1, policy.RebuildArguments))
 	}
 	def, ok := a.r.opt.Definitions.FindActivity(name)
 	if !ok {
@@ -137,16 +138,34 @@ func (a *attempt) rebuildState(ctx context.Context, name string) error {
 }
 
 // rebuildHandler runs the rebuild activity of a handler, which is a handler of the same runtime: each has state of its
-// own in a session.
-func (a *attempt) rebuildHandler(ctx context.Context, name string) error {
+// own in a session. It receives the first arguments of the activity whose state is missing, in the same shape as in a
+// direct call with that many arguments: a list is passed for several arguments only.
+func (a *attempt) rebuildHandler(ctx context.Context, name string, arguments int) error {
 	mine, _ := a.r.opt.Executors.Has(a.task.ActivityType)
 	if theirs, ok := a.r.opt.Executors.Has(name); !ok || theirs != mine {
 		return activity.NewError("RebuildNotRegistered", "rebuild activity "+name+" is no "+mine+" handler of this worker")
 	}
 	a.rebuild = true
 	defer func() { a.rebuild = false }()
-	_, err := a.run(ctx, name, nil, a.task.Arguments)
+	args, err := firstArguments(a.task.Arguments, arguments)
+	if err != nil {
+		return err
+	}
+	_, err = a.run(ctx, name, nil, args)
 	return err
+}
+
+// firstArguments returns the first n of the arguments. Arguments that are no list are returned unchanged.
+func firstArguments(args payload.Payload, n int) (payload.Payload, error) {
+	all, err := payload.Args(args)
+	if err != nil || len(all) <= n {
+		return args, nil //nolint:nilerr // the handler receives them as they are, as in a direct call
+	}
+	first := make([]any, n)
+	for i := range first {
+		first[i] = all[i]
+	}
+	return payload.EncodeArgs(first...)
 }
 
 // InvokeRebuild runs a rebuild activity with the arguments of the activity that found its state missing, as many of
@@ -162,11 +181,7 @@ func InvokeRebuild(ctx context.Context, def *activity.Definition, args payload.P
 		if bad != nil || len(all) == 0 {
 			return result, err
 		}
-		rest := make([]any, len(all)-1)
-		for i := range rest {
-			rest[i] = all[i]
-		}
-		if args, bad = payload.EncodeArgs(rest...); bad != nil {
+		if args, bad = firstArguments(args, len(all)-1); bad != nil {
 			return result, err
 		}
 	}

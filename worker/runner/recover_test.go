@@ -3,12 +3,14 @@ package runner_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/sojourn-run/sojourn/shared/history"
+	"github.com/sojourn-run/sojourn/shared/protocol"
 	"github.com/sojourn-run/sojourn/worker"
 	"github.com/sojourn-run/sojourn/worker/activity"
 	"github.com/sojourn-run/sojourn/worker/workflow"
@@ -179,4 +181,87 @@ func TestSessionMovesWhenItsWorkerDies(t *testing.T) {
 			t.Errorf("held: %+v", held)
 		}
 	})
+}
+
+// A rebuild names the real reason for which the state is missing: how the holding before this one ended, or that it was
+// lost in this holding.
+func TestARebuildNamesTheRealReason(t *testing.T) {
+	define := func(r *worker.Registry) {
+		r.Workflow("steps", func(ctx workflow.Context, steps []string) error {
+			ctx = workflow.InSession(ctx, "s")
+			for _, step := range steps {
+				if err := workflow.ExecuteActivity(ctx, step).Get(ctx, nil); err != nil {
+					return err
+				}
+				if err := workflow.Signal(ctx, "go").Receive(ctx); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		r.Activity("use", func(ctx context.Context) error {
+			_, err := activity.Get[bool](ctx, "there")
+			return err
+		}, activity.Options{Recovery: &activity.SessionRecoveryPolicy{RebuildActivity: "rebuild"}})
+		r.Activity("rebuild", func(ctx context.Context) error { activity.SessionState(ctx).Set("there", true); return nil })
+		r.Activity("forget", func(ctx context.Context) error { activity.SessionState(ctx).Set("there", nil); return nil })
+	}
+	release := func(reason string) func(*control, *member, protocol.SessionView) {
+		return func(a *control, m *member, s protocol.SessionView) {
+			m.sessions.Drop("s", s.Epoch, reason)
+			_, err := a.ReleaseSession(a.t.Context(), protocol.SessionVerb{
+				SessionID: "s", WorkerID: "a", Epoch: s.Epoch, Reason: reason,
+			})
+			if err != nil {
+				a.t.Fatal(err)
+			}
+		}
+	}
+	kill := func(a *control, m *member, _ protocol.SessionView) {
+		m.kill()
+		a.worker("b", define, nil)
+	}
+	for name, c := range map[string]struct {
+		steps []string
+		then  func(*control, *member, protocol.SessionView)
+		want  []string
+	}{
+		"the worker was killed": {[]string{"use", "use"}, kill, []string{"missing_state", "worker_lost"}},
+		"the session was idle": {[]string{"use", "use"}, func(*control, *member, protocol.SessionView) {
+			time.Sleep(7 * time.Minute) // its row is still there
+		}, []string{"missing_state", "evicted_idle"}},
+		"the worker left": {[]string{"use", "use"}, release("shutdown"), []string{"missing_state", "drained"}},
+		"the session gave way": {
+			[]string{"use", "use"}, release("evicted_pressure"), []string{"missing_state", "evicted_pressure"},
+		},
+		"its holder released it": {[]string{"use", "use"}, release("no more disk"), []string{"missing_state", "released"}},
+		"killed, and later its code lost it": {
+			[]string{"use", "use", "forget", "use"}, kill, []string{"missing_state", "worker_lost", "missing_state"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, a *control) {
+				m := a.worker("a", define, nil)
+				run := a.begin("steps", c.steps)
+				time.Sleep(time.Second)
+				held, err := a.Session(t.Context(), "", "s")
+				if err != nil {
+					t.Fatal(err)
+				}
+				c.then(a, m, held)
+				for range c.steps {
+					a.signal(run, "go")
+					time.Sleep(time.Minute)
+				}
+				a.end(run)
+				var got []string
+				for _, e := range all[*history.SessionRecovered](a.events(run)) {
+					got = append(got, e.Reason)
+				}
+				if !slices.Equal(got, c.want) {
+					t.Errorf("reasons %q, want %q", got, c.want)
+				}
+			})
+		})
+	}
 }

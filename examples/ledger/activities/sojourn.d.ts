@@ -72,8 +72,10 @@ export interface Log {
 
 /** How the session's state is rebuilt when it is gone: `export const recovery: Recovery = { rebuildActivity: 'index.load' };` */
 export interface Recovery {
-  /** The activity that makes the state anew, with the arguments of the call that missed it. */
+  /** The activity that makes the state anew, with the first argument of the call that missed it. */
   rebuildActivity: string;
+  /** How many arguments of that call the rebuild activity receives: a list of them, if it is more than 1, the default. */
+  rebuildArguments?: number;
   /** How often a call is tried again after a rebuild; 1 when it is left out. */
   maxAutoRetries?: number;
   /** Whether calls that find nothing at once share one rebuild; true when it is left out. */
