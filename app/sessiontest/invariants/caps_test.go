@@ -6,18 +6,19 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// overCap looks for a claim by a worker that held as many sessions as it may already, beyond doubt: each under a lease
-// that outlived the claim, with nothing begun before the claim's answer that could have ended it.
+// overCap looks for a claim or resume by a worker that certainly held as many other sessions as its cap: each under a
+// lease that outlived the claim, with no call that could have ended it begun before the claim's answer.
 func overCap(history []porcupine.Operation, most int) error {
 	for _, o := range history {
 		c, r := o.Input.(call), o.Output.(reply)
-		if c.kind != claim {
+		if c.kind != claim && (c.kind != resume || !r.ok) {
 			continue
 		}
 		held := map[string]bool{}
 		for _, e := range history {
 			ec, er := e.Input.(call), e.Output.(reply)
-			grants := er.ok && (ec.kind == claim || ec.kind == fetch || ec.kind == renew && ec.fallback == 0)
+			grants := er.ok && (ec.kind == claim || ec.kind == fetch ||
+				(ec.kind == renew || ec.kind == resume) && ec.fallback == 0)
 			if ec.fallback > 0 && (ec.kind == fetch && ec.task == "" || ec.before+ec.fallback <= r.after) {
 				continue // another worker may have claimed it since, unseen
 			}
@@ -44,7 +45,7 @@ func overCap(history []porcupine.Operation, most int) error {
 func ended(history []porcupine.Operation, session string, before int64) bool {
 	for _, o := range history {
 		if c := o.Input.(call); c.session == session &&
-			(c.kind == release || c.kind == closing || c.kind == drain) && o.Output.(reply).ok &&
+			(c.kind == release || c.kind == closing || c.kind == drain || c.kind == giveUp) && o.Output.(reply).ok &&
 			o.Call < before {
 			return true
 		}

@@ -19,7 +19,9 @@ const (
 	renew    kind = "renew"
 	release  kind = "release"
 	closing  kind = "close"
-	report   kind = "report" // completed an attempt, or heart-beat it
+	report   kind = "report"  // completed an attempt, or heart-beat it
+	resume   kind = "resume"  // a new lease under the same epoch, also if the former one has run out
+	giveUp   kind = "give up" // the holder dropped its state, and no app leases under the epoch to it any more
 	// an operator drained its worker for a while, in which the app may have given the session up for it
 	drain kind = "drain"
 )
@@ -33,6 +35,7 @@ type call struct {
 	app                          int
 	before, lease                int64
 	fallback                     int64 // 0: the session is hard
+	resumes                      bool  // the worker resumes sessions
 }
 
 // reply is the answer. after is read when it is here; at is when the store applied the call, where the answer tells,
@@ -104,7 +107,7 @@ func law(s ownership, c call, r reply) (bool, ownership) {
 	unseen := c.epoch == 0 && r.ok && !s.closed &&
 		(s.open(c, r.after) || s.owner == c.worker && s.processes[process(c.worker)] != s.incarnation)
 	switch {
-	case r.ok && (c.kind == claim || c.kind == fetch || c.kind == renew) && !promises(c, r):
+	case r.ok && (c.kind == claim || c.kind == fetch || c.kind == renew || c.kind == resume) && !promises(c, r):
 		return false, s
 	case c.kind == register:
 		s.processes[process(c.worker)] = c.incarnation
@@ -129,7 +132,9 @@ func law(s ownership, c call, r reply) (bool, ownership) {
 		}
 		return true, s.held(c, c.incarnation, r)
 	case c.kind == fetch:
-		if s.closed || !mine || s.epoch != r.epoch || max(r.at, c.before) >= s.high {
+		// A task of a session whose lease ran out resumes it at the process that held it.
+		over := max(r.at, c.before) >= s.high
+		if s.closed || !mine || s.epoch != r.epoch || over && !c.resumes {
 			return false, s
 		}
 		s.incarnation, s.low, s.high = c.incarnation, max(s.low, r.until), max(s.high, r.until)
@@ -145,6 +150,19 @@ func law(s ownership, c call, r reply) (bool, ownership) {
 		if r.after < s.low {
 			s.low = max(s.low, c.before+c.left())
 		}
+		return true, s
+	case c.kind == giveUp: // an app refuses only if the worker does not hold the session under this epoch
+		if !s.closed && holds {
+			s.owner, s.incarnation = "", ""
+		}
+		return true, s
+	case c.kind == resume && !r.ok: // by cap, drain or release gate as well
+		return true, s
+	case c.kind == resume:
+		if s.closed || !mine || s.epoch != c.epoch || r.epoch != c.epoch {
+			return false, s
+		}
+		s.incarnation, s.low, s.high = c.incarnation, max(s.low, r.until), max(s.high, r.until)
 		return true, s
 	case !r.ok:
 		// may have claimed in a poll whose task was given back

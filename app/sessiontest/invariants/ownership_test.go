@@ -53,6 +53,8 @@ type tally struct {
 	soft    int // schedules of soft sessions
 	held    int // polls that the release gate held, where operators were about
 	gates   int // schedules with operators
+	resumes int // schedules with workers that resume sessions
+	handed  int // tasks handed back because their process had dropped the state of their epoch
 }
 
 func (c *tally) add(s *schedule, history []porcupine.Operation) {
@@ -60,6 +62,9 @@ func (c *tally) add(s *schedule, history []porcupine.Operation) {
 	defer c.mu.Unlock()
 	if s.operated {
 		c.gates, c.held = c.gates+1, c.held+s.held
+	}
+	if s.resumes {
+		c.resumes, c.handed = c.resumes+1, c.handed+s.handedBack
 	}
 	if c.done == nil {
 		c.done = map[kind]int{}
@@ -84,7 +89,7 @@ func (c *tally) add(s *schedule, history []porcupine.Operation) {
 			}
 			last[in.session] = in.worker
 		}
-		if in.kind == release || in.kind == closing {
+		if in.kind == release || in.kind == closing || in.kind == giveUp {
 			until[in.session] = 0
 		} else if in.worker == last[in.session] {
 			until[in.session] = max(until[in.session], out.until)
@@ -202,7 +207,11 @@ func play(t *testing.T, n, parallel int, in func() *harness, change ...func(*sch
 	})
 	wait.Wait()
 	t.Logf("%d schedules: %v, %d refused, %d sessions moved to the other worker; %d soft, %d fell back to the other worker;"+
-		" the release gate held %d polls", n, count.done, count.refused, count.moves, count.soft, count.falls, count.held)
+		" the release gate held %d polls; %d with workers that resume sessions, which handed back %d tasks", n, count.done,
+		count.refused, count.moves, count.soft, count.falls, count.held, count.resumes, count.handed)
+	if count.done[resume] < count.resumes {
+		t.Errorf("%d schedules with workers that resume sessions had only %d resumes", count.resumes, count.done[resume])
+	}
 	if count.held < count.gates {
 		t.Errorf("the release gate held only %d polls in %d schedules", count.held, count.gates)
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/anishathalye/porcupine"
@@ -15,6 +16,7 @@ import (
 	"github.com/sojourn-run/sojourn/app/engine"
 	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/protocol"
+	"github.com/sojourn-run/sojourn/worker/session"
 )
 
 // schedule is one random history in the making: two workers of two names, whose processes poll every app, work, renew,
@@ -34,6 +36,8 @@ type schedule struct {
 	// operators drain workers and groups, and route the queue from group to group; and each process of a worker is of the
 	// release of one of the apps, or of none, so that the release gate stands between it and the others
 	operated bool
+	// workers suspend the state of sessions whose lease ran out, and ask to resume it
+	resumes bool
 
 	start   time.Time
 	began   int64 // by the store's clock
@@ -45,6 +49,8 @@ type schedule struct {
 	err     error
 	drained []drained
 	held    int // polls that the release gate held
+	// handedBack counts tasks that arrived under an epoch whose state their process had dropped.
+	handedBack int
 }
 
 // drained is that a worker was drained, as one app had answered, until it was asked to resume it.
@@ -83,6 +89,7 @@ func newSchedule(w *harness, seed uint64) *schedule {
 			s.limit = 4 + r.IntN(4) // a session that is full waits for room, and not for its holder
 		}
 	}
+	s.resumes = !s.options && r.IntN(2) == 0
 	return s
 }
 
@@ -193,6 +200,12 @@ func (s *schedule) worker(name string, r *rand.Rand) {
 		stop = p.begin(r)
 		for !s.over() {
 			s.stay(s.some(r, 1, s.rarer(4)))
+			if s.resumes && r.IntN(5) == 0 {
+				p.cut.Store(true)
+				s.pass(s.some(r, 1, 6))
+				p.cut.Store(false)
+				continue
+			}
 			if what := r.IntN(10); what < 4 {
 				p.pause(s.some(r, 1, 4))
 			} else if what < 7 {
@@ -251,6 +264,7 @@ func (s *schedule) register(name, incarnation, release string, r *rand.Rand) err
 	}
 	in := worker(s.ns, name, incarnation, s.most, s.lease)
 	in.Gated, in.Release = release != "", release
+	in.Session.Resumes = s.resumes
 	_, err := b.Register(ctx, in)
 	s.record(c, reply{ok: err == nil, after: s.now()}, at)
 	return err
@@ -314,7 +328,8 @@ func (s *schedule) record(c call, r reply, at int64) {
 	if r.ok && (c.kind == claim || c.kind == fetch) {
 		s.known[c.worker][c.session] = append(s.known[c.worker][c.session], grant{r.epoch, r.until})
 	}
-	if g := s.known[c.worker][c.session]; r.ok && c.kind == renew && len(g) > 0 && g[len(g)-1].epoch == r.epoch {
+	renews := r.ok && (c.kind == renew || c.kind == resume)
+	if g := s.known[c.worker][c.session]; renews && len(g) > 0 && g[len(g)-1].epoch == r.epoch {
 		g[len(g)-1].until = r.until
 	}
 }
@@ -325,6 +340,12 @@ func (s *schedule) fail(err error) {
 	if s.err == nil {
 		s.err = err
 	}
+}
+
+func (s *schedule) count(in func(*schedule)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	in(s)
 }
 
 // granted is the reply to what gave or renewed a session.
@@ -340,13 +361,19 @@ type proc struct {
 	name, incarnation string
 	release           string // empty: it does not say, and no gate asks
 	skew              int64
+	memory            *memory      // nil: the worker does not resume sessions
 	mu                sync.RWMutex // held for writing while the process is paused
+	cut               atomic.Bool  // calls reach no app
 }
 
 // begin starts the process; the function it gives kills it: nothing is begun after it returns.
 func (p *proc) begin(r *rand.Rand) (kill func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	seed := r.Uint64()
+	if p.resumes {
+		p.memory = newMemory(p, seed)
+		p.wait.Go(func() { p.memory.beats(ctx, rand.New(rand.NewPCG(seed, 5))) })
+	}
 	p.wait.Go(func() { p.polls(ctx, rand.New(rand.NewPCG(seed, 1))) })
 	p.wait.Go(func() { p.keeps(ctx, rand.New(rand.NewPCG(seed, 2))) })
 	return cancel
@@ -367,10 +394,19 @@ func (p *proc) goesOn(ctx context.Context) bool {
 
 func (p *proc) polls(ctx context.Context, r *rand.Rand) {
 	for p.goesOn(ctx) {
+		if p.cut.Load() {
+			time.Sleep(time.Millisecond)
+			continue
+		}
 		wait := int64(0)
 		if r.IntN(8) == 0 && p.shift == nil {
 			wait = 1
 		}
+		var released map[string]int64
+		if p.memory != nil {
+			released = p.memory.confirmed()
+		}
+		sent := time.Now()
 		task, err := p.takes(wait, r)
 		switch {
 		case protocol.ReasonOf(err) == protocol.ReasonStaleRegistration:
@@ -382,8 +418,19 @@ func (p *proc) polls(ctx context.Context, r *rand.Rand) {
 			time.Sleep(time.Duration(2+r.IntN(12)) * time.Millisecond)
 			continue
 		}
+		leave := func() {}
+		if p.memory != nil {
+			h := p.memory.enters(task, released, sent, r)
+			if h == nil {
+				continue
+			}
+			leave = h.Leave
+		}
 		seed := r.Uint64()
-		p.wait.Go(func() { p.works(ctx, task, rand.New(rand.NewPCG(seed, 3))) })
+		p.wait.Go(func() {
+			defer leave()
+			p.works(ctx, task, rand.New(rand.NewPCG(seed, 3)))
+		})
 		time.Sleep(time.Duration(r.IntN(3)) * time.Millisecond)
 		if s := p.schedule; s.fallback > 0 && r.IntN(3) == 0 {
 			p.stay(time.Duration(r.Int64N(2 * int64(s.fallback)))) // it has enough to do, and keeps its sessions meanwhile
@@ -396,6 +443,7 @@ func (p *proc) takes(wait int64, r *rand.Rand) (*protocol.ActivityTask, error) {
 	i, b := p.app(r)
 	c := call{
 		kind: fetch, worker: p.name, incarnation: p.incarnation, app: i, before: p.now(), lease: p.lease.Microseconds(),
+		resumes: p.resumes,
 	}
 	at := p.at()
 	task, err := p.poll(i, b, wait)
@@ -447,11 +495,15 @@ func (p *proc) works(ctx context.Context, task *protocol.ActivityTask, r *rand.R
 		}
 		i, b := p.app(r)
 		c, at := p.reports(task, i)
+		sent := time.Now()
 		a, err := b.HeartbeatTask(context.Background(), protocol.HeartbeatRequest{
 			Namespace: p.ns, TaskID: task.TaskID, AttemptID: task.AttemptID, Owner: p.name, Epoch: task.Session.Epoch,
 		})
 		if err == nil && a.Renewed {
 			p.record(c, reply{ok: true, after: p.now()}, at)
+			if p.memory != nil {
+				p.memory.sessions.Touched(task.Session.SessionID, task.Session.Epoch, session.Lease{Sent: sent})
+			}
 		}
 	}
 	p.pass(p.some(r, 0, 1))
@@ -489,6 +541,9 @@ func (p *proc) keeps(ctx context.Context, r *rand.Rand) {
 		time.Sleep(time.Duration(1+r.IntN(4)) * time.Millisecond)
 		if !p.goesOn(ctx) {
 			return
+		}
+		if p.cut.Load() {
+			continue
 		}
 		id := p.sessions[r.IntN(len(p.sessions))]
 		if p.options && r.IntN(6) == 0 {

@@ -1,0 +1,222 @@
+package invariants
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/sojourn-run/sojourn/shared/protocol"
+	"github.com/sojourn-run/sojourn/worker/session"
+)
+
+// memory is the state that one process keeps for its sessions. The worker's own package decides when the state is
+// suspended, resumed and dropped. memory checks two invariants: the process starts no work under an epoch whose state
+// it dropped, and the epochs of the tasks it receives never decrease in a session.
+type memory struct {
+	*proc
+	sessions *session.Sessions
+
+	mu      sync.Mutex // guards all below
+	built   map[epochOf]*state
+	highest map[string]int64 // session → highest epoch of a task that the process received
+	// released has, by session, the epoch that an app confirmed as given up.
+	released map[string]int64
+}
+
+var errCut = errors.New("the network is cut")
+
+type epochOf struct {
+	session string
+	epoch   int64
+}
+
+// state stands for what an activity keeps in a session.
+type state struct{ closed atomic.Bool }
+
+func (s *state) Close() { s.closed.Store(true) }
+
+func newMemory(p *proc, seed uint64) *memory {
+	m := &memory{proc: p, built: map[epochOf]*state{}, highest: map[string]int64{}, released: map[string]int64{}}
+	var random sync.Mutex
+	r := rand.New(rand.NewPCG(seed, 4))
+	var err error
+	m.sessions, err = session.New(session.Options{
+		Lease: p.lease, Buffer: 5 * time.Millisecond, Idle: time.Hour,
+		NewState: func() session.State { return &state{} },
+		GiveUp: func(_ context.Context, id string, epoch, known int64) error {
+			random.Lock()
+			defer random.Unlock()
+			return m.givesUp(id, epoch, known, r)
+		},
+	}, time.Second)
+	if err != nil {
+		p.fail(err)
+	}
+	return m
+}
+
+// confirmed returns the epochs that apps confirmed as given up until now.
+func (m *memory) confirmed() map[string]int64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return maps.Clone(m.released)
+}
+
+// enters has a received task enter its session; nil: the process handed it back. released is what confirmed returned
+// before the poll.
+func (m *memory) enters(
+	task *protocol.ActivityTask, released map[string]int64, sent time.Time, r *rand.Rand,
+) *session.Holding {
+	s := task.Session
+	m.mu.Lock()
+	if s.Epoch < m.highest[s.SessionID] {
+		m.fail(fmt.Errorf("process %s received a task of session %s under epoch %d after one under %d",
+			m.incarnation, s.SessionID, s.Epoch, m.highest[s.SessionID]))
+	}
+	m.highest[s.SessionID] = max(m.highest[s.SessionID], s.Epoch)
+	if s.Epoch <= released[s.SessionID] {
+		m.fail(fmt.Errorf("process %s received a task of session %s under epoch %d, which it had given up",
+			m.incarnation, s.SessionID, s.Epoch))
+	}
+	m.mu.Unlock()
+	h, err := m.sessions.Enter(s, session.Lease{Sent: sent})
+	if err != nil {
+		m.sessions.Refused(context.Background(), s, err)
+		_, b := m.app(r)
+		finish(context.Background(), b, m.ns, task, func(item *protocol.CompleteItem) { item.Returned = "session_given_up" })
+		m.count(func(s *schedule) { s.handedBack++ })
+		return nil
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	at, built := epochOf{s.SessionID, s.Epoch}, h.State.(*state)
+	if former := m.built[at]; former != nil && former != built {
+		m.fail(fmt.Errorf("process %s built state twice for session %s under epoch %d", m.incarnation, s.SessionID, s.Epoch))
+	}
+	m.built[at] = built
+	if built.closed.Load() {
+		m.fail(fmt.Errorf("process %s started work of session %s under epoch %d, whose state it had dropped",
+			m.incarnation, s.SessionID, s.Epoch))
+	}
+	return h
+}
+
+// givesUp releases an epoch by verb.
+func (m *memory) givesUp(id string, epoch, known int64, r *rand.Rand) error {
+	i, b := m.app(r)
+	c, at := m.names(giveUp, id, epoch, i)
+	_, err := b.ReleaseSession(context.Background(), protocol.SessionVerb{
+		WorkerID: m.name, Namespace: m.ns, SessionID: id, Epoch: epoch, Known: known, Reason: protocol.ReasonGivenUp,
+	})
+	if err != nil && protocol.ReasonOf(err) == "" {
+		return err
+	}
+	m.gaveUp(c, at)
+	return nil
+}
+
+// gaveUp records that an app confirmed an epoch as given up.
+func (m *memory) gaveUp(c call, at int64) {
+	m.record(c, reply{ok: true, after: m.now()}, at)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.released[c.session] = max(m.released[c.session], c.epoch)
+}
+
+func (m *memory) names(k kind, id string, epoch int64, app int) (call, int64) {
+	return call{
+		kind: k, worker: m.name, incarnation: m.incarnation, session: id, epoch: epoch, app: app, before: m.now(),
+		lease: m.lease.Microseconds(),
+	}, m.at()
+}
+
+// beats sends what the worker's package wants to have renewed, resumed and given up. Now and then it drops the state of
+// a session as under memory pressure, more often while the network is cut.
+func (m *memory) beats(ctx context.Context, r *rand.Rand) {
+	for m.goesOn(ctx) {
+		time.Sleep(time.Duration(1+r.IntN(4)) * time.Millisecond)
+		if m.pass(m.some(r, 0, 1) / 4); !m.goesOn(ctx) {
+			return
+		}
+		if r.IntN(12) == 0 || m.cut.Load() && r.IntN(3) == 0 {
+			m.evicts(r)
+		}
+		sent := time.Now()
+		asked, _ := m.sessions.Due(sent)
+		if len(asked) == 0 {
+			continue
+		}
+		if m.cut.Load() {
+			m.sessions.Renewed(sent, time.Time{}, asked, nil, errCut)
+			if r.IntN(3) == 0 {
+				m.pass(m.some(r, 0, 4)) // polls may reach an app before the next heartbeat
+			}
+			continue
+		}
+		i, b := m.app(r)
+		calls := make([]call, len(asked))
+		var at int64
+		for k, s := range asked {
+			what := renew
+			if s.Resume {
+				what = resume
+			} else if s.GivenUp {
+				what = giveUp
+			}
+			calls[k], at = m.names(what, s.SessionID, s.Epoch, i)
+		}
+		a, err := b.WorkerHeartbeat(context.Background(), protocol.WorkerHeartbeat{
+			WorkerID: m.name, Namespace: m.ns, Incarnation: m.incarnation, Sessions: asked,
+		})
+		m.sessions.Renewed(sent, a.StoreTime.Time, asked, a.Sessions, err)
+		switch {
+		case protocol.ReasonOf(err) == protocol.ReasonStaleRegistration:
+			return
+		case err != nil:
+			m.fail(fmt.Errorf("heartbeat: %w", err))
+			return
+		}
+		for k, s := range a.Sessions {
+			switch c := calls[k]; {
+			case c.kind == giveUp && !s.Held:
+				m.gaveUp(c, at)
+			case c.kind == giveUp: // not stored
+			case s.Held:
+				m.record(c, m.granted(s.Epoch, s.LeaseExpiresAt), at)
+			default:
+				m.record(c, reply{reason: s.Reason, after: m.now()}, at)
+			}
+		}
+	}
+}
+
+// evicts drops the state of one session, if nothing runs in it and the app agrees.
+func (m *memory) evicts(r *rand.Rand) {
+	id := m.schedule.sessions[r.IntN(len(m.schedule.sessions))]
+	for _, h := range m.sessions.List() {
+		if h.SessionID != id {
+			continue
+		}
+		m.sessions.Evict(id, h.Epoch, "memory", func() error {
+			if m.cut.Load() {
+				return errCut
+			}
+			i, b := m.app(r)
+			c, at := m.names(release, id, h.Epoch, i)
+			_, err := b.ReleaseSession(context.Background(), protocol.SessionVerb{
+				WorkerID: m.name, Namespace: m.ns, SessionID: id, Epoch: h.Epoch, Reason: "memory",
+			})
+			if err == nil {
+				m.record(c, reply{ok: true, after: m.now()}, at)
+			} else if reason := protocol.ReasonOf(err); reason != "" {
+				m.record(c, reply{reason: string(reason), after: m.now()}, at)
+			}
+			return err
+		})
+	}
+}
