@@ -23,11 +23,14 @@ func (a *Auth) Admit(r *http.Request, roles []Role) (*Principal, error) {
 	return p, nil
 }
 
+// NamespaceParameter is the query parameter that names the namespace of a request without the header.
+const NamespaceParameter = "namespace"
+
 // named is the namespace a request names: header X-Namespace, else the query's namespace; "" when it names none.
 func named(r *http.Request) string {
 	name := r.Header.Get(protocol.HeaderNamespace)
 	if name == "" {
-		name = r.URL.Query().Get("namespace")
+		name = r.URL.Query().Get(NamespaceParameter)
 	}
 	return strings.ToLower(strings.TrimSpace(name))
 }

@@ -52,6 +52,7 @@ type Options struct {
 	Address      func(*http.Request) string // of a client; nil: the peer's
 	Budget       *budget.Budget             // of bytes in flight; nil: none
 	Owner        func(principal any) budget.Owner
+	Unknown      func(method string, members int) // counts members of calls that are not read; nil: nothing does
 	Log          zerolog.Logger
 }
 
@@ -106,7 +107,7 @@ func New(peers *peer.Peers, o Options) *Channel {
 	})
 	c.handlers = c.table()
 	c.early = c.tableBeforeSettings()
-	c.serving = rpc.Serving{Failed: c.refused}
+	c.serving = rpc.Serving{Failed: c.refused, Unknown: o.Unknown}
 	c.workers = c.server.Of(protocol.NamespaceWorkers)
 	c.workers.OnConnect(c.admitWorker)
 	c.workers.OnSocket(c.openWorker)

@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
+	"regexp"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -150,6 +152,38 @@ func TestSecondSettingsCallLeavesOneHandler(t *testing.T) {
 	has[*history.ActivityCompleted](t, a, run)
 	if n := a.Peers().Stats().StaleCompletions; n != 0 {
 		t.Errorf("%d stale completions", n)
+	}
+}
+
+func TestUnknownMembersOfCallsAreCounted(t *testing.T) {
+	a := apptest.Start(t, apptest.Options{})
+	w := join(t, a, "w", "test")
+	count := func() []string {
+		t.Helper()
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, a.URL()+"/metrics", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		res, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer res.Body.Close()
+		raw, err := io.ReadAll(res.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return regexp.MustCompile(`(?m)^sojourn_worker_unknown_members_total\{.*$`).FindAllString(string(raw), -1)
+	}
+	if got := count(); len(got) != 0 {
+		t.Errorf("of a worker that sends no unknown members: %q", got)
+	}
+	call[map[string]any](w, protocol.MethodHeartbeat, map[string]any{
+		"worker_id": "w", "zz": map[string]any{"yy": 1}, "task_slots": map[string]any{"zz": 1},
+	})
+	if got := count(); len(got) != 1 ||
+		got[0] != `sojourn_worker_unknown_members_total{operation="`+protocol.MethodHeartbeat+`"} 1` {
+		t.Errorf("got %q", got)
 	}
 }
 

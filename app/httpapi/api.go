@@ -163,13 +163,31 @@ type answer struct {
 
 func ok(body any, err error) (answer, error) { return answer{http.StatusOK, body}, err }
 
+// strict is the query parameter that refuses a request with unknown members.
+const strict = "strict"
+
 // Do calls the verb, and notes what it did where that is to be noted.
 func (c *call) Do() (serve.Answer, error) {
+	if err := c.checkQuery(); err != nil {
+		return serve.Answer{}, err
+	}
 	said, err := c.rt.verb(c.api, c)
 	if err == nil && c.rt.audit != "" {
 		c.api.record(c)
 	}
 	return serve.Answer{Status: said.status, Body: said.body}, err
+}
+
+// checkQuery reads whether the request is strict, and reports or refuses parameters that are unknown.
+func (c *call) checkQuery() error {
+	if c.rt.Open() {
+		return nil
+	}
+	q := c.query()
+	if c.Strict = q.flag(strict); q.err != nil {
+		return q.err
+	}
+	return c.ReadQuery(strict, auth.NamespaceParameter)
 }
 
 // record notes an operator's action that no other write carries. The action has happened: what is wrong with the note
@@ -222,8 +240,14 @@ var misled = []protocol.Reason{protocol.ReasonNotFound, protocol.ReasonInstanceN
 
 const unquoted = "; an id is one encoded segment of the path, with / ? # % as %2F %3F %23 %25"
 
-// Beside adds the control_plane object on the workflow routes.
+// Beside adds the warnings about unknown members, and the control_plane object on the workflow routes.
 func (c *call) Beside(status int, body any, raw []byte) ([]byte, error) {
+	if status < http.StatusBadRequest && !c.rt.Shape.Bare {
+		var err error
+		if raw, err = withWarnings(raw, body, c.Unknown.Warnings()); err != nil {
+			return nil, err
+		}
+	}
 	if !c.rt.flow {
 		return raw, nil
 	}

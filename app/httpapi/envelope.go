@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"bytes"
+	"fmt"
 	"net/http"
 	"reflect"
 	"slices"
@@ -120,6 +121,28 @@ func controlPlane(c *call, status int, body any) ([]byte, error) {
 	}
 	b.WriteByte('}')
 	return b.Bytes(), nil
+}
+
+// withWarnings adds warnings to a response. raw is body as JSON.
+func withWarnings(raw []byte, body any, more []protocol.Warning) ([]byte, error) {
+	if len(more) == 0 {
+		return raw, nil
+	}
+	if own, _ := membersOf(body)("warnings"); own != nil {
+		list, ok := own.([]protocol.Warning)
+		if !ok {
+			return nil, fmt.Errorf("the warnings of %T are no list of warnings", body)
+		}
+		v := reflect.New(reflect.TypeOf(body)).Elem()
+		v.Set(reflect.ValueOf(body))
+		v.FieldByIndex(indexOf(v.Type())["warnings"].path).Set(reflect.ValueOf(slices.Concat(list, more)))
+		return httpjson.Encode(v.Interface())
+	}
+	list, err := httpjson.Encode(more)
+	if err != nil {
+		return nil, err
+	}
+	return httpjson.Append(raw, httpjson.Member("warnings", list)), nil
 }
 
 // rejected are the members a refusal on the workflow routes has beside its own: what was asked for, and the refusal in

@@ -10,10 +10,11 @@ import (
 // The answers of both transports are counted in one place and by operation, not by path: paths hold ids, and a series
 // for each id would fill the memory of whoever scrapes.
 
-// Metrics counts the answers of both HTTP transports.
+// Metrics counts the answers of both HTTP transports, and what workers send that is not read.
 type Metrics struct {
 	answers *prometheus.CounterVec
 	seconds *prometheus.HistogramVec
+	unknown *prometheus.CounterVec
 }
 
 // NewMetrics registers them.
@@ -26,9 +27,18 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 			Name: "sojourn_http_seconds", Help: "How long requests took, in seconds; polls are held on purpose.",
 			Buckets: []float64{0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5, 30},
 		}, []string{"operation"}),
+		unknown: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "sojourn_worker_unknown_members_total",
+			Help: "Members of worker requests, over HTTP and Socket.IO, that the app does not read and ignored.",
+		}, []string{"operation"}),
 	}
-	r.MustRegister(m.answers, m.seconds)
+	r.MustRegister(m.answers, m.seconds, m.unknown)
 	return m
+}
+
+// Unknown counts the members of a worker's request that its operation does not read.
+func (m *Metrics) Unknown(operation string, members int) {
+	m.unknown.WithLabelValues(operation).Add(float64(members))
 }
 
 // Observe counts one answer; status 499 is a caller that hung up.

@@ -113,23 +113,21 @@ func resumeSchedule(a *API, c *call) (answer, error) { return turn(c, a.opt.Sche
 func turn(
 	c *call, verb func(ctx context.Context, namespace, id, note string) (protocol.ScheduleReceipt, error),
 ) (answer, error) {
-	in, err := c.schedule()
-	if err != nil {
+	var in note
+	if err := c.Read(&in); err != nil {
 		return answer{}, err
 	}
-	note := ""
-	if in.Note != nil {
-		note = *in.Note
-	}
-	return ok(verb(c.Ctx, c.NS, in.ID, note))
+	c.about = c.PathValue("schedule")
+	return ok(verb(c.Ctx, c.NS, c.about, orBlank(in.Note)))
 }
 
 func triggerSchedule(a *API, c *call) (answer, error) {
-	in, err := c.schedule()
-	if err != nil {
+	var in triggerBody
+	if err := c.Read(&in); err != nil {
 		return answer{}, err
 	}
-	return ok(a.opt.Schedules.TriggerSchedule(c.Ctx, c.NS, in.ID, orBlank(in.Overlap)))
+	c.about = c.PathValue("schedule")
+	return ok(a.opt.Schedules.TriggerSchedule(c.Ctx, c.NS, c.about, orBlank(in.Overlap)))
 }
 
 func backfillSchedule(a *API, c *call) (answer, error) {

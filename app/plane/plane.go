@@ -147,17 +147,17 @@ func (p *Plane) join() {
 		Release: o.Release, Workers: p.broker.Presence(), Still: p.still, Allow: p.allow, Settings: p.settings,
 		Fleet: p.broker.Fleet().FleetWide, Hub: &p.dispatch.Hub, Log: o.Log,
 	})
+	requests := httpapi.NewMetrics(registry)
 	p.channel = channel.New(p.peers, channel.Options{
 		Worker: p.worker, Dashboard: p.browser, Door: p.auth.Door, Still: p.still, Sees: sees, Hub: &p.dispatch.Hub,
 		Transports: o.Transports, PrincipalKey: principalKey, MaxPerToken: o.MaxSockets,
-		Address: p.auth.Address, Budget: p.budget, Owner: owner, Log: o.Log,
+		Address: p.auth.Address, Budget: p.budget, Owner: owner, Unknown: requests.Unknown, Log: o.Log,
 	})
 	p.broker.Tells(p.peers)
-	requests := httpapi.NewMetrics(registry)
 	workers := workerapi.New(workerapi.Options{
 		Verbs: p.broker, Claims: p.broker, Workers: p.broker.Presence(), Auth: p.auth, Log: o.Log,
 		Observe: requests.Observe, Settings: p.peers.WorkerSettings, HasNamespace: p.broker.HasNamespace,
-		MaxPolls: o.MaxPolls, Budget: p.budget,
+		MaxPolls: o.MaxPolls, Budget: p.budget, Unknown: requests.Unknown,
 	})
 	p.handler = httpapi.New(httpapi.Options{
 		Runs: p.broker, Schedules: p.broker, Namespaces: p.broker, Attributes: p.broker, Retention: p.broker,

@@ -54,6 +54,10 @@ type Call struct {
 	Who *auth.Principal // nil on open routes
 	NS  string          // the namespace
 
+	// Unknown are the members of the request that the route does not read. Strict refuses a request that has any.
+	Unknown httpjson.Unknown
+	Strict  bool
+
 	raw      []byte         // the body, once it was read
 	inFlight budget.Grant   // bytes of the body and of the response
 	loads    budget.Context // counts the bytes that are loaded for the response
@@ -233,7 +237,26 @@ func (c *Call) Read(v any) error {
 	if err != nil {
 		return err
 	}
-	return httpjson.Decode(raw, v)
+	unknown, err := httpjson.DecodeReporting(raw, v)
+	c.Unknown.Add(unknown)
+	if err == nil && c.Strict {
+		err = unknown.Refusal()
+	}
+	return err
+}
+
+// ReadQuery refuses or reports the parameters of the query that the route does not read; also are those that every
+// route of the plane reads.
+func (c *Call) ReadQuery(also ...string) error {
+	if c.URL.RawQuery == "" {
+		return nil
+	}
+	unknown := httpjson.UnknownParameters(c.URL.Query(), c.Route.Shape.Query, also...)
+	c.Unknown.Add(unknown)
+	if c.Strict {
+		return unknown.Refusal()
+	}
+	return nil
 }
 
 // ReadKnown is Read, and refuses a body with members that v does not have.
@@ -241,7 +264,7 @@ func (c *Call) ReadKnown(v any) error {
 	if err := c.Read(v); err != nil {
 		return err
 	}
-	return httpjson.Known(c.raw, v)
+	return c.Unknown.Refusal()
 }
 
 // Need is Read, and refuses a body without what the route's shape says that it needs.

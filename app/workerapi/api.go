@@ -38,6 +38,8 @@ type Options struct {
 	Auth    *auth.Auth
 	Log     zerolog.Logger
 	Observe func(operation string, status int, took time.Duration) // called after every answer; nil: nobody counts
+	// Unknown counts members of requests that are not read; nil: they are not counted.
+	Unknown func(operation string, members int)
 	// Settings is what workers of ours are handed; nil: nothing.
 	Settings func(namespace string) protocol.WorkerSettings
 	MaxPolls int // that are held at once: 10,000
@@ -124,7 +126,13 @@ type answer struct {
 // Do calls the verb in the caller's name.
 func (c *call) Do() (serve.Answer, error) {
 	c.Ctx = auth.With(c.Ctx, c.Who)
+	if err := c.ReadQuery(auth.NamespaceParameter); err != nil {
+		return serve.Answer{}, err
+	}
 	said, err := c.rt.verb(c.api, c)
+	if n := c.Unknown.Count; n > 0 && c.api.opt.Unknown != nil {
+		c.api.opt.Unknown(c.rt.Operation, n)
+	}
 	if err == nil && c.Context().Err() != nil {
 		err = context.Cause(c.Context()) // the caller is gone: nobody would read the answer
 	}

@@ -40,7 +40,7 @@ type reported struct {
 	ExceptionCls  string `json:"exception_class"`
 }
 
-func (in failing) failure() (*protocol.Failure, error) {
+func (in failing) failure(c *call) (*protocol.Failure, error) {
 	raw := bytes.TrimSpace(in.Failure)
 	f, at := in.reported, "failure"
 	switch {
@@ -52,7 +52,9 @@ func (in failing) failure() (*protocol.Failure, error) {
 		}
 	default:
 		f = reported{}
-		if err := httpjson.Decode(raw, &f); err != nil {
+		unknown, err := httpjson.DecodeReporting(raw, &f)
+		c.Unknown.Add(unknown)
+		if err != nil {
 			return nil, protocol.Beneath(at, err)
 		}
 	}

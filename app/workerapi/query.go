@@ -58,7 +58,7 @@ func failQuery(a *API, c *call) (answer, error) {
 	}
 	item := queryItem(c, in.holder, in.Try)
 	var err error
-	if item.Failure, err = in.failure(); err != nil {
+	if item.Failure, err = in.failure(c); err != nil {
 		return answer{}, err
 	}
 	return a.settleQuery(c, item)

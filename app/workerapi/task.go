@@ -114,7 +114,7 @@ func failWorkflow(a *API, c *call) (answer, error) {
 	}
 	item := workflowItem(c, in.holder)
 	var err error
-	if item.Failure, err = in.failure(); err != nil {
+	if item.Failure, err = in.failure(c); err != nil {
 		return answer{}, err
 	}
 	if len(item.Failure.Type) > 512 {
@@ -185,7 +185,7 @@ func failActivity(a *API, c *call) (answer, error) {
 	}
 	item := activityItem(c, in.holder)
 	var err error
-	if item.Failure, err = in.failure(); err != nil {
+	if item.Failure, err = in.failure(c); err != nil {
 		return answer{}, err
 	}
 	out, err := a.submit(c, item)

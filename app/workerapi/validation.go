@@ -37,7 +37,7 @@ func rejectUpdate(a *API, c *call) (answer, error) {
 	if err := c.Need(&in); err != nil {
 		return answer{}, err
 	}
-	f, err := in.failure()
+	f, err := in.failure(c)
 	if err != nil {
 		return answer{}, err
 	}

@@ -130,6 +130,11 @@ var parameters = object{
 		"name": "X-Namespace", "in": "header", "description": "the namespace the request is about; default when absent",
 		"schema": object{"type": "string", "pattern": `^[a-z0-9][a-z0-9._-]{0,127}$`, "default": "default"},
 	},
+	"Strict": object{
+		"name": "strict", "in": "query",
+		"description": "refuse members and query parameters that the app does not know, which are else in warnings",
+		"schema":      object{"type": "boolean", "default": false},
+	},
 	"ControlPlaneVersion": object{
 		"name": httpapi.VersionHeader, "in": "header", "required": true,
 		"schema": object{"type": "string", "const": httpapi.Version},
@@ -144,6 +149,12 @@ var parameters = object{
 type workerAnswer struct {
 	Version      string                      `json:"protocol_version"`
 	Capabilities protocol.ServerCapabilities `json:"server_capabilities"`
+}
+
+// warnedAnswer is what every answer of the control plane may carry.
+type warnedAnswer struct {
+	// about members and query parameters of the request that the app does not know, and others that are probably mistakes
+	Warnings []protocol.Warning `json:"warnings,omitempty"`
 }
 
 // workflowAnswer is what every answer of the workflow routes carries.
@@ -172,7 +183,9 @@ type workflowRefusal struct {
 
 // shared makes the schemas that operations refer to.
 func (d *document) shared() error {
-	for _, v := range []any{refusal{}, workerRefusal{}, workflowRefusal{}, workerAnswer{}, workflowAnswer{}} {
+	for _, v := range []any{
+		refusal{}, workerRefusal{}, workflowRefusal{}, workerAnswer{}, workflowAnswer{}, warnedAnswer{},
+	} {
 		if _, err := d.schemas.of(v, false); err != nil {
 			return err
 		}
@@ -294,6 +307,9 @@ func (d *document) parameters(rt serve.Route) ([]any, error) {
 	}
 	if !rt.Open() {
 		list = append(list, object{"$ref": "#/components/parameters/Namespace"})
+		if rt.Plane != serve.Work {
+			list = append(list, object{"$ref": "#/components/parameters/Strict"})
+		}
 	}
 	switch {
 	case rt.Sojourn:
@@ -389,10 +405,20 @@ func kind(rt serve.Route) string {
 
 // beside adds the members that every answer of a plane carries.
 func beside(rt serve.Route, s schema) schema {
-	if name := kind(rt); name != "" && !rt.Shape.Bare {
-		return object{"allOf": []any{s, ref(name + "Answer")}}
+	if rt.Shape.Bare {
+		return s
 	}
-	return s
+	all := []any{s}
+	if name := kind(rt); name != "" {
+		all = append(all, ref(name+"Answer"))
+	}
+	if rt.Plane != serve.Work && (!rt.Open() || rt.Shape.Body != nil) {
+		all = append(all, ref("WarnedAnswer"))
+	}
+	if len(all) == 1 {
+		return s
+	}
+	return object{"allOf": all}
 }
 
 func answerHeaders(rt serve.Route, status int) object {

@@ -3,6 +3,7 @@ package config
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -13,6 +14,8 @@ import (
 	"github.com/knadh/koanf/providers/posflag"
 	"github.com/knadh/koanf/v2"
 	"github.com/spf13/pflag"
+
+	"github.com/sojourn-run/sojourn/shared/suggest"
 )
 
 // layer is one source of settings, still as text.
@@ -121,7 +124,8 @@ func readEnviron(environ []string) (*koanf.Koanf, []Warning, error) {
 		TransformFunc: func(name, value string) (string, any) {
 			key, known := names[name]
 			if !known && !foreign(name) {
-				warnings = append(warnings, Warning(fmt.Sprintf("unknown variable %s%s", name, hint(name, names))))
+				near := suggest.Ending(name, slices.Sorted(maps.Keys(names)))
+				warnings = append(warnings, Warning(fmt.Sprintf("unknown variable %s%s", name, near)))
 			}
 			if value == "" {
 				return "", nil
@@ -156,11 +160,12 @@ func readFile(path string, into *layer) ([]Warning, error) {
 	for key, raw := range k.Raw() {
 		s, known := find(key)
 		if !known {
-			names := map[string]string{}
-			for _, s := range settings {
-				names[s.name] = s.name
+			names := make([]string, len(settings))
+			for i, s := range settings {
+				names[i] = s.name
 			}
-			warnings = append(warnings, Warning(fmt.Sprintf("unknown setting %s in file %s%s", key, path, hint(key, names))))
+			near := suggest.Ending(key, slices.Sorted(slices.Values(names)))
+			warnings = append(warnings, Warning(fmt.Sprintf("unknown setting %s in file %s%s", key, path, near)))
 			continue
 		}
 		value, err := fromFile(s.kind, raw)

@@ -4,9 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"maps"
 	"reflect"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -131,22 +129,6 @@ func memberTypes(t reflect.Type) map[string]reflect.Type {
 		types[strings.ToLower(name)] = f.Type
 	}
 	return types
-}
-
-// Known refuses a body with a member that v, which Decode filled from it, does not have. Bodies may have more than is
-// read: this is for those of which a misspelled member would give a right that nobody meant to give.
-func Known(raw []byte, v any) error {
-	var members map[string]json.RawMessage
-	if json.Unmarshal(raw, &members) != nil {
-		return nil //nolint:nilerr // Decode says what is wrong
-	}
-	types := memberTypes(reflect.TypeOf(v).Elem())
-	for _, name := range slices.Sorted(maps.Keys(members)) {
-		if _, ok := types[strings.ToLower(name)]; !ok {
-			return protocol.Invalid(name, "is none of the members, which are %v", slices.Sorted(maps.Keys(types)))
-		}
-	}
-	return nil
 }
 
 // WithoutNUL refuses strings that hold a NUL character, which a text column cannot. What a failing program printed may

@@ -137,19 +137,26 @@ func media(r *http.Request) error {
 // *protocol.Error: not one JSON value, a member of the wrong type (with its path), or a string with a NUL, which not
 // every database can keep.
 func Decode(raw []byte, v any) error {
+	_, err := DecodeReporting(raw, v)
+	return err
+}
+
+// DecodeReporting is Decode, and returns the unknown members.
+func DecodeReporting(raw []byte, v any) (Unknown, error) {
 	if len(bytes.TrimSpace(raw)) == 0 {
-		return nil
+		return Unknown{}, nil
 	}
 	if !utf8.Valid(raw) {
-		return malformed("the body is not valid UTF-8")
+		return Unknown{}, malformed("the body is not valid UTF-8")
 	}
-	if err := Fat(raw, v); err != nil {
-		return err
+	unknown, err := Inspect(raw, v)
+	if err != nil {
+		return Unknown{}, err
 	}
 	if err := json.Unmarshal(raw, v); err != nil {
-		return Unfit(raw, v, err)
+		return unknown, Unfit(raw, v, err)
 	}
-	return WithoutNUL(raw, v)
+	return unknown, WithoutNUL(raw, v)
 }
 
 // Unfit is the refusal of a text that did not decode into v, with what the decoder said of it: which member is of the
@@ -158,7 +165,7 @@ func Unfit(raw []byte, v any, err error) error {
 	var refused *protocol.Error
 	var syntax *json.SyntaxError
 	switch {
-	case errors.As(err, &refused): // by Fat
+	case errors.As(err, &refused): // by Inspect
 		return refused
 	case errors.As(err, &syntax):
 		return malformed(syntax.Error()).With("offset", syntax.Offset)

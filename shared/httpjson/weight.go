@@ -7,6 +7,7 @@ import (
 
 	"github.com/sojourn-run/sojourn/shared/payload"
 	"github.com/sojourn-run/sojourn/shared/protocol"
+	"github.com/sojourn-run/sojourn/shared/rawjson"
 )
 
 // A text of a few bytes for each value can decode into a hundred times its size: a list of {} becomes a list of
@@ -18,21 +19,25 @@ const (
 	fatRatio = 16
 )
 
+// maxQuoted is the longest name, in quotes and with every character escaped, that can be a member's.
+const maxQuoted = 6*protocol.MaxName + 2
+
 // What values weigh that are decoded into no type of their own, in bytes.
 const (
 	entryWeight = 64 // an entry of a map
 	anyWeight   = 32 // a value of any type
 )
 
-// Fat refuses a text that would decode into far more memory than its own size. It reads the text without decoding it,
-// and leaves out payloads. A text that is no JSON passes: decoding it says what is wrong.
-func Fat(raw []byte, v any) error {
+// Inspect reads a text before it is decoded into v. It returns the members that v does not have, and refuses a text
+// that would decode into far more memory than its own size. It does not look into payloads. A text that is no JSON
+// passes: decoding it returns what is wrong.
+func Inspect(raw []byte, v any) (Unknown, error) {
 	s := scale{text: raw, most: fatFree + fatRatio*len(raw)}
 	s.value(reflect.TypeOf(v))
 	if !s.over {
-		return nil
+		return s.unknown, nil
 	}
-	return protocol.Refuse(
+	return Unknown{}, protocol.Refuse(
 		protocol.ReasonPayloadTooLarge, "the body has too many values outside payloads for its size; send fewer at a time",
 	)
 }
@@ -46,6 +51,9 @@ type scale struct {
 	depth  int
 	over   bool
 	broken bool
+
+	at      []step // path of the value that is being read
+	unknown Unknown
 }
 
 func (s *scale) add(n int) {
@@ -113,14 +121,26 @@ func (s *scale) list(t reflect.Type) {
 	case t.Kind() == reflect.Interface:
 		item, weight = t, anyWeight
 	}
-	for s.pos++; !s.done(); {
+	s.pos++
+	for i := 0; !s.done(); i++ {
 		if s.next() == ']' {
 			s.pos++
 			return
 		}
 		s.add(weight)
-		s.value(item)
+		s.below(step{index: i}, item)
 	}
+}
+
+// below reads a value that is an element of the current one.
+func (s *scale) below(at step, t reflect.Type) {
+	if t == nil { // no member of an untyped value is unknown
+		s.value(nil)
+		return
+	}
+	s.at = append(s.at, at)
+	s.value(t)
+	s.at = s.at[:len(s.at)-1]
 }
 
 func (s *scale) object(t reflect.Type) {
@@ -147,12 +167,18 @@ func (s *scale) object(t reflect.Type) {
 			s.broken = true
 			return
 		}
-		at, name := item, s.pos+1
-		if s.skipText(); members != nil && s.pos-1-name <= protocol.MaxName && !s.broken {
-			at = members[strings.ToLower(string(s.text[name:s.pos-1]))]
+		at, from := item, s.pos
+		if s.skipText(); members != nil && !s.broken {
+			known := s.pos-from <= maxQuoted
+			if known {
+				at, known = members[strings.ToLower(string(rawjson.Name(s.text[from:s.pos])))]
+			}
+			if !known {
+				s.noteUnknown(step{from: from, to: s.pos}, members)
+			}
 		}
 		s.add(weight)
-		s.value(at)
+		s.below(step{from: from, to: s.pos}, at)
 	}
 }
 

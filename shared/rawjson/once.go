@@ -137,10 +137,10 @@ func (w *onceWriter) again(members []member) (again []bool) {
 	return again
 }
 
-func (w *onceWriter) name(m member) []byte { return plainName(w.out[m.start:m.nameEnd]) }
+func (w *onceWriter) name(m member) []byte { return Name(w.out[m.start:m.nameEnd]) }
 
-// plainName is the text of a name in quotes.
-func plainName(quoted []byte) []byte {
+// Name returns the text of a member's name in quotes.
+func Name(quoted []byte) []byte {
 	name := quoted[1 : len(quoted)-1]
 	if bytes.IndexByte(name, '\\') < 0 {
 		return name
@@ -205,7 +205,7 @@ func repeats(text []byte) bool {
 // span is where a name stands in a text, with its quotes.
 type span struct{ start, end int32 }
 
-func (n span) in(text []byte) []byte { return plainName(text[n.start:n.end]) }
+func (n span) in(text []byte) []byte { return Name(text[n.start:n.end]) }
 
 // twice says whether one of the names stands twice; it changes their order.
 func twice(text []byte, names []span) bool {

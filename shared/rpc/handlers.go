@@ -17,10 +17,13 @@ type Handlers map[string]Handler
 
 // Handler is one typed method, called with JSON.
 type Handler struct {
-	fromJSON func(ctx context.Context, payload json.RawMessage) (any, error)
+	fromJSON func(ctx context.Context, payload json.RawMessage, count countUnknown) (any, error)
 	// unread serves payloads that cannot be decoded; nil: they are refused
 	unread func(ctx context.Context, payload json.RawMessage, why error) (any, error)
 }
+
+// countUnknown counts the members of a call that its method does not read; nil: they are not counted.
+type countUnknown func(method string, members int)
 
 // Handle enters fn as method. In is what the payload is decoded into; a missing or null payload is the zero In. Out is
 // acked as it marshals: use a pointer for an answer that may be null, and [None] for no answer. A judge has the last
@@ -35,9 +38,12 @@ func Handle[In, Out any](
 		panic("rpc: method " + method + " has a handler already")
 	}
 	h[method] = Handler{
-		fromJSON: func(ctx context.Context, payload json.RawMessage) (any, error) {
+		fromJSON: func(ctx context.Context, payload json.RawMessage, count countUnknown) (any, error) {
 			var in In
-			unread := httpjson.Fat(payload, &in)
+			unknown, unread := httpjson.Inspect(payload, &in)
+			if unknown.Count > 0 && count != nil {
+				count(method, unknown.Count)
+			}
 			if unread == nil {
 				unread = decode(payload, &in)
 			}
@@ -81,11 +87,17 @@ func (h Handler) unreadable(ctx context.Context, method string, payload json.Raw
 // Serve answers one call whose payload came over a wire. The error is always an [*Error] or nil, and a panic of the
 // handler is one with [CodeInternal]. The context may carry a principal and a Delivery; Serve adds neither.
 func (h Handlers) Serve(ctx context.Context, method string, payload json.RawMessage) (any, error) {
+	return h.handle(ctx, method, payload, nil)
+}
+
+func (h Handlers) handle(
+	ctx context.Context, method string, payload json.RawMessage, count countUnknown,
+) (any, error) {
 	handler, err := h.find(method)
 	if err != nil {
 		return nil, err
 	}
-	out, err := handler.fromJSON(ctx, payload)
+	out, err := handler.fromJSON(ctx, payload, count)
 	if err != nil {
 		return nil, outcome(ctx, err)
 	}

@@ -44,6 +44,8 @@ type Serving struct {
 	// Failed, when set, hears of every call that was refused, for log and metrics. The cause of an internal error is in
 	// its chain.
 	Failed func(ctx context.Context, method string, err *Error)
+	// Unknown, when set, is called with the number of members of a call that its method does not read, if there are any.
+	Unknown func(method string, members int)
 }
 
 // Serve answers the calls and hints that arrive on s with handlers. It may be called again for the same socket: the
@@ -89,7 +91,7 @@ func (how Serving) serve(ctx context.Context, handlers Handlers, args []json.Raw
 	}
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	answer, err = handlers.Serve(ctx, call.Method, call.Payload)
+	answer, err = handlers.handle(ctx, call.Method, call.Payload, how.Unknown)
 	if w, ok := answer.(wire); ok {
 		answer = w.Wire()
 	}

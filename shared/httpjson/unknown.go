@@ -1,0 +1,130 @@
+package httpjson
+
+import (
+	"maps"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/sojourn-run/sojourn/shared/protocol"
+	"github.com/sojourn-run/sojourn/shared/rawjson"
+	"github.com/sojourn-run/sojourn/shared/suggest"
+)
+
+// maxUnknown is how many unknown members of a request are named; the others are only counted.
+const maxUnknown = 20
+
+// Unknown are the members of a request that the route does not read.
+type Unknown struct {
+	Count   int
+	Members []UnknownMember // the first maxUnknown of them
+}
+
+// UnknownMember is a member of a body, or a parameter of a query, that the route does not read.
+type UnknownMember struct {
+	Path string // as action.input
+	Near string // known member that was probably meant; empty if there is none
+	What string // "member" or "query parameter"
+}
+
+// Add appends the members of other.
+func (u *Unknown) Add(other Unknown) {
+	u.Count += other.Count
+	u.Members = append(u.Members, other.Members[:min(len(other.Members), maxUnknown-len(u.Members))]...)
+}
+
+// Warnings are the unknown members for the response to the request.
+func (u Unknown) Warnings() []protocol.Warning {
+	list := make([]protocol.Warning, len(u.Members))
+	for i, m := range u.Members {
+		list[i] = protocol.Warning{
+			Code: protocol.WarnUnknownMember, Subject: m.Path,
+			Message: "the " + m.What + " " + m.Path + " is unknown and was ignored" + m.question(),
+		}
+	}
+	return list
+}
+
+// Refusal is the error of a request that must not have unknown members; nil if it has none.
+func (u Unknown) Refusal() error {
+	if u.Count == 0 {
+		return nil
+	}
+	e := &protocol.Error{Reason: protocol.ReasonValidation, Fields: map[string][]string{}}
+	for _, m := range u.Members {
+		e.Fields[m.Path] = []string{"is unknown" + m.question()}
+	}
+	first := u.Members[0]
+	e.Message = first.Path + ": the " + first.What + " is unknown" + first.question()
+	return e
+}
+
+func (m UnknownMember) question() string {
+	if m.Near == "" {
+		return ""
+	}
+	return ": did you mean " + m.Near + "?"
+}
+
+// step is an element of the path to a value: a name in quotes in the text, or an index of a list.
+type step struct {
+	from, to int // 0: an index
+	index    int
+}
+
+// element returns a step as a path shows it.
+func (s *scale) element(at step) string {
+	if at.to == 0 {
+		return strconv.Itoa(at.index)
+	}
+	name := string(rawjson.Name(s.text[at.from:at.to]))
+	if len(name) > protocol.MaxName {
+		name = strings.ToValidUTF8(name[:protocol.MaxName], "") + "…"
+	}
+	return name
+}
+
+// noteUnknown records that the object at the current path has an unknown member.
+func (s *scale) noteUnknown(at step, known map[string]reflect.Type) {
+	if s.unknown.Count++; len(s.unknown.Members) == maxUnknown {
+		return
+	}
+	name := s.element(at)
+	path := make([]string, 0, len(s.at)+1)
+	for _, above := range s.at {
+		path = append(path, s.element(above))
+	}
+	s.unknown.Members = append(s.unknown.Members, UnknownMember{
+		Path: strings.Join(append(path, name), "."), What: "member",
+		Near: suggest.Name(strings.ToLower(name), slices.Sorted(maps.Keys(known))),
+	})
+}
+
+// UnknownParameters are the parameters of a query that are neither members of known, a struct or nil, nor in also.
+func UnknownParameters(query map[string][]string, known any, also ...string) (u Unknown) {
+	if len(query) == 0 {
+		return u
+	}
+	names := slices.Clone(also)
+	if known != nil {
+		names = slices.AppendSeq(names, maps.Keys(typesOf(reflect.TypeOf(known))))
+	}
+	slices.Sort(names)
+	for _, name := range slices.Sorted(maps.Keys(query)) {
+		if slices.Contains(names, name) {
+			continue
+		}
+		if u.Count++; len(u.Members) == maxUnknown {
+			continue
+		}
+		shown := name
+		if len(shown) > protocol.MaxName {
+			shown = shown[:protocol.MaxName] + "…"
+		}
+		u.Members = append(u.Members, UnknownMember{
+			Path: strings.ToValidUTF8(shown, ""), What: "query parameter", Near: suggest.Name(name, names),
+		})
+	}
+	return u
+}

@@ -1,0 +1,52 @@
+// Package suggest finds the known name that a misspelled one was probably meant to be.
+package suggest
+
+// maxLength bounds the names that are compared: the cost grows with the square of their length.
+const maxLength = 64
+
+// Name returns the known name that differs from name by at most two added, dropped or changed letters; empty if there
+// is none. Of several equally near names it returns the first.
+func Name(name string, known []string) string {
+	best, at := "", 3 // more than two slips is another word
+	if len(name) > maxLength {
+		return ""
+	}
+	for _, k := range known {
+		if len(k) > maxLength {
+			continue
+		}
+		if d := distance(name, k); d < at {
+			best, at = k, d
+		}
+	}
+	return best
+}
+
+// Ending returns the suggestion as the end of a sentence, such as ": did you mean addr?"; empty if there is none.
+func Ending(name string, known []string) string {
+	if near := Name(name, known); near != "" {
+		return ": did you mean " + near + "?"
+	}
+	return ""
+}
+
+// distance counts the letters to add, drop or change to make b of a.
+func distance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			change := diagonal
+			if a[i] != b[j] {
+				change++
+			}
+			diagonal = row[j+1]
+			row[j+1] = min(change, row[j]+1, row[j+1]+1)
+		}
+	}
+	return row[len(b)]
+}
