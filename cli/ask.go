@@ -18,7 +18,6 @@ import (
 
 	"github.com/sojourn-run/sojourn/shared/config"
 	"github.com/sojourn-run/sojourn/shared/history"
-	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
 // group is a command that has subcommands; run is what it does without one, nil: its help.
@@ -125,17 +124,11 @@ func (p *program) gather(c *cobra.Command, l listing) ([]json.RawMessage, error)
 		}
 		var items []json.RawMessage
 		var token string // null is the same as ""
-		var warnings []protocol.Warning
-		for member, to := range map[string]any{l.member: &items, "next_page_token": &token, "warnings": &warnings} {
+		for member, to := range map[string]any{l.member: &items, "next_page_token": &token} {
 			if raw, ok := page[member]; ok {
 				if err := json.Unmarshal(raw, to); err != nil {
 					return nil, fmt.Errorf("read %s of the answer: %w", member, err)
 				}
-			}
-		}
-		if len(all) == 0 { // every page repeats them
-			for _, w := range warnings {
-				fmt.Fprintln(p.err, "warning:", w.Message)
 			}
 		}
 		all = append(all, items...)

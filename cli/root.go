@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"strings"
+	"sync"
 
 	"github.com/spf13/cobra"
 
@@ -36,6 +37,9 @@ type program struct {
 	environ  []string
 	out, err io.Writer
 	asked    *client.Client // that was asked before
+
+	warnings sync.Mutex      // guards warned
+	warned   map[string]bool // warnings that were printed
 }
 
 // Main runs the command line of this process and returns its exit code. A process that was started as an executor or
@@ -47,7 +51,7 @@ func Main(register func(*worker.Registry)) int {
 	process.Tune()
 	ctx, stop := process.Interrupts()
 	defer stop()
-	p := &program{registry: registry, environ: os.Environ(), out: os.Stdout, err: os.Stderr}
+	p := &program{registry: registry, environ: os.Environ(), out: os.Stdout, err: os.Stderr, warned: map[string]bool{}}
 	return p.run(ctx, os.Args[1:])
 }
 

@@ -122,8 +122,22 @@ func (p *program) client(c *cobra.Command) (*client.Client, error) {
 	transport.TLSClientConfig = rules
 	p.asked, err = client.New(client.Options{
 		URLs: s.AppURLs, Token: s.Token, Namespace: s.Namespace, HTTP: &http.Client{Transport: transport},
+		Warned: p.warn,
 	})
 	return p.asked, err
+}
+
+// warn prints the warnings of a response, one line each. Warnings that repeat, as on each page of a list, are printed
+// once.
+func (p *program) warn(list []protocol.Warning) {
+	p.warnings.Lock()
+	defer p.warnings.Unlock()
+	for _, w := range list {
+		if !p.warned[w.Message] {
+			p.warned[w.Message] = true
+			fmt.Fprintln(p.err, "warning:", w.Message)
+		}
+	}
 }
 
 // hinted adds which setting may mend an error.

@@ -2,6 +2,8 @@ package cli_test
 
 import (
 	"encoding/json"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -39,6 +41,17 @@ func startShell(t *testing.T) shell {
 	dir := t.TempDir()
 	_, c, _ := dev(t, dir, "127.0.0.1:0", nil)
 	return shell{t, dir, env{"SOJOURN_APP_URL": c.base}}
+}
+
+func TestWarningsOfTheAppArePrintedOnStandardError(t *testing.T) {
+	app := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = w.Write([]byte(`{"outcome":"accepted","warnings":[{"code":"c","subject":"s","message":"one"},{"message":"two"}]}`))
+	}))
+	defer app.Close()
+	code, out, err := run(t, t.TempDir(), env{"SOJOURN_APP_URL": app.URL}, "workflow", "signal", "a", "b", "--json")
+	if code != 0 || err != "warning: one\nwarning: two" || !strings.HasPrefix(out, "{") {
+		t.Errorf("exit %d, output %q, errors %q", code, out, err)
+	}
 }
 
 func TestWorkflowsAreStartedTalkedToAndEndedFromAShell(t *testing.T) {

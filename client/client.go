@@ -35,6 +35,9 @@ type Options struct {
 	Token     string       // empty: none is sent
 	Namespace string       // default: "default"
 	HTTP      *http.Client // default: http.DefaultClient
+	// Warned is called with the warnings of a response, for example about members of the request that the app does not
+	// know. It may be called from several goroutines at once. nil: warnings are dropped.
+	Warned func([]protocol.Warning)
 }
 
 // Client asks an app.
@@ -112,10 +115,24 @@ func (c *Client) request(ctx context.Context, method, to string, in, out any) er
 	if answer.StatusCode >= http.StatusMultipleChoices {
 		return refusal(answer.Status, raw)
 	}
+	c.warn(raw)
 	if out == nil {
 		return nil
 	}
 	return json.Unmarshal(raw, out)
+}
+
+// warn passes the warnings of a response on.
+func (c *Client) warn(raw []byte) {
+	if c.opt.Warned == nil || !bytes.Contains(raw, []byte(`"warnings"`)) {
+		return
+	}
+	var in struct {
+		Warnings []protocol.Warning `json:"warnings"`
+	}
+	if json.Unmarshal(raw, &in) == nil && len(in.Warnings) > 0 {
+		c.opt.Warned(in.Warnings)
+	}
 }
 
 // refusal is what an app said instead of an answer; what is no JSON is shown as it is.

@@ -141,6 +141,41 @@ func TestAWorkflowIsStartedAskedAndEnds(t *testing.T) {
 	}
 }
 
+func TestWarningsOfResponsesReachTheProgram(t *testing.T) {
+	a := apptest.Start(t, apptest.Options{})
+	var got []string
+	c, err := client.New(client.Options{URLs: []string{a.URL()}, Warned: func(list []protocol.Warning) {
+		for _, w := range list {
+			got = append(got, w.Code+" "+w.Subject)
+		}
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx := t.Context()
+	w, err := c.Start(ctx, protocol.StartRequest{WorkflowType: "basket", Memo: []byte(`{"warnings":[{"code":"none"}]}`)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.Describe(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if len(got) != 0 {
+		t.Errorf("without a reason: %q", got)
+	}
+	_, err = c.Start(ctx, protocol.StartRequest{WorkflowType: "basket", BuildID: "none"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	in := map[string]any{"workflow_type": "basket", "tsak_queue": "q"}
+	if err := c.Call(ctx, http.MethodPost, "/api/workflows", in, nil); err != nil {
+		t.Fatal(err)
+	}
+	if strings.Join(got, ", ") != "unknown_build build_id, unknown_member tsak_queue" {
+		t.Errorf("got %q", got)
+	}
+}
+
 func TestAWorkflowThatDoesNotCompleteSaysHow(t *testing.T) {
 	a := apptest.Start(t, apptest.Options{})
 	work(t, a)
