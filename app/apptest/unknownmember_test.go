@@ -133,7 +133,10 @@ func TestUnknownMembersOfWorkerRequestsAreCounted(t *testing.T) {
 			continue
 		}
 		want[rt.Operation] += 2
-		c.ask(rt.Method, pathOf(rt.Pattern, nil)+"?yy_unknown=1", `{"worker_id":"none","zz_unknown":{"xx":1},"timeout_seconds":0}`)
+		c.ask(
+			rt.Method, pathOf(rt.Pattern, nil)+"?yy_unknown=1",
+			`{"worker_id":"none","zz_unknown":{"xx":1},"timeout_seconds":0}`,
+		)
 	}
 	want["fail_activity_task"]++
 	c.ask("POST", stepPath(step, "fail"), w.stepBody(step, `,"failure":{"message":"m","zz":1,"details":{"zz":1}}`))
