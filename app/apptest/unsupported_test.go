@@ -53,6 +53,10 @@ var lost = []struct {
 		`"commands":[{"type":"start_timer","delay_seconds":"soon","cancellation_scope_id":"s"}]`,
 		"commands.0.cancellation_scope_id",
 	},
+	{
+		"an unknown cancellation policy",
+		`"commands":[{"type":"schedule_activity","activity_type":"a","cancellation_policy":"perhaps"}]`, "",
+	},
 	{"nothing of that", `"commands":[{"type":"start_timer","delay_seconds":"soon"}]`, ""},
 	{
 		"empty lists",

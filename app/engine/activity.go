@@ -28,7 +28,8 @@ func (st *step) scheduleActivity(c protocol.Command, seq int64) {
 		Activity:     &history.ActivitySnapshot{Queue: c.Queue, RetryPolicy: c.RetryPolicy.Recorded()},
 		StartToClose: int64(c.StartToClose), ScheduleToStart: int64(c.ScheduleToStart),
 		ScheduleToClose: int64(c.ScheduleToClose), Heartbeat: int64(c.Heartbeat),
-		MaxBlamed: c.MaxBlamedLosses, Parallel: c.Parallel, SessionID: c.SessionID,
+		MaxBlamed: c.MaxBlamedLosses, CancellationPolicy: c.CancellationPolicy, Parallel: c.Parallel,
+		SessionID: c.SessionID,
 	}
 	if d.ScheduleToClose > 0 {
 		// No attempt outlasts them all, so a deadline that is shown to an attempt is one that holds.
@@ -691,20 +692,29 @@ func timeout(kind string) history.Failure {
 // and reports itself how it ended.
 const cancelRequested = "requested"
 
+// cancelAbandoned is the effect of a cancellation of an activity with the policy abandon: nothing stops it, and
+// its outcome is recorded when it ends.
+const cancelAbandoned = "abandoned"
+
 // cancelledByFlow is why an activity ended that its workflow gave up.
 const cancelledByFlow = "cancelled by the workflow"
 
-// cancelActivity ends an activity at the workflow's word. Usually it ends at once and its worker is told to
-// stop; the workflow does not wait for a worker that may be gone. When the workflow wants to see the end
-// (UntilEnded), the activity stays open until its worker has stopped.
+// cancelActivity ends an activity that its workflow has cancelled, by the activity's cancellation policy. By
+// default the activity ends at once and its worker is asked to stop; the workflow does not wait for a worker that
+// may have died. With the policy wait_cancellation_completed, or UntilEnded in the command, an activity that a
+// worker runs stays open until the worker has stopped. With the policy abandon it stays as it is.
 func (st *step) cancelActivity(c protocol.Command, seq int64) {
 	a, ok := st.Activities.Get(c.Target)
 	d := &history.ActivityCancelRequested{CommandSequence: seq, Target: c.Target, Effect: effect(ok)}
-	if ok && c.UntilEnded && a.State == LeasedState {
+	switch {
+	case !ok:
+	case a.Policy == protocol.CancelAbandon:
+		d.Effect = cancelAbandoned
+	case a.State == LeasedState && (c.UntilEnded || a.Policy == protocol.CancelWait):
 		d.Effect = cancelRequested
 	}
 	st.emit(d)
-	if ok && d.Effect != cancelRequested {
+	if d.Effect == effect(true) {
 		st.cancelled(a, cancelledByFlow)
 	}
 }

@@ -248,7 +248,8 @@ func scheduled(s *Run, d *history.ActivityScheduled, e history.Event) Activity {
 		FairnessKey: d.FairnessKey, FairnessWeight: d.FairnessWeight,
 		Requirements: d.Requirements, SessionID: d.SessionID, Options: d.Session, StartToClose: d.StartToClose,
 		SchedToStart: d.ScheduleToStart, SchedToClose: d.ScheduleToClose, HeartbeatTO: d.Heartbeat, ScheduledAt: e.At,
-		MaxBlamed: d.MaxBlamed, Parallel: d.Parallel, State: Ready, ReadyAt: e.At, Bytes: int64(len(d.Arguments)),
+		MaxBlamed: d.MaxBlamed, Policy: d.CancellationPolicy, Parallel: d.Parallel, State: Ready, ReadyAt: e.At,
+		Bytes: int64(len(d.Arguments)),
 	}
 	if d.Activity != nil {
 		a.Queue, a.Retry = d.Activity.Queue, d.Activity.RetryPolicy

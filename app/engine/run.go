@@ -282,6 +282,7 @@ type Activity struct {
 	Rebuild *protocol.Recovered `json:"rebuild,omitempty"`
 	// the delivery under way is the first its holder sees of the session's epoch
 	New         bool           `json:"new,omitempty"`
+	Policy      string         `json:"policy,omitempty"` // cancellation policy; empty: try_cancel
 	Cancel      bool           `json:"cancel,omitempty"` // the holder was asked to stop
 	LastFailure string         `json:"last_failure,omitempty"`
 	CodeVersion string         `json:"-"`              // said with the outcome that is being recorded

@@ -72,6 +72,8 @@ type ActivityScheduled struct {
 	ScheduleToClose int64             `json:"schedule_to_close_timeout,omitempty"`
 	Heartbeat       int64             `json:"heartbeat_timeout,omitempty"`
 	MaxBlamed       int               `json:"max_blamed_losses,omitempty"`
+	// CancellationPolicy is as the command named it; absent: try_cancel.
+	CancellationPolicy string `json:"cancellation_policy,omitempty"`
 	Parallel
 }
 
@@ -143,8 +145,9 @@ type ActivityCancelled struct {
 	Parallel
 }
 
-// ActivityCancelRequested records a cancel_activity command; Effect is "cancelled", or "too_late" when the activity had
-// already ended.
+// ActivityCancelRequested records a cancel_activity command. Effect is "cancelled", "requested" when the activity ends
+// only when its worker has stopped, "abandoned" when its worker is not asked to stop, or "too_late" when the activity
+// had already ended.
 type ActivityCancelRequested struct {
 	CommandSequence int64  `json:"command_sequence"`
 	Target          int64  `json:"target"`
