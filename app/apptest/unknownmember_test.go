@@ -91,7 +91,8 @@ func TestUnknownMembersAreReportedAndIgnored(t *testing.T) {
 		}
 	}
 	got := c.want(422, "POST", "/api/workflows?strict=true", start("d", `,"tsak_queue":"q"`))
-	if !strings.Contains(got.text("message"), "tsak_queue") || !strings.Contains(got.text("message"), "did you mean task_queue?") {
+	said := got.text("message")
+	if !strings.Contains(said, "tsak_queue") || !strings.Contains(said, "did you mean task_queue?") {
 		t.Errorf("strictly: %s", got.raw)
 	}
 	c.want(404, "GET", "/api/workflows/d", "")
