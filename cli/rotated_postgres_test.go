@@ -46,9 +46,10 @@ func (s *server) asks(role string) {
 	s.do("SELECT pg_reload_conf()")
 }
 
-// The password of the database's role changes twice while an app runs, and its connections end. The app refuses work
-// until the new password is in its file, the password file at first and then the file with the URL. Then it works
-// again, without a restart and with all that it acknowledged.
+// An app that waits for its database is alive and not ready. The password of the database's role then changes twice
+// while the app runs, and its connections end. The app refuses work until the new password is in its file, the password
+// file at first and then the file with the URL. Then it works again, without a restart and with all that it
+// acknowledged. Each outage is two lines in its log.
 func TestARotatedPasswordIsReadByARunningApp(t *testing.T) {
 	t.Parallel()
 	db := ownPostgres(t)
@@ -68,7 +69,15 @@ func TestARotatedPasswordIsReadByARunningApp(t *testing.T) {
 	f.app["SOJOURN_TOKEN"] = "sjn_bootstrap_of_this_test_and_long_enough"
 	f.client.token = f.app["SOJOURN_TOKEN"]
 	f.app["SOJOURN_DATABASE_URL_FILE"] = url
+	write(url, "postgres://rotated@"+address(t)+"/sojourn?sslmode=disable") // where no server listens yet
 	p := launch(t, f.dir, f.app, "app")
+	p.line(p.err, `waiting for the database`)
+	for path, want := range map[string]int{"/healthz": 200, "/up": 200, "/readyz": 503, "/api/workflows": 503} {
+		if got, raw, err := f.client.call(t.Context(), http.MethodGet, path, nil); err != nil || got != want {
+			t.Errorf("%s while the app waits for its database: %d %s %v, want %d", path, got, raw, err, want)
+		}
+	}
+	write(url, with("")+"&passfile="+pass)
 	f.client.up()
 	status := func(path string) int {
 		t.Helper()
@@ -77,6 +86,10 @@ func TestARotatedPasswordIsReadByARunningApp(t *testing.T) {
 			t.Fatal(err)
 		}
 		return status
+	}
+	logged := func(text string) int {
+		lines, _ := p.err.all()
+		return strings.Count(strings.Join(lines, "\n"), text)
 	}
 	rotations := []func(){
 		func() { write(pass, "*:*:*:*:two-0") },
@@ -102,6 +115,17 @@ func TestARotatedPasswordIsReadByARunningApp(t *testing.T) {
 			if got := f.client.describe(id).Status; got == "" {
 				t.Errorf("%s is not there", id)
 			}
+		}
+		// An outage is two lines, however many requests and loops it fails.
+		until(t, "the end of the outage is logged", func() bool { return logged("database available again") == i+1 })
+		if n := logged("database unavailable"); n != i+1 {
+			t.Errorf("after %d outages: %d lines about their beginning", i+1, n)
+		}
+	}
+	lines, _ := p.err.all()
+	for _, l := range lines {
+		if strings.Contains(l, "store unavailable") && !strings.Contains(l, "database unavailable") {
+			t.Errorf("a line more about an outage: %s", l)
 		}
 	}
 	select {

@@ -169,9 +169,13 @@ func (p *program) app(ctx context.Context, s *settings, memory int64) (*app.App,
 	if err != nil {
 		return nil, err
 	}
+	probes := &app.Probes{Addr: s.Addr, TLS: rules, Log: s.Log}
 	return app.New(ctx, app.Options{
 		Options: plane.Options{
-			Open: s.openStore, Shared: s.postgres(), Release: s.Release, Strict: s.ReleaseStrict, Token: token,
+			Open: func(ctx context.Context, id string, d store.Dispatcher) (store.Store, error) {
+				defer probes.Close()
+				return s.awaitStore(ctx, id, d, probes.Serve)
+			}, Shared: s.postgres(), Release: s.Release, Strict: s.ReleaseStrict, Token: token,
 			NoAuth:     s.Auth == config.AuthNone,
 			Transports: s.SocketTransports, Cleanup: s.SessionCleanup, LogAge: s.ActivityLogAge,
 			AttemptLease: s.othersLease(), Metrics: s.Metrics,
@@ -224,9 +228,21 @@ func (s *settings) postgresURL() (string, error) {
 
 // openStore opens the store that the settings name.
 func (s *settings) openStore(ctx context.Context, id string, d store.Dispatcher) (store.Store, error) {
+	return s.awaitStore(ctx, id, d, func() {})
+}
+
+// awaitStore is openStore that calls waiting, perhaps more than once, while the database cannot be reached.
+func (s *settings) awaitStore(
+	ctx context.Context, id string, d store.Dispatcher, waiting func(),
+) (store.Store, error) {
 	memory, _ := s.memory()
 	o := sqldb.Options{App: id, Dispatch: d, Pool: s.PostgresPool, Memory: memory, Waiting: func(err error) {
+		waiting()
 		s.Log.Warn().Err(err).Msg("waiting for the database")
+	}, Outage: func(err error) {
+		s.Log.Error().Err(err).Msg("database unavailable")
+	}, Recovered: func(after time.Duration) {
+		s.Log.Info().Float64("outage_seconds", after.Seconds()).Msg("database available again")
 	}, Refused: func(err error) {
 		s.Log.Error().Err(err).Msg("the database refuses the credentials of this process; it ends unless they are accepted in 5 min")
 	}}

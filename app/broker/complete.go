@@ -172,7 +172,7 @@ func (b *Broker) record(
 func (b *Broker) clearSuspects(ctx context.Context, namespace string, losses []string) {
 	n, err := change.ClearSuspects(ctx, b.store, namespace, losses)
 	if err != nil {
-		b.log.Warn().Err(err).Strs("losses", losses).Msg("failed to clear suspects of a lost executor; they are delivered one by one")
+		store.Warn(&b.log, err).Strs("losses", losses).Msg("failed to clear suspects of a lost executor; they are delivered one by one")
 	}
 	b.opt.Metrics.judged(verdictCleared, n)
 }

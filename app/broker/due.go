@@ -52,7 +52,7 @@ func (b *Broker) CleanUp(ctx context.Context, keys []engine.SessionKey) error {
 	removed := 0
 	defer func() {
 		if removed > 0 {
-			b.log.Info().Int("sessions", removed).Msg("sessions cleaned up")
+			b.log.Debug().Int("sessions", removed).Msg("sessions cleaned up")
 		}
 	}()
 	for _, k := range keys {

@@ -353,7 +353,7 @@ func (b *Broker) giveBack(ref store.TaskRef) {
 	if ref.Kind.Asked() {
 		b.async(func(ctx context.Context) {
 			if err := b.questions.Requeue(ctx, ref.Run, ref.Delivery); err != nil {
-				b.log.Warn().Err(err).Str("question", ref.Run).Msg("put a question back")
+				store.Warn(&b.log, err).Str("question", ref.Run).Msg("put a question back")
 			}
 		})
 		return

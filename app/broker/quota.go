@@ -116,7 +116,7 @@ func (b *Broker) readUsage(ctx context.Context) {
 		return err
 	})
 	if err != nil && ctx.Err() == nil {
-		b.log.Warn().Err(err).Msg("failed to read the quotas of namespaces; those of the settings apply until they are used")
+		store.Warn(&b.log, err).Msg("failed to read the quotas of namespaces; those of the settings apply until they are used")
 	}
 	for i := range list {
 		b.store.Quotas().Settle(list[i].Name, quotaRow(&list[i]))
@@ -153,7 +153,7 @@ func (b *Broker) releaseHeld(ctx context.Context, name string) {
 			released, err = b.releaseChildren(ctx, name, ids)
 		}
 		if err != nil && ctx.Err() == nil {
-			b.log.Warn().Err(err).Str("namespace", name).Msg("failed to release child workflows that a quota holds back")
+			store.Warn(&b.log, err).Str("namespace", name).Msg("failed to release child workflows that a quota holds back")
 		}
 		if err != nil || released < heldPage {
 			return
@@ -284,7 +284,7 @@ func (b *Broker) countUsage(ctx context.Context, name string) {
 			ledger.Correct(name, quotaRow(n))
 		}
 	case ctx.Err() == nil && !errors.Is(err, store.ErrNotFound):
-		b.log.Warn().Err(err).Str("namespace", name).Msg("failed to count the usage of a namespace")
+		store.Warn(&b.log, err).Str("namespace", name).Msg("failed to count the usage of a namespace")
 		ledger.Doubt()
 	}
 }

@@ -175,7 +175,7 @@ func (b *Broker) freeSuperseded(ctx context.Context, s *engine.Session) {
 		}
 	}
 	if err != nil && ctx.Err() == nil {
-		b.log.Warn().Err(err).Str("session_id", s.ID).Msg("attempts of an earlier holding end with their leases")
+		store.Warn(&b.log, err).Str("session_id", s.ID).Msg("attempts of an earlier holding end with their leases")
 	}
 }
 

@@ -14,8 +14,8 @@ import (
 // Sessions move inside of polls, heartbeats, sweeps and verbs. They are logged from what commits tell, by the app
 // that committed, so that each move stands in one log once, whatever caused it.
 
-// watchSessions logs and counts what this app's commits did to sessions, until ctx ends: together the lines tell who
-// held which session from when to when, and why no longer.
+// watchSessions logs and counts what this app's commits did to sessions, until ctx ends: the line of a holding
+// names its worker, epoch and end.
 func (b *Broker) watchSessions(ctx context.Context) {
 	b.dispatch.Each(ctx, dispatch.TopicMoves, func(changed store.Changed, overflow bool) {
 		for _, m := range changed.Moves {
@@ -34,14 +34,15 @@ func (b *Broker) watchSessions(ctx context.Context) {
 	})
 }
 
-// Warned of is what cost somebody something: a holder that was lost, or state that was.
+// logMove logs the end of a holding at info level, and as a warning if a holder or state was lost. All else is in the
+// timeline of the session, and in the log at debug level.
 func (b *Broker) logMove(m store.SessionMove) {
-	level := zerolog.InfoLevel
-	switch m.What {
-	case "orphaned", "failed":
+	level := zerolog.DebugLevel
+	switch {
+	case m.What == "orphaned" || m.What == "failed":
 		level = zerolog.WarnLevel
-	case "started", "cleaned_up": // the clean-up says how many
-		level = zerolog.DebugLevel
+	case m.Ends():
+		level = zerolog.InfoLevel
 	}
 	e := b.log.WithLevel(level).Str("session_id", m.Session.ID).Str("namespace", m.Session.Namespace).Str("event", m.What)
 	if m.Worker != "" {

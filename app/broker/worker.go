@@ -140,7 +140,7 @@ func (b *Broker) WorkerHeartbeat(
 	wait.Go(func() {
 		ended, err := b.keeps(ctx, w, in.KeptRuns)
 		if err != nil { // what it keeps it may keep for longer
-			b.log.Warn().Err(err).Str("worker_id", w.ID).Msg("failed to look up which kept runs have ended")
+			store.Warn(&b.log, err).Str("worker_id", w.ID).Msg("failed to look up which kept runs have ended")
 		}
 		a.EndedRuns = append(b.ended.pending(key), ended...)
 	})

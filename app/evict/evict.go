@@ -159,7 +159,7 @@ func (e *Evictor) lookForRoom(ctx context.Context, full map[engine.WorkerKey]map
 		after, err := e.makeRoom(ctx, ns, here)
 		if err != nil {
 			if ctx.Err() == nil {
-				e.log.Warn().Err(err).Str("namespace", ns).Msg("no room made for waiting sessions; trying again")
+				store.Warn(&e.log, err).Str("namespace", ns).Msg("no room made for waiting sessions; trying again")
 			}
 			after = engine.YieldIdle
 		}

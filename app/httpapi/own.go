@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/sojourn-run/sojourn/app/auth"
+	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 	"github.com/sojourn-run/sojourn/shared/release"
@@ -91,7 +92,7 @@ func listAudit(a *API, c *call) (answer, error) {
 func unready(a *API, c *call) error {
 	err := a.opt.Process.Ready(c.Ctx)
 	if err != nil {
-		a.opt.Log.Warn().Err(err).Msg("not ready")
+		store.Warn(&a.opt.Log, err).Msg("not ready")
 	}
 	return err
 }

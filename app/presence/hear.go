@@ -8,6 +8,7 @@ import (
 	"github.com/sojourn-run/sojourn/app/change"
 	"github.com/sojourn-run/sojourn/app/dispatch"
 	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 	"github.com/sojourn-run/sojourn/shared/release"
 )
@@ -204,7 +205,7 @@ func (ws *Workers) Beat(ctx context.Context, in protocol.WorkerHeartbeat) (*engi
 	}
 	if !w.Explicit && len(in.Slots) > 0 {
 		if err := ws.freeLost(ctx, w); err != nil && ctx.Err() == nil {
-			ws.log.Warn().Err(err).Str("worker_id", w.ID).Msg("look for what an app that is gone had leased")
+			store.Warn(&ws.log, err).Str("worker_id", w.ID).Msg("look for what an app that is gone had leased")
 		}
 	}
 	return w, nil

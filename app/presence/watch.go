@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/app/store"
 )
 
 // One loop looks after all workers of an app, so that what it costs does not grow with their number: to look costs no
@@ -63,7 +64,7 @@ func (ws *Workers) Watch(ctx context.Context) error {
 		}
 		switch {
 		case failed && ctx.Err() == nil:
-			ws.log.Warn().Err(err).Msg("tell the other apps of this one and of its workers")
+			store.Warn(&ws.log, err).Msg("tell the other apps of this one and of its workers")
 		case !failed && self:
 			if behind.Met(ws.opt.App, apps) {
 				ws.fell.Store(time.Now().UnixNano())
@@ -85,7 +86,7 @@ func (ws *Workers) Watch(ctx context.Context) error {
 				if err := ws.takeUp(ctx); err == nil {
 					behind.Due = time.Time{}
 				} else if ctx.Err() == nil {
-					ws.log.Warn().Err(err).Msg("look for workers that an app left behind")
+					store.Warn(&ws.log, err).Msg("look for workers that an app left behind")
 				}
 			}
 			for k, h := range ws.All("") {
@@ -95,7 +96,7 @@ func (ws *Workers) Watch(ctx context.Context) error {
 				}
 			}
 			if err := ws.removeSilent(ctx, &behind); err != nil && ctx.Err() == nil {
-				ws.log.Warn().Err(err).Msg("remove workers that are silent for too long, trying again later")
+				store.Warn(&ws.log, err).Msg("remove workers that are silent for too long, trying again later")
 			}
 			if every := ws.untilLook(); every != paced {
 				paced = every

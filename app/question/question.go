@@ -164,7 +164,7 @@ func (p *Pending) withdraw(ctx context.Context, id string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
 	if err := p.lines.remove(ctx, id); err != nil {
-		p.log.Warn().Err(err).Str("question", id).Msg("take a question away")
+		store.Warn(&p.log, err).Str("question", id).Msg("take a question away")
 	}
 }
 
@@ -203,7 +203,7 @@ func (p *Pending) Claim(ctx context.Context, r store.ClaimRequest) ([]store.Leas
 		q.Attempt++
 		got, err := p.lines.lease(ctx, q)
 		if err != nil {
-			p.log.Warn().Err(err).Str("question", q.ID).Msg("lease a question")
+			store.Warn(&p.log, err).Str("question", q.ID).Msg("lease a question")
 			left = true
 			break
 		}

@@ -421,7 +421,11 @@ func (p *Pipeline) refuse(x Exchange, err error) int {
 		c.W.Header().Set("Retry-After", strconv.Itoa(n))
 	}
 	if status >= http.StatusInternalServerError && !c.full {
-		p.Log.Error().Err(err).Str("operation", c.Route.Operation).Str("path", c.URL.Path).Int("status", status).
+		line := p.Log.Error().Err(err)
+		if errors.Is(err, store.ErrUnavailable) {
+			line = store.Warn(&p.Log, err)
+		}
+		line.Str("operation", c.Route.Operation).Str("path", c.URL.Path).Int("status", status).
 			Msg("request failed")
 	}
 	if err := p.write(x, status, x.Members(e, status)); err != nil {

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/rs/zerolog"
+
+	"github.com/sojourn-run/sojourn/app/store"
 )
 
 // settled is how long a new process leaves old rows alone: it has more urgent things to do.
@@ -31,7 +33,7 @@ func Prune(ctx context.Context, remove func(context.Context) (time.Duration, err
 			return
 		}
 		if err != nil {
-			log.Warn().Err(err).Msg("removing what is past its retention failed, trying again later")
+			store.Warn(&log, err).Msg("removing what is past its retention failed, trying again later")
 			next = time.Hour
 		}
 		if pause = PruneSeldom; next > 0 {

@@ -211,6 +211,6 @@ func (o Options) backoff(n int) time.Duration {
 func (s *Sweeper) complain(err error, what string) {
 	if !s.failing && !errors.Is(err, context.Canceled) {
 		s.failing = true
-		s.opt.Log.Warn().Err(err).Msg(what)
+		store.Warn(&s.opt.Log, err).Msg(what)
 	}
 }

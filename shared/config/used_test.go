@@ -14,7 +14,7 @@ import (
 // serving are the functions of the command line that make a part of a process of its settings, by the roles that run
 // them.
 var serving = map[string][]Role{
-	"app": {App, Both, Dev}, "openStore": {App, Both, Dev}, "postgres": {App, Both, Dev}, "inspect": {App, Both, Dev},
+	"app": {App, Both, Dev}, "awaitStore": {App, Both, Dev}, "postgres": {App, Both, Dev}, "inspect": {App, Both, Dev},
 	"postgresURL": {App, Both, Dev},
 	"keepPrivate": {App, Worker, Both, Dev},
 	"othersLease": {App, Both, Dev},

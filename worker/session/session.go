@@ -192,7 +192,7 @@ func (s *Sessions) Enter(a *protocol.SessionAffinity, lease Lease) (*Holding, er
 		if h.interval < beatsCome && s.opt.Beat != nil {
 			defer s.opt.Beat()
 		}
-		s.log.Info().Str("session_id", h.ID).Int64("epoch", h.Epoch).Bool("is_new_claim", a.IsNew).Msg("session held")
+		s.log.Debug().Str("session_id", h.ID).Int64("epoch", h.Epoch).Bool("is_new_claim", a.IsNew).Msg("session held")
 	}
 	h.active++
 	h.last = now
@@ -405,7 +405,7 @@ func (s *Sessions) takeOut(h *Holding, reason string) {
 	if s.held[h.ID] == h {
 		delete(s.held, h.ID)
 	}
-	s.log.Info().Str("session_id", h.ID).Int64("epoch", h.Epoch).Str("reason", reason).Int("active", h.active).
+	s.log.Debug().Str("session_id", h.ID).Int64("epoch", h.Epoch).Str("reason", reason).Int("active", h.active).
 		Float64("idle_duration", time.Since(h.last).Seconds()).Msg("session no longer held")
 	if h.active == 0 {
 		s.closeState(h)

@@ -366,6 +366,7 @@ func (s *Store) stored(number int64) (bool, error) {
 
 // refuse answers all items with an error.
 func (s *Store) refuse(items []*pending, err error) {
+	_ = s.suspect(err)
 	for _, p := range items {
 		p.answer, p.leased, p.err = nil, nil, err
 		close(p.done)

@@ -37,6 +37,10 @@ type Options struct {
 	// Waiting is told, now and then, why a server that cannot be reached yet is waited for; nil: nobody wants
 	// to know. A file needs no waiting: it is there or not.
 	Waiting func(error)
+	// Outage is called once when the database becomes unavailable, and Recovered with the length of the outage when it is
+	// available again; nil: neither is reported.
+	Outage    func(error)
+	Recovered func(time.Duration)
 	// Refused is called when a server begins to refuse the credentials of this process; nil: it is not reported.
 	Refused func(error)
 	FewRuns int // tests only: how many runs a listing reads whole and sorts; 0: as many as pays
@@ -117,6 +121,7 @@ type Store struct {
 	close    sync.Once
 	ended    error // of Close; set before done is closed
 	unusable chan error
+	outage   outage
 	batch    int64 // number of the last batch that was tried
 	shares   shares
 	fader    *time.Timer // rings when something remembered is to be forgotten
@@ -154,7 +159,7 @@ func New(ctx context.Context, cfg Config) (*Store, error) {
 		in: make(chan *pending, 1024), back: make(chan *pending, 1024),
 		quit: make(chan struct{}), done: make(chan struct{}), unusable: make(chan error, 1),
 		jumps:  make(chan store.ClockJump, 16),
-		ledger: quota.New(),
+		ledger: quota.New(), outage: outage{gone: cfg.Outage, back: cfg.Recovered},
 	}
 	s.lanes.known = map[QueueKey]map[string]knownLane{}
 	s.queues.init()
@@ -301,7 +306,7 @@ func (s *Store) Now(ctx context.Context) (time.Time, error) {
 		nothing := func(store.Rows, time.Time) (w store.Writes, err error) { return w, nil }
 		_, err = s.Commit(ctx, store.Change{Decide: nothing})
 	}
-	return now, err
+	return now, s.suspect(err)
 }
 
 // View reads on connections of its own, so that nothing it does holds up a commit.
@@ -311,7 +316,7 @@ func (s *Store) View(_ context.Context, fn func(store.Reader) error) error {
 		return store.ErrClosed
 	default:
 	}
-	return s.reads.View(fn)
+	return s.suspect(s.reads.View(fn))
 }
 
 // Reads is what this store reads with beside the committer, for a look at its statements.

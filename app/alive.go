@@ -1,0 +1,65 @@
+package app
+
+import (
+	"context"
+	"crypto/tls"
+	"io"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/rs/zerolog"
+)
+
+// Probes answers liveness probes at the app's address while the app waits for its database and does not serve yet: a
+// supervisor must not restart a process because of its database.
+type Probes struct {
+	Addr string
+	TLS  *tls.Config // nil: none
+	Log  zerolog.Logger
+
+	mu      sync.Mutex
+	server  *http.Server // guarded by mu
+	serving sync.WaitGroup
+}
+
+// Serve begins to answer; again it does nothing. An address that is in use is logged: the app finds it in use as well.
+func (p *Probes) Serve() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.server != nil {
+		return
+	}
+	p.server = &http.Server{Handler: http.HandlerFunc(answerProbe), ReadHeaderTimeout: 10 * time.Second}
+	listener, err := new(net.ListenConfig).Listen(context.Background(), "tcp", p.Addr)
+	if err != nil {
+		p.Log.Warn().Err(err).Msg("failed to listen for probes while the app waits for its database")
+		return
+	}
+	if p.TLS != nil {
+		listener = tls.NewListener(listener, p.TLS)
+	}
+	p.serving.Go(func() { _ = p.server.Serve(listener) }) // it ends with Close
+}
+
+// Close frees the address.
+func (p *Probes) Close() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.server != nil {
+		_ = p.server.Close()
+		p.serving.Wait()
+	}
+}
+
+func answerProbe(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Content-Type", "application/json")
+	if r.URL.Path == "/up" || r.URL.Path == "/healthz" {
+		_, _ = io.WriteString(w, `{"status":"up"}`)
+		return
+	}
+	w.Header().Set("Retry-After", "1")
+	w.WriteHeader(http.StatusServiceUnavailable)
+	_, _ = io.WriteString(w, `{"status":"unavailable","message":"the app waits for its database"}`)
+}

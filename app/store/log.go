@@ -1,0 +1,16 @@
+package store
+
+import (
+	"errors"
+
+	"github.com/rs/zerolog"
+)
+
+// Warn begins the log line of a failure. While the database is unavailable it is a debug line: the store logs the
+// beginning and the end of an outage, so that no caller needs to.
+func Warn(log *zerolog.Logger, err error) *zerolog.Event {
+	if errors.Is(err, ErrUnavailable) {
+		return log.Debug().Err(err)
+	}
+	return log.Warn().Err(err)
+}

@@ -1,0 +1,62 @@
+package sqldb
+
+import (
+	"errors"
+	"sync/atomic"
+	"time"
+
+	"github.com/sojourn-run/sojourn/app/store"
+)
+
+// outageRetry is the pause between two writes that find out whether the database is available again.
+const outageRetry = time.Second
+
+// outage reports once that the database is unavailable, and once that it is available again, however many reads and
+// changes fail in between.
+type outage struct {
+	since atomic.Int64 // unix nanoseconds; 0: no outage is suspected
+	gone  func(error)
+	back  func(time.Duration)
+}
+
+// suspect is called with the error of a read or of a batch, and returns it. An error alone is no outage, since a read
+// also fails when its caller's deadline has passed: an outage begins when a write fails too.
+func (s *Store) suspect(err error) error {
+	o := &s.outage
+	if o.gone == nil || !errors.Is(err, store.ErrUnavailable) || !o.since.CompareAndSwap(0, time.Now().UnixNano()) {
+		return err
+	}
+	go s.watchOutage(err)
+	return err
+}
+
+func (s *Store) watchOutage(err error) {
+	o := &s.outage
+	began := time.Unix(0, o.since.Load())
+	for reported := false; ; {
+		a := s.tryWrite()
+		select {
+		case <-a.done:
+		case <-s.quit:
+			return
+		}
+		switch {
+		case a.err == nil:
+			o.since.Store(0)
+			if reported {
+				o.back(time.Since(began))
+			}
+			return
+		case errors.Is(a.err, store.ErrClosed):
+			return
+		case !reported:
+			reported = true
+			o.gone(err)
+		}
+		select {
+		case <-time.After(outageRetry):
+		case <-s.quit:
+			return
+		}
+	}
+}
