@@ -68,8 +68,10 @@ func TestUnknownMembersAreReportedAndIgnored(t *testing.T) {
 	}{
 		{201, "POST", "/api/workflows", start("a", ""), nil},
 		{201, "POST", "/api/workflows", start("b", `,"tsak_queue":"q"`), []string{"unknown_member tsak_queue"}},
-		{201, "POST", "/api/workflows", start("c", `,"build_id":"none","zz":1`),
-			[]string{"unknown_build build_id", "unknown_member zz"}},
+		{
+			201, "POST", "/api/workflows", start("c", `,"build_id":"none","zz":1`),
+			[]string{"unknown_build build_id", "unknown_member zz"},
+		},
 		{202, "POST", "/api/workflows/a/signal/go", `{"input":[1],"zz":{"yy":1}}`, []string{"unknown_member zz"}},
 		{201, "POST", "/api/schedules", schedule, []string{
 			"unknown_member spec.time_zone", "unknown_member action.wrkflow_id", "unknown_member action.retry_policy.zz",

@@ -72,3 +72,21 @@ func TestOfManyUnknownMembersOnlyTheFirstAreNamed(t *testing.T) {
 		t.Errorf("twice: %d unknown members, %d are named", unknown.Count, len(unknown.Members))
 	}
 }
+
+// Every request pays for the search. It must cost a body without unknown members nothing that grows with its size.
+func TestLookingForUnknownMembersAllocatesNothingPerMember(t *testing.T) {
+	counts := map[int]float64{}
+	for _, items := range []int{1, 100} {
+		item := `{"task_id":"a","lease_owner":"w","commands":[{"type":"schedule_activity","retry_policy":{"max_attempts":3}}]}`
+		body := []byte(`{"items":[` + strings.Repeat(item+",", items-1) + item + `]}`)
+		var in protocol.CompleteRequest
+		counts[items] = testing.AllocsPerRun(100, func() {
+			if unknown, err := httpjson.Inspect(body, &in); err != nil || unknown.Count > 0 {
+				t.Fatal(unknown, err)
+			}
+		})
+	}
+	if counts[100] > counts[1] || counts[1] > 2 {
+		t.Errorf("allocations by number of items: %v", counts)
+	}
+}

@@ -33,6 +33,7 @@ const (
 // passes: decoding it returns what is wrong.
 func Inspect(raw []byte, v any) (Unknown, error) {
 	s := scale{text: raw, most: fatFree + fatRatio*len(raw)}
+	s.at = s.room[:0]
 	s.value(reflect.TypeOf(v))
 	if !s.over {
 		return s.unknown, nil
@@ -52,7 +53,8 @@ type scale struct {
 	over   bool
 	broken bool
 
-	at      []step // path of the value that is being read
+	at      []step   // path of the value that is being read
+	room    [16]step // of at, so that a body of usual depth needs no allocation
 	unknown Unknown
 }
 
