@@ -36,10 +36,10 @@ type Options struct {
 	StrictRelease bool
 	App           string              // id of this process
 	Shared        bool                // other apps use the same database
-	Alive         time.Duration       // a worker is alive this long after it was heard: 60 s
+	Alive         time.Duration       // time after the last heartbeat at which a worker counts as dead: 60 s
 	StoreAlive    time.Duration       // how often its liveness is stored at rest when the database is shared: 60 s
 	Quiet         time.Duration       // a worker silent for so long has its last heartbeat stored exactly: 15 s
-	Heartbeat     time.Duration       // what workers are told: 15 s
+	Heartbeat     time.Duration       // heartbeat interval that registrations return: 15 s
 	AttemptLease  time.Duration       // of workers that renew by themselves: 120 s
 	HTTPLease     time.Duration       // of clients of the HTTP contract: 300 s
 	Retention     time.Duration       // of ended sessions: 30 days

@@ -14,7 +14,7 @@ import (
 // restorePage is the number of sessions that one change releases.
 const restorePage = 200
 
-// ReleaseAll releases every session of a namespace, also those that their holders have suspended, and raises the epoch
+// ReleaseAll releases every session of a namespace, also suspended ones, and raises the epoch
 // floor of the namespace to the larger of the store's clock and a lowest floor in microseconds. Every acquisition after
 // that gets an epoch above the floor. It returns the number of sessions that it released, and the floor.
 func ReleaseAll(

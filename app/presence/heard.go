@@ -27,7 +27,7 @@ type Heard struct {
 	Gate      string    // why the release gate holds it
 	Draining  bool      // as it said last, here or by its row at another app
 	Unsaid    bool      // it said so here, and its row does not know
-	Unsure    time.Time // when nobody knew last whether a poll of it was given something
+	Unsure    time.Time // last time at which no app knew whether a poll of the worker had been given tasks
 	// when this app read a registration that another app took, or itself before it restarted; zero: it took it
 	Adopted time.Time
 	LookAt  time.Time // when to look whether another app hears it still; zero: this app hears it, or never did

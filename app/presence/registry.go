@@ -29,7 +29,7 @@ type Registry struct {
 // Options are what an app judges its workers by, and what it tells them.
 type Options struct {
 	App           string        // id of this process
-	Alive         time.Duration // a worker is alive this long after it was heard
+	Alive         time.Duration // time after the last heartbeat at which a worker counts as dead
 	StoreAlive    time.Duration // how often its liveness is stored at rest when the database is shared
 	Quiet         time.Duration // the last heartbeat of a worker that was silent for so long is stored exactly: 15 s
 	Heartbeat     time.Duration // what workers are told

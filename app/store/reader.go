@@ -145,7 +145,7 @@ type QueueReader interface {
 	OldestReady(ctx context.Context, k engine.QueueKey, kind protocol.TaskKind, limit int) ([]TaskRef, error)
 }
 
-// StuckReader knows stuck runs, and what has to be marked as such.
+// StuckReader reads stuck runs, and the runs that must be marked as stuck.
 type StuckReader interface {
 	// StuckUpTo counts the stuck runs of a namespace no further than most. StuckCounts counts those of all namespaces by
 	// reason.

@@ -13,8 +13,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// Whether live workers may lease a task is judged once per lane. So what is read here is the few lanes that have tasks,
-// and then, for the lanes without a worker, the runs whose mark is not right yet.
+// The view judges once per lane whether live workers may lease its tasks. These queries read the lanes that have tasks,
+// and, for the lanes without a worker, the runs whose stuck mark must change.
 
 func (r *reader) ReadyLanes(ctx context.Context) (list []store.ReadyLane, err error) {
 	query := "SELECT namespace, queue, kind, lane FROM lanes WHERE " + record.HasReady(r.dialect)
