@@ -107,6 +107,7 @@ func (b *Broker) activityOutcome(in protocol.CompleteItem, turn *turn) (store.Ch
 	case in.Returned != "":
 		return change.Step(in.Namespace, run, needs, engine.ReleaseActivity{
 			Seq: seq, Delivery: delivery, Owner: in.Owner, Why: in.Returned, Counts: in.LostCount, Executor: in.Executor,
+			Began: in.Began,
 		}), "", nil
 	case in.Failure != nil:
 		hash := hashOf(in.Failure)

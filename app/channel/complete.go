@@ -157,7 +157,9 @@ func (c *Channel) returnJob(ctx context.Context, p *worker, in protocol.JobRetur
 		in.Reason = "returned"
 	}
 	_, err := c.completeJob(
-		ctx, p, protocol.ChannelComplete{JobOutcome: protocol.JobOutcome{JobRef: in.JobRef, Returned: in.Reason}},
+		ctx, p, protocol.ChannelComplete{
+			JobOutcome: protocol.JobOutcome{JobRef: in.JobRef, Returned: in.Reason, Began: in.Began},
+		},
 	)
 	return nil, err
 }

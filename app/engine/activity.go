@@ -485,6 +485,7 @@ type ReleaseActivity struct {
 	Executor    *protocol.ExecutorLoss // loss of the executor that the attempt ran in; nil: none
 	Again       int64                  // with Undone: the redeliveries of which the holder had been notified then
 	Counts      bool                   // the worker had begun the attempt, so the delivery counts towards MaxDeliveries
+	Began       *bool                  // whether the code began, so that the delivery counts as an attempt; nil: see began
 	UnlessHeard history.Time           // skip the release if the attempt sent a heartbeat since then
 }
 
@@ -506,6 +507,9 @@ func (in ReleaseActivity) decide(st *step) error {
 	if !in.UnlessHeard.IsZero() && a.HeartbeatAt.After(in.UnlessHeard.Time) {
 		return errNotDue
 	}
+	if !in.began() && !a.Cancel {
+		a.Attempt--
+	}
 	if in.Executor != nil {
 		st.executorLost(a, in.Executor, in.Why)
 		st.d.Answer = Answer{Outcome: "returned", Recorded: true}
@@ -523,6 +527,18 @@ func (in ReleaseActivity) decide(st *step) error {
 	return nil
 }
 
+// began says whether the code of the attempt began. A worker that does not say so hands back what it could not begin,
+// unless it drains in the middle of the attempt or reports a loss. A delivery that is taken back may have begun.
+func (in ReleaseActivity) began() bool {
+	switch {
+	case in.Undone:
+		return false
+	case in.Began != nil:
+		return *in.Began
+	}
+	return in.Owner == "" || in.Counts || in.Executor != nil || in.Why == ReturnedDraining
+}
+
 // release makes a leased activity ready again whose worker lives, or fails it as poison after MaxDeliveries without an
 // outcome. A drain does not count.
 func (st *step) release(a Activity, why string, undone bool) {
@@ -536,8 +552,6 @@ func (st *step) release(a Activity, why string, undone bool) {
 		a.FirstReady, a.Returned = history.Time{}, 0
 	}
 	if undone {
-		// The attempt never took place, so users must not see its number used up.
-		a.Attempt--
 		st.unran(a)
 	} else {
 		a.lost(st.now, why, Finding{})

@@ -256,9 +256,13 @@ func (s *stage) play(t *testing.T, d *datadriven.TestData) string {
 			lost := LostTask{Seq: seq, Delivery: num("delivery", s.delivery(seq))}
 			return s.lose(arg("why", "x"), int(num("tasks", 1)), int(num("suspects", 0)), lost)
 		}
+		var began *bool
+		if d.HasArg("began") {
+			began = new(arg("began", "") == "true")
+		}
 		return s.apply(ReleaseActivity{
 			Seq: seq, Delivery: num("delivery", s.delivery(seq)), Why: arg("why", "x"), Undone: d.HasArg("undone"),
-			Counts: d.HasArg("counts"), Owner: arg("owner", ""), Executor: executor(),
+			Counts: d.HasArg("counts"), Owner: arg("owner", ""), Executor: executor(), Began: began,
 		})
 	case "ended": // the process of a worker, with all that the run has there
 		return s.processEnded(by, arg("why", "worker_restarted"), false)

@@ -187,6 +187,8 @@ func (w *script) step(f []string) {
 		})
 	case f[1] == "returns":
 		w.outcome(f[0], f[2], f[3:], func(i *protocol.CompleteItem) { i.Returned = "handed_back" })
+	case f[1] == "stops": // in the middle of the attempt
+		w.outcome(f[0], f[2], f[3:], func(i *protocol.CompleteItem) { i.Returned, i.Began = "draining", new(true) })
 	case f[1] == "beats":
 		w.beat(f[0], f[2])
 	case f[1] == "renews":

@@ -13,7 +13,7 @@ func (o JobOutcome) Item(g TaskToken) (CompleteItem, error) {
 	}
 	item.Lines, item.Executor = o.Lines, o.Executor
 	if o.Returned != "" {
-		item.Returned = o.Returned
+		item.Returned, item.Began = o.Returned, o.Began
 		return item, nil
 	}
 	r := o.Response

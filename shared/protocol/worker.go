@@ -226,8 +226,11 @@ type CompleteItem struct {
 	Result  payload.Payload `json:"result,omitzero"`
 	Failure *Failure        `json:"failure,omitempty"`
 	// hands the task back, for this reason; neither result nor failure
-	Returned  string     `json:"returned,omitempty"`
-	LostCount bool       `json:"lost,omitempty"`      // with Returned: counted as lost, like a worker that died
+	Returned  string `json:"returned,omitempty"`
+	LostCount bool   `json:"lost,omitempty"` // with Returned: counted as lost, like a worker that died
+	// Began says, with Returned, whether the code of the activity began: only then the delivery counts as an attempt.
+	// Absent: it began if the reason is draining, or with lost or executor.
+	Began     *bool      `json:"began,omitempty"`
 	Recovered *Recovered `json:"recovered,omitempty"` // the session's state was rebuilt inside this attempt
 	// Executor reports that the attempt's executor ended. With returned, the task is repeated and counts towards no limit.
 	Executor *ExecutorLoss `json:"executor,omitempty"`
@@ -254,7 +257,7 @@ func (c *CompleteItem) SetKind() {
 func (c *CompleteItem) HandedBack() CompleteItem {
 	return CompleteItem{
 		Kind: c.Kind, TaskID: c.TaskID, Owner: c.Owner, Attempt: c.Attempt, AttemptID: c.AttemptID, Returned: c.Returned,
-		LostCount: c.LostCount, Executor: c.Executor, Lines: c.Lines,
+		LostCount: c.LostCount, Began: c.Began, Executor: c.Executor, Lines: c.Lines,
 	}
 }
 

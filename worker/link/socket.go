@@ -263,7 +263,7 @@ func outcome(c *protocol.CompleteItem) protocol.JobOutcome {
 		Executor: c.Executor,
 	}
 	if c.Returned != "" {
-		o.Returned = c.Returned
+		o.Returned, o.Began = c.Returned, c.Began
 		if c.LostCount {
 			o.Returned, o.Status, o.ErrorMessage = "", protocol.JobInternalError, c.Returned
 		}

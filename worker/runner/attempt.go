@@ -36,6 +36,7 @@ type attempt struct {
 	version   string                 // version of the handler that ran; empty for Go
 	lost      string                 // why the session's executor is gone; empty: it is not known to be gone
 	ended     *sandbox.ExecutorEnded // the executor that ended during the attempt or before its call; nil: none
+	began     bool                   // the code of the activity, or of its rebuild, began
 	rebuilds  int                    // rebuilds of the session's state before the attempt began
 	rebuild   bool                   // the executor may start with new state under an epoch whose state was lost
 	log       zerolog.Logger
@@ -140,6 +141,9 @@ func (a *attempt) outcome(ctx context.Context, result payload.Payload, err error
 		item.Returned = "draining"
 	default:
 		item.Failure = a.failure(cause, err)
+	}
+	if item.Returned != "" {
+		item.Began = new(a.began)
 	}
 	return item, true
 }

@@ -53,6 +53,7 @@ func (a *attempt) run(
 		return payload.Payload{}, err
 	}
 	if def != nil && (!def.Options.Isolated || a.r.opt.InProcess) {
+		a.began = true
 		return def.Invoke(activity.NewContext(ctx, runtime{a}), args)
 	}
 	if a.r.opt.Executors == nil {
@@ -109,6 +110,7 @@ func (a *attempt) invoke(ctx context.Context, name string, args payload.Payload)
 		if name == t.ActivityType {
 			a.version = res.Version
 		}
+		a.began = a.began || codeBegan(err)
 		if err == nil {
 			return payload.OfText(res.Output), nil
 		}
@@ -160,6 +162,16 @@ func lacksPackages(err error) (r protocol.WaitReason, why string) {
 		}
 	}
 	return "", ""
+}
+
+// codeBegan says whether the code of a call to an executor began, by the error of the call. It did not if no executor
+// was available or if the state of its session had been lost before, unless the code reported that itself.
+func codeBegan(err error) bool {
+	var lost *sandbox.SessionLost
+	if errors.As(err, &lost) {
+		return lost.Cause == sandbox.CauseDeclared
+	}
+	return !isUnavailable(err)
 }
 
 // isUnavailable says that no executor could be had.

@@ -2,8 +2,10 @@ package runner_test
 
 import (
 	"context"
+	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/sojourn-run/sojourn/sandbox"
 	"github.com/sojourn-run/sojourn/shared/history"
@@ -70,6 +72,9 @@ func TestCallsThatComeAfterTheEndOfAnExecutorAreReturned(t *testing.T) {
 		returned := 0
 		for _, d := range all[*history.ActivityCompleted](events) {
 			returned += len(d.Lost)
+			if d.Number != 1 {
+				t.Errorf("activity %d completed in attempt %d, but its code began once", d.Sequence, d.Number)
+			}
 			if len(d.Lost) > 1 || len(d.Lost) == 1 && (d.Lost[0].Epoch >= d.SessionEpoch || d.Lost[0].Verdict != "") {
 				t.Errorf("activity %d completed under epoch %d after %+v", d.Sequence, d.SessionEpoch, d.Lost)
 			}
@@ -78,4 +83,46 @@ func TestCallsThatComeAfterTheEndOfAnExecutorAreReturned(t *testing.T) {
 			t.Error("no activity was returned")
 		}
 	})
+}
+
+// A worker that hands an activity back says whether its code began: only then the delivery counts as an attempt.
+func TestAHandBackSaysWhetherTheCodeBegan(t *testing.T) {
+	for name, c := range map[string]struct {
+		stop func(*member)
+		want int
+	}{
+		"no executor": {(*member).kill, 1},
+		"stopped in the middle": {func(m *member) {
+			short, cancel := context.WithTimeout(context.Background(), time.Second)
+			defer cancel()
+			_ = m.Stop(short) // its activity runs on
+			m.HandBack(context.Background())
+		}, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, a *control) {
+				define := func(code func(context.Context) (int, error)) func(*worker.Registry) {
+					return func(r *worker.Registry) {
+						r.Workflow("calls", func(ctx workflow.Context) (n int, err error) {
+							return n, workflow.ExecuteActivity(ctx, "code").Get(ctx, &n)
+						})
+						r.Activity("code", code, activity.Options{Isolated: c.want == 1})
+					}
+				}
+				first := a.worker("a", define(func(ctx context.Context) (int, error) {
+					<-ctx.Done()
+					return 0, ctx.Err()
+				}), func(o *runner.Options) { o.InProcess = false })
+				run := a.begin("calls")
+				time.Sleep(10 * time.Second)
+				c.stop(first)
+				a.worker("b", define(func(ctx context.Context) (int, error) { return activity.Info(ctx).Attempt, nil }), nil)
+				a.end(run)
+				done := all[*history.ActivityCompleted](a.events(run))
+				if len(done) != 1 || done[0].Number != c.want || strings.HasSuffix(done[0].AttemptID, "-1") {
+					t.Errorf("completed %+v, want attempt %d of a later delivery", done, c.want)
+				}
+			})
+		})
+	}
 }

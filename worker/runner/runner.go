@@ -320,7 +320,7 @@ func returned(t protocol.Task, why string) (protocol.CompleteItem, bool) {
 	switch {
 	case t.Activity != nil:
 		item := itemOf(t.Activity)
-		item.Returned = why
+		item.Returned, item.Began = why, new(false)
 		return item, true
 	case t.Workflow != nil:
 		item := taskItem(t.Workflow)
