@@ -178,6 +178,7 @@ func (p *program) app(ctx context.Context, s *settings, memory int64) (*app.App,
 			}, Shared: s.postgres(), Release: s.Release, Strict: s.ReleaseStrict, Token: token,
 			NoAuth:     s.Auth == config.AuthNone,
 			Transports: s.SocketTransports, Cleanup: s.SessionCleanup, LogAge: s.ActivityLogAge,
+			AuditAge:     s.AuditLogAge,
 			AttemptLease: s.othersLease(), Metrics: s.Metrics,
 			Quotas: &engine.QuotaLimits{
 				OpenRuns: int64(s.QuotaOpenRuns), StartsPerSecond: int64(s.QuotaStarts),

@@ -227,3 +227,45 @@ func TestARetentionPassOfNamedRunsTouchesNoOther(t *testing.T) {
 		pass(`{}`, 0, 0)
 	})
 }
+
+// Entries of the audit log are kept for a year by default, those of all namespaces, and then removed in pieces.
+func TestAuditEntriesAreKeptForAYear(t *testing.T) {
+	apptest.Databases(t, func(t *testing.T, database string) {
+		const year = 365 * 24 * time.Hour
+		shift := atomic.Int64{}
+		a := shifted(t, database, &shift)
+		write := func(n int, namespace, target string) {
+			t.Helper()
+			for range n {
+				err := a.Broker().Audit(t.Context(), store.Audit{Action: "test", Namespace: namespace, Target: target})
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		entries := func() (old, late int) {
+			for _, row := range a.Dump()["audit"] {
+				old += strings.Count(row, "first-day")
+				late += strings.Count(row, "second-day")
+			}
+			return old, late
+		}
+		prune := func(at time.Duration, old, late int) {
+			t.Helper()
+			shift.Store(int64(at))
+			if _, err := a.Broker().Prune(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if o, l := entries(); o != old || l != late {
+				t.Errorf("after %v: %d and %d entries, want %d and %d", at, o, l, old, late)
+			}
+		}
+		write(150, "default", "first-day")
+		write(75, "", "first-day")
+		shift.Store(int64(24 * time.Hour))
+		write(3, "default", "second-day")
+		prune(year-time.Hour, 225, 3)
+		prune(year+time.Hour, 0, 3)
+		prune(year+25*time.Hour, 0, 0)
+	})
+}

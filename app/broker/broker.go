@@ -44,6 +44,7 @@ type Options struct {
 	HTTPLease     time.Duration       // of clients of the HTTP contract: 300 s
 	Retention     time.Duration       // of ended sessions: 30 days
 	LogAge        time.Duration       // how long lines of activities are kept: 7 days
+	AuditAge      time.Duration       // how long audit entries are kept: 365 days
 	MaxBlamed     int                 // losses of worker processes that a task may be blamed for: 3
 	Quotas        *engine.QuotaLimits // of namespaces without their own; nil: engine.DefaultQuotas
 	Log           zerolog.Logger
@@ -64,6 +65,7 @@ func (o Options) defaults() Options {
 	or(&o.HTTPLease, 300*time.Second)
 	or(&o.Retention, 30*24*time.Hour)
 	or(&o.LogAge, 7*24*time.Hour)
+	or(&o.AuditAge, 365*24*time.Hour)
 	if o.Quotas == nil {
 		o.Quotas = &engine.DefaultQuotas
 	}

@@ -173,11 +173,45 @@ func (b *Broker) Prune(ctx context.Context) (next time.Duration, err error) {
 	}); err != nil {
 		failed = append(failed, fmt.Errorf("lanes: %w", err))
 	}
+	failed = append(failed, b.pruneAudit(ctx))
 	wait, err := b.logs.Prune(ctx)
 	if wait > 0 && (next == 0 || wait < next) {
 		next = wait
 	}
 	return next, errors.Join(append(failed, err)...)
+}
+
+// pruneAudit removes audit entries that are older than audit entries are kept. No pass is made for them alone, so an
+// entry may be kept for a day longer.
+func (b *Broker) pruneAudit(ctx context.Context) error {
+	for removed := 0; ; {
+		now, err := b.store.Now(ctx)
+		if err != nil {
+			return err
+		}
+		var old []int64
+		err = b.store.View(ctx, func(r store.Reader) (err error) {
+			old, err = r.OldAudits(ctx, now.Add(-b.opt.AuditAge), piece)
+			return err
+		})
+		if err != nil {
+			return fmt.Errorf("audit log: %w", err)
+		}
+		if len(old) == 0 {
+			if removed > 0 {
+				b.log.Info().Int("entries", removed).Msg("audit entries past their retention removed")
+			}
+			return nil
+		}
+		_, err = b.store.Commit(ctx, store.Change{
+			Background: true,
+			Decide:     func(store.Rows, time.Time) (store.Writes, error) { return store.Writes{DropAudits: old}, nil },
+		})
+		if err != nil {
+			return fmt.Errorf("audit log: %w", err)
+		}
+		removed += len(old)
+	}
 }
 
 // When the next run will be too old is read last, behind the removal of those that are.

@@ -46,6 +46,7 @@ type Options struct {
 	Settings       func() protocol.WorkerSettings
 	Cleanup        time.Duration // between two looks for ended sessions: 5 min; below zero they stay
 	LogAge         time.Duration // how long lines of activities are kept: 7 days
+	AuditAge       time.Duration // how long audit entries are kept: 365 days
 	AttemptLease   time.Duration
 	Metrics        bool
 	MaxBlamed      int                 // blamed losses after which a task is given up; 0: 3
@@ -118,7 +119,8 @@ func (p *Plane) join() {
 	}
 	p.broker = broker.New(p.store, p.dispatch, broker.Options{
 		Release: o.Release, StrictRelease: o.Strict, App: p.id, Shared: o.Shared, AttemptLease: o.AttemptLease,
-		Retention: keepSessions, LogAge: o.LogAge, MaxBlamed: o.MaxBlamed, Quotas: o.Quotas, Log: o.Log, Metrics: metrics,
+		Retention: keepSessions, LogAge: o.LogAge, AuditAge: o.AuditAge,
+		MaxBlamed: o.MaxBlamed, Quotas: o.Quotas, Log: o.Log, Metrics: metrics,
 	})
 	p.view = p.broker.View()
 	if o.Metrics {

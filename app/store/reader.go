@@ -199,6 +199,8 @@ type AccessReader interface {
 	Tokens(ctx context.Context) ([]Token, error)
 	// Audits are of a namespace, and with common those of all or several too, as of a token that is good for them.
 	Audits(ctx context.Context, namespace string, common bool, limit int) ([]Audit, error)
+	// OldAudits lists the numbers of the oldest entries of all namespaces that were written before a time, at most limit.
+	OldAudits(ctx context.Context, before time.Time, limit int) ([]int64, error)
 }
 
 // EventKey names one event of a run.

@@ -236,7 +236,9 @@ type Writes struct {
 	Logs     []LogPart // a part that is there already stays as it is
 	DropLogs []LogKey
 	Audit    []Audit
-	Answer   any
+	// DropAudits removes audit entries by the numbers that AccessReader.OldAudits names.
+	DropAudits []int64
+	Answer     any
 }
 
 // ReceiptKey names the answer to a client's request id on a workflow.

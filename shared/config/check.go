@@ -153,6 +153,7 @@ func checkApp(c *checker, cfg *Config) {
 	}
 	c.positive("session-cleanup", cfg.SessionCleanup)
 	c.positive("activity-log-age", cfg.ActivityLogAge)
+	c.positive("audit-log-age", cfg.AuditLogAge)
 	c.positive("attempt-lease", cfg.AttemptLease)
 	c.atLeast("max-blamed-losses", cfg.MaxBlamed, 1)
 	c.atLeast("quota-open-runs", cfg.QuotaOpenRuns, 0)

@@ -76,6 +76,7 @@ type Config struct {
 	SessionIdle    time.Duration `koanf:"session-idle"`
 	SessionCleanup time.Duration `koanf:"session-cleanup"`
 	ActivityLogAge time.Duration `koanf:"activity-log-age"`
+	AuditLogAge    time.Duration `koanf:"audit-log-age"`
 
 	Isolation    string `koanf:"isolation"`
 	IsolationMin string `koanf:"isolation-min-level"`

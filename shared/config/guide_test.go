@@ -22,6 +22,7 @@ func TestTheGuideSaysTheDefaults(t *testing.T) {
 	if c.SessionLease != c.AttemptLease {
 		t.Errorf("a session is leased for %s, an attempt for %s", c.SessionLease, c.AttemptLease)
 	}
+	stated.In(t, page, "Audit entries are removed after `audit-log-age` ({}).", c.AuditLogAge)
 	stated.In(t, "guide/activities.md", "`activity-log-age`, a setting of the app, `{}`;", logs.value)
 	stated.In(t, "guide/workflows-in-go.md", "(`worker-kept-runs`, {} unless set, says how many", c.WorkerKeptRuns)
 	stated.In(t, "guide/command-line.md", "They find the app at `--app-url` (`SOJOURN_APP_URL`, `{}`)", c.AppURLs[0])

@@ -51,7 +51,7 @@ func TestDefaultsAreTheOnesProgramsRelyOn(t *testing.T) {
 		AttemptLease: 30 * time.Second,
 		SessionLease: 30 * time.Second, SessionBuffer: 5 * time.Second,
 		SessionIdle: 5 * time.Minute, SessionCleanup: 5 * time.Minute,
-		ActivityLogAge: 168 * time.Hour, Isolation: "auto", IsolationMin: "auto",
+		ActivityLogAge: 168 * time.Hour, AuditLogAge: 8760 * time.Hour, Isolation: "auto", IsolationMin: "auto",
 		SocketTransports: []string{"websocket", "polling"}, MaxBlamed: 3, MaxPolls: 10_000,
 		QuotaOpenRuns: 1_000_000, QuotaStarts: 20_000, QuotaBytes: 1 << 40, QuotaSchedules: 100_000,
 		MaxSockets: 5000, PostgresPool: 10,

@@ -150,6 +150,10 @@ var settings = []setting{
 		help: "how long an app keeps what activities logged; with a run that is removed earlier it goes as well",
 	},
 	{
+		name: "audit-log-age", kind: span, value: "8760h", roles: apps,
+		help: "how long an app keeps entries of the audit log",
+	},
+	{
 		name: "isolation", value: "auto", roles: workers,
 		help: "isolation of executors: none, process, confined, or auto: the strongest that holds here",
 	},

@@ -172,6 +172,9 @@ func (b *batch) apply(w *store.Writes, payloads [][][]byte) {
 		b.flush.tokens[id] = nil
 		b.tokenNews = append(b.tokenNews, id)
 	}
+	for _, n := range w.DropAudits {
+		b.flush.goneAudits.I(n)
+	}
 	for _, a := range w.Audit {
 		b.flush.audit.I(a.At.Micros()).S(a.Identity).S(a.Action).S(a.Namespace).S(a.Target).S(a.Detail)
 	}

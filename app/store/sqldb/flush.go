@@ -20,6 +20,7 @@ import (
 // flush is rows gathered while the changes are applied; the others are found by what is marked as changed.
 type flush struct {
 	audit          *db.Rowset
+	goneAudits     *db.Rowset
 	logs, goneLogs *db.Rowset
 	receipts       map[store.ReceiptKey]*store.Receipt
 	tokens         map[string]*store.Token // nil: dropped
@@ -28,8 +29,8 @@ type flush struct {
 
 func newFlush() *flush {
 	return &flush{
-		audit: db.NewRowset(record.Audit.Columns),
-		logs:  db.NewRowset(record.Logs.Columns), goneLogs: db.NewRowset(record.Logs.Key()),
+		audit: db.NewRowset(record.Audit.Columns), goneAudits: db.NewRowset(auditNumber),
+		logs: db.NewRowset(record.Logs.Columns), goneLogs: db.NewRowset(record.Logs.Key()),
 		receipts: map[store.ReceiptKey]*store.Receipt{}, tokens: map[string]*store.Token{}, floors: map[string]int64{},
 	}
 }
@@ -481,6 +482,7 @@ func (b *batch) gatherRest() ([]*db.Call, error) {
 		{st.putTokens, tokens},
 		{st.dropTokens, goneTokens},
 		{st.addAudit, b.flush.audit},
+		{st.dropAudits, b.flush.goneAudits},
 		{st.dropLogs, b.flush.goneLogs},
 		{st.addLogs, b.flush.logs},
 	} {

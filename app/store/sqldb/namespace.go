@@ -17,6 +17,9 @@ import (
 // receiptFlow is the part of a receipt's key that names the workflow.
 var receiptFlow = record.Receipts.Columns[:2]
 
+// auditNumber names one entry of the audit log.
+var auditNumber = []db.Column{db.Num("id")}
+
 // timelineSession names all entries of a session.
 var timelineSession = record.Timeline.Columns[:2]
 

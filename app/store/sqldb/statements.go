@@ -62,6 +62,7 @@ type statements struct {
 	leased                                                             map[protocol.TaskKind]*db.Stmt
 	putSchedules, dropSchedules, addScheduleEvents, dropScheduleEvents *db.Writer
 	addAttributes, dropAttributes                                      *db.Writer
+	dropAudits                                                         *db.Writer
 	addLogs, dropLogs, dropRunLogs                                     *db.Writer
 	// of sessions; of namespaces
 	dropTimelines, forgetTimelines                                                                               *db.Writer
@@ -127,6 +128,7 @@ func newStatements(d db.Dialect) *statements {
 		putTokens:    d.Upsert(record.Tokens),
 		dropTokens:   d.Remove(record.Tokens),
 		addAudit:     d.Insert(record.Audit),
+		dropAudits:   d.RemoveBy(record.Audit, auditNumber),
 		addLanes:     d.Raise(record.Lanes),
 
 		namespaces: d.Load(record.Namespaces, record.Namespaces.Key(), ""),

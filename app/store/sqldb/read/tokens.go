@@ -2,6 +2,7 @@ package read
 
 import (
 	"context"
+	"time"
 
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/app/store/sqldb/db"
@@ -45,4 +46,18 @@ func (r *reader) Audits(ctx context.Context, namespace string, common bool, limi
 		return nil
 	})
 	return list, wrap(err, "audit")
+}
+
+// OldAudits reads in the order of writing, by the primary key, and stops at the first entry that is not old. No index
+// by time is needed, since entries are written in the order of the store's clock.
+func (r *reader) OldAudits(ctx context.Context, before time.Time, limit int) (numbers []int64, err error) {
+	const query = "SELECT id, at FROM audit ORDER BY id LIMIT $1"
+	old := true
+	err = r.query(ctx, query, []any{int64(limit)}, func(v []any) error {
+		if old = old && history.Micros(db.Int(v[1])).Before(before); old {
+			numbers = append(numbers, db.Int(v[0]))
+		}
+		return nil
+	})
+	return numbers, wrap(err, "old audit entries")
 }
