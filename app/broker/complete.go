@@ -108,6 +108,7 @@ func madeBy(items []protocol.CompleteItem) (list []dispatch.Own) {
 func (b *Broker) completeOne(
 	ctx context.Context, in protocol.CompleteItem, by *engine.Worker, budget *dispatch.Budget,
 ) protocol.CompleteAnswer {
+	in = in.Cleaned()
 	a := protocol.CompleteAnswer{TaskID: in.TaskID, Attempt: in.Attempt, AttemptID: in.AttemptID, Outcome: "rejected"}
 	err := wantsMembers(in)
 	if in.Malformed != nil && (err != nil || in.Kind != protocol.KindWorkflow) {

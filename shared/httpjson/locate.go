@@ -189,7 +189,7 @@ func findNUL(v reflect.Value, clean bool) string {
 			if !f.IsExported() {
 				continue
 			}
-			if p := findNUL(v.Field(i), clean); p != "" {
+			if p := findNUL(v.Field(i), clean || f.Tag.Get("clean") != ""); p != "" {
 				name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
 				if f.Anonymous && name == "" {
 					return p

@@ -144,9 +144,9 @@ type Command struct {
 	MinSupported *int   `json:"min_supported,omitempty" of:"record_version_marker!"`
 	MaxSupported *int   `json:"max_supported,omitempty" of:"record_version_marker!"`
 
-	Message          string          `json:"message,omitempty" of:"fail_workflow| fail_update|"`
-	ExceptionType    string          `json:"exception_type,omitempty" of:"fail_workflow| fail_update|"`
-	ExceptionClass   string          `json:"exception_class,omitempty" of:"fail_workflow| fail_update|"`
+	Message          string          `json:"message,omitempty" of:"fail_workflow| fail_update|" clean:"true"`
+	ExceptionType    string          `json:"exception_type,omitempty" of:"fail_workflow| fail_update|" clean:"true"`
+	ExceptionClass   string          `json:"exception_class,omitempty" of:"fail_workflow| fail_update|" clean:"true"`
 	Exception        json.RawMessage `json:"exception,omitempty" of:"fail_workflow| fail_update|"`
 	NonRetryable     bool            `json:"non_retryable,omitempty" of:"fail_workflow fail_update"`
 	FailedSequence   int64           `json:"failed_step_sequence,omitempty" of:"fail_workflow"`
@@ -191,7 +191,7 @@ type Command struct {
 type SessionOptions struct {
 	SessionID     string   `json:"session_id,omitempty" minLength:"1" maxLength:"255"`
 	Connection    string   `json:"connection,omitempty"`
-	Queue         string   `json:"queue,omitempty"`
+	Queue         string   `json:"queue,omitempty" maxLength:"255"`
 	Requirements  []string `json:"requirements,omitempty"`
 	Lease         Count    `json:"lease_seconds,omitempty" minimum:"1" maximum:"315360000"`             // default 120
 	TTL           TTL      `json:"ttl_seconds,omitzero" minimum:"1" maximum:"315360000"`                // default 1800; null: none

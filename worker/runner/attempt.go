@@ -204,7 +204,7 @@ func logged(a *attempt, next call) call {
 				if e = a.log.Info(); f.Type == activity.TypePanic { // a mistake in the code, whatever its retries come to
 					e = a.log.Warn()
 				}
-				if e = e.Err(err); f.StackTrace != "" {
+				if e = e.Str("error", protocol.ErrorText(err.Error())); f.StackTrace != "" {
 					e = e.Str("stack", f.StackTrace)
 				}
 			}

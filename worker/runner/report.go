@@ -420,7 +420,7 @@ func (r *Runner) replaceByFailure(item *protocol.CompleteItem, refusal error) bo
 	if e, ok := errors.AsType[*protocol.Error](refusal); ok {
 		why = e.Message
 	}
-	f.Message += why
+	f.Message = protocol.ErrorText(f.Message + why)
 	if item.Kind == protocol.KindWorkflow {
 		r.cache.drop(runOf(item.TaskID)) // its machine assumes that the commands took effect
 		r.log.Error().Str("task_id", item.TaskID).Str("run_id", runOf(item.TaskID)).Str("reason", why).

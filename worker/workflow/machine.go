@@ -79,10 +79,12 @@ type Machine struct {
 	now      time.Time // its time
 	replayed int64     // events up to here had been shown to a completed task
 	rules    int       // protocol.NameRules of the run; 0: its code may use any name
-	finished bool      // the workflow has returned, or its run was closed
-	carried  int       // signals of the run before that come ahead of the code
-	begin    func()    // starts the code, once they are there
-	fault    error
+	// history, as far as it was given, ends with the run's continuation as new
+	continued bool
+	finished  bool   // the workflow has returned, or its run was closed
+	carried   int    // signals of the run before that come ahead of the code
+	begin     func() // starts the code, once they are there
+	fault     error
 
 	live       []*coroutine
 	gone       int // of live, those that have ended
@@ -240,6 +242,8 @@ func (m *Machine) look(events []history.Event) {
 			m.recordedUpTo = max(m.recordedUpTo, seq)
 		}
 		switch d := e.Data.(type) {
+		case *history.WorkflowContinuedAsNew:
+			m.continued = true
 		case *history.UpdateApplied:
 			if m.taken == nil {
 				m.taken = map[string]bool{}
@@ -479,5 +483,6 @@ func failure(err error) *protocol.Command {
 	}
 	ex.Type = c.ExceptionType
 	c.Exception, _ = json.Marshal(ex)
+	c.Clean()
 	return c
 }

@@ -171,7 +171,7 @@ func (m *Machine) update(h *handler, a *answer, args payload.Payload, check bool
 // updatePanicked is the error of an update whose handler or validator panicked; its worker's log has the stack.
 func (m *Machine) updatePanicked(what, name string, r any) error {
 	if m.at > m.replayed {
-		m.log.Error().Str("update", name).Any("panic", r).Str("stack", string(debug.Stack())).Msgf(
+		m.log.Error().Str("update", name).Str("panic", protocol.ErrorText(fmt.Sprint(r))).Str("stack", string(debug.Stack())).Msgf(
 			"the %s of an update panicked", what,
 		)
 	}

@@ -1,0 +1,92 @@
+package broker_test
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/sojourn-run/sojourn/app/apptest"
+	"github.com/sojourn-run/sojourn/shared/history"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// failed is the event of a run that failed.
+func (a *app) failed(run string) *history.WorkflowFailed {
+	a.t.Helper()
+	p := must[protocol.HistoryPage](a.t)(a.History(
+		a.t.Context(), protocol.HistoryQuery{Target: protocol.Target{RunID: run}},
+	))
+	d, ok := p.Events[len(p.Events)-1].Data.(*history.WorkflowFailed)
+	if !ok {
+		a.t.Fatalf("the run ended with %+v", p.Events[len(p.Events)-1])
+	}
+	return d
+}
+
+// Error texts that programs report are stored without NUL characters and invalid UTF-8, and at most 16 KB of each,
+// whatever an outcome carries them in. Ordinary texts are stored as they came.
+func TestErrorTextsAreCleanedAndTruncated(t *testing.T) {
+	bad := "a\x00b\xffc" + strings.Repeat("ü", 20_000)
+	exception, err := json.Marshal(map[string]any{"type": bad, "message": bad, "details": map[string]any{"n": 1}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	apptest.Databases(t, func(t *testing.T, database string) {
+		a := on(t, database)
+		a.register("w")
+		check := func(where, text string) {
+			t.Helper()
+			if len(text) > protocol.MaxErrorText || !strings.HasPrefix(text, "ab\uFFFDcüü") || !strings.HasSuffix(text, "ü…") {
+				t.Errorf("%s has %d bytes: %.20q", where, len(text), text)
+			}
+		}
+
+		run := a.start("fails").RunID
+		task := a.poll("w", protocol.KindWorkflow, 1)
+		a.decide(task, protocol.Command{Type: protocol.ScheduleActivity, ActivityType: "greet"})
+		attempt := a.poll("w", protocol.KindActivity, 1).Activity
+		a.taken(a.complete(protocol.CompleteItem{
+			Kind: protocol.KindActivity, TaskID: attempt.TaskID, Owner: "w", AttemptID: attempt.AttemptID,
+			Failure: &protocol.Failure{Message: bad, Type: bad, Class: bad},
+		}))
+		failed := a.failure("fails", 1)
+		check("the message of an activity", failed.Message)
+		check("the type of an activity's failure", failed.ExceptionType)
+		check("the class of an activity's failure", failed.ExceptionCls)
+
+		task = a.poll("w", protocol.KindWorkflow, 1)
+		item := protocol.CompleteItem{
+			Kind: protocol.KindWorkflow, TaskID: task.Workflow.TaskID, Owner: "w", Attempt: task.Workflow.Attempt,
+		}
+		item.Failure = &protocol.Failure{Message: bad, StackTrace: bad}
+		a.taken(a.complete(item))
+		check("the problem of a workflow task", a.run(run).Task.Problem)
+
+		task = a.poll("w", protocol.KindWorkflow, 1)
+		commands := []protocol.Command{{
+			Type: protocol.FailWorkflow, Message: bad, ExceptionType: bad, ExceptionClass: bad, Exception: exception,
+		}}
+		a.decide(task, commands...)
+		if commands[0].Message != bad {
+			t.Error("the commands of the sender were changed")
+		}
+		end := a.failed(run)
+		check("the message of a workflow", end.Message)
+		check("the type of a workflow's failure", end.ExceptionType)
+		var object struct {
+			Message string
+			Details map[string]int
+		}
+		if err := json.Unmarshal(end.Exception, &object); err != nil || object.Details["n"] != 1 {
+			t.Errorf("the exception is %.100s: %v", end.Exception, err)
+		}
+		check("the message of an exception", object.Message)
+
+		other := a.start("ordinary").RunID
+		const text = "card declined: «no credit»"
+		a.decide(a.poll("w", protocol.KindWorkflow, 1), protocol.Command{Type: protocol.FailWorkflow, Message: text})
+		if got := a.failed(other).Message; got != text {
+			t.Errorf("an ordinary text is stored as %q", got)
+		}
+	})
+}
