@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -13,6 +14,7 @@ import (
 	"github.com/sojourn-run/sojourn/app/apptest"
 	"github.com/sojourn-run/sojourn/docs"
 	"github.com/sojourn-run/sojourn/shared/payload"
+	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
 // sound are requests that say no more than the description asks for, by operation, with the ids of populate. They go in
@@ -298,6 +300,17 @@ func holdTo(t *testing.T, c client, d description, o operation, name, body strin
 	return len(list)
 }
 
+// commandValues are values of the members that commands need.
+func commandValues(entries payload.Payload) map[string]any {
+	return map[string]any{
+		"activity_type": "act", "delay_seconds": 60, "version": 1, "min_supported": 1, "max_supported": 1,
+		"signal_name": "s", "workflow_id": "open", "target": 1, "change_id": "c", "message": "m", "workflow_type": "wf",
+		"update_id": "none", "attributes": map[string]any{"A": 1}, "selection_group_id": "g", "member_base_sequence": 1,
+		"member_size": 1,
+		"session_id":  "sn", "entries": entries, "result": entries, "exception_type": "E",
+	}
+}
+
 // Each command has its turn in a completion that is refused for one thing, or taken.
 func TestTheServerAsksForTheMembersOfEachCommand(t *testing.T) {
 	a := apptest.Start(t, apptest.Options{Change: func(o *app.Options) { o.NoAuth, o.Token = false, pythonToken }})
@@ -308,13 +321,7 @@ func TestTheServerAsksForTheMembersOfEachCommand(t *testing.T) {
 		t.Fatal(err)
 	}
 	d := described(t)
-	values := map[string]any{
-		"activity_type": "act", "delay_seconds": 60, "version": 1, "min_supported": 1, "max_supported": 1,
-		"signal_name": "s", "workflow_id": "open", "target": 1, "change_id": "c", "message": "m", "workflow_type": "wf",
-		"update_id": "none", "attributes": map[string]any{"A": 1}, "selection_group_id": "g", "member_base_sequence": 1,
-		"member_size": 1,
-		"session_id":  "sn", "entries": entries, "result": entries, "exception_type": "E",
-	}
+	values := commandValues(entries)
 	kinds := d.schema(map[string]any{"$ref": "#/components/schemas/CommandRequest"})["discriminator"]
 	mapping := kinds.(map[string]any)["mapping"].(map[string]any)
 	for _, command := range slices.Sorted(maps.Keys(mapping)) {
@@ -345,4 +352,135 @@ func TestTheServerAsksForTheMembersOfEachCommand(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Whatever text or number any member of any command has, the completion is taken or refused as the caller's mistake, on
+// both databases: never as a fault of the app. Error texts are taken in any case.
+func TestEveryValueOfACommandIsTakenOrRefusedAsAMistake(t *testing.T) {
+	entries, err := payload.FromJSON([]byte(`{"k":1}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const here = "@here@"
+	texts := map[string]string{
+		"NUL": `a\u0000b`, "invalid UTF-8": "a\xffb", "300 bytes": strings.Repeat("x", 300), "blank": "  ",
+		"maximum": strings.Repeat("x", protocol.MaxName), "20 KB": strings.Repeat("x", 20_000),
+	}
+	most := protocol.MaxSeconds
+	numbers := []string{"-1", "0", fmt.Sprint(most), fmt.Sprint(most + 1), fmt.Sprint(1 << 62)}
+	apptest.Databases(t, func(t *testing.T, database string) {
+		a := apptest.Start(t, apptest.Options{Database: database})
+		c := client{t: t, url: a.URL()}
+		c.want(201, "POST", "/worker/register", `{"worker_id":"w1","task_queue":"q","supported_workflow_types":["wf"]}`)
+		var task string
+		var attempt any
+		asked := 0
+		try := func(about, command string, value string, taken bool) {
+			for n := 0; task == ""; n++ {
+				c.want(201, "POST", "/workflows", fmt.Sprintf(
+					`{"workflow_type":"wf","task_queue":"q","workflow_id":"w%d-%d"}`, asked, n,
+				))
+				s := c.want(
+					200, "POST", "/worker/workflow-tasks/poll", `{"worker_id":"w1","task_queue":"q","timeout_seconds":20}`,
+				)
+				work, _ := s.body["task"].(map[string]any)
+				task, _ = work["task_id"].(string)
+				attempt = work["workflow_task_attempt"]
+			}
+			body := fmt.Sprintf(`{"lease_owner":"w1","workflow_task_attempt":%v,"commands":[%s]}`, attempt, command)
+			body = strings.ReplaceAll(body, `"`+here+`"`, value)
+			s := c.call("POST", "/worker/workflow-tasks/"+task+"/complete", body)
+			if asked++; s.status >= 500 || s.status == 409 || taken && s.status != 200 {
+				t.Errorf("%s: %d %.300s", about, s.status, s.raw)
+			}
+			if s.status != 400 && s.status != 422 {
+				task = ""
+			}
+		}
+		of := map[string]map[string]bool{} // members by command; true: it is needed
+		for _, f := range reflect.VisibleFields(reflect.TypeFor[protocol.Command]()) {
+			name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+			for command := range strings.FieldsSeq(f.Tag.Get("of")) {
+				typ := strings.TrimRight(command, "!|")
+				if of[typ] == nil {
+					of[typ] = map[string]bool{}
+				}
+				if name != "" {
+					of[typ][name] = command != typ
+				}
+			}
+		}
+		members := map[string]reflect.StructField{}
+		for _, f := range reflect.VisibleFields(reflect.TypeFor[protocol.Command]()) {
+			name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+			members[name] = f
+		}
+		values := commandValues(entries)
+		for _, typ := range slices.Sorted(maps.Keys(of)) {
+			if strings.HasSuffix(typ, "_update") || typ == "cancel_selection_operation" {
+				continue // about what does not exist here; their texts are those of other commands
+			}
+			for _, name := range slices.Sorted(maps.Keys(of[typ])) {
+				f := members[name]
+				with := func(v any) string {
+					command := map[string]any{"type": typ, name: v}
+					for other, needed := range of[typ] {
+						if needed && other != name && values[other] != nil {
+							command[other] = values[other]
+						}
+					}
+					raw, err := json.Marshal(command)
+					if err != nil {
+						t.Fatal(err)
+					}
+					return string(raw)
+				}
+				var command string
+				kind := f.Type.Kind()
+				switch {
+				case name == "worker_session":
+					for _, o := range reflect.VisibleFields(reflect.TypeFor[protocol.SessionOptions]()) {
+						inner, _, _ := strings.Cut(o.Tag.Get("json"), ",")
+						session := map[string]any{"session_id": "s", inner: here}
+						if o.Type.Kind() == reflect.Slice {
+							session[inner] = []any{here}
+						}
+						for about, text := range texts {
+							try(typ+" worker_session."+inner+" "+about, with(session), `"`+text+`"`, false)
+						}
+						for _, n := range numbers {
+							try(typ+" worker_session."+inner+" "+n, with(session), n, false)
+						}
+					}
+					continue
+				case name == "retry_policy":
+					for about, text := range texts {
+						policy := map[string]any{"max_attempts": 2, "non_retryable_error_types": []any{here}}
+						try(typ+" retry_policy "+about, with(policy), `"`+text+`"`, false)
+					}
+					for _, n := range numbers {
+						try(typ+" max_attempts "+n, with(map[string]any{"max_attempts": here}), n, false)
+						try(typ+" backoff "+n, with(map[string]any{"max_attempts": 2, "backoff_seconds": []any{here}}), n, false)
+					}
+					continue
+				case kind == reflect.Slice && f.Type.Elem().Kind() == reflect.String:
+					command = with([]any{here})
+				case kind == reflect.Bool, kind == reflect.Struct, kind == reflect.Slice && name != "exception":
+					continue
+				default:
+					command = with(here)
+				}
+				for about, text := range texts {
+					clean := f.Tag.Get("clean") != "" && about != "invalid UTF-8" && typ == "fail_workflow"
+					try(typ+" "+name+" "+about, command, `"`+text+`"`, clean)
+				}
+				for _, n := range numbers {
+					try(typ+" "+name+" "+n, command, n, false)
+				}
+			}
+		}
+		if asked < 700 {
+			t.Errorf("only %d requests were made", asked)
+		}
+	})
 }

@@ -37,9 +37,9 @@ func (b *Broker) CreateSearchAttribute(
 	ctx context.Context, ns string, in protocol.SearchAttribute,
 ) (protocol.SearchAttribute, error) {
 	switch _, system := engine.SystemAttributes[in.Name]; {
-	case len(in.Name) > engine.MaxAttributeName, !registeredName.MatchString(in.Name):
+	case len(in.Name) > protocol.MaxAttributeName, !registeredName.MatchString(in.Name):
 		return in, protocol.Invalid(
-			"name", "must be 1 to %d of letters, digits and _, a letter first", engine.MaxAttributeName,
+			"name", "must be 1 to %d of letters, digits and _, a letter first", protocol.MaxAttributeName,
 		)
 	case !slices.Contains(engine.RegisteredTypes, in.Type):
 		return in, protocol.Invalid("type", "must be one of %v, not %q", engine.RegisteredTypes, in.Type)
@@ -53,10 +53,10 @@ func (b *Broker) CreateSearchAttribute(
 			return protocol.Refuse(protocol.ReasonAttributeExists, "%s is registered already, as %s", in.Name, typ).
 				With("name", in.Name).With("type", typ)
 		}
-		if len(types) >= engine.MaxAttributes {
+		if len(types) >= protocol.MaxAttributes {
 			return protocol.Refuse(
 				protocol.ReasonAttributeLimit, "the namespace has %d search attributes, its most", len(types),
-			).With("limit", engine.MaxAttributes)
+			).With("limit", protocol.MaxAttributes)
 		}
 		types[in.Name] = in.Type
 		return nil

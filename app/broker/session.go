@@ -67,11 +67,11 @@ func (b *Broker) CreateSession(ctx context.Context, in protocol.SessionCreate) (
 
 // What can be told from the request and the registration alone, before any row is locked for it.
 func checkSession(o protocol.SessionOptions, w *engine.Worker) error {
-	wrong := engine.CheckOptions(&o, o.Reacquire, func(member string) string { return member })
+	wrong := protocol.CheckOptions(&o, o.Reacquire, func(member string) string { return member })
 	var refusal *protocol.Error
 	switch {
 	// Clients of the contract know a wrong id by this reason, and wrong numbers by that of their members.
-	case engine.CheckSessionID(o.SessionID, "session_id") != nil,
+	case protocol.CheckSessionID(o.SessionID, "session_id") != nil,
 		errors.As(wrong, &refusal) && refusal.Fields["session_id"] != nil:
 		return protocol.Refuse(protocol.ReasonInvalidSession, "session_id must be 1 to 255 bytes, and not only blanks")
 	case o.Queue != "" && o.Queue != w.Queues[0] && !slices.Contains(w.Queues, o.Queue):

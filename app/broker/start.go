@@ -126,7 +126,7 @@ func (b *Broker) startRequest(in protocol.StartRequest) (protocol.StartRequest, 
 	if in.TaskQueue == "" {
 		in.TaskQueue = "default"
 	}
-	if err := engine.CheckWorkflowID(in.WorkflowID, "workflow_id"); err != nil {
+	if err := protocol.CheckWorkflowID(in.WorkflowID, "workflow_id"); err != nil {
 		return in, "", err
 	}
 	switch {
@@ -142,7 +142,7 @@ func (b *Broker) startRequest(in protocol.StartRequest) (protocol.StartRequest, 
 	if err := protocol.CheckLimits(in); err != nil {
 		return in, "", err
 	}
-	if err := engine.CheckFairness(in.FairnessKey, "fairness_key"); err != nil {
+	if err := protocol.CheckFairness(in.FairnessKey, "fairness_key"); err != nil {
 		return in, "", err
 	}
 	in.FairnessKey, in.BuildID = strings.ToLower(in.FairnessKey), cmp.Or(in.BuildID, in.Compatibility)

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
 
 	"github.com/sojourn-run/sojourn/shared/history"
@@ -16,22 +15,8 @@ import (
 // for search attributes, in an index, so their sizes are bounded here, before any of them reaches history: what
 // history holds can never be refused again.
 
-// The limits of memo and search attributes; sizes are of the encoded values.
-const (
-	MaxAttributes      = 100
-	MaxAttributeName   = 128
-	MaxAttributeBytes  = 2_048
-	MaxAttributesBytes = 40_960 // all names and values of a run
-	MaxMemoEntry       = 10_240
-	MaxMemo            = 65_536
-	MaxStartMemo       = 256 << 10 // of the memo a start or schedule brings, as it is written
-	maxMemoName        = 64
-)
-
-var (
-	attributeName = regexp.MustCompile(`^[A-Za-z0-9_.:-]+$`)
-	wholeNumber   = regexp.MustCompile(`^-?[0-9]+$`)
-)
+// MaxStartMemo is how many bytes the memo of a start or schedule has at most, as it is written.
+const MaxStartMemo = 256 << 10
 
 var attributeTypes = []string{"string", "text", "keyword", "keyword_list", "int", "float", "double", "bool", "datetime"}
 
@@ -67,18 +52,18 @@ func mergedMemo(c protocol.Command, memo json.RawMessage, at func(string) string
 	if err != nil {
 		return nil, protocol.Invalid(at("entries"), "%v", err)
 	}
-	all, err := merge(memo, decoded, at("entries"), maxMemoName)
+	all, err := merge(memo, decoded, at("entries"), protocol.MaxMemoName)
 	if err != nil {
 		return nil, err
 	}
 	for _, k := range slices.Sorted(maps.Keys(all)) {
-		if n := encoded(all[k]); n > MaxMemoEntry {
-			return nil, tooMuch("memo_entry_size", n, MaxMemoEntry)
+		if n := encoded(all[k]); n > protocol.MaxMemoEntry {
+			return nil, tooMuch("memo_entry_size", n, protocol.MaxMemoEntry)
 		}
 	}
 	out := raw(all)
-	if n := encoded(out); n > MaxMemo {
-		return nil, tooMuch("memo_size", n, MaxMemo)
+	if n := encoded(out); n > protocol.MaxMemo {
+		return nil, tooMuch("memo_size", n, protocol.MaxMemo)
 	}
 	return out, nil
 }
@@ -90,7 +75,7 @@ func mergedAttributes(c protocol.Command, attributes json.RawMessage, at func(st
 	if len(c.Attributes) == 0 {
 		return nil, protocol.Invalid(at("attributes"), "is needed")
 	}
-	all, err := merge(attributes, c.Attributes, at("attributes"), MaxAttributeName)
+	all, err := merge(attributes, c.Attributes, at("attributes"), protocol.MaxAttributeName)
 	if err != nil {
 		return nil, err
 	}
@@ -116,8 +101,8 @@ func sized(all object, field string) error {
 	total := 0
 	for _, k := range slices.Sorted(maps.Keys(all)) {
 		v := all[k]
-		if len(v) > MaxAttributeBytes {
-			return tooMuch("search_attribute_size", len(v), MaxAttributeBytes)
+		if len(v) > protocol.MaxAttributeBytes {
+			return tooMuch("search_attribute_size", len(v), protocol.MaxAttributeBytes)
 		}
 		if v[0] == '{' {
 			return protocol.Invalid(field+"."+k, "must be text, a number, true or false, or a list of texts")
@@ -127,8 +112,8 @@ func sized(all object, field string) error {
 		}
 		total += len(k) + len(v)
 	}
-	if total > MaxAttributesBytes {
-		return tooMuch("search_attributes_size", total, MaxAttributesBytes)
+	if total > protocol.MaxAttributesBytes {
+		return tooMuch("search_attributes_size", total, protocol.MaxAttributesBytes)
 	}
 	return nil
 }
@@ -147,7 +132,7 @@ func merge(old, change json.RawMessage, field string, longest int) (object, erro
 	}
 	for _, k := range slices.Sorted(maps.Keys(entries)) {
 		v := entries[k]
-		if len(k) > longest || !attributeName.MatchString(k) || wholeNumber.MatchString(k) {
+		if !protocol.IsLabel(k, longest) {
 			return nil, protocol.Invalid(
 				field, "name %q is not 1 to %d of letters, digits and _ . : -, or is a number", shorten(k), longest,
 			)
@@ -158,8 +143,8 @@ func merge(old, change json.RawMessage, field string, longest int) (object, erro
 			all[k] = v
 		}
 	}
-	if len(all) > MaxAttributes {
-		return nil, tooMuch(field, len(all), MaxAttributes)
+	if len(all) > protocol.MaxAttributes {
+		return nil, tooMuch(field, len(all), protocol.MaxAttributes)
 	}
 	return all, nil
 }
@@ -170,7 +155,7 @@ func CheckMemo(given json.RawMessage) error {
 	if len(given) == 0 || string(given) == "null" {
 		return nil
 	}
-	all, err := merge(nil, given, "memo", maxMemoName)
+	all, err := merge(nil, given, "memo", protocol.MaxMemoName)
 	if err != nil {
 		return err
 	}
@@ -197,7 +182,7 @@ func CheckAttributes(given json.RawMessage) error {
 	if len(given) == 0 || string(given) == "null" {
 		return nil
 	}
-	all, err := merge(nil, given, "search_attributes", MaxAttributeName)
+	all, err := merge(nil, given, "search_attributes", protocol.MaxAttributeName)
 	if err != nil {
 		return err
 	}

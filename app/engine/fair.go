@@ -1,11 +1,5 @@
 package engine
 
-import (
-	"regexp"
-
-	"github.com/sojourn-run/sojourn/shared/protocol"
-)
-
 // Fair order. Tasks of one queue, kind and priority are in classes, by their fairness key. Each class has a tag: where
 // its next task would stand if every task took 1/weight of a round, and the queue has a clock: the rank of the latest
 // task that was taken. A task's rank, given when it becomes ready, is the larger of the two, and moves the tag on by
@@ -40,14 +34,4 @@ func (a *Activity) FairnessIn(h *Head) (key string, weight int) {
 		return h.Fairness()
 	}
 	return a.FairnessKey, max(a.FairnessWeight, 1)
-}
-
-var fairnessKey = regexp.MustCompile(`^[A-Za-z0-9._:-]+$`) // up to 64
-
-// CheckFairness refuses text that is no key of fairness; field is its path.
-func CheckFairness(key, field string) error {
-	if key != "" && (len(key) > 64 || !fairnessKey.MatchString(key)) {
-		return protocol.Invalid(field, "must be 1 to 64 of letters, digits and . _ : -")
-	}
-	return nil
 }

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
 // Random tasks of a few classes come and go. Nobody overtakes in its own class, no class waits while another gets more
@@ -78,12 +80,12 @@ func TestRanksAreFair(t *testing.T) {
 
 func TestFairnessKeysAreChecked(t *testing.T) {
 	for _, key := range []string{"tenant-1", "a:b.c_d", ""} {
-		if err := CheckFairness(key, "fairness_key"); err != nil {
+		if err := protocol.CheckFairness(key, "fairness_key"); err != nil {
 			t.Errorf("%q: %v", key, err)
 		}
 	}
 	for _, key := range []string{"no spaces", fmt.Sprintf("%065d", 1)} {
-		if CheckFairness(key, "fairness_key") == nil {
+		if protocol.CheckFairness(key, "fairness_key") == nil {
 			t.Errorf("%q was taken", key)
 		}
 	}

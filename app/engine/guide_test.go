@@ -19,7 +19,7 @@ func TestTheGuideSaysTheNumbersOfTheEngine(t *testing.T) {
 	stated.In(t, operating, "| `child` | a child workflow is open | `workflow_id`, `name`, `more` | after {} failures |", failedEnough)
 	stated.In(t, operating, "a worker may take it and does not | `worker_id`, `since` | after {} |", waitedEnough)
 	stated.In(t, operating, "or it was blamed for the loss of {} worker processes) goes on after", DefaultBlamedLosses)
-	stated.In(t, operating, "at most {} on a run, {} each and {} together", MaxAttributes, MaxAttributeBytes, MaxAttributesBytes)
+	stated.In(t, operating, "at most {} on a run, {} each and {} together", protocol.MaxAttributes, protocol.MaxAttributeBytes, protocol.MaxAttributesBytes)
 	stated.In(t, operating, "A session with options has its own lease ({} unless they say otherwise)",
 		WorkerSessionLease*time.Second)
 	stated.In(t, operating, "| plain HTTP, only polls | after its lease, {} unless it registered", WorkflowLease)
@@ -46,6 +46,6 @@ func TestTheGuideSaysTheNumbersOfTheEngine(t *testing.T) {
 	stated.In(t, writing, "| open activities of a run, open timers, open children | {} each;", protocol.MaxPending)
 	stated.In(t, writing, "| updates of a run without an answer | {} |", MaxUpdates)
 	stated.In(t, writing, "| a memo entry, the memo, a search attribute | {}, {} and {} bytes; {} entries each |",
-		MaxMemoEntry, MaxMemo, MaxAttributeBytes, MaxAttributes)
+		protocol.MaxMemoEntry, protocol.MaxMemo, protocol.MaxAttributeBytes, protocol.MaxAttributes)
 	stated.In(t, writing, "| commands of one step | {} leave at once, the rest with the next step |", protocol.MaxCommands)
 }

@@ -12,30 +12,12 @@ import (
 // not lose the session to the first worker that happens to be free, so the fallback begins only after a task
 // has waited for a while for this holder and for nothing else.
 
-// How a session is kept: AffinityHard, the default, leaves its tasks to its holder for as long as that holds it;
-// AffinitySoft lets another worker claim it once a task has waited for the holder for so long.
-const (
-	AffinityHard = "hard"
-	AffinitySoft = "soft"
-)
-
 // FallbackAfter is how many seconds a task of a soft session waits for its holder where nothing else is said.
 const FallbackAfter = 30
 
-// CheckAffinity says what does not go together in how a session is to be kept; at names a member of the request.
-func CheckAffinity(affinity string, after int64, reacquire *bool, at func(string) string) error {
-	switch {
-	case after > 0 && affinity != AffinitySoft:
-		return protocol.Invalid(at("fallback_after_seconds"), "is for sessions of soft affinity")
-	case affinity == AffinitySoft && reacquire != nil && !*reacquire:
-		return protocol.Invalid(at("affinity"), "a session that may not be acquired again cannot fall back to another worker")
-	}
-	return nil
-}
-
 // fallback is the wait that options ask for, in microseconds; 0: none, the affinity is hard.
 func fallback(affinity string, after int64) int64 {
-	if affinity != AffinitySoft {
+	if affinity != protocol.AffinitySoft {
 		return 0
 	}
 	return orElse(after, FallbackAfter) * 1_000_000
@@ -44,9 +26,9 @@ func fallback(affinity string, after int64) int64 {
 // Affinity is how the session is kept, and after how many seconds it falls back.
 func (s *Session) Affinity() (affinity string, after int64) {
 	if s.Fallback == 0 {
-		return AffinityHard, 0
+		return protocol.AffinityHard, 0
 	}
-	return AffinitySoft, s.Fallback / 1_000_000
+	return protocol.AffinitySoft, s.Fallback / 1_000_000
 }
 
 // keeps takes over how an activity of a mere id asks its session to be kept. An activity that says nothing

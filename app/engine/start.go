@@ -3,9 +3,7 @@ package engine
 import (
 	"crypto/sha256"
 	"encoding/binary"
-	"strings"
 	"time"
-	"unicode"
 
 	"github.com/oklog/ulid/v2"
 
@@ -94,25 +92,6 @@ func DecideStart(in Start, now time.Time) Decision {
 	}
 	st.d.Next = run
 	return st.d
-}
-
-// CheckWorkflowID refuses text that is no id for a workflow, and ids of the form that children get who were
-// given none: somebody who took such an id would make a later child fail.
-func CheckWorkflowID(id, field string) error {
-	if strings.ContainsFunc(id, unicode.IsControl) {
-		return protocol.CheckName(field, id) // the error names the character
-	}
-	if !protocol.IsWorkflowID(id) {
-		return protocol.Invalid(
-			field, "must be 1 to %d bytes of text without control characters, and not . .. or /", protocol.MaxWorkflowID,
-		)
-	}
-	if run, _, ok := ParseStepID(id); ok {
-		if _, err := ulid.ParseStrict(run); err == nil {
-			return protocol.Invalid(field, "ids of this form belong to child workflows")
-		}
-	}
-	return nil
 }
 
 // DerivedRunID is the id of a run that another one makes with its command seq. The time of the decision comes

@@ -1,12 +1,10 @@
 package engine
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 
 	"github.com/sojourn-run/sojourn/shared/protocol"
-	"github.com/sojourn-run/sojourn/shared/retry"
 )
 
 // A completion is taken whole or not at all, so all of it is checked before anything is written. The error
@@ -106,27 +104,9 @@ func validate(c *protocol.Command, at func(string) string) error {
 	if err := protocol.CheckCommand(c, at); err != nil {
 		return err
 	}
-	v := checker{*c, at}
-	switch c.Type {
-	case protocol.StartSession:
-		return v.session(nil)
-	case protocol.ScheduleActivity:
-		return v.activity()
-	case protocol.StartChildWorkflow:
-		return v.child()
-	default: // what an upsert leaves is checked with the run
+	if c.Type != protocol.StartChildWorkflow { // what an upsert leaves is checked with the run
 		return nil
 	}
-}
-
-// retryable checks a retry policy.
-func retryable(p *retry.Policy, at func(string) string) error {
-	if p == nil {
-		return nil
-	}
-	var wrong *retry.FieldError
-	if errors.As(p.Validate(at("retry_policy")), &wrong) {
-		return protocol.Invalid(wrong.Field, "%s", wrong.Reason)
-	}
-	return nil
+	_, _, err := labels(*c, at)
+	return err
 }

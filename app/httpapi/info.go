@@ -82,13 +82,14 @@ func (a *API) clusterInfo() protocol.ClusterInfo {
 		Auth: composition,
 		Limits: protocol.Limits{
 			PayloadBytes: payload.MaxBytes, MemoBytes: engine.MaxStartMemo, OperationName: protocol.MaxName,
-			PendingActivities: protocol.MaxPending, PendingChildren: protocol.MaxPending, SearchAttributes: engine.MaxAttributes,
-			SearchAttributeName: engine.MaxAttributeName, SearchAttributeSize: engine.MaxAttributeBytes,
+			PendingActivities: protocol.MaxPending, PendingChildren: protocol.MaxPending,
+			SearchAttributes:    protocol.MaxAttributes,
+			SearchAttributeName: protocol.MaxAttributeName, SearchAttributeSize: protocol.MaxAttributeBytes,
 		},
 		Structural: protocol.StructuralLimits{
 			PendingActivities: protocol.MaxPending, PendingTimers: protocol.MaxPending, PendingChildren: protocol.MaxPending,
 			PendingSignals: engine.MaxSignals, PendingUpdates: engine.MaxUpdates, Commands: protocol.MaxCommands,
-			PayloadBytes: payload.MaxBytes, MemoBytes: engine.MaxStartMemo, SearchAttributeBytes: engine.MaxAttributesBytes,
+			PayloadBytes: payload.MaxBytes, MemoBytes: engine.MaxStartMemo, SearchAttributeBytes: protocol.MaxAttributesBytes,
 		},
 		Sojourn: protocol.SojournInfo{
 			Release: a.opt.Process.Release(), AppID: a.opt.App,
@@ -138,7 +139,7 @@ var (
 		Verbs:           []string{"create", "heartbeat", "release", "close"},
 		OperatorVerbs:   []string{"close", "migrate", "forget"},
 		ReleasePolicies: []string{engine.PolicyMigrate, engine.PolicyFinish, engine.PolicyFail},
-		Affinity:        []string{engine.AffinityHard, engine.AffinitySoft}, FallbackAfter: engine.FallbackAfter,
+		Affinity:        []string{protocol.AffinityHard, protocol.AffinitySoft}, FallbackAfter: engine.FallbackAfter,
 		Notice: protocol.NoticeSession,
 		Failures: protocol.SessionFailures{
 			Ended: []protocol.Reason{protocol.ReasonSessionClosed, protocol.ReasonSessionMissing}, StateLost: "SessionLost",

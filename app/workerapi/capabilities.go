@@ -25,7 +25,7 @@ func capabilities() protocol.ServerCapabilities {
 		},
 		ConditionWaits: true, Selection: true, TypedAttributes: true,
 		Memo: protocol.MemoUpdates{
-			Supported: true, Entries: engine.MaxAttributes, EntryBytes: engine.MaxMemoEntry, TotalBytes: engine.MaxMemo,
+			Supported: true, Entries: protocol.MaxAttributes, EntryBytes: protocol.MaxMemoEntry, TotalBytes: protocol.MaxMemo,
 		},
 		ActivityRetryPolicy: true, ActivityTimeouts: true, ChildRetryPolicy: true, ChildTimeouts: true,
 		ParentClosePolicy:    true,

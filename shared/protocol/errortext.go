@@ -67,8 +67,7 @@ func (f *Failure) Cleaned() *Failure {
 // fails reports whether the command ends a run or an update with an error.
 func (c *Command) fails() bool { return c.Type == FailWorkflow || c.Type == FailUpdate }
 
-// Clean replaces the error texts of a command by those that ErrorText returns. Commands that carry no error stay as they
-// are.
+// Clean replaces the error texts of a command by those that ErrorText returns. Commands without an error do not change.
 func (c *Command) Clean() {
 	if !c.fails() {
 		return

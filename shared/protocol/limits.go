@@ -23,7 +23,9 @@ const MaxTaskBytes = 4 << 20
 //	minimum, maximum      of a whole number
 //	maxItems, each        entries of a list of texts, and bytes of each, of which none is empty
 //	enum                  the texts it may be, between commas
+//	clean                 an error text: it is cleaned (see ErrorText) where others are refused
 //
+// Texts must be valid UTF-8 without NUL characters, which not every database can store.
 // A member that may be left out ("omitempty", "omitzero") and is zero was left out, and a nil pointer is within all
 // limits. Members of embedded structs are looked at, those of other structs are not: their own verbs do. Lengths are of
 // UTF-8 and not of characters, as JSON Schema has it, so the description lets more through than is taken.
@@ -42,9 +44,9 @@ func CheckLimitsAt(in any, at func(member string) string) error {
 	return nil
 }
 
-// CheckCommand refuses the first member of a command that it needs and has not, or that is outside of the limits in its
-// tag. What the command does not read may hold anything. at gives the path of a member.
-func CheckCommand(c *Command, at func(member string) string) error {
+// checkMembers refuses the first member of a command that it needs and has not, or that is outside of the limits in its
+// tag. at gives the path of a member.
+func checkMembers(c *Command, at func(member string) string) error {
 	v := reflect.ValueOf(c).Elem()
 	either, there := "", false // of the members of which one is needed: the first, and whether one is there
 	for _, m := range commands()[c.Type] {
@@ -69,7 +71,7 @@ func CheckCommand(c *Command, at func(member string) string) error {
 	return nil
 }
 
-// commands are, by command, the members that it reads and that are needed or limited.
+// commands are, by command, the members that it reads and that are texts, needed or limited.
 var commands = sync.OnceValue(func() map[CommandType][]limit {
 	all := map[CommandType][]limit{}
 	for _, f := range reflect.VisibleFields(reflect.TypeFor[Command]()) {
@@ -81,7 +83,7 @@ var commands = sync.OnceValue(func() map[CommandType][]limit {
 		for _, command := range of {
 			name := strings.TrimRight(command, "!|")
 			l.needed, l.either = command == name+"!", command == name+"|"
-			if l.limited || l.needed || l.either {
+			if l.limited || l.needed || l.either || l.text {
 				all[CommandType(name)] = append(all[CommandType(name)], l)
 			}
 		}
@@ -96,6 +98,7 @@ type limit struct {
 	limited              bool
 	needed, either       bool // of commands: it, or one of some members
 	optional             bool
+	text                 bool // a text, or a list of texts, that must be storable
 	minLength, maxLength int
 	minimum, maximum     *int64
 	maxItems, each       int
@@ -114,6 +117,9 @@ func (l *limit) check(v reflect.Value, at func(string) string) error {
 	}
 	switch v.Kind() {
 	case reflect.String:
+		if reason := badText(v.String()); l.text && reason != "" {
+			return Invalid(at(l.name), "%s", reason)
+		}
 		if len(l.enum) > 0 && !slices.Contains(l.enum, v.String()) {
 			return Invalid(at(l.name), "must be %s", oneOf(l.enum))
 		}
@@ -130,6 +136,11 @@ func (l *limit) check(v reflect.Value, at func(string) string) error {
 	case reflect.Slice:
 		if l.maxItems > 0 && v.Len() > l.maxItems {
 			return Invalid(at(l.name), "has more than %d entries", l.maxItems)
+		}
+		for i := 0; l.text && i < v.Len(); i++ {
+			if reason := badText(v.Index(i).String()); reason != "" {
+				return Invalid(fmt.Sprintf("%s.%d", at(l.name), i), "%s", reason)
+			}
 		}
 		for i := 0; l.each > 0 && i < v.Len(); i++ {
 			err := checkLength(v.Index(i).Len(), 1, l.each, func() string { return fmt.Sprintf("%s.%d", at(l.name), i) })
@@ -168,12 +179,20 @@ func limitsOf(t reflect.Type) []limit {
 	}
 	var found []limit
 	for _, f := range reflect.VisibleFields(t) {
-		if l := readLimit(f); f.IsExported() && l.name != "" && l.name != "-" && l.limited {
+		if l := readLimit(f); f.IsExported() && l.name != "" && l.name != "-" && (l.limited || l.text) {
 			found = append(found, l)
 		}
 	}
 	limits.Store(t, found)
 	return found
+}
+
+// isText reports whether a member is a text, a pointer to one, or a list of texts.
+func isText(t reflect.Type) bool {
+	if t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice {
+		t = t.Elem()
+	}
+	return t.Kind() == reflect.String
 }
 
 // readLimit reads the tags of a member. A number that is none, a maximum without its minimum, and a text that has a
@@ -183,6 +202,7 @@ func readLimit(f reflect.StructField) limit {
 	l := limit{
 		name: name, index: f.Index,
 		optional: strings.Contains(options, "omitempty") || strings.Contains(options, "omitzero"),
+		text:     isText(f.Type) && f.Tag.Get("clean") == "",
 	}
 	number := func(key string) *int64 {
 		text, ok := f.Tag.Lookup(key)

@@ -49,7 +49,8 @@ func (r *Runner) workflow(t *protocol.WorkflowTask, came arrival) {
 		item.Returned = "history_unavailable"
 	default:
 		item.Failure = workflow.TaskFailure(err)
-		said := r.log.Error().Str("error", protocol.ErrorText(err.Error())).Str("task_id", t.TaskID).Str("run_id", t.RunID).Str("workflow_type", t.WorkflowType)
+		said := r.log.Error().Str("error", protocol.ErrorText(err.Error())).Str("task_id", t.TaskID).
+			Str("run_id", t.RunID).Str("workflow_type", t.WorkflowType)
 		if at := item.Failure.StackTrace; at != "" && r.stacks.first(t.RunID, err.Error()) {
 			said = said.Str("stack", at)
 		}

@@ -4,23 +4,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
 
 	"github.com/sojourn-run/sojourn/shared/payload"
 	"github.com/sojourn-run/sojourn/shared/protocol"
-)
-
-// The limits of one upsert: entries, and encoded bytes of a memo entry and of a search attribute.
-const (
-	maxEntries        = 100
-	maxMemoEntry      = 10_240
-	maxAttributeBytes = 2_048
-)
-
-var (
-	entryName   = regexp.MustCompile(`^[A-Za-z0-9_.:-]+$`) // up to 64
-	wholeNumber = regexp.MustCompile(`^-?[0-9]+$`)
 )
 
 // UpsertMemo puts entries over those of the run's memo, which people and lists of runs see; nil takes an entry away.
@@ -38,7 +25,7 @@ func UpsertMemo(ctx Context, entries map[string]any) error {
 }
 
 func encodeMemo(entries map[string]any) (none payload.Payload, err error) {
-	if err := checkNames("memo", entries); err != nil {
+	if err := checkLabels("memo", protocol.MaxMemoName, entries); err != nil {
 		return none, err
 	}
 	for _, name := range slices.Sorted(maps.Keys(entries)) {
@@ -46,20 +33,23 @@ func encodeMemo(entries map[string]any) (none payload.Payload, err error) {
 		if err != nil {
 			return none, fmt.Errorf("memo %q: %w", name, err)
 		}
-		if n := len(p.Blob) / 4 * 3; n > maxMemoEntry {
-			return none, fmt.Errorf("%w: memo %q has %d bytes, at most %d", ErrInvalidOptions, name, n, maxMemoEntry)
+		if n := len(p.Blob) / 4 * 3; n > protocol.MaxMemoEntry {
+			return none, fmt.Errorf("%w: memo %q has %d bytes, at most %d", ErrInvalidOptions, name, n, protocol.MaxMemoEntry)
 		}
 	}
 	p, err := payload.Encode(entries)
 	if err != nil {
 		return none, fmt.Errorf("memo: %w", err)
 	}
+	if n := len(p.Blob) / 4 * 3; n > protocol.MaxMemo {
+		return none, fmt.Errorf("%w: the memo has %d bytes, at most %d", ErrInvalidOptions, n, protocol.MaxMemo)
+	}
 	return p, nil
 }
 
 // UpsertSearchAttributes puts values over the run's search attributes, by which lists of runs are filtered; nil takes
-// one away. Names are as for UpsertMemo; values are text, numbers, true or false, times, or lists of texts, of at most
-// 2,048 bytes.
+// one away. Names are as for UpsertMemo, of up to 128; values are text, numbers, true or false, times, or lists of
+// texts, of at most 2,048 bytes.
 func UpsertSearchAttributes(ctx Context, attributes map[string]any) error {
 	m := ctx.inner().m
 	m.here()
@@ -72,17 +62,19 @@ func UpsertSearchAttributes(ctx Context, attributes map[string]any) error {
 }
 
 func encodeAttributes(attributes map[string]any) (json.RawMessage, error) {
-	if err := checkNames("search attribute", attributes); err != nil {
+	if err := checkLabels("search attribute", protocol.MaxAttributeName, attributes); err != nil {
 		return nil, err
 	}
+	total := 0
 	for _, name := range slices.Sorted(maps.Keys(attributes)) {
 		raw, err := json.Marshal(attributes[name])
+		total += len(name) + len(raw)
 		switch {
 		case err != nil:
 			return nil, fmt.Errorf("search attribute %q: %w", name, err)
-		case len(raw) > maxAttributeBytes:
+		case len(raw) > protocol.MaxAttributeBytes:
 			return nil, fmt.Errorf(
-				"%w: search attribute %q has %d bytes, at most %d", ErrInvalidOptions, name, len(raw), maxAttributeBytes,
+				"%w: search attribute %q has %d bytes, at most %d", ErrInvalidOptions, name, len(raw), protocol.MaxAttributeBytes,
 			)
 		case raw[0] == '{':
 			return nil,
@@ -96,17 +88,23 @@ func encodeAttributes(attributes map[string]any) (json.RawMessage, error) {
 	if err != nil {
 		return nil, fmt.Errorf("search attributes: %w", err)
 	}
+	if total > protocol.MaxAttributesBytes {
+		return nil, fmt.Errorf(
+			"%w: the search attributes have %d bytes, at most %d", ErrInvalidOptions, total, protocol.MaxAttributesBytes,
+		)
+	}
 	return raw, nil
 }
 
-func checkNames(what string, entries map[string]any) error {
-	if len(entries) == 0 || len(entries) > maxEntries {
-		return fmt.Errorf("%w: %d entries of %s, want 1 to %d", ErrInvalidOptions, len(entries), what, maxEntries)
+func checkLabels(what string, longest int, entries map[string]any) error {
+	if len(entries) == 0 || len(entries) > protocol.MaxAttributes {
+		return fmt.Errorf("%w: %d entries of %s, want 1 to %d", ErrInvalidOptions, len(entries), what, protocol.MaxAttributes)
 	}
 	for name := range entries {
-		if len(name) > 64 || !entryName.MatchString(name) || wholeNumber.MatchString(name) {
+		if !protocol.IsLabel(name, longest) {
 			return fmt.Errorf(
-				"%w: %s %q: a name is 1 to 64 of letters, digits and _ . : -, and no number", ErrInvalidOptions, what, name,
+				"%w: %s %q: a name is 1 to %d of letters, digits and _ . : -, and no number", ErrInvalidOptions, what, name,
+				longest,
 			)
 		}
 	}

@@ -113,10 +113,14 @@ func AttachChild(ctx Context, workflowID string) *Child {
 	switch {
 	case c.scope.cancelled:
 		return &Child{c.m.settled(ErrCancelled), workflowID}
-	case workflowID == "" || len(workflowID) > 255:
+	case workflowID == "" || len(workflowID) > protocol.MaxWorkflowID:
 		return &Child{c.m.settled(fmt.Errorf("%w: %q is no workflow id", ErrInvalidOptions, workflowID)), workflowID}
 	}
-	f := c.openStep(attachStep, workflowID, &protocol.Command{Type: protocol.AttachChildWorkflow, WorkflowID: workflowID})
+	cmd := &protocol.Command{Type: protocol.AttachChildWorkflow, WorkflowID: workflowID}
+	if err := c.m.check(cmd); err != nil {
+		return &Child{c.m.settled(fmt.Errorf("child workflow %q: %w", workflowID, err)), workflowID}
+	}
+	f := c.openStep(attachStep, workflowID, cmd)
 	f.workflowID, f.patient = workflowID, c.children.WaitForCancellation
 	return &Child{f, workflowID}
 }

@@ -1,6 +1,7 @@
 package workflow
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -195,19 +196,20 @@ func Select(ctx Context, items ...Awaitable) (int, error) {
 	}
 	if won() < 0 {
 		w := &waiter{}
+		var wrong error
 		err := wait(ctx, w, func() bool {
 			if won() >= 0 {
 				return true
 			}
 			w.need = 1
 			for _, item := range items {
-				if s, ok := item.(*SignalChannel); ok {
-					s.openWait()
+				if s, ok := item.(*SignalChannel); ok && wrong == nil {
+					wrong = s.openWait()
 				}
 			}
-			return false
+			return wrong != nil
 		}, items...)
-		if err != nil {
+		if err = cmp.Or(wrong, err); err != nil {
 			return -1, err
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/sojourn-run/sojourn/internal/stated"
+	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
 func TestTheGuideSaysHowLongCodeMayTake(t *testing.T) {
@@ -12,5 +13,5 @@ func TestTheGuideSaysHowLongCodeMayTake(t *testing.T) {
 	stated.In(t, page, "or blocks outside the package, fails its task after {} with its stack.", patience)
 	stated.In(t, page, "fails it; so does more than {}.", patience)
 	stated.In(t, page, "| code between two waits | {}; longer is taken for a loop, and the task fails |", patience)
-	stated.In(t, page, "{} entries each |", maxEntries)
+	stated.In(t, page, "{} entries each |", protocol.MaxAttributes)
 }

@@ -59,7 +59,8 @@ const DefaultVersion = -1
 // Version says which version of a change this run goes by, so that its code can be changed while runs are under way:
 // latest for a run that comes here first now, the recorded one in its replays, and DefaultVersion for a run that came
 // by before the change was there. A run that goes by a version outside oldest … latest cannot be continued by this
-// code: its workflow task fails.
+// code: its workflow task fails. A change ID has 1 to 255 bytes; with another one Version panics, which fails the
+// workflow task.
 //
 //	if workflow.Version(ctx, "two-step approval", workflow.DefaultVersion, 1) >= 1 { … } else { … }
 func Version(ctx Context, changeID string, oldest, latest int) int {
@@ -92,9 +93,13 @@ func (m *Machine) version(changeID string, oldest, latest int) int {
 	if !marker && m.recordedUpTo >= next {
 		v = DefaultVersion // the run came by here without a marker
 	} else {
-		m.issue(&protocol.Command{
+		c := &protocol.Command{
 			Type: protocol.RecordVersionMarker, ChangeID: changeID, Version: &v, MinSupported: &oldest, MaxSupported: &latest,
-		})
+		}
+		if err := m.check(c); err != nil {
+			panic(fmt.Errorf("workflow: version of change %q: %w", changeID, err))
+		}
+		m.issue(c)
 	}
 	m.versions[changeID] = v
 	return v

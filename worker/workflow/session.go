@@ -56,6 +56,9 @@ func StartSession(ctx Context, o SessionOptions) (*Session, error) {
 			Affinity: affinity, FallbackAfter: after, Pinned: o.Pinned,
 		}
 	}
+	if err := c.m.check(cmd); err != nil {
+		return nil, fmt.Errorf("session: %w", err)
+	}
 	c.m.issue(cmd)
 	return &Session{ID: id}, nil
 }
@@ -86,6 +89,10 @@ func (s *Session) End(ctx Context) error {
 	if s.ID == "" {
 		return fmt.Errorf("%w: the session has no id", ErrInvalidOptions)
 	}
-	m.issue(&protocol.Command{Type: protocol.EndSession, SessionID: s.ID})
+	cmd := &protocol.Command{Type: protocol.EndSession, SessionID: s.ID}
+	if err := m.check(cmd); err != nil {
+		return fmt.Errorf("end of session %q: %w", s.ID, err)
+	}
+	m.issue(cmd)
 	return nil
 }

@@ -1,6 +1,7 @@
 package workflow
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -44,12 +45,19 @@ func (s *SignalChannel) isReady() bool    { return len(s.values) > 0 }
 func (s *SignalChannel) attach(w *waiter) { s.waiters = append(s.waiters, w) }
 func (s *SignalChannel) detach(w *waiter) { s.waiters = without(s.waiters, w) }
 
-// openWait tells that the run is blocked on the name, unless it has.
-func (s *SignalChannel) openWait() {
-	if !s.waiting {
-		s.waiting = true
-		s.m.issue(&protocol.Command{Type: protocol.OpenSignalWait, SignalName: s.name, Buffers: true})
+// openWait records that the run is blocked on the name, unless it has. The error is ErrInvalidOptions if no signal can
+// have the name.
+func (s *SignalChannel) openWait() error {
+	if s.waiting {
+		return nil
 	}
+	c := &protocol.Command{Type: protocol.OpenSignalWait, SignalName: s.name, Buffers: true}
+	if err := s.m.check(c); err != nil {
+		return fmt.Errorf("signal %q: %w", s.name, err)
+	}
+	s.waiting = true
+	s.m.issue(c)
+	return nil
 }
 
 // arrive keeps a signal and wakes everybody who waits for one, in the order they came; whoever finds none left waits
@@ -70,15 +78,16 @@ func (s *SignalChannel) Receive(ctx Context, outs ...any) error {
 	}
 	if !s.isReady() {
 		w := &waiter{need: 1}
+		var wrong error
 		err := wait(ctx, w, func() bool {
 			if s.isReady() {
 				return true
 			}
 			w.need = 1
-			s.openWait()
-			return false
+			wrong = s.openWait()
+			return wrong != nil
 		}, s)
-		if err != nil {
+		if err = cmp.Or(wrong, err); err != nil {
 			return err
 		}
 	}
@@ -146,6 +155,10 @@ func SignalWorkflow(ctx Context, workflowID, name string, args ...any) error {
 	if err != nil {
 		return fmt.Errorf("signal %q: %w", name, err)
 	}
-	m.issue(&protocol.Command{Type: protocol.SignalWorkflow, WorkflowID: workflowID, SignalName: name, Arguments: p})
+	c := &protocol.Command{Type: protocol.SignalWorkflow, WorkflowID: workflowID, SignalName: name, Arguments: p}
+	if err := m.check(c); err != nil {
+		return fmt.Errorf("signal %q: %w", name, err)
+	}
+	m.issue(c)
 	return nil
 }

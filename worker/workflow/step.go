@@ -290,8 +290,12 @@ func ceil(d, unit time.Duration) int64 {
 	return n
 }
 
+// maxTimer is the longest timer, ten years.
+const maxTimer = protocol.MaxSeconds * time.Second
+
 // NewTimer returns a future that is ready when d has passed, at once if d is not positive. It is durable: d counts
-// although no worker runs. Cancelling ctx ends it with ErrCancelled.
+// although no worker runs. A timer of more than ten years is clamped to ten years. Cancelling ctx ends it with
+// ErrCancelled.
 func NewTimer(ctx Context, d time.Duration) Future {
 	c := ctx.inner()
 	c.m.here()
@@ -301,6 +305,7 @@ func NewTimer(ctx Context, d time.Duration) Future {
 	case d <= 0:
 		return c.m.settled(nil)
 	}
+	d = min(d, maxTimer)
 	cmd := &protocol.Command{Type: protocol.StartTimer, Delay: new(ceil(d, time.Second))}
 	if d%time.Second != 0 {
 		cmd.DelayMicros = ceil(d, time.Microsecond)

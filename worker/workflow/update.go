@@ -171,9 +171,8 @@ func (m *Machine) update(h *handler, a *answer, args payload.Payload, check bool
 // updatePanicked is the error of an update whose handler or validator panicked; its worker's log has the stack.
 func (m *Machine) updatePanicked(what, name string, r any) error {
 	if m.at > m.replayed {
-		m.log.Error().Str("update", name).Str("panic", protocol.ErrorText(fmt.Sprint(r))).Str("stack", string(debug.Stack())).Msgf(
-			"the %s of an update panicked", what,
-		)
+		m.log.Error().Str("update", name).Str("panic", protocol.ErrorText(fmt.Sprint(r))).
+			Str("stack", string(debug.Stack())).Msgf("the %s of an update panicked", what)
 	}
 	return activity.NewError(
 		TypeUpdatePanicked, fmt.Sprintf("the %s of update %q panicked: %v", what, name, r), activity.NonRetryable,

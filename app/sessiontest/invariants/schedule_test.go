@@ -13,7 +13,6 @@ import (
 
 	"github.com/sojourn-run/sojourn/app/auth"
 	"github.com/sojourn-run/sojourn/app/broker"
-	"github.com/sojourn-run/sojourn/app/engine"
 	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 	"github.com/sojourn-run/sojourn/worker/session"
@@ -105,7 +104,7 @@ func (s *schedule) settings(id string) protocol.SessionOptions {
 		SessionID: id, Lease: protocol.Count(s.lease / time.Second), MaxActivities: protocol.Count(s.limit),
 	}
 	if s.fallback > 0 {
-		o.Affinity, o.FallbackAfter = engine.AffinitySoft, int64(s.fallback/time.Second)
+		o.Affinity, o.FallbackAfter = protocol.AffinitySoft, int64(s.fallback/time.Second)
 	}
 	return o
 }
@@ -143,7 +142,7 @@ func (s *schedule) fall() ([]porcupine.Operation, error) {
 	s.sessions, s.work, s.most, s.limit, s.options = []string{"s1"}, 2, 1, 0, false
 	s.lease, s.fallback = 10*time.Minute, time.Second
 	c := inSession("s1")
-	c.Affinity, c.FallbackAfter = engine.AffinitySoft, 1
+	c.Affinity, c.FallbackAfter = protocol.AffinitySoft, 1
 	s.decide(s.ns, s.ns, c, c)
 	s.start, s.began = time.Now(), s.now()
 	r := rand.New(rand.NewPCG(s.seed, 0))

@@ -12,6 +12,7 @@ import (
 	"github.com/sojourn-run/sojourn/app/engine"
 	"github.com/sojourn-run/sojourn/app/store/sqldb/db"
 	"github.com/sojourn-run/sojourn/app/store/sqldb/record"
+	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
 // A filter on an attribute must find its runs without reading all runs, so each value has a row of its own.
@@ -52,7 +53,7 @@ func attributeRows(attributes json.RawMessage) (list [][2]string) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(values)) {
 		for _, key := range engine.AttributeKeys(values[name]) {
-			if len(key) <= engine.MaxAttributeBytes && len(name) <= engine.MaxAttributeName {
+			if len(key) <= protocol.MaxAttributeBytes && len(name) <= protocol.MaxAttributeName {
 				list = append(list, [2]string{name, key})
 			}
 		}
