@@ -82,7 +82,7 @@ export function WhyWaiting({ run }: { run: RunView }) {
       {wait && <p className="font-medium break-words"><WaitText wait={wait} /></p>}
       {run.stuck && (
         <p className="mt-1 text-[13px] text-warn" data-stuck>
-          stuck since <When value={run.stuck.since} />
+          became stuck <When value={run.stuck.since} />
           {run.stuck.reason !== wait?.reason && <>: {run.stuck.message}</>}
         </p>
       )}
