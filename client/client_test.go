@@ -259,6 +259,40 @@ func TestCancelIsRefusedWhereNoWorkerSupportsItAndCancelNowEndsTheRun(t *testing
 	}
 }
 
+// Delete takes closed runs only: the named one, or the current one of a workflow ID. The other run of the test stays.
+func TestDeleteRemovesOneClosedRun(t *testing.T) {
+	a := apptest.Start(t, apptest.Options{})
+	c, ctx := asking(t, a.URL()), t.Context()
+	var runs []*client.Workflow
+	for range 3 {
+		w, err := c.Start(ctx, protocol.StartRequest{WorkflowType: "basket"}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		runs = append(runs, w)
+	}
+	if err := runs[0].Delete(ctx, ""); protocol.ReasonOf(err) != protocol.ReasonRunNotClosed {
+		t.Errorf("an open run: %v, want %s", err, protocol.ReasonRunNotClosed)
+	}
+	for _, w := range runs {
+		if err := w.CancelNow(ctx, ""); err != nil {
+			t.Fatal(err)
+		}
+	}
+	named, current := runs[0], c.Workflow(runs[1].ID)
+	for _, w := range []*client.Workflow{named, current} {
+		if err := w.Delete(ctx, "personal data"); err != nil {
+			t.Error(err)
+		}
+	}
+	for i, w := range runs {
+		_, err := w.Describe(ctx)
+		if gone := protocol.ReasonOf(err) == protocol.ReasonInstanceNotFound; gone != (i < 2) {
+			t.Errorf("run %d: %v", i+1, err)
+		}
+	}
+}
+
 // A start whose answer is lost is sent to the next app, and there is one run.
 func TestALostAnswerStartsNothingTwice(t *testing.T) {
 	a := apptest.Start(t, apptest.Options{})
