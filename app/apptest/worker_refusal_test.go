@@ -39,7 +39,7 @@ func (c caller) refuse(list []refusal) {
 	}
 }
 
-var signs = regexp.MustCompile(`^(\[\S+ \S+ \S+ \S+) \d+|"(?:heartbeat_at|heard_by)":"[^"]*"`)
+var signs = regexp.MustCompile(`^(\[\S+ \S+ \S+ \S+) \d+|"(?:heartbeat_at|heard_by)":"[^"]*"|,"heard_until":{[^}]*}`)
 
 // stands is the database without what time alone changes where apps share it: signs of life are stored now and then,
 // and a question that takes long is laid down once more.

@@ -22,6 +22,8 @@ const (
 	report   kind = "report"  // completed an attempt, or heart-beat it
 	resume   kind = "resume"  // a new lease under the same epoch, also if the former one has run out
 	giveUp   kind = "give up" // the holder dropped its state, and no app leases under the epoch to it any more
+	// a poll whose answer was lost because another process of the worker had registered: it may have moved a lease
+	overtaken kind = "overtaken poll"
 	// an operator drained its worker for a while, in which the app may have given the session up for it
 	drain kind = "drain"
 )
@@ -149,6 +151,11 @@ func law(s ownership, c call, r reply) (bool, ownership) {
 		s.high = max(s.high, r.after+c.lease)
 		if r.after < s.low {
 			s.low = max(s.low, c.before+c.left())
+		}
+		return true, s
+	case c.kind == overtaken:
+		if !s.closed && mine {
+			s.high = max(s.high, r.after+c.lease)
 		}
 		return true, s
 	case c.kind == giveUp: // an app refuses only if the worker does not hold the session under this epoch

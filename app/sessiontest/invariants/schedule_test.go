@@ -446,6 +446,12 @@ func (p *proc) takes(wait int64, r *rand.Rand) (*protocol.ActivityTask, error) {
 	}
 	at := p.at()
 	task, err := p.poll(i, b, wait)
+	if p.resumes && protocol.ReasonOf(err) == protocol.ReasonStaleRegistration {
+		for _, id := range p.sessions { // it may have resumed any of them
+			c.kind, c.session = overtaken, id
+			p.record(c, reply{ok: true, after: p.now()}, at)
+		}
+	}
 	if task == nil || err != nil {
 		return nil, err
 	}
