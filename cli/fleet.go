@@ -241,11 +241,11 @@ func (p *program) sessionsCommand() *cobra.Command {
 					}
 				}
 				return list(p, c, listing{path: path(args[0]) + "/attempts", member: "attempts", page: 200},
-					table.Row{"epoch", "activity", "attempt", "workflow", "worker", "outcome", "started", "ended", "why"},
+					table.Row{"epoch", "activity", "attempt", "workflow", "worker", "outcome", "started", "ended", "took", "last heartbeat", "why"},
 					func(a protocol.SessionAttempt) table.Row {
 						return table.Row{
 							n.name(a.Epoch), a.ActivityType, a.Attempt, a.WorkflowID, a.Worker, a.Outcome, stamp(a.StartedAt),
-							stamp(a.EndedAt), a.Why,
+							stamp(a.EndedAt), took(a.StartedAt, a.EndedAt), lastHeartbeat(a.Heartbeat, a.HeartbeatDetails), a.Why,
 						}
 					})
 			},

@@ -5,6 +5,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+	"time"
+
+	"github.com/sojourn-run/sojourn/shared/history"
 )
 
 // progress is what an activity last said of how far it is, in a few words: its own when it keeps to the form of
@@ -38,4 +41,17 @@ func progress(raw json.RawMessage) string {
 		words = append(words, strings.TrimSpace(far+" "+v.Unit))
 	}
 	return inOneLine(strings.Join(words, ", "))
+}
+
+// took is the time between two times; empty if one is unknown.
+func took(from, to history.Time) string {
+	if from.IsZero() || to.IsZero() {
+		return ""
+	}
+	return to.Sub(from.Time).Round(time.Millisecond).String()
+}
+
+// lastHeartbeat is the time of a heartbeat with its progress; empty if there was none.
+func lastHeartbeat(at history.Time, details json.RawMessage) string {
+	return strings.TrimSpace(stamp(at) + " " + progress(details))
 }

@@ -107,6 +107,9 @@ func (p *program) showRun(v protocol.RunView) error {
 	if err := p.render(open); err != nil {
 		return err
 	}
+	if err := p.showActivityFailures(v.Pending.Activities); err != nil {
+		return err
+	}
 	t := v.Pending.Task
 	if t == nil || t.LastFailure == "" && t.Stack == "" {
 		return nil
@@ -121,6 +124,41 @@ func (p *program) showRun(v protocol.RunView) error {
 		_, err = fmt.Fprintf(p.out, "\nits code failed: %s\n", strings.TrimSpace(t.LastFailure+"\n"+t.Stack))
 	}
 	return err
+}
+
+// showActivityFailures prints the lost deliveries and the last failures of open activities.
+func (p *program) showActivityFailures(list []protocol.PendingActivity) error {
+	lost := table.NewWriter()
+	lost.AppendHeader(table.Row{"lost delivery", "activity", "worker", "epoch", "took", "last heartbeat", "why"})
+	for _, a := range list {
+		for _, l := range a.Lost {
+			epoch := ""
+			if l.Epoch != 0 {
+				epoch = fmt.Sprint(l.Epoch)
+			}
+			lost.AppendRow(table.Row{
+				l.Delivery, a.ActivityType, l.Worker, epoch, took(l.StartedAt, l.At),
+				lastHeartbeat(l.HeartbeatAt, l.HeartbeatDetails), l.Why,
+			})
+		}
+	}
+	if lost.Length() > 0 {
+		if err := p.render(lost); err != nil {
+			return err
+		}
+	}
+	for _, a := range list {
+		if a.Stack == "" {
+			continue
+		}
+		if _, err := fmt.Fprintf(
+			p.out, "\nactivity %s, sequence %d, failed: %s\n%s\n", a.ActivityType, a.Sequence, a.LastFailure,
+			strings.TrimSpace(a.Stack),
+		); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // saying is a wait in a sentence, with its times in the zone of who reads; an app that does not know waits yet has

@@ -9,7 +9,9 @@ import (
 
 	"github.com/sojourn-run/sojourn/app/apptest"
 	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/protocol"
+	"github.com/sojourn-run/sojourn/shared/retry"
 )
 
 // ran lists what ran in a session as "epoch-number worker outcome", oldest first, reading pages of this size.
@@ -288,5 +290,60 @@ func TestTheDeleteOfAStoppingWorkerReleasesItsSession(t *testing.T) {
 		if got == nil || got.Activity.Session.Epoch <= held.Epoch || !got.Activity.Session.IsNew {
 			t.Fatalf("the next worker gets %+v", got)
 		}
+	})
+}
+
+// A lost delivery is listed with its worker, epoch, duration and last heartbeat: while the activity is open by describe
+// and by the attempts of the session, and in history afterwards. Describe shows where the code failed last.
+func TestALostAttemptIsVisible(t *testing.T) {
+	apptest.Databases(t, func(t *testing.T, database string) {
+		a := on(t, database)
+		a.register("flow")
+		a.ours("a", "a1", time.Hour, time.Hour, 10)
+		retried := inSession("s")
+		retried.RetryPolicy = &retry.Policy{MaxAttempts: new(3)}
+		a.schedule("one", retried)
+		failed := a.poll("a", protocol.KindActivity, 30).Activity
+		a.taken(a.complete(protocol.CompleteItem{
+			Kind: protocol.KindActivity, TaskID: failed.TaskID, Owner: "a", AttemptID: failed.AttemptID,
+			Failure: &protocol.Failure{Type: "Declined", Message: "no", StackTrace: "turn.go:7"},
+		}))
+		lost := a.poll("a", protocol.KindActivity, 30).Activity
+		const progress = `{"message":"page 7","current":7}`
+		must[protocol.HeartbeatAnswer](t)(a.HeartbeatTask(t.Context(), protocol.HeartbeatRequest{
+			Kind: protocol.KindActivity, TaskID: lost.TaskID, AttemptID: lost.AttemptID, Owner: "a",
+			Epoch: lost.Session.Epoch, Beat: true, Progress: []byte(progress),
+		}))
+		a.ours("a", "a2", time.Hour, time.Hour, 10)
+		check := func(where string, l history.Lost) {
+			t.Helper()
+			if l.Worker != "a" || l.Epoch != lost.Session.Epoch || l.Why != engine.ReasonRestarted || l.StartedAt.IsZero() ||
+				!l.HeartbeatAt.After(l.StartedAt.Time) || !l.At.After(l.HeartbeatAt.Time) ||
+				string(l.HeartbeatDetails) != progress {
+				t.Errorf("%s: lost delivery %+v", where, l)
+			}
+		}
+		v := must[protocol.RunView](t)(a.Describe(t.Context(), protocol.Target{WorkflowID: "one"}))
+		if open := v.Pending.Activities; len(open) != 1 || len(open[0].Lost) != 1 || open[0].Stack != "turn.go:7" {
+			t.Fatalf("open activities: %+v", open)
+		}
+		check("describe", v.Pending.Activities[0].Lost[0])
+		listed := func(when string) {
+			t.Helper()
+			p := must[protocol.SessionAttemptPage](t)(a.SessionAttempts(t.Context(), protocol.SessionAttempts{SessionID: "s"}))
+			for _, at := range p.Attempts {
+				if at.Outcome == "expired" {
+					check("attempts, "+when, history.Lost{
+						Worker: at.Worker, Epoch: at.Epoch, Why: at.Why, StartedAt: at.StartedAt, HeartbeatAt: at.Heartbeat, At: at.EndedAt,
+						HeartbeatDetails: at.HeartbeatDetails,
+					})
+					return
+				}
+			}
+			t.Errorf("attempts, %s: %+v", when, p.Attempts)
+		}
+		listed("open")
+		a.taken(a.result(a.poll("a", protocol.KindActivity, 30), "done"))
+		listed("closed")
 	})
 }

@@ -617,7 +617,10 @@ func (st *step) cancelledInstead(a Activity, why string) bool {
 // lost records a delivery that ended without an outcome, to show later where the attempts went.
 func (a *Activity) lost(now history.Time, why string, f Finding) {
 	a.Lost = appendLost(slices.Clone(a.Lost), f.lost(
-		history.Lost{Delivery: a.Delivery, Worker: a.Owner, Epoch: a.Epoch, At: now, Why: why},
+		history.Lost{
+			Delivery: a.Delivery, Worker: a.Owner, Epoch: a.Epoch, At: now, Why: why,
+			StartedAt: a.LeasedAt, HeartbeatAt: a.HeartbeatAt, HeartbeatDetails: a.Progress,
+		},
 	))
 }
 

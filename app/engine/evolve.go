@@ -265,7 +265,7 @@ func (s *Run) retrying(d *history.ActivityRetryScheduled, e history.Event) {
 		return
 	}
 	a.Failures++
-	a.LastFailure = d.Message
+	a.LastFailure, a.LastStack = d.Message, d.Stack
 	a.Attempt = d.Number
 	a.Lost = nil                 // the event holds the lost deliveries
 	a.Suspect, a.Blamed = nil, 0 // an outcome clears the suspicion and its count

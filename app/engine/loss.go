@@ -321,7 +321,9 @@ func (a *Activity) blamedLimit(setting int) (limit int, ends bool) {
 // lose ends a delivery of a workflow task that was lost with its worker process.
 func (t *Task) lose(now history.Time, why string, f Finding) {
 	ran := ranFor(t.Lease, history.Time{}, why, now)
-	t.Lost = appendLost(t.Lost, f.lost(history.Lost{Delivery: t.Delivery, Worker: t.Owner, At: now, Why: why}))
+	t.Lost = appendLost(t.Lost, f.lost(history.Lost{
+		Delivery: t.Delivery, Worker: t.Owner, At: now, Why: why, StartedAt: t.LeasedAt,
+	}))
 	t.Losses++
 	t.Returned = 0
 	t.Suspect = t.Suspect.after(f, ran, now)

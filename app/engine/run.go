@@ -285,8 +285,9 @@ type Activity struct {
 	Policy      string         `json:"policy,omitempty"` // cancellation policy; empty: try_cancel
 	Cancel      bool           `json:"cancel,omitempty"` // the holder was asked to stop
 	LastFailure string         `json:"last_failure,omitempty"`
-	CodeVersion string         `json:"-"`              // said with the outcome that is being recorded
-	Lost        []history.Lost `json:"lost,omitempty"` // at most 10
+	LastStack   string         `json:"last_stack,omitempty"` // stack trace of the failure before the latest retry, shortened
+	CodeVersion string         `json:"-"`                    // said with the outcome that is being recorded
+	Lost        []history.Lost `json:"lost,omitempty"`       // at most 10
 	Lease
 }
 

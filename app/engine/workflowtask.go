@@ -299,7 +299,9 @@ func (t *Task) release(now history.Time, why string, undone, counts bool) {
 	if undone {
 		t.Attempt--
 	} else {
-		t.Lost = appendLost(t.Lost, history.Lost{Delivery: t.Delivery, Worker: t.Owner, At: now, Why: why})
+		t.Lost = appendLost(t.Lost, history.Lost{
+			Delivery: t.Delivery, Worker: t.Owner, At: now, Why: why, StartedAt: t.LeasedAt,
+		})
 	}
 	t.Lease = Lease{}
 	t.State, t.ReadyAt = Ready, now
@@ -308,10 +310,13 @@ func (t *Task) release(now history.Time, why string, undone, counts bool) {
 	}
 }
 
-// appendLost keeps the latest losses only: the list stands in the run's row. It copies, because the row may be
-// shared with readers.
+// appendLost keeps the latest losses only, and the heartbeat details of the latest, since the list is part of the run's
+// row. It copies, because the row may be shared with readers.
 func appendLost(l []history.Lost, one history.Lost) []history.Lost {
 	l = append(l[:len(l):len(l)], one)
+	if last := len(l) - 2; last >= 0 {
+		l[last].HeartbeatDetails = nil
+	}
 	return l[max(0, len(l)-MaxDeliveries):]
 }
 

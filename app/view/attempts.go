@@ -97,6 +97,7 @@ func openAttempts(
 			now := one
 			now.AttemptID, now.Attempt, now.Worker = engine.AttemptID(a.RunID, a.Seq, a.Delivery), a.Attempt, a.Owner
 			now.Epoch, now.Outcome, now.StartedAt = a.Epoch, "running", a.LeasedAt
+			now.Heartbeat, now.HeartbeatDetails = a.HeartbeatAt, a.Progress
 			list = append(list, now)
 		}
 		list = append(list, lostDeliveries(one, a.Lost)...)
@@ -139,7 +140,8 @@ func lostDeliveries(of protocol.SessionAttempt, lost []history.Lost) (list []pro
 		l := &lost[i]
 		one := of
 		one.AttemptID, one.Worker, one.Epoch = fmt.Sprintf("%s-%d", of.TaskID, l.Delivery), l.Worker, l.Epoch
-		one.Outcome, one.Why, one.EndedAt = "returned", l.Why, l.At
+		one.Outcome, one.Why, one.StartedAt, one.EndedAt = "returned", l.Why, l.StartedAt, l.At
+		one.Heartbeat, one.HeartbeatDetails = l.HeartbeatAt, l.HeartbeatDetails
 		if l.Why == engine.ReasonLeaseLost || l.Why == engine.ReasonRestarted {
 			one.Outcome = "expired"
 		}

@@ -249,8 +249,11 @@ type PendingActivity struct {
 	// of its session's state, in the attempt under way, as its worker told
 	Rebuild     *Recovered `json:"rebuild,omitempty"`
 	LastFailure string     `json:"last_failure,omitempty"`
-	Why         string     `json:"why,omitempty"`
-	Wait        *Wait      `json:"wait"`
+	Stack       string     `json:"stack_trace,omitempty"` // of the last failure, shortened
+	// Lost are the deliveries of the attempt under way that ended without an outcome, oldest first, at most 10.
+	Lost []history.Lost `json:"lost_deliveries,omitempty"`
+	Why  string         `json:"why,omitempty"`
+	Wait *Wait          `json:"wait"`
 }
 
 // PendingTimer is an open timer.

@@ -1,6 +1,7 @@
 package protocol
 
 import (
+	"encoding/json"
 	"errors"
 
 	"github.com/sojourn-run/sojourn/shared/history"
@@ -226,6 +227,10 @@ type SessionAttempt struct {
 	Why       string       `json:"why,omitempty"`
 	StartedAt history.Time `json:"started_at,omitzero"`
 	EndedAt   history.Time `json:"ended_at,omitzero"`
+	// Heartbeat is the time of the last heartbeat of the code, and HeartbeatDetails its progress, of deliveries that run
+	// or were lost.
+	Heartbeat        history.Time    `json:"last_heartbeat_at,omitzero"`
+	HeartbeatDetails json.RawMessage `json:"last_heartbeat_details,omitempty"`
 }
 
 // SessionAttemptPage is one page of what ran in a session. Runs that retention has removed are not in it.

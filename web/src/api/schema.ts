@@ -235,6 +235,29 @@ export interface components {
             source?: string;
             text: string;
         };
+        /** @description One delivery of an attempt that ended without an outcome. */
+        Lost: {
+            /** Format: date-time */
+            at: string | null;
+            delivery: number;
+            /** Format: date-time */
+            last_heartbeat_at?: string | null;
+            /** @description last_heartbeat_details is the progress of the last heartbeat. Only the latest lost delivery of a list has it. */
+            last_heartbeat_details?: Json;
+            /** @description leased_tasks and Verdict are of a delivery whose worker process ended: how many tasks were leased to it, and whether this one is a suspect of that loss or blamed for it; empty: neither. */
+            leased_tasks?: number;
+            session_epoch?: number;
+            /**
+             * Format: date-time
+             * @description started_at is when the delivery was leased, HeartbeatAt when the last heartbeat of its code arrived.
+             */
+            started_at?: string | null;
+            /** @enum {string} */
+            verdict?: "suspect" | "blamed";
+            /** @description lease_expired, worker_restarted, worker_error, returned: … */
+            why: string;
+            worker_id: string;
+        };
         /**
          * @description How a caller showed who it is.
          * @enum {string}
@@ -303,6 +326,8 @@ export interface components {
             last_heartbeat_at: string | null;
             /** Format: date-time */
             lease_expires_at: string | null;
+            /** @description lost_deliveries are the deliveries of the attempt under way that ended without an outcome, oldest first, at most 10. */
+            lost_deliveries?: components["schemas"]["Lost"][];
             /** Format: date-time */
             next_attempt_at: string | null;
             progress?: Json;
@@ -313,6 +338,8 @@ export interface components {
             sequence: number;
             session_epoch?: number;
             session_id?: string;
+            /** @description of the last failure, shortened */
+            stack_trace?: string;
             /** Format: date-time */
             started_at: string | null;
             /** @enum {string} */
@@ -885,6 +912,12 @@ export interface components {
             ended_at?: string | null;
             /** @description of the holding it ran in */
             epoch: number;
+            /**
+             * Format: date-time
+             * @description last_heartbeat_at is the time of the last heartbeat of the code, and HeartbeatDetails its progress, of deliveries that run or were lost.
+             */
+            last_heartbeat_at?: string | null;
+            last_heartbeat_details?: Json;
             /**
              * @description running, completed, failed, cancelled, expired: its worker was lost; returned: handed back
              * @enum {string}

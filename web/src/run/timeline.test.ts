@@ -33,7 +33,10 @@ describe("an activity", () => {
         started,
         [0, "ActivityScheduled", { sequence: 1, activity_type: "charge" }],
         [100, "ActivityRetryScheduled", { sequence: 1, attempt_number: 1, started_at: iso(20), retry_available_at: iso(300), message: "503" }],
-        [500, "ActivityFailed", { sequence: 1, attempt_number: 2, started_at: iso(350), message: "declined", lost_deliveries: [{ delivery: 2, worker_id: "w9", at: iso(330), why: "lease_expired" }] }],
+        [500, "ActivityFailed", { sequence: 1, attempt_number: 2, started_at: iso(350), message: "declined", lost_deliveries: [
+          { delivery: 2, worker_id: "w9", at: iso(330), why: "lease_expired" },
+          { delivery: 3, worker_id: "w8", at: iso(345), why: "worker_restarted", started_at: iso(332), last_heartbeat_at: iso(340) },
+        ] }],
       ),
       none,
     );
@@ -42,7 +45,10 @@ describe("an activity", () => {
       ["queued", 0, 20], ["attempt", 20, 100, "failed"], ["backoff", 100, 300], ["queued", 300, 350], ["attempt", 350, 500, "failed"],
     ]);
     expect(l).toMatchObject({ state: "failed", attempts: 2, failure: "declined" });
-    expect(l.marks).toEqual([{ kind: "lost", at: zero + 330, label: "delivery 2 lost by w9: lease expired" }]);
+    expect(l.marks).toEqual([
+      { kind: "lost", at: zero + 330, label: "delivery 2 lost by w9: lease expired" },
+      { kind: "lost", at: zero + 345, label: "delivery 3 lost by w8 after 13 ms: worker restarted, last heartbeat 5.0 ms before" },
+    ]);
   });
 
   it("that runs now goes on, as what is pending tells", () => {

@@ -1,6 +1,6 @@
 import type { HistoryEvent, Json, Pending, PendingActivity, SessionEvent, Wait } from "../api/types";
 import { isObject, numberOf } from "../lib/json";
-import { parseTime } from "../lib/time";
+import { duration, parseTime } from "../lib/time";
 import { holds, type Hold } from "../sessions/ownership";
 
 // The timeline of a run, as data: lanes with bars and marks, made from history events and what is open now. Times are
@@ -245,7 +245,12 @@ class Builder {
       if (at === null) continue;
       const tasks = number(one, "leased_tasks");
       const verdict = { suspect: ", a suspect", blamed: ", blamed" }[text(one, "verdict")] ?? "";
-      const label = `delivery ${number(one, "delivery")} lost by ${text(one, "worker_id") || "a worker"}: ${text(one, "why").replaceAll("_", " ")}`
+      const started = parseTime(text(one, "started_at"));
+      const beat = parseTime(text(one, "last_heartbeat_at"));
+      const label = `delivery ${number(one, "delivery")} lost by ${text(one, "worker_id") || "a worker"}`
+        + (started === null ? "" : ` after ${duration(at - started)}`)
+        + `: ${text(one, "why").replaceAll("_", " ")}`
+        + (beat === null ? "" : `, last heartbeat ${duration(at - beat)} before`)
         + (tasks > 0 ? ` (${tasks} ${tasks === 1 ? "task" : "tasks"}${verdict})` : "");
       if (!l.marks.some((m) => m.kind === "lost" && m.at === at)) l.marks.push({ kind: "lost", at, label });
     }
@@ -373,6 +378,7 @@ class Builder {
     const started = parseTime(a.started_at);
     l.attempts = Math.max(l.attempts, a.attempt_number);
     if (a.last_failure) l.failure = a.last_failure;
+    this.lost(l, { lost_deliveries: a.lost_deliveries as unknown as Json });
     if (a.state === "leased" && started !== null) {
       if (started > since) l.bars.push({ kind: "queued", from: since, to: started });
       const bar: Bar = { kind: "attempt", from: Math.max(started, since), to: null, attempt: a.attempt_number };
