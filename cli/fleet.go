@@ -241,7 +241,10 @@ func (p *program) sessionsCommand() *cobra.Command {
 					}
 				}
 				return list(p, c, listing{path: path(args[0]) + "/attempts", member: "attempts", page: 200},
-					table.Row{"epoch", "activity", "attempt", "workflow", "worker", "outcome", "started", "ended", "took", "last heartbeat", "why"},
+					table.Row{
+						"epoch", "activity", "attempt", "workflow", "worker", "outcome", "started", "ended", "took",
+						"last heartbeat", "why",
+					},
 					func(a protocol.SessionAttempt) table.Row {
 						return table.Row{
 							n.name(a.Epoch), a.ActivityType, a.Attempt, a.WorkflowID, a.Worker, a.Outcome, stamp(a.StartedAt),

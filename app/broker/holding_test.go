@@ -334,8 +334,8 @@ func TestALostAttemptIsVisible(t *testing.T) {
 			for _, at := range p.Attempts {
 				if at.Outcome == "expired" {
 					check("attempts, "+when, history.Lost{
-						Worker: at.Worker, Epoch: at.Epoch, Why: at.Why, StartedAt: at.StartedAt, HeartbeatAt: at.Heartbeat, At: at.EndedAt,
-						HeartbeatDetails: at.HeartbeatDetails,
+						Worker: at.Worker, Epoch: at.Epoch, Why: at.Why, StartedAt: at.StartedAt, At: at.EndedAt,
+						HeartbeatAt: at.Heartbeat, HeartbeatDetails: at.HeartbeatDetails,
 					})
 					return
 				}

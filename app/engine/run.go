@@ -285,7 +285,7 @@ type Activity struct {
 	Policy      string         `json:"policy,omitempty"` // cancellation policy; empty: try_cancel
 	Cancel      bool           `json:"cancel,omitempty"` // the holder was asked to stop
 	LastFailure string         `json:"last_failure,omitempty"`
-	LastStack   string         `json:"last_stack,omitempty"` // stack trace of the failure before the latest retry, shortened
+	LastStack   string         `json:"last_stack,omitempty"` // stack trace of the last failure, shortened
 	CodeVersion string         `json:"-"`                    // said with the outcome that is being recorded
 	Lost        []history.Lost `json:"lost,omitempty"`       // at most 10
 	Lease
