@@ -22,6 +22,10 @@ func TestWhatFourViewersRead(t *testing.T) {
 			after := a.Broker().Store().Stats()
 			return after.Reads - before.Reads + after.Statements - before.Statements
 		}
+		// The app's own statements, of liveness and clean-up, may fall into one measurement, not into three in a row.
+		least := func(viewers int, path string) int64 {
+			return min(reads(viewers, path), reads(viewers, path), reads(viewers, path))
+		}
 		runs := 0
 		more := func(n int) {
 			for range n {
@@ -34,9 +38,9 @@ func TestWhatFourViewersRead(t *testing.T) {
 		}
 		const list = "/api/workflows?page_size=50&wait_reasons=true"
 		more(3)
-		short := reads(1, list)
+		short := least(1, list)
 		more(40)
-		if long := reads(1, list); long != short || short > 8 {
+		if long := least(1, list); long != short || short > 8 {
 			t.Errorf("a list of %d runs is read in %d statements, one of 3 in %d", runs, long, short)
 		}
 		for _, v := range c.want(200, "GET", list, "").body["workflows"].([]any) {
@@ -47,7 +51,7 @@ func TestWhatFourViewersRead(t *testing.T) {
 				t.Errorf("%s waits for %v in the list, for %q by itself", id, listed["wait_reason"], shown.text("wait_reason"))
 			}
 		}
-		if one, four := reads(1, list), reads(4, list); four != 4*one {
+		if one, four := least(1, list), least(4, list); four != 4*one {
 			t.Errorf("a list is read in %d statements for one viewer, in %d for four", one, four)
 		}
 		if n := reads(4, "/api/workflows/r-1"); n > 4*8 {
