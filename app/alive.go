@@ -16,7 +16,7 @@ import (
 // supervisor must not restart a process because of its database.
 type Probes struct {
 	Addr string
-	TLS  *tls.Config // nil: none
+	TLS  *tls.Config // nil: plain HTTP
 	Log  zerolog.Logger
 
 	mu      sync.Mutex
@@ -24,7 +24,8 @@ type Probes struct {
 	serving sync.WaitGroup
 }
 
-// Serve begins to answer; again it does nothing. An address that is in use is logged: the app finds it in use as well.
+// Serve starts the probe server; a second call does nothing. A failure to listen is only logged: the app will listen at
+// the same address, and return the error.
 func (p *Probes) Serve() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -40,10 +41,10 @@ func (p *Probes) Serve() {
 	if p.TLS != nil {
 		listener = tls.NewListener(listener, p.TLS)
 	}
-	p.serving.Go(func() { _ = p.server.Serve(listener) }) // it ends with Close
+	p.serving.Go(func() { _ = p.server.Serve(listener) }) // returns after Close
 }
 
-// Close frees the address.
+// Close stops the probe server and releases its address.
 func (p *Probes) Close() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -105,7 +105,7 @@ func TestACommitWhoseAnswerIsLostIsFoundByTheRetry(t *testing.T) {
 		here.loses(gate, "DELETE FROM runs", "DELETE", remove, "")
 		again.asks(404, "DELETE", remove, "")
 		if rows := mentions(b, flow.text("run_id")); len(rows) != 0 {
-			t.Errorf("a deletion whose commit was lost left %v", rows)
+			t.Errorf("rows left by a deletion whose commit response was lost: %v", rows)
 		}
 	}
 }

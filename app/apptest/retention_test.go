@@ -228,7 +228,7 @@ func TestARetentionPassOfNamedRunsTouchesNoOther(t *testing.T) {
 	})
 }
 
-// Entries of the audit log are kept for a year by default, those of all namespaces, and then removed in pieces.
+// By default, the app keeps audit entries of all namespaces for a year, and then deletes them in batches.
 func TestAuditEntriesAreKeptForAYear(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		const year = 365 * 24 * time.Hour

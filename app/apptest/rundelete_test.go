@@ -23,9 +23,9 @@ func mentions(a *apptest.App, texts ...string) (rows []string) {
 	return rows
 }
 
-// lives runs a workflow that has search attributes, a memo, a session of its own, an activity with logs, a child that
-// outlives it and a signal with a receipt. It returns the IDs of its run, its session and its child.
-func (h hand) lives(id string) (run, session, child string) {
+// completeWithAllData completes a workflow that has search attributes, a memo, a worker session, an activity with logs,
+// a child that stays open, and a signal with a request ID. It returns the IDs of the run, the session and the child.
+func (h hand) completeWithAllData(id string) (run, session, child string) {
 	h.t.Helper()
 	run = h.want(201, "POST", "/api/workflows", `{"workflow_id":"`+id+`","workflow_type":"flow","task_queue":"`+handQueue+
 		`","search_attributes":{"Who":"`+id+`"},"memo":{"note":"`+id+`"}}`).text("run_id")
@@ -50,28 +50,28 @@ func (h hand) lives(id string) (run, session, child string) {
 	return run, session, child
 }
 
-// Two workflows live the same life at two apps. The deletion of one leaves no row that names it, its run or its session
-// but the entry in the audit log, and changes no row of the other.
+// Two workflows have the same kinds of rows, and another app deletes one of them. No row except the audit entry then
+// names the deleted workflow, its run or its session, and the other workflow keeps its rows.
 func TestADeletedRunLeavesOnlyItsAuditEntry(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		a, b := apptest.Two(t, apptest.Options{Database: database})
 		c, other := caller{t, a, "default"}, caller{t, b, "default"}
 		h := register(c, "w", "")
-		gone, session, child := h.lives("doomed")
-		kept, keptSession, _ := h.lives("bystander")
+		gone, session, child := h.completeWithAllData("doomed")
+		kept, keptSession, _ := h.completeWithAllData("bystander")
 		c.start("open")
 		open := c.want(200, "GET", "/api/workflows/open", "").text("run_id")
 		if got := c.want(409, "DELETE", "/api/workflows/open/runs/"+open, ""); got.text("reason") != "run_not_closed" {
 			t.Errorf("an open run: %s", got.raw)
 		}
-		other.want(404, "DELETE", "/api/workflows/open/runs/"+gone, "") // it is no run of this workflow
+		other.want(404, "DELETE", "/api/workflows/open/runs/"+gone, "") // the run belongs to another workflow
 		bytes := c.uses("stored_bytes")
 		before := mentions(a, kept, keptSession, "bystander")
 
 		got := other.want(200, "DELETE", "/api/workflows/doomed/runs/"+gone+"?reason=erasure", "")
 		if got.text("outcome") != "deleted" || got.body["worker_sessions"] != 1.0 || got.body["current_run_id"] != nil ||
 			got.body["history_length"].(float64) < 5 {
-			t.Errorf("answer: %s", got.raw)
+			t.Errorf("response: %s", got.raw)
 		}
 		for _, x := range []caller{c, other} {
 			x.want(404, "GET", "/api/workflows/doomed", "")
@@ -84,9 +84,9 @@ func TestADeletedRunLeavesOnlyItsAuditEntry(t *testing.T) {
 			}
 		}
 		for _, row := range mentions(a, gone, session, "doomed") {
-			// The child that it started and that is open knows its parent.
+			// The child workflow is open, and its rows name its parent.
 			if !strings.Contains(row, child) && !strings.Contains(row, `"parent"`) {
-				t.Errorf("left behind: %s", row)
+				t.Errorf("not deleted: %s", row)
 			}
 		}
 		if after := mentions(a, kept, keptSession, "bystander"); strings.Join(before, "\n") == "" ||
@@ -95,16 +95,16 @@ func TestADeletedRunLeavesOnlyItsAuditEntry(t *testing.T) {
 		}
 		c.want(200, "GET", "/api/workflows/"+child, "")
 		c.want(200, "GET", "/api/worker-sessions/"+keptSession, "")
-		until(t, "the usage follows", func() bool { return c.uses("stored_bytes") < bytes })
+		until(t, "the stored bytes of the namespace decrease", func() bool { return c.uses("stored_bytes") < bytes })
 		audit := c.want(200, "GET", "/api/audit", "").raw
 		if strings.Count(audit, `"workflow.delete"`) != 1 || !strings.Contains(audit, gone+": erasure") {
 			t.Errorf("audit: %s", audit)
 		}
-		c.start("doomed") // its ID is free again
+		c.start("doomed") // the workflow ID can be used again
 	})
 }
 
-// Of a chain any closed run can be deleted. The ID stays in use while a run of it is kept.
+// Any closed run of a continue-as-new chain can be deleted. The workflow ID stays in use until no run is left.
 func TestRunsOfAChainAreDeletedOneByOne(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		c := caller{t, apptest.Start(t, apptest.Options{Database: database}), "default"}
@@ -131,7 +131,7 @@ func TestRunsOfAChainAreDeletedOneByOne(t *testing.T) {
 				t.Errorf("after run %d: %s", i+1, list)
 			}
 		}
-		remove(1, runs[3]) // while the chain goes on
+		remove(1, runs[3]) // while the last run is open
 		c.want(409, "DELETE", "/api/workflows/chain/runs/"+runs[3], "")
 		h.decide(h.poll("workflow"), finish)
 		remove(3, runs[2])
@@ -146,8 +146,8 @@ func TestRunsOfAChainAreDeletedOneByOne(t *testing.T) {
 	})
 }
 
-// A run that closed a moment ago may owe messages. They reach the other runs before it is deleted.
-func TestADeletedRunOwesNothing(t *testing.T) {
+// The outbox of a closed run may contain messages to other runs. The app delivers them before it deletes the run.
+func TestADeletionDeliversTheMessagesOfTheRunFirst(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		// The app delivers no messages by itself.
 		a := apptest.Start(t, apptest.Options{Database: database, Change: func(o *app.Options) { o.Still = true }})
@@ -159,7 +159,7 @@ func TestADeletedRunOwesNothing(t *testing.T) {
 		child := h.poll("workflow").text("workflow_id")
 		c.want(200, "POST", "/api/workflows/parent/terminate", `{}`)
 		if s := c.want(200, "GET", "/api/workflows/"+child, "").text("status"); s == "terminated" {
-			t.Fatal("the parent owes nothing, so the test shows nothing")
+			t.Fatal("the outbox of the parent is empty, so this test checks nothing")
 		}
 		c.want(200, "DELETE", "/api/workflows/parent/runs/"+parent, "")
 		if s := c.want(200, "GET", "/api/workflows/"+child, "").text("status"); s != "terminated" {
@@ -168,7 +168,7 @@ func TestADeletedRunOwesNothing(t *testing.T) {
 	})
 }
 
-// Of deletions of one run at two apps at once, one deletes it.
+// Two apps get concurrent requests to delete one run. One request succeeds.
 func TestARunIsDeletedOnce(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		a, b := apptest.Two(t, apptest.Options{Database: database})
@@ -190,7 +190,7 @@ func TestARunIsDeletedOnce(t *testing.T) {
 			count[s]++
 		}
 		if count[200] != 1 || count[200]+count[404] != len(status) {
-			t.Errorf("answers: %v, want one 200 and otherwise 404", count)
+			t.Errorf("responses by status: %v, want one 200 and otherwise 404", count)
 		}
 		if n := strings.Count(c.want(200, "GET", "/api/audit", "").raw, `"workflow.delete"`); n != 1 {
 			t.Errorf("%d audit entries", n)

@@ -12,7 +12,7 @@ import (
 	"github.com/sojourn-run/sojourn/app/apptest"
 )
 
-// logLines is a log that a test reads while an app writes it.
+// logLines collects the log of a running app.
 type logLines struct {
 	mu  sync.Mutex
 	buf bytes.Buffer
@@ -24,7 +24,7 @@ func (l *logLines) Write(p []byte) (int, error) {
 	return l.buf.Write(p)
 }
 
-// with lists the lines that contain a text.
+// with returns the lines that contain a text.
 func (l *logLines) with(text string) (lines []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -36,8 +36,8 @@ func (l *logLines) with(text string) (lines []string) {
 	return lines
 }
 
-// A session that is acquired, renewed and released is one line of the app's log at info level.
-func TestAHoldingOfASessionIsOneLogLine(t *testing.T) {
+// A session is acquired, renewed and released. At info level the app logs one line, at the release.
+func TestASessionHolderIsLoggedOnce(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		lines := &logLines{}
 		c := caller{t, apptest.Start(t, apptest.Options{Database: database, Change: func(o *app.Options) {

@@ -14,7 +14,7 @@ import (
 	"github.com/sojourn-run/sojourn/app/serve"
 )
 
-// warned are the subjects of an answer's warnings with their codes.
+// warned returns the code and the subject of each warning in the response.
 func (s response) warned() (list []string) {
 	all, _ := s.body["warnings"].([]any)
 	for _, w := range all {
@@ -24,8 +24,8 @@ func (s response) warned() (list []string) {
 	return list
 }
 
-// Every route of the control plane that reads a body or a query refuses what it does not know of it with strict=true.
-// An import is not checked: its document is whole by its checksum.
+// With strict=true, every route of the control plane rejects unknown query parameters and unknown members of its body.
+// The body of an import is exempt, since its checksum covers the whole document.
 func TestEveryControlRouteRefusesUnknownMembersStrictly(t *testing.T) {
 	c := caller{t, apptest.Start(t, apptest.Options{}), ""}
 	bodies, queries := 0, 0
@@ -49,7 +49,7 @@ func TestEveryControlRouteRefusesUnknownMembersStrictly(t *testing.T) {
 		}
 	}
 	if bodies < 30 || queries < 70 {
-		t.Errorf("%d routes with a body and %d with a query were asked", bodies, queries)
+		t.Errorf("the test called %d routes with a body and %d with a query", bodies, queries)
 	}
 }
 
@@ -95,7 +95,7 @@ func TestUnknownMembersAreReportedAndIgnored(t *testing.T) {
 	got := c.want(422, "POST", "/api/workflows?strict=true", start("d", `,"tsak_queue":"q"`))
 	said := got.text("message")
 	if !strings.Contains(said, "tsak_queue") || !strings.Contains(said, "did you mean task_queue?") {
-		t.Errorf("strictly: %s", got.raw)
+		t.Errorf("strict=true: %s", got.raw)
 	}
 	c.want(404, "GET", "/api/workflows/d", "")
 	c.want(201, "POST", "/api/workflows?strict=true", start("d", ""))
@@ -103,13 +103,13 @@ func TestUnknownMembersAreReportedAndIgnored(t *testing.T) {
 	export := c.want(200, "GET", "/api/workflows/a/runs/"+c.want(200, "GET", "/api/workflows/a", "").text("run_id")+
 		"/history/export?zz=1", "")
 	if export.body["warnings"] != nil {
-		t.Error("an export, which has a checksum, has a further member")
+		t.Error("the export has the member warnings, which its checksum does not cover")
 	}
 }
 
 var unknownMembers = regexp.MustCompile(`(?m)^sojourn_worker_unknown_members_total\{operation="(\w+)"\} (\d+)$`)
 
-// unknownMembers is how many unknown members each operation of the worker protocol was sent.
+// unknownMembers returns the number of unknown members that the app counted for each operation of the worker protocol.
 func (c caller) unknownMembers() map[string]int {
 	c.t.Helper()
 	counts := map[string]int{}
@@ -146,10 +146,10 @@ func TestUnknownMembersOfWorkerRequestsAreCounted(t *testing.T) {
 	counts := c.unknownMembers()
 	for _, operation := range slices.Sorted(maps.Keys(want)) {
 		if counts[operation] < want[operation] {
-			t.Errorf("%s: %d unknown members are counted, want %d or more", operation, counts[operation], want[operation])
+			t.Errorf("%s: %d unknown members counted, want %d or more", operation, counts[operation], want[operation])
 		}
 	}
-	if counts["fail_activity_task"] != 3+2 { // worker_id and timeout_seconds are none of its members
+	if counts["fail_activity_task"] != 3+2 { // worker_id and timeout_seconds are unknown to it too
 		t.Errorf("fail_activity_task: %d", counts["fail_activity_task"])
 	}
 }

@@ -22,7 +22,7 @@ func TestWhatFourViewersRead(t *testing.T) {
 			after := a.Broker().Store().Stats()
 			return after.Reads - before.Reads + after.Statements - before.Statements
 		}
-		// The app's own statements, of liveness and clean-up, may fall into one measurement, not into three in a row.
+		// Background statements (liveness, clean-up) may fall into one measurement, but not into three in a row.
 		least := func(viewers int, path string) int64 {
 			return min(reads(viewers, path), reads(viewers, path), reads(viewers, path))
 		}

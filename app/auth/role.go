@@ -20,7 +20,7 @@ type Role string
 const (
 	Viewer   Role = "viewer"   // reads
 	Writer   Role = "writer"   // starts, signals and ends workflows
-	Operator Role = "operator" // also operates sessions, queues and builds, deletes closed runs
+	Operator Role = "operator" // also operates sessions, queues and builds, and deletes closed runs
 	Admin    Role = "admin"    // also tokens and other workers' registrations
 	Worker   Role = "worker"   // polls and completes tasks
 )

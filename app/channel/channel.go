@@ -52,7 +52,7 @@ type Options struct {
 	Address      func(*http.Request) string // of a client; nil: the peer's
 	Budget       *budget.Budget             // of bytes in flight; nil: none
 	Owner        func(principal any) budget.Owner
-	Unknown      func(method string, members int) // counts members of calls that are not read; nil: nothing does
+	Unknown      func(method string, members int) // counts unknown members of calls; nil: they are not counted
 	Log          zerolog.Logger
 }
 

@@ -176,7 +176,7 @@ func TestUnknownMembersOfCallsAreCounted(t *testing.T) {
 		return regexp.MustCompile(`(?m)^sojourn_worker_unknown_members_total\{.*$`).FindAllString(string(raw), -1)
 	}
 	if got := count(); len(got) != 0 {
-		t.Errorf("of a worker that sends no unknown members: %q", got)
+		t.Errorf("without unknown members: %q", got)
 	}
 	call[map[string]any](w, protocol.MethodHeartbeat, map[string]any{
 		"worker_id": "w", "zz": map[string]any{"yy": 1}, "task_slots": map[string]any{"zz": 1},

@@ -242,7 +242,7 @@ func (d *Dispatch) judge(l *line, found int, err error) {
 	case err != nil:
 		d.count.FailedClaims++
 		if l.failures == 0 && !d.closed {
-			store.Warn(&d.opt.Log, err).Str("queue", l.key.queue).Msg("claim failed, trying again while somebody waits")
+			store.Warn(&d.opt.Log, err).Str("queue", l.key.queue).Msg("failed to lease tasks; retrying while polls wait")
 		}
 		l.failures++
 		// Half of the wait is left to chance. A database that comes back would else have the lines of all apps ask

@@ -192,7 +192,7 @@ func (f *Fleet) Watch(ctx context.Context) {
 		}
 		for ns, keys := range spaces {
 			if err := f.followDrains(ctx, ns, keys, known); err != nil && ctx.Err() == nil {
-				store.Warn(&f.log, err).Str("namespace", ns).Msg("look what drained workers have left")
+				store.Warn(&f.log, err).Str("namespace", ns).Msg("failed to update the drain state of workers")
 			}
 		}
 	}
@@ -257,7 +257,7 @@ func (f *Fleet) overstays(ctx context.Context, k engine.WorkerKey, h presence.He
 	f.log.Warn().Str("worker_id", k.ID).Msg("a worker that was told to leave is removed")
 	_, err := f.workers.RemoveWorker(ctx, k.Namespace, k.ID)
 	if err != nil && protocol.ReasonOf(err) == "" && ctx.Err() == nil {
-		store.Warn(&f.log, err).Str("worker_id", k.ID).Msg("remove a worker")
+		store.Warn(&f.log, err).Str("worker_id", k.ID).Msg("failed to remove a worker after its leave deadline")
 	}
 }
 

@@ -163,7 +163,7 @@ type answer struct {
 
 func ok(body any, err error) (answer, error) { return answer{http.StatusOK, body}, err }
 
-// strict is the query parameter that refuses a request with unknown members.
+// strict is the query parameter that makes the app reject a request with unknown members.
 const strict = "strict"
 
 // Do calls the verb, and notes what it did where that is to be noted.
@@ -178,7 +178,7 @@ func (c *call) Do() (serve.Answer, error) {
 	return serve.Answer{Status: said.status, Body: said.body}, err
 }
 
-// checkQuery reads whether the request is strict, and reports or refuses parameters that are unknown.
+// checkQuery reads the parameter strict, and reports or rejects unknown parameters.
 func (c *call) checkQuery() error {
 	if c.rt.Open() {
 		return nil

@@ -131,7 +131,7 @@ func withWarnings(raw []byte, body any, more []protocol.Warning) ([]byte, error)
 	if own, _ := membersOf(body)("warnings"); own != nil {
 		list, ok := own.([]protocol.Warning)
 		if !ok {
-			return nil, fmt.Errorf("the warnings of %T are no list of warnings", body)
+			return nil, fmt.Errorf("the member warnings of %T is not a []protocol.Warning", body)
 		}
 		v := reflect.New(reflect.TypeOf(body)).Elem()
 		v.Set(reflect.ValueOf(body))

@@ -10,7 +10,7 @@ import (
 // The answers of both transports are counted in one place and by operation, not by path: paths hold ids, and a series
 // for each id would fill the memory of whoever scrapes.
 
-// Metrics counts the answers of both HTTP transports, and what workers send that is not read.
+// Metrics counts the responses of both HTTP transports, and the unknown members of worker requests.
 type Metrics struct {
 	answers *prometheus.CounterVec
 	seconds *prometheus.HistogramVec
@@ -29,14 +29,14 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		}, []string{"operation"}),
 		unknown: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "sojourn_worker_unknown_members_total",
-			Help: "Members of worker requests, over HTTP and Socket.IO, that the app does not read and ignored.",
+			Help: "Unknown members of worker requests over HTTP and Socket.IO. The app ignored them.",
 		}, []string{"operation"}),
 	}
 	r.MustRegister(m.answers, m.seconds, m.unknown)
 	return m
 }
 
-// Unknown counts the members of a worker's request that its operation does not read.
+// Unknown counts the unknown members of a worker request.
 func (m *Metrics) Unknown(operation string, members int) {
 	m.unknown.WithLabelValues(operation).Add(float64(members))
 }

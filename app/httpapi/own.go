@@ -92,7 +92,7 @@ func listAudit(a *API, c *call) (answer, error) {
 func unready(a *API, c *call) error {
 	err := a.opt.Process.Ready(c.Ctx)
 	if err != nil {
-		store.Warn(&a.opt.Log, err).Msg("not ready")
+		store.Warn(&a.opt.Log, err).Msg("readiness check failed")
 	}
 	return err
 }

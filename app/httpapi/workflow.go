@@ -221,12 +221,12 @@ func requestCancellation(a *API, c *call) (answer, error) {
 	return endRun(c, a.opt.Runs.RequestCancellation)
 }
 
-// deletionQuery is why a run is deleted.
+// deletionQuery is the query of delete_run.
 type deletionQuery struct {
 	Reason string `json:"reason" maxLength:"1000"`
 }
 
-// deleteRun deletes a closed run; the deletion itself writes the audit entry.
+// deleteRun deletes a closed run. The deletion writes its audit entry in the same transaction.
 func deleteRun(a *API, c *call) (answer, error) {
 	q := c.query()
 	in := protocol.RunDeletion{Target: c.target(), Reason: q.text("reason"), Identity: c.Who.Name}

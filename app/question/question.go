@@ -84,8 +84,8 @@ func (p *Pending) leaving() <-chan struct{} {
 	return p.left
 }
 
-// watch ends a question when the app drains, and when no worker can answer it any more. left is closed by the first
-// departure of a worker after the question was checked.
+// watch ends a question when the app drains, and when no worker can answer it any more. left is closed when
+// the next worker leaves.
 func (p *Pending) watch(ctx context.Context, q *store.Question, left <-chan struct{}, end context.CancelCauseFunc) {
 	for {
 		select {
@@ -164,7 +164,7 @@ func (p *Pending) withdraw(ctx context.Context, id string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
 	if err := p.lines.remove(ctx, id); err != nil {
-		store.Warn(&p.log, err).Str("question", id).Msg("take a question away")
+		store.Warn(&p.log, err).Str("question", id).Msg("failed to delete a query task")
 	}
 }
 
@@ -203,7 +203,7 @@ func (p *Pending) Claim(ctx context.Context, r store.ClaimRequest) ([]store.Leas
 		q.Attempt++
 		got, err := p.lines.lease(ctx, q)
 		if err != nil {
-			store.Warn(&p.log, err).Str("question", q.ID).Msg("lease a question")
+			store.Warn(&p.log, err).Str("question", q.ID).Msg("failed to lease a query task")
 			left = true
 			break
 		}

@@ -54,7 +54,7 @@ type Call struct {
 	Who *auth.Principal // nil on open routes
 	NS  string          // the namespace
 
-	// Unknown are the members of the request that the route does not read. Strict refuses a request that has any.
+	// Unknown lists the members of the request that the route does not read. Strict rejects a request that has any.
 	Unknown httpjson.Unknown
 	Strict  bool
 
@@ -245,8 +245,8 @@ func (c *Call) Read(v any) error {
 	return err
 }
 
-// ReadQuery refuses or reports the parameters of the query that the route does not read; also are those that every
-// route of the plane reads.
+// ReadQuery adds the query parameters that the route does not read to Unknown, and rejects them if the call is strict.
+// also names the parameters that every route of the plane reads.
 func (c *Call) ReadQuery(also ...string) error {
 	if c.URL.RawQuery == "" {
 		return nil

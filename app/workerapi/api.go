@@ -38,7 +38,7 @@ type Options struct {
 	Auth    *auth.Auth
 	Log     zerolog.Logger
 	Observe func(operation string, status int, took time.Duration) // called after every answer; nil: nobody counts
-	// Unknown counts members of requests that are not read; nil: they are not counted.
+	// Unknown counts unknown members of requests; nil: they are not counted.
 	Unknown func(operation string, members int)
 	// Settings is what workers of ours are handed; nil: nothing.
 	Settings func(namespace string) protocol.WorkerSettings

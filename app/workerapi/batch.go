@@ -46,7 +46,7 @@ func completeTasks(a *API, c *call) (answer, error) {
 		if refused = a.prepare(c, in.Next); refused != nil {
 			in.Next = nil
 		} else {
-			place, err := a.takePlace(c, in.Next, nil) // a cut of this poll would leave the outcomes without a response
+			place, err := a.takePlace(c, in.Next, nil) // a canceled poll would lose the response to the outcomes
 			if err != nil {                            // the outcomes are recorded, and ready tasks can be leased
 				c.refused, in.Next.Timeout = nil, new(int64(0))
 			}

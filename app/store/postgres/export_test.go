@@ -30,10 +30,10 @@ func Committer(ctx context.Context, url string) (db.Conn, error) {
 // Classify is how the store judges an error of that connection.
 func Classify(err error) db.Class { return classify(err) }
 
-// Refusals watches refused credentials, with a probe of the test's.
+// Refusals is refusals with a probe that the test supplies.
 type Refusals struct{ r refusals }
 
-// Start begins to watch; each result of the probe is recorded.
+// Start sets the functions. Each result of the probe is recorded.
 func (r *Refusals) Start(probe func(context.Context) error, report, fail func(error)) {
 	r.r.start(func(ctx context.Context) error {
 		err := probe(ctx)
@@ -42,7 +42,7 @@ func (r *Refusals) Start(probe func(context.Context) error, report, fail func(er
 	}, report, fail)
 }
 
-// Record takes the result of a connect.
+// Record receives the result of a connect.
 func (r *Refusals) Record(err error) { r.r.record(err) }
 
 // Close ends the watch.

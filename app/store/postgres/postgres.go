@@ -41,8 +41,8 @@ func Open(ctx context.Context, url string, opts sqldb.Options) (*sqldb.Store, er
 	return OpenFrom(ctx, func() (string, error) { return url, nil }, opts)
 }
 
-// OpenFrom is Open with a URL that is read for each connection, as are the password file and the certificates that it
-// names. When the server has refused what was read for five minutes, the store is unusable.
+// OpenFrom is Open with a URL that is read again for each connection, like the password file and the certificates that
+// the URL names. The store becomes unusable when the server has refused the credentials for refusedFor.
 func OpenFrom(ctx context.Context, url func() (string, error), opts sqldb.Options) (*sqldb.Store, error) {
 	server := &server{url: url}
 	reads, err := server.newPool(nil)
@@ -114,8 +114,8 @@ func openStore(
 	return s, nil
 }
 
-// writing configures the committer's connection: every statement goes by keys, so that plans made once for tables of
-// any size are right.
+// writing configures the committer's connection. Its statements read by key, so that a plan made once is right for a
+// table of any size.
 func writing(w *pgx.ConnConfig) {
 	for _, way := range []string{"seqscan", "bitmapscan", "hashjoin", "mergejoin", "sort"} {
 		w.RuntimeParams["enable_"+way] = "off"

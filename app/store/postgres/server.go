@@ -17,7 +17,7 @@ import (
 
 const (
 	// refusedFor is how long the server may refuse the credentials of a process before the process ends. A supervisor
-	// starts it again with the secrets of that time.
+	// then restarts it with the current secrets.
 	refusedFor = 5 * time.Minute
 	// refusedProbe is the pause between two connects while credentials are refused.
 	refusedProbe = 15 * time.Second
@@ -30,8 +30,8 @@ type server struct {
 	refusals refusals
 }
 
-// connectError is why a connection could not be made for a reason that another attempt may not meet: the credentials
-// were refused, or a file of the configuration could not be read.
+// connectError is the error of a connect that may succeed later: the server refused the credentials, or a file of the
+// configuration could not be read.
 type connectError struct{ error }
 
 func (e connectError) Unwrap() error { return e.error }
@@ -42,7 +42,7 @@ func refused(err error) bool {
 	return errors.As(err, &e) && slices.Contains([]string{"28P01", "28000"}, e.Code)
 }
 
-// config reads the configuration; change sets what one kind of connection needs, nil: nothing.
+// config reads the configuration. change sets the parameters of one kind of connection; nil: none.
 func (s *server) config(change func(*pgx.ConnConfig)) (*pgx.ConnConfig, error) {
 	url, err := s.url()
 	if err != nil {
@@ -79,7 +79,7 @@ func (s *server) connected(err error) error {
 	return err
 }
 
-// newPool makes a pool. The configuration that it returns an error for is the first one.
+// newPool makes a pool. It returns an error if the configuration cannot be read now.
 func (s *server) newPool(change func(*pgx.ConnConfig)) (*sql.DB, error) {
 	cfg, err := s.config(change)
 	if err != nil {
@@ -107,8 +107,8 @@ func (r recorded) Connect(ctx context.Context) (driver.Conn, error) {
 	return c, r.s.connected(err)
 }
 
-// refusals finds out whether the server refuses freshly read credentials for refusedFor. Between its first refusal and
-// the next accepted connection it probes the server, since a process with enough open connections makes no new ones.
+// refusals detects a server that has refused freshly read credentials for refusedFor. From the first refusal until the
+// next accepted connection it probes the server, since a process with enough open connections makes no new ones.
 type refusals struct {
 	mu       sync.Mutex
 	since    time.Time // of the first refusal; zero: the last connect was not refused; guarded by mu
@@ -121,7 +121,7 @@ type refusals struct {
 	watching sync.WaitGroup
 }
 
-// start begins to watch. Refusals before it end the start of the process and are not counted.
+// start sets the functions. Refusals before it are not counted: they end the start of the process.
 func (r *refusals) start(probe func(context.Context) error, report, fail func(error)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -138,7 +138,7 @@ func (r *refusals) close() {
 	r.watching.Wait()
 }
 
-// record takes the result of a connect. An error that is no refusal says nothing about the credentials.
+// record receives the result of each connect. Only a success or a refusal changes the state.
 func (r *refusals) record(err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

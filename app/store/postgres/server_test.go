@@ -12,11 +12,11 @@ import (
 	"github.com/sojourn-run/sojourn/app/store/postgres"
 )
 
-// A process ends when its credentials have been refused for five minutes, and not when they are accepted again, or when
-// the server cannot be reached.
+// The store becomes unusable, which ends the process, when the server has refused the credentials for five minutes. It
+// stays usable if the server accepts them before, or cannot be reached.
 func TestCredentialsThatAreRefusedForFiveMinutesEndTheProcess(t *testing.T) {
 	wrong, denied := error(&pgconn.PgError{Code: "28P01"}), error(&pgconn.PgError{Code: "28000"})
-	away := errors.New("connection refused")
+	unreachable := errors.New("connection refused")
 	for name, c := range map[string]struct {
 		result func(since time.Duration) error
 		ends   bool
@@ -29,11 +29,11 @@ func TestCredentialsThatAreRefusedForFiveMinutesEndTheProcess(t *testing.T) {
 			}
 			return nil
 		}, false},
-		"not reached any more": {func(d time.Duration) error {
+		"unreachable after one minute": {func(d time.Duration) error {
 			if d < time.Minute {
 				return wrong
 			}
-			return away
+			return unreachable
 		}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -44,7 +44,7 @@ func TestCredentialsThatAreRefusedForFiveMinutesEndTheProcess(t *testing.T) {
 				r.Start(func(context.Context) error { return c.result(time.Since(began)) },
 					func(error) { reports++ }, func(error) { ended = time.Since(began) })
 				defer r.Close()
-				r.Record(away) // says nothing about the credentials
+				r.Record(unreachable) // not a refusal of the credentials
 				r.Record(c.result(0))
 				r.Record(c.result(0))
 				time.Sleep(6 * time.Minute)

@@ -19,7 +19,7 @@ type outage struct {
 	back  func(time.Duration)
 }
 
-// suspect is called with the error of a read or of a batch, and returns it. An error alone is no outage, since a read
+// suspect receives the error of a read or of a batch, and returns it. One error does not prove an outage, since a read
 // also fails when its caller's deadline has passed: an outage begins when a write fails too.
 func (s *Store) suspect(err error) error {
 	o := &s.outage

@@ -41,7 +41,7 @@ type Options struct {
 	// available again; nil: neither is reported.
 	Outage    func(error)
 	Recovered func(time.Duration)
-	// Refused is called when a server begins to refuse the credentials of this process; nil: it is not reported.
+	// Refused is called when the server starts to refuse the credentials of this process; nil: it is not reported.
 	Refused func(error)
 	FewRuns int // tests only: how many runs a listing reads whole and sorts; 0: as many as pays
 }

@@ -43,7 +43,7 @@ func testSessionRows(t *testing.T, s Suite) {
 	}
 }
 
-// testActivityOfTheBatch asks for the exact last activity of a session in the batch in which an attempt ends.
+// testActivityOfTheBatch reads the exact last activity of a session in the batch in which an attempt ends.
 func testActivityOfTheBatch(t *testing.T, s Suite) {
 	w := s.New(t)
 	w.flow("s")
