@@ -38,13 +38,13 @@ type Options struct {
 	Shared        bool                // other apps use the same database
 	Alive         time.Duration       // time after the last heartbeat at which a worker counts as dead: 60 s
 	StoreAlive    time.Duration       // how often its liveness is stored at rest when the database is shared: 60 s
-	Quiet         time.Duration       // a worker silent for so long has its last heartbeat stored exactly: 15 s
+	Quiet         time.Duration       // silence after which the exact time of a worker's last heartbeat is stored: 15 s
 	Heartbeat     time.Duration       // heartbeat interval that registrations return: 15 s
 	AttemptLease  time.Duration       // of workers that renew by themselves: 120 s
 	HTTPLease     time.Duration       // of clients of the HTTP contract: 300 s
 	Retention     time.Duration       // of ended sessions: 30 days
 	LogAge        time.Duration       // how long lines of activities are kept: 7 days
-	AuditAge      time.Duration       // how long audit entries are kept: 365 days
+	AuditAge      time.Duration       // retention of audit entries: 365 days
 	MaxBlamed     int                 // losses of worker processes that a task may be blamed for: 3
 	Quotas        *engine.QuotaLimits // of namespaces without their own; nil: engine.DefaultQuotas
 	Log           zerolog.Logger

@@ -27,7 +27,7 @@ func on(t testing.TB, database string) *app {
 	return &app{a.Broker(), a.View(), a.Store(), t}
 }
 
-// twoApps starts two apps on one database. A SQLite file admits one app: then b is a.
+// twoApps starts two apps on one database. On SQLite, which only one app can open, b is a.
 func twoApps(t testing.TB, database string) (a, b *app) {
 	a = on(t, database)
 	if strings.HasPrefix(database, "sqlite:") {

@@ -11,7 +11,7 @@ import (
 func TestCapacityCountsWorkersTheGateLetsWork(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		a, b := twoApps(t, database)
-		apps := map[string]*app{"the app that hears them": a, "another": b}
+		apps := map[string]*app{"the app that receives their heartbeats": a, "the other app": b}
 		join := func(id, release string, activities int) {
 			t.Helper()
 			must[protocol.RegisterAnswer](t)(a.Register(t.Context(), protocol.RegisterRequest{

@@ -23,8 +23,8 @@ func (a *app) failed(run string) *history.WorkflowFailed {
 	return d
 }
 
-// Error texts that programs report are stored without NUL characters and invalid UTF-8, and at most 16 KB of each,
-// whatever an outcome carries them in. Ordinary texts are stored as they came.
+// The app stores error texts without NUL characters and invalid UTF-8, and truncates each to 16 KB, in every field of
+// an outcome. It stores other texts unchanged.
 func TestErrorTextsAreCleanedAndTruncated(t *testing.T) {
 	bad := "a\x00b\xffc" + strings.Repeat("ü", 20_000)
 	exception, err := json.Marshal(map[string]any{"type": bad, "message": bad, "details": map[string]any{"n": 1}})

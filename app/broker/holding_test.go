@@ -293,8 +293,8 @@ func TestTheDeleteOfAStoppingWorkerReleasesItsSession(t *testing.T) {
 	})
 }
 
-// A lost delivery is listed with its worker, epoch, duration and last heartbeat: while the activity is open by describe
-// and by the attempts of the session, and in history afterwards. Describe shows where the code failed last.
+// Describe lists a lost delivery of an open activity with its worker, epoch, duration and last heartbeat. The attempts
+// of the session list the same, also after the activity has ended. Describe shows the stack trace of the last failure.
 func TestALostAttemptIsVisible(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		a := on(t, database)

@@ -400,7 +400,7 @@ func TestAnAttemptHeardMeanwhileStaysWithItsSilentWorker(t *testing.T) {
 			last := o.at()
 			o.hired(a, "v", nil)
 			time.Sleep(59 * time.Second)
-			o.beat(a, "v", "", 0) // so that its poll below is not stored, and the next read is that of the lost leases
+			o.beat(a, "v", "", 0) // so that the next poll of v stores no heartbeat, and the next read is that of expired leases
 			time.Sleep(time.Second + time.Millisecond)
 			first := had[0].Activity
 			beat := func() {

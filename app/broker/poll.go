@@ -353,7 +353,7 @@ func (b *Broker) giveBack(ref store.TaskRef) {
 	if ref.Kind.Asked() {
 		b.async(func(ctx context.Context) {
 			if err := b.questions.Requeue(ctx, ref.Run, ref.Delivery); err != nil {
-				store.Warn(&b.log, err).Str("question", ref.Run).Msg("put a question back")
+				store.Warn(&b.log, err).Str("question", ref.Run).Msg("failed to requeue a query or validation task")
 			}
 		})
 		return
@@ -364,7 +364,7 @@ func (b *Broker) giveBack(ref store.TaskRef) {
 			b.returned(ref.Kind, ref.Run, ref.Seq, o)
 		}
 		if err != nil && protocol.ReasonOf(err) == "" && !errors.Is(err, store.ErrUnavailable) && ctx.Err() == nil {
-			b.log.Error().Err(err).Str("run_id", ref.Run).Msg("undo a lease")
+			b.log.Error().Err(err).Str("run_id", ref.Run).Msg("failed to undo the lease of an undelivered task")
 		}
 		return err
 	})

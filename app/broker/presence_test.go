@@ -341,7 +341,7 @@ func (o *harness) staleEverywhere(worker, run string, silentSince time.Duration,
 	}
 }
 
-// staleViews are the views of an app, each with whether it shows the worker as stale.
+// staleViews returns for each view of an app whether it shows the worker as stale.
 func (o *harness) staleViews(a *app, worker, run string) map[string]bool {
 	o.t.Helper()
 	ctx := o.t.Context()
@@ -364,23 +364,23 @@ func (o *harness) staleViews(a *app, worker, run string) map[string]bool {
 	return views
 }
 
-// A worker that was killed is stale 60 s after its last heartbeat in every view of every app, also if it had moved
-// between apps, and stays stale.
+// A killed worker is stale 60 s after its last heartbeat in every view of every app, and remains stale, also if several
+// apps received its heartbeats.
 func TestAKilledWorkerIsStaleAfterAMinuteInEveryView(t *testing.T) {
 	long := func(in *protocol.RegisterRequest) { in.Incarnation, in.HeartbeatSecs = "p", new(int64(10)) }
 	for _, c := range []struct {
 		name  string
 		apps  int
 		kind  func(*protocol.RegisterRequest)
-		beats []int // at which app, 10 s apart
+		beats []int // index of the app that receives each heartbeat, 10 s apart
 	}{
 		{"one app", 1, long, []int{0, 0, 0}},
-		{"never heard after its registration", 2, long, nil},
-		{"heard by one app", 2, long, []int{0, 0, 0, 0, 0, 0, 0, 0}},
-		{"heard by one app, of the contract", 2, nil, []int{0, 0, 0, 0, 0, 0, 0, 0}},
-		{"moved just before", 2, long, []int{0, 0, 0, 0, 0, 0, 0, 1}},
-		{"heard by both in turn", 2, long, []int{0, 1, 0, 1, 0, 1, 0, 1, 0, 1}},
-		{"of the contract, heard by both in turn", 2, nil, []int{0, 1, 0, 1, 0, 1, 0, 1, 0, 1}},
+		{"no heartbeat after the registration", 2, long, nil},
+		{"heartbeats at one app", 2, long, []int{0, 0, 0, 0, 0, 0, 0, 0}},
+		{"HTTP worker, heartbeats at one app", 2, nil, []int{0, 0, 0, 0, 0, 0, 0, 0}},
+		{"last heartbeat at the other app", 2, long, []int{0, 0, 0, 0, 0, 0, 0, 1}},
+		{"heartbeats at both apps in turn", 2, long, []int{0, 1, 0, 1, 0, 1, 0, 1, 0, 1}},
+		{"HTTP worker, heartbeats at both apps in turn", 2, nil, []int{0, 1, 0, 1, 0, 1, 0, 1, 0, 1}},
 	} {
 		inBubble(t, c.name, func(o *harness) {
 			var apps []*app
@@ -403,18 +403,18 @@ func TestAKilledWorkerIsStaleAfterAMinuteInEveryView(t *testing.T) {
 	}
 }
 
-// A worker that sends heartbeats is active at every app all the time, whatever the pauses between its heartbeats are
-// and whichever app receives them.
+// A worker that sends heartbeats is active in the view of every app at all times, for any pauses between heartbeats and
+// any order of the apps that receive them.
 func TestAWorkerWithHeartbeatsIsActiveAtEveryApp(t *testing.T) {
 	for name, c := range map[string]struct {
 		pauses []int // seconds between heartbeats, repeated
 		apps   []int // that receive them, repeated
 	}{
-		"a pause that is stored, then none": {[]int{20, 5, 5, 5, 5, 5, 5, 5, 5, 5, 5, 5, 5, 5, 5, 5, 5, 5}, []int{0}},
-		"pauses of 30 s":                    {[]int{30}, []int{0}},
-		"pauses of 10 s, in turn":           {[]int{10}, []int{0, 1}},
-		"one app, then the other":           {[]int{10}, []int{0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1}},
-		"once at the other app":             {[]int{10}, []int{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1}},
+		"one stored pause, then short pauses": {[]int{20, 5, 5, 5, 5, 5, 5, 5, 5, 5, 5, 5, 5, 5, 5, 5, 5, 5}, []int{0}},
+		"pauses of 30 s":                      {[]int{30}, []int{0}},
+		"both apps in turn":                   {[]int{10}, []int{0, 1}},
+		"one app, then the other":             {[]int{10}, []int{0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1}},
+		"one heartbeat at the other app":      {[]int{10}, []int{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1}},
 	} {
 		inBubble(t, name, func(o *harness) {
 			a, _ := o.app("a", true)
@@ -426,7 +426,7 @@ func TestAWorkerWithHeartbeatsIsActiveAtEveryApp(t *testing.T) {
 					time.Sleep(time.Second)
 					for k, seen := range apps {
 						if w := must[protocol.WorkerView](o.t)(seen.Worker(o.t.Context(), "", "w")); w.Status != protocol.WorkerActive {
-							o.t.Fatalf("after %s it is %s at app %d", o.at(), w.Status, k)
+							o.t.Fatalf("after %s app %d shows the worker as %s", o.at(), k, w.Status)
 						}
 					}
 				}
@@ -436,8 +436,8 @@ func TestAWorkerWithHeartbeatsIsActiveAtEveryApp(t *testing.T) {
 	}
 }
 
-// On PostgreSQL the row of a worker that fell silent expires one Alive after its last heartbeat, and not one StoreAlive
-// later: an app that never received a heartbeat of it shows it as stale.
+// On PostgreSQL the row of a silent worker expires one Alive after the last heartbeat, not one StoreAlive later. So an
+// app that received no heartbeat of the worker shows it as stale.
 func TestTheRowOfASilentWorkerIsExactOnPostgres(t *testing.T) {
 	database := apptest.Postgres(t)
 	with := broker.Options{Alive: time.Second, StoreAlive: time.Hour, Quiet: 200 * time.Millisecond}

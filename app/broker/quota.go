@@ -116,7 +116,7 @@ func (b *Broker) readUsage(ctx context.Context) {
 		return err
 	})
 	if err != nil && ctx.Err() == nil {
-		store.Warn(&b.log, err).Msg("failed to read the quotas of namespaces; those of the settings apply until they are used")
+		store.Warn(&b.log, err).Msg("failed to read the quotas of namespaces; the configured quotas apply until a namespace is used")
 	}
 	for i := range list {
 		b.store.Quotas().Settle(list[i].Name, quotaRow(&list[i]))

@@ -242,8 +242,9 @@ func (p *renewed) decide(
 	return engine.DecideSession(s, renews(p.worker, r), now)
 }
 
-// session returns a session that the heartbeat names: as next has it, or its row. The error is errApart, or that of a
-// session that does not exist or that the caller may not see.
+// session returns a session that the heartbeat names: its version in next if an earlier renewal of the change decided
+// one, else its row. The error is errApart if another app has locked the row, and change.NoSession if the session does
+// not exist or the caller may not see it.
 func (p *renewed) session(
 	rows store.Rows, next map[engine.SessionKey]*engine.Session, r protocol.SessionRenewal,
 ) (*engine.Session, error) {
@@ -261,7 +262,7 @@ func (p *renewed) session(
 	return s, nil
 }
 
-// resumeSessions grants new leases under the same epochs to a process that suspended the state of sessions. Like a
+// resumeSessions grants new leases under the same epochs to a process that suspended the state of its sessions. Like a
 // claim, it counts the sessions of the worker under the worker's row lock. All sessions of a heartbeat are one change:
 // after an overload, workers resume thousands of sessions. The worker drops the state of a session that is refused.
 func (b *Broker) resumeSessions(ctx context.Context, w *engine.Worker, asked []protocol.SessionRenewal) []renewal {

@@ -91,8 +91,8 @@ func (b *Broker) RetentionPass(ctx context.Context, in protocol.RetentionRequest
 	return p, nil
 }
 
-// expire removes the runs of a namespace that are past its retention, at most limit of them (0: all). For each piece it
-// calls piece with the runs that were due for removal and with those that were removed.
+// expire removes the runs of a namespace that are past its retention, at most limit of them (0: all). For each batch it
+// calls piece with the IDs of the runs that were due for removal and of the runs that were removed.
 func (b *Broker) expire(ctx context.Context, ns string, limit int, piece func(ids, gone []string)) error {
 	for left := limit; ; {
 		s, err := b.Retention(ctx, ns)
@@ -112,7 +112,7 @@ func (b *Broker) expire(ctx context.Context, ns string, limit int, piece func(id
 			return err
 		}
 		piece(due, gone)
-		// A piece of which nothing was removed would be read again unchanged: the next pass handles it.
+		// A batch without a removed run would be read again unchanged: the next pass handles it.
 		if len(gone) == 0 || !s.Pressure || limit > 0 && left == 0 {
 			return b.forget(ctx, s)
 		}
@@ -181,8 +181,8 @@ func (b *Broker) Prune(ctx context.Context) (next time.Duration, err error) {
 	return next, errors.Join(append(failed, err)...)
 }
 
-// pruneAudit removes audit entries that are older than audit entries are kept. No pass is made for them alone, so an
-// entry may be kept for a day longer.
+// pruneAudit removes audit entries older than Options.AuditAge. No pass is scheduled only for audit entries, so an
+// entry may remain for one more day.
 func (b *Broker) pruneAudit(ctx context.Context) error {
 	for removed := 0; ; {
 		now, err := b.store.Now(ctx)

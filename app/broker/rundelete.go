@@ -14,17 +14,17 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// deleteTries bounds how often the deletion of a run starts again because its rows changed between read and change.
+// deleteTries is the number of times that a deletion is tried if the rows of the run change between read and commit.
 const deleteTries = 10
 
-// errRunChanged says that a run, or its place in the chain of its workflow ID, is no longer what was read.
+// errRunChanged means that a run, or its position among the runs of its workflow ID, has changed since it was read.
 var errRunChanged = errors.New("the run has changed since it was read")
 
-// runDeletion is what the deletion of a run has read before its change.
+// runDeletion holds the rows that the deletion of a run reads before its change.
 type runDeletion struct {
 	run     *engine.Run
 	current bool
-	// previous is the latest other run of the workflow ID if the run is the current one; zero: there is no other.
+	// previous is the latest other run of the workflow ID if the run is the current one; zero: no other run exists.
 	previous engine.Head
 	sessions []engine.SessionKey
 }
@@ -33,7 +33,8 @@ type runDeletion struct {
 // started. If it is the current run of its workflow ID, the latest of the other runs becomes the current one; without
 // another run the ID is free again. One change removes everything and writes the audit entry.
 //
-// A closed run may still owe messages to other runs, such as its end to its parent. They are delivered first.
+// A closed run may have undelivered messages to other runs, for example its result to its parent. They are delivered
+// first.
 func (b *Broker) DeleteRun(ctx context.Context, in protocol.RunDeletion) (protocol.DeletedRun, error) {
 	in.Namespace = change.Namespace(in.Namespace)
 	if err := protocol.CheckLimits(in); err != nil {
@@ -75,7 +76,7 @@ func (b *Broker) tryDeleteRun(ctx context.Context, in protocol.RunDeletion) (pro
 	})
 }
 
-// readDeletion reads the run and what is to be removed with it.
+// readDeletion reads the run, the run that becomes the current one, and the keys of the sessions to remove.
 func readDeletion(ctx context.Context, r store.Reader, t protocol.Target) (d runDeletion, err error) {
 	var flow engine.Workflow
 	if d.run, flow, err = change.Find(ctx, r, t); err != nil {
@@ -133,7 +134,8 @@ func notClosed(run string) error {
 	)
 }
 
-// decide checks on the locked rows that what was read still holds.
+// decide returns the writes of the deletion. It fails with errRunChanged if the locked rows differ from the rows that
+// readDeletion read.
 func (d *runDeletion) decide(rows store.Rows, in protocol.RunDeletion, now time.Time) (store.Writes, error) {
 	run := rows.Run(d.run.ID)
 	if run == nil {

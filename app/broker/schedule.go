@@ -271,7 +271,7 @@ func (b *Broker) dueSchedule(ctx context.Context, k engine.ScheduleKey) error {
 	case err == nil, engine.IsNotDue(err), protocol.ReasonOf(err) == "":
 		return err
 	}
-	store.Warn(&b.log, err).Str("schedule_id", k.ID).Msg("a schedule could not start its workflow")
+	store.Warn(&b.log, err).Str("schedule_id", k.ID).Msg("failed to start the workflow of a schedule")
 	return b.failSchedule(ctx, k, err.Error())
 }
 
@@ -296,7 +296,7 @@ func (b *Broker) recomputeSchedules(ctx context.Context) {
 			}
 		}
 		if err != nil && ctx.Err() == nil {
-			store.Warn(&b.log, err).Msg("failed to recompute the next times of schedules; the stored ones stay")
+			store.Warn(&b.log, err).Msg("failed to recompute the next times of schedules; the stored times apply")
 		}
 		if err != nil || len(list) < page {
 			return

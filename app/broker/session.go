@@ -176,7 +176,7 @@ func (b *Broker) freeSuperseded(ctx context.Context, s *engine.Session) {
 		}
 	}
 	if err != nil && ctx.Err() == nil {
-		store.Warn(&b.log, err).Str("session_id", s.ID).Msg("attempts of an earlier holding end with their leases")
+		store.Warn(&b.log, err).Str("session_id", s.ID).Msg("failed to release attempts of the previous session owner; they expire with their leases")
 	}
 }
 

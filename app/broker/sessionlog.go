@@ -14,8 +14,8 @@ import (
 // Sessions move inside of polls, heartbeats, sweeps and verbs. They are logged from what commits tell, by the app
 // that committed, so that each move stands in one log once, whatever caused it.
 
-// watchSessions logs and counts what this app's commits did to sessions, until ctx ends: the line of a holding
-// names its worker, epoch and end.
+// watchSessions logs and counts the session moves that this app commits, until ctx ends. The log line of a holding
+// names its worker, its epoch and the reason of its end.
 func (b *Broker) watchSessions(ctx context.Context) {
 	b.dispatch.Each(ctx, dispatch.TopicMoves, func(changed store.Changed, overflow bool) {
 		for _, m := range changed.Moves {
@@ -34,8 +34,8 @@ func (b *Broker) watchSessions(ctx context.Context) {
 	})
 }
 
-// logMove logs the end of a holding at info level, and as a warning if a holder or state was lost. All else is in the
-// timeline of the session, and in the log at debug level.
+// logMove logs the end of a holding at info level, or as a warning if the holder or state was lost. It logs all other
+// moves at debug level; the timeline of the session contains them as well.
 func (b *Broker) logMove(m store.SessionMove) {
 	level := zerolog.DebugLevel
 	switch {

@@ -71,11 +71,11 @@ func (b *Broker) Start(ctx context.Context, in protocol.StartRequest) (protocol.
 	return out, b.counted(in.Namespace, "start", err)
 }
 
-// unknownBuild warns if no worker of the queue has registered the build that a start names. Such a worker may register
-// later; if the name is wrong, the run waits without end. The run is stored, so a failed read causes no error, only no
-// warning.
+// unknownBuild warns if no worker of the queue has registered the build that a start names. A worker of the build may
+// register later; if the name is wrong, the run waits without end. The run is already stored, so a failed read does not
+// fail the start: it returns no warning.
 func (b *Broker) unknownBuild(ctx context.Context, in protocol.StartRequest) []protocol.Warning {
-	known := false // to this app: then no read of the database is needed
+	known := false // true: this app has the registration of such a worker, and does not read the database
 	b.workers.Each(in.Namespace, func(_ engine.WorkerKey, h *presence.Heard) {
 		known = known || h.Worker.BuildID == in.BuildID && h.Worker.Serves(in.TaskQueue)
 	})

@@ -39,7 +39,7 @@ func (b *Broker) WatchStuck(ctx context.Context) {
 			final = began.Sub(changed) > max(engine.StuckUnserved, engine.StuckPlace)
 			err := b.markStuck(ctx)
 			if err != nil && !failing && ctx.Err() == nil {
-				store.Warn(&b.log, err).Msg("failed to mark runs without a worker as stuck, trying again")
+				store.Warn(&b.log, err).Msg("failed to mark runs without a worker as stuck; retrying")
 			}
 			failing, final = err != nil, final && err == nil
 			pause = min(max(pause, stuckShare*time.Since(began)), longestPause)

@@ -485,7 +485,7 @@ type ReleaseActivity struct {
 	Executor    *protocol.ExecutorLoss // loss of the executor that the attempt ran in; nil: none
 	Again       int64                  // with Undone: the redeliveries of which the holder had been notified then
 	Counts      bool                   // the worker had begun the attempt, so the delivery counts towards MaxDeliveries
-	Began       *bool                  // whether the code began, so that the delivery counts as an attempt; nil: see began
+	Began       *bool                  // whether the code began: then the delivery counts as an attempt; nil: see began
 	UnlessHeard history.Time           // skip the release if the attempt sent a heartbeat since then
 }
 
@@ -527,8 +527,8 @@ func (in ReleaseActivity) decide(st *step) error {
 	return nil
 }
 
-// began says whether the code of the attempt began. A worker that does not say so hands back what it could not begin,
-// unless it drains in the middle of the attempt or reports a loss. A delivery that is taken back may have begun.
+// began reports whether the code of the attempt began. If the worker did not report it, began assumes that the code
+// began only if the worker drained during the attempt or reports a loss, or if the app released the lease (no Owner).
 func (in ReleaseActivity) began() bool {
 	switch {
 	case in.Undone:
@@ -709,7 +709,7 @@ func timeout(kind string) history.Failure {
 // and reports itself how it ended.
 const cancelRequested = "requested"
 
-// cancelAbandoned is the effect of a cancellation of an activity with the policy abandon: nothing stops it, and
+// cancelAbandoned is the effect of a cancellation of an activity with the policy abandon: the activity continues, and
 // its outcome is recorded when it ends.
 const cancelAbandoned = "abandoned"
 

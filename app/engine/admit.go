@@ -204,7 +204,7 @@ const (
 	ReasonEndedByFlow = "ended_by_workflow"
 	// the session was idle, its holder was at its cap, and another session waited for a place
 	ReasonEvictedCap      = "evicted_cap"
-	ReasonEvictedIdle     = "evicted_idle"      // its holder did not renew it, because it was idle
+	ReasonEvictedIdle     = "evicted_idle"      // the holder did not renew the idle session
 	ReasonEvictedPressure = "evicted_pressure"  // the memory of the worker is scarce
 	ReasonShutdown        = "shutdown"          // the worker drains
 	ReasonRestored        = "database_restored" // an operator released all sessions after a restore

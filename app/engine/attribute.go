@@ -15,7 +15,7 @@ import (
 // for search attributes, in an index, so their sizes are bounded here, before any of them reaches history: what
 // history holds can never be refused again.
 
-// MaxStartMemo is how many bytes the memo of a start or schedule has at most, as it is written.
+// MaxStartMemo is the maximum size of the memo of a start or schedule, in bytes of JSON as received.
 const MaxStartMemo = 256 << 10
 
 var attributeTypes = []string{"string", "text", "keyword", "keyword_list", "int", "float", "double", "bool", "datetime"}

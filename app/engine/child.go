@@ -119,7 +119,7 @@ func (st *step) spawn(parent Parent, c Child, arguments string, delay time.Durat
 	priority := st.Priority
 	st.d.Spawn = append(st.d.Spawn, Start{
 		RunID: c.RunID, Number: c.Number, Arguments: arguments, Parent: &parent, Deadline: c.Deadline,
-		OldNames: c.Number > 1 && st.NameRules == 0, // a retried child may have begun before the rules, as its parent did
+		OldNames: c.Number > 1 && st.NameRules == 0, // the first run of a retried child may be older than the rules
 		Request: protocol.StartRequest{
 			Namespace: st.Namespace, WorkflowID: c.WorkflowID, WorkflowType: c.Type, TaskQueue: c.Queue,
 			RunTimeout:       c.RunTimeout,

@@ -185,7 +185,7 @@ func (w *Worker) FollowClock(j ClockJump, now time.Time) (next Worker, moved boo
 	moved = j.past(&next.HeartbeatAt, at) || moved
 	moved = j.past(&next.RegisteredAt, at) || moved
 	if moved {
-		next.HeardUntil = nil // AliveUntil is adjusted, and each app writes its entry again with the next heartbeat
+		next.HeardUntil = nil // each app writes its entry again with the next heartbeat; AliveUntil covers that time
 	}
 	return next, moved
 }

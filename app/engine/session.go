@@ -143,7 +143,7 @@ func (s *Session) adopt() {
 	}
 }
 
-// apply applies all numbers but the TTL.
+// apply sets all numbers except the TTL.
 func (s *Session) apply(n Numbers) {
 	s.Lease, s.Idle, s.MaxActivities, s.Fallback, s.Pinned = n.Lease, n.Idle, n.MaxActivities, n.Fallback, n.Pinned
 }
@@ -317,8 +317,8 @@ type Worker struct {
 	HeartbeatAt  history.Time      `json:"heartbeat_at,omitzero"`  //
 	RegisteredAt history.Time      `json:"registered_at,omitzero"` //
 	HeardBy      string            `json:"heard_by,omitempty"`     // the app that heard what HeartbeatAt says
-	// app → until when the worker may be alive by heartbeats that this app received and has not stored yet; an app that
-	// stored the last heartbeat of a silent worker has no entry
+	// HeardUntil maps an app to the time until which the worker may be alive by heartbeats that this app received and has
+	// not stored. An app that stored the last heartbeat of a silent worker has no entry.
 	HeardUntil map[string]history.Time `json:"heard_until,omitempty"`
 	// it says by itself that it lives, so its silence means that it does not
 	Beats         bool  `json:"beats,omitempty"`

@@ -104,7 +104,7 @@ func validate(c *protocol.Command, at func(string) string) error {
 	if err := protocol.CheckCommand(c, at); err != nil {
 		return err
 	}
-	if c.Type != protocol.StartChildWorkflow { // what an upsert leaves is checked with the run
+	if c.Type != protocol.StartChildWorkflow { // the result of an upsert is checked with the run
 		return nil
 	}
 	_, _, err := labels(*c, at)

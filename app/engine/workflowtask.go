@@ -310,8 +310,8 @@ func (t *Task) release(now history.Time, why string, undone, counts bool) {
 	}
 }
 
-// appendLost keeps the latest losses only, and the heartbeat details of the latest, since the list is part of the run's
-// row. It copies, because the row may be shared with readers.
+// appendLost appends a loss. It keeps the last MaxDeliveries losses, and the heartbeat details of the last loss only,
+// because the list is part of the run's row. It copies, because readers may share the row.
 func appendLost(l []history.Lost, one history.Lost) []history.Lost {
 	l = append(l[:len(l):len(l)], one)
 	if last := len(l) - 2; last >= 0 {

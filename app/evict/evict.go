@@ -159,7 +159,7 @@ func (e *Evictor) lookForRoom(ctx context.Context, full map[engine.WorkerKey]map
 		after, err := e.makeRoom(ctx, ns, here)
 		if err != nil {
 			if ctx.Err() == nil {
-				store.Warn(&e.log, err).Str("namespace", ns).Msg("no room made for waiting sessions; trying again")
+				store.Warn(&e.log, err).Str("namespace", ns).Msg("failed to release an idle session for a waiting one; retrying")
 			}
 			after = engine.YieldIdle
 		}

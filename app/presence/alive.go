@@ -16,8 +16,8 @@ import (
 // the apps that may have received them. When a worker falls silent, each app stores the exact time of its last
 // heartbeat and removes its entry. Then the worker expires one Alive after that heartbeat, at every app.
 
-// heardElsewhere returns the entries of the other apps in a worker's HeardUntil that have not expired. A row of an
-// earlier build has only AliveUntil, which then is the entry of the app that heard the worker.
+// heardElsewhere returns the unexpired entries of the other apps in a worker's HeardUntil. A row of an earlier build
+// has no entries: then AliveUntil is the entry of the app that received the last stored heartbeat.
 func heardElsewhere(w *engine.Worker, app string, alive time.Duration, now time.Time) map[string]history.Time {
 	until := map[string]history.Time{}
 	for by, t := range w.HeardUntil {
@@ -49,7 +49,7 @@ func (ws *Workers) storeSigns(
 		Heard
 		silent time.Duration
 		close  bool
-		exact  bool // a later heartbeat at this app is stored before the row ends the worker's liveness
+		exact  bool // the row allows for no later heartbeat at this app: such a heartbeat is stored before the row expires
 	}
 	signs := make(map[engine.WorkerKey]sign, len(keys))
 	for _, k := range keys {

@@ -205,7 +205,7 @@ func (ws *Workers) Beat(ctx context.Context, in protocol.WorkerHeartbeat) (*engi
 	}
 	if !w.Explicit && len(in.Slots) > 0 {
 		if err := ws.freeLost(ctx, w); err != nil && ctx.Err() == nil {
-			store.Warn(&ws.log, err).Str("worker_id", w.ID).Msg("look for what an app that is gone had leased")
+			store.Warn(&ws.log, err).Str("worker_id", w.ID).Msg("failed to release tasks leased by a dead app; they expire with their leases")
 		}
 	}
 	return w, nil

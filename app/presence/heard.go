@@ -17,7 +17,7 @@ type Heard struct {
 	Worker  *engine.Worker
 	signals map[string][]string // that the worker declared, by workflow type
 	At      time.Time           // last sign of life at this app; zero: only read from the store
-	// until when the worker is alive by its row, if another app received its last stored heartbeat; set in a Roster
+	// Elsewhere is the AliveUntil of the row if another app received the last stored heartbeat; only a Roster sets it
 	Elsewhere history.Time
 	StoredAt  time.Time // when this app last stored one; zero: never, so the next one is stored
 	Stored    time.Time // the sign of life that it stored then
@@ -27,7 +27,7 @@ type Heard struct {
 	Gate      string    // why the release gate holds it
 	Draining  bool      // as it said last, here or by its row at another app
 	Unsaid    bool      // it said so here, and its row does not know
-	Unsure    time.Time // last time at which no app knew whether a poll of the worker had been given tasks
+	Unsure    time.Time // last time at which it was unknown whether a poll of the worker had leased tasks
 	// when this app read a registration that another app took, or itself before it restarted; zero: it took it
 	Adopted time.Time
 	LookAt  time.Time // when to look whether another app hears it still; zero: this app hears it, or never did
@@ -38,8 +38,8 @@ type Heard struct {
 	Rested map[protocol.TaskKind]time.Time
 	// when this app gave it something last that it may hold for minutes, or heard it of that
 	Gave  time.Time
-	Close bool // the row was stored when the worker was Closely: the other apps know that its heartbeats are stored
-	Exact bool // the row ends the worker's liveness one Alive after Stored: no later heartbeat of this app is allowed for
+	Close bool // the row was last stored while Closely was true: it allows for no heartbeat that is not stored
+	Exact bool // the row expires one Alive after Stored: it allows for no later heartbeat at this app
 	// polls, by the kinds that they ask for, of which the last response with tasks could not be delivered: the next one
 	// gets a single task, in case it was the size of the response
 	Narrow map[string]bool

@@ -29,9 +29,9 @@ type Registry struct {
 // Options are what an app judges its workers by, and what it tells them.
 type Options struct {
 	App           string        // id of this process
-	Alive         time.Duration // time after the last heartbeat at which a worker counts as dead
+	Alive         time.Duration // a worker is dead this long after its last heartbeat
 	StoreAlive    time.Duration // how often its liveness is stored at rest when the database is shared
-	Quiet         time.Duration // the last heartbeat of a worker that was silent for so long is stored exactly: 15 s
+	Quiet         time.Duration // silence after which the exact time of a worker's last heartbeat is stored: 15 s
 	Heartbeat     time.Duration // what workers are told
 	AttemptLease  time.Duration // of workers that renew by themselves
 	HTTPLease     time.Duration // of clients of the HTTP contract
@@ -62,8 +62,8 @@ func (o Options) defaults() Options {
 // Hears says whether a worker was heard here within the window.
 func (r *Registry) Hears(h Heard) bool { return !h.At.IsZero() && time.Since(h.At) <= r.opt.Alive }
 
-// Alive says whether a worker is alive at now: this app received a heartbeat within Options.Alive, or the row says so
-// because another app received one.
+// Alive reports whether a worker is alive at now: this app received a heartbeat within Options.Alive, or another app
+// received one and the row has not expired.
 func (r *Registry) Alive(h Heard, now time.Time) bool {
 	if r.Hears(h) {
 		return true

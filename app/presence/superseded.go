@@ -49,7 +49,7 @@ func (ws *Workers) superseded(ctx context.Context, p store.Process) {
 	switch {
 	case err != nil && !errors.Is(err, store.ErrNotFound):
 		if ctx.Err() == nil {
-			store.Warn(&ws.log, err).Str("worker_id", p.Worker.ID).Msg("look which process a worker is")
+			store.Warn(&ws.log, err).Str("worker_id", p.Worker.ID).Msg("failed to read the registration of a worker")
 		}
 		return
 	case err == nil && w.Incarnation == p.Incarnation && w.Left.IsZero():
@@ -67,7 +67,7 @@ func (ws *Workers) superseded(ctx context.Context, p store.Process) {
 	if _, _, err := ws.loseProcesses(ctx, p.Worker, why, lost, func(incarnation string) bool {
 		return incarnation == p.Incarnation
 	}); err != nil && ctx.Err() == nil {
-		store.Warn(&ws.log, err).Str("worker_id", p.Worker.ID).Msg("free what was leased to a process that left")
+		store.Warn(&ws.log, err).Str("worker_id", p.Worker.ID).Msg("failed to release tasks leased to a deregistered process; they expire with their leases")
 	}
 }
 

@@ -6,9 +6,9 @@ import (
 	"github.com/sojourn-run/sojourn/app/engine"
 )
 
-// overdue says whether the last heartbeat of a worker has to be stored now, because other apps would expire the worker
-// by its row otherwise. An exact row leaves no time for heartbeats that are not stored, so the next one is stored when
-// three quarters of Alive have passed.
+// overdue reports whether the last heartbeat of a worker has to be stored now, because the row would expire for the
+// other apps otherwise. An exact row allows for no heartbeat that is not stored, so the next one is stored after three
+// quarters of Alive.
 func (r *Registry) overdue(h *Heard) bool {
 	switch {
 	case !r.opt.Shared || !h.At.After(h.Stored):
@@ -19,15 +19,15 @@ func (r *Registry) overdue(h *Heard) bool {
 	return time.Since(h.StoredAt) >= r.opt.StoreAlive
 }
 
-// quiet says whether a worker is silent and its row may still allow for heartbeats that this app has not stored.
+// quiet reports whether a worker is silent and its row is not exact or lacks the last heartbeat.
 func (r *Registry) quiet(h *Heard) bool {
 	return !h.At.IsZero() && time.Since(h.At) >= r.opt.Quiet && (h.At.After(h.Stored) || !h.Exact)
 }
 
-// Unheard lists the workers whose last heartbeat has to be stored for the other apps: it is overdue, or the worker is
-// quiet, or it was given something since its row was stored last. With them, or
-// when anything is written anyway, come those whose minute is half over: so a fleet is stored in step, once a minute,
-// and not each worker at a time of its own.
+// Unheard lists the workers whose last heartbeat has to be stored for the other apps: the heartbeat is overdue, the
+// worker is quiet, or the worker has leased something since its row was stored. If any is listed, or anyway is true, it
+// also lists the workers with a newer heartbeat whose rows are older than half of every: so the rows of a fleet are
+// stored together, once per interval.
 func (r *Registry) Unheard(every, holds time.Duration, anyway bool) (list []engine.WorkerKey) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

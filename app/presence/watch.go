@@ -64,7 +64,7 @@ func (ws *Workers) Watch(ctx context.Context) error {
 		}
 		switch {
 		case failed && ctx.Err() == nil:
-			store.Warn(&ws.log, err).Msg("tell the other apps of this one and of its workers")
+			store.Warn(&ws.log, err).Msg("failed to store heartbeats of this app and its workers; retrying")
 		case !failed && self:
 			if behind.Met(ws.opt.App, apps) {
 				ws.fell.Store(time.Now().UnixNano())
@@ -86,17 +86,17 @@ func (ws *Workers) Watch(ctx context.Context) error {
 				if err := ws.takeUp(ctx); err == nil {
 					behind.Due = time.Time{}
 				} else if ctx.Err() == nil {
-					store.Warn(&ws.log, err).Msg("look for workers that an app left behind")
+					store.Warn(&ws.log, err).Msg("failed to adopt workers of a dead app; retrying")
 				}
 			}
 			for k, h := range ws.All("") {
 				ws.hush(k, h)
 				if err := ws.look(ctx, k, h); err != nil && ctx.Err() == nil {
-					ws.log.Error().Err(err).Str("worker_id", k.ID).Msg("look after a silent worker")
+					ws.log.Error().Err(err).Str("worker_id", k.ID).Msg("failed to expire the leases of a silent worker")
 				}
 			}
 			if err := ws.removeSilent(ctx, &behind); err != nil && ctx.Err() == nil {
-				store.Warn(&ws.log, err).Msg("remove workers that are silent for too long, trying again later")
+				store.Warn(&ws.log, err).Msg("failed to remove registrations of silent workers; retrying later")
 			}
 			if every := ws.untilLook(); every != paced {
 				paced = every

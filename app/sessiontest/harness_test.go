@@ -202,7 +202,7 @@ func (h *harness) beginAs(id, typ string, args ...any) string {
 	return a.RunID
 }
 
-// waitOf returns the wait of a run, which must have one.
+// waitOf returns the wait reason of a run. It fails the test if the run has none.
 func (h *harness) waitOf(run string) *protocol.Wait {
 	h.t.Helper()
 	v, err := h.Describe(h.t.Context(), protocol.Target{RunID: run})

@@ -33,7 +33,7 @@ func Prune(ctx context.Context, remove func(context.Context) (time.Duration, err
 			return
 		}
 		if err != nil {
-			store.Warn(&log, err).Msg("removing what is past its retention failed, trying again later")
+			store.Warn(&log, err).Msg("failed to remove data past its retention; retrying in an hour")
 			next = time.Hour
 		}
 		if pause = PruneSeldom; next > 0 {

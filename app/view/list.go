@@ -147,8 +147,8 @@ func (v *View) Runs(ctx context.Context, t protocol.Target) ([]protocol.RunView,
 		heads, err := r.RunsOf(ctx, key)
 		for i := range heads {
 			v := runView(&heads[i])
-			// The runs are one read, made after that of the workflow: they know of a run that went on in between. The run
-			// after the last one may have been deleted.
+			// The runs are read after the workflow, so they may contain a newer run than flow. The last run may have continued
+			// as a run that was deleted since, so ContinuedTo does not say which run is current.
 			v.RunCount, v.Current = max(flow.Runs, heads[len(heads)-1].Number), i == len(heads)-1
 			views = append(views, v)
 		}

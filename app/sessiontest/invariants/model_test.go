@@ -21,8 +21,8 @@ const (
 	closing  kind = "close"
 	report   kind = "report"  // completed an attempt, or heart-beat it
 	resume   kind = "resume"  // a new lease under the same epoch, also if the former one has run out
-	giveUp   kind = "give up" // the holder dropped its state, and no app leases under the epoch to it any more
-	// a poll whose answer was lost because another process of the worker had registered: it may have moved a lease
+	giveUp   kind = "give up" // the holder dropped its state; after that no app may lease a task under the epoch to it
+	// a poll that failed because another process of the worker had registered; it may have extended a lease before
 	overtaken kind = "overtaken poll"
 	// an operator drained its worker for a while, in which the app may have given the session up for it
 	drain kind = "drain"
@@ -134,7 +134,7 @@ func law(s ownership, c call, r reply) (bool, ownership) {
 		}
 		return true, s.held(c, c.incarnation, r)
 	case c.kind == fetch:
-		// A task of a session whose lease ran out resumes it at the process that held it.
+		// A task of a session with an expired lease resumes the session at the process that held it last.
 		over := max(r.at, c.before) >= s.high
 		if s.closed || !mine || s.epoch != r.epoch || over && !c.resumes {
 			return false, s

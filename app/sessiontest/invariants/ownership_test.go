@@ -54,7 +54,7 @@ type tally struct {
 	held    int // polls that the release gate held, where operators were about
 	gates   int // schedules with operators
 	resumes int // schedules with workers that resume sessions
-	handed  int // tasks handed back because their process had dropped the state of their epoch
+	handed  int // tasks returned because their process had dropped the state of their epoch
 }
 
 func (c *tally) add(s *schedule, history []porcupine.Operation) {

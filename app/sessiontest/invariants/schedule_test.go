@@ -35,7 +35,7 @@ type schedule struct {
 	// operators drain workers and groups, and route the queue from group to group; and each process of a worker is of the
 	// release of one of the apps, or of none, so that the release gate stands between it and the others
 	operated bool
-	// workers suspend the state of sessions whose lease ran out, and ask to resume it
+	// workers suspend the state of sessions whose lease expired, and send resume requests
 	resumes bool
 
 	start   time.Time
@@ -48,7 +48,7 @@ type schedule struct {
 	err     error
 	drained []drained
 	held    int // polls that the release gate held
-	// handedBack counts tasks that arrived under an epoch whose state their process had dropped.
+	// handedBack is the number of tasks that a process returned because it had dropped the state of their epoch.
 	handedBack int
 }
 
@@ -362,7 +362,7 @@ type proc struct {
 	skew              int64
 	memory            *memory      // nil: the worker does not resume sessions
 	mu                sync.RWMutex // held for writing while the process is paused
-	cut               atomic.Bool  // calls reach no app
+	cut               atomic.Bool  // the network is cut: the process makes no calls
 }
 
 // begin starts the process; the function it gives kills it: nothing is begun after it returns.
@@ -447,7 +447,7 @@ func (p *proc) takes(wait int64, r *rand.Rand) (*protocol.ActivityTask, error) {
 	at := p.at()
 	task, err := p.poll(i, b, wait)
 	if p.resumes && protocol.ReasonOf(err) == protocol.ReasonStaleRegistration {
-		for _, id := range p.sessions { // it may have resumed any of them
+		for _, id := range p.sessions { // the poll may have resumed any of them
 			c.kind, c.session = overtaken, id
 			p.record(c, reply{ok: true, after: p.now()}, at)
 		}

@@ -14,18 +14,17 @@ import (
 	"github.com/sojourn-run/sojourn/worker/session"
 )
 
-// memory is the state that one process keeps for its sessions. The worker's own package decides when the state is
-// suspended, resumed and dropped. memory checks two invariants: the process starts no work under an epoch whose state
+// memory holds the session states of one process. Package worker/session decides when a state is suspended, resumed and
+// dropped. memory checks two invariants: the process starts no work under an epoch whose state
 // it dropped, and the epochs of the tasks it receives never decrease in a session.
 type memory struct {
 	*proc
 	sessions *session.Sessions
 
-	mu      sync.Mutex // guards all below
-	built   map[epochOf]*state
-	highest map[string]int64 // session → highest epoch of a task that the process received
-	// released has, by session, the epoch that an app confirmed as given up.
-	released map[string]int64
+	mu       sync.Mutex // guards all below
+	built    map[epochOf]*state
+	highest  map[string]int64 // session → highest epoch of a task that the process received
+	released map[string]int64 // session → highest epoch that an app confirmed as given up
 }
 
 var errCut = errors.New("the network is cut")
@@ -35,7 +34,7 @@ type epochOf struct {
 	epoch   int64
 }
 
-// state stands for what an activity keeps in a session.
+// state is the fake state that an activity keeps in a session.
 type state struct{ closed atomic.Bool }
 
 func (s *state) Close() { s.closed.Store(true) }
@@ -60,15 +59,15 @@ func newMemory(p *proc, seed uint64) *memory {
 	return m
 }
 
-// confirmed returns the epochs that apps confirmed as given up until now.
+// confirmed returns a copy of released.
 func (m *memory) confirmed() map[string]int64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return maps.Clone(m.released)
 }
 
-// enters has a received task enter its session; nil: the process handed it back. released is what confirmed returned
-// before the poll.
+// enters makes a received task enter its session. It returns nil if the process returned the task. released is the
+// result of confirmed before the poll.
 func (m *memory) enters(
 	task *protocol.ActivityTask, released map[string]int64, sent time.Time, r *rand.Rand,
 ) *session.Holding {
@@ -106,7 +105,7 @@ func (m *memory) enters(
 	return h
 }
 
-// givesUp releases an epoch by verb.
+// givesUp releases an epoch by the release verb.
 func (m *memory) givesUp(id string, epoch, known int64, r *rand.Rand) error {
 	i, b := m.app(r)
 	c, at := m.names(giveUp, id, epoch, i)
@@ -135,8 +134,8 @@ func (m *memory) names(k kind, id string, epoch int64, app int) (call, int64) {
 	}, m.at()
 }
 
-// beats sends what the worker's package wants to have renewed, resumed and given up. Now and then it drops the state of
-// a session as under memory pressure, more often while the network is cut.
+// beats sends heartbeats with the renewals, resumes and releases that package worker/session asks for. At random, and
+// more often while the network is cut, it drops the state of a session as under memory pressure.
 func (m *memory) beats(ctx context.Context, r *rand.Rand) {
 	for m.goesOn(ctx) {
 		time.Sleep(time.Duration(1+r.IntN(4)) * time.Millisecond)
@@ -185,7 +184,7 @@ func (m *memory) beats(ctx context.Context, r *rand.Rand) {
 			switch c := calls[k]; {
 			case c.kind == giveUp && !s.Held:
 				m.gaveUp(c, at)
-			case c.kind == giveUp: // not stored
+			case c.kind == giveUp: // the release was not stored
 			case s.Held:
 				m.record(c, m.granted(s.Epoch, s.LeaseExpiresAt), at)
 			default:
@@ -195,7 +194,7 @@ func (m *memory) beats(ctx context.Context, r *rand.Rand) {
 	}
 }
 
-// evicts drops the state of one session, if nothing runs in it and the app agrees.
+// evicts drops the state of one session, unless a task runs in it or an app refuses the release.
 func (m *memory) evicts(r *rand.Rand) {
 	id := m.schedule.sessions[r.IntN(len(m.schedule.sessions))]
 	for _, h := range m.sessions.List() {
