@@ -1,6 +1,7 @@
 package protocol
 
 import (
+	"bytes"
 	"encoding/json"
 	"slices"
 	"strings"
@@ -31,7 +32,7 @@ func ErrorText(s string) string {
 
 // cleanedError returns an error object of JSON with its texts as ErrorText returns them.
 func cleanedError(raw json.RawMessage) json.RawMessage {
-	if len(raw) <= MaxErrorText && !strings.Contains(string(raw), `\u0000`) {
+	if len(raw) <= MaxErrorText && !bytes.Contains(raw, []byte(`\u0000`)) {
 		return raw
 	}
 	var members map[string]json.RawMessage
@@ -78,24 +79,32 @@ func (c *Command) Clean() {
 	c.Exception = cleanedError(c.Exception)
 }
 
+// cleanedCommands returns the commands with cleaned error texts, without a copy if there is none to clean.
 func cleanedCommands(commands []Command) []Command {
+	if !anyFails(commands) {
+		return commands
+	}
+	commands = slices.Clone(commands)
 	for i := range commands {
-		if commands[i].fails() {
-			commands = slices.Clone(commands)
-			for j := range commands[i:] {
-				commands[i+j].Clean()
-			}
-			break
-		}
+		commands[i].Clean()
 	}
 	return commands
+}
+
+func anyFails(commands []Command) bool {
+	for i := range commands { // not by value: a command has many members
+		if commands[i].fails() {
+			return true
+		}
+	}
+	return false
 }
 
 // Cleaned returns the outcome with the texts of its errors as ErrorText returns them. It changes nothing that the
 // sender shares.
 func (c CompleteItem) Cleaned() CompleteItem {
 	c.Failure, c.Returned, c.Commands = c.Failure.Cleaned(), ErrorText(c.Returned), cleanedCommands(c.Commands)
-	if c.Then != nil && slices.ContainsFunc(c.Then.Commands, func(one Command) bool { return one.fails() }) {
+	if c.Then != nil && anyFails(c.Then.Commands) {
 		then := *c.Then
 		then.Commands = cleanedCommands(then.Commands)
 		c.Then = &then
