@@ -20,15 +20,13 @@ type checker struct {
 }
 
 func (c *checker) bad(name, format string, args ...any) {
-	i := slices.IndexFunc(c.sources, func(s Source) bool { return s.Name == name })
-	s := c.sources[i]
+	s := c.source(name)
 	c.wrong = append(c.wrong, fmt.Errorf("%s is %q (%s): %s", s.Name, s.Value, s.From, fmt.Sprintf(format, args...)))
 }
 
-// from is where the value of a setting comes from.
-func (c *checker) from(name string) string {
-	i := slices.IndexFunc(c.sources, func(s Source) bool { return s.Name == name })
-	return c.sources[i].From
+// source returns a setting's value and its origin.
+func (c *checker) source(name string) Source {
+	return c.sources[slices.IndexFunc(c.sources, func(s Source) bool { return s.Name == name })]
 }
 
 func (c *checker) oneOf(name, value string, allowed ...string) {
@@ -148,7 +146,7 @@ func checkApp(c *checker, cfg *Config) {
 		!strings.HasPrefix(cfg.DatabaseURL, "postgresql://"):
 		c.bad("database-url", "must be sqlite:PATH or postgres://…")
 	}
-	if cfg.DatabaseURLFile != "" && c.from("database-url") != "default" {
+	if cfg.DatabaseURLFile != "" && c.source("database-url").From != "default" {
 		c.bad("database-url-file", "excludes database-url; set one of them")
 	}
 	c.positive("session-cleanup", cfg.SessionCleanup)

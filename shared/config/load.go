@@ -124,8 +124,8 @@ func readEnviron(environ []string) (*koanf.Koanf, []Warning, error) {
 		TransformFunc: func(name, value string) (string, any) {
 			key, known := names[name]
 			if !known && !foreign(name) {
-				near := suggest.Ending(name, slices.Sorted(maps.Keys(names)))
-				warnings = append(warnings, Warning(fmt.Sprintf("unknown variable %s%s", name, near)))
+				near := suggest.Name(name, slices.Sorted(maps.Keys(names)))
+				warnings = append(warnings, Warning(fmt.Sprintf("unknown variable %s%s", name, suggest.Ending(near))))
 			}
 			if value == "" {
 				return "", nil
@@ -164,8 +164,9 @@ func readFile(path string, into *layer) ([]Warning, error) {
 			for i, s := range settings {
 				names[i] = s.name
 			}
-			near := suggest.Ending(key, slices.Sorted(slices.Values(names)))
-			warnings = append(warnings, Warning(fmt.Sprintf("unknown setting %s in file %s%s", key, path, near)))
+			slices.Sort(names)
+			ending := suggest.Ending(suggest.Name(key, names))
+			warnings = append(warnings, Warning(fmt.Sprintf("unknown setting %s in file %s%s", key, path, ending)))
 			continue
 		}
 		value, err := fromFile(s.kind, raw)

@@ -40,7 +40,7 @@ func (u Unknown) Warnings() []protocol.Warning {
 	for i, m := range u.Members {
 		list[i] = protocol.Warning{
 			Code: protocol.WarnUnknownMember, Subject: m.Path,
-			Message: "the " + m.What + " " + m.Path + " is unknown and was ignored" + m.question(),
+			Message: "the " + m.What + " " + m.Path + " is unknown and was ignored" + suggest.Ending(m.Near),
 		}
 	}
 	return list
@@ -53,18 +53,11 @@ func (u Unknown) Refusal() error {
 	}
 	e := &protocol.Error{Reason: protocol.ReasonValidation, Fields: map[string][]string{}}
 	for _, m := range u.Members {
-		e.Fields[m.Path] = []string{"is unknown" + m.question()}
+		e.Fields[m.Path] = []string{"is unknown" + suggest.Ending(m.Near)}
 	}
 	first := u.Members[0]
-	e.Message = first.Path + ": the " + first.What + " is unknown" + first.question()
+	e.Message = first.Path + ": the " + first.What + " is unknown" + suggest.Ending(first.Near)
 	return e
-}
-
-func (m UnknownMember) question() string {
-	if m.Near == "" {
-		return ""
-	}
-	return ": did you mean " + m.Near + "?"
 }
 
 // step is an element of the path to a value: a name in quotes in the text, or an index of a list.
@@ -78,11 +71,15 @@ func (s *scale) element(at step) string {
 	if at.to == 0 {
 		return strconv.Itoa(at.index)
 	}
-	name := string(rawjson.Name(s.text[at.from:at.to]))
+	return shown(string(rawjson.Name(s.text[at.from:at.to])))
+}
+
+// shown returns a name as responses show it: valid UTF-8, truncated to the length of the longest known name.
+func shown(name string) string {
 	if len(name) > protocol.MaxName {
-		name = strings.ToValidUTF8(name[:protocol.MaxName], "") + "…"
+		name = name[:protocol.MaxName] + "…"
 	}
-	return name
+	return strings.ToValidUTF8(name, "")
 }
 
 // noteUnknown records that the object at the current path has an unknown member.
@@ -118,12 +115,8 @@ func UnknownParameters(query map[string][]string, known any, also ...string) (u 
 		if u.Count++; len(u.Members) == maxUnknown {
 			continue
 		}
-		shown := name
-		if len(shown) > protocol.MaxName {
-			shown = shown[:protocol.MaxName] + "…"
-		}
 		u.Members = append(u.Members, UnknownMember{
-			Path: strings.ToValidUTF8(shown, ""), What: "query parameter", Near: suggest.Name(name, names),
+			Path: shown(name), What: "query parameter", Near: suggest.Name(name, names),
 		})
 	}
 	return u

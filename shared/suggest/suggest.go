@@ -7,7 +7,7 @@ const maxLength = 64
 // Name returns the known name that differs from name by at most two added, dropped or changed letters; empty if there
 // is none. Of several equally near names it returns the first.
 func Name(name string, known []string) string {
-	best, at := "", 3 // more than two slips is another word
+	best, at := "", 3 // a name that differs by three letters is another name
 	if len(name) > maxLength {
 		return ""
 	}
@@ -22,15 +22,15 @@ func Name(name string, known []string) string {
 	return best
 }
 
-// Ending returns the suggestion as the end of a sentence, such as ": did you mean addr?"; empty if there is none.
-func Ending(name string, known []string) string {
-	if near := Name(name, known); near != "" {
-		return ": did you mean " + near + "?"
+// Ending returns a suggestion as the end of a sentence, such as ": did you mean addr?"; empty if near is empty.
+func Ending(near string) string {
+	if near == "" {
+		return ""
 	}
-	return ""
+	return ": did you mean " + near + "?"
 }
 
-// distance counts the letters to add, drop or change to make b of a.
+// distance returns the Levenshtein distance of a and b in bytes.
 func distance(a, b string) int {
 	row := make([]int, len(b)+1)
 	for j := range row {
