@@ -132,12 +132,8 @@ func (p *program) showActivityFailures(list []protocol.PendingActivity) error {
 	lost.AppendHeader(table.Row{"lost delivery", "activity", "worker", "epoch", "took", "last heartbeat", "why"})
 	for _, a := range list {
 		for _, l := range a.Lost {
-			epoch := ""
-			if l.Epoch != 0 {
-				epoch = fmt.Sprint(l.Epoch)
-			}
 			lost.AppendRow(table.Row{
-				l.Delivery, a.ActivityType, l.Worker, epoch, took(l.StartedAt, l.At),
+				l.Delivery, a.ActivityType, l.Worker, epochs(nil).name(l.Epoch), took(l.StartedAt, l.At),
 				lastHeartbeat(l.HeartbeatAt, l.HeartbeatDetails), l.Why,
 			})
 		}
