@@ -421,11 +421,7 @@ func (p *Pipeline) refuse(x Exchange, err error) int {
 		c.W.Header().Set("Retry-After", strconv.Itoa(n))
 	}
 	if status >= http.StatusInternalServerError && !c.full {
-		line := p.Log.Error().Err(err)
-		if errors.Is(err, store.ErrUnavailable) {
-			line = store.Warn(&p.Log, err)
-		}
-		line.Str("operation", c.Route.Operation).Str("path", c.URL.Path).Int("status", status).
+		store.Error(&p.Log, err).Str("operation", c.Route.Operation).Str("path", c.URL.Path).Int("status", status).
 			Msg("request failed")
 	}
 	if err := p.write(x, status, x.Members(e, status)); err != nil {

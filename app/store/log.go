@@ -8,9 +8,16 @@ import (
 
 // Warn begins the log line of a failure. While the database is unavailable it is a debug line: the store logs the
 // beginning and the end of an outage, so that no caller needs to.
-func Warn(log *zerolog.Logger, err error) *zerolog.Event {
+func Warn(log *zerolog.Logger, err error) *zerolog.Event { return failure(log, zerolog.WarnLevel, err) }
+
+// Error is Warn with level error.
+func Error(log *zerolog.Logger, err error) *zerolog.Event {
+	return failure(log, zerolog.ErrorLevel, err)
+}
+
+func failure(log *zerolog.Logger, level zerolog.Level, err error) *zerolog.Event {
 	if errors.Is(err, ErrUnavailable) {
-		return log.Debug().Err(err)
+		level = zerolog.DebugLevel
 	}
-	return log.Warn().Err(err)
+	return log.WithLevel(level).Err(err)
 }
