@@ -77,6 +77,7 @@ func TestUnknownMembersAreReportedAndIgnored(t *testing.T) {
 			"unknown_member spec.time_zone", "unknown_member action.wrkflow_id", "unknown_member action.retry_policy.zz",
 		}},
 		{200, "POST", "/api/schedules/s/pause", `{"note":"n","spec":{"cron_expressions":[]}}`, []string{"unknown_member spec"}},
+		{201, "POST", "/api/tokens?zz=1", `{"roles":["viewer"]}`, []string{"unknown_member zz"}},
 		{200, "GET", "/api/schedules?statsu=paused", "", []string{"unknown_member statsu"}},
 		{200, "GET", "/api/schedules?status=paused&namespace=default", "", nil},
 		{200, "GET", "/api/workflows?query=Zy%20%3D%201&zz=1", "", []string{"unknown_attribute Zy", "unknown_member zz"}},

@@ -237,6 +237,11 @@ func (c *Call) Read(v any) error {
 	if err != nil {
 		return err
 	}
+	return c.Decode(raw, v)
+}
+
+// Decode decodes the body, or a part of it, and adds the members that v does not have to Unknown.
+func (c *Call) Decode(raw []byte, v any) error {
 	unknown, err := httpjson.DecodeReporting(raw, v)
 	c.Unknown.Add(unknown)
 	if err == nil && c.Strict {
@@ -259,12 +264,10 @@ func (c *Call) ReadQuery(also ...string) error {
 	return nil
 }
 
-// ReadKnown is Read, and refuses a body with members that v does not have.
+// ReadKnown is Read of a strict call: it rejects a body with members that v does not have.
 func (c *Call) ReadKnown(v any) error {
-	if err := c.Read(v); err != nil {
-		return err
-	}
-	return c.Unknown.Refusal()
+	c.Strict = true
+	return c.Read(v)
 }
 
 // Need is Read, and refuses a body without what the route's shape says that it needs.

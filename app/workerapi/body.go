@@ -52,9 +52,7 @@ func (in failing) failure(c *call) (*protocol.Failure, error) {
 		}
 	default:
 		f = reported{}
-		unknown, err := httpjson.DecodeReporting(raw, &f)
-		c.Unknown.Add(unknown)
-		if err != nil {
+		if err := c.Decode(raw, &f); err != nil {
 			return nil, protocol.Beneath(at, err)
 		}
 	}
