@@ -14,16 +14,16 @@ const outageRetry = time.Second
 // outage reports once that the database is unavailable, and once that it is available again, however many reads and
 // changes fail in between.
 type outage struct {
-	since atomic.Int64 // unix nanoseconds; 0: no outage is suspected
-	gone  func(error)
-	back  func(time.Duration)
+	suspected atomic.Bool // watchOutage runs
+	gone      func(error)
+	back      func(time.Duration)
 }
 
 // suspect receives the error of a read or of a batch, and returns it. One error does not prove an outage, since a read
 // also fails when its caller's deadline has passed: an outage begins when a write fails too.
 func (s *Store) suspect(err error) error {
 	o := &s.outage
-	if o.gone == nil || !errors.Is(err, store.ErrUnavailable) || !o.since.CompareAndSwap(0, time.Now().UnixNano()) {
+	if o.gone == nil || !errors.Is(err, store.ErrUnavailable) || !o.suspected.CompareAndSwap(false, true) {
 		return err
 	}
 	go s.watchOutage(err)
@@ -32,7 +32,7 @@ func (s *Store) suspect(err error) error {
 
 func (s *Store) watchOutage(err error) {
 	o := &s.outage
-	began := time.Unix(0, o.since.Load())
+	began := time.Now()
 	for reported := false; ; {
 		a := s.tryWrite()
 		select {
@@ -42,7 +42,7 @@ func (s *Store) watchOutage(err error) {
 		}
 		switch {
 		case a.err == nil:
-			o.since.Store(0)
+			o.suspected.Store(false)
 			if reported {
 				o.back(time.Since(began))
 			}
