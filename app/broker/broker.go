@@ -60,6 +60,7 @@ func (o Options) defaults() Options {
 	}
 	or(&o.Alive, 60*time.Second)
 	or(&o.StoreAlive, 60*time.Second)
+	or(&o.Quiet, 15*time.Second)
 	or(&o.Heartbeat, 15*time.Second)
 	or(&o.AttemptLease, 120*time.Second)
 	or(&o.HTTPLease, 300*time.Second)

@@ -28,7 +28,7 @@ func TestADrainFoundInTheRowEndsOpenPolls(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	ws := Open(s, d, Options{App: "here", Alive: time.Minute, StoreAlive: time.Minute, Shared: true})
+	ws := Open(s, d, Options{App: "here", Alive: time.Minute, StoreAlive: time.Minute, Quiet: time.Minute, Shared: true})
 	says := func(status protocol.WorkerStatus) *engine.Worker {
 		w := process("1")
 		w.Status = status

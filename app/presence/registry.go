@@ -31,7 +31,7 @@ type Options struct {
 	App           string        // id of this process
 	Alive         time.Duration // a worker is dead this long after its last heartbeat
 	StoreAlive    time.Duration // how often its liveness is stored at rest when the database is shared
-	Quiet         time.Duration // silence after which the exact time of a worker's last heartbeat is stored: 15 s
+	Quiet         time.Duration // silence after which the exact time of a worker's last heartbeat is stored
 	Heartbeat     time.Duration // what workers are told
 	AttemptLease  time.Duration // of workers that renew by themselves
 	HTTPLease     time.Duration // of clients of the HTTP contract
@@ -48,16 +48,7 @@ type Options struct {
 }
 
 // New makes the memory of an app.
-func New(o Options) *Registry {
-	return &Registry{opt: o.defaults(), known: map[engine.WorkerKey]*Heard{}}
-}
-
-func (o Options) defaults() Options {
-	if o.Quiet == 0 {
-		o.Quiet = 15 * time.Second
-	}
-	return o
-}
+func New(o Options) *Registry { return &Registry{opt: o, known: map[engine.WorkerKey]*Heard{}} }
 
 // Hears says whether a worker was heard here within the window.
 func (r *Registry) Hears(h Heard) bool { return !h.At.IsZero() && time.Since(h.At) <= r.opt.Alive }

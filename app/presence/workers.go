@@ -31,7 +31,6 @@ type Workers struct {
 // Open makes the workers of an app over its store. All methods may be called from any goroutine.
 func Open(s store.Store, d *dispatch.Dispatch, o Options) *Workers {
 	o.Settings = s.Queue
-	o = o.defaults()
 	ws := &Workers{
 		Registry: New(o), store: s, dispatch: d, opt: o, log: o.Log, started: time.Now(), unstored: make(chan struct{}, 1),
 	}
