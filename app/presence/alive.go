@@ -48,14 +48,14 @@ func (ws *Workers) storeSigns(
 	type sign struct {
 		Heard
 		silent time.Duration
-		close  bool
-		exact  bool // the row allows for no later heartbeat at this app: such a heartbeat is stored before the row expires
 	}
 	signs := make(map[engine.WorkerKey]sign, len(keys))
 	for _, k := range keys {
 		ws.With(k, func(h *Heard) {
-			silent, close := time.Since(h.At), h.Closely(ws.opt.HTTPLease)
-			signs[k] = sign{*h, silent, close, close || silent >= ws.opt.Quiet}
+			s := sign{*h, time.Since(h.At)}
+			s.Close = h.Closely(ws.opt.HTTPLease)
+			s.Exact = s.Close || s.silent >= ws.opt.Quiet
+			signs[k] = s
 		})
 	}
 	type answer struct {
@@ -88,7 +88,7 @@ func (ws *Workers) storeSigns(
 					next.HeardBy = ws.opt.App
 				}
 				next.HeardUntil = heardElsewhere(old, ws.opt.App, ws.opt.Alive, now)
-				if !s.exact {
+				if !s.Exact {
 					next.HeardUntil[ws.opt.App] = history.At(now.Add(ws.opt.Alive + ws.opt.StoreAlive - s.silent))
 				}
 				next.HeartbeatAt, next.AliveUntil = history.At(at), history.At(at.Add(ws.opt.Alive))
@@ -125,7 +125,7 @@ func (ws *Workers) storeSigns(
 			if h.Worker.Incarnation != s.Worker.Incarnation {
 				return
 			}
-			h.Close, h.Exact = s.close, s.exact
+			h.Close, h.Exact = s.Close, s.Exact
 			// What it said meanwhile is stored next.
 			if drains, stored := a.said[k]; stored && h.Draining == s.Draining && h.Unsaid == s.Unsaid {
 				h.Draining, h.Unsaid = drains, false
