@@ -40,16 +40,15 @@ func (b *Broker) DeleteRun(ctx context.Context, in protocol.RunDeletion) (protoc
 	if err := protocol.CheckLimits(in); err != nil {
 		return protocol.DeletedRun{}, err
 	}
-	for tries := 1; ; tries++ {
+	for range deleteTries {
 		out, err := b.tryDeleteRun(ctx, in)
-		switch {
-		case errors.Is(err, errRunChanged) && tries < deleteTries:
-		case errors.Is(err, errRunChanged):
-			return out, fmt.Errorf("run %s changed in each of %d tries: %w", in.RunID, deleteTries, store.ErrUnavailable)
-		default:
+		if !errors.Is(err, errRunChanged) {
 			return out, err
 		}
 	}
+	return protocol.DeletedRun{}, fmt.Errorf(
+		"run %s changed in each of %d tries: %w", in.RunID, deleteTries, store.ErrUnavailable,
+	)
 }
 
 func (b *Broker) tryDeleteRun(ctx context.Context, in protocol.RunDeletion) (protocol.DeletedRun, error) {
