@@ -173,7 +173,9 @@ func (b *Broker) Prune(ctx context.Context) (next time.Duration, err error) {
 	}); err != nil {
 		failed = append(failed, fmt.Errorf("lanes: %w", err))
 	}
-	failed = append(failed, b.pruneAudit(ctx))
+	if err := b.pruneAudit(ctx); err != nil {
+		failed = append(failed, fmt.Errorf("audit log: %w", err))
+	}
 	wait, err := b.logs.Prune(ctx)
 	if wait > 0 && (next == 0 || wait < next) {
 		next = wait
@@ -184,18 +186,18 @@ func (b *Broker) Prune(ctx context.Context) (next time.Duration, err error) {
 // pruneAudit removes audit entries older than Options.AuditAge. No pass is scheduled only for audit entries, so an
 // entry may remain for one more day.
 func (b *Broker) pruneAudit(ctx context.Context) error {
+	now, err := b.store.Now(ctx)
+	if err != nil {
+		return err
+	}
 	for removed := 0; ; {
-		now, err := b.store.Now(ctx)
-		if err != nil {
-			return err
-		}
 		var old []int64
-		err = b.store.View(ctx, func(r store.Reader) (err error) {
+		err := b.store.View(ctx, func(r store.Reader) (err error) {
 			old, err = r.OldAudits(ctx, now.Add(-b.opt.AuditAge), piece)
 			return err
 		})
 		if err != nil {
-			return fmt.Errorf("audit log: %w", err)
+			return err
 		}
 		if len(old) == 0 {
 			if removed > 0 {
@@ -208,7 +210,7 @@ func (b *Broker) pruneAudit(ctx context.Context) error {
 			Decide:     func(store.Rows, time.Time) (store.Writes, error) { return store.Writes{DropAudits: old}, nil },
 		})
 		if err != nil {
-			return fmt.Errorf("audit log: %w", err)
+			return err
 		}
 		removed += len(old)
 	}
