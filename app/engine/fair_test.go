@@ -2,13 +2,10 @@ package engine
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 	"testing"
 
 	"pgregory.net/rapid"
-
-	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
 // Random tasks of a few classes come and go. Nobody overtakes in its own class, no class waits while another gets more
@@ -76,17 +73,4 @@ func TestRanksAreFair(t *testing.T) {
 			pairs()
 		}
 	})
-}
-
-func TestFairnessKeysAreChecked(t *testing.T) {
-	for _, key := range []string{"tenant-1", "a:b.c_d", ""} {
-		if err := protocol.CheckFairness(key, "fairness_key"); err != nil {
-			t.Errorf("%q: %v", key, err)
-		}
-	}
-	for _, key := range []string{"no spaces", fmt.Sprintf("%065d", 1)} {
-		if protocol.CheckFairness(key, "fairness_key") == nil {
-			t.Errorf("%q was taken", key)
-		}
-	}
 }
