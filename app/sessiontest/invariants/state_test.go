@@ -50,7 +50,7 @@ func newMemory(p *proc, seed uint64) *memory {
 		GiveUp: func(_ context.Context, id string, epoch, known int64) error {
 			random.Lock()
 			defer random.Unlock()
-			return m.givesUp(id, epoch, known, r)
+			return m.releaseByVerb(id, epoch, known, r)
 		},
 	}, time.Second)
 	if err != nil {
@@ -105,8 +105,8 @@ func (m *memory) enters(
 	return h
 }
 
-// givesUp releases an epoch by the release verb.
-func (m *memory) givesUp(id string, epoch, known int64, r *rand.Rand) error {
+// releaseByVerb releases an epoch whose state the process has dropped.
+func (m *memory) releaseByVerb(id string, epoch, known int64, r *rand.Rand) error {
 	i, b := m.app(r)
 	c, at := m.names(giveUp, id, epoch, i)
 	_, err := b.ReleaseSession(context.Background(), protocol.SessionVerb{
@@ -115,12 +115,12 @@ func (m *memory) givesUp(id string, epoch, known int64, r *rand.Rand) error {
 	if err != nil && protocol.ReasonOf(err) == "" {
 		return err
 	}
-	m.gaveUp(c, at)
+	m.recordRelease(c, at)
 	return nil
 }
 
-// gaveUp records that an app confirmed an epoch as given up.
-func (m *memory) gaveUp(c call, at int64) {
+// recordRelease records that an app confirmed the release of an epoch whose state the process had dropped.
+func (m *memory) recordRelease(c call, at int64) {
 	m.record(c, reply{ok: true, after: m.now()}, at)
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -183,7 +183,7 @@ func (m *memory) beats(ctx context.Context, r *rand.Rand) {
 		for k, s := range a.Sessions {
 			switch c := calls[k]; {
 			case c.kind == giveUp && !s.Held:
-				m.gaveUp(c, at)
+				m.recordRelease(c, at)
 			case c.kind == giveUp: // the release was not stored
 			case s.Held:
 				m.record(c, m.granted(s.Epoch, s.LeaseExpiresAt), at)
