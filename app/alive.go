@@ -3,13 +3,15 @@ package app
 import (
 	"context"
 	"crypto/tls"
-	"io"
+	"log"
 	"net"
 	"net/http"
 	"sync"
 	"time"
 
 	"github.com/rs/zerolog"
+
+	"github.com/sojourn-run/sojourn/shared/httpjson"
 )
 
 // Probes answers liveness probes at the app's address while the app waits for its database and does not serve yet: a
@@ -32,7 +34,9 @@ func (p *Probes) Serve() {
 	if p.server != nil {
 		return
 	}
-	p.server = &http.Server{Handler: http.HandlerFunc(answerProbe), ReadHeaderTimeout: 10 * time.Second}
+	p.server = &http.Server{
+		Handler: http.HandlerFunc(answerProbe), ReadHeaderTimeout: 10 * time.Second, ErrorLog: log.New(p.Log, "", 0),
+	}
 	listener, err := new(net.ListenConfig).Listen(context.Background(), "tcp", p.Addr)
 	if err != nil {
 		p.Log.Warn().Err(err).Msg("failed to listen for probes while the app waits for its database")
@@ -55,12 +59,10 @@ func (p *Probes) Close() {
 }
 
 func answerProbe(w http.ResponseWriter, r *http.Request) {
-	w.Header().Set("Content-Type", "application/json")
-	if r.URL.Path == "/up" || r.URL.Path == "/healthz" {
-		_, _ = io.WriteString(w, `{"status":"up"}`)
-		return
+	status, body := http.StatusOK, `{"status":"up"}`
+	if r.URL.Path != "/up" && r.URL.Path != "/healthz" {
+		status, body = http.StatusServiceUnavailable, `{"status":"unavailable","message":"the app waits for its database"}`
 	}
-	w.Header().Set("Retry-After", "1")
-	w.WriteHeader(http.StatusServiceUnavailable)
-	_, _ = io.WriteString(w, `{"status":"unavailable","message":"the app waits for its database"}`)
+	httpjson.Hints(w, status)
+	_ = httpjson.Write(w, r, status, []byte(body)) // an error says that the caller hung up
 }
