@@ -398,8 +398,10 @@ func TestNoValueInACommandCausesAServerError(t *testing.T) {
 			}
 		}
 		of := map[string]map[string]bool{} // members by command; true: required
+		members := map[string]reflect.StructField{}
 		for _, f := range reflect.VisibleFields(reflect.TypeFor[protocol.Command]()) {
 			name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+			members[name] = f
 			for command := range strings.FieldsSeq(f.Tag.Get("of")) {
 				typ := strings.TrimRight(command, "!|")
 				if of[typ] == nil {
@@ -409,11 +411,6 @@ func TestNoValueInACommandCausesAServerError(t *testing.T) {
 					of[typ][name] = command != typ
 				}
 			}
-		}
-		members := map[string]reflect.StructField{}
-		for _, f := range reflect.VisibleFields(reflect.TypeFor[protocol.Command]()) {
-			name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
-			members[name] = f
 		}
 		values := commandValues(entries)
 		for _, typ := range slices.Sorted(maps.Keys(of)) {
