@@ -77,7 +77,7 @@ var aboutControl = map[string]about{
 		body: `{"reason": "settled"}`,
 	},
 	"delete_run": {
-		text: "History, logs, search attributes, and the ended sessions that its code started; it cannot be undone. Messages that the run still owes to others are delivered first. An open run is refused. Of the current run of a workflow id, the latest of the other runs takes the place.",
+		text: "Deletes history, logs, search attributes, and the ended sessions that the run's code started. It cannot be undone. Undelivered messages of the run are delivered first. An open run is refused. If the run is the current one of its workflow id, the latest of the other runs becomes the current run.",
 	},
 	"debug_workflow": {
 		text: "A one-word diagnosis, findings in the order of their weight, all that is open, and how many live workers poll its queues.",

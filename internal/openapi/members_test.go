@@ -25,24 +25,24 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// A member that a route accepts and no code reads promises what the app does not do. Types of requests are shared by
-// many routes, so a member counts as read when any code of the app reads its field.
+// A member that a route accepts and no code reads would have no effect. Routes share the types of requests, so a member
+// counts as read if any code of the app reads its field. A field that is only encoded as JSON with its struct does not.
 
 const module = "github.com/sojourn-run/sojourn"
 
-// unread are the members that no code of the app reads, and why they are accepted all the same.
+// unread has the members that no code of the app reads, with the reason why routes accept them.
 var unread = map[string]string{
-	"history.Parallel.parallel_group_kind":      "recorded with its group, for replays",
-	"httpapi.buildBody.build_id":                "read into a type that tells null from an absent member",
-	"httpapi.integrity.key_id":                  "of exports: imports check the checksum, and no export is signed",
-	"httpapi.integrity.signature":               "of exports: imports check the checksum, and no export is signed",
-	"httpapi.integrity.signature_algorithm":     "of exports: imports check the checksum, and no export is signed",
+	"history.Parallel.parallel_group_kind":      "recorded in history with its group, for replays",
+	"httpapi.buildBody.build_id":                "decoded into another type, which distinguishes null from an absent member",
+	"httpapi.integrity.key_id":                  unsigned,
+	"httpapi.integrity.signature":               unsigned,
+	"httpapi.integrity.signature_algorithm":     unsigned,
 	"protocol.Command.failed_step_sequence":     "failed_activity_execution_id names the same step",
-	"protocol.Failure.diagnostics":              "of the contract; the app records message and type",
-	"protocol.Failure.sequence":                 "of the contract; the app records message and type",
-	"protocol.JobOutcome.logs":                  "of the channel's first form; lines of activities come in lines",
-	"protocol.SearchAttribute.outcome":          "of responses, which have the type of the request",
-	"protocol.SessionOptions.scope":             "has one value, which is checked by its limits",
+	"protocol.Failure.diagnostics":              ofContract,
+	"protocol.Failure.sequence":                 ofContract,
+	"protocol.JobOutcome.logs":                  "part of the channel's first version; the member lines replaces it",
+	"protocol.SearchAttribute.outcome":          "set in responses, which have the type of the request",
+	"protocol.SessionOptions.scope":             "has one valid value; the limits of the member check it",
 	"protocol.MachineInformation":               shown,
 	"protocol.DiskInfo":                         shown,
 	"protocol.PackagesInfo":                     shown,
@@ -52,10 +52,14 @@ var unread = map[string]string{
 	"protocol.WorkerProps.SANDBOX_MEMORY_LIMIT": shown,
 }
 
-const shown = "stored and shown as it was sent"
+const (
+	shown      = "stored and shown as JSON"
+	ofContract = "part of the contract; the app ignores it"
+	unsigned   = "set in exports, which are not signed; imports verify the checksum"
+)
 
-// loader type-checks the packages of the module from their sources, and imports all others from compiled packages. So
-// that each field is one object, however many packages use it.
+// loader type-checks the packages of the module from their sources and imports other packages compiled. All packages
+// that use a field of the module therefore share one object for it.
 type loader struct {
 	fset   *token.FileSet
 	listed map[string]listedPackage
@@ -141,11 +145,11 @@ func (l *loader) check(path string) (*checkedPackage, error) {
 	return p, nil
 }
 
-// fields are fields of structs.
+// fields is a set of struct fields.
 type fields map[*types.Var]bool
 
-// read adds the fields that code reads: it selects them other than to set them. A conversion to a type with other
-// fields reads all of them.
+// read adds the fields that the package reads: those that it selects without assigning to them. A conversion to a type
+// with other fields reads all fields.
 func (p *checkedPackage) read(into fields) {
 	for _, f := range p.files {
 		set := map[ast.Expr]bool{}
@@ -172,7 +176,7 @@ func (p *checkedPackage) read(into fields) {
 	}
 }
 
-// convert adds the fields of a struct that is converted to another type of struct.
+// convert adds the fields of a struct that is converted to another struct type.
 func (p *checkedPackage) convert(call *ast.CallExpr, into fields) {
 	to := p.info.Types[call.Fun]
 	if !to.IsType() || len(call.Args) != 1 {
@@ -203,7 +207,7 @@ func embedded(s *types.Selection, into fields) {
 	}
 }
 
-// bodies are a value of each type that a request is decoded into: of the routes, and of the methods of the socket.
+// bodies returns a value of each type that a request body of a route, or a call of a socket method, is decoded into.
 func bodies() (all []any) {
 	for _, rt := range openapi.Routes() {
 		if rt.Shape.Body != nil {
@@ -284,7 +288,7 @@ func TestEveryMemberOfARequestIsReadBySomeCode(t *testing.T) {
 	}
 	for _, key := range slices.Sorted(maps.Keys(unread)) {
 		if !used[key] {
-			t.Errorf("%s is read, or is no member: it needs no exception", key)
+			t.Errorf("%s is read, or is not a member: remove the exception", key)
 		}
 	}
 	if len(members) < 200 {
@@ -292,8 +296,7 @@ func TestEveryMemberOfARequestIsReadBySomeCode(t *testing.T) {
 	}
 }
 
-// parameters returns the texts that are arguments of calls in a function and in the functions of its package that it
-// calls.
+// parameters returns the string literals in a function and in the functions of its package that it uses.
 func (p *checkedPackage) parameters(
 	of types.Object, bodies map[types.Object]*ast.FuncDecl, seen map[types.Object]bool,
 ) []string {
@@ -377,15 +380,15 @@ func TestEveryParameterOfAQueryIsReadByItsRoute(t *testing.T) {
 	}
 }
 
-// ignored are the members that published SDKs send and the app does not read, and why.
+// ignored has the members that published SDKs send and the app does not read, with the reason.
 var ignored = map[string]string{
-	"worker_heartbeat heartbeat_interval_seconds":  "the interval of the registration holds",
-	"request_cancellation cleanup_timeout_seconds": "of cancellation scopes, which are not offered; warned",
-	"complete_workflow_task sticky_cache":          "counts of the worker's cache, by which the app decides nothing",
+	"worker_heartbeat heartbeat_interval_seconds":  "the interval of the registration applies",
+	"request_cancellation cleanup_timeout_seconds": "for cancellation scopes, which the app does not support; the response has a warning",
+	"complete_workflow_task sticky_cache":          "statistics of the worker's cache; no decision of the app needs them",
 }
 
-// The members that the published Python SDKs send are read by the routes they send them to. testdata/sdk_members.py
-// lists them from the sources of an SDK, for testdata/sdk_members.json.
+// Each route knows the members that the published Python SDKs send to it. testdata/sdk_members.py extracted
+// testdata/sdk_members.json from the sources of the SDKs.
 func TestTheMembersThatPublishedSDKsSendAreRead(t *testing.T) {
 	raw, err := os.ReadFile("testdata/sdk_members.json")
 	if err != nil {
@@ -418,7 +421,7 @@ func TestTheMembersThatPublishedSDKsSendAreRead(t *testing.T) {
 					case ignored[key] != "":
 						used[key] = true
 					default:
-						t.Errorf("%s sends %s, which %s does not read", sdk.SDK, m, rt.Operation)
+						t.Errorf("%s sends %s, which %s does not know", sdk.SDK, m, rt.Operation)
 					}
 				}
 			}
@@ -426,7 +429,7 @@ func TestTheMembersThatPublishedSDKsSendAreRead(t *testing.T) {
 	}
 	for key := range ignored {
 		if !used[key] {
-			t.Errorf("%s is read, or not sent: it needs no exception", key)
+			t.Errorf("%s is known, or not sent: remove the exception", key)
 		}
 	}
 	if len(sdks) < 2 || served < 60 {
@@ -434,7 +437,7 @@ func TestTheMembersThatPublishedSDKsSendAreRead(t *testing.T) {
 	}
 }
 
-// serves says whether a route serves a recorded request, in whose path {} stands for any segment.
+// serves reports whether a route serves a recorded request; {} in the request's path matches any segment.
 func serves(route, request string) bool {
 	method, pattern, _ := strings.Cut(route, " /api")
 	sent, path, _ := strings.Cut(request, " ")

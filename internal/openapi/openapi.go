@@ -132,7 +132,7 @@ var parameters = object{
 	},
 	"Strict": object{
 		"name": "strict", "in": "query",
-		"description": "refuse members and query parameters that the app does not know, which are else in warnings",
+		"description": "reject a request with members or query parameters that the app does not know; by default they are listed in warnings",
 		"schema":      object{"type": "boolean", "default": false},
 	},
 	"ControlPlaneVersion": object{
@@ -151,9 +151,9 @@ type workerAnswer struct {
 	Capabilities protocol.ServerCapabilities `json:"server_capabilities"`
 }
 
-// warnedAnswer is what every answer of the control plane may carry.
+// warnedAnswer has the members that every control plane response may have.
 type warnedAnswer struct {
-	// about members and query parameters of the request that the app does not know, and others that are probably mistakes
+	// about members and query parameters of the request that the app does not know, and about other probable mistakes
 	Warnings []protocol.Warning `json:"warnings,omitempty"`
 }
 

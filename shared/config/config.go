@@ -49,7 +49,7 @@ type Config struct {
 	TLSKey         string   `koanf:"tls-key"`
 	TLSClientCA    string   `koanf:"tls-client-ca"` // empty: callers need no certificate
 	DatabaseURL    string   `koanf:"database-url"`  // sqlite:PATH or postgres://…
-	// DatabaseURLFile is a file with a postgres:// URL; empty: DatabaseURL applies.
+	// DatabaseURLFile is a file with a postgres:// URL, read at every connect; empty: DatabaseURL is used.
 	DatabaseURLFile string `koanf:"database-url-file"`
 	DataDir         string `koanf:"data-dir"`
 	Auth            string `koanf:"auth"`

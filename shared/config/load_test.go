@@ -178,7 +178,7 @@ func TestUnknownSettingsStopTheProcessButNotThoseOfKubernetes(t *testing.T) {
 		t.Errorf("%d unknown settings are named, want %d: %v", n, len(want), err)
 	}
 	if _, _, _, err := load(t, App, nil, environ[2:], ""); err != nil {
-		t.Errorf("variables of Kubernetes: %v", err)
+		t.Errorf("variables that Kubernetes sets: %v", err)
 	}
 	for name, ignore := range map[string][2][]string{
 		"flag":     {{"--ignore-unknown-settings"}, environ},

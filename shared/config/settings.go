@@ -88,7 +88,7 @@ var settings = []setting{
 	},
 	{
 		name: "database-url-file", roles: apps,
-		help: "file with a postgres:// URL, such as a mounted secret, in place of database-url; read at every connect; unset: none",
+		help: "file with a postgres:// URL, such as a mounted secret; replaces database-url, read at every connect; unset: none",
 	},
 	{name: "data-dir", value: "./.sojourn", roles: all, help: "database, handler cache, logs, session directories"},
 	{

@@ -72,7 +72,7 @@ type ActivityScheduled struct {
 	ScheduleToClose int64             `json:"schedule_to_close_timeout,omitempty"`
 	Heartbeat       int64             `json:"heartbeat_timeout,omitempty"`
 	MaxBlamed       int               `json:"max_blamed_losses,omitempty"`
-	// CancellationPolicy is as the command named it; absent: try_cancel.
+	// CancellationPolicy is that of the command; absent: try_cancel.
 	CancellationPolicy string `json:"cancellation_policy,omitempty"`
 	Parallel
 }
@@ -145,8 +145,8 @@ type ActivityCancelled struct {
 	Parallel
 }
 
-// ActivityCancelRequested records a cancel_activity command. Effect is "cancelled", "requested" when the activity ends
-// only when its worker has stopped, "abandoned" when its worker is not asked to stop, or "too_late" when the activity
+// ActivityCancelRequested records a cancel_activity command. Effect is "cancelled"; "requested" if the activity ends
+// only when its worker has stopped it; "abandoned" if its worker is not asked to stop it; or "too_late" if the activity
 // had already ended.
 type ActivityCancelRequested struct {
 	CommandSequence int64  `json:"command_sequence"`

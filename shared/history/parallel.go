@@ -24,15 +24,14 @@ type Parallel struct {
 
 // Lost is one delivery of an attempt that ended without an outcome.
 type Lost struct {
-	Delivery int64  `json:"delivery"`
-	Worker   string `json:"worker_id"`
-	Epoch    int64  `json:"session_epoch,omitempty"`
-	At       Time   `json:"at"`
-	Why      string `json:"why"` // lease_expired, worker_restarted, worker_error, returned: …
-	// StartedAt is when the delivery was leased, HeartbeatAt when the last heartbeat of its code arrived.
-	StartedAt   Time `json:"started_at,omitzero"`
-	HeartbeatAt Time `json:"last_heartbeat_at,omitzero"`
-	// HeartbeatDetails is the progress of the last heartbeat. Only the latest lost delivery of a list has it.
+	Delivery    int64  `json:"delivery"`
+	Worker      string `json:"worker_id"`
+	Epoch       int64  `json:"session_epoch,omitempty"`
+	At          Time   `json:"at"`
+	Why         string `json:"why"`                        // lease_expired, worker_restarted, worker_error, returned: …
+	StartedAt   Time   `json:"started_at,omitzero"`        // time of the delivery's lease
+	HeartbeatAt Time   `json:"last_heartbeat_at,omitzero"` // time of the last heartbeat from its code
+	// HeartbeatDetails is the progress in the last heartbeat. It is set only in the latest lost delivery of a list.
 	HeartbeatDetails json.RawMessage `json:"last_heartbeat_details,omitempty"`
 	// Tasks and Verdict are of a delivery whose worker process ended: how many tasks were leased to it, and whether this
 	// one is a suspect of that loss or blamed for it; empty: neither.

@@ -141,7 +141,7 @@ func Decode(raw []byte, v any) error {
 	return err
 }
 
-// DecodeReporting is Decode, and returns the unknown members.
+// DecodeReporting is Decode and also returns the members of raw that v does not have.
 func DecodeReporting(raw []byte, v any) (Unknown, error) {
 	if len(bytes.TrimSpace(raw)) == 0 {
 		return Unknown{}, nil

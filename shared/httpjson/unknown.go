@@ -12,19 +12,19 @@ import (
 	"github.com/sojourn-run/sojourn/shared/suggest"
 )
 
-// maxUnknown is how many unknown members of a request are named; the others are only counted.
+// maxUnknown limits the unknown members that a response names; the others are only counted.
 const maxUnknown = 20
 
-// Unknown are the members of a request that the route does not read.
+// Unknown lists the members and query parameters of a request that the route does not know.
 type Unknown struct {
 	Count   int
-	Members []UnknownMember // the first maxUnknown of them
+	Members []UnknownMember // the first maxUnknown
 }
 
-// UnknownMember is a member of a body, or a parameter of a query, that the route does not read.
+// UnknownMember is a member of a body, or a parameter of a query, that the route does not know.
 type UnknownMember struct {
-	Path string // as action.input
-	Near string // known member that was probably meant; empty if there is none
+	Path string // such as action.input
+	Near string // nearest known name, as a suggestion; empty: none is near
 	What string // "member" or "query parameter"
 }
 
@@ -34,7 +34,7 @@ func (u *Unknown) Add(other Unknown) {
 	u.Members = append(u.Members, other.Members[:min(len(other.Members), maxUnknown-len(u.Members))]...)
 }
 
-// Warnings are the unknown members for the response to the request.
+// Warnings returns the unknown members as warnings for the response.
 func (u Unknown) Warnings() []protocol.Warning {
 	list := make([]protocol.Warning, len(u.Members))
 	for i, m := range u.Members {
@@ -46,7 +46,7 @@ func (u Unknown) Warnings() []protocol.Warning {
 	return list
 }
 
-// Refusal is the error of a request that must not have unknown members; nil if it has none.
+// Refusal returns the error for a route that rejects unknown members; nil if there are none.
 func (u Unknown) Refusal() error {
 	if u.Count == 0 {
 		return nil
@@ -60,13 +60,13 @@ func (u Unknown) Refusal() error {
 	return e
 }
 
-// step is an element of the path to a value: a name in quotes in the text, or an index of a list.
+// step is an element of the path to a value: the position of a quoted name in the text, or an index of a list.
 type step struct {
-	from, to int // 0: an index
+	from, to int // position of the name; to is 0 for an index
 	index    int
 }
 
-// element returns a step as a path shows it.
+// element returns the text of a step in a path.
 func (s *scale) element(at step) string {
 	if at.to == 0 {
 		return strconv.Itoa(at.index)
@@ -82,7 +82,7 @@ func shown(name string) string {
 	return strings.ToValidUTF8(name, "")
 }
 
-// noteUnknown records that the object at the current path has an unknown member.
+// noteUnknown records an unknown member of the current object; known has the members of its type.
 func (s *scale) noteUnknown(at step, known map[string]reflect.Type) {
 	if s.unknown.Count++; len(s.unknown.Members) == maxUnknown {
 		return
@@ -98,7 +98,8 @@ func (s *scale) noteUnknown(at step, known map[string]reflect.Type) {
 	})
 }
 
-// UnknownParameters are the parameters of a query that are neither members of known, a struct or nil, nor in also.
+// UnknownParameters returns the parameters of a query that are neither members of the struct known nor in also. known
+// may be nil.
 func UnknownParameters(query map[string][]string, known any, also ...string) (u Unknown) {
 	if len(query) == 0 {
 		return u

@@ -18,7 +18,7 @@ func TestUnknownMembersAreFoundAtEveryDepthButNotInPayloads(t *testing.T) {
 	}{
 		{"none", `{"workflow_type":"a","memo":{"x":1},"input":[{"y":2}]}`, &protocol.StartRequest{}, nil},
 		{"misspelled", `{"workflow_type":"a","tsak_queue":"q"}`, &protocol.StartRequest{}, []string{"tsak_queue task_queue"}},
-		{"nothing like it", `{"zzzzzzzz":null}`, &protocol.StartRequest{}, []string{"zzzzzzzz "}},
+		{"no near name", `{"zzzzzzzz":null}`, &protocol.StartRequest{}, []string{"zzzzzzzz "}},
 		{"other case", `{"Workflow_Type":"a"}`, &protocol.StartRequest{}, nil},
 		{"escaped", `{"workflow\u005ftype":"a","\u0078":1}`, &protocol.StartRequest{}, []string{"x "}},
 		{
@@ -53,8 +53,8 @@ func TestUnknownMembersAreFoundAtEveryDepthButNotInPayloads(t *testing.T) {
 	}
 }
 
-// A body of many unknown members must not become a response of many warnings.
-func TestOfManyUnknownMembersOnlyTheFirstAreNamed(t *testing.T) {
+// A body with many unknown members must not cause a response with many warnings.
+func TestOnlyTheFirstUnknownMembersAreNamed(t *testing.T) {
 	var body strings.Builder
 	for i := range 10_000 {
 		fmt.Fprintf(&body, `,"%s%d":1`, strings.Repeat("k", 500), i)
@@ -73,8 +73,8 @@ func TestOfManyUnknownMembersOnlyTheFirstAreNamed(t *testing.T) {
 	}
 }
 
-// Every request pays for the search. It must cost a body without unknown members nothing that grows with its size.
-func TestLookingForUnknownMembersAllocatesNothingPerMember(t *testing.T) {
+// Inspect runs for every request. For a body without unknown members, its allocations must not grow with the body.
+func TestInspectingABodyAllocatesNothingPerMember(t *testing.T) {
 	counts := map[int]float64{}
 	for _, items := range []int{1, 100} {
 		item := `{"task_id":"a","lease_owner":"w","commands":[{"type":"schedule_activity","retry_policy":{"max_attempts":3}}]}`

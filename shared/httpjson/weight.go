@@ -19,7 +19,7 @@ const (
 	fatRatio = 16
 )
 
-// maxQuoted is the longest name, in quotes and with every character escaped, that can be a member's.
+// maxQuoted is the length of the longest member name in quotes, with every character escaped.
 const maxQuoted = 6*protocol.MaxName + 2
 
 // What values weigh that are decoded into no type of their own, in bytes.
@@ -29,8 +29,8 @@ const (
 )
 
 // Inspect reads a text before it is decoded into v. It returns the members that v does not have, and refuses a text
-// that would decode into far more memory than its own size. It does not look into payloads. A text that is no JSON
-// passes: decoding it returns what is wrong.
+// that would decode into far more memory than its own size. It skips payloads. Text that is not JSON passes: decoding
+// it returns the error.
 func Inspect(raw []byte, v any) (Unknown, error) {
 	s := scale{text: raw, most: fatFree + fatRatio*len(raw)}
 	s.at = s.room[:0]
@@ -53,8 +53,8 @@ type scale struct {
 	over   bool
 	broken bool
 
-	at      []step   // path of the value that is being read
-	room    [16]step // of at, so that a body of usual depth needs no allocation
+	at      []step   // path of the current value
+	room    [16]step // backing array of at: a body of usual depth needs no allocation
 	unknown Unknown
 }
 
@@ -134,9 +134,9 @@ func (s *scale) list(t reflect.Type) {
 	}
 }
 
-// below reads a value that is an element of the current one.
+// below reads a value inside the current one; at is its last path element.
 func (s *scale) below(at step, t reflect.Type) {
-	if t == nil { // no member of an untyped value is unknown
+	if t == nil { // an untyped value has no unknown members, so it needs no path
 		s.value(nil)
 		return
 	}

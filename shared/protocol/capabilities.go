@@ -8,7 +8,7 @@ type ServerCapabilities struct {
 	PollStatus            bool               `json:"poll_status"`
 	PollIdempotency       bool               `json:"workflow_task_poll_request_idempotency"`
 	HistoryPage           int                `json:"history_page_size_default"`
-	DefaultHistoryPage    int                `json:"default_history_page_size"` // equal to HistoryPage; this is the documented name
+	DefaultHistoryPage    int                `json:"default_history_page_size"` // equals HistoryPage; the documented name
 	MaxHistoryPage        int                `json:"history_page_size_max"`
 	QueryTasks            bool               `json:"query_tasks"`
 	QueryPollIdempotency  bool               `json:"query_task_poll_request_idempotency"`

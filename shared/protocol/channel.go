@@ -453,8 +453,7 @@ type JobOutcome struct {
 	Response     *JobResponse    `json:"response,omitempty"`
 	// hands the job back for this reason, as returnJob does; no status then
 	Returned string `json:"returned,omitempty"`
-	// Began is as in CompleteItem.
-	Began *bool `json:"began,omitempty"`
+	Began    *bool  `json:"began,omitempty"` // as in CompleteItem
 	// Executor reports that the attempt's executor ended.
 	Executor *ExecutorLoss `json:"executor,omitempty"`
 	// Lines are what the job's code logged and was not confirmed by an answer to uploadLogs.
@@ -565,7 +564,7 @@ type JobLock struct {
 type JobReturn struct {
 	JobRef
 	Reason string `json:"reason,omitempty"`
-	Began  *bool  `json:"began,omitempty"` // as in CompleteItem
+	Began  *bool  `json:"began,omitempty"` // see CompleteItem
 }
 
 // JobHistory asks for a page of the history behind a workflow job or a query. An empty token is the first page.

@@ -10,19 +10,20 @@ import (
 	"github.com/sojourn-run/sojourn/shared/retry"
 )
 
-// How a session is kept: AffinityHard, the default, leaves its tasks to its holder for as long as that holds it;
-// AffinitySoft lets another worker acquire it once a task has waited for the holder for so long.
+// The affinities of a session. With AffinityHard, the default, only the worker that holds the session runs its tasks.
+// With AffinitySoft another worker may acquire the session when a task has waited for that worker for
+// fallback_after_seconds.
 const (
 	AffinityHard = "hard"
 	AffinitySoft = "soft"
 )
 
-// The limits of memo and search attributes; sizes are of the encoded values.
+// The limits of memo and search attributes; sizes are those of encoded values, in bytes.
 const (
-	MaxAttributes      = 100 // and of memo entries
+	MaxAttributes      = 100 // also the limit of memo entries
 	MaxAttributeName   = 128
 	MaxAttributeBytes  = 2_048
-	MaxAttributesBytes = 40_960 // all names and values of a run
+	MaxAttributesBytes = 40_960 // of all names and values of a run
 	MaxMemoName        = 64
 	MaxMemoEntry       = 10_240
 	MaxMemo            = 65_536
@@ -33,15 +34,15 @@ var (
 	wholeNumber = regexp.MustCompile(`^-?[0-9]+$`)
 )
 
-// IsLabel reports whether a text can be the name of a memo entry or search attribute of at most so many bytes.
+// IsLabel reports whether name is valid for a memo entry or search attribute and has at most longest bytes.
 func IsLabel(name string, longest int) bool {
 	return len(name) <= longest && label.MatchString(name) && !wholeNumber.MatchString(name)
 }
 
-// CheckCommand refuses a command that is wrong by itself, whichever run it belongs to: a member that it needs is
-// missing or outside of the limits in its tag, a text has a NUL character or is not UTF-8, or members exclude each
-// other. Apps check every command with it before they record any, and Go workflows at each call. What the command does
-// not read may hold anything. at gives the path of a member.
+// CheckCommand rejects a command that is invalid in any run: a required member is missing, a member is outside the
+// limits in its tag, a text contains a NUL character or is not UTF-8, or two members exclude each other. Apps check all
+// commands of a task before they record one; Go workflows check each call. Members that the command type does not read
+// are not checked. at returns the path of a member.
 func CheckCommand(c *Command, at func(member string) string) error {
 	if err := checkMembers(c, at); err != nil {
 		return err
@@ -82,7 +83,7 @@ func checkActivity(c *Command, at func(string) string) error {
 	if err := checkRetry(c.RetryPolicy, at); err != nil {
 		return err
 	}
-	if c.SessionID != "" && CheckSessionID(c.SessionID, "") != nil { // at allocates, so it is called for a refusal only
+	if c.SessionID != "" && CheckSessionID(c.SessionID, "") != nil { // at allocates, so it is called only for an error
 		return CheckSessionID(c.SessionID, at("session_id"))
 	}
 	if c.FairnessKey == "" {
@@ -119,7 +120,7 @@ func checkRetry(p *retry.Policy, at func(string) string) error {
 	return nil
 }
 
-// CheckOptions refuses wrong options of a session; at gives the path of a member.
+// CheckOptions rejects invalid options of a session; at returns the path of a member.
 func CheckOptions(o *SessionOptions, reacquire *bool, at func(string) string) error {
 	if err := CheckLimitsAt(o, at); err != nil {
 		return err
@@ -132,7 +133,7 @@ func CheckOptions(o *SessionOptions, reacquire *bool, at func(string) string) er
 	return CheckAffinity(o.Affinity, o.FallbackAfter, reacquire, at)
 }
 
-// CheckSessionID refuses the ID of a session that is empty or blank; field is its path.
+// CheckSessionID rejects a session ID that is empty or blank; field is its path.
 func CheckSessionID(id, field string) error {
 	if strings.TrimSpace(id) == "" {
 		return Invalid(field, "must be 1 to 255 bytes, and not only blanks")
@@ -140,7 +141,7 @@ func CheckSessionID(id, field string) error {
 	return nil
 }
 
-// CheckAffinity refuses members of an affinity that exclude each other; at gives the path of a member.
+// CheckAffinity rejects affinity members that exclude each other; at returns the path of a member.
 func CheckAffinity(affinity string, after int64, reacquire *bool, at func(string) string) error {
 	switch {
 	case after > 0 && affinity != AffinitySoft:
@@ -153,7 +154,7 @@ func CheckAffinity(affinity string, after int64, reacquire *bool, at func(string
 
 var fairnessKey = regexp.MustCompile(`^[A-Za-z0-9._:-]+$`) // up to 64
 
-// CheckFairness refuses text that is no key of fairness; field is its path.
+// CheckFairness rejects an invalid fairness key; field is its path.
 func CheckFairness(key, field string) error {
 	if key != "" && (len(key) > 64 || !fairnessKey.MatchString(key)) {
 		return Invalid(field, "must be 1 to 64 of letters, digits and . _ : -")
@@ -161,11 +162,10 @@ func CheckFairness(key, field string) error {
 	return nil
 }
 
-// derivedID is the form of the ID of a child whose command chose none: the run of its parent, and a command sequence.
+// derivedID matches the IDs of children whose commands have no ID: the run ID of the parent and a command sequence.
 var derivedID = regexp.MustCompile(`^[0-7][0-9A-HJKMNP-TV-Za-hjkmnp-tv-z]{25}-\+?0*[1-9][0-9]{0,18}$`)
 
-// CheckWorkflowID refuses text that is no ID of a workflow, and IDs of the form of children whose command chose none;
-// field is its path.
+// CheckWorkflowID rejects text that is not a valid workflow ID, and IDs that derivedID matches; field is its path.
 func CheckWorkflowID(id, field string) error {
 	if strings.ContainsFunc(id, unicode.IsControl) {
 		return CheckName(field, id) // the error names the character

@@ -89,9 +89,9 @@ type Command struct {
 	// MaxBlamedLosses, ours, is after how many losses of its worker process that it is blamed for it is given up; 0: the
 	// app's setting. The attempts of its policy hold where they are more.
 	MaxBlamedLosses int `json:"max_blamed_losses,omitempty" of:"schedule_activity" minimum:"0" maximum:"1000"`
-	// CancellationPolicy says what cancel_activity does to an activity that a worker runs: it ends at once and the worker
-	// is asked to stop (try_cancel, the default), it ends when the worker has stopped (wait_cancellation_completed), or
-	// the worker is not asked, and the activity runs on until it ends or its run closes (abandon).
+	// CancellationPolicy selects the effect of cancel_activity on a running activity. try_cancel, the default: the
+	// activity ends at once, and its worker is asked to stop. wait_cancellation_completed: the activity ends when its
+	// worker has stopped. abandon: the worker is not asked, and the activity runs until it ends or its run closes.
 	CancellationPolicy string `json:"cancellation_policy,omitempty" of:"schedule_activity" enum:"try_cancel,abandon,wait_cancellation_completed"`
 	// WorkerSession is the door with options; schedule_activity needs its session_id.
 	WorkerSession *SessionOptions `json:"worker_session,omitempty" of:"schedule_activity start_session"`

@@ -247,7 +247,7 @@ func BodyOf(err error) *ErrorBody {
 	return &ErrorBody{Reason: e.Reason, Message: e.Message, Details: e.Details, Fields: e.Fields}
 }
 
-// Err returns the refusal as an error.
+// Err returns the body as an *Error.
 func (b *ErrorBody) Err() error {
 	return &Error{Reason: b.Reason, Message: b.Message, Details: b.Details, Fields: b.Fields}
 }

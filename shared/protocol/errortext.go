@@ -8,18 +8,18 @@ import (
 	"unicode/utf8"
 )
 
-// MaxErrorText is how many bytes of an error text are stored and logged.
+// MaxErrorText is the maximum size of a stored or logged error text, in bytes.
 const MaxErrorText = 16 << 10
 
-// ErrorText returns the text of an error as it is stored and logged: without NUL characters, with U+FFFD in place of
-// invalid UTF-8, and of at most MaxErrorText bytes. A program does not choose what it fails with, so such a text is
-// cleaned where the texts of other members are refused.
+// ErrorText cleans the text of an error for storage and logs: it removes NUL characters, replaces invalid UTF-8 by
+// U+FFFD, and truncates the text to MaxErrorText bytes. Invalid texts of other kinds are rejected, but a program does
+// not choose the errors that it fails with.
 func ErrorText(s string) string {
 	const more = "…"
 	if len(s) <= MaxErrorText && badText(s) == "" {
 		return s
 	}
-	long := len(s) > 2*MaxErrorText // more than cleaning can remove
+	long := len(s) > 2*MaxErrorText // truncate before the copies below
 	if long {
 		s = s[:2*MaxErrorText]
 	}
@@ -30,7 +30,7 @@ func ErrorText(s string) string {
 	return strings.ToValidUTF8(s[:min(len(s), MaxErrorText-len(more))], "") + more
 }
 
-// cleanedError returns an error object of JSON with its texts as ErrorText returns them.
+// cleanedError applies ErrorText to the texts of a JSON object that describes an error.
 func cleanedError(raw json.RawMessage) json.RawMessage {
 	if len(raw) <= MaxErrorText && !bytes.Contains(raw, []byte(`\u0000`)) {
 		return raw
@@ -52,8 +52,8 @@ func cleanedError(raw json.RawMessage) json.RawMessage {
 	return out
 }
 
-// Cleaned returns the failure with its texts as ErrorText returns them. The stack keeps its length: it is shortened
-// where it is stored, at the frame where the code failed.
+// Cleaned returns a copy of the failure with ErrorText applied to its texts. The stack trace is not truncated here but
+// before it is stored, so that the frame where the code failed is kept.
 func (f *Failure) Cleaned() *Failure {
 	if f == nil {
 		return nil
@@ -68,7 +68,7 @@ func (f *Failure) Cleaned() *Failure {
 // fails reports whether the command ends a run or an update with an error.
 func (c *Command) fails() bool { return c.Type == FailWorkflow || c.Type == FailUpdate }
 
-// Clean replaces the error texts of a command by those that ErrorText returns. Commands without an error do not change.
+// Clean applies ErrorText to the error texts of a fail_workflow or fail_update command. Other commands do not change.
 func (c *Command) Clean() {
 	if !c.fails() {
 		return
@@ -100,8 +100,8 @@ func anyFails(commands []Command) bool {
 	return false
 }
 
-// Cleaned returns the outcome with the texts of its errors as ErrorText returns them. It changes nothing that the
-// sender shares.
+// Cleaned returns a copy of the outcome with ErrorText applied to its error texts. It does not change c's commands,
+// which the sender may share.
 func (c CompleteItem) Cleaned() CompleteItem {
 	c.Failure, c.Returned, c.Commands = c.Failure.Cleaned(), ErrorText(c.Returned), cleanedCommands(c.Commands)
 	if c.Then != nil && anyFails(c.Then.Commands) {
@@ -112,7 +112,7 @@ func (c CompleteItem) Cleaned() CompleteItem {
 	return c
 }
 
-// badText returns why not every database can store a text; empty if every database can.
+// badText returns the reason why not every database can store s; empty if every database can.
 func badText(s string) string {
 	switch {
 	case strings.Contains(s, "\x00"):

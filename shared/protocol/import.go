@@ -19,5 +19,5 @@ type ImportAnswer struct {
 	Status     string `json:"status"`
 	Events     int64  `json:"history_length"`
 
-	Warnings []Warning `json:"warnings,omitempty"` // about names that are not allowed for a new run
+	Warnings []Warning `json:"warnings,omitempty"` // about names that a new run must not have
 }

@@ -23,7 +23,7 @@ const MaxTaskBytes = 4 << 20
 //	minimum, maximum      of a whole number
 //	maxItems, each        entries of a list of texts, and bytes of each, of which none is empty
 //	enum                  the texts it may be, between commas
-//	clean                 an error text: it is cleaned (see ErrorText) where others are refused
+//	clean                 an error text: it is cleaned (see ErrorText) and not rejected
 //
 // Texts must be valid UTF-8 without NUL characters, which not every database can store.
 // A member that may be left out ("omitempty", "omitzero") and is zero was left out, and a nil pointer is within all
@@ -44,8 +44,8 @@ func CheckLimitsAt(in any, at func(member string) string) error {
 	return nil
 }
 
-// checkMembers refuses the first member of a command that it needs and has not, or that is outside of the limits in its
-// tag. at gives the path of a member.
+// checkMembers rejects a command at its first member that is required and missing, or outside the limits in its tag. at
+// returns the path of a member.
 func checkMembers(c *Command, at func(member string) string) error {
 	v := reflect.ValueOf(c).Elem()
 	either, there := "", false // of the members of which one is needed: the first, and whether one is there
@@ -71,7 +71,7 @@ func checkMembers(c *Command, at func(member string) string) error {
 	return nil
 }
 
-// commands are, by command, the members that it reads and that are texts, needed or limited.
+// commands returns, by command type, the members that the command reads and that are texts, required or limited.
 var commands = sync.OnceValue(func() map[CommandType][]limit {
 	all := map[CommandType][]limit{}
 	for _, f := range reflect.VisibleFields(reflect.TypeFor[Command]()) {
@@ -98,7 +98,7 @@ type limit struct {
 	limited              bool
 	needed, either       bool // of commands: it, or one of some members
 	optional             bool
-	text                 bool // a text, or a list of texts, that must be storable
+	text                 bool // a text, or a list of texts, that every database must be able to store
 	minLength, maxLength int
 	minimum, maximum     *int64
 	maxItems, each       int

@@ -92,10 +92,10 @@ type EndRequest struct {
 	Identity  string `json:"-"`
 }
 
-// RunDeletion names a closed run to delete, and why.
+// RunDeletion is a request to delete a closed run.
 type RunDeletion struct {
 	Target
-	Reason   string `json:"reason,omitempty" maxLength:"1000"` // for people; it is written to the audit log
+	Reason   string `json:"reason,omitempty" maxLength:"1000"` // for people; the audit entry has it
 	Identity string `json:"-"`
 }
 
@@ -106,8 +106,8 @@ type DeletedRun struct {
 	WorkflowType  string `json:"workflow_type"`
 	Outcome       string `json:"outcome"`         // deleted
 	HistoryLength int64  `json:"history_length"`  // events deleted
-	Sessions      int    `json:"worker_sessions"` // sessions deleted, which the run's code had started and which had ended
-	// CurrentRunID is the current run of the workflow ID from now on; null: the ID is free.
+	Sessions      int    `json:"worker_sessions"` // ended sessions deleted, which the run's code had started
+	// CurrentRunID is the current run of the workflow ID after the deletion; null: the ID is free.
 	CurrentRunID *string `json:"current_run_id"`
 }
 
@@ -249,8 +249,8 @@ type PendingActivity struct {
 	// of its session's state, in the attempt under way, as its worker told
 	Rebuild     *Recovered `json:"rebuild,omitempty"`
 	LastFailure string     `json:"last_failure,omitempty"`
-	Stack       string     `json:"stack_trace,omitempty"` // of the last failure, shortened
-	// Lost are the deliveries of the attempt under way that ended without an outcome, oldest first, at most 10.
+	Stack       string     `json:"stack_trace,omitempty"` // stack trace of the last failure, truncated
+	// Lost has the deliveries of the current attempt that ended without an outcome, oldest first, at most 10.
 	Lost []history.Lost `json:"lost_deliveries,omitempty"`
 	Why  string         `json:"why,omitempty"`
 	Wait *Wait          `json:"wait"`

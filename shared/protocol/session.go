@@ -227,10 +227,9 @@ type SessionAttempt struct {
 	Why       string       `json:"why,omitempty"`
 	StartedAt history.Time `json:"started_at,omitzero"`
 	EndedAt   history.Time `json:"ended_at,omitzero"`
-	// Heartbeat is the time of the last heartbeat of the code, and HeartbeatDetails its progress, of deliveries that run
-	// or were lost.
+	// time of the last heartbeat from the code; set for running and lost deliveries
 	Heartbeat        history.Time    `json:"last_heartbeat_at,omitzero"`
-	HeartbeatDetails json.RawMessage `json:"last_heartbeat_details,omitempty"`
+	HeartbeatDetails json.RawMessage `json:"last_heartbeat_details,omitempty"` // progress in the last heartbeat
 }
 
 // SessionAttemptPage is one page of what ran in a session. Runs that retention has removed are not in it.

@@ -95,7 +95,7 @@ type Wait struct {
 	// of the type of the workflow or activity, or of the signal, condition or child
 	Name  string `json:"name,omitempty"`
 	Queue string `json:"task_queue,omitempty"` //
-	// queues that the worker serves; set if the task is in another queue
+	// task queues that the worker polls; set if the task is in another queue
 	WorkerQueues []string `json:"worker_task_queues,omitempty"`
 	Group        string   `json:"group,omitempty"`     // whose workers alone may have it
 	Namespace    string   `json:"namespace,omitempty"` // whose budget it is, when it is not the queue's

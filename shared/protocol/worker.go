@@ -228,8 +228,8 @@ type CompleteItem struct {
 	// hands the task back, for this reason; neither result nor failure
 	Returned  string `json:"returned,omitempty"`
 	LostCount bool   `json:"lost,omitempty"` // with Returned: counted as lost, like a worker that died
-	// Began says, with Returned, whether the code of the activity began: only then the delivery counts as an attempt.
-	// Absent: it began if the reason is draining, or with lost or executor.
+	// Began reports, with Returned, whether the activity's code began: only then does the delivery count as an attempt.
+	// Absent: the code began if returned is draining, or if lost or executor is set.
 	Began     *bool      `json:"began,omitempty"`
 	Recovered *Recovered `json:"recovered,omitempty"` // the session's state was rebuilt inside this attempt
 	// Executor reports that the attempt's executor ended. With returned, the task is repeated and counts towards no limit.
@@ -301,8 +301,8 @@ const (
 	RebuildRunning   = "running"
 )
 
-// LostReasons are the reasons for which the state of a session can be missing: code did not find it, its executor
-// ended, or the holding before ended and with it the state.
+// LostReasons are the reasons why the state of a session can be missing: the code did not find it, its executor ended,
+// or the previous holding ended, and the state with it.
 var LostReasons = map[string]bool{
 	"missing_state": true,
 	"crash":         true, "out_of_memory": true, "quota": true, "deadline": true, "protocol_error": true,

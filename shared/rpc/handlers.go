@@ -22,7 +22,7 @@ type Handler struct {
 	unread func(ctx context.Context, payload json.RawMessage, why error) (any, error)
 }
 
-// countUnknown counts the members of a call that its method does not read; nil: they are not counted.
+// countUnknown counts the members of a call that its method does not know; nil: they are not counted.
 type countUnknown func(method string, members int)
 
 // Handle enters fn as method. In is what the payload is decoded into; a missing or null payload is the zero In. Out is

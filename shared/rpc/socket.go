@@ -44,7 +44,7 @@ type Serving struct {
 	// Failed, when set, hears of every call that was refused, for log and metrics. The cause of an internal error is in
 	// its chain.
 	Failed func(ctx context.Context, method string, err *Error)
-	// Unknown, when set, is called with the number of members of a call that its method does not read, if there are any.
+	// Unknown, when set, is called for a call with members that its method does not know, with their number.
 	Unknown func(method string, members int)
 }
 

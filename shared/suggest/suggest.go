@@ -1,13 +1,13 @@
-// Package suggest finds the known name that a misspelled one was probably meant to be.
+// Package suggest finds the known name that is nearest to a misspelled name.
 package suggest
 
-// maxLength bounds the names that are compared: the cost grows with the square of their length.
+// maxLength limits the length of compared names in bytes: the cost of a comparison grows with its square.
 const maxLength = 64
 
-// Name returns the known name that differs from name by at most two added, dropped or changed letters; empty if there
-// is none. Of several equally near names it returns the first.
+// Name returns the nearest known name at a distance of at most two added, dropped or changed bytes; empty if there is
+// none. Of several names at the same distance it returns the first.
 func Name(name string, known []string) string {
-	best, at := "", 3 // a name that differs by three letters is another name
+	best, at := "", 3 // a name at distance 3 is another name
 	if len(name) > maxLength {
 		return ""
 	}

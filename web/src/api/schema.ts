@@ -240,16 +240,19 @@ export interface components {
             /** Format: date-time */
             at: string | null;
             delivery: number;
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description time of the last heartbeat from its code
+             */
             last_heartbeat_at?: string | null;
-            /** @description last_heartbeat_details is the progress of the last heartbeat. Only the latest lost delivery of a list has it. */
+            /** @description last_heartbeat_details is the progress in the last heartbeat. It is set only in the latest lost delivery of a list. */
             last_heartbeat_details?: Json;
             /** @description leased_tasks and Verdict are of a delivery whose worker process ended: how many tasks were leased to it, and whether this one is a suspect of that loss or blamed for it; empty: neither. */
             leased_tasks?: number;
             session_epoch?: number;
             /**
              * Format: date-time
-             * @description started_at is when the delivery was leased, HeartbeatAt when the last heartbeat of its code arrived.
+             * @description time of the delivery's lease
              */
             started_at?: string | null;
             /** @enum {string} */
@@ -326,7 +329,7 @@ export interface components {
             last_heartbeat_at: string | null;
             /** Format: date-time */
             lease_expires_at: string | null;
-            /** @description lost_deliveries are the deliveries of the attempt under way that ended without an outcome, oldest first, at most 10. */
+            /** @description lost_deliveries has the deliveries of the current attempt that ended without an outcome, oldest first, at most 10. */
             lost_deliveries?: components["schemas"]["Lost"][];
             /** Format: date-time */
             next_attempt_at: string | null;
@@ -338,7 +341,7 @@ export interface components {
             sequence: number;
             session_epoch?: number;
             session_id?: string;
-            /** @description of the last failure, shortened */
+            /** @description stack trace of the last failure, truncated */
             stack_trace?: string;
             /** Format: date-time */
             started_at: string | null;
@@ -914,9 +917,10 @@ export interface components {
             epoch: number;
             /**
              * Format: date-time
-             * @description last_heartbeat_at is the time of the last heartbeat of the code, and HeartbeatDetails its progress, of deliveries that run or were lost.
+             * @description time of the last heartbeat from the code; set for running and lost deliveries
              */
             last_heartbeat_at?: string | null;
+            /** @description progress in the last heartbeat */
             last_heartbeat_details?: Json;
             /**
              * @description running, completed, failed, cancelled, expired: its worker was lost; returned: handed back
@@ -1350,7 +1354,7 @@ export interface components {
             /** @description who has it, or comes nearest to having it */
             worker_id?: string;
             worker_release?: string;
-            /** @description queues that the worker serves; set if the task is in another queue */
+            /** @description task queues that the worker polls; set if the task is in another queue */
             worker_task_queues?: string[];
             /** @description of the child */
             workflow_id?: string;
