@@ -43,7 +43,7 @@ func progress(raw json.RawMessage) string {
 	return inOneLine(strings.Join(words, ", "))
 }
 
-// took is the time between two times; empty if one is unknown.
+// took returns the duration from one time to another; empty if one of them is unknown.
 func took(from, to history.Time) string {
 	if from.IsZero() || to.IsZero() {
 		return ""
@@ -51,7 +51,7 @@ func took(from, to history.Time) string {
 	return to.Sub(from.Time).Round(time.Millisecond).String()
 }
 
-// lastHeartbeat is the time of a heartbeat with its progress; empty if there was none.
+// lastHeartbeat returns the time of a heartbeat and its progress; empty if there was no heartbeat.
 func lastHeartbeat(at history.Time, details json.RawMessage) string {
 	return strings.TrimSpace(stamp(at) + " " + progress(details))
 }

@@ -39,7 +39,7 @@ type program struct {
 	asked    *client.Client // that was asked before
 
 	warnings sync.Mutex      // guards warned
-	warned   map[string]bool // warnings that were printed
+	warned   map[string]bool // texts of the warnings printed
 }
 
 // Main runs the command line of this process and returns its exit code. A process that was started as an executor or

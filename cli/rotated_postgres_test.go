@@ -24,8 +24,8 @@ func (s *server) do(statement string, args ...any) {
 	}
 }
 
-// asks makes the server ask a role for its password.
-func (s *server) asks(role string) {
+// requirePassword makes the server require the password of a role.
+func (s *server) requirePassword(role string) {
 	s.t.Helper()
 	c, err := pgx.Connect(s.t.Context(), s.url)
 	if err != nil {
@@ -47,14 +47,14 @@ func (s *server) asks(role string) {
 }
 
 // An app that waits for its database is alive and not ready. The password of the database's role then changes twice
-// while the app runs, and its connections end. The app refuses work until the new password is in its file, the password
-// file at first and then the file with the URL. Then it works again, without a restart and with all that it
-// acknowledged. Each outage is two lines in its log.
+// while the app runs, and its connections end. The app refuses requests until a file has the new password: first the
+// password file, then the file with the URL. Then it serves again without a restart, and no acknowledged run is lost.
+// It logs two lines for each outage.
 func TestARotatedPasswordIsReadByARunningApp(t *testing.T) {
 	t.Parallel()
 	db := ownPostgres(t)
 	db.do("CREATE ROLE rotated LOGIN SUPERUSER PASSWORD 'one'")
-	db.asks("rotated")
+	db.requirePassword("rotated")
 	f := newFleet(t)
 	pass, url := filepath.Join(f.dir, "pass"), filepath.Join(f.dir, "url")
 	write := func(path, text string) {
@@ -100,7 +100,7 @@ func TestARotatedPasswordIsReadByARunningApp(t *testing.T) {
 		db.do(fmt.Sprintf("ALTER ROLE rotated PASSWORD 'two-%d'", i))
 		db.do("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'rotated'")
 		until(t, "the app is not ready", func() bool { return status("/readyz") == http.StatusServiceUnavailable })
-		p.line(p.err, `the database refuses the credentials`)
+		p.line(p.err, `database refused the credentials`)
 		code, raw, err := f.client.call(t.Context(), http.MethodPost, "/api/workflows", map[string]any{"workflow_type": "x"})
 		if err != nil || code != http.StatusServiceUnavailable {
 			t.Errorf("a start while the password is refused: %d %s %v", code, raw, err)
@@ -116,16 +116,16 @@ func TestARotatedPasswordIsReadByARunningApp(t *testing.T) {
 				t.Errorf("%s is not there", id)
 			}
 		}
-		// An outage is two lines, however many requests and loops it fails.
+		// An outage is logged in two lines, regardless of the number of requests and loops that fail.
 		until(t, "the end of the outage is logged", func() bool { return logged("database available again") == i+1 })
 		if n := logged("database unavailable"); n != i+1 {
-			t.Errorf("after %d outages: %d lines about their beginning", i+1, n)
+			t.Errorf("after %d outages: %d lines log a beginning", i+1, n)
 		}
 	}
 	lines, _ := p.err.all()
 	for _, l := range lines {
 		if strings.Contains(l, "store unavailable") && !strings.Contains(l, "database unavailable") {
-			t.Errorf("a line more about an outage: %s", l)
+			t.Errorf("another line about an outage: %s", l)
 		}
 	}
 	select {

@@ -211,7 +211,7 @@ func (s *settings) postgres() bool {
 	return s.DatabaseURLFile != "" || !strings.HasPrefix(s.DatabaseURL, "sqlite:")
 }
 
-// postgresURL reads the URL of the PostgreSQL database, which may change in its file.
+// postgresURL returns the URL of the PostgreSQL database. It reads the URL file at each call, since the URL may change.
 func (s *settings) postgresURL() (string, error) {
 	if s.DatabaseURLFile == "" {
 		return s.DatabaseURL, nil
@@ -232,7 +232,7 @@ func (s *settings) openStore(ctx context.Context, id string, d store.Dispatcher)
 	return s.awaitStore(ctx, id, d, func() {})
 }
 
-// awaitStore is openStore that calls waiting, perhaps more than once, while the database cannot be reached.
+// awaitStore is openStore, and calls waiting at each failed attempt to connect to the database.
 func (s *settings) awaitStore(
 	ctx context.Context, id string, d store.Dispatcher, waiting func(),
 ) (store.Store, error) {
@@ -245,7 +245,7 @@ func (s *settings) awaitStore(
 	}, Recovered: func(after time.Duration) {
 		s.Log.Info().Float64("outage_seconds", after.Seconds()).Msg("database available again")
 	}, Refused: func(err error) {
-		s.Log.Error().Err(err).Msg("the database refuses the credentials of this process; it ends unless they are accepted in 5 min")
+		s.Log.Error().Err(err).Msg("database refused the credentials; the app exits unless they are accepted within 5 min")
 	}}
 	if !s.postgres() {
 		o.App = "app" // the file has one app at a time: its row goes on

@@ -127,8 +127,8 @@ func (p *program) client(c *cobra.Command) (*client.Client, error) {
 	return p.asked, err
 }
 
-// warn prints the warnings of a response, one line each. Warnings that repeat, as on each page of a list, are printed
-// once.
+// warn prints the warnings of a response, one line each. It prints each text once: every page of a list repeats its
+// warnings.
 func (p *program) warn(list []protocol.Warning) {
 	p.warnings.Lock()
 	defer p.warnings.Unlock()

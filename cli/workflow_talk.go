@@ -188,7 +188,7 @@ func (p *program) cancelWorkflow() *cobra.Command {
 	return c
 }
 
-// endWorkflow is a command that sends a reason to the route of a run with its name.
+// endWorkflow returns a command that sends a reason to the route of a run that is named verb.
 func (p *program) endWorkflow(verb, short string) *cobra.Command {
 	var f endFlags
 	return f.add(&cobra.Command{
@@ -212,7 +212,7 @@ func (p *program) endRun(c *cobra.Command, id, verb string, f endFlags) error {
 	return ask(p, c, http.MethodPost, runPath(id, f.run)+"/"+verb, in, p.receipt)
 }
 
-// deleteWorkflow deletes one run, always by its run ID: see the route.
+// deleteWorkflow returns the command that deletes one run. The route requires a run ID, by default the current run's.
 func (p *program) deleteWorkflow() *cobra.Command {
 	var run, reason string
 	c := runFlag(&cobra.Command{
@@ -231,7 +231,7 @@ func (p *program) deleteWorkflow() *cobra.Command {
 			})
 		},
 	}, &run)
-	c.Flags().StringVar(&reason, "reason", "", "why, for the audit log")
+	c.Flags().StringVar(&reason, "reason", "", "reason, for the audit log")
 	return c
 }
 

@@ -35,8 +35,8 @@ type Options struct {
 	Token     string       // empty: none is sent
 	Namespace string       // default: "default"
 	HTTP      *http.Client // default: http.DefaultClient
-	// Warned is called with the warnings of a response, for example about members of the request that the app does not
-	// know. It may be called from several goroutines at once. nil: warnings are dropped.
+	// Warned is called with the warnings of a response, for example about request members that the app does not know. It
+	// may be called by several goroutines at once. nil: warnings are dropped.
 	Warned func([]protocol.Warning)
 }
 
@@ -122,7 +122,7 @@ func (c *Client) request(ctx context.Context, method, to string, in, out any) er
 	return json.Unmarshal(raw, out)
 }
 
-// warn passes the warnings of a response on.
+// warn calls Options.Warned with the warnings of a response.
 func (c *Client) warn(raw []byte) {
 	if c.opt.Warned == nil || !bytes.Contains(raw, []byte(`"warnings"`)) {
 		return

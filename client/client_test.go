@@ -259,7 +259,7 @@ func TestCancelIsRefusedWhereNoWorkerSupportsItAndCancelNowEndsTheRun(t *testing
 	}
 }
 
-// Delete takes closed runs only: the named one, or the current one of a workflow ID. The other run of the test stays.
+// Delete deletes only closed runs: the named run, or the current run of a workflow ID. The third run is kept.
 func TestDeleteRemovesOneClosedRun(t *testing.T) {
 	a := apptest.Start(t, apptest.Options{})
 	c, ctx := asking(t, a.URL()), t.Context()

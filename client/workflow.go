@@ -222,8 +222,8 @@ func (w *Workflow) Terminate(ctx context.Context, reason string) error {
 }
 
 // Delete deletes one closed run with its history, logs and search attributes, and the ended sessions that its code
-// started. It cannot be undone. Without a RunID it is the run that is current now. The reason is written to the audit
-// log. The error's reason is protocol.ReasonRunNotClosed if the run is open.
+// started. It cannot be undone. Without a RunID it deletes the current run. The audit log has the reason. The error's
+// reason is protocol.ReasonRunNotClosed if the run is open.
 func (w *Workflow) Delete(ctx context.Context, reason string) error {
 	run := w
 	if w.RunID == "" {

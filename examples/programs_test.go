@@ -179,7 +179,7 @@ func TestWorkerAloneRunsIsolatedActivitiesInAnotherProcess(t *testing.T) {
 	}
 }
 
-// A program without a release of its own has that of Sojourn, which does not tell its builds apart.
+// A program that sets no release has Sojourn's release, which does not distinguish the builds of the program.
 func TestAWorkerWithoutAReleaseLogsOnceThatItsBuildsAreNotMatched(t *testing.T) {
 	t.Parallel()
 	a := apptest.Start(t, apptest.Options{Change: func(o *app.Options) { o.Release = release.Embedded }})
@@ -397,7 +397,7 @@ func TestJavaScriptWorkerSurvivesTwentyRestartsOfItsApp(t *testing.T) {
 	t.Cleanup(func() {
 		if app != nil && app.Process != nil {
 			_ = app.Process.Kill()
-			_ = app.Wait() // it writes to the data directory until then
+			_ = app.Wait() // the app writes to the data directory until it ends
 		}
 		if t.Failed() {
 			t.Logf("the apps said:\n%s", said)

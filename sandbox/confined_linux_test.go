@@ -295,8 +295,8 @@ func TestDeniedAccessIsExplained(t *testing.T) {
 	})
 }
 
-// Reading a path fails with the reason if executor-read names it but it is in the data directory, or if it is reached
-// through a node_modules folder that is a link.
+// The error of a denied read names the reason if executor-read names the path but it is in the data directory, or if
+// the path leads through a node_modules folder that is a link.
 func TestAPathThatSeemsOpenIsExplained(t *testing.T) {
 	file := func(dir string) string {
 		t.Helper()

@@ -10,9 +10,9 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// In a drain running tasks have the drain timeout less leaveTime, at least half of it, to finish. leaveTime is for
-// handing tasks back (backTime), the close hooks of sessions, and the last calls to the app (callsTime). If the tasks
-// finish earlier, the hooks have up to hooksTime.
+// In a drain, running tasks have the drain timeout less leaveTime to finish, but at least half of the drain timeout.
+// leaveTime is for handing tasks back (backTime), the close hooks of sessions, and the last calls to the app
+// (callsTime). If the tasks finish earlier, the hooks have up to hooksTime.
 const (
 	leaveTime = 5 * time.Second
 	backTime  = 1 * time.Second
@@ -203,7 +203,7 @@ func (w *Worker) evict(ctx context.Context, l sandbox.SessionLost) bool {
 	})
 }
 
-// yield releases an idle session because another session waits for its place. A session in use is not released.
+// yield releases an idle session to make room for another session. A session in use is not released.
 func (w *Worker) yield(ctx context.Context, n protocol.SessionNotice) {
 	w.sessions.Yield(n.SessionID, n.Epoch, n.Reason, func() error {
 		_, err := w.link.ReleaseSession(ctx, protocol.SessionVerb{SessionID: n.SessionID, Epoch: n.Epoch, Reason: n.Reason})

@@ -31,8 +31,8 @@ import (
 // IsolationNone runs isolated activities in the worker's own process, and no handlers in other languages.
 const IsolationNone = "none"
 
-// AutoSessions is a cap of 1,000 sessions. If all activities of the worker run in executors, the cap is the number of
-// executors that fit into their memory when each uses its limit, if that is lower.
+// AutoSessions is a cap of 1,000 sessions. If all activities of the worker run in executors, the cap is at most the
+// number of executors that fit into the executors' memory when each uses its memory limit.
 const AutoSessions = -1
 
 // autoSessions is the cap of a worker with AutoSessions whose activities run in the worker's process.

@@ -14,7 +14,7 @@ class Refused(Exception):
     def __init__(self, status, body):
         super().__init__(f"{status} {body.get('reason')}: {body.get('message')}")
         self.reason = body.get("reason")
-        # The body of the request is at fault: the same again would be refused again.
+        # Whether the app refused the content of the request: it would refuse the same request again.
         self.content = status in (413, 422) or status == 400 and bool(body.get("errors"))
 
 

@@ -74,7 +74,7 @@ def register():
 
 
 def complete(path, lease, outcome):
-    """Completes a task. An outcome that the app refuses for its content becomes a failure with the reason."""
+    """Completes a task. If the app refuses the content of the outcome, reports a failure with the reason."""
     try:
         return work("POST", path + "complete", {**lease, **outcome})
     except Refused as e:

@@ -162,7 +162,7 @@ async function run(job) {
       await insist("completeJob", { ...ref, ...outcome }, stop.signal);
     } catch (err) {
       if (!(err instanceof Refused && [413, 422].includes(err.details.status))) throw err;
-      // The app refused the outcome for its content, and would refuse it again: the job fails with the reason.
+      // The app refused the content of the outcome and would refuse it again: report a failure with the reason.
       const failure = { message: `the app refused the outcome: ${err.message}`, type: "OutcomeRefused", non_retryable: true };
       await insist("completeJob", { ...ref, status: "USER_FAILURE", response: { failure } }, stop.signal);
     }

@@ -83,9 +83,9 @@ class Recovery(TypedDict, total=False):
     """How the session's state is rebuilt when it is gone: recovery = {"rebuild_activity": "index.load"}."""
 
     rebuild_activity: str
-    """The activity that makes the state anew, with the first argument of the call that missed it."""
+    """The activity that rebuilds the state. It receives the first argument of the call whose state is missing."""
     rebuild_arguments: int
-    """How many arguments of that call the rebuild activity receives: a list of them, if it is more than 1, the default."""
+    """Number of arguments of that call that the rebuild activity receives, as a list if more than 1. Default: 1."""
     max_auto_retries: int
     """How often a call is tried again after a rebuild; 1 when it is left out."""
     singleflight_per_session: bool

@@ -76,7 +76,7 @@ func (r Rules) Covers(path string, write bool) bool {
 	return false
 }
 
-// Below reports whether a path is a folder or lies below it. It compares the names only.
+// Below reports whether path is folder or lies below it. It compares the names and does not follow links.
 func Below(path, folder string) bool {
 	return path == folder || strings.HasPrefix(path, strings.TrimSuffix(folder, "/")+"/")
 }

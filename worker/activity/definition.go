@@ -105,7 +105,7 @@ func (f *Func) Decode(args payload.Payload) ([]reflect.Value, error) {
 	return in, err
 }
 
-// decodeGiven is Decode and also returns the number of arguments in the list.
+// decodeGiven is Decode and also returns the number of arguments in args.
 func (f *Func) decodeGiven(args payload.Payload) (in []reflect.Value, given int, err error) {
 	in = make([]reflect.Value, len(f.in)+1)
 	outs := make([]any, len(f.in))

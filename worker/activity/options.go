@@ -30,8 +30,8 @@ type SessionRecoveryPolicy struct {
 	OnError         SessionErrorKind // Lost when empty
 	RebuildActivity string           // its registered name
 	MaxAutoRetries  int              // of the activity after a rebuild; 1 when 0
-	// RebuildArguments is the number of the activity's arguments that a handler receives as the rebuild activity, 1 when
-	// 0: it receives them as in a direct call with that many. A Go function receives as many as it has parameters.
+	// RebuildArguments is the number of the activity's arguments that a rebuild activity in another language receives, as
+	// in a direct call with that many; 0 means 1. A Go function receives as many as it has parameters.
 	RebuildArguments       int
 	SingleflightPerSession bool // activities of one session that are cold at once share one rebuild
 }

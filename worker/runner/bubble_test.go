@@ -493,7 +493,7 @@ func (a *control) last(run string) (last history.Event) {
 	}
 }
 
-// task returns the run's workflow task; nil: none.
+// task returns the run's workflow task; nil if it has none.
 func (a *control) task(run string) (task *engine.Task) {
 	a.t.Helper()
 	err := a.store.View(a.t.Context(), func(r store.Reader) error {

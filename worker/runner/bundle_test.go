@@ -92,7 +92,7 @@ func TestAnOutcomeRefusedForItsFormBecomesAFailure(t *testing.T) {
 }
 
 // A workflow task whose outcome the app refuses for its content fails with the reason, once per delivery, and the run
-// completes when the outcome is taken. No lease expires meanwhile, and other runs are not affected.
+// completes once the app accepts the outcome. No lease expires before that, and other runs are not affected.
 func TestAWorkflowTaskRefusedForItsContentFailsWithTheReason(t *testing.T) {
 	for name, refusal := range map[string]*protocol.Error{
 		"as invalid":         protocol.Invalid("commands.0.activity_type", "must be 1 to 255 bytes"),
@@ -155,7 +155,7 @@ func TestAWorkflowTaskRefusedForItsContentFailsWithTheReason(t *testing.T) {
 	}
 }
 
-// Refusals that say something about the task or the worker make no failure: the outcome is dropped.
+// A refusal that is about the task or the worker does not become a failure: the outcome is dropped.
 func TestAWorkflowTaskRefusedForAnotherReasonIsDropped(t *testing.T) {
 	for _, refusal := range []error{
 		protocol.Refuse(protocol.ReasonTaskNotLeased, "the task is over"),

@@ -27,15 +27,15 @@ func (a *attempt) execute(ctx context.Context) (payload.Payload, error) {
 	return result, a.whyLost(err)
 }
 
-// whyLost adds to an error about missing state why the holding before this one ended. It adds nothing if the state was
-// lost in this holding: its executor ended, or the state was rebuilt here before.
+// whyLost adds to an error about missing state the reason why the previous holding ended. It adds nothing if the state
+// was lost in this holding: its executor ended, or the state was rebuilt in this holding before.
 func (a *attempt) whyLost(err error) error {
 	s, here := a.task.Session, a.lost != "" && a.lost != string(sandbox.CauseDeclared)
 	here = here || a.rebuilds > 0 || a.recovered != nil
 	if s == nil || s.LastEnd == "" || here || !errors.Is(err, activity.ErrSessionLost) {
 		return err
 	}
-	a.lost = cmp.Or(protocol.LostReason(s.LastEnd), "released") // for a reason that an operator or the holder gave
+	a.lost = cmp.Or(protocol.LostReason(s.LastEnd), "released") // an operator or the holder chose another reason
 	why := fmt.Sprintf(" (the holding before this one ended: %s)", s.LastEnd)
 	if plain, ok := err.(*activity.Error); ok { //nolint:errorlint // not wrapped: its type and class stay
 		told := *plain
@@ -164,8 +164,9 @@ func lacksPackages(err error) (r protocol.WaitReason, why string) {
 	return "", ""
 }
 
-// codeBegan says whether the code of a call to an executor began, by the error of the call. It did not if no executor
-// was available or if the state of its session had been lost before, unless the code reported that itself.
+// codeBegan reports, by the error of a call to an executor, whether the called code began. It did not begin if no
+// executor was available, or if the state of the session was lost before the call. It began if the code itself reported
+// the loss.
 func codeBegan(err error) bool {
 	var lost *sandbox.SessionLost
 	if errors.As(err, &lost) {

@@ -92,17 +92,17 @@ func TestCallsThatComeAfterTheEndOfAnExecutorAreReturned(t *testing.T) {
 	})
 }
 
-// A worker that hands an activity back says whether its code began: only then the delivery counts as an attempt.
+// A worker that hands an activity back reports whether its code began: only then does the delivery count as an attempt.
 func TestAHandBackSaysWhetherTheCodeBegan(t *testing.T) {
 	for name, c := range map[string]struct {
 		stop func(*member)
 		want int
 	}{
 		"no executor": {(*member).kill, 1},
-		"stopped in the middle": {func(m *member) {
+		"stopped while its code ran": {func(m *member) {
 			short, cancel := context.WithTimeout(context.Background(), time.Second)
 			defer cancel()
-			_ = m.Stop(short) // its activity runs on
+			_ = m.Stop(short) // its activity does not end
 			m.HandBack(context.Background())
 		}, 2},
 	} {

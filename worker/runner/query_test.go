@@ -164,14 +164,14 @@ func TestChildRunsBesideItsParent(t *testing.T) {
 	})
 }
 
-// Commands that the app refuses fail the workflow task with the reason. The task is tried again, and corrected code
+// Commands that the app refuses fail the workflow task with the reason. The task is retried, and corrected code
 // continues the run.
 func TestRefusedCommandsFailTheWorkflowTask(t *testing.T) {
 	bubble(t, func(t *testing.T, a *control) {
 		var fixed atomic.Bool
 		a.worker("w", func(r *worker.Registry) {
 			r.Workflow("wrong", func(ctx workflow.Context) error {
-				for i := 0; i < 7 && !fixed.Load(); i++ { // each entry is within its limit, all of them are not
+				for i := 0; i < 7 && !fixed.Load(); i++ { // each entry is within its limit, their sum is not
 					name, value := fmt.Sprintf("entry%d", i), strings.Repeat("x", 10_000)
 					if err := workflow.UpsertMemo(ctx, map[string]any{name: value}); err != nil {
 						return err

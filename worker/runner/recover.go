@@ -155,7 +155,7 @@ func (a *attempt) rebuildHandler(ctx context.Context, name string, arguments int
 	return err
 }
 
-// firstArguments returns the first n of the arguments. Arguments that are no list are returned unchanged.
+// firstArguments returns the first n of the arguments. It returns arguments that are not a list unchanged.
 func firstArguments(args payload.Payload, n int) (payload.Payload, error) {
 	all, err := payload.Args(args)
 	if err != nil || len(all) <= n {

@@ -183,8 +183,7 @@ func TestSessionMovesWhenItsWorkerDies(t *testing.T) {
 	})
 }
 
-// A rebuild names the real reason for which the state is missing: how the holding before this one ended, or that it was
-// lost in this holding.
+// A rebuild names the reason why the state is missing: the end of the previous holding, or a loss in this holding.
 func TestARebuildNamesTheRealReason(t *testing.T) {
 	define := func(r *worker.Registry) {
 		r.Workflow("steps", func(ctx workflow.Context, steps []string) error {
@@ -228,10 +227,10 @@ func TestARebuildNamesTheRealReason(t *testing.T) {
 	}{
 		"the worker was killed": {[]string{"use", "use"}, kill, []string{"missing_state", "worker_lost"}},
 		"the session was idle": {[]string{"use", "use"}, func(*control, *member, protocol.SessionView) {
-			time.Sleep(7 * time.Minute) // its row is still there
+			time.Sleep(7 * time.Minute) // its row still exists
 		}, []string{"missing_state", "evicted_idle"}},
-		"the worker left": {[]string{"use", "use"}, release("shutdown"), []string{"missing_state", "drained"}},
-		"the session gave way": {
+		"the worker shut down": {[]string{"use", "use"}, release("shutdown"), []string{"missing_state", "drained"}},
+		"the session made room for another": {
 			[]string{"use", "use"}, release("evicted_pressure"), []string{"missing_state", "evicted_pressure"},
 		},
 		"its holder released it": {[]string{"use", "use"}, release("no more disk"), []string{"missing_state", "released"}},

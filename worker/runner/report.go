@@ -261,7 +261,7 @@ func (p *report) deliver(batch []entry) {
 			batch[0].item.Lines = nil // the outcome counts, what was logged on the way does not
 			continue
 		case refusesContent(err) && batch[0].turn != nil:
-			batch[0] = batch[0].without() // the app may have refused the turn alone
+			batch[0] = batch[0].without() // the content that the app refused may be the turn's
 			continue
 		case p.r.replaceByFailure(&batch[0].item, err):
 			continue
@@ -391,7 +391,8 @@ func (r *Runner) answered(item protocol.CompleteItem, a protocol.CompleteAnswer)
 	r.dropped(item, string(a.Error.Reason)+": "+a.Error.Message)
 }
 
-// The types of the failures that replace refused outcomes. An outcome that is too large keeps the reason as its type.
+// The types of the failures that replace refused outcomes. The failure for an outcome that is too large has the reason
+// of the refusal as its type.
 const (
 	typeTaskRefused    = "WorkflowTaskRefused"
 	typeOutcomeRefused = "OutcomeRefused"
@@ -430,8 +431,8 @@ func (r *Runner) replaceByFailure(item *protocol.CompleteItem, refusal error) bo
 	return true
 }
 
-// refusesContent reports whether the app refused an outcome for its content: with status 413, 422, or 400 and the
-// member that is wrong. A refusal with any other status says something about the task or the worker.
+// refusesContent reports whether the app refused an outcome for its content: with status 413 or 422, with status 400
+// and the invalid member, or with invalid_commands. Other refusals are about the task or the worker.
 func refusesContent(err error) bool {
 	if large(err) {
 		return true

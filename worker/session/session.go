@@ -61,8 +61,8 @@ type Sessions struct {
 
 	mu   sync.Mutex // guards what follows, and the holdings in it
 	held map[string]*Holding
-	// givenUp holds, by session, epochs whose state this worker has dropped although the app may still lease them to it.
-	// Each heartbeat reports them until an app has confirmed
+	// givenUp maps sessions to epochs whose state this worker has dropped although the app may still lease them to it.
+	// Each heartbeat reports them until an app has confirmed them
 	givenUp  map[string]int64
 	reportAt time.Time // when the next heartbeat may report them, after a report that failed
 	epochs   *epochs
@@ -222,8 +222,8 @@ func (s *Sessions) Refused(ctx context.Context, a *protocol.SessionAffinity, err
 	}
 }
 
-// giveUpLater has the next heartbeat report that this worker has dropped the state of an epoch, unless the worker holds
-// the session again.
+// giveUpLater makes the next heartbeat report that this worker has dropped the state of an epoch. It does nothing if the
+// worker has acquired the session again.
 func (s *Sessions) giveUpLater(id string, epoch int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -287,9 +287,9 @@ func (s *Sessions) Evict(id string, epoch int64, reason string, tell func() erro
 	return true
 }
 
-// Yield releases an idle session because another session waits for its place. release releases it at the app. State in
-// memory is kept until the app has confirmed the release. The resource of a session with options is closed before the
-// release, because another worker may open it right after; if the app refuses, the next heartbeat gives the epoch up.
+// Yield releases an idle session to make room for another session. release releases it at the app. State in memory is
+// kept until the app has confirmed the release. The resource of a session with options is closed before the release,
+// because another worker may open it right after; if the app refuses, the next heartbeat gives the epoch up.
 func (s *Sessions) Yield(id string, epoch int64, reason string, release func() error) {
 	s.mu.Lock()
 	h := s.held[id]
@@ -303,7 +303,7 @@ func (s *Sessions) Yield(id string, epoch int64, reason string, release func() e
 	<-h.closed
 	if err := release(); err != nil {
 		s.log.Warn().Err(err).Str("session_id", id).Int64("epoch", epoch).Str("reason", reason).
-			Msg("failed to release a session that gave way; the next heartbeat gives its epoch up")
+			Msg("failed to release a session to make room for another; the next heartbeat gives its epoch up")
 		s.giveUpLater(id, epoch)
 	}
 }

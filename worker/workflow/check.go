@@ -9,9 +9,9 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// check refuses a command that the app would refuse, by the same rules and limits, so that the call fails and not the
-// workflow task. It must be called right before the command is issued. A command that history records at this place is
-// valid if history records it with the same violation: an earlier build did not have the rule.
+// check rejects a command that the app would reject, by the same rules and limits, so that the call fails and not the
+// workflow task. It must be called right before the command is issued. An invalid command is accepted if history records
+// an invalid command like it at this place: the build that recorded it did not have the rule.
 func (m *Machine) check(c *protocol.Command) error {
 	err := m.refusal(c)
 	if err == nil || m.records(c) {
@@ -31,8 +31,8 @@ func (m *Machine) refusal(c *protocol.Command) error {
 	return nil
 }
 
-// records reports whether history has, at the place of the next command, a command like c that breaks the rules, too.
-// A valid one there was issued after the call of c failed.
+// records reports whether history has, as the next command, a command like c that also breaks the rules. If the recorded
+// command is valid, the code issued it after the call of c had failed.
 func (m *Machine) records(c *protocol.Command) bool {
 	if c.Type == protocol.ContinueAsNew {
 		return m.continued
@@ -45,8 +45,8 @@ func (m *Machine) records(c *protocol.Command) bool {
 	return was == nil || m.refusal(was) != nil
 }
 
-// recordedCommand returns the command that an event records; nil if all that can break a rule is part of its
-// description.
+// recordedCommand returns the command that an event records; nil if the description of the command has all members that
+// can break a rule.
 func recordedCommand(d history.Data) *protocol.Command {
 	switch d := d.(type) {
 	case *history.ActivityScheduled:
@@ -66,7 +66,7 @@ func recordedCommand(d history.Data) *protocol.Command {
 			RetryPolicy: d.RetryPolicy, ExecutionTimeout: protocol.Timeout(d.ExecutionTimeout),
 			RunTimeout: protocol.Timeout(d.RunTimeout),
 		}
-		if ofAChild.MatchString(c.WorkflowID) { // the command chose none
+		if ofAChild.MatchString(c.WorkflowID) { // the command had no ID
 			c.WorkflowID = ""
 		}
 		return c
@@ -86,7 +86,7 @@ func recordedSession(raw json.RawMessage) *protocol.SessionOptions {
 	return &o
 }
 
-// invalid wraps the message of a refusal in ErrInvalidOptions; nil for nil.
+// invalid returns ErrInvalidOptions with the message of a refusal; nil for nil.
 func invalid(err error) error {
 	if refusal, ok := errors.AsType[*protocol.Error](err); ok {
 		return fmt.Errorf("%w: %s", ErrInvalidOptions, refusal.Message)

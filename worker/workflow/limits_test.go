@@ -3,6 +3,7 @@ package workflow_test
 import (
 	"encoding/json"
 	"errors"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -29,7 +30,7 @@ var durations = map[string]time.Duration{
 	"maximum": protocol.MaxSeconds * time.Second, "longest": 1<<63 - 1,
 }
 
-// saidText are the calls by which workflow code sets a text of a command.
+// saidText has the calls by which workflow code sets a text of a command.
 var saidText = map[string]func(workflow.Context, string) error{
 	"schedule_activity activity_type": func(ctx workflow.Context, s string) error {
 		return opened(workflow.ExecuteActivity(ctx, s))
@@ -161,7 +162,7 @@ type failed struct{ error }
 
 func (f failed) Unwrap() error { return f.error }
 
-// saidDuration are the calls by which workflow code sets a time of a command.
+// saidDuration has the calls by which workflow code sets a duration or a number of a command.
 var saidDuration = map[string]func(workflow.Context, time.Duration) error{
 	"start_timer delay_seconds": func(ctx workflow.Context, d time.Duration) error {
 		return opened(workflow.NewTimer(ctx, d))
@@ -223,7 +224,7 @@ var saidDuration = map[string]func(workflow.Context, time.Duration) error{
 	},
 }
 
-// unsaid are members of commands that this package sets by itself, or that only other SDKs send.
+// unsaid has the members of commands that workflow code cannot set, or that only other SDKs send.
 var unsaid = []string{
 	"schedule_activity affinity", "schedule_activity fairness_key", "schedule_activity fairness_weight",
 	"schedule_activity cancellation_policy",
@@ -262,7 +263,7 @@ func withChild(set func(*workflow.ChildOptions, string)) func(workflow.Context, 
 	}
 }
 
-// opened is the error of a step that was not opened.
+// opened returns the error of a step that failed to open.
 func opened(f workflow.Future) error {
 	if f.Ready() {
 		return f.Get(nil, nil)
@@ -270,8 +271,8 @@ func opened(f workflow.Future) error {
 	return nil
 }
 
-// holds runs a workflow of one call. Either the call fails with ErrInvalidOptions, or the app takes its command; then
-// history has no text that not every database can store, and replays.
+// holds runs a workflow with one call. Either the call fails with ErrInvalidOptions, or the app accepts its command. In
+// both cases history has only texts that every database can store, and replays.
 func holds(t *testing.T, call func(workflow.Context) error) (err error) {
 	t.Helper()
 	a := start(t, func(ctx workflow.Context) error {
@@ -300,7 +301,7 @@ func holds(t *testing.T, call func(workflow.Context) error) (err error) {
 	return err
 }
 
-// unstorable is the path of a text that not every database can store.
+// unstorable returns the path of a text that not every database can store; empty if there is none.
 func unstorable(v reflect.Value, at string) string {
 	switch v.Kind() {
 	case reflect.String:
@@ -332,8 +333,8 @@ func unstorable(v reflect.Value, at string) string {
 	return ""
 }
 
-// Whatever text or number a call passes, the call fails with ErrInvalidOptions or the app takes the command. The app
-// refuses none, so no value fails the workflow task.
+// For any text or number, a call fails with ErrInvalidOptions or the app accepts its command. The app rejects no command
+// of a call that succeeded, so no value fails the workflow task.
 func TestEveryValueOfACallFailsTheCallOrIsTaken(t *testing.T) {
 	refused := 0
 	for name, call := range saidText {
@@ -363,18 +364,15 @@ func TestEveryValueOfACallFailsTheCallOrIsTaken(t *testing.T) {
 	}
 }
 
-// Each text and number of each command is in the table, or among those that workflow code does not set.
+// Each text and number of each command is in the table, or in the list of members that workflow code does not set.
 func TestTheTableOfCallsHasEveryMemberOfEveryCommand(t *testing.T) {
+	calls := slices.AppendSeq(slices.Collect(maps.Keys(saidText)), maps.Keys(saidDuration))
 	has := func(member string) bool {
-		for _, set := range []map[string]bool{keys(saidText), keys(saidDuration)} {
-			for name := range set {
-				if name == member || strings.HasPrefix(name, member+".") || strings.HasPrefix(name, member+" ") {
-					return true
-				}
-			}
-		}
 		command, _, _ := strings.Cut(member, " ")
-		return slices.Contains(unsaid, member) || slices.Contains(unsaid, command)
+		return slices.Contains(unsaid, member) || slices.Contains(unsaid, command) ||
+			slices.ContainsFunc(calls, func(name string) bool {
+				return name == member || strings.HasPrefix(name, member+".") || strings.HasPrefix(name, member+" ")
+			})
 	}
 	for _, f := range reflect.VisibleFields(reflect.TypeFor[protocol.Command]()) {
 		if f.Type.Kind() == reflect.Bool || f.Anonymous {
@@ -385,7 +383,7 @@ func TestTheTableOfCallsHasEveryMemberOfEveryCommand(t *testing.T) {
 			member := strings.TrimRight(command, "!|") + " " + name
 			switch name {
 			case "cancellation_scope_id", "cancellation_cleanup", "workflow_stream", "unreceived_signals", "attribute_types":
-				continue // not offered, or not said by calls
+				continue // not supported, or not set by calls
 			case "result":
 				if !strings.HasPrefix(member, "record_side_effect") {
 					continue // a payload, encoded before the command is made
@@ -398,15 +396,7 @@ func TestTheTableOfCallsHasEveryMemberOfEveryCommand(t *testing.T) {
 	}
 }
 
-func keys[V any](of map[string]V) map[string]bool {
-	all := map[string]bool{}
-	for k := range of {
-		all[k] = true
-	}
-	return all
-}
-
-// A timer longer than the longest one is the longest one.
+// A timer beyond the limit is clamped to the limit.
 func TestATimerBeyondTheLimitIsClamped(t *testing.T) {
 	a := start(t, func(ctx workflow.Context) error { return workflow.Sleep(ctx, 1<<63-1) })
 	a.drain(nil)
@@ -416,9 +406,9 @@ func TestATimerBeyondTheLimitIsClamped(t *testing.T) {
 	}
 }
 
-// A command that an earlier build recorded replays although a rule of this build forbids it, and the code that follows
-// it goes on. A call that this build refused is refused again in the replay, also if a valid command of the same name
-// follows it.
+// A command that an earlier build recorded replays although a rule of this build forbids it, and the code after it
+// runs. A call that failed in this build fails again in the replay, also if a valid command of the same name follows
+// it.
 func TestRecordedCommandsReplayWhateverTheRules(t *testing.T) {
 	long := 20 * 365 * 24 * time.Hour
 	code := func(timeout time.Duration, name string) func(workflow.Context) (string, error) {
@@ -461,7 +451,7 @@ func TestRecordedCommandsReplayWhateverTheRules(t *testing.T) {
 	tried.replays()
 }
 
-// breaksLimits makes calls that the build before the limits took, and that this build refuses.
+// breaksLimits makes calls that the build before the limits accepted and this build rejects.
 func breaksLimits(ctx workflow.Context) (string, error) {
 	retry := &workflow.RetryPolicy{MaxAttempts: 2, NonRetryable: []string{"E\x00"}}
 	queue := strings.Repeat("q", 300)
@@ -492,7 +482,7 @@ func TestCommandsThatTheBuildBeforeTheLimitsRecordedReplay(t *testing.T) {
 	if err := workflow.Replay(def, workflow.Options{CompareArguments: true}, events); err != nil {
 		t.Error(err)
 	}
-	for _, n := range []int{11, 12, 14} { // as far as the tasks of the run showed it
+	for _, n := range []int{11, 12, 14} { // the lengths of the history at the run's workflow tasks
 		if err := workflow.Replay(def, workflow.Options{}, events[:n]); err != nil {
 			t.Errorf("%d events: %v", n, err)
 		}

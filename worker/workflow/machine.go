@@ -74,16 +74,15 @@ type Machine struct {
 	taken        map[string]bool
 	recordedUpTo int64 // the highest command sequence in the history so far
 
-	seen     int64     // last event applied
-	at       int64     // the event that woke the code
-	now      time.Time // its time
-	replayed int64     // events up to here had been shown to a completed task
-	rules    int       // protocol.NameRules of the run; 0: its code may use any name
-	// history, as far as it was given, ends with the run's continuation as new
-	continued bool
-	finished  bool   // the workflow has returned, or its run was closed
-	carried   int    // signals of the run before that come ahead of the code
-	begin     func() // starts the code, once they are there
+	seen      int64     // last event applied
+	at        int64     // the event that woke the code
+	now       time.Time // its time
+	replayed  int64     // events up to here had been shown to a completed task
+	rules     int       // protocol.NameRules of the run; 0: its code may use any name
+	continued bool      // history has the run's continuation as new
+	finished  bool      // the workflow has returned, or its run was closed
+	carried   int       // signals of the run before that come ahead of the code
+	begin     func()    // starts the code, once they are there
 	fault     error
 
 	live       []*coroutine

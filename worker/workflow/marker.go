@@ -59,7 +59,7 @@ const DefaultVersion = -1
 // Version says which version of a change this run goes by, so that its code can be changed while runs are under way:
 // latest for a run that comes here first now, the recorded one in its replays, and DefaultVersion for a run that came
 // by before the change was there. A run that goes by a version outside oldest … latest cannot be continued by this
-// code: its workflow task fails. A change ID has 1 to 255 bytes; with another one Version panics, which fails the
+// code: its workflow task fails. A change ID has 1 to 255 bytes; Version panics with any other, which fails the
 // workflow task.
 //
 //	if workflow.Version(ctx, "two-step approval", workflow.DefaultVersion, 1) >= 1 { … } else { … }

@@ -45,8 +45,8 @@ func (s *SignalChannel) isReady() bool    { return len(s.values) > 0 }
 func (s *SignalChannel) attach(w *waiter) { s.waiters = append(s.waiters, w) }
 func (s *SignalChannel) detach(w *waiter) { s.waiters = without(s.waiters, w) }
 
-// openWait records that the run is blocked on the name, unless it has. The error is ErrInvalidOptions if no signal can
-// have the name.
+// openWait issues the command that the run waits for a signal of this name, unless it has been issued. The error is
+// ErrInvalidOptions if the name is not valid for a signal.
 func (s *SignalChannel) openWait() error {
 	if s.waiting {
 		return nil

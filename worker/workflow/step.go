@@ -64,7 +64,7 @@ type WorkerSession struct {
 	Queue         string
 	Requirements  []string
 	Lease         time.Duration // 120 s
-	TTL           time.Duration // then the session ends, and its ID fails for every run; 0 and NoTTL: no TTL
+	TTL           time.Duration // the session ends after it, and its ID fails for every run; 0 and NoTTL: no TTL
 	MaxActivities int           // at once; 1
 	MustExist     bool          // do not make it
 	NoReacquire   bool          // nobody takes it over after its lease was lost
@@ -294,7 +294,7 @@ func ceil(d, unit time.Duration) int64 {
 const maxTimer = protocol.MaxSeconds * time.Second
 
 // NewTimer returns a future that is ready when d has passed, at once if d is not positive. It is durable: d counts
-// although no worker runs. A timer of more than ten years is clamped to ten years. Cancelling ctx ends it with
+// although no worker runs. A longer d than ten years is clamped to ten years. Cancelling ctx ends the timer with
 // ErrCancelled.
 func NewTimer(ctx Context, d time.Duration) Future {
 	c := ctx.inner()

@@ -72,9 +72,9 @@ export interface Log {
 
 /** How the session's state is rebuilt when it is gone: `export const recovery: Recovery = { rebuildActivity: 'index.load' };` */
 export interface Recovery {
-  /** The activity that makes the state anew, with the first argument of the call that missed it. */
+  /** The activity that rebuilds the state. It receives the first argument of the call whose state is missing. */
   rebuildActivity: string;
-  /** How many arguments of that call the rebuild activity receives: a list of them, if it is more than 1, the default. */
+  /** Number of arguments of that call that the rebuild activity receives, as a list if more than 1. Default: 1. */
   rebuildArguments?: number;
   /** How often a call is tried again after a rebuild; 1 when it is left out. */
   maxAutoRetries?: number;
