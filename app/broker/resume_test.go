@@ -178,7 +178,7 @@ func TestTheSessionsOfAHeartbeatAreResumedTogether(t *testing.T) {
 	for kind, s := range spent {
 		// The app may commit other changes meanwhile, and a statement has a limited number of parameters.
 		if s[1].Changes > s[0].Changes+2 || s[1].Statements > s[0].Statements+10 {
-			t.Errorf("%s: 10 sessions %+v, 150 sessions %+v, want no more changes", kind, s[0], s[1])
+			t.Errorf("%s: 10 sessions %+v, 150 sessions %+v, want as many changes", kind, s[0], s[1])
 		}
 	}
 }

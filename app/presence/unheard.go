@@ -26,15 +26,15 @@ func (r *Registry) quiet(h *Heard) bool {
 
 // Unheard lists the workers whose last heartbeat has to be stored for the other apps: the heartbeat is overdue, the
 // worker is quiet, or the worker has leased something since its row was stored. If any is listed, or anyway is true, it
-// also lists the workers with a newer heartbeat whose rows are older than half of every: so the rows of a fleet are
-// stored together, once per interval.
-func (r *Registry) Unheard(every, holds time.Duration, anyway bool) (list []engine.WorkerKey) {
+// also lists the workers with a newer heartbeat whose rows are older than half of StoreAlive: so the rows of a fleet
+// are stored together, once per interval.
+func (r *Registry) Unheard(anyway bool) (list []engine.WorkerKey) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for k, h := range r.known {
 		fresh, since := h.At.After(h.Stored), time.Since(h.StoredAt)
-		pressing := r.overdue(h) || r.quiet(h) || !h.At.IsZero() && h.Closely(holds) && !h.Close
-		if anyway = anyway || pressing; pressing || fresh && since >= every/2 {
+		pressing := r.overdue(h) || r.quiet(h) || !h.At.IsZero() && h.Closely(r.opt.HTTPLease) && !h.Close
+		if anyway = anyway || pressing; pressing || fresh && since >= r.opt.StoreAlive/2 {
 			list = append(list, k)
 		}
 	}
@@ -45,11 +45,11 @@ func (r *Registry) Unheard(every, holds time.Duration, anyway bool) (list []engi
 }
 
 // AnyClosely says whether there are workers whose every heartbeat is stored.
-func (r *Registry) AnyClosely(holds time.Duration) bool {
+func (r *Registry) AnyClosely() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, h := range r.known {
-		if !h.At.IsZero() && h.Closely(holds) {
+		if !h.At.IsZero() && h.Closely(r.opt.HTTPLease) {
 			return true
 		}
 	}

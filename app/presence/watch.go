@@ -40,7 +40,7 @@ func (ws *Workers) Watch(ctx context.Context) error {
 	failed, closely := false, false
 	tell := func() {
 		fell := !behind.Gone.IsZero() && !time.Now().Before(behind.Gone) // an app is silent: it is looked at once
-		every, close := ws.opt.StoreAlive, ws.AnyClosely(ws.opt.HTTPLease)
+		every, close := ws.opt.StoreAlive, ws.AnyClosely()
 		if close {
 			every /= 2
 		}
@@ -49,7 +49,7 @@ func (ws *Workers) Watch(ctx context.Context) error {
 			(time.Since(announced) >= every || fell || left || close && !closely)
 		var heard []engine.WorkerKey
 		if ws.opt.Shared {
-			heard = ws.Unheard(ws.opt.StoreAlive, ws.opt.HTTPLease, due)
+			heard = ws.Unheard(due)
 		}
 		if !due && len(heard) == 0 {
 			return
