@@ -222,8 +222,8 @@ func (s *Sessions) Refused(ctx context.Context, a *protocol.SessionAffinity, err
 	}
 }
 
-// giveUpLater makes the next heartbeat report that this worker has dropped the state of an epoch. It does nothing if the
-// worker has acquired the session again.
+// giveUpLater makes the next heartbeat report that this worker has dropped the state of an epoch. It does nothing if
+// the worker has acquired the session again.
 func (s *Sessions) giveUpLater(id string, epoch int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -10,8 +10,8 @@ import (
 )
 
 // check rejects a command that the app would reject, by the same rules and limits, so that the call fails and not the
-// workflow task. It must be called right before the command is issued. An invalid command is accepted if history records
-// an invalid command like it at this place: the build that recorded it did not have the rule.
+// workflow task. It must be called right before the command is issued. An invalid command is accepted if history
+// records an invalid command like it at this place: the build that recorded it did not have the rule.
 func (m *Machine) check(c *protocol.Command) error {
 	err := m.refusal(c)
 	if err == nil || m.records(c) {
@@ -31,8 +31,8 @@ func (m *Machine) refusal(c *protocol.Command) error {
 	return nil
 }
 
-// records reports whether history has, as the next command, a command like c that also breaks the rules. If the recorded
-// command is valid, the code issued it after the call of c had failed.
+// records reports whether history has, as the next command, a command like c that also breaks the rules. If the
+// recorded command is valid, the code issued it after the call of c had failed.
 func (m *Machine) records(c *protocol.Command) bool {
 	if c.Type == protocol.ContinueAsNew {
 		return m.continued

@@ -333,8 +333,8 @@ func unstorable(v reflect.Value, at string) string {
 	return ""
 }
 
-// For any text or number, a call fails with ErrInvalidOptions or the app accepts its command. The app rejects no command
-// of a call that succeeded, so no value fails the workflow task.
+// For any text or number, a call fails with ErrInvalidOptions or the app accepts its command. The app rejects no
+// command of a call that succeeded, so no value fails the workflow task.
 func TestEveryValueOfACallFailsTheCallOrIsTaken(t *testing.T) {
 	refused := 0
 	for name, call := range saidText {
