@@ -57,6 +57,10 @@ var lost = []struct {
 		"an unknown cancellation policy",
 		`"commands":[{"type":"schedule_activity","activity_type":"a","cancellation_policy":"perhaps"}]`, "",
 	},
+	{
+		"an unknown cancellation policy of a child",
+		`"commands":[{"type":"start_child_workflow","workflow_type":"a","cancellation_policy":"perhaps"}]`, "",
+	},
 	{"nothing of that", `"commands":[{"type":"start_timer","delay_seconds":"soon"}]`, ""},
 	{
 		"empty lists",

@@ -24,19 +24,21 @@ const (
 // Child is an open child workflow: its latest run, and what another run of it would be started with. The
 // arguments are kept only where a retry policy may need them again, since they may be large.
 type Child struct {
-	WorkflowID  string        `json:"workflow"`
-	RunID       string        `json:"run"`
-	Number      int64         `json:"number"`
-	Type        string        `json:"type"`
-	Queue       string        `json:"queue"`
-	ClosePolicy string        `json:"close_policy"`
-	Arguments   string        `json:"arguments,omitempty"` // only with a retry policy
-	Retry       *retry.Policy `json:"retry,omitempty"`
-	Failures    int           `json:"failures,omitempty"`
-	Asked       bool          `json:"asked,omitempty"` // it was asked to end, and is not run again
-	ExecutionTO int64         `json:"execution_timeout,omitempty"`
-	RunTimeout  int64         `json:"run_timeout,omitempty"`
-	Deadline    history.Time  `json:"deadline,omitzero"` // over all its runs
+	WorkflowID  string `json:"workflow"`
+	RunID       string `json:"run"`
+	Number      int64  `json:"number"`
+	Type        string `json:"type"`
+	Queue       string `json:"queue"`
+	ClosePolicy string `json:"close_policy"`
+	// CancelPolicy is the cancellation policy of the command; empty: the command had none.
+	CancelPolicy string        `json:"cancel_policy,omitempty"`
+	Arguments    string        `json:"arguments,omitempty"` // only with a retry policy
+	Retry        *retry.Policy `json:"retry,omitempty"`
+	Failures     int           `json:"failures,omitempty"`
+	Asked        bool          `json:"asked,omitempty"` // it was asked to end, and is not run again
+	ExecutionTO  int64         `json:"execution_timeout,omitempty"`
+	RunTimeout   int64         `json:"run_timeout,omitempty"`
+	Deadline     history.Time  `json:"deadline,omitzero"` // over all its runs
 
 	Memo             json.RawMessage `json:"memo,omitempty"` // this and the next only with a retry policy
 	SearchAttributes json.RawMessage `json:"search_attributes,omitempty"`
@@ -55,7 +57,7 @@ type Parent struct {
 func (st *step) childRef(seq int64, c *Child) history.Child {
 	return history.Child{
 		Sequence: seq, CallID: StepID(st.ID, seq), WorkflowID: c.WorkflowID, RunID: c.RunID, Type: c.Type,
-		ClosePolicy: c.ClosePolicy,
+		ClosePolicy: c.ClosePolicy, CancelPolicy: c.CancelPolicy,
 	}
 }
 
@@ -70,8 +72,8 @@ func (st *step) startChild(c protocol.Command, seq int64) error {
 	child := Child{
 		WorkflowID: StepID(st.ID, seq), RunID: DerivedRunID(st.ID, seq, st.now.Time), Number: 1, Type: c.WorkflowType,
 		Queue:       c.Queue,
-		ClosePolicy: c.ParentClosePolicy, Retry: c.RetryPolicy.Recorded(), ExecutionTO: int64(c.ExecutionTimeout),
-		RunTimeout: int64(c.RunTimeout),
+		ClosePolicy: c.ParentClosePolicy, CancelPolicy: c.CancellationPolicy, Retry: c.RetryPolicy.Recorded(),
+		ExecutionTO: int64(c.ExecutionTimeout), RunTimeout: int64(c.RunTimeout),
 	}
 	if child.Queue == "" {
 		child.Queue = st.Queue
@@ -129,31 +131,68 @@ func (st *step) spawn(parent Parent, c Child, arguments string, delay time.Durat
 	})
 }
 
-// cancelChild asks a child to stop. What becomes of it is told by its end: the child may have completed
-// already, and then its result counts.
+// cancelChild applies a cancel_child_workflow command by the child's cancellation policy. By default the end of the
+// child ends the step: the child may have completed already, and then its result counts. With the policy try_cancel the
+// step ends at once. With the policy abandon the child is not cancelled.
 func (st *step) cancelChild(target, seq int64) {
 	c, ok := st.Children.Get(target)
-	if a, attached := st.Attached.Get(target); attached {
-		c, ok = Child{WorkflowID: a.WorkflowID, ClosePolicy: a.ClosePolicy}, true
-		if row := st.former(a.WorkflowID); row != nil {
-			f := *row
-			f.Asked = true
-			st.keepFormer(f, false)
-		}
+	a, attached := st.Attached.Get(target)
+	if attached {
+		c, ok = st.attachedChild(a), true
 	}
 	d := &history.ChildCancelRequested{CommandSequence: seq, Target: target, Effect: "too_late"}
 	if ok {
-		d.Effect = "requested"
+		d.Effect = c.cancelEffect()
 	}
 	st.emit(d)
-	if ok {
-		how := RequestCancel
-		// A child that shall be asked when its parent ends is asked here too; the other policies cancel it
-		// outright.
-		if c.ClosePolicy == CancelByRequest {
-			how = CancelByRequest
-		}
-		st.owe(Message{Kind: CloseChild, WorkflowID: c.WorkflowID, Name: how, Reason: "cancelled by the parent"})
+	if !ok || d.Effect == cancelAbandoned {
+		return
+	}
+	if row := st.former(c.WorkflowID); attached && row != nil {
+		f := *row
+		f.Asked = true
+		st.keepFormer(f, false)
+	}
+	how := RequestCancel
+	// A child that shall be asked when its parent ends is asked here too; the other policies cancel it
+	// outright.
+	if c.ClosePolicy == CancelByRequest {
+		how = CancelByRequest
+	}
+	st.owe(Message{Kind: CloseChild, WorkflowID: c.WorkflowID, Name: how, Reason: "cancelled by the parent"})
+	switch {
+	case d.Effect != effect(true):
+	case attached:
+		st.attachedEnded(target, a.WorkflowID, a.Type, st.childCancelled(c))
+	default:
+		st.endCancelledChild(target, c)
+	}
+}
+
+// cancelEffect is the effect of a cancellation of the open child; see ChildCancelRequested.
+func (c *Child) cancelEffect() string {
+	switch c.CancelPolicy {
+	case protocol.CancelTry:
+		return effect(true)
+	case protocol.CancelAbandon:
+		return cancelAbandoned
+	}
+	return cancelRequested
+}
+
+// endCancelledChild ends the step of a child with the policy try_cancel. Later reports of the child are ignored.
+func (st *step) endCancelledChild(seq int64, c Child) {
+	m := st.childCancelled(c)
+	m.ToSeq = seq
+	st.childOver(c, ChildReport{m})
+	st.tellAttached(c.WorkflowID, m)
+}
+
+// childCancelled is the end of a child as its parent records it if it does not wait for the child.
+func (st *step) childCancelled(c Child) Message {
+	f := st.ended("cancelled", cancelledByFlow)
+	return Message{
+		Kind: ChildEnded, Run: c.RunID, Number: c.Number, Status: protocol.RunCancelled, At: st.now, Failure: &f,
 	}
 }
 
@@ -318,7 +357,7 @@ func (st *step) retried(c Child, m Message) (again Child, delay time.Duration, o
 func (s *Run) childScheduled(d *history.ChildWorkflowScheduled) {
 	c := Child{
 		WorkflowID: d.WorkflowID, RunID: d.RunID, Number: 1, Type: d.Child.Type, Queue: d.TaskQueue,
-		ClosePolicy: d.ClosePolicy, Retry: d.RetryPolicy,
+		ClosePolicy: d.ClosePolicy, CancelPolicy: d.CancelPolicy, Retry: d.RetryPolicy,
 		ExecutionTO: d.ExecutionTimeout, RunTimeout: d.RunTimeout, Deadline: d.Deadline, Parallel: d.Parallel,
 	}
 	if d.RetryPolicy != nil {
@@ -330,6 +369,9 @@ func (s *Run) childScheduled(d *history.ChildWorkflowScheduled) {
 // askedChild notes that a child was asked to end, so that no retry follows, whether that was said of its own step or of
 // an attachment to it.
 func (s *Run) askedChild(d *history.ChildCancelRequested) {
+	if d.Effect == cancelAbandoned {
+		return
+	}
 	ask := func(seq int64, c Child) {
 		c.Asked = true
 		s.Children.Put(seq, c)

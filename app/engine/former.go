@@ -167,6 +167,13 @@ func (st *step) attachChild(c protocol.Command, seq int64) error {
 	}
 	d.WorkflowType = run.Type
 	row := st.former(c.WorkflowID)
+	// This run started the child and ended its step with the policy try_cancel, so it ignores the child's reports.
+	if run.Parent.RunID == st.ID && row == nil && (run.Status.Open() || run.tellsParent()) {
+		d.Effect = "ended"
+		st.emit(d)
+		st.attachedEnded(seq, c.WorkflowID, run.Type, st.childCancelled(Child{RunID: run.ID, Number: run.Number}))
+		return nil
+	}
 	if run.Status.Open() || run.tellsParent() {
 		if row == nil { // let go by a release that did not keep the children of a chain, or an end that is on its way
 			row = &FormerChild{From: run.Parent.RunID, Seq: run.Parent.Seq, Child: Child{
@@ -190,6 +197,17 @@ func (st *step) attachChild(c protocol.Command, seq int64) error {
 	st.emit(d)
 	st.attachedEnded(seq, c.WorkflowID, run.Type, end)
 	return nil
+}
+
+// attachedChild is the child of an attachment, with what a cancellation needs of it.
+func (st *step) attachedChild(a Attached) Child {
+	c := Child{WorkflowID: a.WorkflowID, ClosePolicy: a.ClosePolicy}
+	if own, ok := st.ownChild(a.WorkflowID); ok {
+		c.RunID, c.CancelPolicy = own.RunID, own.CancelPolicy
+	} else if row := st.former(a.WorkflowID); row != nil {
+		c.RunID, c.CancelPolicy = row.RunID, row.CancelPolicy
+	}
+	return c
 }
 
 // ownChild is an open child of this run by its workflow id.

@@ -298,7 +298,10 @@ func (s *stage) play(t *testing.T, d *datadriven.TestData) string {
 			ID: "OTHER", WorkflowID: arg("id", ""), Type: "sub", Number: 1, Status: protocol.RunStatus(arg("status", "running")),
 		}}
 		if d.HasArg("of") {
-			other.Parent = &Parent{RunID: testRun, WorkflowID: arg("of", ""), Seq: num("seq", 1)}
+			other.Parent = &Parent{RunID: testRun[:25] + "E", WorkflowID: arg("of", ""), Seq: num("seq", 1)}
+			if d.HasArg("own") { // started by the current run
+				other.Parent.RunID = testRun
+			}
 		}
 		if d.HasArg("untold") {
 			other.Owed.Put(1, Message{Kind: ChildEnded})
@@ -319,7 +322,7 @@ func (s *stage) play(t *testing.T, d *datadriven.TestData) string {
 		c, _ := s.run.Children.Get(m.ToSeq)
 		if d.Cmd == "former" && s.former[arg("id", "")] != nil {
 			f := s.former[arg("id", "")]
-			c, m.ToSeq = f.Child, num("seq", f.Seq)
+			c, m.ToRun, m.ToSeq = f.Child, f.From, num("seq", f.Seq)
 		}
 		m.Number = num("number", c.Number)
 		if m.Status != protocol.RunCompleted && m.Status != protocol.RunContinued {

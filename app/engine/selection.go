@@ -181,14 +181,35 @@ func (st *step) cancelMember(c protocol.Command) {
 		if t, ok := st.Timers.Get(seq); ok {
 			st.emit(&history.TimerCancelled{Sequence: seq, TimerID: StepID(st.ID, seq), Kind: t.Kind, Parallel: t.Parallel})
 		}
-		if a, ok := st.Activities.Get(seq); ok {
-			st.cancelled(a, "cancelled by the workflow")
-		}
-		// A child is a run of its own and cannot be ended here: it is asked.
-		if ch, ok := st.Children.Get(seq); ok {
-			st.emit(&history.ChildCancelRequested{Target: seq, Effect: "requested"})
-			st.owe(Message{Kind: CloseChild, WorkflowID: ch.WorkflowID, Name: RequestCancel, Reason: "cancelled by the parent"})
-		}
+		st.cancelMemberActivity(seq)
+		st.cancelMemberChild(seq)
+	}
+}
+
+// cancelMemberActivity cancels an open activity of a member by the activity's cancellation policy.
+func (st *step) cancelMemberActivity(seq int64) {
+	a, ok := st.Activities.Get(seq)
+	switch {
+	case !ok || a.Policy == protocol.CancelAbandon:
+	case a.State == LeasedState && a.Policy == protocol.CancelWait:
+		st.emit(&history.ActivityCancelRequested{Target: seq, Effect: cancelRequested})
+	default:
+		st.cancelled(a, cancelledByFlow)
+	}
+}
+
+// cancelMemberChild cancels an open child of a member by the child's cancellation policy. A child is a run of its own,
+// so the parent requests its end.
+func (st *step) cancelMemberChild(seq int64) {
+	c, ok := st.Children.Get(seq)
+	if !ok || c.CancelPolicy == protocol.CancelAbandon {
+		return
+	}
+	d := &history.ChildCancelRequested{Target: seq, Effect: c.cancelEffect()}
+	st.emit(d)
+	st.owe(Message{Kind: CloseChild, WorkflowID: c.WorkflowID, Name: RequestCancel, Reason: "cancelled by the parent"})
+	if d.Effect == effect(true) {
+		st.endCancelledChild(seq, c)
 	}
 }
 

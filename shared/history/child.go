@@ -15,6 +15,8 @@ type Child struct {
 	RunID       string `json:"child_workflow_run_id,omitempty"`
 	Type        string `json:"child_workflow_type"`
 	ClosePolicy string `json:"parent_close_policy"` // abandon, request_cancel, terminate, request_cancellation
+	// CancelPolicy is the cancellation policy of the command; absent: the command had none.
+	CancelPolicy string `json:"cancellation_policy,omitempty"`
 }
 
 // ChildWorkflowScheduled opens a child workflow. Timeouts are seconds.
@@ -75,7 +77,8 @@ type ChildRunCancelled struct{ ChildEnded }
 // ChildRunTerminated ends a child that was terminated.
 type ChildRunTerminated struct{ ChildEnded }
 
-// ChildCancelRequested records a cancel_child_workflow command; Effect is "requested", or "too_late" when the child had
+// ChildCancelRequested records a cancel_child_workflow command. Effect is "requested" if the step ends when the child
+// closes; "cancelled" if it ends at once; "abandoned" if the child is not cancelled; or "too_late" if the child had
 // already ended.
 type ChildCancelRequested struct {
 	CommandSequence int64  `json:"command_sequence,omitempty"` // 0: the child was cancelled as a member of a selection

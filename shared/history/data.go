@@ -149,7 +149,7 @@ type ActivityCancelled struct {
 // only when its worker has stopped it; "abandoned" if its worker is not asked to stop it; or "too_late" if the activity
 // had already ended.
 type ActivityCancelRequested struct {
-	CommandSequence int64  `json:"command_sequence"`
+	CommandSequence int64  `json:"command_sequence"` // 0: the activity was cancelled as a member of a selection
 	Target          int64  `json:"target"`
 	Effect          string `json:"effect"`
 }

@@ -29,7 +29,7 @@ func (c *Command) Session() string {
 // CommandType names what a command asks for.
 type CommandType string
 
-// The cancellation policies of an activity.
+// The cancellation policies of activities and children.
 const (
 	CancelTry     = "try_cancel"
 	CancelAbandon = "abandon"
@@ -92,7 +92,11 @@ type Command struct {
 	// CancellationPolicy selects the effect of cancel_activity on a running activity. try_cancel, the default: the
 	// activity ends at once, and its worker is asked to stop. wait_cancellation_completed: the activity ends when its
 	// worker has stopped. abandon: the worker is not asked, and the activity runs until it ends or its run closes.
-	CancellationPolicy string `json:"cancellation_policy,omitempty" of:"schedule_activity" enum:"try_cancel,abandon,wait_cancellation_completed"`
+	//
+	// Of start_child_workflow it selects the effect of cancel_child_workflow. Absent or wait_cancellation_completed: the
+	// child is cancelled, and its step ends when the child closes. try_cancel: the step ends at once. abandon: the child
+	// is not cancelled.
+	CancellationPolicy string `json:"cancellation_policy,omitempty" of:"schedule_activity start_child_workflow" enum:"try_cancel,abandon,wait_cancellation_completed"`
 	// WorkerSession is the door with options; schedule_activity needs its session_id.
 	WorkerSession *SessionOptions `json:"worker_session,omitempty" of:"schedule_activity start_session"`
 	// SessionID is of the implicit door, or of a handle.

@@ -227,7 +227,7 @@ var saidDuration = map[string]func(workflow.Context, time.Duration) error{
 // unsaid has the members of commands that workflow code cannot set, or that only other SDKs send.
 var unsaid = []string{
 	"schedule_activity affinity", "schedule_activity fairness_key", "schedule_activity fairness_weight",
-	"schedule_activity cancellation_policy",
+	"schedule_activity cancellation_policy", "start_child_workflow cancellation_policy",
 	"start_timer delay_micros", "start_session session_id", "open_signal_wait timeout_seconds",
 	"open_condition_wait", "cancel_selection_operation", "cancel_activity target", "cancel_timer target",
 	"cancel_child_workflow target", "record_version_marker min_supported", "record_version_marker max_supported",
