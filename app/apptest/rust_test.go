@@ -2,6 +2,7 @@ package apptest_test
 
 import (
 	"context"
+	"encoding/json"
 	"net/url"
 	"os"
 	"os/exec"
@@ -36,6 +37,13 @@ func rust(t *testing.T, name string) string {
 	return filepath.Join(dir, name)
 }
 
+// rustExamples are the examples in the published package that need only a server and end by themselves. Of the others,
+// local_activities, nexus_cooperation, runtime_payloads and sticky_execution need optional features that the app does
+// not announce; continue_as_new and condition_search_attributes are workers that run until they are killed, at a fixed
+// address (the cases of interop/rust cover both features); parallel_saga, workflow_testing, metrics_prometheus and
+// avro_value_benchmark contact no server.
+var rustExamples = []string{"hello_world", "activity_options", "worker_sessions", "workflow_pagination"}
+
 // rustPrograms builds them once; what was compiled stays in the user's cache.
 var rustPrograms = sync.OnceValues(func() (string, error) {
 	cache, err := os.UserCacheDir()
@@ -57,6 +65,9 @@ var rustPrograms = sync.OnceValues(func() (string, error) {
 		}
 	}
 	programs := filepath.Join(cache, "target", "debug")
+	if err := buildExamples(filepath.Join(cache, "own"), programs); err != nil {
+		return "", err
+	}
 	for _, own := range []string{"durable-workflow-replay-conformance", "durable-workflow-memo-restart"} {
 		link := filepath.Join(programs, own)
 		_ = os.Remove(link) // of an earlier build, if there was one
@@ -66,6 +77,47 @@ var rustPrograms = sync.OnceValues(func() (string, error) {
 	}
 	return programs, nil
 })
+
+// buildExamples compiles the examples from the sources of the published package and copies them to the programs.
+func buildExamples(target, programs string) error {
+	metadata := exec.Command("cargo", "metadata", "--locked", "--format-version", "1")
+	metadata.Dir, metadata.Stderr = rustDir, os.Stderr
+	raw, err := metadata.Output()
+	if err != nil {
+		return err
+	}
+	var all struct {
+		Packages []struct {
+			Name     string
+			Manifest string `json:"manifest_path"`
+		}
+	}
+	if err := json.Unmarshal(raw, &all); err != nil {
+		return err
+	}
+	args := []string{"build", "--locked", "--target-dir", target}
+	for _, p := range all.Packages {
+		if p.Name == "durable-workflow" {
+			args = append(args, "--manifest-path", p.Manifest)
+		}
+	}
+	for _, name := range rustExamples {
+		args = append(args, "--example", name)
+	}
+	build := exec.Command("cargo", args...)
+	build.Stderr = os.Stderr
+	if err := build.Run(); err != nil {
+		return err
+	}
+	for _, name := range rustExamples {
+		link := filepath.Join(programs, name)
+		_ = os.Remove(link) // of an earlier build
+		if err := os.Symlink(filepath.Join(target, "debug", "examples", name), link); err != nil {
+			return err
+		}
+	}
+	return nil
+}
 
 // rustWork starts a worker and returns when the app knows it.
 func rustWork(t *testing.T, a *apptest.App, id string, args ...string) *pythonWorker {
@@ -119,6 +171,30 @@ func TestRustSDKJudgesByItself(t *testing.T) {
 			})
 		})
 	}
+}
+
+// The examples of the published package run unmodified: workflows, activities with retries, heartbeats and timeouts,
+// sessions with options, listings and histories.
+func TestExamplesOfTheRustSDK(t *testing.T) {
+	rust(t, "hello_world")
+	results := map[string]string{
+		"hello_world": "Hello, Rust!", "activity_options": `"status":"completed"`, "worker_sessions": "resource_generation",
+		"workflow_pagination": "read 3 workflow summaries",
+	}
+	apptest.Databases(t, func(t *testing.T, database string) {
+		a := startPython(t, database, "")
+		for _, name := range rustExamples {
+			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+			c := exec.CommandContext(ctx, rust(t, name))
+			c.Env = append(os.Environ(), "DURABLE_WORKFLOW_SERVER_URL="+a.URL(), "DURABLE_WORKFLOW_TOKEN="+pythonToken,
+				"DURABLE_WORKFLOW_AUTH_TOKEN="+pythonToken)
+			out, err := c.CombinedOutput()
+			cancel()
+			if err != nil || !strings.Contains(string(out), results[name]) {
+				t.Errorf("%s: %v\n%s", name, err, out)
+			}
+		}
+	})
 }
 
 func TestOneOfTwoRustWorkersIsKilled(t *testing.T) {

@@ -4,18 +4,19 @@ use durable_workflow::{
     Client, Error, Result, Uuid, Value, WorkflowCommandOptions, WorkflowDescription, WorkflowHandle,
     WorkflowResultOptions, WorkflowStartOptions, json,
 };
+use crate::sessions::*;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-type Verdict = std::result::Result<(), String>;
+pub type Verdict = std::result::Result<(), String>;
 type Case = fn(Bench) -> Pin<Box<dyn Future<Output = Verdict> + Send>>;
 
 /// What every case needs: a client, and workflows under ids nobody else has.
 #[derive(Clone)]
-struct Bench {
-    client: Client,
+pub struct Bench {
+    pub client: Client,
     queue: String,
 }
 
@@ -58,11 +59,11 @@ fn patient() -> WorkflowResultOptions {
     WorkflowResultOptions { poll_interval: Duration::from_millis(50), timeout: PATIENCE }
 }
 
-fn text(e: Error) -> String {
+pub fn text(e: Error) -> String {
     format!("{e:?}").chars().take(800).collect()
 }
 
-fn same(got: &Value, want: Value) -> Verdict {
+pub fn same(got: &Value, want: Value) -> Verdict {
     if *got == want { Ok(()) } else { Err(format!("got {got}, want {want}")) }
 }
 
@@ -82,7 +83,8 @@ cases![
     every_json_type, retries, non_retryable_failures, a_typed_failure_at_the_client, all_four_timeouts, heartbeat_and_cancellation, timers,
     signals_before_and_after_the_wait, a_condition_is_met_by_signals, a_condition_times_out, updates_and_queries, children, ended_children,
     continue_as_new, a_signal_that_answered_a_wait_is_handled, signals_that_met_a_condition_are_handled, side_effects_and_version_markers, memo_and_search_attributes, parallel_groups, racing_operations, cancel_and_terminate,
-    run_timeout, duplicate_start, a_session_keeps_its_state,
+    run_timeout, duplicate_start, a_session_keeps_its_state, session_verbs_and_refusals, a_session_moves_when_its_lease_ends_and_keeps_its_ttl,
+    a_stopped_worker_releases_its_sessions, a_saga_compensates,
 ];
 
 /// Runs the named cases, or all, at once, and prints a line of JSON for each.
@@ -155,20 +157,27 @@ async fn all_four_timeouts(b: Bench) -> Verdict {
     Ok(())
 }
 
-async fn heartbeat_and_cancellation(b: Bench) -> Verdict {
-    let seen = std::env::temp_dir().join(format!("sojourn-interop-{}", Uuid::new_v4()));
-    let handle = b.start("beating", json!([seen.to_str()])).await?;
-    b.until(&handle, "the activity runs", |d| d.raw.get("pending").is_some() || is_waiting(d)).await?;
-    tokio::time::sleep(Duration::from_millis(500)).await;
-    handle.cancel(WorkflowCommandOptions::new().reason("enough")).await.map_err(text)?;
+/// Waits for a file that an activity writes.
+async fn written(path: &std::path::Path, what: &str) -> Verdict {
     let began = Instant::now();
-    while !seen.exists() {
+    while !path.exists() {
         if began.elapsed() > PATIENCE {
-            return Err("the activity never hears of it".to_string());
+            return Err(format!("waited in vain until {what}"));
         }
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
+    Ok(())
+}
+
+async fn heartbeat_and_cancellation(b: Bench) -> Verdict {
+    let seen = std::env::temp_dir().join(format!("sojourn-interop-{}", Uuid::new_v4()));
+    let handle = b.start("beating", json!([seen.to_str()])).await?;
+    let begun = seen.with_extension("begun");
+    written(&begun, "the activity begins").await?;
+    handle.cancel(WorkflowCommandOptions::new().reason("enough")).await.map_err(text)?;
+    written(&seen, "the activity is told of the cancellation").await?;
     let _ = std::fs::remove_file(seen);
+    let _ = std::fs::remove_file(begun);
     match handle.result(patient()).await {
         Err(Error::WorkflowCancelled(_)) => Ok(()),
         other => Err(format!("got {other:?}")),
@@ -356,6 +365,12 @@ async fn duplicate_start(b: Bench) -> Verdict {
         other => return Err(format!("got {other:?}")),
     }
     handle.terminate(WorkflowCommandOptions::new()).await.map_err(text).map(|_| ())
+}
+
+async fn a_saga_compensates(b: Bench) -> Verdict {
+    let failed = b.run("booking", json!([true, Uuid::new_v4().to_string()])).await?;
+    same(&failed, json!(["reserve hotel", "reserve flight"]))?;
+    same(&b.run("booking", json!([false, Uuid::new_v4().to_string()])).await?, json!("booked"))
 }
 
 async fn a_session_keeps_its_state(b: Bench) -> Verdict {

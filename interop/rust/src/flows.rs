@@ -54,6 +54,7 @@ pub fn register(worker: &mut Worker, queue: &str) -> Result<()> {
     worker.register_replayed_query::<Tally, _, _>("tally", "added", |_, tally, args| async move {
         Ok(json!({"added": tally.added, "asked": args}))
     });
+    worker.register_workflow("booking", booking);
     worker.register_workflow("parent", parent);
     worker.register_workflow("failing", |_, _| async move {
         Err(durable_workflow::ActivityError::new("Failing", "it fails").into())
@@ -256,5 +257,26 @@ fn value(result: ParallelResult) -> Value {
         ParallelResult::Signal(v) => Value::Array(v),
         ParallelResult::Condition(c) => json!(c.is_satisfied()),
         ParallelResult::Group(all) => Value::Array(all.into_iter().map(value).collect()),
+    }
+}
+
+/// Reserves two things and refuses the third step if told so. It returns what was compensated, in order.
+async fn booking(ctx: WorkflowContext, input: Value) -> Result<Value> {
+    let mut saga = ctx.saga();
+    let outcome = async {
+        for name in ["reserve flight", "reserve hotel"] {
+            let reserved = ctx.activity("echo", json!([name])).await?;
+            saga.add_compensation("undo", json!([input[1], reserved]))?;
+        }
+        let once = ActivityOptions::new().retry_policy(ActivityRetryPolicy::new(1));
+        if input[0].as_bool().unwrap_or(false) {
+            ctx.activity_with_options("refuse", once, json!(["Refused", true])).await?;
+        }
+        Ok(json!("booked"))
+    }
+    .await;
+    match saga.finish(outcome).await {
+        Err(Error::ActivityFailed(_)) => ctx.activity("undone", json!([input[1]])).await,
+        other => other,
     }
 }

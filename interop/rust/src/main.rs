@@ -5,6 +5,7 @@
 
 mod cases;
 mod flows;
+mod sessions;
 mod steps;
 
 use durable_workflow::{Client, Result, Worker};

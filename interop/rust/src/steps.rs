@@ -25,6 +25,8 @@ pub fn register(worker: &mut Worker) {
         Ok(json!(ctx.worker_id))
     });
     worker.register_activity("beat", |ctx, args| async move {
+        let begun = format!("{}.begun", args[0].as_str().unwrap_or_default());
+        std::fs::write(begun, "").map_err(|e| ActivityError::new("Disk", e.to_string()))?;
         loop {
             if ctx.heartbeat(json!({"message": "still here"})).await?.should_stop() {
                 let seen = args[0].as_str().unwrap_or_default();
@@ -33,6 +35,18 @@ pub fn register(worker: &mut Worker) {
             }
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
+    });
+    let undone = Arc::new(Mutex::new(HashMap::<String, Vec<Value>>::new()));
+    let undo = Arc::clone(&undone);
+    worker.register_activity("undo", move |_, args| {
+        let mut all = undo.lock().expect("nobody panics with it");
+        all.entry(args[0].to_string()).or_default().push(args[1].clone());
+        async move { Ok(Value::Null) }
+    });
+    worker.register_activity("undone", move |_, args| {
+        let all = undone.lock().expect("nobody panics with it");
+        let names = all.get(&args[0].to_string()).cloned().unwrap_or_default();
+        async move { Ok(json!(names)) }
     });
     let kept = Arc::new(Mutex::new(HashMap::<String, Vec<i64>>::new()));
     worker.register_activity("keep", move |ctx, args| {
