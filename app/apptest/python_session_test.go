@@ -4,10 +4,12 @@ import (
 	"fmt"
 	"os/exec"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/sojourn-run/sojourn/app/apptest"
 	"github.com/sojourn-run/sojourn/shared/protocol"
+	"github.com/sojourn-run/sojourn/shared/retry"
 )
 
 // counted is the result of an activity that counts its calls in the state of its session.
@@ -80,6 +82,14 @@ func sessionState(t *testing.T, a *apptest.App, interpreter string) {
 	if at := turn("state.sync", "chat", true, 1); at != holder {
 		t.Fatalf("the session was moved back to %s and ran on %s", holder, at)
 	}
+	lateDelivery(t, a, workers[holder], other, move)
+	if at := turn("state.async", "chat", false, 2); at != other {
+		t.Fatalf("the session moved to %s and ran on %s", other, at)
+	}
+	move(holder)
+	if at := turn("state.async", "chat", true, 1); at != holder {
+		t.Fatalf("the session was moved back to %s and ran on %s", holder, at)
+	}
 	var text string
 	call("state.none", "", &text)
 	if !strings.Contains(text, "this attempt has no session") {
@@ -88,8 +98,8 @@ func sessionState(t *testing.T, a *apptest.App, interpreter string) {
 	workers[other].stop()
 	var closed []map[string]int
 	call("state.closed", "", &closed)
-	if len(closed) != 1 || closed[0]["calls"] != 2 {
-		t.Errorf("%s closed %v", holder, closed)
+	if len(closed) != 2 || closed[0]["calls"] != 2 || closed[1]["calls"] != 1 {
+		t.Errorf("%s closed %v, want states with 2 calls and 1 call: a late delivery ran", holder, closed)
 	}
 	workers[holder].stop()
 	for id, w := range workers {
@@ -97,4 +107,40 @@ func sessionState(t *testing.T, a *apptest.App, interpreter string) {
 			t.Errorf("worker %s did not close its state: %s", id, said)
 		}
 	}
+}
+
+// lateDelivery freezes the holder of the session until a delivery waits in its open poll, the attempt ended and the
+// session moved. The holder reads the delivery after that and must not start it.
+func lateDelivery(t *testing.T, a *apptest.App, frozen *pythonWorker, to string, move func(string)) {
+	t.Helper()
+	signal := func(s syscall.Signal) {
+		t.Helper()
+		if err := frozen.Process.Signal(s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	attempts := 10
+	signal(syscall.SIGSTOP)
+	s, err := a.Broker().StartActivity(t.Context(), protocol.ActivityRequest{
+		ActivityType: "state.async", TaskQueue: pythonQueue, ActivityOptions: protocol.ActivityOptions{
+			SessionID: "chat", StartToClose: 2, RetryPolicy: &retry.Policy{MaxAttempts: &attempts},
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	target := protocol.Target{WorkflowID: s.WorkflowID, RunID: s.RunID}
+	if at := pendingOn(t, a, target, "state.async"); at != frozen.id {
+		t.Fatalf("the activity was delivered to %s, want %s", at, frozen.id)
+	}
+	until(t, "the first attempt ends", func() bool {
+		v, err := a.View().Describe(t.Context(), target)
+		return err == nil && v.Pending != nil && len(v.Pending.Activities) == 1 && v.Pending.Activities[0].Worker == ""
+	})
+	move(to)
+	var got counted
+	if output(t, a, target, &got); got.Worker != to || !got.IsNew {
+		t.Errorf("the second attempt ran as %+v, want %s", got, to)
+	}
+	signal(syscall.SIGCONT)
 }

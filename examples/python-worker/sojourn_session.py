@@ -11,6 +11,10 @@ Copy this file next to the worker. Use SessionClient instead of Client, and call
 
 The app raises the epoch of a session with each acquisition. State belongs to one (session, epoch): when a task arrives
 under a higher epoch, the session was with another worker in between, and the older state is dropped.
+
+A delivery can arrive late: after the process was frozen, or after a network gap in which nothing was lost. The session
+may be with another worker then. A poll that took longer than confirm_after seconds is therefore followed by a heartbeat
+of its attempt, and the attempt starts only if the app says that it can continue.
 """
 
 import asyncio
@@ -86,11 +90,17 @@ class SessionClient(Client):
     close_state is called with the state, a dict, after it was dropped; it may be a coroutine function. It runs on the
     worker's event loop and must not block. The state of a session is dropped when a task arrives under a higher epoch,
     when the session's time to live ends (checked at each poll) and when the worker stops.
+
+    confirm_after is how many seconds a poll may take before its delivery is confirmed by a heartbeat. It must be shorter
+    than the leases of sessions.
     """
 
-    def __init__(self, *args: Any, close_state: Callable[[dict[str, Any]], Any] | None = None, **kwargs: Any) -> None:
+    def __init__(
+        self, *args: Any, close_state: Callable[[dict[str, Any]], Any] | None = None, confirm_after: float = 2.0, **kwargs: Any,
+    ) -> None:
         super().__init__(*args, **kwargs)
         self._close_state = close_state
+        self._confirm_after = confirm_after
         self._states: dict[tuple[str, str], _State] = {}
 
     async def register_worker(self, **kwargs: Any) -> Any:
@@ -107,9 +117,12 @@ class SessionClient(Client):
         return await super().register_worker(**kwargs)
 
     async def poll_activity_task(self, **kwargs: Any) -> Any:
-        """Poll for an activity and remember its session."""
+        """Poll for an activity and remember its session. A late delivery that is no longer valid is dropped."""
+        asked = time.monotonic()
         task = await super().poll_activity_task(**kwargs)
         wire = (task or {}).get("worker_session")
+        if wire and time.monotonic() - asked > self._confirm_after and not await self._confirmed(task):
+            return None
         dropped = self._expire()
         if wire and isinstance(wire.get("epoch"), int):
             attempt = _Attempt(self, wire)
@@ -154,6 +167,20 @@ class SessionClient(Client):
         for state in dropped:
             await self._close(state)
         await super().aclose()
+
+    async def _confirmed(self, task: dict[str, Any]) -> bool:
+        attempt = task["activity_attempt_id"]
+        try:
+            answer = await self.heartbeat_activity_task(
+                task_id=task["task_id"], activity_attempt_id=attempt, lease_owner=task["lease_owner"],
+            )
+        except Exception as error:  # the app refused it, or cannot be reached after the client's retries
+            log.warning("dropped late delivery of %s: %s", attempt, error)
+            return False
+        if answer.get("can_continue") is not True:
+            log.warning("dropped late delivery of %s: the app says that it cannot continue", attempt)
+            return False
+        return True
 
     @contextlib.contextmanager
     def _forgetting(self, kwargs: dict[str, Any]) -> Any:

@@ -45,7 +45,7 @@ async def closed() -> list:
 
 
 async def main(url: str, token: str, queue: str, worker_id: str) -> None:
-    async with SessionClient(url, token=token, close_state=CLOSED.append) as client:
+    async with SessionClient(url, token=token, close_state=CLOSED.append, confirm_after=1) as client:
         activities = [count_async, count_sync, without_session, closed]
         worker = Worker(client, task_queue=queue, worker_id=worker_id, workflows=[], activities=activities)
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, lambda: asyncio.ensure_future(worker.stop()))
