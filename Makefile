@@ -32,8 +32,10 @@ CYCLES  ?= 1000
 CUTS    ?= 400
 MEMORY_ROUNDS ?= 1
 ROLLING ?= 10m
+CHAOS   ?= 6m
+SEED    ?=
 
-.PHONY: help run dev test race postgres interop e2e fuzz fuzz-api mutants crash powercut freeze memory backlog soak storm rolling sandbox-long upgrade image lint dead fmt generate verify web bench compare build tools clean
+.PHONY: help run dev test race postgres interop e2e fuzz fuzz-api mutants crash powercut freeze memory backlog soak storm rolling chaos sandbox-long upgrade image lint dead fmt generate verify web bench compare build tools clean
 .DELETE_ON_ERROR:
 
 help: ## print this list
@@ -61,10 +63,10 @@ postgres: ## run the tests of the stores and the app on a private PostgreSQL
 	.ci/deps postgres
 	.ci/postgres env SOJOURN_TEST_REQUIRE=postgres go test -count=1 -timeout 60m ./app/...
 
-interop: ## run the published Rust SDK and the Rust example against the app (compiles for minutes, once), on SQLite and PostgreSQL
+interop: ## run the published Python and Rust SDKs and the Rust example against the app (compiles for minutes, once), on SQLite and PostgreSQL
 	@command -v cargo >/dev/null || { echo "please install Rust 1.86 or newer"; exit 1; }
-	.ci/deps postgres
-	.ci/postgres env SOJOURN_TEST_REQUIRE=postgres,rust go test -count=1 -timeout 40m -run Rust ./app/apptest ./examples
+	.ci/deps postgres python
+	.ci/postgres env SOJOURN_TEST_REQUIRE=postgres,python,rust go test -count=1 -timeout 60m -run 'Rust|Python' ./app/apptest ./examples
 
 e2e: build npm ## run the dashboard's tests in Chromium
 	.ci/deps chromium
@@ -109,6 +111,10 @@ storm: ## drop the sockets of STORM (1000) workers that work, twice, on each dat
 rolling: ## two builds change places under load for ROLLING (10m), app by app and worker by worker, on PostgreSQL with a schema change
 	.ci/deps postgres
 	SOJOURN_TEST_ROLLING=$(ROLLING) SOJOURN_TEST_REQUIRE=postgres .ci/postgres go test -count=1 -timeout 60m -v -run TwoBuildsChangePlaces ./cli
+
+chaos: ## kill, freeze, cut off and deploy two apps and workers in Go, JavaScript and Python for CHAOS (6m), 150 workflows; SEED repeats the choices
+	.ci/deps postgres python
+	SOJOURN_TEST_CHAOS=$(CHAOS) SOJOURN_TEST_CHAOS_SEED=$(SEED) SOJOURN_TEST_REQUIRE=postgres,python .ci/postgres go test -count=1 -timeout 30m -v -run SessionsUnderChaos ./cli
 
 sandbox-long: deps ## create and end CYCLES (1000) executors of each runtime in all the ways there are: no process, descriptor, file or memory stays
 	SOJOURN_TEST_CYCLES=$(CYCLES) go test -count=1 -timeout 60m -v -run CreatingAndKillingLeavesNothing ./sandbox

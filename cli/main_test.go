@@ -73,6 +73,7 @@ func register(r *worker.Registry) {
 	registerBank(r)
 	registerRebuilt(r)
 	registerBystanders(r)
+	registerChaos(r)
 }
 
 // line is one line of the ledger: an activity that ran, told outside of everything Sojourn keeps.

@@ -2,10 +2,8 @@ package cli_test
 
 import (
 	"fmt"
-	"net"
 	"net/http"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -13,76 +11,6 @@ import (
 	"github.com/sojourn-run/sojourn/app/apptest"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
-
-// wire carries connections to an address. Cut, it carries nothing and tells nobody; mended, it goes on.
-type wire struct {
-	addr string
-	mu   sync.Mutex
-	gate sync.RWMutex // held for writing while it is cut
-	ends []net.Conn
-}
-
-func newWire(t *testing.T, to string) *wire {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	w := &wire{addr: l.Addr().String()}
-	t.Cleanup(func() {
-		_ = l.Close()
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		for _, c := range w.ends {
-			_ = c.Close()
-		}
-	})
-	go func() {
-		for {
-			from, err := l.Accept()
-			if err != nil {
-				return
-			}
-			go w.carry(from, to)
-		}
-	}()
-	return w
-}
-
-func (w *wire) carry(from net.Conn, to string) {
-	w.gate.RLock()
-	far, err := net.Dial("tcp", to)
-	w.gate.RUnlock()
-	if err != nil {
-		_ = from.Close()
-		return
-	}
-	w.mu.Lock()
-	w.ends = append(w.ends, from, far)
-	w.mu.Unlock()
-	for _, way := range [][2]net.Conn{{from, far}, {far, from}} {
-		go func() {
-			buf := make([]byte, 32<<10)
-			for {
-				n, err := way[0].Read(buf)
-				w.gate.RLock()
-				if err == nil {
-					_, err = way[1].Write(buf[:n])
-				}
-				if err != nil {
-					_ = way[1].Close()
-				}
-				w.gate.RUnlock()
-				if err != nil {
-					return
-				}
-			}
-		}()
-	}
-}
-
-func (w *wire) cut()  { w.gate.Lock() }
-func (w *wire) mend() { w.gate.Unlock() }
 
 // operated is two apps on one database and a worker of a group, which alone serves its queue and has wires to both.
 type operated struct {

@@ -97,21 +97,29 @@ func launchAs(t *testing.T, binary, dir string, e env, args ...string) *process 
 		}
 		binary = self
 	}
-	p := &process{
-		t: t, name: strings.Join(args, " "), cmd: exec.Command(binary, args...), ended: make(chan struct{}),
-		out: &output{moved: make(chan struct{})}, err: &output{moved: make(chan struct{})},
-	}
-	p.cmd.Dir, p.cmd.Stdout, p.cmd.Stderr = dir, p.out, p.err
-	p.cmd.WaitDelay = 5 * time.Second // an executor that outlives its worker for a moment holds the pipes
-	p.cmd.Env = []string{
+	cmd := exec.Command(binary, args...)
+	cmd.Dir = dir
+	cmd.Env = []string{
 		asSojourn + "=1", "SOJOURN_LOG_FORMAT=json", "SOJOURN_RELEASE=1.0.0", "PATH=" + os.Getenv("PATH"), "HOME=" + dir,
 	}
 	if tmp := os.Getenv("TMPDIR"); tmp != "" {
-		p.cmd.Env = append(p.cmd.Env, "TMPDIR="+tmp)
+		cmd.Env = append(cmd.Env, "TMPDIR="+tmp)
 	}
 	for k, v := range e {
-		p.cmd.Env = append(p.cmd.Env, k+"="+v)
+		cmd.Env = append(cmd.Env, k+"="+v)
 	}
+	return launchCommand(t, strings.Join(args, " "), cmd)
+}
+
+// launchCommand starts any program.
+func launchCommand(t *testing.T, name string, cmd *exec.Cmd) *process {
+	t.Helper()
+	p := &process{
+		t: t, name: name, cmd: cmd, ended: make(chan struct{}),
+		out: &output{moved: make(chan struct{})}, err: &output{moved: make(chan struct{})},
+	}
+	p.cmd.Stdout, p.cmd.Stderr = p.out, p.err
+	p.cmd.WaitDelay = 5 * time.Second // an executor that outlives its worker for a moment holds the pipes
 	if err := p.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
