@@ -1,7 +1,10 @@
 package apptest_test
 
 import (
+	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -346,4 +349,60 @@ func storedNamespace(t *testing.T, a *apptest.App, namespace string) (n store.Na
 		t.Fatal(err)
 	}
 	return n
+}
+
+// Usage that an app had not stored when it was killed is counted in the background after the next start: of all
+// namespaces, also those that are not used again.
+func TestUsageIsExactAfterAnAppWasKilled(t *testing.T) {
+	apptest.Databases(t, func(t *testing.T, database string) {
+		a := apptest.Start(t, apptest.Options{Database: database})
+		busy, calm := quotas(t, a, `{}`)
+		for _, c := range []caller{busy, calm} {
+			c.want(201, "POST", "/api/workflows", c.run("stored"))
+			until(t, "the runs are counted", func() bool {
+				n := storedNamespace(t, a, c.ns)
+				return n.Usage.OpenRuns == 1 && !n.CountedAt.IsZero()
+			})
+		}
+		var lost int64
+		for i := 0; lost == 0; i++ { // again, should an exchange have come between
+			busy.want(201, "POST", "/api/workflows", busy.run(fmt.Sprint("lost-", i)))
+			lost = a.Store().Quotas().Take()["busy"].OpenRuns
+		}
+		path, isFile := strings.CutPrefix(database, "sqlite:")
+		if isFile { // a copy of the file and its log is what a killed app leaves
+			killed := filepath.Join(t.TempDir(), "killed.db")
+			for _, end := range []string{"", "-wal"} {
+				b, err := os.ReadFile(path + end)
+				if err = errors.Join(err, os.WriteFile(killed+end, b, 0o600)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			database = "sqlite:" + killed
+		}
+		a.Stop()
+		if !isFile { // the row of an app that did not withdraw, seen by one that starts
+			now := history.At(time.Now())
+			row := engine.Worker{Namespace: "/apps", ID: "killed", Release: "test", Queues: []string{"-"}, AliveUntil: now}
+			b := apptest.Start(t, apptest.Options{Database: database})
+			if _, err := b.Store().Commit(t.Context(), store.Change{
+				Decide: func(store.Rows, time.Time) (store.Writes, error) {
+					return store.Writes{Workers: []engine.Worker{row}}, nil
+				},
+			}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		a = apptest.Start(t, apptest.Options{Database: database})
+		for _, ns := range []string{"busy", "calm"} {
+			until(t, "the usage is exact", func() bool {
+				c, err := a.Store().CountUsage(t.Context(), ns)
+				if err != nil {
+					t.Fatal(err)
+				}
+				c.Counted.Starts = c.Row.Usage.Starts
+				return c.Row.Usage == c.Counted && !c.Row.CountedAt.IsZero()
+			})
+		}
+	})
 }

@@ -93,6 +93,7 @@ type Broker struct {
 	evict      *evict.Evictor
 	logs       *logs.Logs
 	view       *view.View
+	recounts   recounts
 
 	background sync.WaitGroup
 	mu         sync.Mutex // guards draining and closing
@@ -106,13 +107,14 @@ type Broker struct {
 func New(s store.Store, d *dispatch.Dispatch, o Options) *Broker {
 	b := &Broker{store: s, dispatch: d, opt: o.defaults(), log: o.Log, drained: make(chan struct{})}
 	s.Quotas().Limit(*b.opt.Quotas)
+	b.recounts = recounts{names: map[string]bool{}, wake: make(chan struct{}, 1)}
 	b.logs = logs.New(s, logs.Options{Shared: o.Shared, Age: b.opt.LogAge, Attempt: b.AttemptStatus})
 	// The order is that of who asks whom: questions, the read models and the operators' part all ask who lives.
 	b.workers = presence.Open(s, d, presence.Options{
 		App: o.App, Alive: b.opt.Alive, StoreAlive: b.opt.StoreAlive, Quiet: b.opt.Quiet, Heartbeat: b.opt.Heartbeat,
 		AttemptLease: b.opt.AttemptLease, HTTPLease: b.opt.HTTPLease, PollKept: pollKept,
 		Shared: o.Shared, Release: o.Release, StrictRelease: o.StrictRelease, MaxBlamed: o.MaxBlamed,
-		Lost: o.Metrics.lostProcess, Log: o.Log,
+		Lost: o.Metrics.lostProcess, AppEnded: b.recounts.appEnded, Log: o.Log,
 	})
 	b.questions = question.New(s, d, b.drained, o.Log)
 	b.questions.Avoid = b.avoids
@@ -210,6 +212,7 @@ func (b *Broker) Watch(ctx context.Context) error {
 	watching.Go(func() { b.watchEnded(ctx) })
 	watching.Go(func() { b.recomputeSchedules(ctx) })
 	watching.Go(func() { b.exchangeUsage(ctx) })
+	watching.Go(func() { b.recountUsage(ctx) })
 	defer watching.Wait()
 	return b.workers.Watch(ctx)
 }

@@ -30,6 +30,7 @@ type harness struct {
 	began    time.Time
 	away     atomic.Bool            // the store takes no writes
 	reading  atomic.Pointer[func()] // is called at the next read
+	counting func(namespace string) // is called before each count of usage
 	runs     int
 	decision *protocol.WorkflowTask // that its worker took last
 }
@@ -52,6 +53,13 @@ func (o outage) View(ctx context.Context, fn func(store.Reader) error) error {
 		(*before)()
 	}
 	return o.Store.View(ctx, fn)
+}
+
+func (o outage) CountUsage(ctx context.Context, namespace string) (store.UsageCount, error) {
+	if o.town.counting != nil {
+		o.town.counting(namespace)
+	}
+	return o.Store.CountUsage(ctx, namespace)
 }
 
 // inBubble runs a case in virtual time.

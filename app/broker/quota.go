@@ -13,7 +13,6 @@ import (
 	"github.com/sojourn-run/sojourn/app/engine"
 	"github.com/sojourn-run/sojourn/app/quota"
 	"github.com/sojourn-run/sojourn/app/store"
-	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
@@ -102,7 +101,7 @@ func (b *Broker) exchangeUsage(ctx context.Context) {
 		for _, name := range slices.Sorted(maps.Keys(rows)) {
 			b.releaseHeld(ctx, name)
 			if ledger.Uncounted(name, time.Now()) {
-				b.countUsage(ctx, name)
+				b.recounts.add(name)
 			}
 		}
 	}
@@ -120,6 +119,9 @@ func (b *Broker) readUsage(ctx context.Context) {
 	}
 	for i := range list {
 		b.store.Quotas().Settle(list[i].Name, quotaRow(&list[i]))
+		if list[i].CountedAt.IsZero() && list[i].Usage != (engine.Usage{}) {
+			b.recounts.add(list[i].Name) // an app that ended had not recounted it
+		}
 		if list[i].Usage.HeldRuns > 0 {
 			b.store.Quotas().Ask(list[i].Name) // the next exchange reads it: this app's default may have room for held children
 		}
@@ -211,7 +213,7 @@ func (b *Broker) storeUsage(
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
 	defer cancel()
 	ledger := b.store.Quotas()
-	rows, err := b.changeUsage(ctx, taken, false)
+	rows, err := b.addUsage(ctx, taken)
 	if err != nil {
 		ledger.Return(taken)
 		if ctx.Err() != nil {
@@ -229,14 +231,14 @@ func (b *Broker) storeUsage(
 	return rows, nil
 }
 
-// changeUsage adds to the usage of namespaces and returns the rows of those that exist. It does not write rows to which
-// it adds nothing.
-func (b *Broker) changeUsage(
-	ctx context.Context, add map[string]engine.Usage, counted bool,
+// addUsage adds to the usage of namespaces and returns the rows of those that exist. It does not write rows to which it
+// adds nothing.
+func (b *Broker) addUsage(
+	ctx context.Context, add map[string]engine.Usage,
 ) (map[string]*store.Namespace, error) {
 	return change.Commit[map[string]*store.Namespace](ctx, b.store, store.Change{
 		Needs: store.Keys{Namespaces: slices.Sorted(maps.Keys(add))}, Background: true,
-		Decide: func(rows store.Rows, now time.Time) (store.Writes, error) {
+		Decide: func(rows store.Rows, _ time.Time) (store.Writes, error) {
 			var w store.Writes
 			out := map[string]*store.Namespace{}
 			for _, name := range slices.Sorted(maps.Keys(add)) {
@@ -246,10 +248,7 @@ func (b *Broker) changeUsage(
 				}
 				n := *row
 				n.Usage = n.Usage.Plus(add[name])
-				if counted {
-					n.CountedAt = history.At(now)
-				}
-				if counted || add[name] != (engine.Usage{}) {
+				if add[name] != (engine.Usage{}) {
 					w.Namespaces = append(w.Namespaces, n)
 				}
 				out[name] = &n
@@ -258,35 +257,6 @@ func (b *Broker) changeUsage(
 			return w, nil
 		},
 	})
-}
-
-// countUsage recounts the runs of a namespace and corrects its row. The row may lack runs from before the first count,
-// and counts that a killed app had not stored. Apps add the usage of their commits to the row meanwhile, so countUsage
-// writes only the difference.
-func (b *Broker) countUsage(ctx context.Context, name string) {
-	ledger := b.store.Quotas()
-	pending := ledger.Pending(name)
-	var counted engine.Usage
-	var row store.Namespace
-	err := b.store.View(ctx, func(r store.Reader) (err error) {
-		counted, row, err = r.CountUsage(ctx, name)
-		return err
-	})
-	var rows map[string]*store.Namespace
-	if err == nil {
-		known := row.Usage.Plus(pending)
-		counted.Starts = known.Starts
-		rows, err = b.changeUsage(ctx, map[string]engine.Usage{name: counted.Minus(known)}, true)
-	}
-	switch {
-	case err == nil:
-		if n := rows[name]; n != nil {
-			ledger.Correct(name, quotaRow(n))
-		}
-	case ctx.Err() == nil && !errors.Is(err, store.ErrNotFound):
-		store.Warn(&b.log, err).Str("namespace", name).Msg("failed to count the usage of a namespace")
-		ledger.Doubt()
-	}
 }
 
 // quotaStates returns the quotas of a namespace and their usage: its row plus the commits of this app that are not yet

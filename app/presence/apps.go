@@ -44,9 +44,17 @@ func (ws *Workers) announce(
 			return nil, nil
 		}
 		var dead []engine.WorkerKey
+		var ended time.Time // when the liveness of the app that died last expired
+		if until := ws.aliveUntil; !until.IsZero() && now.After(until) {
+			ended = now // the others believed this app to be dead, which was stopped or could not reach the database
+		}
+		ws.aliveUntil = now.Add(alive)
 		err = ws.store.View(ctx, func(r store.Reader) error {
 			apps, err := r.Workers(ctx, store.WorkerQuery{Namespace: appsNamespace, Limit: 10_000})
 			for _, w := range apps {
+				if !w.AliveUntil.After(now) && w.AliveUntil.After(ended) && w.AliveUntil.After(ws.lastEnded) {
+					ended = w.AliveUntil.Time
+				}
 				switch {
 				case w.AliveUntil.After(now):
 					releases = append(releases, w.Release)
@@ -59,6 +67,10 @@ func (ws *Workers) announce(
 		})
 		if err != nil {
 			return nil, err
+		}
+		if !ended.IsZero() && ws.opt.AppEnded != nil {
+			ws.lastEnded = ended
+			ws.opt.AppEnded(ended)
 		}
 		if len(dead) > 0 {
 			_, err = ws.store.Commit(ctx, store.Change{Decide: func(store.Rows, time.Time) (store.Writes, error) {

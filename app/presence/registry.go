@@ -41,7 +41,10 @@ type Options struct {
 	StrictRelease bool
 	MaxBlamed     int               // setting max-blamed-losses; 0: engine.DefaultBlamedLosses
 	Lost          func(change.Lost) // called after each loss of a process, for metrics; may be nil
-	Log           zerolog.Logger
+	// AppEnded is called when an app of the database, or this one while it was stopped, was believed to be dead: it had
+	// not withdrawn, and its liveness expired at the time until. It must not block.
+	AppEnded func(until time.Time)
+	Log      zerolog.Logger
 	// Settings is what was decided about a queue, or with an empty name about all of a namespace, as this app knows it.
 	// Open sets it.
 	Settings func(engine.QueueKey) *engine.Queue

@@ -25,7 +25,12 @@ type Workers struct {
 	appLeft  atomic.Bool   // another app said that it leaves
 	fell     atomic.Int64  // when an app was found gone last, or this one was started; Unix ns
 	company  atomic.Int64  // until when what a poll was given may stand at another app, in Unix ns; 0: not known
-	expiry   time.Time     // when a silent worker may be past its time, for Watch alone; zero: nobody is silent
+
+	// These are used by Watch alone, and are times of the store.
+	aliveUntil time.Time // when the other apps believe this one to be dead, unless it announces itself again
+	lastEnded  time.Time // the latest time that was passed to Options.AppEnded
+
+	expiry time.Time // when a silent worker may be past its time, for Watch alone; zero: nobody is silent
 }
 
 // Open makes the workers of an app over its store. All methods may be called from any goroutine.

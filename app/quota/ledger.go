@@ -22,6 +22,7 @@ type Ledger struct {
 	spaces   map[string]*space
 	refused  map[Refusal]int64
 	recent   [2]active // namespaces that committed last, newest first
+	batch    int64     // number of the last batch that this process committed
 
 	changed chan struct{}
 }
@@ -39,6 +40,7 @@ type space struct {
 	row    Row
 	taken  engine.Usage // sent with the exchange in progress
 	fresh  engine.Usage // committed since the last exchange began
+	stored engine.Usage // sum of all exchanges of this process
 	asked  bool         // the next exchange reads the row even without commits
 	first  bool         // the namespace was in an exchange of this process
 	doubt  bool         // some commits may be missing in the counts
@@ -127,6 +129,13 @@ func (l *Ledger) Add(namespace string, u engine.Usage) {
 	l.wake()
 }
 
+// Committed notes the number of a batch that this process committed, after its usage was added.
+func (l *Ledger) Committed(batch int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.batch = batch
+}
+
 // Standing returns the usage of a namespace with its limits, including usage that is about to be committed.
 func (l *Ledger) Standing(namespace string, more engine.Usage) engine.QuotaStanding {
 	l.mu.Lock()
@@ -185,6 +194,7 @@ func (l *Ledger) Settle(namespace string, row Row) {
 		s.second[0] += others
 	}
 	l.setOwn(s, row.Own)
+	s.stored = s.stored.Plus(s.taken)
 	s.row, s.known, s.taken = row, true, engine.Usage{}
 }
 
@@ -208,13 +218,6 @@ func (l *Ledger) setOwn(s *space, own protocol.QuotaValues) {
 	case after < float64(before):
 		s.tokens = min(s.tokens, after)
 	}
-}
-
-// Correct replaces the row after a recount, outside of an exchange.
-func (l *Ledger) Correct(namespace string, row Row) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.space(namespace).row = row
 }
 
 // Return ends an exchange that failed: its usage is sent again with the next one.
@@ -267,6 +270,25 @@ func (l *Ledger) Uncounted(namespace string, now time.Time) bool {
 	due := s.doubt || s.row.CountedAt.IsZero() || now.Sub(s.row.CountedAt) > age
 	s.first, s.doubt = true, false
 	return due
+}
+
+// Position is how far this process has counted its commits.
+type Position struct {
+	Batch   int64        // number of the last batch that was counted
+	Pending engine.Usage // usage of a namespace that is not stored yet
+	Stored  engine.Usage // usage of the namespace that this process has stored since its start
+	Storing bool         // an exchange is storing some of the pending usage
+}
+
+// Position returns the position of a namespace.
+func (l *Ledger) Position(namespace string) Position {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	p := Position{Batch: l.batch}
+	if s := l.spaces[namespace]; s != nil {
+		p.Pending, p.Stored, p.Storing = s.taken.Plus(s.fresh), s.stored, s.taken != engine.Usage{}
+	}
+	return p
 }
 
 // Pending returns the usage of a namespace that this app has not stored yet.

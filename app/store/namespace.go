@@ -41,6 +41,14 @@ func (n Namespace) Retention() int {
 	return n.RetentionDays
 }
 
+// UsageCount is a count of the runs and schedules of a namespace in one snapshot.
+type UsageCount struct {
+	Counted engine.Usage // without Starts
+	Known   engine.Usage // usage in the row, and of commits of this process that are not added to the row yet
+	Stored  engine.Usage // usage that this process had added to the row since its start
+	Row     Namespace
+}
+
 // Contents is a bounded look at what a namespace holds, for its removal.
 type Contents struct {
 	Runs      []string

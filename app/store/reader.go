@@ -178,9 +178,11 @@ type ScheduleReader interface {
 type NamespaceReader interface {
 	Namespace(ctx context.Context, name string) (Namespace, error)
 	Namespaces(ctx context.Context) ([]Namespace, error) // by name
-	// CountUsage counts the runs and schedules of a namespace as of one moment, and reads the row of that moment. It reads
-	// all runs, in pages.
-	CountUsage(ctx context.Context, namespace string) (engine.Usage, Namespace, error)
+	// CountUsage counts the runs and schedules of a namespace in one snapshot. It reads all runs, in pages. Before that it
+	// passes the namespace's row and the number of an app's last batch in the snapshot to begun, whose error ends it.
+	CountUsage(
+		ctx context.Context, namespace, app string, begun func(row Namespace, batch int64) error,
+	) (engine.Usage, error)
 	// HeldRuns lists runs of a namespace whose first task a quota holds back, oldest first, at most limit.
 	HeldRuns(ctx context.Context, namespace string, limit int) ([]string, error)
 	// Contents looks at what a namespace holds, at most limit of each kind.

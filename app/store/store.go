@@ -62,6 +62,11 @@ type Store interface {
 	Hears() bool
 	// Stats counts what was sent to the database since it was opened.
 	Stats() Stats
+	// Unclean reports whether the process before did not close the database. It is false where processes share one: their
+	// ends show in the rows of apps.
+	Unclean() bool
+	// CountUsage counts the runs and schedules of a namespace, in pages of one snapshot.
+	CountUsage(ctx context.Context, namespace string) (UsageCount, error)
 	// Quotas returns the ledger that counts the usage of namespaces by the commits of this process.
 	Quotas() *quota.Ledger
 	Close() error

@@ -63,6 +63,8 @@ type Config struct {
 	Decided func() *db.Call
 	// Hears says whether notices of other processes arrive; nil when there are none.
 	Hears func() bool
+	// Unclean says that the process before did not close the database.
+	Unclean bool
 	// Room says why there is no room for what a step may write, where that can be known; nil when it cannot.
 	Room  func() error
 	Known int64 // the newest schema this binary knows
@@ -185,6 +187,7 @@ func New(ctx context.Context, cfg Config) (*Store, error) {
 		return nil, fmt.Errorf("last batch of %s: %w", cfg.App, err)
 	}
 	s.batch = last.Int64
+	s.ledger.Committed(s.batch)
 	if cfg.Opened != nil {
 		if err := cfg.Opened(cfg.App, s.batch); err != nil {
 			return nil, err

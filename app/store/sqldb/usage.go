@@ -1,8 +1,13 @@
 package sqldb
 
 import (
+	"context"
+	"errors"
+	"time"
+
 	"github.com/sojourn-run/sojourn/app/engine"
 	"github.com/sojourn-run/sojourn/app/quota"
+	"github.com/sojourn-run/sojourn/app/store"
 )
 
 // What a batch changes in the usage of namespaces is known from its decisions, so it is counted without a statement.
@@ -30,5 +35,44 @@ func (b *batch) Quotas(namespace string) engine.QuotaStanding {
 func (b *batch) used() {
 	for namespace, u := range b.usage {
 		b.s.ledger.Add(namespace, u)
+	}
+	if b.sealed {
+		b.s.ledger.Committed(b.number)
+	}
+}
+
+// Unclean reports whether the process before did not close the database, where one process has it.
+func (s *Store) Unclean() bool { return s.cfg.Unclean }
+
+// usageTries limits how often a count begins again because a batch was committed while its snapshot was taken.
+const usageTries = 50
+
+var errBatchBetween = errors.New("a batch was committed while the snapshot was taken")
+
+// CountUsage counts the runs of a namespace. The snapshot that it reads belongs to a known position in the ledger: both
+// name the same last batch, and no exchange is in progress. If batches follow each other so closely that no such
+// snapshot is found, the count may differ by one of them.
+func (s *Store) CountUsage(ctx context.Context, namespace string) (c store.UsageCount, err error) {
+	for try := 1; ; try++ {
+		before := s.ledger.Position(namespace)
+		err = s.View(ctx, func(r store.Reader) (err error) {
+			c.Counted, err = r.CountUsage(ctx, namespace, s.cfg.App, func(row store.Namespace, batch int64) error {
+				p := s.ledger.Position(namespace)
+				if (p != before || p.Storing || batch != p.Batch) && try < usageTries {
+					return errBatchBetween
+				}
+				c.Row, c.Known, c.Stored = row, row.Usage.Plus(p.Pending), p.Stored
+				return nil
+			})
+			return err
+		})
+		if !errors.Is(err, errBatchBetween) {
+			return c, err
+		}
+		select {
+		case <-time.After(10 * time.Millisecond):
+		case <-ctx.Done():
+			return c, context.Cause(ctx)
+		}
 	}
 }

@@ -110,6 +110,7 @@ func openStore(ctx context.Context, d *file, opts sqldb.Options) (_ *sqldb.Store
 		Conn: c, Reads: reads, Known: known, Gorm: gormsqlite.New(gormsqlite.Config{Conn: reads}),
 		Release: func() error { return errors.Join(checkpoints.close(), d.markClosed(), d.close()) },
 		Room:    func() error { return room(d.path) },
+		Unclean: d.unclean(),
 		Opened:  d.markOpen,
 		Committed: func(batch int64) {
 			d.committed(batch)

@@ -14,12 +14,26 @@ import (
 // usagePage is how many runs one statement of a count reads.
 const usagePage = 1000
 
-func (r *reader) CountUsage(ctx context.Context, namespace string) (u engine.Usage, n store.Namespace, err error) {
+func (r *reader) CountUsage(
+	ctx context.Context, namespace, app string, begun func(store.Namespace, int64) error,
+) (u engine.Usage, err error) {
 	err = r.atOnce(ctx, func(r *reader) error {
-		if n, err = r.Namespace(ctx, namespace); err != nil {
+		n, err := r.Namespace(ctx, namespace)
+		if err != nil {
 			return err
 		}
-		err := r.one(ctx, countSchedules, []any{namespace}, func(v []any) error {
+		var batch int64
+		err = r.query(ctx, lastBatch, []any{app}, func(v []any) error {
+			batch = db.Int(v[0])
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		if err := begun(n, batch); err != nil {
+			return err
+		}
+		err = r.one(ctx, countSchedules, []any{namespace}, func(v []any) error {
 			u.Schedules = db.Int(v[0])
 			return nil
 		})
@@ -43,10 +57,11 @@ func (r *reader) CountUsage(ctx context.Context, namespace string) (u engine.Usa
 		}
 		return err
 	})
-	return u, n, wrap(err, "usage of namespace %s", namespace)
+	return u, wrap(err, "usage of namespace %s", namespace)
 }
 
 const (
+	lastBatch      = "SELECT batch FROM batches WHERE app = $1"
 	countSchedules = "SELECT count(*) FROM schedules WHERE namespace = $1 AND status <> 'deleted'"
 	// usageOfRuns reads one page by the index that begins with the namespace and the start.
 	usageOfRuns = "SELECT run_id, started_at, status, state FROM runs WHERE namespace = $1 AND (started_at, run_id) > ($2, $3)" +

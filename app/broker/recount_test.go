@@ -1,0 +1,158 @@
+package broker_test
+
+import (
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/app/quota"
+	"github.com/sojourn-run/sojourn/app/store"
+)
+
+// usageError is the difference between the stored usage of the default namespace and its runs.
+func (o *harness) usageError() engine.Usage {
+	o.t.Helper()
+	c, err := o.store.CountUsage(o.t.Context(), "default")
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	off := c.Row.Usage.Minus(c.Counted)
+	off.Starts = 0 // no row says how many there were
+	return off
+}
+
+// forgotten removes the usage that is not stored yet from the ledger, as it ends with a killed app, and returns it.
+func (o *harness) forgotten() engine.Usage {
+	o.t.Helper()
+	c, err := o.store.CountUsage(o.t.Context(), "default")
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	taken := o.store.Quotas().Take()["default"]
+	o.store.Quotas().Settle("default", quota.Row{Usage: c.Row.Usage, CountedAt: c.Row.CountedAt.Time})
+	return taken
+}
+
+// started starts n runs. With lost the app forgets their usage, like one that is killed before it stores it.
+func (o *harness) started(a *app, n int, lost bool) {
+	o.t.Helper()
+	for range n {
+		o.runs++
+		a.start(fmt.Sprint("counted-", o.runs))
+	}
+	if lost && o.forgotten().OpenRuns != int64(n) {
+		o.t.Fatal("the usage was stored at once")
+	}
+	time.Sleep(5 * time.Second)
+}
+
+// The usage that a killed app had not stored is counted when its liveness expires, by one of the other apps, at the
+// default intervals. An app that ends cleanly causes no count.
+func TestUsageOfAKilledAppIsRecounted(t *testing.T) {
+	for _, way := range []string{"killed", "stopped", "ended"} {
+		inBubble(t, way, func(o *harness) {
+			var counts atomic.Int32
+			o.counting = func(string) { counts.Add(1) }
+			b, _ := o.app("b", true)
+			o.started(b, 2, false)
+			a, kill := o.app("a", true)
+			time.Sleep(time.Minute)
+			before := counts.Load()
+			o.started(a, 3, way != "ended")
+			switch way {
+			case "killed":
+				kill()
+			case "stopped": // both, for longer than their liveness, since they share a store here
+				o.away.Store(true)
+				time.Sleep(5 * time.Minute)
+				o.away.Store(false)
+			case "ended":
+				kill()
+				a.Close()
+			}
+			time.Sleep(3 * time.Minute)
+			if off := o.usageError(); off != (engine.Usage{}) {
+				o.t.Errorf("the stored usage differs from the runs by %+v", off)
+			}
+			if n := counts.Load() - before; way == "ended" && n != 0 || way == "killed" && n != 1 {
+				o.t.Errorf("%d counts", n)
+			}
+		})
+	}
+}
+
+// Runs that another app has committed are counted, and their usage is stored after the count: a count during which
+// another app stored usage is repeated.
+func TestARecountIncludesTheUsageOfOtherAppsOnce(t *testing.T) {
+	inBubble(t, "two apps", func(o *harness) {
+		b, _ := o.app("b", true)
+		o.app("a", true)
+		o.started(b, 2, false)
+		time.Sleep(time.Minute)
+		o.started(b, 1, true)
+		others, counts := o.runs, 0
+		o.counting = func(namespace string) {
+			if counts++; counts > 1 {
+				return
+			}
+			o.runs++ // the other app commits a run before the count, and stores its usage behind it
+			b.start(fmt.Sprint("counted-", o.runs))
+			usage := o.forgotten()
+			time.AfterFunc(time.Second, func() { o.addUsage(namespace, usage) })
+		}
+		o.store.Quotas().Doubt()
+		o.store.Quotas().Ask("default")
+		time.Sleep(time.Minute)
+		if off := o.usageError(); off != (engine.Usage{}) || o.runs != others+1 {
+			o.t.Errorf("the stored usage differs from the runs by %+v", off)
+		}
+		if counts != 2 {
+			o.t.Errorf("%d counts, want 2", counts)
+		}
+	})
+}
+
+// addUsage stores usage as another app does.
+func (o *harness) addUsage(namespace string, u engine.Usage) {
+	_, err := o.store.Commit(o.t.Context(), store.Change{
+		Needs: store.Keys{Namespaces: []string{namespace}},
+		Decide: func(rows store.Rows, _ time.Time) (store.Writes, error) {
+			n := *rows.Namespace(namespace)
+			n.Usage = n.Usage.Plus(u)
+			return store.Writes{Namespaces: []store.Namespace{n}}, nil
+		},
+	})
+	if err != nil {
+		o.t.Error(err)
+	}
+}
+
+// A count and what the app knows of its commits belong to the same moment, while runs start.
+func TestACountIncludesEachCommitOnce(t *testing.T) {
+	inBubble(t, "starts", func(o *harness) {
+		a, _ := o.app("a", false)
+		var ended atomic.Bool
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			for i := 0; !ended.Load(); i++ {
+				a.start(fmt.Sprint("run-", i))
+				time.Sleep(time.Millisecond)
+			}
+		}()
+		for range 100 {
+			c, err := o.store.CountUsage(o.t.Context(), "default")
+			if err != nil {
+				o.t.Fatal(err)
+			}
+			if known := c.Known.OpenRuns; known != c.Counted.OpenRuns {
+				o.t.Errorf("%d open runs are known, %d counted", known, c.Counted.OpenRuns)
+			}
+			time.Sleep(time.Millisecond)
+		}
+		ended.Store(true)
+		<-done
+	})
+}
