@@ -139,7 +139,7 @@ func (a *App) Run(ctx context.Context) error {
 		parts.Go(func() error {
 			err := part()
 			if err != nil {
-				a.opt.Log.Error().Err(err).Msg("the app cannot go on")
+				a.opt.Log.Error().Err(err).Msg("app failed; shutting down")
 			}
 			return err
 		})

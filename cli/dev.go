@@ -96,7 +96,7 @@ func (p *program) dev(ctx context.Context, s *settings, held *heldLog) error {
 	fmt.Fprintf(p.out, "ready %s %s/runs/%s\n", base, base, url.PathEscape(run.RunID))
 	held.release()
 	if err := approve(n.ctx, n.app.Plane, run); err != nil && n.ctx.Err() == nil {
-		s.Log.Error().Err(err).Str("run_id", run.RunID).Msg("see the sample through")
+		s.Log.Error().Err(err).Str("run_id", run.RunID).Msg("sample workflow failed")
 	}
 	return n.wait()
 }

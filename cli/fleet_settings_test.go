@@ -37,12 +37,12 @@ func TestSettingsReachRunningWorkers(t *testing.T) {
 		if n := slots("w"); n != 1 {
 			t.Errorf("it offers %d activities at once", n)
 		}
-		w.line(w.err, "settings applied that an operator made for all workers") // which is of level info
+		w.line(w.err, "applied fleet settings") // which is of level info
 		said(f.sojourn("workers", "describe", "w"), "settings revision 1")
 
 		later := f.startWorker(own.with(env{"SOJOURN_WORKER_ID": "later"}))
 		until(t, "one that comes later starts with it", func() bool { return slots("later") == 1 })
-		later.line(later.err, "settings applied that an operator made for all workers")
+		later.line(later.err, "applied fleet settings")
 
 		// what no flag names stays
 		said(f.sojourn("workers", "settings", "--set-log-level", "", "--wait"),

@@ -453,7 +453,7 @@ func TestStoppedWorkerWakesUpToALostSession(t *testing.T) {
 			t.Fatal(err)
 		}
 		p.noted("item done", 1)
-		p.node["A"].line(p.node["A"].err, `"attempt":"`+first.AttemptID+`".*"message":"outcome dropped"`)
+		p.node["A"].line(p.node["A"].err, `"attempt":"`+first.AttemptID+`".*"message":"task outcome rejected by the app and dropped"`)
 		p.tooLate(first)
 		still := p.session("s")
 		if owner(still) != "B" || still.Epoch != second.Epoch || entries(still, "A") != entries(held, "A") {

@@ -35,7 +35,7 @@ func (p *program) serve(ctx context.Context, s *settings) error {
 		return err
 	}
 	if node.app != nil {
-		s.Log.Info().Str("release", s.Release).Str("url", node.app.URL()).Msg("app serves")
+		s.Log.Info().Str("release", s.Release).Str("url", node.app.URL()).Msg("app started")
 	}
 	if node.worker != nil && s.Handlers != "" {
 		s.Log.Info().Msg("handlers: " + node.worker.Handlers().String())
@@ -159,7 +159,7 @@ func (p *program) app(ctx context.Context, s *settings, memory int64) (*app.App,
 	if s.TLSCert != "" {
 		var err error
 		rules, err = certs.Server(s.TLSCert, s.TLSKey, s.TLSClientCA, func(err error) {
-			s.Log.Error().Err(err).Msg("the certificate is as it was")
+			s.Log.Error().Err(err).Msg("failed to reload the TLS certificate; the previous certificate stays active")
 		})
 		if err != nil {
 			return nil, err
@@ -239,7 +239,7 @@ func (s *settings) awaitStore(
 	memory, _ := s.memory()
 	o := sqldb.Options{App: id, Dispatch: d, Pool: s.PostgresPool, Memory: memory, Waiting: func(err error) {
 		waiting()
-		s.Log.Warn().Err(err).Msg("waiting for the database")
+		s.Log.Warn().Err(err).Msg("database not reachable; waiting")
 	}, Outage: func(err error) {
 		s.Log.Error().Err(err).Msg("database unavailable")
 	}, Recovered: func(after time.Duration) {

@@ -32,7 +32,7 @@ func (p *program) settings(c *cobra.Command) (*settings, error) {
 		s.Log.Warn().Msg(string(w))
 	}
 	if s.Release == release.Unreadable {
-		s.Log.Error().Msg("no release could be read; identical pairs still match, unless SOJOURN_RELEASE_STRICT is set")
+		s.Log.Error().Msg("no release is set; an app and a worker that both lack a release still match unless SOJOURN_RELEASE_STRICT is set")
 	}
 	return s, nil
 }

@@ -184,7 +184,7 @@ func TestCertificatesOfBothSides(t *testing.T) {
 	if _, serial, _ := get(uncertified(), "/healthz"); serial != first {
 		t.Errorf("with half of a key: got certificate %d", serial)
 	}
-	app.line(app.err, `the certificate is as it was`)
+	app.line(app.err, `failed to reload the TLS certificate`)
 	second := ours.sign("app")
 	if _, serial, _ := get(uncertified(), "/healthz"); serial != second {
 		t.Errorf("after the change: got certificate %d, want %d", serial, second)

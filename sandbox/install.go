@@ -217,7 +217,7 @@ func (p *Pool) installed(ctx context.Context, config minder.Config, tell func(li
 	}
 	line := func(text []byte) {
 		if s := strings.TrimSpace(clean(text)); s != "" && tell != nil {
-			p.opt.Logger.Info().Msg("packages: " + s)
+			p.opt.Logger.Info().Msg("package installer: " + s)
 			tell(s)
 		}
 	}

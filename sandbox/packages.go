@@ -163,7 +163,7 @@ func (k *packages) provide(l *language, m manifest, s *packageSet) {
 		if dir != "" {
 			s.note = readNote(dir)
 		}
-		log.Info().Str("folder", dir).Msg("packages of " + m.files[0] + " are there")
+		log.Info().Str("folder", dir).Msg("packages of " + m.files[0] + " installed")
 		return
 	}
 	s.err = fmt.Errorf("the handlers' %s could not be installed: %w", m.files[0], err)
@@ -171,7 +171,7 @@ func (k *packages) provide(l *language, m manifest, s *packageSet) {
 	s.again = s.failed.Add(s.wait)
 	s.wait = min(2*s.wait, installMost)
 	if k.pool.life.Err() == nil {
-		log.Warn().Err(s.err).Time("again", s.again).Msg("handlers wait for their packages")
+		log.Warn().Err(s.err).Time("again", s.again).Msg("package installation failed; calls to these handlers wait for the retry")
 	}
 }
 
@@ -293,7 +293,7 @@ func (k *packages) removeOld() {
 		}
 		minder.Wipe(path)
 		_ = lock.Close()
-		k.pool.opt.Logger.Info().Str("folder", name).Msg("packages that were not used for long are removed")
+		k.pool.opt.Logger.Info().Str("folder", name).Msg("removed unused packages")
 	}
 }
 
@@ -307,7 +307,7 @@ func (k *packages) lock(ctx context.Context, dir string, tell func(line string))
 		}
 		if !told {
 			told = true
-			k.pool.opt.Logger.Info().Msg("another worker installs the same packages; waiting for it")
+			k.pool.opt.Logger.Info().Msg("waiting for another worker to install the same packages")
 			tell("another worker installs the same")
 		}
 		select {

@@ -211,7 +211,7 @@ func (p *Pool) sweepLater() {
 	select {
 	case <-later.C:
 		if err := sweep(filepath.Dir(p.dir)); err != nil {
-			p.opt.Logger.Warn().Err(err).Msg("folders of workers that are gone may stay")
+			p.opt.Logger.Warn().Err(err).Msg("failed to remove the executor folders of dead workers")
 		}
 	case <-p.life.Done():
 	}

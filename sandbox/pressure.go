@@ -43,7 +43,7 @@ func (p *Pool) relieve() {
 			return
 		}
 		p.mu.Unlock()
-		p.opt.Logger.Info().Int64("resident_bytes", over).Int64("limit_bytes", p.memory).Msg("memory of executors is scarce")
+		p.opt.Logger.Info().Int64("resident_bytes", over).Int64("limit_bytes", p.memory).Msg("executor memory limit exceeded; ending the executor that uses most above its share")
 		if !end() {
 			refused++
 		}

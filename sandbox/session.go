@@ -262,7 +262,7 @@ func (p *Pool) ended(ex *executor, why ending) {
 	p.mu.Unlock()
 	p.opt.Logger.Warn().Str("session_id", s.id).Int64("epoch", s.epoch).Str("cause", string(why.cause)).Str(
 		"sandbox_id", ex.id,
-	).Msg("session state is lost")
+	).Msg("executor of a session ended; the session's state is lost")
 	if tell {
 		p.background(func() { p.opt.OnLost(*t.lost(s.id, s.epoch, 0)) })
 	}

@@ -53,7 +53,7 @@ func (p *Pool) refill(l *language) {
 		defer p.mu.Unlock()
 		p.booting[l.name]--
 		if err != nil {
-			p.opt.Logger.Warn().Err(err).Str("runtime", l.name).Msg("no executor in reserve")
+			p.opt.Logger.Warn().Err(err).Str("runtime", l.name).Msg("failed to start a reserve executor")
 			return
 		}
 		if _, there := p.all[ex]; there {

@@ -36,7 +36,7 @@ func (w *Worker) settings(s protocol.WorkerSettings) {
 		}
 		w.runner.Resize(w.concurrency())
 		w.log.Info().Int64("revision", s.Revision).Str("log_level", s.LogLevel).Int("worker_concurrency", s.Concurrency).
-			Str("isolation_min_level", s.IsolationMin).Bool("fresh", s.Fresh).Msg("settings applied that an operator made for all workers")
+			Str("isolation_min_level", s.IsolationMin).Bool("fresh", s.Fresh).Msg("applied fleet settings")
 	}
 	if w.opt.OnSettings != nil {
 		w.opt.OnSettings(s)

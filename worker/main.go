@@ -68,7 +68,7 @@ func run(r *Registry, args []string) int {
 		err = w.Run(ctx)
 	}
 	if err != nil {
-		log.Error().Err(err).Msg("worker")
+		log.Error().Err(err).Msg("worker started")
 		return process.ExitFailed
 	}
 	return 0

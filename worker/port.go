@@ -35,7 +35,7 @@ func (w *Worker) openPort(addr string) (*port, error) {
 		defer close(p.served)
 		_ = p.server.Serve(l) // until it is closed
 	}()
-	w.log.Info().Str("addr", l.Addr().String()).Msg("worker answers probes")
+	w.log.Info().Str("addr", l.Addr().String()).Msg("health probe listener started")
 	return p, nil
 }
 

@@ -53,13 +53,13 @@ func (w *Worker) Run(ctx context.Context) error {
 	case <-ctx.Done():
 		err = w.leave()
 	case <-w.drain:
-		w.log.Info().Msg("the app asks this worker to leave")
+		w.log.Info().Msg("app requested shutdown of this worker")
 		err = w.leave()
 	case <-w.abort:
 		err = ErrAborted
 	case err = <-linked:
 		linked <- err
-		w.log.Error().Err(err).Msg("worker stops")
+		w.log.Error().Err(err).Msg("worker stopped: connection to the app ended")
 	}
 	w.runner.Close()
 	<-ran
@@ -100,7 +100,7 @@ func (w *Worker) leave() error {
 	err := w.runner.Stop(work)
 	done()
 	if err != nil {
-		w.log.Warn().Err(err).Msg("what still runs is handed back")
+		w.log.Warn().Err(err).Msg("drain deadline reached; returning running tasks to the app")
 		back, done := context.WithTimeout(ctx, min(backTime, w.opt.DrainTimeout/8))
 		w.runner.HandBack(back)
 		done()
@@ -109,7 +109,7 @@ func (w *Worker) leave() error {
 	w.release(ctx)
 	if w.link.Known() {
 		if err := w.link.Deregister(ctx); err != nil {
-			w.log.Warn().Err(err).Msg("deregister")
+			w.log.Warn().Err(err).Msg("failed to deregister this worker")
 		}
 	}
 	select {
@@ -135,7 +135,7 @@ func (w *Worker) release(ctx context.Context) {
 	w.sessions.Wait(hooks)
 	if w.pool != nil {
 		if err := w.pool.Drain(hooks); err != nil {
-			w.log.Warn().Err(err).Msg("executors do not end by themselves")
+			w.log.Warn().Err(err).Msg("failed to stop executors")
 		}
 	}
 	if !w.link.Connected() {
@@ -144,7 +144,7 @@ func (w *Worker) release(ctx context.Context) {
 	for _, s := range held {
 		_, err := w.link.ReleaseSession(ctx, protocol.SessionVerb{SessionID: s.SessionID, Epoch: s.Epoch, Reason: "shutdown"})
 		if err != nil && protocol.ReasonOf(err) == "" {
-			w.log.Warn().Err(err).Str("session_id", s.SessionID).Msg("session not released")
+			w.log.Warn().Err(err).Str("session_id", s.SessionID).Msg("failed to release a session")
 		}
 	}
 }
@@ -179,7 +179,7 @@ func (w *Worker) endSession(ctx context.Context, id string, epoch int64, reason 
 		return
 	}
 	if err := w.pool.CloseSession(ctx, sandbox.Session{ID: id, Epoch: epoch}, reason); err != nil {
-		w.log.Warn().Err(err).Str("session_id", id).Int64("epoch", epoch).Msg("close session")
+		w.log.Warn().Err(err).Str("session_id", id).Int64("epoch", epoch).Msg("failed to close session state")
 	}
 }
 

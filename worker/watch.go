@@ -32,7 +32,7 @@ func (w *Worker) watch(ctx context.Context) {
 		was = now
 		found, err := FindHandlers(w.opt.Handlers, w.opt.Registry, w.pool.Report().Runtimes)
 		if err != nil {
-			w.log.Warn().Err(err).Msg("handlers stay as they were")
+			w.log.Warn().Err(err).Msg("failed to reload handlers; the previous handlers stay active")
 			continue
 		}
 		before := w.handlerVersions()
@@ -49,7 +49,7 @@ func (w *Worker) watch(ctx context.Context) {
 		}
 		w.log.Info().Strs("changed", changed).Msg("handlers: " + found.String())
 		if err := w.link.Reregister(ctx); err != nil && ctx.Err() == nil {
-			w.log.Warn().Err(err).Msg("register with the handlers as they are now")
+			w.log.Warn().Err(err).Msg("failed to register the changed handlers; retrying")
 			was = "" // tried again
 		}
 	}

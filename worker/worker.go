@@ -339,7 +339,7 @@ func (w *Worker) openSandbox() error {
 		if needs || errors.Is(err, sandbox.ErrTooWeak) {
 			return fmt.Errorf("worker: %w", err)
 		}
-		w.log.Warn().Err(err).Msg("no executors")
+		w.log.Warn().Err(err).Msg("executors are not available on this machine")
 		return nil
 	}
 	w.pool, w.executes = pool, needs

@@ -165,7 +165,7 @@ func (b *Broker) Close() {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()
 	if err := b.workers.Withdraw(ctx); err != nil {
-		b.log.Debug().Err(err).Msg("the other apps learn of this one's end by its silence")
+		b.log.Debug().Err(err).Msg("failed to deregister this app; the other apps detect its end by missing heartbeats")
 	}
 }
 

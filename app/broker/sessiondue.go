@@ -139,7 +139,7 @@ func (b *Broker) failQueuedTasks(ctx context.Context, key engine.SessionKey) err
 		}
 	}
 	if ended > 0 {
-		b.log.Info().Str("session_id", key.ID).Int("tasks", ended).Msg("tasks of a session that is over failed")
+		b.log.Info().Str("session_id", key.ID).Int("tasks", ended).Msg("failed the pending tasks of an ended session")
 	}
 	// Nothing stood ready in it, so the session need not be looked at again for that.
 	if !queued {

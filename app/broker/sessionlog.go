@@ -29,7 +29,7 @@ func (b *Broker) watchSessions(ctx context.Context) {
 			}
 		}
 		if overflow {
-			b.log.Warn().Msg("more sessions moved than could be logged")
+			b.log.Warn().Msg("session log queue full; some session events were not logged")
 		}
 	})
 }
@@ -69,8 +69,8 @@ func (b *Broker) logMove(m store.SessionMove) {
 // words are what the log says of an entry of a timeline.
 var words = map[string]string{
 	"started": "started", "claimed": "claimed", "reclaimed": "reclaimed", "resumed": "resumed",
-	"draining": "drains", "released": "released", "expired": "expired",
-	"idle_unpinned": "unpinned for idleness", "orphaned": "orphaned", "failed": "failed", "closed": "closed",
-	"unpinned":   "freed from its release",
+	"draining": "draining", "released": "released", "expired": "expired",
+	"idle_unpinned": "unpinned because it was idle", "orphaned": "orphaned", "failed": "failed", "closed": "closed",
+	"unpinned":   "unpinned from its release",
 	"cleaned_up": "cleaned up",
 }

@@ -210,7 +210,7 @@ func (c *Channel) failed(s *socketio.Socket, err error) {
 			e = e.Str("worker_id", p.WorkerID)
 		}
 	}
-	e.Msg("socket handler")
+	e.Msg("socket handler failed")
 }
 
 // refused hears of every call that was answered with an error.

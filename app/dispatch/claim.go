@@ -211,7 +211,7 @@ func (d *Dispatch) deal(l *line, tasks []store.Leased, parts []part) {
 	var lost []store.Leased
 	for _, t := range tasks {
 		if t.Poller < 0 || t.Poller >= len(parts) || len(parts[t.Poller].got) == parts[t.Poller].asked {
-			d.opt.Log.Error().Str("queue", l.key.queue).Int("poller", t.Poller).Msg("claim leased a task nobody asked for")
+			d.opt.Log.Error().Str("queue", l.key.queue).Int("poller", t.Poller).Msg("store leased more tasks than the polls requested; requeueing the surplus")
 			lost = append(lost, t)
 			continue
 		}

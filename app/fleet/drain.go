@@ -242,7 +242,7 @@ func (f *Fleet) intend(k engine.WorkerKey, h presence.Heard, i protocol.Intent, 
 	if d := f.workers.DrainOf(h.Worker); d != nil {
 		n.Reason, n.DeadlineAt = d.Reason, d.Deadline
 	}
-	f.log.Info().Str("worker_id", k.ID).Str("intent", string(i)).Str("reason", n.Reason).Msg("worker is told")
+	f.log.Info().Str("worker_id", k.ID).Str("intent", string(i)).Str("reason", n.Reason).Msg("drain state sent to worker")
 	if told := f.notices.Load(); told != nil {
 		(*told).Intend(k.Namespace, k.ID, i, n)
 	}
@@ -254,7 +254,7 @@ func (f *Fleet) overstays(ctx context.Context, k engine.WorkerKey, h presence.He
 	if time.Since(h.ToldAt) < leaveTime {
 		return
 	}
-	f.log.Warn().Str("worker_id", k.ID).Msg("a worker that was told to leave is removed")
+	f.log.Warn().Str("worker_id", k.ID).Msg("worker did not shut down before its deadline; removing its registration")
 	_, err := f.workers.RemoveWorker(ctx, k.Namespace, k.ID)
 	if err != nil && protocol.ReasonOf(err) == "" && ctx.Err() == nil {
 		store.Warn(&f.log, err).Str("worker_id", k.ID).Msg("failed to remove a worker after its leave deadline")

@@ -204,7 +204,7 @@ func (a *API) record(c *call) {
 		Identity: c.Who.Name, Action: c.rt.audit, Namespace: c.NS, Target: target, Detail: c.detail,
 	})
 	if err != nil {
-		a.opt.Log.Error().Err(err).Str("action", c.rt.audit).Str("target", target).Msg("note an operator's action")
+		a.opt.Log.Error().Err(err).Str("action", c.rt.audit).Str("target", target).Msg("failed to write an audit entry")
 	}
 }
 

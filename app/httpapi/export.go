@@ -157,7 +157,7 @@ func (a *API) writeBundle(c *call, b bundle) error {
 	if err := httpjson.Write(
 		c.W, c.Request, http.StatusOK, httpjson.Append(raw, httpjson.Member("integrity", check)),
 	); err != nil {
-		a.opt.Log.Debug().Err(err).Str("operation", c.rt.Operation).Msg("the caller did not take the answer")
+		a.opt.Log.Debug().Err(err).Str("operation", c.rt.Operation).Msg("failed to write a response")
 	}
 	return nil
 }

@@ -78,7 +78,7 @@ func streamHistory(a *API, c *call) (answer, error) {
 		err = verr
 	}
 	if err != nil {
-		a.opt.Log.Debug().Err(err).Str("operation", c.rt.Operation).Msg("a stream ended early")
+		a.opt.Log.Debug().Err(err).Str("operation", c.rt.Operation).Msg("event stream ended early")
 	}
 	return answer{status: http.StatusOK}, nil
 }

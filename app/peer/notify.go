@@ -87,7 +87,7 @@ func (s *Peers) notify(
 			defer cancel()
 			if err := tell(ctx, w); err != nil {
 				s.unconfirmed.Add(1)
-				s.log.Debug().Str("worker_id", p.WorkerID).Str("notice", what).Err(err).Msg("notice not confirmed")
+				s.log.Debug().Str("worker_id", p.WorkerID).Str("notice", what).Err(err).Msg("notice to a worker not acknowledged")
 			}
 		})
 	}

@@ -99,6 +99,6 @@ func (p *Peer) tellMachine(ctx context.Context) {
 		WorkerID: p.WorkerID, Namespace: p.Namespace, Incarnation: incarnation, Machine: raw, Told: true,
 	})
 	if err != nil {
-		p.room.log.Warn().Str("worker_id", p.WorkerID).Err(err).Msg("machine information not stored")
+		p.room.log.Warn().Str("worker_id", p.WorkerID).Err(err).Msg("failed to store machine information of a worker")
 	}
 }

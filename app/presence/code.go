@@ -43,6 +43,6 @@ func (ws *Workers) warnOfOtherCode(w *engine.Worker) {
 	})
 	for _, d := range all {
 		ws.log.Warn().Str("worker_id", w.ID).Str("other_worker_id", d.worker).Str("release", w.Release).
-			Strs("activity_types", d.types).Msg("two workers of one release have different code")
+			Strs("activity_types", d.types).Msg("activity code differs between two workers of the same release")
 	}
 }

@@ -167,7 +167,7 @@ func (ws *Workers) removeUnheard(ctx context.Context, list []*engine.Worker) err
 	})
 	for _, k := range removed {
 		ws.Drop(k)
-		ws.log.Info().Str("worker_id", k.ID).Msg("worker removed from the list: it was silent for too long")
+		ws.log.Info().Str("worker_id", k.ID).Msg("worker registration removed: no heartbeat within its retention")
 	}
 	return err
 }

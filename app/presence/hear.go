@@ -122,7 +122,7 @@ func (ws *Workers) Gate(key engine.WorkerKey, v release.Verdict) {
 		ws.log.Warn().Str("worker_id", key.ID).Str("reason", v.Reason).Msg(why)
 	}
 	if changed && why == "" {
-		ws.log.Info().Str("worker_id", key.ID).Msg("releases match, work flows")
+		ws.log.Info().Str("worker_id", key.ID).Msg("app and worker releases match; dispatch enabled")
 	}
 }
 

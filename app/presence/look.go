@@ -87,7 +87,7 @@ func (ws *Workers) look(ctx context.Context, k engine.WorkerKey, h Heard) error 
 	if !h.At.IsZero() {
 		e = e.Dur("silent", time.Since(h.At))
 	}
-	e.Msg("worker fell silent")
+	e.Msg("worker lost: no heartbeat within the liveness timeout; its leases are expired")
 	ws.Forget(k, h)
 	return nil
 }

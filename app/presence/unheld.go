@@ -90,7 +90,7 @@ func (ws *Workers) freeLost(ctx context.Context, w *engine.Worker) error {
 		err := change.ReleaseUnlessHeard(ctx, ws.store, ref, "undelivered", true, ref.LeasedAt)
 		switch {
 		case err == nil:
-			ws.log.Info().Str("worker_id", w.ID).Str("run_id", ref.Run).Msg("gave on what an app that is gone had leased")
+			ws.log.Info().Str("worker_id", w.ID).Str("run_id", ref.Run).Msg("requeued a task leased by a dead app")
 		case protocol.ReasonOf(err) == "": // else somebody ended it meanwhile
 			return err
 		}

@@ -72,7 +72,7 @@ func (p *Pending) first(ctx context.Context, q store.Question) (store.Reply, []s
 				defer p.withdraw(ctx, next.ID)
 				go listen(next.ID)
 				p.log.Warn().Str("worker_id", seen.Owner).Str("kind", string(q.Kind)).Str("name", q.Name).
-					Msg("a worker has a question and does not answer; another is asked as well")
+					Msg("worker did not answer a query in time; sent the query to another worker too")
 				last, attempt, patience = next, 0, 2*patience
 			}
 		}

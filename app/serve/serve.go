@@ -323,7 +323,7 @@ func (p *Pipeline) Serve(x Exchange) {
 		return
 	}
 	if err := p.write(x, said.Status, said.Body); err != nil {
-		p.Log.Debug().Err(err).Str("operation", c.Route.Operation).Msg("the caller did not take the answer")
+		p.Log.Debug().Err(err).Str("operation", c.Route.Operation).Msg("failed to write a response")
 		x.Lost()
 	}
 }
@@ -397,7 +397,7 @@ func (p *Pipeline) write(x Exchange, status int, body any) error {
 		raw, err = x.Beside(status, body, raw)
 	}
 	if err != nil {
-		p.Log.Error().Err(err).Str("operation", c.Route.Operation).Str("path", c.URL.Path).Msg("encode an answer")
+		p.Log.Error().Err(err).Str("operation", c.Route.Operation).Str("path", c.URL.Path).Msg("failed to encode a response")
 		status, raw = http.StatusInternalServerError, p.Broken
 	}
 	c.W.Header().Set(p.Header, p.Version)
@@ -428,7 +428,7 @@ func (p *Pipeline) refuse(x Exchange, err error) int {
 			Msg("request failed")
 	}
 	if err := p.write(x, status, x.Members(e, status)); err != nil {
-		p.Log.Debug().Err(err).Str("operation", c.Route.Operation).Msg("the caller did not take the refusal")
+		p.Log.Debug().Err(err).Str("operation", c.Route.Operation).Msg("failed to write an error response")
 	}
 	return status
 }

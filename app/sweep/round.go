@@ -181,7 +181,7 @@ func (s *Sweeper) applyAll(ctx context.Context, ready []store.Due) error {
 		s.note(d)
 	}
 	if first != nil {
-		s.complain(first, "something due could not be done, trying again")
+		s.complain(first, "failed to process due work; retrying")
 	} else if s.stuck == 0 {
 		s.failing = false
 	}

@@ -141,7 +141,7 @@ func (s *Sweeper) round(ctx context.Context) {
 	if err != nil && ctx.Err() == nil {
 		s.broken++
 		wait := s.opt.backoff(s.broken)
-		s.complain(err, "sweep failed, trying again")
+		s.complain(err, "failed to read due work; retrying")
 		next = s.now().Add(wait)
 	} else {
 		s.broken = 0

@@ -261,7 +261,7 @@ func TestStuckThingKeepsOnlyItselfWaiting(t *testing.T) {
 		if log := c.log(); !slices.Contains(log, "healthy 1h1m0s") {
 			t.Fatalf("the healthy one was not done in time: %v", log[tries:])
 		}
-		if n := strings.Count(logged.String(), "could not be done"); n != 1 {
+		if n := strings.Count(logged.String(), "failed to process due work"); n != 1 {
 			t.Fatalf("logged %d times:\n%s", n, logged.String())
 		}
 	})
@@ -279,7 +279,7 @@ func TestStoreThatIsAwayIsAskedLessAndLess(t *testing.T) {
 		c.down = nil
 		c.mu.Unlock()
 		time.Sleep(time.Minute)
-		if len(c.log()) != 1 || strings.Count(logged.String(), "sweep failed") != 1 {
+		if len(c.log()) != 1 || strings.Count(logged.String(), "failed to read due work") != 1 {
 			t.Fatalf("done: %v, logged:\n%s", c.log(), logged.String())
 		}
 		k := key{kind: store.DueRun, run: "y"}

@@ -439,7 +439,7 @@ func (p *Proxy) note(id string, r *Refused) {
 	}
 	p.mu.Unlock()
 	if !before && !full {
-		p.log.Warn().Str("executor", id).Str("address", at).Str("reason", r.Why).Msg("egress refused")
+		p.log.Warn().Str("executor", id).Str("address", at).Str("reason", r.Why).Msg("egress denied")
 	}
 }
 

@@ -30,7 +30,7 @@ func TestWhatGoesToAFileBeginsWithItsDate(t *testing.T) {
 		t.Fatal(err)
 	}
 	log := Logger(behind{file}, "info", "console")
-	log.Info().Msg("app serves")
+	log.Info().Msg("app started")
 	if err := file.Close(); err != nil {
 		t.Fatal(err)
 	}

@@ -205,6 +205,6 @@ func (l *Link) revised(ctx context.Context) {
 	call, cancel := context.WithTimeout(ctx, beatTimeout)
 	defer cancel()
 	if err := l.refresh(call); err != nil && ctx.Err() == nil {
-		l.log.Warn().Err(err).Msg("fetch the settings again")
+		l.log.Warn().Err(err).Msg("failed to fetch changed settings")
 	}
 }

@@ -30,9 +30,9 @@ func (l *Link) intend(i protocol.Intent, reason string) {
 	}
 	l.mu.Unlock()
 	if was {
-		l.log.Info().Msg("an operator gives this worker work again")
+		l.log.Info().Msg("worker resumed by an operator")
 	} else {
-		l.log.Info().Str("reason", reason).Msg("an operator gives this worker nothing more; what it has it ends")
+		l.log.Info().Str("reason", reason).Msg("worker drained by an operator; running tasks finish")
 	}
 	if l.opt.OnPause != nil {
 		l.opt.OnPause(!was, reason)

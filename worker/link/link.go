@@ -201,10 +201,10 @@ func (l *Link) Run(ctx context.Context) error {
 		}
 		wait := back.Next()
 		if text := err.Error(); text != last {
-			l.log.Warn().Err(err).Msg("connection to the app lost")
+			l.log.Warn().Err(err).Msg("connection to the app lost; reconnecting")
 			last = text
 		} else {
-			l.log.Debug().Err(err).Dur("wait", wait).Msg("not connected")
+			l.log.Debug().Err(err).Dur("wait", wait).Msg("failed to connect to the app; retrying")
 		}
 		sleep(ctx, wait)
 	}
@@ -255,7 +255,7 @@ func (l *Link) once(ctx context.Context) error {
 	if l.wanders() {
 		said = l.log.Debug()
 	}
-	said.Str("app", conn.String()).Str("app_release", settings.Release).Msg("connected")
+	said.Str("app", conn.String()).Str("app_release", settings.Release).Msg("connected to the app")
 	l.Beat()
 	return l.stay(connCtx)
 }
@@ -508,7 +508,7 @@ func (l *Link) judge(app string, strict bool) release.Verdict {
 	case v.Unreadable:
 		l.log.Error().Msg(v.Message)
 	default:
-		l.log.Info().Str("release", app).Msg("releases match, work flows")
+		l.log.Info().Str("release", app).Msg("app and worker releases match; dispatch enabled")
 	}
 	return v
 }

@@ -120,7 +120,7 @@ func (a *attempt) invoke(ctx context.Context, name string, args payload.Payload)
 			return payload.Payload{}, a.executorError(err)
 		}
 		if why, _ := lacksPackages(err); why == "" && back.Tries() == 0 {
-			a.log.Warn().Err(err).Msg("no executor yet")
+			a.log.Warn().Err(err).Msg("failed to start an executor; retrying")
 		}
 		// The call never began. Handing it back at once would bring it here again at once, for as long as all executors are
 		// taken.

@@ -45,7 +45,7 @@ func (r *Runner) workflow(t *protocol.WorkflowTask, came arrival) {
 		item.Returned = "draining"
 	case isHistory(err):
 		// The app did not show what it promised: another try, or another worker, may see it.
-		r.log.Warn().Err(err).Str("task_id", t.TaskID).Str("run_id", t.RunID).Msg("history not available")
+		r.log.Warn().Err(err).Str("task_id", t.TaskID).Str("run_id", t.RunID).Msg("failed to load the history of a run; returning the task")
 		item.Returned = "history_unavailable"
 	default:
 		item.Failure = workflow.TaskFailure(err)
@@ -103,7 +103,7 @@ func (r *Runner) decide(t *protocol.WorkflowTask) (commands []protocol.Command, 
 			if err == nil {
 				return commands, r.keep(t, m), nil
 			}
-			r.log.Debug().Err(err).Str("run_id", t.RunID).Msg("kept machine replaced")
+			r.log.Debug().Err(err).Str("run_id", t.RunID).Msg("sticky cache entry invalid; replaying the run from its history")
 			if r.loose.note(t.RunID, m, err); m.Runaway() || m.Disturbed() {
 				m.Close()
 				return nil, 0, err

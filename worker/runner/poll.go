@@ -191,7 +191,7 @@ func (r *Runner) accept(a protocol.PollAnswer, got share, sent time.Time) share 
 		if n < 0 { // more than asked for: they run all the same, and their slots are given back twice as late
 			left[k] = 0
 			r.slots.owe(k, -n)
-			r.log.Warn().Str("kind", string(k)).Int("more", -n).Msg("the app handed out more tasks than there are slots")
+			r.log.Warn().Str("kind", string(k)).Int("more", -n).Msg("app returned more tasks than this worker requested")
 		}
 	}
 	return left

@@ -105,12 +105,12 @@ func (r *Runner) answer(
 	case err != nil && r.life.Err() != nil:
 		q.item.Returned = "draining"
 	case err != nil && protocol.ReasonOf(err) == "":
-		log(r.log.Warn()).Err(err).Msg("history not available")
+		log(r.log.Warn()).Err(err).Msg("failed to load the history of a run; returning the task")
 		q.item.Returned = "history_unavailable"
 	case err != nil:
 		q.item.Failure = &protocol.Failure{Message: err.Error(), Type: "QueryFailed", Reason: string(refusal)}
 	case f != nil:
-		log(r.log.Debug()).Str("why", f.Message).Msg("question answered with a failure")
+		log(r.log.Debug()).Str("why", f.Message).Msg("query failed")
 		q.item.Failure = f
 	}
 	r.report.add(entry{item: q.item, until: until})

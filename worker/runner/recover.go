@@ -63,14 +63,14 @@ func recovering(a *attempt, next call) call {
 					a.recovered.Outcome = protocol.RebuildCancelled
 				}
 				a.log.Warn().Err(failed).Str("session_id", a.session.ID).Str("rebuild_activity", policy.RebuildActivity).
-					Msg("session not rebuilt")
+					Msg("failed to rebuild session state")
 				return payload.Payload{}, failed
 			}
 			seen = a.session.Rebuilds()
 			a.recovered.Retries, a.recovered.Outcome = tries+1, protocol.Rebuilt
 			a.tellRebuild(protocol.Rebuilt)
 			a.log.Info().Str("session_id", a.session.ID).Int64("epoch", a.session.Epoch).Str("cause", cause).
-				Msg("session rebuilt, activity tried again")
+				Msg("session state rebuilt; retrying the activity")
 			result, err = next(ctx)
 		}
 		return result, err
@@ -92,7 +92,7 @@ func (a *attempt) policy(ctx context.Context) *activity.SessionRecoveryPolicy {
 		p, err = activity.ParseRecovery(a.task.ActivityType, raw)
 	}
 	if err != nil {
-		a.log.Error().Err(err).Msg("the handler's recovery policy cannot be used")
+		a.log.Error().Err(err).Msg("invalid recovery policy of a handler; calls run without recovery")
 		return nil
 	}
 	return p

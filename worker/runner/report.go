@@ -242,11 +242,11 @@ func (p *report) deliver(batch []entry) {
 			}
 			batch = keep
 			if p.r.life.Err() == nil {
-				p.r.log.Warn().Int("outcomes", len(batch)).Msg("the app's store takes no outcomes now, sending them again")
+				p.r.log.Warn().Int("outcomes", len(batch)).Msg("app could not store task outcomes; retrying")
 			}
 		case link.Lost(err) && !large(err):
 			if p.r.life.Err() == nil {
-				p.r.log.Warn().Err(err).Int("outcomes", len(batch)).Msg("outcomes not confirmed, sending them again")
+				p.r.log.Warn().Err(err).Int("outcomes", len(batch)).Msg("failed to report task outcomes; retrying")
 			}
 		case poll && req.Next != nil && !large(err):
 			poll = false // the refusal may be of the poll alone
@@ -455,5 +455,5 @@ func refusesContent(err error) bool {
 func (r *Runner) dropped(item protocol.CompleteItem, why string) {
 	r.opt.Link.Forget(item)
 	r.log.Warn().Str("task_id", item.TaskID).Str("attempt", item.AttemptID).Str("kind", string(item.Kind)).Str("why", why).
-		Msg("outcome dropped")
+		Msg("task outcome rejected by the app and dropped")
 }

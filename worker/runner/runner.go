@@ -251,7 +251,7 @@ func (r *Runner) Close() {
 
 // woke hears that this process stood still. What it held may belong to another worker by now.
 func (r *Runner) woke(gap time.Duration) {
-	r.log.Warn().Dur("gap", gap).Msg("this process stood still; what it had not begun is confirmed first")
+	r.log.Warn().Dur("gap", gap).Msg("process was paused; renewing leases before starting queued tasks")
 	r.opt.Link.Beat()
 }
 
@@ -307,7 +307,7 @@ func (r *Runner) spawn(t protocol.Task, came arrival) {
 		case t.Validation != nil:
 			r.validation(t.Validation)
 		default:
-			r.log.Error().Str("kind", string(t.Kind)).Msg("a task of a kind this worker never asked for")
+			r.log.Error().Str("kind", string(t.Kind)).Msg("received a task of a kind this worker does not poll; ignored")
 		}
 	})
 }

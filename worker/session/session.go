@@ -192,7 +192,7 @@ func (s *Sessions) Enter(a *protocol.SessionAffinity, lease Lease) (*Holding, er
 		if h.interval < beatsCome && s.opt.Beat != nil {
 			defer s.opt.Beat()
 		}
-		s.log.Debug().Str("session_id", h.ID).Int64("epoch", h.Epoch).Bool("is_new_claim", a.IsNew).Msg("session held")
+		s.log.Debug().Str("session_id", h.ID).Int64("epoch", h.Epoch).Bool("is_new_claim", a.IsNew).Msg("session acquired")
 	}
 	h.active++
 	h.last = now
@@ -216,7 +216,7 @@ func (s *Sessions) Refused(ctx context.Context, a *protocol.SessionAffinity, err
 		failed = s.opt.GiveUp(ctx, a.SessionID, a.Epoch, known)
 	}
 	s.log.Warn().Err(err).AnErr("release_error", failed).Str("session_id", a.SessionID).Int64("epoch", a.Epoch).
-		Int64("known_epoch", known).Msg("handed back a task of a session: its epoch is not served here")
+		Int64("known_epoch", known).Msg("returned a session task: this worker no longer holds the session under that epoch")
 	if failed != nil {
 		s.giveUpLater(a.SessionID, a.Epoch)
 	}
@@ -280,7 +280,8 @@ func (s *Sessions) Evict(id string, epoch int64, reason string, tell func() erro
 		return !busy
 	}
 	if err := tell(); err != nil {
-		s.log.Warn().Err(err).Str("session_id", id).Int64("epoch", epoch).Str("reason", reason).Msg("session not given up")
+		s.log.Warn().Err(err).Str("session_id", id).Int64("epoch", epoch).Str("reason", reason).
+			Msg("failed to release a session")
 		return false
 	}
 	s.Drop(id, epoch, reason)
@@ -406,7 +407,7 @@ func (s *Sessions) takeOut(h *Holding, reason string) {
 		delete(s.held, h.ID)
 	}
 	s.log.Debug().Str("session_id", h.ID).Int64("epoch", h.Epoch).Str("reason", reason).Int("active", h.active).
-		Float64("idle_duration", time.Since(h.last).Seconds()).Msg("session no longer held")
+		Float64("idle_duration", time.Since(h.last).Seconds()).Msg("session state dropped")
 	if h.active == 0 {
 		s.closeState(h)
 	}
