@@ -75,7 +75,8 @@ func (a *authority) sign(name string) int64 {
 }
 
 // App, workers on the socket and over HTTP, and commands, each with a certificate; the app's is replaced while all of
-// them work, and nobody notices. Who trusts, or is, somebody else is refused, and told.
+// them work, and nobody notices. Who trusts, or is, somebody else is refused, and told. The authority that signs the
+// app's certificate is replaced as well, without a restart of the workers.
 func TestCertificatesOfBothSides(t *testing.T) {
 	ours, others := newAuthority(t), newAuthority(t)
 	first := ours.sign("app")
@@ -87,8 +88,20 @@ func TestCertificatesOfBothSides(t *testing.T) {
 		"SOJOURN_TLS_CLIENT_CA": ours.path("ca.crt"),
 	}, "app", "--addr", at)
 	app.line(app.err, `"url":"https://.*app serves`)
+	trusted := filepath.Join(dir, "trusted.crt")
+	trust := func(a *authority) {
+		t.Helper()
+		raw, err := os.ReadFile(a.path("ca.crt"))
+		if err == nil {
+			err = os.WriteFile(trusted, raw, 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	trust(ours)
 	caller := env{
-		"SOJOURN_APP_URL": "https://" + at, "SOJOURN_APP_CA": ours.path("ca.crt"),
+		"SOJOURN_APP_URL": "https://" + at, "SOJOURN_APP_CA": trusted,
 		"SOJOURN_CLIENT_CERT": ours.path("worker.crt"), "SOJOURN_CLIENT_KEY": ours.path("worker.key"),
 		ledgerPath: filepath.Join(dir, "ledger"),
 	}
@@ -197,6 +210,20 @@ func TestCertificatesOfBothSides(t *testing.T) {
 		if n := w.err.count(`connection to the app lost`); n != 0 {
 			t.Errorf("%s lost its connection %d times", w.name, n)
 		}
+	}
+
+	// The app comes back with a certificate of another authority, which the workers read from the file of now.
+	next := newAuthority(t)
+	next.sign("app")
+	app.kill()
+	trust(next)
+	app = launch(t, dir, env{
+		"SOJOURN_TLS_CERT": next.path("app.crt"), "SOJOURN_TLS_KEY": next.path("app.key"),
+		"SOJOURN_TLS_CLIENT_CA": ours.path("ca.crt"),
+	}, "app", "--addr", at)
+	app.line(app.err, `"url":"https://.*app serves`)
+	work()
+	for _, w := range workers {
 		if code := w.terminate(); code != 0 {
 			t.Errorf("%s ended with %d", w.name, code)
 		}

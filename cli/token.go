@@ -119,7 +119,9 @@ func (p *program) client(c *cobra.Command) (*client.Client, error) {
 		return nil, err
 	}
 	transport := http.DefaultTransport.(*http.Transport).Clone()
-	transport.TLSClientConfig = rules
+	if err := rules.Transport(transport); err != nil {
+		return nil, err
+	}
 	p.asked, err = client.New(client.Options{
 		URLs: s.AppURLs, Token: s.Token, Namespace: s.Namespace, HTTP: &http.Client{Transport: transport},
 		Warned: p.warn,

@@ -2,9 +2,13 @@
 package certs
 
 import (
+	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"fmt"
+	"net"
+	"net/http"
 	"os"
 	"slices"
 	"sync"
@@ -86,21 +90,71 @@ func (w *watched) read() (*tls.Config, error) {
 	return c, err
 }
 
-// Client is what workers and commands call an app with: the authorities in ca, or those of the machine, and the
-// certificate they show, which is read with every handshake. Without any of them it is nil, which means the usual.
-func Client(ca, cert, key string) (*tls.Config, error) {
-	if ca == "" && cert == "" {
+// Rules makes the TLS configuration of a caller of the app. It reads the files anew at each call; nil: the default
+// configuration.
+type Rules func() (*tls.Config, error)
+
+// Config calls r, which may be nil.
+func (r Rules) Config() (*tls.Config, error) {
+	if r == nil {
 		return nil, nil
 	}
-	c := &tls.Config{MinVersion: tls.VersionTLS12}
-	var err error
-	if ca != "" {
-		if c.RootCAs, err = authorities(ca); err != nil {
+	return r()
+}
+
+// Transport makes t use r: each connection is made with the files as they are then. Open connections stay.
+// A connection through a proxy uses the files as they are now.
+func (r Rules) Transport(t *http.Transport) error {
+	config, err := r.Config()
+	if err != nil || config == nil {
+		return err
+	}
+	t.TLSClientConfig = config
+	dial := t.DialContext
+	if dial == nil {
+		dial = (&net.Dialer{}).DialContext
+	}
+	t.DialTLSContext = func(ctx context.Context, network, address string) (net.Conn, error) {
+		config, err := r()
+		if err != nil {
 			return nil, err
 		}
+		host, _, err := net.SplitHostPort(address)
+		if err != nil {
+			return nil, err
+		}
+		config.ServerName = host
+		if t.ForceAttemptHTTP2 {
+			config.NextProtos = []string{"h2", "http/1.1"}
+		}
+		raw, err := dial(ctx, network, address)
+		if err != nil {
+			return nil, err
+		}
+		limit := t.TLSHandshakeTimeout
+		if limit <= 0 {
+			limit = handshakeTimeout
+		}
+		ctx, cancel := context.WithTimeout(ctx, limit)
+		defer cancel()
+		conn := tls.Client(raw, config)
+		if err := conn.HandshakeContext(ctx); err != nil {
+			return nil, errors.Join(err, raw.Close())
+		}
+		return conn, nil
 	}
-	if cert == "" {
-		return c, nil
+	return nil
+}
+
+// handshakeTimeout limits a TLS handshake of a transport that sets no limit.
+const handshakeTimeout = 10 * time.Second
+
+// Client returns the rules with which workers and commands call an app: they trust the authorities in ca, or
+// those of the machine, and show the certificate in cert. Every connection reads all three files. Files that cannot be
+// read now are an error. Without files the rules are nil.
+func Client(ca, cert, key string) (Rules, error) {
+	if ca == "" && cert == "" {
+		return nil, nil
 	}
 	read := func() (*tls.Certificate, error) {
 		pair, err := tls.LoadX509KeyPair(cert, key)
@@ -109,11 +163,27 @@ func Client(ca, cert, key string) (*tls.Config, error) {
 		}
 		return &pair, nil
 	}
-	if _, err := read(); err != nil {
+	rules := Rules(func() (*tls.Config, error) {
+		c := &tls.Config{MinVersion: tls.VersionTLS12}
+		var err error
+		if ca != "" {
+			if c.RootCAs, err = authorities(ca); err != nil {
+				return nil, err
+			}
+		}
+		if cert != "" {
+			c.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return read() }
+		}
+		return c, nil
+	})
+	_, err := rules()
+	if err == nil && cert != "" {
+		_, err = read()
+	}
+	if err != nil {
 		return nil, err
 	}
-	c.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return read() }
-	return c, nil
+	return rules, nil
 }
 
 func authorities(path string) (*x509.CertPool, error) {

@@ -105,7 +105,7 @@ var settings = []setting{
 	},
 	{
 		name: "app-ca", roles: callers,
-		help: "PEM file with the authorities that may vouch for the app; unset: those of the machine",
+		help: "PEM file with the authorities that sign the app's certificate, read at every connect; unset: those of the machine",
 	},
 	{name: "client-cert", roles: callers, help: "PEM file with the certificate a worker or command shows to the app"},
 	{name: "client-key", roles: callers, help: "PEM file with the key of client-cert"},

@@ -2,10 +2,10 @@ package link
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"time"
 
+	"github.com/sojourn-run/sojourn/shared/certs"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
@@ -20,7 +20,7 @@ const (
 func To(way string, urls []string) Carrier { return Over(way, urls, nil) }
 
 // Over is To with the rules of TLS for URLs with https.
-func Over(way string, urls []string, rules *tls.Config) Carrier {
+func Over(way string, urls []string, rules certs.Rules) Carrier {
 	switch way {
 	case WaySocket:
 		return &Socket{URLs: urls, TLS: rules}

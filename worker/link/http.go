@@ -2,7 +2,6 @@ package link
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -10,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/sojourn-run/sojourn/shared/certs"
 	"github.com/sojourn-run/sojourn/shared/mask"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
@@ -22,7 +22,7 @@ import (
 type HTTP struct {
 	URLs   []string // of apps, as "http://127.0.0.1:7700"
 	Header http.Header
-	TLS    *tls.Config
+	TLS    certs.Rules // called for each TCP connection; nil: the default
 	// NetDial replaces how connections are made, for tests and proxies.
 	NetDial func(ctx context.Context, network, address string) (net.Conn, error)
 	// Refresh is the time between two looks at the settings: a minute.
@@ -41,7 +41,10 @@ func (c *HTTP) Dial(ctx context.Context, hello protocol.ChannelAuth, notices pro
 	if url == "" {
 		return nil, errNoURL
 	}
-	conn := c.conn(url, hello, notices)
+	conn, err := c.conn(url, hello, notices)
+	if err != nil {
+		return nil, err
+	}
 	s, err := conn.fetch(ctx)
 	if err != nil {
 		c.turn.next()
@@ -56,10 +59,15 @@ func (c *HTTP) Dial(ctx context.Context, hello protocol.ChannelAuth, notices pro
 	return conn, nil
 }
 
-func (c *HTTP) conn(url string, hello protocol.ChannelAuth, notices protocol.WorkerNotices) *httpConn {
+func (c *HTTP) conn(
+	url string, hello protocol.ChannelAuth, notices protocol.WorkerNotices,
+) (*httpConn, error) {
 	transport := &http.Transport{
-		Proxy: http.ProxyFromEnvironment, TLSClientConfig: c.TLS, DialContext: c.NetDial, ForceAttemptHTTP2: true,
+		Proxy: http.ProxyFromEnvironment, DialContext: c.NetDial, ForceAttemptHTTP2: true,
 		MaxIdleConnsPerHost: 64, IdleConnTimeout: idleTime, TLSHandshakeTimeout: 10 * time.Second,
+	}
+	if err := c.TLS.Transport(transport); err != nil {
+		return nil, err
 	}
 	conn := &httpConn{url: url, notices: notices, apps: len(c.URLs), refresh: c.Refresh, header: c.Header.Clone()}
 	if conn.refresh <= 0 {
@@ -80,7 +88,7 @@ func (c *HTTP) conn(url string, hello protocol.ChannelAuth, notices protocol.Wor
 	conn.hello.worker = hello.WorkerID
 	conn.ctx, conn.cancel = context.WithCancelCause(context.Background())
 	conn.polls, conn.stopPolls = context.WithCancel(conn.ctx)
-	return conn
+	return conn, nil
 }
 
 // httpConn is what requests of one worker to one app have in common. It ends with the first request that did not reach

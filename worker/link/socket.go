@@ -3,7 +3,6 @@ package link
 import (
 	"cmp"
 	"context"
-	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -11,6 +10,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/sojourn-run/sojourn/shared/certs"
 	"github.com/sojourn-run/sojourn/shared/mask"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 	"github.com/sojourn-run/sojourn/shared/rpc"
@@ -21,7 +21,7 @@ import (
 type Socket struct {
 	URLs   []string // of apps, as "http://127.0.0.1:7700"
 	Header http.Header
-	TLS    *tls.Config
+	TLS    certs.Rules // called for each connection; nil: the default
 	// NetDial replaces how connections are made, for tests and proxies.
 	NetDial func(ctx context.Context, network, address string) (net.Conn, error)
 	// Failed hears of notices whose handler panicked; may be nil.
@@ -60,8 +60,12 @@ func (c *Socket) Dial(ctx context.Context, hello protocol.ChannelAuth, notices p
 	if url == "" {
 		return nil, errNoURL
 	}
+	rules, err := c.TLS.Config()
+	if err != nil {
+		return nil, err
+	}
 	client, err := socketio.Dial(ctx, url, protocol.NamespaceWorkers, hello, socketio.DialOptions{
-		Header: c.Header, TLS: c.TLS, NetDial: c.NetDial,
+		Header: c.Header, TLS: rules, NetDial: c.NetDial,
 		OnSocket: func(s *socketio.Socket) { rpc.Serve(s, hears(notices), rpc.Serving{}) },
 		Failed: func(_ *socketio.Socket, err error) {
 			if c.Failed != nil {
