@@ -37,6 +37,7 @@ type fake struct {
 	query   protocol.QueryAnswer
 	run     protocol.RunView
 	history protocol.HistoryPage
+	drained chan struct{} // nil: the app does not drain
 	waited  time.Duration // of the last that asked for a result
 	blow    bool
 	listing chan chan struct{} // gets of each search what ends it; nil: all end at once
@@ -221,6 +222,8 @@ func (f *fake) Overview(_ context.Context, namespace string) (protocol.Overview,
 func (f *fake) Release() string { return "1.2.3" }
 
 func (f *fake) Ready(context.Context) error { return f.ready }
+
+func (f *fake) Drained() <-chan struct{} { return f.drained }
 
 func (f *fake) Audit(_ context.Context, a store.Audit) error {
 	f.mu.Lock()

@@ -52,6 +52,7 @@ type Operations interface {
 type Process interface {
 	Release() string
 	Ready(context.Context) error
+	Drained() <-chan struct{} // closed when the app begins to drain
 	Audit(context.Context, store.Audit) error
 }
 

@@ -119,6 +119,13 @@ func ready(a *API, c *call) (answer, error) {
 		if r := a.opt.Process.Release(); r == "" || r == release.Unreadable {
 			said.Checks["release"] = "unreadable"
 		}
+		select {
+		case <-a.opt.Process.Drained(): // no connection is to come here any more
+			said.Status, said.Checks["drain"] = "not_ready", "draining"
+			c.W.Header().Set("Retry-After", "1")
+			out = answer{http.StatusServiceUnavailable, said}
+		default:
+		}
 	}
 	return out, err
 }

@@ -435,6 +435,13 @@ func TestHealthAsksTheStoreAndLivenessDoesNot(t *testing.T) {
 			t.Errorf("%s without a store: got %d %s", path, got.status, got.raw)
 		}
 	}
+	f.ready, f.drained = nil, make(chan struct{})
+	close(f.drained)
+	for path, status := range map[string]int{"/api/health": 200, "/api/ready": 503, "/readyz": 503, "/healthz": 200} {
+		if got := ask(t, s, "GET", path, "", open); got.status != status {
+			t.Errorf("%s in a drain: got %d %s", path, got.status, got.raw)
+		}
+	}
 }
 
 func TestMetricsCountAnswersByOperation(t *testing.T) {

@@ -101,7 +101,7 @@ var settings = []setting{
 	},
 	{
 		name: "app-url", kind: list, value: "http://127.0.0.1:7700", roles: callers, secret: mask.URL,
-		help: "where to find the app; several, comma separated",
+		help: "URLs of the apps, comma separated; workers spread over them",
 	},
 	{
 		name: "app-ca", roles: callers,

@@ -15,7 +15,7 @@ import (
 )
 
 // HTTP is the carrier over plain requests, for where no socket gets through: it calls the routes that workers in any
-// language call. It goes to the first of its URLs that answers, and after a failure to the next.
+// language call. A worker tries the apps in an order that depends on its ID; see route.
 //
 // The app cannot speak first over it. That an attempt was cancelled, a session ended or the release changed the answers
 // to heartbeats say, so such a worker sends them more often and names all it holds.
@@ -27,8 +27,10 @@ type HTTP struct {
 	NetDial func(ctx context.Context, network, address string) (net.Conn, error)
 	// Refresh is the time between two looks at the settings: a minute.
 	Refresh time.Duration
+	// ReturnWithin is the time within which a worker returns to the app that it prefers: 10 min.
+	ReturnWithin time.Duration
 
-	turn turn
+	route route
 }
 
 // idleTime is how long an unused TCP connection is kept: less than proxies and apps keep theirs, so that no request
@@ -37,7 +39,7 @@ const idleTime = 30 * time.Second
 
 // Dial says hello to one app by fetching the settings.
 func (c *HTTP) Dial(ctx context.Context, hello protocol.ChannelAuth, notices protocol.WorkerNotices) (Conn, error) {
-	url := c.turn.of(c.URLs)
+	url := c.route.next(c.URLs, hello.WorkerID)
 	if url == "" {
 		return nil, errNoURL
 	}
@@ -47,7 +49,7 @@ func (c *HTTP) Dial(ctx context.Context, hello protocol.ChannelAuth, notices pro
 	}
 	s, err := conn.fetch(ctx)
 	if err != nil {
-		c.turn.next()
+		c.route.failed(url)
 		conn.Close()
 		if reason := protocol.ReasonOf(err); reason != "" {
 			return nil, &Refused{URL: url, Reason: string(reason), Cause: err}
@@ -55,8 +57,25 @@ func (c *HTTP) Dial(ctx context.Context, hello protocol.ChannelAuth, notices pro
 		return nil, err
 	}
 	conn.hello.settings = &s
-	context.AfterFunc(conn.ctx, c.turn.next)
+	context.AfterFunc(conn.ctx, func() { c.route.failed(url) })
 	return conn, nil
+}
+
+// check fetches the settings of the app at url if it is ready.
+func (c *HTTP) check(ctx context.Context, url string, hello protocol.ChannelAuth) (protocol.WorkerSettings, error) {
+	conn, err := c.conn(url, hello, nil)
+	if err != nil {
+		return protocol.WorkerSettings{}, err
+	}
+	defer conn.Close()
+	status, _, err := conn.exchange(ctx, http.MethodGet, "/readyz", nil)
+	switch {
+	case err != nil:
+		return protocol.WorkerSettings{}, err
+	case status != http.StatusOK:
+		return protocol.WorkerSettings{}, fmt.Errorf("%s is not ready: status %d", conn, status)
+	}
+	return conn.fetch(ctx)
 }
 
 func (c *HTTP) conn(
@@ -69,7 +88,13 @@ func (c *HTTP) conn(
 	if err := c.TLS.Transport(transport); err != nil {
 		return nil, err
 	}
-	conn := &httpConn{url: url, notices: notices, apps: len(c.URLs), refresh: c.Refresh, header: c.Header.Clone()}
+	conn := &httpConn{notices: notices, apps: len(c.URLs), refresh: c.Refresh, header: c.Header.Clone()}
+	conn.place = place{
+		route: &c.route, url: url, within: c.ReturnWithin,
+		check: func(ctx context.Context, url string) (protocol.WorkerSettings, error) {
+			return c.check(ctx, url, hello)
+		},
+	}
 	if conn.refresh <= 0 {
 		conn.refresh = time.Minute
 	}
@@ -95,7 +120,7 @@ func (c *HTTP) conn(
 // the app, or whose answer was not the app's: then what the worker has and what the app believes are compared, as after
 // the loss of a socket.
 type httpConn struct {
-	url     string
+	place
 	apps    int // how many URLs there are
 	client  *http.Client
 	header  http.Header

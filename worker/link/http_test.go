@@ -40,6 +40,42 @@ func proxy(t *testing.T, a *apptest.App, refuse func(w http.ResponseWriter, r *h
 	return s.URL
 }
 
+// The check before a return to the preferred app fails while that app is not ready, and once it drains.
+func TestAWorkerDoesNotReturnToAnAppThatIsNotReady(t *testing.T) {
+	remote(t, func(t *testing.T, to func(...string) link.Carrier) {
+		a := apptest.Start(t, apptest.Options{})
+		var sick atomic.Bool
+		at := proxy(t, a, func(w http.ResponseWriter, r *http.Request) bool {
+			refuse := sick.Load() && r.URL.Path == "/readyz"
+			if refuse {
+				w.WriteHeader(http.StatusServiceUnavailable)
+			}
+			return refuse
+		})
+		conn, err := to(at).Dial(t.Context(), protocol.ChannelAuth{WorkerID: "w", Protocol: protocol.ChannelVersion}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		check := func(what string, ready bool) {
+			t.Helper()
+			s, err := conn.(interface {
+				CheckPreferred(ctx context.Context) (protocol.WorkerSettings, error)
+			}).CheckPreferred(t.Context())
+			if (err == nil) != ready || ready && s.Release != "test" {
+				t.Errorf("an app that %s: %+v, %v", what, s, err)
+			}
+		}
+		check("serves", true)
+		sick.Store(true)
+		check("is not ready", false)
+		sick.Store(false)
+		check("is ready again", true)
+		a.Broker().Drain()
+		check("drains", false)
+	})
+}
+
 func isSocket(r *http.Request) bool { return strings.HasPrefix(r.URL.Path, protocol.ChannelPath) }
 
 func TestAutoTakesHTTPWhereNoSocketGetsThrough(t *testing.T) {

@@ -196,6 +196,11 @@ func (l *Link) Run(ctx context.Context) error {
 		if ctx.Err() != nil {
 			break
 		}
+		if errors.Is(err, errReturns) {
+			l.log.Info().Msg("worker returns to the app that it prefers")
+			back.Reset()
+			continue
+		}
 		if time.Since(began) > l.opt.BackoffMax {
 			back.Reset() // it lived
 		}
@@ -257,16 +262,16 @@ func (l *Link) once(ctx context.Context) error {
 	}
 	said.Str("app", conn.String()).Str("app_release", settings.Release).Msg("connected to the app")
 	l.Beat()
-	return l.stay(connCtx)
+	return l.stay(connCtx, conn)
 }
 
 // errOtherRelease ends a connection to an app that gives this worker nothing, while there are others to ask.
 var errOtherRelease = errors.New("the app is of another release; the next one may not be")
 
 // stay waits for the end of a connection. One to an app of another release is given up while there are other apps: at
-// once until each was asked, and then from time to time. What the worker holds it goes on with at the next, since the
-// apps share what they know.
-func (l *Link) stay(ctx context.Context) error {
+// once until each was asked, and then from time to time. One to another app than the preferred one is given up when the
+// preferred app is ready. The worker keeps what it holds at the next app, since the apps share one database.
+func (l *Link) stay(ctx context.Context, conn Conn) error {
 	many, ok := l.opt.Carrier.(interface{ Apps() int })
 	if !ok || many.Apps() < 2 {
 		<-ctx.Done()
@@ -277,6 +282,8 @@ func (l *Link) stay(ctx context.Context) error {
 	}
 	look := time.NewTicker(max(l.opt.MismatchPause/2, time.Millisecond))
 	defer look.Stop()
+	back := l.newComeback(conn)
+	defer back.timer.Stop()
 	for {
 		select {
 		case <-ctx.Done():
@@ -287,6 +294,10 @@ func (l *Link) stay(ctx context.Context) error {
 			l.mu.Unlock()
 			if gated {
 				return errOtherRelease
+			}
+		case <-back.timer.C:
+			if back.due(ctx) {
+				return errReturns
 			}
 		}
 	}

@@ -35,7 +35,7 @@ func (c *httpConn) do(ctx context.Context, verb, path string, in, out any) error
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(c.ctx, func() { cancel(context.Cause(c.ctx)) })()
-	status, answer, err := c.exchange(ctx, verb, path, raw)
+	status, answer, err := c.exchange(ctx, verb, workerRoutes+path, raw)
 	switch {
 	case err != nil && c.ctx.Err() != nil:
 		return context.Cause(c.ctx)
@@ -70,7 +70,7 @@ func encode(in any) ([]byte, error) {
 func (c *httpConn) exchange(
 	ctx context.Context, verb, path string, body []byte,
 ) (status int, answer []byte, err error) {
-	r, err := http.NewRequestWithContext(ctx, verb, c.url+workerRoutes+path, bytes.NewReader(body))
+	r, err := http.NewRequestWithContext(ctx, verb, c.url+path, bytes.NewReader(body))
 	if err != nil {
 		return 0, nil, errors.New(mask.URL(err.Error())) // it quotes the URL
 	}

@@ -17,17 +17,19 @@ import (
 	"github.com/sojourn-run/sojourn/shared/socketio"
 )
 
-// Socket is the carrier over Socket.IO. It goes to the first of its URLs that answers, and after a failure to the next.
+// Socket is the carrier over Socket.IO. A worker tries the apps in an order that depends on its ID; see route.
 type Socket struct {
 	URLs   []string // of apps, as "http://127.0.0.1:7700"
 	Header http.Header
 	TLS    certs.Rules // called for each connection; nil: the default
 	// NetDial replaces how connections are made, for tests and proxies.
 	NetDial func(ctx context.Context, network, address string) (net.Conn, error)
+	// ReturnWithin is the time within which a worker returns to the app that it prefers: 10 min.
+	ReturnWithin time.Duration
 	// Failed hears of notices whose handler panicked; may be nil.
 	Failed func(error)
 
-	turn turn
+	route route
 }
 
 var errNoURL = errors.New("no URL of an app")
@@ -51,12 +53,12 @@ func (e *Refused) Unwrap() error { return e.Cause }
 type socketConn struct {
 	app    rpc.SocketCaller
 	client *socketio.Client
-	url    string
+	place
 }
 
 // Dial connects to one app.
 func (c *Socket) Dial(ctx context.Context, hello protocol.ChannelAuth, notices protocol.WorkerNotices) (Conn, error) {
-	url := c.turn.of(c.URLs)
+	url := c.route.next(c.URLs, hello.WorkerID)
 	if url == "" {
 		return nil, errNoURL
 	}
@@ -74,15 +76,21 @@ func (c *Socket) Dial(ctx context.Context, hello protocol.ChannelAuth, notices p
 		},
 	})
 	if err != nil {
-		c.turn.next()
+		c.route.failed(url)
 		var refused *socketio.ConnectError
 		if errors.As(err, &refused) {
 			return nil, &Refused{URL: url, Reason: refused.Reason, Cause: err}
 		}
 		return nil, err
 	}
-	context.AfterFunc(client.Context(), c.turn.next) // the next try goes to another app, which may live
-	return &socketConn{app: rpc.SocketCaller{Socket: client.Socket}, client: client, url: url}, nil
+	context.AfterFunc(client.Context(), func() { c.route.failed(url) })
+	probe := &HTTP{Header: c.Header, TLS: c.TLS, NetDial: c.NetDial}
+	return &socketConn{app: rpc.SocketCaller{Socket: client.Socket}, client: client, place: place{
+		route: &c.route, url: url, within: c.ReturnWithin,
+		check: func(ctx context.Context, url string) (protocol.WorkerSettings, error) {
+			return probe.check(ctx, url, hello)
+		},
+	}}, nil
 }
 
 func (c *socketConn) Settings(

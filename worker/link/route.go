@@ -1,0 +1,92 @@
+package link
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// route is the order in which one worker tries the apps. It is a rendezvous hash of the worker ID and the URLs, so that
+// the workers spread evenly over the apps, and those of an app that is away spread over all others. The first app is
+// the one that the worker prefers.
+type route struct {
+	mu   sync.Mutex // guards what follows
+	urls []string   // in the order of this worker
+	at   int        // of urls: the app that the next dial goes to
+}
+
+// rendezvous sorts the URLs by the hash of each with the worker ID.
+func rendezvous(urls []string, worker string) []string {
+	urls = slices.Clone(urls)
+	hash := func(url string) string {
+		sum := sha256.Sum256([]byte(worker + "\n" + url))
+		return string(sum[:])
+	}
+	slices.SortStableFunc(urls, func(a, b string) int { return cmp.Compare(hash(a), hash(b)) })
+	return urls
+}
+
+// next returns the URL that the next dial goes to; empty: there is none.
+func (r *route) next(urls []string, worker string) string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.urls == nil {
+		r.urls = rendezvous(urls, worker)
+	}
+	if len(r.urls) == 0 {
+		return ""
+	}
+	return r.urls[r.at]
+}
+
+// failed makes the next dial go to the app after url, unless it goes to another one than url already.
+func (r *route) failed(url string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.urls) > 0 && r.urls[r.at] == url {
+		r.at = (r.at + 1) % len(r.urls)
+	}
+}
+
+// returnWithin is how long workers take to return to an app that is ready again, each at a random moment: about a tenth
+// of them in 30 s.
+const returnWithin = 10 * time.Minute
+
+// place is where a connection leads among the apps of its worker.
+type place struct {
+	route *route
+	url   string
+	// check fetches the settings of the app at url if that app is ready.
+	check  func(ctx context.Context, url string) (protocol.WorkerSettings, error)
+	within time.Duration // 0: returnWithin
+}
+
+// preferred is the URL of the app that the worker prefers.
+func (p place) preferred() string {
+	p.route.mu.Lock()
+	defer p.route.mu.Unlock()
+	return p.route.urls[0]
+}
+
+// Away reports that the connection leads to another app than the one that the worker prefers.
+func (p place) Away() bool { return p.preferred() != p.url }
+
+// ReturnWithin is the time within which the worker returns to the app that it prefers.
+func (p place) ReturnWithin() time.Duration { return cmp.Or(p.within, returnWithin) }
+
+// CheckPreferred fetches the settings of the preferred app if that app is ready.
+func (p place) CheckPreferred(ctx context.Context) (protocol.WorkerSettings, error) {
+	return p.check(ctx, p.preferred())
+}
+
+// Return makes the next dial go to the preferred app.
+func (p place) Return() {
+	p.route.mu.Lock()
+	defer p.route.mu.Unlock()
+	p.route.at = 0
+}
