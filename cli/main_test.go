@@ -27,12 +27,17 @@ const (
 	freezes    = "SOJOURN_TEST_FREEZES"    // how often a worker is frozen, with its default leases
 	// activitiesOnly, set: this worker runs no workflows.
 	activitiesOnly = "SOJOURN_TEST_ACTIVITIES_ONLY"
+	// refusedFor is the time after which an app whose credentials are refused ends, in place of 5 min.
+	refusedFor = "SOJOURN_TEST_REFUSED_FOR"
 )
 
 // TestMain makes this binary serve as the program under test, too: the tests start it again as real processes, with
 // activities of their own.
 func TestMain(m *testing.M) {
 	if os.Getenv(asSojourn) != "" {
+		if d, err := time.ParseDuration(os.Getenv(refusedFor)); err == nil {
+			cli.SetRefusedFor(d)
+		}
 		os.Exit(cli.Main(register))
 	}
 	r := worker.NewRegistry()

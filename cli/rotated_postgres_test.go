@@ -50,6 +50,7 @@ func (s *server) requirePassword(role string) {
 // while the app runs, and its connections end. The app refuses requests until a file has the new password: first the
 // password file, then the file with the URL. Then it serves again without a restart, and no acknowledged run is lost.
 // It logs two lines for each outage.
+// Another app keeps the first password and ends with exit status 1, after 2 s in place of 5 minutes.
 func TestARotatedPasswordIsReadByARunningApp(t *testing.T) {
 	t.Parallel()
 	db := ownPostgres(t)
@@ -59,7 +60,11 @@ func TestARotatedPasswordIsReadByARunningApp(t *testing.T) {
 	pass, url := filepath.Join(f.dir, "pass"), filepath.Join(f.dir, "url")
 	write := func(path, text string) {
 		t.Helper()
-		if err := os.WriteFile(path, []byte(text+"\n"), 0o600); err != nil {
+		err := os.WriteFile(path+".new", []byte(text+"\n"), 0o600)
+		if err == nil {
+			err = os.Rename(path+".new", path) // the app reads it at any moment
+		}
+		if err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -91,6 +96,13 @@ func TestARotatedPasswordIsReadByARunningApp(t *testing.T) {
 		lines, _ := p.err.all()
 		return strings.Count(strings.Join(lines, "\n"), text)
 	}
+	kept, at := filepath.Join(f.dir, "kept"), address(t)
+	write(kept, "*:*:*:*:one")
+	doomed := launch(t, t.TempDir(), env{
+		"SOJOURN_DATABASE_URL": with("") + "&passfile=" + kept, "SOJOURN_ADDR": at, "SOJOURN_TOKEN": f.client.token,
+		refusedFor: "2s",
+	}, "app")
+	client{t: t, base: "http://" + at, token: f.client.token}.up()
 	rotations := []func(){
 		func() { write(pass, "*:*:*:*:two-0") },
 		func() { write(url, with(":two-1")) },
@@ -115,6 +127,12 @@ func TestARotatedPasswordIsReadByARunningApp(t *testing.T) {
 			if got := f.client.describe(id).Status; got == "" {
 				t.Errorf("%s is not there", id)
 			}
+		}
+		if i == 0 {
+			if code := doomed.exit(); code != 1 {
+				t.Errorf("the app with the former password ended with %d", code)
+			}
+			doomed.line(doomed.err, `has refused the credentials of this process for 2s; check the URL`)
 		}
 		// An outage is logged in two lines, regardless of the number of requests and loops that fail.
 		until(t, "the end of the outage is logged", func() bool { return logged("database available again") == i+1 })

@@ -232,6 +232,9 @@ func (s *settings) openStore(ctx context.Context, id string, d store.Dispatcher)
 	return s.awaitStore(ctx, id, d, func() {})
 }
 
+// refusedFor is how long the database may refuse the credentials before the process ends; 0: the default. Tests set it.
+var refusedFor time.Duration
+
 // awaitStore is openStore, and calls waiting at each failed attempt to connect to the database.
 func (s *settings) awaitStore(
 	ctx context.Context, id string, d store.Dispatcher, waiting func(),
@@ -244,7 +247,7 @@ func (s *settings) awaitStore(
 		s.Log.Error().Err(err).Msg("database unavailable")
 	}, Recovered: func(after time.Duration) {
 		s.Log.Info().Float64("outage_seconds", after.Seconds()).Msg("database available again")
-	}, Refused: func(err error) {
+	}, RefusedFor: refusedFor, Refused: func(err error) {
 		s.Log.Error().Err(err).Msg("database refused the credentials; the app exits unless they are accepted within 5 min")
 	}}
 	if !s.postgres() {

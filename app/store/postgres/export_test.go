@@ -39,7 +39,7 @@ func (r *Refusals) Start(probe func(context.Context) error, report, fail func(er
 		err := probe(ctx)
 		r.r.record(err)
 		return err
-	}, report, fail)
+	}, report, fail, 0)
 }
 
 // Record receives the result of a connect.

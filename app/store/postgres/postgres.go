@@ -42,7 +42,7 @@ func Open(ctx context.Context, url string, opts sqldb.Options) (*sqldb.Store, er
 }
 
 // OpenFrom is Open with a URL that is read again for each connection, like the password file and the certificates that
-// the URL names. The store becomes unusable when the server has refused the credentials for refusedFor.
+// the URL names. The store becomes unusable when the server has refused the credentials for opts.RefusedFor.
 func OpenFrom(ctx context.Context, url func() (string, error), opts sqldb.Options) (*sqldb.Store, error) {
 	server := &server{url: url}
 	reads, err := server.newPool(nil)
@@ -109,7 +109,7 @@ func openStore(
 		c, err := server.connect(ctx, nil)
 		hangUp(c)
 		return err
-	}, opts.Refused, s.GiveUp)
+	}, opts.Refused, s.GiveUp, opts.RefusedFor)
 	bus.start(s, ear)
 	return s, nil
 }

@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"database/sql/driver"
@@ -16,8 +17,8 @@ import (
 )
 
 const (
-	// refusedFor is how long the server may refuse the credentials of a process before the process ends. A supervisor
-	// then restarts it with the current secrets.
+	// refusedFor is the default of sqldb.Options.RefusedFor. The process ends after it, and a supervisor then restarts
+	// it with the current secrets.
 	refusedFor = 5 * time.Minute
 	// refusedProbe is the pause between two connects while credentials are refused.
 	refusedProbe = 15 * time.Second
@@ -107,7 +108,7 @@ func (r recorded) Connect(ctx context.Context) (driver.Conn, error) {
 	return c, r.s.connected(err)
 }
 
-// refusals detects a server that has refused freshly read credentials for refusedFor. From the first refusal until the
+// refusals detects a server that has refused freshly read credentials for limit. From the first refusal until the
 // next accepted connection it probes the server, since a process with enough open connections makes no new ones.
 type refusals struct {
 	mu       sync.Mutex
@@ -115,17 +116,18 @@ type refusals struct {
 	probing  bool      // guarded by mu
 	probe    func(context.Context) error
 	report   func(error) // called at the first refusal; nil: it is not reported
-	fail     func(error) // called once, after refusedFor
+	fail     func(error) // called once, after limit
+	limit    time.Duration
 	ctx      context.Context
 	stop     context.CancelFunc
 	watching sync.WaitGroup
 }
 
 // start sets the functions. Refusals before it are not counted: they end the start of the process.
-func (r *refusals) start(probe func(context.Context) error, report, fail func(error)) {
+func (r *refusals) start(probe func(context.Context) error, report, fail func(error), limit time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.probe, r.report, r.fail = probe, report, fail
+	r.probe, r.report, r.fail, r.limit = probe, report, fail, cmp.Or(limit, refusedFor)
 	r.ctx, r.stop = context.WithCancel(context.Background())
 }
 
@@ -160,9 +162,9 @@ func (r *refusals) record(err error) {
 	}
 }
 
-// watch probes until the server accepts the credentials, or has refused them for refusedFor.
+// watch probes until the server accepts the credentials, or has refused them for limit.
 func (r *refusals) watch() {
-	every := time.NewTicker(refusedProbe)
+	every := time.NewTicker(min(refusedProbe, r.limit/4))
 	defer every.Stop()
 	for {
 		select {
@@ -178,10 +180,10 @@ func (r *refusals) watch() {
 		switch {
 		case since.IsZero():
 			return
-		case refused(err) && time.Since(since) >= refusedFor:
+		case refused(err) && time.Since(since) >= r.limit:
 			r.fail(fmt.Errorf(
 				"the server has refused the credentials of this process for %v; check the URL of the database, its password and "+
-					"certificates: %w", refusedFor, err,
+					"certificates: %w", r.limit, err,
 			))
 			return
 		}

@@ -43,6 +43,9 @@ type Options struct {
 	Recovered func(time.Duration)
 	// Refused is called when the server starts to refuse the credentials of this process; nil: it is not reported.
 	Refused func(error)
+	// RefusedFor is how long the server may refuse the credentials before the store is unusable; 0: 5 min.
+	RefusedFor time.Duration
+
 	FewRuns int // tests only: how many runs a listing reads whole and sorts; 0: as many as pays
 }
 
