@@ -20,13 +20,8 @@ func (p *Pool) Invoke(ctx context.Context, inv Invocation, hooks Hooks) (Result,
 	if err != nil {
 		return Result{}, err
 	}
-	if !inv.Deadline.IsZero() && !began.Before(inv.Deadline) {
-		return Result{}, &Error{
-			Type: DeadlineExceeded, Message: "the deadline had passed before the call began", Retryable: true,
-		}
-	}
-	if ctx.Err() != nil {
-		return Result{}, &Error{Type: Cancelled, Message: context.Cause(ctx).Error()}
+	if err := mayBegin(ctx, inv); err != nil {
+		return Result{}, err
 	}
 	if err := p.enter(); err != nil {
 		return Result{}, err
@@ -54,6 +49,19 @@ func (p *Pool) Invoke(ctx context.Context, inv Invocation, hooks Hooks) (Result,
 	}
 }
 
+// mayBegin returns an error if the deadline of the call has passed or its context has ended.
+func mayBegin(ctx context.Context, inv Invocation) error {
+	if !inv.Deadline.IsZero() && !time.Now().Before(inv.Deadline) {
+		return &Error{
+			Type: DeadlineExceeded, Message: "the deadline had passed before the call began", Retryable: true,
+		}
+	}
+	if ctx.Err() != nil {
+		return &Error{Type: Cancelled, Message: context.Cause(ctx).Error()}
+	}
+	return nil
+}
+
 // once finds an executor for the call and runs it there.
 func (p *Pool) once(
 	ctx context.Context, inv Invocation, l *language, b *bundle, hooks Hooks,
@@ -71,6 +79,15 @@ func (p *Pool) once(
 	}
 	defer done()
 	if err := ex.awaitExpiring(ctx, inv.Deadline); err != nil {
+		return Result{}, err
+	}
+	if hooks.OnBegin != nil {
+		if err := hooks.OnBegin(); err != nil {
+			return Result{}, err
+		}
+	}
+	// The executor may have taken long to start, or this process was frozen meanwhile.
+	if err := mayBegin(ctx, inv); err != nil {
 		return Result{}, err
 	}
 	c, err := ex.begin(ctx, inv, b, hooks)

@@ -66,6 +66,30 @@ func TestFullPoolGivesUpItsReserveFirst(t *testing.T) {
 	}
 }
 
+// Starting an executor may take longer than a call may wait.
+func TestACallThatMayNotBeginAnyMoreIsNotSent(t *testing.T) {
+	b := native(t, sandbox.Options{})
+	refused := errors.New("its lease is over")
+	_, err := b.Invoke(t.Context(), In("s", 1, b.Call("count")), sandbox.Hooks{OnBegin: func() error { return refused }})
+	if !errors.Is(err, refused) {
+		t.Errorf("a refused call ended with %v", err)
+	}
+	late := In("s", 1, b.Call("count"))
+	late.Deadline = time.Now().Add(Ceiling)
+	_, err = b.Invoke(t.Context(), late, sandbox.Hooks{OnBegin: func() error {
+		if len(b.Snapshot()) == 0 {
+			t.Error("no executor is there when the call begins")
+		}
+		return nil
+	}})
+	if err != nil {
+		t.Error(err)
+	}
+	if got := Got[int](t, b.Run(In("s", 1, b.Call("count")))); got != 2 {
+		t.Errorf("the calls were counted %d times, want 2: one was not to begin", got)
+	}
+}
+
 func TestDrainFinishesCallsThenClosesSessions(t *testing.T) {
 	dir := t.TempDir()
 	b := native(t, sandbox.Options{Write: []string{dir}})

@@ -109,6 +109,10 @@ type LogLine struct {
 // Hooks are told what a running call says. They are called one after another from the executor's reading goroutine, so
 // they must be quick and must not call the pool. Any may be nil.
 type Hooks struct {
+	// OnBegin is called when the executor is ready, just before the call is sent to it. After an error the call is not
+	// sent, and Invoke returns the error. Executors may take long to start, so the caller's right to run the call may
+	// have ended since Invoke began.
+	OnBegin     func() error
 	OnHeartbeat func()            // at most about ten a second
 	OnProgress  func(json []byte) // at most about ten a second
 	OnLog       func(LogLine)

@@ -93,7 +93,12 @@ func (a *attempt) invoke(ctx context.Context, name string, args payload.Payload)
 		}
 		inv.Input = none.Text()
 	}
+	var late error // why the call did not begin in an executor that was ready for it
 	hooks := sandbox.Hooks{
+		OnBegin: func() error {
+			late = a.may(ctx)
+			return late
+		},
 		OnHeartbeat: func() { a.beats.add(nil) },
 		OnProgress: func(value []byte) {
 			if raw := bytes.TrimSpace(value); json.Valid(raw) {
@@ -105,6 +110,9 @@ func (a *attempt) invoke(ctx context.Context, name string, args payload.Payload)
 	back := retry.Backoff{Min: 100 * time.Millisecond, Max: 2 * time.Second}
 	for began := time.Now(); ; {
 		res, err := a.r.opt.Executors.Invoke(ctx, inv, hooks)
+		if late != nil {
+			return payload.Payload{}, late
+		}
 		a.r.lines.missed(&a.lines, res.LinesLeftOut)
 		// A rebuild runs another handler, whose version is not this activity's.
 		if name == t.ActivityType {
