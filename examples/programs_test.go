@@ -68,6 +68,7 @@ func program(t *testing.T, environment []string, name string, args ...string) (s
 	if err := c.Start(); err != nil {
 		t.Fatal(err)
 	}
+	said.process = c.Process
 	done := make(chan error, 1)
 	go func() { done <- c.Wait() }()
 	t.Cleanup(func() {
@@ -91,8 +92,9 @@ func program(t *testing.T, environment []string, name string, args ...string) (s
 }
 
 type output struct {
-	mu   sync.Mutex
-	text bytes.Buffer // guarded by mu
+	process *os.Process // that writes it
+	mu      sync.Mutex
+	text    bytes.Buffer // guarded by mu
 }
 
 func (o *output) Write(p []byte) (int, error) {
@@ -225,7 +227,7 @@ func TestWorkerOverPlainHTTPTakesAnOrder(t *testing.T) {
 		t.Skipf("no python of 3.10 or newer: %v", err)
 	}
 	a := apptest.Start(t, apptest.Options{})
-	program(t, []string{"SOJOURN_APP_URL=" + a.URL(), "PYTHONDONTWRITEBYTECODE=1"}, "http-worker/worker.py")
+	said := program(t, []string{"SOJOURN_APP_URL=" + a.URL(), "PYTHONDONTWRITEBYTECODE=1"}, "http-worker/worker.py")
 	c := caller{t, a.URL()}
 	c.must("POST", "workflows", map[string]any{
 		"workflow_type": "http.order", "workflow_id": "o", "task_queue": "http", "input": []string{"tea", "milk"},
@@ -252,6 +254,13 @@ func TestWorkerOverPlainHTTPTakesAnOrder(t *testing.T) {
 	}
 	if c.result("o", &got); got.Packed != 3 || got.Sum != 7 || got.By != "Ada" {
 		t.Errorf("got %+v", got)
+	}
+	var letters int
+	if late(t, c, said.process, "http.price", "http", &letters); letters != len("late") {
+		t.Errorf("the third attempt returned %d", letters)
+	}
+	if text := said.String(); strings.Contains(text, "stale_attempt") || strings.Contains(text, "lease") {
+		t.Errorf("attempts that had ended were started:\n%s", text)
 	}
 }
 
@@ -359,6 +368,10 @@ func TestJavaScriptWorkerOverTheSocketCountsWatchesAndDrains(t *testing.T) {
 		got.Worker != "js" {
 		t.Errorf("got %+v", got)
 	}
+	// A job that is started late leaves its word in the session, too.
+	if late(t, c, said.process, "socket.add", "socket", &got); !slices.Equal(got.Words, []string{"late"}) {
+		t.Errorf("the session has %q: attempts that had ended were started", got.Words)
+	}
 	start("socket.watch", "w", 3)
 	var rounds int
 	if c.result("w", &rounds); rounds != 3 {
@@ -384,6 +397,35 @@ func TestJavaScriptWorkerOverTheSocketCountsWatchesAndDrains(t *testing.T) {
 	if strings.Contains(said.String(), "heartbeat:") || strings.Contains(said.String(), "poll:") {
 		t.Errorf("something was refused:\n%s", said)
 	}
+}
+
+// late freezes the worker until attempts of an activity whose deliveries wait in its socket have ended. The worker
+// reads them after that and must not start them. It returns the result of the attempt that follows.
+func late(t *testing.T, c caller, worker *os.Process, activityType, queue string, result any) {
+	t.Helper()
+	signal := func(s syscall.Signal) {
+		t.Helper()
+		if err := worker.Signal(s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	signal(syscall.SIGSTOP)
+	c.must("POST", "sojourn/activities", map[string]any{
+		"activity_type": activityType, "workflow_id": "late", "task_queue": queue, "input": []any{"late"},
+		"session_id": "late", "start_to_close_timeout": 1,
+		"retry_policy": map[string]any{"max_attempts": 10, "backoff_seconds": []int{0}},
+	}, &struct{}{})
+	began := time.Now()
+	eventually(t, "the end of the attempts", func() bool {
+		var run struct {
+			Pending struct{ Activities []struct{ State string } }
+		}
+		c.must("GET", "workflows/late", nil, &run)
+		open := run.Pending.Activities
+		return len(open) == 1 && open[0].State != "leased" && time.Since(began) > 2*time.Second
+	})
+	signal(syscall.SIGCONT)
+	c.result("late", result)
 }
 
 // If the worker runs a job twice, the state of the session has its word twice. If the worker loses a job, the workflow

@@ -141,8 +141,19 @@ class Call:
             raise Stop(said["reason"])
 
 
+def over(task):
+    """Whether an attempt has ended. Its session may be with another worker then."""
+    lease = {"lease_owner": task["lease_owner"], "activity_attempt_id": task["activity_attempt_id"]}
+    try:
+        return not work("POST", f"activity-tasks/{task['task_id']}/heartbeat", lease)["can_continue"]
+    except Refused:
+        return True
+
+
 def do(task):
     """An activity task."""
+    if task["late"] and over(task):
+        return None
     call = Call(task)
     try:
         result = ACTIVITIES[task["activity_type"]](call, *(decode((task["arguments"] or {}).get("blob")) or []))
@@ -156,8 +167,10 @@ def do(task):
 def loop(kind, serve):
     while not stopping.is_set():
         try:
+            asked = time.monotonic()
             task = work("POST", f"{kind}-tasks/poll", {"worker_id": ME, "task_queue": QUEUE, "timeout_seconds": 5})["task"]
             if task:
+                task["late"] = time.monotonic() - asked > 2  # the process may have been frozen with the answer in its socket
                 serve(task)
         except Refused as e:  # somebody else has the work, or nobody needs it
             print(e, file=sys.stderr)

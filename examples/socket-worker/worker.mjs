@@ -112,9 +112,11 @@ async function hello(mine) {
 async function loop(kind, mine) {
   while (mine === generation && !draining) {
     let wait = 1000; // never in a tight loop, whatever the app answers
+    const asked = performance.now();
     try {
       const a = await call("poll", { kinds: [kind], max: 1, pollRequestId: randomUUID(), release: settings.APP_VERSION });
-      for (const job of a.jobs) await run(job);
+      const late = performance.now() - asked > 2_000; // the process may have been frozen with the response in its socket
+      for (const job of a.jobs) await run(job, late);
       wait = a.jobs.length ? 0 : a.retryAfterMs ?? (a.pollStatus === "empty" ? 0 : 1000);
     } catch (err) {
       console.error(`poll: ${err.message}`);
@@ -137,7 +139,7 @@ async function beat(mine) {
 }
 
 // run works on one job, across any number of connections: the worker holds the job until its lock expires.
-async function run(job) {
+async function run(job, late) {
   const ref = { jobId: job.jobId, token: job.token };
   const stop = new AbortController();
   running.set(job.jobId, { job, stop });
@@ -151,6 +153,8 @@ async function run(job) {
   }, settings.JOB_LOCK_EXTEND_SECONDS * 1000);
   try {
     let outcome;
+    // The app refuses this if the job is over: another worker may hold its session.
+    if (late && (await insist("extendLock", ref, stop.signal)).cancelRequested) throw new Error("cancelled");
     try {
       outcome = { status: "OK", response: job.kind === "workflow" ? await decide(job, ref, stop.signal) : await act(job, ref, stop.signal) };
     } catch (err) {
