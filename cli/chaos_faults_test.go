@@ -3,6 +3,7 @@ package cli_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -303,6 +304,16 @@ func newChaos(t *testing.T, python string) *chaos {
 			return f.startWorker(e.with(env{"SOJOURN_RELEASE": release}))
 		})
 	}
+	socketWorker := chaosSocketWorker(t)
+	for i := range 2 {
+		name, w := fmt.Sprint("socket-", i), newWire(t, apps[i%2], apps[1-i%2])
+		c.add(name, []*wire{w}, func(string) *process {
+			cmd := exec.Command("node", socketWorker)
+			cmd.Env = append(os.Environ(), "SOJOURN_APP_URL=http://"+w.addr, "SOJOURN_WORKER_ID="+name,
+				"SOJOURN_TOKEN="+f.client.token)
+			return launchCommand(t, name, cmd)
+		})
+	}
 	for i := range 3 {
 		name, w := fmt.Sprint("py-", i), newWire(t, apps[i%2], apps[1-i%2])
 		c.add(name, []*wire{w}, func(string) *process {
@@ -312,6 +323,45 @@ func newChaos(t *testing.T, python string) *chaos {
 		})
 	}
 	return c
+}
+
+// chaosSocketWorker is the example of a worker over the socket with one more activity, the step of this test.
+func chaosSocketWorker(t *testing.T) string {
+	t.Helper()
+	dir, example := t.TempDir(), filepath.Join("..", "examples", "socket-worker")
+	modules, err := filepath.Abs(filepath.Join("..", "interop", "js", "node_modules"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(filepath.Join(modules, "socket.io-client")); err != nil {
+		t.Fatalf("no socket.io-client: run npm ci in interop/js: %v", err)
+	}
+	raw, err := os.ReadFile(filepath.Join(example, "worker.mjs"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	code := string(raw)
+	for old, replacement := range map[string]string{
+		"const activities = {\n":         "import { step } from \"./step.mjs\";\nconst activities = {\n  \"chaos.step\": step,\n",
+		"({ state, progress, signal }, ": "({ state, progress, signal, task, session }, ",
+	} {
+		if strings.Count(code, old) != 1 {
+			t.Fatalf("the example has %d lines with %q", strings.Count(code, old), old)
+		}
+		code = strings.Replace(code, old, replacement, 1)
+	}
+	if err := errors.Join(
+		os.WriteFile(filepath.Join(dir, "worker.mjs"), []byte(code), 0o600),
+		os.Symlink(modules, filepath.Join(dir, "node_modules")),
+		os.CopyFS(dir, os.DirFS(filepath.Join("testdata", "chaos-socket"))),
+	); err != nil {
+		t.Fatal(err)
+	}
+	payload, err := os.ReadFile(filepath.Join(example, "payload.mjs"))
+	if err := errors.Join(err, os.WriteFile(filepath.Join(dir, "payload.mjs"), payload, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	return filepath.Join(dir, "worker.mjs")
 }
 
 func (c *chaos) add(name string, wires []*wire, start func(string) *process) {
@@ -336,14 +386,15 @@ func TestSessionsUnderChaos(t *testing.T) {
 	t.Logf("%s=%d", chaosSeed, seed)
 	workflows, pause, longest, finish := 150, 4*time.Second, 75*time.Second, 4*time.Minute
 	if length < time.Minute {
-		workflows, pause, longest, finish = 15, time.Second, 6*time.Second, 2*time.Minute
+		workflows, pause, longest, finish = 18, time.Second, 6*time.Second, 2*time.Minute
 	}
 	c := newChaos(t, apptest.Python(t, filepath.Join("..", "interop", "python", "requirements.txt")))
+	queues := []string{"default", "py", "js", "default", "py", "socket"}
 	for i := range workflows {
 		id := fmt.Sprint("chaos-", i)
 		in := chaosInput{
-			Dir: filepath.Dir(c.ledger), Queue: []string{"default", "py", "py", "default", "js"}[i%5], Step: "chaos.step",
-			Session: []string{"id", "options", "workflow"}[i/5%3], Pause: pause,
+			Dir: filepath.Dir(c.ledger), Queue: queues[i%len(queues)], Step: "chaos.step",
+			Session: []string{"id", "options", "workflow"}[i/len(queues)%3], Pause: pause,
 		}
 		if in.Queue == "default" {
 			in.Step = "chaos.go"
