@@ -1,6 +1,9 @@
 package sojourn_test
 
 import (
+	"cmp"
+	"flag"
+	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
@@ -13,52 +16,90 @@ import (
 	"testing"
 )
 
-var quoted = regexp.MustCompile("`([^`]+)`")
+var update = flag.Bool("update", false, "write docs/packages.md")
 
-// described are the packages that the table of docs/architecture.md speaks of: those of a row's first column, and below
-// them the names in its second.
-func described(document string) func(pkg string) bool {
-	type row struct {
-		trees []string
-		words []string
-	}
-	var rows []row
-	_, table, _ := strings.Cut(document, "| package | what it is for |\n")
-	for line := range strings.Lines(table) {
-		cells := strings.Split(line, "|")
-		if len(cells) < 3 {
-			break
+// packagesDocument is docs/packages.md: every package with the first sentence of its comment, by top-level folder.
+func packagesDocument(all []pkg) string {
+	var b strings.Builder
+	b.WriteString("# Packages\n\nEvery package with the first sentence of its comment. Written by `go test . -run Packages -update`.\n")
+	tree := "/"
+	for _, p := range all {
+		name := p.name()
+		if covers("examples/...", name) {
+			continue
 		}
-		var r row
-		for _, m := range quoted.FindAllStringSubmatch(cells[1], -1) {
-			r.trees = append(r.trees, strings.TrimSuffix(m[1], "/…"))
+		if top, _, _ := strings.Cut(name, "/"); top != tree {
+			tree = top
+			fmt.Fprintf(&b, "\n## %s\n\n| package | purpose |\n|---|---|\n", cmp.Or(top, "sojourn"))
 		}
-		r.words = regexp.MustCompile(`[a-z]+`).FindAllString(cells[2], -1)
-		rows = append(rows, r)
+		fmt.Fprintf(&b, "| `%s` | %s |\n", cmp.Or(name, "sojourn"), purpose(p.Doc))
 	}
-	return func(pkg string) bool {
-		return slices.ContainsFunc(rows, func(r row) bool {
-			return slices.Contains(r.trees, pkg) ||
-				slices.Contains(r.trees, path.Dir(pkg)) && slices.Contains(r.words, path.Base(pkg))
-		})
+	return b.String()
+}
+
+// purpose is the first sentence of a package comment without the name of the package.
+func purpose(doc string) string {
+	words := strings.SplitN(doc, " ", 3)
+	if len(words) < 3 {
+		return ""
+	}
+	return strings.ToUpper(words[2][:1]) + words[2][1:]
+}
+
+func TestThePackagesDocumentIsGenerated(t *testing.T) {
+	const page = "docs/packages.md"
+	want := packagesDocument(list(t))
+	if *update {
+		if err := os.WriteFile(page, []byte(want), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	raw, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(raw) != want {
+		t.Errorf("%s is out of date: go test . -run Packages -update", page)
+	}
+	for _, p := range list(t) {
+		if p.Doc == "" && len(p.GoFiles) > 0 {
+			t.Errorf("package %s has no comment", p.name())
+		}
 	}
 }
 
-func TestTheArchitectureDocumentSpeaksOfEveryPackage(t *testing.T) {
+// designPages are the pages about mechanisms, and the page that leads to them.
+func designPages(t *testing.T) []string {
+	t.Helper()
+	pages, err := filepath.Glob("docs/design/*.md")
+	if err != nil || len(pages) < 10 {
+		t.Fatalf("%d design pages, %v", len(pages), err)
+	}
+	return append(pages, "docs/architecture.md")
+}
+
+func TestDesignPagesNameTestsThatExist(t *testing.T) {
+	for _, page := range designPages(t) {
+		raw, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range shown.FindAllStringSubmatch(string(raw), -1) {
+			if !testIn(t, path.Clean(m[1]), m[2]) {
+				t.Errorf("%s names %s in %s, which does not exist", page, m[2], m[1])
+			}
+		}
+	}
+}
+
+// The architecture page is an overview: details belong to the design pages.
+func TestTheArchitecturePageIsShort(t *testing.T) {
 	raw, err := os.ReadFile("docs/architecture.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	known := described(string(raw))
-	for _, p := range list(t) {
-		switch name := p.name(); {
-		case name == "", covers("examples/...", name):
-		case !known(name):
-			t.Errorf("docs/architecture.md says nothing of %s", name)
-		}
-	}
-	if known("app/novelty") || known("shared/novelty") {
-		t.Error("docs/architecture.md is said to speak of a package that is not there")
+	if n := len(strings.Fields(string(raw))); n > 1500 {
+		t.Errorf("docs/architecture.md has %d words, at most 1500", n)
 	}
 }
 
@@ -108,8 +149,7 @@ var arrows = regexp.MustCompile("`([a-z]\\w*\\.[\\w.]+)`|→|⇢|\\n\\d+\\. ")
 // hops are the arrows of the walks. One that does not follow a name at once goes from the first name of its sentence:
 // the caller of several.
 func hops(document string) (list []hop, names []string) {
-	_, section, _ := strings.Cut(document, "\n## Five walks\n")
-	section, _, _ = strings.Cut(section, "\n## ")
+	section := document
 	first, last, arrow, end := "", "", "", 0
 	for _, at := range arrows.FindAllStringSubmatchIndex(section, -1) {
 		switch text := section[at[0]:at[1]]; {
@@ -150,15 +190,15 @@ func broken(list []hop, names []string, does map[string]string) (found []string)
 	return found
 }
 
-func TestTheWalksOfTheArchitectureDocumentAreThoseOfTheCode(t *testing.T) {
-	raw, err := os.ReadFile("docs/architecture.md")
+func TestCallPathsMatchTheCode(t *testing.T) {
+	raw, err := os.ReadFile("docs/design/call-paths.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	does := code(t, list(t))
 	walk, names := hops(string(raw))
 	if len(walk) < 40 {
-		t.Errorf("there are %d hops in the five walks: this test reads them wrong", len(walk))
+		t.Errorf("there are %d hops in the five call paths: this test reads them wrong", len(walk))
 	}
 	for _, b := range broken(walk, names, does) {
 		t.Error(b)

@@ -164,6 +164,7 @@ var databases = []string{"app/store/sqlite", "app/store/postgres"}
 type pkg struct {
 	ImportPath string
 	Dir        string
+	Doc        string // first sentence of the package comment
 	GoFiles    []string
 	CgoFiles   []string
 	Imports    []string
@@ -193,7 +194,7 @@ func coveredBy(patterns []string, name string) bool {
 func list(t *testing.T) []pkg {
 	t.Helper()
 	out, err := exec.Command(
-		"go", "list", "-e", "-json=ImportPath,Dir,GoFiles,CgoFiles,Imports,TestGoFiles,XTestGoFiles", "./...",
+		"go", "list", "-e", "-json=ImportPath,Dir,Doc,GoFiles,CgoFiles,Imports,TestGoFiles,XTestGoFiles", "./...",
 	).Output()
 	if err != nil {
 		var exit *exec.ExitError

@@ -1,5 +1,5 @@
-// Package sojourn is the whole platform as a library: Main makes a binary of it with your workflows and activities
-// inside.
+// Package sojourn is the platform as a library: Main builds one binary from app, worker, dashboard and command line,
+// with your workflows and activities.
 package sojourn
 
 import (

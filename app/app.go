@@ -1,4 +1,4 @@
-// Package app is the control plane process: it gives a plane a port, serves it, and drains.
+// Package app runs the control plane process: it listens on a port, serves a plane and drains it at shutdown.
 package app
 
 import (

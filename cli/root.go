@@ -1,5 +1,4 @@
-// Package cli is the command line: it turns arguments and settings into a running app, worker, or both, or into one
-// call of an app.
+// Package cli is the command line: it starts an app, a worker or both, or calls an app.
 package cli
 
 import (

@@ -1,7 +1,7 @@
-// Package client starts, asks and ends workflows from any Go program, over the HTTP API of an app.
+// Package client starts, queries, signals, updates and ends workflows from Go programs, over the HTTP API of an app.
 //
-// A Client is safe for many goroutines at once. A refusal is a *protocol.Error with its reason; a workflow that did not
-// complete is a *NotCompleted, with the run as it ended.
+// A Client is safe for concurrent use. An error response is a *protocol.Error with its reason. The result of a
+// workflow that did not complete is a *NotCompleted error, which describes the closed run.
 package client
 
 import (

@@ -1,4 +1,4 @@
-// Package docs is what of the documentation the binary carries.
+// Package docs embeds the documents that the binary serves.
 package docs
 
 import "embed"

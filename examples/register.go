@@ -1,4 +1,4 @@
-// Package examples gathers the examples that the stock binary carries.
+// Package examples registers the examples that the stock binary contains.
 package examples
 
 import (

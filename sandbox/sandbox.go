@@ -1,9 +1,10 @@
-// Package sandbox runs activities in child processes of their own and keeps one warm executor per session.
+// Package sandbox runs activities in child processes (executors) and keeps one executor per session.
 //
-// A [Pool] belongs to a worker. Code in another language, and Go handlers of the [Native] registry, run in executors:
-// processes without the worker's secrets, watched by a minder that leaves nothing behind however the worker ends. A
-// session's state is its executor: as long as the process lives the next call of the session finds what the last one
-// left in memory, and every other end is a typed [SessionLost] that says why.
+// A [Pool] belongs to a worker. Handlers in other languages, and Go handlers of the [Native] registry, run in
+// executors: processes without the worker's secrets. A supervisor process removes everything they started when the
+// worker ends, in whatever way. A session's state is its executor: while the process lives, the next call of the
+// session finds what the last one left in memory. When it ends, the next call fails with a typed [SessionLost] that
+// names the cause.
 //
 // Executors are started from the program's own binary, so main (and TestMain) must call [Main] before anything else.
 package sandbox

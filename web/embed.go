@@ -1,4 +1,4 @@
-// Package web serves the dashboard out of the binary.
+// Package web embeds and serves the dashboard.
 package web
 
 import (

@@ -1,4 +1,4 @@
-// Package worker is the worker process, and what its users import to run their workflows and activities in one.
+// Package worker is the worker process: programs register workflows and activities with it and run it.
 package worker
 
 import (

@@ -1,6 +1,6 @@
-// Package workflowtest runs workflows in a test as they run in production, and in virtual time: a whole app and a
-// worker in one process, whose clock goes on when nothing else happens. A workflow that sleeps for a day is over at
-// once, with its retries, timeouts, children, sessions, updates and queries being the real ones.
+// Package workflowtest runs workflows in tests with a complete app and worker in one process, in virtual time. A
+// workflow that sleeps for a day finishes at once; retries, timeouts, children, sessions, updates and queries behave
+// as in production.
 package workflowtest
 
 import (

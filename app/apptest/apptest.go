@@ -1,4 +1,5 @@
-// Package apptest runs a whole app inside a test: real store, real port, real transports.
+// Package apptest starts a complete app in a test: real store, real port, real transports. It compares every response
+// with docs/openapi.json.
 package apptest
 
 import (

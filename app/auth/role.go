@@ -1,4 +1,4 @@
-// Package auth says who a caller is and what it may do: principals, roles, opaque tokens and the dashboard's cookie.
+// Package auth authenticates callers and authorises requests: principals, roles, tokens and the dashboard's cookie.
 package auth
 
 import (

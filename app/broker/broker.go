@@ -1,6 +1,5 @@
-// Package broker is the shell around the engine: one method for each verb. A verb names the rows it needs, asks
-// the decider inside one change, commits, and answers only what is stored. The rules themselves are in the
-// engine; what is decided here is which rows, which decider and which answer.
+// Package broker implements the app's verbs, one method each: it names the rows of a request, submits the change and
+// builds the response. The rules are in package engine. A verb responds only after its change is committed.
 package broker
 
 import (

@@ -1,5 +1,5 @@
-// Package change makes the writes that verbs submit: what one step of a run asks the engine and gathers, the pages in
-// which its history is read, and what is said of a run or a task that is not there. It starts nothing, keeps nothing.
+// Package change builds the changes that verbs submit to the store: a step of a run or a session, the end of a
+// delivery, and pages of history. It starts nothing, keeps nothing.
 package change
 
 import (

@@ -1,8 +1,8 @@
-// Package channel is the app's Socket.IO endpoint: workers fetch settings and call the app's verbs over it, browsers
-// hear hints.
+// Package channel is the Socket.IO endpoint of an app: workers call verbs over it, and browsers receive hints about
+// changes.
 //
-// It is here that jobs, tokens and locks, the words of the wire, become tasks and leases, those of the app; what a
-// connection adds to a call beside that is package peer's.
+// It translates the wire's jobs, tokens and locks into the app's tasks and leases. Package peer adds what a connection
+// knows about its worker.
 package channel
 
 import (

@@ -1,10 +1,9 @@
-// Package dispatch knows which pollers of this process wait for which queue, and hands them tasks the moment these
-// exist.
+// Package dispatch keeps the polls that wait at this app and hands tasks to them, in the transaction that makes a task
+// ready or by a claim.
 //
-// A task reaches a poller in one of two ways. The committer reserves a poller for a task it is about to write and
-// delivers it after the commit: no claim and no scan. Or the task was ready before anybody asked: then one claim per
-// queue and kind is sent for all pollers that wait. What a worker's last claim found to be empty stays known to be
-// empty until the store says that something was left behind, so waiting costs no statements.
+// The committer reserves a waiting poll for a task that it is about to write and delivers the task after the commit,
+// without a claim. If tasks were ready before a poll arrived, one claim per queue and kind is sent for all waiting
+// polls. The result of an empty claim is remembered until the store reports new tasks, so waiting costs no statements.
 package dispatch
 
 import (

@@ -1,10 +1,10 @@
-// Package engine decides. Given a run, a session or a worker as it stands, an input and the time, it returns
-// what changes, and does nothing else: it reads no clock, draws no random number and does no IO.
+// Package engine contains the rules of runs, sessions, schedules and workers as pure functions: aggregate, input and
+// time in, decision out. It reads no clock, draws no random number and does no I/O.
 //
-// That is what makes the rules safe to hold. The same input on the same state always gives the same decision,
-// so a store may decide twice (when a transaction has to be repeated) and the result is still one, and every
-// rule can be tried by a script without a database. Start reading here: the state of a run. Then evolve.go (how
-// an event changes that state), step.go (how an input becomes events), and one file for each kind of input.
+// The same input on the same state always gives the same decision. A store may therefore decide again when it repeats
+// a transaction, and scripts test every rule without a database. Start reading here: the state of a run. Then
+// evolve.go (how an event changes that state), step.go (how an input becomes events), and one file for each kind of
+// input.
 package engine
 
 import (

@@ -1,5 +1,5 @@
-// Package evict makes room for new sessions at workers that are at their cap: the session that has been idle for
-// longest gives way. The engine decides whether a session may give way, under the locks of the rows; this package
+// Package evict releases the session that has been idle for longest when every worker that may acquire a waiting
+// session is full. The engine decides whether a session may give way, under the locks of the rows; this package
 // decides when to search and which session to try first.
 package evict
 

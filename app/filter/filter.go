@@ -1,5 +1,5 @@
-// Package filter reads what callers look for among runs: a text becomes conditions that the store understands. It is
-// pure: what a namespace has registered is an argument, and the same text means the same every time.
+// Package filter parses search queries for runs into conditions of the store. It is pure: what a namespace has
+// registered is an argument, and the same text means the same every time.
 package filter
 
 import (

@@ -1,5 +1,5 @@
-// Package fleet is what operators want of workers: who is drained, resumed or has to leave, and with which settings
-// workers run. It is stored, told to those that are heard, and told again until they are where they are wanted.
+// Package fleet applies what operators request of workers: drain, resume, shutdown and settings. It is stored, told to
+// those that are heard, and told again until they are where they are wanted.
 package fleet
 
 import (

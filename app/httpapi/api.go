@@ -1,5 +1,5 @@
-// Package httpapi serves the control plane and everything else on the app's port: it decodes, authorises, calls one
-// verb of the broker and encodes.
+// Package httpapi serves the control plane over HTTP: it decodes and authorises requests, calls verbs of the broker
+// and encodes responses.
 package httpapi
 
 import (

@@ -1,6 +1,5 @@
-// Package logs keeps what the code of activities logged, for people to read. No decision reads it, so it may never cost
-// a decision anything: lines that come by themselves are a change that locks no row and waits for nobody, those that
-// come with an outcome go along with its change.
+// Package logs stores the log lines of activities and removes them after their retention. No decision reads them.
+// Storing lines locks no row and delays no other change; lines that arrive with an outcome are part of its change.
 package logs
 
 import (

@@ -1,12 +1,10 @@
-// Package peer is the room in which connected workers stand, over a socket or in this process alike.
+// Package peer registers connected workers, over a socket or in this process, and sends them notices.
 //
-// A [Peer] speaks the verbs of [protocol.WorkerVerbs] in the name of one worker: what a connection adds to a call is
-// added here, whoever carries it. That is who the worker is and whether its token still counts, the release that the
-// gate compares, the process it registered as, and that one which drains is given nothing more. The other way round it
-// tells workers, in typed notices, what they would else read in the answer to their next heartbeat.
+// A [Peer] calls the verbs of [protocol.WorkerVerbs] for one worker and adds what the connection knows: the worker's
+// identity, whether its token is still valid, its release, its process, and whether it is draining. Notices tell a
+// worker at once what it would otherwise learn from the response to its next heartbeat.
 //
-// Carriers encode and nothing else: package channel does it for sockets, and in this process there is nothing to
-// encode.
+// Carriers only encode: package channel for sockets; calls within a process need no encoding.
 package peer
 
 import (

@@ -1,7 +1,8 @@
-// Package plane is a control plane without a port: store, dispatch, broker, sweeper, channel and HTTP handlers, joined.
+// Package plane assembles a control plane without a listener: store, dispatch, broker, sweeper, channel and HTTP
+// handlers.
 //
-// Whoever needs a control plane opens one here: the app, which gives it a port; the tests of users, which run it in
-// virtual time; our own tests. So what is tested is what is served, down to the order in which the parts end.
+// The app, the tests of users (in virtual time) and our own tests all use it, so tests run the same assembly and the
+// same order of shutdown as production.
 package plane
 
 import (

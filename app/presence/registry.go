@@ -1,6 +1,6 @@
-// Package presence knows who lives: the workers an app hears, and what it knows of those that others hear. The Registry
-// is memory alone, asks nobody and decides nothing about what a worker holds. Workers are the verbs over it that store
-// who lives and give on what belonged to those that do not.
+// Package presence tracks which workers are alive: heartbeats received by this app, heartbeats stored by other apps,
+// and the expiry of dead workers' leases. The Registry is in memory. Workers implements the verbs that store
+// registrations and heartbeats and requeue the tasks of dead workers.
 package presence
 
 import (

@@ -1,6 +1,6 @@
-// Package question keeps questions until they are answered: queries, and whether an update may be accepted. A question
-// is worth as much as its caller's patience. It is in no history, nothing is written for it beside where it waits, and
-// nobody works on it once its caller has left. A worker leases it like any task, and its reply goes back to the caller.
+// Package question runs query tasks: queries and the validation of updates, which are in no history and end with their
+// caller. A worker leases a query task like any other task, and its answer goes to the caller. A query task whose
+// caller has disconnected is removed.
 package question
 
 import (

@@ -1,10 +1,9 @@
-// Package serve takes the requests of both HTTP planes, the control plane and the worker protocol, through one
-// pipeline.
+// Package serve is the request pipeline of both HTTP APIs: routing, limits, authentication, memory budget, typed
+// errors.
 //
-// Every request meets the same checks in the same order: who calls, its role, the version it speaks, its namespace, the
-// parts of its path, the time it may take. Every answer is encoded, every refusal gets its status, and both are
-// counted, here. What differs between the planes, such as what stands beside an answer, they say by an Exchange. So a
-// check that is added here is in both.
+// Every request passes the same checks in the same order: caller, role, protocol version, namespace, path parameters,
+// deadline. Every response is encoded and counted here. The APIs express their differences in an Exchange, so a check
+// that is added here applies to both.
 package serve
 
 import (

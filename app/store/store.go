@@ -1,4 +1,4 @@
-// Package store is the contract of durable storage: changes as data, committed in groups, and reads beside them.
+// Package store is the interface of durable storage: changes that are committed in groups, and reads next to them.
 package store
 
 import (

@@ -1,8 +1,7 @@
-// Package sweep moves time forward: it finds what is due, has it done, and sleeps until something is due again.
+// Package sweep processes rows when they are due (timers, leases, timeouts, clean-up) and sleeps until the next one.
 //
-// It runs in every process of the control plane, without a leader. What it submits checks once more that it is due, so
-// two sweepers at the same work cost a refused change and nothing else. Alone on a database it sends no statement
-// between one due time and the next.
+// Every app runs a sweeper; there is no leader. The change that it submits checks again that the row is due, so two
+// sweepers on one row cost one refused change. An idle sweeper sends no statement between two due times.
 package sweep
 
 import (

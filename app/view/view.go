@@ -1,9 +1,7 @@
-// Package view answers what people ask about what is stored: it reads, and never commits. Nothing in it waits for
-// anybody or changes what a verb will do, so a page of it may be as slow as it likes without a step of a run being
-// slower.
+// Package view answers reads: runs with their wait reasons, histories, workers, sessions, queues and schedules. It
+// never commits and holds no lock, so a slow read does not delay a step of a run.
 //
-// Who lives it asks of the app's memory of presence. What the tasks of a namespace wait among is put together here, as
-// one value, and the engine says the rest.
+// It combines stored rows with the presence registry in memory and asks the engine for wait reasons.
 package view
 
 import (

@@ -1,5 +1,5 @@
-// Package workerapi serves the worker protocol over HTTP: it decodes, authorises, calls one verb of the broker and
-// encodes.
+// Package workerapi serves the worker protocol over HTTP: it decodes and authorises requests, calls verbs of the
+// broker and encodes responses.
 package workerapi
 
 import (

@@ -1,5 +1,4 @@
-// Package bench measures a whole Sojourn on one machine: client, server and database together, everything durable, in
-// the scenarios whose figures the project promises.
+// Package bench measures a complete Sojourn on one machine: client, app, worker and database, with durable commits.
 package bench
 
 import (

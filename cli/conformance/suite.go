@@ -1,4 +1,4 @@
-// Package conformance asks a server, through HTTP alone, whether it keeps the contract: cases are documents, which any
+// Package conformance tests a server against the contract through HTTP alone: its cases are documents that any
 // language can run.
 package conformance
 

@@ -1,4 +1,4 @@
-// Command sojourn is the stock binary, with the examples inside.
+// Command sojourn is the stock binary, which contains the examples.
 package main
 
 import (

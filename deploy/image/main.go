@@ -1,7 +1,7 @@
 //go:build linux
 
-// Command image builds the root file system that the Dockerfile describes, without a container engine: it follows the
-// Dockerfile's own instructions in a chroot. It has to be root, and takes the Debian below from mmdebstrap.
+// Command image builds the root file system of the Dockerfile without a container engine, by running its instructions
+// in a chroot. It has to be root, and takes the Debian below from mmdebstrap.
 //
 //	go run ./deploy/image bin/sojourn-image.tar.gz     # docker import bin/sojourn-image.tar.gz
 //

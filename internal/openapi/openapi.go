@@ -1,4 +1,4 @@
-// Package openapi makes the published description of the HTTP API out of the routes and the Go types that serve them.
+// Package openapi generates docs/openapi.json from the routes and the Go types that serve them.
 package openapi
 
 import (

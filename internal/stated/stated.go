@@ -1,5 +1,4 @@
-// Package stated holds sentences of the documentation against what the program uses: a test that knows a limit or a
-// time asks whether a page says the same.
+// Package stated compares sentences of the documentation with the values that the program uses.
 package stated
 
 import (

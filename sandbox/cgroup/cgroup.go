@@ -1,8 +1,7 @@
-// Package cgroup holds executors to memory, processes and processor time by control groups of the kernel, of version 2
-// or 1, where this process may make some.
+// Package cgroup limits the memory, processes and CPU time of executors with cgroups, version 2 or 1.
 //
-// A group is made by the worker, entered by what starts the executor, and removed once that is gone. Groups of workers
-// that are no more are removed by the next one.
+// The worker creates a cgroup, the supervisor enters it, and the worker removes it after the supervisor has ended. The
+// next worker removes the cgroups that dead workers left.
 package cgroup
 
 // What holds a resource.

@@ -1,8 +1,7 @@
-// Package egress is the way out of executors: an HTTP proxy in the worker that connects to public addresses, and to
-// others that are on a list.
+// Package egress is the HTTP proxy of executors: it connects to public addresses and to addresses on an allow list.
 //
-// A name is looked up here, each address it leads to is judged, and a judged address is what is connected to. Whoever
-// asks shows the credential of its executor, a [Pass], and whatever it has open is cut when that ends.
+// The proxy resolves a name, checks each address, and connects to a checked address without resolving again. A request
+// presents the credential of its executor, a [Pass]; when the pass ends, its connections are closed.
 package egress
 
 import (

@@ -1,5 +1,5 @@
-// Package executor is the library inside an executor process: it serves a worker's calls to Go handlers and keeps their
-// session's state.
+// Package executor is the library inside an executor process: it serves calls to Go handlers and keeps the state of a
+// session.
 //
 // A program of its own calls [Serve] from main; the worker starts it with the control socket on descriptor 3. State
 // that handlers put into their [State] lives exactly as long as the process and is never serialized.

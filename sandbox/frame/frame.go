@@ -1,5 +1,5 @@
-// Package frame is what a worker and an executor say to each other: length-prefixed frames of a JSON header and an
-// opaque body.
+// Package frame is the protocol between worker and executor: length-prefixed frames of a JSON header and an opaque
+// body.
 //
 // A frame is `u32le headerLen | u32le bodyLen | header (UTF-8 JSON) | body`. Both lengths are checked against [Limits]
 // before anything is allocated, because the other side runs user code and can write whatever it likes.

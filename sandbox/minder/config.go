@@ -1,10 +1,9 @@
-// Package minder watches over one executor process and everything it starts, and leaves nothing behind when the worker
-// is gone.
+// Package minder supervises one executor process and its descendants, and ends them when the worker ends.
 //
-// A minder is the worker's own binary, started again: it holds no secrets and an empty environment. It starts the
-// executor with the control socket on descriptor 3, is the subreaper of all its descendants, and holds a lifeline to
-// the worker on descriptor 4. When the lifeline breaks, whatever way the worker ended, the minder kills every
-// descendant until none is left, wipes the scratch folder and exits.
+// A supervisor is the worker's own binary, started again without secrets and with an empty environment. It starts the
+// executor with the control socket on descriptor 3, is the subreaper of all descendants, and holds a pipe to the
+// worker on descriptor 4. When the pipe closes because the worker ended, it kills every descendant, removes the
+// scratch folder and exits.
 package minder
 
 import (

@@ -1,5 +1,4 @@
-// Package sandboxtest is one suite of behaviour for executors of every runtime, and the handlers it needs in Go,
-// JavaScript and Python.
+// Package sandboxtest is the test suite for executors of every language, with its handlers.
 package sandboxtest
 
 import (

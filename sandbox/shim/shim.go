@@ -1,5 +1,5 @@
-// Package shim holds the programs that run inside Node and Python executors: they speak the frame protocol on
-// descriptor 3 and call the handler.
+// Package shim contains the programs that run inside Node and Python executors: they speak the frame protocol and call
+// handlers.
 package shim
 
 import "embed"

@@ -1,12 +1,10 @@
-// Package wall takes from one thread, and from every program started from it, all but what its rules leave: files
-// outside a list are closed to it by Landlock, other processes are out of its sight, and a seccomp filter refuses the
-// system calls by which programs get out of sandboxes.
+// Package wall confines a thread and the programs it starts with Landlock and seccomp.
 //
-// Both are kernel features that need no privilege, so this works in a container as it comes. What a kernel has of them
-// differs; [Offered] says it, and nothing here claims more than was asked for and given.
+// Neither needs a privilege, so confinement also works in containers. Kernels differ in what they support: [Offered]
+// reports it.
 //
-// One thread is restricted, never the process: the process that starts a confined program has to watch and kill it, and
-// a domain that both share would let the program signal its watcher. See [Apart].
+// Only one thread is restricted, not the process: the process that starts a confined program must be able to signal
+// it, and the program must not be able to signal the process. See [Apart].
 package wall
 
 import (

@@ -1,9 +1,8 @@
-// Package budget limits the bytes that an app has in flight: bodies of requests, what they are decoded into, and
-// responses until their callers have read them.
+// Package budget limits the bytes that an app has in flight: request bodies, decoded values and unsent responses.
 //
-// A caller alone may use all of a budget. When it is used up, requests wait for a moment, and the next bytes that
-// become free go to the namespace, and in it to the token, that has the fewest. A caller above its share whose request
-// is still being read, or who does not read its response, is cut for one that is below its own.
+// A caller alone may use the whole budget. When it is used up, requests wait briefly, and freed bytes go to the
+// namespace, and within it to the token, that uses the fewest. A caller above its share whose request is still being
+// read, or that does not read its response, is disconnected in favour of a caller below its share.
 package budget
 
 import (

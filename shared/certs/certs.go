@@ -1,4 +1,4 @@
-// Package certs makes the rules of TLS from files, and reads certificates anew when their files change.
+// Package certs builds TLS configurations from files and reloads certificates when the files change.
 package certs
 
 import (

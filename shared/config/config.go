@@ -1,4 +1,4 @@
-// Package config reads the settings of a process from flags, environment and file, and says where each came from.
+// Package config reads the settings of a process from flags, environment and file, and reports the source of each.
 package config
 
 import "time"

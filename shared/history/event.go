@@ -1,5 +1,4 @@
-// Package history is what a run remembers: the events of its past, in the names and shapes that every worker, store,
-// API and export shares.
+// Package history defines the events of a run, in the names and shapes that workers, store, API and exports share.
 package history
 
 import (

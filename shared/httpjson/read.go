@@ -1,5 +1,4 @@
-// Package httpjson reads JSON bodies and writes JSON answers over HTTP, with a typed refusal for everything that can be
-// wrong with one.
+// Package httpjson reads JSON request bodies and writes JSON responses, with typed errors for invalid input.
 package httpjson
 
 import (

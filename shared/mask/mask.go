@@ -1,4 +1,4 @@
-// Package mask hides secrets in texts that people read: logs, errors, listings.
+// Package mask removes secrets from logs, errors and listings.
 package mask
 
 import "regexp"

@@ -1,7 +1,7 @@
-// Package payload turns Go values into the one stored value encoding, the avro envelope, and back.
+// Package payload encodes Go values as stored payloads (the avro envelope) and decodes them.
 //
-// Every input, argument list, result and failure detail is kept as the standard base64 text of an Avro single-object
-// frame with one fixed recursive schema (Schema), so that Go, Python, Rust and JavaScript meet in the same bytes.
+// Every input, argument list, result and failure detail is stored as standard base64 of an Avro single-object frame
+// with one fixed recursive schema (Schema), which all languages share.
 package payload
 
 import (

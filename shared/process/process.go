@@ -1,4 +1,4 @@
-// Package process is what every process of ours does first: set up its log, its garbage collector and its way to end.
+// Package process sets up a process: log, garbage collector and shutdown signals.
 package process
 
 import (

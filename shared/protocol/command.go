@@ -1,5 +1,5 @@
-// Package protocol is what apps, workers and clients say to each other: commands, tasks, verbs, statuses and refusal
-// reasons, in the JSON that every transport carries.
+// Package protocol defines the requests, responses, commands, statuses and refusal reasons that apps, workers and
+// clients exchange as JSON.
 package protocol
 
 import (

@@ -1,8 +1,7 @@
-// Package rawjson cuts JSON text into its parts by looking at strings and brackets alone, for types that decode
-// themselves inside one another: encoding/json looks at every byte of such a value three times at each level.
+// Package rawjson splits JSON text into members and elements without decoding their values.
 //
-// What is cut out is checked by whoever decodes it. Where a text has not quite the form that was asked for, the answer
-// is false, and encoding/json finds out whether it means the same, and the words for what is wrong.
+// It does not validate the values; their decoder does. Where a text does not have the expected form, functions return
+// false and the caller falls back to encoding/json, which decides whether the text is valid and reports the error.
 package rawjson
 
 import (

@@ -1,4 +1,4 @@
-// Package release knows which release this program is and decides whether an app may hand work to a worker of another.
+// Package release determines the release of this program and compares the releases of app and worker.
 package release
 
 import "fmt"

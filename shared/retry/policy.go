@@ -1,5 +1,5 @@
-// Package retry says when something that failed is tried again: by a policy that is stored and sent with an activity,
-// or by a randomised back-off in a loop that must reconnect.
+// Package retry computes delays: the stored retry policy of activities, and exponential backoff with jitter for
+// reconnecting loops.
 package retry
 
 import (

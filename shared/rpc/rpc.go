@@ -1,7 +1,7 @@
-// Package rpc calls named methods of the other end of a socket, app or worker.
+// Package rpc calls named methods of the peer on a socket.
 //
-// [Handlers] is the table that the answering end fills; [Serve] and [SocketCaller] speak the envelope of the worker
-// channel. Within one process nothing is called by name: see package peer of the app.
+// [Handlers] is the method table of the side that answers; [Serve] and [SocketCaller] implement the envelope of the
+// worker channel. Calls within one process do not use it: see package peer of the app.
 package rpc
 
 import (

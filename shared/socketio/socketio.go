@@ -1,4 +1,4 @@
-// Package socketio speaks Socket.IO 5 over Engine.IO 4, as a server and as a client, for peers that may be slow, broken
+// Package socketio implements Socket.IO 5 over Engine.IO 4, as server and client, for peers that may be slow, broken
 // or hostile.
 //
 // A [Server] is an http.Handler with namespaces; each connection of a client to a namespace is a [Socket]. [Dial] makes

@@ -1,4 +1,4 @@
-// Package stack gives goroutines that will go deep a stack of the size they need at once, and reads stacks for people.
+// Package stack runs functions on goroutines with a large initial stack, and parses stack traces.
 package stack
 
 // A goroutine starts on a stack of a few kilobytes, which the runtime copies to one of twice the size each time it is

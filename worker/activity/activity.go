@@ -1,4 +1,4 @@
-// Package activity is what the code of an activity imports: who it is, signs of life, its session and its errors.
+// Package activity is the API of activity code: attempt information, heartbeats, sessions and errors.
 package activity
 
 import (

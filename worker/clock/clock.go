@@ -1,6 +1,6 @@
-// Package clock says how old an answer of the app is and whether this process stood still, from the two clocks a
-// process has: what is about to begin must not rest on a lease that is over. A stopped process reads, when it goes on,
-// what came for it long ago, and believes that it has just come.
+// Package clock measures the age of an app's responses and detects that this process was paused, so that no task
+// starts under an expired lease. A process that was paused reads old messages when it resumes, and without this check
+// would treat them as new.
 package clock
 
 import "time"

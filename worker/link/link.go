@@ -1,9 +1,8 @@
-// Package link is a worker's connection to the app: it dials, registers, reconnects, obeys the release gate and keeps
-// the worker's heartbeat.
+// Package link is the connection of a worker to its app: it dials, registers, reconnects, compares releases and sends
+// heartbeats.
 //
-// A carrier, [Socket], [HTTP] or [Local], makes connections, each of which has the verbs of [protocol.WorkerVerbs].
-// Everything above calls them as methods of a [Link], which adds what no connection has: that there is one, that the
-// worker is registered on it, what the worker holds, and what an error means.
+// A carrier ([Socket], [HTTP] or [Local]) makes connections with the verbs of [protocol.WorkerVerbs]. A [Link] offers
+// the same verbs and adds reconnection, registration, the leases to renew, and the classification of errors.
 package link
 
 import (

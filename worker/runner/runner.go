@@ -1,5 +1,4 @@
-// Package runner does a worker's work: it asks for tasks while slots are free, runs each with what an attempt needs
-// around it, and reports the outcomes.
+// Package runner polls for tasks while slots are free, runs each attempt and reports its outcome.
 package runner
 
 import (

@@ -1,5 +1,4 @@
-// Package session knows which sessions a worker holds: their epoch, what lives in the worker for them, and when their
-// leases must be renewed.
+// Package session tracks the sessions that a worker holds: epochs, state and lease renewal.
 package session
 
 import (

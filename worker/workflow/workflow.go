@@ -1,5 +1,4 @@
-// Package workflow is what workflow code imports, and the machine that runs it: the same history always leads to the
-// same commands.
+// Package workflow is the API of workflow code, and the machine that replays histories deterministically.
 //
 // Workflow code must be deterministic. It waits only through this package, takes the time from Now, identifiers from
 // NewID, starts concurrent branches with Go, and leaves everything that touches the world to activities. Only one

@@ -1,3 +1,3 @@
-// Package invariants holds the tests of what is always true of worker sessions, whatever happens in whatever order: who
-// owns one, who may have its work, and that it stands in nobody else's way.
+// Package invariants tests the invariants of worker sessions in random schedules: one owner at a time, rising epochs,
+// no work under a dropped epoch, no delay of other work.
 package invariants

@@ -1,4 +1,4 @@
-// Package postgres opens a store in a PostgreSQL database, which any number of processes may share.
+// Package postgres opens a store in a PostgreSQL database, which several processes may share.
 package postgres
 
 import (

@@ -1,5 +1,5 @@
-// Package sqldb is the one SQL body of every store: group commit, loads, flushes and claims, in words that SQLite and
-// PostgreSQL share. What tables look like is in record, what a database is told and how in db, and reading in read.
+// Package sqldb implements the store for both databases: group commit, loading, writing and claims. What tables look
+// like is in record, what a database is told and how in db, and reading in read.
 package sqldb
 
 import (

@@ -1,4 +1,4 @@
-// Package sqlite opens a store in one SQLite file, which this process then has to itself.
+// Package sqlite opens a store in one SQLite file, which a single process locks.
 package sqlite
 
 import (

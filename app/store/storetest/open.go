@@ -1,5 +1,4 @@
-// Package storetest is the behaviour every store has to show: a suite, a model to compare with, and the small steps
-// both are written in.
+// Package storetest is the test suite of every store, with a model for random operations.
 package storetest
 
 import (

@@ -1,5 +1,4 @@
-// Package chart draws what the benchmarks measured: one picture of each scenario, with its units, its settings and the
-// limits of the machine, so that it can be read without the table it came from.
+// Package chart draws the results of benchmarks.
 package chart
 
 import (

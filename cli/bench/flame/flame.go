@@ -1,4 +1,4 @@
-// Package flame draws a profile as a flame graph: one picture without a script, readable on a page and in a browser.
+// Package flame draws a CPU profile as a flame graph.
 package flame
 
 import (

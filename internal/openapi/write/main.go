@@ -1,5 +1,4 @@
-// Command write writes the description of the HTTP API to the file it is given; go generate runs it in the directory of
-// package openapi.
+// Command write writes the generated OpenAPI document to a file.
 package main
 
 import (

@@ -1,5 +1,4 @@
-// Command waitlist writes what the dashboard has from here to the files it is given: the reasons of waits with their
-// sentences, and the statuses of runs; go generate runs it.
+// Command waitlist generates the dashboard's list of wait reasons and run statuses.
 package main
 
 import (

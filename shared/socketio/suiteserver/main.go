@@ -1,5 +1,4 @@
-// Command suiteserver is the server that the official test suites of Engine.IO 4 and Socket.IO 5 are run against: a
-// bare Engine.IO echo at /engine.io/, and Socket.IO at /socket.io/ with the namespaces / and /custom.
+// Command suiteserver is the server that the official test suites of Engine.IO 4 and Socket.IO 5 run against.
 //
 //	go run ./shared/socketio/suiteserver -addr localhost:3000
 package main

@@ -1,5 +1,5 @@
-// Package linktest stands between a worker and its app in tests: it cuts, delays, counts and changes calls, whatever
-// carrier they go over.
+// Package linktest is a proxy between worker and app for tests: it cuts, delays, counts and changes calls on any
+// carrier.
 package linktest
 
 import (

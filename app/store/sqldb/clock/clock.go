@@ -1,4 +1,4 @@
-// Package clock is the time of a store.
+// Package clock reads a store's clock, the process's or the database server's, and detects clock jumps.
 package clock
 
 import (

@@ -1,5 +1,5 @@
-// Package db is how the store speaks with a database: connections, statements and what they are made of, in the words
-// in which SQLite and PostgreSQL differ. It knows no table.
+// Package db contains the database connections and statements, and the dialects in which SQLite and PostgreSQL differ.
+// It knows no table.
 package db
 
 import (

@@ -1,4 +1,4 @@
-// Package read is all that is read of a store beside the committer: rows one by one, listings, numbers, what is due.
+// Package read contains the store's read-only queries: single rows, listings, counts and due rows.
 package read
 
 import (

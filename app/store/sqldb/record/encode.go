@@ -1,5 +1,5 @@
-// Package record is what the tables of a store look like: their columns, how what the engine knows becomes a row, and
-// how a row becomes that again; and the statements that both who commits and who reads need.
+// Package record maps the engine's types to table rows and back: columns, encoding and the statements that commits and
+// reads share.
 package record
 
 import (
