@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -19,6 +20,7 @@ import (
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/sandbox"
 	"github.com/sojourn-run/sojourn/shared/config"
+	"github.com/sojourn-run/sojourn/shared/protocol"
 	"github.com/sojourn-run/sojourn/web"
 	"github.com/sojourn-run/sojourn/worker"
 )
@@ -67,7 +69,7 @@ func (p *program) doctorCommand() *cobra.Command {
 				return err
 			}
 			bad := 0
-			for _, f := range p.examine(c.Context(), s) {
+			for _, f := range append(p.examine(c.Context(), s), p.clockFinding(c)) {
 				mark := "ok  "
 				if !f.ok {
 					mark, bad = "FAIL", bad+1
@@ -82,6 +84,27 @@ func (p *program) doctorCommand() *cobra.Command {
 	}
 	config.Register(c.Flags(), config.Both)
 	return c
+}
+
+// clockTimeout is the time within which doctor needs the response of an app.
+const clockTimeout = 3 * time.Second
+
+// clockFinding reports the last jump of the database's clock that the app of the settings found since its start.
+func (p *program) clockFinding(c *cobra.Command) finding {
+	ctx, cancel := context.WithTimeout(c.Context(), clockTimeout)
+	defer cancel()
+	var o protocol.Overview
+	app, err := p.client(c)
+	if err == nil {
+		err = app.Call(ctx, http.MethodGet, "/api/sojourn/overview", nil, &o)
+	}
+	switch {
+	case err != nil:
+		return finding{"clock", true, fmt.Sprintf("jumps are not known, because no app could be asked: %v", err)}
+	case o.ClockJump == nil:
+		return finding{"clock", true, fmt.Sprintf("no jump since the start of app %s", o.App)}
+	}
+	return finding{"clock", o.ClockJump.Error == "", o.ClockJump.String()}
 }
 
 // examine looks at everything a process of this machine needs.

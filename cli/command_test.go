@@ -12,7 +12,9 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/sojourn-run/sojourn/app"
 	"github.com/sojourn-run/sojourn/app/apptest"
 	"github.com/sojourn-run/sojourn/web"
 )
@@ -208,6 +210,32 @@ func TestDoctorFindsWhatIsWrong(t *testing.T) {
 		}
 		says(t, "doctor", out, "FAIL database", why)
 	}
+}
+
+// doctor shows the last jump of the clock that the app of the settings found.
+func TestDoctorShowsAJumpOfTheClock(t *testing.T) {
+	t.Parallel()
+	database := "sqlite:" + filepath.Join(t.TempDir(), "test.db")
+	clock := apptest.NewClock(t, database)
+	a := apptest.Start(t, apptest.Options{Database: database, Change: func(o *app.Options) { clock.Change(&o.Options) }})
+	e := env{"SOJOURN_APP_URL": a.URL()}
+	_, out, _ := run(t, t.TempDir(), e, "doctor")
+	says(t, "doctor before a jump", out, "ok   clock", "no jump since the start of app")
+	clock.Set(-2 * time.Hour)
+	jumped := func() bool {
+		_, raw, err := client{t: t, base: a.URL()}.call(t.Context(), http.MethodGet, "/api/sojourn/overview", nil)
+		return err == nil && strings.Contains(string(raw), `"clock_jump":`)
+	}
+	for end := time.Now().Add(time.Minute); !jumped(); time.Sleep(50 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("the app found no jump")
+		}
+		if _, err := a.Store().Now(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, out, _ = run(t, t.TempDir(), e, "doctor")
+	says(t, "doctor after a jump", out, "ok   clock", "the database's clock went back by 2h0m", "follow it", "keep their times")
 }
 
 func TestMigrateAndDoctorKnowPostgres(t *testing.T) {

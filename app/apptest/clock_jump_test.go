@@ -177,6 +177,10 @@ func (s *scene) reported(way string) {
 		if got := c.want(200, "GET", "/metrics", "").raw; !strings.Contains(got, metric) {
 			s.t.Errorf("the metrics lack %s", metric)
 		}
+		jump, _ := c.want(200, "GET", "/api/sojourn/overview", "").body["clock_jump"].(map[string]any)
+		if by, _ := jump["by_seconds"].(float64); jump["direction"] != way || by < 3595 || by > 3605 || jump["rows"] == nil {
+			s.t.Errorf("the jump in the overview: %v", jump)
+		}
 	}
 }
 

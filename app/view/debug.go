@@ -62,8 +62,22 @@ func (v *View) Debug(ctx context.Context, t protocol.Target) (protocol.DebugView
 // jumpShown is the time for which debug views show a jump of the clock.
 const jumpShown = 24 * time.Hour
 
-// ClockJumped records a jump of the store's clock, for the debug views of open runs.
+// ClockJumped records a jump of the store's clock, for overviews and the debug views of open runs.
 func (v *View) ClockJumped(j store.ClockJump) { v.jump.Store(&j) }
+
+// clockJump returns the last jump of the store's clock since the start of the app; nil: none.
+func (v *View) clockJump() *protocol.ClockJump {
+	j := v.jump.Load()
+	if j == nil {
+		return nil
+	}
+	way, by := j.Direction()
+	out := &protocol.ClockJump{Direction: way, By: by.Seconds(), At: history.At(j.At), Rows: j.Moved}
+	if j.Err != nil {
+		out.Error = j.Err.Error()
+	}
+	return out
+}
 
 // clockFinding reports a jump of the clock while the run was open. After a jump back the run's start may be ahead of
 // the clock.
@@ -73,12 +87,8 @@ func (v *View) clockFinding(run *protocol.RunView, now time.Time) []protocol.Fin
 		j.By < 0 && run.StartedAt.After(j.At) && run.StartedAt.Before(now) {
 		return nil
 	}
-	way, by := j.Direction()
 	return []protocol.Finding{{
-		Severity: "warning", Code: "clock_jumped", Subject: run.RunID, Message: fmt.Sprintf(
-			"the database's clock went %s by %s at %s; leases, back-offs and schedules follow it, timers, start delays and "+
-				"timeouts keep their times", way, by.Round(time.Second), clock(j.At),
-		),
+		Severity: "warning", Code: "clock_jumped", Subject: run.RunID, Message: v.clockJump().String(),
 	}}
 }
 

@@ -61,7 +61,7 @@ func (v *View) Overview(ctx context.Context, ns string) (protocol.Overview, erro
 			return c, err
 		})
 	})
-	o.Uptime, o.UpTo = int64(time.Since(v.started).Seconds()), countedUpTo
+	o.Uptime, o.UpTo, o.ClockJump = int64(time.Since(v.started).Seconds()), countedUpTo, v.clockJump()
 	return o, err
 }
 
@@ -83,7 +83,7 @@ func (v *View) Tally(ctx context.Context, ns string) (protocol.Overview, error) 
 			return counts{texts(runs), sessions, look.stats}, err
 		})
 	})
-	o.Uptime = int64(time.Since(v.started).Seconds())
+	o.Uptime, o.ClockJump = int64(time.Since(v.started).Seconds()), v.clockJump()
 	return o, err
 }
 

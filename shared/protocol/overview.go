@@ -1,6 +1,11 @@
 package protocol
 
-import "github.com/sojourn-run/sojourn/shared/history"
+import (
+	"fmt"
+	"time"
+
+	"github.com/sojourn-run/sojourn/shared/history"
+)
 
 // Overview is the state of one app and of what it sees, for the dashboard's first page.
 type Overview struct {
@@ -13,6 +18,30 @@ type Overview struct {
 	// of runs and sessions, and of tasks that are ready or delayed; one more stands for any number that is larger
 	UpTo   int         `json:"runs_counted_up_to,omitempty"`
 	Queues []QueueView `json:"queues"`
+	// ClockJump is the last jump of the database's clock that this app found since its start
+	ClockJump *ClockJump `json:"clock_jump,omitempty"`
+}
+
+// ClockJump is a jump of the database's clock.
+type ClockJump struct {
+	Direction string       `json:"direction"` // forward, back
+	By        float64      `json:"by_seconds"`
+	At        history.Time `json:"at"` // when it was found, by the clock after the jump
+	// rows whose leases and back-offs were moved with the clock
+	Rows int `json:"rows"`
+	// why some rows may not follow the clock
+	Error string `json:"error,omitempty"`
+}
+
+// String describes the jump and what the apps changed after it.
+func (j ClockJump) String() string {
+	by := time.Duration(j.By * float64(time.Second)).Round(time.Second)
+	text := fmt.Sprintf("the database's clock went %s by %s at %s; leases, back-offs and schedules follow it, timers, "+
+		"start delays and timeouts keep their times", j.Direction, by, j.At.UTC().Format(time.RFC3339))
+	if j.Error != "" {
+		text += "; some rows may not follow it: " + j.Error
+	}
+	return text
 }
 
 // RunCounts are the runs of a namespace by status, counted up to a number; one more stands for any that is larger.

@@ -65,6 +65,21 @@ export interface components {
             stale_worker_count: number;
             total_worker_count: number;
         };
+        /** @description A jump of the database's clock. */
+        ClockJump: {
+            /**
+             * Format: date-time
+             * @description when it was found, by the clock after the jump
+             */
+            at: string | null;
+            by_seconds: number;
+            /** @description forward, back */
+            direction: string;
+            /** @description why some rows may not follow the clock */
+            error?: string;
+            /** @description rows whose leases and back-offs were moved with the clock */
+            rows: number;
+        };
         /** @description An activity type of which two workers have different code under one release. */
         CodeDifference: {
             activity_type: string;
@@ -285,6 +300,8 @@ export interface components {
         /** @description The state of one app and of what it sees, for the dashboard's first page. */
         Overview: {
             app_id: string;
+            /** @description clock_jump is the last jump of the database's clock that this app found since its start */
+            clock_jump?: components["schemas"]["ClockJump"];
             /** @description runs, sessions, workers, each by status */
             counts: {
                 [key: string]: {

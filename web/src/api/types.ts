@@ -95,6 +95,7 @@ export type ScheduleHistory = Omit<Schemas["ScheduleHistoryAnswer"], "namespace"
 export type ScheduleTimes = Schemas["ScheduleTimesAnswer"];
 export type ScheduleReceipt = Schemas["ScheduleReceipt"];
 
+export type ClockJump = Schemas["ClockJump"];
 export type Overview = Schemas["Overview"];
 export type Me = Schemas["Identity"];
 export type NamespaceRequest = Schemas["create_namespace"];

@@ -2,10 +2,10 @@ import { useQueries, useQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
 import { useState } from "react";
 import { heldQuery, aboutQuery, queueQuery, workersQuery } from "../api/queries";
-import type { QueueState, WorkerView } from "../api/types";
+import type { ClockJump, QueueState, WorkerView } from "../api/types";
 import { bytes, count } from "../lib/format";
 import { useZone } from "../lib/prefs";
-import { zoneName } from "../lib/time";
+import { duration, zoneName } from "../lib/time";
 import { LeaseLeft } from "../sessions/LeaseLeft";
 import { useNamespace } from "../shell/namespace";
 import { Id } from "../ui/Copy";
@@ -26,7 +26,7 @@ export function WorkersPage() {
   useTitle("Workers");
   const namespace = useNamespace();
   const workers = useQuery(workersQuery(namespace));
-  const overview = useQuery(aboutQuery(namespace));
+  const overview = useQuery({ ...aboutQuery(namespace), refetchOnMount: "always" });
   const queues = useQueues(namespace, workers.data?.workers ?? []);
   const rows = [...(workers.data?.workers ?? [])].sort(
     (a, b) => order.indexOf(a.status) - order.indexOf(b.status) || a.worker_id.localeCompare(b.worker_id),
@@ -40,6 +40,7 @@ export function WorkersPage() {
           {rows.length > 0 && <DrainSeveral namespace={namespace} workers={rows} />}
         </div>
       </Heading>
+      {overview.data?.clock_jump && <ClockJumped jump={overview.data.clock_jump} />}
       <FleetWide namespace={namespace} />
       <Drains namespace={namespace} />
       {workers.isPending ? (
@@ -58,6 +59,17 @@ export function WorkersPage() {
         </div>
       )}
     </>
+  );
+}
+
+/** The last jump of the database's clock, and what the apps changed after it. */
+function ClockJumped({ jump }: { jump: ClockJump }) {
+  return (
+    <p role="status" className="mb-3 text-[13px] text-warn" data-clock-jump={jump.direction}>
+      The database's clock went {jump.direction} by {duration(jump.by_seconds * 1000)} at <When value={jump.at} form="absolute" />. Leases, back-offs and
+      schedules follow it ({count(jump.rows)} rows changed); timers, start delays and timeouts keep their times.
+      {jump.error && <> Some rows may not follow it: {jump.error}</>}
+    </p>
   );
 }
 
