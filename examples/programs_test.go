@@ -349,8 +349,15 @@ func eventually(t *testing.T, what string, cond func() bool) {
 func TestJavaScriptWorkerOverTheSocketCountsWatchesAndDrains(t *testing.T) {
 	t.Parallel()
 	a := apptest.Start(t, apptest.Options{})
-	said := program(t, []string{"SOJOURN_APP_URL=" + a.URL(), "SOJOURN_WORKER_ID=js"}, "node", socketWorker(t))
+	environment, worker := []string{"SOJOURN_APP_URL=" + a.URL(), "SOJOURN_WORKER_ID=js"}, socketWorker(t)
 	c := caller{t, a.URL()}
+	before := killedWorkersEpoch(t, c, environment, worker)
+	said := program(t, environment, "node", worker)
+	c.must("POST", "sojourn/activities", addInSession("after"), &struct{}{})
+	c.result("after", &struct{}{})
+	if after := epochOf(c, "restarted"); after <= before {
+		t.Errorf("the process that replaced a killed one holds its session under epoch %d, after epoch %d", after, before)
+	}
 	start := func(kind, id string, input ...any) {
 		c.must(
 			"POST", "workflows",
@@ -397,6 +404,38 @@ func TestJavaScriptWorkerOverTheSocketCountsWatchesAndDrains(t *testing.T) {
 	if strings.Contains(said.String(), "heartbeat:") || strings.Contains(said.String(), "poll:") {
 		t.Errorf("something was refused:\n%s", said)
 	}
+}
+
+// addInSession is an activity by itself in the session "restarted".
+func addInSession(id string) map[string]any {
+	return map[string]any{
+		"activity_type": "socket.add", "workflow_id": id, "task_queue": "socket", "input": []any{id},
+		"session_id": "restarted",
+	}
+}
+
+func epochOf(c caller, session string) int64 {
+	c.t.Helper()
+	var a struct{ Session struct{ Epoch int64 } }
+	c.must("GET", "worker-sessions/"+session, nil, &a)
+	return a.Session.Epoch
+}
+
+// killedWorkersEpoch kills a worker that holds a session and returns the epoch of its holding.
+func killedWorkersEpoch(t *testing.T, c caller, environment []string, worker string) int64 {
+	t.Helper()
+	cmd := exec.Command("node", worker)
+	cmd.Env = append(os.Environ(), environment...)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait() // it was killed
+	}()
+	c.must("POST", "sojourn/activities", addInSession("before"), &struct{}{})
+	c.result("before", &struct{}{})
+	return epochOf(c, "restarted")
 }
 
 // late freezes the worker until attempts of an activity whose deliveries wait in its socket have ended. The worker

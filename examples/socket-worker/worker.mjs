@@ -8,6 +8,7 @@ import { decode, encode } from "./payload.mjs";
 
 const url = process.env.SOJOURN_APP_URL ?? "http://127.0.0.1:7700";
 const me = process.env.SOJOURN_WORKER_ID ?? `socket-${randomUUID()}`;
+const incarnation = randomUUID(); // names this process: what another process of the same ID held is released
 const queue = "socket";
 const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 
@@ -98,7 +99,7 @@ const machine = () => ({
 async function hello(mine) {
   settings = await socket.timeout(10_000).emitWithAck("FETCH_WORKER_SETTINGS", machine());
   await call("register", {
-    task_queues: [queue], runtime: "javascript", sdk_version: "socket-worker/1", release: settings.APP_VERSION,
+    task_queues: [queue], incarnation, runtime: "javascript", sdk_version: "socket-worker/1", release: settings.APP_VERSION,
     supported_workflow_types: Object.keys(workflows), supported_activity_types: Object.keys(activities),
     capabilities: ["worker_sessions"], max_concurrent_workflow_tasks: 2, max_concurrent_activity_tasks: 4, max_concurrent_worker_sessions: 100,
     held_tasks: [...running.values()].map(({ job: { task, kind } }) => kind === "activity" ? task.activity_attempt_id : `${task.task_id}/${task.workflow_task_attempt}`),
