@@ -76,7 +76,7 @@ func attemptStatus(
 	s.WorkflowID, s.RunID = run.WorkflowID, run.ID
 	s.RunStatus, _, _ = run.Public()
 	a, open := run.Activities.Get(seq)
-	if open && run.Status.Open() {
+	if open {
 		s.ActivityStatus, s.TaskStatus, s.AttemptNumber = string(a.State), string(a.State), &a.Attempt
 	}
 	delivery, ok := deliveryOf(in.TaskID, in.AttemptID)

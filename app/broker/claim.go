@@ -212,9 +212,6 @@ func (id taskID) held(rows store.Rows, run *engine.Run, w *engine.Worker, now ti
 	mine := func(s engine.TaskState, l engine.Lease) bool {
 		return s == engine.LeasedState && l.Owner == w.ID && l.Incarnation == w.Incarnation && l.Until.After(now)
 	}
-	if !run.Status.Open() {
-		return store.Leased{}, false
-	}
 	if id.seq == 0 {
 		t := run.Task
 		return store.Leased{Kind: protocol.KindWorkflow, Head: run.Head}, t != nil && t.Number == id.number &&

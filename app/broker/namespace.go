@@ -278,6 +278,20 @@ func (b *Broker) takeAway(ctx context.Context, c store.Contents) error {
 	return err
 }
 
+// errAbandoned means that a closed run has abandoned activities, which have to end before the run is removed.
+var errAbandoned = errors.New("the run has abandoned activities")
+
+// endAbandoned ends the abandoned activities of a closed run before the run is removed, so that their sessions do not
+// count them any more.
+func (b *Broker) endAbandoned(ctx context.Context, run string) error {
+	_, err := b.store.Commit(ctx, change.Step("", run, store.Keys{Runs: []string{run}, AllTasks: true},
+		engine.EndAbandoned{Why: "run removed"}))
+	if engine.IsNotDue(err) { // they have ended meanwhile
+		return nil
+	}
+	return err
+}
+
 // removeRuns removes the runs that are closed and for which may returns true (nil: all), and returns the IDs of the
 // removed ones. Each run is a separate background change, so that other changes wait for one of them at most.
 func (b *Broker) removeRuns(ctx context.Context, ids []string, may func(*engine.Run) bool) ([]string, error) {
@@ -285,17 +299,26 @@ func (b *Broker) removeRuns(ctx context.Context, ids []string, may func(*engine.
 	removing, ctx := errgroup.WithContext(ctx)
 	for i, id := range ids {
 		removing.Go(func() (err error) {
-			gone[i], err = change.Commit[bool](ctx, b.store, store.Change{
+			remove := store.Change{
 				Needs: store.Keys{Runs: []string{id}, Chain: true},
 				Decide: func(rows store.Rows, _ time.Time) (store.Writes, error) {
 					// It may have gone since it was listed; and what is open is never taken away.
-					if r := rows.Run(id); r == nil || r.Status.Open() || may != nil && !may(r) {
+					r := rows.Run(id)
+					if r == nil || r.Status.Open() || may != nil && !may(r) {
 						return store.Writes{Answer: false}, nil
+					}
+					if r.Activities.Len() > 0 {
+						return store.Writes{}, errAbandoned
 					}
 					return store.Writes{DropRuns: []string{id}, Answer: true}, nil
 				},
 				Background: true,
-			})
+			}
+			if gone[i], err = change.Commit[bool](ctx, b.store, remove); errors.Is(err, errAbandoned) {
+				if err = b.endAbandoned(ctx, id); err == nil {
+					gone[i], err = change.Commit[bool](ctx, b.store, remove)
+				}
+			}
 			return err
 		})
 	}

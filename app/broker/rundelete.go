@@ -34,7 +34,7 @@ type runDeletion struct {
 // another run the ID is free again. One change removes everything and writes the audit entry.
 //
 // A closed run may have undelivered messages to other runs, for example its result to its parent. They are delivered
-// first.
+// first. Abandoned activities of the run end first; their workers are notified.
 func (b *Broker) DeleteRun(ctx context.Context, in protocol.RunDeletion) (protocol.DeletedRun, error) {
 	in.Namespace = change.Namespace(in.Namespace)
 	if err := protocol.CheckLimits(in); err != nil {
@@ -62,6 +62,11 @@ func (b *Broker) tryDeleteRun(ctx context.Context, in protocol.RunDeletion) (pro
 	}
 	for seq := range d.run.Owed.All() {
 		if err := b.owed(ctx, store.Due{Kind: store.DueMessage, Run: d.run.ID, Seq: seq}); err != nil {
+			return protocol.DeletedRun{}, err
+		}
+	}
+	if d.run.Activities.Len() > 0 {
+		if err := b.endAbandoned(ctx, d.run.ID); err != nil {
 			return protocol.DeletedRun{}, err
 		}
 	}
@@ -144,7 +149,7 @@ func (d *runDeletion) decide(rows store.Rows, in protocol.RunDeletion, now time.
 		return store.Writes{}, notClosed(run.ID)
 	}
 	flow := rows.Workflow(engine.WorkflowKey{Namespace: run.Namespace, ID: run.WorkflowID})
-	if run.Owed.Len() > 0 || d.current != (flow != nil && flow.RunID == run.ID) {
+	if run.Owed.Len() > 0 || run.Activities.Len() > 0 || d.current != (flow != nil && flow.RunID == run.ID) {
 		return store.Writes{}, errRunChanged
 	}
 	out := protocol.DeletedRun{

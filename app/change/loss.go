@@ -180,7 +180,7 @@ func (l *Loss) decide(
 	lost := map[string][]held{}
 	for _, id := range runs {
 		run := rows.Run(id)
-		if run == nil || !run.Status.Open() {
+		if run == nil {
 			continue
 		}
 		lost[id] = l.live(run, own[id])
@@ -221,7 +221,8 @@ func (l *Loss) decide(
 		if err != nil {
 			continue // the run is closed, or the delivery has ended
 		}
-		if len(d.Spawn) > 0 || d.Continue != nil || len(d.Outbox) > 0 || !d.Next.Status.Open() {
+		if len(d.Spawn) > 0 || d.Continue != nil || len(d.Outbox) > 0 ||
+			run.Status.Open() && !d.Next.Status.Open() {
 			needs := store.Keys{Runs: []string{id}}
 			for _, t := range in.Tasks {
 				if t.Seq > 0 {

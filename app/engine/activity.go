@@ -155,7 +155,8 @@ func (st *step) holdsActivity(seq int64, h Holder, epoch int64) (Activity, error
 	if seq > st.CommandSeq {
 		return Activity{}, protocol.Refuse(protocol.ReasonTaskNotFound, "task %s does not exist", id())
 	}
-	if !st.Status.Open() {
+	a, ok := st.Activities.Get(seq)
+	if !ok && !st.Status.Open() {
 		err := runClosed(&st.Head)
 		switch st.Status {
 		case protocol.RunCancelled:
@@ -165,7 +166,6 @@ func (st *step) holdsActivity(seq int64, h Holder, epoch int64) (Activity, error
 		}
 		return Activity{}, err.With("cancel_requested", true)
 	}
-	a, ok := st.Activities.Get(seq)
 	// An activity that is gone was ended by its workflow or by time, so its worker is told to stop as well.
 	if !ok || a.State != LeasedState || a.Delivery != h.Delivery {
 		return Activity{}, protocol.Refuse(
@@ -648,7 +648,7 @@ type DueActivity struct {
 // decide judges anew what is due: the sweeper's notice may be old, and a report or another app may have come
 // first.
 func (in DueActivity) decide(st *step) error {
-	if err := st.mustBeOpen(); err != nil {
+	if err := st.mustHaveTasks(); err != nil {
 		return err
 	}
 	a, ok := st.Activities.Get(in.Seq)

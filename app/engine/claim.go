@@ -94,10 +94,10 @@ func (s *Run) ClaimableActivity(
 	if seq > s.CommandSeq {
 		return Activity{}, nil, protocol.Refuse(protocol.ReasonTaskNotFound, "task %s does not exist", id)
 	}
-	if !s.Status.Open() {
+	a, ok := s.Activities.Get(seq)
+	if !ok && !s.Status.Open() {
 		return Activity{}, nil, runClosed(&s.Head)
 	}
-	a, ok := s.Activities.Get(seq)
 	if !ok {
 		return Activity{}, nil, unclaimable(id, "completed", Lease{})
 	}

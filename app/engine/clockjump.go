@@ -84,7 +84,7 @@ func (j ClockJump) suspicion(s *Suspicion, now history.Time) (_ *Suspicion, move
 type FollowClock struct{ Jump ClockJump }
 
 func (in FollowClock) decide(st *step) error {
-	if err := st.mustBeOpen(); err != nil {
+	if err := st.mustHaveTasks(); err != nil {
 		return err
 	}
 	moved := st.Task != nil && in.Jump.task(st.Task, st.now)

@@ -149,7 +149,9 @@ func (st *step) continueAsNew(c protocol.Command, seq int64) {
 func (st *step) closeOpen(why string) {
 	st.closing = true
 	for _, a := range st.Activities.All() {
-		st.cancelled(a, why)
+		if !st.outlivedBy(a) {
+			st.cancelled(a, why)
+		}
 	}
 	for k, t := range st.Timers.All() {
 		st.emit(&history.TimerCancelled{Sequence: k, TimerID: StepID(st.ID, k), Kind: t.Kind, Parallel: t.Parallel})

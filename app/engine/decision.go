@@ -11,11 +11,14 @@ import (
 // Decision is everything that one step changes: one run, the tasks it owns, and the sessions that its commands
 // name. A store applies it whole or not at all.
 type Decision struct {
-	After    int64           // sequence of the last event this was decided on: the fence
-	Next     *Run            // a fork of the run with the step taken; its tables hold the changed rows
-	Events   []history.Event // what is appended, in order
-	Sessions []SessionChange // sessions that the step started, ended, touched or scheduled on
-	Former   []FormerChange  // children that belong to the chain of runs of the workflow id
+	After  int64           // sequence of the last event this was decided on: the fence
+	Next   *Run            // a fork of the run with the step taken; its tables hold the changed rows
+	Events []history.Event // what is appended, in order
+	// Unrecorded are events of abandoned activities after the close of their run: they changed the activities' rows, and
+	// the history has ended.
+	Unrecorded []history.Event
+	Sessions   []SessionChange // sessions that the step started, ended, touched or scheduled on
+	Former     []FormerChange  // children that belong to the chain of runs of the workflow id
 	// DropFormer: the chain ends, and all rows of its children go with it.
 	DropFormer bool
 	Continue   *Start    // the run that goes on in this one's place, when it continued as new

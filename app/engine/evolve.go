@@ -196,12 +196,15 @@ func (s *Run) started(d *history.WorkflowStarted, e history.Event) {
 }
 
 // closed ends the run in memory. Everything open goes, so that nothing is swept, claimed or matched for it any
-// more. What it owes others stays: the news of its end has to arrive after it has ended.
+// more. What it owes others stays: the news of its end has to arrive after it has ended. Its abandoned activities stay
+// too.
 func (s *Run) closed(status protocol.RunStatus, e history.Event, why history.Failure) {
 	s.Status, s.ClosedAt, s.Failure, s.FailureType = status, e.At, why.Message, why.ExceptionType
 	s.Task, s.Wake, s.WakeFor = nil, 0, nil
-	for k := range s.Activities.All() {
-		s.Activities.Delete(k)
+	for k, a := range s.Activities.All() {
+		if !s.outlivedBy(a) {
+			s.Activities.Delete(k)
+		}
 	}
 	for k := range s.Timers.All() {
 		s.Timers.Delete(k)

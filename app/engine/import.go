@@ -44,5 +44,8 @@ func ImportRun(namespace string, events []history.Event) (Decision, error) {
 			protocol.ReasonHistoryIncomplete, "run %s had not closed when it was exported", run.ID,
 		).With("remediation", fmt.Sprintf("export it again when it has: its history ends at event %d", run.LastSeq))
 	}
+	for seq := range run.Activities.All() {
+		run.Activities.Delete(seq) // the abandoned ones
+	}
 	return Decision{Next: run, Events: events}, nil
 }

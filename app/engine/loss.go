@@ -231,7 +231,7 @@ type LostTask struct {
 }
 
 func (in Lose) decide(st *step) error {
-	if err := st.mustBeOpen(); err != nil {
+	if err := st.mustHaveTasks(); err != nil {
 		return err
 	}
 	done := false
@@ -259,7 +259,7 @@ func (in Lose) decide(st *step) error {
 		} else {
 			st.lose(a, in.Why, f)
 		}
-		if !st.Status.Open() { // it was an activity run, which ended with its activity
+		if !st.Status.Open() && !st.HasCode() { // it was an activity run, which ended with its activity
 			break
 		}
 	}
@@ -355,7 +355,7 @@ type Clear struct {
 }
 
 func (in Clear) decide(st *step) error {
-	if err := st.mustBeOpen(); err != nil {
+	if err := st.mustHaveTasks(); err != nil {
 		return err
 	}
 	done := false

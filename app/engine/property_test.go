@@ -114,6 +114,8 @@ func someCommands(rt *rapid.T, seq int, next int64) string {
 		"schedule_activity activity_type=a", "schedule_activity activity_type=a session_id=s",
 		"schedule_activity activity_type=a session_id=RUN-1",
 		`schedule_activity activity_type=a session_id=s retry_policy={"max_attempts":3,"backoff_seconds":[1]} start_to_close_timeout=10`,
+		"schedule_activity activity_type=a session_id=s cancellation_policy=abandon",
+		`schedule_activity activity_type=a cancellation_policy=abandon retry_policy={"max_attempts":3} start_to_close_timeout=10`,
 		"start_timer delay_seconds=5", "open_signal_wait signal_name=x", "open_signal_wait signal_name=y timeout_seconds=5",
 		"open_condition_wait condition_key=k timeout_seconds=9", "open_condition_wait condition_wait_occurrence_id=o",
 		"start_session", "end_session session_id=RUN-1",

@@ -351,6 +351,8 @@ func (s *stage) play(t *testing.T, d *datadriven.TestData) string {
 		return s.apply(RequestCancellation{})
 	case "repair":
 		return s.apply(Repair{})
+	case "end-abandoned":
+		return s.apply(EndAbandoned{Why: "run removed"})
 	case "advance":
 		by, err := time.ParseDuration(d.CmdArgs[0].Key)
 		if err != nil {
@@ -407,7 +409,8 @@ func (s *stage) apply(in Input) string {
 	before := s.run.Fork()
 	d, err := DecideRun(s.run, s.environment(), in, s.now)
 	again, errAgain := DecideRun(s.run, s.environment(), in, s.now)
-	if fmt.Sprint(err) != fmt.Sprint(errAgain) || short(d.Events) != short(again.Events) {
+	if fmt.Sprint(err) != fmt.Sprint(errAgain) || short(d.Events) != short(again.Events) ||
+		short(d.Unrecorded) != short(again.Unrecorded) {
 		return "DECIDING TWICE DIFFERS\n"
 	}
 	if before.show() != s.run.show() {
@@ -461,6 +464,9 @@ func (s *stage) take(d Decision) string {
 		)
 		s.run.Owed.Delete(k)
 	}
+	for _, e := range d.Unrecorded {
+		out += "not recorded: " + strings.TrimPrefix(short([]history.Event{e}), strconv.FormatInt(e.Seq, 10)+" ")
+	}
 	if d.Continue != nil {
 		s.runs++
 		out += fmt.Sprintf(
@@ -472,6 +478,9 @@ func (s *stage) take(d Decision) string {
 		}
 		next := *d.Continue
 		next.RunID = testRun
+		if s.run.Activities.Len() > 0 { // the stage has one run: the earlier one is removed
+			out += s.apply(EndAbandoned{Why: "run removed"})
+		}
 		out += s.take(DecideStart(next, s.now))
 	}
 	return out
@@ -732,6 +741,15 @@ func (s *stage) check(t *testing.T) {
 			t.Fatalf("event %d stands at place %d", e.Seq, i+1)
 		}
 		folded.Evolve(e)
+	}
+	if !s.run.Status.Open() { // the history does not say what abandoned activities do after its end
+		for seq := range folded.Activities.All() {
+			if a, open := s.run.Activities.Get(seq); open {
+				folded.Activities.Put(seq, a)
+			} else {
+				folded.Activities.Delete(seq)
+			}
+		}
 	}
 	got, want := folded.open(), s.run.open()
 	if got != want {

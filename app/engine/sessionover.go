@@ -35,7 +35,7 @@ func stateDrained(s *Session) history.Failure {
 type EndQueued struct{ Seq int64 }
 
 func (in EndQueued) decide(st *step) error {
-	if err := st.mustBeOpen(); err != nil {
+	if err := st.mustHaveTasks(); err != nil {
 		return err
 	}
 	a, ok := st.Activities.Get(in.Seq)

@@ -97,6 +97,10 @@ func (st *step) emit(d history.Data) history.Event { return st.emitAt(d, st.now)
 // was told.
 func (st *step) emitAt(d history.Data, at history.Time) history.Event {
 	e := history.Event{Seq: st.LastSeq + 1, At: at, Data: d, TaskID: st.task, SeenThrough: st.seen}
+	if !st.ClosedAt.IsZero() {
+		st.emitUnrecorded(e)
+		return e
+	}
 	st.Evolve(e)
 	st.d.Events = append(st.d.Events, e)
 	st.choose(e)
@@ -168,6 +172,14 @@ func (st *step) keep(s Session, timeline ...protocol.SessionEvent) {
 		}
 	}
 	st.d.Sessions = append(st.d.Sessions, SessionChange{Session: s, Timeline: timeline})
+}
+
+// mustHaveTasks refuses what needs an open run, or a closed one with abandoned activities.
+func (st *step) mustHaveTasks() error {
+	if st.Activities.Len() > 0 {
+		return nil
+	}
+	return st.mustBeOpen()
 }
 
 // mustBeOpen refuses what needs an open run.

@@ -41,7 +41,7 @@ func (v *View) ActivityLogs(ctx context.Context, in protocol.LogsQuery) (protoco
 			return err
 		}
 		a, open := run.Activities.Get(seq)
-		out.Open = open && run.Status.Open()
+		out.Open = open
 		runs := int64(0) // the delivery that runs
 		if out.Open && a.State == engine.LeasedState {
 			if runs = a.Delivery; len(sums) == 0 || sums[len(sums)-1].Delivery != runs {

@@ -61,6 +61,11 @@ func (v *View) Describe(ctx context.Context, t protocol.Target) (protocol.RunVie
 			}
 			return nil
 		}
+		if run.Activities.Len() > 0 { // abandoned
+			if shown.Pending, _, err = v.pending(ctx, r, run, now); err != nil {
+				return err
+			}
+		}
 		shown.Actions = &protocol.RunActions{Query: run.HasCode(), Archive: shown.Current && run.ArchivedAt.IsZero()}
 		return closing(ctx, r, run, &shown)
 	})

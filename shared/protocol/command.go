@@ -91,7 +91,8 @@ type Command struct {
 	MaxBlamedLosses int `json:"max_blamed_losses,omitempty" of:"schedule_activity" minimum:"0" maximum:"1000"`
 	// CancellationPolicy selects the effect of cancel_activity on a running activity. try_cancel, the default: the
 	// activity ends at once, and its worker is asked to stop. wait_cancellation_completed: the activity ends when its
-	// worker has stopped. abandon: the worker is not asked, and the activity runs until it ends or its run closes.
+	// worker has stopped. abandon: the worker is not asked, and the activity ends
+	// neither with cancel_activity nor with its run; see docs/guide/histories.md.
 	//
 	// Of start_child_workflow it selects the effect of cancel_child_workflow. Absent or wait_cancellation_completed: the
 	// child is cancelled, and its step ends when the child closes. try_cancel: the step ends at once. abandon: the child

@@ -489,7 +489,7 @@ func (b *batch) give(
 	holds map[process]*engine.Holds,
 ) (i int, ok, full bool) {
 	row := b.runs[t.run]
-	if row.Run == nil || !row.Status.Open() {
+	if row.Run == nil {
 		return 0, false, false
 	}
 	var want engine.Wanted

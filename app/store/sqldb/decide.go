@@ -197,7 +197,7 @@ func (b *batch) applyRun(d *engine.Decision, payloads [][]byte) {
 	hint := b.touch(&d.Next.Head)
 	// Who only follows what is open need not look at a run whose leases were renewed.
 	hint.Still = still
-	ended := outcomes(d.Events)
+	ended := outcomes(slices.Concat(d.Events, d.Unrecorded))
 	var sessions []inSession
 	for seq, a := range d.Next.Activities.Changes() {
 		old, had := r.Activities.Get(seq)

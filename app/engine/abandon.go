@@ -1,0 +1,35 @@
+package engine
+
+import (
+	"github.com/sojourn-run/sojourn/shared/history"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// An activity with the cancellation policy abandon does not end with its run. Its row stays in the closed run, and
+// leases, heartbeats, retries and timeouts apply to it as before. Its outcome is accepted and ends the row; neither the
+// history nor the row of the closed run changes.
+
+// outlivedBy reports whether an open activity stays open when the run closes. An activity run closes with its activity.
+func (s *Run) outlivedBy(a Activity) bool { return a.Policy == protocol.CancelAbandon && s.HasCode() }
+
+// emitUnrecorded applies an event of an abandoned activity to its row without recording the event: nothing follows the
+// end of a history.
+func (st *step) emitUnrecorded(e history.Event) {
+	head := st.Head
+	st.Evolve(e)
+	st.Head = head
+	st.d.Unrecorded = append(st.d.Unrecorded, e)
+}
+
+// EndAbandoned ends the abandoned activities of a closed run, before the run is removed. Their workers are notified.
+type EndAbandoned struct{ Why string }
+
+func (in EndAbandoned) decide(st *step) error {
+	if st.Status.Open() || st.Activities.Len() == 0 {
+		return errNotDue
+	}
+	for _, a := range st.Activities.All() {
+		st.cancelled(a, in.Why)
+	}
+	return nil
+}
