@@ -376,7 +376,11 @@ func exception(f protocol.Failure) json.RawMessage {
 		NonRetryable bool            `json:"non_retryable,omitempty"`
 		Details      json.RawMessage `json:"details,omitempty"`
 		Codec        string          `json:"details_payload_codec,omitempty"`
-	}{Type: f.Type, Class: f.Class, Message: f.Message, Code: f.Code, NonRetryable: f.NonRetryable, Details: f.Details}
+		Diagnostics  json.RawMessage `json:"diagnostics,omitempty"`
+	}{
+		Type: f.Type, Class: f.Class, Message: f.Message, Code: f.Code, NonRetryable: f.NonRetryable,
+		Details: f.Details, Diagnostics: f.Diagnostics,
+	}
 	if len(f.Details) > 0 {
 		e.Codec = payload.Codec
 	}

@@ -92,8 +92,12 @@ func (st *step) failRun(c protocol.Command) {
 		ExceptionCls: c.ExceptionClass,
 		NonRetryable: c.NonRetryable, Exception: c.Exception,
 	}}
-	if c.FailedActivityID != "" {
-		f.SourceKind, f.SourceID, f.Category = "activity_execution", c.FailedActivityID, "activity"
+	failed := c.FailedActivityID
+	if failed == "" && c.FailedSequence > 0 && c.FailedSequence <= st.CommandSeq {
+		failed = StepID(st.ID, c.FailedSequence)
+	}
+	if failed != "" {
+		f.SourceKind, f.SourceID, f.Category = "activity_execution", failed, "activity"
 	}
 	st.emit(f)
 }

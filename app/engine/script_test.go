@@ -196,7 +196,9 @@ func (s *stage) play(t *testing.T, d *datadriven.TestData) string {
 	case "fail-task":
 		return s.apply(FailTask{
 			Number: num("n", s.run.Tasks), Holder: s.holder(by, num("delivery", s.taskDelivery())), Hash: "f" + d.Input,
-			Failure: protocol.Failure{Type: arg("type", ""), Message: strings.TrimSpace(d.Input), StackTrace: stack()},
+			Failure: protocol.Failure{
+				Type: arg("type", ""), Message: strings.TrimSpace(d.Input), StackTrace: stack(), Sequence: num("sequence", 0),
+			},
 		})
 	case "release-task":
 		if d.HasArg("lost") {
@@ -240,6 +242,7 @@ func (s *stage) play(t *testing.T, d *datadriven.TestData) string {
 		), Failure: protocol.Failure{
 			Type: arg("type", "Oops"), Message: strings.TrimSpace(d.Input), NonRetryable: d.HasArg("non-retryable"),
 			StackTrace: stack(), Kind: arg("kind", ""), TimeoutType: arg("timeout", ""),
+			Diagnostics: json.RawMessage(arg("diagnostics", "")),
 		}, Executor: executor()})
 	case "beat":
 		seq := num("seq", 1)
@@ -803,6 +806,12 @@ func short(events []history.Event) string {
 			if v, ok := m[k]; ok {
 				out += fmt.Sprintf(" %s=%v", k, v)
 			}
+		}
+		if source, _ := m["source_kind"].(string); source == "activity_execution" {
+			out += fmt.Sprintf(" of %v", m["source_id"])
+		}
+		if x, _ := m["exception"].(map[string]any); x["diagnostics"] != nil {
+			out += fmt.Sprintf(" diagnostics=%v", x["diagnostics"])
 		}
 		if stack, ok := m["stack_trace"].(string); ok {
 			out += fmt.Sprintf(" stack of %d bytes", len(stack))

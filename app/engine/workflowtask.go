@@ -2,6 +2,7 @@ package engine
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -199,17 +200,26 @@ func (in FailTask) decide(st *step) error {
 	// No other worker of this build could do better, and a retry would hide the fault. Somebody has to look and
 	// repair.
 	if blocks(in.Failure) {
-		t.State, t.Problem = Quarantined, in.Failure.Message
+		t.State, t.Problem = Quarantined, problemOf(in.Failure)
 		st.d.Answer.NextTask, st.Last.Next = "", ""
 		return nil
 	}
-	t.Problem, t.Returned = in.Failure.Message, 0
+	t.Problem, t.Returned = problemOf(in.Failure), 0
 	t.State, t.ReadyAt = Ready, st.now
 	// The attempts before this one failed as well: wait 1, 2, 4, … seconds, at most a minute.
 	if t.Attempt > 1 {
 		t.delay(st.now, plus(st.now, min(time.Minute, time.Second<<min(t.Attempt-2, 6))))
 	}
 	return nil
+}
+
+// problemOf is the failure of a workflow task as it is shown to people: its message, and the command at which the code
+// failed if the worker reported that.
+func problemOf(f protocol.Failure) string {
+	if f.Sequence <= 0 {
+		return f.Message
+	}
+	return fmt.Sprintf("at command %d: %s", f.Sequence, f.Message)
 }
 
 // waiting recognises the report by which the published SDKs say that a task brought nothing new: by type, or by

@@ -149,13 +149,14 @@ type Command struct {
 	MinSupported *int   `json:"min_supported,omitempty" of:"record_version_marker!"`
 	MaxSupported *int   `json:"max_supported,omitempty" of:"record_version_marker!"`
 
-	Message          string          `json:"message,omitempty" of:"fail_workflow| fail_update|" clean:"true"`
-	ExceptionType    string          `json:"exception_type,omitempty" of:"fail_workflow| fail_update|" clean:"true"`
-	ExceptionClass   string          `json:"exception_class,omitempty" of:"fail_workflow| fail_update|" clean:"true"`
-	Exception        json.RawMessage `json:"exception,omitempty" of:"fail_workflow| fail_update|"`
-	NonRetryable     bool            `json:"non_retryable,omitempty" of:"fail_workflow fail_update"`
-	FailedSequence   int64           `json:"failed_step_sequence,omitempty" of:"fail_workflow"`
-	FailedActivityID string          `json:"failed_activity_execution_id,omitempty" of:"fail_workflow"`
+	Message        string          `json:"message,omitempty" of:"fail_workflow| fail_update|" clean:"true"`
+	ExceptionType  string          `json:"exception_type,omitempty" of:"fail_workflow| fail_update|" clean:"true"`
+	ExceptionClass string          `json:"exception_class,omitempty" of:"fail_workflow| fail_update|" clean:"true"`
+	Exception      json.RawMessage `json:"exception,omitempty" of:"fail_workflow| fail_update|"`
+	NonRetryable   bool            `json:"non_retryable,omitempty" of:"fail_workflow fail_update"`
+	// FailedSequence is the command sequence of the activity that failed; FailedActivityID is preferred.
+	FailedSequence   int64  `json:"failed_step_sequence,omitempty" of:"fail_workflow"`
+	FailedActivityID string `json:"failed_activity_execution_id,omitempty" of:"fail_workflow"`
 
 	// WorkflowType stays as it is when absent.
 	WorkflowType      string  `json:"workflow_type,omitempty" of:"start_child_workflow! continue_as_new" minLength:"1" maxLength:"255"`

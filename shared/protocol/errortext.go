@@ -52,7 +52,8 @@ func cleanedError(raw json.RawMessage) json.RawMessage {
 	return out
 }
 
-// Cleaned returns a copy of the failure with ErrorText applied to its texts. The stack trace is not truncated here but
+// Cleaned returns a copy of the failure with ErrorText applied to its texts, and without diagnostics that are too large
+// or contain NUL. The stack trace is not truncated here but
 // before it is stored, so that the frame where the code failed is kept.
 func (f *Failure) Cleaned() *Failure {
 	if f == nil {
@@ -61,6 +62,9 @@ func (f *Failure) Cleaned() *Failure {
 	c := *f
 	for _, text := range []*string{&c.Message, &c.Type, &c.Class, &c.Kind, &c.TimeoutType, &c.Reason} {
 		*text = ErrorText(*text)
+	}
+	if len(c.Diagnostics) > MaxErrorText || bytes.Contains(c.Diagnostics, []byte(`\u0000`)) {
+		c.Diagnostics = nil
 	}
 	return &c
 }

@@ -187,10 +187,11 @@ type Failure struct {
 	NonRetryable bool            `json:"non_retryable,omitempty"`
 	Retryable    *bool           `json:"retryable,omitempty"`
 	Cancelled    bool            `json:"cancelled,omitempty"`
-	Sequence     int64           `json:"sequence,omitempty"`
-	Details      json.RawMessage `json:"details,omitempty"` // an envelope, kept verbatim
+	Sequence     int64           `json:"sequence,omitempty"` // of a workflow task: the command at which the code failed
+	Details      json.RawMessage `json:"details,omitempty"`  // an envelope, kept verbatim
 	Errors       json.RawMessage `json:"validation_errors,omitempty"`
-	Diagnostics  json.RawMessage `json:"diagnostics,omitempty"`
+	// Diagnostics of an activity are kept in the exception of its event, up to MaxErrorText bytes.
+	Diagnostics json.RawMessage `json:"diagnostics,omitempty"`
 }
 
 // FailureWaiting is the type of a workflow-task failure that is none: the task gave the workflow nothing new to decide
