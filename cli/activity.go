@@ -31,8 +31,8 @@ func (p *program) runActivity() *cobra.Command {
 	var delay time.Duration
 	c := &cobra.Command{
 		Use:   "run TYPE [ARGUMENTS]",
-		Short: "Run an activity, wait for its result and print it; fails when it fails",
-		Long: "Run an activity by itself, wait for its result and print it; fails when it fails.\n\n" +
+		Short: "Run an activity, wait for its result and print it; exits with an error if it fails",
+		Long: "Run an activity without a workflow, wait for its result and print it. Exits with an error if it fails.\n\n" +
 			"ARGUMENTS are a JSON array; @FILE reads a file, - standard input. The run is durable: it outlives this command,\n" +
 			"the app and the worker. With --detach the command ends once the run is stored; its id is printed.\n" +
 			"What it waits for while nobody works on it is said on standard error. An app that goes away meanwhile is asked\n" +

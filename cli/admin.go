@@ -27,7 +27,7 @@ import (
 
 func (p *program) migrateCommand() *cobra.Command {
 	c := &cobra.Command{
-		Use: "migrate", Short: "Bring the database to this release's schema, and exit", Args: noArgs,
+		Use: "migrate", Short: "Migrate the database to this release's schema, and exit", Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			s, err := p.settings(c)
 			if err != nil {
@@ -61,7 +61,7 @@ type finding struct {
 
 func (p *program) doctorCommand() *cobra.Command {
 	c := &cobra.Command{
-		Use: "doctor", Short: "Check settings, data directory, database, release, runtimes and sandbox of this machine",
+		Use: "doctor", Short: "Check settings, data directory, database, release, language runtimes and sandbox of this machine",
 		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			s, err := p.settings(c)

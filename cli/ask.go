@@ -39,7 +39,7 @@ func (p *program) group(
 // asking makes a command one that asks an app: with the settings of a client, and with --json for programs.
 func asking(c *cobra.Command) *cobra.Command {
 	config.Register(c.Flags(), config.Client)
-	c.Flags().Bool("json", false, "print the answer as JSON")
+	c.Flags().Bool("json", false, "print the response as JSON")
 	return c
 }
 
@@ -172,7 +172,7 @@ func list[T any](p *program, c *cobra.Command, l listing, head table.Row, row fu
 
 // sortable lets a list be sorted by one of its columns.
 func sortable(c *cobra.Command) *cobra.Command {
-	c.Flags().String("sort", "", "by this column, with - before it from the last on, as --sort=-started")
+	c.Flags().String("sort", "", "sort by this column; a leading - sorts in descending order: --sort=-started")
 	return c
 }
 

@@ -21,7 +21,7 @@ type attribute struct {
 func (p *program) attributesCommand() *cobra.Command {
 	const path = "/api/search-attributes"
 	list := &cobra.Command{
-		Use: "list", Short: "List what runs can be filtered by", Args: noArgs,
+		Use: "list", Short: "List registered search attributes", Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			var out protocol.SearchAttributes
 			if err := p.call(c, http.MethodGet, path, nil, &out); err != nil {
@@ -59,7 +59,7 @@ func (p *program) attributesCommand() *cobra.Command {
 		},
 	}
 	remove := &cobra.Command{
-		Use: "delete NAME", Short: "Take a registration away; runs keep their values", Args: one("one name"),
+		Use: "delete NAME", Short: "Remove a registration; runs keep their values", Args: one("one name"),
 		RunE: func(c *cobra.Command, args []string) error {
 			return ask(p, c, http.MethodDelete, path+"/"+url.PathEscape(args[0]), nil, func(a protocol.SearchAttribute) error {
 				return p.say("deleted %s", a.Name)

@@ -27,7 +27,7 @@ func (p *program) benchCommand() *cobra.Command {
 		long += fmt.Sprintf("  %-11s %s\n", s[0], s[1])
 	}
 	c := &cobra.Command{
-		Use: "bench [SCENARIO…]", Short: "Measure speed on this machine", Long: long,
+		Use: "bench [SCENARIO…]", Short: "Measure performance on this machine", Long: long,
 		Example: "  sojourn bench P1 P5\n  sojourn bench P4 P5 --store sqlite,postgres --runs 5 --json",
 		RunE: func(c *cobra.Command, args []string) error {
 			for _, a := range args {
@@ -73,14 +73,14 @@ func (p *program) benchCommand() *cobra.Command {
 		&o.Postgres, "postgres", "",
 		"URL of a PostgreSQL server where databases may be made; SOJOURN_TEST_POSTGRES when empty",
 	)
-	c.Flags().IntVar(&o.Runs, "runs", 5, "runs of each scenario; the median is shown")
-	c.Flags().BoolVar(&o.Quick, "quick", false, "one small run of each, within 40 s")
+	c.Flags().IntVar(&o.Runs, "runs", 5, "number of runs per scenario; the median is shown")
+	c.Flags().BoolVar(&o.Quick, "quick", false, "one small run per scenario, within 40 s")
 	c.Flags().StringVar(&charts, "chart", "", "directory for a chart of each scenario, as SVG and PNG")
 	c.Flags().StringVar(
 		&o.Profile, "profile", "", "directory for a CPU profile of each scenario (but P16 and what grows), and a flame graph of it as SVG",
 	)
-	c.Flags().BoolVar(&o.Large, "large", false, "the largest sizes of what grows as well, within an hour")
-	c.Flags().IntSliceVar(&o.Sizes, "size", nil, "sizes of what grows, instead of those it names")
+	c.Flags().BoolVar(&o.Large, "large", false, "also measure the largest sizes; takes up to an hour")
+	c.Flags().IntSliceVar(&o.Sizes, "size", nil, "sizes to measure instead of the scenario's own")
 	c.Flags().StringVar(
 		&o.Data, "data", "", "directory that keeps the databases of LISTINGS and retained runs once they are filled, for the next time",
 	)
@@ -93,7 +93,7 @@ func (p *program) benchSandboxCommand() *cobra.Command {
 	o := bench.SandboxOptions{}
 	asJSON := false
 	c := &cobra.Command{
-		Use: "sandbox", Short: "Measure what a call of isolated code costs", Args: noArgs,
+		Use: "sandbox", Short: "Measure the cost of calls to executors", Args: noArgs,
 		Long: "Measure a call that starts an executor, a call of 100 bytes in one that is there, and calls of 64 KB and 1 MB " +
 			"of records, in each runtime\nat each level: how long it takes, and the processor time of the worker. " +
 			"\"frames\" are the same bytes to a process that only sends them\nback, over the same kind of socket; once after it has worked for 100 µs, as " +
@@ -125,10 +125,10 @@ func (p *program) benchSandboxCommand() *cobra.Command {
 			return err
 		},
 	}
-	c.Flags().StringSliceVar(&o.Runtimes, "runtime", nil, "runtimes: native, node, python; all when empty")
-	c.Flags().StringSliceVar(&o.Levels, "level", nil, "levels: process, confined; both when empty")
-	c.Flags().StringVar(&o.Cgroup, "executor-cgroup", sandbox.CgroupAuto, "control groups for executors: auto, none")
-	c.Flags().BoolVar(&o.Quick, "quick", false, "a few calls of each")
+	c.Flags().StringSliceVar(&o.Runtimes, "runtime", nil, "runtimes: native, node, python; default: all")
+	c.Flags().StringSliceVar(&o.Levels, "level", nil, "levels: process, confined; default: both")
+	c.Flags().StringVar(&o.Cgroup, "executor-cgroup", sandbox.CgroupAuto, "cgroups for executors: auto, none")
+	c.Flags().BoolVar(&o.Quick, "quick", false, "only a few calls of each kind")
 	c.Flags().BoolVar(&asJSON, "json", false, "print one JSON array instead of a table")
 	return c
 }

@@ -163,7 +163,7 @@ func TestAnAppSaysWhereItServes(t *testing.T) {
 	t.Parallel()
 	for _, role := range []string{"APP", "WORKER_AND_APP"} {
 		p := launch(t, t.TempDir(), env{"SOJOURN_ADDR": "127.0.0.1:0", "SOJOURN_CONTAINER_TYPE": role})
-		p.line(p.err, `http://127\.0\.0\.1:[1-9].*app serves`)
+		p.line(p.err, `http://127\.0\.0\.1:[1-9].*app started`)
 	}
 }
 
@@ -177,7 +177,7 @@ func TestOneFileHasOneProcess(t *testing.T) {
 	}
 	says(t, "migrate", out, "migrated", "sojourn.db")
 	p := launch(t, dir, e, "app")
-	p.line(p.err, `app serves`)
+	p.line(p.err, `app started`)
 	holder := "process " + strconv.Itoa(p.cmd.Process.Pid)
 	for _, args := range [][]string{{"app"}, {"migrate"}, {"dev", "--addr", "127.0.0.1:0"}} {
 		code, out, err := run(t, dir, env{}, args...)
@@ -366,7 +366,7 @@ func TestTokensAreMadeListedAndRevoked(t *testing.T) {
 	t.Parallel()
 	dir, addr := t.TempDir(), address(t)
 	p := launch(t, dir, env{"SOJOURN_ADDR": addr}, "app")
-	p.line(p.err, `app serves`)
+	p.line(p.err, `app started`)
 	e := env{"SOJOURN_APP_URL": "http://" + addr} // and the token that the app keeps in the data directory they share
 	code, out, err := run(t, dir, e, "token", "create", "--name", "ci", "--role", "viewer", "--lasts", "1h")
 	if code != 0 || !strings.HasPrefix(out, "sjn_") || strings.ContainsAny(out, " \n") {
@@ -442,7 +442,7 @@ func TestWorkflowsAreListedDebuggedArchivedAndMoved(t *testing.T) {
 	t.Parallel()
 	dir, addr := t.TempDir(), address(t)
 	p := launch(t, dir, env{"SOJOURN_ADDR": addr}, "app")
-	p.line(p.err, `app serves`)
+	p.line(p.err, `app started`)
 	e := env{"SOJOURN_APP_URL": "http://" + addr}
 	try := func(exit int, says string, args ...string) string {
 		t.Helper()

@@ -13,7 +13,7 @@ import (
 
 func (p *program) configCommand() *cobra.Command {
 	c := &cobra.Command{
-		Use: "config", Short: "Print every setting, its value and where it came from", Args: noArgs,
+		Use: "config", Short: "Print every setting with its value and source", Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			_, sources, warnings, err := config.Load(c.Flags(), p.environ, "")
 			if sources != nil {
@@ -36,7 +36,7 @@ func (p *program) configCommand() *cobra.Command {
 
 func (p *program) versionCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "version", Short: "Print the release, where it was read, and what this binary was built with", Args: noArgs,
+		Use: "version", Short: "Print the release, its source, and the build information of this binary", Args: noArgs,
 		RunE: func(*cobra.Command, []string) error {
 			r, from := release.Current(release.System())
 			_, err := fmt.Fprintf(p.out, "sojourn %s (from %s), %s %s/%s, channel protocol %d\n",

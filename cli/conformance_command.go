@@ -23,8 +23,8 @@ func (p *program) conformanceCommand() *cobra.Command {
 	var with []string
 	var asJSON, list bool
 	c := &cobra.Command{
-		Use: "conformance URL", Short: "Ask any server whether it keeps the contract of the HTTP API",
-		Long: "Ask any server whether it keeps the contract of the HTTP API.\n\n" +
+		Use: "conformance URL", Short: "Test any server against the contract of the HTTP API",
+		Long: "Test any server against the contract of the HTTP API.\n\n" +
 			"The cases are the documents of docs/conformance, which this binary carries. Those of the part \"contract\" hold for every server that\n" +
 			"published clients can use; those of the part \"sojourn\" are about what Sojourn serves beside it. They make workflows, workers and\n" +
 			"schedules with new names on the server and leave them there, so ask a server that is there to be tested. The token, --token or\n" +
@@ -69,10 +69,10 @@ func (p *program) conformanceCommand() *cobra.Command {
 		},
 	}
 	c.Flags().StringVar(&filter, "filter", "", "only cases whose suite/name matches this regular expression")
-	c.Flags().StringVar(&only, "only", "", "only this part: contract, sojourn")
-	c.Flags().StringSliceVar(&with, "with", nil, "a setting the server was started with, which some cases need: max-polls=1")
+	c.Flags().StringVar(&only, "only", "", "only this part of the cases: contract, sojourn")
+	c.Flags().StringSliceVar(&with, "with", nil, "a setting of the server that some cases require: max-polls=1")
 	c.Flags().BoolVar(&asJSON, "json", false, "print one JSON array of results")
-	c.Flags().BoolVar(&list, "list", false, "list the cases and ask nothing")
+	c.Flags().BoolVar(&list, "list", false, "list the cases without running them")
 	config.Register(c.Flags(), config.Client)
 	return c
 }

@@ -23,8 +23,8 @@ import (
 
 func (p *program) devCommand() *cobra.Command {
 	c := &cobra.Command{
-		Use: "dev", Short: "Run app and worker on this machine, without tokens, and sample runs to look at", Args: noArgs,
-		Long: "Run app and worker in one process on this machine, without tokens, and start sample runs to look at: one\n" +
+		Use: "dev", Short: "Run app and worker on this machine without tokens, and start sample runs", Args: noArgs,
+		Long: "Run app and worker in one process on this machine without tokens, and start sample runs: one\n" +
 			"that completes, and beside it one that waits for a signal, one whose step is tried again, one that keeps a session.\n" +
 			"What is in the data directory stays: a run that was cut off goes on.",
 		RunE: func(c *cobra.Command, _ []string) error {

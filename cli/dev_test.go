@@ -181,7 +181,7 @@ func TestDevPrintsItsLinesBeforeItsLog(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := launchAs(t, "/bin/sh", t.TempDir(), nil, "-c", `exec "$0" dev --addr 127.0.0.1:0 2>&1`, self)
-	p.line(p.out, `"message":"connected"`)
+	p.line(p.out, `"message":"connected to the app"`)
 	p.line(p.out, `^ready `)
 	out, _ := p.out.all()
 	for i, first := range []string{"release", "database", "dashboard", "API", "worker", "ready"} {

@@ -24,7 +24,7 @@ func (p *program) fleetCommand(verb, short, long string) *cobra.Command {
 	wait := false
 	c := &cobra.Command{
 		Use: verb + " ID", Short: short,
-		Long: short + ".\n\n" + long + "\n\nGive the id of a worker, or one of --group, --build and --release.",
+		Long: short + ".\n\n" + long + "\n\nName one worker by its ID, or several with --group, --build or --release.",
 		Args: func(c *cobra.Command, args []string) error {
 			named := len(args)
 			for _, s := range []string{in.Group, in.BuildID, in.Release} {
@@ -63,7 +63,7 @@ func (p *program) fleetCommand(verb, short, long string) *cobra.Command {
 	f.StringVar(&in.BuildID, "build", "", "the workers of this build, on all their queues")
 	f.StringVar(&in.Release, "release", "", "the workers of this release")
 	if verb != protocol.FleetResume {
-		f.StringVar(&in.Reason, "reason", "", "why, for others")
+		f.StringVar(&in.Reason, "reason", "", "reason, shown to other operators")
 		f.BoolVar(&wait, "wait", false, "show what is left until nothing is")
 	}
 	if verb == protocol.FleetDrain {
@@ -119,7 +119,7 @@ func (p *program) followDrain(c *cobra.Command, s protocol.FleetDrainState) erro
 
 func (p *program) drainsCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "drains", Short: "List which workers are given nothing, and what they have left", Args: noArgs,
+		Use: "drains", Short: "List drained workers and the tasks they still run", Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			return list(p, c, listing{path: fleetPath + "drains", member: "drains"},
 				table.Row{"drain", "state", "workers", "done", "leases", "sessions", "since", "until", "by", "reason"},
@@ -143,8 +143,8 @@ func (p *program) fleetSettingsCommand() *cobra.Command {
 	wait := false
 	const path = fleetPath + "settings"
 	c := &cobra.Command{
-		Use: "settings", Short: "Show or set what all workers of the namespace run with, while they run", Args: noArgs,
-		Long: "Show or set what all workers of the namespace run with, while they run.\n\n" +
+		Use: "settings", Short: "Show or change the settings of all workers of the namespace while they run", Args: noArgs,
+		Long: "Show or change the settings of all workers of the namespace while they run.\n\n" +
 			"What a flag names is set; \"\" or 0 leaves it to each worker again. What no flag names stays. Without a flag they are shown.",
 		RunE: func(c *cobra.Command, _ []string) error {
 			var now protocol.FleetSettingsState
@@ -181,12 +181,12 @@ func (p *program) fleetSettingsCommand() *cobra.Command {
 		},
 	}
 	c.Flags().StringVar(&in.LogLevel, "set-log-level", "", "trace, debug, info, warn or error")
-	c.Flags().IntVar(&in.Concurrency, "set-concurrency", 0, "activities that a worker runs at once")
+	c.Flags().IntVar(&in.Concurrency, "set-concurrency", 0, "maximum number of activities per worker")
 	c.Flags().StringVar(&in.IsolationMin, "set-isolation", "",
 		"none, process or confined: a worker whose executors are weaker offers nothing that needs them")
 	c.Flags().BoolVar(&in.Fresh, "set-fresh", false,
 		"start a new executor for each call of a handler outside sessions; --set-fresh=false uses them again")
-	c.Flags().BoolVar(&wait, "wait", false, "wait until all workers that take settings run with them")
+	c.Flags().BoolVar(&wait, "wait", false, "wait until all workers that support settings have applied them")
 	return c
 }
 

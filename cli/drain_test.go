@@ -19,7 +19,7 @@ func TestAWorkerIsDrainedResumedAndEvicted(t *testing.T) {
 		w := f.startWorker(env{
 			"SOJOURN_WORKER_ID": "w", "SOJOURN_TOKEN": f.client.token, "SOJOURN_WORKER_ADDR": port,
 		})
-		w.line(w.err, `"message":"connected"`)
+		w.line(w.err, `"message":"connected to the app"`)
 		said := func(out, want string) {
 			t.Helper()
 			if !strings.Contains(out, want) {
@@ -31,7 +31,7 @@ func TestAWorkerIsDrainedResumedAndEvicted(t *testing.T) {
 		p.noted("item", 1)
 
 		said(f.sojourn("workers", "drain", "w", "--reason", "kernel"), "worker w: draining, 0 of 1 workers have nothing left; 1 tasks run")
-		w.line(w.err, `an operator gives this worker nothing more`)
+		w.line(w.err, `worker drained by an operator`)
 		if status := probed(t, port); status != http.StatusServiceUnavailable {
 			t.Errorf("/readyz says %d while it is drained", status)
 		}

@@ -23,7 +23,7 @@ const (
 
 func (p *program) workersCommand() *cobra.Command {
 	path := func(id string) string { return "/api/workers/" + url.PathEscape(id) }
-	return sortable(offerIDs(p.group("workers", "List the workers of an app, look at one, drain some, remove one", p.listWorkers,
+	return sortable(offerIDs(p.group("workers", "List, show, drain and remove workers", p.listWorkers,
 		&cobra.Command{
 			Use: "describe ID", Short: "Show a worker", Args: one(oneWorker),
 			RunE: func(c *cobra.Command, args []string) error {
@@ -31,7 +31,7 @@ func (p *program) workersCommand() *cobra.Command {
 			},
 		},
 		&cobra.Command{
-			Use: "remove ID", Short: "Take a worker's registration away; what it runs goes to others when it has ended",
+			Use: "remove ID", Short: "Remove the registration of a worker; its tasks are requeued when their leases expire",
 			Args: one(oneWorker),
 			RunE: func(c *cobra.Command, args []string) error {
 				return ask(p, c, http.MethodDelete, path(args[0]), nil, func(struct{}) error {
@@ -39,11 +39,11 @@ func (p *program) workersCommand() *cobra.Command {
 				})
 			},
 		},
-		p.fleetCommand(protocol.FleetDrain, "Give workers nothing more; what they have they end, and they stay",
-			"Their sessions are released when nothing runs in them. New workers of the group, build or release get nothing either, until resume."),
-		p.fleetCommand(protocol.FleetResume, "End a drain: the workers get work again", "What was released meanwhile stays released."),
-		p.fleetCommand(protocol.FleetEvict, "Give workers nothing more, and tell them to leave",
-			"They have their own drain timeout to end what runs; then it is handed back, and their processes end."),
+		p.fleetCommand(protocol.FleetDrain, "Drain workers: stop dispatching to them; running tasks finish, the processes stay up",
+			"Sessions are released when their last activity ends. The drain also applies to new workers of the group, build or release, until resume."),
+		p.fleetCommand(protocol.FleetResume, "End a drain: dispatch to the workers again", "Released sessions stay released."),
+		p.fleetCommand(protocol.FleetEvict, "Drain workers and shut their processes down",
+			"Running tasks get the worker's drain timeout; then they are returned, and the processes end."),
 		p.drainsCommand(), p.fleetSettingsCommand(),
 	), first(p.ids("/api/workers", "workers", "worker_id", false))))
 }
@@ -214,13 +214,13 @@ func (p *program) sessionsCommand() *cobra.Command {
 				})
 			},
 		}
-		c.Flags().StringVar(&in.Reason, "reason", "", "why, for others")
+		c.Flags().StringVar(&in.Reason, "reason", "", "reason, shown to other operators")
 		if flags != nil {
 			flags(c, &in)
 		}
 		return c
 	}
-	c := sortable(offerIDs(p.group("sessions", "List worker sessions, show one, close, move or forget one", p.listSessions,
+	c := sortable(offerIDs(p.group("sessions", "List, show, close, migrate and forget worker sessions", p.listSessions,
 		&cobra.Command{
 			Use: "describe ID", Short: "Show a session and its timeline", Args: one(oneSession),
 			RunE: func(c *cobra.Command, args []string) error {
@@ -228,7 +228,7 @@ func (p *program) sessionsCommand() *cobra.Command {
 			},
 		},
 		&cobra.Command{
-			Use: "attempts ID", Short: "List what ran in a session, newest first", Args: one(oneSession),
+			Use: "attempts ID", Short: "List the activity attempts of a session, newest first", Args: one(oneSession),
 			RunE: func(c *cobra.Command, args []string) error {
 				n := epochs{}
 				if !asJSON(c) {
@@ -254,19 +254,19 @@ func (p *program) sessionsCommand() *cobra.Command {
 			},
 		},
 		&cobra.Command{
-			Use: "timeline ID", Short: "List who held a session when, from its beginning, also when the session is gone",
+			Use: "timeline ID", Short: "List the owners of a session over time, also after the session ended",
 			Args: one(oneSession),
 			RunE: func(c *cobra.Command, args []string) error { return p.sessionTimeline(c, path(args[0])) },
 		},
-		operate("close", "End a session, whoever holds it", nil),
-		operate("forget", "Make the id of an ended session usable again", func(
+		operate("close", "Close a session", nil),
+		operate("forget", "Make the ID of an ended session usable again", func(
 			c *cobra.Command, in *protocol.SessionOperation,
 		) {
-			c.Flags().BoolVar(&in.Force, "force", false, "even if activities run in it or its last lease is valid")
+			c.Flags().BoolVar(&in.Force, "force", false, "even if activities run in it or its lease has not expired")
 		}),
-		operate("migrate", "Move a session to another worker", func(c *cobra.Command, in *protocol.SessionOperation) {
-			c.Flags().StringVar(&in.To, "to", "", "the worker it is meant for; any that can have it when absent")
-			c.Flags().BoolVar(&in.Force, "force", false, "at once, whatever runs in it")
+		operate("migrate", "Migrate a session to another worker", func(c *cobra.Command, in *protocol.SessionOperation) {
+			c.Flags().StringVar(&in.To, "to", "", "target worker; default: any worker that may acquire the session")
+			c.Flags().BoolVar(&in.Force, "force", false, "at once, without waiting for running activities")
 		}),
 	), first(p.ids("/api/worker-sessions", "sessions", "session_id", true))))
 	c.AddCommand(p.releaseSessions()) // it opens the database, so it has the flags of an app, not those of a client

@@ -51,7 +51,7 @@ func TestSettingsReachRunningWorkers(t *testing.T) {
 		if slots("w") != 5 || slots("later") != 5 {
 			t.Errorf("set free, they offer %d and %d activities at once", slots("w"), slots("later"))
 		}
-		if n := w.err.count("settings applied"); n != 1 {
+		if n := w.err.count("applied fleet settings"); n != 1 {
 			t.Errorf("with its own level, warn, it has written of settings %d times", n)
 		}
 		said(f.sojourn("workers", "settings", "--set-fresh", "--wait"), "executors a new one for each call", "applied by 2 of 2")

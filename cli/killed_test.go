@@ -148,7 +148,7 @@ func onDatabases(t *testing.T, name string, test func(p *plant)) {
 func (p *plant) begin(id string, more env) {
 	p.t.Helper()
 	w := p.startWorker(more.with(env{"SOJOURN_WORKER_ID": id, "SOJOURN_DATA_DIR": p.t.TempDir()}))
-	w.line(w.err, `"message":"connected"`)
+	w.line(w.err, `"message":"connected to the app"`)
 	p.node[id] = w
 }
 

@@ -30,8 +30,8 @@ func (p *program) activityLogs() *cobra.Command {
 	var follow bool
 	c := runFlag(&cobra.Command{
 		Use:   "logs ID [ACTIVITY]",
-		Short: "Print what the code of an activity logged",
-		Long: "Print what the code of an activity logged and printed.\n\n" +
+		Short: "Print the log of an activity",
+		Long: "Print the log of an activity and printed.\n\n" +
 			"ID is a workflow's, that of an activity by itself, or an activity's own as history has it. ACTIVITY is a number in\n" +
 			"the run, or a type, of which the last is meant; without it, the run's last activity is. Of its attempts the last is\n" +
 			"shown. With --json each line is an object.",
@@ -55,8 +55,8 @@ func (p *program) activityLogs() *cobra.Command {
 			return p.showLogs(c, task, attempt, follow)
 		},
 	}, &run)
-	c.Flags().Int64Var(&attempt, "attempt", 0, "of this attempt, not of the last")
-	c.Flags().BoolVarP(&follow, "follow", "f", false, "go on with what it logs, until the activity is over")
+	c.Flags().Int64Var(&attempt, "attempt", 0, "attempt number; default: the last attempt")
+	c.Flags().BoolVarP(&follow, "follow", "f", false, "follow the log until the activity closes")
 	return c
 }
 

@@ -44,21 +44,21 @@ func (p *program) namespacesCommand() *cobra.Command {
 				})
 			},
 		}
-		c.Flags().StringVar(&about, "description", "", "what it is for")
+		c.Flags().StringVar(&about, "description", "", "description of the namespace")
 		quotas.add(c)
-		c.Flags().IntVar(&days, "retention-days", 30, "how long closed runs stay, 1 to 365")
+		c.Flags().IntVar(&days, "retention-days", 30, "retention of closed runs in days, 1 to 365")
 		return c
 	}
 	type show = func(protocol.NamespaceView) error
-	return p.group("namespaces", "List, make, change and remove namespaces",
+	return p.group("namespaces", "List, create, change and delete namespaces",
 		func(c *cobra.Command, _ []string) error {
 			return list(p, c, listing{path: "/api/namespaces", member: "namespaces"},
 				table.Row{"namespace", "status", "retention days", "description", "created"}, row)
 		},
-		write("create", "Make a namespace", "created", func(c *cobra.Command, in protocol.NamespaceRequest, s show) error {
+		write("create", "Create a namespace", "created", func(c *cobra.Command, in protocol.NamespaceRequest, s show) error {
 			return ask(p, c, http.MethodPost, "/api/namespaces", in, s)
 		}),
-		write("update", "Change a namespace; what no flag names stays", "updated", func(
+		write("update", "Change a namespace; values without a flag are kept", "updated", func(
 			c *cobra.Command, in protocol.NamespaceRequest, s show,
 		) error {
 			return ask(p, c, http.MethodPut, path(in.Name), in, s)
@@ -102,7 +102,7 @@ func (f *quotaFlags) values(c *cobra.Command) (v *protocol.QuotaValues) {
 
 func (p *program) describeNamespace(path func(string) string) *cobra.Command {
 	return &cobra.Command{
-		Use: "describe NAME", Short: "Show a namespace: retention, quotas and what it uses of them", Args: one(oneNamespace),
+		Use: "describe NAME", Short: "Show a namespace: retention, quotas and their usage", Args: one(oneNamespace),
 		RunE: func(c *cobra.Command, args []string) error {
 			return ask(p, c, http.MethodGet, path(args[0]), nil, func(v protocol.NamespaceView) error {
 				t := table.NewWriter()
@@ -155,6 +155,6 @@ func (p *program) deleteNamespace(path func(string) string) *cobra.Command {
 			})
 		},
 	}
-	c.Flags().BoolVar(&sure, "yes", false, "without being asked")
+	c.Flags().BoolVar(&sure, "yes", false, "do not ask for confirmation")
 	return c
 }

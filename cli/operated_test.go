@@ -47,7 +47,7 @@ func groups(t *testing.T, test func(t *testing.T, o *operated)) {
 			"SOJOURN_WORKER_ID": "g", "SOJOURN_TOKEN": made.Token, "SOJOURN_QUEUES": "gpu", "SOJOURN_WORKER_ADDR": o.probe,
 			"SOJOURN_APP_URL": "http://" + o.wires[0].addr + ",http://" + o.wires[1].addr,
 		})
-		o.w.line(o.w.err, `"message":"connected"`)
+		o.w.line(o.w.err, `"message":"connected to the app"`)
 		until(t, "the worker is ready", func() bool { return probed(t, o.probe) == http.StatusOK })
 		test(t, o)
 	})
@@ -67,7 +67,7 @@ func (o *operated) home() int {
 	lines, _ := o.w.err.all()
 	for i := len(lines) - 1; i >= 0; i-- {
 		for app, w := range o.wires {
-			if strings.Contains(lines[i], `"message":"connected"`) && strings.Contains(lines[i], w.addr) {
+			if strings.Contains(lines[i], `"message":"connected to the app"`) && strings.Contains(lines[i], w.addr) {
 				return app
 			}
 		}

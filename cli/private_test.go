@@ -42,7 +42,7 @@ func TestTheDataDirectoryIsItsOwnersAlone(t *testing.T) {
 			serve := func() {
 				p := launch(t, dir, e)
 				client{t: t, base: "http://" + e["SOJOURN_ADDR"]}.up()
-				p.line(p.err, `"message":"connected"`)
+				p.line(p.err, `"message":"connected to the app"`)
 				if open := modes(t, data); len(open) > 0 {
 					t.Errorf("others get at %q", open)
 				}

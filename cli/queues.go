@@ -15,13 +15,13 @@ import (
 )
 
 func (p *program) queuesCommand() *cobra.Command {
-	return p.group("queues", "Look at task queues, roll out builds, set budgets", p.listQueues,
+	return p.group("queues", "Show task queues, roll out builds, set limits", p.listQueues,
 		&cobra.Command{
-			Use: "describe QUEUE", Short: "Show a queue: tasks, budgets, builds, who serves it", Args: oneQueue,
+			Use: "describe QUEUE", Short: "Show a queue: tasks, limits, builds, workers", Args: oneQueue,
 			RunE: p.describeQueue,
 		},
 		p.limitCommand(), p.routeCommand(),
-		p.buildCommand(protocol.BuildDrain, "Give the workers of a build nothing more; what they have they may finish"),
+		p.buildCommand(protocol.BuildDrain, "Drain the workers of a build: stop dispatching to them; running tasks finish"),
 		p.buildCommand(protocol.BuildResume, "End the drain of a build"),
 		p.buildCommand(protocol.BuildPromote, "Pin new runs to a build"),
 	)
@@ -147,15 +147,15 @@ func (p *program) buildCommand(verb, short string) *cobra.Command {
 			})
 		},
 	}
-	c.Flags().BoolVar(&none, "unversioned", false, "the workers that registered without a build id")
+	c.Flags().BoolVar(&none, "unversioned", false, "workers that registered without a build ID")
 	return c
 }
 
 func (p *program) limitCommand() *cobra.Command {
 	var workflow, activity struct{ leases, minute string }
 	c := &cobra.Command{
-		Use: "limit [QUEUE]", Short: "Set the budgets of a queue, or without one of all queues of the namespace together",
-		Long: "Set the budgets of a queue, or without one of all queues of the namespace together.\n\n" +
+		Use: "limit [QUEUE]", Short: "Set the limits of a queue, or without a name of all queues of the namespace together",
+		Long: "Set the limits of a queue, or without a name of all queues of the namespace together.\n\n" +
 			"What a flag names is set, \"none\" takes the bound away; what no flag names stays. Without a flag the budgets are shown.",
 		Args: func(c *cobra.Command, args []string) error {
 			if len(args) > 1 {
@@ -222,10 +222,10 @@ func (p *program) limitCommand() *cobra.Command {
 			return p.render(t)
 		},
 	}
-	c.Flags().StringVar(&workflow.leases, "workflow-leases", "", "most workflow tasks leased at once, or none")
-	c.Flags().StringVar(&workflow.minute, "workflow-per-minute", "", "most workflow tasks handed out in a minute, or none")
-	c.Flags().StringVar(&activity.leases, "activity-leases", "", "most activities leased at once, or none")
-	c.Flags().StringVar(&activity.minute, "activity-per-minute", "", "most activities handed out in a minute, or none")
+	c.Flags().StringVar(&workflow.leases, "workflow-leases", "", "maximum number of leased workflow tasks, or none")
+	c.Flags().StringVar(&workflow.minute, "workflow-per-minute", "", "maximum number of workflow tasks dispatched per minute, or none")
+	c.Flags().StringVar(&activity.leases, "activity-leases", "", "maximum number of leased activities, or none")
+	c.Flags().StringVar(&activity.minute, "activity-per-minute", "", "maximum number of activities dispatched per minute, or none")
 	return c
 }
 
@@ -250,8 +250,8 @@ func limitText(n *int) string {
 func (p *program) routeCommand() *cobra.Command {
 	group := ""
 	c := &cobra.Command{
-		Use: "route [QUEUE]", Short: "Have the workers of a group alone get the tasks of a queue, or without one of the namespace",
-		Long: "Have the workers of a group alone get the tasks of a queue, or without one of all queues of the namespace that name no group.\n\n" +
+		Use: "route [QUEUE]", Short: "Restrict a queue, or without a name all queues of the namespace, to the workers of a group",
+		Long: "Restrict a queue, or without a name all queues of the namespace that name no group, to the workers of a group.\n\n" +
 			"A group is the one in the tokens of its workers; --group \"\" undoes it. Without the flag it is shown where the tasks go.",
 		Args: func(c *cobra.Command, args []string) error {
 			if len(args) > 1 {
@@ -288,6 +288,6 @@ func (p *program) routeCommand() *cobra.Command {
 			})
 		},
 	}
-	c.Flags().StringVar(&group, "group", "", "the group, which the tokens of its workers name; \"\": any")
+	c.Flags().StringVar(&group, "group", "", "group in the tokens of the workers; \"\": any")
 	return c
 }

@@ -75,7 +75,7 @@ func TestReleasePoliciesInARollingUpgrade(t *testing.T) {
 	p.node["new"] = launchAs(t, build, f.dir, f.worker.with(upgrade).with(env{
 		"SOJOURN_APP_URL": next.base, "SOJOURN_WORKER_ID": "new", "SOJOURN_DATA_DIR": t.TempDir(),
 	}), "worker")
-	p.node["new"].line(p.node["new"].err, `"message":"connected"`)
+	p.node["new"].line(p.node["new"].err, `"message":"connected to the app"`)
 	if code := p.node["old"].terminate(); code != 0 {
 		t.Fatalf("the older worker ends with %d", code)
 	}

@@ -23,7 +23,7 @@ func (p *program) releaseSessions() *cobra.Command {
 	var floor int64
 	c := &cobra.Command{
 		Use: "release --all", Args: noArgs,
-		Short: "Release all sessions of a restored database, before the first app starts",
+		Short: "Release all sessions of a restored database before the first app starts",
 		Long: "Release all sessions of all namespaces and raise the epoch floors, after the database was restored from a " +
 			"backup and before the first app starts. Epochs assigned after the backup are then never assigned again. " +
 			"The command opens the database itself; stop the apps first.",

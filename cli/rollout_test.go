@@ -182,7 +182,7 @@ func (r *rollout) work(i int, release string) {
 		"SOJOURN_WORKER_ID": fmt.Sprintf("w%d-%d", i, r.begun), "SOJOURN_LINK": []string{"socket", "http"}[i/2],
 	}), "worker")
 	r.workers[i], r.release[w.cmd.Process.Pid] = w, release
-	w.line(w.err, `"message":"connected"`)
+	w.line(w.err, `"message":"connected to the app"`)
 	if old != nil {
 		if code := old.terminate(); code != 0 {
 			r.t.Errorf("a worker ends with %d", code)

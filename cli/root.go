@@ -93,7 +93,7 @@ func (p *program) root() *cobra.Command {
 	config.Register(root.Flags(), config.Any)
 	root.AddCommand(
 		p.roleCommand("app", config.App, "Run a control plane: API, worker protocol, socket and dashboard"),
-		p.roleCommand("worker", config.Worker, "Run a worker that takes tasks from an app"),
+		p.roleCommand("worker", config.Worker, "Run a worker that polls an app for tasks"),
 		p.workflowCommand(), p.activityCommand(), p.schedulesCommand(), p.queuesCommand(), p.workersCommand(),
 		p.sessionsCommand(), p.namespacesCommand(),
 		p.attributesCommand(), p.tokenCommand(), p.conformanceCommand(),

@@ -76,7 +76,7 @@ func TestARotatedPasswordIsReadByARunningApp(t *testing.T) {
 	f.app["SOJOURN_DATABASE_URL_FILE"] = url
 	write(url, "postgres://rotated@"+address(t)+"/sojourn?sslmode=disable") // where no server listens yet
 	p := launch(t, f.dir, f.app, "app")
-	p.line(p.err, `waiting for the database`)
+	p.line(p.err, `database not reachable; waiting`)
 	for path, want := range map[string]int{"/healthz": 200, "/up": 200, "/readyz": 503, "/api/workflows": 503} {
 		if got, raw, err := f.client.call(t.Context(), http.MethodGet, path, nil); err != nil || got != want {
 			t.Errorf("%s while the app waits for its database: %d %s %v, want %d", path, got, raw, err, want)

@@ -23,19 +23,19 @@ const (
 func schedulePath(id string) string { return schedulesPath + "/" + url.PathEscape(id) }
 
 func (p *program) schedulesCommand() *cobra.Command {
-	return p.group("schedules", "Start workflows and activities at times: list, make and change schedules", p.listSchedules,
+	return p.group("schedules", "List, create and change schedules of workflows and activities", p.listSchedules,
 		&cobra.Command{Use: "describe ID", Short: "Show a schedule", Args: one(oneSchedule), RunE: p.describeSchedule},
 		p.createSchedule(), p.changeSchedule(),
-		p.noteCommand("pause", "Fire no more until it is resumed"),
-		p.noteCommand("resume", "Go on firing, from now on"),
+		p.noteCommand("pause", "Pause a schedule"),
+		p.noteCommand("resume", "Resume a schedule; missed times are not made up for"),
 		p.triggerSchedule(), p.backfillSchedule(),
 		&cobra.Command{
-			Use: "delete ID", Short: "Remove a schedule; what it started goes on", Args: one(oneSchedule),
+			Use: "delete ID", Short: "Delete a schedule; runs that it started continue", Args: one(oneSchedule),
 			RunE: func(c *cobra.Command, args []string) error {
 				return ask(p, c, http.MethodDelete, schedulePath(args[0]), nil, p.scheduleReceipt)
 			},
 		},
-		&cobra.Command{Use: "history ID", Short: "List what a schedule did", Args: one(oneSchedule), RunE: p.scheduleHistory},
+		&cobra.Command{Use: "history ID", Short: "List the actions of a schedule", Args: one(oneSchedule), RunE: p.scheduleHistory},
 	)
 }
 
@@ -191,7 +191,7 @@ func (p *program) createSchedule() *cobra.Command {
 	var s scheduleFlags
 	var paused bool
 	c := &cobra.Command{
-		Use: "create ID", Short: "Make a schedule", Args: one(oneSchedule),
+		Use: "create ID", Short: "Create a schedule", Args: one(oneSchedule),
 		Example: "  sojourn schedules create nightly --cron '0 2 * * *' --timezone Europe/Berlin --type report --input '[\"all\"]'\n" +
 			"  sojourn schedules create warm --every 5m --activity load --session gpu --max-attempts 3 --backoff 10s",
 		RunE: func(c *cobra.Command, args []string) error {
@@ -210,15 +210,15 @@ func (p *program) createSchedule() *cobra.Command {
 		},
 	}
 	s.register(p, c)
-	c.Flags().BoolVar(&paused, "paused", false, "fire only once it is resumed")
+	c.Flags().BoolVar(&paused, "paused", false, "create the schedule paused")
 	return c
 }
 
 func (p *program) changeSchedule() *cobra.Command {
 	var s scheduleFlags
 	c := &cobra.Command{
-		Use: "update ID", Short: "Change a schedule; what no flag names stays", Args: one(oneSchedule),
-		Long: "Change a schedule; what no flag names stays.\n\n" +
+		Use: "update ID", Short: "Change a schedule; values without a flag are kept", Args: one(oneSchedule),
+		Long: "Change a schedule; values without a flag are kept.\n\n" +
 			"The times (--cron, --every, --timezone) are replaced together, and so is what it starts\n" +
 			"(--type or --activity, --queue, --input, and what an activity is run with).",
 		RunE: func(c *cobra.Command, args []string) error {
@@ -245,7 +245,7 @@ func (p *program) noteCommand(verb, short string) *cobra.Command {
 			return ask(p, c, http.MethodPost, schedulePath(args[0])+"/"+verb, in, p.scheduleReceipt)
 		},
 	}
-	c.Flags().StringVar(&note, "note", "", "why, for others")
+	c.Flags().StringVar(&note, "note", "", "note, shown to other operators")
 	return c
 }
 
@@ -274,7 +274,7 @@ func (p *program) triggerSchedule() *cobra.Command {
 func (p *program) backfillSchedule() *cobra.Command {
 	var overlap string
 	c := &cobra.Command{
-		Use: "backfill ID FROM TO", Short: "Fire a schedule for its times between two moments that have passed",
+		Use: "backfill ID FROM TO", Short: "Fire a schedule for its times in a past interval",
 		Args:    exactly(oneSchedule, "a time to begin", "a time to end"),
 		Example: "  sojourn schedules backfill nightly 2026-11-01T00:00:00Z 2026-11-08T00:00:00Z",
 		RunE: func(c *cobra.Command, args []string) error {

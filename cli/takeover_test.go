@@ -139,7 +139,7 @@ func TestWorkOfKilledAndFrozenProcessesIsTakenOver(t *testing.T) {
 				queues += "," + id
 			}
 			for _, id := range ids {
-				p.node[id].line(p.node[id].err, `"message":"connected"`)
+				p.node[id].line(p.node[id].err, `"message":"connected to the app"`)
 				for _, c := range victims[id] {
 					c.begun(p, id)
 				}

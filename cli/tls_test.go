@@ -87,7 +87,7 @@ func TestCertificatesOfBothSides(t *testing.T) {
 		"SOJOURN_TLS_CERT": ours.path("app.crt"), "SOJOURN_TLS_KEY": ours.path("app.key"),
 		"SOJOURN_TLS_CLIENT_CA": ours.path("ca.crt"),
 	}, "app", "--addr", at)
-	app.line(app.err, `"url":"https://.*app serves`)
+	app.line(app.err, `"url":"https://.*app started`)
 	trusted := filepath.Join(dir, "trusted.crt")
 	trust := func(a *authority) {
 		t.Helper()
@@ -108,7 +108,7 @@ func TestCertificatesOfBothSides(t *testing.T) {
 	var workers []*process
 	for _, link := range []string{"socket", "http"} {
 		w := launch(t, dir, caller, "worker", "--link", link, "--queues", link, "--worker-id", link)
-		w.line(w.err, `"message":"connected"`)
+		w.line(w.err, `"message":"connected to the app"`)
 		workers = append(workers, w)
 	}
 	work := func() {
@@ -221,7 +221,7 @@ func TestCertificatesOfBothSides(t *testing.T) {
 		"SOJOURN_TLS_CERT": next.path("app.crt"), "SOJOURN_TLS_KEY": next.path("app.key"),
 		"SOJOURN_TLS_CLIENT_CA": ours.path("ca.crt"),
 	}, "app", "--addr", at)
-	app.line(app.err, `"url":"https://.*app serves`)
+	app.line(app.err, `"url":"https://.*app started`)
 	work()
 	for _, w := range workers {
 		if code := w.terminate(); code != 0 {

@@ -29,7 +29,7 @@ func (p *program) tokenCommand() *cobra.Command {
 	var roles []string
 	var lasts time.Duration
 	create := &cobra.Command{
-		Use: "create", Short: "Make a token; it is shown once", Args: noArgs,
+		Use: "create", Short: "Create a token; it is printed once", Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			in.ExpiresIn = int64(lasts.Seconds())
 			for _, r := range roles {
@@ -38,16 +38,16 @@ func (p *program) tokenCommand() *cobra.Command {
 			return ask(p, c, http.MethodPost, "/api/tokens", in, func(t auth.NewToken) error { return p.say("%s", t.Token) })
 		},
 	}
-	create.Flags().StringVar(&in.Name, "name", "", "what it is for")
+	create.Flags().StringVar(&in.Name, "name", "", "name of the token")
 	create.Flags().StringSliceVar(
 		&roles, "role", []string{"worker"}, "admin, operator, writer, viewer, worker; several, comma separated",
 	)
-	create.Flags().StringSliceVar(&in.Namespaces, "for-namespace", nil, "only these namespaces")
-	create.Flags().StringSliceVar(&in.Queues, "for-queue", nil, "workers: only these queues")
-	create.Flags().StringVar(&in.Group, "group", "", "workers: the group they belong to")
-	create.Flags().DurationVar(&lasts, "lasts", 0, "how long it is good, like 720h; 0: until it is revoked")
+	create.Flags().StringSliceVar(&in.Namespaces, "for-namespace", nil, "restrict to these namespaces")
+	create.Flags().StringSliceVar(&in.Queues, "for-queue", nil, "restrict a worker's token to these queues")
+	create.Flags().StringVar(&in.Group, "group", "", "group of workers with this token")
+	create.Flags().DurationVar(&lasts, "lasts", 0, "lifetime, such as 720h; 0: until it is revoked")
 	show := &cobra.Command{
-		Use: "list", Short: "List the tokens, never their secrets", Args: noArgs,
+		Use: "list", Short: "List tokens without their secrets", Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			return list(p, c, listing{path: "/api/tokens", member: "tokens"}, table.Row{
 				"id", "name", "roles", "namespaces", "status", "created", "expires", "last used",
@@ -61,7 +61,7 @@ func (p *program) tokenCommand() *cobra.Command {
 		},
 	}
 	become := &cobra.Command{
-		Use: "roles ID ROLE...", Short: "Change what a token is good for; its secret stays",
+		Use: "roles ID ROLE...", Short: "Change the roles of a token; its secret does not change",
 		Example: "  sojourn token roles dpewngyqzm3j4 writer",
 		Args: func(c *cobra.Command, args []string) error {
 			if len(args) < 2 {
@@ -80,7 +80,7 @@ func (p *program) tokenCommand() *cobra.Command {
 		},
 	}
 	revoke := &cobra.Command{
-		Use: "revoke ID", Short: "End a token at once",
+		Use: "revoke ID", Short: "Revoke a token at once",
 		Args: one("the id of one token, as list shows it"),
 		RunE: func(c *cobra.Command, args []string) error {
 			return ask(p, c, http.MethodDelete, "/api/tokens/"+url.PathEscape(args[0]), nil, func(v auth.TokenView) error {

@@ -263,13 +263,13 @@ func TestAWorkerLeavesAnAppOfAnotherReleaseWithin10Seconds(t *testing.T) {
 				"SOJOURN_APP_URL": "http://" + home + ",http://" + other, "SOJOURN_TOKEN": f.app["SOJOURN_TOKEN"],
 				"SOJOURN_LINK": carrier, "SOJOURN_WORKER_ID": "w",
 			})
-			worker.line(worker.err, `"message":"connected"`)
+			worker.line(worker.err, `"message":"connected to the app"`)
 			first.kill()
 			foreign, stranger := app(home, "2.0.0")
 			until(t, "the worker is held by the gate, and has found nothing better", func() bool {
 				list := stranger.workers()
 				return len(list) == 1 && list[0].Status == protocol.WorkerMismatched &&
-					worker.err.count(`"message":"connected"`) >= 3
+					worker.err.count(`"message":"connected to the app"`) >= 3
 			})
 			for _, said := range []string{"worker connected", "worker disconnected", "no work until"} {
 				if n := foreign.err.count(said); n > 1 {
@@ -309,13 +309,13 @@ func TestWorkerGoesOnAtAnotherAppOfTheSameDatabase(t *testing.T) {
 		"SOJOURN_ATTEMPT_LEASE": "60s", "SOJOURN_SESSION_LEASE": "60s",
 	})
 	home, other := 0, 1
-	if worker.line(worker.err, `"app":"(http://[^"]+)".*"message":"connected"`)[1] == urls[1] {
+	if worker.line(worker.err, `"app":"(http://[^"]+)".*"message":"connected to the app"`)[1] == urls[1] {
 		home, other = 1, 0
 	}
 	run := at(other).start("stay", "stay").RunID // at the app the worker is not connected to: it hears of it all the same
 	f.held(1)
 	apps[home].kill()
-	worker.line(worker.err, `"app":"`+urls[other]+`".*"message":"connected"`)
+	worker.line(worker.err, `"app":"`+urls[other]+`".*"message":"connected to the app"`)
 	f.release()
 	want(t, at(other).completed("stay", run), 0, 1, 2, 3)
 	if code := worker.terminate(); code != 0 {

@@ -17,15 +17,15 @@ import (
 )
 
 func (p *program) workflowCommand() *cobra.Command {
-	return offerIDs(p.group("workflow", "Start, look at, talk to and end workflows", nil,
+	return offerIDs(p.group("workflow", "Start, show, signal, query, update and end workflows", nil,
 		p.startWorkflow(), p.listWorkflows(), p.describeWorkflow(), p.runsOfWorkflow(), p.historyOfWorkflow(),
 		p.resultOfWorkflow(),
 		p.signalWorkflow(), p.queryWorkflow(), p.updateWorkflow(),
 		p.cancelWorkflow(),
-		p.endWorkflow("terminate", "Terminate a run at once; its code does not run again"),
-		p.endWorkflow("request-cancellation", "Request the cancellation of a workflow run; cancel does the same"),
-		p.endWorkflow("repair", "Set a quarantined run going again"),
-		p.endWorkflow("archive", "Mark a closed run as dealt with"),
+		p.endWorkflow("terminate", "Terminate a run immediately, without running its code again"),
+		p.endWorkflow("request-cancellation", "Request cancellation of a run; the same as cancel"),
+		p.endWorkflow("repair", "Repair a quarantined run: dispatch its workflow task again"),
+		p.endWorkflow("archive", "Archive a closed run (a mark for filters)"),
 		p.deleteWorkflow(),
 		p.debugWorkflow(), p.exportWorkflow(), p.importWorkflow(),
 	), p.workflowIDs())
@@ -76,11 +76,11 @@ func (p *program) listWorkflows() *cobra.Command {
 		&filter, "filter", "", "conditions joined by AND, OR and NOT, or a part of the workflow id or business key",
 	)
 	c.Flags().StringVar(&status, "status", "", strings.Join(standings(), ", "))
-	c.Flags().StringVar(&kind, "kind", "", "only of this kind: workflow, or activity for those run by themselves")
-	c.Flags().StringVar(&typ, "type", "", "only this type, of workflows if --kind does not say otherwise")
+	c.Flags().StringVar(&kind, "kind", "", "kind of run: workflow, or activity for activity runs")
+	c.Flags().StringVar(&typ, "type", "", "workflow type, or activity type with --kind activity")
 	c.Flags().BoolVar(&stuck, "stuck", false,
 		"only stuck runs: they make no progress and need an operator; the last column has the reason")
-	c.Flags().IntVar(&limit, "limit", 50, "at most this many")
+	c.Flags().IntVar(&limit, "limit", 50, "maximum number of results")
 	offerFlag(c, "status", flagOf(func(*cobra.Command, string) []string { return standings() }))
 	offerFlag(c, "kind", flagOf(func(*cobra.Command, string) []string {
 		return []string{protocol.RunOfWorkflow, protocol.RunOfActivity}
@@ -113,7 +113,7 @@ func runPath(id, run string) string {
 
 // runFlag lets a command speak of another run than the current one.
 func runFlag(c *cobra.Command, run *string) *cobra.Command {
-	c.Flags().StringVar(run, "run", "", "this run, not the current one")
+	c.Flags().StringVar(run, "run", "", "run ID; default: the current run")
 	return c
 }
 
@@ -130,7 +130,7 @@ func (p *program) currentRun(c *cobra.Command, id, run string) (string, error) {
 func (p *program) debugWorkflow() *cobra.Command {
 	var run string
 	return runFlag(&cobra.Command{
-		Use: "debug ID", Short: "Say why a run is where it is", Args: one(oneWorkflow),
+		Use: "debug ID", Short: "Explain what a run waits for or why it failed", Args: one(oneWorkflow),
 		RunE: func(c *cobra.Command, args []string) error {
 			return ask(p, c, http.MethodGet, runPath(args[0], run)+"/debug", nil, func(v protocol.DebugView) error {
 				fmt.Fprintf(p.out, "%s, run %s of type %s: %s\n", v.WorkflowID, v.RunID, v.WorkflowType, v.Diagnosis)
@@ -158,7 +158,7 @@ func (p *program) debugWorkflow() *cobra.Command {
 func (p *program) exportWorkflow() *cobra.Command {
 	var run, file string
 	c := runFlag(&cobra.Command{
-		Use: "export ID", Short: "Write a run's history as one document", Args: one(oneWorkflow),
+		Use: "export ID", Short: "Export the history of a run as one document", Args: one(oneWorkflow),
 		RunE: func(c *cobra.Command, args []string) error {
 			run, err := p.currentRun(c, args[0], run)
 			if err != nil {
@@ -174,13 +174,13 @@ func (p *program) exportWorkflow() *cobra.Command {
 			return os.WriteFile(file, bundle, 0o600)
 		},
 	}, &run)
-	c.Flags().StringVarP(&file, "output", "o", "", "write to this file")
+	c.Flags().StringVarP(&file, "output", "o", "", "output file; default: standard output")
 	return c
 }
 
 func (p *program) importWorkflow() *cobra.Command {
 	return &cobra.Command{
-		Use: "import FILE", Short: "Take a closed run back in from its export; - reads standard input",
+		Use: "import FILE", Short: "Import a closed run from its export; - reads standard input",
 		Args: one("one file, or -"),
 		RunE: func(c *cobra.Command, args []string) error {
 			var bundle json.RawMessage

@@ -20,7 +20,7 @@ func (p *program) describeWorkflow() *cobra.Command {
 	var run string
 	var follow bool
 	c := runFlag(&cobra.Command{
-		Use: "describe ID", Short: "Show a run: how it stands, and what it waits for", Args: one(oneWorkflow),
+		Use: "describe ID", Short: "Show a run: status and what it waits for", Args: one(oneWorkflow),
 		RunE: func(c *cobra.Command, args []string) error {
 			if !follow {
 				return ask(p, c, http.MethodGet, runPath(args[0], run), nil, p.showRun)
@@ -202,7 +202,7 @@ func (p *program) historyOfWorkflow() *cobra.Command {
 	var run string
 	var follow, stacks bool
 	c := runFlag(&cobra.Command{
-		Use: "history ID", Short: "Print the events of a run, a line each", Args: one(oneWorkflow),
+		Use: "history ID", Short: "Print the events of a run, one per line", Args: one(oneWorkflow),
 		RunE: func(c *cobra.Command, args []string) error {
 			named := run != ""
 			run, err := p.currentRun(c, args[0], run)

@@ -99,7 +99,7 @@ func (p *program) signalWorkflow() *cobra.Command {
 		},
 	}, &run)
 	c.Flags().StringVar(&input, "input", "", inputHelp)
-	c.Flags().StringVar(&request, "request-id", "", "the same id again sends nothing again")
+	c.Flags().StringVar(&request, "request-id", "", "idempotency key: a repeated request with the same ID has no further effect")
 	return c
 }
 
@@ -110,7 +110,7 @@ func (p *program) receipt(r protocol.CommandReceipt) error {
 func (p *program) queryWorkflow() *cobra.Command {
 	var run, input string
 	c := runFlag(&cobra.Command{
-		Use: "query ID NAME", Short: "Ask a run's code about its state, and print what it says",
+		Use: "query ID NAME", Short: "Query a run and print the result",
 		Args: exactly(oneWorkflow, "the name of a query"),
 		RunE: func(c *cobra.Command, args []string) error {
 			raw, err := p.arguments(c, input)
@@ -132,7 +132,7 @@ func (p *program) updateWorkflow() *cobra.Command {
 	var run, input, request, until string
 	var most time.Duration
 	c := runFlag(&cobra.Command{
-		Use: "update ID NAME", Short: "Send an update, wait for its answer and print it",
+		Use: "update ID NAME", Short: "Send an update, wait for its result and print it",
 		Args: exactly(oneWorkflow, "the name of an update"),
 		RunE: func(c *cobra.Command, args []string) error {
 			raw, err := p.arguments(c, input)
@@ -157,9 +157,9 @@ func (p *program) updateWorkflow() *cobra.Command {
 		},
 	}, &run)
 	c.Flags().StringVar(&input, "input", "", inputHelp)
-	c.Flags().StringVar(&request, "request-id", "", "the same id again gives the first update as it stands then")
-	c.Flags().StringVar(&until, "wait-for", protocol.WaitCompleted, "accepted or completed")
-	c.Flags().DurationVar(&most, "wait-timeout", 30*time.Second, "how long to wait for it, at most 60s")
+	c.Flags().StringVar(&request, "request-id", "", "idempotency key: a repeated request with the same ID returns the first update")
+	c.Flags().StringVar(&until, "wait-for", protocol.WaitCompleted, "stage to wait for: accepted or completed")
+	c.Flags().DurationVar(&most, "wait-timeout", 30*time.Second, "maximum time to wait, at most 60s")
 	return c
 }
 
@@ -168,7 +168,7 @@ func (p *program) cancelWorkflow() *cobra.Command {
 	var f endFlags
 	var now bool
 	c := f.add(&cobra.Command{
-		Use: "cancel ID", Short: "Request the cancellation of a run; its code can clean up before it ends",
+		Use: "cancel ID", Short: "Request cancellation of a run; its code can clean up",
 		Args: one(oneWorkflow),
 		RunE: func(c *cobra.Command, args []string) error {
 			if now {
@@ -184,7 +184,7 @@ func (p *program) cancelWorkflow() *cobra.Command {
 			return err
 		},
 	})
-	c.Flags().BoolVar(&now, "now", false, "close the run at once; its code does not run again")
+	c.Flags().BoolVar(&now, "now", false, "close the run immediately, without running its code again")
 	return c
 }
 
@@ -201,8 +201,8 @@ func (p *program) endWorkflow(verb, short string) *cobra.Command {
 type endFlags struct{ run, reason string }
 
 func (f *endFlags) add(c *cobra.Command) *cobra.Command {
-	c.Flags().StringVar(&f.run, "run", "", "only if this is the current run")
-	c.Flags().StringVar(&f.reason, "reason", "", "why, for others")
+	c.Flags().StringVar(&f.run, "run", "", "run ID; the request is refused if it is not the current run")
+	c.Flags().StringVar(&f.reason, "reason", "", "reason, shown to other operators")
 	return c
 }
 
@@ -238,7 +238,7 @@ func (p *program) deleteWorkflow() *cobra.Command {
 func (p *program) resultOfWorkflow() *cobra.Command {
 	var run string
 	return runFlag(&cobra.Command{
-		Use: "result ID", Short: "Wait until a workflow has ended and print its result; fails when it failed",
+		Use: "result ID", Short: "Wait until a workflow closes and print its result; exits with an error if it failed",
 		Args: one(oneWorkflow),
 		RunE: func(c *cobra.Command, args []string) error {
 			run, err := p.currentRun(c, args[0], run)

@@ -58,46 +58,52 @@ var (
 var settings = []setting{
 	{
 		name: "container-type", value: ContainerWorkerAndApp,
-		help: "role without a subcommand: APP, WORKER or WORKER_AND_APP",
+		help: "role if no subcommand is given: APP, WORKER or WORKER_AND_APP",
 	},
 	{
 		name: "addr", value: "127.0.0.1:7700", roles: apps,
-		help: "where the app listens: API, worker protocol, socket and dashboard",
+		help: "listen address of the app: API, worker protocol, socket and dashboard",
 	},
 	{
 		name: "base-path", roles: apps,
-		help: "path below which a proxy passes the app on, as /sojourn; a proxy that takes it away may say it instead, in X-Forwarded-Prefix",
+		help: "URL path prefix of the app behind a proxy, such as /sojourn; a proxy that strips it may send " +
+			"X-Forwarded-Prefix instead",
 	},
 	{
 		name: "trusted-proxies", kind: list, roles: apps,
-		help: "addresses and networks of proxies, comma separated (10.0.0.1,10.1.0.0/16); the address of a caller behind one is read from its X-Forwarded-For; unset: none",
+		help: "addresses and networks of proxies whose X-Forwarded-For is trusted, comma separated " +
+			"(10.0.0.1,10.1.0.0/16); unset: none",
 	},
 	{
 		name: "tls-cert", roles: apps,
-		help: "PEM file with the app's certificate and what leads to its authority; read anew when it changes; unset: no TLS",
+		help: "PEM file with the app's certificate chain; reloaded when it changes; unset: no TLS",
 	},
-	{name: "tls-key", roles: apps, help: "PEM file with the key of tls-cert"},
+	{name: "tls-key", roles: apps, help: "PEM file with the private key of tls-cert"},
 	{
 		name: "tls-client-ca", roles: apps,
-		help: "PEM file with authorities: a caller needs a certificate of theirs, for all but probes; unset: it needs none",
+		help: "CA bundle for client certificates (mTLS on everything except health probes); unset: off",
 	},
 	{
 		name: "database-url", value: "sqlite:DATA-DIR/sojourn.db", roles: apps, secret: mask.URL,
 		derive: func(c *Config) string { return "sqlite:" + filepath.Join(c.DataDir, "sojourn.db") },
-		help:   "sqlite:PATH or postgres://…",
+		help:   "database: sqlite:PATH or postgres://…",
 	},
 	{
 		name: "database-url-file", roles: apps,
-		help: "file with a postgres:// URL, such as a mounted secret; replaces database-url, read at every connect; unset: none",
+		help: "file with a postgres:// URL, such as a mounted secret; replaces database-url; read at every " +
+			"connect; unset: none",
 	},
-	{name: "data-dir", value: "./.sojourn", roles: all, help: "database, handler cache, logs, session directories"},
+	{
+		name: "data-dir", value: "./.sojourn", roles: all,
+		help: "directory for the database, handler packages, logs and session folders",
+	},
 	{
 		name: "auth", value: AuthToken, in: map[Role]string{Dev: AuthNone}, roles: apps,
-		help: "token, or none (with a loopback address only)",
+		help: "authentication: token, or none (loopback addresses only)",
 	},
 	{
 		name: "token", roles: all, secret: mask.All,
-		help: "app: the bootstrap token, made and printed once if unset; worker and commands: the token they present",
+		help: "app: bootstrap token, generated and printed once if unset; worker and commands: the token they send",
 	},
 	{
 		name: "app-url", kind: list, value: "http://127.0.0.1:7700", roles: callers, secret: mask.URL,
@@ -105,71 +111,88 @@ var settings = []setting{
 	},
 	{
 		name: "app-ca", roles: callers,
-		help: "PEM file with the authorities that sign the app's certificate, read at every connect; unset: those of the machine",
+		help: "CA bundle for the app's certificate; read at every connect; unset: the machine's",
 	},
-	{name: "client-cert", roles: callers, help: "PEM file with the certificate a worker or command shows to the app"},
-	{name: "client-key", roles: callers, help: "PEM file with the key of client-cert"},
+	{name: "client-cert", roles: callers, help: "PEM file with the client certificate of a worker or command"},
+	{name: "client-key", roles: callers, help: "PEM file with the private key of client-cert"},
 	{
 		name: "link", value: "auto", roles: []Role{Worker},
-		help: "how a worker reaches the app: socket, http (where proxies let no socket through), or auto, which finds out",
+		help: "transport of a worker: socket, http (for proxies that block sockets), or auto, which tries both",
 	},
 	{
 		name: "worker-id", in: map[Role]string{Dev: "local", Both: "local"}, roles: workers,
-		help: "stable worker id, which reclaims its sessions at once after a restart; unset: a new ULID per start",
+		help: "stable worker ID; a restarted worker reacquires its sessions at once; unset: a new ULID per start",
 	},
 	{
 		name: "worker-concurrency", kind: number, value: "0", roles: workers,
-		help: "slots: activities run at once; 0: 128, or 2 × cores where some run in executors",
+		help: "maximum number of activities at once; 0: 128, or 2 × cores if some run in executors",
 	},
 	{
 		name: "worker-max-sessions", value: "auto", roles: workers,
-		help: "limit of sessions held; auto: 1000, or as many as executor-memory allows if all activities run in executors; 0: none",
+		help: "maximum number of held sessions; auto: 1000, or as many as executor-memory allows if all " +
+			"activities run in executors; 0: unlimited",
 	},
 	{
 		name: "worker-kept-runs", kind: number, value: "1000", roles: workers,
-		help: "runs whose workflow a worker keeps in memory between their tasks; for any other it reads the history anew",
+		help: "size of the sticky cache: runs that a worker keeps in memory between workflow tasks; others are " +
+			"replayed",
 	},
-	{name: "queues", kind: list, value: "default", roles: workers, help: "task queues a worker serves, comma separated"},
+	{
+		name: "queues", kind: list, value: "default", roles: workers,
+		help: "task queues that a worker polls, comma separated",
+	},
 	{
 		name: "build-id", roles: workers,
-		help: "build of a worker's code, which rollouts of its queues promote and drain; unset: none",
+		help: "build ID of a worker's code, by which rollouts promote and drain; unset: none",
 	},
 	{name: "namespace", value: "default", roles: []Role{Worker, Both, Dev, Client}, help: "namespace"},
-	{name: "capabilities", kind: list, roles: workers, help: "capabilities a worker offers, comma separated"},
-	{name: "handlers", roles: workers, help: "directory of activity handlers in other languages"},
+	{name: "capabilities", kind: list, roles: workers, help: "capabilities of a worker, comma separated"},
+	{name: "handlers", roles: workers, help: "directory with activity handlers in other languages"},
 	{
 		name: "attempt-lease", kind: span, value: "30s", in: map[Role]string{App: "120s"}, roles: servers,
-		help: "worker: lease of what it runs, renewed with each heartbeat; app: that of workers on the socket that name none",
+		help: "lease of an activity attempt, renewed by heartbeats; an app uses it for socket workers that " +
+			"request none",
 	},
-	{name: "session-lease", kind: span, value: "30s", roles: workers, help: "lease of the sessions a worker holds"},
-	{name: "session-buffer", kind: span, value: "5s", roles: workers, help: "how long before its end a lease is renewed"},
-	{name: "session-idle", kind: span, value: "5m", roles: workers, help: "how long an idle session is kept"},
-	{name: "session-cleanup", kind: span, value: "5m", roles: apps, help: "how often an app removes expired sessions"},
+	{name: "session-lease", kind: span, value: "30s", roles: workers, help: "lease of a session"},
+	{
+		name: "session-buffer", kind: span, value: "5s", roles: workers,
+		help: "a lease is renewed at least this long before it expires",
+	},
+	{
+		name: "session-idle", kind: span, value: "5m", roles: workers,
+		help: "an implicit session without activity is released after this time",
+	},
+	{
+		name: "session-cleanup", kind: span, value: "5m", roles: apps,
+		help: "interval at which an app removes expired sessions",
+	},
 	{
 		name: "activity-log-age", kind: span, value: "168h", roles: apps,
-		help: "how long an app keeps what activities logged; with a run that is removed earlier it goes as well",
+		help: "retention of activity logs; deleting a run deletes its logs",
 	},
 	{
 		name: "audit-log-age", kind: span, value: "8760h", roles: apps,
-		help: "how long an app keeps entries of the audit log",
+		help: "retention of the audit log",
 	},
 	{
 		name: "isolation", value: "auto", roles: workers,
-		help: "isolation of executors: none, process, confined, or auto: the strongest that holds here",
+		help: "isolation of executors: none, process, confined, or auto: the strongest that this machine supports",
 	},
 	{
 		name: "isolation-min-level", value: "auto", roles: workers,
-		help: "weakest isolation with which a worker starts: none, process, confined, or auto: confined where the kernel has Landlock",
+		help: "a worker refuses to start below this isolation: none, process, confined, or auto: confined if " +
+			"the kernel has Landlock",
 	},
-	{name: "node", roles: workers, help: "Node that runs handlers: a path, or a name in PATH; empty: node"},
+	{name: "node", roles: workers, help: "Node executable for handlers: a path, or a name in PATH; empty: node"},
 	{
 		name: "python", roles: workers,
-		help: "Python that runs handlers, as that of a virtual environment: a path, or a name in PATH; empty: python3",
+		help: "Python executable for handlers, for example of a virtual environment: a path, or a name in " +
+			"PATH; empty: python3",
 	},
 	{
 		name: "handler-packages", value: "install", roles: workers,
-		help: "what to do about package.json and requirements.txt beside the handlers: install (without running code of " +
-			"packages), scripts (with what packages run when they are installed), none",
+		help: "package.json and requirements.txt of handlers: install (without install scripts), scripts (with install " +
+			"scripts), or none",
 	},
 	{
 		name: "executor-read", kind: list, roles: workers,
@@ -177,72 +200,79 @@ var settings = []setting{
 	},
 	{
 		name: "executor-write", kind: list, roles: workers,
-		help: "files and folders that confined handlers may change, comma separated",
+		help: "files and folders that confined handlers may write, comma separated",
 	},
 	{
 		name: "executor-uids", value: "auto", roles: workers,
-		help: "user ids of which each executor of a worker that is root has one, as 60600-60999; auto: those, where the " +
-			"handlers and their runtimes are open to other users; none: root",
+		help: "user IDs for executors of a worker that runs as root, one per executor, such as 60600-60999; auto: those, if " +
+			"other users can read the handlers and their runtimes; none: root",
 	},
 	{
 		name: "egress", value: "auto", roles: workers,
-		help: "what of the network handlers reach: none, filtered (public addresses, through a proxy), open, or auto: " +
-			"filtered where isolation is confined",
+		help: "network access of handlers: none, filtered (public addresses, through a proxy), open, or auto: filtered " +
+			"if isolation is confined",
 	},
 	{
 		name: "egress-allow", kind: list, roles: workers,
-		help: "what handlers reach though it is not public: HOST, HOST:PORT or CIDR, comma separated",
+		help: "private addresses that handlers may connect to: HOST, HOST:PORT or CIDR, comma separated",
 	},
 	{
 		name: "executor-cgroup", value: "auto", roles: workers,
-		help: "auto: executors are held to their limits by control groups where the worker may make some; none: never",
+		help: "limits of executors: auto (cgroups if the worker may create them) or none (the supervisor samples)",
 	},
 	{
 		name: "executor-memory", kind: number, value: "0", roles: workers,
-		help: "MiB that all executors may have in memory until idle sessions are evicted; 0: three quarters of the machine's",
+		help: "memory of all executors in MiB; above it idle sessions are evicted; 0: three quarters of the " +
+			"machine's memory",
 	},
-	{name: "release", roles: servers, help: "overrides the release that app and worker compare"},
+	{name: "release", roles: servers, help: "release that app and worker compare; overrides the detected one"},
 	{
 		name: "release-strict", kind: flag, value: "false", roles: servers,
-		help: "refuse to work when no release can be read",
+		help: "refuse to dispatch if no release can be detected",
 	},
-	{name: "socket-transports", kind: list, value: "websocket,polling", roles: apps, help: "websocket, polling"},
+	{
+		name: "socket-transports", kind: list, value: "websocket,polling", roles: apps,
+		help: "Socket.IO transports that the app offers, comma separated",
+	},
 	{
 		name: "max-blamed-losses", kind: number, value: "3", roles: apps,
-		help: "losses of worker processes that a task is blamed for before it is given up; " +
+		help: "number of lost worker processes that a task may be blamed for before it fails as poison; " +
 			"an activity's policy may allow more",
 	},
 	{
 		name: "quota-open-runs", kind: number, value: "1000000", roles: apps,
-		help: "open runs that a namespace without a quota of its own may have",
+		help: "quota of open runs per namespace, unless the namespace sets one",
 	},
 	{
 		name: "quota-starts-per-second", kind: number, value: "20000", roles: apps,
-		help: "runs that may start per second in a namespace without a quota of its own",
+		help: "quota of workflow starts per second and namespace, unless the namespace sets one",
 	},
 	{
 		name: "quota-stored-bytes", kind: number, value: "1099511627776", roles: apps,
-		help: "bytes that the histories of all runs of a namespace without a quota of its own may have; 1 TiB by default",
+		help: "quota of history bytes per namespace, unless the namespace sets one; default: 1 TiB",
 	},
 	{
 		name: "quota-schedules", kind: number, value: "100000", roles: apps,
-		help: "schedules that a namespace without a quota of its own may have",
+		help: "quota of schedules per namespace, unless the namespace sets one",
 	},
 	{
 		name: "max-polls", kind: number, value: "10000", roles: apps,
-		help: "most polls of workers over HTTP an app holds at once",
+		help: "maximum number of HTTP polls that wait at an app",
 	},
 	{
 		name: "sockets-per-token", kind: number, value: "5000", roles: apps,
-		help: "most sockets of workers and browsers with one token; 0: any number",
+		help: "maximum number of sockets per token; 0: unlimited",
 	},
-	{name: "postgres-pool", kind: number, value: "10", roles: apps, help: "most connections an app opens to PostgreSQL"},
-	{name: "drain-timeout", kind: span, value: "25s", roles: servers, help: "how long a shutdown may take"},
+	{
+		name: "postgres-pool", kind: number, value: "10", roles: apps,
+		help: "maximum number of connections of an app to PostgreSQL",
+	},
+	{name: "drain-timeout", kind: span, value: "25s", roles: servers, help: "maximum duration of a shutdown"},
 	{name: "log-level", value: "info", roles: all, help: "trace, debug, info, warn or error"},
 	{name: "log-format", value: "console", roles: all, help: "console or json"},
 	{
 		name: "worker-addr", roles: []Role{Worker},
-		help: "where a worker answers /healthz, /readyz and /metrics, as 127.0.0.1:7701; unset: nowhere",
+		help: "listen address of a worker for /healthz, /readyz and /metrics, such as 127.0.0.1:7701; unset: off",
 	},
 	{name: "metrics", kind: flag, value: "true", roles: apps, help: "serve /metrics"},
 }
