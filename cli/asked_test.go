@@ -65,7 +65,7 @@ func TestQuestionsThatAFrozenWorkerTookAreAnswered(t *testing.T) {
 			asked.Wait()
 			taken := 0
 			for _, app := range apps {
-				taken += app.err.count(`"worker_id":"still".*another is asked as well`)
+				taken += app.err.count(`"worker_id":"still".*sent the query to another worker too`)
 			}
 			if taken == 0 {
 				t.Error("the worker that stands still was asked nothing")

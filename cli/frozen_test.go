@@ -77,7 +77,7 @@ func (p *plant) freeze(id string, round, sessions int) (given, late int) {
 	each(func(i int) { runs[i] = p.client.start(name(i), "killed.two", name(i)).RunID })
 	each(func(i int) { p.waits(name(i), runs[i]) })
 	worker := p.node[id]
-	stood := worker.err.count(`"message":"this process stood still`)
+	stood := worker.err.count(`"message":"process was paused`)
 	if err := worker.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
 		p.t.Fatal(err)
 	}
@@ -88,7 +88,7 @@ func (p *plant) freeze(id string, round, sessions int) (given, late int) {
 		p.t.Fatal(err)
 	}
 	until(p.t, id+" notices that it stood still", func() bool {
-		return worker.err.count(`"message":"this process stood still`) > stood
+		return worker.err.count(`"message":"process was paused`) > stood
 	})
 	probes := 0
 	until(p.t, id+" works again", func() bool { // what lay in its buffer was read before this came

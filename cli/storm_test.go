@@ -125,12 +125,12 @@ func (s *storm) strike(round int, still time.Duration) {
 	}
 	<-thaw
 	w := s.node[frozen]
-	stood := w.err.count(`"message":"this process stood still`)
+	stood := w.err.count(`"message":"process was paused`)
 	if err := w.cmd.Process.Signal(syscall.SIGCONT); err != nil {
 		s.t.Fatal(err)
 	}
 	until(s.t, frozen+" notices that it stood still", func() bool {
-		return w.err.count(`"message":"this process stood still`) > stood
+		return w.err.count(`"message":"process was paused`) > stood
 	})
 	s.workers = append(s.workers, frozen)
 	s.goesOn()
