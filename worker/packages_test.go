@@ -39,7 +39,7 @@ func TestAWorkerInstallsPackagesAtItsStart(t *testing.T) {
 	said := zerolog.SyncWriter(&log)
 	told := make(chan struct{})
 	w := start(t, a, &link.Socket{URLs: []string{a.URL()}}, func(o *worker.Options) {
-		o.Handlers, o.Log = handlers, zerolog.New(zerolog.MultiLevelWriter(said, &watcher{"wait for their packages", told}))
+		o.Handlers, o.Log = handlers, zerolog.New(zerolog.MultiLevelWriter(said, &watcher{"installation failed", told}))
 	})
 	if r, ok := w.Sandbox(); !ok || r.Runtimes[sandbox.RuntimePython] == "" {
 		t.Skip("Python is not on this machine")
