@@ -1,6 +1,7 @@
 import { infiniteQueryOptions, queryOptions } from "@tanstack/react-query";
 import { readLogs, type Logs } from "./logs";
 import { readOn, type Past } from "./past";
+import { untilFiring } from "../schedules/facts";
 import type { ScheduleSpec } from "./types";
 import { api, readHistory, type History, type QueueKey, type RunFilter, type RunKey, type ScheduleKey, type SessionKey } from "./client";
 
@@ -121,9 +122,19 @@ export const sessionAttemptsQuery = (k: SessionKey, epoch: number) =>
   });
 
 export const schedulesQuery = (namespace: string, after: string | undefined) =>
-  queryOptions({ queryKey: [...keys.schedules(namespace), { after }], queryFn: () => api.schedules(namespace, after), placeholderData: (before) => before });
+  queryOptions({
+    queryKey: [...keys.schedules(namespace), { after }],
+    queryFn: () => api.schedules(namespace, after),
+    placeholderData: (before) => before,
+    refetchInterval: ({ state }) => untilFiring(state.data?.schedules ?? []),
+  });
 
-export const scheduleQuery = (k: ScheduleKey) => queryOptions({ queryKey: [...keys.schedules(k.namespace), k.schedule_id], queryFn: () => api.schedule(k) });
+export const scheduleQuery = (k: ScheduleKey) =>
+  queryOptions({
+    queryKey: [...keys.schedules(k.namespace), k.schedule_id],
+    queryFn: () => api.schedule(k),
+    refetchInterval: ({ state }) => untilFiring(state.data ? [state.data] : []),
+  });
 
 /** What a schedule did, newest first, as far back as somebody asked. */
 export const scheduleHistoryQuery = (k: ScheduleKey) =>

@@ -1,4 +1,5 @@
 import type { Schedule, ScheduleEvent } from "../api/types";
+import { parseTime } from "../lib/time";
 import { spoken } from "./draft";
 
 /** When a schedule fires, in the words it was given: "0 9 * * 1 (Europe/Berlin), every 30m". */
@@ -10,6 +11,15 @@ export function timing({ spec }: Pick<Schedule, "spec">): string {
 
 /** What a schedule starts: "report", "the activity load". */
 export const started = (s: Pick<Schedule, "kind" | "workflow_type">): string => (s.kind === "activity" ? `the activity ${s.workflow_type}` : s.workflow_type);
+
+const soonest = 2000;
+const latest = 3_600_000;
+
+/** Milliseconds until schedules have to be read again, or false: a firing that is skipped starts no run, so no hint comes. */
+export function untilFiring(schedules: Pick<Schedule, "status" | "next_fire_at">[], now = Date.now()): number | false {
+  const times = schedules.filter((s) => s.status === "active").map((s) => parseTime(s.next_fire_at)).filter((at) => at !== null);
+  return times.length > 0 && Math.min(latest, Math.max(soonest, Math.min(...times) + 1000 - now));
+}
 
 /** What a schedule did, on one line. */
 export function told(e: ScheduleEvent): string {
