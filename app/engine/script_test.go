@@ -572,6 +572,8 @@ func (s *stage) session(t *testing.T, d *datadriven.TestData, id, by string, epo
 		in = m
 	case "drain":
 		in = DrainSession{Worker: by, Operator: "op"}
+	case "skip":
+		in = SkipHolder{Worker: by, Incarnation: by + "-1", Silent: !d.HasArg("heard")}
 	case "keep":
 		in = KeepSession{Worker: by}
 	case "due":

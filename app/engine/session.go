@@ -68,7 +68,9 @@ type Session struct {
 	Fallback int64 `json:"fallback,omitempty"`
 	// WaitingSince, of soft affinity: since when the holder has taken none of the tasks that wait for it.
 	WaitingSince history.Time `json:"waiting_since,omitzero"`
-	Open         bool         `json:"open,omitempty"` // soft: they have waited for so long, and anybody may claim
+	// HolderSilent, of soft affinity: the holder has missed two heartbeats at every app, so tasks do not wait for it.
+	HolderSilent bool `json:"holder_silent,omitempty"`
+	Open         bool `json:"open,omitempty"` // soft: they have waited for so long, and anybody may claim
 	// of the holder, pinned from claim to release; with PolicyFinish beyond it
 	Release string `json:"release,omitempty"`
 	// Moving is who asked the holder to give the session up. No new task is routed to it then, and the end of
@@ -181,6 +183,7 @@ func (s *Session) Same(o *Session) bool {
 		s.NoCreate == o.NoCreate && s.NoReacquire == o.NoReacquire && s.Pinned == o.Pinned &&
 		s.Yielding == o.Yielding && s.OtherAt == o.OtherAt && s.ReleasePolicy == o.ReleasePolicy &&
 		s.Fallback == o.Fallback && s.WaitingSince == o.WaitingSince && s.Open == o.Open &&
+		s.HolderSilent == o.HolderSilent &&
 		s.Release == o.Release && s.Moving == o.Moving && s.Leaving == o.Leaving &&
 		s.PinnedUntil == o.PinnedUntil && s.For == o.For && s.ForUntil == o.ForUntil && s.Drained == o.Drained &&
 		s.Claims == o.Claims && s.Fresh == o.Fresh && s.Renewals == o.Renewals &&

@@ -183,6 +183,7 @@ func (in RenewSession) decide(s *Session, now history.Time) (SessionChange, erro
 		length = seconds(in.Lease)
 	}
 	c.Session.renew(now.Time, length)
+	c.Session.HolderSilent = false
 	if c.Session.Renewals++; c.Session.Renewals == 1 {
 		c.Session.FirstRenewal = now
 	}

@@ -96,13 +96,33 @@ func (s *Session) watch(now history.Time) {
 	case !s.waits(now.Time):
 		s.WaitingSince, s.Open = history.Time{}, false
 	case s.WaitingSince.IsZero():
-		s.WaitingSince = now
+		s.WaitingSince, s.Open = now, s.HolderSilent
 	}
+}
+
+// SkipHolder records whether the holder of a soft session has missed two heartbeats at every app. While it has, other
+// workers may claim the session as soon as a task is ready in it.
+type SkipHolder struct {
+	Worker, Incarnation string
+	Silent              bool
+}
+
+func (in SkipHolder) decide(s *Session, now history.Time) (SessionChange, error) {
+	if s == nil || s.Fallback == 0 || !s.Held(now.Time) || s.Owner != in.Worker || s.Incarnation != in.Incarnation ||
+		s.HolderSilent == in.Silent {
+		return SessionChange{}, errNotDue
+	}
+	c := SessionChange{Session: *s}
+	c.Session.HolderSilent, c.Session.UpdatedAt = in.Silent, now
+	if in.Silent && s.waits(now.Time) {
+		c.Session.Open = true
+	}
+	return c, nil
 }
 
 // taken notes that a worker took a task: a worker that does so is neither gone nor full, and the wait begins
 // anew.
-func (s *Session) taken() { s.WaitingSince, s.Open = history.Time{}, false }
+func (s *Session) taken() { s.WaitingSince, s.Open, s.HolderSilent = history.Time{}, false, false }
 
 // OpensAt is when any worker may claim the session although it is held; zero: never, as things are.
 func (s *Session) OpensAt() history.Time {

@@ -33,6 +33,7 @@ type Heard struct {
 	LookAt  time.Time // when to look whether another app hears it still; zero: this app hears it, or never did
 	Beats   bool      // it sends heartbeats, as its row says as well once that is stored
 	Hushed  bool      // it missed so many heartbeats that its polls were ended
+	Skipped bool      // its soft sessions do not wait for it, because it missed two heartbeats at every app
 	Left    bool      // by an app that is gone: what it holds is taken away if no other app hears it by lookAt
 	// when the last of its heartbeats said that it runs nothing of a kind; without one that it runs some
 	Rested map[protocol.TaskKind]time.Time

@@ -199,6 +199,9 @@ func (ws *Workers) Registration(in protocol.RegisterRequest) (*engine.Worker, er
 		Contracts: in.Contracts, Fingerprints: in.Fingerprints, Manifest: in.Manifest, Isolation: in.Isolation,
 		Slots: in.Slots, Process: in.Process, Settings: in.Settings, Versions: in.Versions,
 	}
+	if in.HeartbeatSecs != nil {
+		w.HeartbeatSecs = *in.HeartbeatSecs
+	}
 	if w.ID == "" {
 		w.ID = ulid.Make().String()
 	}

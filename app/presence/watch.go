@@ -91,6 +91,10 @@ func (ws *Workers) Watch(ctx context.Context) error {
 			}
 			for k, h := range ws.All("") {
 				ws.hush(k, h)
+				if err := ws.skipSilent(ctx, k, h); err != nil && ctx.Err() == nil {
+					store.Warn(&ws.log, err).Str("worker_id", k.ID).
+						Msg("failed to release tasks of soft sessions from their silent holder; retrying")
+				}
 				if err := ws.look(ctx, k, h); err != nil && ctx.Err() == nil {
 					ws.log.Error().Err(err).Str("worker_id", k.ID).Msg("failed to expire the leases of a silent worker")
 				}
