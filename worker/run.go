@@ -214,7 +214,7 @@ func (w *Worker) yield(ctx context.Context, n protocol.SessionNotice) {
 // sessionFailed tells the app that a session's state died here.
 func (w *Worker) sessionFailed(ctx context.Context, id string, epoch int64, cause, detail string) {
 	_, err := w.link.ReleaseSession(
-		ctx, protocol.SessionVerb{SessionID: id, Epoch: epoch, Reason: detail, Failed: cause},
+		ctx, protocol.SessionVerb{SessionID: id, Epoch: epoch, Reason: protocol.ErrorText(detail), Failed: cause},
 	)
 	switch reason := protocol.ReasonOf(err); {
 	case reason == protocol.ReasonSessionOwner || reason == protocol.ReasonSessionNotActive:

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/sojourn-run/sojourn/app/apptest"
 	"github.com/sojourn-run/sojourn/shared/history"
@@ -87,6 +88,67 @@ func TestErrorTextsAreCleanedAndTruncated(t *testing.T) {
 		a.decide(a.poll("w", protocol.KindWorkflow, 1), protocol.Command{Type: protocol.FailWorkflow, Message: text})
 		if got := a.failed(other).Message; got != text {
 			t.Errorf("an ordinary text is stored as %q", got)
+		}
+	})
+}
+
+// The same holds for what workers report of sessions: the cause of a rebuild, in an outcome and in a heartbeat, and the
+// reason of a release or close. Another activity of the worker completes next to them.
+func TestErrorTextsOfSessionsAreCleanedAndTruncated(t *testing.T) {
+	const bad = "a\x00b\xffc"
+	apptest.Databases(t, func(t *testing.T, database string) {
+		a := on(t, database)
+		a.register("flow")
+		a.ours("a", "a1", time.Minute, time.Minute, 10)
+		run := a.start("one").RunID
+		a.decide(a.poll("flow", protocol.KindWorkflow, 5), inSession("s1"), inSession("s2"), inSession("s3"))
+		lost := &protocol.Recovered{Rebuild: "load", Cause: bad, Reason: "missing_state", Retries: 1}
+		for i := range 3 {
+			task := a.poll("a", protocol.KindActivity, 5).Activity
+			if i == 1 {
+				beat := must[protocol.HeartbeatAnswer](t)(a.HeartbeatTask(t.Context(), protocol.HeartbeatRequest{
+					TaskID: task.TaskID, Owner: "a", AttemptID: task.AttemptID, Rebuild: lost,
+				}))
+				if !beat.Renewed {
+					t.Errorf("a heartbeat with the cause of a rebuild: %+v", beat)
+				}
+			}
+			item := protocol.CompleteItem{
+				Kind: protocol.KindActivity, TaskID: task.TaskID, Owner: "a", AttemptID: task.AttemptID,
+			}
+			if i < 2 {
+				item.Recovered = lost
+			}
+			a.taken(a.complete(item))
+		}
+		page := must[protocol.HistoryPage](t)(a.History(
+			t.Context(), protocol.HistoryQuery{Target: protocol.Target{RunID: run}},
+		))
+		rebuilds, completed := 0, 0
+		for _, e := range page.Events {
+			switch d := e.Data.(type) {
+			case *history.SessionRecovered:
+				if rebuilds++; d.Cause != "ab\uFFFDc" {
+					t.Errorf("the cause of a rebuild is %q", d.Cause)
+				}
+			case *history.ActivityCompleted:
+				completed++
+			}
+		}
+		if rebuilds != 2 || completed != 3 {
+			t.Errorf("history has %d rebuilds and %d completed activities", rebuilds, completed)
+		}
+		for id, end := range map[string]func(protocol.SessionVerb) (protocol.SessionAnswer, error){
+			"s1": func(in protocol.SessionVerb) (protocol.SessionAnswer, error) {
+				return a.ReleaseSession(t.Context(), in)
+			},
+			"s2": func(in protocol.SessionVerb) (protocol.SessionAnswer, error) { return a.CloseSession(t.Context(), in) },
+		} {
+			must[protocol.SessionAnswer](t)(end(protocol.SessionVerb{WorkerID: "a", SessionID: id, Reason: bad}))
+			v := must[protocol.SessionView](t)(a.Session(t.Context(), "", id))
+			if raw, err := json.Marshal(v.Timeline); err != nil || !strings.Contains(string(raw), "ab\uFFFDc") {
+				t.Errorf("the timeline of %s: %s %v", id, raw, err)
+			}
 		}
 	})
 }

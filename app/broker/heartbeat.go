@@ -40,7 +40,7 @@ func (b *Broker) HeartbeatTask(ctx context.Context, in protocol.HeartbeatRequest
 	beat := engine.HeartbeatActivity{
 		Seq: seq, Holder: engine.Holder{Owner: in.Owner, Delivery: delivery}, Epoch: in.Epoch, Beat: in.Beat,
 		Progress: in.Progress,
-		Rebuild:  in.Rebuild,
+		Rebuild:  in.Rebuild.Cleaned(),
 	}
 	needs := store.Keys{Runs: []string{run}, Activities: []int64{seq}}
 	type renewed struct {

@@ -92,7 +92,7 @@ func (b *Broker) HeartbeatSession(ctx context.Context, in protocol.SessionVerb) 
 // ReleaseSession gives a session up without ending it: another worker may claim it at once.
 func (b *Broker) ReleaseSession(ctx context.Context, in protocol.SessionVerb) (protocol.SessionAnswer, error) {
 	out, err := b.sessionVerb(ctx, in, "released", engine.ReleaseSession{
-		SessionHolder: holder(in), Why: in.Reason, Failed: in.Failed, Known: in.Known,
+		SessionHolder: holder(in), Why: protocol.ErrorText(in.Reason), Failed: protocol.ErrorText(in.Failed), Known: in.Known,
 	})
 	if now := b.store.About(); err == nil && !now.IsZero() && engine.EpochAhead(in.Known, now) {
 		b.opt.Metrics.epochIgnored()
@@ -106,7 +106,9 @@ func (b *Broker) ReleaseSession(ctx context.Context, in protocol.SessionVerb) (p
 // CloseSession ends the session of its owner or releases it, as engine.CloseSession decides; twice is no error. The
 // receipt is that of a close in both cases, with the caller as owner, because the published Rust SDK validates it.
 func (b *Broker) CloseSession(ctx context.Context, in protocol.SessionVerb) (protocol.SessionAnswer, error) {
-	out, err := b.sessionVerb(ctx, in, "closed", engine.CloseSession{SessionHolder: holder(in), Why: in.Reason})
+	out, err := b.sessionVerb(ctx, in, "closed", engine.CloseSession{
+		SessionHolder: holder(in), Why: protocol.ErrorText(in.Reason),
+	})
 	if v := out.Session; v != nil {
 		v.Status, v.LeaseOwner = protocol.SessionClosed, &in.WorkerID
 		if v.ClosedAt.IsZero() {

@@ -360,10 +360,8 @@ const (
 	maxRetryStack = 2 << 10
 )
 
-// stackOf is the stack that a worker reported, as it is kept. PostgreSQL takes no NUL in a text, so those go.
-func stackOf(f protocol.Failure) string {
-	return stack.Shorten(strings.ReplaceAll(f.StackTrace, "\x00", ""), maxStack)
-}
+// stackOf is the stack that a worker reported, as it is stored.
+func stackOf(f protocol.Failure) string { return stack.Clean(f.StackTrace, maxStack) }
 
 // exception is the object that a workflow's own language reads a failure from, in the shape the published SDKs
 // expect.

@@ -69,6 +69,16 @@ func (f *Failure) Cleaned() *Failure {
 	return &c
 }
 
+// Cleaned returns a copy of the rebuild with ErrorText applied to its texts: the cause is the text of an error.
+func (r *Recovered) Cleaned() *Recovered {
+	if r == nil {
+		return nil
+	}
+	c := *r
+	c.Rebuild, c.Cause, c.Reason = ErrorText(c.Rebuild), ErrorText(c.Cause), ErrorText(c.Reason)
+	return &c
+}
+
 // fails reports whether the command ends a run or an update with an error.
 func (c *Command) fails() bool { return c.Type == FailWorkflow || c.Type == FailUpdate }
 
@@ -108,6 +118,7 @@ func anyFails(commands []Command) bool {
 // which the sender may share.
 func (c CompleteItem) Cleaned() CompleteItem {
 	c.Failure, c.Returned, c.Commands = c.Failure.Cleaned(), ErrorText(c.Returned), cleanedCommands(c.Commands)
+	c.Recovered = c.Recovered.Cleaned()
 	if c.Then != nil && anyFails(c.Then.Commands) {
 		then := *c.Then
 		then.Commands = cleanedCommands(then.Commands)

@@ -29,6 +29,9 @@ func fromPanic(s string) string {
 // pythonHead begins a trace of Python, which goes from the outermost frame to the innermost.
 const pythonHead = "Traceback (most recent call last):\n"
 
+// Clean prepares a stack for storage and logs: it removes NUL characters and shortens the stack to most bytes of UTF-8.
+func Clean(s string, most int) string { return Shorten(strings.ReplaceAll(s, "\x00", ""), most) }
+
 // Shorten cuts a stack to so many bytes, and keeps where the code failed: the beginning, or of Python the end.
 func Shorten(s string, most int) string {
 	if len(s) <= most {

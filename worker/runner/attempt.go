@@ -205,7 +205,7 @@ func logged(a *attempt, next call) call {
 					e = a.log.Warn()
 				}
 				if e = e.Str("error", protocol.ErrorText(err.Error())); f.StackTrace != "" {
-					e = e.Str("stack", f.StackTrace)
+					e = e.Str("stack", stack.Clean(f.StackTrace, protocol.MaxErrorText))
 				}
 			}
 			if a.session != nil {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/protocol"
+	"github.com/sojourn-run/sojourn/shared/stack"
 	"github.com/sojourn-run/sojourn/worker/workflow"
 )
 
@@ -52,7 +53,7 @@ func (r *Runner) workflow(t *protocol.WorkflowTask, came arrival) {
 		said := r.log.Error().Str("error", protocol.ErrorText(err.Error())).Str("task_id", t.TaskID).
 			Str("run_id", t.RunID).Str("workflow_type", t.WorkflowType)
 		if at := item.Failure.StackTrace; at != "" && r.stacks.first(t.RunID, err.Error()) {
-			said = said.Str("stack", at)
+			said = said.Str("stack", stack.Clean(at, protocol.MaxErrorText))
 		}
 		said.Msg("workflow task failed")
 		r.failed(t, item.Failure)

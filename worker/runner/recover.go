@@ -43,7 +43,7 @@ func recovering(a *attempt, next call) call {
 		}
 		waited := 0
 		for tries := 0; errors.Is(err, activity.ErrSessionLost) && tries < policy.Retries() && ctx.Err() == nil; tries++ {
-			cause, reason := err.Error(), a.lostReason()
+			cause, reason := protocol.ErrorText(err.Error()), a.lostReason()
 			own := false
 			rebuild := func(ctx context.Context) error { own = true; return a.rebuildState(ctx, policy) }
 			a.recovered = &protocol.Recovered{
@@ -62,7 +62,8 @@ func recovering(a *attempt, next call) call {
 				if ctx.Err() != nil {
 					a.recovered.Outcome = protocol.RebuildCancelled
 				}
-				a.log.Warn().Err(failed).Str("session_id", a.session.ID).Str("rebuild_activity", policy.RebuildActivity).
+				a.log.Warn().Str("error", protocol.ErrorText(failed.Error())).Str("session_id", a.session.ID).
+					Str("rebuild_activity", policy.RebuildActivity).
 					Msg("failed to rebuild session state")
 				return payload.Payload{}, failed
 			}

@@ -10,6 +10,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/payload"
 	"github.com/sojourn-run/sojourn/shared/protocol"
+	"github.com/sojourn-run/sojourn/shared/stack"
 	"github.com/sojourn-run/sojourn/worker/activity"
 )
 
@@ -172,7 +173,7 @@ func (m *Machine) update(h *handler, a *answer, args payload.Payload, check bool
 func (m *Machine) updatePanicked(what, name string, r any) error {
 	if m.at > m.replayed {
 		m.log.Error().Str("update", name).Str("panic", protocol.ErrorText(fmt.Sprint(r))).
-			Str("stack", string(debug.Stack())).Msgf("the %s of an update panicked", what)
+			Str("stack", stack.Clean(string(debug.Stack()), protocol.MaxErrorText)).Msgf("the %s of an update panicked", what)
 	}
 	return activity.NewError(
 		TypeUpdatePanicked, fmt.Sprintf("the %s of update %q panicked: %v", what, name, r), activity.NonRetryable,
