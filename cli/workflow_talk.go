@@ -94,7 +94,7 @@ func (p *program) signalWorkflow() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			in := protocol.SignalRequest{Input: raw, RequestID: requestID(request)}
+			in := protocol.SignalRequest{SignalName: args[1], Input: raw, RequestID: requestID(request)}
 			return ask(p, c, http.MethodPost, runPath(args[0], run)+"/signal/"+url.PathEscape(args[1]), in, p.receipt)
 		},
 	}, &run)
@@ -117,7 +117,7 @@ func (p *program) queryWorkflow() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			in := protocol.QueryRequest{Input: raw}
+			in := protocol.QueryRequest{QueryName: args[1], Input: raw}
 			return ask(p, c, http.MethodPost, runPath(args[0], run)+"/query/"+
 				url.PathEscape(args[1]), in, func(a protocol.QueryAnswer) error {
 				return p.printJSON(a.Result)
@@ -143,7 +143,9 @@ func (p *program) updateWorkflow() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			in := protocol.UpdateRequest{Input: raw, RequestID: requestID(request), WaitFor: until, WaitTimeout: &wait}
+			in := protocol.UpdateRequest{
+				UpdateName: args[1], Input: raw, RequestID: requestID(request), WaitFor: until, WaitTimeout: &wait,
+			}
 			return ask(p, c, http.MethodPost, runPath(args[0], run)+"/update/"+
 				url.PathEscape(args[1]), in, func(a protocol.UpdateAnswer) error {
 				if a.UpdateStatus == protocol.WaitCompleted {

@@ -46,6 +46,10 @@ type Client struct {
 	heard atomic.Bool // an app has answered, whatever it said
 }
 
+// ErrInvalidOptions matches, with errors.Is, a request with a text or number outside the limits of the app, whether the
+// client or the app found it. Nothing was done; the message names the member and its limit.
+var ErrInvalidOptions error = &protocol.Error{Reason: protocol.ReasonValidation, Message: "invalid options"}
+
 // New makes a client. It asks nothing yet.
 func New(o Options) (*Client, error) {
 	if len(o.URLs) == 0 {
@@ -63,7 +67,15 @@ func New(o Options) (*Client, error) {
 
 // Call makes one request of the API, at the first app that answers: in is its body, unless nil, and out what its answer
 // is decoded into, unless nil. The methods below are what programs rather use.
+//
+// A request that the app would refuse by its limits is not sent; see [ErrInvalidOptions].
 func (c *Client) Call(ctx context.Context, method, path string, in, out any) error {
+	if err := protocol.CheckRequest(in); err != nil {
+		return err
+	}
+	if err := protocol.CheckPath(path); err != nil {
+		return err
+	}
 	var failed error
 	for _, base := range c.opt.URLs {
 		failed = c.request(ctx, method, base+path, in, out)

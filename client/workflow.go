@@ -69,9 +69,21 @@ func (w *Workflow) path(root, rest string) string {
 	return p + rest
 }
 
+// check rejects names that no run can have.
+func (w *Workflow) check() error {
+	return protocol.CheckTarget(protocol.Target{WorkflowID: w.ID, RunID: w.RunID})
+}
+
+func (w *Workflow) call(ctx context.Context, method, path string, in, out any) error {
+	if err := w.check(); err != nil {
+		return err
+	}
+	return w.client.Call(ctx, method, path, in, out)
+}
+
 // Describe shows the run: how it stands, its input and output, and what it waits for.
 func (w *Workflow) Describe(ctx context.Context) (v protocol.RunView, err error) {
-	return v, w.client.Call(ctx, http.MethodGet, w.path("/api", ""), nil, &v)
+	return v, w.call(ctx, http.MethodGet, w.path("/api", ""), nil, &v)
 }
 
 // away is for how long [Workflow.Wait] asks on while no app answers.
@@ -83,7 +95,7 @@ func (w *Workflow) Wait(ctx context.Context) (v protocol.RunView, err error) {
 	var gone time.Time // no app has answered since; zero while one does
 	for {
 		again := time.After(time.Second) // an app that is being stopped answers at once
-		err = w.client.Call(ctx, http.MethodGet, w.path("/api/sojourn", "/result?wait_seconds=60"), nil, &v)
+		err = w.call(ctx, http.MethodGet, w.path("/api/sojourn", "/result?wait_seconds=60"), nil, &v)
 		var nobody *UnreachableError
 		switch {
 		case err == nil && v.Terminal:
@@ -139,8 +151,8 @@ func (w *Workflow) Signal(ctx context.Context, name string, args ...any) error {
 	if err != nil {
 		return err
 	}
-	in := protocol.SignalRequest{Input: raw, RequestID: requestID()}
-	return w.client.Call(ctx, http.MethodPost, w.path("/api", "/signal/"+url.PathEscape(name)), in, nil)
+	in := protocol.SignalRequest{SignalName: name, Input: raw, RequestID: requestID()}
+	return w.call(ctx, http.MethodPost, w.path("/api", "/signal/"+url.PathEscape(name)), in, nil)
 }
 
 // requestID makes that a command which is sent twice is done once.
@@ -153,8 +165,8 @@ func (w *Workflow) Query(ctx context.Context, name string, out any, args ...any)
 		return err
 	}
 	var a protocol.QueryAnswer
-	in := protocol.QueryRequest{Input: raw}
-	if err := w.client.Call(ctx, http.MethodPost, w.path("/api", "/query/"+url.PathEscape(name)), in, &a); err != nil {
+	in := protocol.QueryRequest{QueryName: name, Input: raw}
+	if err := w.call(ctx, http.MethodPost, w.path("/api", "/query/"+url.PathEscape(name)), in, &a); err != nil {
 		return err
 	}
 	return decode(a.ResultEnvelope, out)
@@ -181,10 +193,12 @@ func (w *Workflow) Update(ctx context.Context, name string, out any, args ...any
 		return err
 	}
 	wait := int64(60)
-	in := protocol.UpdateRequest{Input: raw, RequestID: requestID(), WaitFor: protocol.WaitCompleted, WaitTimeout: &wait}
+	in := protocol.UpdateRequest{
+		UpdateName: name, Input: raw, RequestID: requestID(), WaitFor: protocol.WaitCompleted, WaitTimeout: &wait,
+	}
 	for { // the same request again waits for the same update
 		var a protocol.UpdateAnswer
-		err := w.client.Call(ctx, http.MethodPost, w.path("/api", "/update/"+url.PathEscape(name)), in, &a)
+		err := w.call(ctx, http.MethodPost, w.path("/api", "/update/"+url.PathEscape(name)), in, &a)
 		if err != nil {
 			return err
 		}
@@ -225,6 +239,9 @@ func (w *Workflow) Terminate(ctx context.Context, reason string) error {
 // started. It cannot be undone. Without a RunID it deletes the current run. The audit log has the reason. The error's
 // reason is protocol.ReasonRunNotClosed if the run is open.
 func (w *Workflow) Delete(ctx context.Context, reason string) error {
+	if err := protocol.CheckRequest(protocol.RunDeletion{Reason: reason}); err != nil {
+		return err
+	}
 	run := w
 	if w.RunID == "" {
 		v, err := w.Describe(ctx)
@@ -237,15 +254,18 @@ func (w *Workflow) Delete(ctx context.Context, reason string) error {
 	if reason != "" {
 		path += "?" + url.Values{"reason": {reason}}.Encode()
 	}
-	return w.client.Call(ctx, http.MethodDelete, path, nil, nil)
+	return w.call(ctx, http.MethodDelete, path, nil, nil)
 }
 
 func (w *Workflow) command(ctx context.Context, verb, reason string) error {
 	in := protocol.EndRequest{Reason: reason, RequestID: requestID()}
-	return w.client.Call(ctx, http.MethodPost, w.path("/api", "/"+verb), in, nil)
+	return w.call(ctx, http.MethodPost, w.path("/api", "/"+verb), in, nil)
 }
 
 // History reads the run's events, oldest first, as many as there are now.
 func (w *Workflow) History(ctx context.Context) iter.Seq2[history.Event, error] {
+	if err := w.check(); err != nil {
+		return func(yield func(history.Event, error) bool) { yield(history.Event{}, err) }
+	}
 	return pages[history.Event](ctx, w.client, w.path("/api", "/history"), "events", 1000, url.Values{})
 }

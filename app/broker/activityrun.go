@@ -77,7 +77,7 @@ func (b *Broker) StartActivity(
 func (b *Broker) activityRequest(
 	in protocol.ActivityRequest,
 ) (start protocol.StartRequest, args string, c *protocol.Command, err error) {
-	if err := engine.CheckActivity(in.Command(""), func(field string) string { return field }); err != nil {
+	if err := in.Check(); err != nil {
 		return start, "", nil, err
 	}
 	if start, args, err = b.startRequest(in.Start()); err != nil {

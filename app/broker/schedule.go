@@ -4,11 +4,8 @@ import (
 	"context"
 	"errors"
 	"reflect"
-	"regexp"
 	"slices"
-	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/oklog/ulid/v2"
 
@@ -23,25 +20,6 @@ import (
 
 // Schedules are decided by the engine like runs. What is left to do here is to read which workflows a decision
 // may look at, and to store a firing together with the start that it makes.
-
-var inScheduleID = regexp.MustCompile(`^[a-zA-Z0-9._:-]+$`)
-
-// checkScheduleID refuses a text that cannot be the ID of a schedule, or of its runs. field is the path of the member.
-func checkScheduleID(field, id string) error {
-	if len(id) <= 100 && inScheduleID.MatchString(id) {
-		return nil
-	}
-	if err := protocol.CheckNewID(field, id); err != nil {
-		return err
-	}
-	if at := strings.IndexFunc(id, func(r rune) bool { return !inScheduleID.MatchString(string(r)) }); at >= 0 {
-		r, _ := utf8.DecodeRuneInString(id[at:])
-		return protocol.Invalid(
-			field, "contains %q at character %d; use letters, digits and . _ : -", r, utf8.RuneCountInString(id[:at])+1,
-		)
-	}
-	return protocol.Invalid(field, "must be 1 to 100 of letters, digits and . _ : -")
-}
 
 // maxBackfill is the most firings of one backfill.
 const maxBackfill = 1000
@@ -369,7 +347,7 @@ func (b *Broker) checkSchedule(ctx context.Context, k engine.ScheduleKey, in pro
 	if err := protocol.CheckLimits(in); err != nil {
 		return err
 	}
-	if err := checkScheduleID("schedule_id", k.ID); err != nil {
+	if err := protocol.CheckScheduleID("schedule_id", k.ID); err != nil {
 		return err
 	}
 	if len(in.Memo) > engine.MaxStartMemo {
@@ -384,7 +362,7 @@ func (b *Broker) checkSchedule(ctx context.Context, k engine.ScheduleKey, in pro
 		return nil
 	}
 	if in.Action.WorkflowID != "" {
-		if err := checkScheduleID("action.workflow_id", in.Action.WorkflowID); err != nil {
+		if err := protocol.CheckScheduleID("action.workflow_id", in.Action.WorkflowID); err != nil {
 			return err
 		}
 	}

@@ -126,9 +126,6 @@ func (b *Broker) startRequest(in protocol.StartRequest) (protocol.StartRequest, 
 	if in.TaskQueue == "" {
 		in.TaskQueue = "default"
 	}
-	if err := protocol.CheckWorkflowID(in.WorkflowID, "workflow_id"); err != nil {
-		return in, "", err
-	}
 	switch {
 	case in.PayloadCodec != "" && in.PayloadCodec != payload.Codec:
 		return in, "", protocol.Refuse(
@@ -139,10 +136,7 @@ func (b *Broker) startRequest(in protocol.StartRequest) (protocol.StartRequest, 
 	case len(in.Memo) > engine.MaxStartMemo:
 		return in, "", protocol.Invalid("memo", "is larger than %d KiB", engine.MaxStartMemo>>10)
 	}
-	if err := protocol.CheckLimits(in); err != nil {
-		return in, "", err
-	}
-	if err := protocol.CheckFairness(in.FairnessKey, "fairness_key"); err != nil {
+	if err := in.Check(); err != nil {
 		return in, "", err
 	}
 	in.FairnessKey, in.BuildID = strings.ToLower(in.FairnessKey), cmp.Or(in.BuildID, in.Compatibility)

@@ -61,9 +61,6 @@ func (st *step) delayActivity(seq int64, until history.Time) {
 	st.Activities.Put(seq, a)
 }
 
-// CheckActivity says what is wrong with the activity of an activity run; at names a member of the request.
-func CheckActivity(c protocol.Command, at func(string) string) error { return validate(&c, at) }
-
 // Public is what the control plane's routes call the run; see protocol.PublicRun. An activity run has no code that
 // could wait, so it runs from its start to its end.
 func (h *Head) Public() (status, bucket, closedReason string) {

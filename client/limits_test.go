@@ -1,0 +1,218 @@
+package client_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"net/http"
+	"reflect"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/sojourn-run/sojourn/app/apptest"
+	"github.com/sojourn-run/sojourn/client"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+	"github.com/sojourn-run/sojourn/shared/retry"
+)
+
+// first is the first error of a list.
+func first[T any](list iter.Seq2[T, error]) error {
+	for _, err := range list {
+		return err
+	}
+	return nil
+}
+
+// Every text and number that a method of the client sends, with values that no app accepts: the call fails with
+// ErrInvalidOptions and nothing is sent. Values at the limit are sent, and a run next to them goes on.
+func TestEveryCallChecksItsTextsAndNumbersBeforeItSends(t *testing.T) {
+	a := apptest.Start(t, apptest.Options{})
+	var sent atomic.Int32
+	c, err := client.New(client.Options{URLs: []string{a.URL()}, HTTP: &http.Client{
+		Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
+			sent.Add(1)
+			return http.DefaultTransport.RoundTrip(r)
+		}),
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx := t.Context()
+	if _, err := c.Start(ctx, protocol.StartRequest{WorkflowType: "x", WorkflowID: "bystander"}); err != nil {
+		t.Fatal(err)
+	}
+	start := func(change func(*protocol.StartRequest, string)) func(string) error {
+		return func(text string) error {
+			in := protocol.StartRequest{WorkflowType: "x"}
+			change(&in, text)
+			_, err := c.Start(ctx, in)
+			return err
+		}
+	}
+	activity := func(change func(*protocol.ActivityRequest, string)) func(string) error {
+		return func(text string) error {
+			in := protocol.ActivityRequest{ActivityType: "x"}
+			change(&in, text)
+			_, err := c.StartActivity(ctx, in)
+			return err
+		}
+	}
+	schedule := func(change func(*protocol.ScheduleRequest, string)) func(string) error {
+		return func(text string) error {
+			in := protocol.ScheduleRequest{
+				Spec: &protocol.ScheduleSpec{Cron: []string{"@yearly"}}, Action: &protocol.ScheduleAction{WorkflowType: "x"},
+			}
+			change(&in, text)
+			return c.Call(ctx, http.MethodPost, "/api/schedules", in, nil)
+		}
+	}
+	by := c.Workflow("bystander")
+	texts := map[string]struct {
+		most int // bytes that are sent; 0: no limit
+		call func(text string) error
+	}{
+		"Start WorkflowID":   {255, start(func(in *protocol.StartRequest, s string) { in.WorkflowID = s })},
+		"Start WorkflowType": {255, start(func(in *protocol.StartRequest, s string) { in.WorkflowType = s })},
+		"Start TaskQueue":    {255, start(func(in *protocol.StartRequest, s string) { in.TaskQueue = s })},
+		"Start BusinessKey":  {255, start(func(in *protocol.StartRequest, s string) { in.BusinessKey = s })},
+		"Start BuildID":      {255, start(func(in *protocol.StartRequest, s string) { in.BuildID = s })},
+		"Start FairnessKey":  {64, start(func(in *protocol.StartRequest, s string) { in.FairnessKey = s })},
+		"StartActivity type": {255, activity(func(in *protocol.ActivityRequest, s string) { in.ActivityType = s })},
+		"StartActivity WorkflowID": {255, activity(func(in *protocol.ActivityRequest, s string) {
+			in.WorkflowID = s
+		})},
+		"StartActivity session": {255, activity(func(in *protocol.ActivityRequest, s string) { in.SessionID = s })},
+		"StartActivity requirement": {0, activity(func(in *protocol.ActivityRequest, s string) {
+			in.Requirements = []string{s}
+		})},
+		"Call schedule ID": {100, schedule(func(in *protocol.ScheduleRequest, s string) { in.ID = s })},
+		"Call schedule type": {255, schedule(func(in *protocol.ScheduleRequest, s string) {
+			in.Action.WorkflowType = s
+		})},
+		"Call namespace": {128, func(s string) error {
+			return c.Call(ctx, http.MethodPost, "/api/namespaces", protocol.NamespaceRequest{Name: s}, nil)
+		}},
+		"Signal name": {255, func(s string) error { return by.Signal(ctx, s) }},
+		"Query name":  {255, func(s string) error { return by.Query(ctx, s, nil) }},
+		"Update name": {255, func(s string) error {
+			ctx, cancel := context.WithCancel(ctx)
+			cancel() // no code answers it
+			return by.Update(ctx, s, nil)
+		}},
+		"Cancel reason":    {1000, func(s string) error { return c.Workflow("other").Cancel(ctx, s) }},
+		"CancelNow reason": {1000, func(s string) error { return c.Workflow("other").CancelNow(ctx, s) }},
+		"Terminate reason": {1000, func(s string) error { return c.Workflow("other").Terminate(ctx, s) }},
+		"Delete reason":    {1000, func(s string) error { return c.Workflow("other").Delete(ctx, s) }},
+		"Runs filter":      {0, func(s string) error { return first(c.Runs(ctx, s)) }},
+	}
+	for name, call := range map[string]func(*client.Workflow) error{
+		"Describe":  func(w *client.Workflow) error { _, err := w.Describe(ctx); return err },
+		"Wait":      func(w *client.Workflow) error { _, err := w.Wait(ctx); return err },
+		"Result":    func(w *client.Workflow) error { return w.Result(ctx, nil) },
+		"Signal":    func(w *client.Workflow) error { return w.Signal(ctx, "s") },
+		"Query":     func(w *client.Workflow) error { return w.Query(ctx, "q", nil) },
+		"Update":    func(w *client.Workflow) error { return w.Update(ctx, "u", nil) },
+		"Cancel":    func(w *client.Workflow) error { return w.Cancel(ctx, "") },
+		"CancelNow": func(w *client.Workflow) error { return w.CancelNow(ctx, "") },
+		"Terminate": func(w *client.Workflow) error { return w.Terminate(ctx, "") },
+		"Delete":    func(w *client.Workflow) error { return w.Delete(ctx, "") },
+		"History":   func(w *client.Workflow) error { return first(w.History(ctx)) },
+	} {
+		entry := texts["Runs filter"]
+		entry.most, entry.call = 255, func(s string) error {
+			return call(c.Workflow(strings.ReplaceAll(s, "x", "y"))) // an ID that no start here has
+		}
+		texts[name+" ID"] = entry
+		entry.call = func(s string) error { return call(c.Run("bystander", s)) }
+		texts[name+" run ID"] = entry
+	}
+	covered := map[string]bool{"Call": true, "Workflow": true, "Run": true, "Schedules": true, "Sessions": true}
+	for name, o := range texts {
+		method, _, _ := strings.Cut(name, " ")
+		covered[method] = true
+		refused := func(what, text string) {
+			t.Helper()
+			before := sent.Load()
+			if err := o.call(text); !errors.Is(err, client.ErrInvalidOptions) || sent.Load() != before {
+				t.Errorf("%s, %s: %d requests, %v", name, what, sent.Load()-before, err)
+			}
+		}
+		refused("NUL", "a\x00b")
+		refused("invalid UTF-8", "a\xffb")
+		if o.most > 0 {
+			refused("too long", strings.Repeat("x", max(300, o.most+1)))
+			before := sent.Load()
+			_ = o.call(strings.Repeat("x", o.most)) // whatever the app answers
+			if sent.Load() == before && name != "Update name" {
+				t.Errorf("%s: %d bytes are not sent", name, o.most)
+			}
+		}
+	}
+	for _, of := range []reflect.Type{reflect.TypeFor[*client.Client](), reflect.TypeFor[*client.Workflow]()} {
+		for i := range of.NumMethod() {
+			if !covered[of.Method(i).Name] {
+				t.Errorf("no case for %s of %s", of.Method(i).Name, of)
+			}
+		}
+	}
+	for name, o := range map[string]struct {
+		least, most int64 // most 0: no limit
+		call        func(n int64) error
+	}{
+		"Start RunTimeout": {0, protocol.MaxSeconds, func(n int64) error {
+			_, err := c.Start(ctx, protocol.StartRequest{WorkflowType: "x", RunTimeout: n})
+			return err
+		}},
+		"Start ExecutionTimeout": {0, protocol.MaxSeconds, func(n int64) error {
+			_, err := c.Start(ctx, protocol.StartRequest{WorkflowType: "x", ExecutionTimeout: n})
+			return err
+		}},
+		"Start StartDelay": {0, protocol.MaxSeconds, func(n int64) error {
+			_, err := c.Start(ctx, protocol.StartRequest{WorkflowType: "x", StartDelay: n})
+			return err
+		}},
+		"Start Priority": {0, 9, func(n int64) error {
+			_, err := c.Start(ctx, protocol.StartRequest{WorkflowType: "x", Priority: new(int(n))})
+			return err
+		}},
+		"Start FairnessWeight": {0, 1000, func(n int64) error {
+			_, err := c.Start(ctx, protocol.StartRequest{WorkflowType: "x", FairnessKey: "k", FairnessWeight: int(n)})
+			return err
+		}},
+		"StartActivity MaxAttempts": {1, 0, func(n int64) error {
+			_, err := c.StartActivity(ctx, protocol.ActivityRequest{
+				ActivityType: "x", ActivityOptions: protocol.ActivityOptions{RetryPolicy: &retry.Policy{MaxAttempts: new(int(n))}},
+			})
+			return err
+		}},
+		"Call schedule jitter": {0, 86400, func(n int64) error {
+			return schedule(func(in *protocol.ScheduleRequest, _ string) { in.Jitter = &n })("")
+		}},
+		"Call retention days": {1, 365, func(n int64) error {
+			in := protocol.NamespaceRequest{Name: fmt.Sprint("n", n), RetentionDays: new(int(n))}
+			return c.Call(ctx, http.MethodPost, "/api/namespaces", in, nil)
+		}},
+		"Call budget": {1, 1_000_000_000, func(n int64) error {
+			in := protocol.LimitRequest{Workflow: &protocol.Budget{MaxLeases: new(int(n))}}
+			return c.Call(ctx, http.MethodPut, "/api/sojourn/task-queues/q/limits", in, nil)
+		}},
+	} {
+		before := sent.Load()
+		for _, n := range []int64{o.least - 1, o.most + 1, 1 << 62} {
+			if n > o.most && o.most == 0 {
+				continue
+			}
+			if err := o.call(n); !errors.Is(err, client.ErrInvalidOptions) || sent.Load() != before {
+				t.Errorf("%s %d: %d requests, %v", name, n, sent.Load()-before, err)
+			}
+		}
+		if err := o.call(max(o.least, 1)); err != nil && !strings.Contains(err.Error(), "not_found") {
+			t.Errorf("%s %d: %v", name, max(o.least, 1), err)
+		}
+	}
+	if v, err := by.Describe(ctx); err != nil || v.Terminal {
+		t.Errorf("the bystander: %+v %v", v, err)
+	}
+}
