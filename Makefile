@@ -149,6 +149,9 @@ verify: web/node_modules/.installed ## quick checks: format, vet, generated file
 	  [ -z "$$unformatted" ] || { echo "not formatted:"; echo "$$unformatted"; exit 1; }
 	go vet ./...
 	GOOS=darwin go vet ./sandbox/... ./worker/... # what has parts of its own there
+	@for module in $$(git ls-files '*/go.mod' | grep -v '^tools/go.mod$$\|/testdata/' | xargs -n 1 dirname); do \
+	  echo "go vet $$module"; (cd $$module && go vet -mod=readonly ./...) || exit 1; done
+	go -C tools mod verify
 	.ci/generated
 	go test -count=1 .
 
