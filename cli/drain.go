@@ -64,7 +64,7 @@ func (p *program) fleetCommand(verb, short, long string) *cobra.Command {
 	f.StringVar(&in.Release, "release", "", "the workers of this release")
 	if verb != protocol.FleetResume {
 		f.StringVar(&in.Reason, "reason", "", "reason, shown to other operators")
-		f.BoolVar(&wait, "wait", false, "show what is left until nothing is")
+		f.BoolVar(&wait, "wait", false, "follow the drain until no task is left")
 	}
 	if verb == protocol.FleetDrain {
 		f.DurationVar(&deadline, "deadline", 0, "tell workers to leave that have something left after so long, as 10m; unset: never")

@@ -28,7 +28,7 @@ func (p *program) follow(c *cobra.Command, f followed) error {
 		next, err := p.followRun(c, f)
 		switch {
 		case errors.Is(err, process.ErrStopped):
-			return fmt.Errorf("%w; run %s of %s goes on", err, f.run, f.id)
+			return fmt.Errorf("%w; run %s of %s continues", err, f.run, f.id)
 		case err != nil || next == "" || !f.on:
 			return err
 		}

@@ -139,7 +139,7 @@ func (p *program) showLogs(c *cobra.Command, task string, attempt int64, follow 
 			if err := context.Cause(c.Context()); !errors.Is(err, process.ErrStopped) {
 				return err
 			}
-			return fmt.Errorf("%w; activity %s goes on", process.ErrStopped, task)
+			return fmt.Errorf("%w; activity %s continues", process.ErrStopped, task)
 		}
 	}
 }

@@ -116,7 +116,7 @@ func (s *scheduleFlags) register(p *program, c *cobra.Command) {
 	f.StringArrayVar(&s.every, "every", nil, "pause between firings, like 30m; may be repeated")
 	f.StringVar(&s.zone, "timezone", "", "time zone of the cron expressions (default UTC)")
 	f.StringVar(&s.kind, "type", "", "type of the workflow it starts")
-	f.StringVar(&s.activity, "activity", "", "type of the activity it starts by itself, instead of a workflow")
+	f.StringVar(&s.activity, "activity", "", "type of the activity to start, instead of a workflow")
 	s.limits.flags(c)
 	f.StringVar(&s.queue, "queue", "", "task queue of what it starts (default default)")
 	f.StringVar(&s.input, "input", "", inputHelp)
@@ -178,7 +178,7 @@ func (s *scheduleFlags) action(p *program, c *cobra.Command) (*protocol.Schedule
 	case s.kind != "" && s.activity != "":
 		return nil, usageError{errors.New("a schedule starts a workflow (--type) or an activity (--activity), not both")}
 	case s.kind == "" && s.activity == "" && (given("queue") || given("input")):
-		return nil, usageError{fmt.Errorf("%s needs --type or --activity beside --queue and --input", c.CommandPath())}
+		return nil, usageError{fmt.Errorf("%s requires --type or --activity with --queue or --input", c.CommandPath())}
 	case s.kind == "" && s.activity == "":
 		return nil, nil
 	}

@@ -261,7 +261,7 @@ func (p *program) result(c *cobra.Command, id, run string) error {
 	v, err := app.Run(id, run).Wait(c.Context())
 	switch {
 	case errors.Is(err, process.ErrStopped):
-		return fmt.Errorf("%w; run %s of %s goes on", err, run, id)
+		return fmt.Errorf("%w; run %s of %s continues", err, run, id)
 	case err != nil && protocol.ReasonOf(err) == "":
 		return fmt.Errorf("%w; what became of the run is asked for by: sojourn workflow result %s", hinted(err), id)
 	case err != nil:

@@ -40,7 +40,7 @@ type installer struct {
 func (k *packages) run(ctx context.Context, l *language, m manifest, dir string, tell func(line string)) error {
 	scripts := k.pool.opt.Packages == PackagesScripts
 	if m.builds != "" && !scripts {
-		return fmt.Errorf("%q is no wheel, so that code of its own would run; handler-packages scripts lets it", m.builds)
+		return fmt.Errorf("%q is not a wheel, so its build code would run; set handler-packages to scripts to allow that", m.builds)
 	}
 	with, err := packager(l, m, dir, scripts)
 	if err != nil {

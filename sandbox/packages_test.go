@@ -637,10 +637,10 @@ func TestPackagesThatAreThereAlready(t *testing.T) {
 func TestPackagesThatAreRefused(t *testing.T) {
 	newRegistry(t)
 	for want, files := range map[string]map[string]string{
-		`"./src[x] ; python_version > '3'" is no wheel`: {"requirements.txt": "./src[x] ; python_version > '3'\n"},
-		`"-e .[x]" is no wheel`:                         {"requirements.txt": "pip\n-e .[x]\n"},
-		`"a @ https://h/a.tar.gz" is no wheel`:          {"requirements.txt": "a @ https://h/a.tar.gz\n"},
-		"../lib is outside the handlers' folder":        {"package.json": `{"dependencies": {"lib": "file:../lib"}}`},
+		`"./src[x] ; python_version > '3'" is not a wheel`: {"requirements.txt": "./src[x] ; python_version > '3'\n"},
+		`"-e .[x]" is not a wheel`:                         {"requirements.txt": "pip\n-e .[x]\n"},
+		`"a @ https://h/a.tar.gz" is not a wheel`:          {"requirements.txt": "a @ https://h/a.tar.gz\n"},
+		"../lib is outside the handlers' folder":           {"package.json": `{"dependencies": {"lib": "file:../lib"}}`},
 	} {
 		files["greet.py"], files["greet2.mjs"] = "def main(): pass\n", "export default () => 1;\n"
 		pool := openPackages(t, sandbox.Options{Dir: openDir(t)}, files)

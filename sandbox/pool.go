@@ -99,7 +99,7 @@ func NewPool(o Options) (*Pool, error) {
 		return nil, err
 	}
 	if p.users, p.oneUser = usersOf(o, found); p.oneUser != nil && o.Users != "" && o.Users != UsersNone {
-		return nil, fmt.Errorf("executors cannot have users of their own: %w: %w", p.oneUser, ErrTooWeak)
+		return nil, fmt.Errorf("executors cannot have separate users: %w: %w", p.oneUser, ErrTooWeak)
 	}
 	if err := p.claimDir(); err != nil {
 		return nil, err

@@ -225,7 +225,7 @@ func (a *Auth) openCookie(value string) (in signIn, ok bool) {
 }
 
 func over() error {
-	return protocol.Refuse(protocol.ReasonUnauthorized, "sign in: this sign-in is over")
+	return protocol.Refuse(protocol.ReasonUnauthorized, "sign in again: the session expired")
 }
 
 func (a *Auth) signedIn(r *http.Request, value string) (*Principal, error) {

@@ -145,7 +145,7 @@ func (p *Principal) CheckQueues(queues ...string) error {
 	}
 	named := slices.DeleteFunc(slices.Clone(queues), func(q string) bool { return q == "" })
 	if len(named) == 0 {
-		return protocol.Refuse(protocol.ReasonForbidden, "this token is bound to queues: name those that are meant").
+		return protocol.Refuse(protocol.ReasonForbidden, "this token is restricted to task queues; set task_queue").
 			With("queues", p.Queues)
 	}
 	for _, q := range named {

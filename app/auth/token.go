@@ -112,7 +112,7 @@ func check(in TokenRequest, by *Principal) error {
 		return err
 	}
 	if len(by.Namespaces) > 0 && len(in.Namespaces) == 0 {
-		return protocol.Refuse(protocol.ReasonForbidden, "this caller may only make tokens for namespaces of its own").
+		return protocol.Refuse(protocol.ReasonForbidden, "this caller may only create tokens for its own namespaces").
 			With("namespaces", by.Namespaces)
 	}
 	for _, n := range in.Namespaces {

@@ -221,7 +221,7 @@ func (b *Broker) notRecorded(
 			b.opt.Metrics.rebuilt(in.Recovered)
 			b.log.Info().Str("task_id", in.TaskID).Str("worker_id", in.Owner).Int64("epoch", in.Epoch).
 				Str("rebuild_activity", in.Recovered.Rebuild).Str("reason", in.Recovered.Reason).
-				Msg("session rebuilt in an attempt that is over")
+				Msg("session rebuilt in an attempt that has ended")
 		}
 	}
 	b.late(in, ended, err)

@@ -24,7 +24,7 @@ var (
 	ErrDraining = errors.New("app is draining")
 	ErrDrained  = errors.New("an operator drains it") // ask again: the poller may go on with its other queues
 	// of the poller's process: it left, was removed, or another took its place
-	ErrGone = errors.New("registration is over")
+	ErrGone = errors.New("registration ended")
 	// the memory of the poll's response did not become free in time
 	ErrNoMemory = errors.New("no memory for the tasks of a response")
 )

@@ -169,7 +169,7 @@ func (st *step) holdsActivity(seq int64, h Holder, epoch int64) (Activity, error
 	// An activity that is gone was ended by its workflow or by time, so its worker is told to stop as well.
 	if !ok || a.State != LeasedState || a.Delivery != h.Delivery {
 		return Activity{}, protocol.Refuse(
-			protocol.ReasonStaleAttempt, "attempt %s is over", AttemptID(st.ID, seq, h.Delivery),
+			protocol.ReasonStaleAttempt, "attempt %s has ended", AttemptID(st.ID, seq, h.Delivery),
 		).With("can_continue", false).With("cancel_requested", !ok)
 	}
 	if a.Owner != h.Owner || h.Incarnation != "" && h.Incarnation != a.Incarnation {
@@ -497,7 +497,7 @@ type ReleaseActivity struct {
 func (in ReleaseActivity) decide(st *step) error {
 	a, ok := st.Activities.Get(in.Seq)
 	if !ok || a.State != LeasedState || a.Delivery != in.Delivery {
-		return protocol.Refuse(protocol.ReasonStaleAttempt, "attempt %s is over", AttemptID(st.ID, in.Seq, in.Delivery))
+		return protocol.Refuse(protocol.ReasonStaleAttempt, "attempt %s has ended", AttemptID(st.ID, in.Seq, in.Delivery))
 	}
 	if in.Undone && in.Again != a.Again {
 		return errToldAgain

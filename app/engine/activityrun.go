@@ -78,7 +78,7 @@ func (h *Head) CheckHasCode(what string) error {
 		return nil
 	}
 	return protocol.Refuse(
-		protocol.ReasonActivityRun, "run %s is the activity %s by itself and takes no %s", h.ID, h.Type, what,
+		protocol.ReasonActivityRun, "run %s is a run of activity %s and accepts no %s", h.ID, h.Type, what,
 	).With("run_id", h.ID).With("workflow_id", h.WorkflowID)
 }
 

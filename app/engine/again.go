@@ -16,14 +16,14 @@ type TellAgain struct {
 }
 
 // errToldAgain refuses to undo a delivery whose holder has heard of it after all.
-var errToldAgain = protocol.Refuse(protocol.ReasonStaleAttempt, "its holder was told of it again meanwhile")
+var errToldAgain = protocol.Refuse(protocol.ReasonStaleAttempt, "its owner received the task again meanwhile")
 
 func (in TellAgain) decide(st *step) error {
 	if in.Seq == 0 {
 		t := st.Task
 		if t == nil || t.Number != in.Number || t.State != LeasedState || t.Delivery != in.Delivery {
 			return protocol.Refuse(
-				protocol.ReasonTaskNotLeased, "delivery %d of task %s is over", in.Delivery, TaskID(st.ID, in.Number),
+				protocol.ReasonTaskNotLeased, "delivery %d of task %s has ended", in.Delivery, TaskID(st.ID, in.Number),
 			)
 		}
 		t.Again++
@@ -31,7 +31,7 @@ func (in TellAgain) decide(st *step) error {
 	}
 	a, ok := st.Activities.Get(in.Seq)
 	if !ok || a.State != LeasedState || a.Delivery != in.Delivery {
-		return protocol.Refuse(protocol.ReasonStaleAttempt, "attempt %s is over", AttemptID(st.ID, in.Seq, in.Delivery))
+		return protocol.Refuse(protocol.ReasonStaleAttempt, "attempt %s has ended", AttemptID(st.ID, in.Seq, in.Delivery))
 	}
 	a.Again++
 	st.Activities.Put(a.Seq, a)

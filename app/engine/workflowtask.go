@@ -281,7 +281,7 @@ func (in ReleaseTask) decide(st *step) error {
 	t := st.Task
 	if t == nil || t.Number != in.Number || t.State != LeasedState || t.Delivery != in.Delivery {
 		return protocol.Refuse(
-			protocol.ReasonTaskNotLeased, "delivery %d of task %s is over", in.Delivery, TaskID(st.ID, in.Number),
+			protocol.ReasonTaskNotLeased, "delivery %d of task %s has ended", in.Delivery, TaskID(st.ID, in.Number),
 		)
 	}
 	if in.Undone && in.Again != t.Again {
@@ -459,7 +459,7 @@ func (st *step) holdsTask(n int64, h Holder, hash string, former func() string) 
 	}
 	t := st.Task
 	if t == nil || t.Number != n || t.State != LeasedState {
-		return protocol.Refuse(protocol.ReasonTaskNotLeased, "task %s is leased to nobody", id()).
+		return protocol.Refuse(protocol.ReasonTaskNotLeased, "task %s is not leased", id()).
 			With("task_status", taskStatus(t, n))
 	}
 	if t.Owner != h.Owner || h.Incarnation != "" && h.Incarnation != t.Incarnation {

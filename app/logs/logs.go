@@ -82,7 +82,7 @@ func (l *Logs) recordAttempt(ctx context.Context, in *protocol.AttemptLogs) (rec
 	// The outcome brought the last lines of an attempt; what is sent behind it is not the attempt's.
 	case s.AttemptState != "running":
 		return false, protocol.Refuse(
-			protocol.ReasonStaleAttempt, "the attempt of task %s is over, so its lines are not taken", in.TaskID,
+			protocol.ReasonStaleAttempt, "the attempt of task %s has ended; its log lines are not stored", in.TaskID,
 		)
 	}
 	k, _ := attemptKey(in.TaskID, in.AttemptID)

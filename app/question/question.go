@@ -295,7 +295,7 @@ func Held(q *store.Question, in protocol.CompleteItem) error {
 		)
 	case q.Over || q.Owner == "":
 		return protocol.Refuse(
-			reason(protocol.ReasonQueryNotLeased, protocol.ReasonValidationNotLeased), "task %s is leased to nobody", q.ID,
+			reason(protocol.ReasonQueryNotLeased, protocol.ReasonValidationNotLeased), "task %s is not leased", q.ID,
 		)
 	case !mine:
 		return protocol.Refuse(protocol.ReasonLeaseOwnerMismatch, "task %s is leased to %s", q.ID, q.Owner).

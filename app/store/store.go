@@ -20,7 +20,7 @@ var (
 	// writes answer this until one succeeds; what was under way may be stored all the same
 	ErrUnavailable = errors.New("store unavailable")
 	// ErrOutcome is an ErrUnavailable during a commit whose outcome is unknown: the changes may or may not be stored.
-	ErrOutcome = fmt.Errorf("%w: nobody knows what was stored", ErrUnavailable)
+	ErrOutcome = fmt.Errorf("%w: the outcome of the commit is unknown", ErrUnavailable)
 	ErrClosed  = errors.New("store closed")
 	ErrBusy    = errors.New("database in use") // another process holds the file; the message names it
 	// ErrDamaged says that the database is malformed, or lacks work that was acknowledged; the message says what to do.

@@ -18,7 +18,7 @@ import (
 // takes until it is ready, and what it has in memory a moment later.
 func footprint(ctx context.Context, n *node, ops int) (s sample, err error) {
 	if len(n.program) == 0 {
-		return s, errors.New("which program is to be started was not said")
+		return s, errors.New("no program to start was given")
 	}
 	binary, err := os.Stat(n.program[0])
 	if err != nil {

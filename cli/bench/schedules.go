@@ -59,7 +59,7 @@ func dueAtOnce(ctx context.Context, n *node, ops int) (sample, error) {
 		}
 		changed, overflow := w.Take()
 		if overflow {
-			return s, errors.New("starts were too many to be told of")
+			return s, errors.New("too many starts to be notified of")
 		}
 		for _, r := range changed.Runs {
 			if strings.HasPrefix(r.WorkflowID, name) && !seen[r.WorkflowID] {

@@ -115,7 +115,7 @@ func Load(files fs.FS, dir string) ([]Case, error) {
 				return nil, fmt.Errorf("%s: case %q: part is %q, not contract or sojourn", name, c.Name, c.Part)
 			}
 			if seen[c.ID()] || c.Name == "" || len(c.Steps) == 0 {
-				return nil, fmt.Errorf("%s: case %q has no name of its own, or no steps", name, c.Name)
+				return nil, fmt.Errorf("%s: case %q has no unique name, or no steps", name, c.Name)
 			}
 			seen[c.ID()] = true
 			var before []Step

@@ -235,7 +235,7 @@ func Facts(ctx workflow.Context) (string, error) {
 	// workflow id, run id, type, queue, run number, length of history
 	info := workflow.Info(ctx)
 	age := workflow.Now(ctx).Sub(info.StartedAt) // the time of the event that woke the code
-	workflow.Logger(ctx).Info().Any("request", ctx.Value(requestKey{})).Msg("said once, not in replays")
+	workflow.Logger(ctx).Info().Any("request", ctx.Value(requestKey{})).Msg("logged once, not in replays")
 	return fmt.Sprintf("%s, run %d, %t", info.WorkflowType, info.RunNumber, age < time.Hour), ctx.Err()
 }
 

@@ -99,7 +99,7 @@ func (d *schemas) splitCommands() error {
 	}
 	for member := range members {
 		if !tagged[member] {
-			return fmt.Errorf("no command is said to read %s", member)
+			return fmt.Errorf("no command declares that it reads %s", member)
 		}
 	}
 	known := d.source.values[reflect.TypeFor[protocol.Command]().PkgPath()+".CommandType"]

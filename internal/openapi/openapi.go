@@ -202,7 +202,7 @@ var part = regexp.MustCompile(`\{([a-z_]+)\}`)
 
 func (d *document) add(rt serve.Route) error {
 	if len(rt.Shape.Says) == 0 || rt.Shape.Does == "" {
-		return fmt.Errorf("operation %s has no shape: say what it reads and answers beside its route", rt.Operation)
+		return fmt.Errorf("operation %s has no entry in shapes.go", rt.Operation)
 	}
 	op := object{
 		"operationId": d.id(rt), "summary": rt.Shape.Does, "tags": []string{tag(rt)}, "x-roles": auth.Holders(rt.Roles),

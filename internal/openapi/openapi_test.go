@@ -102,7 +102,7 @@ func TestEveryRouteIsDescribedOnce(t *testing.T) {
 func TestARouteThatDoesNotSayItsTypesIsAnError(t *testing.T) {
 	rt := serve.Route{Method: "GET", Pattern: "/api/new", Operation: "novelty", Plane: serve.Own}
 	if _, err := openapi.Document("../..", []serve.Route{rt}); err == nil ||
-		!strings.Contains(err.Error(), "novelty has no shape") {
+		!strings.Contains(err.Error(), "novelty has no entry in shapes.go") {
 		t.Errorf("got %v", err)
 	}
 }

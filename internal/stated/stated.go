@@ -68,7 +68,7 @@ func compare(text, sentence string, values []any) error {
 	}
 	found := regexp.MustCompile(pattern).FindAllStringSubmatch(text, 2)
 	if len(found) != 1 {
-		return fmt.Errorf("%q is said %d times, want once", sentence, len(found))
+		return fmt.Errorf("%q occurs %d times, want once", sentence, len(found))
 	}
 	for i, v := range values {
 		said, err := read(found[0][i+1], v)

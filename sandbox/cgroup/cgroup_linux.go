@@ -183,7 +183,7 @@ func offered(dir string) (have []string) {
 func (t *Tree) second(home string) error {
 	if os.Geteuid() == 0 { // may write everywhere, which says nothing of whose a group is
 		if _, err := os.Stat("/run/systemd/system"); err == nil && !delegated(home) {
-			return fmt.Errorf("%s is systemd's, which was not told to delegate it (Delegate=yes)", home)
+			return fmt.Errorf("%s belongs to systemd, which does not delegate it; set Delegate=yes", home)
 		}
 	}
 	sweep(home)

@@ -40,7 +40,7 @@ func (a *assembler) text(data []byte) (*packet, error) {
 // binary takes an attachment.
 func (a *assembler) binary(data []byte) (*packet, error) {
 	if a.waiting == nil {
-		return nil, fmt.Errorf("%w: an attachment nobody announced", ErrProtocol)
+		return nil, fmt.Errorf("%w: unexpected attachment", ErrProtocol)
 	}
 	if a.bytes += len(data); a.bytes > a.maxBytes() {
 		return nil, fmt.Errorf("%w: packet with attachments above %d bytes", ErrPayloadTooLarge, a.maxBytes())

@@ -143,7 +143,7 @@ func (b *beats) one(value json.RawMessage, rebuild *protocol.Recovered) {
 		if !link.Lost(err) || errors.Is(err, context.Canceled) {
 			return
 		}
-		err = fmt.Errorf("sign of life: %w", err)
+		err = fmt.Errorf("heartbeat: %w", err)
 	}
 	b.a.r.leases.renewed(
 		sent, time.Time{}, []protocol.HeartbeatRequest{h}, []protocol.HeartbeatAnswer{answer}, err, b.a.r.opt.Sessions,

@@ -18,7 +18,7 @@ func (m *Machine) commands() ([]protocol.Command, error) {
 	if most := protocol.MaxCommands - len(answers); len(open) > most {
 		open = open[:most]
 		if !slices.ContainsFunc(open, func(p issued) bool { return m.steps[p.seq] != nil }) {
-			m.fault = fmt.Errorf("the code issued %d commands at once of which the first %d wake nobody: wait for something in between",
+			m.fault = fmt.Errorf("the code issued %d commands at once, and none of the first %d can wake it: wait for a result in between",
 				m.Unconfirmed(), most)
 			return nil, m.fault
 		}

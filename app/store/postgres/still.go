@@ -99,7 +99,7 @@ func unblock(ctx context.Context, db *sql.DB) error {
 		" AND pid <> pg_backend_pid() AND xact_start < clock_timestamp() - interval '2 seconds' AND wait_event_type = 'Client'" +
 		" AND greatest(query_start, state_change) < clock_timestamp() - interval '2 seconds'"
 	if _, err := db.ExecContext(ctx, still, committer); err != nil {
-		return fmt.Errorf("transactions that stand still: %w", err)
+		return fmt.Errorf("ending idle transactions of paused apps: %w", err)
 	}
 	return nil
 }
