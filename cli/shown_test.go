@@ -180,7 +180,7 @@ func TestARunIsFollowedFromAShell(t *testing.T) {
 		if err := p.cmd.Process.Signal(syscall.SIGINT); err != nil {
 			t.Fatal(err)
 		}
-		if code := p.exit(); code != 1 || p.err.count("of a goes on") != 1 {
+		if code := p.exit(); code != 1 || p.err.count("of a continues") != 1 {
 			t.Errorf("%s, interrupted: exit %d, %s", verb, code, p)
 		}
 	}

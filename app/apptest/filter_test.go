@@ -82,12 +82,14 @@ func TestTheWarningsOfAFilterReadNoRuns(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		a := apptest.Start(t, apptest.Options{Database: database})
 		c := caller{t, a, "default"}
-		reads := func(filter string) int64 {
+		once := func(filter string) int64 {
 			t.Helper()
 			before := a.Store().Stats().Reads
 			c.want(200, "GET", "/api/workflows?query="+url.QueryEscape(filter), "")
 			return a.Store().Stats().Reads - before
 		}
+		// The app reads in the background too, so the smallest of three counts is that of the request.
+		reads := func(filter string) int64 { return min(once(filter), once(filter), once(filter)) }
 		started := 0
 		for _, n := range []int{10, 300} {
 			for ; started < n; started++ {
