@@ -106,7 +106,7 @@ func TestLinesAreReadAndFollowedFromAShell(t *testing.T) {
 	if err := interrupted.cmd.Process.Signal(syscall.SIGINT); err != nil {
 		t.Fatal(err)
 	}
-	if code := interrupted.exit(); code != 1 || interrupted.err.count("goes on") != 1 {
+	if code := interrupted.exit(); code != 1 || interrupted.err.count("continues") != 1 {
 		t.Errorf("interrupted: exit %d, %s", code, interrupted)
 	}
 	if err := os.WriteFile(wordFor(hold, "y", "local"), nil, 0o600); err != nil {
