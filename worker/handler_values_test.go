@@ -125,7 +125,8 @@ func callEdges(ctx workflow.Context) (map[string]string, error) {
 	outcomes := map[string]string{}
 	for _, way := range edgeWays {
 		for _, name := range edgeNames {
-			sent, plain := workflow.ExecuteActivity(ctx, "value", way, name), workflow.ExecuteActivity(ctx, "value", "plain", name)
+			sent := workflow.ExecuteActivity(ctx, "value", way, name)
+			plain := workflow.ExecuteActivity(ctx, "value", "plain", name)
 			if got, err := workflow.Await[string](ctx, plain); err != nil || got != "plain" {
 				return nil, fmt.Errorf("the call next to %s %s: %q, %w", way, name, got, err)
 			}
