@@ -53,7 +53,9 @@ func (p *Pool) refill(l *language) {
 		defer p.mu.Unlock()
 		p.booting[l.name]--
 		if err != nil {
-			p.opt.Logger.Warn().Err(err).Str("runtime", l.name).Msg("failed to start a reserve executor")
+			if !p.closed { // a worker that stops ends the executors it is starting
+				p.opt.Logger.Warn().Err(err).Str("runtime", l.name).Msg("failed to start a reserve executor")
+			}
 			return
 		}
 		if _, there := p.all[ex]; there {
