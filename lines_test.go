@@ -5,6 +5,7 @@ import (
 	"go/token"
 	"os"
 	"os/exec"
+	"regexp"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -51,5 +52,58 @@ func TestLinesOfGoFitThePage(t *testing.T) {
 				t.Errorf("%s:%d: %d columns, at most %d", file, i+1, n, columns)
 			}
 		}
+	}
+}
+
+// Documents have short paragraphs, so that a reader can skip one.
+const (
+	paragraphWords = 90
+	cellWords      = 40
+	// mostLongCells is the number of table cells that are longer. It may only fall.
+	mostLongCells = 47
+)
+
+var (
+	fenced    = regexp.MustCompile("(?ms)^\\s*```.*?^\\s*```[^\\n]*$")
+	blockEnds = regexp.MustCompile(`\n\s*\n|\n(?:\s*[-*]|\s*\d+\.) `)
+	target    = regexp.MustCompile(`\]\([^)]*\)`)
+)
+
+func TestLinesAndParagraphsOfDocumentsAreShort(t *testing.T) {
+	out, err := exec.Command("git", "ls-files", "--", "*.md").Output()
+	if err != nil {
+		t.Skipf("git tells no files: %v", err)
+	}
+	count := func(text string) int { return len(strings.Fields(target.ReplaceAllString(text, "]"))) }
+	paragraphs, cells := 0, 0
+	for _, file := range strings.Fields(string(out)) {
+		raw, err := os.ReadFile(file)
+		if err != nil {
+			continue // removed, and not committed yet
+		}
+		text := fenced.ReplaceAllString(string(raw), "")
+		for line := range strings.Lines(text) {
+			if strings.HasPrefix(line, "|") {
+				for _, cell := range strings.Split(line, "|") {
+					if count(cell) > cellWords {
+						cells++
+					}
+				}
+			} else if n := utf8.RuneCountInString(strings.TrimSpace(line)); n > columns {
+				t.Errorf("%s: %d columns, at most %d: %.60s", file, n, columns, line)
+			}
+		}
+		for _, block := range blockEnds.Split(text, -1) {
+			paragraphs++
+			if n := count(block); !strings.HasPrefix(strings.TrimSpace(block), "|") && n > paragraphWords {
+				t.Errorf("%s: a paragraph of %d words, at most %d: %.60s", file, n, paragraphWords, block)
+			}
+		}
+	}
+	if cells > mostLongCells {
+		t.Errorf("%d table cells have more than %d words, at most %d", cells, cellWords, mostLongCells)
+	}
+	if paragraphs < 1_000 {
+		t.Errorf("only %d paragraphs were checked", paragraphs)
 	}
 }
