@@ -216,3 +216,21 @@ func TestEveryCallChecksItsTextsAndNumbersBeforeItSends(t *testing.T) {
 		t.Errorf("the bystander: %+v %v", v, err)
 	}
 }
+
+// A body may leave out a name that the path of the route has.
+func TestABodyMayLeaveOutTheNameInItsPath(t *testing.T) {
+	a := apptest.Start(t, apptest.Options{})
+	c, ctx := asking(t, a.URL()), t.Context()
+	if _, err := c.Start(ctx, protocol.StartRequest{WorkflowType: "x", WorkflowID: "w"}); err != nil {
+		t.Fatal(err)
+	}
+	for path, in := range map[string]any{
+		"/api/workflows/w/signal/s": protocol.SignalRequest{RequestID: "r"},
+		"/api/workflows/w/query/q":  protocol.QueryRequest{},
+		"/api/workflows/w/update/u": protocol.UpdateRequest{RequestID: "r"},
+	} {
+		if err := c.Call(ctx, http.MethodPost, path, in, nil); errors.Is(err, client.ErrInvalidOptions) {
+			t.Errorf("%s: %v", path, err)
+		}
+	}
+}

@@ -1,6 +1,7 @@
 package protocol
 
 import (
+	"cmp"
 	"fmt"
 	"net/url"
 	"reflect"
@@ -78,6 +79,27 @@ func (r ActivityRequest) Check() error {
 	return r.Start().Check()
 }
 
+// Check rejects a signal with a member outside its limits. An empty name is valid: the path of the route has it.
+func (r SignalRequest) Check() error {
+	r.SignalName = cmp.Or(r.SignalName, inPath)
+	return CheckLimits(r)
+}
+
+// Check rejects a query with a member outside its limits. An empty name is valid: the path of the route has it.
+func (r QueryRequest) Check() error {
+	r.QueryName = cmp.Or(r.QueryName, inPath)
+	return CheckLimits(r)
+}
+
+// Check rejects an update with a member outside its limits. An empty name is valid: the path of the route has it.
+func (r UpdateRequest) Check() error {
+	r.UpdateName = cmp.Or(r.UpdateName, inPath)
+	return CheckLimits(r)
+}
+
+// inPath is a valid name in place of a name that a body leaves out because the path of the route has it.
+const inPath = "-"
+
 var inScheduleID = regexp.MustCompile(`^[a-zA-Z0-9._:-]+$`)
 
 // CheckScheduleID rejects a text that cannot be the ID of a schedule, or of its runs. field is the path of the member.
@@ -113,10 +135,13 @@ func (r ScheduleRequest) Check() error {
 	return nil
 }
 
-// Check rejects a namespace with an invalid name or a member outside its limits.
+// Check rejects a namespace with an invalid name or a member outside its limits. An empty name is valid: the path of an
+// update has it.
 func (r NamespaceRequest) Check() error {
-	if err := CheckNamespace("name", r.Name); err != nil {
-		return err
+	if r.Name != "" {
+		if err := CheckNamespace("name", r.Name); err != nil {
+			return err
+		}
 	}
 	return checkNested(reflect.ValueOf(r), func(member string) string { return member })
 }
