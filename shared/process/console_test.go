@@ -40,7 +40,7 @@ func TestWhatGoesToAFileBeginsWithItsDate(t *testing.T) {
 	}
 	at, rest, _ := strings.Cut(string(raw), " ")
 	when, err := time.Parse(time.RFC3339, at)
-	if err != nil || time.Since(when) > time.Hour || rest != "INF app serves\n" {
+	if err != nil || time.Since(when) > time.Hour || rest != "INF app started\n" {
 		t.Errorf("got %q, %v", raw, err)
 	}
 	terminal, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0) // a character device like any terminal

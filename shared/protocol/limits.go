@@ -35,7 +35,11 @@ func CheckLimits(in any) error {
 
 // CheckLimitsAt is CheckLimits of a part of a request; at gives the path of one of its members.
 func CheckLimitsAt(in any, at func(member string) string) error {
-	v := reflect.Indirect(reflect.ValueOf(in))
+	return checkLimits(reflect.Indirect(reflect.ValueOf(in)), at)
+}
+
+// checkLimits is CheckLimitsAt for the value of a struct.
+func checkLimits(v reflect.Value, at func(member string) string) error {
 	for _, m := range limitsOf(v.Type()) {
 		if err := m.check(v.FieldByIndex(m.index), at); err != nil {
 			return err

@@ -7,6 +7,7 @@ import (
 	"reflect"
 	"regexp"
 	"strings"
+	"sync"
 	"unicode/utf8"
 )
 
@@ -37,24 +38,48 @@ func CheckRequest(in any) error {
 
 // checkNested is CheckLimitsAt for a struct and the structs of this package in its members.
 func checkNested(v reflect.Value, at func(member string) string) error {
-	if err := CheckLimitsAt(v.Interface(), at); err != nil {
+	if err := checkLimits(v, at); err != nil {
 		return err
 	}
-	for _, f := range reflect.VisibleFields(v.Type()) {
-		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
-		if f.Anonymous || !f.IsExported() || name == "" || name == "-" {
+	for _, f := range nestedOf(v.Type()) {
+		member := reflect.Indirect(v.FieldByIndex(f.index))
+		if !member.IsValid() {
 			continue
 		}
-		member := reflect.Indirect(v.FieldByIndex(f.Index))
-		if member.Kind() != reflect.Struct || member.Type().PkgPath() != reflect.TypeFor[StartRequest]().PkgPath() {
-			continue
-		}
-		err := checkNested(member, func(inner string) string { return at(name + "." + inner) })
+		err := checkNested(member, func(inner string) string { return at(f.name + "." + inner) })
 		if err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// nestedMember is a member of a request that is a struct of this package, or a pointer to one.
+type nestedMember struct {
+	name  string
+	index []int
+}
+
+var nestedMembers sync.Map // the nested members of a type of requests, once it was checked
+
+func nestedOf(t reflect.Type) []nestedMember {
+	if known, ok := nestedMembers.Load(t); ok {
+		return known.([]nestedMember)
+	}
+	var found []nestedMember
+	for _, f := range reflect.VisibleFields(t) {
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		of := f.Type
+		if of.Kind() == reflect.Pointer {
+			of = of.Elem()
+		}
+		if !f.Anonymous && f.IsExported() && name != "" && name != "-" && of.Kind() == reflect.Struct &&
+			of.PkgPath() == reflect.TypeFor[StartRequest]().PkgPath() {
+			found = append(found, nestedMember{name, f.Index})
+		}
+	}
+	nestedMembers.Store(t, found)
+	return found
 }
 
 // Check rejects a start that is invalid whatever is stored. An empty workflow ID is valid.
@@ -166,6 +191,9 @@ func CheckPath(path string) error {
 			continue
 		}
 		return Invalid("path", "name %.40q %s", name, reason)
+	}
+	if query == "" {
+		return nil
 	}
 	values, err := url.ParseQuery(query)
 	if err != nil {
