@@ -9,9 +9,9 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// StartActivity runs an activity by itself with these arguments, without a workflow: durable, tried again by its retry
-// policy, in a session if it names one. The handle waits for its result, describes, cancels and terminates it; signals,
-// updates and queries are refused with protocol.ReasonActivityRun. Of ids holds what holds of Start.
+// StartActivity starts an activity run: an activity without a workflow, durable, retried by its retry policy, in a
+// session if it names one. The handle waits for the result, describes, cancels and terminates the run; signals, updates
+// and queries are refused with protocol.ReasonActivityRun. Workflow IDs follow the same rules as in Start.
 func (c *Client) StartActivity(ctx context.Context, in protocol.ActivityRequest, args ...any) (*Workflow, error) {
 	if in.WorkflowID == "" {
 		in.WorkflowID, in.DuplicatePolicy = ulid.Make().String(), "use-existing"

@@ -147,7 +147,7 @@ func (c *Client) warn(raw []byte) {
 	}
 }
 
-// refusal is what an app said instead of an answer; what is no JSON is shown as it is.
+// refusal returns the error of a response. A body that is not JSON becomes the message.
 func refusal(status string, raw []byte) error {
 	said := struct {
 		protocol.ErrorBody
@@ -167,7 +167,7 @@ func refusal(status string, raw []byte) error {
 	default:
 		doubt = "; whether it was done is not known: look before you ask again"
 	}
-	// How ids are put into paths is said to those who do it by hand.
+	// This part of the message is advice for callers that build paths themselves.
 	message, _, _ := strings.Cut(said.Message, "; an id is one encoded segment of the path")
 	return protocol.Refuse(said.Reason, "%s%s", message, doubt)
 }

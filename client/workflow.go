@@ -89,8 +89,8 @@ func (w *Workflow) Describe(ctx context.Context) (v protocol.RunView, err error)
 // away is for how long [Workflow.Wait] asks on while no app answers.
 const away = time.Minute
 
-// Wait waits until the run has closed, and those it continues as, and shows the last of them. An app that goes away
-// meanwhile may come back within a minute; the run goes on in any case.
+// Wait waits until the run and all runs that it continues as have closed, and returns the last of them. If the app does
+// not answer, Wait retries for a minute; the run is not affected.
 func (w *Workflow) Wait(ctx context.Context) (v protocol.RunView, err error) {
 	var gone time.Time // no app has answered since; zero while one does
 	for {

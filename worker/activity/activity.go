@@ -55,7 +55,7 @@ type Runtime interface {
 	Session() *SessionInfo
 	// State is the store of the attempt's session and epoch; nil outside a session.
 	State() *State
-	// Heartbeat sends a sign of life with progress, one JSON object or nil. It must not block on the network.
+	// Heartbeat sends a heartbeat with progress, a JSON object or nil. It must not block on the network.
 	Heartbeat(progress json.RawMessage)
 	// Log takes a line for people; level is debug, info, warn or error. It must not block on the network.
 	Log(level, text string)
@@ -91,12 +91,12 @@ type Progress struct {
 	Details any     `json:"details,omitempty"`
 }
 
-// Heartbeat says that the attempt is alive and how far it is. progress is nil, a Progress, or any value with a JSON
-// form, which is then shown as the details. It returns the cause once the attempt should stop: it was cancelled, its
-// lease was lost, or the worker drains.
+// Heartbeat reports that the attempt is alive. progress is nil, a Progress, or any value with a JSON form, which is
+// shown as details. It returns the cause if the attempt should stop: it was cancelled, its lease was lost, or the
+// worker drains.
 //
-// The worker renews the attempt's lease by itself; only an activity with a heartbeat timeout must call this, more often
-// than that.
+// The worker renews the attempt's lease without it. An activity with a heartbeat timeout must call it more often than
+// that timeout.
 func Heartbeat(ctx context.Context, progress any) error {
 	rt, ok := FromContext(ctx)
 	if !ok {

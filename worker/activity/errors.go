@@ -123,8 +123,8 @@ func EncodeDetails(details any) (json.RawMessage, error) {
 	return json.Marshal(p)
 }
 
-// TypeOf is the failure type an error is reported under: that of an *Error in its chain, the reason of a payload error,
-// Cancelled, the name of its own Go type, or plain Error.
+// TypeOf returns the failure type under which an error is reported: the type of an *Error in its chain, the reason of a
+// payload error, Cancelled, the name of the error's Go type, or Error.
 func TypeOf(err error) string {
 	if typed, ok := errors.AsType[*Error](err); ok && typed.Type != "" {
 		return typed.Type

@@ -5,7 +5,7 @@ import "context"
 // SessionInfo is the session an attempt runs in, as its worker holds it.
 type SessionInfo struct {
 	ID string
-	// Epoch rises whenever the session changes hands: state kept under an older epoch belongs to somebody else's past.
+	// Epoch rises with every acquisition of the session. State that was stored under a lower epoch is outdated.
 	Epoch int64
 	// IsNew is true for the first task of an epoch: nothing has been built here yet.
 	IsNew bool
@@ -33,8 +33,8 @@ func SessionEpoch(ctx context.Context) int64 {
 	return s.Epoch
 }
 
-// SessionState is what activities of one session keep in this process: it lives as long as the worker holds the session
-// under one epoch. Outside a session it is nil, which keeps nothing and may be used all the same.
+// SessionState returns the state that activities of one session share in this process. It lives while the worker holds
+// the session under one epoch. Outside a session it is nil; a nil State is valid and stores nothing.
 func SessionState(ctx context.Context) *State {
 	if rt, ok := FromContext(ctx); ok {
 		return rt.State()

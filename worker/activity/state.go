@@ -21,7 +21,7 @@ type State struct {
 	closed  bool               // guarded by mu
 }
 
-// making is a value somebody is about to create; done is closed when it is there or has failed.
+// making is a value that a call is creating; done is closed when the value exists or its creation failed.
 type making struct {
 	done  chan struct{}
 	value any

@@ -12,9 +12,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// ParentClosePolicy says what becomes of a child that is open when its parent closes. A parent that continues as new
-// does not close: its open children stay those of its workflow id, and their policy takes effect when the last run of
-// that closes.
+// ParentClosePolicy decides what happens to an open child when its parent closes. A parent that continues as new does
+// not close: its children belong to the workflow ID, and the policy applies when the last run of that ID closes.
 type ParentClosePolicy string
 
 // The parent-close policies.
@@ -39,9 +38,9 @@ type ChildOptions struct {
 	ExecutionTimeout time.Duration // all its runs together
 	RunTimeout       time.Duration // one run
 
-	// WaitForCancellation: a child that is cancelled is not over at once. Get, and Join, wait until it has ended, and give
-	// what it returned; under AskToCancel its code may take its time, and return a result all the same. It is not run
-	// again. AttachChild goes by it too.
+	// WaitForCancellation makes Get and Join of a cancelled child wait until the child has closed, and return its result.
+	// With AskToCancel the child's code may take time and may complete. The child is not retried. It applies to
+	// AttachChild too.
 	WaitForCancellation bool
 
 	// Memo and SearchAttributes are those the child begins with, by the rules of UpsertMemo and UpsertSearchAttributes.
@@ -102,11 +101,11 @@ func StartChild(ctx Context, nameOrFunc any, args ...any) *Child {
 	return &Child{f, f.workflowID}
 }
 
-// AttachChild is the child of this id that this run, or an earlier one of its workflow id, has started: a run that goes
-// on as new hands ids on and attaches again, since it is not told of the children of the runs before by itself. Get
-// waits for the child's end, or has it at once when the child has ended meanwhile; it is ErrChildNotFound when no run
-// of this workflow id started a child of that id, or when it ended so long ago that nothing is kept of it. Cancelling
-// ctx cancels the child, as for StartChild: to look on only, attach under WithoutCancel.
+// AttachChild returns the child with this workflow ID that this run or an earlier run of its workflow ID has started. A
+// run that continues as new passes the IDs of its children on and attaches to them again. Get waits for the child to
+// close, or returns at once if it has closed. Its error is ErrChildNotFound if no run of this workflow ID started such
+// a child, or if its data was removed. Cancelling ctx cancels the child, as for StartChild; to only wait, attach under
+// WithoutCancel.
 func AttachChild(ctx Context, workflowID string) *Child {
 	c := ctx.inner()
 	c.m.here()
@@ -244,7 +243,7 @@ func childError(f *future, d *history.ChildEnded) *ChildError {
 	return e
 }
 
-// attachedEnded gives whoever attached to a child its end.
+// attachedEnded resolves the futures of the branches that attached to a child.
 func (m *Machine) attachedEnded(e *history.Event, d *history.AttachedChildEnded) {
 	m.resolve(d.CommandSequence, attachStep, e, func(f *future) (payload.Payload, error) {
 		if d.ClosedReason == "completed" {

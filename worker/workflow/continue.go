@@ -13,9 +13,9 @@ type ContinueOptions struct {
 	Queue    string // empty: the same
 }
 
-// ContinueAsNew is returned by a workflow to go on as a new run of the same id, with these arguments, or with those it
-// has when none are given, and an empty history. Signals nobody received, updates nobody answered, memo, search
-// attributes and sessions go with it.
+// ContinueAsNew returns an error with which a workflow continues as a new run of the same workflow ID with an empty
+// history. Without arguments the new run gets those of this run. Unreceived signals, open updates, memo, search
+// attributes and sessions pass to the new run.
 func ContinueAsNew(ctx Context, args ...any) error {
 	return ContinueAsNewWith(ctx, ContinueOptions{}, args...)
 }

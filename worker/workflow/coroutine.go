@@ -28,7 +28,7 @@ type coroutine struct {
 	ended  atomic.Bool // its goroutine is over; read where no turn says so
 }
 
-// spawn starts a branch that gets its first turn after those that are ready already.
+// spawn starts a branch, which runs after the branches that are ready now.
 func (m *Machine) spawn(fn func()) {
 	m.ready(m.branch(fn))
 }
@@ -79,7 +79,7 @@ func panicked(r any) error {
 	return &PanicError{Value: r, Stack: stack.OfPanic()}
 }
 
-// ready gives the branch a turn after those that are ready already.
+// ready queues the branch behind the branches that are ready now.
 func (m *Machine) ready(co *coroutine) {
 	if !co.queued && !co.done {
 		co.queued = true
@@ -160,8 +160,8 @@ func (m *Machine) turn(co *coroutine) bool {
 	return true
 }
 
-// overstayed gives up on a branch that blocks outside the machine. Go cannot end it; it ends by itself at its next call
-// into this package.
+// overstayed abandons a branch that blocks outside the machine. Go cannot end its goroutine; it ends at its next call
+// of this package.
 func (m *Machine) overstayed(co *coroutine) {
 	m.fault = &DeadlockError{After: m.patience, Stack: stackOf(co)}
 	m.visited() // a branch that waits for a stranger who was turned away

@@ -182,7 +182,8 @@ func (e *NonDeterminismError) Explain() string {
 	return text
 }
 
-// PanicError is a panic of workflow code. It fails the workflow task, not the run: with corrected code the run goes on.
+// PanicError is a panic of workflow code. It fails the workflow task, not the run: with corrected code the run
+// continues.
 type PanicError struct {
 	Value any
 	Stack string

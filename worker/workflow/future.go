@@ -78,7 +78,7 @@ func (f *future) Ready() bool      { return f.done }
 // settled returns a future that is resolved already.
 func (m *Machine) settled(err error) *future { return &future{m: m, done: true, err: err} }
 
-// resolve may come twice: a cancelled activity may have completed all the same, and the first word stands.
+// resolve may be called twice: a cancelled activity may complete later. The first call counts.
 func (f *future) resolve(value payload.Payload, err error) {
 	if f.done {
 		return
@@ -94,8 +94,8 @@ func (f *future) resolve(value payload.Payload, err error) {
 	f.waiters = nil
 }
 
-// cancel asks for the end of what the future stands for and resolves it at once: nobody has to wait for the
-// confirmation, unless the options said so.
+// cancel requests the end of the activity, timer or child and resolves the future at once, unless the options require
+// waiting for the confirmation.
 func (f *future) cancel() {
 	if f.done || f.asked {
 		return
@@ -177,10 +177,10 @@ func wait(ctx Context, w *waiter, done func() bool, items ...Awaitable) error {
 	return nil
 }
 
-// Select waits until one of the items is ready and returns its index, the lowest if several are. The error is
-// ErrCancelled when ctx is cancelled first, or that nothing was given; a failed activity is ready like any other, and
-// its error comes from Get. What was cancelled with ctx has not won: a timer that cancellation ended is no time that
-// ran out. What lost goes on: to end it, start it under a context of its own and cancel that.
+// Select waits until one of the items is ready and returns its index, the lowest if several are ready. The error is
+// ErrCancelled if ctx is cancelled first, or reports that no item was given. A failed activity is ready like any other;
+// Get returns its error. An item that was cancelled with ctx does not count as ready. The other items continue: to end
+// them, start them under their own context and cancel it.
 func Select(ctx Context, items ...Awaitable) (int, error) {
 	if len(items) == 0 {
 		return -1, errors.New("select among nothing would never end")
@@ -216,9 +216,9 @@ func Select(ctx Context, items ...Awaitable) (int, error) {
 	return won(), nil
 }
 
-// Join waits for all the futures and returns the first error in their order. The run is woken once, when the last of
-// those that only this Join waits for and that were started together is there; a branch that comes to wait for one of
-// them later hears of it no sooner.
+// Join waits for all futures and returns the first error in their order. The run gets one workflow task when the last
+// of the futures is ready that only this Join waits for and that were started together. A branch that waits for one of
+// them later is not woken earlier.
 func Join(ctx Context, futures ...Future) error {
 	w := &waiter{join: true, ends: true}
 	var open []Awaitable

@@ -2,6 +2,6 @@
 
 package workflow
 
-// goroutine tells the calling goroutine from every other that lives: it is the address of the runtime's record of it.
-// Each call of this package asks, and to read the same out of runtime.Stack takes as long as the call itself.
+// goroutine identifies the calling goroutine by the address of its runtime record. Every call of this package needs it,
+// and parsing runtime.Stack takes as long as the call.
 func goroutine() uintptr

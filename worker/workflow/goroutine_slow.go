@@ -8,7 +8,7 @@ import (
 	"strconv"
 )
 
-// goroutine tells the calling goroutine from every other: its number, as the first line of its stack says.
+// goroutine identifies the calling goroutine by the number in the first line of its stack.
 func goroutine() uintptr {
 	var buf [64]byte
 	line := bytes.TrimPrefix(buf[:runtime.Stack(buf[:], false)], []byte("goroutine "))

@@ -8,8 +8,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// commands are those that no event confirms, marked with the parallel groups they form now. What is beyond the most
-// that one completion may carry leaves with the next one.
+// commands returns the commands that no event confirms, with their parallel groups. Commands above the maximum of one
+// completion are sent with the next one.
 func (m *Machine) commands() ([]protocol.Command, error) {
 	open, answers := m.queue[m.head:], m.answering()
 	if len(open) == 0 {

@@ -35,8 +35,9 @@ type Options struct {
 	// that ranges over a map does. It is for tests, which replay a run with the code that recorded it. In production new
 	// code may pass other arguments, which is only logged.
 	CompareArguments bool
-	// OnTurn hears when a branch of the code begins to run, with its stack to ask for, and calls what it returns when the
-	// branch waits again. It must be quick. nil: nobody does. It is for who measures by another clock than Patience's.
+	// OnTurn is called when a branch of the code begins to run, with a function that returns its stack; the function it
+	// returns is called when the branch waits again. It must be quick. It is for callers that measure with another clock
+	// than Patience. nil: not called.
 	OnTurn func(run RunInfo, stack func() string) (over func())
 }
 
@@ -109,8 +110,8 @@ type issued struct {
 // ErrGap says that events between what the machine has seen and what it was given are missing.
 var ErrGap = errors.New("history has a gap")
 
-// ErrStale says that a kept machine remembers a value that another worker's completion recorded otherwise: a new
-// machine, given the whole history, goes on.
+// ErrStale reports that a cached machine contains a value that another worker's completion recorded differently. A new
+// machine with the whole history continues.
 var ErrStale = errors.New("the kept workflow machine is not what history recorded")
 
 // NewMachine returns a machine for a run that has seen nothing yet.
@@ -384,8 +385,8 @@ func (m *Machine) signalled(d *history.SignalReceived, e *history.Event) {
 	}
 }
 
-// resolve gives an activity, timer or child its end. One that was cancelled here has it already; one the code never
-// asked for is somebody else's.
+// resolve applies the end of an activity, timer or child. It ignores an end whose future was cancelled here, and one
+// that the code did not start.
 func (m *Machine) resolve(seq int64, k kind, e *history.Event, with func(*future) (payload.Payload, error)) {
 	if m.finished {
 		return

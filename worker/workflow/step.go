@@ -36,9 +36,9 @@ type ActivityOptions struct {
 	// activity says holds from then on; 0 leaves it as it is, at first hard.
 	SessionFallback time.Duration
 
-	// WaitForCancellation: an activity that is cancelled while a worker runs it is not over at once. Get, and Join, wait
-	// until the activity has ended by itself, and give what it returned: its error is ErrCancelled when it gave up, and it
-	// is not tried again. One that heeds no cancellation is waited for to its end, or to its time-outs.
+	// WaitForCancellation makes Get and Join of a cancelled, running activity wait until the activity has ended, and
+	// return its result. Their error is ErrCancelled if the activity gave up; it is not retried. An activity that ignores
+	// cancellation is waited for until it ends or times out.
 	WaitForCancellation bool
 }
 
@@ -68,8 +68,7 @@ type WorkerSession struct {
 	MaxActivities int           // at once; 1
 	MustExist     bool          // do not make it
 	NoReacquire   bool          // nobody takes it over after its lease was lost
-	// how long an activity waits for the session's worker until any other may take the session; 0: for as long as it is
-	// held
+	// maximum time that an activity waits for the session's owner before any worker may acquire the session; 0: no maximum
 	Fallback time.Duration
 	// Pinned keeps the session at its worker when the worker is at its cap of sessions and others wait for a place. An
 	// idle session that is not pinned gives way to them.

@@ -17,8 +17,8 @@ func (m *Machine) onBranch() bool {
 	return co != nil && co.goroutine == goroutine()
 }
 
-// strange ends the goroutine of a caller that is no branch, and has the machine fail its task: a panic there would be
-// nobody's to recover and would take the whole worker along, with all its runs.
+// strange ends a calling goroutine that is not a branch and fails the workflow task. A panic in that goroutine could
+// not be recovered and would end the worker with all its runs.
 func (m *Machine) strange() {
 	m.stranger.CompareAndSwap(nil, &PanicError{Value: errStranger, Stack: string(debug.Stack())})
 	runtime.Goexit()

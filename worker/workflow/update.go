@@ -242,8 +242,8 @@ func (a *answer) fail(err error) {
 	a.command.FailedSequence, a.command.FailedActivityID = 0, "" // these are of a run
 }
 
-// reject fails the update under the type by which a replay knows that nobody handled it; the error's own type stays in
-// the exception.
+// reject fails the update with the type by which a replay recognises an update without a handler. The error's type is
+// in the exception.
 func (a *answer) reject(err error) {
 	a.fail(err)
 	a.command.ExceptionType, a.command.NonRetryable = TypeUpdateRejected, true
@@ -301,8 +301,8 @@ func (m *Machine) answerTo(id string) int {
 	return slices.IndexFunc(m.answers, func(a *answer) bool { return a.id == id })
 }
 
-// says is what history has to be told of an update now; nil: nothing. That a handler has begun is told also when the
-// workflow ended meanwhile, since what it issued before is in history and a replay has to begin it, too.
+// says returns the command that reports an update's progress, or nil. The start of a handler is reported even if the
+// workflow has ended, because a replay must start the handler to issue the same commands.
 func (m *Machine) says(a *answer) *protocol.Command {
 	if a.command == nil && a.begun && !a.taken {
 		return &protocol.Command{Type: protocol.ApplyUpdate, UpdateID: a.id}
@@ -310,8 +310,8 @@ func (m *Machine) says(a *answer) *protocol.Command {
 	return a.command
 }
 
-// answering puts what is said to updates before the commands of a task. The engine answers what the end of the workflow
-// leaves open.
+// answering returns the commands that answer updates, which precede the other commands of a task. The engine answers
+// updates that are open when the workflow ends.
 func (m *Machine) answering() (out []protocol.Command) {
 	for _, a := range m.answers {
 		if c := m.says(a); c != nil {

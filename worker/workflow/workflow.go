@@ -83,7 +83,8 @@ func Info(ctx Context) RunInfo {
 	return info
 }
 
-// Now is the time of the event that woke the code; it stands still while the code runs and is the same in every replay.
+// Now returns the time of the event that woke the code. It does not change while the code runs and is the same in every
+// replay.
 func Now(ctx Context) time.Time { return ctx.inner().m.now }
 
 // NewID returns an identifier that is new in the world and the same in every replay: 26 letters and digits.
@@ -108,7 +109,7 @@ func Go(ctx Context, fn func(ctx Context)) {
 	c.m.spawn(func() { fn(ctx) })
 }
 
-// scope is a tree of cancellation: what was started under it, and who waits under it.
+// scope is a node in the tree of cancellation: the operations started under it and the branches that wait under it.
 type scope struct {
 	m         *Machine
 	parent    *scope
@@ -129,9 +130,9 @@ func (s *scope) child() *scope {
 // CancelFunc cancels a context. The second call does nothing.
 type CancelFunc func()
 
-// WithCancel returns a context that can be cancelled: the activities, timers and children started under it are
-// cancelled, and whoever waits under it goes on with ErrCancelled. It is cancelled with its parent, too; the parent of
-// all is cancelled when somebody asks the run to end.
+// WithCancel returns a context that can be cancelled: activities, timers and children started under it are cancelled,
+// and branches that wait under it get ErrCancelled. It is cancelled with its parent. The root context is cancelled when
+// cancellation of the run is requested.
 func WithCancel(ctx Context) (Context, CancelFunc) {
 	c := *ctx.inner()
 	c.scope = c.scope.child()
