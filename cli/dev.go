@@ -43,7 +43,7 @@ func (p *program) devCommand() *cobra.Command {
 }
 
 // dev starts both roles, prints five lines, two more with a folder of handlers, and the ready line, starts what stands
-// beside the sample, and sees that through.
+// next to the sample, and sees that through.
 func (p *program) dev(ctx context.Context, s *settings, held *heldLog) error {
 	patience := time.AfterFunc(heldFor, held.release) // who waits for a database is told so
 	defer patience.Stop()

@@ -284,7 +284,7 @@ func (p *program) listSessions(c *cobra.Command, _ []string) error {
 		})
 }
 
-// leaseEnd is when the lease of a session that is held runs out; of one that is over only its last lease is known,
+// leaseEnd is when the lease of a session that is held runs out; of one that has ended only its last lease is known,
 // which nobody has to wait for.
 func leaseEnd(v protocol.SessionView) string {
 	if v.Status != protocol.SessionActive {

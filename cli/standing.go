@@ -21,7 +21,8 @@ func standings() (words []string) {
 func standing(v protocol.RunView) string { return string(protocol.StoredRun(v.Status, v.ClosedReason)) }
 
 // tinted colours the word for a status where a person looks: on a terminal, unless NO_COLOR says otherwise. The colours
-// are the dashboard's: what was asked for, or goes on without anybody, as a drain and a session that is free, has none.
+// are the dashboard's: what was asked for, or continues without anybody, as a drain and a session that is free, has
+// none.
 func (p *program) tinted(status string) string {
 	f, file := p.out.(*os.File)
 	if !file || os.Getenv("NO_COLOR") != "" {

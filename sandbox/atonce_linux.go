@@ -8,8 +8,8 @@ import (
 
 // What is here asks the kernel for what it answers at once, without telling Go's scheduler, as the syscall package
 // does. Of a process that was at rest, as a worker is until its executor answers, the first such word wakes the thread
-// that looks whether calls take too long, and that goes on looking: it costs more than all else that a short call asks.
-// Nothing here may wait, or a collection of garbage would wait for it.
+// that looks whether calls take too long, and that continues looking: it costs more than all else that a short call
+// asks. Nothing here may wait, or a collection of garbage would wait for it.
 
 // readAtOnce reads from a descriptor that does not block.
 func readAtOnce(fd int, b []byte) (int, error) {

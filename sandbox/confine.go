@@ -34,7 +34,7 @@ var systemFiles = []string{
 // devices are the ones every program may have.
 var devices = []string{"/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"}
 
-// rules are what an executor of this language may do beside what is said of its scratch folder: read its runtime and
+// rules are what an executor of this language may do next to what is said of its scratch folder: read its runtime and
 // its code.
 func (l *language) rules(o Options, k wall.Kernel, shims string) wall.Rules {
 	r := wall.Rules{Devices: devices, Landlock: k.Landlock, Filter: true}
@@ -53,7 +53,7 @@ func (l *language) rules(o Options, k wall.Kernel, shims string) wall.Rules {
 }
 
 // runtimeFiles are a program and what was installed with it: where it stands in a folder bin, as it does in a virtual
-// environment or below a version manager, the folders beside that one. The folder around them is not taken whole: it
+// environment or below a version manager, the folders next to that one. The folder around them is not taken whole: it
 // may be somebody's home.
 func runtimeFiles(program string) []string {
 	all := []string{program}
@@ -73,7 +73,7 @@ func runtimeFiles(program string) []string {
 	return append(all, real)
 }
 
-// codeFiles are a folder of handlers and the packages that are installed beside it or above.
+// codeFiles are a folder of handlers and the packages that are installed next to it or above.
 func codeFiles(handlers, private string) []string {
 	if handlers == "" {
 		return nil
@@ -91,8 +91,8 @@ func codeFiles(handlers, private string) []string {
 	}
 }
 
-// around is a path without what lies under it and is private: if there is such, all that is there now beside the way to
-// it.
+// around is a path without what lies under it and is private: if there is such, all that is there now next to the way
+// to it.
 func around(path, private string) []string {
 	path, err := filepath.Abs(path)
 	if err != nil {

@@ -136,7 +136,7 @@ func whyNot(name string, d fs.DirEntry) string {
 }
 
 // foreignFolder says why a folder is not one of handlers: it is a virtual environment of Python's, or a package that
-// was copied there. The folder that was asked for is never a package: handlers have a package.json beside them too.
+// was copied there. The folder that was asked for is never a package: handlers have a package.json next to them too.
 func foreignFolder(path string, root bool) string {
 	if isFile(filepath.Join(path, "pyvenv.cfg")) {
 		return whyEnv
@@ -162,7 +162,7 @@ func isFile(path string) bool {
 
 var pythonMain = regexp.MustCompile(`(?m)^(async\s+def\s+main\b|def\s+main\b|main\s*=)`)
 
-// definesMain says whether a file of a folder has the function that makes it a handler. Editors put __init__.py beside
+// definesMain says whether a file of a folder has the function that makes it a handler. Editors put __init__.py next to
 // handlers as well, so that alone makes no package.
 func definesMain(dir string) bool {
 	entries, err := os.ReadDir(dir)

@@ -76,8 +76,7 @@ func uncaught(printed string) string {
 	return ""
 }
 
-// handlerModule is how Node names a handler's module: the version is in the address, so that each is a module of its
-// own.
+// handlerModule is how Node names a handler's module: the version is in the address, so that each is its own module.
 var handlerModule = regexp.MustCompile(`file://(/[^\s?)]*)\?hash=[0-9a-f]+`)
 
 // plainPlaces names the files of handlers as people do.

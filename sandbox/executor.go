@@ -253,7 +253,7 @@ func (ex *executor) follow(last chan<- minder.Fact) {
 			if late {
 				ex.kill(ending{cause: CauseCrash, kind: Crashed, message: "what watches over the executor was stopped"})
 			}
-			// It may have been this process that stood still: then the facts are here. And after a kill the end is told.
+			// It may have been this process that was paused: then the facts are here. And after a kill the end is told.
 			late = true
 			if err = ex.proc.line.SetReadDeadline(time.Now().Add(2 * endTime)); err == nil {
 				continue
@@ -496,7 +496,7 @@ func (ex *executor) terminate(why ending) {
 	ex.proc.order(minder.OrderTerm)
 }
 
-// aside runs fn, which may have to wait for the executor to read, on a goroutine of its own.
+// aside runs fn, which may have to wait for the executor to read, on its own goroutine.
 func (ex *executor) aside(fn func()) {
 	ex.mu.Lock()
 	defer ex.mu.Unlock()

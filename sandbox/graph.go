@@ -202,8 +202,8 @@ func (g *graph) versionOfFiles(path string) string {
 	return hex.EncodeToString(sum.Sum(nil)[:16])
 }
 
-// versions are those of the files beside the entry, for the shims: which of what they have loaded is another now.
-// nil when there are none, when all are in one module, or too many to say.
+// versions are those of the files next to the entry, for the shims: which of what they have loaded is another now. nil
+// when there are none, when all are in one module, or too many to say.
 func (g *graph) versions() map[string]string {
 	if isTypescript(g.entry) {
 		return nil

@@ -56,7 +56,7 @@ func (k *packages) run(ctx context.Context, l *language, m manifest, dir string,
 const cacheOfNPM = ".npm-cache"
 
 // builtIn are the registries that npm and pip use where nothing is configured. They ask for them by names that a
-// network may lead to a mirror of its own.
+// network may lead to its own mirror.
 func (k *packages) builtIn(ctx context.Context, l *language, m manifest) []string {
 	with := installer{args: []string{
 		l.program, "-I", "-c", "from pip._internal.models.index import PyPI; " +
@@ -73,7 +73,7 @@ func (k *packages) builtIn(ctx context.Context, l *language, m manifest) []strin
 	return readConfiguration(said).registries
 }
 
-// npmFiles are what npm reads beside Node.
+// npmFiles are what npm reads next to Node.
 func npmFiles(npm string) []string {
 	return []string{filepath.Dir(filepath.Dir(npm)), "/etc/npmrc", "/usr/etc/npmrc", "/usr/local/etc/npmrc"}
 }
@@ -336,7 +336,7 @@ func distribution() []string {
 	return all
 }
 
-// findNPM returns npm's own program: that beside Node, else the one in PATH.
+// findNPM returns npm's own program: that next to Node, else the one in PATH.
 func findNPM(node string) (string, error) {
 	beside := filepath.Dir(followed(node))
 	candidates := []string{
@@ -457,7 +457,7 @@ func configuration(runtime, home string, u *user) (c configured, err error) {
 	return readConfiguration(string(text)), nil
 }
 
-// readConfiguration reads lines NAME=VALUE, of which one that begins with a blank goes on with the one before.
+// readConfiguration reads lines NAME=VALUE, of which one that begins with a blank continues with the one before.
 func readConfiguration(text string) (c configured) {
 	name := ""
 	for line := range strings.Lines(text) {

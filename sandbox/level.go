@@ -107,7 +107,7 @@ func (r Report) String() string {
 }
 
 // Capabilities are the strings a worker offers: its level, every weaker one that code may be content with, and what
-// holds beside it.
+// holds next to it.
 func (r Report) Capabilities() []string {
 	var all []string
 	for _, l := range []Level{LevelProcess, LevelConfined} {

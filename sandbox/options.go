@@ -58,7 +58,7 @@ type Options struct {
 	Logger zerolog.Logger
 
 	// OnLost is told of every session whose state is gone other than by CloseSession or an eviction that OnEvict allowed,
-	// after its end. It is called on a goroutine of its own, never twice for an epoch unless that was rebuilt.
+	// after its end. It is called on its own goroutine, never twice for an epoch unless that was rebuilt.
 	OnLost func(SessionLost)
 
 	// OnEvict is asked before an idle session is evicted because executors or memory ran out. It tells whoever believes in

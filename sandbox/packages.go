@@ -175,7 +175,7 @@ func (k *packages) provide(l *language, m manifest, s *packageSet) {
 	}
 }
 
-// Install begins to install the packages that handlers need, and goes on until they are there or the pool is closed.
+// Install begins to install the packages that handlers need, and continues until they are there or the pool is closed.
 // Handlers wait for them without it, too: their first call begins it.
 func (p *Pool) Install() {
 	if p.opt.Handlers == "" {
@@ -243,7 +243,7 @@ func (k *packages) install(
 			packagesNote{At: time.Now(), Error: err.Error()}.write(lock)
 		}
 	}()
-	// Of workers that died. What they had started may still be ending, so that each has a name of its own.
+	// Of workers that died. What they had started may still be ending, so that each has its own name.
 	old, _ := filepath.Glob(dir + ".tmp-*")
 	for _, path := range old {
 		minder.Wipe(path)
@@ -357,8 +357,8 @@ func isFolder(path string) bool {
 	return err == nil && info.IsDir()
 }
 
-// seal makes what was installed the worker's own, and lets executors read it when they have users of their own: what
-// has the user of the one that installed it must not be able to change it.
+// seal makes what was installed the worker's own, and lets executors read it when they have their own users: what has
+// the user of the one that installed it must not be able to change it.
 func seal(dir string, others bool) error {
 	if !others {
 		return nil

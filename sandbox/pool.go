@@ -46,7 +46,7 @@ type Pool struct {
 	work      sync.WaitGroup // goroutines of the pool, and executors
 	packages  *packages      // that handlers need
 
-	// life ends with Close. Work that no call waits for goes on until then.
+	// life ends with Close. Work that no call waits for continues until then.
 	life    context.Context //nolint:containedctx // of the pool itself
 	endLife context.CancelCauseFunc
 
@@ -204,7 +204,7 @@ func sweep(base string) error {
 }
 
 // sweepLater sweeps once more. A minder that a worker was starting when it was killed has all that was open there until
-// it is a program of its own, and with it the lock.
+// it is its own program, and with it the lock.
 func (p *Pool) sweepLater() {
 	later := time.NewTimer(sweepAgain)
 	defer later.Stop()
@@ -306,7 +306,7 @@ func (p *Pool) Snapshot() []ExecutorInfo {
 }
 
 // Drain takes no new calls, waits for those in flight until ctx ends, and closes every session in good order. What is
-// still running when ctx ends goes on until [Pool.Close].
+// still running when ctx ends continues until [Pool.Close].
 func (p *Pool) Drain(ctx context.Context) error {
 	p.mu.Lock()
 	quiet := p.refuse()

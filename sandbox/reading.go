@@ -71,7 +71,7 @@ func (ex *executor) runReads() {
 	}
 }
 
-// expectEnd has run read until there is nothing more, from now on or when a call in flight is over.
+// expectEnd has run read until there is nothing more, from now on or when a call in flight has ended.
 func (ex *executor) expectEnd() {
 	ex.mu.Lock()
 	defer ex.mu.Unlock()

@@ -11,8 +11,8 @@ type reuse struct {
 	hash    string // of the handler's code; empty for native handlers, which are one bundle
 }
 
-// SetFresh has each call outside sessions run in a new executor, or in one after the other again. Calls under way go
-// on.
+// SetFresh has each call outside sessions run in a new executor, or in one after the other again. Calls under way
+// continue.
 func (p *Pool) SetFresh(fresh bool) { p.fresh.Store(fresh) }
 
 // borrow returns an executor for one call outside sessions. Done gives it back, or ends it when it must not be used

@@ -15,10 +15,10 @@ import (
 const bigFrame = 32 << 10
 
 // expirySlack is how close to its deadline a call counts as expiring: whoever waits for it may have given it up by now,
-// by a clock of its own.
+// by its own clock.
 const expirySlack = 100 * time.Millisecond
 
-// awaitExpiring waits until no call of the executor is expiring any more. A call that began beside such a one could be
+// awaitExpiring waits until no call of the executor is expiring any more. A call that began next to such a one could be
 // killed with it, or have its result acknowledged and its state lost.
 func (ex *executor) awaitExpiring(ctx context.Context, deadline time.Time) error {
 	c := ex.expiringCall()

@@ -89,7 +89,7 @@ func squeeze(kind string, body []byte) []byte {
 }
 
 // PrefixHeader says below which path the page's reader finds the app. Proxies that take the prefix away set it, and so
-// does an app that stands below a path of its own.
+// does an app that stands below its own path.
 const PrefixHeader = "X-Forwarded-Prefix"
 
 var prefixes = regexp.MustCompile(`^(/[A-Za-z0-9._~-]+)+$`)

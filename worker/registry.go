@@ -50,7 +50,7 @@ func (r *Registry) Workflow(name string, fn any, opts ...WorkflowOptions) {
 	r.addWorkflow(name, fn, opts, func(d *workflow.Definition) error { return d.Plain(fn) })
 }
 
-// WorkflowVersion registers a version of a workflow. Several can stand beside one another: a new run goes by the
+// WorkflowVersion registers a version of a workflow. Several can stand next to one another: a new run goes by the
 // highest, records that from the first on, and keeps it for its life. Runs begun when the workflow was registered
 // without a version go by the lowest. A run that continues as new is a new run.
 func (r *Registry) WorkflowVersion(name string, version int, fn any, opts ...WorkflowOptions) {

@@ -25,7 +25,7 @@ var ErrAborted = errors.New("worker: the drain was cut short")
 
 // Run works until ctx ends or the app tells the worker to leave, then drains within the one deadline: it stops asking,
 // finishes or hands back what runs, closes executors, releases its sessions and deregisters. It returns nil then. An
-// error is that of a worker that must not go on, such as link.ErrSuperseded, or ErrAborted.
+// error is that of a worker that must not continue, such as link.ErrSuperseded, or ErrAborted.
 func (w *Worker) Run(ctx context.Context) error {
 	defer w.Close()
 	if w.opt.Addr != "" {

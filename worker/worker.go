@@ -38,7 +38,7 @@ const AutoSessions = -1
 // autoSessions is the cap of a worker with AutoSessions whose activities run in the worker's process.
 const autoSessions = 1000
 
-// Options of a worker. Registry and Carrier are required; zero values mean the defaults named beside them.
+// Options of a worker. Registry and Carrier are required; zero values mean the defaults named next to them.
 type Options struct {
 	Registry *Registry
 	Carrier  link.Carrier // link.To(way, urls), or link.Local{Join: …} in the app's own process
@@ -69,15 +69,15 @@ type Options struct {
 	// IsolationMin is the weakest level the worker starts with when something needs executors; auto: confined where the
 	// kernel can hold it. Empty: any.
 	IsolationMin string
-	// files and folders that confined code may read, or change, beside its runtime, the handlers and its scratch folder
+	// files and folders that confined code may read, or change, next to its runtime, the handlers and its scratch folder
 	Read, Write []string
 	// Node and Python are the programs that run handlers; empty: node and python3 in PATH. A named one must be there.
 	Node, Python string
 	// Packages says whether what handlers need of packages is installed for them; empty: it is, without running code of
 	// theirs.
 	Packages sandbox.Packages
-	// ExecutorUIDs are the users of executors where the worker is root: FIRST-LAST, none, or auto: a range of its own
-	// where handlers and runtimes are open to others; empty: auto
+	// ExecutorUIDs are the users of executors where the worker is root: FIRST-LAST, none, or auto: its own range where
+	// handlers and runtimes are open to others; empty: auto
 	ExecutorUIDs string
 	// ExecutorCgroup is whether executors are held to their limits by control groups: none, or auto, or empty, where that
 	// can be

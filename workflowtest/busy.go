@@ -8,7 +8,7 @@ import (
 	"github.com/sojourn-run/sojourn/worker/workflow"
 )
 
-// Virtual time stands still while code runs. So nothing in a test can tell by its clock that a workflow loops: that is
+// Virtual time is paused while code runs. So nothing in a test can tell by its clock that a workflow loops: that is
 // seen from outside, by the real one.
 
 // busyLimit is for how long workflow code may run without a call at first.
@@ -98,7 +98,7 @@ func (w *watch) overdue() *turn {
 }
 
 // SetBusyLimit says for how long, by the real clock, workflow code may run without a call into package workflow before
-// the test fails with its stack: 30 seconds at first; 0: for as long as it likes.
+// the test fails with its stack: 30 seconds at first; 0: as long as it likes.
 func (e *Env) SetBusyLimit(d time.Duration) {
 	if e.watch == nil {
 		return

@@ -64,7 +64,7 @@ func (e *Env) id() string { return ulid.Make().String() }
 // A workflow task that fails, by a panic, a call that is not in its history, code that blocks outside of package
 // workflow, fails the test at once with the stack; so does waiting for a run that nothing can wake any more, with what
 // it waits for. Code that runs for 30 seconds of real time without a call into package workflow is taken to loop and
-// fails the test with its stack, see SetBusyLimit: Go cannot end it, so it goes on beside the tests that follow.
+// fails the test with its stack, see SetBusyLimit: Go cannot end it, so it continues next to the tests that follow.
 //
 // When test returns, the history of each run, children too, is replayed on another day, with the arguments of its
 // calls: code that is not deterministic fails the test.
@@ -82,7 +82,7 @@ func Run[T testing.TB](t T, r *worker.Registry, test func(t T, env *Env)) {
 		return
 	}
 	blocked, over, busy := &atomic.Bool{}, make(chan any, 1), newWatch()
-	// Nothing ends a bubble in which code loops. So it has a goroutine of its own, which may be left behind.
+	// Nothing ends a bubble in which code loops. So it has its own goroutine, which may be left behind.
 	go func() {
 		defer func() { over <- recover() }()
 		synctest.Test(plain, func(t *testing.T) {
@@ -95,7 +95,7 @@ func Run[T testing.TB](t T, r *worker.Registry, test func(t T, env *Env)) {
 	defer stop()
 	select {
 	case broke := <-over:
-		// Code that blocks for ever outlives the bubble, which takes that for a fault of its own: the test has failed with it
+		// Code that blocks forever outlives the bubble, which takes that for its own fault: the test has failed with it
 		// already.
 		if broke != nil && !blocked.Load() {
 			panic(broke)

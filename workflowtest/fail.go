@@ -8,7 +8,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// taskFailed fails the test with a workflow task of it. What waits for a result goes on and ends.
+// taskFailed fails the test with a workflow task of it. What waits for a result continues and ends.
 func (e *Env) taskFailed(t *protocol.WorkflowTask, f *protocol.Failure) {
 	if e.ctx.Err() != nil || e.watch.gaveUp() {
 		return // the first one counts: the others follow from it, or are its further attempts
@@ -72,7 +72,7 @@ func (e *Env) openRuns() (views []protocol.RunView) {
 	return views
 }
 
-// runs are those of a list. One that cannot be read ends it: the test has failed, or is over.
+// runs are those of a list. One that cannot be read ends it: the test has failed, or has ended.
 func (e *Env) runs(in protocol.ListRequest) (views []protocol.RunView) {
 	for in.PageSize = 200; ; {
 		page, err := e.plane.View().List(e.t.Context(), in)
@@ -87,7 +87,7 @@ func (e *Env) runs(in protocol.ListRequest) (views []protocol.RunView) {
 	}
 }
 
-// still says whether no open run can go on by itself, and how far they are.
+// still says whether no open run can continue by itself, and how far they are.
 func (e *Env) still() (mark string, still bool) {
 	for _, v := range e.openRuns() {
 		if moves(v) {
@@ -98,7 +98,7 @@ func (e *Env) still() (mark string, still bool) {
 	return mark, true
 }
 
-// moves says whether time alone, or the worker, can make a run go on.
+// moves says whether time alone, or the worker, can make a run continue.
 func moves(v protocol.RunView) bool {
 	p := v.Pending
 	if p == nil || len(p.Timers) > 0 || !v.ExecutionDeadline.IsZero() || !v.RunDeadline.IsZero() {

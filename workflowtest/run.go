@@ -244,7 +244,7 @@ func (e *Env) events(run string) (all []history.Event) {
 // replays is how often a history is replayed: the order of a map of two entries is the same every other time.
 const replays = 16
 
-// histories are those of all runs: what the test started, their children, and what they went on as.
+// histories are those of all runs: what the test started, their children, and what they continued as.
 func (e *Env) histories() (all [][]history.Event) {
 	e.t.Helper()
 	for _, v := range e.runs(protocol.ListRequest{}) {

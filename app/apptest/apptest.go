@@ -114,7 +114,7 @@ func Two(t testing.TB, o Options) (a, b *App) {
 	return a, Start(t, o)
 }
 
-// Postgres makes a database of its own for a test, on the server of SOJOURN_TEST_POSTGRES.
+// Postgres makes its own database for a test, on the server of SOJOURN_TEST_POSTGRES.
 func Postgres(t testing.TB) string {
 	t.Helper()
 	server := os.Getenv("SOJOURN_TEST_POSTGRES")

@@ -16,8 +16,8 @@ import (
 // is left out, since it says when something was last written and not what.
 type Dump map[string][]string
 
-// DumpDatabase reads all tables of a database (sqlite:PATH or postgres://…) on a connection of its own; an app may have
-// it open.
+// DumpDatabase reads all tables of a database (sqlite:PATH or postgres://…) on its own connection; an app may have it
+// open.
 func DumpDatabase(t testing.TB, database string) Dump {
 	t.Helper()
 	driver, source, tables := "pgx", database,
@@ -59,7 +59,7 @@ func DumpDatabase(t testing.TB, database string) Dump {
 
 var usedAt = regexp.MustCompile(`, *"used_at": *[0-9]+`)
 
-// usage is what an app stores of a namespace once a second, beside what was decided about it.
+// usage is what an app stores of a namespace once a second, next to what was decided about it.
 var usage = regexp.MustCompile(`,? *"(usage": *\{[^}]*\}|counted_at": *"[^"]*")`)
 
 // Dump reads all tables of the app's database.

@@ -130,7 +130,7 @@ func (a *Auth) root(m Method) *Principal {
 	return &Principal{Name: "bootstrap", Roles: Roles, Method: m}
 }
 
-// usable refuses a stored token that was revoked or whose time is over.
+// usable refuses a stored token that was revoked or whose time has ended.
 func usable(t store.Token, now time.Time) error {
 	if !t.RevokedAt.IsZero() || !t.ExpiresAt.IsZero() && !now.Before(t.ExpiresAt.Time) {
 		return unknown()

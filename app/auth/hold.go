@@ -9,13 +9,13 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// hold is something that goes on in a caller's name: a poll, a stream.
+// hold is something that continues in a caller's name: a poll, a stream.
 type hold struct {
 	who *Principal
 	end context.CancelCauseFunc
 }
 
-// Hold gives the context of something that goes on for a while in a caller's name: it ends, with the refusal as its
+// Hold gives the context of something that continues for a while in a caller's name: it ends, with the refusal as its
 // cause, when the caller may no longer do what it could. The function ends the watch.
 func (a *Auth) Hold(ctx context.Context, p *Principal) (context.Context, func()) {
 	if p == nil || p.TokenID == "" && p.signIn == "" {
@@ -44,7 +44,7 @@ func Over(ctx context.Context) error {
 }
 
 // Changed says that tokens were changed, here or elsewhere, or with all that any may have been: what is remembered of
-// them is forgotten, and what goes on in the name of those who may no longer ends.
+// them is forgotten, and what continues in the name of those who may no longer ends.
 func (a *Auth) Changed(ctx context.Context, ids []string, all bool) {
 	var look []*hold
 	a.mu.Lock()

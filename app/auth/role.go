@@ -12,7 +12,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// Role is what a token may be used for. Admin contains operator, operator writer, writer viewer; worker stands beside
+// Role is what a token may be used for. Admin contains operator, operator writer, writer viewer; worker stands next to
 // them.
 type Role string
 

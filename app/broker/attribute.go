@@ -106,13 +106,11 @@ func (b *Broker) changeAttributes(ctx context.Context, ns string, edit func(type
 	return err
 }
 
-// AttributeTypes are the registered search attributes of a namespace. An app that is alone on its database
-// reads them once and remembers them; beside others it reads them each time, since another app may have changed
-// them.
+// AttributeTypes are the registered search attributes of a namespace. An app that is alone on its database reads them
+// once and remembers them; next to others it reads them each time, since another app may have changed them.
 func (b *Broker) AttributeTypes(ctx context.Context, ns string) (map[string]string, error) {
 	known, at := b.namespaces.attributes(ns)
-	// Beside other apps what is remembered may be wrong by now, and a value of a wrong type in history stays
-	// there.
+	// Next to other apps what is remembered may be wrong by now, and a value of a wrong type in history stays there.
 	if known != nil && !b.opt.Shared {
 		return known, nil
 	}
@@ -162,8 +160,8 @@ func (n *namespaces) attributes(name string) (types map[string]string, at int) {
 func (n *namespaces) learn(name string, types map[string]string, at int) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	// The read may have begun before a change of the registrations and ended behind it. Kept, it would be believed
-	// for as long as this app lives.
+	// The read may have begun before a change of the registrations and ended behind it. Kept, it would be believed as long
+	// as this app lives.
 	if n.changes != at {
 		return
 	}

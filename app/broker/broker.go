@@ -24,12 +24,12 @@ import (
 	"github.com/sojourn-run/sojourn/shared/retry"
 )
 
-// Several apps may serve one database, and any of them may die at any time. So what a verb promises rests on rows
-// that its change reads and writes together. What this process remembers beside them (who was heard, which poll
-// was given what, which worker keeps which run) saves reads and wakes the right worker; an app that knows none of
-// it has to do without.
+// Several apps may serve one database, and any of them may die at any time. So what a verb promises rests on rows that
+// its change reads and writes together. What this process remembers next to them (who was heard, which poll was given
+// what, which worker keeps which run) saves reads and wakes the right worker; an app that knows none of it has to do
+// without.
 
-// Options of a broker. Zero values mean the defaults named beside them.
+// Options of a broker. Zero values mean the defaults named next to them.
 type Options struct {
 	Release       string
 	StrictRelease bool
@@ -200,7 +200,7 @@ func (b *Broker) Tells(n Notices) {
 // View answers what people ask, by what this broker's app knows of its workers.
 func (b *Broker) View() *view.View { return b.view }
 
-// Store is the storage under the broker, for what reads beside it.
+// Store is the storage under the broker, for what reads next to it.
 func (b *Broker) Store() store.Store { return b.store }
 
 // Watch looks after the workers until ctx ends, has them where operators want them, and logs how sessions move.
@@ -216,8 +216,8 @@ func (b *Broker) Watch(ctx context.Context) error {
 	return b.workers.Watch(ctx)
 }
 
-// readyTime is how long it may take to say whether the app is ready.
-// It is less than the two seconds that Ready has, so that the answer is on its way before they are over.
+// readyTime is how long it may take to say whether the app is ready. It is less than the two seconds that Ready has, so
+// that the answer is on its way before they have ended.
 const readyTime = 1500 * time.Millisecond
 
 // Ready says whether the app can write, within two seconds: its store answers, and took what it was last given.
@@ -250,8 +250,8 @@ func (b *Broker) async(work func(context.Context)) {
 	}()
 }
 
-// persist is async for what would otherwise wait for a lease to run out: while the store is away it is tried again, for
-// as long as that.
+// persist is async for what would otherwise wait for a lease to run out: while the store is away it is tried again, as
+// long as that.
 func (b *Broker) persist(work func(context.Context) error) {
 	b.background.Add(1)
 	go func() {

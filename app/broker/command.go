@@ -81,8 +81,8 @@ func (b *Broker) Archive(ctx context.Context, in protocol.EndRequest) (protocol.
 	return b.tell(ctx, in, "archive", nil, func(reason string) engine.Input { return engine.ArchiveRun{Reason: reason} })
 }
 
-// tell gives a run a command that carries no more than its reason.
-// Reason and verb are what was asked: the same request id with another reason is a conflict.
+// tell gives a run a command that carries at most its reason. Reason and verb are what was asked: the same request id
+// with another reason is a conflict.
 func (b *Broker) tell(
 	ctx context.Context, in protocol.EndRequest, verb string, may func(*engine.Run) error,
 	input func(reason string) engine.Input,

@@ -13,11 +13,11 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// What commands need beside their run. A decider reads nothing, so the rows are named with the change, and what only
+// What commands need next to their run. A decider reads nothing, so the rows are named with the change, and what only
 // histories have (arguments, signals, ends of children) is read ahead of it.
 
-// code is what is known of the code whose run goes on as new. If its worker is gone by now, the engine has to
-// do without.
+// code is what is known of the code whose run continues as new. If its worker is gone by now, the engine has to do
+// without.
 func (b *Broker) code(ctx context.Context, in protocol.CompleteItem) engine.Code {
 	if last := len(in.Commands) - 1; last < 0 || in.Commands[last].Type != protocol.ContinueAsNew {
 		return engine.Code{}
@@ -33,7 +33,7 @@ func (b *Broker) code(ctx context.Context, in protocol.CompleteItem) engine.Code
 	return engine.Code{Runtime: w.Runtime, Signals: w.Declares("signals")}
 }
 
-// sameArguments gives a run that goes on as new without naming arguments those that it was started with.
+// sameArguments gives a run that continues as new without naming arguments those that it was started with.
 func (b *Broker) sameArguments(ctx context.Context, run string, in *protocol.CompleteItem) error {
 	last := len(in.Commands) - 1
 	if last < 0 || in.Commands[last].Type != protocol.ContinueAsNew || !in.Commands[last].Arguments.IsZero() {
@@ -54,8 +54,8 @@ func (b *Broker) sameArguments(ctx context.Context, run string, in *protocol.Com
 	return nil
 }
 
-// carried reads the signals that a run which goes on as new hands on because its worker kept them: only history
-// has them. They are read before the change, since a run's rows hold no payloads.
+// carried reads the signals that a run which continues as new hands on because its worker kept them: only history has
+// them. They are read before the change, since a run's rows hold no payloads.
 func (b *Broker) carried(
 	ctx context.Context, run string, commands []protocol.Command,
 ) (list []engine.Signal, err error) {

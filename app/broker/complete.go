@@ -16,9 +16,9 @@ import (
 	"github.com/sojourn-run/sojourn/shared/stack"
 )
 
-// Reports of outcomes. Workers repeat them when an answer is lost, send them late, and send many at once. Each
-// outcome is therefore a change of its own with its own answer; a repeated one is known by its hash and gets
-// its first answer, also when another app took it.
+// Reports of outcomes. Workers repeat them when an answer is lost, send them late, and send many at once. Each outcome
+// is therefore its own change with its own answer; a repeated one is known by its hash and gets its first answer, also
+// when another app took it.
 
 // Complete records the outcomes of tasks, each on its own: a refused outcome does not affect the others. A next poll
 // enters the dispatch queue before the outcomes are submitted, so that tasks they create can be handed to it at once.
@@ -86,8 +86,8 @@ func (b *Broker) own(in protocol.CompleteRequest) []dispatch.Own {
 	})
 }
 
-// madeBy are the tasks that runs may go on with after some outcomes: of a workflow task an activity, and of activities,
-// however many, one workflow task of their run. A turn has a poll of its own for what it makes.
+// madeBy are the tasks that runs may continue with after some outcomes: of a workflow task an activity, and of
+// activities, however many, one workflow task of their run. A turn has its own poll for what it makes.
 func madeBy(items []protocol.CompleteItem) (list []dispatch.Own) {
 	for i := range items {
 		item, kind := &items[i], protocol.KindActivity
@@ -158,7 +158,7 @@ func (b *Broker) record(
 	// A session that ended with this step makes room at its holder, for tasks that lay there and of which no commit
 	// tells.
 	change.Recheck(b.dispatch, o.Freed)
-	// Only a report that was accepted under its lease is a sign of life: anybody could send another.
+	// Only a report that was accepted under its lease is a heartbeat: anybody could send another.
 	if o.By.Owner == in.Owner {
 		b.workers.Credit(ctx, engine.WorkerKey{Namespace: o.Run.Namespace, ID: in.Owner}, o.By.Incarnation)
 	}

@@ -13,8 +13,8 @@ import (
 // and deleted as that. What a schedule has no place for is refused here. A start whose priority was silently
 // dropped would look accepted.
 
-// startCron makes the schedule that a start with a cron expression stands for. The schedule's id is the
-// workflow id of the start. Every firing has an id of its own, made of that id and the time.
+// startCron makes the schedule that a start with a cron expression stands for. The schedule's id is the workflow id of
+// the start. Every firing has its own id, made of that id and the time.
 func (b *Broker) startCron(ctx context.Context, in protocol.StartRequest) (protocol.StartAnswer, error) {
 	in, _, err := b.startRequest(in)
 	if err != nil {

@@ -12,13 +12,13 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// Renewals are the most frequent write of a fleet that works, and tempting to answer from memory. But a worker
-// that believes in a lease which a crash takes back goes on while another one begins the same task. So each answer
-// comes behind a commit.
+// Renewals are the most frequent write of a fleet that works, and tempting to answer from memory. But a worker that
+// believes in a lease which a crash takes back continues while another one begins the same task. So each answer comes
+// behind a commit.
 
-// HeartbeatTask renews the lease of one attempt, and says whether to go on. The renewal is stored before it is
-// answered: a worker must not believe in a lease that a crash takes back. An attempt that is over is told so in
-// the answer; an id that never was, and a task that another worker holds, are errors.
+// HeartbeatTask renews the lease of one attempt, and says whether to continue. The renewal is stored before it is
+// answered: a worker must not believe in a lease that a crash takes back. An attempt that has ended is told so in the
+// answer; an id that never was, and a task that another worker holds, are errors.
 func (b *Broker) HeartbeatTask(ctx context.Context, in protocol.HeartbeatRequest) (protocol.HeartbeatAnswer, error) {
 	in.Namespace = change.Namespace(in.Namespace)
 	a := protocol.HeartbeatAnswer{TaskID: in.TaskID, AttemptID: in.AttemptID, Attempt: in.Attempt, Owner: in.Owner}
@@ -154,7 +154,7 @@ func (b *Broker) renewLease(ctx context.Context, in protocol.HeartbeatRequest) p
 	if err != nil {
 		reason := string(protocol.ReasonOf(err))
 		if reason == "" {
-			// The store is away, which ends no attempt: its worker goes on for as long as the lease that it has.
+			// The store is away, which ends no attempt: its worker continues as long as the lease that it has.
 			reason = string(protocol.ReasonBackendUnavailable)
 			a.CanContinue = true
 		}

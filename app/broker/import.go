@@ -11,11 +11,11 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// An export comes back to be read, never to go on: only closed runs are taken. So the one danger is that it takes
+// An export comes back to be read, never to continue: only closed runs are taken. So the one danger is that it takes
 // the place of something that lives, and what stands under its ids is looked at under their locks.
 
 // Import brings a closed run back: its history, and what listings and filters show of it. The workflow id has to be
-// free, or to belong to the run that this one went on to, or came from. The same run once more changes nothing.
+// free, or to belong to the run that this one continued to, or came from. The same run once more changes nothing.
 func (b *Broker) Import(ctx context.Context, in protocol.ImportRequest) (protocol.ImportAnswer, error) {
 	ns := change.Namespace(in.Namespace)
 	d, err := engine.ImportRun(ns, in.Events)

@@ -65,7 +65,7 @@ func (n *namespaces) drop(name string) {
 }
 
 // HasNamespace refuses a namespace that was not created. Alone on its database an app asks the store once for each;
-// beside others, once a minute.
+// next to others, once a minute.
 func (b *Broker) HasNamespace(ctx context.Context, name string) error {
 	name = change.Namespace(name)
 	if name == store.DefaultNamespace || b.namespaces.has(name, b.opt.Shared) {
@@ -185,9 +185,9 @@ func (b *Broker) putNamespace(
 	return b.viewNamespace(n), nil
 }
 
-// DeleteNamespace removes a namespace and everything in it. From the first change on nothing of it can be named
-// any more, and workers that still hold its tasks are told that those are gone. If it fails in between, the
-// same request again goes on where it stopped.
+// DeleteNamespace removes a namespace and everything in it. From the first change on nothing of it can be named any
+// more, and workers that still hold its tasks are told that those are gone. If it fails in between, the same request
+// again continues where it stopped.
 func (b *Broker) DeleteNamespace(ctx context.Context, name string) (protocol.NamespaceRemoval, error) {
 	out := protocol.NamespaceRemoval{Name: name, Status: "deleted", Deleted: map[string]int{}}
 	if name == store.DefaultNamespace {

@@ -25,9 +25,9 @@ func (b *Broker) completion(
 	return b.activityOutcome(in, turn)
 }
 
-// workflowOutcome makes the change of the outcome of a workflow task: it was handed back, it failed, or it
-// brought commands. What commands need beside the run (types, carried signals, ends of children) is read here,
-// ahead of the change, since a decider reads nothing.
+// workflowOutcome makes the change of the outcome of a workflow task: it was handed back, it failed, or it brought
+// commands. What commands need next to the run (types, carried signals, ends of children) is read here, ahead of the
+// change, since a decider reads nothing.
 func (b *Broker) workflowOutcome(ctx context.Context, in protocol.CompleteItem) (store.Change, string, error) {
 	run, n, ok := engine.ParseTaskID(in.TaskID)
 	if !ok {

@@ -42,8 +42,8 @@ func (b *Broker) Poll(ctx context.Context, in protocol.PollRequest) (protocol.Po
 	if in.Timeout != nil {
 		wait = min(max(0, time.Duration(*in.Timeout)*time.Second), maxPoll)
 	}
-	// A wait that ends because something about the worker changed (its drain, its registration) is not the
-	// poll's end: it is admitted again and goes on for the rest of its time.
+	// A wait that ends because something about the worker changed (its drain, its registration) is not the poll's end: it
+	// is admitted again and continues for the rest of its time.
 	poll := func() (protocol.PollAnswer, error) {
 		if a, err := b.leasedBefore(ctx, in, w); err != nil || len(a.Tasks) > 0 {
 			return a, err
@@ -347,8 +347,8 @@ func refOf(l store.Leased) store.TaskRef {
 	return store.TaskRef{Kind: l.Kind, Run: l.Head.ID, Seq: a.Seq, Delivery: a.Delivery, Again: a.Again}
 }
 
-// giveBack undoes a delivery that did not reach its worker. It is tried for as long as the lease would last,
-// since until then the task would wait for nobody.
+// giveBack undoes a delivery that did not reach its worker. It is tried as long as the lease would last, since until
+// then the task would wait for nobody.
 func (b *Broker) giveBack(ref store.TaskRef) {
 	if ref.Kind.Asked() {
 		b.async(func(ctx context.Context) {

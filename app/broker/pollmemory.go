@@ -16,7 +16,7 @@ import (
 )
 
 // A poll leases what it answers with, and the answer may be lost on its way. Were the same poll a new one, its tasks
-// would wait for their leases to run out, and the worker would be given others beside them that it has no slot for.
+// would wait for their leases to run out, and the worker would be given others next to them that it has no slot for.
 
 // pollKept is how long the answer to a poll_request_id is remembered.
 const pollKept = 120 * time.Second
@@ -39,7 +39,7 @@ func (m *pollMemory) sweep(now time.Time) {
 }
 
 // pollKey names a poll. A worker's polls for workflow tasks and for the validation of updates go one way and share
-// their ids; those for activities, queries and mixed batches each have ids of their own.
+// their ids; those for activities, queries and mixed batches each have their own ids.
 type pollKey struct {
 	worker engine.WorkerKey
 	id     string
@@ -310,7 +310,7 @@ func (b *Broker) leasedUnder(
 		return nil, err
 	}
 	for _, l := range found {
-		// A delivery that is over by now is not found again.
+		// A delivery that has ended by now is not found again.
 		if err := change.TellAgain(ctx, b.store, refOf(l)); err != nil && protocol.ReasonOf(err) == "" {
 			return nil, err
 		}

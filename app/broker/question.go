@@ -15,8 +15,8 @@ import (
 )
 
 // Queries and validations share what is here: who may be asked, what a worker is handed, how its reply is judged. They
-// are leased through the same polls as tasks, but live in app/question, since they are worth no more than their
-// caller's patience and must cost no commit.
+// are leased through the same polls as tasks, but live in app/question, since they are worth at most their caller's
+// patience and must cost no commit.
 
 var _ dispatch.Claimer = (*Broker)(nil)
 
@@ -111,7 +111,7 @@ func (b *Broker) completeQuestion(ctx context.Context, in protocol.CompleteItem)
 	if err := question.Held(&q, in); err != nil {
 		return "", sight.refused(err)
 	}
-	// Its worker cannot answer it, and another one may; the caller goes on waiting.
+	// Its worker cannot answer it, and another one may; the caller continues waiting.
 	if in.Returned != "" {
 		return "returned", b.questions.Requeue(ctx, q.ID, q.Attempt)
 	}

@@ -80,7 +80,7 @@ func (b *Broker) patience(w *engine.Worker, in *protocol.WorkerHeartbeat) time.D
 	return min(mostPatience, patience)
 }
 
-// renewSessions renews sessions that a worker holds, with those that other workers name until patience is over.
+// renewSessions renews sessions that a worker holds, with those that other workers name until patience has ended.
 func (b *Broker) renewSessions(
 	ctx context.Context, who *engine.Worker, asked []protocol.SessionRenewal, patience time.Duration,
 ) []protocol.SessionState {

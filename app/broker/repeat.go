@@ -31,7 +31,7 @@ func (b *Broker) repeated(
 		return turnRepeated(a, e), ended, e.Reason == protocol.ReasonAlreadyCompleted
 	}
 	switch e.Reason {
-	// Any of these may be what the first report itself has caused: the attempt is over, or its run closed with it.
+	// Any of these may be what the first report itself has caused: the attempt has ended, or its run closed with it.
 	case protocol.ReasonStaleAttempt, protocol.ReasonRunClosed, protocol.ReasonRunCancelled, protocol.ReasonRunTerminated:
 	default:
 		return a, ended, false

@@ -10,7 +10,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// Workers of the HTTP contract read from the task why their run goes on, and do not look for it in the history. The
+// Workers of the HTTP contract read from the task why their run continues, and do not look for it in the history. The
 // cause was stored with the task, so that a task that is delivered again says the same.
 
 // resume fills in what woke the run, from the cause its task was made for.
@@ -96,7 +96,7 @@ func (b *Broker) resumeArguments(ctx context.Context, t *protocol.WorkflowTask, 
 	return nil
 }
 
-// resumeCondition names the condition wait that is to be evaluated, or whose time is over.
+// resumeCondition names the condition wait that is to be evaluated, or whose time has ended.
 func resumeCondition(t *protocol.WorkflowTask, seq int64, events []history.Event) {
 	r := &t.Resume
 	kind, id := "condition", engine.StepID(t.RunID, seq)

@@ -15,9 +15,9 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// What is past its retention goes in pieces, each run by a change of its own in the background, which looks again
-// whether the run is closed. So whoever waits for a commit waits for one of them at most, and clean-up of large
-// namespaces is felt by nobody.
+// What is past its retention goes in pieces, each run by its own change in the background, which looks again whether
+// the run is closed. So whoever waits for a commit waits for one of them at most, and clean-up of large namespaces is
+// felt by nobody.
 
 // Retention says which closed runs of a namespace are older than it keeps them.
 func (b *Broker) Retention(ctx context.Context, ns string) (protocol.RetentionStatus, error) {
@@ -135,7 +135,7 @@ func (b *Broker) forget(ctx context.Context, s protocol.RetentionStatus) error {
 		gone, err := change.Commit[int](ctx, b.store, store.Change{
 			Needs: store.Keys{Sessions: old},
 			Decide: func(rows store.Rows, _ time.Time) (store.Writes, error) {
-				// A session of that id may have been made since it was found; then its timeline goes on.
+				// A session of that id may have been made since it was found; then its timeline continues.
 				old := slices.DeleteFunc(slices.Clone(old), func(k engine.SessionKey) bool { return rows.Session(k) != nil })
 				return store.Writes{DropTimelines: old, Answer: len(old)}, nil
 			},

@@ -239,8 +239,8 @@ func (s *scheduledRun) run(
 	}}, now)
 }
 
-// dueSchedule fires what is due. A start that is refused counts as a failure of that firing, so that the schedule goes
-// on.
+// dueSchedule fires what is due. A start that is refused counts as a failure of that firing, so that the schedule
+// continues.
 func (b *Broker) dueSchedule(ctx context.Context, k engine.ScheduleKey) error {
 	_, err := b.decideSchedule(ctx, k, engine.DueSchedule{})
 	switch {
@@ -301,7 +301,7 @@ func (b *Broker) recomputeSchedule(ctx context.Context, s engine.Schedule, now t
 	return err
 }
 
-// Without it the same firing would be due again at once, and refused again, for ever.
+// Without it the same firing would be due again at once, and refused again, forever.
 func (b *Broker) failSchedule(ctx context.Context, k engine.ScheduleKey, reason string) error {
 	_, err := b.store.Commit(ctx, store.Change{
 		Needs: store.Keys{Schedules: []engine.ScheduleKey{k}},
@@ -410,15 +410,15 @@ func (b *Broker) PauseSchedule(ctx context.Context, ns, id, note string) (protoc
 	})
 }
 
-// ResumeSchedule goes on with the next time; what was missed is for a backfill.
+// ResumeSchedule continues with the next time; what was missed is for a backfill.
 func (b *Broker) ResumeSchedule(ctx context.Context, ns, id, note string) (protocol.ScheduleReceipt, error) {
 	return b.commandSchedule(ctx, protocol.ScheduleRequest{Namespace: ns, ID: id, Note: &note}, engine.ResumeSchedule{
 		Note: note,
 	})
 }
 
-// DeleteSchedule takes a schedule away; its history stays for as long as a closed run is kept, and so do the workflows
-// it started.
+// DeleteSchedule takes a schedule away; its history stays as long as a closed run is kept, and so do the workflows it
+// started.
 func (b *Broker) DeleteSchedule(ctx context.Context, ns, id string) (protocol.ScheduleReceipt, error) {
 	out, err := b.commandSchedule(ctx, protocol.ScheduleRequest{Namespace: ns, ID: id}, engine.DeleteSchedule{})
 	out.Status = engine.ScheduleDeleted
@@ -476,8 +476,7 @@ func (b *Broker) BackfillSchedule(
 		ScheduleID: id, Namespace: k.Namespace, Outcome: "backfilled", Status: s.Status, Attempted: &n,
 		Results: []protocol.ScheduleFire{},
 	}
-	// Each time is a step of its own. If the request breaks off, the same again goes on: what has fired is
-	// skipped.
+	// Each time is its own step. If the request breaks off, the same again continues: what has fired is skipped.
 	for _, at := range times {
 		out, err := b.decideSchedule(ctx, k, engine.FireSchedule{At: at, Backfill: true, Overlap: overlap})
 		if err != nil {

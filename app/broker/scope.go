@@ -78,8 +78,8 @@ func (s sight) through(c store.Change) (store.Change, error) {
 	return c, s.owner()
 }
 
-// of refuses a task whose queue the caller's token is not good for. The queue of an activity that is over is
-// not at hand; whatever is asked of such a task is refused anyway, and refused looks then.
+// of refuses a task whose queue the caller's token is not good for. The queue of an activity that has ended is not at
+// hand; whatever is asked of such a task is refused anyway, and refused looks then.
 func (s sight) of(run *engine.Run) error {
 	if s.who == nil {
 		return nil
@@ -139,7 +139,7 @@ func (s sight) question(q *store.Question) error {
 	return s.owner()
 }
 
-// queueOf is the queue an activity was scheduled in. One that is over stands in its run's history alone.
+// queueOf is the queue an activity was scheduled in. One that has ended stands in its run's history alone.
 func (b *Broker) queueOf(ctx context.Context, run string, seq int64) (queue string, found bool, err error) {
 	err = b.store.View(ctx, func(r store.Reader) error {
 		s, err := r.Step(ctx, run, seq)

@@ -15,9 +15,9 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// A holder speaks of its session by name and epoch. The name alone would not do: a worker that stood still, and
-// lost the session meanwhile, would renew or close what another one holds by now. Each word is one decision on the
-// session's row.
+// A holder speaks of its session by name and epoch. The name alone would not do: a worker that was paused, and lost the
+// session meanwhile, would renew or close what another one holds by now. Each word is one decision on the session's
+// row.
 
 // CreateSession claims a session for a worker before any activity of it. It is how external workers take one on
 // purpose.
@@ -122,8 +122,8 @@ func holder(in protocol.SessionVerb) engine.SessionHolder {
 	return engine.SessionHolder{Worker: in.WorkerID, Epoch: in.Epoch}
 }
 
-// What is common to the words of a holder: that the caller may speak for the worker, one decision, and that an
-// accepted one is a sign of life.
+// What is common to the words of a holder: that the caller may speak for the worker, one decision, and that an accepted
+// one is a heartbeat.
 func (b *Broker) sessionVerb(
 	ctx context.Context, in protocol.SessionVerb, outcome string, verb engine.SessionInput,
 ) (protocol.SessionAnswer, error) {

@@ -112,7 +112,7 @@ func ignore(err, kind error) error {
 }
 
 // failQueuedTasks fails the tasks that are queued in a session which has ended, or whose policy says so; they would
-// wait for ever.
+// wait forever.
 func (b *Broker) failQueuedTasks(ctx context.Context, key engine.SessionKey) error {
 	var tasks []engine.Activity
 	err := b.store.View(ctx, func(r store.Reader) (err error) {

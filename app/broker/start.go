@@ -23,8 +23,8 @@ import (
 // Every workflow pays for a start, so it costs one commit and no read: the id is taken to be free, and only when
 // it shows that it is not is the start decided again on the rows that are there.
 
-// Start starts a workflow. A workflow id is used once for as long as a run of it is kept. A second start is
-// refused, or, with use-existing, answered with the run that is open.
+// Start starts a workflow. A workflow id is used once as long as a run of it is kept. A second start is refused, or,
+// with use-existing, answered with the run that is open.
 func (b *Broker) Start(ctx context.Context, in protocol.StartRequest) (protocol.StartAnswer, error) {
 	if in.Cron != "" {
 		return b.startCron(ctx, in)
@@ -40,7 +40,8 @@ func (b *Broker) Start(ctx context.Context, in protocol.StartRequest) (protocol.
 		return protocol.StartAnswer{}, err
 	}
 	key := engine.WorkflowKey{Namespace: in.Namespace, ID: in.WorkflowID}
-	// Names are checked for a new run only: a start of an existing workflow is answered as ever, so its row is read first.
+	// Names are checked for a new run only: a start of an existing workflow is answered as before, so its row is read
+	// first.
 	badName := engine.CheckStartNames(in)
 	// Chosen outside of the change, which may be decided more than once and has to say the same each time.
 	runID := ulid.Make().String()
@@ -107,7 +108,7 @@ func existing(in protocol.StartRequest, flow *engine.Workflow, run *engine.Run) 
 }
 
 // The answer is made of the run and not of the request: with use-existing they may differ, and the run is what
-// goes on.
+// continues.
 func started(in protocol.StartRequest, run *engine.Run, outcome string) protocol.StartAnswer {
 	status, _, _ := run.Public()
 	return protocol.StartAnswer{

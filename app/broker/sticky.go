@@ -21,9 +21,9 @@ const (
 	mostStickyWorkers  = 50_000
 )
 
-// stickyRuns remembers which workers keep which runs in their memory, and up to which event, so that a task
-// shows only what its worker has not seen. It is a guess that may be wrong and does no harm then: a worker that
-// forgot the run asks for the history from the beginning. Each app has a memory of its own.
+// stickyRuns remembers which workers keep which runs in their memory, and up to which event, so that a task shows only
+// what its worker has not seen. It is a guess that may be wrong and does no harm then: a worker that forgot the run
+// asks for the history from the beginning. Each app has its own memory.
 type stickyRuns struct {
 	mu   sync.Mutex                             // guards what follows
 	runs *simplelru.LRU[string, []stickyWorker] // of each run, who decided last first: it has the least to catch up with
@@ -122,7 +122,7 @@ func (k *stickyRuns) sweep(lives func(store.Process) bool) {
 	}
 }
 
-// drop forgets a run that is over.
+// drop forgets a run that has ended.
 func (k *stickyRuns) drop(run string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -12,8 +12,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// These passes are started by hand. Each item of them goes through a decision of its own, as what the sweeper brings
-// does, so one that somebody else dealt with meanwhile is skipped, and a pass may run at any time and beside another.
+// These passes are started by hand. Each item of them goes through its own decision, as what the sweeper brings does,
+// so one that somebody else dealt with meanwhile is skipped, and a pass may run at any time and next to another.
 
 // RepairPass takes runs out of quarantine: those named, else all that are listed.
 func (b *Broker) RepairPass(ctx context.Context, in protocol.RepairRequest) (protocol.SystemPass, error) {
@@ -56,7 +56,7 @@ func (b *Broker) RepairPass(ctx context.Context, in protocol.RepairRequest) (pro
 	return p, nil
 }
 
-// ActivityTimeoutPass moves activities on whose time is over: those named, else all that are due.
+// ActivityTimeoutPass moves activities on whose time has ended: those named, else all that are due.
 func (b *Broker) ActivityTimeoutPass(ctx context.Context, in protocol.TimeoutRequest) (protocol.SystemPass, error) {
 	p := protocol.SystemPass{Results: []protocol.SystemResult{}}
 	if err := protocol.CheckLimits(in); err != nil {

@@ -106,7 +106,7 @@ func (b *Broker) unseen(l *store.Leased) []history.Event {
 		Worker: engine.WorkerKey{Namespace: l.Head.Namespace, ID: a.Owner}, Incarnation: a.Incarnation,
 	})
 	n := len(l.Events)
-	// All of what it has not seen or nothing: with a gap it could not go on.
+	// All of what it has not seen or nothing: with a gap it could not continue.
 	if seen == 0 || seen >= l.Head.LastSeq || n == 0 || l.Events[0].Seq > seen+1 || l.Events[n-1].Seq != l.Head.LastSeq {
 		return nil
 	}
@@ -235,7 +235,7 @@ func (b *Broker) workflowTask(
 	if size <= 0 {
 		size = change.DefaultPage
 	}
-	// What the run was started with stands beside the history once more.
+	// What the run was started with stands next to the history once more.
 	if seen == 0 {
 		bytes = max(shortestPage, bytes-int(h.ArgumentBytes))
 	}

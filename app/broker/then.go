@@ -97,9 +97,9 @@ func (b *Broker) turnOf(
 	return t
 }
 
-// turnPoll names what is leased with the result of an attempt.
-// A worker that repeats the result asks for the same, and is found its next activity by this name at any app.
-// It is a name within the run, which stands beside it in the task's row.
+// turnPoll names what is leased with the result of an attempt. A worker that repeats the result asks for the same, and
+// is found its next activity by this name at any app. It is a name within the run, which stands next to it in the
+// task's row.
 func turnPoll(run, attempt string) string { return "then " + strings.TrimPrefix(attempt, run+"-") }
 
 // hashThen tells turns apart.
@@ -180,8 +180,8 @@ func (t *turn) taken(o change.Outcome) *protocol.Taken {
 	return t.b.taken(t.ctx, t.poll, t.run, o.Made, leased, t.budget)
 }
 
-// taken says how a run went on with a turn. What it scheduled goes back if it cannot be told. It is nil, as if the turn
-// did not count, when what the turn made does not fit into the response: the worker then throws the run away, and
+// taken says how a run continued with a turn. What it scheduled goes back if it cannot be told. It is nil, as if the
+// turn did not count, when what the turn made does not fit into the response: the worker then throws the run away, and
 // replays it with the next task.
 func (b *Broker) taken(
 	ctx context.Context, poll protocol.PollRequest, run string, made []history.Event, leased []store.Leased,

@@ -24,7 +24,7 @@ const (
 )
 
 // Update sends an update to the current run of a workflow and waits for the stage asked for. A wait that runs out is no
-// error: the answer says what is known so far, and the update goes on. When the run closes first, the update has
+// error: the answer says what is known so far, and the update continues. When the run closes first, the update has
 // failed.
 func (b *Broker) Update(ctx context.Context, in protocol.UpdateRequest) (protocol.UpdateAnswer, error) {
 	if err := protocol.CheckLimits(in); err != nil {
@@ -77,8 +77,8 @@ type followed struct {
 	answer  protocol.UpdateAnswer
 }
 
-// awaitUpdate reads what became of an update. With wait it goes on until the update was answered, through the runs that
-// continued as new.
+// awaitUpdate reads what became of an update. With wait it continues until the update was answered, through the runs
+// that continued as new.
 func (b *Broker) awaitUpdate(
 	ctx context.Context, f followed, wait bool, most time.Duration,
 ) (protocol.UpdateAnswer, error) {
@@ -100,7 +100,7 @@ func (b *Broker) awaitUpdate(
 	}
 }
 
-// followRun reads one run until the update was answered, or the time is up, or the run went on in next.
+// followRun reads one run until the update was answered, or the time is up, or the run continued in next.
 func (b *Broker) followRun(ctx context.Context, f *followed, wait bool) (next string, err error) {
 	// Watched before it is read: an event that comes in between would otherwise be waited for in vain.
 	changed, round, stop := b.view.RunChanges(f.run)

@@ -112,7 +112,7 @@ func (b *Broker) Deregister(ctx context.Context, in protocol.DeregisterRequest) 
 	return b.workers.Deregister(ctx, in)
 }
 
-// WorkerHeartbeat takes a worker's sign of life, renews every attempt and session it names, and says what the worker
+// WorkerHeartbeat takes a worker's heartbeat, renews every attempt and session it names, and says what the worker
 // should do. Sessions are renewed with those of other workers, see renewSessions; nothing is answered before it is
 // stored.
 func (b *Broker) WorkerHeartbeat(
@@ -133,8 +133,8 @@ func (b *Broker) WorkerHeartbeat(
 	var wait sync.WaitGroup
 	for i, l := range in.Leases {
 		l.Owner = w.ID
-		// Each attempt by itself and all at once: they come into one batch, and one that is over says nothing of
-		// the others.
+		// Each attempt by itself and all at once: they come into one batch, and one that has ended says nothing of the
+		// others.
 		wait.Go(func() { a.Leases[i] = b.renewLease(ctx, l) })
 	}
 	wait.Go(func() {

@@ -9,8 +9,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// Find is the run a target means, with the row of its workflow id. They are two reads, and the run may go on as a new
-// one between them: then both are read again, so that nobody is shown a run as its workflow's end that is not. What
+// Find is the run a target means, with the row of its workflow id. They are two reads, and the run may continue as a
+// new one between them: then both are read again, so that nobody is shown a run as its workflow's end that is not. What
 // reads the same twice is so: of a chain that was imported from its beginning, the runs to come are missing.
 func Find(ctx context.Context, r store.Reader, t protocol.Target) (*engine.Run, engine.Workflow, error) {
 	for before := ""; ; {

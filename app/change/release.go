@@ -31,7 +31,7 @@ func stepKeys(ref store.TaskRef) store.Keys {
 }
 
 // TellAgain notes that the holder of a delivery is told of it again, so that whoever takes it for undelivered does not
-// undo it. It is refused if the delivery is over.
+// undo it. It is refused if the delivery has ended.
 func TellAgain(ctx context.Context, s store.Store, ref store.TaskRef) error {
 	in, needs := engine.TellAgain{Number: ref.Seq, Delivery: ref.Delivery}, flowKeys(ref)
 	if ref.Kind != protocol.KindWorkflow {

@@ -9,7 +9,7 @@ import (
 )
 
 // One decision may touch more runs than the one that was asked about: a child that starts, a parent that hears of an
-// end, the run that goes on in its place. They are gathered into one change here, so that nobody can see one half of
+// end, the run that continues in its place. They are gathered into one change here, so that nobody can see one half of
 // it.
 
 // environment is what a decision on a run may look at.
@@ -34,8 +34,8 @@ func environment(rows store.Rows, run *engine.Run) engine.Environment {
 	}
 }
 
-// Decide asks the engine about a run and gathers what the decision writes: the run, the run that goes on in its place,
-// signals to other runs.
+// Decide asks the engine about a run and gathers what the decision writes: the run, the run that continues in its
+// place, signals to other runs.
 func Decide(rows store.Rows, run *engine.Run, in engine.Input, now time.Time) (store.Writes, engine.Decision, error) {
 	d, err := engine.DecideRun(run, environment(rows, run), in, now)
 	if err != nil {

@@ -28,7 +28,7 @@ import (
 // every minute for each connection, and when Recheck is: an error then ends it.
 type Authenticate func(ctx context.Context, token string, r *http.Request) (principal any, err error)
 
-// Options of a channel. Zero values mean the defaults named beside them.
+// Options of a channel. Zero values mean the defaults named next to them.
 type Options struct {
 	Worker    Authenticate // of workers; must let nobody in who is not one. nil: everybody is let in
 	Dashboard Authenticate // of browsers; nil: everybody is let in

@@ -121,8 +121,8 @@ func (c *Channel) extendLock(ctx context.Context, p *worker, in protocol.JobRef)
 	return beat(ctx, p, protocol.JobProgress{JobRef: in}, false)
 }
 
-// reportProgress does too, and is a sign of life of the job's own code, unless it tells of a rebuild: that is the
-// worker's word.
+// reportProgress does too, and is a heartbeat of the job's own code, unless it tells of a rebuild: that is the worker's
+// word.
 func (c *Channel) reportProgress(ctx context.Context, p *worker, in protocol.JobProgress) (protocol.JobLock, error) {
 	return beat(ctx, p, in, in.Rebuild == nil)
 }
@@ -213,7 +213,7 @@ func readLogs(raw json.RawMessage, why error) (in protocol.JobLogs, err error) {
 	return in, err
 }
 
-// refusal puts a refusal into the words of the wire. Other errors stay as they are: the caller learns no more than that
+// refusal puts a refusal into the words of the wire. Other errors stay as they are: the caller learns at most that
 // something failed.
 func refusal(err error) error {
 	var e *protocol.Error

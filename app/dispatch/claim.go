@@ -268,8 +268,8 @@ func (d *Dispatch) judge(l *line, found int, err error) {
 	}
 }
 
-// rest sends no claim of the line for a while.
-// The timer looks whether it is still the line's: a resume in between may have begun a rest of its own.
+// rest sends no claim of the line for a while. The timer looks whether it is still the line's: a resume in between may
+// have begun its own rest.
 func (d *Dispatch) rest(l *line, wait time.Duration) {
 	if d.closed {
 		return

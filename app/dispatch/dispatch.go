@@ -40,7 +40,7 @@ type Options struct {
 	Backoff  time.Duration // wait after a first failed claim, doubled with each further one up to BackoffMax; 50 ms
 	// BackoffMax is the longest wait between claims of a store that fails; 5 s.
 	BackoffMax time.Duration
-	// Settle is how long a poller whose time is over still waits for a commit or claim that already counts on it; 2 s.
+	// Settle is how long a poller whose time has ended still waits for a commit or claim that already counts on it; 2 s.
 	// What arrives later is given back.
 	Settle time.Duration
 	Log    zerolog.Logger
@@ -116,8 +116,8 @@ func New(o Options) *Dispatch {
 }
 
 // Bind joins the store, which needs its dispatcher before it can be opened. back hands leased tasks back that no poller
-// waits for any more; it runs on a goroutine of its own, must end by itself and must not count the delivery as an
-// attempt. pulse tells the sweeper when something will be due; it must not block. Both may be nil.
+// waits for any more; it runs on its own goroutine, must end by itself and must not count the delivery as an attempt.
+// pulse tells the sweeper when something will be due; it must not block. Both may be nil.
 func (d *Dispatch) Bind(c Claimer, back func([]store.Leased), pulse func(time.Time)) {
 	d.mu.Lock()
 	d.claimer, d.back, d.pulse = c, back, pulse
@@ -180,7 +180,7 @@ func (d *Dispatch) reopen(which func(lineKey) bool) {
 }
 
 // Throttled says that a budget kept tasks from the claim that is about to be answered. Until a lease ends, which
-// Backlog tells, or the minute is over, there is no use in another.
+// Backlog tells, or the minute has ended, there is no use in another.
 func (d *Dispatch) Throttled(namespace, queue string, kind protocol.TaskKind, t engine.Throttle) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -293,9 +293,9 @@ func (d *Dispatch) Drop(k engine.WorkerKey, err error) {
 	}
 }
 
-// Gone ends the waits of a process whose registration is over with ErrGone. Nobody may be there to take what is on its
-// way to them, so that goes back. Whoever enters for the process from now on has to be told by the Still of its Spec,
-// which is why OnGone comes first.
+// Gone ends the waits of a process whose registration has ended with ErrGone. Nobody may be there to take what is on
+// its way to them, so that goes back. Whoever enters for the process from now on has to be told by the Still of its
+// Spec, which is why OnGone comes first.
 func (d *Dispatch) Gone(p store.Process) {
 	d.mu.Lock()
 	gone := d.gone
@@ -314,7 +314,7 @@ func (d *Dispatch) Gone(p store.Process) {
 
 // dismiss ends a wait at once, with what it was given already.
 func (d *Dispatch) dismiss(w *Waiter) {
-	// It leaves at once and does not wait for what is on its way: the process is over, and a task that would be
+	// It leaves at once and does not wait for what is on its way: the process has ended, and a task that would be
 	// delivered to it would have to wait for its lease to run out.
 	w.err, w.closing = ErrGone, true
 	w.gone.Store(true)
@@ -322,7 +322,7 @@ func (d *Dispatch) dismiss(w *Waiter) {
 }
 
 // LeaseExpired ends the waits of a worker whose lease ran out, as if their time were over. One that lives asks again,
-// which shows that it does; from one that stands still, or that an unnoticed break of the network keeps from us, tasks
+// which shows that it does; from one that is paused, or that an unnoticed break of the network keeps from us, tasks
 // would only be lost once more.
 func (d *Dispatch) LeaseExpired(k engine.WorkerKey) {
 	d.mu.Lock()

@@ -50,7 +50,7 @@ func (d *Dispatch) Reserve(o store.Offer) store.Reservation {
 		return nil // a claim waits for the memory
 	}
 	w.budget.reserve(size)
-	// Of another kind as well: a poller with one slot that goes on with a run leaves all others where they are.
+	// Of another kind as well: a poller with one slot that continues with a run leaves all others where they are.
 	past := slices.ContainsFunc(w.entries, func(e entry) bool { return !e.spot.clear() })
 	w.hold(k, 1)
 	d.beginWork()
@@ -226,7 +226,7 @@ func (r *reservation) Undo() {
 	d.kick(w)
 }
 
-// Doubt ends a wait that can find out its outcome by asking again (see doubt); any other wait goes on.
+// Doubt ends a wait that can find out its outcome by asking again (see doubt); any other wait continues.
 func (r *reservation) Doubt(err error) {
 	w, d := r.waiter, r.waiter.d
 	d.mu.Lock()
@@ -240,8 +240,8 @@ func (r *reservation) Doubt(err error) {
 	d.kick(w)
 }
 
-// doubt ends a poller to which a task may be leased that never came. The lease names its poll, so the same poll
-// again finds the task. If the poller went on waiting instead, the task would be nobody's until the lease ends.
+// doubt ends a poller to which a task may be leased that never came. The lease names its poll, so the same poll again
+// finds the task. If the poller continued waiting instead, the task would be nobody's until the lease ends.
 func (d *Dispatch) doubt(w *Waiter, err error) {
 	if w.spec.Lessee.PollID != "" && !w.left {
 		d.endWait(w, err)

@@ -7,9 +7,9 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// What happens between a poll and a commit is in no table: whether anybody waits, how often claims came back
-// empty, what had to be given back. An operator who asks why a queue stands still finds that here, for this
-// process alone; the sum over all apps is the monitoring's to make.
+// What happens between a poll and a commit is in no table: whether anybody waits, how often claims came back empty,
+// what had to be given back. An operator who asks why a queue is paused finds that here, for this process alone; the
+// sum over all apps is the monitoring's to make.
 
 // Counts are totals since the start, for metrics.
 type Counts struct {

@@ -36,7 +36,7 @@ type Spec struct {
 	Still func() bool
 }
 
-// Own is a task that a run goes on with.
+// Own is a task that a run continues with.
 type Own struct {
 	Run  string
 	Kind protocol.TaskKind
@@ -297,7 +297,7 @@ func (w *Waiter) outcome(ctx context.Context) ([]store.Leased, error) {
 	return nil, w.err
 }
 
-// Throttled is why a budget withheld tasks from a wait that is over; nil when none did.
+// Throttled is why a budget withheld tasks from a wait that has ended; nil when none did.
 func (w *Waiter) Throttled() *protocol.Wait {
 	w.d.mu.Lock()
 	defer w.d.mu.Unlock()

@@ -18,8 +18,8 @@ import (
 // rule below serves one of these: a report counts only for the delivery that is live, and whatever ends a
 // delivery without a report makes the next one possible.
 
-// scheduleActivity opens an activity. One whose session has ended, or may not be made, fails in the same step:
-// left open, it would wait for ever for a session that nobody can hold.
+// scheduleActivity opens an activity. One whose session has ended, or may not be made, fails in the same step: left
+// open, it would wait forever for a session that nobody can hold.
 func (st *step) scheduleActivity(c protocol.Command, seq int64) {
 	d := &history.ActivityScheduled{
 		Sequence: seq, ExecutionID: StepID(st.ID, seq), ActivityType: c.ActivityType, Arguments: c.Arguments.Blob,
@@ -35,7 +35,7 @@ func (st *step) scheduleActivity(c protocol.Command, seq int64) {
 		// No attempt outlasts them all, so a deadline that is shown to an attempt is one that holds.
 		d.StartToClose = min(d.StartToClose, d.ScheduleToClose)
 	}
-	// Without a queue of its own the activity goes where its session is, else to the queue of the run.
+	// Without its own queue the activity goes where its session is, else to the queue of the run.
 	if d.Activity.Queue == "" {
 		d.Activity.Queue = st.Queue
 		if c.WorkerSession != nil && c.WorkerSession.Queue != "" {
@@ -131,8 +131,8 @@ func (st *step) unran(a Activity) {
 	}
 }
 
-// readyAgain counts the activity, which is ready again, in its session. In a session that has ended it fails
-// instead, since it would wait for ever.
+// readyAgain counts the activity, which is ready again, in its session. In a session that has ended it fails instead,
+// since it would wait forever.
 func (st *step) readyAgain(a Activity) {
 	s, ok := st.session(a.SessionID)
 	switch {
@@ -208,10 +208,10 @@ func (st *step) refuseSuperseded(a Activity) {
 	).With("session_epoch", s.Epoch).With("can_continue", false)
 }
 
-// sessionLost says whether the attempt's session was made by options and its holder lost it: the lease ran out,
-// or another worker holds it. Such options promise that so many activities run at once and no more; an attempt
-// that went on beside those of the next holder would break that. A session of soft affinity makes no such
-// promise, so what runs in it may end.
+// sessionLost says whether the attempt's session was made by options and its holder lost it: the lease ran out, or
+// another worker holds it. Such options promise that so many activities run at once and no more; an attempt that
+// continued next to those of the next holder would break that. A session of soft affinity makes no such promise, so
+// what runs in it may end.
 func (st *step) sessionLost(a Activity) bool {
 	s, ok := st.session(a.SessionID)
 	return a.SessionID != "" && ok && s.Door == DoorWorker && s.Fallback == 0 && !s.Terminal &&
@@ -404,8 +404,8 @@ func (st *step) tryAgain(a Activity, f history.Failure, timeout, hash string) {
 		Attempt: a.outcome(), Failure: f, Parallel: a.Parallel,
 	})
 	st.d.Answer.NextTask = StepID(st.ID, a.Seq)
-	// Without a back-off the task is ready at once and is counted in its session here; otherwise that happens
-	// when the back-off is over.
+	// Without a back-off the task is ready at once and is counted in its session here; otherwise that happens when the
+	// back-off has ended.
 	if n, _ := st.Activities.Get(a.Seq); n.State == Ready {
 		st.readyAgain(n)
 	}
@@ -429,9 +429,9 @@ func (st *step) timedOut(a Activity, f history.Failure, kind, hash string) {
 	})
 }
 
-// HeartbeatActivity renews the lease of an attempt, and the session it runs in. Beat is a sign of life of the
-// activity's own code. A worker renews by itself without one, so that a heartbeat timeout still notices code
-// that hangs in a healthy process.
+// HeartbeatActivity renews the lease of an attempt, and the session it runs in. Beat is a heartbeat of the activity's
+// own code. A worker renews by itself without one, so that a heartbeat timeout still notices code that hangs in a
+// healthy process.
 type HeartbeatActivity struct {
 	Seq int64
 	Holder

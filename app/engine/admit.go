@@ -212,8 +212,8 @@ const (
 )
 
 // What a change of release does to a session: PolicyMigrate, the default, lets a worker of any release claim it once
-// its holder has released it; PolicyFinish keeps it for workers of its release for as long as an app of that release
-// lives; PolicyFail fails the tasks that wait for it, or else the next one, with the lost state as their error.
+// its holder has released it; PolicyFinish keeps it for workers of its release as long as an app of that release lives;
+// PolicyFail fails the tasks that wait for it, or else the next one, with the lost state as their error.
 const (
 	PolicyMigrate = "migrate"
 	PolicyFinish  = "finish"

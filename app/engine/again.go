@@ -5,8 +5,8 @@ import "github.com/sojourn-run/sojourn/shared/protocol"
 // An answer that gave a task may be lost, and its worker asks again, perhaps at another app: that one finds the lease
 // and tells of it again. The app of the first answer learns meanwhile that this went nowhere, and undoes the delivery,
 // as one that nobody began. Were it to find the lease as it made it, a step would be taken from the worker that has
-// begun it, and run twice without a trace. So telling again is a change of its own, and what is undone is what was
-// told so often.
+// begun it, and run twice without a trace. So telling again is its own change, and what is undone is what was told so
+// often.
 
 // TellAgain notes that the holder of a delivery is told of it again.
 type TellAgain struct {

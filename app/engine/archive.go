@@ -2,8 +2,8 @@ package engine
 
 import "github.com/sojourn-run/sojourn/shared/protocol"
 
-// ArchiveRun marks a closed run as dealt with. Its history and its status stay what they are, since nothing
-// follows the end of a run: the mark stands beside them. Archiving again changes nothing.
+// ArchiveRun marks a closed run as dealt with. Its history and its status stay what they are, since nothing follows the
+// end of a run: the mark stands next to them. Archiving again changes nothing.
 type ArchiveRun struct{ Reason string }
 
 func (in ArchiveRun) decide(st *step) error {

@@ -18,8 +18,8 @@ const (
 	runtimeGo     = "go"     // when the code receives them
 )
 
-// Code is what the worker that completes a workflow task said of itself and of the code it ran. It decides
-// which signals a run that goes on as new has handled, and nothing else.
+// Code is what the worker that completes a workflow task said of itself and of the code it ran. It decides which
+// signals a run that continues as new has handled, and nothing else.
 type Code struct {
 	Runtime string              // "" when nothing is known of the worker
 	Signals map[string][]string // those it declared, by workflow type
@@ -64,10 +64,10 @@ func (st *step) handled(k int64, s Signal, c protocol.Command) bool {
 	return st.Waitless && k <= st.Heeded || st.atOnce(k, s, c)
 }
 
-// atOnce says whether a condition at the beginning of the run may have held by this signal. A condition that
-// holds at once leaves no event. When the code is known to look at the signal without a wait for it, what the
-// run's first task was shown counts as handled. Otherwise a run that was begun by a signal would hand it to the
-// next run, and that one to another, for ever.
+// atOnce says whether a condition at the beginning of the run may have held by this signal. A condition that holds at
+// once leaves no event. When the code is known to look at the signal without a wait for it, what the run's first task
+// was shown counts as handled. Otherwise a run that was begun by a signal would hand it to the next run, and that one
+// to another, forever.
 func (st *step) atOnce(k int64, s Signal, c protocol.Command) bool {
 	same := c.WorkflowType == "" || c.WorkflowType == st.Type
 	return same && st.Waitless && k <= st.FirstSeen && (st.Heeds || slices.Contains(st.code.Signals[st.Type], s.Name))

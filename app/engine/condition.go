@@ -56,9 +56,9 @@ func (w *Wait) condition(run string, seq int64) history.Condition {
 	}
 }
 
-// settleWaits ends the waits that the completed task was asked about: a signal wait whose signal it was shown,
-// and a condition that it evaluated. A condition that did not hold comes back among the commands and gets a
-// wait of its own. A member of an open group that comes back stays as it is.
+// settleWaits ends the waits that the completed task was asked about: a signal wait whose signal it was shown, and a
+// condition that it evaluated. A condition that did not hold comes back among the commands and gets its own wait. A
+// member of an open group that comes back stays as it is.
 //
 // So does a condition that was evaluated without a signal which has arrived since. A replayer counts everything
 // before the end of a wait as known to that wait: ended now, the wait would have the late signal before its

@@ -227,9 +227,9 @@ func (s *Run) closed(status protocol.RunStatus, e history.Event, why history.Fai
 	}
 }
 
-// resolved wakes the run for a step that ended, unless other members of its parallel group are still open: a
-// replayer that is woken inside a group would emit the whole group again. A group whose selection has its
-// winner is the exception, because then the code goes on without the others.
+// resolved wakes the run for a step that ended, unless other members of its parallel group are still open: a replayer
+// that is woken inside a group would emit the whole group again. A group whose selection has its winner is the
+// exception, because then the code continues without the others.
 func (s *Run) resolved(e history.Event, group string, c Cause) {
 	s.Settled = e.Seq
 	if group != "" && !slices.Contains(s.Selected, group) {

@@ -4,7 +4,7 @@ package engine
 // its next task would stand if every task took 1/weight of a round, and the queue has a clock: the rank of the latest
 // task that was taken. A task's rank, given when it becomes ready, is the larger of the two, and moves the tag on by
 // its share. So a burst of one class stands one behind another in rank, not in time, a class that comes later stands
-// beside its first tasks and not behind its last, and a class that was idle has saved nothing up. Ranks never fall
+// next to its first tasks and not behind its last, and a class that was idle has saved nothing up. Ranks never fall
 // within a class, so its own order is kept; and between two classes that both have tasks waiting, what was taken never
 // differs by more than one task of each, counted by weight.
 

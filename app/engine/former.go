@@ -7,14 +7,14 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// When a run continues as new, the next run has no step that waits for the children of the one before, but they
-// still run, and their close policy must still take effect. They are handed to the chain of runs of the
-// workflow id. The rows stay where they are when the chain goes on, so a run that continues a thousand times
-// does not carry its children along a thousand times.
+// When a run continues as new, the next run has no step that waits for the children of the one before, but they still
+// run, and their close policy must still take effect. They are handed to the chain of runs of the workflow id. The rows
+// stay where they are when the chain continues, so a run that continues a thousand times does not carry its children
+// along a thousand times.
 
-// FormerChild is an open child that an earlier run of a workflow id started, before that run continued as new.
-// It belongs to the chain of runs: a row of its own, which stays where it is when the chain goes on, and which
-// follows the child's latest run. Only the current run of the chain changes it, under its own lock.
+// FormerChild is an open child that an earlier run of a workflow id started, before that run continued as new. It
+// belongs to the chain of runs: its own row, which stays where it is when the chain continues, and which follows the
+// child's latest run. Only the current run of the chain changes it, under its own lock.
 type FormerChild struct {
 	Chain WorkflowKey `json:"-"` // the parent's
 	Child
@@ -82,8 +82,8 @@ func (st *step) countFormer(f *FormerChild, n int) {
 	}
 }
 
-// handOver leaves the open children of the run to the chain: the run that goes on in its place has no step that
-// waits for them.
+// handOver leaves the open children of the run to the chain: the run that continues in its place has no step that waits
+// for them.
 func (st *step) handOver(next *Start) {
 	for seq, c := range st.Children.All() {
 		// The group belonged to a step of the run that ends.

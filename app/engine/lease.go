@@ -112,9 +112,8 @@ func (s *Session) With(w *Worker, now time.Time) bool {
 	return s.HeldBy(w.ID, now) && s.Incarnation == w.Incarnation
 }
 
-// claim makes the worker the owner under a higher epoch. If somebody held the session until now, that holding
-// ends with it: of an older process of the same worker, or of a holder that left the session's tasks waiting
-// for too long.
+// claim makes the worker the owner under a higher epoch. If somebody held the session so far, that holding ends with
+// it: of an older process of the same worker, or of a holder that left the session's tasks waiting for too long.
 func (s *Session) claim(l Lessee, floor int64, now time.Time, task string) (timeline []protocol.SessionEvent) {
 	why := ""
 	switch {
@@ -185,8 +184,7 @@ const lagging = 10
 
 // touch updates the last activity and renews the lease, in one write, but only when the last activity lags by a tenth
 // of the idle time (by unidled without one), or when less than two thirds of the lease are left and it can be renewed.
-// Otherwise the row is not written, and its lease stays exact. So a step in a session costs no more than any other
-// step.
+// Otherwise the row is not written, and its lease stays exact. So a step in a session costs at most any other step.
 func (s *Session) touch(now time.Time) {
 	left, lease := s.LeaseUntil.Sub(now), time.Duration(s.Lease)*time.Microsecond
 	spent := 3*left < 2*lease && (s.TTLUntil.IsZero() || s.LeaseUntil.Before(s.TTLUntil.Time))

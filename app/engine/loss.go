@@ -132,7 +132,7 @@ func (s *Suspicion) leased() *Suspicion {
 	return &next
 }
 
-// ready is the suspicion of a blamed task whose back-off is over.
+// ready is the suspicion of a blamed task whose back-off has ended.
 func (s *Suspicion) ready(now history.Time) *Suspicion {
 	if s == nil || s.Blamed == 0 {
 		return s
@@ -142,7 +142,7 @@ func (s *Suspicion) ready(now history.Time) *Suspicion {
 	return &next
 }
 
-// freesAt is when the wait is over: a suspect with few losses then goes to any process, a blamed task to any process
+// freesAt is when the wait has ended: a suspect with few losses then goes to any process, a blamed task to any process
 // without a suspect. It is zero for a task whose wait has no end.
 func (s *Suspicion) freesAt() history.Time {
 	switch {

@@ -38,8 +38,8 @@ type Queue struct {
 	Inherited string `json:"-"`
 	// what was handed out in the latest minute that anything was counted in
 	Used Used `json:"used,omitzero"`
-	// Unknown is what a later build stored in the row. It is written again as it is, or an app of this build
-	// that runs beside a newer one would erase what the newer one decided.
+	// Unknown is what a later build stored in the row. It is written again as it is, or an app of this build that runs
+	// next to a newer one would erase what the newer one decided.
 	Unknown map[string]json.RawMessage `json:"-"`
 }
 
@@ -282,7 +282,7 @@ func (in PromoteBuild) decide(q *Queue, now history.Time) error {
 // earlierKept is how many promotions can be taken back, one after the other.
 const earlierKept = 16
 
-// before remembers what new runs were pinned to until now.
+// before remembers what new runs were pinned to so far.
 func (q *Queue) before(id string) {
 	earlier := append(slices.Clone(q.Earlier), id)
 	q.Earlier = earlier[max(0, len(earlier)-earlierKept):]
@@ -326,8 +326,8 @@ func (in LimitQueue) decide(q *Queue, _ history.Time) error {
 	return nil
 }
 
-// keep remembers what was decided about a build id, as long as there is anything: an empty entry would stay in
-// the row for ever.
+// keep remembers what was decided about a build id, as long as there is anything: an empty entry would stay in the row
+// forever.
 func (q *Queue) keep(id string, b Build) {
 	if b == (Build{}) {
 		delete(q.Builds, id)

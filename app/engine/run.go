@@ -19,9 +19,9 @@ import (
 	"github.com/sojourn-run/sojourn/shared/retry"
 )
 
-// Run is what is open in a run, never what has happened: payloads and the past stay in its events. So loading a
-// run costs a handful of rows, however long its history is. The embedded Head is one row; every entry of the
-// tables is a row of its own, written only when it changes.
+// Run is what is open in a run, never what has happened: payloads and the past stay in its events. So loading a run
+// costs a handful of rows, however long its history is. The embedded Head is one row; every entry of the tables is its
+// own row, written only when it changes.
 type Run struct {
 	Head
 	Activities Table[int64, Activity] // by command sequence
@@ -66,9 +66,9 @@ type Head struct {
 	CommandSeq  int64  `json:"command_seq,omitempty"` // of its last command
 	Tasks       int64  `json:"tasks,omitempty"`       // workflow tasks made so far
 	Task        *Task  `json:"task,omitempty"`        // the open workflow task; at most one
-	// Seen and Wake are how an event that arrives while a task is leased gets a task of its own: Seen is the
-	// last event that a completed workflow task had been shown, Wake the last one that the code has to be asked
-	// about. When Wake is larger, a follow-up task is made.
+	// Seen and Wake are how an event that arrives while a task is leased gets its own task: Seen is the last event that a
+	// completed workflow task had been shown, Wake the last one that the code has to be asked about. When Wake is larger,
+	// a follow-up task is made.
 	Seen      int64 `json:"seen,omitempty"`       // last event a completed workflow task had been shown
 	FirstSeen int64 `json:"first_seen,omitempty"` // last event its first workflow task had been shown
 	Settled   int64 `json:"settled,omitempty"`    // last event that ended a step
@@ -82,7 +82,7 @@ type Head struct {
 	// build started Bytes lacks the earlier events, so its deliveries count as smaller than they are.
 	Bytes     int64 `json:"bytes,omitempty"`
 	SeenBytes int64 `json:"seen_bytes,omitempty"`
-	// ArgumentBytes is the size of what the run was started with: its task has that beside the history.
+	// ArgumentBytes is the size of what the run was started with: its task has that next to the history.
 	ArgumentBytes int64 `json:"argument_bytes,omitempty"`
 	// Held is the quota of the namespace that holds back the first task of a child; empty: none.
 	Held protocol.Quota `json:"held,omitempty"`
@@ -154,9 +154,9 @@ const (
 	Quarantined TaskState = "quarantined"
 )
 
-// Lease is who works on a task, and until when. Delivery, which is kept beside it, is the fence: it rises by
-// one at each lease, is never reused, and is part of every attempt id. So a worker that comes back late names a
-// delivery that is over, and cannot be taken for the one that has the task now.
+// Lease is who works on a task, and until when. Delivery, which is kept next to it, is the fence: it rises by one at
+// each lease, is never reused, and is part of every attempt id. So a worker that comes back late names a delivery that
+// has ended, and cannot be taken for the one that has the task now.
 type Lease struct {
 	Owner       string       `json:"owner,omitempty"`
 	Incarnation string       `json:"incarnation,omitempty"`

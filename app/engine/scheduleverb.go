@@ -25,8 +25,8 @@ func (in CreateSchedule) decide(st *scheduleStep) error {
 	case in.Request.Action == nil:
 		return protocol.Invalid("action", "is missing")
 	}
-	// Version and Events go on from the old schedule of this id: numbers that began anew would let a decision
-	// on the old one be stored over this.
+	// Version and Events continue from the old schedule of this id: numbers that began anew would let a decision on the
+	// old one be stored over this.
 	*st.Schedule = Schedule{
 		Namespace: st.Namespace, ID: st.ID, Status: ScheduleActive, Version: st.Version, Events: st.Events, CreatedAt: st.now,
 		Overlap: protocol.OverlapSkip, NameRules: protocol.NameRules,
@@ -218,7 +218,7 @@ func (RecomputeSchedule) decide(st *scheduleStep) error {
 	return nil
 }
 
-// FailSchedule counts a firing that could not start its workflow, and goes on to the next time.
+// FailSchedule counts a firing that could not start its workflow, and continues to the next time.
 type FailSchedule struct{ Reason string }
 
 func (in FailSchedule) decide(st *scheduleStep) error {

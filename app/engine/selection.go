@@ -10,9 +10,9 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// A selection is a step in which the first member to end wins. A replay must find the same winner, whatever the
-// order in which results are read, so history names it with an event of its own (SelectionResolved) and never
-// leaves it to be inferred.
+// A selection is a step in which the first member to end wins. A replay must find the same winner, whatever the order
+// in which results are read, so history names it with its own event (SelectionResolved) and never leaves it to be
+// inferred.
 
 // selection is the outer group of a step whose first ended member wins, if the step is in one.
 func selection(p *history.Parallel) (history.Parallel, bool) {
@@ -127,8 +127,8 @@ func (s *Run) unfinished(base, size int64) bool {
 	return false
 }
 
-// selected remembers that a selection has its winner, for as long as others of its members are open. Those wake
-// the run when they end, though their group is not complete (see resolved).
+// selected remembers that a selection has its winner, as long as others of its members are open. Those wake the run
+// when they end, though their group is not complete (see resolved).
 func (s *Run) selected(d *history.SelectionResolved, e history.Event) {
 	in := func(p history.Parallel, id string) bool {
 		return p.GroupID == id || bytes.Contains(p.GroupPath, []byte(id))
@@ -198,8 +198,8 @@ func (st *step) cancelMemberActivity(seq int64) {
 	}
 }
 
-// cancelMemberChild cancels an open child of a member by the child's cancellation policy. A child is a run of its own,
-// so the parent requests its end.
+// cancelMemberChild cancels an open child of a member by the child's cancellation policy. A child is its own run, so
+// the parent requests its end.
 func (st *step) cancelMemberChild(seq int64) {
 	c, ok := st.Children.Get(seq)
 	if !ok || c.CancelPolicy == protocol.CancelAbandon {
@@ -213,7 +213,7 @@ func (st *step) cancelMemberChild(seq int64) {
 	}
 }
 
-// memberCancelled takes the waits of a cancelled member away. Its other steps end with events of their own.
+// memberCancelled takes the waits of a cancelled member away. Its other steps end with their own events.
 func (s *Run) memberCancelled(d *history.SelectionOperationCancelled) {
 	for seq := d.Base; seq < d.Base+d.Size; seq++ {
 		s.Waits.Delete(seq)

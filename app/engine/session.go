@@ -63,8 +63,8 @@ type Session struct {
 	Yielding      bool     `json:"yielding,omitempty"`
 	ReleasePolicy string   `json:"release_policy,omitempty"`
 	Next          *Numbers `json:"next,omitempty"` // numbers requested since the claim; they apply from the next claim on
-	// Fallback is for how many microseconds a task waits for the holder until any worker may claim the session;
-	// 0: for as long as the holder has it.
+	// Fallback is for how many microseconds a task waits for the holder until any worker may claim the session; 0: as long
+	// as the holder has it.
 	Fallback int64 `json:"fallback,omitempty"`
 	// WaitingSince, of soft affinity: since when the holder has taken none of the tasks that wait for it.
 	WaitingSince history.Time `json:"waiting_since,omitzero"`
@@ -79,8 +79,8 @@ type Session struct {
 	// Leaving, with Moving: because the holder is drained, so that the release policy decides what becomes of
 	// the session.
 	Leaving bool `json:"leaving,omitempty"`
-	// PinnedUntil, with PolicyFinish and no holder: when to look next whether an app still serves Release.
-	// Without such looks a session would wait for ever for a release that is gone.
+	// PinnedUntil, with PolicyFinish and no holder: when to look next whether an app still serves Release. Without such
+	// looks a session would wait forever for a release that is gone.
 	PinnedUntil history.Time `json:"pinned_until,omitzero"`
 	// HolderQueues are the queues that the holder serves; only of implicit sessions.
 	HolderQueues []string `json:"holder_queues,omitempty"`
@@ -131,8 +131,8 @@ func (s *Session) wants(n Numbers) {
 	}
 }
 
-// adopt takes over what was asked for. A different TTL counts from the claim; the same one goes on counting, or
-// asking for it again and again would keep the session for ever.
+// adopt takes over what was asked for. A different TTL counts from the claim; the same one continues counting, or
+// asking for it again and again would keep the session forever.
 func (s *Session) adopt() {
 	n := s.Next
 	if n == nil {
@@ -150,9 +150,9 @@ func (s *Session) apply(n Numbers) {
 	s.Lease, s.Idle, s.MaxActivities, s.Fallback, s.Pinned = n.Lease, n.Idle, n.MaxActivities, n.Fallback, n.Pinned
 }
 
-// Tally is what a session's row leaves to the rows of its tasks, so that a step in a session which is held
-// already writes no more than any other step. Whoever has the row locked counts them anew, and keeps count
-// while decisions are made on it.
+// Tally is what a session's row leaves to the rows of its tasks, so that a step in a session which is held already
+// writes at most any other step. Whoever has the row locked counts them anew, and keeps count while decisions are made
+// on it.
 type Tally struct {
 	Active int           // attempts leased under the session's epoch
 	Strays map[int64]int // attempts leased under others, by epoch: they count for its cap
@@ -239,7 +239,7 @@ func (s *Session) Unsettled() bool { return (s.Terminal || s.Drained) && s.Ready
 // tenth of the idle time, which saves a write at most steps; the tasks and their events know better.
 func (s *Session) lastActivity() history.Time { return latest(s.LastActivity, s.Lately) }
 
-// idle says whether the session has been idle for as long as it may be.
+// idle says whether the session has been idle as long as it may be.
 func (s *Session) idle(now time.Time) bool {
 	return s.Idle > 0 && now.Sub(s.lastActivity().Time) >= time.Duration(s.Idle)*time.Microsecond
 }

@@ -10,11 +10,11 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// What workers and operators do to a session beside the runs that use it: claim, renew, release, move, close,
-// and what time does to it. Each is a decision on the session's row alone, so none of them needs a run, and a
-// session without any run can be looked after too.
+// What workers and operators do to a session next to the runs that use it: claim, renew, release, move, close, and what
+// time does to it. Each is a decision on the session's row alone, so none of them needs a run, and a session without
+// any run can be looked after too.
 
-// SessionInput is something that happens to a session beside the runs that use it. The set is closed.
+// SessionInput is something that happens to a session next to the runs that use it. The set is closed.
 type SessionInput interface {
 	decide(s *Session, now history.Time) (SessionChange, error)
 }
@@ -131,8 +131,8 @@ type SessionHolder struct {
 	Epoch  int64
 }
 
-// holds refuses a worker that is not the holder, or that holds the session under another epoch than the one it
-// names: its memory is then of a holding that is over.
+// holds refuses a worker that is not the holder, or that holds the session under another epoch than the one it names:
+// its memory is then of a holding that has ended.
 func (h SessionHolder) holds(s *Session) error {
 	switch {
 	case s == nil:

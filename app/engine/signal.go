@@ -55,8 +55,8 @@ func (st *step) receive(in SignalRun) {
 	}
 }
 
-// checkCarried refuses a run that goes on as new with signals that the task was not shown, or with numbers that
-// are no signals: they would be lost or delivered twice.
+// checkCarried refuses a run that continues as new with signals that the task was not shown, or with numbers that are
+// no signals: they would be lost or delivered twice.
 func checkCarried(commands []protocol.Command, carry []Signal, shown int64) error {
 	for i, c := range commands {
 		if n := len(c.Unreceived); n > 0 && (n != len(carry) || c.Unreceived[n-1] > shown) {

@@ -15,7 +15,7 @@ const (
 	MaxPageBytes = 4 << 20
 	// MaxUnseenBytes is how much of its run an activity shows its worker at most.
 	MaxUnseenBytes = 64 << 10
-	// EventBytes is what an event has beside its payload, TaskBytes what a task has beside its payloads and events.
+	// EventBytes is what an event has next to its payload, TaskBytes what a task has next to its payloads and events.
 	EventBytes = history.FrameSize
 	TaskBytes  = 2 << 10
 )

@@ -67,8 +67,8 @@ func (s *Session) crowded(now time.Time) bool {
 	return s.Full() && (s.Door != DoorWorkflow || s.Held(now))
 }
 
-// leaveBehind ends a holding in the counts. What still runs goes on at the former holder, and counts for the
-// session's own cap until it is over.
+// leaveBehind ends a holding in the counts. What still runs continues at the former holder, and counts for the
+// session's own cap until it has ended.
 func (s *Session) leaveBehind() {
 	if s.Active > 0 {
 		s.Strays = maps.Clone(s.Strays) // rows are shared

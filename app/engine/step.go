@@ -17,8 +17,8 @@ type Input interface {
 	decide(*step) error
 }
 
-// Environment is what a decision on a run may look at beside the run. Whoever submits the input names the rows
-// it needs; the functions look among those that were loaded, so deciding does no IO.
+// Environment is what a decision on a run may look at next to the run. Whoever submits the input names the rows it
+// needs; the functions look among those that were loaded, so deciding does no IO.
 type Environment struct {
 	Session func(id string) *Session // of the run's namespace; nil when there is no row
 	Chain   []*Session               // the live workflow-scoped sessions of the run's workflow id
@@ -130,8 +130,8 @@ func (st *step) wakeUp() {
 	st.d.Answer.Created = append(st.d.Answer.Created, TaskID(st.ID, st.Tasks))
 }
 
-// why is the cause of the next task. A signal that resolves a wait goes before anything else that woke the run,
-// since some replayers learn only from the task that the wait is over.
+// why is the cause of the next task. A signal that resolves a wait goes before anything else that woke the run, since
+// some replayers learn only from the task that the wait has ended.
 func (st *step) why() Cause {
 	for k, w := range st.Waits.All() {
 		if w.Kind == "" && w.Signal > 0 {

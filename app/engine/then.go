@@ -56,8 +56,7 @@ func (in CompleteActivity) fused(st *step) error {
 		return errNoTurn
 	}
 	for i := range t.Commands {
-		// There is no update that the turn could be about, and a run that goes on as new is decided with a task
-		// of its own.
+		// There is no update that the turn could be about, and a run that continues as new is decided with its own task.
 		if c := &t.Commands[i]; ofUpdate(*c) || c.Type == protocol.ContinueAsNew {
 			return errNoTurn
 		}
@@ -101,8 +100,8 @@ func (st *step) takeTurn(t *Then) error {
 		Number: st.Tasks, Holder: Holder{Owner: st.Task.Owner, Incarnation: st.Task.Incarnation}, Commands: t.Commands,
 		Hash: t.Hash, Types: t.Types, Ends: t.Ends,
 	}
-	// In a completion of its own this would quarantine the run. In a turn it is merely left out, and the task
-	// that follows quarantines it if the worker insists.
+	// In its own completion this would quarantine the run. In a turn it is merely left out, and the task that follows
+	// quarantines it if the worker insists.
 	if err := task.Unsupported(); err != nil {
 		return err
 	}

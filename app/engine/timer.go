@@ -10,8 +10,8 @@ import (
 // A timer is a row with the time it fires at. Nothing waits in memory for it, so it outlives every process; the
 // sweeper finds it when it is due.
 
-// startTimer opens a timer. Microseconds, if the command has them, are exact; Delay stays beside them for
-// replayers that read whole seconds.
+// startTimer opens a timer. Microseconds, if the command has them, are exact; Delay stays next to them for replayers
+// that read whole seconds.
 func (st *step) startTimer(c protocol.Command, seq int64) {
 	delay := seconds(*c.Delay)
 	if c.DelayMicros > 0 {

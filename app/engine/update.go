@@ -9,7 +9,7 @@ import (
 // history, whatever becomes of the run: by its handler, by the failure of a run that closed, or, after
 // continue-as-new, by the next run. Decisions 0007 and 0008 say how handlers are replayed.
 
-// MaxUpdates is the most updates a run may have unanswered; each gets a task of its own.
+// MaxUpdates is the most updates a run may have unanswered; each gets its own task.
 const MaxUpdates = 500
 
 // UpdateTask is the cause of a task that asks the workflow to take one update: to answer it, or to say that its

@@ -15,7 +15,7 @@ import (
 // worker may have a task is not judged again here. Admit is asked about each worker, its refusals are compared,
 // and the one is shown that somebody can do most about.
 
-// Candidate is a worker that might have a task, with what is known of it beside its row.
+// Candidate is a worker that might have a task, with what is known of it next to its row.
 type Candidate struct {
 	*Worker
 	Alive    bool
@@ -407,10 +407,10 @@ func (a *Surroundings) busy(c *Candidate, kind protocol.TaskKind) protocol.Wait 
 	return w
 }
 
-// Wait sums up what an open run waits for. activities are the waits of its open activities, in their order.
-// What a worker could change goes first (task, activities), then children, then what only comes from outside: a
-// signal, a condition, a timer. The next timer is told beside a signal or a condition. Of several activities it shows
-// the first that needs somebody.
+// Wait sums up what an open run waits for. activities are the waits of its open activities, in their order. What a
+// worker could change goes first (task, activities), then children, then what only comes from outside: a signal, a
+// condition, a timer. The next timer is told next to a signal or a condition. Of several activities it shows the first
+// that needs somebody.
 func (s *Run) Wait(a *Surroundings, activities []*protocol.Wait) *protocol.Wait {
 	if s.Task != nil {
 		return s.TaskWait(a)

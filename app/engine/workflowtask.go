@@ -11,9 +11,9 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// A workflow task asks code what a run does next. Workers die, hang, answer twice or answer late, so each
-// report is held against the delivery it is about, and a task that goes wrong again and again is taken out of
-// circulation rather than handed round for ever.
+// A workflow task asks code what a run does next. Workers die, hang, answer twice or answer late, so each report is
+// held against the delivery it is about, and a task that goes wrong again and again is taken out of circulation rather
+// than handed round forever.
 
 // MaxDeliveries is how often a task is delivered without an outcome to workers that live before it is given up. What
 // ends with its worker process is judged apart; see Lose.
@@ -86,8 +86,8 @@ func (in CompleteTask) decide(st *step) error {
 		return err
 	}
 	st.task = TaskID(st.ID, in.Number)
-	// A task that only answers its update did not go on with the workflow: what came meanwhile still has to be
-	// shown to it.
+	// A task that only answers its update did not continue with the workflow: what came meanwhile still has to be shown to
+	// it.
 	update := st.Task.Cause.Kind == UpdateTask && !slices.ContainsFunc(in.Commands, func(c protocol.Command) bool {
 		return !answers(c)
 	})
@@ -97,8 +97,7 @@ func (in CompleteTask) decide(st *step) error {
 	}
 	st.carry, st.ends = in.Carry, in.Ends
 	st.knows = st.Task.Sessions
-	// From here on the task is over for the step. What the commands do may make a new one, and two may never be
-	// open.
+	// From here on the task has ended for the step. What the commands do may make a new one, and two may never be open.
 	task := st.Task
 	st.Task = nil
 	// Members of a group that are sent again take no sequence, so they go before anything is numbered.
@@ -164,8 +163,8 @@ type FailTask struct {
 	Hash    string
 }
 
-// decide tries a failed task again: at once after its first failure, then with a growing back-off. Code that
-// fails is usually mended by a deployment, so it is tried for as long as it takes, but never in a tight loop.
+// decide tries a failed task again: at once after its first failure, then with a growing back-off. Code that fails is
+// usually mended by a deployment, so it is tried as long as it takes, but never in a tight loop.
 func (in FailTask) decide(st *step) error {
 	if err := st.holdsTask(in.Number, in.Holder, in.Hash, nil); err != nil {
 		return err
@@ -478,7 +477,7 @@ func (st *step) holdsTask(n int64, h Holder, hash string, former func() string) 
 	return nil
 }
 
-// taskStatus is how refusals call the state of workflow task n. One that is not the open task is over.
+// taskStatus is how refusals call the state of workflow task n. One that is not the open task has ended.
 func taskStatus(t *Task, n int64) string {
 	if t == nil || t.Number != n {
 		return "completed"

@@ -248,8 +248,8 @@ func (f *Fleet) intend(k engine.WorkerKey, h presence.Heard, i protocol.Intent, 
 	}
 }
 
-// overstays takes the registration away from a worker that was told to leave and did not, because it cannot be
-// told or does not listen. What it runs is given to nobody else for as long as it may still run there.
+// overstays takes the registration away from a worker that was told to leave and did not, because it cannot be told or
+// does not listen. What it runs is given to nobody else as long as it may still run there.
 func (f *Fleet) overstays(ctx context.Context, k engine.WorkerKey, h presence.Heard) {
 	if time.Since(h.ToldAt) < leaveTime {
 		return

@@ -138,7 +138,7 @@ type exported struct {
 	Integrity integrity `json:"integrity"`
 }
 
-// ControlPlane is the object beside every answer of the workflow routes: what was asked, and how it went. It repeats
+// ControlPlane is the object next to every answer of the workflow routes: what was asked, and how it went. It repeats
 // further members of the answer.
 type ControlPlane struct {
 	Schema        string       `json:"schema"`

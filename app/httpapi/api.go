@@ -240,7 +240,7 @@ var misled = []protocol.Reason{protocol.ReasonNotFound, protocol.ReasonInstanceN
 
 const unquoted = "; an id is one encoded segment of the path, with / ? # % as %2F %3F %23 %25"
 
-// Beside adds the warnings about unknown members, and the control_plane object on the workflow routes.
+// Next to adds the warnings about unknown members, and the control_plane object on the workflow routes.
 func (c *call) Beside(status int, body any, raw []byte) ([]byte, error) {
 	if status < http.StatusBadRequest && !c.rt.Shape.Bare {
 		var err error

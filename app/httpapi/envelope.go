@@ -145,7 +145,7 @@ func withWarnings(raw []byte, body any, more []protocol.Warning) ([]byte, error)
 	return httpjson.Append(raw, httpjson.Member("warnings", list)), nil
 }
 
-// rejected are the members a refusal on the workflow routes has beside its own: what was asked for, and the refusal in
+// rejected are the members a refusal on the workflow routes has next to its own: what was asked for, and the refusal in
 // the words of commands.
 func rejected(c *call, e *protocol.Error) map[string]any {
 	m := map[string]any{}

@@ -14,13 +14,13 @@ import (
 )
 
 // A bundle has to be worth something without this server: it carries its schemas, says how far it goes, and has a
-// checksum. What it lists beside the events is gathered from them, since a second source could differ.
+// checksum. What it lists next to the events is gathered from them, since a second source could differ.
 
 // bundleSchema names the documents that history/export answers with.
 const bundleSchema = "durable-workflow.v2.history-export"
 
 // bundle is all that is known of a run in one document, from which its past can be replayed without a server. What
-// stands beside the events is gathered from them.
+// stands next to the events is gathered from them.
 type bundle struct {
 	Schema   string                 `json:"schema"`
 	Version  int                    `json:"schema_version"`
@@ -95,7 +95,7 @@ func bundled(p *payload.Payload) bundledPayload {
 	return bundledPayload{true, &p.Blob}
 }
 
-// exportHistory answers with a run's bundle, and its checksum beside it. The bundle is a document of its own: it has no
+// exportHistory answers with a run's bundle, and its checksum next to it. The bundle is its own document: it has no
 // control_plane object.
 func exportHistory(a *API, c *call) (answer, error) {
 	v, err := a.opt.RunViews.Describe(c.Ctx, c.target())

@@ -15,7 +15,7 @@ import (
 // framing is what stands before each value in a blob, as bundles name it.
 const framing = "single-object" // C3 01, the fingerprint of the schema, the datum
 
-// gathered is what an export lists beside the events of a run.
+// gathered is what an export lists next to the events of a run.
 type gathered struct {
 	Commands   []bundledCommand   `json:"commands"` // what came from outside, in order
 	Signals    []bundledSignal    `json:"signals"`

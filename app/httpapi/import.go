@@ -13,7 +13,7 @@ import (
 )
 
 // A bundle comes from outside, and its history will be shown as if it had happened here. So only a closed run is taken,
-// whole by its checksum, and what it lists beside the events is not believed but gathered anew.
+// whole by its checksum, and what it lists next to the events is not believed but gathered anew.
 
 // maxBundle is the most bytes of a bundle that is taken in.
 const maxBundle = 32 << 20
@@ -25,7 +25,7 @@ func imports(contract lineFunc) route {
 	return rt
 }
 
-// importBody is what is read of a bundle: what it lists beside the events is gathered from them, and not believed.
+// importBody is what is read of a bundle: what it lists next to the events is gathered from them, and not believed.
 type importBody struct {
 	Schema   string          `json:"schema"`
 	Version  int             `json:"schema_version"`

@@ -12,7 +12,7 @@ import (
 
 // What the routes ask for stands in small interfaces, one for each noun, so that who reads a route or writes a fake
 // knows what it can do: verbs, which are the broker's, apart from what is only looked at. Those of schedules,
-// namespaces, attributes and retention stand beside their routes.
+// namespaces, attributes and retention stand next to their routes.
 
 // Runs is what is done to runs.
 type Runs interface {

@@ -9,9 +9,9 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// A search that no index bounds, and an exact count, read for as long as they may. An app has few under way, so that
-// they do not take the database from all other requests. A caller alone may have all of them; when they are all under
-// way, the next place goes to the namespace, and in it to the token, that has the fewest.
+// A search that no index bounds, and an exact count, read as long as they may. An app has few under way, so that they
+// do not take the database from all other requests. A caller alone may have all of them; when they are all under way,
+// the next place goes to the namespace, and in it to the token, that has the fewest.
 
 // mostSearches is how many searches and exact counts an app has under way.
 const mostSearches = 4

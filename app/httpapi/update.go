@@ -8,7 +8,7 @@ import (
 )
 
 // An update that failed is a result and not a refused request, but clients of the contract tell the two by the status
-// alone. So one that failed has a status of its own, with all members of an update beside the reason.
+// alone. So one that failed has its own status, with all members of an update next to the reason.
 
 // updateBody is an update request and the member wait_policy, which the contract removed; it is rejected even if null.
 type updateBody struct {

@@ -103,7 +103,7 @@ func (s *Peers) spawn(fn func()) {
 	}
 }
 
-// spreadCancels tells workers which of their attempts and sessions are over.
+// spreadCancels tells workers which of their attempts and sessions have ended.
 func (s *Peers) spreadCancels() {
 	w := s.opt.Hub.Watch(dispatch.TopicCancels | dispatch.TopicMoves)
 	defer w.Close()

@@ -13,8 +13,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// Peer is a worker at the other end of one connection. What a call says about who the worker is counts for nothing
-// beside it.
+// Peer is a worker at the other end of one connection. What a call says about who the worker is counts for nothing next
+// to it.
 type Peer struct {
 	Principal any // who let it in says; nil in the same process
 	WorkerID  string

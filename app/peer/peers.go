@@ -28,7 +28,7 @@ type Workers interface {
 	Reaches(ctx context.Context, namespace, worker string) error
 }
 
-// Options of the room. Zero values mean what stands beside them.
+// Options of the room. Zero values mean what stands next to them.
 type Options struct {
 	Release string  // of the app, as workers are told
 	Workers Workers // nil: every caller speaks for every worker

@@ -85,8 +85,7 @@ func (p *Peer) NoteMachine(ctx context.Context, m protocol.MachineInformation, r
 	}
 }
 
-// tellMachine hands on the machine information that was kept back. That it may fail is why a heartbeat of its own
-// follows.
+// tellMachine hands on the machine information that was kept back. That it may fail is why its own heartbeat follows.
 func (p *Peer) tellMachine(ctx context.Context) {
 	p.mu.Lock()
 	raw, incarnation := p.machine, p.incarnation

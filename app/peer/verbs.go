@@ -16,7 +16,7 @@ func (p *Peer) Deregister(ctx context.Context, in protocol.DeregisterRequest) (p
 	return serve(ctx, p, in, p.sayGoodbye)
 }
 
-// WorkerHeartbeat is its sign of life, which renews all it names.
+// WorkerHeartbeat is its heartbeat, which renews all it names.
 func (p *Peer) WorkerHeartbeat(
 	ctx context.Context, in protocol.WorkerHeartbeat,
 ) (protocol.WorkerHeartbeatAnswer, error) {
@@ -46,7 +46,7 @@ func (p *Peer) HeartbeatTask(ctx context.Context, in protocol.HeartbeatRequest) 
 	})
 }
 
-// RecordLogs takes lines of running attempts. Their leases are looked at and not renewed: a line is no sign of life.
+// RecordLogs takes lines of running attempts. Their leases are looked at and not renewed: a line is no heartbeat.
 func (p *Peer) RecordLogs(ctx context.Context, in protocol.LogsRequest) (protocol.LogsAnswer, error) {
 	return serve(ctx, p, in, p.takeLines)
 }

@@ -220,7 +220,7 @@ func (p *Plane) Store() store.Store { return p.store }
 func (p *Plane) Handler() http.Handler { return p.handler }
 
 // Run moves time forward and follows what other apps commit. It returns when ctx ends, at Close, or with what broke.
-// What it started goes on until Close, since callers are still answered meanwhile.
+// What it started continues until Close, since callers are still answered meanwhile.
 func (p *Plane) Run(ctx context.Context) error {
 	work, stop := context.WithCancelCause(context.WithoutCancel(ctx))
 	loops := map[string]func() error{

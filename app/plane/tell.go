@@ -19,7 +19,7 @@ func (p *Plane) tellSessions(ctx context.Context) {
 // unheard is how often an app that does not hear the others looks whether those who are connected may still be.
 const unheard = 500 * time.Millisecond
 
-// tellTokens ends what goes on in the name of tokens that were revoked or changed, here or at another app: when it
+// tellTokens ends what continues in the name of tokens that were revoked or changed, here or at another app: when it
 // hears of it, and while it hears nothing again and again.
 func (p *Plane) tellTokens(ctx context.Context) {
 	changed := func(ids []string, all bool) {

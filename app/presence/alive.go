@@ -31,17 +31,17 @@ func heardElsewhere(w *engine.Worker, app string, alive time.Duration, now time.
 	return until
 }
 
-// aliveAtOnce is how many workers' signs of life are stored in one change.
+// aliveAtOnce is how many workers' heartbeats are stored in one change.
 const aliveAtOnce = 1000
 
-// storeAlive stores the last signs of life of workers.
+// storeAlive stores the last heartbeats of workers.
 func (ws *Workers) storeAlive(ctx context.Context, keys ...engine.WorkerKey) error {
 	_, err := ws.storeSigns(ctx, keys)
 	return err
 }
 
-// storeSigns stores the last signs of life of workers, and of apps in the rows beside, and returns the store's time.
-// What this app knows of a process that another one superseded, at whatever app, ends with that.
+// storeSigns stores the last heartbeats of workers, and of apps in the rows besides, and returns the store's time. What
+// this app knows of a process that another one superseded, at whatever app, ends with that.
 func (ws *Workers) storeSigns(
 	ctx context.Context, keys []engine.WorkerKey, beside ...func(now time.Time) engine.Worker,
 ) (time.Time, error) {

@@ -17,9 +17,9 @@ import (
 // namespace a caller can name.
 const appsNamespace = "/apps"
 
-// announce stores the last signs of life of workers, and with self registers this app for so long with the others on
-// its database, in the same change, and learns of theirs: it lists those that are alive, and until when they are
-// believed to be. Those that have been dead for long are forgotten.
+// announce stores the last heartbeats of workers, and with self registers this app for so long with the others on its
+// database, in the same change, and learns of theirs: it lists those that are alive, and until when they are believed
+// to be. Those that have been dead for long are forgotten.
 func (ws *Workers) announce(
 	ctx context.Context, self bool, alive time.Duration, heard []engine.WorkerKey,
 ) (others map[string]time.Time, err error) {

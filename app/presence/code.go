@@ -7,7 +7,7 @@ import (
 )
 
 // Two workers of one release that have different code of an activity are a deployment that went wrong half-way. It is
-// only logged: which of them is right nobody here can tell, and work goes on by either.
+// only logged: which of them is right nobody here can tell, and work continues by either.
 
 // otherCode are the activity types of which two workers say that they have different code.
 func otherCode(a, b map[string]string) []string {

@@ -9,11 +9,11 @@ import (
 	"github.com/sojourn-run/sojourn/app/store"
 )
 
-// A worker that ended without a word would stand in the lists for ever. It goes once it has been silent for long and
+// A worker that ended without a word would stand in the lists forever. It goes once it has been silent for long and
 // holds nothing: a row that something still names must stay, as what it holds is freed by it.
 
 // A worker that sends heartbeats stays among the workers for so many times the silence after which it is taken for
-// dead: 15 minutes, as that is 60 s. Who only polls may be silent for as long as it works.
+// dead: 15 minutes, as that is 60 s. Who only polls may be silent as long as it works.
 const (
 	silencesKept     = 15
 	removedUnbeating = 3 * 24 * time.Hour
@@ -22,8 +22,8 @@ const (
 // piece is how many workers are removed in one change.
 const piece = 100
 
-// returnTime is how long after its start an app without company waits for workers that only poll: it stored no sign of
-// life of those that it heard.
+// returnTime is how long after its start an app without company waits for workers that only poll: it stored no
+// heartbeat of those that it heard.
 const returnTime = time.Hour
 
 // expiryPause lies between two looks for silent workers, however many come and go.
@@ -172,7 +172,7 @@ func (ws *Workers) removeUnheard(ctx context.Context, list []*engine.Worker) err
 	return err
 }
 
-// lastSign is the last sign of life of a worker that is stored.
+// lastSign is the last heartbeat of a worker that is stored.
 func lastSign(w *engine.Worker) time.Time {
 	if w.HeartbeatAt.After(w.RegisteredAt.Time) {
 		return w.HeartbeatAt.Time

@@ -17,12 +17,11 @@ import (
 // in the worker's name. A sign belongs to a process and not to an id, or an older process would keep its dead successor
 // alive.
 
-// Hear notes a sign of life of a process: whatever was accepted from it is one, polls and reports as well as
-// heartbeats.
+// Hear notes a heartbeat of a process: whatever was accepted from it is one, polls and reports as well as heartbeats.
 func (ws *Workers) Hear(k engine.WorkerKey) { ws.hearProcess(k, "") }
 
-// hearProcess is Hear for a process that may have been superseded: what a newer process says is no sign of life
-// of an older one. "" stands for the process that is known.
+// hearProcess is Hear for a process that may have been superseded: what a newer process says is no heartbeat of an
+// older one. "" stands for the process that is known.
 func (ws *Workers) hearProcess(k engine.WorkerKey, incarnation string) {
 	overdue := false
 	ws.With(k, func(h *Heard) {
@@ -37,7 +36,7 @@ func (ws *Workers) hearProcess(k engine.WorkerKey, incarnation string) {
 	}
 }
 
-// storeSoon has the signs of life stored that are overdue, with those of others that will be soon.
+// storeSoon has the heartbeats stored that are overdue, with those of others that will be soon.
 func (ws *Workers) storeSoon() {
 	select {
 	case ws.unstored <- struct{}{}:
@@ -45,8 +44,8 @@ func (ws *Workers) storeSoon() {
 	}
 }
 
-// Credit notes that a report was accepted under a lease, or a verb under a holding, which is a sign of life of the
-// process that has it.
+// Credit notes that a report was accepted under a lease, or a verb under a holding, which is a heartbeat of the process
+// that has it.
 func (ws *Workers) Credit(ctx context.Context, k engine.WorkerKey, incarnation string) {
 	if k.ID == "" || incarnation == "" {
 		return
@@ -159,8 +158,8 @@ func (ws *Workers) heed(k engine.WorkerKey, note func(*Heard)) {
 	}
 }
 
-// Beat takes the sign of life that a worker's heartbeat is, with what it says of itself, and returns its registration.
-// It is stored before it is answered where others would not know of it in time.
+// Beat takes the heartbeat that a worker's heartbeat is, with what it says of itself, and returns its registration. It
+// is stored before it is answered where others would not know of it in time.
 func (ws *Workers) Beat(ctx context.Context, in protocol.WorkerHeartbeat) (*engine.Worker, error) {
 	if in.WorkerID == "" {
 		return nil, protocol.Invalid("worker_id", "is missing")

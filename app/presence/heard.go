@@ -9,10 +9,10 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// What is known of a worker beside its row is lost with the app. Whoever takes its workers up has their rows alone, so
+// What is known of a worker next to its row is lost with the app. Whoever takes its workers up has their rows alone, so
 // what must outlive the app is stored.
 
-// Heard is one worker, and what is known of it beside its row.
+// Heard is one worker, and what is known of it next to its row.
 type Heard struct {
 	Worker  *engine.Worker
 	signals map[string][]string // that the worker declared, by workflow type
@@ -57,7 +57,7 @@ func Read(w *engine.Worker) Heard {
 	return Heard{Worker: w, signals: w.Declares("signals"), Draining: w.Status == protocol.WorkerDraining}
 }
 
-// Hear notes a sign of life; within With alone. Who comes from another app may hold what that one gave it.
+// Hear notes a heartbeat; within With alone. Who comes from another app may hold what that one gave it.
 func (h *Heard) Hear() {
 	now := time.Now()
 	if h.At.IsZero() {
@@ -67,7 +67,7 @@ func (h *Heard) Hear() {
 }
 
 // Missed says whether the worker's silence means anything: it renews what it holds by itself, or sends heartbeats. Who
-// only polls may be silent for as long as it works, and keeps its leases.
+// only polls may be silent as long as it works, and keeps its leases.
 func (h *Heard) Missed() bool { return h.Beats || h.Worker.Beats }
 
 // Closely says whether every heartbeat of a worker is stored before it is answered: should it die together with this

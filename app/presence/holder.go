@@ -10,7 +10,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// Whether the holder of a session is dead is asked only once its lease is over, and then of whoever knows best: this
+// Whether the holder of a session is dead is asked only once its lease has ended, and then of whoever knows best: this
 // app's ears, else what is stored, and for an app alone also how long it has been up to hear it.
 
 // StaleHolder returns the worker whose lease on the session has expired, if its registration is gone or its last

@@ -23,10 +23,9 @@ func (e *unheardHere) Error() string {
 	return "worker " + e.process.Worker.ID + " is not heard here"
 }
 
-// Lapse makes a change that may end a lease, and that has to say whether its worker died. An app that does not
-// hear the worker leaves the matter to the one that does. If that one does not act in time, it is gone or
-// stands still. Then what is stored counts: a worker that lives has gone to yet another app by the end of its
-// lease.
+// Lapse makes a change that may end a lease, and that has to say whether its worker died. An app that does not hear the
+// worker leaves the matter to the one that does. If that one does not act in time, it is gone or is paused. Then what
+// is stored counts: a worker that lives has gone to yet another app by the end of its lease.
 func (ws *Workers) Lapse(ctx context.Context, d store.Due, step func(engine.Heard) store.Change) error {
 	_, err := ws.store.Commit(ctx, step(func(ns string, l engine.Lease) (bool, error) {
 		if lives := ws.heardSince(ns, l); lives || !ws.opt.Shared {

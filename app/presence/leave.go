@@ -11,13 +11,13 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// Leaving has three steps, in this order. The mark fences the process, so that nothing new reaches it; what it had goes
-// on; the row goes last, since a lease must never name a worker without a row. What fails in between is said again: a
-// mark that is there already is no error.
+// Leaving has three steps, in this order. The mark fences the process, so that nothing new reaches it; what it had
+// continues; the row goes last, since a lease must never name a worker without a row. What fails in between is said
+// again: a mark that is there already is no error.
 
 // Deregister takes a worker's registration away, at its own word: its leases end and its sessions are released, so that
-// others go on at once. The row is marked first, which fences it, and goes last: a lease never names a worker without a
-// row.
+// others continue at once. The row is marked first, which fences it, and goes last: a lease never names a worker
+// without a row.
 func (ws *Workers) Deregister(ctx context.Context, in protocol.DeregisterRequest) (protocol.DeregisterAnswer, error) {
 	w, err := ws.fence(ctx, in)
 	if err != nil {
@@ -29,7 +29,7 @@ func (ws *Workers) Deregister(ctx context.Context, in protocol.DeregisterRequest
 
 // RemoveWorker takes a worker's registration away, at an operator's word. It gets nothing more from now on. What it
 // runs goes to nobody else while it may still run there: it may report it, and it comes back when it does, or when its
-// lease is over. One that tells its processes apart and lives is refused until another process of its id registers.
+// lease has ended. One that tells its processes apart and lives is refused until another process of its id registers.
 func (ws *Workers) RemoveWorker(ctx context.Context, ns, id string) (protocol.DeregisterAnswer, error) {
 	key := engine.WorkerKey{Namespace: change.Namespace(ns), ID: id}
 	w, err := ws.Known(ctx, key)
@@ -99,8 +99,8 @@ func (ws *Workers) fence(ctx context.Context, in protocol.DeregisterRequest) (*e
 const leaving = 30 * time.Second
 
 // letGo gives on what a process that left had, and removes its row, unless another has registered meanwhile. It says
-// how many workflow tasks there were. It goes on without its caller: a worker says goodbye and is gone, and what it had
-// would lie until its leases are over if that ended the work.
+// how many workflow tasks there were. It continues without its caller: a worker says goodbye and is gone, and what it
+// had would lie until its leases have ended if that ended the work.
 func (ws *Workers) letGo(
 	ctx context.Context, w *engine.Worker, why string, lost func(store.TaskRef) bool,
 ) (flows int, err error) {

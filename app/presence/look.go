@@ -94,8 +94,8 @@ func (ws *Workers) look(ctx context.Context, k engine.WorkerKey, h Heard) error 
 
 // releaseExpired sets free what a silent worker of the HTTP contract has, whose leases are many times what its
 // heartbeats take; but for attempts whose own heartbeats came since then. Should the worker live after all, what it
-// reports is refused, as its delivery is over. Other workers renew what they hold and believe the expiry they were
-// told: theirs is free when the lease is over, and never before.
+// reports is refused, as its delivery has ended. Other workers renew what they hold and believe the expiry they were
+// told: theirs is free when the lease has ended, and never before.
 func (ws *Workers) releaseExpired(ctx context.Context, k engine.WorkerKey, w *engine.Worker, since history.Time) error {
 	if w.Explicit {
 		return nil
@@ -120,7 +120,7 @@ func (ws *Workers) storedWorker(ctx context.Context, k engine.WorkerKey) (w engi
 	return w, err
 }
 
-// orphan takes the sessions of a silent worker away. Its attempts have leases of their own.
+// orphan takes the sessions of a silent worker away. Its attempts have their own leases.
 func (ws *Workers) orphan(ctx context.Context, k engine.WorkerKey, incarnation string) error {
 	return ws.stepSessions(ctx, k, func(*engine.Session) engine.SessionInput {
 		return engine.OrphanSession{Worker: k.ID, Incarnation: incarnation}

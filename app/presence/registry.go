@@ -109,7 +109,7 @@ func (r *Registry) Learn(w *engine.Worker, mark uint64) {
 	}
 }
 
-// Gone forgets a process whose registration is over.
+// Gone forgets a process whose registration has ended.
 func (r *Registry) Gone(p store.Process) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -11,7 +11,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/release"
 )
 
-// With a database to itself an app hears all workers there are. Beside other apps it hears some, and of the others has
+// With a database to itself an app hears all workers there are. Next to other apps it hears some, and of the others has
 // only what was stored, which is older; so what it heard itself always counts more.
 
 // Roster is what is known of the workers of a namespace: by this app's own ears, else as another app stored it.

@@ -13,9 +13,9 @@ import (
 )
 
 // A client of the HTTP contract never says which tasks it holds, and gives a poll up a second after its app is gone.
-// What that app had leased to it just before would wait for the end of its lease, minutes later. But heartbeats say
-// how many slots are free, and an open poll says that the one before it is over: what was leased before that and has
-// no slot did not arrive. Only the death of the app that gave it makes this worth believing, since nobody checks a
+// What that app had leased to it just before would wait for the end of its lease, minutes later. But heartbeats say how
+// many slots are free, and an open poll says that the one before it has ended: what was leased before that and has no
+// slot did not arrive. Only the death of the app that gave it makes this worth believing, since nobody checks a
 // client's numbers.
 
 // rest notes what a heartbeat says of a kind of tasks, while so many of the worker's polls for them are open here, and

@@ -111,7 +111,7 @@ func (ws *Workers) Watch(ctx context.Context) error {
 }
 
 // hush ends the polls of a worker of ours that missed so many heartbeats that whatever it holds is lost by now: it may
-// stand still, and would lose what it were given. One that lives asks again.
+// be paused, and would lose what it were given. One that lives asks again.
 func (ws *Workers) hush(k engine.WorkerKey, h Heard) {
 	lease := time.Duration(h.Worker.AttemptLease) * time.Microsecond
 	if h.Hushed || h.At.IsZero() || !h.Worker.Explicit || !h.Missed() || time.Since(h.At) < lease {

@@ -11,7 +11,7 @@ import (
 )
 
 // Workers are the workers of an app: the memory of who is heard, and the verbs that store it. A process registers, is
-// heard, falls silent or leaves; what it held then goes on. What a task or a session is, is no business of this room:
+// heard, falls silent or leaves; what it held then continues. What a task or a session is, is no business of this room:
 // it ends deliveries and steps sessions by what app/change has for that.
 type Workers struct {
 	*Registry

@@ -12,9 +12,9 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// A worker that stands still holds what it took until it is missed, which is longer than most callers wait. A question
-// changes nothing, so it may be asked twice: another worker gets the same one under an id of its own, and the first
-// that answers is heard, be it the one that stood still.
+// A worker that is paused holds what it took until it is missed, which is longer than most callers wait. A question
+// changes nothing, so it may be asked twice: another worker gets the same one under its own id, and the first that
+// answers is heard, be it the one that was paused.
 
 // How long a worker may have a question before another one is asked as well, each further one twice as long, so that
 // where all are slow, for want of processors, few are given the same work; and how often it is looked who has it.

@@ -10,7 +10,7 @@ import (
 )
 
 // Behind a balancer a question may come to one app and its worker to another. Then questions lie in a table that is not
-// logged, since losing it with the database costs its callers no more than asking again.
+// logged, since losing it with the database costs its callers at most asking again.
 
 // shared holds the pending questions of several apps: a table of the database they share.
 type shared struct {

@@ -56,7 +56,7 @@ type Shape struct {
 	Says    map[int]any
 	Refuses []protocol.Reason // beside the reasons that every route of its kind has
 	MaxBody int64             // bytes, where a body may be longer than elsewhere
-	// its answer is a document of its own, without the members that its plane's answers carry beside theirs
+	// its answer is its own document, without the members that its plane's answers carry next to theirs
 	Bare bool
 }
 

@@ -75,7 +75,7 @@ type Exchange interface {
 	// Status is that of a refusal, and Members what it says.
 	Status(e *protocol.Error) int
 	Members(e *protocol.Error, status int) map[string]any
-	// Beside adds to an encoded answer what stands beside it on this plane.
+	// Next to adds to an encoded answer what stands next to it on this plane.
 	Beside(status int, body any, raw []byte) ([]byte, error)
 	// Lost is told that the answer did not reach the caller.
 	Lost()

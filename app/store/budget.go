@@ -3,8 +3,8 @@ package store
 import "math"
 
 // Budgets are what is left of the responses of a claim's pollers. Every response has a budget of bytes, and a claim
-// leases no more than fits into it: what a worker cannot be sent would have to be returned, and the next claim would
-// lease the same tasks again.
+// leases at most fits into it: what a worker cannot be sent would have to be returned, and the next claim would lease
+// the same tasks again.
 type Budgets struct {
 	left  []int64
 	first []bool // nothing was given yet: the first task always fits, however large it is

@@ -228,7 +228,7 @@ type RunQuery struct {
 	AfterStart history.Time
 	AfterRun   string
 	Limit      int
-	// Budget is how long a listing that no index bounds may go on reading; 0: to its end.
+	// Budget is how long a listing that no index bounds may continue reading; 0: to its end.
 	Budget time.Duration
 }
 
@@ -284,7 +284,7 @@ const (
 type Comparison string
 
 // The comparisons. In is one of the values, NotIn none of them, Prefix a text that begins so, Between from the first
-// value to the second; Present and Absent ask whether there is a value at all. Beside Absent, what has no value
+// value to the second; Present and Absent ask whether there is a value at all. Next to Absent, what has no value
 // satisfies nothing.
 const (
 	In      Comparison = "in"

@@ -110,8 +110,8 @@ func (d Durability) Risk() bool {
 	return d.Fsync == "off" || d.SynchronousCommit == "off" || d.FullPageWrites == "off"
 }
 
-// Stats counts statements beside BEGIN and COMMIT, the round trips they took, commits of batches, changes in them, rows
-// written, reads beside the batches, and the ready tasks that claims read to choose from.
+// Stats counts statements next to BEGIN and COMMIT, the round trips they took, commits of batches, changes in them,
+// rows written, reads next to the batches, and the ready tasks that claims read to choose from.
 type Stats struct{ Statements, RoundTrips, Commits, Changes, Rows, Reads, Candidates int64 }
 
 // Change is one verb's write, as data. Decide is pure: it only reads rows and now, and may be called again with fresher
@@ -187,7 +187,7 @@ type Rows interface {
 	FormerChild(engine.FormerKey) *engine.FormerChild
 	BoundChildren(engine.WorkflowKey) []*engine.FormerChild
 	Worker(engine.WorkerKey) *engine.Worker
-	// Holding is how many sessions a worker of Needs holds at now, beside the one named.
+	// Holding is how many sessions a worker of Needs holds at now, next to the one named.
 	Holding(w engine.WorkerKey, beside engine.SessionKey, now time.Time) int
 	Receipt(ReceiptKey) *Receipt
 	Token(id string) *Token
@@ -249,7 +249,7 @@ type Writes struct {
 // ReceiptKey names the answer to a client's request id on a workflow.
 type ReceiptKey struct{ Namespace, WorkflowID, RequestID string }
 
-// Receipt remembers the answer to a request id, with a hash of what was asked, for as long as the workflow is kept.
+// Receipt remembers the answer to a request id, with a hash of what was asked, as long as the workflow is kept.
 type Receipt struct {
 	ReceiptKey
 	Hash string
@@ -340,14 +340,13 @@ type Dispatcher interface {
 	// Backlog says that ready tasks of this queue were committed with nobody to take them, or may have been left by
 	// others. An empty queue means all of the namespace, no lanes that the tasks may be of any.
 	Backlog(namespace, queue string, kind protocol.TaskKind, lanes ...Lane)
-	// LeaseExpired says that a lease of this worker ran out, so that it may be gone or stand still, or that it came
-	// back on another connection: polls it made before are not to be given anything.
+	// LeaseExpired says that a lease of this worker ran out, so that it may be gone or paused, or that it came back on
+	// another connection: polls it made before are not to be given anything.
 	LeaseExpired(k engine.WorkerKey)
-	// Gone says, before what the same commit made ready is delivered, that the registration of a process is over: it
-	// left, was removed, or another took its place, here or at another app. Polls it left open are given nothing
-	// more.
+	// Gone says, before what the same commit made ready is delivered, that the registration of a process has ended: it
+	// left, was removed, or another took its place, here or at another app. Polls it left open are given nothing more.
 	Gone(p Process)
-	// Isolate is called when a process holds a blamed task and receives no other task, and when that is over.
+	// Isolate is called when a process holds a blamed task and receives no other task, and when that has ended.
 	Isolate(p Process, alone bool)
 	// Throttled says, before the answer of a claim, that a budget kept tasks from it. The backlog is told again when a
 	// lease of such a queue ends; after the Wait of t, unless that is 0, it is worth another claim.
@@ -364,7 +363,7 @@ type Dispatcher interface {
 	Missed()
 }
 
-// Lane is what a task asks of any worker, beside its queue and kind. Priority is that of the most urgent task that is
+// Lane is what a task asks of any worker, next to its queue and kind. Priority is that of the most urgent task that is
 // told of with it.
 type Lane struct {
 	Type, BuildID string

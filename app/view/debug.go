@@ -15,7 +15,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// Who looks at a run that stands still wants one page that says what to do first. So a debug view decides nothing and
+// Who looks at a run that is paused wants one page that says what to do first. So a debug view decides nothing and
 // stores nothing: it gathers what other views tell and puts what needs somebody before the rest.
 
 // deadlineNear is how long before a run's deadline its debug view says so.

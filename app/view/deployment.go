@@ -9,7 +9,7 @@ import (
 )
 
 // Deployments are the builds of queues under the names that the contract has for them. They are not stored: a list that
-// was kept beside the queues could say something else than the queues do.
+// was kept next to the queues could say something else than the queues do.
 
 // Deployments lists the builds of the queues of a namespace, or of one queue, each under one name.
 func (v *View) Deployments(ctx context.Context, ns, queue string) (protocol.DeploymentList, error) {

@@ -10,8 +10,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// A drain is over when its workers have nothing left, which nobody writes down: workers come, end their work and go by
-// themselves. How far it is follows from what they hold whenever somebody asks.
+// A drain has ended when its workers have nothing left, which nobody writes down: workers come, end their work and go
+// by themselves. How far it is follows from what they hold whenever somebody asks.
 
 // shownDrained is how many of its workers a drain lists.
 const shownDrained = 1000

@@ -13,7 +13,7 @@ import (
 )
 
 // History is read in pages with a bound in bytes as well as in events, since an event may be as large as its payloads.
-// A wait for more is a held request: it ends when something came, when its time is over, or when the app drains.
+// A wait for more is a held request: it ends when something came, when its time has ended, or when the app drains.
 
 // maxHistoryWait is how long a history request waits for a new event.
 const maxHistoryWait = 30 * time.Second
@@ -25,7 +25,7 @@ type wholeKey struct{}
 func Whole(ctx context.Context) context.Context { return context.WithValue(ctx, wholeKey{}, true) }
 
 // History reads a page of a run's history; with Wait it is held until there is an event after the token, and its answer
-// carries the next token for as long as the run is open.
+// carries the next token as long as the run is open.
 func (v *View) History(ctx context.Context, in protocol.HistoryQuery) (protocol.HistoryPage, error) {
 	in.Namespace = change.Namespace(in.Namespace)
 	after, err := change.ParsePage(in.PageToken)

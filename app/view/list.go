@@ -21,8 +21,8 @@ import (
 // index bounds gets a budget of time instead of a bound in rows, because how many rows a machine reads in that time is
 // what other callers feel.
 
-// What no index bounds is searched for as long as this: a caller who takes a part gets it at once, the others wait for
-// the whole.
+// What no index bounds is searched as long as this: a caller who takes a part gets it at once, the others wait for the
+// whole.
 const (
 	partialSearch = 80 * time.Millisecond
 	wholeSearch   = 2 * time.Second
@@ -102,7 +102,8 @@ func (v *View) List(ctx context.Context, in protocol.ListRequest) (protocol.List
 		}
 		for i := range heads {
 			v := runView(&heads[i])
-			// A listing does not read the workflow's own row: a run that no other went on from is its current one, and its last.
+			// A listing does not read the workflow's own row: a run that no other continued from is its current one, and its
+			// last.
 			v.RunCount, v.Current = v.RunNumber, heads[i].ContinuedTo == ""
 			a.Workflows = append(a.Workflows, v)
 		}

@@ -13,7 +13,7 @@ import (
 )
 
 // The list of queues, one queue, the deployments and the metrics ask the same questions: what waits, who serves it,
-// what was decided. One snapshot answers all of them, so that no page counts otherwise than the one beside it.
+// what was decided. One snapshot answers all of them, so that no page counts otherwise than the one next to it.
 
 // queueLook is what the tasks of a namespace come to, and when that was counted.
 type queueLook struct {

@@ -14,11 +14,11 @@ import (
 )
 
 // A result is waited for here rather than polled by clients: who asks every second is late by half of one, and costs a
-// read each time. A run that continues as new has no result of its own, so the wait goes on with its successor.
+// read each time. A run that continues as new has no result of its own, so the wait continues with its successor.
 
 // Result waits until a run has closed, and those it continues as, and shows the last of them with its outcome. When the
-// time is over first, or the app drains, it shows the run that is open, which is no error: the caller asks again. While
-// it waits nothing is asked of the store, but for a rare look where other apps write too.
+// time has ended first, or the app drains, it shows the run that is open, which is no error: the caller asks again.
+// While it waits nothing is asked of the store, but for a rare look where other apps write too.
 func (v *View) Result(ctx context.Context, t protocol.Target, most time.Duration) (protocol.RunView, error) {
 	waiting, cancel := context.WithTimeout(ctx, most)
 	defer cancel()
@@ -51,7 +51,7 @@ func (v *View) awaitClose(
 		return "", 0, err
 	}
 	t.RunID = run.RunID
-	// Watched before it is read: a run that closed in between would be waited for until its time is over.
+	// Watched before it is read: a run that closed in between would be waited for until its time has ended.
 	changed, round, stop := v.RunChanges(run.RunID)
 	defer stop()
 	for {

@@ -39,7 +39,7 @@ func (v *View) Describe(ctx context.Context, t protocol.Target) (protocol.RunVie
 		}
 		shown = runView(&run.Head)
 		shown.RunCount, shown.Current = flow.Runs, flow.RunID == run.ID
-		// The input stands in the first event alone, however often the run went on: rows carry no payloads.
+		// The input stands in the first event alone, however often the run continued: rows carry no payloads.
 		first, err := r.Events(ctx, run.ID, 0, 1, 1, change.MaxPageSize)
 		if err != nil {
 			return err

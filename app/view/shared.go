@@ -9,7 +9,7 @@ import (
 )
 
 // sharedKeys is how many keys are kept, those looked at last. Namespaces come and go: what nobody looks at any more
-// must not stay for as long as the app runs.
+// must not stay as long as the app runs.
 const sharedKeys = 256
 
 // How long something that was read once for all who look may be shown.
@@ -19,8 +19,8 @@ const (
 )
 
 // pace is how often something is read for all who look. The rest after a reading is restShare times as long as the
-// reading took, within its bounds: what is small is read as it changes, what is large takes no more than a twentieth of
-// a processor from those who work.
+// reading took, within its bounds: what is small is read as it changes, what is large takes at most a twentieth of a
+// processor from those who work.
 type pace struct {
 	least time.Duration // the shortest time between two readings; the longest is sharedFor
 	most  time.Duration // the longest time that what was read is shown

@@ -38,7 +38,7 @@ func (v *View) RepairStatus(ctx context.Context, ns string) (protocol.RepairStat
 	return s, err
 }
 
-// ActivityTimeouts lists activities whose time is over: the sweeper moves them on by itself, so there is rarely any.
+// ActivityTimeouts lists activities whose time has ended: the sweeper moves them on by itself, so there is rarely any.
 func (v *View) ActivityTimeouts(ctx context.Context, ns string) (protocol.TimeoutStatus, error) {
 	s := protocol.TimeoutStatus{Namespace: change.Namespace(ns), IDs: []string{}, ScanLimit: systemScan}
 	due, err := v.DueActivities(ctx, s.Namespace, systemScan)
@@ -49,7 +49,7 @@ func (v *View) ActivityTimeouts(ctx context.Context, ns string) (protocol.Timeou
 	return s, err
 }
 
-// DueActivities lists activities of a namespace whose time is over, the first due before others.
+// DueActivities lists activities of a namespace whose time has ended, the first due before others.
 func (v *View) DueActivities(ctx context.Context, ns string, limit int) (list []store.Due, err error) {
 	now, err := v.store.Now(ctx)
 	if err != nil {

@@ -74,7 +74,7 @@ func (v *View) QueueWaiting(ctx context.Context, ns, queue string) ([]protocol.T
 		return nil
 	})
 	list := []protocol.TaskWhy{}
-	// Each is described as its own page would, in a view of its own: they need not be of one moment.
+	// Each is described as its own page would, in its own view: they need not be of one moment.
 	for _, t := range oldest {
 		run, err := v.Describe(ctx, protocol.Target{Namespace: k.Namespace, RunID: t.Run})
 		if protocol.ReasonOf(err) == protocol.ReasonRunNotFound {

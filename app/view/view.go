@@ -53,7 +53,7 @@ type reads interface {
 	Queue(engine.QueueKey) *engine.Queue
 }
 
-// Known is what an app knows beside what is stored.
+// Known is what an app knows next to what is stored.
 type Known interface {
 	// AttributeTypes are the registered search attributes of a namespace.
 	AttributeTypes(ctx context.Context, namespace string) (map[string]string, error)

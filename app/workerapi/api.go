@@ -175,7 +175,7 @@ func (c *call) Members(e *protocol.Error, status int) map[string]any {
 	return body
 }
 
-// Beside adds the protocol's version and what the server can do, but for documents of their own.
+// Next to adds the protocol's version and what the server can do, but for their own documents.
 func (c *call) Beside(status int, _ any, raw []byte) ([]byte, error) {
 	if c.rt.Shape.Bare && status < http.StatusBadRequest {
 		return raw, nil

@@ -12,7 +12,7 @@ import (
 // Published clients send results and failures in several forms, and under several names. All are read into one here, so
 // that nothing behind this file knows that there was more than one.
 
-// completing is the result of an activity attempt: an envelope, a bare blob beside its codec, or any plain JSON, which
+// completing is the result of an activity attempt: an envelope, a bare blob next to its codec, or any plain JSON, which
 // is encoded here.
 type completing struct {
 	holder
@@ -24,10 +24,10 @@ func (in completing) result() (payload.Payload, error) {
 	return protocol.ReadResult("result", in.Result, in.Codec)
 }
 
-// failing is a reported failure: an object in failure, text in failure, or its members beside the lease's.
+// failing is a reported failure: an object in failure, text in failure, or its members next to the lease's.
 type failing struct {
 	holder
-	// text, or an object {message, type, non_retryable, …} of the members that may also stand beside it
+	// text, or an object {message, type, non_retryable, …} of the members that may also stand next to it
 	Failure json.RawMessage `json:"failure"`
 	reported
 }

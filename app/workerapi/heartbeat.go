@@ -7,8 +7,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// A sign of life that is refused is how a worker hears that it has lost what it works on. So its answers say what
-// became of the lease, also where the status alone would do.
+// A heartbeat that is refused is how a worker hears that it has lost what it works on. So its answers say what became
+// of the lease, also where the status alone would do.
 
 func heartbeatWorkflow(a *API, c *call) (answer, error) {
 	var in holder
@@ -31,7 +31,7 @@ func heartbeatWorkflow(a *API, c *call) (answer, error) {
 	}, nil
 }
 
-// beat is an activity's sign of life with what it has to tell; Progress, ours, holds the same members in one object.
+// beat is an activity's heartbeat with what it has to tell; Progress, ours, holds the same members in one object.
 type beat struct {
 	holder
 	Progress json.RawMessage     `json:"progress"`

@@ -7,7 +7,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// Lines are sent beside the work and must never decide about it: each chunk is judged by itself, and one that is
+// Lines are sent next to the work and must never decide about it: each chunk is judged by itself, and one that is
 // refused is lost without a word to the task.
 
 // recordLogs takes lines of running attempts, each chunk judged on its own.

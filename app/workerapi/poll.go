@@ -192,7 +192,7 @@ func release(c *call) (said string, sent bool) {
 	return said, sent
 }
 
-// pollRefused adds the poll_status that clients read beside the reason.
+// pollRefused adds the poll_status that clients read next to the reason.
 func pollRefused(c *call, err error) error {
 	var e *protocol.Error
 	if !errors.As(err, &e) {

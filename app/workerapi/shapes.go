@@ -244,7 +244,7 @@ func polled(body any) map[int]any {
 	return map[int]any{http.StatusOK: body, http.StatusConflict: body, http.StatusServiceUnavailable: body}
 }
 
-// pollResponse is what polls of every kind answer, beside the task.
+// pollResponse is what polls of every kind answer, next to the task.
 type pollResponse struct {
 	Status     protocol.PollStatus   `json:"poll_status"`
 	Reason     string                `json:"reason,omitempty"`

@@ -20,7 +20,7 @@ const (
 	greedy  = 100
 )
 
-// besideGreedy measures the workflows of tenants alone, and beside one that has a hundred times as many at once, in
+// besideGreedy measures the workflows of tenants alone, and next to one that has a hundred times as many at once, in
 // turns: so a change of the machine's speed is in both.
 func besideGreedy(ctx context.Context, n *node, ops int) (all sample, err error) {
 	in, err := input()

@@ -26,12 +26,12 @@ var kilobyte = strings.Repeat("x", 1000)
 // steps is how many activities the workflow of the scenarios has.
 const steps = 5
 
-// lanes is how many workflows P18 runs at once, each in a session of its own: in one session they would wait for one
+// lanes is how many workflows P18 runs at once, each in its own session: in one session they would wait for one
 // another, as its cap has it.
 const lanes = 8
 
 // heldIn names a lane's session, and the workflow whose activities run in it; freeIn is the same workflow without one.
-// As many types on both sides, since each has a place of its own in the indexes of runs.
+// As many types on both sides, since each has its own place in the indexes of runs.
 func heldIn(lane int) string { return fmt.Sprint("held ", lane) }
 func freeIn(lane int) string { return fmt.Sprint("free ", lane) }
 

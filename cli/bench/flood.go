@@ -17,13 +17,13 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// A tenant with few workflows has a namespace of its own, and so has the one that floods the app over HTTP, as fast as
-// it is answered.
+// A tenant with few workflows has its own namespace, and so has the one that floods the app over HTTP, as fast as it is
+// answered.
 const (
 	quietAtOnce = 4
 	floodTenant = "flood"
 	floodQueue  = "nobody" // of which no worker takes anything
-	// flooders is over how many connections the tenant floods; of large payloads and wide workflows over a quarter.
+	// flooders has ended how many connections the tenant floods; of large payloads and wide workflows over a quarter.
 	flooders   = 16
 	heldPolls  = 500
 	wideStep   = 1_000 // activities of one workflow task

@@ -13,8 +13,8 @@ import (
 // foreigners is how many workers of other types wait on the queue.
 const foreigners = 1000
 
-// besideForeign measures what workflows use of the processors beside workers that wait on their queue and cannot serve
-// them, each with a type and a capability of its own, and without them.
+// besideForeign measures what workflows use of the processors next to workers that wait on their queue and cannot serve
+// them, each with a type and its own capability, and without them.
 func besideForeign(ctx context.Context, n *node, ops int) (sample, error) {
 	in, err := input()
 	if err != nil {

@@ -16,8 +16,8 @@ import (
 	"github.com/sojourn-run/sojourn/worker/workflow"
 )
 
-// growing measures the same work at several sizes of something: how cost grows. Each size has a node of its own, and
-// they are measured in turns, so that a change of the machine's speed is in all of them.
+// growing measures the same work at several sizes of something: how cost grows. Each size has its own node, and they
+// are measured in turns, so that a change of the machine's speed is in all of them.
 type growing struct {
 	of           string // what there is more and more of
 	sizes, quick []int
@@ -122,7 +122,7 @@ func growths() []growing {
 }
 
 // grow measures those parts of one growing that are asked for. It tells step what it is at, and how many measurements
-// are over by that.
+// have ended by that.
 func grow(
 	ctx context.Context, g growing, kind string, o Options, step func(what string, over int),
 ) ([]Result, error) {

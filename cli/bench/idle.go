@@ -109,7 +109,7 @@ func heldSessions(ctx context.Context, n *node, ops int) (sample, error) {
 	return stay(ctx, n, ops, "holder", atRest(n.quick).sessions)
 }
 
-// asleep looks at an app that keeps workflows that sleep, beside a worker in its process.
+// asleep looks at an app that keeps workflows that sleep, next to a worker in its process.
 func asleep(ctx context.Context, n *node, ops int) (sample, error) {
 	return stay(ctx, n, ops, "sleeper", atRest(n.quick).sleepers)
 }
@@ -126,8 +126,8 @@ func stay(ctx context.Context, n *node, ops int, workflow string, size int) (sam
 	return look(ctx, n, ops, rest.tick)
 }
 
-// asleepBesideFleet is the same beside workers that are connected over sockets and have nothing to do. They are a
-// process of their own: what they use is not the app's.
+// asleepBesideFleet is the same next to workers that are connected over sockets and have nothing to do. They are a
+// their own process: what they use is not the app's.
 func asleepBesideFleet(ctx context.Context, n *node, ops int) (sample, error) {
 	rest := atRest(n.quick)
 	if !n.prepared {
@@ -162,7 +162,7 @@ func look(ctx context.Context, n *node, ops int, tick time.Duration) (s sample, 
 	return s, err
 }
 
-// startFleet starts so many workers in a process of its own, and returns when all are connected.
+// startFleet starts so many workers in its own process, and returns when all are connected.
 func (n *node) startFleet(ctx context.Context, workers int) error {
 	self, err := os.Executable()
 	if err != nil {

@@ -49,8 +49,8 @@ func registerLong(r *worker.Registry, p *passages) {
 	})
 }
 
-// oneLongRun measures one run of ops activities in sequence: what a step uses of the processors near its end, and,
-// beside it, near its beginning. Each is the time of a step.
+// oneLongRun measures one run of ops activities in sequence: what a step uses of the processors near its end, and, next
+// to it, near its beginning. Each is the time of a step.
 func oneLongRun(ctx context.Context, n *node, ops int) (sample, error) {
 	c := watch(&n.app.Dispatch().Hub)
 	defer c.stop()

@@ -44,7 +44,7 @@ type nodeOptions struct {
 	log      zerolog.Logger
 }
 
-// node is an app on a database of its own, with a worker if the scenario wants one.
+// node is an app on its own database, with a worker if the scenario wants one.
 type node struct {
 	app      *app.App
 	dir      string
@@ -204,7 +204,7 @@ func (n *node) close() error {
 	for _, other := range n.others { // before the database goes
 		all = append(all, other.close())
 	}
-	// The workers first: one whose app has gone before it keeps trying to say goodbye for as long as a drain may take.
+	// The workers first: one whose app has gone before it keeps trying to say goodbye as long as a drain may take.
 	n.rest()
 	all = append(all, n.workers.Wait())
 	n.stop()

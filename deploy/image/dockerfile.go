@@ -84,7 +84,7 @@ func final(stages []stage) (steps []step, from string) {
 	return steps, from
 }
 
-// image is what a Dockerfile says beside the files.
+// image is what a Dockerfile says next to the files.
 type image struct {
 	args        []string // what RUN has in its environment
 	env         []string

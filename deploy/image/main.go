@@ -268,7 +268,7 @@ func (m *image) contained(root, data string) *exec.Cmd {
 	return c
 }
 
-// beside is a command in the container whose process 1 this machine knows as pid, as an engine's exec and HEALTHCHECK
+// next to is a command in the container whose process 1 this machine knows as pid, as an engine's exec and HEALTHCHECK
 // do it.
 func (m *image) beside(ctx context.Context, pid int, command ...string) *exec.Cmd {
 	uid, gid, _ := strings.Cut(m.user, ":")

@@ -1,4 +1,4 @@
-// Package look is what `sojourn dev` leaves standing beside its sample, so that there is something to look at: a run
+// Package look is what `sojourn dev` leaves standing next to its sample, so that there is something to look at: a run
 // that waits for a person, one whose step fails and is tried again, one that keeps a session.
 package look
 

@@ -62,7 +62,7 @@ func Nursery(ctx workflow.Context) (string, error) {
 	return "approved", err
 }
 
-// Guardian goes on as a new run while its child is open, and hears in that run how the child ends.
+// Guardian continues as a new run while its child is open, and hears in that run how the child ends.
 func Guardian(ctx workflow.Context, id string) (string, error) {
 	if workflow.Info(ctx).RunNumber == 1 {
 		workflow.StartChild(workflow.WithChild(ctx, workflow.ChildOptions{WorkflowID: id}), "tour.greeting", "child")
@@ -96,7 +96,7 @@ func Basket(ctx workflow.Context, most int) ([]string, error) {
 	return items, workflow.Until(ctx, func() bool { return paid && workflow.AllHandlersFinished(ctx) })
 }
 
-// Countdown waits for its own variables, but not for ever.
+// Countdown waits for its own variables, but not forever.
 func Countdown(ctx workflow.Context) (string, error) {
 	left := 3
 	workflow.Go(ctx, func(ctx workflow.Context) {
@@ -118,7 +118,7 @@ func Labels(ctx workflow.Context, customer string) error {
 	return workflow.UpsertSearchAttributes(ctx, map[string]any{"customer": customer, "stage": nil}) // nil takes one away
 }
 
-// Relay goes on as another workflow.
+// Relay continues as another workflow.
 func Relay(ctx workflow.Context, name string) (string, error) {
 	return "", workflow.ContinueAsNewWith(ctx, workflow.ContinueOptions{Workflow: Greeting}) // no arguments: those it has
 }

@@ -136,7 +136,7 @@ func Recall(ctx workflow.Context) (string, error) {
 	return workflow.Await[string](doing, f) // what Save returns when it has stopped
 }
 
-// Approval waits for a person, but not for ever.
+// Approval waits for a person, but not forever.
 func Approval(ctx workflow.Context) (string, error) {
 	approve := workflow.Signal(ctx, "approve")
 	switch first, err := workflow.Select(ctx, approve, workflow.NewTimer(ctx, 24*time.Hour)); {
@@ -200,7 +200,7 @@ func CleanUp(ctx workflow.Context) (string, error) {
 	return "slept well", err
 }
 
-// Counter goes on as a new run, so that its history stays short.
+// Counter continues as a new run, so that its history stays short.
 func Counter(ctx workflow.Context, n, until int) (int, error) {
 	if n == until {
 		return n, nil

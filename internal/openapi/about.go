@@ -37,7 +37,7 @@ func example(media object, raw string) error {
 }
 
 // answers adds an example to the schema of what a route answers when all is well: the body itself, without what stands
-// beside it on every answer.
+// next to it on every answer.
 func (d *document) answers(rt serve.Route, raw string) error {
 	if raw == "" {
 		return nil

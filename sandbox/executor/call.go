@@ -12,7 +12,7 @@ import (
 // throttle is the least time between two progress frames, or two heartbeats, of one call.
 const throttle = 100 * time.Millisecond
 
-// Call is one call as its handler sees it beside the input.
+// Call is one call as its handler sees it next to the input.
 type Call struct {
 	IsNew bool // the first call of the session's epoch in this executor
 

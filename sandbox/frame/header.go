@@ -29,7 +29,7 @@ const (
 	Closed    = "closed"
 )
 
-// Header is the JSON part of a frame. Which members a type uses stands beside the type's constant; the others stay
+// Header is the JSON part of a frame. Which members a type uses stands next to the type's constant; the others stay
 // empty and are not sent. Members this version does not know are ignored.
 type Header struct {
 	T  string `json:"t"`

@@ -17,7 +17,7 @@ import (
 // folder is in, by which it is found when its worker is gone; see [EndAll].
 const Name = "sojourn-minder"
 
-// Descriptors of a minder beside the standard three.
+// Descriptors of a minder next to the standard three.
 const (
 	controlFD  = 3 // the executor's control socket, passed on
 	lifelineFD = 4 // stream socket to the worker: configuration and orders down, facts up

@@ -17,7 +17,7 @@ import (
 )
 
 // A minder becomes one as soon as what it is made of is initialised. It is the same binary as the app and the worker,
-// and what these need beside (tables, patterns, metrics) takes two thirds of such a process's start, and memory for as
+// and what these need next to (tables, patterns, metrics) takes two thirds of such a process's start, and memory as
 // long as the executor lives.
 func init() {
 	if len(os.Args) > 0 && os.Args[0] == Name {
@@ -25,9 +25,9 @@ func init() {
 	}
 }
 
-// run is the whole life of a minder; it never returns. The executor is started from a thread of its own, which is
-// restricted before and lives as long as the minder, to which the executor is tied by it. The other threads are free:
-// they watch and kill.
+// run is the whole life of a minder; it never returns. The executor is started from its own thread, which is restricted
+// before and lives as long as the minder, to which the executor is tied by it. The other threads are free: they watch
+// and kill.
 func run() {
 	closeInherited(roomFD)
 	syscall.CloseOnExec(lifelineFD)
@@ -212,7 +212,7 @@ func (m *minder) obey(in *bufio.Reader) {
 	}
 }
 
-// kill starts killing every descendant and goes on until the process ends.
+// kill starts killing every descendant and continues until the process ends.
 func (m *minder) kill() {
 	m.once.Do(func() {
 		close(m.killed)

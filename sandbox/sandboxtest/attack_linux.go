@@ -305,7 +305,7 @@ func leavesMemory() error {
 	return err
 }
 
-// first goes on with next only without an error.
+// first continues with next only without an error.
 func first(err error, next func() error) error {
 	if err != nil {
 		return err

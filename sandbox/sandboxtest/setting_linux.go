@@ -36,7 +36,7 @@ var known = []Setting{
 	{Name: "container as user", Container: true},
 }
 
-// Settings are those beside the one that tests run in anyway: root's, or a user's.
+// Settings are those next to the one that tests run in anyway: root's, or a user's.
 func Settings() []Setting {
 	var all []Setting
 	for _, s := range known {

@@ -262,7 +262,7 @@ func afterCancelled(t *testing.T, target Target) {
 	WantType(t, Receive(t, "the end of the call", ended), sandbox.Cancelled)
 }
 
-// afterDeaf does the same with one that has to be killed: what would have begun beside it finds its state lost, and is
+// afterDeaf does the same with one that has to be killed: what would have begun next to it finds its state lost, and is
 // neither killed nor acknowledged with a state that is lost a moment later.
 func afterDeaf(t *testing.T, target Target) {
 	b := Open(t, target, sandbox.Options{CancelTerm: 100 * time.Millisecond, CancelKill: 300 * time.Millisecond})

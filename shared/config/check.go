@@ -261,7 +261,7 @@ func renewal(lease, buffer time.Duration) time.Duration {
 	return min(10*time.Second, lease/3, lease-buffer)
 }
 
-// checkIdle refuses an idle time that ends before a running attempt gives its next sign of life: the session would be
+// checkIdle refuses an idle time that ends before a running attempt gives its next heartbeat: the session would be
 // taken for idle, and lost, under an activity that runs in it.
 func checkIdle(c *checker, cfg *Config) {
 	if len(c.wrong) > 0 && (cfg.AttemptLease <= 0 || cfg.SessionIdle <= 0) {

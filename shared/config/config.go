@@ -83,7 +83,7 @@ type Config struct {
 	Node         string `koanf:"node"`             // the program; empty: node in PATH
 	Python       string `koanf:"python"`           // the program; empty: python3 in PATH
 	Packages     string `koanf:"handler-packages"` // install, scripts or none
-	// ExecutorRead and ExecutorWrite are what confined code may open beside what it always may.
+	// ExecutorRead and ExecutorWrite are what confined code may open next to what it always may.
 	ExecutorRead  []string `koanf:"executor-read"`
 	ExecutorWrite []string `koanf:"executor-write"`
 	ExecutorUIDs  string   `koanf:"executor-uids"` // auto, none or FIRST-LAST

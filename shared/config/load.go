@@ -31,8 +31,8 @@ type layer struct {
 // of os.Environ; a variable that is set but empty counts as unset. path names a YAML file with the flags' names as
 // keys; when it is empty, --config or SOJOURN_CONFIG may name one.
 //
-// The sources are in the order of the table, one for every setting, and are returned beside an error too as far as they
-// are known, so that `sojourn config` can show what is wrong. The error joins everything that is wrong, each line
+// The sources are in the order of the table, one for every setting, and are returned next to an error too as far as
+// they are known, so that `sojourn config` can show what is wrong. The error joins everything that is wrong, each line
 // naming the setting, its value and where it came from.
 func Load(flags *pflag.FlagSet, environ []string, path string) (*Config, []Source, []Warning, error) {
 	role := roleOf(flags)

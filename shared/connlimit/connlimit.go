@@ -84,8 +84,8 @@ func (h *byCount) Pop() any {
 	return a
 }
 
-// Add takes a place for a connection of an address. close closes the connection; it is called on a goroutine of its
-// own, at most once, when the place is needed for another.
+// Add takes a place for a connection of an address. close closes the connection; it is called on its own goroutine, at
+// most once, when the place is needed for another.
 func (l *Limit) Add(from string, close func()) *Place { return l.prepare(from, close, func(*Place) {}) }
 
 // prepare is Add, and prepares the place before another can need it.

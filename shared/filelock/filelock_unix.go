@@ -9,7 +9,7 @@ import (
 	"syscall"
 )
 
-// Take opens a file for reading and writing, with these flags beside, and takes the lock on it, which ends when the
+// Take opens a file for reading and writing, with these flags besides, and takes the lock on it, which ends when the
 // file is closed. It is ErrHeld where another process has the lock.
 func Take(path string, flags int) (*os.File, error) {
 	return taken(path, func() (*os.File, error) { return os.OpenFile(path, os.O_RDWR|flags, 0o600) })

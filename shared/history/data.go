@@ -6,7 +6,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/retry"
 )
 
-// Payload members named result, output, arguments, input and value are the bare base64 blob; PayloadCodec beside them
+// Payload members named result, output, arguments, input and value are the bare base64 blob; PayloadCodec next to them
 // is "avro" or absent, never null.
 
 // KindActivity is the kind of a run that is one activity by itself: it has no code of its own.
@@ -275,7 +275,7 @@ type SessionRecovered struct {
 	Outcome         string `json:"outcome,omitempty"` // rebuilt; failed or cancelled: the attempt ended with the rebuild
 }
 
-// WorkflowContinuedAsNew closes a run whose work goes on in another run of the same workflow id.
+// WorkflowContinuedAsNew closes a run whose work continues in another run of the same workflow id.
 type WorkflowContinuedAsNew struct {
 	Sequence     int64  `json:"sequence"`
 	NewRunID     string `json:"continued_to_run_id"`

@@ -55,7 +55,7 @@ func (u *Unknown) Type() string { return u.Name }
 // MarshalJSON returns the payload as it was read.
 func (u *Unknown) MarshalJSON() ([]byte, error) { return u.Raw, nil }
 
-// frame is the wire form of an event. It says event_type and never type beside it: some clients refuse the pair as a
+// frame is the wire form of an event. It says event_type and never type next to it: some clients refuse the pair as a
 // duplicate.
 type frame struct {
 	ID          string          `json:"id"`

@@ -12,8 +12,7 @@ type Parallel struct {
 	GroupIndex *int            `json:"parallel_group_index,omitempty"`
 	GroupPath  json.RawMessage `json:"parallel_group_path,omitempty"`
 
-	// A selection is a group whose first ended member wins; a member is one step, or a group of its own below the
-	// selection.
+	// A selection is a group whose first ended member wins; a member is one step, or its own group below the selection.
 	GroupMode   string          `json:"parallel_group_mode,omitempty"` // select
 	SelectKey   json.RawMessage `json:"selection_member_key,omitempty"`
 	SelectIndex *int            `json:"selection_member_index,omitempty"`

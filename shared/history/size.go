@@ -1,6 +1,6 @@
 package history
 
-// FrameSize is the most that an event has in its JSON beside its payload.
+// FrameSize is the most that an event has in its JSON next to its payload.
 const FrameSize = 256
 
 // Size is about how many bytes the event's JSON has: rather more than fewer. The payloads of common events are not

@@ -26,7 +26,7 @@ type ConditionWaitSatisfied struct {
 	Parallel
 }
 
-// ConditionWaitTimedOut ends a condition wait whose time is over.
+// ConditionWaitTimedOut ends a condition wait whose time has ended.
 type ConditionWaitTimedOut struct {
 	Condition
 	Timeout *int64 `json:"timeout_seconds,omitempty"`

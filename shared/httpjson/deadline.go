@@ -16,7 +16,7 @@ const (
 )
 
 // Bodies gives every request's body a deadline, whoever reads it, and also where nobody does: the server reads what is
-// left of a body before it answers, and a caller that sends a byte now and then would hold its connection for ever. The
+// left of a body before it answers, and a caller that sends a byte now and then would hold its connection forever. The
 // deadline is lifted when the body was read, so that what comes after it, such as a long poll, may take as long as it
 // likes.
 func Bodies(next http.Handler) http.Handler {

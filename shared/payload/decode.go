@@ -108,7 +108,7 @@ func (r *reader) value(v reflect.Value) error {
 	return decoderOf(v.Type())(r, v)
 }
 
-// payload takes the next value out as a payload of its own.
+// payload takes the next value out as its own payload.
 func (r *reader) payload(out *Payload) error {
 	start := r.pos
 	if err := r.skip(); err != nil {

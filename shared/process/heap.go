@@ -6,7 +6,7 @@ import (
 	"runtime/metrics"
 )
 
-// beside is the memory of the Go runtime beside the heap that a limit allows for: stacks, and free blocks.
+// next to is the memory of the Go runtime next to the heap that a limit allows for: stacks, and free blocks.
 const beside = 32 << 20
 
 // limitFor is the memory limit of the Go runtime while so many bytes live in the heap.

@@ -10,8 +10,8 @@ import (
 // that room all the same: a thousand workers that only say that they live are 150 MB of garbage in two minutes, which
 // the collector keeps from the machine. While little happens one more collection costs nothing that anybody waits for.
 
-// tidyEvery is how often it is looked whether it is time to. Who makes no more than little meanwhile is at rest, and it
-// is worth it from lot on.
+// tidyEvery is how often it is looked whether it is time to. Who makes at most little meanwhile is at rest, and it is
+// worth it from lot on.
 const (
 	tidyEvery = 15 * time.Second
 	little    = 48 << 20

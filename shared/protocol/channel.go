@@ -288,8 +288,8 @@ type ChannelPollAnswer struct {
 	Reason     string     `json:"reason,omitempty"`
 	RetryAfter int64      `json:"retryAfterMs,omitempty"`
 	AppRelease string     `json:"appRelease,omitempty"`
-	// StoreTime is the store's time when the answer was made, perhaps a little less: it tells a worker that stood still
-	// how old the answer is.
+	// StoreTime is the store's time when the answer was made, perhaps a little less: it tells a worker that was paused how
+	// old the answer is.
 	StoreTime history.Time `json:"storeTime,omitzero"`
 	Error     *ErrorBody   `json:"error,omitempty"` // of a next poll that was refused
 }
@@ -574,8 +574,7 @@ type JobHistory struct {
 	PageSize  int    `json:"pageSize,omitempty"`
 }
 
-// JobProgress is a sign of life of a job's own code. Progress is plain JSON {message?, current?, total?, unit?,
-// details?}.
+// JobProgress is a heartbeat of a job's own code. Progress is plain JSON {message?, current?, total?, unit?, details?}.
 type JobProgress struct {
 	JobRef
 	Progress json.RawMessage `json:"progress,omitempty"`

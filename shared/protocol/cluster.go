@@ -175,7 +175,7 @@ type StructuralLimits struct {
 	SearchAttributeBytes int `json:"search_attribute_size_bytes"` // names and values together
 }
 
-// SojournInfo is what there is beside the contract.
+// SojournInfo is what there is next to the contract.
 type SojournInfo struct {
 	Release  string        `json:"release"`
 	AppID    string        `json:"app_id"`
@@ -190,7 +190,7 @@ type BodyLimits struct {
 	Batch int `json:"max_batch_body_bytes"` // of the routes that take many items at once
 }
 
-// SessionsGiven is what is ours in sessions, beside the contract that workers are told of: the three doors to one row
+// SessionsGiven is what is ours in sessions, next to the contract that workers are told of: the three doors to one row
 // and what each gives it.
 type SessionsGiven struct {
 	Schema          string          `json:"schema"`

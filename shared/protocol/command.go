@@ -192,8 +192,8 @@ type Command struct {
 	ScopeCleanup   json.RawMessage `json:"cancellation_cleanup,omitempty" of:"schedule_activity start_timer open_signal_wait open_condition_wait start_child_workflow"`
 }
 
-// SessionOptions is the worker_session object: in a command, and flat beside worker_id in the create verb. Nil pointers
-// mean the default.
+// SessionOptions is the worker_session object: in a command, and flat next to worker_id in the create verb. Nil
+// pointers mean the default.
 type SessionOptions struct {
 	SessionID     string   `json:"session_id,omitempty" minLength:"1" maxLength:"255"`
 	Connection    string   `json:"connection,omitempty"`

@@ -71,7 +71,7 @@ func (a CompleteAnswer) Receipt(id string) JobReceipt {
 }
 
 // Lock is the answer to a heartbeat in the words of the channel. A job that is no longer the caller's is a refusal: an
-// answer a worker might overlook would let it go on.
+// answer a worker might overlook would let it continue.
 func (a HeartbeatAnswer) Lock() (JobLock, error) {
 	if !a.Renewed {
 		reason := ReasonStaleAttempt

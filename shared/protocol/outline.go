@@ -34,8 +34,8 @@ func ReadMembers(raw json.RawMessage, members map[string]any) {
 }
 
 // Outline is what can be made out of the completion of a workflow task that cannot be read: the types of its commands,
-// and what is not offered. A run may be quarantined for no more than that. A command of a newer client may have members
-// of the same names as those known here, and of other types.
+// and what is not offered. A run may be quarantined for at most that. A command of a newer client may have members of
+// the same names as those known here, and of other types.
 type Outline struct {
 	Commands []Command
 	StreamWaits

@@ -24,11 +24,11 @@ func (c *Count) UnmarshalJSON(raw []byte) error {
 	return nil
 }
 
-// TTL is how many seconds a session lives: 0, what is left out, is the default; NoTTL, null, is for as long as nobody
-// ends it.
+// TTL is how many seconds a session lives: 0, what is left out, is the default; NoTTL, null, is as long as nobody ends
+// it.
 type TTL int64
 
-// NoTTL is a session without an end of its own, wrongTTL what nobody may ask for.
+// NoTTL is a session without its own end, wrongTTL what nobody may ask for.
 const (
 	NoTTL    TTL = -1
 	wrongTTL TTL = -2

@@ -15,8 +15,7 @@ type SessionCreate struct {
 	SessionOptions
 }
 
-// Refused is why a creation that cannot be read is refused: clients of the contract know a wrong id by a reason of its
-// own.
+// Refused is why a creation that cannot be read is refused: clients of the contract know a wrong id by its own reason.
 func (SessionCreate) Refused(why error) error {
 	var e *Error
 	if errors.As(why, &e) && len(e.Fields["session_id"]) > 0 {
@@ -195,7 +194,7 @@ type SessionTimeline struct {
 }
 
 // SessionTimelinePage is one page, oldest entry first; the next page has the entries before it. The renewals of a
-// holding come beside the entries that were asked for.
+// holding come next to the entries that were asked for.
 type SessionTimelinePage struct {
 	Namespace     string         `json:"namespace"`
 	SessionID     string         `json:"session_id"`

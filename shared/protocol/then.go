@@ -32,7 +32,7 @@ func (t *Then) UnmarshalJSON(raw []byte) error {
 	return nil
 }
 
-// Taken says that a turn counts, and how the run went on.
+// Taken says that a turn counts, and how the run continued.
 type Taken struct {
 	Events    []history.Event `json:"history_events,omitempty"` // that it made, behind the result's own
 	Next      *ActivityTask   `json:"next,omitempty"`           // which it scheduled and the worker has now

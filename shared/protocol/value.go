@@ -41,7 +41,7 @@ func (v Value) Under(codec string) (payload.Payload, error) {
 	return ReadResult("result", v.raw, codec)
 }
 
-// ReadResult reads the result of a task: an envelope, a bare blob beside its codec, or any plain JSON. null is no
+// ReadResult reads the result of a task: an envelope, a bare blob next to its codec, or any plain JSON. null is no
 // result.
 func ReadResult(field string, raw json.RawMessage, codec string) (p payload.Payload, err error) {
 	raw = bytes.TrimSpace(raw)

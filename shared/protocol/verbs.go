@@ -23,7 +23,7 @@ type WorkerVerbs interface {
 }
 
 // WorkerConnection is what one worker has of an app: the verbs in its name, and its settings, which it asks for first.
-// What a call says of who the worker is counts for nothing beside the connection.
+// What a call says of who the worker is counts for nothing next to the connection.
 type WorkerConnection interface {
 	WorkerVerbs
 	Settings(context.Context, MachineInformation) (WorkerSettings, error)

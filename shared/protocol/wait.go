@@ -29,10 +29,10 @@ const (
 	WaitForRepair    WaitKind = "quarantined"
 )
 
-// WaitReason is why something does not go on, from this closed list.
+// WaitReason is why something does not continue, from this closed list.
 type WaitReason string
 
-// The reasons. What stands in the comment is the data beside those that the sentence names.
+// The reasons. What stands in the comment is the data next to those that the sentence names.
 const (
 	WaitRunning     WaitReason = "running" // a worker has it, since when
 	WaitStartDelay  WaitReason = "start_delay"
@@ -83,8 +83,8 @@ const (
 	WaitSuspect WaitReason = "suspect" // of the loss of a worker process, or blamed for it
 )
 
-// Wait is why a run, a task or a session does not go on. Its times are data: who shows them, shows them in the zone of
-// the reader.
+// Wait is why a run, a task or a session does not continue. Its times are data: who shows them, shows them in the zone
+// of the reader.
 type Wait struct {
 	Kind   WaitKind   `json:"kind"`
 	Reason WaitReason `json:"reason"`
@@ -151,7 +151,8 @@ const (
 // WaitForm is how a sentence goes with what waits.
 type WaitForm string
 
-// The forms of sentences: one says all by itself, one goes on behind its subject, and one explains it, behind a colon.
+// The forms of sentences: one says all by itself, one continues behind its subject, and one explains it, behind a
+// colon.
 const (
 	FormAlone     WaitForm = "alone"
 	FormPredicate WaitForm = "predicate"

@@ -146,7 +146,7 @@ const (
 	PollBackend  PollStatus = "backend_unavailable"
 	PollDraining PollStatus = "draining"
 	PollMismatch PollStatus = "version_mismatch"
-	// the poll_request_id belongs to another poll, or to a task that is over
+	// the poll_request_id belongs to another poll, or to a task that has ended
 	PollConflict   PollStatus = "conflict"
 	PollNoWorkflow PollStatus = "no_workflow_capability" // the worker registered no workflow type, or no slot for one
 	PollNoActivity PollStatus = "no_activity_capability" // the same of activities
@@ -164,8 +164,8 @@ type PollAnswer struct {
 	Drained    *string    `json:"build_id,omitempty"`    // draining: the build id that was drained on all queues asked for
 	RetryAfter int64      `json:"retry_after_ms,omitempty"`
 	AppRelease string     `json:"app_release,omitempty"`
-	// StoreTime is the store's time when the answer was made, perhaps a little less: it tells a worker that stood still
-	// how old the answer is.
+	// StoreTime is the store's time when the answer was made, perhaps a little less: it tells a worker that was paused how
+	// old the answer is.
 	StoreTime history.Time `json:"store_time,omitzero"`
 	Error     *ErrorBody   `json:"error,omitempty"` // refused: why
 	// Undo gives the tasks back because the answer could not be delivered; it is never nil and may be called once instead
@@ -173,7 +173,7 @@ type PollAnswer struct {
 	Undo func() `json:"-"`
 }
 
-// RefusedNext answers the next poll of a completion that was refused: the outcomes beside it have their own answers.
+// RefusedNext answers the next poll of a completion that was refused: the outcomes next to it have their own answers.
 func RefusedNext(err error) *PollAnswer {
 	body := BodyOf(err)
 	return &PollAnswer{
@@ -219,7 +219,7 @@ type CompleteItem struct {
 	Commands    []Command `json:"commands,omitempty"`
 	StreamWaits
 	// Malformed says why the outcome could not be decoded. The item is refused for it, and the others of its request are
-	// not. Of a workflow task the commands are then no more than their types and what is not offered.
+	// not. Of a workflow task the commands are then at most their types and what is not offered.
 	Malformed error `json:"-"`
 	// the worker keeps the run in memory up to this event: later tasks show neither that nor the arguments again
 	Kept    int64           `json:"kept,omitempty"`
@@ -276,7 +276,7 @@ type ExecutorLoss struct {
 }
 
 // StreamWaits are what a completed workflow task says of message streams, which are not offered: a run that waits on
-// one would wait for ever. They are kept as they came: whatever form they have, what they ask for would be lost.
+// one would wait forever. They are kept as they came: whatever form they have, what they ask for would be lost.
 type StreamWaits struct {
 	Waits   json.RawMessage `json:"message_stream_waits,omitempty"`
 	Cursors json.RawMessage `json:"message_stream_cursors,omitempty"`
@@ -392,13 +392,13 @@ type HeartbeatRequest struct {
 	Progress  json.RawMessage `json:"progress,omitempty"` // plain JSON {message?, current?, total?, unit?, details?}
 	// how far a rebuild of the session's state is; history has it if nothing more is heard
 	Rebuild *Recovered `json:"rebuild,omitempty"`
-	// user code's sign of life, as opposed to the worker renewing by itself
+	// user code's heartbeat, as opposed to the worker renewing by itself
 	Beat bool `json:"-"`
 	// Malformed says why a renewal inside a worker's heartbeat could not be decoded; it alone is refused.
 	Malformed error `json:"-"`
 }
 
-// HeartbeatAnswer says whether to go on. An expiry is never later than the stored one.
+// HeartbeatAnswer says whether to continue. An expiry is never later than the stored one.
 type HeartbeatAnswer struct {
 	TaskID          string           `json:"task_id"`
 	AttemptID       string           `json:"activity_attempt_id,omitempty"`
@@ -416,8 +416,8 @@ type HeartbeatAnswer struct {
 	Session         *SessionAffinity `json:"worker_session,omitempty"`
 }
 
-// WorkerHeartbeat is a worker's sign of life: independent of polls and jobs, it renews everything the worker holds in
-// one call.
+// WorkerHeartbeat is a worker's heartbeat: independent of polls and jobs, it renews everything the worker holds in one
+// call.
 type WorkerHeartbeat struct {
 	WorkerID    string             `json:"worker_id"`
 	Namespace   string             `json:"namespace,omitempty"`

@@ -39,11 +39,11 @@ func System() Source {
 	return s
 }
 
-// levels is how far above the executable ecosystem.config.js is looked for: beside it, or above bin/, dist/bin/ and the
-// like. Looking further would find other people's.
+// levels is how far above the executable ecosystem.config.js is looked for: next to it, or above bin/, dist/bin/ and
+// the like. Looking further would find other people's.
 const levels = 3
 
-// DeployRoot is the directory of ecosystem.config.js, beside the executable or up to three directories above, or
+// DeployRoot is the directory of ecosystem.config.js, next to the executable or up to three directories above, or
 // without one the executable's own. The working directory plays no part: it differs between supervisors and shells.
 func DeployRoot(executable string) string {
 	own := filepath.Dir(executable)

@@ -54,7 +54,7 @@ func (e *Error) Is(target error) bool {
 	return ok && t.Code == e.Code && t.Message == "" && t.Status == 0 && t.Details == nil
 }
 
-// outcome is AsError for what a handler returned: an error that says no more than that its caller went away is
+// outcome is AsError for what a handler returned: an error that says at most that its caller went away is
 // [CodeCancelled], whatever cause the caller's context ended with.
 func outcome(ctx context.Context, err error) *Error {
 	var known *Error

@@ -42,7 +42,7 @@ func newConn(server *Server, session *session) *conn {
 	return c
 }
 
-// late ends a connection that is in no namespace when its time is over.
+// late ends a connection that is in no namespace when its time has ended.
 func (c *conn) late() {
 	c.mu.Lock()
 	nowhere := len(c.sockets) == 0 && !c.closed
@@ -237,7 +237,7 @@ func (c *conn) failed(s *Socket, err error) {
 
 func (c *conn) busy() { c.server.counts.busy.Add(1) }
 
-// gone forgets a socket that left its namespace. The connection stays for others, for as long as a new one has to join.
+// gone forgets a socket that left its namespace. The connection stays for others, as long as a new one has to join.
 func (c *conn) gone(s *Socket, _ error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -39,7 +39,7 @@ func (n *Namespace) OnConnect(decide func(ctx context.Context, r *ConnectRequest
 	n.connect = decide
 }
 
-// OnSocket gets every new socket, on a goroutine of its own, to register handlers and join rooms. Events that arrive
+// OnSocket gets every new socket, on its own goroutine, to register handlers and join rooms. Events that arrive
 // meanwhile wait for it to return.
 func (n *Namespace) OnSocket(open func(s *Socket)) { n.open = open }
 

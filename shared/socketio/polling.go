@@ -17,7 +17,7 @@ import (
 // separator stands between the packets of one polling body.
 const separator = '\x1e'
 
-// pollGrace is how long a client's word that it closes waits for the poll it sent beside it, which may come over
+// pollGrace is how long a client's word that it closes waits for the poll it sent next to it, which may come over
 // another connection.
 const pollGrace = 100 * time.Millisecond
 

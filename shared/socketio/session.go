@@ -17,7 +17,7 @@ import (
 )
 
 // sink is what an Engine.IO session carries messages for. text and binary are called one at a time, ended exactly once
-// and perhaps beside them.
+// and perhaps next to them.
 type sink interface {
 	text(data []byte) error
 	binary(data []byte) error
@@ -171,7 +171,7 @@ func (s *session) heartbeat() {
 		s.closeWith(ErrPingTimeout)
 		return
 	}
-	// The peer's time is counted from when the ping was due: clients count so. A process that stood still is late itself
+	// The peer's time is counted from when the ping was due: clients count so. A process that was paused is late itself
 	// and must not blame them.
 	timeout := s.server.options.PingTimeout
 	s.pinged, s.heard, s.pingedAt = true, false, s.pingAt

@@ -99,7 +99,7 @@ func (s *Socket) Done() <-chan struct{} { return s.ctx.Done() }
 // Err is why the socket ended, or nil while it lives.
 func (s *Socket) Err() error { return context.Cause(s.ctx) }
 
-// On makes handler the one for event, in place of any before. Handlers run each on a goroutine of its own, and those
+// On makes handler the one for event, in place of any before. Handlers run each on its own goroutine, and those
 // goroutines are started one after the other in the order their events arrived, so a handler that waits holds up
 // nothing.
 func (s *Socket) On(event string, handler func(ctx context.Context, args []json.RawMessage) (ack []any, err error)) {
@@ -333,8 +333,8 @@ func (s *Socket) acceptEvents(hook func(*Socket)) {
 	s.ready, s.waiting = true, nil
 }
 
-// start runs the handler of in, on a goroutine of its own unless it was registered otherwise. It returns when that
-// goroutine runs; startMu is held.
+// start runs the handler of in, on its own goroutine unless it was registered otherwise. It returns when that goroutine
+// runs; startMu is held.
 func (s *Socket) start(in incoming) {
 	e := s.lookup(in.event)
 	if e.inline {

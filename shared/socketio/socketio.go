@@ -63,9 +63,9 @@ type Tracked interface {
 	Sent(ok bool)
 }
 
-// Binary travels as a binary attachment: as an argument of its own, and inside []any and map[string]any at any depth.
-// Inside other types it is what encoding/json makes of a []byte. What arrives as an attachment is put where its
-// placeholder stood as base64 text, which encoding/json decodes into a []byte; [Attached] tells it from text.
+// Binary travels as a binary attachment: as its own argument, and inside []any and map[string]any at any depth. Inside
+// other types it is what encoding/json makes of a []byte. What arrives as an attachment is put where its placeholder
+// stood as base64 text, which encoding/json decodes into a []byte; [Attached] tells it from text.
 type Binary []byte
 
 // ConnectError is a refused CONNECT. [Namespace.OnConnect] returns one to say why; [Dial] returns the one it received.

@@ -326,7 +326,7 @@ func openTemporal(ctx context.Context) (*system, error) {
 
 func temporalEcho(_ context.Context, in string) (string, error) { return in, nil }
 
-// start starts a program with these variables beside ours, and returns what ends it.
+// start starts a program with these variables next to ours, and returns what ends it.
 func start(dir string, set []string, program string, args ...string) (stop func(), err error) {
 	c := exec.Command(program, args...)
 	c.Dir, c.Env, c.Stderr = dir, append(os.Environ(), set...), os.Stderr

@@ -8,8 +8,8 @@ import "time"
 // apart is how far the two clocks of a process may be from each other over one span of time until neither is believed.
 const apart = time.Second
 
-// Elapsed is a span of time by both clocks of this process. The monotonic one stands still while the machine is
-// suspended, the wall clock may be set.
+// Elapsed is a span of time by both clocks of this process. The monotonic one is paused while the machine is suspended,
+// the wall clock may be set.
 type Elapsed struct{ Mono, Wall time.Duration }
 
 // Between is the time from a to b, which both come from time.Now.

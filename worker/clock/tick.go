@@ -6,13 +6,13 @@ import (
 	"time"
 )
 
-// The process looks at its clocks every second. When the next look is later than gap it stood still.
+// The process looks at its clocks every second. When the next look is later than gap it was paused.
 const (
 	every = time.Second
 	gap   = 2 * time.Second
 )
 
-// Ticks notices when the process stood still.
+// Ticks notices when the process was paused.
 type Ticks struct {
 	mu   sync.Mutex // guards what follows
 	last time.Time  // look
@@ -51,8 +51,8 @@ func (t *Ticks) look(now time.Time) time.Duration {
 	return e.Longest()
 }
 
-// StoodSince says whether the process stood still, or its clocks went apart, at any time between then and now: also
-// when no look has noticed yet.
+// StoodSince says whether the process was paused, or its clocks went apart, at any time between then and now: also when
+// no look has noticed yet.
 func (t *Ticks) StoodSince(then, now time.Time) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()

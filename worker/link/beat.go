@@ -14,7 +14,7 @@ import (
 const quietBeat = 5 * time.Second
 
 // beatTimeout bounds one heartbeat: a later one says the same, and there is to be time for two more before what it
-// renews is over.
+// renews has ended.
 const beatTimeout = 8 * time.Second
 
 // Beat asks for a heartbeat now. Many at once are one.

@@ -43,8 +43,8 @@ type quiet interface{ Quiet() bool }
 type Holdings interface {
 	// Due returns what must be renewed by a heartbeat sent at now, and when the next renewal is due (zero: none).
 	Due(now time.Time) (leases []protocol.HeartbeatRequest, sessions []protocol.SessionRenewal, next time.Time)
-	// Leases returns all leases, due or not, for connections on which the app cannot say by itself that one of them is
-	// over.
+	// Leases returns all leases, due or not, for connections on which the app cannot say by itself that one of them has
+	// ended.
 	Leases() []protocol.HeartbeatRequest
 	// Renewed takes the answer to what Due gave for a heartbeat sent at sent, or its error.
 	Renewed(
@@ -369,7 +369,7 @@ func (l *Link) machine() protocol.MachineInformation {
 }
 
 // register announces this process; the same incarnation again is a refresh. On a new connection it says what the
-// process has, since what was on its way over the old one is lost; over one that goes on, tasks may be on their way.
+// process has, since what was on its way over the old one is lost; over one that continues, tasks may be on their way.
 func (l *Link) register(ctx context.Context, lv *live, held *[]string) error {
 	in := l.opt.Register()
 	in.Held = held

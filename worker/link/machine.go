@@ -20,7 +20,7 @@ const (
 	sampleTime  = 5 * time.Second
 )
 
-// Machine looks at the machine from time to time, on a goroutine of its own: what hangs there makes the numbers old and
+// Machine looks at the machine from time to time, on its own goroutine: what hangs there makes the numbers old and
 // nothing else.
 type Machine struct {
 	dir    string

@@ -102,7 +102,7 @@ func (c *httpConn) Complete(
 	return request[protocol.CompleteBatchAnswer](ctx, c, http.MethodPost, "/tasks/complete", req)
 }
 
-// HeartbeatTask is a sign of life of an activity's own code.
+// HeartbeatTask is a heartbeat of an activity's own code.
 func (c *httpConn) HeartbeatTask(
 	ctx context.Context, in protocol.HeartbeatRequest,
 ) (protocol.HeartbeatAnswer, error) {

@@ -217,7 +217,7 @@ func logged(a *attempt, next call) call {
 	}
 }
 
-// leased lets the code send signs of life while the renewer renews the lease.
+// leased lets the code send heartbeats while the renewer renews the lease.
 func leased(a *attempt, next call) call {
 	return func(ctx context.Context) (payload.Payload, error) {
 		a.beats = newBeats(ctx, a)
@@ -307,5 +307,5 @@ func (r runtime) Log(level, text string) {
 	r.line(sandbox.LogLine{Time: time.Now(), Level: level, Source: "log", Text: text})
 }
 
-// Heartbeat sends a sign of life.
+// Heartbeat sends a heartbeat.
 func (r runtime) Heartbeat(progress json.RawMessage) { r.beats.add(progress) }

@@ -15,11 +15,11 @@ import (
 // Code may report progress in a tight loop, and must never wait for the network by that. So reports are merged, the
 // last value counts, and what is sent goes from elsewhere.
 
-// beatPace is the least time between two signs of life of one attempt; of those that come faster the last is sent.
+// beatPace is the least time between two heartbeats of one attempt; of those that come faster the last is sent.
 const beatPace = time.Second
 
-// beats sends the signs of life of an attempt's code. What has to be sent goes from a goroutine of its own, so that
-// code never waits for the network.
+// beats sends the heartbeats of an attempt's code. What has to be sent goes from its own goroutine, so that code never
+// waits for the network.
 type beats struct {
 	a   *attempt
 	ctx context.Context
@@ -41,7 +41,7 @@ func newBeats(ctx context.Context, a *attempt) *beats {
 	return b
 }
 
-// add notes a sign of life and sees to it that it is sent soon.
+// add notes a heartbeat and sees to it that it is sent soon.
 func (b *beats) add(progress json.RawMessage) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -11,9 +11,9 @@ import (
 	"github.com/sojourn-run/sojourn/worker/session"
 )
 
-// A process may stand still (a laptop that sleeps, a virtual machine that is moved) and wake up with tasks
-// whose leases are long over. Before any code begins, it is made certain that the lease still lives: what is
-// begun late may run on another worker at the same time.
+// A process may be paused (a laptop that sleeps, a virtual machine that is moved) and wake up with tasks whose leases
+// are long over. Before any code begins, it is made certain that the lease still lives: what is begun late may run on
+// another worker at the same time.
 
 // arrival is how an answer with tasks came.
 type arrival struct {
@@ -23,9 +23,9 @@ type arrival struct {
 	store time.Time // the store's time when it was made; zero: the app did not say
 }
 
-// arrived judges an answer to a poll that was sent at that time and has just been read. The poll may have been
-// held for longer than a lease, and the answer may have lain in a buffer while this process stood still. Its
-// age tells which; it cannot be older than the poll.
+// arrived judges an answer to a poll that was sent at that time and has just been read. The poll may have been held for
+// longer than a lease, and the answer may have lain in a buffer while this process was paused. Its age tells which; it
+// cannot be older than the poll.
 func (k *leaseRenewer) arrived(sent time.Time, store history.Time) arrival {
 	now := time.Now()
 	a := arrival{read: now, made: sent, store: store.Time}
@@ -120,9 +120,9 @@ func (k *leaseRenewer) judge(l *lease, now time.Time) clock.Verdict {
 	}.Judge()
 }
 
-// begin waits until an attempt may begin: its lease, and that of its session, live beyond doubt. A process that
-// stood still does not know whether they do for what it was given before, and asks the app. An error says why
-// the attempt may not begin.
+// begin waits until an attempt may begin: its lease, and that of its session, live beyond doubt. A process that was
+// paused does not know whether they do for what it was given before, and asks the app. An error says why the attempt
+// may not begin.
 func (k *leaseRenewer) begin(ctx context.Context, l *lease, session time.Time) error {
 	for asked := false; ; {
 		if err := context.Cause(ctx); err != nil {
@@ -168,8 +168,7 @@ func (k *leaseRenewer) begin(ctx context.Context, l *lease, session time.Time) e
 // renewed later than that.
 func (l *lease) confirmed(a protocol.HeartbeatAnswer) {
 	l.known, l.doubt = false, time.Time{}
-	// The lease of the attempt lives, but its session went on without it: to begin now would be beside the new
-	// holder.
+	// The lease of the attempt lives, but its session continued without it: to begin now would be next to the new holder.
 	if mine, row := l.session, a.Session; mine != nil && row != nil &&
 		(row.Epoch != mine.Epoch || row.LeaseOwner != l.task.Owner) {
 		l.gone = true
@@ -177,7 +176,7 @@ func (l *lease) confirmed(a protocol.HeartbeatAnswer) {
 	l.wake()
 }
 
-// wake goes on with who waits for an answer; mu is held.
+// wake continues with who waits for an answer; mu is held.
 func (l *lease) wake() {
 	if l.answered != nil {
 		close(l.answered)
@@ -192,7 +191,7 @@ func (k *leaseRenewer) sessionOf(l *lease) session.Lease {
 	return l.said
 }
 
-// may waits until the attempt may begin, or goes on with another piece of its code.
+// may waits until the attempt may begin, or continues with another piece of its code.
 func (a *attempt) may(ctx context.Context) error {
 	return a.r.leases.begin(ctx, a.lease, a.sessionEnd())
 }
@@ -210,7 +209,7 @@ func (a *attempt) sessionEnd() (end time.Time) {
 	return later(end, a.r.opt.Sessions.Until(s.SessionID, s.Epoch))
 }
 
-// begun keeps an attempt from taking up its session, or running, on a lease that is over.
+// begun keeps an attempt from taking up its session, or running, on a lease that has ended.
 func begun(a *attempt, next call) call {
 	return func(ctx context.Context) (payload.Payload, error) {
 		if err := a.may(ctx); err != nil {

@@ -13,8 +13,7 @@ import (
 )
 
 // A machine is a workflow's code as it stands, with its goroutines, and to keep it saves the replay of the whole
-// history for each task. It is worth no more than that: what is thrown away here is replayed by whoever gets the
-// next task.
+// history for each task. It is worth at most that: what is thrown away here is replayed by whoever gets the next task.
 
 // cache keeps the machines of runs between their workflow tasks, the most recently used ones. A machine is in the cache
 // or in the hands of one task or turn. Machines are closed outside of the lock: their end may wait for goroutines of

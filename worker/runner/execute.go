@@ -130,7 +130,7 @@ func (a *attempt) invoke(ctx context.Context, name string, args payload.Payload)
 		if why, _ := lacksPackages(err); why == "" && back.Tries() == 0 {
 			a.log.Warn().Err(err).Msg("failed to start an executor; retrying")
 		}
-		// The call never began. Handing it back at once would bring it here again at once, for as long as all executors are
+		// The call never began. Handing it back at once would bring it here again at once, as long as all executors are
 		// taken.
 		t := time.NewTimer(back.Next())
 		select {

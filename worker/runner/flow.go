@@ -12,9 +12,9 @@ import (
 	"github.com/sojourn-run/sojourn/worker/workflow"
 )
 
-// Workflow code touches nothing outside of itself, so a decision that comes too late does no harm: it is refused,
-// or dropped here. What must never happen is that a machine goes on from a decision which was not taken, so on
-// every doubt it is closed and the next task replays.
+// Workflow code touches nothing outside of itself, so a decision that comes too late does no harm: it is refused, or
+// dropped here. What must never happen is that a machine continues from a decision which was not taken, so on every
+// doubt it is closed and the next task replays.
 
 // workflow runs one workflow task. Its lease is renewed like those of attempts and is as short. A decision that
 // another worker may have made by now is dropped. Workflow code does nothing outside of itself, so the lease
@@ -58,7 +58,7 @@ func (r *Runner) workflow(t *protocol.WorkflowTask, came arrival) {
 		said.Msg("workflow task failed")
 		r.failed(t, item.Failure)
 	}
-	// A lease in doubt may live for as long as one that was made when the task was read: the app judges.
+	// A lease in doubt may live as long as one that was made when the task was read: the app judges.
 	r.report.add(entry{
 		class: t.FairnessClass, item: item, until: later(r.leases.until(lease), came.read.Add(r.opt.AttemptLease)),
 	})
@@ -98,7 +98,7 @@ func (r *Runner) decide(t *protocol.WorkflowTask) (commands []protocol.Command, 
 		if tail := unseen(m.Seen(), k.tail); len(tail) > 0 && len(events) > 0 && events[0].Seq > m.Seen()+1 {
 			events = append(tail, events...)
 		}
-		// With a gap between what it has seen and what came, the machine cannot go on; a new one reads all of it.
+		// With a gap between what it has seen and what came, the machine cannot continue; a new one reads all of it.
 		if len(events) == 0 || events[0].Seq <= m.Seen()+1 {
 			commands, err := r.apply(m, t, events, nil)
 			if err == nil {

@@ -31,7 +31,7 @@ const pageSize = 1000
 type loop struct {
 	r *Runner
 	// kinds are what it asks for. Loops that asked for whatever is free would all wait for one kind while slots of the
-	// other fall free, which nobody then asks for until a poll's time is over.
+	// other fall free, which nobody then asks for until a poll's time has ended.
 	kinds []protocol.TaskKind
 	back  retry.Backoff
 	seen  atomic.Int64 // when it last came round, in nanoseconds
@@ -82,9 +82,9 @@ func (r *Runner) kinds() (kinds []protocol.TaskKind) {
 	return kinds
 }
 
-// run asks for tasks until the runner stops. Whatever goes wrong, it pauses before it asks again: a fleet of
-// workers that do not would keep a troubled app down. A pause is for the app that was asked: at another, or at this one
-// when it is back, it is over.
+// run asks for tasks until the runner stops. Whatever goes wrong, it pauses before it asks again: a fleet of workers
+// that do not would keep a troubled app down. A pause is for the app that was asked: at another, or at this one when it
+// is back, it has ended.
 func (l *loop) run() {
 	for {
 		l.seen.Store(time.Now().UnixNano())

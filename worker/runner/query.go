@@ -15,10 +15,10 @@ import (
 	"github.com/sojourn-run/sojourn/worker/workflow"
 )
 
-// A query runs on a machine of its own, made from the history that came with it. It must not disturb the machine that
-// the worker keeps of the run, which may be in the midst of a task.
+// A query runs on its own machine, made from the history that came with it. It must not disturb the machine that the
+// worker keeps of the run, which may be in the midst of a task.
 
-// querySlots are how many queries run at once, and how many validations, beside workflow tasks and activities.
+// querySlots are how many queries run at once, and how many validations, next to workflow tasks and activities.
 const querySlots = 4
 
 // queryTime is how long an answer is worth telling: nobody waits longer.

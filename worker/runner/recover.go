@@ -14,7 +14,7 @@ import (
 // mended inside of the attempt, under the lease that runs, and history tells of it.
 
 // recovering rebuilds a session's lost state and tries the activity again, inside the same attempt, session and epoch,
-// when its policy says so. The rebuild activity is run as it is, never with a policy of its own.
+// when its policy says so. The rebuild activity is run as it is, never with its own policy.
 func recovering(a *attempt, next call) call {
 	return func(ctx context.Context) (payload.Payload, error) {
 		if a.session == nil {

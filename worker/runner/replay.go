@@ -16,9 +16,8 @@ const (
 	shortRun   = 100      // events that a task brings by itself and that cost no more than any other task
 )
 
-// replays bounds how many runs are replayed at once, and how much of their histories is held in memory. The
-// oldest replay always goes on, however much its history takes: if all of them waited for room, none would ever
-// end.
+// replays bounds how many runs are replayed at once, and how much of their histories is held in memory. The oldest
+// replay always continues, however much its history takes: if all of them waited for room, none would ever end.
 type replays struct {
 	most, room int
 

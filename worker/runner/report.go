@@ -25,8 +25,8 @@ const (
 	maxBytes = 4 << 20
 )
 
-// handBackTime is how long a hand-back is offered to the app. After that the task's lease is over in any case
-// that matters.
+// handBackTime is how long a hand-back is offered to the app. After that the task's lease has ended in any case that
+// matters.
 const handBackTime = 2 * time.Minute
 
 // entry is an outcome on its way.
@@ -67,7 +67,7 @@ func newReport(r *Runner) *report {
 // add queues an outcome; it blocks while too many wait.
 func (p *report) add(e entry) {
 	p.mu.Lock()
-	// The task's slot stays taken for as long as this blocks, so the worker asks for no more than it can report.
+	// The task's slot stays taken as long as this blocks, so the worker asks for at most it can report.
 	for p.full(e.class) && !p.closed {
 		changed := p.changed
 		p.mu.Unlock()

@@ -10,7 +10,7 @@ import (
 // The task fails and comes again, perhaps to this very worker; with each try one more core would be gone.
 
 // runaways are the runs whose code did not come to rest and still runs here: Go cannot end a goroutine. Such a run gets
-// no attempt beside the one that loops, or each would take a core for itself.
+// no attempt next to the one that loops, or each would take a core for itself.
 type runaways struct {
 	mu   sync.Mutex // guards what follows
 	runs map[string]runaway

@@ -232,7 +232,7 @@ func (r *Runner) HandBack(ctx context.Context) {
 	_ = r.report.flush(ctx)
 }
 
-// Close ends the loops, the calls under way and the kept machines. Tasks whose code does not listen go on; their
+// Close ends the loops, the calls under way and the kept machines. Tasks whose code does not listen continue; their
 // outcomes count for nothing.
 func (r *Runner) Close() {
 	r.stopTaking()
@@ -248,7 +248,7 @@ func (r *Runner) Close() {
 	r.cache.close()
 }
 
-// woke hears that this process stood still. What it held may belong to another worker by now.
+// woke hears that this process was paused. What it held may belong to another worker by now.
 func (r *Runner) woke(gap time.Duration) {
 	r.log.Warn().Dur("gap", gap).Msg("process was paused; renewing leases before starting queued tasks")
 	r.opt.Link.Beat()

@@ -104,9 +104,8 @@ func (s *slots) takeNow(n int) share {
 	return got
 }
 
-// polled ends a poll of take for these kinds and gives back what no task came for.
-// The poll is over before its slots are given back, so that whoever wakes for them counts it no longer as waiting
-// at the app.
+// polled ends a poll of take for these kinds and gives back what no task came for. The poll has ended before its slots
+// are given back, so that whoever wakes for them counts it no longer as waiting at the app.
 func (s *slots) polled(kinds []protocol.TaskKind, rest share) {
 	s.mu.Lock()
 	for _, k := range kinds {

@@ -150,7 +150,7 @@ func unseen(seen int64, lists ...[]history.Event) (all []history.Event) {
 // keeps says whether the attempt's slot is for the activity that comes next.
 func (t *turn) keeps() bool { return t != nil && t.slot }
 
-// settleTurn takes the app's answer: whether the turn counts, and how the run went on. nil means no answer: the
+// settleTurn takes the app's answer: whether the turn counts, and how the run continued. nil means no answer: the
 // result may have been taken with the turn or without it.
 func (t *turn) settleTurn(a *protocol.CompleteAnswer, sent time.Time) {
 	if t == nil {

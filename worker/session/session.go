@@ -125,7 +125,7 @@ func (e *DroppedError) Error() string {
 	return fmt.Sprintf("the state of session %s, epoch %d, was dropped", e.Session, e.Epoch)
 }
 
-// SupersededError says that an attempt came for an epoch that is over.
+// SupersededError says that an attempt came for an epoch that has ended.
 type SupersededError struct {
 	Session     string
 	Epoch, Held int64

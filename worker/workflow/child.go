@@ -27,8 +27,8 @@ const (
 // ChildOptions say how child workflows are run. Durations count in whole seconds, rounded up; zero means none. A child
 // has the priority of its parent.
 type ChildOptions struct {
-	// WorkflowID is the id the child shall have, 1 to 128 of letters, digits and . _ : -, for one child; empty: an id of
-	// its own. A child whose id is taken fails with ErrWorkflowIDTaken.
+	// WorkflowID is the id the child shall have, 1 to 128 of letters, digits and . _ : -, for one child; empty: its own
+	// id. A child whose id is taken fails with ErrWorkflowIDTaken.
 	WorkflowID  string
 	Queue       string            // the parent's own when empty
 	ParentClose ParentClosePolicy // Abandon when empty
@@ -71,7 +71,7 @@ var _ Future = (*Child)(nil)
 
 // StartChild starts a workflow as a child of this one, by its registered name or the registered function; the name may
 // be that of a workflow in another language, served by other workers. Cancelling ctx cancels the child: at once, or as
-// AskToCancel says. One that shall go on is started under WithoutCancel.
+// AskToCancel says. One that shall continue is started under WithoutCancel.
 func StartChild(ctx Context, nameOrFunc any, args ...any) *Child {
 	c := ctx.inner()
 	c.m.here()

@@ -109,7 +109,7 @@ func (co *coroutine) halt() {
 	}
 }
 
-// runBranches gives turns until no branch can go on.
+// runBranches gives turns until no branch can continue.
 func (m *Machine) runBranches() {
 	if len(m.turns)+len(m.conditions) == 0 {
 		return

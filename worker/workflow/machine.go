@@ -210,7 +210,7 @@ func (m *Machine) Apply(task *protocol.WorkflowTask, events []history.Event) ([]
 }
 
 // Replay runs a workflow against a recorded history, as an export or the history route gives it, and says whether the
-// code still fits: nil, or why not. It is for tests that keep histories of runs which new code must be able to go on
+// code still fits: nil, or why not. It is for tests that keep histories of runs which new code must be able to continue
 // with.
 func Replay(def *Definition, o Options, events []history.Event) error {
 	if len(events) == 0 {

@@ -16,8 +16,8 @@ type SessionOptions struct {
 	// ReleasePolicy says what happens when the holder's release is replaced: "migrate" (the default), "finish" or "fail".
 	ReleasePolicy string
 	// Fallback makes the affinity soft: once an activity has waited so long for the session's worker, because that is
-	// gone, draining or full, another worker may take the session, whose state is then lost. 0: hard, it waits for as long
-	// as the session is held.
+	// gone, draining or full, another worker may take the session, whose state is then lost. 0: hard, it waits as long as
+	// the session is held.
 	Fallback time.Duration
 	// Pinned keeps the session at its worker when the worker is at its cap of sessions and others wait for a place. An
 	// idle session that is not pinned gives way to them.

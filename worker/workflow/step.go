@@ -145,7 +145,7 @@ func ExecuteActivity(ctx Context, nameOrFunc any, args ...any) Future {
 }
 
 // keptLonger says whether history has the next step as an activity with an attempt that may take longer than all of
-// them: older releases took such a one, and their runs go on.
+// them: older releases took such a one, and their runs continue.
 func (m *Machine) keptLonger() bool {
 	e := m.recorded[m.sequence+1]
 	if e == nil {

@@ -23,8 +23,8 @@ type UpdateOptions struct {
 }
 
 // HandleUpdate answers the updates of a name with fn, a func(Context, args…) (result, error), or with an error alone.
-// An error fails the update, not the run, and so does a panic, under TypeUpdatePanicked. The handler is a branch of its
-// own that begins when the update comes, in the order of history. It may wait like any other code of the workflow, for
+// An error fails the update, not the run, and so does a panic, under TypeUpdatePanicked. The handler is its own branch
+// that begins when the update comes, in the order of history. It may wait like any other code of the workflow, for
 // activities, timers, children, signals and conditions, and several handlers may be under way at once; the update is
 // answered when its handler returns. Its context is that of HandleUpdate: who cancels that, or asks the run to end,
 // cancels what the handler waits for.

@@ -82,7 +82,7 @@ type message struct {
 	Tokens   []string          `json:"t,omitempty"` // that were made, changed or dropped
 }
 
-// worker is one whose lease ran out, or a process of it whose registration is over, or which said something.
+// worker is one whose lease ran out, or a process of it whose registration has ended, or which said something.
 type worker struct {
 	Namespace   string `json:"ns"`
 	ID          string `json:"id"`

@@ -28,8 +28,8 @@ const (
 )
 
 // migrate brings the schema up to date, and says which one this binary knows. A schema that is so already is looked at
-// and no more, so that no lock of another process is in the way. Who finds another one at it waits, not for ever: one
-// whose connections have stood still for half a minute is ended.
+// and no more, so that no lock of another process is in the way. Who finds another one at it waits, not forever: one
+// whose connections have been paused for half a minute is ended.
 func migrate(ctx context.Context, server *server, db *sql.DB) (known int64, err error) {
 	workers, err := server.newPool(func(cfg *pgx.ConnConfig) {
 		cfg.RuntimeParams["application_name"] = migrator
@@ -123,7 +123,7 @@ func takeTurn(ctx context.Context, db *sql.DB, c *sql.Conn) error {
 var stillFor = 30 * time.Second
 
 // endMigrator ends the process that holds the migration lock, if none of its connections did anything for a while: the
-// server would wait for it for ever. Its open transaction ends by itself.
+// server would wait for it forever. Its open transaction ends by itself.
 func endMigrator(ctx context.Context, db *sql.DB) error {
 	const still = "SELECT count(pg_terminate_backend(h.pid)) FROM pg_locks AS h JOIN pg_stat_activity AS a ON a.pid = h.pid" +
 		" WHERE h.locktype = 'advisory' AND h.granted AND a.datname = current_database() AND a.application_name = $1" +

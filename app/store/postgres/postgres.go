@@ -27,7 +27,7 @@ import (
 //go:embed migrations/*.sql
 var migrations embed.FS
 
-// others are the connections of a store beside those that read: who commits, who tells the other apps, who hears them.
+// others are the connections of a store next to those that read: who commits, who tells the other apps, who hears them.
 // migrating takes two that read.
 const (
 	others  = 3

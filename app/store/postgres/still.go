@@ -18,7 +18,7 @@ import (
 	"github.com/sojourn-run/sojourn/app/store/sqldb/db"
 )
 
-// An app may stand still, be cut off or vanish in the middle of a transaction, and must not stop the others by what it
+// An app may be paused, be cut off or vanish in the middle of a transaction, and must not stop the others by what it
 // has locked. The server is told with every connection how long to bear it; what no time-out of the server covers, a
 // statement that never arrives whole, is ended by who meets the lock.
 
@@ -40,7 +40,7 @@ var bearing = map[string]string{
 }
 
 // errPooler is why nothing is stored through a pooler of connections: what every connection asks of the server is
-// refused or dropped there, so that an app that stands still would hold its locks for ever, and who hears the others or
+// refused or dropped there, so that an app that is paused would hold its locks forever, and who hears the others or
 // keeps prepared statements would lose the session.
 var errPooler = errors.New("connect to PostgreSQL itself: something between, such as PgBouncer, takes connections together")
 
@@ -91,7 +91,7 @@ func parse(url string) (*pgx.ConnConfig, error) {
 	return cfg, nil
 }
 
-// unblock ends the transactions of committers that have stood still for two seconds: nothing came from their apps, or
+// unblock ends the transactions of committers that have been paused for two seconds: nothing came from their apps, or
 // nothing is taken by them. Who has met a lock for a while calls it. A transaction in which the server is at work, or
 // that waits itself, is left alone.
 func unblock(ctx context.Context, db *sql.DB) error {

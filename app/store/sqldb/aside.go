@@ -25,7 +25,7 @@ const (
 // something that is no app and cannot be ended.
 const mostAside = 10 * time.Second
 
-// patience is how long a lock may be met until it is asked who stands still with it, and asked how often that is.
+// patience is how long a lock may be met until it is asked who is paused with it, and asked how often that is.
 const (
 	patience = time.Second
 	asked    = 250 * time.Millisecond
@@ -65,8 +65,8 @@ func after(tries int) time.Duration {
 	return d/2 + rand.N(d)
 }
 
-// retry tries again what was set aside and whose time has come. What is tried alone gets a batch of its own,
-// since it is not known which of its rows was locked.
+// retry tries again what was set aside and whose time has come. What is tried alone gets its own batch, since it is not
+// known which of its rows was locked.
 func (s *Store) retry() (rest []*pending) {
 	if len(s.aside) == 0 {
 		return nil
@@ -173,7 +173,7 @@ func (s *Store) alarm() <-chan time.Time {
 	return time.After(time.Until(at))
 }
 
-// clear has the transactions of apps that stand still ended, beside the committer and not too often.
+// clear has the transactions of apps that are paused ended, next to the committer and not too often.
 func (s *Store) clear(now time.Time) {
 	if s.cfg.Unblock == nil || now.Sub(s.asked) < asked || s.unblock.Swap(true) {
 		return

@@ -15,9 +15,9 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// A filter on an attribute must find its runs without reading all runs, so each value has a row of its own.
-// Namespace and start are repeated in it: an index over them lists the runs of one value in the order of the page,
-// and stops when that is full.
+// A filter on an attribute must find its runs without reading all runs, so each value has its own row. Namespace and
+// start are repeated in it: an index over them lists the runs of one value in the order of the page, and stops when
+// that is full.
 
 // attributeRun names all rows of a run.
 var attributeRun = record.Attributes.Columns[:1]

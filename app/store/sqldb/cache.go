@@ -194,7 +194,7 @@ func (c *cache) remember(b *batch, trusted bool) {
 		if !trusted || r.Run == nil || r.partial {
 			continue
 		}
-		// A closed run is seldom decided on again. Its place is worth more to one that goes on.
+		// A closed run is seldom decided on again. Its place is worth more to one that continues.
 		if !r.Status.Open() {
 			c.runs.drop(id)
 			continue
@@ -239,7 +239,7 @@ func (c *cache) remember(b *batch, trusted bool) {
 	}
 }
 
-// weight is how much a history takes of what may be kept: an event is a few hundred bytes beside its payload.
+// weight is how much a history takes of what may be kept: an event is a few hundred bytes next to its payload.
 func (p *past) weight() int { return p.bytes + 256*(len(p.events)+1) }
 
 // weight is how much a run takes of a cache of runs.

@@ -26,8 +26,8 @@ const (
 	mostCleanUp = 32
 )
 
-// maxLocked is how often a batch that met a lock in its writes is run again at once, before it is taken apart.
-// Most locks are another app's batch, which is over in milliseconds.
+// maxLocked is how often a batch that met a lock in its writes is run again at once, before it is taken apart. Most
+// locks are another app's batch, which has ended in milliseconds.
 const maxLocked = 2
 
 // maxRaces is how often a batch that lost a race is run again before its callers are told.
@@ -86,8 +86,8 @@ func (s *Store) loop() {
 	}
 }
 
-// run commits items (see attempt) and notes since when it has been at it, by which health tells that the
-// database stands still.
+// run commits items (see attempt) and notes since when it has been at it, by which health tells that the database is
+// paused.
 func (s *Store) run(items []*pending) (rest []*pending) {
 	s.health.began.Store(time.Now().UnixNano())
 	defer s.health.began.Store(0)

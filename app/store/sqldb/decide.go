@@ -26,7 +26,7 @@ func (b *batch) decide(items []*pending) int {
 		if p.change == nil {
 			continue
 		}
-		// The rest waits for a batch of its own: one with megabytes of history would hold up everybody.
+		// The rest waits for its own batch: one with megabytes of history would hold up everybody.
 		if b.bytes > mostBytes {
 			return i
 		}
@@ -269,7 +269,7 @@ type inSession struct {
 	session string
 }
 
-// eventBytes is what an event is taken to need in memory beside its payload.
+// eventBytes is what an event is taken to need in memory next to its payload.
 const eventBytes = 128
 
 // append notes the events of a decision, to be written with the batch. sessions are those of activities that were open.

@@ -11,7 +11,7 @@ import (
 const fadeEvery = 30 * time.Second
 
 // mostFaded is the most that a list forgets at once, since who comes meanwhile waits for it, and fadeOn how soon it
-// goes on.
+// continues.
 const (
 	mostFaded = 1000
 	fadeOn    = 5 * time.Millisecond

@@ -9,9 +9,9 @@ import (
 	"github.com/sojourn-run/sojourn/app/store/sqldb/record"
 )
 
-// The first task of a session decides who holds it. Two apps may do that at once, each for a worker of its own,
-// and a worker may be at its cap by what another app gave it. So the holder is chosen as a claim chooses it: with
-// the worker's row locked, and what it holds counted.
+// The first task of a session decides who holds it. Two apps may do that at once, each for its own worker, and a worker
+// may be at its cap by what another app gave it. So the holder is chosen as a claim chooses it: with the worker's row
+// locked, and what it holds counted.
 
 // firsts is what one hand-over knows of workers that claim sessions with it: their rows, locked on a shared database,
 // nil for those that get no session here.

@@ -4,7 +4,7 @@ import (
 	"github.com/sojourn-run/sojourn/app/store/sqldb/db"
 )
 
-// Clean-up removes the rows of sessions that are over. What stays of them is a floor a namespace: the highest epoch
+// Clean-up removes the rows of sessions that have ended. What stays of them is a floor a namespace: the highest epoch
 // that was removed. A claim goes above it, so that no epoch is given twice, whatever the clock says. Claims alone ask
 // for it; a step in a session that is held costs no read.
 

@@ -152,7 +152,7 @@ func (b *batch) gather() ([]*db.Call, error) {
 }
 
 // taskRows are the rows of tasks that a batch writes: those that come or stay, those that come in the place of one of
-// the same run, which ended, and the keys of what ended beside them.
+// the same run, which ended, and the keys of what ended next to them.
 type taskRows struct{ put, succeed, gone *db.Rowset }
 
 func newTaskRows(st *statements) taskRows {

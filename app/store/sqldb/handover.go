@@ -76,8 +76,8 @@ func (b *batch) route() error {
 }
 
 // mostPassed is how many tasks of a run in a row go past older ones to the workers that made them. A step that is
-// handed over at once is neither written as ready nor looked for, so under load a run that goes on costs less than one
-// that waits between its steps; but who waits for a worker must get one.
+// handed over at once is neither written as ready nor looked for, so under load a run that continues costs less than
+// one that waits between its steps; but who waits for a worker must get one.
 const mostPassed = 8
 
 // handOver offers every task that became ready to the pollers that wait in this process, and leases it to the
@@ -164,7 +164,7 @@ func (b *batch) lostBy(r *run, seq int64) string {
 }
 
 // leaseExpired notes that a lease of a worker ran out, or that it reconnected, and says so before anything is offered:
-// what was taken from a worker that stands still must not go into one of its open polls, nor anything into a poll on a
+// what was taken from a worker that is paused must not go into one of its open polls, nor anything into a poll on a
 // connection that broke without this app's knowing.
 func (b *batch) leaseExpired(k engine.WorkerKey) {
 	if k.ID == "" || b.silent[k] {

@@ -35,8 +35,8 @@ const part = record.LaneSeparator
 // sessionLane is the kind of lanes of tasks in sessions.
 const sessionLane = record.SessionLane
 
-// suspectLane is the prefix of lanes of suspects. Suspects have lanes of their own so that suspects without a free
-// process hide no other task from claims, and a queue without suspects costs nothing more.
+// suspectLane is the prefix of lanes of suspects. Suspects have their own lanes so that suspects without a free process
+// hide no other task from claims, and a queue without suspects costs nothing more.
 const suspectLane = record.SuspectLane
 
 func (l lane) String() string {

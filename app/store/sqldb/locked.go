@@ -14,7 +14,7 @@ import (
 	"github.com/sojourn-run/sojourn/app/store/sqldb/db"
 )
 
-// Nobody waits for a lock: who holds one may stand still. What another transaction has locked is noted under its key
+// Nobody waits for a lock: who holds one may be paused. What another transaction has locked is noted under its key
 // while a batch loads, and the changes that need it are set aside for a later batch. To them it is neither there nor
 // missing, so they are not decided at all.
 
@@ -222,10 +222,10 @@ func (b *batch) newSessions(keys map[engine.SessionKey]bool) error {
 	return b.send(append(b.advise(fresh), b.loadSessions(again)...)...)
 }
 
-// ahead writes what is true whatever becomes of the batch, each in a transaction of the server's own: lanes that
-// are used or that nobody uses, epochs that clean-up removed, classes of tasks. In a transaction that stands
-// still, such a row would hold up every app that has the same to add, and there is no row whose lock could be
-// tried before. It seldom has anything to do.
+// ahead writes what is true whatever becomes of the batch, each in a transaction of the server's own: lanes that are
+// used or that nobody uses, epochs that clean-up removed, classes of tasks. In a transaction that is paused, such a row
+// would hold up every app that has the same to add, and there is no row whose lock could be tried before. It seldom has
+// anything to do.
 func (b *batch) ahead() error {
 	for _, c := range b.grown {
 		if err := b.s.write(c); err != nil {
@@ -236,10 +236,10 @@ func (b *batch) ahead() error {
 	return nil
 }
 
-// aheadTimeout bounds a statement beside the committer's connection.
+// aheadTimeout bounds a statement next to the committer's connection.
 const aheadTimeout = 2 * time.Second
 
-// write runs a statement by itself, beside the committer's connection.
+// write runs a statement by itself, next to the committer's connection.
 func (s *Store) write(c *db.Call) error {
 	ctx, cancel := context.WithTimeout(context.Background(), aheadTimeout)
 	defer cancel()

@@ -13,13 +13,13 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// A question is worth as much as its caller's patience. In the history it would stay for ever, and in the
-// committer's batches it would cost those who write something that matters. Another app's worker may be the one
-// that answers, so memory alone does not do where several share a database.
+// A question is worth as much as its caller's patience. In the history it would stay forever, and in the committer's
+// batches it would cost those who write something that matters. Another app's worker may be the one that answers, so
+// memory alone does not do where several share a database.
 
 // questions keeps questions in a table that is not logged: a crash of the database may lose them, just as their
-// callers' patience may end. They go beside the committer, on the connections that read, since no change
-// depends on them.
+// callers' patience may end. They go next to the committer, on the connections that read, since no change depends on
+// them.
 type questions struct{ *Store }
 
 // Questions carries questions between apps; nil when this process has the database to itself and needs none.

@@ -91,8 +91,7 @@ func (m *memory) remember(b *batch) {
 		if r.wrote {
 			r.version, r.wrote = b.version, false
 		}
-		// Of a run whose head alone was loaded the other rows are not known, and one that is over is not decided
-		// on again.
+		// Of a run whose head alone was loaded the other rows are not known, and one that has ended is not decided on again.
 		switch {
 		case r.Run != nil && !r.partial && r.Status.Open() && r.version != 0:
 			r.waiting = r.readyTasks()

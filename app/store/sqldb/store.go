@@ -71,7 +71,7 @@ type Config struct {
 	// Room says why there is no room for what a step may write, where that can be known; nil when it cannot.
 	Room  func() error
 	Known int64 // the newest schema this binary knows
-	// Unblock ends the transactions of other apps that hold locks and stand still; nil when there are no others.
+	// Unblock ends the transactions of other apps that hold locks and are paused; nil when there are no others.
 	Unblock func(context.Context) error
 	// Opened is called before the first batch, with the number of the last, and Committed with that of each batch once
 	// it is stored and before its callers are answered; nil: nobody counts them.
@@ -107,8 +107,8 @@ type Notice struct {
 	Tokens  []string // that were made, changed or dropped
 }
 
-// Store is a store.Store over one connection that writes and a pool that reads. Reading goes beside the
-// committer, so a long listing holds up no commit.
+// Store is a store.Store over one connection that writes and a pool that reads. Reading goes next to the committer, so
+// a long listing holds up no commit.
 type Store struct {
 	cfg      Config
 	st       *statements
@@ -325,7 +325,7 @@ func (s *Store) View(_ context.Context, fn func(store.Reader) error) error {
 	return s.suspect(s.reads.View(fn))
 }
 
-// Reads is what this store reads with beside the committer, for a look at its statements.
+// Reads is what this store reads with next to the committer, for a look at its statements.
 func (s *Store) Reads() *read.Pool { return s.reads }
 
 // About is Now without asking the database, for callers that only need to know roughly and that may come often.

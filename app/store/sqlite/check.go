@@ -18,7 +18,7 @@ import (
 // the app serves.
 var checkTime = 2 * time.Second
 
-// check reads a whole database file on a connection of its own.
+// check reads a whole database file on its own connection.
 type check struct {
 	db   *sql.DB
 	stop context.CancelFunc

@@ -17,7 +17,7 @@ import (
 // one lies behind them. It need not exist.
 const lockedByte = 1<<30 + 4096
 
-// file is the database file, opened once beside SQLite's own descriptors. It stays open until the store is closed:
+// file is the database file, opened once next to SQLite's own descriptors. It stays open until the store is closed:
 // closing any descriptor of a file drops all POSIX locks that the process has on it, SQLite's included.
 type file struct {
 	f     *os.File
@@ -127,7 +127,7 @@ func byAnotherName() error {
 		store.ErrBusy)
 }
 
-// onlyName refuses a file with several names, where the lock beside it is all that keeps a second app out.
+// onlyName refuses a file with several names, where the lock next to it is all that keeps a second app out.
 func onlyName(f *os.File) error {
 	n, err := links(f)
 	if err == nil && n > 1 {
@@ -137,7 +137,7 @@ func onlyName(f *os.File) error {
 	return err
 }
 
-// private keeps others out of the file and of those beside it; SQLite makes those with the rights of the file.
+// private keeps others out of the file and of those next to it; SQLite makes those with the rights of the file.
 func private(path string) (err error) {
 	for _, beside := range []string{"", "-wal", "-shm", ".lock"} {
 		err = errors.Join(err, process.PrivateFile(path+beside))

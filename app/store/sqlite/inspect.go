@@ -14,7 +14,7 @@ import (
 )
 
 // Inspect looks which schema the file at path has, and changes nothing. While another process has the file open it says
-// that, too: the error is store.ErrBusy then, with the schema beside it.
+// that, too: the error is store.ErrBusy then, with the schema next to it.
 func Inspect(ctx context.Context, path string) (store.Schema, error) {
 	s, err := inspect(ctx, path)
 	if busy := inUse(path); busy != nil { // by another name it may not be readable: the log stands beside the first

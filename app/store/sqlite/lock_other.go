@@ -12,8 +12,8 @@ import (
 	"github.com/sojourn-run/sojourn/app/store"
 )
 
-// lock is a file beside the database that exists for as long as the store is open. After a crash it has to be removed
-// by hand, since there is no kernel lock to tell whether its writer still lives.
+// lock is a file next to the database that exists as long as the store is open. After a crash it has to be removed by
+// hand, since there is no kernel lock to tell whether its writer still lives.
 type lock struct{ path string }
 
 func acquire(path string) (*lock, error) {

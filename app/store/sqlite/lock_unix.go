@@ -13,8 +13,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/filelock"
 )
 
-// lock is held on a file beside the database for as long as the store is open. The kernel lets go of it when the
-// process ends, however it ends.
+// lock is held on a file next to the database as long as the store is open. The kernel lets go of it when the process
+// ends, however it ends.
 type lock struct{ f *os.File }
 
 func acquire(path string) (*lock, error) {

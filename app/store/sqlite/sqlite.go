@@ -45,7 +45,7 @@ func pageCache(bytes int64) string {
 	return fmt.Sprintf("cache_size(-%d)", kib)
 }
 
-// memory is what the committer's connection has beside them: the pages that a statement may have to put back when it
+// memory is what the committer's connection has next to them: the pages that a statement may have to put back when it
 // fails are kept in memory, where they would otherwise go to a file of their own from 64 KiB on.
 const memory = "temp_store(MEMORY)"
 
@@ -54,7 +54,7 @@ const readers = 4
 
 // Open opens the file at path, made if missing, and migrates it. Until it is closed no other process can open it, under
 // whatever name: who tries gets store.ErrBusy. A file that the app before did not close is checked first; it is
-// store.ErrDamaged when it is malformed or acknowledged work is missing. A check that takes long goes on while the
+// store.ErrDamaged when it is malformed or acknowledged work is missing. A check that takes long continues while the
 // store serves, which then fails.
 func Open(ctx context.Context, path string, opts sqldb.Options) (*sqldb.Store, error) {
 	d, err := openFile(path)

@@ -281,7 +281,7 @@ func testClosed(t *testing.T, s Suite) {
 }
 
 // testTakenBefore holds that an id which an earlier process took is not free because nothing of it is remembered: not
-// for a start beside another one, and not where a start is refused for something else.
+// for a start next to another one, and not where a start is refused for something else.
 func testTakenBefore(t *testing.T, s Suite) {
 	w := s.New(t)
 	run := w.Start("taken")

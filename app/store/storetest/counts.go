@@ -171,7 +171,7 @@ func testClaimOfCold(t *testing.T, s Suite) {
 	}
 	var left []string
 	// claimed claims so many, one by one, and says what each cost: statements and round trips of the committer, and reads
-	// beside it.
+	// next to it.
 	claimed := func(n int) (statements, trips, reads float64) {
 		worker, before := NewWorker("w"), w.S.Stats()
 		for range n {

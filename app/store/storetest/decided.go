@@ -187,7 +187,7 @@ func testRateBudget(t *testing.T, s Suite) {
 	}
 }
 
-// Without a budget nothing is counted: claims cost what they cost before, also beside a queue that has one.
+// Without a budget nothing is counted: claims cost what they cost before, also next to a queue that has one.
 func testBudgetCost(t *testing.T, s Suite) {
 	w := s.New(t)
 	worker := w.Worker("w")

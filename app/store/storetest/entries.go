@@ -10,7 +10,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// indexesOfBefore are those that a listing of runs was made fast beside. What came after them must not make a start or
+// indexesOfBefore are those that a listing of runs was made fast besides. What came after them must not make a start or
 // a close of a run much dearer.
 var indexesOfBefore = []string{
 	"events_session", "items_due", "questions_waiting", "run_attributes_value", "runs_business_key", "runs_closed",

@@ -11,7 +11,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// goneOn completes the open task of a run with these commands and continue_as_new, and returns the run that goes on.
+// goneOn completes the open task of a run with these commands and continue_as_new, and returns the run that continues.
 func (w *Fixture) goneOn(run, workflow string, commands ...protocol.Command) string {
 	w.T.Helper()
 	return w.Commit(goingOn(run, workflow, commands...)).(string)
@@ -64,8 +64,8 @@ func newsOf(current, from string, seq int64, child string, m engine.Message) sto
 	return Step(current, engine.FormerReport{Message: m, Child: child}, store.Keys{Former: []string{child}})
 }
 
-// testFormer: the open children of a run that goes on as new are rows of the chain, which stay where they are, survive
-// a restart, and go with their ends or with the end of the last run.
+// testFormer: the open children of a run that continues as new are rows of the chain, which stay where they are,
+// survive a restart, and go with their ends or with the end of the last run.
 func testFormer(t *testing.T, s Suite) {
 	w := s.New(t)
 	first := w.Begun("parent", childCommand("early", engine.Terminate), Activity("x", ""))

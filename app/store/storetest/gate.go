@@ -14,8 +14,8 @@ import (
 
 // Gate stands between an app and its PostgreSQL server and can shut at a statement of the app's committer: what was
 // sent before passes, of that statement nothing or half, and after it nothing in either direction, as in a network that
-// swallows everything. So an app can be had to stand still with any lock. Or it loses the answer to a statement that
-// was done, as a server does that dies.
+// swallows everything. So an app can be had to be paused with any lock. Or it loses the answer to a statement that was
+// done, as a server does that dies.
 type Gate struct {
 	target string
 	ln     net.Listener

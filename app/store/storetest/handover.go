@@ -299,7 +299,7 @@ func testLeftForTheFull(t *testing.T, s Suite) {
 	})
 }
 
-// A worker that stands still leaves its polls open, here and at another app. What its leases lose must go to somebody
+// A worker that is paused leaves its polls open, here and at another app. What its leases lose must go to somebody
 // else.
 func testSilent(t *testing.T, s Suite) {
 	line, far := &Line{}, &Line{}

@@ -13,7 +13,7 @@ import (
 )
 
 // OthersDue is how many activities of another namespace are overdue, all of them before the one of ours. As many tasks
-// as there are runs wait beside them, ManyTasks in all.
+// as there are runs wait next to them, ManyTasks in all.
 const (
 	OthersDue = 2_000
 	ManyTasks = OthersDue + 1 + ManyRuns
@@ -41,8 +41,8 @@ func MakeTask(n int) []any {
 	return []any{MakeRun(n).ID, 1, namespace, "q", "activity", "leased", 5, nil, first + int64(n), "w", "{}"}
 }
 
-// ManySessions is how many sessions there are: most are over, one of ten is held, one of ten waits for a holder, and of
-// those half had one.
+// ManySessions is how many sessions there are: most have ended, one of ten is held, one of ten waits for a holder, and
+// of those half had one.
 const ManySessions = 20_000
 
 // SessionColumns names what MakeSession gives, in the table sessions.
@@ -146,7 +146,7 @@ func Numbers(t *testing.T, s store.Store) {
 	}
 }
 
-// MostRead is the most rows, or entries of an index, that one step of a read for operators goes through, beside
+// MostRead is the most rows, or entries of an index, that one step of a read for operators goes through, next to
 // ManyRuns runs and as many waiting tasks of one namespace: in that namespace, or in one without any.
 func MostRead(name, namespace string) int {
 	switch {

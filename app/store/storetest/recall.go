@@ -213,7 +213,7 @@ func testRecalled(t *testing.T, s Suite) {
 	}
 }
 
-// testRecalledWide holds the same of a run with many tasks, of which a batch reads no more than whether they are as it
+// testRecalledWide holds the same of a run with many tasks, of which a batch reads at most whether they are as it
 // remembers them, whichever way it takes.
 func testRecalledWide(w *recall) {
 	one, two, t := w.one, w.two, w.one.T

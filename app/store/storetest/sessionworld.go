@@ -22,7 +22,7 @@ func attempts(d time.Duration) func(*engine.Worker) {
 	return func(w *engine.Worker) { w.AttemptLease = d.Microseconds() }
 }
 
-// flow schedules activities in a run of its own, named by their sessions ("" is plain).
+// flow schedules activities in its own run, named by their sessions ("" is plain).
 func (w *Fixture) flow(sessions ...string) string {
 	w.T.Helper()
 	var commands []protocol.Command

@@ -77,8 +77,8 @@ func capped(session string, most int) protocol.Command {
 	return c
 }
 
-// testActivityCap lets two apps work for one worker in one session at once: no more than its cap run, though neither
-// app writes the session's row, and all are run in the end.
+// testActivityCap lets two apps work for one worker in one session at once: at most its cap run, though neither app
+// writes the session's row, and all are run in the end.
 func testActivityCap(t *testing.T, s Suite) {
 	one := s.Fixture(t, "a", Options{App: "one"})
 	apps := []*Fixture{one}

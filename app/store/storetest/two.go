@@ -126,7 +126,7 @@ func testSkipped(t *testing.T, s Suite) {
 	two.until("word of the other queue", told)
 }
 
-// What a worker holds is counted whole, though another app has one of its sessions locked, and a change beside the
+// What a worker holds is counted whole, though another app has one of its sessions locked, and a change next to the
 // count asks for that one.
 func testLockedHolding(t *testing.T, s Suite) {
 	if !s.Shared {

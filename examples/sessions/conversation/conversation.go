@@ -30,7 +30,7 @@ type Talk struct {
 	Loads   int      `json:"loads"` // how often the memory had to be filled
 	PerRun  int      `json:"per_run"`
 	// Patience is how many seconds a line waits for the worker that remembers the conversation, until any other may have
-	// it; 0: for as long as it must.
+	// it; 0: as long as it must.
 	Patience int `json:"patience_seconds,omitempty"`
 }
 

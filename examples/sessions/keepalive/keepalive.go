@@ -1,4 +1,4 @@
-// Package keepalive holds an idle session with its worker by a sign of life now and then.
+// Package keepalive holds an idle session with its worker by a heartbeat now and then.
 package keepalive
 
 import (
@@ -55,5 +55,5 @@ func Wait(ctx workflow.Context, p Pause) (h Held, err error) {
 	return h, err
 }
 
-// Touch is a sign of life: that it ran is all it is for.
+// Touch is a heartbeat: that it ran is all it is for.
 func Touch(ctx context.Context) (int64, error) { return activity.SessionEpoch(ctx), nil }

@@ -1,5 +1,5 @@
 // Package conversation is what the tests ask of a server of the library, whatever its version: its handlers, and the
-// life of its process. It has a module of its own because the versions of the library cannot stand in one.
+// life of its process. It has its own module because the versions of the library cannot stand in one.
 package conversation
 
 import (

@@ -595,7 +595,7 @@ export interface components {
             waited?: number;
         };
         /**
-         * @description What a token may be used for. Admin contains operator, operator writer, writer viewer; worker stands beside them.
+         * @description What a token may be used for. Admin contains operator, operator writer, writer viewer; worker stands next to them.
          * @enum {string}
          */
         Role: "viewer" | "writer" | "operator" | "admin" | "worker";
@@ -1008,7 +1008,7 @@ export interface components {
             outcome: "closed" | "migrated" | "draining" | "forgotten";
             session: components["schemas"]["SessionView"];
         };
-        /** @description The worker_session object: in a command, and flat beside worker_id in the create verb. Nil pointers mean the default. */
+        /** @description The worker_session object: in a command, and flat next to worker_id in the create verb. Nil pointers mean the default. */
         SessionOptions: {
             /**
              * @description Affinity, ours, is hard (default), or soft: another worker may claim the session while it is held, once a task of it has waited for its holder for so many seconds.
@@ -1042,10 +1042,10 @@ export interface components {
              */
             scope?: "namespace";
             session_id?: string;
-            /** @description How many seconds a session lives: 0, what is left out, is the default; NoTTL, null, is for as long as nobody ends it. */
+            /** @description How many seconds a session lives: 0, what is left out, is the default; NoTTL, null, is as long as nobody ends it. */
             ttl_seconds?: number;
         };
-        /** @description The worker_session object: in a command, and flat beside worker_id in the create verb. Nil pointers mean the default. */
+        /** @description The worker_session object: in a command, and flat next to worker_id in the create verb. Nil pointers mean the default. */
         SessionOptionsRequest: {
             /**
              * @description Affinity, ours, is hard (default), or soft: another worker may claim the session while it is held, once a task of it has waited for its holder for so many seconds.
@@ -1079,7 +1079,7 @@ export interface components {
              */
             scope?: "namespace";
             session_id?: string;
-            /** @description How many seconds a session lives: 0, what is left out, is the default; NoTTL, null, is for as long as nobody ends it. */
+            /** @description How many seconds a session lives: 0, what is left out, is the default; NoTTL, null, is as long as nobody ends it. */
             ttl_seconds?: number;
         };
         /** @description One page of sessions, with counts over all of the namespace. */
@@ -1111,7 +1111,7 @@ export interface components {
          * @enum {string}
          */
         SessionStatus: "active" | "closed" | "expired" | "failed" | "orphaned";
-        /** @description One page, oldest entry first; the next page has the entries before it. The renewals of a holding come beside the entries that were asked for. */
+        /** @description One page, oldest entry first; the next page has the entries before it. The renewals of a holding come next to the entries that were asked for. */
         SessionTimelinePage: {
             namespace: string;
             next_page_token: null | string;
@@ -1314,7 +1314,7 @@ export interface components {
             workflow_sequence: null | number;
             workflow_type: string;
         };
-        /** @description Why a run, a task or a session does not go on. Its times are data: who shows them, shows them in the zone of the reader. */
+        /** @description Why a run, a task or a session does not continue. Its times are data: who shows them, shows them in the zone of the reader. */
         Wait: {
             /** @description losses of these that it was blamed for */
             blamed?: number;
@@ -1382,7 +1382,7 @@ export interface components {
          */
         WaitKind: "workflow_task" | "activity" | "timer" | "signal" | "condition" | "child" | "update" | "quarantined";
         /**
-         * @description Why something does not go on, from this closed list.
+         * @description Why something does not continue, from this closed list.
          * @enum {string}
          */
         WaitReason: "running" | "start_delay" | "retry_backoff" | "handed_back" | "returned_unstarted" | "packages_installing" | "packages_failed" | "quarantined" | "workflow_task_failed" | "timer" | "signal" | "condition" | "child" | "update" | "no_worker" | "group_offline" | "worker_busy" | "worker_full" | "worker_draining" | "release_mismatch" | "type_not_served" | "build_drained" | "build_pinned" | "capability_missing" | "worker_without_sessions" | "worker_sessions_full" | "session_held" | "session_holder_busy" | "session_other_queue" | "session_full" | "session_moving" | "session_kept" | "session_release" | "session_lost" | "session_ended" | "session_unclaimed" | "budget_leases" | "budget_rate" | "quota" | "suspect";

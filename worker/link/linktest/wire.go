@@ -12,7 +12,7 @@ import (
 type Call func(ctx context.Context, in any) (out any, err error)
 
 // Wire is a connection each of whose calls goes through Through, under the name that its verb has in
-// protocol.WorkerVerbs. What Through gives as answer beside no error must be of the verb's type.
+// protocol.WorkerVerbs. What Through gives as answer next to no error must be of the verb's type.
 type Wire struct {
 	To      protocol.WorkerConnection
 	Through func(ctx context.Context, verb string, in any, call Call) (out any, err error)

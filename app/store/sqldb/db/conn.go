@@ -6,8 +6,8 @@ import (
 	"context"
 )
 
-// The committer talks to a database through this small interface: SQLite and PostgreSQL have drivers of their
-// own behind it, because only one of them can send many statements in one round trip.
+// The committer talks to a database through this small interface: SQLite and PostgreSQL have their own drivers behind
+// it, because only one of them can send many statements in one round trip.
 
 // Stmt is a statement of the committer, prepared once per connection; it is known by its address.
 type Stmt struct {
@@ -34,8 +34,8 @@ type Conn interface {
 	Close(ctx context.Context) error
 }
 
-// Class says what an error of the database calls for. Retrying what is at fault would fail for ever, and giving
-// up on a lost race would fail for nothing, so every error has to be put into one of these.
+// Class says what an error of the database calls for. Retrying what is at fault would fail forever, and giving up on a
+// lost race would fail for nothing, so every error has to be put into one of these.
 type Class int
 
 // The classes: the statement or its data are at fault; the transaction lost a race and is run again; it met a lock that

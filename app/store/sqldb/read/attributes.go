@@ -17,7 +17,7 @@ func uncarried(n int) string {
 		if i > 0 {
 			b.WriteString(" UNION ALL ")
 		}
-		// Each has an index of its own, which the order chooses: PostgreSQL may go through all rows to find none.
+		// Each has its own index, which the order chooses: PostgreSQL may go through all rows to find none.
 		const none = "(SELECT 1 FROM run_attributes WHERE namespace = $1 AND name = $%d AND substr(value, 1, 1) %s ORDER BY %s LIMIT 1) IS NULL"
 		fmt.Fprintf(&b, "SELECT %d WHERE "+none+" AND "+none, i, i+2, "= 'd'", "started_at >> 32", i+2, "<> 'd'", "value")
 	}

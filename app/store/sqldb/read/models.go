@@ -78,7 +78,7 @@ type WorkerModel struct {
 // TableName is the table behind the model.
 func (WorkerModel) TableName() string { return record.Workers.Name }
 
-// It only reads, so none of its statements needs a transaction of its own.
+// It only reads, so none of its statements needs its own transaction.
 func gormConfig() *gorm.Config {
 	return &gorm.Config{Logger: logger.Discard, SkipDefaultTransaction: true, DisableAutomaticPing: true}
 }

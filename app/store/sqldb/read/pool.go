@@ -20,8 +20,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/history"
 )
 
-// Reads go beside the committer, over connections of their own, and lock nothing: however long a listing takes, no
-// commit waits for it. What they see is committed, and may be older than an answer that was just given elsewhere.
+// Reads go next to the committer, over their own connections, and lock nothing: however long a listing takes, no commit
+// waits for it. What they see is committed, and may be older than an answer that was just given elsewhere.
 
 // Pool reads a database over connections of its own, and counts its reads.
 type Pool struct {

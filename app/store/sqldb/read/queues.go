@@ -12,7 +12,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// What operators look at when a queue stands still: what was decided about it, what is leased from it, what would come
+// What operators look at when a queue is paused: what was decided about it, what is leased from it, what would come
 // next.
 
 func (r *reader) QueueRows(ctx context.Context, namespace string) ([]engine.Queue, error) {
@@ -27,8 +27,8 @@ func (r *reader) QueueRows(ctx context.Context, namespace string) ([]engine.Queu
 	return list, wrap(err, "decisions about queues")
 }
 
-// Leased activities have rows of their own, leased workflow tasks stand in those of their runs; in order of what
-// ends first.
+// Leased activities have their own rows, leased workflow tasks stand in those of their runs; in order of what ends
+// first.
 func (r *reader) QueueLeases(ctx context.Context, k engine.QueueKey, limit int) ([]store.QueueLease, error) {
 	var list []store.QueueLease
 	const query = "SELECT * FROM (" +

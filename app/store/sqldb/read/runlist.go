@@ -515,9 +515,9 @@ func (l *listing) furthest(
 	return lead, end, nil
 }
 
-// skip is how far a walk may go on at once: to the first run behind a position that satisfies each condition of which
-// an index has the runs in order. So runs of an old build are not looked for among all that are newer. There may be
-// none.
+// skip is how far a walk may continue at once: to the first run behind a position that satisfies each condition of
+// which an index has the runs in order. So runs of an old build are not looked for among all that are newer. There may
+// be none.
 func (l *listing) skip(where []store.Condition, after store.RunPosition) (store.RunPosition, bool, error) {
 	for i, c := range where {
 		if !walks(c) {

@@ -238,7 +238,7 @@ func (r *reader) Removable(ctx context.Context, now, kept time.Time, limit int) 
 	return list, wrap(err, "removable sessions")
 }
 
-// The last entry counts and not the first: a timeline is shown whole for as long as any of it may be of interest.
+// The last entry counts and not the first: a timeline is shown whole as long as any of it may be of interest.
 func (r *reader) Forgettable(
 	ctx context.Context, namespace string, before time.Time, limit int,
 ) ([]engine.SessionKey, error) {

@@ -12,7 +12,7 @@ import (
 )
 
 // What a worker has stands in the rows of tasks, runs and sessions, each with an index of what somebody owns: so it
-// costs what the worker has, however much there is beside.
+// costs what the worker has, however much there is besides.
 
 func (r *reader) Worker(ctx context.Context, k engine.WorkerKey) (w engine.Worker, err error) {
 	err = r.one(ctx, selects(record.Workers)+" WHERE namespace = $1 AND worker_id = $2", []any{

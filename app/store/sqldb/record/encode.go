@@ -150,7 +150,7 @@ const (
 	AttachedItem = "attached"
 )
 
-// AddItem adds what is open in a run beside activities. Items of all kinds share a table: they are asked for by their
+// AddItem adds what is open in a run next to activities. Items of all kinds share a table: they are asked for by their
 // run, or by their time, whatever they are, and a new kind needs no migration.
 func AddItem(r *db.Rowset, run, kind string, seq int64, due history.Time, v any) error {
 	body, err := Document(v)
@@ -199,7 +199,7 @@ func OpenRows(d db.Dialect) string {
 		" UNION ALL "+d.Probe(Runs.Key(), columns, "items", "", ""))
 }
 
-// A row that cannot be read fails its run with its name: to leave it out would have the run go on without it.
+// A row that cannot be read fails its run with its name: to leave it out would have the run continue without it.
 func readItem[V any](t *engine.Table[int64, V], run, kind string, seq int64, body string) error {
 	var v V
 	if err := json.Unmarshal([]byte(body), &v); err != nil {
@@ -310,7 +310,7 @@ func ReadFormer(v []any) (engine.FormerChild, error) {
 	return f, nil
 }
 
-// ReadNamespace reads a row of Namespaces. What a later release added to it is kept beside what is known, see
+// ReadNamespace reads a row of Namespaces. What a later release added to it is kept next to what is known, see
 // decodeOpen.
 func ReadNamespace(v []any) (n store.Namespace, err error) {
 	if n.Unknown, err = decodeOpen(db.Str(v[2]), &n, namespaceMembers); err != nil {

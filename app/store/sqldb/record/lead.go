@@ -7,11 +7,11 @@ import (
 	"github.com/sojourn-run/sojourn/app/store/sqldb/db"
 )
 
-// What ended in a session is found by an index over the rows of histories, and a step in a session must not pay for an
-// entry of its own: those of one session are side by side, so each session that is used dirties a page of them. So only
-// one row of a run in a while leads to the session's ends, and those that come soon after it follow: they are found
-// behind it, by the run and the sequence. A row follows only where this process remembers the one that leads, which
-// is stored and never changes; who does not remember writes one that leads, which is never wrong.
+// What ended in a session is found by an index over the rows of histories, and a step in a session must not pay for its
+// own entry: those of one session are side by side, so each session that is used dirties a page of them. So only one
+// row of a run in a while leads to the session's ends, and those that come soon after it follow: they are found behind
+// it, by the run and the sequence. A row follows only where this process remembers the one that leads, which is stored
+// and never changes; who does not remember writes one that leads, which is never wrong.
 
 // What may follow a row that leads.
 const (

@@ -12,7 +12,7 @@ import (
 )
 
 // What a batch adds to a run's history is written as few rows. A row of several events has the first one's sequence as
-// its key and the last one's beside it; their payloads stand one to a line, and what else an event has stands in the
+// its key and the last one's next to it; their payloads stand one to a line, and what else an event has stands in the
 // column heads, in the same order. A row of one event has neither, as every row of before, and is read as such.
 //
 // Every batch begins a row, at the event that follows on what was committed before. So who decided on a state that was
@@ -25,7 +25,7 @@ const (
 	mostPackedBytes = 256 << 10
 )
 
-// head is what a row of several events says of one beside its payload.
+// head is what a row of several events says of one next to its payload.
 type head struct {
 	Type  string `json:"type"`
 	At    int64  `json:"at"`

@@ -10,7 +10,7 @@ import (
 )
 
 // What a session's row does not count is counted from the rows of its tasks: see engine.Tally. Those change under the
-// lock of the session's row alone, so what is counted behind that lock is true for as long as the batch lasts.
+// lock of the session's row alone, so what is counted behind that lock is true as long as the batch lasts.
 
 // MostReady is the most ready tasks of a session that are counted on a shared database, where each batch counts anew.
 // Nobody asks how many there are, only whether there are any.

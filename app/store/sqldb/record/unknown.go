@@ -27,7 +27,7 @@ func members(t reflect.Type) map[string]bool {
 }
 
 // decodeOpen reads a row's JSON part into v, and returns the members that this build does not know: a later one wrote
-// them. They are kept beside what is known and written with it again, so that in an upgrade an app of the earlier
+// them. They are kept next to what is known and written with it again, so that in an upgrade an app of the earlier
 // build, which rewrites the row for another reason, does not undo what was decided through one of the later build.
 func decodeOpen(body string, v any, known map[string]bool) (unknown map[string]json.RawMessage, err error) {
 	if err := json.Unmarshal([]byte(body), v); err != nil {
