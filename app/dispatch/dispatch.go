@@ -1,9 +1,10 @@
-// Package dispatch keeps the polls that wait at this app and hands tasks to them, in the transaction that makes a task
-// ready or by a claim.
+// Package dispatch holds the open polls of this app and delivers tasks to them. A task reaches a poll either in the
+// transaction that makes the task ready, or through a claim.
 //
-// The committer reserves a waiting poll for a task that it is about to write and delivers the task after the commit,
-// without a claim. If tasks were ready before a poll arrived, one claim per queue and kind is sent for all waiting
-// polls. The result of an empty claim is remembered until the store reports new tasks, so waiting costs no statements.
+// Before the committer writes a task, it reserves a waiting poll for the task; after the commit it delivers the task to
+// that poll without a claim. For tasks that became ready before a poll arrived, the dispatcher sends one claim per
+// queue and kind on behalf of all waiting polls. It remembers an empty claim until the store reports new tasks, so a
+// waiting poll costs no SQL statements.
 package dispatch
 
 import (
@@ -40,8 +41,8 @@ type Options struct {
 	Backoff  time.Duration // wait after a first failed claim, doubled with each further one up to BackoffMax; 50 ms
 	// BackoffMax is the longest wait between claims of a store that fails; 5 s.
 	BackoffMax time.Duration
-	// Settle is how long a poller whose time has ended still waits for a commit or claim that already counts on it; 2 s.
-	// What arrives later is given back.
+	// Settle is how long a poll that has timed out still waits for a commit or claim that has already reserved it; 2 s.
+	// A task that arrives later is released.
 	Settle time.Duration
 	Log    zerolog.Logger
 }
@@ -115,9 +116,10 @@ func New(o Options) *Dispatch {
 	return d
 }
 
-// Bind joins the store, which needs its dispatcher before it can be opened. back hands leased tasks back that no poller
-// waits for any more; it runs on its own goroutine, must end by itself and must not count the delivery as an attempt.
-// pulse tells the sweeper when something will be due; it must not block. Both may be nil.
+// Bind connects the dispatcher to the store; the store cannot be opened without a dispatcher, so Bind follows the
+// opening. back releases leased tasks whose poll has ended. It runs on its own goroutine, must return by itself, and
+// must not count the delivery as an attempt. pulse notifies the sweeper of the time at which something becomes due, and
+// must not block. back and pulse may be nil.
 func (d *Dispatch) Bind(c Claimer, back func([]store.Leased), pulse func(time.Time)) {
 	d.mu.Lock()
 	d.claimer, d.back, d.pulse = c, back, pulse
@@ -179,8 +181,9 @@ func (d *Dispatch) reopen(which func(lineKey) bool) {
 	}
 }
 
-// Throttled says that a budget kept tasks from the claim that is about to be answered. Until a lease ends, which
-// Backlog tells, or the minute has ended, there is no use in another.
+// Throttled records that a budget withheld tasks from the current claim; the store calls it before it answers the
+// claim. The next claim is useful only after a lease of the queue has ended, which the store reports through Backlog,
+// or after t.Wait.
 func (d *Dispatch) Throttled(namespace, queue string, kind protocol.TaskKind, t engine.Throttle) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -293,9 +296,9 @@ func (d *Dispatch) Drop(k engine.WorkerKey, err error) {
 	}
 }
 
-// Gone ends the waits of a process whose registration has ended with ErrGone. Nobody may be there to take what is on
-// its way to them, so that goes back. Whoever enters for the process from now on has to be told by the Still of its
-// Spec, which is why OnGone comes first.
+// Gone ends the open polls of a process with ErrGone, because the registration of that process has ended. Tasks on
+// their way to these polls are released, because the process may no longer be running. The OnGone functions run first:
+// from then on, a new poll of the process must be rejected by the Still function of its Spec.
 func (d *Dispatch) Gone(p store.Process) {
 	d.mu.Lock()
 	gone := d.gone
@@ -314,16 +317,16 @@ func (d *Dispatch) Gone(p store.Process) {
 
 // dismiss ends a wait at once, with what it was given already.
 func (d *Dispatch) dismiss(w *Waiter) {
-	// It leaves at once and does not wait for what is on its way: the process has ended, and a task that would be
-	// delivered to it would have to wait for its lease to run out.
+	// The poll ends at once instead of waiting for tasks on their way to it. The process has ended, so a task delivered
+	// to it would be blocked until its lease expires.
 	w.err, w.closing = ErrGone, true
 	w.gone.Store(true)
 	d.giveBack(w.giveUp())
 }
 
-// LeaseExpired ends the waits of a worker whose lease ran out, as if their time were over. One that lives asks again,
-// which shows that it does; from one that is paused, or that an unnoticed break of the network keeps from us, tasks
-// would only be lost once more.
+// LeaseExpired ends the open polls of a worker whose lease expired, as if the polls had timed out. A live worker polls
+// again, which proves that it is alive. A task delivered to a paused worker, or over a connection that broke unnoticed,
+// would be lost again.
 func (d *Dispatch) LeaseExpired(k engine.WorkerKey) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

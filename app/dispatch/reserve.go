@@ -50,7 +50,7 @@ func (d *Dispatch) Reserve(o store.Offer) store.Reservation {
 		return nil // a claim waits for the memory
 	}
 	w.budget.reserve(size)
-	// Of another kind as well: a poller with one slot that continues with a run leaves all others where they are.
+	// Older tasks of other kinds count too: a poll with one slot that receives this task delays all of them.
 	past := slices.ContainsFunc(w.entries, func(e entry) bool { return !e.spot.clear() })
 	w.hold(k, 1)
 	d.beginWork()
@@ -240,8 +240,9 @@ func (r *reservation) Doubt(err error) {
 	d.kick(w)
 }
 
-// doubt ends a poller to which a task may be leased that never came. The lease names its poll, so the same poll again
-// finds the task. If the poller continued waiting instead, the task would be nobody's until the lease ends.
+// doubt ends a poll whose commit or claim failed with an unknown outcome, because a task may have been leased to it.
+// The lease names the poll, so the worker receives the task when it repeats the same poll. If the poll stayed open
+// instead, no worker would run the task until its lease expires.
 func (d *Dispatch) doubt(w *Waiter, err error) {
 	if w.spec.Lessee.PollID != "" && !w.left {
 		d.endWait(w, err)

@@ -18,8 +18,8 @@ import (
 // rule below serves one of these: a report counts only for the delivery that is live, and whatever ends a
 // delivery without a report makes the next one possible.
 
-// scheduleActivity opens an activity. One whose session has ended, or may not be made, fails in the same step: left
-// open, it would wait forever for a session that nobody can hold.
+// scheduleActivity opens an activity. If the activity's session has ended or cannot be created, the activity fails in
+// the same step: an open activity would wait forever for a session that no worker can acquire.
 func (st *step) scheduleActivity(c protocol.Command, seq int64) {
 	d := &history.ActivityScheduled{
 		Sequence: seq, ExecutionID: StepID(st.ID, seq), ActivityType: c.ActivityType, Arguments: c.Arguments.Blob,
@@ -208,10 +208,10 @@ func (st *step) refuseSuperseded(a Activity) {
 	).With("session_epoch", s.Epoch).With("can_continue", false)
 }
 
-// sessionLost says whether the attempt's session was made by options and its holder lost it: the lease ran out, or
-// another worker holds it. Such options promise that so many activities run at once and no more; an attempt that
-// continued next to those of the next holder would break that. A session of soft affinity makes no such promise, so
-// what runs in it may end.
+// sessionLost reports whether the attempt runs in a session that was created by session options and whose holder lost
+// it: the holder's lease expired, or another worker acquired the session. Session options limit how many activities run
+// at once, and an attempt that continued beside the attempts of the next holder would exceed that limit. A session of
+// soft affinity has no such limit, so its running attempts may finish.
 func (st *step) sessionLost(a Activity) bool {
 	s, ok := st.session(a.SessionID)
 	return a.SessionID != "" && ok && s.Door == DoorWorker && s.Fallback == 0 && !s.Terminal &&
@@ -429,9 +429,9 @@ func (st *step) timedOut(a Activity, f history.Failure, kind, hash string) {
 	})
 }
 
-// HeartbeatActivity renews the lease of an attempt, and the session it runs in. Beat is a heartbeat of the activity's
-// own code. A worker renews by itself without one, so that a heartbeat timeout still notices code that hangs in a
-// healthy process.
+// HeartbeatActivity renews the lease of an attempt and of the session that the attempt runs in. Beat means that the
+// activity's code sent the heartbeat; the worker's own renewals are sent without Beat. The heartbeat timeout can
+// therefore detect code that hangs in a healthy process.
 type HeartbeatActivity struct {
 	Seq int64
 	Holder

@@ -18,8 +18,8 @@ const (
 	runtimeGo     = "go"     // when the code receives them
 )
 
-// Code is what the worker that completes a workflow task said of itself and of the code it ran. It decides which
-// signals a run that continues as new has handled, and nothing else.
+// Code describes the worker that completes a workflow task and the code it ran, as reported by the worker. It is used
+// only to decide which signals were handled by a run that continues as new.
 type Code struct {
 	Runtime string              // "" when nothing is known of the worker
 	Signals map[string][]string // those it declared, by workflow type
@@ -64,10 +64,10 @@ func (st *step) handled(k int64, s Signal, c protocol.Command) bool {
 	return st.Waitless && k <= st.Heeded || st.atOnce(k, s, c)
 }
 
-// atOnce says whether a condition at the beginning of the run may have held by this signal. A condition that holds at
-// once leaves no event. When the code is known to look at the signal without a wait for it, what the run's first task
-// was shown counts as handled. Otherwise a run that was begun by a signal would hand it to the next run, and that one
-// to another, forever.
+// atOnce reports whether this signal may have satisfied a condition at the beginning of the run. A condition that is
+// satisfied at once leaves no event. If the code is known to read the signal without a signal wait, all signals that
+// were shown to the run's first task count as handled. Otherwise a run that was started by a signal would pass the
+// signal on to the next run, which would pass it on again, forever.
 func (st *step) atOnce(k int64, s Signal, c protocol.Command) bool {
 	same := c.WorkflowType == "" || c.WorkflowType == st.Type
 	return same && st.Waitless && k <= st.FirstSeen && (st.Heeds || slices.Contains(st.code.Signals[st.Type], s.Name))

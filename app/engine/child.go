@@ -9,9 +9,9 @@ import (
 	"github.com/sojourn-run/sojourn/shared/retry"
 )
 
-// A child is its own run that owes its parent the news of its end. The two never change in one decision: what the
-// parent wants of the child, and what the child has to tell, are messages that are stored with the step that caused
-// them. So no step of either waits for the other, and a crash in between loses nothing.
+// A child is a run of its own that must report its end to its parent. Parent and child never change in one decision:
+// they exchange messages, and each message is stored with the step that sends it. Neither run waits for the other one's
+// step, and a crash between the two loses no message.
 
 // What becomes of a child that is open when its parent closes.
 const (
@@ -61,9 +61,9 @@ func (st *step) childRef(seq int64, c *Child) history.Child {
 	}
 }
 
-// startChild opens a child: its run is started with the step, under a workflow id that nobody else can have, or under
-// the one that was chosen. The child of an id that is taken has failed in the same step, as an event that the code can
-// handle; refusing the whole completion would hold up the run forever.
+// startChild opens a child: the step also starts the child's run, under the workflow id from the command or a generated
+// unique one. If the workflow id is in use, the child fails in the same step with an event that the code can handle.
+// Rejecting the whole completion would block the run forever.
 func (st *step) startChild(c protocol.Command, seq int64) error {
 	memo, attributes, err := labels(c, func(f string) string { return f })
 	if err != nil {

@@ -1,10 +1,10 @@
 // Package engine contains the rules of runs, sessions, schedules and workers as pure functions: aggregate, input and
-// time in, decision out. It reads no clock, draws no random number and does no I/O.
+// time in, decision out. It reads no clock, draws no random numbers and does no I/O.
 //
-// The same input on the same state always gives the same decision. A store may therefore decide again when it repeats
-// a transaction, and scripts test every rule without a database. Start reading here: the state of a run. Then
-// evolve.go (how an event changes that state), step.go (how an input becomes events), and one file for each kind of
-// input.
+// The same input on the same state always yields the same decision. A store may therefore repeat a decision when it
+// retries a transaction, and scripted tests cover every rule without a database. Start reading here, with the state of
+// a run. Then read evolve.go (how an event changes that state), step.go (how an input becomes events), and the one file
+// for each kind of input.
 package engine
 
 import (
@@ -19,9 +19,9 @@ import (
 	"github.com/sojourn-run/sojourn/shared/retry"
 )
 
-// Run is what is open in a run, never what has happened: payloads and the past stay in its events. So loading a run
-// costs a handful of rows, however long its history is. The embedded Head is one row; every entry of the tables is its
-// own row, written only when it changes.
+// Run is the open part of a run: tasks, activities, timers, waits and children that have not ended. Payloads and past
+// events are stored in the history only. Loading a run therefore reads a handful of rows, however long its history is.
+// The embedded Head is one row; every table entry has its own row, which is written only when the entry changes.
 type Run struct {
 	Head
 	Activities Table[int64, Activity] // by command sequence
@@ -154,9 +154,9 @@ const (
 	Quarantined TaskState = "quarantined"
 )
 
-// Lease is who works on a task, and until when. Delivery, which is kept next to it, is the fence: it rises by one at
-// each lease, is never reused, and is part of every attempt id. So a worker that comes back late names a delivery that
-// has ended, and cannot be taken for the one that has the task now.
+// Lease names the worker that owns a task and the time at which its lease expires. The delivery number, which is stored
+// next to the lease, is the fence: each lease increments it, no number is reused, and every attempt id contains it. A
+// worker that reports late therefore names an ended delivery and cannot be mistaken for the current owner.
 type Lease struct {
 	Owner       string       `json:"owner,omitempty"`
 	Incarnation string       `json:"incarnation,omitempty"`

@@ -10,9 +10,9 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// A selection is a step in which the first member to end wins. A replay must find the same winner, whatever the order
-// in which results are read, so history names it with its own event (SelectionResolved) and never leaves it to be
-// inferred.
+// A selection is a step that the first ended member wins. A replay must find the same winner, in whatever order the
+// results are read. History therefore records the winner in its own event, SelectionResolved, and a replayer never
+// infers it.
 
 // selection is the outer group of a step whose first ended member wins, if the step is in one.
 func selection(p *history.Parallel) (history.Parallel, bool) {
@@ -127,8 +127,8 @@ func (s *Run) unfinished(base, size int64) bool {
 	return false
 }
 
-// selected remembers that a selection has its winner, as long as others of its members are open. Those wake the run
-// when they end, though their group is not complete (see resolved).
+// selected records that a selection has a winner while other members are still open. When one of those members ends, it
+// wakes the run even though the group is not complete (see resolved).
 func (s *Run) selected(d *history.SelectionResolved, e history.Event) {
 	in := func(p history.Parallel, id string) bool {
 		return p.GroupID == id || bytes.Contains(p.GroupPath, []byte(id))
@@ -213,7 +213,7 @@ func (st *step) cancelMemberChild(seq int64) {
 	}
 }
 
-// memberCancelled takes the waits of a cancelled member away. Its other steps end with their own events.
+// memberCancelled removes the waits of a cancelled member. The member's other steps end with their own events.
 func (s *Run) memberCancelled(d *history.SelectionOperationCancelled) {
 	for seq := d.Base; seq < d.Base+d.Size; seq++ {
 		s.Waits.Delete(seq)

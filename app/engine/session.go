@@ -79,8 +79,9 @@ type Session struct {
 	// Leaving, with Moving: because the holder is drained, so that the release policy decides what becomes of
 	// the session.
 	Leaving bool `json:"leaving,omitempty"`
-	// PinnedUntil, with PolicyFinish and no holder: when to look next whether an app still serves Release. Without such
-	// looks a session would wait forever for a release that is gone.
+	// PinnedUntil applies to a session with PolicyFinish and no holder. It is the time of the next check whether an app
+	// of Release is still alive. Without these checks, the session would wait forever for a release that no app runs
+	// any more.
 	PinnedUntil history.Time `json:"pinned_until,omitzero"`
 	// HolderQueues are the queues that the holder serves; only of implicit sessions.
 	HolderQueues []string `json:"holder_queues,omitempty"`
@@ -131,8 +132,8 @@ func (s *Session) wants(n Numbers) {
 	}
 }
 
-// adopt takes over what was asked for. A different TTL counts from the claim; the same one continues counting, or
-// asking for it again and again would keep the session forever.
+// adopt applies the requested numbers. A different TTL counts from this acquisition. An unchanged TTL continues to run;
+// otherwise a client could extend the session forever by repeating its request.
 func (s *Session) adopt() {
 	n := s.Next
 	if n == nil {
@@ -150,9 +151,9 @@ func (s *Session) apply(n Numbers) {
 	s.Lease, s.Idle, s.MaxActivities, s.Fallback, s.Pinned = n.Lease, n.Idle, n.MaxActivities, n.Fallback, n.Pinned
 }
 
-// Tally is what a session's row leaves to the rows of its tasks, so that a step in a session which is held already
-// writes at most any other step. Whoever has the row locked counts them anew, and keeps count while decisions are made
-// on it.
+// Tally holds the counts of a session that are derived from the rows of its tasks. They are not stored in the session's
+// row, so a step in a held session usually does not write that row. The transaction that locks the row counts the tasks
+// and updates the Tally during its decisions.
 type Tally struct {
 	Active int           // attempts leased under the session's epoch
 	Strays map[int64]int // attempts leased under others, by epoch: they count for its cap
@@ -239,7 +240,7 @@ func (s *Session) Unsettled() bool { return (s.Terminal || s.Drained) && s.Ready
 // tenth of the idle time, which saves a write at most steps; the tasks and their events know better.
 func (s *Session) lastActivity() history.Time { return latest(s.LastActivity, s.Lately) }
 
-// idle says whether the session has been idle as long as it may be.
+// idle reports whether the session has reached its idle timeout.
 func (s *Session) idle(now time.Time) bool {
 	return s.Idle > 0 && now.Sub(s.lastActivity().Time) >= time.Duration(s.Idle)*time.Microsecond
 }

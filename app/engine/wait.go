@@ -15,7 +15,7 @@ import (
 // worker may have a task is not judged again here. Admit is asked about each worker, its refusals are compared,
 // and the one is shown that somebody can do most about.
 
-// Candidate is a worker that might have a task, with what is known of it next to its row.
+// Candidate is a worker that might receive a task, with state that the worker's row does not contain.
 type Candidate struct {
 	*Worker
 	Alive    bool
@@ -407,10 +407,10 @@ func (a *Surroundings) busy(c *Candidate, kind protocol.TaskKind) protocol.Wait 
 	return w
 }
 
-// Wait sums up what an open run waits for. activities are the waits of its open activities, in their order. What a
-// worker could change goes first (task, activities), then children, then what only comes from outside: a signal, a
-// condition, a timer. The next timer is told next to a signal or a condition. Of several activities it shows the first
-// that needs somebody.
+// Wait summarizes what an open run waits for. activities are the waits of its open activities, in their order. Waits
+// that a worker can end come first (workflow task, activities), then children, then external causes: a signal, a
+// condition, a timer. A wait for a signal or a condition also names the next timer. Of several activities, Wait shows
+// the first one that needs action by an operator.
 func (s *Run) Wait(a *Surroundings, activities []*protocol.Wait) *protocol.Wait {
 	if s.Task != nil {
 		return s.TaskWait(a)

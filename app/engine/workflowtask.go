@@ -11,9 +11,9 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// A workflow task asks code what a run does next. Workers die, hang, answer twice or answer late, so each report is
-// held against the delivery it is about, and a task that goes wrong again and again is taken out of circulation rather
-// than handed round forever.
+// A workflow task asks the workflow code for the next commands of a run. Workers die, hang, and send duplicate or late
+// responses, so every report is checked against the delivery that it names. A task that fails repeatedly is quarantined
+// instead of being delivered forever.
 
 // MaxDeliveries is how often a task is delivered without an outcome to workers that live before it is given up. What
 // ends with its worker process is judged apart; see Lose.
@@ -86,8 +86,8 @@ func (in CompleteTask) decide(st *step) error {
 		return err
 	}
 	st.task = TaskID(st.ID, in.Number)
-	// A task that only answers its update did not continue with the workflow: what came meanwhile still has to be shown to
-	// it.
+	// A task that only completes its update did not advance the workflow. Events that arrived during the task must
+	// still be shown to the workflow code.
 	update := st.Task.Cause.Kind == UpdateTask && !slices.ContainsFunc(in.Commands, func(c protocol.Command) bool {
 		return !answers(c)
 	})
@@ -163,8 +163,8 @@ type FailTask struct {
 	Hash    string
 }
 
-// decide tries a failed task again: at once after its first failure, then with a growing back-off. Code that fails is
-// usually mended by a deployment, so it is tried as long as it takes, but never in a tight loop.
+// decide retries a failed task: at once after the first failure, then with exponential backoff. Failures of workflow
+// code are usually fixed by a deployment, so the retries have no limit.
 func (in FailTask) decide(st *step) error {
 	if err := st.holdsTask(in.Number, in.Holder, in.Hash, nil); err != nil {
 		return err
@@ -319,8 +319,8 @@ func (t *Task) release(now history.Time, why string, undone, counts bool) {
 	}
 }
 
-// appendLost appends a loss. It keeps the last MaxDeliveries losses, and the heartbeat details of the last loss only,
-// because the list is part of the run's row. It copies, because readers may share the row.
+// appendLost appends a loss. It retains the last MaxDeliveries losses, and the heartbeat details of the last loss only,
+// because the list is part of the run's row. It copies the list, because readers may share the row.
 func appendLost(l []history.Lost, one history.Lost) []history.Lost {
 	l = append(l[:len(l):len(l)], one)
 	if last := len(l) - 2; last >= 0 {

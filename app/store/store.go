@@ -249,7 +249,7 @@ type Writes struct {
 // ReceiptKey names the answer to a client's request id on a workflow.
 type ReceiptKey struct{ Namespace, WorkflowID, RequestID string }
 
-// Receipt remembers the answer to a request id, with a hash of what was asked, as long as the workflow is kept.
+// Receipt stores the response to a request id, with a hash of the request, until the workflow is removed.
 type Receipt struct {
 	ReceiptKey
 	Hash string
@@ -340,11 +340,12 @@ type Dispatcher interface {
 	// Backlog says that ready tasks of this queue were committed with nobody to take them, or may have been left by
 	// others. An empty queue means all of the namespace, no lanes that the tasks may be of any.
 	Backlog(namespace, queue string, kind protocol.TaskKind, lanes ...Lane)
-	// LeaseExpired says that a lease of this worker ran out, so that it may be gone or paused, or that it came back on
-	// another connection: polls it made before are not to be given anything.
+	// LeaseExpired reports that a lease of this worker expired, or that the worker reconnected on another connection.
+	// The worker may have ended or be paused, so its earlier polls must not receive tasks.
 	LeaseExpired(k engine.WorkerKey)
-	// Gone says, before what the same commit made ready is delivered, that the registration of a process has ended: it
-	// left, was removed, or another took its place, here or at another app. Polls it left open are given nothing more.
+	// Gone reports that the registration of a process has ended: the process deregistered, was removed, or was replaced
+	// by another process, at this app or at another. It is called before the tasks of the same commit are delivered.
+	// Open polls of the process receive no more tasks.
 	Gone(p Process)
 	// Isolate is called when a process holds a blamed task and receives no other task, and when that has ended.
 	Isolate(p Process, alone bool)

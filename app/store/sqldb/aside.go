@@ -1,5 +1,5 @@
-// Package sqldb implements the store for both databases: group commit, loading, writing and claims. What tables look
-// like is in record, what a database is told and how in db, and reading in read.
+// Package sqldb implements the store for SQLite and PostgreSQL: group commit, loading, writing and claims. Package
+// record defines the tables, package db executes the statements, and package read runs the read-only queries.
 package sqldb
 
 import (
@@ -25,7 +25,8 @@ const (
 // something that is no app and cannot be ended.
 const mostAside = 10 * time.Second
 
-// patience is how long a lock may be met until it is asked who is paused with it, and asked how often that is.
+// patience is how long a lock may block a change before the store looks for paused lock owners; asked is the interval
+// between these checks.
 const (
 	patience = time.Second
 	asked    = 250 * time.Millisecond
@@ -65,8 +66,8 @@ func after(tries int) time.Duration {
 	return d/2 + rand.N(d)
 }
 
-// retry tries again what was set aside and whose time has come. What is tried alone gets its own batch, since it is not
-// known which of its rows was locked.
+// retry returns the deferred changes that are due. A change that is tried alone gets its own batch, because the store
+// does not know which of its rows was locked.
 func (s *Store) retry() (rest []*pending) {
 	if len(s.aside) == 0 {
 		return nil

@@ -14,9 +14,9 @@ import (
 	"github.com/sojourn-run/sojourn/app/store/sqldb/db"
 )
 
-// Nobody waits for a lock: who holds one may be paused. What another transaction has locked is noted under its key
-// while a batch loads, and the changes that need it are set aside for a later batch. To them it is neither there nor
-// missing, so they are not decided at all.
+// A batch never waits for a row lock, because the app that holds the lock may be paused. While a batch loads, it
+// records the key of each row that another transaction has locked, and defers the changes that need this row to a later
+// batch. Deferred changes are not decided, because the batch cannot read whether the row exists.
 
 // errLocked says that rows a batch came upon after its decisions are locked by another transaction; late of the batch
 // are the changes that need them, when that is known.
@@ -222,10 +222,10 @@ func (b *batch) newSessions(keys map[engine.SessionKey]bool) error {
 	return b.send(append(b.advise(fresh), b.loadSessions(again)...)...)
 }
 
-// ahead writes what is true whatever becomes of the batch, each in a transaction of the server's own: lanes that are
-// used or that nobody uses, epochs that clean-up removed, classes of tasks. In a transaction that is paused, such a row
-// would hold up every app that has the same to add, and there is no row whose lock could be tried before. It seldom has
-// anything to do.
+// ahead writes rows that are valid even if the batch fails, each in its own transaction: routing keys that are now in
+// use or unused, epochs of removed sessions, fairness classes of tasks. If the batch wrote such a row and its app were
+// paused, every other app that inserts the same row would be blocked, and the lock could not be tried in advance
+// because the row does not exist yet. Most batches have nothing to write here.
 func (b *batch) ahead() error {
 	for _, c := range b.grown {
 		if err := b.s.write(c); err != nil {
@@ -239,7 +239,7 @@ func (b *batch) ahead() error {
 // aheadTimeout bounds a statement next to the committer's connection.
 const aheadTimeout = 2 * time.Second
 
-// write runs a statement by itself, next to the committer's connection.
+// write runs one statement in its own transaction, on a connection other than the committer's.
 func (s *Store) write(c *db.Call) error {
 	ctx, cancel := context.WithTimeout(context.Background(), aheadTimeout)
 	defer cancel()
