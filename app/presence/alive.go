@@ -40,8 +40,8 @@ func (ws *Workers) storeAlive(ctx context.Context, keys ...engine.WorkerKey) err
 	return err
 }
 
-// storeSigns stores the last heartbeats of workers, and of apps in the rows besides, and returns the store's time. What
-// this app knows of a process that another one superseded, at whatever app, ends with that.
+// storeSigns stores the last heartbeats of workers, and the rows of apps in beside, and returns the store's time. If
+// another process has superseded a worker, at any app, storeSigns forgets the state of the old one.
 func (ws *Workers) storeSigns(
 	ctx context.Context, keys []engine.WorkerKey, beside ...func(now time.Time) engine.Worker,
 ) (time.Time, error) {

@@ -10,16 +10,16 @@ import (
 	"github.com/sojourn-run/sojourn/shared/history"
 )
 
-// Apps of one database know of each other by rows among the workers, under a namespace that no caller can name. That an
-// app is gone is how the others find out that nobody looks after the workers it heard.
+// The apps of one database register in the workers table, under a namespace that callers cannot use. When an app's row
+// expires, the other apps know that no app receives the heartbeats of its workers.
 
-// appsNamespace is where the apps of one database register, so that each knows which releases are served. It is no
-// namespace a caller can name.
+// appsNamespace is the namespace of the apps' rows. Each app reads from them which releases are served. No caller can
+// use this namespace.
 const appsNamespace = "/apps"
 
-// announce stores the last heartbeats of workers, and with self registers this app for so long with the others on its
-// database, in the same change, and learns of theirs: it lists those that are alive, and until when they are believed
-// to be. Those that have been dead for long are forgotten.
+// announce stores the last heartbeats of workers. With self, the same change registers this app for the given time;
+// announce then returns the other live apps with the times at which their registrations expire, and deletes the rows of
+// apps that died long ago.
 func (ws *Workers) announce(
 	ctx context.Context, self bool, alive time.Duration, heard []engine.WorkerKey,
 ) (others map[string]time.Time, err error) {

@@ -6,10 +6,10 @@ import (
 	"github.com/sojourn-run/sojourn/app/engine"
 )
 
-// Two workers of one release that have different code of an activity are a deployment that went wrong half-way. It is
-// only logged: which of them is right nobody here can tell, and work continues by either.
+// Two workers of one release with different code for an activity type point to an incomplete deployment. The app only
+// logs this: it cannot know which code is right, and both workers continue.
 
-// otherCode are the activity types of which two workers say that they have different code.
+// otherCode returns the activity types for which two workers registered different code versions.
 func otherCode(a, b map[string]string) []string {
 	var all []string
 	for name, version := range a {
@@ -21,7 +21,7 @@ func otherCode(a, b map[string]string) []string {
 	return all
 }
 
-// warnOfOtherCode logs that a worker which registers has other code than one this app hears, of the same release.
+// warnOfOtherCode logs that a registering worker and a live worker of the same release have different code.
 func (ws *Workers) warnOfOtherCode(w *engine.Worker) {
 	if len(w.Versions) == 0 {
 		return

@@ -9,35 +9,35 @@ import (
 	"github.com/sojourn-run/sojourn/app/store"
 )
 
-// A worker that ended without a word would stand in the lists forever. It goes once it has been silent for long and
-// holds nothing: a row that something still names must stay, as what it holds is freed by it.
+// A worker that exits without deregistering would stay in the lists. Its row is deleted after a long silence, if it
+// holds nothing: leases and sessions of a worker are released by its row.
 
-// A worker that sends heartbeats stays among the workers for so many times the silence after which it is taken for
-// dead: 15 minutes, as that is 60 s. Who only polls may be silent as long as it works.
+// A row without heartbeats is deleted after silencesKept times Options.Alive (15 minutes at the default of 60 s). A
+// worker that only polls may be silent while it runs a task; its row is deleted after removedUnbeating.
 const (
 	silencesKept     = 15
 	removedUnbeating = 3 * 24 * time.Hour
 )
 
-// piece is how many workers are removed in one change.
+// piece is the maximum number of workers that one change deletes.
 const piece = 100
 
-// returnTime is how long after its start an app without company waits for workers that only poll: it stored no
-// heartbeat of those that it heard.
+// returnTime is how long an app that does not share its database waits after its start for workers that only poll:
+// their heartbeats before the restart were not stored.
 const returnTime = time.Hour
 
-// expiryPause lies between two looks for silent workers, however many come and go.
+// expiryPause is the minimum interval between two searches for silent workers.
 func (ws *Workers) expiryPause() time.Duration { return ws.opt.Alive }
 
-// expires notes that a worker may be past its time at a time of ours.
+// expires schedules the next search for silent workers at a time of this app's clock, unless one is scheduled earlier.
 func (ws *Workers) expires(at time.Time) {
 	if ws.expiry.IsZero() || at.Before(ws.expiry) {
 		ws.expiry = at
 	}
 }
 
-// removeSilent removes silent workers once the first of them is past its time, and notes when the next one will be:
-// those that no other app is to miss. It asks nothing while all are heard.
+// removeSilent deletes expired workers and schedules the next search. It skips workers that another app is responsible
+// for, and reads nothing from the store before the search is due.
 func (ws *Workers) removeSilent(ctx context.Context, behind *Orphans) error {
 	if ws.expiry.IsZero() || time.Now().Before(ws.expiry) {
 		return nil
@@ -59,7 +59,7 @@ func (ws *Workers) removeSilent(ctx context.Context, behind *Orphans) error {
 	return err
 }
 
-// Prune removes the workers of a namespace that are past their time, those included that only poll.
+// Prune deletes all expired workers of a namespace, including workers that only poll.
 func (ws *Workers) Prune(ctx context.Context, namespace string) error {
 	for after := ""; ; {
 		var page []engine.Worker
@@ -77,8 +77,8 @@ func (ws *Workers) Prune(ctx context.Context, namespace string) error {
 	}
 }
 
-// removeExpired removes those of some workers that are past their time and have nothing left, and returns when the next
-// of those that send heartbeats is to be looked at; zero: this app hears them all.
+// removeExpired deletes the expired workers of a list that hold nothing. It returns the time until the next worker that
+// sends heartbeats expires; zero: none is silent.
 func (ws *Workers) removeExpired(ctx context.Context, list []engine.Worker) (next time.Duration, err error) {
 	now, err := ws.store.Now(ctx)
 	if err != nil {
@@ -118,7 +118,7 @@ func (ws *Workers) removeExpired(ctx context.Context, list []engine.Worker) (nex
 	return next, nil
 }
 
-// untilRemoved is how long it is until a worker is past its time, and whether it is silent, as far as is known here.
+// untilRemoved returns the time until a worker's row expires, and whether the worker is silent at this app.
 func (ws *Workers) untilRemoved(w *engine.Worker, now time.Time) (left time.Duration, silent bool) {
 	if w.Namespace == appsNamespace {
 		return 0, false
@@ -134,7 +134,7 @@ func (ws *Workers) untilRemoved(w *engine.Worker, now time.Time) (left time.Dura
 	}
 	switch {
 	case ws.opt.Shared:
-	case w.Beats: // it would have come by now, whatever is stored
+	case w.Beats: // only heartbeats since this app started count
 		since = min(since, up)
 	case up < returnTime:
 		since = 0
@@ -149,7 +149,8 @@ func (ws *Workers) holdings(ctx context.Context, ns string) (held map[string]sto
 	})
 }
 
-// removeUnheard removes workers, but for those that came back meanwhile. One that comes back later registers anew.
+// removeUnheard deletes workers, except those with a heartbeat since the list was read. A deleted worker that is alive
+// registers again.
 func (ws *Workers) removeUnheard(ctx context.Context, list []*engine.Worker) error {
 	keys := make([]engine.WorkerKey, len(list))
 	for i, w := range list {
@@ -172,7 +173,7 @@ func (ws *Workers) removeUnheard(ctx context.Context, list []*engine.Worker) err
 	return err
 }
 
-// lastSign is the last heartbeat of a worker that is stored.
+// lastSign returns the last stored heartbeat of a worker.
 func lastSign(w *engine.Worker) time.Time {
 	if w.HeartbeatAt.After(w.RegisteredAt.Time) {
 		return w.HeartbeatAt.Time

@@ -13,15 +13,16 @@ import (
 	"github.com/sojourn-run/sojourn/shared/release"
 )
 
-// Whatever was accepted from a process is a sign of its life. A report that was refused is none: anybody could send it
-// in the worker's name. A sign belongs to a process and not to an id, or an older process would keep its dead successor
-// alive.
+// Every accepted request of a process counts as its heartbeat. A refused request does not: any caller could send it
+// under the worker's ID. Heartbeats belong to a process (an incarnation), not to a worker ID; otherwise a superseded
+// process would keep its dead successor alive.
 
-// Hear notes a heartbeat of a process: whatever was accepted from it is one, polls and reports as well as heartbeats.
+// Hear records a heartbeat of the registered process. Every accepted request counts as one: polls and completions as
+// well as heartbeat requests.
 func (ws *Workers) Hear(k engine.WorkerKey) { ws.hearProcess(k, "") }
 
-// hearProcess is Hear for a process that may have been superseded: what a newer process says is no heartbeat of an
-// older one. "" stands for the process that is known.
+// hearProcess is Hear for one incarnation. It does nothing if another incarnation is registered. The empty incarnation
+// means the registered one.
 func (ws *Workers) hearProcess(k engine.WorkerKey, incarnation string) {
 	overdue := false
 	ws.With(k, func(h *Heard) {
@@ -36,7 +37,7 @@ func (ws *Workers) hearProcess(k engine.WorkerKey, incarnation string) {
 	}
 }
 
-// storeSoon has the heartbeats stored that are overdue, with those of others that will be soon.
+// storeSoon wakes Watch to store overdue heartbeats, and with them those that are due soon.
 func (ws *Workers) storeSoon() {
 	select {
 	case ws.unstored <- struct{}{}:
@@ -44,14 +45,14 @@ func (ws *Workers) storeSoon() {
 	}
 }
 
-// Credit notes that a report was accepted under a lease, or a verb under a holding, which is a heartbeat of the process
-// that has it.
+// Credit records a heartbeat of the process that holds a task or a session, after a request under its lease was
+// accepted.
 func (ws *Workers) Credit(ctx context.Context, k engine.WorkerKey, incarnation string) {
 	if k.ID == "" || incarnation == "" {
 		return
 	}
 	if ws.Get(k) == nil {
-		if _, err := ws.standing(ctx, k); err != nil { // it polls at another app, or did so before this one was started
+		if _, err := ws.standing(ctx, k); err != nil { // connected to another app, or before a restart
 			return
 		}
 	}
@@ -59,8 +60,9 @@ func (ws *Workers) Credit(ctx context.Context, k engine.WorkerKey, incarnation s
 	ws.Gave(k)
 }
 
-// Gave notes that a worker holds something. That its heartbeats are stored from now on is written at once: else the
-// other apps would believe for a minute more that it may have been heard, if it dies now together with this app.
+// Gave records that a worker acquired a lease. If Closely becomes true by it, the worker's row is updated at once.
+// Otherwise, if the worker and this app died together now, the other apps would treat the worker as alive for up to
+// StoreAlive.
 func (ws *Workers) Gave(k engine.WorkerKey) {
 	unstored := false
 	ws.With(k, func(h *Heard) {
@@ -72,8 +74,8 @@ func (ws *Workers) Gave(k engine.WorkerKey) {
 	}
 }
 
-// Current is the registration of a worker, refused when the caller is an older process of that name, or may not speak
-// for it.
+// Current returns the registration of a worker. It refuses callers of a superseded incarnation, and callers whose token
+// is not allowed to act for the worker.
 func (ws *Workers) Current(ctx context.Context, key engine.WorkerKey, incarnation string) (*engine.Worker, error) {
 	w, err := ws.standing(ctx, key)
 	if err != nil {
@@ -82,8 +84,8 @@ func (ws *Workers) Current(ctx context.Context, key engine.WorkerKey, incarnatio
 	if (incarnation == "" || incarnation == w.Incarnation) && auth.BoundFrom(ctx).SpeaksFor(w) {
 		return w, nil
 	}
-	// Another app may have taken the newer registration: look before refusing. When it did not, what is known of the
-	// living process stays.
+	// Another app may have accepted a newer registration, so the row is read before the caller is refused. If the row
+	// has the cached incarnation, the cached state of the live process stays.
 	stored, err := ws.Stored(ctx, key)
 	if err != nil {
 		if protocol.ReasonOf(err) == protocol.ReasonWorkerNotRegistered {
@@ -109,7 +111,7 @@ func (ws *Workers) Current(ctx context.Context, key engine.WorkerKey, incarnatio
 	return stored, nil
 }
 
-// Gate remembers why the release gate holds a worker, and says so once per change.
+// Gate records why the release gate holds a worker, and logs each change of it.
 func (ws *Workers) Gate(key engine.WorkerKey, v release.Verdict) {
 	why := ""
 	if !v.Allowed {
@@ -125,8 +127,8 @@ func (ws *Workers) Gate(key engine.WorkerKey, v release.Verdict) {
 	}
 }
 
-// Drains says whether a worker said last that it drains, at whichever app: before it is refused its row is looked at,
-// since another app may have heard the opposite.
+// Drains reports whether the last heartbeat of a worker said that it drains. On a shared database, Drains reads the row
+// before it returns true for a state that came from a row, since another app may have received a newer heartbeat.
 func (ws *Workers) Drains(ctx context.Context, w *engine.Worker) bool {
 	drains, stored := ws.SaidDrain(w)
 	if !drains || !stored || !ws.opt.Shared {
@@ -144,8 +146,8 @@ func (ws *Workers) Drains(ctx context.Context, w *engine.Worker) bool {
 	return false
 }
 
-// heed is With for what may have been said of a worker's drain. When it begins, the polls that the worker has open here
-// are answered, so that it need not wait for their end.
+// heed is With for a note that may change a worker's drain state. When the worker starts to drain, heed drops its open
+// polls at this app, so that they return at once.
 func (ws *Workers) heed(k engine.WorkerKey, note func(*Heard)) {
 	begins := false
 	ws.With(k, func(h *Heard) {
@@ -158,8 +160,9 @@ func (ws *Workers) heed(k engine.WorkerKey, note func(*Heard)) {
 	}
 }
 
-// Beat takes the heartbeat that a worker's heartbeat is, with what it says of itself, and returns its registration. It
-// is stored before it is answered where others would not know of it in time.
+// Beat records a worker's heartbeat request with the state in it (drain, machine, slots, process), and returns the
+// worker's registration. The heartbeat is stored before Beat returns if the drain state changed, if it is the first
+// heartbeat request of the worker, or if Closely is true.
 func (ws *Workers) Beat(ctx context.Context, in protocol.WorkerHeartbeat) (*engine.Worker, error) {
 	if in.WorkerID == "" {
 		return nil, protocol.Invalid("worker_id", "is missing")
@@ -172,11 +175,11 @@ func (ws *Workers) Beat(ctx context.Context, in protocol.WorkerHeartbeat) (*engi
 	keep, overdue := false, false
 	ws.heed(key, func(h *Heard) {
 		h.Unsaid = h.Unsaid || h.Draining != in.Draining
-		keep = h.Unsaid // for the other apps to know as well, and for this one when it was started again
+		keep = h.Unsaid // the other apps, and this one after a restart, read the drain state from the row
 		h.Hear()
 		h.Draining = in.Draining
 		if !in.Told && !h.Missed() {
-			h.Beats, keep = true, true // for this app to know as well when it was started again
+			h.Beats, keep = true, true // after a restart, this app reads Beats from the row
 		}
 		if len(in.Machine) > 0 {
 			h.Machine = in.Machine

@@ -9,55 +9,58 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// What is known of a worker next to its row is lost with the app. Whoever takes its workers up has their rows alone, so
-// what must outlive the app is stored.
+// A Heard is in memory only and is lost with its app. Another app that adopts the worker has only the worker's row, so
+// all state that must survive the app is stored in the row.
 
-// Heard is one worker, and what is known of it next to its row.
+// Heard is one worker with the state that this app has in memory in addition to the worker's row.
 type Heard struct {
 	Worker  *engine.Worker
-	signals map[string][]string // that the worker declared, by workflow type
-	At      time.Time           // last sign of life at this app; zero: only read from the store
+	signals map[string][]string // signals that the worker declared, by workflow type
+	At      time.Time           // last heartbeat at this app; zero: the worker was only read from its row
 	// Elsewhere is the AliveUntil of the row if another app received the last stored heartbeat; only a Roster sets it
 	Elsewhere history.Time
-	StoredAt  time.Time // when this app last stored one; zero: never, so the next one is stored
-	Stored    time.Time // the sign of life that it stored then
+	StoredAt  time.Time // when this app last stored a heartbeat; zero: never, so it stores the next one
+	Stored    time.Time // time of the heartbeat that this app stored last
 	Machine   json.RawMessage
 	Slots     json.RawMessage
 	Process   json.RawMessage
-	Gate      string    // why the release gate holds it
-	Draining  bool      // as it said last, here or by its row at another app
-	Unsaid    bool      // it said so here, and its row does not know
+	Gate      string    // why the release gate holds the worker
+	Draining  bool      // drain state of the worker's last heartbeat, here or, by its row, at another app
+	Unsaid    bool      // the worker's row lacks the drain state that its heartbeat reported here
 	Unsure    time.Time // last time at which it was unknown whether a poll of the worker had leased tasks
-	// when this app read a registration that another app took, or itself before it restarted; zero: it took it
+	// Adopted is the time at which this app received the first heartbeat of a worker that it knew only from its row;
+	// zero: the worker registered at this app since it started
 	Adopted time.Time
-	LookAt  time.Time // when to look whether another app hears it still; zero: this app hears it, or never did
-	Beats   bool      // it sends heartbeats, as its row says as well once that is stored
-	Hushed  bool      // it missed so many heartbeats that its polls were ended
-	Skipped bool      // its soft sessions do not wait for it, because it missed two heartbeats at every app
-	Left    bool      // by an app that is gone: what it holds is taken away if no other app hears it by lookAt
-	// when the last of its heartbeats said that it runs nothing of a kind; without one that it runs some
+	LookAt  time.Time // when to check whether another app receives its heartbeats; zero: this app does, or never did
+	Beats   bool      // the worker sends heartbeat requests; stored in its row
+	Hushed  bool      // the worker's polls were ended because it missed too many heartbeats
+	Skipped bool      // other workers may acquire its soft sessions: it missed two heartbeats at every app
+	Left    bool      // the worker's app died: its leases end unless another app receives a heartbeat by LookAt
+	// Rested is the time of the last heartbeat that reported no running task of a kind; removed by a heartbeat that
+	// reports one
 	Rested map[protocol.TaskKind]time.Time
-	// when this app gave it something last that it may hold for minutes, or heard it of that
+	// Gave is the last time at which this app leased something to the worker, or received a request under a lease
 	Gave  time.Time
-	Close bool // the row was last stored while Closely was true: it allows for no heartbeat that is not stored
-	Exact bool // the row expires one Alive after Stored: it allows for no later heartbeat at this app
-	// polls, by the kinds that they ask for, of which the last response with tasks could not be delivered: the next one
-	// gets a single task, in case it was the size of the response
+	Close bool // Closely was true when the row was last stored: every later heartbeat is stored
+	Exact bool // the row expires one Alive after Stored, so every later heartbeat must be stored
+	// Narrow are the kinds of polls whose last response with tasks could not be delivered. The next such poll returns a
+	// single task, in case the response was too large.
 	Narrow map[string]bool
 
-	// what an operator wants of it, as this app told it, and since when; of a drained one, when it was looked what it had
-	// left, and whether that was nothing
+	// Told is the operator's intent as this app sent it to the worker, ToldAt the time of the first such notice. Looked
+	// is when the leases of a drained worker were last checked, Emptied whether it held none.
 	Told           protocol.Intent
 	ToldAt, Looked time.Time
 	Emptied        bool
 }
 
-// Read is what a worker's row says of it.
+// Read returns the state of a worker that its row contains.
 func Read(w *engine.Worker) Heard {
 	return Heard{Worker: w, signals: w.Declares("signals"), Draining: w.Status == protocol.WorkerDraining}
 }
 
-// Hear notes a heartbeat; within With alone. Who comes from another app may hold what that one gave it.
+// Hear records a heartbeat; the caller holds the lock of With. A worker that comes from another app may hold leases
+// that it acquired there.
 func (h *Heard) Hear() {
 	now := time.Now()
 	if h.At.IsZero() {
@@ -66,18 +69,18 @@ func (h *Heard) Hear() {
 	h.At, h.LookAt, h.Left, h.Hushed = now, time.Time{}, false, false
 }
 
-// Missed says whether the worker's silence means anything: it renews what it holds by itself, or sends heartbeats. Who
-// only polls may be silent as long as it works, and keeps its leases.
+// Missed reports whether a missing heartbeat means that the worker may be dead: the worker renews its leases itself, or
+// sends heartbeat requests. A worker that only polls may be silent while it runs a task, and keeps its leases.
 func (h *Heard) Missed() bool { return h.Beats || h.Worker.Beats }
 
-// Closely says whether every heartbeat of a worker is stored before it is answered: should it die together with this
-// app, the others know when it was heard last. It is for those that hold something whose leases are too long to wait
-// for; who rests is stored twice a minute.
+// Closely reports whether every heartbeat of a worker is stored before it is answered, so that the other apps know the
+// last one if the worker and this app die together. It is true for workers that acquired something within the last
+// holds, whose leases are too long to wait for. Heartbeats of other workers are stored once per StoreAlive.
 func (h *Heard) Closely(holds time.Duration) bool {
 	return !h.Worker.Explicit && h.Missed() && !h.Gave.IsZero() && time.Since(h.Gave) < holds
 }
 
-// Full are the kinds of tasks that the worker runs its most of, as its last heartbeat said.
+// Full returns the kinds of tasks of which the worker runs its maximum, by its last heartbeat.
 func (h *Heard) Full() map[protocol.TaskKind]bool {
 	full := map[protocol.TaskKind]bool{}
 	for kind, free := range h.free() {
@@ -86,8 +89,8 @@ func (h *Heard) Full() map[protocol.TaskKind]bool {
 	return full
 }
 
-// free are the slots of each kind that the worker has free, as its last heartbeat said, or its registration before it;
-// a kind of which it says nothing is not among them.
+// free returns the free slots of a worker by kind, from its last heartbeat or, before one, from its registration. Kinds
+// that the worker does not report are missing.
 func (h *Heard) free() map[protocol.TaskKind]int {
 	said := struct {
 		Workflow *int `json:"workflow_available"`
@@ -97,7 +100,7 @@ func (h *Heard) free() map[protocol.TaskKind]int {
 	if len(slots) == 0 {
 		slots = h.Worker.Slots
 	}
-	if len(slots) == 0 || json.Unmarshal(slots, &said) != nil { // what a foreign worker sends is its own affair
+	if len(slots) == 0 || json.Unmarshal(slots, &said) != nil { // malformed slots of other SDKs are ignored
 		return nil
 	}
 	free := map[protocol.TaskKind]int{}
@@ -110,7 +113,7 @@ func (h *Heard) free() map[protocol.TaskKind]int {
 	return free
 }
 
-// most is how many tasks of a kind a worker runs at once.
+// most returns how many tasks of a kind a worker runs at once.
 func most(w *engine.Worker, kind protocol.TaskKind) int {
 	if kind == protocol.KindWorkflow {
 		return w.WorkflowSlots

@@ -10,8 +10,9 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// Whether the holder of a session is dead is asked only once its lease has ended, and then of whoever knows best: this
-// app's ears, else what is stored, and for an app alone also how long it has been up to hear it.
+// The holder of a session can be dead only after its lease has ended. StaleHolder decides by the heartbeats that this
+// app received, else by the worker's row; an app that does not share its database also counts its own uptime, in which
+// the worker could have sent a heartbeat.
 
 // StaleHolder returns the worker whose lease on the session has expired, if its registration is gone or its last
 // heartbeat is older than Options.Alive; else "".

@@ -9,23 +9,25 @@ import (
 	"github.com/sojourn-run/sojourn/app/store"
 )
 
-// A lease that ran out is a loss if its worker died and none if the worker let it lapse. Only who hears the worker
-// knows; the others wait a moment for that app to act, and then go by what is stored.
+// A lease may expire because its worker died or because a live worker did not renew it. Only the app that receives the
+// worker's heartbeats knows which. The other apps leave the expiry to it for leftToOthers, then decide by the worker's
+// row.
 
-// leftToOthers is how long a lease that ended is left to the app that heard its worker last, which alone knows whether
-// the worker lives: what is stored of a living one may be half a minute old.
+// leftToOthers is how long after its end a lease is left to the app that received the worker's last heartbeat. The
+// heartbeat in a live worker's row may be half a minute old.
 const leftToOthers = 2 * time.Second
 
-// unheardHere ends a decision that asks whether a worker lives which another app may hear.
+// unheardHere aborts a decision that depends on whether a worker is alive whose heartbeats another app may receive.
 type unheardHere struct{ process store.Process }
 
 func (e *unheardHere) Error() string {
 	return "worker " + e.process.Worker.ID + " is not heard here"
 }
 
-// Lapse makes a change that may end a lease, and that has to say whether its worker died. An app that does not hear the
-// worker leaves the matter to the one that does. If that one does not act in time, it is gone or is paused. Then what
-// is stored counts: a worker that lives has gone to yet another app by the end of its lease.
+// Lapse commits a change that may expire a lease and that records whether the worker died. If this app does not receive
+// the worker's heartbeats, Lapse leaves the expiry to the app that does. If that app does not act within leftToOthers,
+// it is dead or paused, and Lapse decides by the worker's row: a live worker has connected to another app before its
+// lease ends, and that app has stored a heartbeat.
 func (ws *Workers) Lapse(ctx context.Context, d store.Due, step func(engine.Heard) store.Change) error {
 	_, err := ws.store.Commit(ctx, step(func(ns string, l engine.Lease) (bool, error) {
 		if lives := ws.heardSince(ns, l); lives || !ws.opt.Shared {
@@ -52,7 +54,7 @@ func (ws *Workers) Lapse(ctx context.Context, d store.Due, step func(engine.Hear
 	}
 	known := w.Incarnation == who.process.Incarnation
 	if known && w.HeardBy != ws.opt.App && now.Before(d.At.Add(leftToOthers)) {
-		return nil // it is still due, and looked at again soon
+		return nil // the lease is still due; the sweeper retries soon
 	}
 	_, err = ws.store.Commit(ctx, step(func(ns string, l engine.Lease) (bool, error) {
 		return ws.heardSince(ns, l) || known && now.Sub(w.HeartbeatAt.Time) <= ws.lately(l), nil
@@ -63,7 +65,7 @@ func (ws *Workers) Lapse(ctx context.Context, d store.Due, step func(engine.Hear
 	return err
 }
 
-// heardSince says whether this app heard the process of a lease recently enough for it to be alive.
+// heardSince reports whether this app has received a heartbeat of the lease's process within lately.
 func (ws *Workers) heardSince(namespace string, l engine.Lease) (lives bool) {
 	ws.With(engine.WorkerKey{Namespace: namespace, ID: l.Owner}, func(h *Heard) {
 		lives = h.Worker.Incarnation == l.Incarnation && !h.At.IsZero() && time.Since(h.At) <= ws.lately(l)
@@ -71,9 +73,10 @@ func (ws *Workers) heardSince(namespace string, l engine.Lease) (lives bool) {
 	return lives
 }
 
-// lately is the second half of a lease that ends now. A worker that renews does so several times in a lease. So
-// a worker that died after its last renewal was not heard in the second half; one that was heard then lives,
-// and let the lease end.
+// lately returns the age at which a heartbeat no longer shows that the worker of an ended lease is alive: half of the
+// lease, at most Options.Alive. A worker that renews its leases does so several times per lease. So a worker that died
+// after its last renewal sent nothing in the second half of the lease; a worker with a heartbeat in that half is alive
+// and did not renew.
 func (ws *Workers) lately(l engine.Lease) time.Duration {
 	return min(ws.opt.Alive, time.Duration(l.Length)*time.Microsecond/2)
 }

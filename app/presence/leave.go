@@ -11,13 +11,12 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// Leaving has three steps, in this order. The mark fences the process, so that nothing new reaches it; what it had
-// continues; the row goes last, since a lease must never name a worker without a row. What fails in between is said
-// again: a mark that is there already is no error.
+// Deregistration has three steps in this order: fence marks the row, so that the process receives nothing more; its
+// leases and sessions are released; the row is deleted last, since a lease must never name a worker without a row.
+// After a failure the caller repeats the request: marking a marked row succeeds.
 
-// Deregister takes a worker's registration away, at its own word: its leases end and its sessions are released, so that
-// others continue at once. The row is marked first, which fences it, and goes last: a lease never names a worker
-// without a row.
+// Deregister removes a worker's registration on the worker's request. It releases the worker's leases and sessions, so
+// that other workers continue at once.
 func (ws *Workers) Deregister(ctx context.Context, in protocol.DeregisterRequest) (protocol.DeregisterAnswer, error) {
 	w, err := ws.fence(ctx, in)
 	if err != nil {
@@ -27,9 +26,10 @@ func (ws *Workers) Deregister(ctx context.Context, in protocol.DeregisterRequest
 	return protocol.DeregisterAnswer{WorkerID: w.ID, Outcome: "deregistered", Recovered: flows}, err
 }
 
-// RemoveWorker takes a worker's registration away, at an operator's word. It gets nothing more from now on. What it
-// runs goes to nobody else while it may still run there: it may report it, and it comes back when it does, or when its
-// lease has ended. One that tells its processes apart and lives is refused until another process of its id registers.
+// RemoveWorker removes a worker's registration on an operator's request. From then on the worker receives no tasks.
+// Tasks that it may still run are not requeued: it may complete them, and its row stays until it has completed them or
+// their leases have expired. A live process with an incarnation is refused from then on, until another process
+// registers under its ID.
 func (ws *Workers) RemoveWorker(ctx context.Context, ns, id string) (protocol.DeregisterAnswer, error) {
 	key := engine.WorkerKey{Namespace: change.Namespace(ns), ID: id}
 	w, err := ws.Known(ctx, key)
@@ -55,17 +55,17 @@ func (ws *Workers) RemoveWorker(ctx context.Context, ns, id string) (protocol.De
 	if err != nil || (lives || w.Explicit) && len(refs) > 0 || lives && namesProcess(w) {
 		return out, err
 	}
-	out.Recovered, err = ws.letGo(ctx, w, engine.ReasonOrphaned, died) // what a living one had is not free yet
+	out.Recovered, err = ws.letGo(ctx, w, engine.ReasonOrphaned, died) // leases of a live worker are not released
 	return out, err
 }
 
-// namesProcess says whether a worker's processes can be told apart by their incarnations.
+// namesProcess reports whether the incarnation of a worker identifies its process.
 func namesProcess(w *engine.Worker) bool {
 	return w.Explicit && w.Incarnation != protocol.SocketProcess
 }
 
-// fence marks a registration as taken away: from its commit on the process gets nothing more, here and, as soon as they
-// hear of it, at other apps.
+// fence marks a registration as removed. From this commit on, this app leases nothing to the process, nor do other apps
+// once they are notified.
 func (ws *Workers) fence(ctx context.Context, in protocol.DeregisterRequest) (*engine.Worker, error) {
 	key := engine.WorkerKey{Namespace: change.Namespace(in.Namespace), ID: in.WorkerID}
 	if err := ws.Reaches(ctx, key.Namespace, in.WorkerID); err != nil {
@@ -95,12 +95,12 @@ func (ws *Workers) fence(ctx context.Context, in protocol.DeregisterRequest) (*e
 	return &w, nil
 }
 
-// leaving bounds what is done for a process that has left, which nobody waits for any more.
+// leaving is the timeout of the release after a deregistration, which runs without its caller's context.
 const leaving = 30 * time.Second
 
-// letGo gives on what a process that left had, and removes its row, unless another has registered meanwhile. It says
-// how many workflow tasks there were. It continues without its caller: a worker says goodbye and is gone, and what it
-// had would lie until its leases have ended if that ended the work.
+// letGo releases the leases and sessions of a deregistered process, and deletes its row unless a new process has
+// registered. It returns the number of requeued workflow tasks. It continues if the caller disconnects: a worker exits
+// right after it deregistered, and its tasks would otherwise wait until their leases expire.
 func (ws *Workers) letGo(
 	ctx context.Context, w *engine.Worker, why string, lost func(store.TaskRef) bool,
 ) (flows int, err error) {
@@ -125,8 +125,8 @@ func (ws *Workers) letGo(
 	return flows, err
 }
 
-// drop removes the rows of workers of one namespace that over says to be over. A drain that names one of them is to
-// outlive its restart, so it is noted there when it left.
+// drop deletes those of the rows of workers of one namespace that over selects. If a drain names a deleted worker, drop
+// records the time of deletion in the drain, so that the drain also applies to the worker after a restart.
 func (ws *Workers) drop(
 	ctx context.Context, keys []engine.WorkerKey, over func(store.Rows) []engine.WorkerKey,
 ) ([]engine.WorkerKey, error) {
@@ -148,15 +148,15 @@ func (ws *Workers) drop(
 	})
 }
 
-// releaseSessions gives up everything a worker holds.
+// releaseSessions releases every session that a worker holds.
 func (ws *Workers) releaseSessions(ctx context.Context, w engine.WorkerKey, why string) error {
 	return ws.stepSessions(ctx, w, func(s *engine.Session) engine.SessionInput {
 		return engine.ReleaseSession{SessionHolder: engine.SessionHolder{Worker: w.ID, Epoch: s.Epoch}, Why: why}
 	}, func(err error) bool { return protocol.ReasonOf(err) != "" })
 }
 
-// stepSessions takes one step on each session that a worker holds. Where over says so of an error, somebody else was
-// there first.
+// stepSessions applies one step to each session that a worker holds. It ignores errors for which over is true: another
+// change has already ended that session's lease.
 func (ws *Workers) stepSessions(
 	ctx context.Context, w engine.WorkerKey, step func(*engine.Session) engine.SessionInput, over func(error) bool,
 ) error {

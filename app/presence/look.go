@@ -29,7 +29,7 @@ func (ws *Workers) takeUp(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	ws.expires(time.Now()) // of those without anything it is enough to know who is silent
+	ws.expires(time.Now()) // workers that hold nothing only need to expire
 	for i := range workers {
 		at := time.Now()
 		if ws.opt.Shared {
@@ -40,9 +40,9 @@ func (ws *Workers) takeUp(ctx context.Context) error {
 	return nil
 }
 
-// look takes away what a worker holds that this app used to hear and hears no more, or that a dead app left behind. One
-// that another app heard since is that app's to miss; of one that a dead app heard only the stored time says how long
-// it may live.
+// look releases what a worker holds when its heartbeats at this app have stopped, or when its app has died. If another
+// app has received a heartbeat since, that app is responsible for the worker. After the death of an app, only the
+// worker's row says how long the worker counts as alive.
 func (ws *Workers) look(ctx context.Context, k engine.WorkerKey, h Heard) error {
 	switch {
 	case h.At.IsZero() && h.LookAt.IsZero(), ws.Hears(h), time.Now().Before(h.LookAt):
@@ -67,7 +67,7 @@ func (ws *Workers) look(ctx context.Context, k engine.WorkerKey, h Heard) error 
 			return nil
 		}
 	}
-	if !ws.opt.Shared && !h.At.IsZero() { // nothing else says how long it is silent once it is forgotten here
+	if !ws.opt.Shared && !h.At.IsZero() { // once it is evicted from memory, only the row has its last heartbeat
 		if err := ws.storeAlive(ctx, k); err != nil {
 			return err
 		}
@@ -92,10 +92,10 @@ func (ws *Workers) look(ctx context.Context, k engine.WorkerKey, h Heard) error 
 	return nil
 }
 
-// releaseExpired sets free what a silent worker of the HTTP contract has, whose leases are many times what its
-// heartbeats take; but for attempts whose own heartbeats came since then. Should the worker live after all, what it
-// reports is refused, as its delivery has ended. Other workers renew what they hold and believe the expiry they were
-// told: theirs is free when the lease has ended, and never before.
+// releaseExpired releases the leases of a silent worker of the HTTP contract, which last many times longer than its
+// heartbeat interval. It keeps attempts that sent a heartbeat after since. If the worker is alive after all, its
+// completions are refused, as the delivery has ended. Leases of other workers expire at their end and never before:
+// those workers renew their leases themselves and rely on the expiry that they received.
 func (ws *Workers) releaseExpired(ctx context.Context, k engine.WorkerKey, w *engine.Worker, since history.Time) error {
 	if w.Explicit {
 		return nil
@@ -111,7 +111,7 @@ func (ws *Workers) releaseExpired(ctx context.Context, k engine.WorkerKey, w *en
 	return ws.loseUnheard(ctx, k, w.Incarnation, refs, since)
 }
 
-// storedWorker reads a worker's row.
+// storedWorker reads a worker's row from the store.
 func (ws *Workers) storedWorker(ctx context.Context, k engine.WorkerKey) (w engine.Worker, err error) {
 	err = ws.store.View(ctx, func(r store.Reader) (err error) {
 		w, err = r.Worker(ctx, k)
@@ -120,7 +120,7 @@ func (ws *Workers) storedWorker(ctx context.Context, k engine.WorkerKey) (w engi
 	return w, err
 }
 
-// orphan takes the sessions of a silent worker away. Its attempts have their own leases.
+// orphan ends the leases of a silent worker on its sessions. The leases of its attempts expire on their own.
 func (ws *Workers) orphan(ctx context.Context, k engine.WorkerKey, incarnation string) error {
 	return ws.stepSessions(ctx, k, func(*engine.Session) engine.SessionInput {
 		return engine.OrphanSession{Worker: k.ID, Incarnation: incarnation}

@@ -109,7 +109,7 @@ func (r *Registry) Learn(w *engine.Worker, mark uint64) {
 	}
 }
 
-// Gone forgets a process whose registration has ended.
+// Gone removes a deregistered process from memory.
 func (r *Registry) Gone(p store.Process) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -119,7 +119,7 @@ func (r *Registry) Gone(p store.Process) {
 	}
 }
 
-// Is says whether a process is the registered one, as far as is known here.
+// Is reports whether a process is the registered one, as far as this app knows.
 func (r *Registry) Is(k engine.WorkerKey, incarnation string) bool {
 	w := r.Get(k)
 	return w != nil && w.Incarnation == incarnation
@@ -197,7 +197,8 @@ func (r *Registry) Served() (list []engine.QueueKey) {
 	return list
 }
 
-// SaidDrain says whether a worker said last that it drains, as far as this app knows, and whether its row says so too.
+// SaidDrain returns whether the last heartbeat of a worker said that it drains, as far as this app knows, and whether
+// the worker's row contains this state.
 func (r *Registry) SaidDrain(w *engine.Worker) (drains, stored bool) {
 	drains, stored = w.Status == protocol.WorkerDraining, true
 	r.With(w.Key(), func(h *Heard) {

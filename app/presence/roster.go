@@ -11,14 +11,16 @@ import (
 	"github.com/sojourn-run/sojourn/shared/release"
 )
 
-// With a database to itself an app hears all workers there are. Next to other apps it hears some, and of the others has
-// only what was stored, which is older; so what it heard itself always counts more.
+// An app that does not share its database receives the heartbeats of all workers. On a shared database it receives some
+// of them; of the other workers it knows only their rows, which are older. So heartbeats that this app received take
+// precedence over rows.
 
-// Roster is what is known of the workers of a namespace: by this app's own ears, else as another app stored it.
+// Roster contains the workers of a namespace: from this app's memory if it receives their heartbeats, else from their
+// rows.
 type Roster map[engine.WorkerKey]Heard
 
-// Roster gathers it. On a database that other apps share a worker may be connected to any of them, and its row is all
-// that is known of it here.
+// Roster returns the roster of a namespace. On a shared database a worker may be connected to any app; of a worker at
+// another app this app knows only the row.
 func (r *Registry) Roster(ctx context.Context, from store.Reader, ns string) (Roster, error) {
 	known := r.All(ns)
 	if !r.opt.Shared {
@@ -48,8 +50,8 @@ func (r *Registry) Roster(ctx context.Context, from store.Reader, ns string) (Ro
 	return all, nil
 }
 
-// gatedElsewhere is why a worker that another app hears is given no work: no app serves its release. "" when one does,
-// or the worker is not asked for its release.
+// gatedElsewhere returns why the release gate holds a worker that is connected to another app: no live app serves its
+// release. It returns "" if one does, or if the worker is not subject to the gate.
 func (r *Registry) gatedElsewhere(w *engine.Worker) string {
 	served := r.Releases()
 	if !w.Explicit || w.Release == "" || len(served) == 0 || slices.ContainsFunc(served, func(app string) bool {
@@ -60,20 +62,20 @@ func (r *Registry) gatedElsewhere(w *engine.Worker) string {
 	return release.Gate(r.opt.Release, w.Release, r.opt.StrictRelease).Message
 }
 
-// Gated says whether the release gate held a worker when this app heard it last.
+// Gated reports whether the release gate held a worker at its last request to this app.
 func (r *Registry) Gated(namespace, id string) (gated bool) {
 	r.With(engine.WorkerKey{Namespace: namespace, ID: id}, func(h *Heard) { gated = h.Gate != "" })
 	return gated
 }
 
-// Serve notes the releases that live apps serve.
+// Serve records the releases that live apps serve.
 func (r *Registry) Serve(releases []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.releases = releases
 }
 
-// Releases are those that live apps serve, as far as is known; none before this app looked.
+// Releases returns the releases that live apps serve; none before the first announcement.
 func (r *Registry) Releases() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()

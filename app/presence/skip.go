@@ -23,8 +23,8 @@ func (ws *Workers) missedTwo(w *engine.Worker) time.Duration {
 	return 2*every + every/4
 }
 
-// skipSilent records in the soft sessions of a worker that it has missed two heartbeats at every app, or that it is
-// heard again.
+// skipSilent records in a worker's soft sessions that the worker has missed two heartbeats at every app, or that it
+// sends heartbeats again.
 func (ws *Workers) skipSilent(ctx context.Context, k engine.WorkerKey, h Heard) error {
 	if h.At.IsZero() || !h.Missed() {
 		return nil

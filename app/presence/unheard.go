@@ -24,10 +24,10 @@ func (r *Registry) quiet(h *Heard) bool {
 	return !h.At.IsZero() && time.Since(h.At) >= r.opt.Quiet && (h.At.After(h.Stored) || !h.Exact)
 }
 
-// Unheard lists the workers whose last heartbeat has to be stored for the other apps: the heartbeat is overdue, the
-// worker is quiet, or the worker has leased something since its row was stored. If any is listed, or anyway is true, it
-// also lists the workers with a newer heartbeat whose rows are older than half of StoreAlive: so the rows of a fleet
-// are stored together, once per interval.
+// Unheard lists the workers whose last heartbeat must be stored for the other apps: the heartbeat is overdue, the
+// worker is quiet, or Closely became true after the row was stored. If any is listed, or anyway is true, Unheard also
+// lists the workers with a newer heartbeat whose rows are older than half of StoreAlive. So the rows of a fleet are
+// stored together, once per interval.
 func (r *Registry) Unheard(anyway bool) (list []engine.WorkerKey) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -44,7 +44,7 @@ func (r *Registry) Unheard(anyway bool) (list []engine.WorkerKey) {
 	return list
 }
 
-// AnyClosely says whether there are workers whose every heartbeat is stored.
+// AnyClosely reports whether Closely is true for any worker of this app.
 func (r *Registry) AnyClosely() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -12,26 +12,26 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// A client of the HTTP contract never says which tasks it holds, and gives a poll up a second after its app is gone.
-// What that app had leased to it just before would wait for the end of its lease, minutes later. But heartbeats say how
-// many slots are free, and an open poll says that the one before it has ended: what was leased before that and has no
-// slot did not arrive. Only the death of the app that gave it makes this worth believing, since nobody checks a
-// client's numbers.
+// A client of the HTTP contract never reports which tasks it holds, and gives up a poll one second after the poll's app
+// died. A task that this app leased to the poll just before would wait for the end of its lease, minutes later. But the
+// client's heartbeats report its free slots, and an open poll shows that the previous one has ended. So a task that was
+// leased before then and occupies no slot was not delivered. Sojourn relies on this only after the death of the app
+// that leased the task, since nothing verifies the reported numbers.
 
-// rest notes what a heartbeat says of a kind of tasks, while so many of the worker's polls for them are open here, and
-// returns when the one before said as well that it runs none of them, zero if none did. Of heartbeats that are less
-// apart one counts.
+// rest records what a heartbeat reports of one kind of task, while the worker has a number of open polls for it here.
+// It returns the time of the previous heartbeat that also reported no running task of this kind; zero: it reported one.
+// Heartbeats that are less than apart after a counted one do not count.
 func (h *Heard) rest(kind protocol.TaskKind, polls int, apart time.Duration) (before time.Time) {
 	used := most(h.Worker, kind)
 	free, said := h.free()[kind]
 	if used -= free; kind == protocol.KindWorkflow && strings.HasPrefix(h.Worker.SDKVersion, protocol.PythonSDK) {
-		used -= polls // it keeps a slot for what a poll may bring
+		used -= polls // the Python SDK reserves a slot per workflow poll
 	}
 	switch before = h.Rested[kind]; {
 	case !said || used > 0:
 		delete(h.Rested, kind)
 		return time.Time{}
-	case polls == 0, time.Since(before) < apart: // without one it may wait for an answer still, or is between two
+	case polls == 0, time.Since(before) < apart: // without an open poll, a response may be on its way; or too early
 		return time.Time{}
 	}
 	if h.Rested == nil {
@@ -41,15 +41,15 @@ func (h *Heard) rest(kind protocol.TaskKind, polls int, apart time.Duration) (be
 	return before
 }
 
-// freeLost takes note of the slots that the heartbeat of a worker that names nothing it holds says are free, and
-// undoes the leases from apps which are gone that have no slot by two heartbeats: one alone may have been sent before
-// the lease was given.
+// freeLost evaluates the free slots that a worker's heartbeat reports. It releases tasks leased by dead apps if two
+// heartbeats in a row report no running task of their kind; the first one may have been sent before the task was
+// leased.
 func (ws *Workers) freeLost(ctx context.Context, w *engine.Worker) error {
 	key, open := w.Key(), map[protocol.TaskKind][]string{}
 	for _, kind := range []protocol.TaskKind{protocol.KindWorkflow, protocol.KindActivity} {
 		open[kind] = ws.dispatch.Polls(key, kind)
 	}
-	underway := ws.opt.Heartbeat / 3 // is an answer at most, or a heartbeat
+	underway := ws.opt.Heartbeat / 3 // the longest time that a response or a heartbeat is on its way
 	now, before := time.Now(), map[protocol.TaskKind]time.Time{}
 	ws.With(key, func(h *Heard) {
 		for kind, polls := range open {
@@ -82,16 +82,16 @@ func (ws *Workers) freeLost(ctx context.Context, w *engine.Worker) error {
 	}
 	for _, ref := range refs {
 		at, rested := before[ref.Kind]
-		if !rested || ref.App == "" || serves[ref.App] || ref.Again > 0 || // it was told of it by an app that serves
+		if !rested || ref.App == "" || serves[ref.App] || ref.Again > 0 || // a live app delivered it again
 			slices.Contains(open[ref.Kind], ref.PollID) || !ref.LeasedAt.Before(stored.Add(-now.Sub(at))) {
 			continue
 		}
-		// It arrived, if its own heartbeats did.
+		// An attempt that sent a heartbeat was delivered; ReleaseUnlessHeard keeps it.
 		err := change.ReleaseUnlessHeard(ctx, ws.store, ref, "undelivered", true, ref.LeasedAt)
 		switch {
 		case err == nil:
 			ws.log.Info().Str("worker_id", w.ID).Str("run_id", ref.Run).Msg("requeued a task leased by a dead app")
-		case protocol.ReasonOf(err) == "": // else somebody ended it meanwhile
+		case protocol.ReasonOf(err) == "": // other errors: the attempt has already ended
 			return err
 		}
 	}

@@ -110,8 +110,9 @@ func (ws *Workers) Watch(ctx context.Context) error {
 	}
 }
 
-// hush ends the polls of a worker of ours that missed so many heartbeats that whatever it holds is lost by now: it may
-// be paused, and would lose what it were given. One that lives asks again.
+// hush ends the polls of a connected worker that has been silent for the length of its lease, so that all its leases
+// have expired. The worker may be paused, and a task leased to it now would wait for the next expiry. A live worker
+// polls again.
 func (ws *Workers) hush(k engine.WorkerKey, h Heard) {
 	lease := time.Duration(h.Worker.AttemptLease) * time.Microsecond
 	if h.Hushed || h.At.IsZero() || !h.Worker.Explicit || !h.Missed() || time.Since(h.At) < lease {
@@ -119,7 +120,7 @@ func (ws *Workers) hush(k engine.WorkerKey, h Heard) {
 	}
 	now := false
 	ws.With(k, func(n *Heard) {
-		now = n.At.Equal(h.At) // not heard meanwhile
+		now = n.At.Equal(h.At) // no heartbeat since
 		n.Hushed = n.Hushed || now
 	})
 	if now {

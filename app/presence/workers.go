@@ -10,9 +10,9 @@ import (
 	"github.com/sojourn-run/sojourn/app/store"
 )
 
-// Workers are the workers of an app: the memory of who is heard, and the verbs that store it. A process registers, is
-// heard, falls silent or leaves; what it held then continues. What a task or a session is, is no business of this room:
-// it ends deliveries and steps sessions by what app/change has for that.
+// Workers is the registry of the workers of one app, with the verbs that store their registrations. It records
+// registrations, heartbeats, expiry and deregistration, and releases the leases and sessions of workers that left or
+// died. It changes tasks and sessions only through package change.
 type Workers struct {
 	*Registry
 	store    store.Store
@@ -21,19 +21,19 @@ type Workers struct {
 	log      zerolog.Logger
 	started  time.Time
 
-	unstored chan struct{} // a sign of life should be stored soon
-	appLeft  atomic.Bool   // another app said that it leaves
-	fell     atomic.Int64  // when an app was found gone last, or this one was started; Unix ns
-	company  atomic.Int64  // until when what a poll was given may stand at another app, in Unix ns; 0: not known
+	unstored chan struct{} // wakes Watch to store overdue heartbeats
+	appLeft  atomic.Bool   // another app announced its shutdown
+	fell     atomic.Int64  // when this app last detected a dead app, or started; Unix ns
+	company  atomic.Int64  // until when another app may hold the response of a poll; Unix ns; 0: unknown
 
-	// These are used by Watch alone, and are times of the store.
-	aliveUntil time.Time // when the other apps believe this one to be dead, unless it announces itself again
+	// Only Watch uses these fields; they are times of the store's clock.
+	aliveUntil time.Time // when the other apps treat this one as dead unless it announces itself again
 	lastEnded  time.Time // the latest time that was passed to Options.AppEnded
 
-	expiry time.Time // when a silent worker may be past its time, for Watch alone; zero: nobody is silent
+	expiry time.Time // when the next silent worker may expire, for Watch only; zero: no worker is silent
 }
 
-// Open makes the workers of an app over its store. All methods may be called from any goroutine.
+// Open returns the workers of an app over its store. All methods are safe for concurrent use.
 func Open(s store.Store, d *dispatch.Dispatch, o Options) *Workers {
 	o.Settings = s.Queue
 	ws := &Workers{
