@@ -59,7 +59,7 @@ type chaos struct {
 	open     int // faults under way, and the release change
 	release  string
 	injected map[string]int
-	restarts map[string]int // of processes that ended by themselves
+	restarts map[string]int // restarts of processes that exited without an injected fault, by member
 	runs     map[string]string
 
 	mu      sync.Mutex // guards signals
@@ -80,7 +80,7 @@ func (c *chaos) drive(done func() bool) {
 	}
 }
 
-// begin starts the process of a member and restarts it if it ends by itself, as a supervisor does.
+// begin starts the process of a member and restarts it, as a process supervisor does, when it exits without a fault.
 func (c *chaos) begin(m *chaosMember) {
 	p := m.start(c.release)
 	m.process, m.busy = p, false
@@ -92,7 +92,7 @@ func (c *chaos) begin(m *chaosMember) {
 	}()
 }
 
-// revive restarts a process that ended by itself.
+// revive restarts a process that exited without an injected fault.
 func (c *chaos) revive(m *chaosMember) {
 	select {
 	case <-m.process.ended:
@@ -175,7 +175,7 @@ func (c *chaos) inject(m *chaosMember, fault string, d time.Duration, done func(
 	}
 }
 
-// strike injects faults into a group, one after the other, until the time of faults is over.
+// strike injects one fault at a time into members of a group until c.end.
 func (c *chaos) strike(g *chaosGroup) {
 	m, fault := g.members[g.random.IntN(len(g.members))], g.faults[g.random.IntN(len(g.faults))]
 	pause := time.Duration((0.02 + 0.08*g.random.Float64()) * float64(c.longest))
@@ -216,7 +216,7 @@ func (c *chaos) roll(left []*chaosMember) {
 	}
 }
 
-// send sends signals to workflows until ctx ends and remembers those that an app acknowledged.
+// send sends signals to workflows until ctx ends and records the signals that an app acknowledged.
 func (c *chaos) send(ctx context.Context, random *rand.Rand) {
 	ids := slices.Sorted(maps.Keys(c.runs))
 	for n := 0; ctx.Err() == nil; n++ {

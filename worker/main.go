@@ -81,8 +81,8 @@ func currentRelease(c *config.Config) (current, from string) {
 	return release.Current(source)
 }
 
-// FromConfig makes a worker of the settings of a process. Without its own token it presents the one the app keeps in
-// the same data directory.
+// FromConfig returns a worker with the settings of a process. If no token is configured, the worker uses the token that
+// the app has stored in the same data directory.
 func FromConfig(r *Registry, c *config.Config, carrier link.Carrier, log zerolog.Logger) (*Worker, error) {
 	token := c.Token
 	if token == "" {

@@ -50,9 +50,9 @@ func (r *Registry) Workflow(name string, fn any, opts ...WorkflowOptions) {
 	r.addWorkflow(name, fn, opts, func(d *workflow.Definition) error { return d.Plain(fn) })
 }
 
-// WorkflowVersion registers a version of a workflow. Several can stand next to one another: a new run goes by the
-// highest, records that from the first on, and keeps it for its life. Runs begun when the workflow was registered
-// without a version go by the lowest. A run that continues as new is a new run.
+// WorkflowVersion registers a version of a workflow. A workflow may have several versions. A new run uses the highest
+// version, records it in its history and uses it until the run closes. Runs that started while the workflow was
+// registered without a version use the lowest version. A run created by continue-as-new counts as a new run.
 func (r *Registry) WorkflowVersion(name string, version int, fn any, opts ...WorkflowOptions) {
 	r.addWorkflow(name, fn, opts, func(d *workflow.Definition) error { return d.Add(version, fn) })
 }

@@ -6,23 +6,23 @@ import (
 	"time"
 )
 
-// The process looks at its clocks every second. When the next look is later than gap it was paused.
+// Ticks samples the clocks every second. If more than gap passes between two samples, the process was paused.
 const (
 	every = time.Second
 	gap   = 2 * time.Second
 )
 
-// Ticks notices when the process was paused.
+// Ticks detects pauses of this process, such as a suspended laptop or a migrated virtual machine.
 type Ticks struct {
-	mu   sync.Mutex // guards what follows
-	last time.Time  // look
+	mu   sync.Mutex // guards last and gone
+	last time.Time  // time of the last sample
 	gone time.Time  // end of the latest gap; zero: there was none
 }
 
-// NewTicks looks for the first time.
+// NewTicks returns Ticks with a first sample.
 func NewTicks() *Ticks { return &Ticks{last: time.Now()} }
 
-// Run looks every second until ctx ends. woke hears of each gap and how long it was.
+// Run samples the clocks every second until ctx ends. It calls woke, which may be nil, with the length of each gap.
 func (t *Ticks) Run(ctx context.Context, woke func(time.Duration)) {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
@@ -38,7 +38,7 @@ func (t *Ticks) Run(ctx context.Context, woke func(time.Duration)) {
 	}
 }
 
-// look notes a look at now, and returns how long the gap before it was, if there was one.
+// look records a sample at now and returns the length of the gap before it; 0: there was none.
 func (t *Ticks) look(now time.Time) time.Duration {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -51,8 +51,8 @@ func (t *Ticks) look(now time.Time) time.Duration {
 	return e.Longest()
 }
 
-// StoodSince says whether the process was paused, or its clocks went apart, at any time between then and now: also when
-// no look has noticed yet.
+// StoodSince reports whether, between then and now, the process was paused or its clocks diverged. It also detects a
+// pause that no sample has recorded yet.
 func (t *Ticks) StoodSince(then, now time.Time) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -177,7 +177,7 @@ func (l *Link) HistoryPage(ctx context.Context, in protocol.HistoryRequest) (pro
 	return ask(ctx, l, "history", protocol.WorkerVerbs.HistoryPage, in)
 }
 
-// HeartbeatTask is a heartbeat of an attempt's own code, with what it wants to show.
+// HeartbeatTask sends a heartbeat that the code of an attempt requested, with its progress.
 func (l *Link) HeartbeatTask(
 	ctx context.Context, in protocol.HeartbeatRequest,
 ) (protocol.HeartbeatAnswer, error) {

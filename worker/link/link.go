@@ -35,18 +35,18 @@ type Conn interface {
 	String() string // where it leads, for logs
 }
 
-// quiet is a connection over which the app cannot speak first.
+// quiet is implemented by connections over which the app cannot send notices, such as HTTP.
 type quiet interface{ Quiet() bool }
 
-// Holdings are what the worker holds and wants to keep. The link asks before each heartbeat and passes on what the app
-// answered.
+// Holdings are the leases and sessions of the worker. The link calls Due before each heartbeat and Renewed after it.
 type Holdings interface {
-	// Due returns what must be renewed by a heartbeat sent at now, and when the next renewal is due (zero: none).
+	// Due returns the leases and sessions that a heartbeat sent at now must renew, and when the next renewal is due
+	// (zero: none).
 	Due(now time.Time) (leases []protocol.HeartbeatRequest, sessions []protocol.SessionRenewal, next time.Time)
-	// Leases returns all leases, due or not, for connections on which the app cannot say by itself that one of them has
-	// ended.
+	// Leases returns all leases, due or not. The link sends them on connections over which the app cannot send a notice
+	// that a lease has ended.
 	Leases() []protocol.HeartbeatRequest
-	// Renewed takes the answer to what Due gave for a heartbeat sent at sent, or its error.
+	// Renewed receives the response or the error of a heartbeat sent at sent, with the leases and sessions in it.
 	Renewed(
 		sent time.Time, leases []protocol.HeartbeatRequest, sessions []protocol.SessionRenewal,
 		a protocol.WorkerHeartbeatAnswer, err error,
@@ -264,12 +264,15 @@ func (l *Link) once(ctx context.Context) error {
 	return l.stay(connCtx, conn)
 }
 
-// errOtherRelease ends a connection to an app that gives this worker nothing, while there are others to ask.
+// errOtherRelease ends a connection to an app that dispatches nothing to this worker because their releases differ.
 var errOtherRelease = errors.New("the app is of another release; the next one may not be")
 
-// stay waits for the end of a connection. One to an app of another release is given up while there are other apps: at
-// once until each was asked, and then from time to time. One to another app than the preferred one is given up when the
-// preferred app is ready. The worker keeps what it holds at the next app, since the apps share one database.
+// stay waits for the end of a connection. With several apps it also ends the connection itself:
+//
+//   - The app has another release: at once until the worker has tried every app, then every MismatchPause/2.
+//   - The app is not the preferred one and the preferred app is ready.
+//
+// The leases and sessions of the worker survive, because the apps share one database.
 func (l *Link) stay(ctx context.Context, conn Conn) error {
 	many, ok := l.opt.Carrier.(interface{ Apps() int })
 	if !ok || many.Apps() < 2 {
@@ -302,28 +305,29 @@ func (l *Link) stay(ctx context.Context, conn Conn) error {
 	}
 }
 
-// Gated is why the app gives this worker no work, as far as its release goes; empty: it does.
+// Gated returns why the app dispatches nothing to this worker because of its release; empty: the app dispatches.
 func (l *Link) Gated() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.gated
 }
 
-// Unproven says whether the app lets this worker work although neither release could be read.
+// Unproven reports whether the app dispatches to this worker although neither release could be read.
 func (l *Link) Unproven() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.unproven
 }
 
-// Leaving says whether the worker drains or has left.
+// Leaving reports whether the worker drains or has deregistered.
 func (l *Link) Leaving() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.draining || l.parting
 }
 
-// stranger counts a new connection to an app of another release, and says whether it is one.
+// stranger counts consecutive connections to apps of another release. It reports whether this connection is one and the
+// worker does not drain.
 func (l *Link) stranger() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -335,14 +339,15 @@ func (l *Link) stranger() bool {
 	return !l.draining
 }
 
-// wanders says whether the worker goes from one app of another release to the next: where it is then is no news.
+// wanders reports whether the worker alternates between apps of other releases. Its connections are then logged at
+// debug level only.
 func (l *Link) wanders() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.gated != "" && l.strangers > 1
 }
 
-// fetch asks for the settings until they come: an app under load may lose the first answer.
+// fetch requests the settings, with SettingsTries attempts, because the response of an app under load may time out.
 func (l *Link) fetch(ctx context.Context, conn Conn) (s protocol.WorkerSettings, err error) {
 	for range l.opt.SettingsTries {
 		try, cancel := context.WithTimeout(ctx, l.opt.SettingsWait)
@@ -368,8 +373,9 @@ func (l *Link) machine() protocol.MachineInformation {
 	return m
 }
 
-// register announces this process; the same incarnation again is a refresh. On a new connection it says what the
-// process has, since what was on its way over the old one is lost; over one that continues, tasks may be on their way.
+// register registers this process; a registration with a known incarnation refreshes the first. On a new connection
+// held has the keys of the tasks that this process received, so that the app can requeue tasks lost with the old
+// connection. On an existing connection held is nil, because tasks may be in flight.
 func (l *Link) register(ctx context.Context, lv *live, held *[]string) error {
 	in := l.opt.Register()
 	in.Held = held
@@ -380,7 +386,7 @@ func (l *Link) register(ctx context.Context, lv *live, held *[]string) error {
 	return err
 }
 
-// publish makes lv the connection calls go over; nil: there is none.
+// publish makes lv the connection that calls use; nil means that there is no connection.
 func (l *Link) publish(lv *live) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -394,21 +400,21 @@ func (l *Link) publish(lv *live) {
 	l.changed = make(chan struct{})
 }
 
-// Generation counts disconnects: work that began under an older one does not ask for more.
+// Generation counts disconnects. A task that started under an older generation does not poll for more tasks.
 func (l *Link) Generation() uint64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.generation
 }
 
-// Changed is closed when the connection of now is lost, or when there is one again.
+// Changed returns a channel that is closed at the next disconnect or connect.
 func (l *Link) Changed() <-chan struct{} {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.changed
 }
 
-// Connected says whether there is a registered connection now.
+// Connected reports whether the worker has a registered connection.
 func (l *Link) Connected() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

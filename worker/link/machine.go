@@ -14,14 +14,14 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// sampleEvery is the time between two looks at the machine, sampleTime how long one may take.
+// sampleEvery is the interval of samples, sampleTime the timeout of one sample.
 const (
 	sampleEvery = 10 * time.Second
 	sampleTime  = 5 * time.Second
 )
 
-// Machine looks at the machine from time to time, on its own goroutine: what hangs there makes the numbers old and
-// nothing else.
+// Machine samples CPU, memory and disk of the host on its own goroutine. A sample that hangs, as on a dead network file
+// system, leaves the previous numbers in place and delays no other work.
 type Machine struct {
 	dir    string
 	latest atomic.Pointer[protocol.MachineInformation]
@@ -32,7 +32,7 @@ type Machine struct {
 	wait   sync.WaitGroup
 }
 
-// WatchMachine begins to look at the machine and the disk that dir lies on. Close ends it.
+// WatchMachine starts sampling the host and the disk of dir. Close stops it.
 func WatchMachine(dir string) *Machine { return watchMachine(dir, sample) }
 
 func watchMachine(dir string, look func(context.Context, string) protocol.MachineInformation) *Machine {

@@ -11,9 +11,9 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// route is the order in which one worker tries the apps. It is a rendezvous hash of the worker ID and the URLs, so that
-// the workers spread evenly over the apps, and those of an app that is away spread over all others. The first app is
-// the one that the worker prefers.
+// route is the order in which one worker tries the apps: a rendezvous hash of the worker ID and the URLs. It spreads
+// the workers evenly over the apps, and the workers of a failed app evenly over the remaining apps. The first app is
+// the worker's preferred app.
 type route struct {
 	mu   sync.Mutex // guards what follows
 	urls []string   // in the order of this worker
@@ -53,11 +53,11 @@ func (r *route) failed(url string) {
 	}
 }
 
-// returnWithin is how long workers take to return to an app that is ready again, each at a random moment: about a tenth
-// of them in 30 s.
+// returnWithin is the period over which workers return to their preferred app once it is ready again. Each worker
+// returns at a random moment, about a tenth of them within 30 s.
 const returnWithin = 10 * time.Minute
 
-// place is where a connection leads among the apps of its worker.
+// place is the app that a connection leads to, and the route it was dialed from.
 type place struct {
 	route *route
 	url   string

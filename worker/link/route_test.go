@@ -17,8 +17,8 @@ import (
 // fakeApps are three apps that share one database, in the memory of a bubble.
 type fakeApps struct {
 	mu    sync.Mutex // guards what follows
-	down  bool       // the first app takes no connection
-	ready bool       // the first app says that it is ready
+	down  bool       // the first app refuses connections
+	ready bool       // the first app reports that it is ready
 	other bool       // the first app is of another release
 	conns map[*fakeConn]bool
 	beats map[string]time.Time // of the last heartbeat, by worker
@@ -104,7 +104,7 @@ func (a *fakeApps) counts() (n [3]int) {
 	return n
 }
 
-// fakeConn is a connection with the verbs that a link calls by itself.
+// fakeConn is a connection with the verbs that a link calls without a request of the runner.
 type fakeConn struct {
 	protocol.WorkerConnection
 	place
@@ -235,7 +235,7 @@ func TestWorkersSpreadOverTheAppsAndReturnGradually(t *testing.T) {
 	})
 }
 
-// The end of a connection that the worker has left does not lead it away from the app that it returned to.
+// When a worker has returned to its preferred app, a late failure of the previous connection does not change its route.
 func TestALateEndOfAConnectionChangesNoRoute(t *testing.T) {
 	var r route
 	home := r.next(fakeURLs, "w")

@@ -12,14 +12,12 @@ import (
 	"github.com/sojourn-run/sojourn/worker/link"
 )
 
-// Code may report progress in a tight loop, and must never wait for the network by that. So reports are merged, the
-// last value counts, and what is sent goes from elsewhere.
-
-// beatPace is the least time between two heartbeats of one attempt; of those that come faster the last is sent.
+// beatPace is the minimum interval between two heartbeats of one attempt. Of several reports within it, only the last
+// is sent.
 const beatPace = time.Second
 
-// beats sends the heartbeats of an attempt's code. What has to be sent goes from its own goroutine, so that code never
-// waits for the network.
+// beats sends the heartbeats that the code of an attempt requests. Code may report progress in a tight loop and must
+// not wait for the network, so a separate goroutine sends the last value.
 type beats struct {
 	a   *attempt
 	ctx context.Context

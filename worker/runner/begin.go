@@ -11,21 +11,21 @@ import (
 	"github.com/sojourn-run/sojourn/worker/session"
 )
 
-// A process may be paused (a laptop that sleeps, a virtual machine that is moved) and wake up with tasks whose leases
-// are long over. Before any code begins, it is made certain that the lease still lives: what is begun late may run on
-// another worker at the same time.
+// A process may be paused (a laptop that sleeps, a virtual machine that migrates) and resume with tasks whose leases
+// have expired. The worker therefore checks the lease before it starts code: after expiry the app may have dispatched
+// the task to another worker.
 
-// arrival is how an answer with tasks came.
+// arrival holds the times of a poll response that contains tasks.
 type arrival struct {
-	read  time.Time // when it was read
-	made  time.Time // when the app made it, as far as is known: not later than that
-	known bool      // made comes from the answer's age; else it is only when the poll was sent
-	store time.Time // the store's time when it was made; zero: the app did not say
+	read  time.Time // when this worker read the response
+	made  time.Time // earliest time at which the app can have created the response, by this worker's clock
+	known bool      // made is computed from the age of the response; false: made is the time the poll was sent
+	store time.Time // store's clock when the app created the response; zero: the response has no store time
 }
 
-// arrived judges an answer to a poll that was sent at that time and has just been read. The poll may have been held for
-// longer than a lease, and the answer may have lain in a buffer while this process was paused. Its age tells which; it
-// cannot be older than the poll.
+// arrived returns the arrival of a response that was just read, to a poll sent at sent. The app may have held the poll
+// for longer than a lease, or the response may have waited in a socket buffer while this process was paused. The age of
+// the response distinguishes the two cases. A response is never older than its poll.
 func (k *leaseRenewer) arrived(sent time.Time, store history.Time) arrival {
 	now := time.Now()
 	a := arrival{read: now, made: sent, store: store.Time}
@@ -54,25 +54,24 @@ func (k *leaseRenewer) aged(sent, store time.Time) {
 	k.ages.Of(clock.Between(k.origin, now), store)
 }
 
-// maxStep is the largest distance of the store's clock behind its known bound that is not a step back.
+// maxStep is the largest lag of the store's clock behind its known lower bound that does not count as a step back.
 const maxStep = time.Minute
 
-// noteTime notes the store's time in an answer that was read now; mu is held.
+// noteTime records the store's time from a response that was read at now. The caller holds mu.
 func (k *leaseRenewer) noteTime(store, sent, now time.Time) {
 	// The response was made after its request was sent. A time before that means that the store's clock was set back.
 	if !k.store.IsZero() && store.Before(k.bound(sent).Add(-maxStep)) {
 		k.store, k.read, k.ages = store, now, clock.Ages{}
 		return
 	}
-	// An answer that lay somewhere for long tells a time that is behind what is known already; it must not set the
-	// bound back.
+	// A delayed response has a store time below the known bound. It must not lower the bound.
 	if store.After(k.bound(now)) {
 		k.store, k.read = store, now
 	}
 }
 
-// bound is a time that the store's clock has passed by now, zero if nobody has told it; mu is held. The two
-// clocks do not run at exactly the same speed, so a thousandth is allowed for.
+// bound returns a lower bound of the store's clock at now, zero if no response had a store time. The caller holds mu.
+// It subtracts 0.1 % because the two clocks do not run at exactly the same speed.
 func (k *leaseRenewer) bound(now time.Time) time.Time {
 	if k.store.IsZero() {
 		return time.Time{}
@@ -97,7 +96,7 @@ func (a arrival) rests(end history.Time, length time.Duration) time.Time {
 	return a.made.Add(min(0, end.Sub(a.store)-length))
 }
 
-// began is when the app sent what arrived, by this side's clock.
+// began returns when the app sent the response, by this worker's clock.
 func (a arrival) began() time.Time {
 	if a.known {
 		return a.made
@@ -105,14 +104,14 @@ func (a arrival) began() time.Time {
 	return a.read
 }
 
-// tooOld says whether what arrived in this way was leased until a time that is past beyond doubt.
+// tooOld reports whether the lease of a task that arrived with this response has certainly expired.
 func (k *leaseRenewer) tooOld(came arrival, end history.Time) bool {
 	return came.known && !end.IsZero() && clock.Lease{
 		Since: clock.Between(came.made, time.Now()), Lasts: end.Sub(came.store) - k.margin, Known: true,
 	}.Judge() == clock.Drop
 }
 
-// judge says whether what is leased may begin at now; mu is held.
+// judge returns whether the code of a leased task may start at now. The caller holds mu.
 func (k *leaseRenewer) judge(l *lease, now time.Time) clock.Verdict {
 	return clock.Lease{
 		Since: clock.Between(l.renewed, now), Lasts: k.length - k.margin, Known: l.known,
@@ -120,9 +119,9 @@ func (k *leaseRenewer) judge(l *lease, now time.Time) clock.Verdict {
 	}.Judge()
 }
 
-// begin waits until an attempt may begin: its lease, and that of its session, live beyond doubt. A process that was
-// paused does not know whether they do for what it was given before, and asks the app. An error says why the attempt
-// may not begin.
+// begin waits until the leases of an attempt and of its session are certainly live. After a pause the worker cannot
+// know that for tasks it received before the pause, so it sends a heartbeat and waits for the app's response. An error
+// is the reason why the attempt must not start.
 func (k *leaseRenewer) begin(ctx context.Context, l *lease, session time.Time) error {
 	for asked := false; ; {
 		if err := context.Cause(ctx); err != nil {
@@ -151,12 +150,12 @@ func (k *leaseRenewer) begin(ctx context.Context, l *lease, session time.Time) e
 		}
 		answered := l.answered
 		k.mu.Unlock()
-		// It waits for an answer to a renewal and not for a time: only the app can say whether the lease lives.
+		// Wait for the response to a renewal, without a timeout: only the app knows whether the lease is live.
 		k.beat()
 		select {
 		case <-answered:
-			// An answer that came leaves it to the lease to judge. It is not taken as a yes: the renewal may have
-			// been refused.
+			// The response does not mean that the lease is live, since the app may have rejected the renewal. The next
+			// iteration judges the lease again.
 			asked = true
 		case <-ctx.Done():
 			return context.Cause(ctx)
@@ -164,11 +163,11 @@ func (k *leaseRenewer) begin(ctx context.Context, l *lease, session time.Time) e
 	}
 }
 
-// confirmed takes the answer that renewed a lease; mu is held. What the lease rests on now is a bound: it was
-// renewed later than that.
+// confirmed applies the response that renewed a lease. The caller holds mu. From now on l.renewed is a lower bound: the
+// app renewed the lease at that time or later.
 func (l *lease) confirmed(a protocol.HeartbeatAnswer) {
 	l.known, l.doubt = false, time.Time{}
-	// The lease of the attempt lives, but its session continued without it: to begin now would be next to the new holder.
+	// The lease of the attempt is live, but another worker or epoch has the session: the attempt must not run with it.
 	if mine, row := l.session, a.Session; mine != nil && row != nil &&
 		(row.Epoch != mine.Epoch || row.LeaseOwner != l.task.Owner) {
 		l.gone = true
@@ -176,7 +175,7 @@ func (l *lease) confirmed(a protocol.HeartbeatAnswer) {
 	l.wake()
 }
 
-// wake continues with who waits for an answer; mu is held.
+// wake wakes the goroutines in begin that wait for a heartbeat response. The caller holds mu.
 func (l *lease) wake() {
 	if l.answered != nil {
 		close(l.answered)
@@ -184,20 +183,20 @@ func (l *lease) wake() {
 	}
 }
 
-// sessionOf is the last that an answer said of the lease of the attempt's session.
+// sessionOf returns the lease of the attempt's session from the last heartbeat response.
 func (k *leaseRenewer) sessionOf(l *lease) session.Lease {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return l.said
 }
 
-// may waits until the attempt may begin, or continues with another piece of its code.
+// may waits until the attempt may start, or may start another function, such as a rebuild handler.
 func (a *attempt) may(ctx context.Context) error {
 	return a.r.leases.begin(ctx, a.lease, a.sessionEnd())
 }
 
-// sessionEnd is when the lease of the attempt's session ends as far as this side knows; zero: it does not, or there is
-// no session.
+// sessionEnd returns when the lease of the attempt's session expires as far as this worker knows. Zero means that the
+// expiry is unknown or the attempt has no session.
 func (a *attempt) sessionEnd() (end time.Time) {
 	s := a.task.Session
 	if s == nil {
@@ -209,7 +208,7 @@ func (a *attempt) sessionEnd() (end time.Time) {
 	return later(end, a.r.opt.Sessions.Until(s.SessionID, s.Epoch))
 }
 
-// begun keeps an attempt from taking up its session, or running, on a lease that has ended.
+// begun is middleware that fails the attempt, before it enters its session or runs code, if its lease has expired.
 func begun(a *attempt, next call) call {
 	return func(ctx context.Context) (payload.Payload, error) {
 		if err := a.may(ctx); err != nil {

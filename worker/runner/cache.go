@@ -12,12 +12,10 @@ import (
 	"github.com/sojourn-run/sojourn/worker/workflow"
 )
 
-// A machine is a workflow's code as it stands, with its goroutines, and to keep it saves the replay of the whole
-// history for each task. It is worth at most that: what is thrown away here is replayed by whoever gets the next task.
-
-// cache keeps the machines of runs between their workflow tasks, the most recently used ones. A machine is in the cache
-// or in the hands of one task or turn. Machines are closed outside of the lock: their end may wait for goroutines of
-// theirs.
+// cache is the sticky cache: an LRU of the machines of runs. A machine is the running code of a workflow with its
+// goroutines; caching it saves the replay of the history in the next workflow task. Eviction is always safe, because
+// the worker that gets the next task replays the run. A machine is either in the cache or owned by one workflow task
+// or eager workflow task. Machines are closed without the lock, since Close may wait for their goroutines.
 type cache struct {
 	most int
 

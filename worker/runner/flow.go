@@ -12,13 +12,14 @@ import (
 	"github.com/sojourn-run/sojourn/worker/workflow"
 )
 
-// Workflow code touches nothing outside of itself, so a decision that comes too late does no harm: it is refused, or
-// dropped here. What must never happen is that a machine continues from a decision which was not taken, so on every
-// doubt it is closed and the next task replays.
+// Workflow code has no side effects, so commands that are completed too late do no harm: the worker drops them or the
+// app rejects them. But a machine must never continue from commands that the app did not accept. When in doubt, the
+// worker closes the machine and the next task replays the run.
 
-// workflow runs one workflow task. Its lease is renewed like those of attempts and is as short. A decision that
-// another worker may have made by now is dropped. Workflow code does nothing outside of itself, so the lease
-// need not be confirmed before it begins; a task whose lease was over when it came is handed back.
+// workflow runs one workflow task. The worker renews its lease like the lease of an attempt, which has the same length.
+// If the lease expires while the code runs, the commands are dropped, because another worker may run the task. Since
+// workflow code has no side effects, the worker does not confirm the lease before it starts the code. A task whose
+// lease had expired on arrival is returned.
 func (r *Runner) workflow(t *protocol.WorkflowTask, came arrival) {
 	if r.leases.tooOld(came, t.LeaseExpiresAt) {
 		item := taskItem(t)
@@ -32,7 +33,7 @@ func (r *Runner) workflow(t *protocol.WorkflowTask, came arrival) {
 	commands, kept, err := r.decide(t)
 	switch {
 	case r.leases.over(lease):
-		r.cache.drop(t.RunID) // what its machine believes to have done did not happen
+		r.cache.drop(t.RunID) // its state includes commands that the app will not accept
 		r.dropped(item, ErrLeaseLost.Error())
 		return
 	case errors.Is(err, errUnregistered):
@@ -45,7 +46,7 @@ func (r *Runner) workflow(t *protocol.WorkflowTask, came arrival) {
 	case r.life.Err() != nil:
 		item.Returned = "draining"
 	case isHistory(err):
-		// The app did not show what it promised: another try, or another worker, may see it.
+		// A history page could not be loaded or has a gap. A later attempt or another worker may succeed.
 		r.log.Warn().Err(err).Str("task_id", t.TaskID).Str("run_id", t.RunID).Msg("failed to load the history of a run; returning the task")
 		item.Returned = "history_unavailable"
 	default:
@@ -58,7 +59,7 @@ func (r *Runner) workflow(t *protocol.WorkflowTask, came arrival) {
 		said.Msg("workflow task failed")
 		r.failed(t, item.Failure)
 	}
-	// A lease in doubt may live as long as one that was made when the task was read: the app judges.
+	// The lease may expire as late as a lease that was granted when the worker read the task; the app decides.
 	r.report.add(entry{
 		class: t.FairnessClass, item: item, until: later(r.leases.until(lease), came.read.Add(r.opt.AttemptLease)),
 	})
@@ -72,7 +73,7 @@ func (r *Runner) failed(t *protocol.WorkflowTask, f *protocol.Failure) {
 
 var errUnregistered = errors.New("workflow type is not registered")
 
-// historyError is a page of history that could not be had.
+// historyError is a failure to load a page of history.
 type historyError struct{ error }
 
 func (e historyError) Unwrap() error { return e.error }
@@ -82,9 +83,9 @@ func isHistory(err error) bool {
 	return errors.As(err, &h) || errors.Is(err, workflow.ErrGap)
 }
 
-// decide asks the run's machine what the workflow wants next: the kept machine if there is one, or one that
-// replays the whole history. An error of a kept machine is believed only when a new one agrees, since what the
-// kept one had in memory may be at fault; but not what a new one could not see, such as a goroutine that called late.
+// decide returns the next commands of a run, from its machine in the sticky cache or from a new machine that replays
+// the whole history. An error of a cached machine may come from its state in memory, so it counts only if a new machine
+// reproduces it. Exceptions are deadlocks and calls from foreign goroutines, which a new machine cannot detect.
 func (r *Runner) decide(t *protocol.WorkflowTask) (commands []protocol.Command, kept int64, err error) {
 	def, ok := r.opt.Definitions.FindWorkflow(t.WorkflowType)
 	if !ok {
@@ -98,7 +99,7 @@ func (r *Runner) decide(t *protocol.WorkflowTask) (commands []protocol.Command, 
 		if tail := unseen(m.Seen(), k.tail); len(tail) > 0 && len(events) > 0 && events[0].Seq > m.Seen()+1 {
 			events = append(tail, events...)
 		}
-		// With a gap between what it has seen and what came, the machine cannot continue; a new one reads all of it.
+		// If there is a gap between the events applied and the events received, a new machine replays the whole history.
 		if len(events) == 0 || events[0].Seq <= m.Seen()+1 {
 			commands, err := r.apply(m, t, events, nil)
 			if err == nil {

@@ -19,29 +19,31 @@ import (
 // An answer without a task that comes sooner than this was not waited for: the loop then waits by itself.
 const heldAtLeast = time.Second
 
-// pollSeconds is how long a poll may be held. It is well below the time after which a loop that does not come
-// round counts as stuck.
+// pollSeconds is how long the app may hold a poll. It is well below the time after which a loop without an iteration
+// counts as stuck.
 const pollSeconds = 50
 
-// pageSize is the most events that an app puts on a page of history. The first page comes with the task, from the app's
-// memory; each one behind it is a call, and read from the store.
+// pageSize is the maximum number of events on a page of history. The first page is part of the task and comes from the
+// app's memory; each further page costs a call and a read from the store.
 const pageSize = 1000
 
-// loop is one of the loops that ask for tasks.
+// loop is one of the loops that poll for tasks.
 type loop struct {
 	r *Runner
-	// kinds are what it asks for. Loops that asked for whatever is free would all wait for one kind while slots of the
-	// other fall free, which nobody then asks for until a poll's time has ended.
+	// kinds are the task kinds that this loop polls for. They are fixed: if every loop polled for all kinds with free
+	// slots, all loops could wait for one kind, and slots of another kind that become free would have no poll until
+	// one of these polls ends.
 	kinds []protocol.TaskKind
 	back  retry.Backoff
-	seen  atomic.Int64 // when it last came round, in nanoseconds
-	idle  atomic.Bool  // it waits for a slot: then coming round is not expected of it
-	id    string       // of a poll whose answer was lost
-	sent  time.Time    // when that was sent first
+	seen  atomic.Int64 // time of the last iteration, in Unix nanoseconds
+	idle  atomic.Bool  // the loop waits for a slot and does not count as stuck
+	id    string       // ID of a poll whose response was lost; the next poll repeats it
+	sent  time.Time    // when the poll with that ID was first sent
 }
 
-// loopsFor makes n loops, each for one kind in turn; a single loop has to ask for all. A worker with workflows has one
-// more for queries, and one for validations if it declares validators.
+// loopsFor returns n loops that share the task kinds round-robin. If n is less than the number of kinds, every loop
+// polls for all kinds. A worker with workflows has one more loop for queries, and one for validations if it registers
+// validators.
 func loopsFor(r *Runner, n int) (loops []*loop, pollers share) {
 	kinds, pollers := r.kinds(), share{}
 	for i := range n {
@@ -71,7 +73,7 @@ func loopsFor(r *Runner, n int) (loops []*loop, pollers share) {
 	return loops, pollers
 }
 
-// kinds are those the runner has slots for.
+// kinds returns the task kinds that the runner has slots for.
 func (r *Runner) kinds() (kinds []protocol.TaskKind) {
 	if r.opt.ActivitySlots > 0 {
 		kinds = append(kinds, protocol.KindActivity)
@@ -82,14 +84,14 @@ func (r *Runner) kinds() (kinds []protocol.TaskKind) {
 	return kinds
 }
 
-// run asks for tasks until the runner stops. Whatever goes wrong, it pauses before it asks again: a fleet of workers
-// that do not would keep a troubled app down. A pause is for the app that was asked: at another, or at this one when it
-// is back, it has ended.
+// run polls for tasks until the runner stops. After a failure it backs off, because polls without a pause from many
+// workers would keep an overloaded app from recovering. The pause ends early when the worker connects to another app
+// or reconnects to the same one.
 func (l *loop) run() {
 	for {
 		l.seen.Store(time.Now().UnixNano())
-		// To wait for a slot is no fault, however long: long activities fill them. Only from the poll on has the
-		// loop to come round.
+		// A wait for a slot may take as long as the activities that use the slots, so it does not count as stuck. The
+		// deadline for an iteration starts with the poll.
 		l.idle.Store(true)
 		got, err := l.r.slots.acquire(l.r.pollCtx, l.kinds)
 		l.idle.Store(false)
@@ -97,8 +99,7 @@ func (l *loop) run() {
 		if err != nil {
 			return
 		}
-		// Taken before the poll, so that a connection which changes while it is under way ends the pause behind
-		// it.
+		// Read Changed before the poll, so that a reconnect during the poll ends the pause after it.
 		changed := l.r.opt.Link.Changed()
 		if pause := l.once(got); pause > 0 {
 			t := time.NewTimer(pause)

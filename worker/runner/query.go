@@ -15,13 +15,14 @@ import (
 	"github.com/sojourn-run/sojourn/worker/workflow"
 )
 
-// A query runs on its own machine, made from the history that came with it. It must not disturb the machine that the
-// worker keeps of the run, which may be in the midst of a task.
+// A query runs on a new machine that replays the history in the query task. It must not use the machine in the sticky
+// cache, which may be running a workflow task.
 
-// querySlots are how many queries run at once, and how many validations, next to workflow tasks and activities.
+// querySlots is the number of concurrent queries, and of concurrent validations. They use no slots of workflow tasks
+// and activities.
 const querySlots = 4
 
-// queryTime is how long an answer is worth telling: nobody waits longer.
+// queryTime limits how long the worker works on a query; callers wait no longer than this.
 const queryTime = 30 * time.Second
 
 // question is what queries and validations have in common: a run, to be read and left alone.

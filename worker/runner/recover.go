@@ -9,19 +9,19 @@ import (
 	"github.com/sojourn-run/sojourn/worker/activity"
 )
 
-// State that a session kept in memory is gone when its process ends, though the worker still holds the session. To
-// fail the attempt for that would spend one of the activity's tries on something that its code can mend. So it is
-// mended inside of the attempt, under the lease that runs, and history tells of it.
+// A session's state in memory is lost when its executor ends, although the worker still holds the session. A failed
+// attempt would use up one of the activity's retries for a loss that a rebuild handler can repair. The worker therefore
+// repairs it within the attempt, under the same lease, and the history records the rebuild.
 
-// recovering rebuilds a session's lost state and tries the activity again, inside the same attempt, session and epoch,
-// when its policy says so. The rebuild activity is run as it is, never with its own policy.
+// recovering is middleware that runs the rebuild activity of the recovery policy and then the activity again, within
+// the same attempt, session and epoch. The recovery policy of the rebuild activity itself is ignored.
 func recovering(a *attempt, next call) call {
 	return func(ctx context.Context) (payload.Payload, error) {
 		if a.session == nil {
 			return next(ctx)
 		}
-		// Noted before the code runs. A rebuild that another attempt of the session made since then is this one's
-		// too, and with singleflight is not made once more.
+		// Read the count before the code runs. If another attempt in the session rebuilds the state from now on,
+		// singleflight makes this attempt use that rebuild.
 		seen := a.session.Rebuilds()
 		a.rebuilds = seen
 		result, err := next(ctx)

@@ -9,15 +9,15 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// Histories that are read anew take memory and all of a core, so that few are at once: workflow slots outnumber them by
-// far.
+// A replay uses memory for the history and a whole core, so the number of concurrent replays is much lower than the
+// number of workflow slots.
 const (
-	replayRoom = 64 << 20 // bytes of histories at once
-	shortRun   = 100      // events that a task brings by itself and that cost no more than any other task
+	replayRoom = 64 << 20 // bytes of all histories being replayed
+	shortRun   = 100      // a replay of at most so many events, all contained in the task, is not limited
 )
 
-// replays bounds how many runs are replayed at once, and how much of their histories is held in memory. The oldest
-// replay always continues, however much its history takes: if all of them waited for room, none would ever end.
+// replays limits the number of concurrent replays and the memory for their histories. The oldest replay may exceed the
+// memory limit: if every replay waited for memory, none would finish.
 type replays struct {
 	most, room int
 
@@ -27,7 +27,7 @@ type replays struct {
 	changed chan struct{} // closed and replaced when one ends
 }
 
-// replay is one that is under way.
+// replay is a running replay.
 type replay struct {
 	of    *replays
 	bytes int

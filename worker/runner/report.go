@@ -64,10 +64,10 @@ func newReport(r *Runner) *report {
 	return &report{r: r, lines: map[string]*line{}, changed: make(chan struct{})}
 }
 
-// add queues an outcome; it blocks while too many wait.
+// add queues an outcome. It blocks while the queue of the outcome's fairness class is full.
 func (p *report) add(e entry) {
 	p.mu.Lock()
-	// The task's slot stays taken as long as this blocks, so the worker asks for at most it can report.
+	// The task's slot is released only after add returns, so the worker polls for no more tasks than it can report.
 	for p.full(e.class) && !p.closed {
 		changed := p.changed
 		p.mu.Unlock()

@@ -6,11 +6,9 @@ import (
 	"github.com/sojourn-run/sojourn/worker/workflow"
 )
 
-// Workflow code that loops, or blocks on something that is not package workflow's, never gives its goroutine back.
-// The task fails and comes again, perhaps to this very worker; with each try one more core would be gone.
-
-// runaways are the runs whose code did not come to rest and still runs here: Go cannot end a goroutine. Such a run gets
-// no attempt next to the one that loops, or each would take a core for itself.
+// runaways are runs with a deadlocked workflow: its code loops, or blocks outside package workflow, and still runs in
+// this process, since Go cannot stop a goroutine. The app retries the failed workflow task, perhaps on this worker. The
+// worker starts no further attempt of such a run, because each attempt could occupy one more core.
 type runaways struct {
 	mu   sync.Mutex // guards what follows
 	runs map[string]runaway
@@ -21,7 +19,7 @@ type runaway struct {
 	err     error // as its task was failed
 }
 
-// note keeps a machine whose code still runs.
+// note records the machine if its code is deadlocked.
 func (r *runaways) note(run string, m *workflow.Machine, err error) {
 	if !m.Runaway() {
 		return
@@ -34,12 +32,12 @@ func (r *runaways) note(run string, m *workflow.Machine, err error) {
 	r.runs[run] = runaway{m, err}
 }
 
-// of is the reason why the run gets no attempt: its code still runs here. It is nil otherwise.
+// of returns the error of the deadlocked attempt while its code still runs in this process, otherwise nil.
 func (r *runaways) of(run string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	one, ok := r.runs[run]
-	// It came to rest after all, so nothing speaks against another try.
+	// The code has returned or blocked in package workflow, so the run may be tried again.
 	if ok && !one.machine.Runaway() {
 		delete(r.runs, run)
 		return nil
@@ -47,7 +45,7 @@ func (r *runaways) of(run string) error {
 	return one.err
 }
 
-// some is a run whose code still runs, and how many there are.
+// some returns one run whose code is deadlocked, and the number of such runs.
 func (r *runaways) some() (run string, n int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

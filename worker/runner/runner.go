@@ -223,39 +223,39 @@ func (r *Runner) idle(ctx context.Context) error {
 	}
 }
 
-// HandBack ends the tasks that still run and hands them back: another worker may have them at once. It waits for that
-// until ctx ends.
+// HandBack cancels running tasks and returns them to the app, which may dispatch them to another worker at once. It
+// waits for that until ctx ends.
 func (r *Runner) HandBack(ctx context.Context) {
 	r.end(ErrDraining)
-	// What does not listen to its context is given up: deregistering sets its task free.
+	// Tasks whose code ignores its context are not awaited: the app requeues them when the worker deregisters.
 	_ = r.idle(ctx)
 	_ = r.report.flush(ctx)
 }
 
-// Close ends the loops, the calls under way and the kept machines. Tasks whose code does not listen continue; their
-// outcomes count for nothing.
+// Close stops the poll loops, cancels running tasks and closes the machines in the sticky cache. Code that ignores its
+// context continues to run, and its outcome is discarded.
 func (r *Runner) Close() {
 	r.stopTaking()
 	r.end(ErrDraining)
 	r.polling()
 	r.started.Do(func() { close(r.done) }) // Run never ran
 	<-r.done
-	// The order is that of who may still call whom: loops and tasks bring outcomes, outcomes bring tasks, and both
-	// close machines. So the machines come last.
+	// Loops and tasks add outcomes, the response to an outcome may contain tasks, and both close machines. Therefore the
+	// cache of machines closes last.
 	r.report.close()
 	r.lines.wait.Wait()
 	r.ticking.Wait()
 	r.cache.close()
 }
 
-// woke hears that this process was paused. What it held may belong to another worker by now.
+// woke is called after a pause of this process. Its leases may have expired, so it sends a heartbeat at once.
 func (r *Runner) woke(gap time.Duration) {
 	r.log.Warn().Dur("gap", gap).Msg("process was paused; renewing leases before starting queued tasks")
 	r.opt.Link.Beat()
 }
 
-// Ended drops what is kept of runs that have ended: their machines with all goroutines, and what is remembered of
-// their turns and failures. A machine in the hands of a task is dropped when the app refuses that task's outcome.
+// Ended evicts the machines of closed runs, with their goroutines, and the records of their rejected eager workflow
+// tasks and logged stack traces. A machine that a task uses is closed when the app rejects the outcome of that task.
 func (r *Runner) Ended(runs []string) {
 	for _, run := range runs {
 		r.cache.drop(run)
@@ -264,10 +264,10 @@ func (r *Runner) Ended(runs []string) {
 	}
 }
 
-// Kept are the runs whose machines are kept.
+// Kept returns the runs in the sticky cache.
 func (r *Runner) Kept() []protocol.KeptRun { return r.cache.kept() }
 
-// Busy is how many tasks run per kind.
+// Busy returns the numbers of running workflow tasks and activities.
 func (r *Runner) Busy() (workflows, activities int) { return r.slots.busy() }
 
 // Resize changes how many activities run at once, for a runner that runs some.

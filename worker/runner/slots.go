@@ -88,8 +88,7 @@ func (s *slots) some() bool {
 	return s.free[protocol.KindWorkflow] > 0 || s.free[protocol.KindActivity] > 0
 }
 
-// takeNow takes at most n free slots of each kind of work, for a poll that goes with outcomes; nil when none
-// are free.
+// takeNow acquires at most n free slots of each kind for a poll that is part of a completion; nil: no slot is free.
 func (s *slots) takeNow(n int) share {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -104,8 +103,8 @@ func (s *slots) takeNow(n int) share {
 	return got
 }
 
-// polled ends a poll of take for these kinds and gives back what no task came for. The poll has ended before its slots
-// are given back, so that whoever wakes for them counts it no longer as waiting at the app.
+// polled ends a poll for these kinds and releases the slots in rest, for which it received no task. It first decrements
+// the number of polls, so that a loop woken by the released slots does not count this poll as waiting at the app.
 func (s *slots) polled(kinds []protocol.TaskKind, rest share) {
 	s.mu.Lock()
 	for _, k := range kinds {
@@ -115,7 +114,7 @@ func (s *slots) polled(kinds []protocol.TaskKind, rest share) {
 	s.give(rest)
 }
 
-// give gives slots back.
+// give releases slots and wakes the loops that wait for one.
 func (s *slots) give(rest share) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -147,11 +147,12 @@ func unseen(seen int64, lists ...[]history.Event) (all []history.Event) {
 	return all
 }
 
-// keeps says whether the attempt's slot is for the activity that comes next.
+// keeps reports whether the next activity uses the slot of this attempt.
 func (t *turn) keeps() bool { return t != nil && t.slot }
 
-// settleTurn takes the app's answer: whether the turn counts, and how the run continued. nil means no answer: the
-// result may have been taken with the turn or without it.
+// settleTurn applies the response to a completion with an eager workflow task: whether the app accepted the task, and
+// the events and the activity that it produced. nil means that no response arrived; the app may have accepted the
+// result with or without the eager task.
 func (t *turn) settleTurn(a *protocol.CompleteAnswer, sent time.Time) {
 	if t == nil {
 		return
@@ -180,8 +181,8 @@ func (t *turn) settleTurn(a *protocol.CompleteAnswer, sent time.Time) {
 	}
 }
 
-// undone throws the machine away, because it is ahead of what happened; the run's next task replays. As that is
-// dear, the run goes without turns for a while.
+// undone closes the machine, because it has applied events that the app did not accept; the next workflow task replays
+// the run. As replays are expensive, the run gets no eager workflow tasks for a while.
 func (t *turn) undone() {
 	t.machine.Close()
 	t.r.refusals.add(t.run)

@@ -52,16 +52,16 @@ func Interval(lease, buffer time.Duration) time.Duration {
 	return lease - buffer
 }
 
-// Sessions are those one worker holds. All methods may be called from any goroutine.
+// Sessions are the sessions that one worker holds. All methods may be called concurrently.
 type Sessions struct {
 	opt    Options
 	log    zerolog.Logger
 	ending sync.WaitGroup
 
-	mu   sync.Mutex // guards what follows, and the holdings in it
+	mu   sync.Mutex // guards the fields below, and the holdings in held
 	held map[string]*Holding
-	// givenUp maps sessions to epochs whose state this worker has dropped although the app may still lease them to it.
-	// Each heartbeat reports them until an app has confirmed them
+	// givenUp maps session IDs to epochs whose state this worker has dropped although the app may still lease the
+	// session to it. Every heartbeat reports these epochs until an app has confirmed them.
 	givenUp  map[string]int64
 	reportAt time.Time // when the next heartbeat may report them, after a report that failed
 	epochs   *epochs
@@ -125,7 +125,7 @@ func (e *DroppedError) Error() string {
 	return fmt.Sprintf("the state of session %s, epoch %d, was dropped", e.Session, e.Epoch)
 }
 
-// SupersededError says that an attempt came for an epoch that has ended.
+// SupersededError reports that an attempt was dispatched for a session epoch that has ended.
 type SupersededError struct {
 	Session     string
 	Epoch, Held int64
@@ -287,9 +287,10 @@ func (s *Sessions) Evict(id string, epoch int64, reason string, tell func() erro
 	return true
 }
 
-// Yield releases an idle session to make room for another session. release releases it at the app. State in memory is
-// kept until the app has confirmed the release. The resource of a session with options is closed before the release,
-// because another worker may open it right after; if the app refuses, the next heartbeat gives the epoch up.
+// Yield releases an idle session to make room for another session. release is the call that releases it at the app.
+// The worker keeps the session's state in memory until the app has confirmed the release. It closes the resource of a
+// session with options before the release, because another worker may open the resource immediately afterwards. If the
+// app rejects the release, the next heartbeat reports the epoch as dropped.
 func (s *Sessions) Yield(id string, epoch int64, reason string, release func() error) {
 	s.mu.Lock()
 	h := s.held[id]

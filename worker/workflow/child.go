@@ -24,54 +24,55 @@ const (
 	TerminateHard ParentClosePolicy = "terminate"            // it is terminated
 )
 
-// ChildOptions say how child workflows are run. Durations count in whole seconds, rounded up; zero means none. A child
-// has the priority of its parent.
+// ChildOptions are the options of child workflows. Durations are rounded up to whole seconds; zero means no limit. A
+// child has the priority of its parent.
 type ChildOptions struct {
-	// WorkflowID is the id the child shall have, 1 to 128 of letters, digits and . _ : -, for one child; empty: its own
-	// id. A child whose id is taken fails with ErrWorkflowIDTaken.
+	// WorkflowID is the child's workflow ID: 1 to 128 letters, digits and . _ : -. Empty: an ID is derived from the
+	// parent's run and the command. If the ID is in use, the child fails with ErrWorkflowIDTaken.
 	WorkflowID  string
-	Queue       string            // the parent's own when empty
-	ParentClose ParentClosePolicy // Abandon when empty
-	// Retry says how often the child is run again when it fails or times out; cancelled and terminated it stays.
+	Queue       string            // task queue; empty: the parent's
+	ParentClose ParentClosePolicy // empty: Abandon
+	// Retry is the policy for a child that failed or timed out. A cancelled or terminated child is not retried.
 	Retry *RetryPolicy
 
-	ExecutionTimeout time.Duration // all its runs together
-	RunTimeout       time.Duration // one run
+	ExecutionTimeout time.Duration // limit of all runs of the child together
+	RunTimeout       time.Duration // limit of one run
 
-	// WaitForCancellation makes Get and Join of a cancelled child wait until the child has closed, and return its result.
-	// With AskToCancel the child's code may take time and may complete. The child is not retried. It applies to
-	// AttachChild too.
+	// WaitForCancellation makes Get and Join of a cancelled child wait until the child has closed, and return its
+	// result. With AskToCancel the child's code runs cleanup and may even complete. The child is not retried. The
+	// option applies to AttachChild too.
 	WaitForCancellation bool
 
-	// Memo and SearchAttributes are those the child begins with, by the rules of UpsertMemo and UpsertSearchAttributes.
+	// Memo and SearchAttributes are the child's initial values, with the rules of UpsertMemo and UpsertSearchAttributes.
 	Memo             map[string]any
 	SearchAttributes map[string]any
 }
 
-// ofAChild is the form of the ids that children have who were given none.
+// ofAChild matches workflow IDs that were derived for children without WorkflowID.
 var ofAChild = regexp.MustCompile(`^[0-7][0-9A-HJKMNP-TV-Za-hjkmnp-tv-z]{25}-[0-9]+$`)
 
-// WithChild returns a context whose children are started with these options. Members left zero keep what ctx has.
+// WithChild returns a context whose children start with these options. A zero field inherits the value from ctx.
 func WithChild(ctx Context, o ChildOptions) Context {
 	c := *ctx.inner()
 	overlay(&c.children, o)
 	return &c
 }
 
-// Child is a child workflow that was started or attached to, and the Future of its result. Get's error is a *ChildError
-// when it has none.
+// Child is a child workflow that was started or attached to, and the Future of its result. If the child closes without
+// a result, Get returns a *ChildError.
 type Child struct {
 	*future
-	// WorkflowID is the child's workflow id: the one of its options, or made of the parent's run and the command that
-	// started it. It is known at once.
+	// WorkflowID is the child's workflow ID, from ChildOptions or derived from the parent's run and the command. It is
+	// set as soon as StartChild returns.
 	WorkflowID string
 }
 
 var _ Future = (*Child)(nil)
 
-// StartChild starts a workflow as a child of this one, by its registered name or the registered function; the name may
-// be that of a workflow in another language, served by other workers. Cancelling ctx cancels the child: at once, or as
-// AskToCancel says. One that shall continue is started under WithoutCancel.
+// StartChild starts a workflow as a child of this one, by its registered name or the registered function. The name may
+// be that of a workflow in another language, run by other workers. Cancelling ctx cancels the child immediately, or
+// requests cancellation if ParentClose is AskToCancel. To start a child that cancellation of ctx does not affect, use a
+// context from WithoutCancel.
 func StartChild(ctx Context, nameOrFunc any, args ...any) *Child {
 	c := ctx.inner()
 	c.m.here()

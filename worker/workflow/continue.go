@@ -13,9 +13,9 @@ type ContinueOptions struct {
 	Queue    string // empty: the same
 }
 
-// ContinueAsNew returns an error with which a workflow continues as a new run of the same workflow ID with an empty
-// history. Without arguments the new run gets those of this run. Unreceived signals, open updates, memo, search
-// attributes and sessions pass to the new run.
+// ContinueAsNew returns an error that a workflow returns to continue as a new run of the same workflow ID with an empty
+// history. Without args the new run gets the arguments of this run. The new run inherits unreceived signals, open
+// updates, memo, search attributes and sessions.
 func ContinueAsNew(ctx Context, args ...any) error {
 	return ContinueAsNewWith(ctx, ContinueOptions{}, args...)
 }

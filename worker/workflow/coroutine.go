@@ -96,20 +96,20 @@ func (co *coroutine) park() {
 	}
 }
 
-// stop never returns: the machine has found a fault and gives no turn any more.
+// stop stops the machine with a fault. It never returns, because no branch runs again.
 func (co *coroutine) stop(fault error) {
 	co.m.fault = fault
 	co.halt()
 }
 
-// halt never returns: the branch goes no further.
+// halt blocks the branch and never returns.
 func (co *coroutine) halt() {
 	for {
 		co.park()
 	}
 }
 
-// runBranches gives turns until no branch can continue.
+// runBranches runs the queued branches, one at a time, until none can continue.
 func (m *Machine) runBranches() {
 	if len(m.turns)+len(m.conditions) == 0 {
 		return

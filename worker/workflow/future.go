@@ -177,10 +177,10 @@ func wait(ctx Context, w *waiter, done func() bool, items ...Awaitable) error {
 	return nil
 }
 
-// Select waits until one of the items is ready and returns its index, the lowest if several are ready. The error is
-// ErrCancelled if ctx is cancelled first, or reports that no item was given. A failed activity is ready like any other;
-// Get returns its error. An item that was cancelled with ctx does not count as ready. The other items continue: to end
-// them, start them under their own context and cancel it.
+// Select waits until an item is ready and returns its index, the lowest if several are ready. It returns ErrCancelled
+// if ctx is cancelled first, and an error if items is empty. A failed activity is ready, and its Get returns the error.
+// An item that was cancelled with ctx is not ready. Select does not cancel the other items; to cancel them, start them
+// with their own cancellable context.
 func Select(ctx Context, items ...Awaitable) (int, error) {
 	if len(items) == 0 {
 		return -1, errors.New("select among nothing would never end")

@@ -82,8 +82,8 @@ type Machine struct {
 	rules     int       // protocol.NameRules of the run; 0: its code may use any name
 	continued bool      // history has the run's continuation as new
 	finished  bool      // the workflow has returned, or its run was closed
-	carried   int       // signals of the run before that come ahead of the code
-	begin     func()    // starts the code, once they are there
+	carried   int       // signals inherited from the previous run that have not arrived; the code starts after them
+	begin     func()    // starts the code once carried is 0
 	fault     error
 
 	live       []*coroutine
@@ -209,9 +209,9 @@ func (m *Machine) Apply(task *protocol.WorkflowTask, events []history.Event) ([]
 	return m.commands()
 }
 
-// Replay runs a workflow against a recorded history, as an export or the history route gives it, and says whether the
-// code still fits: nil, or why not. It is for tests that keep histories of runs which new code must be able to continue
-// with.
+// Replay runs a workflow against a recorded history, from an export or the history route. It returns nil if the code is
+// compatible with the history, otherwise the first mismatch. Use it in tests that check new code against the histories
+// of existing runs.
 func Replay(def *Definition, o Options, events []history.Event) error {
 	if len(events) == 0 {
 		return fmt.Errorf("%w: no events", ErrGap)
@@ -229,7 +229,7 @@ func Replay(def *Definition, o Options, events []history.Event) error {
 	return err
 }
 
-// look notes which commands the events record, so that the code, when it issues one, is given what it was given then.
+// look indexes the events that record a command, so that a replayed command gets the recorded values.
 func (m *Machine) look(events []history.Event) {
 	m.recorded = nil
 	for i := range events {
@@ -385,8 +385,8 @@ func (m *Machine) signalled(d *history.SignalReceived, e *history.Event) {
 	}
 }
 
-// resolve applies the end of an activity, timer or child. It ignores an end whose future was cancelled here, and one
-// that the code did not start.
+// resolve applies an event that ends an activity, timer or child. It ignores the event if the code has cancelled the
+// future or did not start the command.
 func (m *Machine) resolve(seq int64, k kind, e *history.Event, with func(*future) (payload.Payload, error)) {
 	if m.finished {
 		return

@@ -7,31 +7,32 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// SessionOptions of a session that a workflow starts. The zero value is a session of the run's own queue, with as many
-// activities at once as its worker has slots.
+// SessionOptions are the options of a session that a workflow starts. The zero value is a session on the run's task
+// queue that allows as many concurrent activities as its worker has slots.
 type SessionOptions struct {
-	Queue         string
-	Requirements  []string // capabilities the worker must have
-	MaxActivities int      // at once; 0: 2 × the worker's cores, or its Concurrency where that is set
-	// ReleasePolicy says what happens when the holder's release is replaced: "migrate" (the default), "finish" or "fail".
+	Queue         string   // task queue; empty: the run's
+	Requirements  []string // capabilities that the worker must have
+	MaxActivities int      // concurrent activities; 0: the worker's Concurrency, by default 2 × its cores
+	// ReleasePolicy is applied when the session's worker is replaced by one of another release: "migrate" (default),
+	// "finish" or "fail".
 	ReleasePolicy string
-	// Fallback makes the affinity soft: once an activity has waited so long for the session's worker, because that is
-	// gone, draining or full, another worker may take the session, whose state is then lost. 0: hard, it waits as long as
-	// the session is held.
+	// Fallback makes the affinity soft: once an activity has waited so long for the session's worker, because that
+	// worker is offline, draining or full, another worker may acquire the session, and its state is lost. 0: the affinity
+	// is hard, and the activity waits as long as the worker holds the session.
 	Fallback time.Duration
-	// Pinned keeps the session at its worker when the worker is at its cap of sessions and others wait for a place. An
-	// idle session that is not pinned gives way to them.
+	// Pinned keeps the session at its worker when the worker has reached its maximum of sessions and other sessions wait
+	// for it. The worker releases idle sessions that are not pinned.
 	Pinned bool
 }
 
-// Session is a handle of a session: data, which may be an input, also of the run that this one continues as. A session
-// belongs to its workflow id and lives until it is ended or the last run of that id closes; it stays with one worker,
-// and moves only when that worker is gone.
+// Session is a handle of a session. It is plain data and may be an argument, including one of ContinueAsNew. A session
+// belongs to its workflow ID and lives until it is ended or the last run of that ID closes. It stays at one worker and
+// moves only when that worker is offline.
 type Session struct {
 	ID string `json:"session_id"`
 }
 
-// StartSession starts a session. Which worker holds it is decided when its first activity runs.
+// StartSession starts a session. A worker acquires it when the first activity in it is dispatched.
 func StartSession(ctx Context, o SessionOptions) (*Session, error) {
 	c := ctx.inner()
 	c.m.here()

@@ -60,8 +60,8 @@ func (s *SignalChannel) openWait() error {
 	return nil
 }
 
-// arrive queues a signal and wakes the branches that wait for one, in the order in which they began to wait; branches
-// that find no signal keep waiting.
+// arrive queues a signal and wakes the branches that wait for one, in the order in which they started to wait. A branch
+// that finds the queue empty waits again.
 func (s *SignalChannel) arrive(value received) {
 	s.values = append(s.values, value)
 	s.waiting = false
@@ -70,8 +70,8 @@ func (s *SignalChannel) arrive(value received) {
 	}
 }
 
-// Receive waits for the next signal of the name and decodes its arguments into outs, by position; nil discards an
-// argument. A signal that cannot be decoded is consumed, and the error says why.
+// Receive waits for the next signal of this name and decodes its arguments into outs by position; a nil out discards
+// the argument. If decoding fails, Receive returns the error and the signal is consumed.
 func (s *SignalChannel) Receive(ctx Context, outs ...any) error {
 	if s.name == "" {
 		return fmt.Errorf("%w: the signal has no name", ErrInvalidOptions)

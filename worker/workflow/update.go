@@ -22,18 +22,18 @@ type UpdateOptions struct {
 	Validate any
 }
 
-// HandleUpdate answers the updates of a name with fn, a func(Context, args…) (result, error), or with an error alone.
-// An error fails the update, not the run, and so does a panic, under TypeUpdatePanicked. The handler is its own branch
-// that begins when the update comes, in the order of history. It may wait like any other code of the workflow, for
-// activities, timers, children, signals and conditions, and several handlers may be under way at once; the update is
-// answered when its handler returns. Its context is that of HandleUpdate: who cancels that, or asks the run to end,
-// cancels what the handler waits for.
+// HandleUpdate sets fn as the handler of updates of this name: a func(Context, args…) (result, error), or one that
+// returns only an error. An error fails the update, not the run; a panic fails it with TypeUpdatePanicked. Each update
+// starts its handler as a branch, in the order of history. A handler may wait for activities, timers, children, signals
+// and conditions, and several handlers may run concurrently. The update completes when its handler returns. The handler
+// uses the context passed to HandleUpdate: cancelling that context or requesting cancellation of the run cancels the
+// operations that the handler waits for.
 //
-// When the workflow returns, the updates whose handlers are under way fail as run_closed; see AllHandlersFinished. When
-// it continues as new, they go with it, and their handlers begin afresh in the next run.
+// When the workflow returns, updates with running handlers fail with run_closed; see AllHandlersFinished. When the
+// workflow continues as new, the new run inherits these updates and starts their handlers again.
 //
-// Handlers are set before the code waits for the first time: an update of a name without one fails as
-// TypeUnknownUpdate. Setting one again replaces it. A function of another shape panics.
+// Set all handlers before the workflow first waits: an update of a name without a handler fails with TypeUnknownUpdate.
+// A second call for the same name replaces the handler. HandleUpdate panics if fn has another signature.
 func HandleUpdate(ctx Context, name string, fn any, opts ...UpdateOptions) {
 	m := ctx.inner().m
 	m.here()
@@ -301,8 +301,8 @@ func (m *Machine) answerTo(id string) int {
 	return slices.IndexFunc(m.answers, func(a *answer) bool { return a.id == id })
 }
 
-// says returns the command that reports an update's progress, or nil. The start of a handler is reported even if the
-// workflow has ended, because a replay must start the handler to issue the same commands.
+// says returns the command that reports the progress of an update, or nil. The start of a handler is reported even if
+// the workflow has returned, because a replay must start the handler to issue the same commands.
 func (m *Machine) says(a *answer) *protocol.Command {
 	if a.command == nil && a.begun && !a.taken {
 		return &protocol.Command{Type: protocol.ApplyUpdate, UpdateID: a.id}

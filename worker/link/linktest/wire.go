@@ -8,11 +8,11 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// Call is the rest of a call's way: to the app and back.
+// Call sends a request to the app and returns its response.
 type Call func(ctx context.Context, in any) (out any, err error)
 
-// Wire is a connection each of whose calls goes through Through, under the name that its verb has in
-// protocol.WorkerVerbs. What Through gives as answer next to no error must be of the verb's type.
+// Wire is a connection that passes every call to Through, with the method name of the verb in protocol.WorkerVerbs.
+// When Through returns no error, its response must have the verb's type.
 type Wire struct {
 	To      protocol.WorkerConnection
 	Through func(ctx context.Context, verb string, in any, call Call) (out any, err error)
