@@ -5,13 +5,10 @@ import (
 	"flag"
 	"fmt"
 	"go/ast"
-	"go/parser"
-	"go/token"
 	"os"
 	"path"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 )
@@ -48,7 +45,8 @@ func purpose(doc string) string {
 
 func TestThePackagesDocumentIsGenerated(t *testing.T) {
 	const page = "docs/packages.md"
-	want := packagesDocument(list(t))
+	all := list(t)
+	want := packagesDocument(all)
 	if *update {
 		if err := os.WriteFile(page, []byte(want), 0o600); err != nil {
 			t.Fatal(err)
@@ -61,7 +59,7 @@ func TestThePackagesDocumentIsGenerated(t *testing.T) {
 	if string(raw) != want {
 		t.Errorf("%s is out of date: go test . -run Packages -update", page)
 	}
-	for _, p := range list(t) {
+	for _, p := range all {
 		if p.Doc == "" && len(p.GoFiles) > 0 {
 			t.Errorf("package %s has no comment", p.name())
 		}
@@ -112,13 +110,8 @@ func code(t *testing.T, all []pkg) map[string]string {
 		if !covers("app/...", p.name()) {
 			continue
 		}
-		for _, f := range slices.Concat(p.GoFiles, p.CgoFiles) {
-			raw, err := os.ReadFile(filepath.Join(p.Dir, f))
-			if err != nil {
-				t.Fatal(err)
-			}
-			fset := token.NewFileSet()
-			file, err := parser.ParseFile(fset, f, raw, parser.SkipObjectResolution)
+		for file := range p.parsed(t) {
+			raw, err := os.ReadFile(file.at(file).Filename)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -131,7 +124,7 @@ func code(t *testing.T, all []pkg) map[string]string {
 				if fn.Recv != nil {
 					name += receiver(fn.Recv.List[0].Type) + "."
 				}
-				found[name+fn.Name.Name] = string(raw[fset.Position(fn.Body.Pos()).Offset:fset.Position(fn.Body.End()).Offset])
+				found[name+fn.Name.Name] = string(raw[file.at(fn.Body).Offset:file.fset.Position(fn.Body.End()).Offset])
 			}
 		}
 	}
@@ -149,18 +142,17 @@ var arrows = regexp.MustCompile("`([a-z]\\w*\\.[\\w.]+)`|→|⇢|\\n\\d+\\. ")
 // hops are the arrows of the walks. One that does not follow a name at once goes from the first name of its sentence:
 // the caller of several.
 func hops(document string) (list []hop, names []string) {
-	section := document
 	first, last, arrow, end := "", "", "", 0
-	for _, at := range arrows.FindAllStringSubmatchIndex(section, -1) {
-		switch text := section[at[0]:at[1]]; {
+	for _, at := range arrows.FindAllStringSubmatchIndex(document, -1) {
+		switch text := document[at[0]:at[1]]; {
 		case strings.HasPrefix(text, "\n"):
 			first, last, arrow = "", "", ""
 		case at[2] < 0:
-			if arrow = text; strings.TrimSpace(section[end:at[0]]) != "" {
+			if arrow = text; strings.TrimSpace(document[end:at[0]]) != "" {
 				last = first
 			}
 		default:
-			name := section[at[2]:at[3]]
+			name := document[at[2]:at[3]]
 			names = append(names, name)
 			if last == "" || arrow == "" {
 				first = name

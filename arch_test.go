@@ -6,14 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"go/ast"
-	"go/parser"
-	"go/token"
 	"io"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -191,36 +190,41 @@ func coveredBy(patterns []string, name string) bool {
 	return slices.ContainsFunc(patterns, func(p string) bool { return covers(p, name) })
 }
 
+// list returns the packages of the module. The result is shared by all tests.
 func list(t *testing.T) []pkg {
 	t.Helper()
+	all, err := packages()
+	if err != nil {
+		t.Fatalf("go list: %v", err)
+	}
+	return all
+}
+
+var packages = sync.OnceValues(func() (all []pkg, err error) {
 	out, err := exec.Command(
 		"go", "list", "-e", "-json=ImportPath,Dir,Doc,GoFiles,CgoFiles,Imports,TestGoFiles,XTestGoFiles", "./...",
 	).Output()
-	if err != nil {
-		var exit *exec.ExitError
-		if errors.As(err, &exit) {
-			t.Fatalf("go list: %v\n%s", err, exit.Stderr)
-		}
-		t.Fatalf("go list: %v", err)
+	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
+		return nil, fmt.Errorf("%w\n%s", err, exit.Stderr)
+	} else if err != nil {
+		return nil, err
 	}
-	var all []pkg
 	for dec := json.NewDecoder(bytes.NewReader(out)); ; {
 		var p pkg
 		if err := dec.Decode(&p); errors.Is(err, io.EOF) {
 			break
 		} else if err != nil {
-			t.Fatalf("go list: %v", err)
+			return nil, err
 		}
-		if strings.Contains(p.ImportPath, "/node_modules/") { // some npm packages carry Go files
-			continue
+		if !strings.Contains(p.ImportPath, "/node_modules/") { // some npm packages carry Go files
+			all = append(all, p)
 		}
-		all = append(all, p)
 	}
 	if len(all) == 0 {
-		t.Fatal("go list found no package")
+		return nil, errors.New("no package found")
 	}
-	return all
-}
+	return all, nil
+})
 
 // violations names every arrow of p that the table does not draw.
 func violations(p pkg) []string {
@@ -250,8 +254,7 @@ func violations(p pkg) []string {
 
 // clockReads names every use of the clock in a Go source, whatever name package time was imported under.
 func clockReads(name string, src any) ([]string, error) {
-	fset := token.NewFileSet()
-	file, err := parser.ParseFile(fset, name, src, parser.SkipObjectResolution)
+	file, err := parse(name, src)
 	if err != nil {
 		return nil, err
 	}
@@ -271,13 +274,13 @@ func clockReads(name string, src any) ([]string, error) {
 		return []string{fmt.Sprintf("%s: package time is imported with a dot", name)}, nil
 	}
 	var found []string
-	ast.Inspect(file, func(n ast.Node) bool {
+	ast.Inspect(file.File, func(n ast.Node) bool {
 		sel, ok := n.(*ast.SelectorExpr)
 		if !ok || !slices.Contains(clocks, sel.Sel.Name) {
 			return true
 		}
 		if x, ok := sel.X.(*ast.Ident); ok && x.Name == alias {
-			found = append(found, fmt.Sprintf("%s: %s.%s", fset.Position(sel.Pos()), alias, sel.Sel.Name))
+			found = append(found, fmt.Sprintf("%s: %s.%s", file.at(sel), alias, sel.Sel.Name))
 		}
 		return true
 	})
@@ -377,8 +380,7 @@ func TestOnlyThePlaneJoinsAControlPlane(t *testing.T) {
 
 // bindings names every call of a method Bind in a Go source that knows the dispatch.
 func bindings(name string, src any) ([]string, error) {
-	fset := token.NewFileSet()
-	file, err := parser.ParseFile(fset, name, src, parser.SkipObjectResolution)
+	file, err := parse(name, src)
 	if err != nil {
 		return nil, err
 	}
@@ -388,10 +390,10 @@ func bindings(name string, src any) ([]string, error) {
 		return nil, nil
 	}
 	var found []string
-	ast.Inspect(file, func(n ast.Node) bool {
+	ast.Inspect(file.File, func(n ast.Node) bool {
 		if call, ok := n.(*ast.CallExpr); ok {
 			if method, ok := call.Fun.(*ast.SelectorExpr); ok && method.Sel.Name == "Bind" {
-				found = append(found, fset.Position(call.Pos()).String())
+				found = append(found, file.at(call).String())
 			}
 		}
 		return true

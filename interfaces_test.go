@@ -3,10 +3,7 @@ package sojourn_test
 import (
 	"fmt"
 	"go/ast"
-	"go/parser"
-	"go/token"
 	"path"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -36,11 +33,7 @@ type interfaceType struct {
 func interfaces(t *testing.T, p pkg) map[string]interfaceType {
 	t.Helper()
 	found := map[string]interfaceType{}
-	for _, f := range slices.Concat(p.GoFiles, p.CgoFiles) {
-		file, err := parser.ParseFile(token.NewFileSet(), filepath.Join(p.Dir, f), nil, parser.SkipObjectResolution)
-		if err != nil {
-			t.Fatal(err)
-		}
+	for file := range p.parsed(t) {
 		names := map[string]string{} // of imports, by what they are called here
 		for _, i := range file.Imports {
 			from, _ := strconv.Unquote(i.Path.Value)
@@ -50,7 +43,7 @@ func interfaces(t *testing.T, p pkg) map[string]interfaceType {
 			}
 			names[name] = from
 		}
-		ast.Inspect(file, func(n ast.Node) bool {
+		ast.Inspect(file.File, func(n ast.Node) bool {
 			spec, ok := n.(*ast.TypeSpec)
 			if !ok {
 				return true
@@ -120,13 +113,10 @@ func TestNoInterfaceAsksForMoreThanADozenMethods(t *testing.T) {
 }
 
 // alike are methods of one type whose names differ by case alone: who reads one of them takes it for the other.
-func alike(p pkg) (found []string, err error) {
+func alike(t *testing.T, p pkg) (found []string) {
+	t.Helper()
 	byType := map[string]map[string]string{}
-	for _, f := range slices.Concat(p.GoFiles, p.CgoFiles) {
-		file, err := parser.ParseFile(token.NewFileSet(), filepath.Join(p.Dir, f), nil, parser.SkipObjectResolution)
-		if err != nil {
-			return nil, err
-		}
+	for file := range p.parsed(t) {
 		for _, d := range file.Decls {
 			fn, ok := d.(*ast.FuncDecl)
 			if !ok || fn.Recv == nil {
@@ -143,7 +133,7 @@ func alike(p pkg) (found []string, err error) {
 			byType[on][low] = fn.Name.Name
 		}
 	}
-	return found, nil
+	return found
 }
 
 // receiver is the name of a method's type.
@@ -163,11 +153,7 @@ func receiver(e ast.Expr) string {
 
 func TestNoTwoMethodsDifferByCaseAlone(t *testing.T) {
 	for _, p := range list(t) {
-		found, err := alike(p)
-		if err != nil {
-			t.Error(err)
-		}
-		for _, f := range found {
+		for _, f := range alike(t, p) {
 			t.Error(f)
 		}
 	}

@@ -3,8 +3,6 @@ package sojourn_test
 import (
 	"go/scanner"
 	"go/token"
-	"os"
-	"os/exec"
 	"regexp"
 	"strings"
 	"testing"
@@ -37,17 +35,9 @@ func texts(src []byte) map[int]bool {
 }
 
 func TestLinesOfGoFitThePage(t *testing.T) {
-	out, err := exec.Command("git", "ls-files", "-z", "--", "*.go").Output()
-	if err != nil {
-		t.Skipf("git tells no files: %v", err)
-	}
-	for _, file := range strings.Split(strings.TrimRight(string(out), "\x00"), "\x00") {
-		raw, err := os.ReadFile(file)
-		if err != nil {
-			continue // removed, and not committed yet
-		}
-		text := texts(raw)
-		for i, line := range strings.Split(string(raw), "\n") {
+	for file, code := range tracked(t, "*.go") {
+		text := texts([]byte(code))
+		for i, line := range strings.Split(code, "\n") {
 			if n := utf8.RuneCountInString(line); n > columns && !text[i+1] && !strings.Contains(line, "//nolint") {
 				t.Errorf("%s:%d: %d columns, at most %d", file, i+1, n, columns)
 			}
@@ -70,18 +60,10 @@ var (
 )
 
 func TestLinesAndParagraphsOfDocumentsAreShort(t *testing.T) {
-	out, err := exec.Command("git", "ls-files", "--", "*.md").Output()
-	if err != nil {
-		t.Skipf("git tells no files: %v", err)
-	}
 	count := func(text string) int { return len(strings.Fields(target.ReplaceAllString(text, "]"))) }
 	paragraphs, cells := 0, 0
-	for _, file := range strings.Fields(string(out)) {
-		raw, err := os.ReadFile(file)
-		if err != nil {
-			continue // removed, and not committed yet
-		}
-		text := fenced.ReplaceAllString(string(raw), "")
+	for file, page := range tracked(t, "*.md") {
+		text := fenced.ReplaceAllString(page, "")
 		for line := range strings.Lines(text) {
 			if strings.HasPrefix(line, "|") {
 				for _, cell := range strings.Split(line, "|") {

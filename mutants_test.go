@@ -71,20 +71,33 @@ func (m mutant) made(t *testing.T) string {
 	return strings.Replace(string(raw), was, is, 1)
 }
 
-// testIn says whether a package has a test of that name; pkg is a directory of this module.
+var (
+	declared   = regexp.MustCompile(`(?m)^func (\w+)\(`)
+	declaredIn = map[string]map[string]bool{} // the functions in the test files of a directory, by name
+)
+
+// testIn reports whether a package has a test of that name; pkg is a directory of this module.
 func testIn(t *testing.T, pkg, name string) bool {
 	t.Helper()
-	files, err := filepath.Glob(filepath.Join(pkg, "*_test.go"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	declared := regexp.MustCompile(`(?m)^func ` + regexp.QuoteMeta(name) + `\(`)
-	for _, f := range files {
-		if raw, err := os.ReadFile(f); err == nil && declared.Match(raw) {
-			return true
+	pkg = filepath.Clean(pkg)
+	if declaredIn[pkg] == nil {
+		files, err := filepath.Glob(filepath.Join(pkg, "*_test.go"))
+		if err != nil {
+			t.Fatal(err)
 		}
+		names := map[string]bool{}
+		for _, f := range files {
+			raw, err := os.ReadFile(f)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, m := range declared.FindAllSubmatch(raw, -1) {
+				names[string(m[1])] = true
+			}
+		}
+		declaredIn[pkg] = names
 	}
-	return false
+	return declaredIn[pkg][name]
 }
 
 // Every mistake of the list can be made still, and the test that must notice it is there.
@@ -174,5 +187,12 @@ func copyTree(t *testing.T, to string) {
 	})
 	if err != nil {
 		t.Fatal(fmt.Errorf("copy the tree: %w", err))
+	}
+	for _, args := range [][]string{{"init", "-q"}, {"add", "-A"}} { // see tracked
+		cmd := exec.CommandContext(t.Context(), "git", args...)
+		cmd.Dir = to
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("git %s: %v\n%s", args[0], err, out)
+		}
 	}
 }

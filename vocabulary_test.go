@@ -2,7 +2,6 @@ package sojourn_test
 
 import (
 	"go/ast"
-	"go/parser"
 	"go/token"
 	"path/filepath"
 	"regexp"
@@ -59,20 +58,19 @@ func TestOnlyTheEndsOfASocketKnowItsWords(t *testing.T) {
 
 // wireWordsIn names the words of the socket in a Go source, and its use of the table of methods.
 func wireWordsIn(name string, src any) (found []string, err error) {
-	fset := token.NewFileSet()
-	file, err := parser.ParseFile(fset, name, src, parser.SkipObjectResolution)
+	file, err := parse(name, src)
 	if err != nil {
 		return nil, err
 	}
 	if i := slices.IndexFunc(file.Imports, func(i *ast.ImportSpec) bool {
 		return i.Path.Value == strconv.Quote(module+"/shared/rpc")
 	}); i >= 0 {
-		found = append(found, fset.Position(file.Imports[i].Pos()).String()+" imports shared/rpc")
+		found = append(found, file.at(file.Imports[i]).String()+" imports shared/rpc")
 	}
-	ast.Inspect(file, func(n ast.Node) bool {
+	ast.Inspect(file.File, func(n ast.Node) bool {
 		if s, ok := n.(*ast.SelectorExpr); ok && wireWords.MatchString(s.Sel.Name) {
 			if of, ok := s.X.(*ast.Ident); ok && of.Name == "protocol" {
-				found = append(found, fset.Position(s.Pos()).String()+" protocol."+s.Sel.Name)
+				found = append(found, file.at(s).String()+" protocol."+s.Sel.Name)
 			}
 		}
 		return true
@@ -99,20 +97,15 @@ func TestNamesOfFunctionsAndTypesSayWhatTheyAre(t *testing.T) {
 		}
 	}
 	for _, p := range list(t) {
-		for _, f := range p.GoFiles {
-			fset := token.NewFileSet()
-			file, err := parser.ParseFile(fset, filepath.Join(p.Dir, f), nil, parser.SkipObjectResolution)
-			if err != nil {
-				t.Fatal(err)
-			}
+		for file := range p.parsed(t) {
 			for _, d := range file.Decls {
 				switch d := d.(type) {
 				case *ast.FuncDecl:
-					look(fset.Position(d.Pos()), d.Name.Name, true)
+					look(file.at(d), d.Name.Name, true)
 				case *ast.GenDecl:
 					for _, s := range d.Specs {
 						if s, ok := s.(*ast.TypeSpec); ok {
-							look(fset.Position(s.Pos()), s.Name.Name, false)
+							look(file.at(s), s.Name.Name, false)
 						}
 					}
 				}

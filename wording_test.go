@@ -2,11 +2,7 @@ package sojourn_test
 
 import (
 	"go/ast"
-	"go/parser"
 	"go/token"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
@@ -29,135 +25,80 @@ var idioms = regexp.MustCompile(`(?i)\b(` + strings.Join([]string{
 	"is over", "are over", "beside",
 }, "|") + `)\b`)
 
-// messages are the texts of log lines and help in one Go file, by position.
-func messages(t *testing.T, name string) map[token.Position]string {
-	t.Helper()
-	fset := token.NewFileSet()
-	file, err := parser.ParseFile(fset, name, nil, parser.SkipObjectResolution)
-	if err != nil {
-		t.Fatal(err)
+var (
+	registersFlag = regexp.MustCompile(`^(Bool|String|Int|Int64|Duration|StringSlice|IntSlice)Var(P)?$`)
+	makesErrors   = regexp.MustCompile(`^(errors\.New|fmt\.Errorf|\w+\.Refuse)$`)
+)
+
+// messages returns the expressions of a node that are the text of a log line or of help.
+func messages(n ast.Node) []ast.Expr {
+	switch n := n.(type) {
+	case *ast.CallExpr:
+		s, ok := n.Fun.(*ast.SelectorExpr)
+		switch {
+		case !ok || len(n.Args) == 0:
+		case s.Sel.Name == "Msg" || s.Sel.Name == "Msgf":
+			return n.Args[:1]
+		case registersFlag.MatchString(s.Sel.Name):
+			return n.Args[len(n.Args)-1:]
+		}
+	case *ast.KeyValueExpr: // of a command or a setting
+		if k, ok := n.Key.(*ast.Ident); ok && (k.Name == "Short" || k.Name == "help") {
+			return []ast.Expr{n.Value}
+		}
 	}
-	found := map[token.Position]string{}
-	text := func(e ast.Expr) {
-		ast.Inspect(e, func(n ast.Node) bool {
-			if lit, ok := n.(*ast.BasicLit); ok && lit.Kind == token.STRING {
-				if s, err := strconv.Unquote(lit.Value); err == nil {
-					found[fset.Position(lit.Pos())] = s
-				}
+	return nil
+}
+
+// errorTexts returns the expressions of a node that are the text of an error.
+func errorTexts(n ast.Node) []ast.Expr {
+	if call, ok := n.(*ast.CallExpr); ok {
+		if s, ok := call.Fun.(*ast.SelectorExpr); ok {
+			if of, ok := s.X.(*ast.Ident); ok && makesErrors.MatchString(of.Name+"."+s.Sel.Name) {
+				return call.Args
+			}
+		}
+	}
+	return nil
+}
+
+// checkTexts fails if a string literal has an idiom, or if there are fewer than least literals. It reads the literals
+// in the expressions that of returns for each node of each Go file.
+func checkTexts(t *testing.T, of func(ast.Node) []ast.Expr, least int) {
+	t.Helper()
+	checked := map[token.Position]bool{}
+	for name, code := range trackedCode(t) {
+		file, err := parse(name, code)
+		if err != nil {
+			t.Fatal(err)
+		}
+		check := func(n ast.Node) bool {
+			lit, ok := n.(*ast.BasicLit)
+			if !ok || lit.Kind != token.STRING || checked[file.at(lit)] {
+				return true
+			}
+			checked[file.at(lit)] = true
+			text, err := strconv.Unquote(lit.Value)
+			if m := idioms.FindString(text); err != nil || m != "" {
+				t.Errorf("%s: %s contains %q, %v", file.at(lit), lit.Value, m, err)
+			}
+			return true
+		}
+		ast.Inspect(file.File, func(n ast.Node) bool {
+			for _, e := range of(n) {
+				ast.Inspect(e, check)
 			}
 			return true
 		})
 	}
-	flags := regexp.MustCompile(`^(Bool|String|Int|Int64|Duration|StringSlice|IntSlice)Var(P)?$`)
-	ast.Inspect(file, func(n ast.Node) bool {
-		switch n := n.(type) {
-		case *ast.CallExpr:
-			if s, ok := n.Fun.(*ast.SelectorExpr); ok && len(n.Args) > 0 {
-				switch {
-				case s.Sel.Name == "Msg" || s.Sel.Name == "Msgf":
-					text(n.Args[0])
-				case flags.MatchString(s.Sel.Name):
-					text(n.Args[len(n.Args)-1])
-				}
-			}
-		case *ast.KeyValueExpr: // of a command or a setting
-			if k, ok := n.Key.(*ast.Ident); ok && (k.Name == "Short" || k.Name == "help") {
-				text(n.Value)
-			}
-		}
-		return true
-	})
-	return found
-}
-
-// sources are the Go files of the repository.
-func sources(t *testing.T) []string {
-	t.Helper()
-	out, err := exec.Command("git", "ls-files", "*.go").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return strings.Fields(string(out))
-}
-
-func TestLogLinesAndHelpUseTheTermsOfTheField(t *testing.T) {
-	checked := 0
-	for _, name := range sources(t) {
-		if strings.HasSuffix(name, "_test.go") {
-			continue
-		}
-		for at, text := range messages(t, name) {
-			checked++
-			if m := idioms.FindString(text); m != "" {
-				t.Errorf("%s: %q contains %q", at, text, m)
-			}
-		}
-	}
-	if checked < 400 {
-		t.Errorf("only %d texts were checked", checked)
+	if len(checked) < least {
+		t.Errorf("only %d texts were checked", len(checked))
 	}
 }
 
-var makesErrors = regexp.MustCompile(`^(errors\.New|fmt\.Errorf|\w+\.Refuse)$`)
+func TestLogLinesAndHelpUseTheTermsOfTheField(t *testing.T) { checkTexts(t, messages, 400) }
 
-// errorTexts are the texts of errors in one Go file, by position.
-func errorTexts(t *testing.T, name string) map[token.Position]string {
-	t.Helper()
-	fset := token.NewFileSet()
-	file, err := parser.ParseFile(fset, name, nil, parser.SkipObjectResolution)
-	if err != nil {
-		t.Fatal(err)
-	}
-	found := map[token.Position]string{}
-	ast.Inspect(file, func(n ast.Node) bool {
-		call, ok := n.(*ast.CallExpr)
-		if !ok {
-			return true
-		}
-		s, ok := call.Fun.(*ast.SelectorExpr)
-		if !ok {
-			return true
-		}
-		of, ok := s.X.(*ast.Ident)
-		if !ok || !makesErrors.MatchString(of.Name+"."+s.Sel.Name) {
-			return true
-		}
-		for _, a := range call.Args {
-			if lit, ok := a.(*ast.BasicLit); ok && lit.Kind == token.STRING {
-				if text, err := strconv.Unquote(lit.Value); err == nil {
-					found[fset.Position(lit.Pos())] = text
-				}
-			}
-		}
-		return true
-	})
-	return found
-}
-
-// mostErrors is the number of error texts with such phrases. It may only fall.
-const mostErrors = 0
-
-func TestErrorsUseTheTermsOfTheField(t *testing.T) {
-	checked, bad := 0, 0
-	for _, name := range sources(t) {
-		if strings.HasSuffix(name, "_test.go") {
-			continue
-		}
-		for at, text := range errorTexts(t, name) {
-			checked++
-			if m := idioms.FindString(text); m != "" {
-				bad++
-				t.Logf("%s: %q contains %q", at, text, m)
-			}
-		}
-	}
-	if bad > mostErrors {
-		t.Errorf("%d of %d error texts, at most %d", bad, checked, mostErrors)
-	}
-	if checked < 500 {
-		t.Errorf("only %d error texts were checked", checked)
-	}
-}
+func TestErrorsUseTheTermsOfTheField(t *testing.T) { checkTexts(t, errorTexts, 500) }
 
 // The share of comment lines and of paragraphs with such phrases. It may only fall.
 const (
@@ -165,61 +106,43 @@ const (
 	mostParagraphs = 23.6 // percent of the paragraphs of docs
 )
 
+// share counts texts, and the texts with idioms among them.
+type share struct{ all, bad int }
+
+func (s *share) add(text string) {
+	s.all++
+	if idioms.MatchString(text) {
+		s.bad++
+	}
+}
+
+// check compares the share of texts with idioms with a limit in percent.
+func (s *share) check(t *testing.T, what string, most float64) {
+	t.Helper()
+	got := 100 * float64(s.bad) / float64(s.all)
+	t.Logf("%d of %d %s: %.2f %%", s.bad, s.all, what, got)
+	if s.all == 0 || got > most {
+		t.Errorf("%.2f %% of %s, at most %.2f %%", got, what, most)
+	}
+}
+
 func TestCommentsAndDocumentsUseTheTermsOfTheField(t *testing.T) {
-	lines, bad := 0, 0
+	var comments, paragraphs share
 	comment := regexp.MustCompile(`^\s*//\s`)
-	for _, name := range sources(t) {
-		if strings.HasSuffix(name, "_test.go") {
-			continue
-		}
-		raw, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for line := range strings.Lines(string(raw)) {
+	for _, code := range trackedCode(t) {
+		for line := range strings.Lines(code) {
 			if comment.MatchString(line) {
-				lines++
-				if idioms.MatchString(line) {
-					bad++
-				}
+				comments.add(line)
 			}
 		}
 	}
-	share := 100 * float64(bad) / float64(lines)
-	t.Logf("%d of %d comment lines: %.2f %%", bad, lines, share)
-	if share > mostComments {
-		t.Errorf("%.2f %% of comment lines, at most %.2f %%", share, mostComments)
-	}
-	pages, err := filepath.Glob("docs/*.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, below := range []string{"docs/*/*.md"} {
-		more, err := filepath.Glob(below)
-		if err != nil {
-			t.Fatal(err)
-		}
-		pages = append(pages, more...)
-	}
-	paragraphs, wrong := 0, 0
-	for _, name := range pages {
-		raw, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, p := range strings.Split(string(raw), "\n\n") {
-			if p = strings.TrimSpace(p); p == "" || strings.HasPrefix(p, "```") || strings.HasPrefix(p, "|") {
-				continue
-			}
-			paragraphs++
-			if idioms.MatchString(p) {
-				wrong++
+	comments.check(t, "comment lines", mostComments)
+	for _, page := range tracked(t, "docs/*.md") {
+		for p := range strings.SplitSeq(page, "\n\n") {
+			if p = strings.TrimSpace(p); p != "" && !strings.HasPrefix(p, "```") && !strings.HasPrefix(p, "|") {
+				paragraphs.add(p)
 			}
 		}
 	}
-	share = 100 * float64(wrong) / float64(paragraphs)
-	t.Logf("%d of %d paragraphs: %.1f %%", wrong, paragraphs, share)
-	if share > mostParagraphs {
-		t.Errorf("%.1f %% of paragraphs, at most %.1f %%", share, mostParagraphs)
-	}
+	paragraphs.check(t, "paragraphs", mostParagraphs)
 }
