@@ -80,8 +80,8 @@ func attemptStatus(
 		s.ActivityStatus, s.TaskStatus, s.AttemptNumber = string(a.State), string(a.State), &a.Attempt
 	}
 	delivery, ok := deliveryOf(in.TaskID, in.AttemptID)
-	// An id of another task is answered as an attempt that has ended: who asks has nothing to continue with, whichever it
-	// was.
+	// An ID of another task gets the same answer as an attempt that has ended: in both cases the caller has nothing to
+	// continue.
 	err := error(protocol.Refuse(protocol.ReasonStaleAttempt, "%q is no attempt of task %s", in.AttemptID, in.TaskID))
 	if ok {
 		var d engine.Decision

@@ -110,7 +110,7 @@ func (b *Broker) changeAttributes(ctx context.Context, ns string, edit func(type
 // once and remembers them; next to others it reads them each time, since another app may have changed them.
 func (b *Broker) AttributeTypes(ctx context.Context, ns string) (map[string]string, error) {
 	known, at := b.namespaces.attributes(ns)
-	// Next to other apps what is remembered may be wrong by now, and a value of a wrong type in history stays there.
+	// On a shared database the cache may be stale, and a value of a wrong type would stay in history.
 	if known != nil && !b.opt.Shared {
 		return known, nil
 	}
@@ -160,8 +160,8 @@ func (n *namespaces) attributes(name string) (types map[string]string, at int) {
 func (n *namespaces) learn(name string, types map[string]string, at int) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	// The read may have begun before a change of the registrations and ended behind it. Kept, it would be believed as long
-	// as this app lives.
+	// A read that began before a change of the registrations may end after it. Its result must not be cached: it would
+	// be used until this app stops.
 	if n.changes != at {
 		return
 	}

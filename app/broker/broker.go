@@ -24,10 +24,9 @@ import (
 	"github.com/sojourn-run/sojourn/shared/retry"
 )
 
-// Several apps may serve one database, and any of them may die at any time. So what a verb promises rests on rows that
-// its change reads and writes together. What this process remembers next to them (who was heard, which poll was given
-// what, which worker keeps which run) saves reads and wakes the right worker; an app that knows none of it has to do
-// without.
+// Several apps may serve one database, and each may die at any time. So every guarantee of a verb rests on rows that
+// its change reads and writes in one transaction. The memory of this process (heartbeats, results of polls, sticky
+// workers) only saves reads and selects the worker to wake; the verbs also work in an app without it.
 
 // Options of a broker. Zero values mean the defaults named next to them.
 type Options struct {
@@ -216,11 +215,11 @@ func (b *Broker) Watch(ctx context.Context) error {
 	return b.workers.Watch(ctx)
 }
 
-// readyTime is how long it may take to say whether the app is ready. It is less than the two seconds that Ready has, so
-// that the answer is on its way before they have ended.
+// readyTime is the timeout of the readiness check. It is below the two seconds of Ready, so that the response is sent
+// in time.
 const readyTime = 1500 * time.Millisecond
 
-// Ready says whether the app can write, within two seconds: its store answers, and took what it was last given.
+// Ready reports within two seconds whether the app can write: the store responds and has committed its last batch.
 func (b *Broker) Ready(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, readyTime)
 	defer cancel()
@@ -228,7 +227,7 @@ func (b *Broker) Ready(ctx context.Context) error {
 		return err
 	}
 	pinged := make(chan error, 1)
-	go func() { // a database that stands still does not hear that nobody waits any more
+	go func() { // a ping of a hanging database may outlast ctx
 		pinged <- b.store.View(ctx, func(r store.Reader) error { return r.Ping(ctx) })
 	}()
 	select {

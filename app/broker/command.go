@@ -81,7 +81,7 @@ func (b *Broker) Archive(ctx context.Context, in protocol.EndRequest) (protocol.
 	return b.tell(ctx, in, "archive", nil, func(reason string) engine.Input { return engine.ArchiveRun{Reason: reason} })
 }
 
-// tell gives a run a command that carries at most its reason. Reason and verb are what was asked: the same request id
+// tell sends a command without arguments except a reason to a run. The request ID covers verb and reason: a repeated ID
 // with another reason is a conflict.
 func (b *Broker) tell(
 	ctx context.Context, in protocol.EndRequest, verb string, may func(*engine.Run) error,
@@ -96,7 +96,7 @@ func (b *Broker) tell(
 	})
 }
 
-// order is a command of somebody outside on a workflow's current run.
+// order is an external command on a workflow's current run.
 type order struct {
 	target    protocol.Target
 	requestID string       // empty: every request is another one

@@ -13,11 +13,11 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// What commands need next to their run. A decider reads nothing, so the rows are named with the change, and what only
-// histories have (arguments, signals, ends of children) is read ahead of it.
+// Commands need rows besides their run. A decider reads nothing, so the change names these rows, and data that only
+// histories contain (arguments, signals, ends of children) is read before the change.
 
-// code is what is known of the code whose run continues as new. If its worker is gone by now, the engine has to do
-// without.
+// code returns the runtime and the declared signals of the worker whose run continues as new. It is empty if the
+// worker's registration no longer exists.
 func (b *Broker) code(ctx context.Context, in protocol.CompleteItem) engine.Code {
 	if last := len(in.Commands) - 1; last < 0 || in.Commands[last].Type != protocol.ContinueAsNew {
 		return engine.Code{}
@@ -33,7 +33,7 @@ func (b *Broker) code(ctx context.Context, in protocol.CompleteItem) engine.Code
 	return engine.Code{Runtime: w.Runtime, Signals: w.Declares("signals")}
 }
 
-// sameArguments gives a run that continues as new without naming arguments those that it was started with.
+// sameArguments copies the arguments of the run's first event to a continue-as-new command that names none.
 func (b *Broker) sameArguments(ctx context.Context, run string, in *protocol.CompleteItem) error {
 	last := len(in.Commands) - 1
 	if last < 0 || in.Commands[last].Type != protocol.ContinueAsNew || !in.Commands[last].Arguments.IsZero() {
@@ -45,7 +45,7 @@ func (b *Broker) sameArguments(ctx context.Context, run string, in *protocol.Com
 		return err
 	})
 	if err != nil || len(started) == 0 {
-		return err // without a history there is no run: the step refuses it
+		return err // the run does not exist: the step refuses the command
 	}
 	if d, ok := started[0].Data.(*history.WorkflowStarted); ok {
 		in.Commands = slices.Clone(in.Commands)
@@ -54,8 +54,8 @@ func (b *Broker) sameArguments(ctx context.Context, run string, in *protocol.Com
 	return nil
 }
 
-// carried reads the signals that a run which continues as new hands on because its worker kept them: only history has
-// them. They are read before the change, since a run's rows hold no payloads.
+// carried reads the signals that a continue-as-new command passes to the next run because the workflow has not received
+// them. Only the history contains their payloads, so they are read before the change.
 func (b *Broker) carried(
 	ctx context.Context, run string, commands []protocol.Command,
 ) (list []engine.Signal, err error) {
@@ -68,7 +68,7 @@ func (b *Broker) carried(
 		for after := want[0] - 1; len(want) > 0; {
 			events, err := r.Events(ctx, run, after, want[len(want)-1], 1000, 8<<20)
 			if err != nil || len(events) == 0 {
-				return err // the step refuses what was not found
+				return err // the step refuses the missing signals
 			}
 			for _, e := range events {
 				if d, ok := e.Data.(*history.SignalReceived); ok && len(want) > 0 && e.Seq == want[0] {

@@ -86,8 +86,9 @@ func (b *Broker) own(in protocol.CompleteRequest) []dispatch.Own {
 	})
 }
 
-// madeBy are the tasks that runs may continue with after some outcomes: of a workflow task an activity, and of
-// activities, however many, one workflow task of their run. A turn has its own poll for what it makes.
+// madeBy returns the tasks that runs may create from outcomes: an activity from a workflow task, and one workflow task
+// per run from any number of its activities. An eager workflow task has its own poll for the activity that it
+// schedules.
 func madeBy(items []protocol.CompleteItem) (list []dispatch.Own) {
 	for i := range items {
 		item, kind := &items[i], protocol.KindActivity
@@ -104,7 +105,8 @@ func madeBy(items []protocol.CompleteItem) (list []dispatch.Own) {
 	return list
 }
 
-// completeOne takes one outcome; a refusal stands in the answer. by is who polls with it, budget that of the response.
+// completeOne commits one outcome; the answer contains a refusal. by is the worker that polls with the same call,
+// budget is the budget of the response.
 func (b *Broker) completeOne(
 	ctx context.Context, in protocol.CompleteItem, by *engine.Worker, budget *dispatch.Budget,
 ) protocol.CompleteAnswer {

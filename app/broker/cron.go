@@ -9,12 +9,11 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// A start with a cron expression makes a schedule, which from then on is one like any other: it is shown, paused
-// and deleted as that. What a schedule has no place for is refused here. A start whose priority was silently
-// dropped would look accepted.
+// A start with a cron expression creates a schedule, which is then listed, paused and deleted like any other. Options
+// that a schedule cannot store are refused: a start whose priority was silently dropped would look accepted.
 
-// startCron makes the schedule that a start with a cron expression stands for. The schedule's id is the workflow id of
-// the start. Every firing has its own id, made of that id and the time.
+// startCron creates the schedule of a start with a cron expression. The schedule ID is the workflow ID of the start.
+// Each firing starts a workflow whose ID consists of the schedule ID and the time.
 func (b *Broker) startCron(ctx context.Context, in protocol.StartRequest) (protocol.StartAnswer, error) {
 	in, _, err := b.startRequest(in)
 	if err != nil {

@@ -12,13 +12,13 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// Renewals are the most frequent write of a fleet that works, and tempting to answer from memory. But a worker that
-// believes in a lease which a crash takes back continues while another one begins the same task. So each answer comes
-// behind a commit.
+// Renewals are the most frequent write of a busy fleet, but they cannot be answered from memory: after a crash of the
+// app, a worker would rely on a lease that was not stored, while another worker begins the same task. So each response
+// follows a commit.
 
-// HeartbeatTask renews the lease of one attempt, and says whether to continue. The renewal is stored before it is
-// answered: a worker must not believe in a lease that a crash takes back. An attempt that has ended is told so in the
-// answer; an id that never was, and a task that another worker holds, are errors.
+// HeartbeatTask renews the lease of one attempt and returns whether the worker should continue. The renewal is stored
+// before HeartbeatTask returns. For an attempt that has ended the answer says so; an unknown attempt ID, and a task
+// that another worker holds, are errors.
 func (b *Broker) HeartbeatTask(ctx context.Context, in protocol.HeartbeatRequest) (protocol.HeartbeatAnswer, error) {
 	in.Namespace = change.Namespace(in.Namespace)
 	a := protocol.HeartbeatAnswer{TaskID: in.TaskID, AttemptID: in.AttemptID, Attempt: in.Attempt, Owner: in.Owner}

@@ -11,11 +11,12 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// An export comes back to be read, never to continue: only closed runs are taken. So the one danger is that it takes
-// the place of something that lives, and what stands under its ids is looked at under their locks.
+// An import restores an exported run for reading, never to continue, so only closed runs are accepted. The import must
+// not replace an existing run or workflow, so it reads the rows of its IDs under their locks.
 
-// Import brings a closed run back: its history, and what listings and filters show of it. The workflow id has to be
-// free, or to belong to the run that this one continued to, or came from. The same run once more changes nothing.
+// Import restores a closed run: its history and its entry in listings and filters. The workflow ID must be unused, or
+// must belong to the run that continued from this one or that this one continued from. Importing the same run again
+// changes nothing.
 func (b *Broker) Import(ctx context.Context, in protocol.ImportRequest) (protocol.ImportAnswer, error) {
 	ns := change.Namespace(in.Namespace)
 	d, err := engine.ImportRun(ns, in.Events)

@@ -185,9 +185,9 @@ func (b *Broker) putNamespace(
 	return b.viewNamespace(n), nil
 }
 
-// DeleteNamespace removes a namespace and everything in it. From the first change on nothing of it can be named any
-// more, and workers that still hold its tasks are told that those are gone. If it fails in between, the same request
-// again continues where it stopped.
+// DeleteNamespace deletes a namespace and everything in it. From its first change on, requests for the namespace are
+// refused, and its workers receive the notice that their tasks have ended. After a failure, the same request continues
+// where the deletion stopped.
 func (b *Broker) DeleteNamespace(ctx context.Context, name string) (protocol.NamespaceRemoval, error) {
 	out := protocol.NamespaceRemoval{Name: name, Status: "deleted", Deleted: map[string]int{}}
 	if name == store.DefaultNamespace {
@@ -200,7 +200,7 @@ func (b *Broker) DeleteNamespace(ctx context.Context, name string) (protocol.Nam
 	}); err != nil {
 		return out, err
 	}
-	// From here on this app refuses the name at once; other apps find the mark when they look it up again.
+	// From here on this app refuses the namespace; other apps find the mark when they next read its row.
 	b.namespaces.drop(name)
 	for {
 		var c store.Contents
@@ -286,7 +286,7 @@ var errAbandoned = errors.New("the run has abandoned activities")
 func (b *Broker) endAbandoned(ctx context.Context, run string) error {
 	_, err := b.store.Commit(ctx, change.Step("", run, store.Keys{Runs: []string{run}, AllTasks: true},
 		engine.EndAbandoned{Why: "run removed"}))
-	if engine.IsNotDue(err) { // they have ended meanwhile
+	if engine.IsNotDue(err) { // the runs have already ended
 		return nil
 	}
 	return err

@@ -347,8 +347,8 @@ func refOf(l store.Leased) store.TaskRef {
 	return store.TaskRef{Kind: l.Kind, Run: l.Head.ID, Seq: a.Seq, Delivery: a.Delivery, Again: a.Again}
 }
 
-// giveBack undoes a delivery that did not reach its worker. It is tried as long as the lease would last, since until
-// then the task would wait for nobody.
+// giveBack undoes a delivery whose response failed. It retries until the lease would expire, since the task waits for
+// that long otherwise.
 func (b *Broker) giveBack(ref store.TaskRef) {
 	if ref.Kind.Asked() {
 		b.async(func(ctx context.Context) {

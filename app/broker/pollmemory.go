@@ -15,19 +15,19 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// A poll leases what it answers with, and the answer may be lost on its way. Were the same poll a new one, its tasks
-// would wait for their leases to run out, and the worker would be given others next to them that it has no slot for.
+// The response of a poll may be lost after the poll leased tasks. If the repeated poll were a new one, these tasks
+// would wait until their leases expire, and the worker would receive further tasks for which it has no slot.
 
-// pollKept is how long the answer to a poll_request_id is remembered.
+// pollKept is how long the result of a poll_request_id is kept in memory.
 const pollKept = 120 * time.Second
 
-// pollMemory answers a repeated poll with what the first one got, so that a lost answer costs no lease.
+// pollMemory answers a repeated poll with the tasks of the first one, so that a lost response costs no lease.
 type pollMemory struct {
 	mu    sync.Mutex // guards polls
 	polls map[pollKey]*pollEntry
 }
 
-// sweep forgets what nobody asks for again.
+// sweep deletes the polls that ended more than pollKept ago.
 func (m *pollMemory) sweep(now time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -38,27 +38,27 @@ func (m *pollMemory) sweep(now time.Time) {
 	}
 }
 
-// pollKey names a poll. A worker's polls for workflow tasks and for the validation of updates go one way and share
-// their ids; those for activities, queries and mixed batches each have their own ids.
+// pollKey identifies a poll. A worker's polls for workflow tasks and for update validation share one ID space (way);
+// polls for activities, for queries and for mixed batches each have their own.
 type pollKey struct {
 	worker engine.WorkerKey
 	id     string
 	way    string
 }
 
-// pollEntry is a poll that is open, or what it was given. It keeps only ids: a task's page of history may be
-// megabytes, and can be read again.
+// pollEntry is an open poll, or the tasks that a completed poll leased. It contains only task IDs: a task's page of
+// history may be megabytes, and can be read again.
 type pollEntry struct {
 	kinds   []protocol.TaskKind
-	done    chan struct{}   // closed when given and undo stand
+	done    chan struct{}   // closed once given and undo are set
 	given   []store.TaskRef // none: nothing was leased, or the poll failed
 	undo    func()
 	at      time.Time
-	readers int // answers given with these tasks, less those that could not be delivered; guarded by the memory's mu
+	readers int // responses with these tasks, minus undelivered ones; guarded by pollMemory.mu
 }
 
-// once runs poll, or joins the open poll of that key, or repeats what an earlier one was given, which again
-// reads anew. If some of that is not leased any more, the poll is refused, or made anew if anew allows it.
+// once runs poll, joins the open poll of the same key, or calls again to read the tasks of a completed one. If a task
+// is no longer leased, once refuses the poll, or runs it anew if anew is set.
 func (m *pollMemory) once(
 	ctx context.Context, k pollKey, kinds []protocol.TaskKind, anew bool,
 	poll func() (protocol.PollAnswer, error), again func([]store.TaskRef) (protocol.PollAnswer, error),
@@ -73,8 +73,8 @@ func (m *pollMemory) once(
 			m.finish(k, e)
 			return m.read(k, e, a), err
 		}
-		// An id that is used for two different polls is a mistake of the client, and would give it tasks of a kind
-		// it has no slot for.
+		// Two different polls with one ID are a mistake of the client, which would receive tasks of a kind for which it
+		// has no slot.
 		if !sameKinds(e.kinds, kinds) {
 			return protocol.PollAnswer{}, protocol.Refuse(
 				protocol.ReasonPollKinds, "poll_request_id %s was sent for other kinds of tasks", k.id,
@@ -263,7 +263,7 @@ func holderOf(l store.Leased) (by engine.Lease) {
 	return by
 }
 
-// wayOf is the way that polls for these kinds go; see pollKey.
+// wayOf returns the ID space of polls for these kinds; see pollKey.
 func wayOf(kinds []protocol.TaskKind) string {
 	if !slices.ContainsFunc(kinds, func(k protocol.TaskKind) bool {
 		return k != protocol.KindWorkflow && k != protocol.KindValidation
@@ -273,10 +273,11 @@ func wayOf(kinds []protocol.TaskKind) string {
 	return fmt.Sprint(kinds)
 }
 
-// leasedBefore finds what this poll was given by an app that did not remember it: another one, this one before it
-// restarted, or this one when the database went away as it said what it had stored. The lease says which poll it was
-// made for. It is worth a look for a while after the worker came from there, or was told that nobody knows; and while
-// there are other apps whenever a worker polls that may call any of them, as behind a balancer.
+// leasedBefore returns tasks that an app without this poll in its memory leased to the poll: another app, this app
+// before a restart, or this app if the database failed before it confirmed a commit. Each lease contains the ID of its
+// poll. leasedBefore reads the store only within pollKept after the worker connected here or after a poll with an
+// unknown outcome; on a shared database, also for every poll of a worker that may call any app, as behind a load
+// balancer.
 func (b *Broker) leasedBefore(
 	ctx context.Context, in protocol.PollRequest, w *engine.Worker,
 ) (protocol.PollAnswer, error) {
@@ -299,9 +300,9 @@ func (b *Broker) leasedBefore(
 	return b.answer(ctx, in, leased)
 }
 
-// leasedUnder are the tasks of these kinds that are leased to a process under the name of one poll, in one run or, with
-// "", in any. It is told of them again: the app that made such a lease may be about to undo it, as an answer that it
-// could not give.
+// leasedUnder returns the tasks of these kinds that are leased to a process under one poll ID, in one run or, with "",
+// in any run. It marks their deliveries as repeated, since the app that leased a task may be about to undo the delivery
+// because its response failed.
 func (b *Broker) leasedUnder(
 	ctx context.Context, p store.Process, run, poll string, kinds []protocol.TaskKind,
 ) (leased []store.Leased, err error) {
@@ -310,7 +311,7 @@ func (b *Broker) leasedUnder(
 		return nil, err
 	}
 	for _, l := range found {
-		// A delivery that has ended by now is not found again.
+		// heldUnder does not return deliveries that have ended.
 		if err := change.TellAgain(ctx, b.store, refOf(l)); err != nil && protocol.ReasonOf(err) == "" {
 			return nil, err
 		}
@@ -318,7 +319,7 @@ func (b *Broker) leasedUnder(
 	return b.heldUnder(ctx, p, run, poll, kinds)
 }
 
-// heldUnder are those tasks as they are stored.
+// heldUnder reads the tasks of leasedUnder from the store.
 func (b *Broker) heldUnder(
 	ctx context.Context, p store.Process, of, poll string, kinds []protocol.TaskKind,
 ) (leased []store.Leased, err error) {

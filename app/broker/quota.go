@@ -231,8 +231,8 @@ func (b *Broker) storeUsage(
 	return rows, nil
 }
 
-// addUsage adds to the usage of namespaces and returns the rows of those that exist. It does not write rows to which it
-// adds nothing.
+// addUsage adds usage to the rows of namespaces and returns the rows that exist. It does not write rows whose usage
+// does not change.
 func (b *Broker) addUsage(
 	ctx context.Context, add map[string]engine.Usage,
 ) (map[string]*store.Namespace, error) {

@@ -13,16 +13,16 @@ import (
 	"github.com/sojourn-run/sojourn/shared/history"
 )
 
-// An app that is killed takes up to one second of unstored usage with it. After such an end the rows of all namespaces
-// are marked as uncounted, and their runs are counted in the background. The mark is durable, so a recount that an app
-// does not finish is done after its next start.
+// A killed app loses up to one second of usage that it had not stored. Afterwards the rows of all namespaces are marked
+// as uncounted, and a background loop recounts their runs. The mark is stored, so a recount that an app does not finish
+// continues after its restart.
 
 const (
 	recountPause = 30 * time.Second // after a failed recount
-	// settleTime is the time after which an app that runs has stored the usage of a commit.
+	// settleTime is the time within which a live app stores the usage of a commit.
 	settleTime = 2 * usageInterval
-	// recountTries limits the counts of a namespace that other apps change meanwhile. The last count is stored as it is;
-	// it may differ by one second of their work.
+	// recountTries limits the recounts of a namespace whose usage other apps change during the count. The last count is
+	// stored regardless; it may be off by one second of their commits.
 	recountTries = 3
 	markAtOnce   = 100 // namespaces per change
 )
@@ -31,7 +31,7 @@ const (
 type recounts struct {
 	mu    sync.Mutex // guards names and ended
 	names map[string]bool
-	ended time.Time // an app ended without storing its usage, no later than this; zero: none did
+	ended time.Time // latest time at which an app died without storing its usage; zero: none did
 	wake  chan struct{}
 }
 
@@ -48,7 +48,7 @@ func (q *recounts) add(names ...string) {
 	q.signal()
 }
 
-// appEnded enqueues all namespaces that were counted last before an app ended, at the latest at the time until.
+// appEnded enqueues all namespaces whose last count is older than the death of an app, which died no later than until.
 func (q *recounts) appEnded(until time.Time) {
 	q.mu.Lock()
 	if until.After(q.ended) {
@@ -65,8 +65,8 @@ func (q *recounts) signal() {
 	}
 }
 
-// next returns an enqueued namespace, which stays enqueued until it is done, and the end of an app that is not handled.
-// The order is random: two apps that recount at the same time then share the namespaces.
+// next returns an enqueued namespace, which stays enqueued until done is called, and the time of an app's death that is
+// not yet handled. The order is random, so that two apps that recount at the same time share the namespaces.
 func (q *recounts) next() (name string, ended time.Time) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -130,7 +130,8 @@ func sleep(ctx context.Context, d time.Duration) {
 	}
 }
 
-// markUncounted marks the namespaces that were counted last before the end of an app, and enqueues all marked ones.
+// markUncounted marks the namespaces whose last count is older than the death of an app, and enqueues all marked
+// namespaces.
 func (b *Broker) markUncounted(ctx context.Context, ended time.Time) error {
 	due := func(n *store.Namespace) bool {
 		return !n.Leaving && !n.CountedAt.IsZero() && !n.CountedAt.After(ended)
@@ -182,9 +183,9 @@ var (
 	errChanged   = errors.New("other apps changed the usage of the namespace during the recount")
 )
 
-// countUsage recounts the runs of a namespace and corrects its row. The row may lack runs from before the first count,
-// and counts that a killed app had not stored. Apps add the usage of their commits to the row meanwhile, so countUsage
-// writes only the difference.
+// countUsage recounts the runs of a namespace and corrects its row. The row may lack runs that started before the first
+// count, and usage that a killed app had not stored. Apps add the usage of their commits to the row during the count,
+// so countUsage adds only the difference.
 func (b *Broker) countUsage(ctx context.Context, name string) error {
 	for try := 1; ; try++ {
 		begun := time.Now()
@@ -196,7 +197,7 @@ func (b *Broker) countUsage(ctx context.Context, name string) error {
 			return err
 		}
 		alone := !b.workers.InCompany()
-		if !alone { // runs that another app has just committed are counted, and it has not stored their usage yet
+		if !alone { // the count may contain runs whose usage another app has not stored yet
 			sleep(ctx, settleTime-time.Since(begun))
 		}
 		err = b.correctUsage(ctx, name, count, alone || try == recountTries)
@@ -212,12 +213,13 @@ func (b *Broker) countUsage(ctx context.Context, name string) error {
 	}
 }
 
-// correctUsage adds the difference between a count and the known usage to the row of a namespace. Unless it is forced
-// it is errChanged if another app has stored usage since the count began, of which an unknown part was counted.
+// correctUsage adds the difference between a count and the known usage to the row of a namespace. If another app has
+// stored usage since the count began, the count contains an unknown part of it, and correctUsage returns errChanged
+// unless force is set.
 func (b *Broker) correctUsage(ctx context.Context, name string, count store.UsageCount, force bool) error {
 	ledger := b.store.Quotas()
 	missing := count.Counted.Minus(count.Known)
-	missing.Starts = 0 // no row says how many starts there were
+	missing.Starts = 0 // starts cannot be recounted: no row contains their number
 	_, err := b.store.Commit(ctx, store.Change{
 		Needs: store.Keys{Namespaces: []string{name}}, Background: true,
 		Decide: func(rows store.Rows, now time.Time) (w store.Writes, err error) {

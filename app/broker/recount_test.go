@@ -19,7 +19,7 @@ func (o *harness) usageError() engine.Usage {
 		o.t.Fatal(err)
 	}
 	off := c.Row.Usage.Minus(c.Counted)
-	off.Starts = 0 // no row says how many there were
+	off.Starts = 0 // starts cannot be recounted
 	return off
 }
 

@@ -60,11 +60,11 @@ type renewal struct {
 	err     error
 }
 
-// errApart says that another app has the session's row: it is renewed by itself, however long that takes.
+// errApart means that another app has locked the session's row: the session is renewed in a change of its own.
 var errApart = errors.New("another app has it")
 
-// patience is how long a worker's renewals may wait for those of others. One that works or
-// is about to leave does not wait, and at an app that is about to stop nobody does.
+// patience returns how long a worker's renewals may wait for renewals of other workers. A worker that runs tasks or
+// drains does not wait; while the app drains, no worker waits.
 func (b *Broker) patience(w *engine.Worker, in *protocol.WorkerHeartbeat) time.Duration {
 	if !in.Patient || len(in.Leases) > 0 || in.Draining || b.isDraining() {
 		return 0
@@ -80,7 +80,7 @@ func (b *Broker) patience(w *engine.Worker, in *protocol.WorkerHeartbeat) time.D
 	return min(mostPatience, patience)
 }
 
-// renewSessions renews sessions that a worker holds, with those that other workers name until patience has ended.
+// renewSessions renews sessions of a worker, together with renewals of other workers that arrive within patience.
 func (b *Broker) renewSessions(
 	ctx context.Context, who *engine.Worker, asked []protocol.SessionRenewal, patience time.Duration,
 ) []protocol.SessionState {

@@ -31,7 +31,7 @@ func (b *Broker) repeated(
 		return turnRepeated(a, e), ended, e.Reason == protocol.ReasonAlreadyCompleted
 	}
 	switch e.Reason {
-	// Any of these may be what the first report itself has caused: the attempt has ended, or its run closed with it.
+	// Each of these reasons may be the result of the first report: it ended the attempt, or closed the run.
 	case protocol.ReasonStaleAttempt, protocol.ReasonRunClosed, protocol.ReasonRunCancelled, protocol.ReasonRunTerminated:
 	default:
 		return a, ended, false
@@ -44,12 +44,12 @@ func (b *Broker) repeated(
 	switch {
 	case hash == "" || errors.Is(err, store.ErrNotFound):
 		return a, ended, false
-	case err != nil: // it may have been accepted: who looks must not be told that it was not
+	case err != nil: // the first report may have been accepted, so no reason is returned
 		a.Reason = nil
 		return b.refused(a, err), ended, true
 	}
 	a.RunID = run
-	// The words alone are not enough: two attempts may say the same, and only one of them was taken.
+	// The hash alone is not enough: two attempts may report the same outcome, and only one was accepted.
 	same := func(attempt, worker, body string) bool {
 		return attempt == in.AttemptID && worker == in.Owner && sameOutcome(&in, body, hash)
 	}
@@ -59,20 +59,21 @@ func (b *Broker) repeated(
 			return a, ended, false
 		}
 		if a.Then, err = b.takenBefore(ctx, in, ended, d.ThenHash, budget); err != nil {
-			return b.refused(a, err), ended, true // whether the turn counts is not known: it is asked again
+			return b.refused(a, err), ended, true // acceptance is unknown: the worker retries
 		}
 		return a, ended, true
 	case *history.ActivityFailed:
 		a.Outcome = "failed"
 		return a, ended, same(d.AttemptID, d.Worker, d.BodyHash)
-	case *history.ActivityTimedOut: // of which the worker told
+	case *history.ActivityTimedOut: // reported by the worker
 		a.Outcome = "failed"
 		return a, ended, same(d.AttemptID, d.Worker, d.BodyHash)
 	}
 	return a, ended, false
 }
 
-// turnRepeated is the first answer to the outcome of a workflow task: the refusal of the second has it with it.
+// turnRepeated returns the first answer to the outcome of a workflow task, from the details of the refusal of the
+// second.
 func turnRepeated(a protocol.CompleteAnswer, refusal *protocol.Error) protocol.CompleteAnswer {
 	a.RunID, _ = refusal.Details["run_id"].(string)
 	a.CreatedTaskIDs, _ = refusal.Details["created_task_ids"].([]string)

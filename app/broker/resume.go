@@ -10,10 +10,10 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// Workers of the HTTP contract read from the task why their run continues, and do not look for it in the history. The
-// cause was stored with the task, so that a task that is delivered again says the same.
+// Workers of the HTTP contract read from the workflow task why their run resumes, rather than from the history. The
+// cause is stored with the task, so every delivery of the task contains the same one.
 
-// resume fills in what woke the run, from the cause its task was made for.
+// resume sets the members of a task that describe why the run resumes, from the stored cause.
 func resume(t *protocol.WorkflowTask, c engine.Cause, events []history.Event) {
 	if c.Kind == "" || c.Kind == "start" {
 		return
@@ -96,7 +96,7 @@ func (b *Broker) resumeArguments(ctx context.Context, t *protocol.WorkflowTask, 
 	return nil
 }
 
-// resumeCondition names the condition wait that is to be evaluated, or whose time has ended.
+// resumeCondition sets the condition wait that the worker must evaluate, or that has timed out.
 func resumeCondition(t *protocol.WorkflowTask, seq int64, events []history.Event) {
 	r := &t.Resume
 	kind, id := "condition", engine.StepID(t.RunID, seq)

@@ -176,7 +176,7 @@ func TestTheSessionsOfAHeartbeatAreResumedTogether(t *testing.T) {
 		})
 	}
 	for kind, s := range spent {
-		// The app may commit other changes meanwhile, and a statement has a limited number of parameters.
+		// The app may commit other changes in the same period, and the parameters of a statement are limited.
 		if s[1].Changes > s[0].Changes+2 || s[1].Statements > s[0].Statements+10 {
 			t.Errorf("%s: 10 sessions %+v, 150 sessions %+v, want as many changes", kind, s[0], s[1])
 		}

@@ -15,11 +15,10 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// What is past its retention goes in pieces, each run by its own change in the background, which looks again whether
-// the run is closed. So whoever waits for a commit waits for one of them at most, and clean-up of large namespaces is
-// felt by nobody.
+// Expired runs are deleted in the background, each in its own change, which first checks that the run is still closed.
+// So another commit waits for at most one of these changes, and the clean-up of a large namespace delays no request.
 
-// Retention says which closed runs of a namespace are older than it keeps them.
+// Retention returns the closed runs of a namespace that are older than its retention.
 func (b *Broker) Retention(ctx context.Context, ns string) (protocol.RetentionStatus, error) {
 	v, err := b.Namespace(ctx, change.Namespace(ns))
 	if err != nil {
@@ -29,7 +28,7 @@ func (b *Broker) Retention(ctx context.Context, ns string) (protocol.RetentionSt
 	if err != nil {
 		return protocol.RetentionStatus{}, err
 	}
-	// By the store's time, which all apps agree on: two that judge by their own clocks would take away different
+	// The cutoff uses the store's clock, which all apps share. Apps that used their own clocks would delete different
 	// runs.
 	cutoff := now.Add(-time.Duration(v.RetentionDays) * 24 * time.Hour)
 	s := protocol.RetentionStatus{

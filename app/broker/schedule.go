@@ -239,8 +239,8 @@ func (s *scheduledRun) run(
 	}}, now)
 }
 
-// dueSchedule fires what is due. A start that is refused counts as a failure of that firing, so that the schedule
-// continues.
+// dueSchedule fires a schedule whose time has come. A refused start counts as a failure of that firing, so that the
+// schedule continues.
 func (b *Broker) dueSchedule(ctx context.Context, k engine.ScheduleKey) error {
 	_, err := b.decideSchedule(ctx, k, engine.DueSchedule{})
 	switch {
@@ -253,8 +253,7 @@ func (b *Broker) dueSchedule(ctx context.Context, k engine.ScheduleKey) error {
 	return b.failSchedule(ctx, k, err.Error())
 }
 
-// recomputeSchedules computes the next times of all schedules again: when the app starts, and after a jump of the
-// clock.
+// recomputeSchedules recomputes the next times of all schedules, when the app starts and after a jump of the clock.
 func (b *Broker) recomputeSchedules(ctx context.Context) {
 	const page = 500
 	var after engine.ScheduleKey
@@ -410,14 +409,14 @@ func (b *Broker) PauseSchedule(ctx context.Context, ns, id, note string) (protoc
 	})
 }
 
-// ResumeSchedule continues with the next time; what was missed is for a backfill.
+// ResumeSchedule resumes a schedule with its next time. Firings missed during the pause need a backfill.
 func (b *Broker) ResumeSchedule(ctx context.Context, ns, id, note string) (protocol.ScheduleReceipt, error) {
 	return b.commandSchedule(ctx, protocol.ScheduleRequest{Namespace: ns, ID: id, Note: &note}, engine.ResumeSchedule{
 		Note: note,
 	})
 }
 
-// DeleteSchedule takes a schedule away; its history stays as long as a closed run is kept, and so do the workflows it
+// DeleteSchedule deletes a schedule. Its history stays as long as a closed run is kept, and so do the workflows that it
 // started.
 func (b *Broker) DeleteSchedule(ctx context.Context, ns, id string) (protocol.ScheduleReceipt, error) {
 	out, err := b.commandSchedule(ctx, protocol.ScheduleRequest{Namespace: ns, ID: id}, engine.DeleteSchedule{})
@@ -425,7 +424,7 @@ func (b *Broker) DeleteSchedule(ctx context.Context, ns, id string) (protocol.Sc
 	return out, err
 }
 
-// TriggerSchedule fires now, under the schedule's overlap policy or another.
+// TriggerSchedule fires a schedule now, under its own overlap policy or the given one.
 func (b *Broker) TriggerSchedule(ctx context.Context, ns, id, overlap string) (protocol.ScheduleReceipt, error) {
 	now, err := b.store.Now(ctx)
 	if err != nil {

@@ -78,8 +78,9 @@ func (s sight) through(c store.Change) (store.Change, error) {
 	return c, s.owner()
 }
 
-// of refuses a task whose queue the caller's token is not good for. The queue of an activity that has ended is not at
-// hand; whatever is asked of such a task is refused anyway, and refused looks then.
+// of refuses a task whose task queue the caller's token does not include. It cannot check an activity that has ended,
+// whose queue is only in the history; requests for such an activity are refused anyway, and refused checks the queue
+// then.
 func (s sight) of(run *engine.Run) error {
 	if s.who == nil {
 		return nil
@@ -93,14 +94,14 @@ func (s sight) of(run *engine.Run) error {
 	return nil
 }
 
-// refused is a refusal as the caller may hear it: it tells nothing of a task that the caller may not know of,
-// and never names a worker that it may not speak for.
+// refused returns the error that the caller may see. It does not disclose that a task exists to a caller without access
+// to it, nor the ID of a worker for which the caller may not act.
 func (s sight) refused(err error) error {
 	var e *protocol.Error
 	if s.who == nil || !errors.As(err, &e) || e.Reason == protocol.ReasonTaskNotFound {
 		return err
 	}
-	// All of this is looked up for a refusal alone, so a report that is taken costs nothing.
+	// Only a refusal needs these reads, so an accepted completion costs nothing.
 	if owner, named := e.Details["lease_owner"].(string); named && owner != "" {
 		if there, e := s.b.workers.LookUpReach(s.ctx, s.ns, owner); e != nil || !there {
 			return s.none()
@@ -119,7 +120,7 @@ func (s sight) refused(err error) error {
 	return err
 }
 
-// The very answer that an id gets which was never given out.
+// none returns the same error as for a task ID that never existed.
 func (s sight) none() error {
 	if s.kind.Asked() {
 		return question.NotFound(s.kind, s.id)
@@ -127,8 +128,8 @@ func (s sight) none() error {
 	return change.NoTask(s.id)
 }
 
-// question refuses a question of a queue the caller's token is not good for, or in the name of a worker it may not
-// speak for.
+// question refuses a query task whose task queue the caller's token does not include, or under the ID of a worker for
+// which the caller may not act.
 func (s sight) question(q *store.Question) error {
 	if s.who == nil {
 		return nil
@@ -139,7 +140,8 @@ func (s sight) question(q *store.Question) error {
 	return s.owner()
 }
 
-// queueOf is the queue an activity was scheduled in. One that has ended stands in its run's history alone.
+// queueOf returns the task queue of an activity. For an activity that has ended, it reads the queue from the run's
+// history.
 func (b *Broker) queueOf(ctx context.Context, run string, seq int64) (queue string, found bool, err error) {
 	err = b.store.View(ctx, func(r store.Reader) error {
 		s, err := r.Step(ctx, run, seq)

@@ -15,12 +15,11 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// A holder speaks of its session by name and epoch. The name alone would not do: a worker that was paused, and lost the
-// session meanwhile, would renew or close what another one holds by now. Each word is one decision on the session's
-// row.
+// A holder refers to its session by ID and epoch. The ID alone is not enough: a worker that was paused and lost the
+// session would renew or close the session of its new holder. Each verb is one decision on the session's row.
 
-// CreateSession claims a session for a worker before any activity of it. It is how external workers take one on
-// purpose.
+// CreateSession acquires a session for a worker before any activity uses it. External workers use it to acquire a
+// session explicitly.
 func (b *Broker) CreateSession(ctx context.Context, in protocol.SessionCreate) (protocol.SessionAnswer, error) {
 	key := engine.WorkerKey{Namespace: change.Namespace(in.Namespace), ID: in.WorkerID}
 	w, err := b.workers.Current(ctx, key, in.Incarnation)
@@ -122,8 +121,8 @@ func holder(in protocol.SessionVerb) engine.SessionHolder {
 	return engine.SessionHolder{Worker: in.WorkerID, Epoch: in.Epoch}
 }
 
-// What is common to the words of a holder: that the caller may speak for the worker, one decision, and that an accepted
-// one is a heartbeat.
+// sessionVerb checks that the caller may act for the worker, makes one decision on the session, and records a heartbeat
+// if the verb was accepted.
 func (b *Broker) sessionVerb(
 	ctx context.Context, in protocol.SessionVerb, outcome string, verb engine.SessionInput,
 ) (protocol.SessionAnswer, error) {

@@ -34,8 +34,8 @@ func (o *harness) softSession(a *app, holder string, beats bool, every int64, af
 	}
 }
 
-// takes polls as a worker once a second for at most so long, and returns the time until it receives an activity; zero
-// if it receives none.
+// takes polls as a worker once a second, for at most the duration most. It returns the time until the worker receives
+// an activity; zero if it receives none.
 func (o *harness) takes(b *app, worker string, most time.Duration, each func(time.Duration)) time.Duration {
 	o.t.Helper()
 	for at := time.Second; at <= most; at += time.Second {
@@ -50,9 +50,9 @@ func (o *harness) takes(b *app, worker string, most time.Duration, each func(tim
 	return 0
 }
 
-// At the default times, with two apps: the ready activity of a soft session goes to another worker once the holder has
-// missed two heartbeats at both apps. It waits for a holder that missed one, that is heard at the other app, or that
-// sends no heartbeats, and a hard session is never opened.
+// At the default settings, with two apps: another worker receives the ready activity of a soft session once the holder
+// has missed two heartbeats at both apps. The activity waits for a holder that missed one heartbeat, that sends
+// heartbeats to the other app, or that never sends any. Activities of a hard session always wait for the holder.
 func TestASoftSessionSkipsAHolderThatMissedTwoHeartbeats(t *testing.T) {
 	for name, c := range map[string]struct {
 		affinity  string

@@ -20,11 +20,11 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// Every workflow pays for a start, so it costs one commit and no read: the id is taken to be free, and only when
-// it shows that it is not is the start decided again on the rows that are there.
+// Every workflow costs a start, so a start costs one commit and no read. The workflow ID is assumed to be unused; only
+// if it is in use, the start is decided again on the existing rows.
 
-// Start starts a workflow. A workflow id is used once as long as a run of it is kept. A second start is refused, or,
-// with use-existing, answered with the run that is open.
+// Start starts a workflow. A workflow ID can be reused once no run of it is kept. A second start is refused or, with
+// use-existing, returns the open run.
 func (b *Broker) Start(ctx context.Context, in protocol.StartRequest) (protocol.StartAnswer, error) {
 	if in.Cron != "" {
 		return b.startCron(ctx, in)
@@ -43,7 +43,7 @@ func (b *Broker) Start(ctx context.Context, in protocol.StartRequest) (protocol.
 	// Names are checked for a new run only: a start of an existing workflow is answered as before, so its row is read
 	// first.
 	badName := engine.CheckStartNames(in)
-	// Chosen outside of the change, which may be decided more than once and has to say the same each time.
+	// Decide may be called more than once and must return the same ID each time.
 	runID := ulid.Make().String()
 	out, err := change.Commit[protocol.StartAnswer](ctx, b.store, store.Change{
 		Needs: store.Keys{Workflows: []engine.WorkflowKey{key}, Current: true, New: badName == nil}, Recall: true,

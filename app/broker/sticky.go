@@ -21,44 +21,43 @@ const (
 	mostStickyWorkers  = 50_000
 )
 
-// stickyRuns remembers which workers keep which runs in their memory, and up to which event, so that a task shows only
-// what its worker has not seen. It is a guess that may be wrong and does no harm then: a worker that forgot the run
-// asks for the history from the beginning. Each app has its own memory.
+// stickyRuns records which workers have which runs in their sticky caches, and up to which event, so that a task
+// contains only the events that its worker has not seen. The entry may be stale: a worker that evicted the run reads
+// its history from the beginning. Each app has its own memory.
 type stickyRuns struct {
 	mu   sync.Mutex                             // guards what follows
-	runs *simplelru.LRU[string, []stickyWorker] // of each run, who decided last first: it has the least to catch up with
-	size int                                    // workers of all runs
+	runs *simplelru.LRU[string, []stickyWorker] // workers of each run, the one with the latest workflow task first
+	size int                                    // number of workers of all runs
 }
 
-// seen is the last event that its machine has applied.
+// seen is the last event that the worker's cached run has applied.
 type stickyWorker struct {
 	store.Process
 	seen int64
 }
 
-// noteSticky notes what the outcome of a workflow task says that its worker keeps, before the outcome is committed: the
-// task it may make is handed out with the commit.
+// noteSticky records which run the worker of a workflow task keeps in its cache. It runs before the outcome is
+// committed, since the next task may be dispatched with the commit.
 func (b *Broker) noteSticky(run string, in protocol.CompleteItem) {
 	p := b.processOf(in)
 	switch {
 	case len(in.Commands) > 0 && in.Commands[len(in.Commands)-1].Type.Terminal():
-		b.sticky.forget(run, p) // others that keep it are notified when it has ended
+		b.sticky.forget(run, p) // other workers are notified when the run has closed
 	case in.Kept > 0 && p.Incarnation != "":
 		b.sticky.put(run, stickyWorker{p, in.Kept})
-	case in.Failure == nil: // one that does not say so may keep the run all the same
+	case in.Failure == nil: // a failed task need not evict the run
 		b.sticky.forget(run, p)
 	}
 }
 
-// forgetSticky takes back what noteSticky noted of an outcome that was refused: its worker throws away what it has of
-// the run.
+// forgetSticky reverts noteSticky after an outcome was refused: the worker evicts the run then.
 func (b *Broker) forgetSticky(in protocol.CompleteItem) {
 	if run, _, ok := engine.ParseTaskID(in.TaskID); ok && in.Kind == protocol.KindWorkflow {
 		b.sticky.forget(run, b.processOf(in))
 	}
 }
 
-// processOf is who sent an outcome.
+// processOf returns the process that sent an outcome.
 func (b *Broker) processOf(in protocol.CompleteItem) store.Process {
 	p := store.Process{
 		Worker: engine.WorkerKey{Namespace: change.Namespace(in.Namespace), ID: in.Owner}, Incarnation: in.Incarnation,
@@ -73,10 +72,10 @@ func (b *Broker) processOf(in protocol.CompleteItem) store.Process {
 func (k *stickyRuns) put(run string, by stickyWorker) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.runs == nil { // a run has a worker at least, so the number of runs never is what bounds it
+	if k.runs == nil { // each run has at least one worker, so the LRU's own limit is never reached
 		k.runs, _ = simplelru.NewLRU[string, []stickyWorker](mostStickyWorkers+1, nil)
 	}
-	// An older process of the worker is gone with its memory.
+	// The cache of an older process of the worker was lost with the process.
 	workers := k.without(run, func(o stickyWorker) bool { return o.Worker == by.Worker })
 	workers = slices.Insert(workers, 0, by)
 	k.set(run, workers[:min(len(workers), stickyWorkersOfRun)])
@@ -86,7 +85,7 @@ func (k *stickyRuns) put(run string, by stickyWorker) {
 	}
 }
 
-// forget says that a process keeps the run no more.
+// forget removes a process from the workers of a run.
 func (k *stickyRuns) forget(run string, p store.Process) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -95,7 +94,7 @@ func (k *stickyRuns) forget(run string, p store.Process) {
 	}
 }
 
-// all are the runs that some process keeps.
+// all returns the runs that any worker has in its cache.
 func (k *stickyRuns) all() []string {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -105,7 +104,7 @@ func (k *stickyRuns) all() []string {
 	return k.runs.Keys()
 }
 
-// sweep forgets processes that are no more.
+// sweep removes processes that are no longer alive.
 func (k *stickyRuns) sweep(lives func(store.Process) bool) {
 	known := map[store.Process]bool{}
 	for _, run := range k.all() {

@@ -12,10 +12,10 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// These passes are started by hand. Each item of them goes through its own decision, as what the sweeper brings does,
-// so one that somebody else dealt with meanwhile is skipped, and a pass may run at any time and next to another.
+// An operator starts these passes. Each item is one decision, as in the sweeper. An item that another change has
+// already handled is skipped, so passes may run at any time and concurrently.
 
-// RepairPass takes runs out of quarantine: those named, else all that are listed.
+// RepairPass releases runs from quarantine: the named runs, else all listed ones.
 func (b *Broker) RepairPass(ctx context.Context, in protocol.RepairRequest) (protocol.SystemPass, error) {
 	p := protocol.SystemPass{Results: []protocol.SystemResult{}}
 	if err := protocol.CheckLimits(in); err != nil {
@@ -25,7 +25,7 @@ func (b *Broker) RepairPass(ctx context.Context, in protocol.RepairRequest) (pro
 	if err != nil {
 		return p, err
 	}
-	// Those that are named need not be listed: whether one is in quarantine is looked at when it is repaired.
+	// Named runs need not be listed: the repair itself checks whether a run is in quarantine.
 	wanted := in.RunIDs
 	for _, c := range s.Candidates {
 		if len(in.RunIDs) == 0 && (in.WorkflowID == "" || in.WorkflowID == c.WorkflowID) {
@@ -56,7 +56,7 @@ func (b *Broker) RepairPass(ctx context.Context, in protocol.RepairRequest) (pro
 	return p, nil
 }
 
-// ActivityTimeoutPass moves activities on whose time has ended: those named, else all that are due.
+// ActivityTimeoutPass times out activities whose deadline has passed: the named ones, else all that are due.
 func (b *Broker) ActivityTimeoutPass(ctx context.Context, in protocol.TimeoutRequest) (protocol.SystemPass, error) {
 	p := protocol.SystemPass{Results: []protocol.SystemResult{}}
 	if err := protocol.CheckLimits(in); err != nil {

@@ -106,7 +106,7 @@ func (b *Broker) unseen(l *store.Leased) []history.Event {
 		Worker: engine.WorkerKey{Namespace: l.Head.Namespace, ID: a.Owner}, Incarnation: a.Incarnation,
 	})
 	n := len(l.Events)
-	// All of what it has not seen or nothing: with a gap it could not continue.
+	// All unseen events or none: the worker cannot continue with a gap.
 	if seen == 0 || seen >= l.Head.LastSeq || n == 0 || l.Events[0].Seq > seen+1 || l.Events[n-1].Seq != l.Head.LastSeq {
 		return nil
 	}
@@ -235,12 +235,12 @@ func (b *Broker) workflowTask(
 	if size <= 0 {
 		size = change.DefaultPage
 	}
-	// What the run was started with stands next to the history once more.
+	// The task repeats the run's arguments besides the first event.
 	if seen == 0 {
 		bytes = max(shortestPage, bytes-int(h.ArgumentBytes))
 	}
 	all := l.Events
-	// Where the events that came with the lease reach back far enough, nothing is read.
+	// If the events that came with the lease reach back far enough, the history is not read.
 	if n := len(l.Events); n > 0 && l.Events[0].Seq <= seen+1 && l.Events[n-1].Seq >= h.Task.Shown &&
 		l.Bytes <= change.MaxPageSize {
 		first := l.Events[0].Seq

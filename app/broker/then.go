@@ -15,38 +15,38 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// A worker that keeps a run can tell what the workflow does next as soon as it has the result. Both in one change
-// save a commit and a round trip for each step. The turn is only a proposal: whenever anything about it is in
-// doubt the result is taken alone, and the next workflow task is made as always.
+// A worker with a run in its sticky cache can compute the next commands of the workflow as soon as it has an activity's
+// result. Committing both in one change (an eager workflow task) saves a commit and a round trip per step. The commands
+// are only a proposal: in any doubt, the app commits the result alone and creates the next workflow task as usual.
 
-// turn is what came with the result of an activity to be done in the same step: what its workflow does next, as
-// decided by the worker that had both. A nil turn means that there is none.
+// turn is an eager workflow task: the workflow's next commands, which the worker sent with the result of an activity. A
+// nil turn means that there is none.
 type turn struct {
 	b    *Broker
 	ctx  context.Context
 	run  string
 	then engine.Then
 	by   store.Process
-	poll protocol.PollRequest // under whose name the next activity is leased
+	poll protocol.PollRequest // poll under whose ID the next activity is leased
 	next *dispatch.Waiter     // for the next activity; nil: the worker has no slot for one
 	// of the response
 	budget *dispatch.Budget
 	need   store.Keys // of the commands
 }
 
-// turn is that of an outcome, nil when it has none that could count. by is the worker that polls with the same
-// call and was let in: only a worker that could be given the workflow task may decide without it.
+// turn returns the eager workflow task of an outcome, or nil if it cannot be accepted. by is the worker that polls with
+// the same call: only a worker to which the workflow task could be dispatched may decide it eagerly.
 func (b *Broker) turn(
 	ctx context.Context, in protocol.CompleteItem, by *engine.Worker, budget *dispatch.Budget,
 ) *turn {
 	t := b.turnOf(ctx, in, by, budget)
 	if run, _, ok := engine.ParseStepID(in.TaskID); ok && in.Then != nil && t == nil {
-		b.sticky.forget(run, b.processOf(in)) // its worker went ahead, and will have to begin anew
+		b.sticky.forget(run, b.processOf(in)) // the worker has advanced the run and must replay it
 	}
 	return t
 }
 
-// Each of these is a reason for which the turn could not count. None of them is a refusal: the result is taken
+// turnOf returns nil for each reason not to accept the eager workflow task. None is an error: the result is committed
 // without it.
 func (b *Broker) turnOf(
 	ctx context.Context, in protocol.CompleteItem, by *engine.Worker, budget *dispatch.Budget,
@@ -85,7 +85,8 @@ func (b *Broker) turnOf(
 		SeenThrough: in.Then.SeenThrough, At: in.Then.At, Commands: in.Then.Commands, Hash: hashThen(in.Then), Types: types,
 		Ends: ends, Lessee: lessee,
 	}
-	// The worker has a slot for what comes next, so it waits for that before anybody else can be given it.
+	// The worker has a slot for the next activity, so its waiter is registered before another worker can lease the
+	// activity.
 	if in.Then.Slot {
 		t.next = b.dispatch.Enter(dispatch.Spec{
 			Namespace: by.Namespace, Queues: by.Queues, Kinds: []protocol.TaskKind{protocol.KindActivity},
@@ -97,13 +98,12 @@ func (b *Broker) turnOf(
 	return t
 }
 
-// turnPoll names what is leased with the result of an attempt. A worker that repeats the result asks for the same, and
-// is found its next activity by this name at any app. It is a name within the run, which stands next to it in the
-// task's row.
+// turnPoll is the poll ID of leases made with the result of an attempt. A worker that repeats the result uses the same
+// ID, so any app finds its next activity. The ID is unique within the run, whose ID is a column of the task's row.
 func turnPoll(run, attempt string) string { return "then " + strings.TrimPrefix(attempt, run+"-") }
 
-// hashThen tells turns apart.
-// What it has seen is part of it: the same commands on another history are another turn.
+// hashThen distinguishes eager workflow tasks. The hash includes the last event that the worker had seen: the same
+// commands on another history are a different task.
 func hashThen(t *protocol.Then) string {
 	all := make([]byte, 0, 64)
 	all = binary.BigEndian.AppendUint64(all, uint64(t.SeenThrough))
@@ -111,7 +111,7 @@ func hashThen(t *protocol.Then) string {
 	return markedSum(append(all, hashCommands(t.Commands)...))
 }
 
-// change is that of a result with its turn.
+// change returns the change that commits a result with its eager workflow task.
 func (t *turn) change(ns string, needs store.Keys, in engine.CompleteActivity) store.Change {
 	needs.Sessions, needs.Workflows, needs.Former = t.need.Sessions, t.need.Workflows, t.need.Former
 	needs.Activities = append(needs.Activities, t.need.Activities...)
@@ -171,7 +171,7 @@ func (t *turn) endWait() {
 	}
 }
 
-// taken is the answer to a turn that counts.
+// taken returns the answer to an accepted eager workflow task.
 func (t *turn) taken(o change.Outcome) *protocol.Taken {
 	var leased []store.Leased
 	if t.next != nil {
@@ -180,9 +180,9 @@ func (t *turn) taken(o change.Outcome) *protocol.Taken {
 	return t.b.taken(t.ctx, t.poll, t.run, o.Made, leased, t.budget)
 }
 
-// taken says how a run continued with a turn. What it scheduled goes back if it cannot be told. It is nil, as if the
-// turn did not count, when what the turn made does not fit into the response: the worker then throws the run away, and
-// replays it with the next task.
+// taken returns how a run continued with an eager workflow task. If the new events do not fit into the response, it
+// returns nil, as for a task that was not accepted, and returns the leased activities; the worker then evicts the run
+// and replays it with the next task.
 func (b *Broker) taken(
 	ctx context.Context, poll protocol.PollRequest, run string, made []history.Event, leased []store.Leased,
 	budget *dispatch.Budget,
@@ -203,13 +203,13 @@ func (b *Broker) taken(
 	return out
 }
 
-// takenBefore answers a repeated result whose turn counted, at any app: what the turn made stands in the history behind
-// the result, and the lease of the next activity names the attempt.
+// takenBefore answers a repeated result whose eager workflow task was accepted, at any app: its events follow the
+// result in the history, and the lease of the next activity names the attempt.
 func (b *Broker) takenBefore(
 	ctx context.Context, in protocol.CompleteItem, ended history.Event, hash string, budget *dispatch.Budget,
 ) (*protocol.Taken, error) {
 	if in.Then == nil || in.Then.Unread != nil || hash == "" || hash != hashThen(in.Then) {
-		return nil, nil //nolint:nilerr // a turn that cannot be read was not taken
+		return nil, nil //nolint:nilerr // an eager workflow task that cannot be decoded was not accepted
 	}
 	run, _, _ := engine.ParseStepID(in.TaskID)
 	var made []history.Event

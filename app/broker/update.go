@@ -23,8 +23,8 @@ const (
 	maxUpdateWait     = 60 * time.Second
 )
 
-// Update sends an update to the current run of a workflow and waits for the stage asked for. A wait that runs out is no
-// error: the answer says what is known so far, and the update continues. When the run closes first, the update has
+// Update sends an update to the current run of a workflow and waits for the requested stage. When the wait times out,
+// Update returns the current stage without an error, and the update continues. If the run closes first, the update has
 // failed.
 func (b *Broker) Update(ctx context.Context, in protocol.UpdateRequest) (protocol.UpdateAnswer, error) {
 	if err := protocol.CheckLimits(in); err != nil {

@@ -112,9 +112,9 @@ func (b *Broker) Deregister(ctx context.Context, in protocol.DeregisterRequest) 
 	return b.workers.Deregister(ctx, in)
 }
 
-// WorkerHeartbeat takes a worker's heartbeat, renews every attempt and session it names, and says what the worker
-// should do. Sessions are renewed with those of other workers, see renewSessions; nothing is answered before it is
-// stored.
+// WorkerHeartbeat records a worker's heartbeat, renews each attempt and session in it, and returns what the worker
+// should do. Sessions are renewed together with those of other workers, see renewSessions. It returns after all
+// renewals are stored.
 func (b *Broker) WorkerHeartbeat(
 	ctx context.Context, in protocol.WorkerHeartbeat,
 ) (protocol.WorkerHeartbeatAnswer, error) {
@@ -133,13 +133,13 @@ func (b *Broker) WorkerHeartbeat(
 	var wait sync.WaitGroup
 	for i, l := range in.Leases {
 		l.Owner = w.ID
-		// Each attempt by itself and all at once: they come into one batch, and one that has ended says nothing of the
-		// others.
+		// The attempts are renewed concurrently, so that the committer stores them in one batch. An attempt that has
+		// ended does not affect the others.
 		wait.Go(func() { a.Leases[i] = b.renewLease(ctx, l) })
 	}
 	wait.Go(func() {
 		ended, err := b.keeps(ctx, w, in.KeptRuns)
-		if err != nil { // what it keeps it may keep for longer
+		if err != nil { // the worker keeps its cached runs
 			store.Warn(&b.log, err).Str("worker_id", w.ID).Msg("failed to look up which kept runs have ended")
 		}
 		a.EndedRuns = append(b.ended.pending(key), ended...)
