@@ -1,5 +1,5 @@
 // Package change builds the changes that verbs submit to the store: a step of a run or a session, the end of a
-// delivery, and pages of history. It starts nothing, keeps nothing.
+// delivery, and pages of history. It starts no goroutines and holds no state.
 package change
 
 import (

@@ -9,9 +9,10 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// Find is the run a target means, with the row of its workflow id. They are two reads, and the run may continue as a
-// new one between them: then both are read again, so that nobody is shown a run as its workflow's end that is not. What
-// reads the same twice is so: of a chain that was imported from its beginning, the runs to come are missing.
+// Find returns the run that a target names, with the row of its workflow id. These are two reads, between which the run
+// may continue as new. Find then repeats both reads, so that it does not return a superseded run as the current run of
+// its workflow. If the second reads return the same run, that run is the result: later runs of a chain that was
+// imported from its beginning may be missing.
 func Find(ctx context.Context, r store.Reader, t protocol.Target) (*engine.Run, engine.Workflow, error) {
 	for before := ""; ; {
 		run, flow, err := findOnce(ctx, r, t)

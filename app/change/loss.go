@@ -87,7 +87,7 @@ func Lose(ctx context.Context, s store.Store, l Loss) (Lost, error) {
 	if err != nil {
 		return Lost{}, err
 	}
-	// Deliveries whose end affects other runs are ended in their own changes, with the same verdict.
+	// Deliveries whose end affects other runs are ended in separate changes, with the same verdict.
 	for _, one := range out.alone {
 		_, err := s.Commit(ctx, Step("", one.run, one.needs, one.in))
 		switch {

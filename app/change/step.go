@@ -8,9 +8,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/history"
 )
 
-// One decision may touch more runs than the one that was asked about: a child that starts, a parent that hears of an
-// end, the run that continues in its place. They are gathered into one change here, so that nobody can see one half of
-// it.
+// One decision may touch several runs: a child that starts, a parent that is notified of an end, the run that continues
+// as new. All of them are committed in one change, so no reader can see only a part of the decision.
 
 // environment is what a decision on a run may look at.
 func environment(rows store.Rows, run *engine.Run) engine.Environment {

@@ -7,9 +7,9 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// What happens between a poll and a commit is in no table: whether anybody waits, how often claims came back empty,
-// what had to be given back. An operator who asks why a queue is paused finds that here, for this process alone; the
-// sum over all apps is the monitoring's to make.
+// The counts below cover events between a poll and a commit, which no table records: how many polls wait, how many
+// claims were empty, how many tasks were released. They show an operator why a queue does not advance. They cover this
+// process only; monitoring adds them up over all apps.
 
 // Counts are totals since the start, for metrics.
 type Counts struct {

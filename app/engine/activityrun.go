@@ -8,10 +8,10 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// An activity run is one activity by itself. It has no code that decides: its start schedules the activity, and the end
-// of the activity closes it, in the same step. So no workflow task is ever made for it, and what only code could answer
-// is refused. It is a run and nothing new next to it, so that listing, retention, history and cancellation work without
-// a second set of rules.
+// An activity run is a single activity without workflow code: its start schedules the activity, and the end of the
+// activity closes the run in the same step. It never has a workflow task, and requests that only workflow code can
+// answer are rejected. It is stored as an ordinary run, so listing, retention, history and cancellation need no second
+// set of rules.
 
 // DecideActivityRun makes an activity run. c is a schedule_activity command that passed CheckActivity. in is as
 // for DecideStart, but only what any run has is read of it: an activity run has no parent and continues

@@ -211,9 +211,10 @@ const (
 	ReasonDeleted         = "deleted"           // a DELETE of the owner that released the session and named no reason
 )
 
-// What a change of release does to a session: PolicyMigrate, the default, lets a worker of any release claim it once
-// its holder has released it; PolicyFinish keeps it for workers of its release as long as an app of that release lives;
-// PolicyFail fails the tasks that wait for it, or else the next one, with the lost state as their error.
+// Release policies decide what happens to a session when the release changes. With PolicyMigrate, the default, a worker
+// of any release may acquire it once its holder has released it. With PolicyFinish it is reserved for workers of its
+// release while an app of that release is alive. With PolicyFail its waiting tasks fail, or else the next one fails,
+// with the lost state as their error.
 const (
 	PolicyMigrate = "migrate"
 	PolicyFinish  = "finish"

@@ -2,11 +2,11 @@ package engine
 
 import "github.com/sojourn-run/sojourn/shared/protocol"
 
-// An answer that gave a task may be lost, and its worker asks again, perhaps at another app: that one finds the lease
-// and tells of it again. The app of the first answer learns meanwhile that this went nowhere, and undoes the delivery,
-// as one that nobody began. Were it to find the lease as it made it, a step would be taken from the worker that has
-// begun it, and run twice without a trace. So telling again is its own change, and what is undone is what was told so
-// often.
+// A response that delivers a task may be lost. The worker then polls again, perhaps at another app, which finds the
+// lease and delivers the task again. The first app meanwhile learns that its response was lost and undoes the delivery,
+// as one that no worker began. If the lease were unchanged, this would revoke a task that the worker has already begun,
+// and the step would run twice without a trace. Each redelivery is therefore a change that increments a counter, and an
+// undo must name the count it knows.
 
 // TellAgain notes that the holder of a delivery is told of it again.
 type TellAgain struct {

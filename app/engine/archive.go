@@ -2,8 +2,8 @@ package engine
 
 import "github.com/sojourn-run/sojourn/shared/protocol"
 
-// ArchiveRun marks a closed run as dealt with. Its history and its status stay what they are, since nothing follows the
-// end of a run: the mark stands next to them. Archiving again changes nothing.
+// ArchiveRun marks a closed run as archived. The history and the status do not change, because no event follows the end
+// of a run; the mark is stored in the run's row. Archiving a run twice has no further effect.
 type ArchiveRun struct{ Reason string }
 
 func (in ArchiveRun) decide(st *step) error {

@@ -112,9 +112,9 @@ func (st *step) endOpenSteps(why string) {
 	st.endChain(why)
 }
 
-// continueAsNew closes the run and says which run continues. Signals that the workflow has not handled and updates that
-// it has not answered go along, or they would be lost between the two runs. Sessions of the workflow id stay, and
-// children are handed to the chain.
+// continueAsNew closes the run and names the next run. Unhandled signals and unanswered updates are carried over to it;
+// otherwise they would be lost between the two runs. Sessions of the workflow id remain open, and children are
+// transferred to the chain.
 func (st *step) continueAsNew(c protocol.Command, seq int64) {
 	was := *st.Run
 	next := Start{

@@ -56,16 +56,16 @@ func (w *Wait) condition(run string, seq int64) history.Condition {
 	}
 }
 
-// settleWaits ends the waits that the completed task was asked about: a signal wait whose signal it was shown, and a
-// condition that it evaluated. A condition that did not hold comes back among the commands and gets its own wait. A
-// member of an open group that comes back stays as it is.
+// settleWaits ends the waits that the completed task has answered: a signal wait whose signal the task was shown, and a
+// condition that the task evaluated. A condition that was false is repeated among the commands and gets a new wait. A
+// repeated member of an open group remains open.
 //
-// So does a condition that was evaluated without a signal which has arrived since. A replayer counts everything
-// before the end of a wait as known to that wait: ended now, the wait would have the late signal before its
-// end, the replay would find the condition true there, and would go another way than the task did.
+// A condition also remains open if a signal arrived after its evaluation. A replayer treats everything before the end
+// of a wait as known to that wait. If the wait ended now, the replay would see the late signal before the end, find the
+// condition true, and diverge from the task's own execution.
 //
-// fresh are the commands without those that a replayer repeated; what is still to be carried out of them is
-// returned.
+// fresh are the commands without those that a replayer repeated. settleWaits returns the commands that remain to be
+// applied.
 func (st *step) settleWaits(commands, fresh []protocol.Command) []protocol.Command {
 	for k, w := range st.Waits.All() {
 		woken := w.Signal > 0 && w.Signal <= st.seen

@@ -12,7 +12,7 @@ import (
 // name. A store applies it whole or not at all.
 type Decision struct {
 	After  int64           // sequence of the last event this was decided on: the fence
-	Next   *Run            // a fork of the run with the step taken; its tables hold the changed rows
+	Next   *Run            // a fork of the run with the step applied; its tables hold the changed rows
 	Events []history.Event // what is appended, in order
 	// Unrecorded are events of abandoned activities after the close of their run: they changed the activities' rows, and
 	// the history has ended.

@@ -195,9 +195,9 @@ func (s *Run) started(d *history.WorkflowStarted, e history.Event) {
 	}
 }
 
-// closed ends the run in memory. Everything open goes, so that nothing is swept, claimed or matched for it any
-// more. What it owes others stays: the news of its end has to arrive after it has ended. Its abandoned activities stay
-// too.
+// closed ends the run in memory. It removes everything open, so nothing is swept, claimed or matched for the run any
+// more. Undelivered messages to other runs remain, because the report of the run's end is sent after the end. Abandoned
+// activities remain as well.
 func (s *Run) closed(status protocol.RunStatus, e history.Event, why history.Failure) {
 	s.Status, s.ClosedAt, s.Failure, s.FailureType = status, e.At, why.Message, why.ExceptionType
 	s.Task, s.Wake, s.WakeFor = nil, 0, nil
@@ -228,8 +228,8 @@ func (s *Run) closed(status protocol.RunStatus, e history.Event, why history.Fai
 }
 
 // resolved wakes the run for a step that ended, unless other members of its parallel group are still open: a replayer
-// that is woken inside a group would emit the whole group again. A group whose selection has its winner is the
-// exception, because then the code continues without the others.
+// that wakes inside a group would emit the whole group again. The exception is a group whose selection has a winner,
+// because the workflow code then continues without the other members.
 func (s *Run) resolved(e history.Event, group string, c Cause) {
 	s.Settled = e.Seq
 	if group != "" && !slices.Contains(s.Selected, group) {

@@ -7,10 +7,10 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// When a run continues as new, the next run has no step that waits for the children of the one before, but they still
-// run, and their close policy must still take effect. They are handed to the chain of runs of the workflow id. The rows
-// stay where they are when the chain continues, so a run that continues a thousand times does not carry its children
-// along a thousand times.
+// When a run continues as new, its open children continue to run and their close policy still applies, but no step of
+// the next run waits for them. They are therefore transferred to the chain of runs of the workflow id. Their rows do
+// not change when the chain continues, so a run that continues a thousand times does not copy its children a thousand
+// times.
 
 // FormerChild is an open child that an earlier run of a workflow id started, before that run continued as new. It
 // belongs to the chain of runs: its own row, which stays where it is when the chain continues, and which follows the
@@ -82,8 +82,7 @@ func (st *step) countFormer(f *FormerChild, n int) {
 	}
 }
 
-// handOver leaves the open children of the run to the chain: the run that continues in its place has no step that waits
-// for them.
+// handOver transfers the open children of the run to the chain, because no step of the next run waits for them.
 func (st *step) handOver(next *Start) {
 	for seq, c := range st.Children.All() {
 		// The group belonged to a step of the run that ends.

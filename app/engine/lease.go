@@ -112,8 +112,8 @@ func (s *Session) With(w *Worker, now time.Time) bool {
 	return s.HeldBy(w.ID, now) && s.Incarnation == w.Incarnation
 }
 
-// claim makes the worker the owner under a higher epoch. If somebody held the session so far, that holding ends with
-// it: of an older process of the same worker, or of a holder that left the session's tasks waiting for too long.
+// claim makes the worker the owner under a higher epoch. It ends the lease of the previous owner, if there is one: an
+// older process of the same worker, or a holder that left the session's tasks waiting for too long.
 func (s *Session) claim(l Lessee, floor int64, now time.Time, task string) (timeline []protocol.SessionEvent) {
 	why := ""
 	switch {

@@ -132,7 +132,7 @@ func (s *Suspicion) leased() *Suspicion {
 	return &next
 }
 
-// ready is the suspicion of a blamed task whose back-off has ended.
+// ready returns the suspicion of a blamed task whose backoff has ended.
 func (s *Suspicion) ready(now history.Time) *Suspicion {
 	if s == nil || s.Blamed == 0 {
 		return s

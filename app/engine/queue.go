@@ -326,7 +326,7 @@ func (in LimitQueue) decide(q *Queue, _ history.Time) error {
 	return nil
 }
 
-// keep remembers what was decided about a build id, as long as there is anything: an empty entry would stay in the row
+// keep stores the decisions about a build id. It deletes an empty entry, which would otherwise remain in the row
 // forever.
 func (q *Queue) keep(id string, b Build) {
 	if b == (Build{}) {

@@ -7,9 +7,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// When a session moves, its state may have to be rebuilt on the next worker before the activity can continue. That is
-// the worker's work, inside the attempt; what is recorded here lets people see later why an attempt took so long or
-// failed.
+// When a session moves, the next worker may have to rebuild its state before the activity can continue. The worker
+// rebuilds it within the attempt. The record below explains later why an attempt took so long or failed.
 
 // maxCause is how many bytes history keeps of why the state of a session was missing.
 const maxCause = 2000

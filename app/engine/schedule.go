@@ -45,7 +45,7 @@ type Schedule struct {
 	Events    int64        `json:"events"` // sequence of the last entry of its history
 	CreatedAt history.Time `json:"created_at"`
 	UpdatedAt history.Time `json:"updated_at"`
-	// taken away: only its history is shown, as long as a closed run is kept
+	// RemovedAt is the time of deletion. Afterwards only the history is shown, for the retention time of a closed run.
 	RemovedAt history.Time `json:"removed_at,omitzero"`
 
 	Spec             protocol.ScheduleSpec   `json:"spec"`
@@ -119,7 +119,7 @@ func (s *Schedule) StartID(at time.Time, trigger string) string {
 	return s.FireID(at)
 }
 
-// ScheduleEnvironment is what a decision on a schedule may look at next to it.
+// ScheduleEnvironment is the state besides the schedule itself that a decision on a schedule may read.
 type ScheduleEnvironment struct {
 	Running bool                         // the workflow it started last is open
 	Taken   func(workflowID string) bool // there is, or was, a workflow of this id

@@ -747,7 +747,7 @@ func (s *stage) check(t *testing.T) {
 		}
 		folded.Evolve(e)
 	}
-	if !s.run.Status.Open() { // the history does not say what abandoned activities do after its end
+	if !s.run.Status.Open() { // no event records abandoned activities after the close
 		for seq := range folded.Activities.All() {
 			if a, open := s.run.Activities.Get(seq); open {
 				folded.Activities.Put(seq, a)

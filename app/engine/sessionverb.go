@@ -10,9 +10,9 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// What workers and operators do to a session next to the runs that use it: claim, renew, release, move, close, and what
-// time does to it. Each is a decision on the session's row alone, so none of them needs a run, and a session without
-// any run can be looked after too.
+// This file contains the changes of a session that do not come from a run: acquire, renew, release, move, close and
+// expire. Each is a decision on the session's row alone, so none of them loads a run, and a session without runs can be
+// managed too.
 
 // SessionInput is something that happens to a session next to the runs that use it. The set is closed.
 type SessionInput interface {

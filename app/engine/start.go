@@ -107,7 +107,7 @@ func DerivedRunID(parent string, seq int64, now time.Time) string {
 	return id.String()
 }
 
-// codecOf is the payload_codec that stands next to a blob: absent without one.
+// codecOf returns the payload_codec that is recorded with a blob: empty for an empty blob.
 func codecOf(blob string) string {
 	if blob == "" {
 		return ""

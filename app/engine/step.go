@@ -17,8 +17,8 @@ type Input interface {
 	decide(*step) error
 }
 
-// Environment is what a decision on a run may look at next to the run. Whoever submits the input names the rows it
-// needs; the functions look among those that were loaded, so deciding does no IO.
+// Environment is the state besides the run itself that a decision on a run may read. The submitter of an input names
+// the rows that the input needs; the functions below look them up among the loaded rows, so a decision does no I/O.
 type Environment struct {
 	Session func(id string) *Session // of the run's namespace; nil when there is no row
 	Chain   []*Session               // the live workflow-scoped sessions of the run's workflow id

@@ -100,8 +100,8 @@ func (st *step) takeTurn(t *Then) error {
 		Number: st.Tasks, Holder: Holder{Owner: st.Task.Owner, Incarnation: st.Task.Incarnation}, Commands: t.Commands,
 		Hash: t.Hash, Types: t.Types, Ends: t.Ends,
 	}
-	// In its own completion this would quarantine the run. In a turn it is merely left out, and the task that follows
-	// quarantines it if the worker insists.
+	// In a workflow task's own completion, unsupported commands would quarantine the run. In an eager workflow task
+	// they are only rejected; the following workflow task quarantines the run if the worker sends them again.
 	if err := task.Unsupported(); err != nil {
 		return err
 	}

@@ -178,8 +178,9 @@ type ScheduleReader interface {
 type NamespaceReader interface {
 	Namespace(ctx context.Context, name string) (Namespace, error)
 	Namespaces(ctx context.Context) ([]Namespace, error) // by name
-	// CountUsage counts the runs and schedules of a namespace in one snapshot. It reads all runs, in pages. Before that it
-	// passes the namespace's row and the number of an app's last batch in the snapshot to begun, whose error ends it.
+	// CountUsage counts the runs and schedules of a namespace in one snapshot. It reads all runs, in pages. Before that
+	// it calls begun with the namespace's row and the number of the app's last batch in this snapshot. An error of
+	// begun ends the count.
 	CountUsage(
 		ctx context.Context, namespace, app string, begun func(row Namespace, batch int64) error,
 	) (engine.Usage, error)

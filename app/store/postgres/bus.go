@@ -82,7 +82,8 @@ type message struct {
 	Tokens   []string          `json:"t,omitempty"` // that were made, changed or dropped
 }
 
-// worker is one whose lease ran out, or a process of it whose registration has ended, or which said something.
+// worker names a worker in a notice: its lease expired, the registration of one of its processes ended, or it started or
+// stopped draining.
 type worker struct {
 	Namespace   string `json:"ns"`
 	ID          string `json:"id"`

@@ -27,9 +27,9 @@ const (
 	between = 200 * time.Millisecond
 )
 
-// migrate brings the schema up to date, and says which one this binary knows. A schema that is so already is looked at
-// and no more, so that no lock of another process is in the way. Who finds another one at it waits, not forever: one
-// whose connections have been paused for half a minute is ended.
+// migrate migrates the schema and returns the newest version that this binary knows. If the schema is up to date,
+// migrate only reads the version and cannot be blocked by a lock. If another process is migrating, migrate waits up to
+// mostMigration and terminates that process's lock owner when its connections have been idle for half a minute.
 func migrate(ctx context.Context, server *server, db *sql.DB) (known int64, err error) {
 	workers, err := server.newPool(func(cfg *pgx.ConnConfig) {
 		cfg.RuntimeParams["application_name"] = migrator
@@ -122,8 +122,9 @@ func takeTurn(ctx context.Context, db *sql.DB, c *sql.Conn) error {
 // stillFor is how long a process that migrates may do nothing.
 var stillFor = 30 * time.Second
 
-// endMigrator ends the process that holds the migration lock, if none of its connections did anything for a while: the
-// server would wait for it forever. Its open transaction ends by itself.
+// endMigrator terminates the backend that holds the migration lock if all of that process's connections have been idle
+// for stillFor. PostgreSQL sets no limit on holding an advisory lock. The open transaction of the process is rolled
+// back.
 func endMigrator(ctx context.Context, db *sql.DB) error {
 	const still = "SELECT count(pg_terminate_backend(h.pid)) FROM pg_locks AS h JOIN pg_stat_activity AS a ON a.pid = h.pid" +
 		" WHERE h.locktype = 'advisory' AND h.granted AND a.datname = current_database() AND a.application_name = $1" +

@@ -27,8 +27,8 @@ import (
 //go:embed migrations/*.sql
 var migrations embed.FS
 
-// others are the connections of a store next to those that read: who commits, who tells the other apps, who hears them.
-// migrating takes two that read.
+// others is the number of a store's connections that do not read: the committer, the notifier of other apps, and the
+// listener for their notices. A migration uses two of the reading connections.
 const (
 	others  = 3
 	readers = 7 // where the pool is not bounded

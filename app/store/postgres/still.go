@@ -18,9 +18,9 @@ import (
 	"github.com/sojourn-run/sojourn/app/store/sqldb/db"
 )
 
-// An app may be paused, be cut off or vanish in the middle of a transaction, and must not stop the others by what it
-// has locked. The server is told with every connection how long to bear it; what no time-out of the server covers, a
-// statement that never arrives whole, is ended by who meets the lock.
+// An app that pauses, loses its network or dies during a transaction must not block other apps through its locks. Each
+// connection sets time-outs on the server. These do not cover a statement that was only partly received; such a
+// transaction is terminated by the app that meets its lock (see unblock).
 
 // committer is the name under which the server knows connections that write.
 const committer = "sojourn committer"
@@ -39,9 +39,9 @@ var bearing = map[string]string{
 	"tcp_keepalives_count":                "3",
 }
 
-// errPooler is why nothing is stored through a pooler of connections: what every connection asks of the server is
-// refused or dropped there, so that an app that is paused would hold its locks forever, and who hears the others or
-// keeps prepared statements would lose the session.
+// errPooler is returned when the connection goes through a connection pooler. A pooler rejects or drops the time-outs
+// that each connection sets, so a paused app would hold its locks forever. It also breaks features that need a session
+// of their own: LISTEN and prepared statements.
 var errPooler = errors.New("connect to PostgreSQL itself: something between, such as PgBouncer, takes connections together")
 
 // pooled says whether a connection was refused for what it asks of the server, as PgBouncer does.
@@ -91,9 +91,9 @@ func parse(url string) (*pgx.ConnConfig, error) {
 	return cfg, nil
 }
 
-// unblock ends the transactions of committers that have been paused for two seconds: nothing came from their apps, or
-// nothing is taken by them. Who has met a lock for a while calls it. A transaction in which the server is at work, or
-// that waits itself, is left alone.
+// unblock terminates the transactions of committers that have been paused for two seconds: their apps sent nothing, or
+// read no response. An app calls it after a lock has blocked it for a while. Transactions in which the server executes
+// a statement, or waits for a lock, are not terminated.
 func unblock(ctx context.Context, db *sql.DB) error {
 	const still = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE datname = current_database() AND application_name = $1" +
 		" AND pid <> pg_backend_pid() AND xact_start < clock_timestamp() - interval '2 seconds' AND wait_event_type = 'Client'" +

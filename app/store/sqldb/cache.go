@@ -239,7 +239,7 @@ func (c *cache) remember(b *batch, trusted bool) {
 	}
 }
 
-// weight is how much a history takes of what may be kept: an event is a few hundred bytes next to its payload.
+// weight is the memory that a history uses in the cache: its payloads, and a few hundred bytes for each event.
 func (p *past) weight() int { return p.bytes + 256*(len(p.events)+1) }
 
 // weight is how much a run takes of a cache of runs.

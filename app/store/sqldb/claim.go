@@ -30,10 +30,10 @@ type pick struct {
 	suspect                 *engine.Suspicion // in a lane of suspects
 }
 
-// claim leases ready tasks to the pollers of p, oldest of the most urgent first, and the first poller that may have a
-// task gets it. It reads only the ranges that hold what these workers may serve. On a shared database it skips whatever
-// somebody else has locked, so it never waits. A skipped task is being taken by that other app, or is announced again
-// by it; and since that app may be gone or paused, the queue is looked at again as well (see look).
+// claim leases ready tasks to the pollers of p: by priority, then oldest first, each to the first poller that is
+// allowed to have it. It reads only the index ranges that these workers can serve. On a shared database it skips locked
+// rows and never waits for a lock. The app that holds the lock either leases the skipped task or announces it again.
+// Because that app may have died or be paused, the queue is also checked again later (see look).
 func (b *batch) claim(p *pending) error {
 	select {
 	case <-p.gone:

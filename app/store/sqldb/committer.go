@@ -26,8 +26,8 @@ const (
 	mostCleanUp = 32
 )
 
-// maxLocked is how often a batch that met a lock in its writes is run again at once, before it is taken apart. Most
-// locks are another app's batch, which has ended in milliseconds.
+// maxLocked is how often a batch that meets a lock during its writes is retried at once before it is split. Most locks
+// belong to a batch of another app, which commits within milliseconds.
 const maxLocked = 2
 
 // maxRaces is how often a batch that lost a race is run again before its callers are told.
@@ -86,7 +86,7 @@ func (s *Store) loop() {
 	}
 }
 
-// run commits items (see attempt) and notes since when it has been at it, by which health tells that the database is
+// run commits items (see attempt). It records its start time, from which the health check detects that the database is
 // paused.
 func (s *Store) run(items []*pending) (rest []*pending) {
 	s.health.began.Store(time.Now().UnixNano())

@@ -269,7 +269,7 @@ type inSession struct {
 	session string
 }
 
-// eventBytes is what an event is taken to need in memory next to its payload.
+// eventBytes is the estimated memory of an event without its payload.
 const eventBytes = 128
 
 // append notes the events of a decision, to be written with the batch. sessions are those of activities that were open.

@@ -9,9 +9,9 @@ import (
 	"github.com/sojourn-run/sojourn/app/store/sqldb/record"
 )
 
-// The first task of a session decides who holds it. Two apps may do that at once, each for its own worker, and a worker
-// may be at its cap by what another app gave it. So the holder is chosen as a claim chooses it: with the worker's row
-// locked, and what it holds counted.
+// The first task of a session determines its holder. Two apps may choose at the same time, each for its own worker, and
+// another app may already have filled the worker's session limit. The holder is therefore chosen as in a claim: with
+// the worker's row locked and its sessions counted.
 
 // firsts is what one hand-over knows of workers that claim sessions with it: their rows, locked on a shared database,
 // nil for those that get no session here.

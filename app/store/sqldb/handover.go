@@ -75,9 +75,10 @@ func (b *batch) route() error {
 	return nil
 }
 
-// mostPassed is how many tasks of a run in a row go past older ones to the workers that made them. A step that is
-// handed over at once is neither written as ready nor looked for, so under load a run that continues costs less than
-// one that waits between its steps; but who waits for a worker must get one.
+// mostPassed is the number of consecutive tasks of a run that may be delivered to the worker that created them before
+// older tasks. A task that is delivered in the commit that creates it is neither written as ready nor claimed later, so
+// under load a continuing run costs less than a waiting one. The limit ensures that older tasks are delivered
+// eventually.
 const mostPassed = 8
 
 // handOver offers every task that became ready to the pollers that wait in this process, and leases it to the
@@ -163,9 +164,9 @@ func (b *batch) lostBy(r *run, seq int64) string {
 	return last.Worker
 }
 
-// leaseExpired notes that a lease of a worker ran out, or that it reconnected, and says so before anything is offered:
-// what was taken from a worker that is paused must not go into one of its open polls, nor anything into a poll on a
-// connection that broke without this app's knowing.
+// leaseExpired records that a lease of a worker expired, or that the worker reconnected, and notifies the dispatcher
+// before the batch offers tasks. A task that a paused worker lost must not be delivered to one of that worker's open
+// polls, and no task may be delivered to a poll on a connection that broke without this app's knowledge.
 func (b *batch) leaseExpired(k engine.WorkerKey) {
 	if k.ID == "" || b.silent[k] {
 		return

@@ -48,8 +48,8 @@ func (b *batch) load(items []*pending) error {
 		map[engine.QueueKey]bool{},
 	}
 	if !b.s.cfg.Dialect.Shared {
-		// Where several apps share a database they must agree on what has ended, so there the time is the server's and comes
-		// with the first round trip. Alone, this process is the only clock.
+		// Apps that share a database must agree on which leases have expired, so they use the server's clock, which is
+		// read in the first round trip. A process that has the database to itself uses its own clock.
 		b.now = b.s.clock.Now()
 		if err := b.s.clockJumped(); err != nil {
 			return err

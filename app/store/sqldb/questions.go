@@ -13,9 +13,9 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// A question is worth as much as its caller's patience. In the history it would stay forever, and in the committer's
-// batches it would cost those who write something that matters. Another app's worker may be the one that answers, so
-// memory alone does not do where several share a database.
+// A question is useful only until its caller times out. In the history it would remain forever, and in the committer's
+// batches it would delay durable writes. Where several apps share a database, another app's worker may answer the
+// question, so it cannot be held in memory alone.
 
 // questions keeps questions in a table that is not logged: a crash of the database may lose them, just as their
 // callers' patience may end. They go next to the committer, on the connections that read, since no change depends on

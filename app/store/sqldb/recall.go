@@ -91,7 +91,8 @@ func (m *memory) remember(b *batch) {
 		if r.wrote {
 			r.version, r.wrote = b.version, false
 		}
-		// Of a run whose head alone was loaded the other rows are not known, and one that has ended is not decided on again.
+		// The other rows of a run are unknown if only its head was loaded. A closed run is never decided on again, so
+		// it is not cached.
 		switch {
 		case r.Run != nil && !r.partial && r.Status.Open() && r.version != 0:
 			r.waiting = r.readyTasks()

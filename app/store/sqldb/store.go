@@ -66,7 +66,7 @@ type Config struct {
 	Decided func() *db.Call
 	// Hears says whether notices of other processes arrive; nil when there are none.
 	Hears func() bool
-	// Unclean says that the process before did not close the database.
+	// Unclean means that the previous process did not close the database.
 	Unclean bool
 	// Room says why there is no room for what a step may write, where that can be known; nil when it cannot.
 	Room  func() error
@@ -325,7 +325,7 @@ func (s *Store) View(_ context.Context, fn func(store.Reader) error) error {
 	return s.suspect(s.reads.View(fn))
 }
 
-// Reads is what this store reads with next to the committer, for a look at its statements.
+// Reads returns the pool that this store reads with, so that tests can inspect its statements.
 func (s *Store) Reads() *read.Pool { return s.reads }
 
 // About is Now without asking the database, for callers that only need to know roughly and that may come often.

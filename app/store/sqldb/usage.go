@@ -44,7 +44,7 @@ func (b *batch) used() {
 // Unclean reports whether the process before did not close the database, where one process has it.
 func (s *Store) Unclean() bool { return s.cfg.Unclean }
 
-// usageTries limits how often a count begins again because a batch was committed while its snapshot was taken.
+// usageTries limits how often a count restarts because a batch was committed while the snapshot was taken.
 const usageTries = 50
 
 var errBatchBetween = errors.New("a batch was committed while the snapshot was taken")

@@ -127,7 +127,8 @@ func byAnotherName() error {
 		store.ErrBusy)
 }
 
-// onlyName refuses a file with several names, where the lock next to it is all that keeps a second app out.
+// onlyName rejects a file with several hard links on systems where only the lock file next to the database excludes a
+// second app.
 func onlyName(f *os.File) error {
 	n, err := links(f)
 	if err == nil && n > 1 {
@@ -137,7 +138,8 @@ func onlyName(f *os.File) error {
 	return err
 }
 
-// private keeps others out of the file and of those next to it; SQLite makes those with the rights of the file.
+// private restricts the database file and the files next to it to its owner. SQLite creates the latter with the
+// permissions of the database file.
 func private(path string) (err error) {
 	for _, beside := range []string{"", "-wal", "-shm", ".lock"} {
 		err = errors.Join(err, process.PrivateFile(path+beside))

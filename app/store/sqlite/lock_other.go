@@ -12,8 +12,8 @@ import (
 	"github.com/sojourn-run/sojourn/app/store"
 )
 
-// lock is a file next to the database that exists as long as the store is open. After a crash it has to be removed by
-// hand, since there is no kernel lock to tell whether its writer still lives.
+// lock is a file next to the database that exists while the store is open. On this system there is no kernel lock that
+// shows whether the process is alive, so the file must be removed by hand after a crash.
 type lock struct{ path string }
 
 func acquire(path string) (*lock, error) {

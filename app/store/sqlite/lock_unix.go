@@ -13,8 +13,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/filelock"
 )
 
-// lock is held on a file next to the database as long as the store is open. The kernel lets go of it when the process
-// ends, however it ends.
+// lock is held on a file next to the database while the store is open. The kernel releases it when the process ends,
+// including after a crash.
 type lock struct{ f *os.File }
 
 func acquire(path string) (*lock, error) {

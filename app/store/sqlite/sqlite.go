@@ -52,10 +52,10 @@ const memory = "temp_store(MEMORY)"
 // readers is the most connections that read.
 const readers = 4
 
-// Open opens the file at path, made if missing, and migrates it. Until it is closed no other process can open it, under
-// whatever name: who tries gets store.ErrBusy. A file that the app before did not close is checked first; it is
-// store.ErrDamaged when it is malformed or acknowledged work is missing. A check that takes long continues while the
-// store serves, which then fails.
+// Open opens the file at path, creates it if it is missing, and migrates it. Until the store is closed, no other
+// process can open the file under any name; a second Open returns store.ErrBusy. If the previous app did not close the
+// file, Open checks it first, and returns store.ErrDamaged if it is malformed or acknowledged work is missing. A long
+// check continues while the store serves; if it finds damage, the store fails.
 func Open(ctx context.Context, path string, opts sqldb.Options) (*sqldb.Store, error) {
 	d, err := openFile(path)
 	if err != nil {

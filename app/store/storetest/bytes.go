@@ -69,7 +69,8 @@ func testClaimBytes(t *testing.T, s Suite) {
 			"claimed in vain before, it is delivery %d, attempt %d, of %d bytes", l.Activity.Delivery, l.Activity.Attempt, l.Size,
 		)
 	}
-	// k1 fits, large does not, and k2 behind it is not taken; the second poller continues from there.
+	// k1 fits into the first poller's bytes. large does not, and k2 behind it is not leased to that poller. The second
+	// poller continues from large.
 	got, _ := w.claimBytes(protocol.KindActivity, poller(a, 20_000, true), poller(b, 700_000, false))
 	if got != "k1:0 large:1 k2:1" {
 		t.Fatalf("dealt %s", got)

@@ -187,7 +187,7 @@ func testRateBudget(t *testing.T, s Suite) {
 	}
 }
 
-// Without a budget nothing is counted: claims cost what they cost before, also next to a queue that has one.
+// Without a budget no leases are counted, so a claim costs the same as before, even if another queue has a budget.
 func testBudgetCost(t *testing.T, s Suite) {
 	w := s.New(t)
 	worker := w.Worker("w")

@@ -10,8 +10,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// indexesOfBefore are those that a listing of runs was made fast besides. What came after them must not make a start or
-// a close of a run much dearer.
+// indexesOfBefore lists the indexes that existed before the listing of runs was sped up. The newer indexes must not
+// make the start or the end of a run much more expensive.
 var indexesOfBefore = []string{
 	"events_session", "items_due", "questions_waiting", "run_attributes_value", "runs_business_key", "runs_closed",
 	"runs_due", "runs_owner", "runs_queue", "runs_start", "runs_status", "runs_type", "runs_workflow",

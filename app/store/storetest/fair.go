@@ -47,7 +47,8 @@ func testFair(t *testing.T, s Suite) {
 	if got := w.drawn(6); got != "b0 a3 b1 a4 b2 a5" && got != "a3 b0 a4 b1 a5 b2" {
 		t.Fatalf("beside a burst a second class came as %s", got)
 	}
-	// Weight 3 gets three for one; tasks without a key are a their own class, and who comes back has saved nothing up.
+	// Weight 3 gets three tasks for every one of weight 1. Tasks without a key form a class of their own. A class that
+	// returns has saved up no credit.
 	w.Begun("heavy", keyed("c", 3, 6)...)
 	w.wide("plain", 2)
 	counts := map[byte]int{}
@@ -99,8 +100,8 @@ func testFairRuns(t *testing.T, s Suite) {
 	}
 }
 
-// Changes wait for a batch as well, and in it for each other: who has few is not put behind, nor next to, all of those
-// that somebody else has.
+// Changes queue for a batch, and within a batch behind each other. A caller with few changes must not wait behind, or
+// in the same batch with, all changes of a caller with many.
 func testShared(t *testing.T, s Suite) {
 	w := s.New(t)
 	order := ""
@@ -148,7 +149,8 @@ func testShared(t *testing.T, s Suite) {
 	}
 }
 
-// Without a fairness key nothing is ranked: a step costs what it did. Next to a fair queue others pay nothing either.
+// Without a fairness key no task is ranked, so a step costs the same as before. A fair queue does not make steps in
+// other queues more expensive.
 func testFairCost(t *testing.T, s Suite) {
 	w := s.New(t)
 	cost := func(id string) int64 {

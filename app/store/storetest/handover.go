@@ -299,8 +299,8 @@ func testLeftForTheFull(t *testing.T, s Suite) {
 	})
 }
 
-// A worker that is paused leaves its polls open, here and at another app. What its leases lose must go to somebody
-// else.
+// A paused worker leaves its polls open, at this app and at another one. A task whose lease expired must be delivered
+// to another worker.
 func testSilent(t *testing.T, s Suite) {
 	line, far := &Line{}, &Line{}
 	w := s.Fixture(t, "a", Options{Dispatch: line})

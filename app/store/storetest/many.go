@@ -415,8 +415,8 @@ func FindMany(t *testing.T, s store.Store, plans func(t *testing.T, l Listing)) 
 	}
 }
 
-// FindNothing asks many runs for what none of them is, and no index knows: with a budget that is over at once the
-// answer is how far the search came, and where the next one continues.
+// FindNothing searches many runs for a text that no run contains and that has no index. The search budget is exhausted
+// at once, so each response states how far the search came, and the next request continues there.
 func FindNothing(t *testing.T, s store.Store) {
 	q := store.RunQuery{Namespace: Namespace, Text: "nobody", Limit: 50, Budget: 1}
 	last := history.Micros(first + ManyRuns*1e6)

@@ -41,8 +41,8 @@ func MakeTask(n int) []any {
 	return []any{MakeRun(n).ID, 1, namespace, "q", "activity", "leased", 5, nil, first + int64(n), "w", "{}"}
 }
 
-// ManySessions is how many sessions there are: most have ended, one of ten is held, one of ten waits for a holder, and
-// of those half had one.
+// ManySessions is the number of sessions. Most have ended, one in ten is held, and one in ten waits for a holder; half
+// of the latter had a holder before.
 const ManySessions = 20_000
 
 // SessionColumns names what MakeSession gives, in the table sessions.

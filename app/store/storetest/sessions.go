@@ -11,7 +11,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// testSessions tells the cases of two workers on one store, each in its own database.
+// testSessions runs the cases of two workers on one store, each case in its own database.
 func testSessions(t *testing.T, s Suite) {
 	for _, c := range []struct {
 		name string

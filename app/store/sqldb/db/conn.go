@@ -34,8 +34,9 @@ type Conn interface {
 	Close(ctx context.Context) error
 }
 
-// Class says what an error of the database calls for. Retrying what is at fault would fail forever, and giving up on a
-// lost race would fail for nothing, so every error has to be put into one of these.
+// Class classifies database errors by the reaction they require. A faulty statement must not be retried, because it
+// would fail forever; a transaction that lost a race must be retried. Every error therefore belongs to exactly one
+// class.
 type Class int
 
 // The classes: the statement or its data are at fault; the transaction lost a race and is run again; it met a lock that

@@ -131,8 +131,8 @@ func (r *reader) queueStats(
 	return list, wrap(err, "queues")
 }
 
-// queueStats reads no row of a task that waits, only its entry in an index; and of those that are leased, which are at
-// most workers have slots, their rows.
+// queueStats counts waiting tasks from an index, without reading their rows. It reads the rows of leased tasks; there
+// are at most as many of these as workers have slots.
 func queueStats(namespace string, now int64) (string, []any) {
 	leased, args := leasedStats(namespace, now)
 	return "SELECT namespace, queue, kind, state, count(*) AS tasks, min(ready_at) AS oldest, 0 AS expired FROM tasks WHERE owner IS NULL" +
@@ -153,8 +153,8 @@ func queueStatsUpTo(namespace string, now int64, most int) (string, []any) {
 		" CROSS JOIN (SELECT 'ready' AS state UNION ALL SELECT 'delayed') AS s WHERE n.queue IS NOT NULL UNION ALL " + leased, append(args, int64(most))
 }
 
-// A lease whose time has ended is counted as such: the sweeper has not been there yet, and somebody looks at the number
-// now.
+// leasedStats also counts how many of the leases have expired: their tasks are still stored as leased until the sweeper
+// requeues them.
 func leasedStats(namespace string, now int64) (string, []any) {
 	args := []any{now}
 	if namespace != "" {

@@ -20,8 +20,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/history"
 )
 
-// Reads go next to the committer, over their own connections, and lock nothing: however long a listing takes, no commit
-// waits for it. What they see is committed, and may be older than an answer that was just given elsewhere.
+// Reads use connections other than the committer's and take no locks, so a long listing never delays a commit. A read
+// sees committed data only, which may be older than a response that another app has just sent.
 
 // Pool reads a database over connections of its own, and counts its reads.
 type Pool struct {

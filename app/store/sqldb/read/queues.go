@@ -12,8 +12,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// What operators look at when a queue is paused: what was decided about it, what is leased from it, what would come
-// next.
+// These queries show an operator why a queue is paused: decisions about the queue, its leases, and its next tasks.
 
 func (r *reader) QueueRows(ctx context.Context, namespace string) ([]engine.Queue, error) {
 	var list []engine.Queue
@@ -27,8 +26,8 @@ func (r *reader) QueueRows(ctx context.Context, namespace string) ([]engine.Queu
 	return list, wrap(err, "decisions about queues")
 }
 
-// Leased activities have their own rows, leased workflow tasks stand in those of their runs; in order of what ends
-// first.
+// QueueLeases lists leases by expiry time. A leased activity has its own row; a leased workflow task is stored in the
+// row of its run.
 func (r *reader) QueueLeases(ctx context.Context, k engine.QueueKey, limit int) ([]store.QueueLease, error) {
 	var list []store.QueueLease
 	const query = "SELECT * FROM (" +

@@ -515,9 +515,9 @@ func (l *listing) furthest(
 	return lead, end, nil
 }
 
-// skip is how far a walk may continue at once: to the first run behind a position that satisfies each condition of
-// which an index has the runs in order. So runs of an old build are not looked for among all that are newer. There may
-// be none.
+// skip returns how far a listing may jump: to the first run after a position that satisfies every condition for which
+// an index holds the runs in order. A search for runs of an old build, for example, does not read all newer runs. skip
+// returns false if there is no such run.
 func (l *listing) skip(where []store.Condition, after store.RunPosition) (store.RunPosition, bool, error) {
 	for i, c := range where {
 		if !walks(c) {

@@ -11,8 +11,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// What a worker has stands in the rows of tasks, runs and sessions, each with an index of what somebody owns: so it
-// costs what the worker has, however much there is besides.
+// The leases of a worker are stored in the rows of tasks, runs and sessions, each of which has an index by owner. The
+// cost of this query depends only on the number of leases held by this worker.
 
 func (r *reader) Worker(ctx context.Context, k engine.WorkerKey) (w engine.Worker, err error) {
 	err = r.one(ctx, selects(record.Workers)+" WHERE namespace = $1 AND worker_id = $2", []any{

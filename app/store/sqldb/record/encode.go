@@ -150,8 +150,8 @@ const (
 	AttachedItem = "attached"
 )
 
-// AddItem adds what is open in a run next to activities. Items of all kinds share a table: they are asked for by their
-// run, or by their time, whatever they are, and a new kind needs no migration.
+// AddItem adds an open item of a run other than an activity. Items of all kinds share one table, because queries select
+// them by run or by due time regardless of the kind, and because a new kind then needs no migration.
 func AddItem(r *db.Rowset, run, kind string, seq int64, due history.Time, v any) error {
 	body, err := Document(v)
 	if err != nil {
@@ -199,7 +199,8 @@ func OpenRows(d db.Dialect) string {
 		" UNION ALL "+d.Probe(Runs.Key(), columns, "items", "", ""))
 }
 
-// A row that cannot be read fails its run with its name: to leave it out would have the run continue without it.
+// An unreadable row returns an error that names the row and fails the run; if it were skipped, the run would continue
+// without the item.
 func readItem[V any](t *engine.Table[int64, V], run, kind string, seq int64, body string) error {
 	var v V
 	if err := json.Unmarshal([]byte(body), &v); err != nil {
@@ -310,8 +311,7 @@ func ReadFormer(v []any) (engine.FormerChild, error) {
 	return f, nil
 }
 
-// ReadNamespace reads a row of Namespaces. What a later release added to it is kept next to what is known, see
-// decodeOpen.
+// ReadNamespace reads a row of Namespaces. Members that a newer release added are preserved, see decodeOpen.
 func ReadNamespace(v []any) (n store.Namespace, err error) {
 	if n.Unknown, err = decodeOpen(db.Str(v[2]), &n, namespaceMembers); err != nil {
 		return n, fmt.Errorf("namespace %s: %w", db.Str(v[0]), err)

@@ -7,11 +7,11 @@ import (
 	"github.com/sojourn-run/sojourn/app/store/sqldb/db"
 )
 
-// What ended in a session is found by an index over the rows of histories, and a step in a session must not pay for its
-// own entry: those of one session are side by side, so each session that is used dirties a page of them. So only one
-// row of a run in a while leads to the session's ends, and those that come soon after it follow: they are found behind
-// it, by the run and the sequence. A row follows only where this process remembers the one that leads, which is stored
-// and never changes; who does not remember writes one that leads, which is never wrong.
+// An index over event rows finds the activities that ended in a session. One index entry for each step would be
+// expensive: the entries of one session are adjacent, so every active session dirties an index page of its own.
+// Therefore only some rows of a run are indexed (they lead). Rows that are written shortly after a leading row follow
+// it, and are read through it by run and sequence. A row may follow only if this process remembers the leading row,
+// which is stored and never changes. Otherwise the row leads, which is always correct.
 
 // What may follow a row that leads.
 const (

@@ -11,13 +11,14 @@ import (
 	"github.com/sojourn-run/sojourn/shared/rawjson"
 )
 
-// What a batch adds to a run's history is written as few rows. A row of several events has the first one's sequence as
-// its key and the last one's next to it; their payloads stand one to a line, and what else an event has stands in the
-// column heads, in the same order. A row of one event has neither, as every row of before, and is read as such.
+// The events that a batch adds to a run's history are packed into few rows. The key of a packed row is the sequence of
+// its first event, and another column holds that of its last event. The payloads are stored one per line; the other
+// members of the events are in the column heads, in the same order. A row of one event leaves both columns empty, as
+// rows of earlier releases do.
 //
-// Every batch begins a row, at the event that follows on what was committed before. So who decided on a state that was
-// true once, and is not any more, begins at an event that begins a row already, and its key is taken: two writers of
-// one run are fenced by the key alone, as they were when each event had a row.
+// Every batch begins a new row, at the event that follows the last committed one. A writer that decided on outdated
+// state therefore begins at an event that already has a row, and its insert violates the primary key. The key alone
+// fences two writers of a run, as it did when each event had its own row.
 
 // The most of a row; a single event may be larger.
 const (
@@ -25,7 +26,7 @@ const (
 	mostPackedBytes = 256 << 10
 )
 
-// head is what a row of several events says of one next to its payload.
+// head holds the members of one event in a packed row, without the payload.
 type head struct {
 	Type  string `json:"type"`
 	At    int64  `json:"at"`

@@ -9,8 +9,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/history"
 )
 
-// What a session's row does not count is counted from the rows of its tasks: see engine.Tally. Those change under the
-// lock of the session's row alone, so what is counted behind that lock is true as long as the batch lasts.
+// Counts that are missing from a session's row are derived from the rows of its tasks (see engine.Tally). These rows
+// change only while the session's row is locked, so counts taken under that lock remain correct for the whole batch.
 
 // MostReady is the most ready tasks of a session that are counted on a shared database, where each batch counts anew.
 // Nobody asks how many there are, only whether there are any.

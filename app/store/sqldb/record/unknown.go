@@ -26,9 +26,9 @@ func members(t reflect.Type) map[string]bool {
 	return known
 }
 
-// decodeOpen reads a row's JSON part into v, and returns the members that this build does not know: a later one wrote
-// them. They are kept next to what is known and written with it again, so that in an upgrade an app of the earlier
-// build, which rewrites the row for another reason, does not undo what was decided through one of the later build.
+// decodeOpen reads the JSON column of a row into v and returns the members that this build does not know because a
+// newer build wrote them. They are written back with the row. During an upgrade, an app of the older build can
+// therefore rewrite the row without undoing decisions that were made through the newer build.
 func decodeOpen(body string, v any, known map[string]bool) (unknown map[string]json.RawMessage, err error) {
 	if err := json.Unmarshal([]byte(body), v); err != nil {
 		return nil, err
