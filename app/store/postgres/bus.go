@@ -82,8 +82,8 @@ type message struct {
 	Tokens   []string          `json:"t,omitempty"` // that were made, changed or dropped
 }
 
-// worker names a worker in a notice: its lease expired, the registration of one of its processes ended, or it started or
-// stopped draining.
+// worker names a worker in a notice: its lease expired, the registration of one of its processes ended, or it started
+// or stopped draining.
 type worker struct {
 	Namespace   string `json:"ns"`
 	ID          string `json:"id"`
