@@ -12,8 +12,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// Role is what a token may be used for. Admin contains operator, operator writer, writer viewer; worker stands next to
-// them.
+// Role is the set of permissions of a token. admin includes operator, operator includes writer, and writer includes
+// viewer. worker is separate from these roles.
 type Role string
 
 // The roles.

@@ -1,8 +1,9 @@
 // Package budget limits the bytes that an app has in flight: request bodies, decoded values and unsent responses.
 //
-// A caller alone may use the whole budget. When it is used up, requests wait briefly, and freed bytes go to the
-// namespace, and within it to the token, that uses the fewest. A caller above its share whose request is still being
-// read, or that does not read its response, is disconnected in favour of a caller below its share.
+// A single caller may use the whole budget. When the budget is exhausted, requests wait briefly, and freed bytes go to
+// the namespace with the lowest use, and within it to the token with the lowest use. To serve a caller below its share,
+// the app closes the connection of a caller above its share whose request is still being read or that does not read its
+// response.
 package budget
 
 import (

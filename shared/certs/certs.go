@@ -149,9 +149,9 @@ func (r Rules) Transport(t *http.Transport) error {
 // handshakeTimeout limits a TLS handshake of a transport that sets no limit.
 const handshakeTimeout = 10 * time.Second
 
-// Client returns the rules with which workers and commands call an app: they trust the authorities in ca, or
-// those of the machine, and show the certificate in cert. Every connection reads all three files. Files that cannot be
-// read now are an error. Without files the rules are nil.
+// Client returns the TLS rules for connections of workers and commands to an app: they verify the app with the CA
+// bundle ca, or the system's CA bundle if ca is empty, and present the client certificate cert. The files are read for
+// every connection, and an unreadable file is an error already here. Without files the rules are nil.
 func Client(ca, cert, key string) (Rules, error) {
 	if ca == "" && cert == "" {
 		return nil, nil

@@ -261,8 +261,8 @@ func renewal(lease, buffer time.Duration) time.Duration {
 	return min(10*time.Second, lease/3, lease-buffer)
 }
 
-// checkIdle refuses an idle time that ends before a running attempt gives its next heartbeat: the session would be
-// taken for idle, and lost, under an activity that runs in it.
+// checkIdle rejects an idle timeout that is not longer than the interval between two heartbeats of a running attempt.
+// With it, a session could expire as idle while an activity runs in it.
 func checkIdle(c *checker, cfg *Config) {
 	if len(c.wrong) > 0 && (cfg.AttemptLease <= 0 || cfg.SessionIdle <= 0) {
 		return // said already

@@ -83,11 +83,11 @@ type Config struct {
 	Node         string `koanf:"node"`             // the program; empty: node in PATH
 	Python       string `koanf:"python"`           // the program; empty: python3 in PATH
 	Packages     string `koanf:"handler-packages"` // install, scripts or none
-	// ExecutorRead and ExecutorWrite are what confined code may open next to what it always may.
+	// ExecutorRead and ExecutorWrite are additional paths that confined executors may read or write.
 	ExecutorRead  []string `koanf:"executor-read"`
 	ExecutorWrite []string `koanf:"executor-write"`
 	ExecutorUIDs  string   `koanf:"executor-uids"` // auto, none or FIRST-LAST
-	// Egress and EgressAllow are what handlers reach of the network.
+	// Egress and EgressAllow restrict the network destinations of handlers.
 	Egress         string   `koanf:"egress"`
 	EgressAllow    []string `koanf:"egress-allow"`
 	ExecutorCgroup string   `koanf:"executor-cgroup"` // auto or none

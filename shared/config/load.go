@@ -24,16 +24,16 @@ type layer struct {
 	from   func(setting) string
 }
 
-// Load reads the settings of a process. A flag goes before the environment, that before the file, and that before the
-// default. A name that no setting has is an error with a suggestion; with --ignore-unknown-settings it is a warning.
+// Load reads the settings of a process. Flags override environment variables, which override the file, which overrides
+// the defaults. An unknown name is an error with a suggestion; with --ignore-unknown-settings it is a warning.
 //
-// flags is a parsed set that Register has prepared; nil stands for the bare binary with no flags. environ has the form
-// of os.Environ; a variable that is set but empty counts as unset. path names a YAML file with the flags' names as
-// keys; when it is empty, --config or SOJOURN_CONFIG may name one.
+// flags is a parsed set that Register has prepared; nil means no flags and the role of the bare binary. environ has the
+// form of os.Environ; an empty variable counts as unset. path is a YAML file whose keys are the names of flags; if path
+// is empty, --config or SOJOURN_CONFIG may name the file.
 //
-// The sources are in the order of the table, one for every setting, and are returned next to an error too as far as
-// they are known, so that `sojourn config` can show what is wrong. The error joins everything that is wrong, each line
-// naming the setting, its value and where it came from.
+// There is one source per setting, in the order of the table. Sources that are known are also returned with an error,
+// so that `sojourn config` can show them. The error joins all invalid settings, one per line, with the name, the value
+// and the source of each.
 func Load(flags *pflag.FlagSet, environ []string, path string) (*Config, []Source, []Warning, error) {
 	role := roleOf(flags)
 	given := koanf.New(".")

@@ -84,8 +84,8 @@ func (h *byCount) Pop() any {
 	return a
 }
 
-// Add takes a place for a connection of an address. close closes the connection; it is called on its own goroutine, at
-// most once, when the place is needed for another.
+// Add reserves a place for a connection from an address. To make room for another connection, the limit calls close, at
+// most once and on a separate goroutine.
 func (l *Limit) Add(from string, close func()) *Place { return l.prepare(from, close, func(*Place) {}) }
 
 // prepare is Add, and prepares the place before another can need it.

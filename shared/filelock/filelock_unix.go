@@ -9,13 +9,13 @@ import (
 	"syscall"
 )
 
-// Take opens a file for reading and writing, with these flags besides, and takes the lock on it, which ends when the
-// file is closed. It is ErrHeld where another process has the lock.
+// Take opens a file for reading and writing, with additional flags, and acquires its lock. Closing the file releases
+// the lock. It returns ErrHeld if another process holds the lock.
 func Take(path string, flags int) (*os.File, error) {
 	return taken(path, func() (*os.File, error) { return os.OpenFile(path, os.O_RDWR|flags, 0o600) })
 }
 
-// TakeFolder takes the lock on an existing folder, as Take does on a file.
+// TakeFolder acquires the lock of an existing folder, with the same errors as Take.
 func TakeFolder(path string) (*os.File, error) {
 	return taken(path, func() (*os.File, error) { return os.Open(path) })
 }
@@ -43,7 +43,7 @@ func taken(path string, open func() (*os.File, error)) (*os.File, error) {
 	}
 }
 
-// names says whether the path still leads to an open file.
+// names reports whether path still names the open file f.
 func names(path string, f *os.File) (bool, error) {
 	opened, err := f.Stat()
 	if err != nil {

@@ -275,7 +275,7 @@ type SessionRecovered struct {
 	Outcome         string `json:"outcome,omitempty"` // rebuilt; failed or cancelled: the attempt ended with the rebuild
 }
 
-// WorkflowContinuedAsNew closes a run whose work continues in another run of the same workflow id.
+// WorkflowContinuedAsNew closes a run that continues as a new run of the same workflow ID.
 type WorkflowContinuedAsNew struct {
 	Sequence     int64  `json:"sequence"`
 	NewRunID     string `json:"continued_to_run_id"`

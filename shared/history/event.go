@@ -55,8 +55,8 @@ func (u *Unknown) Type() string { return u.Name }
 // MarshalJSON returns the payload as it was read.
 func (u *Unknown) MarshalJSON() ([]byte, error) { return u.Raw, nil }
 
-// frame is the wire form of an event. It says event_type and never type next to it: some clients refuse the pair as a
-// duplicate.
+// frame is the wire form of an event. The encoder writes event_type and never type, because some clients reject an
+// event that has both.
 type frame struct {
 	ID          string          `json:"id"`
 	Seq         int64           `json:"sequence"`

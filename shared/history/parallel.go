@@ -2,8 +2,8 @@ package history
 
 import "encoding/json"
 
-// Parallel is the place of a command in a parallel group: it comes with the command and stands unchanged on its
-// scheduled event and on every terminal one, since replayers match members by it.
+// Parallel is the position of a command in a parallel group. It is copied unchanged from the command to its scheduled
+// event and to every terminal event, because SDKs match members of a group by it during replay.
 type Parallel struct {
 	GroupID    string          `json:"parallel_group_id,omitempty"`
 	GroupKind  string          `json:"parallel_group_kind,omitempty"`
@@ -12,7 +12,7 @@ type Parallel struct {
 	GroupIndex *int            `json:"parallel_group_index,omitempty"`
 	GroupPath  json.RawMessage `json:"parallel_group_path,omitempty"`
 
-	// A selection is a group whose first ended member wins; a member is one step, or its own group below the selection.
+	// A selection is a group in which the first member to end wins. A member is a single command or a nested group.
 	GroupMode   string          `json:"parallel_group_mode,omitempty"` // select
 	SelectKey   json.RawMessage `json:"selection_member_key,omitempty"`
 	SelectIndex *int            `json:"selection_member_index,omitempty"`

@@ -26,7 +26,7 @@ type ConditionWaitSatisfied struct {
 	Parallel
 }
 
-// ConditionWaitTimedOut ends a condition wait whose time has ended.
+// ConditionWaitTimedOut ends a condition wait whose timeout has elapsed.
 type ConditionWaitTimedOut struct {
 	Condition
 	Timeout *int64 `json:"timeout_seconds,omitempty"`

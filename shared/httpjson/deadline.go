@@ -7,18 +7,18 @@ import (
 	"time"
 )
 
-// How long the body of a request may take to arrive: bodyTime, and a second more for every bodyRate bytes it says it
-// has.
+// The time within which the body of a request must arrive: bodyTime plus one second per bodyRate bytes of its
+// Content-Length.
 const (
 	bodyTime = 30 * time.Second
 	bodyRate = 256 << 10
-	bodyMost = 64 << 20 // counted of what it says
+	bodyMost = 64 << 20 // upper limit of the Content-Length in this sum
 )
 
-// Bodies gives every request's body a deadline, whoever reads it, and also where nobody does: the server reads what is
-// left of a body before it answers, and a caller that sends a byte now and then would hold its connection forever. The
-// deadline is lifted when the body was read, so that what comes after it, such as a long poll, may take as long as it
-// likes.
+// Bodies is middleware that sets a deadline for the body of every request. The deadline also applies if the handler
+// does not read the body: net/http reads the rest of a body before it responds, so a caller that sends a byte from time
+// to time would hold its connection forever. When the body has been read, the deadline is removed, so that the rest of
+// the request, such as a long poll, is not limited.
 func Bodies(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Body != nil && r.Body != http.NoBody && r.ContentLength != 0 {

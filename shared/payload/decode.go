@@ -108,7 +108,7 @@ func (r *reader) value(v reflect.Value) error {
 	return decoderOf(v.Type())(r, v)
 }
 
-// payload takes the next value out as its own payload.
+// payload copies the next value into a separate payload.
 func (r *reader) payload(out *Payload) error {
 	start := r.pos
 	if err := r.skip(); err != nil {

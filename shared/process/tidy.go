@@ -6,22 +6,22 @@ import (
 	"time"
 )
 
-// A collector that lets the heap grow to five times what lives in it runs seldom, and a process that does little fills
-// that room all the same: a thousand workers that only say that they live are 150 MB of garbage in two minutes, which
-// the collector keeps from the machine. While little happens one more collection costs nothing that anybody waits for.
+// With a high GOGC the heap may grow to five times the live heap before a collection, even in an idle process: the
+// heartbeats of a thousand workers produce 150 MB of garbage in two minutes, and this memory is not returned to the
+// operating system. An idle process can afford an additional collection, because no request waits for it.
 
-// tidyEvery is how often it is looked whether it is time to. Who makes at most little meanwhile is at rest, and it is
-// worth it from lot on.
+// tidyEvery is the interval of checks. The process is idle if it allocated at most little bytes since the last check.
+// It then returns memory if it allocated at least lot bytes since it last did so.
 const (
 	tidyEvery = 15 * time.Second
 	little    = 48 << 20
 	lot       = 16 << 20
 )
 
-// made is how many bytes were allocated, now and when it was looked and tidied last.
+// made has the total of allocated bytes at the last check and at the last time memory was returned.
 type made struct{ looked, tidied uint64 }
 
-// due says whether it is time to tidy up.
+// due reports whether to return memory to the operating system now.
 func (m *made) due(now uint64) bool {
 	since := now - m.looked
 	m.looked = now
@@ -32,7 +32,7 @@ func (m *made) due(now uint64) bool {
 	return true
 }
 
-// tidyUp gives memory back while little happens.
+// tidyUp returns memory to the operating system while the process is idle. It never returns.
 func tidyUp() {
 	var m made
 	all := []metrics.Sample{{Name: "/gc/heap/allocs:bytes"}}

@@ -288,8 +288,8 @@ type ChannelPollAnswer struct {
 	Reason     string     `json:"reason,omitempty"`
 	RetryAfter int64      `json:"retryAfterMs,omitempty"`
 	AppRelease string     `json:"appRelease,omitempty"`
-	// StoreTime is the store's time when the answer was made, perhaps a little less: it tells a worker that was paused how
-	// old the answer is.
+	// StoreTime is a lower bound of the store's clock when the app created the response. A worker that was paused
+	// computes the age of the response from it.
 	StoreTime history.Time `json:"storeTime,omitzero"`
 	Error     *ErrorBody   `json:"error,omitempty"` // of a next poll that was refused
 }

@@ -18,7 +18,7 @@ const (
 	AffinitySoft = "soft"
 )
 
-// The limits of memo and search attributes; sizes are those of encoded values, in bytes.
+// The limits of memo and search attributes. Sizes are in bytes, of the encoded values.
 const (
 	MaxAttributes      = 100 // also the limit of memo entries
 	MaxAttributeName   = 128
@@ -162,7 +162,7 @@ func CheckFairness(key, field string) error {
 	return nil
 }
 
-// derivedID matches the IDs of children whose commands have no ID: the run ID of the parent and a command sequence.
+// derivedID matches the derived workflow IDs of children whose command names no ID: PARENT_RUN_ID-SEQUENCE.
 var derivedID = regexp.MustCompile(`^[0-7][0-9A-HJKMNP-TV-Za-hjkmnp-tv-z]{25}-\+?0*[1-9][0-9]{0,18}$`)
 
 // CheckWorkflowID rejects text that is not a valid workflow ID, and IDs that derivedID matches; field is its path.

@@ -190,8 +190,8 @@ type BodyLimits struct {
 	Batch int `json:"max_batch_body_bytes"` // of the routes that take many items at once
 }
 
-// SessionsGiven is what is ours in sessions, next to the contract that workers are told of: the three doors to one row
-// and what each gives it.
+// SessionsGiven describes the session features of Sojourn beyond the worker contract: the origins of a session
+// (implicit, worker, workflow) and the defaults of each.
 type SessionsGiven struct {
 	Schema          string          `json:"schema"`
 	SchemaPath      string          `json:"schema_path"` // path of the JSON Schema on this server

@@ -2,8 +2,8 @@ package protocol
 
 import "github.com/sojourn-run/sojourn/shared/history"
 
-// DebugView is what can be said of a run that does not continue: where it stands, what is open in it, and what an
-// operator should know first.
+// DebugView is the diagnosis of a run that does not continue: its status, its open tasks and waits, and findings in
+// order of severity.
 type DebugView struct {
 	WorkflowID   string       `json:"workflow_id"`
 	RunID        string       `json:"run_id"`

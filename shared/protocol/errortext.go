@@ -53,8 +53,8 @@ func cleanedError(raw json.RawMessage) json.RawMessage {
 }
 
 // Cleaned returns a copy of the failure with ErrorText applied to its texts, and without diagnostics that are too large
-// or contain NUL. The stack trace is not truncated here but
-// before it is stored, so that the frame where the code failed is kept.
+// or contain NUL. It does not truncate the stack trace: the app truncates it before storing it and keeps the frame that
+// failed.
 func (f *Failure) Cleaned() *Failure {
 	if f == nil {
 		return nil

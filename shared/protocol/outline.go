@@ -33,16 +33,16 @@ func ReadMembers(raw json.RawMessage, members map[string]any) {
 	}
 }
 
-// Outline is what can be made out of the completion of a workflow task that cannot be read: the types of its commands,
-// and what is not offered. A run may be quarantined for at most that. A command of a newer client may have members of
-// the same names as those known here, and of other types.
+// Outline is the readable part of a malformed completion of a workflow task: the types of its commands, and the members
+// of unsupported features. Only unsupported features may quarantine the run; other malformed members may come from a
+// newer client, whose commands can have members of the same name with other types.
 type Outline struct {
 	Commands []Command
 	StreamWaits
 }
 
-// OutlineOf reads it, member by member, so that one of another type hides none of the others. False says that nothing
-// in it is worth a look.
+// OutlineOf decodes each member separately, so that a member of an unexpected type does not hide the others. ok is
+// false if raw has no readable member.
 func OutlineOf(raw json.RawMessage) (o Outline, ok bool) {
 	var whole struct {
 		Commands json.RawMessage `json:"commands"`

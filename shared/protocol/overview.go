@@ -27,9 +27,9 @@ type ClockJump struct {
 	Direction string       `json:"direction"` // forward, back
 	By        float64      `json:"by_seconds"`
 	At        history.Time `json:"at"` // when it was found, by the clock after the jump
-	// rows whose leases and back-offs were moved with the clock
+	// number of rows whose leases and back-offs were shifted by the jump
 	Rows int `json:"rows"`
-	// why some rows may not follow the clock
+	// error because of which some rows may not have been shifted
 	Error string `json:"error,omitempty"`
 }
 

@@ -82,7 +82,7 @@ func nestedOf(t reflect.Type) []nestedMember {
 	return found
 }
 
-// Check rejects a start that is invalid whatever is stored. An empty workflow ID is valid.
+// Check rejects a start request that is invalid regardless of stored data. An empty workflow ID is valid.
 func (r StartRequest) Check() error {
 	if r.WorkflowID != "" {
 		if err := CheckWorkflowID(r.WorkflowID, "workflow_id"); err != nil {
@@ -95,7 +95,8 @@ func (r StartRequest) Check() error {
 	return CheckFairness(r.FairnessKey, "fairness_key")
 }
 
-// Check rejects a start of an activity that is invalid whatever is stored. An empty workflow ID is valid.
+// Check rejects a request to start an activity that is invalid regardless of stored data. An empty workflow ID is
+// valid.
 func (r ActivityRequest) Check() error {
 	c := r.Command("")
 	if err := CheckCommand(&c, func(member string) string { return member }); err != nil {
@@ -122,7 +123,8 @@ func (r UpdateRequest) Check() error {
 	return CheckLimits(r)
 }
 
-// inPath is a valid name in place of a name that a body leaves out because the path of the route has it.
+// inPath is a placeholder for a name that is in the path of the request and missing in its body, so that the check of
+// the body passes.
 const inPath = "-"
 
 var inScheduleID = regexp.MustCompile(`^[a-zA-Z0-9._:-]+$`)
@@ -178,7 +180,7 @@ func CheckPath(path string) error {
 	for segment := range strings.SplitSeq(strings.TrimPrefix(path, "/"), "/") {
 		name, err := url.PathUnescape(segment)
 		if err != nil {
-			continue // the app says what is wrong with it
+			continue // the app's error names the invalid escape
 		}
 		reason := badText(name)
 		switch {
@@ -197,7 +199,7 @@ func CheckPath(path string) error {
 	}
 	values, err := url.ParseQuery(query)
 	if err != nil {
-		return nil // the app says what is wrong with it
+		return nil // the app's error names the invalid query
 	}
 	for name, list := range values {
 		for _, value := range list {

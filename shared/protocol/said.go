@@ -24,11 +24,11 @@ func (c *Count) UnmarshalJSON(raw []byte) error {
 	return nil
 }
 
-// TTL is how many seconds a session lives: 0, what is left out, is the default; NoTTL, null, is as long as nobody ends
-// it.
+// TTL is the time to live of a session in seconds. An absent member (0) means the default. null (NoTTL) means that the
+// session lives until it is ended.
 type TTL int64
 
-// NoTTL is a session without its own end, wrongTTL what nobody may ask for.
+// NoTTL is the value of null, wrongTTL the value of an invalid number, which requests reject.
 const (
 	NoTTL    TTL = -1
 	wrongTTL TTL = -2

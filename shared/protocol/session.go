@@ -193,8 +193,8 @@ type SessionTimeline struct {
 	PageToken string `json:"next_page_token,omitempty"`
 }
 
-// SessionTimelinePage is one page, oldest entry first; the next page has the entries before it. The renewals of a
-// holding come next to the entries that were asked for.
+// SessionTimelinePage is one page of a session's timeline, oldest entry first; the next page has the preceding entries.
+// Entries for renewals of a holding are added to the page and do not count towards page_size.
 type SessionTimelinePage struct {
 	Namespace     string         `json:"namespace"`
 	SessionID     string         `json:"session_id"`

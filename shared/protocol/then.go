@@ -32,9 +32,9 @@ func (t *Then) UnmarshalJSON(raw []byte) error {
 	return nil
 }
 
-// Taken says that a turn counts, and how the run continued.
+// Taken reports that the app accepted an eager workflow task, and how the run continued.
 type Taken struct {
-	Events    []history.Event `json:"history_events,omitempty"` // that it made, behind the result's own
-	Next      *ActivityTask   `json:"next,omitempty"`           // which it scheduled and the worker has now
-	StoreTime history.Time    `json:"store_time,omitzero"`      // when the answer was made, perhaps a little less
+	Events    []history.Event `json:"history_events,omitempty"` // events of the eager task, after the result's event
+	Next      *ActivityTask   `json:"next,omitempty"`           // activity that it scheduled, leased to this worker
+	StoreTime history.Time    `json:"store_time,omitzero"`      // lower bound of the store's clock at the response
 }

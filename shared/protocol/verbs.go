@@ -22,8 +22,8 @@ type WorkerVerbs interface {
 	CloseSession(context.Context, SessionVerb) (SessionAnswer, error)
 }
 
-// WorkerConnection is what one worker has of an app: the verbs in its name, and its settings, which it asks for first.
-// What a call says of who the worker is counts for nothing next to the connection.
+// WorkerConnection is the connection of one worker to an app: the worker's calls, and its settings, which it requests
+// first. The connection identifies the worker; a worker ID in a request is ignored.
 type WorkerConnection interface {
 	WorkerVerbs
 	Settings(context.Context, MachineInformation) (WorkerSettings, error)

@@ -32,7 +32,7 @@ const (
 // WaitReason is why something does not continue, from this closed list.
 type WaitReason string
 
-// The reasons. What stands in the comment is the data next to those that the sentence names.
+// The reasons. A comment names data that the sentence contains in addition to the members of its [WaitRule].
 const (
 	WaitRunning     WaitReason = "running" // a worker has it, since when
 	WaitStartDelay  WaitReason = "start_delay"
@@ -83,51 +83,51 @@ const (
 	WaitSuspect WaitReason = "suspect" // of the loss of a worker process, or blamed for it
 )
 
-// Wait is why a run, a task or a session does not continue. Its times are data: who shows them, shows them in the zone
-// of the reader.
+// Wait is the reason why a run, a task or a session does not continue. Clients should display its times in the time
+// zone of the reader.
 type Wait struct {
 	Kind   WaitKind   `json:"kind"`
 	Reason WaitReason `json:"reason"`
-	// somebody has to do something, or it has taken longer than anybody should wait
+	// an operator must act, or the wait has lasted longer than expected for its reason
 	Attention bool   `json:"needs_attention"`
-	Message   string `json:"message"` // all of it in one sentence, for people; its times are UTC
+	Message   string `json:"message"` // the reason as a sentence for people; times in it are UTC
 
-	// of the type of the workflow or activity, or of the signal, condition or child
+	// name of the workflow type, activity type, signal, condition or child
 	Name  string `json:"name,omitempty"`
 	Queue string `json:"task_queue,omitempty"` //
 	// task queues that the worker polls; set if the task is in another queue
 	WorkerQueues []string `json:"worker_task_queues,omitempty"`
-	Group        string   `json:"group,omitempty"`     // whose workers alone may have it
-	Namespace    string   `json:"namespace,omitempty"` // whose budget it is, when it is not the queue's
-	Worker       string   `json:"worker_id,omitempty"` // who has it, or comes nearest to having it
+	Group        string   `json:"group,omitempty"`     // only workers of this group may run the task
+	Namespace    string   `json:"namespace,omitempty"` // namespace of the exceeded limit, unless it is the queue's limit
+	Worker       string   `json:"worker_id,omitempty"` // worker that runs the task, or the closest match
 	// how many live workers serve the queue, when they are several and none may take it
 	Workers       int          `json:"worker_count,omitempty"`
 	Session       string       `json:"session_id,omitempty"`  //
 	Workflow      string       `json:"workflow_id,omitempty"` // of the child
-	Missing       []string     `json:"missing,omitempty"`     // what the worker does not offer
-	Build         string       `json:"build_id,omitempty"`    // what it is pinned to
+	Missing       []string     `json:"missing,omitempty"`     // capabilities that the worker lacks
+	Build         string       `json:"build_id,omitempty"`    // build ID that the run is pinned to
 	WorkerBuild   string       `json:"worker_build_id,omitempty"`
-	Release       string       `json:"release,omitempty"` // of the app, or what the session stays with
+	Release       string       `json:"release,omitempty"` // release of the app, or of the session
 	WorkerRelease string       `json:"worker_release,omitempty"`
 	Limit         int          `json:"limit,omitempty"`
 	Used          int          `json:"used,omitempty"`
 	Failures      int          `json:"failures,omitempty"`   // attempts that failed
-	Losses        int          `json:"losses,omitempty"`     // of its worker processes, since it was cleared last
-	Blamed        int          `json:"blamed,omitempty"`     // losses of these that it was blamed for
-	By            string       `json:"by,omitempty"`         // the operator who moves the session
-	Since         history.Time `json:"since,omitzero"`       // when it began to be ready, or to run
-	Until         history.Time `json:"until,omitzero"`       // when it goes on by itself, or may
-	FallbackAt    history.Time `json:"fallback_at,omitzero"` // soft affinity: from when any worker may take it
-	More          int          `json:"more,omitempty"`       // how many others of its kind wait beside it
-	Detail        string       `json:"detail,omitempty"`     // in words: what failed, or why the session ended
+	Losses        int          `json:"losses,omitempty"`     // worker processes lost during the task, since the last reset
+	Blamed        int          `json:"blamed,omitempty"`     // the losses for which the task was blamed
+	By            string       `json:"by,omitempty"`         // operator that moves the session
+	Since         history.Time `json:"since,omitzero"`       // time since when the task is ready or running
+	Until         history.Time `json:"until,omitzero"`       // time when the wait ends or may end
+	FallbackAt    history.Time `json:"fallback_at,omitzero"` // soft affinity: time from which any worker may run the task
+	More          int          `json:"more,omitempty"`       // number of further waits of this kind
+	Detail        string       `json:"detail,omitempty"`     // text: the failure, or why the session ended
 }
 
-// Returned is what a worker says that hands a task back for a reason of this list: [WaitInstalling] and
-// [WaitNoPackages]. Why is told to people.
+// Returned is the text with which a worker returns a task for [WaitInstalling] or [WaitNoPackages]. why is shown to
+// people.
 func (r WaitReason) Returned(why string) string { return string(r) + ": " + why }
 
-// ReturnedFor takes apart what a worker said that handed a task back: most say in words what they lack, and the reason
-// is [WaitHandedBack].
+// ReturnedFor parses the text with which a worker returned a task. A text that [WaitReason.Returned] did not create has
+// the reason [WaitHandedBack].
 func ReturnedFor(said string) (r WaitReason, why string) {
 	for _, r := range []WaitReason{WaitInstalling, WaitNoPackages} {
 		if why, is := strings.CutPrefix(said, r.Returned("")); is {
@@ -137,10 +137,10 @@ func ReturnedFor(said string) (r WaitReason, why string) {
 	return WaitHandedBack, said
 }
 
-// WaitPatience says when a wait needs somebody.
+// WaitPatience is the time after which a wait needs attention.
 type WaitPatience string
 
-// Some waits end by themselves, some never do, and some should have ended soon.
+// A wait with PatienceEndless never needs attention, and one with PatienceNone needs it at once.
 const (
 	PatienceEndless WaitPatience = "endless"
 	PatienceShort   WaitPatience = "short" // 5 minutes
@@ -148,10 +148,10 @@ const (
 	PatienceNone    WaitPatience = "none"
 )
 
-// WaitForm is how a sentence goes with what waits.
+// WaitForm is the grammatical form of the text of a wait.
 type WaitForm string
 
-// The forms of sentences: one says all by itself, one continues behind its subject, and one explains it, behind a
+// The forms: a complete sentence, a predicate that follows its subject, and a clause that follows the subject and a
 // colon.
 const (
 	FormAlone     WaitForm = "alone"
@@ -159,8 +159,8 @@ const (
 	FormClause    WaitForm = "clause"
 )
 
-// WaitRule is what is said of a reason. A text names members as {name}; what stands in [brackets] is left out when a
-// member named there is empty, and [one|other] says the other then.
+// WaitRule is the text of a reason. {name} stands for a member of [Wait]. A part in [brackets] is omitted if a member
+// in it is empty; [one|other] is replaced by its second part then.
 type WaitRule struct {
 	Reason   WaitReason
 	Patience WaitPatience

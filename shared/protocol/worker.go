@@ -154,7 +154,7 @@ const (
 	PollRefused PollStatus = "refused"
 )
 
-// PollAnswer is what a poll gives.
+// PollAnswer is the response to a poll.
 type PollAnswer struct {
 	Status     PollStatus `json:"poll_status"`
 	Tasks      []Task     `json:"tasks"`
@@ -164,8 +164,8 @@ type PollAnswer struct {
 	Drained    *string    `json:"build_id,omitempty"`    // draining: the build id that was drained on all queues asked for
 	RetryAfter int64      `json:"retry_after_ms,omitempty"`
 	AppRelease string     `json:"app_release,omitempty"`
-	// StoreTime is the store's time when the answer was made, perhaps a little less: it tells a worker that was paused how
-	// old the answer is.
+	// StoreTime is a lower bound of the store's clock when the app created the response. A worker that was paused
+	// computes the age of the response from it.
 	StoreTime history.Time `json:"store_time,omitzero"`
 	Error     *ErrorBody   `json:"error,omitempty"` // refused: why
 	// Undo gives the tasks back because the answer could not be delivered; it is never nil and may be called once instead
@@ -218,10 +218,11 @@ type CompleteItem struct {
 	Epoch       int64     `json:"session_epoch,omitempty"` // optional; one that is sent must match
 	Commands    []Command `json:"commands,omitempty"`
 	StreamWaits
-	// Malformed says why the outcome could not be decoded. The item is refused for it, and the others of its request are
-	// not. Of a workflow task the commands are then at most their types and what is not offered.
+	// Malformed is the error of an outcome that could not be decoded. The app rejects this item but not the other items
+	// of the request. The commands of a malformed workflow task have at most their types and the members of unsupported
+	// features.
 	Malformed error `json:"-"`
-	// the worker keeps the run in memory up to this event: later tasks show neither that nor the arguments again
+	// the worker caches the run up to this event: later tasks contain only the events after it and no arguments
 	Kept    int64           `json:"kept,omitempty"`
 	Result  payload.Payload `json:"result,omitzero"`
 	Failure *Failure        `json:"failure,omitempty"`
@@ -275,8 +276,9 @@ type ExecutorLoss struct {
 	StateLost string `json:"state_lost,omitempty" maxLength:"64"`
 }
 
-// StreamWaits are what a completed workflow task says of message streams, which are not offered: a run that waits on
-// one would wait forever. They are kept as they came: whatever form they have, what they ask for would be lost.
+// StreamWaits are the members of a completed workflow task for message streams, which Sojourn does not support. A run
+// that waits for a stream would wait forever, so the app must detect these members whatever their JSON type. They are
+// therefore not decoded.
 type StreamWaits struct {
 	Waits   json.RawMessage `json:"message_stream_waits,omitempty"`
 	Cursors json.RawMessage `json:"message_stream_cursors,omitempty"`
@@ -392,13 +394,14 @@ type HeartbeatRequest struct {
 	Progress  json.RawMessage `json:"progress,omitempty"` // plain JSON {message?, current?, total?, unit?, details?}
 	// how far a rebuild of the session's state is; history has it if nothing more is heard
 	Rebuild *Recovered `json:"rebuild,omitempty"`
-	// user code's heartbeat, as opposed to the worker renewing by itself
+	// requested by the activity's code; false: an automatic renewal by the worker
 	Beat bool `json:"-"`
-	// Malformed says why a renewal inside a worker's heartbeat could not be decoded; it alone is refused.
+	// Malformed is the error of a renewal in a worker's heartbeat that could not be decoded. The app rejects only this
+	// renewal.
 	Malformed error `json:"-"`
 }
 
-// HeartbeatAnswer says whether to continue. An expiry is never later than the stored one.
+// HeartbeatAnswer reports whether the attempt may continue. The lease expiry in it is never later than the stored one.
 type HeartbeatAnswer struct {
 	TaskID          string           `json:"task_id"`
 	AttemptID       string           `json:"activity_attempt_id,omitempty"`

@@ -39,12 +39,13 @@ func System() Source {
 	return s
 }
 
-// levels is how far above the executable ecosystem.config.js is looked for: next to it, or above bin/, dist/bin/ and
-// the like. Looking further would find other people's.
+// levels is the number of parent directories of the executable's directory that are searched for ecosystem.config.js,
+// which covers layouts such as bin/ and dist/bin/. A wider search could find the file of another program.
 const levels = 3
 
-// DeployRoot is the directory of ecosystem.config.js, next to the executable or up to three directories above, or
-// without one the executable's own. The working directory plays no part: it differs between supervisors and shells.
+// DeployRoot returns the directory of ecosystem.config.js: the executable's directory or one of its three nearest
+// parents. If there is no such file, it returns the executable's directory. It ignores the working directory, which
+// differs between process supervisors and shells.
 func DeployRoot(executable string) string {
 	own := filepath.Dir(executable)
 	dir := own

@@ -54,8 +54,8 @@ func (e *Error) Is(target error) bool {
 	return ok && t.Code == e.Code && t.Message == "" && t.Status == 0 && t.Details == nil
 }
 
-// outcome is AsError for what a handler returned: an error that says at most that its caller went away is
-// [CodeCancelled], whatever cause the caller's context ended with.
+// outcome is AsError for the error of a handler. If the error is only the cause with which the caller's context was
+// cancelled, the code is [CodeCancelled] whatever that cause is.
 func outcome(ctx context.Context, err error) *Error {
 	var known *Error
 	if errors.Is(ctx.Err(), context.Canceled) && !errors.As(err, &known) && errors.Is(err, context.Cause(ctx)) {

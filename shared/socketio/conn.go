@@ -237,7 +237,8 @@ func (c *conn) failed(s *Socket, err error) {
 
 func (c *conn) busy() { c.server.counts.busy.Add(1) }
 
-// gone forgets a socket that left its namespace. The connection stays for others, as long as a new one has to join.
+// gone removes a socket that left its namespace. A connection without sockets closes after ConnectTimeout unless a new
+// socket joins.
 func (c *conn) gone(s *Socket, _ error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -17,8 +17,8 @@ import (
 // separator stands between the packets of one polling body.
 const separator = '\x1e'
 
-// pollGrace is how long a client's word that it closes waits for the poll it sent next to it, which may come over
-// another connection.
+// pollGrace is how long a client's close packet waits for the poll that the client sent at the same time, since the
+// poll may arrive over another TCP connection.
 const pollGrace = 100 * time.Millisecond
 
 // poll answers a GET with what is queued, waiting until there is something.

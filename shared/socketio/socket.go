@@ -99,23 +99,22 @@ func (s *Socket) Done() <-chan struct{} { return s.ctx.Done() }
 // Err is why the socket ended, or nil while it lives.
 func (s *Socket) Err() error { return context.Cause(s.ctx) }
 
-// On makes handler the one for event, in place of any before. Handlers run each on its own goroutine, and those
-// goroutines are started one after the other in the order their events arrived, so a handler that waits holds up
-// nothing.
+// On sets the handler of an event and replaces any previous one. Each call runs on its own goroutine, so a handler may
+// block. The goroutines are started in the order in which the events arrive.
 func (s *Socket) On(event string, handler func(ctx context.Context, args []json.RawMessage) (ack []any, err error)) {
 	s.register(event, entry{handler: handler})
 }
 
-// OnInOrder is On for a handler that is quick and whose order matters: it runs where the connection is read, so it has
-// returned before anything later is looked at, and must never wait, least of all for an ack.
+// OnInOrder is like On, but the handler runs on the goroutine that reads the connection: it returns before the next
+// packet is read. It must not block, in particular not to wait for an ack.
 func (s *Socket) OnInOrder(
 	event string, handler func(ctx context.Context, args []json.RawMessage) (ack []any, err error),
 ) {
 	s.register(event, entry{handler: handler, inline: true})
 }
 
-// OnOther makes handler the one for all events without their own. Without it those are acked an error with the code
-// "unknown_event".
+// OnOther sets the handler of all events that have no handler. Without it, such events are acknowledged with the error
+// code "unknown_event".
 func (s *Socket) OnOther(
 	handler func(ctx context.Context, event string, args []json.RawMessage) (ack []any, err error),
 ) {

@@ -63,9 +63,9 @@ type Tracked interface {
 	Sent(ok bool)
 }
 
-// Binary travels as a binary attachment: as its own argument, and inside []any and map[string]any at any depth. Inside
-// other types it is what encoding/json makes of a []byte. What arrives as an attachment is put where its placeholder
-// stood as base64 text, which encoding/json decodes into a []byte; [Attached] tells it from text.
+// Binary is sent as a binary attachment if it is an argument or a value in []any or map[string]any at any depth. In
+// other types it is encoded like any []byte. A received attachment replaces its placeholder as base64 text, which
+// encoding/json decodes into a []byte; [Attached] distinguishes an attachment from text.
 type Binary []byte
 
 // ConnectError is a refused CONNECT. [Namespace.OnConnect] returns one to say why; [Dial] returns the one it received.

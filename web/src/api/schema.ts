@@ -75,9 +75,9 @@ export interface components {
             by_seconds: number;
             /** @description forward, back */
             direction: string;
-            /** @description why some rows may not follow the clock */
+            /** @description error because of which some rows may not have been shifted */
             error?: string;
-            /** @description rows whose leases and back-offs were moved with the clock */
+            /** @description number of rows whose leases and back-offs were shifted by the jump */
             rows: number;
         };
         /** @description An activity type of which two workers have different code under one release. */
@@ -595,7 +595,7 @@ export interface components {
             waited?: number;
         };
         /**
-         * @description What a token may be used for. Admin contains operator, operator writer, writer viewer; worker stands next to them.
+         * @description The set of permissions of a token. admin includes operator, operator includes writer, and writer includes viewer. worker is separate from these roles.
          * @enum {string}
          */
         Role: "viewer" | "writer" | "operator" | "admin" | "worker";
@@ -1042,7 +1042,7 @@ export interface components {
              */
             scope?: "namespace";
             session_id?: string;
-            /** @description How many seconds a session lives: 0, what is left out, is the default; NoTTL, null, is as long as nobody ends it. */
+            /** @description The time to live of a session in seconds. An absent member (0) means the default. null (NoTTL) means that the session lives until it is ended. */
             ttl_seconds?: number;
         };
         /** @description The worker_session object: in a command, and flat next to worker_id in the create verb. Nil pointers mean the default. */
@@ -1079,7 +1079,7 @@ export interface components {
              */
             scope?: "namespace";
             session_id?: string;
-            /** @description How many seconds a session lives: 0, what is left out, is the default; NoTTL, null, is as long as nobody ends it. */
+            /** @description The time to live of a session in seconds. An absent member (0) means the default. null (NoTTL) means that the session lives until it is ended. */
             ttl_seconds?: number;
         };
         /** @description One page of sessions, with counts over all of the namespace. */
@@ -1111,7 +1111,7 @@ export interface components {
          * @enum {string}
          */
         SessionStatus: "active" | "closed" | "expired" | "failed" | "orphaned";
-        /** @description One page, oldest entry first; the next page has the entries before it. The renewals of a holding come next to the entries that were asked for. */
+        /** @description One page of a session's timeline, oldest entry first; the next page has the preceding entries. Entries for renewals of a holding are added to the page and do not count towards page_size. */
         SessionTimelinePage: {
             namespace: string;
             next_page_token: null | string;
@@ -1314,61 +1314,61 @@ export interface components {
             workflow_sequence: null | number;
             workflow_type: string;
         };
-        /** @description Why a run, a task or a session does not continue. Its times are data: who shows them, shows them in the zone of the reader. */
+        /** @description The reason why a run, a task or a session does not continue. Clients should display its times in the time zone of the reader. */
         Wait: {
-            /** @description losses of these that it was blamed for */
+            /** @description the losses for which the task was blamed */
             blamed?: number;
-            /** @description what it is pinned to */
+            /** @description build ID that the run is pinned to */
             build_id?: string;
-            /** @description the operator who moves the session */
+            /** @description operator that moves the session */
             by?: string;
-            /** @description in words: what failed, or why the session ended */
+            /** @description text: the failure, or why the session ended */
             detail?: string;
             /** @description attempts that failed */
             failures?: number;
             /**
              * Format: date-time
-             * @description soft affinity: from when any worker may take it
+             * @description soft affinity: time from which any worker may run the task
              */
             fallback_at?: string | null;
-            /** @description whose workers alone may have it */
+            /** @description only workers of this group may run the task */
             group?: string;
             kind: components["schemas"]["WaitKind"];
             limit?: number;
-            /** @description of its worker processes, since it was cleared last */
+            /** @description worker processes lost during the task, since the last reset */
             losses?: number;
-            /** @description all of it in one sentence, for people; its times are UTC */
+            /** @description the reason as a sentence for people; times in it are UTC */
             message: string;
-            /** @description what the worker does not offer */
+            /** @description capabilities that the worker lacks */
             missing?: string[];
-            /** @description how many others of its kind wait beside it */
+            /** @description number of further waits of this kind */
             more?: number;
-            /** @description of the type of the workflow or activity, or of the signal, condition or child */
+            /** @description name of the workflow type, activity type, signal, condition or child */
             name?: string;
-            /** @description whose budget it is, when it is not the queue's */
+            /** @description namespace of the exceeded limit, unless it is the queue's limit */
             namespace?: string;
-            /** @description somebody has to do something, or it has taken longer than anybody should wait */
+            /** @description an operator must act, or the wait has lasted longer than expected for its reason */
             needs_attention: boolean;
             reason: components["schemas"]["WaitReason"];
-            /** @description of the app, or what the session stays with */
+            /** @description release of the app, or of the session */
             release?: string;
             session_id?: string;
             /**
              * Format: date-time
-             * @description when it began to be ready, or to run
+             * @description time since when the task is ready or running
              */
             since?: string | null;
             task_queue?: string;
             /**
              * Format: date-time
-             * @description when it goes on by itself, or may
+             * @description time when the wait ends or may end
              */
             until?: string | null;
             used?: number;
             worker_build_id?: string;
             /** @description how many live workers serve the queue, when they are several and none may take it */
             worker_count?: number;
-            /** @description who has it, or comes nearest to having it */
+            /** @description worker that runs the task, or the closest match */
             worker_id?: string;
             worker_release?: string;
             /** @description task queues that the worker polls; set if the task is in another queue */
