@@ -17,20 +17,20 @@ import (
 // The sentinels of every store.
 var (
 	ErrNotFound = errors.New("not found")
-	// writes answer this until one succeeds; what was under way may be stored all the same
+	// ErrUnavailable is returned by writes until one succeeds; an interrupted write may have been stored.
 	ErrUnavailable = errors.New("store unavailable")
 	// ErrOutcome is an ErrUnavailable during a commit whose outcome is unknown: the changes may or may not be stored.
 	ErrOutcome = fmt.Errorf("%w: the outcome of the commit is unknown", ErrUnavailable)
 	ErrClosed  = errors.New("store closed")
 	ErrBusy    = errors.New("database in use") // another process holds the file; the message names it
-	// ErrDamaged says that the database is malformed, or lacks work that was acknowledged; the message says what to do.
+	// ErrDamaged means that the database is malformed or lacks acknowledged work; the message names the remedy.
 	ErrDamaged = errors.New("the database is damaged")
-	// ErrSchema says that a newer release has migrated the database beyond what this binary may serve; the message
-	// names both.
+	// ErrSchema means that a newer release has migrated the database beyond the versions that this binary supports; the
+	// message names both versions.
 	ErrSchema = errors.New("the schema is newer than this binary may serve")
 )
 
-// Store keeps everything durable. All methods may be called from any goroutine.
+// Store is the durable storage of an app. All methods may be called from any goroutine.
 type Store interface {
 	// Commit runs one change in the next batch and returns the Answer of the Decide whose writes were stored: durable
 	// when the error is nil. An error of Decide is returned as it is and leaves nothing behind. A cancelled ctx ends
@@ -55,10 +55,11 @@ type Store interface {
 	// ClockJumps has an entry for each jump of the store's clock that this process found, once the leases follow the
 	// clock.
 	ClockJumps() <-chan ClockJump
-	// Writable says whether it takes writes, as the last one showed: only while that failed is a write tried.
+	// Writable returns an error if the database does not accept writes. It reports the outcome of the last write, and
+	// tries a write of its own only if that one failed.
 	Writable(ctx context.Context) error
-	// Hears says whether this process is told what others commit. While it is not, what it remembers may be out of date
-	// without a word.
+	// Hears reports whether this process receives the notices of other processes' commits. While it does not, its
+	// caches may be out of date without its knowledge.
 	Hears() bool
 	// Stats counts what was sent to the database since it was opened.
 	Stats() Stats
@@ -72,8 +73,8 @@ type Store interface {
 	Close() error
 }
 
-// ClockJump says by how much the store's clock differed from the time that this process measured: forward, or back
-// below zero. Moved counts the rows whose leases and back-offs were made to follow it.
+// ClockJump describes a jump of the store's clock: By is its difference from the time that this process measured,
+// negative for a jump back. Moved counts the rows whose leases and backoffs were shifted with the clock.
 type ClockJump struct {
 	By    time.Duration
 	At    time.Time // by the clock after the jump, when it was found
@@ -97,8 +98,8 @@ type Schema struct {
 	Durability    *Durability // of a PostgreSQL server; nil for SQLite
 }
 
-// Durability are the settings of a PostgreSQL server that decide whether it keeps acknowledged commits in a crash, as
-// the server shows them.
+// Durability holds the PostgreSQL settings that decide whether acknowledged commits survive a crash of the server, as
+// reported by the server.
 type Durability struct{ Fsync, SynchronousCommit, FullPageWrites string }
 
 func (d Durability) String() string {
@@ -119,28 +120,28 @@ type Stats struct{ Statements, RoundTrips, Commits, Changes, Rows, Reads, Candid
 type Change struct {
 	Needs  Keys
 	Decide func(Rows, time.Time) (Writes, error)
-	// Recall says that Decide may first be given rows as this process remembers them, at a time that has just passed:
-	// what it decides is stored only where both are still right. It is for changes that are made often, and that a
-	// moment earlier would be decided the same way.
+	// Recall allows the store to call Decide first with cached rows and with a time that has just passed. The store
+	// commits that decision only if both are still correct. Recall is meant for frequent changes whose decision would
+	// have been the same a moment earlier.
 	Recall bool
-	// NotBefore is a time that has passed, as the caller has it from the store: with Recall Decide is given none
-	// before.
+	// NotBefore is an earlier time that the caller received from the store. With Recall, Decide is not called with a
+	// time before it.
 	NotBefore time.Time
-	// Class is whose it is, where its run cannot tell because there is none yet.
+	// Class is the fairness class of a change that creates its run; otherwise the class is read from the run.
 	Class Class
-	// Background says that nobody waits for the change, as for one that cleans up: while others wait, a batch has no
-	// more of these than of those.
+	// Background marks a change that no caller waits for, such as a clean-up. While other changes are waiting, at most
+	// half of the changes in a batch are background changes.
 	Background bool
 }
 
-// Class is a fairness key of a namespace, with its weight. The zero value is nobody's.
+// Class is a fairness key of a namespace, with its weight. The zero value means that there is no key.
 type Class struct {
 	Namespace, Key string
 	Weight         int
 }
 
-// Keys are the rows a change wants loaded (and, where several apps share the database, locked). What does not exist is
-// nil in Rows, and stays locked against being made by somebody else.
+// Keys names the rows that a change needs. They are loaded and, on a shared database, locked. A row that does not exist
+// is nil in Rows; its key is locked, so no other app can insert the row.
 type Keys struct {
 	Workflows []engine.WorkflowKey
 	New       bool     // the ids in Workflows are taken to be free, until that shows to be wrong
@@ -151,20 +152,19 @@ type Keys struct {
 	// have started and that are open.
 	Former []string
 	Bound  bool // also those of them that go by a close policy: for a step that may end the last run
-	// Attached are also those that the runs are attached to: for a step that may ask them to end.
+	// Attached adds the former children that the runs are attached to, for a step that may request their cancellation.
 	Attached bool
 	// Activities names activities of Runs whose sessions are wanted too.
 	Activities []int64
 	AllTasks   bool // the sessions of all open activities of Runs: for a step that may end them all
 	Sessions   []engine.SessionKey
-	// Apart says that Sessions that another app has locked hold up nothing: the change is decided without them, and
-	// Rows.Apart says which they are.
+	// Apart lets the change proceed without those Sessions that another app has locked; Rows.Apart reports them.
 	Apart   bool
 	Lately  bool // also when the holders of Sessions last did something in them, where their rows do not tell
 	Exactly bool // with Lately: whatever their rows tell
 	Workers []engine.WorkerKey
-	// Present says that Workers are wanted where they exist: of one that does not, another app may make the row
-	// meanwhile.
+	// Present means that Workers are needed only if they exist: the keys of missing workers are not locked, so another
+	// app may insert them.
 	Present    bool
 	Holdings   bool // also how many sessions each worker named holds
 	Receipts   []ReceiptKey
@@ -182,8 +182,8 @@ type Rows interface {
 	Session(engine.SessionKey) *engine.Session
 	// ChainSessions are the loaded workflow-scoped sessions of a workflow id that are not terminal.
 	ChainSessions(engine.WorkflowKey) []*engine.Session
-	// FormerChild is one of the loaded open children that earlier runs of a workflow id started, BoundChildren are
-	// those that go by a close policy.
+	// FormerChild returns a loaded open child that an earlier run of a workflow id started. BoundChildren returns the
+	// former children that a close policy applies to.
 	FormerChild(engine.FormerKey) *engine.FormerChild
 	BoundChildren(engine.WorkflowKey) []*engine.FormerChild
 	Worker(engine.WorkerKey) *engine.Worker
@@ -193,52 +193,51 @@ type Rows interface {
 	Token(id string) *Token
 	Namespace(name string) *Namespace
 	Schedule(engine.ScheduleKey) *engine.Schedule
-	// Apart says that another app has the session's row, so that whether it exists is not known; only of a change with
-	// Keys.Apart.
+	// Apart reports that another app has locked the session's row, so it is unknown whether the row exists. It is used
+	// only by changes with Keys.Apart.
 	Apart(engine.SessionKey) bool
 	// Queue is what was decided about a task queue: the row of those in Needs, what this process knows of the others.
 	Queue(engine.QueueKey) *engine.Queue
-	// EpochFloor is the highest epoch clean-up ever removed in the namespace; a claim goes above it.
+	// EpochFloor is the highest epoch of any removed session of the namespace. A new epoch is higher.
 	EpochFloor(namespace string) int64
 	// Quotas is how much of its quotas a namespace uses, as this process knows it.
 	Quotas(namespace string) engine.QuotaStanding
 }
 
-// Writes is all a change changes. Answer goes back to the caller of Commit.
+// Writes holds everything that a change writes. Answer is returned to the caller of Commit.
 type Writes struct {
 	Runs        []engine.Decision // a run that was not loaded is inserted
 	Workflows   []engine.Workflow
 	Sessions    []engine.SessionChange
 	Workers     []engine.Worker
 	DropWorkers []engine.WorkerKey
-	// Reconnected are workers that speak over another connection now: what a poll that they left open on an older
-	// one, at whichever app, were given would be lost.
+	// Reconnected names workers that now use another connection. A task delivered to a poll on an older connection, at
+	// any app, would be lost.
 	Reconnected []engine.WorkerKey
 	Receipts    []Receipt
 	Tokens      []Token
-	// TokenUses are tokens of which only UsedAt is another: nobody is told that they have changed.
+	// TokenUses holds tokens of which only UsedAt has changed. Other processes are not notified of them.
 	TokenUses  []Token
 	DropTokens []string
 	Namespaces []Namespace
 	Queues     []engine.Queue
 	Schedules  []engine.ScheduleDecision // their starts and ends are other writes of the same change
-	// DropTimelines removes what is kept of sessions, which must be loaded.
+	// DropTimelines removes the timelines of sessions. The sessions must be loaded.
 	DropTimelines []engine.SessionKey
 	// DropNamespaces removes namespaces with what belongs to nothing else in them, the timelines of their sessions too;
 	// audits stay, and lanes for a day.
 	DropNamespaces []string
-	// DropLanes removes what is remembered of kinds of tasks that no queue had ready for a day, for claims to look
-	// there.
+	// DropLanes removes routing keys that no queue had ready tasks of for a day. Claims then no longer search for them.
 	DropLanes bool
 	// EpochFloors raises the epoch floors of namespaces.
 	EpochFloors map[string]int64
-	// Unserved marks runs as stuck for want of a worker, or removes the mark. A run that another app has locked, or that
-	// is gone, is left out.
+	// Unserved marks runs that no worker serves, or removes the mark. Runs that another app has locked, and deleted
+	// runs, are skipped.
 	Unserved []UnservedRun
 	// DropRuns removes runs, open or closed, with their histories, open rows, receipts and logs; each must be loaded
 	// with its workflow.
 	DropRuns []string
-	Logs     []LogPart // a part that is there already stays as it is
+	Logs     []LogPart // an existing part is not overwritten
 	DropLogs []LogKey
 	Audit    []Audit
 	// DropAudits removes audit entries by the numbers that AccessReader.OldAudits names.
@@ -257,7 +256,7 @@ type Receipt struct {
 	At   history.Time
 }
 
-// Token is a stored credential: the secret itself is never kept.
+// Token is a stored credential. It holds a hash of the secret and never the secret itself.
 type Token struct {
 	ID         string
 	Hash       []byte // SHA-256 of the secret
@@ -288,11 +287,12 @@ type ClaimRequest struct {
 	Queue     string
 	Kind      protocol.TaskKind
 	Pollers   []Poller
-	// Keepers are the processes that have a run in their memory, the best first: its workflow task goes to the first of
-	// them that polls and has room, else to the first poller. It must not block. nil: nobody keeps anything.
+	// Keepers returns the processes that have a run in their sticky cache, the best first. A workflow task of the run
+	// is leased to the first of them that polls and has room, else to the first poller. The function must not block.
+	// nil: no process caches runs.
 	Keepers func(run string) []Process
-	// Full hears of each worker that holds as many sessions as it may after this claim, and of the routes it was not
-	// shown for that. It must not block. nil: nobody wants to know.
+	// Full is called for each worker that reaches its session limit with this claim, with the routes whose tasks were
+	// withheld from it for that reason. The function must not block and may be nil.
 	Full func(w engine.WorkerKey, routes []string)
 }
 
@@ -302,7 +302,7 @@ type Process struct {
 	Incarnation string
 }
 
-// Poller is one waiting poller of a claim: what it may be given, how many tasks and how many bytes of them.
+// Poller is one waiting poller of a claim, with the tasks that it accepts and the limits of their number and size.
 type Poller struct {
 	Lessee engine.Lessee
 	Max    int
@@ -311,7 +311,7 @@ type Poller struct {
 	// values mean no limit.
 	Bytes int64
 	First bool
-	Gone  *atomic.Bool // set when its worker's registration is over, so that it is given nothing; nil: it has no such end
+	Gone  *atomic.Bool // set when its process has been deregistered: it receives no tasks; may be nil
 }
 
 // Leased is a task in the hands of a worker, with what was in memory when it was leased.
@@ -333,12 +333,13 @@ type Leased struct {
 	Bytes     int             // of the payloads of Events
 }
 
-// Dispatcher is asked and told by the committer, on its own goroutine: nothing here may block.
+// Dispatcher is called by the committer, on the committer's goroutine; its methods must not block.
 type Dispatcher interface {
 	// Reserve picks the longest-waiting suitable poller of this process for a task about to become ready, or nil.
 	Reserve(o Offer) Reservation
-	// Backlog says that ready tasks of this queue were committed with nobody to take them, or may have been left by
-	// others. An empty queue means all of the namespace, no lanes that the tasks may be of any.
+	// Backlog reports that ready tasks of this queue were committed without a poller, or that other apps may have left
+	// ready tasks. An empty queue means every queue of the namespace. Without lanes, the tasks may have any routing
+	// key.
 	Backlog(namespace, queue string, kind protocol.TaskKind, lanes ...Lane)
 	// LeaseExpired reports that a lease of this worker expired, or that the worker reconnected on another connection.
 	// The worker may have ended or be paused, so its earlier polls must not receive tasks.
@@ -349,23 +350,23 @@ type Dispatcher interface {
 	Gone(p Process)
 	// Isolate is called when a process holds a blamed task and receives no other task, and when that has ended.
 	Isolate(p Process, alone bool)
-	// Throttled says, before the answer of a claim, that a budget kept tasks from it. The backlog is told again when a
-	// lease of such a queue ends; after the Wait of t, unless that is 0, it is worth another claim.
+	// Throttled reports, before a claim is answered, that a budget withheld tasks from the claim. Backlog is called
+	// again when a lease of the queue ends. After t.Wait, unless it is 0, another claim may succeed.
 	Throttled(namespace, queue string, kind protocol.TaskKind, t engine.Throttle)
-	// Queue says that something was decided about a queue, here or elsewhere.
+	// Queue reports a new decision about a queue, made at this app or at another.
 	Queue(q *engine.Queue)
-	// Due says that something committed wants the sweeper at this time.
+	// Due reports that a commit contains work for the sweeper that becomes due at this time.
 	Due(at time.Time)
-	// Changed tells, after the commit, which runs got events and which sessions moved: hints for long polls and
-	// dashboards.
+	// Changed reports, after the commit, the runs that got events and the sessions whose holders changed. Long polls
+	// and dashboards use these hints.
 	Changed(c Changed)
-	// Missed says that other apps committed things this process was not told of: there may be ready tasks in any queue,
-	// and anything may have changed.
+	// Missed reports that notices of other apps' commits were lost: any queue may have ready tasks, and any row may
+	// have changed.
 	Missed()
 }
 
-// Lane is what a task asks of any worker, next to its queue and kind. Priority is that of the most urgent task that is
-// told of with it.
+// Lane is the routing key of a task within its queue and kind: the requirements that every worker must meet. Priority
+// is the highest priority of the tasks that are announced under this key.
 type Lane struct {
 	Type, BuildID string
 	Requirements  []string
@@ -376,19 +377,19 @@ type Lane struct {
 type Changed struct {
 	Runs     []RunChange
 	Sessions []engine.SessionKey
-	Loose    bool // some of Sessions are held by nobody, or gone
+	Loose    bool // some of Sessions have no holder or were removed
 	Workers  []engine.WorkerKey
 	Moves    []SessionMove
-	// Superseded are processes of workers of whom another app took a newer registration, or took it away. Older
-	// releases do not say which process it was.
+	// Superseded names processes whose registration was replaced or removed by another app. Notices of older releases
+	// do not name the process.
 	Superseded []Process
-	Said       []Process // processes that said to another app that they drain, or the opposite
+	Said       []Process // processes that started or stopped draining, reported by another app
 	Answers    []string  // questions that were answered
 	Tokens     []string  // tokens that were made, changed or dropped, here or elsewhere
 }
 
-// SessionMove is an entry that was added to a session's timeline. Of those of other apps only the ends of holdings are
-// heard, and not all.
+// SessionMove is an entry that was added to a session's timeline. Of the sessions of other apps, only ended leases are
+// reported, and some of these may be missing.
 type SessionMove struct {
 	Session engine.SessionKey
 	protocol.SessionEvent
@@ -400,17 +401,18 @@ type RunChange struct {
 	Namespace, WorkflowID, RunID string
 	LastSeq                      int64
 	Closed                       bool
-	// Still: nothing but leases were renewed, so a list of runs says what it said before.
+	// Still means that only leases were renewed, so a listing of runs shows no difference.
 	Still     bool
 	Cancelled []CancelledAttempt // leased attempts that were cancelled or whose run closed
 }
 
-// CancelledAttempt tells a worker to stop.
+// CancelledAttempt names an attempt whose worker must be notified to stop it.
 type CancelledAttempt struct{ Worker, TaskID, AttemptID string }
 
-// Offer is a task about to become ready. Session is the row as it will be, nil for a plain task. First says that nobody
-// holds the session and that whoever is reserved may claim it with the task: the store counts what the worker holds,
-// under the lock of its row, and undoes the reservation if that is too much.
+// Offer is a task that is about to become ready. Session is the session's row after the commit, nil for a task without
+// a session. First means that the session has no holder and that the reserved poller may acquire it with this task. The
+// store then counts the worker's sessions under the lock of the worker's row, and undoes the reservation if the worker
+// is at its limit.
 type Offer struct {
 	Kind         protocol.TaskKind
 	Run          string
@@ -422,19 +424,20 @@ type Offer struct {
 	Session      *engine.Session
 	First        bool
 	Priority     int
-	Fair         bool          // classes share the queue, so that its order is nobody's to change
-	Past         bool          // it may go past older tasks, no more urgent ones, to who made it
+	Fair         bool          // classes share the queue, so its order must be preserved
+	Past         bool          // it may be delivered before older tasks, but not more urgent ones, to its creator
 	Settings     *engine.Queue // of its queue, nil: none
 	Now          time.Time
-	// Bytes is the size of the delivery; KeptBytes that to a worker that keeps the run in memory.
+	// Bytes is the size of the delivery; KeptBytes is its size for a worker that has the run in its sticky cache.
 	Bytes, KeptBytes int64
 }
 
-// Reservation is a poller taken out of its lines for a task. Exactly one of Deliver, Undo and Doubt is called, when all
-// is known of the outcome of the commit that can be: with Doubt, that the task may be leased to the poller or not.
+// Reservation is a poller that has been removed from its queues for one task. Exactly one of Deliver, Undo and Doubt is
+// called once the outcome of the commit is known or can no longer be determined. Doubt means that the task may have
+// been leased to the poller.
 type Reservation interface {
 	Lessee() engine.Lessee
-	Past() bool // the poller could have had older tasks, of this kind or another
+	Past() bool // older tasks, of any kind, may wait for this poller
 	Deliver(Leased)
 	Undo()
 	Doubt(error)

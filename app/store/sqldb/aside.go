@@ -21,8 +21,8 @@ const (
 	lastRetry  = 100 * time.Millisecond
 )
 
-// mostAside is how long a change may be set aside until its caller is told. By then the lock is held by
-// something that is no app and cannot be ended.
+// mostAside is how long a change may be deferred before its caller gets an error. By then the lock is held by a
+// transaction that does not belong to an app and cannot be terminated.
 const mostAside = 10 * time.Second
 
 // patience is how long a lock may block a change before the store looks for paused lock owners; asked is the interval
@@ -66,8 +66,8 @@ func after(tries int) time.Duration {
 	return d/2 + rand.N(d)
 }
 
-// retry returns the deferred changes that are due. A change that is tried alone gets its own batch, because the store
-// does not know which of its rows was locked.
+// retry runs the deferred changes that are due again. A change that is tried alone gets its own batch, because the
+// store does not know which of its rows was locked.
 func (s *Store) retry() (rest []*pending) {
 	if len(s.aside) == 0 {
 		return nil

@@ -325,7 +325,7 @@ func (s *Store) View(_ context.Context, fn func(store.Reader) error) error {
 	return s.suspect(s.reads.View(fn))
 }
 
-// Reads returns the pool that this store reads with, so that tests can inspect its statements.
+// Reads returns the pool that this store reads with, for inspection of its statements.
 func (s *Store) Reads() *read.Pool { return s.reads }
 
 // About is Now without asking the database, for callers that only need to know roughly and that may come often.
