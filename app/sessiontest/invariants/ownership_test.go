@@ -205,17 +205,19 @@ func play(t *testing.T, n, parallel int, in func() *harness, change ...func(*sch
 		history, err := s.fall()
 		judge(s, history, err)
 	})
+	wait.Go(func() {
+		s := newSchedule(in(), first+uint64(n)+1)
+		history, err := s.resumeAfterCut()
+		judge(s, history, err)
+	})
 	wait.Wait()
 	t.Logf("%d schedules: %v, %d refused, %d sessions moved to the other worker; %d soft, %d fell back to the other worker;"+
 		" the release gate held %d polls; %d with workers that resume sessions, which handed back %d tasks", n, count.done,
 		count.refused, count.moves, count.soft, count.falls, count.held, count.resumes, count.handed)
-	if count.resumes > 0 && count.done[resume] == 0 {
-		t.Errorf("%d schedules with workers that resume sessions had no resume", count.resumes)
-	}
 	if count.held < count.gates {
 		t.Errorf("the release gate held only %d polls in %d schedules", count.held, count.gates)
 	}
-	for _, k := range []kind{register, claim, fetch, renew, release, closing, report} {
+	for _, k := range []kind{register, claim, fetch, renew, resume, release, closing, report} {
 		// How many there are is up to the machine: a schedule ends by the clock. Beside operators few are left to close.
 		if count.done[k] == 0 && (k != closing || count.gates == 0) {
 			t.Errorf("%d schedules had no %s", n, k)

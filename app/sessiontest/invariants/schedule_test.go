@@ -3,8 +3,10 @@ package invariants
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -164,6 +166,40 @@ func (s *schedule) fall() ([]porcupine.Operation, error) {
 			}
 			s.pass(50 * time.Millisecond)
 		}
+	}
+	return s.history, s.err
+}
+
+// resumeAfterCut is a fixed schedule, because random schedules rarely resume a session where commits are fast: the
+// network of a worker is cut until its lease has expired, no other worker claims the session, and the worker resumes it.
+func (s *schedule) resumeAfterCut() ([]porcupine.Operation, error) {
+	s.sessions, s.work, s.most, s.limit, s.options, s.resumes = []string{"s1"}, 1, 1, 0, false, true
+	s.lease, s.fallback = 200*time.Millisecond, 0
+	s.decide(s.ns, s.ns, inSession("s1"))
+	s.start, s.began = time.Now(), s.now()
+	r := rand.New(rand.NewPCG(s.seed, 0))
+	p := &proc{schedule: s, name: "a", incarnation: "a1"}
+	if err := s.register(p.name, p.incarnation, "", r); err != nil {
+		return nil, err
+	}
+	p.memory = newMemory(p, s.seed)
+	sent := time.Now()
+	task, err := p.takes(5, r)
+	if err != nil || task == nil {
+		return nil, fmt.Errorf("no task in 5 s, or: %w", err)
+	}
+	p.memory.enters(task, p.memory.confirmed(), sent, r)
+	time.Sleep(2 * s.lease) // by the clocks of the worker and the app
+	resumed := func() bool {
+		return slices.ContainsFunc(s.history, func(o porcupine.Operation) bool {
+			return o.Input.(call).kind == resume && o.Output.(reply).ok
+		})
+	}
+	for !resumed() && time.Since(s.start) < time.Minute && p.memory.heartbeat(r) {
+		time.Sleep(time.Millisecond)
+	}
+	if !resumed() {
+		return s.history, errors.New("the worker did not resume its session")
 	}
 	return s.history, s.err
 }

@@ -145,53 +145,61 @@ func (m *memory) beats(ctx context.Context, r *rand.Rand) {
 		if r.IntN(12) == 0 || m.cut.Load() && r.IntN(3) == 0 {
 			m.evicts(r)
 		}
-		sent := time.Now()
-		asked, _ := m.sessions.Due(sent)
-		if len(asked) == 0 {
-			continue
-		}
-		if m.cut.Load() {
-			m.sessions.Renewed(sent, time.Time{}, asked, nil, errCut)
-			if r.IntN(3) == 0 {
-				m.pass(m.some(r, 0, 4)) // polls may reach an app before the next heartbeat
-			}
-			continue
-		}
-		i, b := m.app(r)
-		calls := make([]call, len(asked))
-		var at int64
-		for k, s := range asked {
-			what := renew
-			if s.Resume {
-				what = resume
-			} else if s.GivenUp {
-				what = giveUp
-			}
-			calls[k], at = m.names(what, s.SessionID, s.Epoch, i)
-		}
-		a, err := b.WorkerHeartbeat(context.Background(), protocol.WorkerHeartbeat{
-			WorkerID: m.name, Namespace: m.ns, Incarnation: m.incarnation, Sessions: asked,
-		})
-		m.sessions.Renewed(sent, a.StoreTime.Time, asked, a.Sessions, err)
-		switch {
-		case protocol.ReasonOf(err) == protocol.ReasonStaleRegistration:
+		if !m.heartbeat(r) {
 			return
-		case err != nil:
-			m.fail(fmt.Errorf("heartbeat: %w", err))
-			return
-		}
-		for k, s := range a.Sessions {
-			switch c := calls[k]; {
-			case c.kind == giveUp && !s.Held:
-				m.recordRelease(c, at)
-			case c.kind == giveUp: // the release was not stored
-			case s.Held:
-				m.record(c, m.granted(s.Epoch, s.LeaseExpiresAt), at)
-			default:
-				m.record(c, reply{reason: s.Reason, after: m.now()}, at)
-			}
 		}
 	}
+}
+
+// heartbeat sends one heartbeat, unless no session needs one. It returns false if the process is no longer registered.
+func (m *memory) heartbeat(r *rand.Rand) bool {
+	sent := time.Now()
+	asked, _ := m.sessions.Due(sent)
+	if len(asked) == 0 {
+		return true
+	}
+	if m.cut.Load() {
+		m.sessions.Renewed(sent, time.Time{}, asked, nil, errCut)
+		if r.IntN(3) == 0 {
+			m.pass(m.some(r, 0, 4)) // polls may reach an app before the next heartbeat
+		}
+		return true
+	}
+	i, b := m.app(r)
+	calls := make([]call, len(asked))
+	var at int64
+	for k, s := range asked {
+		what := renew
+		if s.Resume {
+			what = resume
+		} else if s.GivenUp {
+			what = giveUp
+		}
+		calls[k], at = m.names(what, s.SessionID, s.Epoch, i)
+	}
+	a, err := b.WorkerHeartbeat(context.Background(), protocol.WorkerHeartbeat{
+		WorkerID: m.name, Namespace: m.ns, Incarnation: m.incarnation, Sessions: asked,
+	})
+	m.sessions.Renewed(sent, a.StoreTime.Time, asked, a.Sessions, err)
+	switch {
+	case protocol.ReasonOf(err) == protocol.ReasonStaleRegistration:
+		return false
+	case err != nil:
+		m.fail(fmt.Errorf("heartbeat: %w", err))
+		return false
+	}
+	for k, s := range a.Sessions {
+		switch c := calls[k]; {
+		case c.kind == giveUp && !s.Held:
+			m.recordRelease(c, at)
+		case c.kind == giveUp: // the release was not stored
+		case s.Held:
+			m.record(c, m.granted(s.Epoch, s.LeaseExpiresAt), at)
+		default:
+			m.record(c, reply{reason: s.Reason, after: m.now()}, at)
+		}
+	}
+	return true
 }
 
 // evicts drops the state of one session, unless a task runs in it or an app refuses the release.
