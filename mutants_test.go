@@ -172,7 +172,7 @@ func copyTree(t *testing.T, to string) {
 			return filepath.SkipDir
 		case d.IsDir():
 			return os.MkdirAll(filepath.Join(to, path), 0o700)
-		case !d.Type().IsRegular():
+		case !d.Type().IsRegular() || d.Name() == ".git": // a worktree has a file that names its repository
 			return nil
 		}
 		raw, err := os.ReadFile(path)
@@ -188,9 +188,11 @@ func copyTree(t *testing.T, to string) {
 	if err != nil {
 		t.Fatal(fmt.Errorf("copy the tree: %w", err))
 	}
-	for _, args := range [][]string{{"init", "-q"}, {"add", "-A"}} { // see tracked
+	// The copy gets its own index, which tracked reads.
+	for _, args := range [][]string{{"init", "-q"}, {"add", "-A"}} {
 		cmd := exec.CommandContext(t.Context(), "git", args...)
 		cmd.Dir = to
+		cmd.Env = slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "GIT_") })
 		if out, err := cmd.CombinedOutput(); err != nil {
 			t.Fatalf("git %s: %v\n%s", args[0], err, out)
 		}
