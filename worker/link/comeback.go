@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/sojourn-run/sojourn/shared/protocol"
-	"github.com/sojourn-run/sojourn/shared/release"
 )
 
 // checkTime limits the check of the preferred app.
@@ -50,8 +49,7 @@ func (r *comeback) due(ctx context.Context) bool {
 	check, cancel := context.WithTimeout(ctx, checkTime)
 	defer cancel()
 	s, err := r.conn.CheckPreferred(check)
-	l := r.l
-	if err != nil || !release.Gate(s.Release, l.opt.Release, s.Strict || l.opt.Strict).Allowed || l.Leaving() {
+	if err != nil || !r.l.gate(s.Release, s.Strict).Allowed || r.l.Leaving() {
 		r.pause()
 		return false
 	}

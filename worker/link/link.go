@@ -508,9 +508,14 @@ func (l *Link) failure() error {
 	return l.fatal
 }
 
+// gate compares the release of an app with that of the worker.
+func (l *Link) gate(app string, strict bool) release.Verdict {
+	return release.Gate(app, l.opt.Release, strict || l.opt.Strict)
+}
+
 // judge holds the app's release against ours and says so once per change.
 func (l *Link) judge(app string, strict bool) release.Verdict {
-	v := release.Gate(app, l.opt.Release, strict || l.opt.Strict)
+	v := l.gate(app, strict)
 	l.mu.Lock()
 	changed := l.verdict != v.Reason+v.Message
 	l.verdict, l.gated, l.unproven = v.Reason+v.Message, "", v.Unreadable && v.Allowed
