@@ -264,7 +264,7 @@ func (b *Broker) addUsage(
 func (b *Broker) quotaStates(n *store.Namespace) []protocol.QuotaState {
 	ledger := b.store.Quotas()
 	s := engine.QuotaStanding{
-		Limits: ledger.Default().With(n.Own), Usage: n.Usage.Plus(ledger.Pending(n.Name)), Rate: ledger.Rate(n.Name),
+		Limits: ledger.Default().With(n.Own), Usage: n.Usage.Plus(ledger.Position(n.Name).Pending), Rate: ledger.Rate(n.Name),
 	}
 	states := make([]protocol.QuotaState, 0, len(protocol.Quotas))
 	for _, q := range protocol.Quotas {

@@ -146,12 +146,13 @@ func (b *Broker) markUncounted(ctx context.Context, ended time.Time) error {
 	}
 	var names, marks []string
 	for i := range list {
-		if list[i].CountedAt.IsZero() || due(&list[i]) {
-			names = append(names, list[i].Name)
+		n := &list[i]
+		if due(n) {
+			marks = append(marks, n.Name)
+		} else if !n.CountedAt.IsZero() {
+			continue
 		}
-		if due(&list[i]) {
-			marks = append(marks, list[i].Name)
-		}
+		names = append(names, n.Name)
 	}
 	for names := range slices.Chunk(marks, markAtOnce) {
 		_, err := b.store.Commit(ctx, store.Change{
@@ -204,10 +205,10 @@ func (b *Broker) countUsage(ctx context.Context, name string) error {
 		switch {
 		case errors.Is(err, errChanged):
 			continue
+		case errors.Is(err, errRecounted):
+			return nil
 		case err == nil:
 			b.store.Quotas().Ask(name) // the next exchange reads the corrected row
-		case errors.Is(err, errRecounted):
-			err = nil
 		}
 		return err
 	}

@@ -291,16 +291,6 @@ func (l *Ledger) Position(namespace string) Position {
 	return p
 }
 
-// Pending returns the usage of a namespace that this app has not stored yet.
-func (l *Ledger) Pending(namespace string) engine.Usage {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if s := l.spaces[namespace]; s != nil {
-		return s.taken.Plus(s.fresh)
-	}
-	return engine.Usage{}
-}
-
 // Rate returns the starts of a namespace in the last second.
 func (l *Ledger) Rate(namespace string) int64 {
 	l.mu.Lock()
