@@ -98,7 +98,7 @@ type Dispatch struct {
 
 var _ store.Dispatcher = (*Dispatch)(nil)
 
-// New makes a Dispatch. Pollers may enter at once; claims begin with Bind.
+// New makes a Dispatch. It accepts polls at once and sends claims after Bind.
 func New(o Options) *Dispatch {
 	d := &Dispatch{
 		opt:      o.defaults(),
@@ -123,8 +123,8 @@ func New(o Options) *Dispatch {
 func (d *Dispatch) Bind(c Claimer, back func([]store.Leased), pulse func(time.Time)) {
 	d.mu.Lock()
 	d.claimer, d.back, d.pulse = c, back, pulse
-	// A commit may have told of something due before there was a sweeper to hear it. It is passed on now, or it
-	// would wait until something else is told.
+	// A commit may have reported due work before there was a sweeper. The time is passed on now; otherwise that work
+	// would wait until the next report.
 	due := d.due
 	d.due = time.Time{}
 	for _, l := range d.lines {
@@ -136,8 +136,9 @@ func (d *Dispatch) Bind(c Claimer, back func([]store.Leased), pulse func(time.Ti
 	}
 }
 
-// Prefer has workflow tasks go to pollers of the processes that keep their run in memory, the best first, when one of
-// them waits; nobody waits for them. It must not block, and is to be called before Bind.
+// Prefer makes workflow tasks go to a waiting poll of a process that has their run in its sticky cache, the best
+// process first. If none of these processes polls, the task goes to another worker at once. workers must not block.
+// Call Prefer before Bind.
 func (d *Dispatch) Prefer(workers func(run string) []store.Process) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -152,8 +153,8 @@ func (d *Dispatch) OnGone(f func(store.Process)) {
 	d.gone = append(d.gone, f)
 }
 
-// Backlog says that ready tasks of this queue were left to be claimed: what was known about it to be empty is no longer
-// known, to workers that may serve these lanes or, without any, to all.
+// Backlog reports that the queue has ready tasks to claim. It invalidates the remembered empty claims of workers that
+// can serve these lanes, or of all workers if there are no lanes.
 func (d *Dispatch) Backlog(namespace, queue string, kind protocol.TaskKind, lanes ...store.Lane) {
 	k := kindOf(kind)
 	if k < 0 {
@@ -199,8 +200,8 @@ func (d *Dispatch) Throttled(namespace, queue string, kind protocol.TaskKind, t 
 	}
 }
 
-// Queue says that something was decided about a queue: budgets may have room, and pollers that were drained, or
-// whose build was, wait in vain.
+// Queue reports a new decision about a queue. A budget may now have room, and polls of drained workers or drained
+// builds can no longer receive tasks.
 func (d *Dispatch) Queue(q *engine.Queue) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -237,13 +238,13 @@ func (d *Dispatch) Queue(q *engine.Queue) {
 			l.resume()
 		}
 	}
-	// Claims begin anew for all: a budget that was raised or a drain that was taken back makes no task, so no
-	// commit would say that there is something to have.
+	// Claims are sent again for all polls. Raising a budget or ending a drain creates no task, so no commit would
+	// report the tasks that can be leased now.
 	d.reopen(concerns)
 }
 
-// Missed says that hints of other apps were lost: nothing is known to be empty any more, and everybody who watches
-// looks again.
+// Missed reports that notices of other apps were lost. It invalidates all remembered empty claims, and makes every
+// watcher read its rows again.
 func (d *Dispatch) Missed() {
 	d.mu.Lock()
 	d.reopen(func(lineKey) bool { return true })
@@ -267,8 +268,8 @@ func (d *Dispatch) Due(at time.Time) {
 	}
 }
 
-// Recheck forgets that queues were found empty for a worker. It is for changes that let the worker take tasks that lay
-// there already and that no Backlog is told for: a session it held ended, so that it has room for another.
+// Recheck invalidates the remembered empty claims of a worker. Call it after a change that lets the worker receive
+// tasks that were ready before and that no Backlog reports, for example the end of a session of a worker at its limit.
 func (d *Dispatch) Recheck(k engine.WorkerKey) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -280,7 +281,7 @@ func (d *Dispatch) Recheck(k engine.WorkerKey) {
 	}
 }
 
-// OnDecided has look called when something was decided about a queue, or about all of a namespace. It must not block.
+// OnDecided adds a function that is called after a decision about a queue or a namespace. It must not block.
 func (d *Dispatch) OnDecided(look func()) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -315,7 +316,7 @@ func (d *Dispatch) Gone(p store.Process) {
 	}
 }
 
-// dismiss ends a wait at once, with what it was given already.
+// dismiss ends a poll at once and releases the tasks that were already delivered to it.
 func (d *Dispatch) dismiss(w *Waiter) {
 	// The poll ends at once instead of waiting for tasks on their way to it. The process has ended, so a task delivered
 	// to it would be blocked until its lease expires.
@@ -336,7 +337,7 @@ func (d *Dispatch) LeaseExpired(k engine.WorkerKey) {
 }
 
 // Isolate excludes the open polls of a process from dispatch because it holds a blamed task and receives no other task,
-// or includes them again. The polls stay open meanwhile.
+// or includes them again. An excluded poll remains open.
 func (d *Dispatch) Isolate(p store.Process, alone bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -358,7 +359,7 @@ func (d *Dispatch) Isolate(p store.Process, alone bool) {
 	}
 }
 
-// Isolated says whether a process holds a blamed task and receives no other task.
+// Isolated reports whether a process holds a blamed task and receives no other task.
 func (d *Dispatch) Isolated(p store.Process) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -384,8 +385,8 @@ func (d *Dispatch) endPolls() {
 	}
 }
 
-// Close drains and waits until no reservation, claim or hand-back is open; when ctx ends first it cancels the claims
-// and reports that. The store must still run.
+// Close drains the dispatcher and waits until no reservation, claim or release is in progress. If ctx ends first, it
+// cancels the claims and returns an error. The store must still be open.
 func (d *Dispatch) Close(ctx context.Context) error {
 	d.mu.Lock()
 	if !d.closed {
@@ -421,7 +422,7 @@ func (d *Dispatch) endWork() {
 	}
 }
 
-// giveBack hands tasks back that were leased for a poller that is gone. The caller holds mu.
+// giveBack releases tasks that were leased for a poll that has ended. The caller holds mu.
 func (d *Dispatch) giveBack(tasks []store.Leased) {
 	if len(tasks) == 0 {
 		return

@@ -7,9 +7,9 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// A line is a queue of pollers for one kind of task in one task queue, in the order in which they came. A
-// poller may stand in several lines at once; it is linked into one only while it can take a task of that kind,
-// so that nobody who is full is looked at.
+// A line is the queue of polls for one kind of task in one task queue, in order of arrival. A poll may be in several
+// lines at once. It is linked into a line only while it can accept a task of that kind, so that searches skip full
+// polls.
 
 // kinds is how many kinds of tasks there are.
 const kinds = 4
@@ -39,7 +39,7 @@ type lineKey struct {
 	kind             int
 }
 
-// line is who waits for one kind of task of one queue.
+// line holds the polls that wait for one kind of task of one queue.
 type line struct {
 	key       lineKey
 	groups    map[*class]*group
@@ -61,7 +61,7 @@ type line struct {
 	used      uint64 // arrival that asked for it last
 }
 
-// entry is a waiter's place in one line. It is linked while the waiter can take a task of that kind.
+// entry is the position of a poll in one line. It is linked while the poll can accept a task of that kind.
 type entry struct {
 	line       *line
 	spot       *spot
@@ -71,9 +71,8 @@ type entry struct {
 	tried      bool // a claim for this waiter was answered
 }
 
-// link puts e at the place its arrival gives it.
-// It looks from the end, since almost everybody who links has just come; only who was full and has a slot again
-// belongs further to the front.
+// link inserts e at its position by arrival. It searches from the end, because most polls have just arrived; only a
+// poll that was full and has a free slot again belongs further to the front.
 func (e *entry) link() {
 	if e.linked {
 		return
@@ -120,7 +119,8 @@ func (e *entry) unlink() {
 func (l *line) group(c *class) *group {
 	g := l.groups[c]
 	if g == nil {
-		// Told at the present gen: nobody has asked for this class yet, so the queue may hold anything for it.
+		// The group starts at the current gen: no claim has been sent for this class yet, so the queue may hold tasks
+		// for it.
 		g = &group{class: c, line: l}
 		g.told, g.toldOf = l.gen, allOf(l.gen)
 		l.groups[c] = g
@@ -133,11 +133,10 @@ func (l *line) group(c *class) *group {
 	return g
 }
 
-// mostLanes is how many lanes of a line are known at once. There must be a limit, because the types in tasks
-// come from outside.
+// mostLanes limits the lanes that a line remembers. A limit is necessary because task types are chosen by clients.
 const mostLanes = 1000
 
-// lane returns who may serve tasks that ask for this.
+// lane returns the groups whose workers can serve tasks with this type, build and requirements.
 func (l *line) lane(typ, build string, requirements []string) *lane {
 	l.name = append(append(append(l.name[:0], typ...), 0x1e), build...)
 	for _, r := range requirements {
@@ -146,8 +145,7 @@ func (l *line) lane(typ, build string, requirements []string) *lane {
 	if n := l.lanes[string(l.name)]; n != nil {
 		return n
 	}
-	// Forgetting all of them costs one look through the groups for each lane that is still in use, and nothing is
-	// lost.
+	// Dropping all lanes loses no state. It costs one search through the groups for each lane that is still in use.
 	if len(l.lanes) >= mostLanes {
 		clear(l.lanes)
 	}
@@ -161,11 +159,10 @@ func (l *line) lane(typ, build string, requirements []string) *lane {
 	return n
 }
 
-// tell notes that tasks of these lanes were left in the queue. Without any lane, tasks of all of them may have
-// been.
+// tell records that tasks of these lanes are ready in the queue; without lanes, tasks of every lane may be ready.
 func (l *line) tell(lanes []store.Lane) {
-	// Raised first. A claim that is under way was sent at an older gen, so its "nothing there" does not cover what
-	// is told now.
+	// gen is incremented first: a claim in progress was sent at an older gen, so its empty result does not cover these
+	// tasks.
 	l.gen++
 	if len(lanes) == 0 {
 		for _, g := range l.groups {
@@ -193,7 +190,7 @@ func (g *group) tell() {
 	g.look()
 }
 
-// look has the next claim of the line look through the group.
+// look makes the next claim of the line include the group.
 func (g *group) look() {
 	if !g.open {
 		g.open = true
@@ -209,7 +206,7 @@ func (l *line) resume() {
 	}
 }
 
-// line returns the line of a key, making it if nobody asked before.
+// line returns the line of a key and creates it at the first use.
 func (d *Dispatch) line(k lineKey) *line {
 	l := d.lines[k]
 	if l == nil {
@@ -226,8 +223,8 @@ const (
 	pruneKeep  = 100_000 // arrivals for which an unused one is kept
 )
 
-// prune forgets lines, workers and their classes that nobody used for long: names in polls come from outside, and
-// forgetting one only costs a claim when it is asked for again.
+// prune removes lines, workers and classes that have been unused for a long time, because the names in polls are chosen
+// by clients. Removing one costs a single claim when the name is used again.
 func (d *Dispatch) prune() {
 	if len(d.lines)+len(d.members) < d.pruneAt {
 		return

@@ -11,8 +11,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// A waiter is one poll. A task that is on its way to it when it leaves must not be lost with it, so every task
-// that was delivered is either returned to the caller or given back.
+// A Waiter is one poll. A task that is on its way to a poll when the poll ends must not be lost, so every delivered
+// task is either returned to the caller or released.
 
 // Spec is what a poller waits for. Its Lessee must not be changed afterwards. Sessions and Counted of it are
 // not used here: only claims count sessions.
@@ -28,11 +28,12 @@ type Spec struct {
 	// Own are tasks that outcomes make which come with the poll. They may go past older ones to it, and nothing is claimed
 	// for the slots that they need before it collects.
 	Own []Own
-	// Run: it only wants the next activity of this run, of which its worker has decided the turn that makes it. It stands
-	// in no line, and nothing is claimed for it; for that activity it comes before those that wait in line.
+	// Run marks a poll for the next activity of this run: the worker has already run the eager workflow task that
+	// schedules that activity. The poll is in no queue and no claim is sent for it. It has priority over queued polls
+	// for that activity.
 	Run string
-	// whether the worker's registration stands; nil: it does. It is asked under the locks of the dispatch, so it must not
-	// call it
+	// Still reports whether the worker is registered; nil: it is. It is called under the locks of the dispatcher and
+	// must not call the dispatcher.
 	Still func() bool
 }
 
@@ -81,7 +82,7 @@ type Waiter struct {
 	held    *protocol.Wait // why a budget withheld tasks from it when its wait ended
 }
 
-// Enter puts a poller into the line of every queue and kind it asks for, behind all who wait there.
+// Enter adds a poll to the queue of every task queue and kind it asks for, behind all waiting polls.
 func (d *Dispatch) Enter(s Spec) *Waiter {
 	w := &Waiter{d: d, spec: s, wake: make(chan struct{}, 1), max: max(s.Max, 1), budget: s.Budget}
 	if w.budget == nil {
@@ -91,7 +92,7 @@ func (d *Dispatch) Enter(s Spec) *Waiter {
 	w.entries = make([]entry, 0, len(s.Queues)*len(s.Kinds))
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	// Its place is taken before anything else, so that two polls stand in the same order in every line.
+	// The poll's position is assigned first, so that two polls have the same order in every queue.
 	d.arrivals++
 	w.place = d.arrivals
 	w.member = d.member(s.Lessee.Worker)
@@ -145,13 +146,12 @@ func (w *Waiter) enter(l *line) {
 	w.entries = append(w.entries, entry{line: l, spot: w.member.spot(l), waiter: w})
 }
 
-// Wait holds the poller until something was delivered, for at most hold. With a hold of 0 it only waits for the
-// claims that find out whether there is a backlog. It returns tasks, or an error, or neither when there was
-// nothing. Tasks that it returned after ctx ended are for the caller to give back; tasks that arrive later are
-// given back by the dispatch.
+// Wait blocks until a task was delivered, for at most hold. With a hold of 0 it waits only for the claims that read the
+// backlog. It returns tasks, or an error, or neither if there was no task. If ctx ended, the caller must release the
+// returned tasks; the dispatcher releases tasks that arrive later.
 //
-// The error is ErrDraining, ErrGone, the cause given to Drop, what the latest claim failed with when the time
-// ran out, or the cause of ctx.
+// The error is ErrDraining, ErrGone, the cause passed to Drop, the error of the latest claim when the time ran out, or
+// the cause of ctx.
 func (w *Waiter) Wait(ctx context.Context, hold time.Duration) ([]store.Leased, error) {
 	d := w.d
 	if hold <= 0 {
@@ -172,9 +172,8 @@ func (w *Waiter) Wait(ctx context.Context, hold time.Duration) ([]store.Leased, 
 	return w.outcome(ctx)
 }
 
-// settlePending waits for what already counts on the waiter, if there is any.
-// A lease that was made for this poll is in the database already or will be in a moment. Answering "nothing" now
-// would mean to take it back with one more commit, while the worker asks again.
+// settlePending waits for commits and claims that have reserved this poll. Their lease is already stored or is about to
+// be. An empty response now would need another commit to release the lease, while the worker polls again.
 func (w *Waiter) settlePending(ctx context.Context) {
 	w.d.mu.Lock()
 	over := w.over()
@@ -187,9 +186,10 @@ func (w *Waiter) settlePending(ctx context.Context) {
 	w.until(ctx, timer.C)
 }
 
-// Collect takes the poller out of its lines and returns what was delivered to it. It is never held for work to appear,
-// but a commit or claim that already counts on the poller is awaited, since its tasks would have to be taken back
-// otherwise. Whose outcomes have made nothing for it gets what lies in its lines, for which one claim is awaited.
+// Collect ends the poll and returns the tasks that were delivered to it. It does not wait for new tasks, but it does
+// wait for a commit or claim that has already reserved the poll, because its tasks would have to be released otherwise.
+// If a poll that reported outcomes has received no task through them, Collect sends one claim for its queues and waits
+// for the result.
 func (w *Waiter) Collect(ctx context.Context) []store.Leased {
 	w.d.mu.Lock()
 	if w.own != [kinds]int{} && w.pending == 0 && len(w.got) == 0 && !w.closing {
@@ -205,7 +205,7 @@ func (w *Waiter) Collect(ctx context.Context) []store.Leased {
 	return tasks
 }
 
-// Leave takes the poller out of its lines and gives back what was delivered and not yet returned.
+// Leave ends the poll and releases the tasks that were delivered and not yet returned.
 func (w *Waiter) Leave() {
 	w.d.mu.Lock()
 	defer w.d.mu.Unlock()
@@ -227,7 +227,7 @@ func (w *Waiter) askOnce() {
 	}
 }
 
-// until blocks until the wait is over and says true, or until timeout or the end of ctx.
+// until blocks until the poll is complete and returns true, or returns false at the timeout or the end of ctx.
 func (w *Waiter) until(ctx context.Context, timeout <-chan time.Time) bool {
 	for {
 		w.d.mu.Lock()
@@ -246,7 +246,7 @@ func (w *Waiter) until(ctx context.Context, timeout <-chan time.Time) bool {
 	}
 }
 
-// over says that nothing more is to be waited for. The caller holds d.mu, as in all that follow.
+// over reports that the poll need not wait any longer. The caller holds d.mu, as in all methods below.
 func (w *Waiter) over() bool {
 	if w.left {
 		return true
@@ -254,7 +254,7 @@ func (w *Waiter) over() bool {
 	return w.pending == 0 && (len(w.got) > 0 || w.closing || (w.once && !w.asking()))
 }
 
-// asking says that a line may hold something for the waiter and that no claim has been answered for it yet.
+// asking reports that a queue may hold a task for the poll and that no claim for the poll has been answered yet.
 func (w *Waiter) asking() bool {
 	if w.d.claimer == nil || w.d.closed || w.d.isolates(w.member.worker.Key(), w.member.worker.Incarnation) {
 		return false
@@ -329,7 +329,7 @@ func (w *Waiter) giveUp() []store.Leased {
 	return tasks
 }
 
-// shut keeps anything new from a waiter; what is on its way still arrives.
+// shut stops new deliveries to a poll. Tasks that are already on their way still arrive.
 func (d *Dispatch) shut(w *Waiter) {
 	w.closing = true
 	w.relink()
@@ -342,7 +342,7 @@ func (d *Dispatch) endWait(w *Waiter, err error) {
 	d.shut(w)
 }
 
-// room is how many tasks of a kind the waiter can take.
+// room is the number of tasks of a kind that the poll can still accept.
 func (w *Waiter) room(kind int) int {
 	// Who has something is answered with it at once and not filled up: its worker begins sooner, and its next poll
 	// is on the way by then.
@@ -355,7 +355,7 @@ func (w *Waiter) room(kind int) int {
 	return min(w.free[kind], w.max)
 }
 
-// full says that its response carries nothing more.
+// full reports that the response can hold no further task.
 func (w *Waiter) full() bool { return w.stopped || w.budget.spent() }
 
 // asks is how many tasks of a line are claimed for it.
@@ -371,7 +371,7 @@ func (w *Waiter) asks(l *line) int {
 	return max(0, min(w.free[l.key.kind]-w.own[l.key.kind], w.max-kept))
 }
 
-// hold sets n slots aside for one reservation or claim; release gives back those that were not used.
+// hold reserves n slots for one reservation or claim; release frees the slots that were not used.
 func (w *Waiter) hold(kind, n int) {
 	w.pending++
 	w.free[kind] -= n
@@ -392,8 +392,8 @@ func (w *Waiter) release(kind, n int) {
 	}
 }
 
-// relink puts the waiter into the lines in which it can take a task, at its old place, and out of the others.
-// Its old place is kept, so a slot that was set aside in vain costs the worker no turn.
+// relink adds the poll to the queues in which it can accept a task and removes it from the others. The poll retains its
+// original position, so an unused reservation does not move it back.
 func (w *Waiter) relink() {
 	for i := range w.entries {
 		e := &w.entries[i]

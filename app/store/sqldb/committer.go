@@ -12,16 +12,16 @@ import (
 	"github.com/sojourn-run/sojourn/app/store/sqldb/db"
 )
 
-// The committer turns many changes into few transactions. It never waits for more to come: under load others
-// arrive while it writes, and without load a change goes alone. What can go wrong with a transaction is handled
-// here and nowhere else, so that a caller hears one of few things: done, refused, unavailable, or (when the
-// database went away at the wrong moment) not known.
+// The committer groups many changes into few transactions (group commit). It never delays a batch to collect more
+// changes: under load changes arrive while it writes, and without load a change is committed alone. All transaction
+// errors are handled here. A caller therefore gets one of four results: committed, rejected, unavailable, or unknown
+// outcome (the connection was lost during COMMIT).
 
-// The most one batch takes.
+// Limits of one batch.
 const (
 	mostChanges = 256
 	mostBytes   = 4 << 20
-	// mostCleanUp bounds the changes in the background in one batch, since whoever comes meanwhile waits for
+	// mostCleanUp limits the background changes in one batch, because a caller that arrives during the batch waits for
 	// its end.
 	mostCleanUp = 32
 )
@@ -30,15 +30,15 @@ const (
 // belong to a batch of another app, which commits within milliseconds.
 const maxLocked = 2
 
-// maxRaces is how often a batch that lost a race is run again before its callers are told.
+// maxRaces is how often a batch that lost a race is retried before its callers get an error.
 const maxRaces = 20
 
-// outcomeTimeout bounds the wait for a transaction whose connection was lost.
-// Its callers wait for the answer meanwhile; after that they are told that it is not known, and ask.
+// outcomeTimeout bounds the wait for a transaction whose connection was lost. Its callers wait for the result; after
+// the timeout they are notified that the outcome is unknown.
 const outcomeTimeout = 10 * time.Second
 
-// loop is the committer: it takes whatever waits, and never waits for more. What was set aside gets batches of
-// its own, so that it holds nothing else up.
+// loop is the committer. It commits the waiting changes and never waits for more. Deferred changes get separate
+// batches, so they cannot delay other changes.
 func (s *Store) loop() {
 	defer close(s.done)
 	quit := s.quit
@@ -72,8 +72,8 @@ func (s *Store) loop() {
 				quit = nil
 				continue
 			}
-			// Callers that the last batch has just woken are about to bring their next change; let them, and it
-			// goes along.
+			// Callers that the last batch has just woken are about to submit their next change. Gosched lets them run,
+			// so that their changes join this batch.
 			runtime.Gosched()
 		}
 		rest = s.run(s.drain(items))
@@ -94,9 +94,8 @@ func (s *Store) run(items []*pending) (rest []*pending) {
 	return s.attempt(items)
 }
 
-// drain adds what waits: changes that somebody waits for, and with each of them one in the background. Without
-// any it takes as many in the background as a caller who comes next may have to wait for. So clean-up neither
-// delays callers nor starves.
+// drain adds waiting changes: those with a waiting caller, and one background change for each of them. If no caller
+// waits, it adds up to mostCleanUp background changes. Clean-up therefore neither delays callers nor starves.
 func (s *Store) drain(items []*pending) []*pending {
 	most := mostChanges
 	if s.queues.anyFair() {
@@ -139,9 +138,9 @@ func (s *Store) closeDown() {
 	s.ended = errors.Join(errs...)
 }
 
-// attempt commits items and answers all of them, except for those it returns, which did not fit, and those
-// whose rows another transaction has locked, which are set aside. A batch that fails is taken apart by halves,
-// so that the change at fault gets its own error and the others are stored.
+// attempt commits items and answers them. It returns the items that did not fit, unanswered, and defers items whose
+// rows another transaction has locked. A batch that fails is split in halves, so that the faulty change gets its own
+// error and the others are stored.
 func (s *Store) attempt(items []*pending) (rest []*pending) {
 	for races := 0; ; races++ {
 		if err := s.settleClock(); err != nil {
@@ -173,8 +172,8 @@ func (s *Store) attempt(items []*pending) (rest []*pending) {
 			s.cache.leads.clear()
 			b.forgotten()
 		}
-		// COMMIT was sent and its answer is lost. The row in batches, which was written in the same
-		// transaction, says which way it went.
+		// The response to COMMIT is lost. The row in batches, written in the same transaction, shows whether it was
+		// committed.
 		if class == db.Lost && b.sealed {
 			done, e := s.stored(b.number)
 			if done {
@@ -200,7 +199,7 @@ func (s *Store) attempt(items []*pending) (rest []*pending) {
 		}
 		s.abandon(b, err)
 		switch {
-		// It is known who met the lock. They go aside, and the others are decided anew without them, at once.
+		// The items that met the lock are known. They are deferred, and the others are decided again at once.
 		case class == db.Locked && len(b.late) > 0:
 			s.setAside(b.late)
 			items = slices.DeleteFunc(slices.Clone(items), func(p *pending) bool { return slices.Contains(b.late, p) })
@@ -235,8 +234,8 @@ func (s *Store) attempt(items []*pending) (rest []*pending) {
 	}
 }
 
-// try runs one batch to its end. When it fails nothing of it is stored, unless it was the answer to a COMMIT
-// that was lost. A batch that took ids to be free without looking and was wrong is run again with a look.
+// try runs one batch to its end. If it fails, nothing of it is stored, unless the response to COMMIT was lost. A batch
+// that assumed ids to be unused without reading them, and was wrong, is run again with a read.
 func (s *Store) try(items []*pending) (*batch, error) {
 	if b, err := s.tryRecalled(items); b != nil {
 		return b, err
@@ -288,7 +287,7 @@ func (b *batch) carryOut() error {
 		return fmt.Errorf("hand over: %w", err)
 	}
 	claims := slices.DeleteFunc(slices.Clone(b.items), func(p *pending) bool { return p.claim == nil })
-	// Without claims COMMIT goes along with this write; with them what they find has to be written behind it.
+	// Without claims, COMMIT is sent in the same round trip as this write. Claims need their own writes after it.
 	if err := b.write(len(claims) == 0); err != nil {
 		return fmt.Errorf("flush: %w", err)
 	}
@@ -306,8 +305,8 @@ func (b *batch) carryOut() error {
 	return nil
 }
 
-// tryRecalled runs one batch in a single round trip, if what is remembered is enough for it and is still right.
-// Otherwise it leaves nothing behind and returns no batch, and the ordinary way is taken.
+// tryRecalled runs one batch from the cache in a single round trip, if the cache has all its rows and is up to date.
+// Otherwise it stores nothing and returns no batch, and the caller runs the batch with loaded rows.
 func (s *Store) tryRecalled(items []*pending) (*batch, error) {
 	b := s.recall(items)
 	if b == nil {
@@ -333,9 +332,9 @@ func (s *Store) tryRecalled(items []*pending) (*batch, error) {
 	return nil, nil
 }
 
-// abandon undoes what a failed batch took: its reservations of pollers, and the cached rows that it changed. If
-// nobody knows what became of the batch, the pollers are told so instead: a task may be leased to them, and
-// they must ask.
+// abandon releases the poller reservations of a failed batch and invalidates the cached rows that it changed. If the
+// outcome of the batch is unknown, the pollers are ended with Doubt: a task may be leased to them, and their workers
+// must poll again.
 func (s *Store) abandon(b *batch, why error) {
 	for _, h := range b.handed {
 		if errors.Is(why, store.ErrOutcome) {
@@ -348,8 +347,8 @@ func (s *Store) abandon(b *batch, why error) {
 	s.memory.forget(b)
 }
 
-// stored says whether a batch whose COMMIT had no answer was committed all the same. A transaction that is
-// still under way holds the row of this app, so on a shared database the query waits for its end.
+// stored reports whether a batch whose COMMIT got no response was committed. On a shared database a transaction that is
+// still in progress holds this app's row, so the query waits for its end.
 func (s *Store) stored(number int64) (bool, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), outcomeTimeout)
 	defer cancel()
