@@ -97,7 +97,7 @@ func chaosWorkflow(ctx workflow.Context, in chaosInput) (done chaosResult, err e
 	return done, signals()
 }
 
-// chaosStepTimeout ends the attempt of a delivery whose response was lost on its way to a worker.
+// chaosStepTimeout is the start-to-close timeout of the activity. It ends the attempt of a lost delivery.
 const chaosStepTimeout = 30 * time.Second
 
 // chaosTable is the state that each holding of a session loads.

@@ -27,7 +27,7 @@ const (
 	freezes    = "SOJOURN_TEST_FREEZES"    // how often a worker is frozen, with its default leases
 	// activitiesOnly, set: this worker runs no workflows.
 	activitiesOnly = "SOJOURN_TEST_ACTIVITIES_ONLY"
-	// refusedFor is the time after which an app whose credentials are refused ends, in place of 5 min.
+	// refusedFor is the time after which an app exits when PostgreSQL rejects its credentials; unset: 5 min.
 	refusedFor = "SOJOURN_TEST_REFUSED_FOR"
 )
 

@@ -50,7 +50,7 @@ func (s *server) requirePassword(role string) {
 // while the app runs, and its connections end. The app refuses requests until a file has the new password: first the
 // password file, then the file with the URL. Then it serves again without a restart, and no acknowledged run is lost.
 // It logs two lines for each outage.
-// Another app keeps the first password and ends with exit status 1, after 2 s in place of 5 minutes.
+// Another app, which still has the first password, exits with status 1 after 2 s; the default is 5 minutes.
 func TestARotatedPasswordIsReadByARunningApp(t *testing.T) {
 	t.Parallel()
 	db := ownPostgres(t)

@@ -9,7 +9,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// standings are the words for how a run stands, the same as the dashboard's: the stored statuses, each itself.
+// standings returns the statuses of runs, with the same words as the dashboard and the store.
 func standings() (words []string) {
 	for _, s := range protocol.RunStatuses {
 		words = append(words, string(s))
@@ -17,12 +17,11 @@ func standings() (words []string) {
 	return words
 }
 
-// standing is how a run stands, in one of these words.
+// standing returns the status of a run, one of the words above.
 func standing(v protocol.RunView) string { return string(protocol.StoredRun(v.Status, v.ClosedReason)) }
 
-// tinted colours the word for a status where a person looks: on a terminal, unless NO_COLOR says otherwise. The colours
-// are the dashboard's: what was asked for, or continues without anybody, as a drain and a session that is free, has
-// none.
+// tinted returns the status in the dashboard's colour if the output is a terminal and NO_COLOR is not set. Statuses
+// that were requested or need no attention, such as draining or an unheld session, have no colour.
 func (p *program) tinted(status string) string {
 	f, file := p.out.(*os.File)
 	if !file || os.Getenv("NO_COLOR") != "" {
@@ -42,7 +41,7 @@ func (p *program) tinted(status string) string {
 	return status
 }
 
-// inOneLine is a text on one line: errors that were joined, which are a line each, stand behind one another.
+// inOneLine joins the lines of a text, such as the text of errors.Join, with semicolons.
 func inOneLine(s string) string {
 	lines := strings.FieldsFunc(strings.TrimSpace(s), func(r rune) bool { return r == '\n' || r == '\r' })
 	return strings.Join(lines, "; ")

@@ -74,9 +74,9 @@ func (a *authority) sign(name string) int64 {
 	return a.serial
 }
 
-// App, workers on the socket and over HTTP, and commands, each with a certificate; the app's is replaced while all of
-// them work, and nobody notices. Who trusts, or is, somebody else is refused, and told. The authority that signs the
-// app's certificate is replaced as well, without a restart of the workers.
+// The app, workers on the socket and over HTTP, and commands all use certificates. Replacing the app's certificate at
+// run time interrupts none of them. Clients with a certificate or CA bundle of another authority are rejected with a
+// clear error. Replacing the authority of the app's certificate needs no restart of the workers.
 func TestCertificatesOfBothSides(t *testing.T) {
 	ours, others := newAuthority(t), newAuthority(t)
 	first := ours.sign("app")
@@ -212,7 +212,7 @@ func TestCertificatesOfBothSides(t *testing.T) {
 		}
 	}
 
-	// The app comes back with a certificate of another authority, which the workers read from the file of now.
+	// The app restarts with a certificate of another authority. The workers read the new CA bundle from the file.
 	next := newAuthority(t)
 	next.sign("app")
 	app.kill()

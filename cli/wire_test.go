@@ -69,7 +69,7 @@ func (w *wire) carry(from net.Conn, to []string) {
 	w.mu.Lock()
 	w.ends = append(w.ends, from, far)
 	w.mu.Unlock()
-	if w.refusing.Load() { // the reset came during the dial
+	if w.refusing.Load() { // reset was called during the dial
 		w.each(reset)
 	}
 	for _, way := range [][2]net.Conn{{from, far}, {far, from}} {
@@ -104,7 +104,7 @@ func (w *wire) reset() {
 
 func (w *wire) accept() { w.refusing.Store(false) }
 
-// reset closes a connection with a TCP reset: what is on its way is lost.
+// reset closes a connection with a TCP reset, which discards data in flight.
 func reset(c net.Conn) {
 	if tcp, ok := c.(*net.TCPConn); ok {
 		_ = tcp.SetLinger(0)

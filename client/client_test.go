@@ -259,7 +259,7 @@ func TestCancelIsRefusedWhereNoWorkerSupportsItAndCancelNowEndsTheRun(t *testing
 	}
 }
 
-// Delete deletes only closed runs: the named run, or the current run of a workflow ID. The third run is kept.
+// Delete deletes only closed runs: the named run, or the current run of a workflow ID. Other runs remain.
 func TestDeleteRemovesOneClosedRun(t *testing.T) {
 	a := apptest.Start(t, apptest.Options{})
 	c, ctx := asking(t, a.URL()), t.Context()

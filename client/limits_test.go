@@ -25,8 +25,8 @@ func first[T any](list iter.Seq2[T, error]) error {
 	return nil
 }
 
-// Every text and number that a method of the client sends, with values that no app accepts: the call fails with
-// ErrInvalidOptions and nothing is sent. Values at the limit are sent, and a run next to them goes on.
+// Each text and number that a method of the client sends is tried with a value that apps reject: the call must fail
+// with ErrInvalidOptions before a request is sent. Values at the limit are sent. An unrelated run must not be affected.
 func TestEveryCallChecksItsTextsAndNumbersBeforeItSends(t *testing.T) {
 	a := apptest.Start(t, apptest.Options{})
 	var sent atomic.Int32
@@ -144,7 +144,7 @@ func TestEveryCallChecksItsTextsAndNumbersBeforeItSends(t *testing.T) {
 		if o.most > 0 {
 			refused("too long", strings.Repeat("x", max(300, o.most+1)))
 			before := sent.Load()
-			_ = o.call(strings.Repeat("x", o.most)) // whatever the app answers
+			_ = o.call(strings.Repeat("x", o.most)) // only whether a request is sent matters
 			if sent.Load() == before && name != "Update name" {
 				t.Errorf("%s: %d bytes are not sent", name, o.most)
 			}
@@ -217,7 +217,7 @@ func TestEveryCallChecksItsTextsAndNumbersBeforeItSends(t *testing.T) {
 	}
 }
 
-// A body may leave out a name that the path of the route has.
+// The name of a signal, query or update may be missing in the body, because the path contains it.
 func TestABodyMayLeaveOutTheNameInItsPath(t *testing.T) {
 	a := apptest.Start(t, apptest.Options{})
 	c, ctx := asking(t, a.URL()), t.Context()

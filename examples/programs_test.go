@@ -370,12 +370,12 @@ func TestJavaScriptWorkerOverTheSocketCountsWatchesAndDrains(t *testing.T) {
 		Letters int
 		Worker  string
 	}
-	// The sum is what the session kept in the worker's memory over three steps.
+	// The sum comes from the session's state in the worker's memory after three activities.
 	if c.result("t", &got); !slices.Equal(got.Words, []string{"tea", "milk", "bread"}) || got.Letters != 12 ||
 		got.Worker != "js" {
 		t.Errorf("got %+v", got)
 	}
-	// A job that is started late leaves its word in the session, too.
+	// An attempt that runs although it has ended also adds its word to the session.
 	if late(t, c, said.process, "socket.add", "socket", &got); !slices.Equal(got.Words, []string{"late"}) {
 		t.Errorf("the session has %q: attempts that had ended were started", got.Words)
 	}
@@ -406,7 +406,7 @@ func TestJavaScriptWorkerOverTheSocketCountsWatchesAndDrains(t *testing.T) {
 	}
 }
 
-// addInSession is an activity by itself in the session "restarted".
+// addInSession returns the request that starts a standalone activity in the session "restarted".
 func addInSession(id string) map[string]any {
 	return map[string]any{
 		"activity_type": "socket.add", "workflow_id": id, "task_queue": "socket", "input": []any{id},
@@ -438,8 +438,9 @@ func killedWorkersEpoch(t *testing.T, c caller, environment []string, worker str
 	return epochOf(c, "restarted")
 }
 
-// late freezes the worker until attempts of an activity whose deliveries wait in its socket have ended. The worker
-// reads them after that and must not start them. It returns the result of the attempt that follows.
+// late stops the worker with SIGSTOP until attempts of an activity, whose deliveries wait in the worker's socket
+// buffer, have timed out. The worker then reads these deliveries and must not start them. result receives the result of
+// a later attempt.
 func late(t *testing.T, c caller, worker *os.Process, activityType, queue string, result any) {
 	t.Helper()
 	signal := func(s syscall.Signal) {

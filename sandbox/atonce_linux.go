@@ -6,10 +6,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What is here asks the kernel for what it answers at once, without telling Go's scheduler, as the syscall package
-// does. Of a process that was at rest, as a worker is until its executor answers, the first such word wakes the thread
-// that looks whether calls take too long, and that continues looking: it costs more than all else that a short call
-// asks. Nothing here may wait, or a collection of garbage would wait for it.
+// The functions in this file make system calls that never block, with RawSyscall, which does not notify Go's scheduler.
+// In an idle process, such as a worker that waits for its executor, an ordinary Syscall wakes the sysmon thread, which
+// then polls for long system calls. That costs more CPU time than the rest of a short call. A call in this file must
+// not block, because a garbage collection would wait for it.
 
 // readAtOnce reads from a descriptor that does not block.
 func readAtOnce(fd int, b []byte) (int, error) {

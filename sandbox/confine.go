@@ -31,11 +31,11 @@ var systemFiles = []string{
 	"/sys/devices/system/cpu", "/sys/devices/system/node", "/sys/kernel/mm/transparent_hugepage",
 }
 
-// devices are the ones every program may have.
+// devices are the device files that every executor may open.
 var devices = []string{"/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"}
 
-// rules are what an executor of this language may do next to what is said of its scratch folder: read its runtime and
-// its code.
+// rules returns the lockdown rules of an executor of this language, without its scratch folder: it may read its
+// runtime, its code and the configured paths.
 func (l *language) rules(o Options, k wall.Kernel, shims string) wall.Rules {
 	r := wall.Rules{Devices: devices, Landlock: k.Landlock, Filter: true}
 	r.Read = append(append(r.Read, systemFiles...), runtimeFiles(l.program)...)
@@ -52,9 +52,9 @@ func (l *language) rules(o Options, k wall.Kernel, shims string) wall.Rules {
 	return r
 }
 
-// runtimeFiles are a program and what was installed with it: where it stands in a folder bin, as it does in a virtual
-// environment or below a version manager, the folders next to that one. The folder around them is not taken whole: it
-// may be somebody's home.
+// runtimeFiles returns the paths of a program and of the files installed with it. If the program is in a bin folder, as
+// in a virtual environment, these are the sibling folders such as lib. The parent folder itself is not included,
+// because it may be a home directory.
 func runtimeFiles(program string) []string {
 	all := []string{program}
 	real, err := filepath.EvalSymlinks(program)
@@ -73,7 +73,7 @@ func runtimeFiles(program string) []string {
 	return append(all, real)
 }
 
-// codeFiles are a folder of handlers and the packages that are installed next to it or above.
+// codeFiles returns the paths of a handler folder and of the Node packages in it and in its parent folders.
 func codeFiles(handlers, private string) []string {
 	if handlers == "" {
 		return nil

@@ -135,8 +135,8 @@ func whyNot(name string, d fs.DirEntry) string {
 	return ""
 }
 
-// foreignFolder says why a folder is not one of handlers: it is a virtual environment of Python's, or a package that
-// was copied there. The folder that was asked for is never a package: handlers have a package.json next to them too.
+// foreignFolder returns why a folder contains no handlers: it is a Python virtual environment or a copied package. The
+// root folder of the handlers is never treated as a package, because handlers may have a package.json.
 func foreignFolder(path string, root bool) string {
 	if isFile(filepath.Join(path, "pyvenv.cfg")) {
 		return whyEnv
@@ -162,8 +162,8 @@ func isFile(path string) bool {
 
 var pythonMain = regexp.MustCompile(`(?m)^(async\s+def\s+main\b|def\s+main\b|main\s*=)`)
 
-// definesMain says whether a file of a folder has the function that makes it a handler. Editors put __init__.py next to
-// handlers as well, so that alone makes no package.
+// definesMain reports whether a Python file in a folder defines main, which makes it a handler. It distinguishes
+// packages from handler folders, to which editors may have added an __init__.py.
 func definesMain(dir string) bool {
 	entries, err := os.ReadDir(dir)
 	if err != nil {

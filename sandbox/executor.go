@@ -233,15 +233,15 @@ func (ex *executor) run() {
 	close(ex.done)
 }
 
-// leave ends the executor's way to the network, and what it has open there.
+// leave revokes the executor's network access and closes its open connections.
 func (ex *executor) leave() {
 	if ex.pass != nil {
 		ex.pass.Revoke()
 	}
 }
 
-// follow takes the minder's facts until it has no more. That is the end of the executor, too: its last frames are on
-// their way, and whoever else holds the other end of the control socket is not asked.
+// follow reads the supervisor's facts until the supervisor closes its pipe, which also means that the executor has
+// ended. follow then closes the control socket after endTime, even if a descendant of the executor still has it open.
 func (ex *executor) follow(last chan<- minder.Fact) {
 	defer func() {
 		ex.expectEnd()
@@ -253,7 +253,8 @@ func (ex *executor) follow(last chan<- minder.Fact) {
 			if late {
 				ex.kill(ending{cause: CauseCrash, kind: Crashed, message: "what watches over the executor was stopped"})
 			}
-			// It may have been this process that was paused: then the facts are here. And after a kill the end is told.
+			// This process may have been paused, and the facts may already be readable. After a kill, the supervisor
+			// reports the end. So read once more.
 			late = true
 			if err = ex.proc.line.SetReadDeadline(time.Now().Add(2 * endTime)); err == nil {
 				continue

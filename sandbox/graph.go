@@ -202,8 +202,8 @@ func (g *graph) versionOfFiles(path string) string {
 	return hex.EncodeToString(sum.Sum(nil)[:16])
 }
 
-// versions are those of the files next to the entry, for the shims: which of what they have loaded is another now. nil
-// when there are none, when all are in one module, or too many to say.
+// versions returns the versions of all files except the entry, with which shims find loaded modules that have changed.
+// It returns nil if there is no other file, if all code is bundled into one module, or if the list is too long.
 func (g *graph) versions() map[string]string {
 	if isTypescript(g.entry) {
 		return nil

@@ -86,7 +86,7 @@ func (p *Pool) once(
 			return Result{}, err
 		}
 	}
-	// The executor may have taken long to start, or this process was frozen meanwhile.
+	// Check again: the executor may have started slowly, or this process may have been paused.
 	if err := mayBegin(ctx, inv); err != nil {
 		return Result{}, err
 	}

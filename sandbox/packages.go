@@ -243,7 +243,8 @@ func (k *packages) install(
 			packagesNote{At: time.Now(), Error: err.Error()}.write(lock)
 		}
 	}()
-	// Of workers that died. What they had started may still be ending, so that each has its own name.
+	// Remove the folders of workers that died during an installation. Each installation uses a new folder, because
+	// processes that a dead worker started may still write to the old one.
 	old, _ := filepath.Glob(dir + ".tmp-*")
 	for _, path := range old {
 		minder.Wipe(path)
@@ -357,8 +358,8 @@ func isFolder(path string) bool {
 	return err == nil && info.IsDir()
 }
 
-// seal makes what was installed the worker's own, and lets executors read it when they have their own users: what has
-// the user of the one that installed it must not be able to change it.
+// seal changes the owner of installed packages to the worker and lets executors with other user IDs read them. Without
+// it, the user ID that ran the installation could modify the packages.
 func seal(dir string, others bool) error {
 	if !others {
 		return nil

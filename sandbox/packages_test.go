@@ -180,7 +180,7 @@ func (r *registry) packagers() map[string]map[string]string {
 	}
 }
 
-// open makes a pool of the handlers in a folder, with what a folder has of packages.
+// openPackages returns a pool of the handlers in a folder, with the packages of that folder.
 func openPackages(t *testing.T, o sandbox.Options, files map[string]string) *sandbox.Pool {
 	t.Helper()
 	if o.Handlers == "" {

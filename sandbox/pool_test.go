@@ -66,7 +66,7 @@ func TestFullPoolGivesUpItsReserveFirst(t *testing.T) {
 	}
 }
 
-// Starting an executor may take longer than a call may wait.
+// The lease of a call may expire while its executor starts.
 func TestACallThatMayNotBeginAnyMoreIsNotSent(t *testing.T) {
 	b := native(t, sandbox.Options{})
 	refused := errors.New("its lease is over")

@@ -1,10 +1,10 @@
 // Package sandbox runs activities in child processes (executors) and keeps one executor per session.
 //
 // A [Pool] belongs to a worker. Handlers in other languages, and Go handlers of the [Native] registry, run in
-// executors: processes without the worker's secrets. A supervisor process removes everything they started when the
-// worker ends, in whatever way. A session's state is its executor: while the process lives, the next call of the
-// session finds what the last one left in memory. When it ends, the next call fails with a typed [SessionLost] that
-// names the cause.
+// executors: processes without the worker's secrets. When the worker exits or crashes, a supervisor process kills the
+// executors and their children. The state of a session is in the memory of its executor: each call of the session sees
+// the state that earlier calls stored. After the executor has ended, the next call fails with [SessionLost], which has
+// the cause.
 //
 // Executors are started from the program's own binary, so main (and TestMain) must call [Main] before anything else.
 package sandbox
@@ -107,12 +107,12 @@ type LogLine struct {
 	Text   string    `json:"text"`
 }
 
-// Hooks are told what a running call says. They are called one after another from the executor's reading goroutine, so
-// they must be quick and must not call the pool. Any may be nil.
+// Hooks are callbacks for a running call. The goroutine that reads from the executor calls them one after another, so
+// they must be quick and must not call the pool. Any hook may be nil.
 type Hooks struct {
-	// OnBegin is called when the executor is ready, just before the call is sent to it. After an error the call is not
-	// sent, and Invoke returns the error. Executors may take long to start, so the caller's right to run the call may
-	// have ended since Invoke began.
+	// OnBegin is called when the executor is ready, just before the call is sent to it. If it returns an error, the call
+	// is not sent and Invoke returns the error. Callers use it to check their lease, which may have expired while the
+	// executor started.
 	OnBegin     func() error
 	OnHeartbeat func()            // at most about ten a second
 	OnProgress  func(json []byte) // at most about ten a second

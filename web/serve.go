@@ -88,14 +88,14 @@ func squeeze(kind string, body []byte) []byte {
 	return b.Bytes()
 }
 
-// PrefixHeader says below which path the page's reader finds the app. Proxies that take the prefix away set it, and so
-// does an app that stands below its own path.
+// PrefixHeader is the header with the path prefix under which browsers reach the app. A reverse proxy that strips the
+// prefix sets it, and so does an app that is mounted below a path.
 const PrefixHeader = "X-Forwarded-Prefix"
 
 var prefixes = regexp.MustCompile(`^(/[A-Za-z0-9._~-]+)+$`)
 
-// below is the page for readers who find it below a prefix. Its own files are named relative to that, for the page is
-// served at every address of its routes.
+// below returns the page for browsers that reach it under a prefix. Its asset URLs start with the prefix, because the
+// page is served under every route.
 func (f *file) below(prefix string) *file {
 	if !prefixes.MatchString(prefix) {
 		prefix = ""

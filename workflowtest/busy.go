@@ -8,16 +8,16 @@ import (
 	"github.com/sojourn-run/sojourn/worker/workflow"
 )
 
-// Virtual time is paused while code runs. So nothing in a test can tell by its clock that a workflow loops: that is
-// seen from outside, by the real one.
+// Virtual time is paused while code runs, so a loop in workflow code cannot be detected by the clock of the test. A
+// goroutine outside the bubble detects it in real time.
 
-// busyLimit is for how long workflow code may run without a call at first.
+// busyLimit is the initial limit for workflow code that runs without a call into package workflow.
 const busyLimit = 30 * time.Second
 
-// glance is how often it is looked who runs.
+// glance is the interval of checks for running workflow code.
 const glance = 250 * time.Millisecond
 
-// watch knows which workflow code runs. Without one, nobody looks: in real time the worker does by itself.
+// watch has the workflow code that is running. It is nil in real time, where the worker detects loops.
 type watch struct {
 	mu    sync.Mutex // guards what follows
 	turns map[*turn]struct{}

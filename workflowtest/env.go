@@ -82,7 +82,7 @@ func Run[T testing.TB](t T, r *worker.Registry, test func(t T, env *Env)) {
 		return
 	}
 	blocked, over, busy := &atomic.Bool{}, make(chan any, 1), newWatch()
-	// Nothing ends a bubble in which code loops. So it has its own goroutine, which may be left behind.
+	// A synctest bubble in which code loops cannot be stopped, so it runs on a separate goroutine, which may leak.
 	go func() {
 		defer func() { over <- recover() }()
 		synctest.Test(plain, func(t *testing.T) {
@@ -95,8 +95,7 @@ func Run[T testing.TB](t T, r *worker.Registry, test func(t T, env *Env)) {
 	defer stop()
 	select {
 	case broke := <-over:
-		// Code that blocks forever outlives the bubble, which takes that for its own fault: the test has failed with it
-		// already.
+		// synctest panics if code in the bubble is blocked forever. If the test has already failed, ignore this panic.
 		if broke != nil && !blocked.Load() {
 			panic(broke)
 		}

@@ -8,10 +8,10 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// taskFailed fails the test with a workflow task of it. What waits for a result continues and ends.
+// taskFailed fails the test because a workflow task failed, and ends all calls that wait for a result.
 func (e *Env) taskFailed(t *protocol.WorkflowTask, f *protocol.Failure) {
 	if e.ctx.Err() != nil || e.watch.gaveUp() {
-		return // the first one counts: the others follow from it, or are its further attempts
+		return // report only the first failure: later ones are retries or consequences
 	}
 	stack := ""
 	if f.StackTrace != "" {
@@ -28,20 +28,21 @@ func (e *Env) taskFailed(t *protocol.WorkflowTask, f *protocol.Failure) {
 func (e *Env) check() {
 	e.t.Helper()
 	if e.watch.gaveUp() {
-		select {} // the test has failed and is over: nothing may be said of it any more
+		select {} // the test has already failed and ended: calls on its t would panic
 	}
 	if e.ctx.Err() != nil {
 		e.t.FailNow()
 	}
 }
 
-// stillness is since when nothing moves.
+// stillness is the time since which no open run has made progress.
 type stillness struct {
 	mark  string
 	since time.Time
 }
 
-// give gives up on what the test waits for when nothing has moved for long, and nothing will by itself.
+// give fails the test if no open run has made progress for e.patience and none can make progress without a signal,
+// update or other call of the test. what names the result that the test waits for.
 func (e *Env) give(s *stillness, what string) {
 	e.t.Helper()
 	if e.late.Load() {
@@ -62,7 +63,7 @@ func (e *Env) give(s *stillness, what string) {
 	}
 }
 
-// openRuns are the open runs.
+// openRuns returns the open runs.
 func (e *Env) openRuns() (views []protocol.RunView) {
 	for _, v := range e.runs(protocol.ListRequest{Status: "running"}) {
 		if v, err := e.plane.View().Describe(e.t.Context(), protocol.Target{RunID: v.RunID}); err == nil && !v.Terminal {
@@ -72,7 +73,8 @@ func (e *Env) openRuns() (views []protocol.RunView) {
 	return views
 }
 
-// runs are those of a list. One that cannot be read ends it: the test has failed, or has ended.
+// runs returns the runs of a list request. It returns an incomplete list on an error, which occurs only if the test has
+// failed or ended.
 func (e *Env) runs(in protocol.ListRequest) (views []protocol.RunView) {
 	for in.PageSize = 200; ; {
 		page, err := e.plane.View().List(e.t.Context(), in)
@@ -87,7 +89,7 @@ func (e *Env) runs(in protocol.ListRequest) (views []protocol.RunView) {
 	}
 }
 
-// still says whether no open run can continue by itself, and how far they are.
+// still reports whether no open run can continue without a call of the test. mark is the progress of the open runs.
 func (e *Env) still() (mark string, still bool) {
 	for _, v := range e.openRuns() {
 		if moves(v) {
@@ -98,7 +100,7 @@ func (e *Env) still() (mark string, still bool) {
 	return mark, true
 }
 
-// moves says whether time alone, or the worker, can make a run continue.
+// moves reports whether a run can continue through a timer, a timeout or the worker.
 func moves(v protocol.RunView) bool {
 	p := v.Pending
 	if p == nil || len(p.Timers) > 0 || !v.ExecutionDeadline.IsZero() || !v.RunDeadline.IsZero() {
@@ -115,12 +117,12 @@ func moves(v protocol.RunView) bool {
 	return false
 }
 
-// forEver says whether a wait ends by no worker that is there: somebody has to do something, and here nobody is.
+// forEver reports whether a wait ends only after an operator's action, which never happens in a test.
 func forEver(w *protocol.Wait) bool {
 	return w != nil && w.Reason.Rule().Patience == protocol.PatienceNone
 }
 
-// waits is what the open runs wait for, in lines.
+// waits returns the reason why each open run waits, one per line.
 func (e *Env) waits() string {
 	var b strings.Builder
 	for _, v := range e.openRuns() {

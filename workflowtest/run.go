@@ -244,7 +244,7 @@ func (e *Env) events(run string) (all []history.Event) {
 // replays is how often a history is replayed: the order of a map of two entries is the same every other time.
 const replays = 16
 
-// histories are those of all runs: what the test started, their children, and what they continued as.
+// histories returns the histories of all runs: runs that the test started, their children, and continued runs.
 func (e *Env) histories() (all [][]history.Event) {
 	e.t.Helper()
 	for _, v := range e.runs(protocol.ListRequest{}) {
@@ -253,7 +253,7 @@ func (e *Env) histories() (all [][]history.Event) {
 	return all
 }
 
-// replay holds histories against the code.
+// replay checks the code against the histories.
 func (e *Env) replay(histories [][]history.Event) {
 	e.t.Helper()
 	for _, events := range histories {

@@ -103,18 +103,18 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// heldSessions looks at an app whose workers hold sessions in which nothing happens: what it asks of the database is
-// for the sessions' leases and the workers' own. The first call takes the sessions.
+// heldSessions measures an app whose workers hold idle sessions. Its database load consists of renewals of session
+// leases and heartbeats of workers. The first call acquires the sessions.
 func heldSessions(ctx context.Context, n *node, ops int) (sample, error) {
 	return stay(ctx, n, ops, "holder", atRest(n.quick).sessions)
 }
 
-// asleep looks at an app that keeps workflows that sleep, next to a worker in its process.
+// asleep measures an app with sleeping workflows and one worker in its process.
 func asleep(ctx context.Context, n *node, ops int) (sample, error) {
 	return stay(ctx, n, ops, "sleeper", atRest(n.quick).sleepers)
 }
 
-// stay looks at an app once so many workflows are where they stay.
+// stay measures an app once size workflows have reached the state in which they stay.
 func stay(ctx context.Context, n *node, ops int, workflow string, size int) (sample, error) {
 	rest := atRest(n.quick)
 	if !n.prepared {
@@ -126,8 +126,8 @@ func stay(ctx context.Context, n *node, ops int, workflow string, size int) (sam
 	return look(ctx, n, ops, rest.tick)
 }
 
-// asleepBesideFleet is the same next to workers that are connected over sockets and have nothing to do. They are a
-// their own process: what they use is not the app's.
+// asleepBesideFleet is like asleep, with idle workers connected over sockets. The workers run in a separate process, so
+// that their CPU time and memory do not count as the app's.
 func asleepBesideFleet(ctx context.Context, n *node, ops int) (sample, error) {
 	rest := atRest(n.quick)
 	if !n.prepared {

@@ -204,7 +204,7 @@ func (n *node) close() error {
 	for _, other := range n.others { // before the database goes
 		all = append(all, other.close())
 	}
-	// The workers first: one whose app has gone before it keeps trying to say goodbye as long as a drain may take.
+	// Stop the workers first: without an app, a worker retries to deregister until its drain times out.
 	n.rest()
 	all = append(all, n.workers.Wait())
 	n.stop()
@@ -248,7 +248,7 @@ func rate(long time.Duration, fn func() error) (float64, error) {
 	return float64(times) / time.Since(start).Seconds(), nil
 }
 
-// client is an HTTP client with as many kept connections as callers.
+// httpClient returns an HTTP client that keeps as many idle connections as there are callers.
 func httpClient(connections int) *http.Client {
 	return &http.Client{
 		Timeout:   90 * time.Second,

@@ -360,7 +360,7 @@ func (p *framePeer) call(body []byte, after time.Duration) error {
 	return err
 }
 
-// end ends the process, and tells how it ended.
+// endPeer ends the process and returns how it ended.
 func (p *framePeer) endPeer() error { return errors.Join(p.conn.Close(), p.cmd.Wait()) }
 
 // echoFrames sends every frame back until there are no more.

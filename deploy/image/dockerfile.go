@@ -84,7 +84,7 @@ func final(stages []stage) (steps []step, from string) {
 	return steps, from
 }
 
-// image is what a Dockerfile says next to the files.
+// image is the configuration of an image: the instructions that change no file.
 type image struct {
 	args        []string // what RUN has in its environment
 	env         []string
@@ -95,7 +95,7 @@ type image struct {
 	healthcheck []string
 }
 
-// note takes in an instruction that changes no file.
+// note records an instruction that changes no file.
 func (m *image) note(s step) error {
 	switch s.name {
 	case "ENV":

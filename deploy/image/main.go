@@ -1,11 +1,12 @@
 //go:build linux
 
 // Command image builds the root file system of the Dockerfile without a container engine, by running its instructions
-// in a chroot. It has to be root, and takes the Debian below from mmdebstrap.
+// in a chroot. It requires root and mmdebstrap, which installs the Debian base system.
 //
 //	go run ./deploy/image bin/sojourn-image.tar.gz     # docker import bin/sojourn-image.tar.gz
 //
-// Its test runs the entrypoint in such a root as an engine would, and holds both to what the Dockerfile promises.
+// Its test runs the entrypoint in this root file system as a container engine would, and checks the properties that the
+// Dockerfile documents.
 package main
 
 import (
@@ -268,8 +269,8 @@ func (m *image) contained(root, data string) *exec.Cmd {
 	return c
 }
 
-// next to is a command in the container whose process 1 this machine knows as pid, as an engine's exec and HEALTHCHECK
-// do it.
+// beside returns a command that runs in the namespaces of a container, like docker exec and HEALTHCHECK. pid is the
+// host PID of the container's process 1.
 func (m *image) beside(ctx context.Context, pid int, command ...string) *exec.Cmd {
 	uid, gid, _ := strings.Cut(m.user, ":")
 	c := exec.CommandContext(ctx, "nsenter", append([]string{
@@ -277,7 +278,7 @@ func (m *image) beside(ctx context.Context, pid int, command ...string) *exec.Cm
 		"--setuid", uid, "--setgid", gid, "--",
 	}, command...)...)
 	c.Env = append([]string{"PATH=" + path}, m.env...)
-	c.WaitDelay = time.Second // nsenter is killed, and not what it started
+	c.WaitDelay = time.Second // a cancelled context kills nsenter, but not its children
 	return c
 }
 

@@ -1,5 +1,5 @@
-// Package look is what `sojourn dev` leaves standing next to its sample, so that there is something to look at: a run
-// that waits for a person, one whose step fails and is tried again, one that keeps a session.
+// Package look has sample workflows that `sojourn dev` starts for the dashboard: one waits for an approval, one retries
+// a failing activity, and one holds a session.
 package look
 
 import (
@@ -11,8 +11,7 @@ import (
 	"github.com/sojourn-run/sojourn/worker/workflow"
 )
 
-// Workflows, in the order in which they are started. The dashboard knows them by their first word and tells what to
-// do with each.
+// Workflow types, in the order in which they are started. The dashboard shows a hint for each (web/src/runs/Samples.tsx).
 const (
 	Approval = "sample.approval"
 	Retry    = "sample.retry"

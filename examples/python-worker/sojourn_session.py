@@ -9,12 +9,12 @@ Copy this file next to the worker. Use SessionClient instead of Client, and call
             state["model"] = load_model()
         return state["model"].reply(text)
 
-The app raises the epoch of a session with each acquisition. State belongs to one (session, epoch): when a task arrives
-under a higher epoch, the session was with another worker in between, and the older state is dropped.
+The app increments the epoch of a session with each acquisition. State belongs to one (session, epoch). A task with a
+higher epoch means that the session may have been at another worker in between, so the older state is dropped.
 
-A delivery can arrive late: after the process was frozen, or after a network gap in which nothing was lost. The session
-may be with another worker then. A poll that took longer than confirm_after seconds is therefore followed by a heartbeat
-of its attempt, and the attempt starts only if the app says that it can continue.
+A delivery can arrive late, after this process was paused or after a network outage. By then another worker may have
+acquired the session. After a poll that took longer than confirm_after seconds, the client therefore sends a heartbeat
+for the attempt, and starts the attempt only if the app responds that it may continue.
 """
 
 import asyncio
@@ -85,14 +85,14 @@ def session_state() -> tuple[dict[str, Any], bool]:
 
 
 class SessionClient(Client):
-    """The published client, which in addition remembers under which session and epoch each attempt was delivered.
+    """The published client, extended to record the session and epoch of each delivered attempt.
 
-    close_state is called with the state, a dict, after it was dropped; it may be a coroutine function. It runs on the
-    worker's event loop and must not block. The state of a session is dropped when a task arrives under a higher epoch,
-    when the session's time to live ends (checked at each poll) and when the worker stops.
+    close_state is called with the state, a dict, after the state was dropped. It may be a coroutine function; it runs on
+    the worker's event loop and must not block. The state of a session is dropped when a task with a higher epoch
+    arrives, when the session's time to live ends (checked at each poll) and when the worker stops.
 
-    confirm_after is how many seconds a poll may take before its delivery is confirmed by a heartbeat. It must be shorter
-    than the leases of sessions.
+    confirm_after is the duration of a poll, in seconds, after which the client confirms its delivery with a heartbeat.
+    It must be shorter than the session lease.
     """
 
     def __init__(

@@ -154,7 +154,7 @@ async function run(job, late) {
   }, settings.JOB_LOCK_EXTEND_SECONDS * 1000);
   try {
     let outcome;
-    // The app refuses this if the job is over: another worker may hold its session.
+    // The app rejects extendLock if the job has ended; another worker may hold its session then.
     if (late && (await insist("extendLock", ref, stop.signal)).cancelRequested) throw new Error("cancelled");
     try {
       outcome = { status: "OK", response: job.kind === "workflow" ? await decide(job, ref, stop.signal) : await act(job, ref, stop.signal) };

@@ -62,7 +62,7 @@ func Nursery(ctx workflow.Context) (string, error) {
 	return "approved", err
 }
 
-// Guardian continues as a new run while its child is open, and hears in that run how the child ends.
+// Guardian continues as a new run while its child is open, and awaits the child's result in the new run.
 func Guardian(ctx workflow.Context, id string) (string, error) {
 	if workflow.Info(ctx).RunNumber == 1 {
 		workflow.StartChild(workflow.WithChild(ctx, workflow.ChildOptions{WorkflowID: id}), "tour.greeting", "child")

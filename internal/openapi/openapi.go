@@ -392,7 +392,7 @@ func refusedSchema(rt serve.Route, list []protocol.Reason) schema {
 	return object{"allOf": []any{ref(kind(rt) + "Refusal"), object{"properties": object{"reason": object{"enum": list}}}}}
 }
 
-// kind names the families of routes whose refusals have their own members: Worker, Workflow, or none.
+// kind returns the family of a route whose error responses have additional members: Worker, Workflow, or none.
 func kind(rt serve.Route) string {
 	switch {
 	case rt.Plane == serve.Work:
@@ -403,7 +403,7 @@ func kind(rt serve.Route) string {
 	return ""
 }
 
-// next to adds the members that every answer of a plane carries.
+// beside adds the members that every response of a plane contains.
 func beside(rt serve.Route, s schema) schema {
 	if rt.Shape.Bare {
 		return s

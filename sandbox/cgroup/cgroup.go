@@ -1,7 +1,7 @@
 // Package cgroup limits the memory, processes and CPU time of executors with cgroups, version 2 or 1.
 //
-// The worker creates a cgroup, the supervisor enters it, and the worker removes it after the supervisor has ended. The
-// next worker removes the cgroups that dead workers left.
+// The worker creates a cgroup, the supervisor enters it, and the worker removes it after the supervisor has ended. When
+// a worker has died, the next worker on the host removes its cgroups.
 package cgroup
 
 // What holds a resource.

@@ -1,8 +1,8 @@
 // Package executor is the library inside an executor process: it serves calls to Go handlers and keeps the state of a
 // session.
 //
-// A program of its own calls [Serve] from main; the worker starts it with the control socket on descriptor 3. State
-// that handlers put into their [State] lives exactly as long as the process and is never serialized.
+// A separate executor program calls [Serve] from main; the worker starts it with the control socket on file descriptor
+// 3. Values that handlers store in [State] live in the memory of the process and are never serialized.
 package executor
 
 import (

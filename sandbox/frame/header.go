@@ -29,8 +29,8 @@ const (
 	Closed    = "closed"
 )
 
-// Header is the JSON part of a frame. Which members a type uses stands next to the type's constant; the others stay
-// empty and are not sent. Members this version does not know are ignored.
+// Header is the JSON part of a frame. The comment of each type's constant lists the members that the type uses; the
+// other members are empty and not sent. Unknown members are ignored.
 type Header struct {
 	T  string `json:"t"`
 	ID string `json:"id,omitempty"`

@@ -16,18 +16,18 @@ import (
 	"github.com/sojourn-run/sojourn/sandbox/wall"
 )
 
-// A minder becomes one as soon as what it is made of is initialised. It is the same binary as the app and the worker,
-// and what these need next to (tables, patterns, metrics) takes two thirds of such a process's start, and memory as
-// long as the executor lives.
+// The supervisor runs from init, as soon as the packages that it imports are initialised. It uses the same binary as
+// the app and the worker. Initialising their other packages (tables, patterns, metrics) would take two thirds of its
+// start time, and memory until the executor ends.
 func init() {
 	if len(os.Args) > 0 && os.Args[0] == Name {
 		run()
 	}
 }
 
-// run is the whole life of a minder; it never returns. The executor is started from its own thread, which is restricted
-// before and lives as long as the minder, to which the executor is tied by it. The other threads are free: they watch
-// and kill.
+// run is the main function of a supervisor; it never returns. A dedicated thread applies the lockdown to itself and
+// starts the executor. This thread lives as long as the supervisor, so that the executor dies with the supervisor
+// (PR_SET_PDEATHSIG on Linux). The other threads are not restricted: they watch and kill the executor.
 func run() {
 	closeInherited(roomFD)
 	syscall.CloseOnExec(lifelineFD)

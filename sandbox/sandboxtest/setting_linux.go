@@ -36,7 +36,7 @@ var known = []Setting{
 	{Name: "container as user", Container: true},
 }
 
-// Settings are those next to the one that tests run in anyway: root's, or a user's.
+// Settings returns all settings except the one in which the test process already runs.
 func Settings() []Setting {
 	var all []Setting
 	for _, s := range known {

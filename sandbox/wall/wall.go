@@ -1,10 +1,10 @@
 // Package wall confines a thread and the programs it starts with Landlock and seccomp.
 //
-// Neither needs a privilege, so confinement also works in containers. Kernels differ in what they support: [Offered]
-// reports it.
+// Neither needs privileges, so confinement also works in containers. [Offered] returns the features that the running
+// kernel supports.
 //
-// Only one thread is restricted, not the process: the process that starts a confined program must be able to signal
-// it, and the program must not be able to signal the process. See [Apart].
+// The restrictions apply to one thread, not to the whole process: the process that starts a confined program must be
+// able to signal the program, but the program must not be able to signal the process. See [Apart].
 package wall
 
 import (

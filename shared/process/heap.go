@@ -6,7 +6,7 @@ import (
 	"runtime/metrics"
 )
 
-// next to is the memory of the Go runtime next to the heap that a limit allows for: stacks, and free blocks.
+// beside is the memory that the limit allows for in addition to the heap: stacks and free blocks of the Go runtime.
 const beside = 32 << 20
 
 // limitFor is the memory limit of the Go runtime while so many bytes live in the heap.

@@ -68,8 +68,8 @@ export const long = [
       letGo();
     }
     await page.locator('[data-following="live"]').waitFor({ timeout: 4 * patience }); // ten pages on a busy machine
-    // The page reads a full page of the history once. It reads the last page again each time it opens the stream, which
-    // it does once a visit and again after a stream broke. A change while the stream is broken is one more reading.
+    // The dashboard requests each full page of the history once. It requests the last page again when it opens the event
+    // stream: once per visit and after each lost stream. A change while the stream is lost causes one more request.
     const readOnce = (visits) => {
       const full = asked.slice(0, pages - 1);
       assert.deepEqual(asked.filter((token) => full.includes(token)), [...new Set(full)], "full pages were read again");
@@ -78,7 +78,7 @@ export const long = [
     };
     readOnce(1);
 
-    // New events come by the stream.
+    // New events arrive over the stream.
     await api("/api/workflows/tale/signal/chapter", { input: ["the last"] }, space);
     await until("its newest event", async () => {
       await page.evaluate(() => window.scrollTo(0, document.body.scrollHeight));

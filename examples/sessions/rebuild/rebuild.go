@@ -38,7 +38,7 @@ func Register(r *worker.Registry) {
 	}})
 }
 
-// Answer indexes a text in its own session and looks up every word it is asked for.
+// Answer starts a session, indexes a text in it and looks up each word that a signal contains.
 func Answer(ctx workflow.Context, text string) ([]Found, error) {
 	ctx = workflow.WithActivity(
 		ctx, workflow.ActivityOptions{StartToClose: time.Minute, Retry: &workflow.RetryPolicy{MaxAttempts: 3}},

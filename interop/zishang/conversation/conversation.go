@@ -1,5 +1,5 @@
-// Package conversation is what the tests ask of a server of the library, whatever its version: its handlers, and the
-// life of its process. It has its own module because the versions of the library cannot stand in one.
+// Package conversation has the handlers and the main loop of a test server that uses the zishang library. It is a
+// separate module, because the tests run it with several versions of the library and a module can require only one.
 package conversation
 
 import (

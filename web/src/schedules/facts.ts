@@ -15,7 +15,7 @@ export const started = (s: Pick<Schedule, "kind" | "workflow_type">): string => 
 const soonest = 2000;
 const latest = 3_600_000;
 
-/** Milliseconds until schedules have to be read again, or false: a firing that is skipped starts no run, so no hint comes. */
+/** Milliseconds until schedules must be fetched again, or false. A skipped firing starts no run, so no hint arrives. */
 export function untilFiring(schedules: Pick<Schedule, "status" | "next_fire_at">[], now = Date.now()): number | false {
   const times = schedules.filter((s) => s.status === "active").map((s) => parseTime(s.next_fire_at)).filter((at) => at !== null);
   return times.length > 0 && Math.min(latest, Math.max(soonest, Math.min(...times) + 1000 - now));
