@@ -64,5 +64,5 @@ func answerProbe(w http.ResponseWriter, r *http.Request) {
 		status, body = http.StatusServiceUnavailable, `{"status":"unavailable","message":"the app waits for its database"}`
 	}
 	httpjson.Hints(w, status)
-	_ = httpjson.Write(w, r, status, []byte(body)) // an error says that the caller hung up
+	_ = httpjson.Write(w, r, status, []byte(body)) // fails if the caller disconnected
 }

@@ -147,7 +147,7 @@ func TestAnAbandonedActivityIsDeliveredAgainWhenItsWorkerEnds(t *testing.T) {
 	})
 }
 
-// Retention removes a closed run with an abandoned activity that no worker has taken.
+// Retention deletes a closed run with an abandoned activity that no worker has leased.
 func TestRetentionRemovesAbandonedActivities(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		var shift atomic.Int64

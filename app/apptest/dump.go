@@ -59,7 +59,8 @@ func DumpDatabase(t testing.TB, database string) Dump {
 
 var usedAt = regexp.MustCompile(`, *"used_at": *[0-9]+`)
 
-// usage is what an app stores of a namespace once a second, next to what was decided about it.
+// usage matches the usage members in a namespace's row, which an app stores once a second, independently of other
+// changes.
 var usage = regexp.MustCompile(`,? *"(usage": *\{[^}]*\}|counted_at": *"[^"]*")`)
 
 // Dump reads all tables of the app's database.
@@ -68,8 +69,7 @@ func (a *App) Dump() Dump {
 	return DumpDatabase(a.t, a.Database)
 }
 
-// Diff says what another dump has that this one has not, and the other way round; empty when they are equal. Tables
-// named are not looked at.
+// Diff lists the rows that only one of two dumps contains; empty if the dumps are equal. It skips the tables in beside.
 func (d Dump) Diff(other Dump, beside ...string) string {
 	var said []string
 	names := map[string]bool{}

@@ -351,8 +351,8 @@ func storedNamespace(t *testing.T, a *apptest.App, namespace string) (n store.Na
 	return n
 }
 
-// Usage that an app had not stored when it was killed is counted in the background after the next start: of all
-// namespaces, also those that are not used again.
+// The app loses unstored usage when it is killed. After the restart it recounts the usage of all namespaces in the
+// background, including namespaces without requests.
 func TestUsageIsExactAfterAnAppWasKilled(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		a := apptest.Start(t, apptest.Options{Database: database})
@@ -365,12 +365,12 @@ func TestUsageIsExactAfterAnAppWasKilled(t *testing.T) {
 			})
 		}
 		var lost int64
-		for i := 0; lost == 0; i++ { // again, should an exchange have come between
+		for i := 0; lost == 0; i++ { // repeat if the app stored the usage before Take
 			busy.want(201, "POST", "/api/workflows", busy.run(fmt.Sprint("lost-", i)))
 			lost = a.Store().Quotas().Take()["busy"].OpenRuns
 		}
 		path, isFile := strings.CutPrefix(database, "sqlite:")
-		if isFile { // a copy of the file and its log is what a killed app leaves
+		if isFile { // a copy of the database file and its log is the state after a kill
 			killed := filepath.Join(t.TempDir(), "killed.db")
 			for _, end := range []string{"", "-wal"} {
 				b, err := os.ReadFile(path + end)

@@ -228,7 +228,7 @@ func TestARetentionPassOfNamedRunsTouchesNoOther(t *testing.T) {
 	})
 }
 
-// By default, the app keeps audit entries of all namespaces for a year, and then deletes them in batches.
+// By default, the app deletes audit entries after one year, in all namespaces and in batches.
 func TestAuditEntriesAreKeptForAYear(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		const year = 365 * 24 * time.Hour

@@ -50,8 +50,8 @@ func (h hand) completeWithAllData(id string) (run, session, child string) {
 	return run, session, child
 }
 
-// Two workflows have the same kinds of rows, and another app deletes one of them. No row except the audit entry then
-// names the deleted workflow, its run or its session, and the other workflow keeps its rows.
+// Two workflows have the same kinds of rows, and another app deletes one of them. Afterwards only the audit entry
+// contains the deleted workflow, its run or its session, and the other workflow still has all its rows.
 func TestADeletedRunLeavesOnlyItsAuditEntry(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		a, b := apptest.Two(t, apptest.Options{Database: database})
@@ -64,7 +64,7 @@ func TestADeletedRunLeavesOnlyItsAuditEntry(t *testing.T) {
 		if got := c.want(409, "DELETE", "/api/workflows/open/runs/"+open, ""); got.text("reason") != "run_not_closed" {
 			t.Errorf("an open run: %s", got.raw)
 		}
-		other.want(404, "DELETE", "/api/workflows/open/runs/"+gone, "") // the run belongs to another workflow
+		other.want(404, "DELETE", "/api/workflows/open/runs/"+gone, "") // a run of another workflow
 		bytes := c.uses("stored_bytes")
 		before := mentions(a, kept, keptSession, "bystander")
 
@@ -104,7 +104,8 @@ func TestADeletedRunLeavesOnlyItsAuditEntry(t *testing.T) {
 	})
 }
 
-// Any closed run of a continue-as-new chain can be deleted. The workflow ID stays in use until no run is left.
+// Each closed run of a continue-as-new chain can be deleted on its own. The workflow ID stays in use until the last run
+// is deleted.
 func TestRunsOfAChainAreDeletedOneByOne(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		c := caller{t, apptest.Start(t, apptest.Options{Database: database}), "default"}

@@ -37,14 +37,14 @@ func rust(t *testing.T, name string) string {
 	return filepath.Join(dir, name)
 }
 
-// rustExamples are the examples in the published package that need only a server and end by themselves. Of the others,
-// local_activities, nexus_cooperation, runtime_payloads and sticky_execution need optional features that the app does
-// not announce; continue_as_new and condition_search_attributes are workers that run until they are killed, at a fixed
-// address (the cases of interop/rust cover both features); parallel_saga, workflow_testing, metrics_prometheus and
-// avro_value_benchmark contact no server.
+// rustExamples are the examples of the published package that need only a server and exit on their own. The other
+// examples are left out: local_activities, nexus_cooperation, runtime_payloads and sticky_execution need optional
+// features that the app does not announce; continue_as_new and condition_search_attributes are workers at a fixed
+// address that run until they are killed (interop/rust covers both features); parallel_saga, workflow_testing,
+// metrics_prometheus and avro_value_benchmark contact no server.
 var rustExamples = []string{"hello_world", "activity_options", "worker_sessions", "workflow_pagination"}
 
-// rustPrograms builds them once; what was compiled stays in the user's cache.
+// rustPrograms builds the examples once; build artifacts stay in the user's cache directory.
 var rustPrograms = sync.OnceValues(func() (string, error) {
 	cache, err := os.UserCacheDir()
 	if err != nil {

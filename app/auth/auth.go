@@ -130,7 +130,7 @@ func (a *Auth) root(m Method) *Principal {
 	return &Principal{Name: "bootstrap", Roles: Roles, Method: m}
 }
 
-// usable refuses a stored token that was revoked or whose time has ended.
+// usable refuses a stored token that was revoked or has expired.
 func usable(t store.Token, now time.Time) error {
 	if !t.RevokedAt.IsZero() || !t.ExpiresAt.IsZero() && !now.Before(t.ExpiresAt.Time) {
 		return unknown()
@@ -138,7 +138,7 @@ func usable(t store.Token, now time.Time) error {
 	return nil
 }
 
-// good makes the principal of a stored token that may be used now.
+// good returns the principal of a stored token that is neither revoked nor expired.
 func good(t store.Token, m Method, now time.Time) (*Principal, error) {
 	if err := usable(t, now); err != nil {
 		return nil, err

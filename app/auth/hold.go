@@ -9,14 +9,14 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// hold is something that continues in a caller's name: a poll, a stream.
+// hold is a long request of a caller: a poll or a stream.
 type hold struct {
 	who *Principal
 	end context.CancelCauseFunc
 }
 
-// Hold gives the context of something that continues for a while in a caller's name: it ends, with the refusal as its
-// cause, when the caller may no longer do what it could. The function ends the watch.
+// Hold returns the context of a long request. If the caller loses the rights that it had, the context ends with the
+// refusal as its cause. The returned function releases the context.
 func (a *Auth) Hold(ctx context.Context, p *Principal) (context.Context, func()) {
 	if p == nil || p.TokenID == "" && p.signIn == "" {
 		return ctx, func() {}
@@ -34,7 +34,7 @@ func (a *Auth) Hold(ctx context.Context, p *Principal) (context.Context, func())
 	}
 }
 
-// Over is the refusal for which a context of Hold ended, or nil.
+// Over returns the refusal that ended a context of Hold, or nil.
 func Over(ctx context.Context) error {
 	var e *protocol.Error
 	if errors.As(context.Cause(ctx), &e) && e.Reason == protocol.ReasonUnauthorized {
@@ -43,8 +43,8 @@ func Over(ctx context.Context) error {
 	return nil
 }
 
-// Changed says that tokens were changed, here or elsewhere, or with all that any may have been: what is remembered of
-// them is forgotten, and what continues in the name of those who may no longer ends.
+// Changed invalidates cached tokens after a change at this or another app; with all, every cached token. It ends the
+// held requests of callers that are no longer allowed to continue.
 func (a *Auth) Changed(ctx context.Context, ids []string, all bool) {
 	var look []*hold
 	a.mu.Lock()
@@ -70,8 +70,8 @@ func (a *Auth) Changed(ctx context.Context, ids []string, all bool) {
 	}
 }
 
-// Still refuses a caller that was let in before and may no longer do what it could: its token was revoked, ended or
-// changed, or it signed out. Any other error says that nobody knows.
+// Still refuses an authenticated caller that has lost its rights: its token was revoked, has expired or was changed, or
+// the user signed out. Any other error means that the check failed.
 func (a *Auth) Still(ctx context.Context, p *Principal) error {
 	if p.signIn != "" {
 		if _, out, err := a.lookup(ctx, p.signIn); err != nil {

@@ -146,7 +146,7 @@ func (a *Auth) SignOut(w http.ResponseWriter, r *http.Request) error {
 // is in no list, kept until the cookie would have ended by itself. No token that somebody presents has such an id.
 const signedOut = "signed-out."
 
-// endSignIn stores that a sign-in has ended, and drops what is stored of those whose time has come.
+// endSignIn stores the end of a sign-in, and deletes the stored ends of sign-ins that have expired.
 func (a *Auth) endSignIn(ctx context.Context, in signIn) error {
 	var all []store.Token
 	err := a.opt.Store.View(ctx, func(r store.Reader) (err error) {

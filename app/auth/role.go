@@ -27,7 +27,7 @@ const (
 
 var ladder = []Role{Viewer, Writer, Operator, Admin}
 
-// Roles are all roles there are.
+// Roles returns all roles.
 var Roles = []Role{Viewer, Writer, Operator, Admin, Worker}
 
 // Contains says whether having r is also having other.

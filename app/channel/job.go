@@ -121,8 +121,8 @@ func (c *Channel) extendLock(ctx context.Context, p *worker, in protocol.JobRef)
 	return beat(ctx, p, protocol.JobProgress{JobRef: in}, false)
 }
 
-// reportProgress does too, and is a heartbeat of the job's own code, unless it tells of a rebuild: that is the worker's
-// word.
+// reportProgress renews a job's lease and stores its progress. It counts as a heartbeat of the activity code, except
+// for a rebuild report, which the worker itself sends.
 func (c *Channel) reportProgress(ctx context.Context, p *worker, in protocol.JobProgress) (protocol.JobLock, error) {
 	return beat(ctx, p, in, in.Rebuild == nil)
 }

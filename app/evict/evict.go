@@ -1,6 +1,6 @@
-// Package evict releases the session that has been idle for longest when every worker that may acquire a waiting
-// session is full. The engine decides whether a session may give way, under the locks of the rows; this package
-// decides when to search and which session to try first.
+// Package evict releases the session that has been idle the longest when every worker that could acquire a waiting
+// session is full. The engine decides under row locks whether a session may be released; this package decides when to
+// search and which session to try first.
 package evict
 
 import (

@@ -222,7 +222,8 @@ func (f *Fleet) followDrains(
 	return nil
 }
 
-// intend tells a worker what is wanted of it, if that is new, and notes whether it has something left.
+// intend notifies a worker of the operator's intent if it has changed, and records whether the worker still holds
+// anything.
 func (f *Fleet) intend(k engine.WorkerKey, h presence.Heard, i protocol.Intent, has bool) {
 	changed := h.Told != i
 	f.workers.With(k, func(now *presence.Heard) {
@@ -248,8 +249,8 @@ func (f *Fleet) intend(k engine.WorkerKey, h presence.Heard, i protocol.Intent, 
 	}
 }
 
-// overstays takes the registration away from a worker that was told to leave and did not, because it cannot be told or
-// does not listen. What it runs is given to nobody else as long as it may still run there.
+// overstays removes the registration of a worker that has not shut down within leaveTime of the notice. Tasks that it
+// may still run are not requeued; see presence.RemoveWorker.
 func (f *Fleet) overstays(ctx context.Context, k engine.WorkerKey, h presence.Heard) {
 	if time.Since(h.ToldAt) < leaveTime {
 		return
@@ -261,8 +262,8 @@ func (f *Fleet) overstays(ctx context.Context, k engine.WorkerKey, h presence.He
 	}
 }
 
-// drainSessions makes a drained worker give up what it holds, each session when nothing runs in it any more; without a
-// drain, it keeps what it has not given up yet.
+// drainSessions starts to drain the sessions of a drained worker: each is released once nothing runs in it. Without a
+// drain, it cancels the release of sessions that are not yet released.
 func (f *Fleet) drainSessions(ctx context.Context, k engine.WorkerKey, d *engine.Drain) error {
 	held, err := change.SessionsOf(ctx, f.store, k)
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package fleet applies what operators request of workers: drain, resume, shutdown and settings. It is stored, told to
-// those that are heard, and told again until they are where they are wanted.
+// Package fleet applies operators' requests to workers: drain, resume, shutdown and settings. Each request is stored
+// and sent to the connected workers, and sent again until they have reached the requested state.
 package fleet
 
 import (

@@ -138,8 +138,8 @@ type exported struct {
 	Integrity integrity `json:"integrity"`
 }
 
-// ControlPlane is the object next to every answer of the workflow routes: what was asked, and how it went. It repeats
-// further members of the answer.
+// ControlPlane is the control_plane member in every answer of the workflow routes: the requested operation and its
+// result. It repeats further members of the answer.
 type ControlPlane struct {
 	Schema        string       `json:"schema"`
 	Version       int          `json:"version"`

@@ -145,8 +145,8 @@ func withWarnings(raw []byte, body any, more []protocol.Warning) ([]byte, error)
 	return httpjson.Append(raw, httpjson.Member("warnings", list)), nil
 }
 
-// rejected are the members a refusal on the workflow routes has next to its own: what was asked for, and the refusal in
-// the words of commands.
+// rejected returns the additional members of a refusal on the workflow routes: the names in the request, and the
+// refusal in the form of a command's outcome.
 func rejected(c *call, e *protocol.Error) map[string]any {
 	m := map[string]any{}
 	if id := c.PathValue("workflow"); id != "" {

@@ -13,19 +13,19 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// A bundle has to be worth something without this server: it carries its schemas, says how far it goes, and has a
-// checksum. What it lists next to the events is gathered from them, since a second source could differ.
+// A bundle must be usable without this server: it contains its schemas, whether its history is complete, and a
+// checksum. Its other members are derived from the events, since a second source could differ.
 
-// bundleSchema names the documents that history/export answers with.
+// bundleSchema is the schema name of the documents that history/export returns.
 const bundleSchema = "durable-workflow.v2.history-export"
 
-// bundle is all that is known of a run in one document, from which its past can be replayed without a server. What
-// stands next to the events is gathered from them.
+// bundle is a document with all data of a run, from which its history can be replayed without a server. The members
+// besides the events are derived from them.
 type bundle struct {
 	Schema   string                 `json:"schema"`
 	Version  int                    `json:"schema_version"`
 	At       history.Time           `json:"exported_at"`
-	Key      string                 `json:"dedupe_key"`       // of what is exported: the run, and how far its history goes
+	Key      string                 `json:"dedupe_key"`       // identifies the content: the run and its last event
 	Complete bool                   `json:"history_complete"` // the run has closed
 	Workflow bundledRun             `json:"workflow"`
 	Payloads bundledPayloads        `json:"payloads"`

@@ -12,20 +12,20 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// A bundle comes from outside, and its history will be shown as if it had happened here. So only a closed run is taken,
-// whole by its checksum, and what it lists next to the events is not believed but gathered anew.
+// A bundle is untrusted, and its history is shown as if it had happened here. So only a complete bundle of a closed run
+// with a valid checksum is accepted, and the members besides the events are derived again rather than read.
 
-// maxBundle is the most bytes of a bundle that is taken in.
+// maxBundle is the maximum size of an imported bundle in bytes.
 const maxBundle = 32 << 20
 
-// imports is one route for admins: who writes past histories can make anything look as if it had happened.
+// imports is one route for admins: a caller that writes histories can make anything look as if it had happened.
 func imports(contract lineFunc) route {
 	rt := noted("workflow.import", contract(post, "/workflows/import/bundle", "import", auth.Admin, importRun))
 	rt.Sojourn, rt.Plane, rt.Limit = true, serve.Own, serve.Held
 	return rt
 }
 
-// importBody is what is read of a bundle: what it lists next to the events is gathered from them, and not believed.
+// importBody contains the members of a bundle that are read. The other members are derived from the events.
 type importBody struct {
 	Schema   string          `json:"schema"`
 	Version  int             `json:"schema_version"`

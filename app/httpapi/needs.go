@@ -10,11 +10,11 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// What the routes ask for stands in small interfaces, one for each noun, so that who reads a route or writes a fake
-// knows what it can do: verbs, which are the broker's, apart from what is only looked at. Those of schedules,
-// namespaces, attributes and retention stand next to their routes.
+// The routes depend on small interfaces, one per noun, so that a reader of a route or the author of a fake sees what it
+// can call. Verbs of the broker and reads have separate interfaces. The interfaces of schedules, namespaces, attributes
+// and retention are next to their routes.
 
-// Runs is what is done to runs.
+// Runs are the verbs of workflow runs.
 type Runs interface {
 	Start(context.Context, protocol.StartRequest) (protocol.StartAnswer, error)
 	StartActivity(context.Context, protocol.ActivityRequest) (protocol.ActivityAnswer, error)

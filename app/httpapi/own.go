@@ -48,14 +48,14 @@ func listTokens(a *API, c *call) (answer, error) {
 
 func createToken(a *API, c *call) (answer, error) {
 	var in auth.TokenRequest
-	if err := c.ReadKnown(&in); err != nil { // what binds a token is not to be lost by a slip of the pen
+	if err := c.ReadKnown(&in); err != nil { // a misspelled member could drop a restriction of the token
 		return answer{}, err
 	}
 	out, err := a.opt.Auth.Create(c.Ctx, c.Who, in)
 	return answer{http.StatusCreated, out}, err
 }
 
-// revokeToken makes a token useless; with forget=true it also leaves the listing.
+// revokeToken revokes a token; with forget=true it also removes the token from the listing.
 func revokeToken(a *API, c *call) (answer, error) {
 	q := c.query()
 	forget := q.flag("forget")
@@ -65,7 +65,7 @@ func revokeToken(a *API, c *call) (answer, error) {
 	return ok(a.opt.Auth.Revoke(c.Ctx, c.Who, c.PathValue("token"), forget))
 }
 
-// setTokenRoles changes what a token is good for; its secret stays.
+// setTokenRoles changes the roles of a token; its secret stays.
 func setTokenRoles(a *API, c *call) (answer, error) {
 	var in auth.RolesRequest
 	if err := c.Read(&in); err != nil {
@@ -110,8 +110,8 @@ func health(a *API, c *call) (answer, error) {
 	return probe(c, "serving", "unavailable", unready(a, c))
 }
 
-// ready also shows a release that could not be read: work flows between an app and workers that merely have that in
-// common.
+// ready also reports whether the app's release could be read. Without a readable release, the app exchanges work with
+// workers only because theirs is unreadable too.
 func ready(a *API, c *call) (answer, error) {
 	out, err := probe(c, "ready", "not_ready", unready(a, c))
 	if said, isProbe := out.body.(probeAnswer); isProbe {
@@ -120,7 +120,7 @@ func ready(a *API, c *call) (answer, error) {
 			said.Checks["release"] = "unreadable"
 		}
 		select {
-		case <-a.opt.Process.Drained(): // no connection is to come here any more
+		case <-a.opt.Process.Drained(): // load balancers stop routing to a draining app
 			said.Status, said.Checks["drain"] = "not_ready", "draining"
 			c.W.Header().Set("Retry-After", "1")
 			out = answer{http.StatusServiceUnavailable, said}

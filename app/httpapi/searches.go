@@ -9,19 +9,21 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// A search that no index bounds, and an exact count, read as long as they may. An app has few under way, so that they
-// do not take the database from all other requests. A caller alone may have all of them; when they are all under way,
-// the next place goes to the namespace, and in it to the token, that has the fewest.
+// A search without a usable index, or an exact count, reads until its time limit. An app runs few of them at once, so
+// that they do not starve all other requests of the database. A single caller may use all places; when all are in use,
+// the next free place goes to the namespace with the fewest running searches, and within it to the token with the
+// fewest.
 
-// mostSearches is how many searches and exact counts an app has under way.
+// mostSearches is the number of searches and exact counts that an app runs at once.
 const mostSearches = 4
 
-// searches gives places to searches and exact counts.
+// searches limits concurrent searches and exact counts.
 type searches struct{ places *budget.Budget }
 
 func newSearches() searches { return searches{budget.Places(mostSearches)} }
 
-// enter waits a few seconds for a place, or refuses the search with throttled. The function it returns ends the search.
+// enter waits a few seconds for a place, or refuses the search with throttled. The returned function releases the
+// place.
 func (s *searches) enter(ctx context.Context, namespace string, who *auth.Principal) (leave func(), err error) {
 	place, err := s.places.Acquire(ctx, who.Owner(namespace), 1, budget.Ordinary)
 	if errors.Is(err, budget.ErrOverloaded) {

@@ -42,8 +42,8 @@ func (l *Logs) of(task string) *sync.Mutex {
 	return &l.locks[maphash.String(l.seed, task)%uint64(len(l.locks))]
 }
 
-// Record keeps lines that the code of running attempts logged. It takes those of attempts that the worker holds and of
-// no other, each on its own, and neither renews a lease nor counts as a heartbeat.
+// Record stores log lines of running attempts. Each chunk must be from an attempt that the worker holds, and succeeds
+// or fails on its own. Record neither renews a lease nor counts as a heartbeat.
 func (l *Logs) Record(ctx context.Context, in protocol.LogsRequest) (protocol.LogsAnswer, error) {
 	if len(in.Items) == 0 || len(in.Items) > protocol.MaxItems {
 		return protocol.LogsAnswer{}, protocol.Invalid("items", "must be 1 to %d chunks", protocol.MaxItems)

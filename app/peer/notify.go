@@ -103,7 +103,7 @@ func (s *Peers) spawn(fn func()) {
 	}
 }
 
-// spreadCancels tells workers which of their attempts and sessions have ended.
+// spreadCancels notifies workers of their attempts and sessions that have ended.
 func (s *Peers) spreadCancels() {
 	w := s.opt.Hub.Watch(dispatch.TopicCancels | dispatch.TopicMoves)
 	defer w.Close()
@@ -113,7 +113,7 @@ func (s *Peers) spreadCancels() {
 			return
 		case <-w.C:
 		}
-		changed, _ := w.Take() // what is too much the heartbeats say
+		changed, _ := w.Take() // responses to heartbeats report the changes that the hub dropped
 		for _, r := range changed.Runs {
 			for _, a := range r.Cancelled {
 				s.Cancel(r.Namespace, a.Worker, protocol.CancelNotice{TaskID: a.TaskID, AttemptID: a.AttemptID})

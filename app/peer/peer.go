@@ -13,29 +13,29 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// Peer is a worker at the other end of one connection. What a call says about who the worker is counts for nothing next
-// to it.
+// Peer is a worker at the other end of one connection. The connection determines the worker's identity; the identity in
+// a request is overwritten.
 type Peer struct {
-	Principal any // who let it in says; nil in the same process
+	Principal any // authenticated caller; nil in the same process
 	WorkerID  string
 	Namespace string
 
 	room      *Peers
-	polls     context.Context // of the worker's polls; ends when the worker drains
+	polls     context.Context // context of the worker's polls; ends when the worker drains
 	stopPolls context.CancelFunc
 
-	mu          sync.Mutex // guards what follows
+	mu          sync.Mutex // guards the fields below
 	registering sync.Mutex // held while an implicit registration is made
 	registered  bool
 	incarnation string
 	release     string          // from the machine information
 	concurrency int             // likewise
-	machine     json.RawMessage // not yet told to the broker, which does not know the worker before it registers
+	machine     json.RawMessage // not yet sent to the broker: the worker has not registered
 }
 
 var _ protocol.WorkerConnection = (*Peer)(nil)
 
-// reserved is an id that no worker may have: it once stood for all of them.
+// reserved is a worker ID that no worker may use: an older protocol used it for all workers.
 const reserved = "WORKERS"
 
 // Meet makes a peer of who says hello, and refuses one that no app could serve.

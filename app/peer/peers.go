@@ -1,10 +1,10 @@
-// Package peer registers connected workers, over a socket or in this process, and sends them notices.
+// Package peer is the registry of connected workers, over a socket or in this process. It sends them notices.
 //
-// A [Peer] calls the verbs of [protocol.WorkerVerbs] for one worker and adds what the connection knows: the worker's
-// identity, whether its token is still valid, its release, its process, and whether it is draining. Notices tell a
-// worker at once what it would otherwise learn from the response to its next heartbeat.
+// A [Peer] calls the verbs of [protocol.WorkerVerbs] for one worker and adds the state of the connection: the worker's
+// identity, whether its token is still valid, its release, its process, and whether it drains. A notice reports at once
+// a change that the worker would otherwise receive with the response to its next heartbeat.
 //
-// Carriers only encode: package channel for sockets; calls within a process need no encoding.
+// Transports only encode requests: package channel serves sockets; calls within a process need no encoding.
 package peer
 
 import (
@@ -20,33 +20,34 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// Workers knows whose the workers are, and who was here.
+// Workers checks access to workers.
 type Workers interface {
-	// Gated says whether the release gate holds a worker that was heard of.
+	// Gated reports whether the release gate holds a worker.
 	Gated(namespace, worker string) bool
-	// Reaches refuses the caller whom the context carries, when its token may not speak for the worker of that id.
+	// Reaches refuses the caller in ctx if its token is not allowed to act for the worker of that ID.
 	Reaches(ctx context.Context, namespace, worker string) error
 }
 
-// Options of the room. Zero values mean what stands next to them.
+// Options of a registry. The comment of a field contains the default of its zero value.
 type Options struct {
-	Release string  // of the app, as workers are told
-	Workers Workers // nil: every caller speaks for every worker
-	// Still refuses a principal that may no longer do what it could when it was let in; nil: all may. It is asked at every
-	// call, so it has to be quick.
+	Release string  // release of the app, sent to workers
+	Workers Workers // nil: every caller may act for every worker
+	// Still refuses a principal whose rights were revoked after it connected; nil: none is refused. Still is called
+	// with every request, so it must be fast.
 	Still func(ctx context.Context, principal any) error
-	// Allow says whether a worker's principal may serve these queues of a namespace; nil: any.
+	// Allow checks whether a worker's principal is allowed to serve these task queues of a namespace; nil: all are
+	// allowed.
 	Allow func(principal any, namespace string, queues []string) error
-	// Settings is asked for what workers are handed; the release is filled in. nil: the defaults.
+	// Settings returns the settings that workers receive, without the release; nil: the defaults.
 	Settings func() protocol.WorkerSettings
-	// Fleet is asked for what operators set for the workers of a namespace, and its revision; nil: nothing is set.
+	// Fleet returns the settings that operators made for the workers of a namespace, and their revision; nil: none.
 	Fleet func(namespace string) (protocol.FleetSettings, int64)
-	// Hub is where cancellations and ends of sessions come from; nil: nowhere.
+	// Hub publishes cancellations and ends of sessions; nil: none.
 	Hub *dispatch.Hub
 	Log zerolog.Logger
 }
 
-// Peers is the room. Make it with New, end it with Close.
+// Peers is the registry of connected workers. New creates it, Close ends it.
 type Peers struct {
 	verbs protocol.WorkerVerbs
 	opt   Options
@@ -54,7 +55,7 @@ type Peers struct {
 
 	stale, unconfirmed atomic.Int64
 
-	life  context.Context // of what is told
+	life  context.Context // context of the notices
 	end   context.CancelFunc
 	tasks sync.WaitGroup
 

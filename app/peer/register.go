@@ -86,8 +86,8 @@ func (p *Peer) sayGoodbye(ctx context.Context, in protocol.DeregisterRequest) (p
 	return a, err
 }
 
-// beat is the worker's heartbeat. One that says it drains is given nothing more: neither what another has just handed
-// back, nor what it has handed back itself.
+// beat sends the worker's heartbeat to the broker. When the heartbeat says that the worker drains, its polls end, so
+// that it receives neither tasks that other workers return nor those that it returned itself.
 func (p *Peer) beat(ctx context.Context, in protocol.WorkerHeartbeat) (protocol.WorkerHeartbeatAnswer, error) {
 	if err := p.ensureRegistered(ctx, nil); err != nil {
 		return protocol.WorkerHeartbeatAnswer{}, err

@@ -85,7 +85,8 @@ func (p *Peer) NoteMachine(ctx context.Context, m protocol.MachineInformation, r
 	}
 }
 
-// tellMachine hands on the machine information that was kept back. That it may fail is why its own heartbeat follows.
+// tellMachine sends the machine information that arrived before the registration. It is a separate heartbeat, since it
+// may fail.
 func (p *Peer) tellMachine(ctx context.Context) {
 	p.mu.Lock()
 	raw, incarnation := p.machine, p.incarnation

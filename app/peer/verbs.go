@@ -46,7 +46,8 @@ func (p *Peer) HeartbeatTask(ctx context.Context, in protocol.HeartbeatRequest) 
 	})
 }
 
-// RecordLogs takes lines of running attempts. Their leases are looked at and not renewed: a line is no heartbeat.
+// RecordLogs stores log lines of running attempts. It checks the leases of the attempts without renewing them: a log
+// line is no heartbeat.
 func (p *Peer) RecordLogs(ctx context.Context, in protocol.LogsRequest) (protocol.LogsAnswer, error) {
 	return serve(ctx, p, in, p.takeLines)
 }

@@ -219,8 +219,9 @@ func (p *Plane) Store() store.Store { return p.store }
 // Handler serves HTTP workers, the control plane, the channel and the dashboard.
 func (p *Plane) Handler() http.Handler { return p.handler }
 
-// Run moves time forward and follows what other apps commit. It returns when ctx ends, at Close, or with what broke.
-// What it started continues until Close, since callers are still answered meanwhile.
+// Run runs the background loops: timers, and notices of the commits of other apps. It returns when ctx ends, at Close,
+// or with the error of a failed loop. The work that it started continues until Close, since requests are still answered
+// until then.
 func (p *Plane) Run(ctx context.Context) error {
 	work, stop := context.WithCancelCause(context.WithoutCancel(ctx))
 	loops := map[string]func() error{

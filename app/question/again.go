@@ -12,12 +12,13 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// A worker that is paused holds what it took until it is missed, which is longer than most callers wait. A question
-// changes nothing, so it may be asked twice: another worker gets the same one under its own id, and the first that
-// answers is heard, be it the one that was paused.
+// A paused worker keeps a leased query task until its heartbeats are missed, which is longer than most callers wait. A
+// query changes nothing, so it can be hedged: another worker receives the same query under a new ID, and the first
+// answer counts, even if it is from the paused worker.
 
-// How long a worker may have a question before another one is asked as well, each further one twice as long, so that
-// where all are slow, for want of processors, few are given the same work; and how often it is looked who has it.
+// askAgain is the time after which a query task that a worker has leased is hedged. It doubles with each hedge, so that
+// few workers do the same work when all are slow for lack of CPU. lookHeld is the interval at which the lease is
+// checked.
 const (
 	askAgain = 3 * time.Second
 	lookHeld = time.Second
@@ -30,7 +31,7 @@ type firstReply struct {
 	err   error
 }
 
-// first waits for the first reply to a question that was laid down, and says which workers were seen to have it.
+// first waits for the first reply to an enqueued query task, and returns the workers that were seen to lease it.
 func (p *Pending) first(ctx context.Context, q store.Question) (store.Reply, []string, error) {
 	soon, cancel := context.WithTimeoutCause(ctx, lookHeld, errSlow)
 	r, err := p.lines.reply(soon, q.ID)
@@ -52,10 +53,10 @@ func (p *Pending) first(ctx context.Context, q store.Question) (store.Reply, []s
 	look := time.NewTicker(lookHeld)
 	defer look.Stop()
 	var workers []string
-	var since time.Time // when who has it now was seen first
+	var since time.Time // when the current lease was first seen
 	patience := askAgain
 	for last, attempt := q, int64(0); ; {
-		// Who has it is looked at before the first tick: then it is a second old.
+		// The first check precedes the first tick: the query task is one second old by then.
 		switch seen, err := p.lines.get(ctx, last.ID); {
 		case err != nil || seen.Owner == "" || seen.Over:
 			attempt = 0

@@ -33,12 +33,12 @@ func (p *Pending) historyOf(
 // begun is the first page of the history behind a question, for a worker that fetches the rest: a long history fits
 // into no frame.
 func (p *Pending) begun(ctx context.Context, q *store.Question) ([]history.Event, *string, payload.Payload, error) {
-	// Half of what a page may have: what the run was started with stands next to it once more, and what is asked.
+	// Half of a page: the task also contains the run's arguments, a second time, and those of the query.
 	page, err := change.PageWithin(ctx, p.store, q.RunID, 0, q.LastSeq, change.MaxPage, change.MaxPageSize/2)
 	return page.Events, page.NextPageToken, startArguments(page.Events), err
 }
 
-// Past is what a worker is given of the history behind a question: its first page, or all of it.
+// Past returns the history for a query task: the first page, or all of it.
 func (p *Pending) Past(
 	ctx context.Context, q *store.Question, paged bool,
 ) ([]history.Event, *string, payload.Payload, error) {

@@ -1,6 +1,6 @@
-// Package question runs query tasks: queries and the validation of updates, which are in no history and end with their
-// caller. A worker leases a query task like any other task, and its answer goes to the caller. A query task whose
-// caller has disconnected is removed.
+// Package question runs query tasks: queries and update validations. They appear in no history and end with their
+// caller. A worker leases a query task like any other task, and its answer is returned to the caller. A query task
+// whose caller has disconnected is removed.
 package question
 
 import (
@@ -84,8 +84,8 @@ func (p *Pending) leaving() <-chan struct{} {
 	return p.left
 }
 
-// watch ends a question when the app drains, and when no worker can answer it any more. left is closed when
-// the next worker leaves.
+// watch ends a query task when the app drains, or when no registered worker can answer it. left is closed when the next
+// worker deregisters or expires.
 func (p *Pending) watch(ctx context.Context, q *store.Question, left <-chan struct{}, end context.CancelCauseFunc) {
 	for {
 		select {

@@ -75,13 +75,13 @@ type Exchange interface {
 	// Status is that of a refusal, and Members what it says.
 	Status(e *protocol.Error) int
 	Members(e *protocol.Error, status int) map[string]any
-	// Next to adds to an encoded answer what stands next to it on this plane.
+	// Beside adds the members of this plane's envelope to an encoded answer.
 	Beside(status int, body any, raw []byte) ([]byte, error)
-	// Lost is told that the answer did not reach the caller.
+	// Lost is called when the answer did not reach the caller.
 	Lost()
 }
 
-// Answer is what a verb says: a status and a body. Without a body the verb has answered by itself.
+// Answer is the status and body of a response. Without a body, the verb has written the response itself.
 type Answer struct {
 	Status int
 	Body   any

@@ -15,13 +15,13 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// Who looks at a run that is paused wants one page that says what to do first. So a debug view decides nothing and
-// stores nothing: it gathers what other views tell and puts what needs somebody before the rest.
+// A reader who investigates a blocked run needs one page that says what to do first. So a debug view decides and stores
+// nothing: it combines other views and lists findings that need action before the rest.
 
-// deadlineNear is how long before a run's deadline its debug view says so.
+// deadlineNear is the remaining time below which a debug view reports a run's deadline.
 const deadlineNear = time.Minute
 
-// Debug shows why a run is where it is, and what an operator should know of it first.
+// Debug returns why a run is in its state, and the findings that an operator needs first.
 func (v *View) Debug(ctx context.Context, t protocol.Target) (protocol.DebugView, error) {
 	run, err := v.Describe(ctx, t)
 	if err != nil {

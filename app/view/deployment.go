@@ -8,10 +8,10 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// Deployments are the builds of queues under the names that the contract has for them. They are not stored: a list that
-// was kept next to the queues could say something else than the queues do.
+// A deployment is a build of a task queue, under the name that the contract uses. Deployments are not stored, since a
+// stored list could differ from the queues.
 
-// Deployments lists the builds of the queues of a namespace, or of one queue, each under one name.
+// Deployments lists the builds of the task queues of a namespace, or of one queue, one deployment per name.
 func (v *View) Deployments(ctx context.Context, ns, queue string) (protocol.DeploymentList, error) {
 	ns = change.Namespace(ns)
 	l := protocol.DeploymentList{Namespace: ns, Deployments: []protocol.Deployment{}}

@@ -10,13 +10,13 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// A drain has ended when its workers have nothing left, which nobody writes down: workers come, end their work and go
-// by themselves. How far it is follows from what they hold whenever somebody asks.
+// A drain is complete when its workers hold nothing. This state is not stored, as workers register, finish their tasks
+// and exit on their own. Each request computes the progress of a drain from the leases of its workers.
 
-// shownDrained is how many of its workers a drain lists.
+// shownDrained is the maximum number of workers listed per drain.
 const shownDrained = 1000
 
-// FleetDrains lists the drains of a namespace, and how far they are.
+// FleetDrains lists the drains of a namespace with their progress.
 func (v *View) FleetDrains(ctx context.Context, ns string) (protocol.FleetDrains, error) {
 	out := protocol.FleetDrains{Namespace: change.Namespace(ns), Drains: []protocol.FleetDrainState{}}
 	decided, err := v.decided(ctx, out.Namespace)

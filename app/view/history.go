@@ -12,8 +12,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// History is read in pages with a bound in bytes as well as in events, since an event may be as large as its payloads.
-// A wait for more is a held request: it ends when something came, when its time has ended, or when the app drains.
+// History is read in pages that are limited in bytes and in events, since an event may be as large as its payloads. A
+// wait for new events is a long poll: it ends with a new event, after its time, or when the app drains.
 
 // maxHistoryWait is how long a history request waits for a new event.
 const maxHistoryWait = 30 * time.Second
@@ -24,8 +24,8 @@ type wholeKey struct{}
 // history is reserved with the first page. Two callers that reserved page by page could wait for each other.
 func Whole(ctx context.Context) context.Context { return context.WithValue(ctx, wholeKey{}, true) }
 
-// History reads a page of a run's history; with Wait it is held until there is an event after the token, and its answer
-// carries the next token as long as the run is open.
+// History reads a page of a run's history. With Wait it waits until there is an event after the token; as long as the
+// run is open, the answer contains the next token.
 func (v *View) History(ctx context.Context, in protocol.HistoryQuery) (protocol.HistoryPage, error) {
 	in.Namespace = change.Namespace(in.Namespace)
 	after, err := change.ParsePage(in.PageToken)

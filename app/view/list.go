@@ -17,18 +17,18 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// Listings are the one read whose cost a caller decides: a filter may be found by an index, or by nothing. What no
-// index bounds gets a budget of time instead of a bound in rows, because how many rows a machine reads in that time is
-// what other callers feel.
+// Listings are the only reads whose cost the caller determines: an index may serve a filter, or none. A search without
+// an index is limited by time rather than by rows, because the time that it occupies the database is what slows other
+// callers.
 
-// What no index bounds is searched as long as this: a caller who takes a part gets it at once, the others wait for the
-// whole.
+// The time limits of a search without an index: partialSearch for a caller that accepts a partial result, wholeSearch
+// for others.
 const (
 	partialSearch = 80 * time.Millisecond
 	wholeSearch   = 2 * time.Second
 )
 
-// knownStatus refuses a word for a status that there is none of: an empty list would say that nothing has it.
+// knownStatus refuses an unknown status: an empty list would say that nothing has this status.
 func knownStatus[S ~string](word string, all []S) error {
 	words := make([]string, len(all))
 	for i, s := range all {
@@ -158,8 +158,8 @@ func (v *View) Runs(ctx context.Context, t protocol.Target) ([]protocol.RunView,
 	return views, err
 }
 
-// cursor is the opaque position behind an item of a listing: its time and id. A position and not a number of items, so
-// that what starts while somebody pages shows nothing twice.
+// cursor is the opaque position after an item of a listing: the item's time and ID. Unlike an offset, it does not
+// repeat items when new ones appear between two pages.
 func cursor(at history.Time, id string) *string {
 	c := base64.RawURLEncoding.EncodeToString(fmt.Appendf(nil, "%d %s", at.Micros(), id))
 	return &c

@@ -12,16 +12,16 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// The list of queues, one queue, the deployments and the metrics ask the same questions: what waits, who serves it,
-// what was decided. One snapshot answers all of them, so that no page counts otherwise than the one next to it.
+// The list of queues, a single queue, the deployments and the metrics need the same data: waiting tasks, their workers,
+// and operators' settings. They all use one snapshot, so that their counts agree.
 
-// queueLook is what the tasks of a namespace come to, and when that was counted.
+// queueLook is the task statistics of a namespace and the time of the count.
 type queueLook struct {
 	now   time.Time // the store's
 	stats []store.QueueStats
 }
 
-// queueLook counts the tasks of a namespace, or of all for "", once for everybody who asks at the same time.
+// queueLook counts the tasks of a namespace, or of all namespaces for "", once for all concurrent callers.
 func (v *View) queueLook(ctx context.Context, ns string) (queueLook, error) {
 	return v.queues.get(ctx, ns, v.opt.Dispatch.Changes, func(ctx context.Context) (look queueLook, err error) {
 		if look.now, err = v.store.Now(ctx); err != nil {

@@ -13,12 +13,13 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// A result is waited for here rather than polled by clients: who asks every second is late by half of one, and costs a
-// read each time. A run that continues as new has no result of its own, so the wait continues with its successor.
+// The server waits for a result so that clients need not poll: a client that polls every second receives the result
+// half a second late on average, and each poll costs a read. A run that continues as new has no result, so the wait
+// continues with its successor.
 
-// Result waits until a run has closed, and those it continues as, and shows the last of them with its outcome. When the
-// time has ended first, or the app drains, it shows the run that is open, which is no error: the caller asks again.
-// While it waits nothing is asked of the store, but for a rare look where other apps write too.
+// Result waits until a run and the runs that continue it have closed, and returns the last run with its outcome. When
+// the time ends first, or the app drains, Result returns the open run without an error, and the caller repeats the
+// request. While it waits it reads nothing, except that on a shared database it rarely reads the run.
 func (v *View) Result(ctx context.Context, t protocol.Target, most time.Duration) (protocol.RunView, error) {
 	waiting, cancel := context.WithTimeout(ctx, most)
 	defer cancel()

@@ -39,7 +39,7 @@ func (v *View) Describe(ctx context.Context, t protocol.Target) (protocol.RunVie
 		}
 		shown = runView(&run.Head)
 		shown.RunCount, shown.Current = flow.Runs, flow.RunID == run.ID
-		// The input stands in the first event alone, however often the run continued: rows carry no payloads.
+		// Only the first event contains the input: rows contain no payloads.
 		first, err := r.Events(ctx, run.ID, 0, 1, 1, change.MaxPageSize)
 		if err != nil {
 			return err

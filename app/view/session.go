@@ -194,7 +194,7 @@ func (v *View) sessionView(s engine.Session, known presence.Roster, now time.Tim
 	if s.Owner == "" {
 		return out
 	}
-	// A holder that no app has heard still holds it until the lease has ended, and is shown as stale rather than left out.
+	// A holder without heartbeats holds the session until its lease ends, so it is shown as stale.
 	if h, ok := known[engine.WorkerKey{Namespace: s.Namespace, ID: s.Owner}]; ok {
 		w := v.workerView(h.Worker, h, store.Holding{}, now)
 		out.Holder = &protocol.SessionHolder{

@@ -8,34 +8,33 @@ import (
 	"github.com/hashicorp/golang-lru/v2/simplelru"
 )
 
-// sharedKeys is how many keys are kept, those looked at last. Namespaces come and go: what nobody looks at any more
-// must not stay as long as the app runs.
+// sharedKeys is the number of cached keys; the least recently used key is evicted. Namespaces that no caller reads any
+// more must not stay in memory until the app stops.
 const sharedKeys = 256
 
-// How long something that was read once for all who look may be shown.
+// How long a shared read may be served.
 const (
-	sharedFor  = time.Second     // while things change: the longest time that who looks waits for the next reading
-	sharedMost = 5 * time.Second // while nothing is known to change, since some things age without a commit
+	sharedFor  = time.Second     // with changes: the longest time that a caller waits for the next read
+	sharedMost = 5 * time.Second // without known changes, since some values age without a commit
 )
 
-// pace is how often something is read for all who look. The rest after a reading is restShare times as long as the
-// reading took, within its bounds: what is small is read as it changes, what is large takes at most a twentieth of a
-// processor from those who work.
+// pace is the rate of shared reads. After a read, the next one waits restShare times as long as the read took, within
+// these bounds. So a small result is read whenever it changes, and a large one costs at most one twentieth of a CPU.
 type pace struct {
-	least time.Duration // the shortest time between two readings; the longest is sharedFor
-	most  time.Duration // the longest time that what was read is shown
+	least time.Duration // minimum time between two reads; the maximum is sharedFor
+	most  time.Duration // maximum age of a served result
 }
 
 const restShare = 20
 
-// The paces: of what people look at, and of what programs ask for too, who act on the answer.
+// leisurely is the pace of reads for people, promptly the pace of reads for programs, which act on the result.
 var (
 	leisurely = pace{least: sharedFor, most: sharedMost}
 	promptly  = pace{least: 100 * time.Millisecond, most: sharedFor}
 )
 
-// shared reads something once for everybody who looks at it, for each key at its pace. What it gives was read after the
-// last change that this app knew of when it was asked.
+// shared serves one read per key to all callers, at its pace. The result was read after the last change that this app
+// knew of at the time of the request.
 type shared[T any] struct {
 	pace
 	mu   sync.Mutex // guards kept
@@ -43,11 +42,11 @@ type shared[T any] struct {
 }
 
 type reading[T any] struct {
-	turn  chan struct{} // held by who looks at the rest
+	turn  chan struct{} // semaphore that guards the fields below
 	value T
 	at    time.Time
 	rest  time.Duration
-	seen  uint64 // changes this app knew of before it was read
+	seen  uint64 // number of changes that this app knew of before the read
 }
 
 func (s *shared[T]) get(

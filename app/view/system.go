@@ -38,7 +38,8 @@ func (v *View) RepairStatus(ctx context.Context, ns string) (protocol.RepairStat
 	return s, err
 }
 
-// ActivityTimeouts lists activities whose time has ended: the sweeper moves them on by itself, so there is rarely any.
+// ActivityTimeouts lists activities whose deadline has passed. The list is usually empty, since the sweeper times them
+// out.
 func (v *View) ActivityTimeouts(ctx context.Context, ns string) (protocol.TimeoutStatus, error) {
 	s := protocol.TimeoutStatus{Namespace: change.Namespace(ns), IDs: []string{}, ScanLimit: systemScan}
 	due, err := v.DueActivities(ctx, s.Namespace, systemScan)
@@ -49,7 +50,7 @@ func (v *View) ActivityTimeouts(ctx context.Context, ns string) (protocol.Timeou
 	return s, err
 }
 
-// DueActivities lists activities of a namespace whose time has ended, the first due before others.
+// DueActivities lists the activities of a namespace whose deadline has passed, by deadline.
 func (v *View) DueActivities(ctx context.Context, ns string, limit int) (list []store.Due, err error) {
 	now, err := v.store.Now(ctx)
 	if err != nil {

@@ -53,20 +53,20 @@ type reads interface {
 	Queue(engine.QueueKey) *engine.Queue
 }
 
-// Known is what an app knows next to what is stored.
+// Known is state that an app has only in memory.
 type Known interface {
-	// AttributeTypes are the registered search attributes of a namespace.
+	// AttributeTypes returns the registered search attributes of a namespace.
 	AttributeTypes(ctx context.Context, namespace string) (map[string]string, error)
-	// Drained is closed when the app drains: then nobody is kept waiting.
+	// Drained is closed when the app drains: waiting requests return then.
 	Drained() <-chan struct{}
 }
 
-// Dispatch is what a view asks of who tells of commits and knows the polls that wait.
+// Dispatch notifies a view of commits, and lists open polls.
 type Dispatch interface {
 	WatchRun(run string) (changed <-chan struct{}, stop func())
-	// Changes rises with every commit that this app knows of.
+	// Changes increases with every commit that this app knows of.
 	Changes() uint64
-	// Waiting are the polls that wait at this app, by queue.
+	// Waiting returns the number of open polls at this app by task queue.
 	Waiting(namespace string) map[string]int
 }
 

@@ -87,7 +87,7 @@ func sessionOf(ctx context.Context, r store.Reader, around *engine.Surroundings,
 	return err
 }
 
-// pendingOf reads what is said of a run's tasks next to its own rows; the engine says it.
+// pendingOf returns the pending tasks and waits of a run; package engine explains them.
 func pendingOf(
 	ctx context.Context, r store.Reader, around *engine.Surroundings, run *engine.Run,
 ) (*protocol.Pending, *protocol.Wait, error) {

@@ -27,12 +27,12 @@ func (in completing) result() (payload.Payload, error) {
 // failing is a reported failure: an object in failure, text in failure, or its members next to the lease's.
 type failing struct {
 	holder
-	// text, or an object {message, type, non_retryable, …} of the members that may also stand next to it
+	// Failure is text, or an object {message, type, non_retryable, …}; its members are also accepted in the body.
 	Failure json.RawMessage `json:"failure"`
 	reported
 }
 
-// reported are the members of a failure, under every name clients give them.
+// reported are the members of a failure under all names that clients use.
 type reported struct {
 	protocol.Failure
 	Error         string `json:"error"`

@@ -7,8 +7,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// A heartbeat that is refused is how a worker hears that it has lost what it works on. So its answers say what became
-// of the lease, also where the status alone would do.
+// A refused heartbeat is how a worker learns that it lost its lease. So each response contains the state of the lease
+// in addition to the HTTP status.
 
 func heartbeatWorkflow(a *API, c *call) (answer, error) {
 	var in holder
@@ -31,7 +31,8 @@ func heartbeatWorkflow(a *API, c *call) (answer, error) {
 	}, nil
 }
 
-// beat is an activity's heartbeat with what it has to tell; Progress, ours, holds the same members in one object.
+// beat is the body of an activity's heartbeat. Progress is a Sojourn extension that contains the members below in one
+// object.
 type beat struct {
 	holder
 	Progress json.RawMessage     `json:"progress"`
@@ -40,7 +41,7 @@ type beat struct {
 	Total    json.RawMessage     `json:"total"`
 	Unit     json.RawMessage     `json:"unit"`
 	Details  json.RawMessage     `json:"details"`
-	Rebuild  *protocol.Recovered `json:"rebuild"` // ours: the worker's word, not the code's
+	Rebuild  *protocol.Recovered `json:"rebuild"` // Sojourn extension: sent by the worker, not by activity code
 }
 
 func (b beat) progress() (json.RawMessage, error) {

@@ -7,10 +7,10 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// Lines are sent next to the work and must never decide about it: each chunk is judged by itself, and one that is
-// refused is lost without a word to the task.
+// Log lines must never affect a task: each chunk is accepted or refused on its own, and a refused chunk is dropped
+// without an error for the task.
 
-// recordLogs takes lines of running attempts, each chunk judged on its own.
+// recordLogs stores log lines of running attempts, one chunk at a time.
 func recordLogs(a *API, c *call) (answer, error) {
 	var in protocol.LogsRequest
 	if err := c.Need(&in); err != nil {

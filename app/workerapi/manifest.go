@@ -68,7 +68,7 @@ func checkCapabilities(version string, in protocol.RegisterRequest) error {
 	return nil
 }
 
-// manifestEntry is what a worker says of one capability, next to members that nobody reads here.
+// manifestEntry is one capability in a worker's manifest; other members are ignored.
 type manifestEntry struct {
 	Supported *bool  `json:"supported"`
 	Minimum   string `json:"minimum_protocol_version"`

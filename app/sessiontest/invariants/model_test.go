@@ -21,7 +21,7 @@ const (
 	closing  kind = "close"
 	report   kind = "report"  // completed an attempt, or heart-beat it
 	resume   kind = "resume"  // a new lease under the same epoch, also if the former one has run out
-	giveUp   kind = "give up" // the holder dropped its state; after that no app may lease a task under the epoch to it
+	giveUp   kind = "give up" // the holder dropped its state: no app may lease a task to it under this epoch any more
 	// a poll that failed because another process of the worker had registered; it may have extended a lease before
 	overtaken kind = "overtaken poll"
 	// an operator drained its worker for a while, in which the app may have given the session up for it

@@ -27,29 +27,29 @@ type schedule struct {
 	seed     uint64
 	ns       string
 	sessions []string
-	options  bool // the sessions are made by options, whose lease is counted in seconds and whose activities are limited
+	options  bool // session options create the sessions: leases in whole seconds, limited activities
 	lease    time.Duration
-	most     int // sessions a worker may hold
-	limit    int // activities a session runs at once; 0: no limit
-	work     int // tasks of each session
+	most     int // maximum number of sessions per worker
+	limit    int // maximum number of concurrent activities per session; 0: no limit
+	work     int // number of tasks per session
 	life     time.Duration
-	fallback time.Duration // the sessions are soft: for so long their tasks wait for the holder
-	// operators drain workers and groups, and route the queue from group to group; and each process of a worker is of the
-	// release of one of the apps, or of none, so that the release gate stands between it and the others
+	fallback time.Duration // how long tasks of the soft sessions wait for the holder
+	// operators drain workers and groups, and route the queue between groups; each worker process has the release of
+	// one of the apps or no release, so that the release gate separates it from the other apps
 	operated bool
-	// workers suspend the state of sessions whose lease expired, and send resume requests
+	// workers suspend the state of sessions whose leases have expired, and send resume requests
 	resumes bool
 
 	start   time.Time
-	began   int64 // by the store's clock
+	began   int64 // store time
 	wait    sync.WaitGroup
 	mu      sync.Mutex // guards all below
 	history []porcupine.Operation
-	ends    map[string]int64              // attempt → when its holder began to end it
-	known   map[string]map[string][]grant // worker → session → what it was granted, newest last
+	ends    map[string]int64              // attempt → when its holder began to complete it
+	known   map[string]map[string][]grant // worker → session → its grants, newest last
 	err     error
 	drained []drained
-	held    int // polls that the release gate held
+	held    int // number of polls that the release gate held
 	// handedBack is the number of tasks that a process returned because it had dropped the state of their epoch.
 	handedBack int
 }

@@ -14,9 +14,9 @@ import (
 	"github.com/sojourn-run/sojourn/worker/session"
 )
 
-// memory holds the session states of one process. Package worker/session decides when a state is suspended, resumed and
-// dropped. memory checks two invariants: the process starts no work under an epoch whose state
-// it dropped, and the epochs of the tasks it receives never decrease in a session.
+// memory is the session state of one process. Package worker/session decides when to suspend, resume and drop it.
+// memory checks two invariants: the process starts no work under an epoch whose state it dropped, and the epochs of the
+// tasks that it receives never decrease within a session.
 type memory struct {
 	*proc
 	sessions *session.Sessions
@@ -24,7 +24,7 @@ type memory struct {
 	mu       sync.Mutex // guards all below
 	built    map[epochOf]*state
 	highest  map[string]int64 // session → highest epoch of a task that the process received
-	released map[string]int64 // session → highest epoch that an app confirmed as given up
+	released map[string]int64 // session → highest epoch whose release an app confirmed
 }
 
 var errCut = errors.New("the network is cut")
@@ -105,7 +105,7 @@ func (m *memory) enters(
 	return h
 }
 
-// releaseByVerb releases an epoch whose state the process has dropped.
+// releaseByVerb sends a release request for an epoch whose state the process has dropped.
 func (m *memory) releaseByVerb(id string, epoch, known int64, r *rand.Rand) error {
 	i, b := m.app(r)
 	c, at := m.names(giveUp, id, epoch, i)
