@@ -30,9 +30,15 @@ func ErrorText(s string) string {
 	return strings.ToValidUTF8(s[:min(len(s), MaxErrorText-len(more))], "") + more
 }
 
+// fits reports whether JSON has at most MaxErrorText bytes and no text with NUL.
+func fits(raw json.RawMessage) bool { return len(raw) <= MaxErrorText && !hasNUL(raw) }
+
+// hasNUL reports whether a text of the JSON may contain NUL. It is also true for an escaped backslash before u0000.
+func hasNUL(raw json.RawMessage) bool { return bytes.Contains(raw, []byte(`\u0000`)) }
+
 // cleanedError applies ErrorText to the texts of a JSON object that describes an error.
 func cleanedError(raw json.RawMessage) json.RawMessage {
-	if len(raw) <= MaxErrorText && !bytes.Contains(raw, []byte(`\u0000`)) {
+	if fits(raw) {
 		return raw
 	}
 	var members map[string]json.RawMessage
@@ -63,7 +69,7 @@ func (f *Failure) Cleaned() *Failure {
 	for _, text := range []*string{&c.Message, &c.Type, &c.Class, &c.Kind, &c.TimeoutType, &c.Reason} {
 		*text = ErrorText(*text)
 	}
-	if len(c.Diagnostics) > MaxErrorText || bytes.Contains(c.Diagnostics, []byte(`\u0000`)) {
+	if !fits(c.Diagnostics) {
 		c.Diagnostics = nil
 	}
 	return &c

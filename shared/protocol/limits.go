@@ -30,8 +30,11 @@ const MaxTaskBytes = 4 << 20
 // limits. Members of embedded structs are looked at, those of other structs are not: their own verbs do. Lengths are of
 // UTF-8 and not of characters, as JSON Schema has it, so the description lets more through than is taken.
 func CheckLimits(in any) error {
-	return CheckLimitsAt(in, func(member string) string { return member })
+	return CheckLimitsAt(in, unnested)
 }
+
+// unnested is the path of a member of a whole request: its name.
+func unnested(member string) string { return member }
 
 // CheckLimitsAt is CheckLimits of a part of a request; at gives the path of one of its members.
 func CheckLimitsAt(in any, at func(member string) string) error {

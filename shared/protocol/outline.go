@@ -1,9 +1,6 @@
 package protocol
 
-import (
-	"bytes"
-	"encoding/json"
-)
+import "encoding/json"
 
 // UnreadableItem identifies an outcome that cannot be decoded, so that it is answered in its place: the members that
 // name its task, as far as they can be read, and the reason. For a workflow task it also has the [Outline], because a
@@ -27,7 +24,7 @@ func ReadMembers(raw json.RawMessage, members map[string]any) {
 	var of map[string]json.RawMessage
 	_ = json.Unmarshal(raw, &of)
 	for name, into := range members {
-		if !bytes.Contains(of[name], []byte(`\u0000`)) {
+		if !hasNUL(of[name]) {
 			_ = json.Unmarshal(of[name], into)
 		}
 	}

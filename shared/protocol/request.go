@@ -21,7 +21,7 @@ func CheckRequest(in any) error {
 	v := reflect.Indirect(reflect.ValueOf(in))
 	switch v.Kind() {
 	case reflect.Struct:
-		return checkNested(v, func(member string) string { return member })
+		return checkNested(v, unnested)
 	case reflect.Map:
 		for _, k := range v.MapKeys() {
 			text := reflect.Indirect(v.MapIndex(k))
@@ -99,7 +99,7 @@ func (r StartRequest) Check() error {
 // valid.
 func (r ActivityRequest) Check() error {
 	c := r.Command("")
-	if err := CheckCommand(&c, func(member string) string { return member }); err != nil {
+	if err := CheckCommand(&c, unnested); err != nil {
 		return err
 	}
 	return r.Start().Check()
@@ -148,7 +148,7 @@ func CheckScheduleID(field, id string) error {
 
 // Check rejects a schedule with a member outside its limits or an invalid ID. An empty ID is valid.
 func (r ScheduleRequest) Check() error {
-	if err := checkNested(reflect.ValueOf(r), func(member string) string { return member }); err != nil {
+	if err := checkNested(reflect.ValueOf(r), unnested); err != nil {
 		return err
 	}
 	if r.ID != "" {
@@ -170,7 +170,7 @@ func (r NamespaceRequest) Check() error {
 			return err
 		}
 	}
-	return checkNested(reflect.ValueOf(r), func(member string) string { return member })
+	return checkNested(reflect.ValueOf(r), unnested)
 }
 
 // CheckPath rejects the path of a request, with its query, if it has a name or value that no app accepts: names of the
