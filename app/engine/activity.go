@@ -707,14 +707,6 @@ func timeout(kind string) history.Failure {
 	}
 }
 
-// cancelRequested is the effect of a cancellation that leaves the activity open: its worker is asked to stop
-// and reports itself how it ended.
-const cancelRequested = "requested"
-
-// cancelAbandoned is the effect of a cancellation of an activity with the policy abandon: the activity continues, and
-// its outcome is recorded when it ends.
-const cancelAbandoned = "abandoned"
-
 // cancelledByFlow is why an activity ended that its workflow gave up.
 const cancelledByFlow = "cancelled by the workflow"
 
@@ -724,18 +716,25 @@ const cancelledByFlow = "cancelled by the workflow"
 // worker runs stays open until the worker has stopped. With the policy abandon it stays as it is.
 func (st *step) cancelActivity(c protocol.Command, seq int64) {
 	a, ok := st.Activities.Get(c.Target)
-	d := &history.ActivityCancelRequested{CommandSequence: seq, Target: c.Target, Effect: effect(ok)}
-	switch {
-	case !ok:
-	case a.Policy == protocol.CancelAbandon:
-		d.Effect = cancelAbandoned
-	case a.State == LeasedState && (c.UntilEnded || a.Policy == protocol.CancelWait):
-		d.Effect = cancelRequested
+	d := &history.ActivityCancelRequested{CommandSequence: seq, Target: c.Target, Effect: cancelTooLate}
+	if ok {
+		d.Effect = a.cancelEffect(c.UntilEnded)
 	}
 	st.emit(d)
-	if d.Effect == effect(true) {
+	if d.Effect == cancelDone {
 		st.cancelled(a, cancelledByFlow)
 	}
+}
+
+// cancelEffect returns the effect of a cancellation of the open activity; see ActivityCancelRequested.
+func (a *Activity) cancelEffect(untilEnded bool) string {
+	switch {
+	case a.Policy == protocol.CancelAbandon:
+		return cancelAbandoned
+	case a.State == LeasedState && (untilEnded || a.Policy == protocol.CancelWait):
+		return cancelRequested
+	}
+	return cancelDone
 }
 
 // asked notes that the holder of an activity was asked to stop. No other attempt follows.

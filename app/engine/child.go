@@ -140,7 +140,7 @@ func (st *step) cancelChild(target, seq int64) {
 	if attached {
 		c, ok = st.attachedChild(a), true
 	}
-	d := &history.ChildCancelRequested{CommandSequence: seq, Target: target, Effect: "too_late"}
+	d := &history.ChildCancelRequested{CommandSequence: seq, Target: target, Effect: cancelTooLate}
 	if ok {
 		d.Effect = c.cancelEffect()
 	}
@@ -159,9 +159,9 @@ func (st *step) cancelChild(target, seq int64) {
 	if c.ClosePolicy == CancelByRequest {
 		how = CancelByRequest
 	}
-	st.owe(Message{Kind: CloseChild, WorkflowID: c.WorkflowID, Name: how, Reason: "cancelled by the parent"})
+	st.owe(Message{Kind: CloseChild, WorkflowID: c.WorkflowID, Name: how, Reason: cancelledByParent})
 	switch {
-	case d.Effect != effect(true):
+	case d.Effect != cancelDone:
 	case attached:
 		st.attachedEnded(target, a.WorkflowID, a.Type, st.childCancelled(c))
 	default:
@@ -169,11 +169,14 @@ func (st *step) cancelChild(target, seq int64) {
 	}
 }
 
-// cancelEffect is the effect of a cancellation of the open child; see ChildCancelRequested.
+// cancelledByParent is the reason of a cancellation that a parent requests of its child.
+const cancelledByParent = "cancelled by the parent"
+
+// cancelEffect returns the effect of a cancellation of the open child; see ChildCancelRequested.
 func (c *Child) cancelEffect() string {
 	switch c.CancelPolicy {
 	case protocol.CancelTry:
-		return effect(true)
+		return cancelDone
 	case protocol.CancelAbandon:
 		return cancelAbandoned
 	}

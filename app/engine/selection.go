@@ -189,11 +189,13 @@ func (st *step) cancelMember(c protocol.Command) {
 // cancelMemberActivity cancels an open activity of a member by the activity's cancellation policy.
 func (st *step) cancelMemberActivity(seq int64) {
 	a, ok := st.Activities.Get(seq)
-	switch {
-	case !ok || a.Policy == protocol.CancelAbandon:
-	case a.State == LeasedState && a.Policy == protocol.CancelWait:
-		st.emit(&history.ActivityCancelRequested{Target: seq, Effect: cancelRequested})
-	default:
+	if !ok {
+		return
+	}
+	switch effect := a.cancelEffect(false); effect {
+	case cancelRequested:
+		st.emit(&history.ActivityCancelRequested{Target: seq, Effect: effect})
+	case cancelDone:
 		st.cancelled(a, cancelledByFlow)
 	}
 }
@@ -202,13 +204,13 @@ func (st *step) cancelMemberActivity(seq int64) {
 // the parent requests its end.
 func (st *step) cancelMemberChild(seq int64) {
 	c, ok := st.Children.Get(seq)
-	if !ok || c.CancelPolicy == protocol.CancelAbandon {
+	if !ok || c.cancelEffect() == cancelAbandoned {
 		return
 	}
 	d := &history.ChildCancelRequested{Target: seq, Effect: c.cancelEffect()}
 	st.emit(d)
-	st.owe(Message{Kind: CloseChild, WorkflowID: c.WorkflowID, Name: RequestCancel, Reason: "cancelled by the parent"})
-	if d.Effect == effect(true) {
+	st.owe(Message{Kind: CloseChild, WorkflowID: c.WorkflowID, Name: RequestCancel, Reason: cancelledByParent})
+	if d.Effect == cancelDone {
 		st.endCancelledChild(seq, c)
 	}
 }

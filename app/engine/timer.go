@@ -27,19 +27,26 @@ func (st *step) startTimer(c protocol.Command, seq int64) {
 // did.
 func (st *step) cancelTimer(target, seq int64) {
 	t, ok := st.Timers.Get(target)
-	st.emit(&history.TimerCancelRequested{CommandSequence: seq, Target: target, Effect: effect(ok)})
+	d := &history.TimerCancelRequested{CommandSequence: seq, Target: target, Effect: cancelTooLate}
+	if ok {
+		d.Effect = cancelDone
+	}
+	st.emit(d)
 	if ok {
 		st.emit(&history.TimerCancelled{Sequence: target, TimerID: StepID(st.ID, target), Kind: t.Kind, Parallel: t.Parallel})
 	}
 }
 
-// effect is how a cancellation came out, as history tells it.
-func effect(open bool) string {
-	if open {
-		return "cancelled"
-	}
-	return "too_late"
-}
+// The effects of a cancellation in the history.
+const (
+	cancelDone    = "cancelled" // the step ends at once
+	cancelTooLate = "too_late"  // the step had ended
+	// cancelRequested leaves an activity or child open: its worker, or its run, is asked to stop and reports its end.
+	cancelRequested = "requested"
+	// cancelAbandoned is the effect for an activity or child with the policy abandon: it continues, and its outcome is
+	// recorded when it ends.
+	cancelAbandoned = "abandoned"
+)
 
 // FireTimer is a timer whose time has come.
 type FireTimer struct{ Seq int64 }
