@@ -11,7 +11,8 @@ import (
 	"github.com/sojourn-run/sojourn/worker/workflow"
 )
 
-// Workflow types, in the order in which they are started. The dashboard shows a hint for each (web/src/runs/Samples.tsx).
+// Workflow types, in the order in which they are started. The dashboard shows a hint for each of them
+// (web/src/runs/Samples.tsx).
 const (
 	Approval = "sample.approval"
 	Retry    = "sample.retry"
