@@ -171,7 +171,8 @@ func (s *schedule) fall() ([]porcupine.Operation, error) {
 }
 
 // resumeAfterCut is a fixed schedule, because random schedules rarely resume a session where commits are fast: the
-// network of a worker is cut until its lease has expired, no other worker claims the session, and the worker resumes it.
+// network of a worker is cut until its lease has expired, no other worker claims the session, and the worker resumes
+// it.
 func (s *schedule) resumeAfterCut() ([]porcupine.Operation, error) {
 	s.sessions, s.work, s.most, s.limit, s.options, s.resumes = []string{"s1"}, 1, 1, 0, false, true
 	s.lease, s.fallback = 200*time.Millisecond, 0
