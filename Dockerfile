@@ -17,7 +17,7 @@ RUN go mod download
 COPY . .
 COPY --from=web /src/web/dist web/dist
 RUN CGO_ENABLED=0 GOEXPERIMENT=jsonv2 go build -trimpath -buildvcs=false \
-      -ldflags "-s -w -X github.com/sojourn-run/sojourn/shared/release.Stamp=$(cat VERSION)" \
+      -ldflags "-s -w -X github.com/sojourn-run/sojourn/internal/release.Stamp=$(cat VERSION)" \
       -o /sojourn ./cmd/sojourn
 
 FROM debian:12-slim AS base

@@ -5,7 +5,7 @@ SHELL := bash
 
 BIN     := bin/sojourn
 VERSION := $(shell cat VERSION)
-LDFLAGS := -s -w -X github.com/sojourn-run/sojourn/shared/release.Stamp=$(VERSION)
+LDFLAGS := -s -w -X github.com/sojourn-run/sojourn/internal/release.Stamp=$(VERSION)
 # encoding/json runs on its second engine in what is built, tested and measured here (a socket costs a seventh less); nothing imports it, and
 # a plain "go build" or "go test" works with the first.
 export GOEXPERIMENT := jsonv2

@@ -18,6 +18,15 @@ import (
 
 const module = "github.com/sojourn-run/sojourn"
 
+// common stands in the table for the contracts and the helpers that every part may import.
+const common = "common"
+
+var commonPackages = []string{
+	"shared/...", "internal/budget", "internal/certs", "internal/config", "internal/connlimit", "internal/filelock",
+	"internal/httpjson", "internal/mask", "internal/process", "internal/rawjson", "internal/release", "internal/retry",
+	"internal/rpc", "internal/socketio/...", "internal/stack", "internal/suggest",
+}
+
 type direction struct {
 	packages string   // a path inside the module, or a tree of them
 	may      []string // what they may import of ours
@@ -31,41 +40,41 @@ type direction struct {
 // The order is that of the house: what stands further up never imports what stands further down.
 var directions = []direction{
 	// Contracts that both processes compile against.
-	{"shared/...", []string{"shared/..."}},
-	{"sandbox/...", []string{"sandbox/...", "shared/payload", "shared/filelock", "shared/stack"}},
+	{common, []string{common}},
+	{"sandbox/...", []string{"sandbox/...", "shared/payload", "internal/filelock", "internal/stack"}},
 	{"web", nil},
 	{"docs", nil},
 
 	// The control plane, from the pure core outwards.
-	{"app/engine", []string{"shared/..."}},
+	{"app/engine", []string{common}},
 	{"app/quota", []string{"app/engine", "shared/protocol"}},
-	{"app/store", []string{"app/quota", "app/engine", "shared/..."}},
+	{"app/store", []string{"app/quota", "app/engine", common}},
 	{"app/store/sqldb/db", []string{"app/store"}},
 	{"app/store/sqldb/clock", nil},
 	{"app/store/sqldb/record", []string{
-		"app/store/sqldb/db", "app/store", "app/engine", "shared/history", "shared/protocol", "shared/rawjson",
+		"app/store/sqldb/db", "app/store", "app/engine", "shared/history", "shared/protocol", "internal/rawjson",
 	}},
 	{"app/store/sqldb/read", []string{
 		"app/store/sqldb/record", "app/store/sqldb/db", "app/store/sqldb/clock", "app/store", "app/engine",
 		"shared/history", "shared/protocol",
 	}},
-	{"app/store/sqldb", []string{"app/store/sqldb/...", "app/store", "app/quota", "app/engine", "shared/..."}},
+	{"app/store/sqldb", []string{"app/store/sqldb/...", "app/store", "app/quota", "app/engine", common}},
 	{"app/store/sqlite", []string{
-		"app/store/sqldb", "app/store/sqldb/db", "app/store", "shared/process", "shared/filelock",
+		"app/store/sqldb", "app/store/sqldb/db", "app/store", "internal/process", "internal/filelock",
 	}},
 	{"app/store/postgres", []string{
 		"app/store/sqldb", "app/store/sqldb/db", "app/store", "app/engine", "shared/protocol",
 	}},
-	{"app/store/storetest", []string{"app/store", "app/engine", "shared/..."}},
-	{"app/auth", []string{"app/store", "app/engine", "shared/..."}},
+	{"app/store/storetest", []string{"app/store", "app/engine", common}},
+	{"app/auth", []string{"app/store", "app/engine", common}},
 	{"app/change", []string{"app/auth", "app/store", "app/engine", "shared/history", "shared/protocol"}},
 	{"app/dispatch", []string{"app/store", "app/engine", "shared/protocol"}},
 	{"app/presence", []string{
 		"app/change", "app/dispatch", "app/auth", "app/store", "app/engine", "shared/history", "shared/protocol",
-		"shared/release",
+		"internal/release",
 	}},
 	{"app/filter", []string{"app/store", "app/engine", "shared/history", "shared/protocol"}},
-	{"app/view", []string{"app/filter", "app/presence", "app/change", "app/store", "app/engine", "shared/..."}},
+	{"app/view", []string{"app/filter", "app/presence", "app/change", "app/store", "app/engine", common}},
 	{"app/question", []string{
 		"app/change", "app/store", "app/engine", "shared/history", "shared/payload", "shared/protocol",
 	}},
@@ -79,55 +88,55 @@ var directions = []direction{
 	{"app/logs", []string{"app/change", "app/store", "app/engine", "shared/protocol"}},
 	{"app/broker", []string{
 		"app/fleet", "app/evict", "app/logs", "app/question", "app/presence", "app/view", "app/dispatch", "app/change",
-		"app/auth", "app/store", "app/quota", "app/engine", "shared/...",
+		"app/auth", "app/store", "app/quota", "app/engine", common,
 	}},
 	{"app/sweep", []string{"app/store", "app/engine"}},
-	{"app/serve", []string{"app/auth", "app/store", "shared/..."}},
+	{"app/serve", []string{"app/auth", "app/store", common}},
 	{"app/httpapi", []string{
-		"app/serve", "app/view", "app/auth", "app/store", "app/engine", "docs", "shared/...",
+		"app/serve", "app/view", "app/auth", "app/store", "app/engine", "docs", common,
 	}},
-	{"app/workerapi", []string{"app/serve", "app/auth", "app/dispatch", "app/store", "app/engine", "shared/..."}},
+	{"app/workerapi", []string{"app/serve", "app/auth", "app/dispatch", "app/store", "app/engine", common}},
 	{"app/peer", []string{"app/auth", "app/dispatch", "app/store", "shared/payload", "shared/protocol"}},
-	{"app/channel", []string{"app/peer", "app/dispatch", "app/store", "shared/..."}},
+	{"app/channel", []string{"app/peer", "app/dispatch", "app/store", common}},
 	{"app/plane", []string{
 		"app/httpapi", "app/workerapi", "app/channel", "app/peer", "app/sweep", "app/broker", "app/view", "app/dispatch",
-		"app/auth", "app/store", "app/engine", "shared/budget", "shared/protocol",
+		"app/auth", "app/store", "app/engine", "internal/budget", "shared/protocol",
 	}},
-	{"app", []string{"app/plane", "web", "shared/connlimit", "shared/httpjson"}},
+	{"app", []string{"app/plane", "web", "internal/connlimit", "internal/httpjson"}},
 	{"internal/stated", nil}, // for tests only: what the guide says, held against what the program has
 	// a tool: not in the binary
-	{"internal/openapi", []string{"app/httpapi", "app/workerapi", "app/serve", "app/auth", "shared/..."}},
+	{"internal/openapi", []string{"app/httpapi", "app/workerapi", "app/serve", "app/auth", common}},
 	{"internal/openapi/write", []string{"internal/openapi"}},
 	{"app/apptest", []string{"app", "app/plane", "internal/openapi", "app/store/...", "docs"}},
 	{"app/sessiontest/invariants", nil},
 	{"app/sessiontest", nil}, // tests only
 
 	// The worker process, and what its users import.
-	{"worker/activity", []string{"shared/..."}},
-	{"worker/workflow", []string{"worker/activity", "shared/..."}},
-	{"worker/link", []string{"shared/..."}},
+	{"worker/activity", []string{common}},
+	{"worker/workflow", []string{"worker/activity", common}},
+	{"worker/link", []string{common}},
 	{"worker/link/linktest", []string{"shared/protocol"}},
 	{"worker/clock", nil},
 	{"worker/session", []string{"shared/protocol"}},
 	{"worker/runner", []string{
-		"worker/clock", "worker/session", "worker/link", "worker/workflow", "worker/activity", "sandbox", "shared/...",
+		"worker/clock", "worker/session", "worker/link", "worker/workflow", "worker/activity", "sandbox", common,
 	}},
 	{"worker", []string{
-		"worker/runner", "worker/session", "worker/link", "worker/workflow", "worker/activity", "sandbox/...", "shared/...",
+		"worker/runner", "worker/session", "worker/link", "worker/workflow", "worker/activity", "sandbox/...", common,
 	}},
 	{"workflowtest", []string{ // for the tests of its users: a whole app, in virtual time
 		"worker", "worker/link", "worker/workflow", "worker/activity", "app/plane", "app/store", "app/store/sqldb",
-		"app/store/sqlite", "shared/...",
+		"app/store/sqlite", common,
 	}},
 
-	{"client", []string{"shared/..."}}, // for programs of users, and the command line
+	{"client", []string{common}}, // for programs of users, and the command line
 
 	// Where app and worker meet.
 	{"cli/bench", []string{
 		"client", "cli/bench/flame",
 		"app", "app/plane", "app/engine", "app/broker", "app/view", "app/dispatch", "app/store/...", "worker", "worker/link",
 		"worker/workflow", "sandbox", "sandbox/frame",
-		"shared/...",
+		common,
 	}},
 	{"cli/bench/chart", []string{"cli/bench"}},
 	{"cli/bench/flame", nil},
@@ -136,7 +145,7 @@ var directions = []direction{
 		"client",
 		"cli/...", "docs", "web", "app", "app/plane", "app/auth", "app/engine", "app/broker", "app/dispatch",
 		"app/store/...", "worker", "worker/link", "sandbox",
-		"examples/look", "examples/research", "shared/...",
+		"examples/look", "examples/research", common,
 	}},
 	{"", []string{"cli", "worker"}},
 	{"cmd/sojourn", []string{"", "examples"}},
@@ -180,6 +189,9 @@ func ours(path string) bool { return path == module || strings.HasPrefix(path, m
 
 // covers reports whether name is what pattern means.
 func covers(pattern, name string) bool {
+	if pattern == common {
+		return coveredBy(commonPackages, name)
+	}
 	if base, tree := strings.CutSuffix(pattern, "/..."); tree {
 		return name == base || strings.HasPrefix(name, base+"/")
 	}
@@ -321,7 +333,7 @@ func slack(rows []direction, all []pkg) (found []string) {
 			switch {
 			case len(by) == 0:
 				found = append(found, fmt.Sprintf("%s imports nothing of %q", row.packages, entry))
-			case len(by) == 1 && by[0] != entry && entry != "shared/...":
+			case len(by) == 1 && by[0] != entry && entry != common:
 				found = append(found, fmt.Sprintf("%s imports of %q only %q", row.packages, entry, by[0]))
 			}
 		}
@@ -434,7 +446,7 @@ func TestArchitectureChecksCatchWhatTheyAreFor(t *testing.T) {
 			t.Errorf("%s importing %v: got %d violations %q, want %d", c.p.name(), c.p.Imports, len(got), got, c.want)
 		}
 	}
-	rows := []direction{{"a", []string{"b/...", "c", "shared/..."}}, {"gone", nil}}
+	rows := []direction{{"a", []string{"b/...", "c", common}}, {"gone", nil}}
 	for _, c := range []struct {
 		imports []string
 		want    int

@@ -24,7 +24,7 @@ func isEnd(pkg, file string) bool {
 func TestOnlyTheEndsOfASocketKnowItsWords(t *testing.T) {
 	atEnds := 0
 	for _, p := range list(t) {
-		if p.name() == "shared/protocol" || p.name() == "shared/rpc" {
+		if p.name() == "shared/protocol" || p.name() == "internal/rpc" {
 			continue
 		}
 		for _, f := range p.GoFiles {
@@ -46,7 +46,7 @@ func TestOnlyTheEndsOfASocketKnowItsWords(t *testing.T) {
 	}
 	for src, want := range map[string]int{
 		`package x; import "` + module + `/shared/protocol"; var a protocol.JobLock; var b protocol.PollAnswer`:      1,
-		`package x; import "` + module + `/shared/rpc"; var a rpc.Handlers`:                                          1,
+		`package x; import "` + module + `/internal/rpc"; var a rpc.Handlers`:                                        1,
 		`package x; import "` + module + `/shared/protocol"; func f(t string) { protocol.ParseToken(t) }`:            1,
 		`package x; import "` + module + `/shared/protocol"; var _ protocol.WorkerVerbs; var _ protocol.ChannelAuth`: 0,
 	} {
@@ -63,9 +63,9 @@ func wireWordsIn(name string, src any) (found []string, err error) {
 		return nil, err
 	}
 	if i := slices.IndexFunc(file.Imports, func(i *ast.ImportSpec) bool {
-		return i.Path.Value == strconv.Quote(module+"/shared/rpc")
+		return i.Path.Value == strconv.Quote(module+"/internal/rpc")
 	}); i >= 0 {
-		found = append(found, file.at(file.Imports[i]).String()+" imports shared/rpc")
+		found = append(found, file.at(file.Imports[i]).String()+" imports internal/rpc")
 	}
 	ast.Inspect(file.File, func(n ast.Node) bool {
 		if s, ok := n.(*ast.SelectorExpr); ok && wireWords.MatchString(s.Sel.Name) {

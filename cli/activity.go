@@ -10,8 +10,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/sojourn-run/sojourn/internal/retry"
 	"github.com/sojourn-run/sojourn/shared/protocol"
-	"github.com/sojourn-run/sojourn/shared/retry"
 )
 
 func (p *program) activityCommand() *cobra.Command {

@@ -18,8 +18,8 @@ import (
 
 	"github.com/sojourn-run/sojourn/app/dispatch"
 	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/internal/config"
 	"github.com/sojourn-run/sojourn/sandbox"
-	"github.com/sojourn-run/sojourn/shared/config"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 	"github.com/sojourn-run/sojourn/web"
 	"github.com/sojourn-run/sojourn/worker"

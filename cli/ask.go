@@ -16,7 +16,7 @@ import (
 	"github.com/oklog/ulid/v2"
 	"github.com/spf13/cobra"
 
-	"github.com/sojourn-run/sojourn/shared/config"
+	"github.com/sojourn-run/sojourn/internal/config"
 	"github.com/sojourn-run/sojourn/shared/history"
 )
 

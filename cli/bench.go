@@ -14,9 +14,9 @@ import (
 
 	"github.com/sojourn-run/sojourn/cli/bench"
 	"github.com/sojourn-run/sojourn/cli/bench/chart"
+	"github.com/sojourn-run/sojourn/internal/process"
+	"github.com/sojourn-run/sojourn/internal/release"
 	"github.com/sojourn-run/sojourn/sandbox"
-	"github.com/sojourn-run/sojourn/shared/process"
-	"github.com/sojourn-run/sojourn/shared/release"
 )
 
 func (p *program) benchCommand() *cobra.Command {

@@ -6,9 +6,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/sojourn-run/sojourn/shared/config"
+	"github.com/sojourn-run/sojourn/internal/config"
+	"github.com/sojourn-run/sojourn/internal/release"
 	"github.com/sojourn-run/sojourn/shared/protocol"
-	"github.com/sojourn-run/sojourn/shared/release"
 )
 
 func (p *program) configCommand() *cobra.Command {

@@ -11,8 +11,8 @@ import (
 
 	"github.com/sojourn-run/sojourn/cli/conformance"
 	"github.com/sojourn-run/sojourn/docs"
-	"github.com/sojourn-run/sojourn/shared/config"
-	"github.com/sojourn-run/sojourn/shared/process"
+	"github.com/sojourn-run/sojourn/internal/config"
+	"github.com/sojourn-run/sojourn/internal/process"
 )
 
 // errNonconforming ends the command with a failure after everything was said.

@@ -15,7 +15,7 @@ import (
 	"github.com/sojourn-run/sojourn/app/plane"
 	"github.com/sojourn-run/sojourn/examples/look"
 	"github.com/sojourn-run/sojourn/examples/research"
-	"github.com/sojourn-run/sojourn/shared/config"
+	"github.com/sojourn-run/sojourn/internal/config"
 	"github.com/sojourn-run/sojourn/shared/payload"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 	"github.com/sojourn-run/sojourn/worker"

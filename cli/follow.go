@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/sojourn-run/sojourn/shared/process"
+	"github.com/sojourn-run/sojourn/internal/process"
 )
 
 const followHelp = "go on with what happens, over runs that continue as new, until the last has closed"

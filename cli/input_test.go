@@ -13,8 +13,8 @@ import (
 
 	"github.com/gorilla/websocket"
 
+	"github.com/sojourn-run/sojourn/internal/socketio"
 	"github.com/sojourn-run/sojourn/shared/protocol"
-	"github.com/sojourn-run/sojourn/shared/socketio"
 )
 
 func TestBadInputIsRefusedByTypeAndTheServerGoesOn(t *testing.T) {

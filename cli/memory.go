@@ -4,8 +4,8 @@ import (
 	"os"
 	"runtime/debug"
 
+	"github.com/sojourn-run/sojourn/internal/process"
 	"github.com/sojourn-run/sojourn/sandbox"
-	"github.com/sojourn-run/sojourn/shared/process"
 )
 
 // leastMemory is the lower bound of memory, whatever executor-memory is.

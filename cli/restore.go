@@ -10,7 +10,7 @@ import (
 	"github.com/sojourn-run/sojourn/app/broker"
 	"github.com/sojourn-run/sojourn/app/dispatch"
 	"github.com/sojourn-run/sojourn/app/store"
-	"github.com/sojourn-run/sojourn/shared/config"
+	"github.com/sojourn-run/sojourn/internal/config"
 )
 
 // maxEpochFloor is the largest integer that JavaScript workers read without loss.

@@ -14,9 +14,9 @@ import (
 
 	"github.com/sojourn-run/sojourn/cli/bench"
 	"github.com/sojourn-run/sojourn/client"
+	"github.com/sojourn-run/sojourn/internal/config"
+	"github.com/sojourn-run/sojourn/internal/process"
 	"github.com/sojourn-run/sojourn/sandbox"
-	"github.com/sojourn-run/sojourn/shared/config"
-	"github.com/sojourn-run/sojourn/shared/process"
 	"github.com/sojourn-run/sojourn/worker"
 )
 

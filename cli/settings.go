@@ -4,9 +4,9 @@ import (
 	"github.com/rs/zerolog"
 	"github.com/spf13/cobra"
 
-	"github.com/sojourn-run/sojourn/shared/config"
-	"github.com/sojourn-run/sojourn/shared/process"
-	"github.com/sojourn-run/sojourn/shared/release"
+	"github.com/sojourn-run/sojourn/internal/config"
+	"github.com/sojourn-run/sojourn/internal/process"
+	"github.com/sojourn-run/sojourn/internal/release"
 )
 
 // settings are those of this process, with what follows from them.

@@ -15,9 +15,9 @@ import (
 
 	"github.com/sojourn-run/sojourn/app/auth"
 	"github.com/sojourn-run/sojourn/client"
-	"github.com/sojourn-run/sojourn/shared/certs"
-	"github.com/sojourn-run/sojourn/shared/mask"
-	"github.com/sojourn-run/sojourn/shared/process"
+	"github.com/sojourn-run/sojourn/internal/certs"
+	"github.com/sojourn-run/sojourn/internal/mask"
+	"github.com/sojourn-run/sojourn/internal/process"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 

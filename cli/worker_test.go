@@ -8,9 +8,9 @@ import (
 	"time"
 
 	"github.com/sojourn-run/sojourn/app/apptest"
+	proc "github.com/sojourn-run/sojourn/internal/process"
 	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/payload"
-	proc "github.com/sojourn-run/sojourn/shared/process"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 

@@ -18,8 +18,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/sojourn-run/sojourn/shared/httpjson"
-	"github.com/sojourn-run/sojourn/shared/mask"
+	"github.com/sojourn-run/sojourn/internal/httpjson"
+	"github.com/sojourn-run/sojourn/internal/mask"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 

@@ -13,8 +13,8 @@ import (
 
 	"github.com/sojourn-run/sojourn/app/apptest"
 	"github.com/sojourn-run/sojourn/client"
+	"github.com/sojourn-run/sojourn/internal/retry"
 	"github.com/sojourn-run/sojourn/shared/protocol"
-	"github.com/sojourn-run/sojourn/shared/retry"
 )
 
 // first is the first error of a list.

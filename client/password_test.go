@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/sojourn-run/sojourn/client"
+	"github.com/sojourn-run/sojourn/internal/socketio"
 	"github.com/sojourn-run/sojourn/shared/protocol"
-	"github.com/sojourn-run/sojourn/shared/socketio"
 	"github.com/sojourn-run/sojourn/worker/link"
 )
 

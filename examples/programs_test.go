@@ -23,10 +23,10 @@ import (
 	"github.com/sojourn-run/sojourn/app"
 	"github.com/sojourn-run/sojourn/app/apptest"
 	curlworker "github.com/sojourn-run/sojourn/examples/curl-worker"
+	"github.com/sojourn-run/sojourn/internal/release"
+	"github.com/sojourn-run/sojourn/internal/rpc"
+	"github.com/sojourn-run/sojourn/internal/socketio"
 	"github.com/sojourn-run/sojourn/shared/protocol"
-	"github.com/sojourn-run/sojourn/shared/release"
-	"github.com/sojourn-run/sojourn/shared/rpc"
-	"github.com/sojourn-run/sojourn/shared/socketio"
 )
 
 // binaries builds the examples that are programs, once for all tests, and tells in which folder they are.

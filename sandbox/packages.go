@@ -15,8 +15,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/sojourn-run/sojourn/internal/filelock"
 	"github.com/sojourn-run/sojourn/sandbox/minder"
-	"github.com/sojourn-run/sojourn/shared/filelock"
 )
 
 // Packages says whether the packages that handlers need are installed for them.

@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/sojourn-run/sojourn/shared/filelock"
+	"github.com/sojourn-run/sojourn/internal/filelock"
 )
 
 // PackagesState is how it stands with the packages that handlers need.

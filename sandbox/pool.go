@@ -15,10 +15,10 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/sojourn-run/sojourn/internal/filelock"
 	"github.com/sojourn-run/sojourn/sandbox/cgroup"
 	"github.com/sojourn-run/sojourn/sandbox/egress"
 	"github.com/sojourn-run/sojourn/sandbox/minder"
-	"github.com/sojourn-run/sojourn/shared/filelock"
 )
 
 // ErrTooWeak is wrapped by NewPool when the isolation this machine holds is under the least that was asked for.

@@ -12,9 +12,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sojourn-run/sojourn/internal/filelock"
 	"github.com/sojourn-run/sojourn/sandbox"
 	. "github.com/sojourn-run/sojourn/sandbox/sandboxtest"
-	"github.com/sojourn-run/sojourn/shared/filelock"
 )
 
 // native opens a pool for tests of the pool itself: its executors are the quickest.

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/sojourn-run/sojourn/shared/filelock"
+	"github.com/sojourn-run/sojourn/internal/filelock"
 )
 
 // The users that executors of a worker that is root have by default: numbers that neither distributions nor systemd

@@ -12,11 +12,11 @@ import (
 	"github.com/rs/zerolog"
 	"github.com/spf13/pflag"
 
+	"github.com/sojourn-run/sojourn/internal/certs"
+	"github.com/sojourn-run/sojourn/internal/config"
+	"github.com/sojourn-run/sojourn/internal/process"
+	"github.com/sojourn-run/sojourn/internal/release"
 	"github.com/sojourn-run/sojourn/sandbox"
-	"github.com/sojourn-run/sojourn/shared/certs"
-	"github.com/sojourn-run/sojourn/shared/config"
-	"github.com/sojourn-run/sojourn/shared/process"
-	"github.com/sojourn-run/sojourn/shared/release"
 	"github.com/sojourn-run/sojourn/worker/link"
 )
 

@@ -20,7 +20,7 @@ import (
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/app/store/sqldb"
 	"github.com/sojourn-run/sojourn/app/store/sqlite"
-	"github.com/sojourn-run/sojourn/shared/process"
+	"github.com/sojourn-run/sojourn/internal/process"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 	"github.com/sojourn-run/sojourn/worker"
 	"github.com/sojourn-run/sojourn/worker/link"

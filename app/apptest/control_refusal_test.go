@@ -14,7 +14,7 @@ import (
 	"github.com/sojourn-run/sojourn/app/auth"
 	"github.com/sojourn-run/sojourn/app/httpapi"
 	"github.com/sojourn-run/sojourn/app/serve"
-	"github.com/sojourn-run/sojourn/shared/httpjson"
+	"github.com/sojourn-run/sojourn/internal/httpjson"
 )
 
 const admin = "refusal-test-token-0123456789"

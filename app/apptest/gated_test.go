@@ -10,9 +10,9 @@ import (
 
 	"github.com/sojourn-run/sojourn/app"
 	"github.com/sojourn-run/sojourn/app/apptest"
+	"github.com/sojourn-run/sojourn/internal/release"
+	"github.com/sojourn-run/sojourn/internal/socketio"
 	"github.com/sojourn-run/sojourn/shared/protocol"
-	"github.com/sojourn-run/sojourn/shared/release"
-	"github.com/sojourn-run/sojourn/shared/socketio"
 )
 
 // enters joins a bare socket as a worker of a release, and returns its settings.

@@ -13,8 +13,8 @@ import (
 
 	"github.com/sojourn-run/sojourn/app"
 	"github.com/sojourn-run/sojourn/app/apptest"
+	"github.com/sojourn-run/sojourn/internal/socketio"
 	"github.com/sojourn-run/sojourn/shared/protocol"
-	"github.com/sojourn-run/sojourn/shared/socketio"
 )
 
 // joined is a socket of a namespace; its Done is closed when it ended.

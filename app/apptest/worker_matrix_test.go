@@ -12,7 +12,7 @@ import (
 	"github.com/sojourn-run/sojourn/app/apptest"
 	"github.com/sojourn-run/sojourn/app/auth"
 	"github.com/sojourn-run/sojourn/app/workerapi"
-	"github.com/sojourn-run/sojourn/shared/httpjson"
+	"github.com/sojourn-run/sojourn/internal/httpjson"
 )
 
 // W5: every refusal of the checks before a verb, on every route of the worker plane, over a real app whose worker holds

@@ -18,8 +18,8 @@ import (
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/app/store/sqldb"
 	"github.com/sojourn-run/sojourn/app/store/sqlite"
+	"github.com/sojourn-run/sojourn/internal/process"
 	"github.com/sojourn-run/sojourn/shared/history"
-	"github.com/sojourn-run/sojourn/shared/process"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 

@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/sojourn-run/sojourn/shared/process"
+	"github.com/sojourn-run/sojourn/internal/process"
 )
 
 // Bootstrap is the token that has every role: the configured one, else the one kept in the data directory, which is

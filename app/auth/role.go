@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/sojourn-run/sojourn/app/engine"
-	"github.com/sojourn-run/sojourn/shared/budget"
+	"github.com/sojourn-run/sojourn/internal/budget"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 

@@ -20,8 +20,8 @@ import (
 	"github.com/sojourn-run/sojourn/app/question"
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/app/view"
+	"github.com/sojourn-run/sojourn/internal/retry"
 	"github.com/sojourn-run/sojourn/shared/protocol"
-	"github.com/sojourn-run/sojourn/shared/retry"
 )
 
 // Several apps may serve one database, and each may die at any time. So every guarantee of a verb rests on rows that

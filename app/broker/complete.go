@@ -11,9 +11,9 @@ import (
 	"github.com/sojourn-run/sojourn/app/engine"
 	"github.com/sojourn-run/sojourn/app/logs"
 	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/internal/stack"
 	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/protocol"
-	"github.com/sojourn-run/sojourn/shared/stack"
 )
 
 // Reports of outcomes. Workers repeat them when an answer is lost, send them late, and send many at once. Each outcome

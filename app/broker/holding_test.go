@@ -9,9 +9,9 @@ import (
 
 	"github.com/sojourn-run/sojourn/app/apptest"
 	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/internal/retry"
 	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/protocol"
-	"github.com/sojourn-run/sojourn/shared/retry"
 )
 
 // ran lists what ran in a session as "epoch-number worker outcome", oldest first, reading pages of this size.

@@ -4,7 +4,7 @@ import (
 	"context"
 
 	"github.com/sojourn-run/sojourn/app/dispatch"
-	"github.com/sojourn-run/sojourn/shared/budget"
+	"github.com/sojourn-run/sojourn/internal/budget"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 

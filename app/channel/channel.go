@@ -17,10 +17,10 @@ import (
 
 	"github.com/sojourn-run/sojourn/app/dispatch"
 	"github.com/sojourn-run/sojourn/app/peer"
-	"github.com/sojourn-run/sojourn/shared/budget"
+	"github.com/sojourn-run/sojourn/internal/budget"
+	"github.com/sojourn-run/sojourn/internal/rpc"
+	"github.com/sojourn-run/sojourn/internal/socketio"
 	"github.com/sojourn-run/sojourn/shared/protocol"
-	"github.com/sojourn-run/sojourn/shared/rpc"
-	"github.com/sojourn-run/sojourn/shared/socketio"
 )
 
 // Authenticate says who presents a token, or, for a browser with an empty token, whose cookie r carries. An error keeps

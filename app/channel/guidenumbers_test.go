@@ -7,10 +7,10 @@ import (
 	"time"
 
 	"github.com/sojourn-run/sojourn/app/peer"
+	"github.com/sojourn-run/sojourn/internal/rpc"
 	"github.com/sojourn-run/sojourn/internal/stated"
 	"github.com/sojourn-run/sojourn/shared/payload"
 	"github.com/sojourn-run/sojourn/shared/protocol"
-	"github.com/sojourn-run/sojourn/shared/rpc"
 )
 
 // What a connection is opened with is what the page says of it.

@@ -8,9 +8,9 @@ import (
 	"time"
 
 	"github.com/sojourn-run/sojourn/app/peer"
-	"github.com/sojourn-run/sojourn/shared/httpjson"
+	"github.com/sojourn-run/sojourn/internal/httpjson"
+	"github.com/sojourn-run/sojourn/internal/rpc"
 	"github.com/sojourn-run/sojourn/shared/protocol"
-	"github.com/sojourn-run/sojourn/shared/rpc"
 )
 
 // taskToken reads a job's token. Whether the task was given to this worker the verb judges.

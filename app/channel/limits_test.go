@@ -12,9 +12,9 @@ import (
 	"testing"
 
 	"github.com/sojourn-run/sojourn/app/apptest"
+	"github.com/sojourn-run/sojourn/internal/rpc"
 	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/protocol"
-	"github.com/sojourn-run/sojourn/shared/rpc"
 )
 
 // beyond are values, as JSON, that the tags of a member forbid, and some that are none of its type.

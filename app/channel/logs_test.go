@@ -4,8 +4,8 @@ import (
 	"testing"
 
 	"github.com/sojourn-run/sojourn/app/apptest"
+	"github.com/sojourn-run/sojourn/internal/rpc"
 	"github.com/sojourn-run/sojourn/shared/protocol"
-	"github.com/sojourn-run/sojourn/shared/rpc"
 )
 
 // Lines are taken of attempts that run, and of no other: neither of one that is over nor of a job that never was.

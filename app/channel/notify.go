@@ -3,9 +3,9 @@ package channel
 import (
 	"context"
 
+	"github.com/sojourn-run/sojourn/internal/rpc"
+	"github.com/sojourn-run/sojourn/internal/socketio"
 	"github.com/sojourn-run/sojourn/shared/protocol"
-	"github.com/sojourn-run/sojourn/shared/rpc"
-	"github.com/sojourn-run/sojourn/shared/socketio"
 )
 
 // notices tells a worker at the other end of a socket, and waits until it confirms that it heard.

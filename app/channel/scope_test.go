@@ -9,9 +9,9 @@ import (
 
 	"github.com/sojourn-run/sojourn/app/apptest"
 	"github.com/sojourn-run/sojourn/app/auth"
+	"github.com/sojourn-run/sojourn/internal/rpc"
+	"github.com/sojourn-run/sojourn/internal/socketio"
 	"github.com/sojourn-run/sojourn/shared/protocol"
-	"github.com/sojourn-run/sojourn/shared/rpc"
-	"github.com/sojourn-run/sojourn/shared/socketio"
 )
 
 const keeper = "keeper-of-blue" // an id nothing else is called

@@ -7,9 +7,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/sojourn-run/sojourn/shared/httpjson"
+	"github.com/sojourn-run/sojourn/internal/httpjson"
+	"github.com/sojourn-run/sojourn/internal/rpc"
 	"github.com/sojourn-run/sojourn/shared/protocol"
-	"github.com/sojourn-run/sojourn/shared/rpc"
 )
 
 // handle enters a method of a known worker, whose refusals are put into the words of the wire.

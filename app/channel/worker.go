@@ -11,9 +11,9 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/sojourn-run/sojourn/app/peer"
+	"github.com/sojourn-run/sojourn/internal/rpc"
+	"github.com/sojourn-run/sojourn/internal/socketio"
 	"github.com/sojourn-run/sojourn/shared/protocol"
-	"github.com/sojourn-run/sojourn/shared/rpc"
-	"github.com/sojourn-run/sojourn/shared/socketio"
 )
 
 // worker is a worker at the other end of a socket: the principal of its calls.

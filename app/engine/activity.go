@@ -7,10 +7,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sojourn-run/sojourn/internal/stack"
 	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/payload"
 	"github.com/sojourn-run/sojourn/shared/protocol"
-	"github.com/sojourn-run/sojourn/shared/stack"
 )
 
 // An activity is real work, done by a worker that may die in it. The engine promises that its outcome is

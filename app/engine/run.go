@@ -14,9 +14,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sojourn-run/sojourn/internal/retry"
 	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/protocol"
-	"github.com/sojourn-run/sojourn/shared/retry"
 )
 
 // Run is the open part of a run: tasks, activities, timers, waits and children that have not ended. Payloads and past

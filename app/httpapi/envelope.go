@@ -9,7 +9,7 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/sojourn-run/sojourn/shared/httpjson"
+	"github.com/sojourn-run/sojourn/internal/httpjson"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 

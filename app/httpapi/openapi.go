@@ -3,7 +3,7 @@ package httpapi
 import (
 	"net/http"
 
-	"github.com/sojourn-run/sojourn/shared/httpjson"
+	"github.com/sojourn-run/sojourn/internal/httpjson"
 )
 
 // document serves a file of the documentation that is embedded in the binary.

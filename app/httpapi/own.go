@@ -6,9 +6,9 @@ import (
 
 	"github.com/sojourn-run/sojourn/app/auth"
 	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/internal/release"
 	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/protocol"
-	"github.com/sojourn-run/sojourn/shared/release"
 )
 
 // These routes are the dashboard's own. It signs in with a token once and has a cookie from then on, which scripts of

@@ -9,7 +9,7 @@ import (
 
 	"github.com/sojourn-run/sojourn/app/auth"
 	"github.com/sojourn-run/sojourn/app/serve"
-	"github.com/sojourn-run/sojourn/shared/httpjson"
+	"github.com/sojourn-run/sojourn/internal/httpjson"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 

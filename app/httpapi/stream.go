@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/sojourn-run/sojourn/app/view"
+	"github.com/sojourn-run/sojourn/internal/httpjson"
 	"github.com/sojourn-run/sojourn/shared/history"
-	"github.com/sojourn-run/sojourn/shared/httpjson"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 

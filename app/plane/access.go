@@ -5,7 +5,7 @@ import (
 	"net/http"
 
 	"github.com/sojourn-run/sojourn/app/auth"
-	"github.com/sojourn-run/sojourn/shared/budget"
+	"github.com/sojourn-run/sojourn/internal/budget"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 

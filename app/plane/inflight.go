@@ -3,7 +3,7 @@ package plane
 import (
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/sojourn-run/sojourn/shared/budget"
+	"github.com/sojourn-run/sojourn/internal/budget"
 )
 
 // What /metrics shows of the budget of bytes in flight.

@@ -28,7 +28,7 @@ import (
 	"github.com/sojourn-run/sojourn/app/sweep"
 	"github.com/sojourn-run/sojourn/app/view"
 	"github.com/sojourn-run/sojourn/app/workerapi"
-	"github.com/sojourn-run/sojourn/shared/budget"
+	"github.com/sojourn-run/sojourn/internal/budget"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 

@@ -12,7 +12,7 @@ import (
 
 	"github.com/sojourn-run/sojourn/app/auth"
 	"github.com/sojourn-run/sojourn/app/serve"
-	"github.com/sojourn-run/sojourn/shared/budget"
+	"github.com/sojourn-run/sojourn/internal/budget"
 )
 
 // cuts is a server whose route /things is cut while it reads the last byte of a body.

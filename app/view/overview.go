@@ -6,8 +6,8 @@ import (
 
 	"github.com/sojourn-run/sojourn/app/change"
 	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/internal/release"
 	"github.com/sojourn-run/sojourn/shared/protocol"
-	"github.com/sojourn-run/sojourn/shared/release"
 )
 
 // Numbers for people and numbers for programs cost differently. A person is helped by "10k+", which an index tells at

@@ -12,8 +12,8 @@ import (
 
 	"github.com/sojourn-run/sojourn/app/auth"
 	"github.com/sojourn-run/sojourn/app/serve"
-	"github.com/sojourn-run/sojourn/shared/budget"
-	"github.com/sojourn-run/sojourn/shared/httpjson"
+	"github.com/sojourn-run/sojourn/internal/budget"
+	"github.com/sojourn-run/sojourn/internal/httpjson"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 

@@ -4,7 +4,7 @@ import (
 	"net/http"
 
 	"github.com/sojourn-run/sojourn/app/store"
-	"github.com/sojourn-run/sojourn/shared/httpjson"
+	"github.com/sojourn-run/sojourn/internal/httpjson"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 

@@ -4,7 +4,7 @@ import (
 	"errors"
 	"slices"
 
-	"github.com/sojourn-run/sojourn/shared/budget"
+	"github.com/sojourn-run/sojourn/internal/budget"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 

@@ -8,7 +8,7 @@ import (
 
 	"github.com/sojourn-run/sojourn/app/dispatch"
 	"github.com/sojourn-run/sojourn/app/store"
-	"github.com/sojourn-run/sojourn/shared/budget"
+	"github.com/sojourn-run/sojourn/internal/budget"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 

@@ -5,8 +5,8 @@ import (
 	"net/http"
 
 	"github.com/sojourn-run/sojourn/app/serve"
+	"github.com/sojourn-run/sojourn/internal/httpjson"
 	"github.com/sojourn-run/sojourn/shared/history"
-	"github.com/sojourn-run/sojourn/shared/httpjson"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 

@@ -17,7 +17,7 @@ import (
 	"github.com/sojourn-run/sojourn/app/httpapi"
 	"github.com/sojourn-run/sojourn/app/serve"
 	"github.com/sojourn-run/sojourn/app/workerapi"
-	"github.com/sojourn-run/sojourn/shared/httpjson"
+	"github.com/sojourn-run/sojourn/internal/httpjson"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 

@@ -85,7 +85,7 @@ func ours(t *testing.T, path string, s types.ServiceConfig) {
 // settings are the variables of the product's table of settings.
 func settings(t *testing.T) (all []string) {
 	t.Helper()
-	table, err := os.ReadFile("../../shared/config/settings.go")
+	table, err := os.ReadFile("../../internal/config/settings.go")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,5 +1,5 @@
 // What the official suites of Engine.IO 4 and Socket.IO 5 ask of a server, case by case after the names they are published
-// under, in our own words: the suites themselves are in no registry. The server is shared/socketio/suiteserver.
+// under, in our own words: the suites themselves are in no registry. The server is internal/socketio/suiteserver.
 //
 //   node suite.mjs URL [--patient URL] [--runs N] [--unbuffered]
 //

@@ -463,7 +463,7 @@ func TestHelmFindsNothingWrongWithTheChart(t *testing.T) {
 // settings are the variables of the product's table of settings.
 func settings(t *testing.T) (all []string) {
 	t.Helper()
-	table, err := os.ReadFile("../../shared/config/settings.go")
+	table, err := os.ReadFile("../../internal/config/settings.go")
 	if err != nil {
 		t.Fatal(err)
 	}

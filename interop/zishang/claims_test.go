@@ -11,7 +11,7 @@ import (
 
 	"github.com/gorilla/websocket"
 
-	"github.com/sojourn-run/sojourn/shared/socketio"
+	"github.com/sojourn-run/sojourn/internal/socketio"
 )
 
 // These are the claims of decision 1 about the library, each held against its versions. They describe the library and

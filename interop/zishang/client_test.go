@@ -14,7 +14,7 @@ import (
 	client "github.com/zishang520/socket.io/clients/socket/v3"
 	"github.com/zishang520/socket.io/v3/pkg/types"
 
-	"github.com/sojourn-run/sojourn/shared/socketio"
+	"github.com/sojourn-run/sojourn/internal/socketio"
 )
 
 // ours is our server, with two namespaces that want a token. It pings often, because over polling alone the library's

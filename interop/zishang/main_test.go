@@ -16,7 +16,7 @@ import (
 
 	"github.com/gorilla/websocket"
 
-	"github.com/sojourn-run/sojourn/shared/socketio"
+	"github.com/sojourn-run/sojourn/internal/socketio"
 )
 
 // ceiling is how long a test waits for what must happen.

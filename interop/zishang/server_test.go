@@ -6,7 +6,7 @@ import (
 	"encoding/json"
 	"testing"
 
-	"github.com/sojourn-run/sojourn/shared/socketio"
+	"github.com/sojourn-run/sojourn/internal/socketio"
 )
 
 func TestOurClientWithItsServers(t *testing.T) {

@@ -18,7 +18,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/sojourn-run/sojourn/shared/filelock"
+	"github.com/sojourn-run/sojourn/internal/filelock"
 )
 
 // prefix begins the names of folders that workers make their groups in.

@@ -11,8 +11,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/sojourn-run/sojourn/internal/stack"
 	"github.com/sojourn-run/sojourn/sandbox/frame"
-	"github.com/sojourn-run/sojourn/shared/stack"
 )
 
 // ControlFD is the descriptor on which an executor finds its control socket.

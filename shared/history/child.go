@@ -3,7 +3,7 @@ package history
 import (
 	"encoding/json"
 
-	"github.com/sojourn-run/sojourn/shared/retry"
+	"github.com/sojourn-run/sojourn/internal/retry"
 )
 
 // Child names a child workflow; it stands on every event of the child in its parent's history, since replayers compare

@@ -3,7 +3,7 @@ package history
 import (
 	"encoding/json"
 
-	"github.com/sojourn-run/sojourn/shared/retry"
+	"github.com/sojourn-run/sojourn/internal/retry"
 )
 
 // Payload members named result, output, arguments, input and value are the bare base64 blob; PayloadCodec next to them

@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/sojourn-run/sojourn/shared/rawjson"
+	"github.com/sojourn-run/sojourn/internal/rawjson"
 )
 
 // Event is one entry of a run's history. Seq counts 1, 2, 3 … without gaps; it is the event's own number and never the

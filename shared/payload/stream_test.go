@@ -11,7 +11,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
-	"github.com/sojourn-run/sojourn/shared/rawjson"
+	"github.com/sojourn-run/sojourn/internal/rawjson"
 )
 
 // throughValue is FromJSON by way of the value that encoding/json reads.

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/sojourn-run/sojourn/shared/rawjson"
+	"github.com/sojourn-run/sojourn/internal/rawjson"
 )
 
 // json appends the next value as JSON text, without building it in between. Bytes are a tagged object or, as

@@ -3,8 +3,8 @@ package protocol
 import (
 	"encoding/json"
 
+	"github.com/sojourn-run/sojourn/internal/retry"
 	"github.com/sojourn-run/sojourn/shared/payload"
-	"github.com/sojourn-run/sojourn/shared/retry"
 )
 
 // What a run is.

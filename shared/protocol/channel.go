@@ -7,9 +7,9 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/sojourn-run/sojourn/internal/rawjson"
 	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/payload"
-	"github.com/sojourn-run/sojourn/shared/rawjson"
 )
 
 // ChannelVersion is what a worker says in the member protocol of its CONNECT.

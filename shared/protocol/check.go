@@ -7,7 +7,7 @@ import (
 	"strings"
 	"unicode"
 
-	"github.com/sojourn-run/sojourn/shared/retry"
+	"github.com/sojourn-run/sojourn/internal/retry"
 )
 
 // The affinities of a session. With AffinityHard, the default, only the worker that holds the session runs its tasks.

@@ -5,9 +5,9 @@ package protocol
 import (
 	"encoding/json"
 
+	"github.com/sojourn-run/sojourn/internal/retry"
 	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/payload"
-	"github.com/sojourn-run/sojourn/shared/retry"
 )
 
 // Wait is how long a wait may take, in seconds; false says that it has no limit.

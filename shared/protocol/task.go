@@ -3,9 +3,9 @@ package protocol
 import (
 	"encoding/json"
 
+	"github.com/sojourn-run/sojourn/internal/retry"
 	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/payload"
-	"github.com/sojourn-run/sojourn/shared/retry"
 )
 
 // Task is what a poll hands out. Exactly one member is set, by Kind.

@@ -32,8 +32,8 @@ import (
 
 	"github.com/sojourn-run/sojourn"
 	"github.com/sojourn-run/sojourn/client"
+	"github.com/sojourn-run/sojourn/internal/release"
 	"github.com/sojourn-run/sojourn/shared/protocol"
-	"github.com/sojourn-run/sojourn/shared/release"
 	"github.com/sojourn-run/sojourn/worker"
 	"github.com/sojourn-run/sojourn/worker/workflow"
 )

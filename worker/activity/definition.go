@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"reflect"
 
+	"github.com/sojourn-run/sojourn/internal/stack"
 	"github.com/sojourn-run/sojourn/shared/payload"
-	"github.com/sojourn-run/sojourn/shared/stack"
 )
 
 // Definition is a registered activity.

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"time"
 
-	"github.com/sojourn-run/sojourn/shared/certs"
+	"github.com/sojourn-run/sojourn/internal/certs"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 

@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/sojourn-run/sojourn/internal/socketio"
 	"github.com/sojourn-run/sojourn/shared/protocol"
-	"github.com/sojourn-run/sojourn/shared/socketio"
 )
 
 // verb is one of the app's, as protocol.WorkerVerbs.Poll is.

@@ -9,8 +9,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/sojourn-run/sojourn/shared/certs"
-	"github.com/sojourn-run/sojourn/shared/mask"
+	"github.com/sojourn-run/sojourn/internal/certs"
+	"github.com/sojourn-run/sojourn/internal/mask"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 

@@ -14,9 +14,9 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"github.com/sojourn-run/sojourn/internal/release"
+	"github.com/sojourn-run/sojourn/internal/retry"
 	"github.com/sojourn-run/sojourn/shared/protocol"
-	"github.com/sojourn-run/sojourn/shared/release"
-	"github.com/sojourn-run/sojourn/shared/retry"
 )
 
 // Carrier makes connections to the app.

@@ -9,10 +9,10 @@ import (
 	"io"
 	"net/http"
 
-	"github.com/sojourn-run/sojourn/shared/httpjson"
-	"github.com/sojourn-run/sojourn/shared/mask"
+	"github.com/sojourn-run/sojourn/internal/httpjson"
+	"github.com/sojourn-run/sojourn/internal/mask"
+	"github.com/sojourn-run/sojourn/internal/socketio"
 	"github.com/sojourn-run/sojourn/shared/protocol"
-	"github.com/sojourn-run/sojourn/shared/socketio"
 )
 
 const (

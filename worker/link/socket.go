@@ -10,11 +10,11 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/sojourn-run/sojourn/shared/certs"
-	"github.com/sojourn-run/sojourn/shared/mask"
+	"github.com/sojourn-run/sojourn/internal/certs"
+	"github.com/sojourn-run/sojourn/internal/mask"
+	"github.com/sojourn-run/sojourn/internal/rpc"
+	"github.com/sojourn-run/sojourn/internal/socketio"
 	"github.com/sojourn-run/sojourn/shared/protocol"
-	"github.com/sojourn-run/sojourn/shared/rpc"
-	"github.com/sojourn-run/sojourn/shared/socketio"
 )
 
 // Socket is the carrier over Socket.IO. A worker tries the apps in an order that depends on its ID; see route.

@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/sojourn-run/sojourn/internal/stack"
 	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/protocol"
-	"github.com/sojourn-run/sojourn/shared/stack"
 	"github.com/sojourn-run/sojourn/worker/workflow"
 )
 

@@ -8,11 +8,11 @@ import (
 	"sync"
 	"time"
 
+	"github.com/sojourn-run/sojourn/internal/retry"
+	"github.com/sojourn-run/sojourn/internal/socketio"
+	"github.com/sojourn-run/sojourn/internal/stack"
 	"github.com/sojourn-run/sojourn/shared/payload"
 	"github.com/sojourn-run/sojourn/shared/protocol"
-	"github.com/sojourn-run/sojourn/shared/retry"
-	"github.com/sojourn-run/sojourn/shared/socketio"
-	"github.com/sojourn-run/sojourn/shared/stack"
 	"github.com/sojourn-run/sojourn/worker/link"
 )
 

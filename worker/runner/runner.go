@@ -11,9 +11,9 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"github.com/sojourn-run/sojourn/internal/stack"
 	"github.com/sojourn-run/sojourn/sandbox"
 	"github.com/sojourn-run/sojourn/shared/protocol"
-	"github.com/sojourn-run/sojourn/shared/stack"
 	"github.com/sojourn-run/sojourn/worker/activity"
 	"github.com/sojourn-run/sojourn/worker/session"
 	"github.com/sojourn-run/sojourn/worker/workflow"

@@ -10,7 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/sojourn-run/sojourn/shared/stack"
+	"github.com/sojourn-run/sojourn/internal/stack"
 )
 
 // coroutine is one branch of the workflow's code: a goroutine that runs only while the machine has handed it the turn.

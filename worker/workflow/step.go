@@ -6,10 +6,10 @@ import (
 	"reflect"
 	"time"
 
+	"github.com/sojourn-run/sojourn/internal/retry"
 	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/payload"
 	"github.com/sojourn-run/sojourn/shared/protocol"
-	"github.com/sojourn-run/sojourn/shared/retry"
 )
 
 // ActivityOptions say how activities are run. Durations count in whole seconds, rounded up; zero means none.

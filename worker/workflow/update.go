@@ -7,10 +7,10 @@ import (
 	"runtime/debug"
 	"slices"
 
+	"github.com/sojourn-run/sojourn/internal/stack"
 	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/payload"
 	"github.com/sojourn-run/sojourn/shared/protocol"
-	"github.com/sojourn-run/sojourn/shared/stack"
 	"github.com/sojourn-run/sojourn/worker/activity"
 )
 

@@ -10,7 +10,7 @@ import (
 	"github.com/pressly/goose/v3"
 
 	"github.com/sojourn-run/sojourn/app/store"
-	"github.com/sojourn-run/sojourn/shared/release"
+	"github.com/sojourn-run/sojourn/internal/release"
 )
 
 // A database says of each of its migrations which release brought it, and the oldest schema a binary must know to serve

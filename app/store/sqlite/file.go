@@ -9,8 +9,8 @@ import (
 	"sync"
 
 	"github.com/sojourn-run/sojourn/app/store"
-	"github.com/sojourn-run/sojourn/shared/filelock"
-	"github.com/sojourn-run/sojourn/shared/process"
+	"github.com/sojourn-run/sojourn/internal/filelock"
+	"github.com/sojourn-run/sojourn/internal/process"
 )
 
 // lockedByte of the database file is locked by the app that has it open. SQLite locks the 512 bytes from 1 GiB on, this

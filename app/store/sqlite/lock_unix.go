@@ -10,7 +10,7 @@ import (
 	"strings"
 
 	"github.com/sojourn-run/sojourn/app/store"
-	"github.com/sojourn-run/sojourn/shared/filelock"
+	"github.com/sojourn-run/sojourn/internal/filelock"
 )
 
 // lock is held on a file next to the database while the store is open. The kernel releases it when the process ends,

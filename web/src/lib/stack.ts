@@ -8,7 +8,7 @@ export const stackOf = (failure: Json | undefined): string => (isObject(failure)
 const library = /(?:^|\/)(?:site-packages|dist-packages|node_modules|pkg\/mod)\/|\/lib\/python3|\/go\/src\/|@v\d|^node:|^<|^runtime\//;
 
 /** Where a stack says that code failed, as "orders.go:42": the innermost frame of people's own code, or when there is none the
- * innermost. Python writes that last, all others first. The command line has the same rule (shared/stack). */
+ * innermost. Python writes that last, all others first. The command line has the same rule (internal/stack). */
 export function place(stack: string): string {
   let frames = [...stack.matchAll(/File "([^"]+)", line (\d+)/g)].reverse();
   if (frames.length === 0) frames = [...stack.matchAll(/((?:file:\/\/)?[^\s()"']*[\w.@-]\.(?:go|[cm]?[jt]sx?|rs|py))(?:\?[^\s:]*)?:(\d+)/g)];

@@ -7,8 +7,8 @@ import (
 	"strings"
 
 	"github.com/sojourn-run/sojourn/app/store/sqldb/db"
+	"github.com/sojourn-run/sojourn/internal/rawjson"
 	"github.com/sojourn-run/sojourn/shared/history"
-	"github.com/sojourn-run/sojourn/shared/rawjson"
 )
 
 // The events that a batch adds to a run's history are packed into few rows. The key of a packed row is the sequence of

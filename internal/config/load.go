@@ -1,0 +1,277 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/knadh/koanf/parsers/yaml"
+	"github.com/knadh/koanf/providers/confmap"
+	"github.com/knadh/koanf/providers/env/v2"
+	"github.com/knadh/koanf/providers/file"
+	"github.com/knadh/koanf/providers/posflag"
+	"github.com/knadh/koanf/v2"
+	"github.com/spf13/pflag"
+
+	"github.com/sojourn-run/sojourn/internal/suggest"
+)
+
+// layer is one source of settings, still as text.
+type layer struct {
+	values map[string]string
+	from   func(setting) string
+}
+
+// Load reads the settings of a process. Flags override environment variables, which override the file, which overrides
+// the defaults. An unknown name is an error with a suggestion; with --ignore-unknown-settings it is a warning.
+//
+// flags is a parsed set that Register has prepared; nil means no flags and the role of the bare binary. environ has the
+// form of os.Environ; an empty variable counts as unset. path is a YAML file whose keys are the names of flags; if path
+// is empty, --config or SOJOURN_CONFIG may name the file.
+//
+// There is one source per setting, in the order of the table. Sources that are known are also returned with an error,
+// so that `sojourn config` can show them. The error joins all invalid settings, one per line, with the name, the value
+// and the source of each.
+func Load(flags *pflag.FlagSet, environ []string, path string) (*Config, []Source, []Warning, error) {
+	role := roleOf(flags)
+	given := koanf.New(".")
+	if flags != nil {
+		onlySet := func(f *pflag.Flag) (string, any) {
+			if !f.Changed {
+				return "", nil
+			}
+			return f.Name, f.Value.String()
+		}
+		if err := given.Load(posflag.ProviderWithFlag(flags, ".", nil, onlySet), nil); err != nil {
+			return nil, nil, nil, fmt.Errorf("flags: %w", err)
+		}
+	}
+	variables, warnings, err := readEnviron(environ)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	if path == "" {
+		if path = given.String(configFlag); path == "" {
+			path = variables.String(configFlag)
+		}
+	}
+	var inFile layer
+	if path != "" {
+		more, err := readFile(path, &inFile)
+		if err != nil {
+			return nil, nil, warnings, err
+		}
+		warnings = append(warnings, more...)
+	}
+
+	if ignored := given.Bool(ignoreFlag) || variables.Bool(ignoreFlag); !ignored && len(warnings) > 0 {
+		wrong := make([]error, 0, len(warnings)+1)
+		for _, w := range warnings {
+			wrong = append(wrong, errors.New(string(w)))
+		}
+		return nil, nil, nil, errors.Join(append(wrong, fmt.Errorf(
+			"after a rollback, settings of the newer release may remain: start with --%s", ignoreFlag,
+		))...)
+	}
+	layers := []layer{
+		{texts(given), func(s setting) string { return "--" + s.name }},
+		{texts(variables), setting.env},
+		inFile,
+	}
+	c, sources, err := merge(role, layers)
+	if err != nil {
+		return nil, sources, warnings, err
+	}
+	return c, sources, append(warnings, advise(c)...), check(c, sources)
+}
+
+// guessable is the length below which a token of one's own is warned of: 16 random letters and digits have 95 bits.
+const guessable = 16
+
+// advise warns of what works and should not be done.
+func advise(c *Config) (warnings []Warning) {
+	serves := c.Role == App || c.Role == Both
+	if n := len(c.Token); serves && c.Auth == AuthToken && n > 0 && n < guessable {
+		warnings = append(warnings, Warning(fmt.Sprintf(
+			"the token that is set has %d characters, and all rights: whoever reaches the app can guess it; "+
+				"take %d or more at random, or none, and the app makes one", n, guessable,
+		)))
+	}
+	return warnings
+}
+
+func texts(k *koanf.Koanf) map[string]string {
+	m := map[string]string{}
+	for key, v := range k.All() {
+		m[key] = fmt.Sprint(v)
+	}
+	return m
+}
+
+// readEnviron reads SOJOURN_… and reports the variables nobody reads.
+func readEnviron(environ []string) (*koanf.Koanf, []Warning, error) {
+	names := map[string]string{prefix + "CONFIG": configFlag, prefix + "IGNORE_UNKNOWN_SETTINGS": ignoreFlag}
+	for _, s := range settings {
+		names[s.env()] = s.name
+	}
+	var warnings []Warning
+	k := koanf.New(".")
+	err := k.Load(env.Provider(".", env.Opt{
+		Prefix:      prefix,
+		EnvironFunc: func() []string { return environ },
+		TransformFunc: func(name, value string) (string, any) {
+			key, known := names[name]
+			if !known && !foreign(name) {
+				near := suggest.Name(name, slices.Sorted(maps.Keys(names)))
+				warnings = append(warnings, Warning(fmt.Sprintf("unknown variable %s%s", name, suggest.Ending(near))))
+			}
+			if value == "" {
+				return "", nil
+			}
+			return key, value
+		},
+	}), nil)
+	if err != nil {
+		return nil, nil, fmt.Errorf("environment: %w", err)
+	}
+	slices.Sort(warnings)
+	return k, warnings, nil
+}
+
+// foreign reports whether a variable with our prefix is somebody else's: Kubernetes describes every Service of a
+// namespace in variables (a Service named sojourn gives SOJOURN_SERVICE_HOST, SOJOURN_PORT_7700_TCP …), and our own
+// tests have theirs.
+func foreign(name string) bool {
+	return strings.Contains(name, "_SERVICE_") || strings.Contains(name, "_PORT") ||
+		strings.HasPrefix(name, prefix+"TEST_")
+}
+
+func readFile(path string, into *layer) ([]Warning, error) {
+	k := koanf.New(".")
+	if err := k.Load(file.Provider(path), yaml.Parser()); err != nil {
+		return nil, fmt.Errorf("settings file %s: %w", path, err)
+	}
+	var warnings []Warning
+	var wrong []error
+	into.values = map[string]string{}
+	into.from = func(setting) string { return "file " + path }
+	for key, raw := range k.Raw() {
+		s, known := find(key)
+		if !known {
+			names := make([]string, len(settings))
+			for i, s := range settings {
+				names[i] = s.name
+			}
+			slices.Sort(names)
+			ending := suggest.Ending(suggest.Name(key, names))
+			warnings = append(warnings, Warning(fmt.Sprintf("unknown setting %s in file %s%s", key, path, ending)))
+			continue
+		}
+		value, err := fromFile(s.kind, raw)
+		if err != nil {
+			wrong = append(wrong, fmt.Errorf("%s (file %s): %w", key, path, err))
+			continue
+		}
+		if value != "" {
+			into.values[key] = value
+		}
+	}
+	slices.Sort(warnings)
+	return warnings, errors.Join(wrong...)
+}
+
+// merge takes each setting from the first layer that has it, parses it and derives what was left open.
+func merge(role Role, layers []layer) (*Config, []Source, error) {
+	if role == Any {
+		role = Both // until container-type is known, which has no default that depends on the role
+		for _, l := range layers {
+			if v, ok := l.values["container-type"]; ok {
+				role = containerRole(v)
+				break
+			}
+		}
+	}
+	var sources []Source
+	var wrong []error
+	values := map[string]any{}
+	for _, s := range settings {
+		text, from := s.preset(role), "default"
+		for _, l := range layers {
+			if v, ok := l.values[s.name]; ok {
+				text, from = v, l.from(s)
+				break
+			}
+		}
+		sources = append(sources, Source{Name: s.name, Env: s.env(), Value: s.shown(text), From: from})
+		if s.derive != nil && text == "" {
+			continue
+		}
+		v, err := s.kind.parse(text)
+		if err != nil {
+			wrong = append(wrong, fmt.Errorf("%s (%s): %w", s.name, from, err))
+			continue
+		}
+		values[s.name] = v
+		sources[len(sources)-1].Value = s.shown(written(v))
+	}
+	if len(wrong) > 0 {
+		return nil, sources, errors.Join(wrong...)
+	}
+
+	c := &Config{Role: role}
+	if err := decode(values, c); err != nil {
+		return nil, sources, err
+	}
+	derived := map[string]any{}
+	for i, s := range settings {
+		if _, has := values[s.name]; has {
+			continue
+		}
+		text := s.derive(c)
+		v, err := s.kind.parse(text)
+		if err != nil {
+			return nil, sources, fmt.Errorf("%s (derived): %w", s.name, err)
+		}
+		derived[s.name] = v
+		sources[i].Value = s.shown(text)
+	}
+	if err := decode(derived, c); err != nil {
+		return nil, sources, err
+	}
+	for i, url := range c.AppURLs {
+		c.AppURLs[i] = strings.TrimRight(url, "/")
+	}
+	return c, sources, nil
+}
+
+func decode(values map[string]any, c *Config) error {
+	k := koanf.New(".")
+	if err := k.Load(confmap.Provider(values, ""), nil); err != nil {
+		return fmt.Errorf("settings: %w", err)
+	}
+	if err := k.Unmarshal("", c); err != nil {
+		return fmt.Errorf("settings: %w", err)
+	}
+	return nil
+}
+
+// containerRole is the role of the bare binary; an unknown type is refused by check.
+func containerRole(containerType string) Role {
+	switch containerType {
+	case ContainerApp:
+		return App
+	case ContainerWorker:
+		return Worker
+	default:
+		return Both
+	}
+}
+
+func (s setting) shown(v string) string {
+	if s.secret != nil {
+		return s.secret(v)
+	}
+	return v
+}

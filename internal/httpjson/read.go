@@ -1,0 +1,179 @@
+// Package httpjson reads JSON request bodies and writes JSON responses, with typed errors for invalid input.
+package httpjson
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"mime"
+	"net/http"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/sojourn-run/sojourn/internal/rawjson"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// Limits of request bodies, in bytes: of one verb, and of the routes that carry many in one request.
+const (
+	MaxBody      = 2 << 20
+	MaxBatchBody = 8 << 20
+)
+
+// Body reads r's body, which is nil when there is none. Of members that stand twice in an object it has the last. The
+// error is a *protocol.Error: a media type other than JSON, more than limit bytes, text that is not UTF-8.
+func Body(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
+	if r.Body == nil || r.Body == http.NoBody || r.ContentLength == 0 {
+		return nil, nil
+	}
+	if r.ContentLength > limit {
+		w.Header().Set("Connection", "close") // the rest of the body is not waited for
+		return nil, tooLarge(limit)
+	}
+	if r.ContentLength > 0 {
+		if err := media(r); err != nil {
+			return nil, err
+		}
+	}
+	raw, err := Whole(http.MaxBytesReader(w, r.Body, limit), r.ContentLength)
+	if err != nil {
+		var large *http.MaxBytesError
+		if errors.As(err, &large) {
+			return nil, tooLarge(limit)
+		}
+		return nil, protocol.Refuse(protocol.ReasonMalformedJSON, "the body did not arrive whole: %v", err)
+	}
+	if r.ContentLength < 0 && len(raw) > 0 {
+		if err := media(r); err != nil {
+			return nil, err
+		}
+	}
+	return rawjson.Once(raw), nil
+}
+
+// Whole reads a body to its end, whose length is said to be that; less than 0 if nothing is said.
+func Whole(body io.Reader, length int64) ([]byte, error) {
+	var b bytes.Buffer
+	// The length is within the limit of the route, and was counted before anything is read; growing would take twice that.
+	b.Grow(int(min(max(length, 0), MaxBatchBody)) + bytes.MinRead)
+	_, err := b.ReadFrom(body)
+	return b.Bytes(), err
+}
+
+// Limits of what is kept of a body that is only skimmed.
+const (
+	skimmedText = 1 << 10
+	skimmedAll  = 64 << 10
+)
+
+// Skim reads a JSON body without its long strings, which become shorter ones, until it ends or has 64 KiB then: enough
+// to say which request it was.
+func Skim(body io.Reader) []byte {
+	var out []byte
+	buf := make([]byte, 8<<10)
+	quoted, escaped, length := false, false, 0
+	for len(out) < skimmedAll {
+		n, err := body.Read(buf)
+		for i := 0; i < n; i++ {
+			c := buf[i]
+			dropped := quoted && !escaped && length >= skimmedText
+			if dropped && c != '"' && c != '\\' { // on to the end of the string
+				next := bytes.IndexAny(buf[i:n], `"\`)
+				if next < 0 {
+					break
+				}
+				i += next
+				c = buf[i]
+			}
+			switch {
+			case dropped && c == '\\':
+				escaped, length = true, -1 // what it escapes is dropped as well
+				continue
+			case escaped && length < 0:
+				escaped, length = false, skimmedText
+				continue
+			case escaped:
+				escaped = false
+			case quoted && c == '\\':
+				escaped = true
+			case c == '"':
+				quoted, length = !quoted, 0
+			}
+			length++
+			out = append(out, c)
+		}
+		if err != nil {
+			break
+		}
+	}
+	return out
+}
+
+func tooLarge(limit int64) error {
+	return protocol.Refuse(protocol.ReasonPayloadTooLarge, "the body is larger than %d bytes", limit).With("limit", limit)
+}
+
+// media refuses bodies that do not say they are JSON, in one of the encodings this server reads: none.
+func media(r *http.Request) error {
+	kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	encoding := strings.ToLower(strings.TrimSpace(r.Header.Get("Content-Encoding")))
+	json := kind == "application/json" || strings.HasPrefix(kind, "application/") && strings.HasSuffix(kind, "+json")
+	switch {
+	case err != nil || !json:
+		return protocol.Refuse(
+			protocol.ReasonUnsupportedMediaType, "the body must be sent with Content-Type: application/json",
+		).With("accepted_content_types", []string{"application/json"})
+	case encoding != "" && encoding != "identity":
+		return protocol.Refuse(
+			protocol.ReasonUnsupportedMediaType, "request bodies with Content-Encoding %.40q are not read", encoding,
+		).With("accepted_content_types", []string{"application/json"})
+	}
+	return nil
+}
+
+// Decode reads a body into v, which stays as it is when raw is empty. Unknown members are ignored. The error is a
+// *protocol.Error: not one JSON value, a member of the wrong type (with its path), or a string with a NUL, which not
+// every database can keep.
+func Decode(raw []byte, v any) error {
+	_, err := DecodeReporting(raw, v)
+	return err
+}
+
+// DecodeReporting is Decode and also returns the members of raw that v does not have.
+func DecodeReporting(raw []byte, v any) (Unknown, error) {
+	if len(bytes.TrimSpace(raw)) == 0 {
+		return Unknown{}, nil
+	}
+	if !utf8.Valid(raw) {
+		return Unknown{}, malformed("the body is not valid UTF-8")
+	}
+	unknown, err := Inspect(raw, v)
+	if err != nil {
+		return Unknown{}, err
+	}
+	if err := json.Unmarshal(raw, v); err != nil {
+		return unknown, Unfit(raw, v, err)
+	}
+	return unknown, WithoutNUL(raw, v)
+}
+
+// Unfit is the refusal of a text that did not decode into v, with what the decoder said of it: which member is of the
+// wrong type, and which type it must be of.
+func Unfit(raw []byte, v any, err error) error {
+	var refused *protocol.Error
+	var syntax *json.SyntaxError
+	switch {
+	case errors.As(err, &refused): // by Inspect
+		return refused
+	case errors.As(err, &syntax):
+		return malformed(syntax.Error()).With("offset", syntax.Offset)
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		return malformed(err.Error())
+	}
+	return wrongMember(raw, v, err)
+}
+
+func malformed(what string) *protocol.Error {
+	return protocol.Refuse(protocol.ReasonMalformedJSON, "the body is not JSON: %s", what).With("json_error", what)
+}

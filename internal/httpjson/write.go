@@ -1,0 +1,148 @@
+package httpjson
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"maps"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/klauspost/compress/gzip"
+
+	"github.com/sojourn-run/sojourn/internal/rawjson"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// compressFrom is the size from which an answer is compressed for those who accept it.
+const compressFrom = 1024
+
+// writeTimeout is how long a caller may take to read an answer.
+const writeTimeout = 30 * time.Second
+
+var writers = sync.Pool{New: func() any {
+	w, err := gzip.NewWriterLevel(nil, gzip.BestSpeed)
+	if err != nil {
+		panic("httpjson: " + err.Error())
+	}
+	return w
+}}
+
+// Encode is v as JSON, as answers carry it.
+func Encode(v any) ([]byte, error) {
+	return rawjson.Append(nil, v)
+}
+
+// Write sends body, which is JSON, compressed when it is large and the caller accepts gzip. An error says that the
+// caller did not get it.
+func Write(w http.ResponseWriter, r *http.Request, status int, body []byte) error {
+	h := w.Header()
+	h.Set("Content-Type", "application/json")
+	h.Set("Cache-Control", "no-store")
+	h.Set("X-Content-Type-Options", "nosniff")
+	if len(body) >= compressFrom {
+		h.Add("Vary", "Accept-Encoding")
+		if acceptsGzip(r) {
+			h.Set("Content-Encoding", "gzip")
+			body = squeeze(body)
+		}
+	}
+	h.Set("Content-Length", strconv.Itoa(len(body)))
+	control := http.NewResponseController(w)
+	if control.SetWriteDeadline(time.Now().Add(writeTimeout)) == nil {
+		defer func() { _ = control.SetWriteDeadline(time.Time{}) }()
+	}
+	w.WriteHeader(status)
+	if r.Method == http.MethodHead {
+		return nil
+	}
+	if _, err := w.Write(body); err != nil {
+		return err
+	}
+	if err := control.Flush(); err != nil && !errors.Is(err, http.ErrNotSupported) {
+		return err
+	}
+	return nil
+}
+
+func squeeze(body []byte) []byte {
+	var b bytes.Buffer
+	z := writers.Get().(*gzip.Writer)
+	defer writers.Put(z)
+	z.Reset(&b)
+	_, _ = z.Write(body) // into memory: it cannot fail
+	_ = z.Close()
+	return b.Bytes()
+}
+
+func acceptsGzip(r *http.Request) bool {
+	for _, line := range r.Header.Values("Accept-Encoding") {
+		for part := range strings.SplitSeq(line, ",") {
+			name, params, _ := strings.Cut(strings.TrimSpace(part), ";")
+			if !strings.EqualFold(strings.TrimSpace(name), "gzip") {
+				continue
+			}
+			q, found := strings.CutPrefix(strings.TrimSpace(params), "q=")
+			if n, err := strconv.ParseFloat(q, 64); !found || err == nil && n > 0 {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// Append adds members to the end of a JSON object: each is a name and its JSON, as Member makes them.
+func Append(object []byte, members ...[]byte) []byte {
+	end := len(object) - 1
+	for end > 0 && object[end] != '}' {
+		end--
+	}
+	out := object[:end:end]
+	empty := len(bytes.TrimSpace(out)) <= 1
+	for _, m := range members {
+		if !empty {
+			out = append(out, ',')
+		}
+		out, empty = append(out, m...), false
+	}
+	return append(out, '}')
+}
+
+// Member is one member for Append: "name":value.
+func Member(name string, value []byte) []byte {
+	out := strconv.AppendQuote(nil, name)
+	out = append(out, ':')
+	return append(out, value...)
+}
+
+// Refusal gives every error a reason. What has none is internal, and its text stays here: it is for the log. An ended
+// deadline is a server that could not answer in time.
+func Refusal(err error) *protocol.Error {
+	var e *protocol.Error
+	switch {
+	case errors.As(err, &e):
+		return e
+	case errors.Is(err, context.DeadlineExceeded):
+		return protocol.Refuse(protocol.ReasonStoreUnavailable, "no answer in time; try again")
+	case errors.Is(err, context.Canceled):
+		return protocol.Refuse(protocol.ReasonStoreUnavailable, "the request was given up")
+	}
+	return protocol.Refuse(protocol.ReasonInternal, "internal error")
+}
+
+// Members is a refusal as the members of an answer: its details first, so that none of them can stand for reason and
+// message.
+func Members(e *protocol.Error) map[string]any {
+	m := maps.Clone(e.Details)
+	if m == nil {
+		m = map[string]any{}
+	}
+	m["reason"], m["message"] = e.Reason, e.Message
+	if len(e.Fields) > 0 {
+		m["errors"], m["validation_errors"] = e.Fields, e.Fields
+	}
+	return m
+}

@@ -1,0 +1,203 @@
+package rpc
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"time"
+
+	"github.com/sojourn-run/sojourn/internal/rawjson"
+)
+
+// Events of the worker channel.
+const (
+	EventCall   = "rpc"        // one argument {method, payload, deadlineMs?}, with ack
+	EventNotify = "rpc-notify" // one argument {method, payload}, no ack
+)
+
+// Socket is the connection this carrier needs; a *socketio.Socket is one.
+type Socket interface {
+	Principal() any
+	On(event string, handler func(ctx context.Context, args []json.RawMessage) (ack []any, err error))
+	Emit(event string, args ...any) error
+	EmitWithAck(ctx context.Context, event string, args ...any) ([]json.RawMessage, error)
+}
+
+// envelope is the argument of both events.
+type envelope struct {
+	Method     string `json:"method"`
+	Payload    any    `json:"payload,omitempty"`
+	DeadlineMS int64  `json:"deadlineMs,omitempty"` // how long the caller will wait
+}
+
+// failure is the ack of a refused call.
+type failure struct {
+	Message *string        `json:"__rpcError"`
+	Error   map[string]any `json:"__rpcApError"`
+}
+
+// Serving says how a table is served on sockets.
+type Serving struct {
+	Timeout time.Duration // the most a handler gets; a caller's deadlineMs may shorten it; 0 is DefaultTimeout
+	// Failed, when set, hears of every call that was refused, for log and metrics. The cause of an internal error is in
+	// its chain.
+	Failed func(ctx context.Context, method string, err *Error)
+	// Unknown, when set, is called for a call with members that its method does not know, with their number.
+	Unknown func(method string, members int)
+}
+
+// Serve answers the calls and hints that arrive on s with handlers. It may be called again for the same socket: the
+// newer table replaces the older, so there is never more than one handler.
+func Serve(s Socket, handlers Handlers, how Serving) {
+	s.On(EventCall, func(ctx context.Context, args []json.RawMessage) ([]any, error) {
+		ctx, delivery := WithDelivery(WithPrincipal(ctx, s.Principal()))
+		answer, err := how.serve(ctx, handlers, args)
+		if err != nil {
+			delivery.Settle(false)
+			return []any{Failure(err)}, nil
+		}
+		return []any{delivered{answer, delivery}}, nil
+	})
+	s.On(EventNotify, func(ctx context.Context, args []json.RawMessage) ([]any, error) {
+		// Its answer goes nowhere, and how.Failed has heard of a refusal.
+		_, _ = how.serve(WithPrincipal(ctx, s.Principal()), handlers, args)
+		return nil, nil
+	})
+}
+
+func (how Serving) serve(ctx context.Context, handlers Handlers, args []json.RawMessage) (answer any, err error) {
+	var call envelopeIn
+	defer func() {
+		if err != nil && how.Failed != nil {
+			how.Failed(ctx, call.Method, AsError(err))
+		}
+	}()
+	if len(args) != 1 {
+		return nil, Errorf(
+			CodeMalformedPayload, http.StatusBadRequest, "want one argument {method, payload}, got %d", len(args),
+		)
+	}
+	if err := call.read(rawjson.Once(args[0])); err != nil {
+		return nil, Errorf(CodeMalformedPayload, http.StatusBadRequest, "argument {method, payload}: %w", err)
+	}
+	timeout := how.Timeout
+	if timeout <= 0 {
+		timeout = DefaultTimeout
+	}
+	if call.DeadlineMS > 0 && call.DeadlineMS < timeout.Milliseconds() {
+		timeout = time.Duration(call.DeadlineMS) * time.Millisecond
+	}
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	answer, err = handlers.handle(ctx, call.Method, call.Payload, how.Unknown)
+	if w, ok := answer.(wire); ok {
+		answer = w.Wire()
+	}
+	if err == nil && ctx.Err() != nil {
+		// The caller has stopped waiting: an answer now would be lost without the handler knowing.
+		return nil, AsError(ctx.Err())
+	}
+	return answer, err
+}
+
+// Failure returns the ack value that says err: {"__rpcError": message, "__rpcApError": {"code": …, "status": …, …}}.
+func Failure(err error) any {
+	e := AsError(err)
+	members := make(map[string]any, len(e.Details)+2)
+	for k, v := range e.Details {
+		members[k] = v
+	}
+	members["code"] = e.Code
+	if e.Status != 0 {
+		members["status"] = e.Status
+	}
+	return failure{Message: &e.Message, Error: members}
+}
+
+// wire is an answer that has a plainer value to be encoded in its place, equal in JSON.
+type wire interface{ Wire() any }
+
+// delivered is an ack value that hears whether it could be queued.
+type delivered struct {
+	answer   any
+	delivery *Delivery
+}
+
+// Value is what is acked.
+func (d delivered) Value() any { return d.answer }
+
+// MarshalJSON writes the answer.
+func (d delivered) MarshalJSON() ([]byte, error) { return json.Marshal(d.answer) }
+
+// Sent is called by the socket once, when the ack was queued or could not be.
+func (d delivered) Sent(ok bool) { d.delivery.Settle(ok) }
+
+// SocketCaller calls the methods the other end of a socket serves.
+type SocketCaller struct {
+	Socket  Socket
+	Timeout time.Duration // bounds a call without a deadline; 0 is DefaultTimeout
+}
+
+// Call sends in to method by one event "rpc", waits for the ack and fills out, a pointer, with the answer; a nil out
+// discards it, and an answer of null leaves it as it was. A refusal by the other end is an [*Error], and so is a
+// deadline that passed ([CodeDeadlineExceeded]). An error that is not an [*Error] means the connection ended, or the
+// call could not be queued: whether the other side acted on it is unknown.
+func (c SocketCaller) Call(ctx context.Context, method string, in, out any) error {
+	ctx, cancel := withTimeout(ctx, c.Timeout)
+	defer cancel()
+	call := envelope{Method: method, Payload: in}
+	if deadline, has := ctx.Deadline(); has {
+		call.DeadlineMS = max(1, time.Until(deadline).Milliseconds())
+	}
+	ack, err := c.Socket.EmitWithAck(ctx, EventCall, call)
+	if err != nil {
+		if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
+			return AsError(err)
+		}
+		return err
+	}
+	if len(ack) == 0 {
+		return nil
+	}
+	if err := failed(ack[0]); err != nil {
+		return err
+	}
+	if out == nil {
+		return nil
+	}
+	if err := decode(ack[0], out); err != nil {
+		return Errorf(CodeMalformedAnswer, http.StatusBadGateway, "answer of %s: %w", method, err)
+	}
+	return nil
+}
+
+// Notify queues one event "rpc-notify".
+func (c SocketCaller) Notify(_ context.Context, method string, in any) error {
+	return c.Socket.Emit(EventNotify, envelope{Method: method, Payload: in})
+}
+
+// failed returns the refusal in an ack, or nil when the ack is an answer.
+func failed(ack json.RawMessage) error {
+	if !bytes.Contains(ack, []byte(`"__rpcError"`)) {
+		return nil
+	}
+	var f failure
+	if err := json.Unmarshal(ack, &f); err != nil || f.Message == nil {
+		return nil //nolint:nilerr // no refusal; as an answer it is decoded next, and the error is found there
+	}
+	e := &Error{Code: CodeInternal, Message: *f.Message}
+	if code, ok := f.Error["code"].(string); ok {
+		e.Code = code
+	}
+	if status, ok := f.Error["status"].(float64); ok {
+		e.Status = int(status)
+	}
+	delete(f.Error, "code")
+	delete(f.Error, "status")
+	if len(f.Error) > 0 {
+		e.Details = f.Error
+	}
+	return e
+}

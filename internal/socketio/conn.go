@@ -1,0 +1,254 @@
+package socketio
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"github.com/sojourn-run/sojourn/internal/budget"
+)
+
+// maxStrikes is how many refused CONNECTs one connection gets.
+const maxStrikes = 8
+
+// conn is the Socket.IO side of one connection of the server: it hands packets to the sockets of the namespaces it has
+// joined.
+type conn struct {
+	server  *Server
+	session *session
+	parts   assembler // used under the session's readMu
+
+	mu       sync.Mutex // guards what follows
+	sockets  map[string]*Socket
+	joining  map[string]struct{}
+	left     map[string]struct{} // joined once: what still arrives for them is late, not wrong
+	strikes  int
+	closed   bool
+	deadline *time.Timer // ends a connection that is in no namespace
+}
+
+func newConn(server *Server, session *session) *conn {
+	o := &server.options
+	c := &conn{
+		server: server, session: session, parts: assembler{maxAttachments: o.MaxAttachments, maxBytes: session.maxPayload},
+		sockets: map[string]*Socket{}, joining: map[string]struct{}{}, left: map[string]struct{}{},
+	}
+	c.mu.Lock()
+	c.deadline = time.AfterFunc(time.Until(session.opened.Add(o.ConnectTimeout)), c.late)
+	c.mu.Unlock()
+	return c
+}
+
+// late ends a connection that is in no namespace when its time has ended.
+func (c *conn) late() {
+	c.mu.Lock()
+	nowhere := len(c.sockets) == 0 && !c.closed
+	c.mu.Unlock()
+	if nowhere {
+		c.session.closeWith(ErrConnectTimeout)
+	}
+}
+
+func (c *conn) text(data []byte) error {
+	p, err := c.parts.text(data)
+	return c.handle(p, err)
+}
+
+func (c *conn) binary(data []byte) error {
+	p, err := c.parts.binary(data)
+	return c.handle(p, err)
+}
+
+func (c *conn) handle(p *packet, err error) error {
+	if err != nil || p == nil {
+		return err
+	}
+	if p.kind == packetConnect {
+		return c.connect(p)
+	}
+	c.mu.Lock()
+	s := c.sockets[p.namespace]
+	_, left := c.left[p.namespace]
+	c.mu.Unlock()
+	switch {
+	case s != nil:
+		return s.handle(p)
+	case left:
+		return nil
+	}
+	return fmt.Errorf("%w: packet for a namespace that was not joined", ErrProtocol)
+}
+
+// connect starts joining a namespace, so that a slow decision holds up nothing else of the connection.
+func (c *conn) connect(p *packet) error {
+	ns := c.server.namespace(p.namespace)
+	if ns == nil {
+		c.server.counts.unknownNamespace.Add(1)
+		return c.refuse(p.namespace, &ConnectError{Message: "Invalid namespace"}, ErrUnknownNamespace)
+	}
+	c.mu.Lock()
+	_, joining := c.joining[p.namespace]
+	if joining || c.sockets[p.namespace] != nil {
+		c.mu.Unlock()
+		return fmt.Errorf("%w: second CONNECT to one namespace", ErrProtocol)
+	}
+	c.joining[p.namespace] = struct{}{}
+	c.mu.Unlock()
+	request := &ConnectRequest{Namespace: ns.name, Auth: p.data, HTTP: c.session.request}
+	c.server.group.run(func() {
+		if err := c.join(ns, request); err != nil {
+			c.session.closeWith(err)
+		}
+	})
+	return nil
+}
+
+// join asks whether the client may, and makes the socket. Its error ends the connection.
+func (c *conn) join(ns *Namespace, request *ConnectRequest) error {
+	principal, err := c.decide(ns, request)
+	if err == nil {
+		release, ok := c.server.takeKey(principal)
+		if ok {
+			return c.joined(ns, principal, release)
+		}
+		err = &ConnectError{Message: "too many connections", Reason: "too_many_connections"}
+	}
+	c.server.counts.refused.Add(1)
+	var refusal *ConnectError
+	if !errors.As(err, &refusal) {
+		c.server.failed(nil, fmt.Errorf("connect to %s: %w", ns.name, err))
+		refusal = &ConnectError{Message: "internal error", Reason: "internal"}
+	}
+	c.mu.Lock()
+	delete(c.joining, ns.name)
+	c.mu.Unlock()
+	return c.refuse(ns.name, refusal, ErrProtocol)
+}
+
+func (c *conn) decide(ns *Namespace, request *ConnectRequest) (principal any, err error) {
+	if ns.connect == nil {
+		return nil, nil
+	}
+	ctx, cancel := context.WithTimeout(c.session.ctx, c.server.options.ConnectTimeout)
+	defer cancel()
+	defer func() {
+		if p := recover(); p != nil {
+			c.server.counts.failures.Add(1)
+			err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
+		}
+	}()
+	return ns.connect(ctx, request)
+}
+
+func (c *conn) joined(ns *Namespace, principal any, release func()) error {
+	o := &c.server.options
+	s := newSocket(randomID(), ns.name, c, o.MaxHandlers, o.MaxPayload)
+	s.principal, s.request, s.space, s.release = principal, c.session.request, ns, release
+	c.mu.Lock()
+	if c.closed {
+		c.mu.Unlock()
+		s.closeWith(context.Cause(c.session.ctx), false)
+		return nil
+	}
+	delete(c.joining, ns.name)
+	c.sockets[ns.name] = s
+	c.deadline.Stop()
+	c.session.setJoined(true)
+	if o.Budget != nil && o.Owner != nil {
+		c.session.countFor(o.Owner(principal))
+	}
+	c.mu.Unlock()
+	reply, err := encodeObject(packetConnect, ns.name, map[string]string{"sid": s.id})
+	if err != nil {
+		return err
+	}
+	if err := s.put(reply, soon()); err != nil {
+		return err
+	}
+	ns.add(s)
+	s.acceptEvents(ns.open)
+	return nil
+}
+
+// refuse sends a CONNECT_ERROR. A client that keeps on is cut with cause.
+func (c *conn) refuse(namespace string, refusal *ConnectError, cause error) error {
+	body := map[string]any{"message": refusal.Message}
+	if refusal.Reason != "" || len(refusal.Data) > 0 {
+		data := map[string]any{}
+		for k, v := range refusal.Data {
+			data[k] = v
+		}
+		data["reason"] = refusal.Reason
+		body["data"] = data
+	}
+	frames, err := encodeObject(packetConnectError, namespace, body)
+	if err != nil {
+		return err
+	}
+	if err := c.session.out.put(frames, soon()); err != nil {
+		return err
+	}
+	c.mu.Lock()
+	c.strikes++
+	over := c.strikes > maxStrikes
+	c.mu.Unlock()
+	if over {
+		return fmt.Errorf("%w: %d refused connects", cause, maxStrikes+1)
+	}
+	return nil
+}
+
+// ended tells every socket that the connection is gone.
+func (c *conn) ended(cause error) {
+	c.mu.Lock()
+	c.closed = true
+	c.deadline.Stop()
+	sockets := make([]*Socket, 0, len(c.sockets))
+	for _, s := range c.sockets {
+		sockets = append(sockets, s)
+	}
+	c.mu.Unlock()
+	for _, s := range sockets {
+		s.closeWith(cause, false)
+	}
+}
+
+// What a Socket needs of its connection.
+
+func (c *conn) put(frames []frame, until time.Time) error { return c.session.out.put(frames, until) }
+
+func (c *conn) offer(frames []frame, until time.Time) (bool, error) {
+	return c.session.out.offer(frames, until)
+}
+
+func (c *conn) write() { c.session.out.write() }
+
+func (c *conn) takeGrant() *budget.Grant { return c.session.takeGrant() }
+
+func (c *conn) run(fn func()) { c.server.group.run(fn) }
+
+func (c *conn) failed(s *Socket, err error) {
+	c.server.counts.failures.Add(1)
+	c.server.failed(s, err)
+}
+
+func (c *conn) busy() { c.server.counts.busy.Add(1) }
+
+// gone removes a socket that left its namespace. A connection without sockets closes after ConnectTimeout unless a new
+// socket joins.
+func (c *conn) gone(s *Socket, _ error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed || c.sockets[s.namespace] != s {
+		return
+	}
+	delete(c.sockets, s.namespace)
+	c.left[s.namespace] = struct{}{}
+	if len(c.sockets) == 0 {
+		c.session.setJoined(false)
+		c.deadline.Reset(c.server.options.ConnectTimeout)
+	}
+}

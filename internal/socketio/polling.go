@@ -1,0 +1,224 @@
+package socketio
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/sojourn-run/sojourn/internal/budget"
+)
+
+// separator stands between the packets of one polling body.
+const separator = '\x1e'
+
+// pollGrace is how long a client's close packet waits for the poll that the client sent at the same time, since the
+// poll may arrive over another TCP connection.
+const pollGrace = 100 * time.Millisecond
+
+// poll answers a GET with what is queued, waiting until there is something.
+func (s *session) poll(w http.ResponseWriter, r *http.Request) {
+	s.mu.Lock()
+	switch {
+	case s.pinged && !s.heard && time.Since(s.pingedAt) >= s.server.options.PingTimeout*49/50:
+		s.mu.Unlock()
+		s.closeWith(ErrPingTimeout) // the timer may be a little late, and the client's a little early
+		refuse(w, http.StatusBadRequest, errorUnknownSession)
+		return
+	case s.onSocket:
+		s.mu.Unlock()
+		refuse(w, http.StatusBadRequest, errorBadRequest)
+		return
+	case s.polling:
+		s.mu.Unlock()
+		s.closeWith(fmt.Errorf("%w: two polls at once", ErrProtocol))
+		refuse(w, http.StatusBadRequest, errorBadRequest)
+		return
+	}
+	s.polling = true
+	if s.awaited != nil {
+		close(s.awaited)
+		s.awaited = nil
+	}
+	late := s.upgrading // perhaps the client has said already, over the websocket, that it polls no more
+	s.mu.Unlock()
+	defer func() {
+		s.mu.Lock()
+		s.polling = false
+		s.mu.Unlock()
+	}()
+	var grace <-chan time.Time
+	if late {
+		timer := time.NewTimer(upgradeGrace)
+		defer timer.Stop()
+		grace = timer.C
+	}
+	// A poll is held longer than other answers, so a write timeout of the server must not count here. Servers that cannot
+	// change it have none either.
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Time{})
+	for {
+		s.mu.Lock()
+		moved, probed := s.onSocket, s.probed
+		s.mu.Unlock()
+		if moved && late {
+			refuse(w, http.StatusBadRequest, errorBadRequest)
+			return
+		}
+		if moved {
+			writePoll(w, []frame{{data: []byte{engineNoop}}})
+			return
+		}
+		if frames := s.out.takeFrames(s.server.options.MaxPayload); len(frames) > 0 {
+			writePoll(w, frames)
+			return
+		}
+		if probed && !late {
+			writePoll(w, []frame{{data: []byte{engineNoop}}})
+			return
+		}
+		select {
+		case <-s.out.wake:
+		case <-grace:
+			late = false
+		case <-s.ctx.Done():
+			farewell := byte(engineClose)
+			if errors.Is(context.Cause(s.ctx), ErrPeerClosed) { //nolint:contextcheck // the session's end, not the poll's
+				farewell = engineNoop
+			}
+			writePoll(w, []frame{{data: []byte{farewell}}})
+			return
+		case <-r.Context().Done():
+			s.closeWith(fmt.Errorf("%w: poll cancelled", ErrPeerClosed))
+			return
+		}
+	}
+}
+
+// post takes the packets of a body.
+func (s *session) post(w http.ResponseWriter, r *http.Request) {
+	s.mu.Lock()
+	if s.onSocket || s.posting {
+		twice := s.posting
+		s.mu.Unlock()
+		if twice {
+			s.closeWith(fmt.Errorf("%w: two posts at once", ErrProtocol))
+		}
+		refuse(w, http.StatusBadRequest, errorBadRequest)
+		return
+	}
+	s.posting = true
+	s.mu.Unlock()
+	defer func() {
+		s.mu.Lock()
+		s.posting = false
+		s.mu.Unlock()
+	}()
+	body, grant, err := s.readBody(w, r)
+	defer grant.Release()
+	if err != nil {
+		var tooLarge *http.MaxBytesError
+		if errors.As(err, &tooLarge) {
+			s.closeWith(ErrPayloadTooLarge)
+			refuse(w, http.StatusRequestEntityTooLarge, errorBadRequest)
+			return
+		}
+		s.closeWith(fmt.Errorf("%w: %w", ErrPeerClosed, err))
+		return
+	}
+	for more := true; more; {
+		var part []byte
+		part, body, more = bytes.Cut(body, []byte{separator})
+		f, err := decodePolled(part)
+		if err == nil {
+			err = s.receive(f)
+		}
+		if errors.Is(err, ErrPeerClosed) {
+			s.awaitPoll()
+		}
+		if err != nil {
+			s.closeWith(err)
+			if errors.Is(err, ErrPeerClosed) {
+				break
+			}
+			refuse(w, http.StatusBadRequest, errorBadRequest)
+			return
+		}
+	}
+	w.Header().Set("Content-Type", "text/html")
+	_, _ = w.Write([]byte("ok")) // a client that has gone is seen by its next poll
+}
+
+// readBody reads a polling body, within the limit that holds while it is read.
+func (s *session) readBody(w http.ResponseWriter, r *http.Request) (body []byte, grant *budget.Grant, err error) {
+	limit := s.maxPayload()
+	if r.ContentLength > int64(limit) {
+		w.Header().Set("Connection", "close") // the rest of the body is not waited for
+		return nil, nil, &http.MaxBytesError{Limit: int64(limit)}
+	}
+	if r.ContentLength < 0 || r.ContentLength > DefaultMaxUnjoinedPayload {
+		if grant, err = s.reserve(); err != nil {
+			return nil, nil, err
+		}
+	}
+	body, err = io.ReadAll(http.MaxBytesReader(w, r.Body, int64(limit)))
+	grant.MayBeCut(nil)
+	grant.Shrink(frameFactor * int64(len(body)))
+	return body, grant, err
+}
+
+// awaitPoll waits a moment for a poll to be there, so that the last answer of a session that its client closes has
+// somewhere to go.
+func (s *session) awaitPoll() {
+	s.mu.Lock()
+	if s.polling {
+		s.mu.Unlock()
+		return
+	}
+	awaited := make(chan struct{})
+	s.awaited = awaited
+	s.mu.Unlock()
+	timer := time.NewTimer(pollGrace)
+	defer timer.Stop()
+	select {
+	case <-awaited:
+	case <-timer.C:
+	case <-s.ctx.Done():
+	}
+}
+
+// decodePolled reads one packet of a polling body, where binary is base64 behind a b.
+func decodePolled(part []byte) (frame, error) {
+	if len(part) == 0 || part[0] != 'b' {
+		return frame{data: part}, nil
+	}
+	data := make([]byte, base64.StdEncoding.DecodedLen(len(part)-1))
+	n, err := base64.StdEncoding.Decode(data, part[1:])
+	if err != nil {
+		return frame{}, fmt.Errorf("%w: attachment: %w", ErrProtocol, err)
+	}
+	return frame{binary: true, data: data[:n]}, nil
+}
+
+func writePoll(w http.ResponseWriter, frames []frame) {
+	var body []byte
+	for i, f := range frames {
+		if i > 0 {
+			body = append(body, separator)
+		}
+		if f.binary {
+			body = append(body, 'b')
+			body = base64.StdEncoding.AppendEncode(body, f.data)
+		} else {
+			body = append(body, f.data...)
+		}
+	}
+	w.Header().Set("Content-Type", "text/plain; charset=UTF-8")
+	w.Header().Set("Cache-Control", "no-store")
+	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
+	_, _ = w.Write(body) // a client that has gone is seen by its next poll
+}

@@ -1,0 +1,292 @@
+package socketio
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/base64"
+	"errors"
+	"net"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/gorilla/websocket"
+
+	"github.com/sojourn-run/sojourn/internal/budget"
+	"github.com/sojourn-run/sojourn/internal/connlimit"
+)
+
+// Options are the rules of a [Server]. The zero value of each is its default.
+type Options struct {
+	Transports []string // of "websocket" and "polling"; none named: both
+	Origins    []string // browser origins let in beside the server's own host, as "https://host"; "*" lets in every one
+	// Admit is asked before anything else, at every request: handshakes, polls, posts and upgrades. Who is not admitted is
+	// answered 403. nil: all are.
+	Admit func(*http.Request) bool
+
+	PingInterval   time.Duration // the next ping after a pong
+	PingTimeout    time.Duration // how long a ping may go unanswered
+	ConnectTimeout time.Duration // from accepting a connection to its first namespace, and for every upgrade
+	WriteTimeout   time.Duration // for one packet
+
+	MaxPayload int // bytes of one frame, one polling body, and one packet with its attachments
+	// MaxUnjoinedPayload takes the place of MaxPayload while a connection is in no namespace: before its first CONNECT is
+	// accepted, and after it left its last one.
+	MaxUnjoinedPayload int
+	// MaxUnjoined is how many connections may be in no namespace. Above it the oldest of the address with the most of them
+	// is closed.
+	MaxUnjoined int
+	Address     func(*http.Request) string // of the client; nil: the peer's
+
+	MaxQueue       int     // packets waiting for one peer; above it the peer is cut
+	MaxQueueBytes  int     // bytes waiting for one peer
+	MaxHandlers    int     // handlers of one socket running at once; above it events are refused with the code "busy"
+	MaxAttachments int     // binary attachments of one packet
+	MaxConnections int     // above it handshakes are answered 503
+	Rate           float64 // packets a second one connection is read at
+	Burst          int     // packets above that rate; 0 is one second's worth
+
+	MaxSocketsPerKey int                        // sockets of principals with one key; 0 is no cap
+	PrincipalKey     func(principal any) string // the key that cap counts by, such as the token's id; "" is not counted
+
+	// Budget limits the bytes in flight: frames above 16 KiB until their handler has acked them, and what waits for peers.
+	// nil: nothing does.
+	Budget *budget.Budget
+	Owner  func(principal any) budget.Owner // whom they are counted for
+
+	// Failed hears of what a peer is not told: panics of handlers and errors of OnConnect that are not a ConnectError. The
+	// socket is nil for the latter. Auth objects are never part of the error.
+	Failed func(s *Socket, err error)
+}
+
+func (o Options) withDefaults() Options {
+	def := func(d *time.Duration, v time.Duration) {
+		if *d <= 0 {
+			*d = v
+		}
+	}
+	def(&o.PingInterval, DefaultPingInterval)
+	def(&o.PingTimeout, DefaultPingTimeout)
+	def(&o.ConnectTimeout, DefaultConnectTimeout)
+	def(&o.WriteTimeout, DefaultWriteTimeout)
+	num := func(n *int, v int) {
+		if *n <= 0 {
+			*n = v
+		}
+	}
+	num(&o.MaxPayload, DefaultMaxPayload)
+	num(&o.MaxUnjoinedPayload, min(DefaultMaxUnjoinedPayload, o.MaxPayload))
+	num(&o.MaxUnjoined, DefaultMaxUnjoined)
+	if o.Address == nil {
+		o.Address = func(r *http.Request) string {
+			if host, _, err := net.SplitHostPort(r.RemoteAddr); err == nil {
+				return host
+			}
+			return r.RemoteAddr
+		}
+	}
+	num(&o.MaxQueue, DefaultMaxQueue)
+	num(&o.MaxQueueBytes, DefaultMaxQueueBytes)
+	num(&o.MaxHandlers, DefaultMaxHandlers)
+	num(&o.MaxAttachments, DefaultMaxAttachments)
+	num(&o.MaxConnections, DefaultMaxConnections)
+	if o.Rate <= 0 {
+		o.Rate = DefaultRate
+	}
+	num(&o.Burst, max(1, int(o.Rate)))
+	return o
+}
+
+// Server is the http.Handler of the whole Socket.IO endpoint. It looks at the query, not at the path, so mount it where
+// clients look for it. The http.Server around it may have any write timeout.
+type Server struct {
+	options  Options
+	upgrader websocket.Upgrader
+	group    group
+	newSink  func(*session) sink
+	counts   counters
+	unjoined connlimit.Limit // of connections that are in no namespace
+
+	mu         sync.Mutex // guards what follows
+	closing    bool
+	namespaces map[string]*Namespace
+	sessions   map[string]*session
+	keys       map[string]int // sockets by principal key
+}
+
+type counters struct {
+	slow, silent, protocol, tooLarge, late, unknownNamespace, refused, busy, failures atomic.Int64
+}
+
+// Stats are counts of a Server: what is connected now, and what was refused or cut since it started.
+type Stats struct {
+	Connections       int
+	Sockets           map[string]int // by namespace
+	CutSlow           int64          // peers that did not read
+	CutSilent         int64          // peers that did not answer pings
+	CutProtocol       int64          // peers that broke the protocol
+	CutTooLarge       int64          // peers that sent more than MaxPayload
+	CutLate           int64          // peers that joined no namespace in time
+	CutUnjoined       int64          // peers in no namespace, closed for newer ones
+	Unjoined          int            // connections in no namespace
+	UnknownNamespaces int64          // CONNECTs to namespaces that do not exist
+	RefusedConnects   int64          // CONNECTs refused by OnConnect or by a cap
+	RefusedBusy       int64          // events refused because too many handlers ran
+	Failures          int64          // handlers that panicked or acked what cannot be written
+}
+
+// NewServer returns a server without namespaces; see [Server.Of].
+func NewServer(options Options) *Server {
+	s := &Server{
+		options: options.withDefaults(), namespaces: map[string]*Namespace{}, sessions: map[string]*session{},
+		keys: map[string]int{},
+	}
+	s.unjoined.Max = s.options.MaxUnjoined
+	s.upgrader = websocket.Upgrader{
+		HandshakeTimeout: s.options.ConnectTimeout,
+		WriteBufferPool:  &sync.Pool{}, // an idle connection holds no write buffer
+		WriteBufferSize:  4096,
+		CheckOrigin:      func(*http.Request) bool { return true }, // done before, for both transports
+	}
+	s.newSink = func(session *session) sink { return newConn(s, session) }
+	return s
+}
+
+// Of returns the namespace of that name, making it at the first call. Set its callbacks before serving.
+func (s *Server) Of(name string) *Namespace {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	ns := s.namespaces[name]
+	if ns == nil {
+		ns = &Namespace{server: s, name: name, sockets: map[string]*Socket{}, rooms: map[string]map[*Socket]struct{}{}}
+		s.namespaces[name] = ns
+	}
+	return ns
+}
+
+func (s *Server) namespace(name string) *Namespace {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.namespaces[name]
+}
+
+// addSession registers a session, unless the server is full or closing.
+func (s *Server) addSession(session *session) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closing || len(s.sessions) >= s.options.MaxConnections {
+		return false
+	}
+	s.sessions[session.id] = session
+	return true
+}
+
+func (s *Server) find(id string) *session {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.sessions[id]
+}
+
+// forget drops an ended session and counts why it ended.
+func (s *Server) forget(session *session, cause error) {
+	s.mu.Lock()
+	delete(s.sessions, session.id)
+	s.mu.Unlock()
+	for _, c := range []struct {
+		cause error
+		count *atomic.Int64
+	}{
+		{ErrSlowPeer, &s.counts.slow},
+		{ErrPingTimeout, &s.counts.silent},
+		{ErrProtocol, &s.counts.protocol},
+		{ErrPayloadTooLarge, &s.counts.tooLarge},
+		{ErrConnectTimeout, &s.counts.late},
+	} {
+		if errors.Is(cause, c.cause) {
+			c.count.Add(1)
+			return
+		}
+	}
+}
+
+// takeKey counts a socket towards the cap of its key and returns what gives the place back, or false above the cap.
+func (s *Server) takeKey(principal any) (release func(), ok bool) {
+	if s.options.MaxSocketsPerKey <= 0 || s.options.PrincipalKey == nil {
+		return func() {}, true
+	}
+	key := s.options.PrincipalKey(principal)
+	if key == "" {
+		return func() {}, true
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.keys[key] >= s.options.MaxSocketsPerKey {
+		return nil, false
+	}
+	s.keys[key]++
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.keys[key]--; s.keys[key] == 0 {
+			delete(s.keys, key)
+		}
+	}, true
+}
+
+func (s *Server) failed(socket *Socket, err error) {
+	if s.options.Failed != nil {
+		s.options.Failed(socket, err)
+	}
+}
+
+// Stats counts.
+func (s *Server) Stats() Stats {
+	c := &s.counts
+	stats := Stats{
+		Sockets: map[string]int{}, CutSlow: c.slow.Load(), CutSilent: c.silent.Load(), CutProtocol: c.protocol.Load(),
+		CutTooLarge: c.tooLarge.Load(), CutLate: c.late.Load(), UnknownNamespaces: c.unknownNamespace.Load(),
+		RefusedConnects: c.refused.Load(), RefusedBusy: c.busy.Load(), Failures: c.failures.Load(),
+	}
+	stats.Unjoined, stats.CutUnjoined = s.unjoined.Count()
+	s.mu.Lock()
+	stats.Connections = len(s.sessions)
+	namespaces := make([]*Namespace, 0, len(s.namespaces))
+	for _, ns := range s.namespaces {
+		namespaces = append(namespaces, ns)
+	}
+	s.mu.Unlock()
+	for _, ns := range namespaces {
+		stats.Sockets[ns.name] = len(ns.Sockets())
+	}
+	return stats
+}
+
+// Close refuses new connections, writes what is queued, ends every connection so that clients which reconnect by
+// themselves do so (close code 1001, no DISCONNECT), and waits for every handler and goroutine of the server. It
+// returns the error of ctx when that takes too long; the connections are gone then all the same. A second Close does
+// the same again.
+func (s *Server) Close(ctx context.Context) error {
+	s.mu.Lock()
+	s.closing = true
+	sessions := make([]*session, 0, len(s.sessions))
+	for _, session := range s.sessions {
+		sessions = append(sessions, session)
+	}
+	s.mu.Unlock()
+	for _, session := range sessions {
+		session.out.finish(ErrServerClosed)
+	}
+	err := s.group.wait(ctx)
+	for _, session := range sessions {
+		session.closeWith(ErrServerClosed)
+	}
+	return err
+}
+
+// randomID returns 120 bits as text. Knowing a session's id is what lets a request act for it.
+func randomID() string {
+	var b [15]byte
+	_, _ = rand.Read(b[:]) // never fails
+	return base64.RawURLEncoding.EncodeToString(b[:])
+}

@@ -1,0 +1,284 @@
+package socketio
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/gorilla/websocket"
+	"golang.org/x/time/rate"
+
+	"github.com/sojourn-run/sojourn/internal/budget"
+	"github.com/sojourn-run/sojourn/internal/connlimit"
+)
+
+// sink is what an Engine.IO session carries messages for. text and binary are called one at a time, ended exactly once
+// and perhaps next to them.
+type sink interface {
+	text(data []byte) error
+	binary(data []byte) error
+	ended(cause error)
+}
+
+// session is one Engine.IO connection of the server, over long polling, a websocket, or the one after the other.
+type session struct {
+	server  *Server
+	id      string
+	request *http.Request // of the handshake, without its body
+	sink    sink
+	ctx     context.Context // its cause is why the session ended
+	cancel  context.CancelCauseFunc
+	limiter *rate.Limiter
+	out     outbox
+	over    atomic.Bool
+	joined  atomic.Bool // it is in a namespace; always where there are none
+	opened  time.Time   // its connection was accepted
+
+	readMu sync.Mutex    // held while the sink takes a packet
+	grant  *budget.Grant // of that packet; guarded by readMu
+
+	mu        sync.Mutex         // guards what follows
+	places    []*connlimit.Place // of the session and the connection under it, while it is in no namespace
+	owner     budget.Owner
+	beat      *time.Timer
+	pinged    bool          // a ping waits for its pong
+	pingAt    time.Time     // the next ping is due
+	pingedAt  time.Time     // the last one was
+	heard     bool          // something came since that ping
+	polling   bool          // a GET is waiting
+	awaited   chan struct{} // closed when one comes; nil when nobody waits for it
+	posting   bool          // a POST is being read
+	upgrading bool          // a websocket is there
+	probed    bool          // it works, so polls are released
+	onSocket  bool          // the websocket has taken over
+}
+
+func newSession(server *Server, request *http.Request) *session {
+	o := &server.options
+	s := &session{server: server, id: randomID(), limiter: rate.NewLimiter(rate.Limit(o.Rate), o.Burst)}
+	s.request = request.Clone(context.Background())
+	s.request.Body = nil
+	s.ctx, s.cancel = context.WithCancelCause(context.Background())
+	s.out = outbox{
+		maxPackets: o.MaxQueue, maxBytes: o.MaxQueueBytes, writeTimeout: o.WriteTimeout,
+		run: server.group.run, failed: s.closeWith, wake: make(chan struct{}, 1),
+	}
+	s.opened = time.Now()
+	if at := connlimit.Accepted(request.Context()); !at.IsZero() {
+		s.opened = at
+	}
+	s.places = []*connlimit.Place{server.unjoined.Add(o.Address(request), func() { s.closeWith(ErrTooManyUnjoined) })}
+	s.sink = server.newSink(s)
+	s.mu.Lock()
+	s.pingAt = time.Now().Add(o.PingInterval)
+	s.beat = time.AfterFunc(o.PingInterval, s.heartbeat)
+	s.mu.Unlock()
+	return s
+}
+
+// carriedBy notes the connection under the session, which has authenticated when the session has.
+func (s *session) carriedBy(r *http.Request) {
+	place := connlimit.From(r.Context())
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.joined.Load():
+		place.Leave()
+	case !s.over.Load() && websocket.IsWebSocketUpgrade(r):
+		s.places = append(s.places, place)
+	}
+}
+
+// setJoined notes whether the session is in a namespace.
+func (s *session) setJoined(joined bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.joined.Swap(joined) == joined {
+		return
+	}
+	if joined {
+		s.leavePlaces()
+	} else if !s.over.Load() {
+		s.places = append(s.places, s.server.unjoined.Add(
+			s.server.options.Address(s.request), func() { s.closeWith(ErrTooManyUnjoined) },
+		))
+	}
+}
+
+// leavePlaces frees the places of connections in no namespace; mu is held.
+func (s *session) leavePlaces() {
+	for _, p := range s.places {
+		p.Leave()
+	}
+	s.places = nil
+}
+
+// A large frame is counted with what it becomes while it is decoded and handled.
+const frameFactor = 4
+
+// reserve waits for the bytes of a frame whose size is not known yet, of which the first 16 KiB were read: a peer whose
+// frame has to wait is not read meanwhile. A peer that sends it slowly is cut for others.
+func (s *session) reserve() (*budget.Grant, error) {
+	o := &s.server.options
+	if o.Budget == nil {
+		return nil, nil
+	}
+	s.mu.Lock()
+	owner := s.owner
+	s.mu.Unlock()
+	g, err := o.Budget.Acquire(s.ctx, owner, 2*int64(o.MaxPayload), budget.Reserved)
+	if err != nil {
+		return nil, err
+	}
+	g.MayBeCut(budget.CutFunc(func() { s.closeWith(ErrSlowPeer) }))
+	return g, nil
+}
+
+// takeGrant hands the bytes of the packet that is being taken to its handler, which releases them.
+func (s *session) takeGrant() *budget.Grant {
+	g := s.grant
+	s.grant = nil
+	return g
+}
+
+// countFor counts the bytes of the session for an owner.
+func (s *session) countFor(owner budget.Owner) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.owner == (budget.Owner{}) {
+		s.owner = owner
+		s.out.countIn(s.server.options.Budget.Force(owner, 0))
+	}
+}
+
+// maxPayload is how many bytes a frame or a polling body may have now.
+func (s *session) maxPayload() int {
+	if s.joined.Load() {
+		return s.server.options.MaxPayload
+	}
+	return s.server.options.MaxUnjoinedPayload
+}
+
+// heartbeat sends a ping, or ends the session when the last one went unanswered and nothing else came either.
+func (s *session) heartbeat() {
+	s.mu.Lock()
+	if s.pinged && !s.heard {
+		s.mu.Unlock()
+		s.closeWith(ErrPingTimeout)
+		return
+	}
+	// The peer's time is counted from when the ping was due: clients count so. A process that was paused is late itself
+	// and must not blame them.
+	timeout := s.server.options.PingTimeout
+	s.pinged, s.heard, s.pingedAt = true, false, s.pingAt
+	if time.Since(s.pingAt) > timeout/4 {
+		s.pingedAt = time.Now()
+	}
+	s.beat.Reset(time.Until(s.pingedAt.Add(timeout)))
+	s.mu.Unlock()
+	// When it cannot be queued, the session has ended already.
+	_ = s.out.put([]frame{{data: []byte{enginePing}}}, soon())
+}
+
+// alive notes that the peer sent something. Only a pong starts the next interval, since clients count on regular pings.
+func (s *session) alive(pong bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.heard = true
+	if pong && s.pinged && !s.over.Load() {
+		s.pinged = false
+		s.pingAt = time.Now().Add(s.server.options.PingInterval)
+		s.beat.Reset(s.server.options.PingInterval)
+	}
+}
+
+// receive takes one Engine.IO packet; its error ends the session. A peer above its rate waits here, which stops the
+// reading.
+func (s *session) receive(f frame) error {
+	if err := s.limiter.Wait(s.ctx); err != nil {
+		f.grant.Release()
+		return context.Cause(s.ctx)
+	}
+	s.readMu.Lock()
+	defer s.readMu.Unlock()
+	if s.over.Load() {
+		f.grant.Release()
+		return context.Cause(s.ctx)
+	}
+	s.grant = f.grant
+	defer func() { // unless a handler has it
+		s.grant.Release()
+		s.grant = nil
+	}()
+	if f.binary {
+		s.alive(false)
+		return s.sink.binary(f.data)
+	}
+	if len(f.data) == 0 {
+		return fmt.Errorf("%w: empty frame", ErrProtocol)
+	}
+	s.alive(f.data[0] == enginePong)
+	switch f.data[0] {
+	case engineMessage:
+		return s.sink.text(f.data[1:])
+	case enginePong, enginePing, engineNoop, engineUpgrade:
+		return nil
+	case engineClose:
+		return ErrPeerClosed
+	}
+	return fmt.Errorf("%w: unknown Engine.IO packet", ErrProtocol)
+}
+
+// serve attaches ws as the session's transport and starts reading it.
+func (s *session) serve(ws *websocket.Conn) {
+	if !s.out.attach(ws) {
+		closeWebsocket(ws, context.Cause(s.ctx))
+		return
+	}
+	s.server.group.run(func() { s.read(ws) })
+}
+
+func (s *session) read(ws *websocket.Conn) {
+	for {
+		kind, data, grant, err := readMessage(ws, s.maxPayload, s.reserve)
+		if err != nil {
+			if errors.Is(err, errUnjoinedPayload) {
+				// What gorilla does above its own limit, so that the peer gets to know why it is closed.
+				message := websocket.FormatCloseMessage(websocket.CloseMessageTooBig, "")
+				_ = ws.WriteControl(websocket.CloseMessage, message, time.Now().Add(time.Second))
+			}
+			if errors.Is(err, websocket.ErrReadLimit) || errors.Is(err, errUnjoinedPayload) {
+				linger(ws, s.server.options.MaxPayload)
+			}
+			s.closeWith(readCause(err))
+			return
+		}
+		if err := s.receive(frame{binary: kind == websocket.BinaryMessage, data: data, grant: grant}); err != nil {
+			s.closeWith(err)
+			return
+		}
+	}
+}
+
+// closeWith is how every session ends; only the first call counts. For a peer that is cut it waits for nothing, for
+// others at most a second to say goodbye.
+func (s *session) closeWith(cause error) {
+	if !s.over.CompareAndSwap(false, true) {
+		return
+	}
+	s.server.forget(s, cause) // first, so that whoever sees the end finds it counted
+	s.cancel(cause)
+	s.mu.Lock()
+	s.beat.Stop()
+	s.leavePlaces()
+	s.mu.Unlock()
+	ws := s.out.close()
+	s.sink.ended(cause)
+	if ws != nil {
+		closeWebsocket(ws, cause)
+	}
+}

@@ -1,0 +1,449 @@
+package socketio
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"runtime"
+	"runtime/debug"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/sojourn-run/sojourn/internal/budget"
+)
+
+// wire is the connection under a Socket, of the server or of the client.
+type wire interface {
+	put(frames []frame, until time.Time) error
+	offer(frames []frame, until time.Time) (start bool, err error) // put, but the caller writes when told to start
+	write()
+	takeGrant() *budget.Grant    // the bytes of the packet that is being taken
+	run(fn func())               // starts a counted goroutine
+	gone(s *Socket, cause error) // s has ended; called once
+	failed(s *Socket, err error) // a handler panicked
+	busy()                       // an event was refused
+}
+
+// Socket is one client in one namespace, seen from the server or from the client. All methods may be called from
+// anywhere, also after it has ended.
+type Socket struct {
+	id, namespace string
+	wire          wire
+	principal     any
+	request       *http.Request
+	space         *Namespace // nil on the client
+	release       func()     // gives the place under the principal's cap back; nil on the client
+	ctx           context.Context
+	cancel        context.CancelCauseFunc
+	over          atomic.Bool
+	running       atomic.Int64 // handlers
+	maxHandlers   int64
+	maxPayload    int                 // bytes the peer takes in one packet
+	rooms         map[string]struct{} // guarded by space.mu
+
+	mu       sync.Mutex // guards what follows
+	handlers map[string]entry
+	fallback func(ctx context.Context, event string, args []json.RawMessage) ([]any, error)
+	acks     map[uint64]chan []json.RawMessage
+	lastAck  uint64
+
+	startMu sync.Mutex // held while handlers are started, which is what keeps them in order
+	ready   bool
+	waiting []incoming // events from before ready
+}
+
+// entry is a registered handler.
+type entry struct {
+	handler Handler
+	inline  bool // runs on the reading goroutine
+}
+
+// incoming is an event that wants its handler.
+type incoming struct {
+	event  string
+	args   []json.RawMessage
+	values []any // args decoded, when there were attachments
+	id     uint64
+	hasID  bool
+	grant  *budget.Grant // its bytes, until it is acked
+}
+
+func newSocket(id, namespace string, w wire, maxHandlers, maxPayload int) *Socket {
+	s := &Socket{
+		id: id, namespace: namespace, wire: w, maxHandlers: int64(maxHandlers), maxPayload: maxPayload,
+	}
+	s.ctx, s.cancel = context.WithCancelCause(context.Background())
+	return s
+}
+
+// ID is the socket's random id, the same on both sides; a reconnect has another.
+func (s *Socket) ID() string { return s.id }
+
+// Namespace is the name of the namespace it is in.
+func (s *Socket) Namespace() string { return s.namespace }
+
+// Principal is what OnConnect returned; nil on the client.
+func (s *Socket) Principal() any { return s.principal }
+
+// Request is the HTTP request that opened the connection, without its body; nil on the client.
+func (s *Socket) Request() *http.Request { return s.request }
+
+// Context ends when the socket does, its cause saying why. Use context.AfterFunc to clean up, exactly once.
+func (s *Socket) Context() context.Context { return s.ctx }
+
+// Done is closed when the socket has ended.
+func (s *Socket) Done() <-chan struct{} { return s.ctx.Done() }
+
+// Err is why the socket ended, or nil while it lives.
+func (s *Socket) Err() error { return context.Cause(s.ctx) }
+
+// On sets the handler of an event and replaces any previous one. Each call runs on its own goroutine, so a handler may
+// block. The goroutines are started in the order in which the events arrive.
+func (s *Socket) On(event string, handler func(ctx context.Context, args []json.RawMessage) (ack []any, err error)) {
+	s.register(event, entry{handler: handler})
+}
+
+// OnInOrder is like On, but the handler runs on the goroutine that reads the connection: it returns before the next
+// packet is read. It must not block, in particular not to wait for an ack.
+func (s *Socket) OnInOrder(
+	event string, handler func(ctx context.Context, args []json.RawMessage) (ack []any, err error),
+) {
+	s.register(event, entry{handler: handler, inline: true})
+}
+
+// OnOther sets the handler of all events that have no handler. Without it, such events are acknowledged with the error
+// code "unknown_event".
+func (s *Socket) OnOther(
+	handler func(ctx context.Context, event string, args []json.RawMessage) (ack []any, err error),
+) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.fallback = handler
+}
+
+func (s *Socket) register(event string, e entry) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.handlers == nil {
+		s.handlers = map[string]entry{}
+	}
+	s.handlers[event] = e
+}
+
+func (s *Socket) lookup(event string) entry {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if e, ok := s.handlers[event]; ok {
+		return e
+	}
+	if fallback := s.fallback; fallback != nil {
+		return entry{handler: func(ctx context.Context, args []json.RawMessage) ([]any, error) {
+			return fallback(ctx, event, args)
+		}}
+	}
+	return entry{handler: func(context.Context, []json.RawMessage) ([]any, error) {
+		return nil, errNoHandler
+	}, inline: true}
+}
+
+// Emit queues an event. nil means it was queued, not that it arrived. With a full queue it waits up to a second for
+// room; a peer that has made none by then does not read, and is cut.
+func (s *Socket) Emit(event string, args ...any) error {
+	frames, err := encodeArgs(packetEvent, s.namespace, 0, false, &event, args)
+	if err != nil {
+		return fmt.Errorf("event %s: %w", event, err)
+	}
+	return s.send(event, frames)
+}
+
+// EmitWithAck queues an event and waits for the peer's ack: until it comes, ctx ends or the socket does.
+func (s *Socket) EmitWithAck(ctx context.Context, event string, args ...any) ([]json.RawMessage, error) {
+	ack := make(chan []json.RawMessage, 1)
+	s.mu.Lock()
+	s.lastAck++
+	id := s.lastAck
+	if s.acks == nil {
+		s.acks = map[uint64]chan []json.RawMessage{}
+	}
+	s.acks[id] = ack
+	s.mu.Unlock()
+	defer func() {
+		s.mu.Lock()
+		delete(s.acks, id)
+		s.mu.Unlock()
+	}()
+	frames, err := encodeArgs(packetEvent, s.namespace, id, true, &event, args)
+	if err != nil {
+		return nil, fmt.Errorf("event %s: %w", event, err)
+	}
+	if err := s.send(event, frames); err != nil {
+		return nil, err
+	}
+	select {
+	case args := <-ack:
+		return args, nil
+	case <-ctx.Done():
+		return nil, fmt.Errorf("ack of %s: %w", event, ctx.Err())
+	case <-s.ctx.Done():
+		select {
+		case args := <-ack:
+			return args, nil
+		default:
+			return nil, fmt.Errorf("ack of %s: %w", event, context.Cause(s.ctx)) //nolint:contextcheck // the socket's end, not the caller's
+		}
+	}
+}
+
+func (s *Socket) send(event string, frames []frame) error {
+	if n := size(frames); n > s.maxPayload {
+		return fmt.Errorf("event %s of %d bytes: %w", event, n, ErrPayloadTooLarge)
+	}
+	if err := s.put(frames, soon()); err != nil {
+		return fmt.Errorf("event %s: %w", event, err)
+	}
+	return nil
+}
+
+func (s *Socket) put(frames []frame, until time.Time) error {
+	if s.over.Load() {
+		return s.ended()
+	}
+	return s.why(s.wire.put(frames, until))
+}
+
+// why puts the cause of the socket's end in place of the connection's error.
+func (s *Socket) why(err error) error {
+	if err != nil && s.over.Load() {
+		return s.ended()
+	}
+	return err
+}
+
+// ended is the error of using a socket that has ended, once its cause is known.
+func (s *Socket) ended() error {
+	<-s.ctx.Done()
+	return context.Cause(s.ctx)
+}
+
+// Join puts the socket into rooms of its namespace. On the client it does nothing.
+func (s *Socket) Join(rooms ...string) {
+	if s.space != nil {
+		s.space.join(s, rooms)
+	}
+}
+
+// Leave takes it out again.
+func (s *Socket) Leave(rooms ...string) {
+	if s.space == nil {
+		return
+	}
+	s.space.mu.Lock()
+	defer s.space.mu.Unlock()
+	for _, room := range rooms {
+		s.space.leave(s, room)
+	}
+}
+
+// Close leaves the namespace, telling the peer, with cause as the cause of the context; nil is [ErrClosed]. It does not
+// wait. Only the first end of a socket counts.
+func (s *Socket) Close(cause error) {
+	if cause == nil {
+		cause = ErrClosed
+	}
+	s.closeWith(cause, true)
+}
+
+// closeWith is how every socket ends; only the first call counts.
+func (s *Socket) closeWith(cause error, tell bool) {
+	if !s.over.CompareAndSwap(false, true) {
+		return
+	}
+	if tell {
+		if frames, err := encodeObject(packetDisconnect, s.namespace, nil); err == nil {
+			_ = s.wire.put(frames, soon()) // a connection that cannot take it is ending anyway
+		}
+	}
+	s.cancel(cause)
+	if s.space != nil {
+		s.space.remove(s)
+	}
+	if s.release != nil {
+		s.release()
+	}
+	s.wire.gone(s, cause)
+}
+
+// handle takes a packet of this socket's namespace; its error ends the connection.
+func (s *Socket) handle(p *packet) error {
+	switch p.kind {
+	case packetDisconnect:
+		s.closeWith(ErrPeerClosed, false)
+		return nil
+	case packetConnectError:
+		return fmt.Errorf("%w: CONNECT_ERROR after CONNECT", ErrProtocol)
+	}
+	items, err := splitArray(p.data)
+	if err != nil {
+		return err
+	}
+	if p.kind == packetAck {
+		s.mu.Lock()
+		ack := s.acks[p.id]
+		delete(s.acks, p.id)
+		s.mu.Unlock()
+		if ack != nil {
+			ack <- items
+		}
+		return nil
+	}
+	in := incoming{id: p.id, hasID: p.hasID}
+	if len(items) == 0 || items[0][0] != '"' || json.Unmarshal(items[0], &in.event) != nil {
+		return fmt.Errorf("%w: event without a name", ErrProtocol)
+	}
+	in.args, in.grant = items[1:], s.wire.takeGrant()
+	if p.values != nil {
+		in.values = p.values[1:]
+	}
+	s.startMu.Lock()
+	defer s.startMu.Unlock()
+	switch {
+	case s.ready:
+		s.start(in)
+	case int64(len(s.waiting)) >= s.maxHandlers:
+		s.refuse(in)
+	default:
+		s.waiting = append(s.waiting, in)
+	}
+	return nil
+}
+
+// acceptEvents runs the hook that registers handlers, then lets events in.
+func (s *Socket) acceptEvents(hook func(*Socket)) {
+	if hook != nil {
+		s.guard(func() { hook(s) })
+	}
+	s.startMu.Lock()
+	defer s.startMu.Unlock()
+	for _, in := range s.waiting {
+		s.start(in)
+	}
+	s.ready, s.waiting = true, nil
+}
+
+// start runs the handler of in, on its own goroutine unless it was registered otherwise. It returns when that goroutine
+// runs; startMu is held.
+func (s *Socket) start(in incoming) {
+	e := s.lookup(in.event)
+	if e.inline {
+		s.serve(in, e.handler, nil)
+		return
+	}
+	if s.running.Add(1) > s.maxHandlers {
+		s.running.Add(-1)
+		s.refuse(in)
+		return
+	}
+	var runs atomic.Bool
+	s.wire.run(func() { s.serve(in, e.handler, &runs) })
+	// A channel would let the reader overtake the handler while the handler's thread still wakes the reader's.
+	for !runs.Load() {
+		runtime.Gosched()
+	}
+}
+
+func (s *Socket) refuse(in incoming) {
+	in.grant.Release()
+	s.wire.busy()
+	if in.hasID {
+		s.ack(in.id, []any{errorAck(errBusy)}, false)
+	}
+}
+
+// serve runs one handler and acks what it says. runs is nil when nobody waits for it to run.
+func (s *Socket) serve(in incoming, handler Handler, runs *atomic.Bool) {
+	defer in.grant.Release()
+	var values []any
+	var err error = errPanic
+	s.guard(func() {
+		if runs != nil {
+			defer s.running.Add(-1)
+			runs.Store(true)
+		}
+		ctx := s.ctx
+		if in.values != nil {
+			ctx = context.WithValue(ctx, valuesKey{}, in.values)
+		}
+		values, err = handler(ctx, in.args)
+	})
+	if err != nil {
+		releaseValues(values, false)
+		values = []any{errorAck(err)}
+	}
+	if !in.hasID {
+		releaseValues(values, false)
+		return
+	}
+	s.ack(in.id, values, runs != nil)
+}
+
+// guard runs fn and reports its panic.
+func (s *Socket) guard(fn func()) {
+	defer func() {
+		if p := recover(); p != nil {
+			s.wire.failed(s, fmt.Errorf("panic in a handler: %v\n%s", p, debug.Stack()))
+		}
+	}()
+	fn()
+}
+
+// ack queues an ack and tells the values that asked whether it could be. An ack that cannot be written or is too large
+// for the peer becomes an error, so that the peer does not wait for nothing. With idle the goroutine may do the writing
+// itself.
+func (s *Socket) ack(id uint64, values []any, idle bool) {
+	plain := make([]any, len(values))
+	for i, v := range values {
+		plain[i] = v
+		if t, ok := v.(Tracked); ok {
+			plain[i] = t.Value()
+		}
+	}
+	frames, err := encodeArgs(packetAck, s.namespace, id, true, nil, plain)
+	var refusal error
+	switch {
+	case err != nil:
+		s.wire.failed(s, fmt.Errorf("ack: %w", err))
+		refusal = errEncoding
+	case size(frames) > s.maxPayload:
+		refusal = errTooLarge
+	}
+	if refusal != nil {
+		releaseValues(values, false)
+		if frames, err = encodeArgs(packetAck, s.namespace, id, true, nil, []any{errorAck(refusal)}); err == nil {
+			_ = s.put(frames, soon()) // a socket that ended needs no ack
+		}
+		return
+	}
+	if !idle {
+		releaseValues(values, s.put(frames, soon()) == nil)
+		return
+	}
+	if s.over.Load() {
+		releaseValues(values, false)
+		return
+	}
+	start, err := s.wire.offer(frames, soon())
+	releaseValues(values, err == nil)
+	if start {
+		s.wire.write()
+	}
+}
+
+func releaseValues(values []any, ok bool) {
+	for _, v := range values {
+		if t, tracked := v.(Tracked); tracked {
+			t.Sent(ok)
+		}
+	}
+}

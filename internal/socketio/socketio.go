@@ -1,0 +1,118 @@
+// Package socketio implements Socket.IO 5 over Engine.IO 4, as server and client, for peers that may be slow, broken
+// or hostile.
+//
+// A [Server] is an http.Handler with namespaces; each connection of a client to a namespace is a [Socket]. [Dial] makes
+// the same Socket on the client side. Arguments stay [json.RawMessage] until a handler decodes them, every queue is
+// bounded, and nothing a peer sends ends more than its own connection.
+package socketio
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/sojourn-run/sojourn/internal/connlimit"
+)
+
+// Defaults of [Options] and [DialOptions].
+const (
+	DefaultPingInterval   = 25 * time.Second
+	DefaultPingTimeout    = 20 * time.Second
+	DefaultConnectTimeout = 10 * time.Second
+	DefaultWriteTimeout   = 30 * time.Second
+	DefaultMaxPayload     = 8 << 20 // bytes in one frame or one polling body
+	DefaultMaxQueue       = 128     // packets waiting for one peer
+	DefaultMaxQueueBytes  = 32 << 20
+	DefaultMaxHandlers    = 256 // handlers of one socket running at once
+	DefaultMaxAttachments = 16  // binary attachments of one packet
+	DefaultRate           = 10_000
+	DefaultMaxConnections = 20_000
+
+	// Before a connection has joined a namespace anybody may send on it.
+	DefaultMaxUnjoinedPayload = 16 << 10 // bytes in one frame or one polling body
+	DefaultMaxUnjoined        = connlimit.Default
+	maxHandshakeHeaders       = 16 << 10 // bytes; a session keeps them
+)
+
+// Why a socket ended; the cause of [Socket.Context].
+var (
+	ErrClosed           = errors.New("socketio: closed on this side")
+	ErrServerClosed     = errors.New("socketio: the server is closing")
+	ErrPeerClosed       = errors.New("socketio: the peer disconnected")
+	ErrPingTimeout      = errors.New("socketio: the peer did not answer a ping in time")
+	ErrConnectTimeout   = errors.New("socketio: the peer did not join a namespace in time")
+	ErrTooManyUnjoined  = errors.New("socketio: closed for a newer connection that has not joined a namespace either")
+	ErrSlowPeer         = errors.New("socketio: the peer does not read what is sent to it")
+	ErrProtocol         = errors.New("socketio: the peer broke the protocol")
+	ErrPayloadTooLarge  = errors.New("socketio: payload too large")
+	ErrUnknownNamespace = errors.New("socketio: the peer keeps asking for namespaces that do not exist")
+)
+
+// Handler answers one event. What it returns is acked when the peer asked for an ack: the values as they marshal, or
+// for an error an object {"__rpcError": message, "__rpcApError": {"code": …}}. An error with a method ErrorAck() any is
+// acked as that. A value with the methods of [Tracked] hears whether its ack could be queued. ctx ends with the socket,
+// its cause being the socket's.
+type Handler = func(ctx context.Context, args []json.RawMessage) (ack []any, err error)
+
+// Tracked is an ack value whose owner wants to know its fate. Sent is called exactly once: with true when the ack was
+// put into the send queue of a live connection, with false when it could not be.
+type Tracked interface {
+	Value() any
+	Sent(ok bool)
+}
+
+// Binary is sent as a binary attachment if it is an argument or a value in []any or map[string]any at any depth. In
+// other types it is encoded like any []byte. A received attachment replaces its placeholder as base64 text, which
+// encoding/json decodes into a []byte; [Attached] distinguishes an attachment from text.
+type Binary []byte
+
+// ConnectError is a refused CONNECT. [Namespace.OnConnect] returns one to say why; [Dial] returns the one it received.
+// On the wire it is {"message": Message, "data": {"reason": Reason, …Data}}.
+type ConnectError struct {
+	Message string         // for people
+	Reason  string         // for programs
+	Data    map[string]any // further members of data
+}
+
+// Error returns reason and message.
+func (e *ConnectError) Error() string {
+	if e.Reason == "" {
+		return "socketio: connect refused: " + e.Message
+	}
+	return fmt.Sprintf("socketio: connect refused: %s: %s", e.Reason, e.Message)
+}
+
+// eventError is a refusal this package acks by itself.
+type eventError struct {
+	code, message string
+	status        int
+}
+
+func (e *eventError) Error() string { return e.message }
+
+var (
+	errBusy      = &eventError{"busy", "too many handlers of this socket are running", 429}
+	errNoHandler = &eventError{"unknown_event", "nobody handles this event", 404}
+	errPanic     = &eventError{"internal", "internal error", 500}
+	errTooLarge  = &eventError{"payload_too_large", "the answer does not fit into one frame", 413}
+	errEncoding  = &eventError{"internal", "the answer cannot be written as JSON", 500}
+)
+
+// errorAck is the ack value that says err.
+func errorAck(err error) any {
+	var own interface{ ErrorAck() any }
+	if errors.As(err, &own) {
+		return own.ErrorAck()
+	}
+	message, detail := err.Error(), map[string]any{"code": "internal"}
+	var known *eventError
+	if errors.As(err, &known) {
+		detail = map[string]any{"code": known.code, "status": known.status}
+	}
+	return struct {
+		Message string         `json:"__rpcError"`
+		Error   map[string]any `json:"__rpcApError"`
+	}{message, detail}
+}

@@ -1,0 +1,127 @@
+// Command suiteserver is the server that the official test suites of Engine.IO 4 and Socket.IO 5 run against.
+//
+//	go run ./internal/socketio/suiteserver -addr localhost:3000
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/sojourn-run/sojourn/internal/socketio"
+)
+
+// greetAfter is how long the greeting of a new socket waits: the suites listen for one message at a time, so that two
+// which are read at once are one to them.
+const greetAfter = 20 * time.Millisecond
+
+// drainTime is how long a signal waits for what is open.
+const drainTime = 5 * time.Second
+
+func main() {
+	addr, o, err := flags(os.Args[1:])
+	if err != nil {
+		os.Exit(2) // flags has said why
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err = run(ctx, addr, o)
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "suiteserver:", err)
+		os.Exit(1)
+	}
+}
+
+// flags reads the command line. What is left out is what the suites expect.
+func flags(args []string) (addr string, o socketio.Options, err error) {
+	f := flag.NewFlagSet("suiteserver", flag.ContinueOnError)
+	f.StringVar(&addr, "addr", "localhost:3000", "where to listen")
+	f.DurationVar(&o.PingInterval, "ping", 300*time.Millisecond, "the next ping after a pong")
+	f.DurationVar(&o.PingTimeout, "ping-timeout", 200*time.Millisecond, "how long a ping may go unanswered")
+	f.DurationVar(&o.ConnectTimeout, "connect-timeout", time.Second, "from opening a connection to its first namespace")
+	f.IntVar(&o.MaxPayload, "max-payload", 1_000_000, "bytes of one frame, and of one polling body")
+	return addr, o, f.Parse(args)
+}
+
+// run serves until ctx ends. It says on its first line where.
+func run(ctx context.Context, addr string, o socketio.Options) error {
+	engine, socket := servers(o)
+	mux := http.NewServeMux()
+	mux.Handle("/engine.io/", engine)
+	mux.Handle("/socket.io/", socket)
+	var lc net.ListenConfig
+	l, err := lc.Listen(ctx, "tcp", addr)
+	if err != nil {
+		return err
+	}
+	fmt.Printf("http://%s\n", l.Addr())
+	server := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
+	failed := make(chan error, 1)
+	go func() { failed <- server.Serve(l) }()
+	select {
+	case err := <-failed:
+		return err
+	case <-ctx.Done():
+	}
+	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTime)
+	defer cancel()
+	return errors.Join(engine.Close(closing), socket.Close(closing), server.Shutdown(closing))
+}
+
+// servers are the two that are tested: without the packets of Socket.IO, and with them.
+func servers(o socketio.Options) (engine, socket *socketio.Server) {
+	o.Failed = func(_ *socketio.Socket, err error) { fmt.Fprintln(os.Stderr, err) }
+	engine, socket = socketio.NewEngine(o, echo), socketio.NewServer(o)
+	for _, name := range []string{"/", "/custom"} {
+		mirror(socket.Of(name))
+	}
+	return engine, socket
+}
+
+// echo sends every message back.
+func echo(e *socketio.Engine, m socketio.Message) {
+	_ = e.Send(m) // a session that ended needs no echo
+}
+
+// mirror greets every socket with its auth object and sends every message back, with its attachments.
+func mirror(ns *socketio.Namespace) {
+	ns.OnConnect(func(_ context.Context, r *socketio.ConnectRequest) (any, error) {
+		if len(r.Auth) == 0 {
+			return json.RawMessage("{}"), nil
+		}
+		return r.Auth, nil
+	})
+	ns.OnSocket(func(s *socketio.Socket) {
+		s.OnInOrder("message", func(ctx context.Context, args []json.RawMessage) ([]any, error) {
+			return nil, s.Emit("message-back", back(ctx, args)...)
+		})
+		s.OnInOrder("message-with-ack", func(ctx context.Context, args []json.RawMessage) ([]any, error) {
+			return back(ctx, args), nil
+		})
+		select {
+		case <-time.After(greetAfter):
+			_ = s.Emit("auth", s.Principal()) // a socket that ended has nobody to greet
+		case <-s.Done():
+		}
+	})
+}
+
+// back is what an event carried.
+func back(ctx context.Context, args []json.RawMessage) []any {
+	if values, ok := socketio.Attached(ctx); ok {
+		return values
+	}
+	out := make([]any, len(args))
+	for i, a := range args {
+		out[i] = a
+	}
+	return out
+}
