@@ -114,18 +114,18 @@ var directions = []direction{
 	// The worker process, and what its users import.
 	{"worker/activity", []string{common}},
 	{"worker/workflow", []string{"worker/activity", common}},
-	{"worker/link", []string{common}},
-	{"worker/link/linktest", []string{"shared/protocol"}},
+	{"internal/link", []string{common}},
+	{"internal/link/linktest", []string{"shared/protocol"}},
 	{"worker/clock", nil},
 	{"worker/session", []string{"shared/protocol"}},
 	{"worker/runner", []string{
-		"worker/clock", "worker/session", "worker/link", "worker/workflow", "worker/activity", "sandbox", common,
+		"worker/clock", "worker/session", "internal/link", "worker/workflow", "worker/activity", "sandbox", common,
 	}},
 	{"worker", []string{
-		"worker/runner", "worker/session", "worker/link", "worker/workflow", "worker/activity", "sandbox/...", common,
+		"worker/runner", "worker/session", "internal/link", "worker/workflow", "worker/activity", "sandbox/...", common,
 	}},
 	{"workflowtest", []string{ // for the tests of its users: a whole app, in virtual time
-		"worker", "worker/link", "worker/workflow", "worker/activity", "app/plane", "app/store", "app/store/sqldb",
+		"worker", "internal/link", "worker/workflow", "worker/activity", "app/plane", "app/store", "app/store/sqldb",
 		"app/store/sqlite", common,
 	}},
 
@@ -134,8 +134,8 @@ var directions = []direction{
 	// Where app and worker meet.
 	{"cli/bench", []string{
 		"client", "cli/bench/flame",
-		"app", "app/plane", "app/engine", "app/broker", "app/view", "app/dispatch", "app/store/...", "worker", "worker/link",
-		"worker/workflow", "sandbox", "sandbox/frame",
+		"app", "app/plane", "app/engine", "app/broker", "app/view", "app/dispatch", "app/store/...", "worker",
+		"internal/link", "worker/workflow", "sandbox", "sandbox/frame",
 		common,
 	}},
 	{"cli/bench/chart", []string{"cli/bench"}},
@@ -144,7 +144,7 @@ var directions = []direction{
 	{"cli", []string{
 		"client",
 		"cli/...", "docs", "web", "app", "app/plane", "app/auth", "app/engine", "app/broker", "app/dispatch",
-		"app/store/...", "worker", "worker/link", "sandbox",
+		"app/store/...", "worker", "internal/link", "sandbox",
 		"examples/look", "examples/research", common,
 	}},
 	{"", []string{"cli", "worker"}},

@@ -20,7 +20,7 @@ var larger = map[string]string{
 	"app/store.Reader":                 "all that is committed, as of one moment: joined of ten nouns, none of them large",
 	"app/store.Rows":                   "what a change loaded: a look-up for each table, for all deciders",
 	"shared/protocol.WorkerConnection": "the twelve verbs of a worker, and the settings that it asks for first",
-	"worker/link.Conn":                 "the same over a carrier, which can end",
+	"internal/link.Conn":               "the same over a carrier, which can end",
 }
 
 // An interfaceType is one of the module, with the names of those that it embeds, as "package.Name".

@@ -9,8 +9,8 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"github.com/sojourn-run/sojourn/internal/link"
 	"github.com/sojourn-run/sojourn/worker"
-	"github.com/sojourn-run/sojourn/worker/link"
 )
 
 // crowd is many whole workers in the process of the test, each with a connection of its own to an app that is a process

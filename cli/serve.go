@@ -22,10 +22,10 @@ import (
 	"github.com/sojourn-run/sojourn/app/store/sqlite"
 	"github.com/sojourn-run/sojourn/internal/certs"
 	"github.com/sojourn-run/sojourn/internal/config"
+	"github.com/sojourn-run/sojourn/internal/link"
 	"github.com/sojourn-run/sojourn/internal/process"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 	"github.com/sojourn-run/sojourn/worker"
-	"github.com/sojourn-run/sojourn/worker/link"
 )
 
 // serve runs what the role says until ctx ends, and drains.

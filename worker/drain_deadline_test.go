@@ -8,9 +8,9 @@ import (
 
 	"github.com/sojourn-run/sojourn/app/apptest"
 	"github.com/sojourn-run/sojourn/app/plane"
+	"github.com/sojourn-run/sojourn/internal/link"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 	"github.com/sojourn-run/sojourn/worker"
-	"github.com/sojourn-run/sojourn/worker/link"
 )
 
 // At the default drain timeout of 25 s, running code has 20 s to finish, and the whole drain ends within 25 s.

@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/sojourn-run/sojourn/app/apptest"
-	"github.com/sojourn-run/sojourn/worker/link"
+	"github.com/sojourn-run/sojourn/internal/link"
 )
 
 // Code that finds its session's state missing is told what became of it, on another worker too.

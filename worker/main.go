@@ -14,10 +14,10 @@ import (
 
 	"github.com/sojourn-run/sojourn/internal/certs"
 	"github.com/sojourn-run/sojourn/internal/config"
+	"github.com/sojourn-run/sojourn/internal/link"
 	"github.com/sojourn-run/sojourn/internal/process"
 	"github.com/sojourn-run/sojourn/internal/release"
 	"github.com/sojourn-run/sojourn/sandbox"
-	"github.com/sojourn-run/sojourn/worker/link"
 )
 
 // Main makes a binary that is a worker alone, with the workflows and activities that register offers, and exits.

@@ -18,11 +18,11 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/sojourn-run/sojourn/internal/filelock"
+	"github.com/sojourn-run/sojourn/internal/link"
 	"github.com/sojourn-run/sojourn/sandbox"
 	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 	"github.com/sojourn-run/sojourn/worker/activity"
-	"github.com/sojourn-run/sojourn/worker/link"
 	"github.com/sojourn-run/sojourn/worker/runner"
 	"github.com/sojourn-run/sojourn/worker/session"
 	"github.com/sojourn-run/sojourn/worker/workflow"

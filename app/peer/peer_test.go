@@ -10,10 +10,10 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/sojourn-run/sojourn/app/peer"
+	"github.com/sojourn-run/sojourn/internal/link"
+	"github.com/sojourn-run/sojourn/internal/link/linktest"
 	"github.com/sojourn-run/sojourn/shared/payload"
 	"github.com/sojourn-run/sojourn/shared/protocol"
-	"github.com/sojourn-run/sojourn/worker/link"
-	"github.com/sojourn-run/sojourn/worker/link/linktest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

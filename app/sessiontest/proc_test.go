@@ -8,10 +8,10 @@ import (
 	"time"
 
 	"github.com/sojourn-run/sojourn/app/apptest"
+	"github.com/sojourn-run/sojourn/internal/link"
+	"github.com/sojourn-run/sojourn/internal/link/linktest"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 	"github.com/sojourn-run/sojourn/worker"
-	"github.com/sojourn-run/sojourn/worker/link"
-	"github.com/sojourn-run/sojourn/worker/link/linktest"
 )
 
 // proc is a worker process.

@@ -9,10 +9,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sojourn-run/sojourn/internal/link"
+	"github.com/sojourn-run/sojourn/internal/link/linktest"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 	"github.com/sojourn-run/sojourn/worker"
-	"github.com/sojourn-run/sojourn/worker/link"
-	"github.com/sojourn-run/sojourn/worker/link/linktest"
 )
 
 // deaf is a carrier whose polls, once they hang, come back for nobody: as a call that is stuck in the system.

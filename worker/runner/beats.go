@@ -8,8 +8,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/sojourn-run/sojourn/internal/link"
 	"github.com/sojourn-run/sojourn/shared/protocol"
-	"github.com/sojourn-run/sojourn/worker/link"
 )
 
 // beatPace is the minimum interval between two heartbeats of one attempt. Of several reports within it, only the last

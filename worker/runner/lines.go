@@ -6,10 +6,10 @@ import (
 	"sync"
 	"time"
 
+	"github.com/sojourn-run/sojourn/internal/link"
 	"github.com/sojourn-run/sojourn/sandbox"
 	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/protocol"
-	"github.com/sojourn-run/sojourn/worker/link"
 )
 
 // Lines are for people and no decision reads them, so they may be lost and must not hold anything up. Their memory is

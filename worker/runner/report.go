@@ -8,12 +8,12 @@ import (
 	"sync"
 	"time"
 
+	"github.com/sojourn-run/sojourn/internal/link"
 	"github.com/sojourn-run/sojourn/internal/retry"
 	"github.com/sojourn-run/sojourn/internal/socketio"
 	"github.com/sojourn-run/sojourn/internal/stack"
 	"github.com/sojourn-run/sojourn/shared/payload"
 	"github.com/sojourn-run/sojourn/shared/protocol"
-	"github.com/sojourn-run/sojourn/worker/link"
 )
 
 // An outcome is worth its lease: after that somebody else may have the task. So a report is tried again for as long and
