@@ -87,34 +87,34 @@ crash: ## kill processes at 100 random points under load; 200 sessions under kil
 
 powercut: ## cut the power CUTS (400) times in a record of the app's writes, syncs and answers: SQLite opens, nothing acknowledged is lost
 	.ci/deps strace
-	SOJOURN_TEST_POWERCUTS=$(CUTS) SOJOURN_TEST_REQUIRE=strace go test -count=1 -timeout 60m -v -run SurvivesAPowerCut ./cli
+	SOJOURN_TEST_POWERCUTS=$(CUTS) SOJOURN_TEST_REQUIRE=strace go test -count=1 -timeout 60m -v -run SurvivesAPowerCut ./internal/cli
 
 freeze: ## stop a worker 20 times for longer than its leases: it begins nothing late; and an app at 20 places: no other waits (FREEZES=20)
 	.ci/deps postgres
-	SOJOURN_TEST_FREEZES=$(FREEZES) .ci/postgres go test -count=1 -timeout 120m -v -run ThawedWorkerBegins ./cli
+	SOJOURN_TEST_FREEZES=$(FREEZES) .ci/postgres go test -count=1 -timeout 120m -v -run ThawedWorkerBegins ./internal/cli
 	SOJOURN_TEST_FREEZES=$(FREEZES) SOJOURN_TEST_REQUIRE=postgres .ci/postgres go test -count=1 -timeout 60m -v -run StandsStill ./app/store/postgres
 
 memory: ## attack an app of 256 MiB with the largest bodies on every route, with each role and none; large work in 1 GiB (MEMORY_ROUNDS=1)
-	SOJOURN_TEST_MEMORY_ROUNDS=$(MEMORY_ROUNDS) go test -count=1 -timeout 60m -v -run AnAppOf ./cli
+	SOJOURN_TEST_MEMORY_ROUNDS=$(MEMORY_ROUNDS) go test -count=1 -timeout 60m -v -run AnAppOf ./internal/cli
 
 backlog: deps ## work off backlogs of 18 MB and 93 MB over each transport, with two workers, on each database
 	SOJOURN_TEST_BACKLOG=1 SOJOURN_TEST_REQUIRE=postgres .ci/postgres go test -count=1 -timeout 60m -v -run BacklogOfLargePayloads ./worker
 
 soak: ## 500 workers that come, go and lose their connections for SOAK (10m) on each database: memory, goroutines and tables stay as they are
 	.ci/deps postgres
-	SOJOURN_TEST_SOAK=$(SOAK) SOJOURN_TEST_REQUIRE=postgres .ci/postgres go test -count=1 -timeout 120m -v -run FleetThatChurns ./cli
+	SOJOURN_TEST_SOAK=$(SOAK) SOJOURN_TEST_REQUIRE=postgres .ci/postgres go test -count=1 -timeout 120m -v -run FleetThatChurns ./internal/cli
 
 storm: ## drop the sockets of STORM (1000) workers that work, twice, on each database: all come back, nothing is lost
 	.ci/deps postgres
-	SOJOURN_TEST_STORM=$(STORM) SOJOURN_TEST_REQUIRE=postgres .ci/postgres go test -count=1 -timeout 60m -v -run SocketsAreDropped ./cli
+	SOJOURN_TEST_STORM=$(STORM) SOJOURN_TEST_REQUIRE=postgres .ci/postgres go test -count=1 -timeout 60m -v -run SocketsAreDropped ./internal/cli
 
 rolling: ## two builds change places under load for ROLLING (10m), app by app and worker by worker, on PostgreSQL with a schema change
 	.ci/deps postgres
-	SOJOURN_TEST_ROLLING=$(ROLLING) SOJOURN_TEST_REQUIRE=postgres .ci/postgres go test -count=1 -timeout 60m -v -run TwoBuildsChangePlaces ./cli
+	SOJOURN_TEST_ROLLING=$(ROLLING) SOJOURN_TEST_REQUIRE=postgres .ci/postgres go test -count=1 -timeout 60m -v -run TwoBuildsChangePlaces ./internal/cli
 
 chaos: ## kill, freeze, cut off and deploy two apps and workers in Go, JavaScript and Python for CHAOS (6m), 150 workflows; SEED repeats the choices
 	.ci/deps postgres python
-	SOJOURN_TEST_CHAOS=$(CHAOS) SOJOURN_TEST_CHAOS_SEED=$(SEED) SOJOURN_TEST_REQUIRE=postgres,python .ci/postgres go test -count=1 -timeout 30m -v -run SessionsUnderChaos ./cli
+	SOJOURN_TEST_CHAOS=$(CHAOS) SOJOURN_TEST_CHAOS_SEED=$(SEED) SOJOURN_TEST_REQUIRE=postgres,python .ci/postgres go test -count=1 -timeout 30m -v -run SessionsUnderChaos ./internal/cli
 
 sandbox-long: deps ## create and end CYCLES (1000) executors of each runtime in all the ways there are: no process, descriptor, file or memory stays
 	SOJOURN_TEST_CYCLES=$(CYCLES) go test -count=1 -timeout 60m -v -run CreatingAndKillingLeavesNothing ./sandbox

@@ -132,22 +132,22 @@ var directions = []direction{
 	{"client", []string{common}}, // for programs of users, and the command line
 
 	// Where app and worker meet.
-	{"cli/bench", []string{
-		"client", "cli/bench/flame",
+	{"internal/cli/bench", []string{
+		"client", "internal/cli/bench/flame",
 		"app", "app/plane", "app/engine", "app/broker", "app/view", "app/dispatch", "app/store/...", "worker",
 		"internal/link", "worker/workflow", "sandbox", "sandbox/frame",
 		common,
 	}},
-	{"cli/bench/chart", []string{"cli/bench"}},
-	{"cli/bench/flame", nil},
-	{"cli/conformance", nil},
-	{"cli", []string{
+	{"internal/cli/bench/chart", []string{"internal/cli/bench"}},
+	{"internal/cli/bench/flame", nil},
+	{"internal/cli/conformance", nil},
+	{"internal/cli", []string{
 		"client",
-		"cli/...", "docs", "web", "app", "app/plane", "app/auth", "app/engine", "app/broker", "app/dispatch",
+		"internal/cli/...", "docs", "web", "app", "app/plane", "app/auth", "app/engine", "app/broker", "app/dispatch",
 		"app/store/...", "worker", "internal/link", "sandbox",
 		"examples/look", "examples/research", common,
 	}},
-	{"", []string{"cli", "worker"}},
+	{"", []string{"internal/cli", "worker"}},
 	{"cmd/sojourn", []string{"", "examples"}},
 	{"deploy/image", nil}, // a tool: builds the image without an engine
 	{"examples/...", []string{"", "worker/...", "examples/..."}},
@@ -252,7 +252,7 @@ func violations(p pkg) []string {
 			found = append(found, fmt.Sprintf("%s imports %s, which arch_test.go does not allow", p.ImportPath, path))
 		}
 		if ours(path) && slices.Contains(databases, short(path)) &&
-			!coveredBy([]string{"cli/...", "app/apptest", "workflowtest"}, p.name()) {
+			!coveredBy([]string{"internal/cli/...", "app/apptest", "workflowtest"}, p.name()) {
 			found = append(found, fmt.Sprintf("%s imports %s: only cli and tests open a database", p.ImportPath, path))
 		}
 		if slices.Contains(pure, p.name()) && slices.ContainsFunc(impure, func(i string) bool {
@@ -437,9 +437,9 @@ func TestArchitectureChecksCatchWhatTheyAreFor(t *testing.T) {
 		{at("worker/runner", module+"/app/broker"), 1},
 		{at("app", module+"/app/store/sqlite"), 2},
 		{at("app/plane", module+"/app/store/sqlite"), 2},
-		{at("cli", module+"/app/store/sqlite", module+"/worker"), 0},
+		{at("internal/cli", module+"/app/store/sqlite", module+"/worker"), 0},
 		{at("app/novelty"), 1},
-		{at("", module+"/cli"), 0},
+		{at("", module+"/internal/cli"), 0},
 		{at("worker", module+"/app/store/postgres"), 2},
 	} {
 		if got := violations(c.p); len(got) != c.want {

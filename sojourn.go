@@ -5,7 +5,7 @@ package sojourn
 import (
 	"os"
 
-	"github.com/sojourn-run/sojourn/cli"
+	"github.com/sojourn-run/sojourn/internal/cli"
 	"github.com/sojourn-run/sojourn/worker"
 )
 

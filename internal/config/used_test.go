@@ -25,7 +25,7 @@ var serving = map[string][]Role{
 // reads lists, for each field of Config, the roles in which something outside this package reads it.
 func reads(t *testing.T) map[string][]Role {
 	t.Helper()
-	files, err := filepath.Glob("../../cli/*.go")
+	files, err := filepath.Glob("../../internal/cli/*.go")
 	if err != nil {
 		t.Fatal(err)
 	}

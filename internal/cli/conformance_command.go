@@ -9,8 +9,8 @@ import (
 	"github.com/schollz/progressbar/v3"
 	"github.com/spf13/cobra"
 
-	"github.com/sojourn-run/sojourn/cli/conformance"
 	"github.com/sojourn-run/sojourn/docs"
+	"github.com/sojourn-run/sojourn/internal/cli/conformance"
 	"github.com/sojourn-run/sojourn/internal/config"
 	"github.com/sojourn-run/sojourn/internal/process"
 )

@@ -13,7 +13,7 @@ import (
 )
 
 func TestTheImagesHealthcheckAsksWhoeverRunsInIt(t *testing.T) {
-	raw, err := os.ReadFile("../Dockerfile")
+	raw, err := os.ReadFile("../../Dockerfile")
 	if err != nil || !strings.Contains(string(raw), `CMD ["/usr/local/lib/sojourn/healthy"]`) ||
 		!strings.Contains(string(raw), "COPY deploy/healthy /usr/local/lib/sojourn/healthy\n") {
 		t.Fatalf("the image has no such HEALTHCHECK: %v", err)
@@ -52,7 +52,7 @@ func TestTheImagesHealthcheckAsksWhoeverRunsInIt(t *testing.T) {
 		{[]string{"SOJOURN_ADDR=" + good, "SOJOURN_CONTAINER_TYPE=WORKER", "SOJOURN_WORKER_ADDR=" + bad}, false},
 		{[]string{"SOJOURN_ADDR=" + nobody, "SOJOURN_CONTAINER_TYPE=WORKER"}, true},
 	} {
-		check := exec.CommandContext(t.Context(), "../deploy/healthy")
+		check := exec.CommandContext(t.Context(), "../../deploy/healthy")
 		check.Env = append(os.Environ(), c.environment...)
 		if out, err := check.CombinedOutput(); (err == nil) != c.healthy {
 			t.Errorf("%q: got %v, want healthy to be %v\n%s", c.environment, err, c.healthy, out)

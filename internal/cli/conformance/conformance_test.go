@@ -19,8 +19,8 @@ import (
 
 	"github.com/sojourn-run/sojourn/app"
 	"github.com/sojourn-run/sojourn/app/apptest"
-	"github.com/sojourn-run/sojourn/cli/conformance"
 	"github.com/sojourn-run/sojourn/docs"
+	"github.com/sojourn-run/sojourn/internal/cli/conformance"
 )
 
 const token = "conformance-test-token-0123456789"
@@ -233,11 +233,11 @@ func TestWhatIsNoServerIsAnErrorAndNoResult(t *testing.T) {
 
 func TestTheSuitesFitTheirSchema(t *testing.T) {
 	c := jsonschema.NewCompiler()
-	s, err := c.Compile("../../docs/schemas/conformance-suite.schema.json")
+	s, err := c.Compile("../../../docs/schemas/conformance-suite.schema.json")
 	if err != nil {
 		t.Fatal(err)
 	}
-	names, err := filepath.Glob("../../docs/conformance/*.json")
+	names, err := filepath.Glob("../../../docs/conformance/*.json")
 	if err != nil || len(names) == 0 {
 		t.Fatalf("no suites: %v", err)
 	}

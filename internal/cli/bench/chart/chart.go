@@ -14,7 +14,7 @@ import (
 	gochart "github.com/wcharczuk/go-chart/v2"
 	"github.com/wcharczuk/go-chart/v2/drawing"
 
-	"github.com/sojourn-run/sojourn/cli/bench"
+	"github.com/sojourn-run/sojourn/internal/cli/bench"
 )
 
 const (

@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sojourn-run/sojourn/cli"
 	"github.com/sojourn-run/sojourn/examples"
+	"github.com/sojourn-run/sojourn/internal/cli"
 	"github.com/sojourn-run/sojourn/sandbox"
 	"github.com/sojourn-run/sojourn/worker"
 	"github.com/sojourn-run/sojourn/worker/activity"

@@ -10,7 +10,7 @@ import (
 
 // What a drain relies on stands in the unit of every role.
 func TestSystemdUnitsWaitForADrain(t *testing.T) {
-	units, err := filepath.Glob("../deploy/systemd/*.service")
+	units, err := filepath.Glob("../../deploy/systemd/*.service")
 	if err != nil || len(units) != 2 {
 		t.Fatalf("got %q, %v", units, err)
 	}
@@ -40,7 +40,7 @@ func TestSystemdUnderstandsItsUnits(t *testing.T) {
 	if err != nil {
 		t.Skip("no systemd-analyze here")
 	}
-	units, err := filepath.Glob("../deploy/systemd/*.service")
+	units, err := filepath.Glob("../../deploy/systemd/*.service")
 	if err != nil || len(units) != 2 {
 		t.Fatalf("got %q, %v", units, err)
 	}

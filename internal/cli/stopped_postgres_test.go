@@ -31,7 +31,7 @@ func ownPostgres(t *testing.T) *server {
 	if os.Getenv("SOJOURN_TEST_POSTGRES") == "" && !strings.Contains(os.Getenv("SOJOURN_TEST_REQUIRE"), "postgres") {
 		t.Skip("no postgres: SOJOURN_TEST_POSTGRES names no server")
 	}
-	c := exec.Command("../.ci/postgres", "sh", "-c", `echo "$SOJOURN_TEST_POSTGRES"; exec cat`)
+	c := exec.Command("../../.ci/postgres", "sh", "-c", `echo "$SOJOURN_TEST_POSTGRES"; exec cat`)
 	c.Env = slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "SOJOURN_TEST_POSTGRES=") })
 	c.Stderr = os.Stderr
 	in, err := c.StdinPipe()

@@ -131,7 +131,7 @@ func meanwhile(other, do func()) {
 // settings is not tried again and again.
 func TestPM2KeepsBothRolesUp(t *testing.T) {
 	t.Parallel()
-	bin, err := filepath.Abs("../interop/pm2/node_modules/pm2/bin/pm2")
+	bin, err := filepath.Abs("../../interop/pm2/node_modules/pm2/bin/pm2")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -146,7 +146,7 @@ func TestPM2KeepsBothRolesUp(t *testing.T) {
 	if err := os.Symlink(self, filepath.Join(dir, "sojourn")); err != nil {
 		t.Fatal(err)
 	}
-	config, err := os.ReadFile("../ecosystem.config.js")
+	config, err := os.ReadFile("../../ecosystem.config.js")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -318,7 +318,8 @@ func newChaos(t *testing.T, python string) *chaos {
 		name, w := fmt.Sprint("py-", i), newWire(t, apps[i%2], apps[1-i%2])
 		c.add(name, []*wire{w}, func(string) *process {
 			return launchCommand(t, name, exec.Command(
-				python, filepath.Join("..", "interop", "python", "chaos_worker.py"), "http://"+w.addr, f.client.token, "py", name,
+				python, filepath.Join("..", "..", "interop", "python", "chaos_worker.py"),
+				"http://"+w.addr, f.client.token, "py", name,
 			))
 		})
 	}
@@ -328,8 +329,8 @@ func newChaos(t *testing.T, python string) *chaos {
 // chaosSocketWorker is the example of a worker over the socket with one more activity, the step of this test.
 func chaosSocketWorker(t *testing.T) string {
 	t.Helper()
-	dir, example := t.TempDir(), filepath.Join("..", "examples", "socket-worker")
-	modules, err := filepath.Abs(filepath.Join("..", "interop", "js", "node_modules"))
+	dir, example := t.TempDir(), filepath.Join("..", "..", "examples", "socket-worker")
+	modules, err := filepath.Abs(filepath.Join("..", "..", "interop", "js", "node_modules"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -388,7 +389,7 @@ func TestSessionsUnderChaos(t *testing.T) {
 	if length < time.Minute {
 		workflows, pause, longest, finish = 18, time.Second, 6*time.Second, 2*time.Minute
 	}
-	c := newChaos(t, apptest.Python(t, filepath.Join("..", "interop", "python", "requirements.txt")))
+	c := newChaos(t, apptest.Python(t, filepath.Join("..", "..", "interop", "python", "requirements.txt")))
 	queues := []string{"default", "py", "js", "default", "py", "socket"}
 	for i := range workflows {
 		id := fmt.Sprint("chaos-", i)

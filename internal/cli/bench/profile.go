@@ -10,7 +10,7 @@ import (
 
 	"github.com/google/pprof/profile"
 
-	"github.com/sojourn-run/sojourn/cli/bench/flame"
+	"github.com/sojourn-run/sojourn/internal/cli/bench/flame"
 )
 
 // profiles are those of the processors while the runs of a scenario were measured.

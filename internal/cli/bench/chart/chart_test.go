@@ -12,7 +12,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/sojourn-run/sojourn/cli/bench"
+	"github.com/sojourn-run/sojourn/internal/cli/bench"
 )
 
 func result(scenario, store, unit string, size int, runs ...float64) bench.Result {

@@ -12,8 +12,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/sojourn-run/sojourn/cli/bench"
 	"github.com/sojourn-run/sojourn/client"
+	"github.com/sojourn-run/sojourn/internal/cli/bench"
 	"github.com/sojourn-run/sojourn/internal/config"
 	"github.com/sojourn-run/sojourn/internal/process"
 	"github.com/sojourn-run/sojourn/sandbox"

@@ -12,8 +12,8 @@ import (
 	"github.com/schollz/progressbar/v3"
 	"github.com/spf13/cobra"
 
-	"github.com/sojourn-run/sojourn/cli/bench"
-	"github.com/sojourn-run/sojourn/cli/bench/chart"
+	"github.com/sojourn-run/sojourn/internal/cli/bench"
+	"github.com/sojourn-run/sojourn/internal/cli/bench/chart"
 	"github.com/sojourn-run/sojourn/internal/process"
 	"github.com/sojourn-run/sojourn/internal/release"
 	"github.com/sojourn-run/sojourn/sandbox"

@@ -41,7 +41,7 @@ var newest = sync.OnceValues(func() ([]byte, error) {
 	replaced := map[string]string{}
 	for _, database := range []string{"sqlite", "postgres"} {
 		at, err := filepath.Abs(filepath.Join(
-			"..", "app", "store", database, "migrations", fmt.Sprintf("%05d_newer.sql", version+1),
+			"..", "..", "app", "store", database, "migrations", fmt.Sprintf("%05d_newer.sql", version+1),
 		))
 		if err != nil {
 			return nil, err

@@ -90,7 +90,7 @@ func TestTheListOfSchedulesCountsSkippedFirings(t *testing.T) {
 func TestTheExecutionModeIsThatOfTheGuide(t *testing.T) {
 	t.Parallel()
 	s := startShell(t)
-	page, err := os.ReadFile("../docs/guide/socket-workers.md")
+	page, err := os.ReadFile("../../docs/guide/socket-workers.md")
 	if err != nil {
 		t.Fatal(err)
 	}

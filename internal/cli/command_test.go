@@ -269,7 +269,7 @@ func latestSchema(t *testing.T) int {
 }
 
 func schemaHere() (int, error) {
-	all, err := filepath.Glob("../app/store/sqlite/migrations/*.sql")
+	all, err := filepath.Glob("../../app/store/sqlite/migrations/*.sql")
 	if err == nil && len(all) == 0 {
 		err = errors.New("no migrations are here")
 	}

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/sojourn-run/sojourn/cli/bench"
+	"github.com/sojourn-run/sojourn/internal/cli/bench"
 )
 
 // The program measures itself as it is started: this one here, as an app of its own.

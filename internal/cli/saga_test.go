@@ -36,7 +36,7 @@ type orders struct {
 func (o *orders) works(id string) {
 	o.t.Helper()
 	c := exec.Command(o.python, "worker.py", o.client.base, o.client.token, "orders", id, "10")
-	c.Dir = filepath.Join("..", "interop", "python")
+	c.Dir = filepath.Join("..", "..", "interop", "python")
 	c.Env = append(os.Environ(), "PYTHONDONTWRITEBYTECODE=1")
 	said := &output{moved: make(chan struct{})}
 	c.Stdout, c.Stderr = said, said
@@ -183,7 +183,7 @@ func (o *orders) judge(order string, lines []line) (ended time.Time) {
 // instead of a killed worker is somebody new; else it comes back under its own id, and gets at once what it had.
 func TestOrdersSurviveKilledWorkersAndApps(t *testing.T) {
 	t.Parallel()
-	python := apptest.Python(t, filepath.Join("..", "interop", "python", "requirements.txt"))
+	python := apptest.Python(t, filepath.Join("..", "..", "interop", "python", "requirements.txt"))
 	for _, kind := range []string{"sqlite", "postgres"} {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
