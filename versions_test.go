@@ -30,6 +30,6 @@ func TestTheGuideSaysWhatABuildNeeds(t *testing.T) {
 		t.Fatal(err, language)
 	}
 	node := strings.TrimPrefix(web.Engines.Node, ">=")
-	stated.In(t, "guide/getting-started.md", "You need Go {} and Node {}, or newer ones.", language[1], node)
+	stated.In(t, "guide/getting-started.md", "You need Go {} and Node {}, or newer versions.", language[1], node)
 	stated.In(t, "../README.md", "Go {} and Node {} are all it takes.", language[1], node)
 }

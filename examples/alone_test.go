@@ -42,15 +42,11 @@ func TestActivitiesByThemselvesAsInTheGuide(t *testing.T) {
 	})
 	var script string
 	for _, block := range blocks(t, "../docs/guide/activities.md", "sh") {
-		if strings.Contains(block, "activity run") {
-			script = block
+		if strings.Contains(block, "activity run") || strings.Contains(block, "sojourn/activities") {
+			script += block
 		}
 	}
-	for _, block := range blocks(t, "../docs/guide/getting-started.md", "sh") {
-		if strings.HasPrefix(block, "api()") {
-			script = block + script
-		}
-	}
+	checkConsole(t, a, "../docs/guide/getting-started.md", 2, "sojourn activity run ")
 	says(
 		t, a, script, `["buytea"]`, `["buytea","callBob"]`, `started_newlater,run`, `["buytea","callBob","fragile"]`,
 		`"outcome":"started_new"`, `"output":["buytea","callBob","fragile","water"]`,

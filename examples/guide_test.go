@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -85,9 +86,7 @@ func TestStepsOfTheWorkerProtocolWork(t *testing.T) {
 		}
 	}
 	a := apptest.Start(t, apptest.Options{})
-	script := "set -euo pipefail\n" + strings.Join(blocks(t, "../docs/guide/workers-in-any-language.md", "sh"), "echo\n")
-	script = strings.ReplaceAll(script, "http://127.0.0.1:7700", a.URL())
-	c := exec.CommandContext(t.Context(), "bash", "-c", script)
+	c := shell(t, a, strings.Join(blocks(t, "../docs/guide/workers-in-any-language.md", "sh"), "echo\n"))
 	c.Dir = ".."
 	out, err := c.CombinedOutput()
 	if err != nil {
@@ -95,9 +94,9 @@ func TestStepsOfTheWorkerProtocolWork(t *testing.T) {
 	}
 	at := 0
 	for _, want := range []string{
-		`"registered":true`, `"outcome":"started_new"`, `"run_status":"waiting"`, `"can_continue":true`, `"recorded":true`,
+		`"registered":true`, "started_new g1", `"run_status":"waiting"`, `"can_continue":true`, `"recorded":true`,
 		`"reason":"already_completed"`,
-		`"reason":"stale_attempt"`, `"run_status":"completed"`, "hello world\n", `["world"]`, `"outcome":"created"`,
+		`"reason":"stale_attempt"`, `"run_status":"completed"`, `"hello world"`, `["world"]`, `"outcome":"created"`,
 		`"outcome":"heartbeat_recorded"`,
 		`"outcome":"released"`, `"outcome":"reacquired"`, `"outcome":"closed"`, `"acknowledged":true`,
 		`"outcome":"deregistered"`,
@@ -122,14 +121,75 @@ func TestSchedulesAsInTheGuide(t *testing.T) {
 	)
 }
 
-// says runs a script of the guide, in which "sojourn" is a binary that has hello, and looks for what it prints: each
-// behind the one before, without spaces.
-func says(t *testing.T, a *apptest.App, script string, all ...string) {
+// shell returns a command that runs a script of the guide against an app. In the script, "sojourn" is the binary of
+// examples/hello.
+func shell(t *testing.T, a *apptest.App, script string) *exec.Cmd {
 	t.Helper()
 	script = "set -euo pipefail\nsojourn() { '" + build(t, "hello") + "' \"$@\"; }\n" + script
 	c := exec.CommandContext(t.Context(), "bash", "-c", strings.ReplaceAll(script, "http://127.0.0.1:7700", a.URL()))
 	c.Env = append(os.Environ(), "SOJOURN_APP_URL="+a.URL(), "SOJOURN_DATA_DIR="+t.TempDir())
-	out, err := c.CombinedOutput()
+	return c
+}
+
+// varying matches the parts of an output that differ between two runs: run IDs and times.
+var varying = regexp.MustCompile(`\b01[0-9A-HJKMNP-TV-Z]{24}\b|\d{4}-\d\d-\d\dT[\d:.]+Z`)
+
+// checkConsole runs the commands of the console blocks of a page that begin with one of some prefixes, and compares
+// what they print with the lines below them. It fails if there are fewer than least such commands.
+func checkConsole(t *testing.T, a *apptest.App, page string, least int, prefixes ...string) {
+	t.Helper()
+	ran := 0
+	for _, block := range blocks(t, page, "console") {
+		for _, step := range strings.Split(strings.TrimPrefix(block, "$ "), "\n$ ") {
+			command, want, _ := strings.Cut(step, "\n")
+			if !slices.ContainsFunc(prefixes, func(p string) bool { return strings.HasPrefix(command, p) }) {
+				continue
+			}
+			ran++
+			out, err := shell(t, a, command).CombinedOutput()
+			got := varying.ReplaceAllString(strings.TrimSpace(string(out)), "…")
+			if want = varying.ReplaceAllString(strings.TrimSpace(want), "…"); err != nil || got != want {
+				t.Errorf("%s: %s prints, %v:\n%s\nthe page has:\n%s", page, command, err, got, want)
+			}
+		}
+	}
+	if ran < least {
+		t.Errorf("%s: only %d commands were run", page, ran)
+	}
+}
+
+func TestCommandsInTheGuidePrintWhatItShows(t *testing.T) {
+	t.Parallel()
+	if _, err := exec.LookPath("bash"); err != nil {
+		t.Skip(err)
+	}
+	a := apptest.Start(t, apptest.Options{})
+	work(t, a, nil)
+	for page, commands := range map[string]int{"getting-started.md": 3, "command-line.md": 4, "workflows-in-go.md": 4} {
+		checkConsole(
+			t, a, "../docs/guide/"+page, commands, "sojourn workflow start tour", "sojourn workflow describe g1",
+			"sojourn workflow history g1", "sojourn workflow update b", "sojourn workflow query b",
+		)
+	}
+}
+
+func TestRequestsInGettingStartedWork(t *testing.T) {
+	t.Parallel()
+	for _, needed := range []string{"bash", "curl"} {
+		if _, err := exec.LookPath(needed); err != nil {
+			t.Skipf("no %s: %v", needed, err)
+		}
+	}
+	a := apptest.Start(t, apptest.Options{})
+	work(t, a, nil)
+	script := strings.Join(blocks(t, "../docs/guide/getting-started.md", "sh"), "")
+	says(t, a, script, `"workflow_id":"g2"`, `"outcome":"started_new"`, `"workflow_type":"tour.greeting"`)
+}
+
+// says runs a script of the guide and searches its output for texts, each behind the one before, without spaces.
+func says(t *testing.T, a *apptest.App, script string, all ...string) {
+	t.Helper()
+	out, err := shell(t, a, script).CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
