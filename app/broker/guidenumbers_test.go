@@ -20,6 +20,6 @@ func TestTheGuideSaysTheNumbersOfTheBroker(t *testing.T) {
 	stated.In(t, "guide/schedules.md", "both included, up to {} at once", maxBackfill)
 	stated.In(t, "guide/fleets.md", "It is `stale` {} after its last sign of life.", o.Alive)
 	stated.In(
-		t, "guide/workflows-in-go.md", "Without any the caller is told after {}, or {} for an update", queryDeadline, validationDeadline,
+		t, "guide/workflows-in-go.md", "Without any the caller receives an error after {}, or {} for an update", queryDeadline, validationDeadline,
 	)
 }

@@ -40,12 +40,12 @@ func TestTheGuideSaysTheNumbersOfTheEngine(t *testing.T) {
 	stated.In(t, hands, "a workflow task for its lease of {}, an activity too", WorkflowLease)
 	stated.In(t, hands, "A run may have {} activities, timers and children open", protocol.MaxPending)
 
-	stated.In(t, writing, "`ErrPoison` (blamed for the loss of {} worker processes, or {} deliveries came to nothing)",
+	stated.In(t, writing, "`ErrPoison` (blamed for the loss of {} worker processes, or {} deliveries without an outcome)",
 		DefaultBlamedLosses, MaxDeliveries)
-	stated.In(t, writing, "as `stack_trace` ({}, and {} of one that is tried again)", maxStack, maxRetryStack)
+	stated.In(t, writing, "as `stack_trace` ({}, and {} of one that is retried)", maxStack, maxRetryStack)
 	stated.In(t, writing, "| open activities of a run, open timers, open children | {} each;", protocol.MaxPending)
-	stated.In(t, writing, "| updates of a run without an answer | {} |", MaxUpdates)
+	stated.In(t, writing, "| updates of a run without a result | {} |", MaxUpdates)
 	stated.In(t, writing, "| a memo entry, the memo, a search attribute | {}, {} and {} bytes; {} entries each |",
 		protocol.MaxMemoEntry, protocol.MaxMemo, protocol.MaxAttributeBytes, protocol.MaxAttributes)
-	stated.In(t, writing, "| commands of one step | {} leave at once, the rest with the next step |", protocol.MaxCommands)
+	stated.In(t, writing, "| commands of one workflow task | {}; the rest follow with the next task |", protocol.MaxCommands)
 }

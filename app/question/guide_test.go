@@ -7,6 +7,6 @@ import (
 )
 
 func TestTheGuideSaysWhenAnotherIsAsked(t *testing.T) {
-	stated.In(t, "guide/workflows-in-go.md", "after {} another is asked as well, if one may be, {} later a third", askAgain, 2*askAgain)
+	stated.In(t, "guide/workflows-in-go.md", "after {} the app also asks a second worker, if there is one, {} later a third", askAgain, 2*askAgain)
 	stated.In(t, "guide/workers-in-any-language.md", "Who has a question for more than {} is not", askAgain)
 }

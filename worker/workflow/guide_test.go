@@ -12,6 +12,6 @@ func TestTheGuideSaysHowLongCodeMayTake(t *testing.T) {
 	const page = "guide/workflows-in-go.md"
 	stated.In(t, page, "or blocks outside the package, fails its task after {} with its stack.", patience)
 	stated.In(t, page, "fails it; so does more than {}.", patience)
-	stated.In(t, page, "| code between two waits | {}; longer is taken for a loop, and the task fails |", patience)
+	stated.In(t, page, "| code between two waits | {}; longer counts as a loop, and the workflow task fails |", patience)
 	stated.In(t, page, "{} entries each |", protocol.MaxAttributes)
 }
