@@ -23,7 +23,8 @@ const common = "common"
 
 var commonPackages = []string{
 	"shared/...", "internal/budget", "internal/certs", "internal/config", "internal/connlimit", "internal/filelock",
-	"internal/httpjson", "internal/mask", "internal/process", "internal/rawjson", "internal/release", "internal/retry",
+	"internal/httpjson", "internal/mask", "internal/process", "internal/rawjson", "internal/release",
+	"internal/retry",
 	"internal/rpc", "internal/socketio/...", "internal/stack", "internal/suggest",
 }
 
@@ -47,8 +48,8 @@ var directions = []direction{
 
 	// The control plane, from the pure core outwards.
 	{"app/engine", []string{common}},
-	{"app/quota", []string{"app/engine", "shared/protocol"}},
-	{"app/store", []string{"app/quota", "app/engine", common}},
+	{"app/internal/quota", []string{"app/engine", "shared/protocol"}},
+	{"app/store", []string{"app/internal/quota", "app/engine", common}},
 	{"app/store/sqldb/db", []string{"app/store"}},
 	{"app/store/sqldb/clock", nil},
 	{"app/store/sqldb/record", []string{
@@ -58,56 +59,66 @@ var directions = []direction{
 		"app/store/sqldb/record", "app/store/sqldb/db", "app/store/sqldb/clock", "app/store", "app/engine",
 		"shared/history", "shared/protocol",
 	}},
-	{"app/store/sqldb", []string{"app/store/sqldb/...", "app/store", "app/quota", "app/engine", common}},
+	{"app/store/sqldb", []string{"app/store/sqldb/...", "app/store", "app/internal/quota", "app/engine", common}},
 	{"app/store/sqlite", []string{
 		"app/store/sqldb", "app/store/sqldb/db", "app/store", "internal/process", "internal/filelock",
 	}},
 	{"app/store/postgres", []string{
 		"app/store/sqldb", "app/store/sqldb/db", "app/store", "app/engine", "shared/protocol",
 	}},
-	{"app/store/storetest", []string{"app/store", "app/engine", common}},
+	{"app/internal/storetest", []string{"app/store", "app/engine", common}},
 	{"app/auth", []string{"app/store", "app/engine", common}},
-	{"app/change", []string{"app/auth", "app/store", "app/engine", "shared/history", "shared/protocol"}},
+	{"app/internal/change", []string{"app/auth", "app/store", "app/engine", "shared/history", "shared/protocol"}},
 	{"app/dispatch", []string{"app/store", "app/engine", "shared/protocol"}},
-	{"app/presence", []string{
-		"app/change", "app/dispatch", "app/auth", "app/store", "app/engine", "shared/history", "shared/protocol",
+	{"app/internal/presence", []string{
+		"app/internal/change", "app/dispatch", "app/auth", "app/store", "app/engine", "shared/history",
+		"shared/protocol",
 		"internal/release",
 	}},
-	{"app/filter", []string{"app/store", "app/engine", "shared/history", "shared/protocol"}},
-	{"app/view", []string{"app/filter", "app/presence", "app/change", "app/store", "app/engine", common}},
-	{"app/question", []string{
-		"app/change", "app/store", "app/engine", "shared/history", "shared/payload", "shared/protocol",
+	{"app/internal/filter", []string{"app/store", "app/engine", "shared/history", "shared/protocol"}},
+	{"app/view", []string{
+		"app/internal/filter", "app/internal/presence", "app/internal/change", "app/store", "app/engine", common,
 	}},
-	{"app/fleet", []string{
-		"app/view", "app/presence", "app/change", "app/dispatch", "app/store", "app/engine", "shared/history",
+	{"app/internal/question", []string{
+		"app/internal/change", "app/store", "app/engine", "shared/history", "shared/payload", "shared/protocol",
+	}},
+	{"app/internal/fleet", []string{
+		"app/view", "app/internal/presence", "app/internal/change", "app/dispatch", "app/store", "app/engine",
+		"shared/history",
 		"shared/protocol",
 	}},
-	{"app/evict", []string{
-		"app/presence", "app/change", "app/dispatch", "app/store", "app/engine", "shared/protocol",
+	{"app/internal/evict", []string{
+		"app/internal/presence", "app/internal/change", "app/dispatch", "app/store", "app/engine", "shared/protocol",
 	}},
-	{"app/logs", []string{"app/change", "app/store", "app/engine", "shared/protocol"}},
+	{"app/internal/logs", []string{"app/internal/change", "app/store", "app/engine", "shared/protocol"}},
 	{"app/broker", []string{
-		"app/fleet", "app/evict", "app/logs", "app/question", "app/presence", "app/view", "app/dispatch", "app/change",
-		"app/auth", "app/store", "app/quota", "app/engine", common,
+		"app/internal/fleet", "app/internal/evict", "app/internal/logs", "app/internal/question",
+		"app/internal/presence", "app/view", "app/dispatch", "app/internal/change",
+		"app/auth", "app/store", "app/internal/quota", "app/engine", common,
 	}},
-	{"app/sweep", []string{"app/store", "app/engine"}},
-	{"app/serve", []string{"app/auth", "app/store", common}},
-	{"app/httpapi", []string{
-		"app/serve", "app/view", "app/auth", "app/store", "app/engine", "docs", common,
+	{"app/internal/sweep", []string{"app/store", "app/engine"}},
+	{"app/internal/serve", []string{"app/auth", "app/store", common}},
+	{"app/internal/httpapi", []string{
+		"app/internal/serve", "app/view", "app/auth", "app/store", "app/engine", "docs", common,
 	}},
-	{"app/workerapi", []string{"app/serve", "app/auth", "app/dispatch", "app/store", "app/engine", common}},
-	{"app/peer", []string{"app/auth", "app/dispatch", "app/store", "shared/payload", "shared/protocol"}},
-	{"app/channel", []string{"app/peer", "app/dispatch", "app/store", common}},
+	{"app/internal/workerapi", []string{
+		"app/internal/serve", "app/auth", "app/dispatch", "app/store", "app/engine", common,
+	}},
+	{"app/internal/peer", []string{"app/auth", "app/dispatch", "app/store", "shared/payload", "shared/protocol"}},
+	{"app/internal/channel", []string{"app/internal/peer", "app/dispatch", "app/store", common}},
 	{"app/plane", []string{
-		"app/httpapi", "app/workerapi", "app/channel", "app/peer", "app/sweep", "app/broker", "app/view", "app/dispatch",
+		"app/internal/httpapi", "app/internal/workerapi", "app/internal/channel", "app/internal/peer",
+		"app/internal/sweep", "app/broker", "app/view", "app/dispatch",
 		"app/auth", "app/store", "app/engine", "internal/budget", "shared/protocol",
 	}},
 	{"app", []string{"app/plane", "web", "internal/connlimit", "internal/httpjson"}},
 	{"internal/stated", nil}, // for tests only: what the guide says, held against what the program has
 	// a tool: not in the binary
-	{"internal/openapi", []string{"app/httpapi", "app/workerapi", "app/serve", "app/auth", common}},
-	{"internal/openapi/write", []string{"internal/openapi"}},
-	{"app/apptest", []string{"app", "app/plane", "internal/openapi", "app/store/...", "docs"}},
+	{"app/internal/openapi", []string{
+		"app/internal/httpapi", "app/internal/workerapi", "app/internal/serve", "app/auth", common,
+	}},
+	{"app/internal/openapi/write", []string{"app/internal/openapi"}},
+	{"app/apptest", []string{"app", "app/plane", "app/internal/...", "app/store/...", "docs"}},
 	{"app/sessiontest/invariants", nil},
 	{"app/sessiontest", nil}, // tests only
 
@@ -122,7 +133,8 @@ var directions = []direction{
 		"worker/clock", "worker/session", "internal/link", "worker/workflow", "worker/activity", "sandbox", common,
 	}},
 	{"worker", []string{
-		"worker/runner", "worker/session", "internal/link", "worker/workflow", "worker/activity", "sandbox/...", common,
+		"worker/runner", "worker/session", "internal/link", "worker/workflow", "worker/activity", "sandbox/...",
+		common,
 	}},
 	{"workflowtest", []string{ // for the tests of its users: a whole app, in virtual time
 		"worker", "internal/link", "worker/workflow", "worker/activity", "app/plane", "app/store", "app/store/sqldb",
@@ -154,12 +166,13 @@ var directions = []direction{
 }
 
 // pure packages decide and never act: the same arguments give the same answer, today and in a replay.
-var pure = []string{"app/engine", "app/filter", "shared/history"}
+var pure = []string{"app/engine", "app/internal/filter", "shared/history"}
 
 // impure lists what a pure package must not import; an entry covers the packages below it.
 var impure = []string{
 	"context", "net", "os", "sync", "database", "log", "io/ioutil", "math/rand", "crypto/rand", "syscall", "runtime",
-	"github.com/rs/zerolog", "go.opentelemetry.io", "github.com/prometheus", "gorm.io", "github.com/jackc", "modernc.org",
+	"github.com/rs/zerolog", "go.opentelemetry.io", "github.com/prometheus", "gorm.io", "github.com/jackc",
+	"modernc.org",
 }
 
 // clocks are the names of package time that read the clock or wait for it.

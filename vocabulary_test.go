@@ -16,7 +16,7 @@ var wireWords = regexp.MustCompile(`^(Job|ChannelPoll|ChannelComplete|TaskToken|
 
 // ends are the two ends of a socket: a package, and a file.
 func isEnd(pkg, file string) bool {
-	return pkg == "app/channel" || pkg == "internal/link" && file == "socket.go"
+	return pkg == "app/internal/channel" || pkg == "internal/link" && file == "socket.go"
 }
 
 // In one process a call of the app is a call: nothing is named by a string, encoded or parsed on its way. Whoever knows

@@ -3,7 +3,7 @@ package docs
 
 import "embed"
 
-// OpenAPI describes the HTTP API. It is generated: see internal/openapi.
+// OpenAPI describes the HTTP API. It is generated: see app/internal/openapi.
 //
 //go:embed openapi.json
 var OpenAPI []byte

@@ -10,8 +10,8 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/sojourn-run/sojourn/app/internal/openapi"
 	"github.com/sojourn-run/sojourn/docs"
-	"github.com/sojourn-run/sojourn/internal/openapi"
 )
 
 // longest is the size up to which answers are looked at: checking megabytes of history would be most of a test's time.

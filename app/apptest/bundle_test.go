@@ -15,7 +15,7 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"github.com/sojourn-run/sojourn/app/apptest"
-	"github.com/sojourn-run/sojourn/app/httpapi"
+	"github.com/sojourn-run/sojourn/app/internal/httpapi"
 	"github.com/sojourn-run/sojourn/shared/payload"
 )
 

@@ -10,8 +10,8 @@ import (
 	"testing"
 
 	"github.com/sojourn-run/sojourn/app/apptest"
-	"github.com/sojourn-run/sojourn/app/httpapi"
-	"github.com/sojourn-run/sojourn/app/workerapi"
+	"github.com/sojourn-run/sojourn/app/internal/httpapi"
+	"github.com/sojourn-run/sojourn/app/internal/workerapi"
 )
 
 //go:embed testdata/cli_requests.json

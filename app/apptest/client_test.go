@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/sojourn-run/sojourn/app/httpapi"
-	"github.com/sojourn-run/sojourn/app/workerapi"
+	"github.com/sojourn-run/sojourn/app/internal/httpapi"
+	"github.com/sojourn-run/sojourn/app/internal/workerapi"
 )
 
 // client calls an app with the headers a sound request has, and others where it is told so.

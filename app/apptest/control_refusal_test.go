@@ -12,8 +12,8 @@ import (
 	"github.com/sojourn-run/sojourn/app"
 	"github.com/sojourn-run/sojourn/app/apptest"
 	"github.com/sojourn-run/sojourn/app/auth"
-	"github.com/sojourn-run/sojourn/app/httpapi"
-	"github.com/sojourn-run/sojourn/app/serve"
+	"github.com/sojourn-run/sojourn/app/internal/httpapi"
+	"github.com/sojourn-run/sojourn/app/internal/serve"
 	"github.com/sojourn-run/sojourn/internal/httpjson"
 )
 

@@ -18,8 +18,8 @@ import (
 	"github.com/sojourn-run/sojourn/app"
 	"github.com/sojourn-run/sojourn/app/apptest"
 	"github.com/sojourn-run/sojourn/app/auth"
-	"github.com/sojourn-run/sojourn/app/httpapi"
-	"github.com/sojourn-run/sojourn/app/workerapi"
+	"github.com/sojourn-run/sojourn/app/internal/httpapi"
+	"github.com/sojourn-run/sojourn/app/internal/workerapi"
 )
 
 // fuzzShare is the part of all operations that one run of the test requests. Nearly all of its time goes into making

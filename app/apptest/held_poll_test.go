@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/sojourn-run/sojourn/app/apptest"
-	"github.com/sojourn-run/sojourn/app/workerapi"
+	"github.com/sojourn-run/sojourn/app/internal/workerapi"
 )
 
 // pollWith polls with further members of the body and gives the whole answer.

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/sojourn-run/sojourn/app/apptest"
-	"github.com/sojourn-run/sojourn/app/workerapi"
+	"github.com/sojourn-run/sojourn/app/internal/workerapi"
 )
 
 // held begins n polls of a kind, by that many workers in turn, and returns once all of them wait.

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/sojourn-run/sojourn/app/apptest"
-	"github.com/sojourn-run/sojourn/app/store/storetest"
+	"github.com/sojourn-run/sojourn/app/internal/storetest"
 )
 
 // behind starts an app whose connections to PostgreSQL go through a gate, and another on the same database whose do

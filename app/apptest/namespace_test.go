@@ -10,9 +10,9 @@ import (
 
 	"github.com/sojourn-run/sojourn/app"
 	"github.com/sojourn-run/sojourn/app/apptest"
-	"github.com/sojourn-run/sojourn/app/httpapi"
-	"github.com/sojourn-run/sojourn/app/serve"
-	"github.com/sojourn-run/sojourn/app/workerapi"
+	"github.com/sojourn-run/sojourn/app/internal/httpapi"
+	"github.com/sojourn-run/sojourn/app/internal/serve"
+	"github.com/sojourn-run/sojourn/app/internal/workerapi"
 )
 
 // caller asks an app over HTTP, in one namespace.

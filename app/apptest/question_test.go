@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/sojourn-run/sojourn/app/apptest"
-	"github.com/sojourn-run/sojourn/app/httpapi"
+	"github.com/sojourn-run/sojourn/app/internal/httpapi"
 )
 
 // later makes a request elsewhere.

@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"github.com/sojourn-run/sojourn/app/apptest"
-	"github.com/sojourn-run/sojourn/app/workerapi"
+	"github.com/sojourn-run/sojourn/app/internal/workerapi"
 )
 
 // prints registers a worker with fingerprints of its code.

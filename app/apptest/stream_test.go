@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/sojourn-run/sojourn/app/apptest"
-	"github.com/sojourn-run/sojourn/app/httpapi"
+	"github.com/sojourn-run/sojourn/app/internal/httpapi"
 )
 
 // stream is an open stream of server-sent events.

@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"github.com/sojourn-run/sojourn/app/apptest"
-	"github.com/sojourn-run/sojourn/app/serve"
+	"github.com/sojourn-run/sojourn/app/internal/serve"
 )
 
 // warned returns the code and the subject of each warning in the response.

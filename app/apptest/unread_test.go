@@ -9,9 +9,9 @@ import (
 
 	"github.com/sojourn-run/sojourn/app/apptest"
 	"github.com/sojourn-run/sojourn/app/auth"
-	"github.com/sojourn-run/sojourn/app/httpapi"
+	"github.com/sojourn-run/sojourn/app/internal/httpapi"
+	"github.com/sojourn-run/sojourn/app/internal/workerapi"
 	"github.com/sojourn-run/sojourn/app/plane"
-	"github.com/sojourn-run/sojourn/app/workerapi"
 )
 
 // metered is a body that counts what is read of it.

@@ -11,7 +11,7 @@ import (
 	"github.com/sojourn-run/sojourn/app"
 	"github.com/sojourn-run/sojourn/app/apptest"
 	"github.com/sojourn-run/sojourn/app/auth"
-	"github.com/sojourn-run/sojourn/app/workerapi"
+	"github.com/sojourn-run/sojourn/app/internal/workerapi"
 	"github.com/sojourn-run/sojourn/internal/httpjson"
 )
 

@@ -8,7 +8,7 @@ import (
 
 	"github.com/sojourn-run/sojourn/app/apptest"
 	"github.com/sojourn-run/sojourn/app/broker"
-	"github.com/sojourn-run/sojourn/app/question"
+	"github.com/sojourn-run/sojourn/app/internal/question"
 	"github.com/sojourn-run/sojourn/internal/retry"
 	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/payload"

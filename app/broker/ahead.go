@@ -5,7 +5,7 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/sojourn-run/sojourn/app/change"
+	"github.com/sojourn-run/sojourn/app/internal/change"
 	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )

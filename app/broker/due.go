@@ -4,8 +4,8 @@ import (
 	"context"
 	"time"
 
-	"github.com/sojourn-run/sojourn/app/change"
 	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/app/internal/change"
 	"github.com/sojourn-run/sojourn/app/store"
 )
 

@@ -5,8 +5,8 @@ import (
 	"errors"
 	"time"
 
-	"github.com/sojourn-run/sojourn/app/change"
 	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/app/internal/change"
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/protocol"

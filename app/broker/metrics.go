@@ -3,8 +3,8 @@ package broker
 import (
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/sojourn-run/sojourn/app/change"
 	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/app/internal/change"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 

@@ -12,7 +12,7 @@ import (
 	appkg "github.com/sojourn-run/sojourn/app"
 	"github.com/sojourn-run/sojourn/app/apptest"
 	"github.com/sojourn-run/sojourn/app/broker"
-	"github.com/sojourn-run/sojourn/app/question"
+	"github.com/sojourn-run/sojourn/app/internal/question"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/sojourn-run/sojourn/app/apptest"
-	"github.com/sojourn-run/sojourn/app/question"
+	"github.com/sojourn-run/sojourn/app/internal/question"
 	"github.com/sojourn-run/sojourn/shared/payload"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )

@@ -6,17 +6,17 @@ import (
 	"strings"
 	"time"
 
-	"github.com/sojourn-run/sojourn/app/change"
 	"github.com/sojourn-run/sojourn/app/dispatch"
 	"github.com/sojourn-run/sojourn/app/engine"
-	"github.com/sojourn-run/sojourn/app/question"
+	"github.com/sojourn-run/sojourn/app/internal/change"
+	"github.com/sojourn-run/sojourn/app/internal/question"
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// Queries and validations share what is here: who may be asked, what a worker is handed, how its reply is judged. They
-// are leased through the same polls as tasks, but live in app/question, since they are worth at most their caller's
-// patience and must cost no commit.
+// This file has the parts that queries and update validations share: which workers can serve them, the query task a
+// worker receives, and the check of its response. Workers receive query tasks through the same polls as other tasks.
+// Package question keeps them in memory, not in the store: a query task ends with its caller and causes no commit.
 
 var _ dispatch.Claimer = (*Broker)(nil)
 

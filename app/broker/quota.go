@@ -9,9 +9,9 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/sojourn-run/sojourn/app/change"
 	"github.com/sojourn-run/sojourn/app/engine"
-	"github.com/sojourn-run/sojourn/app/quota"
+	"github.com/sojourn-run/sojourn/app/internal/change"
+	"github.com/sojourn-run/sojourn/app/internal/quota"
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )

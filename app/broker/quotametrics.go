@@ -4,7 +4,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/sojourn-run/sojourn/app/engine"
-	"github.com/sojourn-run/sojourn/app/quota"
+	"github.com/sojourn-run/sojourn/app/internal/quota"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 

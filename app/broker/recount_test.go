@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/sojourn-run/sojourn/app/engine"
-	"github.com/sojourn-run/sojourn/app/quota"
+	"github.com/sojourn-run/sojourn/app/internal/quota"
 	"github.com/sojourn-run/sojourn/app/store"
 )
 

@@ -3,8 +3,8 @@ package broker
 import (
 	"context"
 
-	"github.com/sojourn-run/sojourn/app/change"
 	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/app/internal/change"
 	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/payload"
 	"github.com/sojourn-run/sojourn/shared/protocol"

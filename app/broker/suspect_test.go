@@ -14,7 +14,7 @@ import (
 
 	"github.com/sojourn-run/sojourn/app/apptest"
 	"github.com/sojourn-run/sojourn/app/engine"
-	"github.com/sojourn-run/sojourn/app/question"
+	"github.com/sojourn-run/sojourn/app/internal/question"
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )

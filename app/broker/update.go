@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/sojourn-run/sojourn/app/change"
+	"github.com/sojourn-run/sojourn/app/internal/change"
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/app/view"
 	"github.com/sojourn-run/sojourn/shared/history"

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sojourn-run/sojourn/app/sweep"
+	"github.com/sojourn-run/sojourn/app/internal/sweep"
 	"github.com/sojourn-run/sojourn/worker"
 	"github.com/sojourn-run/sojourn/worker/workflow"
 )

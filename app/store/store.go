@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/sojourn-run/sojourn/app/engine"
-	"github.com/sojourn-run/sojourn/app/quota"
+	"github.com/sojourn-run/sojourn/app/internal/quota"
 	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )

@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"context"
 
-	"github.com/sojourn-run/sojourn/app/change"
+	"github.com/sojourn-run/sojourn/app/internal/change"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 

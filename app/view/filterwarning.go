@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/sojourn-run/sojourn/app/engine"
-	"github.com/sojourn-run/sojourn/app/filter"
+	"github.com/sojourn-run/sojourn/app/internal/filter"
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )

@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/sojourn-run/sojourn/app/change"
+	"github.com/sojourn-run/sojourn/app/internal/change"
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/internal/release"
 	"github.com/sojourn-run/sojourn/shared/protocol"

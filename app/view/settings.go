@@ -4,7 +4,7 @@ import (
 	"context"
 	"slices"
 
-	"github.com/sojourn-run/sojourn/app/change"
+	"github.com/sojourn-run/sojourn/app/internal/change"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/sojourn-run/sojourn/app/engine"
-	"github.com/sojourn-run/sojourn/app/presence"
+	"github.com/sojourn-run/sojourn/app/internal/presence"
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )

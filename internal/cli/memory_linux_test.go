@@ -18,11 +18,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gorilla/websocket"
+	"github.com/sojourn-run/sojourn/app/apptest"
 
-	"github.com/sojourn-run/sojourn/app/httpapi"
-	"github.com/sojourn-run/sojourn/app/serve"
-	"github.com/sojourn-run/sojourn/app/workerapi"
+	"github.com/gorilla/websocket"
 )
 
 // memoryRounds, set, is how often each attack is repeated in the long form of the test, which has more of them.
@@ -114,8 +112,7 @@ func (a *limitedApp) ask(method, path, token string, body io.Reader) (status int
 		r.ContentLength = s.size
 	}
 	r.Header.Set("Content-Type", "application/json")
-	r.Header.Set(httpapi.VersionHeader, httpapi.Version)
-	r.Header.Set(workerapi.VersionHeader, workerapi.Version)
+	apptest.SetVersions(r.Header)
 	if token != "" {
 		r.Header.Set("Authorization", "Bearer "+token)
 	}
@@ -259,7 +256,7 @@ func TestAnAppOf256MiBSurvivesTheLargestBodies(t *testing.T) {
 	for _, role := range roles {
 		token := tokens[role]
 		var next atomic.Int64
-		routes := append(httpapi.Routes(), workerapi.Routes()...)
+		routes := apptest.Routes()
 		attacks = append(attacks, attack{"every route as " + role, func(i int) {
 			for n := int(next.Add(1)) - 1; n < len(routes) && ctx.Err() == nil; n = int(next.Add(1)) - 1 {
 				rt := routes[n%len(routes)]
@@ -315,14 +312,14 @@ func TestAnAppOf256MiBSurvivesTheLargestBodies(t *testing.T) {
 }
 
 // largest is the size of the largest body of a route.
-func largest(rt serve.Route) int64 {
+func largest(rt apptest.Route) int64 {
 	if rt.Shape.MaxBody > 0 {
 		return rt.Shape.MaxBody
 	}
 	return 2 << 20
 }
 
-func pathFor(rt serve.Route) string {
+func pathFor(rt apptest.Route) string {
 	parts := strings.Split(rt.Pattern, "/")
 	for i, p := range parts {
 		if strings.HasPrefix(p, "{") {

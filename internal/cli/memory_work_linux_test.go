@@ -14,8 +14,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sojourn-run/sojourn/app/httpapi"
-	"github.com/sojourn-run/sojourn/app/workerapi"
+	"github.com/sojourn-run/sojourn/app/apptest"
+
 	"github.com/sojourn-run/sojourn/shared/payload"
 )
 
@@ -123,9 +123,8 @@ func (a *limitedApp) raw(method, path string, in []byte) (status int, out []byte
 		a.t.Fatal(err)
 	}
 	r.Header.Set("Authorization", "Bearer "+bootstrap)
-	for name, version := range versions {
-		r.Header.Set(name, version)
-	}
+	apptest.SetVersions(r.Header)
+	r.Header.Set("Content-Type", "application/json")
 	response, err := a.client.Do(r)
 	if err != nil {
 		return 0, nil
@@ -167,17 +166,12 @@ func (a *limitedApp) unread(path string) {
 	defer func() { _ = conn.Close() }()
 	_ = conn.(*net.TCPConn).SetReadBuffer(4096)
 	_, _ = fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\n", path, bootstrap)
-	for name, version := range versions {
-		_, _ = fmt.Fprintf(conn, "%s: %s\r\n", name, version)
-	}
+	versions := http.Header{}
+	apptest.SetVersions(versions)
+	_ = versions.Write(conn)
 	_, _ = fmt.Fprint(conn, "\r\n")
 	select {
 	case <-time.After(time.Second):
 	case <-a.t.Context().Done():
 	}
-}
-
-// versions are the headers of the contract.
-var versions = map[string]string{
-	httpapi.VersionHeader: httpapi.Version, workerapi.VersionHeader: workerapi.Version, "Content-Type": "application/json",
 }

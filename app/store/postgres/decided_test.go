@@ -9,7 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/sojourn-run/sojourn/app/engine"
-	"github.com/sojourn-run/sojourn/app/store/storetest"
+	"github.com/sojourn-run/sojourn/app/internal/storetest"
 )
 
 // An app that is killed right after it committed says nothing more. What was decided about a queue, as a drain, nobody

@@ -4,10 +4,10 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/sojourn-run/sojourn/app/internal/storetest"
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/app/store/postgres"
 	"github.com/sojourn-run/sojourn/app/store/sqldb"
-	"github.com/sojourn-run/sojourn/app/store/storetest"
 )
 
 // While the database lets nobody in, the store says that it cannot write; when it does again, the next look finds it

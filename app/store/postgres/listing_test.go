@@ -6,7 +6,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/sojourn-run/sojourn/app/store/storetest"
+	"github.com/sojourn-run/sojourn/app/internal/storetest"
 )
 
 // However many runs there are, a listing that an index can answer reads a bounded number of rows in each of its steps.

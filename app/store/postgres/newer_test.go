@@ -6,10 +6,10 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/sojourn-run/sojourn/app/internal/storetest"
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/app/store/postgres"
 	"github.com/sojourn-run/sojourn/app/store/sqldb"
-	"github.com/sojourn-run/sojourn/app/store/storetest"
 )
 
 // newer is a database, a connection to it, and the schema this binary knows.

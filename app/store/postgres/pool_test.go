@@ -4,10 +4,10 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/sojourn-run/sojourn/app/internal/storetest"
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/app/store/postgres"
 	"github.com/sojourn-run/sojourn/app/store/sqldb"
-	"github.com/sojourn-run/sojourn/app/store/storetest"
 )
 
 // A store opens no more connections than it may, however many read at once, and works with the least of them.

@@ -16,11 +16,11 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/sojourn-run/sojourn/app/internal/storetest"
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/app/store/postgres"
 	"github.com/sojourn-run/sojourn/app/store/sqldb"
 	"github.com/sojourn-run/sojourn/app/store/sqlite"
-	"github.com/sojourn-run/sojourn/app/store/storetest"
 )
 
 // The two schemas are written apart, and have to say the same: tables, columns with kind and nullability, keys and

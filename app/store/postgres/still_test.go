@@ -14,9 +14,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sojourn-run/sojourn/app/internal/storetest"
 	"github.com/sojourn-run/sojourn/app/store/postgres"
 	"github.com/sojourn-run/sojourn/app/store/sqldb"
-	"github.com/sojourn-run/sojourn/app/store/storetest"
 )
 
 // otherApp is the variable that makes a test process of this package the other app: the URL of its database.

@@ -13,7 +13,7 @@ import (
 	"gorm.io/gorm"
 
 	"github.com/sojourn-run/sojourn/app/engine"
-	"github.com/sojourn-run/sojourn/app/quota"
+	"github.com/sojourn-run/sojourn/app/internal/quota"
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/app/store/sqldb/clock"
 	"github.com/sojourn-run/sojourn/app/store/sqldb/db"

@@ -3,7 +3,7 @@ package sqlite_test
 import (
 	"testing"
 
-	"github.com/sojourn-run/sojourn/app/store/storetest"
+	"github.com/sojourn-run/sojourn/app/internal/storetest"
 )
 
 func BenchmarkCompletions(b *testing.B) { storetest.Completions(b, suite(b)) }

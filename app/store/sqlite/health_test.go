@@ -8,10 +8,10 @@ import (
 	"testing"
 
 	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/app/internal/storetest"
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/app/store/sqldb"
 	"github.com/sojourn-run/sojourn/app/store/sqlite"
-	"github.com/sojourn-run/sojourn/app/store/storetest"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 

@@ -7,9 +7,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/sojourn-run/sojourn/app/internal/storetest"
 	"github.com/sojourn-run/sojourn/app/store/sqldb"
 	"github.com/sojourn-run/sojourn/app/store/sqldb/read"
-	"github.com/sojourn-run/sojourn/app/store/storetest"
 )
 
 // However many runs there are, a listing that an index can answer reads those entries, and none reads a whole table.

@@ -10,9 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/app/internal/storetest"
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/app/store/sqldb"
-	"github.com/sojourn-run/sojourn/app/store/storetest"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 

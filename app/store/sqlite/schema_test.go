@@ -5,10 +5,10 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/sojourn-run/sojourn/app/internal/storetest"
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/app/store/sqldb"
 	"github.com/sojourn-run/sojourn/app/store/sqlite"
-	"github.com/sojourn-run/sojourn/app/store/storetest"
 )
 
 func TestASchemaOneReleaseAheadIsServedAndLeftAlone(t *testing.T) {

@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/sojourn-run/sojourn/app/internal/storetest"
 	"github.com/sojourn-run/sojourn/app/store/sqldb"
-	"github.com/sojourn-run/sojourn/app/store/storetest"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 

@@ -1,6 +1,0 @@
-package channel
-
-import "github.com/sojourn-run/sojourn/app/peer"
-
-// PrincipalOf is the principal of calls of a peer, as a socket has it.
-func PrincipalOf(p *peer.Peer) any { return &worker{Peer: p} }

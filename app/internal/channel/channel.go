@@ -1,0 +1,226 @@
+// Package channel is the Socket.IO endpoint of an app: workers call verbs over it, and browsers receive hints about
+// changes.
+//
+// It translates the wire's jobs, tokens and locks into the app's tasks and leases. Package peer adds what a connection
+// knows about its worker.
+package channel
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/sojourn-run/sojourn/app/dispatch"
+	"github.com/sojourn-run/sojourn/app/internal/peer"
+	"github.com/sojourn-run/sojourn/internal/budget"
+	"github.com/sojourn-run/sojourn/internal/rpc"
+	"github.com/sojourn-run/sojourn/internal/socketio"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// Authenticate says who presents a token, or, for a browser with an empty token, whose cookie r carries. An error keeps
+// the caller out; it is told no more of it than its protocol.Reason, forbidden or else unauthorized. It is called again
+// every minute for each connection, and when Recheck is: an error then ends it.
+type Authenticate func(ctx context.Context, token string, r *http.Request) (principal any, err error)
+
+// Options of a channel. Zero values mean the defaults named next to them.
+type Options struct {
+	Worker    Authenticate // of workers; must let nobody in who is not one. nil: everybody is let in
+	Dashboard Authenticate // of browsers; nil: everybody is let in
+	// Door refuses requests before anything of them is read, whatever they are for; nil: none.
+	Door func(*http.Request) error
+	// Still refuses a principal that may no longer do what it could when it was let in; nil: Worker and Dashboard are
+	// asked again.
+	Still func(ctx context.Context, principal any) error
+	// Sees says whether a browser's principal may hear of a namespace; nil: of all.
+	Sees func(principal any, namespace string) bool
+	// Hub is where hints come from; nil: nowhere.
+	Hub *dispatch.Hub
+
+	Transports   []string      // of "websocket" and "polling"; nil: both
+	Origins      []string      // of browsers, beside the own host
+	PingInterval time.Duration // 10 s
+	PingTimeout  time.Duration // 5 s
+	Recheck      time.Duration // how often principals are looked at again: 1 min
+	MaxPerToken  int           // sockets of one principal key; 0: no cap
+	PrincipalKey func(principal any) string
+	Address      func(*http.Request) string // of a client; nil: the peer's
+	Budget       *budget.Budget             // of bytes in flight; nil: none
+	Owner        func(principal any) budget.Owner
+	Unknown      func(method string, members int) // counts unknown members of calls; nil: they are not counted
+	Log          zerolog.Logger
+}
+
+// Channel is the endpoint. Make it with New, end it with Close.
+type Channel struct {
+	peers    *peer.Peers
+	opt      Options
+	log      zerolog.Logger
+	server   *socketio.Server
+	workers  *socketio.Namespace
+	browsers *socketio.Namespace
+	handlers rpc.Handlers
+	early    rpc.Handlers // served until the settings were fetched
+	serving  rpc.Serving
+	counts   counters
+	recent   recentRounds
+
+	life  context.Context // of what the channel does by itself
+	end   context.CancelFunc
+	tasks sync.WaitGroup
+}
+
+type counters struct {
+	malformedMachines, undone, early atomic.Int64
+}
+
+// Stats are counts since the start.
+type Stats struct {
+	Socket            socketio.Stats
+	MalformedMachines int64 // settings fetched with telemetry that is none
+	Undone            int64 // polls whose answer was lost, so that their tasks went back
+	EarlyCalls        int64 // calls that were refused because the settings had not been fetched
+}
+
+// New makes a channel whose workers stand among peers, and starts what listens to the hub.
+func New(peers *peer.Peers, o Options) *Channel {
+	c := &Channel{peers: peers, opt: o, log: o.Log}
+	c.life, c.end = context.WithCancel(context.Background())
+	if o.PingInterval <= 0 {
+		o.PingInterval = 10 * time.Second
+	}
+	if o.PingTimeout <= 0 {
+		o.PingTimeout = 5 * time.Second
+	}
+	if c.opt.Recheck <= 0 {
+		c.opt.Recheck = time.Minute
+	}
+	c.server = socketio.NewServer(socketio.Options{
+		Transports: o.Transports, Origins: o.Origins, PingInterval: o.PingInterval, PingTimeout: o.PingTimeout,
+		MaxSocketsPerKey: o.MaxPerToken, PrincipalKey: c.key, Failed: c.failed, Admit: c.admit,
+		Address: o.Address, Budget: o.Budget, Owner: c.owner,
+	})
+	c.handlers = c.table()
+	c.early = c.tableBeforeSettings()
+	c.serving = rpc.Serving{Failed: c.refused, Unknown: o.Unknown}
+	c.workers = c.server.Of(protocol.NamespaceWorkers)
+	c.workers.OnConnect(c.admitWorker)
+	c.workers.OnSocket(c.openWorker)
+	c.browsers = c.server.Of(protocol.NamespaceDashboard)
+	c.browsers.OnConnect(c.admitBrowser)
+	c.browsers.OnSocket(c.openBrowser)
+	if o.Hub != nil {
+		c.tasks.Go(c.spreadHints)
+	}
+	if o.Worker != nil || o.Dashboard != nil {
+		c.tasks.Go(c.recheckConnections)
+	}
+	return c
+}
+
+// ServeHTTP is the Socket.IO endpoint; mount it at protocol.ChannelPath, with and without a slash behind.
+func (c *Channel) ServeHTTP(w http.ResponseWriter, r *http.Request) { c.server.ServeHTTP(w, r) }
+
+// admit asks the door.
+func (c *Channel) admit(r *http.Request) bool {
+	if c.opt.Door == nil {
+		return true
+	}
+	err := c.opt.Door(r)
+	if err != nil {
+		c.log.Warn().Err(err).Str("remote", r.RemoteAddr).Msg("connection refused")
+	}
+	return err == nil
+}
+
+// Handlers is the table of methods. A call's principal must be that of a worker's socket.
+func (c *Channel) Handlers() rpc.Handlers { return c.handlers }
+
+// Close ends every connection in a way that makes workers come back elsewhere, and waits for all that runs.
+func (c *Channel) Close(ctx context.Context) error {
+	c.end()
+	err := c.server.Close(ctx)
+	done := make(chan struct{})
+	go func() { c.tasks.Wait(); close(done) }()
+	select {
+	case <-done:
+		return err
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// Stats counts.
+func (c *Channel) Stats() Stats {
+	return Stats{
+		Socket: c.server.Stats(), MalformedMachines: c.counts.malformedMachines.Load(), Undone: c.counts.undone.Load(),
+		EarlyCalls: c.counts.early.Load(),
+	}
+}
+
+// key is what sockets of one token are capped by.
+func (c *Channel) key(principal any) string {
+	if c.opt.PrincipalKey == nil {
+		return ""
+	}
+	switch p := principal.(type) {
+	case *worker:
+		principal = p.Principal
+	case *browser:
+		principal = p.principal
+	}
+	return c.opt.PrincipalKey(principal)
+}
+
+// owner is whom the bytes of a connection are counted for: a worker's are those of its namespace.
+func (c *Channel) owner(principal any) (o budget.Owner) {
+	switch p := principal.(type) {
+	case *worker:
+		o = c.ownerOf(p.Principal)
+		o.Namespace = p.Namespace
+	case *browser:
+		o = c.ownerOf(p.principal)
+	}
+	return o
+}
+
+func (c *Channel) ownerOf(principal any) budget.Owner {
+	if c.opt.Owner == nil {
+		return budget.Owner{Token: "somebody"}
+	}
+	return c.opt.Owner(principal)
+}
+
+// counted returns a context under which what is loaded for a worker's response is counted, until release.
+func (c *Channel) counted(ctx context.Context, p *worker) (counted context.Context, release func()) {
+	load := budget.NewContext(ctx, c.opt.Budget, c.owner(p))
+	return load, load.Grant.Release
+}
+
+// failed hears what a peer is not told.
+func (c *Channel) failed(s *socketio.Socket, err error) {
+	e := c.log.Error().Err(err)
+	if s != nil {
+		if p, ok := s.Principal().(*worker); ok {
+			e = e.Str("worker_id", p.WorkerID)
+		}
+	}
+	e.Msg("socket handler failed")
+}
+
+// refused hears of every call that was answered with an error.
+func (c *Channel) refused(ctx context.Context, method string, err *rpc.Error) {
+	e := c.log.Debug()
+	if err.Code == rpc.CodeInternal {
+		e = c.log.Error().AnErr("cause", errors.Unwrap(err))
+	}
+	if p, ok := rpc.PrincipalFrom(ctx).(*worker); ok {
+		e = e.Str("worker_id", p.WorkerID)
+	}
+	e.Str("method", method).Str("code", err.Code).Msg(err.Message)
+}

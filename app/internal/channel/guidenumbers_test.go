@@ -1,0 +1,37 @@
+package channel
+
+import (
+	"encoding/json"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/sojourn-run/sojourn/app/internal/peer"
+	"github.com/sojourn-run/sojourn/internal/rpc"
+	"github.com/sojourn-run/sojourn/internal/stated"
+	"github.com/sojourn-run/sojourn/shared/payload"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// What a connection is opened with is what the page says of it.
+func TestTheGuideSaysTheNumbersOfTheChannel(t *testing.T) {
+	c := New(peer.New(nil, peer.Options{}), Options{})
+	defer c.Close(t.Context())
+	w := httptest.NewRecorder()
+	c.ServeHTTP(w, httptest.NewRequest("GET", protocol.ChannelPath+"/?EIO=4&transport=polling", nil))
+	var open struct {
+		Interval int `json:"pingInterval"`
+		Timeout  int `json:"pingTimeout"`
+		Frame    int `json:"maxPayload"`
+	}
+	if body := w.Body.Bytes(); len(body) == 0 || json.Unmarshal(body[1:], &open) != nil {
+		t.Fatalf("got %d %q", w.Code, w.Body)
+	}
+	const page = "guide/socket-workers.md"
+	stated.In(t, page, "The app pings every {} and hangs up when nothing comes for {}.",
+		time.Duration(open.Interval)*time.Millisecond, time.Duration(open.Timeout)*time.Millisecond)
+	stated.In(t, page, "A frame has at most {} (more closes the connection with 1009), one value at most {}", open.Frame,
+		payload.MaxBytes)
+	stated.In(t, page, "the last of which may be left out ({}), and an ack.", rpc.DefaultTimeout)
+	stated.In(t, page, "| `workerId` | 1 to {} bytes,", protocol.MaxName)
+}

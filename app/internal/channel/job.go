@@ -1,0 +1,232 @@
+package channel
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"maps"
+	"time"
+
+	"github.com/sojourn-run/sojourn/app/internal/peer"
+	"github.com/sojourn-run/sojourn/internal/httpjson"
+	"github.com/sojourn-run/sojourn/internal/rpc"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// taskToken reads a job's token. Whether the task was given to this worker the verb judges.
+func taskToken(ref protocol.JobRef) (protocol.TaskToken, error) {
+	var missing []string
+	if ref.ID == "" {
+		missing = append(missing, "jobId")
+	}
+	if ref.Token == "" {
+		missing = append(missing, "token")
+	}
+	if err := protocol.Missing(missing); err != nil {
+		return protocol.TaskToken{}, err
+	}
+	g, ok := protocol.ParseToken(ref.Token)
+	if !ok {
+		return g, protocol.Refuse(protocol.ReasonMalformedPayload, "token: not one of this app's")
+	}
+	return g, nil
+}
+
+// jobOf puts a task into the channel's words.
+func jobOf(t protocol.Task) protocol.Job {
+	j := protocol.Job{Kind: t.Kind, Task: t}
+	var g protocol.TaskToken
+	switch {
+	case t.Workflow != nil:
+		w := t.Workflow
+		j.ID, j.Queue, j.LockExpiresAt, j.Release = w.TaskID, w.TaskQueue, w.LeaseExpiresAt, w.Release
+		g = protocol.TaskToken{Kind: t.Kind, Delivery: w.Attempt, Owner: w.LeaseOwner}
+	case t.Activity != nil:
+		a := t.Activity
+		j.ID, j.Queue, j.LockExpiresAt, j.Release = a.TaskID, a.TaskQueue, a.LeaseExpiresAt, a.Release
+		g = protocol.TaskTokenOf(t.Kind, a.TaskID, a.AttemptID, 0, a.LeaseOwner)
+		if s := a.Session; s != nil {
+			j.Session = &protocol.JobSession{SessionID: s.SessionID, Epoch: s.Epoch, IsNew: s.IsNew}
+		}
+	case t.Query != nil:
+		q := t.Query
+		j.ID, j.Queue, j.LockExpiresAt = q.TaskID, q.TaskQueue, q.LeaseExpiresAt
+		g = protocol.TaskToken{Kind: t.Kind, Delivery: q.Attempt, Owner: q.LeaseOwner}
+	case t.Validation != nil:
+		v := t.Validation
+		j.ID, j.Queue, j.LockExpiresAt = v.TaskID, v.TaskQueue, v.LeaseExpiresAt
+		g = protocol.TaskToken{Kind: t.Kind, Delivery: v.Attempt, Owner: v.LeaseOwner}
+	}
+	j.Token = g.Token()
+	return j
+}
+
+// poll hands out jobs.
+func (c *Channel) poll(ctx context.Context, p *worker, in protocol.ChannelPoll) (protocol.ChannelPollAnswer, error) {
+	req := pollRequest(in)
+	if in.TimeoutMS != nil {
+		seconds := peer.Seconds(max(0, time.Duration(*in.TimeoutMS)*time.Millisecond))
+		req.Timeout = &seconds
+	}
+	counted, release := c.counted(ctx, p)
+	defer release()
+	a, err := p.Poll(counted, req)
+	if err != nil {
+		return protocol.ChannelPollAnswer{}, err
+	}
+	return c.handOver(ctx, a, in.Max > 0), nil
+}
+
+// pollRequest is a poll in the app's words.
+func pollRequest(in protocol.ChannelPoll) protocol.PollRequest {
+	release := in.Release
+	if release == "" && in.MachineInformation != nil && in.Props != nil {
+		release = in.Props.Version
+	}
+	return protocol.PollRequest{
+		Release: release, Queues: in.Queues, Kinds: in.Kinds, Free: in.Free, Max: in.Max, BuildID: in.BuildID,
+		PollID: in.PollID, PageSize: in.PageSize, PagedQueries: in.PagedQueries, Turns: in.Turns,
+	}
+}
+
+// handOver makes jobs of what a poll gave, and sees to it that they are given back at once when the answer is lost.
+func (c *Channel) handOver(ctx context.Context, a protocol.PollAnswer, many bool) protocol.ChannelPollAnswer {
+	out := protocol.ChannelPollAnswer{
+		Many: many, Status: a.Status, Reason: a.Reason, RetryAfter: a.RetryAfter, AppRelease: a.AppRelease,
+		StoreTime: a.StoreTime, Error: a.Error,
+	}
+	if out.Status == "" {
+		out.Status = protocol.PollEmpty
+	}
+	if len(a.Tasks) == 0 {
+		return out
+	}
+	out.Jobs = make([]protocol.Job, len(a.Tasks))
+	for i, t := range a.Tasks {
+		out.Jobs[i] = jobOf(t)
+	}
+	if a.Undo != nil {
+		rpc.OnDelivered(ctx, func(ok bool) {
+			if !ok {
+				c.counts.undone.Add(1)
+				a.Undo()
+			}
+		})
+	}
+	return out
+}
+
+// extendLock renews the lock of one job.
+func (c *Channel) extendLock(ctx context.Context, p *worker, in protocol.JobRef) (protocol.JobLock, error) {
+	return beat(ctx, p, protocol.JobProgress{JobRef: in}, false)
+}
+
+// reportProgress renews a job's lease and stores its progress. It counts as a heartbeat of the activity code, except
+// for a rebuild report, which the worker itself sends.
+func (c *Channel) reportProgress(ctx context.Context, p *worker, in protocol.JobProgress) (protocol.JobLock, error) {
+	return beat(ctx, p, in, in.Rebuild == nil)
+}
+
+func beat(ctx context.Context, p *worker, in protocol.JobProgress, alive bool) (protocol.JobLock, error) {
+	g, err := taskToken(in.JobRef)
+	if err != nil {
+		return protocol.JobLock{}, err
+	}
+	a, err := p.HeartbeatTask(ctx, protocol.HeartbeatRequest{
+		Kind: g.Kind, TaskID: in.ID, Owner: g.Owner, Attempt: g.Attempt(), AttemptID: g.AttemptID(in.ID),
+		Progress: in.Progress, Rebuild: in.Rebuild, Beat: alive,
+	})
+	if err != nil {
+		return protocol.JobLock{}, err
+	}
+	a.TaskID = in.ID
+	return a.Lock()
+}
+
+func (c *Channel) fetchHistory(ctx context.Context, p *worker, in protocol.JobHistory) (protocol.HistoryPage, error) {
+	g, err := taskToken(in.JobRef)
+	if err != nil {
+		return protocol.HistoryPage{}, err
+	}
+	return p.HistoryPage(ctx, protocol.HistoryRequest{
+		TaskID: in.ID, Owner: g.Owner, Attempt: g.Attempt(), PageToken: in.PageToken, PageSize: in.PageSize,
+	})
+}
+
+// uploadLogs takes lines of running attempts, of one job or of many.
+func (c *Channel) uploadLogs(ctx context.Context, p *worker, in protocol.JobLogs) (protocol.JobLogsAnswer, error) {
+	many, list := in.Items != nil, in.Items
+	if !many {
+		list = []protocol.JobLines{in.JobLines}
+	}
+	out := protocol.JobLogsAnswer{Items: make([]protocol.JobLogReceipt, len(list))}
+	var req protocol.LogsRequest
+	var places []int // of each item in the list
+	for i, l := range list {
+		g, err := taskToken(l.JobRef)
+		if l.Malformed != nil {
+			err = l.Malformed
+		}
+		switch {
+		case err != nil && !many:
+			return out, err
+		case err != nil:
+			out.Items[i] = protocol.JobLogReceipt{ID: l.ID, Reason: protocol.ReasonOf(err), Message: err.Error()}
+			continue
+		}
+		places = append(places, i)
+		req.Items = append(req.Items, protocol.AttemptLogs{
+			TaskID: l.ID, Owner: g.Owner, AttemptID: g.AttemptID(l.ID), LogChunk: l.LogChunk,
+		})
+	}
+	if len(req.Items) == 0 {
+		return out, nil
+	}
+	a, err := p.RecordLogs(ctx, req)
+	if err != nil {
+		return out, err
+	}
+	for k, r := range a.Items {
+		if r.Err != nil && !many {
+			return out, r.Err
+		}
+		out.Items[places[k]] = protocol.JobLogReceipt{
+			ID: r.TaskID, Recorded: r.Recorded, Reason: r.Reason, Message: r.Message,
+		}
+	}
+	return out, nil
+}
+
+// readLogs decodes lines that cannot be decoded as a whole, job by job.
+func readLogs(raw json.RawMessage, why error) (in protocol.JobLogs, err error) {
+	_, err = httpjson.Bundle(raw, why, httpjson.List{
+		Name: "items", Most: protocol.MaxItems,
+		Add: httpjson.Into(&in.Items, func(raw json.RawMessage, why error) (l protocol.JobLines) {
+			l.Malformed = why
+			protocol.ReadMembers(raw, map[string]any{"jobId": &l.ID, "token": &l.Token})
+			return l
+		}),
+	})
+	if err == nil && in.Items == nil { // lines of one job, and they are malformed
+		err = why
+	}
+	return in, err
+}
+
+// refusal puts a refusal into the words of the wire. Other errors stay as they are: the caller learns at most that
+// something failed.
+func refusal(err error) error {
+	var e *protocol.Error
+	if !errors.As(err, &e) {
+		return err
+	}
+	r := rpc.Errorf(string(e.Reason), e.Reason.Status(), "%s", e.Message)
+	r.Details = maps.Clone(e.Details)
+	if len(e.Fields) > 0 {
+		if r.Details == nil {
+			r.Details = map[string]any{}
+		}
+		r.Details["errors"] = e.Fields
+	}
+	return r
+}

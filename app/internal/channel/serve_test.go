@@ -1,0 +1,60 @@
+package channel_test
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+
+	"github.com/sojourn-run/sojourn/app/internal/channel"
+	room "github.com/sojourn-run/sojourn/app/internal/peer"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// nothing is an app of which a test needs no verb.
+type nothing struct{ protocol.WorkerVerbs }
+
+// among is a room of its own for a test's workers.
+func among(t *testing.T, verbs protocol.WorkerVerbs, o room.Options) *room.Peers {
+	t.Helper()
+	o.Release = "test"
+	peers := room.New(verbs, o)
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), ceiling)
+		defer cancel()
+		if err := peers.Close(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	return peers
+}
+
+// serve puts a channel of its own behind a port.
+func serve(t *testing.T, c *channel.Channel) string {
+	t.Helper()
+	s := httptest.NewServer(c)
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), ceiling)
+		defer cancel()
+		if err := c.Close(ctx); err != nil {
+			t.Error(err)
+		}
+		s.Close()
+	})
+	return s.URL
+}
+
+// authenticate lets callers in while the value in the channel is true.
+func authenticate(valid chan bool) channel.Authenticate {
+	return func(context.Context, string, *http.Request) (any, error) {
+		ok := <-valid
+		valid <- ok
+		if !ok {
+			return nil, protocol.Refuse(protocol.ReasonUnauthorized, "revoked")
+		}
+		return "somebody", nil
+	}
+}
+
+func (nothing) Reaches(context.Context, string, string) error { return nil }
+func (nothing) Gated(string, string) bool                     { return false }

@@ -1,0 +1,518 @@
+// Package evict releases the session that has been idle the longest when every worker that could acquire a waiting
+// session is full. The engine decides under row locks whether a session may be released; this package decides when to
+// search and which session to try first.
+package evict
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/sojourn-run/sojourn/app/dispatch"
+	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/app/internal/change"
+	"github.com/sojourn-run/sojourn/app/internal/presence"
+	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// A new session waits while every live worker that may acquire it is at its cap. Claims report the workers at their
+// cap. When a task has waited for roomAfter, the session that has been idle for longest at one of these workers gives
+// way.
+const (
+	// wait of a task before a session gives way to it, and interval between two sessions that give way at a worker
+	roomAfter   = time.Second
+	roomAnswer  = time.Second // time that a notified holder has to release the session
+	roomWaiting = 32          // waiting tasks of a route that one search reads
+	roomTries   = 3           // sessions of a worker that one search tries
+	roomReads   = 64          // sessions of a worker whose exact last activity one search reads
+)
+
+// lookTime is the longest that one look may take.
+const lookTime = 30 * time.Second
+
+// Evictor knows the workers at their cap that claims told of. It looks for something only after one did, and stops once
+// nothing waits.
+type Evictor struct {
+	store    store.Store
+	dispatch *dispatch.Dispatch
+	workers  *presence.Workers
+	drains   func() bool // whether the app does
+	log      zerolog.Logger
+
+	life  context.Context // of looks
+	end   context.CancelCauseFunc
+	looks sync.WaitGroup
+
+	mu      sync.Mutex // guards what follows
+	full    map[engine.WorkerKey]map[string]bool
+	timer   *time.Timer // of the next look; nil: none is due
+	at      time.Time   // when that is
+	looking bool
+	closed  bool
+	told    map[engine.SessionKey]chan struct{} // sessions whose holders were told; closed when one gave its session up
+	tell    func(namespace, worker string, n protocol.SessionNotice) bool
+
+	// waits holds the sessions whose wait for a place was reported, with the time of the last search that found them
+	// waiting. Only searches use it, and at most one runs at a time.
+	waits  map[engine.SessionKey]time.Time
+	waited func() // counts a session that has waited for a place for engine.StuckPlace; nil: no counter
+}
+
+// New makes the evictor of an app that hears these workers.
+func New(
+	s store.Store, d *dispatch.Dispatch, w *presence.Workers, drains func() bool, waited func(), log zerolog.Logger,
+) *Evictor {
+	e := &Evictor{
+		store: s, dispatch: d, workers: w, drains: drains, log: log, waited: waited,
+		waits: map[engine.SessionKey]time.Time{},
+	}
+	e.life, e.end = context.WithCancelCause(context.Background())
+	return e
+}
+
+// Tells gives it the way to tell a holder that one of its sessions is to give way; tell says whether there was anybody
+// to tell. If there is not, the session is taken from its holder.
+func (e *Evictor) Tells(tell func(namespace, worker string, n protocol.SessionNotice) bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.tell = tell
+}
+
+// AtCap notes that a worker at its cap was not shown what waits on these routes. The committer calls it, so it must not
+// block.
+func (e *Evictor) AtCap(w engine.WorkerKey, routes []string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	seen := make(map[string]bool, len(routes))
+	for _, one := range routes {
+		seen[one] = true
+	}
+	// Not at once: a session may end by itself meanwhile, and then none has to give way.
+	e.lookAgain(map[engine.WorkerKey]map[string]bool{w: seen}, time.Now().Add(roomAfter))
+}
+
+// lookAgain has these workers looked at no later than at; mu is held.
+func (e *Evictor) lookAgain(full map[engine.WorkerKey]map[string]bool, at time.Time) {
+	if e.full == nil {
+		e.full = map[engine.WorkerKey]map[string]bool{}
+	}
+	for w, routes := range full {
+		if e.full[w] == nil {
+			e.full[w] = map[string]bool{}
+		}
+		maps.Copy(e.full[w], routes)
+	}
+	if e.closed || e.looking || e.timer != nil && !at.Before(e.at) { // a look that is under way sees to the next
+		return
+	}
+	if e.timer != nil {
+		e.timer.Stop()
+	}
+	var timer *time.Timer
+	timer = time.AfterFunc(time.Until(at), func() {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		if e.closed || e.timer != timer {
+			return
+		}
+		full := e.full
+		e.full, e.timer, e.looking = nil, nil, true
+		e.looks.Go(func() {
+			ctx, cancel := context.WithTimeout(e.life, lookTime)
+			defer cancel()
+			e.lookForRoom(ctx, full)
+		})
+	})
+	e.timer, e.at = timer, at
+}
+
+// Close ends the looking, and waits for what looks.
+func (e *Evictor) Close() {
+	e.mu.Lock()
+	e.closed = true
+	if e.timer != nil {
+		e.timer.Stop()
+	}
+	e.mu.Unlock()
+	e.end(store.ErrClosed)
+	e.looks.Wait()
+}
+
+// lookForRoom looks once for all workers that were found full, and sees to the next look.
+func (e *Evictor) lookForRoom(ctx context.Context, full map[engine.WorkerKey]map[string]bool) {
+	byNamespace := map[string]map[engine.WorkerKey]map[string]bool{}
+	for k, routes := range full {
+		if byNamespace[k.Namespace] == nil {
+			byNamespace[k.Namespace] = map[engine.WorkerKey]map[string]bool{}
+		}
+		byNamespace[k.Namespace][k] = routes
+	}
+	next := time.Duration(0)
+	for ns, here := range byNamespace {
+		after, err := e.makeRoom(ctx, ns, here)
+		if err != nil {
+			if ctx.Err() == nil {
+				store.Warn(&e.log, err).Str("namespace", ns).Msg("failed to release an idle session for a waiting one; retrying")
+			}
+			after = engine.YieldIdle
+		}
+		if after == 0 {
+			for k := range here {
+				delete(full, k)
+			}
+		} else if next == 0 || after < next {
+			next = after
+		}
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.looking = false
+	if len(e.full) > 0 { // claims that told of others meanwhile
+		e.lookAgain(nil, time.Now().Add(roomAfter))
+	}
+	if next > 0 {
+		e.lookAgain(full, time.Now().Add(next))
+	}
+}
+
+// makeRoom has a session give way at each of these workers that something waits for. after is when it is worth another
+// look; 0: nothing waits.
+func (e *Evictor) makeRoom(
+	ctx context.Context, ns string, full map[engine.WorkerKey]map[string]bool,
+) (after time.Duration, err error) {
+	now, err := e.store.Now(ctx)
+	if err != nil || e.drains() {
+		return 0, err
+	}
+	soonest := func(d time.Duration) {
+		if d = max(d, time.Millisecond); after == 0 || d < after {
+			after = d
+		}
+	}
+	var wanting [][]engine.WorkerKey
+	idle := map[engine.WorkerKey][]engine.Session{}
+	marked := map[engine.WorkerKey]int{}
+	err = e.store.View(ctx, func(r store.Reader) error {
+		if wanting, err = e.wanting(ctx, r, ns, full, now, soonest); err != nil {
+			return err
+		}
+		for _, workers := range wanting {
+			for _, k := range workers {
+				if _, known := idle[k]; known {
+					continue
+				}
+				if idle[k], marked[k], err = idlest(ctx, r, k, now, soonest); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return 0, err
+	}
+	for _, workers := range wanting {
+		// The end of the lease of a marked session makes room for this one.
+		if i := slices.IndexFunc(workers, func(k engine.WorkerKey) bool { return marked[k] > 0 }); i >= 0 {
+			marked[workers[i]]--
+			continue
+		}
+		// One for each session that waits. More at a time would empty workers for a need that the next commit may
+		// end.
+		gone, err := e.giveOne(ctx, workers, idle, soonest)
+		if err != nil {
+			return 0, err
+		}
+		if gone {
+			soonest(roomAfter) // for what else waits
+		}
+	}
+	return after, nil
+}
+
+// giveOne has the session that has been idle for longest at any of these workers give way. A worker of which one did is
+// not asked again in this look.
+func (e *Evictor) giveOne(
+	ctx context.Context, workers []engine.WorkerKey, idle map[engine.WorkerKey][]engine.Session,
+	soonest func(time.Duration),
+) (bool, error) {
+	var all []engine.Session
+	for _, k := range workers {
+		all = append(all, idle[k]...)
+	}
+	slices.SortFunc(all, longestIdle)
+	for i := range all {
+		gone, left, err := e.giveWay(ctx, &all[i])
+		if gone {
+			delete(idle, engine.WorkerKey{Namespace: all[i].Namespace, ID: all[i].Owner})
+		}
+		if gone || err != nil {
+			return gone, err
+		}
+		if left > 0 {
+			soonest(left)
+		}
+	}
+	return false, nil
+}
+
+// The one least likely to be used again soon, as far as anybody can tell; equal ones in an order that is the same
+// each time.
+func longestIdle(x, y engine.Session) int {
+	return cmp.Or(x.LastActivity.Compare(y.LastActivity.Time), cmp.Compare(x.ID, y.ID))
+}
+
+// wanting lists, for each session that has waited for room for long enough, those of the workers found full
+// that could have it if they had room. While some living worker has room for a session, nobody gives way for
+// it.
+func (e *Evictor) wanting(
+	ctx context.Context, r store.Reader, ns string, full map[engine.WorkerKey]map[string]bool, now time.Time,
+	soonest func(time.Duration),
+) ([][]engine.WorkerKey, error) {
+	routes := map[string]bool{}
+	for _, seen := range full {
+		maps.Copy(routes, seen)
+	}
+	waiting, err := r.ReadyOn(ctx, ns, slices.Sorted(maps.Keys(routes)), roomWaiting)
+	if err != nil || len(waiting) == 0 {
+		return nil, err
+	}
+	known, err := e.workers.Roster(ctx, r, ns)
+	if err != nil {
+		return nil, err
+	}
+	held, err := r.Holdings(ctx, ns)
+	if err != nil {
+		return nil, err
+	}
+	soonest(engine.YieldIdle) // whatever is found now, that is when it may be otherwise
+	var list [][]engine.WorkerKey
+	seen := map[string]bool{}
+	for i := range waiting {
+		a := &waiting[i]
+		if seen[a.SessionID] {
+			continue
+		}
+		seen[a.SessionID] = true
+		waited := now.Sub(a.ReadyAt.Time)
+		if waited < roomAfter {
+			soonest(roomAfter - waited)
+			continue
+		}
+		s, err := r.Session(ctx, engine.SessionKey{Namespace: ns, ID: a.SessionID})
+		if errors.Is(err, store.ErrNotFound) {
+			continue
+		} else if err != nil {
+			return nil, err
+		}
+		workers := e.crowded(known, held, a, &s, now)
+		if len(workers) > 0 {
+			if waited < engine.StuckPlace {
+				soonest(engine.StuckPlace - waited)
+			} else {
+				e.report(a, s.Key(), waited, workers)
+			}
+		}
+		workers = slices.DeleteFunc(workers, func(k engine.WorkerKey) bool { return full[k] == nil })
+		if len(workers) > 0 {
+			list = append(list, workers)
+		}
+	}
+	return list, nil
+}
+
+// crowded lists the live workers that could have a session if they had room for another; none if one of them has.
+func (e *Evictor) crowded(
+	known presence.Roster, held map[string]store.Holding, a *engine.Activity, s *engine.Session, now time.Time,
+) (list []engine.WorkerKey) {
+	want := engine.Wanted{
+		Kind: protocol.KindActivity, Type: a.Type, Requirements: a.Requirements, Session: s,
+		Queue: e.store.Queue(engine.QueueKey{Namespace: s.Namespace, Name: a.Queue}),
+	}
+	for k, h := range known {
+		if !h.Worker.Serves(a.Queue) || h.Gate != "" || e.workers.Stopped(&h) || !e.workers.Alive(h, now) {
+			continue
+		}
+		v := engine.Admit(want, engine.Lessee{Worker: h.Worker, Sessions: held[k.ID].Sessions, Counted: true}, now)
+		if v.OK {
+			return nil
+		}
+		if v.Reason == protocol.ReasonSessionLimit && h.Worker.MaxSessions > 0 {
+			list = append(list, k)
+		}
+	}
+	return list
+}
+
+// report logs and counts the wait of a session for a place. It does so once per wait.
+func (e *Evictor) report(a *engine.Activity, k engine.SessionKey, waited time.Duration, workers []engine.WorkerKey) {
+	at := time.Now()
+	maps.DeleteFunc(e.waits, func(_ engine.SessionKey, last time.Time) bool { return at.Sub(last) > time.Minute })
+	_, reported := e.waits[k]
+	if e.waits[k] = at; reported {
+		return
+	}
+	if e.waited != nil {
+		e.waited()
+	}
+	e.log.Warn().Str("namespace", k.Namespace).Str("session_id", k.ID).Str("run_id", a.RunID).
+		Str("activity_type", a.Type).Str("task_queue", a.Queue).Float64("waited_seconds", waited.Seconds()).
+		Int("workers", len(workers)).Str("worker_id", workers[0].ID).
+		Msg("task waits for a session place: every live worker that may acquire the session is at its cap of sessions")
+}
+
+// idlest lists up to roomTries sessions of a worker that may give way now, the session that has been idle for longest
+// first. soonest receives the time until the next one may give way. marked is the number of sessions that give way when
+// their leases end.
+func idlest(
+	ctx context.Context, r store.Reader, k engine.WorkerKey, now time.Time, soonest func(time.Duration),
+) (list []engine.Session, marked int, err error) {
+	all, err := r.Sessions(ctx, store.SessionQuery{
+		Namespace: k.Namespace, Owner: k.ID, Statuses: []protocol.SessionStatus{protocol.SessionActive}, Limit: 10_000,
+	})
+	if err != nil {
+		return nil, 0, err
+	}
+	slices.SortFunc(all, longestIdle)
+	for i := range all {
+		if all[i].Yielding && all[i].Held(now) {
+			marked++
+		}
+	}
+	exact := 0
+	for _, s := range all {
+		at, ok := s.YieldsAt()
+		if !ok || s.Yielding || !s.Held(now) {
+			continue
+		}
+		// The last activity in a row may lag behind the exact one and is never ahead of it. So the sessions that follow have
+		// been idle for at most as long as the row of this session says.
+		switch {
+		case at.After(now):
+			soonest(at.Sub(now))
+			return list, marked, nil
+		case len(list) == roomTries && s.LastActivity.After(list[roomTries-1].LastActivity.Time):
+			return list, marked, nil
+		case exact == roomReads:
+			soonest(roomAfter)
+			return list, marked, nil
+		}
+		exact++
+		tasks, err := r.SessionTasks(ctx, s.Key(), 1) // one that waits for its back-off is queued, too
+		if err != nil {
+			return nil, 0, err
+		}
+		if len(tasks) > 0 {
+			continue
+		}
+		if s.LastActivity, err = r.LastActivity(ctx, &s); err != nil {
+			return nil, 0, err
+		}
+		if at, _ = s.YieldsAt(); at.After(now) {
+			soonest(at.Sub(now))
+			continue
+		}
+		list = append(list, s)
+		slices.SortFunc(list, longestIdle)
+		list = list[:min(len(list), roomTries)]
+	}
+	return list, marked, nil
+}
+
+// giveWay has the holder of a session give it up. It is told first, so that it does so itself; one that cannot be told,
+// or does not do it, loses the session. When the session may not give way after all, left says how much longer it has
+// to be idle.
+func (e *Evictor) giveWay(ctx context.Context, s *engine.Session) (gone bool, left time.Duration, err error) {
+	// Asked first, and nothing taken: a notice is not to be called back, so a session that may stay is not told to
+	// go.
+	v, err := e.yield(ctx, s, false)
+	if err != nil || !v.due {
+		return false, v.left, err
+	}
+	given := make(chan struct{})
+	e.mu.Lock()
+	if e.told == nil {
+		e.told = map[engine.SessionKey]chan struct{}{}
+	}
+	e.told[s.Key()] = given
+	tell := e.tell
+	e.mu.Unlock()
+	defer func() {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		delete(e.told, s.Key())
+	}()
+	if tell != nil &&
+		tell(s.Namespace, s.Owner, protocol.SessionNotice{SessionID: s.ID, Epoch: s.Epoch, Reason: engine.ReasonEvictedCap}) {
+		late := time.NewTimer(roomAnswer)
+		defer late.Stop()
+		select {
+		case <-given:
+			return true, 0, nil
+		case <-late.C:
+		case <-ctx.Done():
+			return false, 0, ctx.Err()
+		}
+	}
+	v, err = e.yield(ctx, s, true)
+	return v.due, v.left, err
+}
+
+// GaveUp notes that a holder gave a session up.
+func (e *Evictor) GaveUp(k engine.SessionKey) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if given := e.told[k]; given != nil {
+		close(given)
+		delete(e.told, k)
+	}
+}
+
+// yielding is whether a session may give way; left, if it only has to be idle for longer, is for how long.
+type yielding struct {
+	due    bool
+	left   time.Duration
+	change engine.SessionChange
+}
+
+// yield judges by the rows, under their locks, whether a session gives way, and with take has it done so.
+func (e *Evictor) yield(ctx context.Context, s *engine.Session, take bool) (yielding, error) {
+	key, owner := s.Key(), engine.WorkerKey{Namespace: s.Namespace, ID: s.Owner}
+	v, err := change.Commit[yielding](ctx, e.store, store.Change{
+		Needs: store.Keys{
+			Sessions: []engine.SessionKey{key}, Lately: true, Exactly: true, Workers: []engine.WorkerKey{owner}, Holdings: true,
+		},
+		Decide: func(rows store.Rows, now time.Time) (store.Writes, error) {
+			row, w := rows.Session(key), rows.Worker(owner)
+			if row == nil || w == nil {
+				return store.Writes{Answer: yielding{}}, nil
+			}
+			c, err := engine.DecideSession(row, engine.YieldSession{
+				SessionHolder: engine.SessionHolder{Worker: s.Owner, Epoch: s.Epoch}, Held: rows.Holding(owner, key, now) + 1,
+				Most: w.MaxSessions,
+			}, now)
+			if engine.IsNotDue(err) {
+				v := yielding{}
+				if at, ok := row.YieldsAt(); ok && at.After(now) {
+					v.left = at.Sub(now)
+				}
+				return store.Writes{Answer: v}, nil
+			}
+			if err != nil || !take {
+				return store.Writes{Answer: yielding{due: true}}, err
+			}
+			return store.Writes{Sessions: []engine.SessionChange{c}, Answer: yielding{due: true, change: c}}, nil
+		},
+	})
+	if err == nil && take && v.due {
+		change.Recheck(e.dispatch, change.FreedBy([]engine.SessionChange{v.change}))
+	}
+	return v, err
+}

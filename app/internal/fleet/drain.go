@@ -1,0 +1,288 @@
+package fleet
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+
+	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/app/internal/change"
+	"github.com/sojourn-run/sojourn/app/internal/presence"
+	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/shared/history"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// A drain is stored, because apps and workers that come later must be held to it. Telling the workers is a loop
+// over what this app hears, repeated until they are where the operator wants them: a notice may be lost, and a
+// worker may not listen.
+
+// How often this app looks what it has to tell the workers it hears, which costs no statement, and what those that are
+// drained have left: one statement for all of a namespace, and seldom once they have nothing.
+const (
+	drainTold  = time.Second
+	drainLook  = 2 * time.Second
+	drainAgain = time.Minute
+)
+
+// leaveTime is how long a worker that was told to leave may take, its own drain deadline included; then its
+// registration is taken away.
+const leaveTime = 40 * time.Second
+
+// Intent is what is wanted of a worker now that sends a heartbeat, in which it names what it has, or not.
+func (f *Fleet) Intent(w *engine.Worker, names bool) protocol.Intent {
+	has := names // or, of one that names only what is due, as it was seen last
+	f.workers.With(w.Key(), func(h *presence.Heard) { has = has || h.Told == protocol.IntentLeave })
+	return f.intentAt(w, f.about(), has)
+}
+
+// intentAt is what is wanted of a worker now.
+func (f *Fleet) intentAt(w *engine.Worker, now time.Time, has bool) protocol.Intent {
+	d := f.workers.DrainOf(w)
+	switch {
+	case d == nil:
+		return protocol.IntentWork
+	case d.Evict || has && d.Over(now):
+		return protocol.IntentLeave
+	}
+	return protocol.IntentPause
+}
+
+// about is the store's time, as far as it is known without asking.
+func (f *Fleet) about() time.Time {
+	if at := f.store.About(); !at.IsZero() {
+		return at
+	}
+	return time.Now()
+}
+
+// OperateFleet drains, resumes or evicts workers at an operator's word. The word is stored, and apps and
+// workers that come later are held to it. Saying it again changes nothing but the deadline and the reason.
+func (f *Fleet) OperateFleet(ctx context.Context, in protocol.FleetRequest) (protocol.FleetDrainState, error) {
+	in.Namespace = change.Namespace(in.Namespace)
+	none := protocol.FleetDrainState{}
+	if err := protocol.CheckLimits(in); err != nil {
+		return none, err
+	}
+	if err := checkTarget(in.FleetTarget); err != nil {
+		return none, err
+	}
+	here := map[string]bool{}
+	err := f.store.View(ctx, func(r store.Reader) error {
+		rows, err := r.Workers(ctx, store.WorkerQuery{Namespace: in.Namespace, Limit: 10_000})
+		for i := range rows {
+			here[rows[i].ID] = rows[i].Left.IsZero()
+		}
+		return err
+	})
+	if err != nil {
+		return none, err
+	}
+	detail := in.Text()
+	if in.Reason != "" {
+		detail += ": " + in.Reason
+	}
+	key := engine.QueueKey{Namespace: in.Namespace}
+	q, err := change.Commit[engine.Queue](ctx, f.store, store.Change{
+		Needs: store.Keys{Queues: []engine.QueueKey{key}},
+		Decide: func(rows store.Rows, now time.Time) (store.Writes, error) {
+			old := rows.Queue(key)
+			var decision engine.QueueChange
+			switch in.Verb {
+			case protocol.FleetResume:
+				decision = engine.ResumeFleet{FleetTarget: in.FleetTarget}
+			case protocol.FleetDrain, protocol.FleetEvict:
+				if in.WorkerID != "" && !here[in.WorkerID] && !drains(old, in.FleetTarget) {
+					return store.Writes{}, change.NoWorker(in.WorkerID)
+				}
+				d := engine.Drain{
+					FleetTarget: in.FleetTarget, Evict: in.Verb == protocol.FleetEvict, By: in.Identity, Reason: in.Reason,
+				}
+				if in.Deadline > 0 && !d.Evict {
+					d.Deadline = history.At(now.Add(time.Duration(in.Deadline) * time.Second))
+				}
+				decision = engine.DrainFleet{Drain: d, Here: func(id string) bool { _, is := here[id]; return is }}
+			default:
+				return store.Writes{}, protocol.Invalid("verb", "must be drain, resume or evict")
+			}
+			next, err := engine.DecideQueue(old, key, decision, now)
+			return store.Writes{Queues: []engine.Queue{next}, Answer: next, Audit: []store.Audit{{
+				At: history.At(now), Identity: in.Identity, Action: "fleet." + in.Verb, Namespace: in.Namespace,
+				Target: in.Text(), Detail: detail,
+			}}}, err
+		},
+	})
+	if err != nil {
+		return none, err
+	}
+	f.Look()
+	d := engine.Drain{FleetTarget: in.FleetTarget}
+	if i := slices.IndexFunc(q.Drains, func(d engine.Drain) bool { return d.FleetTarget == in.FleetTarget }); i >= 0 {
+		d = q.Drains[i]
+	}
+	states, err := f.view.Drains(ctx, in.Namespace, []engine.Drain{d})
+	if err != nil {
+		return none, err
+	}
+	states[0].Outcome = map[string]string{
+		protocol.FleetDrain: "draining", protocol.FleetEvict: "evicting", protocol.FleetResume: "resumed",
+	}[in.Verb]
+	return states[0], nil
+}
+
+func drains(q *engine.Queue, t protocol.FleetTarget) bool {
+	return q != nil && slices.ContainsFunc(q.Drains, func(d engine.Drain) bool { return d.FleetTarget == t })
+}
+
+func checkTarget(t protocol.FleetTarget) error {
+	named := 0
+	for _, name := range []string{t.WorkerID, t.Group, t.BuildID, t.Release} {
+		if name != "" {
+			named++
+		}
+	}
+	if named != 1 {
+		return protocol.Invalid("worker_id", "give exactly one of worker_id, group, build_id and release")
+	}
+	return nil
+}
+
+// Look has Watch look now. It does not block.
+func (f *Fleet) Look() {
+	select {
+	case f.changed <- struct{}{}:
+	default:
+	}
+}
+
+// Watch tells the workers that this app hears, until ctx ends, what operators want of them, makes them give up
+// their sessions, and has those leave whose time is up. Another app that hears a worker as well does the same, which
+// changes nothing.
+func (f *Fleet) Watch(ctx context.Context) {
+	tick := time.NewTicker(drainTold)
+	defer tick.Stop()
+	pushed := map[string]int64{} // revisions of settings, by namespace
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		case <-f.changed:
+		}
+		known := f.workers.All("")
+		f.pushSettings(pushed, known)
+		spaces := map[string][]engine.WorkerKey{} // whose workers may have something left
+		for k, h := range known {
+			if !f.workers.Hears(h) {
+				continue
+			}
+			d := f.workers.DrainOf(h.Worker)
+			every := drainLook
+			if h.Emptied { // but a claim may have been on its way
+				every = drainAgain
+			}
+			told := h.Told != protocol.IntentWork
+			if told != (d != nil) || told && time.Since(h.Looked) >= every {
+				spaces[k.Namespace] = append(spaces[k.Namespace], k)
+			}
+			if d != nil && d.Evict && h.Told == protocol.IntentLeave {
+				f.overstays(ctx, k, h)
+			}
+		}
+		for ns, keys := range spaces {
+			if err := f.followDrains(ctx, ns, keys, known); err != nil && ctx.Err() == nil {
+				store.Warn(&f.log, err).Str("namespace", ns).Msg("failed to update the drain state of workers")
+			}
+		}
+	}
+}
+
+// followDrains brings workers where operators want them.
+func (f *Fleet) followDrains(
+	ctx context.Context, ns string, keys []engine.WorkerKey, known map[engine.WorkerKey]presence.Heard,
+) error {
+	var held map[string]store.Holding
+	if err := f.store.View(ctx, func(r store.Reader) (err error) {
+		held, err = r.Holdings(ctx, ns)
+		return err
+	}); err != nil {
+		return err
+	}
+	for _, k := range keys {
+		h, has := known[k], held[k.ID].Leases+held[k.ID].Sessions > 0
+		f.intend(k, h, f.intentAt(h.Worker, f.about(), has), has)
+		if held[k.ID].Sessions == 0 {
+			continue
+		}
+		if err := f.drainSessions(ctx, k, f.workers.DrainOf(h.Worker)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// intend notifies a worker of the operator's intent if it has changed, and records whether the worker still holds
+// anything.
+func (f *Fleet) intend(k engine.WorkerKey, h presence.Heard, i protocol.Intent, has bool) {
+	changed := h.Told != i
+	f.workers.With(k, func(now *presence.Heard) {
+		if now.Worker.Incarnation != h.Worker.Incarnation {
+			changed = false
+			return
+		}
+		now.Looked, now.Emptied, now.Told = time.Now(), !has, i
+		if changed {
+			now.ToldAt = time.Now()
+		}
+	})
+	if !changed {
+		return
+	}
+	n := protocol.PauseNotice{}
+	if d := f.workers.DrainOf(h.Worker); d != nil {
+		n.Reason, n.DeadlineAt = d.Reason, d.Deadline
+	}
+	f.log.Info().Str("worker_id", k.ID).Str("intent", string(i)).Str("reason", n.Reason).Msg("drain state sent to worker")
+	if told := f.notices.Load(); told != nil {
+		(*told).Intend(k.Namespace, k.ID, i, n)
+	}
+}
+
+// overstays removes the registration of a worker that has not shut down within leaveTime of the notice. Tasks that it
+// may still run are not requeued; see presence.RemoveWorker.
+func (f *Fleet) overstays(ctx context.Context, k engine.WorkerKey, h presence.Heard) {
+	if time.Since(h.ToldAt) < leaveTime {
+		return
+	}
+	f.log.Warn().Str("worker_id", k.ID).Msg("worker did not shut down before its deadline; removing its registration")
+	_, err := f.workers.RemoveWorker(ctx, k.Namespace, k.ID)
+	if err != nil && protocol.ReasonOf(err) == "" && ctx.Err() == nil {
+		store.Warn(&f.log, err).Str("worker_id", k.ID).Msg("failed to remove a worker after its leave deadline")
+	}
+}
+
+// drainSessions starts to drain the sessions of a drained worker: each is released once nothing runs in it. Without a
+// drain, it cancels the release of sessions that are not yet released.
+func (f *Fleet) drainSessions(ctx context.Context, k engine.WorkerKey, d *engine.Drain) error {
+	held, err := change.SessionsOf(ctx, f.store, k)
+	if err != nil {
+		return err
+	}
+	for _, s := range held {
+		var in engine.SessionInput
+		switch {
+		case d == nil && s.Leaving:
+			in = engine.KeepSession{Worker: k.ID}
+		case d != nil && s.Moving == "":
+			in = engine.DrainSession{Worker: k.ID, Operator: cmp.Or(d.By, "an operator")}
+		default:
+			continue
+		}
+		_, err := change.StepSession(ctx, f.store, f.dispatch, s.Key(), in)
+		if err != nil && !engine.IsNotDue(err) && protocol.ReasonOf(err) == "" {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,54 @@
+// Package fleet applies operators' requests to workers: drain, resume, shutdown and settings. Each request is stored
+// and sent to the connected workers, and sent again until they have reached the requested state.
+package fleet
+
+import (
+	"context"
+	"sync/atomic"
+
+	"github.com/rs/zerolog"
+
+	"github.com/sojourn-run/sojourn/app/dispatch"
+	"github.com/sojourn-run/sojourn/app/internal/presence"
+	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/app/view"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// Fleet is what operators want of the workers of an app. All methods may be called from any goroutine.
+type Fleet struct {
+	store    store.Store
+	dispatch *dispatch.Dispatch
+	workers  *presence.Workers
+	view     *view.View
+	log      zerolog.Logger
+
+	changed chan struct{} // operators may want something else of workers
+	notices atomic.Pointer[Notices]
+}
+
+// Notices tell connected workers what an operator wants. Those that cannot be told hear it when they poll or send a
+// heartbeat.
+type Notices interface {
+	// Intend tells one worker, and says whether there was anybody to tell.
+	Intend(namespace, worker string, i protocol.Intent, n protocol.PauseNotice) bool
+	// SettingsChanged has the workers of a namespace fetch their settings.
+	SettingsChanged(namespace string)
+}
+
+// Tells gives the fleet the way to tell workers what is wanted of them.
+func (f *Fleet) Tells(n Notices) { f.notices.Store(&n) }
+
+// New makes the fleet of an app that hears these workers.
+func New(
+	s store.Store, d *dispatch.Dispatch, w *presence.Workers, v *view.View, log zerolog.Logger,
+) *Fleet {
+	f := &Fleet{store: s, dispatch: d, workers: w, view: v, log: log, changed: make(chan struct{}, 1)}
+	d.OnDecided(f.Look)
+	return f
+}
+
+// RemoveWorker takes a worker's registration away, at an operator's word.
+func (f *Fleet) RemoveWorker(ctx context.Context, ns, id string) (protocol.DeregisterAnswer, error) {
+	return f.workers.RemoveWorker(ctx, ns, id)
+}

@@ -1,0 +1,86 @@
+package fleet
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/app/internal/change"
+	"github.com/sojourn-run/sojourn/app/internal/presence"
+	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/shared/history"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// Settings of a fleet are one row with a revision. An operator names the revision that was seen, so that of two who
+// change it at once one is told; a worker names the one it runs with, which is how it is known who is behind.
+
+// FleetWide is what an operator set for the workers of a namespace, as this app knows it, and its revision.
+func (f *Fleet) FleetWide(ns string) (protocol.FleetSettings, int64) {
+	set := f.store.Queue(engine.QueueKey{Namespace: change.Namespace(ns)}).Fleet()
+	return set.FleetSettings, set.Revision
+}
+
+// SetFleet sets what the workers of a namespace run with, all of it: what is left out is each worker's own again.
+func (f *Fleet) SetFleet(ctx context.Context, in protocol.FleetSettingsRequest) (protocol.FleetSettingsState, error) {
+	if err := protocol.CheckLimits(in); err != nil {
+		return protocol.FleetSettingsState{}, err
+	}
+	key := engine.QueueKey{Namespace: change.Namespace(in.Namespace)}
+	_, err := change.Commit[engine.Queue](ctx, f.store, store.Change{
+		Needs: store.Keys{Queues: []engine.QueueKey{key}},
+		Decide: func(rows store.Rows, now time.Time) (store.Writes, error) {
+			change := engine.SetFleet{Settings: in.FleetSettings, By: in.Identity, Saw: in.Revision}
+			next, err := engine.DecideQueue(rows.Queue(key), key, change, now)
+			if err != nil || next.Fleet().Revision == rows.Queue(key).Fleet().Revision {
+				return store.Writes{Answer: next}, err // it is so already
+			}
+			return store.Writes{Queues: []engine.Queue{next}, Answer: next, Audit: []store.Audit{{
+				At: history.At(now), Identity: in.Identity, Action: "fleet.settings", Namespace: key.Namespace,
+				Target: key.Namespace, Detail: settingsText(next.Settings),
+			}}}, nil
+		},
+	})
+	if err != nil {
+		return protocol.FleetSettingsState{}, err
+	}
+	f.Look()
+	return f.view.FleetSettings(ctx, in.Namespace)
+}
+
+// settingsText is what was set, for the audit.
+func settingsText(s *engine.FleetWide) string {
+	text := fmt.Sprintf("revision %d:", s.Revision)
+	if s.LogLevel != "" {
+		text += " log_level " + s.LogLevel
+	}
+	if s.Concurrency > 0 {
+		text += fmt.Sprintf(" worker_concurrency %d", s.Concurrency)
+	}
+	if s.IsolationMin != "" {
+		text += " isolation_min_level " + s.IsolationMin
+	}
+	if s.Fresh {
+		text += " fresh"
+	}
+	if s.FleetSettings == (protocol.FleetSettings{}) {
+		text += " each worker's own"
+	}
+	return text
+}
+
+// pushSettings has workers fetch their settings where those changed since it was done last.
+func (f *Fleet) pushSettings(pushed map[string]int64, known map[engine.WorkerKey]presence.Heard) {
+	told := f.notices.Load()
+	for k := range known {
+		_, is := f.FleetWide(k.Namespace)
+		if is == pushed[k.Namespace] {
+			continue
+		}
+		pushed[k.Namespace] = is
+		if told != nil {
+			(*told).SettingsChanged(k.Namespace)
+		}
+	}
+}

@@ -1,0 +1,262 @@
+// Package httpapi serves the control plane over HTTP: it decodes and authorises requests, calls verbs of the broker
+// and encodes responses.
+package httpapi
+
+import (
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/rs/zerolog"
+
+	"github.com/sojourn-run/sojourn/app/auth"
+	"github.com/sojourn-run/sojourn/app/internal/serve"
+	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/internal/budget"
+	"github.com/sojourn-run/sojourn/internal/connlimit"
+	"github.com/sojourn-run/sojourn/internal/httpjson"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// WorkerAPI is the worker protocol below /api/worker/, and what cluster info says of it.
+type WorkerAPI interface {
+	http.Handler
+	Protocol() (version string, capabilities protocol.ServerCapabilities)
+}
+
+// Options of the control plane. Handlers that are nil are not there: their paths are unknown.
+type Options struct {
+	// What the routes ask for: verbs are the broker's, and what is only looked at a view's.
+	Runs             Runs
+	Schedules        Schedules
+	Namespaces       Namespaces
+	Attributes       Attributes
+	Retention        Retention
+	Operations       Operations
+	WorkerOperations WorkerOperations
+	Process          Process
+
+	RunViews      RunViews
+	Fleet         FleetViews
+	Queues        QueueViews
+	ScheduleViews ScheduleViews
+	System        SystemViews
+
+	Auth      *auth.Auth
+	WorkerAPI WorkerAPI
+	Socket    http.Handler         // /api/socket.io; it asks Auth by itself
+	Dashboard http.Handler         // everything outside /api
+	Registry  *prometheus.Registry // what /metrics shows; nil: one of its own
+	Metrics   *Metrics             // counts the answers; nil: made on the registry
+	App       string               // id of this process
+	Budget    *budget.Budget       // of bytes in flight; nil: none
+	Log       zerolog.Logger
+}
+
+// API is the handler of the whole port.
+type API struct {
+	opt  Options
+	mux  *http.ServeMux
+	pipe serve.Pipeline
+	info protocol.ClusterInfo // but for the namespace
+	// failed sign-ins
+	signIns *signIns
+
+	searches searches
+}
+
+// New makes the handler.
+func New(o Options) *API {
+	if o.Registry == nil {
+		o.Registry = prometheus.NewRegistry()
+	}
+	if o.Metrics == nil {
+		o.Metrics = NewMetrics(o.Registry)
+	}
+	a := &API{opt: o, mux: http.NewServeMux(), signIns: newSignIns(), searches: newSearches()}
+	a.pipe = serve.Pipeline{
+		Auth: o.Auth, HasNamespace: o.Namespaces.HasNamespace, Header: VersionHeader, Version: Version,
+		CheckVersion: checkVersion, Dashboard: true,
+		Broken: []byte(`{"reason":"internal","message":"internal error"}`), Observe: o.Metrics.Observe, Log: o.Log,
+		Budget: o.Budget,
+	}
+	a.info = a.clusterInfo()
+	for _, rt := range table() {
+		rt.Shape = shapeOf(rt)
+		rt.Reads = loads[rt.Operation]
+		a.mux.HandleFunc(rt.Method+" "+rt.Pattern, func(w http.ResponseWriter, r *http.Request) {
+			a.pipe.Serve(&call{Call: serve.NewCall(w, r, rt.Route), api: a, rt: rt})
+		})
+	}
+	return a
+}
+
+// loads are the bytes that reads of payloads count with until they are answered. One that is held while it waits for
+// something to happen counts with what it answers only.
+var loads = map[string]int64{
+	"describe": serve.ManyReads, "describe_run": serve.ManyReads, "describe_run_by_id": serve.ManyReads,
+	"debug_workflow": serve.ManyReads, "history_export": serve.ManyReads, "list": serve.ManyReads / 4,
+}
+
+// ServeHTTP answers one request.
+func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	p := r.URL.Path
+	switch {
+	case p == "/api/socket.io" || strings.HasPrefix(p, "/api/socket.io/"):
+		if a.opt.Socket != nil {
+			unlessReserved(a.opt.Socket, w, r)
+			return
+		}
+	case strings.HasPrefix(p, "/api/worker/"):
+		if a.opt.WorkerAPI != nil {
+			a.opt.WorkerAPI.ServeHTTP(w, r)
+			return
+		}
+	case p == "/api" || strings.HasPrefix(p, "/api/") || p == "/up" || p == "/healthz" || p == "/readyz" ||
+		p == "/metrics":
+	case a.opt.Dashboard != nil:
+		unlessReserved(a.opt.Dashboard, w, r)
+		return
+	}
+	rt := route{flow: p == "/api/workflows" ||
+		strings.HasPrefix(p, "/api/workflows/"), Route: serve.Route{Operation: "unknown"}}
+	if a.pipe.Unrouted(a.mux, &call{Call: serve.NewCall(w, r, rt.Route), api: a, rt: rt}) {
+		return
+	}
+	a.mux.ServeHTTP(w, r)
+}
+
+// unlessReserved serves what has no route, unless the connection is one that serves health probes only.
+func unlessReserved(h http.Handler, w http.ResponseWriter, r *http.Request) {
+	if connlimit.Reserved(r.Context()) {
+		httpjson.Hints(w, http.StatusServiceUnavailable)
+		http.Error(w, connlimit.ErrReserved.Error()+"; try again", http.StatusServiceUnavailable)
+		return
+	}
+	h.ServeHTTP(w, r)
+}
+
+// call is one request on its way to the broker.
+type call struct {
+	*serve.Call
+	api *API
+	rt  route
+
+	// the workflow id of a start, made here when the caller named none: the key under which to ask what became of it
+	started string
+	about   string // what an audited request is about, when its path does not say it
+	detail  string // what else is noted of an audited request: the run it met, and why
+}
+
+// target is the run the path speaks of: the workflow's current one unless it names one.
+func (c *call) target() protocol.Target {
+	return protocol.Target{Namespace: c.NS, WorkflowID: c.PathValue("workflow"), RunID: c.PathValue("run")}
+}
+
+// answer is what a verb says: a status and a body. Without a body the verb has answered by itself.
+type answer struct {
+	status int
+	body   any
+}
+
+func ok(body any, err error) (answer, error) { return answer{http.StatusOK, body}, err }
+
+// strict is the query parameter that makes the app reject a request with unknown members.
+const strict = "strict"
+
+// Do calls the verb, and notes what it did where that is to be noted.
+func (c *call) Do() (serve.Answer, error) {
+	if err := c.checkQuery(); err != nil {
+		return serve.Answer{}, err
+	}
+	said, err := c.rt.verb(c.api, c)
+	if err == nil && c.rt.audit != "" {
+		c.api.record(c)
+	}
+	return serve.Answer{Status: said.status, Body: said.body}, err
+}
+
+// checkQuery reads the parameter strict, and reports or rejects unknown parameters.
+func (c *call) checkQuery() error {
+	if c.rt.Open() {
+		return nil
+	}
+	q := c.query()
+	if c.Strict = q.flag(strict); q.err != nil {
+		return q.err
+	}
+	return c.ReadQuery(strict, auth.NamespaceParameter)
+}
+
+// record notes an operator's action that no other write carries. The action has happened: what is wrong with the note
+// is for the log.
+func (a *API) record(c *call) {
+	target := c.PathValue("workflow")
+	if target == "" {
+		target = c.PathValue("worker")
+	}
+	if c.about != "" {
+		target = c.about
+	}
+	err := a.opt.Process.Audit(c.Ctx, store.Audit{
+		Identity: c.Who.Name, Action: c.rt.audit, Namespace: c.NS, Target: target, Detail: c.detail,
+	})
+	if err != nil {
+		a.opt.Log.Error().Err(err).Str("action", c.rt.audit).Str("target", target).Msg("failed to write an audit entry")
+	}
+}
+
+// Failed leaves an error as it is: a refusal of the control plane says by its reason what it leaves open.
+func (c *call) Failed(err error) error { return err }
+
+// Status is that of the reason.
+func (c *call) Status(e *protocol.Error) int { return e.Reason.Status() }
+
+// Members are a refusal's own, those of the workflow routes, and of a write what is left open.
+func (c *call) Members(e *protocol.Error, _ int) map[string]any {
+	body := httpjson.Members(e)
+	if c.rt.flow {
+		maps.Copy(body, rejected(c, e))
+		if slices.Contains(misled, e.Reason) {
+			body["message"] = e.Message + unquoted
+		}
+	}
+	if e.Reason.Away() && c.Method != http.MethodGet && c.Method != http.MethodHead {
+		// it may have been done, or be done yet
+		if c.started != "" {
+			body["workflow_id"] = c.started
+		}
+		body["command_status"], body["outcome"], body["retryable"], body["retry_after_seconds"] = "unknown", "unknown", true,
+			1
+	}
+	return body
+}
+
+// misled are refusals that a client also gets which puts the id of a workflow into a path as it is: / ? # and % in it
+// lead elsewhere.
+var misled = []protocol.Reason{protocol.ReasonNotFound, protocol.ReasonInstanceNotFound, protocol.ReasonRunNotFound}
+
+const unquoted = "; an id is one encoded segment of the path, with / ? # % as %2F %3F %23 %25"
+
+// Next to adds the warnings about unknown members, and the control_plane object on the workflow routes.
+func (c *call) Beside(status int, body any, raw []byte) ([]byte, error) {
+	if status < http.StatusBadRequest && !c.rt.Shape.Bare {
+		var err error
+		if raw, err = withWarnings(raw, body, c.Unknown.Warnings()); err != nil {
+			return nil, err
+		}
+	}
+	if !c.rt.flow {
+		return raw, nil
+	}
+	beside, err := controlPlane(c, status, body)
+	if err != nil {
+		return nil, err
+	}
+	return httpjson.Append(raw, httpjson.Member("control_plane", beside)), nil
+}
+
+// Lost changes nothing: what was done is done, and who asks again is told so.
+func (c *call) Lost() {}

@@ -1,0 +1,109 @@
+package httpapi
+
+import (
+	"encoding/json"
+	"net/http"
+	"slices"
+
+	"github.com/sojourn-run/sojourn/app/auth"
+	"github.com/sojourn-run/sojourn/app/internal/serve"
+	"github.com/sojourn-run/sojourn/internal/httpjson"
+	"github.com/sojourn-run/sojourn/shared/history"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// A bundle is untrusted, and its history is shown as if it had happened here. So only a complete bundle of a closed run
+// with a valid checksum is accepted, and the members besides the events are derived again rather than read.
+
+// maxBundle is the maximum size of an imported bundle in bytes.
+const maxBundle = 32 << 20
+
+// imports is one route for admins: a caller that writes histories can make anything look as if it had happened.
+func imports(contract lineFunc) route {
+	rt := noted("workflow.import", contract(post, "/workflows/import/bundle", "import", auth.Admin, importRun))
+	rt.Sojourn, rt.Plane, rt.Limit = true, serve.Own, serve.Held
+	return rt
+}
+
+// importBody contains the members of a bundle that are read. The other members are derived from the events.
+type importBody struct {
+	Schema   string          `json:"schema"`
+	Version  int             `json:"schema_version"`
+	Events   []importedEvent `json:"history_events"`
+	Redacted struct {
+		Applied bool `json:"applied"`
+	} `json:"redaction"`
+	Integrity *integrity `json:"integrity"`
+}
+
+type importedEvent struct {
+	Seq     int64           `json:"sequence"`
+	Type    string          `json:"type"`
+	At      history.Time    `json:"recorded_at"`
+	TaskID  string          `json:"workflow_task_id"`
+	Seen    int64           `json:"seen_through"`
+	Payload json.RawMessage `json:"payload"`
+}
+
+// importRun takes a bundle of this system's in as a closed run, when its checksum says that it is whole.
+func importRun(a *API, c *call) (answer, error) {
+	var raw json.RawMessage
+	if err := c.Read(&raw); err != nil {
+		return answer{}, err
+	}
+	var in importBody
+	if err := httpjson.Decode(raw, &in); err != nil {
+		return answer{}, err
+	}
+	if err := in.check(raw); err != nil {
+		return answer{}, err
+	}
+	events := make([]history.Event, len(in.Events))
+	for i, e := range in.Events {
+		data, err := history.DecodeData(e.Type, e.Payload)
+		if err != nil {
+			return answer{}, badBundle("event %d: %v", e.Seq, err)
+		}
+		events[i] = history.Event{Seq: e.Seq, At: e.At, Data: data, TaskID: e.TaskID, SeenThrough: e.Seen}
+	}
+	out, err := a.opt.Runs.Import(c.Ctx, protocol.ImportRequest{Namespace: c.NS, Events: events, Identity: c.Who.Name})
+	c.about = out.WorkflowID
+	status := http.StatusOK
+	if out.Outcome == "imported" {
+		status = http.StatusCreated
+	}
+	return answer{status, out}, err
+}
+
+func badBundle(format string, args ...any) error {
+	return protocol.Refuse(protocol.ReasonInvalidBundle, format, args...)
+}
+
+// check refuses what is no bundle, and one that was changed since it was exported.
+func (in *importBody) check(raw json.RawMessage) error {
+	switch {
+	case in.Schema == "" || len(in.Events) == 0:
+		return protocol.Invalid("history_events", "a history export is needed: the document that history/export answers with")
+	case in.Schema != bundleSchema || in.Version != 1:
+		return badBundle("%s version %d is not known; %s version 1 is", in.Schema, in.Version, bundleSchema)
+	// What was left out would be missing from a replay, which would fail long after anybody remembers the import.
+	case in.Redacted.Applied:
+		return badBundle("the bundle was redacted, so what happened in the run is not all in it")
+	case slices.ContainsFunc(in.Events, func(e importedEvent) bool { return e.Type == "" }):
+		return badBundle("an event has no type")
+	case in.Integrity == nil || in.Integrity.Algorithm != "sha256" || in.Integrity.Canonical != canonicalForm:
+		return protocol.Refuse(
+			protocol.ReasonBundleIntegrity, "the bundle has no checksum of the form %s and sha256", canonicalForm,
+		)
+	}
+	sum, err := checksum(raw, "integrity")
+	if err != nil {
+		return badBundle("%v", err)
+	}
+	if sum != in.Integrity.Checksum {
+		return protocol.Refuse(
+			protocol.ReasonBundleIntegrity, "the bundle is not as it was exported: its checksum is %s", sum,
+		).With("expected", in.Integrity.Checksum)
+	}
+	return nil
+}

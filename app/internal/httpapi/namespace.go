@@ -1,0 +1,108 @@
+package httpapi
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/sojourn-run/sojourn/app/auth"
+	"github.com/sojourn-run/sojourn/app/internal/serve"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// A request for a namespace's own routes is about the one in its path, which need not be one that the caller's header
+// names, and need not be there yet. So these routes go without the check that all others begin with.
+
+// Namespaces is what of the broker is about namespaces.
+type Namespaces interface {
+	HasNamespace(ctx context.Context, name string) error
+	Namespace(ctx context.Context, name string) (protocol.NamespaceView, error)
+	Namespaces(ctx context.Context, visible func(string) bool) ([]protocol.NamespaceView, error)
+	CreateNamespace(context.Context, protocol.NamespaceRequest) (protocol.NamespaceView, error)
+	UpdateNamespace(context.Context, protocol.NamespaceRequest) (protocol.NamespaceView, error)
+	DeleteNamespace(ctx context.Context, name string) (protocol.NamespaceRemoval, error)
+}
+
+// put is http.MethodPut.
+const put = http.MethodPut
+
+// namespaceRoutes are the routes of namespaces. They speak of the namespace in their path, whatever the one of the
+// request.
+func namespaceRoutes(contract lineFunc) []route {
+	const one = "/namespaces/{namespace}"
+	removal := noted("namespace.delete", contract(del, one, "delete_namespace", auth.Admin, deleteNamespace))
+	removal.Limit = serve.Held
+	list := []route{
+		contract(get, "/namespaces", "list_namespaces", auth.Viewer, listNamespaces),
+		noted("namespace.create", contract(post, "/namespaces", "create_namespace", auth.Admin, createNamespace)),
+		contract(get, one, "describe_namespace", auth.Viewer, describeNamespace),
+		noted("namespace.update", contract(put, one, "update_namespace", auth.Admin, updateNamespace)),
+		removal,
+	}
+	for i := range list {
+		list[i].Anywhere = true
+	}
+	return list
+}
+
+// anywhere marks routes that serve whether the request's namespace is there or not.
+func anywhere(rt route) route {
+	rt.Anywhere = true
+	return rt
+}
+
+// space is a namespace named in path or body, when the caller may touch it.
+func (c *call) space(name string) (string, error) {
+	if !c.Who.In(name) {
+		return "", protocol.Refuse(protocol.ReasonForbidden, "this token is not good for namespace %s", name).
+			With("namespace", name)
+	}
+	return name, nil
+}
+
+func listNamespaces(a *API, c *call) (answer, error) {
+	list, err := a.opt.Namespaces.Namespaces(c.Ctx, c.Who.In)
+	return ok(namespacesAnswer{list}, err)
+}
+
+func describeNamespace(a *API, c *call) (answer, error) {
+	name, err := c.space(c.PathValue("namespace"))
+	if err != nil {
+		return answer{}, err
+	}
+	return ok(a.opt.Namespaces.Namespace(c.Ctx, name))
+}
+
+func createNamespace(a *API, c *call) (answer, error) {
+	var in protocol.NamespaceRequest
+	if err := c.Read(&in); err != nil {
+		return answer{}, err
+	}
+	if _, err := c.space(in.Name); err != nil {
+		return answer{}, err
+	}
+	c.about = in.Name
+	out, err := a.opt.Namespaces.CreateNamespace(c.Ctx, in)
+	return answer{http.StatusCreated, out}, err
+}
+
+func updateNamespace(a *API, c *call) (answer, error) {
+	var in protocol.NamespaceRequest
+	if err := c.Read(&in); err != nil {
+		return answer{}, err
+	}
+	var err error
+	if in.Name, err = c.space(c.PathValue("namespace")); err != nil {
+		return answer{}, err
+	}
+	c.about = in.Name
+	return ok(a.opt.Namespaces.UpdateNamespace(c.Ctx, in))
+}
+
+func deleteNamespace(a *API, c *call) (answer, error) {
+	name, err := c.space(c.PathValue("namespace"))
+	if err != nil {
+		return answer{}, err
+	}
+	c.about = name
+	return ok(a.opt.Namespaces.DeleteNamespace(c.Ctx, name))
+}

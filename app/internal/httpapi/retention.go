@@ -1,0 +1,37 @@
+package httpapi
+
+import (
+	"context"
+
+	"github.com/sojourn-run/sojourn/app/auth"
+	"github.com/sojourn-run/sojourn/app/internal/serve"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// Retention removes runs by itself. The pass is for operators who cannot wait for it and for tests; it takes as long as
+// there is to remove, and so counts among the requests that may be held.
+
+// Retention is what of the broker is about removing what is old.
+type Retention interface {
+	Retention(ctx context.Context, namespace string) (protocol.RetentionStatus, error)
+	RetentionPass(context.Context, protocol.RetentionRequest) (protocol.RetentionPass, error)
+}
+
+func retentions(contract lineFunc) []route {
+	pass := noted(
+		"system.retention", contract(post, "/system/retention/pass", "retention_pass", auth.Admin, retentionPass),
+	)
+	pass.Limit = serve.Held
+	return []route{contract(get, "/system/retention", "retention", auth.Viewer, retention), pass}
+}
+
+func retention(a *API, c *call) (answer, error) { return ok(a.opt.Retention.Retention(c.Ctx, c.NS)) }
+
+func retentionPass(a *API, c *call) (answer, error) {
+	var in protocol.RetentionRequest
+	if err := c.Read(&in); err != nil {
+		return answer{}, err
+	}
+	in.Namespace, c.about = c.NS, c.NS
+	return ok(a.opt.Retention.RetentionPass(c.Ctx, in))
+}

@@ -1,0 +1,189 @@
+package httpapi
+
+import (
+	"net/http"
+
+	"github.com/sojourn-run/sojourn/app/auth"
+	"github.com/sojourn-run/sojourn/app/internal/serve"
+	"github.com/sojourn-run/sojourn/docs"
+)
+
+// Who may do what, what is noted, and what shape an answer has stand in this table and are carried out before and
+// behind every verb. A check inside a verb would hold for that verb alone.
+
+// route is one line of the table: what the request is, who may make it, and the verb it calls.
+type route struct {
+	serve.Route
+	verb  func(*API, *call) (answer, error)
+	flow  bool   // the answer carries the control_plane object, errors included
+	named string // the member that holds the name at the end of the path
+	audit string // the action noted when the verb succeeded
+}
+
+const (
+	get  = http.MethodGet
+	post = http.MethodPost
+	del  = http.MethodDelete
+)
+
+// table is every route of the control plane.
+func table() []route {
+	line := func(plane serve.Plane, method, path, operation string, role auth.Role, verb func(
+		*API, *call,
+	) (answer, error),
+	) route {
+		return route{
+			Route: serve.Route{Method: method, Pattern: path, Operation: operation, Plane: plane, Roles: []auth.Role{role}},
+			verb:  verb,
+		}
+	}
+	contract := func(method, path, operation string, role auth.Role, verb func(*API, *call) (answer, error)) route {
+		return line(serve.Control, method, "/api"+path, operation, role, verb)
+	}
+	ours := func(method, path, operation string, role auth.Role, verb func(*API, *call) (answer, error)) route {
+		rt := line(serve.Own, method, path, operation, role, verb)
+		rt.Sojourn = true
+		return rt
+	}
+	// Without a role and without a token: what load balancers ask, and what has to be read before anybody can sign in.
+	open := func(method, path, operation string, verb func(*API, *call) (answer, error)) route {
+		rt := ours(method, path, operation, "", verb)
+		rt.Roles = nil
+		return rt
+	}
+	probe := func(path, operation string, verb func(*API, *call) (answer, error)) route {
+		rt := open(get, path, operation, verb)
+		rt.Probe = true
+		return rt
+	}
+	routes := []route{
+		probe("/up", "up", up),
+		probe("/healthz", "healthz", up),
+		probe("/readyz", "readyz", ready),
+		probe("/api/health", "health", health),
+		probe("/api/ready", "ready", ready),
+		open(get, "/api/openapi.json", "openapi", document(docs.OpenAPI)),
+		open(get, "/api/schemas/worker-sessions-runtime.schema.json", "session_schema", document(docs.SessionSchema)),
+		anywhere(ours(get, "/metrics", "metrics", auth.Viewer, metrics)),
+		info(ours(get, "/api/cluster/info", "cluster_info", "", clusterInfo)),
+
+		contract(get, "/workers", "list_workers", auth.Viewer, listWorkers),
+		contract(get, "/workers/{worker}", "describe_worker", auth.Viewer, describeWorker),
+		noted("worker.deregister", contract(del, "/workers/{worker}", "remove_worker", auth.Admin, removeWorker)),
+		contract(get, "/worker-sessions", "list_worker_sessions", auth.Viewer, listSessions),
+		contract(get, "/worker-sessions/{session}", "describe_worker_session", auth.Viewer, describeSession),
+		ours(get, "/api/worker-sessions/{session}/timeline", "list_session_timeline", auth.Viewer, sessionTimeline),
+		ours(get, "/api/worker-sessions/{session}/attempts", "list_session_attempts", auth.Viewer, sessionAttempts),
+		ours(post, "/api/worker-sessions/{session}/close", "operator_close_session", auth.Operator, closeSession),
+		ours(post, "/api/worker-sessions/{session}/migrate", "operator_migrate_session", auth.Operator, migrateSession),
+		ours(post, "/api/worker-sessions/{session}/forget", "operator_forget_session", auth.Operator, forgetSession),
+
+		counted(contract(get, "/system/operator-metrics", "system_operator_metrics", auth.Viewer, operatorMetrics)),
+
+		held(ours(get, "/api/sojourn/workflows/{workflow}/result", "workflow_result", auth.Viewer, result)),
+		held(ours(get, "/api/sojourn/workflows/{workflow}/runs/{run}/result", "run_result", auth.Viewer, result)),
+		ours(get, "/api/runs/{run}", "describe_run_by_id", auth.Viewer, describeRun),
+		anywhere(ours(get, "/api/tokens", "list_tokens", auth.Admin, listTokens)),
+		anywhere(ours(post, "/api/tokens", "create_token", auth.Admin, createToken)),
+		anywhere(ours(put, "/api/tokens/{token}/roles", "set_token_roles", auth.Admin, setTokenRoles)),
+		anywhere(ours(del, "/api/tokens/{token}", "revoke_token", auth.Admin, revokeToken)),
+		ours(get, "/api/audit", "list_audit", auth.Operator, listAudit),
+		ours(get, "/api/sojourn/overview", "overview", auth.Viewer, overview),
+		ours(get, "/api/sojourn/run-counts", "run_counts", auth.Viewer, runCounts),
+		info(ours(get, "/api/sojourn/me", "me", "", me)),
+		open(post, "/api/sojourn/login", "sign_in", signIn),
+		open(del, "/api/sojourn/login", "sign_out", signOut),
+	}
+	routes = append(routes, fleets(ours)...)
+	routes = append(routes, namespaceRoutes(contract)...)
+	routes = append(routes, activities(ours)...)
+	routes = append(routes, schedules(contract, ours)...)
+	routes = append(routes, retentions(contract)...)
+	routes = append(routes, systems(contract)...)
+	routes = append(routes, attributes(contract)...)
+	routes = append(routes, whys(ours)...)
+	routes = append(routes, queues(contract, ours)...)
+	routes = append(routes, deployments(contract)...)
+	return append(routes, flows(contract)...)
+}
+
+// info is for every caller that is known, whatever its role and namespace.
+func info(rt route) route {
+	rt.Roles, rt.Anywhere = auth.Roles, true
+	return rt
+}
+
+// held is for a request that waits for something to happen: it may take longer than those that work.
+func held(rt route) route {
+	rt.Limit = serve.Held
+	return rt
+}
+
+// noted has an operator's action written into the audit once its verb succeeded. What a history tells by itself, a
+// start or a signal, is not noted: the audit is for what would otherwise leave no trace.
+func noted(action string, rt route) route {
+	rt.audit = action
+	return rt
+}
+
+// lineFunc makes a route of one plane; the files of single subjects get theirs and cannot mix the planes up.
+type lineFunc func(method, path, operation string, role auth.Role, verb func(*API, *call) (answer, error)) route
+
+// flows are the routes below /api/workflows. Commands may name the workflow, or one run of it, which must be the
+// current one.
+func flows(contract lineFunc) []route {
+	const one, run = "/workflows/{workflow}", "/workflows/{workflow}/runs/{run}"
+	export := contract(get, run+"/history/export", "history_export", auth.Viewer, exportHistory)
+	export.Limit = serve.Held
+	stream := contract(get, run+"/history/stream", "history_stream", auth.Viewer, streamHistory)
+	stream.Limit, stream.Sojourn, stream.Plane = streamed, true, serve.Own
+	// The path needs a run ID: a retry after a lost response must not delete another run of the workflow.
+	removal := contract(del, run, "delete_run", auth.Operator, deleteRun)
+	removal.Sojourn, removal.Plane, removal.Limit = true, serve.Own, serve.Held
+	list := []route{
+		export, stream, removal, imports(contract),
+		contract(get, "/workflows", "list", auth.Viewer, listRuns),
+		contract(post, "/workflows", "start", auth.Writer, start),
+		contract(get, one, "describe", auth.Viewer, describeRun),
+		contract(get, one+"/runs", "list_runs", auth.Viewer, runsOf),
+		contract(get, run, "describe_run", auth.Viewer, describeRun),
+		held(contract(get, run+"/history", "history", auth.Viewer, readHistory)), // for an event that is to come
+	}
+	for _, at := range []string{one, run} {
+		signalled := contract(post, at+"/signal/{name}", "signal", auth.Writer, signal)
+		signalled.named = "signal_name"
+		updated := contract(post, at+"/update/{name}", "update", auth.Writer, update)
+		updated.named, updated.Limit = "update_name", serve.Held
+		asked := contract(post, at+"/query/{name}", "query", auth.Viewer, ask)
+		asked.named, asked.Limit = "query_name", serve.Held
+		list = append(list, signalled, updated, asked,
+			noted("workflow.cancel", contract(post, at+"/cancel", "cancel", auth.Writer, cancel)),
+			noted("workflow.terminate", contract(post, at+"/terminate", "terminate", auth.Writer, terminate)),
+			contract(post, at+"/request-cancellation", "request_cancellation", auth.Writer, requestCancellation),
+			noted("workflow.repair", contract(post, at+"/repair", "repair", auth.Writer, repair)),
+			noted("workflow.archive", contract(post, at+"/archive", "archive", auth.Writer, archive)),
+			contract(get, at+"/debug", "debug_workflow", auth.Viewer, debugRun),
+		)
+	}
+	for i := range list {
+		list[i].flow = true
+	}
+	return list
+}
+
+// Routes lists what this package serves.
+func Routes() []serve.Route {
+	var list []serve.Route
+	for _, rt := range table() {
+		rt.Shape = shapeOf(rt)
+		list = append(list, rt.Route)
+	}
+	return list
+}
+
+func shapeOf(rt route) serve.Shape {
+	if rt.Shape.Does == "" {
+		return shapes[rt.Operation]
+	}
+	return rt.Shape
+}

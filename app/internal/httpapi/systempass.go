@@ -1,0 +1,60 @@
+package httpapi
+
+import (
+	"github.com/sojourn-run/sojourn/app/auth"
+	"github.com/sojourn-run/sojourn/app/internal/serve"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// What the passes do happens by itself. They are there because tools of the contract call them, and because an operator
+// in a hurry would rather not wait; so each is noted, and held to the number of long requests.
+
+// systems are the routes below /api/system that are not of retention.
+func systems(contract lineFunc) []route {
+	repair := noted("system.repair", contract(post, "/system/repair/pass", "repair_pass", auth.Admin, repairPass))
+	timeouts := noted(
+		"system.activity_timeouts",
+		contract(post, "/system/activity-timeouts/pass", "activity_timeout_pass", auth.Admin, timeoutPass),
+	)
+	repair.Limit, timeouts.Limit = serve.Held, serve.Held
+	return []route{
+		contract(get, "/system/health", "system_health", auth.Viewer, health),
+		counted(contract(get, "/system/metrics", "system_metrics", auth.Viewer, operatorMetrics)),
+		counted(contract(post, "/system/metrics", "read_system_metrics", auth.Admin, operatorMetrics)),
+		contract(get, "/system/prometheus-metrics", "system_prometheus_metrics", auth.Viewer, systemMetrics),
+		contract(get, "/system/repair", "repair_status", auth.Viewer, repairStatus),
+		contract(get, "/system/activity-timeouts", "activity_timeouts", auth.Viewer, timeoutStatus),
+		repair, timeouts,
+	}
+}
+
+// systemMetrics are the metrics under a route of the contract: of one namespace, and of the process.
+func systemMetrics(a *API, c *call) (answer, error) {
+	return a.metrics(c, func(namespace string) bool { return namespace == c.NS })
+}
+
+func repairStatus(a *API, c *call) (answer, error) {
+	return ok(a.opt.System.RepairStatus(c.Ctx, c.NS))
+}
+
+func repairPass(a *API, c *call) (answer, error) {
+	var in protocol.RepairRequest
+	if err := c.Read(&in); err != nil {
+		return answer{}, err
+	}
+	in.Namespace, in.Identity, c.about = c.NS, c.Who.Name, c.NS
+	return ok(a.opt.Operations.RepairPass(c.Ctx, in))
+}
+
+func timeoutStatus(a *API, c *call) (answer, error) {
+	return ok(a.opt.System.ActivityTimeouts(c.Ctx, c.NS))
+}
+
+func timeoutPass(a *API, c *call) (answer, error) {
+	var in protocol.TimeoutRequest
+	if err := c.Read(&in); err != nil {
+		return answer{}, err
+	}
+	in.Namespace, c.about = c.NS, c.NS
+	return ok(a.opt.Operations.ActivityTimeoutPass(c.Ctx, in))
+}

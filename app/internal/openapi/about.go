@@ -1,0 +1,60 @@
+package openapi
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/sojourn-run/sojourn/app/internal/serve"
+)
+
+// about is what the description tells of an operation beyond its line: what follows from it, and bodies as examples, in
+// JSON.
+type about struct{ text, body, answer string }
+
+// aboutOf finds an operation's, under the name of its route.
+func aboutOf(operation string) (about, bool) {
+	a, there := aboutWork[operation]
+	if !there {
+		a, there = aboutControl[operation]
+	}
+	return a, there
+}
+
+// example adds an example to a media type.
+func example(media object, raw string) error {
+	if raw == "" {
+		return nil
+	}
+	var v any
+	if err := json.Unmarshal([]byte(raw), &v); err != nil {
+		return fmt.Errorf("example %.60s: %w", raw, err)
+	}
+	media["example"] = v
+	return nil
+}
+
+// answers adds an example to the schema of what a route answers when all is well: the body itself, without what stands
+// next to it on every answer.
+func (d *document) answers(rt serve.Route, raw string) error {
+	if raw == "" {
+		return nil
+	}
+	status := slices.Min(slices.Collect(maps.Keys(rt.Shape.Says)))
+	s, err := d.schemas.of(rt.Shape.Says[status], false)
+	if err != nil {
+		return err
+	}
+	name, named := strings.CutPrefix(text(s["$ref"]), components)
+	if !named {
+		return fmt.Errorf("the answer has no name to put an example under")
+	}
+	var v any
+	if err := json.Unmarshal([]byte(raw), &v); err != nil {
+		return fmt.Errorf("example %.60s: %w", raw, err)
+	}
+	d.examples[name] = v
+	return nil
+}

@@ -1,0 +1,438 @@
+// Package openapi generates docs/openapi.json from the routes and the Go types that serve them.
+package openapi
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/sojourn-run/sojourn/app/auth"
+	"github.com/sojourn-run/sojourn/app/internal/httpapi"
+	"github.com/sojourn-run/sojourn/app/internal/serve"
+	"github.com/sojourn-run/sojourn/app/internal/workerapi"
+	"github.com/sojourn-run/sojourn/internal/httpjson"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+//go:generate go run ./write ../../../docs/openapi.json
+
+// Routes are all routes the document describes.
+func Routes() []serve.Route { return append(httpapi.Routes(), workerapi.Routes()...) }
+
+type object = map[string]any
+
+// Document describes the routes, as indented JSON whose order never changes. root is the directory of the module, whose
+// sources hold the comments. A route that does not say what it answers is an error.
+func Document(root string, routes []serve.Route) ([]byte, error) {
+	d := &document{schemas: newSchemas(newSource(root)), paths: object{}, refusals: object{}, examples: object{}}
+	if err := d.shared(); err != nil {
+		return nil, err
+	}
+	for _, rt := range routes {
+		if err := d.add(rt); err != nil {
+			return nil, fmt.Errorf("%s %s: %w", rt.Method, rt.Pattern, err)
+		}
+	}
+	if err := d.schemas.splitCommands(); err != nil {
+		return nil, err
+	}
+	if err := d.schemas.tellPayloads(); err != nil {
+		return nil, err
+	}
+	for name, v := range d.examples {
+		d.schemas.named[name]["examples"] = []any{v}
+	}
+	if err := d.prune(); err != nil {
+		return nil, err
+	}
+	whole := object{
+		"openapi": "3.1.0",
+		"info": object{
+			"title":   "Sojourn",
+			"version": "1",
+			"description": "Control plane and worker protocol of a Sojourn app. Operations marked x-sojourn are Sojourn's own; all others are the " +
+				"contract that published clients speak. x-roles are the roles that satisfy an operation, " +
+				"x-max-body-bytes the longest body it reads.",
+			"license": object{"name": "see the repository"},
+		},
+		"servers":  []any{object{"url": "/"}},
+		"security": []any{object{"token": []string{}}, object{"cookie": []string{}}},
+		"tags":     tags,
+		"paths":    d.paths,
+		"components": object{
+			"schemas": d.schemas.named, "responses": d.refusals, "headers": headers, "parameters": parameters,
+			"securitySchemes": object{
+				"token":  object{"type": "http", "scheme": "bearer", "description": "an opaque token sjn_ID_SECRET"},
+				"cookie": object{"type": "apiKey", "in": "cookie", "name": auth.Cookie, "description": "the dashboard's"},
+			},
+		},
+	}
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	e.SetIndent("", " ")
+	err := e.Encode(whole)
+	return b.Bytes(), err
+}
+
+type document struct {
+	schemas  *schemas
+	paths    object
+	refusals object // the answers that refuse, shared by many routes
+	examples object // of answers, by the schema's name
+}
+
+// prune drops the schemas that nothing refers to: those of types that were opened.
+func (d *document) prune() error {
+	for {
+		raw, err := json.Marshal([]any{d.paths, d.refusals, d.schemas.named})
+		if err != nil {
+			return err
+		}
+		before := len(d.schemas.named)
+		maps.DeleteFunc(d.schemas.named, func(name string, _ schema) bool {
+			return !bytes.Contains(raw, []byte(`"`+components+name+`"`))
+		})
+		if len(d.schemas.named) == before {
+			return nil
+		}
+	}
+}
+
+var tags = []any{
+	object{"name": "control plane", "description": "workflows, schedules, namespaces and all that operates them"},
+	object{"name": "worker protocol", "description": "what a worker in any language asks for and reports"},
+	object{"name": "sojourn", "description": "routes beside the contract"},
+}
+
+var headers = object{
+	"ControlPlaneVersion": object{
+		"description": "the version of the control plane that answers",
+		"schema":      object{"type": "string", "const": httpapi.Version},
+	},
+	"ProtocolVersion": object{
+		"description": "the version of the worker protocol that answers",
+		"schema":      object{"type": "string", "const": workerapi.Version},
+	},
+	"RetryAfter":   object{"description": "seconds after which to try again", "schema": object{"type": "string"}},
+	"Authenticate": object{"description": "how to say who calls", "schema": object{"type": "string"}},
+}
+
+var parameters = object{
+	"Namespace": object{
+		"name": "X-Namespace", "in": "header", "description": "the namespace the request is about; default when absent",
+		"schema": object{"type": "string", "pattern": `^[a-z0-9][a-z0-9._-]{0,127}$`, "default": "default"},
+	},
+	"Strict": object{
+		"name": "strict", "in": "query",
+		"description": "reject a request with members or query parameters that the app does not know; by default they are listed in warnings",
+		"schema":      object{"type": "boolean", "default": false},
+	},
+	"ControlPlaneVersion": object{
+		"name": httpapi.VersionHeader, "in": "header", "required": true,
+		"schema": object{"type": "string", "const": httpapi.Version},
+	},
+	"ProtocolVersion": object{
+		"name": workerapi.VersionHeader, "in": "header", "required": true, "description": "1.0 up to " + workerapi.Version,
+		"schema": object{"type": "string", "pattern": `^1\.(1?[0-9]|20)$`},
+	},
+}
+
+// workerAnswer is what every answer of the worker protocol carries.
+type workerAnswer struct {
+	Version      string                      `json:"protocol_version"`
+	Capabilities protocol.ServerCapabilities `json:"server_capabilities"`
+}
+
+// warnedAnswer has the members that every control plane response may have.
+type warnedAnswer struct {
+	// about members and query parameters of the request that the app does not know, and about other probable mistakes
+	Warnings []protocol.Warning `json:"warnings,omitempty"`
+}
+
+// workflowAnswer is what every answer of the workflow routes carries.
+type workflowAnswer struct {
+	ControlPlane httpapi.ControlPlane `json:"control_plane"`
+}
+
+// refusal is every answer that refuses.
+type refusal struct {
+	Reason     protocol.Reason     `json:"reason"`
+	Message    string              `json:"message"`                     // for people
+	Fields     map[string][]string `json:"errors,omitempty"`            // what is wrong, by the path of the field
+	Validation map[string][]string `json:"validation_errors,omitempty"` // the same
+}
+
+type workerRefusal struct {
+	refusal
+	Error string `json:"error"` // the message again
+	workerAnswer
+}
+
+type workflowRefusal struct {
+	refusal
+	workflowAnswer
+}
+
+// shared makes the schemas that operations refer to.
+func (d *document) shared() error {
+	for _, v := range []any{
+		refusal{}, workerRefusal{}, workflowRefusal{}, workerAnswer{}, workflowAnswer{}, warnedAnswer{},
+	} {
+		if _, err := d.schemas.of(v, false); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// flow says that a route's answers carry the control_plane object.
+func flow(rt serve.Route) bool {
+	return rt.Pattern == "/api/workflows" || strings.HasPrefix(rt.Pattern, "/api/workflows/")
+}
+
+var part = regexp.MustCompile(`\{([a-z_]+)\}`)
+
+func (d *document) add(rt serve.Route) error {
+	if len(rt.Shape.Says) == 0 || rt.Shape.Does == "" {
+		return fmt.Errorf("operation %s has no entry in shapes.go", rt.Operation)
+	}
+	op := object{
+		"operationId": d.id(rt), "summary": rt.Shape.Does, "tags": []string{tag(rt)}, "x-roles": auth.Holders(rt.Roles),
+	}
+	tell, told := aboutOf(rt.Operation)
+	if told {
+		op["description"] = tell.text
+	}
+	if rt.Sojourn && !unversioned[rt.Operation] {
+		op["x-sojourn"] = true
+	}
+	if rt.Open() {
+		op["security"], op["x-roles"] = []any{}, []auth.Role{}
+	}
+	params, err := d.parameters(rt)
+	if err != nil {
+		return err
+	}
+	op["parameters"] = params
+	if rt.Shape.Body != nil {
+		s, err := d.schemas.opened(rt.Shape.Body, true, inPath(rt))
+		if err != nil {
+			return err
+		}
+		if len(rt.Shape.Needs) > 0 {
+			if err := need(s, rt.Shape.Needs); err != nil {
+				return err
+			}
+		}
+		media := object{"schema": s}
+		if err := example(media, tell.body); err != nil {
+			return err
+		}
+		op["requestBody"] = object{"content": object{"application/json": media}, "required": len(rt.Shape.Needs) > 0}
+		op["x-max-body-bytes"] = cmp.Or(rt.Shape.MaxBody, httpjson.MaxBody)
+	}
+	reasons := refusals(rt)
+	if op["responses"], err = d.responses(rt, reasons); err != nil {
+		return err
+	}
+	if err := d.answers(rt, tell.answer); err != nil {
+		return err
+	}
+	item, _ := d.paths[rt.Pattern].(object)
+	if item == nil {
+		item = object{}
+		d.paths[rt.Pattern] = item
+	}
+	item[strings.ToLower(rt.Method)] = op
+	return nil
+}
+
+// id is the operation's name, which the commands on a named run, and its debug view, share with those on the current
+// one.
+func (d *document) id(rt serve.Route) string {
+	if !strings.Contains(rt.Pattern, "{run}/") || rt.Method == http.MethodGet && rt.Operation != "debug_workflow" {
+		return rt.Operation
+	}
+	return rt.Operation + "_run"
+}
+
+// unversioned are operations of the contract for which no version header is asked: clients learn from them which
+// versions there are.
+var unversioned = map[string]bool{"cluster_info": true, "health": true, "ready": true}
+
+func tag(rt serve.Route) string {
+	switch {
+	case unversioned[rt.Operation]:
+		return "control plane"
+	case rt.Plane == serve.Work:
+		return "worker protocol"
+	case rt.Plane == serve.Control && !rt.Sojourn:
+		return "control plane"
+	}
+	return "sojourn"
+}
+
+// inPath says which members of a body are not read from it, because the path says them.
+func inPath(rt serve.Route) func(string) bool {
+	var said []string
+	for _, p := range part.FindAllStringSubmatch(rt.Pattern, -1) {
+		switch p[1] {
+		case "name":
+			said = append(said, "signal_name", "query_name", "update_name")
+		case "workflow":
+			said = append(said, "namespace", "workflow_id", "run_id")
+		case "namespace":
+			said = append(said, "name")
+		default:
+			said = append(said, p[1]+"_id")
+		}
+	}
+	return func(name string) bool { return slices.Contains(said, name) }
+}
+
+func (d *document) parameters(rt serve.Route) ([]any, error) {
+	list := []any{}
+	for _, p := range part.FindAllStringSubmatch(rt.Pattern, -1) {
+		list = append(list, object{
+			"name": p[1], "in": "path", "required": true, "schema": object{"type": "string", "minLength": 1, "maxLength": 255},
+		})
+	}
+	if !rt.Open() {
+		list = append(list, object{"$ref": "#/components/parameters/Namespace"})
+		if rt.Plane != serve.Work {
+			list = append(list, object{"$ref": "#/components/parameters/Strict"})
+		}
+	}
+	switch {
+	case rt.Sojourn:
+	case rt.Plane == serve.Control:
+		list = append(list, object{"$ref": "#/components/parameters/ControlPlaneVersion"})
+	case rt.Plane == serve.Work:
+		list = append(list, object{"$ref": "#/components/parameters/ProtocolVersion"})
+	}
+	if rt.Shape.Query == nil {
+		return list, nil
+	}
+	s, err := d.schemas.opened(rt.Shape.Query, true, func(name string) bool {
+		return name == "namespace" || inPath(rt)(name)
+	})
+	if err != nil {
+		return nil, err
+	}
+	all := s["properties"].(schema)
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		m := maps.Clone(all[name].(schema))
+		p := object{"name": name, "in": "query", "schema": m}
+		if about, ok := m["description"]; ok {
+			p["description"] = about
+			delete(m, "description")
+		}
+		list = append(list, p)
+	}
+	return list, nil
+}
+
+func (d *document) responses(rt serve.Route, reasons map[int][]protocol.Reason) (object, error) {
+	all := object{}
+	for status, body := range rt.Shape.Says {
+		r := object{"description": cmp.Or(http.StatusText(status), "answer"), "headers": answerHeaders(rt, status)}
+		switch body := body.(type) {
+		case serve.Media:
+			r["content"] = object{string(body): object{}}
+		default:
+			s, err := d.schemas.of(body, false)
+			if err != nil {
+				return nil, err
+			}
+			r["content"] = object{"application/json": object{"schema": beside(rt, s)}}
+		}
+		all[strconv.Itoa(status)] = r
+	}
+	for status, list := range reasons {
+		r := d.refused(rt, status, list)
+		key := strconv.Itoa(status)
+		if said, there := all[key].(object); there { // this status is also an answer's
+			if m, ok := said["content"].(object)["application/json"].(object); ok {
+				m["schema"] = object{"anyOf": []any{m["schema"], refusedSchema(rt, list)}}
+			}
+			continue
+		}
+		all[key] = r
+	}
+	return all, nil
+}
+
+// refused is the answer that refuses with a status. What every route of a kind may say is said once, for all of them.
+func (d *document) refused(rt serve.Route, status int, list []protocol.Reason) object {
+	usual := general[status]
+	name := ""
+	if !slices.ContainsFunc(list, func(r protocol.Reason) bool { return !slices.Contains(usual, r) }) {
+		list, name = usual, kind(rt)+strings.ReplaceAll(http.StatusText(status), " ", "")
+	}
+	r := object{
+		"description": cmp.Or(http.StatusText(status), "refused"), "headers": answerHeaders(rt, status),
+		"content": object{"application/json": object{"schema": refusedSchema(rt, list)}},
+	}
+	if name == "" {
+		return r
+	}
+	d.refusals[name] = r
+	return object{"$ref": "#/components/responses/" + name}
+}
+
+func refusedSchema(rt serve.Route, list []protocol.Reason) schema {
+	return object{"allOf": []any{ref(kind(rt) + "Refusal"), object{"properties": object{"reason": object{"enum": list}}}}}
+}
+
+// kind returns the family of a route whose error responses have additional members: Worker, Workflow, or none.
+func kind(rt serve.Route) string {
+	switch {
+	case rt.Plane == serve.Work:
+		return "Worker"
+	case flow(rt):
+		return "Workflow"
+	}
+	return ""
+}
+
+// beside adds the members that every response of a plane contains.
+func beside(rt serve.Route, s schema) schema {
+	if rt.Shape.Bare {
+		return s
+	}
+	all := []any{s}
+	if name := kind(rt); name != "" {
+		all = append(all, ref(name+"Answer"))
+	}
+	if rt.Plane != serve.Work && (!rt.Open() || rt.Shape.Body != nil) {
+		all = append(all, ref("WarnedAnswer"))
+	}
+	if len(all) == 1 {
+		return s
+	}
+	return object{"allOf": all}
+}
+
+func answerHeaders(rt serve.Route, status int) object {
+	h := object{}
+	if rt.Plane == serve.Work {
+		h[workerapi.VersionHeader] = object{"$ref": "#/components/headers/ProtocolVersion"}
+	} else {
+		h[httpapi.VersionHeader] = object{"$ref": "#/components/headers/ControlPlaneVersion"}
+	}
+	switch status {
+	case http.StatusUnauthorized:
+		h["WWW-Authenticate"] = object{"$ref": "#/components/headers/Authenticate"}
+	case http.StatusTooManyRequests, http.StatusServiceUnavailable:
+		h["Retry-After"] = object{"$ref": "#/components/headers/RetryAfter"}
+	}
+	return h
+}

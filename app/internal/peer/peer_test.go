@@ -1,0 +1,233 @@
+package peer_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/rs/zerolog"
+	"go.uber.org/goleak"
+
+	"github.com/sojourn-run/sojourn/app/internal/peer"
+	"github.com/sojourn-run/sojourn/internal/link"
+	"github.com/sojourn-run/sojourn/internal/link/linktest"
+	"github.com/sojourn-run/sojourn/shared/payload"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// spy is an app that notes what its verbs are given, and gives what a test says.
+type spy struct {
+	protocol.WorkerVerbs
+	polled     protocol.PollRequest
+	completed  []protocol.CompleteRequest
+	registered protocol.RegisterRequest
+	task       *protocol.ActivityTask
+	panics     bool
+}
+
+func (s *spy) Register(_ context.Context, in protocol.RegisterRequest) (protocol.RegisterAnswer, error) {
+	s.registered = in
+	return protocol.RegisterAnswer{Incarnation: in.Incarnation}, nil
+}
+
+func (s *spy) Deregister(context.Context, protocol.DeregisterRequest) (protocol.DeregisterAnswer, error) {
+	return protocol.DeregisterAnswer{}, nil
+}
+
+func (s *spy) WorkerHeartbeat(context.Context, protocol.WorkerHeartbeat) (protocol.WorkerHeartbeatAnswer, error) {
+	return protocol.WorkerHeartbeatAnswer{}, nil
+}
+
+func (s *spy) Poll(_ context.Context, in protocol.PollRequest) (protocol.PollAnswer, error) {
+	if s.panics {
+		panic("a mistake of ours")
+	}
+	s.polled = in
+	return protocol.PollAnswer{Tasks: []protocol.Task{{Kind: protocol.KindActivity, Activity: s.task}}}, nil
+}
+
+func (s *spy) Complete(_ context.Context, in protocol.CompleteRequest) (a protocol.CompleteBatchAnswer, _ error) {
+	s.completed = append(s.completed, in)
+	for _, item := range in.Items {
+		a.Items = append(a.Items, protocol.CompleteAnswer{TaskID: item.TaskID, Outcome: "completed", Recorded: true})
+	}
+	return a, nil
+}
+
+func room(t *testing.T, verbs protocol.WorkerVerbs) *peer.Peers {
+	t.Helper()
+	s := peer.New(verbs, peer.Options{Release: "test", Log: zerolog.Nop()})
+	t.Cleanup(func() {
+		if err := s.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+func join(t *testing.T, s *peer.Peers, id string) protocol.WorkerConnection {
+	t.Helper()
+	c, leave, err := s.Join(protocol.ChannelAuth{WorkerID: id, Protocol: protocol.ChannelVersion}, linktest.Deaf{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(leave)
+	return c
+}
+
+// A worker in the app's process is given the very task that the app made, and the app the very commands that the worker
+// made: nothing between them was encoded, parsed or copied.
+func TestInOneProcessNothingIsEncoded(t *testing.T) {
+	app := &spy{task: &protocol.ActivityTask{TaskID: "r-1", AttemptID: "r-1-1", LeaseOwner: "w"}}
+	l, err := link.New(link.Options{
+		Carrier: link.Local{Join: room(t, app).Join}, WorkerID: "w", Incarnation: "one", Release: "test",
+		Heartbeat: time.Hour,
+		Register:  func() protocol.RegisterRequest { return protocol.RegisterRequest{AnyActivity: true} },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- l.Run(ctx) }()
+	defer func() {
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	}()
+	free := map[protocol.TaskKind]int{protocol.KindActivity: 1}
+	got, err := l.Poll(t.Context(), protocol.PollRequest{Free: free, Turns: true})
+	if err != nil || len(got.Tasks) != 1 || got.Tasks[0].Activity != app.task {
+		t.Fatalf("got %+v, %v, want the app's own task", got, err)
+	}
+	asked := app.polled
+	if asked.WorkerID != "w" || asked.Incarnation != "one" || asked.Release != "test" || !asked.Gated || !asked.Turns {
+		t.Errorf("the app was asked %+v", asked)
+	}
+	if free[protocol.KindActivity] = 7; asked.Free[protocol.KindActivity] != 7 {
+		t.Error("what the app was asked for is a copy")
+	}
+	turn := &protocol.Then{Commands: []protocol.Command{{Type: protocol.CompleteWorkflow}}}
+	a, err := l.Complete(t.Context(), protocol.CompleteRequest{Items: []protocol.CompleteItem{{
+		Kind: protocol.KindActivity, TaskID: "r-1", AttemptID: "r-1-1", Owner: "w", Then: turn,
+	}}})
+	if err != nil || len(a.Items) != 1 || !a.Items[0].Recorded {
+		t.Fatalf("got %+v, %v", a, err)
+	}
+	item := app.completed[0].Items[0]
+	if item.Then != turn || item.Namespace != "default" || item.Incarnation != "one" {
+		t.Errorf("the app was told %+v", item)
+	}
+}
+
+// Of a batch those are refused that its caller may not end, and the others stand.
+func TestATaskIsEndedByItsHolderAlone(t *testing.T) {
+	app := &spy{}
+	c := join(t, room(t, app), "w")
+	large := payload.Payload{Blob: string(make([]byte, payload.MaxBytes+1))}
+	a, err := c.Complete(t.Context(), protocol.CompleteRequest{Items: []protocol.CompleteItem{
+		{Kind: protocol.KindActivity, TaskID: "theirs", Owner: "other"},
+		{Kind: protocol.KindActivity, TaskID: "mine", Owner: "w"},
+		{Kind: protocol.KindActivity, TaskID: "large", Owner: "w", Result: large},
+		{Kind: protocol.KindWorkflow, TaskID: "run", Owner: "w", Commands: []protocol.Command{{Result: large}}},
+	}})
+	if err != nil || len(a.Items) != 4 {
+		t.Fatalf("got %+v, %v", a, err)
+	}
+	if r := a.Items[0]; r.Error == nil || r.Error.Reason != protocol.ReasonLeaseOwnerMismatch || r.Outcome != "rejected" {
+		t.Errorf("of another's: %+v", r)
+	}
+	if r := a.Items[2]; r.Error == nil || r.Error.Reason != protocol.ReasonPayloadTooLarge {
+		t.Errorf("of a large one: %+v", r)
+	}
+	if !a.Items[1].Recorded || !a.Items[3].Recorded {
+		t.Errorf("of its own: %+v", a.Items)
+	}
+	if got := app.completed[0].Items; len(got) != 2 || got[0].TaskID != "mine" ||
+		protocol.ReasonOf(got[1].Malformed) != protocol.ReasonPayloadTooLarge {
+		t.Errorf("the app was told %+v", got)
+	}
+	for name, err := range map[string]error{
+		"history":   second(c.HistoryPage(t.Context(), protocol.HistoryRequest{Owner: "other"})),
+		"heartbeat": second(c.HeartbeatTask(t.Context(), protocol.HeartbeatRequest{Owner: "other"})),
+	} {
+		if protocol.ReasonOf(err) != protocol.ReasonLeaseOwnerMismatch {
+			t.Errorf("%s: got %v", name, err)
+		}
+	}
+	logs, err := c.RecordLogs(t.Context(), protocol.LogsRequest{Items: []protocol.AttemptLogs{{Owner: "other"}}})
+	if err != nil || logs.Items[0].Reason != protocol.ReasonLeaseOwnerMismatch {
+		t.Errorf("logs: got %+v, %v", logs, err)
+	}
+}
+
+func second[T any](_ T, err error) error { return err }
+
+// A mistake in a verb is an error of that call, of which nobody knows what it did. The process, which the app and the
+// worker may share, lives on.
+func TestAPanicIsAnErrorOfItsCallAlone(t *testing.T) {
+	app := &spy{panics: true}
+	c := join(t, room(t, app), "w")
+	_, err := c.Poll(t.Context(), protocol.PollRequest{})
+	if err == nil || !link.Lost(err) {
+		t.Errorf("got %v", err)
+	}
+	app.panics = false
+	if _, err := c.Poll(t.Context(), protocol.PollRequest{}); err != nil {
+		t.Errorf("the next call: %v", err)
+	}
+	if !app.registered.AnyActivity {
+		t.Errorf("a worker that never registered was made one: %+v", app.registered)
+	}
+}
+
+// hearer hears of cancellations and keeps what it heard.
+type hearer struct {
+	linktest.Deaf
+	heard chan string
+	fails error
+}
+
+func (h hearer) CancelAttempt(_ context.Context, n protocol.CancelNotice) error {
+	h.heard <- n.AttemptID
+	return h.fails
+}
+
+func TestNoticesGoToTheWorkersOfAnIdAndANamespace(t *testing.T) {
+	s := room(t, &spy{})
+	enter := func(id, namespace string, fails error) hearer {
+		h := hearer{heard: make(chan string, 4), fails: fails}
+		_, leave, err := s.Join(protocol.ChannelAuth{WorkerID: id, Namespace: namespace, Protocol: 1}, h)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(leave)
+		return h
+	}
+	mine, theirs, other := enter("w", "", nil), enter("w", "elsewhere", nil), enter("v", "", errors.New("busy"))
+	s.Cancel("default", "w", protocol.CancelNotice{AttemptID: "a"})
+	if got := <-mine.heard; got != "a" {
+		t.Errorf("heard %s", got)
+	}
+	s.Cancel("default", "v", protocol.CancelNotice{AttemptID: "b"})
+	<-other.heard
+	if s.YieldSession("default", "nobody", protocol.SessionNotice{}) {
+		t.Error("there was nobody to tell")
+	}
+	if err := s.Close(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	if n := s.Stats().Unconfirmed; n != 1 {
+		t.Errorf("%d notices were not taken, want 1", n)
+	}
+	if len(theirs.heard)+len(mine.heard)+len(other.heard) > 0 {
+		t.Error("somebody heard what was not for them")
+	}
+	if _, _, err := s.Join(protocol.ChannelAuth{WorkerID: "late", Protocol: 1}, linktest.Deaf{}); err == nil {
+		t.Error("a room that is shut let somebody in")
+	}
+}

@@ -1,0 +1,139 @@
+package presence
+
+import (
+	"context"
+	"time"
+
+	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/app/internal/change"
+	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/shared/history"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// Heartbeats are stored seldom and together, because a statement for each would be most of the load of a database at
+// rest. The row of a worker that sends heartbeats is up to a minute old, so it allows for later ones: HeardUntil names
+// the apps that may have received them. When a worker falls silent, each app stores the exact time of its last
+// heartbeat and removes its entry. Then the worker expires one Alive after that heartbeat, at every app.
+
+// heardElsewhere returns the unexpired entries of the other apps in a worker's HeardUntil. A row of an earlier build
+// has no entries: then AliveUntil is the entry of the app that received the last stored heartbeat.
+func heardElsewhere(w *engine.Worker, app string, alive time.Duration, now time.Time) map[string]history.Time {
+	until := map[string]history.Time{}
+	for by, t := range w.HeardUntil {
+		if by != app && t.After(now) {
+			until[by] = t
+		}
+	}
+	if w.HeardUntil == nil && w.HeardBy != app && w.AliveUntil.After(w.HeartbeatAt.Add(alive)) {
+		until[w.HeardBy] = w.AliveUntil
+	}
+	return until
+}
+
+// aliveAtOnce is how many workers' heartbeats are stored in one change.
+const aliveAtOnce = 1000
+
+// storeAlive stores the last heartbeats of workers.
+func (ws *Workers) storeAlive(ctx context.Context, keys ...engine.WorkerKey) error {
+	_, err := ws.storeSigns(ctx, keys)
+	return err
+}
+
+// storeSigns stores the last heartbeats of workers, and the rows of apps in beside, and returns the store's time. If
+// another process has superseded a worker, at any app, storeSigns forgets the state of the old one.
+func (ws *Workers) storeSigns(
+	ctx context.Context, keys []engine.WorkerKey, beside ...func(now time.Time) engine.Worker,
+) (time.Time, error) {
+	type sign struct {
+		Heard
+		silent time.Duration
+	}
+	signs := make(map[engine.WorkerKey]sign, len(keys))
+	for _, k := range keys {
+		ws.With(k, func(h *Heard) {
+			s := sign{*h, time.Since(h.At)}
+			s.Close = h.Closely(ws.opt.HTTPLease)
+			s.Exact = s.Close || s.silent >= ws.opt.Quiet
+			signs[k] = s
+		})
+	}
+	type answer struct {
+		older []store.Process
+		now   time.Time
+		said  map[engine.WorkerKey]bool // by the rows now, whether they drain
+	}
+	a, err := change.Commit[answer](ctx, ws.store, store.Change{
+		Needs: store.Keys{Workers: keys, Present: true},
+		Decide: func(rows store.Rows, now time.Time) (store.Writes, error) {
+			var older []store.Process
+			said := make(map[engine.WorkerKey]bool, len(keys))
+			var w store.Writes
+			for _, k := range keys {
+				s, known := signs[k]
+				old := rows.Worker(k)
+				switch {
+				case !known || old == nil || !old.Left.IsZero():
+					continue
+				case old.Incarnation != s.Worker.Incarnation:
+					if older = append(older, store.Process{Worker: k, Incarnation: s.Worker.Incarnation}); old.Explicit ||
+						s.Worker.Explicit {
+						continue
+					} // a worker that names no process is heard as the newest
+				}
+				next, at := *old, now.Add(-s.silent)
+				if old.HeartbeatAt.After(at) {
+					at = old.HeartbeatAt.Time // another app heard it later
+				} else {
+					next.HeardBy = ws.opt.App
+				}
+				next.HeardUntil = heardElsewhere(old, ws.opt.App, ws.opt.Alive, now)
+				if !s.Exact {
+					next.HeardUntil[ws.opt.App] = history.At(now.Add(ws.opt.Alive + ws.opt.StoreAlive - s.silent))
+				}
+				next.HeartbeatAt, next.AliveUntil = history.At(at), history.At(at.Add(ws.opt.Alive))
+				for _, until := range next.HeardUntil {
+					if until.After(next.AliveUntil.Time) {
+						next.AliveUntil = until
+					}
+				}
+				next.Beats = next.Beats || s.Beats
+				if s.Unsaid {
+					next.Status = protocol.WorkerActive
+					if s.Draining {
+						next.Status = protocol.WorkerDraining
+					}
+				}
+				said[k] = next.Status == protocol.WorkerDraining
+				w.Workers = append(w.Workers, next)
+			}
+			for _, row := range beside {
+				w.Workers = append(w.Workers, row(now))
+			}
+			w.Answer = answer{older, now, said}
+			return w, nil
+		},
+	})
+	if err != nil {
+		return time.Time{}, err
+	}
+	for k, s := range signs {
+		ws.heed(k, func(h *Heard) { // another app may have stored that it drains, whose word comes later
+			if h.Worker.Incarnation == s.Worker.Incarnation && h.Stored.Before(s.At) {
+				h.StoredAt, h.Stored = time.Now(), s.At
+			}
+			if h.Worker.Incarnation != s.Worker.Incarnation {
+				return
+			}
+			h.Close, h.Exact = s.Close, s.Exact
+			// What it said meanwhile is stored next.
+			if drains, stored := a.said[k]; stored && h.Draining == s.Draining && h.Unsaid == s.Unsaid {
+				h.Draining, h.Unsaid = drains, false
+			}
+		})
+	}
+	for _, p := range a.older {
+		ws.superseded(ctx, p)
+	}
+	return a.now, nil
+}

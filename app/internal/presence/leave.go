@@ -1,0 +1,174 @@
+package presence
+
+import (
+	"context"
+	"time"
+
+	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/app/internal/change"
+	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/shared/history"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// Deregistration has three steps in this order: fence marks the row, so that the process receives nothing more; its
+// leases and sessions are released; the row is deleted last, since a lease must never name a worker without a row.
+// After a failure the caller repeats the request: marking a marked row succeeds.
+
+// Deregister removes a worker's registration on the worker's request. It releases the worker's leases and sessions, so
+// that other workers continue at once.
+func (ws *Workers) Deregister(ctx context.Context, in protocol.DeregisterRequest) (protocol.DeregisterAnswer, error) {
+	w, err := ws.fence(ctx, in)
+	if err != nil {
+		return protocol.DeregisterAnswer{}, err
+	}
+	flows, err := ws.letGo(ctx, w, engine.ReturnedDraining, returned)
+	return protocol.DeregisterAnswer{WorkerID: w.ID, Outcome: "deregistered", Recovered: flows}, err
+}
+
+// RemoveWorker removes a worker's registration on an operator's request. From then on the worker receives no tasks.
+// Tasks that it may still run are not requeued: it may complete them, and its row stays until it has completed them or
+// their leases have expired. A live process with an incarnation is refused from then on, until another process
+// registers under its ID.
+func (ws *Workers) RemoveWorker(ctx context.Context, ns, id string) (protocol.DeregisterAnswer, error) {
+	key := engine.WorkerKey{Namespace: change.Namespace(ns), ID: id}
+	w, err := ws.Known(ctx, key)
+	if err != nil {
+		return protocol.DeregisterAnswer{}, change.NoWorker(id)
+	}
+	now, err := ws.store.Now(ctx)
+	if err != nil {
+		return protocol.DeregisterAnswer{}, err
+	}
+	h := Heard{Worker: w}
+	ws.With(key, func(known *Heard) { h = *known })
+	lives := ws.Alive(h, now) || !ws.opt.Shared && h.At.IsZero() && time.Since(ws.started) <= ws.opt.Alive
+	if w, err = ws.fence(ctx, protocol.DeregisterRequest{Namespace: ns, WorkerID: id}); err != nil {
+		return protocol.DeregisterAnswer{}, err
+	}
+	out := protocol.DeregisterAnswer{WorkerID: id, Outcome: "deregistered"}
+	var refs []store.TaskRef
+	err = ws.store.View(ctx, func(r store.Reader) error {
+		refs, err = r.Owned(ctx, key, w.Incarnation)
+		return err
+	})
+	if err != nil || (lives || w.Explicit) && len(refs) > 0 || lives && namesProcess(w) {
+		return out, err
+	}
+	out.Recovered, err = ws.letGo(ctx, w, engine.ReasonOrphaned, died) // leases of a live worker are not released
+	return out, err
+}
+
+// namesProcess reports whether the incarnation of a worker identifies its process.
+func namesProcess(w *engine.Worker) bool {
+	return w.Explicit && w.Incarnation != protocol.SocketProcess
+}
+
+// fence marks a registration as removed. From this commit on, this app leases nothing to the process, nor do other apps
+// once they are notified.
+func (ws *Workers) fence(ctx context.Context, in protocol.DeregisterRequest) (*engine.Worker, error) {
+	key := engine.WorkerKey{Namespace: change.Namespace(in.Namespace), ID: in.WorkerID}
+	if err := ws.Reaches(ctx, key.Namespace, in.WorkerID); err != nil {
+		return nil, err
+	}
+	w, err := change.Commit[engine.Worker](ctx, ws.store, store.Change{
+		Needs: store.Keys{Workers: []engine.WorkerKey{key}},
+		Decide: func(rows store.Rows, now time.Time) (store.Writes, error) {
+			old := rows.Worker(key)
+			switch {
+			case old == nil:
+				return store.Writes{}, change.NoWorker(key.ID)
+			case in.Incarnation != "" && in.Incarnation != old.Incarnation:
+				return store.Writes{}, change.StaleWorker(key.ID)
+			case !old.Left.IsZero():
+				return store.Writes{Answer: *old}, nil
+			}
+			next := *old
+			next.Left, next.UpdatedAt, next.Status = history.At(now), history.At(now), protocol.WorkerDraining
+			return store.Writes{Workers: []engine.Worker{next}, Answer: next}, nil
+		},
+	})
+	if err != nil {
+		return nil, err
+	}
+	ws.dispatch.Gone(store.Process{Worker: key, Incarnation: w.Incarnation})
+	return &w, nil
+}
+
+// leaving is the timeout of the release after a deregistration, which runs without its caller's context.
+const leaving = 30 * time.Second
+
+// letGo releases the leases and sessions of a deregistered process, and deletes its row unless a new process has
+// registered. It returns the number of requeued workflow tasks. It continues if the caller disconnects: a worker exits
+// right after it deregistered, and its tasks would otherwise wait until their leases expire.
+func (ws *Workers) letGo(
+	ctx context.Context, w *engine.Worker, why string, lost func(store.TaskRef) bool,
+) (flows int, err error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaving)
+	defer cancel()
+	key := w.Key()
+	_, flows, err = ws.loseProcesses(ctx, key, why, lost, func(incarnation string) bool {
+		return incarnation == w.Incarnation
+	})
+	if err != nil {
+		return 0, err
+	}
+	if err := ws.releaseSessions(ctx, key, "shutdown"); err != nil {
+		return 0, err
+	}
+	_, err = ws.drop(ctx, []engine.WorkerKey{key}, func(rows store.Rows) []engine.WorkerKey {
+		if now := rows.Worker(key); now == nil || now.Incarnation != w.Incarnation || now.Left.IsZero() {
+			return nil
+		}
+		return []engine.WorkerKey{key}
+	})
+	return flows, err
+}
+
+// drop deletes those of the rows of workers of one namespace that over selects. If a drain names a deleted worker, drop
+// records the time of deletion in the drain, so that the drain also applies to the worker after a restart.
+func (ws *Workers) drop(
+	ctx context.Context, keys []engine.WorkerKey, over func(store.Rows) []engine.WorkerKey,
+) ([]engine.WorkerKey, error) {
+	all := engine.QueueKey{Namespace: keys[0].Namespace}
+	needs := store.Keys{Workers: keys}
+	if ws.opt.Settings(all).DrainsOneOf(keys) {
+		needs.Queues = []engine.QueueKey{all}
+	}
+	return change.Commit[[]engine.WorkerKey](ctx, ws.store, store.Change{
+		Needs: needs,
+		Decide: func(rows store.Rows, now time.Time) (store.Writes, error) {
+			w := store.Writes{DropWorkers: over(rows)}
+			w.Answer = w.DropWorkers
+			if q := rows.Queue(all); len(needs.Queues) > 0 && q.DrainsOneOf(w.DropWorkers) {
+				w.Queues = []engine.Queue{q.Without(w.DropWorkers, now)}
+			}
+			return w, nil
+		},
+	})
+}
+
+// releaseSessions releases every session that a worker holds.
+func (ws *Workers) releaseSessions(ctx context.Context, w engine.WorkerKey, why string) error {
+	return ws.stepSessions(ctx, w, func(s *engine.Session) engine.SessionInput {
+		return engine.ReleaseSession{SessionHolder: engine.SessionHolder{Worker: w.ID, Epoch: s.Epoch}, Why: why}
+	}, func(err error) bool { return protocol.ReasonOf(err) != "" })
+}
+
+// stepSessions applies one step to each session that a worker holds. It ignores errors for which over is true: another
+// change has already ended that session's lease.
+func (ws *Workers) stepSessions(
+	ctx context.Context, w engine.WorkerKey, step func(*engine.Session) engine.SessionInput, over func(error) bool,
+) error {
+	held, err := change.SessionsOf(ctx, ws.store, w)
+	if err != nil {
+		return err
+	}
+	for i := range held {
+		_, err := change.StepSession(ctx, ws.store, ws.dispatch, held[i].Key(), step(&held[i]))
+		if err != nil && !over(err) {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,42 @@
+package presence
+
+import (
+	"context"
+
+	"github.com/sojourn-run/sojourn/app/auth"
+	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/app/internal/change"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// A token may be bound to queues or a group, and an id says nothing of whose worker it is. Before a caller is refused
+// the row is read, since a registration at another app may have made the worker its own.
+
+// Reaches refuses a caller that may not speak for the worker of an id. An id nobody registered is anybody's.
+func (ws *Workers) Reaches(ctx context.Context, ns, id string) error {
+	_, err := ws.LookUpReach(ctx, ns, id)
+	return err
+}
+
+// LookUpReach also says whether there is such a worker. What another app registered meanwhile is looked up before a
+// caller is refused.
+func (ws *Workers) LookUpReach(ctx context.Context, ns, id string) (there bool, err error) {
+	who := auth.BoundFrom(ctx)
+	if who == nil {
+		return true, nil
+	}
+	key := engine.WorkerKey{Namespace: change.Namespace(ns), ID: id}
+	w, err := ws.Known(ctx, key)
+	if err == nil && !who.SpeaksFor(w) {
+		w, err = ws.Stored(ctx, key)
+	}
+	switch {
+	case protocol.ReasonOf(err) == protocol.ReasonWorkerNotRegistered:
+		return false, nil
+	case err != nil:
+		return false, err
+	case !who.SpeaksFor(w):
+		return true, change.NoWorker(id)
+	}
+	return true, nil
+}

@@ -1,0 +1,312 @@
+package presence
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/sojourn-run/sojourn/shared/protocol"
+
+	"github.com/oklog/ulid/v2"
+
+	"github.com/sojourn-run/sojourn/app/auth"
+	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/app/internal/change"
+	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/shared/history"
+)
+
+// A registration is the moment in which a worker's processes change places. All that the older one had must end by it,
+// and nothing of the newer: the row names the process, and a refused decision under the row's lock is the fence.
+
+// What a registration may leave out.
+const (
+	defaultSlots        = 100
+	defaultSessions     = 10
+	defaultSessionLease = 30 * time.Second
+	defaultSessionIdle  = 5 * time.Minute
+	maxNames            = 10_000
+)
+
+// Register stores a registration that a request made. The same incarnation again is a refresh; another one supersedes:
+// what the older had leased is redelivered at once, and its calls are refused from then on.
+func (ws *Workers) Register(
+	ctx context.Context, w *engine.Worker, in protocol.RegisterRequest,
+) (protocol.RegisterAnswer, error) {
+	key, who := w.Key(), auth.From(ctx)
+	w.Scoped = true
+	if who != nil {
+		w.Group = who.Group
+	}
+	superseded, before, changed, fresh := false, "", false, false
+	stored, err := change.Commit[*engine.Worker](ctx, ws.store, store.Change{
+		Needs: store.Keys{Workers: []engine.WorkerKey{key}},
+		Decide: func(rows store.Rows, now time.Time) (store.Writes, error) {
+			next := *w
+			next.AliveUntil = history.At(now.Add(ws.opt.Alive + ws.opt.StoreAlive))
+			next.HeardUntil = map[string]history.Time{ws.opt.App: next.AliveUntil}
+			next.HeartbeatAt, next.UpdatedAt, next.RegisteredAt, next.HeardBy = history.At(now), history.At(now),
+				history.At(now), ws.opt.App
+			old := rows.Worker(key)
+			superseded, changed = false, false
+			fresh = old == nil || old.Incarnation != next.Incarnation // it holds nothing
+			if old != nil {
+				if !auth.BoundFrom(ctx).SpeaksFor(old) {
+					return store.Writes{}, change.NoWorker(key.ID)
+				}
+				if slices.Contains(old.Superseded, next.Incarnation) {
+					return store.Writes{}, change.StaleWorker(key.ID)
+				}
+				if !old.Left.IsZero() && old.Incarnation == next.Incarnation && namesProcess(old) {
+					return store.Writes{}, left(old)
+				}
+				if err := ws.sameDefinitions(old, &next, now); err != nil {
+					return store.Writes{}, err
+				}
+				next.Superseded = old.Superseded
+				if old.Incarnation == next.Incarnation {
+					next.RegisteredAt, next.Beats = old.RegisteredAt, next.Beats || old.Beats
+					changed = revised(old, &next)
+					if in.Held != nil {
+						return store.Writes{
+							Workers: []engine.Worker{next}, Reconnected: []engine.WorkerKey{key}, Answer: &next,
+						}, nil
+					}
+				} else {
+					superseded, before = true, old.Incarnation
+					next.Superseded = append(slices.Clone(old.Superseded), old.Incarnation)
+					next.Superseded = next.Superseded[max(0, len(next.Superseded)-16):]
+				}
+			}
+			return store.Writes{Workers: []engine.Worker{next}, Answer: &next}, nil
+		},
+	})
+	if err != nil {
+		return protocol.RegisterAnswer{}, err
+	}
+	if superseded {
+		ws.dispatch.Gone(store.Process{Worker: key, Incarnation: before})
+	}
+	ws.Put(stored)
+	ws.warnOfOtherCode(stored)
+	ws.Hear(key)
+	ws.With(key, func(h *Heard) {
+		h.Adopted, h.StoredAt, h.Stored = time.Time{}, time.Now(), h.At
+		if fresh {
+			h.Gave = time.Time{}
+		}
+	})
+	if changed {
+		ws.dispatch.Drop(key, ErrRevised)
+	}
+	a := protocol.RegisterAnswer{
+		WorkerID: stored.ID, Registered: true, Namespace: stored.Namespace, TaskQueue: stored.Queues[0],
+		Runtime: stored.Runtime,
+		BuildID: protocol.OrNil(stored.BuildID), Capabilities: protocol.OrEmpty(stored.Capabilities),
+		Manifest: stored.Manifest,
+		Status:   string(stored.Status), Incarnation: stored.Incarnation,
+		HeartbeatInterval: int64(ws.opt.Heartbeat.Seconds()),
+	}
+	if superseded {
+		lost := diedWith(stored)
+		a.Redelivered, _, err = ws.loseProcesses(ctx, key, restarted, lost, func(incarnation string) bool {
+			return incarnation != stored.Incarnation
+		})
+	} else if in.Held != nil && in.Incarnation != "" {
+		a.Redelivered, err = ws.freeUnheld(ctx, key, in.Incarnation, *in.Held)
+	}
+	return a, err
+}
+
+// freeUnheld undoes the leases of a worker's process that it does not know of: their tasks were on their way when its
+// app died or its connection broke. Nothing of them was begun.
+func (ws *Workers) freeUnheld(
+	ctx context.Context, key engine.WorkerKey, incarnation string, held []string,
+) (freed int, err error) {
+	var refs []store.TaskRef
+	err = ws.store.View(ctx, func(r store.Reader) error {
+		refs, err = r.Owned(ctx, key, incarnation)
+		return err
+	})
+	if err != nil {
+		return 0, err
+	}
+	for _, ref := range refs {
+		id, attempt := engine.TaskID(ref.Run, ref.Seq), ""
+		if ref.Kind != protocol.KindWorkflow {
+			attempt = engine.AttemptID(ref.Run, ref.Seq, ref.Delivery)
+		}
+		if slices.Contains(held, protocol.TaskKey(ref.Kind, id, attempt, ref.Delivery)) {
+			continue
+		}
+		switch err := change.Release(ctx, ws.store, ref, "undelivered", true); {
+		case err == nil:
+			freed++
+		case protocol.ReasonOf(err) == "": // else somebody ended it meanwhile
+			return freed, err
+		}
+	}
+	return freed, nil
+}
+
+// ErrRevised ends the open polls of a worker that runs with other settings now: they asked for what it offered before.
+var ErrRevised = errors.New("the worker runs with other settings")
+
+// revised says whether a process that registers again runs with other settings than before.
+func revised(old, next *engine.Worker) bool {
+	if !slices.Equal(old.ActivityTypes, next.ActivityTypes) {
+		return true
+	}
+	return next.Settings != nil && (old.Settings == nil || *old.Settings != *next.Settings)
+}
+
+// restarted is why a lease ended whose process another one superseded.
+const restarted = "worker_restarted"
+
+// left is the refusal of a worker whose registration was taken away. One that tells its processes apart has to be
+// started again; others register anew.
+func left(w *engine.Worker) error {
+	if namesProcess(w) {
+		return protocol.Refuse(protocol.ReasonStaleRegistration, "worker %s was removed", w.ID).
+			With("poll_status", string(protocol.ReasonStaleRegistration))
+	}
+	return unregistered(w.ID)
+}
+
+func unregistered(worker string) error {
+	return protocol.Refuse(protocol.ReasonWorkerNotRegistered, "worker %s is not registered", worker).
+		With("worker_id", worker)
+}
+
+// Registration checks a request and makes the row of it.
+func (ws *Workers) Registration(in protocol.RegisterRequest) (*engine.Worker, error) {
+	queues := in.TaskQueues
+	if len(queues) == 0 {
+		queues = []string{in.TaskQueue}
+	}
+	w := &engine.Worker{
+		Namespace: change.Namespace(in.Namespace), ID: in.WorkerID, Incarnation: in.Incarnation,
+		Status:  protocol.WorkerActive,
+		Queues:  queues,
+		Runtime: in.Runtime, SDKVersion: in.SDKVersion, BuildID: in.BuildID, Release: in.Release,
+		WorkflowTypes: in.WorkflowTypes,
+		ActivityTypes: in.ActivityTypes, AnyActivity: in.AnyActivity, Capabilities: in.Capabilities,
+		WorkflowSlots: defaultSlots, ActivitySlots: defaultSlots, SessionLease: defaultSessionLease.Microseconds(),
+		SessionIdle: defaultSessionIdle.Microseconds(), AttemptLease: ws.opt.HTTPLease.Microseconds(),
+		Explicit:  in.Incarnation != "",
+		Beats:     len(in.Process) > 0 || in.HeartbeatSecs != nil || in.Incarnation != "" && in.Session != nil,
+		Contracts: in.Contracts, Fingerprints: in.Fingerprints, Manifest: in.Manifest, Isolation: in.Isolation,
+		Slots: in.Slots, Process: in.Process, Settings: in.Settings, Versions: in.Versions,
+	}
+	if in.HeartbeatSecs != nil {
+		w.HeartbeatSecs = *in.HeartbeatSecs
+	}
+	if w.ID == "" {
+		w.ID = ulid.Make().String()
+	}
+	if w.Explicit {
+		w.AttemptLease = ws.opt.AttemptLease.Microseconds()
+	} else {
+		w.Incarnation = ulid.Make().String()
+	}
+	if in.AttemptLease > 0 {
+		w.AttemptLease = in.AttemptLease * 1_000_000
+	}
+	if slices.Contains(in.Capabilities, engine.CapSessions) {
+		w.MaxSessions = defaultSessions
+		if in.MaxSessions != nil {
+			w.MaxSessions = *in.MaxSessions
+		}
+	}
+	if s := in.Session; s != nil {
+		w.SessionLease, w.SessionBuffer, w.SessionIdle = s.LeaseMS*1000, s.BufferMS*1000, s.IdleMS*1000
+		w.Together, w.ResumesSessions = s.MaxActivities, s.Resumes
+	}
+	if in.WorkflowSlots != nil {
+		w.WorkflowSlots = *in.WorkflowSlots
+	}
+	if in.ActivitySlots != nil {
+		w.ActivitySlots = *in.ActivitySlots
+	}
+	return w, checkRegistration(in, w)
+}
+
+func checkRegistration(in protocol.RegisterRequest, w *engine.Worker) error {
+	if err := protocol.CheckLimits(in); err != nil {
+		return err
+	}
+	if slices.Contains(w.Queues, "") {
+		return protocol.Invalid("task_queue", "must be 1 to %d bytes", protocol.MaxName)
+	}
+	if err := checkShapes(in); err != nil {
+		return err
+	}
+	switch {
+	case len(w.SDKVersion) > 64 && !w.Explicit:
+		return protocol.Invalid("sdk_version", "is longer than 64 bytes")
+	case w.WorkflowSlots+w.ActivitySlots == 0:
+		return protocol.Invalid("max_concurrent_activity_tasks", "must not be 0 beside no workflow tasks")
+	case w.AttemptLease < int64(time.Millisecond/time.Microsecond) || w.AttemptLease > protocol.MaxSeconds*1_000_000:
+		return protocol.Invalid("attempt_lease_seconds", "must be between 1 and %d", protocol.MaxSeconds)
+	case w.SessionLease <= 0 || w.SessionIdle < 0 || w.Together < 0:
+		return protocol.Invalid(
+			"session_settings", "the lease must be above 0, the idle time and the activities at once not below",
+		)
+	}
+	return nil
+}
+
+// diedWith says which deliveries died with the process that another one superseded: those it had until then, whichever
+// app comes to them first. What was leased to it later is no sign of anything.
+func diedWith(now *engine.Worker) func(store.TaskRef) bool {
+	return func(r store.TaskRef) bool { return !r.LeasedAt.After(now.RegisteredAt.Time) }
+}
+
+// returned says of deliveries that their worker left in good order, so that they are no losses; died, that it did not.
+func returned(store.TaskRef) bool { return false }
+func died(store.TaskRef) bool     { return true }
+
+// SDK is what a worker registered as its SDK and version; empty for one that is not registered.
+func (ws *Workers) SDK(ctx context.Context, ns, worker string) string {
+	w, err := ws.Known(ctx, engine.WorkerKey{Namespace: change.Namespace(ns), ID: worker})
+	if err != nil {
+		return ""
+	}
+	return w.SDKVersion
+}
+
+// standing finds a registration that stands: in memory, else as it is stored.
+func (ws *Workers) standing(ctx context.Context, key engine.WorkerKey) (*engine.Worker, error) {
+	w, err := ws.Known(ctx, key)
+	if err == nil && !w.Left.IsZero() {
+		return nil, left(w)
+	}
+	return w, err
+}
+
+// Known is the registration of a worker, also for one whose registration was taken away.
+func (ws *Workers) Known(ctx context.Context, key engine.WorkerKey) (*engine.Worker, error) {
+	if w := ws.Get(key); w != nil {
+		return w, nil
+	}
+	mark := ws.Mark()
+	w, err := ws.Stored(ctx, key)
+	if err == nil && w.Left.IsZero() {
+		ws.PutRead(w, mark)
+	}
+	return w, err
+}
+
+// Stored is a registration as it is stored.
+func (ws *Workers) Stored(ctx context.Context, key engine.WorkerKey) (*engine.Worker, error) {
+	var w engine.Worker
+	err := ws.store.View(ctx, func(r store.Reader) (err error) {
+		w, err = r.Worker(ctx, key)
+		return err
+	})
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, unregistered(key.ID)
+	}
+	return &w, err
+}

@@ -1,0 +1,223 @@
+// Package presence tracks which workers are alive: heartbeats received by this app, heartbeats stored by other apps,
+// and the expiry of dead workers' leases. The Registry is in memory. Workers implements the verbs that store
+// registrations and heartbeats and requeue the tasks of dead workers.
+package presence
+
+import (
+	"sync"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/app/internal/change"
+	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// Registry is an app's memory of the workers it hears. Rows in it are snapshots: never changed, only replaced.
+type Registry struct {
+	opt Options
+
+	mu       sync.Mutex // guards all below
+	drops    uint64     // rises when a registration ends or is forgotten: a row that was read before may be out of date
+	known    map[engine.WorkerKey]*Heard
+	asked    map[engine.QueueKey]time.Time // when the workers of a queue were last looked for
+	releases []string                      // that live apps serve, as far as is known
+}
+
+// Options are what an app judges its workers by, and what it tells them.
+type Options struct {
+	App           string        // id of this process
+	Alive         time.Duration // a worker is dead this long after its last heartbeat
+	StoreAlive    time.Duration // how often its liveness is stored at rest when the database is shared
+	Quiet         time.Duration // silence after which the exact time of a worker's last heartbeat is stored
+	Heartbeat     time.Duration // what workers are told
+	AttemptLease  time.Duration // of workers that renew by themselves
+	HTTPLease     time.Duration // of clients of the HTTP contract
+	PollKept      time.Duration // how long a poll may be repeated after it was answered
+	Shared        bool          // other apps hear workers as well, and what is stored of those counts
+	Release       string        // of this app
+	StrictRelease bool
+	MaxBlamed     int               // setting max-blamed-losses; 0: engine.DefaultBlamedLosses
+	Lost          func(change.Lost) // called after each loss of a process, for metrics; may be nil
+	// AppEnded is called when an app of the database, or this one while it was stopped, was believed to be dead: it had
+	// not withdrawn, and its liveness expired at the time until. It must not block.
+	AppEnded func(until time.Time)
+	Log      zerolog.Logger
+	// Settings is what was decided about a queue, or with an empty name about all of a namespace, as this app knows it.
+	// Open sets it.
+	Settings func(engine.QueueKey) *engine.Queue
+}
+
+// New makes the memory of an app.
+func New(o Options) *Registry { return &Registry{opt: o, known: map[engine.WorkerKey]*Heard{}} }
+
+// Hears says whether a worker was heard here within the window.
+func (r *Registry) Hears(h Heard) bool { return !h.At.IsZero() && time.Since(h.At) <= r.opt.Alive }
+
+// Alive reports whether a worker is alive at now: this app received a heartbeat within Options.Alive, or another app
+// received one and the row has not expired.
+func (r *Registry) Alive(h Heard, now time.Time) bool {
+	if r.Hears(h) {
+		return true
+	}
+	return r.opt.Shared && (h.At.IsZero() && h.Worker.AliveUntil.After(now) || h.Elsewhere.After(now))
+}
+
+// Put remembers a registration.
+func (r *Registry) Put(w *engine.Worker) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	h := r.known[w.Key()]
+	if h == nil {
+		h = &Heard{}
+		r.known[w.Key()] = h
+	}
+	if h.Worker == nil || h.Worker.Incarnation != w.Incarnation || h.At.IsZero() {
+		h.Draining, h.Unsaid = w.Status == protocol.WorkerDraining, false
+	}
+	if h.Worker != nil && h.Worker.Incarnation != w.Incarnation {
+		h.Beats, h.Adopted, h.Gave, h.Rested = false, time.Time{}, time.Time{}, nil
+		h.Told, h.Looked, h.Emptied = protocol.IntentWork, time.Time{}, false
+	}
+	h.Worker, h.signals, h.StoredAt, h.Stored = w, w.Declares("signals"), time.Time{}, time.Time{}
+	h.Close, h.Exact = false, false
+}
+
+// PutRead is Put for a row that was read after mark: not if a registration has ended since then, which may have been
+// this one.
+func (r *Registry) PutRead(w *engine.Worker, mark uint64) {
+	if r.Mark() == mark {
+		r.Put(w)
+	}
+}
+
+// Mark is to be taken before a row is read that is to be remembered.
+func (r *Registry) Mark() uint64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.drops
+}
+
+// Learn remembers a worker that another app heard, as it was read after mark; what is heard here counts more.
+func (r *Registry) Learn(w *engine.Worker, mark uint64) {
+	known := false
+	r.With(w.Key(), func(h *Heard) { known = !h.At.IsZero() && h.Worker.Incarnation == w.Incarnation })
+	if !known && w.Left.IsZero() {
+		r.PutRead(w, mark)
+	}
+}
+
+// Gone removes a deregistered process from memory.
+func (r *Registry) Gone(p store.Process) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.drops++
+	if h := r.known[p.Worker]; h != nil && h.Worker.Incarnation == p.Incarnation {
+		delete(r.known, p.Worker)
+	}
+}
+
+// Is reports whether a process is the registered one, as far as this app knows.
+func (r *Registry) Is(k engine.WorkerKey, incarnation string) bool {
+	w := r.Get(k)
+	return w != nil && w.Incarnation == incarnation
+}
+
+// Takes says whether a process is the registered one and drains by nobody's word, as far as is known here.
+func (r *Registry) Takes(w *engine.Worker) (takes bool) {
+	r.With(w.Key(), func(h *Heard) { takes = h.Worker.Incarnation == w.Incarnation && !h.Draining })
+	return takes && r.DrainOf(w) == nil
+}
+
+// Get is the registration of a worker, nil when none is known here.
+func (r *Registry) Get(k engine.WorkerKey) *engine.Worker {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if h := r.known[k]; h != nil {
+		return h.Worker
+	}
+	return nil
+}
+
+// Drop forgets a worker, whatever its process.
+func (r *Registry) Drop(k engine.WorkerKey) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.drops++
+	delete(r.known, k)
+}
+
+// Swap forgets the process that is known of a worker, and remembers another, or none. What is known of it may be a
+// later process already, and stays then.
+func (r *Registry) Swap(k engine.WorkerKey, known, other *engine.Worker) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if h := r.known[k]; h == nil || h.Worker.Incarnation != known.Incarnation {
+		return
+	}
+	r.drops++
+	delete(r.known, k)
+	if other != nil {
+		h := Read(other)
+		r.known[k] = &h
+	}
+}
+
+// With runs fn on what is known of a worker, if anything is.
+func (r *Registry) With(k engine.WorkerKey, fn func(*Heard)) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if h := r.known[k]; h != nil {
+		fn(h)
+	}
+}
+
+// Each runs fn on what is known of each worker of a namespace, and copies nothing.
+func (r *Registry) Each(namespace string, fn func(engine.WorkerKey, *Heard)) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for k, h := range r.known {
+		if k.Namespace == namespace {
+			fn(k, h)
+		}
+	}
+}
+
+// Served are the queues that the known workers serve, once for each worker.
+func (r *Registry) Served() (list []engine.QueueKey) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for k, h := range r.known {
+		for _, name := range h.Worker.Queues {
+			list = append(list, engine.QueueKey{Namespace: k.Namespace, Name: name})
+		}
+	}
+	return list
+}
+
+// SaidDrain returns whether the last heartbeat of a worker said that it drains, as far as this app knows, and whether
+// the worker's row contains this state.
+func (r *Registry) SaidDrain(w *engine.Worker) (drains, stored bool) {
+	drains, stored = w.Status == protocol.WorkerDraining, true
+	r.With(w.Key(), func(h *Heard) {
+		if h.Worker.Incarnation == w.Incarnation {
+			drains, stored = h.Draining, !h.Unsaid
+		}
+	})
+	return drains, stored
+}
+
+// All lists what is known of the workers of a namespace; "" means all.
+func (r *Registry) All(namespace string) map[engine.WorkerKey]Heard {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	m := make(map[engine.WorkerKey]Heard, len(r.known))
+	for k, h := range r.known {
+		if namespace == "" || k.Namespace == namespace {
+			m[k] = *h
+		}
+	}
+	return m
+}

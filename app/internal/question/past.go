@@ -1,0 +1,60 @@
+package question
+
+import (
+	"context"
+
+	"github.com/sojourn-run/sojourn/app/internal/change"
+	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/shared/history"
+	"github.com/sojourn-run/sojourn/shared/payload"
+)
+
+// A question is about a run as it was when it was asked: the pages end at the last event of that moment, so that a
+// worker that fetches the second page late does not answer about another state.
+
+// historyOf is the history a question is about, with the arguments the workflow was started with.
+func (p *Pending) historyOf(
+	ctx context.Context, q *store.Question,
+) (events []history.Event, args payload.Payload, err error) {
+	for after := int64(0); after < q.LastSeq; {
+		page, err := change.Page(ctx, p.store, q.RunID, after, q.LastSeq, change.MaxPage)
+		if err != nil {
+			return nil, args, err
+		}
+		if len(page.Events) == 0 {
+			break
+		}
+		events = append(events, page.Events...)
+		after = page.Events[len(page.Events)-1].Seq
+	}
+	return events, startArguments(events), nil
+}
+
+// begun is the first page of the history behind a question, for a worker that fetches the rest: a long history fits
+// into no frame.
+func (p *Pending) begun(ctx context.Context, q *store.Question) ([]history.Event, *string, payload.Payload, error) {
+	// Half of a page: the task also contains the run's arguments, a second time, and those of the query.
+	page, err := change.PageWithin(ctx, p.store, q.RunID, 0, q.LastSeq, change.MaxPage, change.MaxPageSize/2)
+	return page.Events, page.NextPageToken, startArguments(page.Events), err
+}
+
+// Past returns the history for a query task: the first page, or all of it.
+func (p *Pending) Past(
+	ctx context.Context, q *store.Question, paged bool,
+) ([]history.Event, *string, payload.Payload, error) {
+	if paged {
+		return p.begun(ctx, q)
+	}
+	events, args, err := p.historyOf(ctx, q)
+	return events, nil, args, err
+}
+
+// startArguments are what a run was started with, by its first event.
+func startArguments(events []history.Event) (args payload.Payload) {
+	if len(events) > 0 {
+		if s, ok := events[0].Data.(*history.WorkflowStarted); ok {
+			args.Blob = s.Arguments
+		}
+	}
+	return args
+}

@@ -1,0 +1,321 @@
+// Package question runs query tasks: queries and update validations. They appear in no history and end with their
+// caller. A worker leases a query task like any other task, and its answer is returned to the caller. A query task
+// whose caller has disconnected is removed.
+package question
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/oklog/ulid/v2"
+	"github.com/rs/zerolog"
+
+	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/app/internal/change"
+	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/shared/history"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// CapQueries is the capability of a worker that answers queries, CapValidation that of one that judges updates before
+// they are accepted.
+const (
+	CapQueries    = "query_tasks"
+	CapValidation = "update_validation_tasks"
+)
+
+// The ways in which a question ends without a reply.
+var (
+	ErrUnclaimed  = errors.New("no worker took it in time")
+	ErrUnanswered = errors.New("no worker answered in time")
+	ErrDraining   = errors.New("the app drains")
+	ErrNoWorker   = errors.New("the last worker that could answer has left")
+)
+
+// Silent is ErrUnanswered with the workers that took the question.
+type Silent struct{ Workers []string }
+
+func (*Silent) Error() string { return ErrUnanswered.Error() }
+
+// Unwrap makes it what it is to those who do not ask for names.
+func (*Silent) Unwrap() error { return ErrUnanswered }
+
+// Dispatch tells pollers of questions, and callers of answers.
+type Dispatch interface {
+	Backlog(namespace, queue string, kind protocol.TaskKind, lanes ...store.Lane)
+	WatchAnswer(id string) (<-chan struct{}, func())
+}
+
+// Pending are the questions that wait for their answers. All methods may be called from any goroutine.
+type Pending struct {
+	lines    lines
+	store    change.Reads // where the history is that questions are about
+	dispatch Dispatch
+	draining <-chan struct{}
+	log      zerolog.Logger
+	// Avoid says whether a worker process must not get this question because another process can answer it; nil: no
+	// process is avoided.
+	Avoid func(w *engine.Worker, q *store.Question) bool
+	// Answerable reports whether a live worker can answer the question; nil: always.
+	Answerable func(ctx context.Context, q *store.Question) bool
+
+	mu   sync.Mutex    // guards left
+	left chan struct{} // closed when a worker leaves
+}
+
+// reregister is the time between a worker's departure and the check whether another worker can answer, because a
+// process that registers anew replaces the one before.
+const reregister = 100 * time.Millisecond
+
+// WorkerLeft ends the questions that no worker can answer any more with ErrNoWorker.
+func (p *Pending) WorkerLeft() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	close(p.left)
+	p.left = make(chan struct{})
+}
+
+func (p *Pending) leaving() <-chan struct{} {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.left
+}
+
+// watch ends a query task when the app drains, or when no registered worker can answer it. left is closed when the next
+// worker deregisters or expires.
+func (p *Pending) watch(ctx context.Context, q *store.Question, left <-chan struct{}, end context.CancelCauseFunc) {
+	for {
+		select {
+		case <-p.draining:
+			end(ErrDraining)
+			return
+		case <-ctx.Done():
+			return
+		case <-left:
+		}
+		select {
+		case <-time.After(reregister):
+		case <-ctx.Done():
+			return
+		}
+		left = p.leaving() // read before the check, which may miss a worker that leaves during it
+		if p.Answerable != nil && !p.Answerable(ctx, q) {
+			end(ErrNoWorker)
+			return
+		}
+	}
+}
+
+// New makes the pending questions of an app: in a table of the database where several apps share one, which is what a
+// store with Questions means, and else in memory. Once draining is closed, nobody is asked any more.
+func New(s store.Store, d Dispatch, draining <-chan struct{}, log zerolog.Logger) *Pending {
+	p := &Pending{store: s, dispatch: d, draining: draining, log: log, left: make(chan struct{})}
+	if s, ok := s.(interface{ Questions() store.Questions }); ok {
+		if q := s.Questions(); q != nil {
+			p.lines = &shared{q, d.WatchAnswer}
+			return p
+		}
+	}
+	p.lines = newMemory(func(l line) { d.Backlog(l.namespace, l.queue, l.kind) })
+	return p
+}
+
+// Ask lays a question down and waits for its reply; the error may be one of those above, or store.ErrFull. Once it
+// returns, nobody works on the question any more.
+func (p *Pending) Ask(ctx context.Context, q store.Question, patience time.Duration) (store.Reply, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, patience, ErrUnanswered)
+	defer cancel()
+	ctx, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	go p.watch(ctx, &q, p.leaving(), end)
+	// A caller that leaves does not cut this short: whether a question stands that was cut off on its way to the
+	// database, nobody could say, and a worker would be given it after its caller has gone.
+	add, stop := context.WithTimeout(context.WithoutCancel(ctx), patience)
+	defer stop()
+	err := p.lines.add(add, q, patience, protocol.MaxPendingQuestions)
+	if errors.Is(err, store.ErrFull) {
+		return store.Reply{}, err
+	}
+	defer p.withdraw(ctx, q.ID)
+	if err != nil { // it may stand all the same
+		return store.Reply{}, err
+	}
+	r, asked, err := p.first(ctx, q)
+	switch {
+	case errors.Is(err, store.ErrNotFound): // lost with the database's memory
+		err = ErrUnanswered
+	case errors.Is(err, ErrUnanswered):
+		seen, e := p.lines.get(context.WithoutCancel(ctx), q.ID)
+		switch {
+		case len(asked) > 0:
+			err = &Silent{asked}
+		case e == nil && seen.Attempt == 0:
+			err = ErrUnclaimed
+		}
+	}
+	return r, err
+}
+
+// withdraw takes a question away whose caller waits no more.
+func (p *Pending) withdraw(ctx context.Context, id string) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+	defer cancel()
+	if err := p.lines.remove(ctx, id); err != nil {
+		store.Warn(&p.log, err).Str("question", id).Msg("failed to delete a query task")
+	}
+}
+
+// Claim leases pending questions to pollers that may have them.
+func (p *Pending) Claim(ctx context.Context, r store.ClaimRequest) ([]store.Leased, error) {
+	waiting, err := p.lines.waiting(ctx, line{r.Namespace, r.Queue, r.Kind}, protocol.MaxPendingQuestions)
+	if err != nil {
+		return nil, err
+	}
+	var out []store.Leased
+	given, bytes := make([]int, len(r.Pollers)), store.NewBudgets(r.Pollers)
+	full := make([]bool, len(r.Pollers)) // a question did not fit into its response
+	left := false
+	for _, q := range waiting {
+		takes := func(o store.Poller) bool {
+			return Takes(o.Lessee.Worker, &q) && (p.Avoid == nil || !p.Avoid(o.Lessee.Worker, &q))
+		}
+		i := slices.IndexFunc(r.Pollers, takes)
+		for ; i >= 0 && i < len(given); i++ {
+			if !takes(r.Pollers[i]) || given[i] >= r.Pollers[i].Max || full[i] {
+				continue
+			}
+			if bytes.Fits(i, q.Bytes) {
+				break
+			}
+			full[i] = true
+		}
+		if i < 0 {
+			continue
+		}
+		if i == len(given) { // those who may have it have no room
+			left = true
+			break
+		}
+		q.Owner, q.Incarnation = r.Pollers[i].Lessee.Worker.ID, r.Pollers[i].Lessee.Worker.Incarnation
+		q.Attempt++
+		got, err := p.lines.lease(ctx, q)
+		if err != nil {
+			store.Warn(&p.log, err).Str("question", q.ID).Msg("failed to lease a query task")
+			left = true
+			break
+		}
+		if got {
+			given[i]++
+			bytes.Take(i, q.Bytes)
+			out = append(out, store.Leased{Kind: r.Kind, Question: &q, Poller: i, Size: q.Bytes})
+		}
+	}
+	if left {
+		p.dispatch.Backlog(r.Namespace, r.Queue, r.Kind)
+	}
+	return out, nil
+}
+
+// Get is a question as it stands; store.ErrNotFound when its caller has left.
+func (p *Pending) Get(ctx context.Context, id string) (store.Question, error) {
+	return p.lines.get(ctx, id)
+}
+
+// Requeue puts a question back in line; attempt 0 means whichever is under way.
+func (p *Pending) Requeue(ctx context.Context, id string, attempt int64) error {
+	return p.lines.requeue(ctx, id, attempt)
+}
+
+// Complete takes the reply of whoever holds the question, as it was got; it gives the word for what the reply says.
+func (p *Pending) Complete(ctx context.Context, q store.Question, r store.Reply) (outcome string, err error) {
+	taken, err := p.lines.complete(ctx, q, r)
+	if err != nil {
+		return "", err
+	}
+	if !taken { // it changed since it was looked at
+		return "", NotFound(q.Kind, q.ID)
+	}
+	return outcomes[q.Kind][r.Failure != nil], nil
+}
+
+// Count counts the unanswered questions of a kind in a namespace by queue.
+func (p *Pending) Count(
+	ctx context.Context, namespace string, kind protocol.TaskKind,
+) (map[string]protocol.QueryTally, error) {
+	return p.lines.count(ctx, namespace, kind)
+}
+
+// Of is a question about a run as it stands.
+func Of(kind protocol.TaskKind, h *engine.Head, name, arguments string) store.Question {
+	status, _, _ := h.Public()
+	return store.Question{
+		ID: ulid.Make().String(), Kind: kind, Namespace: h.Namespace, Queue: h.Queue, WorkflowID: h.WorkflowID, RunID: h.ID,
+		Type:      h.Type,
+		RunStatus: status, LastSeq: h.LastSeq, Name: name, Arguments: arguments, Requirements: h.Wanted().Requirements,
+		Bytes: h.DeliveryBytes(false) + int64(len(arguments)),
+	}
+}
+
+// Takes says whether a worker may be asked a question: it runs the workflow's code, and answers questions of that kind.
+func Takes(w *engine.Worker, q *store.Question) bool {
+	if !w.Runs(q.Kind, q.Type) || len(engine.Missing(q.Requirements, w.Capabilities)) > 0 ||
+		slices.Contains(q.Beside, w.Incarnation) {
+		return false
+	}
+	if q.Kind == protocol.KindValidation {
+		return slices.Contains(w.Capabilities, CapValidation) &&
+			slices.Contains(w.Declares("update_validators")[q.Type], q.Name)
+	}
+	return slices.Contains(w.Capabilities, CapQueries)
+}
+
+// outcomes are the outcomes of replies, without and with a failure.
+var outcomes = map[protocol.TaskKind]map[bool]string{
+	protocol.KindQuery:      {false: "completed", true: "failed"},
+	protocol.KindValidation: {false: "approved", true: "rejected"},
+}
+
+// Held checks that a reply comes from whoever holds the question.
+func Held(q *store.Question, in protocol.CompleteItem) error {
+	query := q.Kind == protocol.KindQuery
+	reason := func(ofQuery, ofValidation protocol.Reason) protocol.Reason {
+		if query {
+			return ofQuery
+		}
+		return ofValidation
+	}
+	mine := q.Owner == in.Owner && (in.Incarnation == "" || in.Incarnation == q.Incarnation)
+	switch {
+	case q.Over && mine && q.Attempt == in.Attempt:
+		return protocol.Refuse(
+			reason(protocol.ReasonQueryNotLeased, protocol.ReasonValidationDuplicate), "task %s was answered already", q.ID,
+		)
+	case q.Over || q.Owner == "":
+		return protocol.Refuse(
+			reason(protocol.ReasonQueryNotLeased, protocol.ReasonValidationNotLeased), "task %s is not leased", q.ID,
+		)
+	case !mine:
+		return protocol.Refuse(protocol.ReasonLeaseOwnerMismatch, "task %s is leased to %s", q.ID, q.Owner).
+			With("lease_owner", q.Owner)
+	case q.Attempt != in.Attempt:
+		return protocol.Refuse(
+			reason(protocol.ReasonQueryAttempt, protocol.ReasonValidationStale), "task %s is at attempt %d", q.ID, q.Attempt,
+		).With("current_attempt", q.Attempt)
+	case !time.Now().Before(q.Until):
+		return protocol.Refuse(
+			reason(protocol.ReasonLeaseExpired, protocol.ReasonValidationExpired), "the lease of task %s ended", q.ID,
+		).With("lease_expires_at", history.At(q.Until))
+	}
+	return nil
+}
+
+// NotFound says that there is no question of an id any more.
+func NotFound(kind protocol.TaskKind, id string) error {
+	if kind == protocol.KindValidation {
+		return protocol.Refuse(protocol.ReasonValidationNotFound, "there is no update validation task %s", id)
+	}
+	return protocol.Refuse(protocol.ReasonQueryTaskNotFound, "there is no query task %s", id)
+}

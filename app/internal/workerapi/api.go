@@ -1,0 +1,194 @@
+// Package workerapi serves the worker protocol over HTTP: it decodes and authorises requests, calls verbs of the
+// broker and encodes responses.
+package workerapi
+
+import (
+	"context"
+	"maps"
+	"net/http"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/sojourn-run/sojourn/app/auth"
+	"github.com/sojourn-run/sojourn/app/internal/serve"
+	"github.com/sojourn-run/sojourn/internal/budget"
+	"github.com/sojourn-run/sojourn/internal/httpjson"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// Claims is what pull clients ask for by a task's id.
+type Claims interface {
+	ClaimTask(context.Context, protocol.ClaimRequest) (protocol.PollAnswer, error)
+	ClaimStatus(context.Context, protocol.ClaimRequest) (protocol.ClaimStatus, error)
+	AttemptStatus(context.Context, protocol.HeartbeatRequest) (protocol.AttemptStatus, error)
+}
+
+// Workers knows what workers are.
+type Workers interface {
+	// SDK is what a worker registered as its SDK and version; empty for one that is not registered.
+	SDK(ctx context.Context, namespace, worker string) string
+}
+
+// Options of the worker protocol.
+type Options struct {
+	Verbs   protocol.WorkerVerbs
+	Claims  Claims
+	Workers Workers
+	Auth    *auth.Auth
+	Log     zerolog.Logger
+	Observe func(operation string, status int, took time.Duration) // called after every answer; nil: nobody counts
+	// Unknown counts unknown members of requests; nil: they are not counted.
+	Unknown func(operation string, members int)
+	// Settings is what workers of ours are handed; nil: nothing.
+	Settings func(namespace string) protocol.WorkerSettings
+	MaxPolls int // that are held at once: 10,000
+	// HasNamespace refuses a namespace that is not there; nil: all are.
+	HasNamespace func(ctx context.Context, name string) error
+	Budget       *budget.Budget // of bytes in flight; nil: none
+}
+
+// API is the handler of everything below /api/worker/.
+type API struct {
+	opt          Options
+	mux          *http.ServeMux
+	pipe         serve.Pipeline
+	capabilities protocol.ServerCapabilities
+	tail         []byte         // the members that answers carry, errors included
+	held         *budget.Budget // polls
+}
+
+// New makes the handler.
+func New(o Options) *API {
+	if o.MaxPolls <= 0 {
+		o.MaxPolls = maxPolls
+	}
+	a := &API{opt: o, mux: http.NewServeMux(), capabilities: capabilities(), held: budget.Places(o.MaxPolls)}
+	can, err := httpjson.Encode(a.capabilities)
+	if err != nil {
+		panic("workerapi: capabilities: " + err.Error())
+	}
+	a.tail = append(httpjson.Member("protocol_version", []byte(`"`+Version+`"`)), ',')
+	a.tail = append(a.tail, httpjson.Member("server_capabilities", can)...)
+	a.pipe = serve.Pipeline{
+		Auth: o.Auth, HasNamespace: o.HasNamespace, Header: VersionHeader, Version: Version, CheckVersion: checkVersion,
+		Broken:  httpjson.Append([]byte(`{"reason":"internal","error":"internal error","message":"internal error"}`), a.tail),
+		Observe: o.Observe, Log: o.Log, Budget: o.Budget,
+	}
+	for _, rt := range table() {
+		rt.Shape = shapes[rt.Operation]
+		a.mux.HandleFunc(rt.Method+" "+rt.Pattern, func(w http.ResponseWriter, r *http.Request) {
+			a.pipe.Serve(&call{Call: serve.NewCall(w, r, rt.Route), api: a, rt: rt})
+		})
+	}
+	return a
+}
+
+// Protocol is the advertised version and what the server can do, as cluster info shows them.
+func (a *API) Protocol() (version string, capabilities protocol.ServerCapabilities) {
+	return Version, a.capabilities
+}
+
+// ServeHTTP answers one request.
+func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	rt := route{Route: serve.Route{Operation: "unknown"}}
+	if a.pipe.Unrouted(a.mux, &call{Call: serve.NewCall(w, r, rt.Route), api: a, rt: rt}) {
+		return
+	}
+	a.mux.ServeHTTP(w, r)
+}
+
+// call is one request on its way to the broker.
+type call struct {
+	*serve.Call
+	api *API
+	rt  route
+
+	refused     map[string]any          // members a refusal carries beside its own
+	statuses    map[protocol.Reason]int // statuses this verb answers with instead of a reason's own
+	undelivered func()                  // what to do when the answer cannot be delivered
+}
+
+// tell adds a member to the answer in case it is a refusal.
+func (c *call) tell(name string, value any) {
+	if c.refused == nil {
+		c.refused = map[string]any{}
+	}
+	c.refused[name] = value
+}
+
+// answer is what a verb says: a status and a body.
+type answer struct {
+	status int
+	body   any
+}
+
+// Do calls the verb in the caller's name.
+func (c *call) Do() (serve.Answer, error) {
+	c.Ctx = auth.With(c.Ctx, c.Who)
+	if err := c.ReadQuery(auth.NamespaceParameter); err != nil {
+		return serve.Answer{}, err
+	}
+	said, err := c.rt.verb(c.api, c)
+	if n := c.Unknown.Count; n > 0 && c.api.opt.Unknown != nil {
+		c.api.opt.Unknown(c.rt.Operation, n)
+	}
+	if err == nil && c.Context().Err() != nil {
+		err = context.Cause(c.Context()) // the caller is gone: nobody would read the answer
+	}
+	return serve.Answer{Status: said.status, Body: said.body}, err
+}
+
+// Failed takes back what a verb had got for its caller, and gives an error that leaves open what happened its form.
+func (c *call) Failed(err error) error {
+	c.Lost()
+	return c.outcome(c.rt, err)
+}
+
+// Lost takes back what a verb had got for a caller whom the answer does not reach.
+func (c *call) Lost() {
+	if c.undelivered != nil {
+		c.undelivered()
+	}
+}
+
+// Status is that of the reason, unless the verb answers with another.
+func (c *call) Status(e *protocol.Error) int {
+	if s, ok := c.statuses[e.Reason]; ok {
+		return s
+	}
+	return e.Reason.Status()
+}
+
+// Members are what the verb told of a refusal, the refusal's own, and its message as clients of the contract look for
+// it.
+func (c *call) Members(e *protocol.Error, status int) map[string]any {
+	body := maps.Clone(c.refused)
+	if body == nil {
+		body = map[string]any{}
+	}
+	maps.Copy(body, httpjson.Members(e))
+	body["error"] = e.Message
+	if _, admits := body["admitted"]; admits {
+		body["status"] = status
+	}
+	return body
+}
+
+// Next to adds the protocol's version and what the server can do, but for their own documents.
+func (c *call) Beside(status int, _ any, raw []byte) ([]byte, error) {
+	if c.rt.Shape.Bare && status < http.StatusBadRequest {
+		return raw, nil
+	}
+	return httpjson.Append(raw, c.api.tail), nil
+}
+
+// namespace refuses a body that speaks of another namespace than the request, whose caller was checked for that one
+// only.
+func (c *call) namespace(said *string) error {
+	if *said != "" && *said != c.NS {
+		return protocol.Invalid("namespace", "the request is about namespace %s; send X-Namespace to change that", c.NS)
+	}
+	*said = c.NS
+	return nil
+}

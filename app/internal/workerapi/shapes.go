@@ -1,0 +1,408 @@
+package workerapi
+
+import (
+	"encoding/json"
+	"net/http"
+
+	"github.com/sojourn-run/sojourn/app/internal/serve"
+	"github.com/sojourn-run/sojourn/internal/httpjson"
+	"github.com/sojourn-run/sojourn/shared/history"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// The description of the API and the reading of requests are made of this one list. A route without its line, and an
+// answer that differs from it, fail the tests: what is described is what is done.
+
+// Reasons that many routes share.
+var (
+	unregistered = []protocol.Reason{protocol.ReasonWorkerNotRegistered, protocol.ReasonStaleRegistration}
+	registering  = append([]protocol.Reason{
+		protocol.ReasonDefinitionChanged, protocol.ReasonManifestMismatch, protocol.ReasonManifestFloor,
+		protocol.ReasonCapabilityVersion,
+		protocol.ReasonStreamsUnavailable, protocol.ReasonWorkerNotFound,
+	}, unregistered...)
+	polling = append([]protocol.Reason{
+		protocol.ReasonWorkerDraining, protocol.ReasonQueueMismatch, protocol.ReasonVersionMismatch, protocol.ReasonThrottled,
+		protocol.ReasonPollCapacity, protocol.ReasonBuildMismatch, protocol.ReasonPollExpired, protocol.ReasonPollKinds,
+		protocol.ReasonWorkerNotFound,
+	}, unregistered...)
+	onWorkflowTask = []protocol.Reason{
+		protocol.ReasonTaskNotFound, protocol.ReasonTaskNotLeased, protocol.ReasonLeaseOwnerMismatch,
+		protocol.ReasonAttemptMismatch,
+		protocol.ReasonLeaseExpired, protocol.ReasonRunClosed, protocol.ReasonRunTimedOut, protocol.ReasonStaleRegistration,
+	}
+	completingTask = append([]protocol.Reason{
+		protocol.ReasonConflictingCompletion, protocol.ReasonInvalidCommands, protocol.ReasonStructuralLimit,
+		protocol.ReasonSessionClosed,
+		protocol.ReasonSessionMissing, protocol.ReasonInvalidSession,
+	}, onWorkflowTask...)
+	onActivityTask = []protocol.Reason{
+		protocol.ReasonTaskNotFound, protocol.ReasonStaleAttempt, protocol.ReasonLeaseOwnerMismatch, protocol.ReasonRunClosed,
+		protocol.ReasonRunCancelled,
+		protocol.ReasonRunTerminated, protocol.ReasonRunTimedOut, protocol.ReasonStaleSessionEpoch,
+		protocol.ReasonConflictingCompletion,
+		protocol.ReasonStaleRegistration, protocol.ReasonLeaseExpired,
+	}
+	onQueryTask = []protocol.Reason{
+		protocol.ReasonQueryTaskNotFound, protocol.ReasonQueryNotLeased, protocol.ReasonQueryAttempt,
+		protocol.ReasonLeaseOwnerMismatch,
+		protocol.ReasonLeaseExpired, protocol.ReasonStaleRegistration,
+	}
+	onValidation = []protocol.Reason{
+		protocol.ReasonValidationNotFound, protocol.ReasonValidationNotLeased, protocol.ReasonValidationStale,
+		protocol.ReasonValidationDuplicate,
+		protocol.ReasonValidationExpired, protocol.ReasonLeaseOwnerMismatch, protocol.ReasonStaleRegistration,
+	}
+	onSession = append([]protocol.Reason{
+		protocol.ReasonSessionNotFound, protocol.ReasonSessionNotActive, protocol.ReasonSessionOwner,
+		protocol.ReasonSessionClosed,
+		protocol.ReasonInvalidSession, protocol.ReasonStaleSessionEpoch, protocol.ReasonWorkerNotFound,
+	}, unregistered...)
+)
+
+// Members that the calls about a leased task need.
+var (
+	leasedTask    = []string{"lease_owner", "workflow_task_attempt"}
+	leasedAttempt = []string{"lease_owner", "activity_attempt_id|attempt_id"}
+	leasedQuery   = []string{"lease_owner", "query_task_attempt"}
+	leasedVerdict = []string{"lease_owner", "update_validation_attempt"}
+	eitherName    = []string{"worker_id|lease_owner"}
+)
+
+// why are these members and a failure.
+func why(members []string) []string {
+	return append(members[:len(members):len(members)], "failure|message|error|type|exception_type")
+}
+
+// shapes says what every operation reads and answers. A route without a line here fails the tests.
+var shapes = map[string]serve.Shape{
+	"register": {
+		Does: "announce a worker", Body: protocol.RegisterRequest{}, Needs: []string{"task_queue|task_queues"},
+		Says: serve.Says(201, protocol.RegisterAnswer{}), Refuses: registering,
+	},
+	"deregister": {
+		Does: "take one's own registration away", Query: incarnationQuery{},
+		Says: serve.OK(protocol.DeregisterAnswer{}), Refuses: onWorker,
+	},
+	"worker_heartbeat": {
+		Does: "say that a worker lives, and renew what it holds",
+		Body: protocol.WorkerHeartbeat{}, Needs: []string{"worker_id"},
+		Says: serve.OK(protocol.WorkerHeartbeatAnswer{}), Refuses: onWorker,
+	},
+
+	"poll_workflow_task": {
+		Does: "wait for a workflow task",
+		Body: pollBody{}, Needs: []string{"worker_id"}, Says: polled(workflowPolled{}), Refuses: polling,
+	},
+	"workflow_task_history": {
+		Does: "read a further page of a leased task's history",
+		Body: historyBody{}, Needs: leasedTask, Query: allQuery{}, Says: serve.OK(polledPage{}),
+		Refuses: append([]protocol.Reason{protocol.ReasonInvalidPageToken}, onWorkflowTask...),
+	},
+	"heartbeat_workflow_task": {
+		Does: "renew the lease of a workflow task", Body: holder{}, Needs: leasedTask,
+		Says: serve.OK(workflowBeat{}), Refuses: onWorkflowTask,
+	},
+	"complete_workflow_task": {
+		Does: "complete a workflow task with commands",
+		Body: commandsBody{}, Needs: []string{"lease_owner", "workflow_task_attempt", "commands"},
+		Says: serve.OK(workflowOutcome{}), Refuses: completingTask,
+	},
+	"fail_workflow_task": {
+		Does: "report that a workflow task failed", Body: failing{}, Needs: why(leasedTask),
+		Says: serve.OK(workflowOutcome{}), Refuses: completingTask,
+	},
+
+	"claim_workflow_task": {
+		Does: "lease a workflow task by its id", Body: claimBody{}, Needs: eitherName,
+		Says: serve.OK(workflowClaimed{}), Refuses: claiming,
+	},
+	"workflow_task_claim_status": {
+		Does: "say whether a workflow task can be claimed, and why not", Query: claimQuery{},
+		Says: serve.OK(protocol.ClaimStatus{}), Refuses: claiming,
+	},
+	"claim_activity_task": {
+		Does: "lease an activity task by its id", Body: claimBody{}, Needs: eitherName,
+		Says: serve.OK(activityClaimed{}), Refuses: claiming,
+	},
+	"activity_task_claim_status": {
+		Does: "say whether an activity task can be claimed, and why not", Query: claimQuery{},
+		Says: serve.OK(protocol.ClaimStatus{}), Refuses: claiming,
+	},
+	"activity_task_status": {
+		Does: "say what a heartbeat would be told, without one", Body: holder{}, Needs: leasedAttempt,
+		Says: serve.OK(protocol.AttemptStatus{}), Refuses: onActivityTask,
+	},
+	"read_activity_task_status": {
+		Does: "say what a heartbeat would be told, without one", Query: attemptQuery{},
+		Says: serve.OK(protocol.AttemptStatus{}), Refuses: onActivityTask,
+	},
+
+	"poll_activity_task": {
+		Does: "wait for an activity task",
+		Body: pollBody{}, Needs: []string{"worker_id"}, Says: polled(activityPolled{}), Refuses: polling,
+	},
+	"complete_activity_task": {
+		Does: "complete an activity attempt", Body: completing{}, Needs: leasedAttempt,
+		Says: serve.OK(activityOutcome{}), Refuses: onActivityTask,
+	},
+	"fail_activity_task": {
+		Does: "report that an activity attempt failed", Body: failing{}, Needs: why(leasedAttempt),
+		Says: serve.OK(activityOutcome{}), Refuses: onActivityTask,
+	},
+	"heartbeat_activity_task": {
+		Does: "renew the lease of an activity attempt, and hear of its cancellation",
+		Body: beat{}, Needs: leasedAttempt,
+		Says: serve.OK(protocol.HeartbeatAnswer{}), Refuses: onActivityTask,
+	},
+
+	"poll_query_task": {
+		Does: "wait for a query task",
+		Body: pollBody{}, Needs: []string{"worker_id"}, Says: polled(queryPolled{}), Refuses: polling,
+	},
+	"complete_query_task": {
+		Does: "answer a query",
+		Body: queryCompleting{}, Needs: leasedQuery, Says: serve.OK(queryOutcome{}), Refuses: onQueryTask,
+	},
+	"fail_query_task": {
+		Does: "report that a query failed",
+		Body: queryFailing{}, Needs: why(leasedQuery), Says: serve.OK(queryOutcome{}), Refuses: onQueryTask,
+	},
+
+	"poll_update_validation_task": {
+		Does: "wait for an update validation task",
+		Body: pollBody{}, Needs: []string{"worker_id"},
+		Says: polled(validationPolled{}), Refuses: polling,
+	},
+	"approve_update_validation_task": {
+		Does: "let an update in",
+		Body: approving{}, Needs: leasedVerdict, Says: serve.OK(verdictOutcome{}), Refuses: onValidation,
+	},
+	"reject_update_validation_task": {
+		Does: "keep an update out", Body: rejecting{}, Needs: why(leasedVerdict),
+		Says: serve.OK(verdictOutcome{}), Refuses: onValidation,
+	},
+
+	"create_worker_session": {
+		Does: "claim a session", Body: protocol.SessionCreate{}, Needs: []string{"worker_id", "session_id"},
+		Says: map[int]any{http.StatusCreated: protocol.SessionAnswer{}, http.StatusOK: protocol.SessionAnswer{}},
+		Refuses: append([]protocol.Reason{
+			protocol.ReasonSessionRequirements, protocol.ReasonSessionOwned, protocol.ReasonSessionLimit,
+			protocol.ReasonSessionActivityLimit,
+			protocol.ReasonSessionReacquire, protocol.ReasonSessionQueue, protocol.ReasonSessionMissing,
+			protocol.ReasonWorkerDraining,
+		}, onSession...),
+	},
+	"heartbeat_worker_session": {
+		Does: "renew a session", Body: protocol.SessionVerb{}, Needs: []string{"worker_id"},
+		Says: serve.OK(protocol.SessionAnswer{}), Refuses: onSession,
+	},
+	"release_worker_session": {
+		Does: "give a session back", Body: protocol.SessionVerb{}, Needs: []string{"worker_id"},
+		Says: serve.OK(protocol.SessionAnswer{}), Refuses: onSession,
+	},
+	"close_worker_session": {
+		Does: "end a session for good", Body: protocol.SessionVerb{}, Query: workerQuery{},
+		Says: serve.OK(protocol.SessionAnswer{}), Refuses: onSession,
+	},
+
+	"poll_tasks": {
+		Does: "wait for tasks of many kinds at once", Bare: true,
+		Body: protocol.PollRequest{}, Needs: []string{"worker_id"},
+		Says: serve.OK(protocol.PollAnswer{}), Refuses: polling,
+	},
+	"complete_tasks": {
+		Does: "complete many tasks, and poll for the next", Bare: true,
+		Body: protocol.CompleteRequest{}, Needs: []string{"items"}, MaxBody: httpjson.MaxBatchBody,
+		Says: serve.OK(protocol.CompleteBatchAnswer{}), Refuses: polling,
+	},
+	"record_logs": {
+		Does: "hand over what the code of running attempts logged", Bare: true,
+		Body: protocol.LogsRequest{}, Needs: []string{"items"}, MaxBody: httpjson.MaxBatchBody,
+		Says: serve.OK(protocol.LogsAnswer{}),
+	},
+	"worker_settings":   {Does: "read the settings the app has for workers", Says: serve.OK(protocol.WorkerSettings{})},
+	"describe_protocol": {Does: "describe the protocol", Says: serve.OK(described{})},
+}
+
+var claiming = append([]protocol.Reason{
+	protocol.ReasonNotClaimable, protocol.ReasonThrottled, protocol.ReasonTaskNotFound, protocol.ReasonTaskNotLeased,
+	protocol.ReasonRunClosed, protocol.ReasonWorkerDraining,
+	protocol.ReasonVersionMismatch, protocol.ReasonQueueMismatch, protocol.ReasonStaleAttempt, protocol.ReasonRunCancelled,
+	protocol.ReasonRunTerminated,
+	protocol.ReasonSessionClosed, protocol.ReasonSessionOwned, protocol.ReasonSessionRequirements,
+	protocol.ReasonSessionLimit,
+	protocol.ReasonSessionActivityLimit, protocol.ReasonSessionReacquire, protocol.ReasonSessionQueue,
+	protocol.ReasonBuildMismatch,
+	protocol.ReasonWorkerNotFound,
+}, unregistered...)
+
+var onWorker = append([]protocol.Reason{protocol.ReasonWorkerNotFound}, unregistered...)
+
+// polled are the answers of a poll: how it ended is told by poll_status.
+func polled(body any) map[int]any {
+	return map[int]any{http.StatusOK: body, http.StatusConflict: body, http.StatusServiceUnavailable: body}
+}
+
+// pollResponse is what polls of every kind answer, next to the task.
+type pollResponse struct {
+	Status     protocol.PollStatus   `json:"poll_status"`
+	Reason     string                `json:"reason,omitempty"`
+	WaitReason string                `json:"wait_reason,omitempty"`  // throttled: which budget withheld tasks
+	Wait       *protocol.Wait        `json:"wait,omitempty"`         // throttled: the same for programs
+	Intent     string                `json:"drain_intent,omitempty"` // draining: the worker's build is drained
+	BuildID    **string              `json:"build_id,omitempty"`     // that build; null for none
+	RetryAfter int64                 `json:"retry_after_ms,omitempty"`
+	AppRelease string                `json:"app_release,omitempty"`
+	WorkerID   string                `json:"worker_id,omitempty"`
+	Worker     protocol.WorkerStatus `json:"worker_status,omitempty"`
+	Error      string                `json:"error,omitempty"` // for people, when the status is not 200
+	Message    string                `json:"message,omitempty"`
+}
+
+type workflowPolled struct {
+	pollResponse
+	Task *flowWork `json:"task"`
+}
+
+// flowWork is a workflow task or, for a poll that asked for both kinds, an update validation task.
+type flowWork struct{}
+
+// JSONSchemaAnyOf names the two for the description of the API.
+func (flowWork) JSONSchemaAnyOf() []any { return []any{polledTask{}, protocol.ValidationTask{}} }
+
+// polledTask is a workflow task whose page of history may travel compressed, and is empty then.
+type polledTask struct {
+	protocol.WorkflowTask
+	Compressed string `json:"history_events_compressed,omitempty"` // base64 of the packed list of events
+	Encoding   string `json:"history_events_encoding,omitempty" enum:"gzip,deflate"`
+}
+
+type activityPolled struct {
+	pollResponse
+	Task *protocol.ActivityTask `json:"task"`
+}
+
+type validationPolled struct {
+	pollResponse
+	Task *protocol.ValidationTask `json:"task"`
+}
+
+type approving struct {
+	holder
+	Try int64 `json:"update_validation_attempt"`
+}
+
+type rejecting struct {
+	failing
+	Try int64 `json:"update_validation_attempt"`
+}
+
+// verdictOutcome is what became of a decision on an update.
+type verdictOutcome struct {
+	TaskID  string  `json:"update_validation_task_id"`
+	Attempt int64   `json:"update_validation_attempt"`
+	Outcome string  `json:"outcome" enum:"approved,rejected"`
+	Reason  *string `json:"reason"`
+}
+
+type queryPolled struct {
+	pollResponse
+	Task *protocol.QueryTask `json:"task"`
+}
+
+// workflowBeat says how long a workflow task is leased from now on.
+type workflowBeat struct {
+	TaskID    string       `json:"task_id"`
+	Attempt   int64        `json:"workflow_task_attempt"`
+	Owner     string       `json:"lease_owner"`
+	Renewed   bool         `json:"renewed"`
+	Until     history.Time `json:"lease_expires_at"`
+	RunStatus string       `json:"run_status"`
+	Status    string       `json:"task_status"`
+	Reason    *string      `json:"reason"`
+}
+
+// commandsBody completes a workflow task.
+type commandsBody struct {
+	holder
+	Commands []protocol.Command `json:"commands"`
+	protocol.StreamWaits
+}
+
+// historyBody asks for a further page.
+type historyBody struct {
+	holder
+	PageToken string `json:"next_history_page_token"`
+	PageSize  int    `json:"page_size" minimum:"0" maximum:"1000"`
+	Older     int    `json:"history_page_size" minimum:"0" maximum:"1000"` // an older name of page_size
+	After     int64  `json:"after_sequence" minimum:"0"`
+	All       bool   `json:"all"`                     // the whole history in one answer
+	Encoding  string `json:"accept_history_encoding"` // gzip, deflate
+}
+
+type queryCompleting struct {
+	completing
+	Try      int64           `json:"query_task_attempt"`
+	Envelope json.RawMessage `json:"result_envelope"`
+}
+
+type queryFailing struct {
+	failing
+	Try int64 `json:"query_task_attempt"`
+}
+
+type queryOutcome struct {
+	TaskID  string  `json:"query_task_id"`
+	Attempt int64   `json:"query_task_attempt"`
+	Outcome string  `json:"outcome"`
+	Reason  *string `json:"reason"`
+}
+
+type polledPage struct {
+	protocol.HistoryPage
+	Compressed string `json:"history_events_compressed,omitempty"` // base64 of the packed list of events
+	Encoding   string `json:"history_events_encoding,omitempty" enum:"gzip,deflate"`
+}
+
+// claimResponse is what claims of every kind answer.
+type claimResponse struct {
+	Claimed bool    `json:"claimed"`
+	TaskID  string  `json:"task_id"`
+	Reason  *string `json:"reason"`
+	Detail  *string `json:"reason_detail"`
+}
+
+type workflowClaimed struct {
+	claimResponse
+	Task polledTask `json:"task"`
+}
+
+type activityClaimed struct {
+	claimResponse
+	Task protocol.ActivityTask `json:"task"`
+}
+
+type claimQuery struct {
+	WorkerID    string `json:"worker_id"`   // also say whether this one may have it
+	Owner       string `json:"lease_owner"` // another name of worker_id
+	Incarnation string `json:"incarnation"`
+}
+
+type attemptQuery struct {
+	AttemptID string `json:"activity_attempt_id"`
+	Old       string `json:"attempt_id"` // another name of it
+	Owner     string `json:"lease_owner"`
+}
+
+type allQuery struct {
+	All bool `json:"all"` // the whole history in one answer
+}
+
+type incarnationQuery struct {
+	Incarnation string `json:"incarnation"` // only this one, when it is named
+}
+
+type workerQuery struct {
+	WorkerID string `json:"worker_id"` // for clients whose DELETE has no body
+}
