@@ -15,7 +15,7 @@ func TestTheGuideSaysTheNumbersOfTheBroker(t *testing.T) {
 		t.Errorf("whether an app is ready may take %s", readyTime)
 	}
 	stated.In(t, "guide/operating.md", "503 if not, within {}, and from the moment", 2*time.Second)
-	stated.In(t, "guide/workers-in-any-language.md", "After {} silent seconds it is stale.", int(o.Alive.Seconds()))
+	stated.In(t, "guide/workers-in-any-language.md", "A worker is `stale` after {} seconds without a request.", int(o.Alive.Seconds()))
 	stated.In(t, "guide/workers-in-any-language.md", `"heartbeat_interval_seconds": {},`, int(o.Heartbeat.Seconds()))
 	stated.In(t, "guide/schedules.md", "both included, up to {} at once", maxBackfill)
 	stated.In(t, "guide/fleets.md", "It is `stale` {} after its last sign of life.", o.Alive)

@@ -36,7 +36,7 @@ func TestTheGuideSaysTheNumbersOfTheEngine(t *testing.T) {
 	stated.In(t, "guide/queues.md", "The last {} promotions are remembered;", earlierKept)
 
 	const hands = "guide/workers-in-any-language.md"
-	stated.In(t, hands, "The task is this worker's for {}; then another gets it.", WorkflowLease)
+	stated.In(t, hands, "The task is this worker's for {}; then its lease expires", WorkflowLease)
 	stated.In(t, hands, "a workflow task for its lease of {}, an activity too", WorkflowLease)
 	stated.In(t, hands, "A run may have {} activities, timers and children open", protocol.MaxPending)
 

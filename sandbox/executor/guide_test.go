@@ -7,5 +7,5 @@ import (
 )
 
 func TestTheGuideSaysHowOftenSignsOfLifeArePassedOn(t *testing.T) {
-	stated.In(t, "guide/activities.md", "| signs of life | passed on every {} at most |", throttle)
+	stated.In(t, "guide/activities.md", "| heartbeats | passed on every {} at most |", throttle)
 }

@@ -12,6 +12,6 @@ func TestTheGuideSaysTheTimesOfAWorker(t *testing.T) {
 	if linePace != time.Second {
 		t.Errorf("lines are handed over every %s, not once a second", linePace)
 	}
-	stated.In(t, "guide/activities.md", "While it runs, a worker hands over lines once a second;")
-	stated.In(t, "guide/activities.md", "what its code logged up to {} before is there.", linePace)
+	stated.In(t, "guide/activities.md", "While an activity runs, its worker uploads log lines once a second;")
+	stated.In(t, "guide/activities.md", "up to {} before the kill are stored.", linePace)
 }

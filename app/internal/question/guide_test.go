@@ -8,5 +8,5 @@ import (
 
 func TestTheGuideSaysWhenAnotherIsAsked(t *testing.T) {
 	stated.In(t, "guide/workflows-in-go.md", "after {} the app also asks a second worker, if there is one, {} later a third", askAgain, 2*askAgain)
-	stated.In(t, "guide/workers-in-any-language.md", "Who has a question for more than {} is not", askAgain)
+	stated.In(t, "guide/workers-in-any-language.md", "A worker with a query for more than {} is not", askAgain)
 }
