@@ -24,7 +24,7 @@ func TestTheGuideSaysTheNumbersOfTheEngine(t *testing.T) {
 		WorkerSessionLease*time.Second)
 	stated.In(t, operating, "| plain HTTP, only polls | after its lease, {} unless it registered", WorkflowLease)
 
-	stated.In(t, "guide/schedules.md", "behind others that do: up to {} |", maxBuffered)
+	stated.In(t, "guide/schedules.md", "behind other waiting firings: up to {} |", maxBuffered)
 	stated.In(t, "guide/fleets.md", "A namespace has at most {} drains. With each new one those of single workers are forgotten "+
 		"that were said more than {} ago", maxDrains, forgetDrain)
 

@@ -168,8 +168,8 @@ func TestTheGuideOfTheChannelIsItsSchema(t *testing.T) {
 
 	same(t, "statuses of a job", g.first(t, "Complete", "`status`"), values("jobOutcome", "properties", "status"))
 
-	same(t, "notices", g.first(t, "What the app says", "`method`"), values("notice", "properties", "method"))
-	for _, row := range g.rows(t, "What the app says", "`method`") {
+	same(t, "notices", g.first(t, "Notices", "`method`"), values("notice", "properties", "method"))
+	for _, row := range g.rows(t, "Notices", "`method`") {
 		m := quoted.FindStringSubmatch(row[0])
 		same(t, "the notice "+m[1], members(row[1]), membersOf(t, defs, m[1]+".notice"))
 	}
