@@ -18,7 +18,7 @@ func TestTheGuideSaysTheNumbersOfTheBroker(t *testing.T) {
 	stated.In(t, "guide/workers-in-any-language.md", "A worker is `stale` after {} seconds without a request.", int(o.Alive.Seconds()))
 	stated.In(t, "guide/workers-in-any-language.md", `"heartbeat_interval_seconds": {},`, int(o.Heartbeat.Seconds()))
 	stated.In(t, "guide/schedules.md", "both included, up to {} at once", maxBackfill)
-	stated.In(t, "guide/fleets.md", "It is `stale` {} after its last sign of life.", o.Alive)
+	stated.In(t, "guide/fleets.md", "It is `stale` {} after its last heartbeat or other request.", o.Alive)
 	stated.In(
 		t, "guide/workflows-in-go.md", "Without any the caller receives an error after {}, or {} for an update", queryDeadline, validationDeadline,
 	)

@@ -25,11 +25,11 @@ func TestTheGuideSaysTheNumbersOfTheEngine(t *testing.T) {
 	stated.In(t, operating, "| plain HTTP, only polls | after its lease, {} unless it registered", WorkflowLease)
 
 	stated.In(t, "guide/schedules.md", "behind other waiting firings: up to {} |", maxBuffered)
-	stated.In(t, "guide/fleets.md", "A namespace has at most {} drains. With each new one those of single workers are forgotten "+
-		"that were said more than {} ago", maxDrains, forgetDrain)
+	stated.In(t, "guide/fleets.md", "A namespace has at most {} drains. Each new drain removes drains of single workers that "+
+		"are more than {} old", maxDrains, forgetDrain)
 
 	stated.In(t, "guide/histories.md",
-		"Any other failure is tried again. A task that is blamed for the loss of {} worker processes quarantines the run, too",
+		"A task that fails otherwise is retried. A task that is blamed for the loss of {} worker processes quarantines the run, too",
 		DefaultBlamedLosses)
 
 	stated.In(t, "guide/queues.md", "0 to 9, 0 first, {} by default:", DefaultPriority)

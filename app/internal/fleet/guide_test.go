@@ -7,5 +7,5 @@ import (
 )
 
 func TestTheGuideSaysHowLongAnEvictedWorkerHas(t *testing.T) {
-	stated.In(t, "guide/fleets.md", "One that does not leave within {} is taken off the list", leaveTime)
+	stated.In(t, "guide/fleets.md", "One that does not leave within {} is removed from the list", leaveTime)
 }
