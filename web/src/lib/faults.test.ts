@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { ApiError } from "../api/request";
-import { faults, wrong } from "./faults";
+import { faults, rejected, wrong } from "./faults";
 import { readInput, readObject, readWhole } from "./input";
 
 const refused = (fields: Record<string, string[]>, reason = "validation_failed") => new ApiError(422, reason, "no", undefined, fields);
@@ -46,4 +46,12 @@ describe("what was typed", () => {
     for (const other of ["0", "1.5", "x", "366"]) expect(() => readWhole(other, "n", 1, 365)).toThrow("from 1 to 365");
   });
   it("that is wrong is refused as the app would", () => expect(wrong("memo", "is odd")).toMatchObject({ status: 422, fields: { memo: ["is odd"] } }));
+});
+
+it("recognizes a rejected member by the reason and the member, whatever the message", () => {
+  const filter = refused({ query: ["a value is expected"] });
+  expect(rejected(filter, "query")).toBe(filter);
+  expect([rejected(filter, "page_size"), rejected(refused({ query: ["no"] }, "unknown"), "query"), rejected(new Error("query: no"), "query"), rejected(null, "query")]).toEqual([
+    undefined, undefined, undefined, undefined,
+  ]);
 });

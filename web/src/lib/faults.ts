@@ -35,3 +35,7 @@ export function faults(error: Error | null, fields: readonly string[], byReason:
   if (told && found.size === 0 && owner && fields.includes(owner)) found.set(owner, [told.message]);
   return { at: (field) => found.get(field)?.join("; ") ?? "", rest: found.size === 0 || strays > 0 ? error : null };
 }
+
+/** The error of a request, if the app rejected the value of this member. */
+export const rejected = (error: unknown, member: string): ApiError | undefined =>
+  error instanceof ApiError && error.reason === "validation_failed" && error.fields[member] ? error : undefined;

@@ -1,12 +1,13 @@
 import { useQuery } from "@tanstack/react-query";
 import { Link, useNavigate, useRouter, useSearch } from "@tanstack/react-router";
 import { lazy, Suspense, useCallback, useEffect, useRef, useState } from "react";
-import { ApiError } from "../api/client";
+import type { ApiError } from "../api/client";
 import { countsQuery, runsQuery, workersQuery } from "../api/queries";
 import type { RunView } from "../api/types";
 import { runStatuses } from "../api/statuses";
 import { useChosenInView } from "../lib/chosen";
 import { useNow } from "../lib/clock";
+import { rejected } from "../lib/faults";
 import { count, counted, without } from "../lib/format";
 import { failureText } from "../lib/stack";
 import { isOpen, runStatus, stuck, words } from "../lib/status";
@@ -31,7 +32,7 @@ export function RunsPage() {
   const runs = useQuery(runsQuery(namespace, search));
   const rows = runs.data?.workflows ?? [];
   const filtered = Boolean(search.status || search.type || search.kind || search.q);
-  const unread = unreadable(runs.error);
+  const unread = rejected(runs.error, "query");
   const doubts = search.q && !unread ? (runs.data?.warnings ?? []) : [];
   const [starting, setStarting] = useState(false);
   return (
@@ -89,9 +90,6 @@ export function RunsPage() {
   );
 }
 
-/** What is wrong with the filter of a list, if that is what went wrong. */
-const unreadable = (e: unknown) => (e instanceof ApiError && e.status === 422 && e.message.startsWith("query: ") ? e : undefined);
-
 /** A filter that cannot be read: what is wrong with it, and where. */
 function Unreadable({ filter, error }: { filter: string; error: ApiError }) {
   const at = error.position === undefined ? -1 : error.position - 1;
@@ -99,7 +97,7 @@ function Unreadable({ filter, error }: { filter: string; error: ApiError }) {
   return (
     <Empty title="This filter cannot be read">
       <p id="filter-error" role="alert" className="text-bad">
-        {error.message.slice("query: ".length)}
+        {error.fields.query?.join("; ")}
       </p>
       {at >= 0 && (
         <code className="mt-3 block rounded-lg bg-sunken px-3 py-2 font-mono text-[13px] break-words whitespace-pre-wrap text-ink" data-filter-at={at}>
