@@ -53,7 +53,7 @@ async function open(page, base, path) {
 let pages;
 
 export const access = [
-  ["no page stands in anybody's way, whatever it shows, in either theme and at every width", async ({ page, base, api, axe, shot }) => {
+  ["every page is accessible with long and right-to-left data, in both themes and at every width", async ({ page, base, api, axe, shot }) => {
     pages = await hard(api);
     const found = [];
     for (const path of pages) {
@@ -73,7 +73,7 @@ export const access = [
     }
     assert.deepEqual(found, []);
   }],
-  ["nor does any dialog", async ({ page, base, axe, shot }) => {
+  ["every dialog is accessible in both themes and at every width", async ({ page, base, axe, shot }) => {
     const found = [];
     const titles = new Set();
     const look = async (where, way) => {
@@ -114,7 +114,7 @@ export const access = [
     assert.ok(titles.size >= 16, `only ${titles.size} dialogs were seen: ${[...titles].join(", ")}`);
     assert.deepEqual(found, []);
   }],
-  ["on a phone the first screen of a run is how it stands, and its timeline", async ({ page, base, run }) => {
+  ["on a narrow screen the first screen of a run shows its status and its timeline", async ({ page, base, run }) => {
     await page.setViewportSize({ width: 390, height: 844 });
     await open(page, base, `/runs/${run}`);
     const timeline = await page.locator("[data-timeline]").boundingBox();

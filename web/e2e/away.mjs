@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { patience, shown } from "./checks.mjs";
 
-const said = (page) => page.getByRole("alert").filter({ hasText: "The app does not answer" });
+const said = (page) => page.getByRole("alert").filter({ hasText: "The app is not responding" });
 const moment = /as of \d\d:\d\d:\d\d\.$/;
 
 /** The notice stands, with its moment. */
@@ -12,7 +12,7 @@ async function isSaid(page) {
 }
 
 export const away = [
-  ["while the app stands still its pages say so, that of a closed run too, and go on with it", async ({ page, base, run, stand }) => {
+  ["every page shows that a paused app is not responding, until it resumes", async ({ page, base, run, stand }) => {
     await page.goto(`${base}/runs/${run}`);
     await shown(page.locator('[data-live="Live"]'));
     await shown(page.locator('main [data-status="completed"]').first());
@@ -26,7 +26,7 @@ export const away = [
     await said(page).waitFor({ state: "detached", timeout: patience });
     await shown(page.locator('[data-live="Live"]'));
   }],
-  ["while the app is down every page says so, and of when it is what it shows", async ({ page, base, api, halt, refused }) => {
+  ["every page shows that the app is down, with the time of its data", async ({ page, base, api, halt, refused }) => {
     await api("/api/worker/register", { worker_id: "away", task_queue: "away", runtime: "hand", supported_workflow_types: ["order"], max_concurrent_worker_sessions: 1, capabilities: ["worker_sessions"] });
     await api("/api/worker/sessions", { worker_id: "away", session_id: "away", ttl_seconds: 900, lease_seconds: 900 });
     // A run that has ended, and stands first in the list of runs.

@@ -35,7 +35,7 @@ async function proxy(base) {
 }
 
 export const below = [
-  ["below a path of a proxy everything works, and nothing is asked beside it", async ({ page, base, run }) => {
+  ["the dashboard works below a path prefix of a proxy and sends no request outside it", async ({ page, base, run }) => {
     const { at, stop } = await proxy(base);
     const other = await page.context().newPage();
     const beside = [];
@@ -43,7 +43,7 @@ export const below = [
     other.on("response", (r) => r.status() >= 400 && beside.push(`${r.status()} ${r.url()}`));
     try {
       await other.goto(`${at}${prefix}/runs/${run}`);
-      await shown(other.getByRole("list", { name: "Events of the history" }));
+      await shown(other.getByRole("list", { name: "Event history" }));
       await other.locator('[data-live="Live"]').waitFor({ timeout: patience });
       await other.getByRole("link", { name: "Workers", exact: true }).click();
       await other.waitForURL(`${at}${prefix}/workers`, { timeout: patience });

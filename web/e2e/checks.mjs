@@ -31,7 +31,7 @@ const go = (page, key, there) => until(`g ${key}`, async () => {
 
 /** The checks, as [name, async function(context)]. The context: page, base, run (its id), api(path, body to post), shot(name), axe(). */
 export const checks = [
-  ["a run page shows its run from its first event on", async ({ page, base, run, api, shot }) => {
+  ["a run page shows an open run", async ({ page, base, run, api, shot }) => {
     const view = await api(`/api/runs/${run}`);
     await page.goto(`${base}/runs/${run}`);
     await shown(page.getByRole("heading", { level: 1, name: view.workflow_type }));
@@ -39,10 +39,10 @@ export const checks = [
     await shown(page.getByText(run, { exact: true }).first());
     await shot("run-first");
   }],
-  ["the page is live", async ({ page }) => {
+  ["the page is connected to the app", async ({ page }) => {
     await shown(page.locator('[data-live="Live"]'));
   }],
-  ["the run's end appears without a reload", async ({ page, run, api }) => {
+  ["the close of a run appears without a reload", async ({ page, run, api }) => {
     const closed = await until("the run's end", async () => {
       const r = await api(`/api/runs/${run}`);
       return r.is_terminal && r;
@@ -50,7 +50,7 @@ export const checks = [
     const status = ["timed_out", "continued"].includes(closed.closed_reason) ? closed.closed_reason : closed.status;
     await shown(page.locator(`main [data-status="${status}"]`).first());
   }],
-  ["the result is there, as the API gives it", async ({ page, run, api, shot }) => {
+  ["the result of a run equals the API's", async ({ page, run, api, shot }) => {
     const view = await api(`/api/runs/${run}`);
     const pre = page.getByRole("region", { name: "Result" }).locator("pre");
     await shown(pre);
@@ -59,7 +59,7 @@ export const checks = [
     assert.deepEqual(JSON.parse(await pre.innerText()), view.output);
     await shot("run", true);
   }],
-  ["the timeline has a lane for every step, activities under their session", async ({ page, history }) => {
+  ["the timeline has a lane for every activity, timer and wait, with activities below their session", async ({ page, history }) => {
     const events = await history();
     const names = events.filter((e) => e.event_type === "ActivityScheduled").map((e) => e.payload.activity_type);
     const sessions = events.filter((e) => e.event_type === "SessionStarted").map((e) => e.payload.session_id);
@@ -77,7 +77,7 @@ export const checks = [
       assert.equal(order[at + 1], "activity", `what follows the session: ${order}`);
     }
   }],
-  ["a lane tells its events, an event its payload", async ({ page, history }) => {
+  ["a lane shows its events, an event its payload", async ({ page, history }) => {
     const first = (await history()).find((e) => e.event_type === "ActivityCompleted");
     await page.locator('[data-lane="activity"] button').first().click();
     await shown(page.getByRole("button", { name: "Show all", exact: true }));
@@ -90,7 +90,7 @@ export const checks = [
     const last = (await history()).at(-1);
     await page.locator(`[data-event="${last.event_type}"]`).last().scrollIntoViewIfNeeded();
   }],
-  ["the list of runs has the run, and finds it by its id", async ({ page, base, run, api, shot }) => {
+  ["the list of runs has the run and finds it by its workflow ID", async ({ page, base, run, api, shot }) => {
     const view = await api(`/api/runs/${run}`);
     await page.goto(base);
     await shown(page.locator(`[data-run="${run}"]`));
@@ -99,7 +99,7 @@ export const checks = [
     await page.waitForURL((u) => u.searchParams.get("q") === view.workflow_id, { timeout: patience });
     await shown(page.locator(`[data-run="${run}"]`));
     await page.locator("[data-search]").fill("no-run-has-this-id");
-    await shown(page.getByText("No run matches"));
+    await shown(page.getByText("No matching runs"));
     await page.getByRole("link", { name: "Show all runs" }).click();
     await page.getByRole("navigation", { name: "Status" }).getByRole("link", { name: /^failed/ }).click();
     await until("only runs that failed", async () => {
@@ -107,7 +107,7 @@ export const checks = [
       return page.url().includes("status=failed") && statuses.every((s) => s === "failed");
     });
   }],
-  ["the sessions have the run's, with who held it", async ({ page, base, history, shot }) => {
+  ["a session shows its owners and their attempts", async ({ page, base, history, shot }) => {
     const started = (await history()).find((e) => e.event_type === "SessionStarted");
     assert.ok(started, "the run has no session to look for");
     const id = started.payload.session_id;
@@ -118,7 +118,7 @@ export const checks = [
     await shown(page.getByRole("heading", { level: 1, name: id }));
     const claim = page.locator('[data-owner-event="claimed"]').first();
     await shown(claim);
-    await claim.getByRole("button", { name: "What ran" }).click();
+    await claim.getByRole("button", { name: "Show attempts" }).click();
     const ran = claim.locator("[data-attempt]").first();
     await shown(ran.locator('[data-status="completed"]'));
     const types = (await history()).map((e) => e.payload?.activity_type).filter(Boolean);
@@ -126,7 +126,7 @@ export const checks = [
     assert.ok(types.some((type) => text.includes(type)), `what ran is of the run: ${text}`);
     await shot("session", true);
   }],
-  ["an operator moves a session and closes it, and the timeline says so", async ({ page, base, api, shot }) => {
+  ["an operator migrates and closes a session, and the ownership history records both", async ({ page, base, api, shot }) => {
     const { workers } = await api("/api/workers");
     const worker = workers.find((w) => w.status === "active" && w.max_concurrent_worker_sessions > w.held_sessions);
     assert.ok(worker, "there is no worker that could hold a session");
@@ -141,8 +141,8 @@ export const checks = [
     await page.getByRole("button", { name: "Migrate" }).focus();
     await page.keyboard.press("Enter");
     const dialog = page.getByRole("dialog");
-    await shown(dialog.getByLabel("To"));
-    await shown(dialog.getByLabel("At once, whatever runs in it"));
+    await shown(dialog.getByLabel("Target worker"));
+    await shown(dialog.getByLabel("Force: do not wait for running activities"));
     await shot("session-migrate");
     await page.keyboard.press("Escape");
     await dialog.waitFor({ state: "detached", timeout: patience });
@@ -155,13 +155,13 @@ export const checks = [
     await page.getByRole("button", { name: "Close", exact: true }).click();
     await dialog.getByLabel("Reason").fill("no longer needed");
     await shot("session-close");
-    await dialog.getByRole("button", { name: "Close the session" }).click();
+    await dialog.getByRole("button", { name: "Close session" }).click();
     await shown(page.locator('main [data-status="closed"]'));
     await shown(page.locator('[data-owner-event="closed"]').getByText("no longer needed"));
     await until("a session that has ended is left alone", async () => (await page.getByRole("button", { name: "Migrate" }).count()) === 0);
     await shot("session-closed", true);
   }],
-  ["the workers are all there, with release and slots", async ({ page, base, api, shot }) => {
+  ["the workers page lists all workers with release and slots", async ({ page, base, api, shot }) => {
     const { workers } = await api("/api/workers");
     assert.ok(workers.length > 0, "there is no worker to look for");
     await page.goto(`${base}/workers`);
@@ -182,31 +182,31 @@ export const checks = [
     await card.getByRole("button", { name: "Drain" }).click();
     const dialog = page.getByRole("dialog");
     await dialog.getByLabel("Reason").fill("a new kernel");
-    await dialog.getByRole("button", { name: "Drain the worker" }).click();
+    await dialog.getByRole("button", { name: "Drain worker" }).click();
     await shown(card.locator('[data-status="draining"]'));
     await shown(card.getByText("a new kernel"));
     await shot("worker-drained");
     await card.getByRole("button", { name: "Resume" }).click();
-    await dialog.getByRole("button", { name: "Resume the worker" }).click();
+    await dialog.getByRole("button", { name: "Resume worker" }).click();
     await shown(card.locator('[data-status="active"]'));
     assert.equal((await api("/api/sojourn/fleet/drains")).drains.length, 0, "a resumed drain is over");
   }],
-  ["an operator drains all workers of a release, sees how far that is, and resumes them", async ({ page, base, api, axe, shot }) => {
+  ["an operator drains and resumes all workers of a release and sees the progress", async ({ page, base, api, axe, shot }) => {
     const { workers } = await api("/api/workers");
     const release = workers[0].release;
     const same = workers.filter((w) => w.release === release).length;
     await page.goto(`${base}/workers`);
-    await page.getByRole("button", { name: "Drain several" }).click();
+    await page.getByRole("button", { name: "Drain workers" }).click();
     const dialog = page.getByRole("dialog");
-    await dialog.getByLabel("All workers of").selectOption(`release ${release}`);
+    await dialog.getByLabel("Workers of").selectOption(`release ${release}`);
     await dialog.getByLabel("Minutes").fill("soon");
-    await dialog.getByRole("button", { name: "Drain them" }).click();
+    await dialog.getByRole("button", { name: "Drain workers" }).click();
     await shown(dialog.getByText("A number of minutes above 0"));
     assert.equal((await api("/api/sojourn/fleet/drains")).drains.length, 0, "a deadline that is none drained something");
     await dialog.getByLabel("Minutes").fill("10");
     await dialog.getByLabel("Reason").fill("a new rack");
     await axe();
-    await dialog.getByRole("button", { name: "Drain them" }).click();
+    await dialog.getByRole("button", { name: "Drain workers" }).click();
     const drain = page.locator(`[data-drain="release ${release}"]`);
     await shown(drain.getByText("a new rack"));
     await shown(page.locator(`[data-drain="release ${release}"][data-state="drained"]`));
@@ -217,39 +217,39 @@ export const checks = [
     assert.equal(drains.length, 1);
     assert.ok(drains[0].deadline_at, "the deadline did not arrive");
     await drain.getByRole("button", { name: "Resume" }).click();
-    await dialog.getByRole("button", { name: "Resume them" }).click();
+    await dialog.getByRole("button", { name: "Resume workers" }).click();
     await drain.waitFor({ state: "detached" });
     await shown(page.locator(`[data-worker="${workers[0].worker_id}"] [data-status="active"]`));
     assert.equal((await api("/api/sojourn/fleet/drains")).drains.length, 0, "a resumed drain is over");
   }],
-  ["an operator sets what all workers run with, sees who runs with it, and takes it back", async ({ page, base, api, axe, shot }) => {
+  ["an operator changes the settings of all workers, sees the progress and reverts them", async ({ page, base, api, axe, shot }) => {
     const set = () => api("/api/sojourn/fleet/settings");
     const first = (await set()).revision;
     await page.goto(`${base}/workers`);
     await page.getByRole("button", { name: "Settings", exact: true }).click();
     const dialog = page.getByRole("dialog");
     await dialog.getByLabel("Log level").selectOption("debug");
-    await dialog.getByLabel("Activities at once").fill("0");
-    await dialog.getByRole("button", { name: "Set them" }).click();
+    await dialog.getByLabel("Concurrent activities").fill("0");
+    await dialog.getByRole("button", { name: "Save" }).click();
     await shown(dialog.getByText("A whole number from 1"));
     assert.equal((await set()).revision, first, "a number that is none set something");
-    await dialog.getByLabel("Activities at once").fill("7");
+    await dialog.getByLabel("Concurrent activities").fill("7");
     await axe();
     await shot("fleet-settings");
-    await dialog.getByRole("button", { name: "Set them" }).click();
+    await dialog.getByRole("button", { name: "Save" }).click();
     const said = page.locator(`[data-fleet-settings="${first + 1}"]`);
-    await shown(said.getByText("log level debug, 7 activities at once"));
+    await shown(said.getByText("log level debug, 7 concurrent activities"));
     const { worker_count: all } = await set();
     assert.ok(all > 0, "no worker says what it runs with");
-    await shown(said.getByText(`${all} of ${all} run with it.`));
+    await shown(said.getByText(`Applied by ${all} of ${all} workers.`));
     await page.getByRole("button", { name: "Settings", exact: true }).click();
-    await dialog.getByLabel("Log level").selectOption("each worker's own");
-    await dialog.getByLabel("Activities at once").fill("");
-    await dialog.getByRole("button", { name: "Set them" }).click();
-    await shown(page.locator(`[data-fleet-settings="${first + 2}"]`).getByText("what each brings itself"));
+    await dialog.getByLabel("Log level").selectOption("default of each worker");
+    await dialog.getByLabel("Concurrent activities").fill("");
+    await dialog.getByRole("button", { name: "Save" }).click();
+    await shown(page.locator(`[data-fleet-settings="${first + 2}"]`).getByText("defaults of each worker"));
     assert.equal((await set()).worker_concurrency, undefined, "what was taken back is set");
   }],
-  ["the queues are there", async ({ page, base, api, shot }) => {
+  ["the queues page and the page of a queue open", async ({ page, base, api, shot }) => {
     const { task_queues: queues } = await api("/api/task-queues");
     await page.goto(`${base}/queues`);
     await shown(queues?.length ? page.getByRole("cell", { name: queues[0].name, exact: true }).first() : page.getByText("No task queues"));
@@ -260,7 +260,7 @@ export const checks = [
     await shown(page.getByRole("region", { name: "Builds" }));
     await shot("queue");
   }],
-  ["the keyboard goes everywhere", async ({ page, base, run }) => {
+  ["keyboard shortcuts open pages, rows and the search", async ({ page, base, run }) => {
     await page.goto(base);
     await shown(page.locator(`[data-run="${run}"]`));
     await go(page, "w", page.getByRole("heading", { level: 1, name: "Workers" }));
@@ -281,7 +281,7 @@ export const checks = [
     await page.keyboard.press("Enter");
     await page.waitForURL(`${base}/runs/${first}`, { timeout: patience });
     await page.keyboard.press("?");
-    await shown(page.getByRole("dialog", { name: "Keyboard" }));
+    await shown(page.getByRole("dialog", { name: "Keyboard shortcuts" }));
     await page.keyboard.press("Escape");
     await page.getByRole("dialog").waitFor({ state: "detached", timeout: patience });
   }],
@@ -296,7 +296,7 @@ export const checks = [
     await page.keyboard.press("u");
     await until("the local time again", async () => (await stamp.getAttribute("title")) === local);
   }],
-  ["dark follows the system, and a choice holds over a reload", async ({ page, base, run, shot }) => {
+  ["the theme follows the system, and a chosen theme survives a reload", async ({ page, base, run, shot }) => {
     const theme = () => page.evaluate(() => [document.documentElement.dataset.theme, getComputedStyle(document.documentElement).backgroundColor]);
     await page.emulateMedia({ colorScheme: "light" });
     await page.goto(`${base}/runs/${run}`);
@@ -304,7 +304,7 @@ export const checks = [
     await page.emulateMedia({ colorScheme: "dark" });
     await until("dark", async () => (await theme())[0] === "dark");
     await until("another ground", async () => (await theme())[1] !== light);
-    await shown(page.getByRole("list", { name: "Events of the history" }));
+    await shown(page.getByRole("list", { name: "Event history" }));
     await shot("run-dark", true);
     await page.locator("[data-theme-toggle]").click();
     await until("light by choice", async () => (await theme())[0] === "light");
@@ -324,11 +324,11 @@ export const checks = [
       assert.ok(over <= 0, `${path} is ${over} px too wide`);
     }
     await page.goto(`${base}/runs/${run}`);
-    await shown(page.getByRole("list", { name: "Events of the history" }));
+    await shown(page.getByRole("list", { name: "Event history" }));
     await shot("run-narrow", true);
     await page.setViewportSize({ width: 1280, height: 900 });
   }],
-  ["nothing stands in the way of assistive technology", async ({ page, base, run, history, axe }) => {
+  ["every page is accessible in both themes", async ({ page, base, run, history, axe }) => {
     const session = (await history()).find((e) => e.event_type === "SessionStarted")?.payload.session_id;
     const found = [];
     for (const colorScheme of ["light", "dark"]) {

@@ -17,7 +17,7 @@ async function decide(api, commands) {
 }
 
 export const doing = [
-  ["events of an open run come by themselves, with all it waits for", async ({ page, base, api, shot }) => {
+  ["events of an open run are streamed, with its pending work", async ({ page, base, api, shot }) => {
     await api("/api/worker/register", { worker_id: worker, task_queue: queue, runtime: "hand", build_id: "b1", supported_workflow_types: ["order"], supported_activity_types: ["charge"], capabilities: ["query_tasks"] });
     keepAlive(api, worker);
     const input = [{ lines: Array.from({ length: 30 }, (_, n) => ({ n, sku: `A-${n}` })) }];
@@ -31,7 +31,7 @@ export const doing = [
     ]);
     await shown(page.locator('[data-event="ActivityScheduled"]'));
     await shown(page.locator('[data-lane="child"]'));
-    const open = page.getByRole("region", { name: "What is open" });
+    const open = page.getByRole("region", { name: "Pending work" });
     await shown(open.getByText(`worker ${worker} does not run print`).first());
     await shown(open.getByText("is open"));
     const needing = open.locator("li[data-needs]"); // in amber, as everywhere: red is for what failed
@@ -46,7 +46,7 @@ export const doing = [
     assert.deepEqual(JSON.parse(await folded.locator("pre").innerText()), input);
     await shot("order", true);
   }],
-  ["a run whose stream cannot be opened is read as things change", async ({ page, base, api }) => {
+  ["without an event stream the history is reloaded on changes", async ({ page, base, api }) => {
     await page.route("**/history/stream*", (r) => r.fulfill({ status: 200, contentType: "text/html", body: "a proxy's page" }));
     await page.goto(`${base}/runs/${order}`);
     await shown(page.locator('[data-following="reading"]'));
@@ -55,16 +55,16 @@ export const doing = [
     await page.unroute("**/history/stream*");
     await shown(page.locator('[data-following="live"]'));
   }],
-  ["a query is asked and answered, a signal sent, and wrong arguments are told", async ({ page, api, shot }) => {
+  ["a query is answered, a signal is sent, and invalid arguments show an error", async ({ page, api, shot }) => {
     const button = (name) => page.getByRole("button", { name, exact: true });
     await button("Query").click();
     await dialog(page).getByLabel("Name").fill("state");
     await dialog(page).getByLabel("Arguments").fill("{");
-    await dialog(page).getByRole("button", { name: "Ask" }).click();
-    await shown(dialog(page).getByRole("alert").getByText("not JSON"));
+    await dialog(page).getByRole("button", { name: "Run query" }).click();
+    await shown(dialog(page).getByRole("alert").getByText("not valid JSON"));
     await dialog(page).getByLabel("Arguments").fill('["deep"]');
     const polled = api("/api/worker/query-tasks/poll", { worker_id: worker, task_queue: queue, timeout_seconds: 60 });
-    await dialog(page).getByRole("button", { name: "Ask" }).click();
+    await dialog(page).getByRole("button", { name: "Run query" }).click();
     const { task } = await polled;
     await api(`/api/worker/query-tasks/${task.query_task_id}/complete`, {
       lease_owner: worker, query_task_attempt: task.query_task_attempt, result: { at: 2 },
@@ -82,14 +82,14 @@ export const doing = [
     await gone(dialog(page));
     await shown(page.locator('[data-event="SignalReceived"]').getByText("go(7)"));
   }],
-  ["a viewer sees the buttons, and why they do nothing", async ({ page, base }) => {
+  ["a viewer sees disabled buttons with the required role", async ({ page, base }) => {
     await page.route("**/api/sojourn/me", (r) => r.fulfill({ json: { identity: "guest", roles: ["viewer"], method: "none" } }));
     try {
       await page.goto(`${base}/runs/${order}`);
       const button = page.getByRole("button", { name: "Terminate", exact: true });
       await shown(button);
       await until("it is known who looks", async () => (await button.getAttribute("aria-disabled")) === "true");
-      assert.match(await button.getAttribute("title"), /viewer may not do this; a writer may/);
+      assert.match(await button.getAttribute("title"), /Requires the role writer; you have viewer/);
       await button.focus();
       await page.keyboard.press("Enter");
       assert.equal(await dialog(page).count(), 0, "nothing opens");
@@ -97,7 +97,7 @@ export const doing = [
       await page.unroute("**/api/sojourn/me");
     }
   }],
-  ["a filter says where it is wrong, stays in the address, and one step back is the list before", async ({ page, base, shot }) => {
+  ["an invalid filter shows the position of its error, and filters are kept in the URL and in the browser history", async ({ page, base, shot }) => {
     await page.goto(`${base}/?status=running`);
     const field = page.locator("[data-search]");
     await field.click();
@@ -124,12 +124,12 @@ export const doing = [
     await page.waitForURL(`${base}/?status=running`, { timeout: patience });
     await until("the field is empty again", async () => (await field.inputValue()) === "");
   }],
-  ["a queue says why its tasks wait, takes a budget, and turns its builds", async ({ page, base, axe, shot }) => {
+  ["a queue shows why its tasks wait, and its limits and builds are changed", async ({ page, base, axe, shot }) => {
     await page.goto(`${base}/queues`);
     await page.locator(`[data-queue="${queue}"] a`).click();
     await shown(page.locator("[data-waiting]").getByText(`worker ${worker} does not run print`));
-    await page.getByRole("button", { name: "Budgets" }).click();
-    const leased = dialog(page).getByLabel("Activities leased at once");
+    await page.getByRole("button", { name: "Limits" }).click();
+    const leased = dialog(page).getByLabel("Concurrent activities");
     await leased.fill("none");
     await page.keyboard.press("Enter");
     await shown(dialog(page).getByRole("alert").getByText("whole number"));
@@ -140,7 +140,7 @@ export const doing = [
     await gone(dialog(page));
     await shown(page.getByRole("region", { name: "Activities" }).getByText("0 of 3"));
     const build = page.locator('[data-build="b1"]');
-    for (const [verb, act, then] of [["Promote", "Promote the build", "new runs"], ["Drain", "Drain the build", "draining"], ["Resume", "Resume the build", "active"]]) {
+    for (const [verb, act, then] of [["Promote", "Promote build", "new runs"], ["Drain", "Drain build", "draining"], ["Resume", "Resume build", "active"]]) {
       await build.getByRole("button", { name: verb }).click();
       await dialog(page).getByRole("button", { name: act }).click();
       await gone(dialog(page));
@@ -148,7 +148,7 @@ export const doing = [
     }
     await shot("queue-turned", true);
   }],
-  ["new runs that are pinned to what nobody has are told, and pinned to none from the page; the other builds say which is in the way", async ({ page, base, api, axe, shot }) => {
+  ["a warning shows that no live worker has the promoted build, and pinning is stopped on the page", async ({ page, base, api, axe, shot }) => {
     const on = "rolling out";
     const next = `2026.11.26-rc.1+sha.${"0123456789abcdef".repeat(3)}`;
     const register = (worker_id, build_id) => api("/api/worker/register", { worker_id, task_queue: on, runtime: "hand", build_id, supported_workflow_types: ["shipment"] });
@@ -167,10 +167,10 @@ export const doing = [
     const why = (run) => page.locator("[data-waiting] li", { has: page.locator(`a[href*="${run}"]`) });
     await shown(why(old).getByText("worker rolled-old has build 2026.11.24, which is drained")); // and not that others have another build
     await shown(why(fresh).getByText("ready for worker rolled-next"));
-    assert.equal(await page.locator("[data-unmanned]").count(), 0);
+    assert.equal(await page.locator("[data-unserved-build]").count(), 0);
     await shot("builds-rolling", true);
     await api("/api/workers/rolled-next", undefined, "default", "DELETE");
-    const said = page.locator("[data-unmanned]");
+    const said = page.locator("[data-unserved-build]");
     await shown(said.getByText(`New runs are pinned to build ${next}, which no live worker has`));
     await shown(why(fresh).getByText(`pinned to build ${next}`)); // and not that a build is drained which it may not have anyway
     assert.deepEqual(await axe(), []);
@@ -187,12 +187,12 @@ export const doing = [
     await shot("builds-narrow", true);
     await page.setViewportSize({ width: 1280, height: 900 });
     await page.locator('[data-build=""]').getByRole("button", { name: "Promote" }).click();
-    await shown(dialog(page).getByText("may go to any worker of the queue"));
-    await dialog(page).getByRole("button", { name: "Pin to none" }).click();
+    await shown(dialog(page).getByText("go to any worker of the queue"));
+    await dialog(page).getByRole("button", { name: "Stop pinning" }).click();
     await said.waitFor({ state: "detached", timeout: patience });
-    await shown(page.getByText("New runs: pinned to no build"));
+    await shown(page.getByText("New runs: any build"));
   }],
-  ["a schedule is fired, paused with a note, and resumed", async ({ page, base, api, axe, shot }) => {
+  ["a schedule is triggered, paused with a note, and resumed", async ({ page, base, api, axe, shot }) => {
     await api("/api/schedules", {
       schedule_id: "nightly", spec: { cron_expressions: ["0 3 * * *"], timezone: "Europe/Berlin" }, action: { workflow_type: "report", task_queue: queue, input: ["all"] },
     });
@@ -207,25 +207,25 @@ export const doing = [
       await dialog(page).getByRole("button", { name: act }).click();
       await gone(dialog(page));
     };
-    await turn("Trigger", "Fire it");
+    await turn("Trigger", "Trigger run");
     await shown(page.locator("[data-came]").getByText("triggered: nightly"));
     await shown(page.locator('[data-schedule-event="ScheduleTriggered"]').getByRole("link"));
-    await turn("Pause", "Pause the schedule", "the printer is away");
+    await turn("Pause", "Pause schedule", "the printer is away");
     await shown(page.locator('main [data-status="paused"]'));
     await shown(page.getByText("the printer is away").first());
     assert.deepEqual(await axe(), []);
     await shot("schedule", true);
-    await turn("Resume", "Resume the schedule");
+    await turn("Resume", "Resume schedule");
     await shown(page.locator('main span[data-status="active"]'));
   }],
-  ["the namespaces tell their search attributes", async ({ page, base, api, axe, shot }) => {
+  ["a namespace shows its search attributes", async ({ page, base, api, axe, shot }) => {
     await api("/api/search-attributes", { name: "Amount", type: "double" });
     await page.goto(`${base}/namespaces`);
     await shown(page.locator('[data-namespace="default"]').getByText("Amount", { exact: true }));
     assert.deepEqual(await axe(), []);
     await shot("namespaces");
   }],
-  ["what was seen by hand is not wider than a narrow screen either", async ({ page, base, shot }) => {
+  ["pages with data are not wider than a narrow screen", async ({ page, base, shot }) => {
     await page.setViewportSize({ width: 390, height: 844 });
     for (const [name, path] of [["order", `/runs/${order}`], ["queue", `/queues/${encodeURIComponent(queue)}`], ["schedule", "/schedules/nightly"], ["schedules", "/schedules"], ["queues", "/queues"], ["namespaces", "/namespaces"]]) {
       await page.goto(base + path);

@@ -16,7 +16,7 @@ async function decide(api, commands) {
 }
 
 export const failures = [
-  ["a failed run tells its error in the list, and on its page where the code failed", async ({ page, base, api, axe, shot }) => {
+  ["a failed run shows its error in the list, and on its page file and line of the failure", async ({ page, base, api, axe, shot }) => {
     await api("/api/namespaces", { name: space });
     await api("/api/worker/register", {
       worker_id: worker, task_queue: queue, runtime: "hand", supported_workflow_types: ["order"], supported_activity_types: ["charge"], max_concurrent_activity_tasks: 4,
@@ -61,19 +61,19 @@ export const failures = [
     await page.emulateMedia({ colorScheme: "light" });
     await shot("failed-run", true);
   }],
-  ["a run whose code fails, and is tried again, says with what", async ({ page, base, api, axe, shot }) => {
+  ["a run whose workflow task fails and is retried shows the error", async ({ page, base, api, axe, shot }) => {
     const { run_id } = await api("/api/workflows", { workflow_id: "broken", workflow_type: "order", task_queue: queue }, space);
     const t = await poll(api, "workflow-tasks");
     await api(`/api/worker/workflow-tasks/${t.task_id}/fail`, {
       lease_owner: worker, workflow_task_attempt: t.workflow_task_attempt, failure: { type: "WorkflowPanic", message: "out of flour", stack_trace: "panic: out of flour\nbake.go:7" },
     }, space);
     await page.goto(`${base}/runs/${run_id}?namespace=${space}`);
-    await shown(page.locator("[data-failed]").getByText("its code failed: out of flour"));
+    await shown(page.locator("[data-failed]").getByText("Workflow task failed: out of flour"));
     assert.deepEqual(await axe(), []);
     await shot("broken", true);
     await api(`/api/workflows/broken/terminate`, { reason: "enough" }, space);
   }],
-  ["a heartbeat's progress is shown, and the slots it takes", async ({ page, base, api, axe, shot }) => {
+  ["the progress of a heartbeat and the used slots are shown", async ({ page, base, api, axe, shot }) => {
     const { run_id } = await api("/api/workflows", { workflow_id: "film", workflow_type: "order", task_queue: queue }, space);
     await decide(api, [{ type: "schedule_activity", activity_type: "charge" }]);
     const t = await poll(api, "activity-tasks");
@@ -87,7 +87,7 @@ export const failures = [
     await page.goto(`${base}/workers?namespace=${space}`);
     await shown(page.locator(`[data-worker="${worker}"]`).getByText("1 of 4"));
   }],
-  ["what an activity logs appears while it runs, attempt by attempt", async ({ page, base, api, axe, shot }) => {
+  ["the log of an activity appears while it runs, by attempt", async ({ page, base, api, axe, shot }) => {
     const { run_id } = await api("/api/sojourn/activities", {
       activity_type: "charge", workflow_id: "log", task_queue: queue, retry_policy: { max_attempts: 2, backoff_seconds: [1] }, start_to_close_timeout: 600,
     }, space);
@@ -98,10 +98,10 @@ export const failures = [
     const line = (text, level = "info", source = "log") => ({ at: "2026-11-21T12:00:00Z", level, source, text });
     await log([line("opens the till")]);
     await page.goto(`${base}/runs/${run_id}?namespace=${space}`);
-    const lines = page.getByRole("log", { name: "lines of charge" });
+    const lines = page.getByRole("log", { name: "Log lines of charge" });
     await shown(lines.getByText("opens the till"));
     await log([line("<b>counts</b>\nthe coins", "warn"), line("clink", "info", "stdout"), { text: "", left_out: 3 }]);
-    await shown(lines.getByText("3 lines are missing here"));
+    await shown(lines.getByText("3 lines dropped"));
     await shown(lines.getByText("<b>counts</b>"));
     await page.locator("[data-log]").getByRole("button", { name: "Copy log" }).focus();
     assert.deepEqual(await axe(), []);
@@ -131,18 +131,18 @@ export const failures = [
     page.off("request", note);
     assert.deepEqual(asked, []);
   }],
-  ["numbers are shown, copied and sent as they are written", async ({ page, base, api, refused, shot }) => {
+  ["numbers are shown, copied and sent without rounding", async ({ page, base, api, refused, shot }) => {
     await page.context().grantPermissions(["clipboard-read", "clipboard-write"]);
     await page.goto(`${base}/?namespace=${space}`);
-    await page.getByRole("button", { name: "Start a run" }).click();
+    await page.getByRole("button", { name: "Start workflow" }).click();
     const dialog = page.getByRole("dialog");
     await dialog.getByLabel("Workflow type").fill("order");
     await dialog.getByLabel("Task queue").fill(queue);
-    await dialog.getByLabel("Workflow id").fill("exact");
+    await dialog.getByLabel("Workflow ID").fill("exact");
     await dialog.getByLabel("Input").fill(`[{"id": ${number}, "share": 7.0}]`);
     await dialog.getByLabel("Memo").fill(`{"id": ${number}}`);
     await dialog.getByLabel("Search attributes").fill(`{"Id": -1234567890123456789}`);
-    await dialog.getByRole("button", { name: "Start it" }).click();
+    await dialog.getByRole("button", { name: "Start" }).click();
     await page.waitForURL("**/runs/**", { timeout: patience });
     for (const [name, text] of [["Input", number], ["Memo", number], ["Search attributes", "-1234567890123456789"]]) {
       await shown(page.getByRole("region", { name }).getByText(text));
@@ -164,7 +164,7 @@ export const failures = [
     await page.getByRole("button", { name: "Query", exact: true }).click();
     await dialog.getByLabel("Name").fill("state");
     const asked = poll(api, "query-tasks");
-    await dialog.getByRole("button", { name: "Ask" }).click();
+    await dialog.getByRole("button", { name: "Run query" }).click();
     const q = await asked;
     await page.request.post(`${base}/api/worker/query-tasks/${q.query_task_id}/complete`, {
       headers: { "X-Namespace": space, "X-Durable-Workflow-Protocol-Version": "1.0", "Content-Type": "application/json" },
@@ -176,7 +176,7 @@ export const failures = [
     await dialog.getByLabel("Name").fill("state");
     await dialog.getByLabel("Arguments").fill("[1e400]");
     refused("/query/state"); // on purpose
-    await dialog.getByRole("button", { name: "Ask" }).click();
+    await dialog.getByRole("button", { name: "Run query" }).click();
     await shown(dialog.getByRole("alert").getByText("input.0"));
   }],
 ];

@@ -19,7 +19,7 @@ async function asked(page, during) {
 }
 
 export const quiet = [
-  ["a page asks once a second at most, a hidden tab and a closed run not at all", async ({ page, base, api, run }) => {
+  ["a page sends at most one request per second; a hidden tab and the page of a closed run send none", async ({ page, base, api, run }) => {
     await api("/api/namespaces", { name: space });
     const register = { worker_id: worker, task_queue: queue, runtime: "hand", build_id: "b1", supported_workflow_types: ["order"], supported_activity_types: ["charge"] };
     await api("/api/worker/register", register, space);
@@ -71,7 +71,7 @@ export const quiet = [
 
     // A closed run, in a namespace where much happens.
     await page.goto(`${base}/runs/${run}`);
-    await shown(page.getByRole("list", { name: "Events of the history" }));
+    await shown(page.getByRole("list", { name: "Event history" }));
     await page.waitForLoadState("networkidle");
     const closed = await asked(page, async () => {
       for (let i = 0; i < 10; i++) await api("/api/workflows", { workflow_id: `beside-${i}`, workflow_type: "nobody", task_queue: "nobody" });

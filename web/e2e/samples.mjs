@@ -3,16 +3,16 @@ import assert from "node:assert/strict";
 import { shown } from "./checks.mjs";
 
 export const samples = [
-  ["beside the sample stand a run that waits, a step that is tried again and a session, and the page says what to do", async ({ page, base, axe, shot }) => {
+  ["the list of runs explains the open sample workflows", async ({ page, base, axe, shot }) => {
     await page.goto(base);
-    const next = page.getByRole("region", { name: "What to do next" });
+    const next = page.getByRole("region", { name: "Sample workflows" });
     for (const id of ["sample-approval", "sample-retry", "sample-session"]) await shown(next.getByRole("link", { name: id }));
     assert.deepEqual(await axe(), []);
     await shot("samples");
     await next.getByRole("link", { name: "sample-retry" }).click();
-    const open = page.getByRole("region", { name: "What is open" });
+    const open = page.getByRole("region", { name: "Pending work" });
     await shown(open.getByText("nobody opens the door at 12 Elm Street").first());
-    await shown(open.getByText(/failed attempts so far/).first());
+    await shown(open.getByText(/attempt \d+ starts .*\(\d+ failed\)/).first());
     await shot("samples-retry");
     await page.goBack();
     await next.getByRole("link", { name: "sample-session" }).click();
@@ -30,7 +30,7 @@ export const samples = [
     await page.goto(base);
     await shown(next);
     assert.equal(await next.getByRole("link", { name: "sample-approval" }).count(), 0, "what is done is not to be done any more");
-    await next.getByRole("button", { name: "Hide this" }).click();
+    await next.getByRole("button", { name: "Hide", exact: true }).click();
     await page.reload();
     await shown(page.getByRole("heading", { level: 1, name: "Runs" }));
     assert.equal(await next.count(), 0, "what was put away stays away");

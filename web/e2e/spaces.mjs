@@ -9,7 +9,7 @@ const worker = "team hand";
 let ours; // a run of the team's
 
 export const spaces = [
-  ["the switch leads to another namespace, whose pages show nothing else", async ({ page, base, run, api, axe, shot }) => {
+  ["the namespace switch opens another namespace, whose pages show no other data", async ({ page, base, run, api, axe, shot }) => {
     await api("/api/namespaces", { name: team, description: "what the team tries", retention_days: 7 });
     const register = { worker_id: worker, task_queue: queue, runtime: "hand", build_id: "b1", supported_workflow_types: ["order"], supported_activity_types: ["charge"], max_concurrent_worker_sessions: 3, capabilities: ["worker_sessions"] };
     await api("/api/worker/register", register, team);
@@ -40,14 +40,14 @@ export const spaces = [
     }
     await shot("team-schedules");
   }],
-  ["the list of runs is found by the address of a run without its id", async ({ page, base }) => {
+  ["the URL of a run without its ID opens the list of runs", async ({ page, base }) => {
     for (const path of ["runs", "workflows"]) {
       await page.goto(`${base}/${path}?status=running&namespace=${team}`);
       await shown(page.locator(`[data-run="${ours}"]`));
       assert.equal(page.url(), `${base}/?status=running&namespace=${team}`);
     }
   }],
-  ["a page of another namespace is live", async ({ page, base, api }) => {
+  ["a page of another namespace receives updates", async ({ page, base, api }) => {
     await page.goto(`${base}/?namespace=${team}`);
     await shown(page.locator('[data-live="Live"]'));
     await shown(page.locator(`[data-run="${ours}"]`));
@@ -67,8 +67,8 @@ export const spaces = [
     await shown(page.locator('[data-event="SignalReceived"]').getByText("from-the-page"));
     await page.goto(`${base}/sessions/${encodeURIComponent("ours/1")}?namespace=${team}`);
     await shown(page.getByRole("heading", { level: 1, name: "ours/1" }));
-    await page.locator('[data-owner-event="claimed"]').getByRole("button", { name: "What ran" }).click();
-    await shown(page.getByText("Nothing that is still known."));
+    await page.locator('[data-owner-event="claimed"]').getByRole("button", { name: "Show attempts" }).click();
+    await shown(page.getByText("No attempts recorded, or they have expired."));
     await page.goto(`${base}/queues/${queue}?namespace=${team}`);
     await shown(page.getByRole("region", { name: "Workers" }).getByText(worker));
   }],
@@ -89,7 +89,7 @@ export const spaces = [
     assert.equal(await entries.last().getAttribute("data-owner-event"), "claimed");
     await shot("timeline-long");
   }],
-  ["a link to a run opens in the run's namespace, also without naming it", async ({ page, base, refused }) => {
+  ["a link to a run opens in the run's namespace, also without a namespace in the URL", async ({ page, base, refused }) => {
     refused(`/api/runs/${ours}`); // asked in the namespace of the link first
     await page.goto(`${base}/runs/${ours}`);
     await page.waitForURL(`${base}/runs/${ours}?namespace=${team}`, { timeout: patience });
@@ -98,32 +98,32 @@ export const spaces = [
     await page.waitForURL(`${base}/runs/${ours}?namespace=${team}`, { timeout: patience });
     refused("/api/runs/01KAJ7Q2M4W8Y6000000000000");
     await page.goto(`${base}/runs/01KAJ7Q2M4W8Y6000000000000`);
-    await shown(page.getByText("There is no such run"));
+    await shown(page.getByText("Run not found", { exact: true }));
     await page.getByRole("link", { name: "All runs", exact: true }).click();
     await shown(page.getByRole("heading", { level: 1, name: "Runs" }));
   }],
-  ["the page of what is not there leads to all that are", async ({ page, base, refused }) => {
+  ["the page of an unknown run, session or schedule links to the list", async ({ page, base, refused }) => {
     for (const [kind, title, asked] of [["session", "Sessions", "worker-sessions"], ["schedule", "Schedules", "schedules"]]) {
       refused(`/api/${asked}/gone-by-now`);
       await page.goto(`${base}/${kind}s/gone-by-now`);
-      await shown(page.getByText(`There is no such ${kind}`));
+      await shown(page.getByText(`${kind[0].toUpperCase()}${kind.slice(1)} not found`, { exact: true }));
       await page.getByRole("link", { name: `All ${kind}s`, exact: true }).click();
       await shown(page.getByRole("heading", { level: 1, name: title }));
     }
   }],
-  ["a namespace that is not there is told, with the way out", async ({ page, base, axe, refused, shot }) => {
+  ["an unknown namespace shows an error with links to the others", async ({ page, base, axe, refused, shot }) => {
     refused("/api/sojourn/overview");
     refused("/api/sojourn/run-counts");
     refused("/api/workflows?");
     refused("/api/workers");
     await page.goto(`${base}/?namespace=nowhere`);
-    await shown(page.getByText("There is no namespace nowhere for you"));
+    await shown(page.getByText("Namespace nowhere not found"));
     assert.deepEqual(await axe(), []);
     await shot("nowhere");
     await page.getByRole("main").getByRole("link", { name: team }).click();
     await shown(page.locator(`[data-run="${ours}"]`));
   }],
-  ["the switch has room on a narrow screen, and in the dark", async ({ page, base, shot }) => {
+  ["the namespace switch fits a narrow screen in dark mode", async ({ page, base, shot }) => {
     await page.setViewportSize({ width: 380, height: 844 });
     await page.emulateMedia({ colorScheme: "dark" });
     await page.goto(`${base}/?namespace=${team}`);

@@ -10,7 +10,7 @@ const worker = "clerk";
 const task = async (api, kind, poll = {}) => (await api(`/api/worker/${kind}/poll`, { worker_id: worker, task_queue: queue, timeout_seconds: 30, ...poll }, space)).task;
 
 export const waiting = [
-  ["the list of runs says what each open run waits for", async ({ page, base, api, axe, shot }) => {
+  ["the list of runs shows why each open run waits", async ({ page, base, api, axe, shot }) => {
     await api("/api/namespaces", { name: space });
     const start = (workflow_id, task_queue = queue) => api("/api/workflows", { workflow_id, workflow_type: "order", task_queue }, space);
     const register = (worker_id, more) =>
@@ -53,35 +53,35 @@ export const waiting = [
     await shot("waits-runs");
     for (const [id, said] of [["timer", "fires"], ["nobody", "no live worker serves"]]) { // on its page as well, and once
       await page.locator("tr", { has: page.getByText(id, { exact: true }) }).locator("[data-run]").click();
-      const open = page.getByRole("region", { name: "What is open" });
+      const open = page.getByRole("region", { name: "Pending work" });
       await shown(open.getByText(said).first());
       assert.equal((await open.innerText()).split(said).length, 2, await open.innerText());
       await page.goBack();
     }
   }],
-  ["a budget that is used up is told in the list of queues, and at the worker", async ({ page, base, api, axe, shot }) => {
+  ["a reached limit is shown in the list of queues and at the worker", async ({ page, base, api, axe, shot }) => {
     await api(`/api/task-queues/${queue}/limits`, { activity_tasks: { max_active_leases: 1 } }, space, "PUT");
     assert.ok(await task(api, "activity-tasks"), "the one that the budget allows");
     await page.goto(`${base}/queues?namespace=${space}`);
     await shown(page.locator(`[data-queue="${queue}"] [data-waits]`).getByText("budget is 1"));
     const chip = page.locator(`[data-queue="${queue}"] [data-status="throttled"]`);
     assert.doesNotMatch(await chip.getAttribute("class"), /warn/, "a budget that holds needs nobody");
-    await shown(page.locator('[data-queue="deserted"] [data-waits]').getByText("no worker serves it"));
+    await shown(page.locator('[data-queue="deserted"] [data-waits]').getByText("No worker is polling"));
     assert.deepEqual(await axe(), []);
     await shot("waits-queues");
     await page.goto(`${base}/workers?namespace=${space}`);
     const card = page.locator(`[data-worker="${worker}"]`);
     await shown(card.locator('[data-why="less"]').getByText("budget is 1"));
-    await card.locator('[data-why="less"]').getByRole("link", { name: `Look at ${queue}` }).first().click();
+    await card.locator('[data-why="less"]').getByRole("link", { name: `Open queue ${queue}` }).first().click();
     await page.waitForURL(`${base}/queues/${queue}?namespace=${space}`, { timeout: patience });
     await shown(page.locator("[data-waiting]").getByText("its budget is 1").first());
   }],
-  ["a worker says that its build is drained, and what it holds", async ({ page, base, api, axe, shot }) => {
+  ["a worker shows that its build is drained, and its sessions", async ({ page, base, api, axe, shot }) => {
     await api("/api/worker/sessions", { worker_id: worker, session_id: "drawer", ttl_seconds: 6000, lease_seconds: 6000 }, space);
     await api(`/api/task-queues/${queue}/build-ids/drain`, { build_id: "b1" }, space);
     await page.goto(`${base}/workers?namespace=${space}`);
     const card = page.locator(`[data-worker="${worker}"]`);
-    await shown(card.locator('[data-why="stop"]').getByText(`Build b1 is drained on ${queue}`));
+    await shown(card.locator('[data-why="stop"]').getByText(`Build b1 is drained on queue ${queue}`));
     await card.getByRole("button", { name: "Holds 1 session" }).click();
     await shown(card.getByRole("link", { name: "drawer" }));
     await shown(card.getByRole("group", { name: "Capabilities" }).getByText("worker_sessions"));
@@ -109,7 +109,7 @@ export const waiting = [
 
 // The worker "teller" of above has to be silent for a minute first, which others may use.
 export const held = [
-  ["a session that is held, a worker at its most and a pinned build say which, and until when", async ({ page, base, api, axe, shot }) => {
+  ["an owned session, a full worker and a pinned build are named as the reason of a wait, with the time", async ({ page, base, api, axe, shot }) => {
     const register = async (worker_id, task_queue, build_id, more) => {
       await api("/api/worker/register", {
         worker_id, task_queue, runtime: "hand", build_id, supported_workflow_types: ["order"], supported_activity_types: ["charge"], max_concurrent_worker_sessions: 1,

@@ -10,7 +10,7 @@ import { Gate } from "./shell/Gate";
 const client = new QueryClient({
   defaultOptions: {
     queries: {
-      staleTime: 1000, // what was left may have changed since: nobody heard of it
+      staleTime: 1000, // a page that was left receives no hints, so its data may be outdated
       refetchOnWindowFocus: false, // api/live.ts reads again what a page shows when it comes to the front
       // A refusal stays one however often it is asked; a lost connection may come back.
       retry: (failures, error) => failures < 2 && (!(error instanceof ApiError) || error.status === 0 || error.status >= 500),

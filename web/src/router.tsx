@@ -11,7 +11,7 @@ import { WorkersPage } from "./workers/WorkersPage";
 
 const text = (v: unknown): string | undefined => (typeof v === "string" && v !== "" ? v : typeof v === "number" ? String(v) : undefined);
 
-/** Keeps only the named members that are texts, so that an address somebody mangled still opens. */
+/** Keeps only the named string members, so that a mangled URL still opens. */
 const only =
   <K extends string>(...names: K[]) =>
   (search: Record<string, unknown>): { [N in K]?: string } => {
@@ -23,7 +23,7 @@ const only =
     return out;
   };
 
-// The pages that draw timelines come in parts of their own, so that the list of runs is there first.
+// Pages with timelines are separate chunks, so that the list of runs loads first.
 const runPage = lazyRouteComponent(() => import("./run/RunPage"), "RunPage");
 const schedulePage = lazyRouteComponent(() => import("./schedules/SchedulePage"), "SchedulePage");
 const sessionPage = lazyRouteComponent(() => import("./sessions/SessionPage"), "SessionPage");

@@ -55,14 +55,14 @@ describe("requests", () => {
     }
     timeout.mockRestore();
   });
-  it("tell the page about a lost sign-in", async () => {
+  it("notify the page of a lost sign-in", async () => {
     vi.stubGlobal("fetch", answer(401, { reason: "unauthorized", message: "sign in" }));
-    const told = vi.fn();
-    const stop = whenUnauthorized(told);
+    const called = vi.fn();
+    const stop = whenUnauthorized(called);
     await api.workers("default").catch(() => {});
     stop();
     await api.workers("default").catch(() => {});
-    expect(told).toHaveBeenCalledTimes(1);
+    expect(called).toHaveBeenCalledTimes(1);
   });
   it("leave empty members out of a query", () => {
     expect(query({ a: undefined, b: "", c: null, d: 0, e: true })).toBe("?d=0&e=true");

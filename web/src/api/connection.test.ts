@@ -16,9 +16,9 @@ let stop: (() => void) | undefined;
 async function listen(port = 0): Promise<number> {
   http = createServer();
   server = new Server(http, { path: "/api/socket.io", serveClient: false, cors: { origin: true, credentials: true } });
-  server.of("/dashboard"); // a namespace nobody made is refused
+  server.of("/dashboard"); // a missing Socket.IO namespace is rejected
   await new Promise<void>((resolve) => {
-    http.on("error", () => setTimeout(() => http.listen(port, "127.0.0.1"), 50)); // somebody's connection may have the port for a moment
+    http.on("error", () => setTimeout(() => http.listen(port, "127.0.0.1"), 50)); // another connection may use the port for a moment
     http.listen(port, "127.0.0.1", resolve);
   });
   return (http.address() as AddressInfo).port;
@@ -52,7 +52,7 @@ it("a hint from the app makes what it names stale", async () => {
   expect(stale(keys.me)).toBe(false);
 });
 
-it("comes back by itself, and reads anew what it may have missed", async () => {
+it("reconnects and reloads data that may have changed", async () => {
   const live = new Live(60_000);
   const seen: string[] = [];
   live.subscribe(() => seen.push(live.state));

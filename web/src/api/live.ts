@@ -32,7 +32,7 @@ export function staleKeys(hint: Hint): (readonly unknown[])[] {
   }
 }
 
-/** What a hint has read again, of what this page knows: a history that is known that far is not, nor one that comes by itself. */
+/** Whether a hint invalidates a query. Histories that are already loaded up to the hint or streamed are not reloaded. */
 export function staleOn(client: QueryClient, hint: Hint): (readonly unknown[])[] {
   if (!hint || typeof hint !== "object") return [];
   return staleKeys(hint).map((key) => (key[0] === "run" && known(client, hint) ? [...key, "view"] : key));
@@ -40,12 +40,12 @@ export function staleOn(client: QueryClient, hint: Hint): (readonly unknown[])[]
 
 function known(client: QueryClient, hint: Hint): boolean {
   if (!hint.id || hint.last_seq === undefined) return false;
-  if (isFollowed(hint.id)) return true; // its events come by themselves
+  if (isFollowed(hint.id)) return true; // its events are streamed
   const last = client.getQueryData<History>(keys.history(hint.id))?.events.at(-1)?.sequence ?? 0;
   return hint.last_seq <= last;
 }
 
-/** Whether a query has to be read again while no hints come: what never changes does not, and a followed history comes by itself. */
+/** Whether a query is polled while there is no connection. Immutable data and streamed histories are not. */
 const needsReading =
   (client: QueryClient) =>
   ({ queryKey, state }: { queryKey: readonly unknown[]; state: { data: unknown; error: unknown } }): boolean => {
@@ -78,7 +78,7 @@ export class Live {
     });
     this.socket = socket;
     let before = false;
-    // What the page shows says what it asks to hear of; while nobody looks at it, that is nothing.
+    // The subscribed topics follow from the queries of the page. A hidden page subscribes to none.
     let asked = "";
     let asking: ReturnType<typeof setTimeout> | undefined;
     const ask = () => {
@@ -93,7 +93,7 @@ export class Live {
     const unsubscribe = client.getQueryCache().subscribe((e) => {
       if (e.type === "observerAdded" || e.type === "observerRemoved" || (e.type === "updated" && e.action.type === "success")) watch();
     });
-    // A page that has nothing to read again, like that of a closed run, says all the same that the app is down.
+    // A page without queries to poll, such as that of a closed run, also shows that the app is down.
     let probing = false;
     const alive = () => {
       if (probing || document.hidden || this.socket !== socket || this.state !== "reconnecting") return;
@@ -111,7 +111,7 @@ export class Live {
       asked = "";
       ask();
       this.set("live");
-      // What changed while nobody listened is unknown, so everything shown is fetched once.
+      // Changes during the disconnection are unknown, so all shown queries are reloaded once.
       if (before) void client.invalidateQueries();
       before = true;
     });
@@ -141,7 +141,7 @@ export class Live {
     };
   }
 
-  /** The library retries lost transports by itself, but not a refusal or a goodbye of the server: those are ours. */
+  /** Reconnects after a rejected connection or a disconnect by the server, which the library does not retry. */
   private again(): void {
     clearTimeout(this.retry);
     const socket = this.socket;

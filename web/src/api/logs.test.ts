@@ -16,7 +16,7 @@ const server = (kept: { lines: number[] }) =>
 
 const texts = (l: { lines: { text: string }[] }) => l.lines.map((x) => x.text).join(" ");
 
-it("reads all lines, and then only those that came since", async () => {
+it("reads all lines, then only new ones", async () => {
   const kept = { lines: [7] };
   const fetch = server(kept);
   const before = await readLogs(fetch);

@@ -1,6 +1,6 @@
 import type { ScheduleEvent, ScheduleHistory } from "./types";
 
-// The history of a schedule is read from its end: what is new is read on, what is older when somebody asks.
+// The history of a schedule is read from its end: new events are appended, older ones are loaded on request.
 
 /** Which page of a schedule's history. */
 export type Where = { newest_first: true; before_sequence?: number; limit: number } | { after_sequence: number; limit: number };

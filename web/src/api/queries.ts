@@ -5,7 +5,7 @@ import { untilFiring } from "../schedules/facts";
 import type { ScheduleSpec } from "./types";
 import { api, readHistory, type History, type QueueKey, type RunFilter, type RunKey, type ScheduleKey, type SessionKey } from "./client";
 
-// Every key starts with what hints name, and goes on with the namespace, so that a hint invalidates by prefix. The id of a run is its own everywhere.
+// Every key starts with the kind that hints name, then the namespace, so that a hint invalidates by prefix. Run IDs are globally unique.
 export const keys = {
   me: ["me"] as const,
   about: ["about"] as const,
@@ -53,7 +53,7 @@ export const historyQuery = (k: RunKey | undefined) =>
     },
   });
 
-/** How often the lines of an activity that runs are read on: no hint tells of them. */
+/** Poll interval of the log of a running activity. There are no hints for log lines. */
 const linesMs = 2000;
 
 export const logsQuery = (namespace: string, task: string, attempt: number | undefined) =>
@@ -72,7 +72,7 @@ export const workersQuery = (namespace: string) => queryOptions({ queryKey: [...
 export const fleetSettingsQuery = (namespace: string) =>
   queryOptions({ queryKey: [...keys.workers, namespace, "settings"], queryFn: () => api.fleetSettings(namespace), retry: false });
 
-/** While something is left to end, how much is read again by itself: no hint tells of it. */
+/** Poll interval while a drain is in progress. There are no hints for it. */
 export const drainsQuery = (namespace: string) =>
   queryOptions({
     queryKey: [...keys.workers, namespace, "drains"],
@@ -136,7 +136,7 @@ export const scheduleQuery = (k: ScheduleKey) =>
     refetchInterval: ({ state }) => untilFiring(state.data ? [state.data] : []),
   });
 
-/** What a schedule did, newest first, as far back as somebody asked. */
+/** The history of a schedule, newest first, as far back as it was requested. */
 export const scheduleHistoryQuery = (k: ScheduleKey) =>
   queryOptions({
     queryKey: [...keys.schedules(k.namespace), k.schedule_id, "history"],

@@ -1,16 +1,16 @@
-// One request to the app, and what may come of it.
+// Requests to the app and their errors.
 
 import { basePath } from "../lib/base";
 import { parse, stringify } from "../lib/json";
 
-/** A refusal by the API: reason is for programs, message for people. status 0 means that no answer came. */
+/** An error of the API: reason is for programs, message for people. Status 0 means that there was no response. */
 export class ApiError extends Error {
   constructor(
     readonly status: number,
     readonly reason: string,
     message: string,
-    readonly position?: number, // of the character of a filter that is wrong, from 1
-    readonly fields: Record<string, string[]> = {}, // what is wrong with what was sent, by the path of its member
+    readonly position?: number, // of the invalid character in a filter, from 1
+    readonly fields: Record<string, string[]> = {}, // errors by the path of the rejected member
   ) {
     super(message);
     this.name = "ApiError";
@@ -19,7 +19,7 @@ export class ApiError extends Error {
 
 const onUnauthorized = new Set<() => void>();
 
-/** Calls fn whenever a request is answered 401; returns the way to stop. */
+/** Calls fn for every response with status 401; returns a function that unsubscribes. */
 export function whenUnauthorized(fn: () => void): () => void {
   onUnauthorized.add(fn);
   return () => onUnauthorized.delete(fn);
@@ -27,12 +27,12 @@ export function whenUnauthorized(fn: () => void): () => void {
 
 let skew = 0;
 
-/** The server's time now, in milliseconds: leases count down by its clock, not by this machine's. */
+/** The time of the server in milliseconds. Lease countdowns use it instead of the local clock. */
 export function serverNow(): number {
   return Date.now() + skew;
 }
 
-/** Learns how far this machine's clock is off. A Date header has whole seconds, so less than two are taken for none. */
+/** Updates the offset of the local clock. A Date header has whole seconds, so offsets below two seconds count as none. */
 export function learnSkew(date: string | null, now = Date.now()): void {
   const at = date ? Date.parse(date) : NaN;
   if (Number.isNaN(at)) return;
@@ -40,11 +40,11 @@ export function learnSkew(date: string | null, now = Date.now()): void {
   skew = Math.abs(off) < 2000 ? 0 : off;
 }
 
-let answered = Date.now(); // when an answer of the app came last
-let away: number | null = null; // since then it does not answer
+let answered = Date.now(); // time of the last response of the app
+let away: number | null = null; // time since which the app is not responding
 const onAway = new Set<() => void>();
 
-/** Notes whether the app answered. An error of what stands before it, which is none of its own, is no answer. */
+/** Records whether the app responded. A gateway error without a JSON body comes from a proxy and is not a response of the app. */
 function noteAnswer(ok: boolean): void {
   if (ok) answered = Date.now();
   const now = ok ? null : (away ?? answered);
@@ -53,10 +53,10 @@ function noteAnswer(ok: boolean): void {
   for (const fn of onAway) fn();
 }
 
-/** When the app answered last, in milliseconds since 1970, while it does not; null while it does. */
+/** The time of the last response in milliseconds since 1970 while the app is not responding, otherwise null. */
 export const awaySince = (): number | null => away;
 
-/** Calls fn whenever awaySince changes; returns the way to stop. */
+/** Calls fn whenever awaySince changes; returns a function that unsubscribes. */
 export function whenAway(fn: () => void): () => void {
   onAway.add(fn);
   return () => onAway.delete(fn);
@@ -67,18 +67,18 @@ export interface Options {
   body?: unknown;
   namespace?: string;
   signal?: AbortSignal;
-  patience?: number; // milliseconds after which no answer is expected any more; what is only read has readPatience
+  patience?: number; // timeout in milliseconds; reads have readPatience
 }
 
-/** How long what is read may be on its way: an app that stands still, or a line that was cut, never says that there will be no answer. */
+/** Timeout of reads in milliseconds. A paused app or a broken connection never ends a request. */
 export const readPatience = 30_000;
 
-/** Asks whether the app answers, for a page that would ask it nothing else. */
+/** Checks that the app responds, for pages without other requests. */
 export async function probe(patience = 5000): Promise<void> {
   await request("/api/sojourn/me", { patience }).catch(() => {});
 }
 
-/** Asks the app. The namespace is the one the request is about; without it, it is about none or about "default". */
+/** Sends a request to the app. Without a namespace it concerns none, or "default". */
 export async function request<T>(path: string, { method = "GET", body, namespace, signal, patience = method === "GET" ? readPatience : undefined }: Options = {}): Promise<T> {
   const headers: Record<string, string> = { Accept: "application/json", "X-Durable-Workflow-Control-Plane-Version": "2" };
   if (namespace) headers["X-Namespace"] = namespace;
@@ -98,14 +98,14 @@ export async function request<T>(path: string, { method = "GET", body, namespace
   } catch (cause) {
     if (cause instanceof DOMException && cause.name === "AbortError") throw cause;
     noteAnswer(false);
-    throw new ApiError(0, "unreachable", "The app does not answer.");
+    throw new ApiError(0, "unreachable", "The app is not responding.");
   }
   learnSkew(res.headers.get("Date"));
   let answer: unknown = null;
   try {
     answer = text === "" ? null : parse(text);
   } catch {
-    if (res.ok) throw new ApiError(res.status, "malformed_json", `The answer to ${path} is not JSON.`);
+    if (res.ok) throw new ApiError(res.status, "malformed_json", `The response to ${path} is not JSON.`);
   }
   noteAnswer(res.ok || answer !== null || ![502, 503, 504].includes(res.status));
   if (!res.ok) {

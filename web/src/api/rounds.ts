@@ -29,7 +29,7 @@ export class Rounds {
     this.last = performance.now();
     const stale = [...this.stale.values()];
     this.stale.clear();
-    // A page that was hidden since is read again when somebody looks at it.
+    // A page that was hidden is reloaded when it becomes visible.
     const refetchType = globalThis.document?.hidden ? "none" : "active";
     const later = stale.flatMap((queryKey) => this.client.getQueryCache().findAll({ queryKey, predicate: beingRead }).map((q) => q.queryKey));
     for (const queryKey of stale) void this.client.invalidateQueries({ queryKey, refetchType, predicate: (q) => !beingRead(q) });
@@ -46,7 +46,7 @@ export function roundsOf(client: QueryClient): Rounds {
   return rounds;
 }
 
-/** What may change what a query shows. A closed run changes no more, and what is not named here comes by itself or never changes. */
+/** The topic whose hints invalidate a query. Queries without one are streamed or immutable, for example of a closed run. */
 export function topicsOf(key: QueryKey, view?: (runId: string) => RunView | undefined): Topic[] {
   const [kind, a, b] = key.map(String);
   switch (kind) {
@@ -70,7 +70,7 @@ export function topicsOf(key: QueryKey, view?: (runId: string) => RunView | unde
   }
 }
 
-/** What the queries that are on the page now ask to hear of, each once, in an order of their own. */
+/** The topics of all queries on the page, sorted and without duplicates. */
 export function wanted(client: QueryClient): Topic[] {
   const topics = new Map<string, Topic>();
   const view = (id: string) => client.getQueriesData<RunView>({ queryKey: ["run", id, "view"] }).find(([, run]) => run)?.[1];

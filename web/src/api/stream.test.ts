@@ -20,7 +20,7 @@ it("cuts messages out of pieces of any size, and leaves comments out", () => {
   }
 });
 
-it("takes only what comes next", () => {
+it("accepts only the next events", () => {
   const before = history(1, 2);
   expect(numbers(append(before, [event(2), event(3), event(4)]))).toEqual([1, 2, 3, 4]);
   expect(append(before, [event(3)]).pages[0]?.events.length).toBe(3);

@@ -18,7 +18,7 @@ const silenceMs = 40_000;
 
 const followed = new Set<string>();
 
-/** Whether a run's history comes by a stream now, so that nobody needs to read it. */
+/** Whether the history of a run is being streamed, so that it need not be polled. */
 export const isFollowed = (runId: string): boolean => followed.has(runId);
 
 /** One message of a stream of server-sent events. */
@@ -115,7 +115,7 @@ async function read({ client, run, set, signal }: Follow): Promise<boolean> {
   }
 }
 
-/** Follows a history until it is over; a stream that breaks is opened again, later each time. Meanwhile hints have the history read as ever. */
+/** Streams a history until the run is closed. A broken stream is reopened with backoff; until then hints reload the history. */
 export async function follow(f: Follow, pause = 1000): Promise<void> {
   for (let tries = 0; !f.signal.aborted; tries++) {
     const from = Date.now();
@@ -138,7 +138,7 @@ export async function follow(f: Follow, pause = 1000): Promise<void> {
   await f.client.invalidateQueries({ queryKey: keys.run(f.run.run_id) });
 }
 
-/** Follows the history of a run while it is open, was read to its end and somebody looks. */
+/** Streams the history of an open run that is loaded to its end, while the page is visible. */
 export function useStream(run: RunKey, open: boolean): Following {
   const client = useQueryClient();
   const [state, set] = useState<Following>("off");
@@ -146,7 +146,7 @@ export function useStream(run: RunKey, open: boolean): Following {
   const { namespace, workflow_id, run_id } = run;
   useEffect(() => {
     if (!open) return set("off");
-    if (!visible) return set("connecting"); // nobody looks: it goes on where it was once somebody does
+    if (!visible) return set("connecting"); // resumes when the page becomes visible
     const stop = new AbortController();
     set("connecting");
     void follow({ client, run: { namespace, workflow_id, run_id }, set, signal: stop.signal });

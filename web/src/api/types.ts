@@ -105,7 +105,7 @@ export type SearchAttributes = Schemas["SearchAttributes"];
 
 // What goes over the socket, which the description of the HTTP API does not have.
 
-/** What a page may ask to hear of: one thing by its id, or whatever of the kind changes in the namespace. */
+/** A subscription topic: one entity by its ID, or all of a kind in the namespace. */
 export interface Topic {
   kind: "run" | "session" | "worker";
   id?: string;

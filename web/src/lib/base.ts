@@ -1,4 +1,4 @@
 // Below which path the app stands, as "/sojourn", or "" at the root of its host: the app writes it into the page.
-const said = typeof document === "undefined" ? null : document.querySelector<HTMLMetaElement>('meta[name="base-path"]');
+const meta = typeof document === "undefined" ? null : document.querySelector<HTMLMetaElement>('meta[name="base-path"]');
 
-export const basePath: string = said?.content ?? "";
+export const basePath: string = meta?.content ?? "";

@@ -1,7 +1,7 @@
 import { useSyncExternalStore } from "react";
 import { serverNow } from "../api/client";
 
-// One clock for the whole page: everything that shows an age moves together, once a second, and stands still while hidden.
+// One clock for the whole page: all ages are updated together, once a second, and not while the page is hidden.
 
 let now = serverNow();
 let timer: ReturnType<typeof setInterval> | undefined;

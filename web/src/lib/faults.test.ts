@@ -10,7 +10,7 @@ describe("what is wrong", () => {
     const f = faults(refused({ "spec.cron_expressions.1": ["is odd"], "action.workflow_type": ["is missing"] }), ["spec", "spec.cron_expressions", "action.workflow_type"]);
     expect([f.at("spec.cron_expressions"), f.at("spec"), f.at("action.workflow_type"), f.rest]).toEqual(["line 2: is odd", "", "is missing", null]);
   });
-  it("is told below all fields when it belongs to none of them", () => {
+  it("is shown below all fields if it belongs to none", () => {
     const stray = refused({ codec: ["is unknown"], name: ["is taken"] });
     expect([faults(stray, ["name"]).at("name"), faults(stray, ["name"]).rest]).toEqual(["is taken", stray]);
     const other = new TypeError("odd");
@@ -35,11 +35,11 @@ describe("what was typed", () => {
     expect([readInput(" ", "input"), readInput("[1]", "input"), readInput('{"a":1}', "input"), readInput('{"codec":"avro","blob":"AA"}', "input")]).toEqual([
       undefined, [1], [{ a: 1 }], { codec: "avro", blob: "AA" },
     ]);
-    expect(() => readInput("{", "input")).toThrow(/input: is not JSON/);
+    expect(() => readInput("{", "input")).toThrow(/input: is not valid JSON/);
   });
   it("as an object is nothing else", () => {
     expect([readObject("", "memo"), readObject('{"a":1}', "memo")]).toEqual([undefined, { a: 1 }]);
-    for (const other of ["[]", "1", "null"]) expect(() => readObject(other, "memo")).toThrow("must be an object");
+    for (const other of ["[]", "1", "null"]) expect(() => readObject(other, "memo")).toThrow("must be a JSON object");
   });
   it("as a number is whole and within its bounds", () => {
     expect([readWhole("", "n", 1), readWhole(" 7 ", "n", 1), readWhole("0", "n", 0, 9)]).toEqual([undefined, 7, 0]);

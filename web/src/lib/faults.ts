@@ -1,26 +1,26 @@
 import { ApiError } from "../api/request";
 
-/** What is wrong with what was typed, put where it was typed. */
+/** Errors of a form by field. */
 export interface Faults {
-  at: (field: string) => string; // "" when nothing is wrong there
-  rest: Error | null; // what belongs to no field
+  at: (field: string) => string; // "" if the field has no error
+  rest: Error | null; // an error that belongs to no field
 }
 
-/** A refusal by the form itself, as the app would word it. */
+/** A validation error of the form, in the format of the app. */
 export const wrong = (field: string, text: string): ApiError => new ApiError(422, "validation_failed", `${field}: ${text}`, undefined, { [field]: [text] });
 
-/** Fields where JSON is typed: what is wrong in one has a place in the document, not a line. */
+/** Fields with JSON, whose errors have a path instead of a line. */
 const documents = /(^|\.)(input|memo|search_attributes)$/;
 
 /**
- * Places a refusal among the fields of a form, which are named by their paths. What is wrong with a part of a field goes to that field: the second of
- * a list as "line 2". A refusal that names no field may belong to one by its reason.
+ * Assigns the errors of a response to the fields of a form, which are named by their paths. An error below a field belongs to the field: of the second
+ * element of a list as "line 2". An error without a field is assigned by its reason.
  */
 export function faults(error: Error | null, fields: readonly string[], byReason: Record<string, string> = {}): Faults {
   const found = new Map<string, string[]>();
   let strays = 0;
-  const told = error instanceof ApiError ? error : null;
-  for (const [path, texts] of Object.entries(told?.fields ?? {})) {
+  const refusal = error instanceof ApiError ? error : null;
+  for (const [path, texts] of Object.entries(refusal?.fields ?? {})) {
     const field = fields.filter((f) => path === f || path.startsWith(`${f}.`)).sort((a, b) => b.length - a.length)[0];
     if (field === undefined) {
       strays++;
@@ -31,8 +31,8 @@ export function faults(error: Error | null, fields: readonly string[], byReason:
     const where = documents.test(field) && below ? `at ${below.slice(1)}: ` : line === undefined ? "" : `line ${Number(line) + 1}: `;
     found.set(field, [...(found.get(field) ?? []), ...texts.map((t) => where + t)]);
   }
-  const owner = told ? byReason[told.reason] : undefined;
-  if (told && found.size === 0 && owner && fields.includes(owner)) found.set(owner, [told.message]);
+  const owner = refusal ? byReason[refusal.reason] : undefined;
+  if (refusal && found.size === 0 && owner && fields.includes(owner)) found.set(owner, [refusal.message]);
   return { at: (field) => found.get(field)?.join("; ") ?? "", rest: found.size === 0 || strays > 0 ? error : null };
 }
 

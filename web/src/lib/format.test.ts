@@ -38,8 +38,8 @@ it("previews a value on one line of bounded length", () => {
   expect(preview(undefined)).toBe("");
 });
 
-it("counts bytes by thousands", () => {
-  expect([bytes(0), bytes(999), bytes(1500), bytes(25_769_803_776), bytes(-1)]).toEqual(["0 B", "999 B", "1.5 kB", "25.8 GB", "–"]);
+it("prints bytes in binary units", () => {
+  expect([bytes(0), bytes(1023), bytes(1536), bytes(1_048_000), bytes(25_769_803_776), bytes(-1)]).toEqual(["0 B", "1023 B", "1.5 KiB", "1023 KiB", "24.0 GiB", "–"]);
 });
 
 it("leaves members out", () => {

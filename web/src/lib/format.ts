@@ -1,13 +1,13 @@
 import type { Json } from "../api/types";
 import { isObject, stringify } from "./json";
 
-/** "1.4 GB", with decimal units as disks and invoices have them. */
+/** "1.4 GiB": binary units, as in the messages of the app. */
 export function bytes(n: number): string {
   if (!Number.isFinite(n) || n < 0) return "–";
-  const units = ["B", "kB", "MB", "GB", "TB", "PB"];
+  const units = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
   let i = 0;
-  while (n >= 999.5 && i < units.length - 1) {
-    n /= 1000;
+  while (n >= (i === 0 ? 1024 : 1023.5) && i < units.length - 1) {
+    n /= 1024;
     i++;
   }
   return `${i === 0 || n >= 99.5 ? Math.round(n) : n.toFixed(1)} ${units[i]}`;

@@ -22,7 +22,7 @@ export function readInput(text: string, field: string): Json | undefined {
 export function readObject(text: string, field: string): { [key: string]: Json } | undefined {
   if (text.trim() === "") return undefined;
   const value = read(text, field);
-  if (!isObject(value)) throw wrong(field, 'must be an object, as {"key": "value"}');
+  if (!isObject(value)) throw wrong(field, 'must be a JSON object, for example {"key": "value"}');
   return value;
 }
 
@@ -30,7 +30,7 @@ function read(text: string, field: string): Json {
   try {
     return parse(text);
   } catch (e) {
-    throw wrong(field, `is not JSON: ${(e as Error).message}`);
+    throw wrong(field, `is not valid JSON: ${(e as Error).message}`);
   }
 }
 
@@ -48,6 +48,6 @@ export function readWhole(text: string, field: string, least: number, most = Num
 export function readTries(most: string, pauses: string, under = ""): { max_attempts?: number; backoff_seconds?: number[] } | undefined {
   const attempts = readWhole(most, `${under}retry_policy.max_attempts`, 0);
   const list = pauses.split(/[\s,]+/).filter(Boolean).map((p) => readWhole(p, `${under}retry_policy.backoff_seconds`, 0)!);
-  if (attempts === undefined && list.length > 0) throw wrong(`${under}retry_policy.max_attempts`, "say how many attempts, as there are pauses between them");
+  if (attempts === undefined && list.length > 0) throw wrong(`${under}retry_policy.max_attempts`, "is required with a retry backoff");
   return attempts === undefined ? undefined : { ...(attempts > 0 && { max_attempts: attempts }), ...(list.length > 0 && { backoff_seconds: list }) };
 }

@@ -13,13 +13,13 @@ export class Exact {
     return this.source;
   }
   toJSON(): number {
-    return Number(this.source); // whoever needs it exactly takes stringify
+    return Number(this.source); // use stringify for the exact number
   }
 }
 
 const tokens = /"(?:[^"\\]|\\.)*"|-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?/g;
 
-/** Stands before the source of a number while JSON.parse sees a string; nobody who writes JSON for this page knows it. */
+/** Random prefix of strings that hold the source text of a number during JSON.parse. */
 const mark = `${crypto.getRandomValues(new Uint32Array(4)).join("-")} `;
 
 const changes = (token: string): boolean => String(Number(token)) !== token;
@@ -33,7 +33,7 @@ export function parse(text: string): Json {
     return `"${mark}${token}"`;
   });
   if (!found) return JSON.parse(text) as Json;
-  JSON.parse(text); // what is wrong is said about what was written, at its place
+  JSON.parse(text); // a syntax error has the position in the original text
   return JSON.parse(marked, (_, v: unknown) => (typeof v === "string" && v.startsWith(mark) ? new Exact(v.slice(mark.length)) : v)) as Json;
 }
 

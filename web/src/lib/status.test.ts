@@ -22,7 +22,7 @@ describe("run status", () => {
   });
 });
 
-it("tells what somebody may have to look at as the app says it", () => {
+it("is stuck if the app reports it", () => {
   const wait = (needs_attention: boolean) => ({ wait: { needs_attention } }) as Partial<RunView>;
   expect(stuck(run(wait(true)))).toBe(true);
   expect(stuck(run(wait(false)))).toBe(false);
@@ -30,7 +30,7 @@ it("tells what somebody may have to look at as the app says it", () => {
   expect(stuck(run({ status: "completed", closed_reason: "completed", ...wait(true) }))).toBe(false);
 });
 
-it("is amber for nothing that goes on without anybody: no status or event by itself is", () => {
+it("has no amber status or event, because none of them needs an operator", () => {
   const amber = (all: Record<string, string>) => Object.keys(all).filter((name) => all[name] === "warn");
   expect(amber(tones)).toEqual([]);
   expect(amber(eventTones)).toEqual([]);

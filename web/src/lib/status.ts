@@ -2,11 +2,11 @@ import type { AttemptOutcome, RunShown, RunStatus, RunView, ScheduleStatus, Sess
 
 export type Tone = "run" | "good" | "bad" | "warn" | "idle" | "stay";
 
-/** The closed lists whose words have a look here: one that the app adds to them does not compile until it has one. */
+/** The statuses of the API. A new one does not compile until it has a tone. */
 type Known = RunStatus | RunShown | SessionStatus | WorkerStatus | ScheduleStatus | AttemptOutcome;
 
-// What is amber needs somebody, and no status by itself tells that: why something waits does. What an operator asked for,
-// what a policy tries again and what the next claim takes up goes on without anybody.
+// Amber means that an operator has to act. No status is amber, because only the reason of a wait shows that: drains, retries
+// and expired sessions need no operator.
 export const tones: Record<Known, Tone> & Record<string, Tone> = {
   running: "run",
   pending: "run",
@@ -22,12 +22,12 @@ export const tones: Record<Known, Tone> & Record<string, Tone> = {
   mismatched: "bad",
   stale: "idle",
   closed: "idle",
-  expired: "idle", // who has work for it takes it
+  expired: "idle", // acquired again when there is a task
   orphaned: "idle", // likewise
   unowned: "idle",
   unlimited: "idle",
   accepting: "good",
-  throttled: "idle", // a budget does what it is for
+  throttled: "idle", // expected effect of a limit
   active_with_draining: "good",
   stale_only: "idle",
   no_workers: "idle",
@@ -42,10 +42,10 @@ export const tones: Record<Known, Tone> & Record<string, Tone> = {
 
 export const tone = (status: string): Tone => tones[status] ?? "idle";
 
-/** "timed_out" for people: "timed out". */
+/** A code as words: "timed_out" is "timed out". */
 export const words = (status: string): string => status.replaceAll("_", " ");
 
-/** The stored status of a run, from what the contract's routes make of it; as StoredRun does in shared/protocol. */
+/** The stored status of a run, derived from the status of the API like StoredRun in protocol. */
 export function runStatus(r: { status: string; closed_reason?: string | null }): string {
   if (r.closed_reason) return r.closed_reason;
   return r.status === "pending" || r.status === "waiting" ? "running" : r.status;

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { absolute, chosen, clockTime, duration, parseTime, precise, relative, tickLabel, tickStep, wallTime, zoneName } from "./time";
+import { absolute, chosen, clockTime, duration, parseTime, precise, relative, span, tickLabel, tickStep, wallTime, zoneName } from "./time";
 
 describe("parseTime", () => {
   it("keeps microseconds as a fraction", () => {
@@ -20,14 +20,18 @@ describe("duration", () => {
     [999.7, "1.00 s"],
     [3444, "3.44 s"],
     [59_949, "59.9 s"],
-    [59_960, "1m 00s"],
-    [125_000, "2m 05s"],
-    [3_599_800, "1h 00m"],
-    [3_780_000, "1h 03m"],
-    [4 * 86_400_000 + 7_300_000, "4d 02h"],
+    [59_960, "1m 0s"],
+    [125_000, "2m 5s"],
+    [3_599_800, "1h 0m"],
+    [3_780_000, "1h 3m"],
+    [4 * 86_400_000 + 7_300_000, "4d 2h"],
     [-1500, "−1.50 s"],
     [NaN, "–"],
   ])("%d ms reads %s", (ms, text) => expect(duration(ms)).toBe(text));
+});
+
+it("names a span in one unit", () => {
+  expect([0, 900, 1000, 59_999, 60_000, 420_000, 7_200_000, 200_000_000].map(span)).toEqual(["1 second", "1 second", "1 second", "59 seconds", "1 minute", "7 minutes", "2 hours", "2 days"]);
 });
 
 describe("relative", () => {

@@ -16,7 +16,7 @@ export function parseTime(text: string | null | undefined): number | null {
   return micros ? ms + Number(micros.padEnd(3, "0")) / 1000 : ms;
 }
 
-/** "840 µs", "12 ms", "3.4 s", "2m 05s", "1h 03m", "4d 02h": three figures at most, of a length that hardly changes. */
+/** "840 µs", "12 ms", "3.4 s", "2m 5s", "1h 3m", "4d 2h": two units or three digits. */
 export function duration(ms: number): string {
   if (!Number.isFinite(ms)) return "–";
   if (ms < 0) return `−${duration(-ms)}`;
@@ -27,10 +27,16 @@ export function duration(ms: number): string {
   if (ms < 9995) return `${(ms / 1000).toFixed(2)} s`;
   if (ms < 59_950) return `${(ms / 1000).toFixed(1)} s`;
   const s = Math.round(ms / 1000);
-  const two = (n: number) => String(n).padStart(2, "0");
-  if (s < 3600) return `${Math.floor(s / 60)}m ${two(s % 60)}s`;
-  if (s < 86_400) return `${Math.floor(s / 3600)}h ${two(Math.floor((s % 3600) / 60))}m`;
-  return `${Math.floor(s / 86_400)}d ${two(Math.floor((s % 86_400) / 3600))}h`;
+  if (s < 3600) return `${Math.floor(s / 60)}m ${s % 60}s`;
+  if (s < 86_400) return `${Math.floor(s / 3600)}h ${Math.floor((s % 3600) / 60)}m`;
+  return `${Math.floor(s / 86_400)}d ${Math.floor((s % 86_400) / 3600)}h`;
+}
+
+/** The same in whole units of at least a second: "12 seconds", "1 minute", "3 hours". */
+export function span(ms: number): string {
+  const [name, , unit] = units.find(([, , u]) => ms >= u) ?? units.at(-1)!;
+  const n = Math.max(1, Math.floor(ms / unit));
+  return `${n} ${name}${n === 1 ? "" : "s"}`;
 }
 
 /** "now", "12s ago", "3m ago", "in 2h", "5d ago". */
@@ -142,7 +148,7 @@ export function tickLabel(ms: number, step: number): string {
   return `${trim(ms / 86_400_000)} d`;
 }
 
-/** A length somebody chose, like a timer's: "250 ms", "2 s", "1.5 min", "36 h". */
+/** A configured duration, such as a timer's: "250 ms", "2 s", "1.5 min", "36 h". */
 export function chosen(ms: number): string {
   const units: [number, string][] = [
     [86_400_000 * 2, "d"],

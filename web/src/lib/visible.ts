@@ -5,5 +5,5 @@ const subscribe = (fn: () => void) => {
   return () => document.removeEventListener("visibilitychange", fn);
 };
 
-/** Whether somebody may see this page: its tab is in front. */
+/** Whether the tab of this page is visible. */
 export const useVisible = (): boolean => useSyncExternalStore(subscribe, () => !document.hidden);

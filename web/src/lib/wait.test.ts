@@ -5,9 +5,9 @@ import { because, plain, sentence } from "./wait";
 
 const now = Date.parse("2026-11-22T12:00:00Z");
 const wait = (reason: WaitReason, o: Partial<Wait> = {}): Wait => ({ kind: "activity", reason, needs_attention: false, message: "as the app says", name: "charge", ...o });
-const said = (w: Wait) => plain(sentence(w), "utc", now);
+const text = (w: Wait) => plain(sentence(w), "utc", now);
 
-describe("a wait in words", () => {
+describe("the text of a wait", () => {
   it.each<[Wait, string]>([
     [wait("start_delay", { kind: "workflow_task", until: "2026-11-22T15:00:00Z" }), "its start is delayed until 22 Nov, 15:00:00 (in 3h)"],
     [wait("session_held", { session_id: "s", worker_id: "w7", until: "2026-11-22T12:03:20Z" }), "activity charge: session s is held by worker w7 until 22 Nov, 12:03:20 (in 3m)"],
@@ -26,20 +26,20 @@ describe("a wait in words", () => {
     [wait("signal", { kind: "signal", name: "[odd|{x}]" }), "waits for signal [odd|{x}]"],
     [wait("release_mismatch", { session_id: "s", worker_id: "w", detail: "app 2, worker 1" }), "activity charge: session s is held by worker w: app 2, worker 1"],
     [{ ...wait("signal"), reason: "of a later release" as WaitReason }, "as the app says"],
-  ])("%o", (w, text) => expect(said(w)).toBe(text));
+  ])("%o", (w, expected) => expect(text(w)).toBe(expected));
 
-  it("goes on from a subject that stands before it", () => {
+  it("is appended to a subject", () => {
     expect(plain(because(wait("running", { worker_id: "w" })), "utc", now)).toBe(" runs on worker w");
     expect(plain(because(wait("no_worker", { task_queue: "q" })), "utc", now)).toBe(": no live worker serves queue q");
   });
 
-  it("names nothing but members of a wait, for every reason", () => {
+  it("fills in all members of every reason", () => {
     for (const reason of Object.keys(waitRules) as WaitReason[]) {
       const whole = wait(reason, {
         task_queue: "q", namespace: "n", group: "g", worker_id: "w", worker_count: 2, session_id: "s", workflow_id: "c", missing: ["m"], worker_task_queues: ["p"], build_id: "b", worker_build_id: "c",
         release: "r", worker_release: "t", limit: 1, used: 1, failures: 1, more: 1, detail: "d", until: "2026-11-22T12:00:00Z", fallback_at: "2026-11-22T12:00:00Z",
       });
-      expect(said(whole), reason).not.toMatch(/[{}[\]|]|undefined/);
+      expect(text(whole), reason).not.toMatch(/[{}[\]|]|undefined/);
     }
   });
 });

@@ -2,7 +2,7 @@ import type { Wait } from "../api/types";
 import { waitRules, waitSubjects } from "../api/waits";
 import { absolute, parseTime, relative, type Zone } from "./time";
 
-/** A piece of a sentence: text, or an instant that is shown in the reader's zone and moves on. */
+/** A part of a text: a string, or an instant that is shown in the reader's zone and updated. */
 export type Piece = string | { at: string };
 
 const members: Record<string, keyof Wait> = {
@@ -20,7 +20,7 @@ function member(w: Wait, name: string): Piece {
   return Array.isArray(value) ? value.join(", ") : String(value);
 }
 
-/** The members a text names, and whether all of them are there. */
+/** A template with its members filled in, and whether all members have a value. */
 function named(w: Wait, text: string): [pieces: Piece[], whole: boolean] {
   let whole = true;
   const pieces = text.split("{").flatMap((part, i): Piece[] => {
@@ -47,7 +47,7 @@ function fill(w: Wait, text: string): Piece[] {
 
 const rule = (w: Wait): { form: string; text: string } | undefined => waitRules[w.reason];
 
-/** The whole wait, with its subject; what an app says whose reason is not known here. */
+/** The text of a wait with its subject. For an unknown reason of a later release it is the app's message. */
 export function sentence(w: Wait): Piece[] {
   const r = rule(w);
   if (!r) return [w.message];
@@ -56,20 +56,20 @@ export function sentence(w: Wait): Piece[] {
   return fill(w, `${subject}${r.form === "predicate" ? " " : ": "}${r.text}`);
 }
 
-/** The reason alone, where its subject stands already: with how it goes on from there. */
+/** The text of a wait without its subject, beginning with the separator. */
 export function because(w: Wait): Piece[] {
   const r = rule(w);
   if (!r) return [": ", w.message];
   return [r.form === "predicate" ? " " : ": ", ...fill(w, r.text)];
 }
 
-/** A piece of time: "22 Nov, 14:03:22 (in 3m)", and without the length once it is past. */
+/** An instant: "22 Nov, 14:03:22 (in 3m)", without the distance if it has passed. */
 export function instant(at: string, zone: Zone, now: number): string {
   const t = parseTime(at);
   if (t === null) return at;
   return t > now ? `${absolute(t, zone, now)} (${relative(t, now)})` : absolute(t, zone, now);
 }
 
-/** The pieces as plain text, for titles. */
+/** The parts as plain text, for tooltips. */
 export const plain = (pieces: Piece[], zone: Zone, now: number): string =>
   pieces.map((p) => (typeof p === "string" ? p : instant(p.at, zone, now))).join("");

@@ -8,16 +8,16 @@ import { Field } from "../ui/Field";
 import { Form } from "../ui/Form";
 
 const types: [type: string, says: string][] = [
-  ["keyword", "a text that is compared as a whole"],
-  ["text", "a longer text"],
-  ["int", "whole numbers"],
-  ["double", "numbers"],
+  ["keyword", "a string that is compared as a whole"],
+  ["text", "a long string"],
+  ["int", "an integer"],
+  ["double", "a number"],
   ["bool", "true or false"],
-  ["datetime", "times"],
-  ["keyword_list", "several texts, of which one is enough"],
+  ["datetime", "a date and time"],
+  ["keyword_list", "a list of strings; a filter matches if one of them does"],
 ];
 
-/** Registers a search attribute: from then on its type is checked. */
+/** Registers a search attribute, so that the app checks its type. */
 export default function AttributeDialog({ namespace, onClose }: { namespace: string; onClose: () => void }) {
   const client = useQueryClient();
   const [name, setName] = useState("");
@@ -32,10 +32,10 @@ export default function AttributeDialog({ namespace, onClose }: { namespace: str
   const taken = { attribute_already_exists: "name", name_reserved: "name" };
   const f = faults(m.error, ["name", "type"], taken);
   return (
-    <Dialog open onClose={onClose} title={`Register a search attribute in ${namespace}`} description="Values and filters of another type are refused from then on. Runs keep the values they have.">
-      <Form error={f.rest} at={m.error} pending={m.isPending} onSubmit={() => m.mutate()} onClose={onClose} act="Register it">
+    <Dialog open onClose={onClose} title={`Register search attribute in ${namespace}`} description="From now on, values and filters of another type are rejected. Existing runs keep their values.">
+      <Form error={f.rest} at={m.error} pending={m.isPending} onSubmit={() => m.mutate()} onClose={onClose} act="Register">
         <div className="grid gap-3 sm:grid-cols-2">
-          <Field label="Name" mono error={f.at("name")} hint="Letters, digits and _, a letter first">
+          <Field label="Name" mono error={f.at("name")} hint="Letters, digits and _; starts with a letter">
             {(c) => <input {...c} spellCheck={false} autoComplete="off" autoCapitalize="none" value={name} onChange={(e) => setName(e.target.value)} />}
           </Field>
           <Field label="Type" error={f.at("type")} hint={types.find(([t]) => t === type)?.[1]}>

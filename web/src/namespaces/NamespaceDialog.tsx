@@ -9,7 +9,7 @@ import { Dialog } from "../ui/Dialog";
 import { Field } from "../ui/Field";
 import { Form } from "../ui/Form";
 
-/** Makes a namespace, or changes the one given. */
+/** Creates or edits a namespace. */
 export default function NamespaceDialog({ of, onClose }: { of?: NamespaceView; onClose: () => void }) {
   const client = useQueryClient();
   const [name, setName] = useState("");
@@ -31,10 +31,10 @@ export default function NamespaceDialog({ of, onClose }: { of?: NamespaceView; o
     <Dialog
       open
       onClose={onClose}
-      title={of ? `Change ${of.name}` : "New namespace"}
-      description={of ? "The name stays as it is." : "A closed world of ids, queues, sessions and tokens. Its name cannot be changed."}
+      title={of ? `Edit ${of.name}` : "New namespace"}
+      description={of ? "The name cannot be changed." : "A separate set of workflow IDs, queues, sessions and tokens. The name cannot be changed later."}
     >
-      <Form error={f.rest} at={m.error} pending={m.isPending} onSubmit={() => m.mutate()} onClose={onClose} act={of ? "Change the namespace" : "Create the namespace"}>
+      <Form error={f.rest} at={m.error} pending={m.isPending} onSubmit={() => m.mutate()} onClose={onClose} act={of ? "Save" : "Create namespace"}>
         <div className="grid gap-3">
           {!of && (
             <Field label="Name" mono error={f.at("name")} hint="Lower-case letters, digits and . _ -">
@@ -44,7 +44,7 @@ export default function NamespaceDialog({ of, onClose }: { of?: NamespaceView; o
           <Field label="Description" error={f.at("description")}>
             {(c) => <input {...c} maxLength={1000} value={description} onChange={(e) => setDescription(e.target.value)} />}
           </Field>
-          <Field label="Days that closed runs are kept" error={f.at("retention_days")} hint="1 to 365. Fewer days than before remove runs at the next look.">
+          <Field label="Retention of closed runs (days)" error={f.at("retention_days")} hint="1 to 365. A lower value deletes older closed runs.">
             {(c) => <input {...c} inputMode="numeric" value={days} onChange={(e) => setDays(e.target.value)} />}
           </Field>
         </div>

@@ -4,7 +4,7 @@ import { lazy, Suspense, useState } from "react";
 import { namespacesQuery, searchAttributesQuery } from "../api/queries";
 import type { NamespaceView } from "../api/types";
 import { bytes, count } from "../lib/format";
-import { said, useNamespace } from "../shell/namespace";
+import { inNamespace, useNamespace } from "../shell/namespace";
 import { Act } from "../ui/Act";
 import { Empty, Fact, Failed, Heading, useTitle, Waiting } from "../ui/Page";
 import { Status } from "../ui/Status";
@@ -16,11 +16,11 @@ const AttributeDialog = lazy(() => import("./AttributeDialog"));
 const quotaNames: Record<string, string> = {
   open_runs: "Open runs",
   starts_per_second: "Starts per second",
-  stored_bytes: "Stored",
+  stored_bytes: "Stored data",
   schedules: "Schedules",
 };
 
-/** The namespaces, each with how long it keeps closed runs and what its runs can be filtered by. */
+/** The namespaces with their retention, quotas and search attributes. */
 export function NamespacesPage() {
   useTitle("Namespaces");
   const list = useQuery(namespacesQuery);
@@ -39,7 +39,7 @@ export function NamespacesPage() {
       ) : list.isError && !list.data ? (
         <Failed error={list.error} retry={() => void list.refetch()} what="list of namespaces" />
       ) : spaces.length === 0 ? (
-        <Empty title="No namespace is open to you">Your token is bound to namespaces that are not there.</Empty>
+        <Empty title="No namespaces">Your token is restricted to namespaces that do not exist.</Empty>
       ) : (
         <div className="grid gap-4">
           {spaces.map((n) => (
@@ -61,16 +61,16 @@ function Space({ space: n }: { space: NamespaceView }) {
         <div className="flex min-w-0 flex-wrap items-center gap-x-3 gap-y-1">
           <h2 className="min-w-0 font-mono text-[15px] font-medium break-all">{n.name}</h2>
           <Status status={n.status} />
-          {n.name === current && <span className="text-[13px] text-faint">shown now</span>}
+          {n.name === current && <span className="text-[13px] text-faint">current</span>}
         </div>
         <div className="flex flex-wrap justify-end gap-2">
           {n.name !== current && (
-            <Link to="/" search={said(n.name)} className="btn" aria-label={`Show the runs of ${n.name}`}>
-              Show
+            <Link to="/" search={inNamespace(n.name)} className="btn" aria-label={`Show runs of ${n.name}`}>
+              Show runs
             </Link>
           )}
           <Act needs="admin" onClick={() => setForm("change")}>
-            Change
+            Edit
           </Act>
         </div>
       </div>
@@ -80,7 +80,7 @@ function Space({ space: n }: { space: NamespaceView }) {
       </Suspense>
       {n.description && <p className="mt-1 text-soft">{n.description}</p>}
       <dl className="mt-3 grid grid-cols-2 gap-x-6 gap-y-3 sm:grid-cols-3">
-        <Fact name="Keeps closed runs">{n.retention_days > 0 ? `${n.retention_days} days` : "for ever"}</Fact>
+        <Fact name="Retention">{n.retention_days > 0 ? `${n.retention_days} days` : "unlimited"}</Fact>
         <Fact name="Created">
           <When value={n.created_at} />
         </Fact>
@@ -105,9 +105,9 @@ function Space({ space: n }: { space: NamespaceView }) {
         </p>
       ) : (
         <>
-          <Types of={attributes.data?.custom_attributes} none="None of its own: register one to have its type checked." />
+          <Types of={attributes.data?.custom_attributes} none="No custom attributes. Register one to have its type checked." />
           <details className="mt-2 text-[13px]">
-            <summary className="text-soft">Those every run has</summary>
+            <summary className="text-soft">System attributes</summary>
             <Types of={attributes.data?.system_attributes} none="None" />
           </details>
         </>
@@ -116,7 +116,7 @@ function Space({ space: n }: { space: NamespaceView }) {
   );
 }
 
-/** What is used of a quota: plainly while there is room, and marked when new work is refused. */
+/** Usage and limit of a quota; highlighted when the quota is used up and new work is rejected. */
 function QuotaUse({ of: q }: { of: NamespaceView["quotas"][number] }) {
   const amount = q.quota === "stored_bytes" ? bytes : count;
   return (
@@ -124,8 +124,8 @@ function QuotaUse({ of: q }: { of: NamespaceView["quotas"][number] }) {
       <span className={q.used >= q.limit ? "text-warn" : undefined}>
         {amount(q.used)} of {amount(q.limit)}
       </span>
-      {q.from === "namespace" && <span className="block text-[13px] text-faint">its own</span>}
-      {(q.held ?? 0) > 0 && <span className="block text-[13px] text-warn">{count(q.held ?? 0)} children wait</span>}
+      {q.from === "namespace" && <span className="block text-[13px] text-faint">custom</span>}
+      {(q.held ?? 0) > 0 && <span className="block text-[13px] text-warn">{count(q.held ?? 0)} child workflows waiting</span>}
     </>
   );
 }

@@ -10,13 +10,13 @@ import { parseBudget } from "./facts";
 type Field = "workflow_tasks.max_active_leases" | "workflow_tasks.max_dispatches_per_minute" | "activity_tasks.max_active_leases" | "activity_tasks.max_dispatches_per_minute";
 
 const fields: { field: Field; name: string }[] = [
-  { field: "workflow_tasks.max_active_leases", name: "Workflow tasks leased at once" },
-  { field: "workflow_tasks.max_dispatches_per_minute", name: "Workflow tasks begun in a minute" },
-  { field: "activity_tasks.max_active_leases", name: "Activities leased at once" },
-  { field: "activity_tasks.max_dispatches_per_minute", name: "Activities begun in a minute" },
+  { field: "workflow_tasks.max_active_leases", name: "Concurrent workflow tasks" },
+  { field: "workflow_tasks.max_dispatches_per_minute", name: "Workflow tasks started per minute" },
+  { field: "activity_tasks.max_active_leases", name: "Concurrent activities" },
+  { field: "activity_tasks.max_dispatches_per_minute", name: "Activities started per minute" },
 ];
 
-/** Sets the budgets of one queue; an empty field is no budget. */
+/** Edits the limits of a queue; an empty field means no limit. */
 export function BudgetDialog({ queue: q, onClose }: { queue: QueueState; onClose: () => void }) {
   const client = useQueryClient();
   const [text, setText] = useState<Record<Field, string>>(() => {
@@ -41,8 +41,8 @@ export function BudgetDialog({ queue: q, onClose }: { queue: QueueState; onClose
     },
   });
   return (
-    <Dialog open onClose={onClose} title={`Budgets of ${q.name}`} description="How much is handed out at most, over all workers. Empty is no limit.">
-      <Form error={m.error} pending={m.isPending} onSubmit={() => m.mutate()} onClose={onClose} act="Set the budgets">
+    <Dialog open onClose={onClose} title={`Limits of ${q.name}`} description="Maximum across all workers. Empty: unlimited.">
+      <Form error={m.error} pending={m.isPending} onSubmit={() => m.mutate()} onClose={onClose} act="Save">
         <div className="grid grid-cols-2 items-end gap-3">
           {fields.map(({ field, name }) => (
             <label key={field} className="block">

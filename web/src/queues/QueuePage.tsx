@@ -17,7 +17,7 @@ import { Status } from "../ui/Status";
 import { WaitText } from "../ui/WaitText";
 import { When } from "../ui/When";
 import { BudgetDialog } from "./BudgetDialog";
-import { bars, buildName, unmanned, verbs, withheld, type BuildVerb } from "./facts";
+import { bars, buildName, unservedBuild, verbs, withheld, type BuildVerb } from "./facts";
 
 export function QueuePage() {
   const { queue } = useParams({ from: "/queues/$queue" });
@@ -31,7 +31,7 @@ export function QueuePage() {
 function Queue({ queue: q }: { queue: QueueState }) {
   const [limiting, setLimiting] = useState(false);
   const why = withheld(q);
-  const nobody = unmanned(q);
+  const unserved = unservedBuild(q);
   return (
     <>
       <nav aria-label="Breadcrumb" className="mb-2 text-[13px] text-faint">
@@ -42,7 +42,7 @@ function Queue({ queue: q }: { queue: QueueState }) {
       <div className="flex flex-wrap items-center justify-between gap-x-4 gap-y-3">
         <h1 className="min-w-0 font-mono text-lg font-semibold break-all">{q.name}</h1>
         <Act needs="operator" onClick={() => setLimiting(true)}>
-          Budgets
+          Limits
         </Act>
       </div>
       {why && (
@@ -50,9 +50,9 @@ function Queue({ queue: q }: { queue: QueueState }) {
           <WaitText wait={why} />
         </p>
       )}
-      {nobody && (
-        <p className="card mt-3 border-l-3 border-l-warn px-4 py-3 wrap-anywhere text-warn" data-unmanned>
-          {nobody}
+      {unserved && (
+        <p className="card mt-3 border-l-3 border-l-warn px-4 py-3 wrap-anywhere text-warn" data-unserved-build>
+          {unserved}
         </p>
       )}
       <div className="mt-4 grid gap-3 lg:grid-cols-2">
@@ -60,16 +60,16 @@ function Queue({ queue: q }: { queue: QueueState }) {
         <Tasks name="Activities" tally={q.stats.activity_tasks} admission={q.admission.activity_tasks} />
       </div>
       <Waits queue={q} />
-      <Section title="Builds" aside={<span className="min-w-0 text-[13px] wrap-anywhere text-soft">New runs: {q.promoted_build_id ?? "pinned to no build"}</span>}>
+      <Section title="Builds" aside={<span className="min-w-0 text-[13px] wrap-anywhere text-soft">New runs: {q.promoted_build_id ? `build ${q.promoted_build_id}` : "any build"}</span>}>
         <Builds queue={q} />
       </Section>
       <Section
         title="Workers"
-        aside={q.group && <span className="min-w-0 text-[13px] wrap-anywhere text-soft" data-group={q.group}>Its tasks go to group {q.group} alone{q.group_of_namespace && ", as those of the namespace do"}</span>}
+        aside={q.group && <span className="min-w-0 text-[13px] wrap-anywhere text-soft" data-group={q.group}>Only group {q.group}{q.group_of_namespace && " (setting of the namespace)"}</span>}
       >
         <Workers queue={q} />
       </Section>
-      <Section title="Leased now">
+      <Section title="Leased tasks">
         <Leases queue={q} />
       </Section>
       {limiting && <BudgetDialog queue={q} onClose={() => setLimiting(false)} />}
@@ -88,7 +88,7 @@ function Tasks({ name, tally: t, admission: a }: { name: string; tally: TaskTall
       </div>
       <dl className="mt-3 grid grid-cols-4 gap-x-4">
         <Fact name="Ready">{count(t.ready_count)}</Fact>
-        <Fact name="Oldest waits">{since === null ? "–" : duration(Math.max(0, now - since))}</Fact>
+        <Fact name="Backlog age">{since === null ? "–" : duration(Math.max(0, now - since))}</Fact>
         <Fact name="Leased">{count(t.leased_count)}</Fact>
         <Fact name="Delayed">{count(t.delayed_count)}</Fact>
       </dl>
@@ -97,7 +97,7 @@ function Tasks({ name, tally: t, admission: a }: { name: string; tally: TaskTall
           <div key={b.name}>
             <div className="flex justify-between text-xs">
               <span className="text-faint">{b.name}</span>
-              <span className="text-soft">{b.most === null ? `${b.used}, no budget` : `${b.used} of ${b.most}`}</span>
+              <span className="text-soft">{b.most === null ? `${b.used}, no limit` : `${b.used} of ${b.most}`}</span>
             </div>
             {b.most !== null && (
               <div className="mt-1 h-1.5 overflow-hidden rounded-full bg-idle-soft" aria-hidden>
@@ -114,29 +114,29 @@ function Tasks({ name, tally: t, admission: a }: { name: string; tally: TaskTall
 const asks = {
   promote: {
     name: "Promote",
-    title: "Pin new runs to this build?",
-    act: "Promote the build",
-    says: "Runs that start from now on are given to workers of this build alone. Those that are open stay where they are.",
+    title: "Promote this build?",
+    act: "Promote build",
+    says: "New runs are pinned to workers with this build. Open runs are not affected.",
   },
   drain: {
     name: "Drain",
     title: "Drain this build?",
-    act: "Drain the build",
-    says: "Its workers get nothing more from this queue; what they have they may finish. Runs pinned to it wait until it is resumed.",
+    act: "Drain build",
+    says: "Workers with this build get no new tasks from this queue; running tasks finish. Runs pinned to the build wait until it is resumed.",
   },
   unpin: {
     name: "Promote",
-    title: "Pin new runs to no build?",
-    act: "Pin to none",
-    says: "Runs that start from now on may go to any worker of the queue, whatever its build. Those that are open stay where they are.",
+    title: "Stop pinning new runs?",
+    act: "Stop pinning",
+    says: "New runs go to any worker of the queue, whatever its build. Open runs are not affected.",
   },
-  resume: { name: "Resume", title: "Resume this build?", act: "Resume the build", says: "Its workers are given tasks of this queue again." },
+  resume: { name: "Resume", title: "Resume this build?", act: "Resume build", says: "Workers with this build get tasks from this queue again." },
 };
 
 function Builds({ queue: q }: { queue: QueueState }) {
   const [asked, setAsked] = useState<{ verb: BuildVerb; build: BuildCohort } | null>(null);
   const list = q.build_ids ?? [];
-  if (list.length === 0) return <Empty title="No builds">A build appears here once a worker registers with it.</Empty>;
+  if (list.length === 0) return <Empty title="No builds">Builds appear here when workers register.</Empty>;
   return (
     <div className="card overflow-x-auto">
       <table className="w-full text-left sm:min-w-[40rem]">
@@ -204,13 +204,13 @@ function BuildDialog({ queue: q, verb, build, onClose }: { queue: QueueState; ve
   );
 }
 
-/** The tasks that wait for longest, and why nobody has them. */
+/** The oldest ready tasks, with the reason why no worker has leased them. */
 function Waits({ queue: q }: { queue: QueueState }) {
   const list = q.waiting ?? [];
   if (list.length === 0) return null;
   const ready = q.stats.workflow_tasks.ready_count + q.stats.activity_tasks.ready_count;
   return (
-    <Section title="Why tasks wait" aside={ready > list.length && <span className="text-[13px] text-soft">the oldest of {count(ready)}</span>}>
+    <Section title="Waiting tasks" aside={ready > list.length && <span className="text-[13px] text-soft">{count(list.length)} oldest of {count(ready)}</span>}>
       <ul className={`card divide-y divide-line border-l-3 ${list.some((w) => w.wait?.needs_attention) ? "border-l-warn" : "border-l-idle"}`} data-waiting>
         {list.map((w) => (
           <li key={w.task_id} className="flex min-h-12 flex-wrap items-center gap-x-4 gap-y-0.5 px-4 py-2">
@@ -232,13 +232,13 @@ function Waits({ queue: q }: { queue: QueueState }) {
 
 function Workers({ queue: q }: { queue: QueueState }) {
   const list = q.pollers ?? [];
-  if (list.length === 0) return <Empty title="No worker serves this queue">Start one with the queue among its queues.</Empty>;
+  if (list.length === 0) return <Empty title="No worker polls this queue">Start a worker with this task queue.</Empty>;
   return (
     <ul className="card divide-y divide-line">
       {list.map((w) => (
         <li key={w.worker_id} className="flex min-h-12 flex-wrap items-center gap-x-4 gap-y-1 px-4 py-2">
           <span className="w-full min-w-0 sm:w-auto sm:flex-1">
-            <Id id={w.worker_id} what="worker id" />
+            <Id id={w.worker_id} what="worker ID" />
           </span>
           <span className="min-w-0 wrap-anywhere text-soft">{buildName(w.build_id)}</span>
           <span className="text-faint">{w.runtime}</span>
@@ -251,7 +251,7 @@ function Workers({ queue: q }: { queue: QueueState }) {
 
 function Leases({ queue: q }: { queue: QueueState }) {
   const list = q.current_leases ?? [];
-  if (list.length === 0) return <Empty title="Nothing is leased">Tasks appear here while a worker has them.</Empty>;
+  if (list.length === 0) return <Empty title="No leased tasks">Tasks appear here while a worker runs them.</Empty>;
   return (
     <ul className="card divide-y divide-line">
       {list.map((l) => (
@@ -262,7 +262,7 @@ function Leases({ queue: q }: { queue: QueueState }) {
           <span className="text-soft">{l.task_type}</span>
           <span className="min-w-0 wrap-anywhere text-soft">{l.lease_owner}</span>
           <span className="text-faint">
-            lease ends <When value={l.lease_expires_at} />
+            lease expires <When value={l.lease_expires_at} />
           </span>
         </li>
       ))}

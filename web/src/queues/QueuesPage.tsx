@@ -26,7 +26,7 @@ export function QueuesPage() {
       ) : list.isError && !list.data ? (
         <Failed error={list.error} retry={() => void list.refetch()} what="list of queues" />
       ) : queues.length === 0 ? (
-        <Empty title={`No task queues in ${namespace}`}>A queue appears here once a worker serves it or a task waits in it.</Empty>
+        <Empty title={`No task queues in ${namespace}`}>A queue appears here when a worker polls it or a task waits in it.</Empty>
       ) : (
         <>
           <div className="card overflow-x-auto">
@@ -34,13 +34,13 @@ export function QueuesPage() {
               <thead>
                 <tr className="border-b border-line text-xs text-faint [&>th]:px-3 [&>th]:py-2 sm:[&>th]:px-4 [&>th]:font-normal">
                   <th>Queue</th>
-                  <th className="text-right">Workflow tasks ready</th>
-                  <th className="text-right">Activities ready</th>
+                  <th className="text-right">Ready workflow tasks</th>
+                  <th className="text-right">Ready activities</th>
                   <th className="hidden text-right sm:table-cell">Leased</th>
-                  <th className="hidden text-right sm:table-cell">Oldest waits</th>
+                  <th className="hidden text-right sm:table-cell">Backlog age</th>
                   <th className="hidden text-right sm:table-cell">Workers</th>
-                  <th className="hidden sm:table-cell">New runs</th>
-                  <th className="hidden sm:table-cell">Budgets</th>
+                  <th className="hidden sm:table-cell">Build of new runs</th>
+                  <th className="hidden sm:table-cell">Limits</th>
                 </tr>
               </thead>
               <tbody className="divide-y divide-line">
@@ -64,9 +64,9 @@ export function QueuesPage() {
                       <td className="text-right">{count(q.stats.activity_tasks.ready_count)}</td>
                       <td className="hidden text-right text-soft sm:table-cell">{count(q.stats.workflow_tasks.leased_count + q.stats.activity_tasks.leased_count)}</td>
                       <td className="hidden text-right text-soft sm:table-cell">{since === null ? "–" : duration(Math.max(0, now - since))}</td>
-                      <td className="hidden text-right text-soft sm:table-cell" title={q.group && `Its tasks go to group ${q.group} alone`}>
+                      <td className="hidden text-right text-soft sm:table-cell" title={q.group && `Only workers of group ${q.group} get tasks`}>
                         {count(q.stats.pollers.active_count)}
-                        {q.group && <span className="block max-w-32 truncate text-xs">{q.group} alone</span>}
+                        {q.group && <span className="block max-w-32 truncate text-xs">only {q.group}</span>}
                       </td>
                       <td className="hidden max-w-64 wrap-anywhere text-soft sm:table-cell">{q.promoted_build_id ?? "any build"}</td>
                       <td className="hidden sm:table-cell" title={why?.message}>

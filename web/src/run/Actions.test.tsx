@@ -51,7 +51,7 @@ describe("ending a run", () => {
   it("asks the code to end", async () => {
     await show(run());
     await press("Cancel");
-    await press("Cancel the run");
+    await press("Cancel run");
     expect(sent).toEqual(["/api/workflows/order/request-cancellation"]);
   });
 
@@ -60,18 +60,18 @@ describe("ending a run", () => {
     await show(run());
     await press("Cancel");
     expect(named("Force cancel instead")).toBeUndefined();
-    await press("Cancel the run");
+    await press("Cancel run");
     await press("Force cancel instead");
     await act(async () => document.querySelector("form")!.requestSubmit());
     await act(async () => new Promise((r) => setTimeout(r)));
     expect(sent).toEqual(["/api/workflows/order/request-cancellation", "/api/workflows/order/cancel"]);
   });
 
-  it("cancels an activity by itself at once", async () => {
+  it("cancels an activity run immediately", async () => {
     await show(run({ kind: "activity" }));
     expect(named("Force cancel")).toBeUndefined();
     await press("Cancel");
-    await press("Cancel the activity");
+    await press("Cancel activity");
     expect(sent).toEqual(["/api/workflows/order/cancel"]);
   });
 });

@@ -12,15 +12,15 @@ import { Ask } from "./Ask";
 
 type Which = "signal" | "update" | "query" | "cancel" | "force" | "terminate";
 
-/** What a person may do with a run; what ends it asks once more. A closed run can still be asked. */
+/** Actions on a run. Actions that close it open a confirmation. A closed run can still be queried. */
 export function Actions({ run }: { run: RunView }) {
   const [which, setWhich] = useState<Which | null>(null);
   const close = () => setWhich(null);
   const open = isOpen(run);
-  const not = (can: keyof NonNullable<RunView["actions"]>, why = "The run cannot take this now.") => run.actions?.[can] === false && (run.kind === "activity" ? "An activity by itself has no code of a workflow that could answer." : why);
+  const not = (can: keyof NonNullable<RunView["actions"]>, why = "Not available in the current state of the run.") => run.actions?.[can] === false && (run.kind === "activity" ? "Not available: an activity run has no workflow code." : why);
   return (
     <div className="flex flex-wrap gap-2">
-      <Act needs="viewer" why={not("can_query", "No worker could answer for this run.")} onClick={() => setWhich("query")}>
+      <Act needs="viewer" why={not("can_query", "No worker can answer queries for this run.")} onClick={() => setWhich("query")}>
         Query
       </Act>
       {open && (
@@ -52,8 +52,8 @@ export function Actions({ run }: { run: RunView }) {
           run={run}
           onClose={close}
           title="Cancel this run?"
-          description="The run's code is asked to end. It can clean up and decides how the run ends."
-          act="Cancel the run"
+          description="Requests cancellation. Workflow code can clean up and decides how the run closes."
+          act="Cancel run"
           send={(reason) => api.requestCancellation(run, reason)}
           force={() => setWhich("force")}
         />
@@ -64,8 +64,8 @@ export function Actions({ run }: { run: RunView }) {
           run={run}
           onClose={close}
           title={which === "force" ? "Force cancel this run?" : "Cancel this activity?"}
-          description="The run is closed as cancelled at once, and workers stop its open activities. Its code does not run again. This cannot be undone."
-          act={which === "force" ? "Force cancel" : "Cancel the activity"}
+          description="Closes the run as cancelled immediately; workers stop its open activities. Workflow code gets no chance to clean up. This cannot be undone."
+          act={which === "force" ? "Force cancel" : "Cancel activity"}
           send={(reason) => api.cancel(run, reason)}
         />
       )}
@@ -74,8 +74,8 @@ export function Actions({ run }: { run: RunView }) {
           run={run}
           onClose={close}
           title="Terminate this run?"
-          description="The run ends at once, without a word to its code. This cannot be undone."
-          act="Terminate the run"
+          description="Stops immediately. Workflow code gets no chance to clean up. This cannot be undone."
+          act="Terminate run"
           send={(reason) => api.terminate(run, reason)}
         />
       )}
@@ -102,7 +102,7 @@ interface EndProps {
   description: string;
   act: string;
   send: (reason: string) => Promise<unknown>;
-  force?: () => void; // offers the immediate form where no worker supports a request
+  force?: () => void; // offers forced cancellation if no worker supports cancellation requests
 }
 
 function EndDialog({ run, onClose, title, description, act, send, force }: EndProps) {
@@ -112,7 +112,7 @@ function EndDialog({ run, onClose, title, description, act, send, force }: EndPr
     <Dialog open onClose={onClose} title={title} description={description}>
       <Form error={m.error} pending={m.isPending} onSubmit={() => m.mutate()} onClose={onClose} act={act} danger>
         <label className="block">
-          <span className="label">Reason, kept in the history</span>
+          <span className="label">Reason (recorded in the history)</span>
           <input className="field mt-1" maxLength={1000} value={reason} onChange={(e) => setReason(e.target.value)} />
         </label>
         {force && m.error instanceof ApiError && m.error.reason === "cancellation_not_supported" && (
@@ -125,13 +125,13 @@ function EndDialog({ run, onClose, title, description, act, send, force }: EndPr
   );
 }
 
-/** Lets a quarantined run go on: its code is right now. */
+/** Releases a quarantined workflow task after its code was fixed. */
 function Repair({ run }: { run: RunView }) {
   const m = useSend(run, () => api.repair(run), () => {});
   if (run.pending?.workflow_task?.state !== "quarantined") return null;
   return (
     <>
-      <Act needs="writer" why={m.isPending && "It is being repaired."} atOnce onClick={() => m.mutate()}>
+      <Act needs="writer" why={m.isPending && "Repairing…"} atOnce onClick={() => m.mutate()}>
         Repair
       </Act>
       {m.error && (

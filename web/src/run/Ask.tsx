@@ -12,8 +12,8 @@ type Kind = "signal" | "update" | "query";
 
 const kinds: Record<Kind, { title: string; says: string; act: string; send: (run: RunView, name: string, input: Json[]) => Promise<Json | undefined> }> = {
   signal: {
-    title: "Send a signal",
-    says: "The run keeps it until its code asks.",
+    title: "Send signal",
+    says: "The signal is stored until workflow code reads it.",
     act: "Send",
     send: async (run, name, input) => {
       await api.signal(run, name, input);
@@ -21,23 +21,23 @@ const kinds: Record<Kind, { title: string; says: string; act: string; send: (run
     },
   },
   update: {
-    title: "Send an update",
-    says: "Its code may refuse it; what it answers is shown here.",
+    title: "Send update",
+    says: "Workflow code may reject the update. Its result is shown here.",
     act: "Send",
     send: async (run, name, input) => {
       const answer = await api.update(run, name, input);
-      return answer.update_status === "completed" ? answer.result : `accepted, and not answered yet (update ${answer.update_id})`;
+      return answer.update_status === "completed" ? answer.result : `accepted, result pending (update ${answer.update_id})`;
     },
   },
   query: {
-    title: "Ask a query",
-    says: "A worker that has its code answers, and nothing changes.",
-    act: "Ask",
+    title: "Query workflow",
+    says: "Read-only. A worker with the workflow code answers.",
+    act: "Run query",
     send: async (run, name, input) => (await api.query(run, name, input)).result,
   },
 };
 
-/** Sends something with a name and arguments to a run. What comes back is shown; a signal brings nothing back. */
+/** Sends a signal, an update or a query to a run and shows the result. A signal has none. */
 export function Ask({ kind, run, onClose, named }: { kind: Kind; run: RunView; onClose: () => void; named?: string }) {
   const client = useQueryClient();
   const waits = kind === "signal" ? (run.pending?.waits ?? []).map((w) => w.signal_name).filter(Boolean) : [];
@@ -57,16 +57,16 @@ export function Ask({ kind, run, onClose, named }: { kind: Kind; run: RunView; o
   const submit = () => {
     try {
       parseArguments(input);
-      if (!name.trim()) throw new Error(`${kind === "signal" ? "A" : kind === "update" ? "An" : "A"} ${kind} needs a name.`);
+      if (!name.trim()) throw new Error("Name is required.");
     } catch (e) {
-      setWrong(e instanceof SyntaxError ? new Error(`The arguments are not JSON: ${e.message}`) : (e as Error));
+      setWrong(e instanceof SyntaxError ? new Error(`Arguments are not valid JSON: ${e.message}`) : (e as Error));
       return;
     }
     setWrong(null);
     m.mutate();
   };
   return (
-    <Dialog open onClose={onClose} title={title} description={waits.length > 0 ? `The run waits for ${waits.join(", ")}.` : says}>
+    <Dialog open onClose={onClose} title={title} description={waits.length > 0 ? `The run waits for signal ${waits.join(", ")}.` : says}>
       <Form error={wrong ?? m.error} pending={m.isPending} onSubmit={submit} onClose={onClose} act={m.isPending ? "Waiting…" : act}>
         <label className="block">
           <span className="label">Name</span>
@@ -78,14 +78,14 @@ export function Ask({ kind, run, onClose, named }: { kind: Kind; run: RunView; o
           ))}
         </datalist>
         <label className="mt-3 block">
-          <span className="label">Arguments, as JSON: a list, or one value</span>
+          <span className="label">Arguments (JSON: array, or one value)</span>
           <textarea className="field mt-1 font-mono text-[13px]" rows={3} spellCheck={false} placeholder="true" value={input} onChange={(e) => setInput(e.target.value)} />
         </label>
         {m.data !== undefined && !m.isPending && (
           <div className="mt-3" role="status">
-            <span className="label">Answer</span>
+            <span className="label">Result</span>
             <div className="mt-1" data-answer>
-              <JsonView value={m.data} what="answer" />
+              <JsonView value={m.data} what="result" />
             </div>
           </div>
         )}

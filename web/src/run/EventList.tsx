@@ -19,13 +19,13 @@ interface Props {
   events: HistoryEvent[];
   start: number;
   total: number;
-  of: string | null; // the lane whose events alone are shown
+  of: string | null; // the lane whose events are shown; null: all events
   onAll: () => void;
   complete: boolean;
   following: Following;
 }
 
-/** The history, one event a row, each opening to its payload. Only rows in sight are in the page. */
+/** The history, one row per event, which opens to its payload. Only visible rows are in the DOM. */
 export function EventList({ events, start, total, of, onAll, complete, following }: Props) {
   const [open, setOpen] = useState<ReadonlySet<number>>(new Set());
   const list = useRef<HTMLDivElement>(null);
@@ -35,7 +35,7 @@ export function EventList({ events, start, total, of, onAll, complete, following
       if (list.current) setTop(list.current.getBoundingClientRect().top + window.scrollY);
     };
     measure();
-    // Whatever grows above moves the list: the parts above it are in the same body.
+    // A part above the list that grows moves the list, so the offset is measured again.
     const watch = typeof ResizeObserver === "undefined" ? undefined : new ResizeObserver(measure);
     watch?.observe(document.body);
     return () => watch?.disconnect();
@@ -62,7 +62,7 @@ export function EventList({ events, start, total, of, onAll, complete, following
             count(total)
           ) : (
             <>
-              {count(events.length)} of {count(total)}, of {of}
+              {count(events.length)} of {count(total)} · {of}
               <button type="button" className="btn h-7 px-2.5 text-[13px]" onClick={onAll}>
                 Show all
               </button>
@@ -75,7 +75,7 @@ export function EventList({ events, start, total, of, onAll, complete, following
         <Empty title="No events" />
       ) : (
         <div className="card overflow-hidden" data-events>
-          <div ref={list} className="relative" style={{ height: rows.getTotalSize() }} role="list" aria-label="Events of the history">
+          <div ref={list} className="relative" style={{ height: rows.getTotalSize() }} role="list" aria-label="Event history">
             {rows.getVirtualItems().map((v) => {
               const e = events[v.index]!;
               return (
@@ -92,7 +92,7 @@ export function EventList({ events, start, total, of, onAll, complete, following
               );
             })}
           </div>
-          {!complete && <p className="border-t border-line px-4 py-3 text-soft">The history is longer; its first {count(events.length)} events are shown.</p>}
+          {!complete && <p className="border-t border-line px-4 py-3 text-soft">Showing the first {count(events.length)} events of a longer history.</p>}
         </div>
       )}
     </Section>
@@ -101,11 +101,11 @@ export function EventList({ events, start, total, of, onAll, complete, following
 
 const liveLooks: Record<Exclude<Following, "off">, { text: string; dot: string; title: string }> = {
   live: { text: "Live", dot: "bg-good", title: "Events appear as they are committed" },
-  connecting: { text: "Connecting", dot: "breathe bg-idle", title: "The stream of events is being opened" },
-  reading: { text: "Reading now and then", dot: "breathe bg-idle", title: "The stream of events broke; until it is back the history is read again when something changes" },
+  connecting: { text: "Connecting", dot: "breathe bg-idle", title: "Opening the event stream" },
+  reading: { text: "Polling", dot: "breathe bg-idle", title: "Event stream lost; until it reconnects, the history is reloaded when something changes" },
 };
 
-/** How the events of an open run come. */
+/** How the events of an open run are received. */
 function Live({ state }: { state: Following }) {
   if (state === "off") return null;
   return <Coming {...liveLooks[state]} state={state} />;
@@ -158,7 +158,7 @@ function Row({ event: e, start, open, first, onToggle }: RowProps) {
       </button>
       {open && (
         <div className="px-3 pb-3 sm:pl-20">
-          {unread(e).length > 0 && <p className="mb-1.5 text-[13px] text-warn">Shown as it is stored, since this app cannot decode it: {unread(e).join(", ")}.</p>}
+          {unread(e).length > 0 && <p className="mb-1.5 text-[13px] text-warn">Shown as stored, because this app cannot decode it: {unread(e).join(", ")}.</p>}
           <JsonView value={readable(e)} what={`payload of event ${e.sequence}`} tall />
           {stackOf(e.payload ?? undefined) && <Stack stack={stackOf(e.payload ?? undefined)} />}
         </div>

@@ -10,12 +10,12 @@ import { CopyButton } from "../ui/Copy";
 import { Failed, Section, Waiting } from "../ui/Page";
 import type { Lane } from "./timeline";
 
-/** What the code of one activity logged and printed, attempt by attempt, and as it comes while it runs. */
+/** Log lines and output of one activity by attempt, updated while it runs. */
 export function Log({ run, lane }: { run: RunView; lane: Lane }) {
   const [chosen, setChosen] = useState<number>();
   const logs = useQuery(logsQuery(run.namespace, `${run.run_id}-${lane.sequence}`, chosen));
   const { refetch } = logs;
-  // A task that begins, ends or is tried again has other lines, or its last ones.
+  // The lines change when the task starts, ends or is retried.
   useEffect(() => void refetch(), [refetch, lane.state, lane.attempts]);
   const attempts = logs.data?.attempts ?? [];
   const shown = logs.data?.activity_attempt_id;
@@ -25,7 +25,7 @@ export function Log({ run, lane }: { run: RunView; lane: Lane }) {
       title={`Log of ${lane.title}`}
       aside={
         <span className="flex min-h-7 items-center gap-2 text-[13px] text-soft">
-          {logs.data?.running && <Coming text="Live" dot="bg-good" title="Lines appear while it runs" />}
+          {logs.data?.running && <Coming text="Live" dot="bg-good" title="Lines appear while the activity runs" />}
           {attempts.length > 1 && (
             <>
               <label htmlFor={picker}>Attempt</label>
@@ -35,7 +35,7 @@ export function Log({ run, lane }: { run: RunView; lane: Lane }) {
                 value={chosen ?? "last"}
                 onChange={(e) => setChosen(e.target.value === "last" ? undefined : Number(e.target.value))}
               >
-                <option value="last">last</option>
+                <option value="last">latest</option>
                 {attempts.map((a) => (
                   <option key={a.activity_attempt_id} value={a.attempt}>
                     {a.attempt}
@@ -52,7 +52,7 @@ export function Log({ run, lane }: { run: RunView; lane: Lane }) {
       ) : !logs.data ? (
         <Failed error={logs.error} retry={() => void refetch()} what="log" />
       ) : logs.data.lines.length === 0 ? (
-        <p className="card px-4 py-3 text-soft">{logs.data.open ? "Nothing yet" : "No lines are kept: it logged nothing, or that was too long ago"}</p>
+        <p className="card px-4 py-3 text-soft">{logs.data.open ? "No log lines yet" : "No log lines: none were written, or they have expired"}</p>
       ) : (
         <Lines key={shown} lines={logs.data.lines} what={lane.title} />
       )}
@@ -60,7 +60,7 @@ export function Log({ run, lane }: { run: RunView; lane: Lane }) {
   );
 }
 
-/** The lines, of which the last are in sight until somebody scrolls back. */
+/** The lines. The view follows the last line unless the reader scrolled up. */
 function Lines({ lines, what }: { lines: LogLine[]; what: string }) {
   const box = useRef<HTMLDivElement>(null);
   const atEnd = useRef(true);
@@ -73,7 +73,7 @@ function Lines({ lines, what }: { lines: LogLine[]; what: string }) {
   };
   return (
     <div className="card relative overflow-hidden" data-log>
-      <div ref={box} onScroll={scrolled} tabIndex={0} role="log" aria-live="off" aria-label={`lines of ${what}`} className="max-h-96 overflow-auto py-2 font-mono text-[12.5px] leading-5">
+      <div ref={box} onScroll={scrolled} tabIndex={0} role="log" aria-live="off" aria-label={`Log lines of ${what}`} className="max-h-96 overflow-auto py-2 font-mono text-[12.5px] leading-5">
         {lines.map((l, i) => (
           <Line key={i} line={l} />
         ))}
@@ -85,7 +85,7 @@ function Lines({ lines, what }: { lines: LogLine[]; what: string }) {
   );
 }
 
-const missing = (l: LogLine): string => `… ${count(l.left_out ?? 0)} ${l.left_out === 1 ? "line is" : "lines are"} missing here`;
+const missing = (l: LogLine): string => `… ${count(l.left_out ?? 0)} ${l.left_out === 1 ? "line" : "lines"} dropped`;
 const plain = (l: LogLine): string => (l.left_out ? missing(l) : [l.at, l.level, l.text].filter(Boolean).join(" "));
 
 const inks: Record<string, string> = { debug: "text-faint", warn: "text-warn", error: "text-bad" };

@@ -27,7 +27,7 @@ import { TimelineView } from "./TimelineView";
 import { envelope } from "./summary";
 import { WhyWaiting } from "./WhyWaiting";
 
-const sessionsAsked = 8; // whose ownership is read beside the run; the others show what the history tells
+const sessionsAsked = 8; // sessions whose ownership timeline is loaded; for others it is derived from the history
 
 export function RunPage() {
   const { runId } = useParams({ from: "/runs/$runId" });
@@ -47,11 +47,11 @@ function Run({ run }: { run: RunView }) {
   const events = useMemo(() => history.data?.events ?? [], [history.data]);
   const timeline = useTimeline(run, events);
   const lane = timeline.lanes.find((l) => l.id === picked);
-  // An activity by itself has one, whose log is what people come for.
+  // The log of an activity run is always shown.
   const logged = run.kind === "activity" ? timeline.lanes.find((l) => l.kind === "activity") : lane?.kind === "activity" ? lane : undefined;
   const shown = useMemo(() => (lane ? events.filter((e) => lane.events.includes(e.sequence)) : events), [events, lane]);
 
-  // On a phone the first screen is how it stands and its timeline.
+  // On a narrow screen, status and timeline come first.
   const narrow = useNarrow();
   const about = (
     <>
@@ -150,11 +150,11 @@ function Header({ run }: { run: RunView }) {
 function Facts({ run }: { run: RunView }) {
   return (
     <dl className="card mt-4 grid grid-cols-2 gap-x-6 gap-y-4 p-4 md:grid-cols-4 xl:grid-cols-8">
-      <Fact name="Workflow id" wide>
-        <Id id={run.workflow_id} what="workflow id" />
+      <Fact name="Workflow ID" wide>
+        <Id id={run.workflow_id} what="workflow ID" />
       </Fact>
-      <Fact name="Run id" wide>
-        <Id id={run.run_id} what="run id" />
+      <Fact name="Run ID" wide>
+        <Id id={run.run_id} what="run ID" />
       </Fact>
       <Fact name="Started">
         <When value={run.started_at} form="both" />
@@ -165,12 +165,12 @@ function Facts({ run }: { run: RunView }) {
       <Fact name="Duration">
         <Length run={run} />
       </Fact>
-      <Fact name="Queue">
+      <Fact name="Task queue">
         {run.task_queue}
-        {run.namespace && run.namespace !== "default" && <span className="text-faint"> in {run.namespace}</span>}
+        {run.namespace && run.namespace !== "default" && <span className="text-faint"> (namespace {run.namespace})</span>}
       </Fact>
       {run.parent_run_id && (
-        <Fact name="Child of" wide>
+        <Fact name="Parent workflow" wide>
           <Link to="/runs/$runId" params={{ runId: run.parent_run_id }} className="quiet font-mono text-[13px]">
             {run.parent_workflow_id}
           </Link>
@@ -185,7 +185,7 @@ function Facts({ run }: { run: RunView }) {
   );
 }
 
-/** The runs of one workflow id, which continue one another. */
+/** Links to all runs of the chain. */
 function Chain({ run }: { run: RunView }) {
   const runs = useQuery(runsOfQuery(run));
   return (
@@ -239,7 +239,7 @@ function Values({ run }: { run: RunView }) {
   return (
     <div className="mt-3 grid items-start gap-3 md:grid-cols-2">
       <Value name="Input" value={run.input} stored={run.input_envelope} none="No arguments" />
-      <Value name="Result" value={result ? run.output : undefined} stored={result ? run.output_envelope : null} none={isOpen(run) ? "Not yet" : "None"} />
+      <Value name="Result" value={result ? run.output : undefined} stored={result ? run.output_envelope : null} none={isOpen(run) ? "Not available yet" : "None"} />
       {filled(run.memo) && <Value name="Memo" value={run.memo} none="" />}
       {filled(run.search_attributes) && <Value name="Search attributes" value={run.search_attributes} none="" />}
     </div>
@@ -257,7 +257,7 @@ interface ValueProps {
 
 function Value({ name, value, stored, none }: ValueProps) {
   const encoded = value === undefined || value === null ? envelope(stored) : undefined;
-  // Null in a codec that was decoded is null; in one that was not it says nothing.
+  // A null value is a decoded null if the codec is known, otherwise it means that the app could not decode it.
   const unknown = encoded && encoded.codec !== "avro" ? encoded : undefined;
   const empty = value === undefined || (name === "Input" && (value === null || (Array.isArray(value) && value.length === 0)));
   return (
@@ -265,7 +265,7 @@ function Value({ name, value, stored, none }: ValueProps) {
       <h2 className="label mb-1.5">{name}</h2>
       {unknown ? (
         <>
-          <p className="mb-1.5 text-[13px] text-warn">Stored in {unknown.codec}, which this app cannot decode.</p>
+          <p className="mb-1.5 text-[13px] text-warn">Encoded with codec {unknown.codec}, which this app cannot decode.</p>
           <JsonView value={unknown} what={`${name.toLowerCase()}, encoded`} />
         </>
       ) : empty ? (

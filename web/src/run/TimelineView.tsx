@@ -21,7 +21,7 @@ interface Props {
 const laneHeight = 34;
 const columns = "grid grid-cols-[8.5rem_minmax(0,1fr)] sm:grid-cols-[14rem_minmax(0,1fr)_4.75rem]";
 
-/** The run as lanes over time: what waited, what ran where, what held a session. */
+/** The run as lanes over time: activities, timers, signals, children and session owners. */
 export function TimelineView({ timeline, picked, onPick }: Props) {
   const open = timeline.to === null;
   const now = useNow(open);
@@ -42,11 +42,11 @@ export function TimelineView({ timeline, picked, onPick }: Props) {
           type="button"
           className={`btn h-7 px-2.5 text-[13px] ${foldable ? "" : "invisible"}`}
           aria-pressed={folding}
-          title="Long stretches in which nothing happens can be folded"
+          title="Gaps without events can be collapsed"
           onClick={() => setFold(!fold)}
         >
           <Icon name="fold" size={14} />
-          {folding ? "True to time" : "Fold idle time"}
+          {folding ? "Linear scale" : "Collapse gaps"}
         </button>
       }
     >
@@ -61,13 +61,13 @@ export function TimelineView({ timeline, picked, onPick }: Props) {
                 </span>
               ))}
               {scale.regions.filter((r) => r.folded).map((r) => (
-                <span key={r.from} className="absolute top-1.5 truncate text-center text-soft" style={box(r.x0, r.x1)} title={`${foldedLabel(r)} folded`}>
+                <span key={r.from} className="absolute top-1.5 truncate text-center text-soft" style={box(r.x0, r.x1)} title={`Collapsed gap of ${foldedLabel(r)}`}>
                   {(r.x1 - r.x0) * width > 64 ? `⋯ ${foldedLabel(r)} ⋯` : "⋯"}
                 </span>
               ))}
             </div>
           </div>
-          <div className="relative" style={{ height: rows.getTotalSize() }} role="list" aria-label="Steps of the run">
+          <div className="relative" style={{ height: rows.getTotalSize() }} role="list" aria-label="Timeline lanes">
             <Backdrop scale={scale} />
             {rows.getVirtualItems().map((v) => {
               const lane = timeline.lanes[v.index]!;
@@ -105,7 +105,7 @@ function useWidth(): [number, React.RefObject<HTMLDivElement | null>] {
   return [width, ref];
 }
 
-/** Lines at the marks of the axis, and a shade where time is folded. */
+/** Lines at the ticks of the axis and a shade over collapsed gaps. */
 function Backdrop({ scale }: { scale: Scale }) {
   return (
     <div className={`${columns} pointer-events-none absolute inset-0`} aria-hidden>
@@ -194,9 +194,9 @@ function titleOf(l: Lane): string {
   return l.title;
 }
 
-// What is seen of the row stands in its name as it is seen, for those who speak to the page.
+// The accessible name begins with the visible text, so that voice control finds the row (WCAG 2.5.3).
 function describe(l: Lane, now: number, repeated: boolean): string {
-  const title = l.kind === "timer" || l.kind === "wait" ? titleOf(l) : `${l.kind === "run" ? "run of" : l.kind} ${l.title}`;
+  const title = l.kind === "timer" || l.kind === "wait" ? titleOf(l) : `${l.kind} ${l.title}`;
   const seen = [title, repeated && l.kind === "activity" && l.sequence, l.attempts > 1 && `×${l.attempts}`].filter(Boolean);
   const parts = [seen.join(" "), words(l.state)];
   if (l.worker) parts.push(`on ${l.worker}`);
@@ -204,10 +204,10 @@ function describe(l: Lane, now: number, repeated: boolean): string {
   parts.push(duration(Math.max(0, (l.to ?? now) - l.from)));
   if (l.failure) parts.push(l.failure);
   for (const m of l.marks.slice(0, 5)) parts.push(m.label);
-  return `${parts.join(", ")}. Show its events`;
+  return `${parts.join(", ")}. Show events`;
 }
 
-/** Whether what the bar waits for needs somebody. */
+/** Whether the wait of the bar needs an operator. */
 const attention = (b: Bar): boolean => b.to === null && Boolean(b.wait?.needs_attention);
 
 function stateInk(l: Lane): string {
@@ -234,7 +234,7 @@ const outcomes: Record<NonNullable<Bar["outcome"]>, string> = {
   lost: "bg-bad/50",
 };
 
-/** The look of a bar: solid ran, hatched waited, tinted held. */
+/** The classes of a bar: solid for attempts, hatched for waiting, tinted for session owners. */
 function barLook(b: Bar): string {
   const open = b.to === null;
   switch (b.kind) {
@@ -260,7 +260,7 @@ function barLook(b: Bar): string {
 function BarView({ bar, lane, scale, now }: { bar: Bar; lane: Lane; scale: Scale; now: number }) {
   const x0 = scale.at(bar.from);
   const x1 = scale.at(bar.to ?? now);
-  // However short, what happened can be seen; at the right edge it grows to the left.
+  // A bar has a minimum width; at the right edge it grows to the left.
   const least = bar.kind === "attempt" || bar.kind === "hold" || bar.kind === "timer" || bar.kind === "wait" ? 5 : 2;
   return (
     <Tip
@@ -277,12 +277,12 @@ function BarView({ bar, lane, scale, now }: { bar: Bar; lane: Lane; scale: Scale
 
 const barNames: Record<Bar["kind"], string> = {
   run: "Run",
-  queued: "Waits for a worker",
+  queued: "Waiting for a worker",
   child: "Child workflow",
   attempt: "Attempt",
-  backoff: "Waits before the next attempt",
+  backoff: "Retry backoff",
   timer: "Timer",
-  wait: "Waits for the signal",
+  wait: "Waiting for signal",
   hold: "Held by",
 };
 
@@ -339,17 +339,17 @@ function MarkView({ mark, scale }: { mark: Mark; scale: Scale }) {
   );
 }
 
-/** Explains only what the lanes above really show. */
+/** Explains the kinds of bars and marks that the timeline has. */
 function Legend({ timeline }: { timeline: Timeline }) {
   const bars = timeline.lanes.flatMap((l) => l.bars);
   const has = (fit: (b: Bar) => boolean) => bars.some(fit);
   const entries: [string, string, boolean][] = [
-    ["h-3 w-5 rounded-sm bg-good", "ran", has((b) => b.kind === "attempt" && b.outcome === "completed")],
-    ["h-3 w-5 rounded-sm bg-run", "runs", has((b) => b.kind === "attempt" && b.to === null)],
+    ["h-3 w-5 rounded-sm bg-good", "completed", has((b) => b.kind === "attempt" && b.outcome === "completed")],
+    ["h-3 w-5 rounded-sm bg-run", "running", has((b) => b.kind === "attempt" && b.to === null)],
     ["h-3 w-5 rounded-sm bg-bad", "failed", has((b) => b.kind === "attempt" && (b.outcome === "failed" || b.outcome === "timed_out"))],
-    ["h-1.5 w-5 rounded-full hatch text-idle", "waits for a worker", has((b) => b.kind === "queued")],
-    ["h-0.5 w-5 bg-idle", "before the next attempt", has((b) => b.kind === "backoff")],
-    ["h-3 w-5 rounded-sm border border-stay/45 bg-stay/20", "worker holds the session", has((b) => b.kind === "hold")],
+    ["h-1.5 w-5 rounded-full hatch text-idle", "waiting for a worker", has((b) => b.kind === "queued")],
+    ["h-0.5 w-5 bg-idle", "retry backoff", has((b) => b.kind === "backoff")],
+    ["h-3 w-5 rounded-sm border border-stay/45 bg-stay/20", "session owner", has((b) => b.kind === "hold")],
     ["size-2 rounded-full bg-bad", "delivery lost", timeline.lanes.some((l) => l.marks.some((m) => m.kind === "lost"))],
     ["size-2 rotate-45 rounded-[2px] bg-run", "signal", timeline.lanes.some((l) => l.marks.some((m) => m.kind === "signal"))],
   ];

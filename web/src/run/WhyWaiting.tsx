@@ -2,6 +2,7 @@ import { Link } from "@tanstack/react-router";
 import { useState, type ReactNode } from "react";
 import type { PendingActivity, RunView } from "../api/types";
 import { useNow } from "../lib/clock";
+import { count } from "../lib/format";
 import { useNarrow } from "../lib/narrow";
 import { isOpen } from "../lib/status";
 import { Ask } from "./Ask";
@@ -13,7 +14,7 @@ import { Stack } from "../ui/Stack";
 import { WaitText } from "../ui/WaitText";
 import { When } from "../ui/When";
 
-/** Why an open run does not move: the reason in words, and everything that is open with its own. */
+/** The reason why an open run waits, and its pending items with theirs. */
 export function WhyWaiting({ run }: { run: RunView }) {
   const [signal, setSignal] = useState<string | null>(null);
   const [all, setAll] = useState(false);
@@ -21,29 +22,29 @@ export function WhyWaiting({ run }: { run: RunView }) {
   const p = run.pending;
   const wait = isOpen(run) ? run.wait : null;
   const task = p?.workflow_task;
-  // What the wait says already is not said again: a lone timer, or why the run's code does not go on.
+  // The reason of the run is not repeated by an item: a single timer, or the reason of the workflow task.
   const timers = wait?.reason === "timer" && p?.timers?.length === 1 ? [] : (p?.timers ?? []);
   const code = task?.wait?.reason === wait?.reason ? null : task?.wait;
   const failed = !["quarantined", "workflow_task_failed"].includes(task?.wait?.reason ?? "") && task?.last_failure;
   const stack = task?.stack_trace?.trim();
-  // What somebody can do something about comes first.
+  // Items that need an operator come first.
   const activities = [...(p?.activities ?? [])].sort((x, y) => Number(y.wait?.needs_attention ?? false) - Number(x.wait?.needs_attention ?? false));
   const cancellation = p?.cancellation;
   const items = [
     ...(cancellation
       ? [
           <Item key="cancellation" icon="signal" needs={cancellation.needs_attention}>
-            cancellation was requested <When value={cancellation.requested_at} />: {cancellation.message}
+            Cancellation requested <When value={cancellation.requested_at} />: {cancellation.message}
           </Item>,
         ]
       : []),
     ...(p?.waits ?? []).map((w) => (
       <Item key={`w${w.sequence}`} icon="signal">
-        {w.kind === "condition" ? "waits for a condition that signals and updates may make true" : "waits for the signal"}{" "}
+        {w.kind !== "condition" ? "Waiting for signal" : w.condition_key ? "Waiting for condition" : "Waiting for a condition"}{" "}
         <b className="font-medium">{w.kind === "condition" ? w.condition_key : w.signal_name}</b>
         {w.kind !== "condition" && w.signal_name && (
           <span className="ml-3 inline-block">
-            <Act needs="writer" primary why={run.actions?.can_signal === false && "The run cannot take this now."} onClick={() => setSignal(w.signal_name!)}>
+            <Act needs="writer" primary why={run.actions?.can_signal === false && "Not available in the current state of the run."} onClick={() => setSignal(w.signal_name!)}>
               Send {w.signal_name}
             </Act>
           </span>
@@ -54,23 +55,23 @@ export function WhyWaiting({ run }: { run: RunView }) {
     ...timers.map((t) => <Countdown key={`t${t.sequence}`} at={t.fire_at} />),
     ...(p?.children ?? []).map((c) => (
       <Item key={`c${c.workflow_id}`} icon="play">
-        child <b className="font-medium text-ink">{c.workflow_type}</b>{" "}
+        Child workflow <b className="font-medium text-ink">{c.workflow_type}</b>{" "}
         <Link to="/runs/$runId" params={{ runId: c.run_id }} className="quiet font-mono text-[13px]">
           {c.workflow_id}
         </Link>{" "}
-        {c.former_run_id && "of an earlier run "}is open{c.attempt_number > 1 && <>, attempt {c.attempt_number}</>}
+        {c.former_run_id && "(started by an earlier run) "}is open{c.attempt_number > 1 && <>, attempt {c.attempt_number}</>}
       </Item>
     )),
     ...(p?.updates ?? []).map((u) => (
       <Item key={u.update_id} icon="signal">
-        the update <b className="font-medium">{u.update_name}</b> is not answered yet
+        Update <b className="font-medium">{u.update_name}</b> has no result yet
       </Item>
     )),
     ...(task && (code || failed || stack)
       ? [
           <Item key="task" icon="play" needs={task.wait?.needs_attention}>
-            workflow code{code && <WaitText wait={code} behind />}
-            {failed && <span className="block break-words text-bad" data-failed>its code failed: {failed}</span>}
+            Workflow task{code && <WaitText wait={code} behind />}
+            {failed && <span className="block break-words text-bad" data-failed>Workflow task failed: {failed}</span>}
             {stack && <Stack stack={stack} />}
           </Item>,
         ]
@@ -78,18 +79,18 @@ export function WhyWaiting({ run }: { run: RunView }) {
   ];
   if (!wait && items.length === 0) return null;
   return (
-    <section aria-label="What is open" className={`card mt-3 border-l-3 p-4 ${wait?.needs_attention ? "border-l-warn" : "border-l-idle"}`}>
+    <section aria-label="Pending work" className={`card mt-3 border-l-3 p-4 ${wait?.needs_attention ? "border-l-warn" : "border-l-idle"}`}>
       {wait && <p className="font-medium break-words"><WaitText wait={wait} /></p>}
       {run.stuck && (
         <p className="mt-1 text-[13px] text-warn" data-stuck>
-          became stuck <When value={run.stuck.since} />
+          Became stuck <When value={run.stuck.since} />
           {run.stuck.reason !== wait?.reason && <>: {run.stuck.message}</>}
         </p>
       )}
       {items.length > 0 && <ul className={`grid gap-1.5 ${wait ? "mt-2" : ""}`}>{all ? items : items.slice(0, few)}</ul>}
       {items.length > few && (
         <button type="button" className="quiet mt-2 text-[13px] text-soft" aria-expanded={all} onClick={() => setAll(!all)}>
-          {all ? `Show the first ${few}` : `Show ${items.length - few} more`}
+          {all ? "Show fewer" : `Show ${items.length - few} more`}
         </button>
       )}
       {signal !== null && <Ask kind="signal" run={run} named={signal} onClose={() => setSignal(null)} />}
@@ -111,12 +112,19 @@ function Item({ icon, needs = false, children }: { icon: IconName; needs?: boole
 function Activity({ a }: { a: PendingActivity }) {
   const now = useNow();
   const started = parseTime(a.started_at);
+  const retry = a.wait?.reason === "retry_backoff" ? a.wait : undefined;
   return (
     <Item icon={a.state === "delayed" ? "clock" : "bolt"} needs={a.wait?.needs_attention}>
       <b className="font-medium text-ink">{a.activity_type}</b>
-      {a.wait && <WaitText wait={a.wait} behind />}
-      {a.state === "leased" && started !== null && <> for {duration(Math.max(0, now - started))}</>}
-      {a.attempt_number > 1 && <>, attempt {a.attempt_number}</>}
+      {retry ? (
+        <>: attempt {a.attempt_number + 1} starts <When value={retry.until} /> ({count(retry.failures ?? a.attempt_number)} failed)</>
+      ) : (
+        <>
+          {a.wait && <WaitText wait={a.wait} behind />}
+          {a.state === "leased" && started !== null && <> for {duration(Math.max(0, now - started))}</>}
+          {a.attempt_number > 1 && <>, attempt {a.attempt_number}</>}
+        </>
+      )}
       {a.session_id && (
         <>
           {" · session "}
@@ -131,7 +139,7 @@ function Activity({ a }: { a: PendingActivity }) {
   );
 }
 
-/** What the activity's last heartbeat told. */
+/** The progress of the activity's last heartbeat. */
 function Progress({ a }: { a: PendingActivity }) {
   const p = progress(a.progress);
   if (a.state !== "leased" || !p) return null;
@@ -145,7 +153,7 @@ function Progress({ a }: { a: PendingActivity }) {
       <span className="break-words text-ink">{p.text}</span>
       {a.last_heartbeat_at && (
         <span className="text-xs text-faint">
-          told <When value={a.last_heartbeat_at} />
+          Last heartbeat <When value={a.last_heartbeat_at} />
         </span>
       )}
     </span>
@@ -155,5 +163,5 @@ function Progress({ a }: { a: PendingActivity }) {
 function Countdown({ at }: { at: string | null }) {
   const now = useNow();
   const fire = parseTime(at);
-  return <Item icon="hourglass">timer fires{fire !== null && fire > now ? ` in ${duration(fire - now)}` : " now"}</Item>;
+  return <Item icon="hourglass">Timer fires{fire !== null && fire > now ? ` in ${duration(fire - now)}` : " now"}</Item>;
 }

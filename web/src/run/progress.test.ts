@@ -1,7 +1,7 @@
 import { expect, it } from "vitest";
 import { progress } from "./progress";
 
-it("tells how far an activity is", () => {
+it("formats the progress of an activity", () => {
   expect(progress({ current: 1500, total: 6000, unit: "pages", message: "reading" })).toEqual({ text: "1,500 of 6,000 pages · reading", share: 0.25 });
   expect(progress({ current: 7 })).toEqual({ text: "7", share: null });
   expect(progress({ current: 9, total: 3 })?.share).toBe(1);

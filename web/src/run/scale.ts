@@ -125,5 +125,5 @@ function ticks(regions: Region[], zero: number, marks: number): { x: number; lab
   return out;
 }
 
-/** What a folded stretch says of itself. */
+/** The label of a collapsed gap. */
 export const foldedLabel = (r: Region): string => duration(r.to - r.from);

@@ -17,11 +17,11 @@ describe("an event for people", () => {
     const e = event("ActivityCompleted", { sequence: 2, result: "wwHi", payload_codec: "avro" }, { result: { n: 1 } });
     expect(readable(e)).toEqual({ sequence: 2, result: { n: 1 } });
   });
-  it("shows the blob when nobody decoded it", () => {
+  it("shows the blob if the app did not decode it", () => {
     expect(readable(event("ActivityCompleted", { result: "wwHi", payload_codec: "avro" }))).toEqual({ result: "wwHi", payload_codec: "avro" });
   });
-  it("names the codec of what nobody decoded", () => {
-    expect(unread(event("ActivityCompleted", { result: "wwHi", payload_codec: "zstd" }))).toEqual(["result in zstd"]);
+  it("has the codec of values that the app did not decode", () => {
+    expect(unread(event("ActivityCompleted", { result: "wwHi", payload_codec: "zstd" }))).toEqual(["result (codec zstd)"]);
     expect(unread(event("ActivityCompleted", { result: "wwHi", payload_codec: "avro" }, { result: 1 }))).toEqual([]);
     expect(unread(event("TimerFired", { sequence: 1 }))).toEqual([]);
   });
@@ -30,7 +30,7 @@ describe("an event for people", () => {
     expect(summary(event("ChildRunCompleted", { child_workflow_type: "bill" }, { result: 3 }))).toBe("bill → 3");
     expect(summary(event("UpdateCompleted", { update_name: "add", failed: true, message: "too much" }))).toBe("add: too much");
   });
-  it("is told in one line", () => {
+  it("has a summary in one line", () => {
     expect(summary(event("ActivityScheduled", { activity_type: "index", session_id: "s1" }, { arguments: ["a", 2] }))).toBe('index("a",2) in session s1');
     expect(summary(event("ActivityCompleted", { activity_type: "index", worker_id: "w1", code_version: "0123456789abcdef" }, { result: null }))).toBe(
       "index on w1, version 01234567 → null",

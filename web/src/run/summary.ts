@@ -7,25 +7,25 @@ import { chosen, duration, parseTime } from "../lib/time";
 
 const blobs = ["arguments", "result", "output", "value", "input"];
 
-/** The payload of an event for people: values as plain JSON in the place of their encoded form. */
+/** The payload of an event with decoded instead of encoded values. */
 export function readable(e: HistoryEvent): Json {
   const out: Record<string, Json> = {};
   const decoded = e.decoded ?? {};
   for (const [name, value] of Object.entries(e.payload ?? {})) {
     if (name === "payload_codec" && Object.keys(decoded).length > 0) continue;
-    if (name === "stack_trace") continue; // it is shown as lines, beside
+    if (name === "stack_trace") continue; // shown separately, as lines
     out[name] = blobs.includes(name) && name in decoded ? decoded[name]! : value;
   }
   for (const [name, value] of Object.entries(decoded)) if (!(name in out)) out[name] = value;
   return out;
 }
 
-/** The values of an event that nobody could decode, each with its codec: "result in zstd". They stand encoded in what is readable. */
+/** The values of an event that the app could not decode, each with its codec: "result (codec zstd)". readable has them encoded. */
 export function unread(e: HistoryEvent): string[] {
   const codec = e.payload?.payload_codec;
   if (typeof codec !== "string" || codec === "") return [];
   const encoded = (name: string) => typeof e.payload?.[name] === "string" && e.payload[name] !== "" && !(name in (e.decoded ?? {}));
-  return blobs.filter(encoded).map((name) => `${name} in ${codec}`);
+  return blobs.filter(encoded).map((name) => `${name} (codec ${codec})`);
 }
 
 /** A value as it is stored, if it is one. */
@@ -39,13 +39,13 @@ const list = (v: Json | undefined) => preview(v).replace(/^\[/, "(").replace(/\]
 
 const delay = (p: Record<string, Json>) => (p.delay_micros ? Number(p.delay_micros) / 1000 : Number(p.delay_seconds ?? 0) * 1000);
 
-// A type that the app learns to write does not compile here until somebody has said how it looks.
+// A new event type does not compile here until it has a tone.
 export const tones: Record<EventType, Tone> = {
   ActivityCancelRequested: "idle",
   ActivityCancelled: "idle",
   ActivityCompleted: "good",
   ActivityFailed: "bad",
-  ActivityRetryScheduled: "bad", // it tells of a failed attempt
+  ActivityRetryScheduled: "bad", // it contains a failed attempt
   ActivityScheduled: "idle",
   ActivityTimedOut: "bad",
   AttachedChildEnded: "idle",
@@ -94,7 +94,7 @@ export const tones: Record<EventType, Tone> = {
   WorkflowTimedOut: "bad",
 };
 
-/** The look of an event; a type of a later release has none of its own. */
+/** The tone of an event. Types of later releases are neutral. */
 export const eventTone = (type: string): Tone => (tones as Record<string, Tone>)[type] ?? "idle";
 
 /** "ActivityRetryScheduled" as words: "Activity retry scheduled". */
@@ -103,7 +103,7 @@ export function eventName(type: string): string {
   return split.charAt(0) + split.slice(1).toLowerCase();
 }
 
-/** What an event says, on one line. */
+/** One line about an event. */
 export function summary(e: HistoryEvent): string {
   const p = e.payload ?? {};
   const d = e.decoded ?? {};
@@ -111,7 +111,7 @@ export function summary(e: HistoryEvent): string {
   const n = (name: string) => numberOf(p[name]) ?? 0;
   const code = s("code_version") ? `, version ${s("code_version").slice(0, 8)}` : "";
   const by = s("worker_id") ? ` on ${s("worker_id")}${code}` : "";
-  const who = by && `,${by}`; // behind a reason, of which a phone shows the beginning
+  const who = by && `,${by}`; // after the reason, because narrow screens cut the line
   const again = n("attempt_number") > 1 ? `, attempt ${n("attempt_number")}` : "";
   const why = failureText(p.exception_type, s("message")) || s("reason") || s("timeout_kind").replaceAll("_", " ");
   switch (e.event_type) {
@@ -171,7 +171,7 @@ export function summary(e: HistoryEvent): string {
     case "WorkflowCompleted":
       return "output" in d ? `→ ${preview(d.output, 120)}` : "";
     case "WorkflowContinuedAsNew":
-      return `in run ${n("continued_to_run_number")}`;
+      return `as run ${n("continued_to_run_number")}`;
     default:
       return why || s("identity");
   }

@@ -46,12 +46,12 @@ describe("an activity", () => {
     ]);
     expect(l).toMatchObject({ state: "failed", attempts: 2, failure: "declined" });
     expect(l.marks).toEqual([
-      { kind: "lost", at: zero + 330, label: "delivery 2 lost by w9: lease expired" },
-      { kind: "lost", at: zero + 345, label: "delivery 3 lost by w8 after 13 ms: worker restarted, last heartbeat 5.0 ms before" },
+      { kind: "lost", at: zero + 330, label: "delivery 2 lost on w9: lease expired" },
+      { kind: "lost", at: zero + 345, label: "delivery 3 lost on w8 after 13 ms: worker restarted, last heartbeat 5.0 ms earlier" },
     ]);
   });
 
-  it("that runs now goes on, as what is pending tells", () => {
+  it("that is running has an open bar from the pending state", () => {
     const pending = { ...none, activities: [{ sequence: 1, state: "leased", attempt_number: 2, worker_id: "w2", session_epoch: 7, started_at: iso(40) }] } as unknown as Pending;
     const t = buildTimeline(history(started, [10, "ActivityScheduled", { sequence: 1, activity_type: "index" }]), pending);
     const l = find(t.lanes, "index")!;
@@ -59,7 +59,7 @@ describe("an activity", () => {
     expect(l).toMatchObject({ state: "running", worker: "w2", epoch: 7, attempts: 2, to: null });
   });
 
-  it("that nobody takes waits, and says why", () => {
+  it("that no worker leases is queued, with the reason", () => {
     const pending = { ...none, activities: [{ sequence: 1, state: "ready", attempt_number: 1, started_at: null, wait: { reason: "capability_missing", missing: ["gpu"] } }] } as unknown as Pending;
     const t = buildTimeline(history(started, [10, "ActivityScheduled", { sequence: 1, activity_type: "index" }]), pending);
     expect(bars(find(t.lanes, "index"))).toEqual([["queued", 10, null]]);
@@ -145,7 +145,7 @@ describe("timers and signals", () => {
     expect(bars(l)).toEqual([["wait", 10, 400, "completed"]]);
     expect(l).toMatchObject({ state: "completed", events: [2, 3, 4] });
   });
-  it("a signal nobody waits for is a mark on the run", () => {
+  it("a signal without a wait is a mark on the run", () => {
     const t = buildTimeline(history(started, [5, "SignalReceived", { signal_name: "note" }]), none);
     expect(t.lanes).toHaveLength(1);
     expect(t.lanes[0]?.marks).toEqual([{ kind: "signal", at: zero + 5, label: "signal note received" }]);
@@ -186,7 +186,7 @@ describe("children and updates", () => {
   });
 });
 
-it("epochs are shown by their number, and left out where nobody knows it", () => {
+it("shows epochs by their ordinal number, if it is known", () => {
   const lane = { id: "s", epoch: 1_795_000_000_000_007, bars: [{ epoch: 1_795_000_000_000_001 }, { epoch: 3 }, {}] } as unknown as Lane;
   const { lanes } = numbered({ lanes: [lane], from: 0, to: null }, new Map([[1_795_000_000_000_007, 2], [1_795_000_000_000_001, 1]]));
   expect(lanes).toEqual([{ id: "s", epoch: 2, bars: [{ epoch: 1 }, {}, {}] }]);

@@ -12,7 +12,7 @@ export type LaneState = "queued" | "running" | "backoff" | "waiting" | "held" | 
 export interface Bar {
   kind: "run" | "queued" | "child" | "attempt" | "backoff" | "timer" | "wait" | "hold";
   from: number;
-  to: number | null; // null: still going on
+  to: number | null; // null: still open
   outcome?: "completed" | "failed" | "timed_out" | "cancelled" | "lost";
   attempt?: number;
   worker?: string;
@@ -112,7 +112,7 @@ class Builder {
   private readonly run = lane("run", "run", "run", 0, 0, "running");
   private readonly lanes = new Map<string, Lane>();
   private readonly sessions = new Map<string, Lane>();
-  private readonly ready = new Map<string, number>(); // since when an open activity waits for a worker
+  private readonly ready = new Map<string, number>(); // times since which open activities wait for a worker
 
   event(e: HistoryEvent): void {
     const p = e.payload ?? {};
@@ -139,7 +139,7 @@ class Builder {
   private activity(e: HistoryEvent, p: Payload, at: number): void {
     if (e.event_type === "ActivityCancelRequested") {
       const target = this.lanes.get(`activity ${number(p, "target")}`);
-      target?.marks.push({ kind: "cancel", at, label: `cancel asked: ${text(p, "effect")}` });
+      target?.marks.push({ kind: "cancel", at, label: `cancellation requested: ${text(p, "effect")}` });
       target?.events.push(e.sequence);
       return;
     }
@@ -158,7 +158,7 @@ class Builder {
       return;
     }
     const l = this.lanes.get(id);
-    if (!l) return; // its beginning is on a page that was not read
+    if (!l) return; // its first event is on a page that was not read
     l.events.push(e.sequence);
     const started = parseTime(text(p, "started_at"));
     const since = this.ready.get(id) ?? l.from;
@@ -204,7 +204,7 @@ class Builder {
     if (!l) return;
     l.events.push(e.sequence);
     const ended = endings[e.event_type];
-    if (e.event_type === "ChildCancelRequested") l.marks.push({ kind: "cancel", at, label: `cancel asked: ${text(p, "effect")}` });
+    if (e.event_type === "ChildCancelRequested") l.marks.push({ kind: "cancel", at, label: `cancellation requested: ${text(p, "effect")}` });
     if (e.event_type === "ChildRunStarted") l.attempts = Math.max(l.attempts, number(p, "child_attempt"));
     if (!ended) return;
     l.state = ended;
@@ -214,7 +214,7 @@ class Builder {
     if (bar) Object.assign(bar, { to: at, outcome: outcomeOf(ended), ...(l.failure && { note: l.failure }) });
   }
 
-  // A child, often of an earlier run, whose end this run asked to be told: a lane from then on.
+  // An attached child, often started by an earlier run. Its lane begins with the attachment.
   private attached(e: HistoryEvent, p: Payload, at: number): void {
     const id = `child ${number(p, "command_sequence")}`;
     if (e.event_type === "AttachedToChild") {
@@ -244,13 +244,13 @@ class Builder {
       const at = parseTime(text(one, "at"));
       if (at === null) continue;
       const tasks = number(one, "leased_tasks");
-      const verdict = { suspect: ", a suspect", blamed: ", blamed" }[text(one, "verdict")] ?? "";
+      const verdict = { suspect: ", suspect", blamed: ", blamed" }[text(one, "verdict")] ?? "";
       const started = parseTime(text(one, "started_at"));
       const beat = parseTime(text(one, "last_heartbeat_at"));
-      const label = `delivery ${number(one, "delivery")} lost by ${text(one, "worker_id") || "a worker"}`
+      const label = `delivery ${number(one, "delivery")} lost on ${text(one, "worker_id") || "a worker"}`
         + (started === null ? "" : ` after ${duration(at - started)}`)
         + `: ${text(one, "why").replaceAll("_", " ")}`
-        + (beat === null ? "" : `, last heartbeat ${duration(at - beat)} before`)
+        + (beat === null ? "" : `, last heartbeat ${duration(at - beat)} earlier`)
         + (tasks > 0 ? ` (${tasks} ${tasks === 1 ? "task" : "tasks"}${verdict})` : "");
       if (!l.marks.some((m) => m.kind === "lost" && m.at === at)) l.marks.push({ kind: "lost", at, label });
     }
@@ -261,7 +261,7 @@ class Builder {
       this.lanes.get(`timer ${number(p, "target")}`)?.events.push(e.sequence);
       return;
     }
-    // A wait's own time-out shares the wait's sequence; it is no lane of its own.
+    // The timeout of a wait has the sequence of the wait and gets no separate lane.
     if (text(p, "timer_kind")) return;
     const id = `timer ${number(p, "sequence")}`;
     if (e.event_type === "TimerScheduled") {
@@ -346,13 +346,13 @@ class Builder {
   private note(e: HistoryEvent, p: Payload, at: number): void {
     const notes: Record<string, [Mark["kind"], string]> = {
       SideEffectRecorded: ["effect", "value recorded"],
-      VersionMarkerRecorded: ["version", `${text(p, "change_id")} goes by version ${number(p, "version")}`],
+      VersionMarkerRecorded: ["version", `version ${number(p, "version")} of ${text(p, "change_id")}`],
       CancelRequested: ["cancel", `cancelled by ${text(p, "identity") || "an operator"}`],
       TerminateRequested: ["cancel", `terminated by ${text(p, "identity") || "an operator"}`],
-      WorkflowCancellationRequested: ["cancel", "asked to come to an end"],
+      WorkflowCancellationRequested: ["cancel", "cancellation requested"],
       RepairRequested: ["repair", "repaired"],
       UpdateAccepted: ["update", `update ${text(p, "update_name")} accepted`],
-      UpdateCompleted: ["update", `update ${text(p, "update_name")} ${p.failed ? "failed" : "answered"}`],
+      UpdateCompleted: ["update", `update ${text(p, "update_name")} ${p.failed ? "failed" : "completed"}`],
     };
     const found = notes[e.event_type];
     if (!found) return;
@@ -360,7 +360,7 @@ class Builder {
     this.run.events.push(e.sequence);
   }
 
-  /** What is open now has no events yet beyond its beginning: the live attempt, the back-off it waits for. */
+  /** Adds pending state that has no events yet: the current attempt or its back-off. */
   pending(p: Pending | null | undefined): void {
     for (const a of p?.activities ?? []) this.open(a);
     for (const t of p?.timers ?? []) {
@@ -397,7 +397,7 @@ class Builder {
     const end = this.run.to;
     this.run.bars.push({ kind: "run", from: this.run.from, to: end, ...(end !== null && { outcome: outcomeOf(this.run.state) }) });
     for (const l of this.lanes.values()) {
-      // An open activity nobody told us more about waits; whatever a closed run left open ended with it.
+      // An open activity without pending state is queued. Lanes that are open when the run closes end with it.
       if (l.to === null && l.kind === "activity" && !l.bars.some((b) => b.to === null) && this.ready.has(l.id)) {
         l.bars.push({ kind: "queued", from: this.ready.get(l.id)!, to: null });
       }
@@ -475,7 +475,7 @@ function guess(attempts: Bar[], end: number | null): Hold[] {
   return out;
 }
 
-/** The timeline with the epochs of sessions as people count them, by the claims of a session; one that nobody can number is left out. */
+/** The timeline with session epochs replaced by their ordinal number; epochs without a known number are removed. */
 export function numbered(t: Timeline, numbers: Map<number, number>): Timeline {
   const named = <T extends { epoch?: number }>({ epoch, ...rest }: T): T => {
     const n = epoch === undefined ? undefined : numbers.get(epoch);

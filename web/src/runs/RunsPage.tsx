@@ -12,7 +12,8 @@ import { count, counted, without } from "../lib/format";
 import { failureText } from "../lib/stack";
 import { isOpen, runStatus, stuck, words } from "../lib/status";
 import { useStill } from "../lib/still";
-import { duration, parseTime } from "../lib/time";
+import { useZone } from "../lib/prefs";
+import { duration, parseTime, precise, span } from "../lib/time";
 import { useNamespace } from "../shell/namespace";
 import { Act } from "../ui/Act";
 import { Icon } from "../ui/Icon";
@@ -32,16 +33,16 @@ export function RunsPage() {
   const runs = useQuery(runsQuery(namespace, search));
   const rows = runs.data?.workflows ?? [];
   const filtered = Boolean(search.status || search.type || search.kind || search.q);
-  const unread = rejected(runs.error, "query");
-  const doubts = search.q && !unread ? (runs.data?.warnings ?? []) : [];
+  const invalid = rejected(runs.error, "query");
+  const doubts = search.q && !invalid ? (runs.data?.warnings ?? []) : [];
   const [starting, setStarting] = useState(false);
   return (
     <>
       <Heading title="Runs">
         <div className="flex flex-wrap gap-2 max-sm:contents">
-          <Filters types={rows.filter((r) => r.kind === (search.kind ?? "workflow")).map((r) => r.workflow_type)} wrong={Boolean(unread)} doubted={doubts.length > 0} />
+          <Filters types={rows.filter((r) => r.kind === (search.kind ?? "workflow")).map((r) => r.workflow_type)} wrong={Boolean(invalid)} doubted={doubts.length > 0} />
           <Act needs="writer" primary onClick={() => setStarting(true)}>
-            Start a run
+            Start workflow
           </Act>
         </div>
       </Heading>
@@ -57,15 +58,15 @@ export function RunsPage() {
       {!filtered && !search.after && <Samples rows={rows} />}
       <StatusTabs current={search.status} />
       <div className="mt-3" aria-busy={runs.isFetching}>
-        {unread ? (
-          <Unreadable filter={search.q ?? ""} error={unread} />
+        {invalid ? (
+          <InvalidFilter filter={search.q ?? ""} error={invalid} />
         ) : runs.isPending ? (
           <Waiting rows={10} height={57} />
         ) : runs.isError && !runs.data ? (
           <Failed error={runs.error} retry={() => void runs.refetch()} what="list of runs" />
         ) : rows.length === 0 ? (
           filtered ? (
-            <Empty title={runs.data.searched_to ? `No run matches yet in ${namespace}` : `No run matches in ${namespace}`}>
+            <Empty title={runs.data.searched_to ? `No matching runs found yet in ${namespace}` : `No matching runs in ${namespace}`}>
               <Link to="/" className="btn mt-4">
                 Show all runs
               </Link>
@@ -81,7 +82,7 @@ export function RunsPage() {
       </div>
       {runs.data?.searched_to && (
         <p role="status" className="mt-3 text-[13px] text-soft" data-searched-to>
-          Searched back to <When value={runs.data.searched_to} />. Older runs may match: go on with Older, or add a condition on StartTime.
+          Searched runs started in the last <SearchedFor to={runs.data.searched_to} />. Select Older to search further back, or add a condition on StartTime.
         </p>
       )}
       <Pager next={runs.data?.next_page_token ?? null} before={runs.isPlaceholderData} after={search.after} />
@@ -90,12 +91,24 @@ export function RunsPage() {
   );
 }
 
-/** A filter that cannot be read: what is wrong with it, and where. */
-function Unreadable({ filter, error }: { filter: string; error: ApiError }) {
+/** The time between now and the start of the oldest run that a search read. */
+function SearchedFor({ to }: { to: string }) {
+  const zone = useZone();
+  const now = useNow();
+  const at = parseTime(to) ?? now;
+  return (
+    <time dateTime={to} title={precise(to, zone)}>
+      {span(now - at)}
+    </time>
+  );
+}
+
+/** A filter that the app rejected: the error and its place. */
+function InvalidFilter({ filter, error }: { filter: string; error: ApiError }) {
   const at = error.position === undefined ? -1 : error.position - 1;
   const letters = [...filter];
   return (
-    <Empty title="This filter cannot be read">
+    <Empty title="Invalid filter">
       <p id="filter-error" role="alert" className="text-bad">
         {error.fields.query?.join("; ")}
       </p>
@@ -106,7 +119,7 @@ function Unreadable({ filter, error }: { filter: string; error: ApiError }) {
           {letters.slice(at + 1).join("")}
         </code>
       )}
-      <p className="mt-4">A filter names what runs have, as in</p>
+      <p className="mt-4">Example:</p>
       <code className="mt-1 block font-mono text-[13px]">WorkflowType = 'order' AND Amount &gt; 100 AND StartTime &gt; '2026-01-01'</code>
     </Empty>
   );
@@ -122,9 +135,9 @@ function Table({ rows: now }: { rows: RunView[] }) {
             <th className="w-30 sm:w-36">Status</th>
             <th>
               Workflow
-              {fresh > 0 && <span className="ml-2 text-accent" data-fresh>{count(fresh)} new, shown when the pointer leaves</span>}
+              {fresh > 0 && <span className="ml-2 text-accent" data-fresh>{count(fresh)} new · list paused while hovered</span>}
             </th>
-            <th className="hidden w-36 lg:table-cell">Queue</th>
+            <th className="hidden w-36 lg:table-cell">Task queue</th>
             <th className="hidden w-28 text-right sm:table-cell">Duration</th>
             <th className="hidden w-40 sm:table-cell">Started</th>
           </tr>
@@ -191,10 +204,10 @@ function Row({ run: r, height }: { run: RunView; height: number | undefined }) {
   );
 }
 
-/** Says of a run that it is an activity by itself. */
+/** The mark of a run that consists of one activity. */
 export const Alone = () => <span className="ml-2 rounded-md border border-line px-1.5 py-px text-xs font-normal whitespace-nowrap text-soft" data-kind="activity">activity</span>;
 
-/** How long a run took, or takes by now. */
+/** The duration of a run: from its start to its close or to the present. */
 export function Length({ run: r }: { run: RunView }) {
   const now = useNow(isOpen(r));
   const from = parseTime(r.started_at);
@@ -255,7 +268,7 @@ function Filters({ types, wrong, doubted }: { types: string[]; wrong: boolean; d
         <option value="activity">Activities</option>
       </select>
       <FilterField name="type" label={alone ? "Activity type" : "Workflow type"} placeholder="Any type" value={search.type} options={known} className="w-36 flex-1 sm:w-44 sm:flex-none" />
-      <FilterField name="q" label="Search workflow ids and business keys, or filter runs" placeholder="Search ids, or Amount > 100" value={search.q} wrong={wrong} doubted={doubted} className="basis-full sm:w-80 sm:basis-auto" />
+      <FilterField name="q" label="Search workflow IDs and business keys, or enter a filter" placeholder="Search IDs, or filter: Amount > 100" value={search.q} wrong={wrong} doubted={doubted} className="basis-full sm:w-80 sm:basis-auto" />
     </div>
   );
 }

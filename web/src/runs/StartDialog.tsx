@@ -18,27 +18,27 @@ const fields = [
 
 type Name = (typeof fields)[number];
 
-/** Starts a workflow, or an activity by itself, and goes to its run. */
+/** Starts a workflow, or an activity without one, and opens its run. */
 export default function StartDialog({ namespace, onClose }: { namespace: string; onClose: () => void }) {
   const client = useQueryClient();
   const navigate = useNavigate();
-  const [alone, setAlone] = useState(false); // an activity is started, not a workflow
+  const [alone, setAlone] = useState(false); // whether an activity is started instead of a workflow
   const typeField = alone ? "activity_type" : "workflow_type";
   const typesOf = (w: WorkerView) => (alone ? w.supported_activity_types : w.supported_workflow_types) ?? [];
   const [text, setText] = useState<Partial<Record<Name, string>>>({});
   const workers = useQuery(workersQuery(namespace)).data?.workers ?? [];
   const attributes = useQuery(searchAttributesQuery(namespace)).data?.custom_attributes ?? {};
   const type = text[typeField]?.trim() ?? "";
-  // Where one queue alone has workers for the type, it is meant.
+  // The default queue of a type is the only queue whose workers registered it, if there is exactly one.
   const queues = [...new Set(workers.filter((w) => typesOf(w).includes(type)).flatMap((w) => w.task_queues ?? [w.task_queue]))];
   const queue = text.task_queue ?? (queues.length === 1 ? queues[0]! : "");
   const m = useMutation({
     mutationFn: async () => {
-      if (!type) throw wrong(typeField, "say what to start");
-      const said = (name: Name) => (text[name]?.trim() ? { [name]: text[name]!.trim() } : {});
+      if (!type) throw wrong(typeField, "is required");
+      const trimmed = (name: Name) => (text[name]?.trim() ? { [name]: text[name]!.trim() } : {});
       const whole = (name: Name, least: number) => readWhole(text[name] ?? "", name, least);
       const parts = {
-        ...said("workflow_id"), ...said("business_key"), ...(queue.trim() && { task_queue: queue.trim() }),
+        ...trimmed("workflow_id"), ...trimmed("business_key"), ...(queue.trim() && { task_queue: queue.trim() }),
         input: readInput(text.input ?? "", "input"),
         memo: readObject(text.memo ?? "", "memo"),
         search_attributes: readObject(text.search_attributes ?? "", "search_attributes"),
@@ -47,7 +47,7 @@ export default function StartDialog({ namespace, onClose }: { namespace: string;
       };
       if (!alone) return api.start(namespace, { workflow_type: type, ...parts });
       return api.startActivity(namespace, {
-        activity_type: type, ...parts, ...said("session_id"), ...(text.session_id?.trim() && said("affinity")),
+        activity_type: type, ...parts, ...trimmed("session_id"), ...(text.session_id?.trim() && trimmed("affinity")),
         ...given({ retry_policy: readTries(text["retry_policy.max_attempts"] ?? "", text["retry_policy.backoff_seconds"] ?? "") }),
         ...given(Object.fromEntries(limits.map((name) => [name, whole(name, 1)]))),
       });
@@ -68,50 +68,50 @@ export default function StartDialog({ namespace, onClose }: { namespace: string;
   );
   const known = Object.entries(attributes).map(([n, t]) => `${n} (${t})`).join(", ");
   return (
-    <Dialog open wide onClose={onClose} title="Start a run" description={`In the namespace ${namespace}.`}>
-      <Form error={f.rest} at={m.error} pending={m.isPending} onSubmit={() => m.mutate()} onClose={onClose} act={m.isPending ? "Starting…" : "Start it"}>
+    <Dialog open wide onClose={onClose} title={alone ? "Start activity" : "Start workflow"} description={`Namespace ${namespace}`}>
+      <Form error={f.rest} at={m.error} pending={m.isPending} onSubmit={() => m.mutate()} onClose={onClose} act={m.isPending ? "Starting…" : "Start"}>
         <div className="grid gap-3 sm:grid-cols-2">
-          <Field label="What to start" className="sm:col-span-2">
+          <Field label="Kind" className="sm:col-span-2">
             {(c) => (
               <select {...c} value={alone ? "activity" : "workflow"} onChange={(e) => setAlone(e.target.value === "activity")}>
-                <option value="workflow">A workflow</option>
-                <option value="activity">An activity by itself, without a workflow</option>
+                <option value="workflow">Workflow</option>
+                <option value="activity">Activity without a workflow</option>
               </select>
             )}
           </Field>
           <Field label={alone ? "Activity type" : "Workflow type"} error={f.at(typeField)}>{line(typeField, "start-types")}</Field>
-          <Field label="Task queue" error={f.at("task_queue")} hint="default when empty">{line("task_queue", "start-queues")}</Field>
-          <Field label={alone ? "Id of the run" : "Workflow id"} mono className="sm:col-span-2" error={f.at("workflow_id")} hint="Used once. One is made when this is empty">{line("workflow_id")}</Field>
-          <Field label="Input, as JSON: a list of arguments, or one value" mono className="sm:col-span-2" error={f.at("input")}>
+          <Field label="Task queue" error={f.at("task_queue")} hint="Empty: default">{line("task_queue", "start-queues")}</Field>
+          <Field label="Workflow ID" mono className="sm:col-span-2" error={f.at("workflow_id")} hint="Generated if empty">{line("workflow_id")}</Field>
+          <Field label="Input (JSON: array of arguments, or one value)" mono className="sm:col-span-2" error={f.at("input")}>
             {area("input", 4, '[{"order": 1234}]')}
           </Field>
           {alone && (
             <>
-              <Field label="Session" error={f.at("session_id")} hint="Where it runs; empty: anywhere">{line("session_id")}</Field>
-              <Field label="When the session's holder is away" error={f.at("affinity")}>
+              <Field label="Session ID" error={f.at("session_id")} hint="Optional: run on the owner of this session">{line("session_id")}</Field>
+              <Field label="If the session owner is unavailable" error={f.at("affinity")}>
                 {(c) => (
                   <select {...c} disabled={!text.session_id?.trim()} value={text.affinity ?? ""} onChange={set("affinity")}>
-                    <option value="">Wait for it</option>
-                    <option value="soft">Let another worker have it after a while</option>
+                    <option value="">Wait for the owner</option>
+                    <option value="soft">Use another worker after a delay</option>
                   </select>
                 )}
               </Field>
-              <Field label="Attempts" error={f.at("retry_policy.max_attempts")} hint="1 when empty; 0: until it succeeds">{line("retry_policy.max_attempts")}</Field>
-              <Field label="Seconds between attempts" error={f.at("retry_policy.backoff_seconds")} hint="As 1, 10, 60: the last one stays">{line("retry_policy.backoff_seconds")}</Field>
-              <Field label="Seconds one attempt may take" error={f.at("start_to_close_timeout")}>{line("start_to_close_timeout")}</Field>
-              <Field label="Seconds without a heartbeat" error={f.at("heartbeat_timeout")}>{line("heartbeat_timeout")}</Field>
-              <Field label="Seconds it may wait for a worker" error={f.at("schedule_to_start_timeout")}>{line("schedule_to_start_timeout")}</Field>
-              <Field label="Seconds all attempts may take" error={f.at("schedule_to_close_timeout")}>{line("schedule_to_close_timeout")}</Field>
+              <Field label="Maximum attempts" error={f.at("retry_policy.max_attempts")} hint="Empty: 1; 0: unlimited">{line("retry_policy.max_attempts")}</Field>
+              <Field label="Retry backoff (s)" error={f.at("retry_policy.backoff_seconds")} hint="Example: 1, 10, 60; the last value repeats">{line("retry_policy.backoff_seconds")}</Field>
+              <Field label="Start-to-close timeout (s)" error={f.at("start_to_close_timeout")}>{line("start_to_close_timeout")}</Field>
+              <Field label="Heartbeat timeout (s)" error={f.at("heartbeat_timeout")}>{line("heartbeat_timeout")}</Field>
+              <Field label="Schedule-to-start timeout (s)" error={f.at("schedule_to_start_timeout")}>{line("schedule_to_start_timeout")}</Field>
+              <Field label="Schedule-to-close timeout (s)" error={f.at("schedule_to_close_timeout")}>{line("schedule_to_close_timeout")}</Field>
             </>
           )}
-          <Field label="Memo, a JSON object" mono error={f.at("memo")}>{area("memo", 2, '{"who": "Ada"}')}</Field>
-          <Field label="Search attributes, a JSON object" mono error={f.at("search_attributes")} hint={known && `Registered: ${known}`}>
+          <Field label="Memo (JSON object)" mono error={f.at("memo")}>{area("memo", 2, '{"owner": "Ada"}')}</Field>
+          <Field label="Search attributes (JSON object)" mono error={f.at("search_attributes")} hint={known && `Registered: ${known}`}>
             {area("search_attributes", 2, '{"Amount": 100}')}
           </Field>
           <Field label="Business key" error={f.at("business_key")}>{line("business_key")}</Field>
           <div className="grid grid-cols-2 gap-3">
-            <Field label="Priority" error={f.at("priority")} hint="0 first, 9 last">{line("priority")}</Field>
-            <Field label="Seconds before it begins" error={f.at("start_delay_seconds")}>{line("start_delay_seconds")}</Field>
+            <Field label="Priority" error={f.at("priority")} hint="0 (highest) to 9 (lowest)">{line("priority")}</Field>
+            <Field label="Start delay (s)" error={f.at("start_delay_seconds")}>{line("start_delay_seconds")}</Field>
           </div>
         </div>
         <datalist id="start-types">
@@ -129,5 +129,5 @@ export default function StartDialog({ namespace, onClose }: { namespace: string;
   );
 }
 
-/** What was said of some members; those that were left out are not there. */
+/** An object without its undefined members. */
 const given = <T extends object>(all: T) => Object.fromEntries(Object.entries(all).filter(([, v]) => v !== undefined)) as { [K in keyof T]?: NonNullable<T[K]> };

@@ -14,14 +14,14 @@ import { Form } from "../ui/Form";
 import { When } from "../ui/When";
 import { overlaps } from "./draft";
 
-/** An instant as a field of the browser gives it, without a zone, as the app takes it. */
+/** The value of a datetime-local field, which has no zone, as an RFC 3339 time. */
 export function instant(text: string, zone: Zone, field: string): string {
   const at = new Date(zone === "utc" ? `${text}Z` : text);
-  if (!text || Number.isNaN(at.getTime())) throw wrong(field, "say when");
+  if (!text || Number.isNaN(at.getTime())) throw wrong(field, "is required");
   return at.toISOString();
 }
 
-/** Fires a schedule for times that have passed, and shows what came of each. */
+/** Runs a schedule for past times and shows the outcome of each. */
 export default function BackfillDialog({ schedule: s, onClose }: { schedule: Schedule; onClose: () => void }) {
   const client = useQueryClient();
   const zone = useZone();
@@ -34,19 +34,19 @@ export default function BackfillDialog({ schedule: s, onClose }: { schedule: Sch
   });
   const f = faults(m.error, ["start_time", "end_time", "overlap_policy"]);
   return (
-    <Dialog open onClose={onClose} title="Make up for times that have passed" description={`Every time of ${s.schedule_id} in this stretch, both ends included, is fired now.`}>
-      <Form error={f.rest} at={m.error} pending={m.isPending} onSubmit={() => m.mutate()} onClose={onClose} act={m.isPending ? "Firing…" : "Fire them"}>
+    <Dialog open onClose={onClose} title="Backfill" description={`Runs ${s.schedule_id} now for every scheduled time in this range, both ends included.`}>
+      <Form error={f.rest} at={m.error} pending={m.isPending} onSubmit={() => m.mutate()} onClose={onClose} act={m.isPending ? "Starting…" : "Start backfill"}>
         <div className="grid gap-3 sm:grid-cols-2">
-          <Field label={`From, in ${zoneName(zone)}`} error={f.at("start_time")}>
+          <Field label={`From (${zoneName(zone)})`} error={f.at("start_time")}>
             {(c) => <input {...c} type="datetime-local" step={1} value={from} onChange={(e) => setFrom(e.target.value)} />}
           </Field>
-          <Field label={`To, in ${zoneName(zone)}`} error={f.at("end_time")}>
+          <Field label={`To (${zoneName(zone)})`} error={f.at("end_time")}>
             {(c) => <input {...c} type="datetime-local" step={1} value={to} onChange={(e) => setTo(e.target.value)} />}
           </Field>
-          <Field label="While one is open" className="sm:col-span-2" error={f.at("overlap_policy")}>
+          <Field label="Overlap policy" className="sm:col-span-2" error={f.at("overlap_policy")}>
             {(c) => (
               <select {...c} value={overlap} onChange={(e) => setOverlap(e.target.value)}>
-                <option value="">as the schedule says: {overlaps.find(([p]) => p === s.overlap_policy)?.[1] ?? words(s.overlap_policy)}</option>
+                <option value="">Policy of the schedule: {overlaps.find(([p]) => p === s.overlap_policy)?.[1] ?? words(s.overlap_policy)}</option>
                 {overlaps.map(([policy, says]) => (
                   <option key={policy} value={policy}>
                     {says}
@@ -69,9 +69,9 @@ function Came({ of }: { of: ScheduleReceipt }) {
   return (
     <div role="status" className="mt-3 rounded-lg bg-sunken px-3 py-2" data-backfilled={of.fires_attempted}>
       <p className="font-medium">
-        {of.fires_attempted === 0 ? "No time of the schedule is in this stretch." : [...tally].map(([what, n]) => `${count(n)} ${words(what)}`).join(", ")}
+        {of.fires_attempted === 0 ? "No scheduled time in this range." : [...tally].map(([what, n]) => `${count(n)} ${words(what)}`).join(", ")}
       </p>
-      <ol className="mt-1 max-h-44 overflow-y-auto" tabIndex={0} aria-label="What came of each">
+      <ol className="mt-1 max-h-44 overflow-y-auto" tabIndex={0} aria-label="Results">
         {results.map((r) => (
           <li key={r.fire_time} className="flex flex-wrap justify-between gap-x-3 text-[13px]">
             <When value={r.fire_time} form="absolute" />

@@ -5,7 +5,7 @@ import type { ScheduleSpec } from "../api/types";
 import { When } from "../ui/When";
 import { specOf, type Draft } from "./draft";
 
-const restMs = 350; // after the last key, before the app is asked
+const restMs = 350; // between the last key press and the request
 
 export interface Times {
   spec: ScheduleSpec | undefined;
@@ -13,7 +13,7 @@ export interface Times {
   error: Error | null;
 }
 
-/** The next times at which what is typed would fire, once the typing rests. */
+/** The next times of the spec that is being typed, requested after a pause in typing. */
 export function useTimes(d: Pick<Draft, "cron" | "intervals" | "zone">): Times {
   const typed = JSON.stringify(specOf(d));
   const [asked, setAsked] = useState(typed);
@@ -26,17 +26,17 @@ export function useTimes(d: Pick<Draft, "cron" | "intervals" | "zone">): Times {
   return { spec, times: q.error ? undefined : q.data?.times.filter((t) => t !== null), error: spec ? q.error : null };
 }
 
-/** Shows them. */
+/** Shows the upcoming times of a spec. */
 export function Preview({ times: { spec, times, error } }: { times: Times }) {
   return (
     <div className="rounded-lg bg-sunken px-3 py-2 sm:col-span-2" role="status" data-next-fires>
-      <span className="label">Fires next</span>
+      <span className="label">Upcoming times</span>
       {!spec || error ? (
-        <p className="text-soft">{error ? "at no time, as it is typed" : "only when triggered, as long as it has no times"}</p>
+        <p className="text-soft">{error ? "invalid cron expression or interval" : "only when triggered manually"}</p>
       ) : !times ? (
         <p className="text-faint">…</p>
       ) : times.length === 0 ? (
-        <p className="text-warn">never: these times do not come</p>
+        <p className="text-warn">never</p>
       ) : (
         <ol className="grid gap-x-6 sm:grid-cols-2">
           {times.map((t) => (

@@ -13,7 +13,7 @@ import { Empty, Fact, Failed, Section, useTitle, Waiting } from "../ui/Page";
 import { Status } from "../ui/Status";
 import { Older } from "../ui/Older";
 import { When } from "../ui/When";
-import { started, timing, told } from "./facts";
+import { details, started, timing } from "./facts";
 import { Verbs } from "./Verbs";
 
 export function SchedulePage() {
@@ -35,7 +35,7 @@ function View({ schedule: s }: { schedule: Schedule }) {
       const before = client.getQueryData<Past>(query.queryKey);
       if (!before) return;
       const past = await readBack((where) => api.scheduleHistory(s, where), before);
-      // What came meanwhile stays in front.
+      // Events that arrived since the request stay in front.
       client.setQueryData<Past>(query.queryKey, (now) => ({ ...past, events: [...(now?.events ?? []).filter((e) => e.sequence > (before.events[0]?.sequence ?? 0)), ...past.events] }));
     },
   });
@@ -55,15 +55,15 @@ function View({ schedule: s }: { schedule: Schedule }) {
       </div>
       {s.note && <p className={"card mt-3 border-l-3 border-l-idle px-4 py-3 break-words"}>{s.note}</p>}
       <dl className="card mt-4 grid grid-cols-2 gap-x-6 gap-y-4 p-4 md:grid-cols-4">
-        <Fact name="Fires" wide>
+        <Fact name="Timing" wide>
           <span className="font-mono text-[13px]">{timing(s)}</span>
-          {s.jitter_seconds > 0 && <span className="text-faint"> up to {s.jitter_seconds} s late</span>}
+          {s.jitter_seconds > 0 && <span className="text-faint">, jitter up to {s.jitter_seconds} s</span>}
         </Fact>
-        <Fact name="Starts">
+        <Fact name="Action">
           {started(s)}
           {s.action.session_id && (
             <>
-              <span className="text-faint"> in the session </span>
+              <span className="text-faint"> in session </span>
               <Link to="/sessions/$session" params={{ session: s.action.session_id }} className="quiet">
                 {s.action.session_id}
               </Link>
@@ -71,36 +71,36 @@ function View({ schedule: s }: { schedule: Schedule }) {
           )}
           {s.action.task_queue && (
             <>
-              <span className="text-faint"> on </span>
+              <span className="text-faint"> on queue </span>
               <Link to="/queues/$queue" params={{ queue: s.action.task_queue }} className="quiet">
                 {s.action.task_queue}
               </Link>
             </>
           )}
         </Fact>
-        <Fact name="While the last is open">{words(s.overlap_policy)}</Fact>
-        <Fact name="Next">
+        <Fact name="Overlap policy">{words(s.overlap_policy)}</Fact>
+        <Fact name="Next run">
           <When value={s.paused ? null : s.next_fire} form="both" />
         </Fact>
-        <Fact name="Last">
+        <Fact name="Last run">
           <When value={s.last_fire} form="both" />
         </Fact>
-        <Fact name="Fired">
+        <Fact name="Runs">
           {count(s.fires_count)}
           {s.failures_count > 0 && <span className="text-bad">, {count(s.failures_count)} failed</span>}
-          {s.remaining_actions !== null && <span className="text-faint">, {count(s.remaining_actions)} left</span>}
+          {s.remaining_actions !== null && <span className="text-faint">, {count(s.remaining_actions)} remaining</span>}
         </Fact>
-        <Fact name="Held back">
-          {count(s.info.skipped_trigger_count)} skipped, {count(s.info.buffered_actions)} waiting
+        <Fact name="Skipped or buffered">
+          {count(s.info.skipped_trigger_count)} skipped, {count(s.info.buffered_actions)} buffered
           {s.info.last_skip_reason && <span className="block text-xs text-faint">{words(s.info.last_skip_reason)}</span>}
         </Fact>
       </dl>
       <section aria-label="Input" className="card mt-3 p-4">
-        <h2 className="label mb-1.5">Input of what it starts</h2>
+        <h2 className="label mb-1.5">Input</h2>
         {s.action.input === undefined || s.action.input === null ? <p className="text-soft">No arguments</p> : <JsonView value={s.action.input} what="input" />}
       </section>
-      <Section title="What it did">
-        {history.isPending ? <Waiting rows={3} height={44} /> : events.length === 0 ? <Empty title="Nothing yet" /> : <Events events={events} />}
+      <Section title="History">
+        {history.isPending ? <Waiting rows={3} height={44} /> : events.length === 0 ? <Empty title="No events yet" /> : <Events events={events} />}
         {history.data?.more && (
           <Older pending={older.isPending} error={older.error} onClick={() => older.mutate()} shown={events.length} what="events" />
         )}
@@ -115,7 +115,7 @@ function Events({ events }: { events: ScheduleEvent[] }) {
       {events.map((e) => (
         <li key={e.sequence} className="flex min-h-11 flex-wrap items-center gap-x-4 gap-y-0.5 px-4 py-2" data-schedule-event={e.event_type}>
           <span className="font-medium">{eventName(e.event_type)}</span>
-          <span className="min-w-0 flex-1 break-words text-soft">{told(e)}</span>
+          <span className="min-w-0 flex-1 break-words text-soft">{details(e)}</span>
           {e.workflow_run_id && (
             <Link to="/runs/$runId" params={{ runId: e.workflow_run_id }} data-nav className="quiet min-w-0 font-mono text-[13px] break-all">
               {e.workflow_instance_id}

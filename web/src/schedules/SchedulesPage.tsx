@@ -34,7 +34,7 @@ export function SchedulesPage() {
         <Failed error={list.error} retry={() => void list.refetch()} what="list of schedules" />
       ) : schedules.length === 0 ? (
         <Empty title={`No schedules in ${namespace}`}>
-          A schedule starts a workflow at its times. Make one here, with <code className="font-mono text-[13px]">sojourn schedules create</code> or the API.
+          A schedule starts a workflow or an activity at given times. Create one here, with <code className="font-mono text-[13px]">sojourn schedules create</code> or with the API.
         </Empty>
       ) : (
         <>
@@ -43,11 +43,11 @@ export function SchedulesPage() {
               <thead>
                 <tr className="border-b border-line text-xs text-faint [&>th]:px-3 [&>th]:py-2 sm:[&>th]:px-4 [&>th]:font-normal">
                   <th>Status</th>
-                  <th>Schedule</th>
-                  <th className="hidden sm:table-cell">Fires</th>
-                  <th className="hidden text-right sm:table-cell">Fired</th>
-                  <th className="hidden sm:table-cell">Last</th>
-                  <th>Next</th>
+                  <th>Schedule ID</th>
+                  <th className="hidden sm:table-cell">Timing</th>
+                  <th className="hidden text-right sm:table-cell">Runs</th>
+                  <th className="hidden sm:table-cell">Last run</th>
+                  <th>Next run</th>
                 </tr>
               </thead>
               <tbody className="divide-y divide-line">

@@ -14,23 +14,23 @@ import ScheduleDialog from "./ScheduleDialog";
 type Verb = "pause" | "resume" | "trigger" | "delete";
 
 const asks: Record<Verb, { name: string; title: string; says: string; act: string }> = {
-  pause: { name: "Pause", title: "Pause this schedule?", says: "It starts nothing until it is resumed. What it started goes on.", act: "Pause the schedule" },
-  resume: { name: "Resume", title: "Resume this schedule?", says: "It fires again at its times. Those that passed meanwhile are not made up for.", act: "Resume the schedule" },
-  trigger: { name: "Trigger", title: "Fire this schedule now?", says: "It starts its workflow at once, as far as its overlap policy lets it.", act: "Fire it" },
+  pause: { name: "Pause", title: "Pause this schedule?", says: "No runs are started until the schedule is resumed. Open runs continue.", act: "Pause schedule" },
+  resume: { name: "Resume", title: "Resume this schedule?", says: "Runs are started again at the scheduled times. Missed times are not backfilled.", act: "Resume schedule" },
+  trigger: { name: "Trigger", title: "Trigger this schedule now?", says: "Starts a run immediately, subject to the overlap policy.", act: "Trigger run" },
   delete: {
-    name: "Delete", title: "Delete this schedule?", act: "Delete the schedule",
-    says: "It goes with its history, and starts nothing more. What it started goes on. This cannot be undone.",
+    name: "Delete", title: "Delete this schedule?", act: "Delete schedule",
+    says: "Deletes the schedule and its history. Open runs continue. This cannot be undone.",
   },
 };
 
-/** What a verb came to. */
+/** The result of an action. */
 interface Turned {
   outcome: string;
   reason?: string;
   workflow_id?: string;
 }
 
-/** What an operator may do to a schedule. What a firing came to is shown, since a policy may hold it back. */
+/** Actions on a schedule. The outcome of a trigger is shown, because the overlap policy may skip or buffer the run. */
 export function Verbs({ schedule: s }: { schedule: Schedule }) {
   const [verb, setVerb] = useState<Verb | null>(null);
   const [form, setForm] = useState<"change" | "backfill" | null>(null);
@@ -71,7 +71,7 @@ export function Verbs({ schedule: s }: { schedule: Schedule }) {
         Backfill
       </Act>
       <Act needs="operator" onClick={() => setForm("change")}>
-        Change
+        Edit
       </Act>
       <Act needs="operator" danger onClick={() => ask("delete")}>
         Delete
@@ -83,7 +83,7 @@ export function Verbs({ schedule: s }: { schedule: Schedule }) {
           <Form error={m.error} pending={m.isPending} onSubmit={() => m.mutate(verb)} onClose={() => setVerb(null)} act={asks[verb].act} danger={verb === "delete"}>
             {(verb === "pause" || verb === "resume") && (
               <label className="block">
-                <span className="label">Note, shown with the schedule</span>
+                <span className="label">Note (shown with the schedule)</span>
                 <input className="field mt-1" maxLength={1000} value={note} onChange={(e) => setNote(e.target.value)} />
               </label>
             )}

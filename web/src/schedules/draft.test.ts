@@ -51,7 +51,7 @@ describe("a schedule", () => {
   it("that is new needs a time, and names what is wrong", () => {
     const d = draftOf(undefined, "Asia/Kolkata");
     expect(d.zone).toBe("Asia/Kolkata");
-    expect(() => requestOf(d)).toThrow("spec.cron_expressions: say when");
+    expect(() => requestOf(d)).toThrow("spec.cron_expressions: is required, or an interval");
     expect(() => requestOf({ ...d, type: "t", cron: "@daily", memo: "[]" })).toThrow("action.memo");
     expect(() => requestOf({ ...d, type: "t", cron: "@daily", jitter: "-1" })).toThrow("jitter_seconds");
     expect(requestOf({ ...d, id: " nightly ", cron: "@daily", type: "report" })).toEqual({
@@ -66,7 +66,7 @@ describe("a schedule", () => {
     expect(requestOf({ ...draftOf(schedule, "UTC"), alone: true, type: "load" }, schedule).action).toEqual({ activity_type: "load", task_queue: "q", input: ["all"], memo: { who: "ops" } });
     expect(() => requestOf({ ...draftOf(warm, "UTC"), attempts: "" }, warm)).toThrow("action.retry_policy.max_attempts");
   });
-  it("keeps its bound on firings, since that cannot be taken away", () => {
+  it("keeps its maximum number of runs, which cannot be removed", () => {
     expect(() => requestOf({ ...draftOf(schedule, "UTC"), maxRuns: "" }, schedule)).toThrow("max_runs");
     expect(requestOf({ ...draftOf(schedule, "UTC"), maxRuns: "12" }, schedule).max_runs).toBe(12);
   });
@@ -75,5 +75,5 @@ describe("a schedule", () => {
 it("takes the ends of a backfill in the zone the page shows", () => {
   expect(instant("2026-01-01T12:00:00", "utc", "start_time")).toBe("2026-01-01T12:00:00.000Z");
   expect(instant("2026-01-01T12:00:00", "local", "start_time")).toBe("2026-01-01T11:00:00.000Z"); // the tests run in Berlin
-  expect(() => instant("", "utc", "end_time")).toThrow("end_time: say when");
+  expect(() => instant("", "utc", "end_time")).toThrow("end_time: is required");
 });

@@ -4,7 +4,7 @@ import { print } from "../lib/format";
 import { Exact } from "../lib/json";
 import { readInput, readObject, readTries, readWhole } from "../lib/input";
 
-/** A schedule as it is typed. */
+/** The text of the fields of a schedule form. */
 export interface Draft {
   id: string;
   cron: string; // an expression a line
@@ -15,7 +15,7 @@ export interface Draft {
   maxRuns: string;
   paused: boolean;
   note: string;
-  alone: boolean; // an activity is started, not a workflow
+  alone: boolean; // whether an activity is started instead of a workflow
   type: string;
   session: string;
   attempts: string;
@@ -36,12 +36,12 @@ export const fields = [
 ] as const;
 
 export const overlaps: [policy: OverlapPolicy, says: string][] = [
-  ["skip", "leave this firing out"],
-  ["buffer_one", "wait for it; one firing at most waits"],
-  ["buffer_all", "wait for it; all firings wait in turn"],
-  ["allow_all", "start beside it"],
-  ["cancel_other", "cancel it, and start"],
-  ["terminate_other", "terminate it, and start"],
+  ["skip", "Skip the new run"],
+  ["buffer_one", "Buffer one run"],
+  ["buffer_all", "Buffer all runs"],
+  ["allow_all", "Allow concurrent runs"],
+  ["cancel_other", "Cancel the open run"],
+  ["terminate_other", "Terminate the open run"],
 ];
 
 const units: [RegExp, string, "date" | "time"][] = [
@@ -52,7 +52,7 @@ const units: [RegExp, string, "date" | "time"][] = [
   [/^s(ec(ond)?s?)?$/, "S", "time"],
 ];
 
-/** A length as people type it, "1h 30m" or "90 min", as the app takes it: "PT1H30M". What is no length stays as it is, for the app to refuse. */
+/** Converts a typed duration such as "1h 30m" or "90 min" to ISO 8601: "PT1H30M". Other text is returned unchanged, and the app rejects it. */
 export function iso(text: string): string {
   const plain = text.trim().toLowerCase();
   if (/^p/.test(plain)) return plain.toUpperCase();
@@ -69,7 +69,7 @@ export function iso(text: string): string {
   return `P${out.date}${out.time && `T${out.time}`}`;
 }
 
-/** The other way: "PT1H30M" is "1h 30m", and so is "PT5400S", as the command line sends it. */
+/** The inverse of iso: "PT1H30M" and "PT5400S", which the command line sends, are "1h 30m". */
 export function spoken(text: string): string {
   const m = /^P(?:(\d+)W)?(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+)S)?)?$/.exec(text);
   if (!m) return text;
@@ -85,7 +85,7 @@ export function spoken(text: string): string {
 
 const lines = (text: string): string[] => text.split("\n").map((l) => l.trim()).filter(Boolean);
 
-/** When it fires, as typed; nothing while nothing is typed. */
+/** The spec that was typed; undefined while it is empty. */
 export function specOf(d: Pick<Draft, "cron" | "intervals" | "zone">): ScheduleSpec | undefined {
   const cron = lines(d.cron);
   const intervals = lines(d.intervals).map((l) => {
@@ -102,7 +102,7 @@ export function specOf(d: Pick<Draft, "cron" | "intervals" | "zone">): ScheduleS
 
 const json = (v: Json | undefined): string => (v === undefined || v === null || (typeof v === "object" && !(v instanceof Exact) && Object.keys(v).length === 0) ? "" : print(v));
 
-/** The draft a form begins with: an empty one, or a schedule as it is. */
+/** The initial draft of a form: empty, or of an existing schedule. */
 export function draftOf(s: Schedule | undefined, zone: string): Draft {
   return {
     id: s?.schedule_id ?? "",
@@ -128,7 +128,7 @@ export function draftOf(s: Schedule | undefined, zone: string): Draft {
   };
 }
 
-/** What the form does not show of what is started, as long as it starts the same kind of thing. */
+/** Members of the action that the form does not show. They are kept unless the kind of action changes. */
 function kept(d: Draft, before?: Schedule): Partial<ScheduleRequest["action"]> {
   if (!before || Boolean(before.action.activity_type) !== d.alone) return {};
   const {
@@ -150,14 +150,14 @@ function activity(d: Draft, before?: Schedule) {
   };
 }
 
-/** What is sent. What the form does not show of a schedule stays as it is. */
+/** The request for a draft. Members that the form does not show keep their values. */
 export function requestOf(d: Draft, before?: Schedule): ScheduleRequest {
   const spec = specOf(d);
-  if (!spec) throw wrong("spec.cron_expressions", "say when: an expression here, or an interval");
-  if (!d.type.trim()) throw wrong(d.alone ? "action.activity_type" : "action.workflow_type", "say what to start");
+  if (!spec) throw wrong("spec.cron_expressions", "is required, or an interval");
+  if (!d.type.trim()) throw wrong(d.alone ? "action.activity_type" : "action.workflow_type", "is required");
   const [input, memo, attributes] = [readInput(d.input, "action.input"), readObject(d.memo, "action.memo"), readObject(d.attributes, "action.search_attributes")];
   const max = readWhole(d.maxRuns, "max_runs", 1);
-  if (before?.max_runs && max === undefined) throw wrong("max_runs", "a bound that was set can be moved, but not taken away");
+  if (before?.max_runs && max === undefined) throw wrong("max_runs", "can be changed, but not removed");
   return {
     ...(!before && d.id.trim() && { schedule_id: d.id.trim() }),
     spec,

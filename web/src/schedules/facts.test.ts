@@ -1,12 +1,12 @@
 import { expect, it } from "vitest";
 import type { Schedule, ScheduleEvent } from "../api/types";
-import { timing, told, untilFiring } from "./facts";
+import { timing, details, untilFiring } from "./facts";
 
-it("says when a schedule fires in the words it was given", () => {
+it("prints the times of a schedule as they were configured", () => {
   expect(timing({ spec: { cron_expressions: ["0 9 * * 1"], timezone: "Europe/Berlin", intervals: [{ every: "PT30M", offset: "PT5M" }] } })).toBe(
-    "0 9 * * 1 (Europe/Berlin), every 30m, moved by 5m",
+    "0 9 * * 1 (Europe/Berlin), every 30m, offset 5m",
   );
-  expect(timing({ spec: {} })).toBe("only when triggered");
+  expect(timing({ spec: {} })).toBe("only when triggered manually");
 });
 
 it("reads schedules again after their next firing, at most every two seconds", () => {
@@ -19,14 +19,14 @@ it("reads schedules again after their next firing, at most every two seconds", (
   expect(untilFiring([at("2027-01-01T00:00:00Z")], now)).toBe(3_600_000);
 });
 
-it("tells what came of a firing, and why", () => {
+it("prints outcome and reason of an event", () => {
   const e = { event_type: "ScheduleTriggered", payload: { outcome: "skipped", reason: "previous_run_open", at: 1 } } as unknown as ScheduleEvent;
-  expect(told(e)).toBe("skipped: previous run open");
-  expect(told({ event_type: "ScheduleCreated", payload: null } as unknown as ScheduleEvent)).toBe("");
+  expect(details(e)).toBe("skipped: previous run open");
+  expect(details({ event_type: "ScheduleCreated", payload: null } as unknown as ScheduleEvent)).toBe("");
 });
 
-it("does not say again what the name of the event says", () => {
-  const deleted = (reason: string) => told({ event_type: "ScheduleDeleted", payload: { reason } } as unknown as ScheduleEvent);
+it("does not repeat the name of the event", () => {
+  const deleted = (reason: string) => details({ event_type: "ScheduleDeleted", payload: { reason } } as unknown as ScheduleEvent);
   expect(deleted("deleted")).toBe("");
   expect(deleted("max_runs_exhausted")).toBe("max runs exhausted");
 });

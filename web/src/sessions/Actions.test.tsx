@@ -94,8 +94,8 @@ describe("an operator's verbs", () => {
     answer = () => Response.json({ reason: "worker_session_not_active", message: "session a/b has ended: closed" }, { status: 409 });
     await show(session());
     await click("button", "Close");
-    await there('[role="dialog"]', "The 2 that wait fail with session_closed. What runs in it may end");
-    await click('button[type="submit"]', "Close the session");
+    await there('[role="dialog"]', "2 waiting activities fail with session_closed. Running activities can finish");
+    await click('button[type="submit"]', "Close session");
     await there('[role="alert"]', "session a/b has ended: closed");
     expect(sent).toEqual([{ path: "/api/worker-sessions/a%2Fb/close", body: { reason: "" }, namespace: "team-a" }]);
     expect(find('[role="dialog"]')).toBeDefined();
@@ -103,7 +103,7 @@ describe("an operator's verbs", () => {
   it("do nothing for a viewer, and say why", async () => {
     await show(session(), "viewer");
     const close = await there("button", "Close");
-    expect([close.getAttribute("aria-disabled"), close.title]).toEqual(["true", "The role viewer may not do this; an operator may."]);
+    expect([close.getAttribute("aria-disabled"), close.title]).toEqual(["true", "Requires the role operator; you have viewer."]);
     await click("button", "Close");
     expect(find('[role="dialog"]')).toBeUndefined();
     expect(sent).toEqual([]);

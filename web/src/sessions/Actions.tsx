@@ -8,7 +8,7 @@ import { Dialog } from "../ui/Dialog";
 import { Form } from "../ui/Form";
 import { isHeld, isOver, targets } from "./verbs";
 
-/** What an operator may do to a session that has not ended; each asks once more before it is done. */
+/** Actions on a session that has not ended; each opens a confirmation. */
 export function Actions({ session }: { session: SessionView }) {
   const [which, setWhich] = useState<"migrate" | "close" | null>(null);
   if (isOver(session)) return null;
@@ -47,7 +47,7 @@ interface Props {
 function Reason({ value, set }: { value: string; set: (to: string) => void }) {
   return (
     <label className="mt-3 block">
-      <span className="label">Reason, kept in the timeline and the audit</span>
+      <span className="label">Reason (recorded in the ownership history and the audit log)</span>
       <input className="field mt-1" maxLength={1000} value={value} onChange={(e) => set(e.target.value)} />
     </label>
   );
@@ -56,11 +56,11 @@ function Reason({ value, set }: { value: string; set: (to: string) => void }) {
 function CloseDialog({ session: s, onClose }: Props) {
   const [reason, setReason] = useState("");
   const m = useVerb(s, () => api.closeSession(s, reason.trim()), onClose);
-  const fails = s.ready_activity_count > 0 ? `The ${s.ready_activity_count} that wait fail with session_closed. ` : "";
-  const ends = s.active_activity_count > 0 ? `What runs in it may end, but nothing new begins. ` : "";
+  const fails = s.ready_activity_count > 0 ? `${s.ready_activity_count} waiting ${s.ready_activity_count === 1 ? "activity fails" : "activities fail"} with session_closed. ` : "";
+  const ends = s.active_activity_count > 0 ? "Running activities can finish; no new ones start. " : "";
   return (
-    <Dialog open onClose={onClose} title="Close this session?" description={`${fails}${ends}Its id cannot be used again. This cannot be undone.`}>
-      <Form error={m.error} pending={m.isPending} onSubmit={() => m.mutate()} onClose={onClose} act="Close the session" danger>
+    <Dialog open onClose={onClose} title="Close this session?" description={`${fails}${ends}The session ID cannot be used again. This cannot be undone.`}>
+      <Form error={m.error} pending={m.isPending} onSubmit={() => m.mutate()} onClose={onClose} act="Close session" danger>
         <Reason value={reason} set={setReason} />
       </Form>
     </Dialog>
@@ -76,15 +76,15 @@ function MigrateDialog({ session: s, onClose }: Props) {
   const m = useVerb(s, () => api.migrateSession(s, { worker, force, reason: reason.trim() }), onClose);
   const held = isHeld(s);
   const what = held
-    ? `${s.lease_owner} gives it up${s.active_activity_count > 0 ? " when what runs in it has ended" : ""}, and another worker claims it under a new epoch. What is in memory is lost and has to be rebuilt.`
-    : "Nobody holds it. For a short time it is kept for the worker you name.";
+    ? `${s.lease_owner} releases the session${s.active_activity_count > 0 ? " when its running activities have finished" : ""}, and another worker acquires it with a new epoch. In-memory state is lost and has to be rebuilt.`
+    : "The session has no owner. It is reserved for the chosen worker for a short time.";
   return (
-    <Dialog open onClose={onClose} title="Move this session to another worker?" description={what}>
+    <Dialog open onClose={onClose} title="Migrate this session?" description={what}>
       <Form error={m.error} pending={m.isPending} onSubmit={() => m.mutate()} onClose={onClose} act="Migrate" danger={force}>
         <label className="block">
-          <span className="label">To</span>
+          <span className="label">Target worker</span>
           <select className="field mt-1" value={worker} onChange={(e) => setWorker(e.target.value)}>
-            <option value="">the worker with the most room</option>
+            <option value="">Worker with the most free session slots</option>
             {found.map((t) => (
               <option key={t.id} value={t.id}>
                 {t.id} ({t.held} of {t.most} sessions)
@@ -92,14 +92,14 @@ function MigrateDialog({ session: s, onClose }: Props) {
             ))}
           </select>
         </label>
-        {workers.isSuccess && found.length === 0 && <p className="mt-1 text-xs text-warn">No other worker that is there now can take it.</p>}
-        {workers.isError && <p className="mt-1 text-xs text-bad">The workers could not be read: {workers.error.message}</p>}
+        {workers.isSuccess && found.length === 0 && <p className="mt-1 text-xs text-warn">No other live worker can own this session.</p>}
+        {workers.isError && <p className="mt-1 text-xs text-bad">Could not load the workers: {workers.error.message}</p>}
         {held && (
           <label className="mt-3 flex items-start gap-2.5">
             <input type="checkbox" className="mt-1 size-4 shrink-0 accent-(--bad)" checked={force} onChange={(e) => setForce(e.target.checked)} />
             <span>
-              At once, whatever runs in it
-              <span className="block text-xs text-faint">An activity under way loses its session, and its result may be refused.</span>
+              Force: do not wait for running activities
+              <span className="block text-xs text-faint">A running activity loses its session, and its result may be rejected.</span>
             </span>
           </label>
         )}

@@ -8,14 +8,14 @@ interface Props {
   align?: "start" | "end";
 }
 
-/** The time a holder's lease has left, counting down, over the share of the lease it is. */
+/** The remaining time of the owner's lease, as a countdown above a bar. */
 export function LeaseLeft({ session: s, align = "end" }: Props) {
   return <Left until={isHeld(s) ? parseTime(s.lease_expires_at) : null} of={s.lease_seconds} over="expired" align={align} />;
 }
 
-/** The time until a session ends at the latest, whoever holds it. */
+/** The remaining time to live of a session, whatever its owner. */
 export function TtlLeft({ session: s }: { session: SessionView }) {
-  return <Left until={parseTime(s.ttl_expires_at)} of={s.ttl_seconds ?? 0} over="over" align="start" />;
+  return <Left until={parseTime(s.ttl_expires_at)} of={s.ttl_seconds ?? 0} over="expired" align="start" />;
 }
 
 function Left({ until, of, over, align }: { until: number | null; of: number; over: string; align: "start" | "end" }) {

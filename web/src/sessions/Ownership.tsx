@@ -16,12 +16,12 @@ import { facts, holds, ordinals, reason, runOf, type Hold } from "./ownership";
 
 const shownFirst = 100; // entries; each "older" shows as many more
 
-/** Who held a session from when to when, why no longer, and what ran meanwhile. */
+/** The owners of a session over time, why each ownership ended, and the attempts that ran. */
 export function Ownership({ session }: { session: SessionView }) {
   const { timeline, more, pending, error, older } = useTimeline(session);
   const [most, setMost] = useState(shownFirst);
   if (timeline.length === 0) {
-    return <Empty title="Nobody has held this session yet">The first activity of the session decides which worker it stays with.</Empty>;
+    return <Empty title="No owner yet">The worker that runs the first activity becomes the owner.</Empty>;
   }
   const all = holds(timeline);
   const numbers = ordinals(timeline, session.claims);
@@ -45,7 +45,7 @@ export function Ownership({ session }: { session: SessionView }) {
   );
 }
 
-/** Who held the session when, on one line. Each worker keeps its colour. */
+/** The owners of the session on one line. Each worker has one colour. */
 function HoldBar({ timeline, all, numbers }: { timeline: SessionEvent[]; all: Hold[]; numbers: Map<number, number> }) {
   const now = useNow(all.some((h) => h.to === null));
   const zone = useZone();
@@ -97,7 +97,7 @@ function HoldTip({ hold: h, now, number }: { hold: Hold; now: number; number: nu
   );
 }
 
-// A change that the app learns to write does not compile here until somebody has said how it looks.
+// A new kind of change does not compile here until it has a tone.
 const looks: Record<SessionChange, Tone> = {
   started: "run",
   claimed: "stay",
@@ -116,7 +116,7 @@ const looks: Record<SessionChange, Tone> = {
 };
 const dots = { run: "bg-run", good: "bg-good", bad: "bg-bad", warn: "bg-warn", idle: "bg-line-strong", stay: "bg-stay" };
 
-/** Events that take a session from its holder: what they say of the worker begins with "from". */
+/** Events that end an ownership; their worker is shown with "from". */
 const takes = new Set<SessionChange>(["released", "expired", "idle_unpinned", "orphaned", "failed", "draining", "closed"]);
 
 function Entry({ session, event: e, all, numbers, last }: { session: SessionKey; event: SessionEvent; all: Hold[]; numbers: Map<number, number>; last: boolean }) {

@@ -15,13 +15,13 @@ interface Props {
   epoch: number;
 }
 
-/** What ran in one holding of a session; it is read when somebody asks for it. */
+/** The attempts that ran under one epoch of a session, loaded on a click. */
 export function Ran({ session, epoch }: Props) {
   const [open, setOpen] = useState(false);
   return (
     <>
       <button type="button" aria-expanded={open} data-ran={epoch} className="quiet -ml-1 rounded px-1 text-[13px] text-accent" onClick={() => setOpen(!open)}>
-        {open ? "Hide what ran" : "What ran"}
+        {open ? "Hide attempts" : "Show attempts"}
       </button>
       {open && <List session={session} epoch={epoch} />}
     </>
@@ -30,7 +30,7 @@ export function Ran({ session, epoch }: Props) {
 
 function List({ session, epoch }: Props) {
   const ran = useInfiniteQuery(sessionAttemptsQuery(session, epoch));
-  if (ran.isPending) return <p className="mt-1 text-[13px] text-faint">Reading …</p>;
+  if (ran.isPending) return <p className="mt-1 text-[13px] text-faint">Loading…</p>;
   if (!ran.data) {
     return (
       <p role="alert" className="mt-1 text-[13px] text-bad">
@@ -39,7 +39,7 @@ function List({ session, epoch }: Props) {
     );
   }
   const all = ran.data.pages.flatMap((p) => p.attempts ?? []);
-  if (all.length === 0) return <p className="mt-1 text-[13px] text-faint">Nothing that is still known.</p>;
+  if (all.length === 0) return <p className="mt-1 text-[13px] text-faint">No attempts recorded, or they have expired.</p>;
   return (
     <div className="mt-1.5 rounded-lg border border-line">
       <ul aria-label="Attempts" className="divide-y divide-line">
@@ -49,7 +49,7 @@ function List({ session, epoch }: Props) {
       </ul>
       {ran.hasNextPage && (
         <button type="button" className="quiet w-full border-t border-line py-1.5 text-[13px] text-accent" disabled={ran.isFetching} onClick={() => void ran.fetchNextPage()}>
-          Show earlier ones
+          Show earlier attempts
         </button>
       )}
     </div>

@@ -26,17 +26,17 @@ export function SessionPage() {
   return <Session session={session.data.session} />;
 }
 
-const doors: Record<string, string> = { implicit: "an id on an activity", worker: "a worker's verb", workflow: "start_session" };
+const origins: Record<string, string> = { implicit: "implicit (session ID on an activity)", worker: "worker API", workflow: "StartSession in workflow code" };
 
-/** What the reader should know before anything else: why the session's work waits, who moves it, how the last holding ended. */
+/** The state that needs attention first: a migration, a reservation, why the last ownership ended, why activities wait. */
 function Notice({ session: s }: { session: SessionView }) {
   const bad = s.status === "failed" || s.status === "orphaned";
   const why = s.ended_reason ? reason(s.ended_reason) : s.failure_reason ? words(s.failure_reason) : "";
   const lines: [text: ReactNode, look: string][] = [];
-  if (s.moving) lines.push([`${s.moving} moves it: what runs in it may end, and what is queued waits until another worker has it.`, "border-l-idle"]);
-  if (s.kept_for) lines.push([`For a short time it is kept for ${s.kept_for}.`, "border-l-idle"]);
-  if (why) lines.push([`${isOver(s) ? "Ended" : "Last holding ended"}: ${why}`, bad ? "border-l-bad" : "border-l-idle"]);
-  const waits = s.wait && !s.moving && !s.kept_for ? s.wait : undefined; // those say it already
+  if (s.moving) lines.push([`Being migrated by ${s.moving}: running activities can finish; queued activities wait for the new owner.`, "border-l-idle"]);
+  if (s.kept_for) lines.push([`Reserved for worker ${s.kept_for} for a short time.`, "border-l-idle"]);
+  if (why) lines.push([capitalized(isOver(s) ? `${words(s.status)}: ${why}` : why), bad ? "border-l-bad" : "border-l-idle"]);
+  const waits = s.wait && !s.moving && !s.kept_for ? s.wait : undefined; // those notices replace it
   if (waits) lines.push([<WaitText key="wait" wait={waits} />, waits.needs_attention ? "border-l-warn" : "border-l-idle"]);
   if (lines.length === 0) return null;
   const look = ["border-l-bad", "border-l-warn", "border-l-idle"].find((l) => lines.some((x) => x[1] === l));
@@ -51,10 +51,12 @@ function Notice({ session: s }: { session: SessionView }) {
   );
 }
 
+const capitalized = (text: string): string => text.charAt(0).toUpperCase() + text.slice(1);
+
 const policies: Record<string, string> = {
-  migrate: "any worker may have it after a drain",
-  finish: "stays with its release while an app of it lives",
-  fail: "what waits fails when its holder drains",
+  migrate: "any worker may acquire it",
+  finish: "stays with its release while an app of that release is running",
+  fail: "waiting activities fail",
 };
 
 function Session({ session: s }: { session: SessionView }) {
@@ -68,32 +70,32 @@ function Session({ session: s }: { session: SessionView }) {
       <div className="flex flex-wrap items-center justify-between gap-x-4 gap-y-3">
         <div className="flex min-w-0 flex-wrap items-center gap-x-3 gap-y-2">
           <h1 className="min-w-0 font-mono text-lg font-semibold break-all">{s.session_id}</h1>
-          <CopyButton text={s.session_id} what="session id" />
+          <CopyButton text={s.session_id} what="session ID" />
           <Status status={s.status} large />
         </div>
         <Actions session={s} />
       </div>
       <Notice session={s} />
       <dl className="card mt-4 grid grid-cols-2 gap-x-6 gap-y-4 p-4 md:grid-cols-4">
-        <Fact name="Holder">
-          <Holder session={s} />
+        <Fact name="Owner">
+          <Owner session={s} />
         </Fact>
         <Fact name="Activities">
           {s.active_activity_count} running, {s.ready_activity_count} ready
-          {s.max_concurrent_activities > 0 && <span className="text-faint"> (at most {s.max_concurrent_activities})</span>}
+          {s.max_concurrent_activities > 0 && <span className="text-faint"> (limit {s.max_concurrent_activities})</span>}
         </Fact>
-        <Fact name="Lease left">
+        <Fact name="Lease expires in">
           <LeaseLeft session={s} align="start" />
         </Fact>
         <Fact name={isOver(s) ? "Ended" : "Time to live"}>
-          {isOver(s) ? <When value={s.closed_at} form="both" /> : s.ttl_expires_at ? <TtlLeft session={s} /> : <Plain>without limit</Plain>}
+          {isOver(s) ? <When value={s.closed_at} form="both" /> : s.ttl_expires_at ? <TtlLeft session={s} /> : <Plain>unlimited</Plain>}
         </Fact>
-        <Fact name="Queue">{s.queue || <Plain>that of each activity</Plain>}</Fact>
+        <Fact name="Task queue">{s.queue || <Plain>queue of each activity</Plain>}</Fact>
         <Fact name="Requirements">{s.requirements?.length ? s.requirements.join(", ") : <Plain>none</Plain>}</Fact>
-        <Fact name="Idle limit">{s.idle_seconds ? duration(s.idle_seconds * 1000) : <Plain>none</Plain>}</Fact>
-        <Fact name="When its holder drains">{policies[s.release_policy || "migrate"] ?? s.release_policy}</Fact>
+        <Fact name="Idle timeout">{s.idle_seconds ? duration(s.idle_seconds * 1000) : <Plain>none</Plain>}</Fact>
+        <Fact name="If the owner drains">{policies[s.release_policy || "migrate"] ?? s.release_policy}</Fact>
         {s.affinity === "soft" && (
-          <Fact name="When its holder takes nothing">any worker may claim it after {duration((s.fallback_after_seconds ?? 0) * 1000)}</Fact>
+          <Fact name="If the owner is unavailable">any worker may acquire it after {duration((s.fallback_after_seconds ?? 0) * 1000)}</Fact>
         )}
         <Fact name="Scope">
           {s.scope === "workflow" ? (
@@ -107,7 +109,7 @@ function Session({ session: s }: { session: SessionView }) {
             `namespace ${s.namespace}`
           )}
         </Fact>
-        <Fact name="Opened by">{doors[s.door] ?? s.door}</Fact>
+        <Fact name="Origin">{origins[s.door] ?? s.door}</Fact>
         <Fact name="Created">
           <When value={s.created_at} form="both" />
         </Fact>
@@ -118,11 +120,11 @@ function Session({ session: s }: { session: SessionView }) {
           {s.epoch > 0 ? (
             <span className="flex flex-wrap items-center gap-x-2">
               <span title={String(s.epoch)}>{s.claims ?? "–"}</span>
-              <CopyButton text={String(s.epoch)} what="fencing number of the epoch" />
-              {s.claims ? <span className="text-soft">{s.claims === 1 ? "claimed once" : `claimed ${s.claims} times`}</span> : null}
+              <CopyButton text={String(s.epoch)} what="fencing token of the epoch" />
+              {s.claims ? <span className="text-soft">{s.claims === 1 ? "acquired once" : `acquired ${s.claims} times`}</span> : null}
             </span>
           ) : (
-            <Plain>never claimed</Plain>
+            <Plain>never acquired</Plain>
           )}
         </Fact>
         {s.release && (
@@ -138,8 +140,8 @@ function Session({ session: s }: { session: SessionView }) {
   );
 }
 
-function Holder({ session: s }: { session: SessionView }) {
-  if (!isHeld(s)) return <Plain>{s.lease_owner ? `nobody, last ${s.lease_owner}` : "nobody"}</Plain>;
+function Owner({ session: s }: { session: SessionView }) {
+  if (!isHeld(s)) return <Plain>{s.lease_owner ? `no owner (last: ${s.lease_owner})` : "no owner"}</Plain>;
   const h = s.holder;
   return (
     <>
@@ -151,7 +153,7 @@ function Holder({ session: s }: { session: SessionView }) {
       </span>
       {h && (
         <span className="text-xs text-faint">
-          heard <When value={h.last_heartbeat_at} />
+          heartbeat <When value={h.last_heartbeat_at} />
         </span>
       )}
     </>

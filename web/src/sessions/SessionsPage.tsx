@@ -31,13 +31,13 @@ export function SessionsPage() {
           <Failed error={sessions.error} retry={() => void sessions.refetch()} what="list of sessions" />
         ) : rows.length === 0 ? (
           status ? (
-            <Empty title={`No session in ${namespace} is ${status}`}>
+            <Empty title={`No ${words(status)} sessions in ${namespace}`}>
               <Link to="/sessions" className="btn mt-4">
                 Show all sessions
               </Link>
             </Empty>
           ) : (
-            <Empty title={`No sessions in ${namespace} yet`}>A session keeps a workflow's activities on one worker, with what they hold in memory.</Empty>
+            <Empty title={`No sessions in ${namespace} yet`}>A session runs activities on one worker, which keeps their state in memory.</Empty>
           )
         ) : (
           <Table key={`${status} ${after}`} rows={rows} />
@@ -57,9 +57,9 @@ function Table({ rows: now }: { rows: SessionView[] }) {
           <tr className="border-b border-line text-xs text-faint [&>th]:px-3 [&>th]:py-2 [&>th]:font-normal sm:[&>th]:px-4">
             <th className="w-28 sm:w-32">Status</th>
             <th>Session</th>
-            <th className="hidden md:table-cell md:w-52">Holder</th>
+            <th className="hidden md:table-cell md:w-52">Owner</th>
             <th className="hidden w-32 text-right lg:table-cell">Activities</th>
-            <th className="w-24 text-right sm:w-32">Lease left</th>
+            <th className="w-24 text-right sm:w-32">Lease expires in</th>
             <th className="hidden w-32 sm:table-cell">Last activity</th>
           </tr>
         </thead>
@@ -81,7 +81,7 @@ function Table({ rows: now }: { rows: SessionView[] }) {
                   {s.session_id}
                 </Link>
                 <span className="block truncate text-xs text-faint">
-                  {s.scope === "workflow" ? `of ${s.workflow_id}` : "shared"}
+                  {s.scope === "workflow" ? `workflow ${s.workflow_id}` : "shared"}
                   {s.queue && ` · ${s.queue}`}
                 </span>
                 {s.wait && (
@@ -91,7 +91,7 @@ function Table({ rows: now }: { rows: SessionView[] }) {
                 )}
               </td>
               <td className="hidden truncate md:table-cell">
-                {s.status === "active" && s.lease_owner ? s.lease_owner : <span className="text-faint">nobody</span>}
+                {s.status === "active" && s.lease_owner ? s.lease_owner : <span className="text-faint">no owner</span>}
                 {s.epoch > 0 && s.claims ? (
                   <span className="block truncate text-[11px] text-faint" title={`epoch ${s.epoch}`}>
                     epoch {s.claims}

@@ -49,17 +49,17 @@ describe("holds", () => {
 });
 
 describe("an event of the timeline", () => {
-  it("tells of the holding it ends how long it was, what ran and how it was kept", () => {
+  it("that ends an ownership has its duration, attempts and renewals", () => {
     const end: SessionEvent = { at: at(61), what: "expired", worker_id: "w1", epoch: 10, ran: 3, renewals: 1, idle_seconds: 12.5 };
     const all = holds([{ at: at(1), what: "claimed", worker_id: "w1", epoch: 10 }, end]);
-    expect(facts(end, all)).toEqual(["held 1m 00s", "3 attempts began", "renewed once", "idle for 12.5 s"]);
-    expect(facts({ at: at(61), what: "released", worker_id: "w1", epoch: 10, idle_seconds: 0.2 }, all)).toEqual(["held 1m 00s", "nothing ran"]);
+    expect(facts(end, all)).toEqual(["held 1m 0s", "3 attempts started", "renewed once", "idle for 12.5 s"]);
+    expect(facts({ at: at(61), what: "released", worker_id: "w1", epoch: 10, idle_seconds: 0.2 }, all)).toEqual(["held 1m 0s", "no attempts"]);
   });
-  it("that begins one, or ends none, tells nothing of it", () => {
+  it("that begins an ownership or ends none has no facts", () => {
     expect(facts({ at: at(1), what: "claimed", worker_id: "w1", epoch: 10 }, [])).toEqual([]);
     expect(facts({ at: at(1), what: "closed" }, [])).toEqual([]);
   });
-  it("that stands for all renewals of a holding says how many, and over what time", () => {
+  it("for all renewals of an ownership has their number and time span", () => {
     const e: SessionEvent = { at: at(50), what: "renewed", worker_id: "w1", epoch: 10, renewals: 3, first_renewal: at(10), last_renewal: at(50) };
     expect(facts(e, [])).toEqual(["3 times in 40.0 s"]);
     expect(facts({ ...e, renewals: 1, first_renewal: at(50) }, [])).toEqual(["once"]);

@@ -2,13 +2,13 @@ import type { SessionEvent } from "../api/types";
 import { words } from "../lib/status";
 import { duration, parseTime } from "../lib/time";
 
-/** A stretch in which one worker owned a session, under one epoch. to is null while it lasts. */
+/** A time in which one worker owned a session under one epoch; to is null for the current owner. */
 export interface Hold {
   worker: string;
   epoch: number;
   from: number;
   to: number | null;
-  ended?: string; // what ended it: released, expired, reclaimed …
+  ended?: string; // the event that ended it: released, expired, reclaimed, …
   why?: string;
 }
 
@@ -45,7 +45,7 @@ export function holds(timeline: SessionEvent[]): Hold[] {
   return out;
 }
 
-/** The claims of a session, numbered from its first on: 1, 2, 3 by their epochs. What is before its newest row is not counted. */
+/** The ordinal numbers (1, 2, 3) of the epochs in a timeline, counted down from the number of claims. */
 export function ordinals(timeline: SessionEvent[], claims: number | undefined): Map<number, number> {
   const found = new Map<number, number>();
   const claimed = timeline.filter((e) => (e.what === "claimed" || e.what === "reclaimed") && e.epoch).map((e) => e.epoch!);
@@ -57,22 +57,22 @@ export function ordinals(timeline: SessionEvent[], claims: number | undefined): 
   return found;
 }
 
-/** A reason is a sentence, or a word of the protocol like "ended_by_workflow". */
+/** A reason as text: it is a sentence, or a code such as "ended_by_workflow". */
 export const reason = (text: string): string => (/\s/.test(text) ? text : words(text));
 
-/** The run of a step's id, RUN-seq; undefined for what is no such id. */
+/** The run ID in a task ID (RUN-SEQ), or undefined. */
 export const runOf = (task: string | undefined): string | undefined => /^([0-9A-HJKMNP-TV-Z]{26})-\d+/.exec(task ?? "")?.[1];
 
 const times = (n: number, one: string) => `${n.toLocaleString("en-US")} ${one}${n === 1 ? "" : "s"}`;
 
-/** The renewals of a holding, which are one event: how many, and over what time. */
+/** The number of renewals of an ownership, which are one event, and their time span. */
 function renewed(e: SessionEvent): string {
   const [first, last] = [parseTime(e.first_renewal), parseTime(e.last_renewal ?? e.at)];
   const n = e.renewals === 1 ? "once" : times(e.renewals ?? 0, "time");
   return first === null || last === null || last <= first ? n : `${n} in ${duration(last - first)}`;
 }
 
-/** What an event tells of the holding it ends: how long it was, what ran in it, how often it was renewed, how long it had been idle. */
+/** Facts about the ownership that an event ends: duration, attempts, renewals and idle time. */
 export function facts(e: SessionEvent, all: Hold[]): string[] {
   if (e.what === "renewed" && e.renewals) return [renewed(e)];
   if (!ends.has(e.what) || !e.worker_id) return [];
@@ -80,7 +80,7 @@ export function facts(e: SessionEvent, all: Hold[]): string[] {
   const at = parseTime(e.at);
   const hold = all.find((h) => h.worker === e.worker_id && h.epoch === e.epoch);
   if (hold && at !== null) out.push(`held ${duration(Math.max(0, at - hold.from))}`);
-  out.push(e.ran ? `${times(e.ran, "attempt")} began` : "nothing ran");
+  out.push(e.ran ? `${times(e.ran, "attempt")} started` : "no attempts");
   if (e.renewals) out.push(`renewed ${e.renewals === 1 ? "once" : times(e.renewals, "time")}`);
   if (e.idle_seconds && e.idle_seconds >= 1) out.push(`idle for ${duration(e.idle_seconds * 1000)}`);
   return out;

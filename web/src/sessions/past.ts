@@ -3,10 +3,10 @@ import { useMemo, useState } from "react";
 import { sessionPastQuery } from "../api/queries";
 import type { SessionEvent, SessionView } from "../api/types";
 
-/** What tells one entry from the others. The renewals of a holding are one entry, which grows. */
+/** The identity of an entry. The renewals of an ownership are one entry, which is updated. */
 export const identity = (e: SessionEvent): string => (e.what === "renewed" ? `renewed ${e.epoch}` : [e.at, e.what, e.epoch, e.worker_id, e.by].join(" "));
 
-/** Parts of a timeline that may overlap, as one, oldest entry first; of an entry that is in two of them the later part's is taken. */
+/** Merges overlapping parts of a timeline, oldest entry first. If two parts have an entry, the later part's version is used. */
 export function joined(parts: SessionEvent[][]): SessionEvent[] {
   const all = new Map<string, SessionEvent>();
   for (const e of parts.flat()) {
@@ -17,9 +17,9 @@ export function joined(parts: SessionEvent[][]): SessionEvent[] {
   return [...all.values()];
 }
 
-/** A session's timeline: its newest entries, and what is before them as far back as somebody asked. */
+/** The timeline of a session: the newest entries, and older ones as far as they were requested. */
 export function useTimeline(s: SessionView) {
-  // The newest entries move on while the page is open, so those that were shown when the way back began are kept.
+  // The newest entries change while the page is open, so the ones that were shown at the first request for older entries are kept.
   const [from, setFrom] = useState<{ token: string; seen: SessionEvent[] } | null>(null);
   const past = useInfiniteQuery(sessionPastQuery(s, from?.token));
   const newest = s.timeline;

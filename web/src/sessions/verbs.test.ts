@@ -12,7 +12,7 @@ describe("targets of a move", () => {
     expect(targets(session({}), all).map((t) => t.id)).toEqual(["b"]);
     expect(targets(session({ status: "expired" }), all).map((t) => t.id)).toEqual(["a", "b"]);
   });
-  it("are those that can take it, the one with the fewest sessions first", () => {
+  it("are workers that can own it, the one with the fewest sessions first", () => {
     const s = session({ queue: "gpu", requirements: ["cuda", "memory>=8"] });
     const gpu = { task_queues: ["gpu"], capabilities: ["cuda", "memory=16"] };
     expect(

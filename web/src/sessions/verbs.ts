@@ -1,9 +1,9 @@
 import type { SessionView, WorkerView } from "../api/types";
 
-/** Whether a session has ended for good; one that has only expired may be claimed again. */
+/** Whether a session has ended. An expired session has not: it can be acquired again. */
 export const isOver = (s: SessionView): boolean => Boolean(s.closed_at);
 
-/** Whether somebody owns the session. */
+/** Whether the session has an owner. */
 export const isHeld = (s: SessionView): boolean => s.status === "active" && Boolean(s.holder ?? s.lease_owner);
 
 /** A worker a session can be moved to. */
@@ -58,7 +58,7 @@ function within(have: number[], bound: string): boolean {
 
 const version = (text: string): number[] | null => (/^\d+(\.\d+)*$/.test(text) ? text.split(".").map(Number) : null);
 
-/** Compares versions number by number; those that one lacks are zero. */
+/** Compares versions number by number; missing numbers are zero. */
 function compare(a: number[], b: number[]): number {
   for (let i = 0; i < Math.max(a.length, b.length); i++) {
     const d = (a[i] ?? 0) - (b[i] ?? 0);

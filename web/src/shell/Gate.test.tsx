@@ -56,11 +56,11 @@ const open = () =>
     ),
   );
 
-it("opens when somebody comes back who has signed in in another tab, and keeps what was typed until then", async () => {
+it("opens after a sign-in in another tab and keeps the typed token until then", async () => {
   await open();
   await settled(() => shown("Sign in"));
   await type("sjn_bad");
-  await settled(() => shown("not accepted"));
+  await settled(() => shown("rejected this token"));
   const asked = calls.length;
   await act(async () => void document.dispatchEvent(new Event("visibilitychange")));
   await settled(() => calls.length === asked + 1);
@@ -76,7 +76,7 @@ it("asks strangers for a token, says no to a wrong one, and opens for the right 
   await settled(() => shown("Sign in"));
   expect(live.start).not.toHaveBeenCalled();
   await type("sjn_bad");
-  await settled(() => shown("not accepted"));
+  await settled(() => shown("rejected this token"));
   await type("sjn_good");
   await settled(() => shown("the dashboard"));
   expect(live.start).toHaveBeenCalledTimes(1);

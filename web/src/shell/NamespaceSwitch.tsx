@@ -4,12 +4,12 @@ import type { ReactNode } from "react";
 import { namespacesQuery } from "../api/queries";
 import { Icon } from "../ui/Icon";
 import { Empty, useTitle } from "../ui/Page";
-import { said, useNamespace } from "./namespace";
+import { inNamespace, useNamespace } from "./namespace";
 
-/** The list of a page's kind: what one namespace has of it stays behind, and so do filters and page tokens. */
+/** The list page that belongs to a path. It is opened after a change of namespace, without filters and page tokens. */
 export const listOf = (path: string): string => `/${/^\/(sessions|workers|queues|schedules|namespaces)(\/|$)/.exec(path)?.[1] ?? ""}`;
 
-/** Shows which namespace the page is about, and leads to the others the caller may see. */
+/** Shows the namespace of the page and offers the others that the caller has access to. */
 export function NamespaceSwitch() {
   const namespace = useNamespace();
   const { pathname } = useLocation();
@@ -22,7 +22,7 @@ export function NamespaceSwitch() {
         aria-label="Namespace"
         data-namespace-switch
         value={namespace}
-        onChange={(e) => void navigate({ to: listOf(pathname), search: said(e.target.value) })}
+        onChange={(e) => void navigate({ to: listOf(pathname), search: inNamespace(e.target.value) })}
         className="h-8 max-w-28 min-w-0 min-[420px]:max-w-40 appearance-none truncate rounded-md border border-line bg-card pr-7 pl-2.5 text-[13px] font-medium hover:border-line-strong lg:max-w-32 xl:max-w-52"
       >
         {!names.includes(namespace) && <option value={namespace}>{namespace}</option>}
@@ -39,18 +39,18 @@ export function NamespaceSwitch() {
   );
 }
 
-/** Puts the cursor on the switch, and opens it where the browser lets us. */
+/** Focuses the namespace switch and opens it if the browser allows that. */
 export function openSwitch(): void {
   const at = document.querySelector<HTMLSelectElement>("[data-namespace-switch]");
   at?.focus();
   try {
     at?.showPicker?.();
   } catch {
-    // It has the focus; the arrow keys do the rest.
+    // The switch has the focus, so the arrow keys work.
   }
 }
 
-/** The pages, unless the address names a namespace that is not there for whoever looks. */
+/** The pages, or an error if the namespace in the URL does not exist or the caller has no access to it. */
 export function KnownNamespace({ children }: { children: ReactNode }) {
   const namespace = useNamespace();
   const list = useQuery(namespacesQuery).data?.namespaces;
@@ -58,14 +58,14 @@ export function KnownNamespace({ children }: { children: ReactNode }) {
 }
 
 function Unknown({ namespace, others }: { namespace: string; others: string[] }) {
-  useTitle("No such namespace");
+  useTitle("Namespace not found");
   return (
-    <Empty title={`There is no namespace ${namespace} for you`}>
-      <p>It does not exist, or your token is not bound to it.</p>
+    <Empty title={`Namespace ${namespace} not found`}>
+      <p>It does not exist, or your token is restricted to other namespaces.</p>
       {others.length > 0 && (
         <p className="mt-4 flex flex-wrap justify-center gap-2">
           {others.slice(0, 12).map((n) => (
-            <Link key={n} to="/" search={said(n)} className="btn">
+            <Link key={n} to="/" search={inNamespace(n)} className="btn">
               {n}
             </Link>
           ))}

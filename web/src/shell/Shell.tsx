@@ -46,7 +46,7 @@ function Frame() {
       </a>
       <header className="sticky top-0 z-30 border-b border-line bg-card/85 backdrop-blur">
         <div className="mx-auto flex max-w-[84rem] flex-wrap items-center gap-x-3 px-4 xl:gap-x-6 sm:px-6">
-          <Link to="/" className="flex h-13 items-center rounded-md" aria-label="Sojourn, all runs">
+          <Link to="/" className="flex h-13 items-center rounded-md" aria-label="Sojourn: all runs">
             <Logo />
           </Link>
           <NamespaceSwitch />
@@ -77,7 +77,7 @@ function Frame() {
       <Away />
       <main id="content" tabIndex={-1} className="mx-auto min-h-[calc(100dvh-9rem)] max-w-[84rem] px-4 py-6 outline-none sm:px-6">
         <KnownNamespace>
-          {/* Of one namespace nothing may stand in for another's, so its pages begin anew. */}
+          {/* Pages are mounted anew for another namespace, so that they never show data of the previous one. */}
           <Fragment key={namespace}>
             <Outlet />
           </Fragment>
@@ -134,9 +134,9 @@ function useKeyboard(showHelp: () => void): void {
 }
 
 const liveLooks: Record<LiveState, { text: string; dot: string; title: string }> = {
-  live: { text: "Live", dot: "bg-good", title: "Changes appear as they happen" },
-  connecting: { text: "Connecting", dot: "breathe bg-idle", title: "Until the connection stands, the page is read again every 5 s" },
-  reconnecting: { text: "Reconnecting", dot: "breathe bg-idle", title: "The connection was lost; the page is read again every 5 s" },
+  live: { text: "Live", dot: "bg-good", title: "Changes appear immediately" },
+  connecting: { text: "Connecting", dot: "breathe bg-idle", title: "Connecting; until then the page is refreshed every 5 s" },
+  reconnecting: { text: "Reconnecting", dot: "breathe bg-idle", title: "Connection lost; the page is refreshed every 5 s" },
 };
 
 function LiveDot() {
@@ -166,7 +166,7 @@ function ZoneToggle() {
 }
 
 const themes: Record<Theme, { next: Theme; icon: IconName; name: string }> = {
-  system: { next: "light", icon: "system", name: "the system's" },
+  system: { next: "light", icon: "system", name: "system" },
   light: { next: "dark", icon: "sun", name: "light" },
   dark: { next: "system", icon: "moon", name: "dark" },
 };
@@ -192,14 +192,14 @@ function SignOut() {
   const client = useQueryClient();
   const me = useQuery(meQuery);
   const out = useMutation({ mutationFn: api.signOut, onSuccess: () => client.resetQueries() });
-  // Without a cookie there is nothing to leave.
+  // Without sign-in there is no cookie to delete.
   if (!me.data || me.data.method === "none") return null;
   return (
     <button
       type="button"
       className="grid size-8 place-items-center rounded-md text-soft hover:bg-sunken hover:text-ink"
       aria-label={`Sign out ${me.data.identity}`}
-      title={`${me.data.identity} (${(me.data.roles ?? []).join(", ")}): sign out`}
+      title={`Sign out ${me.data.identity} (${(me.data.roles ?? []).join(", ")})`}
       onClick={() => out.mutate()}
     >
       <Icon name="out" />
@@ -207,25 +207,25 @@ function SignOut() {
   );
 }
 
-/** That the app does not answer, and of when everything is that the page shows. */
+/** A notice that the app is not responding, with the time of the data on the page. */
 function Away() {
   const since = useSyncExternalStore(whenAway, awaySince);
   const zone = useZone();
   if (since === null) return null;
   return (
     <p role="alert" data-away className="bg-warn-soft px-4 py-2 text-center text-warn">
-      The app does not answer. What you see is as of {wallTime(since, zone)}.
+      The app is not responding. Showing data as of {wallTime(since, zone)}.
     </p>
   );
 }
 
-/** A release nobody can read matches every other such one: work flows, and somebody should know. */
+/** A warning that version checks between app and workers have no effect, because the release is unknown. */
 function ReleaseWarning() {
   const { data } = useQuery(aboutQuery(useNamespace()));
   if (!data?.release_unreadable) return null;
   return (
     <p role="alert" className="bg-bad-soft px-4 py-2 text-center text-bad">
-      No release could be read, so the app calls itself {data.release}; it takes every worker that could not read one either.
+      The app could not determine its release and uses {data.release}. It accepts every worker whose release is also unknown.
     </p>
   );
 }
@@ -237,7 +237,7 @@ function Footer() {
       {data && (
         <>
           <span>Release {data.release}</span>
-          <span>Store {data.store}</span>
+          <span>Database {data.store}</span>
           <span>App {data.app_id}</span>
         </>
       )}
@@ -248,7 +248,7 @@ function Footer() {
 export function NotFound() {
   useTitle("Not found");
   return (
-    <Empty title="There is no such page">
+    <Empty title="Page not found">
       <Link to="/" className="btn mt-4">
         All runs
       </Link>

@@ -4,7 +4,7 @@ import { Dialog } from "../ui/Dialog";
 /** The list of keys. */
 export default function Shortcuts({ onClose }: { onClose: () => void }) {
   return (
-    <Dialog open onClose={onClose} title="Keyboard">
+    <Dialog open onClose={onClose} title="Keyboard shortcuts">
       <ul className="grid gap-1.5">
         {shortcuts.map(([keys, what]) => (
           <li key={what} className="flex items-center justify-between gap-4">

@@ -25,7 +25,7 @@ export function SignIn() {
         <Logo />
         <h1 className="mt-5 text-lg font-semibold">Sign in</h1>
         <p className="mt-1 text-soft">
-          With a token. One was printed when the app first started, and kept in the file <code className="font-mono text-[13px]">token</code> of its
+          Enter an access token. The app printed one at its first start and saved it in the file <code className="font-mono text-[13px]">token</code> in its
           data directory.
         </p>
         <label className="mt-5 block">
@@ -44,7 +44,7 @@ export function SignIn() {
           />
         </label>
         <p id="refusal" role="alert" className="mt-2 min-h-5 text-bad">
-          {signIn.error && (refused ? "This token is not accepted." : signIn.error.message)}
+          {signIn.error && (refused ? "The app rejected this token." : signIn.error.message)}
         </p>
         <button type="submit" className="btn btn-primary mt-1 w-full" disabled={!token.trim() || signIn.isPending}>
           {signIn.isPending ? "Signing in…" : "Sign in"}

@@ -1,19 +1,19 @@
 import { useQuery } from "@tanstack/react-query";
 import { meQuery } from "../api/queries";
 
-/** The roles of which each may do what those before it may. */
+/** The roles in ascending order: each includes the permissions of the ones before it. */
 const ladder = ["viewer", "writer", "operator", "admin"] as const;
 
 export type Role = (typeof ladder)[number];
 
-/** Why somebody with these roles may not do what a role may, or "". */
+/** The message if none of the given roles includes the needed one, otherwise "". */
 export function refusal(roles: readonly string[] | null | undefined, needs: Role): string {
   const allowed = ladder.slice(ladder.indexOf(needs));
   if (!roles || roles.some((r) => (allowed as readonly string[]).includes(r))) return "";
-  return `The role ${roles[0] ?? "none"} may not do this; ${needs === "admin" ? "an admin" : `${needs === "operator" ? "an" : "a"} ${needs}`} may.`;
+  return `Requires the role ${needs}; you have ${roles.join(", ") || "no role"}.`;
 }
 
-/** Why whoever is signed in may not do what a role may, or "". The app decides; this only says so beforehand. */
+/** The message if the signed-in user lacks the needed role, otherwise "". The app makes the actual check. */
 export function useRefusal(needs: Role): string {
   return refusal(useQuery(meQuery).data?.roles, needs);
 }

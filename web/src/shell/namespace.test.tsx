@@ -88,9 +88,9 @@ describe("in the page", () => {
     expect(text()).toContain("about team-b");
     await vi.waitFor(() => expect(router.state.location.href).toBe("/sessions?namespace=team-b"), patience);
   });
-  it("a namespace that is not there is told, with the ways out", async () => {
+  it("an unknown namespace shows an error with links to the others", async () => {
     await open("/?namespace=gone");
-    expect(text()).toContain("There is no namespace gone for you");
+    expect(text()).toContain("Namespace gone not found");
     expect(text()).not.toContain("about gone");
     expect([...document.querySelectorAll("a")].map((a) => a.getAttribute("href"))).toEqual(["/", "/?namespace=team-a", "/?namespace=team-b"]);
   });

@@ -4,18 +4,18 @@ import { createContext, useContext, useEffect, type ReactNode } from "react";
 import { meQuery } from "../api/queries";
 import type { Me } from "../api/types";
 
-const unsaid = "default"; // the namespace of an address that says none
+const implied = "default"; // the namespace of a URL without one
 
-/** The namespace somebody begins in: "default" unless their token is bound to others. */
+/** The initial namespace: "default", unless the token is restricted to others. */
 export function homeOf(me: Pick<Me, "namespaces"> | undefined): string {
   const bound = me?.namespaces ?? [];
-  return bound.length === 0 || bound.includes(unsaid) ? unsaid : bound[0]!;
+  return bound.length === 0 || bound.includes(implied) ? implied : bound[0]!;
 }
 
-/** How an address says a namespace: not at all for "default". */
-export const said = (namespace: string): { namespace: string | undefined } => ({ namespace: namespace === unsaid ? undefined : namespace });
+/** A namespace as a search parameter; "default" is left out. */
+export const inNamespace = (namespace: string): { namespace: string | undefined } => ({ namespace: namespace === implied ? undefined : namespace });
 
-const Current = createContext(unsaid);
+const Current = createContext(implied);
 
 /** The namespace the page is about. Whatever belongs to an entity has it of the entity. */
 export const useNamespace = (): string => useContext(Current);
@@ -27,7 +27,7 @@ export function NamespaceScope({ children }: { children: ReactNode }) {
   const home = homeOf(useQuery(meQuery).data);
   useEffect(() => {
     const search = (before: Record<string, unknown>) => ({ ...before, namespace: home });
-    if (!namespace && home !== unsaid) void navigate({ to: ".", search: search as never, replace: true });
+    if (!namespace && home !== implied) void navigate({ to: ".", search: search as never, replace: true });
   }, [home, namespace, navigate]);
   return <Current.Provider value={namespace ?? home}>{children}</Current.Provider>;
 }

@@ -3,15 +3,15 @@ import { useRefusal, type Role } from "../shell/may";
 
 interface Props {
   needs: Role;
-  why?: string | false | undefined; // why it cannot be done now, whoever asks
+  why?: string | false | undefined; // why the action is unavailable now, for every role
   danger?: boolean;
   primary?: boolean;
-  atOnce?: boolean; // it asks nothing before: no dialog opens
+  atOnce?: boolean; // no dialog opens
   onClick: () => void;
   children: ReactNode;
 }
 
-/** A button that does something. Where that is not allowed it stays in its place and says why, also to the keyboard. */
+/** A button for an action. If the action is unavailable, the button stays focusable and its description has the reason. */
 export function Act({ needs, why, danger = false, primary = false, atOnce = false, onClick, children }: Props) {
   const refused = useRefusal(needs) || why || "";
   return (

@@ -2,7 +2,7 @@ import { useEffect, useState } from "react";
 import { shorten } from "../lib/format";
 import { Icon } from "./Icon";
 
-/** A button that copies text and says so for a moment. */
+/** A button that copies text and confirms it for a moment. */
 export function CopyButton({ text, what }: { text: string; what: string }) {
   const [done, setDone] = useState(false);
   useEffect(() => {
@@ -11,7 +11,7 @@ export function CopyButton({ text, what }: { text: string; what: string }) {
     return () => clearTimeout(t);
   }, [done]);
   const copy = () => {
-    // Without a secure origin there is no clipboard; then the text is there to be selected.
+    // Without a secure origin there is no clipboard, and the text has to be selected by hand.
     navigator.clipboard?.writeText(text).then(
       () => setDone(true),
       () => setDone(false),

@@ -11,7 +11,7 @@ interface Props {
   children: ReactNode;
 }
 
-/** A dialog over the page; it keeps the focus and gives it back, Escape closes it. */
+/** A modal dialog. It traps the focus and returns it when closed; Escape closes it. */
 export function Dialog({ open, onClose, title, description, wide = false, children }: Props) {
   return (
     <Base.Root open={open} onOpenChange={(now) => !now && onClose()}>

@@ -1,6 +1,6 @@
 import { useId, type ReactNode } from "react";
 
-/** What a control is given by the field around it. */
+/** Attributes that a field passes to its control. */
 export interface Control {
   id: string;
   className: string;
@@ -17,7 +17,7 @@ interface Props {
   children: (control: Control) => ReactNode;
 }
 
-/** A control with its name above it, and below it what is wrong with it, or else a hint. */
+/** A control with its label above and an error or a hint below. */
 export function Field({ label, hint, error = "", mono = false, className = "", children }: Props) {
   const id = useId();
   const note = error || hint ? `${id}-note` : undefined;

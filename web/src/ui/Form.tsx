@@ -2,7 +2,7 @@ import { useEffect, useRef, type FormEvent, type ReactNode } from "react";
 
 interface Props {
   error: Error | null;
-  at?: unknown; // changes when fields are found wrong, so that the first of them gets the focus
+  at?: unknown; // changes with each failed submit; then the first invalid field gets the focus
   pending: boolean;
   onSubmit: () => void;
   onClose: () => void;
@@ -11,7 +11,7 @@ interface Props {
   children: ReactNode;
 }
 
-/** What a dialog asks before it does something: fields, what went wrong, and the two ways out. */
+/** The form of a dialog: fields, an error, and the buttons Back and submit. */
 export function Form({ error, at, pending, onSubmit, onClose, act, danger = false, children }: Props) {
   const form = useRef<HTMLFormElement>(null);
   useEffect(() => {

@@ -11,8 +11,8 @@ const looks: Record<Piece["kind"], string> = {
   plain: "text-soft",
 };
 
-const most = 40_000; // characters that are shown; the copy has all
-const folded = 20; // lines that are shown of a large value until somebody asks for all
+const most = 40_000; // characters that are shown; the copy button copies all
+const folded = 20; // lines of a large value that are shown before "Show all" is selected
 
 /** The beginning of a text: its first lines when it has many more, else all. */
 export function fold(text: string, lines = folded): string {
@@ -44,11 +44,11 @@ export function JsonView({ value, what, tall = false }: { value: Json | undefine
             {p.text}
           </span>
         ))}
-        {open && text.length > most && <span className="text-faint">{`\n… ${bytes(text.length - most)} more, in the copy`}</span>}
+        {open && text.length > most && <span className="text-faint">{`\n… ${bytes(text.length - most)} more; copy the value to see all of it`}</span>}
       </pre>
       {long && !tall && (
         <button type="button" className="quiet mt-1 text-[13px] text-soft" aria-expanded={open} onClick={() => setOpen(!open)}>
-          {open ? "Fold" : `Show all of ${bytes(text.length)}`}
+          {open ? "Collapse" : `Show all (${bytes(text.length)})`}
         </button>
       )}
       <span className="absolute top-1.5 right-2 rounded-md bg-sunken">

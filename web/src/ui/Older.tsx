@@ -8,7 +8,7 @@ interface Props {
   onClick: () => void;
 }
 
-/** Leads further back in a list whose newest are shown. */
+/** Loads older entries of a list. */
 export function Older({ shown, what, pending, error, onClick }: Props) {
   return (
     <div className="mt-3 flex flex-wrap items-center justify-center gap-x-4 gap-y-1 text-[13px] text-soft">
@@ -18,11 +18,11 @@ export function Older({ shown, what, pending, error, onClick }: Props) {
         </span>
       ) : (
         <span>
-          The newest {count(shown)} {what} are shown.
+          Showing the newest {count(shown)} {what}.
         </span>
       )}
       <button type="button" className="btn" data-older disabled={pending} onClick={onClick}>
-        {pending ? "Reading…" : "Show older ones"}
+        {pending ? "Loading…" : "Show older"}
       </button>
     </div>
   );

@@ -31,7 +31,7 @@ export function Section({ title, aside, children }: { title: string; aside?: Rea
   );
 }
 
-/** Nothing to show, and what would make something appear. */
+/** An empty list, and how to get entries into it. */
 export function Empty({ title, children }: { title: string; children?: ReactNode }) {
   return (
     <div className="card grid place-items-center px-6 py-14 text-center">
@@ -41,13 +41,13 @@ export function Empty({ title, children }: { title: string; children?: ReactNode
   );
 }
 
-/** What could not be read, and what to do about it: to try again, or where it is not there, to go to all that are. */
+/** A failed request, with a button to try again or, for something that does not exist, a link to the list. */
 export function Failed({ error, retry, what, all }: { error: unknown; retry?: () => void; what: string; all?: LinkProps["to"] }) {
   const known = error instanceof ApiError;
   const gone = known && error.status === 404;
   return (
     <div role="alert" className="card grid place-items-center px-6 py-12 text-center">
-      <p className="font-medium">{gone ? `There is no such ${what}` : `The ${what} could not be read`}</p>
+      <p className="font-medium">{gone ? `${what.charAt(0).toUpperCase()}${what.slice(1)} not found` : `Could not load the ${what}`}</p>
       <p className="mt-1 max-w-prose break-words text-soft">{error instanceof Error ? error.message : String(error)}</p>
       {known && error.reason !== "unknown" && <code className="mt-1 font-mono text-xs text-faint">{error.reason}</code>}
       {retry && !gone && (
@@ -64,7 +64,7 @@ export function Failed({ error, retry, what, all }: { error: unknown; retry?: ()
   );
 }
 
-/** Grey rows in the place of what is being read, so that nothing jumps when it comes. */
+/** Grey rows with the height of the rows that are being loaded. */
 export function Waiting({ rows = 6, height = 52 }: { rows?: number; height?: number }) {
   return (
     <div className="card divide-y divide-line overflow-hidden" role="status" aria-label="Loading">

@@ -22,7 +22,7 @@ export function Pager({ next, after, before = false }: Props) {
     });
   if (!next && !after) return <div className="h-14" />;
   return (
-    <nav aria-label="Pages of the list" className="flex h-14 items-center justify-end gap-2">
+    <nav aria-label="Pagination" className="flex h-14 items-center justify-end gap-2">
       <button
         type="button"
         className="btn"

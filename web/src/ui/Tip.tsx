@@ -8,7 +8,7 @@ interface Props {
   children?: ReactNode;
 }
 
-/** A mark that explains itself under the pointer. What it says must also stand somewhere a keyboard reaches. */
+/** An element with a tooltip. The same text must also be available to keyboard users elsewhere. */
 export function Tip({ content, className, style, children }: Props) {
   return (
     <Tooltip.Root>

@@ -4,7 +4,7 @@ import { useZone } from "../lib/prefs";
 import { precise } from "../lib/time";
 import { because, instant, sentence } from "../lib/wait";
 
-/** Why something waits, in words; its times are in the reader's zone and tick. As behind, it goes on from a subject that stands before it. */
+/** The text of a wait. Its times are in the reader's zone and updated. With behind, the subject is omitted because it precedes the text. */
 export function WaitText({ wait, behind = false }: { wait: Wait; behind?: boolean }) {
   return <>{(behind ? because(wait) : sentence(wait)).map((p, i) => (typeof p === "string" ? p : <Instant key={i} at={p.at} />))}</>;
 }

@@ -8,7 +8,7 @@ interface Props {
   form?: "relative" | "absolute" | "both";
 }
 
-/** An instant: how long ago, when exactly, or both. Everything about it stands in the title. */
+/** An instant, relative, absolute or both. The tooltip has it with microseconds and zone. */
 export function When({ value, form = "relative" }: Props) {
   const zone = useZone();
   const at = parseTime(value);

@@ -9,10 +9,10 @@ import { Form } from "../ui/Form";
 import { Reason } from "./Reason";
 import { drainedAs } from "./why";
 
-/** What an operator may do to a worker: give it nothing more, have it leave, or give it work again. */
+/** Actions on a worker: drain, evict, resume. */
 export function Drain({ worker: w }: { worker: WorkerView }) {
   const [verb, setVerb] = useState<FleetVerb | null>(null);
-  const others = w.drain && !w.drain.worker_id ? `It is drained as one of ${drainedAs(w.drain)}, above: that is resumed for all of them.` : "";
+  const others = w.drain && !w.drain.worker_id ? `Drained with ${drainedAs(w.drain)}; resume that drain at the top of the page.` : "";
   return (
     <div className="flex flex-wrap gap-2">
       {w.drain ? (
@@ -37,14 +37,14 @@ export function Drain({ worker: w }: { worker: WorkerView }) {
 const words = {
   drain: {
     title: "Drain this worker?",
-    text: "It is given nothing more, and ends what it has. Each of its sessions is released when nothing runs in it; what is in memory is built anew elsewhere. It stays, and can be resumed.",
-    act: "Drain the worker",
+    text: "The worker gets no new tasks; running tasks finish. Its sessions are released when they are idle, and other workers rebuild their state. The process keeps running and can be resumed.",
+    act: "Drain worker",
   },
-  resume: { title: "Resume this worker?", text: "It is given work again. Sessions that it released stay released.", act: "Resume the worker" },
+  resume: { title: "Resume this worker?", text: "The worker gets tasks again. Released sessions stay released.", act: "Resume worker" },
   evict: {
     title: "Evict this worker?",
-    text: "It is given nothing more and told to leave: what it cannot end in its own drain timeout it hands back, and its process ends. One that is started again under this id gets nothing until it is resumed.",
-    act: "Evict the worker",
+    text: "The worker gets no new tasks and its process exits. Tasks that do not finish within its drain timeout return to the queue. A process with this worker ID gets no tasks until it is resumed.",
+    act: "Evict worker",
   },
 };
 

@@ -11,7 +11,7 @@ import { deadline, progress, severals } from "./drains";
 import { Reason } from "./Reason";
 import { drainedAs } from "./why";
 
-/** The drains of several workers at once, how far each is, and their end. Those of one worker stand with it. */
+/** Drains of groups, builds and releases with their progress. A drain of one worker is shown with the worker. */
 export function Drains({ namespace }: { namespace: string }) {
   const { data } = useQuery(drainsQuery(namespace));
   const all = (data?.drains ?? []).filter((d) => !d.worker_id);
@@ -31,13 +31,13 @@ function One({ drain: d }: { drain: FleetDrain }) {
   return (
     <li className="flex flex-wrap items-center justify-between gap-x-4 gap-y-2 px-4 py-2.5 text-[13px]" data-drain={name} data-state={d.state}>
       <span className="min-w-0 wrap-anywhere">
-        <span className="font-medium">{name[0]!.toUpperCase() + name.slice(1)}</span> {d.evict ? "is evicted" : "is drained"}
-        {d.by && <> by {d.by}</>}
+        <span className="font-medium">{d.evict ? "Eviction" : "Drain"} of {name}</span>
+        {d.by && <>, requested {d.by === "local" ? "without sign-in" : `by ${d.by}`}</>}
         {d.reason && <>: {d.reason}</>}. <span className="text-soft">{progress(d)}</span>
         {d.deadline_at && (
           <span className="text-soft">
             {" "}
-            Who has something left is told to leave <When value={d.deadline_at} />.
+            Remaining workers are evicted <When value={d.deadline_at} />.
           </span>
         )}
       </span>
@@ -49,7 +49,7 @@ function One({ drain: d }: { drain: FleetDrain }) {
   );
 }
 
-/** Says a verb, and reads again what it changed. */
+/** Sends a request to the fleet and reloads the workers. */
 function useVerb(namespace: string, onClose: () => void) {
   const client = useQueryClient();
   return useMutation({
@@ -65,8 +65,8 @@ function Resume({ drain: d, onClose }: { drain: FleetDrain; onClose: () => void 
   const m = useVerb(d.namespace, onClose);
   const body: FleetRequest = d.group ? { group: d.group } : d.build_id ? { build_id: d.build_id } : { release: d.release ?? "" };
   return (
-    <Dialog open onClose={onClose} title={`Resume ${drainedAs(d)}?`} description="Its workers are given work again. Sessions that they released stay released.">
-      <Form error={m.error} pending={m.isPending} onSubmit={() => m.mutate({ verb: "resume", body })} onClose={onClose} act="Resume them">
+    <Dialog open onClose={onClose} title={`Resume ${drainedAs(d)}?`} description="Its workers get tasks again. Released sessions stay released.">
+      <Form error={m.error} pending={m.isPending} onSubmit={() => m.mutate({ verb: "resume", body })} onClose={onClose} act="Resume workers">
         {null}
       </Form>
     </Dialog>
@@ -76,11 +76,11 @@ function Resume({ drain: d, onClose }: { drain: FleetDrain; onClose: () => void 
 /** Drains or evicts all workers of a group, a build or a release. */
 export function DrainSeveral({ namespace, workers }: { namespace: string; workers: readonly WorkerView[] }) {
   const [open, setOpen] = useState(false);
-  const none = severals(workers).length === 0 && "No worker here has a group, a build or a release.";
+  const none = severals(workers).length === 0 && "No worker has a group, a build ID or a release.";
   return (
     <>
       <Act needs="operator" why={none} onClick={() => setOpen(true)}>
-        Drain several
+        Drain workers…
       </Act>
       {open && <SeveralDialog namespace={namespace} workers={workers} onClose={() => setOpen(false)} />}
     </>
@@ -108,12 +108,12 @@ function SeveralDialog({ namespace, workers, onClose }: { namespace: string; wor
     <Dialog
       open
       onClose={onClose}
-      title="Drain several workers"
-      description="They are given nothing more, and end what they have. So is each that registers later and belongs to them, until they are resumed."
+      title="Drain workers"
+      description="The workers get no new tasks; running tasks finish. Workers that register later are included until the drain is resumed."
     >
-      <Form error={m.error} at={wrong} pending={m.isPending} onSubmit={submit} onClose={onClose} act={leave ? "Evict them" : "Drain them"} danger={leave}>
+      <Form error={m.error} at={wrong} pending={m.isPending} onSubmit={submit} onClose={onClose} act={leave ? "Evict workers" : "Drain workers"} danger={leave}>
         <label className="block">
-          <span className="label">All workers of</span>
+          <span className="label">Workers of</span>
           <select className="field mt-1" value={chosen?.id ?? ""} onChange={(e) => setId(e.target.value)}>
             {all.map((s) => (
               <option key={s.id} value={s.id}>
@@ -123,15 +123,15 @@ function SeveralDialog({ namespace, workers, onClose }: { namespace: string; wor
           </select>
         </label>
         <label className="mt-3 block">
-          <span className="label">When they have nothing left</span>
+          <span className="label">Mode</span>
           <select className="field mt-1" value={leave ? "leave" : "stay"} onChange={(e) => setLeave(e.target.value === "leave")}>
-            <option value="stay">they stay, and can be resumed</option>
-            <option value="leave">they are told to leave at once: evicted</option>
+            <option value="stay">Drain: processes keep running</option>
+            <option value="leave">Evict: processes exit</option>
           </select>
         </label>
         {!leave && (
           <label className="mt-3 block">
-            <span className="label">Minutes after which those that have something left are told to leave</span>
+            <span className="label">Evict after (minutes)</span>
             <input
               className="field mt-1"
               inputMode="decimal"
@@ -143,7 +143,7 @@ function SeveralDialog({ namespace, workers, onClose }: { namespace: string; wor
             />
             {wrong && (
               <span id={hint} className="mt-1 block text-bad">
-                A number of minutes above 0, a year at most, or nothing.
+                A number of minutes above 0, at most a year, or empty.
               </span>
             )}
           </label>

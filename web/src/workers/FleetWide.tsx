@@ -8,26 +8,26 @@ import { Dialog } from "../ui/Dialog";
 import { Form } from "../ui/Form";
 import { atOnce, fleetWide, isolationLevels, logLevels } from "./facts";
 
-/** What an operator set for all workers of the namespace, and how far it came. Nothing is said where nothing was ever set. */
+/** The settings of all workers of the namespace and how many workers applied them. Hidden while nothing was ever set. */
 export function FleetWide({ namespace }: { namespace: string }) {
   const { data } = useQuery(fleetSettingsQuery(namespace));
   if (!data || data.revision === 0) return null;
   const behind = data.worker_count - data.applied_worker_count;
   return (
     <p className="mb-3 text-[13px] text-soft" data-fleet-settings={data.revision}>
-      Set for all workers{data.by && <> by {data.by}</>}: {fleetWide(data)}. {data.applied_worker_count} of {data.worker_count} run with it
-      {behind > 0 && <>, not yet {data.pending.join(", ")}{behind > data.pending.length && " and others"}</>}.
+      Settings of all workers{data.by && <>, set by {data.by}</>}: {fleetWide(data)}. Applied by {data.applied_worker_count} of {data.worker_count} workers
+      {behind > 0 && <>; pending: {data.pending.join(", ")}{behind > data.pending.length && " and others"}</>}.
     </p>
   );
 }
 
-/** Changes what all workers run with, while they run. */
+/** Changes the settings of all workers at run time. */
 export function SetFleetWide({ namespace }: { namespace: string }) {
   const { data } = useQuery(fleetSettingsQuery(namespace));
   const [open, setOpen] = useState(false);
   return (
     <>
-      <Act needs="operator" why={!data && "What is set now is not known."} onClick={() => setOpen(true)}>
+      <Act needs="operator" why={!data && "The current settings are not loaded yet."} onClick={() => setOpen(true)}>
         Settings
       </Act>
       {open && data && <SettingsDialog namespace={namespace} now={data} onClose={() => setOpen(false)} />}
@@ -35,10 +35,10 @@ export function SetFleetWide({ namespace }: { namespace: string }) {
   );
 }
 
-const own = "each worker's own";
+const own = "default of each worker";
 
 function SettingsDialog({ namespace, now, onClose }: { namespace: string; now: FleetSettings; onClose: () => void }) {
-  const [saw] = useState(now); // what somebody else sets meanwhile is not overwritten unseen
+  const [saw] = useState(now); // the revision at opening, so that concurrent changes are not overwritten
   const [level, setLevel] = useState<string>(saw.log_level ?? "");
   const [slots, setSlots] = useState(saw.worker_concurrency ? String(saw.worker_concurrency) : "");
   const [floor, setFloor] = useState<string>(saw.isolation_min_level ?? "");
@@ -70,9 +70,9 @@ function SettingsDialog({ namespace, now, onClose }: { namespace: string; now: F
       open
       onClose={onClose}
       title={`Settings of all workers in ${namespace}`}
-      description="Workers that run take them at once, those that come later when they register. What is left out here each worker decides for itself."
+      description="Running workers apply changes immediately, new workers when they register. An empty setting leaves the default of each worker."
     >
-      <Form error={m.error} at={wrong} pending={m.isPending} onSubmit={submit} onClose={onClose} act="Set them">
+      <Form error={m.error} at={wrong} pending={m.isPending} onSubmit={submit} onClose={onClose} act="Save">
         <label className="block">
           <span className="label">Log level</span>
           <select className="field mt-1" value={level} onChange={(e) => setLevel(e.target.value)}>
@@ -83,7 +83,7 @@ function SettingsDialog({ namespace, now, onClose }: { namespace: string; now: F
           </select>
         </label>
         <label className="mt-3 block">
-          <span className="label">Activities at once</span>
+          <span className="label">Concurrent activities</span>
           <input
             className="field mt-1"
             inputMode="numeric"
@@ -98,12 +98,12 @@ function SettingsDialog({ namespace, now, onClose }: { namespace: string; now: F
           />
           {wrong && (
             <span id={hint} className="mt-1 block text-xs text-bad">
-              A whole number from 1 to 10,000, or nothing.
+              A whole number from 1 to 10,000, or empty.
             </span>
           )}
         </label>
         <label className="mt-3 block">
-          <span className="label">Weakest isolation that activities in executors may have</span>
+          <span className="label">Minimum isolation of executors</span>
           <select className="field mt-1" value={floor} onChange={(e) => setFloor(e.target.value)}>
             <option value="">{own}</option>
             {isolationLevels.map((l) => (
@@ -113,7 +113,7 @@ function SettingsDialog({ namespace, now, onClose }: { namespace: string; now: F
         </label>
         <label className="mt-3 flex items-center gap-2">
           <input type="checkbox" checked={fresh} onChange={(e) => setFresh(e.target.checked)} />
-          <span>A new executor for each call of a handler outside sessions</span>
+          <span>New executor for each call of a handler outside sessions</span>
         </label>
       </Form>
     </Dialog>

@@ -35,7 +35,7 @@ export function WorkersPage() {
     <>
       <Heading title="Workers">
         <div className="flex flex-wrap items-center gap-x-4 gap-y-2">
-          {overview.data && <span className="text-[13px] text-soft">The app runs release {overview.data.release}</span>}
+          {overview.data && <span className="text-[13px] text-soft">App release {overview.data.release}</span>}
           <SetFleetWide namespace={namespace} />
           {rows.length > 0 && <DrainSeveral namespace={namespace} workers={rows} />}
         </div>
@@ -62,13 +62,13 @@ export function WorkersPage() {
   );
 }
 
-/** The last jump of the database's clock, and what the apps changed after it. */
+/** The last jump of the database clock and the adjustments by the apps. */
 function ClockJumped({ jump }: { jump: ClockJump }) {
   return (
     <p role="status" className="mb-3 text-[13px] text-warn" data-clock-jump={jump.direction}>
-      The database's clock went {jump.direction} by {duration(jump.by_seconds * 1000)} at <When value={jump.at} form="absolute" />. Leases, back-offs and
-      schedules follow it ({count(jump.rows)} rows changed); timers, start delays and timeouts keep their times.
-      {jump.error && <> Some rows may not follow it: {jump.error}</>}
+      The database clock jumped {jump.direction} by {duration(jump.by_seconds * 1000)} at <When value={jump.at} form="absolute" />. Leases, back-offs and
+      schedules were adjusted ({count(jump.rows)} rows); timers, start delays and timeouts keep their times.
+      {jump.error && <> Adjusting some rows failed: {jump.error}</>}
     </p>
   );
 }
@@ -82,7 +82,7 @@ function Worker({ worker: w, queues }: { worker: WorkerView; queues: QueueState[
     <article className="card flex min-w-0 flex-col p-4" aria-label={`Worker ${w.worker_id}`} data-worker={w.worker_id}>
       <div className="flex items-center justify-between gap-3">
         <h2 className="min-w-0 font-medium">
-          <Id id={w.worker_id} what="worker id" />
+          <Id id={w.worker_id} what="worker ID" />
         </h2>
         <Status status={w.status} />
       </div>
@@ -100,10 +100,10 @@ function Worker({ worker: w, queues }: { worker: WorkerView; queues: QueueState[
       <dl className="mt-4 grid grid-cols-2 gap-x-6 gap-y-3 sm:grid-cols-3">
         <Fact name="Release">{w.release || <None />}</Fact>
         <Fact name="Build">{w.build_id ?? <None />}</Fact>
-        <Fact name={`Last sign of life, ${zoneName(zone)}`}>
+        <Fact name={`Last heartbeat (${zoneName(zone)})`}>
           <When value={w.last_heartbeat_at} form="both" />
         </Fact>
-        <Fact name="Queues">
+        <Fact name="Task queues">
           {(w.task_queues?.length ? w.task_queues : [w.task_queue]).map((q, i) => (
             <span key={q}>
               {i > 0 && ", "}
@@ -113,7 +113,7 @@ function Worker({ worker: w, queues }: { worker: WorkerView; queues: QueueState[
             </span>
           ))}
         </Fact>
-        <Fact name="Tasks it has now">{count(w.active_leases)}</Fact>
+        <Fact name="Tasks in progress">{count(w.active_leases)}</Fact>
         <Fact name="Runtime">
           {w.runtime || <None />}
           {w.sdk_version && <span className="text-faint"> {w.sdk_version}</span>}
@@ -154,7 +154,7 @@ function Worker({ worker: w, queues }: { worker: WorkerView; queues: QueueState[
       {box && box.missing.length > 0 && (
         <details className="mt-3 text-[13px]">
           <summary className="text-soft">
-            Code in the sandbox could still do {box.missing.length === 1 ? "one thing" : `${box.missing.length} things`}
+            Not blocked by the sandbox: {count(box.missing.length)}
           </summary>
           <ul className="mt-1.5 list-disc pl-5 text-soft">
             {box.missing.map((m) => (
@@ -174,20 +174,20 @@ function Worker({ worker: w, queues }: { worker: WorkerView; queues: QueueState[
   );
 }
 
-/** What keeps it from work, or that there is none. */
+/** The reasons why the worker gets no tasks. */
 function Reasons({ of }: { of: Reason[] }) {
   if (of.length === 0) return null;
   const needs = of.filter((r) => r.needs);
   const look = needs.some((r) => r.weight === "stop") ? "bg-bad-soft text-bad" : needs.length > 0 ? "bg-warn-soft text-warn" : "bg-sunken text-soft";
   return (
-    <ul aria-label="Why it gets no work" className={`mt-2 grid gap-1 rounded-lg px-3 py-2 ${look}`}>
+    <ul aria-label="Reasons for receiving no tasks" className={`mt-2 grid gap-1 rounded-lg px-3 py-2 ${look}`}>
       {of.map((r) => (
         <li key={r.text} className="wrap-anywhere" data-why={r.weight}>
           {r.text}
           {r.wait && <WaitText wait={r.wait} behind />}{" "}
           {r.queue && (
             <Link to="/queues/$queue" params={{ queue: r.queue }} className="underline underline-offset-3">
-              Look at {r.queue}
+              Open queue {r.queue}
             </Link>
           )}
         </li>
@@ -196,7 +196,7 @@ function Reasons({ of }: { of: Reason[] }) {
   );
 }
 
-/** The sessions a worker holds, read when somebody asks. */
+/** The sessions that a worker holds, loaded on a click. */
 function Held({ worker: w }: { worker: WorkerView }) {
   const [open, setOpen] = useState(false);
   const held = useQuery({ ...heldQuery(w.namespace, w.worker_id), enabled: open });
@@ -229,7 +229,7 @@ function Held({ worker: w }: { worker: WorkerView }) {
   );
 }
 
-/** The processes in which a worker runs code, as its last heartbeat told. */
+/** The executor processes of a worker, from its last heartbeat. */
 function Executors({ worker: w }: { worker: WorkerView }) {
   const all = executors(w.machine);
   if (all.length === 0) return null;
@@ -237,7 +237,7 @@ function Executors({ worker: w }: { worker: WorkerView }) {
   return (
     <details className="mt-3 text-[13px]" data-executors>
       <summary className="text-soft">
-        {all.length === 1 ? "One executor" : `${count(all.length)} executors`}, {count(busy)} busy, {bytes(all.reduce((sum, e) => sum + e.memory, 0))}
+        {all.length === 1 ? "1 executor" : `${count(all.length)} executors`}, {count(busy)} busy, {bytes(all.reduce((sum, e) => sum + e.memory, 0))}
       </summary>
       <ul aria-label={`Executors of ${w.worker_id}`} className="mt-1.5 max-h-64 divide-y divide-line overflow-y-auto rounded-lg border border-line" tabIndex={0}>
         {all.map((e) => (
@@ -247,7 +247,7 @@ function Executors({ worker: w }: { worker: WorkerView }) {
               {e.session && (
                 <>
                   {" "}
-                  in{" "}
+                  in session{" "}
                   <Link to="/sessions/$sessionId" params={{ sessionId: e.session }} className="quiet font-mono text-xs break-all">
                     {e.session}
                   </Link>
@@ -266,7 +266,7 @@ function Executors({ worker: w }: { worker: WorkerView }) {
   );
 }
 
-/** What its handlers need of packages, and how it stands with them. */
+/** The packages that the worker's handlers need, and their state. */
 function Packages({ worker: w }: { worker: WorkerView }) {
   const all = packages(w.machine);
   if (all.length === 0) return null;
@@ -290,7 +290,7 @@ function Packages({ worker: w }: { worker: WorkerView }) {
           </span>
           {p.again && (
             <span className="text-soft">
-              , tried again <When value={p.again} />
+              , retry <When value={p.again} />
             </span>
           )}
           {p.detail && <span className="block wrap-anywhere text-soft">{p.detail}</span>}
@@ -301,9 +301,9 @@ function Packages({ worker: w }: { worker: WorkerView }) {
   );
 }
 
-const queuesAsked = 12; // of the workers', whose builds and backlog are read beside them
+const queuesAsked = 12; // queues whose builds and backlog are loaded
 
-/** The queues that workers serve, with their builds. */
+/** The task queues of the workers, with their builds. */
 function useQueues(namespace: string, workers: WorkerView[]): QueueState[] {
   const names = [...new Set(workers.flatMap((w) => (w.task_queues?.length ? w.task_queues : [w.task_queue])))].sort().slice(0, queuesAsked);
   return useQueries({

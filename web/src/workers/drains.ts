@@ -1,7 +1,7 @@
 import type { FleetDrain, FleetRequest, WorkerView } from "../api/types";
 import { of } from "./why";
 
-/** Several workers that can be named at once. */
+/** Workers that can be drained together. */
 export interface Several {
   id: string;
   name: string;
@@ -28,16 +28,16 @@ export function severals(workers: readonly WorkerView[]): Several[] {
   });
 }
 
-/** How far a drain is. */
+/** The progress of a drain. */
 export function progress(d: FleetDrain): string {
-  if (d.worker_count === 0) return "No worker of it is there.";
+  if (d.worker_count === 0) return "No matching workers.";
   const left: string[] = [];
-  if (d.active_leases > 0) left.push(`${of(d.active_leases, "task")} run${d.active_leases === 1 ? "s" : ""}`);
-  if (d.held_sessions > 0) left.push(`${of(d.held_sessions, "session")} ${d.held_sessions === 1 ? "is" : "are"} held`);
-  return `${d.drained_worker_count} of ${of(d.worker_count, "worker")} ${d.drained_worker_count === 1 ? "has" : "have"} nothing left${left.length > 0 ? `: ${left.join(", ")}` : ""}.`;
+  if (d.active_leases > 0) left.push(`${of(d.active_leases, "task")} running`);
+  if (d.held_sessions > 0) left.push(`${of(d.held_sessions, "session")} held`);
+  return `${d.drained_worker_count} of ${of(d.worker_count, "worker")} drained${left.length > 0 ? `: ${left.join(", ")}` : ""}.`;
 }
 
-/** Seconds of a deadline given in minutes: undefined for none, null for what is none. */
+/** Converts a deadline in minutes to seconds: undefined if empty, null if invalid. */
 export function deadline(minutes: string): number | null | undefined {
   const text = minutes.trim();
   if (text === "") return undefined;

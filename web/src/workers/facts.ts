@@ -2,7 +2,7 @@ import type { FleetSettings, Json, WorkerView } from "../api/types";
 import { bytes } from "../lib/format";
 import { isObject, numberOf } from "../lib/json";
 
-// What a worker reports of itself comes in objects of its own making; these read the members we know and pass over the rest.
+// A worker's reports are objects that each SDK defines. These functions read the known members and ignore others.
 
 type Report = Json | undefined;
 
@@ -26,9 +26,9 @@ export interface Meter {
   most: number;
 }
 
-/** How full a worker is, by kind of slot. */
+/** Used and total slots of a worker by kind. */
 export function slots(w: WorkerView): Meter[] {
-  // What it has leased is what it runs, whether it reports its free slots or not.
+  // Leased tasks are the used slots, even if the worker does not report free slots.
   const used = (most: number, free: number | null, leased: number | undefined) => leased ?? (free === null ? null : Math.max(0, most - free));
   return [
     { name: "Workflow slots", most: w.max_concurrent_workflow_tasks, used: used(w.max_concurrent_workflow_tasks, num(w.task_slots, "workflow_available"), w.active_workflow_tasks) },
@@ -37,27 +37,27 @@ export function slots(w: WorkerView): Meter[] {
   ];
 }
 
-/** The isolation a worker's sandbox really gives, in words. */
+/** The isolation that a worker's sandbox provides. */
 export function isolation(r: Report): { level: string; limits: string; missing: string[] } | null {
   const level = str(r, "level");
   if (!level) return null;
   const limits = [
-    str(r, "memory") && `memory by ${str(r, "memory")}`,
-    str(r, "processes") && `processes by ${str(r, "processes")}`,
-    str(r, "cpu") && `processor time by ${str(r, "cpu")}`,
-    str(r, "disk") && `disk by ${str(r, "disk")}`,
-    str(r, "egress") && `network ${str(r, "egress")}`,
+    str(r, "memory") && `memory: ${str(r, "memory")}`,
+    str(r, "processes") && `processes: ${str(r, "processes")}`,
+    str(r, "cpu") && `CPU: ${str(r, "cpu")}`,
+    str(r, "disk") && `disk: ${str(r, "disk")}`,
+    str(r, "egress") && `network: ${str(r, "egress")}`,
   ].filter(Boolean);
   const listed = member(r, "missing");
   const missing = Array.isArray(listed) ? listed.filter((m): m is string => typeof m === "string") : [];
   return { level, limits: limits.join(", "), missing };
 }
 
-/** Which workers have other code than this one under the same release, in words: what runs is then chance. */
+/** Workers with different code under the same release, where either version may run. */
 export function otherCode(w: WorkerView): string[] {
   const by = new Map<string, string[]>();
   for (const d of w.code_differs ?? []) by.set(d.worker_id, [...(by.get(d.worker_id) ?? []), d.activity_type]);
-  return [...by].map(([worker, types]) => `Worker ${worker} has other code of ${types.join(", ")} under the same release: which of them runs is chance.`);
+  return [...by].map(([worker, types]) => `Worker ${worker} registered different code for ${types.join(", ")} under the same release; either version may run.`);
 }
 
 export interface Executor {
@@ -68,10 +68,10 @@ export interface Executor {
   busy: boolean;
   calls: number;
   memory: number; // bytes
-  since: string; // empty: not said
+  since: string; // empty: not reported
 }
 
-/** The executors a worker told of with its last heartbeat. */
+/** The executors in the last heartbeat of a worker. */
 export function executors(r: Report): Executor[] {
   const all = member(r, "sandboxes");
   return (Array.isArray(all) ? all : []).filter(isObject).map((e) => ({
@@ -88,11 +88,11 @@ export function executors(r: Report): Executor[] {
 
 export interface Packages {
   runtime: string;
-  files: string; // that name them
+  files: string; // package manifests
   state: string;
   detail: string;
   path: string;
-  size: string; // empty: not said
+  size: string; // empty: not reported
   since: string;
   again: string;
   look: string;
@@ -100,13 +100,13 @@ export interface Packages {
 
 const states: Record<string, { text: string; look: string }> = {
   installed: { text: "installed", look: "text-soft" },
-  installing: { text: "being installed", look: "text-run" },
-  failed: { text: "could not be installed", look: "text-bad" },
+  installing: { text: "installing", look: "text-run" },
+  failed: { text: "installation failed", look: "text-bad" },
   pending: { text: "not installed yet", look: "text-soft" },
-  others: { text: "not ours to install", look: "text-soft" },
+  others: { text: "installed outside Sojourn", look: "text-soft" },
 };
 
-/** How it stands with the packages that a worker's handlers need, as its last heartbeat told. */
+/** The packages of a worker's handlers, from its last heartbeat. */
 export function packages(r: Report): Packages[] {
   const all = member(r, "handlerPackages");
   return (Array.isArray(all) ? all : []).filter(isObject).map((p) => {
@@ -127,7 +127,7 @@ export function packages(r: Report): Packages[] {
   });
 }
 
-/** The machine a worker runs on, in words. */
+/** The machine of a worker. */
 export function machine(r: Report): { size: string; load: string; address: string } | null {
   const cores = num(r, "totalCpuCores");
   const ram = num(r, "totalAvailableRamInBytes");
@@ -135,21 +135,21 @@ export function machine(r: Report): { size: string; load: string; address: strin
   const used = num(r, "ramUsagePercentage");
   const disk = num(member(r, "diskInfo"), "percentage");
   const size = [cores !== null && `${cores} ${cores === 1 ? "core" : "cores"}`, ram !== null && bytes(ram)].filter(Boolean).join(", ");
-  const load = [cpu !== null && `cpu ${Math.round(cpu)}\u00a0%`, used !== null && `memory ${Math.round(used)}\u00a0%`, disk !== null && `disk ${Math.round(disk)}\u00a0%`]
+  const load = [cpu !== null && `CPU ${Math.round(cpu)}\u00a0%`, used !== null && `memory ${Math.round(used)}\u00a0%`, disk !== null && `disk ${Math.round(disk)}\u00a0%`]
     .filter(Boolean)
     .join(", ");
   const address = str(r, "ip");
   return size || load || address ? { size, load, address } : null;
 }
 
-/** What is set for all workers, in words. */
+/** The settings of all workers. */
 export function fleetWide(s: FleetSettings): string {
   const all: string[] = [];
   if (s.log_level) all.push(`log level ${s.log_level}`);
-  if (s.worker_concurrency) all.push(`${s.worker_concurrency} ${s.worker_concurrency === 1 ? "activity" : "activities"} at once`);
+  if (s.worker_concurrency) all.push(`${s.worker_concurrency} ${s.worker_concurrency === 1 ? "concurrent activity" : "concurrent activities"}`);
   if (s.isolation_min_level) all.push(`isolation ${s.isolation_min_level} or stronger`);
-  if (s.fresh) all.push("a new executor for each call");
-  return all.join(", ") || "what each brings itself";
+  if (s.fresh) all.push("new executor for each call");
+  return all.join(", ") || "defaults of each worker";
 }
 
 export const logLevels = ["trace", "debug", "info", "warn", "error"] as const satisfies readonly FleetSettings["log_level"][];
@@ -157,7 +157,7 @@ export const logLevels = ["trace", "debug", "info", "warn", "error"] as const sa
 /** Levels of isolation, the weakest first. */
 export const isolationLevels = ["none", "process", "confined"] as const satisfies readonly FleetSettings["isolation_min_level"][];
 
-/** How many activities at once a text asks for: undefined for none said, null for what is no such number. */
+/** Parses a number of concurrent activities: undefined if empty, null if invalid. */
 export function atOnce(text: string): number | null | undefined {
   const digits = text.trim();
   if (digits === "") return undefined;
