@@ -100,6 +100,27 @@ func TestLogLinesAndHelpUseTheTermsOfTheField(t *testing.T) { checkTexts(t, mess
 
 func TestErrorsUseTheTermsOfTheField(t *testing.T) { checkTexts(t, errorTexts, 500) }
 
+// exempted is a line of the dashboard that may contain an idiom, with the reason.
+var exempted = regexp.MustCompile(`(?m)^.*// wording: \S.*$`)
+
+func TestTheDashboardUsesTheTermsOfTheField(t *testing.T) {
+	files := 0
+	for name, code := range tracked(t, "web/src/*.ts*") { // also comments and names of tests
+		if name == "web/src/api/schema.ts" { // generated from the API description
+			continue
+		}
+		files++
+		// Texts in JSX are broken into lines.
+		text := strings.Join(strings.Fields(exempted.ReplaceAllString(code, "")), " ")
+		for _, at := range idioms.FindAllStringIndex(text, -1) {
+			t.Errorf("%s contains %q in: …%s…", name, text[at[0]:at[1]], text[max(0, at[0]-60):min(len(text), at[1]+60)])
+		}
+	}
+	if files < 130 {
+		t.Errorf("only %d files were checked", files)
+	}
+}
+
 // The share of comment lines and of paragraphs with such phrases. It may only fall.
 const (
 	mostComments   = 10.0 // percent of the comment lines of Go files without tests
