@@ -44,9 +44,9 @@ func TestTheGuideSaysTheLimitsOfExecutors(t *testing.T) {
 	}
 
 	const held = "guide/isolation.md"
-	stated.In(t, held, "| processes | over {} ended by the minder; threads of all of them together refused from {} on | "+
+	stated.In(t, held, "| processes | over {} ended by the supervisor; threads of all of them together refused from {} on | "+
 		"over {}, or {} threads, ended", l.Processes, l.Threads, l.Processes, l.Threads)
-	stated.In(t, held, "| `auto` | {}-{} where that can be; the default |", firstUser, lastUser)
+	stated.In(t, held, "| `auto` | {}-{} if possible; the default |", firstUser, lastUser)
 
 	stated.In(t, "security.md", "a file in memory that large values pass through, of {}, sealed", frame.DefaultLimits.Body&^(1<<20-1))
 	stated.In(t, "security.md", "is noticed, within {} while a call runs, and the worker ends", silenceTime)

@@ -25,8 +25,8 @@ func TestTheGuideSaysTheDefaults(t *testing.T) {
 	stated.In(t, page, "Audit entries are removed after `audit-log-age` ({}).", c.AuditLogAge)
 	stated.In(t, "guide/activities.md", "`activity-log-age`, a setting of the app, `{}`;", logs.value)
 	stated.In(t, "guide/workflows-in-go.md", "(`worker-kept-runs`, {} unless set, says how many", c.WorkerKeptRuns)
-	stated.In(t, "guide/command-line.md", "They find the app at `--app-url` (`SOJOURN_APP_URL`, `{}`)", c.AppURLs[0])
-	stated.In(t, "guide/command-line.md", "speak of `--namespace` (`SOJOURN_NAMESPACE`, `{}`).", c.Namespace)
+	stated.In(t, "guide/command-line.md", "The commands call the app at `--app-url` (`SOJOURN_APP_URL`, `{}`)", c.AppURLs[0])
+	stated.In(t, "guide/command-line.md", "in `--namespace` (`SOJOURN_NAMESPACE`, `{}`).", c.Namespace)
 
 	app, _, _, err := load(t, App, nil, nil, "")
 	if err != nil {

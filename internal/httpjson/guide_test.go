@@ -9,7 +9,7 @@ import (
 func TestTheGuideSaysTheNumbersOfRequests(t *testing.T) {
 	const page = "guide/http-api.md"
 	stated.In(t, page, "bodies are UTF-8 and at most {}, where", MaxBody)
-	stated.In(t, page, "answers from {} on are compressed", compressFrom)
+	stated.In(t, page, "responses from {} on are compressed", compressFrom)
 	stated.In(t, "guide/operating.md", "The body of a request has {} to arrive, and one more for each {} it announces.",
 		bodyTime, bodyRate)
 }

@@ -14,6 +14,6 @@ func TestTheGuideSaysHowAMinderWatches(t *testing.T) {
 		t.Errorf("it looks every %s when memory runs high", closely)
 	}
 	const page = "guide/isolation.md"
-	stated.In(t, page, "over the limit by up to what is taken in {}, then ended", closely)
+	stated.In(t, page, "over the limit by up to what is allocated in {}, then ended", closely)
 	stated.In(t, page, "(`oom_score_adj` {} and {}), and the worker after those", executorScore, minderScore)
 }

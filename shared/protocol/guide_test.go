@@ -13,7 +13,7 @@ func TestTheGuideSaysTheNumbersOfRequests(t *testing.T) {
 	stated.In(t, "guide/activities.md", "| of a line | {} |", MaxLogText)
 	stated.In(t, "guide/http-api.md", "| `X-Durable-Workflow-Control-Plane-Version: {}` |", ControlVersion)
 	stated.In(t, "guide/http-api.md", "| `X-Durable-Workflow-Protocol-Version: {}` |", WorkerVersion)
-	stated.In(t, "guide/http-api.md", "A workflow id is any text of up to {} bytes", MaxWorkflowID)
+	stated.In(t, "guide/http-api.md", "A workflow ID is any text of up to {} bytes", MaxWorkflowID)
 
 	tag := func(member, name string) string {
 		f, _ := reflect.TypeFor[StartRequest]().FieldByName(member)
