@@ -7,5 +7,5 @@ import (
 )
 
 func TestTheGuideSaysHowExactTheLastUseIs(t *testing.T) {
-	stated.In(t, "guide/operating.md", "when each expires and when it was used last, to {}.", useEvery)
+	stated.In(t, "guide/tokens-and-tls.md", "when each expires and when it was used last, to {}.", useEvery)
 }

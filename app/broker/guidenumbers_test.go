@@ -10,11 +10,11 @@ import (
 func TestTheGuideSaysTheNumbersOfTheBroker(t *testing.T) {
 	o := Options{}.defaults()
 	stated.In(t, "guide/http-api.md", "a `poll_request_id` sent again within {} gets the same lease again", pollKept)
-	stated.In(t, "guide/operating.md", "and then removed with everything of theirs, a {} at a time", piece)
+	stated.In(t, "guide/runs.md", "and then removed with all their data, a {} at a time", piece)
 	if readyTime >= 2*time.Second {
 		t.Errorf("whether an app is ready may take %s", readyTime)
 	}
-	stated.In(t, "guide/operating.md", "503 if not, within {}, and from the moment", 2*time.Second)
+	stated.In(t, "guide/monitor.md", "503 if not, within {}, and from the moment", 2*time.Second)
 	stated.In(t, "guide/workers-in-any-language.md", "A worker is `stale` after {} seconds without a request.", int(o.Alive.Seconds()))
 	stated.In(t, "guide/workers-in-any-language.md", `"heartbeat_interval_seconds": {},`, int(o.Heartbeat.Seconds()))
 	stated.In(t, "guide/schedules.md", "both included, up to {} at once", maxBackfill)

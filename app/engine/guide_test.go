@@ -9,20 +9,20 @@ import (
 )
 
 func TestTheGuideSaysTheNumbersOfTheEngine(t *testing.T) {
-	const operating, writing = "guide/operating.md", "guide/workflows-in-go.md"
-	stated.In(t, operating, "| `running` | a worker has it | `worker_id`, `since` | after {} failures |", failedEnough)
-	stated.In(t, operating, "| `retry_backoff` | its last attempt failed | `until`, `failures`, `detail` | after {} failures |", failedEnough)
-	stated.In(t, operating, "its workflow code failed at least {} times in a row", taskFailed)
-	stated.In(t, operating, "its workflow task is quarantined, or failed {} times in a row", StuckFailures)
-	stated.In(t, operating, "one of its tasks has been ready for {}, and no live worker", StuckUnserved)
-	stated.In(t, operating, "one of its activities has waited for {} for a worker with room", StuckPlace)
-	stated.In(t, operating, "| `child` | a child workflow is open | `workflow_id`, `name`, `more` | after {} failures |", failedEnough)
-	stated.In(t, operating, "a worker may take it and does not | `worker_id`, `since` | after {} |", waitedEnough)
-	stated.In(t, operating, "or it was blamed for the loss of {} worker processes) goes on after", DefaultBlamedLosses)
-	stated.In(t, operating, "at most {} on a run, {} each and {} together", protocol.MaxAttributes, protocol.MaxAttributeBytes, protocol.MaxAttributesBytes)
-	stated.In(t, operating, "A session with options has its own lease ({} unless they say otherwise)",
+	const writing = "guide/workflows-in-go.md"
+	stated.In(t, "guide/debug.md", "| `running` | a worker runs it | `worker_id`, `since` | after {} failures |", failedEnough)
+	stated.In(t, "guide/debug.md", "| `retry_backoff` | its last attempt failed | `until`, `failures`, `detail` | after {} failures |", failedEnough)
+	stated.In(t, "guide/debug.md", "its workflow code failed at least {} times in a row", taskFailed)
+	stated.In(t, "guide/debug.md", "its workflow task is quarantined, or failed {} times in a row", StuckFailures)
+	stated.In(t, "guide/debug.md", "one of its tasks has been ready for {}, and no live worker", StuckUnserved)
+	stated.In(t, "guide/debug.md", "one of its activities has waited for {} for a worker with room", StuckPlace)
+	stated.In(t, "guide/debug.md", "| `child` | a child workflow is open | `workflow_id`, `name`, `more` | after {} failures |", failedEnough)
+	stated.In(t, "guide/debug.md", "a worker may lease it and does not | `worker_id`, `since` | after {} |", waitedEnough)
+	stated.In(t, "guide/debug.md", "or it was blamed for the loss of {} worker processes) continues after", DefaultBlamedLosses)
+	stated.In(t, "guide/runs.md", "at most {} on a run, {} each and {} together", protocol.MaxAttributes, protocol.MaxAttributeBytes, protocol.MaxAttributesBytes)
+	stated.In(t, "guide/deploy.md", "A session with options has its own lease ({} by default)",
 		WorkerSessionLease*time.Second)
-	stated.In(t, operating, "| plain HTTP, only polls | after its lease, {} unless it registered", WorkflowLease)
+	stated.In(t, "guide/deploy.md", "| plain HTTP, only polls | after its lease, {} unless it registered", WorkflowLease)
 
 	stated.In(t, "guide/schedules.md", "behind other waiting firings: up to {} |", maxBuffered)
 	stated.In(t, "guide/fleets.md", "A namespace has at most {} drains. Each new drain removes drains of single workers that "+

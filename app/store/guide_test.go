@@ -8,5 +8,5 @@ import (
 )
 
 func TestTheGuideSaysHowLongRunsAreKept(t *testing.T) {
-	stated.In(t, "guide/operating.md", "the namespace's `retention_days` ({} unless it says otherwise,", store.DefaultRetentionDays)
+	stated.In(t, "guide/runs.md", "the namespace's `retention_days` ({} by default,", store.DefaultRetentionDays)
 }

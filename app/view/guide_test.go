@@ -8,15 +8,14 @@ import (
 )
 
 func TestTheGuideSaysTheNumbersOfViews(t *testing.T) {
-	const page = "guide/operating.md"
-	stated.In(t, page, "read once {} for all who look, runs, sessions and the tasks that wait in a queue counted up to {} |",
+	stated.In(t, "guide/monitor.md", "read once {} for all callers; runs, sessions and waiting tasks of a queue are counted up to {} |",
 		sharedFor, countedUpTo)
-	stated.In(t, page, "the runs by status, counted up to {} and read once a second", countedUpTo)
-	stated.In(t, page, "{} times a second at most and less often where it takes long", int(time.Second/promptly.least))
-	stated.In(t, page, "before the question and may wait {} for that", promptly.most)
-	stated.In(t, page, "the runs that wait for a repair, the newest {}, found", systemScan)
+	stated.In(t, "guide/monitor.md", "the runs by status, counted up to {} and read once a second", countedUpTo)
+	stated.In(t, "guide/monitor.md", "at most {} times a second and less often if a read takes long", int(time.Second/promptly.least))
+	stated.In(t, "guide/monitor.md", "before the request and may wait {} for that", promptly.most)
+	stated.In(t, "guide/monitor.md", "the runs that wait for a repair, the newest {}, found", systemScan)
 	stated.In(t, "guide/http-api.md", "holds the request until there is more, for {} at most,", maxHistoryWait)
-	stated.In(t, page, "for the tasks of a queue that wait for longest, {} of each kind", waitingShown)
-	stated.In(t, page, "{} of that are the most: then the listing is refused", wholeSearch)
-	stated.In(t, page, "With `?partial=true` it ends after {} with what was found", partialSearch)
+	stated.In(t, "guide/debug.md", "for the tasks of a queue that wait for longest, {} of each kind", waitingShown)
+	stated.In(t, "guide/runs.md", "A search takes at most {}; then the list is rejected", wholeSearch)
+	stated.In(t, "guide/runs.md", "With `?partial=true` it ends after {} with what was found", partialSearch)
 }

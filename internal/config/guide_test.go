@@ -12,17 +12,16 @@ func TestTheGuideSaysTheDefaults(t *testing.T) {
 		t.Fatal(err)
 	}
 	logs, _ := find("activity-log-age")
-	const page = "guide/operating.md"
-	stated.In(t, page, "`postgres-pool` ({}) is the most connections", c.PostgresPool)
-	stated.In(t, page, "All of it takes at most `drain-timeout`, {}, of which", c.DrainTimeout)
-	stated.In(t, page, "its leases last {} (`attempt-lease`, `session-lease`)", c.AttemptLease)
-	stated.In(t, page, "`sockets-per-token` ({}): one more is refused with `too_many_connections`", c.MaxSockets)
-	stated.In(t, page, "An app holds at most `max-polls` ({}) polls of workers over HTTP", c.MaxPolls)
-	stated.In(t, page, "goes after `activity-log-age` ({}) already", c.ActivityLogAge)
+	stated.In(t, "guide/postgresql.md", "`postgres-pool` ({}) is the maximum number of connections", c.PostgresPool)
+	stated.In(t, "guide/deploy.md", "All of it takes at most `drain-timeout`, {}, of which", c.DrainTimeout)
+	stated.In(t, "guide/deploy.md", "its leases last {} (`attempt-lease`, `session-lease`)", c.AttemptLease)
+	stated.In(t, "guide/sizing.md", "`sockets-per-token` ({}): one more is rejected with `too_many_connections`", c.MaxSockets)
+	stated.In(t, "guide/sizing.md", "An app holds at most `max-polls` ({}) polls of workers over HTTP", c.MaxPolls)
+	stated.In(t, "guide/runs.md", "removed after `activity-log-age` ({}) already", c.ActivityLogAge)
 	if c.SessionLease != c.AttemptLease {
 		t.Errorf("a session is leased for %s, an attempt for %s", c.SessionLease, c.AttemptLease)
 	}
-	stated.In(t, page, "Audit entries are removed after `audit-log-age` ({}).", c.AuditLogAge)
+	stated.In(t, "guide/runs.md", "Audit entries are removed after `audit-log-age` ({}).", c.AuditLogAge)
 	stated.In(t, "guide/activities.md", "`activity-log-age`, a setting of the app, `{}`;", logs.value)
 	stated.In(t, "guide/workflows-in-go.md", "(`worker-kept-runs`, {} unless set, says how many", c.WorkerKeptRuns)
 	stated.In(t, "guide/command-line.md", "The commands call the app at `--app-url` (`SOJOURN_APP_URL`, `{}`)", c.AppURLs[0])
@@ -32,5 +31,5 @@ func TestTheGuideSaysTheDefaults(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	stated.In(t, page, "after its lease, {} unless it registered `attempt_lease_seconds` | it extends", app.AttemptLease)
+	stated.In(t, "guide/deploy.md", "after its lease, {} unless it registered `attempt_lease_seconds` | it extends", app.AttemptLease)
 }

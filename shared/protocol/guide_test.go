@@ -26,6 +26,6 @@ func TestTheGuideSaysTheNumbersOfRequests(t *testing.T) {
 	}
 	stated.In(t, "guide/queues.md", "a start's `fairness_key` (1 to 64 of letters, digits and `. _ : -`, any case)")
 	days, _ := reflect.TypeFor[NamespaceRequest]().FieldByName("RetentionDays")
-	stated.In(t, "guide/operating.md", "unless it says otherwise, {} to {}) and then removed", days.Tag.Get("minimum"),
+	stated.In(t, "guide/runs.md", "by default, {} to {}) and then removed", days.Tag.Get("minimum"),
 		days.Tag.Get("maximum"))
 }

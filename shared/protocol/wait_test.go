@@ -94,7 +94,7 @@ func TestAWaitIsSaidInAZone(t *testing.T) {
 
 // The guide's table of reasons is the list.
 func TestTheGuideHasEveryReason(t *testing.T) {
-	guide, err := os.ReadFile("../../docs/guide/operating.md")
+	guide, err := os.ReadFile("../../docs/guide/debug.md")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,7 +8,7 @@ import (
 )
 
 func TestTheGuideSaysTheTimesOfAWorker(t *testing.T) {
-	stated.In(t, "guide/operating.md", "503 when a loop that polls for work has not come round for {}:", stuckAfter)
+	stated.In(t, "guide/monitor.md", "503 if a polling loop has made no progress for {}:", stuckAfter)
 	if linePace != time.Second {
 		t.Errorf("lines are handed over every %s, not once a second", linePace)
 	}

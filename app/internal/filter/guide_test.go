@@ -7,5 +7,5 @@ import (
 )
 
 func TestTheGuideSaysHowLongAFilterMayBe(t *testing.T) {
-	stated.In(t, "guide/operating.md", "At most {} conditions, {} values in an `IN`.", maxConditions, maxChoice)
+	stated.In(t, "guide/runs.md", "At most {} conditions, {} values in an `IN`.", maxConditions, maxChoice)
 }

@@ -8,11 +8,10 @@ import (
 )
 
 func TestTheGuideSaysTheNumbersOfTheAPI(t *testing.T) {
-	const page = "guide/operating.md"
-	stated.In(t, page, "The app delays the response to a wrong token by {}.", failedSignIn)
-	stated.In(t, page, "At most {} responses to one address and {} in all are delayed at a time;", maxFailedPerAddress, maxFailedPerApp)
-	stated.In(t, page, "An app has at most {} searches under way;", mostSearches)
+	stated.In(t, "guide/tokens-and-tls.md", "The app delays the response to a wrong token by {}.", failedSignIn)
+	stated.In(t, "guide/tokens-and-tls.md", "At most {} responses to one address and {} in all are delayed at a time;", maxFailedPerAddress, maxFailedPerApp)
+	stated.In(t, "guide/runs.md", "An app has at most {} searches under way;", mostSearches)
 	stated.In(t, "guide/workflows-in-go.md", "result?wait_seconds={}`, which is held open until the run has closed, for {} at most;",
 		mostResultWait, mostResultWait*time.Second)
-	stated.In(t, page, "`POST workflows/import/bundle`, up to {})", maxBundle)
+	stated.In(t, "guide/runs.md", "`POST workflows/import/bundle`, up to {})", maxBundle)
 }

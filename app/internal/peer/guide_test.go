@@ -16,6 +16,6 @@ func TestTheGuideSaysTheSettingsOfWorkers(t *testing.T) {
 	lock, extend := time.Duration(w.LockSeconds)*time.Second, time.Duration(w.ExtendSeconds)*time.Second
 	stated.In(t, page, "A lock lasts {}; extended every {} it outlives {} misses.", lock, extend, int(lock/extend)-1)
 	stated.In(t, page, "how long to wait; {} at most, and when absent", time.Duration(w.PollSeconds)*time.Second)
-	stated.In(t, "guide/operating.md", "and are renewed with every heartbeat, each {}: two may be lost",
+	stated.In(t, "guide/deploy.md", "and are renewed by heartbeats every {}: two may be lost",
 		time.Duration(w.BeatSeconds)*time.Second)
 }

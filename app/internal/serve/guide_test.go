@@ -11,5 +11,5 @@ func TestTheGuideSaysWhatAProxyHasToBear(t *testing.T) {
 	if Held > 90*time.Second {
 		t.Errorf("an answer may take %s", Held)
 	}
-	stated.In(t, "guide/operating.md", "a proxy has to let an answer take {};", 90*time.Second)
+	stated.In(t, "guide/deploy.md", "a proxy must allow responses that take {};", 90*time.Second)
 }

@@ -11,5 +11,5 @@ func TestTheGuideSaysHowOftenRetentionLooks(t *testing.T) {
 	if PruneSeldom != 24*time.Hour {
 		t.Errorf("it looks every %s, not once a day", PruneSeldom)
 	}
-	stated.In(t, "guide/operating.md", "it looks when the next run is past its time, and once a day.")
+	stated.In(t, "guide/runs.md", "it checks when the retention of the next run ends, and once a day.")
 }

@@ -7,7 +7,7 @@ import (
 )
 
 func TestTheGuideSaysWhatIsAskedOfPostgres(t *testing.T) {
-	stated.In(t, "guide/operating.md", "the most connections an app opens to PostgreSQL, {} of them for writing and for hearing",
+	stated.In(t, "guide/postgresql.md", "the maximum number of connections of an app to PostgreSQL, {} of them for writing and for notifications",
 		others)
-	stated.In(t, "guide/operating.md", "**PostgreSQL** {} or newer lets several apps share the work", oldest)
+	stated.In(t, "guide/postgresql.md", "**PostgreSQL** {} or newer lets several apps share the work", oldest)
 }
