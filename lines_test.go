@@ -50,7 +50,7 @@ const (
 	paragraphWords = 90
 	cellWords      = 40
 	// mostLongCells is the number of table cells that are longer. It may only fall.
-	mostLongCells = 35
+	mostLongCells = 0
 )
 
 var (
