@@ -4,6 +4,7 @@ import (
 	"go/ast"
 	"go/token"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -61,6 +62,50 @@ func errorTexts(n ast.Node) []ast.Expr {
 	}
 	return nil
 }
+
+// waitTexts returns the parts of a node that become the text of a wait: the table of reasons, its parts, and members
+// of waits that people read.
+func waitTexts(n ast.Node) (texts []ast.Expr) {
+	switch n := n.(type) {
+	case *ast.CompositeLit:
+		name := ""
+		switch typ := n.Type.(type) {
+		case *ast.Ident:
+			name = typ.Name
+		case *ast.SelectorExpr:
+			name = typ.Sel.Name
+		case *ast.ArrayType: // of rules, whose own type is omitted
+			if of, ok := typ.Elt.(*ast.Ident); ok && of.Name == "WaitRule" {
+				return n.Elts
+			}
+		case *ast.MapType:
+			if of, ok := typ.Key.(*ast.Ident); ok && of.Name == "WaitKind" {
+				return n.Elts
+			}
+		}
+		if name == "Wait" || name == "WaitRule" || name == "PendingCancellation" {
+			return n.Elts
+		}
+	case *ast.AssignStmt:
+		for i, left := range n.Lhs {
+			of, ok := left.(*ast.SelectorExpr)
+			if ok && len(n.Rhs) == len(n.Lhs) && waitMember.MatchString(of.Sel.Name) {
+				texts = append(texts, n.Rhs[i])
+			}
+		}
+	case *ast.ValueSpec: // parts of the table of reasons
+		if len(n.Names) == 1 && slices.Contains(waitParts, n.Names[0].Name) {
+			return n.Values
+		}
+	}
+	return texts
+}
+
+// waitMember matches the members of waits and refusals that are shown to people.
+var waitMember = regexp.MustCompile(`^(Message|Detail|Why|Waiting|Problem)$`)
+
+// waitParts are the constants of which texts of protocol.WaitRules are composed.
+var waitParts = []string{"closest", "fallback", "timer", "held"}
 
 // checkTexts fails if a string literal has an idiom, or if there are fewer than least literals. It reads the literals
 // in the expressions that of returns for each node of each Go file.
@@ -120,6 +165,7 @@ func TestTheDashboardUsesTheTermsOfTheField(t *testing.T) {
 		t.Errorf("only %d files were checked", files)
 	}
 }
+func TestWaitReasonsUseTheTermsOfTheField(t *testing.T) { checkTexts(t, waitTexts, 85) }
 
 // The share of comment lines and of paragraphs with such phrases. It may only fall.
 const (

@@ -68,7 +68,7 @@ func TestAWorkersProbesSayWhetherItGetsAndDoesWork(t *testing.T) {
 				break
 			}
 		}
-		if status != want || wrong != "" && !strings.Contains(checks[wrong], "until they are the same") {
+		if status != want || wrong != "" && !strings.Contains(checks[wrong], "deploy the same release to both") {
 			t.Errorf("%s: got %d %v", release, status, checks)
 		}
 		r, err := http.Get(s.URL + "/metrics")

@@ -229,7 +229,7 @@ func TestASignalThatNeverComesFailsTheTestWithWhatIsWaitedFor(t *testing.T) {
 		_, err := workflowtest.Result[any](env.Start("parent"))
 		t.Errorf("went on with %v", err)
 	})
-	wantSaid(t, said, "nothing can go on", "waits for signal approve", "child workflow")
+	wantSaid(t, said, "nothing can go on", `waiting for signal "approve"`, "child workflow")
 	said = failing(t, r, func(_ *recorder, env *workflowtest.Env) {
 		_, err := workflowtest.Result[any](env.Start("lonely"))
 		t.Errorf("went on with %v", err)

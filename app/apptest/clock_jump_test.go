@@ -224,7 +224,7 @@ func TestLeasesAndSchedulesFollowAClockThatGoesBack(t *testing.T) {
 			t.Errorf("the schedule's history: %s", got.raw)
 		}
 		wait := s.a.want(200, "GET", "/api/workflows/on-timer", "")
-		if !strings.Contains(wait.raw, "by the database's clock") {
+		if !strings.Contains(wait.raw, "(database clock)") {
 			t.Errorf("the wait for a timer: %s", wait.raw)
 		}
 		s.unharmed()
@@ -254,7 +254,7 @@ func TestLeasesOutliveAClockThatGoesForward(t *testing.T) {
 		s.unharmed()
 		for _, id := range []string{"lost-activity", "lost-task"} { // their leases have not expired
 			got := s.b.want(200, "GET", "/api/workflows/"+id, "")
-			if !strings.Contains(got.raw, `"lease_owner":"dead"`) && !strings.Contains(got.raw, "runs on worker dead") {
+			if !strings.Contains(got.raw, `"lease_owner":"dead"`) && !strings.Contains(got.raw, "is running on worker dead") {
 				t.Errorf("%s: %s", id, got.raw)
 			}
 		}

@@ -181,7 +181,7 @@ func TestABudgetThrottlesPollsAndItsEndWakesThem(t *testing.T) {
 		first := w.leased("activity")
 		a := w.poll("activity", 0)
 		if a.status != http.StatusOK || a.text("poll_status") != "throttled" ||
-			!strings.Contains(a.text("wait_reason"), "budget is 1") || a.task() != nil {
+			!strings.Contains(a.text("wait_reason"), "1 of 1 workflow tasks leased") || a.task() != nil {
 			t.Fatalf("a poll beyond the budget: %d %v", a.status, a.body)
 		}
 		if m := c.want(http.StatusOK, "GET", "/metrics", "").raw; !strings.Contains(m, "\nsojourn_throttled_claims_total ") ||
@@ -322,7 +322,7 @@ func TestAQueueSaysWhyItsOldestTasksWait(t *testing.T) {
 		for i := range 5 {
 			c.begin(fmt.Sprint("wf-", i))
 		}
-		const nobody = ": no live worker serves queue q"
+		const nobody = `: no live worker is polling queue "q"`
 		same("workflow of wf-0"+nobody, "workflow of wf-1"+nobody, "workflow of wf-2"+nobody)
 		w := c.worker("w", "")
 		for range 4 {
@@ -334,7 +334,7 @@ func TestAQueueSaysWhyItsOldestTasksWait(t *testing.T) {
 		last := w.leased("workflow")
 		w.finish(w.leased("activity"))
 		got := waiting()
-		if len(got) != 4 || got[0] != "workflow of wf-0: ready for worker w, which is busy or does not poll" ||
+		if len(got) != 4 || got[0] != "workflow of wf-0: ready; worker w is busy or not polling" ||
 			!strings.HasPrefix(got[1], "activity of wf-0: ") ||
 			!strings.Contains(got[1], "other") || !strings.HasPrefix(got[3], "activity of wf-1: ") {
 			t.Errorf("with a worker that knows one of two activities, waiting are %q", got)

@@ -231,7 +231,7 @@ func TestChildrenAboveAQuotaWait(t *testing.T) {
 				}
 				held = append(held, id)
 				raw := c.want(200, "GET", "/api/workflows/"+id, "").raw
-				if !strings.Contains(raw, `"reason":"quota"`) || !strings.Contains(raw, "quota open_runs of namespace busy") {
+				if !strings.Contains(raw, `"reason":"quota"`) || !strings.Contains(raw, `quota open_runs of namespace \"busy\"`) {
 					t.Errorf("why a child waits: %s", raw)
 				}
 			}

@@ -121,7 +121,7 @@ func TestAListSaysWhatEachOpenRunWaitsFor(t *testing.T) {
 		}
 		got := reasons("/api/workflows?wait_reasons=true")
 		for id, want := range map[string]string{
-			"signal": "waits for signal go", "nobody": "no live worker serves queue elsewhere", "closed": "",
+			"signal": `waiting for signal "go"`, "nobody": `no live worker is polling queue "elsewhere"`, "closed": "",
 		} {
 			if said, listed := got[id]; !listed || want == "" && said != "" || !strings.Contains(said, want) {
 				t.Errorf("%s: %q, want %q", id, said, want)

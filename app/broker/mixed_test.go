@@ -184,7 +184,7 @@ func TestASessionFinishesOnItsReleaseBesideTheNext(t *testing.T) {
 	}
 	for _, at := range []*app{a, next} {
 		v := must[protocol.SessionView](t)(at.Session(t.Context(), "", "s"))
-		if !strings.Contains(v.Waiting, "stays with release one while that is served") {
+		if !strings.Contains(v.Waiting, "is reserved for release one while an app of that release is alive") {
 			t.Errorf("the tasks wait: %q", v.Waiting)
 		}
 	}

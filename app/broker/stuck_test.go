@@ -95,7 +95,7 @@ func TestARunWithoutAWorkerForItsTypeIsStuck(t *testing.T) {
 		found := a.stuck()
 		s := found["lost"]
 		if len(found) != 2 || s.Reason != protocol.WaitTypeNotServed || s.Since.Sub(began).Abs() > time.Second ||
-			!strings.Contains(s.Message, "worker w does not run unknown") {
+			!strings.Contains(s.Message, `no worker on queue "default" has registered workflow "unknown"`) {
 			t.Fatalf("after %s, stuck are %+v", time.Since(began), found)
 		}
 		must[protocol.RegisterAnswer](t)(a.Register(t.Context(), protocol.RegisterRequest{

@@ -74,7 +74,13 @@ func admit(t *Wanted, l *Lessee, now time.Time, asked worded) Verdict {
 		})
 	}
 	if !w.Runs(t.Kind, t.Type) {
-		return asked.refused(protocol.ReasonNotFound, protocol.WaitTypeNotServed, protocol.Wait{Worker: w.ID, Name: t.Type})
+		kind := protocol.WaitForTask
+		if t.Kind == protocol.KindActivity {
+			kind = protocol.WaitForActivity
+		}
+		return asked.refused(protocol.ReasonNotFound, protocol.WaitTypeNotServed, protocol.Wait{
+			Kind: kind, Worker: w.ID, Name: t.Type,
+		})
 	}
 	// The run is pinned: its code must not change under it, or its replay would go another way.
 	if t.BuildID != "" && t.BuildID != w.BuildID {
@@ -155,7 +161,7 @@ func admitSession(s *Session, l *Lessee, now time.Time, verb bool, asked worded)
 	if !verb && s.crowded(now) {
 		return asked.refused(
 			protocol.ReasonSessionActivityLimit, protocol.WaitSessionFull,
-			s.fullWith("its holder lost it, and they are not over"),
+			s.fullWith("they still run on its previous owner"),
 		)
 	}
 	if w.MaxSessions == 0 && !w.knowsSessions() {

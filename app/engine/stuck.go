@@ -53,7 +53,7 @@ func (h *Head) Failing() *Stuck {
 	}
 	w := protocol.Wait{Kind: protocol.WaitForTask, Reason: protocol.WaitTaskFailed, Failures: t.failures()}
 	if t.State == Quarantined {
-		w.Kind, w.Reason = protocol.WaitForRepair, protocol.WaitQuarantined
+		w.Kind, w.Reason, w.Workflow = protocol.WaitForRepair, protocol.WaitQuarantined, h.WorkflowID
 	}
 	w.Name, w.Queue, w.Detail = h.Type, h.Queue, t.Problem
 	// Rows of earlier builds have no StuckAt; the time of the last progress is the best estimate.

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/sojourn-run/sojourn/internal/suggest"
 	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
@@ -97,7 +98,7 @@ func (s *Run) TaskWait(a *Surroundings) *protocol.Wait {
 	switch t.State {
 	case Quarantined:
 		return a.finish(protocol.WaitForRepair, protocol.Wait{
-			Reason: protocol.WaitQuarantined, Name: s.Type, Queue: s.Queue, Detail: t.Problem,
+			Reason: protocol.WaitQuarantined, Name: s.Type, Queue: s.Queue, Workflow: s.WorkflowID, Detail: t.Problem,
 		})
 	case LeasedState:
 		w := running(s.Type, s.Queue, t.Lease, t.failures())
@@ -281,12 +282,30 @@ func (a *Surroundings) ready(queue string, want Wanted) protocol.Wait {
 // unleased returns why no worker leases a ready task that no budget withholds.
 func (a *Surroundings) unleased(queue string, want Wanted) protocol.Wait {
 	w := a.forWorker(queue, want.Kind, want.Session, func(l Lessee) Verdict { return Admit(want, l, a.Now) })
+	if w.Reason == protocol.WaitTypeNotServed {
+		w.Suggestion = suggest.Name(want.Type, a.registered(queue, want.Kind))
+	}
 	// Without a living worker the route is what to look at: workers of other groups would not help.
 	if to := want.Queue.Routed(); to != "" && w.Reason == protocol.WaitNoWorker {
 		w = protocol.Wait{Reason: protocol.WaitGroupOffline, Group: to}
 	}
 	w.Queue = queue
 	return w
+}
+
+// registered returns the types that live workers of a queue have registered, sorted.
+func (a *Surroundings) registered(queue string, kind protocol.TaskKind) (types []string) {
+	for _, c := range a.Workers {
+		switch {
+		case !c.Alive || !c.Serves(queue):
+		case kind == protocol.KindActivity:
+			types = append(types, c.ActivityTypes...)
+		default:
+			types = append(types, c.WorkflowTypes...)
+		}
+	}
+	slices.Sort(types)
+	return slices.Compact(types)
 }
 
 // forWorker is what keeps a ready task from a worker: the session's holder, else what the live workers of the
@@ -298,7 +317,7 @@ func (a *Surroundings) forWorker(
 	if s != nil && s.Held(a.Now) {
 		return a.forHolder(queue, kind, s, judge)
 	}
-	served, best, nearest := 0, -1, protocol.Wait{Reason: protocol.WaitNoWorker, Queue: queue}
+	served, full, best, nearest := 0, sameLimit{}, -1, protocol.Wait{Reason: protocol.WaitNoWorker, Queue: queue}
 	for i := range a.Workers {
 		c := &a.Workers[i]
 		if !c.Alive || queue != "" && !c.Serves(queue) {
@@ -315,14 +334,34 @@ func (a *Surroundings) forWorker(
 			}
 			w = kept
 		}
+		if w.Reason == protocol.WaitWorkerSessionsFull {
+			full.add(w.Limit)
+		}
 		if n > best {
 			best, nearest = n, *w
 		}
+	}
+	if nearest.Reason == protocol.WaitWorkerSessionsFull {
+		served = full.workers
 	}
 	if served > 1 {
 		nearest.Workers = served
 	}
 	return nearest
+}
+
+// sameLimit counts workers with the same limit; zero workers once two limits differ.
+type sameLimit struct {
+	workers, limit int
+	differ         bool
+}
+
+func (s *sameLimit) add(limit int) {
+	s.differ = s.differ || s.workers > 0 && s.limit != limit
+	s.workers, s.limit = s.workers+1, limit
+	if s.differ {
+		s.workers = 0
+	}
 }
 
 // nearness orders verdicts by how much of what a task asks for the worker has.
@@ -366,6 +405,7 @@ func (a *Surroundings) forHolder(
 		w.Session = s.ID
 	case !v.OK:
 		w = *v.Wait
+		w.Session = s.ID
 	case c.Full[kind]:
 		w = a.busy(c, kind)
 		w.Session = s.ID

@@ -80,28 +80,26 @@ var everyWait = []struct {
 }{
 	{protocol.WaitSuspect, false, func(w *stuckTask) {
 		w.act.Suspect = &Suspicion{Of: []string{"w/i"}, Losses: 2, Since: history.At(noon)}
-	}, "activity charge is a suspect of lost worker processes (2) and waits for a worker process that holds no suspect, " +
-		"until 2026-01-01T12:01:00Z at most"},
+	}, `activity "charge" is a suspect in lost worker processes (lost: 2) and waits for a worker process that holds no suspect, at most until 2026-01-01T12:01:00Z`},
 	{protocol.WaitSuspect, false, func(w *stuckTask) {
 		w.task(Task{State: Ready, Suspect: &Suspicion{Losses: 3, Blamed: 1, Since: history.At(noon)}})
-	}, "its next decision is a suspect of lost worker processes (3, blamed for 1) and waits for an idle worker process, " +
-		"until 2026-01-01T12:05:00Z at most"},
+	}, "workflow task is a suspect in lost worker processes (lost: 3, blamed: 1) and waits for an idle worker process, at most until 2026-01-01T12:05:00Z"},
 	{protocol.WaitNoWorker, true, func(w *stuckTask) {
 		w.act.Suspect = &Suspicion{Of: []string{"w/i"}, Losses: 3, Since: history.At(noon)}
 		w.around.Workers = nil
-	}, "activity charge: no live worker serves queue q"},
+	}, `activity "charge": no live worker is polling queue "q"`},
 	{protocol.WaitRunning, false, func(w *stuckTask) {
 		w.task(Task{State: LeasedState, Lease: Lease{Owner: "w"}})
-	}, "its next decision runs on worker w"},
+	}, "workflow task is running on worker w"},
 	{protocol.WaitRunning, true, func(w *stuckTask) {
 		w.act.State, w.act.Owner, w.act.Failures = LeasedState, "w", 10
-	}, "activity charge runs on worker w"},
+	}, `activity "charge" is running on worker w`},
 	{
 		protocol.WaitQuota, false, func(w *stuckTask) {
 			w.run.Namespace, w.run.Held, w.run.StartedAt = "n", protocol.QuotaOpenRuns, history.At(noon)
 			w.task(Task{State: Delayed})
 		},
-		"quota open_runs of namespace n is exceeded: the child workflow begins when there is room",
+		`quota open_runs of namespace "n" is exceeded; the child workflow starts when usage falls`,
 	},
 	{
 		protocol.WaitQuota, true, func(w *stuckTask) {
@@ -109,109 +107,106 @@ var everyWait = []struct {
 			w.run.StartedAt = history.At(noon.Add(-10 * time.Minute))
 			w.task(Task{State: Delayed})
 		},
-		"quota open_runs of namespace n is exceeded: the child workflow begins when there is room",
+		`quota open_runs of namespace "n" is exceeded; the child workflow starts when usage falls`,
 	},
 	{
 		protocol.WaitStartDelay, false, func(w *stuckTask) {
 			w.task(Task{State: Delayed, ReadyAt: history.At(noon.Add(time.Hour))})
 		},
-		"its start is delayed until 2026-01-01T13:00:00Z",
+		"start delayed until 2026-01-01T13:00:00Z",
 	},
 	{protocol.WaitBackoff, false, func(w *stuckTask) {
 		w.act.State, w.act.ReadyAt, w.act.Failures = Delayed, history.At(noon.Add(time.Minute)), 9
-	}, "activity charge waits for its back-off until 2026-01-01T12:01:00Z, failed attempts so far: 9"},
+	}, `activity "charge": next attempt at 2026-01-01T12:01:00Z (9 failed)`},
 	{protocol.WaitBackoff, true, func(w *stuckTask) {
 		w.act.State, w.act.ReadyAt, w.act.Failures = Delayed, history.At(noon.Add(time.Minute)), 10
-	}, "activity charge waits for its back-off until 2026-01-01T12:01:00Z, failed attempts so far: 10"},
+	}, `activity "charge": next attempt at 2026-01-01T12:01:00Z (10 failed)`},
 	{protocol.WaitTaskFailed, true, func(w *stuckTask) {
 		w.task(Task{State: Delayed, Delivery: 2, Attempt: 2, Problem: "boom", ReadyAt: history.At(noon.Add(time.Second))})
-	}, "its next decision failed 2 times in a row, next attempt at 2026-01-01T12:00:01Z: boom"},
+	}, "boom; failed 2 times in a row; next attempt at 2026-01-01T12:00:01Z"},
 	{protocol.WaitTaskFailed, true, func(w *stuckTask) {
 		w.task(Task{State: Ready, Delivery: 3, Attempt: 3, Problem: "boom", ReadyAt: history.At(noon)})
-	}, "its next decision failed 3 times in a row: boom"},
+	}, "boom; failed 3 times in a row"},
 	{protocol.WaitTaskFailed, true, func(w *stuckTask) {
 		w.task(Task{State: LeasedState, Delivery: 4, Attempt: 4, Problem: "boom", Lease: Lease{Owner: "w"}})
-	}, "its next decision failed 3 times in a row: boom"},
+	}, "boom; failed 3 times in a row"},
 	{protocol.WaitRunning, false, func(w *stuckTask) { // the first failure is retried at once
 		w.task(Task{State: LeasedState, Delivery: 2, Attempt: 2, Problem: "boom", Lease: Lease{Owner: "w"}})
-	}, "its next decision runs on worker w"},
+	}, "workflow task is running on worker w"},
 	{protocol.WaitNoWorker, true, func(w *stuckTask) { // without a worker its code is not retried
 		w.task(Task{State: Ready, Delivery: 3, Attempt: 3, Problem: "boom", ReadyAt: history.At(noon)})
 		w.around.Workers = nil
-	}, "its next decision: no live worker serves queue q"},
+	}, `workflow task: no live worker is polling queue "q"`},
 	{protocol.WaitHandedBack, true, func(w *stuckTask) {
 		w.act.State, w.act.ReadyAt, w.act.HandedBack = Delayed, history.At(noon.Add(time.Second)), 2
 		w.act.Lost = []history.Lost{{Worker: "w", Why: "no such handler"}}
-	}, "activity charge was handed back by worker w, and is offered again at 2026-01-01T12:00:01Z: no such handler"},
+	}, `activity "charge" was returned by worker w and is dispatched again at 2026-01-01T12:00:01Z: no such handler`},
 	{protocol.WaitUnstarted, true, func(w *stuckTask) {
 		w.act.Returned = ReturnedOften
-	}, "activity charge was returned 3 times in a row without having been started"},
+	}, `activity "charge" was returned 3 times in a row without starting`},
 	{protocol.WaitUnstarted, true, func(w *stuckTask) {
 		w.task(Task{State: Ready, ReadyAt: history.At(noon), Returned: 4})
-	}, "its next decision was returned 4 times in a row without having been started"},
+	}, "workflow task was returned 4 times in a row without starting"},
 	{protocol.WaitUnstarted, true, func(w *stuckTask) {
 		w.act.State, w.act.Returned = LeasedState, 5
 		w.act.Lease = Lease{
 			Owner: "w", LeasedAt: history.At(noon), Length: 10_000_000, Until: history.At(noon.Add(10 * time.Second)),
 		}
-	}, "activity charge was returned 5 times in a row without having been started, and was given to worker w again"},
+	}, `activity "charge" was returned 5 times in a row without starting; it is leased to worker w again`},
 	// One more return is harmless; a renewed lease says that it runs; without a worker that is what is missing.
 	{protocol.WaitWorkerBusy, false, func(w *stuckTask) {
 		w.act.Returned = ReturnedOften - 1
-	}, "activity charge: ready for worker w, which is busy or does not poll"},
+	}, `activity "charge": ready; worker w is busy or not polling`},
 	{protocol.WaitRunning, false, func(w *stuckTask) {
 		w.act.State, w.act.Returned = LeasedState, 5
 		w.act.Lease = Lease{
 			Owner: "w", LeasedAt: history.At(noon), Length: 10_000_000, Until: history.At(noon.Add(12 * time.Second)),
 		}
-	}, "activity charge runs on worker w"},
+	}, `activity "charge" is running on worker w`},
 	{protocol.WaitNoWorker, true, func(w *stuckTask) {
 		w.around.Workers, w.act.Returned = nil, 5
-	}, "activity charge: no live worker serves queue q"},
+	}, `activity "charge": no live worker is polling queue "q"`},
 	{protocol.WaitInstalling, false, func(w *stuckTask) {
 		w.act.State, w.act.ReadyAt, w.act.HandedBack = Delayed, history.At(noon.Add(time.Second)), 2
 		w.act.ScheduledAt = history.At(noon.Add(-time.Minute))
 		w.act.Lost = []history.Lost{{Worker: "w", Why: "packages_installing: package.json is being installed"}}
-	}, "activity charge waits for the packages of its handler on worker w, and is offered again at 2026-01-01T12:00:01Z: " +
-		"package.json is being installed"},
+	}, `activity "charge" waits while worker w installs packages; next attempt at 2026-01-01T12:00:01Z: package.json is being installed`},
 	{protocol.WaitInstalling, true, func(w *stuckTask) {
 		w.act.State, w.act.ReadyAt, w.act.HandedBack = Delayed, history.At(noon.Add(time.Second)), 2
 		w.act.ScheduledAt = history.At(noon.Add(-time.Hour))
 		w.act.Lost = []history.Lost{{Worker: "w", Why: "packages_installing: package.json is being installed"}}
-	}, "activity charge waits for the packages of its handler on worker w, and is offered again at 2026-01-01T12:00:01Z: " +
-		"package.json is being installed"},
+	}, `activity "charge" waits while worker w installs packages; next attempt at 2026-01-01T12:00:01Z: package.json is being installed`},
 	{protocol.WaitNoPackages, true, func(w *stuckTask) {
 		w.act.State, w.act.ReadyAt, w.act.HandedBack = Delayed, history.At(noon.Add(time.Second)), 2
 		w.act.Lost = []history.Lost{{Worker: "w", Why: "packages_failed: no such package"}}
-	}, "activity charge waits for the packages of its handler, which worker w cannot install, and is offered again at " +
-		"2026-01-01T12:00:01Z: no such package"},
+	}, `activity "charge" cannot start because worker w failed to install packages; next attempt at 2026-01-01T12:00:01Z: no such package`},
 	{
 		protocol.WaitQuarantined, true, func(w *stuckTask) { w.task(Task{State: Quarantined, Problem: "replay differs"}) },
-		"quarantined until repaired: replay differs",
+		"replay differs. Fix or roll back the code, then run: sojourn workflow repair ",
 	},
 	{protocol.WaitTimer, false, func(w *stuckTask) {
 		w.run.Timers.Put(1, Timer{FireAt: history.At(noon.Add(2 * time.Hour))})
 		w.run.Timers.Put(2, Timer{FireAt: history.At(noon.Add(time.Hour))})
-	}, "a timer fires at 2026-01-01T13:00:00Z by the database's clock"},
+	}, "waiting for a timer that fires at 2026-01-01T13:00:00Z (database clock)"},
 	{protocol.WaitSignal, false, func(w *stuckTask) {
 		w.run.Waits.Put(1, Wait{Name: "approve"})
-	}, "waits for signal approve"},
+	}, `waiting for signal "approve"`},
 	{protocol.WaitSignal, false, func(w *stuckTask) {
 		w.run.Waits.Put(1, Wait{Name: "approve"})
 		w.run.Timers.Put(2, Timer{FireAt: history.At(noon.Add(2 * time.Hour))})
 		w.run.Timers.Put(3, Timer{FireAt: history.At(noon.Add(time.Hour))})
-	}, "waits for signal approve; a timer fires at 2026-01-01T13:00:00Z by the database's clock"},
+	}, `waiting for signal "approve"; a timer fires at 2026-01-01T13:00:00Z (database clock)`},
 	{protocol.WaitCondition, false, func(w *stuckTask) {
 		w.run.Waits.Put(1, Wait{Kind: ConditionWait, Key: "paid"})
 		w.run.Timers.Put(2, Timer{FireAt: history.At(noon.Add(time.Hour))})
-	}, "waits for condition paid, which signals and updates may make true; a timer fires at 2026-01-01T13:00:00Z by the database's clock"},
+	}, `waiting for condition "paid"; signals and updates re-evaluate it; a timer fires at 2026-01-01T13:00:00Z (database clock)`},
 	{
 		protocol.WaitCondition, false, func(w *stuckTask) { w.run.Waits.Put(1, Wait{Kind: ConditionWait, Key: "paid"}) },
-		"waits for condition paid, which signals and updates may make true",
+		`waiting for condition "paid"; signals and updates re-evaluate it`,
 	},
 	{
 		protocol.WaitCondition, false, func(w *stuckTask) { w.run.Waits.Put(1, Wait{Kind: ConditionWait}) },
-		"waits for a condition that signals and updates may make true",
+		"waiting for a condition; signals and updates re-evaluate it",
 	},
 	{protocol.WaitChild, false, func(w *stuckTask) {
 		w.run.Children.Put(1, Child{WorkflowID: "c", Type: "ship"})
@@ -219,181 +214,226 @@ var everyWait = []struct {
 		w.around.Former = []FormerChild{
 			{Child: Child{WorkflowID: "d", Type: "ship"}}, {Child: Child{WorkflowID: "not awaited", Type: "ship"}},
 		}
-	}, "child workflow c of type ship is open (and 1 more)"},
+	}, `waiting for child workflow "c" of type "ship" and 1 more`},
 	{protocol.WaitUpdate, false, func(w *stuckTask) {
 		w.run.Updates.Put(1, Update{ID: "u"})
-	}, "its code waits for an update: nothing else is open"},
+	}, "waiting for an update; nothing else is pending"},
 
 	{protocol.WaitNoWorker, true, func(w *stuckTask) {
 		w.around.Workers[0].Alive = false
-	}, "activity charge: no live worker serves queue q"},
+	}, `activity "charge": no live worker is polling queue "q"`},
 	{protocol.WaitNoWorker, true, func(w *stuckTask) {
 		w.task(Task{State: Ready})
 		w.run.Queue = "other"
-	}, "its next decision: no live worker serves queue other"},
+	}, `workflow task: no live worker is polling queue "other"`},
 	{protocol.WaitGroupOffline, true, func(w *stuckTask) {
 		w.around.Settings = func(string) *Queue { return &Queue{Namespace: "default", Name: "q", Group: "gpu"} }
-	}, "activity charge: routed to group gpu, of which no live worker serves queue q"},
+	}, `activity "charge": queue "q" is routed to group "gpu", and no live worker of the group is polling it`},
 	{protocol.WaitGroupOffline, true, func(w *stuckTask) {
 		w.around.Workers[0].Alive = false
 		w.around.Settings = func(string) *Queue { return &Queue{Namespace: "default", Name: "q", Inherited: "gpu"} }
-	}, "activity charge: routed to group gpu, of which no live worker serves queue q"},
+	}, `activity "charge": queue "q" is routed to group "gpu", and no live worker of the group is polling it`},
 	{
 		protocol.WaitWorkerBusy, false, func(w *stuckTask) {
 			w.around.Workers[0].Group = "gpu"
 			w.around.Settings = func(string) *Queue { return &Queue{Namespace: "default", Name: "q", Group: "gpu"} }
 		},
-		"activity charge: ready for worker w, which is busy or does not poll",
+		`activity "charge": ready; worker w is busy or not polling`,
 	},
 	{
 		protocol.WaitWorkerBusy, false, func(*stuckTask) {},
-		"activity charge: ready for worker w, which is busy or does not poll",
+		`activity "charge": ready; worker w is busy or not polling`,
 	},
 	{
 		protocol.WaitWorkerBusy, true, func(w *stuckTask) { w.act.ReadyAt = history.At(noon.Add(-5 * time.Minute)) },
-		"activity charge: ready for worker w, which is busy or does not poll",
+		`activity "charge": ready; worker w is busy or not polling`,
 	},
 	{protocol.WaitWorkerFull, false, func(w *stuckTask) {
 		w.act.ReadyAt = history.At(noon.Add(-time.Hour))
 		w.around.Workers[0].Full = map[protocol.TaskKind]bool{protocol.KindActivity: true}
-	}, "activity charge: ready for worker w, which runs 4 tasks at once, its most"},
+	}, `activity "charge": ready; worker w is running its maximum of 4 tasks`},
 	{protocol.WaitWorkerFull, false, func(w *stuckTask) {
 		w.inSession()
 		w.around.Workers[0].Full = map[protocol.TaskKind]bool{protocol.KindActivity: true}
-	}, "activity charge: for worker w, which holds session s and runs 4 tasks at once, its most"},
+	}, `activity "charge": session s is held by worker w, which is running its maximum of 4 tasks`},
 	{protocol.WaitWorkerDraining, false, func(w *stuckTask) {
 		w.around.Workers[0].Draining = true
-	}, "activity charge: worker w drains"},
+	}, `activity "charge": worker w is draining`},
 	{
 		protocol.WaitWorkerDraining, false, func(w *stuckTask) { w.inSession(); w.around.Workers[0].Draining = true },
-		"activity charge: session s is held by worker w, which drains",
+		`activity "charge": session s is held by worker w, which is draining`,
 	},
 	{
 		protocol.WaitReleaseMismatch, true, func(w *stuckTask) {
 			w.inSession()
 			w.around.Workers[0].Gate = "app 2, worker 1"
 		},
-		"activity charge: session s is held by worker w: app 2, worker 1",
+		`activity "charge": session s is held by worker w: app 2, worker 1`,
 	},
 	{protocol.WaitTypeNotServed, true, func(w *stuckTask) {
 		w.act.Type = "print"
-	}, "activity print: worker w does not run print"},
+	}, `no worker on queue "q" has registered activity "print"`},
 	{protocol.WaitTypeNotServed, true, func(w *stuckTask) {
 		w.act.Type = "print"
 		w.around.Workers = append(w.around.Workers, Candidate{Alive: true, Worker: &Worker{ID: "x", Queues: []string{"q"}}})
-	}, "activity print: worker w does not run print (the nearest of 2)"},
+	}, `no worker on queue "q" has registered activity "print"`},
+	{protocol.WaitTypeNotServed, true, func(w *stuckTask) {
+		w.act.Type = "chagre"
+	}, `no worker on queue "q" has registered activity "chagre"; did you mean "charge"?`},
+	{protocol.WaitTypeNotServed, true, func(w *stuckTask) {
+		w.run.Type = "flowt"
+		w.task(Task{State: Ready})
+	}, `no worker on queue "q" has registered workflow "flowt"; did you mean "flow"?`},
+	{protocol.WaitTypeNotServed, true, func(w *stuckTask) { // workers of other queues and dead ones do not count
+		w.act.Type, w.around.Workers[0].ActivityTypes = "chagre", nil
+		w.around.Workers = append(w.around.Workers,
+			Candidate{Alive: true, Worker: &Worker{ID: "x", Queues: []string{"p"}, ActivityTypes: []string{"charge"}}},
+			Candidate{Worker: &Worker{ID: "y", Queues: []string{"q"}, ActivityTypes: []string{"charge"}}},
+		)
+	}, `no worker on queue "q" has registered activity "chagre"`},
+	{protocol.WaitTypeNotServed, true, func(w *stuckTask) {
+		w.inSession()
+		w.act.Type = "print"
+	}, `session s is held by worker w, which has not registered activity "print"`},
 	{
 		protocol.WaitBuildDrained, true, func(w *stuckTask) {
 			w.queue.Builds = map[string]Build{"": {DrainedAt: history.At(noon)}}
 		},
-		"activity charge: worker w has no build id, which is drained on queue q",
+		`activity "charge": worker w, which has no build ID, is drained on queue "q"`,
 	},
 	{protocol.WaitBuildPinned, true, func(w *stuckTask) {
 		w.pinned("b2")
-	}, "its next decision: pinned to build b2, worker w has build b1"},
+	}, "workflow task: pinned to build b2, but worker w has build b1"},
 	{protocol.WaitBuildPinned, true, func(w *stuckTask) {
 		w.pinned("b2")
 		w.queue.Builds = map[string]Build{"b1": {DrainedAt: history.At(noon)}} // to resume it would not help
-	}, "its next decision: pinned to build b2, worker w has build b1"},
+	}, "workflow task: pinned to build b2, but worker w has build b1"},
 	{protocol.WaitBuildDrained, true, func(w *stuckTask) {
 		w.pinned("b2")
 		x := *w.around.Workers[0].Worker
 		x.ID, x.BuildID = "x", "b2"
 		w.around.Workers = append(w.around.Workers, Candidate{Alive: true, Worker: &x})
 		w.queue.Builds = map[string]Build{"b2": {DrainedAt: history.At(noon)}}
-	}, "its next decision: worker x has build b2, which is drained on queue q (the nearest of 2)"},
+	}, `workflow task: build b2 of worker x is drained on queue "q" (closest match of 2 workers)`},
 	{
 		protocol.WaitCapabilityMissing, true, func(w *stuckTask) { w.act.Requirements = []string{"arm64", "gpu"} },
-		"activity charge: needs arm64, gpu, which worker w does not offer",
+		`activity "charge": needs arm64, gpu, which worker w does not offer`,
 	},
 	{
 		protocol.WaitCapabilityMissing, true, func(w *stuckTask) { w.free().Requirements = []string{"printer"} },
-		"activity charge: session s needs printer, which worker w does not offer",
+		`activity "charge": session s needs printer, which worker w does not offer`,
 	},
 	{protocol.WaitWorkerWithout, true, func(w *stuckTask) {
 		w.free()
 		w.around.Workers[0].MaxSessions, w.around.Workers[0].Capabilities = 0, []string{CapSessions}
-	}, "activity charge: worker w registered with max_concurrent_worker_sessions 0"},
+	}, `activity "charge": worker w accepts no sessions (max_concurrent_worker_sessions is 0)`},
 	{protocol.WaitCapabilityMissing, true, func(w *stuckTask) {
 		w.free()
 		w.around.Workers[0].MaxSessions = 0
-	}, "activity charge: session s needs worker_sessions, which worker w does not offer"},
+	}, `activity "charge": session s needs worker_sessions, which worker w does not offer`},
 	{
 		protocol.WaitWorkerSessionsFull, false, func(w *stuckTask) { w.free(); w.around.Workers[0].Sessions = 3 },
-		"activity charge: worker w is at its limit of sessions, 3",
+		`activity "charge": worker w holds its maximum number of sessions (3); raise --worker-max-sessions or close idle sessions`,
 	},
 	{
 		protocol.WaitWorkerSessionsFull, true, func(w *stuckTask) {
 			w.free()
 			w.around.Workers[0].Sessions, w.act.ReadyAt = 3, history.At(noon.Add(-StuckPlace))
 		},
-		"activity charge: worker w is at its limit of sessions, 3",
+		`activity "charge": worker w holds its maximum number of sessions (3); raise --worker-max-sessions or close idle sessions`,
 	},
+
+	{protocol.WaitWorkerSessionsFull, false, func(w *stuckTask) {
+		w.free()
+		w.around.Workers[0].Sessions = 3
+		w.second(3)
+	}, `activity "charge": all 2 workers hold their maximum number of sessions (3 each); ` +
+		"raise --worker-max-sessions or close idle sessions"},
+	{protocol.WaitWorkerSessionsFull, false, func(w *stuckTask) { // the maximum of the other one differs
+		w.free()
+		w.around.Workers[0].Sessions = 3
+		w.second(4)
+	}, `activity "charge": worker w holds its maximum number of sessions (3); ` +
+		"raise --worker-max-sessions or close idle sessions"},
+	{protocol.WaitWorkerSessionsFull, false, func(w *stuckTask) { // the other one lacks something else
+		w.free()
+		w.around.Workers[0].Sessions = 3
+		w.second(3).ActivityTypes = nil
+	}, `activity "charge": worker w holds its maximum number of sessions (3); ` +
+		"raise --worker-max-sessions or close idle sessions"},
 
 	{protocol.WaitSessionOtherQueue, true, func(w *stuckTask) {
 		w.inSession()
 		w.around.Workers[0].Queues = []string{"p", "r"}
-	}, "activity charge: session s is held by worker w, which serves queue p, r and not q"},
+	}, `activity "charge": session s is held by worker w, which polls p, r but not queue "q"`},
 	{protocol.WaitSessionHeld, false, func(w *stuckTask) {
 		w.inSession().Owner = "w7"
-	}, "activity charge: session s is held by worker w7 until 2026-01-01T12:00:20Z"},
+	}, `activity "charge": session s is held by worker w7 until 2026-01-01T12:00:20Z`},
 	{protocol.WaitSessionBusy, false, func(w *stuckTask) {
 		w.inSession()
-	}, "activity charge: for worker w, which holds session s and is busy or does not poll"},
+	}, `activity "charge": session s is held by worker w, which is busy or not polling`},
 	{protocol.WaitSessionBusy, false, func(w *stuckTask) {
 		s := w.inSession()
 		s.WaitingSince, s.Fallback = history.At(noon), 30_000_000
-	}, "activity charge: for worker w, which holds session s and is busy or does not poll; any worker may take it from 2026-01-01T12:00:30Z"},
+	}, `activity "charge": session s is held by worker w, which is busy or not polling; any worker may acquire the session from 2026-01-01T12:00:30Z`},
 	{
 		protocol.WaitSessionFull, false, func(w *stuckTask) { s := w.inSession(); s.MaxActivities, s.Active = 1, 1 },
-		"activity charge: session s runs 1 activities at once, its most",
+		`activity "charge": session s is running its maximum number of activities (1)`,
 	},
 	{protocol.WaitSessionMoving, false, func(w *stuckTask) {
 		w.inSession().Moving = "ada"
-	}, "activity charge: session s changes hands; its queued tasks wait"},
+	}, `activity "charge": session s is being moved; its queued tasks start after the move`},
 	{
 		protocol.WaitSessionKept, false, func(w *stuckTask) {
 			s := w.free()
 			s.For, s.ForUntil = "x", history.At(noon.Add(time.Second))
 		},
-		"activity charge: session s is kept for worker x until 2026-01-01T12:00:01Z",
+		`activity "charge": session s is reserved for worker x until 2026-01-01T12:00:01Z`,
 	},
 	{
 		protocol.WaitSessionRelease, true, func(w *stuckTask) {
 			s := w.free()
 			s.ReleasePolicy, s.Release = PolicyFinish, "0"
 		},
-		"activity charge: session s stays with release 0 while that is served, worker w is of 1",
+		`activity "charge": session s is reserved for release 0 while an app of that release is alive; worker w has release 1`,
 	},
 	{
 		protocol.WaitSessionLost, true, func(w *stuckTask) {
 			s := w.free()
 			s.Claimed, s.NoReacquire, s.Reason = true, true, ReasonLeaseLost
 		},
-		"activity charge: session s was lost (lease_expired) and may not be acquired again",
+		`activity "charge": session s was lost (lease_expired) and must not be acquired again`,
 	},
 	{
 		protocol.WaitSessionEnded, false, func(w *stuckTask) { s := w.free(); s.Terminal, s.Reason = true, ReasonTTL },
-		"activity charge: session s has ended: ttl_expired",
+		`activity "charge": session s has ended: ttl_expired`,
 	},
 
 	{protocol.WaitBudgetLeases, false, func(w *stuckTask) {
 		w.limit(Budget{Leases: 2})
-	}, "activity charge: queue q has 2 activity tasks leased, its budget is 2 at once"},
+	}, `activity "charge": queue "q" is at its concurrency limit (2 of 2 activity tasks leased)`},
 	{
 		protocol.WaitBudgetLeases, false, func(w *stuckTask) { w.limit(Budget{Leases: 1}); w.queue.Name = "" },
-		"activity charge: namespace default has 2 activity tasks leased, its budget is 1 at once",
+		`activity "charge": namespace "default" is at its concurrency limit (2 of 1 activity tasks leased)`,
 	},
 	{protocol.WaitBudgetRate, false, func(w *stuckTask) {
 		w.limit(Budget{PerMinute: 5})
 		w.queue = *w.queue.Count(protocol.KindActivity, 5, noon)
-	}, "activity charge: queue q has handed out 5 activity tasks in this minute, its budget is 5; more at 2026-01-01T12:01:00Z"},
+	}, `activity "charge": queue "q" is at its rate limit (5 of 5 activity tasks this minute); more start at 2026-01-01T12:01:00Z`},
 }
 
 // pinned makes a run's next decision wait for a build, while its worker has b1.
 func (w *stuckTask) pinned(build string) {
 	w.task(Task{State: Ready})
 	w.run.BuildID, w.around.Workers[0].BuildID = build, "b1"
+}
+
+// second adds a worker that holds its maximum number of sessions.
+func (w *stuckTask) second(sessions int) *Worker {
+	x := *w.around.Workers[0].Worker
+	x.ID, x.MaxSessions = "x", sessions
+	w.around.Workers = append(w.around.Workers, Candidate{Alive: true, Worker: &x, Sessions: sessions})
+	return &x
 }
 
 func (w *stuckTask) limit(b Budget) {
@@ -453,6 +493,11 @@ func TestAWaitCarriesItsData(t *testing.T) {
 		t.Errorf("a missing capability: %+v", got)
 	}
 	w = newStuckTask()
+	w.act.Type = "chagre"
+	if got = w.ask(); got.Suggestion != "charge" || got.Name != "chagre" || got.Queue != "q" {
+		t.Errorf("a type that nobody has registered: %+v", got)
+	}
+	w = newStuckTask()
 	w.around.Workers[0].Gate = "no work"
 	if got = w.ask(); got.Release != "2" || got.WorkerRelease != "1" || got.Detail != "no work" {
 		t.Errorf("a release: %+v", got)
@@ -467,7 +512,7 @@ func TestTheRunShowsWhatNeedsSomebody(t *testing.T) {
 	bad := w.around.ActivityWait(w.act)
 	if got := w.run.Wait(&w.around, []*protocol.Wait{
 		fine, bad,
-	}); got.Message != "activity print (and 1 more): worker w does not run print" || bad.More != 0 {
+	}); got.Message != `no worker on queue "q" has registered activity "print"` || bad.More != 0 {
 		t.Errorf("the run says %q", got.Message)
 	}
 	if got := w.run.Wait(&w.around, []*protocol.Wait{fine, fine}); got.Reason != protocol.WaitWorkerBusy || got.More != 1 {

@@ -49,7 +49,7 @@ func TestASessionMovesToTheQueueOfItsTasks(t *testing.T) {
 		h.equal("it waits", w.Reason, protocol.WaitSessionOtherQueue)
 		h.equal("it needs attention", w.Attention, true)
 		h.equal("its sentence", w.Message,
-			"activity work: session s is held by worker A, which serves queue default and not other")
+			`activity "work": session s is held by worker A, which polls default but not queue "other"`)
 		h.wait(time.Minute)
 		h.allHeld("A", "s") // no worker serves the other queue
 		began := h.at()

@@ -70,7 +70,7 @@ func TestSoftAffinity(t *testing.T) {
 			h.t.Fatal(err)
 		}
 		from := h.began.Add(asked + 5*sec).UTC().Format(time.RFC3339)
-		if why := v.Pending.Activities[0].Why; why != "for worker A, which holds session s and is busy or does not poll; any worker may take it from "+from {
+		if why := v.Pending.Activities[0].Why; why != "session s is held by worker A, which is busy or not polling; any worker may acquire the session from "+from {
 			h.t.Errorf("it waits %q, want the time %s", why, from)
 		}
 		h.equal("by", output[[]string](h, run), []string{"A", "B"})

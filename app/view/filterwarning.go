@@ -39,7 +39,7 @@ func filterWarnings(
 		}
 		for _, other := range slices.Sorted(maps.Keys(types)) {
 			if strings.EqualFold(other, name) {
-				w.Message += "; " + other + " is: names are told apart by case"
+				w.Message += "; " + other + " is registered; names are case-sensitive"
 				break
 			}
 		}

@@ -21,7 +21,7 @@ func TestActivitiesAreRunFromAShell(t *testing.T) {
 		"--backoff", "1s", "--id", "poor",
 	)
 	if code, out, told := run(t, s.dir, s.env, "activity", "run", "say", `["hello"]`, "--delay", "3s"); code != 0 ||
-		out != `"hello "` || strings.Count(told, "its start is delayed until") != 1 {
+		out != `"hello "` || strings.Count(told, "start delayed until") != 1 {
 		t.Errorf("exit %d, %s; of what it waits for is said:\n%s", code, out, told)
 	}
 	s.try(0, "null", "activity", "run", "charge", "[1]", "--start-to-close", "1m", "--heartbeat", "30s")
@@ -39,7 +39,7 @@ func TestActivitiesAreRunFromAShell(t *testing.T) {
 		s.try(0, says, "workflow", verb, "held")
 	}
 	s.try(0, "started_new later", "activity", "run", "say", `["hello"]`, "--id", "later", "--delay", "1h", "--detach")
-	s.try(0, "its start is delayed until", "workflow", "describe", "later")
+	s.try(0, "start delayed until", "workflow", "describe", "later")
 	s.try(0, "created warm", "schedules", "create", "warm", "--every", "1h", "--activity", "say",
 		"--input", `["hello", "Bo"]`, "--session", "shared", "--max-attempts", "3", "--backoff", "1s")
 	s.try(0, "say, an activity by itself", "schedules", "describe", "warm")

@@ -474,7 +474,7 @@ func TestWorkflowsAreListedDebuggedArchivedAndMoved(t *testing.T) {
 		t.Errorf("listed %s", out)
 	}
 	try(1, "at character 10", "workflow", "list", "--filter", "Amount > 'x'")
-	try(0, "no live worker serves queue default", "workflow", "debug", "large")
+	try(0, `no live worker is polling queue "default"`, "workflow", "debug", "large")
 	try(1, "is open", "workflow", "archive", "large")
 	try(2, "takes the id of one workflow", "workflow", "archive")
 	if status, _, err := c.call(

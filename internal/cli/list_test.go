@@ -152,8 +152,8 @@ func TestListsOfSessionsAndTokensSayWhatAPersonLooksFor(t *testing.T) {
 	s := startShell(t)
 	s.try(0, "", "activity", "run", "epoch", "--session", "kept")
 	s.try(0, "started_new", "activity", "run", "nobody.runs.this", "--session", "kept", "--detach")
-	s.try(0, "for worker local, which holds session kept", "sessions")
-	s.try(0, "worker local does not run nobody.runs.this", "sessions", "describe", "kept") // which reads its tasks too
+	s.try(0, "session kept is held by worker local, which is busy", "sessions")
+	s.try(0, `which has not registered activity "nobody.runs.this"`, "sessions", "describe", "kept") // which reads its tasks too
 	leases := func() (n int) {
 		for line := range strings.Lines(s.try(0, "LEASE ENDS", "sessions")) {
 			if strings.Contains(line, " kept ") {

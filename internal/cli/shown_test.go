@@ -17,7 +17,7 @@ import (
 
 // brokenRun is the wait of a run whose code failed several times, as the description of a run has it.
 var brokenRun = regexp.MustCompile(
-	`(?m)^now +its next decision failed \d+ times in a row, next attempt at .*: workflow code panicked: out of flour$`,
+	`(?m)^now +workflow code panicked: out of flour; failed \d+ times in a row; next attempt at .*$`,
 )
 
 // registerShown registers activities of which there is something to be seen from a shell.
@@ -131,7 +131,7 @@ func TestWhyARunIsQuarantinedIsSaidOnce(t *testing.T) {
 	s.env["SOJOURN_APP_URL"] = c.base
 	s.try(0, "signal_received", "workflow", "signal", "changed", "go")
 	until(t, "it is quarantined", func() bool { return c.describe("changed").Quarantined != nil })
-	out := s.try(0, "quarantined until repaired", "workflow", "describe", "changed")
+	out := s.try(0, "Fix or roll back the code, then run: sojourn workflow repair changed", "workflow", "describe", "changed")
 	if n := strings.Count(out, "nondeterministic"); n != 2 {
 		t.Errorf("it is said %d times:\n%s", n, out)
 	}

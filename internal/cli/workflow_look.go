@@ -45,11 +45,11 @@ func (p *program) describeWorkflow() *cobra.Command {
 
 func (p *program) showRun(v protocol.RunView) error {
 	now, set := saying(v.Wait, v.WaitReason), plain(v.Quarantined)
-	if strings.Contains(now, set) { // it says the same
+	if v.Wait != nil && v.Wait.Reason == protocol.WaitQuarantined { // now contains it
 		set = ""
 	}
 	stuck := strings.TrimPrefix(stuckBy(v), "stuck ")
-	if v.Stuck != nil && strings.Contains(now, v.Stuck.Message) {
+	if v.Stuck != nil && v.Wait != nil && v.Wait.Reason == v.Stuck.Reason {
 		stuck = "since " + stamp(v.Stuck.Since)
 	}
 	err := p.facts(

@@ -31,7 +31,7 @@ func Gate(app, worker string, strict bool) Verdict {
 	case app != worker:
 		return Verdict{
 			Reason:  ReasonMismatch,
-			Message: fmt.Sprintf("app release %s, worker release %s: no work until they are the same", name(app), name(worker)),
+			Message: fmt.Sprintf("app release %s, worker release %s: deploy the same release to both", name(app), name(worker)),
 		}
 	case app != Unreadable:
 		return Verdict{Allowed: true}
@@ -44,7 +44,7 @@ func Gate(app, worker string, strict bool) Verdict {
 	}
 	return Verdict{
 		Allowed:    true,
-		Message:    fmt.Sprintf("app release %s, worker release %s: taken as equal without proof", name(app), name(worker)),
+		Message:    fmt.Sprintf("app release %s, worker release %s: assumed equal; set SOJOURN_RELEASE on both", name(app), name(worker)),
 		Unreadable: true,
 	}
 }

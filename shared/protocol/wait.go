@@ -100,10 +100,11 @@ type Wait struct {
 	Group        string   `json:"group,omitempty"`     // only workers of this group may run the task
 	Namespace    string   `json:"namespace,omitempty"` // namespace of the exceeded limit, unless it is the queue's limit
 	Worker       string   `json:"worker_id,omitempty"` // worker that runs the task, or the closest match
-	// how many live workers serve the queue, when they are several and none may take it
+	// number of live workers that poll the queue, if there are several and none may take the task; for
+	// worker_sessions_full the number of those that hold their maximum, if it is the same for all
 	Workers       int          `json:"worker_count,omitempty"`
 	Session       string       `json:"session_id,omitempty"`  //
-	Workflow      string       `json:"workflow_id,omitempty"` // of the child
+	Workflow      string       `json:"workflow_id,omitempty"` // of the child, or of the quarantined run
 	Missing       []string     `json:"missing,omitempty"`     // capabilities that the worker lacks
 	Build         string       `json:"build_id,omitempty"`    // build ID that the run is pinned to
 	WorkerBuild   string       `json:"worker_build_id,omitempty"`
@@ -120,6 +121,7 @@ type Wait struct {
 	FallbackAt    history.Time `json:"fallback_at,omitzero"` // soft affinity: time from which any worker may run the task
 	More          int          `json:"more,omitempty"`       // number of further waits of this kind
 	Detail        string       `json:"detail,omitempty"`     // text: the failure, or why the session ended
+	Suggestion    string       `json:"suggestion,omitempty"` // nearest type that live workers of the queue have registered
 }
 
 // Returned is the text with which a worker returns a task for [WaitInstalling] or [WaitNoPackages]. why is shown to
@@ -160,7 +162,7 @@ const (
 )
 
 // WaitRule is the text of a reason. {name} stands for a member of [Wait]. A part in [brackets] is omitted if a member
-// in it is empty; [one|other] is replaced by its second part then.
+// in it is empty; of [several|alternatives] the first without an empty member is used, or else the last.
 type WaitRule struct {
 	Reason   WaitReason
 	Patience WaitPatience
@@ -169,126 +171,145 @@ type WaitRule struct {
 }
 
 const (
-	nearest  = "[ (the nearest of {workers})]"
-	fallback = "[; any worker may take it from {fallback_at}]"
-	timer    = "[; a timer fires at {until} by the database's clock]"
+	closest  = "[ (closest match of {workers} workers)]"
+	fallback = "[; any worker may acquire the session from {fallback_at}]"
+	timer    = "[; a timer fires at {until} (database clock)]"
+	held     = `session {session} is held by worker {worker}`
 )
 
-// WaitRules is every reason, with its sentence.
+// WaitRules contains every reason with its text.
 var WaitRules = []WaitRule{
-	{WaitRunning, PatienceEndless, FormPredicate, "runs on worker {worker}"},
-	{WaitStartDelay, PatienceEndless, FormAlone, "its start is delayed until {until}"},
-	{
-		WaitBackoff, PatienceEndless, FormPredicate,
-		"waits for its back-off until {until}[, failed attempts so far: {failures}]",
-	},
+	{WaitRunning, PatienceEndless, FormPredicate, "is running on worker {worker}"},
+	{WaitStartDelay, PatienceEndless, FormAlone, "start delayed until {until}"},
+	{WaitBackoff, PatienceEndless, FormClause, "next attempt at {until}[ ({failures} failed)]"},
 	{
 		WaitHandedBack, PatienceNone, FormPredicate,
-		"was handed back by worker {worker}, and is offered again at {until}: {detail}",
+		"was returned by worker {worker} and is dispatched again at {until}: {detail}",
 	},
 	{
 		WaitUnstarted, PatienceNone, FormPredicate,
-		"was returned {used} times in a row without having been started[, and was given to worker {worker} again]",
+		"was returned {used} times in a row without starting[; it is leased to worker {worker} again]",
 	},
 	{
 		WaitInstalling, PatienceShort, FormPredicate,
-		"waits for the packages of its handler on worker {worker}, and is offered again at {until}: {detail}",
+		"waits while worker {worker} installs packages; next attempt at {until}: {detail}",
 	},
 	{
 		WaitNoPackages, PatienceNone, FormPredicate,
-		"waits for the packages of its handler, which worker {worker} cannot install, and is offered again at {until}: {detail}",
+		"cannot start because worker {worker} failed to install packages; next attempt at {until}: {detail}",
 	},
-	{WaitQuarantined, PatienceNone, FormAlone, "quarantined until repaired: {detail}"},
 	{
-		WaitTaskFailed, PatienceNone, FormPredicate,
-		"failed {failures} times in a row[, next attempt at {until}]: {detail}",
+		WaitQuarantined, PatienceNone, FormAlone,
+		"{detail}. Fix or roll back the code, then run: sojourn workflow repair {workflow}",
 	},
-	{WaitTimer, PatienceEndless, FormAlone, "a timer fires at {until} by the database's clock"},
-	{WaitSignal, PatienceEndless, FormAlone, "waits for signal {name}" + timer},
+	{
+		WaitTaskFailed, PatienceNone, FormAlone,
+		"{detail}; failed {failures} times in a row[; next attempt at {until}]",
+	},
+	{WaitTimer, PatienceEndless, FormAlone, "waiting for a timer that fires at {until} (database clock)"},
+	{WaitSignal, PatienceEndless, FormAlone, `waiting for signal "{name}"` + timer},
 	{
 		WaitCondition, PatienceEndless, FormAlone,
-		"waits for [condition {name}, which|a condition that] signals and updates may make true" + timer,
+		`waiting for [condition "{name}"|a condition]; signals and updates re-evaluate it` + timer,
 	},
-	{WaitChild, PatienceEndless, FormAlone, "child workflow {workflow} of type {name} is open[ (and {more} more)]"},
-	{WaitUpdate, PatienceEndless, FormAlone, "its code waits for an update: nothing else is open"},
+	{WaitChild, PatienceEndless, FormAlone, `waiting for child workflow "{workflow}" of type "{name}"[ and {more} more]`},
+	{WaitUpdate, PatienceEndless, FormAlone, "waiting for an update; nothing else is pending"},
 
-	{WaitNoWorker, PatienceNone, FormClause, "[no live worker serves queue {queue}|no worker is alive]"},
-	{WaitGroupOffline, PatienceNone, FormClause, "routed to group {group}, of which no live worker serves queue {queue}"},
-	{WaitWorkerBusy, PatienceShort, FormClause, "ready for worker {worker}, which is busy or does not poll"},
+	{WaitNoWorker, PatienceNone, FormClause, `[no live worker is polling queue "{queue}"|no worker is alive]`},
+	{
+		WaitGroupOffline, PatienceNone, FormClause,
+		`queue "{queue}" is routed to group "{group}", and no live worker of the group is polling it`,
+	},
+	{WaitWorkerBusy, PatienceShort, FormClause, "ready; worker {worker} is busy or not polling"},
 	{
 		WaitWorkerFull, PatienceEndless, FormClause,
-		"[for worker {worker}, which holds session {session} and|ready for worker {worker}, which] runs {limit} tasks at once, its most" + fallback,
+		"[" + held + ", which|ready; worker {worker}] is running its maximum of {limit} tasks" + fallback,
 	},
 	{
 		WaitWorkerDraining, PatienceShort, FormClause,
-		"[session {session} is held by worker {worker}, which drains|worker {worker} drains]" + fallback + nearest,
+		"[" + held + ", which is draining|worker {worker} is draining]" + fallback + closest,
 	},
 	{
 		WaitReleaseMismatch, PatienceNone, FormClause,
-		"[session {session} is held by ]worker {worker}: {detail}" + fallback + nearest,
+		`[session {session} is held by ]worker {worker}: {detail}` + fallback + closest,
 	},
-	{WaitTypeNotServed, PatienceNone, FormClause, "worker {worker} does not run {name}" + fallback + nearest},
+	{
+		WaitTypeNotServed, PatienceNone, FormAlone,
+		"[" + held + `, which has not|no worker on queue "{queue}" has|worker {worker} has not] registered {task}` +
+			fallback + `[; did you mean "{suggestion}"?]`,
+	},
 	{
 		WaitBuildDrained, PatienceNone, FormClause,
-		"worker {worker} has [build {worker_build}|no build id], which is drained on queue {queue}" + fallback + nearest,
+		`[build {worker_build} of worker {worker}|worker {worker}, which has no build ID,] is drained on queue "{queue}"` +
+			fallback + closest,
 	},
 	{
 		WaitBuildPinned, PatienceNone, FormClause,
-		"pinned to build {build}, worker {worker} has [build {worker_build}|no build id]" + nearest,
+		"pinned to build {build}, but worker {worker} has [build {worker_build}|no build ID]" + closest,
 	},
 	{
 		WaitCapabilityMissing, PatienceNone, FormClause,
-		"[session {session} ]needs {missing}, which worker {worker} does not offer" + fallback + nearest,
+		`[session {session} ]needs {missing}, which worker {worker} does not offer` + fallback + closest,
 	},
-	{WaitWorkerWithout, PatienceNone, FormClause, "worker {worker} registered with max_concurrent_worker_sessions 0" + nearest},
-	{WaitWorkerSessionsFull, PatienceBrief, FormClause, "worker {worker} is at its limit of sessions, {limit}" + nearest},
-
-	{WaitSessionHeld, PatienceShort, FormClause, "session {session} is held by worker {worker} until {until}" + fallback},
 	{
-		WaitSessionBusy, PatienceShort, FormClause,
-		"for worker {worker}, which holds session {session} and is busy or does not poll" + fallback,
+		WaitWorkerWithout, PatienceNone, FormClause,
+		"worker {worker} accepts no sessions (max_concurrent_worker_sessions is 0)" + closest,
 	},
+	{
+		WaitWorkerSessionsFull, PatienceBrief, FormClause,
+		"[all {workers} workers hold their maximum number of sessions ({limit} each)|" +
+			"worker {worker} holds its maximum number of sessions ({limit})]" +
+			"; raise --worker-max-sessions or close idle sessions",
+	},
+
+	{WaitSessionHeld, PatienceShort, FormClause, held + " until {until}" + fallback},
+	{WaitSessionBusy, PatienceShort, FormClause, held + ", which is busy or not polling" + fallback},
 	{
 		WaitSessionOtherQueue, PatienceNone, FormClause,
-		"session {session} is held by worker {worker}, which serves queue {worker_queues} and not {queue}" + fallback,
+		held + `, which polls {worker_queues} but not queue "{queue}"` + fallback,
 	},
 	{
 		WaitSessionFull, PatienceEndless, FormClause,
-		"session {session} runs {used} activities at once, its most[; {detail}]" + fallback,
+		`session {session} is running its maximum number of activities ({used})[; {detail}]` + fallback,
 	},
-	{WaitSessionMoving, PatienceShort, FormClause, "session {session} changes hands; its queued tasks wait"},
-	{WaitSessionKept, PatienceEndless, FormClause, "session {session} is kept for worker {worker} until {until}"},
+	{
+		WaitSessionMoving, PatienceShort, FormClause,
+		`session {session} is being moved; its queued tasks start after the move`,
+	},
+	{WaitSessionKept, PatienceEndless, FormClause, `session {session} is reserved for worker {worker} until {until}`},
 	{
 		WaitSessionRelease, PatienceNone, FormClause,
-		"session {session} stays with release {release} while that is served, worker {worker} is of [{worker_release}|none]" +
-			nearest,
+		`session {session} is reserved for release {release} while an app of that release is alive; ` +
+			"worker {worker} has [release {worker_release}|no release]" + closest,
 	},
-	{WaitSessionLost, PatienceNone, FormClause, "session {session} was lost ({detail}) and may not be acquired again"},
-	{WaitSessionEnded, PatienceShort, FormClause, "session {session} has ended: {detail}"},
-	{WaitSessionUnclaimed, PatienceShort, FormClause, "session {session} is for any worker; a claim will decide"},
+	{WaitSessionLost, PatienceNone, FormClause, `session {session} was lost ({detail}) and must not be acquired again`},
+	{WaitSessionEnded, PatienceShort, FormClause, `session {session} has ended: {detail}`},
+	{WaitSessionUnclaimed, PatienceShort, FormClause, `session {session} has no owner until a worker acquires it`},
 
 	{
 		WaitQuota, PatienceShort, FormAlone,
-		"quota {detail} of namespace {namespace} is exceeded: the child workflow begins when there is room",
+		`quota {detail} of namespace "{namespace}" is exceeded; the child workflow starts when usage falls`,
 	},
 	{
 		WaitSuspect, PatienceEndless, FormPredicate,
-		"is a suspect of lost worker processes ({losses}[, blamed for {blamed}]) and waits for {detail}[, until {until} at most]",
+		"is a suspect in lost worker processes (lost: {losses}[, blamed: {blamed}]) and waits for {detail}" +
+			"[, at most until {until}]",
 	},
 	{
 		WaitBudgetLeases, PatienceEndless, FormClause,
-		"[namespace {namespace}|queue {queue}] has {used} {tasks} tasks leased, its budget is {limit} at once",
+		`[namespace "{namespace}"|queue "{queue}"] is at its concurrency limit ({used} of {limit} {tasks} tasks leased)`,
 	},
 	{
 		WaitBudgetRate, PatienceEndless, FormClause,
-		"[namespace {namespace}|queue {queue}] has handed out {used} {tasks} tasks in this minute, its budget is {limit}; more at {until}",
+		`[namespace "{namespace}"|queue "{queue}"] is at its rate limit ({used} of {limit} {tasks} tasks this minute); ` +
+			"more start at {until}",
 	},
 }
 
-// WaitSubjects is how what waits is called where its sentence does not stand alone.
+// WaitSubjects names the task that waits, for texts that do not stand alone.
 var WaitSubjects = map[WaitKind]string{
-	WaitForActivity: "[activity {activity}|an activity][ (and {more} more)]",
-	WaitForTask:     "its next decision",
+	WaitForActivity: `[activity "{activity}"|an activity][ (and {more} more)]`,
+	WaitForTask:     "workflow task",
 }
 
 // Rule is what is said of the reason; the zero rule of none that is known.
@@ -328,15 +349,21 @@ func (w *Wait) fill(text string, zone *time.Location) string {
 			break
 		}
 		inside, after, _ := strings.Cut(rest, "]")
-		one, other, _ := strings.Cut(inside, "|")
-		filled, whole := w.named(one, zone)
-		if !whole {
-			filled, _ = w.named(other, zone)
-		}
-		out.WriteString(filled)
+		out.WriteString(w.firstWhole(inside, zone))
 		text = after
 	}
 	return out.String()
+}
+
+// firstWhole fills the first of the alternatives of which no member is empty, else the last if there are several.
+func (w *Wait) firstWhole(alternatives string, zone *time.Location) string {
+	texts := strings.Split(alternatives, "|")
+	for i, text := range texts {
+		if filled, whole := w.named(text, zone); whole || i > 0 && i == len(texts)-1 {
+			return filled
+		}
+	}
+	return ""
 }
 
 // named puts members into a text without brackets; whole is false when one of them is empty.
@@ -373,6 +400,13 @@ func (w *Wait) member(name string, zone *time.Location) string {
 	switch name {
 	case "activity", "name":
 		return w.Name
+	case "task":
+		if w.Kind == WaitForActivity {
+			return `activity "` + w.Name + `"`
+		}
+		return `workflow "` + w.Name + `"`
+	case "suggestion":
+		return w.Suggestion
 	case "tasks":
 		return strings.TrimSuffix(string(w.Kind), "_task")
 	case "queue":

@@ -77,8 +77,8 @@ func TestAWaitIsSaidInAZone(t *testing.T) {
 		Until: history.At(time.Date(2026, 1, 1, 12, 0, 20, 0, time.UTC)),
 	}
 	for zone, want := range map[*time.Location]string{
-		time.UTC:                       "activity charge: session s is held by worker w7 until 2026-01-01T12:00:20Z",
-		time.FixedZone("east", 3600*2): "activity charge: session s is held by worker w7 until 2026-01-01T14:00:20+02:00",
+		time.UTC:                       `activity "charge": session s is held by worker w7 until 2026-01-01T12:00:20Z`,
+		time.FixedZone("east", 3600*2): `activity "charge": session s is held by worker w7 until 2026-01-01T14:00:20+02:00`,
 	} {
 		if got := w.Say(zone); got != want {
 			t.Errorf("in %s: %q, want %q", zone, got, want)
@@ -87,7 +87,7 @@ func TestAWaitIsSaidInAZone(t *testing.T) {
 	w.Name, w.Worker = "[odd|{worker}]", "{session}"
 	if got := w.Say(
 		time.UTC,
-	); got != "activity [odd|{worker}]: session s is held by worker {session} until 2026-01-01T12:00:20Z" {
+	); got != `activity "[odd|{worker}]": session s is held by worker {session} until 2026-01-01T12:00:20Z` {
 		t.Errorf("a name is taken for a part of the text: %q", got)
 	}
 }

@@ -241,7 +241,7 @@ export const taskQueues = (born) => {
     stats: { approximate_backlog_count: 0, workflow_tasks: tally({}), activity_tasks: tally({}), pollers: { active_count: 1, stale_count: 0, waiting_count: 2 } },
     admission: { workflow_tasks: admission({}), activity_tasks: admission({}) }, ...more,
   });
-  const why = "queue gpu has 2 activity tasks leased, its budget is 2 at once";
+  const why = "queue \"gpu\" is at its concurrency limit (2 of 2 activity tasks leased)";
   return [
     queue("default", {}),
     queue("gpu", {

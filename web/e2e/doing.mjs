@@ -32,7 +32,7 @@ export const doing = [
     await shown(page.locator('[data-event="ActivityScheduled"]'));
     await shown(page.locator('[data-lane="child"]'));
     const open = page.getByRole("region", { name: "Pending work" });
-    await shown(open.getByText(`worker ${worker} does not run print`).first());
+    await shown(open.getByText('has registered activity "print"').first());
     await shown(open.getByText("is open"));
     const needing = open.locator("li[data-needs]"); // in amber, as everywhere: red is for what failed
     assert.equal(await needing.count(), 1);
@@ -127,7 +127,7 @@ export const doing = [
   ["a queue shows why its tasks wait, and its limits and builds are changed", async ({ page, base, axe, shot }) => {
     await page.goto(`${base}/queues`);
     await page.locator(`[data-queue="${queue}"] a`).click();
-    await shown(page.locator("[data-waiting]").getByText(`worker ${worker} does not run print`));
+    await shown(page.locator("[data-waiting]").getByText('has registered activity "print"'));
     await page.getByRole("button", { name: "Limits" }).click();
     const leased = dialog(page).getByLabel("Concurrent activities");
     await leased.fill("none");

@@ -196,7 +196,7 @@ export const forms = [
     await page.waitForURL(/\/runs\//, { timeout: patience });
     await shown(page.getByRole("heading", { level: 1, name: "charge" }));
     await shown(page.locator('main [data-kind="activity"]'));
-    await shown(page.getByRole("region", { name: "Pending work" }).getByText("its start is delayed until").first());
+    await shown(page.getByRole("region", { name: "Pending work" }).getByText("start delayed until").first());
     const signal = page.getByRole("button", { name: "Signal", exact: true });
     assert.match(await signal.getAttribute("title"), /an activity run has no workflow code/);
     assert.deepEqual(await axe(), []);

@@ -36,10 +36,10 @@ export const waiting = [
     await page.goto(`${base}/?namespace=${space}`);
     const row = (id) => page.locator("tr", { has: page.getByText(id, { exact: true }) }).locator("[data-waits]");
     for (const [id, text, kind] of [
-      ["signal", "waits for signal go", "open"],
-      ["type", `worker ${worker} does not run print`, "stuck"],
-      ["nobody", "no live worker serves queue deserted", "stuck"],
-      ["later", "its start is delayed until", "open"],
+      ["signal", 'waiting for signal "go"', "open"],
+      ["type", 'has registered activity "print"', "stuck"],
+      ["nobody", 'no live worker is polling queue "deserted"', "stuck"],
+      ["later", "start delayed until", "open"],
     ]) {
       await shown(row(id).getByText(text));
       await until(`${id} is ${kind}`, async () => (await row(id).getAttribute("data-waits")) === kind);
@@ -74,7 +74,7 @@ export const waiting = [
     await shown(card.locator('[data-why="less"]').getByText("budget is 1"));
     await card.locator('[data-why="less"]').getByRole("link", { name: `Open queue ${queue}` }).first().click();
     await page.waitForURL(`${base}/queues/${queue}?namespace=${space}`, { timeout: patience });
-    await shown(page.locator("[data-waiting]").getByText("its budget is 1").first());
+    await shown(page.locator("[data-waiting]").getByText("1 of 1").first());
   }],
   ["a worker shows that its build is drained, and its sessions", async ({ page, base, api, axe, shot }) => {
     await api("/api/worker/sessions", { worker_id: worker, session_id: "drawer", ttl_seconds: 6000, lease_seconds: 6000 }, space);
@@ -141,8 +141,8 @@ export const held = [
       assert.deepEqual(await axe(), []);
       await shot(`waits-${name}`, true);
     };
-    await says("capped", capped, "worker guard is at its limit of sessions, 1");
-    await says("pinned", pinned, "pinned to build p1, worker press-2 has build p2");
+    await says("capped", capped, "worker guard holds its maximum number of sessions (1)");
+    await says("pinned", pinned, "pinned to build p1, but worker press-2 has build p2");
     await until("the teller is stale", async () => (await api("/api/workers/teller", undefined, space)).status === "stale");
     await says("held", held, "session till is held by worker teller until");
     const at = page.locator("[data-why] time, [data-waits] time").or(page.getByText("is held by worker teller").locator("time")).first();

@@ -181,7 +181,7 @@ func TestReasonsAreRightAtEveryApp(t *testing.T) {
 			t.Context(), protocol.Target{Namespace: ns, WorkflowID: "one"},
 		))
 		for k, want := range []string{
-			"", "for worker holder, which holds session s and is busy or does not poll",
+			"", "session s is held by worker holder, which is busy or not polling",
 			"needs gpu, which worker holder does not offer",
 		} {
 			if got := run.Pending.Activities[k].Why; !strings.Contains(got, want) || want == "" && got != "" {

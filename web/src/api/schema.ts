@@ -1358,6 +1358,8 @@ export interface components {
              * @description time since when the task is ready or running
              */
             since?: string | null;
+            /** @description nearest type that live workers of the queue have registered */
+            suggestion?: string;
             task_queue?: string;
             /**
              * Format: date-time
@@ -1366,14 +1368,14 @@ export interface components {
             until?: string | null;
             used?: number;
             worker_build_id?: string;
-            /** @description how many live workers serve the queue, when they are several and none may take it */
+            /** @description number of live workers that poll the queue, if there are several and none may take the task; for worker_sessions_full the number of those that hold their maximum, if it is the same for all */
             worker_count?: number;
             /** @description worker that runs the task, or the closest match */
             worker_id?: string;
             worker_release?: string;
             /** @description task queues that the worker polls; set if the task is in another queue */
             worker_task_queues?: string[];
-            /** @description of the child */
+            /** @description of the child, or of the quarantined run */
             workflow_id?: string;
         };
         /**

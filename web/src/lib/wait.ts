@@ -8,11 +8,12 @@ export type Piece = string | { at: string };
 const members: Record<string, keyof Wait> = {
   activity: "name", name: "name", queue: "task_queue", worker_queues: "worker_task_queues", namespace: "namespace", group: "group", worker: "worker_id", workers: "worker_count", session: "session_id",
   workflow: "workflow_id", missing: "missing", build: "build_id", worker_build: "worker_build_id", release: "release", worker_release: "worker_release",
-  limit: "limit", used: "used", failures: "failures", more: "more", detail: "detail", until: "until", fallback_at: "fallback_at",
+  limit: "limit", used: "used", failures: "failures", losses: "losses", blamed: "blamed", more: "more", detail: "detail", suggestion: "suggestion", until: "until", fallback_at: "fallback_at",
 };
 const times = new Set(["until", "fallback_at"]);
 
 function member(w: Wait, name: string): Piece {
+  if (name === "task") return `${w.kind === "activity" ? "activity" : "workflow"} "${w.name ?? ""}"`;
   if (name === "tasks") return w.kind.replace("_task", "");
   const value = w[members[name]!];
   if (!value) return "";
@@ -33,14 +34,15 @@ function named(w: Wait, text: string): [pieces: Piece[], whole: boolean] {
   return [pieces, whole];
 }
 
-/** Fills a text as shared/protocol/wait.go does: [one|other] is the other when a member that one names is empty. */
+/** Fills a text as shared/protocol/wait.go does: of [several|alternatives] the first without an empty member, or else the last. */
 function fill(w: Wait, text: string): Piece[] {
   const pieces = text.split("[").flatMap((part, i): Piece[] => {
     if (i === 0) return named(w, part)[0];
     const end = part.indexOf("]");
-    const [one = "", other = ""] = part.slice(0, end).split("|");
-    const [first, whole] = named(w, one);
-    return [...(whole ? first : named(w, other)[0]), ...named(w, part.slice(end + 1))[0]];
+    const alternatives = part.slice(0, end).split("|");
+    const texts = alternatives.map((text) => named(w, text));
+    const first = texts.find(([, whole]) => whole) ?? (texts.length > 1 ? texts.at(-1)! : [[]]);
+    return [...first[0], ...named(w, part.slice(end + 1))[0]];
   });
   return pieces.filter((p) => p !== "");
 }

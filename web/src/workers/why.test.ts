@@ -57,7 +57,7 @@ describe("a worker gets less", () => {
     expect(reasons(worker({ max_concurrent_activity_tasks: 0, task_slots: null }), queue())).toEqual(["less: No activity slots: the worker gets no activities."]);
   });
   it("when a limit delays tasks or ready tasks need another worker", () => {
-    expect(reasons(worker(), queue({ held: 1 }))).toEqual(["less: Activities are delayed: queue q has 1 activity tasks leased, its budget is 1 at once"]);
+    expect(reasons(worker(), queue({ held: 1 }))).toEqual(['less: Activities are delayed: queue "q" is at its concurrency limit (1 of 1 activity tasks leased)']);
     expect(reasons(worker(), queue({ ready: 2, stuck: true }))).toEqual(["less: 2 ready tasks in q; some cannot run on any polling worker."]);
     expect(reasons(worker(), queue({ ready: 2 }))).toEqual([]); // they are being dispatched
     expect(reasons(worker(), queue({ ready: 1, waiting: 0 }))).toEqual(["less: 1 ready task in q; no worker is polling now."]);
