@@ -8,7 +8,7 @@ import (
 )
 
 func TestTheGuideSaysHowAMinderWatches(t *testing.T) {
-	stated.In(t, "security.md", "the minder watches: {} times a second while a call runs and twice that often when memory runs high",
+	stated.In(t, "security.md", "the supervisor samples: {} times a second while a call runs and twice that often when memory usage is high",
 		int(time.Second/awake))
 	if 2*closely != awake {
 		t.Errorf("it looks every %s when memory runs high", closely)
