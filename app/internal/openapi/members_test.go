@@ -118,6 +118,12 @@ func (l *loader) Import(path string) (*types.Package, error) {
 	return p.types, nil
 }
 
+// ofApp reports whether a package is part of the app or of the contracts and helpers that it shares with workers.
+func ofApp(path string) bool {
+	path = strings.TrimPrefix(path, module+"/")
+	return strings.HasPrefix(path, "app/") || strings.HasPrefix(path, "shared/") || strings.HasPrefix(path, "internal/")
+}
+
 func (l *loader) check(path string) (*checkedPackage, error) {
 	if p := l.done[path]; p != nil {
 		return p, nil
@@ -220,7 +226,7 @@ func TestEveryMemberOfARequestIsReadBySomeCode(t *testing.T) {
 	l := load(t)
 	read := fields{}
 	for path := range l.listed {
-		if strings.HasPrefix(path, module+"/app") || strings.HasPrefix(path, module+"/shared") {
+		if ofApp(path) {
 			if strings.Contains(path, "test") {
 				continue
 			}
