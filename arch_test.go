@@ -50,21 +50,21 @@ var directions = []direction{
 	{"app/engine", []string{common}},
 	{"app/internal/quota", []string{"app/engine", "shared/protocol"}},
 	{"app/store", []string{"app/internal/quota", "app/engine", common}},
-	{"app/store/sqldb/db", []string{"app/store"}},
-	{"app/store/sqldb/clock", nil},
-	{"app/store/sqldb/record", []string{
-		"app/store/sqldb/db", "app/store", "app/engine", "shared/history", "shared/protocol", "internal/rawjson",
+	{"app/store/internal/db", []string{"app/store"}},
+	{"app/store/internal/clock", nil},
+	{"app/store/internal/record", []string{
+		"app/store/internal/db", "app/store", "app/engine", "shared/history", "shared/protocol", "internal/rawjson",
 	}},
-	{"app/store/sqldb/read", []string{
-		"app/store/sqldb/record", "app/store/sqldb/db", "app/store/sqldb/clock", "app/store", "app/engine",
+	{"app/store/internal/read", []string{
+		"app/store/internal/record", "app/store/internal/db", "app/store/internal/clock", "app/store", "app/engine",
 		"shared/history", "shared/protocol",
 	}},
-	{"app/store/sqldb", []string{"app/store/sqldb/...", "app/store", "app/internal/quota", "app/engine", common}},
+	{"app/store/sqldb", []string{"app/store/internal/...", "app/store", "app/internal/quota", "app/engine", common}},
 	{"app/store/sqlite", []string{
-		"app/store/sqldb", "app/store/sqldb/db", "app/store", "internal/process", "internal/filelock",
+		"app/store/sqldb", "app/store/internal/db", "app/store", "internal/process", "internal/filelock",
 	}},
 	{"app/store/postgres", []string{
-		"app/store/sqldb", "app/store/sqldb/db", "app/store", "app/engine", "shared/protocol",
+		"app/store/sqldb", "app/store/internal/db", "app/store", "app/engine", "shared/protocol",
 	}},
 	{"app/internal/storetest", []string{"app/store", "app/engine", common}},
 	{"app/auth", []string{"app/store", "app/engine", common}},
@@ -127,13 +127,15 @@ var directions = []direction{
 	{"worker/workflow", []string{"worker/activity", common}},
 	{"internal/link", []string{common}},
 	{"internal/link/linktest", []string{"shared/protocol"}},
-	{"worker/clock", nil},
+	{"worker/internal/clock", nil},
 	{"worker/session", []string{"shared/protocol"}},
-	{"worker/runner", []string{
-		"worker/clock", "worker/session", "internal/link", "worker/workflow", "worker/activity", "sandbox", common,
+	{"worker/internal/runner", []string{
+		"worker/internal/clock", "worker/session", "internal/link", "worker/workflow", "worker/activity", "sandbox",
+		common,
 	}},
 	{"worker", []string{
-		"worker/runner", "worker/session", "internal/link", "worker/workflow", "worker/activity", "sandbox/...",
+		"worker/internal/runner", "worker/session", "internal/link", "worker/workflow", "worker/activity",
+		"sandbox",
 		common,
 	}},
 	{"workflowtest", []string{ // for the tests of its users: a whole app, in virtual time
@@ -447,7 +449,7 @@ func TestArchitectureChecksCatchWhatTheyAreFor(t *testing.T) {
 		{at("sandbox/process", module+"/shared/payload"), 0},
 		{at("sandbox", module+"/shared/history"), 1},
 		{at("app/broker", module+"/worker"), 1},
-		{at("worker/runner", module+"/app/broker"), 1},
+		{at("worker/internal/runner", module+"/app/broker"), 1},
 		{at("app", module+"/app/store/sqlite"), 2},
 		{at("app/plane", module+"/app/store/sqlite"), 2},
 		{at("internal/cli", module+"/app/store/sqlite", module+"/worker"), 0},

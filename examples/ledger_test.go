@@ -120,7 +120,7 @@ func TestTheLedgerFitsItsTypes(t *testing.T) {
 // The types beside the example are those that `sojourn types` writes.
 func TestTheLedgersTypesAreTheBinarys(t *testing.T) {
 	t.Parallel()
-	want, err := os.ReadFile("../sandbox/shim/sojourn.d.ts")
+	want, err := os.ReadFile("../sandbox/internal/shim/sojourn.d.ts")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"github.com/sojourn-run/sojourn/sandbox"
-	"github.com/sojourn-run/sojourn/sandbox/cgroup"
+	"github.com/sojourn-run/sojourn/sandbox/internal/cgroup"
 	. "github.com/sojourn-run/sojourn/sandbox/sandboxtest"
 )
 

@@ -4,7 +4,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/sojourn-run/sojourn/sandbox/wall"
+	"github.com/sojourn-run/sojourn/sandbox/internal/wall"
 )
 
 // systemFiles are what programs read of a system to run at all: libraries, certificates, names of hosts, zones and

@@ -6,7 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/sojourn-run/sojourn/sandbox/wall"
+	"github.com/sojourn-run/sojourn/sandbox/internal/wall"
 )
 
 // denial explains a failure by an access that the executor's rules refuse; empty when it is not one. The path comes

@@ -11,11 +11,11 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/sojourn-run/sojourn/sandbox/cgroup"
-	"github.com/sojourn-run/sojourn/sandbox/egress"
 	"github.com/sojourn-run/sojourn/sandbox/frame"
-	"github.com/sojourn-run/sojourn/sandbox/minder"
-	"github.com/sojourn-run/sojourn/sandbox/wall"
+	"github.com/sojourn-run/sojourn/sandbox/internal/cgroup"
+	"github.com/sojourn-run/sojourn/sandbox/internal/egress"
+	"github.com/sojourn-run/sojourn/sandbox/internal/minder"
+	"github.com/sojourn-run/sojourn/sandbox/internal/wall"
 )
 
 // errGone says that an executor ended before a call could begin in it.

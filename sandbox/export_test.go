@@ -4,8 +4,8 @@ import (
 	"context"
 	"time"
 
-	"github.com/sojourn-run/sojourn/sandbox/egress"
-	"github.com/sojourn-run/sojourn/sandbox/wall"
+	"github.com/sojourn-run/sojourn/sandbox/internal/egress"
+	"github.com/sojourn-run/sojourn/sandbox/internal/wall"
 )
 
 // WithPatience shortens how long a frame may take.

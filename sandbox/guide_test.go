@@ -8,7 +8,7 @@ import (
 
 	"github.com/sojourn-run/sojourn/internal/stated"
 	"github.com/sojourn-run/sojourn/sandbox/frame"
-	"github.com/sojourn-run/sojourn/sandbox/shim"
+	"github.com/sojourn-run/sojourn/sandbox/internal/shim"
 )
 
 func TestTheGuideSaysTheLimitsOfExecutors(t *testing.T) {

@@ -17,9 +17,9 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/sojourn-run/sojourn/sandbox/egress"
-	"github.com/sojourn-run/sojourn/sandbox/minder"
-	"github.com/sojourn-run/sojourn/sandbox/wall"
+	"github.com/sojourn-run/sojourn/sandbox/internal/egress"
+	"github.com/sojourn-run/sojourn/sandbox/internal/minder"
+	"github.com/sojourn-run/sojourn/sandbox/internal/wall"
 )
 
 // errNoInstaller says that what installs packages is not on the machine.

@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/sojourn-run/sojourn/sandbox/cgroup"
-	"github.com/sojourn-run/sojourn/sandbox/minder"
+	"github.com/sojourn-run/sojourn/sandbox/internal/cgroup"
+	"github.com/sojourn-run/sojourn/sandbox/internal/minder"
 )
 
 // Level says how far an executor is kept from the rest of the machine.

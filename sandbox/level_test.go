@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/sojourn-run/sojourn/sandbox"
-	"github.com/sojourn-run/sojourn/sandbox/wall"
+	"github.com/sojourn-run/sojourn/sandbox/internal/wall"
 )
 
 // The level is what held when it was tried, whatever the kernel says it has, and what was asked for is had or refused.

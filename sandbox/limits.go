@@ -14,8 +14,8 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/sojourn-run/sojourn/sandbox/cgroup"
-	"github.com/sojourn-run/sojourn/sandbox/minder"
+	"github.com/sojourn-run/sojourn/sandbox/internal/cgroup"
+	"github.com/sojourn-run/sojourn/sandbox/internal/minder"
 )
 
 // What a prober takes too much of, to see who keeps it from that.

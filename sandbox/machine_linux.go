@@ -5,7 +5,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/sojourn-run/sojourn/sandbox/cgroup"
+	"github.com/sojourn-run/sojourn/sandbox/internal/cgroup"
 )
 
 // Memory returns the bytes of memory that this process may use; limited says that a cgroup sets the limit, else the

@@ -5,7 +5,7 @@ import (
 	"os"
 	"time"
 
-	lib "github.com/sojourn-run/sojourn/sandbox/executor"
+	lib "github.com/sojourn-run/sojourn/sandbox/internal/executor"
 )
 
 // nativeName is the first argument by which a process knows that it serves [Native].

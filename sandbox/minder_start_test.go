@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/sojourn-run/sojourn/sandbox/minder"
+	"github.com/sojourn-run/sojourn/sandbox/internal/minder"
 )
 
 // A minder is one before the rest of the program is initialised, which would take longer than all that it does until an

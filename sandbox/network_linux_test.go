@@ -20,8 +20,8 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/sojourn-run/sojourn/sandbox"
+	"github.com/sojourn-run/sojourn/sandbox/internal/wall"
 	. "github.com/sojourn-run/sojourn/sandbox/sandboxtest"
-	"github.com/sojourn-run/sojourn/sandbox/wall"
 )
 
 // names are what a test's resolver knows.

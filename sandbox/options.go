@@ -7,8 +7,8 @@ import (
 
 	"github.com/rs/zerolog"
 
-	"github.com/sojourn-run/sojourn/sandbox/egress"
-	"github.com/sojourn-run/sojourn/sandbox/wall"
+	"github.com/sojourn-run/sojourn/sandbox/internal/egress"
+	"github.com/sojourn-run/sojourn/sandbox/internal/wall"
 )
 
 // Options set up a [Pool]. The zero value works: native handlers and whatever interpreters are in PATH, at the

@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"github.com/sojourn-run/sojourn/internal/filelock"
-	"github.com/sojourn-run/sojourn/sandbox/minder"
+	"github.com/sojourn-run/sojourn/sandbox/internal/minder"
 )
 
 // Packages says whether the packages that handlers need are installed for them.

@@ -16,9 +16,9 @@ import (
 	"time"
 
 	"github.com/sojourn-run/sojourn/internal/filelock"
-	"github.com/sojourn-run/sojourn/sandbox/cgroup"
-	"github.com/sojourn-run/sojourn/sandbox/egress"
-	"github.com/sojourn-run/sojourn/sandbox/minder"
+	"github.com/sojourn-run/sojourn/sandbox/internal/cgroup"
+	"github.com/sojourn-run/sojourn/sandbox/internal/egress"
+	"github.com/sojourn-run/sojourn/sandbox/internal/minder"
 )
 
 // ErrTooWeak is wrapped by NewPool when the isolation this machine holds is under the least that was asked for.

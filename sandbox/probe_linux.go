@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	lib "github.com/sojourn-run/sojourn/sandbox/executor"
+	lib "github.com/sojourn-run/sojourn/sandbox/internal/executor"
 )
 
 // unwatched is what no test finds out.

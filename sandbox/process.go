@@ -10,7 +10,7 @@ import (
 	"path/filepath"
 	"syscall"
 
-	"github.com/sojourn-run/sojourn/sandbox/minder"
+	"github.com/sojourn-run/sojourn/sandbox/internal/minder"
 )
 
 // process is an executor's process as the worker holds it: the minder, and the ends of what leads to it.

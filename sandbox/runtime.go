@@ -13,9 +13,9 @@ import (
 	"strings"
 	"sync/atomic"
 
-	"github.com/sojourn-run/sojourn/sandbox/egress"
-	"github.com/sojourn-run/sojourn/sandbox/shim"
-	"github.com/sojourn-run/sojourn/sandbox/wall"
+	"github.com/sojourn-run/sojourn/sandbox/internal/egress"
+	"github.com/sojourn-run/sojourn/sandbox/internal/shim"
+	"github.com/sojourn-run/sojourn/sandbox/internal/wall"
 )
 
 // Names of the runtimes.

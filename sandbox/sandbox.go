@@ -10,11 +10,12 @@
 package sandbox
 
 import (
+	"context"
 	"io/fs"
 	"time"
 
-	lib "github.com/sojourn-run/sojourn/sandbox/executor"
-	"github.com/sojourn-run/sojourn/sandbox/shim"
+	lib "github.com/sojourn-run/sojourn/sandbox/internal/executor"
+	"github.com/sojourn-run/sojourn/sandbox/internal/shim"
 )
 
 // The words that executors and workers share.
@@ -31,6 +32,8 @@ type (
 	Error = lib.Error
 	// ErrorType says what kind of end a call had when it did not end with a result.
 	ErrorType = lib.ErrorType
+	// Call reports the progress and the log lines of one invocation from code in an executor.
+	Call = lib.Call
 	// SessionLost says that the state of a session is not where a call looked for it.
 	SessionLost = lib.SessionLost
 	// Cause says why a session's state is gone.
@@ -132,3 +135,9 @@ type ExecutorInfo struct {
 	Since            time.Time `json:"since"`
 	PID              int       `json:"pid"`
 }
+
+// CallOf returns the call that an executor is running with ctx, or nil outside an executor.
+func CallOf(ctx context.Context) *Call { return lib.From(ctx) }
+
+// DeniedPath returns the path in an error of the operating system that the sandbox may have caused, or "".
+func DeniedPath(err error) string { return lib.DeniedPath(err) }

@@ -12,9 +12,9 @@ import (
 	"sync"
 	"time"
 
-	lib "github.com/sojourn-run/sojourn/sandbox/executor"
-	"github.com/sojourn-run/sojourn/sandbox/minder"
-	"github.com/sojourn-run/sojourn/sandbox/wall"
+	lib "github.com/sojourn-run/sojourn/sandbox/internal/executor"
+	"github.com/sojourn-run/sojourn/sandbox/internal/minder"
+	"github.com/sojourn-run/sojourn/sandbox/internal/wall"
 )
 
 // proberName is the first argument of a process that tries what an executor should not be able to do.

@@ -7,7 +7,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/sojourn-run/sojourn/sandbox/minder"
+	"github.com/sojourn-run/sojourn/sandbox/internal/minder"
 )
 
 // blank returns an executor that nothing ran in, from those that wait or a new one, and sees to it that another one

@@ -17,7 +17,7 @@ import (
 	"time"
 
 	"github.com/sojourn-run/sojourn/sandbox"
-	"github.com/sojourn-run/sojourn/sandbox/minder"
+	"github.com/sojourn-run/sojourn/sandbox/internal/minder"
 	. "github.com/sojourn-run/sojourn/sandbox/sandboxtest"
 )
 

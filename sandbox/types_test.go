@@ -8,8 +8,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/sojourn-run/sojourn/sandbox"
+	"github.com/sojourn-run/sojourn/sandbox/internal/shim"
 	. "github.com/sojourn-run/sojourn/sandbox/sandboxtest"
-	"github.com/sojourn-run/sojourn/sandbox/shim"
 )
 
 // The types that editors are given have the members that handlers find, and no others.
@@ -49,7 +49,7 @@ def main(_, ctx):
 			inv.Activity = "h"
 			inv.Keys = map[string]string{
 				"activity_execution_id": "", "attempt_id": "", "run_id": "", "workflow_id": "", "task_id": "", "task_queue": "",
-				"namespace": "", "worker_id": "", // as worker/runner fills them
+				"namespace": "", "worker_id": "", // as worker/internal/runner fills them
 			}
 			got := Got[map[string][]string](t, b.Run(In("s", 1, inv)))
 			text, err := shim.Types.ReadFile(c.types)

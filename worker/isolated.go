@@ -6,10 +6,9 @@ import (
 	"errors"
 
 	"github.com/sojourn-run/sojourn/sandbox"
-	"github.com/sojourn-run/sojourn/sandbox/executor"
 	"github.com/sojourn-run/sojourn/shared/payload"
 	"github.com/sojourn-run/sojourn/worker/activity"
-	"github.com/sojourn-run/sojourn/worker/runner"
+	"github.com/sojourn-run/sojourn/worker/internal/runner"
 )
 
 // Isolated gives an executor of this very binary the isolated activities of a registry; hand it to sandbox.Main, which
@@ -34,7 +33,7 @@ func isolated(def *activity.Definition) sandbox.Handler {
 				return runner.InvokeRebuild(ctx, def, args)
 			}
 		}
-		result, err := invoke(activity.NewContext(ctx, inside{inv, executor.From(ctx)}), args)
+		result, err := invoke(activity.NewContext(ctx, inside{inv, sandbox.CallOf(ctx)}), args)
 		if err != nil {
 			return nil, outward(ctx, inv, err)
 		}
@@ -45,7 +44,7 @@ func isolated(def *activity.Definition) sandbox.Handler {
 // inside is what activity code reaches through its context when it runs in an executor.
 type inside struct {
 	inv  sandbox.Invocation
-	call *executor.Call
+	call *sandbox.Call
 }
 
 func (i inside) Info() activity.AttemptInfo {
@@ -108,6 +107,6 @@ func outward(ctx context.Context, inv sandbox.Invocation, err error) error {
 	return &sandbox.Error{
 		Type: sandbox.UserError, Class: f.Type, Message: f.Message, Stack: f.StackTrace, Retryable: !f.NonRetryable,
 		Details: f.Details,
-		Denied:  executor.DeniedPath(err),
+		Denied:  sandbox.DeniedPath(err),
 	}
 }

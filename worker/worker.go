@@ -23,7 +23,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 	"github.com/sojourn-run/sojourn/worker/activity"
-	"github.com/sojourn-run/sojourn/worker/runner"
+	"github.com/sojourn-run/sojourn/worker/internal/runner"
 	"github.com/sojourn-run/sojourn/worker/session"
 	"github.com/sojourn-run/sojourn/worker/workflow"
 )

@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/sojourn-run/sojourn/sandbox/executor"
+	"github.com/sojourn-run/sojourn/sandbox/internal/executor"
 	"github.com/sojourn-run/sojourn/shared/payload"
 )
 

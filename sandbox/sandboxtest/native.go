@@ -17,7 +17,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/sojourn-run/sojourn/sandbox/executor"
+	"github.com/sojourn-run/sojourn/sandbox/internal/executor"
 	"github.com/sojourn-run/sojourn/shared/payload"
 )
 

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sojourn-run/sojourn/app/store/sqldb/db"
+	"github.com/sojourn-run/sojourn/app/store/internal/db"
 )
 
 // Migrating is the number of the migration lock, and Migrator the name of who has it.

@@ -4,8 +4,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sojourn-run/sojourn/app/store/internal/db"
 	"github.com/sojourn-run/sojourn/app/store/postgres"
-	"github.com/sojourn-run/sojourn/app/store/sqldb/db"
 )
 
 // An app that stands still in the middle of a commit keeps its locks for two seconds, also where nobody meets them who

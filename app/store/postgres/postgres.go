@@ -20,8 +20,8 @@ import (
 	"github.com/pressly/goose/v3"
 	gormpostgres "gorm.io/driver/postgres"
 
+	"github.com/sojourn-run/sojourn/app/store/internal/db"
 	"github.com/sojourn-run/sojourn/app/store/sqldb"
-	"github.com/sojourn-run/sojourn/app/store/sqldb/db"
 )
 
 //go:embed migrations/*.sql

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/sojourn-run/sojourn/app/store/internal/db"
 	"github.com/sojourn-run/sojourn/app/store/postgres"
-	"github.com/sojourn-run/sojourn/app/store/sqldb/db"
 )
 
 // What the committer sends is put together by us and not by the driver: each type of value arrives as it is, an error

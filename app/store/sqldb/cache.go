@@ -2,7 +2,7 @@ package sqldb
 
 import (
 	"github.com/sojourn-run/sojourn/app/engine"
-	"github.com/sojourn-run/sojourn/app/store/sqldb/record"
+	"github.com/sojourn-run/sojourn/app/store/internal/record"
 	"github.com/sojourn-run/sojourn/shared/history"
 )
 

@@ -10,8 +10,8 @@ import (
 
 	"github.com/sojourn-run/sojourn/app/engine"
 	"github.com/sojourn-run/sojourn/app/store"
-	"github.com/sojourn-run/sojourn/app/store/sqldb/clock"
-	"github.com/sojourn-run/sojourn/app/store/sqldb/db"
+	"github.com/sojourn-run/sojourn/app/store/internal/clock"
+	"github.com/sojourn-run/sojourn/app/store/internal/db"
 )
 
 // Leases, back-offs and the liveness of workers are durations that are stored as end times. After a jump of the clock

@@ -1,7 +1,7 @@
 package sqldb
 
 import (
-	"github.com/sojourn-run/sojourn/app/store/sqldb/db"
+	"github.com/sojourn-run/sojourn/app/store/internal/db"
 )
 
 // Clean-up removes the rows of sessions that have ended. What stays of them is a floor a namespace: the highest epoch

@@ -6,8 +6,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/sojourn-run/sojourn/app/store/sqldb/db"
-	"github.com/sojourn-run/sojourn/app/store/sqldb/record"
+	"github.com/sojourn-run/sojourn/app/store/internal/db"
+	"github.com/sojourn-run/sojourn/app/store/internal/record"
 )
 
 // The guards are what makes it safe to decide on rows from memory (recall.go). They run in the server, ahead of

@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/sojourn-run/sojourn/app/store/sqldb/db"
+	"github.com/sojourn-run/sojourn/app/store/internal/db"
 )
 
 // An update that names a column of an index has SQLite write the index anew, also where nothing changed.

@@ -11,7 +11,7 @@ import (
 
 	"github.com/sojourn-run/sojourn/app/engine"
 	"github.com/sojourn-run/sojourn/app/store"
-	"github.com/sojourn-run/sojourn/app/store/sqldb/db"
+	"github.com/sojourn-run/sojourn/app/store/internal/db"
 )
 
 // A batch never waits for a row lock, because the app that holds the lock may be paused. While a batch loads, it

@@ -7,8 +7,8 @@ import (
 
 	"github.com/sojourn-run/sojourn/app/engine"
 	"github.com/sojourn-run/sojourn/app/store"
-	"github.com/sojourn-run/sojourn/app/store/sqldb/db"
-	"github.com/sojourn-run/sojourn/app/store/sqldb/record"
+	"github.com/sojourn-run/sojourn/app/store/internal/db"
+	"github.com/sojourn-run/sojourn/app/store/internal/record"
 )
 
 // Removal writes whole keys away, before everything else of the batch, so that what takes a removed name in the same

@@ -1,7 +1,7 @@
 package sqldb
 
 import (
-	"github.com/sojourn-run/sojourn/app/store/sqldb/db"
+	"github.com/sojourn-run/sojourn/app/store/internal/db"
 )
 
 // An index that is not used is found when it is too late, on a large table. So the statements can be listed, for a test

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/sojourn-run/sojourn/app/store"
-	"github.com/sojourn-run/sojourn/app/store/sqldb/clock"
+	"github.com/sojourn-run/sojourn/app/store/internal/clock"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 

@@ -7,8 +7,8 @@ import (
 	"slices"
 
 	"github.com/sojourn-run/sojourn/app/engine"
-	"github.com/sojourn-run/sojourn/app/store/sqldb/db"
-	"github.com/sojourn-run/sojourn/app/store/sqldb/record"
+	"github.com/sojourn-run/sojourn/app/store/internal/db"
+	"github.com/sojourn-run/sojourn/app/store/internal/record"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 

@@ -3,8 +3,8 @@ package sqldb
 import (
 	"strings"
 
-	"github.com/sojourn-run/sojourn/app/store/sqldb/db"
-	"github.com/sojourn-run/sojourn/app/store/sqldb/record"
+	"github.com/sojourn-run/sojourn/app/store/internal/db"
+	"github.com/sojourn-run/sojourn/app/store/internal/record"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 

@@ -15,9 +15,9 @@ import (
 	"github.com/sojourn-run/sojourn/app/engine"
 	"github.com/sojourn-run/sojourn/app/internal/quota"
 	"github.com/sojourn-run/sojourn/app/store"
-	"github.com/sojourn-run/sojourn/app/store/sqldb/clock"
-	"github.com/sojourn-run/sojourn/app/store/sqldb/db"
-	"github.com/sojourn-run/sojourn/app/store/sqldb/read"
+	"github.com/sojourn-run/sojourn/app/store/internal/clock"
+	"github.com/sojourn-run/sojourn/app/store/internal/db"
+	"github.com/sojourn-run/sojourn/app/store/internal/read"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 

@@ -3,7 +3,7 @@ package sqldb
 import (
 	"fmt"
 
-	"github.com/sojourn-run/sojourn/app/store/sqldb/db"
+	"github.com/sojourn-run/sojourn/app/store/internal/db"
 )
 
 // unservedColumns are the columns of a mark, by the run.

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sojourn-run/sojourn/app/store/sqldb/db"
+	"github.com/sojourn-run/sojourn/app/store/internal/db"
 )
 
 // The committer writes fewer pages than SQLite's own limit, so that none of its commits runs a checkpoint. The

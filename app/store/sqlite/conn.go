@@ -9,7 +9,7 @@ import (
 
 	sqlite "modernc.org/sqlite"
 
-	"github.com/sojourn-run/sojourn/app/store/sqldb/db"
+	"github.com/sojourn-run/sojourn/app/store/internal/db"
 )
 
 // conn is the committer's connection: the driver's own, without database/sql around it, and every statement prepared

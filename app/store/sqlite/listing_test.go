@@ -8,8 +8,8 @@ import (
 	"testing"
 
 	"github.com/sojourn-run/sojourn/app/internal/storetest"
+	"github.com/sojourn-run/sojourn/app/store/internal/read"
 	"github.com/sojourn-run/sojourn/app/store/sqldb"
-	"github.com/sojourn-run/sojourn/app/store/sqldb/read"
 )
 
 // However many runs there are, a listing that an index can answer reads those entries, and none reads a whole table.

@@ -10,8 +10,8 @@ import (
 
 	"gorm.io/gorm/schema"
 
+	"github.com/sojourn-run/sojourn/app/store/internal/read"
 	"github.com/sojourn-run/sojourn/app/store/sqldb"
-	"github.com/sojourn-run/sojourn/app/store/sqldb/read"
 )
 
 // A model that lacks a column, or has one too many, would be noticed at the first listing of a production database.

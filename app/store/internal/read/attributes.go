@@ -1,0 +1,41 @@
+package read
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/sojourn-run/sojourn/app/store/internal/db"
+)
+
+// A filter on a name that no run carries is a misspelling more often than not, and should say so.
+
+// uncarried is the statement that yields the positions, from 0, of those of n names that no run of a namespace carries.
+func uncarried(n int) string {
+	var b strings.Builder
+	for i := range n {
+		if i > 0 {
+			b.WriteString(" UNION ALL ")
+		}
+		// Each has its own index, which the order chooses: PostgreSQL may go through all rows to find none.
+		const none = "(SELECT 1 FROM run_attributes WHERE namespace = $1 AND name = $%d AND substr(value, 1, 1) %s ORDER BY %s LIMIT 1) IS NULL"
+		fmt.Fprintf(&b, "SELECT %d WHERE "+none+" AND "+none, i, i+2, "= 'd'", "started_at >> 32", i+2, "<> 'd'", "value")
+	}
+	return b.String()
+}
+
+// Uncarried asks for all names at once.
+func (r *reader) Uncarried(ctx context.Context, namespace string, attributes []string) (list []string, err error) {
+	if len(attributes) == 0 {
+		return nil, nil
+	}
+	args := []any{namespace}
+	for _, name := range attributes {
+		args = append(args, name)
+	}
+	err = r.query(ctx, uncarried(len(attributes)), args, func(v []any) error {
+		list = append(list, attributes[db.Int(v[0])])
+		return nil
+	})
+	return list, err
+}

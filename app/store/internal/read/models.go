@@ -1,0 +1,116 @@
+package read
+
+import (
+	"context"
+	"strings"
+
+	"gorm.io/gorm"
+	"gorm.io/gorm/logger"
+
+	"github.com/sojourn-run/sojourn/app/store/internal/record"
+)
+
+// Listings are filters put together at run time, which is what gorm is for here: it reads, and never writes. Everything
+// else is written by hand.
+
+// RunModel is a row of runs as listings read it. A test compares the models with the migrated tables.
+type RunModel struct {
+	RunID       string `gorm:"primaryKey"`
+	Namespace   string
+	WorkflowID  string
+	Type        string
+	Number      int64
+	Status      string
+	Queue       string
+	StartedAt   int64
+	ClosedAt    *int64
+	LastSeq     int64
+	DueAt       *int64
+	Owner       *string
+	BusinessKey *string
+	State       string
+	BuildID     *string
+	Suspect     *int64
+	Held        *string
+	Failing     *string
+	Unserved    *string
+	UnservedAt  *int64
+	UnservedWhy *string
+}
+
+// TableName is the table behind the model.
+func (RunModel) TableName() string { return record.Runs.Name }
+
+// SessionModel is a row of sessions.
+type SessionModel struct {
+	Namespace  string `gorm:"primaryKey"`
+	SessionID  string `gorm:"primaryKey"`
+	Door       string
+	WorkflowID *string
+	Status     string
+	Owner      *string
+	Epoch      int64
+	LeaseUntil *int64
+	DueAt      *int64
+	UpdatedAt  int64 `gorm:"autoUpdateTime:false"`
+	Queue      string
+	Claimed    int64
+	Terminal   int64
+	Word       string
+	Body       string
+	Behind     *string
+}
+
+// TableName is the table behind the model.
+func (SessionModel) TableName() string { return record.Sessions.Name }
+
+// WorkerModel is a row of workers.
+type WorkerModel struct {
+	Namespace   string `gorm:"primaryKey"`
+	WorkerID    string `gorm:"primaryKey"`
+	Incarnation string
+	Status      string
+	AliveUntil  int64
+	UpdatedAt   int64 `gorm:"autoUpdateTime:false"`
+	Body        string
+}
+
+// TableName is the table behind the model.
+func (WorkerModel) TableName() string { return record.Workers.Name }
+
+// It only reads, so none of its statements needs its own transaction.
+func gormConfig() *gorm.Config {
+	return &gorm.Config{Logger: logger.Discard, SkipDefaultTransaction: true, DisableAutomaticPing: true}
+}
+
+// defaultLimit is the size of a page when none is asked for.
+const defaultLimit = 100
+
+// Without a limit a page would be as large as the table, so there is none without.
+func (r *reader) list(ctx context.Context, limit int) *gorm.DB {
+	r.count.Add(1)
+	if limit <= 0 {
+		limit = defaultLimit
+	}
+	return r.gorm.WithContext(ctx).Limit(limit)
+}
+
+// like is a pattern for a substring, whatever its case.
+func like(text string) string {
+	return "%" + strings.NewReplacer(`\`, `\\`, `%`, `\%`, `_`, `\_`).Replace(strings.ToLower(text)) + "%"
+}
+
+// value is what p points to, nil when it points to nothing.
+func value[V any](p *V) any {
+	if p == nil {
+		return nil
+	}
+	return *p
+}
+
+// Models are the rows that listings read through gorm, by table, for the test that holds them against the schema.
+func Models() map[string]any {
+	return map[string]any{
+		record.Runs.Name: RunModel{}, record.Sessions.Name: SessionModel{}, record.Workers.Name: WorkerModel{},
+	}
+}

@@ -1,0 +1,192 @@
+// Package read contains the store's read-only queries: single rows, listings, counts and due rows.
+package read
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"gorm.io/gorm"
+
+	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/app/store/internal/clock"
+	"github.com/sojourn-run/sojourn/app/store/internal/db"
+	"github.com/sojourn-run/sojourn/app/store/internal/record"
+	"github.com/sojourn-run/sojourn/shared/history"
+)
+
+// Reads use connections other than the committer's and take no locks, so a long listing never delays a commit. A read
+// sees committed data only, which may be older than a response that another app has just sent.
+
+// Pool reads a database over connections of its own, and counts its reads.
+type Pool struct {
+	db      *sql.DB
+	gorm    *gorm.DB
+	dialect db.Dialect
+	clock   *clock.Clock
+	count   *atomic.Int64
+	few     int // runs that a listing reads whole and sorts
+	st      statements
+	recent  recent
+}
+
+// New makes a pool of an open database; few says how many runs a listing reads whole and sorts, 0: as many as pays.
+func New(
+	db *sql.DB, through gorm.Dialector, dialect db.Dialect, clock *clock.Clock, count *atomic.Int64, few int,
+) (*Pool, error) {
+	if few <= 0 {
+		few = fewRuns
+	}
+	p := &Pool{db: db, dialect: dialect, clock: clock, count: count, few: few, st: newStatements(dialect)}
+	var err error
+	if p.gorm, err = gorm.Open(through, gormConfig()); err != nil {
+		return nil, fmt.Errorf("listings: %w", err)
+	}
+	return p, nil
+}
+
+// View has fn read. An error of a database that is not there is marked with store.ErrUnavailable.
+func (p *Pool) View(fn func(store.Reader) error) error { return p.dialect.Away(fn(p.reader())) }
+
+// Now is the store's clock, of which a shared database is asked.
+func (p *Pool) Now(ctx context.Context) (time.Time, error) {
+	if !p.dialect.Shared {
+		return p.clock.Now(), nil
+	}
+	p.count.Add(1)
+	sent := p.clock.Steady()
+	var at int64
+	err := p.db.QueryRowContext(ctx, "SELECT "+clock.SQL).Scan(&at)
+	if err != nil {
+		return time.Time{}, fmt.Errorf("store's clock: %w", p.dialect.Away(err))
+	}
+	return p.clock.At(at, sent), nil
+}
+
+// statements are those that are put together, once.
+type statements struct {
+	opens, heads string // open rows of runs; runs that are open
+	arguments    string // rows of events
+	tasksIn      string // what sessions leave to their tasks
+	listIn       string // what is open in one session, without the number of rows
+	lastEnded    string // attempts that ended in one session since a time
+	behind       string // what ended in a session, by the rows that lead to it
+}
+
+func newStatements(d db.Dialect) statements {
+	return statements{
+		opens: record.OpenRows(d),
+		heads: d.Probe(
+			record.Runs.Key(), "t."+strings.Join(record.Runs.Names(), ", t."), "runs", "t.status = 'running'", "",
+		),
+		arguments: record.RowsOf(d),
+		tasksIn:   record.Tallies(d, true),
+		listIn: "SELECT run_id, seq, body FROM (" +
+			record.OpenIn(d, "t.run_id, t.seq, t.body, t.owner, t.priority, t.ready_at") +
+			") AS t ORDER BY CASE WHEN owner IS NULL THEN 1 ELSE 0 END, priority, ready_at, run_id, seq LIMIT ",
+		lastEnded: record.LastEnded(d),
+		behind:    record.Behind(d),
+	}
+}
+
+// querier is a pool or a transaction.
+type querier interface {
+	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+}
+
+// It has the pool, or one transaction of it where several rows have to be of one moment.
+type reader struct {
+	*Pool
+	q querier
+}
+
+var _ store.Reader = (*reader)(nil)
+
+func (p *Pool) reader() *reader { return &reader{p, p.db} }
+
+// query runs one statement and calls row for each row; its error ends it early.
+func (r *reader) query(ctx context.Context, query string, args []any, row func(v []any) error) error {
+	r.count.Add(1)
+	rows, err := r.q.QueryContext(ctx, query, args...)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	columns, err := rows.Columns()
+	if err != nil {
+		return err
+	}
+	v := make([]any, len(columns))
+	into := make([]any, len(columns))
+	for i := range v {
+		into[i] = &v[i]
+	}
+	for rows.Next() {
+		if err := rows.Scan(into...); err != nil {
+			return err
+		}
+		if err := row(v); err != nil {
+			return err
+		}
+	}
+	return rows.Err()
+}
+
+// one runs a statement that returns at most one row, and ErrNotFound when it returns none.
+func (r *reader) one(ctx context.Context, query string, args []any, row func(v []any) error) error {
+	found := false
+	err := r.query(ctx, query, args, func(v []any) error {
+		found = true
+		return row(v)
+	})
+	if err == nil && !found {
+		return store.ErrNotFound
+	}
+	return err
+}
+
+// atOnce reads as of one moment.
+func (r *reader) atOnce(ctx context.Context, read func(*reader) error) error {
+	tx, err := r.db.BeginTx(ctx, &sql.TxOptions{ReadOnly: true, Isolation: r.snapshot()})
+	if err != nil {
+		return wrap(err, "begin to read")
+	}
+	defer func() { _ = tx.Rollback() }()
+	return read(&reader{r.Pool, tx})
+}
+
+// snapshot is the isolation under which two reads see the same.
+func (p *Pool) snapshot() sql.IsolationLevel {
+	if p.dialect.Shared {
+		return sql.LevelRepeatableRead
+	}
+	return sql.LevelDefault // a read transaction of SQLite is one already
+}
+
+// A statement and not a ping of the driver: it goes the way that every read goes.
+func (r *reader) Ping(ctx context.Context) error {
+	return r.one(ctx, "SELECT 1", nil, func([]any) error { return nil })
+}
+
+// errEnough ends a query whose reader has what it wants.
+var errEnough = errors.New("enough")
+
+// selects is "SELECT all columns FROM table".
+func selects(t *db.Table) string {
+	return "SELECT " + strings.Join(t.Names(), ", ") + " FROM " + t.Name
+}
+
+// wrap says what was read when err happened; nil stays nil.
+func wrap(err error, format string, args ...any) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf(format+": %w", append(slices.Clip(args), err)...)
+}
+
+func micros(t time.Time) int64 { return history.At(t).Micros() }

@@ -1,0 +1,698 @@
+package read
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"gorm.io/gorm"
+
+	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/app/store/internal/record"
+	"github.com/sojourn-run/sojourn/shared/history"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// A page of a listing must take no longer with ten million runs than with ten thousand, for any filter that people
+// put together. No index answers all of them, and what the planners know of values is not enough to choose. So it
+// is looked, within limits, how many runs each condition yields, and the way is chosen here.
+
+// fewRuns is how many runs are read whole and sorted rather than looked for in another way.
+const (
+	fewRuns = 2_000
+	// severalFew is how many times as many are read whole where others have no better way, and the newest were no help.
+	severalFew = 5
+	// mostAlternatives is how many values of a leading condition are listed one by one.
+	mostAlternatives = 16
+	// rangePatience is for how long a wide range is looked for among the newest runs before all of it is read.
+	rangePatience = 20 * time.Millisecond
+)
+
+// Runs lists the newest starts first, in the way that reads least:
+//
+//   - A condition that few runs satisfy leads: all that its index yields is read, sorted, and held against the others.
+//   - Else the runs are walked from the newest on, by an index that has them in this order (of the namespace, a status,
+//     one value of an attribute), a window at a time, and held against the conditions.
+//   - Times of an attribute are walked as well, from where the newest run begins that has one: an index has those of
+//     the runs that start within 71 minutes together, which are sorted.
+//   - A wide range of other values that the walk does not soon fill a page with is read whole after all.
+//   - A choice of which each part has an index is listed part by part.
+//
+// A walk that is not done within the budget says how far it came.
+func (r *reader) Runs(ctx context.Context, q store.RunQuery) (store.RunList, error) {
+	l := r.listing(ctx, q)
+	f, err := l.find(conditions(q), store.RunPosition{Start: q.AfterStart, Run: q.AfterRun})
+	if err != nil {
+		return store.RunList{}, wrap(err, "runs")
+	}
+	list := store.RunList{Heads: make([]engine.Head, len(f.rows)), SearchedTo: f.to}
+	for i, m := range f.rows {
+		list.Heads[i], err = record.ReadHead([]any{
+			m.RunID, m.Namespace, m.WorkflowID, m.Type, m.Number, m.Status, m.Queue, m.StartedAt, value(m.ClosedAt), m.LastSeq,
+			value(m.DueAt), value(m.Owner), value(m.BusinessKey), m.State, value(m.BuildID), value(m.Suspect), value(m.Held),
+			value(m.Failing), value(m.Unserved), value(m.UnservedAt), value(m.UnservedWhy),
+		})
+		if err != nil {
+			return store.RunList{}, err
+		}
+	}
+	return list, nil
+}
+
+// listing is one listing of runs at work.
+type listing struct {
+	*reader
+	ctx      context.Context
+	q        store.RunQuery
+	few      int
+	deadline time.Time           // of a walk; zero: none
+	trace    func(string)        // gets every statement, nil: nobody wants them
+	extent   map[string][2]int64 // of an attribute's times: the first and last part of time in which its runs start
+	newest   map[string]int64    // of a condition on times: the part in which the newest of its runs starts
+	ofBoth   map[string]bool     // of an attribute: whether some of its values are times and others are not
+	met      map[string]bool     // of a condition on values: whether its runs are read, instead of the values of each run
+}
+
+func (r *reader) listing(ctx context.Context, q store.RunQuery) *listing {
+	l := &listing{
+		reader: r, ctx: ctx, q: q, few: r.few,
+		extent: map[string][2]int64{}, newest: map[string]int64{}, ofBoth: map[string]bool{}, met: map[string]bool{},
+	}
+	if l.q.Limit <= 0 {
+		l.q.Limit = defaultLimit
+	}
+	if q.Budget > 0 {
+		l.deadline = time.Now().Add(q.Budget)
+	}
+	return l
+}
+
+// run reads the rows of one statement.
+func (l *listing) run(db *gorm.DB, rows any) error {
+	if l.trace != nil {
+		dry := db.Session(&gorm.Session{DryRun: true}).Find(rows)
+		l.trace(dry.Explain(dry.Statement.SQL.String(), dry.Statement.Vars...))
+	}
+	return db.Find(rows).Error
+}
+
+// found is a part of a listing: all there is down to a position, which is zero if there is no more or the page is full.
+type found struct {
+	rows []RunModel
+	to   store.RunPosition
+}
+
+// conditions are all conditions of a query in one form, and what follows from them.
+func conditions(q store.RunQuery) []store.Condition {
+	list := slices.Clone(q.Where)
+	if q.Type != "" {
+		list = append(list, store.Condition{Field: store.FieldType, Test: store.In, Values: []any{q.Type}})
+	}
+	if len(q.Statuses) > 0 {
+		c := store.Condition{Field: store.FieldStatus, Test: store.In}
+		for _, s := range q.Statuses {
+			c.Values = append(c.Values, string(s))
+		}
+		list = append(list, c)
+	}
+	return implied(list)
+}
+
+// implied adds conditions that others say in a form that no index has.
+func implied(list []store.Condition) []store.Condition {
+	for i, c := range list {
+		switch {
+		case c.Field == store.FieldStatus && (c.Test == store.NotIn || c.Not && c.Test == store.In):
+			rest := store.Condition{Field: c.Field, Test: store.In}
+			for _, s := range protocol.RunStatuses {
+				if !slices.Contains(c.Values, any(string(s))) {
+					rest.Values = append(rest.Values, string(s))
+				}
+			}
+			list[i] = rest
+		case c.Field == store.FieldClosed && c.Test == store.Absent:
+			list = append(list, store.Condition{
+				Field: store.FieldStatus, Test: store.In, Values: []any{string(protocol.RunRunning)},
+			})
+		case c.Field == store.FieldClosed && !c.Not: // no run ends before it starts
+			switch c.Test {
+			case store.Less, store.AtMost:
+				list = append(list, store.Condition{Field: store.FieldStarted, Test: store.AtMost, Values: c.Values})
+			case store.Between:
+				list = append(list, store.Condition{Field: store.FieldStarted, Test: store.AtMost, Values: c.Values[1:]})
+			}
+		}
+	}
+	return list
+}
+
+// sole is true of what few runs share however many there are.
+// They need not be counted: there is one run of an id, and few of a workflow id.
+func sole(c store.Condition) bool {
+	return c.Test == store.In && !c.Not && len(c.Values) <= mostAlternatives &&
+		(c.Field == store.FieldRun || c.Field == store.FieldWorkflow)
+}
+
+// inOrder is true of conditions for which an index has the runs of each value by their start.
+func inOrder(c store.Condition) bool {
+	if stuck(c) {
+		return true
+	}
+	if c.Not || c.Test != store.In || len(c.Values) > mostAlternatives || timed(c) {
+		return false
+	}
+	switch c.Field {
+	case store.FieldType, store.FieldQueue, store.FieldStatus, store.FieldBusinessKey, store.FieldAttribute,
+		store.FieldBuild:
+		return true
+	}
+	return false
+}
+
+// stuck is true of the condition that a run is stuck, for which an index has the runs by their start.
+func stuck(c store.Condition) bool {
+	return c.Field == store.FieldStuck && c.Test == store.Present && !c.Not
+}
+
+// byValue is true of conditions for which an index has the runs together, but not by their start.
+func byValue(c store.Condition) bool {
+	if c.Not || len(c.Any) > 0 || c.Test == store.NotIn || c.Test == store.Absent || sole(c) || inOrder(c) {
+		return false
+	}
+	switch c.Field {
+	case store.FieldAttribute:
+		return true
+	case store.FieldClosed, store.FieldWorkflow, store.FieldBusinessKey, store.FieldType, store.FieldQueue,
+		store.FieldBuild:
+		return c.Test != store.Present
+	}
+	return false
+}
+
+// find lists what satisfies all conditions, behind a position.
+func (l *listing) find(where []store.Condition, after store.RunPosition) (found, error) {
+	where, err := l.anyTime(where)
+	if err != nil {
+		return found{}, err
+	}
+	lead, n, err := l.lead(where)
+	if err != nil {
+		return found{}, err
+	}
+	if lead >= 0 && n <= l.few && (n <= l.few/4 || !inOrder(where[lead])) { // a first window has no more
+		return l.whole(where, lead, after)
+	}
+	if leads := leads(where); len(leads) > 0 {
+		return l.walk(where, leads, after, l.deadline)
+	}
+	if i := slices.IndexFunc(where, func(c store.Condition) bool { return eachLed(c.Any) }); i >= 0 {
+		return l.choose(where, i, after)
+	}
+	if lead < 0 {
+		return l.walk(where, nil, after, l.deadline)
+	}
+	if c := where[lead]; c.Test == store.Prefix {
+		if c, err = l.spelled(c); err != nil {
+			return found{}, err
+		}
+		if inOrder(c) {
+			return l.find(slices.Concat(where[:lead], []store.Condition{c}, where[lead+1:]), after)
+		}
+	}
+	whole, soon := l.alone(where, lead), time.Now().Add(rangePatience)
+	if !whole {
+		if n, err = l.count(where[lead], severalFew*l.few+1); err != nil {
+			return found{}, err
+		}
+		if whole = n <= severalFew*l.few; whole && l.byEntries(where) {
+			soon = time.Now() // that is cheaper than to look further among the newest than into a first window
+		}
+	}
+	f, err := l.walk(where, nil, after, soon)
+	if err != nil || f.to == (store.RunPosition{}) {
+		return f, err
+	}
+	if whole {
+		if err := l.meet(where, lead); err != nil {
+			return f, err
+		}
+		return l.whole(where, lead, after)
+	}
+	if !l.deadline.IsZero() && l.deadline.Before(soon) {
+		return f, nil
+	}
+	rest, err := l.walk(where, nil, f.to, l.deadline)
+	return l.joined(f, rest), err
+}
+
+// alone is true if an index answers without a look at other rows than those of a page: nothing else is asked for than a
+// range of an attribute.
+func (l *listing) alone(where []store.Condition, lead int) bool {
+	return len(where) == 1 && l.q.Text == "" && where[lead].Field == store.FieldAttribute && byValue(where[lead]) &&
+		!timed(where[lead])
+}
+
+// byEntries is true if attributes alone say whether a run is found, so that no rows of others have to be read.
+func (l *listing) byEntries(where []store.Condition) bool {
+	other := func(c store.Condition) bool { return c.Field != store.FieldAttribute || len(c.Any) > 0 }
+	return l.q.Text == "" && !slices.ContainsFunc(where, other)
+}
+
+// meet notes the values that few runs have as well as those of the leading condition: that two lists of entries have a
+// run is found sooner than what each run of one has.
+func (l *listing) meet(where []store.Condition, lead int) error {
+	for i, c := range where {
+		if i == lead || c.Field != store.FieldAttribute || !byValue(c) || timed(c) {
+			continue
+		}
+		n, err := l.count(c, severalFew*l.few+1)
+		if err != nil {
+			return err
+		}
+		l.met[rangeName(c)] = n <= severalFew*l.few
+	}
+	return nil
+}
+
+// lead is the condition that yields the fewest runs, -1 for none, and how many.
+func (l *listing) lead(where []store.Condition) (best, least int, err error) {
+	best = -1
+	for i, c := range where {
+		var n int
+		switch {
+		case sole(c):
+			return i, 0, nil
+		case walks(c) && len(where) == 1 && l.q.Text == "":
+			return i, l.few + 1, nil // the page is its beginning, however many there are
+		case inOrder(c), byValue(c):
+			n, err = l.count(c, l.few+1)
+		default:
+			continue
+		}
+		if err != nil {
+			return -1, 0, err
+		}
+		if best < 0 || n < least {
+			best, least = i, n
+		}
+	}
+	return best, least, err
+}
+
+// leads are the conditions by which a walk may go, those that cost less first.
+func leads(where []store.Condition) (leads []int) {
+	for i, c := range where {
+		switch {
+		case inOrder(c):
+			leads = slices.Insert(leads, 0, i)
+		case timed(c):
+			leads = append(leads, i)
+		}
+	}
+	return leads
+}
+
+// walks is true of conditions that have their runs, or those of an hour, in the order of the list.
+func walks(c store.Condition) bool { return inOrder(c) || timed(c) }
+
+// rangeName tells a range from others.
+func rangeName(c store.Condition) string { return fmt.Sprint(c.Name, c.Test, c.Values) }
+
+// spelled is a condition on the beginning of a text as one on the few texts that begin so, unless they are many.
+func (l *listing) spelled(c store.Condition) (store.Condition, error) {
+	entries, what := l.indexOf(c)
+	from := bounds(c)
+	all, err := l.each(entries.Where(what+" >= ?", from[0]), what, from[1], mostAlternatives+1)
+	if err != nil || len(all) > mostAlternatives {
+		return c, err
+	}
+	is := store.Condition{Field: c.Field, Name: c.Name, Test: store.In}
+	for _, text := range all {
+		is.Values = append(is.Values, text)
+	}
+	return is, nil
+}
+
+// anyTime has for "there is one" of an attribute that is a time that it is any time.
+func (l *listing) anyTime(where []store.Condition) ([]store.Condition, error) {
+	where = slices.Clone(where)
+	for i, c := range where {
+		if c.Field != store.FieldAttribute || c.Test != store.Present || c.Not {
+			continue
+		}
+		first, last, err := l.partsOf(c.Name)
+		if err != nil {
+			return nil, err
+		}
+		if first > last {
+			continue
+		}
+		// In an order, without which PostgreSQL may go through all rows to find that there is none.
+		var others []int
+		if err := l.run(l.values(c).Select("1").Order("x.value").Limit(1), &others); err != nil {
+			return nil, err
+		}
+		if l.ofBoth[c.Name] = len(others) > 0; len(others) == 0 {
+			where[i] = store.Condition{Field: c.Field, Name: c.Name, Test: store.AtLeast, Values: []any{"d"}}
+		}
+	}
+	return where, nil
+}
+
+// indexOf is a condition's index, and what it is of.
+func (l *listing) indexOf(c store.Condition) (of *gorm.DB, what string) {
+	if c.Field == store.FieldAttribute {
+		return l.values(c), "x.value"
+	}
+	from := "runs AS x"
+	if stuck(c) {
+		from += l.by(c)
+	}
+	return l.gorm.Table(from).Where("x.namespace = ?", l.q.Namespace), "x." + string(c.Field)
+}
+
+// count is how many entries a condition's index has, at most so many.
+// Counting stops where it would not change the choice any more, so it is never dearer than what it decides about.
+func (l *listing) count(c store.Condition, most int) (int, error) {
+	if timed(c) {
+		all := 0
+		for _, one := range singles(c) {
+			_, n, _, err := l.parts(one, nil, store.RunPosition{}, store.RunPosition{}, most-all)
+			if all += n; err != nil || all >= most {
+				return all, err
+			}
+		}
+		return all, nil
+	}
+	of, what := l.indexOf(c)
+	entries := compare(of, what, c).Select("1 AS one").Limit(most)
+	var n []int
+	err := l.run(l.list(l.ctx, 1).Table("(?) AS y", entries).Select("count(*)"), &n)
+	if err != nil || len(n) != 1 {
+		return 0, err
+	}
+	return n[0], nil
+}
+
+// whole reads all that a condition yields, and sorts it.
+func (l *listing) whole(where []store.Condition, lead int, after store.RunPosition) (found, error) {
+	read := func(by order, until store.RunPosition) ([]RunModel, error) {
+		return l.rows(where, lead, where[lead], by, after, until)
+	}
+	if l.alone(where, lead) { // to find the first costs an eighth of telling all values' runs apart
+		until, err := l.reach(where[lead], after)
+		if err != nil {
+			return found{}, err
+		}
+		rows, err := read(topTwice, until)
+		all := len(rows) < 2*l.q.Limit
+		if f := l.joined(found{}, found{rows: rows}); err != nil || all || len(f.rows) == l.q.Limit {
+			return f, err
+		}
+	}
+	if timed(where[lead]) {
+		var rows []RunModel
+		for _, one := range singles(where[lead]) {
+			some, err := l.rows(where, lead, one, allSorted, after, store.RunPosition{})
+			if err != nil {
+				return found{}, err
+			}
+			rows = append(rows, some...)
+		}
+		return l.joined(found{}, found{rows: rows}), nil
+	}
+	rows, err := read(allSorted, store.RunPosition{})
+	return found{rows: rows}, err
+}
+
+// reach is how far down the order of the list two pages of a range's entries go for certain: as far as in a part of
+// them, those at its ends. What lies behind is passed by without being sorted, which is most of what a wide range
+// costs, above all when values rise with the starts and each entry is newer than all before. Zero: the part does not
+// say.
+func (l *listing) reach(c store.Condition, after store.RunPosition) (until store.RunPosition, err error) {
+	for _, way := range []string{"DESC", "ASC"} {
+		at, err := l.nth(l.endOf(c, way, after, 2*l.few), 2*l.q.Limit)
+		if err != nil {
+			return until, err
+		}
+		if until.Before(at) {
+			until = at
+		}
+	}
+	return until, nil
+}
+
+// walk goes through what a condition yields in the order of the list, all of the namespace without one. Of several
+// that may lead, it is each time the one that comes furthest: it leaves out most of what does not satisfy the others.
+func (l *listing) walk(
+	where []store.Condition, leads []int, after store.RunPosition, deadline time.Time,
+) (f found, err error) {
+	if len(leads) == 0 {
+		leads = []int{-1}
+	}
+	lead := leads[0]
+	// Windows grow: a filter that many satisfy is answered by the first, and one that few do is not looked for in
+	// thousands of statements.
+	for size := max(l.few/4, 1); ; {
+		began := time.Now()
+		var end store.RunPosition
+		if l.filters(where, lead) || lead >= 0 && timed(where[lead]) {
+			var there bool
+			if after, there, err = l.skip(where, after); err != nil || !there {
+				return found{rows: f.rows}, err
+			}
+			if lead, end, err = l.furthest(where, leads, after, size); err != nil {
+				return f, err
+			}
+		}
+		var rows []RunModel
+		for _, one := range alternatives(where, lead) {
+			some, err := l.rows(where, lead, one, byIndex, after, end)
+			if err != nil {
+				return f, err
+			}
+			rows = append(rows, some...)
+		}
+		f = l.joined(f, found{rows, end})
+		now := time.Now()
+		if f.to == (store.RunPosition{}) || !deadline.IsZero() && now.After(deadline) {
+			return f, nil
+		}
+		after = end
+		next := min(4*size, 8*l.few)
+		if !deadline.IsZero() {
+			next = min(next, fitting(size, now.Sub(began), deadline.Sub(now)))
+		}
+		size = max(next, l.few/4, 1)
+	}
+}
+
+// fitting is how many runs may be looked at in a time, when so many took so long.
+func fitting(runs int, took, in time.Duration) int {
+	return int(min(float64(runs)*float64(in)/float64(max(took, 1)), math.MaxInt32))
+}
+
+// furthest is the window of so many runs that ends last, and of which condition. One that is as wide as there are runs
+// has no end.
+func (l *listing) furthest(
+	where []store.Condition, leads []int, after store.RunPosition, size int,
+) (lead int, end store.RunPosition, err error) {
+	for i, one := range leads {
+		to, err := l.window(where, alternatives(where, one), after, size)
+		if err != nil {
+			return lead, end, err
+		}
+		if i == 0 || to.Before(end) {
+			lead, end = one, to
+		}
+		if end == (store.RunPosition{}) {
+			break
+		}
+	}
+	return lead, end, nil
+}
+
+// skip returns how far a listing may jump: to the first run after a position that satisfies every condition for which
+// an index holds the runs in order. A search for runs of an old build, for example, does not read all newer runs. skip
+// returns false if there is no such run.
+func (l *listing) skip(where []store.Condition, after store.RunPosition) (store.RunPosition, bool, error) {
+	for i, c := range where {
+		if !walks(c) {
+			continue
+		}
+		var first store.RunPosition
+		for _, one := range alternatives(where, i) {
+			at, err := l.first(one, where, after, first)
+			if err != nil {
+				return after, false, err
+			}
+			if first.Before(at) {
+				first = at
+			}
+		}
+		if first == (store.RunPosition{}) {
+			return after, false, nil
+		}
+		first.Run += "~" // behind that stands the run itself
+		if after == (store.RunPosition{}) || first.Before(after) {
+			after = first
+		}
+	}
+	return after, true, nil
+}
+
+// first is the position of the first run that a walk passes between two others, zero when there is none.
+func (l *listing) first(
+	one store.Condition, where []store.Condition, after, until store.RunPosition,
+) (store.RunPosition, error) {
+	if timed(one) { // it is in the first part that has any
+		_, _, end, err := l.parts(one, where, after, until, 1)
+		if err != nil {
+			return end, err
+		}
+		if until.Before(end) {
+			until = end
+		}
+	}
+	way, err := l.way(one, where, after, until)
+	if err != nil {
+		return store.RunPosition{}, err
+	}
+	return l.nth(way, 1)
+}
+
+// nth is the position of one of the entries that a walk passes, zero when there are fewer.
+func (l *listing) nth(way *gorm.DB, n int) (store.RunPosition, error) {
+	var at []struct {
+		StartedAt int64
+		RunID     string
+	}
+	if err := l.run(way.Limit(1).Offset(n-1), &at); err != nil || len(at) == 0 {
+		return store.RunPosition{}, err
+	}
+	return store.RunPosition{Start: history.Micros(at[0].StartedAt), Run: at[0].RunID}, nil
+}
+
+// filters is true if a walk leaves out some of what it passes.
+func (l *listing) filters(where []store.Condition, lead int) bool {
+	for i, c := range where {
+		if i != lead && !within(c) {
+			return true
+		}
+	}
+	return l.q.Text != ""
+}
+
+// within is true of conditions that only say where a walk begins and ends.
+func within(c store.Condition) bool {
+	switch c.Test {
+	case store.Less, store.AtMost, store.More, store.AtLeast, store.Between:
+		return c.Field == store.FieldStarted && !c.Not
+	}
+	return false
+}
+
+// window is the position of the last of the next so many runs that a walk passes, zero when there are fewer than those.
+// With several ways it is where the first of them has passed as many.
+func (l *listing) window(
+	where, ways []store.Condition, after store.RunPosition, size int,
+) (end store.RunPosition, err error) {
+	for _, one := range ways {
+		at, err := l.last(one, where, after, end, size)
+		if err != nil {
+			return end, err
+		}
+		if end.Before(at) { // it is no earlier than that of the way before, which bounds it
+			end = at
+		}
+	}
+	return end, nil
+}
+
+// last is the position of the last of the next so many runs that one way passes between two others, or of the beginning
+// of their part of time; zero when there are fewer.
+func (l *listing) last(
+	one store.Condition, where []store.Condition, after, until store.RunPosition, size int,
+) (store.RunPosition, error) {
+	if timed(one) {
+		_, _, end, err := l.parts(one, where, after, until, size)
+		return end, err
+	}
+	way, err := l.way(one, where, after, until)
+	if err != nil {
+		return store.RunPosition{}, err
+	}
+	return l.nth(way, size)
+}
+
+// alternatives are the forms of the leading condition, one for each of its values.
+func alternatives(where []store.Condition, lead int) []store.Condition {
+	if lead < 0 {
+		return make([]store.Condition, 1)
+	}
+	return singles(where[lead])
+}
+
+// singles are conditions on one value each, where one on a range stays as it is: for a list of times PostgreSQL would
+// read all of a part.
+func singles(c store.Condition) []store.Condition {
+	if c.Test != store.In {
+		return []store.Condition{c}
+	}
+	list := make([]store.Condition, len(c.Values))
+	for i, v := range c.Values {
+		list[i] = store.Condition{Field: c.Field, Name: c.Name, Test: store.In, Values: []any{v}}
+	}
+	return list
+}
+
+// choose lists the parts of a choice one by one.
+// As one condition a choice would have no index at all, though each of its parts may have one.
+func (l *listing) choose(where []store.Condition, at int, after store.RunPosition) (all found, err error) {
+	rest := slices.Delete(slices.Clone(where), at, at+1)
+	var rows []RunModel
+	for _, part := range where[at].Any {
+		f, err := l.find(implied(slices.Concat(rest, part)), after)
+		if err != nil {
+			return all, err
+		}
+		rows = append(rows, f.rows...)
+		if all.to.Before(f.to) {
+			all.to = f.to
+		}
+	}
+	if to := all.to; to != (store.RunPosition{}) { // what lies behind that is not all there is
+		rows = slices.DeleteFunc(rows, func(m RunModel) bool { return position(m).Before(to) })
+	}
+	return l.joined(found{}, found{rows, all.to}), nil
+}
+
+// eachLed is true of a choice that can be listed part by part: each of them has a condition with an index.
+func eachLed(parts [][]store.Condition) bool {
+	for _, part := range parts {
+		led := func(c store.Condition) bool { return sole(c) || inOrder(c) || byValue(c) || eachLed(c.Any) }
+		if !slices.ContainsFunc(part, led) {
+			return false
+		}
+	}
+	return len(parts) > 0 && len(parts) <= mostAlternatives
+}
+
+// joined adds what lies behind a part of a listing, each run once, and ends with the page.
+func (l *listing) joined(f, behind found) found {
+	slices.SortFunc(behind.rows, func(x, y RunModel) int { return position(y).Compare(position(x)) })
+	behind.rows = slices.CompactFunc(behind.rows, func(x, y RunModel) bool { return x.RunID == y.RunID })
+	f = found{append(f.rows, behind.rows...), behind.to}
+	if len(f.rows) >= l.q.Limit {
+		f = found{rows: f.rows[:l.q.Limit]}
+	}
+	return f
+}
+
+// position is where a run stands in listings.
+func position(m RunModel) store.RunPosition {
+	return store.RunPosition{Start: history.Micros(m.StartedAt), Run: m.RunID}
+}

@@ -1,0 +1,173 @@
+package read
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/app/store/internal/db"
+	"github.com/sojourn-run/sojourn/app/store/internal/record"
+)
+
+// A run is its row and what is open in it. What a decision is made on, or shown as one picture, is read as of one
+// moment; a list of rows needs none.
+
+func (r *reader) Workflow(ctx context.Context, k engine.WorkflowKey) (f engine.Workflow, err error) {
+	err = r.one(ctx, selects(record.Workflows)+" WHERE namespace = $1 AND workflow_id = $2", []any{
+		k.Namespace, k.ID,
+	}, func(v []any) error {
+		f = record.ReadWorkflow(v)
+		return nil
+	})
+	return f, wrap(err, "workflow %s", k.ID)
+}
+
+// Run reads the head and the open rows as of one moment.
+func (r *reader) Run(ctx context.Context, id string) (*engine.Run, error) {
+	const opens = "SELECT run_id, kind, seq, body FROM tasks WHERE run_id = $1 AND seq > 0" +
+		" UNION ALL SELECT run_id, kind, seq, body FROM items WHERE run_id = $1"
+	return r.runWith(ctx, id, opens, id)
+}
+
+// Step is the run with one open activity.
+func (r *reader) Step(ctx context.Context, id string, seq int64) (*engine.Run, error) {
+	if seq == 0 {
+		h, err := r.head(ctx, id)
+		if err != nil {
+			return nil, err
+		}
+		return &engine.Run{Head: h}, nil
+	}
+	return r.runWith(ctx, id, "SELECT run_id, kind, seq, body FROM tasks WHERE run_id = $1 AND seq = $2", id, seq)
+}
+
+// runWith reads the head and some of the open rows as of one moment.
+func (r *reader) runWith(ctx context.Context, id, opens string, args ...any) (*engine.Run, error) {
+	var run *engine.Run
+	err := r.atOnce(ctx, func(in *reader) error {
+		h, err := in.head(ctx, id)
+		if err != nil {
+			return err
+		}
+		run = &engine.Run{Head: h}
+		err = in.query(ctx, opens, args, func(v []any) error { return record.ReadOpen(run, v) })
+		return wrap(err, "open rows of run %s", id)
+	})
+	return run, err
+}
+
+// Heads and open rows are of one moment: a row that came later would belong to a step of which its head does not
+// know.
+func (r *reader) OpenRuns(ctx context.Context, ids []string) (map[string]*engine.Run, error) {
+	runs := make(map[string]*engine.Run, len(ids))
+	if len(ids) == 0 {
+		return runs, nil
+	}
+	keys := db.NewRowset(record.Runs.Key())
+	for _, id := range ids {
+		keys.S(id)
+	}
+	args := r.dialect.Keys(keys)
+	err := r.atOnce(ctx, func(in *reader) error {
+		err := in.query(ctx, r.st.heads, args, func(v []any) error {
+			h, err := record.ReadHead(v)
+			runs[h.ID] = &engine.Run{Head: h}
+			return err
+		})
+		if err != nil {
+			return wrap(err, "open runs")
+		}
+		return wrap(in.query(ctx, r.st.opens, args, func(v []any) error {
+			if run := runs[db.Str(v[0])]; run != nil {
+				return record.ReadOpen(run, v)
+			}
+			return nil
+		}), "open rows of runs")
+	})
+	return runs, err
+}
+
+func (r *reader) head(ctx context.Context, id string) (h engine.Head, err error) {
+	err = r.one(ctx, selects(record.Runs)+" WHERE run_id = $1", []any{id}, func(v []any) (err error) {
+		h, err = record.ReadHead(v)
+		return err
+	})
+	return h, wrap(err, "run %s", id)
+}
+
+// By number and not by time: a chain that was imported has runs that were written in another order.
+func (r *reader) RunsOf(ctx context.Context, k engine.WorkflowKey) ([]engine.Head, error) {
+	var list []engine.Head
+	query := selects(record.Runs) + " WHERE namespace = $1 AND workflow_id = $2 ORDER BY number"
+	err := r.query(ctx, query, []any{k.Namespace, k.ID}, func(v []any) error {
+		h, err := record.ReadHead(v)
+		list = append(list, h)
+		return err
+	})
+	return list, wrap(err, "runs of workflow %s", k.ID)
+}
+
+func (r *reader) FormerChildren(
+	ctx context.Context, chain engine.WorkflowKey, limit int,
+) (list []engine.FormerChild, err error) {
+	query := selects(record.Former) + " WHERE namespace = $1 AND workflow_id = $2 ORDER BY child_id LIMIT $3"
+	err = r.query(ctx, query, []any{chain.Namespace, chain.ID, int64(limit)}, func(v []any) error {
+		f, err := record.ReadFormer(v)
+		list = append(list, f)
+		return err
+	})
+	return list, wrap(err, "children of workflow %s", chain.ID)
+}
+
+// The oldest first, by the index of closing times, so that a pass which breaks off has done what was most overdue.
+func (r *reader) Outdated(ctx context.Context, namespace string, before time.Time, limit int) ([]engine.Head, error) {
+	var list []engine.Head
+	query := selects(record.Runs) + " WHERE namespace = $1 AND closed_at < $2 ORDER BY closed_at, run_id LIMIT $3"
+	err := r.query(ctx, query, []any{namespace, micros(before), int64(limit)}, func(v []any) error {
+		h, err := record.ReadHead(v)
+		list = append(list, h)
+		return err
+	})
+	return list, wrap(err, "outdated runs of namespace %s", namespace)
+}
+
+// By this the clean-up knows when it is wanted next, and sleeps until then.
+func (r *reader) FirstClosed(ctx context.Context, namespace string) (at time.Time, err error) {
+	const query = "SELECT closed_at FROM runs WHERE namespace = $1 AND closed_at IS NOT NULL ORDER BY closed_at LIMIT 1"
+	err = r.query(ctx, query, []any{namespace}, func(v []any) error {
+		at = time.UnixMicro(db.Int(v[0])).UTC()
+		return nil
+	})
+	return at, wrap(err, "first closed run of namespace %s", namespace)
+}
+
+// The state of a task is in the document, so the index has its words as a condition and the row is looked at once
+// more.
+func (r *reader) Quarantined(ctx context.Context, namespace string, limit int) ([]engine.Head, error) {
+	var list []engine.Head
+	err := r.query(ctx, quarantined(r.dialect), []any{namespace}, func(v []any) error {
+		h, err := record.ReadHead(v)
+		// The words may stand in a memo too.
+		if err == nil && h.Task != nil && h.Task.State == engine.Quarantined {
+			if list = append(list, h); len(list) == limit {
+				return errEnough
+			}
+		}
+		return err
+	})
+	if errors.Is(err, errEnough) {
+		err = nil
+	}
+	return list, wrap(err, "quarantined runs")
+}
+
+// quarantined has the condition of runs_quarantined, word by word, so that no other run is read.
+func quarantined(d db.Dialect) string {
+	find := "instr"
+	if d.Shared {
+		find = "strpos"
+	}
+	return selects(record.Runs) + " WHERE namespace = $1 AND status = 'running' AND owner IS NULL AND " + find +
+		"(state, '\"state\":\"quarantined\"') > 0 ORDER BY started_at DESC, run_id DESC"
+}

@@ -1,0 +1,419 @@
+package read
+
+import (
+	"math"
+	"strings"
+
+	"gorm.io/gorm"
+
+	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/app/store/internal/db"
+	"github.com/sojourn-run/sojourn/app/store/internal/record"
+	"github.com/sojourn-run/sojourn/shared/history"
+)
+
+// The statements of a listing of runs: what runlist.go decides to read.
+
+// way is the index that a walk goes by, between two positions, in its order.
+func (l *listing) way(one store.Condition, where []store.Condition, after, until store.RunPosition) (*gorm.DB, error) {
+	var db *gorm.DB
+	switch {
+	case timed(one):
+		parts, _, _, err := l.parts(one, where, after, until, math.MaxInt32)
+		if err != nil {
+			return nil, err
+		}
+		db = compare(l.times(one.Name).Where(startPart+" IN ?", parts), "x.value", one)
+	case one.Field == store.FieldAttribute:
+		db = compare(l.values(one), "x.value", one)
+	default:
+		db = l.gorm.Table("runs AS x" + l.by(one))
+		if l.q.Namespace != "" {
+			db = db.Where("x.namespace = ?", l.q.Namespace)
+		}
+		if one.Field != "" {
+			db = compare(db, "x."+string(one.Field), one)
+		}
+	}
+	return between(db, "x.started_at", "x.run_id", where, after, until).Select("x.started_at, x.run_id").
+		Order("x.started_at DESC, x.run_id DESC"), nil
+}
+
+// endOf are so many entries of an attribute's range from one of its ends, by the index of values, as far as they lie
+// behind a position, in the order of the list.
+func (l *listing) endOf(c store.Condition, way string, after store.RunPosition, most int) *gorm.DB {
+	some := compare(l.values(c), "x.value", c).
+		Select("x.started_at, x.run_id").Order("x.value " + way + ", x.started_at " + way + ", x.run_id " + way).Limit(most)
+	return between(l.list(l.ctx, 1).Table("(?) AS y", some), "y.started_at", "y.run_id", nil, after, store.RunPosition{}).
+		Select("y.started_at, y.run_id").Order("y.started_at DESC, y.run_id DESC")
+}
+
+// by names the index of a walk for SQLite, which knows nothing of how many runs there are of each value: between two
+// times it would rather pass all runs that began then.
+func (l *listing) by(one store.Condition) string {
+	if l.dialect.Shared || one.Field == "" || !inOrder(one) {
+		return ""
+	}
+	return " INDEXED BY " + map[store.RunField]string{
+		store.FieldType: "runs_type", store.FieldQueue: "runs_queue", store.FieldStatus: "runs_status",
+		store.FieldBusinessKey: "runs_business_key", store.FieldBuild: "runs_build", store.FieldStuck: "runs_stuck",
+	}[one.Field]
+}
+
+// values are the entries of an attribute, but for times.
+func (l *listing) values(c store.Condition) *gorm.DB {
+	of := l.gorm.Table("run_attributes AS x").Where("x.namespace = ? AND x.name = ?", l.q.Namespace, c.Name)
+	if c.Test == store.Present && l.ofBoth[c.Name] {
+		return of
+	}
+	return of.Where("substr(x.value, 1, 1) <> 'd'")
+}
+
+// times are the entries of an attribute that are times. The index run_attributes_time has those of the runs of each
+// part of all time in the order of the times.
+func (l *listing) times(name string) *gorm.DB {
+	of := "run_attributes AS x"
+	if !l.dialect.Shared {
+		of += " INDEXED BY run_attributes_time"
+	}
+	return l.gorm.Table(of).Where("x.namespace = ? AND x.name = ? AND substr(x.value, 1, 1) = 'd'", l.q.Namespace, name)
+}
+
+// A part of all time is as long as 2^partBits microseconds, 71 minutes. startPart is the one in which a run starts.
+const (
+	partBits  = 32
+	startPart = "(x.started_at >> 32)"
+)
+
+// timed is true of a condition on an attribute's times.
+func timed(c store.Condition) bool {
+	if c.Field != store.FieldAttribute || c.Not {
+		return false
+	}
+	switch c.Test {
+	case store.In, store.Less, store.AtMost, store.More, store.AtLeast, store.Between:
+		key, _ := c.Values[0].(string)
+		return key != "" && key[0] == 'd'
+	}
+	return false
+}
+
+// parts are those between two positions in which there are runs that satisfy a condition on times, the newest first,
+// until they have so many entries together, how many those are, and where that was: zero if there are no more.
+func (l *listing) parts(
+	c store.Condition, where []store.Condition, after, until store.RunPosition, most int,
+) (list []int64, sum int, end store.RunPosition, err error) {
+	first, last, err := l.partsOf(c.Name)
+	if err != nil || first > last {
+		return nil, 0, end, err
+	}
+	low, high := started(where)
+	if after.Run != "" {
+		high = min(high, after.Start.Micros())
+	}
+	if until.Run != "" {
+		low = max(low, until.Start.Micros())
+	}
+	first, last = max(first, low>>partBits), min(last, high>>partBits)
+	newest, known := l.newest[rangeName(c)]
+	if known {
+		last = min(last, newest)
+	}
+	entries := compare(l.times(c.Name), "x.value", c).Where(startPart + " = b.part - 1")
+	entries = between(entries, "x.started_at", "x.run_id", where, after, until).Select("1 AS one").Limit(most)
+	var found []struct{ Part, N int64 }
+	// Each step looks for the entries of the part before.
+	err = l.run(l.list(l.ctx, math.MaxInt32).Raw(
+		"WITH RECURSIVE b (part, n, behind) AS (SELECT CAST(? AS BIGINT), CAST(0 AS BIGINT), CAST(0 AS BIGINT) UNION ALL "+
+			"SELECT b.part - 1, (SELECT count(*) FROM (?) AS y), b.behind + b.n FROM b WHERE b.part > ? AND b.behind + b.n < ?) "+
+			"SELECT part, n FROM b WHERE n > 0 ORDER BY part DESC",
+		last+1, entries, first, most,
+	), &found)
+	if err != nil {
+		return nil, 0, end, err
+	}
+	for _, f := range found {
+		list, sum = append(list, f.Part), sum+int(f.N)
+	}
+	if !known && after.Run == "" && high == math.MaxInt64 {
+		l.newest[rangeName(c)] = first
+		if len(list) > 0 {
+			l.newest[rangeName(c)] = list[0]
+		}
+	}
+	if sum >= most {
+		if at := list[len(list)-1]; at > first {
+			end = store.RunPosition{Start: history.Micros(at << partBits), Run: "!"} // before any run of that time
+		}
+	}
+	return list, sum, end, nil
+}
+
+// partsOf are the first and the last part in which there are runs with an attribute that is a time.
+func (l *listing) partsOf(name string) (first, last int64, err error) {
+	if of, known := l.extent[name]; known {
+		return of[0], of[1], nil
+	}
+	one := l.times(name).Select(startPart).Limit(1).Session(&gorm.Session{})
+	var found []int64
+	err = l.run(l.list(l.ctx, 2).Raw( //nolint:mnd // the first and the last
+		"SELECT part FROM (SELECT (?) AS part UNION ALL SELECT (?)) AS s WHERE part IS NOT NULL ORDER BY part",
+		one.Order(startPart), one.Order(startPart+" DESC"),
+	), &found)
+	first, last = 0, -1
+	if len(found) == 2 { //nolint:mnd // the first and the last
+		first, last = found[0], found[1]
+	}
+	l.extent[name] = [2]int64{first, last}
+	return first, last, err
+}
+
+// each are the different values of an expression below one of them, the last first and at most so many: each is found
+// in the index from the one after it. in says no upper bound: of two SQLite takes the one that stays for its index.
+func (l *listing) each(in *gorm.DB, what string, below any, most int) (values []string, err error) {
+	next := in.Select(what).Order(what + " DESC").Limit(1).Session(&gorm.Session{})
+	err = l.run(l.list(l.ctx, most).Raw(
+		"WITH RECURSIVE s (v, n) AS (SELECT (?), 1 UNION ALL SELECT (?), n + 1 FROM s WHERE s.v IS NOT NULL AND n < ?) "+
+			"SELECT v FROM s WHERE v IS NOT NULL",
+		next.Where(what+" < ?", below), next.Where(what+" < s.v"), most,
+	), &values)
+	return values, err
+}
+
+// order is how rows come by their order.
+type order int
+
+const (
+	byIndex   order = iota // the index of the leading condition has it
+	allSorted              // all that the index yields is sorted
+	topTwice               // twice a page of it is found first, in which a run stands once for each value
+)
+
+// rows are the runs that satisfy all conditions between two positions, a page of them. One of them leads, in the form
+// of one of its alternatives.
+func (l *listing) rows(
+	where []store.Condition, lead int, one store.Condition, by order, after, until store.RunPosition,
+) (rows []RunModel, err error) {
+	db, id := l.list(l.ctx, l.q.Limit).Select("r.*"), "r.run_id"
+	if one.Field == store.FieldAttribute {
+		id = "a.run_id" // so what other attributes say is asked before the run's row is read
+		found, err := l.way(one, where, after, until)
+		if err != nil {
+			return nil, err
+		}
+		switch {
+		case by == allSorted, timed(one):
+			found = found.Distinct()
+		case by == topTwice:
+			found, db = found.Limit(2*l.q.Limit), db.Limit(2*l.q.Limit)
+		}
+		// With these words SQLite keeps the order of the join.
+		db = db.Table("(?) AS a CROSS JOIN runs AS r", found).Where("r.run_id = a.run_id").
+			Order("a.started_at DESC, a.run_id DESC")
+	} else {
+		start := "r.started_at"
+		if by == allSorted { // no index is to be taken for this order: that would be a way through all runs
+			start = "(r.started_at + 0)"
+		}
+		indexed := ""
+		if by == byIndex {
+			indexed = l.by(one)
+		}
+		db = between(db.Table("runs AS r"+indexed), start, "r.run_id", where, after, until).
+			Order(start + " DESC, r.run_id DESC")
+		if l.q.Namespace != "" {
+			db = db.Where("r.namespace = ?", l.q.Namespace)
+		}
+		if one.Field != "" {
+			db = compare(db, "r."+string(one.Field), one)
+		}
+	}
+	for i, c := range where {
+		if i != lead && !within(c) {
+			db = l.narrow(db, c, id)
+		}
+	}
+	if l.q.Text != "" { // a run id is found whole: a part of one, being random, would be part of many
+		db = db.Where(`(lower(r.workflow_id) LIKE ? ESCAPE '\' OR lower(r.business_key) LIKE ? ESCAPE '\' `+
+			`OR r.run_id IN (?, ?))`,
+			like(l.q.Text), like(l.q.Text), l.q.Text, strings.ToUpper(l.q.Text))
+	}
+	return rows, l.run(db, &rows)
+}
+
+// between leaves what lies behind one position and not behind another, within the times that are asked for. It says one
+// bound of each side: of two SQLite takes one for its index, and passes all that lies between both again for each page.
+func between(
+	db *gorm.DB, start, id string, where []store.Condition, after, until store.RunPosition,
+) *gorm.DB {
+	low, high := started(where)
+	switch at := after.Start.Micros(); {
+	case after.Run != "" && at <= high:
+		db = db.Where(start+" <= ? AND ("+start+" < ? OR "+id+" < ?)", at, at, after.Run)
+	case high < math.MaxInt64:
+		db = db.Where(start+" <= ?", high)
+	}
+	switch at := until.Start.Micros(); {
+	case until.Run != "" && at >= low:
+		db = db.Where(start+" >= ? AND ("+start+" > ? OR "+id+" >= ?)", at, at, until.Run)
+	case low > math.MinInt64:
+		db = db.Where(start+" >= ?", low)
+	}
+	return db
+}
+
+// started are the first and the last microsecond in which runs begin that satisfy the conditions.
+func started(where []store.Condition) (low, high int64) {
+	low, high = math.MinInt64, math.MaxInt64
+	for _, c := range where {
+		if !within(c) {
+			continue
+		}
+		at := db.Int(c.Values[0])
+		switch c.Test {
+		case store.Less:
+			high = min(high, at-1)
+		case store.AtMost:
+			high = min(high, at)
+		case store.More:
+			low = max(low, at+1)
+		case store.AtLeast:
+			low = max(low, at)
+		case store.Between:
+			low, high = max(low, at), min(high, db.Int(c.Values[1]))
+		}
+	}
+	return low, high
+}
+
+// narrow adds a condition on the runs at hand; id is where they are named.
+func (l *listing) narrow(db *gorm.DB, c store.Condition, id string) *gorm.DB {
+	if len(c.Any) > 0 {
+		return db.Where(l.choice(c.Any, id))
+	}
+	if c.Field == store.FieldAttribute {
+		return l.narrowAttribute(db, c, id)
+	}
+	if l.dialect.Shared {
+		return compare(db, "r."+string(c.Field), c)
+	}
+	// SQLite knows nothing of how many runs there are of each value: it is not to choose another index than that which
+	// was found to yield few, and a sign before a column forbids it.
+	return compare(db, "+r."+string(c.Field), c)
+}
+
+// choice is a group of conditions: of one list all of them.
+func (l *listing) choice(lists [][]store.Condition, id string) *gorm.DB {
+	any := l.gorm.Session(&gorm.Session{NewDB: true})
+	for i, list := range lists {
+		all := l.gorm.Session(&gorm.Session{NewDB: true})
+		for _, c := range list {
+			all = l.narrow(all, c, id)
+		}
+		if i == 0 {
+			any = any.Where(all)
+		} else {
+			any = any.Or(all)
+		}
+	}
+	return any
+}
+
+// narrowAttribute asks for values among those of the run at hand.
+func (l *listing) narrowAttribute(db *gorm.DB, c store.Condition, id string) *gorm.DB {
+	if !c.Not && l.met[rangeName(c)] {
+		return db.Where(id+" IN (?)", compare(l.values(c), "x.value", c).Select("x.run_id"))
+	}
+	has := func() *gorm.DB {
+		return l.gorm.Table("run_attributes AS y").Select("1").Where("y.run_id = "+id+" AND y.name = ?", c.Name)
+	}
+	there := "EXISTS (? LIMIT 1)" // so SQLite makes no join of it, and asks before it reads the run's row
+	if l.dialect.Shared {
+		// It is asked run by run, by the key of the table. PostgreSQL would make a join of it, and read all runs that have
+		// the value, however many, for each window; with the namespace named, and a plan for any value, even for each run.
+		// What has an offset it leaves as it is.
+		there = "EXISTS (? OFFSET 0)"
+	}
+	if c.Not {
+		c.Not = false
+		return db.Where(there+" AND NOT "+there, has(), compare(has(), "y.value", c))
+	}
+	switch c.Test {
+	case store.Present:
+		return db.Where(there, has())
+	case store.Absent:
+		return db.Where("NOT "+there, has())
+	case store.NotIn:
+		return db.Where(there+" AND NOT "+there, has(), has().Where("y.value IN ?", c.Values))
+	}
+	return db.Where(there, compare(has(), "y.value", c))
+}
+
+// compare adds a comparison of one expression.
+func compare(db *gorm.DB, what string, c store.Condition) *gorm.DB {
+	if c.Field == store.FieldStuck { // of which several columns tell
+		row, _, _ := strings.Cut(strings.TrimPrefix(what, "+"), ".")
+		if c.Test == store.Absent {
+			return db.Where("NOT (" + record.StuckRun(row) + ")")
+		}
+		return db.Where(record.StuckRun(row))
+	}
+	if c.Not {
+		return db.Where("NOT ("+opposite(what, c)+")", bounds(c)...)
+	}
+	switch c.Test {
+	case store.In:
+		if len(c.Values) == 1 {
+			return db.Where(what+" = ?", c.Values[0])
+		}
+		return db.Where(what+" IN ?", c.Values)
+	case store.NotIn:
+		return db.Where(what+" NOT IN ?", c.Values)
+	case store.Present:
+		return db.Where(what + " IS NOT NULL")
+	case store.Absent:
+		return db.Where(what + " IS NULL")
+	case store.Between:
+		return db.Where(what+" >= ? AND "+what+" <= ?", bounds(c)...)
+	case store.Prefix:
+		return db.Where(what+" >= ? AND "+what+" < ?", bounds(c)...)
+	}
+	return ordered(db, what, c)
+}
+
+// bounds are what a comparison by order is with.
+func bounds(c store.Condition) []any {
+	switch c.Test {
+	case store.Between:
+		return c.Values[:2]
+	case store.Prefix:
+		from, _ := c.Values[0].(string)
+		return []any{from, from + "\U0010ffff"} // no character comes after this one, so between them is all that begins so
+	}
+	return c.Values[:1]
+}
+
+// opposite is the comparison of one expression that Not turns around.
+func opposite(what string, c store.Condition) string {
+	switch c.Test {
+	case store.Between:
+		return what + " >= ? AND " + what + " <= ?"
+	case store.Prefix:
+		return what + " >= ? AND " + what + " < ?"
+	}
+	return what + " " + string(c.Test) + " ?"
+}
+
+// ordered is a comparison by order. Keys of search attributes begin with their kind, and what is of another kind is
+// neither more nor less.
+func ordered(db *gorm.DB, what string, c store.Condition) *gorm.DB {
+	db = db.Where(what+" "+string(c.Test)+" ?", c.Values[0])
+	key, text := c.Values[0].(string)
+	if !text || c.Field != store.FieldAttribute || key == "" {
+		return db
+	}
+	if c.Test == store.Less || c.Test == store.AtMost {
+		return db.Where(what+" >= ?", key[:1])
+	}
+	return db.Where(what+" < ?", string(key[0]+1))
+}

@@ -1,0 +1,155 @@
+package read
+
+import (
+	"context"
+	"slices"
+
+	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/app/store/internal/db"
+	"github.com/sojourn-run/sojourn/app/store/internal/record"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// The leases of a worker are stored in the rows of tasks, runs and sessions, each of which has an index by owner. The
+// cost of this query depends only on the number of leases held by this worker.
+
+func (r *reader) Worker(ctx context.Context, k engine.WorkerKey) (w engine.Worker, err error) {
+	err = r.one(ctx, selects(record.Workers)+" WHERE namespace = $1 AND worker_id = $2", []any{
+		k.Namespace, k.ID,
+	}, func(v []any) (err error) {
+		w, err = record.ReadWorker(v)
+		return err
+	})
+	return w, wrap(err, "worker %s", k.ID)
+}
+
+// Workers lists by id. Queues are in the document, so that filter is applied to the pages as they come.
+func (r *reader) Workers(ctx context.Context, q store.WorkerQuery) ([]engine.Worker, error) {
+	if q.Limit <= 0 {
+		q.Limit = defaultLimit
+	}
+	var list []engine.Worker
+	for after := q.AfterID; ; {
+		db := r.list(ctx, q.Limit).Order("worker_id, namespace").Where("worker_id > ?", after)
+		if q.Namespace != "" {
+			db = db.Where("namespace = ?", q.Namespace)
+		}
+		if q.Holding {
+			db = db.Where(hasSomething)
+		}
+		var rows []WorkerModel
+		if err := db.Find(&rows).Error; err != nil {
+			return nil, wrap(err, "workers")
+		}
+		for _, m := range rows {
+			w, err := record.ReadWorker([]any{
+				m.Namespace, m.WorkerID, m.Incarnation, m.Status, m.AliveUntil, m.UpdatedAt, m.Body,
+			})
+			if err != nil {
+				return nil, err
+			}
+			if q.Queue == "" || slices.Contains(w.Queues, q.Queue) {
+				list = append(list, w)
+			}
+			if len(list) == q.Limit {
+				return list, nil
+			}
+			after = w.ID
+		}
+		if len(rows) < q.Limit {
+			return list, nil
+		}
+	}
+}
+
+// hasSomething is true of a worker with a leased task or a session. The indexes on owners hold no other rows.
+const hasSomething = "(EXISTS (SELECT 1 FROM tasks WHERE tasks.namespace = workers.namespace AND tasks.owner = workers.worker_id)" +
+	" OR EXISTS (SELECT 1 FROM runs WHERE runs.namespace = workers.namespace AND runs.owner = workers.worker_id)" +
+	" OR EXISTS (SELECT 1 FROM sessions WHERE sessions.namespace = workers.namespace AND sessions.owner = workers.worker_id AND sessions.status = 'active'))"
+
+// Activities have rows, leased workflow tasks stand in their runs; both indexes of owners hold what is leased and
+// nothing else.
+func (r *reader) Owned(ctx context.Context, k engine.WorkerKey, incarnation string) ([]store.TaskRef, error) {
+	var list []store.TaskRef
+	const tasks = "SELECT run_id, seq, body FROM tasks WHERE namespace = $1 AND owner = $2 ORDER BY run_id, seq"
+	err := r.query(ctx, tasks, []any{k.Namespace, k.ID}, func(v []any) error {
+		a, err := record.ReadActivity(db.Str(v[0]), k.Namespace, db.Int(v[1]), db.Str(v[2]))
+		if err == nil && (incarnation == "" || a.Incarnation == incarnation) {
+			list = append(list, store.TaskRef{
+				Kind: protocol.KindActivity, Run: a.RunID, Seq: a.Seq, Delivery: a.Delivery, Session: a.SessionID, PollID: a.PollID,
+				Incarnation: a.Incarnation, Again: a.Again,
+				App: a.Lease.App, LeasedAt: a.LeasedAt,
+			})
+		}
+		return err
+	})
+	if err != nil {
+		return nil, wrap(err, "activities of worker %s", k.ID)
+	}
+	runs := selects(record.Runs) + " WHERE namespace = $1 AND owner = $2 ORDER BY run_id"
+	err = r.query(ctx, runs, []any{k.Namespace, k.ID}, func(v []any) error {
+		h, err := record.ReadHead(v)
+		if err == nil && h.Task != nil && (incarnation == "" || h.Task.Incarnation == incarnation) {
+			list = append(list, store.TaskRef{
+				Kind: protocol.KindWorkflow, Run: h.ID, Seq: h.Task.Number, Delivery: h.Task.Delivery, PollID: h.Task.PollID,
+				Incarnation: h.Task.Incarnation, Again: h.Task.Again,
+				App: h.Task.App, LeasedAt: h.Task.LeasedAt,
+			})
+		}
+		return err
+	})
+	return list, wrap(err, "workflow tasks of worker %s", k.ID)
+}
+
+// Suspects reads suspects by two partial indexes, of rows of tasks and of runs.
+func (r *reader) Suspects(ctx context.Context, namespace string) ([]store.SuspectRef, error) {
+	var list []store.SuspectRef
+	where, args := "suspect IS NOT NULL", []any{}
+	if namespace != "" {
+		where, args = where+" AND namespace = $1", []any{namespace}
+	}
+	tasks := "SELECT run_id, seq, body, namespace FROM tasks WHERE " + where + " ORDER BY run_id, seq"
+	err := r.query(ctx, tasks, args, func(v []any) error {
+		a, err := record.ReadActivity(db.Str(v[0]), db.Str(v[3]), db.Int(v[1]), db.Str(v[2]))
+		if err == nil && a.Suspect != nil {
+			list = append(list, store.SuspectRef{
+				Namespace: a.Namespace, Queue: a.Queue, Run: a.RunID, Seq: a.Seq, State: a.State, Suspicion: a.Suspect,
+			})
+		}
+		return err
+	})
+	if err != nil {
+		return nil, wrap(err, "suspects among activities")
+	}
+	err = r.query(ctx, selects(record.Runs)+" WHERE "+where+" ORDER BY run_id", args, func(v []any) error {
+		h, err := record.ReadHead(v)
+		if err == nil && h.Task != nil && h.Task.Suspect != nil {
+			list = append(list, store.SuspectRef{
+				Namespace: h.Namespace, Queue: h.Queue, Run: h.ID, State: h.Task.State, Suspicion: h.Task.Suspect,
+			})
+		}
+		return err
+	})
+	return list, wrap(err, "suspects among workflow tasks")
+}
+
+func (r *reader) Holdings(ctx context.Context, namespace string) (map[string]store.Holding, error) {
+	now, err := r.Now(ctx)
+	if err != nil {
+		return nil, err
+	}
+	all := map[string]store.Holding{}
+	const query = "SELECT owner, count(*), 0, 0 FROM tasks WHERE namespace = $1 AND owner IS NOT NULL GROUP BY owner" +
+		" UNION ALL SELECT owner, count(*), count(*), 0 FROM runs WHERE namespace = $1 AND owner IS NOT NULL GROUP BY owner" +
+		" UNION ALL SELECT owner, 0, 0, count(*) FROM sessions WHERE namespace = $1 AND owner IS NOT NULL AND status = 'active' AND lease_until > $2 GROUP BY owner"
+	err = r.query(ctx, query, []any{namespace, micros(now)}, func(v []any) error {
+		h := all[db.Str(v[0])]
+		h.Leases += int(db.Int(v[1]))
+		h.WorkflowTasks += int(db.Int(v[2]))
+		h.Sessions += int(db.Int(v[3]))
+		all[db.Str(v[0])] = h
+		return nil
+	})
+	return all, wrap(err, "holdings")
+}

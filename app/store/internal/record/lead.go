@@ -1,0 +1,84 @@
+package record
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/sojourn-run/sojourn/app/store/internal/db"
+)
+
+// An index over event rows finds the activities that ended in a session. One index entry for each step would be
+// expensive: the entries of one session are adjacent, so every active session dirties an index page of its own.
+// Therefore only some rows of a run are indexed (they lead). Rows that are written shortly after a leading row follow
+// it, and are read through it by run and sequence. A row may follow only if this process remembers the leading row,
+// which is stored and never changes. Otherwise the row leads, which is always correct.
+
+// What may follow a row that leads.
+const (
+	LeadTime = time.Second // how much later than what leads a row may be that follows
+	leadSpan = 128         // and by how many events
+	// Where rows are larger, they lead: what is behind has to be read, and on SQLite with all that stands before the
+	// column which is asked for.
+	mostFollowing = 8 << 10
+)
+
+// Lead is the row of a run that leads to what ends soon in a session; the zero value is none.
+type Lead struct {
+	session string
+	seq, at int64
+}
+
+// next says whether the run's next row, of a session or of none, follows, as 1, and takes its place if it leads.
+func (l *Lead) next(session string, seq, at int64, bytes int) int64 {
+	switch {
+	case bytes > mostFollowing:
+		*l = Lead{}
+		return 0
+	case session == "":
+		return 0
+	case l.session == session && seq > l.seq && seq-l.seq < leadSpan && at >= l.at && at-l.at < LeadTime.Microseconds():
+		return 1
+	}
+	*l = Lead{session, seq, at}
+	return 0
+}
+
+// led selects columns of the rows t that follow the rows m which are given by a table expression, and those themselves.
+// Where several lead to a row it comes several times.
+func led(d db.Dialect, columns, leads, where string) string {
+	on := fmt.Sprintf("t.run_id = m.run_id AND t.seq >= m.seq AND t.seq < m.seq + %d", leadSpan)
+	if where != "" {
+		on += " AND " + where
+	}
+	if !d.Shared { // as in db.Dialect.ProbeIn
+		return fmt.Sprintf("SELECT %s FROM %s AS m CROSS JOIN events AS t ON %s", columns, leads, on)
+	}
+	return fmt.Sprintf(
+		"SELECT p.* FROM %s AS m CROSS JOIN LATERAL (SELECT %s FROM events AS t WHERE %s OFFSET 0) AS p", leads, columns, on,
+	)
+}
+
+// leading is a table expression of the rows that lead to ends of the session $1 and come behind the time $2.
+func leading(most int) string {
+	return fmt.Sprintf("(SELECT run_id, seq FROM events WHERE session = $1 AND follows IS NULL AND at > $2"+
+		" ORDER BY at DESC LIMIT %d)", most)
+}
+
+// LastEnded reads what ended in a session since a time. It is about the last second, in which no more runs than these
+// use one session.
+func LastEnded(d db.Dialect) string { return led(d, EventColumns, leading(64), "t.session = $1") }
+
+// RanIn counts what ended in a holding that began at $3; at most 10,000 rows of it.
+func RanIn(d db.Dialect) string {
+	rows := led(d, "t.run_id, t.seq, t.ended", leading(10_000), "t.session = $1 AND t.at >= $3")
+	return "SELECT CAST(coalesce(sum(coalesce(e.ended, 1)), 0) AS BIGINT) FROM (SELECT DISTINCT w.run_id, w.seq, w.ended" +
+		" FROM (" + rows + " LIMIT 10000) AS w) AS e"
+}
+
+// Behind reads the rows of a session that some of them lead to.
+func Behind(d db.Dialect) string {
+	keys := []db.Column{db.Text("session"), db.Text("run_id"), db.Num("seq")}
+	return led(
+		d, EventColumns+", (SELECT r.workflow_id FROM runs AS r WHERE r.run_id = t.run_id)", d.List(keys), "t.session = m.session",
+	)
+}

@@ -1,0 +1,223 @@
+package record
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/sojourn-run/sojourn/app/store/internal/db"
+	"github.com/sojourn-run/sojourn/internal/rawjson"
+	"github.com/sojourn-run/sojourn/shared/history"
+)
+
+// The events that a batch adds to a run's history are packed into few rows. The key of a packed row is the sequence of
+// its first event, and another column holds that of its last event. The payloads are stored one per line; the other
+// members of the events are in the column heads, in the same order. A row of one event leaves both columns empty, as
+// rows of earlier releases do.
+//
+// Every batch begins a new row, at the event that follows the last committed one. A writer that decided on outdated
+// state therefore begins at an event that already has a row, and its insert violates the primary key. The key alone
+// fences two writers of a run, as it did when each event had its own row.
+
+// The most of a row; a single event may be larger.
+const (
+	mostPacked      = 64
+	mostPackedBytes = 256 << 10
+)
+
+// head holds the members of one event in a packed row, without the payload.
+type head struct {
+	Type  string `json:"type"`
+	At    int64  `json:"at"`
+	Bytes int    `json:"bytes"` // of the payload
+	Seen  int64  `json:"seen,omitempty"`
+	Task  string `json:"task,omitempty"`
+	Ended bool   `json:"ended,omitempty"` // an attempt in the row's session
+}
+
+// Packing is the events of one run that a batch has to write yet.
+type Packing struct {
+	Events   []history.Event
+	Payloads [][]byte
+	Sessions []string // by event: the session of the attempt that it ends, as far as there are any
+	Lead     Lead     // what the rows of a session may follow; as the rows leave it
+}
+
+func (p *Packing) session(k int) string {
+	if k >= len(p.Sessions) {
+		return ""
+	}
+	return p.Sessions[k]
+}
+
+// Rows adds the rows of the events to r.
+func (p *Packing) Rows(r *db.Rowset, run string) {
+	for from := 0; from < len(p.Events); {
+		to, place := p.row(from)
+		p.add(r, run, from, to, place)
+		from = to
+	}
+}
+
+// row is where the row ends that begins at from, and its event that ends an attempt in a session first, or from. A row
+// has ends in one session only, and only of one time, so that the rows of a session are in the order of what ended.
+func (p *Packing) row(from int) (to, place int) {
+	size, in := 0, ""
+	place = from
+	for to = from; to < len(p.Events) && to-from < mostPacked; to++ {
+		size += len(p.Payloads[to])
+		if to > from && size > mostPackedBytes {
+			break
+		}
+		switch s := p.session(to); {
+		case s == "":
+		case in == "":
+			in, place = s, to
+		case s != in || !p.Events[to].At.Equal(p.Events[place].At.Time):
+			return to, place
+		}
+	}
+	return to, place
+}
+
+// add adds one row.
+func (p *Packing) add(r *db.Rowset, run string, from, to, place int) {
+	e := &p.Events[from]
+	session := p.session(place)
+	r.S(run).I(e.Seq).I(p.Events[place].At.Micros()).S(e.Type()).S(e.TaskID).I(e.SeenThrough)
+	if to == from+1 {
+		follows := p.Lead.next(session, e.Seq, p.Events[place].At.Micros(), len(p.Payloads[from]))
+		r.S(string(p.Payloads[from])).S(session).I(0).I(0).S("").I(follows)
+		return
+	}
+	ended, size := int64(0), to-from-1
+	for k := from; k < to; k++ {
+		size += len(p.Payloads[k])
+	}
+	var payloads strings.Builder
+	payloads.Grow(size)
+	heads := make([]byte, 0, 112*(to-from)) // one of an attempt that ended in a session has 105 or so
+	for k := from; k < to; k++ {
+		if k > from {
+			payloads.WriteByte('\n')
+		}
+		payloads.Write(p.Payloads[k])
+		h := head{
+			Type: p.Events[k].Type(), At: p.Events[k].At.Micros(), Bytes: len(p.Payloads[k]), Seen: p.Events[k].SeenThrough,
+			Task: p.Events[k].TaskID, Ended: p.session(k) != "",
+		}
+		if h.Ended {
+			ended++
+		}
+		heads = h.append(heads)
+	}
+	if ended == 1 {
+		ended = 0 // what a row of before does not say
+	}
+	follows := p.Lead.next(session, e.Seq, p.Events[place].At.Micros(), payloads.Len())
+	r.S(payloads.String()).S(session).I(p.Events[to-1].Seq).I(ended).S(string(append(heads, ']'))).I(follows)
+}
+
+// append writes h as the next of a list.
+func (h *head) append(b []byte) []byte {
+	if len(b) == 0 {
+		b = append(b, '[')
+	} else {
+		b = append(b, ',')
+	}
+	b = rawjson.AppendString(append(b, `{"type":`...), h.Type)
+	b = strconv.AppendInt(append(b, `,"at":`...), h.At, 10)
+	b = strconv.AppendInt(append(b, `,"bytes":`...), int64(h.Bytes), 10)
+	if h.Seen != 0 {
+		b = strconv.AppendInt(append(b, `,"seen":`...), h.Seen, 10)
+	}
+	if h.Task != "" {
+		b = rawjson.AppendString(append(b, `,"task":`...), h.Task)
+	}
+	if h.Ended {
+		b = append(b, `,"ended":true`...)
+	}
+	return append(b, '}')
+}
+
+// Packed is a row of events as it is read: one event, or several.
+type Packed struct {
+	Run     string
+	First   int64
+	heads   []head
+	payload string
+}
+
+// EventColumns are what ReadEvents reads.
+const EventColumns = "t.run_id, t.seq, t.at, t.type, t.task_id, t.seen_through, t.payload, t.last, t.session, t.heads"
+
+// ReadEvents reads a row of Events, by EventColumns.
+func ReadEvents(v []any) (p Packed, err error) {
+	p = Packed{Run: db.Str(v[0]), First: db.Int(v[1]), payload: db.Str(v[6])}
+	if v[7] == nil {
+		p.heads = []head{{
+			Type: db.Str(v[3]), At: db.Int(v[2]), Bytes: len(p.payload), Seen: db.Int(v[5]), Task: db.Str(v[4]),
+			Ended: v[8] != nil,
+		}}
+		return p, nil
+	}
+	if err := json.Unmarshal([]byte(db.Str(v[9])), &p.heads); err != nil {
+		return p, fmt.Errorf("heads of event %d of run %s: %w", p.First, p.Run, err)
+	}
+	size := len(p.heads) - 1
+	for _, h := range p.heads {
+		size += h.Bytes
+	}
+	if last := p.First + int64(len(p.heads)) - 1; len(p.heads) == 0 || last != db.Int(v[7]) || size != len(p.payload) {
+		return p, fmt.Errorf("events %d to %d of run %s are damaged: %d heads and %d bytes, for %d",
+			p.First, db.Int(v[7]), p.Run, len(p.heads), len(p.payload), size)
+	}
+	return p, nil
+}
+
+// Last is the sequence of the row's last event.
+func (p *Packed) Last() int64 { return p.First + int64(len(p.heads)) - 1 }
+
+// Each calls fn for the events behind after up to through, and stops at its error.
+func (p *Packed) Each(after, through int64, fn func(e history.Event, bytes int, ended bool) error) error {
+	for k, from := 0, 0; k < len(p.heads); k++ {
+		h := &p.heads[k]
+		seq, at := p.First+int64(k), from
+		from += h.Bytes + 1
+		if seq <= after || seq > through {
+			continue
+		}
+		data, err := history.DecodeData(h.Type, []byte(p.payload[at:at+h.Bytes]))
+		if err != nil {
+			return fmt.Errorf("event %d of run %s: %w", seq, p.Run, err)
+		}
+		e := history.Event{Seq: seq, At: history.Micros(h.At), Data: data, TaskID: h.Task, SeenThrough: h.Seen}
+		if err := fn(e, h.Bytes, h.Ended); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// All are the row's events.
+func (p *Packed) All() (list []history.Event, err error) {
+	list = make([]history.Event, 0, len(p.heads))
+	err = p.Each(0, p.Last(), func(e history.Event, _ int, _ bool) error {
+		list = append(list, e)
+		return nil
+	})
+	return list, err
+}
+
+// RowOf is the key of the row that holds an event, by its run and sequence.
+func RowOf(run, seq string) string {
+	return "(SELECT max(m.seq) FROM events AS m WHERE m.run_id = " + run + " AND m.seq <= " + seq + ")"
+}
+
+// RowsOf reads the rows that hold some events, each once.
+func RowsOf(d db.Dialect) string {
+	keys := "(SELECT DISTINCT w.run_id, " + RowOf("w.run_id", "w.seq") + " AS seq FROM " + d.List(Events.Key()) +
+		" AS w)"
+	return d.ProbeIn(keys, Events.Key(), EventColumns, "events", "", "")
+}

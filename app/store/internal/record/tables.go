@@ -1,0 +1,124 @@
+package record
+
+import "github.com/sojourn-run/sojourn/app/store/internal/db"
+
+// The tables of the committer. Column order is the order in which the rows are filled and read.
+var (
+	Workflows = &db.Table{Name: "workflows", Keys: 2, Versioned: true, Columns: []db.Column{
+		db.Text("namespace"), db.Text("workflow_id"), db.Text("run_id"), db.Num("runs"),
+	}}
+	Runs = &db.Table{Name: "runs", Keys: 1, Versioned: true, Columns: []db.Column{
+		db.Text("run_id"), db.Text("namespace").Keep(), db.Text("workflow_id").Keep(), db.Text("type").Keep(),
+		db.Num("number").Keep(),
+		db.Text("status"),
+		db.Text("queue").Keep(), db.Num("started_at").Keep(), db.Num("closed_at").Opt(), db.Num("last_seq"),
+		db.Num("due_at").Opt(),
+		db.Text("owner").Opt(),
+		db.Text("business_key").Opt().Keep(), db.Text("state"), db.Text("build_id").Opt().Keep(),
+		db.Num("suspect").Opt(), db.Text("held").Opt(),
+		// failing is written with the run. The other three are written by the pass that looks for tasks without a
+		// worker, and a write of the run leaves them as they are.
+		db.Text("failing").Opt(), db.Text("unserved").Opt().Keep(), db.Num("unserved_at").Opt().Keep(),
+		db.Text("unserved_why").Opt().Keep(),
+	}}
+	Events = &db.Table{Name: "events", Keys: 2, Columns: []db.Column{
+		db.Text("run_id"), db.Num("seq"), db.Num("at"), db.Text("type"), db.Text("task_id").Opt(),
+		db.Num("seen_through").Opt(),
+		db.Text("payload"), db.Text("session").Opt(), db.Num("last").Opt(), db.Num("ended").Opt(),
+		db.Text("heads").Opt(),
+		db.Num("follows").Opt(),
+	}}
+	Tasks = &db.Table{Name: "tasks", Keys: 2, Prune: true, Columns: []db.Column{
+		db.Text("run_id"), db.Num("seq"), db.Text("namespace").Keep(), db.Text("queue").Keep(),
+		db.Text("kind").Keep(), db.Text("state"),
+		db.Text("route").Opt(),
+		db.Num("priority").Keep(), db.Num("ready_at").Opt(), db.Num("due_at").Opt(), db.Text("owner").Opt(),
+		db.Text("session_id").Opt().Keep(), db.Text("body"), db.Num("rank"), db.Num("suspect").Opt(),
+	}}
+	Items = &db.Table{Name: "items", Keys: 3, Prune: true, Columns: []db.Column{
+		db.Text("run_id"), db.Text("kind"), db.Num("seq"), db.Num("due_at").Opt(), db.Text("body"),
+	}}
+	Sessions = &db.Table{Name: "sessions", Keys: 2, Prune: true, Many: true, Versioned: true, Columns: []db.Column{
+		db.Text("namespace"), db.Text("session_id"), db.Text("door").Keep(),
+		db.Text("workflow_id").Opt().Keep(), db.Text("status"),
+		db.Text("owner").Opt(), db.Num("epoch"),
+		db.Num("lease_until").Opt(), db.Num("due_at").Opt(), db.Num("updated_at"), db.Text("queue"),
+		db.Num("claimed"), db.Num("terminal"),
+		db.Text("word"), db.Text("body"), db.Text("behind").Opt(),
+	}}
+	Timeline = &db.Table{Name: "session_events", Columns: []db.Column{
+		db.Text("namespace"), db.Text("session_id"), db.Num("at"), db.Text("body"),
+	}}
+	Epochs  = &db.Table{Name: "epochs", Keys: 1, Columns: []db.Column{db.Text("namespace"), db.Num("floor")}}
+	Workers = &db.Table{Name: "workers", Keys: 2, Prune: true, Columns: []db.Column{
+		db.Text("namespace"), db.Text("worker_id"), db.Text("incarnation"), db.Text("status"),
+		db.Num("alive_until"), db.Num("updated_at"),
+		db.Text("body"),
+	}}
+	Receipts = &db.Table{Name: "receipts", Keys: 3, Columns: []db.Column{
+		db.Text("namespace"), db.Text("workflow_id"), db.Text("request_id"), db.Text("hash"), db.Text("body"),
+		db.Num("at"),
+	}}
+	Tokens = &db.Table{Name: "tokens", Keys: 1, Prune: true, Columns: []db.Column{
+		db.Text("token_id"), db.Text("hash"), db.Num("created_at"), db.Num("expires_at").Opt(),
+		db.Num("revoked_at").Opt(), db.Text("body"),
+	}}
+	Audit = &db.Table{Name: "audit", Columns: []db.Column{
+		db.Num("at"), db.Text("identity"), db.Text("action"), db.Text("namespace"), db.Text("target"),
+		db.Text("detail"),
+	}}
+	Lanes = &db.Table{
+		Name: "lanes", Keys: 4, Columns: []db.Column{
+			db.Text("namespace"), db.Text("queue"), db.Text("kind"), db.Text("lane"), db.Num("used_at"),
+		},
+	}
+)
+
+// Attributes holds a row for every value of the search attributes of runs, by the key that orders as the value
+// does.
+var Attributes = &db.Table{Name: "run_attributes", Keys: 3, Columns: []db.Column{
+	db.Text("run_id"), db.Text("name"), db.Text("value"), db.Text("namespace"), db.Num("started_at"),
+}}
+
+// Fairness holds the tags of classes, and in the class "" the clock, of every queue in which a task ever had a
+// fairness key.
+var Fairness = &db.Table{Name: "fairness", Keys: 5, Columns: []db.Column{
+	db.Text("namespace"), db.Text("queue"), db.Text("kind"), db.Num("tier"), db.Text("class"), db.Num("tag"),
+}}
+
+// Former holds the open children that earlier runs of a workflow id started. Its key is the chain, so the rows do not
+// change when the chain continues. A writer holds the lock of the chain's current run.
+var Former = &db.Table{Name: "former_children", Keys: 3, Prune: true, Columns: []db.Column{
+	db.Text("namespace"), db.Text("workflow_id"), db.Text("child_id"), db.Num("bound").Keep(), db.Text("body"),
+}}
+
+// Logs holds what the code of activities logged. Nothing of it is loaded for a decision or locked; a part that
+// comes again changes nothing. Since no change of lines locks their run, it may be gone by then, with its namespace:
+// what came later would belong to nobody, so it is left out where it is written.
+var Logs = &db.Table{Name: "activity_logs", Keys: 4, Columns: []db.Column{
+	db.Text("run_id"), db.Num("seq"), db.Num("delivery"), db.Num("part"), db.Num("at"), db.Num("size"),
+	db.Text("body"),
+}}
+
+// Namespaces holds them with what is decided about each.
+var Namespaces = &db.Table{
+	Name: "namespaces", Keys: 1, Prune: true, Columns: []db.Column{
+		db.Text("name"), db.Num("created_at").Keep(),
+		db.Text("body"),
+	},
+}
+
+// Queues holds what operators decided about queues and namespaces, and what their budgets count.
+var Queues = &db.Table{Name: "queues", Keys: 2, Prune: true, Columns: []db.Column{
+	db.Text("namespace"), db.Text("queue"), db.Num("updated_at"), db.Text("body"),
+}}
+
+// Schedules and what became of each.
+var (
+	Schedules = &db.Table{Name: "schedules", Keys: 2, Prune: true, Columns: []db.Column{
+		db.Text("namespace"), db.Text("schedule_id"), db.Text("status"), db.Num("due_at").Opt(), db.Text("body"),
+	}}
+	ScheduleEvents = &db.Table{Name: "schedule_events", Columns: []db.Column{
+		db.Text("namespace"), db.Text("schedule_id"), db.Num("seq"), db.Num("at"), db.Text("body"),
+	}}
+)

@@ -1,0 +1,90 @@
+// Package minder supervises one executor process and its descendants, and ends them when the worker ends.
+//
+// A supervisor is the worker's own binary, started again without secrets and with an empty environment. It starts the
+// executor with the control socket on descriptor 3, is the subreaper of all descendants, and holds a pipe to the
+// worker on descriptor 4. When the pipe closes because the worker ended, it kills every descendant, removes the
+// scratch folder and exits.
+package minder
+
+import (
+	"syscall"
+
+	"github.com/sojourn-run/sojourn/sandbox/internal/cgroup"
+	"github.com/sojourn-run/sojourn/sandbox/internal/wall"
+)
+
+// Name is the first argument by which a process knows that it is a minder. The second is the folder that its scratch
+// folder is in, by which it is found when its worker is gone; see [EndAll].
+const Name = "sojourn-minder"
+
+// Descriptors of a minder next to the standard three.
+const (
+	controlFD  = 3 // the executor's control socket, passed on
+	lifelineFD = 4 // stream socket to the worker: configuration and orders down, facts up
+	roomFD     = 5 // memory that the worker and the executor both have, passed on as the executor's fourth
+)
+
+// Config is the first line the worker writes on the lifeline, in JSON.
+type Config struct {
+	Path string   `json:"path"` // program to start
+	Args []string `json:"args"` // its arguments, the program's name first
+	Env  []string `json:"env"`  // its whole environment
+	Dir  string   `json:"dir"`  // scratch folder: working directory of the executor, wiped at the end
+
+	// bytes that the executor and its descendants have together, resident and in tables of pages; 0 for no limit
+	Memory       int64 `json:"memory"`
+	Data         int64 `json:"data"`          // RLIMIT_DATA of each process, bytes; 0 for no limit
+	FileSize     int64 `json:"file_size"`     // RLIMIT_FSIZE, bytes; 0 for no limit
+	Files        int64 `json:"files"`         // RLIMIT_NOFILE; 0 for no limit
+	Processes    int   `json:"processes"`     // descendants at once; 0 for no limit
+	Threads      int   `json:"threads"`       // of all of them together; 0 for no limit
+	ScratchBytes int64 `json:"scratch_bytes"` // bytes in Dir; 0 for no limit
+	ScratchFiles int   `json:"scratch_files"` // files and folders in Dir; 0 for no limit
+
+	Room bool        `json:"room,omitempty"` // the executor has a room
+	User int         `json:"user,omitempty"` // user and group of the executor; 0 for the minder's
+	Wall *wall.Rules `json:"wall,omitempty"` // what the executor is left with; nil for all its user has
+
+	// what the executor is in from its first instruction; nil for the minder's. What a group holds is not watched
+	Group *cgroup.Group `json:"group,omitempty"`
+}
+
+// Orders the worker writes on the lifeline after the configuration, one byte each.
+const (
+	OrderBusy  = 'b' // a call runs: watch closely
+	OrderIdle  = 'i' // none runs
+	OrderTerm  = 't' // SIGTERM to the executor's process group
+	OrderKill  = 'k' // kill everything and end
+	OrderCount = 'n' // answer with a count fact
+)
+
+// Kinds of [Fact].
+const (
+	FactStarted = "started" // PID; or Error when the program could not be started
+	FactMemory  = "memory"  // Bytes: resident memory moved, or a sign of life while a call runs
+	FactCount   = "count"   // Count: live descendants, the executor included
+	FactOOM     = "oom"     // Bytes: over the memory limit, which By held; everything is being killed
+	FactQuota   = "quota"   // Error names the limit; everything is being killed
+	FactEnd     = "end"     // the executor is gone, and every descendant; the last fact
+)
+
+// Watchdog is the minder as what holds a limit.
+const Watchdog = "watchdog"
+
+// NoLastWord is the end of an executor whose minder ended before it: all that is known.
+var NoLastWord = Fact{Exit: -1, Signal: int(syscall.SIGKILL)}
+
+// Fact is one line the minder writes on the lifeline, in JSON.
+type Fact struct {
+	T      string `json:"t"`
+	PID    int    `json:"pid,omitempty"`
+	Bytes  int64  `json:"bytes,omitempty"`
+	Count  int    `json:"count,omitempty"`
+	Error  string `json:"error,omitempty"`
+	By     string `json:"by,omitempty"`     // Watchdog, or what kind of group
+	Around bool   `json:"around,omitempty"` // with oom: not the executor's limit, but the machine's or a group's around it
+	Exit   int    `json:"exit"`             // of the executor, with end; -1 when a signal ended it
+	Signal int    `json:"signal,omitempty"` // that ended the executor
+	Peak   int64  `json:"peak,omitempty"`   // most resident bytes seen, with end
+	Extra  int    `json:"extra,omitempty"`  // descendants that outlived the executor and were killed or reaped, with end
+}

@@ -1,0 +1,264 @@
+//go:build unix
+
+package minder
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/sojourn-run/sojourn/sandbox/internal/wall"
+)
+
+// The supervisor runs from init, as soon as the packages that it imports are initialised. It uses the same binary as
+// the app and the worker. Initialising their other packages (tables, patterns, metrics) would take two thirds of its
+// start time, and memory until the executor ends.
+func init() {
+	if len(os.Args) > 0 && os.Args[0] == Name {
+		run()
+	}
+}
+
+// run is the main function of a supervisor; it never returns. A dedicated thread applies the lockdown to itself and
+// starts the executor. This thread lives as long as the supervisor, so that the executor dies with the supervisor
+// (PR_SET_PDEATHSIG on Linux). The other threads are not restricted: they watch and kill the executor.
+func run() {
+	closeInherited(roomFD)
+	syscall.CloseOnExec(lifelineFD)
+	syscall.CloseOnExec(roomFD)
+	_ = syscall.SetNonblock(lifelineFD, true)
+	m := &minder{
+		line: os.NewFile(lifelineFD, "lifeline"), poke: make(chan struct{}, 1), began: make(chan struct{}, 1),
+		killed: make(chan struct{}),
+	}
+	in := bufio.NewReader(m.line)
+	first, err := in.ReadBytes('\n')
+	if err == nil {
+		err = json.Unmarshal(first, &m.Config)
+	}
+	if err != nil {
+		os.Exit(2) // the worker is gone, or is not one of ours
+	}
+	wall.Apart(func() { err = m.start() })
+	_, _ = syscall.Close(controlFD), syscall.Close(roomFD)
+	detach()
+	if err != nil {
+		m.tell(Fact{T: FactStarted, Error: err.Error()})
+		m.exitWith(Fact{T: FactEnd, Exit: -1, Error: err.Error()})
+	}
+	m.tell(Fact{T: FactStarted, PID: m.pid})
+	go m.obey(in)
+	go m.watch()
+	go m.countProcesses()
+	m.exitWith(m.reap())
+}
+
+type minder struct {
+	Config
+	line *os.File // the lifeline; os.File serializes its writes
+	pid  int      // of the executor
+
+	busy   atomic.Bool
+	poke   chan struct{} // wakes the watchdog when a call begins
+	began  chan struct{} // the same for what counts processes
+	peak   atomic.Int64
+	once   sync.Once
+	oom    sync.Once
+	killed chan struct{} // closed when everything is to be killed
+}
+
+// Whom the kernel is to end when memory runs out, before the worker: executors, and then who watches over them. An
+// executor that was ended may be out of the kernel's sight before its memory is free, and then somebody else has to go.
+const (
+	executorScore = 800
+	minderScore   = 700
+)
+
+// start prepares this thread, whose attributes the child inherits, and starts the executor from it. What it says of the
+// process goes for the minder as well.
+func (m *minder) start() error {
+	if err := adopt(); err != nil {
+		return err
+	}
+	sacrifice(os.Getpid(), minderScore)
+	most := int64(-1) // threads of its user, who is nobody else; the watchdog, if it is in time, ends them at half of it
+	if m.User > 0 && m.Threads > 0 {
+		most = 2 * int64(m.Threads)
+	}
+	for _, l := range []struct {
+		name  string
+		which int
+		value int64
+	}{
+		{"core size", syscall.RLIMIT_CORE, 0},
+		{"data", syscall.RLIMIT_DATA, orNone(m.Data)},
+		{"file size", syscall.RLIMIT_FSIZE, orNone(m.FileSize)},
+		{"open files", syscall.RLIMIT_NOFILE, orNone(m.Files)},
+		{"threads", maxThreads, most},
+	} {
+		if err := lower(l.which, l.value); err != nil {
+			return fmt.Errorf("limit of %s: %w", l.name, err)
+		}
+	}
+	null, err := syscall.Open(os.DevNull, syscall.O_RDWR|syscall.O_CLOEXEC, 0)
+	if err != nil {
+		return fmt.Errorf("%s: %w", os.DevNull, err)
+	}
+	defer syscall.Close(null)
+	if err := m.Group.Enter(); err != nil {
+		return fmt.Errorf("control group: %w", err)
+	}
+	if m.Wall != nil { // as the user we are: the way to what another one may open can be closed to that
+		if err := wall.Raise(*m.Wall); err != nil {
+			return err
+		}
+	}
+	if err := confine(m.User); err != nil {
+		return err
+	}
+	files := []uintptr{uintptr(null), 1, 2, controlFD}
+	if m.Room {
+		files = append(files, roomFD)
+	}
+	m.pid, err = syscall.ForkExec(m.Path, m.Args, &syscall.ProcAttr{
+		Dir: m.Dir, Env: m.Env, Files: files, Sys: childAttr(),
+	})
+	if err != nil {
+		return fmt.Errorf("start %s: %w", m.Path, err)
+	}
+	returned := make(chan error)
+	go func() { // on another thread: this one has given up the right to do either
+		sacrifice(m.pid, executorScore)
+		returned <- m.Group.Return()
+	}()
+	if err := <-returned; err != nil {
+		return fmt.Errorf("leave the executor's control group: %w", err)
+	}
+	return nil
+}
+
+// orNone reads 0 as no limit.
+func orNone(n int64) int64 {
+	if n <= 0 {
+		return -1
+	}
+	return n
+}
+
+// lower sets soft and hard limit to n, or to the hard limit there is when that is less; -1 leaves all as it is.
+func lower(which int, n int64) error {
+	if n < 0 {
+		return nil
+	}
+	var now syscall.Rlimit
+	if err := syscall.Getrlimit(which, &now); err != nil {
+		return err
+	}
+	limit := uint64(n)
+	if limit > now.Max {
+		limit = now.Max
+	}
+	return syscall.Setrlimit(which, &syscall.Rlimit{Cur: limit, Max: limit})
+}
+
+// detach lets go of the executor's output, so that its end is the end of those who write it.
+func detach() {
+	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	if err != nil {
+		return
+	}
+	defer null.Close()
+	for fd := range 3 {
+		_ = dup(int(null.Fd()), fd)
+	}
+}
+
+func (m *minder) tell(f Fact) {
+	line, _ := json.Marshal(f)
+	_ = m.line.SetWriteDeadline(time.Now().Add(time.Second)) // a worker that does not read must not keep anything alive
+	_, _ = m.line.Write(append(line, '\n'))
+}
+
+// obey carries out the worker's orders until the lifeline breaks, which is the order to kill.
+func (m *minder) obey(in *bufio.Reader) {
+	for {
+		order, err := in.ReadByte()
+		if err != nil {
+			m.kill()
+			return
+		}
+		switch order {
+		case OrderBusy, OrderIdle:
+			m.busy.Store(order == OrderBusy)
+			for _, wake := range []chan struct{}{m.poke, m.began} {
+				select {
+				case wake <- struct{}{}:
+				default:
+				}
+			}
+		case OrderTerm:
+			_ = syscall.Kill(-m.pid, syscall.SIGTERM)
+		case OrderCount:
+			m.tell(Fact{T: FactCount, Count: len(descendants(m.pid, 0))})
+		case OrderKill:
+			m.kill()
+		}
+	}
+}
+
+// kill starts killing every descendant and continues until the process ends.
+func (m *minder) kill() {
+	m.once.Do(func() {
+		close(m.killed)
+		go func() {
+			for pause := time.Duration(0); ; pause = min(pause+time.Millisecond, 20*time.Millisecond) {
+				_ = syscall.Kill(-m.pid, syscall.SIGKILL)
+				killUser(m.User)
+				m.Group.Kill()
+				for _, pid := range descendants(m.pid, 0) {
+					_ = syscall.Kill(pid, syscall.SIGKILL)
+				}
+				time.Sleep(pause)
+			}
+		}()
+	})
+}
+
+// reap waits for children, its own and those it was given, until none is left. The end of the executor is the end of
+// all.
+func (m *minder) reap() Fact {
+	end := Fact{T: FactEnd, Exit: -1}
+	for {
+		var status syscall.WaitStatus
+		pid, err := syscall.Wait4(-1, &status, 0, nil)
+		switch {
+		case errors.Is(err, syscall.EINTR):
+		case err != nil: // ECHILD: none is left
+			m.outOfMemory()
+			end.Peak = m.peak.Load()
+			return end
+		case pid == m.pid:
+			if end.Exit = status.ExitStatus(); status.Signaled() {
+				end.Signal = int(status.Signal())
+			}
+			m.kill()
+		case end.Signal != 0 || end.Exit >= 0:
+			end.Extra++
+		}
+	}
+}
+
+// exitWith wipes the scratch folder, tells the last fact and exits.
+func (m *minder) exitWith(last Fact) {
+	if m.Dir != "" {
+		Wipe(m.Dir)
+	}
+	m.tell(last)
+	os.Exit(0)
+}

@@ -1,0 +1,454 @@
+package minder
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/sojourn-run/sojourn/sandbox/internal/wall"
+)
+
+// closeInherited closes what the worker leaked above keep. What this process opened itself is marked close-on-exec; a
+// descriptor that came through exec is not.
+func closeInherited(keep int) {
+	entries, err := os.ReadDir("/proc/self/fd")
+	if err != nil { // no /proc: mark all, so that at least the executor gets none
+		_ = unix.CloseRange(uint(keep+1), ^uint(0), unix.CLOSE_RANGE_CLOEXEC)
+		return
+	}
+	for _, e := range entries {
+		fd, err := strconv.Atoi(e.Name())
+		if err != nil || fd <= keep {
+			continue
+		}
+		if flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0); err == nil && flags&unix.FD_CLOEXEC == 0 {
+			_ = unix.Close(fd)
+		}
+	}
+}
+
+// adopt makes every orphan among the descendants a child of this process.
+func adopt() error {
+	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
+		return fmt.Errorf("subreaper: %w", err)
+	}
+	return nil
+}
+
+// confine takes from this thread, and so from the executor, all ways to gain privileges and all that it has, and makes
+// it another user's.
+func confine(user int) error {
+	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
+		return fmt.Errorf("no new privileges: %w", err)
+	}
+	for c := uintptr(0); c <= unix.CAP_LAST_CAP; c++ {
+		// Refused when this process may not, and then it has nothing to pass on.
+		_ = unix.Prctl(unix.PR_CAPBSET_DROP, c, 0, 0, 0)
+	}
+	_ = unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0)
+	if user > 0 {
+		if err := become(user); err != nil {
+			return fmt.Errorf("become user %d: %w", user, err)
+		}
+	}
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var none [2]unix.CapUserData
+	if err := unix.Capset(&header, &none[0]); err != nil {
+		return fmt.Errorf("drop capabilities: %w", err)
+	}
+	return nil
+}
+
+// become makes this thread, and no other one, a user's who is in no group but that of the same number.
+func become(user int) error {
+	id := uintptr(user)
+	for _, call := range [][4]uintptr{
+		{unix.SYS_SETGROUPS}, {unix.SYS_SETRESGID, id, id, id}, {unix.SYS_SETRESUID, id, id, id},
+	} {
+		if _, _, errno := unix.RawSyscall(call[0], call[1], call[2], call[3]); errno != 0 {
+			return errno
+		}
+	}
+	return nil
+}
+
+// asUser runs fn with the rights to files of a user, on this goroutine. What the kernel tells of the memory of a user's
+// processes it tells that user, and to root only with a capability that containers are without.
+func asUser(user int, fn func()) {
+	if user <= 0 {
+		fn()
+		return
+	}
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	for _, id := range []int{user, 0} {
+		// They answer with what was, whether or not they did something; without them fn is told less.
+		_, _, _ = unix.RawSyscall(unix.SYS_SETFSGID, uintptr(id), 0, 0)
+		_, _, _ = unix.RawSyscall(unix.SYS_SETFSUID, uintptr(id), 0, 0)
+		if id == user {
+			fn()
+		}
+	}
+}
+
+// maxThreads is RLIMIT_NPROC, which the kernel counts by user.
+const maxThreads = unix.RLIMIT_NPROC
+
+// killUser kills all processes of an executor's own user at once: none is born meanwhile, as may be while they are
+// looked for one by one.
+func killUser(user int) {
+	if user <= 0 {
+		return
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		runtime.LockOSThread() // and the thread ends with this
+		if become(user) == nil {
+			_ = syscall.Kill(-1, syscall.SIGKILL)
+		}
+	}()
+	<-done
+}
+
+// childAttr makes the executor a session leader that does not outlive this process.
+func childAttr() *syscall.SysProcAttr {
+	return &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL}
+}
+
+// sacrifice makes the kernel prefer pid when memory runs out, from 0 as others to 1000.
+func sacrifice(pid, score int) {
+	_ = os.WriteFile(fmt.Sprintf("/proc/%d/oom_score_adj", pid), []byte(strconv.Itoa(score)), 0)
+}
+
+func dup(from, to int) error { return unix.Dup3(from, to, 0) }
+
+// tasks is how many processes and threads this machine has.
+func tasks() int {
+	var info unix.Sysinfo_t
+	_ = unix.Sysinfo(&info)
+	return int(info.Procs)
+}
+
+// hasChildren says whether the kernel lists the children of a thread.
+var hasChildren = func() bool {
+	_, err := os.Stat("/proc/thread-self/children")
+	return err == nil
+}()
+
+// descendants returns the live processes under this one; the executor, if it lives, is among them. When there are more
+// than most it stops there; 0: all.
+func descendants(_, most int) []int { return below(os.Getpid(), most) }
+
+// End kills a minder that no longer does its work, and everything under it: first those, as long as the minder is there
+// to be their parent. What they start meanwhile is found by looking again, a few times.
+func End(minder int) {
+	for range 10 {
+		for _, pid := range below(minder, 0) {
+			_ = syscall.Kill(pid, syscall.SIGKILL)
+		}
+		time.Sleep(5 * time.Millisecond) // a stopped minder reaps nothing: those killed stay in the list
+	}
+	_ = syscall.Kill(minder, syscall.SIGKILL)
+}
+
+// EndLeft kills what a minder left that was itself killed, whose descendants have another parent since: processes of
+// the executor's user, if it had one of its own, and those that have the scratch folder as their home, as it was given
+// to them, or are in it. It looks until there is none, a few times.
+func EndLeft(scratch string, user int) {
+	for range 10 {
+		left := false
+		for pid := range processes() {
+			if pid != os.Getpid() && belongs(pid, scratch, user) {
+				left = true
+				_ = syscall.Kill(pid, syscall.SIGKILL)
+			}
+		}
+		if !left {
+			return
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+// EndAll ends what is left of a worker that is gone, by the folder that its scratch folders were in. Its minders have
+// ended themselves, but for one that was stopped after it had been set going at the worker's end: it is set going once
+// more. So is what a minder left that was killed.
+func EndAll(dir string) {
+	for try := range 10 {
+		left := false
+		for pid := range processes() {
+			switch minder := minds(pid, dir); {
+			case minder && try < 8:
+				_ = syscall.Kill(pid, syscall.SIGCONT)
+			case minder:
+				End(pid)
+			case pid != os.Getpid() && hasHome(pid, dir+"/"): // who is in a folder there may be somebody looking at it
+				_ = syscall.Kill(pid, syscall.SIGKILL)
+			default:
+				continue
+			}
+			left = true
+		}
+		if !left {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+// minds says whether a process is a minder of the worker with that folder.
+func minds(pid int, dir string) bool {
+	args, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+	return err == nil && string(args) == Name+"\x00"+dir+"\x00"
+}
+
+// ReapLeft collects what a killed minder left where this process is the first of a container: there whatever loses its
+// parent becomes its child, and stays in the table of processes as long as nobody asks how it ended. A child of our own
+// is asked for at once by whoever started it, so one that is dead for a second is nobody's.
+func ReapLeft() {
+	if os.Getpid() != 1 {
+		return
+	}
+	before := deadChildren()
+	if len(before) == 0 {
+		return
+	}
+	time.Sleep(time.Second)
+	for _, pid := range deadChildren() {
+		if slices.Contains(before, pid) {
+			_, _ = syscall.Wait4(pid, nil, syscall.WNOHANG, nil)
+		}
+	}
+}
+
+// deadChildren are the children of this process that ended and were not waited for.
+func deadChildren() (dead []int) {
+	for pid, p := range processes() {
+		if p.parent == os.Getpid() && p.state == "Z" {
+			dead = append(dead, pid)
+		}
+	}
+	return dead
+}
+
+// belongs says whether a process that still runs was part of an executor.
+func belongs(pid int, scratch string, user int) bool {
+	dir := fmt.Sprintf("/proc/%d", pid)
+	if info, err := os.Stat(dir); err != nil {
+		return false
+	} else if st, ok := info.Sys().(*syscall.Stat_t); ok && user > 0 && int(st.Uid) == user {
+		return true
+	}
+	if cwd, err := os.Readlink(dir + "/cwd"); err == nil && wall.Below(cwd, scratch) {
+		return true
+	}
+	return hasHome(pid, scratch+"\x00")
+}
+
+// hasHome says whether a process was given a home that begins so.
+func hasHome(pid int, with string) bool {
+	environ, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
+	return err == nil && bytes.Contains(append([]byte{0}, environ...), []byte("\x00HOME="+with))
+}
+
+// below returns the processes under one, those that nobody has reaped yet included. It reads no further once there are
+// more than most; 0: all.
+func below(parent, most int) []int {
+	if !hasChildren {
+		return belowByParent(parent)
+	}
+	var all []int
+	next := childrenOf(nil, parent)
+	for len(next) > 0 {
+		all = append(all, next...)
+		var deeper []int
+		for _, pid := range next {
+			if most > 0 && len(all)+len(deeper) > most {
+				return append(all, deeper...)
+			}
+			deeper = childrenOf(deeper, pid)
+		}
+		next = deeper
+	}
+	return all
+}
+
+func childrenOf(dst []int, pid int) []int {
+	base := fmt.Sprintf("/proc/%d/task/", pid)
+	dir, err := os.Open(base)
+	if err != nil {
+		return dst
+	}
+	threads, _ := dir.Readdirnames(-1)
+	_ = dir.Close()
+	for _, tid := range threads {
+		list, err := os.ReadFile(base + tid + "/children")
+		if err != nil {
+			continue
+		}
+		for _, f := range bytes.Fields(list) {
+			if child, err := strconv.Atoi(string(f)); err == nil {
+				dst = append(dst, child)
+			}
+		}
+	}
+	return dst
+}
+
+// process is what the kernel tells of one to everybody.
+type process struct {
+	state  string // T: it was stopped; Z: it ended and nobody has asked how
+	parent int
+}
+
+// processes are those of this machine, or container, by their ids.
+func processes() map[int]process {
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		return nil
+	}
+	all := map[int]process{}
+	for _, e := range entries {
+		pid, err := strconv.Atoi(e.Name())
+		if err != nil {
+			continue
+		}
+		if p, ok := look(pid); ok {
+			all[pid] = p
+		}
+	}
+	return all
+}
+
+// look is what the kernel tells of one process; false when it is gone.
+func look(pid int) (process, bool) {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return process{}, false
+	}
+	// The name in parentheses may hold anything; after it come state and parent.
+	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
+	if len(fields) < 2 {
+		return process{}, false
+	}
+	parent, err := strconv.Atoi(fields[1])
+	return process{fields[0], parent}, err == nil
+}
+
+// Stopped says whether a process was stopped by a signal.
+func Stopped(pid int) bool {
+	p, ok := look(pid)
+	return ok && p.state == "T"
+}
+
+// belowByParent finds them by the parent that every process names.
+func belowByParent(parent int) []int {
+	children := map[int][]int{}
+	for pid, p := range processes() {
+		children[p.parent] = append(children[p.parent], pid)
+	}
+	var all []int
+	next := children[parent]
+	for len(next) > 0 {
+		all = append(all, next...)
+		var deeper []int
+		for _, pid := range next {
+			deeper = append(deeper, children[pid]...)
+		}
+		next = deeper
+	}
+	return all
+}
+
+// taken is what a process has of what is counted: bytes in memory, bytes of tables that say where those are, which are
+// not in memory to be shared and can be many more, and threads.
+func taken(pid int) (u usage) {
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return u
+	}
+	for line := range bytes.Lines(status) {
+		name, rest, _ := bytes.Cut(line, []byte(":"))
+		number, _, _ := bytes.Cut(bytes.TrimSpace(rest), []byte(" ")) // and kB
+		switch string(name) {
+		case "VmRSS":
+			u.resident, _ = strconv.ParseInt(string(number), 10, 64)
+		case "VmPTE":
+			u.tables, _ = strconv.ParseInt(string(number), 10, 64)
+		case "Threads":
+			u.threads, _ = strconv.Atoi(string(number))
+		}
+	}
+	u.resident, u.tables = u.resident<<10, u.tables<<10
+	return u
+}
+
+// proportionalBytes is a process's part of its resident memory: of a page that n processes have, an nth. A process that
+// has ended has none.
+func proportionalBytes(pid int) (int64, bool) {
+	rollup, err := os.ReadFile(fmt.Sprintf("/proc/%d/smaps_rollup", pid))
+	if err != nil {
+		return 0, errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ESRCH)
+	}
+	for line := range bytes.Lines(rollup) {
+		if rest, ok := bytes.CutPrefix(line, []byte("Pss:")); ok {
+			fields := bytes.Fields(rest) // the number, and kB
+			if len(fields) == 0 {
+				return 0, false
+			}
+			kilobytes, err := strconv.ParseInt(string(fields[0]), 10, 64)
+			return kilobytes << 10, err == nil
+		}
+	}
+	return 0, false
+}
+
+// nameless is what files take that processes have open and that have no name any more, or never had one: in memory and
+// on disk. No walk of a folder finds them.
+func nameless(pids []int) (memory, disk int64) {
+	type file struct{ dev, ino uint64 }
+	seen := map[file]bool{}
+	for _, pid := range pids {
+		dir := fmt.Sprintf("/proc/%d/fd", pid)
+		open, err := os.Open(dir)
+		if err != nil {
+			continue // gone
+		}
+		names, _ := open.Readdirnames(-1)
+		_ = open.Close()
+		for _, name := range names {
+			var st syscall.Stat_t
+			path := dir + "/" + name
+			if syscall.Stat(path, &st) != nil || st.Nlink > 0 || st.Mode&syscall.S_IFMT != syscall.S_IFREG ||
+				seen[file{st.Dev, st.Ino}] {
+				continue
+			}
+			seen[file{st.Dev, st.Ino}] = true
+			if link, err := os.Readlink(path); err == nil && strings.HasPrefix(link, "/memfd:") {
+				memory += st.Blocks * 512
+			} else {
+				disk += st.Blocks * 512
+			}
+		}
+	}
+	return memory, disk
+}
+
+// allocated is what a file takes on disk: a sparse file is not what it says it is.
+func allocated(info fs.FileInfo) int64 {
+	if st, ok := info.Sys().(*syscall.Stat_t); ok {
+		return st.Blocks * 512
+	}
+	return info.Size()
+}

@@ -1,0 +1,226 @@
+package runner
+
+import (
+	"context"
+	"time"
+
+	"github.com/sojourn-run/sojourn/shared/history"
+	"github.com/sojourn-run/sojourn/shared/payload"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+	"github.com/sojourn-run/sojourn/worker/internal/clock"
+	"github.com/sojourn-run/sojourn/worker/session"
+)
+
+// A process may be paused (a laptop that sleeps, a virtual machine that migrates) and resume with tasks whose leases
+// have expired. The worker therefore checks the lease before it starts code: after expiry the app may have dispatched
+// the task to another worker.
+
+// arrival holds the times of a poll response that contains tasks.
+type arrival struct {
+	read  time.Time // when this worker read the response
+	made  time.Time // earliest time at which the app can have created the response, by this worker's clock
+	known bool      // made is computed from the age of the response; false: made is the time the poll was sent
+	store time.Time // store's clock when the app created the response; zero: the response has no store time
+}
+
+// arrived returns the arrival of a response that was just read, to a poll sent at sent. The app may have held the poll
+// for longer than a lease, or the response may have waited in a socket buffer while this process was paused. The age of
+// the response distinguishes the two cases. A response is never older than its poll.
+func (k *leaseRenewer) arrived(sent time.Time, store history.Time) arrival {
+	now := time.Now()
+	a := arrival{read: now, made: sent, store: store.Time}
+	if store.IsZero() {
+		return a
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.noteTime(store.Time, sent, now)
+	age, known := k.ages.Of(clock.Between(k.origin, now), store.Time)
+	if made := now.Add(-age.Longest()); known && age.Agree() && !made.Before(sent) {
+		a.made, a.known = made, true
+	}
+	return a
+}
+
+// aged records the store's time in a response without tasks, to a request that was sent at sent.
+func (k *leaseRenewer) aged(sent, store time.Time) {
+	if store.IsZero() {
+		return
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	now := time.Now()
+	k.noteTime(store, sent, now)
+	k.ages.Of(clock.Between(k.origin, now), store)
+}
+
+// maxStep is the largest lag of the store's clock behind its known lower bound that does not count as a step back.
+const maxStep = time.Minute
+
+// noteTime records the store's time from a response that was read at now. The caller holds mu.
+func (k *leaseRenewer) noteTime(store, sent, now time.Time) {
+	// The response was made after its request was sent. A time before that means that the store's clock was set back.
+	if !k.store.IsZero() && store.Before(k.bound(sent).Add(-maxStep)) {
+		k.store, k.read, k.ages = store, now, clock.Ages{}
+		return
+	}
+	// A delayed response has a store time below the known bound. It must not lower the bound.
+	if store.After(k.bound(now)) {
+		k.store, k.read = store, now
+	}
+}
+
+// bound returns a lower bound of the store's clock at now, zero if no response had a store time. The caller holds mu.
+// It subtracts 0.1 % because the two clocks do not run at exactly the same speed.
+func (k *leaseRenewer) bound(now time.Time) time.Time {
+	if k.store.IsZero() {
+		return time.Time{}
+	}
+	since := now.Sub(k.read)
+	return k.store.Add(since - since/1000)
+}
+
+// storeTime is a lower bound of the store's time.
+func (k *leaseRenewer) storeTime() history.Time {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return history.At(k.bound(time.Now()))
+}
+
+// rests is the moment from which a lease that ends at that time of the store lives for length. What the app
+// leased for longer is renewed just as soon.
+func (a arrival) rests(end history.Time, length time.Duration) time.Time {
+	if a.store.IsZero() || end.IsZero() {
+		return a.made
+	}
+	return a.made.Add(min(0, end.Sub(a.store)-length))
+}
+
+// began returns when the app sent the response, by this worker's clock.
+func (a arrival) began() time.Time {
+	if a.known {
+		return a.made
+	}
+	return a.read
+}
+
+// tooOld reports whether the lease of a task that arrived with this response has certainly expired.
+func (k *leaseRenewer) tooOld(came arrival, end history.Time) bool {
+	return came.known && !end.IsZero() && clock.Lease{
+		Since: clock.Between(came.made, time.Now()), Lasts: end.Sub(came.store) - k.margin, Known: true,
+	}.Judge() == clock.Drop
+}
+
+// judge returns whether the code of a leased task may start at now. The caller holds mu.
+func (k *leaseRenewer) judge(l *lease, now time.Time) clock.Verdict {
+	return clock.Lease{
+		Since: clock.Between(l.renewed, now), Lasts: k.length - k.margin, Known: l.known,
+		Stood: k.ticks.StoodSince(l.renewed, now),
+	}.Judge()
+}
+
+// begin waits until the leases of an attempt and of its session are certainly live. After a pause the worker cannot
+// know that for tasks it received before the pause, so it sends a heartbeat and waits for the app's response. An error
+// is the reason why the attempt must not start.
+func (k *leaseRenewer) begin(ctx context.Context, l *lease, session time.Time) error {
+	for asked := false; ; {
+		if err := context.Cause(ctx); err != nil {
+			return err
+		}
+		now := time.Now()
+		k.mu.Lock()
+		verdict := k.judge(l, now)
+		switch {
+		case l.gone:
+			k.mu.Unlock()
+			return &unavailable{"its session went to another holder before it began"}
+		case verdict == clock.Drop:
+			k.mu.Unlock()
+			return &unavailable{"its lease was over before it began"}
+		case verdict == clock.Begin && (asked || session.IsZero() || session.After(now)):
+			l.doubt = time.Time{}
+			k.mu.Unlock()
+			return nil
+		}
+		if l.doubt.IsZero() {
+			l.doubt = now
+		}
+		if l.answered == nil {
+			l.answered = make(chan struct{})
+		}
+		answered := l.answered
+		k.mu.Unlock()
+		// Wait for the response to a renewal, without a timeout: only the app knows whether the lease is live.
+		k.beat()
+		select {
+		case <-answered:
+			// The response does not mean that the lease is live, since the app may have rejected the renewal. The next
+			// iteration judges the lease again.
+			asked = true
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// confirmed applies the response that renewed a lease. The caller holds mu. From now on l.renewed is a lower bound: the
+// app renewed the lease at that time or later.
+func (l *lease) confirmed(a protocol.HeartbeatAnswer) {
+	l.known, l.doubt = false, time.Time{}
+	// The lease of the attempt is live, but another worker or epoch has the session: the attempt must not run with it.
+	if mine, row := l.session, a.Session; mine != nil && row != nil &&
+		(row.Epoch != mine.Epoch || row.LeaseOwner != l.task.Owner) {
+		l.gone = true
+	}
+	l.wake()
+}
+
+// wake wakes the goroutines in begin that wait for a heartbeat response. The caller holds mu.
+func (l *lease) wake() {
+	if l.answered != nil {
+		close(l.answered)
+		l.answered = nil
+	}
+}
+
+// sessionOf returns the lease of the attempt's session from the last heartbeat response.
+func (k *leaseRenewer) sessionOf(l *lease) session.Lease {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return l.said
+}
+
+// may waits until the attempt may start, or may start another function, such as a rebuild handler.
+func (a *attempt) may(ctx context.Context) error {
+	return a.r.leases.begin(ctx, a.lease, a.sessionEnd())
+}
+
+// sessionEnd returns when the lease of the attempt's session expires as far as this worker knows. Zero means that the
+// expiry is unknown or the attempt has no session.
+func (a *attempt) sessionEnd() (end time.Time) {
+	s := a.task.Session
+	if s == nil {
+		return end
+	}
+	if !a.came.store.IsZero() && !s.LeaseExpiresAt.IsZero() {
+		end = a.came.made.Add(s.LeaseExpiresAt.Sub(a.came.store))
+	}
+	return later(end, a.r.opt.Sessions.Until(s.SessionID, s.Epoch))
+}
+
+// begun is middleware that fails the attempt, before it enters its session or runs code, if its lease has expired.
+func begun(a *attempt, next call) call {
+	return func(ctx context.Context) (payload.Payload, error) {
+		if err := a.may(ctx); err != nil {
+			return payload.Payload{}, err
+		}
+		return next(ctx)
+	}
+}
+
+func later(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
+}

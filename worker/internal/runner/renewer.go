@@ -1,0 +1,299 @@
+package runner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/sojourn-run/sojourn/internal/link"
+	"github.com/sojourn-run/sojourn/shared/history"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+	"github.com/sojourn-run/sojourn/worker/internal/clock"
+	"github.com/sojourn-run/sojourn/worker/session"
+)
+
+// Everything here counts from when a renewal was sent, never from when its answer came. The app begins the lease
+// somewhere between the two, so the earlier time is the one that cannot be wrong: this side gives up before the
+// app gives the task away.
+
+// leaseRenewer keeps the leases of attempts and workflow tasks alive: one heartbeat renews all that are due. An
+// attempt whose lease could not be renewed in time is ended here, before the app gives its task to another
+// worker; otherwise both would run.
+type leaseRenewer struct {
+	length, interval, margin time.Duration
+	beat                     func() // asks for a heartbeat soon
+	ticks                    *clock.Ticks
+	origin                   time.Time // what ages are counted from
+
+	mu     sync.Mutex        // guards what follows, and the leases in it
+	leases map[string]*lease // by protocol.TaskKey
+	ages   clock.Ages        // of the app's answers
+	store  time.Time         // the latest time of the store that an answer told
+	read   time.Time         // and when that answer was read
+}
+
+// lease is one delivery's, as far as this side knows.
+type lease struct {
+	task    protocol.HeartbeatRequest
+	session *protocol.SessionAffinity // of an attempt in one
+	cancel  context.CancelCauseFunc
+
+	// The rest is guarded by the renewer's mu.
+	renewed   time.Time // when what the lease rests on was sent; it lives to renewed + length at least
+	notBefore time.Time // of the next try, after one that failed
+	over      bool
+	known     bool          // renewed is when the lease was made, and not only a bound
+	doubt     time.Time     // since when only a renewal shows that it lives; zero: there is no doubt
+	answered  chan struct{} // closed when a renewal was answered for who waits; nil: nobody does
+	gone      bool          // the session went to another holder before the attempt began
+	said      session.Lease // the last that an answer said of the session's lease
+}
+
+// together decides how close to its time a renewal may be in order to go with one that is due, so that they
+// share a call: half of the interval.
+const together = 2
+
+// keyOf names the delivery that a renewal is of.
+func keyOf(h protocol.HeartbeatRequest) string {
+	return protocol.TaskKey(h.Kind, h.TaskID, h.AttemptID, h.Attempt)
+}
+
+func newLeaseRenewer(length, buffer time.Duration, beat func()) *leaseRenewer {
+	return &leaseRenewer{
+		length: length, interval: AttemptInterval(length, buffer), margin: min(2*time.Second, length/10), beat: beat,
+		leases: map[string]*lease{},
+		ticks:  clock.NewTicks(), origin: time.Now(),
+	}
+}
+
+// hold keeps the lease of an attempt that arrived in this way, until release.
+func (k *leaseRenewer) hold(t *protocol.ActivityTask, came arrival, cancel context.CancelCauseFunc) *lease {
+	h := protocol.HeartbeatRequest{
+		Kind: protocol.KindActivity, TaskID: t.TaskID, Owner: t.LeaseOwner, AttemptID: t.AttemptID,
+	}
+	if t.Session != nil {
+		h.Epoch = t.Session.Epoch
+	}
+	return k.keep(&lease{task: h, session: t.Session, cancel: cancel}, came, t.LeaseExpiresAt)
+}
+
+// holdFlow is hold for a workflow task, whose code cannot be ended from outside. At its end, over says whether
+// it was still this worker's.
+func (k *leaseRenewer) holdFlow(t *protocol.WorkflowTask, came arrival) *lease {
+	h := protocol.HeartbeatRequest{Kind: protocol.KindWorkflow, TaskID: t.TaskID, Owner: t.LeaseOwner, Attempt: t.Attempt}
+	return k.keep(&lease{task: h, cancel: func(error) {}}, came, t.LeaseExpiresAt)
+}
+
+// keep keeps a lease, which ends at that time of the store, until release.
+func (k *leaseRenewer) keep(l *lease, came arrival, end history.Time) *lease {
+	l.renewed, l.known = came.rests(end, k.length), came.known
+	if s := l.session; s != nil {
+		l.said = session.Lease{Sent: came.made, Store: came.store, End: s.LeaseExpiresAt.Time}
+	}
+	k.mu.Lock()
+	if now := time.Now(); k.judge(l, now) == clock.Confirm {
+		l.doubt = now
+	}
+	k.leases[keyOf(l.task)] = l
+	first := len(k.leases) == 1
+	k.mu.Unlock()
+	if first && k.interval < maxRenewal {
+		k.beat() // the heartbeat's own pace is too slow to notice it in time
+	}
+	return l
+}
+
+func (k *leaseRenewer) release(l *lease) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	// A delivery may be held anew under the same key by now; that one is not to be taken out.
+	if key := keyOf(l.task); k.leases[key] == l {
+		delete(k.leases, key)
+	}
+}
+
+// over says whether the lease was lost.
+func (k *leaseRenewer) over(l *lease) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return l.over
+}
+
+// until is when the lease ends, as far as is known.
+func (k *leaseRenewer) until(l *lease) time.Time {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return l.renewed.Add(k.length)
+}
+
+// cancel ends an attempt with a cause.
+func (k *leaseRenewer) cancel(attempt string, cause error) {
+	k.mu.Lock()
+	l := k.leases[attempt]
+	k.mu.Unlock()
+	if l != nil {
+		l.cancel(cause)
+	}
+}
+
+// due are the attempts to renew, and when to ask again as far as the others go. Attempts whose time is over are ended.
+// Where a heartbeat goes anyway, none is held back for a try that failed: the app may take its time over the rest.
+func (k *leaseRenewer) due(now time.Time, anyway bool) (renew []protocol.HeartbeatRequest, next time.Time) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	var soon []protocol.HeartbeatRequest
+	var first time.Time // at which one of them is due
+	due := false
+	for _, l := range k.leases {
+		if l.over {
+			continue
+		}
+		if !l.doubt.IsZero() && now.Before(l.doubt.Add(k.length)) { // whoever wants to begin waits for the answer
+			at := later(l.doubt, l.notBefore)
+			due = due || !now.Before(at) || anyway
+			first = earlier(first, at)
+			soon = append(soon, l.task)
+			continue
+		}
+		end := l.renewed.Add(k.length - k.margin)
+		if !now.Before(end) {
+			l.over = true
+			l.wake()
+			l.cancel(fmt.Errorf("%w: its lease could not be renewed since %s", ErrLeaseLost, l.renewed.Format(time.RFC3339)))
+			continue
+		}
+		next = earlier(next, end)
+		at := l.renewed.Add(k.interval)
+		if !anyway {
+			at = later(at, l.notBefore)
+		}
+		due = due || !now.Before(at)
+		if now.Before(at.Add(-k.interval / together)) {
+			next = earlier(next, at)
+		} else {
+			first = earlier(first, at)
+			soon = append(soon, l.task)
+		}
+	}
+	if due {
+		return soon, next
+	}
+	return nil, earlier(next, first)
+}
+
+// all are the renewals of every attempt that still has its lease.
+func (k *leaseRenewer) all() (renew []protocol.HeartbeatRequest) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, l := range k.leases {
+		if !l.over {
+			renew = append(renew, l.task)
+		}
+	}
+	return renew
+}
+
+// renewed takes the app's answers to what due gave for a heartbeat sent at sent, made at store by the store's time if
+// they say so.
+func (k *leaseRenewer) renewed(
+	sent, store time.Time, asked []protocol.HeartbeatRequest, answers []protocol.HeartbeatAnswer, err error,
+	sessions *session.Sessions,
+) {
+	if len(asked) == 0 {
+		return
+	}
+	by := make(map[string]protocol.HeartbeatAnswer, len(answers))
+	for _, a := range answers {
+		kind := protocol.KindActivity
+		if a.AttemptID == "" {
+			kind = protocol.KindWorkflow
+		}
+		by[protocol.TaskKey(kind, a.TaskID, a.AttemptID, a.Attempt)] = a
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, h := range asked {
+		key := keyOf(h)
+		l := k.leases[key]
+		if l == nil {
+			continue
+		}
+		a, ok := by[key]
+		switch {
+		case err != nil || !ok || !a.Renewed && a.CanContinue:
+			// No answer about this one, or the app's store is away. The lease runs on from its last renewal, and
+			// the next try comes soon, since there may be time for several.
+			l.notBefore = time.Now().Add(min(time.Second, k.interval/4))
+		case !a.Renewed:
+			l.over = true
+			l.wake()
+			l.cancel(fmt.Errorf("%w: %s", ErrLeaseLost, why(a)))
+		default:
+			l.renewed, l.notBefore = sent, time.Time{}
+			l.confirmed(a)
+			if s := l.session; s != nil {
+				l.said = session.Lease{Sent: sent}
+				if row := a.Session; row != nil {
+					l.said.Store, l.said.End = store, row.LeaseExpiresAt.Time
+				}
+				sessions.Touched(s.SessionID, s.Epoch, l.said)
+			}
+			if a.CancelRequested || !a.CanContinue {
+				l.cancel(fmt.Errorf("%w: %s", ErrCancelled, why(a)))
+			}
+		}
+	}
+}
+
+func why(a protocol.HeartbeatAnswer) string {
+	switch {
+	case a.RunClosedReason != nil:
+		return "run " + *a.RunClosedReason
+	case a.Reason != nil:
+		return *a.Reason
+	case a.CancelRequested:
+		return "cancel requested"
+	}
+	return "the app said so"
+}
+
+func earlier(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
+}
+
+// holdings are the attempts and sessions of a worker, for the link's heartbeat.
+type holdings struct{ r *Runner }
+
+var _ link.Holdings = holdings{}
+
+// Holdings is what this worker holds, for the heartbeat that renews it.
+func (r *Runner) Holdings() link.Holdings { return holdings{r} }
+
+func (h holdings) Due(now time.Time) ([]protocol.HeartbeatRequest, []protocol.SessionRenewal, time.Time) {
+	sessions, then := h.r.opt.Sessions.Due(now)
+	leases, next := h.r.leases.due(now, len(sessions) > 0)
+	return leases, sessions, earlier(next, then)
+}
+
+func (h holdings) Leases() []protocol.HeartbeatRequest { return h.r.leases.all() }
+
+func (h holdings) Renewed(sent time.Time, leases []protocol.HeartbeatRequest, sessions []protocol.SessionRenewal,
+	a protocol.WorkerHeartbeatAnswer, err error,
+) {
+	if err == nil {
+		h.r.leases.aged(sent, a.StoreTime.Time)
+	}
+	h.r.leases.renewed(sent, a.StoreTime.Time, leases, a.Leases, err, h.r.opt.Sessions)
+	h.r.opt.Sessions.Renewed(sent, a.StoreTime.Time, sessions, a.Sessions, err)
+}
+
+// Cancel ends an attempt because the app said so. A notice about an attempt that does not run here is ignored.
+func (r *Runner) Cancel(n protocol.CancelNotice) { r.leases.cancel(n.AttemptID, ErrCancelled) }
+
+// ended says whether the cause of an attempt's end means that its outcome counts for nothing.
+func ended(cause error) bool { return errors.Is(cause, ErrLeaseLost) }
