@@ -23,7 +23,7 @@ func Research(ctx workflow.Context, path string) (string, error) {
 		return "", err
 	}
 	var best string
-	if err := s.Execute(ctx, "nearest", "whale").Get(ctx, &best); err != nil { // … which is still there
+	if err := s.Execute(ctx, "nearest", "whale").Get(ctx, &best); err != nil { // … which the second activity uses
 		return "", err
 	}
 	var approved bool

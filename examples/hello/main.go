@@ -19,7 +19,7 @@ func main() {
 	})
 }
 
-// Hello greets, waits for a second that no crash can lengthen, and greets again.
+// Hello greets, sleeps for a second with a durable timer, and greets again.
 func Hello(ctx workflow.Context, name string) ([]string, error) {
 	ctx = workflow.WithActivity(ctx, workflow.ActivityOptions{
 		StartToClose: 10 * time.Second,
@@ -39,7 +39,7 @@ func Hello(ctx workflow.Context, name string) ([]string, error) {
 	return lines, nil
 }
 
-// Greet is an activity: it may do anything, and may be tried again.
+// Greet is an activity: it may have side effects, and it may be retried.
 func Greet(_ context.Context, word, name string) (string, error) {
 	if name == "" {
 		return "", fmt.Errorf("%s whom?", word)

@@ -23,7 +23,7 @@ func registerTalk(r *worker.Registry) {
 
 // Family starts other workflows and waits for their results.
 func Family(ctx workflow.Context) (string, error) {
-	// by its name, in whatever language it is written …
+	// by its name, in any language …
 	hello, err := workflow.ExecuteChild[string](ctx, "tour.greeting", "child")
 	if err != nil {
 		return "", err
@@ -41,12 +41,12 @@ func Family(ctx workflow.Context) (string, error) {
 func Nursery(ctx workflow.Context) (string, error) {
 	strict := workflow.WithChild(ctx, workflow.ChildOptions{
 		Queue:            "",                                  // that of the parent
-		ParentClose:      workflow.TerminateHard,              // when the parent closes; left out: the child goes on
+		ParentClose:      workflow.TerminateHard,              // when the parent closes; default: the child continues
 		ExecutionTimeout: time.Hour,                           // all its runs together
 		RunTimeout:       2 * time.Second,                     // one run
-		Retry:            nil,                                 // how often it is run again when it fails
-		Memo:             map[string]any{"asks": "Join"},      // what it begins with, as UpsertMemo puts it …
-		SearchAttributes: map[string]any{"stage": "approval"}, // … and UpsertSearchAttributes
+		Retry:            nil,                                 // retry policy of failed runs
+		Memo:             map[string]any{"asks": "Join"},      // initial memo …
+		SearchAttributes: map[string]any{"stage": "approval"}, // … and search attributes
 	})
 	slow := workflow.StartChild(strict, "tour.approval")
 	err := slow.Get(ctx, nil)
@@ -88,7 +88,7 @@ func Basket(ctx workflow.Context, most int) ([]string, error) {
 		return nil
 	}})
 	workflow.HandleUpdate(ctx, "pay", func(ctx workflow.Context, amount int) error {
-		err := workflow.ExecuteActivity(ctx, Charge, amount).Get(ctx, nil) // its sender is answered when it is done
+		err := workflow.ExecuteActivity(ctx, Charge, amount).Get(ctx, nil) // the update completes when it has ended
 		paid = paid || err == nil
 		return err
 	})
@@ -115,10 +115,10 @@ func Labels(ctx workflow.Context, customer string) error {
 	if err := workflow.UpsertMemo(ctx, map[string]any{"note": "handle with care"}); err != nil {
 		return err
 	}
-	return workflow.UpsertSearchAttributes(ctx, map[string]any{"customer": customer, "stage": nil}) // nil takes one away
+	return workflow.UpsertSearchAttributes(ctx, map[string]any{"customer": customer, "stage": nil}) // nil removes it
 }
 
 // Relay continues as another workflow.
 func Relay(ctx workflow.Context, name string) (string, error) {
-	return "", workflow.ContinueAsNewWith(ctx, workflow.ContinueOptions{Workflow: Greeting}) // no arguments: those it has
+	return "", workflow.ContinueAsNewWith(ctx, workflow.ContinueOptions{Workflow: Greeting}) // same arguments
 }

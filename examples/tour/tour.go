@@ -57,13 +57,13 @@ func Greeting(ctx workflow.Context, name string) (string, error) {
 // Options says how activities are run: for all that are scheduled under the context.
 func Options(ctx workflow.Context) (string, error) {
 	ctx = workflow.WithActivity(ctx, workflow.ActivityOptions{
-		Queue:           "",               // that of the run
+		Queue:           "",               // default: the queue of the run
 		StartToClose:    time.Minute,      // one attempt
 		ScheduleToClose: time.Hour,        // all attempts together
 		ScheduleToStart: 10 * time.Minute, // waiting for a worker
-		Heartbeat:       30 * time.Second, // between two signs of life
+		Heartbeat:       30 * time.Second, // maximum time between two heartbeats
 		Retry: &workflow.RetryPolicy{
-			MaxAttempts:  5, // 0: without end
+			MaxAttempts:  5, // 0: unlimited
 			Backoff:      workflow.ExponentialBackoff(time.Second, time.Minute),
 			NonRetryable: []string{"card_declined"},
 		},
@@ -119,7 +119,7 @@ func Deadline(ctx workflow.Context) (string, error) {
 		return "", err
 	}
 	if first == 1 {
-		stop() // the activity's code sees its context end
+		stop() // cancels the activity's context
 		return "gave up", nil
 	}
 	return workflow.Await[string](ctx, f)
@@ -133,7 +133,7 @@ func Recall(ctx workflow.Context) (string, error) {
 		return "", err
 	}
 	stop()
-	return workflow.Await[string](doing, f) // what Save returns when it has stopped
+	return workflow.Await[string](doing, f) // the result of Save after its cancellation
 }
 
 // Approval waits for a person, but not forever.
@@ -146,7 +146,7 @@ func Approval(ctx workflow.Context) (string, error) {
 		return "nobody approved", nil
 	}
 	var by string
-	err := approve.Receive(ctx, &by) // there is one: this does not wait
+	err := approve.Receive(ctx, &by) // a signal is there, so this does not wait
 	return "approved by " + by, err
 }
 
@@ -157,7 +157,7 @@ func Inbox(ctx workflow.Context) ([]string, error) {
 		return nil, err
 	}
 	all := []string{first}
-	if err := workflow.Sleep(ctx, time.Second); err != nil { // what comes meanwhile is kept
+	if err := workflow.Sleep(ctx, time.Second); err != nil { // signals that arrive meanwhile are stored
 		return nil, err
 	}
 	for {
@@ -231,10 +231,10 @@ type requestKey struct{}
 
 // Facts are the same in every replay.
 func Facts(ctx workflow.Context) (string, error) {
-	ctx = workflow.WithValue(ctx, requestKey{}, workflow.NewID(ctx)) // 26 letters and digits, new in the world
-	// workflow id, run id, type, queue, run number, length of history
+	ctx = workflow.WithValue(ctx, requestKey{}, workflow.NewID(ctx)) // 26 letters and digits, globally unique
+	// workflow ID, run ID, type, queue, run number, length of history
 	info := workflow.Info(ctx)
-	age := workflow.Now(ctx).Sub(info.StartedAt) // the time of the event that woke the code
+	age := workflow.Now(ctx).Sub(info.StartedAt) // the time of the event that caused the workflow task
 	workflow.Logger(ctx).Info().Any("request", ctx.Value(requestKey{})).Msg("logged once, not in replays")
 	return fmt.Sprintf("%s, run %d, %t", info.WorkflowType, info.RunNumber, age < time.Hour), ctx.Err()
 }

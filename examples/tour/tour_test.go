@@ -30,7 +30,7 @@ func TestBasketIsPaidOnceTheBankAgrees(t *testing.T) {
 		if _, err := workflowtest.Update[any](basket, "pay", 11); err == nil {
 			t.Error("the bank was not asked")
 		}
-		time.Sleep(24 * time.Hour) // at once: time passes when everything waits
+		time.Sleep(24 * time.Hour) // takes no real time: the clock advances when everything waits
 		if _, err := workflowtest.Update[any](basket, "pay", 7); err != nil {
 			t.Error(err)
 		}

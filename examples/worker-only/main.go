@@ -15,7 +15,7 @@ import (
 func main() {
 	worker.Main(func(r *worker.Registry) {
 		r.Workflow("count", Count)
-		r.Activity("count.words", Words, activity.Isolated) // in a child process: a crash there is a failed attempt, no more
+		r.Activity("count.words", Words, activity.Isolated) // in a child process: a crash there fails only the attempt
 	})
 }
 

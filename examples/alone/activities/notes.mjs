@@ -1,7 +1,7 @@
-// The activity notes: keeps what it is told, for as long as its session stays with a worker.
+// The activity notes collects texts in memory while a worker owns the session.
 export async function main(text, ctx) {
   const notes = await ctx.session.getOrCreate('notes', () => []);
-  if (ctx.attempt === 1 && text === 'fragile') throw new Error('dropped'); // the second attempt does better
+  if (ctx.attempt === 1 && text === 'fragile') throw new Error('dropped'); // the second attempt succeeds
   notes.push(text);
   return notes;
 }

@@ -45,7 +45,7 @@ func Print(ctx workflow.Context, j Job) (Printed, error) {
 			ID:            "device-" + j.Device,
 			Requirements:  []string{Printer},
 			Lease:         30 * time.Second,
-			TTL:           workflow.NoTTL, // it ends when somebody closes it; after a TTL it would end for good
+			TTL:           workflow.NoTTL, // it ends when it is closed; with a TTL it would end after that time
 			MaxActivities: 1,
 		},
 	})

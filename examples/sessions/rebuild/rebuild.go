@@ -32,7 +32,7 @@ func Register(r *worker.Registry) {
 	r.Activity("rebuild.index", Index)
 	r.Activity("rebuild.find", Find, activity.Options{Recovery: &activity.SessionRecoveryPolicy{
 		OnError:                activity.Lost,
-		RebuildActivity:        "rebuild.index", // gets as many of rebuild.find's arguments as it takes
+		RebuildActivity:        "rebuild.index", // receives as many of rebuild.find's arguments as it has parameters
 		MaxAutoRetries:         1,
 		SingleflightPerSession: true,
 	}})

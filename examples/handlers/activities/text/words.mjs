@@ -1,6 +1,6 @@
-// The activity text.words: cuts a text into words. The file's name and folder are its name.
+// The activity text.words splits a text into words. Directory and file name are the activity's name.
 export default async function main(text, ctx) {
-  const { state } = ctx.session; // lives as long as the session stays with this worker
+  const { state } = ctx.session; // kept while this worker owns the session
   state.texts = (state.texts ?? 0) + 1;
   ctx.progress({ message: `text ${state.texts}` });
   if (ctx.cancelled) throw ctx.signal.reason;

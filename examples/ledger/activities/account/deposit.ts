@@ -7,11 +7,11 @@ interface Deposit {
   file: string; // of the journal, for account.open
   account: string;
   amount: number;
-  slow?: number; // milliseconds between the entry and the answer, to see what happens in between
+  slow?: number; // milliseconds between the write and the response, for experiments
 }
 
-// When the journal is gone, since its process died or the session went to another worker, it is opened anew, with the
-// argument of the deposit that missed it, and the deposit goes on.
+// If the journal is missing, because its process died or the session moved to another worker, account.open runs with the
+// argument of the deposit, and then the deposit is repeated.
 export const recovery: Recovery = { rebuildActivity: 'account.open' };
 
 export async function main({ account, amount, slow = 0 }: Deposit, ctx: Context<State>): Promise<number> {
