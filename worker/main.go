@@ -106,7 +106,7 @@ func FromConfig(r *Registry, c *config.Config, carrier link.Carrier, log zerolog
 		Namespace: c.Namespace,
 		Queues:    c.Queues, BuildID: c.BuildID, Capabilities: c.Capabilities, Concurrency: c.WorkerConcurrency,
 		MaxSessions: sessions,
-		KeptRuns:    c.WorkerKeptRuns, Addr: c.WorkerAddr,
+		StickyCache: c.StickyCacheSize, Addr: c.WorkerAddr,
 		AttemptLease: c.AttemptLease, SessionLease: c.SessionLease, SessionBuffer: c.SessionBuffer,
 		SessionIdle:  c.SessionIdle,
 		DrainTimeout: c.DrainTimeout, DataDir: c.DataDir, Handlers: c.Handlers, Watch: c.Role == config.Dev,

@@ -51,7 +51,7 @@ func TestPayloadsAndTokensAreNeverLogged(t *testing.T) {
 	var carrier link.Carrier = &link.Socket{URLs: []string{a.URL()}}
 	for i, name := range []string{"socket", "http"} {
 		start(t, a, carrier, func(o *worker.Options) {
-			o.WorkerID, o.Token, o.Log, o.Queues, o.KeptRuns = name, token, log, []string{name}, 1
+			o.WorkerID, o.Token, o.Log, o.Queues, o.StickyCache = name, token, log, []string{name}, 1
 			o.Registry.Workflow("wf", func(ctx workflow.Context, word string) (string, error) {
 				if changed.Load() {
 					word += ", changed"

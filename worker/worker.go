@@ -2,6 +2,7 @@ package worker
 
 import (
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -38,13 +39,23 @@ const AutoSessions = -1
 // autoSessions is the cap of a worker with AutoSessions whose activities run in the worker's process.
 const autoSessions = 1000
 
-// Options of a worker. Registry and Carrier are required; zero values mean the defaults named next to them.
+// Options of a worker. Registry and URLs are required; zero values mean the defaults named next to them.
 type Options struct {
 	Registry *Registry
-	Carrier  link.Carrier // link.To(way, urls), or link.Local{Join: …} in the app's own process
-	Release  string       // of this program; the gate compares it with the app's
-	Strict   bool         // do not work when no release could be read
-	Token    string
+	// URLs of the apps, for example https://sojourn.example.com. The worker chooses the first one by a hash of its ID and
+	// fails over to the others.
+	URLs []string
+	// Link is the protocol to the app: "socket" (Socket.IO), "http" (long polls), or "auto", which tries a socket first;
+	// empty: auto.
+	Link string
+	// TLS returns the TLS configuration for https URLs. It is called at every connect, so that certificates can be
+	// rotated; nil: the defaults of package crypto/tls.
+	TLS func() (*tls.Config, error)
+	// Carrier replaces URLs, Link and TLS inside this module, for example for a worker in the app's process.
+	Carrier link.Carrier
+	Release string // of this program; the gate compares it with the app's
+	Strict  bool   // do not work when no release could be read
+	Token   string
 
 	WorkerID     string // empty: a new ULID. A given one is guarded by a lock in DataDir, if there is one
 	Namespace    string // default
@@ -54,7 +65,7 @@ type Options struct {
 	Concurrency  int // activities at once: 128, or 2 × cores for a worker that runs some in executors
 	Workflows    int // workflow tasks at once: 256, of which at most 2 × cores replay a long history
 	MaxSessions  int // cap of held sessions; 0: the worker never holds a session; see AutoSessions
-	KeptRuns     int // runs whose workflow is kept in memory between their tasks: 1000
+	StickyCache  int // maximum number of runs in the sticky cache: 1000. Other runs are replayed for each workflow task
 
 	AttemptLease  time.Duration // of what it runs, renewed with each heartbeat: 30 s
 	SessionLease  time.Duration // 30 s
@@ -113,6 +124,9 @@ func (o Options) defaults() Options {
 			*d = v
 		}
 	}
+	if o.Carrier == nil && len(o.URLs) > 0 {
+		o.Carrier = link.Over(o.Link, o.URLs, o.TLS)
+	}
 	or(&o.AttemptLease, 30*time.Second)
 	or(&o.SessionLease, 30*time.Second)
 	or(&o.SessionBuffer, 5*time.Second)
@@ -154,8 +168,13 @@ type Worker struct {
 func New(o Options) (_ *Worker, err error) {
 	o = o.defaults()
 	o.Watch = o.Watch && o.Handlers != ""
+	switch o.Link {
+	case "", link.WayAuto, link.WaySocket, link.WayHTTP:
+	default:
+		return nil, fmt.Errorf("worker: unknown link %q; use auto, socket or http", o.Link)
+	}
 	if o.Registry == nil || o.Carrier == nil {
-		return nil, errors.New("worker: registry and carrier are required")
+		return nil, errors.New("worker: registry and URLs are required")
 	}
 	if err := o.Registry.Check(); err != nil {
 		return nil, fmt.Errorf("worker: %w", err)
@@ -237,7 +256,7 @@ func New(o Options) (_ *Worker, err error) {
 		InProcess: o.Isolation == IsolationNone, WorkerID: w.id, Queues: o.Queues,
 		WorkflowSlots: o.Workflows, Validates: len(o.Registry.Validated()) > 0, ActivitySlots: o.Concurrency, PollIDs: !local,
 		AttemptLease: o.AttemptLease, LeaseBuffer: o.SessionBuffer,
-		Machines: o.KeptRuns, TaskFailed: o.OnTaskFailed, OnTurn: o.OnTurn, Log: w.log,
+		Machines: o.StickyCache, TaskFailed: o.OnTaskFailed, OnTurn: o.OnTurn, Log: w.log,
 	}
 	if w.pool != nil {
 		ro.Executors = w.pool

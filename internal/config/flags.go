@@ -35,6 +35,9 @@ func Register(flags *pflag.FlagSet, role Role) {
 		if s.kind == flag {
 			f.NoOptDefVal = "true"
 		}
+		if s.former != "" {
+			flags.VarPF(&flagValue{kind: s.kind, text: preset}, s.former, "", "deprecated: use --"+s.name).Hidden = true
+		}
 	}
 }
 

@@ -23,7 +23,7 @@ func TestTheGuideSaysTheDefaults(t *testing.T) {
 	}
 	stated.In(t, "guide/runs.md", "Audit entries are removed after `audit-log-age` ({}).", c.AuditLogAge)
 	stated.In(t, "guide/activities.md", "`activity-log-age`, a setting of the app, `{}`;", logs.value)
-	stated.In(t, "guide/workflows-in-go.md", "(`worker-kept-runs`, {} unless set, says how many", c.WorkerKeptRuns)
+	stated.In(t, "guide/workflows-in-go.md", "(`sticky-cache-size`, {} unless set, says how many", c.StickyCacheSize)
 	stated.In(t, "guide/command-line.md", "The commands call the app at `--app-url` (`SOJOURN_APP_URL`, `{}`)", c.AppURLs[0])
 	stated.In(t, "guide/command-line.md", "in `--namespace` (`SOJOURN_NAMESPACE`, `{}`).", c.Namespace)
 

@@ -24,6 +24,35 @@ type layer struct {
 	from   func(setting) string
 }
 
+// rename moves values with the former name of a setting to its present name, unless that is set as well. It returns a
+// warning about each former name.
+func (l *layer) rename() (warnings []Warning) {
+	for _, s := range settings {
+		text, ok := l.values[s.former]
+		if s.former == "" || !ok {
+			continue
+		}
+		former := s
+		former.name = s.former
+		source := l.from(former)
+		warnings = append(warnings, Warning(fmt.Sprintf(
+			"setting %s (%s) is deprecated and will be removed in the next release; use %s", s.former, source, s.name,
+		)))
+		if _, both := l.values[s.name]; both {
+			continue
+		}
+		l.values[s.name] = text
+		from := l.from
+		l.from = func(of setting) string {
+			if of.name == s.name {
+				return source
+			}
+			return from(of)
+		}
+	}
+	return warnings
+}
+
 // Load reads the settings of a process. Flags override environment variables, which override the file, which overrides
 // the defaults. An unknown name is an error with a suggestion; with --ignore-unknown-settings it is a warning.
 //
@@ -80,6 +109,9 @@ func Load(flags *pflag.FlagSet, environ []string, path string) (*Config, []Sourc
 		{texts(variables), setting.env},
 		inFile,
 	}
+	for i := range layers {
+		warnings = append(warnings, layers[i].rename()...)
+	}
 	c, sources, err := merge(role, layers)
 	if err != nil {
 		return nil, sources, warnings, err
@@ -115,6 +147,9 @@ func readEnviron(environ []string) (*koanf.Koanf, []Warning, error) {
 	names := map[string]string{prefix + "CONFIG": configFlag, prefix + "IGNORE_UNKNOWN_SETTINGS": ignoreFlag}
 	for _, s := range settings {
 		names[s.env()] = s.name
+		if s.former != "" {
+			names[variable(s.former)] = s.former
+		}
 	}
 	var warnings []Warning
 	k := koanf.New(".")

@@ -44,7 +44,7 @@ func TestDefaultsAreTheOnesProgramsRelyOn(t *testing.T) {
 	want := &Config{
 		Role: Both, ContainerType: ContainerWorkerAndApp, Addr: "127.0.0.1:7700", DatabaseURL: "sqlite:.sojourn/sojourn.db",
 		DataDir: "./.sojourn", Auth: AuthToken, AppURLs: []string{"http://127.0.0.1:7700"}, Link: "auto", WorkerID: "local",
-		WorkerMaxSessions: "auto", WorkerKeptRuns: 1000, Queues: []string{"default"}, Namespace: "default",
+		WorkerMaxSessions: "auto", StickyCacheSize: 1000, Queues: []string{"default"}, Namespace: "default",
 		Capabilities: []string{}, TrustedProxies: []string{}, ExecutorRead: []string{},
 		ExecutorWrite: []string{}, Egress: "auto", Packages: "install", ExecutorUIDs: "auto",
 		ExecutorCgroup: "auto", EgressAllow: []string{},
@@ -89,6 +89,52 @@ func TestFlagGoesBeforeVariableBeforeFileBeforeDefault(t *testing.T) {
 		if got := from(sources, name).From; got != want {
 			t.Errorf("%s comes from %q, want %q", name, got, want)
 		}
+	}
+}
+
+// A renamed setting is read under its former name from every source, with one warning for each.
+func TestARenamedSettingIsReadUnderItsFormerName(t *testing.T) {
+	path := writeFile(t, "worker-kept-runs: 7\n")
+	for _, c := range []struct {
+		args, environ []string
+		path          string
+		size          int
+		from          string
+		warnings      []Warning
+	}{
+		{args: []string{"--worker-kept-runs", "5"}, size: 5, from: "--worker-kept-runs", warnings: []Warning{
+			"setting worker-kept-runs (--worker-kept-runs) is deprecated and will be removed in the next release; " +
+				"use sticky-cache-size",
+		}},
+		{environ: []string{"SOJOURN_WORKER_KEPT_RUNS=6"}, size: 6, from: "SOJOURN_WORKER_KEPT_RUNS", warnings: []Warning{
+			"setting worker-kept-runs (SOJOURN_WORKER_KEPT_RUNS) is deprecated and will be removed in the next release; " +
+				"use sticky-cache-size",
+		}},
+		{path: path, size: 7, from: "file " + path, warnings: []Warning{
+			Warning("setting worker-kept-runs (file " + path + ") is deprecated and will be removed in the next release; " +
+				"use sticky-cache-size"),
+		}},
+		{
+			args: []string{"--sticky-cache-size", "8"}, environ: []string{"SOJOURN_WORKER_KEPT_RUNS=6"}, size: 8,
+			from: "--sticky-cache-size", warnings: []Warning{
+				"setting worker-kept-runs (SOJOURN_WORKER_KEPT_RUNS) is deprecated and will be removed in the next release; " +
+					"use sticky-cache-size",
+			},
+		},
+		{environ: []string{"SOJOURN_STICKY_CACHE_SIZE=9"}, size: 9, from: "SOJOURN_STICKY_CACHE_SIZE"},
+	} {
+		got, sources, warnings, err := load(t, Worker, c.args, c.environ, c.path)
+		if err != nil || !slices.Equal(warnings, c.warnings) {
+			t.Errorf("%v %v %v: got %v, warnings %q", c.args, c.environ, c.path, err, warnings)
+			continue
+		}
+		if source := from(sources, "sticky-cache-size").From; got.StickyCacheSize != c.size || source != c.from {
+			t.Errorf("%v %v %v: got %d from %q", c.args, c.environ, c.path, got.StickyCacheSize, source)
+		}
+	}
+	if _, _, _, err := load(t, Worker, nil, []string{"SOJOURN_WORKER_KEPT_RUNS=x"}, ""); err == nil ||
+		!strings.Contains(err.Error(), "SOJOURN_WORKER_KEPT_RUNS") {
+		t.Errorf("an invalid value under the former name: got %v, want an error that names the variable", err)
 	}
 }
 

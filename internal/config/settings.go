@@ -24,6 +24,7 @@ func (k kind) String() string { return [...]string{"text", "number", "bool", "du
 // setting is one line of the table: a name, and with it a flag, an environment variable and a key of the file.
 type setting struct {
 	name   string
+	former string // the name until the previous release, still read with a warning; empty: none
 	kind   kind
 	value  string                 // the default, written as a user would
 	in     map[Role]string        // defaults that differ in a role
@@ -33,7 +34,12 @@ type setting struct {
 	help   string
 }
 
-func (s setting) env() string { return prefix + strings.ToUpper(strings.ReplaceAll(s.name, "-", "_")) }
+func (s setting) env() string { return variable(s.name) }
+
+// variable returns the environment variable of a setting's name.
+func variable(name string) string {
+	return prefix + strings.ToUpper(strings.ReplaceAll(name, "-", "_"))
+}
 
 // preset is the default of s in a role.
 func (s setting) preset(r Role) string {
@@ -133,7 +139,7 @@ var settings = []setting{
 			"activities run in executors; 0: unlimited",
 	},
 	{
-		name: "worker-kept-runs", kind: number, value: "1000", roles: workers,
+		name: "sticky-cache-size", former: "worker-kept-runs", kind: number, value: "1000", roles: workers,
 		help: "size of the sticky cache: runs that a worker keeps in memory between workflow tasks; others are " +
 			"replayed",
 	},
@@ -279,7 +285,7 @@ var settings = []setting{
 
 func find(name string) (setting, bool) {
 	for _, s := range settings {
-		if s.name == name {
+		if s.name == name || s.former == name && name != "" {
 			return s, true
 		}
 	}
