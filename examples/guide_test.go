@@ -11,7 +11,9 @@ import (
 	"testing"
 
 	"github.com/sojourn-run/sojourn/app/apptest"
+	"github.com/sojourn-run/sojourn/examples/sessions/device"
 	"github.com/sojourn-run/sojourn/internal/stated"
+	"github.com/sojourn-run/sojourn/worker"
 )
 
 // fence is a block of code in a document, with its language.
@@ -135,7 +137,7 @@ func shell(t *testing.T, a *apptest.App, script string) *exec.Cmd {
 var varying = regexp.MustCompile(`\b01[0-9A-HJKMNP-TV-Z]{24}\b|\d{4}-\d\d-\d\dT[\d:.]+Z`)
 
 // checkConsole runs the commands of the console blocks of a page that begin with one of some prefixes, and compares
-// what they print with the lines below them. It fails if there are fewer than least such commands.
+// what they print with the lines below them, if there are any. It fails if there are fewer than least such commands.
 func checkConsole(t *testing.T, a *apptest.App, page string, least int, prefixes ...string) {
 	t.Helper()
 	ran := 0
@@ -148,7 +150,7 @@ func checkConsole(t *testing.T, a *apptest.App, page string, least int, prefixes
 			ran++
 			out, err := shell(t, a, command).CombinedOutput()
 			got := varying.ReplaceAllString(strings.TrimSpace(string(out)), "…")
-			if want = varying.ReplaceAllString(strings.TrimSpace(want), "…"); err != nil || got != want {
+			if want = varying.ReplaceAllString(strings.TrimSpace(want), "…"); err != nil || want != "" && got != want {
 				t.Errorf("%s: %s prints, %v:\n%s\nthe page has:\n%s", page, command, err, got, want)
 			}
 		}
@@ -171,6 +173,30 @@ func TestCommandsInTheGuidePrintWhatItShows(t *testing.T) {
 			"sojourn workflow history g1", "sojourn workflow update b", "sojourn workflow query b",
 		)
 	}
+}
+
+// The commands for operators on these pages work as they are, on a worker with a session.
+func TestCommandsForOperatorsInTheGuideWork(t *testing.T) {
+	t.Parallel()
+	if _, err := exec.LookPath("bash"); err != nil {
+		t.Skip(err)
+	}
+	a := apptest.Start(t, apptest.Options{})
+	work(t, a, func(o *worker.Options) { o.Capabilities = []string{device.Printer} })
+	says(t, a, `sojourn workflow start device --input '[{"device": "p1", "pages": 3}]' --wait`, `"first":1`)
+	checkConsole(t, a, "../docs/guide/sessions.md", 6, "sojourn sessions")
+	for _, page := range []struct {
+		name   string
+		before string
+		prints []string
+	}{
+		{"quotas.md", "sojourn namespaces create billing\n", []string{"billing", "open_runs"}},
+		{"runs.md", "sojourn workflow start tour.greeting --input '[\"Ada\"]' --wait\n", []string{"helloAda", "Amount"}},
+	} {
+		says(t, a, page.before+strings.Join(blocks(t, "../docs/guide/"+page.name, "sh"), ""), page.prints...)
+	}
+	// Last: it pins new runs to a build.
+	checkConsole(t, a, "../docs/guide/queues.md", 8, "sojourn queues")
 }
 
 func TestRequestsInGettingStartedWork(t *testing.T) {
