@@ -271,7 +271,7 @@ func TestAWorkerLeavesAnAppOfAnotherReleaseWithin10Seconds(t *testing.T) {
 				return len(list) == 1 && list[0].Status == protocol.WorkerMismatched &&
 					worker.err.count(`"message":"connected to the app"`) >= 3
 			})
-			for _, said := range []string{"worker connected", "worker disconnected", "no work until"} {
+			for _, said := range []string{"worker connected", "worker disconnected", "deploy the same release"} {
 				if n := foreign.err.count(said); n > 1 {
 					t.Errorf("the app of another release says %q of one worker %d times", said, n)
 				}

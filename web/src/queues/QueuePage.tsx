@@ -210,7 +210,7 @@ function Waits({ queue: q }: { queue: QueueState }) {
   if (list.length === 0) return null;
   const ready = q.stats.workflow_tasks.ready_count + q.stats.activity_tasks.ready_count;
   return (
-    <Section title="Waiting tasks" aside={ready > list.length && <span className="text-[13px] text-soft">{count(list.length)} oldest of {count(ready)}</span>}>
+    <Section title="Waiting tasks" aside={ready > list.length && <span className="text-[13px] text-soft">oldest {count(list.length)} of {count(ready)}</span>}>
       <ul className={`card divide-y divide-line border-l-3 ${list.some((w) => w.wait?.needs_attention) ? "border-l-warn" : "border-l-idle"}`} data-waiting>
         {list.map((w) => (
           <li key={w.task_id} className="flex min-h-12 flex-wrap items-center gap-x-4 gap-y-0.5 px-4 py-2">

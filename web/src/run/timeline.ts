@@ -1,7 +1,7 @@
 import type { HistoryEvent, Json, Pending, PendingActivity, SessionEvent, Wait } from "../api/types";
 import { isObject, numberOf } from "../lib/json";
 import { duration, parseTime } from "../lib/time";
-import { holds, type Hold } from "../sessions/ownership";
+import { change, holds, type Hold } from "../sessions/ownership";
 
 // The timeline of a run, as data: lanes with bars and marks, made from history events and what is open now. Times are
 // milliseconds since the epoch. Nothing here draws.
@@ -425,7 +425,7 @@ class Builder {
       const to = h.to === null ? s.to : s.to === null ? h.to : Math.min(h.to, s.to);
       if (to !== null && to < from) continue;
       const bar: Bar = { kind: "hold", from, to, worker: h.worker, epoch: h.epoch };
-      if (h.ended) bar.note = h.ended.replaceAll("_", " ");
+      if (h.ended) bar.note = change(h.ended);
       s.bars.push(bar);
     }
     const last = s.bars.at(-1);

@@ -4,7 +4,7 @@ import type { SessionKey } from "../api/client";
 import type { SessionChange, SessionEvent, SessionView } from "../api/types";
 import { useNow } from "../lib/clock";
 import { useZone } from "../lib/prefs";
-import { words, type Tone } from "../lib/status";
+import type { Tone } from "../lib/status";
 import { absolute, clockTime, duration, parseTime } from "../lib/time";
 import { Empty } from "../ui/Page";
 import { Older } from "../ui/Older";
@@ -12,7 +12,7 @@ import { Tip } from "../ui/Tip";
 import { When } from "../ui/When";
 import { Ran } from "./Ran";
 import { identity, useTimeline } from "./past";
-import { facts, holds, ordinals, reason, runOf, type Hold } from "./ownership";
+import { change, facts, holds, ordinals, reason, runOf, type Hold } from "./ownership";
 
 const shownFirst = 100; // entries; each "older" shows as many more
 
@@ -89,7 +89,7 @@ function HoldTip({ hold: h, now, number }: { hold: Hold; now: number; number: nu
       {number && <span className="text-xs text-faint">epoch {number}</span>}
       {h.ended && (
         <span className="text-soft">
-          {words(h.ended)}
+          {change(h.ended)}
           {h.why && `: ${reason(h.why)}`}
         </span>
       )}
@@ -131,7 +131,7 @@ function Entry({ session, event: e, all, numbers, last }: { session: SessionKey;
         <span className={`mt-1.5 size-2 shrink-0 rounded-full ${dots[look]}`} aria-hidden />
         <div className="min-w-0 flex-1">
           <p className="break-words">
-            <span className="font-medium">{words(e.what)}</span>
+            <span className="font-medium">{change(e.what)}</span>
             {e.worker_id && (
               <span className="text-soft">
                 {takes.has(e.what) ? " from " : " by "}

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import type { SessionEvent } from "../api/types";
-import { facts, holds, ordinals, reason, runOf } from "./ownership";
+import { change, facts, holds, ordinals, reason, runOf } from "./ownership";
 
 const at = (s: number) => new Date(Date.UTC(2026, 10, 21, 12, 0, s)).toISOString();
 const ms = (s: number) => Date.UTC(2026, 10, 21, 12, 0, s);
@@ -68,6 +68,9 @@ describe("an event of the timeline", () => {
     expect(runOf("01M7Z955YF75D9HB7H1SG8XQ67-12")).toBe("01M7Z955YF75D9HB7H1SG8XQ67");
     expect(runOf("verb")).toBeUndefined();
     expect(runOf(undefined)).toBeUndefined();
+  });
+  it("is named with the terms of the glossary", () => {
+    expect(["claimed", "cleaned_up", "lease_lost"].map(change)).toEqual(["acquired", "removed", "lease lost"]);
   });
   it("gives its reason as a sentence", () => {
     expect([reason("lease_expired"), reason("migrated: rack_7 goes")]).toEqual(["lease expired", "migrated: rack_7 goes"]);

@@ -57,6 +57,13 @@ export function ordinals(timeline: SessionEvent[], claims: number | undefined): 
   return found;
 }
 
+const changes: Record<string, string> = {
+  claimed: "acquired", reclaimed: "acquired again", idle_unpinned: "released because it was idle", unpinned: "detached from its release", cleaned_up: "removed",
+};
+
+/** An ownership event as words: "claimed" is "acquired". */
+export const change = (what: string): string => changes[what] ?? words(what);
+
 /** A reason as text: it is a sentence, or a code such as "ended_by_workflow". */
 export const reason = (text: string): string => (/\s/.test(text) ? text : words(text));
 

@@ -23,8 +23,8 @@ const reasons = (w: WorkerView, ...queues: QueueState[]) => whyNoWork(w, queues)
 
 describe("a worker gets no work at all", () => {
   it("with another release; running tasks finish", () => {
-    expect(reasons(worker({ status: "mismatched", gate: "app release 2, worker release 1", active_leases: 1 }), queue({ ready: 3 }))).toEqual([
-      "stop: Version mismatch: app release 2, worker release 1. 1 running task can finish.",
+    expect(reasons(worker({ status: "mismatched", gate: 'app release "2", worker release "1": deploy the same release to both', active_leases: 1 }), queue({ ready: 3 }))).toEqual([
+      'stop: Version mismatch: app release "2", worker release "1": deploy the same release to both. 1 running task can finish.',
     ]);
   });
   it("while it drains or sends no heartbeats", () => {
@@ -51,9 +51,9 @@ describe("a worker gets no work at all", () => {
 describe("a worker gets less", () => {
   it("when its slots or sessions are in use", () => {
     expect(reasons(worker({ task_slots: { workflow_available: 0, activity_available: 0 }, active_leases: 6 }), queue({ ready: 9, waiting: 0 }))).toEqual([
-      "less: All 2 workflow slots and 4 activity slots are in use.",
+      "less: Slots in use: 2 of 2 workflow slots and 4 of 4 activity slots.",
     ]);
-    expect(reasons(worker({ held_sessions: 3, active_leases: 1 }), queue())).toEqual(["less: All 3 session slots are in use; no new sessions."]);
+    expect(reasons(worker({ held_sessions: 3, active_leases: 1 }), queue())).toEqual(["less: Sessions in use: 3 of 3; no new sessions."]);
     expect(reasons(worker({ max_concurrent_activity_tasks: 0, task_slots: null }), queue())).toEqual(["less: No activity slots: the worker gets no activities."]);
   });
   it("when a limit delays tasks or ready tasks need another worker", () => {

@@ -43,10 +43,10 @@ export function whyNoWork(w: WorkerView, queues: readonly QueueState[]): Reason[
   if (flow && act) {
     if (workflows.length > 0 && flow.most === 0) out.push({ weight: "less", needs: true, text: "No workflow slots: the worker gets no workflow tasks." });
     if (activities.length > 0 && act.most === 0) out.push({ weight: "less", needs: true, text: "No activity slots: the worker gets no activities." });
-    const full = [flow, act].filter((m) => m.most > 0 && m.used !== null && m.used >= m.most).map((m) => `${m.most} ${m.name.toLowerCase()}`);
-    if (full.length > 0) out.push({ weight: "less", text: `All ${list(full)} are in use.` });
+    const full = [flow, act].filter((m) => m.most > 0 && m.used !== null && m.used >= m.most).map((m) => `${m.most} of ${m.most} ${m.name.toLowerCase()}`);
+    if (full.length > 0) out.push({ weight: "less", text: `Slots in use: ${list(full)}.` });
   }
-  if (held && held.most > 0 && (held.used ?? 0) >= held.most) out.push({ weight: "less", text: `All ${held.most} session slots are in use; no new sessions.` });
+  if (held && held.most > 0 && (held.used ?? 0) >= held.most) out.push({ weight: "less", text: `Sessions in use: ${held.most} of ${held.most}; no new sessions.` });
   for (const q of mine) {
     if (drained.includes(q.name)) continue;
     for (const [admission, what] of [[q.admission.workflow_tasks, "Workflow tasks"], [q.admission.activity_tasks, "Activities"]] as const) {
