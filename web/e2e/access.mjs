@@ -1,5 +1,5 @@
-// Every page and every dialog, in both themes and at three widths, with data that is hard to show: ids as long as they may be,
-// right-to-left text, activities of one name by the dozen. axe looks for what WCAG 2.2 asks for at levels A and AA.
+// Every page and dialog in both themes and at three widths, with IDs of maximum length, right-to-left text and many
+// activities of one name. axe checks WCAG 2.2 at levels A and AA.
 import assert from "node:assert/strict";
 import { keepAlive } from "./alive.mjs";
 import { patience, shown } from "./checks.mjs";
@@ -91,6 +91,8 @@ export const access = [
         for (const [colorScheme, width] of [["light", widths[0]], ["light", widths[1]], ["light", widths[2]], ["dark", widths[2]]]) {
           await page.emulateMedia({ colorScheme, reducedMotion: "reduce" });
           await page.setViewportSize({ width, height: 900 });
+          const over = await dialog.evaluate((e) => e.scrollWidth - e.clientWidth);
+          if (over > 0) found.push(`${colorScheme} ${width} ${where} "${title}": ${over} px too wide`);
           if (width > widths[0]) boxes.push((await dialog.boundingBox()).width);
           if (width === widths[1]) continue;
           found.push(...(await axe("[role=dialog]", rules(colorScheme))).map((v) => `${colorScheme} ${width} ${where} "${title}": ${v}`));

@@ -1,4 +1,4 @@
-// Keeps the workers of these files alive: one that says nothing for a minute is stale, and on a slow machine the checks take longer.
+// Sends heartbeats for the workers of these files. A worker without heartbeats is stale after a minute, and checks may take longer.
 
 /** Sends a worker's heartbeats until the checks end. */
 export function keepAlive(api, worker, namespace = "default") {

@@ -1,4 +1,4 @@
-// The dashboard behind a proxy that passes it on below a path of its own, and takes that path away.
+// The dashboard behind a proxy that serves it below a path prefix and strips the prefix.
 import assert from "node:assert/strict";
 import http from "node:http";
 import net from "node:net";
@@ -38,9 +38,9 @@ export const below = [
   ["the dashboard works below a path prefix of a proxy and sends no request outside it", async ({ page, base, run }) => {
     const { at, stop } = await proxy(base);
     const other = await page.context().newPage();
-    const beside = [];
-    other.on("request", (r) => !r.url().startsWith(`${at}${prefix}/`) && !/^(data|blob):/.test(r.url()) && beside.push(r.url()));
-    other.on("response", (r) => r.status() >= 400 && beside.push(`${r.status()} ${r.url()}`));
+    const outside = [];
+    other.on("request", (r) => !r.url().startsWith(`${at}${prefix}/`) && !/^(data|blob):/.test(r.url()) && outside.push(r.url()));
+    other.on("response", (r) => r.status() >= 400 && outside.push(`${r.status()} ${r.url()}`));
     try {
       await other.goto(`${at}${prefix}/runs/${run}`);
       await shown(other.getByRole("list", { name: "Event history" }));
@@ -50,7 +50,7 @@ export const below = [
       await shown(other.locator("[data-worker]").first());
       await other.reload();
       await shown(other.locator("[data-worker]").first());
-      assert.deepEqual(beside, []);
+      assert.deepEqual(outside, []);
     } finally {
       await other.close();
       stop();

@@ -1,4 +1,4 @@
-// What a person would look for, page by page. What the pages should show is asked of the API, not known beforehand.
+// Page by page. The expected contents come from the API.
 import assert from "node:assert/strict";
 
 export const patience = 60_000;
@@ -189,7 +189,7 @@ export const checks = [
     await card.getByRole("button", { name: "Resume" }).click();
     await dialog.getByRole("button", { name: "Resume worker" }).click();
     await shown(card.locator('[data-status="active"]'));
-    assert.equal((await api("/api/sojourn/fleet/drains")).drains.length, 0, "a resumed drain is over");
+    assert.equal((await api("/api/sojourn/fleet/drains")).drains.length, 0, "a resumed drain is removed");
   }],
   ["an operator drains and resumes all workers of a release and sees the progress", async ({ page, base, api, axe, shot }) => {
     const { workers } = await api("/api/workers");
@@ -220,7 +220,7 @@ export const checks = [
     await dialog.getByRole("button", { name: "Resume workers" }).click();
     await drain.waitFor({ state: "detached" });
     await shown(page.locator(`[data-worker="${workers[0].worker_id}"] [data-status="active"]`));
-    assert.equal((await api("/api/sojourn/fleet/drains")).drains.length, 0, "a resumed drain is over");
+    assert.equal((await api("/api/sojourn/fleet/drains")).drains.length, 0, "a resumed drain is removed");
   }],
   ["an operator changes the settings of all workers, sees the progress and reverts them", async ({ page, base, api, axe, shot }) => {
     const set = () => api("/api/sojourn/fleet/settings");
@@ -237,17 +237,17 @@ export const checks = [
     await axe();
     await shot("fleet-settings");
     await dialog.getByRole("button", { name: "Save" }).click();
-    const said = page.locator(`[data-fleet-settings="${first + 1}"]`);
-    await shown(said.getByText("log level debug, 7 concurrent activities"));
+    const applied = page.locator(`[data-fleet-settings="${first + 1}"]`);
+    await shown(applied.getByText("log level debug, 7 concurrent activities"));
     const { worker_count: all } = await set();
-    assert.ok(all > 0, "no worker says what it runs with");
-    await shown(said.getByText(`Applied by ${all} of ${all} workers.`));
+    assert.ok(all > 0, "no worker reports its settings");
+    await shown(applied.getByText(`Applied by ${all} of ${all} workers.`));
     await page.getByRole("button", { name: "Settings", exact: true }).click();
     await dialog.getByLabel("Log level").selectOption("default of each worker");
     await dialog.getByLabel("Concurrent activities").fill("");
     await dialog.getByRole("button", { name: "Save" }).click();
     await shown(page.locator(`[data-fleet-settings="${first + 2}"]`).getByText("defaults of each worker"));
-    assert.equal((await set()).worker_concurrency, undefined, "what was taken back is set");
+    assert.equal((await set()).worker_concurrency, undefined, "a reverted setting is still set");
   }],
   ["the queues page and the page of a queue open", async ({ page, base, api, shot }) => {
     const { task_queues: queues } = await api("/api/task-queues");

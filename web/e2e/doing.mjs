@@ -1,4 +1,4 @@
-// What a person does with runs, queues and schedules, against the real app. The worker is this file, which asks for tasks by hand.
+// Actions on runs, queues and schedules against a real app. This file is the worker and polls tasks itself.
 import assert from "node:assert/strict";
 import { keepAlive } from "./alive.mjs";
 import { patience, shown, until } from "./checks.mjs";
@@ -170,8 +170,8 @@ export const doing = [
     assert.equal(await page.locator("[data-unserved-build]").count(), 0);
     await shot("builds-rolling", true);
     await api("/api/workers/rolled-next", undefined, "default", "DELETE");
-    const said = page.locator("[data-unserved-build]");
-    await shown(said.getByText(`New runs are pinned to build ${next}, which no live worker has`));
+    const warning = page.locator("[data-unserved-build]");
+    await shown(warning.getByText(`New runs are pinned to build ${next}, which no live worker has`));
     await shown(why(fresh).getByText(`pinned to build ${next}`)); // and not that a build is drained which it may not have anyway
     assert.deepEqual(await axe(), []);
     // On a phone the state of each build and its buttons are in sight, however long its id.
@@ -189,7 +189,7 @@ export const doing = [
     await page.locator('[data-build=""]').getByRole("button", { name: "Promote" }).click();
     await shown(dialog(page).getByText("go to any worker of the queue"));
     await dialog(page).getByRole("button", { name: "Stop pinning" }).click();
-    await said.waitFor({ state: "detached", timeout: patience });
+    await warning.waitFor({ state: "detached", timeout: patience });
     await shown(page.getByText("New runs: any build"));
   }],
   ["a schedule is triggered, paused with a note, and resumed", async ({ page, base, api, axe, shot }) => {
@@ -232,7 +232,7 @@ export const doing = [
       await shown(page.getByRole("heading", { level: 1 }));
       const over = await page.evaluate(() => document.documentElement.scrollWidth - window.innerWidth);
       assert.ok(over <= 0, `${path} is ${over} px too wide`);
-      // A table that has to be pushed sideways hides what somebody on a phone came for: when, why, and the buttons.
+      // A table that has to be scrolled sideways hides times, reasons and buttons on a phone.
       const cut = await page.evaluate(() => [...document.querySelectorAll("main .card")].filter((c) => c.querySelector("table") && c.scrollWidth > c.clientWidth).length);
       assert.equal(cut, 0, `${path} has tables that are cut`);
       await shot(`${name}-narrow`, true);

@@ -1,4 +1,4 @@
-// What went wrong and how far things are, one glance away; and numbers that JavaScript would round. The worker is this file.
+// Failures, progress and logs, and numbers that JavaScript would round. This file is the worker.
 import assert from "node:assert/strict";
 import { keepAlive } from "./alive.mjs";
 import { patience, shown, until } from "./checks.mjs";
@@ -35,7 +35,7 @@ export const failures = [
     await shown(page.locator(`tr:has([data-run="${run_id}"]) [data-error]`).getByText("Unpaid: nobody paid"));
     assert.deepEqual(await axe(), []);
     await shot("failed-runs");
-    // Who follows a link before the search is applied goes where it leads, however long its page is on its way.
+    // A link that is followed before the search is applied opens its page, even if the page loads slowly.
     const code = "**/assets/RunPage-*.js";
     await page.route(code, async (route) => {
       await page.waitForTimeout(1000);
@@ -68,7 +68,7 @@ export const failures = [
       lease_owner: worker, workflow_task_attempt: t.workflow_task_attempt, failure: { type: "WorkflowPanic", message: "out of flour", stack_trace: "panic: out of flour\nbake.go:7" },
     }, space);
     await page.goto(`${base}/runs/${run_id}?namespace=${space}`);
-    await shown(page.locator("[data-failed]").getByText("Workflow task failed: out of flour"));
+    await shown(page.locator("[data-failed]").getByText("Last attempt failed: out of flour"));
     assert.deepEqual(await axe(), []);
     await shot("broken", true);
     await api(`/api/workflows/broken/terminate`, { reason: "enough" }, space);
@@ -123,7 +123,7 @@ export const failures = [
     await api(`/api/worker/activity-tasks/${t.task_id}/complete`, { lease_owner: worker, activity_attempt_id: t.activity_attempt_id, result: null }, space);
     await page.getByRole("region", { name: "Log of charge" }).getByText("Live").waitFor({ state: "detached" });
     assert.deepEqual(await axe(), []);
-    // Nobody is asked any more for what is over.
+    // The log of a completed activity is not polled.
     const asked = [];
     const note = (r) => r.url().includes("/logs") && asked.push(r.url());
     page.on("request", note);

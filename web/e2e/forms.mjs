@@ -1,4 +1,4 @@
-// What is made and changed in forms: namespaces, search attributes, schedules, runs. What the app refuses stands at its field.
+// Forms for namespaces, search attributes, schedules and runs. Errors of the app are shown at their fields.
 import assert from "node:assert/strict";
 import { patience, shown, until } from "./checks.mjs";
 

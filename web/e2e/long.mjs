@@ -1,4 +1,4 @@
-// A history of more than 5,000 events: the timeline stands with the first page, and what was read is not read again.
+// A history of more than 5,000 events: the timeline is shown after the first page, and no page is read twice.
 import assert from "node:assert/strict";
 import { keepAlive } from "./alive.mjs";
 import { patience, shown, until } from "./checks.mjs";

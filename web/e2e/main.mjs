@@ -1,5 +1,5 @@
 // Opens a running server's dashboard in Chromium and checks what it shows.
-//   npm run e2e                                   starts bin/sojourn dev with a database of its own, and stops it
+//   npm run e2e                                   starts bin/sojourn dev with a separate database, and stops it
 //   npm run e2e -- --base URL --run RUN_ID        looks at a server that runs already (--token TOKEN when it asks for one)
 //   npm run e2e -- --mock                         looks at the recorded answers of dev/mock.mjs
 //   npm run e2e -- --only PATTERN                 runs the checks whose name fits
@@ -52,7 +52,7 @@ async function main() {
   const profile = await mkdtemp(join(tmpdir(), "sojourn-chromium-"));
   let browser;
   try {
-    // A profile of its own, and a zone that is not UTC, so that a zone left out is seen.
+    // A separate profile, and a zone other than UTC, so that a missing zone is noticed.
     browser = await chromium.launchPersistentContext(profile, {
       executablePath,
       headless: true,
@@ -102,7 +102,7 @@ async function look(browser, { base, run, stop: halt, stand }) {
   const source = await readFile(fileURLToPath(new URL("../node_modules/axe-core/axe.min.js", import.meta.url)), "utf8");
   const axe = async (within, rules) => {
     if (!(await page.evaluate(() => "axe" in globalThis))) await page.evaluate(source);
-    // What fades in has not its colours yet. What moves for ever, like a dot that breathes, is not waited for.
+    // Wait for fade-ins, because their colours are not final. Endless animations are skipped.
     await page.evaluate(() => Promise.allSettled(document.getAnimations().filter((a) => a.effect?.getComputedTiming().endTime < Infinity).map((a) => a.finished)));
     const runOnly = rules ?? ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"];
     const { violations } = await page.evaluate(([where, only]) => globalThis.axe.run(where ?? document, { runOnly: only, resultTypes: ["violations"] }), [within, runOnly]);
@@ -112,7 +112,7 @@ async function look(browser, { base, run, stop: halt, stand }) {
   if (shots) await mkdir(shots, { recursive: true });
   const shot = async (name, fullPage = false) => shots && page.screenshot({ path: join(shots, `${name}.png`), fullPage });
 
-  // What is done by hand needs an app of its own: the mock answers only questions, and a server that was named is somebody's.
+  // Checks that change data need a separate app: the mock is read-only, and a server given by URL is not ours.
   const own = flags.mock || flags.base ? [] : [...samples, ...quiet, ...doing, ...forms, ...spaces, ...waiting, ...failures, ...access, ...below, ...long, ...slow, ...held, ...away];
   const refused = (part) => meant.push(part);
   const all = [...checks, ...own, ["no error in the console, no failed request, no other host", async () => {

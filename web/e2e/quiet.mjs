@@ -1,4 +1,4 @@
-// How often a page asks the app, while the app is busy: what is shown at most once a second, what nobody looks at not at all.
+// The request rate of pages while the app is busy: at most once per second, none for hidden tabs and closed runs.
 import assert from "node:assert/strict";
 import { keepAlive } from "./alive.mjs";
 import { shown, until } from "./checks.mjs";
@@ -74,7 +74,7 @@ export const quiet = [
     await shown(page.getByRole("list", { name: "Event history" }));
     await page.waitForLoadState("networkidle");
     const closed = await asked(page, async () => {
-      for (let i = 0; i < 10; i++) await api("/api/workflows", { workflow_id: `beside-${i}`, workflow_type: "nobody", task_queue: "nobody" });
+      for (let i = 0; i < 10; i++) await api("/api/workflows", { workflow_id: `other-${i}`, workflow_type: "nobody", task_queue: "nobody" });
       await page.waitForTimeout(1500); // longer than a round of hints
     });
     assert.deepEqual(closed.all, [], "the page of a closed run asks");

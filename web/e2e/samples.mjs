@@ -1,4 +1,4 @@
-// What "sojourn dev" leaves standing beside its sample, and what its page says to do with it.
+// The open sample runs of "sojourn dev" and their explanation in the list of runs.
 import assert from "node:assert/strict";
 import { shown } from "./checks.mjs";
 
@@ -29,10 +29,10 @@ export const samples = [
     await shown(page.locator('main [data-status="completed"]').first());
     await page.goto(base);
     await shown(next);
-    assert.equal(await next.getByRole("link", { name: "sample-approval" }).count(), 0, "what is done is not to be done any more");
+    assert.equal(await next.getByRole("link", { name: "sample-approval" }).count(), 0, "a closed sample is still listed");
     await next.getByRole("button", { name: "Hide", exact: true }).click();
     await page.reload();
     await shown(page.getByRole("heading", { level: 1, name: "Runs" }));
-    assert.equal(await next.count(), 0, "what was put away stays away");
+    assert.equal(await next.count(), 0, "the hidden list is shown again");
   }],
 ];

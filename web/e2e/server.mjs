@@ -1,4 +1,4 @@
-// Starts what the checks look at: the binary with its sample, or the mock; and stops only what it started.
+// Starts the binary with its sample, or the mock, and stops it.
 import { spawn } from "node:child_process";
 import { existsSync } from "node:fs";
 import { mkdtemp, rm } from "node:fs/promises";
@@ -8,24 +8,24 @@ import { fileURLToPath } from "node:url";
 
 const at = (path) => fileURLToPath(new URL(path, import.meta.url));
 
-/** Starts a program that prints "ready BASE RUNURL" and gives {base, run, stop, stand}; stand(true) makes it stand still, stand(false) go on. */
+/** Starts a program that prints "ready BASE RUNURL" and gives {base, run, stop, stand}; stand(true) pauses it, stand(false) resumes it. */
 async function start(command, args, env, cleanUp) {
   const child = spawn(command, args, { env, stdio: ["ignore", "pipe", "pipe"] });
   const ended = new Promise((resolve) => child.once("exit", (code, signal) => resolve(signal ?? code)));
-  const said = [];
+  const output = [];
   const ready = new Promise((resolve) => {
     let rest = "";
     const read = (part) => {
       const lines = (rest + part).split("\n");
       rest = lines.pop();
       for (const line of lines) {
-        said.push(line);
+        output.push(line);
         const found = /^ready (\S+) (\S+)/.exec(line);
         if (found) resolve({ base: found[1], run: found[2].split("/").at(-1) });
       }
     };
     child.stdout.setEncoding("utf8").on("data", read);
-    child.stderr.setEncoding("utf8").on("data", (t) => said.push(...t.trimEnd().split("\n")));
+    child.stderr.setEncoding("utf8").on("data", (t) => output.push(...t.trimEnd().split("\n")));
   });
   const stand = (still) => child.kill(still ? "SIGSTOP" : "SIGCONT");
   const stop = async () => {
@@ -42,10 +42,10 @@ async function start(command, args, env, cleanUp) {
   clearTimeout(timer);
   if (typeof first === "object" && first !== null) return { ...first, stop, stand };
   await stop();
-  throw new Error(`${command} ${args.join(" ")} did not get ready (${first})\n${said.slice(-15).join("\n")}`);
+  throw new Error(`${command} ${args.join(" ")} did not get ready (${first})\n${output.slice(-15).join("\n")}`);
 }
 
-/** The binary as "make build" left it, with a database of its own and its sample run. */
+/** The binary of "make build" with a separate database and its sample run. */
 export async function startApp() {
   const binary = at("../../bin/sojourn");
   if (!existsSync(binary)) throw new Error("bin/sojourn is not there: run make build, or give --base URL and --run RUN_ID");

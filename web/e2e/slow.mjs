@@ -1,4 +1,4 @@
-// A search that no index helps is shown in parts: what was found so far, how far back that is, and the way on.
+// A search without an index shows partial results, how far it searched, and how to continue.
 import assert from "node:assert/strict";
 import { patience, shown, until } from "./checks.mjs";
 

@@ -1,4 +1,4 @@
-// Namespaces in the browser: the switch, links, and that a page shows one namespace alone. The workers are this file.
+// Namespaces: the switch, links, and that a page shows one namespace only. This file is the worker.
 import assert from "node:assert/strict";
 import { keepAlive } from "./alive.mjs";
 import { patience, shown, until } from "./checks.mjs";

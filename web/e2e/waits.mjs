@@ -1,4 +1,4 @@
-// Why things wait, one glance away: runs, queues, workers and sessions, with things that really wait. The workers are this file.
+// Reasons of waits on the pages of runs, queues, workers and sessions. This file is the workers.
 import assert from "node:assert/strict";
 import { keepAlive } from "./alive.mjs";
 import { patience, shown, until } from "./checks.mjs";
@@ -18,7 +18,7 @@ export const waiting = [
         worker_id, task_queue: queue, runtime: "hand", build_id: "b1", supported_workflow_types: ["order"], supported_activity_types: ["charge"],
         max_concurrent_worker_sessions: 2, capabilities: ["worker_sessions"], ...more,
       }, space);
-    await register("teller", { task_queue: "counter", max_concurrent_worker_sessions: 1 }); // and is not heard of again: see below
+    await register("teller", { task_queue: "counter", max_concurrent_worker_sessions: 1 }); // it sends no heartbeats: see below
     await api("/api/worker/sessions", { worker_id: "teller", session_id: "till", ttl_seconds: 3600, lease_seconds: 3600 }, space);
     await register(worker);
     keepAlive(api, worker, space);
@@ -51,11 +51,11 @@ export const waiting = [
     await shown(from.getByText(`${clock} (in 1h)`));
     assert.deepEqual(await axe(), []);
     await shot("waits-runs");
-    for (const [id, said] of [["timer", "fires"], ["nobody", "no live worker serves"]]) { // on its page as well, and once
+    for (const [id, text] of [["timer", "fires"], ["nobody", "no live worker serves"]]) { // also on its page, and once
       await page.locator("tr", { has: page.getByText(id, { exact: true }) }).locator("[data-run]").click();
       const open = page.getByRole("region", { name: "Pending work" });
-      await shown(open.getByText(said).first());
-      assert.equal((await open.innerText()).split(said).length, 2, await open.innerText());
+      await shown(open.getByText(text).first());
+      assert.equal((await open.innerText()).split(text).length, 2, await open.innerText());
       await page.goBack();
     }
   }],
@@ -65,7 +65,7 @@ export const waiting = [
     await page.goto(`${base}/queues?namespace=${space}`);
     await shown(page.locator(`[data-queue="${queue}"] [data-waits]`).getByText("budget is 1"));
     const chip = page.locator(`[data-queue="${queue}"] [data-status="throttled"]`);
-    assert.doesNotMatch(await chip.getAttribute("class"), /warn/, "a budget that holds needs nobody");
+    assert.doesNotMatch(await chip.getAttribute("class"), /warn/, "a reached limit needs no operator");
     await shown(page.locator('[data-queue="deserted"] [data-waits]').getByText("No worker is polling"));
     assert.deepEqual(await axe(), []);
     await shot("waits-queues");
@@ -107,7 +107,7 @@ export const waiting = [
   }],
 ];
 
-// The worker "teller" of above has to be silent for a minute first, which others may use.
+// The worker "teller" must send no heartbeats for a minute first, so other checks run before.
 export const held = [
   ["an owned session, a full worker and a pinned build are named as the reason of a wait, with the time", async ({ page, base, api, axe, shot }) => {
     const register = async (worker_id, task_queue, build_id, more) => {
@@ -148,7 +148,7 @@ export const held = [
     const at = page.locator("[data-why] time, [data-waits] time").or(page.getByText("is held by worker teller").locator("time")).first();
     const { lease_expires_at } = (await api("/api/worker-sessions/till", undefined, space)).session;
     assert.equal(Date.parse(await at.getAttribute("datetime")), Date.parse(lease_expires_at));
-    // Minutes that are told go down by themselves; this page has a clock that can be put on.
+    // Remaining times are updated; this page has a mocked clock.
     const later = await page.context().newPage();
     await later.clock.install({ time: new Date() });
     await later.goto(`${base}/runs/${held}?namespace=${space}`);

@@ -65,7 +65,7 @@ function Queue({ queue: q }: { queue: QueueState }) {
       </Section>
       <Section
         title="Workers"
-        aside={q.group && <span className="min-w-0 text-[13px] wrap-anywhere text-soft" data-group={q.group}>Only group {q.group}{q.group_of_namespace && " (setting of the namespace)"}</span>}
+        aside={q.group && <span className="min-w-0 text-[13px] wrap-anywhere text-soft" data-group={q.group}>Tasks go only to group {q.group}{q.group_of_namespace && " (setting of the namespace)"}</span>}
       >
         <Workers queue={q} />
       </Section>

@@ -64,7 +64,7 @@ export function QueuesPage() {
                       <td className="text-right">{count(q.stats.activity_tasks.ready_count)}</td>
                       <td className="hidden text-right text-soft sm:table-cell">{count(q.stats.workflow_tasks.leased_count + q.stats.activity_tasks.leased_count)}</td>
                       <td className="hidden text-right text-soft sm:table-cell">{since === null ? "–" : duration(Math.max(0, now - since))}</td>
-                      <td className="hidden text-right text-soft sm:table-cell" title={q.group && `Only workers of group ${q.group} get tasks`}>
+                      <td className="hidden text-right text-soft sm:table-cell" title={q.group && `Tasks go only to group ${q.group}`}>
                         {count(q.stats.pollers.active_count)}
                         {q.group && <span className="block max-w-32 truncate text-xs">only {q.group}</span>}
                       </td>

@@ -64,7 +64,7 @@ export function Actions({ run }: { run: RunView }) {
           run={run}
           onClose={close}
           title={which === "force" ? "Force cancel this run?" : "Cancel this activity?"}
-          description="Closes the run as cancelled immediately; workers stop its open activities. Workflow code gets no chance to clean up. This cannot be undone."
+          description={`Closes the run as cancelled immediately; workers stop its open activities. ${which === "force" ? "Workflow code gets no chance to clean up. " : ""}This cannot be undone.`}
           act={which === "force" ? "Force cancel" : "Cancel activity"}
           send={(reason) => api.cancel(run, reason)}
         />

@@ -165,10 +165,7 @@ function Facts({ run }: { run: RunView }) {
       <Fact name="Duration">
         <Length run={run} />
       </Fact>
-      <Fact name="Task queue">
-        {run.task_queue}
-        {run.namespace && run.namespace !== "default" && <span className="text-faint"> (namespace {run.namespace})</span>}
-      </Fact>
+      <Fact name="Task queue">{run.task_queue}</Fact>
       {run.parent_run_id && (
         <Fact name="Parent workflow" wide>
           <Link to="/runs/$runId" params={{ runId: run.parent_run_id }} className="quiet font-mono text-[13px]">

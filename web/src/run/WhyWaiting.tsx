@@ -71,7 +71,7 @@ export function WhyWaiting({ run }: { run: RunView }) {
       ? [
           <Item key="task" icon="play" needs={task.wait?.needs_attention}>
             Workflow task{code && <WaitText wait={code} behind />}
-            {failed && <span className="block break-words text-bad" data-failed>Workflow task failed: {failed}</span>}
+            {failed && <span className="block break-words text-bad" data-failed>Last attempt failed: {failed}</span>}
             {stack && <Stack stack={stack} />}
           </Item>,
         ]

@@ -21,12 +21,12 @@ export function Dialog({ open, onClose, title, description, wide = false, childr
             wide ? "top-[5vh] max-h-[90vh] w-[min(46rem,calc(100vw-1rem))]" : "top-[12vh] max-h-[80vh] w-[min(30rem,calc(100vw-2rem))]"
           }`}>
           <div className="flex items-start justify-between gap-4">
-            <Base.Title className="text-base font-semibold">{title}</Base.Title>
+            <Base.Title className="min-w-0 text-base font-semibold wrap-anywhere">{title}</Base.Title>
             <Base.Close aria-label="Close" className="-mt-1 -mr-1 grid size-7 place-items-center rounded-md text-faint hover:bg-sunken hover:text-ink">
               <Icon name="close" />
             </Base.Close>
           </div>
-          {description && <Base.Description className="mt-1 text-soft">{description}</Base.Description>}
+          {description && <Base.Description className="mt-1 text-soft wrap-anywhere">{description}</Base.Description>}
           <div className="mt-4">{children}</div>
         </Base.Popup>
       </Base.Portal>
