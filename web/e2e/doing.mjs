@@ -165,8 +165,8 @@ export const doing = [
     await decided("drain", "2026.11.24");
     await page.goto(`${base}/queues/${encodeURIComponent(on)}`);
     const why = (run) => page.locator("[data-waiting] li", { has: page.locator(`a[href*="${run}"]`) });
-    await shown(why(old).getByText("worker rolled-old has build 2026.11.24, which is drained")); // and not that others have another build
-    await shown(why(fresh).getByText("ready for worker rolled-next"));
+    await shown(why(old).getByText("build 2026.11.24 of worker rolled-old is drained")); // and not that others have another build
+    await shown(why(fresh).getByText("ready; worker rolled-next"));
     assert.equal(await page.locator("[data-unserved-build]").count(), 0);
     await shot("builds-rolling", true);
     await api("/api/workers/rolled-next", undefined, "default", "DELETE");

@@ -51,7 +51,7 @@ export const waiting = [
     await shown(from.getByText(`${clock} (in 1h)`));
     assert.deepEqual(await axe(), []);
     await shot("waits-runs");
-    for (const [id, text] of [["timer", "fires"], ["nobody", "no live worker serves"]]) { // also on its page, and once
+    for (const [id, text] of [["timer", "fires"], ["nobody", "no live worker is polling"]]) { // also on its page, and once
       await page.locator("tr", { has: page.getByText(id, { exact: true }) }).locator("[data-run]").click();
       const open = page.getByRole("region", { name: "Pending work" });
       await shown(open.getByText(text).first());
@@ -63,7 +63,7 @@ export const waiting = [
     await api(`/api/task-queues/${queue}/limits`, { activity_tasks: { max_active_leases: 1 } }, space, "PUT");
     assert.ok(await task(api, "activity-tasks"), "the one that the budget allows");
     await page.goto(`${base}/queues?namespace=${space}`);
-    await shown(page.locator(`[data-queue="${queue}"] [data-waits]`).getByText("budget is 1"));
+    await shown(page.locator(`[data-queue="${queue}"] [data-waits]`).getByText("concurrency limit (1 of 1"));
     const chip = page.locator(`[data-queue="${queue}"] [data-status="throttled"]`);
     assert.doesNotMatch(await chip.getAttribute("class"), /warn/, "a reached limit needs no operator");
     await shown(page.locator('[data-queue="deserted"] [data-waits]').getByText("No worker is polling"));
@@ -71,7 +71,7 @@ export const waiting = [
     await shot("waits-queues");
     await page.goto(`${base}/workers?namespace=${space}`);
     const card = page.locator(`[data-worker="${worker}"]`);
-    await shown(card.locator('[data-why="less"]').getByText("budget is 1"));
+    await shown(card.locator('[data-why="less"]').getByText("concurrency limit (1 of 1"));
     await card.locator('[data-why="less"]').getByRole("link", { name: `Open queue ${queue}` }).first().click();
     await page.waitForURL(`${base}/queues/${queue}?namespace=${space}`, { timeout: patience });
     await shown(page.locator("[data-waiting]").getByText("1 of 1").first());
