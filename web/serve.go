@@ -148,8 +148,8 @@ func serve(dist fs.FS) http.Handler {
 	})
 }
 
-// missing tells a file that does not exist from a route of the page: identifiers may hold dots, so only names at the
-// root and below assets/ are taken for files.
+// missing reports whether a name without a file is a missing file instead of a route of the dashboard. Identifiers may
+// contain dots, so only names at the root and below assets/ count as files.
 func missing(name string) bool {
 	if strings.HasPrefix(name, "assets/") {
 		return true

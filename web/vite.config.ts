@@ -5,7 +5,7 @@ import react from "@vitejs/plugin-react";
 import type { Plugin } from "vite";
 import { defineConfig } from "vitest/config";
 
-// Emptying dist takes the committed .gitkeep away, without which the Go package does not compile; it comes back after each build.
+// Emptying dist removes the committed .gitkeep, without which the Go package does not compile. It is restored after each build.
 function keepDist(): Plugin {
   return {
     name: "keep-dist",

@@ -1,5 +1,5 @@
-// Recorded answers of an app, moved to the present: what the dashboard is developed against while no app runs. Times are
-// given in milliseconds before now.
+// Recorded responses of an app with times moved to the present, for work on the dashboard without an app. Times are in
+// milliseconds before now.
 
 const iso = (now, before) => new Date(now - before).toISOString().replace("Z", "000Z");
 export const epochOf = (now, before) => Math.round((now - before) * 1000);
@@ -28,7 +28,7 @@ const closed = (status, bucket = status) => ({
   actions: { can_signal: false, can_query: true, can_update: false, can_cancel: false, can_terminate: false, can_repair: false, can_archive: true },
 });
 
-/** Writes events from rows [ms before now, type, payload, decoded?]. */
+/** Makes events from rows [ms before now, type, payload, decoded?]. */
 const record = (now, rows) =>
   rows.map(([before, event_type, payload, decoded], i) => ({
     id: `e${i + 1}`, sequence: i + 1, event_type, timestamp: iso(now, before), recorded_at: iso(now, before), payload, ...(decoded && { decoded }),
@@ -92,7 +92,7 @@ function open(now) {
 const openPending = (now) => ({
   activities: [
     { sequence: 5, activity_execution_id: `${openRun}-5`, activity_type: "render_frames", task_queue: "gpu", state: "leased", attempt_number: 1, worker_id: "render-eu-5", session_id: "gpu-render-7", session_epoch: epochOf(now, 33_000), scheduled_at: iso(now, 17_980), started_at: iso(now, 17_900), next_attempt_at: null, lease_expires_at: iso(now, -102_000), last_heartbeat_at: iso(now, 2000), progress: { current: 512, total: 1800, unit: "frames" } },
-    { sequence: 6, activity_execution_id: `${openRun}-6`, activity_type: "notify_lab", task_queue: "lab", state: "ready", attempt_number: 1, scheduled_at: iso(now, 17_980), started_at: null, next_attempt_at: null, lease_expires_at: null, last_heartbeat_at: null, wait: { kind: "activity", reason: "no_worker", needs_attention: true, name: "notify_lab", task_queue: "lab", message: "activity notify_lab: no live worker serves queue lab" } },
+    { sequence: 6, activity_execution_id: `${openRun}-6`, activity_type: "notify_lab", task_queue: "lab", state: "ready", attempt_number: 1, scheduled_at: iso(now, 17_980), started_at: null, next_attempt_at: null, lease_expires_at: null, last_heartbeat_at: null, wait: { kind: "activity", reason: "no_worker", needs_attention: true, name: "notify_lab", task_queue: "lab", message: 'activity "notify_lab": no live worker is polling queue "lab"' } },
   ],
   timers: [{ sequence: 2, timer_id: `${openRun}-2`, fire_at: iso(now, 64_000 - 3_600_030) }],
   waits: [], sessions: ["gpu-render-7"], workflow_task: null,
@@ -129,7 +129,7 @@ export const history = (id, now) => (histories[id] ?? ((n) => sample(n).slice(0,
 
 export function runs(now) {
   const named = [
-    base(now, { workflow_id: "film-0042", run_id: openRun, workflow_type: "render", status: "running", task_queue: "gpu", started_at: iso(now, 64_000), input: [{ scene: 42, frames: 1800, quality: "final" }], wait: { kind: "activity", reason: "no_worker", needs_attention: true, name: "notify_lab", task_queue: "lab", message: "activity notify_lab: no live worker serves queue lab" }, pending: openPending(now) }),
+    base(now, { workflow_id: "film-0042", run_id: openRun, workflow_type: "render", status: "running", task_queue: "gpu", started_at: iso(now, 64_000), input: [{ scene: 42, frames: 1800, quality: "final" }], wait: { kind: "activity", reason: "no_worker", needs_attention: true, name: "notify_lab", task_queue: "lab", message: 'activity "notify_lab": no live worker is polling queue "lab"' }, pending: openPending(now) }),
     base(now, { workflow_id: "sample", run_id: sampleRun, workflow_type: "research", ...closed("completed"), started_at: iso(now, 95_000), closed_at: iso(now, 53_794), input: ["testdata/corpus.txt"], output: { approved: true, documents: 412, summary: "Three passages speak of work that stays where its memory is." } }),
     base(now, { workflow_id: "backfill-2026", run_id: longRun, workflow_type: "backfill", ...closed("completed"), started_at: iso(now, 700_000), closed_at: iso(now, 657_000), input: [{ year: 2026 }], output: 700, run_number: 3, run_count: 3 }),
     base(now, { workflow_id: "order-8841", run_id: failedRun, workflow_type: "checkout", business_key: "8841", ...closed("failed"), started_at: iso(now, 3_900_000), closed_at: iso(now, 3_895_860), input: [{ order: 8841, cents: 12_900 }], error: "card declined: insufficient funds", failure: { message: "card declined: insufficient funds", exception_type: "CardDeclined", failure_category: "application", non_retryable: true } }),
@@ -162,14 +162,14 @@ export function sessions(now) {
       { at: iso(now, 94_960), what: "claimed", worker_id: "local", epoch: epochOf(now, 94_960), task_id: `${sampleRun}-2-1` },
       { at: iso(now, 53_794), what: "closed", worker_id: "local", epoch: epochOf(now, 94_960), by: `run ${sampleRun}`, why: "ended_by_workflow", ran: 3, renewals: 2 },
     ] }),
-    s({ session_id: "mail-import-anna", door: "worker", scope: "namespace", queue: "mail", status: "orphaned", epoch: epochOf(now, 900_000), lease_owner: "mail-1", lease_expires_at: iso(now, 600_000), ready_activity_count: 3, failure_reason: "worker_heartbeat_stale", ended_reason: "worker_heartbeat_stale", wait: { kind: "activity", reason: "no_worker", needs_attention: true, task_queue: "mail", message: "an activity: no live worker serves queue mail" }, lease_seconds: 120, last_activity_at: iso(now, 640_000), created_at: iso(now, 900_000), updated_at: iso(now, 600_000), timeline: [
+    s({ session_id: "mail-import-anna", door: "worker", scope: "namespace", queue: "mail", status: "orphaned", epoch: epochOf(now, 900_000), lease_owner: "mail-1", lease_expires_at: iso(now, 600_000), ready_activity_count: 3, failure_reason: "worker_heartbeat_stale", ended_reason: "worker_heartbeat_stale", wait: { kind: "activity", reason: "no_worker", needs_attention: true, task_queue: "mail", message: 'an activity: no live worker is polling queue "mail"' }, lease_seconds: 120, last_activity_at: iso(now, 640_000), created_at: iso(now, 900_000), updated_at: iso(now, 600_000), timeline: [
       { at: iso(now, 900_000), what: "claimed", worker_id: "mail-1", by: "mail-1", epoch: epochOf(now, 900_000), release: "0.1.0" },
       { at: iso(now, 600_000), what: "orphaned", worker_id: "mail-1", epoch: epochOf(now, 900_000), why: "worker_heartbeat_stale", ran: 12, renewals: 9, idle_seconds: 40 },
     ] }),
   ];
 }
 
-/** What ran in the sessions. */
+/** The attempts in the sessions. */
 export function attempts(now) {
   const a = (run, seq, type, at, took, o) => ({
     workflow_id: run === openRun ? "film-0042" : "sample", run_id: run, task_id: `${run}-${seq}`, activity_attempt_id: `${run}-${seq}-1`, activity_type: type,

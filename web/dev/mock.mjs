@@ -1,5 +1,5 @@
-// A small stand-in for an app, to look at the dashboard without one: npm run mock -- [--port 7701] [--token SECRET] [--empty].
-// It serves dist and recorded answers, and hints at the open run every few seconds. It is for eyes, not for tests of an app.
+// A mock of an app for work on the dashboard: npm run mock -- [--port 7701] [--token SECRET] [--empty].
+// It serves dist and recorded responses, and sends hints about the open run every few seconds.
 import { createReadStream, existsSync, statSync } from "node:fs";
 import { createServer } from "node:http";
 import { extname, join, normalize } from "node:path";
@@ -145,7 +145,7 @@ const server = createServer((req, res) => {
   const url = new URL(req.url, "http://localhost");
   if (!url.pathname.startsWith("/api/")) return file(url.pathname, res);
   if (url.pathname.endsWith("/history/stream")) {
-    // Nothing new happens to what was recorded: the stream stays open and says so.
+    // Recorded runs do not change, so the stream stays open without events.
     res.writeHead(200, { "Content-Type": "text/event-stream" });
     res.write("retry: 1000\n\n");
     const beat = setInterval(() => res.write(": still here\n\n"), 15_000);

@@ -1,6 +1,5 @@
-// Writes src/api/schema.ts: the shapes of the app's answers and requests, from docs/openapi.json. Only those that
-// src/api/types.ts names, and what they are made of: the description holds ten times as much, which this page never
-// sees. With --check it fails when the file differs.
+// Generates src/api/schema.ts, the types of the app's requests and responses, from docs/openapi.json. It contains only the
+// types that src/api/types.ts uses and the types they consist of. With --check it fails if the file is outdated.
 import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import openapi, { astToString } from "openapi-typescript";
 import ts from "typescript";
@@ -16,16 +15,16 @@ for (const operation of Object.values(document.paths).flatMap(Object.values)) {
 }
 const schemas = {};
 const gather = (name) => {
-  if (schemas[name] || !all[name]) return; // a name that is none fails in the compiler, where it is used
+  if (schemas[name] || !all[name]) return; // an unknown name fails in the compiler, where it is used
   const { allOf, examples, ...schema } = all[name];
-  // The payload of each type of event would be all of history; examples are for people who write requests.
+  // Payload types of events would add all of history. Examples are for authors of requests.
   schemas[name] = allOf && !name.endsWith("Event") ? { allOf, ...schema } : schema;
   for (const [, ref] of JSON.stringify(schemas[name]).matchAll(/"#\/components\/schemas\/(\w+)"/g)) gather(ref);
 };
 for (const [, name] of named) gather(name);
 const sorted = Object.fromEntries(Object.entries(schemas).sort(([a], [b]) => (a < b ? -1 : 1)));
 
-// Members of any value, as in objects without a schema of their own. The library writes "unknown" where nothing at all is said.
+// Members of any type, as in objects without a schema. The library writes "unknown" for an empty schema.
 const text = JSON.stringify(sorted).replaceAll('"additionalProperties":{}', '"additionalProperties":{"description":""}');
 
 const json = ts.factory.createTypeReferenceNode("Json");
@@ -36,9 +35,9 @@ const nodes = await openapi(
 const written = `// Written by npm run types from docs/openapi.json. Do not edit.\n${astToString(nodes)}`;
 
 const file = here("src/api/schema.ts");
-if (existsSync(file) && readFileSync(file, "utf8") === written) process.exit(0); // what is written anew makes the dashboard be built anew
+if (existsSync(file) && readFileSync(file, "utf8") === written) process.exit(0); // a rewritten file would cause a rebuild of the dashboard
 if (!process.argv.includes("--check")) writeFileSync(file, written);
 else {
-  console.error("src/api/schema.ts is not what docs/openapi.json says; run: npm --prefix web run types");
+  console.error("src/api/schema.ts is outdated (docs/openapi.json changed); run: npm --prefix web run types");
   process.exit(1);
 }

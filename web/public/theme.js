@@ -1,4 +1,4 @@
-// Runs before the first paint, so that a chosen theme never flashes. A file of its own because inline scripts are not allowed.
+// Runs before the first paint, so that the other theme does not flash. It is a separate file because inline scripts are forbidden.
 (function () {
   var chosen = null;
   try {
