@@ -47,7 +47,7 @@ async function answer(req, url) {
   if (flags.token && !known) return refuse(401, "unauthorized", "sign in first");
   if (req.headers["x-durable-workflow-control-plane-version"] !== "2") return refuse(400, "missing_control_plane_version", "the header is missing");
   if (is("sojourn", "me")) return { status: 200, body: { identity: "bootstrap", roles: ["admin"] } };
-  if (is("sojourn", "run-counts")) return { status: 200, body: { runs: flags.empty ? {} : data.overview(born).counts.runs, counted_up_to: 10_000 } };
+  if (is("sojourn", "run-counts")) return { status: 200, body: { runs: flags.empty ? {} : data.overview(born).counts.runs, stuck: flags.empty ? 0 : 1, counted_up_to: 10_000 } };
   if (is("sojourn", "overview")) {
     const o = data.overview(born);
     return { status: 200, body: flags.empty ? { ...o, queues: [], counts: { runs: {}, sessions: {}, workers: {} } } : o };
