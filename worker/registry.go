@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"path"
 	"reflect"
 	"runtime"
 	"slices"
@@ -175,7 +176,7 @@ func (r *Registry) ActivityTypes() []string { return slices.Sorted(maps.Keys(r.a
 
 // ActivityName is the name an activity function is registered under. One that is registered under several names, as
 // closures made by one function and methods of several values are, can only be called by name.
-func (r *Registry) ActivityName(fn any) (string, error) { return nameOf("an activity", fn, r.names) }
+func (r *Registry) ActivityName(fn any) (string, error) { return nameOf("activity", fn, r.names) }
 
 // ActivityArguments returns the number of arguments that the named activity takes, without its context. It returns
 // false if the activity is not registered, or is an example that a handler may replace.
@@ -189,31 +190,31 @@ func (r *Registry) ActivityArguments(name string) (n int, registered bool) {
 
 // WorkflowName is the name a workflow function is registered under, in whichever version, as ActivityName is that of an
 // activity.
-func (r *Registry) WorkflowName(fn any) (string, error) { return nameOf("a workflow", fn, r.flows) }
+func (r *Registry) WorkflowName(fn any) (string, error) { return nameOf("workflow", fn, r.flows) }
 
 func nameOf(what string, fn any, all map[uintptr][]string) (string, error) {
 	v := reflect.ValueOf(fn)
 	if v.Kind() != reflect.Func || v.IsNil() {
-		return "", fmt.Errorf("%T is no function", fn)
+		return "", fmt.Errorf("%s: %T is not a function", what, fn)
 	}
 	switch names := all[v.Pointer()]; len(names) {
 	case 1:
 		return names[0], nil
 	case 0:
-		return "", fmt.Errorf("%s is not registered as %s", where(fn), what)
+		return "", fmt.Errorf("%s function %s is not registered with this worker", what, where(fn))
 	default:
-		return "", fmt.Errorf("%s is registered as %q: call it by name", where(fn), names)
+		return "", fmt.Errorf("%s function %s is registered under several names (%q); call it by name", what, where(fn), names)
 	}
 }
 
-// where names a function for people.
+// where returns the name of a function with its package, as in "lab.Free".
 func where(fn any) string {
 	v := reflect.ValueOf(fn)
 	if v.Kind() != reflect.Func || v.IsNil() {
 		return fmt.Sprintf("%T", fn)
 	}
 	if f := runtime.FuncForPC(v.Pointer()); f != nil {
-		return f.Name()
+		return path.Base(f.Name())
 	}
 	return fmt.Sprintf("%T", fn)
 }

@@ -85,7 +85,7 @@ func TestRegistryFindsByNameAndNamesByFunction(t *testing.T) {
 	if name, err := r.ActivityName(index); name != "index" || err != nil {
 		t.Errorf("name: got %q, %v", name, err)
 	}
-	if name, err := r.WorkflowName(index); err == nil || !strings.Contains(err.Error(), "not registered as a workflow") {
+	if name, err := r.WorkflowName(index); err == nil || !strings.Contains(err.Error(), "workflow function worker_test.index is not registered with this worker") {
 		t.Errorf("an activity as a workflow: got %q, %v", name, err)
 	}
 	if name, err := r.WorkflowName(research); name != "research" || err != nil {

@@ -126,7 +126,7 @@ func TestPayloadsAndTokensAreNeverLogged(t *testing.T) {
 		}
 	}
 	all := logs.String()
-	if n := strings.Count(all, "nondeterministic workflow code"); n < 2 || strings.Count(all, "refused") < 2 {
+	if n := strings.Count(all, "non-deterministic workflow code"); n < 2 || strings.Count(all, "refused") < 2 {
 		t.Errorf("the log does not tell of what went wrong:\n%s", all)
 	}
 	secrets := []string{payload, token, wrong}

@@ -198,7 +198,7 @@ func findings(v *protocol.RunView, now time.Time) []protocol.Finding {
 		case string(engine.Ready):
 			say("warning", "waiting_for_worker", t.TaskID, "the next decision waits: %s", t.Why)
 		case string(engine.Delayed):
-			say("warning", "failing", t.TaskID, "the decision failed and is tried again: %s", t.LastFailure)
+			say("warning", "failing", t.TaskID, "the workflow task failed and is retried: %s", t.LastFailure)
 		}
 		if t.State == string(engine.LeasedState) && t.LeaseUntil.Before(now) {
 			say("warning", "lease_over", t.TaskID, "worker %s let its lease run out at %s", t.Worker, clock(t.LeaseUntil.Time))

@@ -17,7 +17,7 @@ import (
 
 // brokenRun is the wait of a run whose code failed several times, as the description of a run has it.
 var brokenRun = regexp.MustCompile(
-	`(?m)^now +workflow code panicked: out of flour; failed \d+ times in a row; next attempt at .*$`,
+	`(?m)^now +workflow code panicked \(shown_test\.go:\d+\): out of flour; failed \d+ times in a row; next attempt at .*$`,
 )
 
 // registerShown registers activities of which there is something to be seen from a shell.
@@ -76,7 +76,7 @@ func TestWhatAPersonIsShown(t *testing.T) {
 		_, debugged, _ := run(t, s.dir, s.env, "workflow", "debug", "broken")
 		return brokenRun.MatchString(out) && strings.Contains(out, "its code failed at\n") &&
 			strings.Contains(out, "shown_test.go:") &&
-			strings.Contains(debugged, "is tried again: workflow code panicked: out of flour\n")
+			strings.Contains(debugged, "workflow task failed and is retried: workflow code panicked (shown_test.go:")
 	})
 	s.try(0, "terminated", "workflow", "terminate", "broken")
 
@@ -110,7 +110,7 @@ func TestTheStackOfARunThatFailsAgainIsLoggedOnce(t *testing.T) {
 	s.try(0, "started_new", "workflow", "start", "shown.broken", "--id", "broken")
 	const failed = `"message":"workflow task failed"`
 	until(t, "it failed three times", func() bool { return p.err.count(failed) >= 3 })
-	if n := p.err.count(`shown_test\.go:`); n != 1 {
+	if n := p.err.count(`shown_test\.go:\d+ \+0x`); n != 1 {
 		t.Errorf("its stack is logged %d times", n)
 	}
 }
@@ -132,7 +132,7 @@ func TestWhyARunIsQuarantinedIsSaidOnce(t *testing.T) {
 	s.try(0, "signal_received", "workflow", "signal", "changed", "go")
 	until(t, "it is quarantined", func() bool { return c.describe("changed").Quarantined != nil })
 	out := s.try(0, "Fix or roll back the code, then run: sojourn workflow repair changed", "workflow", "describe", "changed")
-	if n := strings.Count(out, "nondeterministic"); n != 2 {
+	if n := strings.Count(out, "non-deterministic workflow code"); n != 2 {
 		t.Errorf("it is said %d times:\n%s", n, out)
 	}
 }

@@ -21,13 +21,19 @@ type Failure struct {
 	Stack string `json:"stack_trace,omitempty"`
 }
 
-// Text is the failure in one text for people: its type where that says something, and its message.
+// plainTypes are types of failures whose messages say the same as the type.
+var plainTypes = map[string]bool{
+	"": true, "Error": true, TypeActivityTimeout: true, "InvalidArguments": true, "payload_too_large": true,
+	"payload_type_mismatch": true, "argument_count_mismatch": true, "integer_overflow": true, "invalid_utf8": true,
+	"non_finite_float": true, "payload_too_deep": true, "unsupported_value_type": true,
+}
+
+// Text returns the failure in one text for people: its type, unless the message says the same, and its message.
 func (f Failure) Text() string {
 	switch {
 	case f.Message == "":
 		return f.ExceptionType
-	case f.ExceptionType == "", f.ExceptionType == "Error", f.ExceptionType == TypeActivityTimeout,
-		strings.HasPrefix(f.Message, f.ExceptionType):
+	case plainTypes[f.ExceptionType], strings.HasPrefix(f.Message, f.ExceptionType):
 		return f.Message
 	}
 	return f.ExceptionType + ": " + f.Message

@@ -1,7 +1,6 @@
 package payload
 
 import (
-	"fmt"
 	"strconv"
 )
 
@@ -10,7 +9,7 @@ import (
 func DecodeArgs(p Payload, outs ...any) error {
 	n, err := DecodeSomeArgs(p, outs...)
 	if err == nil && n > len(outs) {
-		return fmt.Errorf("%w: %d stored, %d wanted", ErrArgumentCount, n, len(outs))
+		return fail(ErrArgumentCount, "called with %s, but takes %d", counted(n), len(outs))
 	}
 	return err
 }
@@ -44,7 +43,7 @@ func DecodeSomeArgs(p Payload, outs ...any) (n int, err error) {
 			err = r.skip() // only counted
 		}
 		if err != nil {
-			return n, at(err, "["+strconv.Itoa(n)+"]")
+			return n, atArgument(n, err)
 		}
 	}
 	return n, r.mustBeAtEnd()
@@ -90,7 +89,7 @@ func (r *reader) arguments() (blocks, error) {
 		return blocks{}, err
 	}
 	if tag != tagArray {
-		return blocks{}, fmt.Errorf("%w: arguments are not an array", ErrArgumentCount)
+		return blocks{}, fail(ErrArgumentCount, "the arguments are not an array")
 	}
 	return r.enter(1)
 }

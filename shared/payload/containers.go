@@ -99,7 +99,9 @@ func arrayDecoder(t reflect.Type) decoder {
 func mapDecoder(t reflect.Type) decoder {
 	setKey := keyDecoder(t.Key())
 	if setKey == nil {
-		return func(*reader, reflect.Value) error { return fmt.Errorf("%w: map key %s", ErrUnsupportedType, t.Key()) }
+		return func(*reader, reflect.Value) error {
+			return fail(ErrUnsupportedType, "unsupported type of map keys: %s", t.Key())
+		}
 	}
 	elem := decoderOf(t.Elem())
 	return func(r *reader, v reflect.Value) error {
@@ -139,7 +141,7 @@ func mapDecoder(t reflect.Type) decoder {
 
 // keyDecoder is the counterpart of keyEncoder.
 func keyDecoder(t reflect.Type) func(reflect.Value, []byte) error {
-	refuse := func(name []byte) error { return fmt.Errorf("%w: map key %.40q into %s", ErrTypeMismatch, name, t) }
+	refuse := func(name []byte) error { return fail(ErrTypeMismatch, "cannot decode map key %.40q into %s", name, t) }
 	switch {
 	case reflect.PointerTo(t).Implements(textUnmarshalerType):
 		return func(v reflect.Value, name []byte) error {
@@ -221,7 +223,7 @@ func settable(v reflect.Value, index []int) (reflect.Value, error) {
 		if i > 0 && v.Kind() == reflect.Pointer {
 			if v.IsNil() {
 				if !v.CanSet() {
-					return v, fmt.Errorf("%w: embedded pointer to unexported %s", ErrUnsupportedType, v.Type().Elem())
+					return v, fail(ErrUnsupportedType, "cannot decode into an embedded pointer to unexported %s", v.Type().Elem())
 				}
 				v.Set(reflect.New(v.Type().Elem()))
 			}

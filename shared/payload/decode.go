@@ -1,7 +1,6 @@
 package payload
 
 import (
-	"fmt"
 	"reflect"
 )
 
@@ -33,7 +32,7 @@ func Decode(p Payload, out any) error {
 func target(out any) (reflect.Value, error) {
 	v := reflect.ValueOf(out)
 	if v.Kind() != reflect.Pointer || v.IsNil() {
-		return v, fmt.Errorf("%w: decode needs a non-nil pointer, not %T", ErrUnsupportedType, out)
+		return v, fail(ErrUnsupportedType, "cannot decode into %T; pass a non-nil pointer", out)
 	}
 	return v.Elem(), nil
 }
@@ -126,6 +125,6 @@ func (r *reader) payload(out *Payload) error {
 
 // mismatch says that a value of branch tag cannot go into a t.
 func mismatch(tag byte, t reflect.Type) error {
-	names := [...]string{"null", "boolean", "integer", "double", "bytes", "string", "array", "map"}
-	return fmt.Errorf("%w: %s into %s", ErrTypeMismatch, names[tag>>1], t)
+	names := [...]string{"null", "a boolean", "an integer", "a double", "bytes", "a string", "an array", "a map"}
+	return &mismatchError{got: names[tag>>1], want: t}
 }

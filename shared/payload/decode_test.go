@@ -142,10 +142,10 @@ func TestArgumentsGoByPosition(t *testing.T) {
 		t.Errorf("got %q %d %v %d, %v", name, age, tags, more, err)
 	}
 	if err := DecodeArgs(p, &name); !errors.Is(err, ErrArgumentCount) ||
-		!strings.Contains(err.Error(), "3 stored, 1 wanted") {
+		!strings.Contains(err.Error(), "called with 3 arguments, but takes 1") {
 		t.Errorf("too few receivers: %v", err)
 	}
-	if err := DecodeArgs(p, &age); !errors.Is(err, ErrTypeMismatch) || !strings.Contains(err.Error(), "[0]") {
+	if err := DecodeArgs(p, &age); !errors.Is(err, ErrTypeMismatch) || err.Error() != "argument 1 must be an integer, got a string" {
 		t.Errorf("wrong type: %v", err)
 	}
 	if err := DecodeArgs(Payload{}, &name); err != nil {

@@ -4,7 +4,6 @@ import (
 	"encoding"
 	"encoding/base64"
 	"encoding/json"
-	"fmt"
 	"reflect"
 	"strconv"
 	"sync"
@@ -84,7 +83,7 @@ func newDecoder(t reflect.Type) decoder {
 	case reflect.Struct:
 		return structDecoder(t)
 	}
-	return func(*reader, reflect.Value) error { return fmt.Errorf("%w: %s", ErrUnsupportedType, t) }
+	return func(*reader, reflect.Value) error { return fail(ErrUnsupportedType, "unsupported type %s", t) }
 }
 
 func decodeBool(r *reader, v reflect.Value) error {
@@ -113,7 +112,7 @@ func decodeInt(r *reader, v reflect.Value) error {
 		return err
 	}
 	if v.OverflowInt(n) {
-		return fmt.Errorf("%w: %d into %s", ErrIntegerOverflow, n, v.Type())
+		return fail(ErrIntegerOverflow, "%d overflows %s", n, v.Type())
 	}
 	v.SetInt(n)
 	return nil
@@ -132,7 +131,7 @@ func decodeUint(r *reader, v reflect.Value) error {
 		return err
 	}
 	if n < 0 || v.OverflowUint(uint64(n)) {
-		return fmt.Errorf("%w: %d into %s", ErrIntegerOverflow, n, v.Type())
+		return fail(ErrIntegerOverflow, "%d overflows %s", n, v.Type())
 	}
 	v.SetUint(uint64(n))
 	return nil
@@ -158,7 +157,7 @@ func decodeFloat(r *reader, v reflect.Value) error {
 		return err
 	}
 	if v.OverflowFloat(f) {
-		return fmt.Errorf("%w: %v into %s", ErrTypeMismatch, f, v.Type())
+		return fail(ErrTypeMismatch, "cannot decode %v into %s", f, v.Type())
 	}
 	v.SetFloat(f)
 	return nil
@@ -222,7 +221,7 @@ func bytesDecoder(t reflect.Type) decoder {
 			}
 			b, err := base64.StdEncoding.AppendDecode(make([]byte, 0, base64.StdEncoding.DecodedLen(len(s))), s)
 			if err != nil {
-				return fmt.Errorf("%w: string into %s: %w", ErrTypeMismatch, t, err)
+				return fail(ErrTypeMismatch, "cannot decode a string into %s: %w", t, err)
 			}
 			v.SetBytes(b)
 			return nil
@@ -245,7 +244,7 @@ func decodeText(r *reader, v reflect.Value) error {
 		return err
 	}
 	if err := v.Addr().Interface().(encoding.TextUnmarshaler).UnmarshalText(append([]byte(nil), s...)); err != nil {
-		return fmt.Errorf("%w: string into %s: %w", ErrTypeMismatch, v.Type(), err)
+		return fail(ErrTypeMismatch, "cannot decode a string into %s: %w", v.Type(), err)
 	}
 	return nil
 }
@@ -257,7 +256,7 @@ func decodeUnmarshaler(r *reader, v reflect.Value) error {
 		return err
 	}
 	if err := v.Addr().Interface().(json.Unmarshaler).UnmarshalJSON(plain); err != nil {
-		return fmt.Errorf("%w: into %s: %w", ErrTypeMismatch, v.Type(), err)
+		return fail(ErrTypeMismatch, "cannot decode into %s: %w", v.Type(), err)
 	}
 	return nil
 }
@@ -336,7 +335,7 @@ func decodeQuoted(r *reader, v reflect.Value) error {
 		return err
 	}
 	if err := json.Unmarshal(s, v.Addr().Interface()); err != nil {
-		return fmt.Errorf("%w: string into %s: %w", ErrTypeMismatch, v.Type(), err)
+		return fail(ErrTypeMismatch, "cannot decode a string into %s: %w", v.Type(), err)
 	}
 	return nil
 }

@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"math"
 	"reflect"
 	"slices"
@@ -60,10 +59,10 @@ type writer struct {
 
 func (w *writer) enter() error {
 	if w.depth++; w.depth > MaxDepth {
-		return fmt.Errorf("%w: more than %d levels, or a value that contains itself", ErrTooDeep, MaxDepth)
+		return fail(ErrTooDeep, "the value has more than %d levels or contains itself", MaxDepth)
 	}
 	if len(w.buf) > MaxBytes { // stop early rather than build something huge only to refuse it
-		return fmt.Errorf("%w: the limit is %d bytes encoded", ErrTooLarge, MaxBytes)
+		return fail(ErrTooLarge, "more than the limit of %s encoded", mebibytes(MaxBytes))
 	}
 	return nil
 }
@@ -87,7 +86,7 @@ func (w *writer) long(n int64) {
 
 func (w *writer) ulong(n uint64) error {
 	if n > math.MaxInt64 {
-		return fmt.Errorf("%w: %d is outside signed 64 bit", ErrIntegerOverflow, n)
+		return fail(ErrIntegerOverflow, "%d does not fit into a signed 64-bit integer", n)
 	}
 	w.long(int64(n))
 	return nil
@@ -95,7 +94,7 @@ func (w *writer) ulong(n uint64) error {
 
 func (w *writer) double(f float64) error {
 	if math.IsNaN(f) || math.IsInf(f, 0) {
-		return fmt.Errorf("%w: %v", ErrNonFinite, f)
+		return fail(ErrNonFinite, "%v is not a finite number", f)
 	}
 	w.buf = append(w.buf, tagDouble)
 	w.buf = binary.LittleEndian.AppendUint64(w.buf, math.Float64bits(f))
@@ -116,7 +115,7 @@ func (w *writer) string(s string) error {
 // text writes a map key, or a string whose branch is written.
 func (w *writer) text(s string) error {
 	if !utf8.ValidString(s) {
-		return fmt.Errorf("%w: %.40q", ErrInvalidUTF8, s)
+		return fail(ErrInvalidUTF8, "%.40q is not valid UTF-8", s)
 	}
 	w.number(int64(len(s)))
 	w.buf = append(w.buf, s...)
@@ -129,7 +128,7 @@ func (w *writer) jsonNumber(s string) error {
 		s = "0" // as encoding/json has it
 	}
 	if !json.Valid([]byte(s)) { // strconv takes more: signs, hexadecimal, leading zeros
-		return fmt.Errorf("%w: number %.40q", ErrInvalidJSON, s)
+		return fail(ErrInvalidJSON, "invalid JSON number %.40q", s)
 	}
 	return w.validNumber(s)
 }
@@ -140,9 +139,9 @@ func (w *writer) validNumber(s string) error {
 		n, err := strconv.ParseInt(s, 10, 64)
 		switch {
 		case errors.Is(err, strconv.ErrRange):
-			return fmt.Errorf("%w: %.40s is outside signed 64 bit", ErrIntegerOverflow, s)
+			return fail(ErrIntegerOverflow, "%.40s does not fit into a signed 64-bit integer", s)
 		case err != nil:
-			return fmt.Errorf("%w: number %.40q", ErrInvalidJSON, s)
+			return fail(ErrInvalidJSON, "invalid JSON number %.40q", s)
 		}
 		w.long(n)
 		return nil
@@ -150,9 +149,9 @@ func (w *writer) validNumber(s string) error {
 	f, err := strconv.ParseFloat(s, 64)
 	switch {
 	case errors.Is(err, strconv.ErrRange):
-		return fmt.Errorf("%w: %.40s", ErrNonFinite, s)
+		return fail(ErrNonFinite, "%.40s is too large for a 64-bit floating-point number", s)
 	case err != nil:
-		return fmt.Errorf("%w: number %.40q", ErrInvalidJSON, s)
+		return fail(ErrInvalidJSON, "invalid JSON number %.40q", s)
 	}
 	return w.double(f)
 }
@@ -160,7 +159,7 @@ func (w *writer) validNumber(s string) error {
 func (w *writer) time(t time.Time) error {
 	text, err := t.MarshalText() // refuses years and zone offsets RFC 3339 cannot write
 	if err != nil {
-		return fmt.Errorf("%w: %w", ErrUnsupportedType, err)
+		return fail(ErrUnsupportedType, "%w", err)
 	}
 	return w.string(string(text))
 }

@@ -109,7 +109,7 @@ func newEncoder(t reflect.Type, addressable bool) encoder {
 	case reflect.Struct:
 		return structEncoder(t)
 	}
-	return func(*writer, reflect.Value) error { return fmt.Errorf("%w: %s", ErrUnsupportedType, t) }
+	return func(*writer, reflect.Value) error { return fail(ErrUnsupportedType, "unsupported type %s", t) }
 }
 
 func encodeMarshaler(w *writer, v reflect.Value) error {
@@ -201,7 +201,9 @@ func listEncoder(t reflect.Type) encoder {
 func mapEncoder(t reflect.Type) encoder {
 	keyText := keyEncoder(t.Key())
 	if keyText == nil {
-		return func(*writer, reflect.Value) error { return fmt.Errorf("%w: map key %s", ErrUnsupportedType, t.Key()) }
+		return func(*writer, reflect.Value) error {
+			return fail(ErrUnsupportedType, "unsupported type of map keys: %s", t.Key())
+		}
 	}
 	elem := encoderOf(t.Elem())
 	type entry struct {

@@ -1,11 +1,65 @@
 package payload
 
-import "errors"
+import (
+	"errors"
+	"fmt"
+	"reflect"
+)
 
 // reasonError is a sentinel whose text is the machine-readable reason of the error body.
 type reasonError string
 
 func (e reasonError) Error() string { return string(e) }
+
+// textError has a text for people, without the reason that it wraps.
+type textError struct{ reason, text error }
+
+func (e *textError) Error() string   { return e.text.Error() }
+func (e *textError) Unwrap() []error { return []error{e.reason, e.text} }
+
+// fail returns an error of a reason with a text that does not repeat it.
+func fail(reason error, format string, args ...any) error {
+	return &textError{reason, fmt.Errorf(format, args...)}
+}
+
+// mismatchError reports that a value does not fit a Go type.
+type mismatchError struct {
+	got  string
+	want reflect.Type
+}
+
+func (e *mismatchError) Error() string { return fmt.Sprintf("cannot decode %s into %s", e.got, e.want) }
+func (e *mismatchError) Unwrap() error { return ErrTypeMismatch }
+
+// wanted names the values that fit a type.
+func wanted(t reflect.Type) string {
+	switch k := t.Kind(); {
+	case k == reflect.String:
+		return "a string"
+	case k == reflect.Bool:
+		return "a boolean"
+	case k >= reflect.Int && k <= reflect.Uint64:
+		return "an integer"
+	case k == reflect.Float32 || k == reflect.Float64:
+		return "a number"
+	case k == reflect.Slice || k == reflect.Array:
+		return "an array"
+	case k == reflect.Map || k == reflect.Struct:
+		return "a map for " + t.String()
+	}
+	return "a value for " + t.String()
+}
+
+// mebibytes returns a size in MiB.
+func mebibytes(n int) string { return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20)) }
+
+// counted returns a number of arguments in words.
+func counted(n int) string {
+	if n == 1 {
+		return "1 argument"
+	}
+	return fmt.Sprintf("%d arguments", n)
+}
 
 // The errors of this package, to be matched with errors.Is. Each wraps one of these, whose text is the reason sent to
 // clients (see Reason).

@@ -3,7 +3,6 @@ package payload
 import (
 	"bytes"
 	"encoding/base64"
-	"fmt"
 	"slices"
 	"sync"
 )
@@ -94,7 +93,7 @@ func (b *buffer) openFrame(blob string) (reader, error) {
 }
 
 func tooLarge(size int) error {
-	return fmt.Errorf("%w: %d bytes encoded, the limit is %d", ErrTooLarge, size, MaxBytes)
+	return fail(ErrTooLarge, "%s encoded; the limit is %s", mebibytes(size), mebibytes(MaxBytes))
 }
 
 // openText is openFrame for who has bytes, which it does not copy.
@@ -110,9 +109,9 @@ func (b *buffer) openText(text []byte) (reader, error) {
 	}
 	switch {
 	case len(bin) < len(header) || string(bin[:2]) != header[:2]:
-		return reader{}, fmt.Errorf("%w: no single-object frame", ErrInvalidFraming)
+		return reader{}, fail(ErrInvalidFraming, "the payload is not an Avro single-object frame")
 	case string(bin[:len(header)]) != header:
-		return reader{}, fmt.Errorf("%w: fingerprint %x", ErrUnsupportedSchema, bin[2:len(header)])
+		return reader{}, fail(ErrUnsupportedSchema, "unsupported payload schema with fingerprint %x", bin[2:len(header)])
 	}
 	return reader{buf: bin, pos: len(header)}, nil
 }

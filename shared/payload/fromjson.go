@@ -5,7 +5,6 @@ import (
 	"encoding/base64"
 	"encoding/binary"
 	"encoding/json"
-	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -24,12 +23,12 @@ type jsonSource struct {
 func (w *writer) json(raw []byte, tagged bool) error {
 	switch {
 	case len(raw) == 0:
-		return fmt.Errorf("%w: empty text", ErrInvalidJSON)
+		return fail(ErrInvalidJSON, "empty JSON text")
 	case !utf8.Valid(raw):
-		return fmt.Errorf("%w: JSON text", ErrInvalidUTF8)
+		return fail(ErrInvalidUTF8, "the JSON text is not valid UTF-8")
 	case !json.Valid(raw):
 		var v any
-		return fmt.Errorf("%w: %w", ErrInvalidJSON, json.Unmarshal(raw, &v)) // which says where
+		return fail(ErrInvalidJSON, "invalid JSON: %w", json.Unmarshal(raw, &v)) // which says where
 	}
 	w.buf = slices.Grow(w.buf, len(raw)+len(raw)/8)
 	s := jsonSource{text: raw, tagged: tagged}
@@ -107,7 +106,7 @@ func (s *jsonSource) string() ([]byte, error) {
 	}
 	var text string
 	if err := json.Unmarshal(quoted, &text); err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrInvalidJSON, err)
+		return nil, fail(ErrInvalidJSON, "invalid JSON: %w", err)
 	}
 	return []byte(text), nil
 }

@@ -2,16 +2,32 @@ package payload
 
 import (
 	"errors"
+	"fmt"
+	"strconv"
 	"strings"
 )
 
 // pathError says where in the value an error arose. The path is built from the inside out.
 type pathError struct {
-	path string
-	err  error
+	path     string
+	argument int // its number in an argument list, from 1; 0: none
+	err      error
 }
 
-func (e *pathError) Error() string { return e.err.Error() + " (at " + e.path + ")" }
+func (e *pathError) Error() string {
+	if e.argument == 0 {
+		return e.err.Error() + " (at " + e.path + ")"
+	}
+	inside := e.path[strings.Index(e.path, "]")+1:]
+	if m, ok := e.err.(*mismatchError); ok && inside == "" { //nolint:errorlint // only the argument itself
+		return fmt.Sprintf("argument %d must be %s, got %s", e.argument, wanted(m.want), m.got)
+	}
+	if inside != "" {
+		inside = " (at " + inside + ")"
+	}
+	return fmt.Sprintf("argument %d: %v%s", e.argument, e.err, inside)
+}
+
 func (e *pathError) Unwrap() error { return e.err }
 
 // at prefixes the place of err with step, ".name" or "[3]". Very deep places keep their innermost steps.
@@ -23,6 +39,15 @@ func at(err error, step string) error {
 		return err
 	}
 	return &pathError{path: step, err: err}
+}
+
+// atArgument is at for the nth argument of a list, counted from 0.
+func atArgument(n int, err error) error {
+	err = at(err, "["+strconv.Itoa(n)+"]")
+	if where, ok := errors.AsType[*pathError](err); ok {
+		where.argument = n + 1
+	}
+	return err
 }
 
 // Place says where below field err arose, as paths of members are written ("input.0.amount"), and what is wrong there.

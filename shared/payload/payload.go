@@ -7,7 +7,6 @@ package payload
 import (
 	"bytes"
 	"encoding/json"
-	"fmt"
 	"unsafe"
 )
 
@@ -78,13 +77,13 @@ func (p *Payload) UnmarshalJSON(raw []byte) error {
 		return nil
 	}
 	if len(raw) == 0 {
-		return fmt.Errorf("%w: no JSON value", ErrInvalidFraming)
+		return fail(ErrInvalidFraming, "the payload is not a JSON value")
 	}
 	switch raw[0] {
 	case '"':
 		var blob string
 		if err := json.Unmarshal(raw, &blob); err != nil {
-			return fmt.Errorf("%w: %w", ErrInvalidFraming, err)
+			return fail(ErrInvalidFraming, "invalid payload: %w", err)
 		}
 		return p.set(blob)
 	case '{':
@@ -93,25 +92,25 @@ func (p *Payload) UnmarshalJSON(raw []byte) error {
 			Blob  *string `json:"blob"`
 		}
 		if err := json.Unmarshal(raw, &envelope); err != nil {
-			return fmt.Errorf("%w: envelope: %w", ErrInvalidFraming, err)
+			return fail(ErrInvalidFraming, "invalid payload envelope: %w", err)
 		}
 		if envelope.Codec == nil {
-			return fmt.Errorf("%w: envelope names no codec", ErrUnsupportedCodec)
+			return fail(ErrUnsupportedCodec, "the payload envelope has no codec")
 		}
 		if *envelope.Codec != Codec {
-			return fmt.Errorf("%w: %.40q", ErrUnsupportedCodec, *envelope.Codec)
+			return fail(ErrUnsupportedCodec, "unsupported payload codec %.40q", *envelope.Codec)
 		}
 		if envelope.Blob == nil {
-			return fmt.Errorf("%w: envelope without blob", ErrInvalidFraming)
+			return fail(ErrInvalidFraming, "the payload envelope has no blob")
 		}
 		return p.set(*envelope.Blob)
 	}
-	return fmt.Errorf("%w: want an envelope, a base64 string or null", ErrInvalidFraming)
+	return fail(ErrInvalidFraming, "a payload must be an envelope, a base64 string or null")
 }
 
 func (p *Payload) set(blob string) error {
 	if blob == "" {
-		return fmt.Errorf("%w: empty blob", ErrInvalidFraming)
+		return fail(ErrInvalidFraming, "the payload blob is empty")
 	}
 	p.Blob = blob
 	return nil

@@ -2,7 +2,6 @@ package payload
 
 import (
 	"encoding/binary"
-	"fmt"
 	"math"
 	"unicode/utf8"
 )
@@ -15,7 +14,7 @@ type reader struct {
 }
 
 func (r *reader) bad(what string) error {
-	return fmt.Errorf("%w: %s at byte %d", ErrInvalidFraming, what, r.pos)
+	return fail(ErrInvalidFraming, "invalid payload: %s at byte %d", what, r.pos)
 }
 
 // mustBeAtEnd reports bytes after the datum.
@@ -148,7 +147,7 @@ type blocks struct {
 // enter starts an array (least 1) or map (least 2: key length and branch).
 func (r *reader) enter(least int) (blocks, error) {
 	if r.depth++; r.depth > MaxDepth {
-		return blocks{}, fmt.Errorf("%w: %w: more than %d levels", ErrInvalidFraming, ErrTooDeep, MaxDepth)
+		return blocks{}, fail(ErrInvalidFraming, "%w", fail(ErrTooDeep, "the value has more than %d levels", MaxDepth))
 	}
 	return blocks{least: least}, nil
 }

@@ -2,7 +2,6 @@ package payload
 
 import (
 	"encoding/binary"
-	"fmt"
 	"slices"
 
 	asm64 "github.com/segmentio/asm/base64"
@@ -25,11 +24,11 @@ func appendDecoded(dst, text []byte) ([]byte, error) {
 		if _, all := strict64.AppendDecode(nil, text); all != nil {
 			err = all // which counts from the beginning
 		}
-		return dst, fmt.Errorf("%w: not standard base64%s: %w", ErrInvalidFraming, jsonHint(text), err)
+		return dst, fail(ErrInvalidFraming, "the payload is not standard base64%s: %w", jsonHint(text), err)
 	}
 	// The standard decoder skips line breaks; the other clients refuse them.
 	if strict64.EncodedLen(n) != len(text) {
-		return dst, fmt.Errorf("%w: line break in base64", ErrInvalidFraming)
+		return dst, fail(ErrInvalidFraming, "the payload has a line break in its base64")
 	}
 	return dst[:start+n], nil
 }

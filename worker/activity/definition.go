@@ -2,6 +2,7 @@ package activity
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"reflect"
 
@@ -51,7 +52,7 @@ func (d *Definition) Invoke(ctx context.Context, args payload.Payload) (result p
 			Msg("activity received fewer arguments than it has parameters; the missing ones have zero values")
 	}
 	if err != nil {
-		return payload.Payload{}, NewError(TypeArguments, "activity "+d.Name, NonRetryable, CausedBy(err))
+		return payload.Payload{}, NewError(TypeArguments, "", NonRetryable, CausedBy(err))
 	}
 	defer func() {
 		if r := recover(); r != nil {
@@ -131,6 +132,9 @@ func (f *Func) Call(first any, in []reflect.Value) (payload.Payload, error) {
 	}
 	p, err := payload.Encode(out[0].Interface())
 	if err != nil {
+		if errors.Is(err, payload.ErrTooLarge) {
+			return payload.Payload{}, fmt.Errorf("the result is %w", err)
+		}
 		return payload.Payload{}, fmt.Errorf("result: %w", err)
 	}
 	return p, nil

@@ -66,7 +66,7 @@ func TestACallWithTheWrongNumberOfArgumentsIsRefusedWhereTheActivityIsRegistered
 	a.options.Names = registered{"two": 2}
 	a.drain(nil)
 	for _, err := range failed {
-		if !errors.Is(err, workflow.ErrInvalidOptions) || !strings.Contains(err.Error(), "takes 2 arguments") {
+		if !errors.Is(err, workflow.ErrInvalidOptions) || !strings.Contains(err.Error(), "takes 2 arguments but was called with") {
 			t.Errorf("got %v", err)
 		}
 	}

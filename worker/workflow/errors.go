@@ -5,9 +5,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"path"
 	"strings"
 	"time"
 
+	"github.com/sojourn-run/sojourn/internal/stack"
 	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/payload"
 	"github.com/sojourn-run/sojourn/shared/protocol"
@@ -122,12 +124,9 @@ func readException(raw []byte) exception {
 	return ex
 }
 
-// explain is the text of a failure: whose it is, its type unless the message begins with it, and the message.
+// explain is the text of a failure: what failed, its type unless the message says the same, and the message.
 func explain(what, name, typ, message string) string {
-	if typ != "" && !strings.HasPrefix(message, typ) {
-		message = typ + ": " + message
-	}
-	return fmt.Sprintf("%s %q: %s", what, name, message)
+	return fmt.Sprintf("%s %q: %s", what, name, history.Failure{ExceptionType: typ, Message: message}.Text())
 }
 
 func decodeDetails(p payload.Payload, out any) error {
@@ -153,19 +152,22 @@ type NonDeterminismError struct {
 }
 
 func (e *NonDeterminismError) Error() string {
-	where := ""
+	history, code := "the history has ", "the code"
 	if e.EventSeq > 0 {
-		where = fmt.Sprintf(" at event %d (%s)", e.EventSeq, e.EventType)
+		history = fmt.Sprintf("event %d (%s) is ", e.EventSeq, e.EventType)
 	}
 	if e.EventSeq > 0 && e.Command > 0 {
-		where = fmt.Sprintf(" at event %d (%s, command %d)", e.EventSeq, e.EventType, e.Command)
+		history = fmt.Sprintf("event %d (%s, command %d) is ", e.EventSeq, e.EventType, e.Command)
 	}
-	text := fmt.Sprintf("nondeterministic workflow code%s: history has %s, the code has %s", where, e.Recorded, e.Issued)
 	if e.At != "" {
-		text += ", at " + e.At
+		code += " (" + e.At + ")"
 	}
+	text := fmt.Sprintf("non-deterministic workflow code: %s%s, but %s now has %s", history, e.Recorded, code, e.Issued)
 	if e.Around != "" {
 		text += "; " + e.Around
+	}
+	if !strings.Contains(e.Recorded+e.Issued, " in session ") {
+		text = strings.ReplaceAll(text, " without a session", "")
 	}
 	return text
 }
@@ -189,7 +191,12 @@ type PanicError struct {
 	Stack string
 }
 
-func (e *PanicError) Error() string { return fmt.Sprintf("workflow code panicked: %v", e.Value) }
+func (e *PanicError) Error() string {
+	if at := path.Base(stack.Place(e.Stack)); at != "." && e.Value != any(errStranger) {
+		return fmt.Sprintf("workflow code panicked (%s): %v", at, e.Value)
+	}
+	return fmt.Sprintf("workflow code panicked: %v", e.Value)
+}
 
 // Unwrap gives the panic's value when it was an error.
 func (e *PanicError) Unwrap() error {
@@ -205,7 +212,7 @@ type DeadlockError struct {
 
 func (e *DeadlockError) Error() string {
 	return fmt.Sprintf(
-		"workflow code was still running after %s: it loops, or waits for something outside package workflow", e.After,
+		"workflow code did not yield within %s: it loops or blocks outside package workflow", e.After,
 	)
 }
 
@@ -231,7 +238,7 @@ type VersionError struct {
 
 func (e *VersionError) Error() string {
 	return fmt.Sprintf(
-		"the run goes by version %d of workflow %q; registered here: %v", e.Version, e.WorkflowType, e.Registered,
+		"the run needs version %d of workflow %q; this worker has registered %v", e.Version, e.WorkflowType, e.Registered,
 	)
 }
 

@@ -3,6 +3,7 @@ package workflow
 import (
 	"encoding/json"
 	"fmt"
+	"path"
 	"reflect"
 	"runtime"
 	"strings"
@@ -85,7 +86,7 @@ func userCode() string {
 			if strings.HasPrefix(f.Function, "reflect.") || strings.HasPrefix(f.Function, "runtime.") {
 				return ""
 			}
-			return fmt.Sprintf("%s:%d", f.File, f.Line)
+			return fmt.Sprintf("%s:%d", path.Base(f.File), f.Line)
 		}
 		if !more {
 			return ""

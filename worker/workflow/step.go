@@ -134,7 +134,7 @@ func ExecuteActivity(ctx Context, nameOrFunc any, args ...any) Future {
 	}
 	cmd.ActivityType = name
 	if err := c.m.checkArguments(name, len(args)); err != nil {
-		return c.m.settled(fmt.Errorf("activity %q: %w", name, err))
+		return c.m.settled(err)
 	}
 	if err := c.m.check(cmd); err != nil {
 		return c.m.settled(fmt.Errorf("activity %q: %w", name, err))
@@ -342,6 +342,22 @@ func (m *Machine) nameOf(what string, nameOrFunc any, lookup func(fn any) (strin
 	return name, nil
 }
 
+// argumentCountError reports a call with a wrong number of arguments. It is ErrInvalidOptions.
+type argumentCountError struct {
+	activity     string
+	takes, given int
+}
+
+func (e *argumentCountError) Error() string {
+	plural := "s"
+	if e.takes == 1 {
+		plural = ""
+	}
+	return fmt.Sprintf("activity %q takes %d argument%s but was called with %d", e.activity, e.takes, plural, e.given)
+}
+
+func (e *argumentCountError) Is(target error) bool { return target == ErrInvalidOptions }
+
 // arity is implemented by registries that know how many arguments the named activity takes.
 type arity interface {
 	ActivityArguments(name string) (n int, registered bool)
@@ -358,7 +374,7 @@ func (m *Machine) checkArguments(name string, given int) error {
 	if !registered || takes == given || m.recordedArguments(name) == given {
 		return nil
 	}
-	return fmt.Errorf("%w: it takes %d arguments, the call has %d", ErrInvalidOptions, takes, given)
+	return &argumentCountError{name, takes, given}
 }
 
 // recordedArguments returns the number of arguments that history records for the next command; -1 if that command is
