@@ -111,7 +111,7 @@ var directions = []direction{
 		"app/internal/sweep", "app/broker", "app/view", "app/dispatch",
 		"app/auth", "app/store", "app/engine", "internal/budget", "shared/protocol",
 	}},
-	{"app", []string{"app/plane", "web", "internal/connlimit", "internal/httpjson"}},
+	{"app", []string{"app/plane", "web", "internal/connlimit", "internal/httpjson", "internal/process"}},
 	{"internal/stated", nil}, // for tests only: what the guide says, held against what the program has
 	// a tool: not in the binary
 	{"app/internal/openapi", []string{

@@ -17,6 +17,7 @@ import (
 	"github.com/sojourn-run/sojourn/app/plane"
 	"github.com/sojourn-run/sojourn/internal/connlimit"
 	"github.com/sojourn-run/sojourn/internal/httpjson"
+	"github.com/sojourn-run/sojourn/internal/process"
 	"github.com/sojourn-run/sojourn/web"
 )
 
@@ -58,7 +59,7 @@ func New(ctx context.Context, o Options) (*App, error) {
 	}
 	a := &App{Plane: p, opt: o}
 	if a.listener, err = new(net.ListenConfig).Listen(ctx, "tcp", o.Addr); err != nil {
-		return nil, errors.Join(fmt.Errorf("listen on %s: %w", o.Addr, err), p.Close(ctx))
+		return nil, errors.Join(process.ListenError("addr", o.Addr, err), p.Close(ctx))
 	}
 	a.connections.Scarce = func(limit int) {
 		o.Log.Warn().Int("limit", limit).Int("reserve", connlimit.Reserve).Msg(

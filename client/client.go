@@ -13,6 +13,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -125,13 +126,17 @@ func (c *Client) request(ctx context.Context, method, to string, in, out any) er
 		return err
 	}
 	if answer.StatusCode >= http.StatusMultipleChoices {
-		return refusal(answer.Status, raw)
+		return refusal(base(to, r.URL), answer, raw)
 	}
 	c.warn(raw)
 	if out == nil {
 		return nil
 	}
-	return json.Unmarshal(raw, out)
+	err = json.Unmarshal(raw, out)
+	if err != nil && !json.Valid(raw) {
+		return fmt.Errorf(notAnApp, mask.URL(base(to, r.URL)))
+	}
+	return err
 }
 
 // warn calls Options.Warned with the warnings of a response.
@@ -147,8 +152,15 @@ func (c *Client) warn(raw []byte) {
 	}
 }
 
-// refusal returns the error of a response. A body that is not JSON becomes the message.
-func refusal(status string, raw []byte) error {
+const notAnApp = "a server answers at %s, but it is not a Sojourn app"
+
+// base returns the part of a URL before its path.
+func base(to string, u *url.URL) string { return strings.TrimSuffix(to, u.RequestURI()) }
+
+// refusal returns the error of a response. A body that is not JSON becomes the message, except for a 404: an app
+// answers every 404 with JSON.
+func refusal(base string, answer *http.Response, raw []byte) error {
+	status := answer.Status
 	said := struct {
 		protocol.ErrorBody
 		Outcome  string `json:"outcome"`
@@ -157,19 +169,21 @@ func refusal(status string, raw []byte) error {
 			Operation string `json:"operation"`
 		} `json:"control_plane"`
 	}{ErrorBody: protocol.ErrorBody{Reason: protocol.Reason(status), Message: strings.TrimSpace(string(raw))}}
-	_ = json.Unmarshal(raw, &said)
+	if json.Unmarshal(raw, &said) != nil && answer.StatusCode == http.StatusNotFound {
+		said.Message = fmt.Sprintf(notAnApp, mask.URL(base))
+	}
 	doubt := ""
 	switch {
 	case said.Outcome != "unknown":
 	case (said.Plane.Operation == "start" || said.Plane.Operation == "") && said.Workflow != "":
-		doubt = "; whether it was done is not known: the same with the id " + said.Workflow +
-			" is safe, no second run comes of it"
+		doubt = "; it is unknown whether the run was started: repeating the request with workflow ID " + said.Workflow +
+			" is safe and starts no second run"
 	default:
-		doubt = "; whether it was done is not known: look before you ask again"
+		doubt = "; it is unknown whether the request was executed: check before you repeat it"
 	}
 	// This part of the message is advice for callers that build paths themselves.
 	message, _, _ := strings.Cut(said.Message, "; an id is one encoded segment of the path")
-	return protocol.Refuse(said.Reason, "%s%s", message, doubt)
+	return &protocol.Error{Reason: said.Reason, Message: message + doubt, Fields: said.Fields}
 }
 
 // UnreachableError is an app that nothing answers for: the request did not get there.
@@ -190,8 +204,10 @@ func unreached(base string, err error) error {
 	switch {
 	case errors.As(err, &dial) && dial.Op == "dial":
 		return &UnreachableError{base, dial.Err}
+	case errors.Is(err, http.ErrSchemeMismatch):
+		return fmt.Errorf("the app at %s speaks plain HTTP; use http://", mask.URL(base))
 	case errors.Is(err, context.DeadlineExceeded):
-		return fmt.Errorf("the app at %s gave no answer in %s", mask.URL(base), patience)
+		return fmt.Errorf("the app at %s did not respond within 1m 30s", mask.URL(base))
 	}
 	return err
 }

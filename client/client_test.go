@@ -360,17 +360,17 @@ func TestAnOutcomeThatIsNotKnownIsSaidInWords(t *testing.T) {
 	defer app.Close()
 	const away = `{"reason":"backend_unavailable","message":"away"`
 	for _, c := range []struct{ body, says string }{
-		{away + `,"outcome":"unknown","workflow_id":"w-1","control_plane":{"operation":"start"}}`, "id w-1 is safe"},
+		{away + `,"outcome":"unknown","workflow_id":"w-1","control_plane":{"operation":"start"}}`, "workflow ID w-1 is safe"},
 		{
 			away + `,"outcome":"unknown","workflow_id":"w-1","control_plane":{"operation":"signal"}}`,
-			"look before you ask again",
+			"check before you repeat it",
 		},
 		{away + `}`, "away"},
 	} {
 		body = c.body
 		err := asking(t, app.URL).Workflow("w-1").Signal(t.Context(), "go")
 		doubt := strings.Contains(c.body, "unknown")
-		if err == nil || !strings.Contains(err.Error(), c.says) || strings.Contains(err.Error(), "not known") != doubt {
+		if err == nil || !strings.Contains(err.Error(), c.says) || strings.Contains(err.Error(), "is unknown") != doubt {
 			t.Errorf("%s: says %v, want %q", c.body, err, c.says)
 		}
 	}

@@ -3,7 +3,6 @@ package worker
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"net"
 	"net/http"
 	"time"
@@ -11,6 +10,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/sojourn-run/sojourn/internal/process"
 )
 
 // port is the worker's own small HTTP server, for whoever supervises and watches it. It asks the worker alone and never
@@ -25,7 +26,7 @@ type port struct {
 func (w *Worker) openPort(addr string) (*port, error) {
 	l, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", addr)
 	if err != nil {
-		return nil, fmt.Errorf("worker-addr: %w", err)
+		return nil, process.ListenError("worker-addr", addr, err)
 	}
 	p := &port{listener: l, served: make(chan struct{}), server: &http.Server{
 		Handler: w.Probes(), ReadHeaderTimeout: 5 * time.Second, WriteTimeout: 10 * time.Second,

@@ -46,7 +46,7 @@ type stillness struct {
 func (e *Env) give(s *stillness, what string) {
 	e.t.Helper()
 	if e.late.Load() {
-		e.t.Fatalf("the time of the test binary is over while the test waits for %s%s", what, e.waits())
+		e.t.Fatalf("the test timed out (go test -timeout) while it waited for %s%s", what, e.waits())
 	}
 	mark, still := e.still()
 	if !still || mark != s.mark || s.since.IsZero() { // the first look may meet the moment in which the last run closes
@@ -58,7 +58,7 @@ func (e *Env) give(s *stillness, what string) {
 	e.mu.Unlock()
 	if time.Since(s.since) >= patience {
 		e.t.Fatalf(
-			"the test waits for %s, and nothing can go on: everything waits for something that nobody sends%s", what, e.waits(),
+			"the test waits for %s; deadlock: nothing left can wake these workflows%s", what, e.waits(),
 		)
 	}
 }

@@ -229,12 +229,12 @@ func TestASignalThatNeverComesFailsTheTestWithWhatIsWaitedFor(t *testing.T) {
 		_, err := workflowtest.Result[any](env.Start("parent"))
 		t.Errorf("went on with %v", err)
 	})
-	wantSaid(t, said, "nothing can go on", `waiting for signal "approve"`, "child workflow")
+	wantSaid(t, said, "deadlock: nothing left can wake these workflows", `waiting for signal "approve"`, "child workflow")
 	said = failing(t, r, func(_ *recorder, env *workflowtest.Env) {
 		_, err := workflowtest.Result[any](env.Start("lonely"))
 		t.Errorf("went on with %v", err)
 	})
-	wantSaid(t, said, "nothing can go on", "nobody has it")
+	wantSaid(t, said, "deadlock: nothing left can wake these workflows", "nobody has it")
 }
 
 func TestASignalOfAnotherGoroutineIsAwaited(t *testing.T) {

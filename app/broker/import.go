@@ -72,9 +72,9 @@ func (b *Broker) Import(ctx context.Context, in protocol.ImportRequest) (protoco
 				case current != nil && current.ContinuedFrom == run.ID:
 					return w, nil // the current one stays that
 				default:
-					return store.Writes{}, protocol.Refuse(
-						protocol.ReasonAlreadyStarted, "workflow id %s is taken by run %s", had.ID, had.RunID,
-					).With("workflow_id", had.ID).With("run_id", had.RunID).With("outcome", "rejected_duplicate")
+					refusal := protocol.Refuse(protocol.ReasonAlreadyStarted, "%s", taken(had, current))
+					return store.Writes{}, refusal.With("workflow_id", had.ID).With("run_id", had.RunID).
+						With("outcome", "rejected_duplicate")
 				}
 			}
 			w.Workflows = []engine.Workflow{flow}

@@ -102,9 +102,27 @@ func existing(in protocol.StartRequest, flow *engine.Workflow, run *engine.Run) 
 	if in.DuplicatePolicy == "use-existing" && run != nil && run.Status.Open() {
 		return store.Writes{Answer: started(in, run, "returned_existing_active")}, nil
 	}
-	return store.Writes{}, protocol.Refuse(
-		protocol.ReasonDuplicateStart, "workflow id %s is taken by run %s", flow.ID, flow.RunID,
-	).With("workflow_id", flow.ID).With("run_id", flow.RunID).With("outcome", "rejected_duplicate")
+	refusal := protocol.Refuse(protocol.ReasonDuplicateStart, "%s", taken(flow, run))
+	return store.Writes{}, refusal.With("workflow_id", flow.ID).With("run_id", flow.RunID).
+		With("outcome", "rejected_duplicate")
+}
+
+// taken explains that a workflow ID is in use. run is the newest run of the ID; nil if its row is deleted.
+func taken(flow *engine.Workflow, run *engine.Run) string {
+	switch {
+	case run == nil:
+		return fmt.Sprintf("workflow ID %q was used by run %s", flow.ID, flow.RunID)
+	case run.Status.Open():
+		return fmt.Sprintf("workflow ID %q is used by a run that is still open", flow.ID)
+	}
+	ended := map[protocol.RunStatus]string{
+		protocol.RunCancelled: "was cancelled", protocol.RunTerminated: "was terminated", protocol.RunTimedOut: "timed out",
+		protocol.RunContinued: "continued as new",
+	}
+	return fmt.Sprintf(
+		"workflow ID %q was used by a run that %s at %s", flow.ID, cmp.Or(ended[run.Status], string(run.Status)),
+		run.ClosedAt.UTC().Format(time.RFC3339),
+	)
 }
 
 // The answer is made of the run and not of the request: with use-existing they may differ, and the run is what

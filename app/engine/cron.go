@@ -38,6 +38,9 @@ func parseExpression(text string) (expression, error) {
 	e := expression{wildcard: hasWildcard(fields[hourField])}
 	for i, field := range fields {
 		for part := range strings.SplitSeq(field, ",") {
+			if f := cronFields[i]; outside(part, f.min, f.max) {
+				return e, fmt.Errorf("%s must be %d–%d, got %q", f.name, f.min, f.max, part)
+			}
 			if e.step == "" && beyond(part, cronFields[i].min, cronFields[i].max) {
 				e.step = part
 			}
@@ -69,6 +72,18 @@ func parsed(text string, e expression) (expression, error) {
 func hasWildcard(field string) bool {
 	for part := range strings.SplitSeq(field, ",") {
 		if strings.HasPrefix(part, "*") || strings.HasPrefix(part, "?") {
+			return true
+		}
+	}
+	return false
+}
+
+// outside reports whether a part of a field has a number outside the range of the field.
+func outside(part string, low, high int) bool {
+	of, _, _ := strings.Cut(part, "/")
+	from, to, _ := strings.Cut(of, "-")
+	for _, text := range []string{from, to} {
+		if n, err := strconv.Atoi(text); err == nil && (n < low || n > high) {
 			return true
 		}
 	}

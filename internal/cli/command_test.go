@@ -51,7 +51,8 @@ func TestWrongUseExitsWithTwoAndSaysWhy(t *testing.T) {
 		},
 		{"dev beyond loopback", nil, []string{"dev", "--addr", ":0"}, []string{"loopback"}},
 		{"unknown command", nil, []string{"serve"}, []string{"serve"}},
-		{"unknown flag", nil, []string{"app", "--colour", "red"}, []string{"colour"}},
+		{"unknown flag", nil, []string{"app", "--colour", "red"}, []string{"unknown flag --colour; see sojourn app --help"}},
+		{"misspelled flag", nil, []string{"app", "--adr", ":1"}, []string{"unknown flag --adr; did you mean --addr?"}},
 		{"flag of another role", nil, []string{"worker", "--addr", "127.0.0.1:0"}, []string{"addr"}},
 		{
 			"value that is none",

@@ -11,12 +11,15 @@ import (
 	"sync"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/sojourn-run/sojourn/client"
 	"github.com/sojourn-run/sojourn/internal/cli/bench"
 	"github.com/sojourn-run/sojourn/internal/config"
 	"github.com/sojourn-run/sojourn/internal/process"
+	"github.com/sojourn-run/sojourn/internal/suggest"
 	"github.com/sojourn-run/sojourn/sandbox"
+	"github.com/sojourn-run/sojourn/shared/protocol"
 	"github.com/sojourn-run/sojourn/worker"
 )
 
@@ -25,8 +28,20 @@ type usageError struct{ error }
 
 func (e usageError) Unwrap() error { return e.error }
 
-// misused is a usageError that says where the right use is told.
+// misused returns a usageError that refers to the help of the command. For an unknown flag it suggests the nearest one.
 func misused(c *cobra.Command, err error) error {
+	if unknown, ok := errors.AsType[*pflag.NotExistError](err); ok && len(unknown.GetSpecifiedName()) > 1 {
+		var names []string
+		c.Flags().VisitAll(func(f *pflag.Flag) {
+			if !f.Hidden {
+				names = append(names, f.Name)
+			}
+		})
+		err = fmt.Errorf("unknown flag --%s", unknown.GetSpecifiedName())
+		if near := suggest.Name(unknown.GetSpecifiedName(), names); near != "" {
+			err = fmt.Errorf("%w; did you mean --%s?", err, near)
+		}
+	}
 	return usageError{fmt.Errorf("%w; see %s --help", err, c.CommandPath())}
 }
 
@@ -68,8 +83,17 @@ func (p *program) run(ctx context.Context, args []string) int {
 		fmt.Fprintln(p.err, "sojourn:", err)
 		return process.ExitUsage
 	}
-	fmt.Fprintln(p.err, "sojourn:", err)
+	fmt.Fprintln(p.err, "sojourn:", errorText(err))
 	return process.ExitFailed
+}
+
+// errorText returns the message of an error of the app before its reason code, and the text of any other error.
+func errorText(err error) string {
+	refused, ok := err.(*protocol.Error) //nolint:errorlint // a wrapped one has a text of its own
+	if !ok || refused.Message == "" {
+		return err.Error()
+	}
+	return fmt.Sprintf("%s (%s)", refused.Message, refused.Reason)
 }
 
 func (p *program) root() *cobra.Command {

@@ -130,6 +130,20 @@ func (s *scheduleFlags) register(p *program, c *cobra.Command) {
 	offerFlag(c, "activity", flagOf(p.activityTypes))
 }
 
+// named names the flag of a cron expression that the app rejected.
+func (s *scheduleFlags) named(err error) error {
+	refused, ok := errors.AsType[*protocol.Error](err)
+	if !ok {
+		return err
+	}
+	for i, text := range s.cron {
+		if wrong := refused.Fields[fmt.Sprintf("spec.cron_expressions.%d", i)]; len(wrong) > 0 {
+			return fmt.Errorf("--cron %q: %s", text, strings.Join(wrong, "; "))
+		}
+	}
+	return err
+}
+
 func (s *scheduleFlags) request(p *program, c *cobra.Command) (in protocol.ScheduleRequest, err error) {
 	given := c.Flags().Changed
 	if given("cron") || given("every") || given("timezone") {
@@ -206,7 +220,7 @@ func (p *program) createSchedule() *cobra.Command {
 			if paused {
 				in.Paused = &paused
 			}
-			return ask(p, c, http.MethodPost, schedulesPath, in, p.scheduleReceipt)
+			return s.named(ask(p, c, http.MethodPost, schedulesPath, in, p.scheduleReceipt))
 		},
 	}
 	s.register(p, c)
@@ -226,7 +240,7 @@ func (p *program) changeSchedule() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return ask(p, c, http.MethodPut, schedulePath(args[0]), in, p.scheduleReceipt)
+			return s.named(ask(p, c, http.MethodPut, schedulePath(args[0]), in, p.scheduleReceipt))
 		},
 	}
 	s.register(p, c)

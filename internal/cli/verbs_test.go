@@ -62,7 +62,8 @@ func TestWorkflowsAreStartedTalkedToAndEndedFromAShell(t *testing.T) {
 	); got != `"hello Ada, goodbye Ada"` {
 		t.Errorf("the result is %q", got)
 	}
-	s.try(1, "duplicate_not_allowed", "workflow", "start", "tour.greeting", "--id", "g", "--input", `["Ada"]`)
+	s.try(1, `workflow ID "g" was used by a run that completed at `, "workflow", "start", "tour.greeting", "--id", "g",
+		"--input", `["Ada"]`)
 	s.try(0, "hello Bob", "workflow", "start", "tour.greeting", "--input", `["Bob"]`, "--wait")
 	s.try(0, "3", "workflow", "start", "tour.counter", "--id", "n", "--input", "[1, 3]", "--wait") // over three runs
 	var runs []struct {
@@ -168,6 +169,8 @@ func TestSchedulesAreMadeChangedAndFiredFromAShell(t *testing.T) {
 		0, "created s", "schedules", "create", "s", "--every", "1h", "--every", "90m", "--type", "tour.greeting", "--input",
 		`["Ada"]`, "--jitter", "5s",
 	)
+	s.try(1, `--cron "61 * * * *": minute must be 0–59, got "61"`, "schedules", "create", "t", "--cron", "61 * * * *",
+		"--type", "tour.greeting")
 	s.try(1, "schedule_already_exists", "schedules", "create", "s", "--every", "1h", "--type", "tour.greeting")
 	var v struct {
 		Times struct {

@@ -42,7 +42,16 @@ type Refused struct {
 }
 
 func (e *Refused) Error() string {
-	return fmt.Sprintf("app %s refused this worker: %v", mask.URL(e.URL), e.Cause)
+	if e.Reason == string(protocol.ReasonUnauthorized) {
+		return fmt.Sprintf("the app at %s rejected this worker's token; set --token or SOJOURN_TOKEN", mask.URL(e.URL))
+	}
+	cause := e.Cause.Error()
+	if refused, ok := errors.AsType[*socketio.ConnectError](e.Cause); ok {
+		cause = refused.Message
+	} else if refused, ok := errors.AsType[*protocol.Error](e.Cause); ok {
+		cause = refused.Message
+	}
+	return fmt.Sprintf("the app at %s rejected this worker: %s", mask.URL(e.URL), cause)
 }
 
 // Unwrap gives the cause.

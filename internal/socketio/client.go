@@ -83,8 +83,15 @@ func Dial(ctx context.Context, base, namespace string, auth any, options DialOpt
 	}
 	ws, response, err := dialer.DialContext(ctx, target, options.Header) //nolint:bodyclose // the dialer has read it
 	if err != nil {
-		if response != nil {
+		var plain tls.RecordHeaderError
+		switch {
+		case response != nil && (response.StatusCode == http.StatusNotFound || response.StatusCode == http.StatusOK):
+			return nil, fmt.Errorf("a server answers at %s, but it is not a Sojourn app: %w (HTTP %d)", mask.URL(base), err,
+				response.StatusCode)
+		case response != nil:
 			return nil, fmt.Errorf("dial %s: %w (HTTP %d)", mask.URL(base), err, response.StatusCode)
+		case errors.As(err, &plain):
+			return nil, fmt.Errorf("the app at %s speaks plain HTTP; use http://", mask.URL(base))
 		}
 		return nil, fmt.Errorf("dial %s: %w", mask.URL(base), err)
 	}

@@ -1,0 +1,24 @@
+package client_test
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+)
+
+// A wrong URL is explained, in plain words and without the body of the other server's error page.
+func TestAnotherServerIsNotTakenForAnApp(t *testing.T) {
+	other := httptest.NewServer(http.NotFoundHandler())
+	defer other.Close()
+	err := asking(t, other.URL+"/path").Workflow("w").Signal(t.Context(), "go")
+	if err == nil || !strings.Contains(err.Error(), "a server answers at "+other.URL) ||
+		!strings.Contains(err.Error(), "but it is not a Sojourn app") || strings.Contains(err.Error(), "page not found") {
+		t.Errorf("a server that is no app: %v", err)
+	}
+	over := strings.Replace(other.URL, "http:", "https:", 1)
+	err = asking(t, over).Workflow("w").Signal(t.Context(), "go")
+	if want := "the app at " + over + " speaks plain HTTP; use http://"; err == nil || err.Error() != want {
+		t.Errorf("got %v, want %s", err, want)
+	}
+}
