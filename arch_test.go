@@ -79,7 +79,7 @@ var directions = []direction{
 	{"app/view", []string{
 		"app/internal/filter", "app/internal/presence", "app/internal/change", "app/store", "app/engine", common,
 	}},
-	{"app/internal/question", []string{
+	{"app/internal/querytask", []string{
 		"app/internal/change", "app/store", "app/engine", "shared/history", "shared/payload", "shared/protocol",
 	}},
 	{"app/internal/fleet", []string{
@@ -92,7 +92,7 @@ var directions = []direction{
 	}},
 	{"app/internal/logs", []string{"app/internal/change", "app/store", "app/engine", "shared/protocol"}},
 	{"app/broker", []string{
-		"app/internal/fleet", "app/internal/evict", "app/internal/logs", "app/internal/question",
+		"app/internal/fleet", "app/internal/evict", "app/internal/logs", "app/internal/querytask",
 		"app/internal/presence", "app/view", "app/dispatch", "app/internal/change",
 		"app/auth", "app/store", "app/internal/quota", "app/engine", common,
 	}},

@@ -8,7 +8,7 @@ import (
 
 	"github.com/sojourn-run/sojourn/app/apptest"
 	"github.com/sojourn-run/sojourn/app/broker"
-	"github.com/sojourn-run/sojourn/app/internal/question"
+	"github.com/sojourn-run/sojourn/app/internal/querytask"
 	"github.com/sojourn-run/sojourn/internal/retry"
 	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/payload"
@@ -151,7 +151,7 @@ func TestAnActivityRunRefusesWhatOnlyCodeTakes(t *testing.T) {
 	a := newApp(t)
 	must[protocol.RegisterAnswer](t)(a.Register(t.Context(), protocol.RegisterRequest{
 		WorkerID: "w", TaskQueue: "default", WorkflowTypes: []string{"greet"}, AnyActivity: true,
-		Capabilities: []string{question.CapQueries, broker.CapCancellation, question.CapValidation},
+		Capabilities: []string{querytask.CapQueries, broker.CapCancellation, querytask.CapValidation},
 	}))
 	a.activity(protocol.ActivityRequest{WorkflowID: "one"})
 	at := protocol.Target{WorkflowID: "one"}

@@ -17,7 +17,7 @@ import (
 	"github.com/sojourn-run/sojourn/app/internal/fleet"
 	"github.com/sojourn-run/sojourn/app/internal/logs"
 	"github.com/sojourn-run/sojourn/app/internal/presence"
-	"github.com/sojourn-run/sojourn/app/internal/question"
+	"github.com/sojourn-run/sojourn/app/internal/querytask"
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/app/view"
 	"github.com/sojourn-run/sojourn/internal/retry"
@@ -81,7 +81,7 @@ type Broker struct {
 	workers    *presence.Workers
 	fleet      *fleet.Fleet
 	polls      pollMemory
-	questions  *question.Pending
+	questions  *querytask.Pending
 	sticky     stickyRuns
 	ahead      ahead
 	ended      endedRuns
@@ -114,7 +114,7 @@ func New(s store.Store, d *dispatch.Dispatch, o Options) *Broker {
 		Shared: o.Shared, Release: o.Release, StrictRelease: o.StrictRelease, MaxBlamed: o.MaxBlamed,
 		Lost: o.Metrics.lostProcess, AppEnded: b.recounts.appEnded, Log: o.Log,
 	})
-	b.questions = question.New(s, d, b.drained, o.Log)
+	b.questions = querytask.New(s, d, b.drained, o.Log)
 	b.questions.Avoid = b.avoids
 	b.questions.Answerable = func(ctx context.Context, q *store.Question) bool {
 		ok, err := b.someWorker(ctx, q)

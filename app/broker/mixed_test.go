@@ -12,7 +12,7 @@ import (
 	appkg "github.com/sojourn-run/sojourn/app"
 	"github.com/sojourn-run/sojourn/app/apptest"
 	"github.com/sojourn-run/sojourn/app/broker"
-	"github.com/sojourn-run/sojourn/app/internal/question"
+	"github.com/sojourn-run/sojourn/app/internal/querytask"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
@@ -21,7 +21,7 @@ func (a *app) older(id string) {
 	a.t.Helper()
 	must[protocol.RegisterAnswer](a.t)(a.Register(a.t.Context(), protocol.RegisterRequest{
 		WorkerID: id, Incarnation: id + "1", TaskQueue: "default", WorkflowTypes: []string{"wf"}, AnyActivity: true,
-		Capabilities: []string{question.CapQueries},
+		Capabilities: []string{querytask.CapQueries},
 	}))
 }
 

@@ -8,7 +8,7 @@ import (
 
 	"github.com/sojourn-run/sojourn/app/engine"
 	"github.com/sojourn-run/sojourn/app/internal/change"
-	"github.com/sojourn-run/sojourn/app/internal/question"
+	"github.com/sojourn-run/sojourn/app/internal/querytask"
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/app/view"
 	"github.com/sojourn-run/sojourn/shared/history"
@@ -41,7 +41,7 @@ func (b *Broker) Query(ctx context.Context, in protocol.QueryRequest) (protocol.
 	if err := run.CheckHasCode("queries"); err != nil {
 		return protocol.QueryAnswer{}, err
 	}
-	q := question.Of(protocol.KindQuery, &run.Head, in.QueryName, "")
+	q := querytask.Of(protocol.KindQuery, &run.Head, in.QueryName, "")
 	if err := b.answerable(ctx, &q); err != nil {
 		return protocol.QueryAnswer{}, err
 	}
@@ -55,13 +55,13 @@ func (b *Broker) Query(ctx context.Context, in protocol.QueryRequest) (protocol.
 		return protocol.QueryAnswer{}, protocol.Refuse(
 			protocol.ReasonQueryQueueFull, "%d queries wait for workers of queue %s", protocol.MaxPendingQuestions, run.Queue,
 		)
-	case errors.Is(err, question.ErrDraining):
+	case errors.Is(err, querytask.ErrDraining):
 		return protocol.QueryAnswer{}, protocol.Refuse(protocol.ReasonQueryUnavailable, "the app is draining")
-	case errors.Is(err, question.ErrNoWorker):
+	case errors.Is(err, querytask.ErrNoWorker):
 		return protocol.QueryAnswer{}, noQueryWorker(&q)
 	// Whether nobody took it or somebody did not answer is the same to a caller: it may be asked again, since it
 	// changes nothing.
-	case errors.Is(err, question.ErrUnanswered), errors.Is(err, question.ErrUnclaimed):
+	case errors.Is(err, querytask.ErrUnanswered), errors.Is(err, querytask.ErrUnclaimed):
 		return protocol.QueryAnswer{}, protocol.Refuse(
 			protocol.ReasonQueryTimeout, "no worker answered query %s in time%s", in.QueryName, whoHas(err),
 		)

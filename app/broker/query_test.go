@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/sojourn-run/sojourn/app/apptest"
-	"github.com/sojourn-run/sojourn/app/internal/question"
+	"github.com/sojourn-run/sojourn/app/internal/querytask"
 	"github.com/sojourn-run/sojourn/shared/payload"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
@@ -49,7 +49,7 @@ func TestAQueryIsAnsweredOnceByAWorkerThatTakesQueries(t *testing.T) {
 		if got := <-a.ask("one", "state"); protocol.ReasonOf(got.err) != protocol.ReasonQueryWorker {
 			t.Fatalf("nobody takes queries: %+v", got)
 		}
-		a.register("w", question.CapQueries)
+		a.register("w", querytask.CapQueries)
 		events := must[protocol.HistoryPage](t)(a.History(
 			t.Context(), protocol.HistoryQuery{Target: protocol.Target{WorkflowID: "one"}},
 		)).TotalEvents
@@ -112,7 +112,7 @@ func TestArgumentsOfARefusedQueryAreNotDecoded(t *testing.T) {
 			t.Errorf("a query of workflow %s with arguments that cannot be encoded: %v, want %s", workflow, err, want)
 		}
 	}
-	a.register("w", question.CapQueries)
+	a.register("w", querytask.CapQueries)
 	_, err := a.Query(t.Context(), protocol.QueryRequest{
 		Target: protocol.Target{WorkflowID: "one"}, QueryName: "state", Input: []byte(`[{"n":1e400}]`),
 	})
@@ -126,7 +126,7 @@ func TestArgumentsOfARefusedQueryAreNotDecoded(t *testing.T) {
 // can still be asked.
 func TestAQueryTaskThatNeverArrivedGoesToAnother(t *testing.T) {
 	a := newApp(t)
-	a.register("w", question.CapQueries)
+	a.register("w", querytask.CapQueries)
 	a.start("one")
 	if c := a.decide(a.poll("w", protocol.KindWorkflow, 5), done()); c.Err != nil {
 		t.Fatal(c.Err)
@@ -165,7 +165,7 @@ func TestAQueryTaskThatNeverArrivedGoesToAnother(t *testing.T) {
 func TestLongHistoryBehindAQueryIsPaged(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		a := on(t, database)
-		a.register("w", question.CapQueries)
+		a.register("w", querytask.CapQueries)
 		a.start("one")
 		for range 1200 {
 			if _, err := a.Signal(t.Context(), protocol.SignalRequest{
@@ -221,7 +221,7 @@ func TestAQueryIsRefusedAfterTheLastWorkerLeftThroughAnotherApp(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		a, b := twoApps(t, database)
 		a.register("flow")
-		b.register("w", question.CapQueries)
+		b.register("w", querytask.CapQueries)
 		a.start("one")
 		query := func(wait time.Duration) error {
 			ctx, cancel := context.WithTimeout(t.Context(), wait)
@@ -244,7 +244,7 @@ func TestAWaitingQueryIsRefusedWhenTheLastWorkerLeaves(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		a, b := twoApps(t, database)
 		a.register("flow")
-		b.register("w", question.CapQueries)
+		b.register("w", querytask.CapQueries)
 		a.start("one")
 		waiting := a.ask("one", "state")
 		comes(t, "the query", func() bool {

@@ -9,14 +9,14 @@ import (
 	"github.com/sojourn-run/sojourn/app/dispatch"
 	"github.com/sojourn-run/sojourn/app/engine"
 	"github.com/sojourn-run/sojourn/app/internal/change"
-	"github.com/sojourn-run/sojourn/app/internal/question"
+	"github.com/sojourn-run/sojourn/app/internal/querytask"
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
 // This file has the parts that queries and update validations share: which workers can serve them, the query task a
 // worker receives, and the check of its response. Workers receive query tasks through the same polls as other tasks.
-// Package question keeps them in memory, not in the store: a query task ends with its caller and causes no commit.
+// Package querytask keeps them in memory, not in the store: a query task ends with its caller and causes no commit.
 
 var _ dispatch.Claimer = (*Broker)(nil)
 
@@ -36,7 +36,7 @@ func (b *Broker) canAnswer(q *store.Question, also func(*engine.Worker) bool) bo
 	now := time.Now()
 	for _, w := range b.workers.All(q.Namespace) {
 		if b.workers.Alive(w, now) && w.Worker.Serves(q.Queue) && !b.elsewhere(w.Worker, q.Queue) &&
-			question.Takes(w.Worker, q) && also(w.Worker) {
+			querytask.Takes(w.Worker, q) && also(w.Worker) {
 			return true
 		}
 	}
@@ -66,7 +66,7 @@ func (b *Broker) someWorker(ctx context.Context, q *store.Question) (bool, error
 
 // whoHas names the workers that took a question and did not answer it.
 func whoHas(err error) string {
-	var s *question.Silent
+	var s *querytask.Silent
 	if !errors.As(err, &s) {
 		return ""
 	}
@@ -102,13 +102,13 @@ func (b *Broker) completeQuestion(ctx context.Context, in protocol.CompleteItem)
 		return "", err
 	}
 	if err != nil || q.Namespace != change.Namespace(in.Namespace) || q.Kind != in.Kind {
-		return "", question.NotFound(in.Kind, in.TaskID)
+		return "", querytask.NotFound(in.Kind, in.TaskID)
 	}
 	sight := b.sight(ctx, q.Namespace, q.Kind, q.ID, in.Owner)
 	if err := sight.question(&q); err != nil {
 		return "", err
 	}
-	if err := question.Held(&q, in); err != nil {
+	if err := querytask.Held(&q, in); err != nil {
 		return "", sight.refused(err)
 	}
 	// Its worker cannot answer it, and another one may; the caller continues waiting.
@@ -135,7 +135,7 @@ func (b *Broker) questionPage(ctx context.Context, in protocol.HistoryRequest) (
 	if err := sight.question(&q); err != nil {
 		return protocol.HistoryPage{}, err
 	}
-	if err := question.Held(&q, protocol.CompleteItem{Owner: in.Owner, Attempt: in.Attempt}); err != nil {
+	if err := querytask.Held(&q, protocol.CompleteItem{Owner: in.Owner, Attempt: in.Attempt}); err != nil {
 		return protocol.HistoryPage{}, sight.refused(err)
 	}
 	after, err := change.ParsePage(in.PageToken)

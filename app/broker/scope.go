@@ -8,7 +8,7 @@ import (
 	"github.com/sojourn-run/sojourn/app/auth"
 	"github.com/sojourn-run/sojourn/app/engine"
 	"github.com/sojourn-run/sojourn/app/internal/change"
-	"github.com/sojourn-run/sojourn/app/internal/question"
+	"github.com/sojourn-run/sojourn/app/internal/querytask"
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/protocol"
@@ -123,7 +123,7 @@ func (s sight) refused(err error) error {
 // none returns the same error as for a task ID that never existed.
 func (s sight) none() error {
 	if s.kind.Asked() {
-		return question.NotFound(s.kind, s.id)
+		return querytask.NotFound(s.kind, s.id)
 	}
 	return change.NoTask(s.id)
 }

@@ -14,7 +14,7 @@ import (
 
 	"github.com/sojourn-run/sojourn/app/apptest"
 	"github.com/sojourn-run/sojourn/app/engine"
-	"github.com/sojourn-run/sojourn/app/internal/question"
+	"github.com/sojourn-run/sojourn/app/internal/querytask"
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
@@ -541,7 +541,7 @@ func TestAQueryGoesToAnotherProcessThanABlamedTask(t *testing.T) {
 	for _, other := range []bool{true, false} {
 		inBubble(t, fmt.Sprint("another process ", other), func(o *harness) {
 			a, _ := o.app("a", false)
-			answers := func(in *protocol.RegisterRequest) { in.Capabilities = append(in.Capabilities, question.CapQueries) }
+			answers := func(in *protocol.RegisterRequest) { in.Capabilities = append(in.Capabilities, querytask.CapQueries) }
 			o.process(a, "w", "p1", answers)
 			run := o.activities(a, "one", "w", "p1", "turn", 1)
 			a.takes("w", "p1", 100)

@@ -7,7 +7,7 @@ import (
 
 	"github.com/sojourn-run/sojourn/app/engine"
 	"github.com/sojourn-run/sojourn/app/internal/change"
-	"github.com/sojourn-run/sojourn/app/internal/question"
+	"github.com/sojourn-run/sojourn/app/internal/querytask"
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/payload"
@@ -78,7 +78,7 @@ func (b *Broker) validate(ctx context.Context, h *engine.Head, name, value strin
 		return protocol.Refuse(protocol.ReasonValidatorWorker, format, args...).With("update_name", name).
 			With("retryable", true)
 	}
-	q := question.Of(protocol.KindValidation, h, name, value)
+	q := querytask.Of(protocol.KindValidation, h, name, value)
 	ok, err := b.someWorker(ctx, &q)
 	if err != nil {
 		return err
@@ -91,17 +91,17 @@ func (b *Broker) validate(ctx context.Context, h *engine.Head, name, value strin
 	}
 	reply, err := b.questions.Ask(ctx, q, validationDeadline)
 	switch {
-	case errors.Is(err, question.ErrNoWorker):
+	case errors.Is(err, querytask.ErrNoWorker):
 		return noWorker()
 	case errors.Is(err, store.ErrFull):
 		return protocol.Refuse(protocol.ReasonThrottled, "%d updates wait to be validated in queue %s", protocol.MaxPendingQuestions, h.Queue)
-	case errors.Is(err, question.ErrDraining):
+	case errors.Is(err, querytask.ErrDraining):
 		return unavailable("the app is draining")
-	case errors.Is(err, question.ErrUnclaimed):
+	case errors.Is(err, querytask.ErrUnclaimed):
 		return protocol.Refuse(
 			protocol.ReasonValidationUnclaimed, "no worker took the validation of update %s in time", name,
 		).With("retryable", true)
-	case errors.Is(err, question.ErrUnanswered):
+	case errors.Is(err, querytask.ErrUnanswered):
 		return protocol.Refuse(
 			protocol.ReasonValidationTimeout, "the validation of update %s was not answered in time%s", name, whoHas(err),
 		).With("retryable", true)

@@ -1,7 +1,7 @@
-// Package question runs query tasks: queries and update validations. They appear in no history and end with their
+// Package querytask runs query tasks: queries and update validations. They appear in no history and end with their
 // caller. A worker leases a query task like any other task, and its answer is returned to the caller. A query task
 // whose caller has disconnected is removed.
-package question
+package querytask
 
 import (
 	"context"
