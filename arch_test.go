@@ -70,30 +70,30 @@ var directions = []direction{
 	{"app/auth", []string{"app/store", "app/engine", common}},
 	{"app/internal/change", []string{"app/auth", "app/store", "app/engine", "shared/history", "shared/protocol"}},
 	{"app/dispatch", []string{"app/store", "app/engine", "shared/protocol"}},
-	{"app/internal/presence", []string{
+	{"app/internal/membership", []string{
 		"app/internal/change", "app/dispatch", "app/auth", "app/store", "app/engine", "shared/history",
 		"shared/protocol",
 		"internal/release",
 	}},
 	{"app/internal/filter", []string{"app/store", "app/engine", "shared/history", "shared/protocol"}},
 	{"app/view", []string{
-		"app/internal/filter", "app/internal/presence", "app/internal/change", "app/store", "app/engine", common,
+		"app/internal/filter", "app/internal/membership", "app/internal/change", "app/store", "app/engine", common,
 	}},
 	{"app/internal/querytask", []string{
 		"app/internal/change", "app/store", "app/engine", "shared/history", "shared/payload", "shared/protocol",
 	}},
 	{"app/internal/fleet", []string{
-		"app/view", "app/internal/presence", "app/internal/change", "app/dispatch", "app/store", "app/engine",
+		"app/view", "app/internal/membership", "app/internal/change", "app/dispatch", "app/store", "app/engine",
 		"shared/history",
 		"shared/protocol",
 	}},
 	{"app/internal/evict", []string{
-		"app/internal/presence", "app/internal/change", "app/dispatch", "app/store", "app/engine", "shared/protocol",
+		"app/internal/membership", "app/internal/change", "app/dispatch", "app/store", "app/engine", "shared/protocol",
 	}},
 	{"app/internal/logs", []string{"app/internal/change", "app/store", "app/engine", "shared/protocol"}},
 	{"app/broker", []string{
 		"app/internal/fleet", "app/internal/evict", "app/internal/logs", "app/internal/querytask",
-		"app/internal/presence", "app/view", "app/dispatch", "app/internal/change",
+		"app/internal/membership", "app/view", "app/dispatch", "app/internal/change",
 		"app/auth", "app/store", "app/internal/quota", "app/engine", common,
 	}},
 	{"app/internal/sweep", []string{"app/store", "app/engine"}},

@@ -16,7 +16,7 @@ import (
 	"github.com/sojourn-run/sojourn/app/internal/evict"
 	"github.com/sojourn-run/sojourn/app/internal/fleet"
 	"github.com/sojourn-run/sojourn/app/internal/logs"
-	"github.com/sojourn-run/sojourn/app/internal/presence"
+	"github.com/sojourn-run/sojourn/app/internal/membership"
 	"github.com/sojourn-run/sojourn/app/internal/querytask"
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/app/view"
@@ -78,7 +78,7 @@ type Broker struct {
 	opt      Options
 	log      zerolog.Logger
 
-	workers    *presence.Workers
+	workers    *membership.Workers
 	fleet      *fleet.Fleet
 	polls      pollMemory
 	questions  *querytask.Pending
@@ -108,7 +108,7 @@ func New(s store.Store, d *dispatch.Dispatch, o Options) *Broker {
 	b.recounts = recounts{names: map[string]bool{}, wake: make(chan struct{}, 1)}
 	b.logs = logs.New(s, logs.Options{Shared: o.Shared, Age: b.opt.LogAge, Attempt: b.AttemptStatus})
 	// The order is that of who asks whom: questions, the read models and the operators' part all ask who lives.
-	b.workers = presence.Open(s, d, presence.Options{
+	b.workers = membership.Open(s, d, membership.Options{
 		App: o.App, Alive: b.opt.Alive, StoreAlive: b.opt.StoreAlive, Quiet: b.opt.Quiet, Heartbeat: b.opt.Heartbeat,
 		AttemptLease: b.opt.AttemptLease, HTTPLease: b.opt.HTTPLease, PollKept: pollKept,
 		Shared: o.Shared, Release: o.Release, StrictRelease: o.StrictRelease, MaxBlamed: o.MaxBlamed,
@@ -174,7 +174,7 @@ func (b *Broker) Release() string { return b.opt.Release }
 func (b *Broker) Dispatch() *dispatch.Dispatch { return b.dispatch }
 
 // Presence is who lives, as this broker's app knows it.
-func (b *Broker) Presence() *presence.Workers { return b.workers }
+func (b *Broker) Presence() *membership.Workers { return b.workers }
 
 // Fleet is what operators want of workers.
 func (b *Broker) Fleet() *fleet.Fleet { return b.fleet }

@@ -11,7 +11,7 @@ import (
 	"github.com/sojourn-run/sojourn/app/dispatch"
 	"github.com/sojourn-run/sojourn/app/engine"
 	"github.com/sojourn-run/sojourn/app/internal/change"
-	"github.com/sojourn-run/sojourn/app/internal/presence"
+	"github.com/sojourn-run/sojourn/app/internal/membership"
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/protocol"
@@ -64,7 +64,7 @@ func (b *Broker) Poll(ctx context.Context, in protocol.PollRequest) (protocol.Po
 				}
 				continue
 			// It is answered empty: its worker asks again for what it offers now.
-			case errors.Is(err, presence.ErrRevised):
+			case errors.Is(err, membership.ErrRevised):
 				return b.answer(ctx, in, nil)
 			case errors.Is(err, dispatch.ErrGone): // its registration is over, or was forgotten here
 				next, empty, err := b.admitPoll(ctx, &in)
@@ -81,7 +81,7 @@ func (b *Broker) Poll(ctx context.Context, in protocol.PollRequest) (protocol.Po
 			case err != nil:
 				// Something may have been leased to this poll, and the worker does not know of it.
 				if errors.Is(err, store.ErrOutcome) {
-					b.workers.With(w.Key(), func(h *presence.Heard) { h.Unsure = time.Now() })
+					b.workers.With(w.Key(), func(h *membership.Heard) { h.Unsure = time.Now() })
 				}
 				return protocol.PollAnswer{}, err
 			}
@@ -232,7 +232,7 @@ func drainingAnswer() protocol.PollAnswer {
 // narrow records whether the last response with tasks to polls for these kinds was returned. Sizes are known before
 // tasks are leased; if a response is refused nevertheless, the next one carries a single task.
 func (b *Broker) narrow(k engine.WorkerKey, kinds []protocol.TaskKind, returned bool) {
-	b.workers.With(k, func(h *presence.Heard) {
+	b.workers.With(k, func(h *membership.Heard) {
 		switch {
 		case returned && h.Narrow == nil:
 			h.Narrow = map[string]bool{wayOf(kinds): true}
@@ -246,7 +246,7 @@ func (b *Broker) narrow(k engine.WorkerKey, kinds []protocol.TaskKind, returned 
 
 // No more of a kind is waited for than the worker has slots, nor than the poll may carry.
 func (b *Broker) spec(in protocol.PollRequest, w *engine.Worker) dispatch.Spec {
-	b.workers.With(w.Key(), func(h *presence.Heard) {
+	b.workers.With(w.Key(), func(h *membership.Heard) {
 		if len(h.Narrow) > 0 && h.Narrow[wayOf(in.Kinds)] {
 			in.Max = 1
 		}

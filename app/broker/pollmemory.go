@@ -10,7 +10,7 @@ import (
 
 	"github.com/sojourn-run/sojourn/app/engine"
 	"github.com/sojourn-run/sojourn/app/internal/change"
-	"github.com/sojourn-run/sojourn/app/internal/presence"
+	"github.com/sojourn-run/sojourn/app/internal/membership"
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
@@ -285,7 +285,7 @@ func (b *Broker) leasedBefore(
 		return protocol.PollAnswer{}, nil
 	}
 	var last time.Time
-	b.workers.With(w.Key(), func(h *presence.Heard) {
+	b.workers.With(w.Key(), func(h *membership.Heard) {
 		if last = h.Adopted; h.Unsure.After(last) {
 			last = h.Unsure
 		}

@@ -9,7 +9,7 @@ import (
 	"github.com/sojourn-run/sojourn/app/auth"
 	"github.com/sojourn-run/sojourn/app/engine"
 	"github.com/sojourn-run/sojourn/app/internal/change"
-	"github.com/sojourn-run/sojourn/app/internal/presence"
+	"github.com/sojourn-run/sojourn/app/internal/membership"
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/protocol"
@@ -160,7 +160,7 @@ func (b *Broker) freeSuperseded(ctx context.Context, s *engine.Session) {
 			continue
 		}
 		dead := true
-		b.workers.With(engine.WorkerKey{Namespace: s.Namespace, ID: a.Owner}, func(h *presence.Heard) {
+		b.workers.With(engine.WorkerKey{Namespace: s.Namespace, ID: a.Owner}, func(h *membership.Heard) {
 			// Whether it counts as lost with its worker: one that lives was only overtaken, which is held against nobody.
 			dead = h.Worker.Incarnation != a.Incarnation || time.Since(h.At) >= time.Duration(a.Length)*time.Microsecond
 		})

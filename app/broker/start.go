@@ -14,7 +14,7 @@ import (
 
 	"github.com/sojourn-run/sojourn/app/engine"
 	"github.com/sojourn-run/sojourn/app/internal/change"
-	"github.com/sojourn-run/sojourn/app/internal/presence"
+	"github.com/sojourn-run/sojourn/app/internal/membership"
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/shared/payload"
 	"github.com/sojourn-run/sojourn/shared/protocol"
@@ -77,7 +77,7 @@ func (b *Broker) Start(ctx context.Context, in protocol.StartRequest) (protocol.
 // fail the start: it returns no warning.
 func (b *Broker) unknownBuild(ctx context.Context, in protocol.StartRequest) []protocol.Warning {
 	known := false // true: this app has the registration of such a worker, and does not read the database
-	b.workers.Each(in.Namespace, func(_ engine.WorkerKey, h *presence.Heard) {
+	b.workers.Each(in.Namespace, func(_ engine.WorkerKey, h *membership.Heard) {
 		known = known || h.Worker.BuildID == in.BuildID && h.Worker.Serves(in.TaskQueue)
 	})
 	if known {

@@ -9,7 +9,7 @@ import (
 
 	"github.com/sojourn-run/sojourn/app/engine"
 	"github.com/sojourn-run/sojourn/app/internal/change"
-	"github.com/sojourn-run/sojourn/app/internal/presence"
+	"github.com/sojourn-run/sojourn/app/internal/membership"
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
@@ -176,7 +176,7 @@ func (b *Broker) stickyWorkers(run string) (list []store.Process) {
 	for _, k := range b.sticky.of(run) {
 		// One that would not take the task now is passed over and not forgotten: it may be back for the next one.
 		fit := false
-		b.workers.With(k.Worker, func(h *presence.Heard) {
+		b.workers.With(k.Worker, func(h *membership.Heard) {
 			fit = h.Worker.Incarnation == k.Incarnation && h.Gate == "" && !b.workers.Stopped(h) &&
 				time.Since(h.At) <= 2*b.opt.Heartbeat
 		})

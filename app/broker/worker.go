@@ -16,7 +16,7 @@ import (
 const CapSessions = engine.CapSessions
 
 // What a worker says of itself goes through here, since it takes more than one room to answer: whether its namespace is
-// there, what an operator wants of it, and the leases that it names. Who lives is app/internal/presence's to say.
+// there, what an operator wants of it, and the leases that it names. Who lives is app/internal/membership's to say.
 
 // Register announces a worker. The same incarnation again is a refresh; another one supersedes: what the older had
 // leased is redelivered at once, and its calls are refused from then on.

@@ -8,7 +8,7 @@ import (
 
 	"github.com/sojourn-run/sojourn/app/engine"
 	"github.com/sojourn-run/sojourn/app/internal/change"
-	"github.com/sojourn-run/sojourn/app/internal/presence"
+	"github.com/sojourn-run/sojourn/app/internal/membership"
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
@@ -161,7 +161,7 @@ func (v *View) Written(s engine.Session, now time.Time) protocol.SessionView {
 }
 
 // sessionView joins a session's row with what is heard of its holder.
-func (v *View) sessionView(s engine.Session, known presence.Roster, now time.Time) protocol.SessionView {
+func (v *View) sessionView(s engine.Session, known membership.Roster, now time.Time) protocol.SessionView {
 	out := protocol.SessionView{
 		SessionID: s.ID, Namespace: s.Namespace, Door: string(s.Door), Scope: "namespace", WorkflowID: s.WorkflowID,
 		Connection: protocol.OrNil(s.Connection),

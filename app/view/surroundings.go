@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/sojourn-run/sojourn/app/engine"
-	"github.com/sojourn-run/sojourn/app/internal/presence"
+	"github.com/sojourn-run/sojourn/app/internal/membership"
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
@@ -31,7 +31,7 @@ func (v *View) surroundings(
 
 // among is the same of workers that are known already.
 func (v *View) among(
-	ctx context.Context, r store.Reader, known presence.Roster, ns string, sessions bool, now time.Time,
+	ctx context.Context, r store.Reader, known membership.Roster, ns string, sessions bool, now time.Time,
 ) (a *engine.Surroundings, err error) {
 	var held map[string]store.Holding
 	if sessions {

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/sojourn-run/sojourn/app/engine"
-	"github.com/sojourn-run/sojourn/app/internal/presence"
+	"github.com/sojourn-run/sojourn/app/internal/membership"
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
@@ -19,7 +19,7 @@ import (
 // View reads for people. All methods may be called from any goroutine.
 type View struct {
 	store   reads
-	workers *presence.Registry
+	workers *membership.Registry
 	opt     Options
 	started time.Time
 	jump    atomic.Pointer[store.ClockJump] // latest jump of the store's clock; nil: none
@@ -36,7 +36,7 @@ type View struct {
 type Options struct {
 	Known    Known
 	Dispatch Dispatch
-	Workers  *presence.Registry
+	Workers  *membership.Registry
 	// Questions are the pending questions of a kind, by queue.
 	Questions func(ctx context.Context, namespace string, k protocol.TaskKind) (map[string]protocol.QueryTally, error)
 

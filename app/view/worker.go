@@ -7,7 +7,7 @@ import (
 
 	"github.com/sojourn-run/sojourn/app/engine"
 	"github.com/sojourn-run/sojourn/app/internal/change"
-	"github.com/sojourn-run/sojourn/app/internal/presence"
+	"github.com/sojourn-run/sojourn/app/internal/membership"
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/protocol"
@@ -47,7 +47,7 @@ func (v *View) Workers(ctx context.Context, ns, queue, status string) ([]protoco
 		for i := range rows {
 			h, ok := known[rows[i].Key()]
 			if !ok { // nobody has heard it: its row is all that is known
-				h = presence.Read(&rows[i])
+				h = membership.Read(&rows[i])
 			}
 			if !rows[i].Left.IsZero() && held[rows[i].ID].Leases == 0 {
 				continue // it has left and holds nothing: its row goes soon
@@ -80,7 +80,7 @@ func (v *View) Worker(ctx context.Context, ns, id string) (protocol.WorkerView, 
 	return protocol.WorkerView{}, err
 }
 
-func (v *View) workerView(w *engine.Worker, h presence.Heard, held store.Holding, now time.Time) protocol.WorkerView {
+func (v *View) workerView(w *engine.Worker, h membership.Heard, held store.Holding, now time.Time) protocol.WorkerView {
 	out := protocol.WorkerView{
 		WorkerID: w.ID, Namespace: w.Namespace, TaskQueue: w.Queues[0], TaskQueues: w.Queues, Runtime: w.Runtime,
 		SDKVersion: w.SDKVersion,

@@ -17,7 +17,7 @@ import (
 	"github.com/sojourn-run/sojourn/app/dispatch"
 	"github.com/sojourn-run/sojourn/app/engine"
 	"github.com/sojourn-run/sojourn/app/internal/change"
-	"github.com/sojourn-run/sojourn/app/internal/presence"
+	"github.com/sojourn-run/sojourn/app/internal/membership"
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
@@ -42,7 +42,7 @@ const lookTime = 30 * time.Second
 type Evictor struct {
 	store    store.Store
 	dispatch *dispatch.Dispatch
-	workers  *presence.Workers
+	workers  *membership.Workers
 	drains   func() bool // whether the app does
 	log      zerolog.Logger
 
@@ -67,7 +67,7 @@ type Evictor struct {
 
 // New makes the evictor of an app that hears these workers.
 func New(
-	s store.Store, d *dispatch.Dispatch, w *presence.Workers, drains func() bool, waited func(), log zerolog.Logger,
+	s store.Store, d *dispatch.Dispatch, w *membership.Workers, drains func() bool, waited func(), log zerolog.Logger,
 ) *Evictor {
 	e := &Evictor{
 		store: s, dispatch: d, workers: w, drains: drains, log: log, waited: waited,
@@ -330,7 +330,7 @@ func (e *Evictor) wanting(
 
 // crowded lists the live workers that could have a session if they had room for another; none if one of them has.
 func (e *Evictor) crowded(
-	known presence.Roster, held map[string]store.Holding, a *engine.Activity, s *engine.Session, now time.Time,
+	known membership.Roster, held map[string]store.Holding, a *engine.Activity, s *engine.Session, now time.Time,
 ) (list []engine.WorkerKey) {
 	want := engine.Wanted{
 		Kind: protocol.KindActivity, Type: a.Type, Requirements: a.Requirements, Session: s,

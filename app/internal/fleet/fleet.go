@@ -9,7 +9,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/sojourn-run/sojourn/app/dispatch"
-	"github.com/sojourn-run/sojourn/app/internal/presence"
+	"github.com/sojourn-run/sojourn/app/internal/membership"
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/app/view"
 	"github.com/sojourn-run/sojourn/shared/protocol"
@@ -19,7 +19,7 @@ import (
 type Fleet struct {
 	store    store.Store
 	dispatch *dispatch.Dispatch
-	workers  *presence.Workers
+	workers  *membership.Workers
 	view     *view.View
 	log      zerolog.Logger
 
@@ -41,7 +41,7 @@ func (f *Fleet) Tells(n Notices) { f.notices.Store(&n) }
 
 // New makes the fleet of an app that hears these workers.
 func New(
-	s store.Store, d *dispatch.Dispatch, w *presence.Workers, v *view.View, log zerolog.Logger,
+	s store.Store, d *dispatch.Dispatch, w *membership.Workers, v *view.View, log zerolog.Logger,
 ) *Fleet {
 	f := &Fleet{store: s, dispatch: d, workers: w, view: v, log: log, changed: make(chan struct{}, 1)}
 	d.OnDecided(f.Look)

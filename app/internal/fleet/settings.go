@@ -7,7 +7,7 @@ import (
 
 	"github.com/sojourn-run/sojourn/app/engine"
 	"github.com/sojourn-run/sojourn/app/internal/change"
-	"github.com/sojourn-run/sojourn/app/internal/presence"
+	"github.com/sojourn-run/sojourn/app/internal/membership"
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/protocol"
@@ -71,7 +71,7 @@ func settingsText(s *engine.FleetWide) string {
 }
 
 // pushSettings has workers fetch their settings where those changed since it was done last.
-func (f *Fleet) pushSettings(pushed map[string]int64, known map[engine.WorkerKey]presence.Heard) {
+func (f *Fleet) pushSettings(pushed map[string]int64, known map[engine.WorkerKey]membership.Heard) {
 	told := f.notices.Load()
 	for k := range known {
 		_, is := f.FleetWide(k.Namespace)

@@ -1,7 +1,7 @@
-// Package presence tracks which workers are alive: heartbeats received by this app, heartbeats stored by other apps,
+// Package membership tracks which workers are alive: heartbeats received by this app, heartbeats stored by other apps,
 // and the expiry of dead workers' leases. The Registry is in memory. Workers implements the verbs that store
 // registrations and heartbeats and requeue the tasks of dead workers.
-package presence
+package membership
 
 import (
 	"sync"

@@ -1,4 +1,4 @@
-package presence
+package membership
 
 import (
 	"context"
