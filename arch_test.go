@@ -104,10 +104,10 @@ var directions = []direction{
 	{"app/internal/workerapi", []string{
 		"app/internal/serve", "app/auth", "app/dispatch", "app/store", "app/engine", common,
 	}},
-	{"app/internal/peer", []string{"app/auth", "app/dispatch", "app/store", "shared/payload", "shared/protocol"}},
-	{"app/internal/channel", []string{"app/internal/peer", "app/dispatch", "app/store", common}},
+	{"app/internal/workerconn", []string{"app/auth", "app/dispatch", "app/store", "shared/payload", "shared/protocol"}},
+	{"app/internal/channel", []string{"app/internal/workerconn", "app/dispatch", "app/store", common}},
 	{"app/plane", []string{
-		"app/internal/httpapi", "app/internal/workerapi", "app/internal/channel", "app/internal/peer",
+		"app/internal/httpapi", "app/internal/workerapi", "app/internal/channel", "app/internal/workerconn",
 		"app/internal/sweep", "app/broker", "app/view", "app/dispatch",
 		"app/auth", "app/store", "app/engine", "internal/budget", "shared/protocol",
 	}},

@@ -23,9 +23,9 @@ import (
 	"github.com/sojourn-run/sojourn/app/engine"
 	"github.com/sojourn-run/sojourn/app/internal/channel"
 	"github.com/sojourn-run/sojourn/app/internal/httpapi"
-	"github.com/sojourn-run/sojourn/app/internal/peer"
 	"github.com/sojourn-run/sojourn/app/internal/sweep"
 	"github.com/sojourn-run/sojourn/app/internal/workerapi"
+	"github.com/sojourn-run/sojourn/app/internal/workerconn"
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/app/view"
 	"github.com/sojourn-run/sojourn/internal/budget"
@@ -78,7 +78,7 @@ type Plane struct {
 	view     *view.View
 	auth     *auth.Auth
 	sweeper  *sweep.Sweeper
-	peers    *peer.Peers
+	peers    *workerconn.Peers
 	channel  *channel.Channel
 	handler  *httpapi.API
 	registry *prometheus.Registry
@@ -146,7 +146,7 @@ func (p *Plane) join() {
 		o.Bytes = defaultBytes
 	}
 	p.budget = budget.New(o.Bytes)
-	p.peers = peer.New(p.broker, peer.Options{
+	p.peers = workerconn.New(p.broker, workerconn.Options{
 		Release: o.Release, Workers: p.broker.Presence(), Still: p.still, Allow: p.allow, Settings: p.settings,
 		Fleet: p.broker.Fleet().FleetWide, Hub: &p.dispatch.Hub, Log: o.Log,
 	})
@@ -205,7 +205,7 @@ func (p *Plane) View() *view.View { return p.view }
 func (p *Plane) Dispatch() *dispatch.Dispatch { return p.dispatch }
 
 // Peers are the workers that are connected; those of this process join them there.
-func (p *Plane) Peers() *peer.Peers { return p.peers }
+func (p *Plane) Peers() *workerconn.Peers { return p.peers }
 
 // Channel is the end of sockets.
 func (p *Plane) Channel() *channel.Channel { return p.channel }

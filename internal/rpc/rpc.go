@@ -1,7 +1,7 @@
 // Package rpc calls named methods of the peer on a socket.
 //
 // [Handlers] is the method table of the side that answers; [Serve] and [SocketCaller] implement the envelope of the
-// worker channel. Calls within one process do not use it: see package peer of the app.
+// worker channel. Calls within one process do not use it: see package workerconn of the app.
 package rpc
 
 import (

@@ -1,7 +1,7 @@
 // Package channel is the Socket.IO endpoint of an app: workers call verbs over it, and browsers receive hints about
 // changes.
 //
-// It translates the wire's jobs, tokens and locks into the app's tasks and leases. Package peer adds what a connection
+// It translates the wire's jobs, tokens and locks into the app's tasks and leases. Package workerconn adds what a connection
 // knows about its worker.
 package channel
 
@@ -16,7 +16,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/sojourn-run/sojourn/app/dispatch"
-	"github.com/sojourn-run/sojourn/app/internal/peer"
+	"github.com/sojourn-run/sojourn/app/internal/workerconn"
 	"github.com/sojourn-run/sojourn/internal/budget"
 	"github.com/sojourn-run/sojourn/internal/rpc"
 	"github.com/sojourn-run/sojourn/internal/socketio"
@@ -58,7 +58,7 @@ type Options struct {
 
 // Channel is the endpoint. Make it with New, end it with Close.
 type Channel struct {
-	peers    *peer.Peers
+	peers    *workerconn.Peers
 	opt      Options
 	log      zerolog.Logger
 	server   *socketio.Server
@@ -88,7 +88,7 @@ type Stats struct {
 }
 
 // New makes a channel whose workers stand among peers, and starts what listens to the hub.
-func New(peers *peer.Peers, o Options) *Channel {
+func New(peers *workerconn.Peers, o Options) *Channel {
 	c := &Channel{peers: peers, opt: o, log: o.Log}
 	c.life, c.end = context.WithCancel(context.Background())
 	if o.PingInterval <= 0 {

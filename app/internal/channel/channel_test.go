@@ -15,7 +15,7 @@ import (
 
 	"github.com/sojourn-run/sojourn/app/apptest"
 	"github.com/sojourn-run/sojourn/app/internal/channel"
-	room "github.com/sojourn-run/sojourn/app/internal/peer"
+	room "github.com/sojourn-run/sojourn/app/internal/workerconn"
 	"github.com/sojourn-run/sojourn/internal/rpc"
 	"github.com/sojourn-run/sojourn/internal/socketio"
 	"github.com/sojourn-run/sojourn/shared/history"

@@ -1,6 +1,6 @@
 package channel
 
-import "github.com/sojourn-run/sojourn/app/internal/peer"
+import "github.com/sojourn-run/sojourn/app/internal/workerconn"
 
 // PrincipalOf is the principal of calls of a peer, as a socket has it.
-func PrincipalOf(p *peer.Peer) any { return &worker{Peer: p} }
+func PrincipalOf(p *workerconn.Peer) any { return &worker{Peer: p} }

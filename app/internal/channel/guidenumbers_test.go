@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sojourn-run/sojourn/app/internal/peer"
+	"github.com/sojourn-run/sojourn/app/internal/workerconn"
 	"github.com/sojourn-run/sojourn/internal/rpc"
 	"github.com/sojourn-run/sojourn/internal/stated"
 	"github.com/sojourn-run/sojourn/shared/payload"
@@ -15,7 +15,7 @@ import (
 
 // What a connection is opened with is what the page says of it.
 func TestTheGuideSaysTheNumbersOfTheChannel(t *testing.T) {
-	c := New(peer.New(nil, peer.Options{}), Options{})
+	c := New(workerconn.New(nil, workerconn.Options{}), Options{})
 	defer c.Close(t.Context())
 	w := httptest.NewRecorder()
 	c.ServeHTTP(w, httptest.NewRequest("GET", protocol.ChannelPath+"/?EIO=4&transport=polling", nil))

@@ -7,7 +7,7 @@ import (
 	"maps"
 	"time"
 
-	"github.com/sojourn-run/sojourn/app/internal/peer"
+	"github.com/sojourn-run/sojourn/app/internal/workerconn"
 	"github.com/sojourn-run/sojourn/internal/httpjson"
 	"github.com/sojourn-run/sojourn/internal/rpc"
 	"github.com/sojourn-run/sojourn/shared/protocol"
@@ -65,7 +65,7 @@ func jobOf(t protocol.Task) protocol.Job {
 func (c *Channel) poll(ctx context.Context, p *worker, in protocol.ChannelPoll) (protocol.ChannelPollAnswer, error) {
 	req := pollRequest(in)
 	if in.TimeoutMS != nil {
-		seconds := peer.Seconds(max(0, time.Duration(*in.TimeoutMS)*time.Millisecond))
+		seconds := workerconn.Seconds(max(0, time.Duration(*in.TimeoutMS)*time.Millisecond))
 		req.Timeout = &seconds
 	}
 	counted, release := c.counted(ctx, p)

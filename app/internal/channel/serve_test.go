@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/sojourn-run/sojourn/app/internal/channel"
-	room "github.com/sojourn-run/sojourn/app/internal/peer"
+	room "github.com/sojourn-run/sojourn/app/internal/workerconn"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 

@@ -10,7 +10,7 @@ import (
 
 	"github.com/rs/zerolog"
 
-	"github.com/sojourn-run/sojourn/app/internal/peer"
+	"github.com/sojourn-run/sojourn/app/internal/workerconn"
 	"github.com/sojourn-run/sojourn/internal/rpc"
 	"github.com/sojourn-run/sojourn/internal/socketio"
 	"github.com/sojourn-run/sojourn/shared/protocol"
@@ -18,7 +18,7 @@ import (
 
 // worker is a worker at the other end of a socket: the principal of its calls.
 type worker struct {
-	*peer.Peer
+	*workerconn.Peer
 	token string // presented again to Authenticate from time to time; a secret
 }
 

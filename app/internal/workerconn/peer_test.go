@@ -1,4 +1,4 @@
-package peer_test
+package workerconn_test
 
 import (
 	"context"
@@ -9,7 +9,7 @@ import (
 	"github.com/rs/zerolog"
 	"go.uber.org/goleak"
 
-	"github.com/sojourn-run/sojourn/app/internal/peer"
+	"github.com/sojourn-run/sojourn/app/internal/workerconn"
 	"github.com/sojourn-run/sojourn/internal/link"
 	"github.com/sojourn-run/sojourn/internal/link/linktest"
 	"github.com/sojourn-run/sojourn/shared/payload"
@@ -57,9 +57,9 @@ func (s *spy) Complete(_ context.Context, in protocol.CompleteRequest) (a protoc
 	return a, nil
 }
 
-func room(t *testing.T, verbs protocol.WorkerVerbs) *peer.Peers {
+func room(t *testing.T, verbs protocol.WorkerVerbs) *workerconn.Peers {
 	t.Helper()
-	s := peer.New(verbs, peer.Options{Release: "test", Log: zerolog.Nop()})
+	s := workerconn.New(verbs, workerconn.Options{Release: "test", Log: zerolog.Nop()})
 	t.Cleanup(func() {
 		if err := s.Close(context.Background()); err != nil {
 			t.Error(err)
@@ -68,7 +68,7 @@ func room(t *testing.T, verbs protocol.WorkerVerbs) *peer.Peers {
 	return s
 }
 
-func join(t *testing.T, s *peer.Peers, id string) protocol.WorkerConnection {
+func join(t *testing.T, s *workerconn.Peers, id string) protocol.WorkerConnection {
 	t.Helper()
 	c, leave, err := s.Join(protocol.ChannelAuth{WorkerID: id, Protocol: protocol.ChannelVersion}, linktest.Deaf{})
 	if err != nil {

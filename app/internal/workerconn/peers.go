@@ -1,11 +1,11 @@
-// Package peer is the registry of connected workers, over a socket or in this process. It sends them notices.
+// Package workerconn is the registry of connected workers, over a socket or in this process. It sends them notices.
 //
 // A [Peer] calls the verbs of [protocol.WorkerVerbs] for one worker and adds the state of the connection: the worker's
 // identity, whether its token is still valid, its release, its process, and whether it drains. A notice reports at once
 // a change that the worker would otherwise receive with the response to its next heartbeat.
 //
 // Transports only encode requests: package channel serves sockets; calls within a process need no encoding.
-package peer
+package workerconn
 
 import (
 	"context"
