@@ -8,7 +8,7 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/sojourn-run/sojourn/sandbox/internal/minder"
+	"github.com/sojourn-run/sojourn/sandbox/internal/supervisor"
 )
 
 // ending says why an executor is no more: the cause its session is told, and the type and words its calls in flight
@@ -28,7 +28,7 @@ func (e ending) err() *Error {
 }
 
 // explain says what the end of a process means that nobody asked for. Printed is the last of its stderr.
-func explain(end minder.Fact, printed string) ending {
+func explain(end supervisor.Fact, printed string) ending {
 	details, _ := json.Marshal(struct {
 		Exit   int   `json:"exit"`
 		Signal int   `json:"signal,omitempty"`
@@ -91,7 +91,7 @@ func plainPlaces(printed string) string {
 }
 
 // outOfMemory says what a fact of that kind means.
-func outOfMemory(f minder.Fact, limit int64) ending {
+func outOfMemory(f supervisor.Fact, limit int64) ending {
 	e := ending{cause: CauseOutOfMemory, kind: OutOfMemory}
 	switch {
 	case f.Around:
@@ -99,7 +99,7 @@ func outOfMemory(f minder.Fact, limit int64) ending {
 			"the machine, or the control group that the worker is in, ran out of memory; the executor had %d MiB of its %d MiB",
 			f.Bytes>>20, limit>>20,
 		)
-	case f.By == minder.Watchdog:
+	case f.By == supervisor.Watchdog:
 		e.message = fmt.Sprintf("%d MiB resident exceed the limit of %d MiB", f.Bytes>>20, limit>>20)
 	default:
 		e.message = fmt.Sprintf("%d MiB reach the limit of %d MiB, and the kernel allows no more", f.Bytes>>20, limit>>20)
@@ -114,7 +114,7 @@ func outOfMemory(f minder.Fact, limit int64) ending {
 
 // saysOutOfMemory knows the last words of the runtimes, which is all there is when a process hits the limit on its own
 // heap.
-func saysOutOfMemory(end minder.Fact, printed string) bool {
+func saysOutOfMemory(end supervisor.Fact, printed string) bool {
 	aborted := end.Signal != 0 || end.Exit > 128
 	for _, w := range []struct {
 		words string

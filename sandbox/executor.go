@@ -14,7 +14,7 @@ import (
 	"github.com/sojourn-run/sojourn/sandbox/frame"
 	"github.com/sojourn-run/sojourn/sandbox/internal/cgroup"
 	"github.com/sojourn-run/sojourn/sandbox/internal/egress"
-	"github.com/sojourn-run/sojourn/sandbox/internal/minder"
+	"github.com/sojourn-run/sojourn/sandbox/internal/supervisor"
 	"github.com/sojourn-run/sojourn/sandbox/internal/wall"
 )
 
@@ -117,7 +117,7 @@ func launch(
 		threads = 0 // the group refuses what is over it, which ends nobody
 	}
 	var err error
-	ex.proc, err = startProcess(minder.Config{
+	ex.proc, err = startProcess(supervisor.Config{
 		Path: l.program, Args: l.args, Env: env, Dir: scratch,
 		Memory: l.limits.Memory, Data: l.limits.Data, FileSize: l.limits.FileSize, Files: int64(l.limits.OpenFiles),
 		Processes: l.limits.Processes, Threads: threads,
@@ -127,7 +127,7 @@ func launch(
 	if err != nil {
 		ex.leave()
 		g.Remove()
-		minder.Wipe(scratch)
+		supervisor.Wipe(scratch)
 		u.give()
 		return nil, err
 	}
@@ -170,30 +170,30 @@ func (ex *executor) run() {
 	var printing sync.WaitGroup
 	printing.Go(ex.stdout.run)
 	printing.Go(ex.stderr.run)
-	last := make(chan minder.Fact, 1)
+	last := make(chan supervisor.Fact, 1)
 	go ex.follow(last)
 
 	// Malformed is the executor's doing; every other error is how the end of the process looks from here.
 	if err := ex.readAll(); errors.Is(err, frame.ErrMalformed) {
 		ex.kill(ending{cause: CauseProtocolError, kind: ProtocolError, message: err.Error()})
 	}
-	ex.proc.order(minder.OrderKill) // also when only the socket was closed
-	var end minder.Fact
+	ex.proc.order(supervisor.OrderKill) // also when only the socket was closed
+	var end supervisor.Fact
 	patience := time.NewTimer(endTime)
 	select {
 	case end = <-last:
 		patience.Stop()
 	case <-patience.C:
 		ex.force()
-		end = minder.NoLastWord
+		end = supervisor.NoLastWord
 	}
-	if end == minder.NoLastWord { // what left its session has another parent now, and is nobody's
+	if end == supervisor.NoLastWord { // what left its session has another parent now, and is nobody's
 		ex.group.Kill()
 		if k := ex.group.OutOfMemory(); k.Processes > 0 {
 			memory, _, _ := ex.group.Holds()
-			ex.doomed(outOfMemory(minder.Fact{Bytes: k.Peak, By: memory, Around: !k.Own}, ex.lang.limits.Memory))
+			ex.doomed(outOfMemory(supervisor.Fact{Bytes: k.Peak, By: memory, Around: !k.Own}, ex.lang.limits.Memory))
 		}
-		minder.EndLeft(ex.scratch, ex.user.number())
+		supervisor.EndLeft(ex.scratch, ex.user.number())
 	}
 	ex.leave()
 	for _, f := range []*output{ex.stdout, ex.stderr} {
@@ -203,7 +203,7 @@ func (ex *executor) run() {
 	_ = ex.proc.cmd.Wait()
 	ex.proc.release()
 	ex.group.Remove()
-	minder.Wipe(ex.scratch) // the minder did, if it lived
+	supervisor.Wipe(ex.scratch) // the minder did, if it lived
 	ex.user.give()
 
 	ex.mu.Lock()
@@ -227,8 +227,8 @@ func (ex *executor) run() {
 	for c, err := range ex.judge(doom, calls) {
 		c.finish(nil, nil, err)
 	}
-	if end == minder.NoLastWord {
-		minder.ReapLeft()
+	if end == supervisor.NoLastWord {
+		supervisor.ReapLeft()
 	}
 	close(ex.done)
 }
@@ -242,7 +242,7 @@ func (ex *executor) leave() {
 
 // follow reads the supervisor's facts until the supervisor closes its pipe, which also means that the executor has
 // ended. follow then closes the control socket after endTime, even if a descendant of the executor still has it open.
-func (ex *executor) follow(last chan<- minder.Fact) {
+func (ex *executor) follow(last chan<- supervisor.Fact) {
 	defer func() {
 		ex.expectEnd()
 		time.AfterFunc(endTime, func() { _ = ex.proc.control.Close() })
@@ -263,28 +263,28 @@ func (ex *executor) follow(last chan<- minder.Fact) {
 		late = false
 		ex.expectFacts()
 		if err != nil {
-			last <- minder.NoLastWord
+			last <- supervisor.NoLastWord
 			return
 		}
 		switch f.T {
-		case minder.FactStarted:
+		case supervisor.FactStarted:
 			ex.mu.Lock()
 			ex.pid = f.PID
 			ex.mu.Unlock()
-		case minder.FactMemory:
+		case supervisor.FactMemory:
 			if ex.resident.Swap(f.Bytes) != f.Bytes {
 				ex.onGrown()
 			}
-		case minder.FactCount:
+		case supervisor.FactCount:
 			select {
 			case ex.counts <- f.Count:
 			default:
 			}
-		case minder.FactOOM:
+		case supervisor.FactOOM:
 			ex.doomed(outOfMemory(f, ex.lang.limits.Memory))
-		case minder.FactQuota:
+		case supervisor.FactQuota:
 			ex.doomed(ending{cause: CauseQuota, kind: QuotaExceeded, message: f.Error})
-		case minder.FactEnd:
+		case supervisor.FactEnd:
 			last <- f
 			return
 		}
@@ -467,13 +467,13 @@ func (ex *executor) expectFacts() {
 // stopped by what it watches, it is done here.
 func (ex *executor) kill(why ending) {
 	ex.doomed(why)
-	ex.proc.order(minder.OrderKill)
+	ex.proc.order(supervisor.OrderKill)
 	ex.mu.Lock()
 	defer ex.mu.Unlock()
 	if ex.forced == nil && !ex.ended {
 		ex.forced = time.AfterFunc(endTime, ex.force)
 		time.AfterFunc(stoppedTime, func() {
-			if minder.Stopped(ex.proc.cmd.Process.Pid) {
+			if supervisor.Stopped(ex.proc.cmd.Process.Pid) {
 				ex.force()
 			}
 		})
@@ -485,7 +485,7 @@ func (ex *executor) force() {
 	select {
 	case <-ex.done:
 	default:
-		minder.End(ex.proc.cmd.Process.Pid)
+		supervisor.End(ex.proc.cmd.Process.Pid)
 	}
 }
 
@@ -494,7 +494,7 @@ func (ex *executor) terminate(why ending) {
 	ex.mu.Lock()
 	ex.asked = &why
 	ex.mu.Unlock()
-	ex.proc.order(minder.OrderTerm)
+	ex.proc.order(supervisor.OrderTerm)
 }
 
 // aside runs fn, which may have to wait for the executor to read, on its own goroutine.
@@ -513,7 +513,7 @@ func (ex *executor) fellIdle() {
 	if len(ex.calls) == 0 && ex.toldBusy && !ex.ended {
 		ex.runReads()
 		ex.toldBusy = false
-		ex.proc.order(minder.OrderIdle)
+		ex.proc.order(supervisor.OrderIdle)
 		if ex.hasRoom {
 			ex.proc.room.empty()
 		}
@@ -558,7 +558,7 @@ func (ex *executor) alone() bool {
 	case <-ex.counts: // of a question given up on
 	default:
 	}
-	ex.proc.order(minder.OrderCount)
+	ex.proc.order(supervisor.OrderCount)
 	answer := time.NewTimer(time.Second)
 	defer answer.Stop()
 	select {

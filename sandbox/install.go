@@ -18,7 +18,7 @@ import (
 	"sync"
 
 	"github.com/sojourn-run/sojourn/sandbox/internal/egress"
-	"github.com/sojourn-run/sojourn/sandbox/internal/minder"
+	"github.com/sojourn-run/sojourn/sandbox/internal/supervisor"
 	"github.com/sojourn-run/sojourn/sandbox/internal/wall"
 )
 
@@ -48,7 +48,7 @@ func (k *packages) run(ctx context.Context, l *language, m manifest, dir string,
 	}
 	with.registries, with.tell = k.builtIn(ctx, l, m), tell
 	_, err = k.execute(ctx, l, m, with)
-	minder.Wipe(filepath.Join(dir, cacheOfNPM))
+	supervisor.Wipe(filepath.Join(dir, cacheOfNPM))
 	return err
 }
 
@@ -98,7 +98,7 @@ func (k *packages) execute(ctx context.Context, l *language, m manifest, with in
 	}
 	defer u.give()
 	scratch := filepath.Join(p.dir, "packages-"+rand.Text()[:10])
-	defer minder.Wipe(scratch)
+	defer supervisor.Wipe(scratch)
 	if err := errors.Join(os.Mkdir(scratch, 0o700), u.own(scratch)); err != nil {
 		return "", err
 	}
@@ -122,7 +122,7 @@ func (k *packages) execute(ctx context.Context, l *language, m manifest, with in
 			env[i] = "PATH=" + filepath.Dir(l.program) + ":" + strings.TrimPrefix(pair, "PATH=")
 		}
 	}
-	config := minder.Config{
+	config := supervisor.Config{
 		Path: l.program, Args: with.args, Dir: scratch, User: u.number(),
 		Memory: installMemory, Data: 2 * installMemory, FileSize: installDisk / 2, Files: 4096, Processes: 128,
 		ScratchBytes: installDisk, ScratchFiles: 400_000,
@@ -210,7 +210,7 @@ func (p *Pool) installWay(r *wall.Rules, registries []string) (env []string, don
 }
 
 // installed runs an installer to its end and returns the last of what it printed. Its last words are the error.
-func (p *Pool) installed(ctx context.Context, config minder.Config, tell func(line string)) (said string, err error) {
+func (p *Pool) installed(ctx context.Context, config supervisor.Config, tell func(line string)) (said string, err error) {
 	proc, err := startProcess(config)
 	if err != nil {
 		return "", err
@@ -225,20 +225,20 @@ func (p *Pool) installed(ctx context.Context, config minder.Config, tell func(li
 	var printing sync.WaitGroup
 	printing.Go(stdout.run)
 	printing.Go(stderr.run)
-	stop := context.AfterFunc(ctx, func() { proc.order(minder.OrderKill) })
-	proc.order(minder.OrderBusy)
-	var end minder.Fact
-	for end.T != minder.FactEnd {
+	stop := context.AfterFunc(ctx, func() { proc.order(supervisor.OrderKill) })
+	proc.order(supervisor.OrderBusy)
+	var end supervisor.Fact
+	for end.T != supervisor.FactEnd {
 		f, ferr := proc.fact()
 		switch {
 		case ferr != nil:
-			end = minder.Fact{T: minder.FactEnd, Exit: -1, Error: "what watches over the installation is gone"}
-			minder.EndLeft(config.Dir, config.User)
-		case f.T == minder.FactOOM:
+			end = supervisor.Fact{T: supervisor.FactEnd, Exit: -1, Error: "what watches over the installation is gone"}
+			supervisor.EndLeft(config.Dir, config.User)
+		case f.T == supervisor.FactOOM:
 			err = fmt.Errorf("more than %d MiB were needed", config.Memory>>20)
-		case f.T == minder.FactQuota, f.T == minder.FactStarted && f.Error != "":
+		case f.T == supervisor.FactQuota, f.T == supervisor.FactStarted && f.Error != "":
 			err = errors.New(f.Error)
-		case f.T == minder.FactEnd:
+		case f.T == supervisor.FactEnd:
 			end = f
 		}
 	}

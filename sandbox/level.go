@@ -5,7 +5,7 @@ import (
 	"strings"
 
 	"github.com/sojourn-run/sojourn/sandbox/internal/cgroup"
-	"github.com/sojourn-run/sojourn/sandbox/internal/minder"
+	"github.com/sojourn-run/sojourn/sandbox/internal/supervisor"
 )
 
 // Level says how far an executor is kept from the rest of the machine.
@@ -72,7 +72,7 @@ func (r Report) loose() []string {
 		switch resource.by {
 		case cgroup.One, cgroup.Two:
 			continue
-		case minder.Watchdog:
+		case supervisor.Watchdog:
 			all = append(all, resource.name+" is watched, not capped by the kernel")
 		default:
 			all = append(all, resource.name+" is not limited")

@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/sojourn-run/sojourn/sandbox/internal/cgroup"
-	"github.com/sojourn-run/sojourn/sandbox/internal/minder"
+	"github.com/sojourn-run/sojourn/sandbox/internal/supervisor"
 )
 
 // What a prober takes too much of, to see who keeps it from that.
@@ -111,7 +111,7 @@ func (p *Pool) limited() (h held, err error) {
 			grouped = append(grouped, r.take)
 		case r.take != takeCPU && watches(r.take):
 			try(func(t *taker) error {
-				t.proc.order(minder.OrderBusy)
+				t.proc.order(supervisor.OrderBusy)
 				return t.until(r.take, nil)
 			}, r.take)
 		}
@@ -130,7 +130,7 @@ func (p *Pool) limited() (h held, err error) {
 		if err := t.group.Share(0); err != nil { // else its end takes as long
 			return err
 		}
-		t.proc.order(minder.OrderBusy)
+		t.proc.order(supervisor.OrderBusy)
 		return t.until(takeDisk, nil)
 	}, append(grouped, takeDisk)...)
 	return h, all.Wait()
@@ -144,7 +144,7 @@ type taker struct {
 	user    *user
 	group   *cgroup.Group
 	scratch string
-	facts   chan minder.Fact
+	facts   chan supervisor.Fact
 }
 
 func (t *taker) start(takes []string) (err error) {
@@ -160,7 +160,7 @@ func (t *taker) start(takes []string) (err error) {
 	if err != nil {
 		return err
 	}
-	c := minder.Config{
+	c := supervisor.Config{
 		Path: program, Args: []string{proberName}, Dir: t.scratch, User: t.user.number(),
 		Env: (&language{}).environment(Options{}, t.scratch),
 	}
@@ -197,7 +197,7 @@ func (t *taker) start(takes []string) (err error) {
 	if err != nil {
 		return err
 	}
-	t.facts = make(chan minder.Fact, 1)
+	t.facts = make(chan supervisor.Fact, 1)
 	go func() {
 		defer close(t.facts)
 		for {
@@ -258,10 +258,10 @@ func (t *taker) until(take string, ask func(take string) string) error {
 			}
 		case f, more := <-t.facts:
 			switch {
-			case !more || f.T == minder.FactEnd && f.Error != "":
+			case !more || f.T == supervisor.FactEnd && f.Error != "":
 				return errors.New("it ended before a limit was reached: " + f.Error)
-			case f.T == minder.FactOOM && take == takeMemory, f.T == minder.FactQuota && take != takeMemory:
-				*field = minder.Watchdog
+			case f.T == supervisor.FactOOM && take == takeMemory, f.T == supervisor.FactQuota && take != takeMemory:
+				*field = supervisor.Watchdog
 				return nil
 			}
 		}
@@ -271,7 +271,7 @@ func (t *taker) until(take string, ask func(take string) string) error {
 // endProber ends the prober and leaves nothing of it.
 func (t *taker) endProber() {
 	if t.proc != nil {
-		t.proc.order(minder.OrderKill)
+		t.proc.order(supervisor.OrderKill)
 		_ = t.proc.line.SetReadDeadline(time.Now().Add(probeTime))
 		if t.facts != nil {
 			for range t.facts { // until there are none
@@ -282,7 +282,7 @@ func (t *taker) endProber() {
 		t.proc.release()
 	}
 	t.group.Remove()
-	minder.Wipe(t.scratch)
+	supervisor.Wipe(t.scratch)
 	t.user.give()
 }
 

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/sojourn-run/sojourn/sandbox/internal/minder"
+	"github.com/sojourn-run/sojourn/sandbox/internal/supervisor"
 )
 
 // A minder is one before the rest of the program is initialised, which would take longer than all that it does until an
@@ -15,7 +15,7 @@ import (
 func TestAMinderInitialisesNothingButItself(t *testing.T) {
 	var said bytes.Buffer
 	cmd := &exec.Cmd{
-		Path: os.Args[0], Args: []string{minder.Name}, Env: []string{"GODEBUG=inittrace=1"}, Stderr: &said,
+		Path: os.Args[0], Args: []string{supervisor.Name}, Env: []string{"GODEBUG=inittrace=1"}, Stderr: &said,
 	}
 	if err := cmd.Run(); err == nil || cmd.ProcessState.ExitCode() != 2 {
 		t.Fatalf("a minder without a worker: %v", err)

@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"github.com/sojourn-run/sojourn/internal/filelock"
-	"github.com/sojourn-run/sojourn/sandbox/internal/minder"
+	"github.com/sojourn-run/sojourn/sandbox/internal/supervisor"
 )
 
 // Packages says whether the packages that handlers need are installed for them.
@@ -247,13 +247,13 @@ func (k *packages) install(
 	// processes that a dead worker started may still write to the old one.
 	old, _ := filepath.Glob(dir + ".tmp-*")
 	for _, path := range old {
-		minder.Wipe(path)
+		supervisor.Wipe(path)
 	}
 	tmp, err := os.MkdirTemp(k.cache, filepath.Base(dir)+".tmp-")
 	if err != nil {
 		return "", fmt.Errorf("folder of packages: %w", err)
 	}
-	defer minder.Wipe(tmp)
+	defer supervisor.Wipe(tmp)
 	k.pool.opt.Logger.Info().Str("runtime", l.name).Msg("installing packages of " + m.files[0])
 	if err := k.run(ctx, l, m, tmp, tell); err != nil {
 		return "", err
@@ -292,7 +292,7 @@ func (k *packages) removeOld() {
 		if name == set && os.Rename(path, gone) == nil {
 			path = gone
 		}
-		minder.Wipe(path)
+		supervisor.Wipe(path)
 		_ = lock.Close()
 		k.pool.opt.Logger.Info().Str("folder", name).Msg("removed unused packages")
 	}

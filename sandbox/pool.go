@@ -18,7 +18,7 @@ import (
 	"github.com/sojourn-run/sojourn/internal/filelock"
 	"github.com/sojourn-run/sojourn/sandbox/internal/cgroup"
 	"github.com/sojourn-run/sojourn/sandbox/internal/egress"
-	"github.com/sojourn-run/sojourn/sandbox/internal/minder"
+	"github.com/sojourn-run/sojourn/sandbox/internal/supervisor"
 )
 
 // ErrTooWeak is wrapped by NewPool when the isolation this machine holds is under the least that was asked for.
@@ -194,8 +194,8 @@ func sweep(base string) error {
 	for _, e := range old {
 		if dir := filepath.Join(base, e.Name()); e.IsDir() && strings.HasPrefix(e.Name(), "pool-") {
 			if lock, err := filelock.Take(filepath.Join(dir, "lock"), 0); err == nil {
-				minder.EndAll(dir)
-				minder.Wipe(dir)
+				supervisor.EndAll(dir)
+				supervisor.Wipe(dir)
 				_ = lock.Close()
 			}
 		}
@@ -233,7 +233,7 @@ func (p *Pool) releaseDir() {
 		_ = os.RemoveAll(p.socketDir)
 	}
 	p.groups.Close()
-	minder.Wipe(p.dir)
+	supervisor.Wipe(p.dir)
 	_ = p.lock.Close()
 }
 

@@ -10,7 +10,7 @@ import (
 	"path/filepath"
 	"syscall"
 
-	"github.com/sojourn-run/sojourn/sandbox/internal/minder"
+	"github.com/sojourn-run/sojourn/sandbox/internal/supervisor"
 )
 
 // process is an executor's process as the worker holds it: the minder, and the ends of what leads to it.
@@ -24,7 +24,7 @@ type process struct {
 }
 
 // startProcess starts a minder that starts the program c says.
-func startProcess(c minder.Config) (_ *process, err error) {
+func startProcess(c supervisor.Config) (_ *process, err error) {
 	p := &process{}
 	var theirs []*os.File
 	defer func() {
@@ -80,7 +80,7 @@ func startProcess(c minder.Config) (_ *process, err error) {
 	}
 	command := func() *exec.Cmd {
 		return &exec.Cmd{
-			Path: program, Args: []string{minder.Name, filepath.Dir(c.Dir)}, Env: []string{}, Dir: "/",
+			Path: program, Args: []string{supervisor.Name, filepath.Dir(c.Dir)}, Env: []string{}, Dir: "/",
 			Stdout: out, Stderr: errs, ExtraFiles: []*os.File{control, line, room}, SysProcAttr: minderAttr(),
 		}
 	}
@@ -121,8 +121,8 @@ func (p *process) start(command func() *exec.Cmd, group string) error {
 func (p *process) order(o byte) { _, _ = p.line.Write([]byte{o}) }
 
 // fact waits for the next thing the minder has to say.
-func (p *process) fact() (minder.Fact, error) {
-	var f minder.Fact
+func (p *process) fact() (supervisor.Fact, error) {
+	var f supervisor.Fact
 	line, err := p.facts.ReadSlice('\n')
 	if err != nil {
 		return f, err

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/sojourn-run/sojourn/sandbox/frame"
-	"github.com/sojourn-run/sojourn/sandbox/internal/minder"
+	"github.com/sojourn-run/sojourn/sandbox/internal/supervisor"
 )
 
 // bigFrame is from where on writing a frame may wait for the executor to read.
@@ -97,7 +97,7 @@ func (ex *executor) begin(
 	}
 	if !ex.toldBusy {
 		ex.toldBusy = true
-		ex.proc.order(minder.OrderBusy)
+		ex.proc.order(supervisor.OrderBusy)
 		_ = ex.proc.line.SetReadDeadline(time.Now().Add(silenceTime))
 	}
 	ex.mu.Unlock()

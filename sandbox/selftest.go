@@ -13,7 +13,7 @@ import (
 	"time"
 
 	lib "github.com/sojourn-run/sojourn/sandbox/internal/executor"
-	"github.com/sojourn-run/sojourn/sandbox/internal/minder"
+	"github.com/sojourn-run/sojourn/sandbox/internal/supervisor"
 	"github.com/sojourn-run/sojourn/sandbox/internal/wall"
 )
 
@@ -278,7 +278,7 @@ func (p *Pool) try(offered *wall.Kernel, w way) (found outcome, err error) {
 	); err != nil {
 		return nil, err
 	}
-	defer minder.Wipe(scratch)
+	defer supervisor.Wipe(scratch)
 	for _, address := range []*string{&a.Abstract, &a.Named, &a.TCP} {
 		at, stop, err := listen(*address)
 		if *address = at; err != nil {
@@ -290,7 +290,7 @@ func (p *Pool) try(offered *wall.Kernel, w way) (found outcome, err error) {
 	// Others are as open as that to every user; whether this one is must not depend on the executors'.
 	_ = os.Chmod(a.Named, 0o666)
 	l := &language{name: RuntimeNative, program: program}
-	config := minder.Config{
+	config := supervisor.Config{
 		Path: program, Args: []string{proberName}, Env: l.environment(Options{}, scratch), Dir: scratch, User: u.number(),
 	}
 	if offered != nil {
@@ -304,11 +304,11 @@ func (p *Pool) try(offered *wall.Kernel, w way) (found outcome, err error) {
 		return nil, err
 	}
 	defer func() {
-		proc.order(minder.OrderKill)
+		proc.order(supervisor.OrderKill)
 		_ = proc.line.SetReadDeadline(time.Now().Add(probeTime))
 		for end := false; !end; {
 			f, ferr := proc.fact()
-			end = ferr != nil || f.T == minder.FactEnd
+			end = ferr != nil || f.T == supervisor.FactEnd
 			if f.Error != "" {
 				err = errors.New(f.Error) // says more than that there was no answer
 			}

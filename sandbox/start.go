@@ -7,7 +7,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/sojourn-run/sojourn/sandbox/internal/minder"
+	"github.com/sojourn-run/sojourn/sandbox/internal/supervisor"
 )
 
 // blank returns an executor that nothing ran in, from those that wait or a new one, and sees to it that another one
@@ -76,14 +76,14 @@ func (p *Pool) start(l *language) (*executor, error) {
 		return nil, &Error{Type: Unavailable, Message: err.Error(), Retryable: true}
 	}
 	if err := errors.Join(os.Mkdir(scratch, 0o700), u.own(scratch)); err != nil {
-		minder.Wipe(scratch)
+		supervisor.Wipe(scratch)
 		u.give()
 		p.unreserve()
 		return nil, &Error{Type: Unavailable, Message: fmt.Sprintf("scratch folder: %v", err), Retryable: true}
 	}
 	g, err := p.groups.Make(id, l.limits.group())
 	if err != nil {
-		minder.Wipe(scratch)
+		supervisor.Wipe(scratch)
 		u.give()
 		p.unreserve()
 		return nil, &Error{Type: Unavailable, Message: fmt.Sprintf("control group: %v", err), Retryable: true}

@@ -17,7 +17,7 @@ import (
 	"time"
 
 	"github.com/sojourn-run/sojourn/sandbox"
-	"github.com/sojourn-run/sojourn/sandbox/internal/minder"
+	"github.com/sojourn-run/sojourn/sandbox/internal/supervisor"
 	. "github.com/sojourn-run/sojourn/sandbox/sandboxtest"
 )
 
@@ -103,7 +103,7 @@ func TestTheNextWorkerEndsWhatADeadOneLeft(t *testing.T) {
 	}
 	defer null.Close()
 	stopped := &exec.Cmd{
-		Path: "/proc/self/exe", Args: []string{minder.Name, pool}, Env: []string{},
+		Path: "/proc/self/exe", Args: []string{supervisor.Name, pool}, Env: []string{},
 		ExtraFiles: []*os.File{null, worker, null},
 	}
 	left := &exec.Cmd{
@@ -121,7 +121,7 @@ func TestTheNextWorkerEndsWhatADeadOneLeft(t *testing.T) {
 	if err := errors.Join(stopped.Process.Signal(syscall.SIGSTOP), line.Close()); err != nil {
 		t.Fatal(err)
 	}
-	Eventually(t, "the minder is stopped", func() bool { return minder.Stopped(stopped.Process.Pid) })
+	Eventually(t, "the minder is stopped", func() bool { return supervisor.Stopped(stopped.Process.Pid) })
 	Open(t, Targets[0], sandbox.Options{Dir: dir})
 	for _, c := range []*exec.Cmd{stopped, left} {
 		if !dead(c.Process.Pid) {

@@ -1,6 +1,6 @@
 //go:build unix && !linux
 
-package minder
+package supervisor
 
 import (
 	"errors"

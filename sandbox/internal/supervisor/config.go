@@ -1,10 +1,10 @@
-// Package minder supervises one executor process and its descendants, and ends them when the worker ends.
+// Package supervisor supervises one executor process and its descendants, and ends them when the worker ends.
 //
 // A supervisor is the worker's own binary, started again without secrets and with an empty environment. It starts the
 // executor with the control socket on descriptor 3, is the subreaper of all descendants, and holds a pipe to the
 // worker on descriptor 4. When the pipe closes because the worker ended, it kills every descendant, removes the
 // scratch folder and exits.
-package minder
+package supervisor
 
 import (
 	"syscall"

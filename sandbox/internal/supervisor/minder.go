@@ -1,6 +1,6 @@
 //go:build unix
 
-package minder
+package supervisor
 
 import (
 	"bufio"

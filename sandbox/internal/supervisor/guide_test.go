@@ -1,4 +1,4 @@
-package minder
+package supervisor
 
 import (
 	"testing"
