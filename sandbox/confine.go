@@ -4,7 +4,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/sojourn-run/sojourn/sandbox/internal/wall"
+	"github.com/sojourn-run/sojourn/sandbox/internal/lockdown"
 )
 
 // systemFiles are what programs read of a system to run at all: libraries, certificates, names of hosts, zones and
@@ -36,8 +36,8 @@ var devices = []string{"/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/d
 
 // rules returns the lockdown rules of an executor of this language, without its scratch folder: it may read its
 // runtime, its code and the configured paths.
-func (l *language) rules(o Options, k wall.Kernel, shims string) wall.Rules {
-	r := wall.Rules{Devices: devices, Landlock: k.Landlock, Filter: true}
+func (l *language) rules(o Options, k lockdown.Kernel, shims string) lockdown.Rules {
+	r := lockdown.Rules{Devices: devices, Landlock: k.Landlock, Filter: true}
 	r.Read = append(append(r.Read, systemFiles...), runtimeFiles(l.program)...)
 	if l.name != RuntimeNative {
 		r.Read = append(r.Read, filepath.Join(shims, shimName[l.name]), filepath.Join(shims, proxyName))
@@ -102,10 +102,10 @@ func around(path, private string) []string {
 		return []string{path}
 	}
 	real, kept := followed(path), followed(private)
-	if wall.Below(real, kept) {
+	if lockdown.Below(real, kept) {
 		return nil
 	}
-	if !wall.Below(kept, real) {
+	if !lockdown.Below(kept, real) {
 		return []string{path}
 	}
 	entries, err := os.ReadDir(real)

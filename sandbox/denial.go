@@ -6,7 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/sojourn-run/sojourn/sandbox/internal/wall"
+	"github.com/sojourn-run/sojourn/sandbox/internal/lockdown"
 )
 
 // denial explains a failure by an access that the executor's rules refuse; empty when it is not one. The path comes
@@ -65,13 +65,13 @@ func (o Options) unreachable() func(path string) string {
 			paths   []string
 		}{{"executor-read", o.Read}, {"executor-write", o.Write}} {
 			for _, named := range s.paths {
-				if wall.Below(path, followed(named)) && len(around(named, o.Private)) == 0 {
+				if lockdown.Below(path, followed(named)) && len(around(named, o.Private)) == 0 {
 					return fmt.Sprintf("; %s names %q, which cannot be allowed: it is in the data directory %q", s.setting, named, o.Private)
 				}
 			}
 		}
 		for _, l := range links {
-			if wall.Below(path, l[1]) {
+			if lockdown.Below(path, l[1]) {
 				return fmt.Sprintf("; %q is a link to %q: add that folder to executor-read", l[0], l[1])
 			}
 		}

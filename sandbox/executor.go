@@ -14,8 +14,8 @@ import (
 	"github.com/sojourn-run/sojourn/sandbox/frame"
 	"github.com/sojourn-run/sojourn/sandbox/internal/cgroup"
 	"github.com/sojourn-run/sojourn/sandbox/internal/egress"
+	"github.com/sojourn-run/sojourn/sandbox/internal/lockdown"
 	"github.com/sojourn-run/sojourn/sandbox/internal/supervisor"
-	"github.com/sojourn-run/sojourn/sandbox/internal/wall"
 )
 
 // errGone says that an executor ended before a call could begin in it.
@@ -28,8 +28,8 @@ type executor struct {
 	user    *user         // nil when it has the worker's
 	group   *cgroup.Group // nil when it has the worker's
 	lang    *language
-	rules   *wall.Rules // that confine it; nil at level process
-	packs   string      // the folder of packages it was started with; empty for none
+	rules   *lockdown.Rules // that confine it; nil at level process
+	packs   string          // the folder of packages it was started with; empty for none
 	born    time.Time
 	proc    *process
 	pass    *egress.Pass            // its way to the network; nil when it has another, or none

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/sojourn-run/sojourn/sandbox/internal/egress"
-	"github.com/sojourn-run/sojourn/sandbox/internal/wall"
+	"github.com/sojourn-run/sojourn/sandbox/internal/lockdown"
 )
 
 // WithPatience shortens how long a frame may take.
@@ -21,7 +21,7 @@ func (o Options) WithResolver(r egress.Resolver) Options {
 }
 
 // WithKernel makes the pool believe that the kernel offers that.
-func (o Options) WithKernel(k wall.Kernel) Options {
+func (o Options) WithKernel(k lockdown.Kernel) Options {
 	o.kernel = &k
 	return o
 }

@@ -18,8 +18,8 @@ import (
 	"sync"
 
 	"github.com/sojourn-run/sojourn/sandbox/internal/egress"
+	"github.com/sojourn-run/sojourn/sandbox/internal/lockdown"
 	"github.com/sojourn-run/sojourn/sandbox/internal/supervisor"
-	"github.com/sojourn-run/sojourn/sandbox/internal/wall"
 )
 
 // errNoInstaller says that what installs packages is not on the machine.
@@ -178,10 +178,10 @@ func (m *manifest) copyTo(dir string, u *user) error {
 // installWay says how an installer reaches registries: through a proxy as executors have it, which also carries to the
 // registries that the machine is configured for; or through the one that the worker has for itself. It returns what
 // the installer is told of it.
-func (p *Pool) installWay(r *wall.Rules, registries []string) (env []string, done func(), err error) {
+func (p *Pool) installWay(r *lockdown.Rules, registries []string) (env []string, done func(), err error) {
 	done = func() {}
 	r.Inet, r.Ports = true, nil
-	held := wall.Kernel{Landlock: r.Landlock, Filter: r.Filter}.HoldsPorts()
+	held := lockdown.Kernel{Landlock: r.Landlock, Filter: r.Filter}.HoldsPorts()
 	if p.report.Egress == EgressOpen {
 		return proxyEnv(), done, nil
 	}

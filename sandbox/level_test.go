@@ -7,19 +7,19 @@ import (
 	"testing"
 
 	"github.com/sojourn-run/sojourn/sandbox"
-	"github.com/sojourn-run/sojourn/sandbox/internal/wall"
+	"github.com/sojourn-run/sojourn/sandbox/internal/lockdown"
 )
 
 // The level is what held when it was tried, whatever the kernel says it has, and what was asked for is had or refused.
 func TestTheLevelIsWhatHolds(t *testing.T) {
-	here := wall.Offered()
+	here := lockdown.Offered()
 	confined := here.Landlock > 0 && here.Filter
-	none, old, noFilter := wall.Kernel{Filter: true}, wall.Kernel{Landlock: 2, Filter: true},
-		wall.Kernel{Landlock: here.Landlock}
+	none, old, noFilter := lockdown.Kernel{Filter: true}, lockdown.Kernel{Landlock: 2, Filter: true},
+		lockdown.Kernel{Landlock: here.Landlock}
 	for _, c := range []struct {
 		name   string
 		o      sandbox.Options
-		kernel *wall.Kernel
+		kernel *lockdown.Kernel
 		needs  bool          // Landlock and filters
 		level  sandbox.Level // empty: refused
 		reason string

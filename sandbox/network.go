@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 
 	"github.com/sojourn-run/sojourn/sandbox/internal/egress"
-	"github.com/sojourn-run/sojourn/sandbox/internal/wall"
+	"github.com/sojourn-run/sojourn/sandbox/internal/lockdown"
 )
 
 // Egress says what of the network code in executors reaches.
@@ -33,7 +33,7 @@ type way struct {
 }
 
 // ways are those that a kernel offers for what was asked, the best first.
-func (o Options) ways(k wall.Kernel) []way {
+func (o Options) ways(k lockdown.Kernel) []way {
 	none, open := way{EgressNone, bySeccomp}, way{egress: EgressOpen}
 	filtered := []way{{EgressFiltered, bySeccomp}}
 	if k.HoldsPorts() {
@@ -51,7 +51,7 @@ func (o Options) ways(k wall.Kernel) []way {
 }
 
 // onto writes the way into rules; port is the proxy's.
-func (w way) onto(r *wall.Rules, port int) {
+func (w way) onto(r *lockdown.Rules, port int) {
 	r.Inet = w.egress == EgressOpen || w.by == byLandlock
 	r.Ports = nil
 	if w.by == byLandlock {
@@ -60,7 +60,7 @@ func (w way) onto(r *wall.Rules, port int) {
 }
 
 // enclosed finds the first way that holds, and what a prober found behind a wall with it.
-func (p *Pool) enclosed(offered wall.Kernel) (way, outcome, error) {
+func (p *Pool) enclosed(offered lockdown.Kernel) (way, outcome, error) {
 	var failed error
 	for _, w := range p.opt.ways(offered) {
 		found, err := p.tried(&offered, w)

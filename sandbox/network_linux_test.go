@@ -20,7 +20,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/sojourn-run/sojourn/sandbox"
-	"github.com/sojourn-run/sojourn/sandbox/internal/wall"
+	"github.com/sojourn-run/sojourn/sandbox/internal/lockdown"
 	. "github.com/sojourn-run/sojourn/sandbox/sandboxtest"
 )
 
@@ -204,12 +204,12 @@ var waysOf = map[string][]string{
 }
 
 // kernels are what holds filtered egress: rules of Landlock for ports, and filters alone.
-func kernels(t *testing.T) map[string]wall.Kernel {
-	here := wall.Offered()
+func kernels(t *testing.T) map[string]lockdown.Kernel {
+	here := lockdown.Offered()
 	if here.Landlock == 0 || !here.Filter {
 		t.Skipf("this kernel offers %+v to this process", here)
 	}
-	all := map[string]wall.Kernel{"seccomp": {Landlock: min(here.Landlock, 3), Filter: true}}
+	all := map[string]lockdown.Kernel{"seccomp": {Landlock: min(here.Landlock, 3), Filter: true}}
 	if here.HoldsPorts() {
 		all["landlock"] = here
 	}
@@ -225,7 +225,7 @@ func TestFilteredEgress(t *testing.T) {
 	}
 }
 
-func filtered(t *testing.T, by string, kernel wall.Kernel, target Target) {
+func filtered(t *testing.T, by string, kernel lockdown.Kernel, target Target) {
 	authority := filepath.Join(t.TempDir(), "authority.pem")
 	near, secure := neighbour(t, "near", ""), neighbour(t, "secure", authority)
 	closed, app := neighbour(t, "closed", ""), neighbour(t, "app", "")
@@ -411,7 +411,7 @@ func TestOpenEgressIsAllTheWorkerReaches(t *testing.T) {
 
 // What was asked for is had, or the pool does not start.
 func TestEgressIsHeldOrRefused(t *testing.T) {
-	none := wall.Kernel{}
+	none := lockdown.Kernel{}
 	for name, o := range map[string]sandbox.Options{
 		"filtered at level process":     {Egress: sandbox.EgressFiltered, Level: sandbox.LevelProcess},
 		"none at level process":         {Egress: sandbox.EgressNone, Level: sandbox.LevelProcess},

@@ -8,7 +8,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/sojourn-run/sojourn/sandbox/internal/egress"
-	"github.com/sojourn-run/sojourn/sandbox/internal/wall"
+	"github.com/sojourn-run/sojourn/sandbox/internal/lockdown"
 )
 
 // Options set up a [Pool]. The zero value works: native handlers and whatever interpreters are in PATH, at the
@@ -65,9 +65,9 @@ type Options struct {
 	// the session's state, and returns whether it may go. nil: it goes, and OnLost is told before it ends.
 	OnEvict func(context.Context, SessionLost) bool
 
-	kernel   *wall.Kernel    // nil: asked
-	resolver egress.Resolver // nil: the machine's
-	patience time.Duration   // with a frame that has begun; 0 for frame.Deadline
+	kernel   *lockdown.Kernel // nil: asked
+	resolver egress.Resolver  // nil: the machine's
+	patience time.Duration    // with a frame that has begun; 0 for frame.Deadline
 
 	installAgain time.Duration // after the first installation of packages that failed; 0 for installAgain
 }

@@ -14,8 +14,8 @@ import (
 	"sync/atomic"
 
 	"github.com/sojourn-run/sojourn/sandbox/internal/egress"
+	"github.com/sojourn-run/sojourn/sandbox/internal/lockdown"
 	"github.com/sojourn-run/sojourn/sandbox/internal/shim"
-	"github.com/sojourn-run/sojourn/sandbox/internal/wall"
 )
 
 // Names of the runtimes.
@@ -39,7 +39,7 @@ type language struct {
 	env     []string
 	limits  Limits
 	// what an executor with that scratch folder is left with; nil below level confined
-	rule func(scratch string) *wall.Rules
+	rule func(scratch string) *lockdown.Rules
 	// explains a denied path that a setting or a link seems to allow; nil below level confined
 	unreachable func(path string) string
 	proxy       *egress.Proxy // its way to the network; nil when it has another, or none

@@ -13,8 +13,8 @@ import (
 	"time"
 
 	lib "github.com/sojourn-run/sojourn/sandbox/internal/executor"
+	"github.com/sojourn-run/sojourn/sandbox/internal/lockdown"
 	"github.com/sojourn-run/sojourn/sandbox/internal/supervisor"
-	"github.com/sojourn-run/sojourn/sandbox/internal/wall"
 )
 
 // proberName is the first argument of a process that tries what an executor should not be able to do.
@@ -121,7 +121,7 @@ func (o outcome) holds() error {
 
 // confine finds the level of the pool: the strongest that held in a test, or the one that was asked for.
 func (p *Pool) confine() error {
-	o, offered := p.opt, wall.Offered()
+	o, offered := p.opt, lockdown.Offered()
 	if o.kernel != nil {
 		offered = *o.kernel
 	}
@@ -180,7 +180,7 @@ func (p *Pool) confine() error {
 			if l.proxy = p.proxy; l.proxy != nil && l.name == RuntimeNode {
 				l.args = slices.Insert(l.args, 1, "--require", filepath.Join(p.dir, proxyName))
 			}
-			l.rule = func(scratch string) *wall.Rules {
+			l.rule = func(scratch string) *lockdown.Rules {
 				r := l.rules(o, offered, p.dir)
 				out.onto(&r, port)
 				r.Write = append(r.Write, scratch)
@@ -224,14 +224,14 @@ var tests = struct {
 
 // trial is what a prober was behind.
 type trial struct {
-	kernel wall.Kernel
+	kernel lockdown.Kernel
 	way    way
 	users  bool // its own
 	groups bool // of the kernel, for executors
 }
 
 // tried runs a prober the way executors are run, behind a wall of what is offered or without one.
-func (p *Pool) tried(offered *wall.Kernel, w way) (outcome, error) {
+func (p *Pool) tried(offered *lockdown.Kernel, w way) (outcome, error) {
 	k := trial{way: w, users: p.users != nil, groups: p.groups != nil}
 	if offered != nil {
 		k.kernel = *offered
@@ -257,7 +257,7 @@ func (p *Pool) tried(offered *wall.Kernel, w way) (outcome, error) {
 	return found, err
 }
 
-func (p *Pool) try(offered *wall.Kernel, w way) (found outcome, err error) {
+func (p *Pool) try(offered *lockdown.Kernel, w way) (found outcome, err error) {
 	program, err := self()
 	if err != nil {
 		return nil, err

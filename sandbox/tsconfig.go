@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/sojourn-run/sojourn/sandbox/internal/wall"
+	"github.com/sojourn-run/sojourn/sandbox/internal/lockdown"
 )
 
 // tsconfigName is the file in which editors and compilers find the settings of TypeScript.
@@ -79,7 +79,7 @@ func readSettings(root, path string) (s tsSettings, absent []string, err error) 
 // within says whether a path leads into a folder, or to it.
 func within(root, path string) bool {
 	real, err := filepath.EvalSymlinks(path)
-	return err == nil && wall.Below(real, root)
+	return err == nil && lockdown.Below(real, root)
 }
 
 // read takes one file over what s has of those that extend it.

@@ -11,7 +11,7 @@ import (
 
 	"github.com/evanw/esbuild/pkg/api"
 
-	"github.com/sojourn-run/sojourn/sandbox/internal/wall"
+	"github.com/sojourn-run/sojourn/sandbox/internal/lockdown"
 )
 
 // typescript are the endings of handlers that are made into JavaScript before they run.
@@ -152,7 +152,7 @@ func resolveModule(root, at string) (found string, absent []string) {
 	}
 	for i, c := range candidates {
 		real, err := filepath.EvalSymlinks(c)
-		if err == nil && isFile(real) && wall.Below(real, root) {
+		if err == nil && isFile(real) && lockdown.Below(real, root) {
 			return c, candidates[:i]
 		}
 	}

@@ -10,7 +10,7 @@ import (
 	"syscall"
 
 	"github.com/sojourn-run/sojourn/sandbox/internal/cgroup"
-	"github.com/sojourn-run/sojourn/sandbox/internal/wall"
+	"github.com/sojourn-run/sojourn/sandbox/internal/lockdown"
 )
 
 // Name is the first argument by which a process knows that it is a minder. The second is the folder that its scratch
@@ -41,9 +41,9 @@ type Config struct {
 	ScratchBytes int64 `json:"scratch_bytes"` // bytes in Dir; 0 for no limit
 	ScratchFiles int   `json:"scratch_files"` // files and folders in Dir; 0 for no limit
 
-	Room bool        `json:"room,omitempty"` // the executor has a room
-	User int         `json:"user,omitempty"` // user and group of the executor; 0 for the minder's
-	Wall *wall.Rules `json:"wall,omitempty"` // what the executor is left with; nil for all its user has
+	Room bool            `json:"room,omitempty"` // the executor has a room
+	User int             `json:"user,omitempty"` // user and group of the executor; 0 for the minder's
+	Wall *lockdown.Rules `json:"wall,omitempty"` // what the executor is left with; nil for all its user has
 
 	// what the executor is in from its first instruction; nil for the minder's. What a group holds is not watched
 	Group *cgroup.Group `json:"group,omitempty"`

@@ -13,7 +13,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/sojourn-run/sojourn/sandbox/internal/wall"
+	"github.com/sojourn-run/sojourn/sandbox/internal/lockdown"
 )
 
 // The supervisor runs from init, as soon as the packages that it imports are initialised. It uses the same binary as
@@ -45,7 +45,7 @@ func run() {
 	if err != nil {
 		os.Exit(2) // the worker is gone, or is not one of ours
 	}
-	wall.Apart(func() { err = m.start() })
+	lockdown.Apart(func() { err = m.start() })
 	_, _ = syscall.Close(controlFD), syscall.Close(roomFD)
 	detach()
 	if err != nil {
@@ -115,7 +115,7 @@ func (m *minder) start() error {
 		return fmt.Errorf("control group: %w", err)
 	}
 	if m.Wall != nil { // as the user we are: the way to what another one may open can be closed to that
-		if err := wall.Raise(*m.Wall); err != nil {
+		if err := lockdown.Raise(*m.Wall); err != nil {
 			return err
 		}
 	}

@@ -15,7 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/sojourn-run/sojourn/sandbox/internal/wall"
+	"github.com/sojourn-run/sojourn/sandbox/internal/lockdown"
 )
 
 // closeInherited closes what the worker leaked above keep. What this process opened itself is marked close-on-exec; a
@@ -250,7 +250,7 @@ func belongs(pid int, scratch string, user int) bool {
 	} else if st, ok := info.Sys().(*syscall.Stat_t); ok && user > 0 && int(st.Uid) == user {
 		return true
 	}
-	if cwd, err := os.Readlink(dir + "/cwd"); err == nil && wall.Below(cwd, scratch) {
+	if cwd, err := os.Readlink(dir + "/cwd"); err == nil && lockdown.Below(cwd, scratch) {
 		return true
 	}
 	return hasHome(pid, scratch+"\x00")

@@ -1,4 +1,4 @@
-package wall
+package lockdown
 
 // Rights on files, in the bits of the kernel's interface.
 const (

@@ -1,4 +1,4 @@
-package wall
+package lockdown
 
 // number is a system call on the two architectures there are filters for; absent where one has no such call.
 type number struct {

@@ -1,6 +1,6 @@
 //go:build !linux
 
-package wall
+package lockdown
 
 import "errors"
 

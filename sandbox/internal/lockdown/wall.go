@@ -1,11 +1,11 @@
-// Package wall confines a thread and the programs it starts with Landlock and seccomp.
+// Package lockdown confines a thread and the programs it starts with Landlock and seccomp.
 //
 // Neither needs privileges, so confinement also works in containers. [Offered] returns the features that the running
 // kernel supports.
 //
 // The restrictions apply to one thread, not to the whole process: the process that starts a confined program must be
 // able to signal the program, but the program must not be able to signal the process. See [Apart].
-package wall
+package lockdown
 
 import (
 	"path/filepath"
