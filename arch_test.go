@@ -112,7 +112,7 @@ var directions = []direction{
 		"app/auth", "app/store", "app/engine", "internal/budget", "shared/protocol",
 	}},
 	{"app", []string{"app/plane", "web", "internal/connlimit", "internal/httpjson", "internal/process"}},
-	{"internal/stated", nil}, // for tests only: what the guide says, held against what the program has
+	{"internal/docnumbers", nil}, // for tests only: what the guide says, held against what the program has
 	// a tool: not in the binary
 	{"app/internal/openapi", []string{
 		"app/internal/httpapi", "app/internal/workerapi", "app/internal/serve", "app/auth", common,

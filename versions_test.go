@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/sojourn-run/sojourn/internal/stated"
+	"github.com/sojourn-run/sojourn/internal/docnumbers"
 )
 
 // Whoever begins is told the oldest Go and Node with which it can be built.
@@ -30,6 +30,6 @@ func TestTheGuideSaysWhatABuildNeeds(t *testing.T) {
 		t.Fatal(err, language)
 	}
 	node := strings.TrimPrefix(web.Engines.Node, ">=")
-	stated.In(t, "guide/getting-started.md", "You need Go {} and Node {}, or newer versions.", language[1], node)
-	stated.In(t, "../README.md", "Go {} and Node {} are all it takes.", language[1], node)
+	docnumbers.In(t, "guide/getting-started.md", "You need Go {} and Node {}, or newer versions.", language[1], node)
+	docnumbers.In(t, "../README.md", "Go {} and Node {} are all it takes.", language[1], node)
 }

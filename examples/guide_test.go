@@ -12,7 +12,7 @@ import (
 
 	"github.com/sojourn-run/sojourn/app/apptest"
 	"github.com/sojourn-run/sojourn/examples/sessions/device"
-	"github.com/sojourn-run/sojourn/internal/stated"
+	"github.com/sojourn-run/sojourn/internal/docnumbers"
 	"github.com/sojourn-run/sojourn/worker"
 )
 
@@ -43,8 +43,8 @@ func TestTheGuideSaysHowLongWholeWorkersAre(t *testing.T) {
 			t.Errorf("%s has %d lines: %v", file, strings.Count(string(raw), "\n"), err)
 		}
 	}
-	stated.In(t, "guide/histories.md", "[replay.py](../../examples/http-worker/replay.py), less than {} lines.", 150)
-	stated.In(t, "guide/workers-in-any-language.md", "activities in less than {} lines of shell", 50)
+	docnumbers.In(t, "guide/histories.md", "[replay.py](../../examples/http-worker/replay.py), less than {} lines.", 150)
+	docnumbers.In(t, "guide/workers-in-any-language.md", "activities in less than {} lines of shell", 50)
 }
 
 func TestCodeInTheGuideStandsInTheExamples(t *testing.T) {

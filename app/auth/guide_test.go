@@ -3,9 +3,9 @@ package auth
 import (
 	"testing"
 
-	"github.com/sojourn-run/sojourn/internal/stated"
+	"github.com/sojourn-run/sojourn/internal/docnumbers"
 )
 
 func TestTheGuideSaysHowExactTheLastUseIs(t *testing.T) {
-	stated.In(t, "guide/tokens-and-tls.md", "when each expires and when it was used last, to {}.", useEvery)
+	docnumbers.In(t, "guide/tokens-and-tls.md", "when each expires and when it was used last, to {}.", useEvery)
 }

@@ -4,22 +4,22 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sojourn-run/sojourn/internal/stated"
+	"github.com/sojourn-run/sojourn/internal/docnumbers"
 )
 
 func TestTheGuideSaysTheNumbersOfTheBroker(t *testing.T) {
 	o := Options{}.defaults()
-	stated.In(t, "guide/http-api.md", "a `poll_request_id` sent again within {} gets the same lease again", pollKept)
-	stated.In(t, "guide/runs.md", "and then removed with all their data, a {} at a time", piece)
+	docnumbers.In(t, "guide/http-api.md", "a `poll_request_id` sent again within {} gets the same lease again", pollKept)
+	docnumbers.In(t, "guide/runs.md", "and then removed with all their data, a {} at a time", piece)
 	if readyTime >= 2*time.Second {
 		t.Errorf("whether an app is ready may take %s", readyTime)
 	}
-	stated.In(t, "guide/monitor.md", "503 if not, within {}, and from the moment", 2*time.Second)
-	stated.In(t, "guide/workers-in-any-language.md", "A worker is `stale` after {} seconds without a request.", int(o.Alive.Seconds()))
-	stated.In(t, "guide/workers-in-any-language.md", `"heartbeat_interval_seconds": {},`, int(o.Heartbeat.Seconds()))
-	stated.In(t, "guide/schedules.md", "both included, up to {} at once", maxBackfill)
-	stated.In(t, "guide/fleets.md", "It is `stale` {} after its last heartbeat or other request.", o.Alive)
-	stated.In(
+	docnumbers.In(t, "guide/monitor.md", "503 if not, within {}, and from the moment", 2*time.Second)
+	docnumbers.In(t, "guide/workers-in-any-language.md", "A worker is `stale` after {} seconds without a request.", int(o.Alive.Seconds()))
+	docnumbers.In(t, "guide/workers-in-any-language.md", `"heartbeat_interval_seconds": {},`, int(o.Heartbeat.Seconds()))
+	docnumbers.In(t, "guide/schedules.md", "both included, up to {} at once", maxBackfill)
+	docnumbers.In(t, "guide/fleets.md", "It is `stale` {} after its last heartbeat or other request.", o.Alive)
+	docnumbers.In(
 		t, "guide/workflows-in-go.md", "Without any the caller receives an error after {}, or {} for an update", queryDeadline, validationDeadline,
 	)
 }

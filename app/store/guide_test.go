@@ -4,9 +4,9 @@ import (
 	"testing"
 
 	"github.com/sojourn-run/sojourn/app/store"
-	"github.com/sojourn-run/sojourn/internal/stated"
+	"github.com/sojourn-run/sojourn/internal/docnumbers"
 )
 
 func TestTheGuideSaysHowLongRunsAreKept(t *testing.T) {
-	stated.In(t, "guide/runs.md", "the namespace's `retention_days` ({} by default,", store.DefaultRetentionDays)
+	docnumbers.In(t, "guide/runs.md", "the namespace's `retention_days` ({} by default,", store.DefaultRetentionDays)
 }

@@ -3,11 +3,11 @@ package link
 import (
 	"testing"
 
-	"github.com/sojourn-run/sojourn/internal/stated"
+	"github.com/sojourn-run/sojourn/internal/docnumbers"
 )
 
 func TestTheGuideSaysHowOftenAWorkerOverHTTPIsHeard(t *testing.T) {
-	stated.In(t, "guide/workers-in-any-language.md", "the worker sends a heartbeat every {} that names all it holds", quietBeat)
-	stated.In(t, "guide/deploy.md", "each worker returns to it at a random moment within\n{}", returnWithin)
-	stated.In(t, "guide/fleets.md", "the response to its next heartbeat, at most {} later", quietBeat)
+	docnumbers.In(t, "guide/workers-in-any-language.md", "the worker sends a heartbeat every {} that names all it holds", quietBeat)
+	docnumbers.In(t, "guide/deploy.md", "each worker returns to it at a random moment within\n{}", returnWithin)
+	docnumbers.In(t, "guide/fleets.md", "the response to its next heartbeat, at most {} later", quietBeat)
 }

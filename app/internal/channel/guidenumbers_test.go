@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/sojourn-run/sojourn/app/internal/workerconn"
+	"github.com/sojourn-run/sojourn/internal/docnumbers"
 	"github.com/sojourn-run/sojourn/internal/rpc"
-	"github.com/sojourn-run/sojourn/internal/stated"
 	"github.com/sojourn-run/sojourn/shared/payload"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
@@ -28,10 +28,10 @@ func TestTheGuideSaysTheNumbersOfTheChannel(t *testing.T) {
 		t.Fatalf("got %d %q", w.Code, w.Body)
 	}
 	const page = "guide/socket-workers.md"
-	stated.In(t, page, "The app pings every {} and hangs up when nothing comes for {}.",
+	docnumbers.In(t, page, "The app pings every {} and hangs up when nothing comes for {}.",
 		time.Duration(open.Interval)*time.Millisecond, time.Duration(open.Timeout)*time.Millisecond)
-	stated.In(t, page, "A frame has at most {} (more closes the connection with 1009), one value at most {}", open.Frame,
+	docnumbers.In(t, page, "A frame has at most {} (more closes the connection with 1009), one value at most {}", open.Frame,
 		payload.MaxBytes)
-	stated.In(t, page, "the last of which may be left out ({}), and an ack.", rpc.DefaultTimeout)
-	stated.In(t, page, "| `workerId` | 1 to {} bytes,", protocol.MaxName)
+	docnumbers.In(t, page, "the last of which may be left out ({}), and an ack.", rpc.DefaultTimeout)
+	docnumbers.In(t, page, "| `workerId` | 1 to {} bytes,", protocol.MaxName)
 }

@@ -3,9 +3,9 @@ package filter
 import (
 	"testing"
 
-	"github.com/sojourn-run/sojourn/internal/stated"
+	"github.com/sojourn-run/sojourn/internal/docnumbers"
 )
 
 func TestTheGuideSaysHowLongAFilterMayBe(t *testing.T) {
-	stated.In(t, "guide/runs.md", "At most {} conditions, {} values in an `IN`.", maxConditions, maxChoice)
+	docnumbers.In(t, "guide/runs.md", "At most {} conditions, {} values in an `IN`.", maxConditions, maxChoice)
 }

@@ -3,9 +3,9 @@ package fleet
 import (
 	"testing"
 
-	"github.com/sojourn-run/sojourn/internal/stated"
+	"github.com/sojourn-run/sojourn/internal/docnumbers"
 )
 
 func TestTheGuideSaysHowLongAnEvictedWorkerHas(t *testing.T) {
-	stated.In(t, "guide/fleets.md", "One that does not leave within {} is removed from the list", leaveTime)
+	docnumbers.In(t, "guide/fleets.md", "One that does not leave within {} is removed from the list", leaveTime)
 }

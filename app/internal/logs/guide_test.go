@@ -3,9 +3,9 @@ package logs
 import (
 	"testing"
 
-	"github.com/sojourn-run/sojourn/internal/stated"
+	"github.com/sojourn-run/sojourn/internal/docnumbers"
 )
 
 func TestTheGuideSaysHowMuchComesBesideWhatIsKept(t *testing.T) {
-	stated.In(t, "guide/activities.md", "the last that come with the outcome may be {} more", fewLines)
+	docnumbers.In(t, "guide/activities.md", "the last that come with the outcome may be {} more", fewLines)
 }

@@ -3,10 +3,10 @@ package querytask
 import (
 	"testing"
 
-	"github.com/sojourn-run/sojourn/internal/stated"
+	"github.com/sojourn-run/sojourn/internal/docnumbers"
 )
 
 func TestTheGuideSaysWhenAnotherIsAsked(t *testing.T) {
-	stated.In(t, "guide/workflows-in-go.md", "after {} the app also asks a second worker, if there is one, {} later a third", askAgain, 2*askAgain)
-	stated.In(t, "guide/workers-in-any-language.md", "A worker with a query for more than {} is not", askAgain)
+	docnumbers.In(t, "guide/workflows-in-go.md", "after {} the app also asks a second worker, if there is one, {} later a third", askAgain, 2*askAgain)
+	docnumbers.In(t, "guide/workers-in-any-language.md", "A worker with a query for more than {} is not", askAgain)
 }

@@ -4,12 +4,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sojourn-run/sojourn/internal/stated"
+	"github.com/sojourn-run/sojourn/internal/docnumbers"
 )
 
 func TestTheGuideSaysWhatAProxyHasToBear(t *testing.T) {
 	if Held > 90*time.Second {
 		t.Errorf("an answer may take %s", Held)
 	}
-	stated.In(t, "guide/deploy.md", "a proxy must allow responses that take {};", 90*time.Second)
+	docnumbers.In(t, "guide/deploy.md", "a proxy must allow responses that take {};", 90*time.Second)
 }

@@ -3,10 +3,10 @@ package egress
 import (
 	"testing"
 
-	"github.com/sojourn-run/sojourn/internal/stated"
+	"github.com/sojourn-run/sojourn/internal/docnumbers"
 )
 
 func TestTheGuideSaysHowManyConnectionsExecutorsShare(t *testing.T) {
-	stated.In(t, "security.md", "(a quarter of the worker's descriptors, at most {}; {} for requests of one executor)", maxConns,
+	docnumbers.In(t, "security.md", "(a quarter of the worker's descriptors, at most {}; {} for requests of one executor)", maxConns,
 		maxPerPass)
 }

@@ -3,9 +3,9 @@ package executor
 import (
 	"testing"
 
-	"github.com/sojourn-run/sojourn/internal/stated"
+	"github.com/sojourn-run/sojourn/internal/docnumbers"
 )
 
 func TestTheGuideSaysHowOftenSignsOfLifeArePassedOn(t *testing.T) {
-	stated.In(t, "guide/activities.md", "| heartbeats | passed on every {} at most |", throttle)
+	docnumbers.In(t, "guide/activities.md", "| heartbeats | passed on every {} at most |", throttle)
 }

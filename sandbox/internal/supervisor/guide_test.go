@@ -4,16 +4,16 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sojourn-run/sojourn/internal/stated"
+	"github.com/sojourn-run/sojourn/internal/docnumbers"
 )
 
 func TestTheGuideSaysHowAMinderWatches(t *testing.T) {
-	stated.In(t, "security.md", "the supervisor samples: {} times a second while a call runs and twice that often when memory usage is high",
+	docnumbers.In(t, "security.md", "the supervisor samples: {} times a second while a call runs and twice that often when memory usage is high",
 		int(time.Second/awake))
 	if 2*closely != awake {
 		t.Errorf("it looks every %s when memory runs high", closely)
 	}
 	const page = "guide/isolation.md"
-	stated.In(t, page, "over the limit by up to what is allocated in {}, then ended", closely)
-	stated.In(t, page, "(`oom_score_adj` {} and {}), and the worker after those", executorScore, minderScore)
+	docnumbers.In(t, page, "over the limit by up to what is allocated in {}, then ended", closely)
+	docnumbers.In(t, page, "(`oom_score_adj` {} and {}), and the worker after those", executorScore, minderScore)
 }

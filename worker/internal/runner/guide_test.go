@@ -4,14 +4,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sojourn-run/sojourn/internal/stated"
+	"github.com/sojourn-run/sojourn/internal/docnumbers"
 )
 
 func TestTheGuideSaysTheTimesOfAWorker(t *testing.T) {
-	stated.In(t, "guide/monitor.md", "503 if a polling loop has made no progress for {}:", stuckAfter)
+	docnumbers.In(t, "guide/monitor.md", "503 if a polling loop has made no progress for {}:", stuckAfter)
 	if linePace != time.Second {
 		t.Errorf("lines are handed over every %s, not once a second", linePace)
 	}
-	stated.In(t, "guide/activities.md", "While an activity runs, its worker uploads log lines once a second;")
-	stated.In(t, "guide/activities.md", "up to {} before the kill are stored.", linePace)
+	docnumbers.In(t, "guide/activities.md", "While an activity runs, its worker uploads log lines once a second;")
+	docnumbers.In(t, "guide/activities.md", "up to {} before the kill are stored.", linePace)
 }

@@ -1,4 +1,4 @@
-package stated
+package docnumbers
 
 import (
 	"testing"

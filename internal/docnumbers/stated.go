@@ -1,5 +1,5 @@
-// Package stated compares sentences of the documentation with the values that the program uses.
-package stated
+// Package docnumbers compares sentences of the documentation with the values that the program uses.
+package docnumbers
 
 import (
 	"cmp"
