@@ -88,7 +88,8 @@ var directions = []direction{
 		"shared/protocol",
 	}},
 	{"app/internal/evict", []string{
-		"app/internal/membership", "app/internal/change", "app/dispatch", "app/store", "app/engine", "shared/protocol",
+		"app/internal/membership", "app/internal/change", "app/dispatch", "app/store", "app/engine",
+		"shared/protocol",
 	}},
 	{"app/internal/logs", []string{"app/internal/change", "app/store", "app/engine", "shared/protocol"}},
 	{"app/broker", []string{
@@ -104,7 +105,9 @@ var directions = []direction{
 	{"app/internal/workerapi", []string{
 		"app/internal/serve", "app/auth", "app/dispatch", "app/store", "app/engine", common,
 	}},
-	{"app/internal/workerconn", []string{"app/auth", "app/dispatch", "app/store", "shared/payload", "shared/protocol"}},
+	{"app/internal/workerconn", []string{
+		"app/auth", "app/dispatch", "app/store", "shared/payload", "shared/protocol",
+	}},
 	{"app/internal/channel", []string{"app/internal/workerconn", "app/dispatch", "app/store", common}},
 	{"app/plane", []string{
 		"app/internal/httpapi", "app/internal/workerapi", "app/internal/channel", "app/internal/workerconn",

@@ -210,7 +210,9 @@ func (p *Pool) installWay(r *lockdown.Rules, registries []string) (env []string,
 }
 
 // installed runs an installer to its end and returns the last of what it printed. Its last words are the error.
-func (p *Pool) installed(ctx context.Context, config supervisor.Config, tell func(line string)) (said string, err error) {
+func (p *Pool) installed(
+	ctx context.Context, config supervisor.Config, tell func(line string),
+) (said string, err error) {
 	proc, err := startProcess(config)
 	if err != nil {
 		return "", err

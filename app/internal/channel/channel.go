@@ -1,8 +1,8 @@
 // Package channel is the Socket.IO endpoint of an app: workers call verbs over it, and browsers receive hints about
 // changes.
 //
-// It translates the wire's jobs, tokens and locks into the app's tasks and leases. Package workerconn adds what a connection
-// knows about its worker.
+// It translates the wire's jobs, tokens and locks into the app's tasks and leases. Package workerconn holds the state
+// of a worker's connection.
 package channel
 
 import (
