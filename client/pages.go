@@ -28,7 +28,7 @@ func pages[T any](ctx context.Context, c *Client, path, member string, most int,
 			for name, to := range map[string]any{member: &items, "next_page_token": &next} {
 				if raw, ok := page[name]; ok {
 					if err := json.Unmarshal(raw, to); err != nil {
-						yield(none, fmt.Errorf("read %s of the answer: %w", name, err))
+						yield(none, fmt.Errorf("read %s of the response: %w", name, err))
 						return
 					}
 				}

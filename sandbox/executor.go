@@ -19,7 +19,7 @@ import (
 )
 
 // errGone says that an executor ended before a call could begin in it.
-var errGone = errors.New("the executor is gone")
+var errGone = errors.New("the executor has exited")
 
 // executor is one process that handlers run in, from its start to its end.
 type executor struct {

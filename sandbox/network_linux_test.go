@@ -434,7 +434,7 @@ func TestEgressIsHeldOrRefused(t *testing.T) {
 	if err == nil {
 		p.Close()
 	}
-	if err == nil || !strings.Contains(err.Error(), `"http://db" is no HOST`) {
+	if err == nil || !strings.Contains(err.Error(), `"http://db" is not a HOST`) {
 		t.Errorf("a list that cannot be read: %v", err)
 	}
 }

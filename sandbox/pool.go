@@ -314,7 +314,7 @@ func (p *Pool) Drain(ctx context.Context) error {
 	select {
 	case <-quiet:
 	case <-ctx.Done():
-		return fmt.Errorf("drain: calls still run: %w", context.Cause(ctx))
+		return fmt.Errorf("drain: calls are still running: %w", context.Cause(ctx))
 	}
 	p.mu.Lock()
 	var open []Session

@@ -332,12 +332,12 @@ func (p *Pool) try(offered *lockdown.Kernel, w way) (found outcome, err error) {
 	if err == nil {
 		for _, w := range openWords {
 			if _, there := found[w.try]; !there {
-				err = fmt.Errorf("it says nothing of %s", w.try)
+				err = fmt.Errorf("the report has no entry for %s", w.try)
 			}
 		}
 	}
 	if err != nil {
-		return nil, fmt.Errorf("the test did not answer: %w", err)
+		return nil, fmt.Errorf("the self-test did not respond: %w", err)
 	}
 	return found, nil
 }

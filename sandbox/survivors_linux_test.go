@@ -207,7 +207,7 @@ func TestKilledMinderIsACrashAndTakesItsExecutorAlong(t *testing.T) {
 			t.Fatal(err)
 		}
 		Receive(t, "OnLost", b.Lost)
-		Eventually(t, "the executor is gone", func() bool { return dead(pid) })
+		Eventually(t, "the executor has exited", func() bool { return dead(pid) })
 		WantLost(t, b.Fail(In("s", 1, b.Call("count"))), sandbox.CauseCrash)
 	})
 }

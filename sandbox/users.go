@@ -71,7 +71,7 @@ func ParseUsers(text string) (first, last int, err error) {
 	first, errFirst := strconv.Atoi(a)
 	last, errLast := strconv.Atoi(b)
 	if !two || errFirst != nil || errLast != nil || first < 1 || last < first || last >= 1<<31-1 {
-		return 0, 0, fmt.Errorf("%q is no range of user ids as 60600-60999", text)
+		return 0, 0, fmt.Errorf("%q is not a range of user IDs such as 60600-60999", text)
 	}
 	return first, last, nil
 }

@@ -47,7 +47,7 @@ func TestWrongShapesPanicAtRegistrationAndSayWhat(t *testing.T) {
 	refused(t, func(r *worker.Registry) {
 		r.Activity("a", research)
 	}, `activity "a"`, "does not take a context.Context first", "worker_test.research")
-	refused(t, func(r *worker.Registry) { r.Activity("a", "index") }, "string is no function")
+	refused(t, func(r *worker.Registry) { r.Activity("a", "index") }, "string is not a function")
 	refused(t, func(r *worker.Registry) {
 		r.Activity("a", index)
 		r.Activity("a", rebuild)

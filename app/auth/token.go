@@ -170,7 +170,7 @@ func (a *Auth) Revoke(ctx context.Context, by *Principal, id string, drop bool) 
 		Decide: func(rows store.Rows, now time.Time) (store.Writes, error) {
 			old := rows.Token(id)
 			if old == nil || !sees(by, old) {
-				return store.Writes{}, protocol.Refuse(protocol.ReasonTokenNotFound, "there is no token %s", id)
+				return store.Writes{}, protocol.Refuse(protocol.ReasonTokenNotFound, "token %s not found", id)
 			}
 			t, fresh := *old, old.RevokedAt.IsZero()
 			w := store.Writes{}
@@ -207,7 +207,7 @@ func (a *Auth) SetRoles(ctx context.Context, by *Principal, id string, in RolesR
 		Decide: func(rows store.Rows, now time.Time) (store.Writes, error) {
 			old := rows.Token(id)
 			if old == nil || !sees(by, old) {
-				return store.Writes{}, protocol.Refuse(protocol.ReasonTokenNotFound, "there is no token %s", id)
+				return store.Writes{}, protocol.Refuse(protocol.ReasonTokenNotFound, "token %s not found", id)
 			}
 			t := *old
 			if err := checkRestriction(in.Roles, t.Queues, t.Group); err != nil {

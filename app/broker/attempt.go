@@ -82,7 +82,7 @@ func attemptStatus(
 	delivery, ok := deliveryOf(in.TaskID, in.AttemptID)
 	// An ID of another task gets the same answer as an attempt that has ended: in both cases the caller has nothing to
 	// continue.
-	err := error(protocol.Refuse(protocol.ReasonStaleAttempt, "%q is no attempt of task %s", in.AttemptID, in.TaskID))
+	err := error(protocol.Refuse(protocol.ReasonStaleAttempt, "%q is not an attempt of task %s", in.AttemptID, in.TaskID))
 	if ok {
 		var d engine.Decision
 		if d, err = engine.DecideRun(run, world, engine.HeartbeatActivity{

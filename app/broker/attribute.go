@@ -67,7 +67,7 @@ func (b *Broker) CreateSearchAttribute(
 func (b *Broker) DeleteSearchAttribute(ctx context.Context, ns, name string) (protocol.SearchAttribute, error) {
 	out := protocol.SearchAttribute{Name: name, Outcome: "deleted"}
 	if _, system := engine.SystemAttributes[name]; system {
-		return out, protocol.Refuse(protocol.ReasonAttributeSystem, "%s is an attribute of the system and stays", name).
+		return out, protocol.Refuse(protocol.ReasonAttributeSystem, "system attribute %s cannot be removed", name).
 			With("name", name)
 	}
 	return out, b.changeAttributes(ctx, ns, func(types map[string]string) error {

@@ -136,7 +136,7 @@ func (b *Broker) command(ctx context.Context, o order) (protocol.CommandReceipt,
 		}
 		flow := rows.Workflow(key)
 		if flow == nil {
-			return store.Writes{}, protocol.Refuse(protocol.ReasonInstanceNotFound, "there is no workflow %s", t.WorkflowID)
+			return store.Writes{}, protocol.Refuse(protocol.ReasonInstanceNotFound, "workflow %s not found", t.WorkflowID)
 		}
 		run := rows.Run(flow.RunID)
 		if run == nil {

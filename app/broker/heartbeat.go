@@ -34,7 +34,7 @@ func (b *Broker) HeartbeatTask(ctx context.Context, in protocol.HeartbeatRequest
 	if !ok {
 		return over(
 			a,
-			sight.refused(protocol.Refuse(protocol.ReasonStaleAttempt, "%q is no attempt of task %s", in.AttemptID, in.TaskID)),
+			sight.refused(protocol.Refuse(protocol.ReasonStaleAttempt, "%q is not an attempt of task %s", in.AttemptID, in.TaskID)),
 		)
 	}
 	beat := engine.HeartbeatActivity{

@@ -16,7 +16,7 @@ import (
 
 // errGoneOn says that the run a child reports to has gone on as a new one, or is kept no longer: the news belongs to
 // the chain.
-var errGoneOn = errors.New("the parent has gone on as a new run")
+var errGoneOn = errors.New("the parent has continued as a new run")
 
 // owed brings one message to its target and takes it off the run that owed it, in one change. So it arrives
 // once, however many apps try.

@@ -77,7 +77,7 @@ func (b *Broker) HasNamespace(ctx context.Context, name string) error {
 
 // It says how to make one: namespaces are not made by being named.
 func noNamespace(name string) error {
-	return protocol.Refuse(protocol.ReasonNamespaceNotFound, "there is no namespace %s", name).
+	return protocol.Refuse(protocol.ReasonNamespaceNotFound, "namespace %s not found", name).
 		With("namespace", name).With("remediation", "create it with POST /api/namespaces")
 }
 
@@ -191,7 +191,7 @@ func (b *Broker) putNamespace(
 func (b *Broker) DeleteNamespace(ctx context.Context, name string) (protocol.NamespaceRemoval, error) {
 	out := protocol.NamespaceRemoval{Name: name, Status: "deleted", Deleted: map[string]int{}}
 	if name == store.DefaultNamespace {
-		return out, protocol.Refuse(protocol.ReasonNamespaceBuiltIn, "the namespace %s is built in and stays", name).
+		return out, protocol.Refuse(protocol.ReasonNamespaceBuiltIn, "namespace %s is built in and cannot be deleted", name).
 			With("name", name)
 	}
 	if err := b.leave(ctx, name, func(n store.Namespace) store.Writes {

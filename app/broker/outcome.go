@@ -98,7 +98,7 @@ func (b *Broker) activityOutcome(in protocol.CompleteItem, turn *turn) (store.Ch
 	delivery, ok := deliveryOf(in.TaskID, in.AttemptID)
 	if !ok {
 		return store.Change{}, "", protocol.Refuse(
-			protocol.ReasonStaleAttempt, "%q is no attempt of task %s", in.AttemptID, in.TaskID,
+			protocol.ReasonStaleAttempt, "%q is not an attempt of task %s", in.AttemptID, in.TaskID,
 		).With("can_continue", false)
 	}
 	h := engine.Holder{Owner: in.Owner, Incarnation: in.Incarnation, Delivery: delivery}

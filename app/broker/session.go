@@ -72,7 +72,7 @@ func checkSession(o protocol.SessionOptions, w *engine.Worker) error {
 	// Clients of the contract know a wrong id by this reason, and wrong numbers by that of their members.
 	case protocol.CheckSessionID(o.SessionID, "session_id") != nil,
 		errors.As(wrong, &refusal) && refusal.Fields["session_id"] != nil:
-		return protocol.Refuse(protocol.ReasonInvalidSession, "session_id must be 1 to 255 bytes, and not only blanks")
+		return protocol.Refuse(protocol.ReasonInvalidSession, "session_id must be 1 to 255 bytes and not only white space")
 	case refusal != nil && refusal.Fields["queue"] != nil: // longer than any queue name
 	case o.Queue != "" && o.Queue != w.Queues[0] && !slices.Contains(w.Queues, o.Queue):
 		return protocol.Refuse(protocol.ReasonSessionQueue, "worker %s does not serve queue %s", w.ID, o.Queue).

@@ -52,7 +52,7 @@ func (b *Broker) OperateSession(ctx context.Context, in protocol.SessionOperatio
 			// whom.
 			s := rows.Session(key)
 			if s == nil {
-				return store.Writes{}, protocol.Refuse(protocol.ReasonWorkerSessionNotFound, "there is no session %s", in.SessionID)
+				return store.Writes{}, protocol.Refuse(protocol.ReasonWorkerSessionNotFound, "session %s not found", in.SessionID)
 			}
 			c, err := engine.DecideSession(s, operation, now)
 			return store.Writes{

@@ -148,7 +148,7 @@ const maxInterval = protocol.MaxSeconds * time.Second
 func ParseDuration(text string) (time.Duration, error) {
 	m := isoDuration.FindStringSubmatch(text)
 	if m == nil || strings.HasSuffix(text, "T") || text == "P" {
-		return 0, fmt.Errorf("%q is no duration", text)
+		return 0, fmt.Errorf("%q is not a duration", text)
 	}
 	var sum time.Duration
 	for i, unit := range []time.Duration{7 * 24 * time.Hour, 24 * time.Hour, time.Hour, time.Minute, time.Second} {

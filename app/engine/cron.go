@@ -61,7 +61,7 @@ func parsed(text string, e expression) (expression, error) {
 	}
 	times, ok := s.(*cron.SpecSchedule)
 	if !ok { // "@every", which its caller refuses
-		return e, fmt.Errorf("%q is no cron expression", text)
+		return e, fmt.Errorf("%q is not a cron expression", text)
 	}
 	const hours = 1<<24 - 1
 	e.times, e.wildcard = times, e.wildcard || times.Hour&hours == hours
@@ -150,7 +150,7 @@ func weekday(text string) (int, error) {
 	if day, err := strconv.Atoi(text); err == nil && day >= 0 && day <= 7 {
 		return day, nil
 	}
-	return 0, fmt.Errorf("%q is no day of the week", text)
+	return 0, fmt.Errorf("%q is not a day of the week", text)
 }
 
 // next is the first time after t in a zone, zero when there is none within five years.

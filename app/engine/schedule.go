@@ -183,7 +183,7 @@ func DecideSchedule(
 }
 
 func noSchedule(k ScheduleKey) error {
-	return protocol.Refuse(protocol.ReasonScheduleNotFound, "there is no schedule %s", k.ID).With("schedule_id", k.ID)
+	return protocol.Refuse(protocol.ReasonScheduleNotFound, "schedule %s not found", k.ID).With("schedule_id", k.ID)
 }
 
 // scheduleStep is one decision on a schedule in the making.

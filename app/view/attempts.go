@@ -167,7 +167,7 @@ func parseRan(token string) (e store.RunEvent, err error) {
 		_, err = fmt.Sscan(string(raw), &at, &e.Seq, &e.Run)
 	}
 	if err != nil || strings.Count(string(raw), " ") != 2 {
-		return e, protocol.Refuse(protocol.ReasonInvalidPageToken, "%q is no page token", token)
+		return e, protocol.Refuse(protocol.ReasonInvalidPageToken, "invalid page token %q", token)
 	}
 	e.At = history.Micros(at)
 	return e, nil

@@ -140,7 +140,7 @@ func (v *View) Runs(ctx context.Context, t protocol.Target) ([]protocol.RunView,
 	err := v.store.View(ctx, func(r store.Reader) error {
 		flow, err := r.Workflow(ctx, key)
 		if errors.Is(err, store.ErrNotFound) {
-			return protocol.Refuse(protocol.ReasonInstanceNotFound, "there is no workflow %s", t.WorkflowID)
+			return protocol.Refuse(protocol.ReasonInstanceNotFound, "workflow %s not found", t.WorkflowID)
 		}
 		if err != nil {
 			return err
@@ -177,7 +177,7 @@ func parseCursor(token string) (history.Time, string, error) {
 		_, err = fmt.Sscan(at, &micros)
 	}
 	if err != nil || !ok || id == "" {
-		return history.Time{}, "", protocol.Refuse(protocol.ReasonInvalidPageToken, "%q is no page token", token)
+		return history.Time{}, "", protocol.Refuse(protocol.ReasonInvalidPageToken, "invalid page token %q", token)
 	}
 	return history.Micros(micros), id, nil
 }

@@ -178,7 +178,7 @@ func FindSchedule(ctx context.Context, st reads, k engine.ScheduleKey, removed b
 		return err
 	})
 	if errors.Is(err, store.ErrNotFound) || err == nil && !s.RemovedAt.IsZero() && !removed {
-		err = protocol.Refuse(protocol.ReasonScheduleNotFound, "there is no schedule %s", k.ID).With("schedule_id", k.ID)
+		err = protocol.Refuse(protocol.ReasonScheduleNotFound, "schedule %s not found", k.ID).With("schedule_id", k.ID)
 	}
 	return s, err
 }

@@ -103,7 +103,7 @@ func (v *View) Session(ctx context.Context, ns, id string) (protocol.SessionView
 	err = v.store.View(ctx, func(r store.Reader) error {
 		s, err := r.Session(ctx, key)
 		if errors.Is(err, store.ErrNotFound) {
-			gone := protocol.Refuse(protocol.ReasonWorkerSessionNotFound, "there is no session %s", id)
+			gone := protocol.Refuse(protocol.ReasonWorkerSessionNotFound, "session %s not found", id)
 			timeline, earlier, err := readTimeline(ctx, r, key, 0, timelineShown) // kept when the row was cleaned up
 			if len(timeline) > 0 {
 				gone.With("timeline", withRenewals(timeline, nil, false))

@@ -40,7 +40,7 @@ func (v *View) SessionTimeline(ctx context.Context, in protocol.SessionTimeline)
 		}
 		list, earlier, err := readTimeline(ctx, r, key, before, pageSize(in.PageSize, 100, timelineShown))
 		if gone && len(list) == 0 && before == 0 && err == nil {
-			return protocol.Refuse(protocol.ReasonWorkerSessionNotFound, "there is no session %s", key.ID)
+			return protocol.Refuse(protocol.ReasonWorkerSessionNotFound, "session %s not found", key.ID)
 		}
 		p.Timeline, p.NextPageToken = withRenewals(list, &s, !gone && before == 0 && s.Held(now)), earlier
 		return err
@@ -77,7 +77,7 @@ func parseEarlier(token string) (int64, error) {
 	raw, err := base64.RawURLEncoding.DecodeString(token)
 	n, bad := strconv.ParseInt(string(raw), 10, 64)
 	if err != nil || bad != nil || n <= 0 {
-		return 0, protocol.Refuse(protocol.ReasonInvalidPageToken, "%q is no page token", token)
+		return 0, protocol.Refuse(protocol.ReasonInvalidPageToken, "invalid page token %q", token)
 	}
 	return n, nil
 }

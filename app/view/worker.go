@@ -75,7 +75,7 @@ func (v *View) Worker(ctx context.Context, ns, id string) (protocol.WorkerView, 
 		}
 	}
 	if err == nil {
-		err = protocol.Refuse(protocol.ReasonWorkerNotFound, "there is no worker %s", id)
+		err = protocol.Refuse(protocol.ReasonWorkerNotFound, "worker %s not found", id)
 	}
 	return protocol.WorkerView{}, err
 }

@@ -62,7 +62,7 @@ func exactly(names ...string) cobra.PositionalArgs {
 func filled(c *cobra.Command, args []string, names ...string) error {
 	for i, a := range args {
 		if a == "" {
-			return usageError{fmt.Errorf("%s takes %s: it is empty", c.CommandPath(), names[i])}
+			return usageError{fmt.Errorf("%s takes %s, which must not be empty", c.CommandPath(), names[i])}
 		}
 	}
 	return nil
@@ -79,7 +79,7 @@ func ask[T any](p *program, c *cobra.Command, method, path string, in any, show 
 	}
 	var v T
 	if err := json.Unmarshal(raw, &v); err != nil {
-		return fmt.Errorf("read the answer: %w", err)
+		return fmt.Errorf("read the response: %w", err)
 	}
 	return show(v)
 }
@@ -127,7 +127,7 @@ func (p *program) gather(c *cobra.Command, l listing) ([]json.RawMessage, error)
 		for member, to := range map[string]any{l.member: &items, "next_page_token": &token} {
 			if raw, ok := page[member]; ok {
 				if err := json.Unmarshal(raw, to); err != nil {
-					return nil, fmt.Errorf("read %s of the answer: %w", member, err)
+					return nil, fmt.Errorf("read %s of the response: %w", member, err)
 				}
 			}
 		}
@@ -163,7 +163,7 @@ func list[T any](p *program, c *cobra.Command, l listing, head table.Row, row fu
 	for _, raw := range items {
 		var v T
 		if err := json.Unmarshal(raw, &v); err != nil {
-			return fmt.Errorf("read the answer: %w", err)
+			return fmt.Errorf("read the response: %w", err)
 		}
 		t.AppendRow(row(v))
 	}

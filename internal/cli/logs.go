@@ -87,7 +87,7 @@ func (p *program) activityOf(c *cobra.Command, args []string, run string) (strin
 			} `json:"payload"`
 		}
 		if err := json.Unmarshal(raw, &e); err != nil {
-			return "", fmt.Errorf("read the answer: %w", err)
+			return "", fmt.Errorf("read the response: %w", err)
 		}
 		if e.Type == "ActivityScheduled" && (which == "" || e.Payload.Type == which) {
 			task = e.Payload.ID

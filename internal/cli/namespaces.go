@@ -147,7 +147,7 @@ func (p *program) deleteNamespace(path func(string) string) *cobra.Command {
 					fmt.Fprintln(p.err)
 				}
 				if strings.TrimSpace(typed) != args[0] {
-					return usageError{errors.New("nothing was deleted: the name was not typed; type it, or pass --yes")}
+					return usageError{errors.New("nothing was deleted: type the name to confirm, or pass --yes")}
 				}
 			}
 			return ask(p, c, http.MethodDelete, path(args[0]), nil, func(v protocol.NamespaceRemoval) error {

@@ -81,7 +81,7 @@ func TestAForgottenSessionIsUsableAgain(t *testing.T) {
 		shell.try(0, "closed device", "sessions", "close", "device")
 		shell.try(1, "worker w may use session device until its lease ends", "sessions", "forget", "device")
 		shell.try(0, "forgotten device", "sessions", "forget", "device", "--force", "--reason", "closed by mistake")
-		shell.try(1, "there is no session device", "sessions", "forget", "device", "--force")
+		shell.try(1, "session device not found", "sessions", "forget", "device", "--force")
 		c.must(http.MethodPost, "/api/worker/sessions", create, &again)
 		if again.Session.Epoch <= first.Session.Epoch || again.Session.Status != protocol.SessionActive {
 			t.Errorf("the session is %s under epoch %d, after epoch %d", again.Session.Status, again.Session.Epoch, first.Session.Epoch)

@@ -22,7 +22,7 @@ func (p *program) typesCommand() *cobra.Command {
 			"any of them.",
 		Args: func(c *cobra.Command, args []string) error {
 			if len(args) > 1 {
-				return misused(c, errors.New("want one folder at most"))
+				return misused(c, errors.New("at most one folder is allowed"))
 			}
 			return nil
 		},

@@ -116,7 +116,7 @@ func TestWorkflowsAreStartedTalkedToAndEndedFromAShell(t *testing.T) {
 		end := []string{"workflow", verb, verb}
 		if verb == "cancel" {
 			s.try(1, "cancellation_not_supported", end...)
-			s.try(1, "to end the run at once: sojourn workflow cancel cancel --now", end...)
+			s.try(1, "to end the run immediately run: sojourn workflow cancel cancel --now", end...)
 			end = append(end, "--now")
 		}
 		s.try(0, outcome+" "+verb, append(end, "--reason", "no more of it")...)
@@ -135,19 +135,19 @@ func TestWorkflowsAreStartedTalkedToAndEndedFromAShell(t *testing.T) {
 	}
 
 	for says, args := range map[string]string{
-		"--input is a JSON array":    "signal b x --input 2",
-		"is not JSON":                "start x --input [",
-		"whole seconds":              "start x --run-timeout 1500ms",
-		"--wait waits for a run":     "start x --wait --cron @hourly",
-		"takes the id of one":        "query b",
-		"takes the type of one":      "start",
-		"--limit must be at least 1": "list --limit 0",
-		"see sojourn workflow start": "start x --inputs []",
-		"did you mean list?":         "lst",
+		"--input must be a JSON array": "signal b x --input 2",
+		"is not JSON":                  "start x --input [",
+		"whole seconds":                "start x --run-timeout 1500ms",
+		"--wait waits for a run":       "start x --wait --cron @hourly",
+		"takes the id of one":          "query b",
+		"takes the type of one":        "start",
+		"--limit must be at least 1":   "list --limit 0",
+		"see sojourn workflow start":   "start x --inputs []",
+		"did you mean list?":           "lst",
 	} {
 		s.try(2, says, append([]string{"workflow"}, strings.Fields(args)...)...)
 	}
-	s.try(2, "--input is a JSON array", "workflow", "start", "x", "--input", `{"a": 1}`)
+	s.try(2, "--input must be a JSON array", "workflow", "start", "x", "--input", `{"a": 1}`)
 	s.try(2, `unknown command or argument "workflows"`, "help", "workflows")
 	s.try(0, "List runs", "help", "workflow", "list")
 	s.try(0, "none", "workflow", "list", "--type", "nothing")

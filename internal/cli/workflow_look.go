@@ -261,7 +261,7 @@ func eventLine(raw json.RawMessage) (line, trace string, err error) {
 		Decoded  json.RawMessage `json:"decoded"`
 	}
 	if err := json.Unmarshal(raw, &e); err != nil {
-		return "", "", fmt.Errorf("read the answer: %w", err)
+		return "", "", fmt.Errorf("read the response: %w", err)
 	}
 	about := struct {
 		Activity string       `json:"activity_type"`

@@ -181,7 +181,7 @@ func (p *program) cancelWorkflow() *cobra.Command {
 			case protocol.ReasonActivityRun: // an activity run has no workflow code
 				return p.endRun(c, args[0], "cancel", f)
 			case protocol.ReasonCancelNotSupported:
-				return fmt.Errorf("%w; to end the run at once: sojourn workflow cancel %s --now", err, args[0])
+				return fmt.Errorf("%w; to end the run immediately run: sojourn workflow cancel %s --now", err, args[0])
 			}
 			return err
 		},
@@ -263,7 +263,7 @@ func (p *program) result(c *cobra.Command, id, run string) error {
 	case errors.Is(err, process.ErrStopped):
 		return fmt.Errorf("%w; run %s of %s continues", err, run, id)
 	case err != nil && protocol.ReasonOf(err) == "":
-		return fmt.Errorf("%w; what became of the run is asked for by: sojourn workflow result %s", hinted(err), id)
+		return fmt.Errorf("%w; to wait for the result run: sojourn workflow result %s", hinted(err), id)
 	case err != nil:
 		return hinted(err)
 	case asJSON(c):

@@ -46,7 +46,7 @@ func (c *httpConn) do(ctx context.Context, verb, path string, in, out any) error
 		return err
 	case status/100 == 2:
 		if err := json.Unmarshal(answer, out); err != nil {
-			return fmt.Errorf("answer of %s: %w", path, err)
+			return fmt.Errorf("response of %s: %w", path, err)
 		}
 		return nil
 	}

@@ -141,7 +141,7 @@ func (t *Text) UnmarshalJSON(raw []byte) error {
 		return json.Unmarshal(raw, (*string)(t))
 	}
 	if bytes.ContainsAny(raw, "{[") {
-		return fmt.Errorf("want a string, a number or a truth value, not %.20s", raw)
+		return fmt.Errorf("must be a string, a number or a boolean, not %.20s", raw)
 	}
 	*t = Text(raw)
 	if string(raw) == "null" {

@@ -136,7 +136,7 @@ func CheckOptions(o *SessionOptions, reacquire *bool, at func(string) string) er
 // CheckSessionID rejects a session ID that is empty or blank; field is its path.
 func CheckSessionID(id, field string) error {
 	if strings.TrimSpace(id) == "" {
-		return Invalid(field, "must be 1 to 255 bytes, and not only blanks")
+		return Invalid(field, "must be 1 to 255 bytes and not only white space")
 	}
 	return nil
 }

@@ -7,7 +7,7 @@ import "encoding/base64"
 func PageByName[T any](all []T, name func(T) string, size int, token string) (page []T, next *string, err error) {
 	after, err := base64.RawURLEncoding.DecodeString(token)
 	if err != nil {
-		return nil, nil, Refuse(ReasonInvalidPageToken, "%q is no page token", token)
+		return nil, nil, Refuse(ReasonInvalidPageToken, "invalid page token %q", token)
 	}
 	page = all
 	for len(page) > 0 && name(page[0]) <= string(after) {

@@ -127,8 +127,8 @@ func TestWrongShapesAreRefusedWithTheReason(t *testing.T) {
 		fn   any
 		want string
 	}{
-		{nil, "no function"},
-		{"index", "no function"},
+		{nil, "is not a function"},
+		{"index", "is not a function"},
 		{(func(context.Context) error)(nil), "is nil"},
 		{func() error { return nil }, "does not take a context.Context first"},
 		{func(string) error { return nil }, "does not take a context.Context first"},

@@ -78,7 +78,7 @@ func NewFunc(fn any, first reflect.Type) (*Func, error) {
 	v := reflect.ValueOf(fn)
 	want := fmt.Sprintf("want func(%s, args…) (result, error) or func(%s, args…) error", first, first)
 	if v.Kind() != reflect.Func {
-		return nil, fmt.Errorf("%T is no function; %s", fn, want)
+		return nil, fmt.Errorf("%T is not a function; %s", fn, want)
 	}
 	t := v.Type()
 	switch {

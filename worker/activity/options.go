@@ -57,7 +57,7 @@ func (p SessionRecoveryPolicy) Check() error {
 func ParseRecovery(name string, raw []byte) (*SessionRecoveryPolicy, error) {
 	var members map[string]json.RawMessage
 	if err := json.Unmarshal(raw, &members); err != nil || members == nil {
-		return nil, errors.New("recovery policy: it is no object")
+		return nil, errors.New("the recovery policy is not an object")
 	}
 	p := &SessionRecoveryPolicy{SingleflightPerSession: true}
 	for member, value := range members {

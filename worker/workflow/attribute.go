@@ -78,10 +78,10 @@ func encodeAttributes(attributes map[string]any) (json.RawMessage, error) {
 			)
 		case raw[0] == '{':
 			return nil,
-				fmt.Errorf("%w: search attribute %q is %T, want text, a number, true or false, a time, or a list of texts",
+				fmt.Errorf("%w: search attribute %q is %T, must be a string, number, boolean, time or list of strings",
 					ErrInvalidOptions, name, attributes[name])
 		case raw[0] == '[' && json.Unmarshal(raw, new([]string)) != nil:
-			return nil, fmt.Errorf("%w: search attribute %q is a list of other things than texts", ErrInvalidOptions, name)
+			return nil, fmt.Errorf("%w: search attribute %q is a list that has values other than strings", ErrInvalidOptions, name)
 		}
 	}
 	raw, err := json.Marshal(attributes)
@@ -98,7 +98,7 @@ func encodeAttributes(attributes map[string]any) (json.RawMessage, error) {
 
 func checkLabels(what string, longest int, entries map[string]any) error {
 	if len(entries) == 0 || len(entries) > protocol.MaxAttributes {
-		return fmt.Errorf("%w: %d entries of %s, want 1 to %d", ErrInvalidOptions, len(entries), what, protocol.MaxAttributes)
+		return fmt.Errorf("%w: %d entries of %s, must be 1 to %d", ErrInvalidOptions, len(entries), what, protocol.MaxAttributes)
 	}
 	for name := range entries {
 		if !protocol.IsLabel(name, longest) {

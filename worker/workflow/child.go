@@ -114,7 +114,7 @@ func AttachChild(ctx Context, workflowID string) *Child {
 	case c.scope.cancelled:
 		return &Child{c.m.settled(ErrCancelled), workflowID}
 	case workflowID == "" || len(workflowID) > protocol.MaxWorkflowID:
-		return &Child{c.m.settled(fmt.Errorf("%w: %q is no workflow id", ErrInvalidOptions, workflowID)), workflowID}
+		return &Child{c.m.settled(fmt.Errorf("%w: %q is not a valid workflow ID", ErrInvalidOptions, workflowID)), workflowID}
 	}
 	cmd := &protocol.Command{Type: protocol.AttachChildWorkflow, WorkflowID: workflowID}
 	if err := c.m.check(cmd); err != nil {
@@ -143,7 +143,7 @@ func (o *ChildOptions) command() (*protocol.Command, error) {
 		Type: protocol.StartChildWorkflow, Queue: o.Queue, ParentClosePolicy: string(o.ParentClose), WorkflowID: o.WorkflowID,
 	}
 	if o.WorkflowID != "" && !protocol.IsWorkflowID(o.WorkflowID) || ofAChild.MatchString(o.WorkflowID) {
-		return nil, fmt.Errorf("%w: %q cannot be the id of a child", ErrInvalidOptions, o.WorkflowID)
+		return nil, fmt.Errorf("%w: %q is not a valid workflow ID for a child", ErrInvalidOptions, o.WorkflowID)
 	}
 	switch o.ParentClose {
 	case "", Abandon, CancelAtOnce, AskToCancel, TerminateHard:

@@ -183,7 +183,7 @@ func wait(ctx Context, w *waiter, done func() bool, items ...Awaitable) error {
 // with their own cancellable context.
 func Select(ctx Context, items ...Awaitable) (int, error) {
 	if len(items) == 0 {
-		return -1, errors.New("select among nothing would never end")
+		return -1, errors.New("select without futures would block forever")
 	}
 	scope := ctx.inner().scope
 	won := func() int {

@@ -26,7 +26,7 @@ var (
 	ErrUnknownQuery   = errors.New("the workflow has no such query")
 	ErrQueryArguments = errors.New("the arguments do not fit the query")
 	// ErrReadOnly: code that must only look asked for something to happen.
-	ErrReadOnly = errors.New("it must only look")
+	ErrReadOnly = errors.New("it must be read-only")
 )
 
 // readOnly runs code that may only look, and nothing longer than the machine's patience; what goes wrong is the

@@ -88,7 +88,7 @@ func (s *Session) End(ctx Context) error {
 	m := ctx.inner().m
 	m.here()
 	if s.ID == "" {
-		return fmt.Errorf("%w: the session has no id", ErrInvalidOptions)
+		return fmt.Errorf("%w: the session has no ID", ErrInvalidOptions)
 	}
 	cmd := &protocol.Command{Type: protocol.EndSession, SessionID: s.ID}
 	if err := m.check(cmd); err != nil {

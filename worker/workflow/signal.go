@@ -149,7 +149,7 @@ func SignalWorkflow(ctx Context, workflowID, name string, args ...any) error {
 		return err
 	}
 	if workflowID == "" || name == "" {
-		return errors.Join(ErrInvalidOptions, errors.New("a signal needs a workflow id and a name"))
+		return errors.Join(ErrInvalidOptions, errors.New("a signal needs a workflow ID and a name"))
 	}
 	p, err := payload.EncodeArgs(args...)
 	if err != nil {

@@ -246,7 +246,7 @@ func (p *RetryPolicy) wire() (*retry.Policy, error) {
 
 func (s *WorkerSession) wire() (*protocol.SessionOptions, error) {
 	if s.ID == "" {
-		return nil, fmt.Errorf("%w: a worker session needs an id", ErrInvalidOptions)
+		return nil, fmt.Errorf("%w: the worker session has no ID", ErrInvalidOptions)
 	}
 	lease, err := wholeSeconds("Lease", s.Lease)
 	if err != nil {

@@ -21,18 +21,18 @@ func Commit[T any](ctx context.Context, s store.Store, c store.Change) (T, error
 
 // NoRun is the refusal of a run id nobody knows.
 func NoRun(id string) error {
-	return protocol.Refuse(protocol.ReasonRunNotFound, "there is no run %s", id)
+	return protocol.Refuse(protocol.ReasonRunNotFound, "run %s not found", id)
 }
 
 // NoTask is the refusal of a task id nobody knows.
 func NoTask(id string) error {
-	return protocol.Refuse(protocol.ReasonTaskNotFound, "there is no task %s", id)
+	return protocol.Refuse(protocol.ReasonTaskNotFound, "task %s not found", id)
 }
 
 // NoWorker is the answer to a caller that may not speak for a worker, as if there were none: it has no business knowing
 // that there is one.
 func NoWorker(id string) error {
-	return protocol.Refuse(protocol.ReasonWorkerNotFound, "there is no worker %s", id).With("worker_id", id)
+	return protocol.Refuse(protocol.ReasonWorkerNotFound, "worker %s not found", id).With("worker_id", id)
 }
 
 // NoSession is the same of a session.

@@ -29,7 +29,7 @@ func findOnce(ctx context.Context, r store.Reader, t protocol.Target) (*engine.R
 	if t.WorkflowID != "" {
 		f, err := r.Workflow(ctx, engine.WorkflowKey{Namespace: t.Namespace, ID: t.WorkflowID})
 		if errors.Is(err, store.ErrNotFound) {
-			return nil, flow, protocol.Refuse(protocol.ReasonInstanceNotFound, "there is no workflow %s", t.WorkflowID)
+			return nil, flow, protocol.Refuse(protocol.ReasonInstanceNotFound, "workflow %s not found", t.WorkflowID)
 		}
 		if err != nil {
 			return nil, flow, err

@@ -79,5 +79,5 @@ func ParsePage(token string) (int64, error) {
 			return n, nil
 		}
 	}
-	return 0, protocol.Refuse(protocol.ReasonInvalidPageToken, "%q is no page token", token)
+	return 0, protocol.Refuse(protocol.ReasonInvalidPageToken, "invalid page token %q", token)
 }

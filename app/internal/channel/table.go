@@ -90,7 +90,7 @@ func caller(ctx context.Context) (*worker, error) {
 	if p, ok := rpc.PrincipalFrom(ctx).(*worker); ok {
 		return p, nil
 	}
-	return nil, protocol.Refuse(protocol.ReasonUnauthorized, "the caller is no worker")
+	return nil, protocol.Refuse(protocol.ReasonUnauthorized, "only workers may call this method")
 }
 
 // table is every method a worker may call: the verbs that have other words on the wire, and those that have not.

@@ -106,7 +106,7 @@ func (d *schemas) splitCommands() error {
 	mapping, list := schema{}, []any{}
 	for _, command := range slices.Sorted(maps.Keys(commands)) {
 		if !slices.Contains(known, command) {
-			return fmt.Errorf("there is no command %s", command)
+			return fmt.Errorf("command %s not found", command)
 		}
 		s := schema{"type": "object", "properties": commands[command]}
 		names := append([]string{"type"}, needs[command]...)

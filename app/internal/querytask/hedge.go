@@ -24,7 +24,7 @@ const (
 	lookHeld = time.Second
 )
 
-var errSlow = errors.New("no answer yet")
+var errSlow = errors.New("no response yet")
 
 type firstReply struct {
 	reply store.Reply

@@ -32,7 +32,7 @@ var (
 	ErrUnclaimed  = errors.New("no worker took it in time")
 	ErrUnanswered = errors.New("no worker answered in time")
 	ErrDraining   = errors.New("the app drains")
-	ErrNoWorker   = errors.New("the last worker that could answer has left")
+	ErrNoWorker   = errors.New("the last worker that could respond has disconnected")
 )
 
 // Silent is ErrUnanswered with the workers that took the question.
@@ -315,7 +315,7 @@ func Held(q *store.Question, in protocol.CompleteItem) error {
 // NotFound says that there is no question of an id any more.
 func NotFound(kind protocol.TaskKind, id string) error {
 	if kind == protocol.KindValidation {
-		return protocol.Refuse(protocol.ReasonValidationNotFound, "there is no update validation task %s", id)
+		return protocol.Refuse(protocol.ReasonValidationNotFound, "update validation task %s not found", id)
 	}
-	return protocol.Refuse(protocol.ReasonQueryTaskNotFound, "there is no query task %s", id)
+	return protocol.Refuse(protocol.ReasonQueryTaskNotFound, "query task %s not found", id)
 }

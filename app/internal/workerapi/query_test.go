@@ -43,7 +43,7 @@ func TestARefusedQueryOutcomeSaysWhichTaskItIsAbout(t *testing.T) {
 		i.Attempt != 3 {
 		t.Errorf("got %d %v, item %+v", got.status, got.body, i)
 	}
-	f.err = protocol.Refuse(protocol.ReasonQueryTaskNotFound, "there is no query task q-1")
+	f.err = protocol.Refuse(protocol.ReasonQueryTaskNotFound, "query task q-1 not found")
 	got = ask(t, s, "POST", "/api/worker/query-tasks/q-1/fail", body, nil)
 	if got.status != 404 || got.text("reason") != "query_task_not_found" || got.text("query_task_id") != "q-1" ||
 		got.body["query_task_attempt"] != 3.0 {

@@ -102,7 +102,7 @@ func (p *Peer) holds(owner string) error {
 	}
 	if who, ok := p.Principal.(*auth.Principal); ok && who.Bound() {
 		// whose it is, is no business of one with bounds
-		return protocol.Refuse(protocol.ReasonTaskNotFound, "there is no such job")
+		return protocol.Refuse(protocol.ReasonTaskNotFound, "job not found")
 	}
 	return protocol.Refuse(
 		protocol.ReasonLeaseOwnerMismatch, "the job was given to %.64s", owner,

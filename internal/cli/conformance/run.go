@@ -368,7 +368,7 @@ func (r *runner) send(ctx context.Context, q Request, vars map[string]any) (answ
 		return a, err
 	}
 	if a.raw, err = io.ReadAll(io.LimitReader(res.Body, 32<<20)); err != nil {
-		return a, fmt.Errorf("read the answer: %w", err)
+		return a, fmt.Errorf("read the response: %w", err)
 	}
 	if body, err := decode(a.raw); err == nil {
 		a.body = body

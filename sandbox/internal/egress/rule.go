@@ -41,7 +41,7 @@ type Entry struct {
 // ParseEntry reads HOST, HOST:PORT or CIDR.
 func ParseEntry(text string) (Entry, error) {
 	bad := func(why string) (Entry, error) {
-		return Entry{}, fmt.Errorf("%q is no HOST[:PORT] or CIDR: %s", text, why)
+		return Entry{}, fmt.Errorf("%q is not a HOST[:PORT] or CIDR: %s", text, why)
 	}
 	if p, err := netip.ParsePrefix(text); err == nil {
 		if p.Addr().Is4In6() {

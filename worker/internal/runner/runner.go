@@ -100,7 +100,7 @@ func (o Options) defaults() Options {
 // Why an attempt's context ends before its code does; errors.Is on its cause.
 var (
 	ErrCancelled = errors.New("the activity was cancelled")
-	ErrLeaseLost = errors.New("the attempt is no longer this worker's")
+	ErrLeaseLost = errors.New("the attempt is no longer leased to this worker")
 	ErrDraining  = errors.New("the worker is draining")
 )
 
