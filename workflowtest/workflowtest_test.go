@@ -67,6 +67,42 @@ func orders() *worker.Registry {
 	return r
 }
 
+// The end of a session that was never started returns nil and has no effect, as in production.
+func TestTheEndOfASessionThatWasNeverStartedReturnsNil(t *testing.T) {
+	r := worker.NewRegistry()
+	r.Workflow("ends", func(ctx workflow.Context) (string, error) {
+		if err := (&workflow.Session{ID: "never"}).End(ctx); err != nil {
+			return "", err
+		}
+		s, err := workflow.StartSession(ctx, workflow.SessionOptions{})
+		if err != nil {
+			return "", err
+		}
+		text, err := workflow.ExecuteIn[string](ctx, s, "say")
+		if err != nil {
+			return "", err
+		}
+		return text, errors.Join((&workflow.Session{ID: "never"}).End(ctx), s.End(ctx))
+	})
+	r.Activity("say", func(context.Context) (string, error) { return "hello", nil })
+	workflowtest.Run(t, r, func(t *testing.T, env *workflowtest.Env) {
+		run := env.Start("ends")
+		text, err := workflowtest.Result[string](run)
+		if err != nil || text != "hello" {
+			t.Errorf("got %q, %v", text, err)
+		}
+		ends := 0
+		for _, e := range run.History() {
+			if e.Type() == "SessionEnded" {
+				ends++
+			}
+		}
+		if ends != 1 {
+			t.Errorf("%d ends are recorded, want the one of the session that was started", ends)
+		}
+	})
+}
+
 func TestWorkflowRunsWithDoublesInVirtualTime(t *testing.T) {
 	r := orders()
 	tries := 0

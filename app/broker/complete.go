@@ -185,7 +185,7 @@ func (b *Broker) recorded(
 	in protocol.CompleteItem, a protocol.CompleteAnswer, turn *turn, o change.Outcome,
 ) protocol.CompleteAnswer {
 	a.RunID, a.Outcome, a.Recorded = o.Run.ID, o.Outcome, o.Recorded
-	a.CreatedTaskIDs, a.NextTaskID = o.Created, protocol.OrNil(o.NextTask)
+	a.CreatedTaskIDs, a.NextTaskID, a.Warnings = o.Created, protocol.OrNil(o.NextTask), o.Warnings
 	a.RunStatus, _, _ = protocol.PublicRun(o.Run.Status, true, o.Run.Task != nil)
 	b.opt.Metrics.completed(in.Kind, o.Outcome)
 	b.opt.Metrics.rebuilt(in.Recovered)

@@ -11,8 +11,41 @@ import (
 // A completed workflow task brings commands. Each is turned into events here, in the order they were given,
 // because a replayer gives the same commands in the same order and matches them to those events one by one.
 
-// command applies one command of an accepted completion. Each leaves at least one event. All take the next
-// command sequence but those about updates and selections.
+// MaxUnrecorded is the most end_session commands in a row that leave no event. Workers send such commands with each
+// completion until a later command is recorded, so the next one is recorded to bound them.
+const MaxUnrecorded = 100
+
+// commands applies the commands of an accepted completion. An end_session command of a session that was never started
+// leaves no event. It takes its sequence nevertheless, because workers number all commands, unless it is the last
+// command: then its worker sends it again, under the same sequence, with the next completion.
+func (st *step) commands(commands []protocol.Command) error {
+	unrecorded := int64(0) // commands since the last one that was recorded
+	for _, c := range commands {
+		before := st.CommandSeq
+		if c.Type == protocol.EndSession && !st.startedSession(c.SessionID) {
+			st.d.Answer.Warnings = append(st.d.Answer.Warnings, protocol.Warning{
+				Code: protocol.WarnSessionMissing, Subject: c.SessionID,
+				Message: "the workflow never started the session; end_session had no effect",
+			})
+			if unrecorded < MaxUnrecorded {
+				st.CommandSeq++
+				unrecorded++
+				continue
+			}
+		}
+		if err := st.command(c); err != nil {
+			return err
+		}
+		if st.CommandSeq > before {
+			unrecorded = 0
+		}
+	}
+	st.CommandSeq -= unrecorded
+	return nil
+}
+
+// command applies one command. Each leaves at least one event. All take the next command sequence but those about
+// updates and selections.
 func (st *step) command(c protocol.Command) error {
 	seq := st.CommandSeq + 1
 	switch c.Type {

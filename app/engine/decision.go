@@ -39,6 +39,8 @@ type Answer struct {
 	Returned int      // how often in a row the released task was returned without having been started
 	Blamed   []string // losses whose suspects are cleared, since this task ended its executor as their only suspect
 	Refused  error    // the caller is refused, though something was written: a late result that sets its task free
+
+	Warnings []protocol.Warning // about commands that had no effect
 }
 
 // SessionChange is what becomes of one session, with what its timeline says of it.

@@ -10,6 +10,7 @@ import (
 
 func TestTheGuideSaysTheNumbersOfTheEngine(t *testing.T) {
 	const writing = "guide/workflows-in-go.md"
+	docnumbers.In(t, "guide/histories.md", "After {} such commands in a row", MaxUnrecorded)
 	docnumbers.In(t, "guide/debug.md", "| `running` | a worker runs it | `worker_id`, `since` | after {} failures |", failedEnough)
 	docnumbers.In(t, "guide/debug.md", "| `retry_backoff` | its last attempt failed | `until`, `failures`, `detail` | after {} failures |", failedEnough)
 	docnumbers.In(t, "guide/debug.md", "its workflow code failed at least {} times in a row", taskFailed)

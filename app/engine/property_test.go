@@ -118,7 +118,7 @@ func someCommands(rt *rapid.T, seq int, next int64) string {
 		`schedule_activity activity_type=a cancellation_policy=abandon retry_policy={"max_attempts":3} start_to_close_timeout=10`,
 		"start_timer delay_seconds=5", "open_signal_wait signal_name=x", "open_signal_wait signal_name=y timeout_seconds=5",
 		"open_condition_wait condition_key=k timeout_seconds=9", "open_condition_wait condition_wait_occurrence_id=o",
-		"start_session", "end_session session_id=RUN-1",
+		"start_session", "end_session session_id=RUN-1", "end_session session_id=s",
 		fmt.Sprintf("cancel_activity target=%d", seq), fmt.Sprintf("cancel_timer target=%d", seq),
 		"record_version_marker change_id=c version=1",
 		"signal_workflow workflow_id=wf signal_name=x", "start_child_workflow workflow_type=c parent_close_policy=terminate",

@@ -437,6 +437,9 @@ func (s *stage) take(d Decision) string {
 	}
 	s.history = append(s.history, d.Events...)
 	out := short(d.Events)
+	for _, w := range d.Answer.Warnings {
+		out += fmt.Sprintf("warning %s of %s: %s\n", w.Code, shortID(w.Subject), w.Message)
+	}
 	for _, c := range d.Sessions {
 		sess := c.Session
 		s.sessions[sess.ID] = &sess

@@ -136,8 +136,8 @@ func (st *step) startSession(c protocol.Command, seq int64) {
 // of them are refused. Ending one that has ended is recorded and does nothing, so code may end a session in its
 // clean-up without asking first.
 func (st *step) endSession(c protocol.Command, seq int64) {
-	s, ok := st.session(c.SessionID)
-	if !ok || s.Door != DoorWorkflow || s.WorkflowID != st.WorkflowID || s.Terminal {
+	s, _ := st.session(c.SessionID)
+	if s.Terminal || !st.startedSession(c.SessionID) {
 		st.emit(&history.SessionEnded{CommandSequence: seq, SessionID: c.SessionID, Effect: "already_ended"})
 		return
 	}
@@ -151,6 +151,12 @@ func (st *step) endSession(c protocol.Command, seq int64) {
 	// The cancelled activities have changed its counts.
 	s, _ = st.session(c.SessionID)
 	st.close(s, ReasonEndedByFlow)
+}
+
+// startedSession reports whether the session exists and a run of this workflow ID started it.
+func (st *step) startedSession(id string) bool {
+	s, ok := st.session(id)
+	return ok && s.Door == DoorWorkflow && s.WorkflowID == st.WorkflowID
 }
 
 // endChain ends the workflow-scoped sessions of the workflow id, because its last run closes: nobody could use

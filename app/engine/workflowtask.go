@@ -119,10 +119,8 @@ func (in CompleteTask) decide(st *step) error {
 		// with it.
 		commands = st.settleWaits(in.Commands, commands)
 	}
-	for _, c := range commands {
-		if err := st.command(c); err != nil {
-			return err
-		}
+	if err := st.commands(commands); err != nil {
+		return err
 	}
 	// Kept for a worker that sends the same completion again.
 	st.Last = &Completed{Number: in.Number, Delivery: in.Delivery, Owner: in.Owner, Hash: in.Hash}

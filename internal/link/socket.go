@@ -260,6 +260,7 @@ func (c *socketConn) Complete(
 	for i, r := range said.Items {
 		out.Items[i] = protocol.CompleteAnswer{
 			TaskID: r.ID, Outcome: r.Outcome, Recorded: r.Recorded, CreatedTaskIDs: r.Created, Then: r.Then, Error: r.Error,
+			Warnings: r.Warnings,
 		}
 		if r.Reason != "" {
 			out.Items[i].Reason = &r.Reason

@@ -254,7 +254,8 @@ type SessionStarted struct {
 	Options         json.RawMessage `json:"options,omitempty"`
 }
 
-// SessionEnded records an end_session command; Effect is "ended", or "already_ended" the second time.
+// SessionEnded records an end_session command; Effect is "ended", or "already_ended" the second time. Histories of
+// older builds have "already_ended" also for a session that was never started.
 type SessionEnded struct {
 	CommandSequence int64  `json:"command_sequence,omitempty"`
 	SessionID       string `json:"session_id"`

@@ -495,7 +495,8 @@ type JobReceipt struct {
 	Recorded bool       `json:"recorded"`
 	Reason   string     `json:"reason,omitempty"`
 	Created  []string   `json:"createdJobIds,omitempty"`
-	Then     *Taken     `json:"then,omitempty"` // as in CompleteAnswer
+	Then     *Taken     `json:"then,omitempty"`     // as in CompleteAnswer
+	Warnings []Warning  `json:"warnings,omitempty"` // as in CompleteAnswer
 	Error    *ErrorBody `json:"error,omitempty"`
 }
 

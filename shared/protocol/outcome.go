@@ -63,6 +63,7 @@ func (o JobOutcome) message(otherwise string) string {
 func (a CompleteAnswer) Receipt(id string) JobReceipt {
 	r := JobReceipt{
 		ID: id, Outcome: a.Outcome, Recorded: a.Recorded, Created: a.CreatedTaskIDs, Then: a.Then, Error: a.Error,
+		Warnings: a.Warnings,
 	}
 	if a.Reason != nil {
 		r.Reason = *a.Reason

@@ -337,9 +337,9 @@ type ListAnswer struct {
 type Warning struct {
 	// unknown_attribute: neither registered in the namespace nor on any run of it; unknown_member: the route does not read
 	// the member; unknown_build: no worker has registered the build; name_not_allowed: the imported name is not
-	// allowed for a new run
+	// allowed for a new run; session_missing: end_session of a session that the workflow never started
 	Code    string `json:"code"`
-	Subject string `json:"subject"` // the attribute or the member, as the request names it
+	Subject string `json:"subject"` // the attribute, the member or the session, as the request names it
 	Message string `json:"message"` // for people
 }
 
@@ -349,6 +349,7 @@ const (
 	WarnUnknownMember    = "unknown_member"
 	WarnUnknownBuild     = "unknown_build"
 	WarnName             = "name_not_allowed"
+	WarnSessionMissing   = "session_missing"
 )
 
 // WarningOf returns the warning about a member that a check rejects with err; none if err is nil.

@@ -336,19 +336,21 @@ func LostReason(end string) string {
 
 // CompleteAnswer is the answer to one item.
 type CompleteAnswer struct {
-	TaskID         string     `json:"task_id"`
-	Attempt        int64      `json:"workflow_task_attempt,omitempty"`
-	AttemptID      string     `json:"activity_attempt_id,omitempty"`
-	RunID          string     `json:"run_id,omitempty"`
-	Outcome        string     `json:"outcome"` // completed, failed, waiting_for_history, returned, rejected, unknown
-	Recorded       bool       `json:"recorded"`
-	RunStatus      string     `json:"run_status,omitempty"`
-	CreatedTaskIDs []string   `json:"created_task_ids,omitempty"`
-	NextTaskID     *string    `json:"next_task_id,omitempty"`
-	Reason         *string    `json:"reason"`
-	Then           *Taken     `json:"then,omitempty"`  // the turn that came with the result counts; absent: it does not
-	Error          *ErrorBody `json:"error,omitempty"` // in a batch: this item's refusal, the others stand
-	Err            error      `json:"-"`
+	TaskID         string   `json:"task_id"`
+	Attempt        int64    `json:"workflow_task_attempt,omitempty"`
+	AttemptID      string   `json:"activity_attempt_id,omitempty"`
+	RunID          string   `json:"run_id,omitempty"`
+	Outcome        string   `json:"outcome"` // completed, failed, waiting_for_history, returned, rejected, unknown
+	Recorded       bool     `json:"recorded"`
+	RunStatus      string   `json:"run_status,omitempty"`
+	CreatedTaskIDs []string `json:"created_task_ids,omitempty"`
+	NextTaskID     *string  `json:"next_task_id,omitempty"`
+	Reason         *string  `json:"reason"`
+	Then           *Taken   `json:"then,omitempty"` // the turn that came with the result counts; absent: it does not
+	// Warnings are about accepted commands that had no effect. The response to a repeated report has none.
+	Warnings []Warning  `json:"warnings,omitempty"`
+	Error    *ErrorBody `json:"error,omitempty"` // in a batch: this item's refusal, the others stand
+	Err      error      `json:"-"`
 }
 
 // Uncertain gives an answer that the store could not be asked for its words: what was reported may be recorded all the

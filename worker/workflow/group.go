@@ -41,8 +41,9 @@ func (m *Machine) commands() ([]protocol.Command, error) {
 		}
 	}
 	out := slices.Grow(answers, len(open))
-	for _, p := range open {
-		c := *p.command
+	for i := range open {
+		open[i].sent = true
+		c := *open[i].command
 		if c.Type == protocol.ContinueAsNew {
 			c.Buffers, c.Unreceived = true, m.unreceived()
 		}

@@ -105,6 +105,8 @@ type issued struct {
 	command *protocol.Command
 	seq     int64 // 0 for a terminal command
 	known   bool  // it was issued when its event was at hand, and agrees with it
+	sent    bool  // Apply has returned it
+	passed  bool  // an end of a session that the history received after it was sent does not record; see skipEnds
 }
 
 // ErrGap says that events between what the machine has seen and what it was given are missing.
@@ -147,9 +149,15 @@ func (noNames) WorkflowName(fn any) (string, error) {
 func (m *Machine) Seen() int64 { return m.seen }
 
 // Unconfirmed is how many commands the machine has returned, or would return now, that no event of the history it was
-// given records yet. It is 0 again once a task has shown it what became of its last completion.
+// given records yet. It is 0 again once a task has shown it what became of its last completion. An end of a session
+// that the history should contain by then does not count, although Apply still returns it: see skipEnds.
 func (m *Machine) Unconfirmed() int {
-	n := len(m.queue) - m.head
+	n := 0
+	for i := range m.queue[m.head:] {
+		if !m.queue[m.head+i].passed {
+			n++
+		}
+	}
 	for _, a := range m.answers {
 		if m.says(a) != nil {
 			n++
@@ -206,6 +214,9 @@ func (m *Machine) Apply(task *protocol.WorkflowTask, events []history.Event) ([]
 		return nil, m.fault
 	}
 	m.recorded, m.answered, m.taken = nil, nil, nil
+	if len(events) > 0 {
+		m.passEnds()
+	}
 	return m.commands()
 }
 

@@ -3,6 +3,7 @@ package workflow
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 	"path"
 	"reflect"
 	"runtime"
@@ -113,8 +114,42 @@ func showBlob(blob string) string {
 	return text
 }
 
+// skipEnds removes ends of sessions from the head of the queue whose sequence is below that of a recorded command. The
+// app writes no event for the end of a session that was never started, but the command keeps its sequence. Until a
+// later command is recorded, the app may also have refused the completion, so Apply returns the end again.
+func (m *Machine) skipEnds(below int64) {
+	for m.head < len(m.queue) {
+		p := &m.queue[m.head]
+		if p.command.Type != protocol.EndSession || p.known || p.seq >= below {
+			return
+		}
+		m.pop()
+	}
+}
+
+// passEnds marks the ends of sessions at the head of the queue that an earlier call of Apply returned. Nothing before
+// them is unconfirmed, so the app has accepted their completion without an event, or refused it.
+func (m *Machine) passEnds() {
+	for i := m.head; i < len(m.queue); i++ {
+		p := &m.queue[i]
+		if p.command.Type != protocol.EndSession || !p.sent {
+			return
+		}
+		p.passed = true
+	}
+}
+
+// pop removes the command at the head of the queue.
+func (m *Machine) pop() {
+	m.queue[m.head] = issued{}
+	if m.head++; m.head == len(m.queue) {
+		m.queue, m.head = m.queue[:0], 0
+	}
+}
+
 // confirm matches an event that records a command with the first command that is not confirmed.
 func (m *Machine) confirm(seq int64, e *history.Event) {
+	m.skipEnds(seq)
 	if m.head == len(m.queue) || m.queue[m.head].seq == 0 {
 		m.fault = m.mismatch(seq, e, describe(e.Data), "no further command")
 		return
@@ -136,10 +171,7 @@ func (m *Machine) confirm(seq int64, e *history.Event) {
 			return
 		}
 	}
-	*p = issued{}
-	if m.head++; m.head == len(m.queue) {
-		m.queue, m.head = m.queue[:0], 0
-	}
+	m.pop()
 }
 
 // remembers says whether a value that the machine made up itself is the recorded one.
@@ -159,6 +191,7 @@ func (m *Machine) conclude(e *history.Event) {
 	if _, ok := e.Data.(*history.WorkflowContinuedAsNew); ok {
 		want = protocol.ContinueAsNew
 	}
+	m.skipEnds(math.MaxInt64)
 	is := "no further command"
 	if m.head < len(m.queue) {
 		if is = describeCommand(m.queue[m.head].command); m.queue[m.head].command.Type == want {

@@ -166,9 +166,11 @@ func TestEveryKindOfDifferenceIsReported(t *testing.T) {
 		"another change": {seq(version("x")), seq(version("y")), []string{`change "x"`, `wait for signal "end"`}},
 		"another signal": {wait("x"), wait("y"), []string{`signal "x"`, `signal "y"`}},
 		"session start":  {seq(session), seq(timer), []string{`start of session "RUN-1"`, "a timer"}},
-		"session end":    {seq(end("x")), seq(end("y")), []string{`end of session "x"`, `end of session "y"`}},
-		"signalled":      {seq(send("x")), seq(send("y")), []string{`workflow "x"`, `workflow "y"`}},
-		"not cancelled":  {seq(cancelled), seq(timer), []string{"cancellation of timer 1", `wait for signal "end"`}},
+		"session end": {
+			seq(session, end("RUN-1")), seq(session, end("y")), []string{`end of session "RUN-1"`, `end of session "y"`},
+		},
+		"signalled":     {seq(send("x")), seq(send("y")), []string{`workflow "x"`, `workflow "y"`}},
+		"not cancelled": {seq(cancelled), seq(timer), []string{"cancellation of timer 1", `wait for signal "end"`}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			err := replayedBy(t, c.ran, c.replayed)

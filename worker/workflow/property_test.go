@@ -26,7 +26,7 @@ type stmt struct {
 var ops = []string{
 	"activity", "activity", "sleep", "receive", "join", "race", "go", "effect", "version", "session", "begin", "await",
 	"either", "scope", "id",
-	"child", "until", "ready", "memo",
+	"child", "until", "ready", "memo", "end",
 }
 
 func programs(depth int) *rapid.Generator[[]stmt] {
@@ -170,6 +170,9 @@ func (st *state) run(ctx workflow.Context, program []stmt) {
 			st.say(ctx, "ready %v %v", workflow.Until(ctx, f.Ready), f.Ready())
 		case "memo":
 			st.say(ctx, "memo %v", workflow.UpsertMemo(ctx, map[string]any{"n": s.N}))
+		case "end": // of a session that was never started, that is started later, or that is started already
+			id := []string{"none", "s", "RUN-2", "RUN-6"}[s.N]
+			st.say(ctx, "end %v", (&workflow.Session{ID: id}).End(ctx))
 		case "id":
 			st.say(ctx, "id %s", workflow.NewID(ctx))
 		}

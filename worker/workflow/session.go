@@ -83,7 +83,8 @@ func ExecuteIn[T any](ctx Context, s *Session, nameOrFunc any, args ...any) (T, 
 }
 
 // End ends the session: its running activities are cancelled and late results of them refused, what is scheduled in it
-// later fails. Ending it twice does nothing, and a cancelled context is no hindrance.
+// later fails. Ending it twice does nothing, and a cancelled context is no hindrance. Ending a session that this
+// workflow ID never started does nothing either; the worker logs a warning.
 func (s *Session) End(ctx Context) error {
 	m := ctx.inner().m
 	m.here()

@@ -73,6 +73,8 @@ type workflowOutcome struct {
 	Created   []string `json:"created_task_ids"`
 	Next      *string  `json:"next_task_id"`
 	Reason    *string  `json:"reason"`
+	// Warnings are about accepted commands that had no effect.
+	Warnings []protocol.Warning `json:"warnings,omitempty"`
 }
 
 func workflowResponse(a protocol.CompleteAnswer) answer {
@@ -83,7 +85,7 @@ func workflowResponse(a protocol.CompleteAnswer) answer {
 	return answer{http.StatusOK, workflowOutcome{
 		TaskID: a.TaskID, Attempt: a.Attempt, Outcome: a.Outcome, Recorded: a.Recorded, RunID: a.RunID,
 		RunStatus: a.RunStatus, Created: created,
-		Next: a.NextTaskID, Reason: a.Reason,
+		Next: a.NextTaskID, Reason: a.Reason, Warnings: a.Warnings,
 	}}
 }
 

@@ -92,7 +92,7 @@ func (r *Runner) activity(t *protocol.ActivityTask, came arrival) (kept bool) {
 	if item.Returned != "" {
 		until = later(until, time.Now().Add(handBackTime))
 	}
-	r.report.add(entry{a.task.FairnessClass, item, until, turn})
+	r.report.add(entry{a.task.FairnessClass, item, until, turn, a.task.WorkflowID})
 	return turn.keeps()
 }
 

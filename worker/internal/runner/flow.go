@@ -62,6 +62,7 @@ func (r *Runner) workflow(t *protocol.WorkflowTask, came arrival) {
 	// The lease may expire as late as a lease that was granted when the worker read the task; the app decides.
 	r.report.add(entry{
 		class: t.FairnessClass, item: item, until: later(r.leases.until(lease), came.read.Add(r.opt.AttemptLease)),
+		workflowID: t.WorkflowID,
 	})
 }
 

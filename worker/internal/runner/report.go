@@ -35,6 +35,8 @@ type entry struct {
 	item  protocol.CompleteItem
 	until time.Time // no use after that: the lease is over
 	turn  *turn     // that goes with it; nil: none
+
+	workflowID string // for log lines; empty: the outcome has no commands
 }
 
 // report sends outcomes. A task's slot is free once its outcome is queued here. The queue is bounded, so that
@@ -321,6 +323,7 @@ func (p *report) once(batch []entry, req protocol.CompleteRequest, got share) (a
 		case a.Items[i].Error != nil && a.Items[i].Error.Reason.Away():
 			again = append(again, i)
 		default:
+			p.r.logWarnings(batch[i], a.Items[i].Warnings)
 			p.r.answered(req.Items[i], a.Items[i])
 			batch[i].turn.settleTurn(&a.Items[i], sent)
 			batch[i].turn = nil
@@ -389,6 +392,18 @@ func (r *Runner) answered(item protocol.CompleteItem, a protocol.CompleteAnswer)
 		r.cache.drop(runOf(item.TaskID))
 	}
 	r.dropped(item, string(a.Error.Reason)+": "+a.Error.Message)
+}
+
+// logWarnings logs the warnings of the app about the commands of an outcome. A command without an event is sent with
+// each completion until a later command is recorded, so a warning is logged once for each run and subject.
+func (r *Runner) logWarnings(e entry, list []protocol.Warning) {
+	for _, w := range list {
+		run := runOf(e.item.TaskID)
+		if w.Code == protocol.WarnSessionMissing && r.warned.first(run+" "+w.Subject, w.Code) {
+			r.log.Warn().Str("workflow_id", e.workflowID).Str("run_id", run).Str("session_id", w.Subject).
+				Msg("workflow ended a session that it never started; the end had no effect")
+		}
+	}
 }
 
 // The types of the failures that replace refused outcomes. The failure for an outcome that is too large has the reason

@@ -131,6 +131,7 @@ type Runner struct {
 	cache    *cache
 	loose    runaways
 	stacks   stacks
+	warned   stacks // warnings of the app that were logged, by run and subject
 	replays  *replays
 	refusals refusals
 	loops    []*loop

@@ -94,9 +94,10 @@ func (r *Runner) then(a *attempt, item *protocol.CompleteItem) *turn {
 		commands, err = k.machine.Apply(of, behind)
 	}
 	// Something else may move the run: it wants more already, there are events that are not known here, or other
-	// steps are open whose results may be stored before this one. Then a workflow task decides, which sees them in
+	// steps are open whose results may be stored before this one. Ends of sessions that were never started do not
+	// count: Apply returns them with the commands of this turn. Then a workflow task decides, which sees them in
 	// their order.
-	if err == nil && (len(commands) > 0 || k.machine.Seen() < a.task.LastSequence || !k.machine.Lone(seq)) {
+	if err == nil && (k.machine.Seen() < a.task.LastSequence || !k.machine.Lone(seq)) {
 		t.back() // it has seen nothing that did not happen
 		return nil
 	}
