@@ -58,7 +58,7 @@ func TestAnUpdateIsAnsweredAndTheWorkflowGoesOn(t *testing.T) {
 		a.register("w")
 		a.parked("one")
 		if v := a.view(protocol.Target{WorkflowID: "one"}); *v.WaitKind != "condition" ||
-			!strings.Contains(*v.WaitReason, "condition ready") {
+			!strings.Contains(*v.WaitReason, `condition "ready"`) {
 			t.Fatalf("waits for %s: %s", *v.WaitKind, *v.WaitReason)
 		}
 		waiting := a.sent(set("one", "completed"))

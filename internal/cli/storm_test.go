@@ -101,16 +101,33 @@ func (s *storm) goesOn() {
 	})
 }
 
-// strike kills one worker and freezes another, kills the apps one by one, and brings back what it struck: every other
-// killed worker under its old id, as a supervisor would, and the others as somebody new. The frozen one stands still
-// for longer than its leases.
+// inTurn waits until a worker begins a turn, which takes 200 ms, and takes it out of the list of workers to strike.
+func (s *storm) inTurn() (id string) {
+	s.t.Helper()
+	since := time.Now()
+	until(s.t, "a worker begins a turn", func() bool {
+		for _, l := range ledger(s.t, s.ledger) {
+			if l.At.After(since) && slices.Contains(s.workers, l.Worker) {
+				id = l.Worker
+			}
+		}
+		return id != ""
+	})
+	s.workers = slices.DeleteFunc(s.workers, func(w string) bool { return w == id })
+	return id
+}
+
+// strike freezes a worker in the middle of a turn for longer than its leases, kills another, kills the apps one by one,
+// and restarts what it killed: the killed worker alternately under its old ID, as a supervisor would, and under a new
+// one.
 func (s *storm) strike(round int, still time.Duration) {
 	s.t.Helper()
-	killed, frozen := s.next(), s.next()
+	frozen := s.inTurn()
 	if err := s.node[frozen].cmd.Process.Signal(syscall.SIGSTOP); err != nil {
 		s.t.Fatal(err)
 	}
 	thaw := time.After(still)
+	killed := s.next()
 	s.node[killed].kill()
 	if round%2 == 1 {
 		s.begins(killed)
