@@ -63,8 +63,9 @@ func (st *step) scheduleActivity(c protocol.Command, seq int64) {
 		}, "")
 		return
 	}
-	// The holder left and the policy wants the loss of its state to be noticed. One task is told, and the
-	// session is free for the next; others that wait are told as well.
+	// The worker that held the session was drained, and the release policy requires the loss of the session's state to
+	// fail a task. This activity fails, and the session becomes free for the next one. Other activities that wait for
+	// the session fail as well.
 	if sess.Drained {
 		sess.Drained = sess.Ready > 0
 		st.keep(sess)
@@ -103,7 +104,8 @@ func (st *step) endActivity(a Activity, by bool) {
 	switch {
 	case a.State == Ready:
 		s.unready()
-	// Under the session's own epoch the attempt is one of those that fill its cap.
+	// The attempt runs under the session's current epoch, so it counts towards the session's limit of running
+	// activities.
 	case a.State == LeasedState && a.Epoch == s.Epoch:
 		s.Active = max(0, s.Active-1)
 		if by && s.HeldBy(a.Owner, st.now.Time) {
@@ -122,8 +124,9 @@ func (st *step) endActivity(a Activity, by bool) {
 	st.keep(s)
 }
 
-// unran takes back an attempt that never reached its worker. The next attempt may then be the first that the
-// session's holder sees, and only the first is told that the session is new and its state has to be built.
+// unran undoes an attempt that never reached its worker. If this attempt was the first of the epoch, the next attempt
+// becomes the first: only the first attempt of an epoch carries the flag that the worker must build the session's
+// state.
 func (st *step) unran(a Activity) {
 	if s, ok := st.session(a.SessionID); ok && a.SessionID != "" && s.Epoch == a.Epoch && a.New {
 		s.Fresh = true
@@ -166,7 +169,8 @@ func (st *step) holdsActivity(seq int64, h Holder, epoch int64) (Activity, error
 		}
 		return Activity{}, err.With("cancel_requested", true)
 	}
-	// An activity that is gone was ended by its workflow or by time, so its worker is told to stop as well.
+	// If the activity no longer exists, its workflow or a timeout ended it, so the refusal also asks the worker to
+	// cancel.
 	if !ok || a.State != LeasedState || a.Delivery != h.Delivery {
 		return Activity{}, protocol.Refuse(
 			protocol.ReasonStaleAttempt, "attempt %s has ended", AttemptID(st.ID, seq, h.Delivery),
@@ -198,8 +202,8 @@ func (st *step) superseded(a Activity) bool {
 	return a.SessionID != "" && ok && s.Door == DoorWorkflow && s.Epoch != a.Epoch
 }
 
-// refuseSuperseded sets the task free and refuses its late result. Both are stored: a plain refusal would leave
-// the task leased to a worker that was just told to stop.
+// refuseSuperseded releases the task and refuses its late result in the same commit. A refusal alone would leave the
+// task leased to a worker that has stopped it.
 func (st *step) refuseSuperseded(a Activity) {
 	s, _ := st.session(a.SessionID)
 	st.release(a, "stale_session_epoch", false)
@@ -210,8 +214,8 @@ func (st *step) refuseSuperseded(a Activity) {
 
 // sessionLost reports whether the attempt runs in a session that was created by session options and whose holder lost
 // it: the holder's lease expired, or another worker acquired the session. Session options limit how many activities run
-// at once, and an attempt that continued beside the attempts of the next holder would exceed that limit. A session of
-// soft affinity has no such limit, so its running attempts may finish.
+// at once, and if this attempt continued, it would run in parallel with those of the next holder and exceed that limit.
+// A session of soft affinity has no such limit, so its running attempts may finish.
 func (st *step) sessionLost(a Activity) bool {
 	s, ok := st.session(a.SessionID)
 	return a.SessionID != "" && ok && s.Door == DoorWorker && s.Fallback == 0 && !s.Terminal &&
@@ -326,8 +330,8 @@ func (in FailActivity) decide(st *step) error {
 	return nil
 }
 
-// timeoutOf is the timeout by which a worker saw its attempt end, so that history tells it like a timeout that
-// the app noticed. Workers usually notice first. It is empty for other failures.
+// timeoutOf returns the type of the timeout by which a worker ended its attempt, so that history records the same event
+// as for a timeout that the app noticed. Workers usually notice a timeout first. It returns "" for other failures.
 func timeoutOf(f protocol.Failure) string {
 	if f.Kind == "timeout" {
 		switch f.TimeoutType {
@@ -385,8 +389,8 @@ func exception(f protocol.Failure) json.RawMessage {
 	return raw(e)
 }
 
-// tryAgain ends an attempt with a failure or a timeout. Another attempt follows when the policy allows one and
-// nobody asked the activity to stop, else the activity ends.
+// tryAgain ends an attempt with a failure or a timeout. The activity is retried if its retry policy allows it and no
+// cancellation was requested; otherwise the activity ends.
 func (st *step) tryAgain(a Activity, f history.Failure, timeout, hash string) {
 	delay, again := a.Retry.Next(a.Failures+1, f.ExceptionType, f.NonRetryable)
 	if !again || a.Cancel {
@@ -517,8 +521,8 @@ func (in ReleaseActivity) decide(st *step) error {
 		st.d.Answer = Answer{Outcome: "returned", Recorded: true}
 		return nil
 	}
-	// A worker that gives the task back by itself and stays could not begin it; one that drains says nothing about the
-	// task.
+	// A worker that returns a task and continues to run could not begin it. A worker that returns a task because it
+	// drains implies nothing about the task.
 	if in.Owner != "" && !in.Counts && in.Why != ReturnedDraining && in.Why != ReturnedUnstarted {
 		st.handBack(a, in.Why)
 	} else {
@@ -574,8 +578,8 @@ func (st *step) release(a Activity, why string, undone bool) {
 	st.readyAgain(a)
 }
 
-// Packages of a handler that are being installed are there soon, and those that somebody named wrongly are once that is
-// mended: such an activity is offered again sooner than others, the first times.
+// An activity that waits for packages of its handler is retried with a shorter back-off than others for the first
+// packagesTries returns: the installation ends soon, or the operator corrects a wrong package name.
 const (
 	packagesLook  = 10 * time.Second
 	packagesTries = 30
@@ -607,8 +611,8 @@ func (st *step) handBack(a Activity, why string) {
 	st.readyAgain(a)
 }
 
-// cancelledInstead ends a leased activity that was asked to stop and that nobody works on now. Handing it out
-// again would begin work that its workflow has given up.
+// cancelledInstead ends a leased activity whose cancellation was requested and that no worker runs now. A retry would
+// begin work that its workflow has cancelled.
 func (st *step) cancelledInstead(a Activity, why string) bool {
 	if a.Cancel {
 		st.cancelled(a, cancelledByFlow+": "+why)
@@ -745,8 +749,8 @@ func (s *Run) asked(d *history.ActivityCancelRequested) {
 	}
 }
 
-// cancelled ends an activity without its worker's word. The worker learns of it at its next renewal, which is
-// refused.
+// cancelled ends an activity without a report of its worker. The worker's next renewal is refused, and the refusal asks
+// it to cancel.
 func (st *step) cancelled(a Activity, why string) {
 	st.interrupted(a)
 	st.endActivity(a, false)

@@ -6,11 +6,11 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// Who may have a task is decided here and nowhere else. A poll, a hand-over after a commit, a claim by id and a
-// turn with a result all ask Admit, and wait.go asks it too for its explanations. Were a rule in two places, a
-// task could be handed to a worker that is then refused, or wait for a reason that nobody can see.
+// Only this file decides whether a worker may run a task. A poll, a dispatch after a commit, a claim by task ID and an
+// eager workflow task all call Admit, and wait.go calls Admit for its explanations. If a rule existed in two places, a
+// task could be dispatched to a worker and then refused, or wait for a reason that no explanation shows.
 
-// Verdict is whether a worker may have a task, and if not, why: the reason of a refusal, and the wait that
+// Verdict reports whether a worker may run a task, and if not, why: the reason of the refusal, and the wait that
 // follows from it.
 type Verdict struct {
 	OK     bool
@@ -20,11 +20,11 @@ type Verdict struct {
 
 func admitted() Verdict { return Verdict{OK: true} }
 
-// worded says whether somebody wants to know why not. Whoever looks for one worker among many does not, and
-// making the words costs more than the judgement itself.
+// worded reports whether the caller needs the explanation of a refusal. A search for one worker among many does not
+// need explanations, and building one costs more than the check.
 type worded bool
 
-// refused is a verdict against a worker, with its wait if somebody asked for words.
+// refused returns a verdict against a worker, with its wait if the caller needs an explanation.
 func (asked worded) refused(r protocol.Reason, why protocol.WaitReason, w protocol.Wait) Verdict {
 	if !asked {
 		return Verdict{Reason: r}
@@ -64,8 +64,8 @@ func Admit(t Wanted, l Lessee, now time.Time) Verdict { return admit(&t, &l, now
 // Admits is Admit for callers that ask about many workers: the same rules, without a word about why not.
 func Admits(t Wanted, l Lessee, now time.Time) bool { return admit(&t, &l, now, false).OK }
 
-// admit asks the rules from the most general to the most particular, so that the reason it gives is the first
-// thing to change: a worker of the wrong group is not told about capabilities.
+// admit checks the rules from the most general to the most specific, so that the refusal names the first problem to
+// solve: the refusal of a worker in the wrong group does not mention capabilities.
 func admit(t *Wanted, l *Lessee, now time.Time, asked worded) Verdict {
 	w := l.Worker
 	if t.Queue.Elsewhere(w.Group) {
@@ -187,12 +187,13 @@ func admitSession(s *Session, l *Lessee, now time.Time, verb bool, asked worded)
 	return admitted()
 }
 
-// waitForHolder is the wait for a session that somebody holds: until when, and from when on others may have it.
+// waitForHolder returns the wait for a session that a worker holds: the end of the lease, and the time at which other
+// workers may acquire the session.
 func (s *Session) waitForHolder() protocol.Wait {
 	return protocol.Wait{Session: s.ID, Worker: s.Owner, Until: s.LeaseUntil, FallbackAt: s.OpensAt()}
 }
 
-// fullWith is the wait for a session whose cap leaves no room; more than what runs now may count for it.
+// fullWith returns the wait for a session whose activity limit is reached. Attempts of earlier epochs may count too.
 func (s *Session) fullWith(detail string) protocol.Wait {
 	return protocol.Wait{Session: s.ID, Worker: s.Owner, Used: s.running(), Limit: s.most(), Detail: detail}
 }
@@ -227,8 +228,8 @@ const (
 	PolicyFail    = "fail"
 )
 
-// pin is the release whose workers alone may claim a session that nobody holds, or that falls back from its
-// holder; "" for any release.
+// pin returns the release whose workers alone may acquire a session that has no holder or that falls back from its
+// holder; "" means any release.
 func (s *Session) pin(now time.Time) string {
 	if s.ReleasePolicy == PolicyFinish && (!s.Held(now) || s.claimableByOthers(now)) {
 		return s.Release
@@ -236,7 +237,7 @@ func (s *Session) pin(now time.Time) string {
 	return ""
 }
 
-// kept says whether a session nobody holds is kept for one worker.
+// kept reports whether a session without a holder is reserved for one worker.
 func (s *Session) kept(now time.Time) bool {
 	return !s.Held(now) && s.For != "" && s.ForUntil.After(now)
 }
@@ -246,8 +247,8 @@ func (s *Session) lost(now time.Time) bool {
 	return s.Claimed && !s.Held(now) && s.Reason != ReasonReleased
 }
 
-// endedAs is the refusal of a session that has ended. A lease that was lost for good is told apart from a
-// close, since a client may want to begin a new session after the first and not after the second.
+// endedAs returns the reason by which requests to an ended session are refused. Clients distinguish a lost lease from a
+// close: after a lost lease a client may want to begin a new session.
 func (s *Session) endedAs() protocol.Reason {
 	if s.Status == protocol.SessionClosed {
 		return protocol.ReasonSessionClosed
@@ -255,15 +256,17 @@ func (s *Session) endedAs() protocol.Reason {
 	return protocol.ReasonSessionReacquire
 }
 
-// Word is the routing word of a session's ready tasks. "+": nobody holds it. "+RELEASE": nobody holds it, and
-// only workers of that release may take them. "=WORKER": that worker may take them. "~WORKER~RELEASE": that
-// worker, or any other of that release (of any release, if it is empty). "-": nobody may now, because it has
-// ended or changes hands.
+// Word returns the routing word of a session's ready tasks:
 //
-// The word stands in the rows of the tasks, so a poll finds what it may have with an index and never visits
-// tasks that only others may take. That the activity cap is full is not in the word, which the row keeps, but
-// in Route. was is the word before, which is given back where it still is right: it mostly is, and another that says
-// the same would be made at every step.
+//   - "+": no worker holds the session.
+//   - "+RELEASE": no worker holds it, and only workers of that release may run the tasks.
+//   - "=WORKER": only that worker may run them.
+//   - "~WORKER~RELEASE": that worker, or any other worker of that release (of any release, if it is empty).
+//   - "-": no worker may run them now, because the session has ended or moves to another worker.
+//
+// The rows of the tasks contain the word, so a poll finds its tasks by an index and never reads tasks of other workers.
+// The word does not contain that the activity limit is reached; Route adds that. was is the previous word. Word returns
+// it if it is still correct, which avoids an allocation at most steps.
 func (s *Session) Word(now time.Time, was string) string {
 	switch {
 	case s.Terminal:
@@ -286,8 +289,8 @@ func (s *Session) Word(now time.Time, was string) string {
 	}
 }
 
-// Route is where the ready tasks of a session with this word wait: nobody visits them while its activity cap is
-// full.
+// Route returns the routing word under which the ready tasks of a session are stored: "-", which no poll reads, while
+// the session's activity limit is reached.
 func (s *Session) Route(word string) string {
 	if (word[0] == '=' || word[0] == '~') && s.Owner != "" && s.Full() {
 		return "-"

@@ -8,7 +8,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// The store looks past most of what a worker may not have; admission refuses it all the same, each with its reason.
+// Admission refuses each forbidden combination with its reason, although the store's queries already exclude most of
+// them.
 func TestAdmissionRefusesByItself(t *testing.T) {
 	now := time.UnixMicro(1_000_000_000)
 	held := Session{

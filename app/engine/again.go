@@ -8,14 +8,14 @@ import "github.com/sojourn-run/sojourn/shared/protocol"
 // and the step would run twice without a trace. Each redelivery is therefore a change that increments a counter, and an
 // undo must name the count it knows.
 
-// TellAgain notes that the holder of a delivery is told of it again.
+// TellAgain records a redelivery: the app sends the leased task to its holder once more.
 type TellAgain struct {
 	Seq      int64 // of the activity; 0: it is the workflow task
 	Number   int64 // of the workflow task
 	Delivery int64
 }
 
-// errToldAgain refuses to undo a delivery whose holder has heard of it after all.
+// errToldAgain refuses to undo a delivery that its holder received in a redelivery.
 var errToldAgain = protocol.Refuse(protocol.ReasonStaleAttempt, "its owner received the task again meanwhile")
 
 func (in TellAgain) decide(st *step) error {

@@ -94,8 +94,8 @@ func AttributeTimeOf(s string) (time.Time, bool) {
 	return time.Time{}, false
 }
 
-// AttributeKeys are the keys of one value, each once. A list has those of its members. A text that is a time
-// has the time's as well, since nobody may have registered it as one.
+// AttributeKeys returns the distinct keys of one value. A list has the keys of its members. A text that is a time also
+// has the time's key, since the attribute may not be registered as a time.
 func AttributeKeys(raw json.RawMessage) []string {
 	var v any
 	d := json.NewDecoder(strings.NewReader(string(raw)))
@@ -167,11 +167,11 @@ func labelled(c protocol.Command) bool {
 	return c.Type == protocol.UpsertSearchAttributes || c.Type == protocol.StartChildWorkflow && len(c.Attributes) > 0
 }
 
-// Labels says whether any of the commands may set search attributes, of its run or of a child. Whoever
-// completes a task with such commands has to say which types are registered; others are spared reading them.
+// Labels reports whether any of the commands may set search attributes of its run or of a child. A completion with such
+// commands must include the registered types; other completions need not read them.
 func Labels(commands []protocol.Command) bool { return slices.ContainsFunc(commands, labelled) }
 
-// checkUpserts looks at the types of what commands upsert, or start children with.
+// checkUpserts checks the types of the search attributes that commands upsert or start children with.
 func checkUpserts(commands []protocol.Command, types map[string]string) error {
 	for i, c := range commands {
 		if !labelled(c) {

@@ -12,7 +12,7 @@ import (
 // published SDKs do not say. So it is inferred from what the code was shown and from how each SDK runs its
 // signal handlers. Scripts continue_*.txt and signal_carried.txt hold the cases.
 
-// The runtimes, as workers register them, whose code takes signals in ways of its own.
+// Runtimes, as registered by workers, that differ in how their code receives signals.
 const (
 	runtimePython = "python" // by handlers, which run as soon as the code reaches its next yield
 	runtimeGo     = "go"     // when the code receives them
@@ -25,9 +25,9 @@ type Code struct {
 	Signals map[string][]string // those it declared, by workflow type
 }
 
-// carried are the signals that go with a run that continues as new, in the order they came: those that the
-// worker says its code has not received, those that it was shown and has not handled, and those that it was not
-// shown.
+// carried returns the signals that a run which continues as new passes on, in the order of their arrival: signals that
+// the worker reports as not received by its code, signals that the worker was shown and the code has not handled, and
+// signals that the worker was not shown.
 func (st *step) carried(c protocol.Command) []Signal {
 	list := slices.Clone(st.carry)
 	// The code keeps its signals itself and has named those it did not receive, so none of the kept ones goes
@@ -45,15 +45,15 @@ func (st *step) carried(c protocol.Command) []Signal {
 	return list
 }
 
-// handled says whether the code is done with a signal that it was shown and that is the answer to no wait.
+// handled reports whether the code has handled a signal that it was shown and that no wait of it was resolved with.
 //
-// Of Go code nothing is inferred: it says itself what it has not received, and whatever is still kept here goes
-// along. In Python, handlers have run for all signals, except for what came after the end of the last step
-// while no condition was awaited: code that continues as new as soon as it is resumed had decided to before
-// those handlers ran.
+// For Go code nothing is inferred: the worker reports which signals its code has not received, and the signals still
+// stored here are passed on. In Python, handlers have run for all signals, except for signals that arrived after the
+// end of the last step while no condition was awaited: code that continues as new as soon as it is resumed had decided
+// to before those handlers ran.
 //
-// Any other code that waits for signals is done with the answers to its waits. Where it opens no such wait and
-// a condition held, the condition was about signals, and what it was evaluated on is done with.
+// Any other code that waits for signals has handled only the signals of its waits. If it opens no such wait and a
+// condition held, the condition was about signals, and the signals on which it was evaluated are handled.
 func (st *step) handled(k int64, s Signal, c protocol.Command) bool {
 	switch strings.ToLower(st.code.Runtime) {
 	case runtimeGo:

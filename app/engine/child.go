@@ -9,11 +9,11 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// A child is a run of its own that must report its end to its parent. Parent and child never change in one decision:
-// they exchange messages, and each message is stored with the step that sends it. Neither run waits for the other one's
-// step, and a crash between the two loses no message.
+// A child is a run whose parent waits for its end. Parent and child never change in one decision: they exchange
+// messages, and each message is stored with the step that sends it. Neither run waits for the other one's step, and a
+// crash between the two loses no message.
 
-// What becomes of a child that is open when its parent closes.
+// The parent-close policies: what happens to an open child when its parent closes.
 const (
 	Abandon         = "abandon"
 	RequestCancel   = "request_cancel"
@@ -45,8 +45,8 @@ type Child struct {
 	history.Parallel
 }
 
-// Parent is the run whose child a run is. It stays the same over all runs of the child, so a child that
-// continued as new or was retried still reports to who waits for it.
+// Parent identifies the run that started a child. It stays the same over all runs of the child, so a child that
+// continued as new or was retried still reports to that parent.
 type Parent struct {
 	RunID      string `json:"run"`
 	WorkflowID string `json:"workflow"`
@@ -199,8 +199,8 @@ func (st *step) childCancelled(c Child) Message {
 	}
 }
 
-// closeChildren does with the open children what their parent-close policies say. Children of earlier runs are
-// included, since this is the last run of the workflow id and nobody else would do it later.
+// closeChildren applies the parent-close policies of the open children. Children of earlier runs are included, since
+// this is the last run of the workflow ID and no later run could do it.
 func (st *step) closeChildren() {
 	for _, f := range st.bound() {
 		st.closeChild(&f.Child)
@@ -262,7 +262,7 @@ func ChildEnd(run *Run, last history.Data) Message {
 	return m
 }
 
-// ChildReport is a child's run that closed or continued as new, as its parent hears of it.
+// ChildReport is the message to a parent that a run of its child closed or continued as new.
 type ChildReport struct{ Message }
 
 // decide takes news only if it is not older than what the parent knows: messages of different runs of a child
@@ -369,8 +369,8 @@ func (s *Run) childScheduled(d *history.ChildWorkflowScheduled) {
 	s.Children.Put(d.Sequence, c)
 }
 
-// askedChild notes that a child was asked to end, so that no retry follows, whether that was said of its own step or of
-// an attachment to it.
+// askedChild records that a child was asked to end, so that the child is not retried. The request may refer to the step
+// that started the child or to an attachment to it.
 func (s *Run) askedChild(d *history.ChildCancelRequested) {
 	if d.Effect == cancelAbandoned {
 		return

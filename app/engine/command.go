@@ -108,8 +108,8 @@ func (st *step) command(c protocol.Command) error {
 // typeCancelled is the type of failure by which code says that it ended because it was cancelled.
 const typeCancelled = "Cancelled"
 
-// failRun closes the run with the code's error. Code that was asked to end and says that it was cancelled did
-// as it was told, so its run counts as cancelled. Code that says so unasked has failed.
+// failRun closes the run with the code's error. If cancellation was requested and the code fails with a cancellation
+// error, the run counts as cancelled. Without a request, the run has failed.
 func (st *step) failRun(c protocol.Command) {
 	if st.Asked && c.ExceptionType == typeCancelled {
 		st.endOpenSteps("workflow cancelled")
@@ -181,8 +181,8 @@ func (st *step) continueAsNew(c protocol.Command, seq int64) {
 	st.d.Continue = &next
 }
 
-// closeOpen ends everything open in the run, with its events, before the event that closes it. closing keeps
-// these ends from deciding a selection, whose winner nobody would see.
+// closeOpen ends everything open in the run, with its events, before the event that closes it. While closing is set,
+// these ends do not decide a selection, whose result no code would read.
 func (st *step) closeOpen(why string) {
 	st.closing = true
 	for _, a := range st.Activities.All() {
@@ -195,8 +195,8 @@ func (st *step) closeOpen(why string) {
 	}
 }
 
-// EndRun closes a run at somebody's word, by cancel or terminate. Neither waits for a worker: a run whose
-// worker is dead for good must still be closable.
+// EndRun closes a run by an operator's request, cancel or terminate. Neither waits for a worker: a run whose worker is
+// dead must still be closable.
 type EndRun struct {
 	Terminate bool
 	Reason    string
@@ -237,8 +237,8 @@ func (st *step) ended(how, reason string) history.Failure {
 	}
 }
 
-// RequestCancellation asks the workflow's code to come to an end by itself. Unlike EndRun it leaves time to
-// clean up, and it does nothing to code that never looks.
+// RequestCancellation asks the workflow's code to end the run. Unlike EndRun it leaves time for clean-up, and it has no
+// effect on code that does not check for cancellation.
 type RequestCancellation struct{ Reason, Identity string }
 
 func (in RequestCancellation) decide(st *step) error {

@@ -5,10 +5,9 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// A condition is over the workflow's own variables, which only its code can evaluate. So the engine cannot know
-// when it holds. It knows what may have changed it (a signal, an update), wakes the code then, and reads from
-// the commands what the code found: a condition that comes back among them did not hold, one that does not come
-// back did.
+// A condition depends on the workflow's variables, which only its code can evaluate, so the engine does not know when
+// it holds. When a signal or an update may have changed the condition, the engine wakes the code. A condition that the
+// code repeats among its commands did not hold; a condition that it does not repeat held.
 
 // The kinds of timers that belong to a wait and share its command sequence.
 const (
@@ -56,13 +55,13 @@ func (w *Wait) condition(run string, seq int64) history.Condition {
 	}
 }
 
-// settleWaits ends the waits that the completed task has answered: a signal wait whose signal the task was shown, and a
+// settleWaits ends the waits that the completed task has resolved: a signal wait whose signal the task was shown, and a
 // condition that the task evaluated. A condition that was false is repeated among the commands and gets a new wait. A
 // repeated member of an open group remains open.
 //
 // A condition also remains open if a signal arrived after its evaluation. A replayer treats everything before the end
 // of a wait as known to that wait. If the wait ended now, the replay would see the late signal before the end, find the
-// condition true, and diverge from the task's own execution.
+// condition true, and diverge from the task's execution.
 //
 // fresh are the commands without those that a replayer repeated. settleWaits returns the commands that remain to be
 // applied.

@@ -165,7 +165,7 @@ func TestCronExpressions(t *testing.T) {
 			t.Errorf("%s: got %v, want a refusal", text, err)
 		}
 	}
-	// A schedule that was stored before steps were checked goes on.
+	// A schedule that was stored before steps were checked is still accepted.
 	for _, text := range []string{"*/90 * * * *", "0 */24 * * *"} {
 		if _, err := ParseCalendar(protocol.ScheduleSpec{Cron: []string{text}}); err != nil {
 			t.Errorf("%s, stored: %v", text, err)

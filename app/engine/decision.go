@@ -5,11 +5,11 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// A decision is data. The store can therefore put many of them into one transaction, apply each whole or not at
-// all, and throw one away without having to undo anything.
+// A decision is data. The store can therefore apply many decisions in one transaction, apply each completely or not at
+// all, and discard one without undoing anything.
 
-// Decision is everything that one step changes: one run, the tasks it owns, and the sessions that its commands
-// name. A store applies it whole or not at all.
+// Decision is everything that one step changes: one run, its tasks, and the sessions that its commands name. A store
+// applies it completely or not at all.
 type Decision struct {
 	After  int64           // sequence of the last event this was decided on: the fence
 	Next   *Run            // a fork of the run with the step applied; its tables hold the changed rows
@@ -27,15 +27,15 @@ type Decision struct {
 	Answer     Answer    // what the caller is told
 }
 
-// Answer is what a decision tells its caller. It is part of the decision, because it may be given only after
-// the decision is stored: a caller who heard of an outcome must find it in the database after any crash.
+// Answer is the response to the caller of a decision. It is part of the decision, because the app may send it only
+// after the commit: an outcome that a caller knows must survive any crash.
 type Answer struct {
 	Outcome  string
 	Recorded bool
 	Created  []string // ids of the tasks this made
 	NextTask string   // the task that will be tried again
 	Update   string   // id of the update that was accepted
-	Fused    bool     // the turn that came with the result counts
+	Fused    bool     // the eager workflow task that came with the result was accepted
 	Returned int      // how often in a row the released task was returned without having been started
 	Blamed   []string // losses whose suspects are cleared, since this task ended its executor as their only suspect
 	Refused  error    // the caller is refused, though something was written: a late result that sets its task free
@@ -43,11 +43,11 @@ type Answer struct {
 	Warnings []protocol.Warning // about commands that had no effect
 }
 
-// SessionChange is what becomes of one session, with what its timeline says of it.
+// SessionChange is the change of one session, with the new entries of its timeline.
 type SessionChange struct {
 	Session  Session // the row after
 	Timeline []protocol.SessionEvent
-	Delete   bool // cleaned up: the row goes, its epoch is remembered
+	Delete   bool // cleaned up: the row is deleted, its epoch stays stored
 }
 
 // Start is a run that is to be made: by a caller, by a parent, or in the place of a run that continued as new.

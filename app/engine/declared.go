@@ -5,15 +5,15 @@ import (
 	"slices"
 )
 
-// Workers may say which queries, signals and updates their workflow types have. Knowing that lets a mistyped
-// name be refused at once. Where one living worker says nothing, nothing is refused: it may well have the name.
+// Workers may register which queries, signals and updates their workflow types have, so that a mistyped name is refused
+// at once. If one live worker registers no names, nothing is refused, since it may have the name.
 
-// Declarations are what the living workers of a namespace said their workflow types have: by type, then queries,
-// signals or updates, the names.
+// Declarations are the handlers that the live workers of a namespace registered: by workflow type, then queries,
+// signals or updates, then names.
 type Declarations map[string]map[string][]string
 
-// Declared reads the contracts of living workers. A type that one worker runs without saying what it has is
-// left out, and so is a kind of names that one contract leaves out, since then nothing is known about it.
+// Declared reads the contracts of live workers. A type that one worker runs without a contract is
+// omitted, and so is a kind of names that one contract omits, since then the names are unknown.
 func Declared(workers []*Worker) Declarations {
 	all := Declarations{}
 	silent, unsaid := map[string]bool{}, map[[2]string]bool{}
@@ -50,7 +50,7 @@ func Declared(workers []*Worker) Declarations {
 	return all
 }
 
-// Declares are the queries, signals, updates or validators that a worker said its workflow types have, by type.
+// Declares returns the queries, signals, updates or validators that a worker registered, by workflow type.
 func (w *Worker) Declares(what string) map[string][]string {
 	var said map[string]map[string]json.RawMessage
 	if json.Unmarshal(w.Contracts, &said) != nil {
@@ -81,10 +81,10 @@ func namesIn(raw json.RawMessage) []string {
 	return names
 }
 
-// Has says whether living workers said that a workflow type has this query, signal, update or validator.
+// Has reports whether live workers registered this query, signal, update or validator for a workflow type.
 func (d Declarations) Has(typ, what, name string) bool { return slices.Contains(d[typ][what], name) }
 
-// Lacks says whether it is known that a workflow type does not have this query, signal or update.
+// Lacks reports whether a workflow type is known not to have this query, signal or update.
 func (d Declarations) Lacks(typ, what, name string) bool {
 	names, said := d[typ][what]
 	return said && !slices.Contains(names, name)

@@ -8,24 +8,22 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// To drain is to give a worker nothing more and let what it has come to its end. What drains share with
-// settings for a whole fleet is where they stand: in the row about all queues of a namespace, which every app
-// has at hand when it hands out tasks.
+// Drains, and settings for all workers of a namespace. Both are stored in the row about all queues of the namespace,
+// which every app has cached when it dispatches tasks.
 
-// Drain is an operator's word that workers are given nothing more. It stands in the row about all queues of
-// their namespace, so that every app knows of it and none has to look elsewhere when it hands out tasks. It may
-// name a group, a build or a release, and so covers workers that register later.
+// Drain is an operator's request to stop dispatching to workers. It may name a group, a build or a release, so it also
+// covers workers that register later.
 type Drain struct {
 	protocol.FleetTarget
 	At       history.Time `json:"at"`
-	Deadline history.Time `json:"deadline,omitzero"` // then who has something left is told to leave; zero: never
-	Evict    bool         `json:"evict,omitempty"`   // they are told to leave
+	Deadline history.Time `json:"deadline,omitzero"` // then workers with leased tasks are asked to exit; zero: never
+	Evict    bool         `json:"evict,omitempty"`   // the workers are asked to exit
 	By       string       `json:"by,omitempty"`
 	Reason   string       `json:"reason,omitempty"`
-	Left     history.Time `json:"left,omitzero"` // when the worker that it names left last
+	Left     history.Time `json:"left,omitzero"` // when the worker that the drain names deregistered last
 }
 
-// Covers says whether the drain is about a worker.
+// Covers reports whether the drain applies to a worker.
 func (d *Drain) Covers(w *Worker) bool {
 	switch {
 	case d.WorkerID != "":
@@ -99,14 +97,14 @@ const forgetDrain = 24 * time.Hour
 // maxDrains is how many drains a namespace may have: they stand in one row, which is read at every hand-out.
 const maxDrains = 1000
 
-// DrainFleet begins a drain, or gives one that has begun another deadline and reason. Here says which workers
-// are registered: drains of others are forgotten a day after they were said, or their workers left.
+// DrainFleet begins a drain, or changes the deadline and reason of one that has begun. Here reports which workers are
+// registered: drains of other workers are removed a day after they began or after the worker left.
 type DrainFleet struct {
 	Drain
 	Here func(worker string) bool
 }
 
-// ResumeFleet ends a drain. It is no error if there is none: somebody ended it before.
+// ResumeFleet ends a drain. It is no error if the drain has already ended.
 type ResumeFleet struct{ protocol.FleetTarget }
 
 func (in DrainFleet) decide(q *Queue, now history.Time) error {
@@ -135,8 +133,8 @@ func (in ResumeFleet) decide(q *Queue, _ history.Time) error {
 	return nil
 }
 
-// SetFleet sets what the workers of a namespace run with. Saw guards against two operators who overwrite each
-// other: whoever saw an older revision changes nothing.
+// SetFleet changes the settings of all workers of a namespace. Saw is an optimistic lock: a caller that read an older
+// revision changes nothing.
 type SetFleet struct {
 	Settings protocol.FleetSettings
 	By       string

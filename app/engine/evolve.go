@@ -144,9 +144,9 @@ func (s *Run) authored(seq int64) { s.CommandSeq = max(s.CommandSeq, seq) }
 // waits for must not grow without end.
 const maxUnread = 1000
 
-// saw notes that a completed workflow task had been shown the history through this event. Its signals are still
-// kept for waits to come, unless the code keeps them by itself: a workflow that waits for "paid" after a long
-// step must find the signal that came during the step.
+// saw records that a completed workflow task had been shown the history through this event. Its signals stay stored for
+// later waits, unless the code buffers signals itself: a workflow that waits for "paid" after a long step must find a
+// signal that arrived during the step.
 func (s *Run) saw(through int64) {
 	if through <= s.Seen {
 		return
@@ -303,9 +303,8 @@ func (s *Run) timerFired(d *history.TimerFired, e history.Event) {
 	s.resolved(e, d.GroupID, cause)
 }
 
-// signalled gives a signal to the oldest wait of its name that has none, and wakes the conditions that may look
-// at it. A signal that nobody waits for stays among Signals and wakes nobody, since the code could do nothing
-// with it yet.
+// signalled resolves the oldest unresolved wait for the signal's name and wakes the conditions that may read the
+// signal. A signal without a wait stays in Signals and wakes no code, since the code could not use it yet.
 func (s *Run) signalled(d *history.SignalReceived, e history.Event) {
 	sig := Signal{Name: d.SignalName, ID: d.SignalID, Value: d.Value}
 	s.Signals.Put(e.Seq, sig)
@@ -320,9 +319,9 @@ func (s *Run) signalled(d *history.SignalReceived, e history.Event) {
 	}
 }
 
-// waiting opens a wait. The first signal of that name which is not the answer to another wait resolves it at
-// once. Kept signals (Unread) come first, since they arrived first. For code that keeps signals by itself only
-// one that arrived behind the back of the asking task can be meant, and those are in Signals.
+// waiting opens a wait. The first signal of that name which has not resolved another wait resolves it at once. Stored
+// signals (Unread) come first, since they arrived first. For code that buffers signals itself, only a signal that
+// arrived while the workflow task ran can resolve the wait, and these are in Signals.
 func (s *Run) waiting(d *history.SignalWaitOpened, e history.Event) {
 	w := Wait{Name: d.SignalName, Parallel: d.Parallel}
 	s.Waitless = false

@@ -8,8 +8,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// Random tasks of a few classes come and go. Nobody overtakes in its own class, no class waits while another gets more
-// than its share, and a class that was away is not paid for it.
+// Random tasks of a few classes come and go. Within a class the order is FIFO, no waiting class gets less than its
+// share, and a class that had no tasks gets no extra share afterwards.
 func TestRanksAreFair(t *testing.T) {
 	type task struct {
 		class, number int
@@ -42,7 +42,7 @@ func TestRanksAreFair(t *testing.T) {
 					default:
 						got := func(c, from int) float64 { return float64(went[c]-from) / float64(weights[c]) }
 						a, b := got(x, since[k][0]), got(y, since[k][1])
-						// A class may begin up to one task of its own behind the clock, and one of each is the grain of it.
+						// A class may start one task behind the clock, and each class may be ahead by one task.
 						if bound := 2/float64(weights[x]) + 2/float64(weights[y]) + 1e-6; max(a-b, b-a) > bound {
 							t.Fatalf(
 								"class %d (weight %d) got %.3f rounds, class %d (weight %d) %.3f, both waiting all the time", x, weights[x], a,

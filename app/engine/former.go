@@ -34,7 +34,7 @@ type FormerKey struct {
 	Child string // its workflow id
 }
 
-// FormerChange is what becomes of one such row.
+// FormerChange is the change of one row of a child that an earlier run started.
 type FormerChange struct {
 	Child FormerChild
 	Gone  bool
@@ -47,15 +47,15 @@ type FormerCount struct {
 	Bound int `json:"bound,omitempty"`
 }
 
-// Attached is a child, of this run or of an earlier one of its id, whose end the run asked to be told of.
+// Attached is a child, started by this run or by an earlier run of its workflow ID, for whose end the run waits.
 type Attached struct {
 	WorkflowID  string `json:"workflow"`
 	Type        string `json:"type,omitempty"`
 	ClosePolicy string `json:"close_policy,omitempty"`
 }
 
-// ErrLookAgain says that a child to which the run attaches has ended, and that the decision was not told how.
-// The caller reads it and decides again.
+// ErrLookAgain means that a child to which the run attaches has ended and that its result was not loaded.
+// The caller loads the result and decides again.
 var ErrLookAgain = errors.New("a child has ended: look how, and decide again")
 
 // keepFormer puts the row of a former child; isNew says that there is none of it yet.
@@ -143,9 +143,9 @@ func (st *step) bound() []*FormerChild {
 	return st.env.Bound()
 }
 
-// attachChild has the run told how a child ends. How a child that has ended did so is read before the decision,
-// since a run's row holds no result. If the child ended between that reading and this decision, the reading is
-// repeated.
+// attachChild attaches the run to a child, so that the child's end is reported to it. If the child has already ended,
+// its result is read before the decision, since a run's row holds no result. If the child ends between that read and
+// this decision, the read is repeated.
 func (st *step) attachChild(c protocol.Command, seq int64) error {
 	d := &history.AttachedToChild{CommandSequence: seq, WorkflowID: c.WorkflowID, Effect: "attached"}
 	if own, ok := st.ownChild(c.WorkflowID); ok {
@@ -154,7 +154,7 @@ func (st *step) attachChild(c protocol.Command, seq int64) error {
 		return nil
 	}
 	run, _ := st.workflow(c.WorkflowID)
-	// Only children of this workflow id: a run may not listen to the results of strangers.
+	// Only children of this workflow ID: a run must not read results of other workflows.
 	if run == nil || run.Parent == nil || run.Parent.WorkflowID != st.WorkflowID {
 		d.Effect = "unknown"
 		st.emit(d)
@@ -219,13 +219,13 @@ func (s *Run) ownChild(workflowID string) (Child, bool) {
 	return Child{}, false
 }
 
-// tellsParent says whether the run has closed and its parent has not heard of it yet.
+// tellsParent reports whether the run has closed and its parent has not received the message yet.
 func (s *Run) tellsParent() bool {
 	return s.Owed.Any(func(m Message) bool { return m.Kind == ChildEnded })
 }
 
-// workflow is the current run of a workflow id, if it is at hand, and whether the id belongs to a workflow at
-// all. Children that this very step starts count too: one completion may name the same id twice.
+// workflow returns the current run of a workflow ID, if it is loaded, and whether the ID belongs to any
+// workflow. Children that this step starts count too: one completion may contain the same ID twice.
 func (st *step) workflow(id string) (run *Run, taken bool) {
 	for _, s := range st.d.Spawn {
 		if s.Request.WorkflowID == id {
@@ -247,7 +247,7 @@ func (st *step) tellAttached(workflowID string, m Message) {
 	}
 }
 
-// attachedEnded tells the code how a child ended that it attached to.
+// attachedEnded records the end of a child to which the code attached.
 func (st *step) attachedEnded(seq int64, workflowID, typ string, m Message) {
 	_, _, reason := protocol.PublicRun(m.Status, true, false)
 	d := &history.AttachedChildEnded{

@@ -8,9 +8,9 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// Code may begin several steps at once and wait for all of them. Replayers match the members of such a group by
-// the group's first sequence and their index in it, so a group that is recorded wrongly cannot be replayed. It
-// is refused while that can still be told.
+// Code may begin several steps at once and wait for all of them. Replayers match the members of such a group by the
+// group's first sequence and their index in it, so a group that is recorded wrongly cannot be replayed. Such a group is
+// refused before it is recorded.
 
 // group names a parallel group: replayers know it by the sequence of its first member and by how many it has.
 type group struct {
@@ -19,8 +19,8 @@ type group struct {
 	Size int    `json:"parallel_group_size"`
 }
 
-// grouped checks the innermost parallel group of a command. Replayers match members by base and index, so a
-// wrong one would lose the run later, when nobody can mend its history.
+// grouped checks the innermost parallel group of a command. Replayers match members by base and index; a recorded
+// mistake would make the run unreplayable, since a history cannot be repaired.
 func grouped(c protocol.Command, seq int64, at func(string) string) error {
 	switch {
 	case c.GroupID == "" && c.GroupIndex == nil:
@@ -35,9 +35,9 @@ func grouped(c protocol.Command, seq int64, at func(string) string) error {
 	return nil
 }
 
-// whole refuses a group that begins here without all its members. Code issues a group as one, and the rest of
-// it could never be told from other commands: whatever stands at their sequences would be taken for them.
-// Members that are sent again count as well, since they are those of a group that began before.
+// whole refuses a group that begins here without all its members. Code issues a group in one task, and a replayer would
+// take any command at the sequence of a missing member for that member. Members that are sent again count as well,
+// since they belong to a group that began before.
 func (s *Run) whole(commands []protocol.Command) error {
 	type tally struct {
 		first, members int

@@ -10,9 +10,8 @@ import (
 // An imported history was made elsewhere. It is held to the rules that every history here keeps, or a broken
 // bundle would become a run that pages and replays stumble over.
 
-// ImportRun makes the run whose whole history this is, as it stood when it closed. Nothing of it is open, so
-// nothing is done again and nobody is told. That is why a run which had not closed is refused: its activities
-// may still be running where it came from.
+// ImportRun creates a closed run from its whole history. Nothing of the run is open, so nothing is repeated and no
+// message is sent. An open run is refused, since its activities may still be running in the system that exported it.
 func ImportRun(namespace string, events []history.Event) (Decision, error) {
 	broken := func(format string, args ...any) (Decision, error) {
 		return Decision{}, protocol.Refuse(protocol.ReasonInvalidBundle, format, args...)

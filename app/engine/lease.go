@@ -9,16 +9,16 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// A lease is the promise that nobody else works on a task until it ends. Every lease is made here, with a time
-// of the store, so that one made by one app and judged by another means the same. Whatever is told to the
-// holder must not promise more than what is stored.
+// A lease guarantees that no other worker runs the task until the lease expires. Every lease is made in this file, with
+// the store's clock, so that all apps agree on its expiry. A response must not promise the worker a longer lease than
+// the stored one.
 
 // Lessee is a worker about to be given a task, as it was when it polled.
 type Lessee struct {
 	Worker  *Worker
 	PollID  string
 	BuildID string
-	// App is the app that gives the lease, for a worker that cannot say itself what it holds; else "".
+	// App is the app that grants the lease, for a worker that does not report its leases itself; else "".
 	App string
 	// Sessions is how many sessions the worker holds. Only a claim that counted them under the worker's lock
 	// sets it (Counted), and only such a claim may give the worker a session that it does not hold yet:
@@ -31,9 +31,9 @@ type Lessee struct {
 // leased to anybody. Such a client may run its code for as long without renewing.
 const WorkflowLease = 300 * time.Second
 
-// flowLease is how long the worker gets a workflow task. A worker that renews by itself renews everything it
-// holds, so the lease of its attempts does for both: when it dies, its decision moves on as soon as its
-// attempts do.
+// flowLease returns the length of the lease of a workflow task. A worker that renews its leases renews all of them
+// together, so the shorter lease of its attempts applies to the workflow task too: after the worker's death, its
+// workflow task is requeued as soon as its attempts are.
 func (w *Worker) flowLease() time.Duration {
 	if w.Explicit && w.AttemptLease > 0 {
 		return min(WorkflowLease, time.Duration(w.AttemptLease)*time.Microsecond)
@@ -168,7 +168,7 @@ func (s *Session) claim(l Lessee, floor int64, now time.Time, task string) (time
 	if s.Door == DoorImplicit {
 		s.Idle = l.Worker.SessionIdle
 	}
-	// The time to live counts from the first claim, since nobody could use the session before.
+	// The TTL counts from the first acquisition, since no worker could use the session before.
 	if s.TTL > 0 && s.TTLUntil.IsZero() {
 		s.TTLUntil = plus(history.At(now), seconds(s.TTL))
 	}

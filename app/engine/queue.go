@@ -16,16 +16,16 @@ import (
 // QueueKey names a task queue. An empty name means all queues of the namespace together.
 type QueueKey struct{ Namespace, Name string }
 
-// Queue is what operators decided about a task queue, or about all queues of a namespace together: which builds
-// may take work, which build new runs are pinned to, how much is handed out. A queue that nobody decided about
-// has no row; all methods take nil for it, so that most queues cost nothing.
+// Queue holds the operators' settings of a task queue, or of all queues of a namespace together: which builds may lease
+// tasks, which build new runs are pinned to, and limits. A queue without settings has no row. All methods accept nil
+// for it, so that most queues cost nothing.
 type Queue struct {
 	Namespace string       `json:"-"`
 	Name      string       `json:"-"`
 	UpdatedAt history.Time `json:"-"`
 
 	Promoted string            `json:"promoted,omitempty"` // build id that new runs are pinned to; "": none
-	Earlier  []string          `json:"earlier,omitempty"`  // those they were pinned to before, the latest last, at most 16
+	Earlier  []string          `json:"earlier,omitempty"`  // previously promoted build ids, the latest last, at most 16
 	Builds   map[string]Build  `json:"builds,omitempty"`   // by build id, "" for workers without one
 	Limits   map[string]Budget `json:"limits,omitempty"`   // by kind of task
 	// in the row of a namespace: the workers that are given nothing
@@ -170,8 +170,8 @@ func (q *Queue) spent(why protocol.WaitReason, kind protocol.TaskKind, used, lim
 	return w
 }
 
-// Throttle is why a budget gives nothing, and for how long at least. A Wait of 0 means until a lease ends,
-// which nobody can foretell. Without a Why the budget gives.
+// Throttle is the reason why a budget withholds tasks, and the minimum time for which it does. Wait is 0 if the budget
+// waits for the end of a lease, whose time is unknown. Without a Why the budget withholds nothing.
 type Throttle struct {
 	Why  *protocol.Wait
 	Wait time.Duration
@@ -198,8 +198,8 @@ type QueueChange interface {
 	decide(q *Queue, now history.Time) error
 }
 
-// DrainBuild gives the workers of a build id nothing more. If new runs were pinned to the build they are no
-// longer, since they would wait for workers that get nothing. Doing it again changes nothing.
+// DrainBuild stops dispatching to the workers of a build ID. New runs are no longer pinned to the build, since they
+// would wait for these workers. It is idempotent.
 type DrainBuild struct{ BuildID string }
 
 // ResumeBuild ends a drain.
@@ -208,8 +208,8 @@ type ResumeBuild struct{ BuildID string }
 // PromoteBuild pins new runs to a build id, and ends a drain of it; "" pins them to none.
 type PromoteBuild struct{ BuildID string }
 
-// RollbackBuild pins new runs to what they were pinned to before this build. It names the build it goes back
-// from: an operator who acts on an old page must not roll back somebody else's promotion.
+// RollbackBuild pins new runs to the build promoted before. It names the build to roll back
+// from: an operator with an outdated page must not roll back another operator's promotion.
 type RollbackBuild struct{ BuildID string }
 
 // RouteQueue gives the tasks of a queue to the workers of one group alone; "" undoes it.
@@ -223,8 +223,8 @@ func (in RouteQueue) decide(q *Queue, _ history.Time) error { //nolint:unparam /
 // LimitQueue sets the budgets of the kinds it names.
 type LimitQueue struct{ Limits map[protocol.TaskKind]Budget }
 
-// DecideQueue says what becomes of a queue. It only reads q, which is nil for a queue that nobody decided
-// about. The maps are copied first, because the row may be shared with readers.
+// DecideQueue returns the changed queue. It only reads q, which is nil for a queue without settings. It copies the maps
+// first, because readers may share the row.
 func DecideQueue(q *Queue, k QueueKey, in QueueChange, now time.Time) (Queue, error) {
 	next := Queue{Namespace: k.Namespace, Name: k.Name}
 	if q != nil {

@@ -14,8 +14,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// The scripts tell what operators decide about one queue, and what becomes of it: every decision prints the queue as it
-// stands then.
+// The scripts contain operators' decisions about one queue; every decision prints the resulting queue.
 func TestQueueScripts(t *testing.T) {
 	datadriven.Walk(t, "scripts/queue", func(t *testing.T, path string) {
 		var q *Queue

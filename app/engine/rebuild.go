@@ -36,8 +36,8 @@ func (st *step) recovered(a Activity, r *protocol.Recovered) int {
 	return r.Retries
 }
 
-// interrupted records the rebuild of an attempt that ends without its worker's word, by what the worker had
-// said of it until then.
+// interrupted records the rebuild of an attempt that ends without an outcome from its worker, as the worker last
+// reported it.
 func (st *step) interrupted(a Activity) {
 	if a.State == LeasedState {
 		st.recovered(a, a.Rebuild)

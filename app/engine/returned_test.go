@@ -7,7 +7,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// returnable is a run with a ready workflow task, and an activity beside it once that was completed.
+// returnable returns a run with a ready workflow task. After this task completes, the run also has an activity.
 func returnable(t *testing.T) *Run {
 	t.Helper()
 	d := DecideStart(Start{RunID: "01ARZ3NDEKTSV4RRFFQ69G5FAV", Number: 1, Request: protocol.StartRequest{

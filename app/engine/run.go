@@ -167,11 +167,11 @@ type Lease struct {
 	Until       history.Time `json:"until,omitzero"`
 	Length      int64        `json:"length,omitempty"`         // microseconds; what one renewal gives
 	Sessions    bool         `json:"knows_sessions,omitempty"` // of a workflow task: its worker declared CapSessions
-	// how often its holder was told of it again, by an app that does not know what became of an answer before
+	// redeliveries of this lease to its holder, by an app that does not know whether an earlier response arrived
 	Again int64 `json:"again,omitempty"`
-	// the app that gave it to a worker that cannot say itself what it holds
+	// the app that granted the lease, for a worker that does not report its leases itself
 	App string `json:"app,omitempty"`
-	// Loss is what was judged about the delivery when its process was found to have ended before this lease; see Lose.
+	// Loss is the finding about the delivery if its process ended before this lease; see Lose.
 	Loss *Finding `json:"loss,omitempty"`
 }
 
@@ -278,7 +278,7 @@ type Activity struct {
 	Epoch       int64           `json:"epoch,omitempty"` // of the session, when leased
 	HeartbeatAt history.Time    `json:"heartbeat_at,omitzero"`
 	Progress    json.RawMessage `json:"progress,omitempty"`
-	// what its worker last said of a rebuild in the attempt under way
+	// last report of its worker about a rebuild in the running attempt
 	Rebuild *protocol.Recovered `json:"rebuild,omitempty"`
 	// the delivery under way is the first its holder sees of the session's epoch
 	New         bool           `json:"new,omitempty"`
@@ -286,7 +286,7 @@ type Activity struct {
 	Cancel      bool           `json:"cancel,omitempty"` // the holder was asked to stop
 	LastFailure string         `json:"last_failure,omitempty"`
 	LastStack   string         `json:"last_stack,omitempty"` // stack trace of the last failure, shortened
-	CodeVersion string         `json:"-"`                    // said with the outcome that is being recorded
+	CodeVersion string         `json:"-"`                    // reported with the outcome that is being recorded
 	Lost        []history.Lost `json:"lost,omitempty"`       // at most 10
 	Lease
 }

@@ -9,10 +9,10 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// A schedule starts workflows at times. Apps crash and several may look at one schedule, so the two things to
-// prevent are a firing that happens twice and one that nobody notices is missing. The first is prevented by the
-// workflow id of a firing, which follows from its time; the second by deciding from NextAt, which only a
-// decision moves on.
+// A schedule starts workflows at times. Apps crash, and several apps may process one schedule, so two errors must be
+// prevented: a firing that happens twice, and a firing that is lost without a trace. The workflow ID of a firing is
+// derived from its time, so it cannot be started twice. Every decision starts from NextAt, which only a decision
+// advances, so no firing is skipped.
 
 // ScheduleKey names a schedule.
 type ScheduleKey struct{ Namespace, ID string }
@@ -83,8 +83,8 @@ type Buffered struct {
 // Key names the schedule.
 func (s *Schedule) Key() ScheduleKey { return ScheduleKey{s.Namespace, s.ID} }
 
-// NextFire is when it fires next, with jitter; zero when it does not. The jitter follows from the schedule and
-// the time, so that every app reckons the same.
+// NextFire returns the time of the next firing, with jitter; zero if there is none. The jitter is derived from the
+// schedule and the time, so that every app computes the same.
 func (s *Schedule) NextFire() history.Time {
 	if s.NextAt.IsZero() || s.Status != ScheduleActive {
 		return history.Time{}
@@ -92,7 +92,7 @@ func (s *Schedule) NextFire() history.Time {
 	return plus(s.NextAt, jitter(s.Key(), s.NextAt.Time, s.Jitter))
 }
 
-// DueAt is when the sweeper is wanted.
+// DueAt returns the time at which the sweeper must visit the schedule.
 func (s *Schedule) DueAt() history.Time {
 	if s.Status != ScheduleActive {
 		return history.Time{}
@@ -100,8 +100,8 @@ func (s *Schedule) DueAt() history.Time {
 	return earliest(s.NextFire(), s.CheckAt)
 }
 
-// FireID is the workflow id of a firing. It is derived from the time and used once, so firing twice for one
-// time is impossible, whoever tries.
+// FireID returns the workflow ID of a firing. It is derived from the time and used once, so a schedule cannot fire
+// twice for one time.
 func (s *Schedule) FireID(at time.Time) string {
 	name := s.ID
 	if s.Action.WorkflowID != "" {
@@ -110,8 +110,8 @@ func (s *Schedule) FireID(at time.Time) string {
 	return name + "." + at.UTC().Format("20060102T150405Z")
 }
 
-// StartID is the workflow id of a start. One by hand also carries a number, since somebody may do it twice
-// within a second and mean it.
+// StartID returns the workflow ID of a start. A manual start also carries a number, since an operator may start it
+// twice within a second.
 func (s *Schedule) StartID(at time.Time, trigger string) string {
 	if trigger == ByHand {
 		return fmt.Sprintf("%s-%d", s.FireID(at), s.Events+1)
@@ -308,7 +308,7 @@ func (st *scheduleStep) start(id string, at history.Time, trigger, end string) {
 	}
 }
 
-// finish ends a schedule: its runs are used up, or it is taken away.
+// finish ends a schedule: its runs are used up, or it was deleted.
 func (st *scheduleStep) finish(reason string) {
 	st.Status, st.Remaining, st.Buffered = ScheduleDeleted, 0, nil
 	st.NextAt, st.CheckAt = history.Time{}, history.Time{}

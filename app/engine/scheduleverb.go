@@ -114,15 +114,15 @@ func (in PauseSchedule) decide(st *scheduleStep) error {
 	return st.turn(SchedulePaused, "SchedulePaused", "paused", in.Note)
 }
 
-// ResumeSchedule lets it fire again, from the next time on. What it missed meanwhile is for a backfill, since
-// whoever paused it may not want a flood.
+// ResumeSchedule lets the schedule fire again from its next time. Missed firings need a backfill, since the operator
+// may not want to start all of them at once.
 type ResumeSchedule struct{ Note string }
 
 func (in ResumeSchedule) decide(st *scheduleStep) error {
 	return st.turn(ScheduleActive, "ScheduleResumed", "resumed", in.Note)
 }
 
-// turn pauses or resumes. It notes only what changes something, and the times count from now on.
+// turn pauses or resumes the schedule. If the status changes, it records an event and computes the next time from now.
 func (st *scheduleStep) turn(status, kind, outcome, note string) error {
 	if st.Status == ScheduleDeleted {
 		return noSchedule(st.Key())
@@ -243,7 +243,7 @@ func (DeleteSchedule) decide(st *scheduleStep) error {
 	return nil
 }
 
-// ForgetSchedule drops a schedule that was taken away before a time, history and all.
+// ForgetSchedule deletes a schedule, with its history, that was removed before a given time.
 type ForgetSchedule struct{ Before time.Time }
 
 func (in ForgetSchedule) decide(st *scheduleStep) error {

@@ -64,7 +64,8 @@ func (s *stage) worker(id string) *Worker {
 	return s.workers[id]
 }
 
-// lose ends deliveries of a process that held so many tasks and, beside those among them, so many suspects.
+// lose ends deliveries of a process that held the given numbers of tasks and suspects. Suspects among the deliveries
+// are added to suspects.
 func (s *stage) lose(why string, tasks, suspects int, lost ...LostTask) string {
 	in := Lose{Why: why, Process: fmt.Sprintf("p%d", s.now.Unix()), Leased: tasks}
 	for _, l := range lost {
@@ -79,7 +80,7 @@ func (s *stage) lose(why string, tasks, suspects int, lost ...LostTask) string {
 	return s.apply(in)
 }
 
-// processEnded ends what the run has at a worker, or only what is over.
+// processEnded ends the run's leases at a worker, or only the expired ones.
 func (s *stage) processEnded(worker, why string, expired bool) string {
 	in := Lose{Why: why, Process: worker + "/", Expired: expired}
 	if t := s.run.Task; t != nil && t.State == LeasedState && t.Owner == worker {

@@ -9,23 +9,23 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// A session keeps work together: its activities run on one worker, which may hold a browser, a file or a model
-// for them. Two things must hold whatever happens. One worker at a time owns the session, which the lease
-// decides by the store's clock; and whoever owned it before can be told from the owner, which the epoch
-// decides. The rules are spread over the session*.go files, admit.go (who may have it) and lease.go (claims).
+// A session binds activities to one worker, which may hold a browser, a file or a model for them. Two invariants hold.
+// At most one worker owns the session at a time: the lease decides this by the store's clock. Writes of a former owner
+// are refused: the epoch is the fencing token. The rules are in the files session*.go, in admit.go (which worker may
+// acquire a session) and in lease.go (acquisition).
 
-// Door is how a session came to be. It chooses the defaults, since the three ways promise different things.
+// Door is the origin of a session: how it was created. The origin determines the defaults.
 type Door string
 
-// The three doors: an id on an activity, worker verbs and options, StartSession and EndSession.
+// The three origins: an ID on an activity; worker verbs and options; StartSession and EndSession.
 const (
 	DoorImplicit Door = "implicit"
 	DoorWorker   Door = "worker"
 	DoorWorkflow Door = "workflow"
 )
 
-// Session is one row: a leased, fenced affinity of activities to a worker. A session that nobody holds has no
-// owner; one that was closed keeps its owner, so that people can see who had it.
+// Session is the row of a session: affinity of activities to a worker, with a lease and an epoch. A session without a
+// holder has no owner. A closed session keeps its last owner for display.
 type Session struct {
 	Namespace string `json:"-"`
 	ID        string `json:"-"`
@@ -76,8 +76,7 @@ type Session struct {
 	// Moving is who asked the holder to give the session up. No new task is routed to it then, and the end of
 	// its last task releases it, so nothing that runs is cut off.
 	Moving string `json:"moving,omitempty"`
-	// Leaving, with Moving: because the holder is drained, so that the release policy decides what becomes of
-	// the session.
+	// Leaving, together with Moving: the session moves because its holder drains, so the release policy applies.
 	Leaving bool `json:"leaving,omitempty"`
 	// PinnedUntil applies to a session with PolicyFinish and no holder. It is the time of the next check whether an app
 	// of Release is still alive. Without these checks, the session would wait forever for a release that no app runs
@@ -89,11 +88,11 @@ type Session struct {
 	OtherAt  history.Time `json:"other_at,omitzero"`
 	For      string       `json:"for,omitempty"`      // without a holder it is reserved for this worker …
 	ForUntil history.Time `json:"for_until,omitzero"` // … until this time
-	// Drained, with PolicyFail: its holder was drained, and no task has been told of the loss yet.
+	// Drained, with PolicyFail: its holder was drained, and no task has failed with this loss yet.
 	Drained bool `json:"drained,omitempty"`
 	Claims  int  `json:"claims,omitempty"` // of this row
-	// Fresh: no delivery of this holding has been made, except for ones that were undone. The first delivery
-	// tells the holder that it has to build the session's state.
+	// Fresh: no delivery was made under this epoch, except deliveries that were undone. The first delivery carries
+	// the flag that the holder must build the session's state.
 	Fresh        bool         `json:"fresh,omitempty"`
 	Renewals     int          `json:"renewals,omitempty"` // of this holding's lease by themselves
 	FirstRenewal history.Time `json:"first_renewal,omitzero"`
@@ -158,8 +157,8 @@ type Tally struct {
 	Active int           // attempts leased under the session's epoch
 	Strays map[int64]int // attempts leased under others, by epoch: they count for its cap
 	Ready  int           // ready tasks
-	Many   bool          // there are more ready ones than were counted: some stay, whatever a decision takes
-	// when the holder was last heard of in a task, as its tasks and their events say; zero: nobody asked
+	Many   bool          // more tasks are ready than were counted: Ready is a lower bound
+	// time of the holder's last activity according to its tasks and their events; zero: not read
 	Lately history.Time
 }
 
@@ -171,9 +170,9 @@ func (t *Tally) unready() {
 	}
 }
 
-// Same says whether two states of a session are the same to whoever reads its row: then nothing is written. It
-// is asked at every step in a session, so it names the fields instead of looking for them; a test holds the list
-// against the type. The counts are left out: the row leaves them to the rows of its tasks.
+// Same reports whether two states of a session have equal rows; an equal row is not written. It runs at every step in a
+// session, so it compares fields by name instead of by reflection; a test checks that the list is complete. The counts
+// are omitted, because the row does not store them: they are counted from the rows of the tasks.
 func (s *Session) Same(o *Session) bool {
 	return s.Namespace == o.Namespace && s.ID == o.ID && s.Door == o.Door && s.WorkflowID == o.WorkflowID &&
 		s.Status == o.Status && s.Owner == o.Owner && s.Epoch == o.Epoch && s.LeaseUntil == o.LeaseUntil &&
@@ -201,8 +200,8 @@ type SessionKey struct{ Namespace, ID string }
 // Key is the session's own.
 func (s *Session) Key() SessionKey { return SessionKey{s.Namespace, s.ID} }
 
-// Held says whether somebody owns the session at now. Only the lease decides, by the store's clock, and never
-// whether the worker is reachable: a holder that is merely cut off from one app still works in the session.
+// Held reports whether a worker owns the session at now. Only the lease decides this, by the store's clock; whether an
+// app can reach the worker does not matter, since a holder that lost its connection still works in the session.
 func (s *Session) Held(now time.Time) bool {
 	return s.Status == protocol.SessionActive && s.Owner != "" && s.LeaseUntil.After(now)
 }
@@ -232,12 +231,12 @@ func (s *Session) most() int {
 // (see running).
 func (s *Session) Full() bool { return s.most() > 0 && s.running() >= s.most() }
 
-// Unsettled says whether tasks are queued that may not run: the session has ended, or its policy wants them to be told
-// of a drain.
+// Unsettled reports whether tasks are queued that must fail: the session has ended, or its release policy requires a
+// drain to fail a task.
 func (s *Session) Unsettled() bool { return (s.Terminal || s.Drained) && s.Ready > 0 }
 
-// lastActivity is when the holder last worked in the session, as far as is known. The row may lag behind by a
-// tenth of the idle time, which saves a write at most steps; the tasks and their events know better.
+// lastActivity returns the time at which the holder last worked in the session. The row may lag behind by a
+// tenth of the idle timeout, which saves a write at most steps; the tasks and their events are exact.
 func (s *Session) lastActivity() history.Time { return latest(s.LastActivity, s.Lately) }
 
 // idle reports whether the session has reached its idle timeout.
@@ -252,8 +251,8 @@ func (s *Session) Unsure(now time.Time) bool {
 	return idle > 0 && lag >= idle && lag < idle+idle/lagging
 }
 
-// DueAt is when the session needs the sweeper: for its lease or its TTL, for the end of being kept for
-// somebody, or for tasks that wait in vain.
+// DueAt returns the time at which the sweeper must visit the session: its lease or TTL expires, its reservation for a
+// worker ends, or tasks wait that can no longer run.
 func (s *Session) DueAt() history.Time {
 	if s.Unsettled() {
 		return s.UpdatedAt
@@ -307,10 +306,10 @@ type Worker struct {
 	// it named its incarnation itself: the channel or our link, not a client of the HTTP contract
 	Explicit   bool     `json:"explicit,omitempty"`
 	Superseded []string `json:"superseded,omitempty"` // older incarnations, newest last, at most 16
-	// its registration was taken away then: it gets nothing more, and may end what it holds
+	// time at which the worker was deregistered: it receives no further task and may finish its leased tasks
 	Left      history.Time    `json:"left_at,omitzero"`
 	Contracts json.RawMessage `json:"contracts,omitempty"` // workflow type → {queries, signals, updates}
-	// workflow type → what its code was, as the worker's SDK says it
+	// workflow type → fingerprint of its code, as reported by the worker's SDK
 	Fingerprints map[string]string `json:"fingerprints,omitempty"`
 	Versions     map[string]string `json:"versions,omitempty"`     // activity type → what its code is
 	Manifest     json.RawMessage   `json:"manifest,omitempty"`     //
@@ -324,7 +323,7 @@ type Worker struct {
 	// HeardUntil maps an app to the time until which the worker may be alive by heartbeats that this app received and has
 	// not stored. An app that stored the last heartbeat of a silent worker has no entry.
 	HeardUntil map[string]history.Time `json:"heard_until,omitempty"`
-	// it says by itself that it lives, so its silence means that it does not
+	// the worker sends heartbeats, so a missing heartbeat means that it is dead
 	Beats         bool  `json:"beats,omitempty"`
 	HeartbeatSecs int64 `json:"heartbeat_secs,omitempty"`
 	// of the token it was registered with: with its queues the scope it belongs to
@@ -341,8 +340,8 @@ type WorkerKey struct{ Namespace, ID string }
 // Key is the worker's own.
 func (w *Worker) Key() WorkerKey { return WorkerKey{w.Namespace, w.ID} }
 
-// Workflow is the key row of a workflow id: it decides uniqueness and names the current run. A row of its own
-// is needed because two starts of the same id have no run to meet at.
+// Workflow is the row of a workflow ID. It enforces uniqueness and names the current run. It is a separate row, because
+// two concurrent starts of the same ID have no common run to lock.
 type Workflow struct {
 	Namespace string
 	ID        string

@@ -104,8 +104,8 @@ func (in ReleaseSession) giveUp(s *Session, now history.Time) SessionChange {
 // EpochAhead says whether an epoch that a worker reports is ignored: it is too far ahead of the database's clock.
 func EpochAhead(epoch int64, now time.Time) bool { return epoch > now.Add(maxEpochAhead).UnixMicro() }
 
-// RestoreSession releases a session of a database that was restored from an older copy, whoever holds it: no process
-// may resume it, and the next acquisition raises the epoch. A session that must not be acquired again has ended.
+// RestoreSession releases a session of a database that was restored from an older backup, whichever worker holds it: no
+// process may resume it, and the next acquisition raises the epoch. A session that must not be acquired again ends.
 type RestoreSession struct{}
 
 func (RestoreSession) decide(s *Session, now history.Time) (SessionChange, error) {

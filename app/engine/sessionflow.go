@@ -7,18 +7,18 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// How workflows use sessions. An activity names a session by its id or by options, and a workflow may start and
-// end sessions of its own. All of it is part of a run's decision: a session that a crashed step would have
-// started does not exist.
+// Sessions in workflows. An activity refers to a session by its ID or by options, and a workflow may start and end
+// workflow-scoped sessions. All of it is part of a run's decision: if the step is not committed, the session does not
+// exist.
 
-// What the worker door gives a session whose options leave it out.
+// Defaults for sessions of the worker origin, in seconds.
 const (
 	WorkerSessionLease = 120
 	WorkerSessionTTL   = 1800
 )
 
-// NewSession is a session that nobody holds yet, from the options of the worker door, or nil for the implicit
-// one.
+// NewSession returns a session without a holder. o are the options of the worker origin, or nil for the implicit
+// origin.
 func NewSession(namespace, id string, o *protocol.SessionOptions, now history.Time) Session {
 	s := Session{
 		Namespace: namespace, ID: id, Door: DoorImplicit, Status: protocol.SessionActive, CreatedAt: now, UpdatedAt: now,
@@ -62,8 +62,8 @@ func (st *step) sessionFor(id, queue string, o *protocol.SessionOptions) (Sessio
 	// A workflow's session belongs to its workflow id alone: its close would end the work of a stranger.
 	case ok && s.Door == DoorWorkflow && s.WorkflowID != st.WorkflowID:
 		return s, protocol.Refuse(protocol.ReasonSessionMissing, "session %s belongs to another workflow", id)
-	// Somebody has the session under other rules; running in it by these would break one promise or the other.
-	// Before the first claim nobody has been promised anything.
+	// The session was acquired under other options; running the activity under either set would violate the other.
+	// Before the first acquisition, the options may change.
 	case ok && o != nil && s.Claimed && !s.fits(o):
 		return s, protocol.Refuse(protocol.ReasonInvalidSession, "session %s exists with other options", id)
 	case ok && o != nil && s.Door == DoorWorker:
@@ -93,7 +93,7 @@ func (st *step) sessionFor(id, queue string, o *protocol.SessionOptions) (Sessio
 // to change.
 func (s *Session) fits(o *protocol.SessionOptions) bool {
 	want := NewSession(s.Namespace, s.ID, o, history.Time{})
-	// what is left out agrees with anything
+	// an option that is not set is compatible with every value
 	agree := func(is, asked string) bool { return is == "" || asked == "" || is == asked }
 	same := slices.Equal(s.Requirements, want.Requirements) && agree(s.Connection, o.Connection)
 	if s.Door != DoorWorker {
@@ -159,8 +159,8 @@ func (st *step) startedSession(id string) bool {
 	return ok && s.Door == DoorWorkflow && s.WorkflowID == st.WorkflowID
 }
 
-// endChain ends the workflow-scoped sessions of the workflow id, because its last run closes: nobody could use
-// or end them any more.
+// endChain ends the workflow-scoped sessions of the workflow ID, because its last run closes: no later run could use or
+// end them.
 func (st *step) endChain(why string) {
 	for _, s := range st.env.Chain {
 		if now, _ := st.session(s.ID); !now.Terminal {

@@ -19,7 +19,7 @@ func reasonIn(err error) protocol.Reason {
 	return ""
 }
 
-// Numbers of a session are its row's until somebody claims it anew; its holder's verb changes them at once, but for the
+// New numbers in session options apply from the next acquisition. The holder's renewal changes them at once, except the
 // TTL.
 func TestNumbersHoldFromTheNextClaim(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -127,8 +127,8 @@ func errorText(err error) string {
 	return err.Error()
 }
 
-// Whoever holds a session next is told why the holding before ended, also when that ends with the claim itself: nobody
-// may have looked since the lease was over.
+// The next holder of a session receives the reason for which the former holding ended, also if the acquisition itself
+// ends the former holding, because no sweep ran after the lease expired.
 func TestAClaimTellsWhyTheHoldingBeforeEnded(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	by := func(id, incarnation string) Lessee {

@@ -52,7 +52,7 @@ func (in EndQueued) decide(st *step) error {
 	}
 	st.endActivity(a, false)
 	st.fail(a, f, "")
-	// The last one that waited was told, so the next claim begins afresh.
+	// The last waiting task has failed, so the next acquisition starts without a reported loss.
 	if s, _ = st.session(a.SessionID); s.Drained && s.Ready == 0 {
 		s.Drained = false
 		st.keep(s)

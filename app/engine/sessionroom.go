@@ -7,16 +7,15 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// A worker holds only so many sessions. When all of them idle and another waits, somebody has to give way, or
-// the one too many would wait until another is given up, though nothing runs in any of them.
+// A worker holds a limited number of sessions. If all of them are idle and another session waits for room, the longest
+// idle one is evicted; otherwise the waiting session would wait although nothing runs.
 
-// YieldIdle is how long a session must have been idle before it gives way to another that waits for room at its
-// holder. It is short enough for somebody who waits, and long enough that a pause between two steps does not
-// cost the state.
+// YieldIdle is how long a session must be idle before it can be evicted for another session that waits for room at its
+// holder. It is short for the waiting session, and long enough that a pause between two steps does not cost the state.
 const YieldIdle = 10 * time.Second
 
-// EvictedLately is for how long after it gave way a session that is claimed again says so in its timeline, because it
-// was given up too early. An operator sees by that that the worker's cap is too low.
+// EvictedLately is the time after an eviction in which an acquisition records the eviction in the timeline: the session
+// was evicted too early. It shows an operator that the worker's limit of sessions is too low.
 const EvictedLately = time.Minute
 
 // YieldsAt returns the time from which the session may give way to a session that waits for a place at its holder. ok

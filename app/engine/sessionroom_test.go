@@ -70,7 +70,7 @@ func TestWhatGivesWay(t *testing.T) {
 		}
 	}
 
-	// Who claims it soon after is told.
+	// An acquisition soon after the eviction records it.
 	d, err := DecideSession(&held, in, at)
 	if err != nil {
 		t.Fatal(err)

@@ -19,8 +19,8 @@ type SessionInput interface {
 	decide(s *Session, now history.Time) (SessionChange, error)
 }
 
-// DecideSession says what becomes of the session s, which is nil when there is no row. It only reads s. After
-// every decision it is noted whether tasks wait for the holder (watch), so that no input can forget to.
+// DecideSession returns the change of the session s, which is nil if there is no row. It only reads s. After every
+// decision, watch records whether tasks wait for the holder, so that no input has to do this.
 func DecideSession(s *Session, in SessionInput, now time.Time) (SessionChange, error) {
 	at := history.At(now)
 	c, err := in.decide(s, at)
@@ -146,13 +146,13 @@ func (h SessionHolder) holds(s *Session) error {
 	return nil
 }
 
-// RenewSession moves the lease of a held session forward. An expired lease is never revived: somebody else may
-// have been told that the session is free. A worker lets an idle session go by not renewing it; the store
-// refuses as well to renew one that has been idle for longer than it may be, in case the worker does not know.
+// RenewSession extends the lease of a held session. It never revives an expired lease, since another worker may already
+// have acquired the session. A worker gives an idle session up by not renewing it. The app also refuses to renew a
+// session whose idle timeout has passed, in case the worker does not know this timeout.
 type RenewSession struct {
 	SessionHolder
 	Lease int64 // seconds, of this renewal alone; 0: the session's own
-	Touch bool  // an explicit heartbeat by verb moves the idle clock
+	Touch bool  // an explicit heartbeat resets the idle timeout
 }
 
 // decide renews for the session's own length. Only the worker door may name another length for one renewal.
@@ -259,8 +259,8 @@ func (s *Session) ended(now history.Time, what, by, why string) protocol.Session
 	return e
 }
 
-// release gives the session up: nobody holds it, and nothing was lost. The difference to lose matters later,
-// since a session that was lost may be one that must not be acquired again.
+// release gives the session up: it has no holder, and no state was lost. lose differs: a session whose lease was lost
+// may be one that must not be acquired again.
 func (s *Session) release(now history.Time, by, why string) protocol.SessionEvent {
 	e := s.ended(now, "released", by, why)
 	s.give(now)
@@ -271,8 +271,8 @@ func (s *Session) release(now history.Time, by, why string) protocol.SessionEven
 	return e
 }
 
-// lastEnd is why the last holding ended, for a holder that finds the state missing: the reason, and what the
-// holder before said.
+// lastEnd returns why the last holding ended, for a holder that finds the state missing: the reason, and what the
+// former holder reported.
 func (s *Session) lastEnd() string {
 	switch {
 	case s.Reason == ReasonReleased:
@@ -458,9 +458,9 @@ func (in DueSession) decide(s *Session, now history.Time) (SessionChange, error)
 		if in.Settled {
 			n.Ready, n.Many = 0, false
 		}
-	case s.Terminal: // what was queued is gone: the row says so at last, if it did not before
+	case s.Terminal: // no task is queued any more; the row records this
 		return c, nil
-	// The time to live is a promise to whoever pays for the session: it ends whether or not it is in use.
+	// The TTL limits the cost of the session, so it also ends a session that is in use.
 	case !s.TTLUntil.IsZero() && !s.TTLUntil.After(now.Time):
 		n.endAs(protocol.SessionExpired, ReasonTTL, now)
 		c.Timeline = append(c.Timeline, s.ended(now, "expired", "", ReasonTTL))
@@ -517,9 +517,9 @@ func (s *Session) lose(status protocol.SessionStatus, reason string, now history
 	s.letGo(now)
 }
 
-// OrphanSession takes a session from a holder whose registration went stale before the lease did. Waiting for
-// the lease would leave its tasks idle though its holder is believed dead. The incarnation must be the one that
-// was missed: a worker that has come back meanwhile keeps what it holds.
+// OrphanSession ends a holding whose holder's registration became stale before the lease expired. Waiting for the lease
+// would leave the session's tasks idle although the holder is believed dead. The incarnation must be the one whose
+// heartbeats are missing: a worker that has registered again keeps its sessions.
 type OrphanSession struct{ Worker, Incarnation string }
 
 func (in OrphanSession) decide(s *Session, now history.Time) (SessionChange, error) {

@@ -94,8 +94,8 @@ func (st *step) openWait(c protocol.Command, seq int64) {
 	}
 }
 
-// sendSignal owes another workflow a signal. One to the workflow itself is received at once: there is nobody to
-// deliver it to later.
+// sendSignal stores a signal for another workflow as an undelivered message. A signal to the workflow itself is
+// received at once.
 func (st *step) sendSignal(c protocol.Command, seq int64) {
 	st.emit(&history.SignalSent{CommandSequence: seq, WorkflowID: c.WorkflowID, SignalName: c.SignalName})
 	if c.WorkflowID == st.WorkflowID {

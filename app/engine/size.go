@@ -20,15 +20,15 @@ const (
 	TaskBytes  = 2 << 10
 )
 
-// DeliveryBytes is the size of the run's workflow task as a worker gets it: the history, or its first page, or for a
-// worker that keeps the run in memory what it has not seen.
+// DeliveryBytes returns the size of the run's workflow task in a response: the history, or its first page, or for a
+// worker that has the run in its sticky cache the events that it has not seen.
 func (h *Head) DeliveryBytes(kept bool) int64 {
 	n := h.Bytes + h.ArgumentBytes
 	if kept {
 		n = h.Bytes - h.SeenBytes
 	}
 	n = min(n, MaxPageBytes)
-	if t := h.Task; t != nil && t.Cause.Kind == "workflow_signal" { // its value stands beside the history as well
+	if t := h.Task; t != nil && t.Cause.Kind == "workflow_signal" { // the response repeats the signal's value
 		n += min(h.Bytes-h.SeenBytes, payload.MaxBytes)
 	}
 	return TaskBytes + n

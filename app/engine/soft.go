@@ -15,7 +15,7 @@ import (
 // FallbackAfter is how many seconds a task of a soft session waits for its holder where nothing else is said.
 const FallbackAfter = 30
 
-// fallback is the wait that options ask for, in microseconds; 0: none, the affinity is hard.
+// FallbackAfter is the default number of seconds for which a task of a soft session waits for its holder.
 func fallback(affinity string, after int64) int64 {
 	if affinity != protocol.AffinitySoft {
 		return 0
@@ -48,11 +48,11 @@ func (s *Session) waits(now time.Time) bool {
 		apart
 }
 
-// running is how many activities run in the session, including those that outlive the holding they began in.
+// running counts the activities that run in the session, including attempts of former holders.
 func (s *Session) running() int {
 	n := s.Active
 	if s.Door == DoorWorkflow {
-		return n // what a workflow's session left behind is set free: its result would be refused
+		return n // results of a workflow-scoped session's former holders are refused
 	}
 	for _, left := range s.Strays {
 		n += left
@@ -60,15 +60,14 @@ func (s *Session) running() int {
 	return n
 }
 
-// crowded says whether the session's own cap leaves no room for another activity. What still runs in a
-// workflow's session that nobody holds any more takes no room: its result is refused once another worker has
-// claimed.
+// crowded reports whether the session's activity limit is reached. Running attempts of a workflow-scoped session
+// without a holder do not count: their results are refused after the next acquisition.
 func (s *Session) crowded(now time.Time) bool {
 	return s.Full() && (s.Door != DoorWorkflow || s.Held(now))
 }
 
-// leaveBehind ends a holding in the counts. What still runs continues at the former holder, and counts for the
-// session's own cap until it has ended.
+// leaveBehind ends a holding in the counts. Running attempts continue at the former holder and count towards the
+// session's activity limit until they end.
 func (s *Session) leaveBehind() {
 	if s.Active > 0 {
 		s.Strays = maps.Clone(s.Strays) // rows are shared

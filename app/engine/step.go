@@ -8,8 +8,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// Every change of a run takes this road: fork the run, let the input decide on the fork, make the next workflow
-// task if one is owed. Whoever adds an input writes a decide method and nothing else.
+// Every change of a run follows the same steps: fork the run, apply the input's decide method to the fork, create the
+// next workflow task if one is due. A new input needs only a decide method.
 
 // Input is something that happens to a run. The set is closed, since decide is not exported: every way in which
 // a run can change is in this package, one type for each, in the file of its noun.
@@ -25,14 +25,14 @@ type Environment struct {
 
 	// an open child that an earlier run of the workflow id started; nil when there is none
 	Former func(workflowID string) *FormerChild
-	// those that go by a close policy, for a step that may end the last run
+	// children of earlier runs to which a close policy applies, for a step that may end the last run
 	Bound    func() []*FormerChild
 	Workflow func(workflowID string) (current *Run, taken bool) // of the run's namespace, for ids that commands name
 }
 
-// DecideRun says what in does to the run s at now. It only reads s. A refusal is a *protocol.Error and changes
-// nothing. A result that brings a turn is first tried together with it; if the turn does not count, the
-// decision begins again on a fresh fork, so nothing of the turn can stay behind in the plain result.
+// DecideRun returns the effect of in on the run s at now. It only reads s. A refusal is a *protocol.Error and changes
+// nothing. A result with an eager workflow task is first decided together with that task. If the task is rejected, the
+// decision is repeated on a new fork without it, so that the rejected task leaves no trace.
 func DecideRun(s *Run, w Environment, in Input, now time.Time) (Decision, error) {
 	if w.Session == nil {
 		w.Session = func(string) *Session { return nil }
@@ -88,13 +88,13 @@ type step struct {
 	renewed map[string]history.Time // deadlines of condition waits this step ended, by occurrence
 }
 
-// emit appends an event and folds it into the fork at once, so that the rest of the step sees its effect. State
-// is changed through events wherever history has to tell the same story; what history does not hold (leases,
-// heartbeats, counts of a session) is set directly.
+// emit appends an event and applies it to the fork at once, so that the rest of the step sees its effect. State that a
+// replay of the history must reproduce changes only through events; other state (leases, heartbeats, counts of a
+// session) is set directly.
 func (st *step) emit(d history.Data) history.Event { return st.emitAt(d, st.now) }
 
-// emitAt is emit with a time of the event's own, for a result whose turn was decided at a time that the worker
-// was told.
+// emitAt appends an event with the time at, for a result whose eager workflow task ran with a time that the
+// worker received before.
 func (st *step) emitAt(d history.Data, at history.Time) history.Event {
 	e := history.Event{Seq: st.LastSeq + 1, At: at, Data: d, TaskID: st.task, SeenThrough: st.seen}
 	if !st.ClosedAt.IsZero() {
@@ -190,8 +190,8 @@ func (st *step) mustBeOpen() error {
 	return runClosed(&st.Head)
 }
 
-// runClosed is what a worker is told that reports after the run has closed. It carries the outcome in words of
-// the contract, so that a worker can stop what it does (cancel_requested) without asking for the run.
+// runClosed returns the refusal for a worker that reports after the run has closed. It contains the outcome in the
+// terms of the contract, so that the worker can cancel its task (cancel_requested) without reading the run.
 func runClosed(h *Head) *protocol.Error {
 	reason := protocol.ReasonRunClosed
 	_, _, closed := protocol.PublicRun(h.Status, true, false)

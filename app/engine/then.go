@@ -42,16 +42,16 @@ func (in CompleteActivity) fused(st *step) error {
 	switch {
 	case err != nil:
 		return err
-	// The worker must have seen all there is. An open task or an update means that somebody else is to decide,
-	// or that there is something to decide on which it does not know of.
+	// The worker must have seen the whole history. An open workflow task or update means that another task decides, or
+	// that the worker does not know all input of the decision.
 	case st.superseded(a), !st.HasCode(), st.Task != nil, st.Updates.Len() > 0, t.SeenThrough != st.LastSeq:
 		return errNoTurn
-	// The code was told a time. History must not run backwards, so it may not lie before the last event or the
+	// The task ran with a given time. Times in a history must not decrease, so it must not be before the last event or the
 	// attempt's own lease, and a worker whose clock is ahead must not date events in the store's future.
 	case t.At.Before(latest(st.ProgressAt, a.LeasedAt).Time), t.At.After(st.now.Time):
 		return errNoTurn
-	// The worker must be one that could have been given the task: its queue, its types, its build, what
-	// operators drained. A budget has to count workflow tasks one by one, which only a claim does.
+	// The worker must be allowed to lease the task: its queue, its types, its build, and the
+	// operators' drains. A budget has to count workflow tasks one by one, which only a claim does.
 	case t.Budget, !t.Lessee.Worker.Serves(st.Queue), !Admits(st.turn(t.Queue), t.Lessee, st.now.Time):
 		return errNoTurn
 	}

@@ -51,8 +51,8 @@ func asksFor(raw json.RawMessage) bool {
 	return json.Unmarshal(raw, &list) != nil || len(list) > 0
 }
 
-// quarantine takes the task out of circulation until somebody repairs the run. Any other worker that ran the
-// same code would be refused alike, and some workers exit when they are refused.
+// quarantine stops the dispatch of the task until an operator repairs the run. Any other worker with the same code
+// would be refused too, and some workers exit when they are refused.
 func (st *step) quarantine(why error) {
 	t := st.Task
 	t.Lease, t.State, t.Problem = Lease{}, Quarantined, why.Error()

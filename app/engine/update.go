@@ -150,7 +150,7 @@ func (st *step) updateFailed(u Update, seq int64, f history.Failure) {
 	st.emit(&history.UpdateCompleted{UpdateID: u.ID, UpdateName: u.Name, Sequence: seq, Failed: true, Failure: f})
 }
 
-// closeUpdates fails the updates that nobody will answer any more; their callers wait.
+// closeUpdates fails the open updates of a run that closes, since their callers wait.
 func (st *step) closeUpdates(why string) {
 	for _, u := range st.Updates.All() {
 		st.updateFailed(

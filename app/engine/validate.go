@@ -7,10 +7,10 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// A completion is taken whole or not at all, so all of it is checked before anything is written. The error
-// names the field of the first wrong command: the author of an SDK reads it.
+// A completion is applied completely or not at all, so all of it is checked before anything is written. The error names
+// the field of the first wrong command, for the author of an SDK.
 
-// Supported lists the commands this engine takes, terminal ones first, as the capability list announces them.
+// Supported lists the commands that this engine accepts, terminal commands first, as in the list of capabilities.
 var Supported = []protocol.CommandType{
 	protocol.CompleteWorkflow, protocol.FailWorkflow, protocol.ContinueAsNew, protocol.ScheduleActivity,
 	protocol.StartTimer,
@@ -93,7 +93,7 @@ func Validate(s *Run, commands []protocol.Command) error {
 	return nil
 }
 
-// validate checks one command by itself.
+// validate checks one command without its context.
 func validate(c *protocol.Command, at func(string) string) error {
 	switch {
 	case c.Type == "":

@@ -10,20 +10,19 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// Why something waits is said in this file and nowhere else, as data: a reason of a closed list, with its
-// worker, its session, its time. It is worked out from rows, without asking anybody: what a run has open, the
-// sessions of its tasks, the workers of its namespace, what operators decided about its queues. Whether a
-// worker may have a task is not judged again here. Admit is asked about each worker, its refusals are compared,
-// and the one is shown that somebody can do most about.
+// Only this file explains why a run, task or session waits. An explanation is data: a reason of a closed list with its
+// worker, session and times. It is computed from rows: open steps of the run, sessions of its tasks, workers of the
+// namespace, and operators' settings of its queues. Whether a worker may run a task is decided by Admit: this file
+// calls Admit for each worker, compares the refusals and shows the one that an operator can act on best.
 
 // Candidate is a worker that might receive a task, with state that the worker's row does not contain.
 type Candidate struct {
 	*Worker
 	Alive    bool
 	Draining bool
-	Gate     string                     // why the release gate gives it nothing; empty: it gives
-	Sessions int                        // how many it holds
-	Full     map[protocol.TaskKind]bool // the kinds it runs its most of, as it last said
+	Gate     string                     // why the release gate blocks dispatch to the worker; empty: not blocked
+	Sessions int                        // sessions held by the worker
+	Full     map[protocol.TaskKind]bool // kinds of tasks without a free slot, as last reported by the worker
 }
 
 // Surroundings is everything that decides why a run's tasks wait.
@@ -68,8 +67,8 @@ func (l Lease) renewed() bool {
 	return l.Until.After(l.LeasedAt.Add(time.Duration(l.Length) * time.Microsecond))
 }
 
-// finish completes a wait with whether somebody has to look at it, and with its sentence. Some reasons need
-// attention at once (nothing will change by itself), some only when they last.
+// finish completes a wait with its sentence and with whether it needs an operator's attention. Some reasons need
+// attention at once, because the wait cannot end without an operator; others only after a certain time.
 func (a *Surroundings) finish(kind protocol.WaitKind, w protocol.Wait) *protocol.Wait {
 	w.Kind = kind
 	switch w.Reason.Rule().Patience {
@@ -188,8 +187,8 @@ func (s *Suspicion) wait(w protocol.Wait) protocol.Wait {
 	return why
 }
 
-// failures is how many deliveries of the task its worker failed. Those that were lost with their worker are not
-// failures of the code.
+// failures counts the deliveries of the task that its worker failed. Deliveries that were lost with their worker are
+// not counted.
 func (t *Task) failures() int {
 	if t.Problem == "" {
 		return 0
@@ -219,7 +218,7 @@ func (a *Surroundings) ActivityWait(act Activity) *protocol.Wait {
 		}
 		return a.finish(protocol.WaitForActivity, w)
 	case Delayed:
-		// A worker gave it back and said what it lacks, which is what somebody can do something about.
+		// A worker returned the task and reported what it lacks, which an operator can correct.
 		if n := len(act.Lost); act.HandedBack > 0 && n > 0 {
 			last := act.Lost[n-1]
 			w := protocol.Wait{Name: act.Type, Queue: act.Queue, Worker: last.Worker, Until: act.ReadyAt}
@@ -270,8 +269,8 @@ func (a *Surroundings) SessionWait(s *Session) *protocol.Wait {
 	return a.finish(protocol.WaitForActivity, w)
 }
 
-// ready is why nobody has a ready task: a budget withholds it, or no worker may have it. The budget comes
-// first, since it holds the task back whatever workers there are.
+// ready returns why no worker leases a ready task: a budget withholds it, or no worker may run it. The budget is
+// checked first, since it applies to all workers.
 func (a *Surroundings) ready(queue string, want Wanted) protocol.Wait {
 	if t := a.Throttle(queue, want.Kind); t.Why != nil {
 		return *t.Why
@@ -483,8 +482,8 @@ func (s *Run) Wait(a *Surroundings, activities []*protocol.Wait) *protocol.Wait 
 	return a.finish(protocol.WaitForUpdate, protocol.Wait{Reason: protocol.WaitUpdate})
 }
 
-// childWait is the first open child whose end the run is to be told: one of its own, or one of an earlier run
-// that this run attached to.
+// childWait returns the wait for the first open child whose end must be reported to the run: a child that the run
+// started, or a child of an earlier run to which this run attached.
 func (s *Run) childWait(former []FormerChild) (w protocol.Wait, ok bool) {
 	n := 0
 	add := func(c *Child) {

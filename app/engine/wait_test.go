@@ -447,9 +447,9 @@ func (w *stuckTask) ask() *protocol.Wait {
 	return w.run.Wait(&w.around, []*protocol.Wait{w.around.ActivityWait(w.act)})
 }
 
-// Every reason is made of rows, has its sentence, and says rightly whether somebody has to do something.
+// The table has rows for every reason and the expected sentence and attention flag.
 func TestWhyItWaits(t *testing.T) {
-	seen := map[protocol.WaitReason]bool{protocol.WaitSessionUnclaimed: true} // only of who asks without having counted
+	seen := map[protocol.WaitReason]bool{protocol.WaitSessionUnclaimed: true} // only without counts of tasks
 	for _, c := range everyWait {
 		t.Run(string(c.reason)+" "+c.say, func(t *testing.T) {
 			w := newStuckTask()
@@ -504,7 +504,7 @@ func TestAWaitCarriesItsData(t *testing.T) {
 	}
 }
 
-// Of many activities the first that needs somebody is shown, and the others are counted.
+// A run shows the first of its waiting activities that needs attention, and counts the others.
 func TestTheRunShowsWhatNeedsSomebody(t *testing.T) {
 	w := newStuckTask()
 	fine := w.around.ActivityWait(w.act)
@@ -520,7 +520,7 @@ func TestTheRunShowsWhatNeedsSomebody(t *testing.T) {
 	}
 }
 
-// A session says why what is queued in it waits without a look at its tasks, which a list cannot afford.
+// A session explains why its queued tasks wait without reading the tasks, which would be too expensive for a list.
 func TestASessionSaysWhyItsTasksWait(t *testing.T) {
 	for _, c := range []struct {
 		reason protocol.WaitReason

@@ -53,13 +53,13 @@ type CompleteTask struct {
 	Code    Code               // when the run goes on as new
 	Ends    map[string]Message // by workflow id: how children have ended that commands attach to
 	Streams protocol.StreamWaits
-	// Malformed is why the commands could not be read as what they are. What this engine does not support is
-	// looked for all the same, since that is the more useful answer.
+	// Malformed is the error of decoding the commands. Commands that this engine does not support are still searched,
+	// since that refusal is more useful.
 	Malformed error
 }
 
-// decide takes all commands or none: every check stands before the first event, and a command that fails later
-// throws the whole fork away.
+// decide applies all commands or none: every check precedes the first event, and a command that fails later
+// discards the whole fork.
 func (in CompleteTask) decide(st *step) error {
 	if err := st.holdsTask(in.Number, in.Holder, in.Hash, in.Former); err != nil {
 		return err
@@ -170,8 +170,8 @@ func (in FailTask) decide(st *step) error {
 	t := st.Task
 	if waiting(in.Failure) {
 		st.Task = nil
-		// The worker was asked to answer an update and saw nothing to do: its code has no handler of this name.
-		// The caller is told so; otherwise the update would be asked for again and again.
+		// The worker was asked to run an update and found nothing to do: its code has no handler of this name. The
+		// update fails, otherwise it would be dispatched again and again.
 		if u, ok := st.update(t.Cause.ID); ok && t.Cause.Kind == UpdateTask {
 			st.updateFailed(u, 0, history.Failure{
 				Category: "update", ExceptionType: "UnknownUpdate", NonRetryable: true,
@@ -194,8 +194,7 @@ func (in FailTask) decide(st *step) error {
 		Number: in.Number, Delivery: in.Delivery, Owner: in.Owner, Hash: in.Hash, Outcome: "failed",
 		Next: st.d.Answer.NextTask,
 	}
-	// No other worker of this build could do better, and a retry would hide the fault. Somebody has to look and
-	// repair.
+	// No other worker of this build could succeed, and a retry would hide the fault. An operator must repair the run.
 	if blocks(in.Failure) {
 		t.State, t.Problem = Quarantined, problemOf(in.Failure)
 		st.d.Answer.NextTask, st.Last.Next = "", ""
@@ -226,8 +225,8 @@ func waiting(f protocol.Failure) bool {
 		strings.HasPrefix(strings.ToLower(f.Message), "workflow task waiting for scheduled history:")
 }
 
-// blocks says whether trying again cannot help: the code and the history do not fit, and somebody has to look.
-// The texts are those of the published SDKs, which report such faults as plain failures.
+// blocks reports whether a retry cannot help, because the code does not match the history; an operator must repair the
+// run. The texts are those of the published SDKs, which report such faults as plain failures.
 func blocks(f protocol.Failure) bool {
 	text := strings.ToLower(f.Type + " " + f.Message)
 	for _, s := range []string{
@@ -273,7 +272,7 @@ type ReleaseTask struct {
 	Counts   bool
 }
 
-// decide requires the live delivery: a release that comes late must not take the task from whoever has it now.
+// decide requires the current delivery: a late release must not end the lease of the next worker.
 func (in ReleaseTask) decide(st *step) error {
 	t := st.Task
 	if t == nil || t.Number != in.Number || t.State != LeasedState || t.Delivery != in.Delivery {
@@ -404,11 +403,11 @@ func (in Due) decide(st *step) error {
 // due says whether a time, if there is one, has come.
 func due(at, now history.Time) bool { return !at.IsZero() && !at.After(now.Time) }
 
-// errNotDue says that somebody else was faster; nothing is written.
+// errNotDue is the refusal if another app or request was faster; nothing is written.
 var errNotDue = protocol.Refuse(protocol.ReasonTaskNotLeased, "nothing is due")
 
-// IsNotDue says whether a decision found nothing due, because another sweeper or a report came first.
-// Refusals are alike when their reasons are: this one is told apart by being itself.
+// IsNotDue reports whether a decision found nothing due, because another sweeper or a report was first.
+// errors.Is would also match other refusals with the same reason, so the pointers are compared.
 func IsNotDue(err error) bool { return err == error(errNotDue) } //nolint:errorlint // see above
 
 // Repair takes a run out of quarantine. The counts begin anew, or the first mishap after the repair would
