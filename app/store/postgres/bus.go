@@ -18,28 +18,28 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// channel is what the apps of one database notify each other on.
+// channel is the LISTEN/NOTIFY channel of the apps of one database.
 const channel = "sojourn"
 
-// apart is the least time between two notifications; what comes in between is told together.
+// apart is the minimum time between two notifications; everything that happens in between is sent in one.
 const apart = 10 * time.Millisecond
 
-// lastWords bounds what is told at the end of a process.
+// lastWords limits the time for sending the remaining notifications when a process ends.
 const lastWords = time.Second
 
 // longest is the longest time between two attempts to connect.
 const longest = 5 * time.Second
 
-// mostEnded is the most ends of holdings that wait to be told; holders learn of the others when they renew.
+// mostEnded is the maximum number of ended session holdings that wait to be notified. The other holders notice the end
+// at their next renewal.
 const mostEnded = 1000
 
-// mostPayload keeps one notification below the 8000 bytes that PostgreSQL takes.
+// mostPayload keeps one notification below PostgreSQL's limit of 8000 bytes.
 const mostPayload = 7000
 
-// bus tells the other apps on the database what was committed, and hears it from them. It has connections of its own,
-// so that no commit waits for it. When one of them breaks, what it would have carried is lost, and that is told
-// instead: by the listener to its own dispatcher, by the teller to the other apps. Whoever waits for work looks again
-// then.
+// bus notifies the other apps on the database of commits (NOTIFY) and receives their notifications (LISTEN). It uses
+// separate connections, so that no commit waits for it. If one of them breaks, notifications are lost, and the bus
+// reports the loss: the listener to its dispatcher, the sender to the other apps. Waiting polls then claim again.
 type bus struct {
 	server   *server
 	app      string
@@ -48,17 +48,17 @@ type bus struct {
 	ctx      context.Context // ends with the bus
 	running  sync.WaitGroup
 	wake     chan struct{}
-	decided  chan struct{} // another app decided something about a queue
+	decided  chan struct{} // another app changed the settings of a queue
 	migrated chan struct{} // another process migrated the database
 
 	mu     sync.Mutex
-	queues map[sqldb.QueueKey]bool    // to be told; guarded by mu
-	decide bool                       // to be told that something is to be known of a queue; guarded by mu
+	queues map[sqldb.QueueKey]bool    // with pending notices; guarded by mu
+	decide bool                       // a notice of changed settings of queues is pending; guarded by mu
 	runs   map[string]store.RunChange // guarded by mu
 	ended  []ended                    // guarded by mu
 	silent map[engine.WorkerKey]bool  // guarded by mu
-	gone   map[store.Process]bool     // their registrations are over; guarded by mu
-	said   map[store.Process]bool     // that they drain, or the opposite; guarded by mu
+	gone   map[store.Process]bool     // deregistered or superseded; guarded by mu
+	said   map[store.Process]bool     // reported that they drain, or no longer drain; guarded by mu
 
 	answers []string    // guarded by mu
 	tokens  []string    // guarded by mu
@@ -69,12 +69,12 @@ type bus struct {
 type message struct {
 	App    string `json:"app"`
 	Missed bool   `json:"m,omitempty"` // others were lost
-	// Migrated says that the schema is newer than it was; it comes alone, from a process that may serve nothing.
+	// Migrated: the schema was migrated. The message has no other content, since the sender may not serve the schema.
 	Migrated bool              `json:"s,omitempty"`
-	Decided  bool              `json:"d,omitempty"` // something was decided about a queue
-	Silent   []worker          `json:"w,omitempty"` // whose lease ran out
-	Gone     []worker          `json:"g,omitempty"` // whose registration is over
-	Said     []worker          `json:"v,omitempty"` // who said that it drains, or the opposite
+	Decided  bool              `json:"d,omitempty"` // settings of a queue changed
+	Silent   []worker          `json:"w,omitempty"` // whose lease expired
+	Gone     []worker          `json:"g,omitempty"` // deregistered or superseded
+	Said     []worker          `json:"v,omitempty"` // reported that they drain, or no longer drain
 	Queues   []sqldb.QueueKey  `json:"q,omitempty"`
 	Runs     []store.RunChange `json:"r,omitempty"`
 	Ended    []ended           `json:"e,omitempty"`
@@ -172,7 +172,8 @@ func (b *bus) notify(n sqldb.Notice) {
 // notifyStmt is a notification within a transaction: others have it when, and only when, that is committed.
 var notifyStmt = &db.Stmt{SQL: "SELECT pg_notify($1, $2)"}
 
-// decidedCall tells the others, in the committer's transaction, that something was decided about a queue.
+// decidedCall returns the call that notifies the other apps, in the committer's transaction, of changed settings of a
+// queue.
 func (b *bus) decidedCall() *db.Call {
 	return &db.Call{
 		Stmt: notifyStmt, Args: []any{channel, encode(message{App: b.app, Decided: true})},
@@ -180,7 +181,7 @@ func (b *bus) decidedCall() *db.Call {
 	}
 }
 
-// takeNotices returns what is to be told next, in notifications that are not too long.
+// takeNotices returns the pending notices as notifications of at most mostPayload bytes.
 func (b *bus) takeNotices() []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -245,7 +246,7 @@ func (m message) tells() bool {
 	return len(m.Runs)+len(m.Ended)+len(m.Gone)+len(m.Said)+len(m.Answers)+len(m.Tokens) > 0
 }
 
-// changed is the message as this process's own hints are told.
+// changed converts the message to the form in which this process notifies its own dispatcher.
 func (m message) changed() store.Changed {
 	c := store.Changed{Runs: m.Runs, Answers: m.Answers, Tokens: m.Tokens}
 	for _, k := range m.Gone {
@@ -426,8 +427,8 @@ func look(at chan struct{}) {
 	}
 }
 
-// refresh reads what was decided about queues whenever another app decided something, and who may serve the schema when
-// somebody migrated it, until it has it.
+// refresh reads the settings of queues whenever another app changed them. When another process migrated the schema, it
+// reads which binaries may serve it. It repeats a failed read.
 func (b *bus) refresh(s *sqldb.Store) {
 	for {
 		var err error

@@ -116,14 +116,14 @@ func (c *conn) pipeline(ctx context.Context, calls []*db.Call) error {
 	if e := line.Close(); err == nil {
 		err = e
 	}
-	// A plan whose rows have got other columns, or a statement that somebody had the server forget.
+	// 0A000: the result columns of a cached plan changed. 26000: the prepared statement does not exist any more.
 	if e := (*pgconn.PgError)(nil); errors.As(err, &e) && (e.Code == "0A000" || e.Code == "26000") {
 		clear(c.stmts)
 	}
 	return err
 }
 
-// prepare has the server know a statement, once on a connection.
+// prepare prepares a statement once on a connection.
 func (c *conn) prepare(ctx context.Context, s *db.Stmt) error {
 	if c.stmts[s] != nil {
 		return nil

@@ -12,8 +12,8 @@ import (
 	"github.com/sojourn-run/sojourn/app/internal/storetest"
 )
 
-// An app that is killed right after it committed says nothing more. What was decided about a queue, as a drain, nobody
-// would look for again, so the commit itself tells it: the notification is from another connection than that of hints.
+// An app that is killed right after a commit sends no more notices. Other apps do not poll for settings of queues, such
+// as a drain, so the commit's transaction notifies them: the notification comes from the committer's connection.
 func TestADecisionIsToldByItsCommit(t *testing.T) {
 	url := database(t)
 	w := ofURL(url).New(t)

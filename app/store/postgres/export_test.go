@@ -8,7 +8,7 @@ import (
 	"github.com/sojourn-run/sojourn/app/store/internal/db"
 )
 
-// Migrating is the number of the migration lock, and Migrator the name of who has it.
+// Migrating is the key of the migration lock, and Migrator the application_name of its holder.
 const (
 	Migrating = migrating
 	Migrator  = migrator
@@ -21,13 +21,13 @@ func StillFor(t *testing.T, d time.Duration) {
 	t.Cleanup(func() { stillFor = had })
 }
 
-// Committer is a committer's connection of its own.
+// Committer returns a new connection of the kind that the committer uses.
 func Committer(ctx context.Context, url string) (db.Conn, error) {
 	c := &conn{server: &server{url: func() (string, error) { return url, nil }}}
 	return c, c.connect(ctx)
 }
 
-// Classify is how the store judges an error of that connection.
+// Classify classifies an error of that connection as the store does.
 func Classify(err error) db.Class { return classify(err) }
 
 // Refusals is refusals with a probe that the test supplies.

@@ -10,8 +10,8 @@ import (
 	"github.com/sojourn-run/sojourn/app/store/sqldb"
 )
 
-// While the database lets nobody in, the store says that it cannot write; when it does again, the next look finds it
-// out.
+// While the database refuses connections, the store reports that it cannot write. When the database accepts them again,
+// the next check succeeds.
 func TestAStoreWhoseLastCommitFailedSaysThatItCannotWrite(t *testing.T) {
 	url := database(t)
 	s, err := postgres.Open(t.Context(), url, sqldb.Options{})

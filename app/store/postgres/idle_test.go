@@ -8,8 +8,8 @@ import (
 	"github.com/sojourn-run/sojourn/app/store/postgres"
 )
 
-// An app that stands still in the middle of a commit keeps its locks for two seconds, also where nobody meets them who
-// would end it: the server does so by itself.
+// The server ends a transaction of a paused app after two seconds (idle_in_transaction_session_timeout), also if no
+// other app meets its locks.
 func TestATransactionThatStandsStillEnds(t *testing.T) {
 	t.Parallel()
 	at := server(t)

@@ -17,7 +17,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// stranger is somebody with a transaction on the database of a test, who never tells anybody anything.
+// stranger opens a connection of another program, which sends no notices, and executes statements on it, such as the
+// begin of a transaction.
 func stranger(t *testing.T, at string, statements ...string) *pgx.Conn {
 	t.Helper()
 	c, err := pgx.Connect(t.Context(), at)
@@ -47,8 +48,8 @@ func opened(t *testing.T, at string, o sqldb.Options) *storetest.Fixture {
 	return &storetest.Fixture{T: t, S: s, Queue: storetest.Queue}
 }
 
-// What somebody else has locked is neither waited for nor taken for missing: what needs it is answered when it can be
-// had, and everything else goes on.
+// A row locked by another transaction is neither waited for nor treated as missing. A change that needs the row is
+// answered when the lock is released, and all other changes continue.
 func TestLockedRowsAreNotTakenForMissing(t *testing.T) {
 	at := database(t)
 	w := opened(t, at, sqldb.Options{})
@@ -103,7 +104,7 @@ func TestLockedRowsAreNotTakenForMissing(t *testing.T) {
 	}
 }
 
-// A claim skips what somebody has locked, who may vanish without a word. The task must be found all the same.
+// A claim skips locked tasks, and their lock may be released without a notice. The store must claim again nevertheless.
 func TestSkippedTasksAreLookedForAgain(t *testing.T) {
 	at := database(t)
 	line := &storetest.Line{}
@@ -133,7 +134,8 @@ func TestSkippedTasksAreLookedForAgain(t *testing.T) {
 	}
 }
 
-// An app that has nothing to migrate takes no lock, and one that has ends a process that stands still with it.
+// An app with no pending migration does not take the migration lock. An app with one terminates a paused process that
+// holds the lock.
 func TestMigrationLockStopsNobodyForEver(t *testing.T) {
 	at := database(t)
 	c := stranger(t, at, "SET application_name = '"+postgres.Migrator+"'")

@@ -124,7 +124,7 @@ func TestLostConnectionsLoseNothing(t *testing.T) {
 	w.Do(run, engine.EndRun{})
 }
 
-// ears is a dispatcher that notes what it is told of other apps.
+// ears is a dispatcher that records notices of other apps.
 type ears struct {
 	*storetest.Line
 	told, missed chan struct{}
@@ -140,7 +140,7 @@ func nudge(c chan struct{}) {
 	}
 }
 
-// hears waits until one of the two was told.
+// hears waits for a signal on either channel.
 func hears(t *testing.T, what string, a, b <-chan struct{}) {
 	t.Helper()
 	select {
@@ -151,8 +151,8 @@ func hears(t *testing.T, what string, a, b <-chan struct{}) {
 	}
 }
 
-// An app that has opened the database hears of the others from then on; and when it may have missed something it says
-// so, since a poller that waits for work would find it out at the end of its wait only.
+// From its opening on, a store receives notices of other apps' commits. If it may have missed some, it reports this to
+// the dispatcher; otherwise a waiting poll would find the task only at its end.
 func TestWhatOtherAppsCommitIsHeardOrSaidToBeMissed(t *testing.T) {
 	url := database(t)
 	open := func(o sqldb.Options) *storetest.Fixture {
@@ -184,11 +184,11 @@ func TestWhatOtherAppsCommitIsHeardOrSaidToBeMissed(t *testing.T) {
 	hears(t, "a start", e.told, nil)
 	const cut = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE datname = $1 AND application_name = 'sojourn bus'"
 	if err := admin.QueryRow(t.Context(), cut, nameOf(url)).Scan(&n); err != nil || n != 3 {
-		// a teller that never told has none
+		// a sender that never sent a notice has no connection
 		t.Fatalf("%d connections were cut, want 3 (%v)", n, err)
 	}
 	hears(t, "its own broken connection", e.missed, nil)
-	other.Start("after") // the other's teller finds its connection broken with this in hand
+	other.Start("after") // the other app's sender fails to send this notice, because its connection was terminated
 	hears(t, "a start that may be lost on the way", e.told, e.missed)
 	other.Start("at last")
 	hears(t, "a start", e.told, nil)
@@ -271,7 +271,7 @@ func TestAppsThatAddTheSameRowsDoNotCross(t *testing.T) {
 	}
 }
 
-// hearsRuns is the dispatcher of an app that notes which runs it is told of.
+// hearsRuns is a dispatcher that records the runs in notices of other apps.
 type hearsRuns struct {
 	*storetest.Line
 	runs chan string
@@ -283,8 +283,8 @@ func (h *hearsRuns) Changed(c store.Changed) {
 	}
 }
 
-// What an app did last, others are told before it ends, whether it was noted only or on its way when the end began: of
-// one that leaves, the last is that it is gone, and nobody would look for that otherwise.
+// A store that closes sends its pending notices first, including those whose sending had begun. For an app that leaves,
+// the last notice is its end, which other apps do not poll for.
 func TestAnAppThatEndsTellsWhatItDidLast(t *testing.T) {
 	url := database(t)
 	h := &hearsRuns{&storetest.Line{}, make(chan string, 100)}

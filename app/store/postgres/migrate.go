@@ -16,14 +16,14 @@ import (
 // migrating is the advisory lock under which one process at a time migrates.
 const migrating = 0x736f6a6f75726e
 
-// migrator is the name under which the server knows the connections of the process that migrates: the one with the lock
-// and those that work.
+// migrator is the application_name of the connections of the process that migrates: the one that holds the lock and
+// those that run migrations.
 const migrator = "sojourn migration"
 
 const (
 	// mostMigration is how long a process waits for another one to migrate.
 	mostMigration = 5 * time.Minute
-	// between two tries for the lock; only a process that has something to migrate makes any.
+	// between is the interval between two tries for the lock; only a process with a pending migration tries.
 	between = 200 * time.Millisecond
 )
 

@@ -47,8 +47,8 @@ func TestASchemaOneReleaseAheadIsServedAndLeftAlone(t *testing.T) {
 		})
 }
 
-// An app that serves while a newer one migrates goes on, or is told that it has to stop: also when the word was lost
-// with its connection.
+// While a newer app migrates, an app that may serve the new schema continues, and any other app has to stop, also if
+// the notice of the migration was lost with its connection.
 func TestAStoreIsToldThatTheSchemaOutgrewIt(t *testing.T) {
 	for name, tell := range map[string]string{
 		"told": `SELECT pg_notify('sojourn', '{"app":"","s":true}')`,

@@ -14,8 +14,8 @@ import (
 	"github.com/sojourn-run/sojourn/app/store/sqldb"
 )
 
-// pooler stands between and does what PgBouncer does with what a connection asks of the server: refuses it, or, told to
-// ignore it, drops it; and it names a process of its own.
+// pooler listens as a PgBouncer in front of the server. It rejects a connection's startup parameters or, if ignores is
+// set, drops them; and it reports its own process ID.
 func pooler(t *testing.T, server string, ignores bool) (addr string) {
 	t.Helper()
 	return between(t, func(c net.Conn) { pool(c, server, ignores) })
@@ -93,8 +93,8 @@ func pool(c net.Conn, server string, ignores bool) {
 	_, _ = io.Copy(c, to)
 }
 
-// A pooler of connections keeps neither what they ask of the server nor their sessions. The app names it and does not
-// wait for it, whether it refuses what is asked or was told to drop it.
+// A connection pooler drops startup parameters and sessions. The store reports the pooler at once, whether it rejects
+// the parameters or drops them.
 func TestAPoolerIsNamedAndNotWaitedFor(t *testing.T) {
 	for name, ignores := range map[string]bool{"refuses": false, "drops": true} {
 		t.Run(name, func(t *testing.T) {

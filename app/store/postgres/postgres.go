@@ -127,7 +127,7 @@ func writing(w *pgx.ConnConfig) {
 	w.DefaultQueryExecMode = pgx.QueryExecModeCacheStatement
 }
 
-// versions is where each migration notes who may serve the schema it makes; see sqldb.Migrate.
+// versions creates the table in which each migration records which binaries may serve its schema; see sqldb.Migrate.
 const versions = `CREATE TABLE IF NOT EXISTS schema_versions (
     version BIGINT NOT NULL PRIMARY KEY,
     release TEXT COLLATE "C" NOT NULL,
@@ -152,7 +152,7 @@ func provider(db *sql.DB) (*goose.Provider, error) {
 // crash_shutdown, cannot_connect_now, idle_session_timeout, idle_in_transaction_session_timeout, transaction_timeout.
 var connectionEnds = []string{"57P01", "57P02", "57P03", "57P05", "25P03", "25P04"}
 
-// classify tells a lost race or connection from a statement that is at fault.
+// classify distinguishes serialization failures and lost connections from errors of the statement.
 func classify(err error) db.Class {
 	if errors.As(err, new(connectError)) {
 		return db.Unavailable

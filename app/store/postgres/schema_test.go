@@ -133,7 +133,7 @@ func indexed(definition string) string {
 	if m == nil {
 		return definition
 	}
-	// PostgreSQL puts an expression in brackets of its own.
+	// PostgreSQL adds brackets around an expression.
 	return "(" + strings.NewReplacer("((", "(", "))", ")").Replace(m[1]) + ") " + condition.Replace(m[2])
 }
 
@@ -156,7 +156,7 @@ func TestAppsThatStartTogetherMigrateOnce(t *testing.T) {
 	wg.Wait()
 }
 
-// migrated opens a store on a new database, and a connection of its own to look at what the store made there.
+// migrated opens a store on a new database, and a separate connection to inspect the result.
 func migrated(t *testing.T) (*sqldb.Store, *pgx.Conn) {
 	t.Helper()
 	url := database(t)
@@ -206,7 +206,7 @@ func ofURL(url string) storetest.Suite {
 	}}
 }
 
-// execute runs a statement on a connection of its own.
+// execute runs a statement on a separate connection.
 func execute(t *testing.T, url, statement string) {
 	t.Helper()
 	c, err := pgx.Connect(t.Context(), url)

@@ -28,8 +28,8 @@ const committer = "sojourn committer"
 // lockTimeout bounds a wait for a lock that cannot be tried, in milliseconds.
 const lockTimeout = "500"
 
-// bearing is what every connection asks of the server, unless the database's URL says otherwise: in milliseconds where
-// it is about a transaction, in seconds where it is about the network.
+// bearing holds the parameters of every connection, which the database's URL overrides. Transaction time-outs are in
+// milliseconds, network time-outs in seconds.
 var bearing = map[string]string{
 	"idle_in_transaction_session_timeout": "2000",
 	"idle_session_timeout":                "0", // an idle connection of the pool is no fault
@@ -40,17 +40,17 @@ var bearing = map[string]string{
 }
 
 // errPooler is returned when the connection goes through a connection pooler. A pooler rejects or drops the time-outs
-// that each connection sets, so a paused app would hold its locks forever. It also breaks features that need a session
-// of their own: LISTEN and prepared statements.
+// that each connection sets, so a paused app would hold its locks forever. It also breaks features that need a
+// dedicated session: LISTEN and prepared statements.
 var errPooler = errors.New("connect to PostgreSQL itself: something between, such as PgBouncer, takes connections together")
 
-// pooled says whether a connection was refused for what it asks of the server, as PgBouncer does.
+// pooled reports whether a connection was rejected for its startup parameters, as by PgBouncer.
 func pooled(err error) bool {
 	var e *pgconn.PgError
 	return errors.As(err, &e) && e.Code == "08P01" && strings.Contains(e.Message, "startup parameter")
 }
 
-// direct connects, and finds out whether the process that was named for the connection is the one that serves it.
+// direct connects and checks that the process ID from the connection's start is that of the process that serves it.
 func direct(ctx context.Context, db *sql.DB) (err error) {
 	c, err := db.Conn(ctx)
 	if err != nil {
@@ -69,7 +69,7 @@ func direct(ctx context.Context, db *sql.DB) (err error) {
 	})
 }
 
-// parse reads a postgres:// URL and adds how both sides bear with a peer that says nothing.
+// parse reads a postgres:// URL and adds the time-outs of both sides for an unresponsive peer.
 func parse(url string) (*pgx.ConnConfig, error) {
 	cfg, err := pgx.ParseConfig(url)
 	if err != nil {
@@ -104,11 +104,11 @@ func unblock(ctx context.Context, db *sql.DB) error {
 	return nil
 }
 
-// toldEvery is how often it is said that a server is waited for.
+// toldEvery is the interval of the log line that the app waits for a server.
 const toldEvery = 10 * time.Second
 
-// nameWait is how long a host name that the DNS does not know is waited for: where containers start in any order, a
-// name appears with its container.
+// nameWait limits the wait for a host name that the DNS does not resolve: containers start in any order, and a name may
+// appear with its container.
 const nameWait = time.Minute
 
 // untrusted reports that the server's certificate is not trusted, or is for another host.

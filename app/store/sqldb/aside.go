@@ -96,15 +96,15 @@ func (s *Store) retry() (rest []*pending) {
 	return rest
 }
 
-// lookback is a queue in which claims had to skip tasks. They are looked for again, because whoever holds them
-// may never say that they can be had.
+// lookback is a queue in which claims skipped locked tasks. The store claims again, because no notice may follow when
+// the locks are released.
 type lookback struct {
 	since, again time.Time
 	tries        int
-	told         bool // that it is worth a claim, and no claim has been made since
+	told         bool // the dispatcher was notified, and no claim has followed
 }
 
-// look notes where the claims of a batch skipped tasks, and where they did not.
+// look records in which queues the claims of a batch skipped tasks.
 func (s *Store) look(b *batch) {
 	if !s.cfg.Dialect.Shared {
 		return
@@ -116,7 +116,7 @@ func (s *Store) look(b *batch) {
 		}
 		q := QueueKey{p.claim.Namespace, p.claim.Queue, p.claim.Kind}
 		l := s.again[q]
-		// A claim that skipped nothing has seen all there is, so there is nothing left to look for.
+		// A claim that skipped nothing has read all ready tasks, so the queue needs no other claim.
 		if !b.skipped[q] {
 			if l != nil {
 				delete(s.again, q)
@@ -135,8 +135,8 @@ func (s *Store) look(b *batch) {
 	}
 }
 
-// lookAgain tells the dispatcher of the queues that are worth another claim by now. A queue that nobody wants
-// work from is forgotten.
+// lookAgain notifies the dispatcher of the queues that are due for another claim. A queue without a claim since the
+// last notice is removed.
 func (s *Store) lookAgain() {
 	if len(s.again) == 0 {
 		return

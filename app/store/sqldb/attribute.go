@@ -34,7 +34,7 @@ func (b *batch) gatherAttributes(r *run, rows, gone *db.Rowset) {
 	if !r.attributed {
 		return
 	}
-	// They are taken away and written anew rather than compared: attributes change seldom, and are few.
+	// The rows are deleted and inserted again instead of compared: attributes change seldom and are few.
 	if r.indexed {
 		gone.S(r.ID)
 	}

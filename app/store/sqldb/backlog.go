@@ -7,16 +7,17 @@ import (
 	"github.com/sojourn-run/sojourn/app/store"
 )
 
-// A poller that found a queue empty does not look again by itself. So whatever a batch leaves ready must be told, and
-// told with what it asks for, or all pollers of the queue would claim in vain for it.
+// A poller that found a queue empty waits for a notice. So every batch must report the ready tasks that it leaves, with
+// their requirements; otherwise all pollers of the queue would claim in vain.
 
-// backlog is what ready tasks of a queue ask of workers that nobody took: these lanes, or anything.
+// backlog holds the requirements of a queue's ready tasks that no poller leased: these lanes, or any worker.
 type backlog struct {
 	anything bool
 	lanes    []store.Lane
 }
 
-// mostTold is how many lanes of a queue are told apart; beyond that its backlog is for anybody.
+// mostTold is the maximum number of lanes of a queue that are reported separately; with more lanes, all pollers are
+// notified.
 const mostTold = 64
 
 func (l *backlog) has(lane store.Lane) bool {
@@ -24,7 +25,7 @@ func (l *backlog) has(lane store.Lane) bool {
 	return k != nil && k.Priority <= lane.Priority || l.anything
 }
 
-// like is the lane of those that asks the same, nil when there is none.
+// like returns the lane in the backlog with the same requirements, or nil.
 func (l *backlog) like(lane store.Lane) *store.Lane {
 	for i := len(l.lanes) - 1; i >= 0; i-- { // most tasks are like the one before
 		k := &l.lanes[i]

@@ -70,16 +70,16 @@ type batch struct {
 
 	leasedIn []leasedIn // on a shared database
 	handed   []handed
-	lanes    map[laneKey]bool // used by this batch while nobody was sure of them; true while not written
-	// lanes that nobody uses any more are to be removed; those that were
+	lanes    map[laneKey]bool // used by this batch and not known to be stored; true until written
+	// whether the batch removes unused lanes, and the removed lanes
 	dropLanes   bool
 	unusedLanes []laneKey
 	unserved    []store.UnservedRun // marks to be written
 
-	missed  []missed // ready tasks nobody was reserved for
+	missed  []missed // ready tasks without a reserved poller
 	backlog map[QueueKey]*backlog
-	// ready tasks that only other apps have to be told of: their claims may have skipped them while the batch held its
-	// locks
+	// queues with ready tasks of which only other apps are notified: their claims may have skipped the tasks while the
+	// batch held its locks
 	hidden  map[QueueKey]bool
 	claimed map[string]bool // runs that claims locked and leased from
 	// sessions that claims gave each worker: written with the batch, so that no statement counts them yet

@@ -6,11 +6,11 @@ import (
 	"github.com/sojourn-run/sojourn/shared/history"
 )
 
-// What the committer remembers between batches, so that a step need not read what the last one wrote. It is
-// right as long as nobody else writes; where others may, only what never changes is taken from here.
+// The committer's caches, so that a step need not read what the last one wrote. They are correct only while no other
+// process writes; on a shared database only immutable values are read from them.
 
-// It counts weights and not entries, since a run with a thousand open rows takes what a thousand small ones do.
-// lru is a map that forgets what was used longest ago once its entries weigh too much.
+// lru is a least-recently-used cache with a maximum total weight. It counts weights instead of entries, since a run
+// with a thousand open rows uses as much memory as a thousand small runs.
 type lru[K comparable, V any] struct {
 	entries map[K]*entry[K, V]
 	head    entry[K, V] // ring: head.next is the newest

@@ -122,7 +122,7 @@ func TestTheHeadOfARunIsForgottenWhenTheRunIsWritten(t *testing.T) {
 	}
 }
 
-// Whatever is remembered leaves when nobody uses it, and not only when something new comes: no list is left out.
+// Unused entries of every cache are evicted, and not only when a new entry needs room: no list is missing from fades.
 func TestEveryListThatCanBeReadAgainFades(t *testing.T) {
 	s := &Store{cache: newCache(mostHistory), memory: newMemory()}
 	fades := map[uintptr]bool{reflect.ValueOf(s.cache.workers).Pointer(): true} // by design

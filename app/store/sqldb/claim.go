@@ -150,8 +150,8 @@ func (b *batch) claim(p *pending) error {
 	return nil
 }
 
-// tellFull tells of pollers whose workers hold as many sessions as they may, and of the routes of new sessions
-// that they could read otherwise. Somebody can then make room at them.
+// tellFull reports pollers whose workers hold their maximum number of sessions, and the routes of new sessions that
+// they could otherwise read. The caller can then evict idle sessions of these workers.
 func (b *batch) tellFull(q QueueKey, r *store.ClaimRequest, held map[process]int, settings *engine.Queue) {
 	if r.Full == nil || q.Kind != protocol.KindActivity {
 		return
@@ -176,9 +176,8 @@ func (b *batch) tellFull(q QueueKey, r *store.ClaimRequest, held map[process]int
 	}
 }
 
-// freeRoutes are where the tasks of a lane wait whose sessions nobody holds, and which the worker may have.
-// A session that is pinned to a release waits under a word that names it, so a worker of another one never reads
-// it.
+// freeRoutes returns the routes of a lane's tasks in sessions without a holder that the worker may acquire. A session
+// pinned to a release has a route that contains the release, so workers of other releases never read its tasks.
 func freeRoutes(q QueueKey, lane string, w *engine.Worker) []string {
 	list := []string{route(q, lane, "+")}
 	if w.Release != "" {
@@ -195,12 +194,11 @@ type process struct {
 
 func processOf(w *engine.Worker) process { return process{w.Key(), w.Incarnation} }
 
-// holdings counts, under the lock of each worker's row, the sessions that it holds. Its cap is judged by that
-// count, and only under the lock: two apps that counted without it would both find room. A process that another
-// one superseded is missing from the result and gets nothing, though this app may not have heard of the other.
-// A worker is also missing if its row is locked by another transaction or is not there; it gets no new session
-// here. Queues without session tasks need no count. open are the words of the sessions that fall back from
-// their holders.
+// holdings counts the sessions that each worker holds, under the lock of the worker's row. The limit is checked with
+// this count only under the lock: otherwise two apps could both find room. A superseded process is missing from the
+// result and gets no task, even if this app has not been notified of the newer process. A worker is also missing if its
+// row is locked by another transaction or does not exist; it gets no new session here. Queues without session tasks
+// need no count. open are the routing words of the sessions that fall back from their holders.
 func (b *batch) holdings(q QueueKey, pollers []store.Poller) (held map[process]int, open []string, err error) {
 	if !slices.ContainsFunc(b.lanesOf(q), func(l lane) bool { return l.session }) {
 		return nil, nil, nil
@@ -274,8 +272,9 @@ func (b *batch) holdings(q QueueKey, pollers []store.Poller) (held map[process]i
 	return held, open, nil
 }
 
-// ranges are the routes to read, those of suspects apart. For each lane that a poller may serve these are "*", or the
-// sessions that its worker holds and, below its cap, those that nobody holds or that fall back from their holders.
+// ranges returns the routes to read, with those of suspects separately. For each lane that a poller may serve these are
+// "*", or the sessions that its worker holds and, if its limit is not reached, sessions without a holder and sessions
+// that fall back from their holders.
 func (b *batch) ranges(
 	q QueueKey, pollers []store.Poller, held map[process]int, open []string, settings *engine.Queue,
 ) (all, suspects []string) {
@@ -332,13 +331,13 @@ func (b *batch) lanesOf(q QueueKey) []lane {
 	return list
 }
 
-// picks reads the first n ready tasks of each range and merges them. Each range is in order by itself, so n of
-// each are enough to have the first n of all.
+// picks reads the first n ready tasks of each range and merges them. Each range is sorted, so n of each contain the
+// first n of all.
 func (b *batch) picks(q QueueKey, routes []string, n int) ([]pick, error) {
 	var picks []pick
 	found, visible := map[string]int{}, map[string]int{}
 	row := func(v []any) error {
-		// The row that says how many tasks stand in the range, the locked ones too. With fewer found than that,
+		// The row with the number of tasks in the range, including locked ones. If fewer tasks were returned,
 		// some were skipped.
 		if db.Int(v[1]) < 0 {
 			visible[db.Str(v[0])] = int(db.Int(v[2]))
@@ -480,9 +479,9 @@ func (b *batch) complete(q QueueKey, picks []pick) error {
 	return b.routed()
 }
 
-// give says which poller gets a task: the first that has room and may have it. full says that nobody gets it,
-// only because those who may have no room left: then it is for their next claim. known says that such tasks of
-// this lane are known of, so that full need not be found out again.
+// give returns the poller for a task: the first that has room and may run it. full is true if the task gets no poller
+// only because the pollers that may run it have no room: their next claim can lease it. known is true if tasks of this
+// lane are already known to wait, so that full need not be determined again.
 func (b *batch) give(
 	t pick, r *store.ClaimRequest, room []int, held map[process]int, settings *engine.Queue, known bool,
 	holds map[process]*engine.Holds,

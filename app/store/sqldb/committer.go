@@ -128,7 +128,8 @@ func fill(items []*pending, from chan *pending, most int) []*pending {
 	return items
 }
 
-// Last of all: what was set aside has its answer by then, and whoever comes now is told that the store is closed.
+// closeDown runs last: deferred changes have their response by then, and new calls are refused because the store is
+// closed.
 func (s *Store) closeDown() {
 	s.ending.Wait()
 	errs := []error{s.cfg.Conn.Close(context.Background()), s.cfg.Reads.Close()}

@@ -180,8 +180,8 @@ func (b *batch) apply(w *store.Writes, payloads [][][]byte) {
 	}
 }
 
-// Everything that has to be known of how a run was before is taken here, before the decision goes on top of it:
-// which leases end with it, whose sessions they were in, which task becomes ready by it.
+// applyRun reads the run's previous state before it applies the decision: which leases end, which sessions they were
+// in, which task becomes ready.
 func (b *batch) applyRun(d *engine.Decision, payloads [][]byte) {
 	id := d.Next.ID
 	r := b.runs[id]
@@ -216,7 +216,8 @@ func (b *batch) applyRun(d *engine.Decision, payloads [][]byte) {
 			(a == nil || a.Suspect == nil || a.State != engine.LeasedState) {
 			b.suspectGone(d.Next.Namespace, old.Lease)
 		}
-		// A worker that ended the attempt itself knows of it. Only one that is still at it has to be told to stop.
+		// A worker that reported the end of the attempt needs no cancellation. A worker that still runs the attempt
+		// does.
 		lost := a == nil && !ended[seq] || a != nil && a.Cancel && !old.Cancel
 		if had && old.State == engine.LeasedState && lost {
 			hint.Cancelled = append(hint.Cancelled, store.CancelledAttempt{
@@ -353,8 +354,8 @@ func markAll[V any](m *map[int64]bool, stored, next *engine.Table[int64, V]) {
 	}
 }
 
-// outcomes are the activities whose attempt was ended by its own worker in these events: that worker need not
-// be told.
+// outcomes returns the activities whose attempt was ended by its worker in these events: that worker needs no
+// cancellation.
 func outcomes(events []history.Event) map[int64]bool {
 	var m map[int64]bool
 	note := func(seq int64) {

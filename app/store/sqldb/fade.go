@@ -4,14 +4,16 @@ import (
 	"time"
 )
 
-// What is remembered of a run makes its next step cheap. One that sleeps for days takes none, and a hundred thousand of
-// them are a hundred megabytes: what nobody used for a while is forgotten, and read again when it wakes up.
+// The cached state of a run makes its next step cheap. A run that sleeps for days has no steps, and a hundred thousand
+// such runs use a hundred megabytes: entries that were not used for some time are evicted, and read again when the run
+// wakes up.
 
-// fadeEvery is how long a round takes. What was not used in a whole one goes, so after one to two of them.
+// fadeEvery is the length of a round. Entries that were not used during a whole round are evicted, that is, after one
+// to two rounds.
 const fadeEvery = 30 * time.Second
 
-// mostFaded is the most that a list forgets at once, since who comes meanwhile waits for it, and fadeOn how soon it
-// continues.
+// mostFaded is the maximum number of entries that a list evicts at once, since changes wait for the eviction; fadeOn is
+// the pause before it continues.
 const (
 	mostFaded = 1000
 	fadeOn    = 5 * time.Millisecond
@@ -19,16 +21,16 @@ const (
 
 // fading is a list whose entries fade.
 type fading interface {
-	round()             // begins one
-	fade(most int) bool // forgets what was not used in the last round, and says whether there is more of it
+	round()             // begins a round
+	fade(most int) bool // evicts entries that were not used in the last round, and reports whether there are more
 	len() int
 }
 
-// rester gives memory back while nothing happens.
+// rester releases memory while the store is idle.
 type rester interface{ Rest() error }
 
-// fades are the lists that do: all of which each entry can be read again, except for that of workers, with whose rows
-// a fleet at rest is stored.
+// fades returns the lists whose entries are evicted: all lists whose entries can be read again, except the list of
+// workers, whose rows store the membership of an idle fleet.
 func (s *Store) fades() []fading {
 	c, m := s.cache, s.memory
 	return []fading{

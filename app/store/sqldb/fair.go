@@ -146,8 +146,8 @@ func (k tagKey) compare(o tagKey) int {
 // all the turns that it let pass.
 func (k tagKey) clock() tagKey { return tagKey{k.QueueKey, k.tier, ""} }
 
-// classOf is the class of a ready task and its weight; the class is empty without a key.
-// An activity has the key of its own command, else that of its run.
+// classOf returns the fairness class of a ready task and its weight; the class is empty without a key. An activity uses
+// the key of its command, or else the key of its run.
 func (b *batch) classOf(t taskKey) (tagKey, int) {
 	r := b.runs[t.run]
 	if t.seq == 0 {
@@ -195,9 +195,8 @@ func (b *batch) rankOf(t taskKey) int64 {
 	return a.Rank
 }
 
-// taken moves the clock of a task's tier to its rank: tasks that become ready from now on stand behind what was
-// taken.
-// Also for one that was handed over at once: what nobody had to wait for counts as well.
+// taken advances the clock of a task's tier to the task's rank: tasks that become ready later rank after it. Tasks that
+// were dispatched without waiting count too.
 func (b *batch) taken(t taskKey) {
 	k, _ := b.classOf(t)
 	clock := b.tags[k.clock()]

@@ -8,11 +8,11 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// Rows are read once a batch, all of a table with one statement, and kept in the batch as its changes leave them: the
-// second change of a run sees the first. A row that somebody else has locked comes back as its key alone, and the
-// changes that need it are set aside.
+// A batch reads all rows of a table with one statement and applies its changes to the rows in memory: the second change
+// of a run sees the first. For a row that another transaction has locked, the statement returns only the key, and the
+// changes that need the row are deferred.
 
-// loadWorkflows returns the call that loads key rows the batch has not got.
+// loadWorkflows returns the calls that load rows of workflow IDs that the batch has not loaded yet.
 func (b *batch) loadWorkflows(keys map[engine.WorkflowKey]bool) []*db.Call {
 	missing := db.NewRowset(record.Workflows.Key())
 	for k := range keys {
@@ -20,7 +20,7 @@ func (b *batch) loadWorkflows(keys map[engine.WorkflowKey]bool) []*db.Call {
 			continue
 		}
 		b.workflows[k] = &workflow{}
-		// The cache has something only where nobody else writes (see cache.remember).
+		// The cache has entries only if no other process writes (see cache.remember).
 		if f, ok := b.s.cache.workflows.get(k); ok {
 			b.workflows[k].Workflow = f
 			continue
@@ -190,13 +190,13 @@ func (b *batch) loadWorkers(keys map[engine.WorkerKey]bool) []*db.Call {
 	}, func(v []any) { b.lock(engine.WorkerKey{Namespace: db.Str(v[0]), ID: db.Str(v[1])}) })
 }
 
-// holding is a session somebody holds, as it is stored.
+// holding is the stored lease of a held session.
 type holding struct {
 	session engine.SessionKey
 	until   int64
 }
 
-// loadHoldings reads what workers hold.
+// loadHoldings reads the sessions that workers hold.
 func (b *batch) loadHoldings(keys map[engine.WorkerKey]bool) []*db.Call {
 	asked := db.NewRowset(record.Workers.Key())
 	for k := range keys {
@@ -211,7 +211,7 @@ func (b *batch) loadHoldings(keys map[engine.WorkerKey]bool) []*db.Call {
 	}, nil)
 }
 
-// Receipts and tokens are in no cache: a receipt is asked for once, or again by somebody who may ask any app.
+// Receipts and tokens are not cached: a receipt is read once, or again by a retry that may reach any app.
 func (b *batch) loadReceipts(keys map[store.ReceiptKey]bool) []*db.Call {
 	missing := db.NewRowset(record.Receipts.Key())
 	for k := range keys {
@@ -238,8 +238,8 @@ func (b *batch) loadTokens(keys map[string]bool) []*db.Call {
 	}, func(v []any) { b.lock(tokenKey(db.Str(v[0]))) })
 }
 
-// fetch is the call that loads these keys; there is none without keys. locked is told of the rows that exist
-// and that another transaction has locked.
+// fetch returns the calls that load these keys; none without keys. locked is called with each existing row that another
+// transaction has locked.
 func (b *batch) fetch(l *db.Loader, keys *db.Rowset, row func(v []any) error, locked func(v []any)) []*db.Call {
 	if keys.Empty() {
 		return nil

@@ -11,11 +11,11 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// Nothing is told before COMMIT has answered: neither callers, nor pollers, nor other processes. A hint that
-// came earlier would send its readers to rows that are not there yet, or that never will be.
+// Callers, pollers and other processes are notified only after COMMIT has succeeded. After an earlier notice they would
+// read rows that do not exist yet, or never will.
 
-// finish is what follows a commit. The caches take over what the batch left, reserved pollers get their tasks,
-// callers get their answers, and everybody who may care gets a hint.
+// finish completes a committed batch: it updates the caches, delivers tasks to reserved pollers, responds to callers
+// and notifies subscribers.
 func (b *batch) finish(items []*pending) {
 	s := b.s
 	s.lanes.remember(b)
@@ -69,8 +69,8 @@ func (b *batch) leasedAny(items []*pending) bool {
 	return len(b.handed) > 0 || slices.ContainsFunc(items, func(p *pending) bool { return len(p.leased) > 0 })
 }
 
-// tellBacklog says which queues have ready tasks that nobody took. It comes before the answers, so that a claim
-// which is answered without it has left nothing.
+// tellBacklog reports the queues with ready tasks that no poller leased. It runs before the responses, so that a claim
+// that returns without such a notice has left no task.
 func (b *batch) tellBacklog() {
 	b.leaveMissed()
 	if b.s.cfg.Dispatch == nil {
@@ -81,9 +81,9 @@ func (b *batch) tellBacklog() {
 	}
 }
 
-// unlocked tells of the ready tasks of the runs that this batch had locked: a claim of another app may have
-// skipped them meanwhile, even in runs where nothing changed. What the claims of this batch left in runs that
-// they locked is in hidden already.
+// unlocked reports the ready tasks of the runs that this batch had locked: a claim of another app may have skipped them
+// meanwhile, even in runs that did not change. The tasks that this batch's claims left in locked runs are in hidden
+// already.
 func (b *batch) unlocked() {
 	if !b.s.cfg.Dialect.Shared {
 		return

@@ -13,16 +13,16 @@ import (
 // another app may already have filled the worker's session limit. The holder is therefore chosen as in a claim: with
 // the worker's row locked and its sessions counted.
 
-// firsts is what one hand-over knows of workers that claim sessions with it: their rows, locked on a shared database,
-// nil for those that get no session here.
+// firsts holds the workers that acquire sessions in one dispatch: their rows, locked on a shared database; nil for
+// workers that get no session here.
 type firsts struct {
 	rows map[engine.WorkerKey]*engine.Worker
-	over bool // a worker was refused, and would be reserved again and again: the rest is left to claims
+	over bool // a worker was refused and would be reserved again and again: claims dispatch the remaining tasks
 }
 
-// reserve finds a poller for a task, and says who it is. A session that nobody holds is claimed with its first
-// task, in the batch that makes the task, so that neither is written twice. What the worker holds is counted as
-// a claim counts it. A poller that may not have the task goes back to its place, and a claim decides.
+// reserve finds a poller for a task. A session without a holder is acquired with its first task, in the batch that
+// makes the task, so that neither is written twice. The worker's sessions are counted as in a claim. A poller that may
+// not run the task returns to the queue, and a claim decides.
 func (b *batch) reserve(o store.Offer, f *firsts) (store.Reservation, engine.Lessee, error) {
 	o.First = o.Session != nil && !o.Session.Held(b.now) && !f.over
 	res := b.s.cfg.Dispatch.Reserve(o)
@@ -30,7 +30,7 @@ func (b *batch) reserve(o store.Offer, f *firsts) (store.Reservation, engine.Les
 		return nil, engine.Lessee{}, nil
 	}
 	l := res.Lessee()
-	// Its polls end with this batch, or it receives nothing else; who else waits finds the task by a claim.
+	// The worker's polls end with this batch, or it runs an isolated task; other pollers find the task by a claim.
 	if b.leaves(l.Worker) || b.isolates(processOf(l.Worker)) {
 		res.Undo()
 		return nil, engine.Lessee{}, nil
@@ -55,7 +55,7 @@ func (b *batch) leaves(w *engine.Worker) bool {
 	return len(b.gone) > 0 && slices.Contains(b.gone, store.Process{Worker: w.Key(), Incarnation: w.Incarnation})
 }
 
-// counted is a worker's row with the sessions it holds loaded, nil when there is none or somebody else has it locked.
+// counted returns a worker's row with its held sessions loaded, or nil if the row does not exist or is locked.
 func (b *batch) counted(w *engine.Worker, f *firsts) (*engine.Worker, error) {
 	k := w.Key()
 	if row, ok := f.rows[k]; ok {

@@ -151,8 +151,8 @@ func (b *batch) gather() ([]*db.Call, error) {
 	return append(calls, rest...), err
 }
 
-// taskRows are the rows of tasks that a batch writes: those that come or stay, those that come in the place of one of
-// the same run, which ended, and the keys of what ended next to them.
+// taskRows are the rows of tasks that a batch writes: new or changed tasks (put), new tasks that replace an ended task
+// of the same run (succeed), and the keys of other ended tasks (gone).
 type taskRows struct{ put, succeed, gone *db.Rowset }
 
 func newTaskRows(st *statements) taskRows {
@@ -210,7 +210,7 @@ func (b *batch) gatherRun(r *run, runs, moved *db.Rowset, tasks taskRows) error 
 			return err
 		}
 		r.was = &is
-		// Whatever has a time is told to the sweeper after the commit; else it would sleep until something else is
+		// The sweeper is notified of every due time after the commit; otherwise it would sleep until something else is
 		// due.
 		b.dueAt(r.Head.DueAt())
 		if want != r.stored && want != (readyRow{}) {
@@ -327,8 +327,8 @@ func (b *batch) gatherItems(r *run, items, gone *db.Rowset) error {
 	return gatherTable(r.ID, record.UnreadItem, r.unread, &r.Unread, items, gone)
 }
 
-// Rows of one kind without a time of their own: what is in the table is written, what is not any more goes if it
-// had a row.
+// gatherTable gathers the rows of one kind without a due time: rows in the table are written, and rows that are no
+// longer in it are deleted if they were stored.
 func gatherTable[V any](
 	run, kind string, changed map[int64]bool, t *engine.Table[int64, V], items, gone *db.Rowset,
 ) error {
@@ -418,11 +418,11 @@ func (b *batch) gatherRest() ([]*db.Call, error) {
 	tokens, goneTokens, floors := db.NewRowset(record.Tokens.Columns), db.NewRowset(record.Tokens.Key()),
 		db.NewRowset(record.Epochs.Columns)
 	lanes := db.NewRowset(record.Lanes.Columns)
-	// A workflow id that was taken to be free and is not written after all was decided on without a look. The
-	// batch is run again, with one.
+	// A workflow ID that was assumed to be free and is not written was decided on without reading its row. The batch is
+	// run again and reads the row.
 	for _, f := range b.workflows {
 		if f.assumed && !f.dirty {
-			return nil, errForgotten // what was decided on that would be answered without a look
+			return nil, errForgotten // a response would depend on a row that was not read
 		}
 		if f.dirty {
 			to := workflows

@@ -12,9 +12,9 @@ import (
 	"github.com/sojourn-run/sojourn/app/store/internal/record"
 )
 
-// A workflow that continues as new for years may have started children that are still open. Carried from run to
-// run they would make each continuation as dear as there are children; so they stand under the workflow id, and
-// the run only counts them.
+// A workflow that continues as new for years may have started children that are still open. If every run copied them,
+// each continuation would cost as much as there are children; so they are stored under the workflow ID, and the run
+// only counts them.
 
 // formerChain names all rows of a chain.
 var formerChain = record.Former.Columns[:2]
@@ -128,7 +128,7 @@ func (b *batch) applyFormer(d *engine.Decision) {
 	}
 }
 
-// dropChain takes away all rows of a chain, those that were never loaded too.
+// dropChain deletes all rows of a chain, including rows that were never loaded.
 func (b *batch) dropChain(chain engine.WorkflowKey) {
 	for k, f := range b.former {
 		if k.Chain == chain {

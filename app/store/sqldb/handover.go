@@ -13,8 +13,8 @@ import (
 // Most tasks find a worker that already waits. Leasing them in the batch that makes them saves a write of the
 // ready row, a claim that finds it, and the time in between.
 
-// route makes sure that the sessions of all tasks that became ready are in the batch; one that has no row yet gets one,
-// held by nobody, so that no task waits outside of the row that routes it.
+// route ensures that the sessions of all tasks that became ready are in the batch. A session without a row gets a row
+// without a holder, so that every task is routed by its session's row.
 func (b *batch) route() error {
 	var keys map[engine.SessionKey]bool
 	for _, t := range b.ready {
@@ -48,8 +48,8 @@ func (b *batch) route() error {
 		return err
 	}
 	if len(b.locked) > 0 {
-		// A task whose session is locked cannot be routed: the word in its row would be that of a session as it
-		// was. The changes that made such tasks go into a batch of their own.
+		// A task whose session is locked cannot be routed: its row would contain an outdated routing word. The changes
+		// that made such tasks run in a separate batch.
 		late := map[taskKey]bool{}
 		for _, t := range b.ready {
 			if a, ok := b.runs[t.run].Activities.Get(t.seq); ok && t.seq > 0 &&
@@ -63,8 +63,8 @@ func (b *batch) route() error {
 	}
 	at := history.At(b.now)
 	for k := range keys {
-		// Nobody has claimed it yet, and it may be a while until somebody does. The row makes it routable: who may
-		// claim it, and that only one does, is decided on that row.
+		// No worker has acquired the session yet. Its row makes the task routable, and acquisitions are decided under
+		// the lock of this row.
 		if s := b.sessions[k]; s.Session == nil || s.deleted {
 			b.applySession(&engine.SessionChange{Session: engine.Session{
 				Namespace: k.Namespace, ID: k.ID, Door: engine.DoorImplicit, Status: protocol.SessionActive, UpdatedAt: at,
@@ -138,14 +138,14 @@ func (b *batch) handOver() error {
 			b.missed = append(b.missed, missed{t.taskKey, QueueKey{o.Namespace, o.Queue, o.Kind}})
 			continue
 		}
-		// The lease is in the batch from here on; its poller hears of it after the commit.
+		// From here on the batch contains the lease; the poller receives the task after the commit.
 		b.handed = append(b.handed, handed{res, r, b.lease(r, t.seq, &l)})
 	}
 	b.ready = nil
 	return nil
 }
 
-// lostBy is the worker whose lease of a ready task ran out in this batch, or "".
+// lostBy returns the worker whose lease of a ready task expired in this batch, or "".
 func (b *batch) lostBy(r *run, seq int64) string {
 	var lost []history.Lost
 	if seq == 0 {
@@ -157,7 +157,7 @@ func (b *batch) lostBy(r *run, seq int64) string {
 		return ""
 	}
 	last := &lost[len(lost)-1]
-	// Of this batch alone: one that was lost earlier has been told of.
+	// Only a loss in this batch counts: an earlier loss has already been reported.
 	if last.Why != engine.ReasonLeaseLost || last.At.Micros() != history.At(b.now).Micros() {
 		return ""
 	}
@@ -180,13 +180,13 @@ func (b *batch) leaseExpired(k engine.WorkerKey) {
 	}
 }
 
-// missed is a task nobody was reserved for.
+// missed is a task for which no poller was reserved.
 type missed struct {
 	taskKey
 	queue QueueKey
 }
 
-// leaveMissed makes a backlog of what was missed and not claimed in the same batch after all.
+// leaveMissed adds missed tasks to the backlog unless a claim of the same batch leased them.
 func (b *batch) leaveMissed() {
 	for _, m := range b.missed {
 		if b.isReady(m.taskKey) {
@@ -267,9 +267,9 @@ func (b *batch) lease(r *run, seq int64, l *engine.Lessee) store.Leased {
 	return out
 }
 
-// toLease is a session to lease in: a copy, unless the state is one that this batch has decided itself and given to
-// nobody. Most steps in a session make one that way and lease the next task in it. A claim has a copy in any case, as
-// it says what was before.
+// toLease returns the session in which a task is leased: a copy, unless this batch created the state and no other code
+// has a reference to it. At most steps in a session, the batch creates the state and leases the next task in it. A
+// claim always gets a copy, since it also returns the previous state.
 func (b *batch) toLease(s *session, w *engine.Worker) *engine.Session {
 	if s.decided == b.number && s.Session != s.row && s.With(w, b.now) {
 		return s.Session
@@ -284,8 +284,8 @@ type leasedIn struct {
 	session engine.SessionKey
 }
 
-// arguments fills what the cache knows of a leased task, so that nobody has to read it.
-// For most tasks the event with their arguments was written by this very batch, or by one before it.
+// arguments sets the arguments and events of a leased task from the cache, so that they need not be read. For most
+// tasks, this batch or an earlier one wrote the event with their arguments.
 func (b *batch) arguments(r *run, l *store.Leased) {
 	l.Head = r.Head
 	l.Events, l.Bytes = b.s.cache.events(r.ID, r.LastSeq)

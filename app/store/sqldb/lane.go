@@ -78,28 +78,28 @@ type lanes struct {
 	stale atomic.Bool
 }
 
-// knownLane is a lane with the time, by the store's clock, at which its row said that it is used. Others may have
-// raised that since, and nobody lowers it.
+// knownLane is a lane with the time of its last recorded use, by the store's clock. Other apps may have raised the time
+// since; no app lowers it.
 type knownLane struct {
 	lane
 	used int64
 }
 
-// laneAge is how old the lanes of a shared database may be when a claim looks at them. The hint of a new lane
-// may be lost; after this time it is found all the same.
+// laneAge is the maximum age of the cached lanes of a shared database in a claim. The notice of a new lane may be lost;
+// after this time the claim reads the lane nevertheless.
 const laneAge = 5 * time.Second
 
-// A claim looks for tasks in every lane of its queue, so lanes without any have to go: a queue whose builds change
-// daily would have thousands within a year. But a task in a lane that no row tells of would never be found. So who
-// makes a task ready writes its lane first, with the time, unless it knows that this was done within laneTrust, and
-// only what was not written for laneKept, and holds no task, is removed. Between the two lies far more than the
-// seconds for which a batch can be under way before the server ends it.
+// A claim reads every lane of its queue, so unused lanes must be removed: a queue whose builds change daily would have
+// thousands of lanes within a year. But a task in a lane without a row would never be found. Therefore a batch that
+// makes a task ready first writes the task's lane with the current time, unless the app knows that this was done within
+// laneTrust. Only a lane that holds no task and was not written for laneKept is removed. The difference between the two
+// is much longer than the seconds for which a batch can run before the server ends its transaction.
 const (
 	laneTrust = time.Hour
 	laneKept  = 24 * time.Hour
 )
 
-// StaleLanes says that another process wrote tasks: the lanes are read again before the next claim.
+// StaleLanes marks the lanes as outdated, because another process wrote tasks: the next claim reads them again.
 func (s *Store) StaleLanes() { s.lanes.stale.Store(true) }
 
 func learnLane(known map[QueueKey]map[string]knownLane, k laneKey, used int64) {
@@ -113,7 +113,7 @@ func learnLane(known map[QueueKey]map[string]knownLane, k laneKey, used int64) {
 	known[k.QueueKey][k.lane] = knownLane{parsed, used}
 }
 
-// remember takes over what a committed batch did to lanes.
+// remember updates the cache with the lanes of a committed batch.
 func (l *lanes) remember(b *batch) {
 	for _, k := range b.unusedLanes {
 		if delete(l.known[k.QueueKey], k.lane); len(l.known[k.QueueKey]) == 0 {
@@ -123,8 +123,8 @@ func (l *lanes) remember(b *batch) {
 	for k := range b.lanes {
 		learnLane(l.known, k, b.now.UnixMicro())
 	}
-	// What was removed there is not told by the statement, which took what nobody else had locked; they are read
-	// again.
+	// On a shared database the statement does not return the removed lanes; it removes those that are not locked. The
+	// lanes are read again.
 	if b.dropLanes && b.s.cfg.Dialect.Shared {
 		l.stale.Store(true)
 	}
@@ -185,9 +185,9 @@ func (b *batch) freshLanes() error {
 	return nil
 }
 
-// unusedLanes is the statement that removes lanes by the time from which on they were used. Where several apps write,
-// it takes their rows first, as they are then: a lane that somebody is about to use either has its new time already,
-// and stays, or is written again behind it. Somebody else's lock is never waited for.
+// unusedLanes returns the statement that removes lanes last used before a given time. On a shared database it first
+// locks the rows, in their latest version: a lane that another app is about to use either has its new time already and
+// stays, or is written again after the removal. It skips locked rows.
 func unusedLanes(d db.Dialect) string {
 	empty := "NOT " + record.HasReady(d)
 	if !d.Shared {
@@ -218,8 +218,8 @@ func (b *batch) leaveLanes() []*db.Call {
 	return nil
 }
 
-// activityLane is the lane of an activity. What its session asks for counts too, so that nobody visits a task
-// that it may not have.
+// activityLane returns the lane of an activity. It includes the requirements of the activity's session, so that no
+// claim reads a task that the worker may not run.
 func activityLane(a *engine.Activity, s *engine.Session) lane {
 	l := lane{
 		session: a.SessionID != "", suspect: a.Suspect.Limited(), typ: a.Type, requirements: a.Requirements,

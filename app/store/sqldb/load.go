@@ -305,7 +305,7 @@ func (b *batch) runsOf(n *store.Keys) []string {
 	return runs
 }
 
-// The order of locks, and of what is written: the same for everybody, so that nobody waits in a circle.
+// sorted returns the order in which all batches lock and write rows, which prevents deadlocks.
 func sorted[K cmp.Ordered](set map[K]bool) []K {
 	keys := make([]K, 0, len(set))
 	for k := range set {

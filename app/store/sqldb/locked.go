@@ -22,8 +22,8 @@ import (
 // are the changes that need them, when that is known.
 var errLocked = errors.New("locked by another transaction")
 
-// The keys of rows that have no key type of their own. A chain stands for the sessions of a workflow id, former for the
-// children of its earlier runs: some of them are locked.
+// Types of keys for rows without an engine key type. chainKey stands for the sessions of a workflow ID, formerKey for
+// the children of its earlier runs: some of these rows are locked.
 type (
 	runKey       string
 	tokenKey     string
@@ -83,8 +83,8 @@ func (b *batch) lockedOut(p *pending) bool {
 		slices.ContainsFunc(n.Namespaces, func(name string) bool { return b.locked[namespaceKey(name)] })
 }
 
-// lockedIn says whether somebody has a row that hangs on a run: its workflow id, its chain's sessions, the sessions of
-// its activities.
+// lockedIn reports whether another transaction has locked a row that belongs to a run: its workflow ID, its chain's
+// sessions, the sessions of its activities.
 func (b *batch) lockedIn(id string, n *store.Keys) bool {
 	r := b.runs[id]
 	if r == nil || r.Run == nil {
@@ -128,8 +128,9 @@ func (b *batch) tooLate(tasks map[taskKey]bool, queues map[QueueKey]bool) error 
 	return errLocked
 }
 
-// advise returns the call that tries to lock these keys. They need not have a row: what does not exist cannot
-// be locked, and still nobody else may make it meanwhile. A key that somebody else has is noted as locked.
+// advise returns the call that tries to take advisory locks on these keys. The keys need no rows: a row that does not
+// exist cannot be locked, but an advisory lock prevents other apps from creating it. A key that another app has locked
+// is recorded as locked.
 func (b *batch) advise(keys map[int64][]any) []*db.Call {
 	if len(keys) == 0 {
 		return nil

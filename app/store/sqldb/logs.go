@@ -10,13 +10,13 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// Lines are many and worth little each, and no decision reads them. So they are written with whatever batch comes,
-// and cost those that wait for one no lock and no read.
+// Log lines are many and of little value, and no decision reads them. So they are written with the next batch and cost
+// its other changes no lock and no read.
 
 // logRun names all lines of a run.
 var logRun = record.Logs.Columns[:1]
 
-// applyLogs notes lines that come, at the time of the batch, and lines that go.
+// applyLogs gathers log lines to insert, with the time of the batch, and log lines to delete.
 func (b *batch) applyLogs(w *store.Writes) error {
 	bodies := make([]string, len(w.Logs))
 	for i := range w.Logs {

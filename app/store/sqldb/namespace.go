@@ -26,7 +26,7 @@ var timelineSession = record.Timeline.Columns[:2]
 // eventRun, taskRun and itemRun name all rows of a run.
 var eventRun, taskRun, itemRun = record.Events.Columns[:1], record.Tasks.Columns[:1], record.Items.Columns[:1]
 
-// removal is what a batch takes away whole: nothing else of the batch touches the same rows before it.
+// removal holds what a batch deletes completely. Nothing else in the batch writes the same rows earlier.
 type removal struct {
 	namespaces map[string]*store.Namespace // nil: dropped
 	runs       map[string]bool
@@ -61,7 +61,7 @@ func (b *batch) checkRemoval(w *store.Writes) error {
 	return nil
 }
 
-// A run that is not there is nobody's fault: somebody else removed it, or it never was.
+// A run that does not exist is no error: another app removed it, or it never existed.
 func (b *batch) applyRemoval(w *store.Writes) {
 	for _, n := range w.Namespaces {
 		b.namespaces[n.Name], b.removal.namespaces[n.Name] = &n, &n
@@ -139,7 +139,7 @@ func (b *batch) gatherRemoval() ([]*db.Call, error) {
 	for k := range b.removal.chains {
 		chains.S(k.Namespace).S(k.ID)
 	}
-	// Taken and begun anew: a batch with claims writes twice, and must not take away what came in between.
+	// A batch with claims writes twice, and the second write must not delete rows that were created in between.
 	b.removal = newRemoval()
 	var calls []*db.Call
 	for _, w := range []struct {

@@ -7,7 +7,7 @@ import (
 // An index that is not used is found when it is too late, on a large table. So the statements can be listed, for a test
 // to ask a database how it would run them.
 
-// Plans lists the committer's statements that read or delete, for a look at how the database would run them.
+// Plans returns the committer's statements that read or delete, to inspect the query plans of the database.
 func (s *Store) Plans() []string {
 	st := s.st
 	list := []string{

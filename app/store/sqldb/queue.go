@@ -16,17 +16,17 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// What operators decided about queues is asked for at every hand-out, so a process keeps all of it in memory
-// and hears of changes. Budgets are the exception: they are counted under the lock of their row, since two
-// claims must not spend the same room.
+// Every dispatch reads the settings of queues, so a process keeps all of them in memory and is notified of changes.
+// Budgets are the exception: their usage is counted under the lock of the queue's row, since two claims must not use
+// the same capacity.
 
-// queues is what this process knows to be decided about task queues: all of it, since it is little. A queue in
-// it is never changed in place, so that readers need no lock to use one.
+// queues caches the settings of all task queues; they are few. A cached queue is never changed in place, so that
+// readers need no lock to use it.
 type queues struct {
 	mu     sync.RWMutex // guards all below
 	known  map[engine.QueueKey]*engine.Queue
 	ranked map[QueueKey]bool // whose tasks have ranks
-	turn   uint64            // rises with every change: what was read before one is old
+	turn   uint64            // rises with every change: values read before a change are outdated
 }
 
 func (q *queues) init() { q.known, q.ranked = map[engine.QueueKey]*engine.Queue{}, map[QueueKey]bool{} }
@@ -37,8 +37,8 @@ func (q *queues) get(k engine.QueueKey) *engine.Queue {
 	return q.inherit(k, q.known[k])
 }
 
-// inherit is a queue with what was decided about its namespace added to it; mu is held. Whoever routes tasks by
-// a row needs that; what is stored of a queue is only its own.
+// inherit returns a queue with the settings of its namespace added; mu must be held. Routing needs the combined
+// settings. The row of a queue stores only the queue's settings.
 func (q *queues) inherit(k engine.QueueKey, own *engine.Queue) *engine.Queue {
 	group := ""
 	if all := q.known[engine.QueueKey{Namespace: k.Namespace}]; all != nil && k.Name != "" {
@@ -55,7 +55,7 @@ func (q *queues) inherit(k engine.QueueKey, own *engine.Queue) *engine.Queue {
 	return &next
 }
 
-// bounded says whether a budget counts the tasks of a queue. Without any decision it is a look at an empty map.
+// bounded reports whether a budget counts the tasks of a queue.
 func (q *queues) bounded(k QueueKey) bool {
 	q.mu.RLock()
 	defer q.mu.RUnlock()
@@ -69,7 +69,7 @@ func (q *queues) bounded(k QueueKey) bool {
 // Queue is what was decided about a task queue, as this process knows it.
 func (s *Store) Queue(k engine.QueueKey) *engine.Queue { return s.queues.get(k) }
 
-// RefreshQueues reads again what was decided about queues, and tells the dispatcher what is new. It is for decisions of
+// RefreshQueues reads the settings of all queues again and passes changes to the dispatcher. It runs after changes by
 // other processes.
 func (s *Store) RefreshQueues(ctx context.Context) error {
 	q := &s.queues
@@ -114,7 +114,7 @@ func (s *Store) RefreshQueues(ctx context.Context) error {
 	}
 }
 
-// By the time of the decision: what claims count in a row moves nothing that anybody has to be told.
+// changedQueues compares by UpdatedAt, which only changed settings set: the counts of claims in a row need no notice.
 func changedQueues(was, is map[engine.QueueKey]*engine.Queue) (list []engine.QueueKey) {
 	for k, q := range is {
 		if old := was[k]; old == nil || old.UpdatedAt != q.UpdatedAt {
@@ -177,7 +177,7 @@ func (b *batch) loadQueues(keys map[engine.QueueKey]bool) []*db.Call {
 	}, func(v []any) { b.lock(engine.QueueKey{Namespace: db.Str(v[0]), Name: db.Str(v[1])}) })
 }
 
-// decided tells it apart from a row that was only counted in: of that nobody hears.
+// applyQueues sets decided: other apps are notified of changed settings, but not of rows in which only counts changed.
 func (b *batch) applyQueues(w *store.Writes) {
 	for _, q := range w.Queues {
 		b.queues[q.Key()] = &queue{Queue: &q, decided: true, dirty: true}
@@ -185,8 +185,7 @@ func (b *batch) applyQueues(w *store.Writes) {
 	}
 }
 
-// Other apps read all decisions anew when they are told that there is one, since there are few and they change
-// seldom.
+// Other apps read all settings again after a notice, since they are few and change rarely.
 func (b *batch) gatherQueues() ([]*db.Call, error) {
 	rows := db.NewRowset(record.Queues.Columns)
 	keys := slices.SortedFunc(maps.Keys(b.queues), func(x, y engine.QueueKey) int {
@@ -239,7 +238,7 @@ func (b *batch) rememberQueues() (decided []*engine.Queue) {
 	return decided
 }
 
-// tellQueues tells the dispatcher, before any answer, what was decided and what budgets withheld.
+// tellQueues passes changed settings and exceeded budgets to the dispatcher, before any response.
 func (b *batch) tellQueues(decided []*engine.Queue) {
 	if b.s.cfg.Dispatch == nil {
 		return
@@ -254,9 +253,8 @@ func (b *batch) tellQueues(decided []*engine.Queue) {
 	}
 }
 
-// freed notes that a lease ended: where leases are counted, others may begin.
-// Without this nobody would ask again: the tasks that a budget withheld were ready before, so no commit makes them
-// so.
+// freed records the end of a lease: if a budget counts leases, another task may start. No other event would trigger a
+// claim: the withheld tasks were ready before, so no commit makes them ready.
 func (b *batch) freed(q QueueKey) {
 	b.maybeIdle(q.Namespace)
 	if !b.s.queues.bounded(q) {

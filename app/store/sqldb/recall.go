@@ -9,20 +9,21 @@ import (
 	"github.com/sojourn-run/sojourn/app/store"
 )
 
-// On a shared database a batch takes two round trips: the first locks and reads the rows its changes need, the second
-// writes. One is enough when this process remembers those rows from its own last write: the changes are decided on
-// what is remembered, and guards go ahead of the writes, in the same transaction. They lock, in the order in which
-// every batch locks, each row that was looked at, and fail in the server when one is gone, locked by somebody else, or
-// not the version that is remembered; then nothing of the batch is stored, and it is run again in two round trips.
+// On a shared database a batch takes two round trips: the first locks and reads the rows that its changes need, the
+// second writes. One round trip is enough if this process has cached these rows since its last write: the changes are
+// decided on the cached rows, and guards precede the writes in the same transaction. The guards lock each row that was
+// read, in the lock order of all batches. If a row is deleted, locked by another transaction or has another version
+// than the cached one, they fail in the server; then nothing of the batch is stored, and it is run again in two round
+// trips.
 //
-// A version is the transaction that wrote a row last, which the server keeps with the row (xmin). So whoever else
-// writes, another build too, need not know of this. Whatever is open in a run is only ever written together with the
-// run's own row, except that a claim leases a task without writing the run. While that row is as it was, nothing else
-// can happen to its tasks, so that as many of them are ready as were says that none was leased. To a session belong
-// the tasks in it, of which nothing but how many there are matters (see tally.go): so they are counted.
+// The version of a row is its xmin, the transaction that wrote it last. So it covers writes of every other process,
+// also of other builds. Open tasks of a run are only ever written together with the run's row, except that a claim
+// leases a task without writing the run. As long as that row is unchanged, nothing else can happen to its tasks, so an
+// equal number of ready tasks proves that none was leased. For a session, only the number of its tasks matters (see
+// tally.go), so the guards count them.
 //
-// A batch that reads in a round trip of its own what it needs asks by version as well: of runs that are as they are
-// remembered, only that is read.
+// A batch that reads its rows in a separate round trip also compares versions: of runs with an unchanged version it
+// reads only the version.
 
 // errForgotten says that a batch needs something that is not remembered, or that it decided something which
 // writes nothing and so would not be checked. It never reaches a caller: the batch is run in two round trips.

@@ -13,10 +13,10 @@ import (
 	"github.com/sojourn-run/sojourn/internal/release"
 )
 
-// A database says of each of its migrations which release brought it, and the oldest schema a binary must know to serve
-// it all the same: so an older binary, which has never seen the migration, can read whether it may stay while the
-// others are replaced. The rows are written by the migrations themselves, in their transactions; the table is therefore
-// made before the first of them. Those up to schema 9 have none, since no binary older than them asks.
+// A database records for each of its migrations which release added it, and the oldest schema that a binary must know
+// to serve the database. So an older binary, which does not know the migration, can check whether it may continue
+// during a rolling upgrade. The migrations write these rows in their transactions; the table is therefore created
+// before the first of them. Migrations up to schema 9 have no rows, since no older binary reads them.
 
 // noted is one row of schema_versions.
 type noted struct {

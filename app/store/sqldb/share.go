@@ -8,23 +8,22 @@ import (
 	"github.com/sojourn-run/sojourn/app/store"
 )
 
-// Ranks order the tasks that wait for a worker. Where workers have room for all of them nothing waits there, but here:
-// every step of a workflow is a change, and the changes of somebody who has a hundred workflows open make the batches
-// long on which everybody else's next step waits, six or seven times until a workflow is done. So while classes share
-// the store a batch is short, and who has little waiting is in the next one.
+// Fair batching. Ranks order the tasks that wait for a worker. If the workers have enough slots, tasks wait for the
+// committer instead: every step of a workflow is a change, and the changes of a class with a hundred open workflows
+// make long batches. Each step of every other class waits for them, six or seven times per workflow. So while several
+// classes have changes, batches are short, and a class with few changes gets into the next one.
 
-// mostShared is the most changes of a batch while several classes have some: enough for a commit to be worth its cost,
-// and few enough for who missed it to be served soon.
+// mostShared is the maximum number of changes in a batch while several classes have changes: enough to be worth a
+// commit, and few enough that the next batch comes soon.
 const mostShared = 10
 
-// sharedFor is for how long a class counts that had a change: between the steps of a workflow it has none.
+// sharedFor is the time for which a class counts after its last change: between the steps of a workflow it has none.
 const sharedFor = time.Second
 
-// shares are the changes that wait for a batch, by the class that they are for, in the order of engine.Rank. They are
-// the committer's.
+// shares are the changes that wait for a batch, by class, in the order of engine.Rank. Only the committer uses them.
 type shares struct {
 	clock   int64
-	nobody  []*pending // what is for no class goes first: claims, which are for all, and signs of life
+	nobody  []*pending // changes without a class go first: claims, which serve all classes, and heartbeats
 	classes map[classKey]*share
 	line    turns // those of the classes that have changes
 	waiting int
@@ -39,8 +38,8 @@ type share struct {
 	last  time.Time
 }
 
-// shared takes items in and returns those that go into the next batch. Without fairness keys, or with changes of one
-// class alone, that is as many as fit.
+// shared adds items and returns the changes of the next batch. Without fairness keys, or if only one class has changes,
+// these are as many as fit.
 func (s *Store) shared(items []*pending) []*pending {
 	h := &s.shares
 	if h.waiting == 0 && !s.queues.anyFair() {

@@ -235,8 +235,8 @@ func (s *statements) pick(d db.Dialect, n int) (*db.Stmt, int) {
 		}
 		return s.picks[0], n
 	}
-	// By powers of two, so that a handful of prepared statements serves any number of ranges; what is left over
-	// asks for nothing.
+	// The number of ranges is rounded up to a power of two, so that a few prepared statements serve any number of
+	// ranges; the surplus ranges match no rows.
 	size := 1
 	for size < n && size < 64 {
 		size *= 2

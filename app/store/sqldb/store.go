@@ -33,9 +33,9 @@ type Options struct {
 	Shift    func() time.Duration // tests only: time that passed, added to the store's clock
 	Wall     func() time.Time     // tests only: clock of the machine, which a store of one app uses
 	Memory   int64                // bytes that this process may use, including the store's caches; 0: no limit
-	Pool     int                  // most connections to a database that several apps share; 0: as many as it likes
-	// Waiting is told, now and then, why a server that cannot be reached yet is waited for; nil: nobody wants
-	// to know. A file needs no waiting: it is there or not.
+	Pool     int                  // maximum number of connections to a shared database; 0: no limit
+	// Waiting is called from time to time with the reason while the store waits for an unreachable server; nil: it is
+	// not reported. SQLite never waits: the file exists or not.
 	Waiting func(error)
 	// Outage is called once when the database becomes unavailable, and Recovered with the length of the outage when it is
 	// available again; nil: neither is reported.
@@ -60,21 +60,21 @@ type Config struct {
 	// know; nil when there are no others. It comes after and never before: a process that looked on an early
 	// hint would find nothing.
 	Notify func(Notice)
-	// Decided is the call that tells other processes, with the commit itself, that something was decided about a
-	// queue; nil when there are none. Nobody looks again for that later, so it must not be lost with the process
-	// that committed it, as a notice may be. It is too dear for what every step does.
+	// Decided returns the call that notifies other processes, in the commit's transaction, of changed settings of a
+	// queue; nil if there are no other processes. They do not poll for settings, so this notice must not be lost with
+	// the process, unlike the notices of Notify. A call per commit would be too expensive for ordinary steps.
 	Decided func() *db.Call
-	// Hears says whether notices of other processes arrive; nil when there are none.
+	// Hears reports whether notices of other processes arrive; nil if there are no other processes.
 	Hears func() bool
 	// Unclean means that the previous process did not close the database.
 	Unclean bool
-	// Room says why there is no room for what a step may write, where that can be known; nil when it cannot.
+	// Room returns an error if the disk has no room for the writes of a step; nil if this cannot be measured.
 	Room  func() error
 	Known int64 // the newest schema this binary knows
 	// Unblock ends the transactions of other apps that hold locks and are paused; nil when there are no others.
 	Unblock func(context.Context) error
-	// Opened is called before the first batch, with the number of the last, and Committed with that of each batch once
-	// it is stored and before its callers are answered; nil: nobody counts them.
+	// Opened is called before the first batch, with the number of the last committed batch. Committed is called with the
+	// number of each batch after its commit and before its callers get a response; nil: batches are not counted.
 	Opened    func(app string, batch int64) error
 	Committed func(batch int64)
 	// Release is called last by Close.
@@ -246,10 +246,10 @@ type pending struct {
 	err    error
 }
 
-// background says that nobody waits for it, so it may be put behind what somebody waits for.
+// background reports whether no caller waits for the change, so that other changes may be committed first.
 func (p *pending) background() bool { return p.change != nil && p.change.Background }
 
-// Commit runs one change in the next batch, or in one of the next if nobody waits for it.
+// Commit runs one change in the next batch; a background change may run in a later one.
 func (s *Store) Commit(ctx context.Context, c store.Change) (any, error) {
 	p := &pending{change: &c, done: make(chan struct{})}
 	if err := s.submit(ctx, p); err != nil {
@@ -315,7 +315,7 @@ func (s *Store) Now(ctx context.Context) (time.Time, error) {
 	return now, s.suspect(err)
 }
 
-// View reads on connections of its own, so that nothing it does holds up a commit.
+// View uses separate connections for reading, so that it never delays a commit.
 func (s *Store) View(_ context.Context, fn func(store.Reader) error) error {
 	select {
 	case <-s.quit:
@@ -344,14 +344,15 @@ func (s *Store) Stats() store.Stats {
 	}
 }
 
-// Hears says whether this process is told what others commit; one that is alone knows it.
+// Hears reports whether this process receives notices of other processes' commits; true if there are no others.
 func (s *Store) Hears() bool { return s.cfg.Hears == nil || s.cfg.Hears() }
 
-// Unusable is told once when the store has to stop: another process migrated the database beyond what this binary may
-// serve, the database is damaged, or it refuses the credentials of this process.
+// Unusable returns a channel that receives one error when the store has to stop: another process migrated the database
+// to a schema that this binary may not serve, the database is damaged, or the server refuses the credentials of this
+// process.
 func (s *Store) Unusable() <-chan error { return s.unusable }
 
-// Fail stops a store whose database is damaged: it takes no more writes, and Unusable is told. The first error counts.
+// Fail stops a store whose database is damaged: it refuses writes, and Unusable receives the first error.
 func (s *Store) Fail(err error) {
 	if s.health.broken.CompareAndSwap(nil, &err) {
 		s.stop(err)
@@ -368,8 +369,8 @@ func (s *Store) stop(err error) {
 	}
 }
 
-// CheckSchema looks whether this binary may still serve the database, after a hint that another process has
-// migrated it. The answer is told by Unusable. The error only says that the version could not be read.
+// CheckSchema checks whether this binary may still serve the database, after a notice that another process migrated it.
+// Unusable receives the result. CheckSchema returns an error only if it cannot read the version.
 func (s *Store) CheckSchema(ctx context.Context) error {
 	err := CheckSchema(ctx, s.cfg.Reads, s.cfg.Known)
 	if !errors.Is(err, store.ErrSchema) {

@@ -9,8 +9,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/history"
 )
 
-// leaveBehind notes that the holder of a session is another from now on, or nobody: what the former one has in it is
-// found by its name alone.
+// leaveBehind records that a session's owner changes to owner, or to none if it is empty. Attempts of the former owner
+// in the session are found by its name.
 func (s *session) leaveBehind(owner string) {
 	if s.Session != nil && s.Owner != "" && s.Owner != owner && !slices.Contains(s.behind, s.Owner) {
 		s.behind = append(slices.Clip(s.behind), s.Owner)
