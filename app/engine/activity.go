@@ -222,8 +222,8 @@ func (st *step) sessionLost(a Activity) bool {
 		(s.Epoch != a.Epoch || !s.HeldBy(a.Owner, st.now.Time))
 }
 
-// refuseLost ends the attempt at its heartbeat and sets the task free for whoever has the session next. Its
-// worker lives, so nothing counts as lost with it.
+// refuseLost ends the attempt at its heartbeat and releases the task for the next owner of the session. The worker is
+// alive, so nothing counts as lost with it.
 func (st *step) refuseLost(a Activity) {
 	s, _ := st.session(a.SessionID)
 	st.release(a, ReasonSessionLost, false)

@@ -63,8 +63,7 @@ func (w *Wait) condition(run string, seq int64) history.Condition {
 // of a wait as known to that wait. If the wait ended now, the replay would see the late signal before the end, find the
 // condition true, and diverge from the task's execution.
 //
-// fresh are the commands without those that a replayer repeated. settleWaits returns the commands that remain to be
-// applied.
+// fresh are the commands without repetitions by a replayer. settleWaits returns the commands that remain to be applied.
 func (st *step) settleWaits(commands, fresh []protocol.Command) []protocol.Command {
 	for k, w := range st.Waits.All() {
 		woken := w.Signal > 0 && w.Signal <= st.seen

@@ -5,11 +5,11 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// A decision is data. The store can therefore apply many decisions in one transaction, apply each completely or not at
-// all, and discard one without undoing anything.
+// A decision is data. The store can therefore apply many decisions in one transaction, apply each completely or skip
+// it, and discard one without undoing anything.
 
 // Decision is everything that one step changes: one run, its tasks, and the sessions that its commands name. A store
-// applies it completely or not at all.
+// applies all of it in one transaction.
 type Decision struct {
 	After  int64           // sequence of the last event this was decided on: the fence
 	Next   *Run            // a fork of the run with the step applied; its tables hold the changed rows

@@ -12,10 +12,11 @@ import (
 // not lose the session to the first worker that happens to be free, so the fallback begins only after a task
 // has waited for a while for this holder and for nothing else.
 
-// FallbackAfter is how many seconds a task of a soft session waits for its holder where nothing else is said.
+// FallbackAfter is the default number of seconds for which a task of a soft session waits for its holder.
 const FallbackAfter = 30
 
-// FallbackAfter is the default number of seconds for which a task of a soft session waits for its holder.
+// fallback returns the time after which a task falls back from its session's holder, in microseconds; 0 means hard
+// affinity, without fallback.
 func fallback(affinity string, after int64) int64 {
 	if affinity != protocol.AffinitySoft {
 		return 0
@@ -23,7 +24,7 @@ func fallback(affinity string, after int64) int64 {
 	return orElse(after, FallbackAfter) * 1_000_000
 }
 
-// Affinity is how the session is kept, and after how many seconds it falls back.
+// Affinity returns the session's affinity and, for soft affinity, the seconds after which it falls back.
 func (s *Session) Affinity() (affinity string, after int64) {
 	if s.Fallback == 0 {
 		return protocol.AffinityHard, 0

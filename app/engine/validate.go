@@ -7,8 +7,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// A completion is applied completely or not at all, so all of it is checked before anything is written. The error names
-// the field of the first wrong command, for the author of an SDK.
+// A completion is applied completely, or refused as a whole, so all of it is checked before anything is written. The
+// error names the field of the first wrong command, for the author of an SDK.
 
 // Supported lists the commands that this engine accepts, terminal commands first, as in the list of capabilities.
 var Supported = []protocol.CommandType{

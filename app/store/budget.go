@@ -2,15 +2,14 @@ package store
 
 import "math"
 
-// Budgets are what is left of the responses of a claim's pollers. Every response has a budget of bytes, and a claim
-// leases at most fits into it: what a worker cannot be sent would have to be returned, and the next claim would lease
-// the same tasks again.
+// Budgets are the remaining bytes of the responses to a claim's pollers. A claim leases at most what fits into the
+// responses: a task that does not fit would have to be returned, and the next claim would lease the same task again.
 type Budgets struct {
 	left  []int64
-	first []bool // nothing was given yet: the first task always fits, however large it is
+	first []bool // the response has no task yet: its first task always fits
 }
 
-// NewBudgets are the budgets of these pollers.
+// NewBudgets returns the budgets of these pollers.
 func NewBudgets(pollers []Poller) Budgets {
 	b := Budgets{make([]int64, len(pollers)), make([]bool, len(pollers))}
 	for i := range pollers {

@@ -8,9 +8,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// Question is what a caller of one app asks the workers of a queue, who may poll another app: a query, or whether an
-// update may be accepted. It is worth as much as its caller's patience, so nothing of it is durable and nothing of it
-// is in a history.
+// Question is a task for the workers of a queue, which may poll another app than the caller's: a query, or the
+// validation of an update. It ends with its caller's request, so it is neither durable nor part of a history.
 type Question struct {
 	ID         string            `json:"id"` // a ULID: their order is that in which they came
 	Kind       protocol.TaskKind `json:"kind"`
@@ -44,16 +43,16 @@ type Reply struct {
 // ErrFull says that as many questions as may wait do.
 var ErrFull = errors.New("too many questions wait")
 
-// Questions carries questions between the apps that share a database. Whom it concerns is told by Dispatcher.Backlog
-// when one waits for a worker and by Changed.Answers when one was answered; both are hints.
+// Questions passes questions between the apps that share a database. Dispatcher.Backlog reports a question that waits
+// for a worker, and Changed.Answers one that was answered; both notices may be lost.
 type Questions interface {
-	// Ask puts a question in line for at most this long; ErrFull when most wait in its queue.
+	// Ask enqueues a question for at most patience; ErrFull if most questions wait in its queue.
 	Ask(ctx context.Context, q Question, patience time.Duration, most int) error
 	// Waiting lists up to limit waiting questions of a kind and queue, oldest first.
 	Waiting(ctx context.Context, namespace, queue string, kind protocol.TaskKind, limit int) ([]Question, error)
-	// Lease gives one to its Owner; false when another app was faster, or its caller has left.
+	// Lease leases a question to its Owner; false if another app was faster or its caller has left.
 	Lease(ctx context.Context, q Question) (bool, error)
-	// Question is one as it stands; ErrNotFound when its caller has left.
+	// Question returns a question in its current state; ErrNotFound if its caller has left.
 	Question(ctx context.Context, id string) (Question, error)
 	// Unlease puts a question back in line; attempt 0 means whichever is under way.
 	Unlease(ctx context.Context, id string, attempt int64) error

@@ -34,12 +34,12 @@ type RunReader interface {
 	// OpenRuns are those of the runs that are open, each with all that is open in it, as of one moment; in two statements,
 	// however many they are.
 	OpenRuns(ctx context.Context, ids []string) (map[string]*engine.Run, error)
-	// Step is a run with one of its open activities and nothing else that is open in it, whatever there is; with 0 not
-	// even that. It is what who holds a lease can be told from.
+	// Step returns a run with one of its open activities and without its other open rows; with 0 without any activity.
+	// That is enough to find the holder of a lease.
 	Step(ctx context.Context, id string, seq int64) (*engine.Run, error)
 	Runs(ctx context.Context, q RunQuery) (RunList, error) // newest start first
-	// Uncarried are those of the search attributes that no run of the namespace carries. It looks into the index once for
-	// each, however many runs there are.
+	// Uncarried returns those search attributes in the list that no run of the namespace has. It reads the index once per
+	// attribute, independently of the number of runs.
 	Uncarried(ctx context.Context, namespace string, attributes []string) ([]string, error)
 	// RunCounts counts all runs of one namespace.
 	RunCounts(ctx context.Context, namespace string) (map[protocol.RunStatus]int, error)
@@ -121,24 +121,24 @@ type DueReader interface {
 	Removable(ctx context.Context, now, kept time.Time, limit int) ([]engine.SessionKey, error)
 }
 
-// QueueReader knows task queues, with what waits in them and what was decided about them.
+// QueueReader reads task queues: their tasks and their settings.
 type QueueReader interface {
-	// Queues counts the tasks of a namespace, or of all when that is empty, by queue and kind; Leased those alone that
-	// somebody has, however many wait.
+	// Queues counts the tasks of a namespace, or of all namespaces if it is empty, by queue and kind. Leased counts only
+	// leased tasks and does not read the others.
 	Queues(ctx context.Context, namespace string) ([]QueueStats, error)
-	// QueuesUpTo counts those of one namespace that wait, in each queue, kind and state no further than most, and so reads
-	// no more of them than that.
+	// QueuesUpTo counts the waiting tasks of one namespace by queue, kind and state. It counts and reads at most most
+	// tasks of each.
 	QueuesUpTo(ctx context.Context, namespace string, most int) ([]QueueStats, error)
 	Leased(ctx context.Context, namespace string) ([]QueueStats, error)
-	// QueueRows lists what was decided about queues of a namespace, or of all when that is empty; the row without a name
-	// is about all of a namespace.
+	// QueueRows lists the settings of the queues of a namespace, or of all namespaces if it is empty. The row without a
+	// name applies to all queues of a namespace.
 	QueueRows(ctx context.Context, namespace string) ([]engine.Queue, error)
-	// QueueLeases lists leased tasks of a queue, those that run out first, at most limit.
+	// QueueLeases lists at most limit leased tasks of a queue in the order in which their leases expire.
 	QueueLeases(ctx context.Context, k engine.QueueKey, limit int) ([]QueueLease, error)
-	// QueueOrder lists the ready tasks of a queue as they will be handed out, by kind, at most limit.
+	// QueueOrder lists the ready tasks of a queue in the order of dispatch, by kind, at most limit.
 	QueueOrder(ctx context.Context, k engine.QueueKey, limit int) ([]ReadyTask, error)
-	// ReadyOn lists the ready activities that wait on these routes, as a claim told of them, in their order, at most limit
-	// of each.
+	// ReadyOn lists the ready activities on these routes, which a claim reported, in the order of dispatch, at most limit
+	// per route.
 	ReadyOn(ctx context.Context, namespace string, routes []string, limit int) ([]engine.Activity, error)
 	// OldestReady lists the ready tasks of one kind in a queue that are ready for longest, at most limit. The Seq of a
 	// workflow task is 0.
@@ -196,11 +196,11 @@ type NamespaceReader interface {
 	Forgettable(ctx context.Context, namespace string, before time.Time, limit int) ([]engine.SessionKey, error)
 }
 
-// AccessReader knows who may come in, and what operators did.
+// AccessReader reads tokens and the audit log.
 type AccessReader interface {
 	Token(ctx context.Context, id string) (Token, error)
 	Tokens(ctx context.Context) ([]Token, error)
-	// Audits are of a namespace, and with common those of all or several too, as of a token that is good for them.
+	// Audits returns entries of a namespace, and with common also entries that concern several or all namespaces.
 	Audits(ctx context.Context, namespace string, common bool, limit int) ([]Audit, error)
 	// OldAudits lists the numbers of the oldest entries of all namespaces that were written before a time, at most limit.
 	OldAudits(ctx context.Context, before time.Time, limit int) ([]int64, error)

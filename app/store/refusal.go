@@ -6,8 +6,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// Refusal gives the store's own errors the reason that callers are told, whatever they called by. Other errors stay as
-// they are.
+// Refusal converts the store's errors to refusals of the protocol with a reason. It returns other errors unchanged.
 func Refusal(err error) error {
 	switch {
 	case errors.Is(err, ErrUnavailable):

@@ -39,15 +39,15 @@ type Store interface {
 	// Claim leases ready tasks from the backlog, after the writes of the batch it travels in. It may return fewer than
 	// asked, or none.
 	Claim(ctx context.Context, r ClaimRequest) ([]Leased, error)
-	// View reads on connections of its own; what it sees is committed.
+	// View reads committed data on separate connections.
 	View(ctx context.Context, fn func(Reader) error) error
-	// Queue is what was decided about a task queue, as this process knows it, without asking the database; nil for
-	// nothing. A decision of another process is known a moment after it.
+	// Queue returns the cached settings of a task queue without a query to the database; nil if there are none.
+	// Changes by another process arrive with a short delay.
 	Queue(k engine.QueueKey) *engine.Queue
-	// Now is the store's clock: the only one leases are judged by.
+	// Now returns the time of the store's clock, the only clock by which leases expire.
 	Now(ctx context.Context) (time.Time, error)
-	// About is the store's clock as far as it is known without asking: perhaps a little behind it, never ahead. It is
-	// good for saying how old an answer is, and no lease is judged by it. Zero: not known yet.
+	// About estimates the store's clock without a query: it may be a little behind, never ahead. It
+	// serves to show the age of data, not to expire leases. Zero: not known yet.
 	About() time.Time
 	// Unusable receives one error when this process has to stop: store.ErrSchema if another process migrated the database
 	// beyond what this binary may serve, store.ErrDamaged if the database is damaged.
@@ -56,12 +56,12 @@ type Store interface {
 	// clock.
 	ClockJumps() <-chan ClockJump
 	// Writable returns an error if the database does not accept writes. It reports the outcome of the last write, and
-	// tries a write of its own only if that one failed.
+	// tries another write only if the last one failed.
 	Writable(ctx context.Context) error
 	// Hears reports whether this process receives the notices of other processes' commits. While it does not, its
 	// caches may be out of date without its knowledge.
 	Hears() bool
-	// Stats counts what was sent to the database since it was opened.
+	// Stats returns counters of statements, round trips, commits and reads since the store was opened.
 	Stats() Stats
 	// Unclean reports whether the process before did not close the database. It is false where processes share one: their
 	// ends show in the rows of apps.

@@ -7,8 +7,8 @@ import (
 	"github.com/sojourn-run/sojourn/app/store"
 )
 
-// What cleans up rides along with what somebody waits for, one change with one, and has batches of its own, small ones,
-// only when nothing else waits.
+// Background changes are committed together with other changes, one per change. They have separate small batches only
+// if no other change waits.
 func testBackground(t *testing.T, s Suite) {
 	w := s.New(t)
 	const ahead, behind = 10, 100

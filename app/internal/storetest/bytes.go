@@ -39,8 +39,8 @@ func (w *Fixture) claimBytes(kind protocol.TaskKind, pollers ...store.Poller) (g
 	return strings.Join(names, " "), list
 }
 
-// A claim leases what fits into the responses of its pollers. It stops at the first task that does not fit and passes
-// none over; the first task of a response always fits; what stays is as it was, and is told of.
+// A claim leases tasks that fit into the responses of its pollers. It stops at the first task that does not fit and
+// skips none; the first task of a response always fits; the remaining tasks stay ready and are reported.
 func testClaimBytes(t *testing.T, s Suite) {
 	line := &Line{}
 	w := s.Fixture(t, "a", Options{Dispatch: line})
@@ -53,7 +53,7 @@ func testClaimBytes(t *testing.T, s Suite) {
 	if got, _ := w.claimBytes(protocol.KindActivity, poller(a, 100_000, false)); got != "" {
 		t.Fatalf("100,000 bytes held %s: a task was passed over", got)
 	}
-	// What stays is told of, so that the next poll looks at once.
+	// The remaining tasks are reported, so that the next poll claims at once.
 	w.until("the hint", func() bool { l, _, _ := line.hints(); return len(l) == 1 })
 	w.View(func(r store.Reader) error {
 		stats, err := r.Queues(t.Context(), Namespace)

@@ -109,7 +109,7 @@ func testLeaseBudget(t *testing.T, s Suite) {
 		t.Fatalf("what a budget withholds was told as a backlog: %v", b)
 	}
 	w.None(protocol.KindActivity, worker)
-	// A lease that ends makes room, and that is told; nothing is handed over past the count.
+	// The end of a lease frees room, and the store reports this; it dispatches no task beyond the limit.
 	waiting := line.Wait(worker)
 	line.hints()
 	w.Finish(got[0])

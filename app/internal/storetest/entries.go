@@ -26,9 +26,9 @@ var indexDefinition = regexp.MustCompile(
 	`^CREATE INDEX (\w+) ON (?:public\.)?(\w+)(?: USING btree)? \(.*?\)(?: WHERE (.*))?$`,
 )
 
-// IndexEntries counts, by the schema of the database, how many entries more a run has in indexes than before those that
-// are younger: at most two when it starts, whatever it carries, and none more when it closes. definitions are the
-// database's words for its indexes, but for the keys of tables.
+// IndexEntries checks how many more index entries a run has than with the indexes of the older schema
+// (indexesOfBefore): at most two when it starts, whatever its attributes, and no further ones when it closes.
+// definitions returns the database's definitions of its indexes, except primary keys.
 func IndexEntries(t *testing.T, s Suite, definitions func() []string, number func(query string) int) {
 	w := s.New(t)
 	type index struct{ name, count string }

@@ -47,8 +47,8 @@ func testFair(t *testing.T, s Suite) {
 	if got := w.drawn(6); got != "b0 a3 b1 a4 b2 a5" && got != "a3 b0 a4 b1 a5 b2" {
 		t.Fatalf("beside a burst a second class came as %s", got)
 	}
-	// Weight 3 gets three tasks for every one of weight 1. Tasks without a key form a class of their own. A class that
-	// returns has saved up no credit.
+	// Weight 3 gets three tasks for every task of weight 1. Tasks without a key form a separate class. A class that
+	// returns has no credit.
 	w.Begun("heavy", keyed("c", 3, 6)...)
 	w.wide("plain", 2)
 	counts := map[byte]int{}

@@ -42,7 +42,7 @@ type link struct {
 // NewGate opens a gate before a server's host:port. It ends with the test.
 func NewGate(t testing.TB, target string) *Gate { return NewGateAt(t, "127.0.0.1:0", target) }
 
-// NewGateAt opens a gate at a host:port of its own.
+// NewGateAt opens a gate that listens on a given host:port.
 func NewGateAt(t testing.TB, at, target string) *Gate {
 	t.Helper()
 	ln, err := net.Listen("tcp", at)
@@ -68,12 +68,13 @@ func (g *Gate) Shut(at string, half bool) <-chan string {
 	return g.shut
 }
 
-// LoseCommit has the gate lose what the server says to the COMMIT of the committer's next transaction with a statement
-// that contains at: it is committed, and then every connection ends and nobody gets through until Open. The channel
-// hears when that has happened.
+// LoseCommit makes the gate drop the server's response to the COMMIT of the committer's next transaction with a
+// statement that contains at. The transaction is committed, then the gate closes all connections and refuses new ones
+// until Open. The channel receives the SQL when that has happened.
 func (g *Gate) LoseCommit(at string) <-chan string { return g.loses(at, true) }
 
-// LoseRead does so in the middle of what the server says to the next statement of who reads that contains at.
+// LoseRead drops, in the middle, the server's response to a reader's next statement that contains at, and then does the
+// same as LoseCommit.
 func (g *Gate) LoseRead(at string) <-chan string { return g.loses(at, false) }
 
 func (g *Gate) loses(at string, committer bool) <-chan string {
@@ -83,7 +84,7 @@ func (g *Gate) loses(at string, committer bool) <-chan string {
 	return g.shut
 }
 
-// cut ends all that goes through the gate and lets nobody in.
+// cut closes all connections through the gate and refuses new ones.
 func (g *Gate) cut(sql string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -95,7 +96,7 @@ func (g *Gate) cut(sql string) {
 	g.shut <- sql
 }
 
-// Open lets pass again whatever was held up, and whoever was kept out.
+// Open resumes delayed connections and accepts new ones again.
 func (g *Gate) Open() {
 	g.mu.Lock()
 	defer g.mu.Unlock()

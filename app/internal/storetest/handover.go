@@ -34,7 +34,7 @@ type LinePoller struct {
 	lessee engine.Lessee
 	Got    chan store.Leased
 	Undone int
-	// Doubted is how often nobody knew whether it was handed a task.
+	// Doubted counts deliveries of which the store does not know whether the poller received them.
 	Doubted int
 }
 
@@ -125,11 +125,11 @@ func (l *Line) Queue(q *engine.Queue) {
 	l.decided = append(l.decided, q)
 }
 
-// missed stands for every hint there may have been: a notice of it that got lost, as by a connection that took too
-// long, is not told again.
+// missed stands for all notices that may have been lost, for example by a broken connection: a lost notice is not
+// repeated.
 const missed = "any queue, also elsewhere"
 
-// Missed notes that hints were lost, as one that may have been any of them.
+// Missed records that any notice may have been lost.
 func (l *Line) Missed() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -162,10 +162,10 @@ func (p *LinePoller) Undo() {
 	p.line.pollers = append([]*LinePoller{p}, p.line.pollers...)
 }
 
-// Doubt puts the poller nowhere: it was told.
+// Doubt does not return the poller to the line: it may have received the task.
 func (p *LinePoller) Doubt(error) { p.Doubted++ }
 
-// got is what a poller was handed; it has to be there.
+// got returns the task that a poller received; it fails the test if there is none.
 func (w *Fixture) got(p *LinePoller) store.Leased {
 	w.T.Helper()
 	select {
@@ -275,8 +275,8 @@ func testBacklog(t *testing.T, s Suite) {
 	_ = l
 }
 
-// One claim for two workers: what it leaves for the one that has no room any more is told, though the other one has
-// some.
+// One claim for two workers, of which one has no room: the store reports the tasks that it leaves for that worker,
+// although the other one has room.
 func testLeftForTheFull(t *testing.T, s Suite) {
 	line := &Line{}
 	w := s.Fixture(t, "a", Options{Dispatch: line})
@@ -426,7 +426,7 @@ func testHints(t *testing.T, s Suite) {
 	}
 }
 
-// Forget returns the queues that were told to have a backlog since it was asked last.
+// Forget returns the queues whose backlog was reported since the last call.
 func (l *Line) Forget() []string {
 	backlog, _, _ := l.hints()
 	return backlog

@@ -12,13 +12,13 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// dropLanes removes lanes that nobody used for a day.
+// dropLanes removes lanes that were not used for a day.
 var dropLanes = store.Change{Decide: func(store.Rows, time.Time) (store.Writes, error) {
 	return store.Writes{DropLanes: true}, nil
 }}
 
-// UnusedLanes has lanes go a day after their last task, those stay in which a task still waits, and a lane that went
-// come again with its next task. lanes counts their rows.
+// UnusedLanes checks that lanes are removed a day after their last task, that lanes with a waiting task stay, and that
+// a removed lane is created again with its next task. lanes returns the number of rows.
 func UnusedLanes(t *testing.T, s Suite, lanes func(t *testing.T) int) {
 	w := s.New(t)
 	worker := w.Worker("w")

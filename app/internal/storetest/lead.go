@@ -11,9 +11,9 @@ import (
 	"github.com/sojourn-run/sojourn/shared/history"
 )
 
-// FollowsInSessions holds that a step in a session soon after another one of the same run has no entry in the index of
-// it, and whoever asks what ended in the session, and when last, is told of it all the same, by an app too that did not
-// store it. count counts the rows of the database that are in the index, and those that are not.
+// FollowsInSessions checks that a step in a session soon after another step of the same run has no index entry, and
+// that readers still find what ended in the session, and when last, also in an app that did not store it. count returns
+// the number of event rows that are in the index and the number of event rows outside of it.
 func FollowsInSessions(t *testing.T, s Suite, count func() (lead, follow int)) {
 	apps := []*Fixture{s.Fixture(t, "a", Options{App: "one"})}
 	if s.Shared {

@@ -14,7 +14,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// ManyRuns is how many runs listings are held against: enough that what reads all of them is told from what does not.
+// ManyRuns is the number of runs in tests of listings: enough to detect a listing that reads all of them.
 const ManyRuns = 100_000
 
 // ListedRun is one of many, made by a rule so that a test knows which of them a filter finds.
@@ -151,7 +151,7 @@ const (
 	partOf = 5_000
 )
 
-// Listings are those that have to be quick, however many runs there are.
+// Listings returns the listings that must be fast for any number of runs.
 func Listings() []Listing {
 	at := func(n int) int64 { return first + int64(n)*1e6 }
 	when := func(test store.Comparison, n int) store.Condition {

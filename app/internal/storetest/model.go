@@ -14,16 +14,17 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// model is what a store should hold, as plain maps: who may have which task is worked out by going through all of them.
+// model is the expected content of a store in plain maps. Which worker may lease which task is computed by a scan of
+// all of them.
 type model struct {
 	w       *Fixture
 	t       *rapid.T
 	workers []*engine.Worker
 	runs    []string // open
 	leased  []store.Leased
-	late    []store.Leased // whose delivery is over
+	late    []store.Leased // whose delivery has ended
 	tasks   map[string]*modelTask
-	turn    int // of the check: it names everything apart
+	turn    int // number of the check, which makes names unique
 	holds   map[string]modelHold
 	signals map[string]int
 	started int
@@ -44,8 +45,8 @@ type modelHold struct {
 	until time.Time
 }
 
-// Model runs random operations against a store and the model, and compares what they say.
-// Leases and what passes of them are whole hours: the time that the machine takes by itself decides nothing.
+// Model runs random operations against a store and the model, and compares their results. Leases, and the time that
+// passes in the test, are whole hours, so that the machine's speed has no influence.
 func Model(t *testing.T, s Suite) {
 	w := s.New(t)
 	turn := 0
@@ -174,7 +175,7 @@ func (m *model) complete(t *rapid.T) {
 	m.late = append(m.late, l)
 }
 
-// refresh takes the lease of a session from the store: that it is moved by work is told by tests of its own.
+// refresh reads the lease of a session from the store: other tests check that work extends it.
 func (m *model) refresh(session string) {
 	row := m.w.row(session)
 	h := m.holds[session]

@@ -224,7 +224,7 @@ func testSmall(t *testing.T, s Suite) {
 	})
 }
 
-// releasedIsNotActive releases one of two sessions: readers see it among those that expired.
+// releasedIsNotActive releases one of two sessions and checks that readers list it as expired.
 func (w *Fixture) releasedIsNotActive(id string) {
 	t := w.T
 	w.Commit(SessionStep(id, engine.ReleaseSession{SessionHolder: engine.SessionHolder{Worker: "w"}, Why: "test"}))

@@ -64,8 +64,8 @@ func NewerSchema(
 	open1()
 }
 
-// Outgrown shows that a store which serves is told when somebody migrates the database beyond what it may serve, and is
-// told nothing before. migrate makes the schema newer, and tells as a migration does.
+// Outgrown checks that an open store reports a migration to a schema that it may not serve, and reports no other
+// migration. migrate makes the schema newer and sends the notice of a migration.
 func Outgrown(t *testing.T, s store.Store, migrate func(minReader int64), newest int64) {
 	migrate(newest)
 	migrate(newest + 1)

@@ -9,10 +9,10 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// tick is the unit of times that a test lets pass: ten of it go by by themselves on no machine.
+// tick is the unit in which tests advance the clock. Ten ticks are longer than any test runs.
 const tick = 10 * time.Second
 
-// idle sets how long a worker's sessions may rest.
+// idle sets the idle timeout of a worker's sessions.
 func idle(d time.Duration) func(*engine.Worker) {
 	return func(w *engine.Worker) { w.SessionIdle = d.Microseconds() }
 }

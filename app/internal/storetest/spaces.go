@@ -124,7 +124,8 @@ func testSchedules(t *testing.T, s Suite) {
 	if err == nil {
 		t.Error("a decision on another version was stored")
 	}
-	// One that is taken away keeps its row for its history, is due no more, and goes with both when it is forgotten.
+	// A deleted schedule keeps its row for its history and is no longer due. ForgetSchedule removes the row and the
+	// history.
 	w.onSchedule(key("s1"), engine.DeleteSchedule{})
 	if got := due(); len(got) != 2 {
 		t.Errorf("due after one was taken away: %v", got)

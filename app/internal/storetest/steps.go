@@ -398,7 +398,7 @@ func SessionStep(id string, in engine.SessionInput) store.Change {
 	}}
 }
 
-// Renew renews sessions a worker believes it holds and counts those that were.
+// Renew renews sessions of a worker and returns how many renewals succeeded.
 func (w *Fixture) Renew(worker string, ids ...string) int {
 	n := 0
 	for _, id := range ids {

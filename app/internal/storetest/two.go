@@ -24,9 +24,9 @@ func testTwo(t *testing.T, s Suite) {
 	line := &Line{}
 	one, two := s.Fixture(t, "a", Options{App: "one"}), s.Fixture(t, "a", Options{App: "two", Dispatch: line})
 	worker := two.Worker("w")
-	// Who made it does not matter to who leases it, and the other one is told.
+	// Either app can lease the task, and the other app is notified of it.
 	run := one.Start("flow")
-	var queues, changes int // told one after the other
+	var queues, changes int // notices arrive one after the other
 	two.until("the other app's hint", func() bool {
 		backlog, _, changed := line.hints()
 		queues, changes = queues+len(backlog), changes+len(changed)
@@ -42,7 +42,7 @@ func testTwo(t *testing.T, s Suite) {
 	if got := two.Run(run).Activities.Len(); got != 0 {
 		t.Fatalf("%d activities are open", got)
 	}
-	// Ids are taken once, whoever asks.
+	// A workflow ID is started once, whichever app receives the request.
 	var wg sync.WaitGroup
 	var mu sync.Mutex
 	won := 0
@@ -198,7 +198,7 @@ func contend(t *testing.T, worker *engine.Worker, max int, apps ...*Fixture) int
 	return int(leased.Load())
 }
 
-// testTwoCaps lets two apps claim for one worker at once: what it holds must never be more than it may.
+// testTwoCaps lets two apps claim for one worker at once: the worker must never hold more sessions than its limit.
 func testTwoCaps(t *testing.T, s Suite) {
 	if !s.Shared {
 		t.Skip("one process has this database to itself")

@@ -16,8 +16,8 @@ import (
 // migrating is the advisory lock under which one process at a time migrates.
 const migrating = 0x736f6a6f75726e
 
-// migrator is the application_name of the connections of the process that migrates: the one that holds the lock and
-// those that run migrations.
+// migrator is the application_name of the connections of the process that migrates: one holds the lock, the others run
+// migrations.
 const migrator = "sojourn migration"
 
 const (

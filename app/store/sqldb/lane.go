@@ -123,8 +123,8 @@ func (l *lanes) remember(b *batch) {
 	for k := range b.lanes {
 		learnLane(l.known, k, b.now.UnixMicro())
 	}
-	// On a shared database the statement does not return the removed lanes; it removes those that are not locked. The
-	// lanes are read again.
+	// On a shared database the statement does not return the removed lanes; it skips locked ones. The lanes are read
+	// again.
 	if b.dropLanes && b.s.cfg.Dialect.Shared {
 		l.stale.Store(true)
 	}

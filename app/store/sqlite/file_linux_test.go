@@ -38,7 +38,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// inAnotherProcess runs asAnother in a process of its own, which ends with the test, and returns what that prints.
+// inAnotherProcess runs asAnother in a separate process, which ends with the test, and returns its output.
 func inAnotherProcess(t *testing.T, what, path string) (*bufio.Scanner, *exec.Cmd) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), os.Args[0], path)
@@ -330,7 +330,7 @@ func TestATruncatedLogIsNoticed(t *testing.T) {
 	if err := os.Remove(link); err != nil {
 		t.Fatal(err)
 	}
-	// Who goes on without the missing work starts from a copy.
+	// An operator who accepts the loss of the missing work starts with a copy.
 	accepted := filepath.Join(t.TempDir(), "accepted.db")
 	copyFile(t, path, accepted)
 	open(t, accepted, sqldb.Options{})
@@ -399,7 +399,7 @@ func TestADamagedFileIsRefusedWithWhatToDo(t *testing.T) {
 	}
 }
 
-// The check of a file that takes longer goes on beside the store, which then is not ready and has to stop.
+// A check of a file that takes long continues while the store serves. If the check finds damage, the store stops.
 func TestDamageThatIsFoundLaterStopsTheStore(t *testing.T) {
 	path, last := killed(t, 400) // the first are in the main file by then
 	defer sqlite.CheckFor(0)()

@@ -17,7 +17,7 @@ func links(f *os.File) (uint64, error) {
 	return uint64(st.Nlink), nil //nolint:unconvert // of another size elsewhere
 }
 
-// inodeOf tells a file from its copies.
+// inodeOf returns the file's inode number, which distinguishes a file from its copies.
 func inodeOf(f *os.File) (uint64, error) {
 	st, err := status(f)
 	if err != nil {

@@ -11,7 +11,7 @@ func links(f *os.File) (uint64, error) {
 	return uint64(st.NumberOfLinks), err
 }
 
-// inodeOf tells a file from its copies.
+// inodeOf returns the file's index, which distinguishes a file from its copies.
 func inodeOf(f *os.File) (uint64, error) {
 	st, err := status(f)
 	return uint64(st.FileIndexHigh)<<32 | uint64(st.FileIndexLow), err

@@ -48,7 +48,7 @@ func busy(path string) error {
 	return fmt.Errorf("%w: process %s holds it", store.ErrBusy, strings.TrimSpace(string(holder)))
 }
 
-// sign writes the process id, for whoever is turned away.
+// sign writes the process ID, for the error of a process that finds the file locked.
 func sign(f *os.File) error {
 	if err := f.Truncate(0); err != nil {
 		return err

@@ -16,8 +16,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// On a full disk the log has room for a page still, of what it could not keep, and none for a step: that is no store
-// that can write. What was stored is there, and once there is room it goes on by itself.
+// On a full disk the write-ahead log has room for one page but not for a step, so the store reports that it cannot
+// write. Stored work stays, and the store continues when there is room again.
 func TestAFullDiskTakesNoWrites(t *testing.T) {
 	disk := t.TempDir()
 	if err := unix.Mount("tmpfs", disk, "tmpfs", 0, "size=6m"); err != nil {

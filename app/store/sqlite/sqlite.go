@@ -45,11 +45,11 @@ func pageCache(bytes int64) string {
 	return fmt.Sprintf("cache_size(-%d)", kib)
 }
 
-// memory is what the committer's connection has next to them: the pages that a statement may have to put back when it
-// fails are kept in memory, where they would otherwise go to a file of their own from 64 KiB on.
+// memory is an additional parameter of the committer's connection: it keeps the pages for the rollback of a statement
+// in memory, where SQLite would otherwise write them to a temporary file from 64 KiB on.
 const memory = "temp_store(MEMORY)"
 
-// readers is the most connections that read.
+// readers is the maximum number of connections for reading.
 const readers = 4
 
 // Open opens the file at path, creates it if it is missing, and migrates it. Until the store is closed, no other
@@ -154,14 +154,14 @@ func migrate(ctx context.Context, db *sql.DB) (known int64, err error) {
 	return sqldb.Known(p), err
 }
 
-// versions is where each migration notes who may serve the schema it makes; see sqldb.Migrate.
+// versions creates the table in which each migration records which binaries may serve its schema; see sqldb.Migrate.
 const versions = `CREATE TABLE IF NOT EXISTS schema_versions (
     version INTEGER NOT NULL PRIMARY KEY,
     release TEXT NOT NULL,
     min_reader INTEGER NOT NULL
 ) WITHOUT ROWID`
 
-// classify tells a disk that cannot take anything from a statement that is at fault.
+// classify distinguishes a disk that accepts no writes from an error of the statement.
 func classify(err error) db.Class {
 	var e *driver.Error
 	if !errors.As(err, &e) {

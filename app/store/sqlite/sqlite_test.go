@@ -96,7 +96,8 @@ func TestIdleStoreSendsNothing(t *testing.T) {
 	})
 }
 
-// What sleeps takes no memory: it is forgotten after a minute at most, and read when it wakes up. What goes on is kept.
+// Cached state of a run without steps is evicted after a minute at most, and read when the run wakes up. A run with
+// steps stays cached.
 func TestWhatSleepsIsForgotten(t *testing.T) {
 	s := suite(t)
 	synctest.Test(t, func(t *testing.T) {
@@ -145,7 +146,8 @@ func TestWarmCompletionReadsNothing(t *testing.T) {
 	}
 }
 
-// A disk that takes no more is told as such, what was acknowledged is there, and with room again so are the writes.
+// A full disk is reported as unavailable, acknowledged work is still stored, and writes succeed when there is room
+// again.
 func TestFullDiskIsUnavailableAndPasses(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "full.db")
 	if err := open(t, path, sqldb.Options{}).Close(); err != nil {

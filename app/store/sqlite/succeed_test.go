@@ -11,8 +11,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// A task takes the row of the one before it. Where that row is not there, since somebody wrote to the file by another
-// way, the change is refused: a result that is taken while the task it makes is lost would hold its run up for ever.
+// A task replaces the row of the task before it. If that row is missing, because another program wrote to the file, the
+// change is refused: otherwise the result would be stored without its next task, and the run would wait forever.
 func TestATaskIsNeverLostInARowThatIsNotThere(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "row.db")
 	w := &storetest.Fixture{T: t, S: open(t, path, sqldb.Options{}), Queue: storetest.Queue}

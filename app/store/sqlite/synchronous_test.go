@@ -7,8 +7,7 @@ import (
 	"github.com/sojourn-run/sojourn/app/store/internal/db"
 )
 
-// The committer's connection writes through to the disk before a commit is over: no test can cut the power, so it is
-// asked.
+// The committer's connection syncs every commit to disk. A test cannot cut the power, so it reads the pragmas.
 func TestCommitsAreWrittenThrough(t *testing.T) {
 	c := &conn{dsn: dsn(filepath.Join(t.TempDir(), "test.db"), memory)}
 	if err := c.openFile(); err != nil {

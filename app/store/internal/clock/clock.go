@@ -199,9 +199,9 @@ func (c *Clock) At(micros int64, sent time.Duration) time.Time {
 	return t
 }
 
-// Least is a time that the database's clock has passed for certain, also in microseconds of its own: what it
-// said last, and what has gone by since that was heard. There is none when that is longer ago than most. An
-// early time makes a lease shorter than the server's own would be, never longer.
+// Least returns a lower bound of the database's clock, also in microseconds without the shift: the last time read plus
+// the time elapsed since. ok is false if the last reading is older than most. A lower bound can only make a lease
+// shorter than the server's clock would, never longer.
 func (c *Clock) Least(most time.Duration) (now time.Time, micros int64, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -213,7 +213,7 @@ func (c *Clock) Least(most time.Duration) (now time.Time, micros int64, ok bool)
 	return time.UnixMicro(micros).UTC().Add(c.shift()), micros, true
 }
 
-// About is what the database would say now, counted from what it said last; zero before that.
+// About returns the database's clock, estimated from the last reading; zero before the first one.
 func (c *Clock) About() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -100,7 +100,7 @@ func (r *Rowset) row(args []any, k int, above []any) []any {
 	return args
 }
 
-// Arrays returns the columns whole, by their addresses: a slice in an interface is a copy in memory of its own.
+// Arrays returns the addresses of the columns: a slice in an interface would be a separate allocation.
 func (r *Rowset) Arrays() []any {
 	if r.text == nil { // none: nobody adds to it any more
 		r.text, r.ints = make([][]string, len(r.columns)), make([][]int64, len(r.columns))

@@ -104,8 +104,8 @@ func (d Dialect) Ensure(t *Table) *Writer {
 	})
 }
 
-// EnsureOf is ensure of rows that belong to a row of another table, by the first column of both; those that belong to
-// none are left out.
+// EnsureOf inserts missing rows that belong to a row of another table, by the first column of both; rows without an
+// owner are omitted.
 func (d Dialect) EnsureOf(t, owner *Table) *Writer {
 	return d.writer(t.Columns, func(rows string) string {
 		names := strings.Join(t.Names(), ", ")
@@ -175,8 +175,7 @@ func (d Dialect) Succeed(t *Table) *Writer {
 	}}}
 }
 
-// Raise writes rows of a key and one number that never falls. Whoever comes late with a smaller number changes
-// nothing.
+// Raise writes rows of a key and one number that never decreases. A smaller number changes nothing.
 func (d Dialect) Raise(t *Table) *Writer {
 	names := t.Names()
 	all, k, v := strings.Join(names, ", "), strings.Join(names[:t.Keys], ", "), names[t.Keys]

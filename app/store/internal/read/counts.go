@@ -51,8 +51,8 @@ func (r *reader) SessionCountsUpTo(
 	return counts, wrap(err, "counts of sessions")
 }
 
-// sessionCountsUpTo counts each status by itself. What nobody holds has an entry under it. What somebody holds has
-// none, which each renewal would write anew: it is found by when its lease has ended.
+// sessionCountsUpTo counts each status in a subquery. Sessions without a holder are indexed by status. Held sessions
+// are not, since each renewal would write an index entry: they are found by the end of their lease.
 func sessionCountsUpTo(d db.Dialect) string {
 	var parts []string
 	count := func(status protocol.SessionStatus, index, where string) {
@@ -174,7 +174,7 @@ func only(namespace string) string {
 	return " AND namespace = $2"
 }
 
-// Exact, and so as dear as there are runs; RunCountsUpTo is for whoever can do with "many".
+// RunCounts is exact and reads every run; use RunCountsUpTo if "many" is enough.
 func (r *reader) RunCounts(ctx context.Context, namespace string) (map[protocol.RunStatus]int, error) {
 	counts := map[protocol.RunStatus]int{}
 	err := r.query(ctx, runCounts, []any{namespace}, func(v []any) error {
@@ -200,7 +200,7 @@ func (r *reader) RunCountsUpTo(
 	return counts, wrap(err, "counts of runs")
 }
 
-// countsUpTo counts each status by itself, within the index that begins with it.
+// countsUpTo counts each status in a subquery, within the index that begins with it.
 func countsUpTo() string {
 	parts := make([]string, len(protocol.RunStatuses))
 	for i, s := range protocol.RunStatuses {

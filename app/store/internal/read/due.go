@@ -10,11 +10,10 @@ import (
 	"github.com/sojourn-run/sojourn/app/store/internal/db"
 )
 
-// Time is moved by whoever looks first. It looks at the beginnings of indexes on due times, which are empty but for
-// what waits for a time.
+// Every app sweeps due times. Due reads the beginnings of partial indexes on due times, which contain only rows with a
+// due time.
 
-// Each part is the beginning of one index and ends by itself. As one condition over all of them it would be a look
-// through five tables, each time something is due.
+// Each subquery reads the beginning of one index and has a limit. One condition over all five tables would scan them.
 func (r *reader) Due(ctx context.Context, now time.Time, limit int) ([]store.Due, error) {
 	var list []store.Due
 	const query = "SELECT * FROM (SELECT 'run' AS kind, due_at, run_id, 0 AS seq, '' AS namespace, '' AS session FROM runs" +

@@ -99,10 +99,10 @@ func argument(p *record.Packed, k store.EventKey, found map[store.EventKey]strin
 	})
 }
 
-// backwards reads rows of a run's history from the end, those that begin before an event.
+// backwards is the query that reads rows of a run's history from the end, beginning before a given event.
 const backwards = "SELECT " + record.EventColumns + " FROM events AS t WHERE t.run_id = $1 AND t.seq < $2 ORDER BY t.seq DESC LIMIT $3"
 
-// From the end: it is asked for a report that comes again, and that was first heard a moment ago.
+// Completion reads from the end, since it is called for a repeated report of a recent event.
 func (r *reader) Completion(ctx context.Context, run string, seq int64) (found history.Event, err error) {
 	before := int64(1) << 62
 	for {

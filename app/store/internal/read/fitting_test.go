@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// A search that has so long looks at no more runs at once than it can look at in what is left of that.
+// A search with a time limit reads at most as many runs at once as fit into the remaining time.
 func TestAWindowFitsTheTimeThatIsLeft(t *testing.T) {
 	const ms = time.Millisecond
 	for _, c := range []struct {

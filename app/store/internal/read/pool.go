@@ -23,7 +23,7 @@ import (
 // Reads use connections other than the committer's and take no locks, so a long listing never delays a commit. A read
 // sees committed data only, which may be older than a response that another app has just sent.
 
-// Pool reads a database over connections of its own, and counts its reads.
+// Pool reads a database over separate connections, and counts its reads.
 type Pool struct {
 	db      *sql.DB
 	gorm    *gorm.DB
@@ -68,14 +68,14 @@ func (p *Pool) Now(ctx context.Context) (time.Time, error) {
 	return p.clock.At(at, sent), nil
 }
 
-// statements are those that are put together, once.
+// statements are the queries that are composed once.
 type statements struct {
 	opens, heads string // open rows of runs; runs that are open
 	arguments    string // rows of events
-	tasksIn      string // what sessions leave to their tasks
-	listIn       string // what is open in one session, without the number of rows
+	tasksIn      string // counts that rows of sessions do not store
+	listIn       string // open tasks of one session, without the limit
 	lastEnded    string // attempts that ended in one session since a time
-	behind       string // what ended in a session, by the rows that lead to it
+	behind       string // attempts that ended in a session, by their leading rows
 }
 
 func newStatements(d db.Dialect) statements {

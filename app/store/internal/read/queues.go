@@ -70,12 +70,11 @@ func (r *reader) OldestReady(
 	return list, wrap(err, "oldest tasks of queue %s", k.Name)
 }
 
-// oldestReady is a look at the beginning of a part of tasks_waiting.
+// oldestReady reads the beginning of a range of the index tasks_waiting.
 const oldestReady = "SELECT run_id, seq FROM tasks WHERE namespace = $1 AND queue = $2 AND kind = $3 AND state = 'ready' AND owner IS NULL" +
 	" ORDER BY ready_at, run_id, seq LIMIT $4"
 
-// A statement for each route, as each is one range of the index, and the few routes of a full worker's lanes are
-// all there are.
+// One statement per route, since each route is one range of the index and a claim reports only few routes.
 func (r *reader) ReadyOn(ctx context.Context, namespace string, routes []string, limit int) ([]engine.Activity, error) {
 	var list []engine.Activity
 	const query = "SELECT run_id, seq, body FROM tasks WHERE route = $1 ORDER BY priority, rank, ready_at, run_id, seq LIMIT $2"

@@ -248,14 +248,15 @@ func (l *listing) find(where []store.Condition, after store.RunPosition) (found,
 	return l.joined(f, rest), err
 }
 
-// alone is true if an index answers without a look at other rows than those of a page: nothing else is asked for than a
-// range of an attribute.
+// alone reports whether an index gives the page without reading other rows: the only condition is a range of an
+// attribute.
 func (l *listing) alone(where []store.Condition, lead int) bool {
 	return len(where) == 1 && l.q.Text == "" && where[lead].Field == store.FieldAttribute && byValue(where[lead]) &&
 		!timed(where[lead])
 }
 
-// byEntries is true if attributes alone say whether a run is found, so that no rows of others have to be read.
+// byEntries reports whether attributes alone decide whether a run matches, so that no rows of other runs have to be
+// read.
 func (l *listing) byEntries(where []store.Condition) bool {
 	other := func(c store.Condition) bool { return c.Field != store.FieldAttribute || len(c.Any) > 0 }
 	return l.q.Text == "" && !slices.ContainsFunc(where, other)
@@ -302,7 +303,7 @@ func (l *listing) lead(where []store.Condition) (best, least int, err error) {
 	return best, least, err
 }
 
-// leads are the conditions by which a walk may go, those that cost less first.
+// leads returns the conditions by whose index a listing can be read, cheaper ones first.
 func leads(where []store.Condition) (leads []int) {
 	for i, c := range where {
 		switch {
@@ -318,10 +319,10 @@ func leads(where []store.Condition) (leads []int) {
 // walks is true of conditions that have their runs, or those of an hour, in the order of the list.
 func walks(c store.Condition) bool { return inOrder(c) || timed(c) }
 
-// rangeName tells a range from others.
+// rangeName returns the key of a range.
 func rangeName(c store.Condition) string { return fmt.Sprint(c.Name, c.Test, c.Values) }
 
-// spelled is a condition on the beginning of a text as one on the few texts that begin so, unless they are many.
+// spelled replaces a condition on the prefix of a text by one on the texts with that prefix, unless they are many.
 func (l *listing) spelled(c store.Condition) (store.Condition, error) {
 	entries, what := l.indexOf(c)
 	from := bounds(c)

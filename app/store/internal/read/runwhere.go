@@ -297,12 +297,12 @@ func (l *listing) narrow(db *gorm.DB, c store.Condition, id string) *gorm.DB {
 	if l.dialect.Shared {
 		return compare(db, "r."+string(c.Field), c)
 	}
-	// SQLite knows nothing of how many runs there are of each value: it is not to choose another index than that which
-	// was found to yield few, and a sign before a column forbids it.
+	// SQLite has no statistics of the number of runs per value. A plus sign before the column prevents SQLite from
+	// choosing its index instead of the one that was found to be selective.
 	return compare(db, "+r."+string(c.Field), c)
 }
 
-// choice is a group of conditions: of one list all of them.
+// choice combines lists of conditions with OR; the conditions of one list are joined with AND.
 func (l *listing) choice(lists [][]store.Condition, id string) *gorm.DB {
 	any := l.gorm.Session(&gorm.Session{NewDB: true})
 	for i, list := range lists {

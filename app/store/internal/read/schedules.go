@@ -11,7 +11,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// Schedules are listed by id, which does not move while somebody turns pages.
+// Schedules are listed by ID, which does not change between two pages.
 
 func (r *reader) Schedule(ctx context.Context, k engine.ScheduleKey) (s engine.Schedule, err error) {
 	err = r.one(ctx, selects(record.Schedules)+" WHERE namespace = $1 AND schedule_id = $2", []any{
@@ -53,8 +53,8 @@ func (r *reader) ScheduleEvents(
 	return r.scheduleEventsBetween(ctx, k, "seq > $3 ORDER BY seq LIMIT $4", after, limit)
 }
 
-// People read the newest first; whoever follows a schedule reads on from the last one it knows. Both are the same
-// statement from its two ends.
+// The dashboard reads the newest events first; a client that follows a schedule reads on from the last event that it
+// knows. Both use the same statement, in opposite directions.
 func (r *reader) ScheduleEventsBack(
 	ctx context.Context, k engine.ScheduleKey, before int64, limit int,
 ) ([]protocol.ScheduleEvent, error) {

@@ -51,7 +51,8 @@ func (r *reader) Sessions(ctx context.Context, q store.SessionQuery) ([]engine.S
 	if q.Text != "" {
 		db = db.Where(`lower(session_id) LIKE ? ESCAPE '\'`, like(q.Text))
 	}
-	// By position and not by number: what moves while somebody turns pages makes no row come twice or get lost.
+	// Pages continue after the last row and not at an offset, so that rows which move between two pages are neither
+	// repeated nor lost.
 	if q.AfterID != "" {
 		at := q.AfterUpdated.Micros()
 		db = db.Where("(updated_at < ? OR (updated_at = ? AND session_id < ?))", at, at, q.AfterID)
@@ -79,7 +80,7 @@ func (r *reader) Sessions(ctx context.Context, q store.SessionQuery) ([]engine.S
 // shownStatus is engine.Session.Shown in SQL.
 const shownStatus = "CASE WHEN status = 'active' AND owner IS NULL AND claimed = 1 THEN 'expired' ELSE status END"
 
-// What somebody is at comes first: with a limit, those are the ones that must not be missed.
+// SessionTasks lists leased tasks first, so that a limit does not omit them.
 func (r *reader) SessionTasks(ctx context.Context, k engine.SessionKey, limit int) ([]engine.Activity, error) {
 	var list []engine.Activity
 	args := r.dialect.Keys(db.NewRowset(record.Sessions.Key()).S(k.Namespace).S(k.ID))
@@ -91,8 +92,8 @@ func (r *reader) SessionTasks(ctx context.Context, k engine.SessionKey, limit in
 	return list, wrap(err, "tasks of session %s", k.ID)
 }
 
-// tally fills in what the rows of sessions leave to their tasks, for readers: also the last activity, as what runs
-// tells it.
+// tally sets the fields that rows of sessions do not store but their tasks do, for readers: also the time of the last
+// activity.
 func (r *reader) tally(ctx context.Context, list []engine.Session) error {
 	if len(list) == 0 {
 		return nil
@@ -154,8 +155,8 @@ func (r *reader) Timeline(
 	return list, wrap(err, "timeline of session %s", k.ID)
 }
 
-// SessionHistory reads the rows that lead, latest first, and what is behind them, until nothing that leads and was not
-// read can lead to anything later than what was asked for.
+// SessionHistory reads leading rows (see record.LeadTime), latest first, and the rows that follow them, until no unread
+// leading row can lead to a later event than the requested ones.
 func (r *reader) SessionHistory(
 	ctx context.Context, k engine.SessionKey, before store.RunEvent, limit int,
 ) (list []store.RunEvent, err error) {

@@ -10,7 +10,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/history"
 )
 
-// Tokens are asked for at each request that no cache answers; who may read them is not decided here.
+// Tokens are read for each request that no cache answers. Callers check permissions.
 
 func (r *reader) Token(ctx context.Context, id string) (t store.Token, err error) {
 	err = r.one(ctx, selects(record.Tokens)+" WHERE token_id = $1", []any{id}, func(v []any) (err error) {

@@ -8,17 +8,17 @@ import (
 )
 
 // An index over event rows finds the activities that ended in a session. One index entry for each step would be
-// expensive: the entries of one session are adjacent, so every active session dirties an index page of its own.
+// expensive: the entries of one session are adjacent, so every active session dirties a separate index page.
 // Therefore only some rows of a run are indexed (they lead). Rows that are written shortly after a leading row follow
 // it, and are read through it by run and sequence. A row may follow only if this process remembers the leading row,
 // which is stored and never changes. Otherwise the row leads, which is always correct.
 
-// What may follow a row that leads.
+// Limits for rows that follow a leading row.
 const (
-	LeadTime = time.Second // how much later than what leads a row may be that follows
-	leadSpan = 128         // and by how many events
-	// Where rows are larger, they lead: what is behind has to be read, and on SQLite with all that stands before the
-	// column which is asked for.
+	LeadTime = time.Second // maximum time between a leading row and a row that follows it
+	leadSpan = 128         // maximum number of events between them
+	// Larger rows always lead: a reader must read the rows that follow, and SQLite reads all columns before the
+	// requested one.
 	mostFollowing = 8 << 10
 )
 

@@ -12,13 +12,13 @@ import (
 // Counts that are missing from a session's row are derived from the rows of its tasks (see engine.Tally). These rows
 // change only while the session's row is locked, so counts taken under that lock remain correct for the whole batch.
 
-// MostReady is the most ready tasks of a session that are counted on a shared database, where each batch counts anew.
-// Nobody asks how many there are, only whether there are any.
+// MostReady is the maximum number of ready tasks of a session that are counted on a shared database, where each batch
+// counts again. Callers need only know whether there are any.
 const MostReady = 64
 
-// What is leased in a session is found by who has it, since most is its holder's and an entry by session would be one
-// more to write at each step. So the index by session has those tasks alone that nobody has. Who held the session
-// before and may have attempts in it still stands in its row (see AddSession).
+// The leased tasks of a session are found by their owners, since the session's holder owns most of them, and an index
+// entry by session would be one more write per step. So the index by session contains only tasks without an owner. The
+// session's row lists former owners that may still have attempts in it (see AddSession).
 
 // Owners is a table expression o of the workers that may have tasks of the session s, each once.
 func Owners(d db.Dialect) string {
@@ -60,7 +60,7 @@ func Tallies(d db.Dialect, bodies bool) string {
 		" UNION ALL SELECT l.namespace, l.session_id, 0, l.what FROM ("+leased+") AS l")
 }
 
-// OpenIn selects columns of the tasks t that are open in sessions, whoever has them.
+// OpenIn returns the query of columns of the tasks t that are open in sessions, of all owners.
 func OpenIn(d db.Dialect, columns string) string {
 	return db.Once(d, d.Probe(Sessions.Key(), columns, "tasks", "t.owner IS NULL", "")+" UNION ALL "+leasedOf(d, columns))
 }
@@ -90,7 +90,7 @@ func EndedAt(e history.Event) history.Time {
 	return e.At
 }
 
-// Leased counts a task that somebody has under an epoch of the session.
+// Leased counts a task that is leased under an epoch of the session.
 func Leased(s *engine.Session, epoch int64) {
 	switch {
 	case epoch == s.Epoch:
@@ -102,7 +102,7 @@ func Leased(s *engine.Session, epoch int64) {
 	}
 }
 
-// Sign is when the holder of an attempt was last heard of in it: when it was leased, or the lease renewed.
+// Sign returns the time of the last lease renewal of an attempt, or the time of its lease.
 func Sign(a *engine.Activity) history.Time {
 	return history.At(a.Until.Add(-time.Duration(a.Length) * time.Microsecond))
 }

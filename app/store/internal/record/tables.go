@@ -92,9 +92,9 @@ var Former = &db.Table{Name: "former_children", Keys: 3, Prune: true, Columns: [
 	db.Text("namespace"), db.Text("workflow_id"), db.Text("child_id"), db.Num("bound").Keep(), db.Text("body"),
 }}
 
-// Logs holds what the code of activities logged. Nothing of it is loaded for a decision or locked; a part that
-// comes again changes nothing. Since no change of lines locks their run, it may be gone by then, with its namespace:
-// what came later would belong to nobody, so it is left out where it is written.
+// Logs holds the log lines of activities. They are neither loaded for a decision nor locked; a repeated part changes
+// nothing. Since writing log lines does not lock their run, the run may have been removed with its namespace; later
+// parts are then omitted by the statement that writes them.
 var Logs = &db.Table{Name: "activity_logs", Keys: 4, Columns: []db.Column{
 	db.Text("run_id"), db.Num("seq"), db.Num("delivery"), db.Num("part"), db.Num("at"), db.Num("size"),
 	db.Text("body"),

@@ -10,8 +10,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/history"
 )
 
-// Of a token only its hash is stored: whoever reads the database can let nobody in. What is asked by is a column, the
-// rest one JSON text.
+// Only the hash of a token is stored, so a reader of the database cannot authenticate with it. Fields used in
+// conditions are columns; the others are one JSON text.
 
 // tokenBody is the JSON part of a token's row.
 type tokenBody struct {
