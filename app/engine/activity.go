@@ -578,8 +578,8 @@ func (st *step) release(a Activity, why string, undone bool) {
 	st.readyAgain(a)
 }
 
-// An activity that waits for packages of its handler is retried with a shorter back-off than others for the first
-// packagesTries returns: the installation ends soon, or the operator corrects a wrong package name.
+// If an activity waits for packages of its handler, its back-off is limited to packagesLook instead of a minute for the
+// first packagesTries returns: the installation ends soon, or the operator corrects a wrong package name.
 const (
 	packagesLook  = 10 * time.Second
 	packagesTries = 30

@@ -7,8 +7,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// A worker holds a limited number of sessions. If all of them are idle and another session waits for room, the longest
-// idle one is evicted; otherwise the waiting session would wait although nothing runs.
+// A worker holds a limited number of sessions. If all of them are idle and another session waits for room, an idle
+// session is evicted; otherwise the waiting session would wait although nothing runs.
 
 // YieldIdle is how long a session must be idle before it can be evicted for another session that waits for room at its
 // holder. It is short for the waiting session, and long enough that a pause between two steps does not cost the state.
