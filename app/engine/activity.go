@@ -585,9 +585,9 @@ const (
 	packagesTries = 30
 )
 
-// handBack makes an activity ready again whose worker could not begin it: at once the first time, since another
-// worker may be able to, and from then on after a back-off. It does not count towards poison: what the worker
-// lacks, such as the file of a handler, may come back, and until then the wait says what it is.
+// handBack makes an activity ready again whose worker could not begin it: at once the first time, since another worker
+// may be able to, and later after a back-off. The return does not count towards poison: the missing part, such as a
+// file of the handler, may appear later, and until then the wait shows what the worker lacks.
 func (st *step) handBack(a Activity, why string) {
 	if st.cancelledInstead(a, why) {
 		return

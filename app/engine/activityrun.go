@@ -49,8 +49,8 @@ func DecideActivityRun(in Start, c protocol.Command, w Environment, now time.Tim
 	return st.d
 }
 
-// delayActivity keeps an activity that was just scheduled from beginning before a time; zero is at once. What it may
-// take counts from then.
+// delayActivity delays the start of a scheduled activity until a given time; zero means at once. Its timeouts count
+// from then.
 func (st *step) delayActivity(seq int64, until history.Time) {
 	a, ok := st.Activities.Get(seq)
 	if !ok || until.IsZero() {
@@ -71,8 +71,8 @@ func (h *Head) Public() (status, bucket, closedReason string) {
 // HasCode says whether the run is a workflow's, with code that takes signals, updates and queries.
 func (h *Head) HasCode() bool { return h.Kind != history.KindActivity }
 
-// CheckHasCode refuses for an activity run what only code could take, instead of storing a signal that nothing
-// will ever read. what names it for people, like "signals".
+// CheckHasCode refuses input of an activity run that only workflow code can process, instead of storing, for example, a
+// signal that no code will read. what describes the input in the error, like "signals".
 func (h *Head) CheckHasCode(what string) error {
 	if h.HasCode() {
 		return nil

@@ -42,12 +42,11 @@ func (v Verdict) Text() string {
 	return v.Wait.Why(time.UTC)
 }
 
-// CapSessions is the capability that a worker declares in order to be given anything of sessions: tasks in
-// them, and workflow tasks of runs whose history has them. A worker that knows nothing of sessions would run
-// such a task like any other and break what the session promises.
+// CapSessions is the capability that a worker must declare to receive tasks in sessions, and workflow tasks of runs
+// with session events. A worker without it would run such a task outside of its session.
 const CapSessions = "worker_sessions"
 
-// Wanted is what a task asks of the worker that gets it.
+// Wanted holds the requirements of a task on its worker.
 type Wanted struct {
 	Kind         protocol.TaskKind
 	Type         string
@@ -112,8 +111,8 @@ func AdmitSession(s *Session, l Lessee, now time.Time, verb bool) Verdict {
 	return admitSession(s, &l, now, verb, true)
 }
 
-// admitSession goes from what no worker can change (the session has ended) to what is a matter of room. The
-// holder itself passes early: what remains are rules for claims, and a holder need not claim.
+// admitSession checks first what no worker can change (the session has ended) and last what depends on free room. The
+// holder passes early: the remaining rules apply to acquisitions.
 func admitSession(s *Session, l *Lessee, now time.Time, verb bool, asked worded) Verdict {
 	w := l.Worker
 	if missing := asked.missing(s.Requirements, w.Capabilities); len(missing) > 0 {
@@ -242,7 +241,7 @@ func (s *Session) kept(now time.Time) bool {
 	return !s.Held(now) && s.For != "" && s.ForUntil.After(now)
 }
 
-// lost says whether the session's last holding ended without its holder's word, so that its state may be gone.
+// lost reports whether the session's last holding ended without a release by its holder, so that its state may be lost.
 func (s *Session) lost(now time.Time) bool {
 	return s.Claimed && !s.Held(now) && s.Reason != ReasonReleased
 }

@@ -68,9 +68,8 @@ func mergedMemo(c protocol.Command, memo json.RawMessage, at func(string) string
 	return out, nil
 }
 
-// mergedAttributes are a run's search attributes with those of a command put over them. Their declared types
-// are checked to be types and no more; what the namespace has registered is held against them elsewhere
-// (checkUpserts).
+// mergedAttributes returns a run's search attributes, overwritten by those of a command. It checks only that declared
+// types exist; checkUpserts compares them with the namespace's registered types.
 func mergedAttributes(c protocol.Command, attributes json.RawMessage, at func(string) string) (json.RawMessage, error) {
 	if len(c.Attributes) == 0 {
 		return nil, protocol.Invalid(at("attributes"), "is needed")
@@ -118,8 +117,8 @@ func sized(all object, field string) error {
 	return nil
 }
 
-// merge puts the entries of one object over those of another; null takes an entry away. Names are checked in
-// their order, so that the same request always gets the same refusal.
+// merge overwrites the entries of one object with those of another; null deletes an entry. Names are checked in sorted
+// order, so that a repeated request gets the same refusal.
 func merge(old, change json.RawMessage, field string, longest int) (object, error) {
 	all, entries := object{}, object{}
 	if len(old) > 0 {

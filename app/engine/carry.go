@@ -30,8 +30,8 @@ type Code struct {
 // signals that the worker was not shown.
 func (st *step) carried(c protocol.Command) []Signal {
 	list := slices.Clone(st.carry)
-	// The code keeps its signals itself and has named those it did not receive, so none of the kept ones goes
-	// along twice.
+	// The code buffers its signals itself and has named those that it did not receive, so the stored ones are not
+	// passed on again.
 	if !c.Buffers {
 		for k, s := range st.Unread.All() {
 			if !st.handled(k, s, c) {
@@ -73,8 +73,7 @@ func (st *step) atOnce(k int64, s Signal, c protocol.Command) bool {
 	return same && st.Waitless && k <= st.FirstSeen && (st.Heeds || slices.Contains(st.code.Signals[st.Type], s.Name))
 }
 
-// look notes what a task has shown to code that is to decide by it, before its commands are taken and change
-// what can still be seen.
+// look records what a task has shown to the code, before its commands are applied and change that state.
 func (st *step) look(t *Task, in CompleteTask) {
 	st.code = in.Code
 	if t.Number == 1 {

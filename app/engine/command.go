@@ -8,8 +8,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// A completed workflow task brings commands. Each is turned into events here, in the order they were given,
-// because a replayer gives the same commands in the same order and matches them to those events one by one.
+// A completed workflow task contains commands. This file converts each command to events in the given order, because a
+// replayer issues the same commands in the same order and matches them to these events.
 
 // MaxUnrecorded is the most end_session commands in a row that leave no event. Workers send such commands with each
 // completion until a later command is recorded, so the next one is recorded to bound them.

@@ -117,9 +117,9 @@ func (st *step) comesBack(commands []protocol.Command, seq int64) bool {
 	return false
 }
 
-// repeats says whether a command is a member of a parallel group that the run recorded already and that has not
-// ended. Some replayers send the whole group again when they are woken inside it. Such a command changes
-// nothing and takes no sequence; recorded again, each member would run twice.
+// repeats reports whether a command is a member of an open parallel group that the run has recorded already. Some
+// replayers send the whole group again when they are woken inside it. Such a command changes nothing and uses no
+// sequence; if it were recorded again, each member would run twice.
 func (s *Run) repeats(c protocol.Command) bool {
 	if c.GroupID == "" || c.GroupIndex == nil || c.GroupBase < 1 || c.GroupBase+int64(*c.GroupIndex) > s.CommandSeq {
 		return false

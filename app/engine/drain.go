@@ -90,11 +90,11 @@ func (q *Queue) Without(workers []WorkerKey, now time.Time) Queue {
 	return next
 }
 
-// forgetDrain is for how long at least the drain of a single worker is kept that is not registered, from when it left.
-// It is kept at all because a drained worker that restarts must still find itself drained.
+// forgetDrain is the minimum time for which the drain of a single worker is stored after the worker deregistered: a
+// drained worker that restarts must still be drained.
 const forgetDrain = 24 * time.Hour
 
-// maxDrains is how many drains a namespace may have: they stand in one row, which is read at every hand-out.
+// maxDrains is the maximum number of drains in a namespace: one row contains them, and every dispatch reads it.
 const maxDrains = 1000
 
 // DrainFleet begins a drain, or changes the deadline and reason of one that has begun. Here reports which workers are
@@ -172,9 +172,8 @@ func (q *Queue) Fleet() FleetWide {
 	return *q.Settings
 }
 
-// DrainSession makes a holder that is given nothing more give a session up, as if it had done so in a shutdown:
-// at once when nothing runs in it, else when what runs has ended. Without it the session would stay with a
-// worker that gets none of its tasks.
+// DrainSession makes a drained holder release a session, as in a shutdown: at once if nothing runs in the session, else
+// when its running tasks have ended. Otherwise the session would stay with a worker that receives none of its tasks.
 type DrainSession struct{ Worker, Operator string }
 
 func (in DrainSession) decide(s *Session, now history.Time) (SessionChange, error) {

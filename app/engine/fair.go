@@ -1,17 +1,19 @@
 package engine
 
-// Fair order. Tasks of one queue, kind and priority are in classes, by their fairness key. Each class has a tag: where
-// its next task would stand if every task took 1/weight of a round, and the queue has a clock: the rank of the latest
-// task that was taken. A task's rank, given when it becomes ready, is the larger of the two, and moves the tag on by
-// its share. So a burst of one class stands one behind another in rank, not in time, a class that comes later stands
-// next to its first tasks and not behind its last, and a class that was idle has saved nothing up. Ranks never fall
-// within a class, so its own order is kept; and between two classes that both have tasks waiting, what was taken never
-// differs by more than one task of each, counted by weight.
+// Fair order (start-time fair queueing). Tasks of one queue, kind and priority are in classes, by their fairness key.
+// Each class has a tag: the rank of its next task if every task took 1/weight of a round. The queue has a clock: the
+// rank of the latest dispatched task. When a task becomes ready, its rank is the larger of the two, and the tag
+// advances by the task's share.
+//
+// So the ranks of a burst in one class spread over later rounds, a class that arrives later ranks next to the burst's
+// first tasks and not behind its last, and an idle class gains no credit. Ranks never decrease within a class, so its
+// order is FIFO. Between two classes that both have waiting tasks, the numbers of dispatched tasks, divided by the
+// weights, never differ by more than one task of each.
 
 // DefaultClass holds the tasks without a fairness key.
 const DefaultClass = "__default__"
 
-// round is what one task of weight 1 costs. It is large so that the share of the heaviest class is still a
+// round is the cost of one task of weight 1. It is large so that the share of the heaviest class is still a
 // whole number.
 const round = 1_000_000
 

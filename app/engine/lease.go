@@ -20,15 +20,15 @@ type Lessee struct {
 	BuildID string
 	// App is the app that grants the lease, for a worker that does not report its leases itself; else "".
 	App string
-	// Sessions is how many sessions the worker holds. Only a claim that counted them under the worker's lock
-	// sets it (Counted), and only such a claim may give the worker a session that it does not hold yet:
-	// otherwise two claims at once would both take the last place.
+	// Sessions is the number of sessions that the worker holds. Only a claim that counted them under the worker's lock
+	// sets it (Counted), and only such a claim may acquire a session for the worker: otherwise two concurrent claims
+	// could exceed the worker's limit.
 	Sessions int
 	Counted  bool
 }
 
-// WorkflowLease is how long a workflow task is leased to a client of the HTTP contract, and the longest it is
-// leased to anybody. Such a client may run its code for as long without renewing.
+// WorkflowLease is the lease of a workflow task for a client of the HTTP contract, and the longest lease for any
+// worker. Such a client may run its code for this time without renewing.
 const WorkflowLease = 300 * time.Second
 
 // flowLease returns the length of the lease of a workflow task. A worker that renews its leases renews all of them
@@ -41,9 +41,8 @@ func (w *Worker) flowLease() time.Duration {
 	return WorkflowLease
 }
 
-// Leased returns the run with its ready workflow task leased: a fork of s. It is no decision with events,
-// because who holds a task is not history. Shown is fixed here: it says what the worker is about to see, and a
-// completion is judged by it.
+// Leased returns a fork of s in which the ready workflow task is leased. Leases are not history, so this is not a
+// decision with events. It sets Shown, the last event that the worker receives; completions are checked against it.
 func (s *Run) Leased(l Lessee, now time.Time) *Run {
 	f := s.Fork()
 	t := f.Task

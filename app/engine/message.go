@@ -5,9 +5,9 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// No decision changes two runs, so what one run wants of another is a message. It is stored in the same commit
-// as the step that made it, and taken off the sender in the very commit that applies it to its target. So it is
-// neither lost nor applied twice, wherever a crash comes.
+// No decision changes two runs, so a run affects another run by a message. The message is stored in the same commit as
+// the step that made it, and deleted from the sender in the commit that applies it to its target. So a crash neither
+// loses nor repeats it.
 
 // The kinds of messages.
 const (

@@ -10,8 +10,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// What operators decide about queues. It stands in one row for each queue, and is read wherever a task is
-// handed out, so that an operator's word holds at every app as soon as it is stored.
+// Operators' settings of queues. Each queue has one row, which every dispatch reads, so a change applies in all apps as
+// soon as it is stored.
 
 // QueueKey names a task queue. An empty name means all queues of the namespace together.
 type QueueKey struct{ Namespace, Name string }
@@ -65,12 +65,12 @@ type Used struct {
 // Key is the queue's own.
 func (q *Queue) Key() QueueKey { return QueueKey{q.Namespace, q.Name} }
 
-// Drained says whether workers of this build are given nothing from the queue.
+// Drained reports whether the queue dispatches nothing to workers of this build.
 func (q *Queue) Drained(build string) bool {
 	return q != nil && !q.Builds[build].DrainedAt.Time.IsZero()
 }
 
-// Routed is the group whose workers alone get tasks of the queue; "" for none.
+// Routed returns the group whose workers alone run tasks of the queue; "" for none.
 func (q *Queue) Routed() string {
 	if q == nil {
 		return ""
@@ -84,11 +84,11 @@ func (q *Queue) Elsewhere(group string) bool {
 	return to != "" && to != group
 }
 
-// Withholds says whether a worker is given nothing from the queue, whatever its tasks ask for. It spares
-// looking at tasks one by one.
+// Withholds reports whether the queue dispatches nothing to a worker, whatever its tasks require, so that its tasks
+// need not be checked one by one.
 func (q *Queue) Withholds(w *Worker) bool { return q.Drained(w.BuildID) || q.Elsewhere(w.Group) }
 
-// NewRuns is the build id that new runs of the queue are pinned to, "" for none.
+// NewRuns returns the build ID to which new runs of the queue are pinned, "" for none.
 func (q *Queue) NewRuns() string {
 	if q == nil {
 		return ""

@@ -107,12 +107,12 @@ type Head struct {
 	AskedSeq    int64        `json:"asked_seq,omitempty"`
 	AskedAt     history.Time `json:"asked_at,omitzero"`
 	HasSessions bool         `json:"has_sessions,omitempty"`
-	// NeedsSessions: only a worker that declares CapSessions gets the run's workflow tasks. A worker that
-	// declares it put session events into the history, and replayers of other SDKs may not know those events. A
-	// fleet that uses sessions and never declares the capability is left alone: it gets its tasks as before.
+	// NeedsSessions: only a worker that declares CapSessions receives the run's workflow tasks. A worker with this
+	// capability wrote session events into the history, which replayers of other SDKs may not know. The field stays
+	// false in a fleet that uses sessions without the capability.
 	NeedsSessions bool `json:"needs_sessions,omitempty"`
-	// Buffers: the run's code keeps the signals it has seen until it wants them (our own replayer does), so the
-	// engine need not keep them as well.
+	// Buffers: the run's code buffers signals until it receives them (as our replayer does), so the
+	// engine need not store them.
 	Buffers bool `json:"buffers,omitempty"`
 	// Waitless: the run has opened no wait for a signal so far. It is recorded as true at the start, so a run
 	// that an earlier build started reads as false, which means "not known". See carry.go for what it decides.
@@ -265,7 +265,7 @@ type Activity struct {
 	Attempt    int          `json:"attempt,omitempty"` // what users see
 	Failures   int          `json:"failures,omitempty"`
 	Losses     int          `json:"losses,omitempty"` // worker processes that ended with it
-	// Suspect is what these losses left on it; nil: nothing, since there were none or it was cleared.
+	// Suspect is the suspicion from these losses; nil: there were none, or it was cleared.
 	Suspect   *Suspicion `json:"suspect,omitempty"`
 	Blamed    int        `json:"blamed,omitempty"`     // losses that the task was blamed for since its last outcome
 	MaxBlamed int        `json:"max_blamed,omitempty"` // max_blamed_losses of its options; 0: the setting
@@ -299,10 +299,9 @@ type Timer struct {
 	history.Parallel
 }
 
-// Wait is an open wait for a signal or for a condition. Signal is the sequence of the event that resolved it:
-// the signal itself, or whatever may have made the condition true; it is 0 while nothing did. A resolved wait
-// stays open until the task that was woken for it completes, since only that task knows what the code made of
-// it.
+// Wait is an open wait for a signal or for a condition. Signal is the sequence of the event that resolved it: the
+// signal, or an event that may have made the condition true; it is 0 before. A resolved wait stays open until the task
+// that it triggered completes, since only the code decides how to use it.
 type Wait struct {
 	Name     string `json:"name,omitempty"` // of the signal
 	Signal   int64  `json:"signal,omitempty"`
@@ -361,11 +360,11 @@ func (s *Run) Merge(f *Run) {
 // TaskID is the id of the run's nth workflow task.
 func TaskID(run string, n int64) string { return run + "-" + strconv.FormatInt(n, 10) + "-workflow" }
 
-// StepID is the id of what the command with this sequence opened: an activity execution, a timer, a wait or a
-// session. Ids are derived and never drawn, so a repeated request finds what it made the first time.
+// StepID returns the ID of an activity execution, timer, wait or session that the command with this sequence opened.
+// IDs are derived and not random, so a repeated request finds its first result.
 func StepID(run string, seq int64) string { return run + "-" + strconv.FormatInt(seq, 10) }
 
-// AttemptID is the id of one delivery of an activity.
+// AttemptID returns the ID of one delivery of an activity.
 func AttemptID(run string, seq, delivery int64) string {
 	return StepID(run, seq) + "-" + strconv.FormatInt(delivery, 10)
 }
@@ -427,9 +426,8 @@ func (a *Activity) DueAt() history.Time {
 	return due
 }
 
-// due also says what is due: a retry, a lease, or the kind of a timeout. Of two that are due at the same time
-// the one that is considered first wins, so schedule_to_close, after which there is no other attempt, goes
-// before all others.
+// due returns the next due time and its cause: a retry, a lease, or the kind of a timeout. If two causes are due at the
+// same time, the first one considered wins; schedule_to_close, which allows no other attempt, is considered first.
 func (a *Activity) due() (at history.Time, what string) {
 	consider := func(t history.Time, name string) {
 		if !t.IsZero() && (at.IsZero() || t.Before(at.Time)) {

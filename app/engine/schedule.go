@@ -149,9 +149,8 @@ type ScheduleInput interface {
 	decide(*scheduleStep) error
 }
 
-// DecideSchedule says what in does to s, which is nil when there is none of that key. It only reads s. A
-// schedule that was removed is there for its history alone: it can be created anew or forgotten, and nothing
-// else.
+// DecideSchedule returns the effect of in on s, which is nil if no schedule has that key. It only reads s. The row of a
+// removed schedule only serves its history: the schedule can be created anew or forgotten, and no other input applies.
 func DecideSchedule(
 	s *Schedule, k ScheduleKey, w ScheduleEnvironment, in ScheduleInput, now time.Time,
 ) (ScheduleDecision, error) {

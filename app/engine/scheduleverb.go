@@ -53,7 +53,7 @@ func (in UpdateSchedule) decide(st *scheduleStep) error {
 	return st.set(in.Request)
 }
 
-// set takes over what a request says.
+// set applies the fields of a request.
 func (st *scheduleStep) set(r protocol.ScheduleRequest) error {
 	if r.Action != nil {
 		if err := checkAction(*r.Action, st.Action); err != nil {

@@ -73,8 +73,8 @@ type Session struct {
 	Open         bool `json:"open,omitempty"` // soft: they have waited for so long, and anybody may claim
 	// of the holder, pinned from claim to release; with PolicyFinish beyond it
 	Release string `json:"release,omitempty"`
-	// Moving is who asked the holder to give the session up. No new task is routed to it then, and the end of
-	// its last task releases it, so nothing that runs is cut off.
+	// Moving is the operator who asked the holder to release the session. No new task is dispatched in it, and the end
+	// of its last task releases it, so no running task is interrupted.
 	Moving string `json:"moving,omitempty"`
 	// Leaving, together with Moving: the session moves because its holder drains, so the release policy applies.
 	Leaving bool `json:"leaving,omitempty"`

@@ -30,8 +30,8 @@ func stateDrained(s *Session) history.Failure {
 	}
 }
 
-// EndQueued fails an activity that waits in a session in vain: the session has ended, or its policy is to fail
-// what waited when its holder was drained. What runs is left alone until its own lease ends.
+// EndQueued fails an activity that can no longer run in its session: the session has ended, or its policy requires that
+// a drain of the holder fails waiting tasks. Running activities continue until their leases end.
 type EndQueued struct{ Seq int64 }
 
 func (in EndQueued) decide(st *step) error {

@@ -310,9 +310,9 @@ func (s *Session) letGo(now history.Time) {
 // any worker may claim it: a name with a typing error must not strand the session.
 const KeptFor = 30 * time.Second
 
-// MigrateSession makes the holder give the session up at an operator's word: at once when nothing runs in it or
-// with Force, else when what runs has ended; until then no new task of it is routed. For, if not empty, is the
-// worker that it is kept for during a while after that.
+// MigrateSession makes the holder release the session at an operator's request: at once if nothing runs in it or with
+// Force, else when its running tasks have ended; until then no new task is dispatched in it. If For is not empty, the
+// session is then reserved for that worker for some time.
 type MigrateSession struct {
 	Operator string
 	Why      string

@@ -32,17 +32,17 @@ func (s *Session) Affinity() (affinity string, after int64) {
 	return protocol.AffinitySoft, s.Fallback / 1_000_000
 }
 
-// keeps takes over how an activity of a mere id asks its session to be kept. An activity that says nothing
-// leaves it as it is.
+// keeps applies the affinity of an activity that refers to its session by ID only. An activity without affinity changes
+// nothing.
 func (s *Session) keeps(affinity string, after int64) {
 	if affinity != "" && s.Door == DoorImplicit {
 		s.Fallback = fallback(affinity, after)
 	}
 }
 
-// waits says whether a ready task of a soft session waits for its holder and for nothing else: not for the
-// session's own cap, nor for an operator's migration. In a session of a workflow nothing may run either, since
-// results of what runs there would be refused after a fallback.
+// waits reports whether a ready task of a soft session waits only for its holder, and not for the session's activity
+// limit or an operator's migration. In a workflow-scoped session, no task may be running either, since its result would
+// be refused after a fallback.
 func (s *Session) waits(now time.Time) bool {
 	apart := s.Active == 0 || s.Door != DoorWorkflow
 	return s.Fallback > 0 && s.Ready > 0 && s.Held(now) && !s.Terminal && s.Moving == "" && !s.Drained && !s.Full() &&
@@ -80,7 +80,7 @@ func (s *Session) leaveBehind() {
 	s.Active = 0
 }
 
-// strayEnded takes one attempt out of those left behind.
+// strayEnded subtracts one attempt from the running attempts of former holders.
 func (s *Session) strayEnded(epoch int64) {
 	s.Strays = maps.Clone(s.Strays)
 	if s.Strays[epoch]--; s.Strays[epoch] <= 0 {
@@ -88,9 +88,9 @@ func (s *Session) strayEnded(epoch int64) {
 	}
 }
 
-// watch keeps the time since which the holder has taken none of the tasks that wait for it. It starts when the
-// first task begins to wait, and not when a task was made: a task that waited for something else has not waited
-// for the holder.
+// watch records the time since which tasks wait for the holder and it leases none of them. The time starts when the
+// first task begins to wait for the holder, and not when the task was created: it may have waited for something else
+// before.
 func (s *Session) watch(now history.Time) {
 	switch {
 	case !s.waits(now.Time):
@@ -120,11 +120,11 @@ func (in SkipHolder) decide(s *Session, now history.Time) (SessionChange, error)
 	return c, nil
 }
 
-// taken notes that a worker took a task: a worker that does so is neither gone nor full, and the wait begins
-// anew.
+// taken records that a worker leased a task in the session: the worker is neither dead nor full, and the wait starts
+// again.
 func (s *Session) taken() { s.WaitingSince, s.Open, s.HolderSilent = history.Time{}, false, false }
 
-// OpensAt is when any worker may claim the session although it is held; zero: never, as things are.
+// OpensAt returns the time from which any worker may acquire the held session; zero: never in its current state.
 func (s *Session) OpensAt() history.Time {
 	if s.WaitingSince.IsZero() {
 		return history.Time{}

@@ -94,9 +94,9 @@ func DecideStart(in Start, now time.Time) Decision {
 	return st.d
 }
 
-// DerivedRunID is the id of a run that another one makes with its command seq. The time of the decision comes
-// first, so that ids stay ordered by time; then a hash of where it comes from, so that a decision that is
-// repeated at the same time gives the same id.
+// DerivedRunID returns the ID of a run that another run starts with its command seq. It begins with the time of the
+// decision, so that IDs are ordered by time; then follows a hash of the parent and seq, so that a decision that is
+// repeated at the same time gives the same ID.
 func DerivedRunID(parent string, seq int64, now time.Time) string {
 	var b [8]byte
 	binary.BigEndian.PutUint64(b[:], uint64(seq))

@@ -161,8 +161,8 @@ func (st *step) session(id string) (Session, bool) {
 	return Session{}, false
 }
 
-// keep puts a session back, with what its timeline shall say. It replaces an earlier change of the same step: a
-// decision holds one change for each session.
+// keep stores a changed session, with new entries of its timeline, in the decision. It replaces an earlier change of
+// the same step: a decision holds one change per session.
 func (st *step) keep(s Session, timeline ...protocol.SessionEvent) {
 	s.watch(st.now)
 	for i := range st.d.Sessions {

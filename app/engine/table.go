@@ -10,9 +10,9 @@ import (
 // run with a thousand open activities for each would cost more than deciding, so a fork holds only what it
 // changed.
 
-// Table is a set of open rows of a run by key. A table made by Fork sees its parent's rows and keeps its own
-// changes apart, so that a decision can be tried and thrown away. What a fork holds is exactly what the
-// decision changed, which is what the store writes. Rows are values: Get returns a copy and Put replaces.
+// Table is a set of open rows of a run by key. A table made by Fork reads its parent's rows and stores its changes
+// separately, so that a decision can be tried and discarded. A fork holds exactly the rows that the decision changed,
+// which the store writes. Rows are values: Get returns a copy and Put replaces.
 type Table[K cmp.Ordered, V any] struct {
 	rows  map[K]*V // nil: deleted here
 	under *Table[K, V]

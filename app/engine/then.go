@@ -8,18 +8,16 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// A worker that kept the run in memory knows what the workflow does next the moment its activity returns.
-// Letting it send that along saves a commit and a round trip for each step. It is worth that only if it can
-// never be wrong, so anything doubtful makes the turn not count, and the ordinary workflow task is made
-// instead.
+// Eager workflow tasks. A worker with the run in its sticky cache can run the next workflow task as soon as an activity
+// returns. Sending its commands with the activity's result saves a commit and a round trip per step. In any doubt the
+// app rejects the eager task and creates an ordinary workflow task instead.
 
-// Then is the turn that the result of an activity causes, decided by the worker that had the activity and sent
-// with its result: what would be the completion of the workflow task that follows, in the same change. It
-// counts only if the run holds nothing that the worker has not seen. If anything is wrong with it, the result
-// is taken alone and the workflow task is made.
+// Then is an eager workflow task: the worker that ran the activity sends the completion of the following workflow task
+// together with the result, in the same change. It is accepted only if the run has no event that the worker has not
+// seen. Otherwise only the result is recorded and a workflow task is created.
 type Then struct {
 	SeenThrough int64        // last event the worker had seen, the one before the result
-	At          history.Time // of the result's event, as the code was told; the store judges it and never changes it
+	At          history.Time // of the result's event, as the code saw it; the store checks it and never changes it
 	Commands    []protocol.Command
 	Hash        string
 	Types       map[string]string  // as in CompleteTask

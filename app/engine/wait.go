@@ -307,9 +307,9 @@ func (a *Surroundings) registered(queue string, kind protocol.TaskKind) (types [
 	return slices.Compact(types)
 }
 
-// forWorker is what keeps a ready task from a worker: the session's holder, else what the live workers of the
-// queue lack. Of several workers it names the one that comes nearest to having the task, because that shows the
-// smallest thing that would help. Without a queue every worker counts.
+// forWorker returns why no worker leases a ready task: the session's holder, or else requirements that the queue's live
+// workers lack. Of several workers it names the one that lacks least, because this shows the smallest remedy. Without a
+// queue it considers every worker.
 func (a *Surroundings) forWorker(
 	queue string, kind protocol.TaskKind, s *Session, judge func(Lessee) Verdict,
 ) protocol.Wait {
@@ -420,7 +420,7 @@ func orTime(t, other history.Time) history.Time {
 	return t
 }
 
-// kept is why a worker is given nothing at all; nil when it is given work.
+// kept returns why a worker receives no tasks at all, or nil.
 func (a *Surroundings) kept(c *Candidate) *protocol.Wait {
 	switch {
 	case c.Gate != "":

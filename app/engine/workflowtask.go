@@ -330,12 +330,12 @@ func appendLost(l []history.Lost, one history.Lost) []history.Lost {
 // something is due is judged here and not by the sweeper, whose notice may be old.
 type Due struct{ Heard Heard }
 
-// Heard says whether the worker of a lease lives although it let the lease end, as far as this app knows; nil
-// means that no worker is known to. A lease that ran out under a living worker is no loss: it counts among the
-// deliveries without an outcome. An error says that other apps have to be asked first, and ends the decision.
+// Heard reports whether the worker of an expired lease is alive, as far as this app knows; nil means that no worker is
+// known to be. The expiry of a live worker's lease is no loss: it counts as a delivery without an outcome. An error
+// means that other apps have to be asked first, and ends the decision.
 type Heard func(namespace string, l Lease) (lives bool, err error)
 
-// died says whether the worker of a lease that ended is to be counted as dead. Without anybody to ask it is.
+// died reports whether the worker of an expired lease counts as dead. If h is nil, it does.
 func (h Heard) died(namespace string, l Lease) (bool, error) {
 	if h == nil {
 		return true, nil
@@ -344,9 +344,8 @@ func (h Heard) died(namespace string, l Lease) (bool, error) {
 	return !lives, err
 }
 
-// finding is what was judged about a lease that ended with its process. Where nothing was yet, all tasks of the
-// process have to be judged together, which the error asks for. Without anybody to ask, nothing is held against the
-// task.
+// finding returns the finding about a lease that ended with its process. If there is none yet, it returns an error that
+// requests a judgement of all tasks of the process together. If h is nil, the task is not suspected.
 func (h Heard) finding(namespace string, l Lease) (Finding, error) {
 	switch {
 	case l.Loss != nil:
@@ -357,7 +356,7 @@ func (h Heard) finding(namespace string, l Lease) (Finding, error) {
 	return Finding{}, &ProcessEnded{Namespace: namespace, Worker: l.Owner, Incarnation: l.Incarnation}
 }
 
-// decide looks at the deadlines first: when a run has timed out there is nothing left to hand out again.
+// decide checks deadlines first: a run that has timed out has no task to dispatch.
 func (in Due) decide(st *step) error {
 	if err := st.mustBeOpen(); err != nil {
 		return err

@@ -21,11 +21,11 @@ func NewBudgets(pollers []Poller) Budgets {
 	return b
 }
 
-// Fits says whether a poller may be given a task of this size. One that may not must be given no other task that comes
-// behind it.
+// Fits reports whether a task of this size fits into a poller's response. If not, the poller must not receive a later
+// task either.
 func (b *Budgets) Fits(poller int, size int64) bool { return b.first[poller] || size <= b.left[poller] }
 
-// Take subtracts the size of a task that a poller is given.
+// Take subtracts the size of a task from a poller's budget.
 func (b *Budgets) Take(poller int, size int64) {
 	b.left[poller] -= size
 	b.first[poller] = false

@@ -10,8 +10,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// Reader answers questions about what is committed, as of one moment. A lookup of one thing that does not exist returns
-// ErrNotFound. It is joined of what it knows; who needs one part asks for that.
+// Reader reads committed data in one snapshot. A lookup of a single row that does not exist returns ErrNotFound.
+// Callers that need only one part should depend on its interface.
 type Reader interface {
 	RunReader
 	HistoryReader
@@ -254,8 +254,8 @@ func (p RunPosition) Compare(o RunPosition) int {
 // Before is true of a place further behind, which none is than that of a listing that was not cut short.
 func (p RunPosition) Before(o RunPosition) bool { return p.Compare(o) < 0 }
 
-// TypeColumn is a run's type as FieldType compares it. Those of activity runs stand apart, behind a character that
-// names do not begin with: who looks for a workflow's type does not find activities of that name.
+// TypeColumn returns a run's type as FieldType compares it. The types of activity runs have a prefix that no name
+// begins with, so a search for a workflow type does not find activities of the same name.
 func TypeColumn(kind, typ string) string {
 	if kind == history.KindActivity {
 		return "\x01" + typ

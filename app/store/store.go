@@ -196,7 +196,7 @@ type Rows interface {
 	// Apart reports that another app has locked the session's row, so it is unknown whether the row exists. It is used
 	// only by changes with Keys.Apart.
 	Apart(engine.SessionKey) bool
-	// Queue is what was decided about a task queue: the row of those in Needs, what this process knows of the others.
+	// Queue returns the settings of a task queue: the locked row for queues in Needs, cached settings for others.
 	Queue(engine.QueueKey) *engine.Queue
 	// EpochFloor is the highest epoch of any removed session of the namespace. A new epoch is higher.
 	EpochFloor(namespace string) int64

@@ -108,7 +108,8 @@ func testClaimBytesInOrder(t *testing.T, s Suite) {
 	}
 }
 
-// Workflow tasks count what they show: the whole history, or what a worker that keeps the run has not seen.
+// Workflow tasks count the bytes that they deliver: the whole history, or the events that a worker with the run in its
+// sticky cache has not seen.
 func testClaimBytesOfHistory(t *testing.T, s Suite) {
 	w := s.New(t)
 	a := w.Worker("a")

@@ -12,10 +12,10 @@ import (
 	"testing"
 )
 
-// Gate stands between an app and its PostgreSQL server and can shut at a statement of the app's committer: what was
-// sent before passes, of that statement nothing or half, and after it nothing in either direction, as in a network that
-// swallows everything. So an app can be had to be paused with any lock. Or it loses the answer to a statement that was
-// done, as a server does that dies.
+// Gate is a TCP proxy between an app and its PostgreSQL server. It can stop at a statement of the app's committer: it
+// forwards everything before, none or half of that statement, and nothing after it in either direction, like a network
+// that drops all packets. So a test can pause an app while it holds any lock. It can also drop the response to an
+// executed statement, as if the server died.
 type Gate struct {
 	target string
 	ln     net.Listener

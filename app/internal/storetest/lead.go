@@ -39,8 +39,8 @@ func FollowsInSessions(t *testing.T, s Suite, count func() (lead, follow int)) {
 	var want []store.RunEvent
 	for i := range each {
 		app := apps[i/4%len(apps)]
-		// The row's last activity is written by the one but last step, which follows the step before that: so who looks
-		// has to read from a second before what the row says, and that step may not follow what came long ago.
+		// The last but one step writes the row's last activity and follows the step before it. So a reader has to start
+		// a second before the time in the row, and that step may only follow a recent one.
 		switch i {
 		case each - 3:
 			pass(idle/10 - 1200*time.Millisecond - 300*time.Millisecond)

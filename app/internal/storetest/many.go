@@ -379,8 +379,8 @@ func Listings() []Listing {
 	}
 }
 
-// FindMany holds listings of many runs, three pages of each, against what they are to find. plans, called for each
-// page, looks at how the database comes to it.
+// FindMany checks three pages of each listing against the expected runs. It calls plans for each page to check the
+// query plan.
 func FindMany(t *testing.T, s store.Store, plans func(t *testing.T, l Listing)) {
 	for _, l := range Listings() {
 		t.Run(l.Name, func(t *testing.T) {

@@ -49,7 +49,7 @@ func (w *recall) meddled(make func() store.Change, meanwhile func()) (times int,
 	return 0, 0, nil
 }
 
-// ready makes steps until one takes a single round trip: what was wrong lately keeps a store from trying for a while.
+// ready makes steps until one takes a single round trip: after a wrong guess, the store does not try for a while.
 func (w *recall) ready() {
 	run := w.start()
 	w.one.until("a step in one round trip", func() bool {

@@ -161,7 +161,7 @@ func testSchedules(t *testing.T, s Suite) {
 	}
 }
 
-// Namespaces are kept with what they register, hold what is theirs, and go with all of it.
+// Namespaces are stored with their settings, isolate their content, and are deleted with it.
 func testNamespaces(t *testing.T, s Suite) {
 	w := s.New(t)
 	put := func(n store.Namespace) {

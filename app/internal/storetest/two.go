@@ -80,9 +80,8 @@ func testTwo(t *testing.T, s Suite) {
 	}
 }
 
-// A claim skips a run that another app has locked, and believes that nothing is left. When the other app changes
-// nothing after all, since what it was asked is refused, it still has to tell: else the task waits until something else
-// happens in its queue.
+// A claim skips a run that another app has locked, and finds no other task. If the other app changes nothing, because
+// its request is refused, it still has to send a notice: otherwise the task would wait for another event in its queue.
 func testSkipped(t *testing.T, s Suite) {
 	if !s.Shared {
 		t.Skip("one process has this database to itself")

@@ -131,7 +131,7 @@ func (b *bus) close() error {
 	return nil
 }
 
-// notify notes what a commit means for others; the committer calls it, so it never waits.
+// notify records the notices of a commit; the committer calls it, so it never blocks.
 func (b *bus) notify(n sqldb.Notice) {
 	b.mu.Lock()
 	for _, q := range n.Queues {
@@ -241,7 +241,7 @@ func (b *bus) takeNotices() []string {
 	return out
 }
 
-// tells says whether there is something in it for those who watch what changed.
+// tells reports whether the message concerns subscribers of changes.
 func (m message) tells() bool {
 	return len(m.Runs)+len(m.Ended)+len(m.Gone)+len(m.Said)+len(m.Answers)+len(m.Tokens) > 0
 }
@@ -270,8 +270,9 @@ func encode(m message) string {
 	return string(raw)
 }
 
-// tell sends what was noted, at most once in a while. What could not be sent it forgets, but for the fact. What was
-// noted by its end, or is being sent then, it sends at its end: of an app that leaves, the last is that it is gone.
+// tell sends the recorded notices at a minimum interval. It drops notices that it could not send, and sends a message
+// that some were lost. When the bus ends, it sends all notices that are recorded or being sent: the last notice of an
+// app that leaves is its end.
 func (b *bus) tell() {
 	var c *pgx.Conn
 	defer func() { hangUp(c) }()

@@ -14,10 +14,10 @@ import (
 	"github.com/sojourn-run/sojourn/app/store/internal/db"
 )
 
-// errLost says that the connection is gone, with what was under way on it.
+// errLost means that the connection broke while calls were in progress.
 var errLost = errors.New("connection lost")
 
-// conn is the committer's connection. What is sent together goes out in one round trip.
+// conn is the committer's connection. It sends several calls in one round trip.
 type conn struct {
 	server *server
 	c      *pgx.Conn
@@ -137,8 +137,8 @@ func (c *conn) prepare(ctx context.Context, s *db.Stmt) error {
 	return nil
 }
 
-// receive reads what the server answers to calls. An error of the server is its last word on them. Rows are read to
-// their end whatever becomes of them, since those of the next call are behind them.
+// receive reads the server's responses to calls. After an error the server sends no more responses. It reads the rows
+// of a call to their end in any case, since the rows of the next call follow.
 func (c *conn) receive(line *pgconn.Pipeline, calls []*db.Call) (failed error) {
 	fail := func(call *db.Call, err error) {
 		if failed == nil && err != nil {
@@ -191,7 +191,7 @@ func (c *conn) row(call *db.Call, rows *pgconn.ResultReader) error {
 	return call.Row(c.values)
 }
 
-// done notes what the server says at the end of a call: how many rows it was.
+// done stores the number of rows that the server reports at the end of a call.
 func done(call *db.Call, tag pgconn.CommandTag) error {
 	switch {
 	case call.Stmt.Control:

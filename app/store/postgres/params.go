@@ -89,7 +89,7 @@ func appendBigs(b []byte, list []int64) []byte {
 	return b
 }
 
-// mostKept is the most that a buffer may have to be kept, mostAround what the driver puts around the values of a call.
+// mostKept is the maximum size of a buffer that is reused. mostAround is the protocol overhead of the driver per call.
 const (
 	mostKept   = 1 << 20
 	mostAround = 128

@@ -12,10 +12,10 @@ import (
 	"github.com/sojourn-run/sojourn/app/store"
 )
 
-// What another app has locked is put aside and tried again soon, apart from everything else. An app that was
-// stopped in the middle of a transaction must not stop the others with it.
+// Changes of rows that another app has locked are deferred and retried separately from all others, so that an app that
+// is paused in a transaction does not block the other apps.
 
-// How soon what was set aside is tried again: as fast as another app usually commits at first, then at leisure.
+// Bounds of the retry interval of deferred changes: first the usual time of a commit, later longer.
 const (
 	firstRetry = 2 * time.Millisecond
 	lastRetry  = 100 * time.Millisecond

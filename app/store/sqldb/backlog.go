@@ -64,8 +64,8 @@ func (b *batch) leave(q QueueKey, lanes ...store.Lane) {
 	}
 }
 
-// laneOf is what a task of the batch's rows asks of workers, apart from what its session asks, and how urgent it is. A
-// task that is not there has no type, and stands for any.
+// laneOf returns the requirements of a task, without those of its session, and its priority. For a task that does not
+// exist it returns a lane without a type, which matches all.
 func (b *batch) laneOf(t taskKey) store.Lane {
 	r := b.runs[t.run]
 	switch {

@@ -154,8 +154,8 @@ type readyRow struct {
 	at       int64
 }
 
-// What is decided about a session, and what is stored of it: where both are the same nothing is written, which is
-// so of most steps in one.
+// session is the state of a session in the batch, and its stored row: if both are equal, as after most steps in a
+// session, nothing is written.
 type session struct {
 	*engine.Session
 	row     *engine.Session // as stored; nil: it has no row
@@ -197,8 +197,8 @@ type workflow struct {
 	version int64 // of its row, on a shared database; 0: not known
 }
 
-// stored says whether there is a row to delete, for one that goes: a delete that finds nothing is a statement all
-// the same.
+// worker is the state of a worker in the batch. stored is true if it has a row: the removal of a worker without a row
+// needs no DELETE.
 type worker struct {
 	*engine.Worker
 	stored  bool
@@ -221,8 +221,8 @@ type appended struct {
 	sessions       []string
 }
 
-// handed is a task given to a waiting poller, with the reservation that is settled once the outcome of the
-// batch is known. The poller hears nothing before: it must not begin what may not be stored.
+// handed is a task leased to a waiting poller, with the reservation that is settled after the commit. The poller is not
+// notified before: it must not begin a task whose lease may not be stored.
 type handed struct {
 	r      store.Reservation
 	run    *run

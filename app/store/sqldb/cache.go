@@ -184,9 +184,9 @@ func (c *cache) clear() {
 	c.floors = nil
 }
 
-// remember takes over what a committed batch left.
+// remember updates the cache with the rows of a committed batch.
 func (c *cache) remember(b *batch, trusted bool) {
-	// What went comes first: a name that was dropped may have been taken again in the same batch, and then stays.
+	// Removed rows come first: the same batch may have used a removed name again, which must stay.
 	c.removed(b)
 	for id, r := range b.runs {
 		r.written()
@@ -310,8 +310,8 @@ func (c *cache) append(id string, evs appended, open bool) {
 	c.history.put(id, p, p.weight())
 }
 
-// trim cuts a history that has grown too long to the later half of what may be kept. The rest is copied,
-// because others may still read what was there.
+// trim shortens a history that has grown too long to the later half of its limit. It copies the rest, because others
+// may still read the old slice.
 func (p *past) trim() {
 	n := len(p.events)
 	if n <= mostEvents && p.bytes <= mostPast {
@@ -347,7 +347,7 @@ func (p *past) at(seq int64) *history.Event {
 // events returns the end of a run's history as far as it is kept, with its size; nil when that does not reach up to
 // last.
 func (c *cache) events(id string, last int64) (list []history.Event, bytes int) {
-	// Its capacity is cut to its length: the next batch appends to what is kept, and must not do so in a slice
+	// The capacity is cut to the length: the next batch appends to the cached slice and must not write into a slice
 	// that others read.
 	if p, ok := c.history.get(id); ok && p.last() == last {
 		return p.events[:len(p.events):len(p.events)], p.bytes

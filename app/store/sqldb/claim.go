@@ -14,11 +14,11 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// A claim looks for work that was not handed over at once. It runs in a batch like any change, so a lease and
-// the decision that made its task are never in doubt about their order. On a shared database it never waits for
-// a lock, since several apps look at the same queues all the time.
+// A claim leases tasks that were not dispatched when they became ready. It runs in a batch like any change, so it is
+// ordered with the decisions that create tasks. On a shared database it never waits for a lock, since several apps
+// claim from the same queues.
 
-// mostClaimed is the most tasks one claim leases: a batch that leases thousands would keep everybody waiting.
+// mostClaimed is the maximum number of tasks of one claim: a batch with thousands of leases would delay all others.
 const mostClaimed = 256
 
 // pick is a ready task that a claim found, and may lease.
@@ -100,7 +100,7 @@ func (b *batch) claim(p *pending) error {
 			if size = b.deliveryBytes(t, r, i); bytes.Fits(i, size) {
 				break
 			}
-			// The poller is given nothing more, and the task goes to another that may have it or waits for the next claim.
+			// The poller receives no more tasks, and the task goes to another poller or waits for the next claim.
 			total -= room[i]
 			room[i] = 0
 			i, ok, full = b.give(t, r, room, held, settings, left.has(lane), holds)
@@ -258,8 +258,8 @@ func (b *batch) holdings(q QueueKey, pollers []store.Poller) (held map[process]i
 	for i := range pollers {
 		l := &pollers[i].Lessee
 		switch newest := rows[l.Worker.Key()]; {
-		// The row is as it is now. This app may not have heard yet that the process left, or that another has
-		// taken its place.
+		// The row is current, whereas this app may not have been notified yet that the process deregistered or was
+		// superseded.
 		case newest != nil && !newest.Left.IsZero():
 			pollers[i].Max = 0
 		case newest == nil || newest.Incarnation == l.Worker.Incarnation:

@@ -125,8 +125,8 @@ func (b *batch) apply(w *store.Writes, payloads [][][]byte) {
 	}
 	for _, n := range w.Workers {
 		had := b.workers[n.Key()]
-		// Another process of the worker has registered, or this one has left: from this commit on nothing may be
-		// given to it.
+		// Another process of the worker registered, or this one deregistered: from this commit on, no task may be
+		// dispatched to the old process.
 		if had != nil && had.Worker != nil && (had.Incarnation != n.Incarnation || had.Left.IsZero() && !n.Left.IsZero()) {
 			b.gone = append(b.gone, store.Process{Worker: n.Key(), Incarnation: had.Incarnation})
 		} else if had != nil && had.Worker != nil && had.Status != n.Status { // that it drains, or the opposite
@@ -195,7 +195,7 @@ func (b *batch) applyRun(d *engine.Decision, payloads [][]byte) {
 	known := b.touched[id]
 	still := (known == nil || known.Still) && renews(r.Run, d)
 	hint := b.touch(&d.Next.Head)
-	// Who only follows what is open need not look at a run whose leases were renewed.
+	// Subscribers of open rows need not read a run of which only leases were renewed.
 	hint.Still = still
 	ended := outcomes(slices.Concat(d.Events, d.Unrecorded))
 	var sessions []inSession
@@ -396,7 +396,7 @@ func (b *batch) applySession(c *engine.SessionChange) {
 	}
 }
 
-// putSession puts another state in the place of a session's, with what its timeline says of it.
+// putSession replaces the state of a session and adds entries to its timeline.
 func (b *batch) putSession(s *session, next *engine.Session, timeline []protocol.SessionEvent) {
 	s.leaveBehind(next.Owner)
 	if s.follow { // keep the activity that this batch noted after next was computed

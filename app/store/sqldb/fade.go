@@ -54,7 +54,7 @@ func (s *Store) faded() <-chan time.Time {
 	return s.fader.C
 }
 
-// fade forgets some, and when there is nothing left gives memory back.
+// fade evicts some entries, and releases memory when there are none left to evict.
 func (s *Store) fade() {
 	s.fader = nil
 	more, kept := false, false

@@ -142,8 +142,8 @@ func (k tagKey) compare(o tagKey) int {
 	return cmp.Or(k.QueueKey.compare(o.QueueKey), cmp.Compare(k.tier, o.tier), cmp.Compare(k.class, o.class))
 }
 
-// The clock is the rank of what was taken last. A class that comes back after a while begins there, and not with
-// all the turns that it let pass.
+// clock returns the key of the rank of the last dispatched task. A class that returns after a while starts there and
+// gets no credit for the turns that it missed.
 func (k tagKey) clock() tagKey { return tagKey{k.QueueKey, k.tier, ""} }
 
 // classOf returns the fairness class of a ready task and its weight; the class is empty without a key. An activity uses

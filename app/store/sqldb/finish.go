@@ -40,7 +40,8 @@ func (b *batch) finish(items []*pending) {
 	s.memory.remember(b)
 	decided, learned := b.rememberQueues(), b.learnFair()
 	if s.cfg.Dispatch != nil {
-		// Before anybody is answered: who looks then must not be shown what was read before.
+		// Subscribers are notified before callers get a response, so that a caller that reads afterwards does not get
+		// outdated cached data.
 		if len(changed.Runs)+len(changed.Sessions)+len(changed.Workers)+len(changed.Moves)+len(changed.Tokens) > 0 ||
 			b.leasedAny(items) {
 			s.cfg.Dispatch.Changed(changed)

@@ -4,12 +4,12 @@ import (
 	"github.com/sojourn-run/sojourn/app/store/internal/db"
 )
 
-// Clean-up removes the rows of sessions that have ended. What stays of them is a floor a namespace: the highest epoch
-// that was removed. A claim goes above it, so that no epoch is given twice, whatever the clock says. Claims alone ask
-// for it; a step in a session that is held costs no read.
+// Clean-up removes the rows of ended sessions. For each namespace, the highest removed epoch stays stored as a floor. A
+// new epoch is above it, so that no epoch is used twice, whatever the clock reads. Only acquisitions read the floor; a
+// step in a held session does not.
 
-// EpochFloor is the highest epoch that was removed in the namespace, by this batch too. It is read when first asked
-// for: a floor only rises, so later is never wrong. When it cannot be read, the batch will not be written.
+// EpochFloor returns the highest removed epoch of the namespace, including removals by this batch. It is read on first
+// use: a floor only rises, so a later value is correct. If it cannot be read, the batch is not committed.
 func (b *batch) EpochFloor(namespace string) int64 {
 	if b.floors == nil {
 		b.loadFloors()

@@ -344,8 +344,8 @@ func gatherTable[V any](
 	return nil
 }
 
-// gatherSessions writes changed sessions, and moves the ready tasks of those whose routing word changed: a poll
-// looks for tasks by the word in their rows.
+// gatherSessions writes changed sessions, and moves the ready tasks of sessions whose routing word changed: a poll
+// finds tasks by the word in their rows.
 func (b *batch) gatherSessions() ([]*db.Call, error) {
 	rows, gone := db.NewRowset(record.Sessions.Columns), db.NewRowset(record.Sessions.Key())
 	moved := db.NewRowset([]db.Column{db.Text("namespace"), db.Text("session_id"), db.Text("word")})
@@ -369,8 +369,8 @@ func (b *batch) gatherSessions() ([]*db.Call, error) {
 		default:
 			w := s.Word(b.now, s.word)
 			to := s.Route(w)
-			// The word stands in the rows of the tasks as well, or a poll would have to look at the session of
-			// each. So when it changes they are moved to it; without a ready task there is nothing to move.
+			// The rows of the tasks also contain the routing word, so that a poll need not read each task's session. A
+			// changed word is therefore written to the ready tasks, if there are any.
 			if s.row != nil && to != s.route && (s.Ready > 0 || (to[0] != '-' && s.route[0] != '-')) {
 				moved.S(k.Namespace).S(k.ID).S(to)
 			}

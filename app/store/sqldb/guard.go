@@ -10,11 +10,11 @@ import (
 	"github.com/sojourn-run/sojourn/app/store/internal/record"
 )
 
-// The guards are what makes it safe to decide on rows from memory (recall.go). They run in the server, ahead of
-// the writes and in the same transaction, and make it fail when any of those rows is not what was remembered.
+// The guards make it safe to decide on cached rows (recall.go). They run in the server, before the writes and in the
+// same transaction, and make it fail if a row differs from the cached one.
 
-// guarded are the rows that a batch was decided on, with the versions they have to have, and the rows that must
-// not be there, with the names they are locked under.
+// guarded are the rows on which a batch was decided, with their expected versions, and the rows that must
+// not exist, with the names of their advisory locks.
 type guarded struct {
 	runs, sessions, flows, fresh *db.Rowset
 	names                        names
@@ -121,8 +121,8 @@ var remembered = []db.Column{db.Text("run_id"), db.Num("version"), db.Num("tasks
 // isSame is the kind of the row that says that a run is as it is remembered.
 const isSame = "same"
 
-// counted are the columns in which a session that is remembered is given to statements: the version of its row, who
-// holds it, how many tasks the holder has in it, and how many are ready. versionedFlow are those of a workflow id.
+// counted are the columns by which a cached session is passed to statements: the version of its row, its holder, the
+// numbers of its holder's tasks in it and of its ready tasks. versionedFlow are the columns of a workflow ID.
 var (
 	counted = []db.Column{
 		db.Text("namespace"), db.Text("session_id"), db.Num("version"), db.Text("owner"), db.Num("active"), db.Num("ready"),

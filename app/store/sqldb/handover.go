@@ -123,7 +123,7 @@ func (b *batch) handOver() error {
 		var l engine.Lessee
 		if b.s.cfg.Dispatch != nil && !b.s.queues.bounded(QueueKey{o.Namespace, o.Queue, o.Kind}) &&
 			!r.SuspicionOf(t.seq).Limited() {
-			// what is counted is claimed, and so is what only goes to a process that was counted
+			// tasks that count towards a limit are leased by claims only, as are tasks that need a count of the process
 			var err error
 			if res, l, err = b.reserve(o, first); err != nil {
 				return err

@@ -31,8 +31,9 @@ type writeAttempt struct {
 	err  error // set before done is closed
 }
 
-// Writable says whether the store takes writes, as the last batch showed it. Only while that one failed is a write
-// tried, if there is room for more than it: a disk that is full takes a small one still, and no step.
+// Writable reports whether the store accepts writes, by the outcome of the last batch. Only if that batch failed does
+// it try a write, and only if there is room for more than this write: a full disk still accepts a small write, but no
+// step.
 func (s *Store) Writable(ctx context.Context) error {
 	select {
 	case <-s.quit:

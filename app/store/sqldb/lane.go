@@ -15,11 +15,11 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// A poll must find its work without looking at tasks that it may not have: a queue may hold a million tasks for
-// another build. So a ready task stands under a route, one text made of its queue, of what it asks of a worker
-// (its lane) and of the word of its session, and a poll reads only the routes that its worker may serve.
+// A poll must find its tasks without reading tasks that its worker may not run: a queue may hold a million tasks for
+// another build. So a ready task is stored under a route, one text made of its queue, its requirements on workers (the
+// lane) and the routing word of its session. A poll reads only routes that its worker may serve.
 
-// lane is what a ready task asks of any worker: tasks of one lane of a queue are the same to the router. A
+// lane holds the requirements of a ready task on any worker. Routing treats all tasks of a lane alike. A
 // queue has few lanes.
 type lane struct {
 	session      bool // tasks that run in a session: their routing word is never "*"

@@ -30,9 +30,9 @@ type wants struct {
 	queues     map[engine.QueueKey]bool
 }
 
-// load reads, and on a shared database locks, what the changes need: names first, then workflows, runs,
-// sessions, workers and the rest. What another transaction has locked is noted and not waited for. What a
-// trusted cache has is not read.
+// load reads, and on a shared database locks, the rows that the changes need: names first, then workflows, runs,
+// sessions, workers and the rest. It records rows locked by other transactions and does not wait for them. It does not
+// read rows that a trusted cache has.
 func (b *batch) load(items []*pending) error {
 	w := wants{
 		map[engine.WorkflowKey]bool{},
@@ -125,9 +125,9 @@ func (b *batch) load(items []*pending) error {
 	return b.heardIn(asked)
 }
 
-// absent takes a workflow id that is not remembered to be free. Its row is then inserted and not put, so that
-// the database objects if the id was taken after all; the batch is run again in that case and looks first. A
-// shared database has guards for that (see recall.go).
+// absent assumes that a workflow ID that is not cached is free. Its row is then inserted instead of upserted, so that
+// the database reports a conflict if the ID is in use; in this case the batch is run again and reads the row. A shared
+// database has guards for this (see recall.go).
 func (b *batch) absent(k engine.WorkflowKey) bool {
 	if f := b.workflows[k]; f != nil {
 		return f.assumed
@@ -207,9 +207,9 @@ func (b *batch) first(
 	return b.send(calls...)
 }
 
-// likely are the sessions that will turn out to be wanted and that have rows, as this process remembers: those
-// that changes name, and those of the activities they name. They are loaded together with the runs, which saves
-// a round trip. Their names are not locked: that would only keep a row from being made, and there is one.
+// likely returns the cached sessions that the batch will probably need: sessions named by changes, and sessions of the
+// activities that changes name. They are loaded together with the runs, which saves a round trip. Their names are not
+// locked, since that would only prevent the creation of rows that exist.
 func (b *batch) likely(items []*pending) map[engine.SessionKey]bool {
 	if !b.s.cfg.Dialect.Shared {
 		return nil // the cache has them

@@ -112,9 +112,8 @@ func anyLocked[K comparable](b *batch, keys []K) bool {
 	return slices.ContainsFunc(keys, func(k K) bool { return b.locked[k] })
 }
 
-// tooLate notes the items that made one of these tasks ready, or that claim from one of these queues, as to be
-// set aside: what they need turned out to be locked when they had been decided already, so the batch cannot be
-// stored with them.
+// tooLate marks the items to defer that made one of these tasks ready or claim from one of these queues: rows that they
+// need turned out to be locked after the decision, so the batch cannot be committed with them.
 func (b *batch) tooLate(tasks map[taskKey]bool, queues map[QueueKey]bool) error {
 	for _, p := range b.items {
 		late := p.claim != nil && queues[QueueKey{p.claim.Namespace, p.claim.Queue, p.claim.Kind}]

@@ -11,8 +11,8 @@ import (
 	"github.com/sojourn-run/sojourn/app/store/internal/record"
 )
 
-// Removal writes whole keys away, before everything else of the batch, so that what takes a removed name in the same
-// batch is written after it and stays. What the batch has touched already it refuses to drop.
+// Removals run before all other writes of the batch, so that a row that uses a removed name in the same batch is
+// written afterwards and stays. A key that the batch has already written cannot be removed.
 
 // receiptFlow is the part of a receipt's key that names the workflow.
 var receiptFlow = record.Receipts.Columns[:2]
@@ -96,8 +96,8 @@ func (b *batch) applyRemoval(w *store.Writes) {
 	}
 }
 
-// gatherRemoval makes the calls that take things away; they go before all others, so that what takes their place is
-// written after them.
+// gatherRemoval returns the calls that delete rows; they precede all others, so that replacements are written after
+// them.
 func (b *batch) gatherRemoval() ([]*db.Call, error) {
 	st := b.s.st
 	puts, drops, queues := db.NewRowset(record.Namespaces.Columns), db.NewRowset(record.Namespaces.Key()),

@@ -25,8 +25,8 @@ import (
 // A batch that reads its rows in a separate round trip also compares versions: of runs with an unchanged version it
 // reads only the version.
 
-// errForgotten says that a batch needs something that is not remembered, or that it decided something which
-// writes nothing and so would not be checked. It never reaches a caller: the batch is run in two round trips.
+// errForgotten means that a batch needs a row that is not cached, or that a decision writes
+// nothing and so would not be checked. It never reaches a caller: the batch is run in two round trips.
 var errForgotten = errors.New("not remembered")
 
 // mostRemembered is the most tasks a session may have to be remembered: its guard counts them all.
@@ -43,8 +43,8 @@ type recalledFlow struct {
 	version int64
 }
 
-// memory is what a process remembers of rows that others may write meanwhile. It is only ever a guess that the
-// guards check, so a wrong one costs a round trip and nothing else.
+// memory caches rows that other processes may change. It is only a guess that the guards check, so a wrong entry costs
+// a round trip and nothing else.
 type memory struct {
 	runs     *lru[string, *run] // as this process left them
 	sessions *lru[engine.SessionKey, *session]
@@ -309,8 +309,7 @@ func (b *batch) recallNeeds(n *store.Keys) bool {
 	return true
 }
 
-// Whatever is taken from memory is put among the guarded at the same time, so that nothing is decided on
-// unguarded.
+// recallSession adds every cached session that it uses to the guarded rows, so that no decision is unguarded.
 func (b *batch) recallSession(k engine.SessionKey) bool {
 	if b.sessions[k] != nil {
 		return true
@@ -353,9 +352,9 @@ func (b *batch) recallFlow(k engine.WorkflowKey, fresh bool) bool {
 	return ok || fresh
 }
 
-// carry decides a batch on what is remembered and sends it in one round trip, to which claims add another. Whatever
-// would need one before that, or would be answered without being checked (a refusal writes nothing, so no guard goes
-// with it), is errForgotten.
+// carry decides a batch on cached rows and sends it in one round trip; claims add another. It returns errForgotten if
+// it needs another round trip before that, or if a response would not be checked (a refusal writes nothing, so no guard
+// runs).
 func (b *batch) carry(items []*pending) error {
 	b.items = items
 	if taken := b.decide(items); taken < len(items) {

@@ -24,9 +24,9 @@ type noted struct {
 	release            string
 }
 
-// Migrate brings a database to the newest schema that p knows and says whether anything changed. One that is newer
-// already is left as it is: the error is store.ErrSchema when this binary may not serve it. makeTable is
-// schema_versions in the words of the database.
+// Migrate migrates a database to the newest schema that p knows and reports whether anything changed. A newer schema is
+// left unchanged: the error is store.ErrSchema if this binary may not serve it. makeTable is the database's statement
+// that creates schema_versions.
 func Migrate(ctx context.Context, db *sql.DB, p *goose.Provider, makeTable string) (bool, error) {
 	found, err := p.GetDBVersion(ctx)
 	if err != nil {

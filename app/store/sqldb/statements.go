@@ -14,12 +14,12 @@ import (
 type statements struct {
 	begin, commit *db.Stmt
 
-	// markJump keeps a time before a jump of the clock, clampBatches takes times back that are ahead of the clock, and
-	// dropMark ends what markJump began
+	// markJump stores a time before a jump of the clock, clampBatches moves times ahead of the clock back, and dropMark
+	// removes the mark of markJump
 	markJump, clampBatches, dropMark *db.Stmt
 
 	batch     *db.Stmt // writes (app, batch); on a shared database it also reads the clock
-	advisory  *db.Stmt // tries to lock numbers, and returns those somebody else has
+	advisory  *db.Stmt // tries advisory locks, and returns those that other transactions hold
 	reroute   *db.Stmt
 	owners    *db.Stmt // of runs: workflow keys by run id, unlocked
 	opens     *db.Stmt // open rows of runs

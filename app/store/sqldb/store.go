@@ -26,10 +26,10 @@ import (
 // That makes group commit, order and locking the business of one place, and callers only hand in data and a
 // function.
 
-// Options are what an app says when it opens a store. The zero value works for tools that only look.
+// Options configure a store. The zero value serves tools that only read.
 type Options struct {
 	App      string               // this process among those that share the database; default "app"
-	Dispatch store.Dispatcher     // nil: nobody waits for tasks in this process
+	Dispatch store.Dispatcher     // nil: no poller waits for tasks in this process
 	Shift    func() time.Duration // tests only: time that passed, added to the store's clock
 	Wall     func() time.Time     // tests only: clock of the machine, which a store of one app uses
 	Memory   int64                // bytes that this process may use, including the store's caches; 0: no limit
@@ -56,9 +56,8 @@ type Config struct {
 	Conn    db.Conn // the committer's
 	Reads   *sql.DB // for View
 	Gorm    gorm.Dialector
-	// Notify is called after a commit, on the committer's goroutine, with what other processes may want to
-	// know; nil when there are no others. It comes after and never before: a process that looked on an early
-	// hint would find nothing.
+	// Notify is called after a commit, on the committer's goroutine, with notices for other processes; nil if there are
+	// none. A notice before the commit would make them read rows that do not exist yet.
 	Notify func(Notice)
 	// Decided returns the call that notifies other processes, in the commit's transaction, of changed settings of a
 	// queue; nil if there are no other processes. They do not poll for settings, so this notice must not be lost with

@@ -20,8 +20,8 @@ func (s *session) leaveBehind(owner string) {
 	}
 }
 
-// settleBehind forgets former holders that have nothing in the session any more: when nothing runs in it, or only what
-// runs under the epoch of its holder.
+// settleBehind removes former owners without running attempts in the session: all running attempts, if any, belong to
+// the current holder's epoch.
 func (s *session) settleBehind() {
 	if len(s.Strays) == 0 && (s.Owner != "" || s.Active == 0) {
 		s.behind = nil
@@ -109,9 +109,9 @@ func noteActivity(s *engine.Session, epoch int64, worker string, at history.Time
 // leasedBy reads what one worker has in one session.
 const leasedBy = "SELECT run_id, seq, body FROM tasks WHERE namespace = $1 AND owner = $2 AND session_id = $3 LIMIT 64"
 
-// countRan adds to what the timeline says of holdings that this batch ended how many attempts had ended in them, those
-// of the batch included, and how many were lost whose activities are open still. A holding began at its epoch, but for
-// a clock that was set back.
+// countRan completes the timeline entries of holdings that ended in this batch with two numbers: the attempts that
+// ended during the holding, including those of this batch, and the lost attempts whose activities are still open. A
+// holding began at its epoch, unless the clock was set back.
 func (b *batch) countRan() error {
 	var calls []*db.Call
 	for i := b.told; i < len(b.moves); i++ {

@@ -26,9 +26,8 @@ type check struct {
 	err  error // set before done is closed
 }
 
-// verify looks for missing commits and damage in a file that the app before did not close. It writes nothing: a file
-// that is refused stays as it is. A check that is not over yet is returned; nil means that there is nothing to wait
-// for.
+// verify checks a file that the previous app did not close for missing commits and damage. It writes nothing: a refused
+// file stays unchanged. It returns the check if it is still running, else nil.
 func (d *file) verify(ctx context.Context) (*check, error) {
 	q := url.Values{"mode": {"ro"}, "_pragma": {"busy_timeout(10000)"}}
 	db, err := sql.Open("sqlite", "file:"+(&url.URL{Path: d.path}).EscapedPath()+"?"+q.Encode())

@@ -13,8 +13,8 @@ import (
 	"github.com/sojourn-run/sojourn/app/store/sqldb"
 )
 
-// Inspect looks which schema the file at path has, and changes nothing. While another process has the file open it says
-// that, too: the error is store.ErrBusy then, with the schema next to it.
+// Inspect returns the schema of the file at path, and changes nothing. If another process has the file open, it returns
+// the schema together with store.ErrBusy.
 func Inspect(ctx context.Context, path string) (store.Schema, error) {
 	s, err := inspect(ctx, path)
 	if busy := inUse(path); busy != nil { // by another name it may not be readable: the log stands beside the first

@@ -8,15 +8,15 @@ import (
 	"os"
 )
 
-// The mark is a counter of commits in the main file, outside of SQLite's transactions. A write-ahead log that was
-// truncated, removed or left under another name looks to SQLite like one that ends there: the work in it is missing
-// without an error. The mark is written behind each commit, before its callers are answered, so it never counts a
-// commit that the log does not have. It is not synced: a process that is killed leaves it exact, a power cut may leave
-// it behind, and never ahead, since the log was synced before.
+// The mark is a counter of commits in the main file, outside of SQLite's transactions. SQLite treats a write-ahead log
+// that was truncated, removed or renamed as shorter: the work in it is missing without an error. The mark is written
+// after each commit, before its callers get a response, so it never counts a commit that the log does not have. It is
+// not synced: it is exact after the process was killed; after a power failure it may be too low, but never too high,
+// since the log was synced before.
 //
-// It stands in the 20 bytes of the header that SQLite reserves and ignores. A checkpoint writes page 1 as SQLite knows
-// it, which may restore an older mark; the checkpointer writes the newest mark again after each checkpoint. It is bound
-// to the inode: a copy of the file counts afresh.
+// The mark is in the 20 bytes of the header that SQLite reserves and ignores. A checkpoint writes page 1 from SQLite's
+// cache, which may restore an older mark; the checkpointer writes the newest mark again after each checkpoint. The mark
+// is bound to the inode: a copy of the file starts a new count.
 
 const (
 	markAt    = 72

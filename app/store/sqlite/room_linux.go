@@ -10,7 +10,7 @@ import (
 // as much as the log may grow to before SQLite itself checkpoints it.
 const leastRoom = autocheckpointPages * 4 << 10
 
-// room says what is wrong with the disk of a file, if it has no room for what a step may write.
+// room returns an error if the disk of a file has no room for the writes of a step.
 func room(path string) error {
 	var disk unix.Statfs_t
 	if err := unix.Statfs(path, &disk); err != nil {

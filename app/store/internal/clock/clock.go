@@ -79,7 +79,7 @@ func (c *Clock) channel() chan struct{} {
 	return c.jumped
 }
 
-// Pending says whether a jump has not been taken, or was taken and is not settled.
+// Pending reports whether a jump has not been taken, or was taken and is not settled.
 func (c *Clock) Pending() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -9,15 +9,14 @@ import (
 	"github.com/sojourn-run/sojourn/app/store"
 )
 
-// SQLite and PostgreSQL differ in how rows are given to a statement and in who else writes. Everything else is
-// the same text, which is made here, so that a rule of storage exists once and the suite in storetest holds
-// both.
+// SQLite and PostgreSQL differ in how rows are passed to a statement and in whether other processes write. All other
+// SQL is generated once in this package, so that both follow the same rules, and the suite in storetest tests both.
 
-// Dialect is the handful of words in which two databases differ.
+// Dialect holds the differences between the two databases.
 type Dialect struct {
-	// Shared says that other processes write the same database. Rows are then locked when they are read, a lock
-	// is never waited for, and no cache is trusted without a check. Such a database takes arrays as parameters;
-	// the other kind takes rows of values, and lists of keys as JSON.
+	// Shared: other processes write the same database. Rows are then locked when they are read, locks are never waited
+	// for, and caches are not trusted without a check. Such a database takes arrays as parameters; the other kind takes
+	// rows of values, and lists of keys as JSON.
 	Shared   bool
 	Begin    string
 	Classify func(error) Class
@@ -61,8 +60,9 @@ func unnest(columns []Column) string {
 type Loader struct {
 	Stmt *Stmt
 	keys []Column
-	// width is how many columns a row has that could be locked. Behind them stands what one could not be: its primary key
-	// and, when the rows are looked for by something else, that. 0: nothing is locked.
+	// Width is the number of columns of a locked row. Behind them follow columns that are also returned for rows that
+	// could not be locked: the primary key and, if the rows were selected by another key, that key. 0: no rows are
+	// locked.
 	Width int
 }
 
@@ -82,9 +82,9 @@ func (d Dialect) Keys(keys *Rowset) []any {
 	return []any{keys.JSON()}
 }
 
-// Load makes a loader: all columns of a table by the key columns. On a shared database the rows come locked. A
-// row that another transaction has locked comes with its key alone, so that it is neither waited for nor taken
-// for missing: a run that is taken for missing would be answered with "not found".
+// Load returns a loader of all columns of a table by the key columns. On a shared database it locks the rows. For a row
+// that another transaction has locked it returns only the key, so that the row is neither waited for nor treated as
+// missing: a missing run would be reported as "not found".
 func (d Dialect) Load(t *Table, key []Column, where string) *Loader {
 	columns, width := "t."+strings.Join(t.Names(), ", t."), len(t.Columns)
 	if t.Versioned && d.Shared {

@@ -23,8 +23,8 @@ func NewRowset(columns []Column) *Rowset {
 // few is how many rows a rowset has room for at first.
 const few = 2
 
-// begin makes room for columns, of which most rowsets of a batch never need any, and others a row or two: for those the
-// columns share what is made here.
+// begin allocates the columns on first use, since most rowsets of a batch stay empty. Others have one or two rows, for
+// which all columns share one allocation.
 func (r *Rowset) begin() {
 	if r.text != nil {
 		return

@@ -1,8 +1,8 @@
 package db
 
-// A column is only what is asked by: keys, what an index needs, what one row is joined to another with. All else
-// of a row is one JSON text, so that a new member of a run or a session needs no migration. The statements are
-// made of these tables, so that both databases load and write the same columns in the same order.
+// Only values used in conditions, indexes or joins are columns. All other fields of a row are one JSON text, so that a
+// new field of a run or a session needs no migration. The statements are generated from these tables, so that both
+// databases load and write the same columns in the same order.
 
 // Column is one column of a table. Every column is text or a 64-bit integer: documents are JSON text, times are
 // microseconds.

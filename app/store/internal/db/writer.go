@@ -140,11 +140,11 @@ func (d Dialect) Upsert(t *Table, but ...string) *Writer {
 	return w
 }
 
-// Succeed gives rows of a table to others that come in their place: the last column of the key, a number,
-// becomes another. The rows given are the new ones, each followed by what that number was before. It stands for
-// a DELETE and an INSERT, since the step of a run mostly ends one task and makes one. On SQLite it is one
-// statement for each row, which costs less than one that joins many. The row that was must be there: a shared
-// database has just read and locked it, and the other kind checks, because it believes what it remembers.
+// Succeed returns the writer that replaces rows of a table by others: the last column of the key, a number, changes.
+// Its rows are the new ones, each followed by the previous number. It replaces a DELETE and an INSERT, since a step of
+// a run mostly ends one task and makes one. On SQLite it is one statement per row, which is cheaper than a join. The
+// previous row must exist: a shared database has just read and locked it, and SQLite checks it, because its batches
+// rely on caches.
 func (d Dialect) Succeed(t *Table) *Writer {
 	columns := append(slices.Clip(t.Columns), Num("was"))
 	var key, set []string

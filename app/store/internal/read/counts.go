@@ -12,11 +12,10 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// What is read here is asked again every few seconds by pages that stay open, over tables that may have millions of
-// rows. So each query is written for one index, and a condition that would keep a database from it is left out where it
-// says nothing.
+// Open pages repeat these queries every few seconds, over tables that may have millions of rows. So each query is
+// written for one index, and omits a condition that would prevent its use and excludes no row.
 
-// Sessions that were never claimed and belong to no workflow are rows without anything to show, and are left out.
+// SessionCounts omits sessions that were never acquired and belong to no workflow: there is nothing to show.
 func (r *reader) SessionCounts(ctx context.Context, namespace string) (map[protocol.SessionStatus]int, error) {
 	counts := map[protocol.SessionStatus]int{}
 	query, args := sessionCounts(namespace)

@@ -97,7 +97,7 @@ func (r *reader) ReadyOn(ctx context.Context, namespace string, routes []string,
 	return list, nil
 }
 
-// queueOrder puts the entries of tasks_waiting in their order, and reads the rows of those alone that it gives.
+// queueOrder sorts the entries of the index tasks_waiting and reads only the rows that it returns.
 const queueOrder = "SELECT t.kind, t.priority, t.rank, t.body, x.state FROM (" +
 	"SELECT run_id, seq FROM tasks WHERE namespace = $1 AND queue = $2 AND state = 'ready' AND owner IS NULL" +
 	" ORDER BY kind, priority, rank, ready_at, run_id, seq LIMIT $3) AS few" +

@@ -16,11 +16,11 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// A page of a listing must take no longer with ten million runs than with ten thousand, for any filter that people
-// put together. No index answers all of them, and what the planners know of values is not enough to choose. So it
-// is looked, within limits, how many runs each condition yields, and the way is chosen here.
+// A page of a listing must take no longer with ten million runs than with ten thousand, for any filter. No single index
+// serves all filters, and the statistics of the planners are not enough to choose one. So this file counts, within
+// limits, how many runs each condition matches, and chooses the index.
 
-// fewRuns is how many runs are read whole and sorted rather than looked for in another way.
+// fewRuns is the maximum number of matching runs that are read completely and sorted.
 const (
 	fewRuns = 2_000
 	// severalFew is how many times as many are read whole where others have no better way, and the newest were no help.
@@ -31,17 +31,17 @@ const (
 	rangePatience = 20 * time.Millisecond
 )
 
-// Runs lists the newest starts first, in the way that reads least:
+// Runs lists the newest starts first, by the access path that reads least:
 //
-//   - A condition that few runs satisfy leads: all that its index yields is read, sorted, and held against the others.
-//   - Else the runs are walked from the newest on, by an index that has them in this order (of the namespace, a status,
-//     one value of an attribute), a window at a time, and held against the conditions.
-//   - Times of an attribute are walked as well, from where the newest run begins that has one: an index has those of
-//     the runs that start within 71 minutes together, which are sorted.
-//   - A wide range of other values that the walk does not soon fill a page with is read whole after all.
+//   - A condition that few runs satisfy leads: all runs of its index range are read, sorted and filtered by the others.
+//   - Else the runs are walked from the newest on, by an index in this order (of the namespace, a status, one value of
+//     an attribute), a window at a time, and filtered by the conditions.
+//   - Times of an attribute are walked as well, from the start of the newest run that has the attribute: an index groups
+//     the runs that start within 71 minutes, which are then sorted.
+//   - A wide range of other values is read completely if the walk does not soon fill a page.
 //   - A choice of which each part has an index is listed part by part.
 //
-// A walk that is not done within the budget says how far it came.
+// A walk that does not finish within the time budget returns the position that it reached.
 func (r *reader) Runs(ctx context.Context, q store.RunQuery) (store.RunList, error) {
 	l := r.listing(ctx, q)
 	f, err := l.find(conditions(q), store.RunPosition{Start: q.AfterStart, Run: q.AfterRun})
@@ -262,8 +262,8 @@ func (l *listing) byEntries(where []store.Condition) bool {
 	return l.q.Text == "" && !slices.ContainsFunc(where, other)
 }
 
-// meet notes the values that few runs have as well as those of the leading condition: that two lists of entries have a
-// run is found sooner than what each run of one has.
+// meet records the conditions that few runs satisfy, as for the leading condition: intersecting two lists of index
+// entries is faster than checking each run of one.
 func (l *listing) meet(where []store.Condition, lead int) error {
 	for i, c := range where {
 		if i == lead || c.Field != store.FieldAttribute || !byValue(c) || timed(c) {
@@ -429,10 +429,10 @@ func (l *listing) whole(where []store.Condition, lead int, after store.RunPositi
 	return found{rows: rows}, err
 }
 
-// reach is how far down the order of the list two pages of a range's entries go for certain: as far as in a part of
-// them, those at its ends. What lies behind is passed by without being sorted, which is most of what a wide range
-// costs, above all when values rise with the starts and each entry is newer than all before. Zero: the part does not
-// say.
+// reach returns how far two pages of a range's entries certainly reach in the order of the list, derived from the
+// entries at both ends of the range. Entries beyond it are skipped without sorting. This is most of the cost of a wide
+// range, above all if values rise with the start times, so that each entry is newer than all before. Zero: the ends do
+// not tell.
 func (l *listing) reach(c store.Condition, after store.RunPosition) (until store.RunPosition, err error) {
 	for _, way := range []string{"DESC", "ASC"} {
 		at, err := l.nth(l.endOf(c, way, after, 2*l.few), 2*l.q.Limit)
@@ -446,8 +446,9 @@ func (l *listing) reach(c store.Condition, after store.RunPosition) (until store
 	return until, nil
 }
 
-// walk goes through what a condition yields in the order of the list, all of the namespace without one. Of several
-// that may lead, it is each time the one that comes furthest: it leaves out most of what does not satisfy the others.
+// walk reads the runs of a condition in the order of the list, or all runs of the namespace without a condition. If
+// several conditions can lead, it uses for each window the one that advances furthest, which skips most runs that do
+// not satisfy the others.
 func (l *listing) walk(
 	where []store.Condition, leads []int, after store.RunPosition, deadline time.Time,
 ) (f found, err error) {

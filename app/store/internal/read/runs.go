@@ -10,8 +10,8 @@ import (
 	"github.com/sojourn-run/sojourn/app/store/internal/record"
 )
 
-// A run is its row and what is open in it. What a decision is made on, or shown as one picture, is read as of one
-// moment; a list of rows needs none.
+// A run consists of its row and its open rows. For a decision or a single view, all are read in one snapshot; a list of
+// rows needs no snapshot.
 
 func (r *reader) Workflow(ctx context.Context, k engine.WorkflowKey) (f engine.Workflow, err error) {
 	err = r.one(ctx, selects(record.Workflows)+" WHERE namespace = $1 AND workflow_id = $2", []any{

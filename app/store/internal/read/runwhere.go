@@ -241,8 +241,8 @@ func (l *listing) rows(
 	return rows, l.run(db, &rows)
 }
 
-// between leaves what lies behind one position and not behind another, within the times that are asked for. It says one
-// bound of each side: of two SQLite takes one for its index, and passes all that lies between both again for each page.
+// between selects the runs between two positions, within the requested times. It uses one bound per side: of two
+// bounds, SQLite uses one for its index and rereads everything between them for each page.
 func between(
 	db *gorm.DB, start, id string, where []store.Condition, after, until store.RunPosition,
 ) *gorm.DB {

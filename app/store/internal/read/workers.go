@@ -68,8 +68,8 @@ const hasSomething = "(EXISTS (SELECT 1 FROM tasks WHERE tasks.namespace = worke
 	" OR EXISTS (SELECT 1 FROM runs WHERE runs.namespace = workers.namespace AND runs.owner = workers.worker_id)" +
 	" OR EXISTS (SELECT 1 FROM sessions WHERE sessions.namespace = workers.namespace AND sessions.owner = workers.worker_id AND sessions.status = 'active'))"
 
-// Activities have rows, leased workflow tasks stand in their runs; both indexes of owners hold what is leased and
-// nothing else.
+// Owned returns the leased tasks of a worker: activities are rows of tasks, leased workflow tasks are part of their
+// runs' rows. Both indexes by owner contain only leased tasks.
 func (r *reader) Owned(ctx context.Context, k engine.WorkerKey, incarnation string) ([]store.TaskRef, error) {
 	var list []store.TaskRef
 	const tasks = "SELECT run_id, seq, body FROM tasks WHERE namespace = $1 AND owner = $2 ORDER BY run_id, seq"

@@ -43,8 +43,8 @@ func (l *Lead) next(session string, seq, at int64, bytes int) int64 {
 	return 0
 }
 
-// led selects columns of the rows t that follow the rows m which are given by a table expression, and those themselves.
-// Where several lead to a row it comes several times.
+// led returns the query of columns of the rows t that follow the leading rows m, which a table expression gives, and of
+// the rows m. A row that follows several leading rows is returned several times.
 func led(d db.Dialect, columns, leads, where string) string {
 	on := fmt.Sprintf("t.run_id = m.run_id AND t.seq >= m.seq AND t.seq < m.seq + %d", leadSpan)
 	if where != "" {
