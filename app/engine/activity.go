@@ -195,7 +195,7 @@ func (st *step) holdsActivity(seq int64, h Holder, epoch int64) (Activity, error
 	return a, nil
 }
 
-// superseded says whether a workflow-scoped session went to another epoch under the attempt. Then its result
+// superseded reports whether a workflow-scoped session went to another epoch under the attempt. Then its result
 // must not count: the state it worked on is not the one the next activities will see.
 func (st *step) superseded(a Activity) bool {
 	s, ok := st.session(a.SessionID)
@@ -741,7 +741,7 @@ func (a *Activity) cancelEffect(untilEnded bool) string {
 	return cancelDone
 }
 
-// asked notes that the holder of an activity was asked to stop. No other attempt follows.
+// asked records that the holder of an activity was asked to stop. No other attempt follows.
 func (s *Run) asked(d *history.ActivityCancelRequested) {
 	if a, ok := s.Activities.Get(d.Target); ok && d.Effect == cancelRequested {
 		a.Cancel = true

@@ -68,7 +68,7 @@ func (h *Head) Public() (status, bucket, closedReason string) {
 	return protocol.PublicRun(h.Status, h.LeasedEver || !h.HasCode(), busy || !h.HasCode())
 }
 
-// HasCode says whether the run is a workflow's, with code that takes signals, updates and queries.
+// HasCode reports whether the run is a workflow's, with code that takes signals, updates and queries.
 func (h *Head) HasCode() bool { return h.Kind != history.KindActivity }
 
 // CheckHasCode refuses input of an activity run that only workflow code can process, instead of storing, for example, a

@@ -162,7 +162,7 @@ func CheckTypes(attributes json.RawMessage, types map[string]string, at func(nam
 	return wrong
 }
 
-// labelled says whether a command may set search attributes.
+// labelled reports whether a command may set search attributes.
 func labelled(c protocol.Command) bool {
 	return c.Type == protocol.UpsertSearchAttributes || c.Type == protocol.StartChildWorkflow && len(c.Attributes) > 0
 }

@@ -91,7 +91,7 @@ func (st *step) look(t *Task, in CompleteTask) {
 	}
 }
 
-// heeded notes that a condition held on what the completed task was shown.
+// heeded records that a condition held on what the completed task was shown.
 func (st *step) heeded() {
 	if st.Waitless {
 		st.Heeded, st.Heeds = st.seen, true

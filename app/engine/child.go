@@ -391,7 +391,7 @@ func (s *Run) askedChild(d *history.ChildCancelRequested) {
 	}
 }
 
-// childStarted notes the child's latest run; news of an earlier one is old from here on.
+// childStarted records the child's latest run; news of an earlier one is old from here on.
 func (s *Run) childStarted(d *history.ChildRunStarted) {
 	if c, ok := s.Children.Get(d.Sequence); ok {
 		c.RunID, c.Number, c.Failures = d.RunID, d.Number, d.Attempt-1

@@ -94,7 +94,7 @@ func (st *step) settleWaits(commands, fresh []protocol.Command) []protocol.Comma
 	return fresh
 }
 
-// evaluated says whether the wait stands among the commands again, so that its condition was looked at and did
+// evaluated reports whether the wait stands among the commands again, so that its condition was looked at and did
 // not hold.
 func (w *Wait) evaluated(commands []protocol.Command) bool {
 	for _, c := range commands {
@@ -107,7 +107,7 @@ func (w *Wait) evaluated(commands []protocol.Command) bool {
 	return false
 }
 
-// comesBack says whether a command repeats the member of a group with this sequence.
+// comesBack reports whether a command repeats the member of a group with this sequence.
 func (st *step) comesBack(commands []protocol.Command, seq int64) bool {
 	for _, c := range commands {
 		if c.GroupIndex != nil && c.GroupBase+int64(*c.GroupIndex) == seq {

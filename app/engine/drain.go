@@ -38,12 +38,12 @@ func (d *Drain) Covers(w *Worker) bool {
 	return false
 }
 
-// Over says whether the time of the drain is up, so that a worker that still has something is to leave.
+// Over reports whether the time of the drain is up, so that a worker that still has something is to leave.
 func (d *Drain) Over(now time.Time) bool {
 	return d.Evict || !d.Deadline.IsZero() && !d.Deadline.After(now)
 }
 
-// sooner says whether a worker under both has to leave earlier by d.
+// sooner reports whether a worker under both has to leave earlier by d.
 func (d *Drain) sooner(o *Drain) bool {
 	switch {
 	case o == nil || d.Evict != o.Evict:
@@ -68,12 +68,12 @@ func (q *Queue) DrainOf(w *Worker) (of *Drain) {
 	return of
 }
 
-// names says whether the drain is about one of these workers alone.
+// names reports whether the drain is about one of these workers alone.
 func (d *Drain) names(workers []WorkerKey) bool {
 	return d.WorkerID != "" && slices.ContainsFunc(workers, func(k WorkerKey) bool { return k.ID == d.WorkerID })
 }
 
-// DrainsOneOf says whether a drain names one of these workers.
+// DrainsOneOf reports whether a drain names one of these workers.
 func (q *Queue) DrainsOneOf(workers []WorkerKey) bool {
 	return q != nil && slices.ContainsFunc(q.Drains, func(d Drain) bool { return d.names(workers) })
 }

@@ -136,7 +136,7 @@ func (s *Run) Evolve(e history.Event) {
 	}
 }
 
-// authored notes the sequence of a command. Sequences rise over the whole run and are never reused, since
+// authored records the sequence of a command. Sequences rise over the whole run and are never reused, since
 // replayers match events to their own steps by them.
 func (s *Run) authored(seq int64) { s.CommandSeq = max(s.CommandSeq, seq) }
 
@@ -163,12 +163,12 @@ func (s *Run) saw(through int64) {
 	}
 }
 
-// taken says whether a signal is the answer to a wait already. One signal answers one wait.
+// taken reports whether a signal is the answer to a wait already. One signal answers one wait.
 func (s *Run) taken(signal int64) bool {
 	return s.Waits.Any(func(w Wait) bool { return w.Kind == "" && w.Signal == signal })
 }
 
-// wake notes that the code should be asked what it does now. It makes no task; wakeUp does, at the end of the
+// wake records that the code should be asked what it does now. It makes no task; wakeUp does, at the end of the
 // step, so that ten events of one step make one task.
 func (s *Run) wake(e history.Event, c Cause) {
 	c.Event, c.Type = e.Seq, e.Type()

@@ -22,7 +22,7 @@ type FormerChild struct {
 	Seq  int64  `json:"seq"`  // with this command
 }
 
-// Bound says whether a close policy applies to the child when the chain ends.
+// Bound reports whether a close policy applies to the child when the chain ends.
 func (f *FormerChild) Bound() bool { return f.ClosePolicy != Abandon }
 
 // Key names the row.
@@ -261,7 +261,7 @@ func (st *step) attachedEnded(seq int64, workflowID, typ string, m Message) {
 	st.emit(d)
 }
 
-// attached notes that the code waits for a child in this way.
+// attached records that the code waits for a child in this way.
 func (s *Run) attached(d *history.AttachedToChild) {
 	s.Attached.Put(d.CommandSequence, Attached{WorkflowID: d.WorkflowID, Type: d.WorkflowType, ClosePolicy: d.ClosePolicy})
 }

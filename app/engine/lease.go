@@ -57,7 +57,7 @@ func (s *Run) Leased(l Lessee, now time.Time) *Run {
 	return f
 }
 
-// knowsSessions says whether the worker declared that it can replay histories with sessions.
+// knowsSessions reports whether the worker declared that it can replay histories with sessions.
 func (w *Worker) knowsSessions() bool { return slices.Contains(w.Capabilities, CapSessions) }
 
 // EpochFloor is the highest epoch of sessions that clean-up removed in a namespace. It is a function because
@@ -105,7 +105,7 @@ func LeaseActivity(
 	return a, timeline, claimed
 }
 
-// With says whether this very process of a worker owns the session. Another one under the same id is another holder:
+// With reports whether this very process of a worker owns the session. Another one under the same id is another holder:
 // the state was in the memory of the one before.
 func (s *Session) With(w *Worker, now time.Time) bool {
 	return s.HeldBy(w.ID, now) && s.Incarnation == w.Incarnation
@@ -251,10 +251,10 @@ func LeaseOf(s *Run, in Input) Lease {
 	return Lease{}
 }
 
-// Serves says whether the worker registered for a queue.
+// Serves reports whether the worker registered for a queue.
 func (w *Worker) Serves(queue string) bool { return slices.Contains(w.Queues, queue) }
 
-// Runs says whether the worker registered this type of task.
+// Runs reports whether the worker registered this type of task.
 func (w *Worker) Runs(kind protocol.TaskKind, typ string) bool {
 	if kind == protocol.KindActivity {
 		return w.AnyActivity || slices.Contains(w.ActivityTypes, typ)

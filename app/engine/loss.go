@@ -91,7 +91,7 @@ func JudgeLoss(tasks, suspects int, suspect bool) LossPart {
 	return LossSuspect
 }
 
-// Limited says whether the task may only be leased by a claim that counted the tasks of the process: to a process
+// Limited reports whether the task may only be leased by a claim that counted the tasks of the process: to a process
 // without a suspect, or to an idle one.
 func (s *Suspicion) Limited() bool { return s != nil && (s.Blamed > 0 || !s.Freed) }
 
@@ -101,7 +101,7 @@ type Holds struct {
 	Tasks, Suspects int
 }
 
-// Admits says whether the suspicion allows a process with these tasks to lease the task.
+// Admits reports whether the suspicion allows a process with these tasks to lease the task.
 func (s *Suspicion) Admits(h Holds) bool {
 	switch {
 	case !s.Limited():
@@ -114,7 +114,7 @@ func (s *Suspicion) Admits(h Holds) bool {
 	return h.Suspects == 0
 }
 
-// Isolated says whether the task needs an idle process.
+// Isolated reports whether the task needs an idle process.
 func (s *Suspicion) Isolated() bool { return s != nil && s.Blamed > 0 && !s.Freed }
 
 // Compare orders suspects as they are delivered: the most losses first, then the shortest run before the loss.
@@ -191,7 +191,7 @@ func (s *Suspicion) after(f Finding, ran time.Duration, now history.Time) *Suspi
 	return &next
 }
 
-// SharesLoss says whether the task is a suspect of one of these losses and was not blamed itself.
+// SharesLoss reports whether the task is a suspect of one of these losses and was not blamed itself.
 func (s *Suspicion) SharesLoss(ids []string) bool {
 	return s != nil && s.Blamed == 0 && slices.ContainsFunc(s.Of, func(id string) bool { return slices.Contains(ids, id) })
 }
@@ -374,7 +374,7 @@ func (in Clear) decide(st *step) error {
 	return nil
 }
 
-// Ready says whether a task of the run is ready: its workflow task for seq 0.
+// Ready reports whether a task of the run is ready: its workflow task for seq 0.
 func (s *Run) Ready(seq int64) bool {
 	if seq == 0 {
 		return s.Task != nil && s.Task.State == Ready

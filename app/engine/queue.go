@@ -78,7 +78,7 @@ func (q *Queue) Routed() string {
 	return cmp.Or(q.Group, q.Inherited)
 }
 
-// Elsewhere says whether the queue's tasks are for the workers of another group.
+// Elsewhere reports whether the queue's tasks are for the workers of another group.
 func (q *Queue) Elsewhere(group string) bool {
 	to := q.Routed()
 	return to != "" && to != group
@@ -104,7 +104,7 @@ func (q *Queue) Budget(kind protocol.TaskKind) Budget {
 	return q.Limits[string(kind)]
 }
 
-// Bounded says whether there is any.
+// Bounded reports whether there is any.
 func (l Budget) Bounded() bool { return l.Leases > 0 || l.PerMinute > 0 }
 
 // Begun is how many leases of a kind began in the minute of now.

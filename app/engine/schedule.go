@@ -264,7 +264,7 @@ func (st *scheduleStep) about(at history.Time, trigger string, more map[string]a
 	return p
 }
 
-// skip notes a firing that started nothing.
+// skip records a firing that started nothing.
 func (st *scheduleStep) skip(at history.Time, trigger, reason string) {
 	st.Skipped++
 	st.LastSkip = reason

@@ -113,7 +113,7 @@ func (st *step) identity(d history.Data, g history.Parallel, seq int64) string {
 	return StepID(st.ID, seq)
 }
 
-// unfinished says whether a step with a command sequence in this range is open.
+// unfinished reports whether a step with a command sequence in this range is open.
 func (s *Run) unfinished(base, size int64) bool {
 	for seq := base; seq < base+size; seq++ {
 		_, activity := s.Activities.Get(seq)

@@ -215,7 +215,7 @@ func (s *Session) Shown() protocol.SessionStatus {
 	return s.Status
 }
 
-// HeldBy says whether this worker owns it.
+// HeldBy reports whether this worker owns it.
 func (s *Session) HeldBy(worker string, now time.Time) bool { return s.Held(now) && s.Owner == worker }
 
 // most is how many activities may run in the session at once: its own number, else its holder's; 0 leaves it to the
@@ -227,7 +227,7 @@ func (s *Session) most() int {
 	return s.Together
 }
 
-// Full says whether its activity cap leaves no room. Attempts that outlive the holding they began in count too
+// Full reports whether its activity cap leaves no room. Attempts that outlive the holding they began in count too
 // (see running).
 func (s *Session) Full() bool { return s.most() > 0 && s.running() >= s.most() }
 
@@ -244,7 +244,7 @@ func (s *Session) idle(now time.Time) bool {
 	return s.Idle > 0 && now.Sub(s.lastActivity().Time) >= time.Duration(s.Idle)*time.Microsecond
 }
 
-// Unsure says whether only the tasks and their events can tell if the session is idle: by its row it is, but
+// Unsure reports whether only the tasks and their events can tell if the session is idle: by its row it is, but
 // the row may lag behind by as much. Then the store is asked to look, which it need not be otherwise.
 func (s *Session) Unsure(now time.Time) bool {
 	lag, idle := now.Sub(s.LastActivity.Time), time.Duration(s.Idle)*time.Microsecond

@@ -101,7 +101,7 @@ func (in ReleaseSession) giveUp(s *Session, now history.Time) SessionChange {
 	return c
 }
 
-// EpochAhead says whether an epoch that a worker reports is ignored: it is too far ahead of the database's clock.
+// EpochAhead reports whether an epoch that a worker reports is ignored: it is too far ahead of the database's clock.
 func EpochAhead(epoch int64, now time.Time) bool { return epoch > now.Add(maxEpochAhead).UnixMicro() }
 
 // RestoreSession releases a session of a database that was restored from an older backup, whichever worker holds it: no

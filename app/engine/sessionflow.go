@@ -88,7 +88,7 @@ func (st *step) sessionFor(id, queue string, o *protocol.SessionOptions) (Sessio
 	return s, nil
 }
 
-// fits says whether options of the worker door ask for the session as it is, apart from its numbers. A session
+// fits reports whether options of the worker door ask for the session as it is, apart from its numbers. A session
 // that another door made is only held to its requirements and connection: its other rules are not the options'
 // to change.
 func (s *Session) fits(o *protocol.SessionOptions) bool {

@@ -28,7 +28,7 @@ func (s *Session) YieldsAt() (at history.Time, ok bool) {
 	return plus(s.lastActivity(), YieldIdle), true
 }
 
-// yields says whether it may give way now.
+// yields reports whether it may give way now.
 func (s *Session) yields(now history.Time) bool {
 	at, ok := s.YieldsAt()
 	return ok && !at.After(now.Time)

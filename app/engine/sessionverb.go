@@ -87,7 +87,7 @@ func (in CreateSession) decide(s *Session, now history.Time) (SessionChange, err
 	return c, nil
 }
 
-// fits says whether an existing session may be had by these options, and by a worker of these queues.
+// fits reports whether an existing session may be had by these options, and by a worker of these queues.
 func (in CreateSession) fits(s *Session, now history.Time) error {
 	w := in.Lessee.Worker
 	switch {

@@ -132,5 +132,5 @@ func (s *Session) OpensAt() history.Time {
 	return plus(s.WaitingSince, time.Duration(s.Fallback)*time.Microsecond)
 }
 
-// claimableByOthers says whether a worker other than the holder may claim the session now.
+// claimableByOthers reports whether a worker other than the holder may claim the session now.
 func (s *Session) claimableByOthers(now time.Time) bool { return s.Open && s.waits(now) }

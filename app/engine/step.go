@@ -107,7 +107,7 @@ func (st *step) emitAt(d history.Data, at history.Time) history.Event {
 	return e
 }
 
-// usesSessions notes that the history holds session events from now on. It binds the run only if the worker
+// usesSessions records that the history holds session events from now on. It binds the run only if the worker
 // that wrote them can replay them (see NeedsSessions).
 func (st *step) usesSessions() { st.NeedsSessions = st.NeedsSessions || st.knows }
 
@@ -209,5 +209,5 @@ func runClosed(h *Head) *protocol.Error {
 // failureID is derived from the event it will stand in, so that deciding twice gives the same id.
 func (st *step) failureID() string { return fmt.Sprintf("%s-f%d", st.ID, st.LastSeq+1) }
 
-// IsClosed says whether a decision was refused because the run has closed.
+// IsClosed reports whether a decision was refused because the run has closed.
 func IsClosed(err error) bool { return protocol.ReasonOf(err) == protocol.ReasonRunClosed }

@@ -76,7 +76,7 @@ func (t *Table[K, V]) All() iter.Seq2[K, V] {
 	}
 }
 
-// Any says whether some row satisfies is. It walks in no order and stops at the first, without sorting keys.
+// Any reports whether some row satisfies is. It walks in no order and stops at the first, without sorting keys.
 func (t *Table[K, V]) Any(is func(V) bool) bool {
 	for l := t; l != nil; l = l.under {
 		for k, v := range l.rows {

@@ -42,7 +42,7 @@ func (in *CompleteTask) Unsupported() error {
 	return nil
 }
 
-// asksFor says whether a member asks for anything, in whatever form it came: null and an empty list do not.
+// asksFor reports whether a member asks for anything, in whatever form it came: null and an empty list do not.
 func asksFor(raw json.RawMessage) bool {
 	if len(raw) == 0 {
 		return false

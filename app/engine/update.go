@@ -81,12 +81,12 @@ func (st *step) checkUpdates(commands []protocol.Command) error {
 	return nil
 }
 
-// answers says whether a command is the answer to an update.
+// answers reports whether a command is the answer to an update.
 func answers(c protocol.Command) bool {
 	return c.Type == protocol.CompleteUpdate || c.Type == protocol.FailUpdate
 }
 
-// ofUpdate says whether a command is about an update. It takes no sequence, so that code which answers at once
+// ofUpdate reports whether a command is about an update. It takes no sequence, so that code which answers at once
 // numbers its other commands as if there had been no update.
 func ofUpdate(c protocol.Command) bool { return answers(c) || c.Type == protocol.ApplyUpdate }
 
@@ -159,7 +159,7 @@ func (st *step) closeUpdates(why string) {
 	}
 }
 
-// updateApplied notes that the update's handler has begun.
+// updateApplied records that the update's handler has begun.
 func (s *Run) updateApplied(d *history.UpdateApplied) {
 	for k, u := range s.Updates.All() {
 		if u.ID == d.UpdateID {

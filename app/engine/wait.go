@@ -62,7 +62,7 @@ func unstarted(returned int, w protocol.Wait, l Lease) *protocol.Wait {
 	}
 }
 
-// renewed says whether the holder has renewed the lease.
+// renewed reports whether the holder has renewed the lease.
 func (l Lease) renewed() bool {
 	return l.Until.After(l.LeasedAt.Add(time.Duration(l.Length) * time.Microsecond))
 }

@@ -399,7 +399,7 @@ func (in Due) decide(st *step) error {
 	return nil
 }
 
-// due says whether a time, if there is one, has come.
+// due reports whether a time, if there is one, has come.
 func due(at, now history.Time) bool { return !at.IsZero() && !at.After(now.Time) }
 
 // errNotDue is the refusal if another app or request was faster; nothing is written.

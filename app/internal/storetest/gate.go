@@ -141,7 +141,7 @@ func (g *Gate) meet(sql string) (shut, half bool) {
 	return true, g.half
 }
 
-// toLose says whether the answer to this statement, or to the COMMIT after it, is the one to be lost.
+// toLose reports whether the answer to this statement, or to the COMMIT after it, is the one to be lost.
 func (g *Gate) toLose(sql string, committer bool) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -101,7 +101,7 @@ func (m *model) start(t *rapid.T) {
 	}
 }
 
-// may says whether a worker may have a task now.
+// may reports whether a worker may have a task now.
 func (m *model) may(w *engine.Worker, x *modelTask, now time.Time) bool {
 	if !x.ready {
 		return false

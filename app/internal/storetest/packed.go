@@ -16,7 +16,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// recording notes the events of a change, as they were decided.
+// recording records the events of a change, as they were decided.
 func recording(c store.Change, events *[]history.Event) store.Change {
 	decide := c.Decide
 	c.Decide = func(r store.Rows, now time.Time) (store.Writes, error) {

@@ -77,7 +77,7 @@ func up(ctx context.Context, workers *sql.DB, c *sql.Conn, p *goose.Provider) er
 	return nil
 }
 
-// migrated says whether the database has the schema this binary knows, or a newer one that it may serve.
+// migrated reports whether the database has the schema this binary knows, or a newer one that it may serve.
 func migrated(ctx context.Context, db *sql.DB, known int64) (bool, error) {
 	var there bool
 	if err := db.QueryRowContext(ctx, "SELECT to_regclass('goose_db_version') IS NOT NULL").Scan(&there); err != nil ||

@@ -21,7 +21,7 @@ type params struct {
 	formats []int16
 }
 
-// sendable says whether all parameters are of the types that are sent here.
+// sendable reports whether all parameters are of the types that are sent here.
 func sendable(args []any) error {
 	for _, a := range args {
 		switch a.(type) {

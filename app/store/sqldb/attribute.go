@@ -22,7 +22,7 @@ import (
 // attributeRun names all rows of a run.
 var attributeRun = record.Attributes.Columns[:1]
 
-// reindex notes that the search attributes of a run become others: its rows are written anew.
+// reindex records that the search attributes of a run become others: its rows are written anew.
 func (r *run) reindex(next json.RawMessage) {
 	if !r.attributed && !bytes.Equal(r.SearchAttributes, next) {
 		r.attributed, r.indexed = true, len(r.SearchAttributes) > 0

@@ -48,7 +48,7 @@ func (l *backlog) add(lane store.Lane) {
 	}
 }
 
-// leave notes that ready tasks of these lanes were left in a queue. Without any lane, tasks of all of them may
+// leave records that ready tasks of these lanes were left in a queue. Without any lane, tasks of all of them may
 // have been.
 func (b *batch) leave(q QueueKey, lanes ...store.Lane) {
 	l := b.backlog[q]

@@ -173,13 +173,13 @@ type session struct {
 	version int64 // of its row, on a shared database; 0: not known
 }
 
-// changed says whether what was decided about a session has to be written. Counts that only its tasks hold have
+// changed reports whether what was decided about a session has to be written. Counts that only its tasks hold have
 // not.
 func (s *session) changed(word string) bool {
 	return s.row == nil || word != s.word || s.DueAt().Micros() != s.due || s.row != s.Session && !s.Session.Same(s.row)
 }
 
-// stands says whether the stored row and the routes of the ready tasks are right as they are.
+// stands reports whether the stored row and the routes of the ready tasks are right as they are.
 func (s *session) stands(now time.Time) bool {
 	w := s.Word(now, s.word)
 	if s.Route(w) != s.route || s.changed(w) {
@@ -262,7 +262,7 @@ func (r *run) written() {
 	clear(r.owed)
 }
 
-// mark notes that a row changed; had says whether it is stored, and only the first mark knows.
+// mark records that a row changed; had says whether it is stored, and only the first mark knows.
 func mark(m *map[int64]bool, seq int64, had bool) {
 	if *m == nil {
 		*m = map[int64]bool{}

@@ -276,7 +276,7 @@ func (c *cache) partly(id string, version int64) *run {
 	return &run{Run: &engine.Run{Head: h.Head}, partial: true, version: h.version, stored: h.stored, was: h.was}
 }
 
-// seen notes which sessions have rows, and which task is in which.
+// seen records which sessions have rows, and which task is in which.
 func (c *cache) seen(b *batch) {
 	for k, s := range b.sessions {
 		if s.Session == nil || s.deleted {

@@ -17,7 +17,7 @@ func (b *batch) deliveryBytes(t pick, r *store.ClaimRequest, poller int) int64 {
 	return row.DeliveryBytes(keeps(r, t.run, r.Pollers[poller].Lessee.Worker))
 }
 
-// keeps says whether a worker is believed to have a run in memory.
+// keeps reports whether a worker is believed to have a run in memory.
 func keeps(r *store.ClaimRequest, run string, w *engine.Worker) bool {
 	return r.Keepers != nil && slices.ContainsFunc(r.Keepers(run), func(p store.Process) bool {
 		return p.Worker == w.Key() && p.Incarnation == w.Incarnation

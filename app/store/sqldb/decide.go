@@ -313,7 +313,7 @@ func (b *batch) append(d *engine.Decision, payloads [][]byte, sessions []inSessi
 	b.events[id] = evs
 }
 
-// renews says whether a decision only renews leases: what is open, and with whom, is as it was.
+// renews reports whether a decision only renews leases: what is open, and with whom, is as it was.
 func renews(stored *engine.Run, d *engine.Decision) bool {
 	if len(d.Events) > 0 || !sameTask(stored.Task, d.Next.Task) {
 		return false
@@ -375,7 +375,7 @@ func outcomes(events []history.Event) map[int64]bool {
 	return m
 }
 
-// endedBy says whether these events were made by the completion of this workflow task.
+// endedBy reports whether these events were made by the completion of this workflow task.
 func endedBy(events []history.Event, task string) bool {
 	return len(events) > 0 && events[len(events)-1].TaskID == task
 }

@@ -38,7 +38,7 @@ const tiers = 10
 // weight 1 moves it by a million.
 const prunedEvery = 1000 * 1_000_000
 
-// fair says whether tasks of a queue have ranks: they do from the first task on that has a fairness key.
+// fair reports whether tasks of a queue have ranks: they do from the first task on that has a fairness key.
 func (b *batch) fair(q QueueKey) bool { return b.fairNow[q] || b.s.queues.fair(q) }
 
 // rank gives every task that became ready its place in the fair order of its queue. Queues without fairness keys cost
@@ -239,14 +239,14 @@ func (b *batch) gatherTags() []*db.Call {
 	return append(b.s.st.putTags.Calls(rows), calls...)
 }
 
-// fair says whether tasks of a queue have ranks, as far as this process knows.
+// fair reports whether tasks of a queue have ranks, as far as this process knows.
 func (q *queues) fair(k QueueKey) bool {
 	q.mu.RLock()
 	defer q.mu.RUnlock()
 	return q.ranked[k]
 }
 
-// anyFair says whether there is any such queue.
+// anyFair reports whether there is any such queue.
 func (q *queues) anyFair() bool {
 	q.mu.RLock()
 	defer q.mu.RUnlock()

@@ -65,7 +65,7 @@ func (b *batch) finish(items []*pending) {
 	b.tell(changed, learned)
 }
 
-// leasedAny says whether the batch gave tasks to workers, which changes no run that anybody watches.
+// leasedAny reports whether the batch gave tasks to workers, which changes no run that anybody watches.
 func (b *batch) leasedAny(items []*pending) bool {
 	return len(b.handed) > 0 || slices.ContainsFunc(items, func(p *pending) bool { return len(p.leased) > 0 })
 }
@@ -172,7 +172,7 @@ func (b *batch) tell(c store.Changed, learned bool) {
 	}
 }
 
-// dueAt notes a time that was written, at which the sweeper is wanted.
+// dueAt records a time that was written, at which the sweeper is wanted.
 func (b *batch) dueAt(t history.Time) {
 	if !t.IsZero() && (b.due.IsZero() || t.Before(b.due.Time)) {
 		b.due = t

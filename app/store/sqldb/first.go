@@ -50,7 +50,7 @@ func (b *batch) reserve(o store.Offer, f *firsts) (store.Reservation, engine.Les
 	return nil, engine.Lessee{}, err
 }
 
-// leaves says whether the registration of this process ends with this batch.
+// leaves reports whether the registration of this process ends with this batch.
 func (b *batch) leaves(w *engine.Worker) bool {
 	return len(b.gone) > 0 && slices.Contains(b.gone, store.Process{Worker: w.Key(), Incarnation: w.Incarnation})
 }

@@ -276,7 +276,7 @@ func (b *batch) routeOf(r *run, a *engine.Activity) string {
 	return route(q, l, w)
 }
 
-// lane notes a lane that has a ready task, so that claims will look there, unless it is sure to be known.
+// lane records a lane that has a ready task, so that claims will look there, unless it is sure to be known.
 func (b *batch) lane(q QueueKey, l string) {
 	if known, ok := b.s.lanes.known[q][l]; ok && known.used+laneTrust.Microseconds() > b.now.UnixMicro() {
 		return

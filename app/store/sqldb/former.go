@@ -25,7 +25,7 @@ type former struct {
 	stored, dirty bool
 }
 
-// wantsFormer says whether a change asks for rows of former children, where there are some.
+// wantsFormer reports whether a change asks for rows of former children, where there are some.
 func wantsFormer(n *store.Keys) bool { return n.Bound || n.Attached || len(n.Former) > 0 }
 
 // formerWanted are the rows that changes ask for of the chains whose current runs are loaded: a run that has none costs

@@ -196,7 +196,7 @@ func (b *batch) leaveMissed() {
 	b.missed = nil
 }
 
-// isReady says whether a task of the batch's rows waits for a worker.
+// isReady reports whether a task of the batch's rows waits for a worker.
 func (b *batch) isReady(t taskKey) bool {
 	r := b.runs[t.run]
 	if t.seq == 0 {

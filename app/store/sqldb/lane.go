@@ -59,7 +59,7 @@ func parseLane(s string) (lane, bool) {
 	}, ok
 }
 
-// fits says whether the worker may serve the lane at all.
+// fits reports whether the worker may serve the lane at all.
 func (l lane) fits(kind protocol.TaskKind, e *engine.Lessee) bool {
 	return e.Worker.Runs(kind, l.typ) && (l.build == "" || l.build == e.Worker.BuildID) &&
 		len(engine.Missing(l.requirements, e.Worker.Capabilities)) == 0 && (!l.session || e.Worker.MaxSessions > 0)

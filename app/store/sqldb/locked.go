@@ -32,7 +32,7 @@ type (
 	formerKey    engine.WorkflowKey
 )
 
-// lock notes that another transaction has the row of this key.
+// lock records that another transaction has the row of this key.
 func (b *batch) lock(key any) {
 	if b.locked == nil {
 		b.locked = map[any]bool{}
@@ -56,7 +56,7 @@ func (b *batch) free(items []*pending) []*pending {
 	return free
 }
 
-// lockedOut says whether another transaction has a row that p asks for, by name or by what it names.
+// lockedOut reports whether another transaction has a row that p asks for, by name or by what it names.
 func (b *batch) lockedOut(p *pending) bool {
 	if p.change == nil {
 		own := scopes(QueueKey{p.claim.Namespace, p.claim.Queue, p.claim.Kind})

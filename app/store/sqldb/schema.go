@@ -101,7 +101,7 @@ func each(ctx context.Context, db *sql.DB, query string, arg any, row func(*sql.
 	return errors.Join(err, rows.Err(), rows.Close()) //nolint:sqlclosecheck // what it says is part of the answer
 }
 
-// judge says whether a binary of a release, which knows the migrations up to known, may serve a database that has
+// judge reports whether a binary of a release, which knows the migrations up to known, may serve a database that has
 // others: all of one later release at most, and each one for which the binary is new enough.
 func judge(known int64, own string, applied []int64, rows []noted) error {
 	if len(applied) == 0 {

@@ -31,7 +31,7 @@ func (i *isolated) has(p process) bool {
 	return i.known[p]
 }
 
-// isolates says whether a process holds a blamed task and receives no other task.
+// isolates reports whether a process holds a blamed task and receives no other task.
 func (b *batch) isolates(p process) bool {
 	if is, ok := b.isolated[p]; ok {
 		return is
@@ -88,7 +88,7 @@ func (b *batch) suspectGone(namespace string, l engine.Lease) {
 	}
 }
 
-// mayHold says whether the suspicion of a task allows a process to lease it.
+// mayHold reports whether the suspicion of a task allows a process to lease it.
 func (b *batch) mayHold(s *engine.Suspicion, w *engine.Worker, holds map[process]*engine.Holds) bool {
 	if !s.Limited() {
 		return true

@@ -50,7 +50,7 @@ func (b *batch) countTasks(keys *db.Rowset) []*db.Call {
 	}}}
 }
 
-// routed notes where the ready tasks of the loaded sessions wait: where their words say, unless their caps are
+// routed records where the ready tasks of the loaded sessions wait: where their words say, unless their caps are
 // full. Tasks of sessions that were loaded with their workflows are counted first.
 func (b *batch) routed() error {
 	missing := db.NewRowset(record.Sessions.Key())

@@ -135,7 +135,7 @@ func malformed(finding string) error {
 		"or save what is readable: sqlite3 DAMAGED .recover | sqlite3 NEW", store.ErrDamaged, finding)
 }
 
-// damaged says whether SQLite found the file malformed.
+// damaged reports whether SQLite found the file malformed.
 func damaged(err error) bool {
 	var e *driver.Error
 	return errors.As(err, &e) && (e.Code()&0xff == lib.SQLITE_CORRUPT || e.Code()&0xff == lib.SQLITE_NOTADB)

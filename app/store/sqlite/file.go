@@ -87,7 +87,7 @@ func (d *file) openLocked() error {
 	return nil
 }
 
-// openHere says whether this process has the file open, under whatever name. It opens nothing.
+// openHere reports whether this process has the file open, under whatever name. It opens nothing.
 func openHere(path string) bool {
 	named, err := os.Stat(path)
 	if err != nil {

@@ -28,7 +28,7 @@ type Lead struct {
 	seq, at int64
 }
 
-// next says whether the run's next row, of a session or of none, follows, as 1, and takes its place if it leads.
+// next reports whether the run's next row, of a session or of none, follows, as 1, and takes its place if it leads.
 func (l *Lead) next(session string, seq, at int64, bytes int) int64 {
 	switch {
 	case bytes > mostFollowing:
