@@ -13,10 +13,9 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// An activity is real work, done by a worker that may die in it. The engine promises that its outcome is
-// recorded once and that it is tried again as its policy says; it cannot promise that the code runs once. Every
-// rule below serves one of these: a report counts only for the delivery that is live, and whatever ends a
-// delivery without a report makes the next one possible.
+// An activity has side effects, and its worker may die while it runs. The engine guarantees that the outcome is
+// recorded once and that the activity is retried by its policy; it cannot guarantee that the code runs only once. So a
+// report is accepted only for the current delivery, and every end of a delivery without a report allows the next one.
 
 // scheduleActivity opens an activity. If the activity's session has ended or cannot be created, the activity fails in
 // the same step: an open activity would wait forever for a session that no worker can acquire.
@@ -78,8 +77,8 @@ func (st *step) scheduleActivity(c protocol.Command, seq int64) {
 	st.keep(sess)
 }
 
-// outcome says who ended the activity's attempt, if one is under way. An activity that was cancelled while it
-// waited has no worker to name.
+// outcome returns the running attempt of the activity, for the event that ends it. An activity that was cancelled while
+// it waited has no attempt and no worker.
 func (a *Activity) outcome() history.Attempt {
 	t := history.Attempt{Number: a.Attempt, Lost: a.Lost}
 	if a.State == LeasedState {
@@ -89,10 +88,9 @@ func (a *Activity) outcome() history.Attempt {
 	return t
 }
 
-// endActivity takes the activity out of its session's counts, because it is about to end or to be tried again.
-// by says that its holder reported: that moves the session's idle clock, as long as the holder still owns it
-// under the same epoch and its lease lives. An attempt of an earlier epoch counts among the strays, since it
-// still runs at a holder that was.
+// endActivity removes the activity from its session's counts, because it ends or is retried. by is true if its holder
+// reported: this resets the session's idle timeout if the holder still owns the session under the same epoch and the
+// lease is valid. An attempt of an earlier epoch counts among the strays, since it still runs at a former holder.
 func (st *step) endActivity(a Activity, by bool) {
 	if a.SessionID == "" {
 		return
@@ -195,8 +193,8 @@ func (st *step) holdsActivity(seq int64, h Holder, epoch int64) (Activity, error
 	return a, nil
 }
 
-// superseded reports whether a workflow-scoped session went to another epoch under the attempt. Then its result
-// must not count: the state it worked on is not the one the next activities will see.
+// superseded reports whether a workflow-scoped session got another epoch during the attempt. The result is then
+// refused: the attempt used a state that the next activities will not see.
 func (st *step) superseded(a Activity) bool {
 	s, ok := st.session(a.SessionID)
 	return a.SessionID != "" && ok && s.Door == DoorWorkflow && s.Epoch != a.Epoch
@@ -357,8 +355,8 @@ func reported(f protocol.Failure) history.Failure {
 	}
 }
 
-// maxStack is how much of a stack is kept, in bytes: the part where the code failed. Of an attempt that is
-// followed by another it is maxRetryStack, since there may be many.
+// maxStack is the maximum size of a stored stack trace in bytes, from the frame that failed. It is maxRetryStack for an
+// attempt that is retried, since there may be many.
 const (
 	maxStack      = 16 << 10
 	maxRetryStack = 2 << 10
@@ -635,10 +633,11 @@ func (a *Activity) unlease() {
 	a.Lease, a.Epoch, a.Progress, a.Rebuild, a.HeartbeatAt, a.Cancel = Lease{}, 0, nil, nil, history.Time{}, false
 }
 
-// ReasonSessionLost is why an attempt ended whose session, made by options, went from its worker.
+// ReasonSessionLost is the reason of an attempt that ended because its worker lost the session, which session options
+// created.
 const ReasonSessionLost = "session_lost"
 
-// ReturnedDraining is the reason of a hand-back that says nothing about the task: its worker is shutting down.
+// ReturnedDraining is the reason of a return that implies nothing about the task: its worker is shutting down.
 // ReturnedUnstarted is the same for a task whose code had not begun.
 const (
 	ReturnedDraining  = "draining"
@@ -711,7 +710,7 @@ func timeout(kind string) history.Failure {
 	}
 }
 
-// cancelledByFlow is why an activity ended that its workflow gave up.
+// cancelledByFlow is the reason of an activity that its workflow cancelled.
 const cancelledByFlow = "cancelled by the workflow"
 
 // cancelActivity ends an activity that its workflow has cancelled, by the activity's cancellation policy. By

@@ -13,9 +13,8 @@ import (
 // answer are rejected. It is stored as an ordinary run, so listing, retention, history and cancellation need no second
 // set of rules.
 
-// DecideActivityRun makes an activity run. c is a schedule_activity command that passed CheckActivity. in is as
-// for DecideStart, but only what any run has is read of it: an activity run has no parent and continues
-// nothing. Of w it asks for sessions alone.
+// DecideActivityRun creates an activity run. c is a schedule_activity command that passed CheckActivity. in is as for
+// DecideStart, but without parent and continuation. Of w it uses only sessions.
 func DecideActivityRun(in Start, c protocol.Command, w Environment, now time.Time) Decision {
 	r := in.Request
 	if w.Session == nil {
@@ -61,8 +60,8 @@ func (st *step) delayActivity(seq int64, until history.Time) {
 	st.Activities.Put(seq, a)
 }
 
-// Public is what the control plane's routes call the run; see protocol.PublicRun. An activity run has no code that
-// could wait, so it runs from its start to its end.
+// Public returns the status of the run in the control plane's routes; see protocol.PublicRun. An activity run has no
+// code that could wait, so it is running from its start to its end.
 func (h *Head) Public() (status, bucket, closedReason string) {
 	busy := h.Task != nil && (h.Task.State == Ready || h.Task.State == LeasedState)
 	return protocol.PublicRun(h.Status, h.LeasedEver || !h.HasCode(), busy || !h.HasCode())

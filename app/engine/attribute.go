@@ -11,9 +11,9 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// Memo and search attributes are labels that people and filters find runs by. They stand in the run's row and,
-// for search attributes, in an index, so their sizes are bounded here, before any of them reaches history: what
-// history holds can never be refused again.
+// Memo and search attributes are labels by which people and filters find runs. The run's row contains them, and an
+// index the search attributes, so their sizes are limited here, before they reach history: a value in history can no
+// longer be refused.
 
 // MaxStartMemo is the maximum size of the memo of a start or schedule, in bytes of JSON as received.
 const MaxStartMemo = 256 << 10
@@ -22,8 +22,8 @@ var attributeTypes = []string{"string", "text", "keyword", "keyword_list", "int"
 
 type object = map[string]json.RawMessage
 
-// upsert merges one command into the run's memo or search attributes and checks the outcome. The outcome is
-// what counts: a hundred small upserts may pass a limit that none of them passes alone.
+// upsert merges one command into the run's memo or search attributes and checks the result, since a hundred small
+// upserts may exceed a limit that no single one exceeds.
 func upsert(
 	c protocol.Command, memo, attributes json.RawMessage, at func(string) string,
 ) (merged json.RawMessage, err error) {

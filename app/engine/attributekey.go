@@ -58,8 +58,8 @@ func BoolKey(v bool) string {
 // TimeKey is the key of a time, to the microsecond.
 func TimeKey(t time.Time) string { return fmt.Sprintf("d%016x", uint64(t.UnixMicro())^1<<63) }
 
-// NumberKey is the key of a JSON number. Whole numbers and fractions share one order, since a filter for "above
-// 2.5" has to find 3. Whole numbers of 64 bits are exact, where a float would take two large ids for the same.
+// NumberKey returns the key of a JSON number. Integers and fractions share one order, since a filter for "above 2.5"
+// has to find 3. 64-bit integers are exact, where a float would not distinguish two large IDs.
 func NumberKey(n json.Number) (string, bool) {
 	near, err := strconv.ParseFloat(string(n), 64)
 	if err != nil || len(n) > 400 {
@@ -130,9 +130,9 @@ func AttributeKeys(raw json.RawMessage) []string {
 	return slices.Compact(keys)
 }
 
-// CheckTypes refuses values that are not of the type under which their namespace registered them; null takes an
-// attribute away and is always good. An attribute that is not registered may have any value, and is found by
-// what the value is.
+// CheckTypes refuses values that do not have the type under which their namespace registered them; null deletes an
+// attribute and is always valid. An attribute that is not registered may have any value, and is indexed by the value's
+// type.
 func CheckTypes(attributes json.RawMessage, types map[string]string, at func(name string) string) error {
 	if len(types) == 0 || len(attributes) == 0 {
 		return nil

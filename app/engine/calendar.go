@@ -15,7 +15,7 @@ import (
 // The times of a schedule. They follow from its spec alone, so that every app and every restart comes to the
 // same: the zones are built in rather than read from the machine, and jitter is a hash rather than a draw.
 
-// Calendar is when a schedule fires: at the times of any of its expressions.
+// Calendar holds the times of a schedule: it fires at the times of any of its expressions.
 type Calendar struct {
 	crons     []expression
 	zone      *time.Location
@@ -167,8 +167,8 @@ func ParseDuration(text string) (time.Duration, error) {
 	return sum, nil
 }
 
-// jitter is what is added to a time of a schedule: anything from nothing to so many seconds, and the same
-// whenever it is asked for.
+// jitter returns the delay added to a time of a schedule: from 0 to the given number of seconds, and always the same
+// for the same time.
 func jitter(k ScheduleKey, at time.Time, seconds int64) time.Duration {
 	if seconds <= 0 {
 		return 0

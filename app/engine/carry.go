@@ -7,10 +7,10 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// A run that continues as new must not lose a signal that its code has not handled, and must not hand on one
-// that it has: the first would be lost work, the second would be work done twice. Only the code knows, and the
-// published SDKs do not say. So it is inferred from what the code was shown and from how each SDK runs its
-// signal handlers. Scripts continue_*.txt and signal_carried.txt hold the cases.
+// A run that continues as new must not lose a signal that its code has not handled, and must not pass on one that it
+// has: the first would lose work, the second would repeat it. Only the code knows, and the published SDKs do not report
+// it. So it is inferred from what the code was shown and from the way in which each SDK runs its signal handlers.
+// Scripts continue_*.txt and signal_carried.txt contain the cases.
 
 // Runtimes, as registered by workers, that differ in how their code receives signals.
 const (

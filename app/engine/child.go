@@ -21,8 +21,8 @@ const (
 	CancelByRequest = "request_cancellation"
 )
 
-// Child is an open child workflow: its latest run, and what another run of it would be started with. The
-// arguments are kept only where a retry policy may need them again, since they may be large.
+// Child is an open child workflow: its latest run, and the request for its next one. The arguments are stored only if a
+// retry policy may need them again, since they may be large.
 type Child struct {
 	WorkflowID  string `json:"workflow"`
 	RunID       string `json:"run"`
@@ -213,7 +213,7 @@ func (st *step) closeChildren() {
 	st.d.DropFormer, st.Former = st.d.DropFormer || st.Former.Open > 0, FormerCount{}
 }
 
-// closeChild owes a child what its policy says, and records that it does.
+// closeChild sends a child the message that its parent-close policy requires, and records this.
 func (st *step) closeChild(c *Child) {
 	const why = "parent closed"
 	st.emit(&history.ParentClosePolicyApplied{
@@ -222,7 +222,7 @@ func (st *step) closeChild(c *Child) {
 	st.owe(Message{Kind: CloseChild, WorkflowID: c.WorkflowID, Name: c.ClosePolicy, Reason: why})
 }
 
-// closing is what a child does when its parent's policy says so.
+// closing returns the input that the parent-close policy applies to a child.
 func (m Message) closing() Input {
 	from := "workflow run " + m.FromRun
 	switch m.Name {
@@ -242,7 +242,7 @@ func (st *step) tellParent() {
 	st.owe(m)
 }
 
-// ChildEnd is how a child's run closed, as its last event says.
+// ChildEnd returns the message that a child's run closed, with the result from its last event.
 func ChildEnd(run *Run, last history.Data) Message {
 	m := Message{Kind: ChildEnded, Run: run.ID, Number: run.Number, Status: run.Status, At: run.ClosedAt}
 	switch d := last.(type) {
@@ -265,8 +265,8 @@ func ChildEnd(run *Run, last history.Data) Message {
 // ChildReport is the message to a parent that a run of its child closed or continued as new.
 type ChildReport struct{ Message }
 
-// decide takes news only if it is not older than what the parent knows: messages of different runs of a child
-// have no order among them, so an old end must not close a child that has been started anew.
+// decide accepts a message only if it is not older than the parent's state: messages of different runs of a child are
+// not ordered, so an old end must not close a child that has been started again.
 func (in ChildReport) decide(st *step) error {
 	if err := st.mustBeOpen(); err != nil {
 		return err
@@ -356,7 +356,7 @@ func (st *step) retried(c Child, m Message) (again Child, delay time.Duration, o
 	return c, delay, true
 }
 
-// childScheduled opens a child. Without a retry policy nothing that only another start would need is kept.
+// childScheduled opens a child. Without a retry policy it does not store data that only a restart would need.
 func (s *Run) childScheduled(d *history.ChildWorkflowScheduled) {
 	c := Child{
 		WorkflowID: d.WorkflowID, RunID: d.RunID, Number: 1, Type: d.Child.Type, Queue: d.TaskQueue,

@@ -6,8 +6,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// A worker may ask for one task by its id instead of polling a queue. It must pass the same rules as a poll; a
-// way around them would let a drained build or a full session take work.
+// A worker may claim one task by its ID instead of polling a queue. The same rules as for a poll apply; otherwise a
+// drained build or a worker at a full session could lease tasks.
 
 // ClaimTask leases the run's nth workflow task to a worker that asks for it by its id.
 type ClaimTask struct {
@@ -37,7 +37,7 @@ type ClaimActivity struct {
 	Settings *Queue // of its queue, nil: none
 }
 
-// ClaimedActivity is what a claim leased.
+// ClaimedActivity is the result of a claim.
 type ClaimedActivity struct {
 	Activity Activity
 	Session  *Session // after the lease; nil without one
@@ -65,7 +65,7 @@ func (in ClaimActivity) decide(st *step) error {
 	return nil
 }
 
-// Claimable says why a worker may not have the run's nth workflow task now; nil when it may. A lessee without a
+// Claimable returns the reason why a worker may not lease the run's nth workflow task now, or nil. A lessee without a
 // worker stands for any worker.
 func (s *Run) Claimable(n int64, l Lessee, settings *Queue, now time.Time) error {
 	id := TaskID(s.ID, n)

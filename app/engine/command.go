@@ -11,8 +11,8 @@ import (
 // A completed workflow task contains commands. This file converts each command to events in the given order, because a
 // replayer issues the same commands in the same order and matches them to these events.
 
-// MaxUnrecorded is the most end_session commands in a row that leave no event. Workers send such commands with each
-// completion until a later command is recorded, so the next one is recorded to bound them.
+// MaxUnrecorded is the maximum number of consecutive end_session commands without an event. Workers send such commands
+// with each completion until a later command is recorded, so the next one is recorded to limit them.
 const MaxUnrecorded = 100
 
 // commands applies the commands of an accepted completion. An end_session command of a session that was never started
@@ -44,8 +44,8 @@ func (st *step) commands(commands []protocol.Command) error {
 	return nil
 }
 
-// command applies one command. Each leaves at least one event. All take the next command sequence but those about
-// updates and selections.
+// command applies one command. Each command leaves at least one event and uses the next command sequence, except
+// commands for updates and selections.
 func (st *step) command(c protocol.Command) error {
 	seq := st.CommandSeq + 1
 	switch c.Type {
@@ -135,9 +135,8 @@ func (st *step) failRun(c protocol.Command) {
 	st.emit(f)
 }
 
-// endOpenSteps ends everything that is open in the run or depends on it, before the event that closes the
-// workflow: nothing may follow that event. Sessions and children of the whole chain go too, which is why
-// continueAsNew does not come here.
+// endOpenSteps ends everything that is open in the run or depends on it, before the event that closes the workflow: no
+// event may follow that one. It also ends sessions and children of the whole chain, so continueAsNew does not call it.
 func (st *step) endOpenSteps(why string) {
 	st.closeOpen(why)
 	st.closeUpdates(why)
@@ -264,8 +263,7 @@ func (st *step) timeOut(kind string) {
 	})
 }
 
-// notActive refuses what only an open run can take. It is the answer for people and callers; runClosed is the
-// one for workers.
+// notActive refuses input that requires an open run, for callers and operators; runClosed is the refusal for workers.
 func (st *step) notActive() error {
 	if st.Status.Open() {
 		return nil
@@ -277,7 +275,7 @@ func (st *step) notActive() error {
 	).With("outcome", "rejected_not_active").With("run_closed_reason", closed).With("run_closed_at", st.ClosedAt)
 }
 
-// eventID is the derived id of what the next event brings.
+// eventID returns the derived ID of the object that the next event creates.
 func (st *step) eventID(kind string) string { return fmt.Sprintf("%s-%s%d", st.ID, kind, st.LastSeq+1) }
 
 func raw(v any) json.RawMessage {

@@ -48,7 +48,7 @@ func (st *step) openCondition(c protocol.Command, seq int64) {
 	})
 }
 
-// condition is how events name the wait.
+// condition returns the description of the wait in events.
 func (w *Wait) condition(run string, seq int64) history.Condition {
 	return history.Condition{
 		Sequence: seq, ConditionWaitID: StepID(run, seq), Occurrence: w.Occurrence, Key: w.Key, Fingerprint: w.Fingerprint,
@@ -94,8 +94,7 @@ func (st *step) settleWaits(commands, fresh []protocol.Command) []protocol.Comma
 	return fresh
 }
 
-// evaluated reports whether the wait stands among the commands again, so that its condition was looked at and did
-// not hold.
+// evaluated reports whether the commands contain the wait again: its condition was evaluated and did not hold.
 func (w *Wait) evaluated(commands []protocol.Command) bool {
 	for _, c := range commands {
 		if c.Type == protocol.OpenConditionWait && c.GroupID == "" && w.Occurrence == c.ConditionOccurrence &&

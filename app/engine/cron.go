@@ -189,8 +189,8 @@ func wallOf(t time.Time, zone *time.Location) time.Time {
 	return time.Date(t.Year(), t.Month(), t.Day(), t.Hour(), t.Minute(), t.Second(), t.Nanosecond(), time.UTC)
 }
 
-// instant is when a zone's clocks show a local time, the first time if they do so twice. If they skip it, it is the
-// first moment after the gap.
+// instant returns the time at which a zone's clocks show a local time, the first one if there are two. If the clocks
+// skip the local time, it is the first moment after the gap.
 func instant(wall time.Time, zone *time.Location) (at time.Time, skipped bool) {
 	// No offset changes by more than a day, so the two offsets around the local time are those in force a day before it
 	// and a day after it, unless the zone changed twice meanwhile.

@@ -38,12 +38,12 @@ func (d *Drain) Covers(w *Worker) bool {
 	return false
 }
 
-// Over reports whether the time of the drain is up, so that a worker that still has something is to leave.
+// Over reports whether the drain's deadline has passed, so that a worker with leased tasks must exit.
 func (d *Drain) Over(now time.Time) bool {
 	return d.Evict || !d.Deadline.IsZero() && !d.Deadline.After(now)
 }
 
-// sooner reports whether a worker under both has to leave earlier by d.
+// sooner reports whether d has an earlier deadline for a worker than o.
 func (d *Drain) sooner(o *Drain) bool {
 	switch {
 	case o == nil || d.Evict != o.Evict:
@@ -54,8 +54,7 @@ func (d *Drain) sooner(o *Drain) bool {
 	return d.Deadline.Before(o.Deadline.Time)
 }
 
-// DrainOf is the drain of a worker, nil when it is given work. Of several it is the one by which the worker has
-// to leave first.
+// DrainOf returns the drain of a worker, or nil. If several apply, it returns the one with the earliest deadline.
 func (q *Queue) DrainOf(w *Worker) (of *Drain) {
 	if q == nil {
 		return nil
@@ -68,7 +67,7 @@ func (q *Queue) DrainOf(w *Worker) (of *Drain) {
 	return of
 }
 
-// names reports whether the drain is about one of these workers alone.
+// names reports whether the drain names one of these workers, instead of a group, build or release.
 func (d *Drain) names(workers []WorkerKey) bool {
 	return d.WorkerID != "" && slices.ContainsFunc(workers, func(k WorkerKey) bool { return k.ID == d.WorkerID })
 }

@@ -140,8 +140,8 @@ func (s *Run) Evolve(e history.Event) {
 // replayers match events to their own steps by them.
 func (s *Run) authored(seq int64) { s.CommandSeq = max(s.CommandSeq, seq) }
 
-// maxUnread bounds what is kept for waits that may never come: a run that is sent signals which its code never
-// waits for must not grow without end.
+// maxUnread limits the signals stored for later waits: a run whose code never waits for its signals must not grow
+// without limit.
 const maxUnread = 1000
 
 // saw records that a completed workflow task had been shown the history through this event. Its signals stay stored for
@@ -163,13 +163,13 @@ func (s *Run) saw(through int64) {
 	}
 }
 
-// taken reports whether a signal is the answer to a wait already. One signal answers one wait.
+// taken reports whether a signal has already resolved a wait. One signal resolves one wait.
 func (s *Run) taken(signal int64) bool {
 	return s.Waits.Any(func(w Wait) bool { return w.Kind == "" && w.Signal == signal })
 }
 
-// wake records that the code should be asked what it does now. It makes no task; wakeUp does, at the end of the
-// step, so that ten events of one step make one task.
+// wake records that the code must run. It creates no task; wakeUp does this at the end of the step, so that ten events
+// of one step make one task.
 func (s *Run) wake(e history.Event, c Cause) {
 	c.Event, c.Type = e.Seq, e.Type()
 	s.Wake, s.WakeFor = e.Seq, &c
@@ -325,7 +325,7 @@ func (s *Run) signalled(d *history.SignalReceived, e history.Event) {
 func (s *Run) waiting(d *history.SignalWaitOpened, e history.Event) {
 	w := Wait{Name: d.SignalName, Parallel: d.Parallel}
 	s.Waitless = false
-	// The code has the older signals itself. Kept here as well, one would be delivered twice.
+	// The code has the older signals. If they were stored here as well, one would be delivered twice.
 	if d.Buffers {
 		s.Buffers = true
 		s.forget()

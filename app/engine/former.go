@@ -12,9 +12,9 @@ import (
 // not change when the chain continues, so a run that continues a thousand times does not copy its children a thousand
 // times.
 
-// FormerChild is an open child that an earlier run of a workflow id started, before that run continued as new. It
-// belongs to the chain of runs: its own row, which stays where it is when the chain continues, and which follows the
-// child's latest run. Only the current run of the chain changes it, under its own lock.
+// FormerChild is an open child that an earlier run of a workflow ID started, before that run continued as new. It has
+// its own row under the chain of runs, which does not move when the chain continues, and which refers to the child's
+// latest run. Only the current run of the chain changes it, under the lock of that run.
 type FormerChild struct {
 	Chain WorkflowKey `json:"-"` // the parent's
 	Child
@@ -40,8 +40,8 @@ type FormerChange struct {
 	Gone  bool
 }
 
-// FormerCount is how many children of earlier runs are open, and how many of them a close policy applies to. It
-// stands in the run's row, so that a run without any reads none.
+// FormerCount holds the number of open children of earlier runs, and the number of those to which a close policy
+// applies. It is part of the run's row, so that a run without any reads no other row.
 type FormerCount struct {
 	Open  int `json:"open,omitempty"`
 	Bound int `json:"bound,omitempty"`
@@ -58,7 +58,7 @@ type Attached struct {
 // The caller loads the result and decides again.
 var ErrLookAgain = errors.New("a child has ended: look how, and decide again")
 
-// keepFormer puts the row of a former child; isNew says that there is none of it yet.
+// keepFormer stores the row of a former child; isNew is true if there is no row yet.
 func (st *step) keepFormer(f FormerChild, isNew bool) {
 	f.Chain = WorkflowKey{Namespace: st.Namespace, ID: st.WorkflowID}
 	st.d.Former = append(st.d.Former, FormerChange{Child: f})
@@ -92,9 +92,8 @@ func (st *step) handOver(next *Start) {
 	next.Former, st.Former = st.Former, FormerCount{}
 }
 
-// FormerReport is the news of a child that an earlier run of the workflow id started. It leaves no event,
-// except for attachments to the child: the run's own steps know nothing of the child, and a replayer would not
-// know what to do with its end.
+// FormerReport is the message of a child that an earlier run of the workflow ID started. It leaves no event, except for
+// attachments to the child: the run's steps do not know the child, and a replayer could not process its end.
 type FormerReport struct {
 	Message
 	Child string // its workflow id

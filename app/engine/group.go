@@ -12,7 +12,7 @@ import (
 // group's first sequence and their index in it, so a group that is recorded wrongly cannot be replayed. Such a group is
 // refused before it is recorded.
 
-// group names a parallel group: replayers know it by the sequence of its first member and by how many it has.
+// group identifies a parallel group: replayers match the sequence of its first member and the number of members.
 type group struct {
 	ID   string `json:"parallel_group_id"`
 	Base int64  `json:"parallel_group_base_sequence"`

@@ -64,10 +64,11 @@ func (w *Worker) knowsSessions() bool { return slices.Contains(w.Capabilities, C
 // only claims need it, and the answer may have to be read.
 type EpochFloor func(namespace string) int64
 
-// LeaseActivity leases a ready activity, and claims or touches its session in the same step: were they two
-// steps, a worker could hold the task and lose the race for the session it runs in. s is nil for a plain activity,
-// else the caller's own copy of the session, which is changed; floor is asked when the lease claims it. The caller
-// has asked Admit. The other results are what the session's timeline says, and whether the lease claimed it.
+// LeaseActivity leases a ready activity, and acquires its session or renews its idle timeout in the same step: with two
+// steps, a worker could hold the task and lose the race for its session. s is nil for an activity without a session,
+// else the caller's copy of the session, which is changed; floor is called if the lease acquires it. The caller must
+// have called Admit. The other results are the new entries of the session's timeline, and whether the lease acquired
+// the session.
 func LeaseActivity(
 	a Activity, s *Session, l Lessee, floor EpochFloor, now time.Time,
 ) (_ Activity, timeline []protocol.SessionEvent, claimed bool) {
@@ -105,8 +106,8 @@ func LeaseActivity(
 	return a, timeline, claimed
 }
 
-// With reports whether this very process of a worker owns the session. Another one under the same id is another holder:
-// the state was in the memory of the one before.
+// With reports whether this process of a worker owns the session. Another process of the same worker ID is another
+// holder: the state was in the memory of the former process.
 func (s *Session) With(w *Worker, now time.Time) bool {
 	return s.HeldBy(w.ID, now) && s.Incarnation == w.Incarnation
 }

@@ -13,7 +13,7 @@ import (
 // the process. A loss is therefore judged over all tasks of the process: a single task is blamed, the only suspect is
 // blamed, and otherwise all tasks become suspects. The result is stored with each task as its Suspicion.
 
-// The times of suspects.
+// Times and limits for suspects.
 const (
 	// freeSuspectAfter is the time after which a suspect with at most freeSuspectLosses losses goes to any process.
 	freeSuspectAfter  = time.Minute
@@ -142,8 +142,8 @@ func (s *Suspicion) ready(now history.Time) *Suspicion {
 	return &next
 }
 
-// freesAt is when the wait has ended: a suspect with few losses then goes to any process, a blamed task to any process
-// without a suspect. It is zero for a task whose wait has no end.
+// freesAt returns the end of a suspect's wait: after it, a suspect with few losses goes to any process, a blamed task
+// to any process without a suspect. It is zero if the wait has no end.
 func (s *Suspicion) freesAt() history.Time {
 	switch {
 	case s == nil || s.Freed:
@@ -162,7 +162,8 @@ func (s *Suspicion) free() *Suspicion {
 	return &next
 }
 
-// clearsAt is when a task leased at this time has run long enough to be cleared; zero if it is no suspect.
+// clearsAt returns the time at which a task leased at the given time has run long enough to be cleared; zero if it is
+// no suspect.
 func (s *Suspicion) clearsAt(leased history.Time) history.Time {
 	if s == nil {
 		return history.Time{}
@@ -196,8 +197,8 @@ func (s *Suspicion) SharesLoss(ids []string) bool {
 	return s != nil && s.Blamed == 0 && slices.ContainsFunc(s.Of, func(id string) bool { return slices.Contains(ids, id) })
 }
 
-// ranFor is how long a delivery had run when its process ended. If the process was lost by an expired lease, its last
-// heartbeat counts as its end.
+// ranFor returns how long a delivery had run when its process ended. If the process was lost by an expired lease, its
+// last heartbeat counts as its end.
 func ranFor(l Lease, heard history.Time, why string, now history.Time) time.Duration {
 	end := now
 	if why == LeaseExpired || why == ReasonOrphaned {

@@ -16,8 +16,7 @@ const (
 	CloseChild    = "close_child" // to a child: cancel, terminate or request its cancellation, as Name says
 )
 
-// Message is what one run owes another. It is stored with the step that made it and applied as a step of its
-// target.
+// Message is sent by one run to another. It is stored with the step that made it and applied as a step of its target.
 type Message struct {
 	Kind       string             `json:"kind"`
 	Namespace  string             `json:"namespace"`
@@ -36,15 +35,15 @@ type Message struct {
 	At         history.Time       `json:"at,omitzero"`
 }
 
-// owe stores a message under the number of the step's last event. Each such event brings one message, so the
-// number is its own.
+// owe stores a message under the number of the step's last event. Each such event sends one message, so the number is
+// unique.
 func (st *step) owe(m Message) {
 	m.Namespace, m.FromRun, m.FromSeq, m.At = st.Namespace, st.ID, st.LastSeq, st.now
 	st.Owed.Put(m.FromSeq, m)
 }
 
-// Input is what the message asks of its target. A signal names the step that sent it, so that its receiver's
-// history says where it came from.
+// Input returns the input that the message applies to its target. For a signal it names the sending step, so that the
+// receiver's history contains its origin.
 func (m Message) Input() Input {
 	switch m.Kind {
 	case ChildEnded:

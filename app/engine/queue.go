@@ -28,9 +28,9 @@ type Queue struct {
 	Earlier  []string          `json:"earlier,omitempty"`  // previously promoted build ids, the latest last, at most 16
 	Builds   map[string]Build  `json:"builds,omitempty"`   // by build id, "" for workers without one
 	Limits   map[string]Budget `json:"limits,omitempty"`   // by kind of task
-	// in the row of a namespace: the workers that are given nothing
+	// in the row of a namespace: drains of its workers
 	Drains []Drain `json:"drains,omitempty"`
-	// in the same row: what its workers run with
+	// in the same row: settings of its workers
 	Settings *FleetWide `json:"settings,omitempty"`
 	// the group whose workers alone get its tasks, in the row of a namespace those of all its queues that name none
 	Group string `json:"group,omitempty"`
@@ -38,25 +38,25 @@ type Queue struct {
 	Inherited string `json:"-"`
 	// what was handed out in the latest minute that anything was counted in
 	Used Used `json:"used,omitzero"`
-	// Unknown is what a later build stored in the row. It is written again as it is, or an app of this build that runs
-	// next to a newer one would erase what the newer one decided.
+	// Unknown holds fields that a later build stored in the row. They are written back unchanged; otherwise an app of
+	// this build would erase settings of a newer app next to it.
 	Unknown map[string]json.RawMessage `json:"-"`
 }
 
-// Build is what was decided about the workers of one build id.
+// Build holds the settings of one build ID.
 type Build struct {
 	DrainedAt  history.Time `json:"drained_at,omitzero"` // since when they are given nothing; zero: they are
 	PromotedAt history.Time `json:"promoted_at,omitzero"`
 }
 
-// Budget bounds what is handed out of one kind of task; 0 is no bound.
+// Budget limits the leases of one kind of task; 0 means no limit.
 type Budget struct {
 	Leases    int `json:"leases,omitempty"`     // most tasks leased at once
 	PerMinute int `json:"per_minute,omitempty"` // most leases begun in one minute of the clock
 }
 
-// Used counts the leases begun in one minute, by kind. It is one number for each minute of the clock and no
-// sliding window, since it is written with the leases and has to stay small.
+// Used counts the leases begun in one minute, by kind. It counts by clock minute instead of a sliding window, since it
+// is written with the leases and has to stay small.
 type Used struct {
 	Minute int64          `json:"minute,omitempty"` // since 1970
 	Counts map[string]int `json:"counts,omitempty"`
@@ -104,10 +104,10 @@ func (q *Queue) Budget(kind protocol.TaskKind) Budget {
 	return q.Limits[string(kind)]
 }
 
-// Bounded reports whether there is any.
+// Bounded reports whether the budget has a limit.
 func (l Budget) Bounded() bool { return l.Leases > 0 || l.PerMinute > 0 }
 
-// Begun is how many leases of a kind began in the minute of now.
+// Begun returns the number of leases of a kind that began in the minute of now.
 func (q *Queue) Begun(kind protocol.TaskKind, now time.Time) int {
 	if q == nil || q.Used.Minute != minute(now) {
 		return 0
@@ -130,8 +130,8 @@ func (q *Queue) Count(kind protocol.TaskKind, n int, now time.Time) *Queue {
 
 func minute(now time.Time) int64 { return now.Unix() / 60 }
 
-// Room is how much more of a kind of task may be handed out of a queue now, when leased of them are leased; ok
-// is false without a bound. With no room left, the throttle says why. Of two bounds the tighter one binds.
+// Room returns the number of tasks of a kind that may still be leased now, if leased tasks of the queue are leased; ok
+// is false without a limit. If room is 0, the throttle contains the reason. Of two limits the tighter one applies.
 func (q *Queue) Room(kind protocol.TaskKind, leased int, now time.Time) (room int, t Throttle, ok bool) {
 	l := q.Budget(kind)
 	if l.Leases > 0 {
@@ -142,7 +142,7 @@ func (q *Queue) Room(kind protocol.TaskKind, leased int, now time.Time) (room in
 	}
 	if l.PerMinute > 0 {
 		begun := q.Begun(kind, now)
-		// The tighter bound is shown, since loosening the other one would change nothing.
+		// The tighter limit is shown, since raising the other one would change nothing.
 		if left := max(0, l.PerMinute-begun); !ok || left < room {
 			room, ok = left, true
 			if left == 0 {
@@ -177,7 +177,7 @@ type Throttle struct {
 	Wait time.Duration
 }
 
-// Text is why, for people.
+// Text returns the reason for people.
 func (t Throttle) Text() string {
 	if t.Why == nil {
 		return ""
@@ -212,7 +212,7 @@ type PromoteBuild struct{ BuildID string }
 // from: an operator with an outdated page must not roll back another operator's promotion.
 type RollbackBuild struct{ BuildID string }
 
-// RouteQueue gives the tasks of a queue to the workers of one group alone; "" undoes it.
+// RouteQueue dispatches the tasks of a queue only to the workers of one group; "" removes the restriction.
 type RouteQueue struct{ Group string }
 
 func (in RouteQueue) decide(q *Queue, _ history.Time) error { //nolint:unparam // as the other changes
@@ -279,7 +279,7 @@ func (in PromoteBuild) decide(q *Queue, now history.Time) error {
 	return nil
 }
 
-// earlierKept is how many promotions can be taken back, one after the other.
+// earlierKept is the maximum number of promotions that can be rolled back one after the other.
 const earlierKept = 16
 
 // before remembers what new runs were pinned to so far.
@@ -288,8 +288,8 @@ func (q *Queue) before(id string) {
 	q.Earlier = earlier[max(0, len(earlier)-earlierKept):]
 }
 
-// decide goes back by a promotion, and then restores the list of earlier builds: the promotion would have put
-// the bad build at its end, and a second rollback would return to it.
+// decide rolls back one promotion and restores the list of earlier builds: the promotion of the previous build would
+// append the bad build, and a second rollback would return to it.
 func (in RollbackBuild) decide(q *Queue, now history.Time) error {
 	if q.Promoted != in.BuildID || q.Builds[in.BuildID].PromotedAt.Time.IsZero() {
 		return protocol.Refuse(protocol.ReasonNotPromoted, "new runs are not pinned to this build").

@@ -10,7 +10,7 @@ import (
 // When a session moves, the next worker may have to rebuild its state before the activity can continue. The worker
 // rebuilds it within the attempt. The record below explains later why an attempt took so long or failed.
 
-// maxCause is how many bytes history keeps of why the state of a session was missing.
+// maxCause is the maximum number of bytes of the reason why a session's state was missing, as stored in history.
 const maxCause = 2000
 
 // recovered records that a session's state was rebuilt, or was to be, inside an attempt that is about to end.

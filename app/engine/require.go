@@ -6,14 +6,14 @@ import (
 	"strings"
 )
 
-// Requirements are what a task asks of a machine (a GPU, a region, a version of a tool). They are matched as
-// text, so that operators can invent their own, with one exception: versions, where equality would force every
-// task to be changed at each upgrade.
+// Requirements are the properties that a task needs in a machine (a GPU, a region, a version of a tool). They are
+// compared as text, so that operators can define their own, with one exception: versions, where equality would force a
+// change of every task at each upgrade.
 
-// Missing lists the requirements that no capability meets. A capability meets a requirement of the same text. A
-// requirement of the form NAME>=VERSION (also > < <=, and several with commas between them: "cuda>=12.2,<13")
-// is also met by a capability NAME=VERSION whose version fits. A version is a list of numbers with dots between
-// them, compared one by one; numbers that are lacking count as zero.
+// Missing returns the requirements that no capability meets. A capability meets a requirement of the same text. A
+// requirement of the form NAME>=VERSION (also > < <=, and several separated by commas: "cuda>=12.2,<13") is also met by
+// a capability NAME=VERSION whose version is in the range. A version is a list of numbers separated by dots, compared
+// one by one; missing numbers count as zero.
 func Missing(requirements, capabilities []string) []string {
 	return worded(true).missing(requirements, capabilities)
 }
@@ -50,8 +50,8 @@ func fits(requirement, capability string) bool {
 	return true
 }
 
-// within compares a version with one bound, such as "<13". Text that is no bound is met by nothing, so a
-// mistyped requirement shows as a wait and does not let a task run on the wrong machine.
+// within compares a version with one bound, such as "<13". No version meets an invalid bound, so a mistyped requirement
+// causes a wait and does not run a task on the wrong machine.
 func within(have []uint64, bound string) bool {
 	than := strings.TrimLeft(bound, "<>=")
 	want, ok := version(than)

@@ -35,8 +35,7 @@ type Run struct {
 	Owed       Table[int64, Message]  // by event sequence: to other runs, not yet delivered; a run that closed still owes
 }
 
-// Head is a run's own row. What stands in it must fit every step: a field that grew with the history would make
-// each step dearer than the last.
+// Head is a run's row. Every step reads and writes it, so its size must not grow with the history.
 type Head struct {
 	ID         string             `json:"-"`
 	Namespace  string             `json:"-"`
@@ -82,7 +81,7 @@ type Head struct {
 	// build started Bytes lacks the earlier events, so its deliveries count as smaller than they are.
 	Bytes     int64 `json:"bytes,omitempty"`
 	SeenBytes int64 `json:"seen_bytes,omitempty"`
-	// ArgumentBytes is the size of what the run was started with: its task has that next to the history.
+	// ArgumentBytes is the size of the run's arguments, which a workflow task contains in addition to the history.
 	ArgumentBytes int64 `json:"argument_bytes,omitempty"`
 	// Held is the quota of the namespace that holds back the first task of a child; empty: none.
 	Held protocol.Quota `json:"held,omitempty"`
@@ -117,8 +116,8 @@ type Head struct {
 	// Waitless: the run has opened no wait for a signal so far. It is recorded as true at the start, so a run
 	// that an earlier build started reads as false, which means "not known". See carry.go for what it decides.
 	Waitless bool `json:"waitless,omitempty"`
-	// Heeds: where the code opened no wait for a signal, here or in a run that this one continues, a condition
-	// held. Then it is its conditions that look at signals.
+	// Heeds: a condition held although the code, here or in a run that this one continues, opened no wait for a signal.
+	// Then the conditions read the signals.
 	Heeds bool `json:"heeds,omitempty"`
 	// Heeded is the last event that a task had been shown when such a condition held most recently.
 	Heeded int64 `json:"heeded,omitempty"`
@@ -130,8 +129,8 @@ type Head struct {
 	ArchiveReason string       `json:"archive_reason,omitempty"`
 }
 
-// Cause is why a workflow task exists. Some replayers learn only from it which wait a signal resolved, so it is
-// part of the contract and not just a note for people.
+// Cause is the reason for a workflow task. Some replayers only learn from the cause which wait a signal resolved, so it
+// is part of the contract.
 type Cause struct {
 	Kind     string `json:"kind"` // start, activity, timer, workflow_signal, cancellation, …
 	Sequence int64  `json:"sequence,omitempty"`
@@ -175,8 +174,8 @@ type Lease struct {
 	Loss *Finding `json:"loss,omitempty"`
 }
 
-// Task is the open workflow task of a run. There is at most one, since its commands take the next command
-// sequences: two workers that decided at the same time would take the same ones for different steps.
+// Task is the open workflow task of a run. There is at most one, since its commands use the next command sequences: two
+// concurrent tasks would use the same sequences for different steps.
 type Task struct {
 	Number  int64        `json:"n"` // its count in the run, kept when it is retried
 	State   TaskState    `json:"state"`
@@ -272,8 +271,8 @@ type Activity struct {
 	// Returns counts the deliveries that ended without an outcome while their worker lived: MaxDeliveries of them
 	// are poison.
 	Returns int `json:"returns,omitempty"`
-	// HandedBack is how often in a row a worker gave the activity back without having begun it. It sets the
-	// back-off, and what the wait says.
+	// HandedBack counts the consecutive returns of the activity without a start. It determines the back-off and the
+	// text of the wait.
 	HandedBack  int             `json:"handed_back,omitempty"`
 	Epoch       int64           `json:"epoch,omitempty"` // of the session, when leased
 	HeartbeatAt history.Time    `json:"heartbeat_at,omitzero"`
@@ -343,7 +342,7 @@ func (s *Run) Fork() *Run {
 	return f
 }
 
-// Merge takes over what a fork of s changed, so that the next decision in the same batch sees it.
+// Merge applies the changes of a fork of s, so that the next decision in the same batch sees them.
 func (s *Run) Merge(f *Run) {
 	s.Head = f.Head
 	s.Activities.Merge(&f.Activities)
@@ -369,8 +368,8 @@ func AttemptID(run string, seq, delivery int64) string {
 	return StepID(run, seq) + "-" + strconv.FormatInt(delivery, 10)
 }
 
-// ParseStepID takes RUN-seq apart; ok is false for anything else. A run id is a ULID, which has 26 characters,
-// so the dash has to stand behind them.
+// ParseStepID splits RUN-seq; ok is false for any other form. A run ID is a ULID of 26 characters, so the dash must
+// follow them.
 func ParseStepID(id string) (run string, seq int64, ok bool) {
 	i := strings.LastIndexByte(id, '-')
 	if i != 26 {
@@ -399,9 +398,9 @@ func ParseTaskID(id string) (run string, n int64, ok bool) {
 	return ParseStepID(rest)
 }
 
-// DueAt is the earliest time at which the run's own row needs the sweeper: the end of its task's lease or
-// back-off, one of its deadlines, or a change of how its task is suspected. A closed run is never due. A ready task
-// that is no suspect is not either: a poll takes it.
+// DueAt returns the earliest time at which the sweeper must visit the run's row: the end of its task's lease or
+// back-off, one of its deadlines, or a change of its task's suspicion. A closed run is never due. Neither is a ready
+// task that is no suspect, since a poll leases it.
 func (h *Head) DueAt() history.Time {
 	if !h.Status.Open() {
 		return history.Time{}

@@ -128,7 +128,7 @@ type ScheduleEnvironment struct {
 	Full func(others int64) protocol.Quota
 }
 
-// ScheduleDecision is everything that one step changes in a schedule, and what it starts and ends.
+// ScheduleDecision is everything that one step changes in a schedule, with the workflows that it starts and ends.
 type ScheduleDecision struct {
 	After  int64 // version this was decided on
 	Next   *Schedule

@@ -8,10 +8,10 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// What people and time do to a schedule. All of it goes through the same fence (Version), so that an edit and a
-// firing at the same moment cannot both win.
+// Inputs of a schedule, from operators and from the clock. All of them check the same fence (Version), so that of an
+// edit and a concurrent firing only one succeeds.
 
-// CreateSchedule makes a schedule. The id of one whose runs are used up may be taken again.
+// CreateSchedule creates a schedule. The ID of a schedule whose runs are used up may be used again.
 type CreateSchedule struct{ Request protocol.ScheduleRequest }
 
 func (in CreateSchedule) decide(st *scheduleStep) error {
@@ -40,7 +40,7 @@ func (in CreateSchedule) decide(st *scheduleStep) error {
 	return st.set(in.Request)
 }
 
-// UpdateSchedule changes what the request says. The times of a new spec are counted from now on, so that it does not
+// UpdateSchedule changes the fields in the request. The times of a new spec are computed from now, so that it does not
 // fire for the past.
 type UpdateSchedule struct{ Request protocol.ScheduleRequest }
 
@@ -93,8 +93,8 @@ func (st *scheduleStep) set(r protocol.ScheduleRequest) error {
 			st.Status = SchedulePaused
 		}
 	}
-	// What changes no time leaves the next one as it is. Counted anew, one that has come and whose firing jitter puts off,
-	// or no app was there for, would be lost.
+	// A change that does not affect the times leaves the next time unchanged. If it were computed anew, a due firing
+	// that is delayed by jitter or by missing apps would be lost.
 	if retimed || st.Status != status {
 		if err := st.next(st.now.Time); err != nil {
 			return err

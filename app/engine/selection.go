@@ -93,7 +93,7 @@ func (st *step) choose(e history.Event) {
 	st.emit(d)
 }
 
-// identity is what the run calls a member of a selection.
+// identity returns the run's identifier of a member of a selection.
 func (st *step) identity(d history.Data, g history.Parallel, seq int64) string {
 	switch g.SelectKind {
 	case "group":
@@ -165,8 +165,8 @@ func (st *step) satisfied() {
 	}
 }
 
-// cancelMember cancels what is open of a member of a selection. A member that has ended stays as it is and
-// nothing is recorded: the code may have asked before it knew.
+// cancelMember cancels the open steps of a member of a selection. If the member has ended, nothing is recorded: the
+// code may have sent the command before it knew.
 func (st *step) cancelMember(c protocol.Command) {
 	m := history.SelectionMember{
 		GroupID: c.SelectionGroup, Key: c.Member, Index: c.MemberIndex, Base: c.MemberBase, Size: int64(c.MemberSize),

@@ -108,8 +108,8 @@ type Session struct {
 	Tally `json:"-"`
 }
 
-// Numbers are what options of the worker door may ask for anew of a session that exists. They take effect at a
-// claim and not in the middle of a holding, whose holder was promised the old ones.
+// Numbers are the limits that options of the worker origin may change in an existing session. They take effect at the
+// next acquisition, since the current holder was promised the old ones.
 type Numbers struct {
 	Lease         int64 `json:"lease"` // microseconds, as those of the session
 	Idle          int64 `json:"idle,omitempty"`
@@ -162,8 +162,8 @@ type Tally struct {
 	Lately history.Time
 }
 
-// unready takes a task out of the ready ones. Where there are more than were counted, the number is only a
-// lower bound and stays.
+// unready subtracts a task from the ready ones. If more tasks are ready than were counted, the number is a lower bound
+// and stays.
 func (t *Tally) unready() {
 	if !t.Many {
 		t.Ready = max(0, t.Ready-1)
@@ -206,8 +206,8 @@ func (s *Session) Held(now time.Time) bool {
 	return s.Status == protocol.SessionActive && s.Owner != "" && s.LeaseUntil.After(now)
 }
 
-// Shown is the session's status as readers see it. One that was held and given up is shown like one that
-// expired, since both are free for anybody. One that waits for its first claim is active.
+// Shown returns the status that readers see. A session that was held and then released is shown as expired, since any
+// worker may acquire it. A session that waits for its first acquisition is active.
 func (s *Session) Shown() protocol.SessionStatus {
 	if s.Status == protocol.SessionActive && s.Owner == "" && s.Claimed {
 		return protocol.SessionExpired
@@ -218,8 +218,8 @@ func (s *Session) Shown() protocol.SessionStatus {
 // HeldBy reports whether this worker owns it.
 func (s *Session) HeldBy(worker string, now time.Time) bool { return s.Held(now) && s.Owner == worker }
 
-// most is how many activities may run in the session at once: its own number, else its holder's; 0 leaves it to the
-// worker's slots.
+// most returns the maximum number of activities that may run in the session at once: its own limit, else its holder's;
+// 0 means that only the worker's slots limit it.
 func (s *Session) most() int {
 	if s.MaxActivities > 0 {
 		return s.MaxActivities
@@ -227,8 +227,7 @@ func (s *Session) most() int {
 	return s.Together
 }
 
-// Full reports whether its activity cap leaves no room. Attempts that outlive the holding they began in count too
-// (see running).
+// Full reports whether the session's activity limit is reached. Attempts of former holders count too (see running).
 func (s *Session) Full() bool { return s.most() > 0 && s.running() >= s.most() }
 
 // Unsettled reports whether tasks are queued that must fail: the session has ended, or its release policy requires a
@@ -244,8 +243,8 @@ func (s *Session) idle(now time.Time) bool {
 	return s.Idle > 0 && now.Sub(s.lastActivity().Time) >= time.Duration(s.Idle)*time.Microsecond
 }
 
-// Unsure reports whether only the tasks and their events can tell if the session is idle: by its row it is, but
-// the row may lag behind by as much. Then the store is asked to look, which it need not be otherwise.
+// Unsure reports whether only the tasks and their events show whether the session is idle: its row shows it as idle,
+// but the row may lag behind. Only then does the store read the tasks.
 func (s *Session) Unsure(now time.Time) bool {
 	lag, idle := now.Sub(s.LastActivity.Time), time.Duration(s.Idle)*time.Microsecond
 	return idle > 0 && lag >= idle && lag < idle+idle/lagging
@@ -270,9 +269,8 @@ func (s *Session) DueAt() history.Time {
 	return due
 }
 
-// Worker is a registration: what a process offers, and until when it is believed alive. Incarnation tells one
-// process from the next under the same id, so that a restarted worker is not taken for the one that had its
-// leases.
+// Worker is a registration: what a process offers, and until when it is believed alive. Incarnation distinguishes
+// processes of the same worker ID, so that a restarted worker is not mistaken for the process that held its leases.
 type Worker struct {
 	Namespace   string                `json:"-"`
 	ID          string                `json:"-"`

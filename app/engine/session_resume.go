@@ -72,8 +72,8 @@ func (s *Session) resume(w *Worker, now time.Time) protocol.SessionEvent {
 	}
 }
 
-// maxEpochAhead is how far an epoch that a worker reports may be ahead of the database's clock. A higher one is
-// ignored.
+// maxEpochAhead is the maximum difference between an epoch that a worker reports and the database's clock. A higher
+// epoch is ignored.
 const maxEpochAhead = 24 * time.Hour
 
 // giveUp releases a session whose holder has dropped the state, also if the lease has run out since. The next

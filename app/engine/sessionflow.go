@@ -50,9 +50,9 @@ func orElse(v, other int64) int64 {
 	return v
 }
 
-// sessionFor is the session that an activity of this run, in this queue, is to run in, made if need be, or the
-// reason why it cannot. Numbers that differ from those of an existing session hold from its next claim on: two
-// workflows that use one id with different numbers must not fail each other.
+// sessionFor returns the session for an activity of this run in this queue, and creates it if necessary, or returns the
+// reason for a refusal. New limits for an existing session apply from its next acquisition: two workflows that use one
+// ID with different limits must not fail each other.
 func (st *step) sessionFor(id, queue string, o *protocol.SessionOptions) (Session, *protocol.Error) {
 	s, ok := st.session(id)
 	_, _, handle := ParseStepID(id)
@@ -88,9 +88,8 @@ func (st *step) sessionFor(id, queue string, o *protocol.SessionOptions) (Sessio
 	return s, nil
 }
 
-// fits reports whether options of the worker door ask for the session as it is, apart from its numbers. A session
-// that another door made is only held to its requirements and connection: its other rules are not the options'
-// to change.
+// fits reports whether options of the worker origin are compatible with the session, apart from its limits. For a
+// session of another origin only requirements and connection are compared: options cannot change its other rules.
 func (s *Session) fits(o *protocol.SessionOptions) bool {
 	want := NewSession(s.Namespace, s.ID, o, history.Time{})
 	// an option that is not set is compatible with every value
@@ -132,9 +131,9 @@ func (st *step) startSession(c protocol.Command, seq int64) {
 	st.keep(s, protocol.SessionEvent{At: st.now, What: "started", By: "run " + st.ID, Why: "workflow " + st.WorkflowID})
 }
 
-// endSession ends a workflow-scoped session in this step: its open activities are cancelled, and late results
-// of them are refused. Ending one that has ended is recorded and does nothing, so code may end a session in its
-// clean-up without asking first.
+// endSession ends a workflow-scoped session in this step: its open activities are cancelled, and their late results are
+// refused. Ending a session again is recorded and has no effect, so that code may end a session in its clean-up
+// unconditionally.
 func (st *step) endSession(c protocol.Command, seq int64) {
 	s, _ := st.session(c.SessionID)
 	if s.Terminal || !st.startedSession(c.SessionID) {

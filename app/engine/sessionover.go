@@ -7,10 +7,11 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// Tasks may be queued in a session that ends. Each is failed on its own, by a step of its run, since one
-// decision changes one run.
+// Tasks may be queued in a session that ends. Each task fails in a separate step of its run, since one decision changes
+// one run.
 
-// SessionEndedReason is why activities of a session that its workflow ended were cancelled, as history says it.
+// SessionEndedReason is the reason in history of activities that were cancelled because their workflow ended the
+// session.
 const SessionEndedReason = "session ended"
 
 // sessionOver is the failure of an activity whose session has ended. No retry could succeed, so it is not

@@ -28,14 +28,14 @@ func (s *Session) YieldsAt() (at history.Time, ok bool) {
 	return plus(s.lastActivity(), YieldIdle), true
 }
 
-// yields reports whether it may give way now.
+// yields reports whether the session may be evicted now.
 func (s *Session) yields(now history.Time) bool {
 	at, ok := s.YieldsAt()
 	return ok && !at.After(now.Time)
 }
 
-// YieldSession makes a session give way that its holder has not released. Held is the number of sessions that the
-// worker holds, and Most its cap. If the worker is below its cap again, nothing changes.
+// YieldSession evicts a session that its holder has not released. Held is the number of sessions that the worker holds,
+// and Most its limit. If the worker is below its limit again, nothing changes.
 //
 // An implicit session is released. A session with options or of a workflow is only marked (Yielding): its holder may
 // use the resource of the session until the lease ends, so no other worker may acquire the session before.

@@ -87,7 +87,7 @@ func (in CreateSession) decide(s *Session, now history.Time) (SessionChange, err
 	return c, nil
 }
 
-// fits reports whether an existing session may be had by these options, and by a worker of these queues.
+// fits reports whether a worker of these queues may acquire an existing session with these options.
 func (in CreateSession) fits(s *Session, now history.Time) error {
 	w := in.Lessee.Worker
 	switch {
@@ -124,8 +124,8 @@ func refusal(v Verdict, s *Session, l Lessee) error {
 	return e
 }
 
-// SessionHolder is who claims to hold a session. Epoch 0 means that the client did not say; then its id alone
-// is compared, as the contract allows.
+// SessionHolder identifies the claimed holder of a session. Epoch 0 means that the client sent none; then only the
+// worker ID is compared, as the contract allows.
 type SessionHolder struct {
 	Worker string
 	Epoch  int64
@@ -245,8 +245,8 @@ func (s *Session) fail(worker, cause, detail string, now history.Time) protocol.
 	return e
 }
 
-// ended is the entry of the timeline for the end of a holding. It knows what runs now; the store adds what has
-// ended in it.
+// ended returns the timeline entry for the end of a holding. It counts the running attempts; the store adds those that
+// have ended.
 func (s *Session) ended(now history.Time, what, by, why string) protocol.SessionEvent {
 	e := protocol.SessionEvent{
 		At: now, What: what, Worker: s.Owner, Epoch: s.Epoch, By: by, Why: why, Ran: s.Active, Renewals: s.Renewals,
@@ -285,7 +285,7 @@ func (s *Session) lastEnd() string {
 	return s.Reason
 }
 
-// give takes the holder out of the row. The lease ends now, so that the session is free in the same commit.
+// give removes the holder from the row. The lease ends now, so that the session is free in the same commit.
 func (s *Session) give(now history.Time) {
 	s.Owner, s.Incarnation, s.Moving, s.Leaving, s.Yielding = "", "", "", false, false
 	s.OtherAt = history.Time{}
@@ -293,8 +293,8 @@ func (s *Session) give(now history.Time) {
 	s.letGo(now)
 }
 
-// PinCheck is how often it is looked whether an app still serves the release that a session without a holder is
-// pinned to.
+// PinCheck is the interval of the check whether an app still serves the release to which a session without a holder is
+// pinned.
 const PinCheck = 5 * time.Second
 
 // letGo drops the pin to the holder's release, unless the policy keeps the session for workers of that release.
@@ -306,8 +306,8 @@ func (s *Session) letGo(now history.Time) {
 	s.PinnedUntil = plus(now, PinCheck)
 }
 
-// KeptFor is how long a session that was moved is kept for the worker it was meant for. If that does not come,
-// any worker may claim it: a name with a typing error must not strand the session.
+// KeptFor is the time for which a migrated session is reserved for its target worker. After it, any worker may acquire
+// the session: a mistyped name must not block it.
 const KeptFor = 30 * time.Second
 
 // MigrateSession makes the holder release the session at an operator's request: at once if nothing runs in it or with
@@ -340,7 +340,7 @@ func (in MigrateSession) decide(s *Session, now history.Time) (SessionChange, er
 	case !s.Held(now.Time):
 		n.keep(now)
 		n.UpdatedAt = now
-	// Nothing runs, or the operator accepts that what runs loses its session.
+	// Nothing runs, or the operator accepts that running tasks lose their session.
 	case in.Force || s.Active == 0:
 		c.Timeline = append(c.Timeline, n.release(now, in.Operator, why))
 		n.keep(now)
@@ -434,11 +434,11 @@ func (in CloseSession) repeats(s *Session) bool {
 		in.releases(s) && (in.Epoch == 0 || in.Epoch == s.Epoch)
 }
 
-// DueSession moves a session forward in time: its TTL, which ends it, and its lease, after which any worker may
-// claim it. Stale is the holder if its registration is stale: then the session was orphaned and did not just
-// expire. Settled says that no queued task of it was found, so a count that says otherwise is wrong. Served are
-// the releases that live apps serve, as far as is known: a session pinned to any other release is pinned no
-// longer. Other describes the session's tasks if its check for queues that the holder does not serve is due.
+// DueSession applies the passing of time to a session: its TTL ends it, and after its lease any worker may acquire it.
+// Stale is the holder if its registration is stale: then the session counts as orphaned instead of expired. Settled
+// means that no queued task of it was found, so a different count is wrong. Served are the releases that live apps
+// serve, as far as known: the pin to any other release is dropped. Other describes the session's tasks if the check for
+// queues that the holder does not serve is due.
 type DueSession struct {
 	Stale   string
 	Settled bool
@@ -446,7 +446,7 @@ type DueSession struct {
 	Other   *OtherQueue
 }
 
-// decide does one thing at a time, the most final first; what else is due is found due again.
+// decide applies one due change at a time, the most final first; the others are found due again.
 func (in DueSession) decide(s *Session, now history.Time) (SessionChange, error) {
 	if s == nil {
 		return SessionChange{}, errNotDue
@@ -491,7 +491,7 @@ func (in DueSession) decide(s *Session, now history.Time) (SessionChange, error)
 		n.For, n.ForUntil = "", history.Time{}
 	case !s.PinnedUntil.IsZero() && !s.PinnedUntil.After(now.Time):
 		n.PinnedUntil = plus(now, PinCheck)
-		// An empty list means that nothing is known, and nothing is concluded from that.
+		// An empty list means that the releases are unknown, so no pin is dropped.
 		if len(in.Served) > 0 && !slices.Contains(in.Served, s.Release) {
 			n.Release, n.PinnedUntil, n.UpdatedAt = "", history.Time{}, now
 			c.Timeline = append(
@@ -505,8 +505,8 @@ func (in DueSession) decide(s *Session, now history.Time) (SessionChange, error)
 	return c, nil
 }
 
-// lose ends a holding without its holder's word. A session that may not be acquired again has ended with it,
-// since its state is gone and no other worker may pretend to have it.
+// lose ends a holding without a release by its holder. A session that must not be acquired again ends, since its state
+// is lost and no other worker has it.
 func (s *Session) lose(status protocol.SessionStatus, reason string, now history.Time) {
 	if s.NoReacquire {
 		s.endAs(status, reason, now)
@@ -585,8 +585,8 @@ func (in CleanUp) decide(s *Session, now history.Time) (SessionChange, error) {
 	switch {
 	case s == nil, s.Held(now.Time), s.Ready > 0, s.running() > 0 && !s.Terminal:
 		return SessionChange{}, errNotDue
-	// What has ended is kept for a while, so that people can see why; a workflow's session that has not ended
-	// belongs to its workflow.
+	// An ended session is stored for some time, so that people can see why it ended. A workflow-scoped session that has
+	// not ended belongs to its workflow.
 	case s.Terminal && s.UpdatedAt.After(in.Kept), s.Door == DoorWorkflow && !s.Terminal:
 		return SessionChange{}, errNotDue
 	}

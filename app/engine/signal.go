@@ -40,8 +40,8 @@ func (in SignalRun) decide(st *step) error {
 	return nil
 }
 
-// receive records a signal. If it answers a wait with a time limit, the timer of that wait goes in the same
-// step, or both could be recorded as the outcome of one wait.
+// receive records a signal. If it resolves a wait with a time limit, the timer of that wait is cancelled in the same
+// step; otherwise both could be recorded as the outcome of one wait.
 func (st *step) receive(in SignalRun) {
 	e := st.emit(&history.SignalReceived{
 		SignalName: in.Name, SignalID: st.eventID("s"), Value: in.Value, PayloadCodec: codecOf(in.Value),

@@ -5,17 +5,17 @@ import (
 	"github.com/sojourn-run/sojourn/shared/payload"
 )
 
-// A response that is too large for its transport delivers nothing, and the same tasks would be leased for the next one.
-// So the size of every delivery is known before it is leased: a claim and a hand-over subtract it from the budget of
-// the response. Sizes are of the JSON that is sent, and rather too large than too small.
+// A response that is too large for its transport delivers nothing, and the next one would lease the same tasks. So the
+// size of every delivery is known before it is leased: claims and dispatches subtract it from the budget of the
+// response. Sizes are those of the JSON and rather too large than too small.
 
 // The sizes that deliveries are made of.
 const (
-	// MaxPageBytes is how much of a history one page has at most; a single event may be larger.
+	// MaxPageBytes is the maximum size of one page of a history; a single event may be larger.
 	MaxPageBytes = 4 << 20
-	// MaxUnseenBytes is how much of its run an activity shows its worker at most.
+	// MaxUnseenBytes is the maximum size of a run's events that an activity task delivers to its worker.
 	MaxUnseenBytes = 64 << 10
-	// EventBytes is what an event has next to its payload, TaskBytes what a task has next to its payloads and events.
+	// EventBytes is the size of an event without its payload, TaskBytes that of a task without payloads and events.
 	EventBytes = history.FrameSize
 	TaskBytes  = 2 << 10
 )

@@ -39,7 +39,7 @@ func DecideRun(s *Run, w Environment, in Input, now time.Time) (Decision, error)
 	}
 	begin := func() *step { return &step{Run: s.Fork(), env: w, now: history.At(now), d: Decision{After: s.LastSeq}} }
 	st := begin()
-	// The turn is an offer. What follows is the same decision as for any result if it is not taken.
+	// If the eager workflow task is rejected, the result is decided like any other.
 	if c, ok := in.(CompleteActivity); ok && c.Then != nil {
 		if c.fused(st) == nil {
 			return st.finish(s), nil
@@ -52,10 +52,9 @@ func DecideRun(s *Run, w Environment, in Input, now time.Time) (Decision, error)
 	return st.finish(s), nil
 }
 
-// finish completes the decision that began on s with what follows from it, whatever the input was: an activity
-// run ends with its activity, a parent is owed the news of its child's end, and an open run that has something
-// to see gets a workflow task. This is done in the same step, because a crash between the two would leave a run
-// that nothing ever wakes.
+// finish completes the decision that began on s with its consequences: an activity run ends with its activity, a parent
+// gets the message of its child's end, and an open run with unseen events gets a workflow task. All this is part of the
+// same step, because a crash in between would leave a run that nothing wakes.
 func (st *step) finish(s *Run) Decision {
 	st.closeActivityRun()
 	// Only the step that closes the run tells its parent, so that the news is owed once.
@@ -111,8 +110,8 @@ func (st *step) emitAt(d history.Data, at history.Time) history.Event {
 // that wrote them can replay them (see NeedsSessions).
 func (st *step) usesSessions() { st.NeedsSessions = st.NeedsSessions || st.knows }
 
-// wakeUp makes a workflow task when something happened that the run has not been shown and no task is open. If
-// one is open, it is left alone: its completion says how far it saw, and calls wakeUp again.
+// wakeUp creates a workflow task if the run has unseen events and no open task. If a task is open, its completion
+// reports the last event that it saw and calls wakeUp again.
 func (st *step) wakeUp() {
 	if !st.Status.Open() || st.Task != nil {
 		return
@@ -146,9 +145,8 @@ func (st *step) why() Cause {
 	return *st.WakeFor
 }
 
-// session is the row of an id as this step has left it so far, and whether there is one. One step may touch a
-// session more than once (ten activities of one completion), so the changes of the step go before the stored
-// row.
+// session returns the row of a session ID as changed by this step, and whether it exists. One step may change a session
+// more than once (ten activities of one completion), so its changes take precedence over the stored row.
 func (st *step) session(id string) (Session, bool) {
 	for i := range st.d.Sessions {
 		if s := &st.d.Sessions[i].Session; s.ID == id {
@@ -174,7 +172,7 @@ func (st *step) keep(s Session, timeline ...protocol.SessionEvent) {
 	st.d.Sessions = append(st.d.Sessions, SessionChange{Session: s, Timeline: timeline})
 }
 
-// mustHaveTasks refuses what needs an open run, or a closed one with abandoned activities.
+// mustHaveTasks refuses input that requires an open run or abandoned activities of a closed one.
 func (st *step) mustHaveTasks() error {
 	if st.Activities.Len() > 0 {
 		return nil
@@ -206,7 +204,7 @@ func runClosed(h *Head) *protocol.Error {
 		With("run_closed_reason", closed).With("run_closed_at", h.ClosedAt)
 }
 
-// failureID is derived from the event it will stand in, so that deciding twice gives the same id.
+// failureID returns an ID derived from the event that will contain it, so that a repeated decision gives the same ID.
 func (st *step) failureID() string { return fmt.Sprintf("%s-f%d", st.ID, st.LastSeq+1) }
 
 // IsClosed reports whether a decision was refused because the run has closed.

@@ -17,8 +17,8 @@ const (
 	StuckFailures = 3
 	// StuckUnserved is how long a task may be ready without a live worker that may lease it before its run is stuck.
 	StuckUnserved = time.Minute
-	// StuckPlace is how long a task may wait for a worker with room for its session. Then its run is stuck, and its wait
-	// needs attention, is logged and is counted.
+	// StuckPlace is the time for which a task may wait for a worker with room for its session. After it the run is
+	// stuck, and its wait needs attention, is logged and is counted.
 	StuckPlace = 30 * time.Second
 )
 

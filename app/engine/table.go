@@ -76,7 +76,8 @@ func (t *Table[K, V]) All() iter.Seq2[K, V] {
 	}
 }
 
-// Any reports whether some row satisfies is. It walks in no order and stops at the first, without sorting keys.
+// Any reports whether a row satisfies is. It visits rows in no order and stops at the first match, without sorting
+// keys.
 func (t *Table[K, V]) Any(is func(V) bool) bool {
 	for l := t; l != nil; l = l.under {
 		for k, v := range l.rows {
@@ -107,7 +108,7 @@ func (t *Table[K, V]) keys() []K {
 // Fork returns a table that starts with t's rows and leaves t as it is.
 func (t *Table[K, V]) Fork() Table[K, V] { return Table[K, V]{under: t, size: t.size} }
 
-// Changes walks what a fork changed, in no order: the row, or nil for one that is gone.
+// Changes iterates over the changes of a fork, in no order: the row, or nil if it was deleted.
 func (t *Table[K, V]) Changes() iter.Seq2[K, *V] {
 	return func(yield func(K, *V) bool) {
 		for k, v := range t.rows {
@@ -118,7 +119,7 @@ func (t *Table[K, V]) Changes() iter.Seq2[K, *V] {
 	}
 }
 
-// Merge takes over what a fork of t changed.
+// Merge applies the changes of a fork of t.
 func (t *Table[K, V]) Merge(fork *Table[K, V]) {
 	for k, v := range fork.rows {
 		if v == nil {

@@ -30,10 +30,9 @@ type Then struct {
 // errNoTurn says that a turn does not count, while the result does. It never reaches a caller.
 var errNoTurn = errors.New("the turn does not count")
 
-// fused takes the result and its turn in one step. An error concerns the turn alone: the caller then decides
-// the result again without it. The history must come out as if a workflow task had been made, leased to this
-// worker and completed at once (TestScripts, then.txt), so every question that a poll would have had to pass is
-// asked here as well.
+// fused applies the result and its eager workflow task in one step. An error concerns only the eager task: the caller
+// then decides the result again without it. The history must be the same as if a workflow task had been created, leased
+// to this worker and completed at once (TestScripts, then.txt), so all checks of a poll apply here as well.
 func (in CompleteActivity) fused(st *step) error {
 	t := in.Then
 	a, err := st.holdsActivity(in.Seq, in.Holder, in.Epoch)
@@ -44,8 +43,8 @@ func (in CompleteActivity) fused(st *step) error {
 	// that the worker does not know all input of the decision.
 	case st.superseded(a), !st.HasCode(), st.Task != nil, st.Updates.Len() > 0, t.SeenThrough != st.LastSeq:
 		return errNoTurn
-	// The task ran with a given time. Times in a history must not decrease, so it must not be before the last event or the
-	// attempt's own lease, and a worker whose clock is ahead must not date events in the store's future.
+	// The task ran with a given time. Times in a history must not decrease, so it must not be before the last event or
+	// the attempt's lease, and a worker whose clock is ahead must not date events in the store's future.
 	case t.At.Before(latest(st.ProgressAt, a.LeasedAt).Time), t.At.After(st.now.Time):
 		return errNoTurn
 	// The worker must be allowed to lease the task: its queue, its types, its build, and the
@@ -84,8 +83,8 @@ func (in CompleteActivity) fused(st *step) error {
 	return nil
 }
 
-// takeTurn applies the commands of a turn as those of its task. A turn without commands says that the code waits
-// on, as a task reports by "waiting for history".
+// takeTurn applies the commands of an eager workflow task. No commands mean that the code continues to wait, as a task
+// reports by "waiting for history".
 func (st *step) takeTurn(t *Then) error {
 	if len(t.Commands) == 0 {
 		shown := st.Task.Shown
@@ -106,7 +105,7 @@ func (st *step) takeTurn(t *Then) error {
 	return task.decide(st)
 }
 
-// turn is what the workflow task would ask of its worker, with what was decided about its queue.
+// turn returns the requirements of the workflow task, with the settings of its queue.
 func (h *Head) turn(q *Queue) Wanted {
 	w := h.Wanted()
 	w.Queue = q

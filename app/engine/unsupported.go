@@ -9,12 +9,11 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// SDKs get newer than the server. A member that only adds something may be ignored; one that changes what the
-// code believes to have happened must not be.
+// SDKs may be newer than the app. An unknown field that only adds something may be ignored; one that changes what the
+// code believes to have happened must be refused.
 
-// Unsupported refuses what this engine does not do and cannot leave out: without it the run would go another
-// way than its code believes. Any other member that it does not know is ignored, since it comes from a newer
-// client.
+// Unsupported refuses fields that this engine does not support and cannot ignore: the run would diverge from what its
+// code believes. All other unknown fields are ignored, since they come from a newer client.
 func (in *CompleteTask) Unsupported() error {
 	for i, c := range in.Commands {
 		if c.Type != "" && !slices.Contains(Supported, c.Type) {
@@ -42,7 +41,7 @@ func (in *CompleteTask) Unsupported() error {
 	return nil
 }
 
-// asksFor reports whether a member asks for anything, in whatever form it came: null and an empty list do not.
+// asksFor reports whether a field has a value: null and an empty list are none.
 func asksFor(raw json.RawMessage) bool {
 	if len(raw) == 0 {
 		return false

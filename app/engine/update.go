@@ -12,8 +12,8 @@ import (
 // MaxUpdates is the most updates a run may have unanswered; each gets its own task.
 const MaxUpdates = 500
 
-// UpdateTask is the cause of a task that asks the workflow to take one update: to answer it, or to say that its
-// handler has begun.
+// UpdateTask is the cause of a workflow task for one update: the code completes the update, or reports that its handler
+// has begun.
 const UpdateTask = "workflow_update"
 
 // Update is one that was accepted and has not been answered.
@@ -52,9 +52,9 @@ func (in AcceptUpdate) decide(st *step) error {
 	return nil
 }
 
-// checkUpdates refuses to take an update twice or to answer one that does not wait for it. It also refuses the
-// completion of a task made for an update that does neither, since that update would be asked for again without
-// end. A command that ends the run may do without: it fails all open updates or hands them on.
+// checkUpdates refuses to apply an update twice or to complete one that is not open. It also refuses the completion of
+// an update's task that does neither, since the update would be dispatched again and again. A command that ends the run
+// is exempt: it fails all open updates or passes them on.
 func (st *step) checkUpdates(commands []protocol.Command) error {
 	named := map[string]bool{}
 	for i, c := range commands {
@@ -81,13 +81,13 @@ func (st *step) checkUpdates(commands []protocol.Command) error {
 	return nil
 }
 
-// answers reports whether a command is the answer to an update.
+// answers reports whether a command completes or fails an update.
 func answers(c protocol.Command) bool {
 	return c.Type == protocol.CompleteUpdate || c.Type == protocol.FailUpdate
 }
 
-// ofUpdate reports whether a command is about an update. It takes no sequence, so that code which answers at once
-// numbers its other commands as if there had been no update.
+// ofUpdate reports whether a command concerns an update. It uses no command sequence, so that code that completes the
+// update at once numbers its other commands as if there had been none.
 func ofUpdate(c protocol.Command) bool { return answers(c) || c.Type == protocol.ApplyUpdate }
 
 // untaken is the first update whose handler has not begun, with the event that accepted it.

@@ -23,9 +23,8 @@ var Supported = []protocol.CommandType{
 	protocol.UpsertMemo, protocol.UpsertSearchAttributes, protocol.CancelSelection,
 }
 
-// Validate checks a whole batch of commands before anything is written. The error names the field of the first
-// wrong one, like commands.3.activity_type. Limits on open steps are counted with what the run has already: a
-// run loads all of them at every step.
+// Validate checks all commands before anything is written. The error names the field of the first invalid command, like
+// commands.3.activity_type. Limits on open steps include those that the run already has: every step loads all of them.
 func Validate(s *Run, commands []protocol.Command) error {
 	if len(commands) == 0 {
 		return protocol.Invalid(

@@ -88,7 +88,7 @@ func (a *Surroundings) finish(kind protocol.WaitKind, w protocol.Wait) *protocol
 	return &w
 }
 
-// TaskWait is why the run's workflow task is where it is; nil without one.
+// TaskWait returns the wait of the run's workflow task; nil without a task.
 func (s *Run) TaskWait(a *Surroundings) *protocol.Wait {
 	t := s.Task
 	if t == nil {
@@ -207,7 +207,7 @@ func running(name, queue string, l Lease, failures int) protocol.Wait {
 	}
 }
 
-// ActivityWait is why an open activity is where it is.
+// ActivityWait returns the wait of an open activity.
 func (a *Surroundings) ActivityWait(act Activity) *protocol.Wait {
 	switch act.State {
 	case LeasedState:
@@ -249,8 +249,7 @@ func (a *Surroundings) ActivityWait(act Activity) *protocol.Wait {
 	return a.finish(protocol.WaitForActivity, w)
 }
 
-// SessionWait is why what is queued in a session waits, as far as the session alone can tell; nil when nothing
-// does.
+// SessionWait returns why tasks queued in a session wait, as far as the session's row shows it; nil if none waits.
 func (a *Surroundings) SessionWait(s *Session) *protocol.Wait {
 	moving := s.Moving != "" && s.Held(a.Now) || s.Drained
 	if s.Terminal || s.Ready == 0 && !moving && !s.kept(a.Now) {
@@ -284,7 +283,7 @@ func (a *Surroundings) unleased(queue string, want Wanted) protocol.Wait {
 	if w.Reason == protocol.WaitTypeNotServed {
 		w.Suggestion = suggest.Name(want.Type, a.registered(queue, want.Kind))
 	}
-	// Without a living worker the route is what to look at: workers of other groups would not help.
+	// Without a live worker the route is the cause: workers of other groups would not help.
 	if to := want.Queue.Routed(); to != "" && w.Reason == protocol.WaitNoWorker {
 		w = protocol.Wait{Reason: protocol.WaitGroupOffline, Group: to}
 	}
@@ -326,7 +325,7 @@ func (a *Surroundings) forWorker(
 		v := judge(Lessee{Worker: c.Worker, Counted: true, Sessions: c.Sessions})
 		w, n := v.Wait, nearness(v)
 		if v.OK {
-			// The rules let it have the task, but it is given nothing at all.
+			// The rules admit the worker, but it receives no tasks at all.
 			kept := a.kept(c)
 			if kept == nil {
 				return a.busy(c, kind)
@@ -363,7 +362,7 @@ func (s *sameLimit) add(limit int) {
 	}
 }
 
-// nearness orders verdicts by how much of what a task asks for the worker has.
+// nearness orders verdicts by the number of requirements that the worker meets.
 func nearness(v Verdict) int {
 	switch {
 	case v.OK:
@@ -382,7 +381,7 @@ func nearness(v Verdict) int {
 	return 5
 }
 
-// forHolder is why a task of a held session waits: for its holder, which may not be able to take it either.
+// forHolder returns why a task of a held session waits: for its holder, which may not be admitted either.
 func (a *Surroundings) forHolder(
 	queue string, kind protocol.TaskKind, s *Session, judge func(Lessee) Verdict,
 ) protocol.Wait {

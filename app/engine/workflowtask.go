@@ -15,18 +15,18 @@ import (
 // responses, so every report is checked against the delivery that it names. A task that fails repeatedly is quarantined
 // instead of being delivered forever.
 
-// MaxDeliveries is how often a task is delivered without an outcome to workers that live before it is given up. What
-// ends with its worker process is judged apart; see Lose.
+// MaxDeliveries is the maximum number of deliveries of a task to live workers without an outcome. Deliveries that end
+// with their worker process are judged separately; see Lose.
 const MaxDeliveries = 10
 
-// Holder is who claims to hold a task: what every report about it carries.
+// Holder identifies the claimed holder of a task in every report about it.
 type Holder struct {
 	Owner       string
 	Incarnation string // empty: the client did not say
 	Delivery    int64
 }
 
-// Wanted is what the run's workflow task asks of the worker that gets it.
+// Wanted returns the requirements of the run's workflow task.
 func (h *Head) Wanted() Wanted {
 	w := Wanted{Kind: protocol.KindWorkflow, Type: h.Type, BuildID: h.BuildID}
 	if h.NeedsSessions {
@@ -37,16 +37,15 @@ func (h *Head) Wanted() Wanted {
 
 var needsSessions = []string{CapSessions}
 
-// CompleteTask is the outcome of a workflow task: what the workflow wants next. Hash is of the commands, so
-// that a repeated report is known from a different one. Types are the search attributes that the namespace has
-// registered.
+// CompleteTask is the outcome of a workflow task. Hash is the hash of the commands, which identifies a repeated report.
+// Types are the search attributes that the namespace has registered.
 type CompleteTask struct {
 	Number int64
 	Holder
 	Commands []protocol.Command
 	Hash     string
-	// Former gives the hash that a release before this one took of the same commands; nil: none is known.
-	// Without it a worker that repeats its report across an upgrade would be refused as contradicting itself.
+	// Former returns the hash that an earlier release computed of the same commands; nil: unknown. Without it, a worker
+	// that repeats its report across an upgrade would be refused for a contradiction.
 	Former  func() string
 	Types   map[string]string
 	Carry   []Signal           // those that Unreceived of the last command names
@@ -97,7 +96,8 @@ func (in CompleteTask) decide(st *step) error {
 	}
 	st.carry, st.ends = in.Carry, in.Ends
 	st.knows = st.Task.Sessions
-	// From here on the task has ended for the step. What the commands do may make a new one, and two may never be open.
+	// From here on the task has ended for the step. The commands may create a new one, and two tasks must never be
+	// open.
 	task := st.Task
 	st.Task = nil
 	// Members of a group that are sent again take no sequence, so they go before anything is numbered.
@@ -111,12 +111,12 @@ func (in CompleteTask) decide(st *step) error {
 				st.fresh = k
 			}
 		}
-		// Before the commands change what is open: which signals the code has handled is judged by what it was
-		// shown.
+		// This runs before the commands change the open steps: the signals that the code has handled follow from what
+		// it was shown.
 		st.look(task, in)
 		st.saw(shown)
-		// The waits end before the commands are taken, so that history has an answer before what the code did
-		// with it.
+		// The waits end before the commands are applied, so that the history contains the result of a wait before the
+		// code's reaction.
 		commands = st.settleWaits(in.Commands, commands)
 	}
 	if err := st.commands(commands); err != nil {
@@ -218,8 +218,8 @@ func problemOf(f protocol.Failure) string {
 	return fmt.Sprintf("at command %d: %s", f.Sequence, f.Message)
 }
 
-// waiting recognises the report by which the published SDKs say that a task brought nothing new: by type, or by
-// the beginning of the message in older ones.
+// waiting recognizes the report by which the published SDKs state that a task had no new events: by type, or by the
+// beginning of the message in older SDKs.
 func waiting(f protocol.Failure) bool {
 	return strings.EqualFold(strings.TrimSpace(f.Type), protocol.FailureWaiting) ||
 		strings.HasPrefix(strings.ToLower(f.Message), "workflow task waiting for scheduled history:")
@@ -257,7 +257,7 @@ func (in HeartbeatTask) decide(st *step) error {
 	return nil
 }
 
-// LeaseExpired is why a delivery ended that was neither completed nor renewed.
+// LeaseExpired is the reason of a delivery that was neither completed nor renewed in time.
 const LeaseExpired = "lease_expired"
 
 // ReleaseTask ends a delivery of a workflow task without an outcome while its worker lives. Undone: it never reached
@@ -299,8 +299,8 @@ func (in ReleaseTask) decide(st *step) error {
 	return nil
 }
 
-// release makes the task ready again whose worker lives, or quarantines it. A hand-back alone never quarantines,
-// since a worker that drains says nothing about the task.
+// release makes the task of a live worker ready again, or quarantines it. A return alone never quarantines a task,
+// since a drain implies nothing about the task.
 func (t *Task) release(now history.Time, why string, undone, counts bool) {
 	if undone {
 		t.Attempt--
@@ -429,10 +429,9 @@ func (in Repair) decide(st *step) error {
 	return nil
 }
 
-// holdsTask checks a report about workflow task n. The order matters to callers, since the reason says what to
-// do: first whether the task exists, then whether this very report was accepted before (also when that closed
-// the run), then the run, the lease, its owner, its delivery and its time. See the glossary of refusals in
-// protocol.
+// holdsTask checks a report about workflow task n. The order of the checks matters to callers, since the reason
+// determines their reaction: first whether the task exists, then whether the same report was accepted before (also if
+// it closed the run), then the run, the lease, its owner, its delivery and its time. See the refusals in protocol.
 func (st *step) holdsTask(n int64, h Holder, hash string, former func() string) error {
 	id := func() string { return TaskID(st.ID, n) } // of refusals, which are rare
 	if n > st.Tasks {
@@ -473,7 +472,7 @@ func (st *step) holdsTask(n int64, h Holder, hash string, former func() string) 
 	return nil
 }
 
-// taskStatus is how refusals call the state of workflow task n. One that is not the open task has ended.
+// taskStatus returns the state of workflow task n for refusals. A task that is not the open one has ended.
 func taskStatus(t *Task, n int64) string {
 	if t == nil || t.Number != n {
 		return "completed"

@@ -38,7 +38,7 @@ type RunReader interface {
 	// That is enough to find the holder of a lease.
 	Step(ctx context.Context, id string, seq int64) (*engine.Run, error)
 	Runs(ctx context.Context, q RunQuery) (RunList, error) // newest start first
-	// Uncarried returns those search attributes in the list that no run of the namespace has. It reads the index once per
+	// Uncarried returns the given search attributes that no run of the namespace has. It reads the index once per
 	// attribute, independently of the number of runs.
 	Uncarried(ctx context.Context, namespace string, attributes []string) ([]string, error)
 	// RunCounts counts all runs of one namespace.
@@ -123,7 +123,7 @@ type DueReader interface {
 
 // QueueReader reads task queues: their tasks and their settings.
 type QueueReader interface {
-	// Queues counts the tasks of a namespace, or of all namespaces if it is empty, by queue and kind. Leased counts only
+	// Queues counts the tasks of a namespace, or of all if it is empty, by queue and kind. Leased counts only
 	// leased tasks and does not read the others.
 	Queues(ctx context.Context, namespace string) ([]QueueStats, error)
 	// QueuesUpTo counts the waiting tasks of one namespace by queue, kind and state. It counts and reads at most most
@@ -137,7 +137,7 @@ type QueueReader interface {
 	QueueLeases(ctx context.Context, k engine.QueueKey, limit int) ([]QueueLease, error)
 	// QueueOrder lists the ready tasks of a queue in the order of dispatch, by kind, at most limit.
 	QueueOrder(ctx context.Context, k engine.QueueKey, limit int) ([]ReadyTask, error)
-	// ReadyOn lists the ready activities on these routes, which a claim reported, in the order of dispatch, at most limit
+	// ReadyOn lists the ready activities on these routes, which a claim reported, in dispatch order, at most limit
 	// per route.
 	ReadyOn(ctx context.Context, namespace string, routes []string, limit int) ([]engine.Activity, error)
 	// OldestReady lists the ready tasks of one kind in a queue that are ready for longest, at most limit. The Seq of a

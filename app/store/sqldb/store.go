@@ -72,7 +72,7 @@ type Config struct {
 	Known int64 // the newest schema this binary knows
 	// Unblock ends the transactions of other apps that hold locks and are paused; nil when there are no others.
 	Unblock func(context.Context) error
-	// Opened is called before the first batch, with the number of the last committed batch. Committed is called with the
+	// Opened is called before the first batch with the number of the last committed batch. Committed is called with the
 	// number of each batch after its commit and before its callers get a response; nil: batches are not counted.
 	Opened    func(app string, batch int64) error
 	Committed func(batch int64)

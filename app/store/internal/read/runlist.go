@@ -36,7 +36,7 @@ const (
 //   - A condition that few runs satisfy leads: all runs of its index range are read, sorted and filtered by the others.
 //   - Else the runs are walked from the newest on, by an index in this order (of the namespace, a status, one value of
 //     an attribute), a window at a time, and filtered by the conditions.
-//   - Times of an attribute are walked as well, from the start of the newest run that has the attribute: an index groups
+//   - Times of an attribute are walked as well, from the start of the newest run with the attribute: an index groups
 //     the runs that start within 71 minutes, which are then sorted.
 //   - A wide range of other values is read completely if the walk does not soon fill a page.
 //   - A choice of which each part has an index is listed part by part.
