@@ -30,7 +30,7 @@ type Code struct {
 // signals that the worker was not shown.
 func (st *step) carried(c protocol.Command) []Signal {
 	list := slices.Clone(st.carry)
-	// The code buffers its signals itself and has named those that it did not receive, so the stored ones are not
+	// The code buffers its signals itself and has named the signals that it did not receive, so the stored ones are not
 	// passed on again.
 	if !c.Buffers {
 		for k, s := range st.Unread.All() {

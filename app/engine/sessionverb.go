@@ -245,7 +245,7 @@ func (s *Session) fail(worker, cause, detail string, now history.Time) protocol.
 	return e
 }
 
-// ended returns the timeline entry for the end of a holding. It counts the running attempts; the store adds those that
+// ended returns the timeline entry for the end of a holding. It counts running attempts; the store adds attempts that
 // have ended.
 func (s *Session) ended(now history.Time, what, by, why string) protocol.SessionEvent {
 	e := protocol.SessionEvent{

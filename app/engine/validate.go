@@ -24,7 +24,7 @@ var Supported = []protocol.CommandType{
 }
 
 // Validate checks all commands before anything is written. The error names the field of the first invalid command, like
-// commands.3.activity_type. Limits on open steps include those that the run already has: every step loads all of them.
+// commands.3.activity_type. Limits include the steps that are already open: every step of a run loads all of them.
 func Validate(s *Run, commands []protocol.Command) error {
 	if len(commands) == 0 {
 		return protocol.Invalid(

@@ -20,7 +20,7 @@ type LogPart struct {
 	Lines []protocol.LogLine
 }
 
-// LogSum is how much is kept of an attempt's lines.
+// LogSum is the stored size of an attempt's log lines.
 type LogSum struct {
 	Delivery int64
 	Size     int64 // see protocol.LogSize

@@ -11,10 +11,10 @@ import (
 // DefaultNamespace is always there.
 const DefaultNamespace = "default"
 
-// DefaultRetentionDays is how long closed runs are kept where a namespace does not say it.
+// DefaultRetentionDays is the retention of closed runs if a namespace sets none.
 const DefaultRetentionDays = 30
 
-// Namespace keeps ids, queues, sessions and listings apart.
+// Namespace is a separate set of IDs, queues, sessions and listings.
 type Namespace struct {
 	Name          string       `json:"-"`
 	Description   string       `json:"description,omitempty"`
@@ -26,14 +26,14 @@ type Namespace struct {
 	CreatedAt        history.Time      `json:"-"`
 	// Own are the quotas that are not those of the settings.
 	Own protocol.QuotaValues `json:"quotas,omitzero"`
-	// Usage is what its runs and schedules take, as of the last exchange; CountedAt is when they were counted last.
+	// Usage is the usage by its runs and schedules, as of the last exchange; CountedAt is the time of the last count.
 	Usage     engine.Usage `json:"usage,omitzero"`
 	CountedAt history.Time `json:"counted_at,omitzero"`
-	// Unknown is what a later build stored in the row; it is written again as it is.
+	// Unknown holds fields that a later build stored in the row; they are written back unchanged.
 	Unknown map[string]json.RawMessage `json:"-"`
 }
 
-// Retention is how many days closed runs are kept.
+// Retention returns the number of days for which closed runs are stored.
 func (n Namespace) Retention() int {
 	if n.RetentionDays == 0 {
 		return DefaultRetentionDays
@@ -49,7 +49,7 @@ type UsageCount struct {
 	Row     Namespace
 }
 
-// Contents is a bounded look at what a namespace holds, for its removal.
+// Contents is a limited part of the content of a namespace, for its removal.
 type Contents struct {
 	Runs      []string
 	Sessions  []engine.SessionKey
@@ -57,7 +57,7 @@ type Contents struct {
 	Schedules []engine.ScheduleKey
 }
 
-// Empty says that nothing was found.
+// Empty reports whether the namespace has no content.
 func (c Contents) Empty() bool {
 	return len(c.Runs)+len(c.Sessions)+len(c.Workers)+len(c.Schedules) == 0
 }

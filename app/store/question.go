@@ -56,9 +56,9 @@ type Questions interface {
 	Question(ctx context.Context, id string) (Question, error)
 	// Unlease puts a question back in line; attempt 0 means whichever is under way.
 	Unlease(ctx context.Context, id string, attempt int64) error
-	// Settle takes the reply of the lease that is under way and lives; false when there is none such.
+	// Settle stores the reply of the current, unexpired lease; false if there is no such lease.
 	Settle(ctx context.Context, q Question, r Reply) (bool, error)
-	// Reply is the answer, once there is one.
+	// Reply returns the reply, if there is one.
 	Reply(ctx context.Context, id string) (Reply, bool, error)
 	// Tally counts the questions of a kind in a namespace that are not answered, by queue.
 	Tally(ctx context.Context, namespace string, kind protocol.TaskKind) (map[string]protocol.QueryTally, error)

@@ -31,8 +31,8 @@ type Reader interface {
 type RunReader interface {
 	Workflow(ctx context.Context, k engine.WorkflowKey) (engine.Workflow, error)
 	Run(ctx context.Context, id string) (*engine.Run, error) // with all that is open in it
-	// OpenRuns are those of the runs that are open, each with all that is open in it, as of one moment; in two statements,
-	// however many they are.
+	// OpenRuns returns the open ones of these runs, with all their open rows, in one snapshot. It uses two statements
+	// for any number of runs.
 	OpenRuns(ctx context.Context, ids []string) (map[string]*engine.Run, error)
 	// Step returns a run with one of its open activities and without its other open rows; with 0 without any activity.
 	// That is enough to find the holder of a lease.
@@ -67,12 +67,12 @@ type HistoryReader interface {
 
 // LogReader knows what the code of activities logged.
 type LogReader interface {
-	// Logs are the parts of an attempt's lines behind a number, at most limit. LogSums says, for each attempt of an
-	// activity of which there are lines, how much is kept.
+	// Logs returns the parts of an attempt's log lines after a number, at most limit. LogSums returns the stored size
+	// for each attempt of an activity with log lines.
 	Logs(ctx context.Context, k AttemptKey, after int64, limit int) ([]LogPart, error)
 	LogSums(ctx context.Context, run string, seq int64) ([]LogSum, error)
-	// OldLogs lists lines stored before a time, oldest first, at most limit; FirstLog is when the oldest were, zero when
-	// there are none.
+	// OldLogs lists lines stored before a time, oldest first, at most limit. FirstLog returns the time of the oldest
+	// line, zero if there are none.
 	OldLogs(ctx context.Context, before time.Time, limit int) ([]LogKey, error)
 	FirstLog(ctx context.Context) (time.Time, error)
 }
@@ -83,24 +83,24 @@ type SessionReader interface {
 	Sessions(ctx context.Context, q SessionQuery) ([]engine.Session, error)
 	// SessionCounts counts all that have anything to show, of one namespace or of all.
 	SessionCounts(ctx context.Context, namespace string) (map[protocol.SessionStatus]int, error)
-	// SessionCountsUpTo counts those of one namespace no further than most of each status, and so reads little more.
+	// SessionCountsUpTo counts the sessions of one namespace, at most most per status, and reads little more than that.
 	SessionCountsUpTo(ctx context.Context, namespace string, most int) (map[protocol.SessionStatus]int, error)
 	// Timeline returns the newest limit entries with a number below before (0: no bound), oldest first.
 	Timeline(ctx context.Context, k engine.SessionKey, before int64, limit int) ([]TimelineEntry, error)
 	// LastActivity returns when the holder of a session that was read last did something in it. The row may lag behind
 	// that.
 	LastActivity(ctx context.Context, s *engine.Session) (history.Time, error)
-	// SessionHistory returns the events that ended attempts in a session, newest first, those before one of them unless
-	// that is zero.
+	// SessionHistory returns the events that ended attempts in a session, newest first, before a given event unless it
+	// is zero.
 	SessionHistory(ctx context.Context, k engine.SessionKey, before RunEvent, limit int) ([]RunEvent, error)
 	SessionTasks(ctx context.Context, k engine.SessionKey, limit int) ([]engine.Activity, error) // open ones, leased first
 }
 
-// WorkerReader knows workers, and what they hold.
+// WorkerReader reads workers, their leased tasks and their sessions.
 type WorkerReader interface {
 	Worker(ctx context.Context, k engine.WorkerKey) (engine.Worker, error)
 	Workers(ctx context.Context, q WorkerQuery) ([]engine.Worker, error)
-	// Owned lists what is leased to a worker, of one incarnation or of all when that is empty.
+	// Owned lists the tasks leased to a worker, of one incarnation or of all if it is empty.
 	Owned(ctx context.Context, k engine.WorkerKey, incarnation string) ([]TaskRef, error)
 	// Suspects lists the open tasks of a namespace that are suspects of the loss of a process, or of all when it is empty.
 	Suspects(ctx context.Context, namespace string) ([]SuspectRef, error)
@@ -110,8 +110,8 @@ type WorkerReader interface {
 
 // DueReader knows what time moves forward.
 type DueReader interface {
-	// Due lists what is due at or before now, oldest first, at most limit; NextDue is the earliest due time after one,
-	// zero when there is none, and the store's time.
+	// Due lists rows due at or before now, oldest first, at most limit. NextDue returns the earliest due time after a
+	// given one, zero if there is none, and the store's time.
 	Due(ctx context.Context, now time.Time, limit int) ([]Due, error)
 	NextDue(ctx context.Context, after time.Time) (next, now time.Time, err error)
 	// DueActivities lists the activities of one namespace that are due at or before now, oldest first, at most limit.
@@ -186,11 +186,12 @@ type NamespaceReader interface {
 	) (engine.Usage, error)
 	// HeldRuns lists runs of a namespace whose first task a quota holds back, oldest first, at most limit.
 	HeldRuns(ctx context.Context, namespace string, limit int) ([]string, error)
-	// Contents looks at what a namespace holds, at most limit of each kind.
+	// Contents returns a part of a namespace's content, at most limit rows of each kind.
 	Contents(ctx context.Context, namespace string, limit int) (Contents, error)
 	// Outdated lists closed runs that ended before a time, oldest end first, at most limit.
 	Outdated(ctx context.Context, namespace string, before time.Time, limit int) ([]engine.Head, error)
-	// FirstClosed is when the closed run that is kept longest ended, zero when no run has closed.
+	// FirstClosed returns the time at which the closed run that has been stored longest ended, zero if no run has
+	// closed.
 	FirstClosed(ctx context.Context, namespace string) (time.Time, error)
 	// Forgettable lists sessions of a namespace whose rows are gone and whose timelines end before a time, at most limit.
 	Forgettable(ctx context.Context, namespace string, before time.Time, limit int) ([]engine.SessionKey, error)
@@ -229,7 +230,7 @@ type RunQuery struct {
 	AfterStart history.Time
 	AfterRun   string
 	Limit      int
-	// Budget is how long a listing that no index bounds may continue reading; 0: to its end.
+	// Budget is the time for which a listing that no index limits may continue to read; 0: to its end.
 	Budget time.Duration
 }
 
@@ -263,10 +264,10 @@ func TypeColumn(kind, typ string) string {
 	return typ
 }
 
-// RunField is what a condition looks at.
+// RunField is the field of a run that a condition tests.
 type RunField string
 
-// The fields of runs. Attribute is a search attribute, the others stand in the run's own row.
+// The fields of runs. FieldAttribute is a search attribute, the others are columns of the run's row.
 const (
 	FieldAttribute   RunField = "attribute"
 	FieldType        RunField = "type"
@@ -281,12 +282,11 @@ const (
 	FieldStuck       RunField = "stuck" // Present: the run is stuck, Absent: it is not
 )
 
-// Comparison is how a condition compares.
+// Comparison is the operator of a condition.
 type Comparison string
 
-// The comparisons. In is one of the values, NotIn none of them, Prefix a text that begins so, Between from the first
-// value to the second; Present and Absent ask whether there is a value at all. Next to Absent, what has no value
-// satisfies nothing.
+// The operators. In: one of the values. NotIn: none of them. Prefix: a text with this prefix. Between: from the first
+// value to the second. Present and Absent: whether there is a value. A run without a value only satisfies Absent.
 const (
 	In      Comparison = "in"
 	NotIn   Comparison = "not in"
@@ -300,9 +300,9 @@ const (
 	Absent  Comparison = "absent"
 )
 
-// Condition is one test of a run. Values of search attributes are keys of the engine; one of several values of an
-// attribute is enough, and for NotIn all have to differ. With Any it is a choice and nothing else of it counts: of one
-// list of it all conditions hold.
+// Condition is one test of a run. Values of search attributes are keys of the engine. If an attribute has several
+// values, one match is enough, and for NotIn all must differ. If Any is set, the other fields are ignored: the
+// condition is a choice of lists, and all conditions of one list must hold.
 type Condition struct {
 	Field  RunField
 	Name   string // of the search attribute

@@ -32,9 +32,9 @@ var (
 
 // Store is the durable storage of an app. All methods may be called from any goroutine.
 type Store interface {
-	// Commit runs one change in the next batch and returns the Answer of the Decide whose writes were stored: durable
-	// when the error is nil. An error of Decide is returned as it is and leaves nothing behind. A cancelled ctx ends
-	// the waiting, never the change.
+	// Commit runs one change in the next batch and returns the Answer of the Decide whose writes were committed: it is
+	// durable if the error is nil. An error of Decide is returned unchanged, and nothing is written. A cancelled ctx
+	// ends the wait, never the change.
 	Commit(ctx context.Context, c Change) (any, error)
 	// Claim leases ready tasks from the backlog, after the writes of the batch it travels in. It may return fewer than
 	// asked, or none.
@@ -49,8 +49,8 @@ type Store interface {
 	// About estimates the store's clock without a query: it may be a little behind, never ahead. It
 	// serves to show the age of data, not to expire leases. Zero: not known yet.
 	About() time.Time
-	// Unusable receives one error when this process has to stop: store.ErrSchema if another process migrated the database
-	// beyond what this binary may serve, store.ErrDamaged if the database is damaged.
+	// Unusable receives one error if this process has to stop: store.ErrSchema if another process migrated the database
+	// to a schema that this binary may not serve, store.ErrDamaged if the database is damaged.
 	Unusable() <-chan error
 	// ClockJumps has an entry for each jump of the store's clock that this process found, once the leases follow the
 	// clock.
@@ -90,8 +90,8 @@ func (j ClockJump) Direction() (way string, by time.Duration) {
 	return "forward", j.By
 }
 
-// Schema is the version of a database's schema: the one found, 0 where there is none yet, and the one this release
-// works with. Refused is an ErrSchema when the one found is newer than this binary may serve.
+// Schema is the version of a database's schema: the version found, 0 for an empty database, and the version of this
+// release. Refused is an ErrSchema if the version found is newer than this binary may serve.
 type Schema struct {
 	Found, Wanted int64
 	Refused       error
@@ -174,8 +174,8 @@ type Keys struct {
 	Queues     []engine.QueueKey // for a decision about them; Rows.Queue needs no naming
 }
 
-// Rows are what Decide sees: the committed rows with the writes of the changes before it in the batch. Nothing in them
-// may be changed; a decision works on a Fork. A row that does not exist is nil.
+// Rows are the input of Decide: the committed rows with the writes of earlier changes in the batch. They must not be
+// modified; a decision works on a Fork. A row that does not exist is nil.
 type Rows interface {
 	Workflow(engine.WorkflowKey) *engine.Workflow
 	Run(id string) *engine.Run
@@ -187,7 +187,7 @@ type Rows interface {
 	FormerChild(engine.FormerKey) *engine.FormerChild
 	BoundChildren(engine.WorkflowKey) []*engine.FormerChild
 	Worker(engine.WorkerKey) *engine.Worker
-	// Holding is how many sessions a worker of Needs holds at now, next to the one named.
+	// Holding returns the number of sessions that a worker of Needs holds at now, without the given one.
 	Holding(w engine.WorkerKey, beside engine.SessionKey, now time.Time) int
 	Receipt(ReceiptKey) *Receipt
 	Token(id string) *Token
@@ -200,7 +200,7 @@ type Rows interface {
 	Queue(engine.QueueKey) *engine.Queue
 	// EpochFloor is the highest epoch of any removed session of the namespace. A new epoch is higher.
 	EpochFloor(namespace string) int64
-	// Quotas is how much of its quotas a namespace uses, as this process knows it.
+	// Quotas returns the namespace's usage of its quotas, as this process knows it.
 	Quotas(namespace string) engine.QuotaStanding
 }
 
@@ -224,8 +224,8 @@ type Writes struct {
 	Schedules  []engine.ScheduleDecision // their starts and ends are other writes of the same change
 	// DropTimelines removes the timelines of sessions. The sessions must be loaded.
 	DropTimelines []engine.SessionKey
-	// DropNamespaces removes namespaces with what belongs to nothing else in them, the timelines of their sessions too;
-	// audits stay, and lanes for a day.
+	// DropNamespaces removes namespaces with all their rows, including timelines of their sessions; audits stay, and
+	// lanes stay for a day.
 	DropNamespaces []string
 	// DropLanes removes routing keys that no queue had ready tasks of for a day. Claims then no longer search for them.
 	DropLanes bool
@@ -373,7 +373,7 @@ type Lane struct {
 	Priority      int
 }
 
-// Changed is what a batch touched.
+// Changed is the notice of a batch's changes.
 type Changed struct {
 	Runs     []RunChange
 	Sessions []engine.SessionKey

@@ -32,7 +32,7 @@ type UnservedRun struct {
 	Stuck *engine.Stuck
 }
 
-// StuckCount is how many runs of a namespace are stuck for a reason.
+// StuckCount is the number of runs of a namespace that are stuck for a reason.
 type StuckCount struct {
 	Namespace string
 	Reason    protocol.WaitReason

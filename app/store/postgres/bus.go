@@ -332,7 +332,7 @@ func hangUp(c *pgx.Conn) {
 	}
 }
 
-// listen connects and listens: from its return on nothing goes by unheard until the connection breaks.
+// listen connects and listens: after it returns, no notice is missed until the connection breaks.
 func (b *bus) listen(ctx context.Context) (*pgx.Conn, error) {
 	c, err := b.connect(ctx)
 	if err != nil {
@@ -345,7 +345,7 @@ func (b *bus) listen(ctx context.Context) (*pgx.Conn, error) {
 	return c, nil
 }
 
-// listening hears the others, and listens again when it has to.
+// listening receives notices of other apps, and reconnects if necessary.
 func (b *bus) listening(c *pgx.Conn, s *sqldb.Store) {
 	for wait := apart; ; {
 		if c != nil {

@@ -75,8 +75,8 @@ func (c *conn) leave(ctx context.Context) error {
 	return nil
 }
 
-// longestTrip is how long the server may take for what is sent together. It is for a network that swallows everything,
-// which no time-out of the connection itself notices.
+// longestTrip is the maximum time of one round trip. It covers a network that drops all packets, which no time-out of
+// the connection detects.
 const longestTrip = 30 * time.Second
 
 func (c *conn) deadline() { _ = c.c.PgConn().Conn().SetDeadline(time.Now().Add(longestTrip)) }

@@ -12,7 +12,7 @@ import (
 	"github.com/sojourn-run/sojourn/app/store/sqldb"
 )
 
-// Inspect looks which schema the database of a postgres:// URL has, and changes nothing.
+// Inspect returns the schema of the database at a postgres:// URL, and changes nothing.
 func Inspect(ctx context.Context, url string) (store.Schema, error) {
 	s, err := inspect(ctx, url)
 	if err != nil {

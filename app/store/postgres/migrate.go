@@ -21,7 +21,7 @@ const migrating = 0x736f6a6f75726e
 const migrator = "sojourn migration"
 
 const (
-	// mostMigration is how long a process waits for another one to migrate.
+	// mostMigration is the time for which a process waits for another process to migrate.
 	mostMigration = 5 * time.Minute
 	// between is the interval between two tries for the lock; only a process with a pending migration tries.
 	between = 200 * time.Millisecond
@@ -119,7 +119,7 @@ func takeTurn(ctx context.Context, db *sql.DB, c *sql.Conn) error {
 	}
 }
 
-// stillFor is how long a process that migrates may do nothing.
+// stillFor is the time for which a migrating process may be idle.
 var stillFor = 30 * time.Second
 
 // endMigrator terminates the backend that holds the migration lock if all of that process's connections have been idle

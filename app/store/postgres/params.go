@@ -95,8 +95,8 @@ const (
 	mostAround = 128
 )
 
-// lent is the buffer in which the driver puts together what it sends: it would make one anew for all that is more than
-// 1 KB. To the driver it is a message without a byte.
+// lent is the buffer in which the driver composes its messages: it would allocate a new one for everything above 1 KB.
+// The driver treats it as a message without content.
 type lent struct {
 	buf  []byte
 	used int // of what was sent last

@@ -34,9 +34,9 @@ const (
 	readers = 7 // where the pool is not bounded
 )
 
-// Open connects to the database of a postgres:// URL, migrates it and opens the store. The role needs to own the schema
-// it works in. An App that is named has to be one of a kind among the processes on the database; without a name it gets
-// a new one. A server that is not there yet is waited for when opts says whom to tell.
+// Open connects to the database of a postgres:// URL, migrates it and opens the store. The role needs to own the
+// schema. A given App must be unique among the processes on the database; without a name it gets a new one. Open waits
+// for an unreachable server if opts has a Waiting function.
 func Open(ctx context.Context, url string, opts sqldb.Options) (*sqldb.Store, error) {
 	return OpenFrom(ctx, func() (string, error) { return url, nil }, opts)
 }

@@ -32,7 +32,7 @@ const (
 	asked    = 250 * time.Millisecond
 )
 
-// mostAlone is the most changes that one round tries one by one, since each of them costs a transaction.
+// mostAlone is the maximum number of changes that one round tries one by one, since each of them costs a transaction.
 const mostAlone = 16
 
 var errStillLocked = errors.New("its rows are locked by a transaction that does not end")
@@ -60,7 +60,7 @@ func (s *Store) setAside(items []*pending) {
 	}
 }
 
-// after is how long the next try waits, somewhat at random: apps that met each other must not meet again.
+// after returns the delay before the next try, with jitter: apps that were in conflict must not retry at the same time.
 func after(tries int) time.Duration {
 	d := min(firstRetry<<min(tries, 16), lastRetry)
 	return d/2 + rand.N(d)
@@ -154,7 +154,7 @@ func (s *Store) lookAgain() {
 	}
 }
 
-// alarm rings when something that was put off is due; never when nothing was.
+// alarm returns a channel that fires when a deferred change or claim is due; nil if there is none.
 func (s *Store) alarm() <-chan time.Time {
 	var at time.Time
 	earlier := func(t time.Time) {

@@ -29,7 +29,7 @@ func (r *run) reindex(next json.RawMessage) {
 	}
 }
 
-// gatherAttributes adds the rows of one run, and what of it goes first.
+// gatherAttributes adds the rows of one run to insert, and its rows to delete before.
 func (b *batch) gatherAttributes(r *run, rows, gone *db.Rowset) {
 	if !r.attributed {
 		return

@@ -12,12 +12,10 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// A batch is the working copy of the rows that its changes touch. The second change of a run in one batch has
-// to see the first, and nothing may be seen by anyone else before COMMIT; hence a copy, and marks for what to
-// write.
+// A batch is the working copy of the rows that its changes affect. The second change of a run in one batch must see the
+// first, and no other reader may see either before COMMIT. So the batch has copies, and marks for the rows to write.
 
-// batch is one transaction in the making: the rows it loaded with the writes of its changes on top, and what of
-// that has to be written.
+// batch is one transaction in preparation: the loaded rows, modified by its changes, with marks for the rows to write.
 type batch struct {
 	s      *Store
 	number int64
@@ -128,8 +126,8 @@ type run struct {
 	activities, timers, waits, signals, unread, updates, children, attached, owed map[int64]bool
 }
 
-// settled are the columns of a run's row that change seldom and stand in indexes. An update that names them
-// writes those index entries anew, even with the same value.
+// settled are the columns of a run's row that change seldom and are indexed. An UPDATE that sets them rewrites the
+// index entries even if the value is the same.
 type settled struct {
 	status  protocol.RunStatus
 	closed  int64
@@ -212,8 +210,8 @@ type taskKey struct {
 	seq int64 // 0: the workflow task
 }
 
-// appended is what a batch adds to a history: the events, of which the first were written, and of the others the
-// payloads and, as far as there are any, the sessions of the attempts that they end.
+// appended holds the events that a batch adds to a history: the number of events already written, and for the others
+// the payloads and, if any, the sessions of the attempts that they end.
 type appended struct {
 	list           []history.Event
 	bytes, written int
@@ -262,7 +260,7 @@ func (r *run) written() {
 	clear(r.owed)
 }
 
-// mark records that a row changed; had says whether it is stored, and only the first mark knows.
+// mark records that a row changed; had reports whether it is stored, and only the first mark of a row counts.
 func mark(m *map[int64]bool, seq int64, had bool) {
 	if *m == nil {
 		*m = map[int64]bool{}
@@ -277,7 +275,7 @@ func (b *batch) send(calls ...*db.Call) error {
 	if len(calls) == 0 {
 		return nil
 	}
-	// The one round trip is the one that commits. Anything sent before it would be a second one.
+	// The single round trip is the one that commits. Anything sent before would be a second one.
 	if b.recalled && !b.passed {
 		return errForgotten
 	}
@@ -297,7 +295,7 @@ func (b *batch) send(calls ...*db.Call) error {
 	return err
 }
 
-// opened are the calls that are to be sent with the next ones, for who cannot wait for that.
+// opened returns the calls deferred to the next round trip, for a caller that cannot wait for it.
 func (b *batch) opened() (calls []*db.Call) {
 	calls, b.later = b.later, nil
 	return calls
@@ -365,9 +363,8 @@ func (b *batch) Worker(k engine.WorkerKey) *engine.Worker {
 	return nil
 }
 
-// Holding counts what the batch has of a session by the batch's own row, and all others as they are stored.
-// That includes sessions whose rows another transaction has locked: the batch asked for them and did not get
-// them, and leaving them out would let a worker pass its cap.
+// Holding counts sessions in the batch by the batch's rows, and all others by the stored ones. This includes sessions
+// whose rows another transaction has locked: without them, a worker could exceed its limit.
 func (b *batch) Holding(w engine.WorkerKey, beside engine.SessionKey, now time.Time) int {
 	n := 0
 	for _, h := range b.holding[w] {

@@ -117,9 +117,8 @@ const (
 	mostPast     = 3 << 20 // bytes of it: what a page of history may have, so that what is kept can be shown
 )
 
-// cache is what the committer remembers between batches. Runs, sessions, workers and workflows are used only
-// when no other process writes the database. Where a run or an activity belongs, and what a run's past was,
-// never changes, so that is used everywhere.
+// cache holds the committer's cached rows. Runs, sessions, workers and workflows are used only if no other process
+// writes the database. The workflow of a run or activity, and the past of a run, never change, so they are always used.
 type cache struct {
 	runs      *lru[string, *run]
 	heads     *lru[string, head] // of runs that only claims looked at lately
@@ -134,7 +133,7 @@ type cache struct {
 	floors    map[string]int64 // nil: not read yet
 }
 
-// historyBytes is how much history is kept by a process that may use so many bytes of memory.
+// historyBytes returns the size of the history cache for a process with this memory limit.
 func historyBytes(memory int64) int {
 	if memory <= 0 {
 		return mostHistory
@@ -242,7 +241,7 @@ func (c *cache) remember(b *batch, trusted bool) {
 // weight is the memory that a history uses in the cache: its payloads, and a few hundred bytes for each event.
 func (p *past) weight() int { return p.bytes + 256*(len(p.events)+1) }
 
-// weight is how much a run takes of a cache of runs.
+// weight returns the weight of a run in a cache of runs.
 func (r *run) weight() int {
 	return 1 + (r.Activities.Len()+r.Timers.Len()+r.Waits.Len()+r.Signals.Len()+r.Unread.Len()+r.Updates.Len()+
 		r.Children.Len()+r.Attached.Len())/4
@@ -266,8 +265,7 @@ func (c *cache) head(id string, r *run) {
 	c.heads.put(id, head{r.Head, r.version, r.stored, r.was}, 1)
 }
 
-// partly returns the remembered head of a run as one of which nothing open is known, nil when there is none of this
-// version.
+// partly returns the cached head of a run without its open rows, or nil if there is none of this version.
 func (c *cache) partly(id string, version int64) *run {
 	h, ok := c.heads.get(id)
 	if !ok || h.version != version {
@@ -290,7 +288,7 @@ func (c *cache) seen(b *batch) {
 	}
 }
 
-// append lengthens what is kept of a history. Events that do not follow on it replace it.
+// append extends the cached part of a history. Events that do not continue it replace it.
 func (c *cache) append(id string, evs appended, open bool) {
 	if !open {
 		c.history.drop(id)

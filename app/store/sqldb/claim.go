@@ -21,7 +21,7 @@ import (
 // mostClaimed is the maximum number of tasks of one claim: a batch with thousands of leases would delay all others.
 const mostClaimed = 256
 
-// pick is a ready task that a claim found, and may lease.
+// pick is a ready task that a claim read and may lease.
 type pick struct {
 	taskKey
 	priority, rank, readyAt int64

@@ -26,11 +26,11 @@ const (
 	mostCleanUp = 32
 )
 
-// maxLocked is how often a batch that meets a lock during its writes is retried at once before it is split. Most locks
-// belong to a batch of another app, which commits within milliseconds.
+// maxLocked is the number of times that a batch that meets a lock during its writes is retried at once before it is
+// split. Most locks belong to a batch of another app, which commits within milliseconds.
 const maxLocked = 2
 
-// maxRaces is how often a batch that lost a race is retried before its callers get an error.
+// maxRaces is the number of times that a batch is retried after conflicts before its callers get an error.
 const maxRaces = 20
 
 // outcomeTimeout bounds the wait for a transaction whose connection was lost. Its callers wait for the result; after
@@ -212,8 +212,7 @@ func (s *Store) attempt(items []*pending) (rest []*pending) {
 			class == db.Lost &&
 				races < 2:
 			continue
-		// Nothing is stored, and all callers may try again. What was remembered may be another server's by the
-		// time they do.
+		// Nothing is stored, and all callers may retry. The cache is cleared, since they may then reach another server.
 		case class == db.Unavailable || class == db.Lost:
 			s.cache.clear()
 			s.health.failed.Store(true)
@@ -227,8 +226,8 @@ func (s *Store) attempt(items []*pending) (rest []*pending) {
 			s.refuse(items, fmt.Errorf("commit: %w", err))
 			return nil
 		}
-		// By halves, because one change at fault among hundreds is found in a few tries, and the others are stored
-		// on the way.
+		// By halves, because this finds one failing change among hundreds in a few tries, and stores the others
+		// meanwhile.
 		half := len(items) / 2
 		rest = s.attempt(items[:half])
 		return append(rest, s.attempt(items[half:])...)
@@ -252,9 +251,9 @@ func (s *Store) try(items []*pending) (*batch, error) {
 	return s.tryLoaded(items, false)
 }
 
-// tryLoaded runs one batch over rows that it has read, except for ids that it may assume to be free. The order
-// is fixed: decide, route the tasks that became ready, rank them, hand them to pollers that wait, write. Claims
-// come after the first write, with which the first of them is sent, so that they see what the changes of the same batch
+// tryLoaded runs one batch over rows that it has read, except for IDs that it may assume to be free. The order is
+// fixed: decide, route the tasks that became ready, rank them, dispatch them to waiting pollers, write. Claims follow
+// the first write, and the first of them is sent with it, so that they see the tasks that the changes of the same batch
 // made ready.
 func (s *Store) tryLoaded(items []*pending, assume bool) (*batch, error) {
 	s.batch++
@@ -276,7 +275,7 @@ func (s *Store) tryLoaded(items []*pending, assume bool) (*batch, error) {
 	return b, nil
 }
 
-// carryOut writes what was decided, and leases what the batch's claims find behind that.
+// carryOut writes the decisions, and then leases the tasks that the batch's claims find.
 func (b *batch) carryOut() error {
 	if err := b.route(); err != nil {
 		return fmt.Errorf("route: %w", err)

@@ -14,9 +14,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// Here the functions that callers brought along are run, in order, each over what the one before it left. A
-// function that fails or panics spoils its own change and no other: its writes are checked as a whole before
-// the first of them is applied.
+// The decision functions of the callers run in order, each over the state that the previous one left. A function that
+// fails or panics affects only its own change: its writes are checked as a whole before the first of them is applied.
 
 // decide runs every change in order over the batch's rows and returns how many it took: fewer than all when their
 // events grow too large.
@@ -273,7 +272,8 @@ type inSession struct {
 // eventBytes is the estimated memory of an event without its payload.
 const eventBytes = 128
 
-// append notes the events of a decision, to be written with the batch. sessions are those of activities that were open.
+// append records the events of a decision, to be written with the batch. sessions are the sessions of activities that
+// were open.
 func (b *batch) append(d *engine.Decision, payloads [][]byte, sessions []inSession) {
 	if len(d.Events) == 0 {
 		return
@@ -335,7 +335,7 @@ func sameTask(a, b *engine.Task) bool {
 	return a.State == b.State && a.Delivery == b.Delivery && a.Attempt == b.Attempt
 }
 
-// touch is what the batch will tell others about a run.
+// touch returns the batch's notice of a run.
 func (b *batch) touch(h *engine.Head) *store.RunChange {
 	c := b.touched[h.ID]
 	if c == nil {
@@ -380,8 +380,8 @@ func endedBy(events []history.Event, task string) bool {
 	return len(events) > 0 && events[len(events)-1].TaskID == task
 }
 
-// The word of the session changes with it, and with that where its ready tasks stand; that is written with the
-// batch, once, from how the session is at the end.
+// A change of a session may change its routing word, and thereby the routes of its ready tasks; they are written with
+// the batch, once, by the final state of the session.
 func (b *batch) applySession(c *engine.SessionChange) {
 	k := c.Session.Key()
 	s := b.sessions[k]

@@ -31,18 +31,18 @@ type tag struct {
 	stored bool // it has a row
 }
 
-// tiers is how many priorities there are.
+// tiers is the number of priorities.
 const tiers = 10
 
-// prunedEvery is how far the clock of a tier moves until tags that it has overtaken are dropped; a task of
-// weight 1 moves it by a million.
+// prunedEvery is the advance of a tier's clock after which overtaken tags are deleted; a task of weight 1 advances it
+// by a million.
 const prunedEvery = 1000 * 1_000_000
 
 // fair reports whether tasks of a queue have ranks: they do from the first task on that has a fairness key.
 func (b *batch) fair(q QueueKey) bool { return b.fairNow[q] || b.s.queues.fair(q) }
 
 // rank gives every task that became ready its place in the fair order of its queue. Queues without fairness keys cost
-// nothing. On a shared database the tags are locked, always after everything else that is loaded and all at once.
+// nothing. On a shared database the tags are locked in one statement after all other rows.
 func (b *batch) rank(items []*pending) error {
 	type ranked struct {
 		taskKey
@@ -85,7 +85,7 @@ func (b *batch) rank(items []*pending) error {
 			continue
 		}
 		if q := (QueueKey{p.claim.Namespace, p.claim.Queue, p.claim.Kind}); b.s.queues.fair(q) {
-			// A claim may take tasks of any priority, and moves the clock of each that it takes from.
+			// A claim may lease tasks of any priority, and advances the clock of each.
 			for tier := range int64(tiers) {
 				want[tagKey{q, tier, ""}] = true
 			}
@@ -222,8 +222,8 @@ func (b *batch) gatherTags() []*db.Call {
 			fresh.S(k.Namespace).S(k.Queue).S(string(k.Kind)).I(k.tier).S(k.class).I(0)
 		}
 		t.dirty, t.stored = false, true
-		// A class whose tag the clock has passed begins at the clock again, as one without a row does. So old ones
-		// can go.
+		// A class whose tag the clock has passed starts at the clock again, like a class without a row. So old tags can
+		// be deleted.
 		if last, known := b.s.pruned[k]; k.class == "" && t.value > last+prunedEvery {
 			b.s.pruned[k] = t.value
 			if known {
@@ -253,7 +253,7 @@ func (q *queues) anyFair() bool {
 	return len(q.ranked) > 0
 }
 
-// learnFair takes over, after the commit, which queues have ranks from now on, and says whether any is new.
+// learnFair records, after the commit, which queues have ranks from now on, and reports whether any is new.
 func (b *batch) learnFair() bool {
 	if len(b.fairNow) == 0 {
 		return false

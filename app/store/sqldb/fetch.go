@@ -37,9 +37,9 @@ func (b *batch) loadWorkflows(keys map[engine.WorkflowKey]bool) []*db.Call {
 	}, func(v []any) { b.lock(engine.WorkflowKey{Namespace: db.Str(v[0]), ID: db.Str(v[1])}) })
 }
 
-// loadRuns returns the calls that load runs the batch has not got: their heads, and their open rows when open is set.
-// What is remembered of a run is used where the row has the same version, and of its open rows where the database says
-// that they are the same.
+// loadRuns returns the calls that load runs that the batch has not loaded: their heads, and their open rows if open is
+// set. A cached run is used if its row has the same version, and its cached open rows if the database confirms that
+// they are unchanged.
 func (b *batch) loadRuns(ids []string, open bool) []*db.Call {
 	missing, asked := db.NewRowset(record.Runs.Key()), db.NewRowset(remembered)
 	shared, known := b.s.cfg.Dialect.Shared, map[string]*run{}
@@ -137,8 +137,8 @@ func (b *batch) loadChains(keys map[engine.WorkflowKey]bool) []*db.Call {
 	})
 }
 
-// A row may come twice, by its key and as one of its chain. The first one stays: a change may have been decided on
-// it.
+// A row may be returned twice, by its key and as part of its chain. The first one stays: a change may have been decided
+// on it.
 func (b *batch) readSession(v []any) error {
 	s, word, due, err := record.ReadSession(v)
 	if err != nil {

@@ -127,7 +127,7 @@ func (b *batch) leftIn() []*db.Call {
 	}}}
 }
 
-// changed is what the batch touched, as hints will say it.
+// changed returns the notice of the batch's changes.
 func (b *batch) changed() store.Changed {
 	c := store.Changed{Moves: b.moves, Tokens: b.tokenNews}
 	for _, id := range slices.Sorted(maps.Keys(b.touched)) {
@@ -151,7 +151,8 @@ func (b *batch) changed() store.Changed {
 	return c
 }
 
-// tell gives the hints that follow the answers: of due times in this process, and to others as a notice.
+// tell sends the notices that follow the responses: due times to this process, and the batch's notice to other
+// processes.
 func (b *batch) tell(c store.Changed, learned bool) {
 	if d := b.s.cfg.Dispatch; d != nil && !b.due.IsZero() {
 		d.Due(b.due.Time)

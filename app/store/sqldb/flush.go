@@ -14,10 +14,9 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// Writing is one statement for each table, however many changes the batch had. Under load that is what makes a
-// batch cheap.
+// A batch writes each table with one statement, for any number of changes. This makes batches cheap under load.
 
-// flush is rows gathered while the changes are applied; the others are found by what is marked as changed.
+// flush holds rows gathered while the changes are applied; the other rows to write are marked as changed.
 type flush struct {
 	audit          *db.Rowset
 	goneAudits     *db.Rowset
@@ -35,8 +34,8 @@ func newFlush() *flush {
 	}
 }
 
-// write sends everything that changed since the last write, one statement a table, and with last COMMIT behind
-// it. A batch that changed nothing writes nothing, and so costs no sync of the disk.
+// write sends everything that changed since the last write, one statement per table, and with last set also COMMIT. A
+// batch that changed nothing writes nothing, and so needs no disk sync.
 func (b *batch) write(last bool) error {
 	if b.broken != nil {
 		return b.broken
@@ -60,11 +59,11 @@ func (b *batch) write(last bool) error {
 		if changed || !last {
 			calls = append(b.guards(), calls...)
 		}
-	// Only now does a database of one process begin its transaction: what changed nothing never took the lock.
+	// A database of one process begins its transaction only here: a batch without changes never takes the lock.
 	case changed && !b.s.cfg.Dialect.Shared && !b.begun:
 		stamp := &db.Call{Stmt: b.s.st.batch, Args: []any{b.s.cfg.App, b.number, b.now.UnixMicro()}}
 		calls = append(append(b.opening(), stamp), calls...)
-	// Nothing is stored, so there is nothing to wait for on the disk.
+	// Nothing is stored, so no disk sync is needed.
 	case last && !changed && b.begun:
 		b.later = nil
 		return b.s.cfg.Conn.Reset(context.Background())
@@ -72,8 +71,8 @@ func (b *batch) write(last bool) error {
 	b.dirty = b.dirty || changed
 	if last && b.begun {
 		calls = append(calls, b.leftIn()...)
-		// COMMIT goes along with the last writes, which saves a round trip. From here on a lost answer leaves open
-		// what is stored.
+		// COMMIT is sent with the last writes, which saves a round trip. From here on, a lost response leaves the
+		// outcome unknown.
 		calls = append(calls, &db.Call{Stmt: b.s.st.commit})
 		b.sealed = true
 	}
@@ -84,7 +83,7 @@ func (b *batch) write(last bool) error {
 	return b.send(calls...)
 }
 
-// gather makes the calls for what changed, and notes it as written.
+// gather returns the calls that write the changes, and marks them as written.
 func (b *batch) gather() ([]*db.Call, error) {
 	st := b.s.st
 	calls, err := b.gatherRemoval()
@@ -130,7 +129,7 @@ func (b *batch) gather() ([]*db.Call, error) {
 	calls = append(calls, b.gatherUnserved()...)
 	calls = append(calls, st.dropAttributes.Calls(goneAttributes)...)
 	calls = append(calls, st.addAttributes.Calls(attributes)...)
-	// Before the tasks, because those are written with the new routing words already.
+	// Before the tasks, which are written with the new routing words.
 	sessions, err := b.gatherSessions()
 	if err != nil {
 		return nil, err
@@ -162,7 +161,7 @@ func newTaskRows(st *statements) taskRows {
 	}
 }
 
-// gatherEvents adds what is not written yet of what the batch adds to a history.
+// gatherEvents adds the events of the batch that are not written yet.
 func (b *batch) gatherEvents(run string, rows *db.Rowset) {
 	evs, ok := b.events[run]
 	if !ok || evs.written == len(evs.list) {
@@ -183,8 +182,8 @@ func (b *batch) gatherEvents(run string, rows *db.Rowset) {
 	b.events[run] = evs
 }
 
-// gatherRun adds the rows of one run: its head if that changed, and its tasks. A task that ended gives its row
-// to one that begins in the same step, which halves the writes of a chain of activities.
+// gatherRun adds the rows of one run: its head if it changed, and its tasks. A task that begins in the step in which
+// another one ended replaces its row, which halves the writes of a chain of activities.
 func (b *batch) gatherRun(r *run, runs, moved *db.Rowset, tasks taskRows) error {
 	want := r.readyRow()
 	ended := r.endedTasks(want)

@@ -108,7 +108,7 @@ func (b *batch) BoundChildren(chain engine.WorkflowKey) (list []*engine.FormerCh
 	return list
 }
 
-// The chain goes first where a decision drops it: what it adds behind that belongs to the chain that begins.
+// If a decision drops the chain, this comes first: rows that it adds belong to the chain that begins.
 func (b *batch) applyFormer(d *engine.Decision) {
 	chain := engine.WorkflowKey{Namespace: d.Next.Namespace, ID: d.Next.WorkflowID}
 	if d.DropFormer {

@@ -20,7 +20,7 @@ type guarded struct {
 	names                        names
 }
 
-// Only one batch at a time is decided on what is remembered, so there is one of these, which keeps its room.
+// Only one batch at a time is decided on cached rows, so there is one guarded, which is reused.
 func newGuarded() *guarded {
 	return &guarded{
 		runs:     db.NewRowset(remembered),
@@ -43,7 +43,7 @@ func (g *guarded) clear() {
 func (b *batch) guards() []*db.Call {
 	st := b.s.st
 	b.passed = true
-	// The time first: were the server late, all of the locks would have been taken for nothing.
+	// The time is checked first: if the server is late, the locks would be useless.
 	calls := append(b.opening(), &db.Call{Stmt: st.stamp, Args: []any{
 		b.s.cfg.App, b.number, b.decidedAt, mostLate.Microseconds(),
 	}, Row: b.stamped})
@@ -77,8 +77,8 @@ func (b *batch) stamped(v []any) error {
 	return b.s.clockJumped()
 }
 
-// guardStatements are the statements of batches that are decided on what is remembered. A guard that finds something
-// wrong says so by a text that is no number: that ends the transaction in the server, before any of it is stored.
+// guardStatements prepares the statements of batches that are decided on cached rows. A guard that finds a difference
+// casts a text to a number: this error ends the transaction in the server before anything is stored.
 func (s *statements) guardStatements(d db.Dialect) {
 	s.stamp = &db.Stmt{SQL: "INSERT INTO batches (app, batch, at)" +
 		" VALUES ($1, $2, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint)" +
@@ -130,8 +130,8 @@ var (
 	versionedFlow = []db.Column{db.Text("namespace"), db.Text("workflow_id"), db.Num("version")}
 )
 
-// waitingOf is how many tasks of a run are ready; its condition is the key alone, so that it is looked for by that.
-// activeOf is how many tasks in a session its holder has, readyOf how many are ready.
+// waitingOf counts the ready tasks of a run; its condition is the key alone, so that its index is used. activeOf counts
+// the tasks of a session's holder in it, readyOf its ready tasks.
 const (
 	waitingOf = "(SELECT count(t.route) FROM tasks AS t WHERE t.run_id = k.run_id)"
 	activeOf  = "(SELECT count(*) FROM tasks AS t" +
@@ -140,7 +140,8 @@ const (
 		" WHERE t.namespace = k.namespace AND t.session_id = k.session_id AND t.owner IS NULL)"
 )
 
-// given is a table expression k of columns given as arrays, the first being the nth parameter, in their order.
+// given returns a table expression k of columns passed as arrays, of which the first is the nth parameter, in their
+// order.
 func given(columns []db.Column, n int) string {
 	var names, arrays []string
 	for i, c := range columns {

@@ -10,13 +10,13 @@ import (
 	"github.com/sojourn-run/sojourn/app/store"
 )
 
-// Whether a store can write is known from its last batch, so the question costs nothing while all is well. Only after a
-// failure is a write tried, one for all who ask: a database that is down must not be asked by everybody.
+// The last batch shows whether a store can write, so this check costs nothing in normal operation. Only after a failure
+// is a write tried, one for all callers: an unavailable database must not be flooded.
 
-// slowBatch is how long a batch may be under way before the store is taken for one that cannot write.
+// slowBatch is the duration of a running batch after which the store counts as unable to write.
 const slowBatch = 2 * time.Second
 
-// health is what the committer knows of its database.
+// health is the committer's knowledge of its database.
 type health struct {
 	began  atomic.Int64          // when the batch under way began, in nanoseconds since 1970; 0: none is
 	failed atomic.Bool           // the last batch that had to write could not
@@ -63,7 +63,7 @@ func (s *Store) Writable(ctx context.Context) error {
 	}
 }
 
-// damage is why the store takes no writes any more; nil: it does.
+// damage returns the reason why the store refuses writes permanently, or nil.
 func (h *health) damage() error {
 	if err := h.broken.Load(); err != nil {
 		return fmt.Errorf("%w: %w", store.ErrUnavailable, *err)

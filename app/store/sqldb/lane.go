@@ -235,7 +235,7 @@ func activityLane(a *engine.Activity, s *engine.Session) lane {
 	return l
 }
 
-// route is where a ready task waits: one text, so that one index range holds what a worker may take next.
+// route returns the route of a ready task: one text, so that one index range contains the next tasks of a worker.
 func route(q QueueKey, lane, word string) string {
 	return q.Namespace + separator + q.Queue + separator + string(q.Kind) + separator + lane + separator + word
 }

@@ -10,11 +10,10 @@ import (
 	"github.com/sojourn-run/sojourn/app/store/internal/record"
 )
 
-// The rows that a batch needs are read in a fixed order, which is also the order of the locks on a shared
-// database: two batches that need the same rows meet at the first of them, and one steps back before it holds
-// what the other one wants.
+// The rows that a batch needs are read in a fixed order, which is also the order of the locks on a shared database: of
+// two batches that need the same rows, one fails at the first of them, before it locks rows that the other one needs.
 
-// wants are the rows a batch still has to load, each once.
+// wants are the rows that a batch still has to load, each once.
 type wants struct {
 	workflows map[engine.WorkflowKey]bool
 	runs      map[string]bool
@@ -175,7 +174,7 @@ func (b *batch) owners(ids []string) ([]engine.WorkflowKey, error) {
 }
 
 // first opens the transaction of a shared database and loads workflows, then runs with their open rows, and the
-// sessions that are likely to be asked for. For a batch that is nothing but claims there is nothing to load.
+// sessions that will probably be needed. A batch with claims only has nothing to load.
 func (b *batch) first(
 	w *wants, locks names, current []engine.WorkflowKey, likely map[engine.SessionKey]bool, claims bool,
 ) error {
@@ -189,8 +188,7 @@ func (b *batch) first(
 		}
 	}
 	calls = append(calls, b.loadWorkflows(w.workflows)...)
-	// Which run is current stands in the row that has just been locked, so it takes one more round trip to know
-	// it.
+	// The locked row names the current run, so reading that run takes another round trip.
 	if len(current) > 0 {
 		if err := b.send(calls...); err != nil {
 			return err

@@ -40,7 +40,7 @@ func (b *batch) lock(key any) {
 	b.locked[key] = true
 }
 
-// free returns the items whose rows the batch has, and notes the others as to be set aside.
+// free returns the items whose rows the batch has loaded, and marks the others as deferred.
 func (b *batch) free(items []*pending) []*pending {
 	if len(b.locked) == 0 {
 		return items

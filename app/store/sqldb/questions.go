@@ -92,7 +92,7 @@ func (q questions) Waiting(
 }
 
 func (q questions) Lease(ctx context.Context, in store.Question) (bool, error) {
-	// The attempt is the fence: of two apps that lease it at once one finds the number taken.
+	// The attempt is the fence: if two apps lease a question at once, one of them finds the number used.
 	n, err := q.exec(ctx, "lease a question", "UPDATE questions SET owner = $2, incarnation = $3, attempt = $4"+
 		" WHERE question_id = $1 AND owner IS NULL AND attempt = $4 - 1", in.ID, in.Owner, in.Incarnation, in.Attempt)
 	return n > 0, err
@@ -137,7 +137,7 @@ func (q questions) Question(ctx context.Context, id string) (store.Question, err
 }
 
 func (q questions) Unlease(ctx context.Context, id string, attempt int64) error {
-	// Not one that was answered meanwhile, nor one that another worker has by now.
+	// Neither a question that was answered meanwhile nor one that another worker has leased.
 	n, err := q.exec(ctx, "give a question back", "UPDATE questions SET owner = NULL, incarnation = NULL"+
 		" WHERE question_id = $1 AND owner IS NOT NULL AND answer IS NULL AND (attempt = $2 OR $2 = 0)", id, attempt)
 	if err != nil || n == 0 {

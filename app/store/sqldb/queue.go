@@ -66,7 +66,7 @@ func (q *queues) bounded(k QueueKey) bool {
 		q.known[engine.QueueKey{Namespace: k.Namespace}].Budget(k.Kind).Bounded()
 }
 
-// Queue is what was decided about a task queue, as this process knows it.
+// Queue returns the cached settings of a task queue.
 func (s *Store) Queue(k engine.QueueKey) *engine.Queue { return s.queues.get(k) }
 
 // RefreshQueues reads the settings of all queues again and passes changes to the dispatcher. It runs after changes by
@@ -129,7 +129,7 @@ func changedQueues(was, is map[engine.QueueKey]*engine.Queue) (list []engine.Que
 	return list
 }
 
-// queue is one in a batch; nil inside when nothing was decided about it.
+// queue is the state of a queue in a batch; its Queue is nil without settings.
 type queue struct {
 	*engine.Queue
 	decided bool // not only counted
@@ -210,7 +210,7 @@ func (b *batch) gatherQueues() ([]*db.Call, error) {
 	return calls, nil
 }
 
-// rememberQueues takes over, after the commit, what was decided, and returns it.
+// rememberQueues updates the cache after the commit and returns the changed settings.
 func (b *batch) rememberQueues() (decided []*engine.Queue) {
 	known := &b.s.queues
 	known.mu.Lock()
@@ -272,8 +272,8 @@ type activeKey struct {
 	kind      protocol.TaskKind
 }
 
-// Counted and not kept as a number in the row: a count that every lease and every end writes would be one row for
-// all of them to wait for.
+// The leased tasks are counted instead of stored as a number in the row: every lease and every end would have to lock
+// that row.
 func leasedByQueue() map[protocol.TaskKind]*db.Stmt {
 	return map[protocol.TaskKind]*db.Stmt{
 		protocol.KindActivity: {
@@ -285,8 +285,8 @@ func leasedByQueue() map[protocol.TaskKind]*db.Stmt {
 	}
 }
 
-// budget is how many more tasks a claim may lease by the budgets of its queue and its namespace, and which
-// bound holds once that is none. The rows were loaded with the batch; the leases are counted after its writes.
+// budget returns the number of tasks that a claim may still lease by the budgets of its queue and its namespace, and
+// the limit that applies if it is 0. The rows were loaded with the batch; the leases are counted after its writes.
 func (b *batch) budget(q QueueKey) (room int, bound engine.Throttle, err error) {
 	room = math.MaxInt - 1
 	for _, k := range scopes(q) {

@@ -32,9 +32,9 @@ var errForgotten = errors.New("not remembered")
 // mostRemembered is the most tasks a session may have to be remembered: its guard counts them all.
 const mostRemembered = 32
 
-// mostLate is how far behind the decisions the server may be when it begins with the batch, and how old the
-// reading of its clock may be that the decisions go by. A lease that was judged alive must not have been over
-// for longer.
+// mostLate is the maximum delay between the decisions and the server's begin of the batch, and the maximum age of the
+// clock reading that the decisions use. It limits the time for which a lease that counted as valid can have been
+// expired.
 const mostLate = time.Second
 
 // recalledFlow is the row of a workflow id.
@@ -147,7 +147,7 @@ func (m *memory) sessionOf(t taskKey) (engine.SessionKey, bool) {
 	return engine.SessionKey{Namespace: r.Namespace, ID: a.SessionID}, ok && a.SessionID != ""
 }
 
-// forgotten says that the versions of a batch are those of a server that may be another now.
+// forgotten clears the versions of a batch: another server may have taken over.
 func (b *batch) forgotten() {
 	b.version = 0
 	for _, r := range b.runs {
@@ -161,14 +161,15 @@ func (b *batch) forgotten() {
 	}
 }
 
-// memorable says whether a session may be decided on from memory: its row is there and its version known, and all that
-// runs in it is its holder's, by which the guard counts. With many tasks it is not worth it.
+// memorable reports whether a session may be decided on from the cache: its row exists, its version is known, and all
+// running tasks belong to its holder, by which the guard counts. Sessions with many tasks are excluded, since counting
+// would cost too much.
 func (s *session) memorable() bool {
 	return s.Session != nil && !s.deleted && s.row != nil && s.version != 0 && s.counted && !s.Many &&
 		len(s.Strays) == 0 && len(s.behind) == 0 && s.Active+s.Ready <= mostRemembered
 }
 
-// readyTasks is how many tasks of a run stand in the store as ready.
+// readyTasks returns the number of a run's tasks that are stored as ready.
 func (r *run) readyTasks() (n int64) {
 	if r.stored != (readyRow{}) {
 		n++
@@ -208,8 +209,8 @@ func (m *memory) refresh() {
 // mostSkipped is the most batches that are not tried in a row.
 const mostSkipped = 64
 
-// was notes whether a batch that was decided on what is remembered was right. After the first miss one batch is
-// run in the ordinary way, then two, four, and so on.
+// was records whether a batch that was decided on cached rows was correct. After the first miss, one batch runs in the
+// ordinary way, then two, four, and so on.
 func (m *memory) was(right bool) {
 	if right {
 		m.wrong, m.skip = 0, 0
@@ -219,7 +220,7 @@ func (m *memory) was(right bool) {
 	m.wrong = min(m.wrong+1, 6)
 }
 
-// recall makes a batch of what is remembered, or nil when that is not all that its changes need.
+// recall returns a batch of cached rows, or nil if the cache does not have all rows that its changes need.
 func (s *Store) recall(items []*pending) *batch {
 	if !s.cfg.Dialect.Shared {
 		return nil
@@ -264,14 +265,15 @@ func (s *Store) recall(items []*pending) *batch {
 	return b
 }
 
-// plain says that a claim needs no rows before the batch is decided: nothing bounds it, and its queue has no ranks.
+// plain reports whether a claim needs no rows before the batch is decided: no budget limits it, and its queue has no
+// ranks.
 func (s *Store) plain(r *store.ClaimRequest) bool {
 	q := QueueKey{r.Namespace, r.Queue, r.Kind}
 	return !s.queues.bounded(q) && !s.queues.fair(q)
 }
 
-// recallNeeds brings the rows of a change into the batch. Workers are never remembered: what matters about them
-// is how many sessions they hold, which is counted over rows that others write.
+// recallNeeds adds the rows of a change to the batch. Workers are never cached: the number of their sessions matters,
+// which is counted over rows that other processes write.
 func (b *batch) recallNeeds(n *store.Keys) bool {
 	if n.Lately || len(n.Workers)+len(n.Receipts)+len(n.Tokens)+len(n.Namespaces)+len(n.Schedules)+len(n.Queues) > 0 {
 		return false

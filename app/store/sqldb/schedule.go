@@ -23,7 +23,7 @@ type schedule struct {
 	events        []protocol.ScheduleEvent // to be written next
 }
 
-// A decision sees what the one before it in the batch has left, as for all other rows.
+// A decision sees the changes of earlier ones in the batch, as for all other rows.
 func (b *batch) Schedule(k engine.ScheduleKey) *engine.Schedule {
 	if s := b.schedules[k]; s != nil {
 		return s.Schedule
@@ -62,8 +62,7 @@ func (b *batch) checkSchedules(list []engine.ScheduleDecision) error {
 	return nil
 }
 
-// The events of a step that takes the schedule away go with it: there is nothing any more that they could be shown
-// at.
+// If a step deletes the schedule, its events are not stored.
 func (b *batch) applySchedules(list []engine.ScheduleDecision) {
 	for i := range list {
 		k := list[i].Next.Key()
@@ -82,7 +81,7 @@ func (b *batch) applySchedules(list []engine.ScheduleDecision) {
 	}
 }
 
-// Of a schedule that goes, its history goes with it: under the same id there may be another one afterwards.
+// The history of a deleted schedule is deleted too, since another schedule may use the same ID later.
 func (b *batch) gatherSchedules() ([]*db.Call, error) {
 	rows, gone, goneEvents := db.NewRowset(record.Schedules.Columns), db.NewRowset(record.Schedules.Key()),
 		db.NewRowset(record.Schedules.Key())

@@ -66,7 +66,7 @@ func CheckSchema(ctx context.Context, db *sql.DB, known int64) error {
 	return judge(known, release.Embedded, applied, rows)
 }
 
-// readSchema lists the migrations above known that a database has, and what it says of them.
+// readSchema returns the migrations above known that a database has, and their rows in schema_versions.
 func readSchema(ctx context.Context, db *sql.DB, known int64) (applied []int64, rows []noted, err error) {
 	err = each(ctx, db,
 		"SELECT DISTINCT version_id FROM goose_db_version WHERE is_applied AND version_id > $1 ORDER BY version_id", known,

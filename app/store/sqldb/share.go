@@ -48,7 +48,7 @@ func (s *Store) shared(items []*pending) []*pending {
 	now := time.Now()
 	for _, p := range items {
 		if p.behind {
-			// It was to be in an earlier batch, so it is not put behind others again.
+			// The change was waiting for an earlier batch already, so it is not ranked again.
 			h.nobody = append(h.nobody, p)
 		} else {
 			p.behind = true
@@ -109,7 +109,7 @@ func (h *shares) takeFair(items []*pending, most int) []*pending {
 	return items
 }
 
-// turns is a heap of classes, the one whose first change comes first on top.
+// turns is a heap of classes, ordered by the rank of their first change.
 type turns []*share
 
 func (t turns) Len() int { return len(t) }
@@ -141,7 +141,8 @@ func (h *shares) forget(now time.Time) {
 	}
 }
 
-// classOf is whose change it is: as it says, or that of its run. One whose run is not at hand is of no key.
+// classOf returns the fairness class of a change: the one that it names, or that of its run. A change whose run is not
+// cached has no class.
 func (s *Store) classOf(p *pending) store.Class {
 	if p.change == nil {
 		return store.Class{}

@@ -8,7 +8,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// Statements are made once for a dialect: both databases run the same ones but for what they spell differently.
+// Statements are generated once per dialect: both databases use the same statements except for differences in syntax.
 
 // statements are all statements of the committer for one dialect, made once.
 type statements struct {
@@ -69,7 +69,7 @@ type statements struct {
 	putNamespaces, dropNamespaces, dropRuns, dropEvents, dropRunTasks, dropRunItems, dropWorkflows, dropReceipts *db.Writer
 }
 
-// separator stands between the parts of a route, the word last.
+// separator separates the parts of a route; the routing word is the last part.
 const separator = record.RouteSeparator
 
 // Made at the start, so that the text of a statement is the same each time and it is prepared once on its
@@ -225,8 +225,8 @@ func (s *statements) pick(d db.Dialect, n int) (*db.Stmt, int) {
 	const columns = "route, priority, ready_at, run_id, seq, body, rank"
 	if d.Shared {
 		if s.picks[0] == nil {
-			// Behind the tasks comes, for each range, how many there are: where that is more than it gave, some are
-			// locked by others.
+			// For each range, the result also contains the number of its tasks: if it exceeds the number returned,
+			// other transactions have locked some.
 			s.picks[0] = &db.Stmt{SQL: "SELECT c.* FROM unnest($1::text[]) AS k(route) CROSS JOIN LATERAL (SELECT t.route, t.priority, t.ready_at, t.run_id," +
 				" t.seq, t.body, t.rank, r.version FROM tasks AS t CROSS JOIN LATERAL (SELECT x.xmin::text::bigint AS version FROM runs AS x WHERE x.run_id = t.run_id FOR UPDATE SKIP LOCKED) AS r" +
 				" WHERE t.route = k.route ORDER BY t.priority, t.rank, t.ready_at, t.run_id, t.seq LIMIT $2 FOR UPDATE OF t SKIP LOCKED) AS c" +

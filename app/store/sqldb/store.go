@@ -21,10 +21,9 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// One body of SQL for both databases. A store has one committer (committer.go): one goroutine that gathers
-// whatever changes wait, decides them all over rows that it loaded once, and writes the sum in one transaction.
-// That makes group commit, order and locking the business of one place, and callers only hand in data and a
-// function.
+// One implementation of the store for both databases. A store has one committer (committer.go): one goroutine that
+// gathers all waiting changes, decides them over rows that it loads once, and writes the result in one transaction. So
+// group commit, order and locking are in one place, and callers only submit data and a function.
 
 // Options configure a store. The zero value serves tools that only read.
 type Options struct {
@@ -46,10 +45,10 @@ type Options struct {
 	// RefusedFor is how long the server may refuse the credentials before the store is unusable; 0: 5 min.
 	RefusedFor time.Duration
 
-	FewRuns int // tests only: how many runs a listing reads whole and sorts; 0: as many as pays
+	FewRuns int // tests only: maximum number of runs that a listing reads completely and sorts; 0: the default
 }
 
-// Config is what a database gives its store.
+// Config is the configuration that a database package passes to its store.
 type Config struct {
 	Options
 	Dialect db.Dialect
@@ -80,7 +79,7 @@ type Config struct {
 	Release func() error
 }
 
-// QueueKey names the tasks of one kind in one queue.
+// QueueKey identifies the tasks of one kind in one queue.
 type QueueKey struct {
 	Namespace, Queue string
 	Kind             protocol.TaskKind
@@ -90,8 +89,8 @@ func (k QueueKey) compare(o QueueKey) int {
 	return cmp.Or(cmp.Compare(k.Namespace, o.Namespace), cmp.Compare(k.Queue, o.Queue), cmp.Compare(k.Kind, o.Kind))
 }
 
-// Notice is what a commit means for other processes on the database: queues with new ready tasks, runs with new
-// events. It is a hint and may be lost, so nothing is decided by it alone.
+// Notice informs other processes on the database of a commit: queues with new ready tasks, runs with new events. It may
+// be lost, so no decision depends on it.
 type Notice struct {
 	Ended   []store.SessionMove // holdings of sessions that ended
 	Expired []engine.WorkerKey  // workers whose leases ran out, or that reconnected
@@ -106,8 +105,8 @@ type Notice struct {
 	Tokens  []string // that were made, changed or dropped
 }
 
-// Store is a store.Store over one connection that writes and a pool that reads. Reading goes next to the committer, so
-// a long listing holds up no commit.
+// Store is a store.Store over one connection that writes and a pool that reads. Reads do not pass through the
+// committer, so a long listing delays no commit.
 type Store struct {
 	cfg      Config
 	st       *statements
@@ -150,7 +149,7 @@ type Store struct {
 
 var _ store.Store = (*Store)(nil)
 
-// batchAge is how long the row of an app that writes no more is kept.
+// batchAge is the time for which the row of an app that no longer writes is stored.
 const batchAge = 30 * 24 * time.Hour
 
 // New makes a store over an open and migrated database and starts its committer.
@@ -266,8 +265,8 @@ func (s *Store) Claim(ctx context.Context, r store.ClaimRequest) ([]store.Leased
 	return p.leased, p.err
 }
 
-// submit hands p to the committer and waits for its outcome. A caller that gives up does not undo anything:
-// what was handed in may still be committed, so its outcome is then not known to that caller.
+// submit passes p to the committer and waits for its outcome. If the caller's context ends, the change may still be
+// committed, so its outcome is unknown to that caller.
 func (s *Store) submit(ctx context.Context, p *pending) error {
 	select {
 	case <-s.quit:
@@ -379,7 +378,7 @@ func (s *Store) CheckSchema(ctx context.Context) error {
 	return nil
 }
 
-// Waiting is how many changes and claims wait for the next batch.
+// Waiting returns the number of changes and claims that wait for the next batch.
 func (s *Store) Waiting() int { return len(s.in) + len(s.back) }
 
 // Close commits what was submitted, then closes the connections. Later writes answer store.ErrClosed.

@@ -16,7 +16,7 @@ import (
 // A process holds one suspect at a time, and a process with a blamed task holds no other task. Both are counted when a
 // task is leased, under the lock of the worker's row: two apps that counted without the lock could both find none.
 
-// mostSuspects is how many suspects of each range a claim reads to choose from.
+// mostSuspects is the maximum number of suspects of each range that a claim reads.
 const mostSuspects = 256
 
 // isolated are the processes that hold a blamed task and receive no other task, as far as this app knows.

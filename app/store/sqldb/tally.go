@@ -106,7 +106,7 @@ func noteActivity(s *engine.Session, epoch int64, worker string, at history.Time
 	}
 }
 
-// leasedBy reads what one worker has in one session.
+// leasedBy reads the tasks of one worker in one session.
 const leasedBy = "SELECT run_id, seq, body FROM tasks WHERE namespace = $1 AND owner = $2 AND session_id = $3 LIMIT 64"
 
 // countRan completes the timeline entries of holdings that ended in this batch with two numbers: the attempts that

@@ -14,8 +14,8 @@ import (
 	"github.com/sojourn-run/sojourn/app/store"
 )
 
-// checkTime is how long Open waits for the check of a file that was not closed. The check of a larger file ends while
-// the app serves.
+// checkTime is the maximum time for which Open waits for the check of a file that was not closed. The check of a larger
+// file continues while the app serves.
 var checkTime = 2 * time.Second
 
 // check reads a whole database file on its own connection.
@@ -129,7 +129,7 @@ func quickCheck(ctx context.Context, db *sql.DB) error {
 	return nil
 }
 
-// malformed names damage, and what to do.
+// malformed returns the error for a damaged file, with instructions.
 func malformed(finding string) error {
 	return fmt.Errorf("%w: %s; keep a copy of the file and its -wal file, then restore the last backup (Backup in the guide), "+
 		"or save what is readable: sqlite3 DAMAGED .recover | sqlite3 NEW", store.ErrDamaged, finding)

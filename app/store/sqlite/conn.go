@@ -58,7 +58,7 @@ func (c *conn) Rest() error {
 	return err
 }
 
-// run executes one call. The context is one that is never cancelled: a statement that was begun is finished.
+// run executes one call. Its context is never cancelled: a statement that has begun is completed.
 func (c *conn) run(call *db.Call) error {
 	p, err := c.prepare(call.Stmt)
 	if err != nil {

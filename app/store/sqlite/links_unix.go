@@ -8,7 +8,7 @@ import (
 	"syscall"
 )
 
-// links is how many names a file has.
+// links returns the number of hard links of a file.
 func links(f *os.File) (uint64, error) {
 	st, err := status(f)
 	if err != nil {

@@ -6,8 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// leastRoom is what a disk must have free after a write that failed before the store is taken for one that can write:
-// as much as the log may grow to before SQLite itself checkpoints it.
+// leastRoom is the free disk space that is needed after a failed write before the store counts as able to write: the
+// size to which the write-ahead log may grow before SQLite checkpoints it.
 const leastRoom = autocheckpointPages * 4 << 10
 
 // room returns an error if the disk of a file has no room for the writes of a step.

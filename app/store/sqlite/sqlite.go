@@ -32,7 +32,7 @@ var pragmas = []string{
 	fmt.Sprintf("wal_autocheckpoint(%d)", autocheckpointPages),
 }
 
-// mostPages is how many KiB of pages a connection keeps, outside of the memory that the Go runtime counts.
+// mostPages is the maximum page cache of a connection in KiB, outside of the memory that the Go runtime counts.
 const mostPages = 32 << 10
 
 // pageCache is the pragma for the pages of one of five connections, in a process that may use so many bytes of memory;
@@ -144,7 +144,7 @@ func provider(db *sql.DB) (*goose.Provider, error) {
 	return p, nil
 }
 
-// migrate brings the schema up to date, and says which one this binary knows.
+// migrate migrates the schema, and returns the newest schema that this binary knows.
 func migrate(ctx context.Context, db *sql.DB) (known int64, err error) {
 	p, err := provider(db)
 	if err != nil {

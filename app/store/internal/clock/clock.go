@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// Leases are made by one machine and judged by another, so there has to be one clock. For a database of one app
-// it is that app's own; several apps go by the database's, because their machines never quite agree.
+// One app makes a lease and another one decides when it expires, so all use one clock. For a database of one app it is
+// the app's clock; several apps use the database's clock, because the clocks of their machines differ.
 
-// SQL asks a shared database for its clock.
+// SQL is the expression that reads the clock of a shared database, in microseconds.
 const SQL = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
 
 // MaxStep is the largest difference between the clock and the time that this process measured that is no jump. NTP
@@ -95,8 +95,8 @@ func (c *Clock) Take() time.Duration {
 	return by
 }
 
-// Settled ends the handling of a jump that Take began. left is the part that could not be handled; Take returns it
-// again.
+// Settled ends the handling of a jump that Take began. left is the part that could not be handled; the next Take
+// returns it again.
 func (c *Clock) Settled(left time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

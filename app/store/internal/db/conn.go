@@ -6,10 +6,10 @@ import (
 	"context"
 )
 
-// The committer talks to a database through this small interface: SQLite and PostgreSQL have their own drivers behind
-// it, because only one of them can send many statements in one round trip.
+// The committer uses a database through the interface Conn: SQLite and PostgreSQL have their own drivers behind it,
+// because only one of them can send many statements in one round trip.
 
-// Stmt is a statement of the committer, prepared once per connection; it is known by its address.
+// Stmt is a statement of the committer, prepared once per connection and identified by its address.
 type Stmt struct {
 	SQL     string
 	Control bool // BEGIN, COMMIT, ROLLBACK: not counted as a statement
@@ -29,7 +29,7 @@ type Call struct {
 type Conn interface {
 	// Send runs the calls in order, in one round trip where the database can; the first error ends it.
 	Send(ctx context.Context, calls []*Call) error
-	// Reset ends the open transaction without a trace, on a new connection when the old one is gone.
+	// Reset rolls the open transaction back, on a new connection if the old one is lost.
 	Reset(ctx context.Context) error
 	Close(ctx context.Context) error
 }

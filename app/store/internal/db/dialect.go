@@ -22,8 +22,7 @@ type Dialect struct {
 	Classify func(error) Class
 }
 
-// Away marks an error of a database that goes away, or is not there, with store.ErrUnavailable: the read that
-// met it did nothing wrong.
+// Away wraps an error of an unavailable database in store.ErrUnavailable: the read that failed is not at fault.
 func (d Dialect) Away(err error) error {
 	if err == nil || errors.Is(err, store.ErrUnavailable) {
 		return err
@@ -117,10 +116,9 @@ func (d Dialect) Load(t *Table, key []Column, where string) *Loader {
 		columns, t.Name, strings.Join(same, " AND "))}}
 }
 
-// Probe selects columns of a table t for every key k given as a parameter, by an index and nothing else.
-// Neither database may choose another way because the table was small when it planned: a plan that reads the
-// whole table is fast on the first day and stops the app on the hundredth. where may narrow the rows; tail may
-// order and lock them.
+// Probe returns a query of columns of a table t for every key k given as a parameter, which always uses an index. The
+// planner must not choose a sequential scan because the table was small when it planned: such a plan is fast on the
+// first day and stops the app on the hundredth. where may narrow the rows; tail may order and lock them.
 func (d Dialect) Probe(key []Column, columns, t, where, tail string) string {
 	return d.ProbeIn(d.List(key), key, columns, t, where, tail)
 }
@@ -146,7 +144,7 @@ func (d Dialect) ProbeIn(keys string, key []Column, columns, t, where, tail stri
 	)
 }
 
-// List is a table expression of the keys given as parameters: arrays, or one JSON array of arrays.
+// List returns a table expression of the keys given as parameters: arrays, or one JSON array of arrays.
 func (d Dialect) List(key []Column) string {
 	if d.Shared {
 		var order []string

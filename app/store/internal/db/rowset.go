@@ -5,9 +5,8 @@ import (
 	"strconv"
 )
 
-// Rowset is rows of one table on their way into a statement, column by column. PostgreSQL takes the columns as
-// arrays; for SQLite the rows are put together again. A row is added by giving its columns in the table's
-// order.
+// Rowset holds the parameters of a statement for rows of one table, column by column. PostgreSQL takes the columns as
+// arrays; for SQLite they are converted to rows. A row is added by its columns in the table's order.
 type Rowset struct {
 	columns []Column
 	text    [][]string
@@ -20,7 +19,7 @@ func NewRowset(columns []Column) *Rowset {
 	return &Rowset{columns: columns}
 }
 
-// few is how many rows a rowset has room for at first.
+// few is the initial capacity of a rowset in rows.
 const few = 2
 
 // begin allocates the columns on first use, since most rowsets of a batch stay empty. Others have one or two rows, for
@@ -80,8 +79,9 @@ func (r *Rowset) Clear() {
 // Empty is true while there is no row in it.
 func (r *Rowset) Empty() bool { return r.N == 0 }
 
-// row appends the values of row k to args, zero values of optional columns as nil. A text that stands in the row
-// before as well, which above are the values of, is that one: most columns say the same in all rows of a batch.
+// row appends the values of row k to args, zero values of optional columns as nil. If a text equals that of the
+// previous row, whose values are in above, it reuses the interface value of that row: most columns have the same value
+// in all rows of a batch.
 func (r *Rowset) row(args []any, k int, above []any) []any {
 	for c, column := range r.columns {
 		switch {

@@ -20,7 +20,7 @@ type Table struct {
 	Columns []Column
 	Prune   bool // rows are deleted by key
 	Many    bool // thousands of rows are put at once
-	// versioned says that a shared database gives the version of a row behind its columns: see recall.go.
+	// Versioned: loaders of a shared database append the version of a row to its columns; see recall.go.
 	Versioned bool
 }
 
@@ -56,7 +56,8 @@ func (t *Table) Names() []string {
 	return names
 }
 
-// VersionOf is the version of a row t on a shared database, and OwnVersion that of what the transaction itself writes.
+// VersionOf is the version of a row t on a shared database, and OwnVersion the version of rows that the current
+// transaction writes.
 const (
 	VersionOf  = "t.xmin::text::bigint"
 	OwnVersion = "txid_current() & 4294967295"

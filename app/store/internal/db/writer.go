@@ -19,7 +19,7 @@ const most = 2048
 // maxValues is SQLITE_MAX_VARIABLE_NUMBER, the most parameters of one statement of SQLite.
 const maxValues = 32_766
 
-// Writer is a prepared way to write rows: one statement for arrays, or one for each chunk size.
+// Writer holds the prepared statements that write rows: one for arrays, or one for each chunk size.
 type Writer struct {
 	Stmts   []*Stmt // [0] for arrays; one for each of sizes for chunks
 	Columns []Column
@@ -185,8 +185,8 @@ func (d Dialect) Raise(t *Table) *Writer {
 	})
 }
 
-// Remove deletes rows by key. What a shared database deletes is locked already, so its place is found first and
-// then taken.
+// Remove deletes rows by key. A shared database has already locked them, so their ctid is selected first and used for
+// the DELETE.
 func (d Dialect) Remove(t *Table) *Writer { return d.RemoveBy(t, t.Key()) }
 
 // RemoveBy deletes all rows with these values in some of the key's columns.

@@ -26,8 +26,8 @@ func (r *reader) SessionCounts(ctx context.Context, namespace string) (map[proto
 	return counts, wrap(err, "counts of sessions")
 }
 
-// sessionCounts names the namespace only where one is meant: a condition that holds for all of them as well would keep
-// a database from going to the rows of one.
+// sessionCounts adds the condition on the namespace only if there is one: a condition that also matches all namespaces
+// would prevent the use of the index.
 func sessionCounts(namespace string) (query string, args []any) {
 	query = "SELECT " + shownStatus + ", count(*) FROM sessions WHERE (claimed = 1 OR door = 'workflow')"
 	if namespace != "" {
@@ -80,7 +80,7 @@ func sessionCountsUpTo(d db.Dialect) string {
 	return strings.Join(parts, " UNION ALL ")
 }
 
-// Both of these come in the order of their queues, so that lines of one queue stand together.
+// Queues and Leased return their rows in the order of the queues, so that the rows of one queue are adjacent.
 func (r *reader) Queues(ctx context.Context, namespace string) ([]store.QueueStats, error) {
 	return r.queueStats(ctx, namespace, queueStats)
 }

@@ -40,7 +40,8 @@ func (r *reader) Due(ctx context.Context, now time.Time, limit int) ([]store.Due
 	return list, wrap(err, "what is due")
 }
 
-// Each part is the first entry of an index. The server's time comes along, so that the two are of one clock.
+// Each subquery reads the first entry of an index. The query also returns the server's time, so that both times are of
+// one clock.
 func (r *reader) NextDue(ctx context.Context, after time.Time) (next, now time.Time, err error) {
 	query := "SELECT min(due_at) AS at FROM runs WHERE due_at > $1 UNION ALL SELECT min(due_at) FROM tasks WHERE due_at > $1" +
 		" UNION ALL SELECT min(due_at) FROM items WHERE due_at > $1 UNION ALL SELECT min(due_at) FROM sessions WHERE due_at > $1" +

@@ -13,10 +13,10 @@ import (
 	"github.com/sojourn-run/sojourn/shared/history"
 )
 
-// Histories stand in rows of several events (see record.Packing), and are asked for by event: from the row that holds
-// the first one, or from the end.
+// Rows of histories contain several events (see record.Packing), and are read by event: from the row that contains the
+// first one, or from the end.
 
-// A page may begin in the midst of a row of several events, so it is read from the row that holds its first one.
+// Events returns a page. It may begin within a row of several events, so it is read from the row of its first event.
 func (r *reader) Events(
 	ctx context.Context, run string, after, through int64, limit, maxBytes int,
 ) ([]history.Event, error) {
@@ -86,7 +86,7 @@ func (r *reader) Arguments(ctx context.Context, at []store.EventKey) (map[store.
 	return found, wrap(err, "arguments")
 }
 
-// argument adds what an event of a row says that something was called with.
+// argument adds the arguments that an event of a row contains.
 func argument(p *record.Packed, k store.EventKey, found map[store.EventKey]string) error {
 	return p.Each(k.Seq-1, k.Seq, func(e history.Event, _ int, _ bool) error {
 		switch d := e.Data.(type) {

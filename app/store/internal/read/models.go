@@ -10,8 +10,7 @@ import (
 	"github.com/sojourn-run/sojourn/app/store/internal/record"
 )
 
-// Listings are filters put together at run time, which is what gorm is for here: it reads, and never writes. Everything
-// else is written by hand.
+// Listings combine filters at run time, for which gorm is used; it only reads. All other SQL is written by hand.
 
 // RunModel is a row of runs as listings read it. A test compares the models with the migrated tables.
 type RunModel struct {
@@ -100,7 +99,7 @@ func like(text string) string {
 	return "%" + strings.NewReplacer(`\`, `\\`, `%`, `\%`, `_`, `\_`).Replace(strings.ToLower(text)) + "%"
 }
 
-// value is what p points to, nil when it points to nothing.
+// value returns the value that p points to, or nil if p is nil.
 func value[V any](p *V) any {
 	if p == nil {
 		return nil

@@ -99,7 +99,7 @@ type querier interface {
 	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
 }
 
-// It has the pool, or one transaction of it where several rows have to be of one moment.
+// reader reads with the pool, or in one transaction if several rows must be of one snapshot.
 type reader struct {
 	*Pool
 	q querier
@@ -137,7 +137,7 @@ func (r *reader) query(ctx context.Context, query string, args []any, row func(v
 	return rows.Err()
 }
 
-// one runs a statement that returns at most one row, and ErrNotFound when it returns none.
+// one runs a statement that returns at most one row. It returns ErrNotFound if there is none.
 func (r *reader) one(ctx context.Context, query string, args []any, row func(v []any) error) error {
 	found := false
 	err := r.query(ctx, query, args, func(v []any) error {
@@ -168,7 +168,7 @@ func (p *Pool) snapshot() sql.IsolationLevel {
 	return sql.LevelDefault // a read transaction of SQLite is one already
 }
 
-// A statement and not a ping of the driver: it goes the way that every read goes.
+// Ping runs a statement instead of the driver's ping, so that it takes the path of every read.
 func (r *reader) Ping(ctx context.Context) error {
 	return r.one(ctx, "SELECT 1", nil, func([]any) error { return nil })
 }
@@ -181,7 +181,7 @@ func selects(t *db.Table) string {
 	return "SELECT " + strings.Join(t.Names(), ", ") + " FROM " + t.Name
 }
 
-// wrap says what was read when err happened; nil stays nil.
+// wrap adds to err what was read; nil stays nil.
 func wrap(err error, format string, args ...any) error {
 	if err == nil {
 		return nil

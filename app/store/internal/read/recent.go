@@ -7,15 +7,16 @@ import (
 	"github.com/sojourn-run/sojourn/app/store/internal/record"
 )
 
-// Where very many activities wait, what they are called with is in no memory any more when they are claimed. They are
-// claimed in the order in which they were scheduled, so the next ones stand in the row that was read for one of them:
-// 64 events, most of which it would be read and decoded for once more.
+// If very many activities wait, their arguments have left the cache when they are claimed. They are claimed in the
+// order in which they were scheduled, so the next ones are in the same row of 64 events, which would otherwise be read
+// and decoded for each of them.
 
-// mostRecent is how many rows are kept; one of several events has 256 KB at most, and as it was stored takes no more.
+// mostRecent is the maximum number of cached rows. A row of several events has at most 256 KB, and is cached in its
+// stored form.
 const mostRecent = 8
 
-// recent are rows of histories whose last events were not asked for yet. A history is only ever appended to, and what
-// waits in it was never imported, so they are right as long as they are kept.
+// recent caches rows of histories whose last events were not read yet. A history is only ever appended to, and waiting
+// activities are never in imported runs, so cached rows stay correct.
 type recent struct {
 	mu   sync.Mutex // guards what follows
 	rows [mostRecent]*record.Packed
@@ -33,7 +34,7 @@ func (r *recent) keep(p *record.Packed, last int64) {
 	r.next = (r.next + 1) % mostRecent
 }
 
-// row returns the row that holds an event, if that is kept. With its last event it is kept no longer.
+// row returns the cached row that contains an event, if there is one. Reading its last event evicts it.
 func (r *recent) row(k store.EventKey) *record.Packed {
 	r.mu.Lock()
 	defer r.mu.Unlock()

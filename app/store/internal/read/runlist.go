@@ -23,11 +23,12 @@ import (
 // fewRuns is the maximum number of matching runs that are read completely and sorted.
 const (
 	fewRuns = 2_000
-	// severalFew is how many times as many are read whole where others have no better way, and the newest were no help.
+	// severalFew is the factor by which fewRuns is multiplied if no other condition leads and the newest runs filled no
+	// page.
 	severalFew = 5
-	// mostAlternatives is how many values of a leading condition are listed one by one.
+	// mostAlternatives is the maximum number of values of a leading condition that are listed one by one.
 	mostAlternatives = 16
-	// rangePatience is for how long a wide range is looked for among the newest runs before all of it is read.
+	// rangePatience is the time for which the newest runs are searched for a wide range before all of it is read.
 	rangePatience = 20 * time.Millisecond
 )
 
@@ -105,7 +106,7 @@ type found struct {
 	to   store.RunPosition
 }
 
-// conditions are all conditions of a query in one form, and what follows from them.
+// conditions returns all conditions of a query in one form, with conditions that follow from them.
 func conditions(q store.RunQuery) []store.Condition {
 	list := slices.Clone(q.Where)
 	if q.Type != "" {
@@ -149,8 +150,8 @@ func implied(list []store.Condition) []store.Condition {
 	return list
 }
 
-// sole is true of what few runs share however many there are.
-// They need not be counted: there is one run of an id, and few of a workflow id.
+// sole reports whether a condition matches few runs by its nature, so that it need not be counted: a run ID matches one
+// run, and a workflow ID few.
 func sole(c store.Condition) bool {
 	return c.Test == store.In && !c.Not && len(c.Values) <= mostAlternatives &&
 		(c.Field == store.FieldRun || c.Field == store.FieldWorkflow)
@@ -363,7 +364,7 @@ func (l *listing) anyTime(where []store.Condition) ([]store.Condition, error) {
 	return where, nil
 }
 
-// indexOf is a condition's index, and what it is of.
+// indexOf returns a condition's index, and the expression that it indexes.
 func (l *listing) indexOf(c store.Condition) (of *gorm.DB, what string) {
 	if c.Field == store.FieldAttribute {
 		return l.values(c), "x.value"
@@ -375,8 +376,8 @@ func (l *listing) indexOf(c store.Condition) (of *gorm.DB, what string) {
 	return l.gorm.Table(from).Where("x.namespace = ?", l.q.Namespace), "x." + string(c.Field)
 }
 
-// count is how many entries a condition's index has, at most so many.
-// Counting stops where it would not change the choice any more, so it is never dearer than what it decides about.
+// count returns the number of entries of a condition's index, at most most. It stops counting where the choice would
+// not change any more, so it never costs more than the choice can save.
 func (l *listing) count(c store.Condition, most int) (int, error) {
 	if timed(c) {
 		all := 0
@@ -492,7 +493,7 @@ func (l *listing) walk(
 	}
 }
 
-// fitting is how many runs may be looked at in a time, when so many took so long.
+// fitting returns the number of runs that can be read in a time, given that reading runs took a known time.
 func fitting(runs int, took, in time.Duration) int {
 	return int(min(float64(runs)*float64(in)/float64(max(took, 1)), math.MaxInt32))
 }
@@ -578,7 +579,7 @@ func (l *listing) nth(way *gorm.DB, n int) (store.RunPosition, error) {
 	return store.RunPosition{Start: history.Micros(at[0].StartedAt), Run: at[0].RunID}, nil
 }
 
-// filters is true if a walk leaves out some of what it passes.
+// filters reports whether a walk skips some of the runs that it reads.
 func (l *listing) filters(where []store.Condition, lead int) bool {
 	for i, c := range where {
 		if i != lead && !within(c) {
@@ -614,8 +615,8 @@ func (l *listing) window(
 	return end, nil
 }
 
-// last is the position of the last of the next so many runs that one way passes between two others, or of the beginning
-// of their part of time; zero when there are fewer.
+// last returns the position of the last of the next size runs that one index passes between two others, or the
+// beginning of their time partition; zero if there are fewer.
 func (l *listing) last(
 	one store.Condition, where []store.Condition, after, until store.RunPosition, size int,
 ) (store.RunPosition, error) {
@@ -638,8 +639,8 @@ func alternatives(where []store.Condition, lead int) []store.Condition {
 	return singles(where[lead])
 }
 
-// singles are conditions on one value each, where one on a range stays as it is: for a list of times PostgreSQL would
-// read all of a part.
+// singles splits a condition on several values into conditions on one value each. A condition on a range stays: for a
+// list of times PostgreSQL would read all of a partition.
 func singles(c store.Condition) []store.Condition {
 	if c.Test != store.In {
 		return []store.Condition{c}
@@ -651,8 +652,8 @@ func singles(c store.Condition) []store.Condition {
 	return list
 }
 
-// choose lists the parts of a choice one by one.
-// As one condition a choice would have no index at all, though each of its parts may have one.
+// choose lists the parts of a choice one by one. As a single condition, a choice could use no index, though each of its
+// parts may have one.
 func (l *listing) choose(where []store.Condition, at int, after store.RunPosition) (all found, err error) {
 	rest := slices.Delete(slices.Clone(where), at, at+1)
 	var rows []RunModel

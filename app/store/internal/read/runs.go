@@ -148,7 +148,7 @@ func (r *reader) Quarantined(ctx context.Context, namespace string, limit int) (
 	var list []engine.Head
 	err := r.query(ctx, quarantined(r.dialect), []any{namespace}, func(v []any) error {
 		h, err := record.ReadHead(v)
-		// The words may stand in a memo too.
+		// The text may also occur in a memo.
 		if err == nil && h.Task != nil && h.Task.State == engine.Quarantined {
 			if list = append(list, h); len(list) == limit {
 				return errEnough
@@ -162,7 +162,7 @@ func (r *reader) Quarantined(ctx context.Context, namespace string, limit int) (
 	return list, wrap(err, "quarantined runs")
 }
 
-// quarantined has the condition of runs_quarantined, word by word, so that no other run is read.
+// quarantined returns the condition of the index runs_quarantined, literally, so that no other run is read.
 func quarantined(d db.Dialect) string {
 	find := "instr"
 	if d.Shared {

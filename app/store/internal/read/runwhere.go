@@ -98,8 +98,9 @@ func timed(c store.Condition) bool {
 	return false
 }
 
-// parts are those between two positions in which there are runs that satisfy a condition on times, the newest first,
-// until they have so many entries together, how many those are, and where that was: zero if there are no more.
+// parts returns the time partitions between two positions that contain runs for a condition on times, newest first,
+// until they have most entries together; the number of these entries; and the position of the end, zero if there are no
+// more.
 func (l *listing) parts(
 	c store.Condition, where []store.Condition, after, until store.RunPosition, most int,
 ) (list []int64, sum int, end store.RunPosition, err error) {
@@ -168,8 +169,8 @@ func (l *listing) partsOf(name string) (first, last int64, err error) {
 	return first, last, err
 }
 
-// each are the different values of an expression below one of them, the last first and at most so many: each is found
-// in the index from the one after it. in says no upper bound: of two SQLite takes the one that stays for its index.
+// each returns at most most different values of an expression below a given one, in descending order: each is found in
+// the index from the next higher one. in has no upper bound: of two bounds, SQLite uses the constant one for its index.
 func (l *listing) each(in *gorm.DB, what string, below any, most int) (values []string, err error) {
 	next := in.Select(what).Order(what + " DESC").Limit(1).Session(&gorm.Session{})
 	err = l.run(l.list(l.ctx, most).Raw(
@@ -180,7 +181,7 @@ func (l *listing) each(in *gorm.DB, what string, below any, most int) (values []
 	return values, err
 }
 
-// order is how rows come by their order.
+// order is the way in which rows get their order.
 type order int
 
 const (
@@ -189,8 +190,8 @@ const (
 	topTwice               // twice a page of it is found first, in which a run stands once for each value
 )
 
-// rows are the runs that satisfy all conditions between two positions, a page of them. One of them leads, in the form
-// of one of its alternatives.
+// rows returns a page of the runs that satisfy all conditions between two positions. One condition leads, in one of its
+// alternatives.
 func (l *listing) rows(
 	where []store.Condition, lead int, one store.Condition, by order, after, until store.RunPosition,
 ) (rows []RunModel, err error) {
@@ -381,7 +382,7 @@ func compare(db *gorm.DB, what string, c store.Condition) *gorm.DB {
 	return ordered(db, what, c)
 }
 
-// bounds are what a comparison by order is with.
+// bounds returns the values with which a comparison by order compares.
 func bounds(c store.Condition) []any {
 	switch c.Test {
 	case store.Between:
@@ -404,8 +405,8 @@ func opposite(what string, c store.Condition) string {
 	return what + " " + string(c.Test) + " ?"
 }
 
-// ordered is a comparison by order. Keys of search attributes begin with their kind, and what is of another kind is
-// neither more nor less.
+// ordered adds a comparison by order. Keys of search attributes begin with their type, and values of different types
+// are neither less nor greater than each other.
 func ordered(db *gorm.DB, what string, c store.Condition) *gorm.DB {
 	db = db.Where(what+" "+string(c.Test)+" ?", c.Values[0])
 	key, text := c.Values[0].(string)

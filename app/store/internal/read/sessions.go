@@ -18,7 +18,7 @@ import (
 // A session's row does not say what its tasks are at: that is read behind it, also for lists, by the indexes that the
 // committer counts with.
 
-// What its tasks are at stands in their rows and not in its own, so it is counted behind the row.
+// The row of a session does not contain the counts of its tasks, so they are read after it.
 func (r *reader) Session(ctx context.Context, k engine.SessionKey) (s engine.Session, err error) {
 	err = r.one(ctx, selects(record.Sessions)+" WHERE namespace = $1 AND session_id = $2", []any{
 		k.Namespace, k.ID,
@@ -44,7 +44,7 @@ func (r *reader) Sessions(ctx context.Context, q store.SessionQuery) ([]engine.S
 			db = db.Where(column+" = ?", v)
 		}
 	}
-	// By what is shown and not by the column: a session whose holder is gone is shown as expired.
+	// By the shown status and not by the column: a session whose holder is gone is shown as expired.
 	if len(q.Statuses) > 0 {
 		db = db.Where(shownStatus+" IN ?", q.Statuses)
 	}
@@ -198,7 +198,8 @@ func later(x, y store.RunEvent) int {
 	return cmp.Or(y.At.Compare(x.At.Time), cmp.Compare(y.Run, x.Run), cmp.Compare(y.Seq, x.Seq))
 }
 
-// endedBehind adds what ended in a session by the rows that some lead to, once, if it comes before an event.
+// endedBehind adds the events that ended attempts in a session, from rows that follow leading rows, each once, if they
+// are before a given event.
 func (r *reader) endedBehind(
 	ctx context.Context, leads *db.Rowset, before store.RunEvent, list []store.RunEvent, seen map[string]bool,
 ) ([]store.RunEvent, error) {

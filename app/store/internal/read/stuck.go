@@ -91,7 +91,7 @@ func unservedRuns(d db.Dialect, limit int) (marked, unmarked string) {
 	return marked, unmarked
 }
 
-// plain is what keeps SQLite from going by an index of the column after it.
+// plain returns the prefix that prevents SQLite from using an index of the following column.
 func plain(d db.Dialect) string {
 	if d.Shared {
 		return ""

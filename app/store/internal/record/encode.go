@@ -14,8 +14,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// Which member of a row is in which column stands here and nowhere else. What has a column is read from that and
-// not from the document, so that there is one place for it.
+// Only this file maps fields of a row to columns. A field with a column is read from the column and not from the
+// document, so that it is stored once.
 
 // Document encodes a row's JSON part. These are structs of ours, whose encoding fails only when raw JSON inside them is
 // none.
@@ -24,7 +24,7 @@ func Document(v any) (string, error) {
 	return string(b), err
 }
 
-// The order of values is that of the table's columns in all that follow; what reads takes them by number.
+// All functions below add values in the order of the table's columns; readers access them by number.
 
 // AddRun adds the row of a run.
 func AddRun(r *db.Rowset, h *engine.Head) error {
@@ -33,7 +33,7 @@ func AddRun(r *db.Rowset, h *engine.Head) error {
 		return fmt.Errorf("state of run %s: %w", h.ID, err)
 	}
 	owner := ""
-	// The owner is a column, so that what a worker holds is found by an index of those rows alone.
+	// The owner is a column, so that an index of leased rows finds the tasks of a worker.
 	if h.Status.Open() && h.Task != nil && h.Task.State == engine.LeasedState {
 		owner = h.Task.Owner
 	}
@@ -53,8 +53,8 @@ func AddRun(r *db.Rowset, h *engine.Head) error {
 	return nil
 }
 
-// StuckRun is the condition on a row t of runs that the run is stuck. It has the condition of the index runs_stuck,
-// word by word.
+// StuckRun returns the condition on a row t of runs that the run is stuck. It contains the condition of the index
+// runs_stuck literally.
 func StuckRun(t string) string {
 	return t + ".closed_at IS NULL AND (" + t + ".failing IS NOT NULL OR " + t + ".unserved IS NOT NULL)"
 }
@@ -161,7 +161,7 @@ func AddItem(r *db.Rowset, run, kind string, seq int64, due history.Time, v any)
 	return nil
 }
 
-// ReadOpen puts one open row, as run_id, kind, seq, body, into its run.
+// ReadOpen adds one open row, given as run_id, kind, seq, body, to its run.
 func ReadOpen(run *engine.Run, v []any) error {
 	kind, seq, body := db.Str(v[1]), db.Int(v[2]), db.Str(v[3])
 	switch kind {
@@ -210,8 +210,8 @@ func readItem[V any](t *engine.Table[int64, V], run, kind string, seq int64, bod
 	return nil
 }
 
-// AddSession adds the row of a session. The word is given and not asked for here: it depends on the time, and all rows
-// of a batch have to be of one.
+// AddSession adds the row of a session. The word is a parameter, because it depends on the time, which must be the same
+// for all rows of a batch.
 func AddSession(r *db.Rowset, s *engine.Session, word string, behind []string) error {
 	body, err := Document(s)
 	if err != nil {

@@ -31,8 +31,8 @@ func ParseLane(text string) (kind string, lane store.Lane, ok bool) {
 	return parts[0], store.Lane{Type: parts[1], BuildID: parts[2], Requirements: parts[3:]}, true
 }
 
-// HasReady is the condition on a row of lanes that a ready task has this lane. Such tasks are in one range of the index
-// of routes, from the separator after the lane up to the character after the separator.
+// HasReady returns the condition on a row of lanes that a ready task has this lane. Such tasks are in one range of the
+// index of routes, from the separator after the lane up to the character after the separator.
 func HasReady(d db.Dialect) string {
 	char := "char"
 	if d.Shared {

@@ -64,8 +64,8 @@ func leading(most int) string {
 		" ORDER BY at DESC LIMIT %d)", most)
 }
 
-// LastEnded reads what ended in a session since a time. It is about the last second, in which no more runs than these
-// use one session.
+// LastEnded returns the query of the events that ended attempts in a session since a time. It reads about one second,
+// in which at most 64 runs use one session.
 func LastEnded(d db.Dialect) string { return led(d, EventColumns, leading(64), "t.session = $1") }
 
 // RanIn counts what ended in a holding that began at $3; at most 10,000 rows of it.

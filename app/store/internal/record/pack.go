@@ -60,8 +60,9 @@ func (p *Packing) Rows(r *db.Rowset, run string) {
 	}
 }
 
-// row is where the row ends that begins at from, and its event that ends an attempt in a session first, or from. A row
-// has ends in one session only, and only of one time, so that the rows of a session are in the order of what ended.
+// row returns the end of the row that begins at from, and the position of its first event that ends an attempt in a
+// session, or from. A row has such events of only one session and one time, so that the rows of a session are ordered
+// by the ends of attempts.
 func (p *Packing) row(from int) (to, place int) {
 	size, in := 0, ""
 	place = from
@@ -149,7 +150,7 @@ type Packed struct {
 	payload string
 }
 
-// EventColumns are what ReadEvents reads.
+// EventColumns are the columns that ReadEvents reads.
 const EventColumns = "t.run_id, t.seq, t.at, t.type, t.task_id, t.seen_through, t.payload, t.last, t.session, t.heads"
 
 // ReadEvents reads a row of Events, by EventColumns.

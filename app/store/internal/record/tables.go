@@ -108,7 +108,7 @@ var Namespaces = &db.Table{
 	},
 }
 
-// Queues holds what operators decided about queues and namespaces, and what their budgets count.
+// Queues holds operators' settings of queues and namespaces, and the counts of budgets.
 var Queues = &db.Table{Name: "queues", Keys: 2, Prune: true, Columns: []db.Column{
 	db.Text("namespace"), db.Text("queue"), db.Num("updated_at"), db.Text("body"),
 }}

@@ -34,8 +34,7 @@ func AddToken(r *db.Rowset, t *store.Token) error {
 	return nil
 }
 
-// ReadToken reads a row of Tokens. A hash that cannot be read is an error: without one the token could be compared
-// with nothing.
+// ReadToken reads a row of Tokens. A hash that cannot be read is an error: without it, the token cannot be compared.
 func ReadToken(v []any) (store.Token, error) {
 	var b tokenBody
 	if err := json.Unmarshal([]byte(db.Str(v[5])), &b); err != nil {
