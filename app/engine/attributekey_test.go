@@ -49,8 +49,8 @@ func TestKeysOrderAsValuesDo(t *testing.T) {
 	}
 }
 
-// The committer makes the keys, so a few bytes must not cost it a tenth of a second each, which is what an exact
-// 1e999999 takes: all of these together would take half an hour.
+// The committer computes the keys, so a few bytes must not cost it a tenth of a second each, which an exact 1e999999
+// takes: all of these together would take half an hour.
 func TestNumbersOfHugeExponentsCostNothing(t *testing.T) {
 	for range 10_000 {
 		if _, ok := NumberKey("1e999999"); ok {

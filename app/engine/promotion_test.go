@@ -8,7 +8,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// The last sixteen promotions are taken back one by one; what was before them is forgotten.
+// The last sixteen promotions can be rolled back one by one; older ones are not stored.
 func TestTheLastSixteenPromotionsAreTakenBack(t *testing.T) {
 	key, now := QueueKey{Namespace: "default", Name: "q"}, time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	var q *Queue

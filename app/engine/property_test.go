@@ -158,7 +158,7 @@ func selecting(base int64) []string {
 			base, base))
 }
 
-// checkSessions compares what each session counts with the open activities, which are all of this one run.
+// checkSessions compares the counts of each session with the open activities, which all belong to this run.
 func (s *stage) checkSessions(rt *rapid.T) {
 	for id, sess := range s.sessions {
 		ready, active := 0, 0

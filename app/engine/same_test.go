@@ -8,7 +8,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/history"
 )
 
-// A session whose row would say something else is written, whichever of its fields it is; its counts stand in no row.
+// A session is written if any field of its row changed. Its counts are not part of the row.
 func TestAChangeOfAnyFieldOfASessionIsNoticed(t *testing.T) {
 	values := map[reflect.Type]reflect.Value{
 		reflect.TypeFor[history.Time](): reflect.ValueOf(history.At(time.Unix(1, 0))),

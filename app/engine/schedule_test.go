@@ -12,8 +12,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// The scripts tell what happens to one schedule. Every command prints what was decided: starts, ends, entries of the
-// history, the next fire time.
+// The scripts apply commands to one schedule. Every command prints its decision: starts, ends, entries of the history,
+// the next fire time.
 func TestScheduleScripts(t *testing.T) {
 	datadriven.Walk(t, "scripts/schedule", func(t *testing.T, path string) {
 		var s *Schedule

@@ -16,8 +16,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// The scripts in testdata tell what happens to one run and its sessions, and what the engine decides. Every command
-// prints the events it made, or the refusal; "show" prints what is open. Ids are printed without the run's.
+// The scripts in testdata apply commands to one run and its sessions. Every command prints its events, or the refusal;
+// "show" prints the open rows. IDs are printed without the run's ID.
 func TestScripts(t *testing.T) {
 	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
 		s := newStage()
@@ -738,7 +738,8 @@ func (s *Run) show() string {
 	return out
 }
 
-// check holds after every command: what folding the history gives is what the steps gave, but for leases.
+// check runs after every command: applying the history's events must give the same state as the steps, except for
+// leases.
 func (s *stage) check(t *testing.T) {
 	t.Helper()
 	if s.run == nil {

@@ -70,7 +70,7 @@ func TestNumbersHoldFromTheNextClaim(t *testing.T) {
 	}
 }
 
-// What expired under its holder is closed already, as far as that is concerned; for others it is to be had.
+// For its holder, an expired session is closed already; other workers can acquire it.
 func TestAHolderClosesWhatExpiredUnderIt(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	s := NewSession("default", "s", &protocol.SessionOptions{SessionID: "s"}, history.At(now))

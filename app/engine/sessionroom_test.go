@@ -8,8 +8,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// A session of any kind gives way if no task of it runs or waits, it has been idle for ten seconds, and its holder is
-// at its cap. A session that is pinned or must not be acquired again never gives way.
+// A session of any kind is evicted if none of its tasks runs or waits, it has been idle for ten seconds, and its holder
+// is at its limit. A session that is pinned or must not be acquired again is never evicted.
 func TestWhatGivesWay(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	at := now.Add(YieldIdle)

@@ -13,7 +13,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// arrows are those of one diagram of docs/states.md, as "from to". An arrow at a group is one at each of its members.
+// arrows returns the arrows of one diagram of docs/states.md, as "from to". An arrow to a group counts as one to each
+// of its members.
 func arrows(t *testing.T, of string) map[string]bool {
 	t.Helper()
 	raw, err := os.ReadFile("../../docs/states.md")
@@ -168,7 +169,7 @@ func (w *wanderer) walk() {
 	}
 }
 
-// step checks one step. What leaves the state as it is needs no arrow.
+// step checks one step. A step that does not change the state needs no arrow.
 func (w *wanderer) step(next *Session) {
 	was, is := drawnAs(w.session), drawnAs(next)
 	ways := []string{was + " " + is}

@@ -10,8 +10,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// stuckTask is a run or an activity, and what it waits among: one worker w of queue q that may do everything, and the
-// session s when a case has one.
+// stuckTask is a run or an activity with its surroundings: one worker w of queue q that may run everything, and the
+// session s if a case has one.
 type stuckTask struct {
 	run     Run
 	act     Activity
@@ -57,8 +57,8 @@ func newStuckTask() *stuckTask {
 // task makes the run's workflow task open.
 func (w *stuckTask) task(t Task) { t.Number, w.run.Task = 1, &t }
 
-// held puts the activity into the session, which others than w hold for the rest of its lease unless a case says
-// otherwise.
+// inSession puts the activity into the session, which another worker than w holds for the rest of its lease unless a
+// case changes this.
 func (w *stuckTask) inSession() *Session {
 	w.act.SessionID, w.around.Sessions["s"] = "s", &w.session
 	return &w.session
@@ -153,7 +153,8 @@ var everyWait = []struct {
 			Owner: "w", LeasedAt: history.At(noon), Length: 10_000_000, Until: history.At(noon.Add(10 * time.Second)),
 		}
 	}, `activity "charge" was returned 5 times in a row without starting; it is leased to worker w again`},
-	// One more return is harmless; a renewed lease says that it runs; without a worker that is what is missing.
+	// One more return has no effect; a renewed lease shows that the task runs; without a worker, the missing worker is
+	// the reason.
 	{protocol.WaitWorkerBusy, false, func(w *stuckTask) {
 		w.act.Returned = ReturnedOften - 1
 	}, `activity "charge": ready; worker w is busy or not polling`},

@@ -9,8 +9,8 @@ import (
 	"github.com/sojourn-run/sojourn/app/store"
 )
 
-// FoundAfterMigration starts runs with search attributes, lets forget take the database back to where these were not
-// indexed, and looks whether the store that migrate opens finds them.
+// FoundAfterMigration starts runs with search attributes, calls forget to migrate the database down to a schema without
+// their index, and checks that the store finds them after migrating up.
 func FoundAfterMigration(t *testing.T, s Suite, forget func(t *testing.T)) {
 	w := s.New(t)
 	long := "" // no database can make it short

@@ -23,7 +23,7 @@ func start(w *Fixture, workflow string) engine.Start {
 	}}
 }
 
-// waiting is what a store says of its committer's queue.
+// waiting is implemented by stores that report the length of their committer's queue.
 type waiting interface{ Waiting() int }
 
 // until waits for something to become true.
@@ -280,8 +280,8 @@ func testClosed(t *testing.T, s Suite) {
 	}
 }
 
-// testTakenBefore holds that an id which an earlier process took is not free because nothing of it is remembered: not
-// for a start next to another one, and not where a start is refused for something else.
+// testTakenBefore checks that a workflow ID that an earlier process used does not count as free because it is not
+// cached: neither for a start in the same batch as another one, nor if a start is refused for another reason.
 func testTakenBefore(t *testing.T, s Suite) {
 	w := s.New(t)
 	run := w.Start("taken")

@@ -170,8 +170,8 @@ func testClaimOfCold(t *testing.T, s Suite) {
 		w.Begun(workflow, commands...)
 	}
 	var left []string
-	// claimed claims so many, one by one, and says what each cost: statements and round trips of the committer, and reads
-	// next to it.
+	// claimed claims n tasks one by one and returns the average cost: statements and round trips of the committer, and
+	// other reads.
 	claimed := func(n int) (statements, trips, reads float64) {
 		worker, before := NewWorker("w"), w.S.Stats()
 		for range n {
@@ -214,7 +214,7 @@ func testClaimOfCold(t *testing.T, s Suite) {
 			t.Errorf("%d: want no more than of what is remembered, and 0.05 reads", n)
 		}
 	}
-	// What happens to the run meanwhile, at any app, is in what the next claim is shown of it.
+	// The next claim delivers all events that any app added to the run meanwhile.
 	other := w
 	if s.Shared {
 		other = s.Fixture(t, "a", Options{App: "two"})

@@ -23,7 +23,7 @@ func keyed(class string, weight, n int) (list []protocol.Command) {
 	return list
 }
 
-// drawn claims n activities one by one and returns their types, with spaces between.
+// drawn claims n activities one by one and returns their types, separated by spaces.
 func (w *Fixture) drawn(n int) string {
 	w.T.Helper()
 	worker := NewWorker("w")
@@ -168,7 +168,7 @@ func testFairCost(t *testing.T, s Suite) {
 	}
 }
 
-// testTwoFair lets two apps make tasks of one class at once: together they are one class, and its order is kept.
+// testTwoFair lets two apps create tasks of one class at once: together they are one class in FIFO order.
 func testTwoFair(t *testing.T, s Suite) {
 	if !s.Shared {
 		t.Skip("one process has this database to itself")

@@ -59,8 +59,8 @@ func NewGateAt(t testing.TB, at, target string) *Gate {
 // Addr is where the gate is.
 func (g *Gate) Addr() string { return g.ln.Addr().String() }
 
-// Shut has the gate shut at the next statement of a committer that contains at, half of it sent or nothing. The channel
-// hears when that has happened.
+// Shut closes the gate at the next statement of a committer that contains at, after sending half of it or nothing. The
+// channel receives the SQL when that has happened.
 func (g *Gate) Shut(at string, half bool) <-chan string {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -108,7 +108,7 @@ func (g *Gate) Open() {
 	}
 }
 
-// End closes the gate and what goes through it.
+// End closes the gate and its connections.
 func (g *Gate) End() {
 	_ = g.ln.Close()
 	g.mu.Lock()
@@ -129,7 +129,7 @@ func (g *Gate) pass() {
 	<-open
 }
 
-// meet shuts the gate if it is to be shut at this statement, and says whether half of it is to pass.
+// meet reports whether the gate shuts at this statement, and whether half of it passes.
 func (g *Gate) meet(sql string) (shut, half bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -141,7 +141,7 @@ func (g *Gate) meet(sql string) (shut, half bool) {
 	return true, g.half
 }
 
-// toLose reports whether the answer to this statement, or to the COMMIT after it, is the one to be lost.
+// toLose reports whether to drop the response to this statement, or to the COMMIT after it.
 func (g *Gate) toLose(sql string, committer bool) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -187,7 +187,7 @@ func (g *Gate) accept() {
 	}
 }
 
-// back carries what the server says.
+// back forwards the server's messages.
 func (g *Gate) back(l *link) {
 	buf := make([]byte, 32<<10)
 	var lost []byte
@@ -210,7 +210,7 @@ func (g *Gate) back(l *link) {
 	}
 }
 
-// forth carries what the app says, message by message, and knows the statements in it.
+// forth forwards the app's messages one by one and parses the statements in them.
 func (g *Gate) forth(l *link) {
 	in := bufio.NewReaderSize(l.app, 64<<10)
 	out := bufio.NewWriterSize(l.server, 64<<10)

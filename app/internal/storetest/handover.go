@@ -96,7 +96,7 @@ func (l *Line) LeaseExpired(k engine.WorkerKey) {
 	l.pollers = slices.DeleteFunc(l.pollers, func(p *LinePoller) bool { return p.lessee.Worker.Key() == k })
 }
 
-// Gone takes the process's pollers out of the line.
+// Gone removes the process's pollers from the line.
 func (l *Line) Gone(p store.Process) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -193,7 +193,7 @@ func testHandOver(t *testing.T, s Suite) {
 	if task.Known && task.Arguments != "aW4=" {
 		t.Fatalf("arguments are %q", task.Arguments)
 	}
-	// Two commits for an activity: one that schedules and hands it out, one that completes it and hands out the workflow
+	// An activity takes two commits: one schedules and dispatches it, one completes it and dispatches the workflow
 	// task.
 	commits := w.S.Stats().Commits
 	second := line.Wait(b)
@@ -214,7 +214,7 @@ func testHandOver(t *testing.T, s Suite) {
 		t.Fatalf("an activity took %d commits, want 2", got)
 	}
 	w.None(protocol.KindWorkflow, b)
-	// A session's first task is claimed, the following ones are handed to who holds it.
+	// A session's first task is claimed, the following ones are dispatched to the holder.
 	w.Decide(next, Activity("y", "s"))
 	y := w.One(protocol.KindActivity, a)
 	other, holder := line.Wait(b), line.Wait(a)

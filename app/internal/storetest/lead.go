@@ -92,7 +92,7 @@ func FollowsInSessions(t *testing.T, s Suite, count func() (lead, follow int)) {
 			}
 		}
 	}
-	// By its row the session is idle already; what ended since tells that it is not.
+	// By its row the session is idle already; attempts that ended since then show that it is not.
 	now, err := last.S.Now(t.Context())
 	if err != nil {
 		t.Fatal(err)

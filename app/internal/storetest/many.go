@@ -53,7 +53,8 @@ func MakeRun(n int) ListedRun {
 	return r
 }
 
-// RunColumns and AttributeColumns name what Row and Attributes give, in the tables runs and run_attributes.
+// RunColumns and AttributeColumns are the columns of the values that Row and Attributes return, in the tables runs and
+// run_attributes.
 var (
 	RunColumns = []string{
 		"run_id", "namespace", "workflow_id", "type", "number", "status", "queue", "started_at", "closed_at", "last_seq",
@@ -141,7 +142,7 @@ type Listing struct {
 	Reads int
 }
 
-// What one step of a listing reads: entries of an index alone, or runs that it goes through.
+// Limits of one step of a listing: index entries, or runs that it reads.
 const (
 	pageful = 600
 	counted = 2_010 // of a condition, until it is known to be of many: fewer than the runs that have one value of Who

@@ -19,7 +19,7 @@ const (
 	ManyTasks = OthersDue + 1 + ManyRuns
 )
 
-// TaskColumns names what MakeTask gives, in the table tasks.
+// TaskColumns are the columns of the values that MakeTask returns, in the table tasks.
 var TaskColumns = []string{
 	"run_id", "seq", "namespace", "queue", "kind", "state", "priority", "ready_at", "due_at", "owner", "body",
 }
@@ -45,7 +45,7 @@ func MakeTask(n int) []any {
 // of the latter had a holder before.
 const ManySessions = 20_000
 
-// SessionColumns names what MakeSession gives, in the table sessions.
+// SessionColumns are the columns of the values that MakeSession returns, in the table sessions.
 var SessionColumns = []string{
 	"namespace", "session_id", "door", "status", "owner", "epoch", "lease_until", "due_at", "updated_at", "queue",
 	"claimed", "terminal", "word", "body",
@@ -69,7 +69,7 @@ func MakeSession(n int) []any {
 	}
 }
 
-// Numbers are what operators are shown of many runs: exact, and of one namespace.
+// Numbers checks the counts that operators see for many runs: they are exact, and of one namespace.
 func Numbers(t *testing.T, s store.Store) {
 	err := s.View(t.Context(), func(r store.Reader) error {
 		counts, err := r.RunCounts(t.Context(), Namespace)
@@ -146,8 +146,8 @@ func Numbers(t *testing.T, s store.Store) {
 	}
 }
 
-// MostRead is the most rows, or entries of an index, that one step of a read for operators goes through, next to
-// ManyRuns runs and as many waiting tasks of one namespace: in that namespace, or in one without any.
+// MostRead returns the maximum number of rows or index entries that one step of a read for operators visits, next to
+// ManyRuns runs and as many waiting tasks of one namespace: in that namespace, or in an empty one.
 func MostRead(name, namespace string) int {
 	switch {
 	case name == "due activities":

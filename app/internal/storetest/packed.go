@@ -73,7 +73,8 @@ func testPacked(t *testing.T, s Suite) {
 	var decided []history.Event
 	before := w.S.Stats()
 	w.Commit(recording(Answering(task, commands...), &decided))
-	// the tasks, 16 rows of 64 events, four that are too large to share one and what they cut off, the run and the stamp
+	// the tasks, 16 rows of 64 events, four rows of events too large to share one and the rows that they split, the run
+	// and the stamp
 	if rows := w.S.Stats().Rows - before.Rows; rows > n+16+2*4+4 {
 		t.Errorf("%d commands are %d rows", n, rows)
 	}
@@ -145,7 +146,7 @@ func (w *Fixture) finished(run string, want []history.Event) {
 	if err := errors.Join(w.together(changes...)...); err != nil {
 		t.Fatal(err)
 	}
-	// 200 tasks that go, the workflow task that takes the row of one of them, four rows of events, the run and two stamps
+	// 200 tasks that end, of which the workflow task replaces one row, four rows of events, the run and two stamps
 	if rows := w.S.Stats().Rows - before.Rows; rows > 200+4+5 {
 		t.Errorf("200 ends in a batch are %d rows", rows)
 	}
@@ -230,8 +231,8 @@ func testPackedSessions(t *testing.T, s Suite) {
 	}
 }
 
-// FencedByKeys shows that who appends to a history as it was once, and is not any more, finds a row that begins where
-// his would. taken tells whether the database refuses a row of one event.
+// FencedByKeys checks that a writer that appends to an outdated history violates the primary key, because a row begins
+// at the same event. taken reports whether the database refuses a row of one event.
 func FencedByKeys(t *testing.T, s Suite, taken func(run string, seq int64) bool) {
 	w := s.New(t)
 	worker := w.Worker("w", Sessions(10, time.Hour))

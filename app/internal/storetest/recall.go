@@ -14,7 +14,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// recall is two apps of which the first decides on what it remembers, while the other one meddles.
+// recall is two apps of which the first decides on cached rows while the second one changes them.
 type recall struct {
 	one, two *Fixture
 	worker   *engine.Worker
@@ -64,8 +64,8 @@ func (w *recall) start() string {
 	return w.one.Start(fmt.Sprint("recalled", w.n))
 }
 
-// testRecalled holds that a decision on remembered rows is stored where they are as remembered, in one round trip, and
-// made again where another app wrote, leased, locked or took what it is about.
+// testRecalled checks that a decision on cached rows is stored in one round trip if the rows are unchanged, and
+// repeated if another app wrote, leased, locked or created one of them.
 func testRecalled(t *testing.T, s Suite) {
 	if !s.Shared {
 		t.Skip("one process has this database to itself")

@@ -89,8 +89,8 @@ func freed(w *Fixture) {
 	}
 }
 
-// forgotten keeps the timeline of a session that is gone until its last entry is old, and that of one that is there in
-// any case.
+// forgotten checks that the timeline of a removed session is stored until its last entry is old, and that of an
+// existing session in any case.
 func forgotten(w *Fixture) {
 	a := w.Worker("a")
 	for _, id := range []string{"old", "young", "held"} {

@@ -12,7 +12,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// onSchedule takes one step on a schedule and stores it.
+// onSchedule applies one input to a schedule and stores the decision.
 func (w *Fixture) onSchedule(k engine.ScheduleKey, in engine.ScheduleInput) engine.ScheduleDecision {
 	w.T.Helper()
 	return w.Commit(store.Change{

@@ -119,7 +119,7 @@ func StartChange(in engine.Start) store.Change {
 	}
 }
 
-// Step is a change that gives one input to one run.
+// Step returns a change that applies one input to one run.
 func Step(run string, in engine.Input, needs store.Keys) store.Change {
 	needs.Runs = []string{run}
 	return store.Change{Needs: needs, Recall: true, Decide: func(r store.Rows, now time.Time) (store.Writes, error) {
@@ -132,7 +132,7 @@ func Step(run string, in engine.Input, needs store.Keys) store.Change {
 	}}
 }
 
-// environment is what a decision on a run may look at.
+// environment returns the rows that a decision on a run may read.
 func environment(r store.Rows, s *engine.Run) engine.Environment {
 	chain := engine.WorkflowKey{Namespace: s.Namespace, ID: s.WorkflowID}
 	return engine.Environment{
@@ -143,7 +143,7 @@ func environment(r store.Rows, s *engine.Run) engine.Environment {
 	}
 }
 
-// Do gives one input to a run; it must be taken.
+// Do applies one input to a run, which must accept it.
 func (w *Fixture) Do(run string, in engine.Input) engine.Answer {
 	w.T.Helper()
 	a, _ := w.Commit(Step(run, in, store.Keys{AllTasks: true, Chain: true, Bound: true})).(engine.Answer)
@@ -196,7 +196,7 @@ func (w *Fixture) Claim(kind protocol.TaskKind, worker *engine.Worker, most int)
 	return l
 }
 
-// One claims one task, which must be there.
+// One claims one task, which must exist.
 func (w *Fixture) One(kind protocol.TaskKind, worker *engine.Worker) store.Leased {
 	w.T.Helper()
 	l := w.Claim(kind, worker, 1)
@@ -384,7 +384,7 @@ func (w *Fixture) advance(d store.Due) error {
 	return err
 }
 
-// SessionStep is a change that gives one input to a session.
+// SessionStep returns a change that applies one input to a session.
 func SessionStep(id string, in engine.SessionInput) store.Change {
 	k := engine.SessionKey{Namespace: Namespace, ID: id}
 	return store.Change{Needs: store.Keys{

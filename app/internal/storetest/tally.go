@@ -14,9 +14,9 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// What a session's row does not say, its tasks do: on every store, and to every app.
+// Counts that a session's row does not contain are read from its tasks: on every store, and in every app.
 
-// testSessionRows counts what a step in a session that is held writes: as much as one without.
+// testSessionRows counts the rows that a step in a held session writes: as many as a step without a session.
 func testSessionRows(t *testing.T, s Suite) {
 	w := s.New(t)
 	worker := w.Worker("w")
@@ -77,8 +77,8 @@ func capped(session string, most int) protocol.Command {
 	return c
 }
 
-// testActivityCap lets two apps work for one worker in one session at once: at most its cap run, though neither app
-// writes the session's row, and all are run in the end.
+// testActivityCap lets two apps dispatch to one worker in one session at once: at most its limit runs at a time, though
+// neither app writes the session's row, and all activities run in the end.
 func testActivityCap(t *testing.T, s Suite) {
 	one := s.Fixture(t, "a", Options{App: "one"})
 	apps := []*Fixture{one}

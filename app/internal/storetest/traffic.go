@@ -14,8 +14,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// Traffic is what several apps of one database do at the same time to the same things: three runs, a budget of leases,
-// a fairness class, a session and the row of its worker. The first app prepares it.
+// Traffic is the concurrent work of several apps of one database on the same rows: three runs, a budget of leases, a
+// fairness class, a session and the row of its worker. The first app prepares it.
 type Traffic struct {
 	S       store.Store
 	App     string // one of a kind: it begins every id
@@ -70,13 +70,13 @@ func (x *Traffic) start(run, workflow, queue string) engine.Start {
 	}}
 }
 
-// Op is one kind of what the traffic does; it may be done again and again, by one caller at a time.
+// Op is one kind of operation in the traffic; it may be repeated, by one caller at a time.
 type Op struct {
 	Name string
 	Do   func(context.Context) error
 }
 
-// Ops are all kinds but what is done apart from the others.
+// Ops returns all kinds of operations except operations that run alone.
 func (x *Traffic) Ops() []Op {
 	ops := []Op{
 		{"start in a fairness class", x.begin},

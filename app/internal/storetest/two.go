@@ -112,7 +112,7 @@ func testSkipped(t *testing.T, s Suite) {
 	}
 	two.until("word that the task is to be had", func() bool { backlog, _, _ := line.hints(); return len(backlog) > 0 })
 	leased := two.One(protocol.KindWorkflow, worker)
-	// So it is with a claim: what it leases of a run hides the rest of that from others.
+	// The same applies to a claim: leasing one task of a run hides the run's other tasks from other apps.
 	one.Decide(
 		leased, Activity("x", ""), protocol.Command{Type: protocol.ScheduleActivity, ActivityType: "y", Queue: "elsewhere"},
 	)
@@ -125,8 +125,8 @@ func testSkipped(t *testing.T, s Suite) {
 	two.until("word of the other queue", told)
 }
 
-// What a worker holds is counted whole, though another app has one of its sessions locked, and a change next to the
-// count asks for that one.
+// All sessions of a worker are counted, even if another app has locked one of them and a change in the same batch needs
+// that one.
 func testLockedHolding(t *testing.T, s Suite) {
 	if !s.Shared {
 		t.Skip("one process has this database to itself")
@@ -174,8 +174,8 @@ func testLockedHolding(t *testing.T, s Suite) {
 	}
 }
 
-// contend lets apps claim activities for one worker, eight at a time, up to max in a claim. It returns how many they
-// were given together.
+// contend lets apps claim activities for one worker, eight at a time, up to max in a claim. It returns the number of
+// tasks that they leased together.
 func contend(t *testing.T, worker *engine.Worker, max int, apps ...*Fixture) int {
 	var wg sync.WaitGroup
 	var leased atomic.Int64
@@ -218,7 +218,7 @@ func testTwoCaps(t *testing.T, s Suite) {
 	})
 }
 
-// testOneBatch has several claims for one worker stored together: each counts what those before it gave.
+// testOneBatch commits several claims for one worker in one batch: each counts the leases of the earlier ones.
 func testOneBatch(t *testing.T, s Suite) {
 	w := s.New(t)
 	const most = 3

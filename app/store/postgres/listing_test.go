@@ -55,7 +55,7 @@ func TestListingsOfManyRunsReadLittle(t *testing.T) {
 	}
 }
 
-// reads fails when one step of a statement goes through more rows than that.
+// reads fails the test if one step of a statement reads more rows than most.
 func reads(t *testing.T, c *pgx.Conn, most int, query string, args ...any) {
 	t.Helper()
 	var plan []byte

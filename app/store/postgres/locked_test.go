@@ -145,7 +145,7 @@ func TestMigrationLockStopsNobodyForEver(t *testing.T) {
 	opened(t, at, sqldb.Options{}).Start("beside the lock")
 	postgres.StillFor(t, 100*time.Millisecond)
 	stranger(t, at, "DELETE FROM goose_db_version WHERE version_id = (SELECT max(version_id) FROM goose_db_version)")
-	// What is migrated again is there already, so it cannot succeed; it says so only once it has the lock.
+	// The repeated migration finds its objects, so it fails, but only after it has the lock.
 	_, err := postgres.Open(t.Context(), at, sqldb.Options{})
 	if err == nil {
 		t.Error("a database that lies about its schema was opened")

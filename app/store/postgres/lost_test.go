@@ -18,8 +18,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// A server that takes the place of a lost one may give the transactions of the lost one's numbers to others, so nothing
-// is remembered by them.
+// A server that replaces a lost one may reuse the lost server's transaction IDs, so cached versions are dropped.
 func TestALostConnectionForgetsVersions(t *testing.T) {
 	url := database(t)
 	s, err := postgres.Open(t.Context(), url, sqldb.Options{})
@@ -202,8 +201,8 @@ func nameOf(url string) string {
 	return cfg.Database
 }
 
-// What two apps add at the same time neither can have locked before. They have to add it in the same order, or each
-// waits for the other until the server ends one of them, a second later.
+// Two apps cannot lock rows that both insert at the same time. They have to insert them in the same order; otherwise
+// they deadlock until the server aborts one of them, a second later.
 func TestAppsThatAddTheSameRowsDoNotCross(t *testing.T) {
 	url := database(t)
 	var worlds []*storetest.Fixture

@@ -123,8 +123,8 @@ func describePostgres(t *testing.T, db *sql.DB) (lines []string) {
 
 var index = regexp.MustCompile(`\((.*?)\)(?: WHERE \(?(.*?)\)?)?$`)
 
-// condition makes one text of two: PostgreSQL writes out the types of constants and the order of a condition, and has
-// another word for where a text stands in another.
+// condition normalizes the two spellings of a condition: PostgreSQL adds the types of constants and brackets, and calls
+// instr strpos.
 var condition = strings.NewReplacer("::text", "", "(", "", ")", "", "strpos", "instr")
 
 // indexed is what an index is on, and where.

@@ -15,7 +15,7 @@ import (
 	"github.com/sojourn-run/sojourn/app/store/sqldb"
 )
 
-// calling stands between and has the server say that it is of another version.
+// calling listens in front of the server and changes the version that the server reports.
 func calling(t *testing.T, server, is, version string) (addr string) {
 	t.Helper()
 	return between(t, func(c net.Conn) {

@@ -49,7 +49,7 @@ func TestTheEndOfAHistoryIsKeptWhateverItsLength(t *testing.T) {
 	}
 }
 
-// What was not used in a whole round goes, however much that is, and a bit at a time.
+// All entries that were not used during a whole round are evicted, a limited number at a time.
 func TestWhatIsNotUsedFades(t *testing.T) {
 	l := newLRU[int, int](10_000)
 	for i := range 2500 {
@@ -87,7 +87,7 @@ func TestWhatIsNotUsedFades(t *testing.T) {
 	}
 }
 
-// Of a history counts what it takes in memory: events without payloads take some, too.
+// The weight of a history is its memory; events without payloads count too.
 func TestEventsWithoutPayloadsWeigh(t *testing.T) {
 	c := newCache(mostHistory)
 	for i := range 100_000 {

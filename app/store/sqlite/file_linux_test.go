@@ -145,7 +145,8 @@ func byOtherNames(t *testing.T, path string) map[string]string {
 	return names
 }
 
-// A file has one app, whatever name another comes by, and its locks survive that other's attempt, in this process, too.
+// Only one app can open a file, also under another name, and its locks survive such an attempt, even in the same
+// process.
 func TestAFileHasOneAppUnderAllItsNames(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "one.db")
 	s := open(t, path, sqldb.Options{})

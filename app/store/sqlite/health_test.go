@@ -15,7 +15,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// A store that took its last write says so without a write; one that did not tries one first.
+// A store whose last write succeeded reports that it can write without another write; one whose last write failed tries
+// one first.
 func TestWhetherAStoreCanWriteFollowsItsLastCommit(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "health.db")
 	if err := open(t, path, sqldb.Options{}).Close(); err != nil {

@@ -131,8 +131,7 @@ func TestWhatSleepsIsForgotten(t *testing.T) {
 	})
 }
 
-// A warm batch of a run that is known reads nothing: it is one insert of events, one write a table, and the batch's own
-// row.
+// A batch for a cached run reads nothing: it inserts the events, writes each table once, and writes the batch's row.
 func TestWarmCompletionReadsNothing(t *testing.T) {
 	w := suite(t).New(t)
 	worker := w.Worker("w")
