@@ -235,11 +235,11 @@ func (st *step) refuseLost(a Activity) {
 type CompleteActivity struct {
 	Seq int64
 	Holder
-	Epoch     int64 // 0: the client did not say
+	Epoch     int64 // 0: not sent by the client
 	Result    string
 	Hash      string
 	Recovered *protocol.Recovered
-	Version   string // of its code; empty: the worker did not say
+	Version   string // of its code; empty: not reported
 	Then      *Then  // the turn it causes; nil: a workflow task is made
 }
 
@@ -440,7 +440,7 @@ type HeartbeatActivity struct {
 	Epoch    int64
 	Beat     bool
 	Progress json.RawMessage
-	Rebuild  *protocol.Recovered // how far a rebuild of the session's state is; nil: as was said last
+	Rebuild  *protocol.Recovered // progress of a rebuild of the session's state; nil: unchanged
 }
 
 func (in HeartbeatActivity) decide(st *step) error {

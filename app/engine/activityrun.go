@@ -55,7 +55,7 @@ func (st *step) delayActivity(seq int64, until history.Time) {
 	if !ok || until.IsZero() {
 		return
 	}
-	st.endActivity(a, false) // nothing waits in its session until then
+	st.endActivity(a, false) // it does not wait in its session until then
 	a.State, a.ReadyAt, a.ScheduledAt = Delayed, until, until
 	st.Activities.Put(seq, a)
 }

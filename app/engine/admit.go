@@ -53,7 +53,7 @@ type Wanted struct {
 	BuildID      string
 	Requirements []string
 	Session      *Session
-	Queue        *Queue // what was decided about its queue; nil: nothing
+	Queue        *Queue // settings of its queue; nil: none
 }
 
 // Admit holds every routing rule there is after the queue and the release gate: types, builds, requirements,

@@ -65,7 +65,7 @@ func NumberKey(n json.Number) (string, bool) {
 	if err != nil || len(n) > 400 {
 		return "", false
 	}
-	rest := int64(0) // what rounding took from a whole number
+	rest := int64(0) // the rounding error of an integer
 	if size := math.Abs(near); size >= 1<<53 && size <= 1<<63 {
 		// elsewhere nothing is taken, or too much; and an exact 1e-999999 takes its time
 		if exact, ok := new(big.Rat).SetString(string(n)); ok && exact.IsInt() && exact.Num().IsInt64() {
@@ -139,7 +139,7 @@ func CheckTypes(attributes json.RawMessage, types map[string]string, at func(nam
 	}
 	var values object
 	if json.Unmarshal(attributes, &values) != nil {
-		return nil //nolint:nilerr // what is no object is refused elsewhere
+		return nil //nolint:nilerr // other checks refuse values that are no object
 	}
 	var wrong *protocol.Error
 	for name, raw := range values {

@@ -21,8 +21,8 @@ const (
 // Code describes the worker that completes a workflow task and the code it ran, as reported by the worker. It is used
 // only to decide which signals were handled by a run that continues as new.
 type Code struct {
-	Runtime string              // "" when nothing is known of the worker
-	Signals map[string][]string // those it declared, by workflow type
+	Runtime string              // "" if unknown
+	Signals map[string][]string // declared signals, by workflow type
 }
 
 // carried returns the signals that a run which continues as new passes on, in the order of their arrival: signals that
@@ -84,7 +84,7 @@ func (st *step) look(t *Task, in CompleteTask) {
 	if st.Unread.Len() < maxUnread || !strings.EqualFold(in.Code.Runtime, runtimePython) {
 		return
 	}
-	for k := range st.Unread.All() { // what is handled makes room for what is not
+	for k := range st.Unread.All() { // handled signals make room for others
 		if !st.resumed || k <= t.Settled {
 			st.Unread.Delete(k)
 		}

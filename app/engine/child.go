@@ -382,7 +382,7 @@ func (s *Run) askedChild(d *history.ChildCancelRequested) {
 	if c, ok := s.Children.Get(d.Target); ok {
 		ask(d.Target, c)
 	}
-	if a, attached := s.Attached.Get(d.Target); attached { // perhaps to one of its own
+	if a, attached := s.Attached.Get(d.Target); attached { // perhaps to a child of this run
 		for seq, c := range s.Children.All() {
 			if c.WorkflowID == a.WorkflowID {
 				ask(seq, c)

@@ -13,7 +13,7 @@ import (
 type Decision struct {
 	After  int64           // sequence of the last event this was decided on: the fence
 	Next   *Run            // a fork of the run with the step applied; its tables hold the changed rows
-	Events []history.Event // what is appended, in order
+	Events []history.Event // appended events, in order
 	// Unrecorded are events of abandoned activities after the close of their run: they changed the activities' rows, and
 	// the history has ended.
 	Unrecorded []history.Event
@@ -21,10 +21,10 @@ type Decision struct {
 	Former     []FormerChange  // children that belong to the chain of runs of the workflow id
 	// DropFormer: the chain ends, and all rows of its children go with it.
 	DropFormer bool
-	Continue   *Start    // the run that goes on in this one's place, when it continued as new
+	Continue   *Start    // the next run, if this one continued as new
 	Spawn      []Start   // runs of children
-	Outbox     []Message // signals to other workflows; what else is owed stands in the run
-	Answer     Answer    // what the caller is told
+	Outbox     []Message // signals to other workflows; other messages are part of the run
+	Answer     Answer    // the response to the caller
 }
 
 // Answer is the response to the caller of a decision. It is part of the decision, because the app may send it only

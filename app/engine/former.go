@@ -173,7 +173,7 @@ func (st *step) attachChild(c protocol.Command, seq int64) error {
 		return nil
 	}
 	if run.Status.Open() || run.tellsParent() {
-		if row == nil { // let go by a release that did not keep the children of a chain, or an end that is on its way
+		if row == nil { // dropped by a release that did not store children of a chain, or its end is under way
 			row = &FormerChild{From: run.Parent.RunID, Seq: run.Parent.Seq, Child: Child{
 				WorkflowID: run.WorkflowID, RunID: run.ID, Number: run.Number, Type: run.Type, Queue: run.Queue,
 				ClosePolicy: Abandon,
@@ -188,7 +188,7 @@ func (st *step) attachChild(c protocol.Command, seq int64) error {
 	if !ok || end.Run != run.ID {
 		return ErrLookAgain
 	}
-	if row != nil { // nobody told the chain
+	if row != nil { // the chain was not notified
 		st.dropFormer(*row)
 	}
 	d.Effect = "ended"

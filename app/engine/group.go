@@ -68,7 +68,7 @@ func (s *Run) whole(commands []protocol.Command) error {
 		}
 		var path []group
 		if json.Unmarshal(c.GroupPath, &path) != nil {
-			continue // it is kept as it came, and nothing of ours reads it
+			continue // it is stored as received, and this engine does not read it
 		}
 		for _, outer := range path {
 			if outer.ID != own.ID && outer.Base > 0 && outer.Size > 0 {

@@ -129,7 +129,7 @@ func (s *Session) claim(l Lessee, floor int64, now time.Time, task string) (time
 	case s.Yielding: // the lease has ended, and no app has recorded that yet
 		timeline = append(timeline, s.ended(history.At(now), "released", "", ReasonEvictedCap))
 		s.Reason, s.GivenUp, s.EvictedAt = ReasonReleased, ReasonEvictedCap, history.At(now)
-	case s.Status == protocol.SessionActive && s.Owner != "": // its lease is over, and nobody has looked since
+	case s.Status == protocol.SessionActive && s.Owner != "": // its lease has expired and was not swept yet
 		s.Reason, s.GivenUp = ReasonLeaseLost, ""
 		if s.idle(s.LeaseUntil.Time) {
 			s.GivenUp = ReasonEvictedIdle

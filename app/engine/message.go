@@ -13,7 +13,7 @@ import (
 const (
 	SignalMessage = "signal"
 	ChildEnded    = "child_ended" // to the parent: a run of its child closed or continued as new
-	CloseChild    = "close_child" // to a child: cancel, terminate or request its cancellation, as Name says
+	CloseChild    = "close_child" // to a child: cancel, terminate or request its cancellation; Name selects which
 )
 
 // Message is sent by one run to another. It is stored with the step that made it and applied as a step of its target.

@@ -45,7 +45,7 @@ type Queue struct {
 
 // Build holds the settings of one build ID.
 type Build struct {
-	DrainedAt  history.Time `json:"drained_at,omitzero"` // since when they are given nothing; zero: they are
+	DrainedAt  history.Time `json:"drained_at,omitzero"` // start of the drain; zero: not drained
 	PromotedAt history.Time `json:"promoted_at,omitzero"`
 }
 

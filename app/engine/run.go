@@ -31,7 +31,7 @@ type Run struct {
 	Unread     Table[int64, Signal]   // by event sequence: seen, and not yet the answer to a wait; at most maxUnread
 	Updates    Table[int64, Update]   // by event sequence: accepted, and not yet answered
 	Children   Table[int64, Child]    // by command sequence
-	Attached   Table[int64, Attached] // by command sequence: of children, whose end is to be told
+	Attached   Table[int64, Attached] // by command sequence: children for whose end the run waits
 	Owed       Table[int64, Message]  // by event sequence: to other runs, not yet delivered; a run that closed still owes
 }
 
@@ -73,7 +73,7 @@ type Head struct {
 	Settled   int64 `json:"settled,omitempty"`    // last event that ended a step
 	// last event that wants a workflow task; a task that was shown less owes another
 	Wake       int64      `json:"wake,omitempty"`
-	WakeFor    *Cause     `json:"wake_for,omitempty"` // what that event was
+	WakeFor    *Cause     `json:"wake_for,omitempty"` // cause of that event's workflow task
 	Last       *Completed `json:"last,omitempty"`     // the last accepted completion of a workflow task
 	LeasedEver bool       `json:"leased_ever,omitempty"`
 	// Bytes is the size of the run's history in responses, SeenBytes the part of it that the worker has in memory after
@@ -164,7 +164,7 @@ type Lease struct {
 	PollID      string       `json:"poll,omitempty"`
 	LeasedAt    history.Time `json:"leased_at,omitzero"`
 	Until       history.Time `json:"until,omitzero"`
-	Length      int64        `json:"length,omitempty"`         // microseconds; what one renewal gives
+	Length      int64        `json:"length,omitempty"`         // microseconds; length of one renewal
 	Sessions    bool         `json:"knows_sessions,omitempty"` // of a workflow task: its worker declared CapSessions
 	// redeliveries of this lease to its holder, by an app that does not know whether an earlier response arrived
 	Again int64 `json:"again,omitempty"`
@@ -177,7 +177,7 @@ type Lease struct {
 // Task is the open workflow task of a run. There is at most one, since its commands use the next command sequences: two
 // concurrent tasks would use the same sequences for different steps.
 type Task struct {
-	Number  int64        `json:"n"` // its count in the run, kept when it is retried
+	Number  int64        `json:"n"` // its number in the run, unchanged by retries
 	State   TaskState    `json:"state"`
 	ReadyAt history.Time `json:"ready_at,omitzero"`
 	// DelayedAt is the beginning of the back-off that ends at ReadyAt; zero: ReadyAt ends no back-off
@@ -261,7 +261,7 @@ type Activity struct {
 	Returned   int          `json:"returned,omitempty"` // how often in a row it was returned without having been started
 	Bytes      int64        `json:"bytes,omitempty"`    // of its arguments
 	Delivery   int64        `json:"delivery,omitempty"`
-	Attempt    int          `json:"attempt,omitempty"` // what users see
+	Attempt    int          `json:"attempt,omitempty"` // as shown to users
 	Failures   int          `json:"failures,omitempty"`
 	Losses     int          `json:"losses,omitempty"` // worker processes that ended with it
 	// Suspect is the suspicion from these losses; nil: there were none, or it was cleared.

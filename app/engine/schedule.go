@@ -62,7 +62,7 @@ type Schedule struct {
 	NameRules int `json:"name_rules,omitempty"`
 
 	NextAt   history.Time `json:"next_at,omitzero"`  // the next time of the spec, without jitter
-	CheckAt  history.Time `json:"check_at,omitzero"` // when to look whether a buffered start may go
+	CheckAt  history.Time `json:"check_at,omitzero"` // next check whether a buffered start is possible
 	Buffered []Buffered   `json:"buffered,omitempty"`
 
 	Latest      string       `json:"latest,omitempty"` // workflow id started last
@@ -133,7 +133,7 @@ type ScheduleDecision struct {
 	After  int64 // version this was decided on
 	Next   *Schedule
 	Starts []ScheduledStart
-	End    string // what becomes of the workflow started last: cancel, terminate, or nothing
+	End    string // action on the workflow started last: cancel, terminate, or empty
 	Events []protocol.ScheduleEvent
 	Delete bool
 

@@ -47,7 +47,7 @@ type Session struct {
 	Claimed       bool         `json:"claimed,omitempty"`
 	TTLUntil      history.Time `json:"ttl_until,omitzero"`
 	LastActivity  history.Time `json:"last_activity,omitzero"`
-	Lease         int64        `json:"lease,omitempty"` // microseconds one renewal gives
+	Lease         int64        `json:"lease,omitempty"` // microseconds, length of one renewal
 	Idle          int64        `json:"idle,omitempty"`  // microseconds, 0: never idle
 	TTL           int64        `json:"ttl,omitempty"`   // seconds, 0: none
 	Requirements  []string     `json:"requirements,omitempty"`
@@ -70,7 +70,7 @@ type Session struct {
 	WaitingSince history.Time `json:"waiting_since,omitzero"`
 	// HolderSilent, of soft affinity: the holder has missed two heartbeats at every app, so tasks do not wait for it.
 	HolderSilent bool `json:"holder_silent,omitempty"`
-	Open         bool `json:"open,omitempty"` // soft: they have waited for so long, and anybody may claim
+	Open         bool `json:"open,omitempty"` // soft: the tasks have waited long enough for the holder
 	// of the holder, pinned from claim to release; with PolicyFinish beyond it
 	Release string `json:"release,omitempty"`
 	// Moving is the operator who asked the holder to release the session. No new task is dispatched in it, and the end
@@ -98,7 +98,7 @@ type Session struct {
 	FirstRenewal history.Time `json:"first_renewal,omitzero"`
 	LastRenewal  history.Time `json:"last_renewal,omitzero"`
 	Reason       string       `json:"reason,omitempty"`    // why the last holding ended
-	GivenUp      string       `json:"given_up,omitempty"`  // what its holder said about that
+	GivenUp      string       `json:"given_up,omitempty"`  // reason reported by its holder
 	Before       string       `json:"before,omitempty"`    // both, of the holding before this one
 	EvictedAt    history.Time `json:"evicted_at,omitzero"` // when it gave way to another, if that was how
 	ClosedAt     history.Time `json:"closed_at,omitzero"`
@@ -155,7 +155,7 @@ func (s *Session) apply(n Numbers) {
 // and updates the Tally during its decisions.
 type Tally struct {
 	Active int           // attempts leased under the session's epoch
-	Strays map[int64]int // attempts leased under others, by epoch: they count for its cap
+	Strays map[int64]int // attempts leased under other epochs, by epoch: they count towards its limit
 	Ready  int           // ready tasks
 	Many   bool          // more tasks are ready than were counted: Ready is a lower bound
 	// time of the holder's last activity according to its tasks and their events; zero: not read
@@ -309,7 +309,7 @@ type Worker struct {
 	Contracts json.RawMessage `json:"contracts,omitempty"` // workflow type → {queries, signals, updates}
 	// workflow type → fingerprint of its code, as reported by the worker's SDK
 	Fingerprints map[string]string `json:"fingerprints,omitempty"`
-	Versions     map[string]string `json:"versions,omitempty"`     // activity type → what its code is
+	Versions     map[string]string `json:"versions,omitempty"`     // activity type → version of its code
 	Manifest     json.RawMessage   `json:"manifest,omitempty"`     //
 	Isolation    json.RawMessage   `json:"isolation,omitempty"`    //
 	Machine      json.RawMessage   `json:"machine,omitempty"`      //
@@ -317,7 +317,7 @@ type Worker struct {
 	Process      json.RawMessage   `json:"process,omitempty"`      //
 	HeartbeatAt  history.Time      `json:"heartbeat_at,omitzero"`  //
 	RegisteredAt history.Time      `json:"registered_at,omitzero"` //
-	HeardBy      string            `json:"heard_by,omitempty"`     // the app that heard what HeartbeatAt says
+	HeardBy      string            `json:"heard_by,omitempty"`     // the app that received the heartbeat of HeartbeatAt
 	// HeardUntil maps an app to the time until which the worker may be alive by heartbeats that this app received and has
 	// not stored. An app that stored the last heartbeat of a silent worker has no entry.
 	HeardUntil map[string]history.Time `json:"heard_until,omitempty"`

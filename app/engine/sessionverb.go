@@ -92,13 +92,13 @@ func (in CreateSession) fits(s *Session, now history.Time) error {
 	w := in.Lessee.Worker
 	switch {
 	case s.Terminal || !s.Claimed:
-		return nil // admission says more
+		return nil // admission gives a more exact reason
 	case s.Queue != "" && !slices.Contains(w.Queues, s.Queue):
 		return protocol.Refuse(
 			protocol.ReasonSessionQueue, "session %s is for queue %s, which worker %s does not serve", s.ID, s.Queue, w.ID,
 		).With("registered_task_queue", w.Queues[0]).With("requested_session_queue", s.Queue)
 	case s.Held(now.Time) && s.Owner != w.ID && !s.claimableByOthers(now.Time):
-		return nil // a stranger learns who has it, or what it lacks, and nothing of the options
+		return nil // a worker that is not admitted learns the holder or its missing capability, not the options
 	case s.lost(now.Time) && in.Options.Reacquire != nil && !*in.Options.Reacquire:
 		return protocol.Refuse(
 			protocol.ReasonSessionReacquire, "session %s was lost (%s), and the request forbids to acquire it again", s.ID,
@@ -197,7 +197,7 @@ type ReleaseSession struct {
 	SessionHolder
 	Why    string
 	Failed string
-	Known  int64 // with protocol.ReasonGivenUp: the highest epoch that the worker has seen; 0: it does not say
+	Known  int64 // with protocol.ReasonGivenUp: the highest epoch that the worker has seen; 0: not reported
 }
 
 func (in ReleaseSession) decide(s *Session, now history.Time) (SessionChange, error) {

@@ -76,13 +76,13 @@ type step struct {
 	task string // id of the workflow task being completed
 	seen int64
 
-	knows   bool                    // whoever completes the workflow task declared CapSessions
+	knows   bool                    // the worker that completes the workflow task declared CapSessions
 	closing bool                    // the run's steps end because it does
-	code    Code                    // of whoever completes the workflow task
+	code    Code                    // of the worker that completes the workflow task
 	resumed bool                    // the one command it sent is its whole answer to the end of a step
 	settled int64                   // the event that ended that step
 	ends    map[string]Message      // by workflow id: how children ended that commands attach to
-	carry   []Signal                // that the code has seen and not received, when the run goes on as new
+	carry   []Signal                // seen but not received by the code, if the run continues as new
 	fresh   int64                   // last signal that the completed task was the first to show
 	renewed map[string]history.Time // deadlines of condition waits this step ended, by occurrence
 }

@@ -22,8 +22,8 @@ type Then struct {
 	Hash        string
 	Types       map[string]string  // as in CompleteTask
 	Ends        map[string]Message // as in CompleteTask
-	Lessee      Lessee             // who decided it, admitted as for a poll
-	Queue       *Queue             // what was decided about the run's queue, nil: nothing
+	Lessee      Lessee             // the worker that ran the task, admitted as for a poll
+	Queue       *Queue             // settings of the run's queue, nil: none
 	Budget      bool               // a budget counts the workflow tasks of the run's queue: they have to be claimed
 }
 

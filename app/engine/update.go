@@ -21,7 +21,7 @@ type Update struct {
 	ID        string `json:"id"`
 	Name      string `json:"name"`
 	Arguments string `json:"arguments,omitempty"`
-	Taken     bool   `json:"taken,omitempty"` // its handler has begun, and answers when it comes to its end
+	Taken     bool   `json:"taken,omitempty"` // its handler has begun and completes the update when it ends
 }
 
 // AcceptUpdate takes an update in. Value is the argument-array blob, or empty.

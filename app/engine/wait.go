@@ -31,14 +31,14 @@ type Surroundings struct {
 	Release  string      // the app's
 	Workers  []Candidate // of the namespace, by id
 	Settings func(queue string) *Queue
-	Throttle func(queue string, kind protocol.TaskKind) Throttle // how the budgets stand
-	Sessions map[string]*Session                                 // those of the run's ready activities
+	Throttle func(queue string, kind protocol.TaskKind) Throttle // the state of the budgets
+	Sessions map[string]*Session                                 // of the run's ready activities
 	Former   []FormerChild                                       // open children of earlier runs of the workflow id
 }
 
 // The lengths behind needs_attention.
 const (
-	waitedEnough = 5 * time.Minute // for what a worker could have taken at once
+	waitedEnough = 5 * time.Minute // for a task that a worker could have leased at once
 	failedEnough = 10              // attempts of an activity that failed one after the other
 	taskFailed   = 2               // deliveries of a workflow task: its code fails, which trying again seldom mends
 	unseenEnough = time.Minute     // for a cancellation request that no live worker has seen

@@ -22,7 +22,7 @@ const MaxDeliveries = 10
 // Holder identifies the claimed holder of a task in every report about it.
 type Holder struct {
 	Owner       string
-	Incarnation string // empty: the client did not say
+	Incarnation string // empty: not sent by the client
 	Delivery    int64
 }
 
@@ -48,8 +48,8 @@ type CompleteTask struct {
 	// that repeats its report across an upgrade would be refused for a contradiction.
 	Former  func() string
 	Types   map[string]string
-	Carry   []Signal           // those that Unreceived of the last command names
-	Code    Code               // when the run goes on as new
+	Carry   []Signal           // the signals in Unreceived of the last command
+	Code    Code               // if the run continues as new
 	Ends    map[string]Message // by workflow id: how children have ended that commands attach to
 	Streams protocol.StreamWaits
 	// Malformed is the error of decoding the commands. Commands that this engine does not support are still searched,
@@ -268,7 +268,7 @@ type ReleaseTask struct {
 	Owner    string // the worker that hands it back, which must hold it; "": it is taken back
 	Why      string
 	Undone   bool
-	Again    int64 // what is undone: how often its holder had been told of it again then
+	Again    int64 // of an undo: the number of redeliveries that the app knew
 	Counts   bool
 }
 

@@ -330,7 +330,7 @@ type SessionQuery struct {
 type WorkerQuery struct {
 	Namespace string
 	Queue     string
-	Holding   bool // only those with a leased task or a session
+	Holding   bool // only workers with a leased task or a session
 	AfterID   string
 	Limit     int
 }
@@ -344,8 +344,8 @@ type TaskRef struct {
 	Session     string
 	Incarnation string // of its owner
 	PollID      string // of the poll it was leased to
-	Again       int64  // how often its holder was told of it again
-	App         string // that gave it, where its holder cannot say what it holds
+	Again       int64  // redeliveries to its holder
+	App         string // the app that granted the lease, if its holder does not report its leases
 	LeasedAt    history.Time
 }
 
@@ -392,7 +392,7 @@ type QueueStats struct {
 	Delayed          int
 	Leased           int
 	OldestReady      history.Time
-	Expired          int // of those leased, whose lease or timeout is over and was not swept yet
+	Expired          int // leased tasks whose lease or timeout has expired and was not swept yet
 }
 
 // ReadyTask is a ready task's place in the order of its queue. Rank is 0 where no task ever had a fairness key.

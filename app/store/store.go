@@ -151,7 +151,7 @@ type Keys struct {
 	// Former names children that earlier runs of the workflow ids of Runs, and of the current runs of Workflows, may
 	// have started and that are open.
 	Former []string
-	Bound  bool // also those of them that go by a close policy: for a step that may end the last run
+	Bound  bool // also children to which a close policy applies: for a step that may end the last run
 	// Attached adds the former children that the runs are attached to, for a step that may request their cancellation.
 	Attached bool
 	// Activities names activities of Runs whose sessions are wanted too.
@@ -160,8 +160,8 @@ type Keys struct {
 	Sessions   []engine.SessionKey
 	// Apart lets the change proceed without those Sessions that another app has locked; Rows.Apart reports them.
 	Apart   bool
-	Lately  bool // also when the holders of Sessions last did something in them, where their rows do not tell
-	Exactly bool // with Lately: whatever their rows tell
+	Lately  bool // also the last activity of the holders of Sessions, if their rows do not show it
+	Exactly bool // with Lately: whatever their rows show
 	Workers []engine.WorkerKey
 	// Present means that Workers are needed only if they exist: the keys of missing workers are not locked, so another
 	// app may insert them.

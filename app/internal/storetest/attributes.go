@@ -23,7 +23,7 @@ func FoundAfterMigration(t *testing.T, s Suite, forget func(t *testing.T)) {
 	} {
 		in := start(w, id)
 		in.Request.SearchAttributes = json.RawMessage(attributes)
-		if id == "b" { // a memo may have what a database does not take
+		if id == "b" { // a memo may contain characters that a database refuses
 			in.BuildID, in.Request.Memo = "b<1>", json.RawMessage(`{"m":"a\u0000b","build_id":"x"}`)
 		}
 		w.StartAs(in)

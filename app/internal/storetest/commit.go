@@ -158,7 +158,7 @@ func testGuilty(t *testing.T, s Suite) {
 			w.Run(ids[i])
 		}
 	}
-	w.Start("w4") // what the failed change took is free
+	w.Start("w4") // the failed change did not use the ID
 }
 
 func testOverlay(t *testing.T, s Suite) {

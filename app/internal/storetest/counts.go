@@ -198,7 +198,7 @@ func testClaimOfCold(t *testing.T, s Suite) {
 			left = append(left, fmt.Sprint(workflow, i))
 		}
 	}
-	claimed(1) // what is asked once
+	claimed(1) // reads that happen once
 	statements, trips, _ := claimed(wide / 2)
 	if s.Shared { // what is left ready in a run of which that is not known is asked together with COMMIT
 		statements++

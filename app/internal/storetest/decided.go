@@ -180,7 +180,7 @@ func testRateBudget(t *testing.T, s Suite) {
 		t.Fatal(err)
 	}
 	again := s.Fixture(t, "a", Options{Shift: func() time.Duration { return time.Duration(w.shift.Load()) }})
-	again.None(protocol.KindActivity, worker) // a restart gives nothing away
+	again.None(protocol.KindActivity, worker) // a restart does not reset the budget
 	w.Pass(time.Minute)
 	if n := len(again.Claim(protocol.KindActivity, worker, 10)); n != 3 {
 		t.Fatalf("in the next minute came %d, want 3", n)

@@ -25,9 +25,9 @@ type Gate struct {
 	open  chan struct{} // closed while the gate is open; guarded by mu, as all below
 	at    string        // shut at the next statement with this in it; "": at none
 	half  bool
-	lose  *bool       // nil: the gate shuts; else it loses an answer, to the committer or to who reads
-	away  bool        // nobody gets through
-	shut  chan string // hears of the statement the gate shut at, or lost the answer to
+	lose  *bool       // nil: the gate shuts; else it drops a response, to the committer or to a reader
+	away  bool        // all connections are refused
+	shut  chan string // receives the SQL at which the gate shut or dropped the response
 	conns map[net.Conn]bool
 	over  bool
 }

@@ -219,7 +219,7 @@ func testHandOver(t *testing.T, s Suite) {
 	y := w.One(protocol.KindActivity, a)
 	other, holder := line.Wait(b), line.Wait(a)
 	w.Finish(y)
-	turn := w.got(other) // a workflow task is for anybody
+	turn := w.got(other) // any worker may run a workflow task
 	w.Decide(turn, Activity("z", "s"))
 	if z := w.got(holder); z.Activity.Type != "z" || z.Session == nil || z.Session.Epoch != y.Session.Epoch || z.IsNew {
 		t.Fatalf("handed %+v in %+v", z.Activity, z.Session)
@@ -270,7 +270,7 @@ func testBacklog(t *testing.T, s Suite) {
 	l := w.One(protocol.KindActivity, worker)
 	w.Pass(time.Minute)
 	line.hints()
-	w.Sweep() // the session's lease ended: what was for its holder is for anybody
+	w.Sweep() // the session's lease ended: any worker may run its tasks
 	w.until("the hint", func() bool { b, _, _ := line.hints(); return len(b) > 0 && b[0] == "default/default/activity" })
 	_ = l
 }

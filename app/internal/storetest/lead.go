@@ -53,7 +53,7 @@ func FollowsInSessions(t *testing.T, s Suite, count func() (lead, follow int)) {
 				Seq: l.Activity.Seq, Holder: engine.Holder{Owner: l.Activity.Owner, Delivery: l.Activity.Delivery}, Hash: "h",
 				Result: "cmVzdWx0",
 			}
-			if i == 7 { // what follows is to be read without this
+			if i == 7 { // later steps are read without this one
 				c.Result = strings.Repeat("cmVzdWx0", 4<<10)
 			}
 			var events []history.Event

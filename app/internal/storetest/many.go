@@ -196,7 +196,7 @@ func Listings() []Listing {
 	)
 	numbers.Next = "runs_start"
 	two := of(
-		"two ranges", "INDEX", 9_000, // whichever comes further, by entries
+		"two ranges", "INDEX", 9_000, // by index entries, with the condition that advances further
 		func(r ListedRun) bool { return between(60_000, ManyRuns)(r) && r.Who == "c10" },
 		store.Condition{Field: store.FieldAttribute, Name: "Due", Test: store.AtLeast, Values: []any{due(60_000)}},
 		attribute("Who", store.Prefix, "c10"),
@@ -316,7 +316,7 @@ func Listings() []Listing {
 		two,
 		of("times of months", "run_attributes_time", partOf, between(11_000, 60_000), dues),
 		of(
-			"times of months, and a queue", "INDEX run", partOf, // whichever comes further
+			"times of months, and a queue", "INDEX run", partOf, // with the condition that advances further
 			func(r ListedRun) bool { return between(11_000, 60_000)(r) && r.N%8 == 4 },
 			column(store.FieldQueue, store.In, "q4"), dues,
 		),

@@ -310,7 +310,7 @@ func testRecalledSession(t *testing.T, s Suite) {
 	var seen engine.Session // as the last decision had it
 	// A step in a session that is held, remembered since the one before it, with another task in it that is ready.
 	step := func() store.Change {
-		for _, l := range two.Claim(protocol.KindActivity, w.worker, 200) { // of a step that went another way
+		for _, l := range two.Claim(protocol.KindActivity, w.worker, 200) { // of a step that took two round trips
 			two.Finish(l)
 		}
 		w.n++

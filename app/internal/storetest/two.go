@@ -116,7 +116,7 @@ func testSkipped(t *testing.T, s Suite) {
 	one.Decide(
 		leased, Activity("x", ""), protocol.Command{Type: protocol.ScheduleActivity, ActivityType: "y", Queue: "elsewhere"},
 	)
-	told := func() bool { // the last that is told
+	told := func() bool { // the last notice
 		backlog, _, _ := line.hints()
 		return slices.ContainsFunc(backlog, func(s string) bool { return strings.Contains(s, "elsewhere") })
 	}

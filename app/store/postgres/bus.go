@@ -68,7 +68,7 @@ type bus struct {
 // message is one notification.
 type message struct {
 	App    string `json:"app"`
-	Missed bool   `json:"m,omitempty"` // others were lost
+	Missed bool   `json:"m,omitempty"` // other messages were lost
 	// Migrated: the schema was migrated. The message has no other content, since the sender may not serve the schema.
 	Migrated bool              `json:"s,omitempty"`
 	Decided  bool              `json:"d,omitempty"` // settings of a queue changed
@@ -87,7 +87,7 @@ type message struct {
 type worker struct {
 	Namespace   string `json:"ns"`
 	ID          string `json:"id"`
-	Incarnation string `json:"i,omitempty"` // older releases do not say it
+	Incarnation string `json:"i,omitempty"` // missing in older releases
 }
 
 func workerOf(p store.Process) worker { return worker{p.Worker.Namespace, p.Worker.ID, p.Incarnation} }
@@ -194,7 +194,7 @@ func (b *bus) takeNotices() []string {
 		}
 	}
 	m.Decided = b.decide
-	for k := range b.silent { // first: what they lost is in the queues
+	for k := range b.silent { // first: the tasks that they lost are in the queues
 		cut(len(k.Namespace) + len(k.ID) + 32)
 		m.Silent = append(m.Silent, worker{Namespace: k.Namespace, ID: k.ID})
 	}
@@ -211,7 +211,7 @@ func (b *bus) takeNotices() []string {
 		m.Queues = append(m.Queues, q)
 	}
 	for _, r := range b.runs {
-		if len(r.Cancelled) > 8 { // the others are told when they renew
+		if len(r.Cancelled) > 8 { // the others are notified at their next renewal
 			r.Cancelled = r.Cancelled[:8]
 		}
 		cut(len(r.Namespace) + len(r.WorkflowID) + 160 + 160*len(r.Cancelled))

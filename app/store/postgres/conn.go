@@ -41,7 +41,7 @@ func (c *conn) connect(ctx context.Context) error {
 		return err
 	}
 	c.c, c.stmts = raw, map[*db.Stmt]*pgconn.StatementDescription{}
-	c.lent = lent{} // the driver may still be ending the other connection, with what it has of that buffer
+	c.lent = lent{} // the driver may still use the buffer to close the other connection
 	if err := c.leave(ctx); err != nil {
 		return errors.Join(err, raw.Close(ctx))
 	}

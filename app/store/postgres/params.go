@@ -99,7 +99,7 @@ const (
 // The driver treats it as a message without content.
 type lent struct {
 	buf  []byte
-	used int // of what was sent last
+	used int // size of the last message
 }
 
 // begin has the buffer ready, with room for as much as last time.

@@ -53,7 +53,7 @@ func OpenFrom(ctx context.Context, url func() (string, error), opts sqldb.Option
 	if opts.Pool > 0 {
 		most = max(1, opts.Pool-others)
 	}
-	reads.SetMaxOpenConns(max(2, most)) // a migration reads beside its lock, before the others are there
+	reads.SetMaxOpenConns(max(2, most)) // a migration uses a second connection next to its lock
 	reads.SetMaxIdleConns(most)
 	reads.SetConnMaxIdleTime(5 * time.Minute)
 	if err := await(ctx, reads, opts.Waiting); err != nil {
@@ -85,11 +85,11 @@ func openStore(
 		return nil, err
 	}
 	bus := newBus(server, opts.App, opts.Dispatch)
-	ear, err := bus.listen(ctx) // before anybody looks what there is
+	ear, err := bus.listen(ctx) // before the first read
 	if err != nil {
 		return nil, errors.Join(err, c.Close(ctx), bus.close())
 	}
-	if err := sqldb.CheckSchema(ctx, reads, known); err != nil { // who migrated before there was an ear for it
+	if err := sqldb.CheckSchema(ctx, reads, known); err != nil { // a migration before the listener connected
 		return nil, errors.Join(err, c.Close(ctx), ear.Close(ctx), bus.close())
 	}
 	s, err := sqldb.New(ctx, sqldb.Config{
@@ -120,7 +120,7 @@ func writing(w *pgx.ConnConfig) {
 	for _, way := range []string{"seqscan", "bitmapscan", "hashjoin", "mergejoin", "sort"} {
 		w.RuntimeParams["enable_"+way] = "off"
 	}
-	w.RuntimeParams["jit"] = "off" // it takes what is switched off for costly, and compiles
+	w.RuntimeParams["jit"] = "off" // the planner adds the cost of disabled plan types, and JIT would compile
 	w.RuntimeParams["plan_cache_mode"] = "force_generic_plan"
 	w.RuntimeParams["application_name"] = committer
 	w.RuntimeParams["lock_timeout"] = lockTimeout

@@ -72,7 +72,7 @@ func IndexAttributes(ctx context.Context, tx *sql.Tx) error {
 		for _, f := range runs {
 			after = f.id
 			h, err := record.Undocument[engine.Head](f.state)
-			if err != nil { // nobody can read it: that is no reason not to start
+			if err != nil { // an unreadable document must not prevent the start
 				continue
 			}
 			for _, a := range attributeRows(h.SearchAttributes) {

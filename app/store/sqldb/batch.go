@@ -23,7 +23,7 @@ type batch struct {
 	since  time.Duration // clock.Steady before the first statement was sent
 	begun  bool
 	sealed bool       // COMMIT was sent
-	later  []*db.Call // that go with what is sent next
+	later  []*db.Call // deferred to the next round trip
 
 	runs      map[string]*run
 	sessions  map[engine.SessionKey]*session
@@ -38,8 +38,8 @@ type batch struct {
 	risen     map[string]int64 // by this batch
 
 	items   []*pending        // that were decided
-	aside   []*pending        // that could not be, since somebody else has locked what they need
-	late    []*pending        // that were, and need what turned out to be locked; with errLocked
+	aside   []*pending        // deferred, since other transactions have locked their rows
+	late    []*pending        // decided, but their rows turned out to be locked; with errLocked
 	rest    []*pending        // that did not fit
 	locked  map[any]bool      // keys of rows that another transaction has
 	advised map[int64][]any   // names this batch has locked or tried to
@@ -60,7 +60,7 @@ type batch struct {
 	leftNamespaces []string
 	droppedFlows   []engine.WorkflowKey
 
-	events map[string]appended    // by run: what this batch adds
+	events map[string]appended    // by run: added by this batch
 	leads  map[string]record.Lead // by run: what its rows of a session may follow, where this batch changes it
 	flush  *flush                 // rows to be written next
 	bytes  int                    // payload of events
@@ -93,8 +93,8 @@ type batch struct {
 	said     []store.Process           // that they drain, or the opposite
 	due      history.Time
 	dirty    bool  // something was or will be written
-	broken   error // what Decide asked for could not be read
-	assume   bool  // ids that are taken to be free may be, without a look
+	broken   error // rows that Decide requested could not be read
+	assume   bool  // ids may be assumed to be free without reading their rows
 	assumed  bool  // some were
 
 	// For a batch that is decided on cached rows: that it is, when it was decided by the server's clock, the conditions
@@ -110,12 +110,12 @@ type batch struct {
 // run is a run in a batch. Run is nil when there is none of that id.
 type run struct {
 	*engine.Run
-	partial bool  // only its head and what the batch itself leases: the open rows were not loaded
+	partial bool  // only its head and the batch's own leases: the open rows were not loaded
 	changed bool  // the head has to be written
 	wrote   bool  // it was, by this batch
 	version int64 // of its row, on a shared database; 0: not known
 	waiting int64 // how many of its tasks are stored as ready, where it is remembered
-	passed  int   // how many of its tasks in a row went past older ones, as far as this process remembers
+	passed  int   // number of its consecutive tasks dispatched before older ones, as far as this process knows
 	stored  readyRow
 	// was holds some columns of the head as they are stored, nil without a row. While they stay the same, an
 	// update leaves them and their indexes alone.
@@ -190,7 +190,7 @@ func (s *session) stands(now time.Time) bool {
 type workflow struct {
 	*engine.Workflow
 	dirty   bool
-	assumed bool  // that there was none, without a look
+	assumed bool  // assumed to be missing, without a read
 	wrote   bool  // by this batch
 	version int64 // of its row, on a shared database; 0: not known
 }
@@ -327,7 +327,7 @@ func (b *batch) Run(id string) *engine.Run {
 		}
 		return r.Run
 	}
-	if !b.s.cfg.Dialect.Shared { // nobody else writes, so what is remembered is at hand without a load
+	if !b.s.cfg.Dialect.Shared { // no other process writes, so cached rows need no load
 		if r, ok := b.s.cache.runs.get(id); ok {
 			b.runs[id] = r
 			return r.Run

@@ -114,7 +114,7 @@ const (
 	mostHeads    = 1_000 // of runs that are not remembered whole
 	mostHistory  = 48 << 20
 	mostEvents   = 2048    // of one history
-	mostPast     = 3 << 20 // bytes of it: what a page of history may have, so that what is kept can be shown
+	mostPast     = 3 << 20 // bytes of it: the maximum of a page of history, so that a cached history fills a page
 )
 
 // cache holds the committer's cached rows. Runs, sessions, workers and workflows are used only if no other process

@@ -45,7 +45,7 @@ func (b *batch) claim(p *pending) error {
 	if err := b.freshLanes(); err != nil {
 		return err
 	}
-	for i := range r.Pollers { // who left since it asked, or leaves with this batch, gets nothing
+	for i := range r.Pollers { // a worker that left since its poll, or leaves with this batch, gets no task
 		if p := &r.Pollers[i]; p.Gone != nil && p.Gone.Load() || b.leaves(p.Lessee.Worker) ||
 			b.isolates(processOf(p.Lessee.Worker)) {
 			p.Max = 0
@@ -215,7 +215,7 @@ func (b *batch) holdings(q QueueKey, pollers []store.Poller) (held map[process]i
 	if keys.Empty() {
 		return held, nil, nil
 	}
-	if err := b.send(b.opened()...); err != nil { // what follows goes by the time
+	if err := b.send(b.opened()...); err != nil { // the following code needs the time
 		return nil, nil, err
 	}
 	rows := map[engine.WorkerKey]*engine.Worker{} // that are ours
@@ -427,7 +427,7 @@ func (b *batch) knows(t *pick) *run {
 // activities. A lease changes no other row of a run, so a run with a thousand open rows is as cheap to lease
 // from as one with two.
 func (b *batch) complete(q QueueKey, picks []pick) error {
-	known, unknown := map[string]*run{}, map[string]int64{} // by run; of what is unknown the versions
+	known, unknown := map[string]*run{}, map[string]int64{} // by run; of unknown runs the versions
 	for i := range picks {
 		t := &picks[i]
 		if r := b.knows(t); r != nil && t.activity == nil {
@@ -472,7 +472,7 @@ func (b *batch) complete(q QueueKey, picks []pick) error {
 		return err
 	}
 	for k := range sessions {
-		if b.locked[k] { // its tasks are for nobody now
+		if b.locked[k] { // its tasks cannot be leased now
 			b.skipped[q] = true
 		}
 	}
@@ -522,7 +522,7 @@ func (b *batch) give(
 			}
 		}
 	}
-	if t.seq == 0 && r.Keepers != nil { // who keeps the run is shown the new events only
+	if t.seq == 0 && r.Keepers != nil { // a worker with the run in its sticky cache gets only the new events
 		for _, k := range r.Keepers(t.run) {
 			for i := range r.Pollers {
 				w := r.Pollers[i].Lessee.Worker

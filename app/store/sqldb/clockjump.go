@@ -52,7 +52,7 @@ func (s *Store) settleClock() error {
 	s.clock.Settled(0)
 	select {
 	case s.jumps <- store.ClockJump{By: by, At: now, Moved: moved, Err: err}:
-	default: // the channel is full: nothing reads it
+	default: // the channel is full: it has no reader
 	}
 	return nil
 }

@@ -99,7 +99,7 @@ func (s *Store) run(items []*pending) (rest []*pending) {
 func (s *Store) drain(items []*pending) []*pending {
 	most := mostChanges
 	if s.queues.anyFair() {
-		most = cap(s.in) // who has little waiting must be seen behind all that others have
+		most = cap(s.in) // changes of a small class must be visible behind those of a large one
 	}
 	items = s.shared(fill(items, s.in, most))
 	behind := 0
@@ -108,7 +108,7 @@ func (s *Store) drain(items []*pending) []*pending {
 			behind++
 		}
 	}
-	room := len(items) - 2*behind // as many as of the others
+	room := len(items) - 2*behind // as many as there are other changes
 	if behind == len(items) {
 		room = mostCleanUp - behind
 	}
@@ -168,7 +168,7 @@ func (s *Store) attempt(items []*pending) (rest []*pending) {
 		if e := s.cfg.Conn.Reset(context.Background()); e != nil {
 			class, err = db.Unavailable, errors.Join(err, e)
 		}
-		if class == db.Lost || class == db.Unavailable { // what comes next may be another server
+		if class == db.Lost || class == db.Unavailable { // the next connection may be to another server
 			s.memory.clear()
 			s.cache.leads.clear()
 			b.forgotten()

@@ -208,7 +208,7 @@ func (b *batch) applyRun(d *engine.Decision, payloads [][]byte) {
 		}
 		mark(&r.activities, seq, had)
 		if a != nil && a.State == engine.Ready && (!had || old.State != engine.Ready || old.Delivery != a.Delivery ||
-			old.Suspect != a.Suspect) { // it waits for others than before
+			old.Suspect != a.Suspect) { // it waits for other processes than before
 			b.ready = append(b.ready, taskKey{id, seq})
 		}
 		if had && old.Suspect != nil && old.State == engine.LeasedState &&

@@ -73,7 +73,7 @@ func (s *Store) fade() {
 		s.fader = time.NewTimer(fadeEvery)
 	default:
 		if r, ok := s.cfg.Conn.(rester); ok {
-			_ = r.Rest() // it has what it had
+			_ = r.Rest() // the memory is not released
 		}
 	}
 }

@@ -94,7 +94,7 @@ func (b *batch) loadRuns(ids []string, open bool) []*db.Call {
 	return append(calls, b.fetch(&db.Loader{Stmt: opens}, asked, func(v []any) error {
 		id, kind := db.Str(v[0]), db.Str(v[1])
 		switch r := b.runs[id]; {
-		case r.Run == nil: // somebody else has it
+		case r.Run == nil: // another transaction has locked it
 			return nil
 		case kind == isSame:
 			b.runs[id] = known[id]

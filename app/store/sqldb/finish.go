@@ -111,7 +111,7 @@ func (b *batch) unlocked() {
 
 // leftIn asks, behind the writes of the batch, what is still ready in the runs that its claims locked.
 func (b *batch) leftIn() []*db.Call {
-	var partial []string // of the others unlocked tells
+	var partial []string // unlocked reports the others
 	for id := range b.claimed {
 		if b.runs[id].partial {
 			partial = append(partial, id)

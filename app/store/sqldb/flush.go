@@ -48,7 +48,7 @@ func (b *batch) write(last bool) error {
 		return err
 	}
 	if b.recalled && len(b.grown) > 0 {
-		return errForgotten // what is written ahead would stay, though the batch turns out to be wrong
+		return errForgotten // rows written ahead would stay even if the batch is wrong
 	}
 	if err := b.ahead(); err != nil {
 		return err
@@ -76,7 +76,7 @@ func (b *batch) write(last bool) error {
 		calls = append(calls, &db.Call{Stmt: b.s.st.commit})
 		b.sealed = true
 	}
-	if !last { // the claims that follow send it along with what they ask first
+	if !last { // the claims that follow send it with their first query
 		b.later = append(b.later, calls...)
 		return nil
 	}
@@ -348,7 +348,7 @@ func gatherTable[V any](
 func (b *batch) gatherSessions() ([]*db.Call, error) {
 	rows, gone := db.NewRowset(record.Sessions.Columns), db.NewRowset(record.Sessions.Key())
 	moved := db.NewRowset([]db.Column{db.Text("namespace"), db.Text("session_id"), db.Text("word")})
-	var keys []engine.SessionKey // most steps change nothing that is written of their session
+	var keys []engine.SessionKey // most steps change no stored column of their session
 	for k, s := range b.sessions {
 		if s.Session != nil && (s.deleted || !s.stands(b.now)) {
 			keys = append(keys, k)

@@ -123,7 +123,7 @@ func (b *batch) applyFormer(d *engine.Decision) {
 		}
 		f.FormerChild, f.dirty = &row, true
 		if d.Former[i].Gone {
-			f.FormerChild, f.stored = nil, true // it may be: a delete of nothing does no harm
+			f.FormerChild, f.stored = nil, true // it may be stored: deleting a missing row has no effect
 		}
 	}
 }

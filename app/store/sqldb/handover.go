@@ -261,7 +261,7 @@ func (b *batch) lease(r *run, seq int64, l *engine.Lessee) store.Leased {
 	}
 	if sess != nil {
 		b.putSession(s, sess, timeline)
-		s.decided = 0 // whoever was given the task is shown this state of it
+		s.decided = 0 // the poller receives this state of the session
 		out.Session, out.IsNew = sess, a.New
 	}
 	return out

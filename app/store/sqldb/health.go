@@ -23,7 +23,7 @@ type health struct {
 	broken atomic.Pointer[error] // the database is damaged
 
 	mu      sync.Mutex    // guards writing
-	writing *writeAttempt // a write that is tried to find out, one for all who ask
+	writing *writeAttempt // a test write in progress, one for all callers
 }
 
 type writeAttempt struct {

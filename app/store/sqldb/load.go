@@ -54,7 +54,7 @@ func (b *batch) load(items []*pending) error {
 			return err
 		}
 	}
-	asked := map[engine.SessionKey]bool{} // when their holders were last heard of; true: whatever the row tells
+	asked := map[engine.SessionKey]bool{} // sessions whose last activity is read; true: whatever the row shows
 	var current []engine.WorkflowKey
 	var chain []string
 	for _, p := range items {
@@ -183,7 +183,7 @@ func (b *batch) first(
 		calls = append(b.opening(), &db.Call{Stmt: b.s.st.batch, Args: []any{b.s.cfg.App, b.number}, Row: b.stamped})
 		calls = append(calls, b.advise(locks)...)
 		if claims {
-			b.later = calls // with what the first of them asks
+			b.later = calls // sent with the first query of the claims
 			return nil
 		}
 	}
@@ -243,7 +243,7 @@ func (b *batch) second(w *wants, more []*db.Call) error {
 	calls := slices.Concat(more, b.loadSessions(w.sessions))
 	calls = append(calls, b.loadChains(w.chains)...)
 	calls = append(calls, b.loadWorkers(w.workers)...)
-	calls = append(calls, b.loadHoldings(w.holdings)...) // under the workers' locks: every claim takes those
+	calls = append(calls, b.loadHoldings(w.holdings)...) // under the workers' locks, which every claim takes
 	calls = append(calls, b.loadReceipts(w.receipts)...)
 	calls = append(calls, b.loadTokens(w.tokens)...)
 	calls = append(calls, b.loadNamespaces(w.namespaces)...)

@@ -307,7 +307,7 @@ func (b *batch) budget(q QueueKey) (room int, bound engine.Throttle, err error) 
 			}
 		}
 		n, t, _ := row.Room(q.Kind, leased, b.now)
-		if n > 0 { // what it will say when this claim has used it up
+		if n > 0 { // the throttle once this claim has used the room
 			_, t, _ = row.Count(q.Kind, n, b.now).Room(q.Kind, leased+n, b.now)
 		}
 		if n < room || n == room && t.Wait > bound.Wait {

@@ -56,7 +56,7 @@ type memory struct {
 	wrong, skip int
 
 	mu    sync.Mutex
-	stale map[string]bool // runs that others have written; guarded by mu
+	stale map[string]bool // runs written by other processes; guarded by mu
 }
 
 func newMemory() *memory {

@@ -19,7 +19,7 @@ import (
 type schedule struct {
 	*engine.Schedule
 	stored, dirty bool
-	wiped         bool                     // its history goes
+	wiped         bool                     // its history is deleted
 	events        []protocol.ScheduleEvent // to be written next
 }
 

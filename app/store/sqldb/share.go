@@ -25,7 +25,7 @@ type shares struct {
 	clock   int64
 	nobody  []*pending // changes without a class go first: claims, which serve all classes, and heartbeats
 	classes map[classKey]*share
-	line    turns // those of the classes that have changes
+	line    turns // the classes that have changes
 	waiting int
 	looked  time.Time
 }

@@ -24,9 +24,9 @@ type statements struct {
 	owners    *db.Stmt // of runs: workflow keys by run id, unlocked
 	opens     *db.Stmt // open rows of runs
 	opensOf   *db.Stmt // of shared databases: the same of runs that are not as they are remembered, see recall.go
-	held      *db.Stmt // sessions held, by worker; and the words of those that fall back, with -1
+	held      *db.Stmt // sessions held, by worker; and the words of sessions that fall back, with -1
 	holdings  *db.Stmt // each of them
-	tallies   *db.Stmt // what sessions leave to their tasks
+	tallies   *db.Stmt // counts of sessions' tasks
 	lastEnded *db.Stmt // in one session, latest first
 	leasedIn  *db.Stmt
 	openIn    *db.Stmt
@@ -47,7 +47,7 @@ type statements struct {
 	// children of earlier runs by key; those of a chain that go by a close policy
 	former, bound                     *db.Loader
 	putFormer, dropFormer, dropChains *db.Writer
-	succeedTasks                      *db.Writer // rows of tasks go to others of the same runs
+	succeedTasks                      *db.Writer // replace rows of ended tasks of the same runs
 
 	addWorkflows, putWorkflows *db.Writer
 

@@ -27,7 +27,7 @@ import (
 
 // Options configure a store. The zero value serves tools that only read.
 type Options struct {
-	App      string               // this process among those that share the database; default "app"
+	App      string               // name of this process, unique on the database; default "app"
 	Dispatch store.Dispatcher     // nil: no poller waits for tasks in this process
 	Shift    func() time.Duration // tests only: time that passed, added to the store's clock
 	Wall     func() time.Time     // tests only: clock of the machine, which a store of one app uses
@@ -98,8 +98,8 @@ type Notice struct {
 	Runs    []store.RunChange
 	// Superseded are processes whose worker's registration went to another, or away.
 	Superseded []store.Process
-	Said       []store.Process // processes that said that they drain, or the opposite
-	Learned    bool            // tasks of a queue have ranks from now on; what is decided about queues their commit tells
+	Said       []store.Process // processes that reported that they drain, or no longer drain
+	Learned    bool            // tasks of a queue have ranks from now on; changed settings are notified by their commit
 	// Answers are questions that were answered; they come alone.
 	Answers []string
 	Tokens  []string // that were made, changed or dropped
@@ -116,7 +116,7 @@ type Store struct {
 	clock    clock.Clock
 	health   health
 	in       chan *pending
-	back     chan *pending // of what nobody waits for
+	back     chan *pending // changes without a waiting caller
 	quit     chan struct{}
 	done     chan struct{}
 	settling bool // a jump of the clock is being handled; only the committer uses it
@@ -130,8 +130,8 @@ type Store struct {
 	fader    *time.Timer // rings when something remembered is to be forgotten
 	fadesOn  bool        // it did so in part
 
-	aside   []*pending             // of the committer's goroutine, as what follows
-	again   map[QueueKey]*lookback // queues with ready tasks that others have locked
+	aside   []*pending             // used only by the committer's goroutine, like the fields below
+	again   map[QueueKey]*lookback // queues with ready tasks that other transactions have locked
 	asked   time.Time              // when Unblock was called last
 	ending  sync.WaitGroup
 	unblock atomic.Bool // Unblock runs
@@ -224,19 +224,19 @@ func New(ctx context.Context, cfg Config) (*Store, error) {
 type pending struct {
 	change *store.Change
 	claim  *store.ClaimRequest
-	gone   <-chan struct{} // of a claim: closed when nobody waits for its tasks any more
+	gone   <-chan struct{} // of a claim: closed when its caller no longer waits
 	must   bool            // the batch is written, whether the change changes anything or not
 	done   chan struct{}   // closed when the fields below are final
 
 	rank   int64 // among the changes of all classes
-	behind bool  // it has stood in line with those
+	behind bool  // it has waited for an earlier batch
 
-	ready, readied int // what it made ready in its batch: from, to
+	ready, readied int // range of the tasks that it made ready in its batch
 
 	since time.Time // when it was set aside first; zero: it was not
 	again time.Time // when it is tried next
 	tries int
-	alone bool // it is tried by itself: which row it met is not known
+	alone bool // tried alone: the locked row is not known
 
 	answer any
 	leased []store.Leased
@@ -363,7 +363,7 @@ func (s *Store) GiveUp(err error) { s.stop(err) }
 func (s *Store) stop(err error) {
 	select {
 	case s.unusable <- err:
-	default: // told already
+	default: // already reported
 	}
 }
 

@@ -20,7 +20,7 @@ type conn struct {
 	stmts map[*db.Stmt]*prepared
 	args  []driver.NamedValue // reused from call to call
 	inTx  bool
-	check *check // of the file, which goes on
+	check *check // running check of the file
 }
 
 type prepared struct {

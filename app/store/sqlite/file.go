@@ -21,7 +21,7 @@ const lockedByte = 1<<30 + 4096
 // closing any descriptor of a file drops all POSIX locks that the process has on it, SQLite's included.
 type file struct {
 	f     *os.File
-	path  string // without symbolic links, so that the files beside it are those that SQLite uses
+	path  string // without symbolic links, so that SQLite uses the files next to it
 	lock  *lock
 	wal   int64 // size of the write-ahead log when the file was opened
 	inode uint64

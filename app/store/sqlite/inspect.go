@@ -29,7 +29,7 @@ func Inspect(ctx context.Context, path string) (store.Schema, error) {
 func inspect(ctx context.Context, path string) (s store.Schema, err error) {
 	q := url.Values{"mode": {"ro"}, "_pragma": {"busy_timeout(5000)"}}
 	if wal, err := os.Stat(path + "-wal"); (err != nil || wal.Size() == 0) && inUse(path) == nil {
-		q.Set("immutable", "1") // nothing beside the file itself is read, or made
+		q.Set("immutable", "1") // SQLite reads and creates no other file
 	}
 	db, err := sql.Open("sqlite", "file:"+(&url.URL{Path: path}).EscapedPath()+"?"+q.Encode())
 	if err != nil {

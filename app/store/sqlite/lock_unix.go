@@ -34,7 +34,7 @@ func acquire(path string) (*lock, error) {
 // held is an ErrBusy that names the holder, or nil when there is none. It leaves everything as it is.
 func held(path string) error {
 	if !filelock.Held(path) {
-		return nil // nobody has the database open, or it is not for us to see who
+		return nil // no process has the database open, or this user may not see which
 	}
 	return busy(path)
 }

@@ -27,7 +27,7 @@ type Clock struct {
 	Shift func() time.Duration // tests only: added to the clock and to Steady
 	Wall  func() time.Time     // tests only: clock of the machine; nil: time.Now
 
-	mu     sync.Mutex    // guards what follows
+	mu     sync.Mutex    // guards the fields below
 	last   int64         // latest time of the process's clock, in microseconds
 	said   time.Time     // latest time read from the database
 	raw    int64         // the same in microseconds, without Shift

@@ -13,7 +13,7 @@ import (
 type Stmt struct {
 	SQL     string
 	Control bool // BEGIN, COMMIT, ROLLBACK: not counted as a statement
-	One     bool // writes one row: that it finds none is an error, where the database is nobody else's
+	One     bool // writes one row: on a database of one process, it is an error if there is none
 }
 
 // Call is one statement on its way to the database. Row is called for every row it returns, with values that are

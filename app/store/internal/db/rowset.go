@@ -102,7 +102,7 @@ func (r *Rowset) row(args []any, k int, above []any) []any {
 
 // Arrays returns the addresses of the columns: a slice in an interface would be a separate allocation.
 func (r *Rowset) Arrays() []any {
-	if r.text == nil { // none: nobody adds to it any more
+	if r.text == nil { // none: no row is added any more
 		r.text, r.ints = make([][]string, len(r.columns)), make([][]int64, len(r.columns))
 	}
 	args := make([]any, len(r.columns))

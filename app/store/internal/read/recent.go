@@ -18,7 +18,7 @@ const mostRecent = 8
 // recent caches rows of histories whose last events were not read yet. A history is only ever appended to, and waiting
 // activities are never in imported runs, so cached rows stay correct.
 type recent struct {
-	mu   sync.Mutex // guards what follows
+	mu   sync.Mutex // guards the fields below
 	rows [mostRecent]*record.Packed
 	next int // the oldest
 }

@@ -70,10 +70,10 @@ type listing struct {
 	q        store.RunQuery
 	few      int
 	deadline time.Time           // of a walk; zero: none
-	trace    func(string)        // gets every statement, nil: nobody wants them
+	trace    func(string)        // receives every statement; nil: no trace
 	extent   map[string][2]int64 // of an attribute's times: the first and last part of time in which its runs start
 	newest   map[string]int64    // of a condition on times: the part in which the newest of its runs starts
-	ofBoth   map[string]bool     // of an attribute: whether some of its values are times and others are not
+	ofBoth   map[string]bool     // of an attribute: whether it has both times and other values
 	met      map[string]bool     // of a condition on values: whether its runs are read, instead of the values of each run
 }
 
@@ -539,7 +539,7 @@ func (l *listing) skip(where []store.Condition, after store.RunPosition) (store.
 		if first == (store.RunPosition{}) {
 			return after, false, nil
 		}
-		first.Run += "~" // behind that stands the run itself
+		first.Run += "~" // the run itself is after this position
 		if after == (store.RunPosition{}) || first.Before(after) {
 			after = first
 		}
@@ -667,7 +667,7 @@ func (l *listing) choose(where []store.Condition, at int, after store.RunPositio
 			all.to = f.to
 		}
 	}
-	if to := all.to; to != (store.RunPosition{}) { // what lies behind that is not all there is
+	if to := all.to; to != (store.RunPosition{}) { // there may be more after that position
 		rows = slices.DeleteFunc(rows, func(m RunModel) bool { return position(m).Before(to) })
 	}
 	return l.joined(found{}, found{rows, all.to}), nil

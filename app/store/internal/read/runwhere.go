@@ -187,7 +187,7 @@ type order int
 const (
 	byIndex   order = iota // the index of the leading condition has it
 	allSorted              // all that the index yields is sorted
-	topTwice               // twice a page of it is found first, in which a run stands once for each value
+	topTwice               // first twice a page is selected, in which a run occurs once per value
 )
 
 // rows returns a page of the runs that satisfy all conditions between two positions. One condition leads, in one of its
@@ -197,7 +197,7 @@ func (l *listing) rows(
 ) (rows []RunModel, err error) {
 	db, id := l.list(l.ctx, l.q.Limit).Select("r.*"), "r.run_id"
 	if one.Field == store.FieldAttribute {
-		id = "a.run_id" // so what other attributes say is asked before the run's row is read
+		id = "a.run_id" // so that other attributes are checked before the run's row is read
 		found, err := l.way(one, where, after, until)
 		if err != nil {
 			return nil, err
@@ -352,7 +352,7 @@ func (l *listing) narrowAttribute(db *gorm.DB, c store.Condition, id string) *go
 
 // compare adds a comparison of one expression.
 func compare(db *gorm.DB, what string, c store.Condition) *gorm.DB {
-	if c.Field == store.FieldStuck { // of which several columns tell
+	if c.Field == store.FieldStuck { // several columns show it
 		row, _, _ := strings.Cut(strings.TrimPrefix(what, "+"), ".")
 		if c.Test == store.Absent {
 			return db.Where("NOT (" + record.StuckRun(row) + ")")
@@ -389,7 +389,7 @@ func bounds(c store.Condition) []any {
 		return c.Values[:2]
 	case store.Prefix:
 		from, _ := c.Values[0].(string)
-		return []any{from, from + "\U0010ffff"} // no character comes after this one, so between them is all that begins so
+		return []any{from, from + "\U0010ffff"} // the highest character ends the range of this prefix
 	}
 	return c.Values[:1]
 }

@@ -162,7 +162,7 @@ func (r *reader) SessionHistory(
 ) (list []store.RunEvent, err error) {
 	session := record.SessionKey(k)
 	at := cmp.Or(before.At.Micros(), 1<<62)
-	cursor := []any{at + 1, "", int64(0)} // what leads and comes later leads to nothing before
+	cursor := []any{at + 1, "", int64(0)} // later leading rows have no earlier followers
 	seen := map[string]bool{}             // rows, by run and sequence
 	for more := true; more; {
 		leads, last := db.NewRowset([]db.Column{db.Text("session"), db.Text("run_id"), db.Num("seq")}), int64(0)

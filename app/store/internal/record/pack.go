@@ -41,7 +41,7 @@ type Packing struct {
 	Events   []history.Event
 	Payloads [][]byte
 	Sessions []string // by event: the session of the attempt that it ends, as far as there are any
-	Lead     Lead     // what the rows of a session may follow; as the rows leave it
+	Lead     Lead     // the leading row that rows of a session may follow; updated by the rows
 }
 
 func (p *Packing) session(k int) string {
@@ -114,7 +114,7 @@ func (p *Packing) add(r *db.Rowset, run string, from, to, place int) {
 		heads = h.append(heads)
 	}
 	if ended == 1 {
-		ended = 0 // what a row of before does not say
+		ended = 0 // rows of earlier releases do not contain it
 	}
 	follows := p.Lead.next(session, e.Seq, p.Events[place].At.Micros(), payloads.Len())
 	r.S(payloads.String()).S(session).I(p.Events[to-1].Seq).I(ended).S(string(append(heads, ']'))).I(follows)
