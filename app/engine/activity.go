@@ -34,7 +34,7 @@ func (st *step) scheduleActivity(c protocol.Command, seq int64) {
 		// No attempt outlasts them all, so a deadline that is shown to an attempt is one that holds.
 		d.StartToClose = min(d.StartToClose, d.ScheduleToClose)
 	}
-	// Without its own queue the activity goes where its session is, else to the queue of the run.
+	// Without a task queue, the activity uses the queue of its session, else that of the run.
 	if d.Activity.Queue == "" {
 		d.Activity.Queue = st.Queue
 		if c.WorkerSession != nil && c.WorkerSession.Queue != "" {
@@ -230,8 +230,8 @@ func (st *step) refuseLost(a Activity) {
 	).With("can_continue", false)
 }
 
-// CompleteActivity is an attempt that gave a result. Hash is of the result: it goes into the event, so that the
-// same report sent again is known and gets its first answer.
+// CompleteActivity is the result of an attempt. Hash is the hash of the result: the event contains it, so that a
+// repeated report is recognized and gets the first response.
 type CompleteActivity struct {
 	Seq int64
 	Holder
@@ -257,7 +257,7 @@ func (in CompleteActivity) decide(st *step) error {
 	return nil
 }
 
-// recordResult records the result at a time, with the hash of the turn that goes with it.
+// recordResult records the result at a given time, with the hash of its eager workflow task.
 func (st *step) recordResult(a Activity, in CompleteActivity, at history.Time, then string) {
 	rebuilt := st.recovered(a, in.Recovered)
 	st.endActivity(a, true)
@@ -493,9 +493,8 @@ type ReleaseActivity struct {
 	UnlessHeard history.Time           // skip the release if the attempt sent a heartbeat since then
 }
 
-// decide requires the live delivery, and of a worker that hands it back that it is the owner. UnlessHeard
-// guards against a race: a worker that was taken for silent may have sent a heartbeat of this attempt
-// meanwhile.
+// decide requires the current delivery, and for a return that the worker is its owner. UnlessHeard prevents a race: a
+// worker whose heartbeats seemed to be missing may have sent a heartbeat of this attempt meanwhile.
 func (in ReleaseActivity) decide(st *step) error {
 	a, ok := st.Activities.Get(in.Seq)
 	if !ok || a.State != LeasedState || a.Delivery != in.Delivery {
@@ -628,7 +627,7 @@ func (a *Activity) lost(now history.Time, why string, f Finding) {
 	))
 }
 
-// unlease forgets who had the activity, with all that belonged to that delivery.
+// unlease removes the lease of the activity and all state of that delivery.
 func (a *Activity) unlease() {
 	a.Lease, a.Epoch, a.Progress, a.Rebuild, a.HeartbeatAt, a.Cancel = Lease{}, 0, nil, nil, history.Time{}, false
 }

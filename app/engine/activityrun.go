@@ -81,9 +81,8 @@ func (h *Head) CheckHasCode(what string) error {
 	).With("run_id", h.ID).With("workflow_id", h.WorkflowID)
 }
 
-// closeActivityRun closes an activity run whose activity has ended in this step, in the way the activity ended.
-// It looks at the events and not at the input, since an activity may end by a report, a timeout, a lost worker
-// or a cancellation.
+// closeActivityRun closes an activity run whose activity has ended in this step, with the same outcome. It reads the
+// events and not the input, since an activity may end by a report, a timeout, a lost worker or a cancellation.
 func (st *step) closeActivityRun() {
 	if st.HasCode() || !st.Status.Open() {
 		return

@@ -12,8 +12,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// The times of a schedule. They follow from its spec alone, so that every app and every restart comes to the
-// same: the zones are built in rather than read from the machine, and jitter is a hash rather than a draw.
+// The times of a schedule. They depend only on its spec, so that every app and every restart computes the same: time
+// zones are built in instead of read from the machine, and jitter is a hash instead of random.
 
 // Calendar holds the times of a schedule: it fires at the times of any of its expressions.
 type Calendar struct {
@@ -75,9 +75,9 @@ func ParseCalendar(s protocol.ScheduleSpec) (*Calendar, error) {
 // leapYear begins a year that has all days.
 var leapYear = time.Date(2000, time.January, 1, 0, 0, 0, 0, time.UTC)
 
-// NewCalendar reads the spec of a schedule that is to be made, or whose times are asked for. It refuses expressions
-// whose day never comes, as 30 February, and steps beyond their range, as */90 minutes. Stored schedules may have them
-// and are read by ParseCalendar.
+// NewCalendar reads the spec of a schedule that is to be created or previewed. It refuses expressions whose day never
+// occurs, as 30 February, and steps beyond their range, as */90 minutes. Stored schedules may contain them and are read
+// by ParseCalendar.
 func NewCalendar(s protocol.ScheduleSpec) (*Calendar, error) {
 	c, err := ParseCalendar(s)
 	if err != nil {

@@ -26,8 +26,8 @@ func (in ClaimTask) decide(st *step) error {
 	return nil
 }
 
-// ClaimActivity leases an open activity to a worker that asks for it by its id, together with the activity's
-// session. Out tells what was leased.
+// ClaimActivity leases an open activity to a worker that claims it by its ID, together with the activity's session. Out
+// receives the leased activity.
 type ClaimActivity struct {
 	Seq    int64
 	Lessee Lessee
@@ -122,8 +122,8 @@ func leaseOf(t *Task, n int64) Lease {
 	return t.Lease
 }
 
-// unclaimable is the refusal of a task that does not wait for a worker. It names the holder, so that a client
-// can tell "mine already" from "taken".
+// unclaimable returns the refusal of a task that does not wait for a worker. It names the holder, so that a client can
+// distinguish its own lease from another worker's.
 func unclaimable(id, state string, l Lease) error {
 	err := protocol.Refuse(protocol.ReasonNotClaimable, "task %s is %s", id, state).With("task_status", state)
 	if l.Owner != "" {

@@ -142,7 +142,7 @@ type Cause struct {
 	Wait int64  `json:"wait,omitempty"` // command sequence of the condition wait it concerns
 }
 
-// TaskState is where a task stands.
+// TaskState is the state of a task.
 type TaskState string
 
 // The states of a task. Quarantined is a workflow task that was lost or failed too often and waits for a repair.

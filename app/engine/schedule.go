@@ -314,8 +314,8 @@ func (st *scheduleStep) finish(reason string) {
 	st.note("ScheduleDeleted", "", "", map[string]any{"reason": reason})
 }
 
-// plan sets when to look after the buffered starts: soon at first, and less often the longer the first of them
-// waits, since a workflow that has run for an hour will hardly end within the next second.
+// plan sets the time of the next check of the buffered starts: soon at first, and less often the longer the first of
+// them waits, since a workflow that has run for an hour will hardly end within the next second.
 func (st *scheduleStep) plan() {
 	if len(st.Buffered) == 0 {
 		st.CheckAt = history.Time{}
@@ -325,7 +325,7 @@ func (st *scheduleStep) plan() {
 	st.CheckAt = plus(st.now, min(max(wait, 250*time.Millisecond), 5*time.Second))
 }
 
-// movedFrom is the local time that a firing stands for if a clock change skipped it; empty otherwise.
+// movedFrom returns the local time of a firing that a clock change skipped; empty otherwise.
 func (st *scheduleStep) movedFrom(at time.Time) string {
 	c, err := ParseCalendar(st.Spec)
 	if err != nil {

@@ -183,7 +183,7 @@ func (st *step) close(s Session, why string) {
 	st.keep(s, e)
 }
 
-// endAs makes the session terminal. All that speaks of a future holder goes with it.
+// endAs ends the session and clears all fields that concern a future holder.
 func (s *Session) endAs(status protocol.SessionStatus, why string, now history.Time) {
 	s.Status, s.Terminal, s.Reason = status, true, why
 	s.ClosedAt, s.UpdatedAt, s.Active, s.Moving, s.Drained = now, now, 0, "", false

@@ -28,8 +28,7 @@ func DecideSession(s *Session, in SessionInput, now time.Time) (SessionChange, e
 	return c, err
 }
 
-// CreateSession claims a session by verb. The outcome, which goes into the answer, is created, reused or
-// reacquired.
+// CreateSession acquires a session by a worker's request. The outcome in the response is created, reused or reacquired.
 type CreateSession struct {
 	Namespace string
 	Options   protocol.SessionOptions

@@ -57,7 +57,7 @@ func DecideRun(s *Run, w Environment, in Input, now time.Time) (Decision, error)
 // same step, because a crash in between would leave a run that nothing wakes.
 func (st *step) finish(s *Run) Decision {
 	st.closeActivityRun()
-	// Only the step that closes the run tells its parent, so that the news is owed once.
+	// Only the step that closes the run notifies its parent, so that the message is sent once.
 	if s.Status.Open() && !st.Status.Open() && st.Parent != nil {
 		st.tellParent()
 	}
@@ -129,7 +129,7 @@ func (st *step) wakeUp() {
 	st.d.Answer.Created = append(st.d.Answer.Created, TaskID(st.ID, st.Tasks))
 }
 
-// why is the cause of the next task. A signal that resolves a wait goes before anything else that woke the run, since
+// why returns the cause of the next task. A signal that resolves a wait takes precedence over all other causes, since
 // some replayers learn only from the task that the wait has ended.
 func (st *step) why() Cause {
 	for k, w := range st.Waits.All() {

@@ -143,8 +143,8 @@ func (st *step) failUpdate(c protocol.Command) {
 	})
 }
 
-// updateFailed records that an update failed. Sequence 0 marks an end that no code gave, so that a replay does
-// not look for a handler.
+// updateFailed records that an update failed. Sequence 0 marks an end that did not come from the code, so that a replay
+// does not expect a handler.
 func (st *step) updateFailed(u Update, seq int64, f history.Failure) {
 	f.ID = st.failureID()
 	st.emit(&history.UpdateCompleted{UpdateID: u.ID, UpdateName: u.Name, Sequence: seq, Failed: true, Failure: f})

@@ -361,7 +361,7 @@ type SuspectRef struct {
 // Holding counts what a worker has.
 type Holding struct{ Leases, WorkflowTasks, Sessions int } // workflow tasks are among the leases
 
-// DueKind tells what is due.
+// DueKind is the kind of a due row.
 type DueKind string
 
 // The kinds of due things: a run's own row, an activity, a timer, a session, a message a run owes another.

@@ -69,8 +69,8 @@ func Burn(b *testing.B, s Suite) {
 	report(b, w)
 }
 
-// Flows measures workflows of five sequential activities whose every step comes back from the backlog: store work
-// alone.
+// Flows measures workflows of five sequential activities whose steps all pass through the backlog: the work of the
+// store alone.
 func Flows(b *testing.B, s Suite) {
 	w := s.New(b)
 	worker := w.Worker("w")

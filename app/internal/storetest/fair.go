@@ -66,7 +66,7 @@ func testFair(t *testing.T, s Suite) {
 	if got := w.drawn(6); !strings.Contains(got, "d0") || !strings.Contains(got, "d1") {
 		t.Fatalf("after a restart a new class waited behind the burst: %s", got)
 	}
-	// The urgency comes first, whatever the class.
+	// The priority takes precedence over the class.
 	hot := keyed("a", 1, 2)
 	for i := range hot {
 		hot[i].Priority = new(1)

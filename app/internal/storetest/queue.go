@@ -180,7 +180,7 @@ func testLapse(t *testing.T, s Suite) {
 		t.Fatalf("a refused completion wrote event %d", got)
 	}
 	w.Finish(second)
-	// The workflow task likewise: leased it stands in the run's row alone.
+	// The same for the workflow task: only the run's row contains its lease.
 	task := w.One(protocol.KindWorkflow, a)
 	w.None(protocol.KindWorkflow, b)
 	w.Pass(engine.WorkflowLease)

@@ -118,7 +118,7 @@ func newBus(server *server, app string, d store.Dispatcher) *bus {
 	}
 }
 
-// start begins to tell, and to listen on a connection that listen made.
+// start starts sending notices, and receiving them on a connection that listen made.
 func (b *bus) start(s *sqldb.Store, c *pgx.Conn) {
 	b.running.Go(b.tell)
 	b.running.Go(func() { b.listening(c, s) })
@@ -420,7 +420,7 @@ func (b *bus) hear(c *pgx.Conn, s *sqldb.Store) {
 	}
 }
 
-// look asks for something to be read again.
+// look requests another read.
 func look(at chan struct{}) {
 	select {
 	case at <- struct{}{}:

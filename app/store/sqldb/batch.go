@@ -142,9 +142,8 @@ func settledOf(h *engine.Head) settled {
 	return s
 }
 
-// A workflow task has a row only while it is ready, for claims to find it by; all else of it stands in its run's
-// row.
-// readyRow is the stored row of a ready workflow task; zero when there is none.
+// readyRow is the stored row of a ready workflow task; zero if there is none. A workflow task has a row only while it
+// is ready, for claims; all its other state is in its run's row.
 type readyRow struct {
 	route    string
 	priority int
@@ -177,7 +176,7 @@ func (s *session) changed(word string) bool {
 	return s.row == nil || word != s.word || s.DueAt().Micros() != s.due || s.row != s.Session && !s.Session.Same(s.row)
 }
 
-// stands reports whether the stored row and the routes of the ready tasks are right as they are.
+// stands reports whether the stored row and the routes of the ready tasks are up to date.
 func (s *session) stands(now time.Time) bool {
 	w := s.Word(now, s.word)
 	if s.Route(w) != s.route || s.changed(w) {

@@ -62,9 +62,8 @@ func decideOne(c *store.Change, b *batch) (w store.Writes, err error) {
 	return c.Decide(b, b.now)
 }
 
-// check looks at everything in w before any of it is applied, and returns the encoded payloads of its events,
-// decision by decision. A decision that was made on another state than the batch's is a fault of ours, and is
-// refused.
+// check checks all writes before any of them is applied, and returns the encoded payloads of their events, by decision.
+// A decision on another state than the batch's is a programming error, and is refused.
 func (b *batch) check(w *store.Writes) ([][][]byte, error) {
 	if err := b.checkRemoval(w); err != nil {
 		return nil, err
@@ -327,7 +326,7 @@ func renews(stored *engine.Run, d *engine.Decision) bool {
 	return true
 }
 
-// All of it that anybody waits for. Its lease may have become longer.
+// sameTask compares the fields that subscribers wait for; the lease may have been extended.
 func sameTask(a, b *engine.Task) bool {
 	if a == nil || b == nil {
 		return a == b

@@ -182,7 +182,7 @@ func (b *batch) place(t taskKey, rank int64) {
 	r.Activities.Put(t.seq, a)
 }
 
-// rankOf is where a ready task stands.
+// rankOf returns the rank of a ready task.
 func (b *batch) rankOf(t taskKey) int64 {
 	r := b.runs[t.run]
 	if t.seq == 0 {

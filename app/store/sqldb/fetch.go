@@ -51,8 +51,7 @@ func (b *batch) loadRuns(ids []string, open bool) []*db.Call {
 			b.runs[id] = r
 			continue
 		}
-		// Noted before it is read: an id of which no row comes back is known to have none, and is not asked for
-		// again.
+		// Recorded before the read: an ID without a row in the result has none, and is not read again.
 		b.runs[id] = &run{partial: !open}
 		missing.S(id)
 		if !open || !shared {
@@ -166,7 +165,7 @@ func (b *batch) readSession(v []any) error {
 	return nil
 }
 
-// stored is noted with it: a worker that goes and never had a row costs no statement.
+// stored is recorded too: deleting a worker without a row needs no statement.
 func (b *batch) loadWorkers(keys map[engine.WorkerKey]bool) []*db.Call {
 	missing := db.NewRowset(record.Workers.Key())
 	for k := range keys {

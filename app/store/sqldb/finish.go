@@ -65,7 +65,7 @@ func (b *batch) finish(items []*pending) {
 	b.tell(changed, learned)
 }
 
-// leasedAny reports whether the batch gave tasks to workers, which changes no run that anybody watches.
+// leasedAny reports whether the batch leased tasks to workers, which does not change the runs that subscribers watch.
 func (b *batch) leasedAny(items []*pending) bool {
 	return len(b.handed) > 0 || slices.ContainsFunc(items, func(p *pending) bool { return len(p.leased) > 0 })
 }

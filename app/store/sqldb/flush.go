@@ -187,7 +187,7 @@ func (b *batch) gatherEvents(run string, rows *db.Rowset) {
 func (b *batch) gatherRun(r *run, runs, moved *db.Rowset, tasks taskRows) error {
 	want := r.readyRow()
 	ended := r.endedTasks(want)
-	// next is where the row of a task goes, with done to be called behind it.
+	// next returns the rowset for the row of a task; done must be called afterwards.
 	next := func(stored bool) (to *db.Rowset, done func()) {
 		if stored || len(ended) == 0 {
 			return tasks.put, func() {}
@@ -275,7 +275,7 @@ func (b *batch) routeOf(r *run, a *engine.Activity) string {
 	return route(q, l, w)
 }
 
-// lane records a lane that has a ready task, so that claims will look there, unless it is sure to be known.
+// lane records a lane that has a ready task, so that claims read it, unless it is known to be stored.
 func (b *batch) lane(q QueueKey, l string) {
 	if known, ok := b.s.lanes.known[q][l]; ok && known.used+laneTrust.Microseconds() > b.now.UnixMicro() {
 		return
@@ -285,8 +285,8 @@ func (b *batch) lane(q QueueKey, l string) {
 	}
 }
 
-// gatherItems adds the other open rows of a run: timers, waits, messages, updates, children, signals. Timers
-// and messages carry the time at which the sweeper has to look at them.
+// gatherItems adds the other open rows of a run: timers, waits, messages, updates, children, signals. Timers and
+// messages have the time at which the sweeper must visit them.
 func (b *batch) gatherItems(r *run, items, gone *db.Rowset) error {
 	for seq, had := range r.timers {
 		if t, ok := r.Timers.Get(seq); ok {

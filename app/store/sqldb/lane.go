@@ -29,7 +29,7 @@ type lane struct {
 	requirements []string // sorted
 }
 
-// part stands between the parts of a lane.
+// part separates the parts of a lane.
 const part = record.LaneSeparator
 
 // sessionLane is the kind of lanes of tasks in sessions.
@@ -50,7 +50,8 @@ func (l lane) String() string {
 	return strings.Join(append([]string{kind, l.typ, l.build}, l.requirements...), part)
 }
 
-// A row that is none was written by a later release, or by hand. It is left out: no task of ours stands in it.
+// A later release or a manual statement may have written an invalid lane. It is ignored: no task of this release uses
+// it.
 func parseLane(s string) (lane, bool) {
 	kind, of, ok := record.ParseLane(s)
 	kind, suspect := strings.CutPrefix(kind, suspectLane)

@@ -117,7 +117,7 @@ func (b *batch) load(items []*pending) error {
 		return err
 	}
 	b.sessionsOf(items, &w)
-	// Which sessions, chains and children are wanted stands in the runs that have just been read.
+	// The runs that have just been read determine the sessions, chains and children to load.
 	if err := b.second(&w, b.loadFormer(b.formerWanted(items))); err != nil {
 		return err
 	}

@@ -63,7 +63,7 @@ func (q questions) Ask(ctx context.Context, in store.Question, patience time.Dur
 	return nil
 }
 
-// backlog tells this app and the others that a question waits.
+// backlog notifies this app and the others that a question waits.
 func (q questions) backlog(in store.Question) {
 	if q.cfg.Dispatch != nil {
 		q.cfg.Dispatch.Backlog(in.Namespace, in.Queue, in.Kind)
@@ -155,7 +155,7 @@ func (q questions) Settle(ctx context.Context, in store.Question, r store.Reply)
 	if err != nil {
 		return false, fmt.Errorf("answer to question %s: %w", in.ID, err)
 	}
-	// Only who holds it may answer, once, and only while its caller still waits.
+	// Only the worker that leased it may answer, once, and only while its caller still waits.
 	n, err := q.exec(ctx, "answer a question",
 		"UPDATE questions SET answer = $4 WHERE question_id = $1 AND owner = $2 AND attempt = $3"+
 			" AND answer IS NULL AND until > "+clock.SQL, in.ID, in.Owner, in.Attempt, string(answer))

@@ -242,8 +242,8 @@ func (s *statements) pick(d db.Dialect, n int) (*db.Stmt, int) {
 		size *= 2
 	}
 	if s.picks[size] == nil {
-		// A limit that is a bare parameter has SQLite plan the statement again at each execution, for it might look
-		// at the number.
+		// If the limit is a bare parameter, SQLite plans the statement again at each execution, since the plan may
+		// depend on it.
 		one := "SELECT * FROM (SELECT " + columns +
 			" FROM tasks WHERE route = ? ORDER BY priority, rank, ready_at, run_id, seq LIMIT (? + 0))"
 		s.picks[size] = &db.Stmt{SQL: one + strings.Repeat(" UNION ALL "+one, size-1)}

@@ -95,7 +95,7 @@ func (d *file) markOpen(app string, batch int64) error {
 	return d.writeMark()
 }
 
-// committed counts a batch. An error is one of the disk, of which the next commit tells; the mark is behind meanwhile.
+// committed counts a batch. If the disk fails, the next commit returns the error; until then the mark is too low.
 func (d *file) committed(batch int64) {
 	d.marking.Lock()
 	defer d.marking.Unlock()

@@ -138,8 +138,7 @@ func queueStats(namespace string, now int64) (string, []any) {
 		only(namespace) + " GROUP BY namespace, queue, kind, state UNION ALL " + leased, args
 }
 
-// queueStatsUpTo goes from queue to queue by the index that begins with them, and from each of its stretches counts so
-// many entries.
+// queueStatsUpTo visits the queues in the index that begins with them, and counts at most most entries of each range.
 func queueStatsUpTo(namespace string, now int64, most int) (string, []any) {
 	leased, args := leasedStats(namespace, now)
 	const waiting = " FROM tasks AS t WHERE t.owner IS NULL AND t.namespace = $2"
@@ -165,7 +164,7 @@ func leasedStats(namespace string, now int64) (string, []any) {
 		") AS q GROUP BY namespace, queue, kind ORDER BY 1, 2, 3", args
 }
 
-// only names a namespace only where one is meant, as sessionCounts does.
+// only returns the condition on a namespace, or "" without one, as in sessionCounts.
 func only(namespace string) string {
 	if namespace == "" {
 		return ""

@@ -81,5 +81,5 @@ func (r *reader) DueActivities(
 	return list, wrap(err, "due activities")
 }
 
-// dueActivities leaves out ready workflow tasks, which stand in the same table as step 0.
+// dueActivities excludes ready workflow tasks, which are in the same table as step 0.
 const dueActivities = "SELECT due_at, run_id, seq FROM tasks WHERE due_at <= $1 AND namespace = $2 AND seq > 0 ORDER BY due_at, run_id, seq LIMIT $3"

@@ -153,7 +153,7 @@ func terminalOf(d history.Data) int64 {
 	return 0
 }
 
-// The last row may hold several, of which the last one is meant.
+// LastEvent returns the last event of the last row.
 func (r *reader) LastEvent(ctx context.Context, run string) (last history.Event, err error) {
 	err = r.one(ctx, backwards, []any{run, int64(1) << 62, int64(1)}, func(v []any) error {
 		p, err := record.ReadEvents(v)

@@ -14,7 +14,7 @@ func (p *Pool) Plans() []string {
 	return []string{p.st.arguments, p.st.heads, uncarried(2), countsUpTo()}
 }
 
-// RunPlans lists the statements by which a listing of runs came to its page, for the same look.
+// RunPlans returns the statements by which a listing of runs found its page, to inspect their query plans.
 func (p *Pool) RunPlans(ctx context.Context, q store.RunQuery) (list []string, err error) {
 	l := p.reader().listing(ctx, q)
 	l.trace = func(statement string) { list = append(list, statement) }
@@ -28,7 +28,7 @@ type Read struct {
 	Args        []any
 }
 
-// Counts lists the reads behind operators' numbers and views of a namespace, for the same look.
+// Counts returns the reads behind operators' numbers and views of a namespace, to inspect their query plans.
 func (p *Pool) Counts(namespace string) []Read {
 	sessions, ofSessions := sessionCounts(namespace)
 	queues, ofQueues := queueStats(namespace, 1<<60)

@@ -695,7 +695,7 @@ func (l *listing) joined(f, behind found) found {
 	return f
 }
 
-// position is where a run stands in listings.
+// position returns the position of a run in listings.
 func position(m RunModel) store.RunPosition {
 	return store.RunPosition{Start: history.Micros(m.StartedAt), Run: m.RunID}
 }

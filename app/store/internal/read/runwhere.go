@@ -14,7 +14,7 @@ import (
 
 // The statements of a listing of runs: what runlist.go decides to read.
 
-// way is the index that a walk goes by, between two positions, in its order.
+// way returns the query of the index that a walk uses, between two positions, in its order.
 func (l *listing) way(one store.Condition, where []store.Condition, after, until store.RunPosition) (*gorm.DB, error) {
 	var db *gorm.DB
 	switch {
@@ -123,7 +123,7 @@ func (l *listing) parts(
 	entries := compare(l.times(c.Name), "x.value", c).Where(startPart + " = b.part - 1")
 	entries = between(entries, "x.started_at", "x.run_id", where, after, until).Select("1 AS one").Limit(most)
 	var found []struct{ Part, N int64 }
-	// Each step looks for the entries of the part before.
+	// Each step finds the entries of the previous partition.
 	err = l.run(l.list(l.ctx, math.MaxInt32).Raw(
 		"WITH RECURSIVE b (part, n, behind) AS (SELECT CAST(? AS BIGINT), CAST(0 AS BIGINT), CAST(0 AS BIGINT) UNION ALL "+
 			"SELECT b.part - 1, (SELECT count(*) FROM (?) AS y), b.behind + b.n FROM b WHERE b.part > ? AND b.behind + b.n < ?) "+

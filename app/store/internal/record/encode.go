@@ -113,8 +113,8 @@ func suspect(s *engine.Suspicion, state engine.TaskState) int64 {
 	return Suspect
 }
 
-// AddReady adds the row of a ready workflow task: all that is known of it stands in its run's row. Its suspicion is
-// repeated in the body, for claims to choose by.
+// AddReady adds the row of a ready workflow task, whose state is in its run's row. The body repeats its suspicion, by
+// which claims choose.
 func AddReady(r *db.Rowset, run *engine.Head, route string) error {
 	body := ""
 	if run.Task.Suspect != nil {
@@ -240,7 +240,7 @@ func ReadSession(v []any) (s engine.Session, word string, due int64, err error) 
 	return s, db.Str(v[13]), db.Int(v[8]), nil
 }
 
-// ReadBehind reads who held a session before and may have attempts in it.
+// ReadBehind reads the former owners of a session that may have attempts in it.
 func ReadBehind(v []any) ([]string, error) {
 	if v[15] == nil {
 		return nil, nil
@@ -329,7 +329,7 @@ func ReadQueue(v []any) (q engine.Queue, err error) {
 	return q, nil
 }
 
-// ReadSchedule reads a row of Schedules. The status stands in a column as well, for listings, and is read from there.
+// ReadSchedule reads a row of Schedules. The status is also a column, for listings, and is read from it.
 func ReadSchedule(v []any) (engine.Schedule, error) {
 	var s engine.Schedule
 	if err := json.Unmarshal([]byte(db.Str(v[4])), &s); err != nil {

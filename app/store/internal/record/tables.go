@@ -16,8 +16,8 @@ var (
 		db.Text("owner").Opt(),
 		db.Text("business_key").Opt().Keep(), db.Text("state"), db.Text("build_id").Opt().Keep(),
 		db.Num("suspect").Opt(), db.Text("held").Opt(),
-		// failing is written with the run. The other three are written by the pass that looks for tasks without a
-		// worker, and a write of the run leaves them as they are.
+		// failing is written with the run. The pass that finds tasks without a worker writes the other three columns,
+		// and a write of the run leaves them unchanged.
 		db.Text("failing").Opt(), db.Text("unserved").Opt().Keep(), db.Num("unserved_at").Opt().Keep(),
 		db.Text("unserved_why").Opt().Keep(),
 	}}
