@@ -62,8 +62,8 @@ func TestExecutorHasNoPrivilegesAndBoundedResources(t *testing.T) {
 				t.Errorf("%s: %v, want %v", what, fields[:min(2, len(fields))], want)
 			}
 		}
-		// When memory runs out the kernel ends the executor first, then the minder, and the worker after those. The
-		// executor is told so as it starts.
+		// The out-of-memory killer must choose the executor first, then its supervisor, and the worker last. The
+		// supervisor sets the score of the executor when it starts it.
 		score := func(pid int) string {
 			text, err := os.ReadFile(fmt.Sprintf("/proc/%d/oom_score_adj", pid))
 			if err != nil {

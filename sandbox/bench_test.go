@@ -12,7 +12,7 @@ import (
 	"github.com/sojourn-run/sojourn/sandbox/sandboxtest"
 )
 
-// benchmarks runs fn for every runtime there is, and reports the median and the 99th percentile beside the mean.
+// benchmarks runs fn for every runtime and reports the median and the 99th percentile in addition to the mean.
 func benchmarks(b *testing.B, o sandbox.Options, fn func(bench *sandboxtest.Bench, i int)) {
 	for _, target := range sandboxtest.Targets {
 		b.Run(target.Runtime, func(b *testing.B) {

@@ -8,8 +8,8 @@ import (
 	. "github.com/sojourn-run/sojourn/sandbox/sandboxtest"
 )
 
-// Processes that start others as fast as they can end within five seconds at default limits, whatever bounds them. The
-// bomb gives up after 40 seconds by itself.
+// A fork bomb ends within five seconds at default limits, whichever mechanism limits the number of processes. The bomb
+// of this test exits after 40 seconds.
 func TestAForkBombEndsWithinFiveSeconds(t *testing.T) {
 	for name, o := range map[string]sandbox.Options{
 		"bounded by its user":   {Blank: -1, Cgroup: sandbox.CgroupNone},

@@ -33,7 +33,8 @@ type call struct {
 	shows    pace
 }
 
-// expiring says that the call was cancelled or is at its deadline: it may yet end by itself, or be killed.
+// expiring reports whether the call was cancelled or has reached its deadline. Its executor may then still return, or
+// is killed.
 func (c *call) expiring() bool {
 	select {
 	case <-c.cancelled:

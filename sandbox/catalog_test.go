@@ -37,7 +37,7 @@ func put(t *testing.T, path, text string) {
 	}
 }
 
-// What cannot be read is left out with the reason, and the handlers beside it are found.
+// The catalog omits unreadable files with a reason and still finds the other handlers of the folder.
 func TestWhatCannotBeReadKeepsNoHandlerFromBeingFound(t *testing.T) {
 	dir := files(t, map[string]string{"good.py": "a", "also.js": "b", "in/deeper.js": "c", "closed/x.py": "d"})
 	for name, to := range map[string]string{

@@ -124,7 +124,7 @@ func TestMemoryIsHeldByWhatTheReportSays(t *testing.T) {
 	}
 }
 
-// What the kernel did to a group is told also when the one who watched over it cannot.
+// The worker reads the out-of-memory events of a control group itself if the supervisor cannot report them.
 func TestTheWorkerLooksWhenTheMinderCannotTell(t *testing.T) {
 	b := python(t, sandbox.Options{
 		Blank: -1, Limits: map[string]sandbox.Limits{sandbox.RuntimePython: {Memory: 128 << 20, Data: -1}},
@@ -138,11 +138,12 @@ func TestTheWorkerLooksWhenTheMinderCannotTell(t *testing.T) {
 	WantLost(t, b.Fail(In("s", 1, b.Call("count"))), sandbox.CauseOutOfMemory)
 }
 
-// When it is the group around the worker that runs out of memory, the executor is not said to have passed its limit.
+// If the control group around the worker runs out of memory, the error does not claim that the executor exceeded its
+// own limit.
 func TestMemoryThatRanOutAroundTheWorkerIsTold(t *testing.T) {
 	dir := around(t, 300<<20)
-	// The kernel may look for somebody else before the memory of whom it ended is free: for the minder, and then there is
-	// only the process that is to tell.
+	// The kernel may choose a second victim before the memory of the first is freed. If it kills the supervisor and
+	// then this process, no process can report the cause, so the test is repeated.
 	for try := 1; ; try++ {
 		cmd := exec.Command("/proc/self/exe", "-test.run=^TestAHogInANarrowGroup$", "-test.v")
 		cmd.Env = append(os.Environ(), "SOJOURN_TEST_AROUND="+dir)
@@ -243,7 +244,8 @@ func TestGroupsHoldThreadsAndProcessors(t *testing.T) {
 	Receive(t, "the end of the call", ended)
 }
 
-// Without a group nothing is said to be capped; where code could leave its group, that is said.
+// Without a control group the report claims no limits that the kernel enforces. It also states if code could leave its
+// group.
 func TestWhatGroupsDoNotHoldIsSaid(t *testing.T) {
 	says := func(r sandbox.Report, words string) bool {
 		return slices.ContainsFunc(r.Missing, func(m string) bool { return strings.Contains(m, words) })
@@ -311,7 +313,7 @@ func TestGroupsOfADeadWorkerAreRemovedByTheNext(t *testing.T) {
 	for _, pid := range doomed {
 		minders[parent(t, pid)] = true
 	}
-	// Stopped, nobody notices the end of another one.
+	// Supervisors that are stopped first cannot react to the end of another supervisor.
 	for _, signal := range []syscall.Signal{syscall.SIGSTOP, syscall.SIGKILL} {
 		for pid := range minders {
 			if err := syscall.Kill(pid, signal); err != nil {

@@ -453,7 +453,7 @@ def main(port, ctx):
 	defer l.Close()
 	for _, runtime := range []string{sandbox.RuntimeNode, sandbox.RuntimePython} {
 		t.Run(runtime, func(t *testing.T) {
-			// The two files differ in their names' ends only, so that each runtime has a folder of its own.
+			// The names of the two files differ only in their extensions, so each runtime gets a separate folder.
 			handlers := t.TempDir()
 			if err := os.CopyFS(handlers, os.DirFS(dir)); err != nil {
 				t.Fatal(err)

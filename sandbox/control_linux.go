@@ -12,12 +12,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// control is the worker's end of the socket on which it and an executor exchange frames. One reads and one writes at a
-// time.
+// control is the worker's end of the socket on which the worker and an executor exchange frames. It allows one
+// concurrent reader and one concurrent writer.
 //
-// What Go's runtime waits for, it waits for in both directions at once: each time the executor takes a frame there is
-// room for another one, and a thread of the worker would be woken to find that nobody wants it. So the runtime does not
-// wait for the socket, but for an epoll descriptor that waits for what can be read.
+// Go's netpoller always polls for both directions. Each time the executor reads a frame, the socket becomes writable
+// and would wake a thread of the worker that has nothing to write. Therefore the netpoller polls an epoll descriptor
+// that reports only readability of the socket.
 type control struct {
 	fd     int
 	epoll  *os.File
@@ -100,7 +100,8 @@ func (c *control) WriteBoth(head, body []byte) (int, error) {
 	return c.sent, err
 }
 
-// writeAll writes what there is to write. The other side mostly has room for it; who waits for that waits in a thread.
+// writeAll writes both parts of the frame. The socket buffer usually has room for them; otherwise the call blocks a
+// thread.
 func (c *control) writeAll(uintptr) {
 	for len(c.out[0])+len(c.out[1]) > 0 {
 		var n int
@@ -153,7 +154,7 @@ func (c *control) SetDeadline(t time.Time) error {
 	return errors.Join(c.SetWriteDeadline(t), c.SetReadDeadline(t))
 }
 
-// Close ends what is being read and written, and then lets go of the socket.
+// Close shuts the socket down, which ends pending reads and writes, and then closes its descriptor.
 func (c *control) Close() (err error) {
 	c.closed.Do(func() {
 		_ = unix.Shutdown(c.fd, unix.SHUT_RDWR)

@@ -11,8 +11,8 @@ import (
 	"github.com/sojourn-run/sojourn/sandbox/internal/supervisor"
 )
 
-// ending says why an executor is no more: the cause its session is told, and the type and words its calls in flight
-// are.
+// ending describes why an executor ended: the cause that its session receives, and the type and message of the errors
+// of its calls in flight.
 type ending struct {
 	cause   Cause
 	kind    ErrorType
@@ -27,7 +27,7 @@ func (e ending) err() *Error {
 	return &Error{Type: e.kind, Message: e.message, Stack: e.stack, Retryable: true, Details: e.details}
 }
 
-// explain says what the end of a process means that nobody asked for. Printed is the last of its stderr.
+// explain returns the ending for an executor that the worker did not stop. printed is the end of the executor's stderr.
 func explain(end supervisor.Fact, printed string) ending {
 	details, _ := json.Marshal(struct {
 		Exit   int   `json:"exit"`
@@ -59,8 +59,8 @@ func explain(end supervisor.Fact, printed string) ending {
 	return e
 }
 
-// uncaught is the line with which a runtime told what nobody caught: Node writes it before the first frame, and Go
-// marks it.
+// uncaught returns the line of stderr with an uncaught exception or panic. Node prints it before the first stack frame;
+// Go starts it with "panic: " or "fatal error: ".
 func uncaught(printed string) string {
 	before := ""
 	for line := range strings.Lines(printed) {

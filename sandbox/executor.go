@@ -366,7 +366,8 @@ func (ex *executor) endCall(f *frame.Frame) bool {
 	return c.finish(nil, f.Usage, ex.failed(f.Header))
 }
 
-// failed is the error an executor told. It may only tell types that end a call, not those that end the executor.
+// failed returns the error that an executor reported. It accepts only error types that end a call, not those that end
+// the executor.
 func (ex *executor) failed(h frame.Header) error {
 	e := &Error{Type: UserError, Class: h.Class, Message: h.Message, Stack: h.Stack, Retryable: h.Retryable == nil ||
 		*h.Retryable, Details: h.Details}
@@ -416,7 +417,7 @@ const copiedBody = 8 << 10
 // send writes one frame. It gives up on an executor that does not read.
 func (ex *executor) send(f frame.Frame) error { return ex.sendFrame(&f) }
 
-// sendFrame is send for who has made the frame already: a header is large.
+// sendFrame is send for a frame that the caller has already allocated; a frame header is too large to copy.
 func (ex *executor) sendFrame(f *frame.Frame) error {
 	ex.out.Lock()
 	defer ex.out.Unlock()

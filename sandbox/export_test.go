@@ -32,7 +32,7 @@ func (o Options) WithInstallAgain(d time.Duration) Options {
 	return o
 }
 
-// BuiltInRegistries are those that npm or pip use where nothing is configured.
+// BuiltInRegistries returns the registries that npm or pip use without configuration.
 func (p *Pool) BuiltInRegistries(runtime string) []string {
 	return p.packages.builtIn(context.Background(), p.languages[runtime], manifest{})
 }

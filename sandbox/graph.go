@@ -14,7 +14,8 @@ import (
 	"time"
 )
 
-// maxGraph is how many files of its own a handler may consist of; more are not looked at.
+// maxGraph is the maximum number of files of a handler, including its imports from its folder. Further files are
+// ignored.
 const maxGraph = 500
 
 // maxVersions is how many bytes the names of a handler's files may have, of the 64 KiB of a frame's header.
@@ -128,8 +129,9 @@ func traceFiles(root, path, runtime string) (*graph, error) {
 	return g, nil
 }
 
-// fresh says whether every file is as it was read, and no other would be imported now. It costs a stat for each file,
-// and for each folder in which another would appear. Whoever asks has the graph to himself.
+// fresh reports whether every file is unchanged and the imports would resolve to the same files now. It costs one stat
+// for each file and for each folder in which another match could appear. The caller must have exclusive access to the
+// graph.
 func (g *graph) fresh() bool {
 	if g.seen == nil {
 		for path, stamp := range g.stamps {
@@ -255,9 +257,9 @@ var (
 	pythonName   = regexp.MustCompile(`[A-Za-z_]\w*`)
 )
 
-// pythonImports are the paths, without their ending, of the modules that Python code may import from the folder of its
-// handler: of a.b both a and a.b, and of what is imported from a package each name, as it may be a module. Those that
-// come with Python are among them; nothing is there.
+// pythonImports returns the paths, without extension, of the modules that Python code may import from the folder of its
+// handler. For a.b it returns both a and a.b, and for an import from a package also each imported name, since the name
+// may be a module. Modules of the standard library are included, although no such files exist.
 func pythonImports(root, path string, code []byte) []string {
 	var all []string
 	add := func(base, dotted string) {

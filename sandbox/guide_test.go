@@ -33,7 +33,7 @@ func TestTheGuideSaysTheLimitsOfExecutors(t *testing.T) {
 	}
 	docnumbers.In(t, page, "| executors of a worker | by its memory, 4 to 64, and at least the number of cores |")
 
-	// The library of each language has its own; that of Go is looked at beside it.
+	// Each language's library defines the interval separately; the test checks the constants of the shims too. F
 	docnumbers.In(t, page, "| heartbeats | passed on every {} at most |", 100*time.Millisecond)
 	for name, program := range map[string]string{
 		"\nconst THROTTLE_MS = 100;\n": string(shim.Node), "\nTHROTTLE = 0.1\n": string(shim.Python),

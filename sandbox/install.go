@@ -52,11 +52,11 @@ func (k *packages) run(ctx context.Context, l *language, m manifest, dir string,
 	return err
 }
 
-// cacheOfNPM is where npm keeps what it fetched, which nobody reads again.
+// cacheOfNPM is the name of npm's download cache. It is never read after the installation.
 const cacheOfNPM = ".npm-cache"
 
-// builtIn are the registries that npm and pip use where nothing is configured. They ask for them by names that a
-// network may lead to its own mirror.
+// builtIn returns the registries that npm and pip use without configuration. A network may resolve their names to a
+// mirror.
 func (k *packages) builtIn(ctx context.Context, l *language, m manifest) []string {
 	with := installer{args: []string{
 		l.program, "-I", "-c", "from pip._internal.models.index import PyPI; " +
@@ -78,7 +78,8 @@ func npmFiles(npm string) []string {
 	return []string{filepath.Dir(filepath.Dir(npm)), "/etc/npmrc", "/usr/etc/npmrc", "/usr/local/etc/npmrc"}
 }
 
-// present says whether Python has what a manifest needs, because somebody else installed it for that interpreter.
+// present reports whether the Python interpreter already has the packages of a manifest because a user installed them
+// for it.
 func (k *packages) present(ctx context.Context, l *language, m manifest) bool {
 	if l.name != RuntimePython || m.builds != "" {
 		return false
@@ -175,9 +176,9 @@ func (m *manifest) copyTo(dir string, u *user) error {
 	return nil
 }
 
-// installWay says how an installer reaches registries: through a proxy as executors have it, which also carries to the
-// registries that the machine is configured for; or through the one that the worker has for itself. It returns what
-// the installer is told of it.
+// installWay connects an installer to its registries. It uses either a proxy like that of executors, which also admits
+// the configured registries of the machine, or the proxy that is configured for the worker. It returns the environment
+// variables for the installer.
 func (p *Pool) installWay(r *lockdown.Rules, registries []string) (env []string, done func(), err error) {
 	done = func() {}
 	r.Inet, r.Ports = true, nil

@@ -10,7 +10,8 @@ import (
 	"github.com/sojourn-run/sojourn/sandbox/internal/lockdown"
 )
 
-// The level is what held when it was tried, whatever the kernel says it has, and what was asked for is had or refused.
+// The reported level is the isolation that a probe verified, regardless of the features that the kernel announces. A
+// pool enforces the requested level or fails to open.
 func TestTheLevelIsWhatHolds(t *testing.T) {
 	here := lockdown.Offered()
 	confined := here.Landlock > 0 && here.Filter

@@ -56,8 +56,8 @@ func (l Limits) group() cgroup.Limits {
 	return cgroup.Limits{Memory: l.Memory, Threads: l.Threads, Processors: l.Processors}
 }
 
-// measure finds out, by programs that take too much, what holds executors to their limits. Groups that turn out to hold
-// nobody are given up.
+// measure runs probes that exceed each limit to find out which mechanism enforces it. It removes control groups that do
+// not limit any process.
 func (p *Pool) measure() error {
 	tests.Lock()
 	defer tests.Unlock()
@@ -81,9 +81,9 @@ func (p *Pool) measure() error {
 	return nil
 }
 
-// limited runs those programs: with groups one, since what a group refuses ends nobody. Of memory and processes it is
-// enough to know that a group counts who is in it: to have the kernel kill somebody at each start would alarm those who
-// watch for that.
+// limited runs the probes. With control groups it runs only one, since reaching a limit of a control group does not
+// always end a process. For memory and processes it suffices that the group counts its members: an out-of-memory kill
+// at each start would trigger alerts.
 func (p *Pool) limited() (h held, err error) {
 	h = held{heldByNone, heldByNone, heldByNone, heldByNone}
 	var all errgroup.Group
@@ -234,8 +234,8 @@ func (t *taker) reached(take string) string {
 	return ""
 }
 
-// until waits until the prober is kept from taking more, which is told by the minder, or by what is asked again and
-// again. Who is not kept from it for long is held by nothing.
+// until waits until a limit stops the probe. Either the supervisor reports this, or the result of ask does. After
+// probeTime without a report, no mechanism enforces the limit.
 func (t *taker) until(take string, ask func(take string) string) error {
 	field := map[string]*string{
 		takeMemory: &t.found.memory, takeProcesses: &t.found.processes, takeCPU: &t.found.cpu, takeDisk: &t.found.disk,

@@ -124,7 +124,8 @@ func (m *manifest) readNode() (needed bool, err error) {
 	return true, nil
 }
 
-// standsAbove says that somebody ran npm: in the handlers' folder, or above so that all they need is found there.
+// standsAbove reports whether a user ran npm in the folder of the handlers, or in parent folders that have all the
+// packages they need.
 func (m *manifest) standsAbove(names map[string]any) bool {
 	if isFolder(filepath.Join(m.root, "node_modules")) {
 		return true

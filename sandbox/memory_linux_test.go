@@ -7,8 +7,7 @@ import (
 	. "github.com/sojourn-run/sojourn/sandbox/sandboxtest"
 )
 
-// The limit that nobody set is one too: an executor that takes more than the guide says is ended for it, and the
-// failure tells so.
+// Executors have a default memory limit. An executor that exceeds it is ended, and the failure reports the reason.
 func TestMemoryIsLimitedByDefault(t *testing.T) {
 	if Race {
 		t.Skip("the race detector needs more memory than there is by default")

@@ -32,7 +32,7 @@ type way struct {
 	by     string // empty when nothing has to
 }
 
-// ways are those that a kernel offers for what was asked, the best first.
+// ways returns the mechanisms of a kernel for the requested egress, in order of preference.
 func (o Options) ways(k lockdown.Kernel) []way {
 	none, open := way{EgressNone, bySeccomp}, way{egress: EgressOpen}
 	filtered := []way{{EgressFiltered, bySeccomp}}
@@ -96,7 +96,7 @@ func (p *Pool) serve(w way) error {
 	}
 	p.proxy = proxy
 	if w.by == bySeccomp {
-		// Who may connect is decided by credentials; the executors' users may be others than the worker's.
+		// The proxy authorizes clients by their credentials; executors may run under other users than the worker.
 		return os.Chmod(o.Address, 0o666) //nolint:gosec // see above
 	}
 	return nil

@@ -277,7 +277,7 @@ func filtered(t *testing.T, by string, kernel lockdown.Kernel, target Target) {
 				t.Errorf("%s %s: %+v", way, url, got)
 			}
 		}
-		// Certificates are looked at as ever: this one is for other names.
+		// Clients still verify certificates: this certificate is for other names.
 		if got := ask("https://near.test:" + secure); got.Status == 200 {
 			t.Errorf("%s: a certificate for another host counts: %+v", way, got)
 		}
@@ -409,7 +409,7 @@ func TestOpenEgressIsAllTheWorkerReaches(t *testing.T) {
 	}
 }
 
-// What was asked for is had, or the pool does not start.
+// A pool enforces the requested egress or fails to open.
 func TestEgressIsHeldOrRefused(t *testing.T) {
 	none := lockdown.Kernel{}
 	for name, o := range map[string]sandbox.Options{

@@ -57,12 +57,14 @@ type Options struct {
 
 	Logger zerolog.Logger
 
-	// OnLost is told of every session whose state is gone other than by CloseSession or an eviction that OnEvict allowed,
-	// after its end. It is called on its own goroutine, never twice for an epoch unless that was rebuilt.
+	// OnLost is called once for each session epoch whose state was lost other than by CloseSession or an eviction that
+	// OnEvict allowed, after its executor ended. It runs on a separate goroutine. A rebuilt epoch may be reported
+	// again.
 	OnLost func(SessionLost)
 
-	// OnEvict is asked before an idle session is evicted because executors or memory ran out. It tells whoever believes in
-	// the session's state, and returns whether it may go. nil: it goes, and OnLost is told before it ends.
+	// OnEvict is called before an idle session is evicted to free executors or memory. It must notify the owner of the
+	// session's state and return whether the session may be evicted. If OnEvict is nil, sessions are evicted, and
+	// OnLost is called before the executor ends.
 	OnEvict func(context.Context, SessionLost) bool
 
 	kernel   *lockdown.Kernel // nil: asked
@@ -136,7 +138,7 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// or fills what is left 0 from d.
+// or returns l with its zero fields replaced by those of d.
 func (l Limits) or(d Limits) Limits {
 	fill(&l.Memory, d.Memory)
 	fill(&l.FileSize, d.FileSize)

@@ -46,7 +46,7 @@ func (o *output) run() {
 	o.flush()
 }
 
-// catchUp takes what is already there, so that what was printed before a result is told before it.
+// catchUp reads all available output, so that output before a result is logged before the result.
 func (o *output) catchUp() {
 	conn, err := o.file.SyscallConn()
 	if err != nil {
@@ -133,7 +133,7 @@ func (o *output) tell(line []byte) {
 	o.line(line)
 }
 
-// flush tells a last line that has no end.
+// flush logs the last line if it has no line feed.
 func (o *output) flush() {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -48,8 +48,8 @@ const (
 	packagesTouch = time.Hour           // between two notes that they are in use
 )
 
-// packages are those that the handlers of a pool need, in a folder that workers share: CACHE/RUNTIME-KEY holds what was
-// installed whole, and nothing else has such a name.
+// packages installs and tracks the packages that the handlers of a pool need. Workers share its folder:
+// CACHE/RUNTIME-KEY exists only if its installation is complete.
 type packages struct {
 	pool  *Pool
 	cache string

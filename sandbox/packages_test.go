@@ -211,7 +211,7 @@ func openDir(t *testing.T) string {
 	return filepath.Join(dir, "pool")
 }
 
-// greet calls the handler until its packages are there, or until what stands in the way is as wanted.
+// greet calls the handler until its packages are installed, or until the reason for the delay contains the given text.
 func greet(t *testing.T, pool *sandbox.Pool, until string) (greeting string, ran bool) {
 	t.Helper()
 	return greetAs(t, pool, "greet", until)
@@ -284,7 +284,7 @@ func TestPackagesAreInstalledOnce(t *testing.T) {
 	})
 }
 
-// A failure is told to whoever calls, leaves nothing, and is tried again.
+// A failed installation returns its error to callers, leaves no files and is repeated.
 func TestPackagesThatFailedAreTriedAgain(t *testing.T) {
 	forPackages(t, func(t *testing.T, r *registry, _ string, files map[string]string) {
 		r.breaks(true)
@@ -313,8 +313,8 @@ func isDir(path string) bool {
 	return err == nil && info.IsDir()
 }
 
-// found looks for what is there of packages as somebody who runs no worker does. What is being tried at that moment
-// says so.
+// found compares the packages in a folder with want as a process without a worker finds them. An installation in
+// progress reports its state instead.
 func found(t *testing.T, pool *sandbox.Pool, dir string, want sandbox.PackagesInfo) {
 	t.Helper()
 	all, err := pool.FindPackages(t.Context(), dir)
@@ -329,8 +329,8 @@ func found(t *testing.T, pool *sandbox.Pool, dir string, want sandbox.PackagesIn
 	}
 }
 
-// Two workers that share a folder fetch once; with folders of their own each has its packages, and goes on with them
-// when the other's are gone.
+// Two workers with a shared folder download packages once. With separate folders each worker installs its own packages,
+// and one worker continues when the other's packages are removed.
 func TestTwoWorkersInstallPackages(t *testing.T) {
 	for name, fetched := range map[string]int{"shared": 1, "own": 2} {
 		t.Run(name, func(t *testing.T) {
@@ -561,8 +561,8 @@ func TestPackagesOfAConfiguredFolder(t *testing.T) {
 	}
 }
 
-// What npm and pip ask where nothing is configured is reached like what is configured: a network may lead its name to a
-// mirror of its own.
+// The default registries of npm and pip are reached in the same way as configured registries: a network may resolve
+// their names to a mirror.
 func TestPackagesFromBuiltInRegistries(t *testing.T) {
 	r := newRegistry(t)
 	t.Setenv("npm_config_registry", "")
@@ -592,7 +592,7 @@ func TestLastWordsOfAnInstaller(t *testing.T) {
 	}
 }
 
-// What somebody installed is taken as it is: no registry is asked, nothing is kept.
+// Packages that a user installed are used unchanged: the worker contacts no registry and stores nothing.
 func TestPackagesThatAreThereAlready(t *testing.T) {
 	vendored := `export const hello = (name) => "vendored " + name; export const ran = false;`
 	for name, files := range map[string]map[string]string{

@@ -127,10 +127,11 @@ func (p *Pool) FindPackages(ctx context.Context, dir string) (all []PackagesInfo
 	return all, nil
 }
 
-// allThere is said of packages that need no installation.
+// allThere is the detail of packages that need no installation.
 const allThere = "the interpreter has them all"
 
-// packagesNote is what the lock file of packages says about them for people. What is there is not read off it.
+// packagesNote is information for people in the lock file of packages. The worker does not derive from it which
+// packages are installed.
 type packagesNote struct {
 	At    time.Time `json:"at"`
 	Bytes int64     `json:"bytes,omitempty"`
@@ -171,7 +172,8 @@ func sizeOf(dir string) (bytes int64) {
 	return bytes
 }
 
-// others says who else sees to the packages that a manifest names, or saw to them; empty for nobody.
+// others returns why this worker does not install the packages of a manifest: another party does, or installation is
+// disabled. It is empty if this worker installs them.
 func (k *packages) others(l *language, m *manifest) string {
 	switch {
 	case k.pool.opt.Packages == PackagesNone:

@@ -135,7 +135,7 @@ func NewPool(o Options) (*Pool, error) {
 // packagesDir is the name of the folder of packages among those of pools.
 const packagesDir = "packages"
 
-// base is the folder of the pools whose workers have that one for executors; empty for none of their own.
+// base returns the folder under which the pools with this Dir create their folders. An empty dir selects a default.
 func (p *Pool) base(dir string) (string, error) {
 	if dir == "" {
 		dir = filepath.Join(os.TempDir(), fmt.Sprintf("sojourn-sandbox-%d", os.Getuid()))

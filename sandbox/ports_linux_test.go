@@ -77,8 +77,8 @@ func below(t *testing.T, pid int) []int {
 	return all
 }
 
-// An executor and its minder are spoken to through files that they inherit. A port could be one that the machine gives
-// to somebody's outgoing connection at that moment.
+// Executors and supervisors communicate with the worker through inherited files. A TCP port could collide with the
+// ephemeral port of another process's connection.
 func TestExecutorsHaveNoPorts(t *testing.T) {
 	here, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -8,7 +8,8 @@ import (
 // evictTime is how long the owner of a session may take to agree to its eviction.
 const evictTime = 10 * time.Second
 
-// resident is how many bytes all executors have in memory, as their minders said last. The mutex is held.
+// resident returns the resident memory in bytes of all executors, as last reported by their supervisors. The caller
+// must hold the mutex.
 func (p *Pool) resident() (bytes int64) {
 	for ex := range p.all {
 		bytes += ex.resident.Load()
@@ -83,7 +84,7 @@ func (p *Pool) victim(idle time.Duration, why string) (end func() bool) {
 	return func() bool { return p.evict(oldest, why) }
 }
 
-// evict ends a session that is idle. Whoever believes in its state is told first, and may refuse.
+// evict ends an idle session. Its owner is notified first and may refuse.
 func (p *Pool) evict(s *session, why string) bool {
 	t := tombstone{epoch: s.epoch, cause: CauseEvictedPressure, when: time.Now(), message: why}
 	lost := *t.lost(s.id, s.epoch, 0)

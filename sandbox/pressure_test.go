@@ -10,8 +10,8 @@ import (
 	. "github.com/sojourn-run/sojourn/sandbox/sandboxtest"
 )
 
-// scarce opens a pool whose executors may have so many MiB together. What is about to be evicted is told on asked, and
-// may go.
+// scarce opens a pool whose executors share mib MiB. Sessions to be evicted are sent to asked, and the eviction is
+// allowed.
 func scarce(t *testing.T, mib int64, asked chan string) *Bench {
 	var b *Bench
 	b = native(t, sandbox.Options{
@@ -67,7 +67,7 @@ func TestScarceMemoryEvictsIdleSessionsOldestFirst(t *testing.T) {
 	}
 }
 
-// An owner that could not tell of the eviction, or that knows of a call on its way, keeps its session.
+// An owner that failed to report an eviction, or that expects a call, keeps its session.
 func TestAnOwnerMayRefuseAnEviction(t *testing.T) {
 	asked := make(chan struct{}, 100)
 	b := native(t, sandbox.Options{Memory: 1, OnEvict: func(context.Context, sandbox.SessionLost) bool {

@@ -145,8 +145,8 @@ func connects(address string) error {
 	return err
 }
 
-// listen opens a socket to be connected to, and says its address; nobody is answered. Without an address it is one of
-// TCP.
+// listen opens a listening socket and returns its address. It accepts no connections. If address is empty, it listens
+// on TCP.
 func listen(address string) (at string, stop func(), err error) {
 	network := "unix"
 	if address == "" {

@@ -117,10 +117,10 @@ func (p *process) start(command func() *exec.Cmd, group string) error {
 	return p.cmd.Start()
 }
 
-// order tells the minder what to do. A minder that is gone has nothing left to do.
+// order sends a command to the supervisor. Errors are ignored: a supervisor that has ended needs no command.
 func (p *process) order(o byte) { _, _ = p.line.Write([]byte{o}) }
 
-// fact waits for the next thing the minder has to say.
+// fact waits for the next message of the supervisor.
 func (p *process) fact() (supervisor.Fact, error) {
 	var f supervisor.Fact
 	line, err := p.facts.ReadSlice('\n')

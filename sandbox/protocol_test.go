@@ -157,8 +157,8 @@ func TestFloodOfOutputIsTruncatedAndTakesNoMemory(t *testing.T) {
 	})
 }
 
-// Large values go through memory that worker and executor both have. It is one call's at a time, so that calls beside
-// one another each get what is theirs, nothing is taken from there for another one, and idle it takes no memory.
+// Large values are passed in memory that worker and executor share. One call at a time uses it, so that concurrent
+// calls each receive their own values and no value is overwritten; when idle it occupies no memory. F
 func TestTheRoomIsOneCallsAtATime(t *testing.T) {
 	for _, target := range Targets[1:] {
 		t.Run(target.Runtime, func(t *testing.T) {

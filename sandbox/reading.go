@@ -10,9 +10,9 @@ import (
 	"github.com/sojourn-run/sojourn/sandbox/frame"
 )
 
-// turn says who reads what an executor says. One at a time does: to hand each answer on from one that reads all of them
-// to the one that waits for it costs the worker as much as the rest of a short call, since it wakes a thread that finds
-// nothing to do. So who calls reads himself, as long as nobody else does.
+// turn identifies the goroutine that reads the frames of an executor. Only one goroutine reads at a time. A dedicated
+// reader that forwards each result to the waiting call would cost the worker as much as the rest of a short call,
+// because each forward wakes a thread. Therefore the goroutine of a call reads itself if no other goroutine does.
 type turn int
 
 const (
@@ -21,8 +21,8 @@ const (
 	turnCall               // the one that a call was begun with
 )
 
-// attend reads until the call c has ended, when that was begun with the turn to read. It may return before: when ctx
-// ends, at the deadline, and when somebody asks for that. Then others read.
+// attend reads frames until the call c has ended, if c was started with the turn to read. It returns earlier when ctx
+// ends, at the deadline, or after an interrupt. Another goroutine reads then.
 func (ex *executor) attend(ctx context.Context, deadline time.Time, c *call) {
 	defer ex.passOn()
 	ex.reads.resume()
@@ -53,7 +53,7 @@ func (ex *executor) readFrame() error {
 	return ex.handleFrame(&f)
 }
 
-// passOn gives back the turn to read: to nobody, when there is nothing to expect.
+// passOn returns the turn to read: to run if frames are expected, otherwise to no goroutine.
 func (ex *executor) passOn() {
 	ex.mu.Lock()
 	defer ex.mu.Unlock()
@@ -63,7 +63,7 @@ func (ex *executor) passOn() {
 	}
 }
 
-// runReads gives the turn to run, if nobody has it. The mutex is held.
+// runReads assigns the turn to run if no goroutine has it. The caller must hold the mutex.
 func (ex *executor) runReads() {
 	if ex.turn == turnNobody {
 		ex.turn, ex.servedAt = turnRun, ex.served
@@ -79,7 +79,7 @@ func (ex *executor) expectEnd() {
 	ex.runReads()
 }
 
-// readAll reads what is left to run to read until there is no more, or what there is is broken.
+// readAll reads the frames that no call reads until the end of the stream or a malformed frame.
 func (ex *executor) readAll() error {
 	for {
 		ex.mu.Lock()
@@ -109,8 +109,8 @@ func (ex *executor) readAll() error {
 // errInterrupted is what reading returns between two frames after [readDeadlines.interrupt].
 var errInterrupted = os.ErrDeadlineExceeded
 
-// readDeadlines are the deadlines of reading from an executor: that of a frame which has begun, and between frames one
-// that has passed, to have whoever reads do something else. An interruption never costs a frame that has begun.
+// readDeadlines sets the read deadlines of an executor's socket: within a frame the time by which the frame must be
+// complete; between frames a past time, which interrupts the reader. An interrupt never loses a partially read frame.
 type readDeadlines struct {
 	set func(time.Time) error
 

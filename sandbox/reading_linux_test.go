@@ -14,8 +14,9 @@ import (
 	. "github.com/sojourn-run/sojourn/sandbox/sandboxtest"
 )
 
-// Who waits for a socket in reading from it is woken as well each time that there is room in it again, which is when
-// the worker takes an answer: for nothing, and at the worker's cost. So Python's thread that reads frames waits apart.
+// A thread that blocks in a read from the socket is also woken whenever the socket becomes writable, which happens each
+// time the worker reads a result. This wake-up is useless and slows the worker. Therefore Python's reader thread polls
+// for readability only.
 func TestWhoReadsFramesInPythonIsNotWokenByAnAnswer(t *testing.T) {
 	b := python(t, sandbox.Options{Blank: -1})
 	for _, size := range []int{100, 48 << 10} {

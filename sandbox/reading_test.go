@@ -65,7 +65,7 @@ func TestAReaderThatIsCancelledLeavesNobodyWithoutAnAnswer(t *testing.T) {
 	})
 }
 
-// Between calls nobody reads for a moment, and somebody does from then on.
+// After a call no goroutine reads for a short time; then run reads and detects malformed frames.
 func TestABrokenFrameWithoutACallEndsTheExecutor(t *testing.T) {
 	t.Parallel()
 	b := python(t, sandbox.Options{})
@@ -76,8 +76,9 @@ func TestABrokenFrameWithoutACallEndsTheExecutor(t *testing.T) {
 	}
 }
 
-// TestAWarmCallPutsOneThreadToSleep counts how often threads of the worker go to sleep in a call: one does, which waits
-// for the answer. A call to the kernel of which Go's scheduler is told wakes one more, which looks around for a while.
+// TestAWarmCallPutsOneThreadToSleep counts how often threads of the worker block during a call. Only the thread that
+// waits for the result should. A system call that Go's scheduler observes would wake another thread, which spins for
+// work.
 func TestAWarmCallPutsOneThreadToSleep(t *testing.T) {
 	if Race {
 		t.Skip("the race detector has threads of its own")
@@ -96,8 +97,8 @@ func TestAWarmCallPutsOneThreadToSleep(t *testing.T) {
 				call := In("s", 1, b.Call("main", strings.Repeat("x", size)))
 				const calls = 30
 				fewest := int64(1 << 30)
-				// Beside them the minder is heard, garbage is collected, and others work on this machine: what some round shows is
-				// what a call needs.
+				// Messages of supervisors, garbage collection and other processes add wake-ups, so the test uses the
+				// round with the fewest.
 				for try := 0; try < 6 || try < 60 && fewest > 2*calls; try++ {
 					before := slept()
 					for range calls {

@@ -7,14 +7,14 @@ import (
 	"github.com/sojourn-run/sojourn/sandbox/frame"
 )
 
-// inRoom is from how many bytes on a body is left in the room that worker and executor both have. Through the socket
-// it would go in pieces of what that holds, and each wakes up who waits for it.
+// inRoom is the size in bytes from which a body is passed in the memory that worker and executor share. The socket
+// would split it into parts of its buffer size, and each part wakes the reader.
 const inRoom = 16 << 10
 
-// featureRoom is what an executor says at its start that knows what to do with one.
+// featureRoom is the feature that an executor announces at its start if it supports shared memory.
 const featureRoom = "room"
 
-// lend gives a call the room while no other one has it. The mutex is held.
+// lend assigns the shared memory to a call unless another call uses it. The caller must hold the mutex.
 func (ex *executor) lend(c *call) bool {
 	if !ex.hasRoom || ex.lent != nil {
 		return false
@@ -46,8 +46,8 @@ func (ex *executor) intoRoom(h *frame.Header, input []byte) (rest []byte) {
 	return nil
 }
 
-// fromRoom is the body of a frame, wherever it is. What is in the room is the executor's to change at any time, so it
-// is read once, before anybody looks at it.
+// fromRoom returns the body of a frame from the frame or from shared memory. The executor can change shared memory at
+// any time, so fromRoom copies it once before the worker examines it.
 func (ex *executor) fromRoom(f *frame.Frame) ([]byte, error) {
 	if f.Room == 0 {
 		return f.Body, nil

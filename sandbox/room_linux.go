@@ -66,7 +66,7 @@ func (r *room) read(size int) ([]byte, error) {
 	return append([]byte(nil), r.memory[:size]...), nil
 }
 
-// empty gives back the memory that the room takes.
+// empty returns the pages of the shared memory to the kernel.
 func (r *room) empty() {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
@@ -75,7 +75,7 @@ func (r *room) empty() {
 	}
 }
 
-// close lets go of it.
+// close unmaps the shared memory and closes its file.
 func (r *room) close() (err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -10,8 +10,8 @@ import (
 	"github.com/sojourn-run/sojourn/sandbox/frame"
 )
 
-// A body is copied once into the room and once out of it, whatever its size: what comes out is one piece of memory of
-// its own, in which nothing changes any more.
+// A body of any size is copied once into shared memory and once out of it. The result is one separate slice that the
+// other process cannot change.
 func TestTheRoomIsReadOnce(t *testing.T) {
 	for _, size := range []int{64 << 10, 1 << 20} {
 		r, err := newRoom()
@@ -79,7 +79,7 @@ func TestTheRoomStaysForTheWorker(t *testing.T) {
 	if err := r.write(make([]byte, most+1)); err == nil {
 		t.Error("more than there is room for was written")
 	}
-	// It is let go of while somebody reads and writes.
+	// Close the shared memory while goroutines read and write it.
 	var using sync.WaitGroup
 	for range 4 {
 		using.Go(func() {

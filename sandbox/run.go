@@ -11,11 +11,11 @@ import (
 	"github.com/sojourn-run/sojourn/sandbox/internal/supervisor"
 )
 
-// bigFrame is from where on writing a frame may wait for the executor to read.
+// bigFrame is the size in bytes from which writing a frame may block until the executor reads.
 const bigFrame = 32 << 10
 
-// expirySlack is how close to its deadline a call counts as expiring: whoever waits for it may have given it up by now,
-// by its own clock.
+// expirySlack is the time before its deadline from which a call counts as expiring: by its own clock, its caller may
+// have timed out already.
 const expirySlack = 100 * time.Millisecond
 
 // awaitExpiring waits until no call of the executor is expiring any more. A call that began next to such a one could be
@@ -225,7 +225,7 @@ func (ex *executor) awaitCancelled(
 	return cancelled(c.err, reason)
 }
 
-// cancelled is the error of a call that had been cancelled: one that gave a result all the same has it.
+// cancelled returns the error of a call after its cancellation. A call that still returned a result has no error.
 func cancelled(err error, reason string) error {
 	var lost *SessionLost
 	if err == nil || errors.As(err, &lost) {

@@ -31,7 +31,7 @@ var shimName = map[string]string{RuntimeNode: "node.mjs", RuntimePython: "python
 // proxyName is the file by which Node gets its connections from the worker's proxy.
 const proxyName = "proxy.cjs"
 
-// language is one way to run handlers: a program, and how it is told what it may use.
+// language describes how handlers of one language run: the program, its arguments and environment, and its limits.
 type language struct {
 	name    string
 	program string
@@ -173,8 +173,8 @@ func look(path, name string, question ...string) (string, error) {
 	return found, nil
 }
 
-// ask returns what a program prints. The script of a version manager finds its way by variables of its own. Ours, with
-// the worker's token among them, are none of them.
+// ask runs a program and returns its output. Scripts of version managers need their environment variables. Variables of
+// Sojourn, such as the worker's token, are removed.
 func ask(ctx context.Context, program string, args ...string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()

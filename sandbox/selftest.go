@@ -23,7 +23,7 @@ const proberName = "sojourn-prober"
 // probeTime is how long a prober has, on a machine that does other things.
 const probeTime = 30 * time.Second
 
-// aim tells a prober what is around it.
+// aim describes the surroundings of a probe: the resources that it must not be able to reach.
 type aim struct {
 	Worker   int    `json:"worker"`   // its pid
 	Secret   string `json:"secret"`   // a file of the worker's, closed to other users
@@ -36,7 +36,8 @@ type aim struct {
 	Take []string `json:"take,omitempty"` // too much of these, and nothing else
 }
 
-// aimed is what a prober is told first, and where it answers. Without that it has nothing to try and ends.
+// aimed reads the aim of a probe from its control file and returns that file for the results. Without an aim the probe
+// exits.
 func aimed() (a aim, control *os.File) {
 	control = os.NewFile(lib.ControlFD, "control")
 	line, err := bufio.NewReader(control).ReadBytes('\n')
@@ -245,7 +246,7 @@ func (p *Pool) tried(offered *lockdown.Kernel, w way) (outcome, error) {
 	if err == nil {
 		tests.found[k] = found
 	} else if p.users != nil && p.opt.Users == "" {
-		// Nobody asked for it, so that it is better to go without and say so.
+		// Separate users were not requested, so the pool continues without them and reports it.
 		with := p.users
 		p.users = nil
 		if found, again := p.try(offered, w); again == nil {

@@ -10,8 +10,7 @@ import (
 	"github.com/sojourn-run/sojourn/sandbox/internal/supervisor"
 )
 
-// blank returns an executor that nothing ran in, from those that wait or a new one, and sees to it that another one
-// waits.
+// blank returns an executor that has not run code, from the prepared ones or a new one, and starts preparing another.
 func (p *Pool) blank(l *language) (*executor, error) {
 	p.mu.Lock()
 	var ex *executor

@@ -88,7 +88,8 @@ func TestAHandlerThatIsFreshHasAnExecutorForEachCall(t *testing.T) {
 	}
 }
 
-// A pool that is told so has a new executor for each call, until it is told otherwise; sessions keep theirs.
+// A pool in fresh mode starts a new executor for each call until the mode is switched off; sessions keep their
+// executors.
 func TestAPoolThatIsFreshHasAnExecutorForEachCall(t *testing.T) {
 	t.Parallel()
 	b := native(t, sandbox.Options{Blank: -1})

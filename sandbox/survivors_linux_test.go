@@ -72,7 +72,7 @@ func TestNothingSurvivesAKilledWorker(t *testing.T) {
 	}
 	t.Logf("nothing left %s after the kill", time.Since(killed).Round(time.Millisecond))
 
-	// The next worker sweeps what is left of the folder itself, once the kernel has let go of the lock.
+	// The next worker removes the folder of the old pool after the kernel has released its lock.
 	_ = worker.Wait()
 	Open(t, Targets[0], sandbox.Options{Dir: dir})
 	Eventually(t, "the new pool's folder is the only one", func() bool {
@@ -81,8 +81,9 @@ func TestNothingSurvivesAKilledWorker(t *testing.T) {
 	})
 }
 
-// What a worker that is gone left running is ended by the next one of its folder: a minder that was stopped after its
-// worker's end had set it going, as code can do that is not kept from signals, and what a minder left that was killed.
+// The next worker of a folder ends processes that a previous worker left running: a supervisor that was stopped after
+// the end of its worker and then continued, which code without signal isolation can do, and the executor of a killed
+// supervisor.
 func TestTheNextWorkerEndsWhatADeadOneLeft(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -133,7 +134,7 @@ func TestTheNextWorkerEndsWhatADeadOneLeft(t *testing.T) {
 	}
 }
 
-// dead says whether a process has ended; one nobody has reaped yet counts.
+// dead reports whether a process has ended. A zombie counts as ended.
 func dead(pid int) bool {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
@@ -250,8 +251,8 @@ func TestAStoppedMinderHoldsNobodyUp(t *testing.T) {
 	})
 }
 
-// A worker that stood still for longer than a minder may be silent finds what its minders said meanwhile, and ends
-// nothing.
+// A worker that was stopped for longer than the timeout of its supervisors reads their buffered messages and ends no
+// executor.
 func TestAWorkerThatStoodStillKeepsItsExecutors(t *testing.T) {
 	t.Parallel()
 	worker := &exec.Cmd{
@@ -412,8 +413,8 @@ func TestLimitsAreToldApart(t *testing.T) {
 	}
 }
 
-// Processes that start others without end are more than anybody finds in time, and leave nobody the time to look. There
-// are never more than the kernel lets a group have, or an executor's own user, and they end, whatever is said of it.
+// A fork bomb creates processes faster than the watchdog can find them, and occupies all processors. The limit of the
+// control group or of the executor's user bounds their number, and all of them end, whatever error is reported.
 func TestProcessesThatStartProcessesEnd(t *testing.T) {
 	const most = 1000 // at which they give up
 	for name, o := range map[string]sandbox.Options{
@@ -456,7 +457,7 @@ func TestProgramsAreStartedAsEver(t *testing.T) {
 	}
 }
 
-// What code goes on with after its call has ended is held, too.
+// Limits also apply to code that continues after its call has ended.
 func TestFilesAreWatchedBetweenCalls(t *testing.T) {
 	t.Parallel()
 	b := python(t, sandbox.Options{
@@ -475,8 +476,8 @@ func TestV8SaysItselfThatItsHeapIsFull(t *testing.T) {
 	WantLost(t, b.Fail(In("s", 1, b.Call("count"))), sandbox.CauseOutOfMemory)
 }
 
-// Executors that come and go, each for a session of its own, and end in all the ways there are, leave nothing: neither
-// in the worker, nor as processes, nor on the disk.
+// Executors that are created for separate sessions and end in every possible way leave no memory in the worker, no
+// processes and no files.
 func TestCreatingAndKillingLeavesNothing(t *testing.T) {
 	dir := t.TempDir()
 	everyRuntime(t, sandbox.Options{Dir: dir, Blank: -1}, func(t *testing.T, b *Bench) {
@@ -587,8 +588,8 @@ func footprint(t *testing.T, dir string) (all [6]int) {
 	return all
 }
 
-// An executor of a handler in TypeScript that stands still, or whose minder does, holds its call up no longer than its
-// deadline, and its session learns why it is lost.
+// If an executor of a TypeScript handler or its supervisor is stopped, the call fails at its deadline, and the session
+// receives the cause of the loss.
 func TestATypeScriptHandlerThatStandsStillEnds(t *testing.T) {
 	t.Parallel()
 	dir := files(t, map[string]string{

@@ -26,20 +26,20 @@ type tsSettings struct {
 	paths map[string][]string        // where imports lead, by pattern
 }
 
-// meant are the options that the compiler is told.
+// meant lists the compiler options of tsconfig.json that are passed to the compiler.
 var meant = []string{
 	"jsx", "jsxFactory", "jsxFragmentFactory", "jsxImportSource", "experimentalDecorators", "useDefineForClassFields",
 	"target", "verbatimModuleSyntax", "strict", "alwaysStrict",
 }
 
-// compiler is what the compiler is told, and whether that says what markup means.
+// compiler returns the options for the compiler as JSON, and whether they configure JSX.
 func (s *tsSettings) compiler() (raw string, markup bool) {
 	text, _ := json.Marshal(map[string]any{"compilerOptions": s.raw}) // was read as that
 	_, markup = s.raw["jsx"]
 	return string(text), markup
 }
 
-// leads are the places of the folder that an import which is no path may mean, in this order.
+// leads returns the paths in the folder to which an import by name may resolve, in order.
 func (s *tsSettings) leads(name string) (places []string) {
 	best, rest, targets := -1, "", []string(nil)
 	for pattern, to := range s.paths {
@@ -82,7 +82,7 @@ func within(root, path string) bool {
 	return err == nil && lockdown.Below(real, root)
 }
 
-// read takes one file over what s has of those that extend it.
+// read merges one file into s. Settings of the files that extend it have precedence.
 func (s *tsSettings) read(root, file string, more int) error {
 	if !within(root, file) || more == 0 {
 		return nil

@@ -158,7 +158,7 @@ func TestTypeScriptFollowsItsSettings(t *testing.T) {
 		"_lib/half.ts":   "export const half = (n: number): number => n / 2;",
 		"_lib/h.ts":      "export const h = (tag: string, _: unknown, inside: string): string => `<${tag}>${inside}</${tag}>`;",
 		"_lib/w.ts":      "export const w = (tag: string, _: unknown, inside: string): string => `${tag}:${inside}`;",
-		// Of a handler of its own.
+		// A tsconfig.json that applies to one folder only.
 		"near/tsconfig.json": `{"compilerOptions": {"paths": {"twice": ["../_lib/double"]}}}`,
 		"near/far.ts":        "import { double } from 'twice';\nexport const main = (n: number): number => double(n);",
 		"bad/tsconfig.json":  `{"compilerOptions": {"paths": 7}}`,

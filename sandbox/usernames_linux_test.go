@@ -28,7 +28,7 @@ func TestWorkersThatShareNoFolderShareNoUser(t *testing.T) {
 	if u, err := full.takeUser(); err == nil {
 		t.Errorf("user %d was given though all are taken", u.id)
 	}
-	// A name that no worker holds takes no user away: whoever runs in an executor may bind one.
+	// A socket name that no worker holds does not block a user ID: code in an executor could bind such a name.
 	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM, 0)
 	if err != nil {
 		t.Fatal(err)

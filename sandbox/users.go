@@ -42,7 +42,7 @@ type user struct {
 	name *os.File // the same for workers that see another folder of locks; nil: this system has no such names
 }
 
-// number is what a minder is told; 0 without a user.
+// number returns the user ID for the supervisor; 0 without a user.
 func (u *user) number() int {
 	if u == nil {
 		return 0
@@ -50,7 +50,7 @@ func (u *user) number() int {
 	return u.id
 }
 
-// give lets others have the number. Nothing that runs has it any more.
+// give releases the user ID. The caller must have ended all processes of the user.
 func (u *user) give() {
 	if u != nil {
 		_, _ = u.lock.Close(), u.name.Close()

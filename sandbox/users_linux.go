@@ -44,10 +44,10 @@ func ours(dir string) error {
 	return nil
 }
 
-// announce takes the number under a name that all workers of the network namespace share, whichever folders each of
-// them sees: services with a /run or /tmp of their own give executors users of the same range. The name is an abstract
-// socket, which ends with its process. held: another worker has it. Where code of another user took the name, only the
-// lock file counts.
+// announce reserves a user ID by a name that all workers of the network namespace share, even if services with a
+// private /run or /tmp use different lock folders and the same range of users. The name is an abstract socket, which
+// the kernel removes when its process ends. held reports that another worker has the ID. If code of another user bound
+// the name, only the lock file counts.
 func announce(id int) (name *os.File, held bool, err error) {
 	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 // range of users that tests give to executors
 const testUsers = "59100-59131"
 
-// rooted skips a test that nobody but root can run.
+// rooted skips a test unless it runs as root.
 func rooted(t *testing.T) {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -25,8 +25,8 @@ func rooted(t *testing.T) {
 	}
 }
 
-// open are the options of pools whose executors have users of their own. The interpreter that comes first in PATH may
-// be somebody's; the system's is everybody's.
+// open returns options for pools whose executors run as separate users. The first interpreter in PATH may be unreadable
+// for them, so open uses the interpreter of the system.
 func open(t *testing.T, o sandbox.Options) sandbox.Options {
 	t.Helper()
 	rooted(t)
@@ -46,7 +46,8 @@ func owner(t *testing.T, path string) (int, os.FileMode) {
 	return int(info.Sys().(*syscall.Stat_t).Uid), info.Mode().Perm()
 }
 
-// Each executor of a worker that is root is a user of its own, who owns its folder, in no group of the worker's.
+// If the worker is root, each executor runs as a separate user, which owns the executor's folder and is in no group of
+// the worker.
 func TestEveryExecutorIsAUser(t *testing.T) {
 	for _, target := range Targets {
 		t.Run(target.Runtime, func(t *testing.T) {
@@ -176,7 +177,8 @@ func TestDataFolderStaysClosedToUsers(t *testing.T) {
 	}
 }
 
-// Nobody who asked for users goes without them, and who did not is told why there are none.
+// A pool with a configured range of users opens only if it can use it. Without a configured range the report states why
+// executors have no separate users. F
 func TestUsersAreHadOrTheReasonIs(t *testing.T) {
 	closed := HandlersDir(t)
 	if err := os.Chmod(filepath.Join(closed, "python.py"), 0o600); err != nil {

@@ -40,8 +40,8 @@ type Frame struct {
 	Body []byte
 }
 
-// Append encodes f at the end of dst. It fails when f is larger than l allows, so a sender learns of it before the
-// receiver does.
+// Append appends the encoding of f to dst. It fails if f exceeds l, so that the sender detects the error before the
+// receiver.
 func Append(dst []byte, f Frame, l Limits) ([]byte, error) {
 	dst, err := AppendHead(dst, &f, l)
 	if err != nil {
@@ -50,7 +50,7 @@ func Append(dst []byte, f Frame, l Limits) ([]byte, error) {
 	return append(dst, f.Body...), nil
 }
 
-// AppendHead is Append without the body, for who writes a large one from where it is.
+// AppendHead is Append without the body, for callers that write a large body without copying it.
 func AppendHead(dst []byte, f *Frame, l Limits) ([]byte, error) {
 	if len(f.Body) > l.Body {
 		return dst, fmt.Errorf("body of %d bytes exceeds %d: %w", len(f.Body), l.Body, ErrMalformed)

@@ -331,8 +331,8 @@ func reached(nr uintptr, args ...uintptr) error {
 	return refused(err)
 }
 
-// refused is an error only when it says that something is not allowed: that nobody answers, or that there is no way to
-// an address, keeps nobody from trying another one.
+// refused returns err if the kernel denied the operation. Errors such as a refused connection or an unreachable address
+// do not show that connecting is denied.
 func refused(err error) error {
 	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES) {
 		return err

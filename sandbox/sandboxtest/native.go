@@ -225,7 +225,7 @@ var behaviours = map[string]behaviour{
 	},
 }
 
-// meet waits until as many calls as it is told are in it.
+// meet waits until the given number of calls run concurrently.
 func meet(ctx context.Context, c *executor.Call, _ executor.Invocation, arg payload.Payload) (any, error) {
 	made, err := c.Session().GetOrCreate(ctx, "meeting", func(context.Context) (any, error) {
 		return make(chan struct{}, 100), nil

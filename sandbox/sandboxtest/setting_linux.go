@@ -71,8 +71,8 @@ func Enter() {
 	os.Exit(3)
 }
 
-// Again runs tests of this binary once more in a setting, and fails t as they do. Those that must run there are named
-// one by one; a test that skips says why in t's log. t is skipped where this process cannot make the setting.
+// Again runs the named tests of this binary again in a setting, and fails t if one fails. A test that skips logs the
+// reason in t. t is skipped if this process cannot create the setting.
 func (s Setting) Again(t *testing.T, tests []string) {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -275,7 +275,7 @@ func hide(path string) error {
 	return nil
 }
 
-// devices makes a /dev of six nodes, with terminals and memory of its own.
+// devices mounts a /dev with six nodes and separate devpts and shm file systems.
 func devices() error {
 	made := []error{unix.Mount("tmpfs", "/dev", "tmpfs", unix.MS_NOSUID|unix.MS_STRICTATIME, "mode=755,size=65536k")}
 	old := unix.Umask(0)
@@ -298,7 +298,7 @@ func devices() error {
 	return nil
 }
 
-// dropCapabilities leaves those that containers have by default.
+// dropCapabilities keeps only the default capabilities of containers.
 func dropCapabilities() error {
 	var keep uint64
 	for _, c := range []uint{

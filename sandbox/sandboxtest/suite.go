@@ -250,7 +250,8 @@ func deaf(t *testing.T, target Target) {
 	WantLost(t, b.Fail(In("s", 1, b.Call("count"))), sandbox.CauseDeadline)
 }
 
-// afterCancelled begins a call in the moment in which the one before it was cancelled, which ends by itself.
+// afterCancelled starts a call right after the cancellation of the previous call, which then ends without being killed.
+// F
 func afterCancelled(t *testing.T, target Target) {
 	b := Open(t, target, sandbox.Options{})
 	b.Run(In("s", 1, b.Call("count")))

@@ -178,8 +178,8 @@ func offered(dir string) (have []string) {
 	return have
 }
 
-// second makes the folders of version 2. A group with processes of its own passes no controllers on, so that this
-// process goes into one below first.
+// second creates the folders of cgroup v2. A cgroup that contains processes cannot enable controllers for its children,
+// so this process is first moved into a child.
 func (t *Tree) second(home string) error {
 	if os.Geteuid() == 0 { // may write everywhere, which says nothing of whose a group is
 		if _, err := os.Stat("/run/systemd/system"); err == nil && !delegated(home) {
@@ -223,7 +223,7 @@ func (t *Tree) second(home string) error {
 	return nil
 }
 
-// delegated says whether systemd leaves a group to whoever is in it.
+// delegated reports whether systemd delegates a cgroup to the processes in it.
 func delegated(dir string) bool {
 	for _, name := range []string{"user.delegate", "trusted.delegate"} {
 		var value [8]byte
@@ -280,7 +280,7 @@ func (t *Tree) folder(dir string) error {
 	return nil
 }
 
-// sweep ends and removes what is left of workers that are gone.
+// sweep kills the processes in control groups of workers that ended, and removes these groups.
 func sweep(home string) {
 	all, _ := filepath.Glob(filepath.Join(home, prefix+"*"))
 	for _, dir := range all {

@@ -23,10 +23,10 @@ const (
 	own         kind = "this machine's own"
 )
 
-// byName are the kinds that a name on the list of what is allowed may lead to. Whoever wants another says its address:
-// who answers for a name can make it lead anywhere. Reserved addresses of IPv4 are what networks use that answer for
-// names themselves, as those with mirrors of registries and with proxies that no program is told of; reserved ones of
-// IPv6 may have an address of IPv4 inside, of whichever kind.
+// byName reports whether a name on the allow list may resolve to an address of this kind. Other kinds must be allowed
+// by address, because the owner of a name can make it resolve to any address. Reserved IPv4 addresses are allowed:
+// networks whose DNS redirects names, for example to mirrors of registries or to transparent proxies, use them.
+// Reserved IPv6 addresses are not, since they may embed an IPv4 address of any kind.
 func (k kind) byName(a netip.Addr) bool {
 	switch k {
 	case public, loopback, private, uniqueLocal, shared, own:

@@ -226,7 +226,7 @@ func TestProxyAsksForTheCredentialOfARunningExecutor(t *testing.T) {
 	}
 }
 
-// What an executor has open ends with it, whether or not somebody speaks.
+// The proxy closes the connections of an executor when it ends, even if they are idle.
 func TestTunnelsEndWithTheExecutor(t *testing.T) {
 	silent, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -310,7 +310,7 @@ func TestExecutorHasSoManyConnections(t *testing.T) {
 	}
 }
 
-// Connections that say nothing take no more than the proxy's places, and give them back.
+// Idle connections occupy at most the connection slots of the proxy and release them on timeout.
 func TestProxyHasSoManyPlaces(t *testing.T) {
 	port := server(t)
 	p := listen(t, Options{Allow: []string{"127.0.0.1"}})
@@ -376,7 +376,7 @@ func TestProxyIsNoServer(t *testing.T) {
 	}
 }
 
-// Where an answer sends its reader on to is judged like what was asked for first.
+// The proxy checks the target of a redirect like any other request.
 func TestWhoIsSentOnIsJudgedAnew(t *testing.T) {
 	inside := server(t)
 	outside := httptest.NewServer(http.RedirectHandler("http://127.0.0.1:"+inside+"/", http.StatusFound))

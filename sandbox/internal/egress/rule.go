@@ -151,8 +151,8 @@ func parseEndpoint(text, what string) (endpoint, error) {
 	return e, nil
 }
 
-// check returns the addresses to which one may connect for host and port, and no others: whoever looks the name up
-// again may get different ones. One address that is refused is enough to refuse the name.
+// check resolves host and returns the addresses that are allowed for it and port. The caller must connect to these
+// addresses, since a second lookup may return others. check refuses the name if one of its addresses is refused.
 func (r *rule) check(ctx context.Context, asked string, port uint16) ([]netip.AddrPort, error) {
 	host := canonical(asked)
 	refuse := func(why string) error { return &Refused{Host: asked, Port: port, Why: why} }

@@ -165,7 +165,7 @@ func TestRuleOfAddresses(t *testing.T) {
 	}
 }
 
-// An app whose name moves leaves its old address closed, also while nobody answers for the name.
+// If the app's name resolves to a new address, the old address stays closed, also while lookups of the name fail.
 func TestAppThatMovesStaysClosed(t *testing.T) {
 	z := &zone{names: map[string][][]string{"app.test": {{"10.0.0.7"}, {"10.0.0.8"}}}}
 	r := rule{resolver: z, known: map[string]lookup{}, machine: func() ([]netip.Addr, error) { return nil, nil }}

@@ -31,7 +31,7 @@ type Call struct {
 // Session returns the state the session keeps, or nil outside a session.
 func (c *Call) Session() *State { return c.state }
 
-// Heartbeat tells the worker that the call is alive; more than ten a second are not sent.
+// Heartbeat reports to the worker that the call is alive. At most ten heartbeats per second are sent.
 func (c *Call) Heartbeat() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -49,7 +49,7 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("%s: %s", e.Type, e.Message)
 }
 
-// DeniedPath is the path that somebody was refused access to, when that is what err comes from; else it is empty.
+// DeniedPath returns the path of an EACCES error in the chain of err, or an empty string.
 func DeniedPath(err error) string {
 	if !errors.Is(err, syscall.EACCES) {
 		return ""

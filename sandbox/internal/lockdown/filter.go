@@ -46,7 +46,7 @@ const (
 	// TIOCLINUX: pastes on the console
 	ttyConsole = 0x541c
 
-	// F_SETLEASE: has whoever changes a file wait for most of a minute, also one that is only read here
+	// F_SETLEASE: delays processes that open a file for up to 45 seconds, even if the executor can only read the file
 	setLease = 1024
 	// PR_SET_DUMPABLE: makes a process one that its user may not look into
 	setDumpable = 4
@@ -190,7 +190,7 @@ type program struct {
 
 func (p *program) load(at uint32) { p.code = append(p.code, instruction{code: opLoad, k: at}) }
 
-// arg loads the low half of an argument. The kernel takes no more of those that are looked at.
+// arg loads the low 32 bits of an argument. The kernel ignores the high bits of the arguments that the filter checks.
 func (p *program) arg(i uint32) { p.load(atArgs + 8*i) }
 
 func (p *program) answer(a uint32) { p.code = append(p.code, instruction{code: opReturn, k: a}) }
@@ -207,8 +207,8 @@ func (p *program) unless(k, answer uint32) {
 	p.answer(answer)
 }
 
-// block runs tests if what is loaded is k, and then has an answer for what they let through. Whatever it loads is of no
-// matter to what comes after: who went in does not come out.
+// block adds tests that run if the loaded value is k, and the result for calls that no test decided. The tests may load
+// other values, since the program ends inside the block.
 func (p *program) block(k, otherwise uint32, tests func()) {
 	at := len(p.code)
 	p.code = append(p.code, instruction{code: opEqual, k: k})

@@ -39,7 +39,7 @@ const ofPort = 2
 // portRule is one, in the kernel's layout.
 type portRule struct{ rights, port uint64 }
 
-// ruleset is what the kernel is told once: what is forbidden except where a rule allows it. Its layout is the kernel's.
+// ruleset lists the rights that Landlock denies unless a rule grants them. Its layout is the kernel's.
 type ruleset struct {
 	files  uint64
 	net    uint64

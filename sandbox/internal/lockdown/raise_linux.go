@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Offered asks the kernel what it has.
+// Offered returns the features that the kernel supports.
 func Offered() Kernel {
 	var k Kernel
 	if abi, _, errno := unix.Syscall(
@@ -19,7 +19,7 @@ func Offered() Kernel {
 	); errno == 0 {
 		k.Landlock = int(abi)
 	}
-	// With no program there is nothing to install: a kernel that has filters says that the address is bad.
+	// Without a program nothing is installed: a kernel that supports filters returns EFAULT.
 	const setFilter = unix.SECCOMP_SET_MODE_FILTER
 	_, _, errno := unix.Syscall(unix.SYS_SECCOMP, setFilter, 0, 0)
 	_, known := architectures[runtime.GOARCH]
@@ -49,7 +49,7 @@ func Raise(r Rules) error {
 	return nil
 }
 
-// enclose puts this thread into a Landlock domain of its own.
+// enclose restricts this thread by a new Landlock domain.
 func (r Rules) enclose() error {
 	set := r.ruleset()
 	fd, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, uintptr(unsafe.Pointer(&set)), unsafe.Sizeof(set), 0)
@@ -135,9 +135,9 @@ func (r Rules) install() error {
 	return nil
 }
 
-// Apart runs fn on a thread that runs nothing else, before and after, and returns when fn has. The thread is not the
-// process's first: that one stands for the process when somebody sends it a signal, so it must stay outside of what fn
-// shuts itself into. It lives as long as the process, because children started from it may be tied to it.
+// Apart runs fn on a new thread that runs nothing else, and returns after fn. The thread is never the main thread of
+// the process: permission checks for signals to the process use the main thread, so it must not be restricted by fn.
+// The new thread lives as long as the process, because children started from it may use PDEATHSIG.
 func Apart(fn func()) {
 	done := make(chan struct{})
 	go apart(fn, done)

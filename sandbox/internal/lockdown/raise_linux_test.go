@@ -38,7 +38,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// aim is what a child is told about its surroundings.
+// aim describes the surroundings of a probe.
 type aim struct {
 	Parent                            int
 	Allowed, Secret, Outside, Scratch string
@@ -228,7 +228,7 @@ func foreignCall(aim) error {
 	return err
 }
 
-// behind runs a prober behind a wall and returns what it said.
+// behind runs a probe under a lockdown and returns its output.
 func behind(t *testing.T, change func(*Rules)) (map[string]string, Rules) {
 	t.Helper()
 	offered := Offered()
@@ -430,7 +430,7 @@ func TestTheFilterStandsAlone(t *testing.T) {
 	}
 }
 
-// The process that restricts a thread of itself goes on as it was.
+// Restricting one thread does not restrict the other threads of the process.
 func TestTheRestOfTheProcessStaysFree(t *testing.T) {
 	behind(t, nil)
 	for range 20 {

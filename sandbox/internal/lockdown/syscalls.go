@@ -8,8 +8,8 @@ type number struct {
 
 const absent = -1
 
-// newest is the last system call that somebody has thought about here. Those after it are as if the kernel had none:
-// what a program does with them it can do without, and what they open nobody has looked at.
+// newest is the highest system call number that was reviewed for this filter. Later ones return ENOSYS: programs have
+// fallbacks for new system calls, and their risks were not reviewed.
 const newest = 471
 
 // refused are the system calls that answer EPERM whatever their arguments are. No handler needs one, and each is a way

@@ -12,7 +12,7 @@ import (
 	"strings"
 )
 
-// Rules say what is left to a thread and to all that it starts.
+// Rules lists the resources that a thread and its descendants may use.
 type Rules struct {
 	Read    []string `json:"read,omitempty"`    // files and trees: open for reading, list, execute
 	Write   []string `json:"write,omitempty"`   // files and trees: everything, except making devices; they must be there
@@ -20,7 +20,8 @@ type Rules struct {
 	Inet    bool     `json:"inet,omitempty"`    // sockets of IPv4 and IPv6, TCP and UDP; without it there are none
 	// Ports leave of Inet only TCP, and of that only connections to these ports, of whichever machine. It needs ABI 4.
 	Ports []uint16 `json:"ports,omitempty"`
-	// NoMemoryFiles refuses files in memory, which nobody counts as long as no process maps them.
+	// NoMemoryFiles refuses files in memory (memfd), whose pages count towards no process as long as they are not
+	// mapped.
 	NoMemoryFiles bool `json:"no_memory_files,omitempty"`
 
 	// ABI to use, at most what is offered; 0 leaves files and processes as they are

@@ -73,15 +73,15 @@ type minder struct {
 	killed chan struct{} // closed when everything is to be killed
 }
 
-// Whom the kernel is to end when memory runs out, before the worker: executors, and then who watches over them. An
-// executor that was ended may be out of the kernel's sight before its memory is free, and then somebody else has to go.
+// Values of oom_score_adj, by which the kernel kills executors first, then supervisors, then the worker. The kernel may
+// choose a second victim before the memory of a killed executor is freed.
 const (
 	executorScore = 800
 	minderScore   = 700
 )
 
-// start prepares this thread, whose attributes the child inherits, and starts the executor from it. What it says of the
-// process goes for the minder as well.
+// start sets the attributes of this thread, which the child inherits, and starts the executor from it. Attributes of
+// the process also apply to the supervisor.
 func (m *minder) start() error {
 	if err := adopt(); err != nil {
 		return err
@@ -167,7 +167,7 @@ func lower(which int, n int64) error {
 	return syscall.Setrlimit(which, &syscall.Rlimit{Cur: limit, Max: limit})
 }
 
-// detach lets go of the executor's output, so that its end is the end of those who write it.
+// detach closes the executor's output in the supervisor, so that it ends when the executor's processes close it.
 func detach() {
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 	if err != nil {
@@ -254,7 +254,7 @@ func (m *minder) reap() Fact {
 	}
 }
 
-// exitWith wipes the scratch folder, tells the last fact and exits.
+// exitWith wipes the scratch folder, sends the last fact and exits.
 func (m *minder) exitWith(last Fact) {
 	if m.Dir != "" {
 		Wipe(m.Dir)

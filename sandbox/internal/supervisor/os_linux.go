@@ -82,8 +82,8 @@ func become(user int) error {
 	return nil
 }
 
-// asUser runs fn with the rights to files of a user, on this goroutine. What the kernel tells of the memory of a user's
-// processes it tells that user, and to root only with a capability that containers are without.
+// asUser runs fn on this goroutine with a user's file system UID and GID. The kernel shows memory maps of a process to
+// its user; root needs CAP_SYS_PTRACE, which containers lack.
 func asUser(user int, fn func()) {
 	if user <= 0 {
 		fn()
@@ -92,7 +92,7 @@ func asUser(user int, fn func()) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	for _, id := range []int{user, 0} {
-		// They answer with what was, whether or not they did something; without them fn is told less.
+		// These calls return the previous ID and no error. If they fail, fn can read less.
 		_, _, _ = unix.RawSyscall(unix.SYS_SETFSGID, uintptr(id), 0, 0)
 		_, _, _ = unix.RawSyscall(unix.SYS_SETFSUID, uintptr(id), 0, 0)
 		if id == user {
@@ -162,9 +162,9 @@ func End(minder int) {
 	_ = syscall.Kill(minder, syscall.SIGKILL)
 }
 
-// EndLeft kills what a minder left that was itself killed, whose descendants have another parent since: processes of
-// the executor's user, if it had one of its own, and those that have the scratch folder as their home, as it was given
-// to them, or are in it. It looks until there is none, a few times.
+// EndLeft kills the descendants of a killed supervisor, which have been reparented: processes of the executor's
+// separate user, and processes whose HOME or current directory is the scratch folder. It repeats the search until it
+// finds none, at most ten times.
 func EndLeft(scratch string, user int) {
 	for range 10 {
 		left := false
@@ -181,9 +181,9 @@ func EndLeft(scratch string, user int) {
 	}
 }
 
-// EndAll ends what is left of a worker that is gone, by the folder that its scratch folders were in. Its minders have
-// ended themselves, but for one that was stopped after it had been set going at the worker's end: it is set going once
-// more. So is what a minder left that was killed.
+// EndAll ends the processes that a dead worker left, by the parent of its scratch folders. Supervisors end themselves
+// when their worker ends, but one that has been stopped since needs SIGCONT. EndAll also kills the executors of
+// supervisors that were killed.
 func EndAll(dir string) {
 	for try := range 10 {
 		left := false
@@ -213,9 +213,9 @@ func minds(pid int, dir string) bool {
 	return err == nil && string(args) == Name+"\x00"+dir+"\x00"
 }
 
-// ReapLeft collects what a killed minder left where this process is the first of a container: there whatever loses its
-// parent becomes its child, and stays in the table of processes as long as nobody asks how it ended. A child of our own
-// is asked for at once by whoever started it, so one that is dead for a second is nobody's.
+// ReapLeft reaps orphans of killed supervisors if this process is PID 1 of a container. Orphans become children of PID
+// 1 and remain zombies until they are reaped. Children of the worker are reaped at once by the code that started them,
+// so a zombie that is older than a second is an orphan.
 func ReapLeft() {
 	if os.Getpid() != 1 {
 		return
@@ -262,8 +262,8 @@ func hasHome(pid int, with string) bool {
 	return err == nil && bytes.Contains(append([]byte{0}, environ...), []byte("\x00HOME="+with))
 }
 
-// below returns the processes under one, those that nobody has reaped yet included. It reads no further once there are
-// more than most; 0: all.
+// below returns the descendants of a process, including zombies. It stops once it has found more than most; 0 means
+// all.
 func below(parent, most int) []int {
 	if !hasChildren {
 		return belowByParent(parent)
@@ -306,13 +306,13 @@ func childrenOf(dst []int, pid int) []int {
 	return dst
 }
 
-// process is what the kernel tells of one to everybody.
+// process holds the fields of /proc/PID/stat that are readable by all users.
 type process struct {
 	state  string // T: it was stopped; Z: it ended and nobody has asked how
 	parent int
 }
 
-// processes are those of this machine, or container, by their ids.
+// processes returns all processes of the machine or container by PID.
 func processes() map[int]process {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
@@ -331,7 +331,7 @@ func processes() map[int]process {
 	return all
 }
 
-// look is what the kernel tells of one process; false when it is gone.
+// look reads /proc/PID/stat of one process. It returns false if the process does not exist.
 func look(pid int) (process, bool) {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {

@@ -27,7 +27,7 @@ const crowd = 32
 // watch any more.
 const Sign = time.Second
 
-// watch ends everything when a limit is passed, having told the worker which.
+// watch kills all processes of the executor when a limit is exceeded, after it reported the limit to the worker.
 func (m *minder) watch() {
 	var told, loose int64
 	var scratch, said time.Time
@@ -117,8 +117,8 @@ func (m *minder) countProcesses() {
 	}
 }
 
-// outOfMemory says whether the kernel killed something in the executor's group for want of memory, and tells it once.
-// Of some kernels that is all of the group and of others one process, so that the rest is the caller's.
+// outOfMemory reports whether the kernel killed a process of the executor's group because of memory, and sends this
+// fact once. Depending on the kernel it killed the whole group or one process; the caller must end the rest.
 func (m *minder) outOfMemory() bool {
 	k := m.Group.OutOfMemory()
 	if k.Processes == 0 {
@@ -137,8 +137,8 @@ type usage struct {
 	threads          int
 }
 
-// usage is what processes have together. Memory that several share counts once, as soon as it matters: those that were
-// forked over one model are not each as large as it is.
+// usage returns the sums over all processes. If the sum of resident memory exceeds the limit, shared memory counts
+// once: processes that were forked after loading a model share it.
 func (m *minder) usage(pids []int) (all usage) {
 	for _, pid := range pids {
 		u := taken(pid)
@@ -169,8 +169,8 @@ func proportional(pids []int) (bytes int64, ok bool) {
 	return bytes, true
 }
 
-// overScratch says how the scratch folder is over its limits, or nothing; bytes are of files that were removed and are
-// still there. It stops looking when it knows.
+// overScratch returns how the scratch folder exceeds its limits, or an empty string. bytes is the size of removed files
+// that are still open. It stops at the first exceeded limit.
 func (m *minder) overScratch(bytes int64) (over string) {
 	if m.ScratchBytes <= 0 && m.ScratchFiles <= 0 {
 		return ""
