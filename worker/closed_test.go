@@ -42,7 +42,7 @@ func TestACloseAtTheAppEndsTheExecutor(t *testing.T) {
 	goneAtOnce(t, pid, began)
 }
 
-// What an operator moves at once ends at its worker too, and it goes on elsewhere.
+// A forced move by an operator ends the executor at the old worker, and the run continues on another worker.
 func TestAForcedMoveAtTheAppEndsTheExecutor(t *testing.T) {
 	a := apptest.Start(t, apptest.Options{})
 	for _, id := range []string{"w1", "w2"} {

@@ -13,9 +13,9 @@ import (
 	"github.com/sojourn-run/sojourn/worker"
 )
 
-// Where the executors' memory is scarce, the worker gives an idle session up at the app and then ends its executor.
-// What comes later in that session finds its state missing under a higher epoch, and is recovered as after any loss.
-// Sessions that a workflow started, and those that nobody may take over, stay, though they were used longer ago.
+// When the executors' memory is scarce, the worker releases an idle session at the app and then ends its executor. The
+// next activity of that session gets a higher epoch without state, which is recovered as after any loss. Sessions that
+// a workflow started, and sessions with NoReacquire, are not evicted, even if they were used longer ago.
 func TestAnEvictedSessionIsReleasedAndRebuilt(t *testing.T) {
 	a := apptest.Start(t, apptest.Options{})
 	start(t, a, &link.Socket{URLs: []string{a.URL()}}, func(o *worker.Options) {

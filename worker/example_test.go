@@ -9,7 +9,7 @@ import (
 	"github.com/sojourn-run/sojourn/worker/activity"
 )
 
-// A program of its own runs a worker that connects to two apps.
+// This program runs a worker that connects to two apps.
 func ExampleNew() {
 	r := worker.NewRegistry()
 	r.Activity("greet", func(_ context.Context, name string) (string, error) {

@@ -214,8 +214,9 @@ func TestHandlersHaveVersions(t *testing.T) {
 	})
 }
 
-// A stock binary has examples, and nobody knows what they are called: a handler of that name is run in an example's
-// place, also one that comes while the worker runs. What is registered otherwise keeps its name.
+// A handler replaces an example activity of the same name, since users do not know the names of the examples in the
+// stock binary. This also holds for handlers that are added while the worker runs. Other registered activities keep
+// their names.
 func TestAHandlerTakesThePlaceOfAnExample(t *testing.T) {
 	if _, err := exec.LookPath("node"); err != nil {
 		t.Skip("node is not on this machine")
@@ -268,7 +269,7 @@ func TestAHandlerTakesThePlaceOfAnExample(t *testing.T) {
 	}
 }
 
-// What a worker tells of its executors: to the app with its heartbeats, and to who scrapes it.
+// The worker reports its executors in heartbeats to the app and in its metrics.
 func TestExecutorsAreTold(t *testing.T) {
 	languages(t, func(t *testing.T, dir string) {
 		name := map[string]string{"node": "node", "python3": "python"}[filepath.Base(t.Name())]

@@ -61,8 +61,8 @@ func (s *sleepers) woken(t *testing.T, a *apptest.App, ids []protocol.Target) {
 	}
 }
 
-// Runs that end elsewhere leave the memory of the worker that keeps them, though no newer run comes: terminated,
-// cancelled and timed out, over every carrier, at whichever app. Runs beside them stay and go on.
+// Runs that are terminated, cancelled or timed out at any app are evicted from the sticky cache of their worker over
+// every carrier, although no newer run needs the room. Other runs stay cached and continue.
 func TestRunsThatEndElsewhereLeaveTheWorkersMemory(t *testing.T) {
 	for way, carrier := range ways {
 		t.Run(way, func(t *testing.T) {

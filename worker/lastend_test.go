@@ -8,7 +8,7 @@ import (
 	"github.com/sojourn-run/sojourn/internal/link"
 )
 
-// Code that finds its session's state missing is told what became of it, on another worker too.
+// Code whose session state is missing receives the reason why the previous state was lost, also on another worker.
 func TestLostStateSaysHowTheHoldingBeforeEnded(t *testing.T) {
 	carriers(t, func(t *testing.T, a *apptest.App, c link.Carrier) {
 		visit := func(t *testing.T, session, activity string) string {

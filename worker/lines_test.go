@@ -107,7 +107,8 @@ func TestLinesOfActivitiesAreKept(t *testing.T) {
 	})
 }
 
-// An activity that logs more than is kept loses the rest and is told so in its log; its outcome is what it was.
+// If an activity logs more than the limit, further lines are dropped and the log reports it. The outcome does not
+// change.
 func TestAFloodOfLinesIsCutOffAndCounted(t *testing.T) {
 	a := apptest.Start(t, apptest.Options{})
 	start(t, a, link.Local{Join: a.Peers().Join}, func(o *worker.Options) {

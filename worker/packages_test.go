@@ -51,8 +51,8 @@ func TestAWorkerInstallsPackagesAtItsStart(t *testing.T) {
 	}
 }
 
-// What a task waits for while the packages of its handler are being installed, or cannot be, is said wherever the run
-// is looked at; and it goes on soon after they are there.
+// While the packages of a handler are being installed, or if the installation fails, every view of the run reports that
+// its task waits for them. The task starts soon after the installation.
 func TestTasksSayThatTheyWaitForPackages(t *testing.T) {
 	asked, answer := make(chan struct{}), make(chan struct{})
 	var once sync.Once

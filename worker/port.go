@@ -14,15 +14,15 @@ import (
 	"github.com/sojourn-run/sojourn/internal/process"
 )
 
-// port is the worker's own small HTTP server, for whoever supervises and watches it. It asks the worker alone and never
-// the app, so that an app that does not answer cannot make its workers look dead.
+// port is the worker's HTTP server for health probes and metrics. Probes check the worker alone and never call the app,
+// so that an app that is down does not make its workers appear dead.
 type port struct {
 	listener net.Listener
 	server   *http.Server
 	served   chan struct{}
 }
 
-// openPort listens. Nothing of a worker is secret here: states and numbers.
+// openPort listens on addr. The port needs no authentication, since it returns only states and numbers.
 func (w *Worker) openPort(addr string) (*port, error) {
 	l, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", addr)
 	if err != nil {
@@ -72,10 +72,11 @@ func (w *Worker) Probes() http.Handler {
 	return mux
 }
 
-// unreadable is what is said of a release that is none: the worker gets work, and nobody knows whether it should.
+// unreadable is the result of the release check if the release cannot be compared: the worker receives tasks, but the
+// releases of app and worker may differ.
 const unreadable = "unreadable"
 
-// checks are what has to hold for the worker to get work and do it, each "ok" or what is wrong.
+// checks returns the conditions under which the worker receives and runs tasks, each with "ok" or an error.
 func (w *Worker) checks() map[string]string {
 	found := map[string]string{
 		"settings": text(w.Ready()), "release": "ok", "executors": "ok", "loops": text(w.Alive()), "drain": "ok",

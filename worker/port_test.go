@@ -94,8 +94,8 @@ func TestAWorkersProbesSayWhetherItGetsAndDoesWork(t *testing.T) {
 	}
 }
 
-// A worker without a release that an app without one lets work says in its probe that nobody compared anything, and is
-// ready; a strict one is not.
+// If neither worker nor app has a release, the readiness probe of the worker reports that releases were not compared.
+// The worker is ready unless it is strict.
 func TestAnUnreadableReleaseIsSeenInReadyz(t *testing.T) {
 	t.Cleanup(http.DefaultTransport.(*http.Transport).CloseIdleConnections)
 	a := apptest.Start(t, apptest.Options{Change: func(o *app.Options) { o.Release = "0.0.0" }})

@@ -18,8 +18,8 @@ import (
 	"github.com/sojourn-run/sojourn/worker/workflow"
 )
 
-// fragile are a workflow whose activities need state that is not there, all at once, and may be told to stop. hold
-// keeps the rebuild from its end.
+// fragile registers a workflow that runs n activities concurrently, all without the session state that they need. The
+// workflow may be cancelled. hold blocks the rebuild.
 func fragile(r *worker.Registry, rebuilds *atomic.Int32, hold func(context.Context) error) {
 	r.Workflow("fragile", func(ctx workflow.Context, n int) (int, error) {
 		s, err := workflow.StartSession(ctx, workflow.SessionOptions{})
@@ -59,8 +59,8 @@ func fragile(r *worker.Registry, rebuilds *atomic.Int32, hold func(context.Conte
 	}})
 }
 
-// A recovery policy does the same whichever way its worker is joined to the app: cold activities share one rebuild, and
-// history tells of it.
+// Recovery policies behave the same over every carrier: activities without state share one rebuild, and history records
+// it.
 func TestRecoveryOverEveryCarrier(t *testing.T) {
 	carriers(t, func(t *testing.T, a *apptest.App, c link.Carrier) {
 		var rebuilds atomic.Int32
@@ -84,8 +84,8 @@ func TestRecoveryOverEveryCarrier(t *testing.T) {
 	})
 }
 
-// An activity that its workflow cancels while the state is rebuilt ends at once; the rebuild is told to stop, and
-// history has it all the same.
+// If a workflow cancels an activity during the rebuild of its state, the activity ends at once. The rebuild is
+// cancelled, and history records it.
 func TestARebuildThatIsCancelledIsInHistoryOverEveryCarrier(t *testing.T) {
 	carriers(t, func(t *testing.T, a *apptest.App, c link.Carrier) {
 		var rebuilds, stopped atomic.Int32

@@ -28,10 +28,10 @@ type Registry struct {
 
 // WorkflowOptions of a registered workflow.
 type WorkflowOptions struct {
-	// Validated are the names of updates whose validator (workflow.UpdateOptions) is asked before the update is accepted:
-	// what it rejects leaves no trace in history, and who waits for the acceptance alone is told, too. That costs a replay
-	// for each such update. The validators of other updates are asked when the update's turn comes, and so are these
-	// again.
+	// Validated are the names of updates whose validator (workflow.UpdateOptions) runs before the update is accepted. A
+	// rejected update leaves no event in history, and callers that wait only for acceptance receive the rejection too.
+	// This costs a replay for each of these updates. All validators run when workflow code handles the update, so
+	// validators of these updates run twice.
 	Validated []string
 }
 

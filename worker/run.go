@@ -23,9 +23,9 @@ const (
 // ErrAborted says that a drain was cut short by Abort.
 var ErrAborted = errors.New("worker: the drain was cut short")
 
-// Run works until ctx ends or the app tells the worker to leave, then drains within the one deadline: it stops asking,
-// finishes or hands back what runs, closes executors, releases its sessions and deregisters. It returns nil then. An
-// error is that of a worker that must not continue, such as link.ErrSuperseded, or ErrAborted.
+// Run works until ctx ends or the app tells the worker to drain. Then, within the drain timeout, it stops polling,
+// finishes or returns running tasks, closes executors, releases its sessions, deregisters and returns nil. It returns
+// an error if the worker must not continue, such as link.ErrSuperseded, or ErrAborted.
 func (w *Worker) Run(ctx context.Context) error {
 	defer w.Close()
 	if w.opt.Addr != "" {
@@ -121,7 +121,8 @@ func (w *Worker) leave() error {
 	return nil
 }
 
-// release closes what sessions have here and gives them up at the app, so that nobody waits for their leases.
+// release closes the state of all sessions and releases them at the app, so that tasks do not wait for the expiry of
+// their leases.
 func (w *Worker) release(ctx context.Context) {
 	until := time.Now().Add(hooksTime)
 	if end, ok := ctx.Deadline(); ok {
@@ -188,7 +189,7 @@ func (w *Worker) lost(l sandbox.SessionLost) {
 	w.sessions.Died(l.Session, l.EpochWanted, string(l.Cause), l.Message)
 }
 
-// evict gives up a session whose executor the pool wants to end: the app is told first.
+// evict releases a session whose executor the pool wants to end. It notifies the app first.
 func (w *Worker) evict(ctx context.Context, l sandbox.SessionLost) bool {
 	return w.sessions.Evict(l.Session, l.EpochWanted, string(l.Cause), func() error {
 		_, err := w.link.ReleaseSession(
@@ -211,7 +212,7 @@ func (w *Worker) yield(ctx context.Context, n protocol.SessionNotice) {
 	})
 }
 
-// sessionFailed tells the app that a session's state died here.
+// sessionFailed reports to the app that a session's state was lost at this worker.
 func (w *Worker) sessionFailed(ctx context.Context, id string, epoch int64, cause, detail string) {
 	_, err := w.link.ReleaseSession(
 		ctx, protocol.SessionVerb{SessionID: id, Epoch: epoch, Reason: protocol.ErrorText(detail), Failed: cause},

@@ -36,8 +36,8 @@ func (w *warnings) String() string {
 	return w.buf.String()
 }
 
-// The end of a session that was never started has no effect and no event, whether the worker keeps the run or replays
-// it for each task, over every carrier, on both databases. Sessions of others and of the run itself are as ever.
+// Ending a session that was never started has no effect and no event, with and without the sticky cache, over every
+// carrier and on both databases. Other sessions are unchanged.
 func TestTheEndOfASessionThatWasNeverStartedHasNoEffect(t *testing.T) {
 	for way, carrier := range ways {
 		for _, kept := range []int{1000, 1} {

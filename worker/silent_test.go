@@ -40,8 +40,8 @@ func (p *page) String() string {
 	return p.text.String()
 }
 
-// Whatever level is asked for, what users pass, return and sign in with is in no log: when all goes well, when an
-// activity fails with details, and when code no longer fits its history, which is told with the arguments of both.
+// Arguments, results and tokens appear in no log at any level: neither in successful runs, nor if an activity fails
+// with details, nor in nondeterminism errors, which compare the arguments of code and history.
 func TestPayloadsAndTokensAreNeverLogged(t *testing.T) {
 	const token, payload, wrong = "sjn_bootstrap_secretsecretsecretsecret", "a word of the user's", "sjn_wrong_secretsecret"
 	var logs page

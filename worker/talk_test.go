@@ -15,7 +15,7 @@ import (
 	"github.com/sojourn-run/sojourn/worker/workflow"
 )
 
-// shelf keeps texts that updates bring until it is told to close, then hands them to a child to count.
+// shelf registers a workflow that collects texts from updates until it is closed. Then a child workflow counts them.
 func shelf(r *worker.Registry) {
 	r.Workflow("length", func(_ workflow.Context, lengths []int) (sum int, _ error) {
 		for _, n := range lengths {
@@ -116,8 +116,8 @@ func TestChildrenUpdatesAndQueriesOverEveryCarrier(t *testing.T) {
 	})
 }
 
-// Signals go along when a run continues as new: those its worker had and its code did not take, those that came with
-// what made it end, and later ones.
+// Continue-as-new carries over signals that the workflow code has not received: signals in the worker's history,
+// signals that arrived with the event that ended the run, and later signals.
 func TestSignalsNobodyReceivedGoAlongOverEveryCarrier(t *testing.T) {
 	carriers(t, func(t *testing.T, a *apptest.App, c link.Carrier) {
 		start(t, a, c, func(o *worker.Options) {

@@ -14,7 +14,7 @@ import (
 // watchEvery is how often a worker that watches its handlers looks at their files' times.
 const watchEvery = 500 * time.Millisecond
 
-// watch follows the folder of handlers until ctx ends: new ones are offered, and changed ones told to the app.
+// watch polls the folder of handlers until ctx ends. It offers new handlers and reports changed handlers to the app.
 func (w *Worker) watch(ctx context.Context) {
 	tick := time.NewTicker(watchEvery)
 	defer tick.Stop()

@@ -99,19 +99,20 @@ type Options struct {
 	EgressAllow []string                  // HOST, HOST:PORT or CIDR that filtered egress reaches though it is not public
 	Apps        []string                  // URLs and host:port of the app, which filtered egress never reaches
 	Limits      map[string]sandbox.Limits // of executors, per runtime: native, node, python
-	// Memory is how many bytes all executors together may have in memory: above it idle sessions are evicted, the one used
-	// longest ago first, but for those that a workflow started; 0: three quarters of what the machine has.
+	// Memory is the maximum resident memory of all executors in bytes. Above it idle sessions are evicted, least
+	// recently used first, except sessions that a workflow started; 0: three quarters of the machine's memory.
 	Memory    int64
 	Watch     bool // look for new and changed handlers while it runs, as for somebody who writes them
 	NoSandbox bool // no executors at all; isolated activities and handlers are then an error
 	NoMachine bool // say nothing of the machine it runs on: no load, memory, disk or address
-	// OnSettings hears the settings the app hands out, at each connection and when they change; it must be quick. nil:
-	// nobody does.
+	// OnSettings is called with the settings from the app, at each connection and when they change. It must not block.
+	// nil: no call.
 	OnSettings func(protocol.WorkerSettings)
-	// SetLogLevel has the process log from this level on, as an operator wants it; empty: as it was. nil: nothing is done.
+	// SetLogLevel sets the process's log level as configured by an operator; an empty level restores the original one.
+	// nil: no call.
 	SetLogLevel func(level string)
-	// OnTaskFailed hears of each workflow task that fails by its code, with the stack where there is one, before the app
-	// does; it must be quick. nil: nobody does.
+	// OnTaskFailed is called for each workflow task that fails in workflow code, with the stack if available, before
+	// the failure is reported to the app. It must not block. nil: no call.
 	OnTaskFailed func(t *protocol.WorkflowTask, f *protocol.Failure)
 	// OnTurn is that of workflow.Options.
 	OnTurn func(run workflow.RunInfo, stack func() string) (over func())
@@ -238,7 +239,7 @@ func New(o Options) (_ *Worker, err error) {
 	w.link, err = link.New(link.Options{
 		Carrier: o.Carrier, WorkerID: w.id, Namespace: o.Namespace, Token: o.Token, Incarnation: w.incarnation,
 		Release: o.Release, Strict: o.Strict,
-		// the link names the worker by itself
+		// The link sets the worker ID in the registration.
 		Register: w.registration, Machine: w.describe, Holdings: lazy{&run}, Log: o.Log,
 		OnCancel: func(n protocol.CancelNotice) { run.Cancel(n) }, OnSettings: w.settings,
 		OnSession: w.sessions.Notified,
@@ -382,8 +383,9 @@ func (w *Worker) openSandbox() error {
 	return err
 }
 
-// defaultSlots is how many activities the worker runs at once unless it is told, and how many of a session. Go code
-// mostly waits for others; an executor is a process, and what was leased for one and found none would run out of time.
+// defaultSlots returns the default number of concurrent activities of the worker, and of one session. Activities in Go
+// mostly wait for other systems. Each isolated activity needs an executor process, and tasks that are leased without a
+// free executor would time out.
 func (w *Worker) defaultSlots() (all, together int) {
 	few := 2 * runtime.GOMAXPROCS(0)
 	if w.executes {
@@ -466,7 +468,7 @@ func contracts(validated map[string][]string) json.RawMessage {
 	return raw
 }
 
-// describe tells of the machine and the executors on it.
+// describe reports the load of the machine and its executors. F
 func (w *Worker) describe() protocol.MachineInformation {
 	var m protocol.MachineInformation
 	if w.machine != nil {

@@ -10,14 +10,15 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// quietBeat is the most between two heartbeats when only they tell a worker what the app has decided.
+// quietBeat is the maximum interval of heartbeats over connections without notices, where heartbeat responses carry
+// them.
 const quietBeat = 5 * time.Second
 
-// beatTimeout bounds one heartbeat: a later one says the same, and there is to be time for two more before what it
-// renews has ended.
+// beatTimeout is the timeout of one heartbeat. A later heartbeat carries the same renewals, and two more must fit into
+// the lease.
 const beatTimeout = 8 * time.Second
 
-// Beat asks for a heartbeat now. Many at once are one.
+// Beat requests a heartbeat now. Concurrent requests share one heartbeat.
 func (l *Link) Beat() {
 	select {
 	case l.kick <- struct{}{}:
@@ -93,9 +94,8 @@ func until(next, latest time.Time) time.Duration {
 	return max(time.Until(next), 10*time.Millisecond)
 }
 
-// endsWhatIsOver has the holder of what could not be renewed in time learn of it while there is no connection, and
-// returns when to look again. It tells of no try that failed: none was made, and the next connection is to renew at
-// once.
+// endsWhatIsOver ends leases and sessions that expired while there is no connection, and returns when to check again.
+// It does not report a failed renewal, since none was sent and the next connection must renew at once.
 func (l *Link) endsWhatIsOver() (next time.Time) {
 	if l.opt.Holdings != nil {
 		_, _, next = l.opt.Holdings.Due(time.Now())
@@ -182,7 +182,8 @@ func (l *Link) refresh(ctx context.Context) error {
 	return nil
 }
 
-// Reregister tells the app again what the worker is, on the connection there is. Without one the next says it.
+// Reregister sends the registration again over the current connection. Without a connection it does nothing, since the
+// next connection registers.
 func (l *Link) Reregister(ctx context.Context) error {
 	l.mu.Lock()
 	lv := l.live

@@ -13,11 +13,11 @@ import (
 // verb is one of the app's, as protocol.WorkerVerbs.Poll is.
 type verb[In, Out any] = func(app protocol.WorkerVerbs, ctx context.Context, in In) (Out, error)
 
-// leave is the name of the verb after which nothing may be called.
+// leave is the name of the verb after which no call is allowed.
 const leave = "deregister"
 
-// call calls one verb over a connection, and says of its error whether the app refused (a *protocol.Error), perhaps did
-// it all the same (see [Lost]), or has another process in this one's place.
+// call calls one verb over a connection. Its error distinguishes a refusal by the app (a *protocol.Error), an unknown
+// outcome (see [Lost]), and a worker that was superseded by another process.
 func call[In, Out any](ctx context.Context, l *Link, conn Conn, name string, v verb[In, Out], in In) (Out, error) {
 	if _, has := ctx.Deadline(); !has {
 		var cancel context.CancelFunc
@@ -213,8 +213,8 @@ func (l *Link) CloseSession(ctx context.Context, in protocol.SessionVerb) (proto
 // its place in the lists would stay until they are missed, and a process that ends cannot wait for an app that is gone.
 const parting = 2 * time.Second
 
-// Deregister takes the registration away: what is still leased goes back, what is still held is released. It is said
-// again over the next connection when one breaks over it. All calls after it fail with ErrLeft.
+// Deregister removes the registration: the app requeues the worker's leased tasks and releases its sessions. If the
+// connection breaks, Deregister repeats the call over the next one. Later calls fail with ErrLeft.
 func (l *Link) Deregister(ctx context.Context) error {
 	said := false
 	for {

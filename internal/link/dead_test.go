@@ -17,7 +17,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// cable is what connections go through. While it is dead, what the app says arrives nowhere, and nobody is told.
+// cable carries connections. While it is dead, it drops data from the app without an error at either end.
 type cable struct {
 	mu    sync.Mutex // guards what follows
 	conns []net.Conn
@@ -68,7 +68,7 @@ func (c *cable) die() {
 	c.dead = true
 }
 
-// cut ends all connections, both sides of which learn of it; down keeps others from being made.
+// cut closes all connections, and both sides notice it; down prevents new connections.
 func (c *cable) cut(down bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -78,10 +78,10 @@ func (c *cable) cut(down bool) {
 	c.conns, c.dead, c.down = nil, false, down
 }
 
-// plain asks for answers that can be read on their way.
+// plain requests uncompressed responses, which the cable can search.
 var plain = http.Header{"Accept-Encoding": {"identity"}}
 
-// cables runs a test over each carrier, through a cable of its own.
+// cables runs a test over each carrier, each through a separate cable.
 func cables(t *testing.T, test func(t *testing.T, c *cable, to func(url string) link.Carrier)) {
 	t.Run("socket", func(t *testing.T) {
 		c := &cable{}
@@ -95,8 +95,8 @@ func cables(t *testing.T, test func(t *testing.T, c *cable, to func(url string) 
 	})
 }
 
-// A worker that leaves as its connection breaks, or whose goodbye is heard and its answer lost, says it again over the
-// next: it is not listed afterwards, and what it had is nobody's.
+// A worker whose connection breaks before it deregisters, or before it receives the response, deregisters again over
+// the next connection. Afterwards the app does not list the worker, and its leases are released.
 func TestAGoodbyeIsSaidAgainOverTheNextConnection(t *testing.T) {
 	for name, breaks := range map[string]func(c *cable, listed func() bool){
 		"before it": func(c *cable, _ func() bool) { c.cut(false) },
@@ -132,7 +132,7 @@ func TestAGoodbyeIsSaidAgainOverTheNextConnection(t *testing.T) {
 	}
 }
 
-// bound registers for workflow tasks, with a lease of its own.
+// bound registers for workflow tasks with the given lease.
 func bound(lease int64) func() protocol.RegisterRequest {
 	return func() protocol.RegisterRequest {
 		return protocol.RegisterRequest{WorkflowTypes: []string{"one"}, TaskQueues: []string{"default"}, AttemptLease: lease}
@@ -146,7 +146,7 @@ func begin(t *testing.T, a *apptest.App, id string) {
 	}
 }
 
-// swallows waits until the app has said something to nobody.
+// swallows waits until the cable has dropped data that contains what.
 func (c *cable) swallows(t *testing.T, what string) {
 	t.Helper()
 	eventually(t, "the answer is lost", func() bool {
@@ -210,8 +210,8 @@ func TestATaskLostOnADeadConnectionComesBackWithItsWorker(t *testing.T) {
 	})
 }
 
-// That a connection ended says nothing of its worker: what went into it stays the worker's until the lease ends that it
-// was given for, and then goes to whoever waits.
+// The end of a connection does not end a worker's leases: a task that was lost on it stays leased until its lease
+// expires, and is then dispatched to another poll.
 func TestATaskLostOnADeadConnectionWaitsForItsLease(t *testing.T) {
 	cables(t, func(t *testing.T, c *cable, to func(string) link.Carrier) {
 		t.Parallel()

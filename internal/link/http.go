@@ -143,7 +143,7 @@ type httpConn struct {
 	asked time.Time // for the settings
 }
 
-// Settings answers with what Dial was told, and then asks.
+// Settings returns the settings that Dial received, and afterwards requests them from the app.
 func (c *httpConn) Settings(ctx context.Context, _ protocol.MachineInformation) (protocol.WorkerSettings, error) {
 	c.mu.Lock()
 	first := c.hello.settings
@@ -168,10 +168,10 @@ func (c *httpConn) fetch(ctx context.Context) (s protocol.WorkerSettings, err er
 	return s, nil
 }
 
-// Quiet says that the app cannot speak first.
+// Quiet reports that the app cannot send notices.
 func (c *httpConn) Quiet() bool { return true }
 
-// heard reads out of a heartbeat's answer what another carrier would have been told.
+// heard applies the parts of a heartbeat response that other carriers receive as notices.
 func (c *httpConn) heard(ctx context.Context, a protocol.WorkerHeartbeatAnswer) {
 	if a.Drain && c.apps > 1 {
 		c.closeWith(errors.New("the app is going away"))

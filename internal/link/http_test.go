@@ -207,7 +207,7 @@ func TestOutcomesTooLargeForOneRequestAreNotSent(t *testing.T) {
 	}
 }
 
-// holding is one lease that is never due by itself.
+// holding has one lease that is never due.
 type holding struct{ answers chan protocol.HeartbeatAnswer }
 
 func (holding) Due(time.Time) ([]protocol.HeartbeatRequest, []protocol.SessionRenewal, time.Time) {
@@ -230,7 +230,7 @@ func (h holding) Renewed(
 	}
 }
 
-// Nobody can call a worker over HTTP: it asks about all that it holds, due or not.
+// The app cannot send notices to a worker over HTTP, so each heartbeat contains all of the worker's leases, due or not.
 func TestHeartbeatsOverHTTPAskAboutEveryLease(t *testing.T) {
 	a := apptest.Start(t, apptest.Options{})
 	h := holding{make(chan protocol.HeartbeatAnswer, 1)}

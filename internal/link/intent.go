@@ -46,7 +46,7 @@ func (l *Link) Paused() bool {
 	return l.paused != nil
 }
 
-// rest waits while this worker is paused, for at most hold, and says whether it was. Nobody is asked for work
+// rest waits while this worker is paused, at most for hold, and reports whether it was paused. The worker does not poll
 // meanwhile.
 func (l *Link) rest(ctx context.Context, hold time.Duration) bool {
 	l.mu.Lock()

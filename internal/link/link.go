@@ -21,16 +21,16 @@ import (
 
 // Carrier makes connections to the app.
 type Carrier interface {
-	// Dial connects and says hello. notices answers what the app tells the worker.
+	// Dial connects and authenticates. The connection calls notices with messages from the app.
 	Dial(ctx context.Context, hello protocol.ChannelAuth, notices protocol.WorkerNotices) (Conn, error)
 }
 
-// Conn is one connection. It does not come back by itself.
+// Conn is one connection. It does not reconnect.
 type Conn interface {
 	protocol.WorkerConnection
 	Done() <-chan struct{} // closed when the connection has ended
 	Err() error            // why it ended
-	// Close ends the connection and waits for what it runs.
+	// Close ends the connection and waits for its goroutines.
 	Close()
 	String() string // where it leads, for logs
 }
@@ -64,24 +64,25 @@ type Options struct {
 	Release     string
 	Strict      bool
 
-	// Register says what to register with; it is asked at each connection.
+	// Register returns the registration; the link calls it at each connection.
 	Register func() protocol.RegisterRequest
-	// Machine tells of the machine; it must not block. nil: nothing is told but the release.
+	// Machine returns information about the machine; it must not block. nil: only the release is sent.
 	Machine  func() protocol.MachineInformation
 	Holdings Holdings // nil: none
-	// OnCancel, OnSession, OnDrain, OnSettings and OnPause hear the app's notices. They must be quick; any may be nil.
+	// OnCancel, OnSession, OnDrain, OnSettings and OnPause are called with notices of the app. They must not block; any
+	// may be nil.
 	OnCancel func(protocol.CancelNotice)
-	// OnEnded hears of runs that have ended while this process kept them in memory; Kept are those that it keeps, which
-	// an app is told that the worker is new to. Both may be nil.
+	// OnEnded is called with runs that ended while this process cached them. Kept returns the cached runs, which the
+	// link sends to an app at its first connection. Both may be nil.
 	OnEnded   func(runs []string)
 	Kept      func() []protocol.KeptRun
 	OnSession func(protocol.SessionNotice)
-	// OnYield hears that a session is to give way. It may take its time: the notice is answered when it is back. May be
-	// nil.
+	// OnYield is called when the worker must release a session. It may block: the notice is answered after it returns.
+	// May be nil.
 	OnYield    func(context.Context, protocol.SessionNotice)
 	OnDrain    func()
 	OnSettings func(protocol.WorkerSettings)
-	// OnPause hears that an operator gives this worker nothing more, or work again; the reason is theirs.
+	// OnPause is called when an operator pauses or resumes this worker, with the operator's reason.
 	OnPause func(paused bool, reason string)
 
 	Heartbeat      time.Duration // between heartbeats: what the app says, or 10 s
@@ -421,14 +422,14 @@ func (l *Link) Connected() bool {
 	return l.live != nil
 }
 
-// Known says whether an app has ever registered this process, so that there may be something to take away.
+// Known reports whether an app has ever registered this process, so that deregistering may be necessary.
 func (l *Link) Known() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.live != nil || l.generation > 0
 }
 
-// Settings are those of the current connection, or the zero value.
+// Settings returns the settings of the current connection, or the zero value.
 func (l *Link) Settings() protocol.WorkerSettings {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -159,7 +159,7 @@ func TestPollsPauseWhileReleasesDiffer(t *testing.T) {
 		if answer.Status != protocol.PollMismatch || answer.RetryAfter != 10_000 || answer.AppRelease != "test" {
 			t.Errorf("got %+v", answer)
 		}
-		// What is not polling is not gated: a worker of another release can finish what it has.
+		// The release check applies only to polls: a worker of another release can finish its tasks.
 		if _, err := l.ReleaseSession(t.Context(), protocol.SessionVerb{
 			SessionID: "none",
 		}); protocol.ReasonOf(err) != protocol.ReasonSessionNotFound {
@@ -228,9 +228,9 @@ func TestSupersededLinkEnds(t *testing.T) {
 	})
 }
 
-// A goodbye in a worker's name that names no process is not the process's own: if a heartbeat of its comes while that
-// is under way it is told so and ends, and if it polls later it registers again, as one that the app has forgotten. An
-// operator's removal is another verb, which lets it never come back.
+// Deregistering a worker ID without an incarnation is not a request of the process itself. If a heartbeat of the
+// process arrives meanwhile, its response ends the process; if the process polls later, it registers again. Removal by
+// an operator is another verb, which prevents registration.
 func TestAGoodbyeInItsNameEndsAWorkerOrItRegistersAgain(t *testing.T) {
 	remote(t, func(t *testing.T, to func(...string) link.Carrier) {
 		a := apptest.Start(t, apptest.Options{})

@@ -10,7 +10,7 @@ import (
 // encoded or parsed on the way and without a token. Both sides share what the values point to, so neither may change
 // them after the call.
 type Local struct {
-	// Join enters the worker at the app, which calls notices to tell it something; leave takes it out again.
+	// Join adds the worker at the app, which sends notices to it; leave removes the worker.
 	Join func(
 		hello protocol.ChannelAuth, notices protocol.WorkerNotices,
 	) (conn protocol.WorkerConnection, leave func(), err error)

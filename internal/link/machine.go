@@ -60,10 +60,10 @@ func (m *Machine) run(ctx context.Context) {
 	}
 }
 
-// Latest is the last sample; zero before the first. It never waits.
+// Latest returns the last sample; zero before the first. It never blocks.
 func (m *Machine) Latest() protocol.MachineInformation { return *m.latest.Load() }
 
-// Close ends the looking. A look that hangs is left to itself.
+// Close stops sampling. It does not wait longer than a second for a sample that hangs.
 func (m *Machine) Close() {
 	m.cancel()
 	done := make(chan struct{})

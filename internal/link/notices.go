@@ -6,8 +6,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// notices hears what the app tells the worker of a link. What is said of a session without an epoch is of an app too
-// old to be believed.
+// notices handles the notices that the app sends to a worker. It ignores session notices without an epoch, which only
+// old apps send.
 type notices struct{ l *Link }
 
 var _ protocol.WorkerNotices = notices{}

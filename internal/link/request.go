@@ -20,8 +20,8 @@ const (
 	maxAnswer    = 64 << 20
 )
 
-// do makes one request and decodes its answer. A refusal is a *protocol.Error; what did not reach the app, or came back
-// from somebody else, ends the connection.
+// do makes one request and decodes its response. A refusal is a *protocol.Error. If the request did not reach the app,
+// or another server answered, do ends the connection.
 func (c *httpConn) do(ctx context.Context, verb, path string, in, out any) error {
 	if !c.begin() {
 		return fmt.Errorf("%s: %w", c, c.Err())
@@ -127,7 +127,7 @@ func (c *httpConn) refused(path string, status int, answer []byte) error {
 	return e
 }
 
-// gatewayTimeout says whether a proxy lost patience, which it does with long polls: the app is there all the same.
+// gatewayTimeout reports whether a proxy ended a long poll by its timeout. The app is still reachable.
 func gatewayTimeout(status int) bool {
 	return status == http.StatusGatewayTimeout || status == http.StatusRequestTimeout || status == 524
 }

@@ -34,7 +34,8 @@ func (c *httpConn) identity() (worker, incarnation string) {
 	return c.hello.worker, c.hello.incarnation
 }
 
-// saidRelease is the release the worker registered with; the gate binds whoever says one.
+// saidRelease returns the release with which the worker registered. The release check applies only to requests with a
+// release.
 func (c *httpConn) saidRelease() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -124,7 +125,7 @@ func (c *httpConn) RecordLogs(ctx context.Context, in protocol.LogsRequest) (pro
 	return request[protocol.LogsAnswer](ctx, c, http.MethodPost, "/tasks/logs", in)
 }
 
-// WorkerHeartbeat tells of the worker. One that is not answered in time says that nothing gets through any more.
+// WorkerHeartbeat sends a heartbeat. A timeout ends the connection.
 func (c *httpConn) WorkerHeartbeat(
 	ctx context.Context, in protocol.WorkerHeartbeat,
 ) (protocol.WorkerHeartbeatAnswer, error) {

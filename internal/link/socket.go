@@ -26,7 +26,7 @@ type Socket struct {
 	NetDial func(ctx context.Context, network, address string) (net.Conn, error)
 	// ReturnWithin is the time within which a worker returns to the app that it prefers: 10 min.
 	ReturnWithin time.Duration
-	// Failed hears of notices whose handler panicked; may be nil.
+	// Failed is called with errors of notices whose handler panicked; may be nil.
 	Failed func(error)
 
 	route route
@@ -132,14 +132,14 @@ func (c *socketConn) Close() {
 	c.client.Close(nil)
 	ctx, cancel := context.WithTimeout(context.Background(), closeTime)
 	defer cancel()
-	// Whoever still runs after that holds up nobody else.
+	// A goroutine that does not end in time must not block the caller.
 	_ = c.client.Wait(ctx)
 }
 
-// Apps is how many apps there are to go to.
+// Apps returns the number of configured app URLs.
 func (c *Socket) Apps() int { return len(c.URLs) }
 
-// hears is what the app may tell a worker.
+// hears returns the handlers for notices of the app.
 func hears(w protocol.WorkerNotices) rpc.Handlers {
 	h := rpc.Handlers{}
 	of(h, protocol.NoticeCancel, w.CancelAttempt)
@@ -160,8 +160,8 @@ func of[In any](h rpc.Handlers, method string, hear func(context.Context, In) er
 	rpc.Handle(h, method, func(ctx context.Context, in In) (rpc.None, error) { return rpc.None{}, hear(ctx, in) })
 }
 
-// say calls a method of the app. What it refused is a *protocol.Error; of another error nobody knows what became of the
-// call.
+// say calls a method of the app. A refusal is a *protocol.Error; after other errors the outcome of the call is unknown.
+// F
 func say[Out any](ctx context.Context, c *socketConn, method string, in any) (out Out, err error) {
 	err = c.app.Call(ctx, method, in, &out)
 	var e *rpc.Error

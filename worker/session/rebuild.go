@@ -12,15 +12,15 @@ type rebuild struct {
 	own  bool // it failed because of the caller's own end, which says nothing to others
 }
 
-// Rebuilds is how often the session's state was rebuilt. An attempt notes it before it runs: when it finds the state
-// missing and the number has grown, somebody else has rebuilt it meanwhile.
+// Rebuilds counts the rebuilds of the session's state. An attempt stores the count before it runs. If it finds the
+// state missing and the count has increased, another attempt has rebuilt the state.
 func (h *Holding) Rebuilds() int {
 	h.set.mu.Lock()
 	defer h.set.mu.Unlock()
 	return h.rebuilds
 }
 
-// Rebuilding says whether the state was rebuilt since seen, or is being rebuilt now.
+// Rebuilding reports whether the state was rebuilt since the count seen, or is being rebuilt.
 func (h *Holding) Rebuilding(seen int) bool {
 	h.set.mu.Lock()
 	defer h.set.mu.Unlock()
@@ -44,9 +44,9 @@ func (h *Holding) AwaitRebuild(ctx context.Context, seen int) bool {
 	}
 }
 
-// Rebuild runs fn to rebuild the session's state. With shared, callers that come while one rebuilds wait for it and get
-// its error, and those that noted fewer rebuilds (seen) than there have been do nothing: one rebuild serves all that
-// were cold at once. When the one that rebuilds is cancelled, the next waiter tries.
+// Rebuild runs fn to rebuild the session's state. With shared, concurrent callers wait for one rebuild and receive its
+// error, and callers whose count (seen) is lower than the current count return at once. If the rebuilding caller is
+// cancelled, the next waiter runs fn.
 func (h *Holding) Rebuild(ctx context.Context, seen int, shared bool, fn func(context.Context) error) error {
 	if !shared {
 		err := fn(ctx)

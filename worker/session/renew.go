@@ -17,8 +17,8 @@ const Suspended = 5 * time.Minute
 // retryAfter is the pause after a renewal whose answer did not come.
 const retryAfter = time.Second
 
-// Due returns the sessions to renew now, and when the next one is due (zero: none). A session that has been idle for
-// too long is left out, so that it expires by itself; once it has, it is dropped.
+// Due returns the sessions to renew now, and the time of the next renewal (zero: none). It omits sessions that were
+// idle for too long, so that their leases expire; expired sessions are dropped.
 func (s *Sessions) Due(now time.Time) (renew []protocol.SessionRenewal, next time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -89,13 +89,13 @@ func (s *Sessions) giveUp(h *Holding, reason string) {
 	s.givenUp[h.ID] = h.Epoch
 }
 
-// idling says whether nothing has happened in the session for so long that it is let go; mu is held.
+// idling reports whether the session has been idle for so long that its lease is not renewed. The caller must hold mu.
 func (h *Holding) idling(now time.Time) bool {
 	return h.active == 0 && h.idle > 0 && now.Sub(h.last) >= h.idle
 }
 
-// Renewed takes the app's answer to renewals sent at sent, made at store by the store's time. A session the app says is
-// not held is dropped; err leaves them all for a next try.
+// Renewed processes the app's response to renewals that were sent at sent and made at store by the clock of the store.
+// It drops sessions that the app reports as not held. If err is set, all sessions stay and are renewed again.
 func (s *Sessions) Renewed(
 	sent, store time.Time, asked []protocol.SessionRenewal, states []protocol.SessionState, err error,
 ) {

@@ -25,26 +25,27 @@ type Options struct {
 	NewState func() State
 	// End closes what a session has outside this process, its executors; nil: nothing. ctx bounds its close hooks.
 	End func(ctx context.Context, id string, epoch int64, reason string)
-	// Failed tells the app that the state of a held session died uncleanly, once it is given up; nil: nobody.
+	// Failed reports to the app that the state of a held session was lost, after the worker dropped it; nil: no report.
 	Failed func(ctx context.Context, id string, epoch int64, cause, detail string)
 	// GiveUp releases an epoch at the app; known is the highest epoch of the session that this worker has seen. With nil,
 	// only heartbeats release epochs.
 	GiveUp func(ctx context.Context, id string, epoch, known int64) error
-	// Beat asks for a heartbeat soon, which a session with a short lease does when it is taken up; nil: nobody.
+	// Beat requests an early heartbeat; sessions with a short lease call it when the worker acquires them; nil: no
+	// call.
 	Beat func()
 	Log  zerolog.Logger
 }
 
-// beatsCome is how often heartbeats come by themselves.
+// beatsCome is the regular interval of heartbeats.
 const beatsCome = 10 * time.Second
 
-// endTime is how long the end of one session may take.
+// endTime is the timeout for ending one session.
 const endTime = 10 * time.Second
 
 // short is the lease below which half of it is the interval of renewal.
 const short = 15 * time.Second
 
-// Interval is how often a lease is renewed.
+// Interval returns the interval at which a lease is renewed.
 func Interval(lease, buffer time.Duration) time.Duration {
 	if lease < short || buffer >= lease {
 		return lease / 2
@@ -152,9 +153,9 @@ func (l Lease) until(length time.Duration) time.Time {
 	return l.Sent.Add(min(length, l.End.Sub(l.Store)))
 }
 
-// Enter counts an attempt into its session, which it takes up when it is not held yet. Leave must be called when the
-// attempt has ended. A newer epoch ends what was held under an older one; an older one is refused with a
-// *SupersededError. lease is what the last answer about the attempt said.
+// Enter counts an attempt in its session and adopts the session if the worker does not hold it yet. The caller must
+// call Leave when the attempt has ended. A newer epoch ends the state of an older epoch; an older epoch is refused with
+// a *SupersededError. lease is the lease from the last response about the attempt.
 func (s *Sessions) Enter(a *protocol.SessionAffinity, lease Lease) (*Holding, error) {
 	now := time.Now()
 	s.mu.Lock()
@@ -262,9 +263,9 @@ func (s *Sessions) Died(id string, epoch int64, cause, detail string) {
 	}
 }
 
-// Evict gives up a session in which nothing runs, because its state is about to be ended: tell tells the app, and only
-// when that has worked the session is not held any more. False: something runs in it, or the app was not told, and its
-// state must stay. A session that is not held may go.
+// Evict gives up an idle session whose state is about to be ended. It first calls tell, which releases the session at
+// the app. Evict returns false, and the state must stay, if an attempt runs in the session or tell failed. It returns
+// true for a session that is not held.
 func (s *Sessions) Evict(id string, epoch int64, reason string, tell func() error) bool {
 	s.mu.Lock()
 	h := s.held[id]
@@ -341,8 +342,7 @@ func (s *Sessions) Until(id string, epoch int64) time.Time {
 	return time.Time{}
 }
 
-// Touched notes that the renewal of an attempt of the session was activity in it, and what its answer said of the
-// session's lease.
+// Touched records that the renewal of an attempt counts as activity in its session, and extends the session's lease.
 func (s *Sessions) Touched(id string, epoch int64, lease Lease) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

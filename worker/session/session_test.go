@@ -29,7 +29,7 @@ type state struct{ closed bool }
 
 func (s *state) Close() { s.closed = true }
 
-// set is a worker's sessions and what they told.
+// set records the ends and failures that the sessions of a worker reported.
 type set struct {
 	*session.Sessions
 	mu     sync.Mutex

@@ -20,7 +20,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// app is one run under the real engine, without a store: what happens to it is said step by step.
+// app drives one run with the real engine and without a store. Tests apply inputs step by step.
 type app struct {
 	t        testing.TB
 	def      *workflow.Definition
@@ -36,7 +36,7 @@ type app struct {
 	batches  []batch
 }
 
-// batch is one answered workflow task: what it had been shown, and the commands it gave.
+// batch is one completed workflow task: the number of events that it had seen, and its commands.
 type batch struct {
 	shown    int64
 	update   *string // that the task was made for

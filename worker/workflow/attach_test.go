@@ -14,7 +14,7 @@ import (
 	"github.com/sojourn-run/sojourn/worker/workflow"
 )
 
-// other puts a workflow beside the run: a child of an earlier run of its id.
+// other adds a child of an earlier run of the same workflow ID.
 func (a *app) other(id string, status protocol.RunStatus, end engine.Message) {
 	if a.others == nil {
 		a.others, a.ends = map[string]*engine.Run{}, map[string]engine.Message{}
@@ -83,7 +83,7 @@ func TestAChildOfAnEarlierRunIsAttachedTo(t *testing.T) {
 	a.replays()
 }
 
-// ended tells the run how a child of an earlier one ended.
+// ended reports the end of a child of an earlier run to the run.
 func (a *app) ended(id string, m engine.Message) {
 	a.t.Helper()
 	m.Kind, m.ToRun, m.ToSeq, m.Run, m.Number = engine.ChildEnded, "EARLIER", 1, "R-"+id, 1

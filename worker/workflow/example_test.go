@@ -7,7 +7,7 @@ import (
 	"github.com/sojourn-run/sojourn/worker/workflow"
 )
 
-// A workflow that keeps three steps with one worker, and waits for a person, but not for ever.
+// A workflow that runs three steps on one worker and waits for a person's signal with a timeout.
 func Example() {
 	research := func(ctx workflow.Context, path string) (string, error) {
 		s, err := workflow.StartSession(ctx, workflow.SessionOptions{Requirements: []string{"gpu"}})

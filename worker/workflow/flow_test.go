@@ -532,7 +532,7 @@ func TestSignalToAnotherWorkflowIsSentOnce(t *testing.T) {
 	a.replays()
 }
 
-// A run that is asked to end while it waits for a word, but not for ever, was not kept waiting too long.
+// If a run is cancelled while it waits for a signal with a timeout, Select returns the cancellation and not the timer.
 func TestSelectAmongWhatIsCancelledWithItsContextIsCancelled(t *testing.T) {
 	code := func(ctx workflow.Context) (string, error) {
 		signal, timer := workflow.Signal(ctx, "s"), workflow.NewTimer(ctx, time.Hour)

@@ -11,8 +11,7 @@ import (
 	"github.com/sojourn-run/sojourn/worker/workflow"
 )
 
-// FuzzMachineTakesAnyHistory gives the machine histories that no app would write: it answers with commands or an error,
-// and goes on living.
+// FuzzMachineTakesAnyHistory replays invalid histories: the machine returns commands or an error and stays usable.
 func FuzzMachineTakesAnyHistory(f *testing.F) {
 	raw, err := os.ReadFile("testdata/mixed.json")
 	if err != nil {

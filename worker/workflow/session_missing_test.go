@@ -193,8 +193,8 @@ func TestAChangeNextToAnEndWithoutAnEventIsReported(t *testing.T) {
 	}
 }
 
-// An end without an event does not keep the machine from eager workflow tasks, once history went on behind it; it is
-// returned all the same, since its completion may have been refused.
+// The end of a session without an event does not block eager workflow tasks once history contains later events. The
+// command is returned again, since its completion may have been rejected.
 func TestAnEndWithoutAnEventLeavesTheMachineAhead(t *testing.T) {
 	a := start(t, func(ctx workflow.Context) error {
 		f := workflow.ExecuteActivity(ctx, "one")

@@ -140,7 +140,7 @@ func TestHandlersWaitForWhateverWorkflowsWaitFor(t *testing.T) {
 	a.replays()
 }
 
-// taking waits for a signal in its handler, and comes to its own end as it is told.
+// taking returns a workflow whose update handler waits for a signal. end ends the first round.
 func taking(end func(ctx workflow.Context) error) func(ctx workflow.Context, round int) (int, error) {
 	return func(ctx workflow.Context, round int) (int, error) {
 		workflow.HandleUpdate(ctx, "take", func(ctx workflow.Context) (string, error) {
@@ -310,7 +310,7 @@ func TestCancellationOfTheRunReachesTheHandlers(t *testing.T) {
 	a.replays()
 }
 
-// Nothing is said twice to history: not by a machine that is kept, and not by one that finds the beginning there.
+// The acceptance of an update is recorded once, by a cached machine and by a machine that finds it in history. F
 func TestTakingAnUpdateIsSaidOnce(t *testing.T) {
 	a := start(t, till)
 	kept := workflow.NewMachine(a.def, a.options)

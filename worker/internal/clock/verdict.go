@@ -14,10 +14,9 @@ const (
 
 func (v Verdict) String() string { return [...]string{"begin", "confirm", "drop"}[v] }
 
-// Lease is what is known of a task's lease when its code is about to begin.
+// Lease describes a task's lease when the task's code is about to begin.
 type Lease struct {
-	// since an instant at which the lease was not yet older than it is said to be: a renewal was sent, or the task was
-	// leased
+	// time since an instant at or before the start of the lease: when a renewal was sent, or when the task was leased
 	Since Elapsed
 	Lasts time.Duration // how long it lives from then on, less a margin
 	Known bool          // Since is not only a bound: a longer time means that the lease is over

@@ -96,8 +96,8 @@ func (r *Runner) activity(t *protocol.ActivityTask, came arrival) (kept bool) {
 	return turn.keeps()
 }
 
-// localTime moves an instant of the app's clock to ours. How the two differ is told by the lease, which began
-// when the task was sent.
+// localTime converts a time of the app's clock to the local clock. The offset follows from the lease, which began when
+// the task was sent.
 func (r *Runner) localTime(t *protocol.ActivityTask, received, at time.Time) time.Time {
 	if at.IsZero() || t.LeaseExpiresAt.IsZero() {
 		return at
@@ -105,8 +105,8 @@ func (r *Runner) localTime(t *protocol.ActivityTask, received, at time.Time) tim
 	return received.Add(at.Sub(t.LeaseExpiresAt.Add(-r.opt.AttemptLease)))
 }
 
-// outcome is what the app is told of an attempt. false means that it is told nothing, since the outcome would
-// not count.
+// outcome returns the report of an attempt for the app. false means that the app receives no report, since it would
+// reject the outcome.
 func (a *attempt) outcome(ctx context.Context, result payload.Payload, err error) (protocol.CompleteItem, bool) {
 	item := itemOf(a.task)
 	item.Recovered, item.CodeVersion = a.recovered, a.version
@@ -169,8 +169,8 @@ func passesOn(ctx context.Context, err error) bool {
 		(errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Cause(ctx)))
 }
 
-// failure is an error in the words of the app. What code says after it was cancelled or ran out of time is told as
-// that.
+// failure converts an error to the protocol. Errors of code that was cancelled or timed out become cancellations or
+// timeouts.
 func (a *attempt) failure(cause, err error) *protocol.Failure {
 	var timeout *timeoutError
 	switch {
@@ -232,7 +232,8 @@ type timeoutError struct {
 	at   time.Time
 }
 
-// Error is in the words that the app has for it, so that a person reads the same whoever noticed first.
+// Error uses the app's text for timeouts, so that the text does not depend on whether app or worker detected the
+// timeout.
 func (e *timeoutError) Error() string { return "activity timed out: " + e.kind }
 
 // deadlineKind is the timeout that the attempt's deadline comes from: the earlier of two.

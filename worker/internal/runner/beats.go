@@ -95,8 +95,7 @@ func (b *beats) send() {
 			b.mu.Unlock()
 			return
 		}
-		// What comes while it waits replaces what it was going to send, so the last value is the one that the app
-		// gets.
+		// Newer values replace the pending value during the pause, so the app receives the latest one.
 		wait := time.Until(b.last.Add(b.pace()))
 		if wait > 0 {
 			b.mu.Unlock()

@@ -18,7 +18,8 @@ import (
 	"github.com/sojourn-run/sojourn/worker/workflow"
 )
 
-// Answers that lie on their way for longer than a lease bring tasks that are somebody else's: their age tells.
+// A response that is delayed for longer than a lease contains tasks that other workers may have leased since. The
+// worker recognizes them by their age.
 func TestNothingBeginsThatCameLaterThanItsLease(t *testing.T) {
 	bubble(t, func(t *testing.T, a *control) {
 		var begun, late, slow atomic.Int64

@@ -165,7 +165,7 @@ func (a *control) close() {
 	}
 }
 
-// breaks makes calls fail before they reach the app, and those that are under way; nil ends that.
+// breaks makes new calls fail before they reach the app, and aborts calls in progress; nil stops this.
 func (a *control) breaks(fail func(worker, method string) error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -177,14 +177,14 @@ func (a *control) breaks(fail func(worker, method string) error) {
 	}
 }
 
-// hangs makes later calls go through fail, and leaves alone those that are under way.
+// hangs passes new calls through fail. It does not affect calls in progress.
 func (a *control) hangs(fail func(worker, method string) error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.fail = fail
 }
 
-// loses makes answers fail that the app has given; nil ends that.
+// loses discards responses of the app; nil stops this.
 func (a *control) loses(lose func(worker, method string) error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

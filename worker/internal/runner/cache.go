@@ -21,7 +21,7 @@ type cache struct {
 
 	mu   sync.Mutex                    // guards what follows
 	runs *simplelru.LRU[string, *kept] // nil once the cache is closed
-	// of runs whose machine is a turn ahead; closed when the app has said what became of it
+	// runs with an eager workflow task that the app has not answered; the channel is closed when the app has
 	ahead map[string]chan struct{}
 }
 
@@ -55,13 +55,12 @@ func (c *cache) takeOut(run string) *kept {
 	return k
 }
 
-// await gives the machine of a run away, or nil, for a task of the run. If the machine is a turn ahead, the
-// task waits until it is known what becomes of that turn.
+// await removes the machine of a run from the cache and returns it for a task of the run, or nil. If the run has an
+// eager workflow task, await first waits until the app has accepted or rejected it.
 func (c *cache) await(ctx context.Context, run string) *kept {
 	for {
 		c.mu.Lock()
-		// Both are looked at under one lock: between two looks the turn could end, and the task would find
-		// neither.
+		// Both are read under one lock: otherwise the eager task could end in between, and await would find neither.
 		k, ahead := c.takeOut(run), c.ahead[run]
 		c.mu.Unlock()
 		if k != nil || ahead == nil {
@@ -98,14 +97,14 @@ func (c *cache) settled(run string) {
 	delete(c.ahead, run)
 }
 
-// put keeps a machine, in place of any other of the run, with events behind what it has seen.
+// put caches a machine and the events after those that it has applied. It replaces another machine of the run.
 func (c *cache) put(run string, m *workflow.Machine, tail ...history.Event) {
 	for _, m := range c.replace(run, &kept{m, tail}) {
 		m.Close()
 	}
 }
 
-// replace is put without closing: it returns the machines that the cache has no place for.
+// replace is put without closing: it returns the machines that were evicted.
 func (c *cache) replace(run string, k *kept) (out []*workflow.Machine) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

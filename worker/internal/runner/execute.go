@@ -144,8 +144,9 @@ func (a *attempt) invoke(ctx context.Context, name string, args payload.Payload)
 	}
 }
 
-// How long an attempt waits for an executor until it is handed back; and where the packages of its handler are missing,
-// which may take long: the app tells whoever asks what it waits for then, and others have the slot.
+// Time that an attempt waits for an executor before the worker returns the task. If packages of its handler are
+// missing, which may take long, the worker returns it sooner: the slot becomes free, and the app reports what the task
+// waits for.
 const (
 	executorPatience = 20 * time.Second
 	packagesPatience = time.Second

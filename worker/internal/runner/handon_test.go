@@ -11,7 +11,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// same gives back what it is given.
+// same is an executor that returns its input.
 type same struct{ given []byte }
 
 func (*same) Has(string) (string, bool) { return sandbox.RuntimeNode, true }

@@ -12,8 +12,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// Lines are for people and no decision reads them, so they may be lost and must not hold anything up. Their memory is
-// bounded for all attempts together; what is left out is counted and said in the lines themselves.
+// Activity logs are for people. No decision depends on them, so they may be lost and must not block tasks. A common
+// limit for all attempts bounds their memory; the number of dropped lines is counted and logged.
 
 const (
 	linePace  = time.Second      // the least time between two calls with lines
@@ -22,8 +22,8 @@ const (
 	lineWait  = 10 * time.Second // for the app to take them
 )
 
-// lines takes what the code of attempts logs to the app: once a second while they run, the rest with their outcomes.
-// Nothing waits for it, and what it cannot deliver is lost with a count. It does nothing while nobody logs.
+// lines sends the logs of attempts to the app: once a second while they run, the rest with their outcomes. No task
+// waits for it, and it counts the lines that it cannot deliver. It is idle while attempts log nothing.
 type lines struct {
 	r *Runner
 
@@ -171,7 +171,7 @@ func (l *lines) send() {
 			return
 		}
 		if err := l.deliver(req, of); err != nil && !link.Lost(err) && len(of) > 1 {
-			// One attempt's lines may be the reason why the app refused the request. The others are sent by themselves.
+			// Logs of one attempt may be the reason for the rejection, so each attempt's logs are sent separately.
 			for i := range of {
 				_ = l.deliver(protocol.LogsRequest{Items: req.Items[i : i+1]}, of[i:i+1])
 			}
@@ -179,7 +179,7 @@ func (l *lines) send() {
 	}
 }
 
-// deliver is one call. Lines that were refused alone are given up.
+// deliver makes one call. It drops logs that were rejected alone.
 func (l *lines) deliver(req protocol.LogsRequest, of []*attemptLines) error {
 	ctx, cancel := context.WithTimeout(l.r.pollCtx, lineWait)
 	defer cancel()
@@ -193,8 +193,8 @@ func (l *lines) deliver(req protocol.LogsRequest, of []*attemptLines) error {
 	return err
 }
 
-// answered drops what the app has, and what it will not have. What it may not have heard of is sent again: under its
-// number it is stored once.
+// answered drops the logs that the app stored or rejected. Logs whose delivery is uncertain are sent again; the app
+// stores each number once.
 func (l *lines) answered(req protocol.LogsRequest, of []*attemptLines, answer protocol.LogsAnswer, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -13,10 +13,10 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// A worker asks only for what it has a slot for, since a task that it takes and cannot begin lets its lease run out.
-// Loops ask for one kind each, and one that does not come round is what shows that a worker hangs.
+// A worker polls only for tasks for which it has a free slot: the lease of a task that it cannot start would expire.
+// Each loop polls for one kind. The liveness probe fails if a loop makes no progress.
 
-// An answer without a task that comes sooner than this was not waited for: the loop then waits by itself.
+// An empty response that arrives sooner than this was not a long poll: the loop then pauses.
 const heldAtLeast = time.Second
 
 // pollSeconds is how long the app may hold a poll. It is well below the time after which a loop without an iteration
@@ -128,12 +128,12 @@ func (l *loop) once(got share) time.Duration {
 	seconds := int64(pollSeconds)
 	req.Timeout = &seconds
 	began := time.Now()
-	// Without a connection the loop comes round all the same: it is not stuck then, only alone.
+	// Without a connection the loop still iterates, so that it does not count as stuck.
 	ctx, cancel := context.WithTimeout(l.r.pollCtx, (pollSeconds+30)*time.Second)
 	a, err := l.r.opt.Link.Poll(ctx, req)
 	cancel()
-	// The answer was heard. Only a poll whose answer may be lost is sent again under its id, and gets what it was
-	// given.
+	// The response arrived. Only a poll whose response may be lost is repeated under its ID; it then receives the same
+	// tasks.
 	if err == nil || !link.Lost(err) {
 		l.id = ""
 	}

@@ -48,7 +48,7 @@ func (r *Runner) query(t *protocol.QueryTask) {
 			return nil
 		}
 		f = queryFailure(err)
-		// its caller is told the name by the app
+		// The app adds the name of the query to the message.
 		f.Message = strings.TrimPrefix(f.Message, fmt.Sprintf("query %q: ", t.QueryName))
 		switch {
 		case errors.Is(err, workflow.ErrUnknownQuery):

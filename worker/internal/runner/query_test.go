@@ -17,7 +17,7 @@ import (
 	"github.com/sojourn-run/sojourn/worker/workflow"
 )
 
-// counter counts updates until it is told to stop.
+// counter registers a workflow that counts updates until it is stopped.
 func counter(r *worker.Registry) {
 	r.Workflow("counter", func(ctx workflow.Context, from int) (int, error) {
 		n, stopped := from, false

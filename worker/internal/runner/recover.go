@@ -50,8 +50,7 @@ func recovering(a *attempt, next call) call {
 				Rebuild: policy.RebuildActivity, Cause: cause, Reason: reason, Retries: tries, Waited: waited,
 				Outcome: protocol.RebuildFailed,
 			}
-			// Told before it begins: if the worker dies in the middle, history still says that a rebuild was under
-			// way.
+			// Reported before the rebuild begins: if the worker dies during the rebuild, history still contains it.
 			a.tellRebuild(protocol.RebuildRunning)
 			failed := a.session.Rebuild(ctx, seen, policy.SingleflightPerSession, rebuild)
 			if !own {

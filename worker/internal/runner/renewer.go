@@ -138,8 +138,8 @@ func (k *leaseRenewer) cancel(attempt string, cause error) {
 	}
 }
 
-// due are the attempts to renew, and when to ask again as far as the others go. Attempts whose time is over are ended.
-// Where a heartbeat goes anyway, none is held back for a try that failed: the app may take its time over the rest.
+// due returns the attempts to renew, and the time of the next renewal. It ends attempts whose time has expired. If a
+// heartbeat is sent anyway, it includes attempts whose last renewal failed without waiting for their retry.
 func (k *leaseRenewer) due(now time.Time, anyway bool) (renew []protocol.HeartbeatRequest, next time.Time) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -292,8 +292,8 @@ func (h holdings) Renewed(sent time.Time, leases []protocol.HeartbeatRequest, se
 	h.r.opt.Sessions.Renewed(sent, a.StoreTime.Time, sessions, a.Sessions, err)
 }
 
-// Cancel ends an attempt because the app said so. A notice about an attempt that does not run here is ignored.
+// Cancel ends an attempt at the request of the app. It ignores notices about attempts that do not run here.
 func (r *Runner) Cancel(n protocol.CancelNotice) { r.leases.cancel(n.AttemptID, ErrCancelled) }
 
-// ended says whether the cause of an attempt's end means that its outcome counts for nothing.
+// ended reports whether the app rejects the outcome of an attempt that ended by this cause.
 func ended(cause error) bool { return errors.Is(cause, ErrLeaseLost) }

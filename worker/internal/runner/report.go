@@ -16,17 +16,16 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// An outcome is worth its lease: after that somebody else may have the task. So a report is tried again for as long and
-// no longer, and a worker whose app does not answer stops taking work rather than filling its memory with outcomes.
+// An outcome is valid until its lease expires: after that another worker may have the task. A report is retried until
+// then. A worker whose app does not respond stops polling, so that outcomes do not fill its memory.
 
-// One call carries at most so many outcomes, and values of about so many bytes.
+// Maximum number of outcomes of a call, and approximate maximum size of their values.
 const (
 	maxItems = 256
 	maxBytes = 4 << 20
 )
 
-// handBackTime is how long a hand-back is offered to the app. After that the task's lease has ended in any case that
-// matters.
+// handBackTime is how long the worker retries the return of a task. By then the task's lease has usually expired.
 const handBackTime = 2 * time.Minute
 
 // entry is an outcome on its way.
@@ -55,7 +54,7 @@ type report struct {
 	wait    sync.WaitGroup
 }
 
-// line is what there is to tell of one class.
+// line is the queue of outcomes of one fairness class.
 type line struct {
 	class   string
 	queue   []entry
@@ -80,15 +79,15 @@ func (p *report) add(e entry) {
 	p.put(e)
 }
 
-// full says whether a line takes no more. A class gets no more room than it leaves to all others, so that theirs are
-// told while it has more than the app takes; mu is held.
+// full reports whether the queue of a class is full. A class may occupy at most as much room as remains free for all
+// others, so that outcomes of other classes are reported while it has too many. The caller must hold mu.
 func (p *report) full(class string) bool {
 	free := p.r.opt.Outcomes - p.waiting
 	l := p.lines[class]
 	return free <= 0 || class != "" && l != nil && len(l.queue) >= free
 }
 
-// handBack queues the hand-back of a task that was not begun. It never blocks: a sender may call it.
+// handBack queues the return of a task that was not begun. It never blocks, since senders call it.
 func (p *report) handBack(item protocol.CompleteItem) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -216,9 +215,9 @@ func (p *report) deliver(batch []entry) {
 		}
 		var got share
 		if poll && !p.r.stopped.Load() {
-			// As many tasks are asked for as outcomes are told: whoever ends one piece of work asks for the next
-			// with the same call. Where classes share, outcomes may wait for their turn, and a task that was given to
-			// this call meanwhile, of whatever class, would wait with them: there the poll loops alone ask.
+			// The call polls for as many tasks as it reports outcomes, so that a worker that finishes a task gets the
+			// next one without another request. If fairness classes share the queue, only the poll loops poll: outcomes
+			// of classes may have to wait, and tasks in the response of this call would wait with them.
 			if batch[0].class == "" {
 				got = p.r.slots.takeNow(len(batch))
 			}
@@ -332,7 +331,7 @@ func (p *report) once(batch []entry, req protocol.CompleteRequest, got share) (a
 	return again, nil
 }
 
-// pause waits, and says whether there is still somebody to tell.
+// pause waits, and reports whether outcomes can still be sent.
 func (p *report) pause(d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -378,7 +377,7 @@ func (p *report) close() {
 	p.wait.Wait()
 }
 
-// answered takes what the app said to an outcome.
+// answered handles the app's response to an outcome.
 func (r *Runner) answered(item protocol.CompleteItem, a protocol.CompleteAnswer) {
 	if a.Error == nil {
 		return

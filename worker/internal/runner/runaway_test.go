@@ -23,7 +23,7 @@ func (one) FindActivity(string) (*activity.Definition, bool)   { return nil, fal
 func (one) ActivityName(any) (string, error)                   { return "", errors.New("none") }
 func (one) WorkflowName(any) (string, error)                   { return "", errors.New("none") }
 
-// Go cannot stop code that loops. Another attempt beside it would take another core, and the next one another.
+// Go cannot stop a goroutine that loops. Another attempt of the run would loop on another core.
 func TestARunWhoseCodeStillRunsGetsNoAttemptBesideIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})

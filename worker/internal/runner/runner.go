@@ -19,11 +19,11 @@ import (
 	"github.com/sojourn-run/sojourn/worker/workflow"
 )
 
-// A worker stops in two steps, as its outcomes are worth more than its life. Stop asks for nothing new and lets
-// run what runs; HandBack ends what is left and gives it back. The context of the calls outlives that of the
-// tasks, so that what they achieved is still told.
+// A worker stops in two steps, because outcomes must not be lost. Stop ends polling and lets running tasks finish;
+// HandBack cancels the remaining tasks and returns them. The context of calls outlives that of tasks, so that outcomes
+// are still reported.
 
-// Link is the connection to the app: of its verbs those that a runner calls, and two words to the link itself.
+// Link is the connection to the app: the calls of a runner, and notifications about the connection.
 type Link interface {
 	Poll(ctx context.Context, in protocol.PollRequest) (protocol.PollAnswer, error)
 	Complete(ctx context.Context, in protocol.CompleteRequest) (protocol.CompleteBatchAnswer, error)
@@ -73,7 +73,7 @@ type Options struct {
 	AttemptLease time.Duration // of attempts and workflow tasks, as registered: 30 s
 	LeaseBuffer  time.Duration // 5 s
 	Log          zerolog.Logger
-	// TaskFailed hears of each workflow task that the code failed; nil: nobody does.
+	// TaskFailed is called for each workflow task that fails in workflow code; nil: no call.
 	TaskFailed func(t *protocol.WorkflowTask, f *protocol.Failure)
 	OnTurn     func(run workflow.RunInfo, stack func() string) (over func()) // that of workflow.Options
 }
@@ -160,7 +160,7 @@ func New(o Options) (*Runner, error) {
 	}
 	r := &Runner{opt: o, log: o.Log, done: make(chan struct{})}
 	r.life, r.end = context.WithCancelCause(context.Background())
-	// outlives the tasks: their outcomes are still to be told
+	// outlives the tasks, since their outcomes must still be reported
 	r.pollCtx, r.polling = context.WithCancel(context.Background())
 	loops, pollers := loopsFor(r, o.Pollers)
 	r.loops = loops

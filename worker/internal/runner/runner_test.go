@@ -198,7 +198,8 @@ func TestOutcomeWhoseAnswerWasLostIsSentAgainAndCountsOnce(t *testing.T) {
 	})
 }
 
-// What was done while the store took no writes is told until it does, and not done again when the lease is over.
+// While the store rejects writes, a worker retries to report an outcome, also after the lease has expired, and the
+// activity does not run again.
 func TestOutcomeIsKeptWhileTheStoreIsAway(t *testing.T) {
 	bubble(t, func(t *testing.T, a *control) {
 		var runs atomic.Int32

@@ -66,8 +66,8 @@ func steppingEnds(r *worker.Registry) {
 	r.Activity("step", func(context.Context, int) error { time.Sleep(time.Second); return nil })
 }
 
-// The end of a session that was never started does not keep a run from eager workflow tasks or from the sticky cache.
-// With a task of its own for each step, the history is the same. The worker logs one line.
+// Ending a session that was never started prevents neither eager workflow tasks nor sticky caching. A separate workflow
+// task for each step gives the same history. The worker logs one line.
 func TestARunGoesOnEagerlyBehindAnEndWithoutAnEvent(t *testing.T) {
 	const steps = 6
 	histories := map[bool][]string{}

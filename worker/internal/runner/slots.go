@@ -24,8 +24,8 @@ func (s share) total() int {
 	return n
 }
 
-// slots counts what may run at once. A poll takes the slots it asks for and gives back those that no task came
-// for, so that several polls at once never bring more than there is room for.
+// slots counts free slots for tasks. A poll reserves slots and frees those for which it received no task, so that
+// concurrent polls never return more tasks than there are slots.
 type slots struct {
 	pollers share // loops per kind
 

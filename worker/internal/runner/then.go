@@ -12,13 +12,13 @@ import (
 	"github.com/sojourn-run/sojourn/worker/workflow"
 )
 
-// Sending what the workflow does next along with a result saves a round trip for each step (see engine,
-// then.go). The price is that the machine of the run is ahead of what is stored until the answer comes.
-// Everything here is about not believing it too early.
+// An eager workflow task is sent with the activity result that causes it, which saves a round trip for each step (see
+// engine, then.go). Until the app responds, the machine of the run is ahead of the stored history. The code here
+// discards the machine if the app rejects the task.
 
-// turn is what a workflow did next on seeing the result of its activity, sent with that result. The run's
-// machine is ahead of what happened until the app has said that the turn counts. If it does not count, or
-// nobody ever says, then what the machine believes did not happen, and the machine is thrown away.
+// turn is an eager workflow task: the commands of a workflow after its activity's result, sent with that result. Until
+// the app accepts it, the run's machine is ahead of the stored history. If the app rejects it or does not respond, the
+// machine is discarded, since its events do not exist.
 type turn struct {
 	r       *Runner
 	run     string
@@ -26,8 +26,8 @@ type turn struct {
 	slot    bool // that of the activity it comes from is held until the app's word, for the activity that comes next
 }
 
-// refusals are how often the app did not take the turns of runs, and for how many steps each of them goes
-// without. They may be forgotten, which costs one more refusal.
+// refusals counts how often the app rejected the eager workflow tasks of runs, and the steps that each run makes
+// without eager tasks after that. Losing a count costs one more rejection.
 type refusals struct {
 	mu   sync.Mutex // guards runs
 	runs map[string]*setback
@@ -89,14 +89,14 @@ func (r *Runner) then(a *attempt, item *protocol.CompleteItem) *turn {
 	of := &protocol.WorkflowTask{RunID: run}
 	var commands []protocol.Command
 	var err error
-	// Without anything new to see the machine would name what it has issued again, all of it.
+	// If there were no new events, the machine would return all of its issued commands again.
 	if behind := unseen(k.machine.Seen(), k.tail, a.task.Unseen); len(behind) > 0 {
 		commands, err = k.machine.Apply(of, behind)
 	}
-	// Something else may move the run: it wants more already, there are events that are not known here, or other
-	// steps are open whose results may be stored before this one. Ends of sessions that were never started do not
-	// count: Apply returns them with the commands of this turn. Then a workflow task decides, which sees them in
-	// their order.
+	// Other events may also cause commands: the machine has unsent commands, the worker does not know all events, or
+	// other steps are open whose results may be stored before this one. The run then needs a workflow task, which
+	// contains the events in order. Ends of sessions that were never started are no reason: Apply returns them with the
+	// commands of this eager task.
 	if err == nil && (k.machine.Seen() < a.task.LastSequence || !k.machine.Lone(seq)) {
 		t.back() // it has seen nothing that did not happen
 		return nil

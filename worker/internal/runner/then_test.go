@@ -16,8 +16,8 @@ import (
 	"github.com/sojourn-run/sojourn/worker/workflow"
 )
 
-// steps is a workflow of sequential activities with most of what code does beside: side effects, versions, the time, a
-// timer, sessions, two at once, an attempt that fails, and signals if somebody sends them.
+// steps registers a workflow of sequential activities that also uses side effects, versions, the time, timers,
+// sessions, two concurrent activities, a failing attempt, and signals if a test sends them.
 func steps(ran *atomic.Int64) func(*worker.Registry) {
 	return func(r *worker.Registry) {
 		r.Workflow("steps", func(ctx workflow.Context, n int) ([]string, error) {
@@ -110,8 +110,8 @@ func fusedTurns(events []history.Event) (n int) {
 	return n
 }
 
-// The history of a run is the same, event for event, whether its turns came with results or in tasks of their own; the
-// code replays it either way.
+// The history of a run contains the same events for eager and for separate workflow tasks, and workflow code replays
+// both.
 func TestTurnsLeaveTheHistoryOfTasks(t *testing.T) {
 	histories := map[bool][]string{}
 	for _, plain := range []bool{true, false} {
@@ -143,7 +143,7 @@ func TestTurnsLeaveTheHistoryOfTasks(t *testing.T) {
 	}
 }
 
-// Whichever answer is lost, the run goes on as if it had come, and no activity runs twice.
+// If the response to any eager workflow task is lost, the run continues, and no activity runs twice.
 func TestALostAnswerToATurnCostsNothing(t *testing.T) {
 	const of = 6
 	for lost := range of + 1 {
@@ -297,7 +297,8 @@ func TestResultsBesideOthersGoWithoutTurns(t *testing.T) {
 	})
 }
 
-// The code of a turn is told the time that its event has in history, so that it says the same when it replays.
+// The time that workflow code reads in an eager workflow task is the time of its event in history, so a replay reads
+// the same time.
 func TestTheTimeOfATurnIsThatOfItsEvent(t *testing.T) {
 	bubble(t, func(t *testing.T, a *control) {
 		r := worker.NewRegistry()
@@ -343,7 +344,8 @@ func TestTheTimeOfATurnIsThatOfItsEvent(t *testing.T) {
 	})
 }
 
-// An app of before reads over the turn of a result: its answer says nothing of it, and the worker goes on as told.
+// An older app ignores eager workflow tasks: its response does not mention them, and the worker uses separate workflow
+// tasks.
 func TestAnAppThatKnowsNoTurnsTakesTheirResults(t *testing.T) {
 	bubble(t, func(t *testing.T, a *control) {
 		var ran atomic.Int64
