@@ -88,8 +88,8 @@ func (p *program) runActivity() *cobra.Command {
 	return c
 }
 
-// tellWaits says on standard error what a run waits for, as long as nobody works on it, and how that changes: the
-// packages of a handler take their time, and there may be no worker. What it returns ends that.
+// tellWaits prints to standard error what a run waits for, and each change, while no worker runs it: the installation
+// of packages takes time, and there may be no worker. The returned function stops it.
 func (p *program) tellWaits(c *cobra.Command, path string) (stop func()) {
 	const look = time.Second
 	app, err := p.client(c)
@@ -192,7 +192,7 @@ func (l *activityLimits) into(c *cobra.Command, in *protocol.ActivityOptions) er
 	return nil
 }
 
-// typeOf is a run's type in a list, where an activity by itself is told apart from workflows.
+// typeOf returns a run's type for lists, with a prefix for activity runs.
 func typeOf(kind, typ string) string {
 	if kind == protocol.RunOfActivity {
 		return "activity " + typ
@@ -200,7 +200,7 @@ func typeOf(kind, typ string) string {
 	return typ
 }
 
-// described is the same where there is room.
+// described returns a run's type for detailed views.
 func described(kind, typ string) string {
 	if kind == protocol.RunOfActivity {
 		return typ + ", an activity by itself"

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// An activity by itself, from a shell: it is waited for, or left to itself, and every command that tells of runs or
-// ends them takes its id.
+// Activity runs are started from a shell, with and without waiting for the result, and every command that shows or ends
+// runs accepts their IDs.
 func TestActivitiesAreRunFromAShell(t *testing.T) {
 	t.Parallel()
 	s := startShell(t)

@@ -176,7 +176,8 @@ func sortable(c *cobra.Command) *cobra.Command {
 	return c
 }
 
-// sorted sorts a table as the command's flag says. What is listed is what was asked for: sorting shows no other rows.
+// sorted sorts a table as the command's flag requests. It sorts only the listed rows, so the flag does not change which
+// rows are listed.
 func sorted(c *cobra.Command, t table.Writer, head table.Row) error {
 	by, err := c.Flags().GetString("sort")
 	if err != nil || by == "" {

@@ -25,9 +25,9 @@ func (c client) settled() {
 	})
 }
 
-// Queries, and updates that a validator judges first, go to whoever has waited longest, which may be a worker that
-// stands still. Their callers do not wait until it is missed: another worker, of another app where there are two, is
-// asked as well.
+// Queries, and updates with a validator, are dispatched to the worker that has polled longest, which may be stopped.
+// Their callers do not wait until its heartbeats are missed: the app also dispatches them to another worker, at another
+// app if there are two.
 func TestQuestionsThatAFrozenWorkerTookAreAnswered(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []string{"sqlite", "postgres"} {

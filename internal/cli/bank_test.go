@@ -21,13 +21,13 @@ func registerBank(r *worker.Registry) {
 	r.Workflow("bank.branch", bankBranch)
 }
 
-// bankBooks is what a bank hands on to its next run: how often it has seen each thing that it was told.
+// bankBooks is the input of the bank's next run: the number of times that the bank received each message.
 type bankBooks struct {
 	Signals, Updates, Children map[string]int
 }
 
-// bank takes signals and updates, starts a child in each of its runs, and ends in each the one of the run before; every
-// three steps it continues as new. Told to close it says what it has seen.
+// bank handles signals and updates, starts a child in each of its runs and ends the child of the previous run. Every
+// three steps it continues as new. When it is closed, it returns the messages that it received.
 func bank(ctx workflow.Context, books bankBooks) (bankBooks, error) {
 	if books.Signals == nil {
 		books = bankBooks{map[string]int{}, map[string]int{}, map[string]int{}}
@@ -90,7 +90,7 @@ func bank(ctx workflow.Context, books bankBooks) (bankBooks, error) {
 	return books, signals()
 }
 
-// bankBranch continues as new once and waits until it is told to end.
+// bankBranch continues as new once and then waits for the end signal.
 func bankBranch(ctx workflow.Context, id string, run int) (string, error) {
 	if run == 0 {
 		return "", workflow.ContinueAsNew(ctx, id, 1)
@@ -98,7 +98,7 @@ func bankBranch(ctx workflow.Context, id string, run int) (string, error) {
 	return id, workflow.Signal(ctx, "end").Receive(ctx, nil)
 }
 
-// banks is chains of runs that are told things while what they run on is killed.
+// banks sends messages to chains of runs while the test kills their workers and apps.
 type banks struct {
 	*plant
 	apps    []*process
@@ -232,9 +232,9 @@ func (b *banks) closes(id string) {
 	t.Logf("%s: %d runs, %d steps, %d signals and %d updates", id, len(all.Runs), steps, len(books.Signals), len(books.Updates))
 }
 
-// Banks are chains of runs that continue as new all the time, with children, signals and updates, while their workers
-// and apps are killed. What was acknowledged is seen once, each child ends once and is told of once, and the one that
-// is open at the end of the chain goes with it. With SOJOURN_TEST_CRASHES more is killed.
+// Banks are chains of runs that continue as new all the time, with children, signals and updates, while the test kills
+// their workers and apps. Each acknowledged message is received once, each child ends once and is reported once, and
+// the open child at the end of the chain ends with the chain. SOJOURN_TEST_CRASHES increases the number of kills.
 func TestChainsUnderKills(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []string{"sqlite", "postgres"} {

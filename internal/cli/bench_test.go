@@ -8,7 +8,7 @@ import (
 	"github.com/sojourn-run/sojourn/internal/cli/bench"
 )
 
-// The program measures itself as it is started: this one here, as an app of its own.
+// The bench command starts its program (here the test binary) as a separate app and measures it.
 func TestTheProgramMeasuresWhatItNeeds(t *testing.T) {
 	t.Parallel()
 	code, out, said := run(t, t.TempDir(), nil, "bench", "P12", "--quick", "--json")

@@ -94,7 +94,7 @@ var badTasks = map[string]func(context.Context) (string, error){
 // endsProcesses are the bad tasks that end the process they run in.
 var endsProcesses = map[string]bool{"kills its process": true, "exits in a goroutine": true, "runs out of memory": true}
 
-// supervise starts a worker again whenever it has ended, until the test is over.
+// supervise restarts a worker whenever it ends, until the end of the test.
 func (p *plant) supervise(id string) {
 	p.t.Helper()
 	p.begin(id, nil)
@@ -122,7 +122,7 @@ func (p *plant) supervise(id string) {
 	})
 }
 
-// activity runs an activity by itself.
+// activity starts an activity run.
 func (p *plant) activity(id, typ string, input ...any) protocol.ActivityAnswer {
 	p.t.Helper()
 	if input == nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/sojourn-run/sojourn/internal/process"
 )
 
-// errNonconforming ends the command with a failure after everything was said.
+// errNonconforming makes the command fail after it has printed the results.
 var errNonconforming = fmt.Errorf("the server does not conform")
 
 func (p *program) conformanceCommand() *cobra.Command {

@@ -183,7 +183,7 @@ func (l *load) note(fn func()) {
 	l.moved = make(chan struct{})
 }
 
-// send is one call, told whether it was acknowledged. After one that was not it waits until the app is there again.
+// send makes one call and reports whether it was acknowledged. If it was not, send waits until the app is ready again.
 func (l *load) send(ctx context.Context, path string, body, out any) bool {
 	status, raw, err := l.c.call(context.WithoutCancel(ctx), http.MethodPost, path, body)
 	if err == nil && status < 300 && (out == nil || json.Unmarshal(raw, out) == nil) {

@@ -13,8 +13,7 @@ import (
 	"github.com/sojourn-run/sojourn/worker"
 )
 
-// crowd is many whole workers in the process of the test, each with a connection of its own to an app that is a process
-// of its own.
+// crowd runs many complete workers in the test process, each with a separate connection to an app in another process.
 type crowd struct {
 	t     *testing.T
 	url   string
@@ -36,7 +35,7 @@ type member struct {
 	conns map[net.Conn]bool
 }
 
-// join adds a worker that nobody knows yet.
+// join adds a worker with a new worker ID.
 func (c *crowd) join() *member {
 	c.t.Helper()
 	c.joined++

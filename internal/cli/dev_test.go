@@ -95,8 +95,8 @@ func TestDevPrintsFiveLinesAndRunsTheSample(t *testing.T) {
 	c.completed("sample-2", again)
 }
 
-// standing waits for what dev leaves beside its sample: a run that waits for a signal, a step that failed and is tried
-// again, a live session.
+// standing waits for the additional runs of dev: a run that waits for a signal, a step that failed and is retried, and
+// a live session.
 func standing(t *testing.T, c client) {
 	t.Helper()
 	until(t, "a run waits for its signal", func() bool {
@@ -215,7 +215,7 @@ func TestSampleSurvivesKillsAtRandomMoments(t *testing.T) {
 					p.kill()
 					break
 				}
-				// Further on than the last time: a task that is killed three times over is set aside, for somebody to look at.
+				// Each round must make progress: a task that is killed three times is quarantined for an operator.
 				stop := len(before) + 1 + rand.IntN(4)
 				before = c.history("sample", run, func(all []history.Event) bool { return len(all) >= stop })
 				p.kill()
@@ -248,7 +248,7 @@ func TestSampleSurvivesKillsAtRandomMoments(t *testing.T) {
 	}
 }
 
-// A step that was recorded is never done again, told by a file outside; and what the workflow sees is what was recorded
+// A recorded step never runs again, which the ledger file proves, and a replay returns the results that were recorded
 // before the kill.
 func TestKilledProcessNeverRepeatsACompletedActivity(t *testing.T) {
 	t.Parallel()
@@ -295,7 +295,7 @@ func TestIdleDevLeavesTheDatabaseAlone(t *testing.T) {
 		return fmt.Sprint(was) == fmt.Sprint(before)
 	})
 	for last := 6; ; last-- {
-		// what is done once, like a look for old rows a minute after the start, may fall into some of them
+		// one-time work, such as the cleanup a minute after the start, may fall into some of these intervals
 		before = c.metrics(statements, commits, reads, renewals)
 		wait, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		<-wait.Done() // ten idle seconds are what this test is about

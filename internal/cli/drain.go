@@ -85,7 +85,7 @@ func drainText(s protocol.FleetDrainState) string {
 	return b.String()
 }
 
-// followDrain shows each change of what is left until nothing is, or the drain was resumed.
+// followDrain prints the remaining work at each change until the drain has ended or was resumed.
 func (p *program) followDrain(c *cobra.Command, s protocol.FleetDrainState) error {
 	shown := drainText(s)
 	for s.State != protocol.DrainEnded {

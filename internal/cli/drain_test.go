@@ -8,9 +8,9 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// A worker in a process of its own is drained, resumed and evicted by its operator, whichever way it reaches its app:
-// it ends what it has, gives its session up and stays, also when its app is killed meanwhile; resumed it goes on, and
-// evicted its process ends well.
+// A worker process is drained, resumed and evicted by its operator over every carrier. Drained, it finishes its tasks,
+// releases its session and keeps running, even if its app is killed meanwhile. Resumed, it gets tasks again. Evicted,
+// its process exits with code 0.
 func TestAWorkerIsDrainedResumedAndEvicted(t *testing.T) {
 	t.Parallel()
 	ways(t, func(t *testing.T, f *fleet) {

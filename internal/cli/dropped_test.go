@@ -16,9 +16,9 @@ import (
 	"github.com/sojourn-run/sojourn/worker"
 )
 
-// All workers of an app lose their sockets at once, twice, while each of them runs an activity. They come back by
-// themselves, what they run goes on and is taken, each once and as its first attempt, and they get work again. A
-// hundred by default; SOJOURN_TEST_STORM says how many, and "make storm" a thousand.
+// All workers of an app lose their sockets at once, twice, while each runs an activity. They reconnect, and their
+// activities complete, each once and in its first attempt. Then they receive tasks again. The test starts a hundred
+// workers; SOJOURN_TEST_STORM sets the number, and "make storm" starts a thousand.
 func TestWorkersWhoseSocketsAreDroppedComeBackAndLoseNothing(t *testing.T) {
 	many := 100
 	if text := os.Getenv("SOJOURN_TEST_STORM"); text != "" {

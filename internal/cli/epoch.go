@@ -12,14 +12,14 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// An epoch is a fence for programs: it rises with every claim, to a number that nobody can read. People are shown the
-// how-manieth claim of the session it is, as the dashboard does; with --json the epoch itself.
+// An epoch is a fencing token for programs: it rises with every acquisition to a large number. Commands show people the
+// number of the acquisition within its session, as the dashboard does, and the epoch itself with --json.
 
 // epochs names the epochs of a session.
 type epochs map[int64]int
 
-// epochsOf numbers the claims of a session from its newest on, of which it has had so many. What was before the
-// session's present row is not counted.
+// epochsOf numbers the acquisitions of a session from its newest backwards; claims is their total. It does not count
+// acquisitions before the session's current row.
 func epochsOf(timeline []protocol.SessionEvent, claims int) epochs {
 	claimed := map[int64]bool{}
 	for _, e := range timeline {

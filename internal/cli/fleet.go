@@ -88,7 +88,7 @@ func (p *program) showWorker(w protocol.WorkerView) error {
 	)
 }
 
-// executors are those of a worker as its last heartbeat said, one a line.
+// executors lists the executors in a worker's last heartbeat, separated by semicolons.
 func executors(machine json.RawMessage, now time.Time) string {
 	var m protocol.MachineInformation
 	if len(machine) == 0 || json.Unmarshal(machine, &m) != nil {
@@ -116,7 +116,7 @@ func executors(machine json.RawMessage, now time.Time) string {
 	return strings.Join(lines, "; ")
 }
 
-// packages is how it stands with what a worker's handlers need, as its last heartbeat said, one runtime a line.
+// packages lists the state of handler packages in a worker's last heartbeat by runtime, separated by semicolons.
 func packages(machine json.RawMessage, now time.Time) string {
 	var m protocol.MachineInformation
 	if len(machine) == 0 || json.Unmarshal(machine, &m) != nil {
@@ -284,8 +284,8 @@ func (p *program) listSessions(c *cobra.Command, _ []string) error {
 		})
 }
 
-// leaseEnd is when the lease of a session that is held runs out; of one that has ended only its last lease is known,
-// which nobody has to wait for.
+// leaseEnd returns the expiry of the lease of an active session. It is empty for an ended session, since its last lease
+// is irrelevant.
 func leaseEnd(v protocol.SessionView) string {
 	if v.Status != protocol.SessionActive {
 		return ""
@@ -293,7 +293,7 @@ func leaseEnd(v protocol.SessionView) string {
 	return stamp(v.LeaseExpiresAt)
 }
 
-// affinity is how a session is kept, where that is not the way of all.
+// affinity describes a session's affinity if it is not the default.
 func affinity(v protocol.SessionView) string {
 	if v.FallbackAfter == 0 {
 		return ""

@@ -14,8 +14,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/history"
 )
 
-// A worker that is stopped for longer than its leases, with tasks in its socket's buffer, begins none of them when it
-// goes on: they are somebody else's. SOJOURN_TEST_FREEZES freezes it so often with the leases a worker has by default,
+// A worker that is stopped for longer than its leases, with tasks in its socket's buffer, starts none of them when it
+// continues, since other workers have leased them. SOJOURN_TEST_FREEZES sets the number of freezes, with default leases
 // and ten sessions each time.
 func TestThawedWorkerBeginsNothingWhoseLeaseIsOver(t *testing.T) {
 	t.Parallel()
@@ -61,8 +61,9 @@ func TestThawedWorkerBeginsNothingWhoseLeaseIsOver(t *testing.T) {
 	}
 }
 
-// freeze stops a worker while steps of sessions, some of which it holds, become ready, until another has done all of
-// them; then it goes on. It returns how many attempts were lost, and how many of them began when they were.
+// freeze stops a worker while steps of sessions become ready, some of which the worker owns, until another worker has
+// completed all of them. Then it continues the worker. It returns how many attempts were lost, and how many of these
+// had begun.
 func (p *plant) freeze(id string, round, sessions int) (given, late int) {
 	p.t.Helper()
 	name := func(i int) string { return fmt.Sprintf("frozen-%d-%d", round, i) }

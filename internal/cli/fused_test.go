@@ -25,8 +25,8 @@ func registerFused(r *worker.Registry) {
 	r.Activity("fused.step", fusedStep)
 }
 
-// fusedSteps runs one step after the other, in no session, in one of a mere id and in one of its own, until a step says
-// that it was the last. There is no pause: each step that can be is decided with the result of the one before.
+// fusedSteps runs sequential steps without a session, in an implicit session and in a session of the workflow, until a
+// step reports that it was the last. There are no pauses, so every step that can use an eager workflow task does.
 func fusedSteps(ctx workflow.Context, id string) (done int, err error) {
 	ctx = workflow.WithActivity(ctx, workflow.ActivityOptions{
 		StartToClose: time.Minute, Retry: &workflow.RetryPolicy{Backoff: []time.Duration{time.Second}},
@@ -127,11 +127,11 @@ func (f *fused) goesOn() {
 	})
 }
 
-// fusedWorkers are those that are not inside of an app.
+// fusedWorkers are the workers that run in separate processes.
 var fusedWorkers = []string{"one", "two", "three"}
 
-// strike has one worker stand still, cuts a second off, kills the third, which comes back, and one by one kills the
-// apps, or has one of two stand still instead. Whose turn to be killed it is goes round: it has all the work then.
+// strike stops one worker, disconnects a second, kills and restarts the third, and kills the apps one by one or stops
+// one of two apps. The roles of the workers rotate with the rounds; the restarted worker runs all tasks meanwhile.
 func (f *fused) strike(round int, still time.Duration) {
 	f.t.Helper()
 	send := func(p *process, s syscall.Signal) {

@@ -8,9 +8,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// The way from a worker to the app that hears it becomes a black hole, which takes everything and answers nothing,
-// while the way to another app is open. Nobody set anything: the worker goes on there before its leases are over, with
-// what it had in hand, which runs once.
+// The network path from a worker to its app drops all packets, while the path to another app is open. With default
+// settings the worker connects to the other app before its leases expire and continues its tasks, which run once.
 func TestAWorkerWhoseAppIsBehindABlackHoleGoesOnAtAnother(t *testing.T) {
 	t.Parallel()
 	for _, way := range []string{"socket", "http"} {

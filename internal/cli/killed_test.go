@@ -38,7 +38,7 @@ func registerKilled(r *worker.Registry) {
 	}})
 }
 
-// twoSteps runs one item in a session, and another when it is told to. It returns the workers they ran on.
+// twoSteps runs one item in a session, and another after a signal. It returns the workers that ran them.
 func twoSteps(ctx workflow.Context, session string) ([]string, error) {
 	in := workflow.InSession(ctx, session)
 	first, err := workflow.Execute[string](in, workItem, "first", false)
@@ -83,8 +83,8 @@ func stateful(ctx workflow.Context) ([]string, error) {
 	return []string{first, second}, err
 }
 
-// workItem notes that it runs and that it is done. One that holds waits for the word of the test in between, and is
-// deaf to everything else: so that a worker whose lease is over has a result all the same.
+// workItem records its start and its end. With hold it waits for a file of the test in between and ignores
+// cancellation, so that a worker whose lease has expired still has a result.
 func workItem(ctx context.Context, item string, hold bool) (string, error) {
 	if err := note(ctx, item); err != nil {
 		return "", err
@@ -152,9 +152,9 @@ func (p *plant) begin(id string, more env) {
 	p.node[id] = w
 }
 
-// kill kills a worker and waits until the app has noticed: what it hands over before that is the worker's until the
-// lease ends. It returns the time before which nobody else may have the session: when the lease the worker last had of
-// it ends.
+// kill kills a worker and waits until the app has noticed: tasks that the app sends before that stay leased until the
+// lease expires. It returns the time at which the worker's last lease of the session expires. Before that no other
+// worker may acquire the session.
 func (p *plant) kill(id, session string) time.Time {
 	p.t.Helper()
 	before := p.lease(id, session)
@@ -430,8 +430,8 @@ func TestSessionsOfKilledWorkers(t *testing.T) {
 	})
 }
 
-// A worker that was stopped, and not killed, wakes up with a lease that is over and with a result in its hands. Neither
-// counts any more, and the worker goes on as one that holds nothing.
+// A worker that was stopped for longer than its lease continues with a result. The app rejects the result, and the
+// worker continues without the session. F
 func TestStoppedWorkerWakesUpToALostSession(t *testing.T) {
 	t.Parallel()
 	onDatabases(t, "stopped", func(p *plant) {

@@ -102,7 +102,8 @@ func (p *program) activityOf(c *cobra.Command, args []string, run string) (strin
 	return "", fmt.Errorf("run %s has no activity yet", current)
 }
 
-// showLogs prints the lines of an attempt, and with follow what comes, of later attempts too unless one was named.
+// showLogs prints the logs of an attempt. With follow it also prints new lines, including those of later attempts
+// unless the caller selected one.
 func (p *program) showLogs(c *cobra.Command, task string, attempt int64, follow bool) error {
 	of, after := attempt, int64(0)
 	for {

@@ -44,7 +44,7 @@ func registerLogs(r *worker.Registry) {
 	})
 }
 
-// What the code of a worker logged that is killed is there, beside what the attempt after it logs elsewhere.
+// Logs that a worker sent before it was killed are kept, together with the logs of the next attempt on another worker.
 func TestLinesOfAKilledWorkerAreKept(t *testing.T) {
 	onDatabases(t, "lines", func(p *plant) {
 		t := p.t

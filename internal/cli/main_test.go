@@ -31,8 +31,8 @@ const (
 	refusedFor = "SOJOURN_TEST_REFUSED_FOR"
 )
 
-// TestMain makes this binary serve as the program under test, too: the tests start it again as real processes, with
-// activities of their own.
+// TestMain makes this binary also serve as the program under test: the tests start it as real processes with additional
+// activities.
 func TestMain(m *testing.M) {
 	if os.Getenv(asSojourn) != "" {
 		if d, err := time.ParseDuration(os.Getenv(refusedFor)); err == nil {
@@ -81,7 +81,7 @@ func register(r *worker.Registry) {
 	registerChaos(r)
 }
 
-// line is one line of the ledger: an activity that ran, told outside of everything Sojourn keeps.
+// line is one line of the ledger, a file outside of Sojourn to which activities write when they run.
 type line struct {
 	Run       string    `json:"run"`
 	Task      string    `json:"task"`
@@ -158,7 +158,7 @@ func appendToLedger(ctx context.Context, step int) error {
 	return note(ctx, fmt.Sprint("append ", step))
 }
 
-// stayWorkflow counts in memory: twice at once, and a third time after the hold is over.
+// stayWorkflow counts in the memory of its session: twice without a pause, and a third time after the hold.
 func stayWorkflow(ctx workflow.Context) ([]int, error) {
 	ctx = workflow.WithActivity(
 		ctx,

@@ -95,7 +95,7 @@ func (o *operated) begin(app int, name string) {
 	}
 }
 
-// drained waits until an app shows the worker as drained, and then for as long as a hint may be late.
+// drained waits until an app shows the worker as drained, and then for the maximum delay of a hint.
 func (o *operated) drained(app int) {
 	o.t.Helper()
 	until(o.t, "the worker is shown as drained", func() bool {
@@ -128,9 +128,9 @@ func (o *operated) ended(app int) {
 	clear(o.runs)
 }
 
-// An app stands still while an operator drains a group at another. The word is taken at once, and a second after the
-// app went on it gives nothing more to the worker whose polls it has kept: in between it may hear of a task before it
-// has read the word.
+// An app process is stopped while an operator drains a group at another app. The drain command returns at once. A
+// second after the stopped app continues, it dispatches nothing more to the worker whose polls it holds. Until then it
+// may dispatch a task before it has read the drain.
 func TestADrainReachesAWorkerWhoseAppStoodStill(t *testing.T) {
 	groups(t, func(t *testing.T, o *operated) {
 		for round := range 2 {
@@ -177,8 +177,8 @@ func TestADrainThatWasAnsweredOutlivesItsApp(t *testing.T) {
 	})
 }
 
-// The worker's network is cut while it is resumed, and while it is drained: nothing is told to it and nothing refused,
-// and mended it does what was said last.
+// The worker's network is disconnected while an operator resumes and drains the worker. The commands succeed, and after
+// the connection is restored the worker follows the last one.
 func TestWhatIsSaidToAWorkerThatIsCutOffHoldsWhenItIsBack(t *testing.T) {
 	groups(t, func(t *testing.T, o *operated) {
 		o.say(0, "drain")
@@ -216,7 +216,8 @@ func TestWhatIsSaidToAWorkerThatIsCutOffHoldsWhenItIsBack(t *testing.T) {
 	})
 }
 
-// The token of a group is revoked while its worker works: it begins nothing more, and what it had is done by another.
+// When the token of a group is revoked, its worker starts no more tasks, and another worker repeats its unfinished
+// tasks.
 func TestARevokedGroupStopsAndItsWorkIsDoneByAnother(t *testing.T) {
 	groups(t, func(t *testing.T, o *operated) {
 		held := map[string]string{}

@@ -8,7 +8,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// How it stands with packages is said in words, of workers of other releases too.
+// The command prints the state of packages as a sentence, also for workers of other releases.
 func TestPackagesAreSaidInWords(t *testing.T) {
 	now := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 	ago := history.At(now.Add(-90 * time.Second))

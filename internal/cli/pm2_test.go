@@ -79,7 +79,7 @@ func (p *pm2) until(what string, ok func(map[string]supervised) bool) map[string
 	return nil
 }
 
-// heldHandler is an activity in an executor, which waits until a file of the name that it is given stands beside it.
+// heldHandler is an activity in an executor that waits until a file with the given name exists in its folder.
 const heldHandler = `import { existsSync } from 'node:fs'
 export async function main(name, ctx) {
   while (!existsSync(new URL(name, import.meta.url))) await new Promise((then) => setTimeout(then, 50))
@@ -87,8 +87,8 @@ export async function main(name, ctx) {
 }
 `
 
-// hold starts an activity in an executor of the worker, waits until it runs, and returns what lets it go on as soon as
-// the worker drains.
+// hold starts an activity in an executor of the worker and waits until it runs. It returns a function that lets the
+// activity finish as soon as the worker drains.
 func (p *pm2) hold(c client, handlers, name string) (goOn func(), run string) {
 	p.t.Helper()
 	var a protocol.StartAnswer
@@ -118,7 +118,7 @@ func (p *pm2) log(role string) string {
 	return string(text)
 }
 
-// meanwhile does what the operator does, beside something that goes on.
+// meanwhile runs do, an action of the operator, concurrently with other.
 func meanwhile(other, do func()) {
 	var both sync.WaitGroup
 	both.Go(other)

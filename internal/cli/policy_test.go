@@ -28,8 +28,8 @@ func registerParents(r *worker.Registry) {
 
 func childOf(parent string, i int) string { return fmt.Sprintf("%s-child-%d", parent, i) }
 
-// An app is killed while parents come to their end, until some had ended whose children were not told: what is owed
-// them is done by the app that comes next.
+// An app is killed while parents close, until it dies between the end of a parent and the application of the close
+// policy. The next app applies the policy to the children.
 func TestTheClosePolicyOutlivesAKilledApp(t *testing.T) {
 	onDatabases(t, "killed", func(p *plant) {
 		t := p.t

@@ -38,7 +38,7 @@ const powercuts = "SOJOURN_TEST_POWERCUTS"
 // them at one point of that record: all that was synced, and of the rest any part, in any order, torn at sectors of 512
 // bytes. Whatever was answered before that point must be in every image.
 
-// sector is what a disk writes whole or not at all.
+// sector is the size in bytes that a disk writes atomically.
 const sector = 512
 
 // sysEvent is one system call of the record.
@@ -280,7 +280,7 @@ func readTrace(t *testing.T, trace, dir string, record []sysEvent) []sysEvent {
 	}
 }
 
-// parseCall reads one call; ok is false for those that change nothing of the database.
+// parseCall parses one system call; ok is false for calls that do not change the database.
 func parseCall(t *testing.T, text, dir string, covers int) (e sysEvent, ok bool) {
 	t.Helper()
 	m := syscallLine.FindStringSubmatch(text)
@@ -430,7 +430,7 @@ func makeImage(t *testing.T, record []sysEvent, path string, random *rand.Rand) 
 	return answers
 }
 
-// sync makes durable what was asked for before the call began.
+// sync makes writes durable that were issued before the call began.
 func (f *image) sync(covers int) {
 	n, _ := slices.BinarySearch(f.places, covers)
 	for _, e := range f.pending[:n] {
@@ -489,7 +489,8 @@ var (
 	answerTask   = regexp.MustCompile(`"task_id":"([^"]+)"`)
 )
 
-// checkImage opens what is left after the cut with the store, and looks for all that was answered.
+// checkImage opens an image of the database after the power cut with the store, and checks that it contains all
+// acknowledged writes.
 func checkImage(ctx context.Context, path string, answers []string, runs map[string]string) (err error) {
 	s, err := sqlite.Open(ctx, path, sqldb.Options{})
 	if err != nil {

@@ -30,8 +30,8 @@ func modes(t *testing.T, dir string) (open []string) {
 	return open
 }
 
-// The data directory holds everything that anybody ever put into a workflow, and a token that opens all: nobody else
-// gets in, whatever it was before.
+// The data directory contains all workflow data and an administrator token, so other users have no access to it,
+// whatever its mode was before.
 func TestTheDataDirectoryIsItsOwnersAlone(t *testing.T) {
 	t.Parallel()
 	for _, before := range []string{"missing", "open to all"} {

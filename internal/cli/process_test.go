@@ -20,7 +20,7 @@ import (
 // ceiling is how long tests wait for what must happen.
 const ceiling = 2 * time.Minute
 
-// env are variables beside the few that every process gets.
+// env holds environment variables in addition to the few that every process gets.
 type env map[string]string
 
 func (e env) with(more env) env {
@@ -159,7 +159,7 @@ func (p *process) kill() {
 	<-p.ended
 }
 
-// exit waits for the process to end by itself and returns its exit code; -1 when a signal ended it.
+// exit waits until the process exits and returns its exit code; -1 if a signal ended it.
 func (p *process) exit() int {
 	p.t.Helper()
 	select {
@@ -214,8 +214,8 @@ func run(t *testing.T, dir string, e env, args ...string) (code int, out, err st
 
 var taken sync.Map // ports handed out
 
-// address is a free one that stays the same over restarts of a process: below what the kernel hands out by itself, and
-// named once.
+// address returns a free address that a process can use again after a restart: its port is below the ephemeral ports of
+// the kernel and returned only once.
 func address(t *testing.T) string {
 	t.Helper()
 	for range 200 {

@@ -10,8 +10,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/history"
 )
 
-// progress is what an activity last said of how far it is, in a few words: its own when it keeps to the form of
-// activity.Progress, else its JSON.
+// progress formats the last progress of an activity: as text if it has the form of activity.Progress, otherwise as
+// JSON.
 func progress(raw json.RawMessage) string {
 	if content(raw) == "" {
 		return ""

@@ -21,7 +21,7 @@ import (
 // usesAtOnce is how many calls of a session are in flight when its worker is killed.
 const usesAtOnce = 3
 
-// keeping is what an activity that uses a session's state is told.
+// keeping is the input of an activity that uses a session's state.
 type keeping struct {
 	Dir  string `json:"dir"` // where it notes what it does, and finds the word to end
 	Item string `json:"item"`
@@ -30,7 +30,8 @@ type keeping struct {
 	AtOnce int `json:"at_once"`
 }
 
-// keepers are the activities keep.load and keep.use in each language but Go: the state is the process that made it.
+// keepers are handlers of the activities keep.load and keep.use in each language except Go. Their state is the process
+// that created it.
 var keepers = map[string]map[string]string{
 	"node": {
 		"load.mjs": `import { appendFileSync, readFileSync } from 'node:fs';
@@ -78,8 +79,8 @@ def main(input, ctx):
 	},
 }
 
-// registerRebuilt registers a workflow that uses a session's state once, and several times at once when it is told to;
-// and its activities in Go, with the prefix "go.".
+// registerRebuilt registers a workflow that uses a session's state once, and several times concurrently after a signal.
+// It also registers the workflow's activities in Go, with the prefix "go.".
 func registerRebuilt(r *worker.Registry) {
 	r.Workflow("rebuilt", func(ctx workflow.Context, prefix string, dir string) ([]int, error) {
 		s, err := workflow.StartSession(ctx, workflow.SessionOptions{})
@@ -149,7 +150,7 @@ func (k keeping) note(what string) error {
 	return errors.Join(err, f.Close())
 }
 
-// processes are those that noted something, in order.
+// processes returns the IDs of processes that wrote to a file, in order.
 func processes(t *testing.T, path string) (pids []int) {
 	t.Helper()
 	text, err := os.ReadFile(path)
@@ -166,8 +167,8 @@ func processes(t *testing.T, path string) (pids []int) {
 	return pids
 }
 
-// A session whose worker is killed with calls in flight is rebuilt on another one by the policy of its activities: once
-// for all of them, each tried again, and history tells the same whichever language they are in.
+// If a worker is killed with calls of a session in flight, the policy of the activities rebuilds the session on another
+// worker. One rebuild serves all calls, each call is retried, and history is the same for all languages.
 func TestPoliciesRebuildSessionsOfKilledWorkers(t *testing.T) {
 	t.Parallel()
 	for _, program := range []string{"", "node", "python3"} {

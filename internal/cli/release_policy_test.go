@@ -17,8 +17,8 @@ func registerPolicies(r *worker.Registry) {
 	r.Workflow("policy.session", statefulUnder)
 }
 
-// statefulUnder uses the state of a session with a release policy twice, the second time when it is told to. It returns
-// the workers that the state was of, or why there was none.
+// statefulUnder uses the state of a session with a release policy twice, the second time after a signal. It returns the
+// workers that had the state, or why the state was missing.
 func statefulUnder(ctx workflow.Context, policy string) ([]string, error) {
 	s, err := workflow.StartSession(ctx, workflow.SessionOptions{ReleasePolicy: policy})
 	if err != nil {

@@ -22,7 +22,7 @@ func registerRollout(r *worker.Registry) {
 	r.Workflow("rollout.steps", rolloutSteps)
 }
 
-// rolloutSteps does three steps by themselves and three in a session with a release policy.
+// rolloutSteps runs three activities without a session and three in a session with a release policy.
 func rolloutSteps(ctx workflow.Context, policy string) error {
 	s, err := workflow.StartSession(ctx, workflow.SessionOptions{ReleasePolicy: policy})
 	if err != nil {
@@ -110,7 +110,8 @@ func TestTwoBuildsChangePlacesUnderLoad(t *testing.T) {
 		r.done.Add(1)
 		go r.load(i)
 	}
-	// nothing is expected of a moment: a place is changed when something has begun at the one before, or its time is over
+	// Tests do not depend on timing: the next process is replaced after a task has begun at the previous replacement,
+	// or after a timeout.
 	places := []func(string){
 		func(to string) { r.app(0, to) }, func(to string) { r.work(0, to) }, func(to string) { r.work(2, to) },
 		func(to string) { r.app(1, to) }, func(to string) { r.work(1, to) }, func(to string) { r.work(3, to) },
@@ -171,7 +172,7 @@ func (r *rollout) leased(release string, at time.Time) bool {
 	})
 }
 
-// work replaces one of the workers, the new one beside the old as in a deployment.
+// work replaces one of the workers. The new worker starts before the old one drains, as in a deployment.
 func (r *rollout) work(i int, release string) {
 	r.t.Helper()
 	old := r.workers[i]

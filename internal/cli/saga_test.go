@@ -177,10 +177,10 @@ func (o *orders) judge(order string, lines []line) (ended time.Time) {
 	return events[len(events)-1].At.Time
 }
 
-// Orders are sagas of the published Python SDK, with two workers. Both are killed in the middle of a step, and the app
-// after each of them. Each order is finished within 90 s of the last kill, with what a refusal asks for undone in the
-// right order, and nothing runs again that was recorded. With SOJOURN_TEST_CRASHES there are twelve, and who comes
-// instead of a killed worker is somebody new; else it comes back under its own id, and gets at once what it had.
+// Orders are sagas of the published Python SDK on two workers. The test kills both workers in the middle of a step, and
+// the app after each of them. Each order is finished within 90 s of the last kill, compensations run in the right
+// order, and no recorded step runs again. With SOJOURN_TEST_CRASHES there are twelve kills, and a new worker ID
+// replaces a killed worker; otherwise the worker restarts under its ID and receives its tasks at once.
 func TestOrdersSurviveKilledWorkersAndApps(t *testing.T) {
 	t.Parallel()
 	python := apptest.Python(t, filepath.Join("..", "..", "interop", "python", "requirements.txt"))

@@ -100,7 +100,7 @@ func (p *program) describeSchedule(c *cobra.Command, args []string) error {
 	})
 }
 
-// scheduleFlags are what a schedule is made of; only those that were given are sent.
+// scheduleFlags holds the flags that define a schedule; only flags that were set are sent.
 type scheduleFlags struct {
 	cron, every                             []string
 	zone, kind, queue, input, overlap, note string

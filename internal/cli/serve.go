@@ -75,8 +75,8 @@ func (n *node) wait() error {
 	return errors.Join(all...)
 }
 
-// start starts the app, the worker or both. The app is started first and stopped last: a worker of the same process can
-// hand back what it holds.
+// start starts the app, the worker or both. The app starts first and stops last, so that a worker in the same process
+// can return its tasks.
 func (p *program) start(ctx context.Context, s *settings) (*node, error) {
 	if err := s.keepPrivate(); err != nil {
 		return nil, err
@@ -194,9 +194,9 @@ func (p *program) app(ctx context.Context, s *settings, memory int64) (*app.App,
 	})
 }
 
-// othersLease is what the app leases an attempt for to workers that renew by themselves and name no lease; 0: the app's
-// own default. One process has one setting for this and for its own worker, which renews more often than others have
-// to.
+// othersLease returns the attempt lease for workers that renew leases themselves and name no length; 0: the app's
+// default. One process has one setting for this and for its worker, whose default is shorter because it renews more
+// often.
 func (s *settings) othersLease() time.Duration {
 	for _, src := range s.Sources {
 		if src.Name == "attempt-lease" && src.From == "default" {
@@ -206,7 +206,7 @@ func (s *settings) othersLease() time.Duration {
 	return s.AttemptLease
 }
 
-// postgres says whether the database is one that several apps may share.
+// postgres reports whether the database can be shared by several apps.
 func (s *settings) postgres() bool {
 	return s.DatabaseURLFile != "" || !strings.HasPrefix(s.DatabaseURL, "sqlite:")
 }

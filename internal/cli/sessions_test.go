@@ -8,8 +8,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// A session whose state died at its holder says of what, to programs and to people: in itself, among others of its kind
-// and in its timeline, until somebody claims it again. One that was merely given up says no such thing.
+// A session whose state was lost at its owner shows the reason to programs and people: in its details, in lists and in
+// its timeline, until it is acquired again. A session that was only released shows no reason.
 func TestAFailedSessionSaysItsReason(t *testing.T) {
 	onDatabases(t, "failed", func(p *plant) {
 		t, c := p.t, p.client

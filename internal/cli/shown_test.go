@@ -115,8 +115,8 @@ func TestTheStackOfARunThatFailsAgainIsLoggedOnce(t *testing.T) {
 	}
 }
 
-// What a run is quarantined for is a long sentence, which describe has where it says how the run stands, and beside its
-// task.
+// The reason of a quarantined run is a long sentence. The describe command prints it in the status and at the task
+// only.
 func TestWhyARunIsQuarantinedIsSaidOnce(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

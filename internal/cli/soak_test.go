@@ -63,10 +63,10 @@ var kept = []string{"workflows", "runs", "events", "session_events", "receipts"}
 // tasks here, ten sessions, by name, and one namespace, whose epochs begin above those of sessions that are forgotten.
 var kinds = map[string]int64{"lanes": 2, "sessions": 10, "epochs": 1}
 
-// Workers come and go, lose their connections and work, for a while, each with at least four polls open. In the end
-// there is as much of everything in the app as there was after the first quarter: memory, goroutines, connections, and
-// rows of all tables but those that keep closed runs. 50 workers for 20 seconds; SOJOURN_TEST_SOAK is another length,
-// for 500 workers, and "make soak" ten minutes.
+// Workers start, stop, and lose connections and tasks for a while, each with at least four open polls. At the end the
+// app has as much memory, as many goroutines and connections, and as many rows in all tables, except those of closed
+// runs, as after the first quarter. The test runs 50 workers for 20 seconds. SOJOURN_TEST_SOAK sets another duration,
+// with 500 workers; "make soak" runs ten minutes.
 func TestAFleetThatChurnsLeavesNothingBehind(t *testing.T) {
 	many, length, databases := 50, 20*time.Second, []string{"sqlite"}
 	if text := os.Getenv("SOJOURN_TEST_SOAK"); text != "" {

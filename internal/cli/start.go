@@ -7,7 +7,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// starting is what the starts of a workflow and of an activity by itself have in common, as flags.
+// starting holds the flags that starting a workflow and starting an activity run have in common.
 type starting struct {
 	run              protocol.StartRequest
 	memo, attributes string

@@ -82,7 +82,8 @@ func ownPostgres(t *testing.T) *server {
 	return s
 }
 
-// signal goes to every process of the server, the first one first: so that none is added to those that stand still.
+// signal sends a signal to every process of the server. The postmaster receives it first, so that it starts no process
+// between the stopped ones.
 func (s *server) signal(sig syscall.Signal) {
 	s.t.Helper()
 	if err := syscall.Kill(s.first, sig); err != nil {
@@ -110,8 +111,8 @@ func (s *server) signal(sig syscall.Signal) {
 	}
 }
 
-// Every process of the database server is stopped: the app says that it is not ready, by itself and soon, and goes on
-// when the server does.
+// If every process of the database server is stopped, the app soon reports that it is not ready. It is ready again when
+// the server continues.
 func TestAnAppBeforeAStoppedPostgresIsNotReady(t *testing.T) {
 	t.Parallel()
 	db := ownPostgres(t)

@@ -68,7 +68,7 @@ type storm struct {
 	runs    map[string]string // by session
 }
 
-// begins starts a worker that nobody knows, or one that comes back.
+// begins starts a worker, with a new or a previous ID.
 func (s *storm) begins(id string) {
 	s.t.Helper()
 	s.begin(

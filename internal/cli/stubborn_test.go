@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// stubborn are handlers that, the first time, leave a process of a session of its own behind, stop the one that watches
-// over them, and then neither end nor listen.
+// stubborn are handlers that, in their first call, start a daemon in a new session, stop their supervisor and then
+// ignore signals and never return.
 var stubborn = map[string][2]string{
 	"node": {"stubborn.mjs", `import { spawn } from 'node:child_process';
 import { appendFileSync, existsSync } from 'node:fs';

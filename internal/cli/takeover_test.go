@@ -16,10 +16,9 @@ import (
 	"github.com/sojourn-run/sojourn/worker/workflow"
 )
 
-// What is promised by default about a worker that dies or stands still, shown on real processes that nobody gave a
-// setting.
+// Tests of the documented behaviour when a worker dies or stops, with real processes and default settings.
 
-// takeover is within which others have the work.
+// takeover is the time within which another worker has the tasks.
 const takeover = 35 * time.Second
 
 func registerTakeover(r *worker.Registry) {
@@ -27,7 +26,7 @@ func registerTakeover(r *worker.Registry) {
 	r.Workflow("takeover.two", twoItems)
 }
 
-// among runs items in what session says: nothing, a session of the workflow's own, or a mere id.
+// among runs items in the kind of session that session names: none, a session of the workflow, or an implicit session.
 func among(ctx workflow.Context, session string) (run func(item string, hold bool) (string, error), err error) {
 	if session != "own" {
 		in := ctx
@@ -53,7 +52,7 @@ func heldItem(ctx workflow.Context, session, item string) (string, error) {
 	return run(item, true)
 }
 
-// twoItems runs an item, and another when it is told to.
+// twoItems runs an item, and another after a signal.
 func twoItems(ctx workflow.Context, session, item string) (string, error) {
 	run, err := among(ctx, session)
 	if err != nil {
@@ -110,9 +109,9 @@ func (c *struckRun) held(p *plant) (until time.Time) {
 	return until
 }
 
-// A worker of ours is killed, or stands still, in the middle of its work or idle, holding a session or none. Nobody set
-// anything. Another, which speaks to another app where there are two, has the work within 35 s, and nothing of it
-// before the lease is over that the first one has.
+// A worker with default settings is killed or stopped, during a task or idle, with or without a session. Another
+// worker, which is connected to another app if there are two, runs the tasks within 35 s, and none before the lease of
+// the first worker expires.
 func TestWorkOfKilledAndFrozenProcessesIsTakenOver(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []string{"sqlite", "postgres"} {
@@ -167,7 +166,7 @@ func TestWorkOfKilledAndFrozenProcessesIsTakenOver(t *testing.T) {
 						p.signal(c.item)
 					}
 				}
-				// comes when its only worker is gone or stands still, with its polls left open
+				// becomes ready when its only worker is dead or stopped, with open polls
 				late := &struckRun{item: id + ".late", struck: time.Now()}
 				late.begun(p, id)
 				p.signal(late.item)
@@ -206,8 +205,7 @@ func TestWorkOfKilledAndFrozenProcessesIsTakenOver(t *testing.T) {
 	}
 }
 
-// byDefault is an app and nothing else, on a database of its own, whose workers have the settings that they have when
-// nobody says anything.
+// byDefault starts only an app, on a new database. Workers of the plant run with default settings.
 func byDefault(t *testing.T, postgres bool) *plant {
 	t.Helper()
 	f := newFleet(t)

@@ -10,14 +10,14 @@ import (
 	"testing"
 )
 
-// shell runs commands against an app, each as a process of its own.
+// shell runs commands against an app, each in a separate process.
 type shell struct {
 	t   *testing.T
 	dir string
 	env env
 }
 
-// try wants a command to end with a status and to say something.
+// try runs a command and checks its exit code and output.
 func (s shell) try(exit int, says string, args ...string) string {
 	s.t.Helper()
 	code, out, err := run(s.t, s.dir, s.env, args...)

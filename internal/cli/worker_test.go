@@ -14,7 +14,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// fleet is an app and workers as processes of their own, with tokens, and leases short enough to wait for.
+// fleet starts an app and workers as separate processes, with tokens and with leases short enough for tests.
 type fleet struct {
 	t      *testing.T
 	dir    string
@@ -241,8 +241,8 @@ func TestWorkFlowsBetweenEqualReleasesOnly(t *testing.T) {
 	})
 }
 
-// A worker whose app has become one of another release, and that has nowhere else to go, works within ten seconds of
-// another of its own being there, by default.
+// A worker whose app changed to another release, and that has no other app, receives tasks within ten seconds after an
+// app of its own release starts, with default settings.
 func TestAWorkerLeavesAnAppOfAnotherReleaseWithin10Seconds(t *testing.T) {
 	t.Parallel()
 	for _, carrier := range []string{"socket", "http"} {

@@ -250,8 +250,8 @@ func (p *program) showEvent(c *cobra.Command, raw json.RawMessage, stacks bool) 
 // shownVersion is how much of a version of code is shown: enough to tell two apart.
 const shownVersion = 8
 
-// eventLine is an event in one line: when, what, what about, how it failed and where, and by which code an attempt
-// ended, where a worker told. With it comes the stack of a failure.
+// eventLine formats an event as one line: time, type, subject, failure and its location, and the version of the code
+// that ended an attempt if the worker reported it. trace is the stack of a failure. F
 func eventLine(raw json.RawMessage) (line, trace string, err error) {
 	var e struct {
 		Sequence int64           `json:"sequence"`

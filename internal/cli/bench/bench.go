@@ -28,8 +28,8 @@ type Options struct {
 	Program  []string
 	Profile  string // folder for a profile of the processors of each scenario, and a flame graph of it; empty: none
 	Progress func(done, all int, what string)
-	// Figure gets what is known of something that grows after each run of it, which is all that is left of it if the
-	// next ones take too long; nil: nobody wants it.
+	// Figure is called with the intermediate result of a growing scenario after each of its runs, so that results
+	// remain if later runs time out; nil: no call.
 	Figure func(Result)
 	Log    zerolog.Logger
 }

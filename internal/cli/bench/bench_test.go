@@ -49,7 +49,7 @@ func TestSandboxMeasuresEveryCase(t *testing.T) {
 	}
 }
 
-// A scenario that no longer works would be found when somebody wants its figure.
+// Every scenario runs in tests, so that a broken scenario is found before its figure is needed.
 func TestEveryScenarioMeasuresEachOperation(t *testing.T) {
 	const ops = 6
 	server := os.Getenv("SOJOURN_TEST_POSTGRES")

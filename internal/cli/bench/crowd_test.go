@@ -2,10 +2,10 @@ package bench
 
 import "testing"
 
-// What each of a hundred workflows of five activities, all at once, costs may only fall; and beside a thousand workers
-// that cannot serve them each costs what it does alone. It is 21.2 rows and no candidate; 1,350 allocations, of all of
-// the process. A task that finds no poll free is written ready first, on a busy
-// machine for some of the workflows: so the least of a few measurements counts, which is what the code costs.
+// The costs of each of a hundred concurrent workflows of five activities are limits that may only decrease: 21.2 rows,
+// no candidate and 1,350 allocations of the process. With a thousand workers that cannot run them, the costs are the
+// same. A task that finds no waiting poll is first written as ready, which happens for some workflows on a busy
+// machine. Therefore the test uses the lowest of a few measurements.
 func TestAHundredWorkflowsTogetherCostNoMoreThanTheyDid(t *testing.T) {
 	const atOnce = 100
 	onStores(t, func(t *testing.T, _ string, n *node) {

@@ -13,8 +13,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// Tenants share a queue, each under a fairness key of its own with one workflow at a time; a greedy one comes with so
-// many times as much.
+// Tenants share a queue, each with a separate fairness key and one workflow at a time; the greedy tenant runs this many
+// times as much.
 const (
 	tenants = 9
 	greedy  = 100

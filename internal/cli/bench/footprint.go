@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// footprint starts the program itself as an app on a file that is there, ops times, one after the other: how long each
-// takes until it is ready, and what it has in memory a moment later.
+// footprint starts the program as an app on an existing database, ops times in sequence. It measures the time until the
+// app is ready and its memory a moment later.
 func footprint(ctx context.Context, n *node, ops int) (s sample, err error) {
 	if len(n.program) == 0 {
 		return s, errors.New("no program to start was given")

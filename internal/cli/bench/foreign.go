@@ -42,7 +42,7 @@ func besideForeign(ctx context.Context, n *node, ops int) (sample, error) {
 	return all, allCompleted(ctx, n.app.View())
 }
 
-// waitForeign has so many workers poll, of types nobody asks for, until stop.
+// waitForeign lets the given number of workers poll for types that no workflow uses, until stop.
 func waitForeign(ctx context.Context, n *node, workers int) (stop func(), err error) {
 	if err := registerForeign(ctx, n, workers); err != nil {
 		return nil, err

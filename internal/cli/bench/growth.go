@@ -283,7 +283,7 @@ func retain(ctx context.Context, n *node, size int, told func(there int)) error 
 	return err
 }
 
-// toldEvery is after how many more it is told how much of what is measured is there: it may take minutes until all is.
+// toldEvery is the number of rows after which progress is reported while the rows are created, which may take minutes.
 const toldEvery = 20_000
 
 // registerGrowth adds the workflows of the growing scenarios.

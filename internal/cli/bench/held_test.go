@@ -125,8 +125,8 @@ func TestASessionCostsItsBeginningAndItsEnd(t *testing.T) {
 	})
 }
 
-// What a step in a held session makes garbage of beside what any other makes: the state of the session that it decides
-// on, once, and what the holder is told of it.
+// Limits the additional allocations of a step in a held session: the state of the session, which is loaded once per
+// decision, and the session data that is sent to the owner.
 func TestAStepInAHeldSessionAllocatesLittleMore(t *testing.T) {
 	onStores(t, func(t *testing.T, kind string, n *node) {
 		most := map[string]struct{ allocs, kilobytes float64 }{"sqlite": {74, 15}, "postgres": {74, 17}}[kind]

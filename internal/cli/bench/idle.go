@@ -26,7 +26,8 @@ import (
 // fleetName is the first argument of a process that is nothing but workers that wait.
 const fleetName = "sojourn-bench-fleet"
 
-// resting is what an app is measured with while nothing happens: so many of each. Those for a look are few.
+// resting is the load under which an idle app is measured: numbers of workers, sessions and sleeping runs. Quick
+// measurements use few.
 type resting struct {
 	workers, sessions, sleepers int
 	settle                      time.Duration // from the last thing done until it counts as rest
@@ -253,7 +254,7 @@ func resident(pid int) (int64, error) {
 	return 0, fmt.Errorf("process %d has no memory", pid)
 }
 
-// What a look at rest tells.
+// Figures of an idle app.
 func statementsASecond(s sample) float64 { return float64(s.statements) / s.elapsed.Seconds() }
 func statementsAMinute(s sample) float64 { return 60 * statementsASecond(s) }
 func ofACore(s sample) float64           { return 100 * float64(s.used) / float64(s.elapsed) }

@@ -166,8 +166,8 @@ const (
 	deepPages = 20 // of 200 runs each lie before a deep page
 )
 
-// listings are the parts that measure each search: its first page and a deep one, and of those that no index answers
-// what a program gets.
+// listings returns the parts that measure each search: its first page and a deep page; for searches without an index,
+// the complete page of a program instead.
 func listings() (parts []growingPart) {
 	for _, s := range searches() {
 		ways := []string{firstPage, deepPage}

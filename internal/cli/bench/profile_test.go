@@ -11,7 +11,7 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// A profile of what was measured is stored beside its picture, and both have the committer in them.
+// A profile of a scenario is stored with its flame graph, and both contain the committer.
 func TestAScenarioIsProfiled(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "profiles")
 	o := Options{Scenarios: []string{"P5"}, Stores: []string{"sqlite"}, Quick: true, Profile: dir, Log: zerolog.Nop()}

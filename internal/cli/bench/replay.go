@@ -12,7 +12,7 @@ import (
 	"github.com/sojourn-run/sojourn/worker/workflow"
 )
 
-// replayed is how many events the history has that is replayed, and how many for a look.
+// Number of events in the replayed history, also for quick measurements.
 const (
 	replayed      = 50_000
 	replayedQuick = 2_000

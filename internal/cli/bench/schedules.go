@@ -16,8 +16,8 @@ import (
 // day is how often the schedules fire, so that one measurement sees each once.
 const day = 24 * time.Hour
 
-// dueAtOnce makes schedules that are due in the same second, and measures from that second to the start of each one's
-// workflow. Nobody works on those.
+// dueAtOnce creates schedules that are due in the same second, and measures the time from that second to the start of
+// each workflow. No worker runs these workflows.
 func dueAtOnce(ctx context.Context, n *node, ops int) (sample, error) {
 	name := "due-" + ulid.Make().String()
 	began := time.Now()

@@ -6,12 +6,11 @@ import (
 	"time"
 )
 
-// Two costs that differ by a few hundredths cannot be told apart by measuring the one and then the other: what changes
-// meanwhile, the machine, the heap or the database, changes more than that.
+// Two costs that differ by a few percent cannot be compared by measuring one after the other: meanwhile the machine,
+// the heap or the database changes by more than that.
 
-// inTurns measures what operations use of the processors with something and without it, in pairs of short turns, of
-// which now the one comes first and now the other. Garbage is collected ahead of each, so that none pays for what
-// another left.
+// inTurns measures the processor time of operations with and without a feature in pairs of short turns. The order
+// within a pair alternates. Garbage is collected before each turn, so that no turn pays for another's garbage.
 func inTurns(ops, turn int, plain, with func(ops int) (sample, error)) (all sample, err error) {
 	began := time.Now()
 	sides := []func(int) (sample, error){plain, with}

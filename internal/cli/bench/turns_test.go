@@ -7,8 +7,7 @@ import (
 	"time"
 )
 
-// What comes first changes from pair to pair, the last turn is as short as what is left, and pairs beside which
-// something else happened say nothing.
+// The order within a pair alternates, the last turn may be shorter, and pairs with interference are ignored.
 func TestTurnsAreTakenInPairs(t *testing.T) {
 	var order []string
 	var sizes []int

@@ -23,8 +23,8 @@ const (
 	small       = 8        // points
 )
 
-// The pictures have a ground of their own, so that they are readable on a dark page as on a light one. The colours of
-// the lines are Okabe and Ito's, which the colour-blind tell apart.
+// The charts have a background colour, so that they are readable on dark and light pages. The colours of the lines are
+// those of Okabe and Ito, which colour-blind readers can distinguish.
 var (
 	ground  = drawing.ColorFromHex("fcfcfa")
 	ink     = drawing.ColorFromHex("24292f")
