@@ -366,8 +366,8 @@ func (ex *executor) endCall(f *frame.Frame) bool {
 	return c.finish(nil, f.Usage, ex.failed(f.Header))
 }
 
-// failed returns the error that an executor reported. It accepts only error types that end a call, not those that end
-// the executor.
+// failed returns the error that an executor reported. Executors may report only error types that end a call, not those
+// that end the executor.
 func (ex *executor) failed(h frame.Header) error {
 	e := &Error{Type: UserError, Class: h.Class, Message: h.Message, Stack: h.Stack, Retryable: h.Retryable == nil ||
 		*h.Retryable, Details: h.Details}

@@ -22,7 +22,7 @@ import (
 	"github.com/sojourn-run/sojourn/sandbox/internal/supervisor"
 )
 
-// errNoInstaller says that what installs packages is not on the machine.
+// errNoInstaller reports that the machine has no npm or pip.
 var errNoInstaller = errors.New("is not here: install it, or the packages, and then set handler-packages to none")
 
 // installer is one run of npm or pip.
@@ -35,8 +35,8 @@ type installer struct {
 	tell func(line string)
 }
 
-// run has npm or pip install what a manifest needs into a folder: confined like executors, but that it may write there
-// and reaches registries.
+// run installs the packages of a manifest into a folder with npm or pip. The installer is confined like executors, but
+// may write to that folder and connect to registries.
 func (k *packages) run(ctx context.Context, l *language, m manifest, dir string, tell func(line string)) error {
 	scripts := k.pool.opt.Packages == PackagesScripts
 	if m.builds != "" && !scripts {
@@ -73,7 +73,7 @@ func (k *packages) builtIn(ctx context.Context, l *language, m manifest) []strin
 	return readConfiguration(said).registries
 }
 
-// npmFiles are what npm reads next to Node.
+// npmFiles returns the paths that npm reads in addition to Node's.
 func npmFiles(npm string) []string {
 	return []string{filepath.Dir(filepath.Dir(npm)), "/etc/npmrc", "/usr/etc/npmrc", "/usr/local/etc/npmrc"}
 }
@@ -90,7 +90,7 @@ func (k *packages) present(ctx context.Context, l *language, m manifest) bool {
 	return err == nil && !strings.Contains(said, "Would install")
 }
 
-// execute runs npm or pip to its end and returns what it printed, which is logged where it is an installation.
+// execute runs npm or pip and returns its output, which it logs during installations.
 func (k *packages) execute(ctx context.Context, l *language, m manifest, with installer) (said string, err error) {
 	p := k.pool
 	u, err := p.users.takeUser()
@@ -151,7 +151,7 @@ func (k *packages) execute(ctx context.Context, l *language, m manifest, with in
 	return p.installed(ctx, config, with.tell)
 }
 
-// copyTo copies what npm installs from into a folder.
+// copyTo copies the input files of npm into a folder.
 func (m *manifest) copyTo(dir string, u *user) error {
 	for _, name := range slices.Concat(m.files, m.local) {
 		raw, err := os.ReadFile(filepath.Join(m.root, name))
@@ -210,7 +210,7 @@ func (p *Pool) installWay(r *lockdown.Rules, registries []string) (env []string,
 	return wayOut(proxy, pass), func() { pass.Revoke(); proxy.Close() }, nil
 }
 
-// installed runs an installer to its end and returns the last of what it printed. Its last words are the error.
+// installed runs an installer and returns the end of its output. Its error contains the installer's last error lines.
 func (p *Pool) installed(
 	ctx context.Context, config supervisor.Config, tell func(line string),
 ) (said string, err error) {
@@ -262,7 +262,7 @@ func (p *Pool) installed(
 	return "", errors.New(lastWords(cmp.Or(stderr.last(), stdout.last(), explain(end, "").message)))
 }
 
-// lastWords are the lines in which an installer says what is wrong.
+// lastWords returns the lines in which an installer reports errors.
 func lastWords(text string) string {
 	var all []string
 	for line := range strings.Lines(text) {
@@ -294,10 +294,10 @@ var egressRefusal = regexp.MustCompile(`the worker lets no handler connect to [^
 const inFolder = "import os, runpy, sys; os.chdir(sys.argv.pop(1)); sys.argv[0] = 'pip'; " +
 	"runpy.run_module('pip', run_name='__main__', alter_sys=True)"
 
-// pip is how Python's pip is started, to run in a folder.
+// pip returns the command that starts pip in a folder.
 func pip(program, folder string) []string { return []string{program, "-I", "-c", inFolder, folder} }
 
-// packager is the command that installs what a manifest needs into dir.
+// packager returns the command that installs the packages of a manifest into dir.
 func packager(l *language, m manifest, dir string, scripts bool) (installer, error) {
 	if l.name == RuntimePython {
 		args := append(
@@ -328,8 +328,8 @@ func packager(l *language, m manifest, dir string, scripts bool) (installer, err
 	return installer{args: args, reads: npmFiles(npm), write: dir, network: true}, nil
 }
 
-// distribution is what pip reads of the machine: its own configuration, and which distribution this is, without which
-// some versions do not start.
+// distribution returns the files of the machine that pip reads: its configuration, and the name of the Linux
+// distribution, without which some versions of pip do not start.
 func distribution() []string {
 	all := []string{"/etc/pip.conf", "/etc/xdg/pip"}
 	for _, pattern := range []string{"/etc/*release", "/etc/*version"} {
@@ -375,7 +375,7 @@ func proxyEnv() []string {
 	return env
 }
 
-// values are what the proxies among variables of the environment are.
+// values returns the HOST:PORT of the proxies in environment variables.
 func values(env []string) []string {
 	var all []string
 	for _, pair := range env {
@@ -388,7 +388,7 @@ func values(env []string) []string {
 	return all
 }
 
-// installEnv is what of the worker's environment configures npm and pip.
+// installEnv returns the variables of the worker's environment that configure npm and pip.
 func installEnv(runtime string) []string {
 	prefix := map[string]string{RuntimeNode: "npm_config_", RuntimePython: "pip_"}[runtime]
 	var env []string
@@ -408,14 +408,15 @@ func installEnv(runtime string) []string {
 	return env
 }
 
-// configured is what the files and the environment say with which the machine and this user configured an installer.
+// configured holds the configuration of an installer by the machine and this user, from files and environment.
 type configured struct {
 	registries []string // HOST:PORT of what they name
 	files      []string // and the files and folders: packages, certificates
 }
 
-// configuration gives an installer the file with which this user configured it, in its home, and returns what all
-// configuration says. That in the handlers' folder is not asked: its author does not decide what is reached.
+// configuration copies this user's configuration of an installer into its home, and returns the whole configuration. It
+// ignores configuration in the handlers' folder, because authors of handlers must not decide which hosts the installer
+// reaches.
 func configuration(runtime, home string, u *user) (c configured, err error) {
 	user, _ := os.UserHomeDir()
 	to := filepath.Join(home, ".npmrc")
@@ -512,7 +513,7 @@ func endpoint(text string) string {
 	return at
 }
 
-// ports are those of endpoints.
+// ports returns the ports of endpoints.
 func ports(endpoints []string) []uint16 {
 	var all []uint16
 	for _, at := range endpoints {

@@ -81,9 +81,9 @@ func (p *Pool) measure() error {
 	return nil
 }
 
-// limited runs the probes. With control groups it runs only one, since reaching a limit of a control group does not
-// always end a process. For memory and processes it suffices that the group counts its members: an out-of-memory kill
-// at each start would trigger alerts.
+// limited runs the probes. With control groups one probe tests several limits, since it survives reaching them. For
+// memory and processes it suffices that the group counts its members: an out-of-memory kill at each start would trigger
+// alerts.
 func (p *Pool) limited() (h held, err error) {
 	h = held{heldByNone, heldByNone, heldByNone, heldByNone}
 	var all errgroup.Group

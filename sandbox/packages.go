@@ -19,17 +19,17 @@ import (
 	"github.com/sojourn-run/sojourn/sandbox/internal/supervisor"
 )
 
-// Packages says whether the packages that handlers need are installed for them.
+// Packages is the setting for the installation of packages that handlers need.
 type Packages string
 
-// What there is.
+// Values of the setting.
 const (
 	PackagesInstall Packages = "install" // with no code of theirs run: no scripts of npm packages, only wheels for Python
 	PackagesScripts Packages = "scripts" // with what packages run when they are installed
 	PackagesNone    Packages = "none"    // not at all
 )
 
-// What the class of an Unavailable says: the packages that handlers need are being installed, or could not be.
+// Classes of Unavailable errors: the packages of a handler are being installed, or their installation failed.
 const (
 	ClassInstalling   = "packages_installing"
 	ClassNotInstalled = "packages_failed"
@@ -76,8 +76,8 @@ type packageSet struct {
 	wait    time.Duration // before the one after that
 }
 
-// need returns the folder of what a handler needs, empty for none. When they are not there it sees to it that they are
-// being installed, and returns an Unavailable that says how that stands.
+// need returns the folder of a handler's packages, or an empty string if it needs none. If they are not installed, need
+// starts the installation and returns an Unavailable error with its state.
 func (k *packages) need(l *language, b *bundle) (string, error) {
 	if b == nil {
 		return "", nil
@@ -85,7 +85,7 @@ func (k *packages) need(l *language, b *bundle) (string, error) {
 	return k.want(l, &b.packages)
 }
 
-// ready sees to it that executors that are started from now on have what a handler needs.
+// ready makes the packages of a handler available to executors that start from now on.
 func (k *packages) ready(l *language, b *bundle) error {
 	if b == nil {
 		return nil
@@ -98,7 +98,7 @@ func (k *packages) ready(l *language, b *bundle) error {
 	return err
 }
 
-// want is need of what a manifest says.
+// want is need for a manifest.
 func (k *packages) want(l *language, m *manifest) (string, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -125,7 +125,7 @@ func (k *packages) want(l *language, m *manifest) (string, error) {
 	return "", s.wanting(*m)
 }
 
-// wanting says how it stands with packages that are not there. The mutex is held.
+// wanting returns an error with the state of the installation. The caller must hold the mutex.
 func (s *packageSet) wanting(m manifest) *Error {
 	e := &Error{Type: Unavailable, Class: ClassInstalling, Retryable: true}
 	e.Message = "the handlers' " + m.files[0] + " is being installed"
@@ -144,7 +144,7 @@ func (s *packageSet) wanting(m manifest) *Error {
 	return e
 }
 
-// provide makes one try to have the packages, and says what came of it.
+// provide tries to install the packages once and records the result.
 func (k *packages) provide(l *language, m manifest, s *packageSet) {
 	ctx, cancel := context.WithTimeoutCause(k.pool.life, installTime, fmt.Errorf("it took more than %s", installTime))
 	defer cancel()

@@ -23,9 +23,9 @@ const (
 // ErrAborted says that a drain was cut short by Abort.
 var ErrAborted = errors.New("worker: the drain was cut short")
 
-// Run works until ctx ends or the app tells the worker to drain. Then, within the drain timeout, it stops polling,
-// finishes or returns running tasks, closes executors, releases its sessions, deregisters and returns nil. It returns
-// an error if the worker must not continue, such as link.ErrSuperseded, or ErrAborted.
+// Run works until ctx ends or the app drains the worker. Then, within the drain timeout, it stops polling, finishes or
+// returns running tasks, closes executors, releases its sessions, deregisters and returns nil. It returns an error if
+// the worker must not continue, such as link.ErrSuperseded, or ErrAborted.
 func (w *Worker) Run(ctx context.Context) error {
 	defer w.Close()
 	if w.opt.Addr != "" {

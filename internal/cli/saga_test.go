@@ -179,8 +179,8 @@ func (o *orders) judge(order string, lines []line) (ended time.Time) {
 
 // Orders are sagas of the published Python SDK on two workers. The test kills both workers in the middle of a step, and
 // the app after each of them. Each order is finished within 90 s of the last kill, compensations run in the right
-// order, and no recorded step runs again. With SOJOURN_TEST_CRASHES there are twelve kills, and a new worker ID
-// replaces a killed worker; otherwise the worker restarts under its ID and receives its tasks at once.
+// order, and no recorded step runs again. With SOJOURN_TEST_CRASHES there are twelve orders instead of four, and a new
+// worker ID replaces a killed worker; otherwise the worker restarts under its ID and receives its tasks at once.
 func TestOrdersSurviveKilledWorkersAndApps(t *testing.T) {
 	t.Parallel()
 	python := apptest.Python(t, filepath.Join("..", "..", "interop", "python", "requirements.txt"))

@@ -241,8 +241,8 @@ func TestWorkFlowsBetweenEqualReleasesOnly(t *testing.T) {
 	})
 }
 
-// A worker whose app changed to another release, and that has no other app, receives tasks within ten seconds after an
-// app of its own release starts, with default settings.
+// If the only app of a worker changed to another release, the worker receives tasks within ten seconds after an app of
+// the worker's release starts, with default settings.
 func TestAWorkerLeavesAnAppOfAnotherReleaseWithin10Seconds(t *testing.T) {
 	t.Parallel()
 	for _, carrier := range []string{"socket", "http"} {

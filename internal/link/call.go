@@ -10,7 +10,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// verb is one of the app's, as protocol.WorkerVerbs.Poll is.
+// verb is a method of the app, such as protocol.WorkerVerbs.Poll.
 type verb[In, Out any] = func(app protocol.WorkerVerbs, ctx context.Context, in In) (Out, error)
 
 // leave is the name of the verb after which no call is allowed.
@@ -34,7 +34,7 @@ func call[In, Out any](ctx context.Context, l *Link, conn Conn, name string, v v
 	return out, err
 }
 
-// ended says whether it was the end of the connection that a call failed with.
+// ended reports whether a call failed because its connection ended.
 func ended(conn Conn, err error) bool {
 	select {
 	case <-conn.Done():
@@ -54,7 +54,7 @@ func (l *Link) sorted(name string, err error) error {
 	case refusal.Reason != protocol.ReasonStaleRegistration:
 		return refusal
 	case l.isParting() && name != leave:
-		// a heartbeat that was on its way as the worker left: it is what it wanted
+		// a heartbeat in flight while the worker deregistered, which is expected
 		return fmt.Errorf("%s: %w", name, ErrLeft)
 	}
 	fatal := fmt.Errorf("worker %s: %w (%s)", l.opt.WorkerID, ErrSuperseded, refusal.Message)
@@ -62,7 +62,7 @@ func (l *Link) sorted(name string, err error) error {
 	return fatal
 }
 
-// Lost says whether a call's error leaves open whether the app acted on it: the connection ended, or the time ran out.
+// Lost reports whether the app may have processed a failed call: the connection ended, or the call timed out.
 func Lost(err error) bool {
 	return err != nil && protocol.ReasonOf(err) == "" && !errors.Is(err, ErrSuperseded) && !errors.Is(err, ErrLeft)
 }
@@ -89,12 +89,12 @@ func ask[In, Out any](ctx context.Context, l *Link, name string, v verb[In, Out]
 	return call(ctx, l, lv.conn, name, v, in)
 }
 
-// slack is how much longer than its hold a poll may take.
+// slack is the additional timeout of a poll beyond the time that the app may hold it.
 const slack = 5 * time.Second
 
-// Poll asks for tasks, waiting for a connection first. While the releases differ it is answered here, without asking,
-// with PollMismatch and how long to pause; that is an answer like any other, not an error. An answer that could not be
-// taken was given back by the app.
+// Poll polls for tasks; it first waits for a connection. While the releases differ, it returns PollMismatch with a
+// pause and without a request to the app; this is not an error. The app requeues the tasks of a response that was not
+// received.
 func (l *Link) Poll(ctx context.Context, in protocol.PollRequest) (protocol.PollAnswer, error) {
 	lv, err := l.wait(ctx)
 	if err != nil {
@@ -134,7 +134,7 @@ func (l *Link) asOurs(in protocol.PollRequest) protocol.PollRequest {
 	return in
 }
 
-// takeTasks notes what a poll gave.
+// takeTasks records the leases of a poll's response.
 func (l *Link) takeTasks(a *protocol.PollAnswer) {
 	if a.Status == protocol.PollMismatch && a.AppRelease != "" {
 		l.judge(a.AppRelease, false)
@@ -169,7 +169,7 @@ func (l *Link) Complete(ctx context.Context, in protocol.CompleteRequest) (proto
 	return a, nil
 }
 
-// Forget says that a task this process was given has ended without a word to the app.
+// Forget removes a task that ended without a report to the app.
 func (l *Link) Forget(item protocol.CompleteItem) { l.held.done(item) }
 
 // HistoryPage fetches a page of the history behind a task; an empty token is the first page.
@@ -184,7 +184,7 @@ func (l *Link) HeartbeatTask(
 	return ask(ctx, l, "sign of life", protocol.WorkerVerbs.HeartbeatTask, in)
 }
 
-// RecordLogs hands over what the code of attempts logged. The answer's items are in the order of those given.
+// RecordLogs sends activity logs. The items of the response are in the order of the request.
 func (l *Link) RecordLogs(ctx context.Context, in protocol.LogsRequest) (protocol.LogsAnswer, error) {
 	return ask(ctx, l, "logs", protocol.WorkerVerbs.RecordLogs, in)
 }
@@ -199,7 +199,7 @@ func (l *Link) HeartbeatSession(ctx context.Context, in protocol.SessionVerb) (p
 	return ask(ctx, l, "renew session", protocol.WorkerVerbs.HeartbeatSession, in)
 }
 
-// ReleaseSession gives a session up without ending it.
+// ReleaseSession releases a session without closing it.
 func (l *Link) ReleaseSession(ctx context.Context, in protocol.SessionVerb) (protocol.SessionAnswer, error) {
 	return ask(ctx, l, "release session", protocol.WorkerVerbs.ReleaseSession, in)
 }
@@ -209,8 +209,8 @@ func (l *Link) CloseSession(ctx context.Context, in protocol.SessionVerb) (proto
 	return ask(ctx, l, "close session", protocol.WorkerVerbs.CloseSession, in)
 }
 
-// parting is how long a worker that leaves waits for a connection over which to say so. Without a word its sessions and
-// its place in the lists would stay until they are missed, and a process that ends cannot wait for an app that is gone.
+// parting is the time that a deregistering worker waits for a connection. Without deregistration its sessions and its
+// registration remain until its heartbeats are missed, but a process that ends cannot wait for an app that is down.
 const parting = 2 * time.Second
 
 // Deregister removes the registration: the app requeues the worker's leased tasks and releases its sessions. If the

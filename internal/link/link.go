@@ -159,7 +159,7 @@ var ErrNotConnected = errors.New("not connected to the app")
 // ErrConnectionEnded is wrapped by calls that were under way when their connection ended, which the link logs itself.
 var ErrConnectionEnded = errors.New("the connection ended")
 
-// ErrSuperseded says that another process registered under this worker's id, or that the worker was removed: this
+// ErrSuperseded reports that another process registered under this worker ID, or that the worker was removed. This
 // process must stop.
 var ErrSuperseded = errors.New("this process is registered no more")
 
@@ -178,8 +178,8 @@ func New(o Options) (*Link, error) {
 	}, nil
 }
 
-// Run connects, and connects again whenever the connection is lost, until ctx ends; then it leaves. It returns nil
-// then, or ErrSuperseded, or why the app will never let this worker in.
+// Run connects, and reconnects whenever the connection is lost, until ctx ends. Then it closes the connection and
+// returns nil. It returns ErrSuperseded or a permanent refusal of the app.
 func (l *Link) Run(ctx context.Context) error {
 	back := retry.Backoff{Min: l.opt.BackoffMin, Max: l.opt.BackoffMax}
 	beats := make(chan struct{})
@@ -484,7 +484,7 @@ func (l *Link) fail(err error) {
 	l.changed = make(chan struct{})
 }
 
-// setLeft says whether a goodbye is out.
+// setLeft records whether the worker has sent its deregistration.
 func (l *Link) setLeft(left bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -514,7 +514,7 @@ func (l *Link) gate(app string, strict bool) release.Verdict {
 	return release.Gate(app, l.opt.Release, strict || l.opt.Strict)
 }
 
-// judge holds the app's release against ours and says so once per change.
+// judge compares the app's release with the worker's and logs each change of the result.
 func (l *Link) judge(app string, strict bool) release.Verdict {
 	v := l.gate(app, strict)
 	l.mu.Lock()

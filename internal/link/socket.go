@@ -34,7 +34,7 @@ type Socket struct {
 
 var errNoURL = errors.New("no URL of an app")
 
-// Refused says that an app answered and would not let the worker in.
+// Refused reports that an app refused the worker's connection.
 type Refused struct {
 	URL    string
 	Reason string // unauthorized, forbidden, …
@@ -54,7 +54,7 @@ func (e *Refused) Error() string {
 	return fmt.Sprintf("the app at %s rejected this worker: %s", mask.URL(e.URL), cause)
 }
 
-// Unwrap gives the cause.
+// Unwrap returns the cause.
 func (e *Refused) Unwrap() error { return e.Cause }
 
 // socketConn is a connection over one socket. It is the only place of the worker that knows the words of the wire,
@@ -125,7 +125,7 @@ func (c *socketConn) Done() <-chan struct{} { return c.client.Done() }
 func (c *socketConn) Err() error            { return c.client.Err() }
 func (c *socketConn) String() string        { return mask.URL(c.url) }
 
-// closeTime is how long Close waits for handlers of notices.
+// closeTime is the time that Close waits for handlers of notices.
 const closeTime = 5 * time.Second
 
 func (c *socketConn) Close() {
@@ -175,39 +175,39 @@ func say[Out any](ctx context.Context, c *socketConn, method string, in any) (ou
 	return out, &protocol.Error{Reason: protocol.Reason(e.Code), Message: e.Message, Details: e.Details}
 }
 
-// Register says the same on the wire.
+// Register calls the app's method.
 func (c *socketConn) Register(ctx context.Context, in protocol.RegisterRequest) (protocol.RegisterAnswer, error) {
 	return say[protocol.RegisterAnswer](ctx, c, protocol.MethodRegister, in)
 }
 
-// Deregister says the same on the wire.
+// Deregister calls the app's method.
 func (c *socketConn) Deregister(ctx context.Context, in protocol.DeregisterRequest) (protocol.DeregisterAnswer, error) {
 	return say[protocol.DeregisterAnswer](ctx, c, protocol.MethodDeregister, in)
 }
 
-// WorkerHeartbeat says the same on the wire.
+// WorkerHeartbeat calls the app's method.
 func (c *socketConn) WorkerHeartbeat(
 	ctx context.Context, in protocol.WorkerHeartbeat,
 ) (protocol.WorkerHeartbeatAnswer, error) {
 	return say[protocol.WorkerHeartbeatAnswer](ctx, c, protocol.MethodHeartbeat, in)
 }
 
-// CreateSession says the same on the wire.
+// CreateSession calls the app's method.
 func (c *socketConn) CreateSession(ctx context.Context, in protocol.SessionCreate) (protocol.SessionAnswer, error) {
 	return say[protocol.SessionAnswer](ctx, c, protocol.MethodCreateSession, in)
 }
 
-// HeartbeatSession says the same on the wire.
+// HeartbeatSession calls the app's method.
 func (c *socketConn) HeartbeatSession(ctx context.Context, in protocol.SessionVerb) (protocol.SessionAnswer, error) {
 	return say[protocol.SessionAnswer](ctx, c, protocol.MethodHeartbeatSession, in)
 }
 
-// ReleaseSession says the same on the wire.
+// ReleaseSession calls the app's method.
 func (c *socketConn) ReleaseSession(ctx context.Context, in protocol.SessionVerb) (protocol.SessionAnswer, error) {
 	return say[protocol.SessionAnswer](ctx, c, protocol.MethodReleaseSession, in)
 }
 
-// CloseSession says the same on the wire.
+// CloseSession calls the app's method.
 func (c *socketConn) CloseSession(ctx context.Context, in protocol.SessionVerb) (protocol.SessionAnswer, error) {
 	return say[protocol.SessionAnswer](ctx, c, protocol.MethodCloseSession, in)
 }

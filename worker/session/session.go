@@ -13,7 +13,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// State is what a session keeps in the worker's process.
+// State is the state of a session in the worker's process.
 type State interface{ Close() }
 
 // Options of the sessions of a worker. The zero value works.
@@ -21,9 +21,9 @@ type Options struct {
 	Lease  time.Duration // of the sessions this worker claims, where a session has none of its own: 30 s
 	Buffer time.Duration // how long before its end a lease is renewed: 5 s
 	Idle   time.Duration // how long a session of the implicit door is kept without activity: 5 min
-	// NewState makes what a session keeps in this process; nil: nothing is kept.
+	// NewState creates the state of a session in this process; nil: no state.
 	NewState func() State
-	// End closes what a session has outside this process, its executors; nil: nothing. ctx bounds its close hooks.
+	// End closes the executors of a session; nil: no call. ctx bounds the session's close hooks.
 	End func(ctx context.Context, id string, epoch int64, reason string)
 	// Failed reports to the app that the state of a held session was lost, after the worker dropped it; nil: no report.
 	Failed func(ctx context.Context, id string, epoch int64, cause, detail string)
@@ -136,8 +136,8 @@ func (e *SupersededError) Error() string {
 	return fmt.Sprintf("session %s is held under epoch %d, the task is for %d", e.Session, e.Held, e.Epoch)
 }
 
-// Lease is what an answer of the app says of a session's lease. A step in a session does not move it each time, so that
-// it counts when it ends, and not when it was last talked about.
+// Lease is a session's lease as stated in a response of the app. Steps in a session do not always extend its lease, so
+// only the stated end counts, not the time of the response.
 type Lease struct {
 	Sent  time.Time // when the call was sent, by this side's clock; the answer was made then or later
 	Store time.Time // when the answer was made, by the store's
@@ -248,8 +248,8 @@ func (h *Holding) Leave() {
 	}
 }
 
-// Died says that what a session had outside this process, its executor, ended uncleanly. The session is given up as
-// failed, unless an attempt that runs in it rebuilds it.
+// Died reports that the executor of a session ended unexpectedly. The worker gives the session up as failed, unless a
+// running attempt rebuilds it.
 func (s *Sessions) Died(id string, epoch int64, cause, detail string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -310,7 +310,7 @@ func (s *Sessions) Yield(id string, epoch int64, reason string, release func() e
 	}
 }
 
-// Held says whether the session is still this worker's under this epoch, as far as it knows.
+// Held reports whether, as far as this worker knows, it still holds the session under this epoch.
 func (h *Holding) Held() bool {
 	h.set.mu.Lock()
 	defer h.set.mu.Unlock()
@@ -352,8 +352,8 @@ func (s *Sessions) Touched(id string, epoch int64, lease Lease) {
 	}
 }
 
-// Drop gives a session up that is not held any more; what it kept is closed once no attempt of it runs. Epoch 0 is
-// whichever is held.
+// Drop gives up a session whose lease the worker has lost. It closes the state when no attempt runs in the session.
+// Epoch 0 means the current epoch.
 func (s *Sessions) Drop(id string, epoch int64, reason string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -387,7 +387,7 @@ func (s *Sessions) Notified(n protocol.SessionNotice) {
 	}
 }
 
-// DropAll gives up everything, and returns what that was.
+// DropAll gives up all sessions and returns them.
 func (s *Sessions) DropAll(reason string) []Info {
 	all := s.List()
 	for _, i := range all {
@@ -396,7 +396,7 @@ func (s *Sessions) DropAll(reason string) []Info {
 	return all
 }
 
-// takeOut takes h out; mu is held.
+// takeOut removes h. The caller must hold mu.
 func (s *Sessions) takeOut(h *Holding, reason string) {
 	if h.dropped != "" {
 		return
@@ -413,7 +413,7 @@ func (s *Sessions) takeOut(h *Holding, reason string) {
 	}
 }
 
-// closeState closes what h kept, in the background; mu is held.
+// closeState closes the state of h in the background. The caller must hold mu.
 func (s *Sessions) closeState(h *Holding) {
 	reason := h.dropped
 	failed, detail := h.died != "" && reason == h.died, h.detail
@@ -433,7 +433,7 @@ func (s *Sessions) closeState(h *Holding) {
 	})
 }
 
-// Wait returns when everything given up is closed, or when ctx ends.
+// Wait waits until the state of all sessions that were given up is closed, or until ctx ends.
 func (s *Sessions) Wait(ctx context.Context) {
 	done := make(chan struct{})
 	go func() { s.ending.Wait(); close(done) }()
@@ -443,7 +443,7 @@ func (s *Sessions) Wait(ctx context.Context) {
 	}
 }
 
-// Info is one held session, for people and for the drain.
+// Info describes a held session.
 type Info struct {
 	SessionID    string
 	Epoch        int64
@@ -451,7 +451,7 @@ type Info struct {
 	LastActivity time.Time
 }
 
-// List is what is held now.
+// List returns the held sessions.
 func (s *Sessions) List() []Info {
 	s.mu.Lock()
 	defer s.mu.Unlock()

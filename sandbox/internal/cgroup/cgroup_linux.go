@@ -24,10 +24,10 @@ import (
 // prefix begins the names of folders that workers make their groups in.
 const prefix = "sojourn-"
 
-// The controllers that hold what we hold.
+// controllers are the cgroup controllers that limit executors.
 var controllers = []string{"memory", "pids", "cpu"}
 
-// Of processor time, when there is too little, a worker gets so much and each executor so much.
+// Weights by which workers and executors share the processors under contention.
 const (
 	workerWeight   = 1000
 	executorWeight = 50
@@ -52,8 +52,8 @@ var tree struct {
 	*Tree
 }
 
-// Open finds out whether this process may make groups, by making one; each Open needs a [Tree.Close]. The error says
-// why no resource can be held.
+// Open creates a control group to find out whether this process may create groups. Each Open needs a [Tree.Close]. The
+// error states why no resource can be limited.
 func Open() (*Tree, error) {
 	tree.Lock()
 	defer tree.Unlock()
@@ -68,7 +68,7 @@ func Open() (*Tree, error) {
 	return tree.Tree, nil
 }
 
-// Close ends what the last user of the tree does not need any more.
+// Close removes the groups when the last user of the tree closes it.
 func (t *Tree) Close() {
 	if t == nil {
 		return
@@ -167,7 +167,7 @@ func unescaped(path string) string {
 	return strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`).Replace(path)
 }
 
-// offered are those of our controllers that a folder of version 2 has.
+// offered returns those of controllers that a cgroup v2 folder offers.
 func offered(dir string) (have []string) {
 	text, _ := os.ReadFile(filepath.Join(dir, "cgroup.controllers"))
 	for _, c := range strings.Fields(string(text)) {
@@ -234,7 +234,7 @@ func delegated(dir string) bool {
 	return false
 }
 
-// members names who is in a group, a few of them.
+// members names up to three processes of a group.
 func members(dir string) string {
 	var names []string
 	for _, pid := range pids(dir) {
@@ -260,13 +260,13 @@ func (t *Tree) first(controller, home string) error {
 			return err
 		}
 	}
-	// Where it has to be asked for, a group counts what those below have.
+	// With use_hierarchy a group also counts the memory of its descendants.
 	_ = write(dir, "memory.use_hierarchy", "1")
 	t.parts[controller] = &Part{By: One, Dir: dir, Home: home}
 	return nil
 }
 
-// folder makes one of our folders, and says that it is in use as long as this process lives.
+// folder creates a group's folder and locks it while this process lives.
 func (t *Tree) folder(dir string) error {
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		return err
@@ -296,7 +296,7 @@ func sweep(home string) {
 	}
 }
 
-// leave undoes what opening did.
+// leave undoes the changes of Open.
 func (t *Tree) leave() {
 	if t.moved != "" {
 		for _, dir := range t.dirs {
@@ -315,7 +315,7 @@ func (t *Tree) leave() {
 	}
 }
 
-// Holds says by what memory, processes and processor time can be held; empty for what cannot.
+// Holds returns the mechanisms that limit memory, processes and processor time; empty for resources without a limit.
 func (t *Tree) Holds() (memory, processes, cpu string) {
 	if t == nil {
 		return "", "", ""
@@ -362,7 +362,7 @@ func (t *Tree) Make(name string, l Limits) (*Group, error) {
 	return g, nil
 }
 
-// limit sets what the group is held to. What a kernel may lack is left out.
+// limit sets the limits of the group. It ignores limits that the kernel does not support.
 func (g *Group) limit(l Limits) error {
 	var failed []error
 	set := func(p *Part, file, value string) { failed = append(failed, write(p.Dir, file, value)) }
@@ -419,9 +419,9 @@ func (g *Group) Second() string {
 	return ""
 }
 
-// Enter has what this thread starts from now on be in the group. Of version 1 the thread goes in alone, which costs
-// nothing, and stays; of version 2 the whole process goes, unless it was started there, and [Group.Return] takes it out
-// again.
+// Enter moves this thread into the group, so that the processes it starts belong to the group. In cgroup v1 only the
+// thread moves, and it stays there. In cgroup v2 the whole process moves, unless it was started in the group, and
+// [Group.Return] moves it back.
 func (g *Group) Enter() error {
 	for _, p := range g.parts() {
 		var err error
@@ -438,7 +438,7 @@ func (g *Group) Enter() error {
 	return nil
 }
 
-// Return takes this process out of a group of version 2. What it started stays.
+// Return moves this process out of a cgroup v2 group. Its children stay in the group.
 func (g *Group) Return() error {
 	for _, p := range g.parts() {
 		if p.By == Two {
@@ -457,8 +457,8 @@ func (g *Group) Kill() {
 	}
 }
 
-// kill ends all in a group and below it. Of version 1, and of 2 before Linux 5.14, nothing more may be started there,
-// and what was meanwhile is found by looking again; the caller does.
+// kill kills all processes in a group and its descendants. In cgroup v1, and in v2 before Linux 5.14, it forbids new
+// processes and kills the listed ones; the caller must repeat it for processes that were created meanwhile.
 func kill(dir string) {
 	if write(dir, "cgroup.kill", "1") == nil {
 		return
@@ -482,14 +482,14 @@ func pids(dir string) (all []int) {
 	return all
 }
 
-// Remove ends what is in the group, and removes it.
+// Remove kills the processes of the group and removes it.
 func (g *Group) Remove() {
 	for _, p := range g.parts() {
 		remove(p.Dir)
 	}
 }
 
-// remove ends and removes a group and those below it. Who was killed leaves a moment later.
+// remove kills and removes a group and its descendants. Killed processes leave the group after a short delay.
 func remove(dir string) {
 	entries, _ := os.ReadDir(dir)
 	for _, e := range entries {
@@ -506,8 +506,8 @@ func remove(dir string) {
 	}
 }
 
-// Use is the memory that the group has and could not do without: what the kernel keeps of files for it, and may drop,
-// does not count. False where no group holds memory.
+// Use returns the memory of the group without the page cache that the kernel can drop. It returns false if no group
+// limits memory.
 func (g *Group) Use() (int64, bool) {
 	if g == nil || g.Memory == nil {
 		return 0, false
@@ -523,10 +523,10 @@ func (g *Group) Use() (int64, bool) {
 	return n, ok
 }
 
-// lot is the most bytes that a group of version 1 takes at once: a large page.
+// lot is the maximum number of bytes by which cgroup v1 charges memory at once: a huge page.
 const lot = 2 << 20
 
-// OutOfMemory is what the kernel did for want of memory.
+// OutOfMemory returns the out-of-memory kills in the group.
 func (g *Group) OutOfMemory() (k Killed) {
 	if g == nil || g.Memory == nil {
 		return k
@@ -535,7 +535,8 @@ func (g *Group) OutOfMemory() (k Killed) {
 	if g.Memory.By == One {
 		k.Processes, _ = field(dir, "memory.oom_control", "oom_kill")
 		k.Peak, _ = number(dir, "memory.max_usage_in_bytes")
-		// Not every kernel counts how often the limit was met. What is taken comes in lots, of which the last may be missing.
+		// Not every kernel counts how often the limit was reached. Memory is charged in lots, so the peak may be one
+		// lot below the limit.
 		limit, ok := number(dir, "memory.limit_in_bytes")
 		k.Own = ok && k.Peak >= limit-lot
 		return k
@@ -551,7 +552,7 @@ func (g *Group) OutOfMemory() (k Killed) {
 	return k
 }
 
-// Count is how many threads the group has; 0 where no group counts them.
+// Count returns the number of threads in the group; 0 without a group that counts threads.
 func (g *Group) Count() int64 {
 	if g == nil || g.Processes == nil {
 		return 0
@@ -560,7 +561,7 @@ func (g *Group) Count() int64 {
 	return n
 }
 
-// Throttled is how often the group had to wait for the next period of its share of the processors.
+// Throttled returns the number of periods in which the group exhausted its processor quota.
 func (g *Group) Throttled() int64 {
 	if g == nil || g.CPU == nil {
 		return 0
@@ -575,7 +576,7 @@ func MemoryLimit() (least int64, ok bool) {
 	mounts, _ := os.ReadFile("/proc/self/mountinfo")
 	homes, two := places(string(own), string(mounts))
 	for _, at := range [][2]string{{two, "memory.max"}, {homes["memory"], "memory.limit_in_bytes"}} {
-		// Where the groups end there is no such file.
+		// The root group has no such file.
 		for dir := at[0]; len(dir) > 1; dir = filepath.Dir(dir) {
 			if n, there := number(dir, at[1]); there && n > 0 && (!ok || n < least) {
 				least, ok = n, true

@@ -59,7 +59,7 @@ type Proxy struct {
 	closed bool
 }
 
-// Pass is what lets one executor through.
+// Pass holds the credentials and connections of one executor at the proxy.
 type Pass struct {
 	id, secret string
 	proxy      *Proxy
@@ -116,8 +116,8 @@ func Listen(o Options) (*Proxy, error) {
 	return p, nil
 }
 
-// places is how many connections the proxy takes at once: with what it connects to they leave the worker half of the
-// descriptors that it may have.
+// places returns the maximum number of connections of the proxy. With their outgoing connections they use at most half
+// of the worker's file descriptors.
 func places() int {
 	var l syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &l); err != nil || l.Cur/4 >= maxConns {
@@ -137,7 +137,7 @@ func (p *Proxy) Port() int {
 	return 0
 }
 
-// Close ends all that goes through the proxy and returns when nothing does.
+// Close closes all connections of the proxy and waits until their goroutines have ended.
 func (p *Proxy) Close() {
 	p.mu.Lock()
 	p.closed = true
@@ -158,7 +158,7 @@ func (p *Proxy) Admit(id string) *Pass {
 	pass := &Pass{id: id, secret: rand.Text(), proxy: p, open: map[io.Closer]struct{}{}}
 	pass.transport = &http.Transport{
 		DialContext: func(ctx context.Context, _, address string) (net.Conn, error) { return pass.dial(ctx, address) },
-		// What handlers ask for is what they get.
+		// Responses reach handlers as the server sent them.
 		DisableCompression: true, MaxIdleConns: 16, IdleConnTimeout: 30 * time.Second,
 	}
 	pass.forward = &httputil.ReverseProxy{
@@ -172,8 +172,8 @@ func (p *Proxy) Admit(id string) *Pass {
 	return pass
 }
 
-// URL is the proxy's address for an executor with this pass, as HTTP_PROXY has it. A Unix socket has no such address:
-// the one given then stands for it, see the shims.
+// URL returns the proxy's URL for an executor with this pass, for HTTP_PROXY. For a proxy on a Unix socket the URL
+// contains a placeholder address, which the shims replace.
 func (p *Pass) URL() string {
 	at := "127.0.0.1:9"
 	if p.proxy.Port() != 0 {
@@ -200,7 +200,7 @@ func (p *Pass) Revoke() {
 	p.transport.CloseIdleConnections()
 }
 
-// keep has a connection closed with the pass.
+// keep registers a connection that Revoke closes.
 func (p *Pass) keep(c io.Closer) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -264,7 +264,7 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// hasPort says whether an address is a host with the number of a port.
+// hasPort reports whether an address consists of a host and a port number.
 func hasPort(address string) bool {
 	_, port, err := net.SplitHostPort(address)
 	n, bad := strconv.ParseUint(port, 10, 16)
@@ -299,7 +299,7 @@ func (p *Proxy) passOf(r *http.Request) *Pass {
 	return pass
 }
 
-// dial connects to what an address leads to, if that may be.
+// dial connects to an address if the rules allow it.
 func (p *Pass) dial(ctx context.Context, address string) (net.Conn, error) {
 	host, portText, err := net.SplitHostPort(address)
 	if err != nil {
@@ -345,10 +345,10 @@ func (k *kept) Close() error {
 	return k.Conn.Close()
 }
 
-// CloseWrite says that no more comes.
+// CloseWrite half-closes the connection.
 func (k *kept) CloseWrite() error { return endWrite(k.Conn) }
 
-// tunnel connects the two and carries what they say until both are done.
+// tunnel connects client and server and copies data in both directions until both have closed.
 func (p *Pass) tunnel(w http.ResponseWriter, r *http.Request) {
 	there, err := p.dial(r.Context(), r.Host)
 	if err != nil {
@@ -376,7 +376,7 @@ func (p *Pass) tunnel(w http.ResponseWriter, r *http.Request) {
 	out.Wait()
 }
 
-// carry copies until from has no more, and says so to the other side.
+// carry copies until the end of from and then half-closes to.
 func carry(to net.Conn, from io.Reader) {
 	if _, err := io.Copy(to, from); err != nil {
 		_ = to.Close()
@@ -397,7 +397,7 @@ func endWrite(c net.Conn) error {
 	return c.Close()
 }
 
-// from is a connection after what of it was read ahead already.
+// from returns a reader of a connection that starts with the bytes that ahead has buffered.
 func from(ahead *bufio.Reader, c net.Conn) io.Reader {
 	n := ahead.Buffered()
 	if n == 0 {
@@ -412,7 +412,7 @@ type after struct {
 	io.Closer
 }
 
-// fail answers that there is no connection, and why.
+// fail responds that the connection failed, and why.
 func (p *Pass) fail(w http.ResponseWriter, err error) {
 	var refused *Refused
 	var timeout net.Error
@@ -427,7 +427,7 @@ func (p *Pass) fail(w http.ResponseWriter, err error) {
 	}
 }
 
-// note logs what was refused, each address once.
+// note logs a refused address once.
 func (p *Proxy) note(id string, r *Refused) {
 	at := hostPort(r.Host, r.Port)
 	p.mu.Lock()
@@ -442,7 +442,7 @@ func (p *Proxy) note(id string, r *Refused) {
 	}
 }
 
-// say answers with a sentence.
+// say responds with a status and a sentence.
 func say(w http.ResponseWriter, status int, sentence string) {
 	if t, ok := w.(*tunnelRefusal); ok {
 		t.say(status, sentence)
@@ -454,7 +454,8 @@ func say(w http.ResponseWriter, status int, sentence string) {
 	_, _ = io.WriteString(w, sentence+"\n")
 }
 
-// tunnelRefusal writes the sentence into the status line too: many clients show nothing else of a refused CONNECT.
+// tunnelRefusal also writes the sentence into the status line, because many clients show only that line of a refused
+// CONNECT.
 type tunnelRefusal struct{ http.ResponseWriter }
 
 func (t *tunnelRefusal) say(status int, sentence string) {
@@ -475,7 +476,7 @@ func (t *tunnelRefusal) say(status int, sentence string) {
 		"Connection: close\r\n\r\n%s\n", status, http.StatusText(status), line, len(sentence)+1, sentence)
 }
 
-// limited takes no more connections than there are places.
+// limited accepts at most as many connections as there are slots.
 type limited struct {
 	net.Listener
 	free chan struct{}
@@ -506,5 +507,5 @@ func (p *placed) Close() error {
 	return p.Conn.Close()
 }
 
-// CloseWrite says that no more comes.
+// CloseWrite half-closes the connection.
 func (p *placed) CloseWrite() error { return endWrite(p.Conn) }

@@ -46,7 +46,8 @@ const (
 	// TIOCLINUX: pastes on the console
 	ttyConsole = 0x541c
 
-	// F_SETLEASE: delays processes that open a file for up to 45 seconds, even if the executor can only read the file
+	// F_SETLEASE: delays processes that open a file for writing by up to lease-break-time (45 s), also if the executor
+	// can only read the file F
 	setLease = 1024
 	// PR_SET_DUMPABLE: makes a process one that its user may not look into
 	setDumpable = 4

@@ -18,8 +18,8 @@ import (
 	"github.com/sojourn-run/sojourn/sandbox/internal/lockdown"
 )
 
-// closeInherited closes what the worker leaked above keep. What this process opened itself is marked close-on-exec; a
-// descriptor that came through exec is not.
+// closeInherited closes descriptors above keep that were inherited from the worker. Descriptors of this process are
+// marked close-on-exec; inherited ones are not.
 func closeInherited(keep int) {
 	entries, err := os.ReadDir("/proc/self/fd")
 	if err != nil { // no /proc: mark all, so that at least the executor gets none
@@ -45,14 +45,14 @@ func adopt() error {
 	return nil
 }
 
-// confine takes from this thread, and so from the executor, all ways to gain privileges and all that it has, and makes
-// it another user's.
+// confine drops all capabilities of this thread, and so of the executor, prevents it from gaining privileges, and
+// switches it to another user.
 func confine(user int) error {
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("no new privileges: %w", err)
 	}
 	for c := uintptr(0); c <= unix.CAP_LAST_CAP; c++ {
-		// Refused when this process may not, and then it has nothing to pass on.
+		// Fails if this process lacks CAP_SETPCAP; then it has no capabilities to pass on.
 		_ = unix.Prctl(unix.PR_CAPBSET_DROP, c, 0, 0, 0)
 	}
 	_ = unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0)
@@ -69,7 +69,7 @@ func confine(user int) error {
 	return nil
 }
 
-// become makes this thread, and no other one, a user's who is in no group but that of the same number.
+// become switches only this thread to a user, whose only group has the same number.
 func become(user int) error {
 	id := uintptr(user)
 	for _, call := range [][4]uintptr{
@@ -104,8 +104,8 @@ func asUser(user int, fn func()) {
 // maxThreads is RLIMIT_NPROC, which the kernel counts by user.
 const maxThreads = unix.RLIMIT_NPROC
 
-// killUser kills all processes of an executor's own user at once: none is born meanwhile, as may be while they are
-// looked for one by one.
+// killUser kills all processes of an executor's separate user in one system call, so that none can fork meanwhile, as
+// they could while they are killed one by one.
 func killUser(user int) {
 	if user <= 0 {
 		return
@@ -133,25 +133,25 @@ func sacrifice(pid, score int) {
 
 func dup(from, to int) error { return unix.Dup3(from, to, 0) }
 
-// tasks is how many processes and threads this machine has.
+// tasks returns the number of processes and threads on this machine.
 func tasks() int {
 	var info unix.Sysinfo_t
 	_ = unix.Sysinfo(&info)
 	return int(info.Procs)
 }
 
-// hasChildren says whether the kernel lists the children of a thread.
+// hasChildren reports whether the kernel provides /proc/PID/task/TID/children.
 var hasChildren = func() bool {
 	_, err := os.Stat("/proc/thread-self/children")
 	return err == nil
 }()
 
-// descendants returns the live processes under this one; the executor, if it lives, is among them. When there are more
-// than most it stops there; 0: all.
+// descendants returns the live processes under this process, including the executor. It stops once it has found more
+// than most; 0 means all.
 func descendants(_, most int) []int { return below(os.Getpid(), most) }
 
-// End kills a minder that no longer does its work, and everything under it: first those, as long as the minder is there
-// to be their parent. What they start meanwhile is found by looking again, a few times.
+// End kills a supervisor that does not react, and all its descendants. It kills the descendants first, while they still
+// have this ancestor, and repeats the search for processes that they create meanwhile.
 func End(minder int) {
 	for range 10 {
 		for _, pid := range below(minder, 0) {
@@ -207,7 +207,7 @@ func EndAll(dir string) {
 	}
 }
 
-// minds says whether a process is a minder of the worker with that folder.
+// minds reports whether a process is a supervisor of the worker with this folder.
 func minds(pid int, dir string) bool {
 	args, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
 	return err == nil && string(args) == Name+"\x00"+dir+"\x00"
@@ -242,7 +242,7 @@ func deadChildren() (dead []int) {
 	return dead
 }
 
-// belongs says whether a process that still runs was part of an executor.
+// belongs reports whether a live process was part of an executor.
 func belongs(pid int, scratch string, user int) bool {
 	dir := fmt.Sprintf("/proc/%d", pid)
 	if info, err := os.Stat(dir); err != nil {
@@ -256,7 +256,7 @@ func belongs(pid int, scratch string, user int) bool {
 	return hasHome(pid, scratch+"\x00")
 }
 
-// hasHome says whether a process was given a home that begins so.
+// hasHome reports whether the HOME of a process begins with a prefix.
 func hasHome(pid int, with string) bool {
 	environ, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
 	return err == nil && bytes.Contains(append([]byte{0}, environ...), []byte("\x00HOME="+with))
@@ -337,7 +337,7 @@ func look(pid int) (process, bool) {
 	if err != nil {
 		return process{}, false
 	}
-	// The name in parentheses may hold anything; after it come state and parent.
+	// The name in parentheses may contain any characters; state and parent follow it.
 	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
 	if len(fields) < 2 {
 		return process{}, false
@@ -346,7 +346,7 @@ func look(pid int) (process, bool) {
 	return process{fields[0], parent}, err == nil
 }
 
-// Stopped says whether a process was stopped by a signal.
+// Stopped reports whether a process was stopped by a signal.
 func Stopped(pid int) bool {
 	p, ok := look(pid)
 	return ok && p.state == "T"
@@ -371,8 +371,8 @@ func belowByParent(parent int) []int {
 	return all
 }
 
-// taken is what a process has of what is counted: bytes in memory, bytes of tables that say where those are, which are
-// not in memory to be shared and can be many more, and threads.
+// taken returns the resources of a process that are limited: resident memory, page tables, which are never shared and
+// can be larger, and threads.
 func taken(pid int) (u usage) {
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
@@ -414,8 +414,8 @@ func proportionalBytes(pid int) (int64, bool) {
 	return 0, false
 }
 
-// nameless is what files take that processes have open and that have no name any more, or never had one: in memory and
-// on disk. No walk of a folder finds them.
+// nameless returns the sizes of open files without a name, in memory and on disk. A walk of the folder does not find
+// them.
 func nameless(pids []int) (memory, disk int64) {
 	type file struct{ dev, ino uint64 }
 	seen := map[file]bool{}
@@ -445,7 +445,7 @@ func nameless(pids []int) (memory, disk int64) {
 	return memory, disk
 }
 
-// allocated is what a file takes on disk: a sparse file is not what it says it is.
+// allocated returns the size of a file on disk, which is smaller than its length for sparse files.
 func allocated(info fs.FileInfo) int64 {
 	if st, ok := info.Sys().(*syscall.Stat_t); ok {
 		return st.Blocks * 512

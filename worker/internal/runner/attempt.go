@@ -21,7 +21,7 @@ import (
 // One attempt of an activity passes through hooks, each of which adds one promise around the code: its lease,
 // its deadline, its session, its recovery. Their order matters, since each sees the outcome of those after it.
 
-// attempt is one attempt of one activity on its way through the hooks.
+// attempt is one attempt of an activity; the hooks process it.
 type attempt struct {
 	r         *Runner
 	task      *protocol.ActivityTask
@@ -42,13 +42,13 @@ type attempt struct {
 	log       zerolog.Logger
 }
 
-// call runs what is inside a hook.
+// call runs the next hook or the activity's code.
 type call func(ctx context.Context) (payload.Payload, error)
 
 // hook wraps a call; the first hook is the outermost.
 type hook func(a *attempt, next call) call
 
-// hooks are what stands around an activity's code, in this order: each sees the outcome of those after it.
+// hooks wrap an activity's code, outermost first: each hook receives the outcome of the inner ones.
 var hooks = []hook{logged, leased, deadlined, begun, inSession, recovering}
 
 // unavailable hands the task back: it never began.
@@ -56,8 +56,8 @@ type unavailable struct{ why string }
 
 func (e *unavailable) Error() string { return e.why }
 
-// activity runs one attempt and reports its outcome. It says whether the attempt's slot is kept for the activity that
-// follows.
+// activity runs one attempt and reports its outcome. It reports whether the attempt's slot stays reserved for the next
+// activity.
 func (r *Runner) activity(t *protocol.ActivityTask, came arrival) (kept bool) {
 	a := &attempt{
 		r: r, task: t, came: came, info: activity.InfoOf(t), lines: attemptLines{task: t},
@@ -88,7 +88,7 @@ func (r *Runner) activity(t *protocol.ActivityTask, came arrival) (kept bool) {
 	}
 	turn := r.then(a, &item)
 	until := r.leases.until(a.lease)
-	// A hand-back may come late and is of use still: it frees the task sooner than its lease does.
+	// A late return is still useful: it frees the task before its lease expires.
 	if item.Returned != "" {
 		until = later(until, time.Now().Add(handBackTime))
 	}
@@ -117,8 +117,7 @@ func (a *attempt) outcome(ctx context.Context, result payload.Payload, err error
 	item.Executor = a.executorLoss(err)
 	var dropped *session.DroppedError
 	switch {
-	// First of all: whatever the code returned, the task may be another worker's by now, and this one has no say
-	// in it.
+	// Checked first: if the lease is lost, another worker may have the task, so the outcome of this code is invalid.
 	case ended(cause):
 		return item, false
 	case err == nil && len(result.Blob) > payload.MaxBytes:
@@ -163,7 +162,7 @@ func (a *attempt) executorLoss(err error) *protocol.ExecutorLoss {
 	return loss
 }
 
-// passesOn says whether an error says nothing more than that its context ended.
+// passesOn reports whether an error only states that its context ended.
 func passesOn(ctx context.Context, err error) bool {
 	return ctx.Err() != nil &&
 		(errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Cause(ctx)))
@@ -190,7 +189,7 @@ func (a *attempt) failure(cause, err error) *protocol.Failure {
 	return activity.FailureOf(err)
 }
 
-// logged says what became of the attempt. It is the outermost hook, so a panic of any other ends here.
+// logged logs the result of the attempt. As the outermost hook it recovers panics of all other hooks.
 func logged(a *attempt, next call) call {
 	return func(ctx context.Context) (result payload.Payload, err error) {
 		began := time.Now()
@@ -217,7 +216,7 @@ func logged(a *attempt, next call) call {
 	}
 }
 
-// leased lets the code send heartbeats while the renewer renews the lease.
+// leased enables heartbeats of the code; the renewer renews the lease.
 func leased(a *attempt, next call) call {
 	return func(ctx context.Context) (payload.Payload, error) {
 		a.beats = newBeats(ctx, a)
@@ -236,7 +235,7 @@ type timeoutError struct {
 // timeout.
 func (e *timeoutError) Error() string { return "activity timed out: " + e.kind }
 
-// deadlineKind is the timeout that the attempt's deadline comes from: the earlier of two.
+// deadlineKind returns the timeout that ends the attempt first.
 func (a *attempt) deadlineKind() string {
 	d := a.task.Deadlines
 	if !d.ScheduleToClose.IsZero() && (d.StartToClose.IsZero() || d.ScheduleToClose.Before(d.StartToClose.Time)) {
@@ -280,10 +279,10 @@ func inSession(a *attempt, next call) call {
 	}
 }
 
-// runtime is what the code of an activity in this process reaches through its context.
+// runtime implements the functions that an activity's code in this process calls through its context.
 type runtime struct{ *attempt }
 
-// Info says which attempt runs.
+// Info returns the running attempt.
 func (r runtime) Info() activity.AttemptInfo { return r.info }
 
 // Session is the attempt's session, nil when it has none.
@@ -294,7 +293,7 @@ func (r runtime) Session() *activity.SessionInfo {
 	return &activity.SessionInfo{ID: r.session.ID, Epoch: r.session.Epoch, IsNew: r.task.Session.IsNew}
 }
 
-// State is what the session keeps in this process.
+// State returns the state of the session in this process.
 func (r runtime) State() *activity.State {
 	if r.session == nil {
 		return nil
@@ -303,7 +302,7 @@ func (r runtime) State() *activity.State {
 	return state
 }
 
-// Log takes a line.
+// Log adds a line to the activity's log.
 func (r runtime) Log(level, text string) {
 	r.line(sandbox.LogLine{Time: time.Now(), Level: level, Source: "log", Text: text})
 }

@@ -97,7 +97,7 @@ func (c *cache) settled(run string) {
 	delete(c.ahead, run)
 }
 
-// put caches a machine and the events after those that it has applied. It replaces another machine of the run.
+// put caches a machine with the events that it has not applied yet. It replaces another machine of the run.
 func (c *cache) put(run string, m *workflow.Machine, tail ...history.Event) {
 	for _, m := range c.replace(run, &kept{m, tail}) {
 		m.Close()

@@ -17,9 +17,9 @@ import (
 	"github.com/sojourn-run/sojourn/worker/activity"
 )
 
-// Where an activity runs is decided here, at each attempt: Go code in this process unless it is isolated, all other
-// code in an executor. What is missing to run it is no failure of the activity, so it goes back untried to a worker
-// that may have it.
+// Each attempt decides where its activity runs: Go code runs in this process unless it is isolated, other code in an
+// executor. If the worker cannot run it, this is no failure of the activity: the worker returns the task, and another
+// worker may run it.
 
 // execute runs the attempt's code: in this process, or in an executor when it is isolated or no Go code of this worker.
 func (a *attempt) execute(ctx context.Context) (payload.Payload, error) {
@@ -65,7 +65,7 @@ func (a *attempt) run(
 	return a.invoke(ctx, name, args)
 }
 
-// KeyRebuild marks a call to an executor as a rebuild, whose arguments are those of another activity.
+// KeyRebuild marks a call to an executor as a rebuild. Its arguments are those of the activity that needs the state.
 const KeyRebuild = "rebuild"
 
 // invoke runs an activity in an executor.
@@ -130,8 +130,7 @@ func (a *attempt) invoke(ctx context.Context, name string, args payload.Payload)
 		if why, _ := lacksPackages(err); why == "" && back.Tries() == 0 {
 			a.log.Warn().Err(err).Msg("failed to start an executor; retrying")
 		}
-		// The call never began. Handing it back at once would bring it here again at once, as long as all executors are
-		// taken.
+		// The call never began. An immediate return would bring the task back at once while all executors are busy.
 		t := time.NewTimer(back.Next())
 		select {
 		case <-t.C:
@@ -184,19 +183,19 @@ func codeBegan(err error) bool {
 	return !isUnavailable(err)
 }
 
-// isUnavailable says that no executor could be had.
+// isUnavailable reports that no executor was available.
 func isUnavailable(err error) bool {
 	var e *sandbox.Error
 	return errors.As(err, &e) && e.Type == sandbox.Unavailable
 }
 
-// line takes what the code logged or printed.
+// line adds a line of the code's log or output.
 func (a *attempt) line(l sandbox.LogLine) {
 	a.r.lines.add(&a.lines, l)
 	a.log.Info().Str("source", l.Source).Str("level_of_line", l.Level).Msg(l.Text)
 }
 
-// executorError sorts an error of an executor: lost state is what a recovery policy reacts to, and a call that found no
+// executorError classifies an error of an executor: lost state triggers the recovery policy, and a call without an
 // executor never began.
 func (a *attempt) executorError(err error) error {
 	var ended *sandbox.ExecutorEnded

@@ -114,7 +114,7 @@ func (l *loop) run() {
 	}
 }
 
-// once is one poll; it returns how long to wait before the next.
+// once makes one poll and returns the pause before the next.
 func (l *loop) once(got share) time.Duration {
 	req := l.r.request(got)
 	if l.r.opt.PollIDs {
@@ -139,7 +139,7 @@ func (l *loop) once(got share) time.Duration {
 	}
 	if err != nil {
 		l.r.slots.polled(l.kinds, got)
-		// The end of a connection is one line, which the link writes, not one for each poll that was open.
+		// The link logs the end of a connection once; the open polls do not log it again.
 		if l.r.pollCtx.Err() == nil && !errors.Is(err, link.ErrNotConnected) && !errors.Is(err, link.ErrConnectionEnded) {
 			l.r.log.Warn().Err(err).Msg("poll failed")
 		}
@@ -155,11 +155,11 @@ func (l *loop) once(got share) time.Duration {
 		l.back.Reset()
 		return pause
 	}
-	// An answer without tasks that came at once would otherwise make a loop that asks as fast as the network goes.
+	// An immediate response without tasks must not cause a loop without pauses.
 	return max(pause, l.back.Next())
 }
 
-// request is a poll for as many tasks as slots were taken.
+// request returns a poll for as many tasks as slots were reserved.
 func (r *Runner) request(got share) protocol.PollRequest {
 	req := protocol.PollRequest{
 		WorkerID: r.opt.WorkerID, Queues: r.opt.Queues, Free: map[protocol.TaskKind]int{}, Max: got.total(),
@@ -176,8 +176,7 @@ func (r *Runner) request(got share) protocol.PollRequest {
 	return req
 }
 
-// accept runs what a poll that was sent at that time brought, on the slots that were taken for it, and returns the
-// slots that are left.
+// accept runs the tasks of a poll that was sent at the given time on its reserved slots, and returns the unused slots.
 func (r *Runner) accept(a protocol.PollAnswer, got share, sent time.Time) share {
 	came := r.leases.arrived(sent, a.StoreTime)
 	left := share{}
@@ -198,12 +197,11 @@ func (r *Runner) accept(a protocol.PollAnswer, got share, sent time.Time) share 
 	return left
 }
 
-// stuckAfter is how long a loop may go without coming round.
+// stuckAfter is the maximum duration of one iteration of a loop.
 const stuckAfter = 180 * time.Second
 
-// Alive is an error when a loop that has slots to fill has not come round for three minutes: the worker then
-// looks healthy and does nothing. It is an error as well while the code of a run loops without a call of
-// package workflow, since that takes a core until the process ends.
+// Alive returns an error if a loop with free slots has made no iteration for three minutes. It also returns an error
+// while workflow code loops outside package workflow, since that occupies a processor until the process ends.
 func (r *Runner) Alive() error {
 	if run, n := r.loose.some(); n > 0 {
 		return fmt.Errorf(

@@ -14,13 +14,12 @@ import (
 	"github.com/sojourn-run/sojourn/worker/session"
 )
 
-// Everything here counts from when a renewal was sent, never from when its answer came. The app begins the lease
-// somewhere between the two, so the earlier time is the one that cannot be wrong: this side gives up before the
-// app gives the task away.
+// Leases are counted from the time when their renewal was sent, not from the response. The app starts the lease in
+// between, so the worker's lease expires before the app's.
 
-// leaseRenewer keeps the leases of attempts and workflow tasks alive: one heartbeat renews all that are due. An
-// attempt whose lease could not be renewed in time is ended here, before the app gives its task to another
-// worker; otherwise both would run.
+// leaseRenewer renews the leases of attempts and workflow tasks; one heartbeat renews all leases that are due. It ends
+// attempts whose lease could not be renewed in time before the app dispatches their tasks to other workers; otherwise
+// both would run.
 type leaseRenewer struct {
 	length, interval, margin time.Duration
 	beat                     func() // asks for a heartbeat soon
@@ -34,7 +33,7 @@ type leaseRenewer struct {
 	read   time.Time         // and when that answer was read
 }
 
-// lease is one delivery's, as far as this side knows.
+// lease is the lease of one delivery as known to this worker.
 type lease struct {
 	task    protocol.HeartbeatRequest
 	session *protocol.SessionAffinity // of an attempt in one
@@ -68,7 +67,7 @@ func newLeaseRenewer(length, buffer time.Duration, beat func()) *leaseRenewer {
 	}
 }
 
-// hold keeps the lease of an attempt that arrived in this way, until release.
+// hold renews the lease of an attempt until release.
 func (k *leaseRenewer) hold(t *protocol.ActivityTask, came arrival, cancel context.CancelCauseFunc) *lease {
 	h := protocol.HeartbeatRequest{
 		Kind: protocol.KindActivity, TaskID: t.TaskID, Owner: t.LeaseOwner, AttemptID: t.AttemptID,
@@ -79,14 +78,14 @@ func (k *leaseRenewer) hold(t *protocol.ActivityTask, came arrival, cancel conte
 	return k.keep(&lease{task: h, session: t.Session, cancel: cancel}, came, t.LeaseExpiresAt)
 }
 
-// holdFlow is hold for a workflow task, whose code cannot be ended from outside. At its end, over says whether
-// it was still this worker's.
+// holdFlow is hold for a workflow task, whose code cannot be cancelled. Afterwards, over reports whether the lease was
+// lost.
 func (k *leaseRenewer) holdFlow(t *protocol.WorkflowTask, came arrival) *lease {
 	h := protocol.HeartbeatRequest{Kind: protocol.KindWorkflow, TaskID: t.TaskID, Owner: t.LeaseOwner, Attempt: t.Attempt}
 	return k.keep(&lease{task: h, cancel: func(error) {}}, came, t.LeaseExpiresAt)
 }
 
-// keep keeps a lease, which ends at that time of the store, until release.
+// keep renews a lease that expires at end, by the store's clock, until release.
 func (k *leaseRenewer) keep(l *lease, came arrival, end history.Time) *lease {
 	l.renewed, l.known = came.rests(end, k.length), came.known
 	if s := l.session; s != nil {
@@ -108,13 +107,13 @@ func (k *leaseRenewer) keep(l *lease, came arrival, end history.Time) *lease {
 func (k *leaseRenewer) release(l *lease) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	// A delivery may be held anew under the same key by now; that one is not to be taken out.
+	// A newer delivery under the same key must stay.
 	if key := keyOf(l.task); k.leases[key] == l {
 		delete(k.leases, key)
 	}
 }
 
-// over says whether the lease was lost.
+// over reports whether the lease was lost.
 func (k *leaseRenewer) over(l *lease) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -195,8 +194,8 @@ func (k *leaseRenewer) all() (renew []protocol.HeartbeatRequest) {
 	return renew
 }
 
-// renewed takes the app's answers to what due gave for a heartbeat sent at sent, made at store by the store's time if
-// they say so.
+// renewed processes the app's responses to the renewals of due. They were sent at sent and made at store, by the
+// store's clock, if known.
 func (k *leaseRenewer) renewed(
 	sent, store time.Time, asked []protocol.HeartbeatRequest, answers []protocol.HeartbeatAnswer, err error,
 	sessions *session.Sessions,
@@ -223,8 +222,8 @@ func (k *leaseRenewer) renewed(
 		a, ok := by[key]
 		switch {
 		case err != nil || !ok || !a.Renewed && a.CanContinue:
-			// No answer about this one, or the app's store is away. The lease runs on from its last renewal, and
-			// the next try comes soon, since there may be time for several.
+			// No response for this lease, or the store is unavailable. The lease expires as of its last renewal. The
+			// retry comes soon, since there may be time for several.
 			l.notBefore = time.Now().Add(min(time.Second, k.interval/4))
 		case !a.Renewed:
 			l.over = true
@@ -271,7 +270,7 @@ type holdings struct{ r *Runner }
 
 var _ link.Holdings = holdings{}
 
-// Holdings is what this worker holds, for the heartbeat that renews it.
+// Holdings returns the leases and sessions that heartbeats renew.
 func (r *Runner) Holdings() link.Holdings { return holdings{r} }
 
 func (h holdings) Due(now time.Time) ([]protocol.HeartbeatRequest, []protocol.SessionRenewal, time.Time) {

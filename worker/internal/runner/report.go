@@ -38,10 +38,11 @@ type entry struct {
 	workflowID string // for log lines; empty: the outcome has no commands
 }
 
-// report sends outcomes. A task's slot is free once its outcome is queued here. The queue is bounded, so that
-// an app which does not answer stops the worker and does not fill its memory. Outcomes that wait while all
-// senders are busy go together in one call. A call is answered when the last of its outcomes is stored, and the app
-// stores those of fairness classes in turn: so a class that has little to tell does not go with one that has much.
+// report sends outcomes. A task's slot is free once its outcome is queued. The queue is bounded, so that an app that
+// does not respond stops the worker instead of filling its memory. Outcomes that wait while all senders are busy share
+// one call. The app responds when the last outcome of a call is stored, and it stores fairness classes in turn.
+// Therefore a call contains outcomes of one class only, so that a class with few outcomes does not wait for a class
+// with many.
 type report struct {
 	r *Runner
 
@@ -124,7 +125,7 @@ func (p *report) nudge() {
 	p.changed = make(chan struct{})
 }
 
-// next takes what goes into one call; nothing ends the sender.
+// next removes the outcomes of one call from the queue; an empty result ends the sender.
 func (p *report) next(l *line) []entry {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -176,7 +177,7 @@ func sizeOfAll(commands []protocol.Command) (n int) {
 	return n
 }
 
-// send is one sender of a line: it lives while there is something to send.
+// send is one sender of a queue. It ends when the queue is empty.
 func (p *report) send(l *line) {
 	for {
 		batch := p.next(l)
@@ -191,8 +192,8 @@ func (p *report) send(l *line) {
 	}
 }
 
-// deliver sends a batch until the app has answered or the batch is of no use any more. The app gives a repeated
-// outcome its first answer, so it is safe to send again whenever an answer was lost.
+// deliver sends a batch until the app has responded or all its outcomes have expired. The app answers a repeated
+// outcome with the first response, so repeating is safe after a lost response.
 func (p *report) deliver(batch []entry) {
 	back := retry.Backoff{Min: 100 * time.Millisecond, Max: 5 * time.Second}
 	poll := true
@@ -284,7 +285,7 @@ func large(err error) bool {
 	return errors.Is(err, socketio.ErrPayloadTooLarge) || protocol.ReasonOf(err) == protocol.ReasonPayloadTooLarge
 }
 
-// drop gives up an outcome.
+// drop discards an outcome.
 func (p *report) drop(e entry, why string) {
 	e.turn.settleTurn(nil, time.Time{})
 	p.r.dropped(e.item, why)
@@ -297,15 +298,15 @@ func (e entry) without() entry {
 	return e
 }
 
-// once is one call, with the poll that goes along. It returns the places of outcomes that the app could not
-// store: nothing was decided about them, so they are sent again.
+// once makes one call with an optional poll. It returns the indexes of outcomes that the app could not store, which are
+// sent again.
 func (p *report) once(batch []entry, req protocol.CompleteRequest, got share) (again []int, err error) {
 	// Not the runner's life: outcomes of a worker that stops are still worth telling, until close.
 	ctx, cancel := context.WithTimeout(p.r.pollCtx, time.Minute)
 	defer cancel()
 	sent := time.Now()
 	a, err := p.r.opt.Link.Complete(ctx, req)
-	// The tasks that came along begin first; what became of the outcomes is looked at behind them.
+	// Start the received tasks first, then process the results of the outcomes.
 	if got != nil {
 		if err == nil && a.Next != nil {
 			got = p.r.accept(*a.Next, got, sent)
@@ -360,7 +361,7 @@ func (p *report) flush(ctx context.Context) error {
 	}
 }
 
-// close drops what was not sent and waits for the senders, whose calls end with the runner's poll context.
+// close discards unsent outcomes and waits for the senders, whose calls end with the runner's poll context.
 func (p *report) close() {
 	p.mu.Lock()
 	p.closed = true
@@ -387,7 +388,7 @@ func (r *Runner) answered(item protocol.CompleteItem, a protocol.CompleteAnswer)
 		return
 	}
 	if item.Kind == protocol.KindWorkflow {
-		// What the machine believes to have done did not happen.
+		// The commands in the machine were not recorded.
 		r.cache.drop(runOf(item.TaskID))
 	}
 	r.dropped(item, string(a.Error.Reason)+": "+a.Error.Message)
@@ -465,7 +466,7 @@ func refusesContent(err error) bool {
 	}
 }
 
-// dropped logs an outcome that counts for nothing.
+// dropped logs an outcome that the app rejected.
 func (r *Runner) dropped(item protocol.CompleteItem, why string) {
 	r.opt.Link.Forget(item)
 	r.log.Warn().Str("task_id", item.TaskID).Str("attempt", item.AttemptID).Str("kind", string(item.Kind)).Str("why", why).

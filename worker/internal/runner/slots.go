@@ -8,10 +8,10 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// A worker asks only for what it can run at once: a task that waited here for a slot would be leased, and kept
-// from every other worker, for nothing.
+// A worker polls only for tasks that it can run at once: a task that waited here for a slot would be leased, and no
+// other worker could run it.
 
-// errClosed says that no slots are given out any more.
+// errClosed reports that no more slots are available because the runner stops.
 var errClosed = errors.New("runner is stopping")
 
 type share map[protocol.TaskKind]int
@@ -49,7 +49,7 @@ func newSlots(size share, pollers share) *slots {
 	return s
 }
 
-// acquire waits until some of these kinds are free and takes a fair share of them for one poll.
+// acquire waits until slots of these kinds are free and reserves a fair share of them for one poll.
 func (s *slots) acquire(ctx context.Context, kinds []protocol.TaskKind) (share, error) {
 	for {
 		s.mu.Lock()
@@ -83,7 +83,7 @@ func (s *slots) acquire(ctx context.Context, kinds []protocol.TaskKind) (share, 
 	}
 }
 
-// some says whether a slot for work is free; mu is held.
+// some reports whether a slot for tasks is free. The caller must hold mu.
 func (s *slots) some() bool {
 	return s.free[protocol.KindWorkflow] > 0 || s.free[protocol.KindActivity] > 0
 }
@@ -129,19 +129,18 @@ func (s *slots) give(rest share) {
 
 func (s *slots) release(k protocol.TaskKind, n int) { s.give(share{k: n}) }
 
-// resize changes how many of a kind may run at once. What runs beyond a smaller number ends as it would have.
+// resize changes the number of slots of a kind. Running tasks above a smaller number finish.
 func (s *slots) resize(k protocol.TaskKind, n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	// This may fall below zero while more is running than there are slots now: nothing new begins until enough has
-	// ended.
+	// This may fall below zero while more tasks run than there are slots. No task starts until enough have ended.
 	s.free[k] += n - s.size[k]
 	s.size[k] = n
 	close(s.changed)
 	s.changed = make(chan struct{})
 }
 
-// close gives nothing out any more.
+// close stops handing out slots.
 func (s *slots) close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -151,7 +150,7 @@ func (s *slots) close() {
 	}
 }
 
-// busy is how many of each kind are taken, those of polls under way included.
+// busy returns the numbers of used slots, including those of polls in progress.
 func (s *slots) busy() (workflows, activities int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -159,7 +158,7 @@ func (s *slots) busy() (workflows, activities int) {
 		s.size[protocol.KindActivity] - s.free[protocol.KindActivity]
 }
 
-// owe takes slots that are not there: the next ones to become free pay for them.
+// owe reserves slots that are not free yet; the next slots that become free settle the debt.
 func (s *slots) owe(k protocol.TaskKind, n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
