@@ -18,10 +18,10 @@ import (
 	"github.com/sojourn-run/sojourn/sandbox/internal/supervisor"
 )
 
-// errGone says that an executor ended before a call could begin in it.
+// errGone reports that an executor ended before a call could begin in it.
 var errGone = errors.New("the executor has exited")
 
-// executor is one process that handlers run in, from its start to its end.
+// executor is one process that runs handlers, from its start to its end.
 type executor struct {
 	id      string
 	scratch string
@@ -80,7 +80,7 @@ type executor struct {
 	forced   *time.Timer // ends what the minder does not, after a kill
 }
 
-// launch starts an executor and waits until it is ready to take calls.
+// launch starts an executor and waits until it accepts calls.
 func launch(
 	l *language, o Options, u *user, g *cgroup.Group, id, scratch string,
 	onGrown func(), onEnd func(*executor, ending),
@@ -165,7 +165,7 @@ func launch(
 	}
 }
 
-// run follows the process to its end: frames, facts and output until each stops, then what it all meant.
+// run processes frames, facts and output of the process until each ends, and then determines the ending.
 func (ex *executor) run() {
 	var printing sync.WaitGroup
 	printing.Go(ex.stdout.run)
@@ -173,7 +173,7 @@ func (ex *executor) run() {
 	last := make(chan supervisor.Fact, 1)
 	go ex.follow(last)
 
-	// Malformed is the executor's doing; every other error is how the end of the process looks from here.
+	// The executor causes malformed frames; every other error is a consequence of the end of the process.
 	if err := ex.readAll(); errors.Is(err, frame.ErrMalformed) {
 		ex.kill(ending{cause: CauseProtocolError, kind: ProtocolError, message: err.Error()})
 	}
@@ -348,7 +348,7 @@ func (ex *executor) call(id string) *call {
 	return ex.calls[id]
 }
 
-// endCall ends a call by its result or error. What was printed before it is taken first.
+// endCall ends a call with its result or error. It first logs the output that was printed before.
 func (ex *executor) endCall(f *frame.Frame) bool {
 	c := ex.call(f.ID)
 	if c == nil {
@@ -395,7 +395,7 @@ func (ex *executor) failed(h frame.Header) error {
 	return e
 }
 
-// printed gives a line of output to the call that most likely wrote it: the one that began last.
+// printed assigns a line of output to the call that most likely wrote it: the latest call.
 func (ex *executor) printed(level, source string, text []byte) {
 	ex.mu.Lock()
 	var c *call
@@ -414,7 +414,7 @@ func (ex *executor) printed(level, source string, text []byte) {
 // ones are written from where they are.
 const copiedBody = 8 << 10
 
-// send writes one frame. It gives up on an executor that does not read.
+// send writes one frame. It times out if the executor does not read.
 func (ex *executor) send(f frame.Frame) error { return ex.sendFrame(&f) }
 
 // sendFrame is send for a frame that the caller has already allocated; a frame header is too large to copy.
@@ -451,7 +451,7 @@ func (ex *executor) doomed(why ending) {
 	}
 }
 
-// expectFacts sets until when the minder has to say something: while a call runs, it does so every second.
+// expectFacts sets the deadline for the next message of the supervisor, which sends one every second while a call runs.
 func (ex *executor) expectFacts() {
 	ex.mu.Lock()
 	defer ex.mu.Unlock()
@@ -464,8 +464,8 @@ func (ex *executor) expectFacts() {
 	}
 }
 
-// kill ends the executor and everything it started. It does not wait: done tells. The minder does it; when that was
-// stopped by what it watches, it is done here.
+// kill ends the executor and its descendants without waiting; done is closed afterwards. The supervisor kills them. If
+// the supervisor was stopped by the code it watches, the worker kills them.
 func (ex *executor) kill(why ending) {
 	ex.doomed(why)
 	ex.proc.order(supervisor.OrderKill)
@@ -507,7 +507,7 @@ func (ex *executor) aside(fn func()) {
 	}
 }
 
-// fellIdle lets the minder look less often.
+// fellIdle lets the supervisor check less often.
 func (ex *executor) fellIdle() {
 	ex.mu.Lock()
 	defer ex.mu.Unlock()
@@ -553,7 +553,7 @@ func (ex *executor) close(ctx context.Context, why ending) {
 	<-ex.done
 }
 
-// alone says whether the executor has no descendants.
+// alone reports whether the executor has no descendants.
 func (ex *executor) alone() bool {
 	select {
 	case <-ex.counts: // of a question given up on

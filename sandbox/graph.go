@@ -18,11 +18,12 @@ import (
 // ignored.
 const maxGraph = 500
 
-// maxVersions is how many bytes the names of a handler's files may have, of the 64 KiB of a frame's header.
+// maxVersions is the maximum total length of the names of a handler's files in bytes, out of 64 KiB of a frame's
+// header.
 const maxVersions = 48 << 10
 
-// graph is a handler's file with those of its folder that it imports, directly or through others. What packages
-// bring is not part of it, but which of them are asked for is.
+// graph consists of a handler's file and the files of its folder that it imports, directly or indirectly. It lists
+// imported packages but not their files.
 type graph struct {
 	entry  string
 	code   []byte               // of the entry; of TypeScript all of it as one module
@@ -31,15 +32,15 @@ type graph struct {
 	to     map[string][]string  // what each imports
 	stamps map[string]fileStamp // what each looked like when it was read
 	absent []string             // paths at which an import would be found, and is not
-	// what the handler's folder says of the packages that handlers of its runtime need
+	// packages that the handler's folder requires for handlers of its runtime
 	packages manifest
 	seen     []seen // stamps, ready to be compared; nil until first asked for
-	// the folders in which one of absent would appear, as far as that is known: most imports of a handler are of what
-	// comes with its runtime, and a call is not to look for each of them
+	// folders in which a file of absent could appear, if known: most imports of a handler are modules of its runtime,
+	// and a call should not search for each of them
 	folders []seen
 }
 
-// fileStamp tells whether a file was changed since.
+// fileStamp detects changes of a file.
 type fileStamp struct {
 	size    int64
 	changed int64 // in nanoseconds
@@ -55,13 +56,13 @@ func stampAt(path string) (fileStamp, bool) {
 	return stampOf(info), true
 }
 
-// seen is a file or folder as it was when it was looked at.
+// seen is the state of a file or folder when it was last checked.
 type seen struct {
 	place place
 	stamp fileStamp
 }
 
-// stands says that all are as they were seen.
+// stands reports whether all are unchanged.
 func stands(all []seen) bool {
 	for i := range all {
 		if now, there := all[i].place.look(); !there || now != all[i].stamp {
@@ -86,9 +87,9 @@ func trace(root, path, runtime string) (*graph, error) {
 	return g, nil
 }
 
-// asksForFresh finds what a file exports to have a new executor for each call: `export const fresh = true`, as
-// compilers write it also, or `fresh = True`. It is read, not run: nothing of the handler runs before its executor is
-// chosen.
+// asksForFresh matches an export that requests a new executor for each call: `export const fresh = true`, also in the
+// form that compilers write, or `fresh = True`. The file is read and not run, because the executor is chosen before
+// code of the handler runs.
 var asksForFresh = regexp.MustCompile(
 	`(?m)^(?:export\s+)?(?:const|let|var)\s+fresh\s*=\s*true\b|^(?:module\.)?exports\.fresh\s*=\s*true\b|` +
 		`^fresh\s*(?::\s*bool\s*)?=\s*True\b`,
@@ -148,11 +149,12 @@ func (g *graph) fresh() bool {
 	return !slices.ContainsFunc(g.absent, isFile)
 }
 
-// settling is how long after a change of a folder another one may leave its time as it is: clocks of file systems tick.
+// settling is the time after a change of a folder within which another change may not alter its modification time,
+// because file systems have coarse clocks.
 const settling = 50 * time.Millisecond
 
-// noteFolders notes the folders in which what is absent would appear, before it is looked for; none if one of them
-// has just been changed.
+// noteFolders records the folders in which absent files could appear, before it searches for them; none if a folder was
+// changed just now.
 func (g *graph) noteFolders() {
 	g.folders = []seen{}
 	noted := map[string]bool{}
@@ -223,8 +225,8 @@ func (g *graph) versions() map[string]string {
 	return all
 }
 
-// importsOf are the files that a file imports by its text, and where imports would lead that are not there. root is
-// the folder of the handler: Python looks there for what it imports.
+// importsOf returns the files that a file's code imports, and the paths where imports would resolve but no file exists.
+// root is the folder of the handler, from which Python resolves imports.
 func importsOf(root, path, runtime string, code []byte) (found, absent []string) {
 	add := func(candidates ...string) {
 		for i, c := range candidates {

@@ -8,7 +8,7 @@ import (
 	"github.com/sojourn-run/sojourn/sandbox/internal/supervisor"
 )
 
-// Level says how far an executor is kept from the rest of the machine.
+// Level is the degree of isolation of an executor from the machine.
 type Level string
 
 // The levels, weakest first.
@@ -19,15 +19,15 @@ const (
 	LevelConfined Level = "confined"
 )
 
-// FloorAuto is a least level: confined where the kernel can hold it, and nothing elsewhere.
+// FloorAuto is a minimum level: confined if the kernel supports it, otherwise none.
 const FloorAuto Level = "auto"
 
 var rungs = map[Level]int{LevelNone: 0, LevelProcess: 1, LevelConfined: 2}
 
-// AtLeast says whether l is no weaker than other.
+// AtLeast reports whether l is at least as strong as other.
 func (l Level) AtLeast(other Level) bool { return rungs[l] >= rungs[other] }
 
-// Report is what the isolation of a worker really holds, for its log, its registration and the dashboard.
+// Report describes the verified isolation of a worker, for its log, its registration and the dashboard.
 type Report struct {
 	Level         Level  `json:"level"`
 	Reason        string `json:"reason,omitempty"` // why it is not a stronger one
@@ -35,11 +35,10 @@ type Report struct {
 	LandlockABI   int    `json:"landlock_abi"` // what the kernel offers; 0 for nothing
 	// whether signals and abstract sockets of other processes are out of reach
 	Signals bool `json:"signals"`
-	// what code in an executor could still do, in words, as it was found by trying
+	// remaining abilities of code in an executor, as sentences, found by probes
 	Missing []string `json:"missing"`
 
-	// What ended, stopped or counted, when it was tried, a program that takes too much: cgroup2, cgroup1, watchdog or
-	// none.
+	// Mechanisms that ended, stopped or counted a probe that exceeded the limit: cgroup2, cgroup1, watchdog or none.
 	Memory    string `json:"memory"`
 	Processes string `json:"processes"`
 	CPU       string `json:"cpu"`
@@ -51,7 +50,7 @@ type Report struct {
 	Runtimes map[string]string `json:"runtimes"`            // program of each runtime there is
 }
 
-// egress is what code reaches of the network, and what holds it to that.
+// egress describes the network access of code and the mechanism that limits it.
 func (r Report) egress() string {
 	if r.EgressBy == "" {
 		return string(r.Egress)
@@ -59,7 +58,7 @@ func (r Report) egress() string {
 	return string(r.Egress) + " by " + r.EgressBy
 }
 
-// loose says, in words, what the kernel does not hold executors to.
+// loose describes the limits that the kernel does not enforce.
 func (r Report) loose() []string {
 	why := ""
 	if r.Cgroup != "" {
@@ -84,7 +83,7 @@ func (r Report) loose() []string {
 	return []string{strings.Join(all, "; ") + why}
 }
 
-// Limits says what holds executors to their limits, in one line.
+// Limits describes the mechanisms that enforce limits, in one line.
 func (r Report) Limits() string {
 	text := fmt.Sprintf("memory by %s, processes by %s, processor time by %s, disk by %s", r.Memory, r.Processes, r.CPU, r.Disk)
 	if r.Cgroup != "" {
@@ -93,7 +92,7 @@ func (r Report) Limits() string {
 	return text
 }
 
-// String is the level with what code reaches of the network, and how much is missing, in one line.
+// String returns the level, the network access and the number of missing protections in one line.
 func (r Report) String() string {
 	text := string(r.Level) + ", egress " + r.egress()
 	switch n := len(r.Missing); n {
@@ -106,8 +105,7 @@ func (r Report) String() string {
 	}
 }
 
-// Capabilities are the strings a worker offers: its level, every weaker one that code may be content with, and what
-// holds next to it.
+// Capabilities returns the worker's capabilities: its level, all weaker levels, and additional protections.
 func (r Report) Capabilities() []string {
 	var all []string
 	for _, l := range []Level{LevelProcess, LevelConfined} {

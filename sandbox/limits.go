@@ -18,7 +18,7 @@ import (
 	"github.com/sojourn-run/sojourn/sandbox/internal/supervisor"
 )
 
-// What a prober takes too much of, to see who keeps it from that.
+// Resources that a probe exceeds, to find the mechanism that limits them.
 const (
 	takeProcesses = "processes"
 	takeMemory    = "memory"
@@ -37,7 +37,7 @@ const (
 
 const heldByNone = "none"
 
-// held is what keeps executors to their limits.
+// held lists the mechanisms that enforce the limits of executors.
 type held struct{ memory, processes, cpu, disk string }
 
 // groupsOf are the control groups that executors can have; nil, and why, when they cannot.
@@ -51,7 +51,7 @@ func groupsOf(o Options) (*cgroup.Tree, error) {
 	return nil, fmt.Errorf("%q is neither %s nor %s", o.Cgroup, CgroupAuto, CgroupNone)
 }
 
-// group is what a control group can hold of it.
+// group returns the limits that a control group can enforce.
 func (l Limits) group() cgroup.Limits {
 	return cgroup.Limits{Memory: l.Memory, Threads: l.Threads, Processors: l.Processors}
 }
@@ -136,7 +136,7 @@ func (p *Pool) limited() (h held, err error) {
 	return h, all.Wait()
 }
 
-// taker is a prober that takes too much, and what is found of it.
+// taker is a probe that exceeds limits, and its results.
 type taker struct {
 	pool    *Pool
 	found   *held
@@ -208,7 +208,7 @@ func (t *taker) start(takes []string) (err error) {
 			t.facts <- f
 		}
 	}()
-	// What it takes of a folder it has taken then.
+	// The probe has filled its folder when it responds.
 	if _, err = bufio.NewReader(t.proc.control).ReadBytes('\n'); err != nil {
 		for f := range t.facts { // says more than that there was no answer
 			if f.Error != "" {
@@ -219,7 +219,7 @@ func (t *taker) start(takes []string) (err error) {
 	return err
 }
 
-// reached says by what group the prober is held to its share of something; empty as long as it is not.
+// reached returns the kind of group that limits the probe's use of a resource; empty as long as no limit was reached.
 func (t *taker) reached(take string) string {
 	memory, processes, cpu := t.group.Holds()
 	if n, ok := t.group.Use(); take == takeMemory && ok && n >= countedMemory {
@@ -268,7 +268,7 @@ func (t *taker) until(take string, ask func(take string) string) error {
 	}
 }
 
-// endProber ends the prober and leaves nothing of it.
+// endProber ends the probe and removes its files.
 func (t *taker) endProber() {
 	if t.proc != nil {
 		t.proc.order(supervisor.OrderKill)
@@ -286,7 +286,8 @@ func (t *taker) endProber() {
 	t.user.give()
 }
 
-// takeAll is the life of a prober that takes too much; of what a group only has to count less.
+// takeAll is the main function of a probe that exceeds limits. It uses less of resources that a group only has to
+// count.
 func takeAll(takes []string, control *os.File) {
 	dir, _ := os.Getwd()
 	var all [][]byte

@@ -10,23 +10,23 @@ import (
 	"github.com/sojourn-run/sojourn/sandbox/internal/lockdown"
 )
 
-// Egress says what of the network code in executors reaches.
+// Egress is the network access of code in executors.
 type Egress string
 
-// What there is.
+// Values of Egress.
 const (
 	EgressNone     Egress = "none"     // nothing
 	EgressFiltered Egress = "filtered" // public addresses and those on a list, through a proxy of the worker's
 	EgressOpen     Egress = "open"     // all that the worker does
 )
 
-// What holds executors to it.
+// Mechanisms that enforce egress.
 const (
 	byLandlock = "landlock" // connections of TCP to the proxy's port, and no other network
 	bySeccomp  = "seccomp"  // no sockets of the network; the proxy is at a Unix socket, which the shims use
 )
 
-// way is how executors are kept to an egress.
+// way is a mechanism that enforces an egress.
 type way struct {
 	egress Egress
 	by     string // empty when nothing has to
@@ -59,7 +59,7 @@ func (w way) onto(r *lockdown.Rules, port int) {
 	}
 }
 
-// enclosed finds the first way that holds, and what a prober found behind a wall with it.
+// enclosed returns the first mechanism that a probe verified, and the outcome of that probe.
 func (p *Pool) enclosed(offered lockdown.Kernel) (way, outcome, error) {
 	var failed error
 	for _, w := range p.opt.ways(offered) {
@@ -102,10 +102,10 @@ func (p *Pool) serve(w way) error {
 	return nil
 }
 
-// maxSocketPath is how long the name of a Unix socket may be.
+// maxSocketPath is the maximum length of the path of a Unix socket.
 const maxSocketPath = 100
 
-// socketPath is where the proxy's socket goes: into the pool's folder, unless that has too long a name.
+// socketPath returns the path of the proxy's socket: in the pool's folder, unless that path is too long.
 func (p *Pool) socketPath() (network, path string, err error) {
 	if path = filepath.Join(p.dir, "egress"); len(path) <= maxSocketPath {
 		return "unix", path, nil
@@ -116,8 +116,8 @@ func (p *Pool) socketPath() (network, path string, err error) {
 	return "unix", filepath.Join(p.socketDir, "egress"), os.Chmod(p.socketDir, 0o711) //nolint:gosec // for other users
 }
 
-// wayOut is the environment of an executor with that pass. What the proxy carries is decided by the proxy, so that
-// nothing is an exception from it.
+// wayOut returns the proxy variables of an executor with that pass. The proxy decides about all connections, so
+// NO_PROXY is empty.
 func wayOut(proxy *egress.Proxy, pass *egress.Pass) []string {
 	var env []string
 	for _, name := range []string{"HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"} {

@@ -24,8 +24,8 @@ import (
 // ErrTooWeak is wrapped by NewPool when the isolation this machine holds is under the least that was asked for.
 var ErrTooWeak = errors.New("isolation is too weak")
 
-// Pool keeps executors: one per session and runtime, some for calls outside sessions, and a few that are booted and
-// wait. It is safe for concurrent use.
+// Pool manages executors: one per session and runtime, some for calls outside sessions, and a few prepared ones. It is
+// safe for concurrent use.
 type Pool struct {
 	opt       Options
 	report    Report
@@ -185,7 +185,7 @@ func (p *Pool) claimDir() error {
 	return nil
 }
 
-// sweep removes the folders of pools that are gone, and what still runs of them.
+// sweep removes the folders of pools whose workers ended, and kills their remaining processes.
 func sweep(base string) error {
 	old, err := os.ReadDir(base)
 	if err != nil {
@@ -217,7 +217,7 @@ func (p *Pool) sweepLater() {
 	}
 }
 
-// openFolder is one through which every user gets, best on a disk.
+// openFolder returns a folder that all users can enter, preferably on a disk.
 func openFolder() string {
 	if dir := "/var/tmp"; closedToOthers(dir, 0o001) == nil {
 		return dir
@@ -237,7 +237,7 @@ func (p *Pool) releaseDir() {
 	_ = p.lock.Close()
 }
 
-// Report says what isolation this pool holds.
+// Report returns the isolation of this pool.
 func (p *Pool) Report() Report { return p.report }
 
 // Carries returns how many executors of these activities fit into the memory of all executors if each uses its memory
@@ -256,7 +256,7 @@ func (p *Pool) Carries(activities []string) int {
 	return int(max(1, p.memory/largest))
 }
 
-// Has says whether there is a handler for the activity, and in which runtime.
+// Has reports whether there is a handler for the activity, and returns its runtime.
 func (p *Pool) Has(activity string) (runtime string, ok bool) {
 	l, _, err := p.find(activity, "")
 	if err != nil {
@@ -289,7 +289,7 @@ func (p *Pool) find(activity, hash string) (*language, *bundle, error) {
 	return l, b, nil
 }
 
-// Snapshot lists the executors there are now, oldest first.
+// Snapshot lists the current executors, oldest first.
 func (p *Pool) Snapshot() []ExecutorInfo {
 	p.mu.Lock()
 	all := make([]*executor, 0, len(p.all))
@@ -305,8 +305,8 @@ func (p *Pool) Snapshot() []ExecutorInfo {
 	return infos
 }
 
-// Drain takes no new calls, waits for those in flight until ctx ends, and closes every session in good order. What is
-// still running when ctx ends continues until [Pool.Close].
+// Drain refuses new calls, waits for calls in flight until ctx ends, and closes all sessions with their close hooks.
+// Calls that are still running when ctx ends continue until [Pool.Close].
 func (p *Pool) Drain(ctx context.Context) error {
 	p.mu.Lock()
 	quiet := p.refuse()
@@ -330,7 +330,8 @@ func (p *Pool) Drain(ctx context.Context) error {
 	return nil
 }
 
-// refuse takes no new calls from now on and returns what is closed when none is in flight. The mutex is held.
+// refuse refuses new calls and returns a channel that is closed when no call is in flight. The caller must hold the
+// mutex.
 func (p *Pool) refuse() <-chan struct{} {
 	p.draining = true
 	if p.quiet == nil {
@@ -342,8 +343,8 @@ func (p *Pool) refuse() <-chan struct{} {
 	return p.quiet
 }
 
-// Close kills every executor and returns when nothing is left of them. Calls in flight end with Unavailable. The second
-// call does nothing.
+// Close kills every executor and returns when all their processes and files are removed. Calls in flight end with
+// Unavailable. A second call does nothing.
 func (p *Pool) Close() {
 	p.mu.Lock()
 	if p.closed {

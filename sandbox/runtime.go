@@ -38,12 +38,12 @@ type language struct {
 	args    []string // the program's own name first
 	env     []string
 	limits  Limits
-	// what an executor with that scratch folder is left with; nil below level confined
+	// lockdown rules of an executor with that scratch folder; nil below level confined
 	rule func(scratch string) *lockdown.Rules
 	// explains a denied path that a setting or a link seems to allow; nil below level confined
 	unreachable func(path string) string
 	proxy       *egress.Proxy // its way to the network; nil when it has another, or none
-	// the folder of what its handlers need of packages, for executors that are started now; nil for none
+	// folder of the handlers' packages, for executors that start from now on; nil for none
 	packages atomic.Pointer[string]
 }
 
@@ -63,8 +63,8 @@ func self() (string, error) {
 	return os.Executable()
 }
 
-// programs are those of what can run here, by runtime. An interpreter that was asked for by path must be there; one
-// that was not may be missing.
+// programs returns the interpreters by runtime. An interpreter that is configured by path must exist; others may be
+// missing.
 func programs(o Options) (map[string]string, error) {
 	all := map[string]string{}
 	if len(Native) > 0 {
@@ -90,14 +90,14 @@ func programs(o Options) (map[string]string, error) {
 	return all, nil
 }
 
-// What an executor may have in memory unless the options say otherwise.
+// Default memory limits of executors.
 const (
 	nativeMemory = 128 << 20
 	scriptMemory = 256 << 20
 )
 
-// languages is how each program runs handlers, once its shim is written: for executors to read, which may have other
-// users than this process.
+// languages writes the shim of each runtime and returns the runtimes. If executors run under other users, the shims are
+// readable for all users.
 func languages(o Options, programs map[string]string, shims string, others bool) (map[string]*language, error) {
 	mode := fs.FileMode(0o600)
 	if others {
@@ -121,7 +121,7 @@ func languages(o Options, programs map[string]string, shims string, others bool)
 			return nil, fmt.Errorf("shim of node: %w", err)
 		}
 		l := o.Limits[RuntimeNode].or(defaultLimits(scriptMemory))
-		// V8's own ceiling is below ours, so that it can say what happened.
+		// V8's heap limit is below the executor's limit, so that V8 can report an out-of-memory error.
 		heap := fmt.Sprintf("--max-old-space-size=%d", l.Memory/10*6>>20)
 		all[RuntimeNode] = &language{
 			name: RuntimeNode, program: program, args: []string{"node", heap, script}, limits: l,
@@ -140,8 +140,9 @@ func languages(o Options, programs map[string]string, shims string, others bool)
 	return all, nil
 }
 
-// look finds a program; empty when name is not in PATH and no path was given. What is found may be a script of a
-// version manager, which takes longer than the interpreter itself: the question makes that one print where it is.
+// look finds a program. It returns an empty path if name is not in PATH and no path was configured. The program may be
+// a script of a version manager, which starts more slowly than the interpreter; question is the argument list with
+// which it prints the interpreter's path.
 func look(path, name string, question ...string) (string, error) {
 	wanted := path
 	if wanted == "" {

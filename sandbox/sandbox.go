@@ -20,7 +20,7 @@ import (
 
 // The words that executors and workers share.
 type (
-	// Invocation is one attempt of one activity, as the worker hands it to an executor.
+	// Invocation is a call of an activity in an executor for one attempt.
 	Invocation = lib.Invocation
 	// Session names the session, and the holding of it, that a call belongs to.
 	Session = lib.Session
@@ -30,17 +30,17 @@ type (
 	Handlers = lib.Handlers
 	// Error is the typed failure of one call.
 	Error = lib.Error
-	// ErrorType says what kind of end a call had when it did not end with a result.
+	// ErrorType is the kind of error with which a call ended.
 	ErrorType = lib.ErrorType
 	// Call reports the progress and the log lines of one invocation from code in an executor.
 	Call = lib.Call
-	// SessionLost says that the state of a session is not where a call looked for it.
+	// SessionLost reports that the state of a session is missing.
 	SessionLost = lib.SessionLost
-	// Cause says why a session's state is gone.
+	// Cause is the reason for the loss of a session's state.
 	Cause = lib.Cause
 )
 
-// The types of [Error]; package executor says what each means.
+// The types of [Error]; package executor describes them.
 const (
 	UserError        = lib.UserError
 	Cancelled        = lib.Cancelled
@@ -84,7 +84,7 @@ var Types fs.FS = shim.Types
 // TSConfig is a tsconfig.json for a folder of handlers that has none.
 var TSConfig = shim.TSConfig
 
-// Result is what a call left behind. Usage and logs are there also when the call failed.
+// Result is the result of a call. Usage and logs are also set if the call failed.
 type Result struct {
 	Output        []byte // the encoded result, which is the caller's to keep
 	Usage         Usage
@@ -94,8 +94,8 @@ type Result struct {
 	Version       string // of the handler that ran; empty for native ones
 }
 
-// Usage is what a call cost, as far as it is known. Calls that overlap in one executor each count what all of them
-// used.
+// Usage is the resource usage of a call, as far as known. Calls that overlap in one executor each count the usage of
+// all of them.
 type Usage struct {
 	CPU  time.Duration // processor time
 	RSS  int64         // most resident bytes of the executor so far

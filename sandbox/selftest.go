@@ -17,10 +17,11 @@ import (
 	"github.com/sojourn-run/sojourn/sandbox/internal/supervisor"
 )
 
-// proberName is the first argument of a process that tries what an executor should not be able to do.
+// proberName is the first argument of a probe process, which tries operations that an executor must not be able to
+// perform.
 const proberName = "sojourn-prober"
 
-// probeTime is how long a prober has, on a machine that does other things.
+// probeTime is the timeout of a probe on a busy machine.
 const probeTime = 30 * time.Second
 
 // aim describes the surroundings of a probe: the resources that it must not be able to reach.
@@ -68,10 +69,10 @@ const (
 	tryGroup       = "group" // the worker's
 )
 
-// core are what the level confined is: who succeeds with one of them is not confined.
+// core are the tests that define the level confined: code that passes one of them is not confined.
 var core = []string{tryRead, tryWrite, tryEnviron, tryTrace, tryProcesses, tryDescriptors, tryCalls}
 
-// openWords say what it means that a try succeeded, in the order in which people should read it.
+// openWords describe the consequences of a successful test, in order of importance.
 var openWords = []struct{ try, words string }{
 	{tryRead, "code can read any file the worker's user can read, secret files included"},
 	{tryEnviron, "code can read the worker's environment"},
@@ -92,7 +93,7 @@ var openWords = []struct{ try, words string }{
 // unusedPort is where no proxy is, for a prober that should not get past one.
 const unusedPort = 9
 
-// outcome is what a prober found: what it succeeded with.
+// outcome is the set of tests that succeeded in a probe.
 type outcome map[string]bool
 
 // missing puts it in words.
@@ -106,7 +107,7 @@ func (o outcome) missing() []string {
 	return all
 }
 
-// holds says whether that is the level confined, and else what it is not.
+// holds returns nil if the outcome satisfies the level confined, and otherwise the failed requirements.
 func (o outcome) holds() error {
 	var not []string
 	for _, try := range core {
@@ -216,14 +217,14 @@ func (p *Pool) confine() error {
 	return nil
 }
 
-// tests remembers what probers found: it is the same for every pool of this process.
+// tests caches the outcomes of probes, which are equal for all pools of this process.
 var tests = struct {
 	sync.Mutex
 	found  map[trial]outcome
 	limits map[trial]held
 }{found: map[trial]outcome{}, limits: map[trial]held{}}
 
-// trial is what a prober was behind.
+// trial is the configuration of a probe.
 type trial struct {
 	kernel lockdown.Kernel
 	way    way
@@ -231,7 +232,7 @@ type trial struct {
 	groups bool // of the kernel, for executors
 }
 
-// tried runs a prober the way executors are run, behind a wall of what is offered or without one.
+// tried runs a probe like an executor, with the lockdown that is offered or without one.
 func (p *Pool) tried(offered *lockdown.Kernel, w way) (outcome, error) {
 	k := trial{way: w, users: p.users != nil, groups: p.groups != nil}
 	if offered != nil {

@@ -84,8 +84,8 @@ type Options struct {
 	Read, Write []string
 	// Node and Python are the programs that run handlers; empty: node and python3 in PATH. A named one must be there.
 	Node, Python string
-	// Packages says whether what handlers need of packages is installed for them; empty: it is, without running code of
-	// theirs.
+	// Packages is the setting for the installation of packages that handlers need; empty: they are installed without
+	// running their code.
 	Packages sandbox.Packages
 	// ExecutorUIDs are the users of executors where the worker is root: FIRST-LAST, none, or auto: its own range where
 	// handlers and runtimes are open to others; empty: auto
@@ -93,8 +93,8 @@ type Options struct {
 	// ExecutorCgroup is whether executors are held to their limits by control groups: none, or auto, or empty, where that
 	// can be
 	ExecutorCgroup string
-	// Egress is what of the network executors reach: auto, none, filtered or open; empty: auto, which is filtered where
-	// the level confined holds and else open
+	// Egress is the network access of executors: auto, none, filtered or open; empty: auto, which is filtered if the
+	// level confined is available and otherwise open
 	Egress      string
 	EgressAllow []string                  // HOST, HOST:PORT or CIDR that filtered egress reaches though it is not public
 	Apps        []string                  // URLs and host:port of the app, which filtered egress never reaches
@@ -165,7 +165,7 @@ type Worker struct {
 	draining    sync.Once
 }
 
-// New checks the options and prepares a worker. It starts nothing that has to be ended but by Run or Close.
+// New checks the options and prepares a worker. The caller must call Run or Close to release its resources.
 func New(o Options) (_ *Worker, err error) {
 	o = o.defaults()
 	o.Watch = o.Watch && o.Handlers != ""
@@ -288,7 +288,7 @@ func (w *Worker) ID() string { return w.id }
 // Slots are how many workflow tasks and activities run at once.
 func (w *Worker) Slots() (workflows, activities int) { return w.opt.Workflows, w.opt.Concurrency }
 
-// Sandbox says what isolation the worker's executors have; false without executors.
+// Sandbox returns the isolation of the worker's executors; false without executors.
 func (w *Worker) Sandbox() (sandbox.Report, bool) {
 	if w.pool == nil {
 		return sandbox.Report{}, false
@@ -417,7 +417,8 @@ func (w *Worker) activityTypes() []string {
 	return slices.Compact(all)
 }
 
-// capabilities are what the worker offers: what its user says, and what it is.
+// capabilities returns the configured capabilities, the supported protocol features and the capabilities of the
+// sandbox.
 func (w *Worker) capabilities() []string {
 	// With a cap of 0 it holds no session, but it still understands workflows that use them.
 	all := append(slices.Clone(w.opt.Capabilities), "worker_sessions", "worker_session_verbs")
@@ -433,7 +434,7 @@ func (w *Worker) capabilities() []string {
 	return all
 }
 
-// registration is what the worker registers with.
+// registration returns the worker's registration.
 func (w *Worker) registration() protocol.RegisterRequest {
 	o := w.opt
 	in := protocol.RegisterRequest{
@@ -457,8 +458,8 @@ func (w *Worker) registration() protocol.RegisterRequest {
 	return in
 }
 
-// contracts are what is declared of workflows: the updates that have validators. Handlers are not known before the code
-// runs.
+// contracts returns the declarations of workflows: the updates that have validators. Update handlers are unknown before
+// the code runs.
 func contracts(validated map[string][]string) json.RawMessage {
 	all := map[string]map[string][]string{}
 	for name, updates := range validated {
@@ -491,10 +492,10 @@ func (w *Worker) describe() protocol.MachineInformation {
 	return m
 }
 
-// SandboxDir is the folder of executors, and of what their handlers need, of workers with that data directory.
+// SandboxDir returns the folder of executors and handler packages for workers with a data directory.
 func SandboxDir(data string) string { return filepath.Join(data, "sandbox") }
 
-// Packages says how it stands with handlers' packages, in the words of the protocol.
+// Packages converts the state of handler packages to the protocol.
 func Packages(all []sandbox.PackagesInfo) (out []protocol.PackagesInfo) {
 	for _, i := range all {
 		out = append(out, protocol.PackagesInfo{

@@ -12,7 +12,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// Types of failures that Sojourn itself gives an activity; a retry policy may name them.
+// Types of failures that Sojourn creates for activities; retry policies may contain them.
 const (
 	TypeSessionLost = "SessionLost"
 	TypePanic       = "Panic"
@@ -23,11 +23,11 @@ const (
 // KindSessionLost marks a failure as lost session state.
 const KindSessionLost = "session_lost"
 
-// ErrSessionLost is, for errors.Is, every error that says the session's state is not in this process: the session moved
-// here, or its executor died.
+// ErrSessionLost matches, by errors.Is, every error that reports that the session's state is not in this process: the
+// session moved to this worker, or its executor ended.
 var ErrSessionLost = errors.New("session state is lost")
 
-// Error is a failure with a type that workflow code and retry policies can tell apart.
+// Error is a failure with a type that workflow code and retry policies can distinguish.
 type Error struct {
 	Type         string
 	Message      string
@@ -51,17 +51,18 @@ func NewError(typ, message string, opts ...ErrorOption) *Error {
 // ErrorOption adds to an Error.
 type ErrorOption func(*Error)
 
-// NonRetryable says that trying again cannot help.
+// NonRetryable prevents further attempts.
 func NonRetryable(e *Error) { e.NonRetryable = true }
 
 // Details attaches a value for the workflow to decode.
 func Details(v any) ErrorOption { return func(e *Error) { e.Details = v } }
 
-// CausedBy keeps the error below for errors.Is and errors.As on this side of the wire; its text is appended to the
+// CausedBy sets the cause of the error for errors.Is and errors.As in this process; its text is appended to the
 // message.
 func CausedBy(err error) ErrorOption { return func(e *Error) { e.Cause = err } }
 
-// SessionLost says that the state this activity needs is not in this process, and why. It is ErrSessionLost.
+// SessionLost reports that the state that this activity needs is not in this process, with the cause. It matches
+// ErrSessionLost.
 func SessionLost(cause string) *Error {
 	return &Error{Type: TypeSessionLost, Message: cause, lost: true}
 }
@@ -79,14 +80,14 @@ func (e *Error) Error() string {
 	return strings.Join(parts, ": ")
 }
 
-// Unwrap gives the cause.
+// Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Cause }
 
-// Is says whether e is lost session state.
+// Is reports whether e is lost session state.
 func (e *Error) Is(target error) bool { return target == ErrSessionLost && e.lost }
 
-// FailureOf is how an error of an activity is reported. It never fails: details that cannot be encoded are left out,
-// with a word in the message.
+// FailureOf converts an error of an activity to its report. It never fails: if details cannot be encoded, it omits them
+// and mentions this in the message.
 func FailureOf(err error) *protocol.Failure {
 	f := &protocol.Failure{Message: err.Error(), Type: TypeOf(err), Class: fmt.Sprintf("%T", err)}
 	if typed, ok := errors.AsType[*Error](err); ok {

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Options say how an activity is run. The zero value runs it in the worker's process, and hands its errors on.
+// Options configure an activity. The zero value runs the activity in the worker's process without recovery.
 type Options struct {
 	// Isolated runs the activity in a sandbox executor instead of the worker's own process.
 	Isolated bool
@@ -18,25 +18,25 @@ type Options struct {
 // Isolated are the options of an activity that runs in a sandbox executor.
 var Isolated = Options{Isolated: true}
 
-// SessionErrorKind is what a recovery policy reacts to.
+// SessionErrorKind is the kind of error that triggers a recovery policy.
 type SessionErrorKind string
 
 // Lost is the only kind: an error that is ErrSessionLost.
 const Lost SessionErrorKind = "lost"
 
-// SessionRecoveryPolicy makes the worker rebuild a session's state and try again, inside the same attempt, session and
-// epoch, when an activity says that the state is lost. The rebuild activity is never itself recovered.
+// SessionRecoveryPolicy makes the worker rebuild a session's state and run the activity again, in the same attempt,
+// session and epoch, when the activity reports that the state is lost. The rebuild activity itself is not recovered.
 type SessionRecoveryPolicy struct {
 	OnError         SessionErrorKind // Lost when empty
 	RebuildActivity string           // its registered name
 	MaxAutoRetries  int              // of the activity after a rebuild; 1 when 0
-	// RebuildArguments is the number of the activity's arguments that a rebuild activity in another language receives, as
-	// in a direct call with that many; 0 means 1. A Go function receives as many as it has parameters.
+	// RebuildArguments is the number of the activity's arguments that a rebuild activity in another language receives,
+	// as in a direct call with this many; 0 means 1. A Go function receives as many arguments as it has parameters.
 	RebuildArguments       int
 	SingleflightPerSession bool // activities of one session that are cold at once share one rebuild
 }
 
-// Check says what is wrong with a policy.
+// Check returns an error if the policy is invalid.
 func (p SessionRecoveryPolicy) Check() error {
 	switch {
 	case p.OnError != "" && p.OnError != Lost:
@@ -51,9 +51,9 @@ func (p SessionRecoveryPolicy) Check() error {
 	return nil
 }
 
-// ParseRecovery reads the recovery policy of a handler in another language: an object of the members of a
-// SessionRecoveryPolicy, named as that language names things (rebuildActivity or rebuild_activity). Unless it says
-// otherwise, one rebuild serves all that were cold at once.
+// ParseRecovery parses the recovery policy of a handler in another language: an object with the members of a
+// SessionRecoveryPolicy, named as usual in that language (rebuildActivity or rebuild_activity). By default, concurrent
+// activities of a session share one rebuild.
 func ParseRecovery(name string, raw []byte) (*SessionRecoveryPolicy, error) {
 	var members map[string]json.RawMessage
 	if err := json.Unmarshal(raw, &members); err != nil || members == nil {
@@ -86,13 +86,13 @@ func ParseRecovery(name string, raw []byte) (*SessionRecoveryPolicy, error) {
 	return p, p.Check()
 }
 
-// errSelf says that a policy names the activity that it is for.
+// errSelf reports that a policy names its own activity.
 var errSelf = errors.New("recovery policy: an activity cannot rebuild for itself")
 
-// Retries is how often the activity is tried again after a rebuild.
+// Retries returns the number of retries of the activity after a rebuild.
 func (p SessionRecoveryPolicy) Retries() int { return max(1, p.MaxAutoRetries) }
 
-// Merge lays the options that were given over one another, the last one on top.
+// Merge merges options; later options have precedence.
 func Merge(opts ...Options) Options {
 	var all Options
 	for _, o := range opts {

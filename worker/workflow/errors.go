@@ -16,7 +16,7 @@ import (
 	"github.com/sojourn-run/sojourn/worker/activity"
 )
 
-// What errors of this package are, for errors.Is.
+// Errors of this package, for errors.Is.
 var (
 	// ErrCancelled: the context was cancelled, and with it an activity, a timer or a wait.
 	ErrCancelled = errors.New("cancelled")
@@ -30,7 +30,7 @@ var (
 	ErrSessionMissing = errors.New("session does not exist")
 	// ErrPoison: the activity's worker died with it again and again.
 	ErrPoison = errors.New("activity is poison: its worker died or vanished too often")
-	// ErrInvalidOptions: what the code asked for cannot be.
+	// ErrInvalidOptions reports options that are not allowed.
 	ErrInvalidOptions = errors.New("invalid options")
 )
 
@@ -86,7 +86,7 @@ func (e *ActivityError) Is(target error) bool {
 	return false
 }
 
-// DecodeDetails reads what activity.Details attached; out stays as it is when there is nothing.
+// DecodeDetails decodes the value that activity.Details attached. It leaves out unchanged if there is none.
 func (e *ActivityError) DecodeDetails(out any) error { return decodeDetails(e.Details, out) }
 
 // activityError reads the failure of a terminal event.
@@ -107,7 +107,7 @@ func activityError(f *future, execution string, a history.Attempt, d history.Fai
 	return e
 }
 
-// exception is what a failure brings along of the error behind it, as its worker wrote it.
+// exception is the part of a failure that describes the original error, as written by the worker.
 type exception struct {
 	Type    string          `json:"type"`
 	Message string          `json:"message"`
@@ -115,7 +115,7 @@ type exception struct {
 	Details payload.Payload `json:"details"`
 }
 
-// readException is empty when there is none, or one of a shape that is not ours.
+// readException returns an empty exception if there is none or if its format is unknown.
 func readException(raw []byte) exception {
 	var ex exception
 	if len(raw) == 0 || json.Unmarshal(raw, &ex) != nil {
@@ -124,7 +124,7 @@ func readException(raw []byte) exception {
 	return ex
 }
 
-// explain is the text of a failure: what failed, its type unless the message says the same, and the message.
+// explain returns the text of a failure: the failed step, its type unless the message contains it, and the message.
 func explain(what, name, typ, message string) string {
 	return fmt.Sprintf("%s %q: %s", what, name, history.Failure{ExceptionType: typ, Message: message}.Text())
 }
@@ -136,7 +136,7 @@ func decodeDetails(p payload.Payload, out any) error {
 	return payload.Decode(p, out)
 }
 
-// NonDeterminismError says that the code, replayed, does not do what history says it did.
+// NonDeterminismError reports that the replayed code issued other commands than history records.
 type NonDeterminismError struct {
 	RunID     string
 	EventSeq  int64 // 0 when there is none to point at
@@ -198,13 +198,13 @@ func (e *PanicError) Error() string {
 	return fmt.Sprintf("workflow code panicked: %v", e.Value)
 }
 
-// Unwrap gives the panic's value when it was an error.
+// Unwrap returns the panic's value if it is an error.
 func (e *PanicError) Unwrap() error {
 	err, _ := e.Value.(error)
 	return err
 }
 
-// DeadlockError says that workflow code did not come to rest: it blocks outside this package, or loops.
+// DeadlockError reports that workflow code did not block in this package in time: it blocks elsewhere, or loops.
 type DeadlockError struct {
 	After time.Duration
 	Stack string
@@ -216,7 +216,7 @@ func (e *DeadlockError) Error() string {
 	)
 }
 
-// InputError says that the run's arguments do not fit the workflow function.
+// InputError reports that the run's arguments do not match the parameters of the workflow function.
 type InputError struct {
 	WorkflowType string
 	Err          error
@@ -226,10 +226,10 @@ func (e *InputError) Error() string {
 	return fmt.Sprintf("cannot decode start input of workflow %q: %v", e.WorkflowType, e.Err)
 }
 
-// Unwrap gives the cause.
+// Unwrap returns the cause.
 func (e *InputError) Unwrap() error { return e.Err }
 
-// VersionError says that a run goes by a version of its workflow that this worker does not have.
+// VersionError reports that a run uses a version of its workflow that this worker has not registered.
 type VersionError struct {
 	WorkflowType string
 	Version      int
@@ -242,7 +242,7 @@ func (e *VersionError) Error() string {
 	)
 }
 
-// Waiting is the answer to a task that gave the workflow nothing new to decide on.
+// Waiting returns the failure for a task that caused no commands.
 func Waiting() *protocol.Failure {
 	return &protocol.Failure{Type: protocol.FailureWaiting, Message: "Workflow task waiting for scheduled history."}
 }

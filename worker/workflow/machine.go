@@ -25,11 +25,11 @@ type Names interface {
 type Options struct {
 	Names  Names          // without it activities and child workflows are called by name only
 	Logger zerolog.Logger // what Logger writes to, with run_id and workflow_type added
-	// Patience is how long the code may run without coming to rest; 5 s by default. Beyond it the code is taken to block
-	// outside the machine.
+	// Patience is how long workflow code may run until it blocks in this package; 5 s by default. After that the
+	// machine assumes that the code blocks outside this package or loops.
 	Patience time.Duration
-	// ForQueries makes a machine that is only asked: code that comes to a side effect which history does not have yet
-	// stays there.
+	// ForQueries creates a machine for queries only. Code that reaches a side effect that history does not contain yet
+	// blocks there.
 	ForQueries bool
 	// CompareArguments fails a replay as nondeterministic if a call passes other arguments than history records, as code
 	// that ranges over a map does. It is for tests, which replay a run with the code that recorded it. In production new
@@ -41,8 +41,8 @@ type Options struct {
 	OnTurn func(run RunInfo, stack func() string) (over func())
 }
 
-// Machine runs the code of one run against its history. It may be kept between the workflow tasks of the run. It is not
-// safe for concurrent use, and must be closed.
+// Machine runs the code of one run against its history. It may be cached between workflow tasks of the run. It is not
+// safe for concurrent use and must be closed.
 type Machine struct {
 	def      *Definition
 	names    Names
@@ -109,14 +109,14 @@ type issued struct {
 	passed  bool  // an end of a session that the history received after it was sent does not record; see skipEnds
 }
 
-// ErrGap says that events between what the machine has seen and what it was given are missing.
+// ErrGap reports that events are missing between the last event of the machine and the events of a task.
 var ErrGap = errors.New("history has a gap")
 
 // ErrStale reports that a cached machine contains a value that another worker's completion recorded differently. A new
 // machine with the whole history continues.
 var ErrStale = errors.New("the kept workflow machine is not what history recorded")
 
-// NewMachine returns a machine for a run that has seen nothing yet.
+// NewMachine returns a machine that has applied no events.
 func NewMachine(def *Definition, o Options) *Machine {
 	m := &Machine{
 		def: def, names: o.Names, log: o.Logger, patience: o.Patience, asked: o.ForQueries, compare: o.CompareArguments,
@@ -145,12 +145,12 @@ func (noNames) WorkflowName(fn any) (string, error) {
 	return "", fmt.Errorf("%T is not registered here; call the workflow by its name", fn)
 }
 
-// Seen is the sequence of the last event the machine was given: the next task may begin after it.
+// Seen returns the sequence of the last applied event. The events of the next task may start after it.
 func (m *Machine) Seen() int64 { return m.seen }
 
-// Unconfirmed is how many commands the machine has returned, or would return now, that no event of the history it was
-// given records yet. It is 0 again once a task has shown it what became of its last completion. An end of a session
-// that the history should contain by then does not count, although Apply still returns it: see skipEnds.
+// Unconfirmed counts the commands that the machine has returned, or would return now, and that no applied event
+// records. It is 0 after a task that shows the result of the last completion. The end of a session that the history
+// should contain by then does not count, although Apply still returns it: see skipEnds.
 func (m *Machine) Unconfirmed() int {
 	n := 0
 	for i := range m.queue[m.head:] {
@@ -166,23 +166,23 @@ func (m *Machine) Unconfirmed() int {
 	return n
 }
 
-// Lone says whether an activity is all that can move the run now, as far as history tells: nothing the code has issued
-// is unconfirmed, no other activity or child is open and no update is being answered.
+// Lone reports whether, according to history, only this activity can cause further commands: no issued command is
+// unconfirmed, no other activity or child is open and no update handler runs.
 func (m *Machine) Lone(seq int64) bool {
 	f := m.steps[seq]
 	return m.fault == nil && !m.finished && f != nil && f.kind == activityStep && m.Unconfirmed() == 0 &&
 		len(m.answers) == 0 && m.pending[activityStep] == 1 && m.pending[childStep] == 0
 }
 
-// Finished says that the workflow has returned or its run is closed.
+// Finished reports whether the workflow has returned or its run is closed.
 func (m *Machine) Finished() bool { return m.finished }
 
-// Apply gives the machine the history of a task, from event 1 or from the one after Seen, and returns the commands the
-// task is to be completed with. No commands and no error means that the code waits: see Waiting. Commands that were
-// returned before and that the history does not show, because their completion was refused, are returned again.
+// Apply applies the history of a task, from event 1 or from the event after Seen, and returns the commands that
+// complete the task. No commands and no error means that the code waits: see Waiting. Apply returns earlier commands
+// again if the history does not contain them because their completion was refused.
 //
-// An error means that the task fails (see TaskFailure) and nothing is applied. After one that is not ErrGap the machine
-// is broken: close it. If it was a kept one, give a new machine the whole history before reporting the error.
+// An error means that the task fails (see TaskFailure) and no events are applied. After an error other than ErrGap the
+// machine must be closed. If it was cached, apply the whole history to a new machine before reporting the error.
 func (m *Machine) Apply(task *protocol.WorkflowTask, events []history.Event) ([]protocol.Command, error) {
 	if m.visited(); m.fault != nil {
 		return nil, m.fault
@@ -240,7 +240,7 @@ func Replay(def *Definition, o Options, events []history.Event) error {
 	return err
 }
 
-// look indexes the events that record a command, so that a replayed command gets the recorded values.
+// look indexes the events that record a command, so that replayed commands return the recorded values.
 func (m *Machine) look(events []history.Event) {
 	m.recorded = nil
 	for i := range events {
@@ -270,7 +270,8 @@ func (m *Machine) look(events []history.Event) {
 	}
 }
 
-// applyEvent takes one event. One that resolves something moves the clock and runs the code to rest.
+// applyEvent applies one event. If the event resolves a future, it advances the clock and runs the code until all
+// branches block.
 func (m *Machine) applyEvent(task *protocol.WorkflowTask, e *history.Event) {
 	if _, first := e.Data.(*history.WorkflowStarted); first != (e.Seq == 1) {
 		m.fault = fmt.Errorf("event %d of run %s is %s: history begins with one WorkflowStarted", e.Seq, task.RunID, e.Type())
@@ -342,7 +343,7 @@ func (m *Machine) applyEvent(task *protocol.WorkflowTask, e *history.Event) {
 	}
 }
 
-// wake runs the code to rest after what happened at e.
+// wake applies a change at event e and runs the code until all branches block.
 func (m *Machine) wake(e *history.Event, happened func()) {
 	m.now, m.at, m.moved = e.At.Time, e.Seq, true
 	happened()
@@ -377,7 +378,7 @@ func (m *Machine) start(task *protocol.WorkflowTask, d *history.WorkflowStarted,
 	}
 }
 
-// signalled keeps a signal for the code. Those a run inherits come before its code starts: they were there first.
+// signalled stores a signal for the code. Inherited signals are stored before the code starts.
 func (m *Machine) signalled(d *history.SignalReceived, e *history.Event) {
 	value := received{payload.Payload{Blob: d.Value}, e.Seq}
 	if m.finished { // the code takes it no more; the next run may

@@ -14,7 +14,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// issue takes a command of the code. If history records a command of that sequence, it must be the same one.
+// issue queues a command of the code. If history records a command of that sequence, both must be equal.
 func (m *Machine) issue(c *protocol.Command) int64 {
 	m.sequence++
 	p := issued{command: c, seq: m.sequence}
@@ -41,7 +41,7 @@ func (m *Machine) issue(c *protocol.Command) int64 {
 	return p.seq
 }
 
-// compareArguments holds what the code passes against what it passed then.
+// compareArguments compares the arguments of a command with the recorded ones.
 func (m *Machine) compareArguments(seq int64, e *history.Event, c *protocol.Command) {
 	was, ok := argumentsOf(e.Data)
 	if !ok || was == c.Arguments.Blob {
@@ -74,10 +74,10 @@ func argumentsOf(d history.Data) (blob string, ok bool) {
 	return "", false
 }
 
-// ownCode is how the names of this package's functions begin.
+// ownCode is the prefix of the names of this package's functions.
 var ownCode = reflect.TypeFor[Machine]().PkgPath() + "."
 
-// userCode is the file and line of the nearest caller outside of this package; "" when there is none.
+// userCode returns the file and line of the nearest caller outside of this package, or an empty string.
 func userCode() string {
 	var pcs [64]uintptr
 	frames := runtime.CallersFrames(pcs[:runtime.Callers(2, pcs[:])])
@@ -95,7 +95,7 @@ func userCode() string {
 	}
 }
 
-// shownArguments is how much of an argument list a message has.
+// shownArguments is the maximum length of an argument list in a message.
 const shownArguments = 500
 
 // showBlob is an argument list for people.
@@ -174,7 +174,7 @@ func (m *Machine) confirm(seq int64, e *history.Event) {
 	m.pop()
 }
 
-// remembers says whether a value that the machine made up itself is the recorded one.
+// remembers reports whether a value that the machine generated equals the recorded value.
 func remembers(c *protocol.Command, d history.Data) bool {
 	switch d := d.(type) {
 	case *history.SideEffectRecorded:
@@ -209,7 +209,7 @@ func (m *Machine) mismatch(seq int64, e *history.Event, recorded, is string) *No
 	}
 }
 
-// around says what history has before and after a command, among the events at hand.
+// around describes the events before and after a command in the available history.
 func (m *Machine) around(seq int64) string {
 	if seq == 0 {
 		return ""
@@ -265,8 +265,8 @@ func commandOf(d history.Data) int64 {
 	return 0
 }
 
-// describe and describeCommand say the same about an event and the command it records; what they say is what must not
-// change between the run and its replay. Arguments, options and the length of timers may.
+// describe and describeCommand return equal texts for an event and the command that it records. The texts contain the
+// parts that a replay must not change. Arguments, options and the durations of timers may change.
 func describe(d history.Data) string {
 	switch d := d.(type) {
 	case *history.ActivityScheduled:

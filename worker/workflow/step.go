@@ -12,7 +12,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// ActivityOptions say how activities are run. Durations count in whole seconds, rounded up; zero means none.
+// ActivityOptions are the options of activities. Durations are rounded up to whole seconds; zero means none.
 type ActivityOptions struct {
 	Queue string // the run's own when empty
 	Retry *RetryPolicy
@@ -31,9 +31,10 @@ type ActivityOptions struct {
 	Requirements  []string       // capabilities its worker must have
 	Priority      int            // 0 the run's own, 1 first … 9 last
 
-	// SessionFallback makes the affinity of Session soft: once an activity has waited so long for the session's worker,
-	// because that is gone, draining or full, another worker may take the session, whose state is then lost. What an
-	// activity says holds from then on; 0 leaves it as it is, at first hard.
+	// SessionFallback makes the affinity of Session soft: once an activity has waited this long for the session's
+	// owner, because the owner is dead, draining or full, another worker may acquire the session, whose state is then
+	// lost. The value applies to the session from this activity on; 0 does not change it. New sessions have hard
+	// affinity.
 	SessionFallback time.Duration
 
 	// WaitForCancellation makes Get and Join of a cancelled, running activity wait until the activity has ended, and
@@ -42,7 +43,7 @@ type ActivityOptions struct {
 	WaitForCancellation bool
 }
 
-// RetryPolicy says how often an activity is tried. Without a policy that is once.
+// RetryPolicy limits the attempts of an activity. Without a policy there is one attempt.
 type RetryPolicy struct {
 	MaxAttempts  int             // 0: without end
 	Backoff      []time.Duration // before attempt 2, 3, …; the last one repeats; whole seconds, rounded up
@@ -70,15 +71,15 @@ type WorkerSession struct {
 	NoReacquire   bool          // nobody takes it over after its lease was lost
 	// maximum time that an activity waits for the session's owner before any worker may acquire the session; 0: no maximum
 	Fallback time.Duration
-	// Pinned keeps the session at its worker when the worker is at its cap of sessions and others wait for a place. An
-	// idle session that is not pinned gives way to them.
+	// Pinned prevents the release of an idle session if its worker is at its limit of sessions and other sessions wait.
+	// Idle sessions that are not pinned are released for them.
 	Pinned bool
 }
 
 // NoTTL is the TTL of a session that does not expire; the zero value means the same.
 const NoTTL time.Duration = -1
 
-// WithActivity returns a context whose activities are run with these options. Members left zero keep what ctx has.
+// WithActivity returns a context with these options for activities. Zero members keep the options of ctx.
 func WithActivity(ctx Context, o ActivityOptions) Context {
 	c := *ctx.inner()
 	overlay(&c.options, o)
@@ -109,8 +110,7 @@ func InSession(ctx Context, id string) Context {
 	return &c
 }
 
-// ExecuteActivity schedules an activity, by its registered name or the registered function, and returns its result to
-// come.
+// ExecuteActivity schedules an activity by its registered name or function, and returns a future for its result.
 func ExecuteActivity(ctx Context, nameOrFunc any, args ...any) Future {
 	c := ctx.inner()
 	c.m.here()
@@ -144,8 +144,8 @@ func ExecuteActivity(ctx Context, nameOrFunc any, args ...any) Future {
 	return f
 }
 
-// keptLonger says whether history has the next step as an activity with an attempt that may take longer than all of
-// them: older releases took such a one, and their runs continue.
+// keptLonger reports whether history contains the next step as an activity whose attempt timeout exceeds its total
+// timeout: older releases accepted such options, and their runs must continue.
 func (m *Machine) keptLonger() bool {
 	e := m.recorded[m.sequence+1]
 	if e == nil {
@@ -169,7 +169,7 @@ func (c *flow) openStep(k kind, name string, cmd *protocol.Command) *future {
 	return f
 }
 
-// stepID is the id of what a command of this sequence opens.
+// stepID returns the ID of the activity, timer or child that a command opens.
 func (m *Machine) stepID(seq int64) string { return fmt.Sprintf("%s-%d", m.info.RunID, seq) }
 
 func (o *ActivityOptions) command() (*protocol.Command, error) {
@@ -320,7 +320,7 @@ func Sleep(ctx Context, d time.Duration) error {
 	return NewTimer(ctx, d).Get(ctx, nil)
 }
 
-// nameOf is the registered name of what a workflow calls by name or function.
+// nameOf returns the registered name of a workflow or activity that code names or passes as a function.
 func (m *Machine) nameOf(what string, nameOrFunc any, lookup func(fn any) (string, error)) (string, error) {
 	if name, ok := nameOrFunc.(string); ok {
 		if name == "" {
@@ -358,7 +358,7 @@ func (e *argumentCountError) Error() string {
 
 func (e *argumentCountError) Is(target error) bool { return target == ErrInvalidOptions }
 
-// arity is implemented by registries that know how many arguments the named activity takes.
+// arity is implemented by registries that know the number of arguments of an activity.
 type arity interface {
 	ActivityArguments(name string) (n int, registered bool)
 }

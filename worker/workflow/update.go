@@ -17,8 +17,8 @@ import (
 // UpdateOptions of an update handler.
 type UpdateOptions struct {
 	// Validate is func(Context, args…) error with the arguments of the handler: an error rejects the update, and the
-	// workflow has not seen it. It must only look: calling this package in it, but for Info, Now and Logger, fails the
-	// update with ErrReadOnly. nil: every update is taken.
+	// handler does not run. It must be read-only: calling functions of this package other than Info, Now and Logger
+	// fails the update with ErrReadOnly. nil: every update is accepted.
 	Validate any
 }
 
@@ -46,23 +46,23 @@ func HandleUpdate(ctx Context, name string, fn any, opts ...UpdateOptions) {
 	m.updates[name] = h
 }
 
-// AllHandlersFinished says whether no update handler is under way. A workflow that takes updates waits for it before it
-// returns or continues as new, so that every caller is answered:
+// AllHandlersFinished reports whether no update handler is running. A workflow that handles updates should wait for it
+// before it returns or continues as new, so that every caller receives a response:
 //
 //	err := workflow.Until(ctx, func() bool { return workflow.AllHandlersFinished(ctx) })
 //
-// In a handler it is never true: the handler itself is under way.
+// In a handler it is always false, since the handler itself is running.
 func AllHandlersFinished(ctx Context) bool {
 	return !slices.ContainsFunc(ctx.inner().m.answers, func(a *answer) bool { return a.begun && a.command == nil })
 }
 
-// UpdateInfo says which update a handler answers.
+// UpdateInfo describes the update of a handler.
 type UpdateInfo struct {
 	ID   string // new in the world; the same when the run continued as new: good as an idempotency key
 	Name string
 }
 
-// CurrentUpdate says which update the context's handler answers; false outside of handlers.
+// CurrentUpdate returns the update of the context's handler; false outside of handlers.
 func CurrentUpdate(ctx Context) (UpdateInfo, bool) {
 	a := ctx.inner().update
 	if a == nil {
@@ -96,7 +96,7 @@ func handlerFunc(what, name string, fn any) *activity.Func {
 	return f
 }
 
-// answer is what the code says to an update.
+// answer is the state of an update's handler.
 type answer struct {
 	id, name string
 	begun    bool              // there is a handler, and its branch was started
@@ -104,8 +104,9 @@ type answer struct {
 	command  *protocol.Command // nil: its handler came to no end yet
 }
 
-// updated starts an update's handler at the place where history has the update, whichever task shows it. An update that
-// the engine ended before a handler began, because its run closed or its worker knew no updates, was never taken.
+// updated starts an update's handler at the update's position in history, independent of the task that contains it. An
+// update that the engine ended before a handler started, because its run closed or its worker did not support updates,
+// has no handler.
 func (m *Machine) updated(d *history.UpdateAccepted, e *history.Event) {
 	was, taken := m.answered[d.UpdateID], m.taken[d.UpdateID]
 	if m.finished || was != nil && was.Sequence == 0 && !taken {
@@ -128,8 +129,7 @@ func (m *Machine) updated(d *history.UpdateAccepted, e *history.Event) {
 	}
 }
 
-// update is the branch of a handler. What panics in it fails the update: a request that meets a bug must not stop the
-// whole run.
+// update is the branch of a handler. A panic fails only the update, so that a bug in a handler does not stop the run.
 func (m *Machine) update(h *handler, a *answer, args payload.Payload, check bool) {
 	defer func() {
 		if m.closing.Load() {
@@ -180,7 +180,7 @@ func (m *Machine) updatePanicked(what, name string, r any) error {
 	)
 }
 
-// RejectedError says that an update's validator refused it, and why.
+// RejectedError reports that an update's validator rejected it.
 type RejectedError struct {
 	Update string
 	Err    error // what the validator returned
@@ -190,12 +190,12 @@ func (e *RejectedError) Error() string {
 	return fmt.Sprintf("update %q was rejected: %v", e.Update, e.Err)
 }
 
-// Unwrap gives what the validator returned.
+// Unwrap returns the error of the validator.
 func (e *RejectedError) Unwrap() error { return e.Err }
 
-// Validate asks whether an update would be taken, as the events applied so far leave the run: nil, a *RejectedError, or
-// why the question has no answer. An update without a handler or a validator is taken. As after Query, the machine is
-// of no use for workflow tasks afterwards.
+// Validate returns nil if the run, after the events applied so far, accepts an update, otherwise a *RejectedError or
+// the reason why the validator could not run. An update without a handler or a validator is accepted. As after Query,
+// the machine cannot process workflow tasks afterwards.
 func (m *Machine) Validate(name string, args payload.Payload) (err error) {
 	if m.fault != nil {
 		return m.fault
@@ -219,7 +219,7 @@ func (m *Machine) Validate(name string, args payload.Payload) (err error) {
 	return err
 }
 
-// askValidator asks the validator; one that panics lets nothing in.
+// askValidator runs the validator. A panic rejects the update.
 func (m *Machine) askValidator(h *handler, name string, args payload.Payload) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -249,8 +249,8 @@ func (a *answer) reject(err error) {
 	a.command.ExceptionType, a.command.NonRetryable = TypeUpdateRejected, true
 }
 
-// confirmTaken matches the start of an update's handler with the code's. The code may have come to the handler's end by
-// now: what arrived while the task was under way stands before in history.
+// confirmTaken matches the recorded start of an update's handler with the code's. The handler may already have
+// returned, since events that arrived during the task precede its commands in history.
 func (m *Machine) confirmTaken(d *history.UpdateApplied, e *history.Event) {
 	i := m.answerTo(d.UpdateID)
 	if i < 0 {

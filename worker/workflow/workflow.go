@@ -12,12 +12,12 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// Context belongs to one run of a workflow. It carries what applies to a branch of the code: cancellation, activity
-// options, values. It is no context.Context, since workflow code must not wait for anything outside its history.
+// Context belongs to one run of a workflow. It carries the settings of a branch of the code: cancellation, activity
+// options, values. It is not a context.Context, since workflow code must wait only for events of its history.
 type Context interface {
 	// Err is ErrCancelled once the context is cancelled.
 	Err() error
-	// Value is what WithValue set under key, or nil.
+	// Value returns the value that WithValue set under key, or nil.
 	Value(key any) any
 
 	inner() *flow
@@ -60,7 +60,7 @@ func WithValue(ctx Context, key, value any) Context {
 	return &c
 }
 
-// RunInfo says which run this is.
+// RunInfo describes a run.
 type RunInfo struct {
 	Namespace     string
 	WorkflowID    string
@@ -70,12 +70,12 @@ type RunInfo struct {
 	RunNumber     int64 // 1, and one more after each ContinueAsNew
 	ContinuedFrom string
 	StartedAt     time.Time
-	// HistoryLength is how many events had happened when the code was woken. A workflow without an end continues as new
-	// when this grows large.
+	// HistoryLength is the number of events at the current point of the code. A workflow without an end should continue
+	// as new when this is large.
 	HistoryLength int64
 }
 
-// Info says which run this is.
+// Info returns the current run.
 func Info(ctx Context) RunInfo {
 	m := ctx.inner().m
 	info := m.info
@@ -101,8 +101,8 @@ func Logger(ctx Context) *zerolog.Logger {
 
 var silent = zerolog.Nop()
 
-// Go starts a concurrent branch. It first runs when the branch that started it waits. Branches that are still running
-// when the workflow returns are given up.
+// Go starts a concurrent branch. The branch first runs when the branch that started it waits. Branches that still run
+// when the workflow returns are abandoned.
 func Go(ctx Context, fn func(ctx Context)) {
 	c := ctx.inner()
 	c.m.here()
@@ -149,8 +149,7 @@ func WithoutCancel(ctx Context) Context {
 	return &c
 }
 
-// cancel goes through what is open in the order it was started, then through the scopes below in the order they were
-// made.
+// cancel cancels open steps in the order in which they were started, then child scopes in the order of their creation.
 func (s *scope) cancel() {
 	if s.cancelled {
 		return

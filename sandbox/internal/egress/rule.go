@@ -14,12 +14,12 @@ import (
 	"time"
 )
 
-// Resolver looks names up; [net.Resolver] is one.
+// Resolver resolves names; [net.Resolver] implements it.
 type Resolver interface {
 	LookupNetIP(ctx context.Context, network, host string) ([]netip.Addr, error)
 }
 
-// Refused says that an address may not be connected to, in a sentence for who asked.
+// Refused reports that connecting to an address is not allowed, as a sentence for the caller.
 type Refused struct {
 	Host string
 	Port uint16
@@ -30,8 +30,8 @@ func (r *Refused) Error() string {
 	return fmt.Sprintf("the worker lets no handler connect to %s: %s", hostPort(r.Host, r.Port), r.Why)
 }
 
-// Entry is one that is allowed although it is not public: a name or an address, at one port or at any, or a range of
-// addresses.
+// Entry is an entry of the allow list: a name or an address, at one port or at all ports, or a range of addresses. It
+// may allow addresses that are not public.
 type Entry struct {
 	name   string
 	prefix netip.Prefix // of an address: all of it
@@ -83,7 +83,7 @@ func ParseEntry(text string) (Entry, error) {
 	return e, nil
 }
 
-// covers says whether the entry allows an address, of that kind, that host led to.
+// covers reports whether the entry allows an address of a kind to which host resolves.
 func (e Entry) covers(host string, a netip.AddrPort, k kind) bool {
 	if e.port != 0 && e.port != a.Port() {
 		return false
@@ -94,7 +94,7 @@ func (e Entry) covers(host string, a netip.AddrPort, k kind) bool {
 	return e.prefix.Contains(a.Addr())
 }
 
-// rule decides what may be connected to.
+// rule decides which addresses are allowed.
 type rule struct {
 	allow    []Entry
 	closed   []endpoint // whatever the list says: the app, and the proxy itself
@@ -105,14 +105,14 @@ type rule struct {
 	known map[string]lookup
 }
 
-// endpoint is one that is never connected to.
+// endpoint is an address that is never allowed.
 type endpoint struct {
 	host string
 	port uint16
 	what string // as in: that is the app's address
 }
 
-// lookup is what a name of ours led to, and when.
+// lookup is the result of resolving a closed name, and its time.
 type lookup struct {
 	addrs []netip.Addr
 	at    time.Time
@@ -205,8 +205,9 @@ func (r *rule) check(ctx context.Context, asked string, port uint16) ([]netip.Ad
 	return all, nil
 }
 
-// isClosed says whose address one is that nothing opens. An app on this machine is closed at all addresses of the
-// machine, since it may listen at all of them, and one whose name cannot be looked up at its port everywhere.
+// isClosed returns whose closed address this is, or an empty string. An app on this machine is closed at all addresses
+// of the machine, since it may listen at all of them. An app whose name cannot be resolved is closed at its port on all
+// addresses.
 func (r *rule) isClosed(ctx context.Context, to netip.AddrPort, ours func(netip.Addr) bool) string {
 	for _, e := range r.closed {
 		if e.port != to.Port() {
@@ -220,7 +221,7 @@ func (r *rule) isClosed(ctx context.Context, to netip.AddrPort, ours func(netip.
 	return ""
 }
 
-// addresses are those of a host of ours; what it was last if it cannot be looked up now.
+// addresses returns the addresses of a closed host; the last known ones if it cannot be resolved now.
 func (r *rule) addresses(ctx context.Context, host string) []netip.Addr {
 	if a, is, _ := literal(host); is {
 		return []netip.Addr{a.Unmap()}
@@ -252,7 +253,7 @@ func (r *rule) addresses(ctx context.Context, host string) []netip.Addr {
 	return fresh.addrs
 }
 
-// ownAddresses are those of the machine's interfaces.
+// ownAddresses returns the addresses of the machine's interfaces.
 func ownAddresses() ([]netip.Addr, error) {
 	all, err := net.InterfaceAddrs()
 	if err != nil {

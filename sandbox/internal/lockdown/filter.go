@@ -2,7 +2,7 @@ package lockdown
 
 import "fmt"
 
-// instruction is one of a filter program, in the kernel's layout.
+// instruction is an instruction of a filter program in the kernel's layout.
 type instruction struct {
 	code   uint16
 	jt, jf uint8
@@ -19,7 +19,7 @@ const (
 	opReturn  = 0x06
 )
 
-// Where a filter finds things, and what it may answer.
+// Offsets of the input of a filter, and its results.
 const (
 	atNumber = 0
 	atArch   = 4
@@ -37,7 +37,7 @@ const (
 	firstX32Call = 0x40000000
 )
 
-// Flags and commands that the filter looks for.
+// Flags and commands that the filter checks.
 const (
 	// mount cgroup uts ipc user pid net
 	newNamespaces = 0x00020000 | 0x02000000 | 0x04000000 | 0x08000000 | 0x10000000 | 0x20000000 | 0x40000000
@@ -49,7 +49,7 @@ const (
 	// F_SETLEASE: delays processes that open a file for writing by up to lease-break-time (45 s), also if the executor
 	// can only read the file F
 	setLease = 1024
-	// PR_SET_DUMPABLE: makes a process one that its user may not look into
+	// PR_SET_DUMPABLE: makes a process unreadable for other processes of its user
 	setDumpable = 4
 	// PRIO_USER, IOPRIO_WHO_USER: all processes of a user
 	prioUser, ioprioUser = 2, 3
@@ -57,14 +57,14 @@ const (
 	unixFamily, inetFamily, inet6Family, netlinkFamily = 1, 2, 10, 16
 	streamType, datagramType, typeMask                 = 1, 2, 0xf
 	tcpProtocol                                        = 6
-	// MSG_FASTOPEN: connects while it sends, which Landlock does not look at
+	// MSG_FASTOPEN: connects while it sends, which Landlock does not check
 	fastOpen = 0x20000000
-	// TCP_ULP: makes another kind of socket of one, such as SMC, at whose connections Landlock does not look
+	// TCP_ULP: changes the type of a socket, for example to SMC, whose connections Landlock does not check
 	otherProtocol = 31
 )
 
-// filter is the program that decides about system calls: those of a foreign architecture end the process, as their
-// numbers mean something else and every other check would look at the wrong call.
+// filter returns the program that decides about system calls. Calls of a foreign architecture end the process, because
+// their numbers have other meanings and every other check would test the wrong call.
 func (r Rules) filter(arch string) ([]instruction, error) {
 	a, ok := architectures[arch]
 	if !ok {
@@ -154,7 +154,7 @@ func (r Rules) filter(arch string) ([]instruction, error) {
 	return p.code, nil
 }
 
-// sockets allows what may be a socket: family, type and protocol decide.
+// sockets allows sockets by family, type and protocol.
 func (r Rules) sockets(p *program) {
 	p.arg(0)
 	p.when(opEqual, unixFamily, answerAllow)
@@ -177,7 +177,7 @@ func (r Rules) sockets(p *program) {
 		})
 	}
 	p.block(netlinkFamily, answerError|errAccess, func() {
-		// which addresses there are: libraries ask before they connect
+		// lists the addresses of interfaces, which libraries request before they connect
 		p.arg(2)
 		p.when(opEqual, 0, answerAllow)
 	})
@@ -202,7 +202,7 @@ func (p *program) when(test uint16, k, answer uint32) {
 	p.answer(answer)
 }
 
-// unless answers if what is loaded is not k.
+// unless returns answer if the loaded value is not k.
 func (p *program) unless(k, answer uint32) {
 	p.code = append(p.code, instruction{code: opEqual, k: k, jt: 1})
 	p.answer(answer)

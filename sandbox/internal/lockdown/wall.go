@@ -24,18 +24,18 @@ type Rules struct {
 	// mapped.
 	NoMemoryFiles bool `json:"no_memory_files,omitempty"`
 
-	// ABI to use, at most what is offered; 0 leaves files and processes as they are
+	// Landlock ABI to use, at most the offered one; 0 restricts neither files nor processes
 	Landlock int  `json:"landlock,omitempty"`
 	Filter   bool `json:"filter,omitempty"` // filter system calls; Inet is nothing without it
 }
 
-// Kernel is what the kernel offers to this process.
+// Kernel lists the features that the kernel offers to this process.
 type Kernel struct {
 	Landlock int  // the ABI; 0 when there is none, or when the process may not use it
 	Filter   bool // seccomp filters
 }
 
-// The ABIs of Landlock by what they brought.
+// Landlock ABIs, named by the feature that they introduced.
 const (
 	abiRename   = 2 // moving between folders
 	abiTruncate = 3 // cutting files off
@@ -45,20 +45,20 @@ const (
 	abiUnix     = 9 // sockets with a name in a folder
 )
 
-// HoldsTruncate says whether the rules keep files that may be read from being cut off.
+// HoldsTruncate reports whether the rules prevent truncating readable files.
 func (r Rules) HoldsTruncate() bool { return r.Landlock >= abiTruncate }
 
-// HoldsPorts says whether the kernel keeps a program to ports of TCP.
+// HoldsPorts reports whether the kernel can restrict a program to TCP ports.
 func (k Kernel) HoldsPorts() bool { return k.Landlock >= abiNet && k.Filter }
 
-// HoldsSignals says whether the rules keep signals and abstract sockets inside.
+// HoldsSignals reports whether the rules block signals and connections to abstract sockets outside the domain.
 func (r Rules) HoldsSignals() bool { return r.Landlock >= abiScope }
 
-// HoldsNamedSockets says whether the rules keep the program from sockets that have a name in a folder.
+// HoldsNamedSockets reports whether the rules block connections to Unix sockets in the file system.
 func (r Rules) HoldsNamedSockets() bool { return r.Landlock >= abiUnix }
 
-// Covers says whether the rules allow a path to be opened, for writing or else for reading. Only the names are looked
-// at, where links lead included; the rights of the file itself may still refuse it.
+// Covers reports whether the rules allow opening a path, for writing or otherwise for reading. It checks only the path,
+// with links resolved; the permissions of the file may still deny access.
 func (r Rules) Covers(path string, write bool) bool {
 	path = real(path)
 	lists := [][]string{r.Write, r.Devices}
@@ -80,7 +80,7 @@ func Below(path, folder string) bool {
 	return path == folder || strings.HasPrefix(path, strings.TrimSuffix(folder, "/")+"/")
 }
 
-// real is where a path leads: the part of it that is there with its links followed, and the rest as it stands.
+// real returns a path with the links of its existing part resolved.
 func real(path string) string {
 	path = filepath.Clean(path)
 	if followed, err := filepath.EvalSymlinks(path); err == nil {
