@@ -8,7 +8,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// fleetWide is what an operator set for all workers while they run.
+// fleetWide holds the settings that an operator set for all workers at run time.
 type fleetWide struct {
 	mu  sync.Mutex // guards set
 	set protocol.WorkerSettings
@@ -20,8 +20,8 @@ func (f *fleetWide) get() protocol.WorkerSettings {
 	return f.set
 }
 
-// settings takes what the app hands out: what an operator set for all workers holds from now on. The link registers
-// after it, which says so to the app.
+// settings applies settings from the app, which an operator set for all workers. The link registers again afterwards,
+// which reports them to the app.
 func (w *Worker) settings(s protocol.WorkerSettings) {
 	w.fleet.mu.Lock()
 	was := w.fleet.set
@@ -43,7 +43,8 @@ func (w *Worker) settings(s protocol.WorkerSettings) {
 	}
 }
 
-// concurrency is how many activities run at once. A worker that runs none is given none by anybody.
+// concurrency returns the number of concurrent activities. The operator's setting does not apply to a worker that is
+// configured to run none.
 func (w *Worker) concurrency() int {
 	if n := w.fleet.get().Concurrency; n > 0 && w.opt.Concurrency > 0 {
 		return n
@@ -51,7 +52,8 @@ func (w *Worker) concurrency() int {
 	return w.opt.Concurrency
 }
 
-// offered are the activities this worker takes: with executors below the floor, none that needs one.
+// offered returns the activities of this worker. If its isolation is below the required minimum, activities that need
+// an executor are omitted.
 func (w *Worker) offered() []string {
 	all := w.activityTypes()
 	if w.pool == nil {

@@ -17,17 +17,17 @@ type Handlers struct {
 	LeftOut []sandbox.Omission
 }
 
-// mostLeftOut is how many files that are no handlers a line names.
+// mostLeftOut is the maximum number of ignored files in a log line.
 const mostLeftOut = 5
 
-// runtimeNames are those of languages, for people.
+// runtimeNames are display names of languages.
 var runtimeNames = map[string]string{sandbox.RuntimeNode: "Node", sandbox.RuntimePython: "Python"}
 
-// programNames are what has to be on the machine.
+// programNames are the interpreters that the machine needs.
 var programNames = map[string]string{sandbox.RuntimeNode: "node", sandbox.RuntimePython: "python3"}
 
-// FindHandlers looks for handlers in dir, whose names the registry must not have but for examples. Those are left out
-// whose runtime is not among the machine's.
+// FindHandlers finds the handlers in dir. Their names must not be registered, except as examples. Handlers without an
+// interpreter in runtimes are left out.
 func FindHandlers(dir string, r *Registry, runtimes map[string]string) (Handlers, error) {
 	found, left, err := sandbox.Discover(dir)
 	if err != nil {
@@ -51,8 +51,8 @@ func FindHandlers(dir string, r *Registry, runtimes map[string]string) (Handlers
 	return h, nil
 }
 
-// String counts the handlers by language and names what was left out, as in
-// "7 (5 Node, 2 Python), left out: x.sh (no runtime)".
+// String counts the handlers by language and names the ignored files, as in "7 (5 Node, 2 Python), left out: x.sh (no
+// runtime)".
 func (h Handlers) String() string {
 	text := "none"
 	if len(h.Found) > 0 {
@@ -80,7 +80,7 @@ func (h Handlers) String() string {
 	return text
 }
 
-// Handlers are the activities in other languages as they are now, and what was left out of them.
+// Handlers returns the current handlers in other languages and the ignored files.
 func (w *Worker) Handlers() Handlers {
 	w.found.Lock()
 	defer w.found.Unlock()
@@ -121,7 +121,7 @@ func (w *Worker) handlerVersions() map[string]string {
 	return all
 }
 
-// Isolation says in one line what holds the worker's executors; empty when it has no handlers.
+// Isolation describes the isolation of the worker's executors in one line; empty without handlers.
 func (w *Worker) Isolation() string {
 	if w.pool == nil || len(w.Handlers().Found) == 0 {
 		return ""

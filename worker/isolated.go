@@ -11,7 +11,7 @@ import (
 	"github.com/sojourn-run/sojourn/worker/internal/runner"
 )
 
-// Isolated gives an executor of this very binary the isolated activities of a registry; hand it to sandbox.Main, which
+// Isolated registers the isolated activities of a registry for executors of this binary; pass it to sandbox.Main, which
 // must be the first call of main and of TestMain.
 func Isolated(r *Registry) func(sandbox.Handlers) {
 	return func(h sandbox.Handlers) {
@@ -41,7 +41,7 @@ func isolated(def *activity.Definition) sandbox.Handler {
 	}
 }
 
-// inside is what activity code reaches through its context when it runs in an executor.
+// inside implements the context of activity code in an executor.
 type inside struct {
 	inv  sandbox.Invocation
 	call *sandbox.Call
@@ -65,7 +65,7 @@ func (i inside) Session() *activity.SessionInfo {
 	return &activity.SessionInfo{ID: i.inv.Session.ID, Epoch: i.inv.Session.Epoch, IsNew: i.call.IsNew}
 }
 
-// stateKey is where an executor's session keeps what activities of ours keep.
+// stateKey is the key of the activity state in an executor's session.
 const stateKey = "sojourn.activity.state"
 
 func (i inside) State() *activity.State {

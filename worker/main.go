@@ -20,9 +20,8 @@ import (
 	"github.com/sojourn-run/sojourn/sandbox"
 )
 
-// Main makes a binary that is a worker alone, with the workflows and activities that register offers, and exits.
-// Settings are flags, SOJOURN_… variables or a file, as for `sojourn worker`; it needs nothing but the address of an
-// app and a token.
+// Main runs a binary that is only a worker, with the workflows and activities that register adds, and exits. Settings
+// are flags, SOJOURN_… variables or a file, as for `sojourn worker`; it needs only the address of an app and a token.
 func Main(register func(*Registry)) {
 	r := NewRegistry()
 	register(r)

@@ -109,7 +109,7 @@ func text(err error) string {
 // Collector measures the worker, for the /metrics of whatever it runs in.
 func (w *Worker) Collector() prometheus.Collector { return workerCollector{w} }
 
-// workerCollector exports what a worker is doing, with one look for each scrape.
+// workerCollector exports the worker's metrics, with one snapshot for each scrape.
 type workerCollector struct{ worker *Worker }
 
 var (

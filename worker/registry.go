@@ -93,8 +93,7 @@ func (r *Registry) Activity(name string, fn any, opts ...activity.Options) {
 	r.names[code] = append(r.names[code], name)
 }
 
-// Examples registers what a binary has to show: a handler of a user's may have the name of one of these activities, and
-// is run in its place.
+// Examples registers example activities. A user's handler with the same name replaces an example.
 func (r *Registry) Examples(register func(*Registry)) {
 	own := maps.Clone(r.activities)
 	register(r)
@@ -132,8 +131,7 @@ func (r *Registry) ReplaceWorkflow(name string, fn any) {
 	r.workflows[name] = d
 }
 
-// Check says what is wrong with the registry as a whole: a recovery policy whose rebuild activity is missing, or runs
-// elsewhere.
+// Check returns an error if a recovery policy names a rebuild activity that is missing or runs in another place.
 func (r *Registry) Check() error {
 	var all []error
 	for _, name := range r.ActivityTypes() {

@@ -20,7 +20,7 @@ const (
 	hooksTime = 5 * time.Second
 )
 
-// ErrAborted says that a drain was cut short by Abort.
+// ErrAborted reports that Abort ended a drain early.
 var ErrAborted = errors.New("worker: the drain was cut short")
 
 // Run works until ctx ends or the app drains the worker. Then, within the drain timeout, it stops polling, finishes or
@@ -70,7 +70,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	return err
 }
 
-// Abort cuts a drain short: what runs is left to its leases.
+// Abort ends a drain early: the leases of running tasks expire.
 func (w *Worker) Abort() { w.aborting.Do(func() { close(w.abort) }) }
 
 // leave is the drain.
@@ -150,7 +150,7 @@ func (w *Worker) release(ctx context.Context) {
 	}
 }
 
-// Close ends everything at once. Run does it at its end; call it for a worker that never ran. The second call does
+// Close ends all activity at once. Run calls it at its end; call it for a worker that never ran. A second call does
 // nothing.
 func (w *Worker) Close() {
 	if w.runner != nil {
@@ -184,7 +184,7 @@ func (w *Worker) endSession(ctx context.Context, id string, epoch int64, reason 
 	}
 }
 
-// lost hears from the pool that an executor of a session is gone.
+// lost is called by the pool when the executor of a session has ended.
 func (w *Worker) lost(l sandbox.SessionLost) {
 	w.sessions.Died(l.Session, l.EpochWanted, string(l.Cause), l.Message)
 }

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// watchEvery is how often a worker that watches its handlers looks at their files' times.
+// watchEvery is the interval at which a worker checks the modification times of its handlers.
 const watchEvery = 500 * time.Millisecond
 
 // watch polls the folder of handlers until ctx ends. It offers new handlers and reports changed handlers to the app.
@@ -55,7 +55,8 @@ func (w *Worker) watch(ctx context.Context) {
 	}
 }
 
-// treeStamp changes when a file below dir is added, removed or written. Installed packages are not looked at.
+// treeStamp returns a value that changes when a file below dir is added, removed or written. It ignores installed
+// packages.
 func treeStamp(dir string) string {
 	sum := fnv.New64a()
 	_ = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {

@@ -30,7 +30,8 @@ func Over(way string, urls []string, rules certs.Rules) Carrier {
 	return &Auto{Socket: &Socket{URLs: urls, TLS: rules}, HTTP: &HTTP{URLs: urls, TLS: rules}}
 }
 
-// Auto is the carrier that takes a socket, and HTTP where an app answers requests and yet no socket gets through to it.
+// Auto is the carrier that prefers a socket and uses HTTP if an app responds to requests but no socket can be opened to
+// it.
 type Auto struct {
 	Socket *Socket
 	HTTP   *HTTP
@@ -58,7 +59,7 @@ func (c *Auto) Dial(ctx context.Context, hello protocol.ChannelAuth, notices pro
 	return plain, nil
 }
 
-// socket leaves of the time there is enough for the others: some proxies say nothing at all to what they do not know.
+// socket uses a third of the time, because some proxies do not respond at all to protocols that they do not support.
 func (c *Auto) socket(ctx context.Context, hello protocol.ChannelAuth, notices protocol.WorkerNotices) (Conn, error) {
 	if end, ok := ctx.Deadline(); ok {
 		var cancel context.CancelFunc
@@ -68,5 +69,5 @@ func (c *Auto) socket(ctx context.Context, hello protocol.ChannelAuth, notices p
 	return c.Socket.Dial(ctx, hello, notices)
 }
 
-// Apps is how many apps there are to go to.
+// Apps returns the number of configured app URLs.
 func (c *Auto) Apps() int { return c.Socket.Apps() }

@@ -26,7 +26,7 @@ func (l *Link) Beat() {
 	}
 }
 
-// Drain makes heartbeats say that the worker drains.
+// Drain makes heartbeats report that the worker drains.
 func (l *Link) Drain() {
 	l.mu.Lock()
 	l.draining = true
@@ -60,7 +60,7 @@ func (l *Link) keepBeating(ctx context.Context) {
 	}
 }
 
-// beatEvery is the time between two heartbeats: what the options say, else the app, else 10 s.
+// beatEvery returns the heartbeat interval: from the options, otherwise from the app, otherwise 10 s.
 func (l *Link) beatEvery() time.Duration {
 	if l.opt.Heartbeat > 0 {
 		return l.opt.Heartbeat
@@ -75,7 +75,7 @@ func (l *Link) beatEvery() time.Duration {
 	return every
 }
 
-// quiet says whether the app cannot speak first over the connection there is.
+// quiet reports whether the current connection has no notices.
 func (l *Link) quiet() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -103,7 +103,7 @@ func (l *Link) endsWhatIsOver() (next time.Time) {
 	return next
 }
 
-// due sends one heartbeat with what is to be renewed, and returns when the next renewal is due.
+// due sends one heartbeat with all renewals, and returns the time of the next renewal.
 func (l *Link) due(ctx context.Context) time.Time {
 	in := protocol.WorkerHeartbeat{}
 	sent := time.Now()
@@ -144,8 +144,8 @@ func (l *Link) due(ctx context.Context) time.Time {
 	return next
 }
 
-// refresh fetches the settings again over the connection there is. With what operators set for all workers it registers
-// again: it may offer something else, and says that it does.
+// refresh fetches the settings over the current connection and registers again, since the settings that operators set
+// for all workers can change the registration.
 func (l *Link) refresh(ctx context.Context) error {
 	l.refreshing.Lock()
 	defer l.refreshing.Unlock()

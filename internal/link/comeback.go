@@ -44,7 +44,7 @@ func (l *Link) newComeback(conn Conn) *comeback {
 // pause sets the timer to the next check.
 func (r *comeback) pause() { r.timer.Reset(rand.N(r.conn.ReturnWithin())) }
 
-// due checks the preferred app. If it is ready and would dispatch to this worker, the next dial goes there.
+// due checks the preferred app. If it is ready and would dispatch to this worker, the next dial connects to it.
 func (r *comeback) due(ctx context.Context) bool {
 	check, cancel := context.WithTimeout(ctx, checkTime)
 	defer cancel()

@@ -6,7 +6,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// held are the tasks that this process was given and whose end the app has not confirmed.
+// held lists the tasks of this process whose end the app has not confirmed.
 type held struct {
 	mu    sync.Mutex // guards tasks
 	tasks map[string]struct{}
@@ -36,7 +36,7 @@ func (h *held) done(item protocol.CompleteItem) {
 	delete(h.tasks, protocol.TaskKey(item.Kind, item.TaskID, item.AttemptID, item.Attempt))
 }
 
-// keys are those of all of them, never nil.
+// keys returns the keys of all tasks, never nil.
 func (h *held) keys() *[]string {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -14,18 +14,18 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// HTTP is the carrier over plain requests, for where no socket gets through: it calls the routes that workers in any
+// HTTP is the carrier over plain requests, for networks that block sockets. It calls the routes that workers in any
 // language call. A worker tries the apps in an order that depends on its ID; see route.
 //
-// The app cannot speak first over it. That an attempt was cancelled, a session ended or the release changed the answers
-// to heartbeats say, so such a worker sends them more often and names all it holds.
+// The app cannot send notices over HTTP. Responses to heartbeats report cancelled attempts, ended sessions and a
+// changed release. Therefore the worker sends heartbeats more often, and each lists all its leases.
 type HTTP struct {
 	URLs   []string // of apps, as "http://127.0.0.1:7700"
 	Header http.Header
 	TLS    certs.Rules // called for each TCP connection; nil: the default
 	// NetDial replaces how connections are made, for tests and proxies.
 	NetDial func(ctx context.Context, network, address string) (net.Conn, error)
-	// Refresh is the time between two looks at the settings: a minute.
+	// Refresh is the interval at which the settings are fetched: a minute.
 	Refresh time.Duration
 	// ReturnWithin is the time within which a worker returns to the app that it prefers: 10 min.
 	ReturnWithin time.Duration
@@ -33,11 +33,11 @@ type HTTP struct {
 	route route
 }
 
-// idleTime is how long an unused TCP connection is kept: less than proxies and apps keep theirs, so that no request
-// goes into a closing one.
+// idleTime is the idle timeout of TCP connections. It is shorter than that of proxies and apps, so that no request is
+// sent on a connection that they are closing.
 const idleTime = 30 * time.Second
 
-// Dial says hello to one app by fetching the settings.
+// Dial connects to one app by fetching the settings.
 func (c *HTTP) Dial(ctx context.Context, hello protocol.ChannelAuth, notices protocol.WorkerNotices) (Conn, error) {
 	url := c.route.next(c.URLs, hello.WorkerID)
 	if url == "" {
@@ -116,9 +116,9 @@ func (c *HTTP) conn(
 	return conn, nil
 }
 
-// httpConn is what requests of one worker to one app have in common. It ends with the first request that did not reach
-// the app, or whose answer was not the app's: then what the worker has and what the app believes are compared, as after
-// the loss of a socket.
+// httpConn is the state that the requests of one worker to one app share. It ends with the first request that did not
+// reach the app, or whose response was not from the app. Worker and app then compare their leases, as after the loss of
+// a socket.
 type httpConn struct {
 	place
 	apps    int // how many URLs there are
@@ -216,5 +216,5 @@ func (c *httpConn) Close() {
 	c.client.CloseIdleConnections()
 }
 
-// Apps is how many apps there are to go to.
+// Apps returns the number of configured app URLs.
 func (c *HTTP) Apps() int { return len(c.URLs) }

@@ -7,8 +7,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// intend does what an operator wants of this worker: work, give up asking for it, or leave. A notice says it at once,
-// and every heartbeat's answer says it again.
+// intend applies an operator's command for this worker: resume, pause, or leave. A notice delivers it at once, and each
+// response to a heartbeat repeats it.
 func (l *Link) intend(i protocol.Intent, reason string) {
 	if i == protocol.IntentLeave {
 		if l.opt.OnDrain != nil {
@@ -39,7 +39,7 @@ func (l *Link) intend(i protocol.Intent, reason string) {
 	}
 }
 
-// Paused says whether an operator gives this worker nothing more.
+// Paused reports whether an operator has paused this worker.
 func (l *Link) Paused() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -2,8 +2,8 @@ package link
 
 import "github.com/sojourn-run/sojourn/shared/protocol"
 
-// An app notifies a worker of ended runs that it keeps in memory. An app that the worker is new to does not know which
-// these are, so the heartbeats behind a new connection say so, some at a time.
+// An app notifies a worker when runs in its sticky cache end. After a new connection the app does not know the cached
+// runs, so the next heartbeats list them in parts.
 
 // untold are the kept runs that the app of a connection does not know of yet. The heartbeat alone uses it.
 type untold struct {
@@ -31,7 +31,7 @@ func (l *Link) kept() []protocol.KeptRun {
 	return l.untold.runs[:min(len(l.untold.runs), protocol.MostKeptRuns)]
 }
 
-// keptTold notes that an app took so many of them.
+// keptTold records that an app received n of them.
 func (l *Link) keptTold(n int) { l.untold.runs = l.untold.runs[min(n, len(l.untold.runs)):] }
 
 // ended passes on which runs have ended.

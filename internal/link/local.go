@@ -6,9 +6,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// Local is the carrier of a worker in the app's own process: its calls are calls of the app's verbs, with nothing
-// encoded or parsed on the way and without a token. Both sides share what the values point to, so neither may change
-// them after the call.
+// Local is the carrier of a worker in the app's process. It calls the app's methods directly, without encoding and
+// without a token. Both sides share the memory of arguments and results, so neither may change them after the call.
 type Local struct {
 	// Join adds the worker at the app, which sends notices to it; leave removes the worker.
 	Join func(

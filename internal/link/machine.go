@@ -25,7 +25,7 @@ const (
 type Machine struct {
 	dir    string
 	latest atomic.Pointer[protocol.MachineInformation]
-	// look takes one sample; tests put one in that hangs.
+	// look takes one sample; tests replace it with one that hangs.
 	look func(ctx context.Context, dir string) protocol.MachineInformation
 
 	cancel context.CancelFunc
@@ -76,7 +76,7 @@ func (m *Machine) Close() {
 	}
 }
 
-// sample looks once. What cannot be had stays zero.
+// sample takes one sample. Unavailable values stay zero.
 func sample(ctx context.Context, dir string) protocol.MachineInformation {
 	var m protocol.MachineInformation
 	m.Cores, _ = cpu.CountsWithContext(ctx, true)

@@ -28,7 +28,7 @@ func (n notices) EndSession(_ context.Context, s protocol.SessionNotice) error {
 	return nil
 }
 
-// YieldSession lets a session go that is to give way.
+// YieldSession releases a session for another one.
 func (n notices) YieldSession(ctx context.Context, s protocol.SessionNotice) error {
 	if n.l.opt.OnYield != nil && s.Epoch > 0 {
 		n.l.opt.OnYield(ctx, s)
@@ -36,7 +36,7 @@ func (n notices) YieldSession(ctx context.Context, s protocol.SessionNotice) err
 	return nil
 }
 
-// EvictRuns drops what is kept of runs that have ended.
+// EvictRuns drops ended runs from the sticky cache.
 func (n notices) EvictRuns(_ context.Context, e protocol.EvictNotice) error {
 	n.l.ended(e.Runs)
 	return nil
@@ -50,7 +50,7 @@ func (n notices) Drain(context.Context) error {
 	return nil
 }
 
-// Pause has it ask for nothing more.
+// Pause stops polling.
 func (n notices) Pause(_ context.Context, p protocol.PauseNotice) error {
 	n.l.intend(protocol.IntentPause, p.Reason)
 	return nil

@@ -84,8 +84,8 @@ func (c *httpConn) exchange(
 	if len(body) > 0 {
 		r.Header.Set("Content-Type", "application/json")
 	}
-	// Nothing is repeated behind the link's back: after a request that may have arrived, app and worker compare what they
-	// have.
+	// The HTTP client must not repeat requests: after a request that may have arrived, app and worker compare their
+	// leases.
 	said, err := c.client.Do(r)
 	if err != nil {
 		return 0, nil, err

@@ -31,7 +31,7 @@ func rendezvous(urls []string, worker string) []string {
 	return urls
 }
 
-// next returns the URL that the next dial goes to; empty: there is none.
+// next returns the URL of the next dial; empty without URLs.
 func (r *route) next(urls []string, worker string) string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -44,7 +44,7 @@ func (r *route) next(urls []string, worker string) string {
 	return r.urls[r.at]
 }
 
-// failed makes the next dial go to the app after url, unless it goes to another one than url already.
+// failed switches to the app after url, unless the next dial already uses another app.
 func (r *route) failed(url string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -53,7 +53,7 @@ func (c *httpConn) Register(ctx context.Context, in protocol.RegisterRequest) (p
 	return request[protocol.RegisterAnswer](ctx, c, http.MethodPost, "/register", in)
 }
 
-// Deregister takes its registration away.
+// Deregister removes the registration.
 func (c *httpConn) Deregister(ctx context.Context, in protocol.DeregisterRequest) (protocol.DeregisterAnswer, error) {
 	query := url.Values{"incarnation": {in.Incarnation}}
 	return request[protocol.DeregisterAnswer](
@@ -86,7 +86,7 @@ func (c *httpConn) inItsName(in protocol.PollRequest) protocol.PollRequest {
 	return in
 }
 
-// Complete ends tasks. One that drains asks for nothing more along with it.
+// Complete reports outcomes. A worker that drains does not poll in the same request.
 func (c *httpConn) Complete(
 	ctx context.Context, in protocol.CompleteRequest,
 ) (protocol.CompleteBatchAnswer, error) {
@@ -155,7 +155,7 @@ func (c *httpConn) HeartbeatSession(ctx context.Context, in protocol.SessionVerb
 	return c.session(ctx, http.MethodPost, "/heartbeat", in)
 }
 
-// ReleaseSession gives one up.
+// ReleaseSession releases a session.
 func (c *httpConn) ReleaseSession(ctx context.Context, in protocol.SessionVerb) (protocol.SessionAnswer, error) {
 	return c.session(ctx, http.MethodPost, "/release", in)
 }

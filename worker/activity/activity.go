@@ -11,7 +11,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// AttemptInfo says which attempt of which activity is running.
+// AttemptInfo describes a running attempt.
 type AttemptInfo struct {
 	Namespace    string
 	WorkflowID   string
@@ -22,8 +22,7 @@ type AttemptInfo struct {
 	// ExecutionID names the activity; it stays the same over all its attempts. AttemptID names this try.
 	ExecutionID string
 	AttemptID   string
-	// IdempotencyKey stays the same over all attempts: give it to an outside service that refuses the second of two equal
-	// requests.
+	// IdempotencyKey is the same for all attempts: pass it to external services that reject duplicate requests.
 	IdempotencyKey string
 	Attempt        int // 1 for the first
 	WorkerID       string
@@ -47,8 +46,7 @@ func InfoOf(t *protocol.ActivityTask) AttemptInfo {
 	}
 }
 
-// Runtime is what runs an attempt, as its code reaches it through the context. All methods may be called from any
-// goroutine.
+// Runtime runs an attempt; code reaches it through the context. It is safe for concurrent use.
 type Runtime interface {
 	Info() AttemptInfo
 	// Session is nil for an activity outside any session.
@@ -57,7 +55,7 @@ type Runtime interface {
 	State() *State
 	// Heartbeat sends a heartbeat with progress, a JSON object or nil. It must not block on the network.
 	Heartbeat(progress json.RawMessage)
-	// Log takes a line for people; level is debug, info, warn or error. It must not block on the network.
+	// Log writes a line to the activity's log; level is debug, info, warn or error. It must not block on the network.
 	Log(level, text string)
 }
 
@@ -68,7 +66,7 @@ func NewContext(ctx context.Context, rt Runtime) context.Context {
 	return context.WithValue(ctx, runtimeKey{}, rt)
 }
 
-// FromContext is the attempt the context belongs to, and whether there is one.
+// FromContext returns the attempt of the context, and whether there is one.
 func FromContext(ctx context.Context) (Runtime, bool) {
 	rt, ok := ctx.Value(runtimeKey{}).(Runtime)
 	return rt, ok

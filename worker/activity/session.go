@@ -7,7 +7,7 @@ type SessionInfo struct {
 	ID string
 	// Epoch rises with every acquisition of the session. State that was stored under a lower epoch is outdated.
 	Epoch int64
-	// IsNew is true for the first task of an epoch: nothing has been built here yet.
+	// IsNew is true for the first task of an epoch, which finds no state in this process.
 	IsNew bool
 }
 
@@ -42,8 +42,8 @@ func SessionState(ctx context.Context) *State {
 	return nil
 }
 
-// GetOrCreate is State.GetOrCreate of the attempt's session with a type: the value kept under key, made by create if
-// there is none.
+// GetOrCreate is State.GetOrCreate of the attempt's session with a type: it returns the value stored under key, or
+// creates and stores it.
 func GetOrCreate[T any](ctx context.Context, key string, create func(context.Context) (T, error)) (T, error) {
 	v, err := SessionState(ctx).GetOrCreate(ctx, key, func(ctx context.Context) (any, error) { return create(ctx) })
 	if err != nil {

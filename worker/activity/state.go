@@ -7,12 +7,11 @@ import (
 	"sync"
 )
 
-// ErrStateClosed is returned by a State whose session was given up.
+// ErrStateClosed is returned by a State whose session was released.
 var ErrStateClosed = errors.New("session state is closed")
 
-// State keeps values for the activities of one session. Its owner, the worker or an executor, makes one per (session,
-// epoch) and closes it when the session goes. All methods may be called from any goroutine, and on nil, which keeps
-// nothing.
+// State stores values for the activities of one session. Its owner, the worker or an executor, creates one per session
+// and epoch and closes it when the session ends. It is safe for concurrent use. A nil State stores nothing.
 type State struct {
 	mu      sync.Mutex
 	values  map[string]any     // guarded by mu
@@ -44,7 +43,7 @@ func (s *State) Get(key string) (any, bool) {
 	return v, ok
 }
 
-// Set keeps value under key. After Close it keeps nothing.
+// Set stores value under key. After Close it does nothing.
 func (s *State) Set(key string, value any) {
 	if s == nil {
 		return
@@ -66,8 +65,9 @@ func (s *State) Delete(key string) {
 	delete(s.values, key)
 }
 
-// GetOrCreate is the value kept under key, or what create makes of it. Of many callers one creates and the others wait
-// for it, or for their own ctx; when it fails they all get its error, nothing is kept, and the next caller tries again.
+// GetOrCreate returns the value stored under key, or stores and returns the result of create. One of several concurrent
+// callers runs create; the others wait for it or for the end of their ctx. If create fails, they all receive its error,
+// nothing is stored, and the next caller runs create again.
 func (s *State) GetOrCreate(ctx context.Context, key string, create func(context.Context) (any, error)) (any, error) {
 	if s == nil {
 		return create(ctx)
@@ -90,7 +90,7 @@ func (s *State) GetOrCreate(ctx context.Context, key string, create func(context
 			return nil, context.Cause(ctx)
 		}
 	}
-	// stands if create panics
+	// the error if create panics
 	m := &making{done: make(chan struct{}), err: fmt.Errorf("creating %q ended without a value", key)}
 	s.making[key] = m
 	s.mu.Unlock()
@@ -122,8 +122,8 @@ func (s *State) OnClose(fn func()) {
 	fn()
 }
 
-// Close forgets everything and runs what OnClose registered. The second call does nothing. The owner calls it when no
-// attempt of the session runs.
+// Close removes all values and runs the functions that OnClose registered. A second call does nothing. The owner calls
+// it when no attempt of the session runs.
 func (s *State) Close() {
 	if s == nil {
 		return

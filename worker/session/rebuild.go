@@ -5,7 +5,7 @@ import (
 	"errors"
 )
 
-// rebuild is one that runs, for those who wait for it.
+// rebuild is a running rebuild, for waiting callers.
 type rebuild struct {
 	done chan struct{} // closed at its end
 	err  error
@@ -27,7 +27,7 @@ func (h *Holding) Rebuilding(seen int) bool {
 	return h.rebuilds > seen || h.flight != nil
 }
 
-// AwaitRebuild waits for a rebuild that runs, and says whether the state was rebuilt since seen.
+// AwaitRebuild waits for a running rebuild, and reports whether the state was rebuilt since seen.
 func (h *Holding) AwaitRebuild(ctx context.Context, seen int) bool {
 	for {
 		h.set.mu.Lock()

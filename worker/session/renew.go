@@ -6,15 +6,14 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// together is how close to its time a renewal may be to go with one that is due, so that they share a call: a quarter
-// of the interval.
+// Renewals that are due within this fraction of the interval (a quarter) are sent together with one that is due now.
 const together = 4
 
 // Suspended is how long a worker keeps the state of a session whose lease has ended. Meanwhile each of its heartbeats
 // asks the app to resume the session.
 const Suspended = 5 * time.Minute
 
-// retryAfter is the pause after a renewal whose answer did not come.
+// retryAfter is the pause after a renewal without a response.
 const retryAfter = time.Second
 
 // Due returns the sessions to renew now, and the time of the next renewal (zero: none). It omits sessions that were

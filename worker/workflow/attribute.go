@@ -10,9 +10,9 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// UpsertMemo puts entries over those of the run's memo, which people and lists of runs see; nil takes an entry away.
-// Names are 1 to 64 of letters, digits and _ . : -, and no numbers; values are any with an encoding, of at most 10,240
-// bytes. Continue-as-new keeps them.
+// UpsertMemo merges entries into the run's memo, which is shown to people and in lists of runs; nil removes an entry.
+// Names have 1 to 64 letters, digits and _ . : -, and are no numbers; values may have any type with an encoding of at
+// most 10,240 bytes. Continue-as-new keeps the memo.
 func UpsertMemo(ctx Context, entries map[string]any) error {
 	m := ctx.inner().m
 	m.here()
@@ -47,9 +47,9 @@ func encodeMemo(entries map[string]any) (none payload.Payload, err error) {
 	return p, nil
 }
 
-// UpsertSearchAttributes puts values over the run's search attributes, by which lists of runs are filtered; nil takes
-// one away. Names are as for UpsertMemo, of up to 128; values are text, numbers, true or false, times, or lists of
-// texts, of at most 2,048 bytes.
+// UpsertSearchAttributes merges values into the run's search attributes, by which lists of runs are filtered; nil
+// removes a value. Names are as for UpsertMemo, with up to 128 characters; values are texts, numbers, booleans, times,
+// or lists of texts, of at most 2,048 bytes.
 func UpsertSearchAttributes(ctx Context, attributes map[string]any) error {
 	m := ctx.inner().m
 	m.here()

@@ -219,15 +219,15 @@ func (e *ChildError) Is(target error) bool {
 	return false
 }
 
-// DecodeDetails reads the details of the child's failure; out stays as it is when there are none.
+// DecodeDetails decodes the details of the child's failure. It leaves out unchanged if there are none.
 func (e *ChildError) DecodeDetails(out any) error { return decodeDetails(e.Details, out) }
 
 var (
-	// ErrTerminated says that a child workflow was terminated.
+	// ErrTerminated reports that a child workflow was terminated.
 	ErrTerminated = errors.New("terminated")
-	// ErrWorkflowIDTaken says that a child was not started, since the id chosen for it belongs to another workflow.
+	// ErrWorkflowIDTaken reports that a child was not started because its ID belongs to another workflow.
 	ErrWorkflowIDTaken = errors.New("workflow id is taken")
-	// ErrChildNotFound says that there is no child of this workflow id to attach to.
+	// ErrChildNotFound reports that no child has the workflow ID of AttachChild.
 	ErrChildNotFound = errors.New("no such child")
 )
 
@@ -258,7 +258,7 @@ func (m *Machine) attachedEnded(e *history.Event, d *history.AttachedChildEnded)
 	})
 }
 
-// childEnded gives a child its end.
+// childEnded resolves the future of a child.
 func (m *Machine) childEnded(e *history.Event, d *history.ChildEnded) {
 	m.resolve(d.Sequence, childStep, e, func(f *future) (payload.Payload, error) {
 		return payload.Payload{}, childError(f, d)

@@ -7,7 +7,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// ContinueOptions change what the next run of the id is. The zero value changes nothing.
+// ContinueOptions change the next run of the workflow ID. The zero value changes nothing.
 type ContinueOptions struct {
 	Workflow any    // name or registered function of another workflow; nil: the same
 	Queue    string // empty: the same
@@ -44,7 +44,7 @@ func ContinueAsNewWith(ctx Context, o ContinueOptions, args ...any) error {
 	return &continuation{c}
 }
 
-// continuation is what ContinueAsNew returns.
+// continuation is the error that ContinueAsNew returns.
 type continuation struct{ command *protocol.Command }
 
 func (*continuation) Error() string { return "continue as new" }

@@ -13,7 +13,7 @@ import (
 	"github.com/sojourn-run/sojourn/internal/stack"
 )
 
-// coroutine is one branch of the workflow's code: a goroutine that runs only while the machine has handed it the turn.
+// coroutine is one branch of the workflow's code: a goroutine that runs only during its turn.
 type coroutine struct {
 	m      *Machine
 	resume chan struct{} // the turn; holds one
@@ -87,7 +87,7 @@ func (m *Machine) ready(co *coroutine) {
 	}
 }
 
-// park gives the turn back and returns with the next one.
+// park ends the turn and returns at the start of the next one.
 func (co *coroutine) park() {
 	co.yield <- struct{}{}
 	<-co.resume
@@ -136,7 +136,7 @@ func (m *Machine) runBranches() {
 	}
 }
 
-// turn lets a branch run until it waits or ends; false: it did not come to rest.
+// turn runs a branch until it waits or ends; false: it did neither in time.
 func (m *Machine) turn(co *coroutine) bool {
 	co.queued = false
 	m.current = co
@@ -169,12 +169,12 @@ func (m *Machine) overstayed(co *coroutine) {
 	m.closing.Store(true)
 }
 
-// Runaway says that a branch overstayed its turn and still runs: it loops, or blocks outside the machine. Nothing but
-// the end of the process stops it before its next call into this package.
+// Runaway reports that a branch exceeded its time and still runs: it loops, or blocks outside the machine. It cannot be
+// stopped before its next call into this package.
 func (m *Machine) Runaway() bool { return m.runaway != nil && !m.runaway.ended.Load() }
 
-// Close ends the machine and every branch of its code; deferred functions of the code run, but cannot wait any more. It
-// must be called once a machine is no longer needed, since its branches are goroutines. It may be called twice.
+// Close ends the machine and every branch of its code. Deferred functions of the code run, but cannot wait. Close must
+// be called for each machine, since its branches are goroutines. It may be called twice.
 func (m *Machine) Close() {
 	if m.closed {
 		return

@@ -18,19 +18,19 @@ type Definition struct {
 	versioned bool // a version was registered by its number
 }
 
-// NewDefinition makes a workflow of func(workflow.Context, args…) (result, error), or error alone, as its version 1.
-// Another shape is an error that says what is wrong.
+// NewDefinition creates a workflow from func(workflow.Context, args…) (result, error), or with error as its only
+// result, as version 1. It returns an error for other signatures.
 func NewDefinition(name string, fn any) (*Definition, error) {
 	d := &Definition{Name: name}
 	return d, d.Plain(fn)
 }
 
-// Plain adds the workflow's code as its version 1, without a number: as long as there is no other, runs do not record
-// that they go by it.
+// Plain adds the workflow's code as version 1 without a number: as long as there is no other version, runs do not
+// record it.
 func (d *Definition) Plain(fn any) error { return d.addVersion(1, fn) }
 
-// Add adds a version of the workflow's code. A new run goes by the highest one, records that from the first on, and
-// keeps it for its life; runs that were begun before versions had numbers go by the lowest.
+// Add adds a version of the workflow's code. A new run records and keeps the highest version; runs that started before
+// versions had numbers use the lowest.
 func (d *Definition) Add(version int, fn any) error {
 	d.versioned = true
 	return d.addVersion(version, fn)
@@ -63,7 +63,7 @@ func (d *Definition) Versions() []int { return slices.Sorted(maps.Keys(d.version
 // codeVersion is the change id under which a run records its workflow's version.
 const codeVersion = "sojourn.workflow"
 
-// code is the function this run goes by.
+// code returns the function of this run's version.
 func (m *Machine) code() (*activity.Func, error) {
 	all := m.def.Versions()
 	marked := false

@@ -10,7 +10,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// Awaitable is what Select can wait for: a Future, or a SignalChannel with a signal to receive.
+// Awaitable is an argument of Select: a Future, or a SignalChannel, which is ready when it has a signal.
 type Awaitable interface {
 	attach(w *waiter)
 	detach(w *waiter)
@@ -20,11 +20,11 @@ type Awaitable interface {
 // Future is a result that will be there: of an activity, a child workflow, a timer, a branch.
 type Future interface {
 	Awaitable
-	// Get waits for the result and decodes it into what out points to; nil discards it. The error is that of the activity
-	// (an *ActivityError) or of the child (a *ChildError), a result that does not fit out, or ErrCancelled when ctx is
+	// Get waits for the result and decodes it into the value that out points to; nil discards it. The error is that of
+	// the activity (an *ActivityError) or of the child (a *ChildError), a decoding error, or ErrCancelled if ctx is
 	// cancelled first. It may be called many times.
 	Get(ctx Context, out any) error
-	// Ready says whether Get returns at once.
+	// Ready reports whether Get returns without waiting.
 	Ready() bool
 	self() *future
 }
@@ -146,12 +146,12 @@ func (f *future) Get(ctx Context, out any) error {
 	return nil
 }
 
-// ending says whether the branch waits for something that was cancelled and whose end is to be seen.
+// ending reports whether the branch waits for the end of a cancelled activity or child.
 func (w *waiter) ending() bool {
 	return w.ends && slices.ContainsFunc(w.items, func(f *future) bool { return f.asked && !f.done })
 }
 
-// wait parks the running branch until done says so, or the context is cancelled.
+// wait parks the running branch until done returns true, or the context is cancelled.
 func wait(ctx Context, w *waiter, done func() bool, items ...Awaitable) error {
 	c := ctx.inner()
 	w.co = c.m.here()
@@ -251,8 +251,8 @@ func Await[T any](ctx Context, f Future) (T, error) {
 	return v, err
 }
 
-// NewFuture returns a future for branches to wait on, and the function that resolves it with a value or an error; later
-// calls do nothing.
+// NewFuture returns a future on which branches can wait, and the function that resolves it with a value or an error;
+// later calls do nothing.
 func NewFuture(ctx Context) (Future, func(value any, err error)) {
 	m := ctx.inner().m
 	f := &future{m: m, kind: branchStep}

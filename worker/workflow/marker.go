@@ -10,9 +10,9 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// SideEffect runs fn once in the life of the run and returns its value, in every replay the recorded one. It is for
-// small things like a random number; what can fail or takes time belongs into an activity. If the worker dies before
-// the value is recorded, fn runs again.
+// SideEffect runs fn once in the life of the run and returns its value; replays return the recorded value. Use it for
+// small values such as a random number; work that can fail or takes time belongs in an activity. If the worker dies
+// before the value is recorded, fn runs again.
 func SideEffect[T any](ctx Context, fn func() T) (T, error) {
 	var v T
 	p, err := ctx.inner().m.sideEffect(func() any { return fn() })
@@ -56,11 +56,11 @@ func (m *Machine) compute(fn func() any) (payload.Payload, error) {
 // DefaultVersion is the version of a change for runs that passed its place before it was made.
 const DefaultVersion = -1
 
-// Version says which version of a change this run goes by, so that its code can be changed while runs are under way:
-// latest for a run that comes here first now, the recorded one in its replays, and DefaultVersion for a run that came
-// by before the change was there. A run that goes by a version outside oldest … latest cannot be continued by this
-// code: its workflow task fails. A change ID has 1 to 255 bytes; Version panics with any other, which fails the
-// workflow task.
+// Version returns the version of a change in this run, so that code can be changed while runs are open: latest for a
+// run that reaches this call for the first time, the recorded version in replays, and DefaultVersion for a run that
+// passed this point before the change was added. A run with a version outside oldest … latest cannot continue with this
+// code: its workflow task fails. A change ID has 1 to 255 bytes; otherwise Version panics, which fails the workflow
+// task.
 //
 //	if workflow.Version(ctx, "two-step approval", workflow.DefaultVersion, 1) >= 1 { … } else { … }
 func Version(ctx Context, changeID string, oldest, latest int) int {

@@ -5,10 +5,10 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// pending counts, by kind, what the history so far has opened and not ended. The app refuses a completion that would
-// open more than protocol.MaxPending of a kind, and code may start more than that: the machine holds back what does
-// not fit, in the order of the code, and sends it as the others end. It is a function of history alone, not of what the
-// code still waits for, so that a kept machine and a new one hold back the same.
+// pending counts, by kind, the open activities, timers and children in the history. The app refuses a completion that
+// would open more than protocol.MaxPending of a kind, but code may start more: the machine delays the excess commands,
+// in order, until others end. The count depends only on history, not on the steps that the code still waits for, so
+// that a cached and a new machine delay the same commands.
 type pending [branchStep]int
 
 // takeEvent counts one event.
@@ -51,9 +51,9 @@ func opens(t protocol.CommandType) (kind, bool) {
 	return 0, false
 }
 
-// fitting is what of the open commands, from the first on, leaves the run within protocol.MaxPending. Something must
-// be left that wakes the run, or what is held back would never leave: without it all of them go, and the app says what
-// is wrong.
+// fitting returns the leading commands with which the run stays within protocol.MaxPending. If nothing open could wake
+// the run, delayed commands would never be sent; in this case fitting returns all commands, and the app refuses them
+// with a reason.
 func (m *Machine) fitting(open []issued) []issued {
 	after := m.pending
 	for i, p := range open {

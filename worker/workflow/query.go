@@ -8,13 +8,12 @@ import (
 	"github.com/sojourn-run/sojourn/shared/payload"
 )
 
-// HandleQuery answers the queries of a name with fn, a func(Context, args…) (result, error). It is run on the workflow
-// as its history leaves it, by whichever worker replays it then, also when the run has closed. It leaves no trace: what
-// it changes is forgotten, and calling this package in it, but for Info, Now and Logger, fails the query with
-// ErrReadOnly.
+// HandleQuery answers the queries of a name with fn, a func(Context, args…) (result, error). It runs on the workflow's
+// state after its history, on the worker that replays it, also when the run has closed. Changes that it makes are
+// discarded. Calling functions of this package other than Info, Now and Logger fails the query with ErrReadOnly.
 //
-// Handlers are set before the code waits for the first time, so that every moment of the run can be asked about.
-// Setting one again replaces it. A function of another shape panics.
+// Set handlers before the code waits for the first time, so that the run can be queried at any time. Setting a handler
+// again replaces it. A function with another signature panics.
 func HandleQuery(ctx Context, name string, fn any) {
 	m := ctx.inner().m
 	m.here()
@@ -25,12 +24,11 @@ func HandleQuery(ctx Context, name string, fn any) {
 var (
 	ErrUnknownQuery   = errors.New("the workflow has no such query")
 	ErrQueryArguments = errors.New("the arguments do not fit the query")
-	// ErrReadOnly: code that must only look asked for something to happen.
+	// ErrReadOnly reports that read-only code called a function with side effects.
 	ErrReadOnly = errors.New("it must be read-only")
 )
 
-// readOnly runs code that may only look, and nothing longer than the machine's patience; what goes wrong is the
-// machine's fault.
+// readOnly runs read-only code for at most the machine's patience; a failure becomes the machine's fault.
 func (m *Machine) readOnly(what string, fn func()) {
 	if m.watch == nil {
 		m.watch = time.NewTimer(m.patience)
@@ -42,13 +40,13 @@ func (m *Machine) readOnly(what string, fn func()) {
 	m.turn(m.branch(fn))
 }
 
-// acted is the panic of code that asked for something where it may only look.
+// acted returns the panic of read-only code that called a function with side effects.
 func acted(what string) error {
 	return fmt.Errorf("workflow: %s must not call package workflow: %w", what, ErrReadOnly)
 }
 
-// Query asks the code for something about its state, as the events applied so far leave it. The machine is of no use
-// for workflow tasks afterwards, since a handler may have changed what it looked at; further queries may be asked.
+// Query runs a query handler on the workflow's state after the applied events. Afterwards the machine cannot process
+// workflow tasks, since the handler may have changed the state; further queries are possible.
 func (m *Machine) Query(name string, args payload.Payload) (result payload.Payload, err error) {
 	if m.fault != nil {
 		return result, m.fault

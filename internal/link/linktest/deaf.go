@@ -6,31 +6,31 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// Deaf hears nothing: the notices of an app get lost on their way to such a worker.
+// Deaf ignores all notices of an app, as if they were lost.
 type Deaf struct{}
 
 var _ protocol.WorkerNotices = Deaf{}
 
-// CancelAttempt is not heard.
+// CancelAttempt does nothing.
 func (Deaf) CancelAttempt(context.Context, protocol.CancelNotice) error { return nil }
 
-// EndSession is not heard.
+// EndSession does nothing.
 func (Deaf) EndSession(context.Context, protocol.SessionNotice) error { return nil }
 
-// YieldSession is not heard.
+// YieldSession does nothing.
 func (Deaf) YieldSession(context.Context, protocol.SessionNotice) error { return nil }
 
-// EvictRuns is not heard.
+// EvictRuns does nothing.
 func (Deaf) EvictRuns(context.Context, protocol.EvictNotice) error { return nil }
 
-// Drain is not heard.
+// Drain does nothing.
 func (Deaf) Drain(context.Context) error { return nil }
 
-// Pause is not heard.
+// Pause does nothing.
 func (Deaf) Pause(context.Context, protocol.PauseNotice) error { return nil }
 
-// Resume is not heard.
+// Resume does nothing.
 func (Deaf) Resume(context.Context) error { return nil }
 
-// RefreshSettings is not heard.
+// RefreshSettings does nothing.
 func (Deaf) RefreshSettings(context.Context) error { return nil }

@@ -107,7 +107,7 @@ type Conn struct {
 	link
 }
 
-// link is what of a connection is no call.
+// link lists the methods of a connection that are not calls.
 type link interface {
 	Done() <-chan struct{}
 	Err() error

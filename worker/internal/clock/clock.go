@@ -5,14 +5,14 @@ package clock
 
 import "time"
 
-// apart is how far the two clocks of a process may be from each other over one span of time until neither is believed.
+// apart is the maximum difference of the two clocks of a process over a time span. Above it neither clock is trusted.
 const apart = time.Second
 
 // Elapsed is a span of time by both clocks of this process. The monotonic one is paused while the machine is suspended,
 // the wall clock may be set.
 type Elapsed struct{ Mono, Wall time.Duration }
 
-// Between is the time from a to b, which both come from time.Now.
+// Between returns the time from a to b, which must both come from time.Now.
 func Between(a, b time.Time) Elapsed {
 	return Elapsed{Mono: b.Sub(a), Wall: b.Round(0).Sub(a.Round(0))}
 }
@@ -20,22 +20,22 @@ func Between(a, b time.Time) Elapsed {
 // Longest is the time by the clock that counted more of it.
 func (e Elapsed) Longest() time.Duration { return max(e.Mono, e.Wall) }
 
-// Agree says whether both clocks counted the same.
+// Agree reports whether both clocks measured the same time.
 func (e Elapsed) Agree() bool { return (e.Mono - e.Wall).Abs() <= apart }
 
-// recent is how long an answer's way is remembered at least; at most twice as long, and longer while no other answer
-// comes.
+// recent is the time for which the delay of a response is remembered: at least this long, at most twice as long, and
+// longer if no other response arrives.
 const recent = time.Minute
 
-// Ages tells how old answers are that carry the store's time: how much later than the best recent one each was read.
-// The zero value is ready. It is not safe for concurrent use.
+// Ages estimates the age of responses that contain the store's time: how much later than the fastest recent response
+// each was read. The zero value is ready. It is not safe for concurrent use.
 type Ages struct {
 	began     time.Duration // of the newer window
 	old, best *Elapsed      // the shortest ways from the store's time to ours in the window before, and in the newer one
 }
 
-// Of is the age of an answer that the store's time is that of, when it was read at; at is counted from one instant, the
-// same for all. known is false for the first answer, which there is nothing to compare with.
+// Of returns the age of a response with the store's time that was read at at. All at values must have the same origin.
+// known is false for the first response, which has no other to compare with.
 func (a *Ages) Of(at Elapsed, store time.Time) (age Elapsed, known bool) {
 	way := Elapsed{at.Mono - time.Duration(store.UnixNano()), at.Wall - time.Duration(store.UnixNano())}
 	best, known := a.shortest()

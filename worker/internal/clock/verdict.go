@@ -2,7 +2,7 @@ package clock
 
 import "time"
 
-// Verdict is what is to be done with a task before its code begins.
+// Verdict is the decision about a task before its code begins.
 type Verdict int
 
 // The verdicts.
@@ -23,7 +23,7 @@ type Lease struct {
 	Stood bool          // the process stood still meanwhile, perhaps
 }
 
-// Judge says whether the task may begin.
+// Judge decides whether the task may begin.
 func (l Lease) Judge() Verdict {
 	over := l.Since.Longest() >= l.Lasts
 	switch {

@@ -53,8 +53,8 @@ func (b *beats) add(progress json.RawMessage) {
 	b.begin()
 }
 
-// tell lets the app know how far a rebuild is. If the attempt ends without its outcome being heard, history
-// tells that much.
+// tell reports the progress of a rebuild to the app. If the attempt ends without a received outcome, history contains
+// this progress.
 func (b *beats) tell(r protocol.Recovered) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -135,8 +135,8 @@ func (b *beats) one(value json.RawMessage, rebuild *protocol.Recovered) {
 		answer.Renewed, answer.CanContinue, answer.Reason = false, false, &text
 		err = nil
 	} else if err != nil {
-		// With the connection lost the renewer holds its next try back for a moment, as after a renewal that
-		// failed. What else went wrong says nothing about the lease.
+		// After the loss of the connection the renewer delays its next try, as after a failed renewal. Other errors do
+		// not affect the lease.
 		if !link.Lost(err) || errors.Is(err, context.Canceled) {
 			return
 		}
@@ -150,7 +150,7 @@ func (b *beats) one(value json.RawMessage, rebuild *protocol.Recovered) {
 // close ends the sending and waits for it.
 func (b *beats) close() {
 	b.mu.Lock()
-	// Closed before it is waited for, so that what the code says from now on begins nothing new.
+	// Closed before the wait, so that later heartbeats of the code start no new call.
 	b.closed = true
 	b.mu.Unlock()
 	b.stop()

@@ -35,7 +35,7 @@ func newCache(most int) *cache {
 	return &cache{most: most, runs: runs, ahead: map[string]chan struct{}{}}
 }
 
-// takeMachine gives the machine of a run away, or nil.
+// takeMachine removes the machine of a run from the cache and returns it, or nil.
 func (c *cache) takeMachine(run string) *workflow.Machine {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -45,7 +45,7 @@ func (c *cache) takeMachine(run string) *workflow.Machine {
 	return nil
 }
 
-// takeOut takes a run out; mu is held.
+// takeOut removes a run. The caller must hold mu.
 func (c *cache) takeOut(run string) *kept {
 	if c.runs == nil {
 		return nil
@@ -74,8 +74,8 @@ func (c *cache) await(ctx context.Context, run string) *kept {
 	}
 }
 
-// goAhead gives the machine of a run away for a turn, nil if it is in other hands. A call of settled must
-// follow.
+// goAhead removes the machine of a run for an eager workflow task; nil if it is not available. The caller must call
+// settled afterwards.
 func (c *cache) goAhead(run string) *kept {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -128,7 +128,7 @@ func (c *cache) drop(run string) {
 	}
 }
 
-// kept are the runs in the cache, with what their machines have seen.
+// kept returns the cached runs with the last event that each machine has applied.
 func (c *cache) kept() (list []protocol.KeptRun) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -144,7 +144,8 @@ func (r *Runner) decide(t *protocol.WorkflowTask) (commands []protocol.Command, 
 	return commands, r.keep(t, m), nil
 }
 
-// keep keeps a machine for the run's next task, if there will be one, and returns the last event it has seen.
+// keep caches a machine for the run's next task, unless the run has finished, and returns the last event it has
+// applied.
 func (r *Runner) keep(t *protocol.WorkflowTask, m *workflow.Machine) int64 {
 	if m.Finished() {
 		m.Close()
@@ -156,7 +157,7 @@ func (r *Runner) keep(t *protocol.WorkflowTask, m *workflow.Machine) int64 {
 	return seen
 }
 
-// apply gives a machine the events and the pages behind them, which take room of the replay.
+// apply applies the events and the following pages to a machine. The pages count against the memory limit of replays.
 func (r *Runner) apply(
 	m *workflow.Machine, t *protocol.WorkflowTask, events []history.Event, place *replay,
 ) ([]protocol.Command, error) {

@@ -83,13 +83,13 @@ func (l *lines) missed(a *attemptLines, n int64) {
 	a.leftOut += n
 }
 
-// takeLine counts and keeps a line; mu is held.
+// takeLine counts and stores a line. The caller must hold mu.
 func (l *lines) takeLine(a *attemptLines, line protocol.LogLine) {
 	n := protocol.LogSize([]protocol.LogLine{line})
 	a.fresh, a.bytes, l.held = append(a.fresh, line), a.bytes+n, l.held+n
 }
 
-// mark says how many lines are missing; mu is held.
+// mark adds an entry with the number of dropped lines. The caller must hold mu.
 func (l *lines) mark(a *attemptLines) {
 	if a.leftOut > 0 {
 		l.takeLine(a, protocol.LogLine{LeftOut: a.leftOut})
@@ -97,7 +97,7 @@ func (l *lines) mark(a *attemptLines) {
 	}
 }
 
-// endAttempt takes an attempt out and returns what of its lines the app has not confirmed: that goes with the outcome.
+// endAttempt removes an attempt and returns its unconfirmed lines, which are sent with the outcome.
 func (l *lines) endAttempt(a *attemptLines) []protocol.LogChunk {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -111,7 +111,7 @@ func (l *lines) endAttempt(a *attemptLines) []protocol.LogChunk {
 	return chunks
 }
 
-// cut makes a chunk of what is fresh; mu is held.
+// cut combines the new lines into a chunk. The caller must hold mu.
 func (l *lines) cut(a *attemptLines) {
 	if len(a.fresh) > 0 {
 		a.part++
@@ -130,7 +130,7 @@ func (l *lines) forget(a *attemptLines) {
 	a.chunks, a.fresh = nil, nil
 }
 
-// next is what goes into one call, and of which attempts; nothing ends the sender.
+// next returns the content of one call and its attempts; an empty result ends the sender.
 func (l *lines) next() (req protocol.LogsRequest, of []*attemptLines) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

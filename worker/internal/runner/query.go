@@ -25,7 +25,7 @@ const querySlots = 4
 // queryTime limits how long the worker works on a query; callers wait no longer than this.
 const queryTime = 30 * time.Second
 
-// question is what queries and validations have in common: a run, to be read and left alone.
+// question is the common part of query and update validation tasks: a run that is read and not changed.
 type question struct {
 	item   protocol.CompleteItem // of the answer
 	run    protocol.WorkflowTask // whose run it is about
@@ -66,7 +66,7 @@ func queryFailure(err error) *protocol.Failure {
 	return f
 }
 
-// validation asks the validator of an update whether it may be accepted.
+// validation runs the validator of an update.
 func (r *Runner) validation(t *protocol.ValidationTask) {
 	q := question{item: validationItem(t), events: t.Events, next: t.NextPageToken, run: protocol.WorkflowTask{
 		RunID: t.RunID, WorkflowID: t.WorkflowID, Namespace: t.Namespace, WorkflowType: t.WorkflowType,
@@ -90,13 +90,13 @@ func (r *Runner) validation(t *protocol.ValidationTask) {
 	})
 }
 
-// answer replays the run that a question is about and asks its code. refusal is the reason of failures that are
-// not the code's own. Kept machines are left alone, so that nothing a handler changes by mistake can stay.
+// answer replays the run of a question and calls its code. refusal is the reason of failures that the code did not
+// cause. It does not use cached machines, so that handlers cannot change them by mistake.
 func (r *Runner) answer(
 	q question, refusal protocol.Reason, ask func(*workflow.Machine, *protocol.CompleteItem) *protocol.Failure,
 ) {
-	// From when it came, replay included: later than that its caller has left, and the answer only takes room in
-	// the queue.
+	// Counted from the arrival of the question, including the replay: after that its caller has timed out, and the
+	// response would only occupy the queue.
 	until := time.Now().Add(queryTime)
 	f, err := r.ask(&q, refusal, ask)
 	log := func(e *zerolog.Event) *zerolog.Event {
@@ -117,8 +117,8 @@ func (r *Runner) answer(
 	r.report.add(entry{item: q.item, until: until})
 }
 
-// ask puts the answer into the question's item, or says why there is none. An error means that the history behind the
-// question could not be had.
+// ask stores the result in the question's item, or returns the failure. An error means that the history could not be
+// read.
 func (r *Runner) ask(
 	q *question, refusal protocol.Reason, ask func(*workflow.Machine, *protocol.CompleteItem) *protocol.Failure,
 ) (*protocol.Failure, error) {

@@ -98,15 +98,15 @@ func (a *attempt) policy(ctx context.Context) *activity.SessionRecoveryPolicy {
 	return p
 }
 
-// tellRebuild lets the app know how far the rebuild is.
+// tellRebuild reports the progress of the rebuild to the app.
 func (a *attempt) tellRebuild(outcome string) {
 	now := *a.recovered
 	now.Outcome = outcome
 	a.beats.tell(now)
 }
 
-// lostReason is how the state was lost, in one of the words of protocol.LostReasons: what became of the executor, or
-// that code did not find it.
+// lostReason returns why the state was lost, as one of protocol.LostReasons: the end of the executor, or missing_state
+// if only the code reported it.
 func (a *attempt) lostReason() string {
 	reason := "missing_state"
 	if a.lost != "" {
@@ -116,8 +116,8 @@ func (a *attempt) lostReason() string {
 	return reason
 }
 
-// rebuildState runs the rebuild activity with the arguments of the activity whose state is missing, as many of them as
-// it takes.
+// rebuildState runs the rebuild activity with the arguments of the activity whose state is missing. It receives as many
+// of them as it has parameters.
 func (a *attempt) rebuildState(ctx context.Context, policy *activity.SessionRecoveryPolicy) error {
 	name := policy.RebuildActivity
 	if a.def == nil {
@@ -168,12 +168,12 @@ func firstArguments(args payload.Payload, n int) (payload.Payload, error) {
 	return payload.EncodeArgs(first...)
 }
 
-// InvokeRebuild runs a rebuild activity with the arguments of the activity that found its state missing, as many of
-// them as it takes.
+// InvokeRebuild runs a rebuild activity with the arguments of the activity that reported missing state. It receives as
+// many of them as it has parameters.
 func InvokeRebuild(ctx context.Context, def *activity.Definition, args payload.Payload) (payload.Payload, error) {
 	for {
 		result, err := def.Invoke(ctx, args)
-		// Too many arguments are found before the code runs, so nothing happened yet.
+		// An argument count error occurs before the code runs.
 		if !errors.Is(err, payload.ErrArgumentCount) {
 			return result, err
 		}

@@ -37,8 +37,8 @@ func newReplays() *replays {
 	return &replays{most: 2 * cores.GOMAXPROCS(0), room: replayRoom, changed: make(chan struct{})}
 }
 
-// long says whether a task without a kept machine needs a place among the replays: its history comes in pages,
-// or is not short.
+// long reports whether a task without a cached machine needs a slot for replays: its history has several pages or many
+// events.
 func long(t *protocol.WorkflowTask) bool {
 	return t.NextPageToken != nil || len(t.Events) == 0 || t.Events[0].Seq != 1 || len(t.Events) > shortRun
 }
@@ -59,7 +59,7 @@ func (p *replays) begin(ctx context.Context) (*replay, error) {
 	return r, nil
 }
 
-// hold notes events that were read, and waits until there is room for more.
+// hold counts events that were read, and waits until there is memory for more.
 func (r *replay) hold(ctx context.Context, events []history.Event) error {
 	if r == nil {
 		return nil
@@ -73,12 +73,11 @@ func (r *replay) hold(ctx context.Context, events []history.Event) error {
 	p.used += n
 	r.bytes += n
 	p.mu.Unlock()
-	// The page is counted before it waits, since it is in memory already; what waits is the reading of the next
-	// one.
+	// The page is counted before the wait, since it is already in memory; only the next page waits.
 	return p.until(ctx, func() bool { return p.used < p.room || p.all[0] == r })
 }
 
-// release gives the place and the room to others.
+// release frees the slot and the memory for other replays.
 func (r *replay) release() {
 	if r == nil {
 		return
@@ -97,7 +96,7 @@ func (r *replay) release() {
 	p.changed = make(chan struct{})
 }
 
-// until waits for what ready says, which is asked under mu.
+// until waits until ready returns true. It calls ready with mu held.
 func (p *replays) until(ctx context.Context, ready func() bool) error {
 	for {
 		p.mu.Lock()
@@ -114,7 +113,7 @@ func (p *replays) until(ctx context.Context, ready func() bool) error {
 	}
 }
 
-// weight is about how many bytes an event takes.
+// weight returns the approximate size of an event in bytes.
 func weight(e *history.Event) int {
 	const bare = 400
 	switch d := e.Data.(type) {

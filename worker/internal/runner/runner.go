@@ -42,7 +42,7 @@ type Definitions interface {
 	workflow.Names
 }
 
-// Executors run activities outside this process; a *sandbox.Pool is one.
+// Executors run activities outside this process; *sandbox.Pool implements it.
 type Executors interface {
 	Has(activity string) (runtime string, ok bool)
 	Invoke(ctx context.Context, inv sandbox.Invocation, hooks sandbox.Hooks) (sandbox.Result, error)
@@ -110,8 +110,8 @@ const maxRenewal = 10 * time.Second
 // short is the lease below which the interval of renewal is half of the lease.
 const short = 15 * time.Second
 
-// AttemptInterval is how often attempts with a lease are renewed: with every heartbeat, and so often that two
-// of them may be lost. A lease of less than 15 s survives the loss of one.
+// AttemptInterval returns the renewal interval of attempts: leases are renewed with every heartbeat, and often enough
+// that two renewals may be lost. A lease of less than 15 s survives the loss of one.
 func AttemptInterval(lease, buffer time.Duration) time.Duration {
 	every := session.Interval(lease, buffer)
 	if lease >= short {
@@ -193,8 +193,8 @@ func (r *Runner) Run() {
 	<-r.done
 }
 
-// Stop asks for nothing more and waits, until ctx ends, for what runs to finish and for all outcomes to be
-// taken. Tasks that a poll still under way brings are handed back.
+// Stop stops polling and waits, until ctx ends, for running tasks to finish and for all outcomes to be accepted. Tasks
+// from polls in flight are returned.
 func (r *Runner) Stop(ctx context.Context) error {
 	r.stopTaking()
 	if err := r.idle(ctx); err != nil {
@@ -278,7 +278,7 @@ func (r *Runner) Resize(activities int) {
 	}
 }
 
-// spawn runs a task that came with a poll, on the slot that was taken for it.
+// spawn runs a task of a poll on its reserved slot.
 func (r *Runner) spawn(t protocol.Task, came arrival) {
 	r.begin.Lock()
 	defer r.begin.Unlock()

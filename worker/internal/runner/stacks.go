@@ -2,7 +2,7 @@ package runner
 
 import "sync"
 
-// mostStacks bounds what is remembered of logged stacks.
+// mostStacks is the maximum number of remembered stacks.
 const mostStacks = 1000
 
 // stacks knows of which failures of runs the stack was logged: a task that fails is tried again and again, and fails at
@@ -12,7 +12,7 @@ type stacks struct {
 	said map[string]string // the last failure, by run
 }
 
-// first says whether a run has not failed so the last time.
+// first reports whether the last failure of a run was a different one.
 func (s *stacks) first(run, failure string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -35,7 +35,7 @@ type refusals struct {
 
 type setback struct{ next, rest int } // how many steps after the next refusal, and how many are left of the last
 
-// mostRefused is how many runs are remembered.
+// mostRefused is the maximum number of remembered runs.
 const mostRefused = 10_000
 
 // add notes that a turn did not count: the next 1, 2, 4, … steps of the run go without.
@@ -53,7 +53,7 @@ func (f *refusals) add(run string) {
 	one.rest, one.next = one.next, min(2*one.next, 1<<30)
 }
 
-// wait says whether the run goes without in this step, and counts it.
+// wait reports whether the run must not use an eager task in this step, and counts the step.
 func (f *refusals) wait(run string) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -71,9 +71,9 @@ func (f *refusals) drop(run string) {
 	delete(f.runs, run)
 }
 
-// then has the run's machine decide what follows from a result, if the machine is kept here and nothing else
-// can move the run. The code runs on the attempt's slot, which stays taken if there is a next activity to run
-// on it. What this side knows of the run may be out of date: the app checks, and takes the result in any case.
+// then lets the run's machine decide the commands after a result, if the machine is cached and no other event can cause
+// commands. The code runs on the attempt's slot, which stays reserved if a next activity can run on it. The worker's
+// view of the run may be outdated: the app checks it, and accepts the result in any case.
 func (r *Runner) then(a *attempt, item *protocol.CompleteItem) *turn {
 	run, seq := stepOf(item.TaskID)
 	at := r.leases.storeTime()
@@ -119,7 +119,7 @@ func (r *Runner) then(a *attempt, item *protocol.CompleteItem) *turn {
 	return t
 }
 
-// alone says whether a command goes with a workflow task only.
+// alone reports whether a command needs a separate workflow task.
 func alone(c protocol.Command) bool {
 	switch c.Type {
 	case protocol.ContinueAsNew, protocol.ApplyUpdate, protocol.CompleteUpdate, protocol.FailUpdate:
@@ -128,7 +128,7 @@ func alone(c protocol.Command) bool {
 	return false
 }
 
-// stepOf takes RUN-seq apart.
+// stepOf splits RUN-SEQ.
 func stepOf(task string) (run string, seq int64) {
 	run, n, _ := strings.Cut(task, "-")
 	seq, _ = strconv.ParseInt(n, 10, 64)
@@ -190,7 +190,7 @@ func (t *turn) undone() {
 	t.over()
 }
 
-// back keeps the machine as it is.
+// back returns the unchanged machine to the cache.
 func (t *turn) back() {
 	t.r.cache.put(t.run, t.machine)
 	t.over()
