@@ -52,7 +52,7 @@ func (p *program) migrateCommand() *cobra.Command {
 	return c
 }
 
-// finding is one line of the doctor.
+// finding is one line of the doctor's report.
 type finding struct {
 	what string
 	ok   bool
@@ -107,7 +107,7 @@ func (p *program) clockFinding(c *cobra.Command) finding {
 	return finding{"clock", o.ClockJump.Error == "", o.ClockJump.String()}
 }
 
-// examine looks at everything a process of this machine needs.
+// examine checks the requirements of a process on this machine.
 func (p *program) examine(ctx context.Context, s *settings) []finding {
 	list := []finding{
 		{"release", s.Release != "0.0.0", fmt.Sprintf("%s (from %s)", s.Release, s.ReleaseFrom)},
@@ -128,7 +128,7 @@ func (p *program) examine(ctx context.Context, s *settings) []finding {
 	return append(list, s.isolation(ctx, p.registry)...)
 }
 
-// isolation is which handlers there are and what holds executors on this machine, tried out.
+// isolation lists the handlers and the isolation of executors on this machine, which it verifies with probes.
 func (s *settings) isolation(ctx context.Context, registry *worker.Registry) []finding {
 	if s.Isolation == worker.IsolationNone {
 		return []finding{{"isolation", true, "none: isolated activities run in the worker's own process"}}
@@ -183,7 +183,7 @@ func (s *settings) isolation(ctx context.Context, registry *worker.Registry) []f
 	return append(list, finding{"isolation", true, text})
 }
 
-// packages is how it stands with what handlers need, in the folder that the workers of this data directory share.
+// packages lists the state of handler packages in the folder that the workers of this data directory share.
 func (s *settings) packages(ctx context.Context, pool *sandbox.Pool) []finding {
 	found, err := pool.FindPackages(ctx, worker.SandboxDir(s.DataDir))
 	var list []finding
@@ -198,7 +198,7 @@ func (s *settings) packages(ctx context.Context, pool *sandbox.Pool) []finding {
 	return list
 }
 
-// writable says whether files can be made in a directory, or in the one it will be made in.
+// writable reports whether files can be created in a directory, or in its nearest existing parent.
 func writable(dir string) finding {
 	abs, err := filepath.Abs(dir)
 	near, text := abs, abs
@@ -220,8 +220,7 @@ func writable(dir string) finding {
 	return finding{"data directory", true, text}
 }
 
-// databaseFinding looks at the schema, and changes nothing. A file that another process holds is as good: that process
-// has it.
+// databaseFinding checks the schema without changing it. A database file that another process has locked passes.
 func (s *settings) databaseFinding(ctx context.Context) finding {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
@@ -242,7 +241,7 @@ func (s *settings) databaseFinding(ctx context.Context) finding {
 	return finding{"database", schema.Refused == nil, text}
 }
 
-// schemaText says which schema was found and which is wanted.
+// schemaText describes the schema that was found and the schema that this release needs.
 func schemaText(s store.Schema) string {
 	switch {
 	case s.Found == 0:

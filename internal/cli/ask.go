@@ -20,7 +20,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/history"
 )
 
-// group is a command that has subcommands; run is what it does without one, nil: its help.
+// group returns a command with subcommands; run is its action without a subcommand, nil: it prints its help.
 func (p *program) group(
 	use, short string, run func(*cobra.Command, []string) error, subs ...*cobra.Command,
 ) *cobra.Command {
@@ -48,7 +48,7 @@ func asJSON(c *cobra.Command) bool {
 	return err == nil && v
 }
 
-// exactly wants as many arguments as it names, none of them empty: an empty name in a path would be another request.
+// exactly requires one non-empty argument for each name: an empty name in a path would be a different request.
 func exactly(names ...string) cobra.PositionalArgs {
 	return func(c *cobra.Command, args []string) error {
 		if len(args) != len(names) {
@@ -170,7 +170,7 @@ func list[T any](p *program, c *cobra.Command, l listing, head table.Row, row fu
 	return p.render(t)
 }
 
-// sortable lets a list be sorted by one of its columns.
+// sortable adds the flag that sorts a list by one of its columns.
 func sortable(c *cobra.Command) *cobra.Command {
 	c.Flags().String("sort", "", "sort by this column; a leading - sorts in descending order: --sort=-started")
 	return c
@@ -199,7 +199,7 @@ func sorted(c *cobra.Command, t table.Writer, head table.Row) error {
 	return usageError{fmt.Errorf("--sort: no column is called %s; there are %s", name, strings.Join(names, ", "))}
 }
 
-// fact is a line of what is shown of one thing; without a value it is left out.
+// fact is a line in the view of one object; it is omitted if its value is empty.
 type fact struct{ name, value string }
 
 func (p *program) facts(all ...fact) error {
@@ -215,7 +215,7 @@ func (p *program) facts(all ...fact) error {
 	return nil
 }
 
-// stamp is how a time is shown, in the zone of who reads; none is nothing.
+// stamp formats a time in the local time zone; a zero time is empty.
 func stamp(t history.Time) string {
 	if t.IsZero() {
 		return ""
@@ -230,7 +230,7 @@ func stampOf(t *history.Time) string {
 	return stamp(*t)
 }
 
-// plain is what a pointer is of, as text; nil is nothing.
+// plain formats the value of a pointer; nil is empty.
 func plain[T any](v *T) string {
 	if v == nil {
 		return ""
@@ -238,12 +238,12 @@ func plain[T any](v *T) string {
 	return fmt.Sprint(*v)
 }
 
-// document reads the JSON of a flag: as it stands, or from @FILE, or for - from standard input. Empty is none.
+// document reads the JSON of a flag: the value itself, @FILE, or - for standard input. An empty value is no document.
 func (p *program) document(c *cobra.Command, flag, value string) (json.RawMessage, error) {
 	return p.given(c, "--"+flag, value)
 }
 
-// given reads JSON that was given under a name.
+// given reads the JSON of a flag or argument with a name for error messages.
 func (p *program) given(c *cobra.Command, name, value string) (json.RawMessage, error) {
 	raw, err := []byte(value), error(nil)
 	switch {
@@ -268,7 +268,7 @@ func (p *program) arguments(c *cobra.Command, value string) (json.RawMessage, er
 	return p.array(c, "--input", value)
 }
 
-// array reads arguments that were given under a name.
+// array reads a JSON array of arguments.
 func (p *program) array(c *cobra.Command, name, value string) (json.RawMessage, error) {
 	raw, err := p.given(c, name, value)
 	if err == nil && len(raw) > 0 && raw[0] != '[' && !envelope(raw) {
@@ -277,7 +277,7 @@ func (p *program) array(c *cobra.Command, name, value string) (json.RawMessage, 
 	return raw, err
 }
 
-// envelope says of JSON that it is an encoded value.
+// envelope reports whether JSON is an encoded value.
 func envelope(raw json.RawMessage) bool {
 	var v struct {
 		Blob  *string `json:"blob"`

@@ -133,7 +133,7 @@ func (p *program) benchSandboxCommand() *cobra.Command {
 	return c
 }
 
-// progressBar is a bar on a terminal, and nothing elsewhere.
+// progressBar returns a bar on a terminal, and otherwise prints nothing.
 func (p *program) progressBar() (step func(done, all int, what string), finish func()) {
 	bar := progressbar.NewOptions(
 		-1, progressbar.OptionSetWriter(p.err), progressbar.OptionSetVisibility(process.Terminal(p.err)),

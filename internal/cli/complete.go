@@ -12,8 +12,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// completing is what a shell is offered for what was typed so far. It asks the app that the command would ask; without
-// an answer nothing is offered.
+// completing returns the completions of a typed prefix. It asks the app of the command; without a response there are no
+// completions.
 type completing = func(c *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective)
 
 // first offers for the first argument alone.
@@ -64,7 +64,7 @@ func (p *program) workflowIDs() completing {
 	return first(p.ids("/api/workflows", "workflows", "workflow_id", true))
 }
 
-// workflowTypes offers what the workers of the namespace have registered.
+// workflowTypes completes the workflow types that workers of the namespace have registered.
 func (p *program) workflowTypes(c *cobra.Command, _ string) []string {
 	return p.registered(c, func(w protocol.WorkerView) []string { return w.WorkflowTypes })
 }

@@ -42,8 +42,8 @@ func (p *program) devCommand() *cobra.Command {
 	return c
 }
 
-// dev starts both roles, prints five lines, two more with a folder of handlers, and the ready line, starts what stands
-// next to the sample, and sees that through.
+// dev starts both roles, prints five lines, two more with a folder of handlers, and the ready line. It starts the
+// additional sample runs and waits for them.
 func (p *program) dev(ctx context.Context, s *settings, held *heldLog) error {
 	patience := time.AfterFunc(heldFor, held.release) // who waits for a database is told so
 	defer patience.Stop()
@@ -178,7 +178,7 @@ func approve(ctx context.Context, p *plane.Plane, run protocol.StartAnswer) erro
 // heldFor is the longest that the log is held back.
 const heldFor = 3 * time.Second
 
-// heldLog keeps what is logged until it is released, so that the lines for people stand before it.
+// heldLog delays log lines until it is released, so that the lines for people come first.
 type heldLog struct {
 	to   io.Writer
 	mu   sync.Mutex
@@ -196,7 +196,7 @@ func (h *heldLog) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Unwrap is where it goes.
+// Unwrap returns the underlying writer.
 func (h *heldLog) Unwrap() io.Writer { return h.to }
 
 func (h *heldLog) release() {

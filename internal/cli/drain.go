@@ -137,7 +137,7 @@ func (p *program) drainsCommand() *cobra.Command {
 	}
 }
 
-// fleetSettingsCommand shows what all workers run with, and sets it where a flag is given.
+// fleetSettingsCommand shows the settings of all workers, and changes those that are given as flags.
 func (p *program) fleetSettingsCommand() *cobra.Command {
 	var in protocol.FleetSettings
 	wait := false

@@ -76,7 +76,8 @@ func (p *program) epochsAt(c *cobra.Command, path string, timeline []protocol.Se
 	return epochsOf(timeline, a.Session.Claims), nil
 }
 
-// wholeTimeline reads all pages of a session's timeline, which come newest first, in the order of time.
+// wholeTimeline reads all pages of a session's timeline, which start with the newest, and returns them in chronological
+// order.
 func (p *program) wholeTimeline(c *cobra.Command, path string) ([]protocol.SessionEvent, error) {
 	all := []protocol.SessionEvent{}
 	for query := (url.Values{"page_size": {"200"}}); ; {

@@ -11,8 +11,7 @@ import (
 	"golang.org/x/term"
 )
 
-// render prints a table: as wide as its terminal at most, and where no person looks, as in a pipe, with all that is in
-// it.
+// render prints a table. On a terminal it fits the terminal's width; otherwise, as in a pipe, it is complete.
 func (p *program) render(t table.Writer) error {
 	out, most := t.Render(), width(p.out)
 	if most == 0 {
@@ -32,7 +31,7 @@ func (p *program) render(t table.Writer) error {
 	return err
 }
 
-// width is how many columns a terminal has; 0: it does not say, or there is none.
+// width returns the number of columns of a terminal; 0 if it is unknown or if there is no terminal.
 func width(out any) int {
 	f, ok := out.(*os.File)
 	if !ok {
@@ -61,8 +60,8 @@ func titles(line string) (names []string) {
 	return names
 }
 
-// Of a column that is cut, this many columns of the terminal say something. Where there are fewer for each, the lesser
-// ones are left out, in this order; at worst each has the narrowest.
+// telling is the width in columns below which a shortened table column is useless. If the terminal is too narrow, less
+// important columns are omitted in this order; at the minimum each column has the narrowest width.
 const (
 	telling   = 16
 	narrowest = 4
@@ -70,8 +69,8 @@ const (
 
 var lesser = []string{"queue", "closed", "created", "runtime", "door", "ready", "running", "run", "started"}
 
-// fitted makes the widest columns narrower, each as wide as the others of them, until all stand in so many columns of a
-// terminal, and leaves out lesser ones before they say nothing. It is nil when they fit as they are.
+// fitted narrows the widest columns equally until the table fits a terminal, and omits less important columns before
+// they become too narrow. It returns nil if the table fits unchanged.
 func fitted(widths []int, names []string, most int) (columns []table.ColumnConfig, left []string) {
 	narrow := func() (each int) {
 		n := 0

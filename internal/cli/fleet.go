@@ -129,7 +129,7 @@ func packages(machine json.RawMessage, now time.Time) string {
 	return strings.Join(lines, "; ")
 }
 
-// packagesText is how it stands with packages, in words.
+// packagesText describes the state of packages.
 func packagesText(p protocol.PackagesInfo, now time.Time) string {
 	span := func(d time.Duration) string { return max(0, d).Round(time.Second).String() }
 	text := strings.Join(p.Files, ", ") + ": "
@@ -164,7 +164,7 @@ func packagesText(p protocol.PackagesInfo, now time.Time) string {
 	return text
 }
 
-// otherCode is which workers of the same release have different code of what.
+// otherCode lists workers of the same release with different code, by activity type.
 func otherCode(all []protocol.CodeDifference) string {
 	var parts []string
 	for _, d := range all {
@@ -181,7 +181,7 @@ func revision(n *int64) string {
 	return fmt.Sprintf("revision %d", *n)
 }
 
-// drainedBy is why a worker is given nothing.
+// drainedBy returns why a worker is drained.
 func drainedBy(d *protocol.WorkerDrain) string {
 	if d == nil {
 		return ""
@@ -196,7 +196,7 @@ func drainedBy(d *protocol.WorkerDrain) string {
 	return text
 }
 
-// sessionAnswer is what the routes of one session say.
+// sessionAnswer is the response of the routes of one session.
 type sessionAnswer struct {
 	Outcome string               `json:"outcome"`
 	Session protocol.SessionView `json:"session"`

@@ -14,7 +14,7 @@ import (
 
 const followHelp = "go on with what happens, over runs that continue as new, until the last has closed"
 
-// followed is a run whose events are printed as they come.
+// followed is a run whose events are printed as they occur.
 type followed struct {
 	id, run string
 	after   int64 // events up to this one were shown
@@ -22,7 +22,7 @@ type followed struct {
 	stacks  bool  // the stacks of failures are shown, too
 }
 
-// follow prints the events of a run as they come, until it has closed.
+// follow prints the events of a run as they occur, until the run has closed.
 func (p *program) follow(c *cobra.Command, f followed) error {
 	for {
 		next, err := p.followRun(c, f)

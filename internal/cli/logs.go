@@ -18,10 +18,10 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// logsPause is the time between two looks for lines that came since.
+// logsPause is the interval at which new log lines are read.
 const logsPause = time.Second
 
-// ownID is what the id of an activity looks like.
+// ownID matches generated IDs of activities.
 var ownID = regexp.MustCompile(`^[0-9A-Z]{26}-[0-9]+$`)
 
 func (p *program) activityLogs() *cobra.Command {

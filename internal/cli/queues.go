@@ -31,7 +31,7 @@ var oneQueue = one("the name of one queue")
 
 func queuePath(name string) string { return "/api/task-queues/" + url.PathEscape(name) }
 
-// unversioned is how a build id that is none is shown.
+// unversioned is the displayed build ID of workers without one.
 const unversioned = "(none)"
 
 func buildName(id *string) string {
@@ -102,7 +102,7 @@ func (p *program) showQueue(q protocol.QueueState) error {
 	return p.say("%s\n%s\n%s", tasks.Render(), builds.Render(), workers.Render())
 }
 
-// bound is how much of a budget is used.
+// bound describes the used part of a limit.
 func bound(used int, most *int) string {
 	if most == nil {
 		return "no limit"

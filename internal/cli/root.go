@@ -23,7 +23,7 @@ import (
 	"github.com/sojourn-run/sojourn/worker"
 )
 
-// usageError is what the caller got wrong: a setting, an argument.
+// usageError is an error of the caller: an invalid setting or argument.
 type usageError struct{ error }
 
 func (e usageError) Unwrap() error { return e.error }
@@ -127,7 +127,7 @@ func (p *program) root() *cobra.Command {
 	return root
 }
 
-// helpCommand is help [COMMAND], which refuses a command that there is not.
+// helpCommand returns help [COMMAND], which refuses unknown commands.
 func helpCommand(root *cobra.Command) *cobra.Command {
 	return &cobra.Command{Use: "help [COMMAND]", Short: "Help about any command", RunE: func(
 		c *cobra.Command, args []string,

@@ -179,7 +179,7 @@ func (s *scheduleFlags) request(p *program, c *cobra.Command) (in protocol.Sched
 	return in, nil
 }
 
-// action is what it starts, nil if no flag is about that.
+// action returns the schedule's action, or nil if no flag concerns it.
 func (s *scheduleFlags) action(p *program, c *cobra.Command) (*protocol.ScheduleAction, error) {
 	a := &protocol.ScheduleAction{WorkflowType: s.kind, ActivityType: s.activity, TaskQueue: s.queue}
 	if err := s.limits.into(c, &a.ActivityOptions); err != nil {

@@ -28,7 +28,7 @@ import (
 	"github.com/sojourn-run/sojourn/worker"
 )
 
-// serve runs what the role says until ctx ends, and drains.
+// serve runs the configured roles until ctx ends, and then drains.
 func (p *program) serve(ctx context.Context, s *settings) error {
 	node, err := p.start(ctx, s)
 	if err != nil {
@@ -128,8 +128,8 @@ func (p *program) start(ctx context.Context, s *settings) (*node, error) {
 	return n, nil
 }
 
-// keepPrivate keeps others out of the data directory and of what is in it: its database has everything, its token opens
-// everything.
+// keepPrivate removes access for other users to the data directory and its files: its database contains all data, and
+// its token grants full access.
 func (s *settings) keepPrivate() error {
 	if err := process.PrivateDir(s.DataDir); err != nil {
 		return err
@@ -232,7 +232,8 @@ func (s *settings) openStore(ctx context.Context, id string, d store.Dispatcher)
 	return s.awaitStore(ctx, id, d, func() {})
 }
 
-// refusedFor is how long the database may refuse the credentials before the process ends; 0: the default. Tests set it.
+// refusedFor is the time for which the database may refuse the credentials before the process ends; 0: the default.
+// Tests set it.
 var refusedFor time.Duration
 
 // awaitStore is openStore, and calls waiting at each failed attempt to connect to the database.
@@ -275,7 +276,7 @@ func (s *settings) logDurability(ctx context.Context) {
 	}
 }
 
-// inspect looks at the database without opening a store.
+// inspect reads the schema of the database without opening a store.
 func (s *settings) inspect(ctx context.Context) (store.Schema, error) {
 	if !s.postgres() {
 		return sqlite.Inspect(ctx, strings.TrimPrefix(s.DatabaseURL, "sqlite:"))

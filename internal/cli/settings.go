@@ -9,7 +9,7 @@ import (
 	"github.com/sojourn-run/sojourn/internal/release"
 )
 
-// settings are those of this process, with what follows from them.
+// settings are the configuration of this process, with derived values.
 type settings struct {
 	*config.Config
 	Sources     []config.Source
@@ -18,7 +18,7 @@ type settings struct {
 	Log         zerolog.Logger
 }
 
-// settings reads the settings of a command, sets up its log and reports what is odd.
+// settings reads the settings of a command, sets up its log and logs warnings about suspicious settings.
 func (p *program) settings(c *cobra.Command) (*settings, error) {
 	cfg, sources, warnings, err := config.Load(c.Flags(), p.environ, "")
 	if err != nil {

@@ -24,7 +24,8 @@ type Options struct {
 	Data      string   // folder that keeps the filled databases that may be measured another time; empty: none
 	Quick     bool     // fewer operations and runs: a look, not a measurement
 	Version   string   // of the program, for the record
-	// Program is how this program is started as an app, without its settings: P12 does. Empty: P12 fails.
+	// Program is the command that starts this program as an app without its settings, which P12 needs. Empty: P12
+	// fails.
 	Program  []string
 	Profile  string // folder for a profile of the processors of each scenario, and a flame graph of it; empty: none
 	Progress func(done, all int, what string)
@@ -34,7 +35,7 @@ type Options struct {
 	Log    zerolog.Logger
 }
 
-// Result is one scenario on one store over one transport.
+// Result is the result of one scenario on one store over one transport.
 type Result struct {
 	Scenario  string    `json:"scenario"`
 	Store     string    `json:"store"`
@@ -58,15 +59,15 @@ type Result struct {
 	Date      string    `json:"date"`    // of the first run, UTC
 }
 
-// Limit is what machine and store allow, measured in the same run.
+// Limit holds the limits of machine and store, measured in the same run.
 type Limit struct {
 	Fsyncs     float64 `json:"fsyncs_per_s"`
 	Commits    float64 `json:"commits_per_s"`
 	RoundTrips float64 `json:"round_trips_per_s,omitempty"`
 }
 
-// scenario is one thing to measure. measure does n operations on a fresh app and says how long each took; rate says
-// which of the limits bind it.
+// scenario is one measurement. measure runs n operations on a new app and returns the duration of each; rate selects
+// the limits that bound the scenario.
 type scenario struct {
 	id, transport, unit string
 	only                string // the database it is of; empty: all
@@ -79,13 +80,13 @@ type scenario struct {
 	measure             func(ctx context.Context, n *node, ops int) (sample, error)
 }
 
-// figure is one more thing that a run tells.
+// figure is an additional figure of a run.
 type figure struct {
 	unit string
 	of   func(sample) float64
 }
 
-// sample is one run of a scenario.
+// sample is the result of one run of a scenario.
 type sample struct {
 	elapsed    time.Duration
 	each       []time.Duration
@@ -101,7 +102,7 @@ type sample struct {
 	size       int64 // of the program
 }
 
-// Scenarios lists what can be measured, by id, with a line of explanation.
+// Scenarios lists the scenarios by ID with a one-line description.
 func Scenarios() [][2]string {
 	return [][2]string{
 		{"P1", "durable completions of steps claimed in order, 128 in flight, on SQLite"},
@@ -158,7 +159,7 @@ func Scenarios() [][2]string {
 	}
 }
 
-// Describe returns the line of explanation of a scenario, and nothing for one that is not there.
+// Describe returns the description of a scenario, or an empty string for an unknown one.
 func Describe(id string) string {
 	for _, s := range Scenarios() {
 		if s[0] == id {
@@ -168,7 +169,7 @@ func Describe(id string) string {
 	return ""
 }
 
-// Run measures what the options ask for. Results come in the order of scenarios, stores and transports.
+// Run measures the selected scenarios. Results are ordered by scenario, store and transport.
 func Run(ctx context.Context, o Options) ([]Result, error) {
 	if o.Runs <= 0 {
 		o.Runs = 5
@@ -246,7 +247,7 @@ func Run(ctx context.Context, o Options) ([]Result, error) {
 	return results, nil
 }
 
-// on are those of the databases on which something can be measured that is of one of them, or of all.
+// on returns the selected databases on which a scenario can run; only restricts it to one kind.
 func on(only string, stores []string) []string {
 	return slices.DeleteFunc(slices.Clone(stores), func(kind string) bool { return only != "" && only != kind })
 }
@@ -257,7 +258,7 @@ func (o Options) progress(done, all int, what string) {
 	}
 }
 
-// runs is how often a scenario is measured.
+// runs returns the number of runs of a scenario.
 func (s *scenario) runs(o Options) int {
 	if s.most > 0 {
 		return min(s.most, o.Runs)
@@ -265,8 +266,8 @@ func (s *scenario) runs(o Options) int {
 	return o.Runs
 }
 
-// repeat runs one scenario as often as is asked for, each time on a fresh database, after a short warm-up on each. The
-// first result is its figure, the others are what else its runs tell.
+// repeat runs one scenario repeatedly, each time on a new database after a short warm-up. The first result is its main
+// figure; the others are additional figures of the same runs.
 func repeat(ctx context.Context, s scenario, kind string, o Options, step func()) ([]Result, error) {
 	ops := s.n
 	if o.Quick {
@@ -349,7 +350,8 @@ func once(
 	return one, used, limit, err
 }
 
-// ofLimit is how much of the binding limit was used: commits of the store, or round trips of the transport.
+// ofLimit returns the used fraction of the limit that bounds the scenario: commits of the store, or round trips of the
+// transport.
 func ofLimit(s sample, l Limit) float64 {
 	secs := s.elapsed.Seconds()
 	used := 0.0
@@ -373,7 +375,7 @@ func percentile(all []time.Duration, p int) time.Duration {
 // median is the time of an operation.
 func median(s sample) float64 { return millis(percentile(s.each, 50)) }
 
-// added is how much longer an operation takes than without what is measured.
+// added returns the additional duration of an operation compared with the baseline.
 func added(s sample) float64 { return median(s) - millis(percentile(s.beside, 50)) }
 
 // change is the same in percent.
@@ -381,7 +383,7 @@ func change(s sample) float64 { return 100 * added(s) / millis(percentile(s.besi
 
 func millis(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 
-// cpuTime is what this process has used of the processors, in user and system mode.
+// cpuTime returns the processor time of this process in user and system mode.
 func cpuTime() time.Duration {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {

@@ -13,15 +13,16 @@ import (
 // isolated is the id of the scenario that measures calls of isolated code. It needs no app and no database.
 const isolated = "P16"
 
-// isolatedSteps is how many steps of progress a run of it has: each kind of call in each runtime, and of frames alone.
+// isolatedSteps returns the number of progress steps of a run: each kind of call in each runtime, and the echo of
+// frames.
 func isolatedSteps() int { return len(echoCases()) + len(isolatedRuntimes())*len(sandboxCases()) }
 
 func isolatedRuntimes() []string {
 	return []string{sandbox.RuntimeNative, sandbox.RuntimeNode, sandbox.RuntimePython}
 }
 
-// measureIsolated measures each kind of call in each runtime at the level that needs nothing of the machine. What is
-// not there is left out. "sojourn bench sandbox" tells more.
+// measureIsolated measures each kind of call in each runtime at the level process, which every machine supports. It
+// omits missing runtimes. "sojourn bench sandbox" measures more.
 func measureIsolated(ctx context.Context, o Options, step func(what string)) (results []Result, err error) {
 	at := map[string]int{}
 	for range o.Runs {
@@ -49,7 +50,7 @@ func measureIsolated(ctx context.Context, o Options, step func(what string)) (re
 			}
 			r := &results[i]
 			r.Runs = append(r.Runs, c.P50)
-			// of what a run tells, its middle and its slowest hundredth, the mean of the runs
+			// median and 99th percentile of each run, averaged over the runs
 			r.P50, r.P99, r.CPU = r.P50+c.P50/float64(o.Runs), r.P99+c.P99/float64(o.Runs), r.CPU+c.CPU/float64(o.Runs)
 		}
 	}
@@ -62,7 +63,7 @@ func measureIsolated(ctx context.Context, o Options, step func(what string)) (re
 	return results, nil
 }
 
-// middle fills in what the runs come to.
+// middle fills in the median, minimum and maximum of the runs.
 func (r *Result) middle() {
 	sorted := slices.Sorted(slices.Values(r.Runs))
 	r.Median, r.Min, r.Max = sorted[len(sorted)/2], sorted[0], sorted[len(sorted)-1]

@@ -12,7 +12,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// Runs of the completions scenario have so many activities each, and so many completions are in flight.
+// Number of activities of each run in the completions scenario, and number of concurrent completions.
 const (
 	wide     = 500
 	inFlight = 128
@@ -57,7 +57,7 @@ func completions(ctx context.Context, n *node, ops int) (sample, error) {
 	})
 }
 
-// leaseAll leaves so many activities ready and leases them all.
+// leaseAll schedules and leases ops activities.
 func leaseAll(ctx context.Context, b *broker.Broker, owner string, ops int) ([]*protocol.ActivityTask, error) {
 	if err := scheduleAll(ctx, b, owner, ops); err != nil {
 		return nil, err
@@ -78,7 +78,7 @@ func leaseAll(ctx context.Context, b *broker.Broker, owner string, ops int) ([]*
 	return all, nil
 }
 
-// scheduleAll starts as many runs as it takes, and has each schedule its activities.
+// scheduleAll starts runs and lets them schedule ops activities.
 func scheduleAll(ctx context.Context, b *broker.Broker, owner string, ops int) error {
 	args, err := payload.EncodeArgs(kilobyte)
 	if err != nil {
@@ -117,7 +117,7 @@ func scheduleAs(ctx context.Context, b *broker.Broker, owner string, ops int, on
 	return nil
 }
 
-// pollNow takes what is ready.
+// pollNow leases ready tasks without waiting.
 func pollNow(
 	ctx context.Context, b *broker.Broker, owner string, kind protocol.TaskKind, most int,
 ) ([]protocol.Task, error) {

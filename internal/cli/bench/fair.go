@@ -20,8 +20,8 @@ const (
 	greedy  = 100
 )
 
-// besideGreedy measures the workflows of tenants alone, and next to one that has a hundred times as many at once, in
-// turns: so a change of the machine's speed is in both.
+// besideGreedy measures the workflows of tenants alternately alone and next to a tenant with a hundred times as many,
+// so that changes of the machine's speed affect both.
 func besideGreedy(ctx context.Context, n *node, ops int) (all sample, err error) {
 	in, err := input()
 	if err != nil {
@@ -88,7 +88,7 @@ func besideGreedy(ctx context.Context, n *node, ops int) (all sample, err error)
 	return all, allCompleted(ctx, n.app.View())
 }
 
-// slowest is the 99th percentile, as a multiple of the same without what is measured.
+// slowest returns the 99th percentile relative to that of the baseline.
 func slowest(s sample) float64 {
 	return millis(percentile(s.each, 99)) / millis(percentile(s.beside, 99))
 }

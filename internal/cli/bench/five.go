@@ -23,15 +23,15 @@ import (
 // kilobyte is the payload of every step, in and out.
 var kilobyte = strings.Repeat("x", 1000)
 
-// steps is how many activities the workflow of the scenarios has.
+// steps is the number of activities in the scenarios' workflow.
 const steps = 5
 
-// lanes is how many workflows P18 runs at once, each in its own session: in one session they would wait for one
-// another, as its cap has it.
+// lanes is the number of workflows that P18 runs concurrently, each in a separate session, since the concurrency limit
+// of one session would make them wait.
 const lanes = 8
 
-// heldIn names a lane's session, and the workflow whose activities run in it; freeIn is the same workflow without one.
-// As many types on both sides, since each has its own place in the indexes of runs.
+// heldIn names a lane's session and the workflow whose activities run in it; freeIn names the same workflow without a
+// session. Both sides have equally many workflow types, since each type has its own range in the indexes of runs.
 func heldIn(lane int) string { return fmt.Sprint("held ", lane) }
 func freeIn(lane int) string { return fmt.Sprint("free ", lane) }
 
@@ -171,7 +171,7 @@ func input() (json.RawMessage, error) {
 	return p.MarshalJSON()
 }
 
-// together starts ops workflows, so many at once, and waits for each to close. Its worker is the node's.
+// together starts ops workflows, atOnce at a time, and waits for each to close. The node's worker runs them.
 func together(atOnce int) func(context.Context, *node, int) (sample, error) {
 	return func(ctx context.Context, n *node, ops int) (sample, error) {
 		in, err := input()
@@ -188,8 +188,8 @@ func together(atOnce int) func(context.Context, *node, int) (sample, error) {
 	}
 }
 
-// inHeld measures what the same workflow uses of the processors when its activities run in a session that is held
-// already, and without one.
+// inHeld measures the processor time of a workflow whose activities run in a session that is already held, and without
+// a session.
 func inHeld(ctx context.Context, n *node, ops int) (sample, error) {
 	in, err := input()
 	if err != nil {
@@ -236,7 +236,7 @@ func allCompleted(ctx context.Context, v *view.View) error {
 	return nil
 }
 
-// closings tells callers when their workflows close, from the hints of the commits: no reads.
+// closings notifies callers when their workflows close. It uses the hints of commits and reads nothing from the store.
 type closings struct {
 	watch *dispatch.Watch
 	done  chan struct{}

@@ -31,7 +31,7 @@ const (
 	largeBytes = 1_500_000
 )
 
-// flood is one way to flood an app: begin prepares it, each is called without a pause over so many connections.
+// flood is one way to flood an app: begin prepares it, and each runs in a loop on every connection.
 type flood struct {
 	name        string
 	connections int
@@ -105,7 +105,7 @@ var floods = []flood{
 	}},
 }
 
-// wideWorkflow starts a workflow and schedules as many activities in it as it may have open.
+// wideWorkflow starts a workflow and schedules the maximum number of open activities in it.
 func wideWorkflow(ctx context.Context, f *flooding) error {
 	if _, err := f.start(ctx, f.in); err != nil {
 		return err
@@ -186,8 +186,8 @@ func besideFlood(kind flood) func(context.Context, *node, int) (sample, error) {
 	}
 }
 
-// flows begins the flood; stop ends it, and says how many requests were answered. What the app refuses for lack of room
-// is part of a flood.
+// flows starts the flood; stop ends it and returns the number of answered requests. Refusals by limits of the app are
+// part of a flood.
 func (k flood) flows(ctx context.Context, f *flooding) (stop func() (int, error)) {
 	ctx, cancel := context.WithCancel(ctx)
 	var group sync.WaitGroup

@@ -10,11 +10,11 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// foreigners is how many workers of other types wait on the queue.
+// foreigners is the number of workers of other types that poll the queue.
 const foreigners = 1000
 
-// besideForeign measures what workflows use of the processors next to workers that wait on their queue and cannot serve
-// them, each with a type and its own capability, and without them.
+// besideForeign measures the processor time of workflows with and without workers that poll the same queue and cannot
+// run them, each with a separate type and capability.
 func besideForeign(ctx context.Context, n *node, ops int) (sample, error) {
 	in, err := input()
 	if err != nil {
@@ -65,8 +65,8 @@ func registerForeign(ctx context.Context, n *node, workers int) error {
 	return nil
 }
 
-// pollForeigners has them wait until stop. When it returns they do, but for as many as the node's own worker has polls,
-// whose number goes up and down.
+// pollForeigners lets them poll until stop. When it returns, their polls wait, except for as many as the node's worker
+// has, whose number varies.
 func pollForeigners(ctx context.Context, n *node, workers int) (stop func(), err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	var group sync.WaitGroup

@@ -24,15 +24,15 @@ type growing struct {
 	large        int // a size for those who have the time; 0: none
 	only         string
 	options      func(o *nodeOptions, size int)
-	// prepare fills a node, and tells how much is there; nil: nothing to prepare
+	// prepare fills a node and reports the progress; nil: no preparation
 	prepare       func(ctx context.Context, n *node, size int, told func(there int)) error
 	parts         []growingPart
 	freshEachTime bool // what is measured changes the node, so that each run needs a new one
-	// What is measured changes nothing, or adds little to what is there: a filled database serves another day as well.
+	// The measurement changes nothing, or adds little: the filled database can be reused.
 	stays bool
 }
 
-// growingPart is one thing that is measured at each size. A part's operations may depend on the size.
+// growingPart is one measurement that is repeated at each size. Its number of operations may depend on the size.
 type growingPart struct {
 	id, transport, unit string
 	ops                 func(size int, quick bool) int
@@ -41,7 +41,7 @@ type growingPart struct {
 	measure             func(size int) func(ctx context.Context, n *node, ops int) (sample, error)
 }
 
-// fixed is as many operations at every size.
+// fixed returns the same number of operations for every size.
 func fixed(n, quick int) func(int, bool) int {
 	return func(_ int, q bool) int {
 		if q {
@@ -121,8 +121,8 @@ func growths() []growing {
 	}
 }
 
-// grow measures those parts of one growing that are asked for. It tells step what it is at, and how many measurements
-// have ended by that.
+// grow measures the selected parts of a growing scenario. It reports to step the current measurement, and how many
+// measurements have ended.
 func grow(
 	ctx context.Context, g growing, kind string, o Options, step func(what string, over int),
 ) ([]Result, error) {
@@ -206,7 +206,7 @@ func (g growing) sized(o Options) []int {
 	return g.sizes
 }
 
-// stores are those of the databases asked for on which it can be measured.
+// stores returns the selected databases on which the scenario can run.
 func (g growing) stores(o Options) []string { return on(g.only, o.Stores) }
 
 func (g growing) openNode(
@@ -240,7 +240,7 @@ func (g growing) openNode(
 	return n, nil
 }
 
-// measured runs one part once on a node, and adds what it finds to the result.
+// measured runs one part once on a node and adds the sample to the result.
 func measured(
 	ctx context.Context, n *node, p growingPart, size int, r *Result,
 ) (one sample, used time.Duration, err error) {
@@ -267,7 +267,7 @@ func measured(
 	return one, used, nil
 }
 
-// retain leaves so many completed runs in the store.
+// retain creates size completed runs in the store.
 func retain(ctx context.Context, n *node, size int, told func(there int)) error {
 	c := watch(&n.app.Dispatch().Hub)
 	defer c.stop()
@@ -294,7 +294,7 @@ func registerGrowth(r *worker.Registry) {
 // claimer is the worker whose tasks are waiting.
 const claimer = "claimer"
 
-// backlog leaves so many activities ready, for claims.
+// backlog creates size ready activities for polls.
 func backlog(ctx context.Context, n *node, size int, _ func(int)) error {
 	b := n.app.Broker()
 	_, err := b.Register(ctx, protocol.RegisterRequest{
@@ -307,7 +307,7 @@ func backlog(ctx context.Context, n *node, size int, _ func(int)) error {
 	return scheduleAll(ctx, b, claimer, size)
 }
 
-// claims measures polls that take one ready activity each, one after the other.
+// claims measures sequential polls that each lease one ready activity.
 func claims(ctx context.Context, n *node, ops int) (sample, error) {
 	return many(ops, 1, func() error {
 		tasks, err := pollNow(ctx, n.app.Broker(), claimer, protocol.KindActivity, 1)
@@ -318,19 +318,19 @@ func claims(ctx context.Context, n *node, ops int) (sample, error) {
 	})
 }
 
-// perStep is how many events a step of a long run has in its history.
+// perStep is the number of history events of a step in a long run.
 const perStep = 2
 
-// longSteps is how many steps a run of so many events has.
+// longSteps returns the number of steps of a run with a number of events.
 func longSteps(events int, _ bool) int { return events / perStep }
 
 // eachUsed is the processor time of an operation, in milliseconds.
 func eachUsed(s sample) float64 { return millis(s.used) / float64(len(s.each)) }
 
-// longRun measures one run of so many activities in sequence, to its end.
+// longRun measures one run of ops sequential activities until it closes.
 func longRun(ctx context.Context, n *node, ops int) (sample, error) { return oneLongRun(ctx, n, ops) }
 
-// oneWide measures one run of so many activities at once.
+// oneWide measures one run of ops concurrent activities.
 func oneWide(ctx context.Context, n *node, ops int) (sample, error) {
 	c := watch(&n.app.Dispatch().Hub)
 	defer c.stop()
@@ -379,7 +379,7 @@ func onEachApp(ctx context.Context, n *node, ops int) (all sample, err error) {
 	return all, allCompleted(ctx, n.app.View())
 }
 
-// workersOverHTTP is P4 with so many workers, each with one connection.
+// workersOverHTTP is P4 with a number of workers, each with one connection.
 func workersOverHTTP(workers int) func(context.Context, *node, int) (sample, error) {
 	return func(ctx context.Context, n *node, ops int) (sample, error) {
 		return fiveOverHTTP(ctx, n, ops, workers, 1)

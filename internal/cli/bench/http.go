@@ -13,7 +13,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// connections is how many clients the HTTP scenario has.
+// connections is the number of clients in the HTTP scenario.
 const connections = 50
 
 // httpWorker speaks the worker protocol over HTTP, the batch form: each answer is completed together with the next
@@ -32,7 +32,7 @@ func overHTTP(ctx context.Context, n *node, ops int) (sample, error) {
 	return fiveOverHTTP(ctx, n, ops, 1, connections)
 }
 
-// fiveOverHTTP does so with so many workers, each with so many connections.
+// fiveOverHTTP runs P4 with a number of workers, each with a number of connections.
 func fiveOverHTTP(ctx context.Context, n *node, ops, workers, each int) (sample, error) {
 	hc := httpClient(max(2*connections, workers*each))
 	defer hc.CloseIdleConnections()
@@ -86,7 +86,7 @@ func fiveOverHTTP(ctx context.Context, n *node, ops, workers, each int) (sample,
 	})
 }
 
-// work is one connection: poll, then complete and poll in one, until ctx ends.
+// work serves one connection: it polls, then completes and polls in one request, until ctx ends.
 func (w *httpWorker) work(ctx context.Context) {
 	wait := int64(10)
 	poll := &protocol.PollRequest{

@@ -23,7 +23,7 @@ import (
 	"github.com/sojourn-run/sojourn/worker/workflow"
 )
 
-// fleetName is the first argument of a process that is nothing but workers that wait.
+// fleetName is the first argument of a process that runs only idle workers.
 const fleetName = "sojourn-bench-fleet"
 
 // resting is the load under which an idle app is measured: numbers of workers, sessions and sleeping runs. Quick
@@ -38,11 +38,11 @@ func atRest(quick bool) resting {
 	if quick {
 		return resting{workers: 20, sessions: 200, sleepers: 200, settle: time.Second, tick: 100 * time.Millisecond}
 	}
-	// A minute after its start an app looks once for what is past its retention, and then once a day.
+	// A minute after its start, and then once a day, an app deletes rows that are past their retention.
 	return resting{workers: 200, sessions: 10_000, sleepers: 100_000, settle: 75 * time.Second, tick: time.Second}
 }
 
-// fleet is how many workers are connected while workflows sleep.
+// fleet returns the number of connected workers while workflows sleep.
 func (r resting) fleet() int {
 	if r.sleepers > 10_000 {
 		return 1000
@@ -73,7 +73,7 @@ func registerIdle(r *worker.Registry, there func()) {
 	})
 }
 
-// bring starts so many workflows and waits until all are where they stay.
+// bring starts size workflows and waits until all have reached their wait.
 func bring(ctx context.Context, n *node, typ string, size int) error {
 	n.there.Store(0)
 	b := n.app.Broker()
@@ -149,7 +149,7 @@ func asleepBesideFleet(ctx context.Context, n *node, ops int) (sample, error) {
 	return look(ctx, n, ops, rest.tick)
 }
 
-// look waits for ops ticks and counts what happened meanwhile.
+// look waits for ops ticks and counts the activity meanwhile.
 func look(ctx context.Context, n *node, ops int, tick time.Duration) (s sample, err error) {
 	debug.FreeOSMemory() // what is left of the preparation is no part of what an app needs at rest
 	stats, used, began := n.app.Store().Stats(), cpuTime(), time.Now()
@@ -163,7 +163,7 @@ func look(ctx context.Context, n *node, ops int, tick time.Duration) (s sample, 
 	return s, err
 }
 
-// startFleet starts so many workers in its own process, and returns when all are connected.
+// startFleet starts workers in a separate process and returns when all are connected.
 func (n *node) startFleet(ctx context.Context, workers int) error {
 	self, err := os.Executable()
 	if err != nil {
@@ -205,7 +205,8 @@ func (n *node) startFleet(ctx context.Context, workers int) error {
 	}
 }
 
-// runFleet is the process of workers that wait: it says a line when all of them are connected, and ends with its input.
+// runFleet is the main function of a process of idle workers: it prints a line when all are connected, and ends at the
+// end of its input.
 func runFleet(url string, workers int) error {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -239,7 +240,7 @@ func runFleet(url string, workers int) error {
 	return err
 }
 
-// resident is how many bytes a process has in memory.
+// resident returns the resident memory of a process in bytes.
 func resident(pid int) (int64, error) {
 	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {

@@ -19,10 +19,10 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// The runs of a shop that has been in business for three weeks, without their histories: what listings look for. Run n
-// of so many is always the same but for the time of all of them, so that a filter is known to find something.
+// The rows of runs of a shop over three weeks, without their histories, for listings. Run n is always the same except
+// for the time, so that each filter has known results.
 
-// keptFor is the time over which they began, the last of them now. It is shorter than a namespace keeps runs.
+// keptFor is the period in which the runs began, which ends now. It is shorter than the retention of namespaces.
 const keptFor = 20 * 24 * time.Hour
 
 const (
@@ -47,14 +47,14 @@ var shopAttributes = map[string]string{
 	"Paid": engine.AttributeBool, "Campaign": engine.AttributeKeyword,
 }
 
-// keptRun is one of them.
+// keptRun is one run of the shop.
 type keptRun struct {
 	head   engine.Head
 	values map[string]any
 	task   *engine.Activity // that waits for a worker, in half of those that are open
 }
 
-// keptNumber is run n of all that there are at a time.
+// keptNumber returns run n out of all runs at a time.
 func keptNumber(n, all int, now time.Time) keptRun {
 	r := rand.New(rand.NewPCG(uint64(n), 7)) //nolint:gosec // nothing is to be kept secret
 	pick := func(of []string) string { return of[r.IntN(len(of))] }
@@ -124,7 +124,7 @@ var keptColumns = []struct {
 	{"tasks", []string{"run_id", "seq", "namespace", "queue", "kind", "state", "priority", "ready_at", "body"}},
 }
 
-// rows are what the run has in each of keptColumns.
+// rows returns the rows of the run for each of keptColumns.
 func (k keptRun) rows() ([4][][]any, error) {
 	h, or := k.head, func(there bool, v any) any {
 		if there {
@@ -167,8 +167,8 @@ func (k keptRun) rows() ([4][][]any, error) {
 	return rows, nil
 }
 
-// keep leaves so many of these runs in the store. They go past the app, which would take hours: it has none of them in
-// its memory, as after a start.
+// keep creates these runs directly in the store, since the app would need hours. The app has none of them in memory, as
+// after a start.
 func keep(ctx context.Context, n *node, size int, told func(there int)) error {
 	for name, typ := range shopAttributes {
 		_, err := n.app.Broker().CreateSearchAttribute(ctx, keptNamespace, protocol.SearchAttribute{Name: name, Type: typ})

@@ -12,15 +12,14 @@ import (
 	"github.com/sojourn-run/sojourn/worker/workflow"
 )
 
-// perSecond is how many workflows a second the latency of the start is measured at, and blocked how many tasks wait for
-// a session's only place.
+// perSecond is the number of workflows per second at which the latency of starts is measured. blocked is the number of
+// tasks that wait for the only slot of a session.
 const (
 	perSecond = 500
 	blocked   = 1000
 )
 
-// arrivals are how long handlers were waited for, by what was waited for. App and worker are one process here, with one
-// clock.
+// arrivals records the waiting times of handlers by kind. App and worker run in one process with one clock.
 type arrivals struct {
 	mu    sync.Mutex // guards waits
 	waits map[string][]time.Duration
@@ -37,7 +36,7 @@ func (a *arrivals) add(what string, asked int64) {
 	a.waits[what] = append(a.waits[what], wait)
 }
 
-// takeAll returns what was noted, and forgets it.
+// takeAll returns the recorded times and clears them.
 func (a *arrivals) takeAll() map[string][]time.Duration {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -46,7 +45,7 @@ func (a *arrivals) takeAll() map[string][]time.Duration {
 	return all
 }
 
-// What is waited for: the first and the next activity of a workflow, without a session and in one.
+// Kinds of waiting times: for the first and the next activity of a workflow, without and with a session.
 const (
 	started     = "started"
 	plainFirst  = "plain first"
@@ -110,8 +109,7 @@ func registerLatency(r *worker.Registry, a *arrivals, entered chan<- struct{}) {
 	})
 }
 
-// paced starts workflows at an even pace, however long they take, and measures from the call to the first line of their
-// code.
+// paced starts workflows at a constant rate, and measures the time from the call to the first line of workflow code.
 func paced(ctx context.Context, n *node, ops int) (sample, error) {
 	c := watch(&n.app.Dispatch().Hub)
 	defer c.stop()

@@ -18,10 +18,10 @@ import (
 // search is a kind of listing of the runs of a shop.
 type search struct {
 	name string
-	// query is its filter, a new one each time, of so many runs.
+	// query returns the search's filter, a new one each time, for a number of runs
 	query func(s *seeker) string
-	// partial is set of what no index answers: people get what was found within a moment, programs all of it or that it
-	// takes too long.
+	// partial is set for searches without an index: people receive the results found within a short time, programs
+	// receive all results or a timeout.
 	partial bool
 }
 
@@ -205,7 +205,7 @@ func listings() (parts []growingPart) {
 	return parts
 }
 
-// slowestTwentieth is the time that one operation of twenty takes longer than, in milliseconds.
+// slowestTwentieth returns the 95th percentile of the duration in milliseconds.
 func slowestTwentieth(s sample) float64 { return millis(percentile(s.each, 95)) }
 
 // search lists as often as that, over HTTP, one after the other.
@@ -249,7 +249,7 @@ func (n *node) search(ctx context.Context, s search, way string, size, ops int) 
 
 func tooBroad(err error) bool { return protocol.ReasonOf(err) == protocol.ReasonQueryTooBroad }
 
-// deepen turns the question to a page behind many others, or to the last there is.
+// deepen moves the query to a page behind many others, or to the last page.
 func deepen(q url.Values, list func(url.Values) (protocol.ListAnswer, time.Duration, error)) error {
 	q.Set("page_size", "200")
 	defer q.Set("page_size", fmt.Sprint(listPage))
@@ -269,7 +269,7 @@ func deepen(q url.Values, list func(url.Values) (protocol.ListAnswer, time.Durat
 	return nil
 }
 
-// numbers are the reads behind what operators look at: what is shown is read once for all of them.
+// numbers lists the reads of the operators' overview; the app shares each result between all viewers.
 func numbers() []struct {
 	name string
 	read func(context.Context, store.Reader) error

@@ -11,7 +11,7 @@ import (
 	"github.com/sojourn-run/sojourn/worker/workflow"
 )
 
-// passages are when the steps of a long run were reached, and what had been used of the processors until then.
+// passages records when the steps of a long run were reached, and the processor time until then.
 type passages struct {
 	mu  sync.Mutex // guards at, cpu
 	at  []time.Time
@@ -24,7 +24,7 @@ func (p *passages) add() {
 	p.at, p.cpu = append(p.at, time.Now()), append(p.cpu, cpuTime())
 }
 
-// takeAll returns what was noted, and forgets it.
+// takeAll returns the recorded times and clears them.
 func (p *passages) takeAll() ([]time.Time, []time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -49,8 +49,8 @@ func registerLong(r *worker.Registry, p *passages) {
 	})
 }
 
-// oneLongRun measures one run of ops activities in sequence: what a step uses of the processors near its end, and, next
-// to it, near its beginning. Each is the time of a step.
+// oneLongRun measures one run of ops sequential activities: the processor time of a step near the end of the run and
+// near its beginning. Each duration is that of a step.
 func oneLongRun(ctx context.Context, n *node, ops int) (sample, error) {
 	c := watch(&n.app.Dispatch().Hub)
 	defer c.stop()
@@ -75,5 +75,5 @@ func oneLongRun(ctx context.Context, n *node, ops int) (sample, error) {
 	return s, allCompleted(ctx, n.app.View())
 }
 
-// ratio is what is measured, as a multiple of the same without it.
+// ratio returns the processor time relative to that of the baseline.
 func ratio(s sample) float64 { return float64(s.used) / float64(s.plain) }

@@ -27,7 +27,7 @@ import (
 	"github.com/sojourn-run/sojourn/worker"
 )
 
-// nodeOptions say what a scenario runs on.
+// nodeOptions configure the app and workers of a scenario.
 type nodeOptions struct {
 	store    string
 	postgres string
@@ -214,8 +214,8 @@ func (n *node) close() error {
 	return errors.Join(append(all, n.drop(ctx), os.RemoveAll(n.dir))...)
 }
 
-// limits measures what this machine and store allow: syncs of a file, commits of next to nothing one after another, and
-// round trips of next to nothing over as many connections as the HTTP scenario has.
+// limits measures the limits of this machine and store: syncs of a file, sequential commits of tiny transactions, and
+// round trips of tiny requests over as many connections as the HTTP scenario has.
 func (n *node) limits(ctx context.Context) (l Limit, err error) {
 	const long = 300 * time.Millisecond
 	f, err := os.CreateTemp(n.dir, "sync-*")
@@ -236,7 +236,7 @@ func (n *node) limits(ctx context.Context) (l Limit, err error) {
 	return l, err
 }
 
-// rate is how often fn can be done in a second, one after another.
+// rate returns how often fn can run sequentially per second.
 func rate(long time.Duration, fn func() error) (float64, error) {
 	start, times := time.Now(), 0
 	for time.Since(start) < long {
@@ -248,7 +248,7 @@ func rate(long time.Duration, fn func() error) (float64, error) {
 	return float64(times) / time.Since(start).Seconds(), nil
 }
 
-// httpClient returns an HTTP client that keeps as many idle connections as there are callers.
+// httpClient returns an HTTP client that keeps this number of idle connections.
 func httpClient(connections int) *http.Client {
 	return &http.Client{
 		Timeout:   90 * time.Second,

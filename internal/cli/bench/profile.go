@@ -13,7 +13,7 @@ import (
 	"github.com/sojourn-run/sojourn/internal/cli/bench/flame"
 )
 
-// profiles are those of the processors while the runs of a scenario were measured.
+// profiles are CPU profiles that were recorded during the runs of a scenario.
 type profiles struct {
 	dir string // empty: none are made
 	all []*profile.Profile
@@ -36,7 +36,7 @@ func (p *profiles) begin() (end func() error, err error) {
 	}, nil
 }
 
-// write stores what the runs have in common as NAME.pprof, for go tool pprof, and draws it as NAME.svg.
+// write stores the merged profiles of the runs as NAME.pprof, for go tool pprof, and as a flame graph in NAME.svg.
 func (p *profiles) write(name string, r Result) error {
 	if p.dir == "" {
 		return nil

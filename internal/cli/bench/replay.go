@@ -34,8 +34,7 @@ func registerReplay(r *worker.Registry) {
 	})
 }
 
-// replays measures how long a worker that keeps nothing needs for a long history: to read it in pages, and to bring the
-// code to where it was.
+// replays measures how long a worker without a sticky cache needs to read a long history in pages and to replay it.
 func replays(ctx context.Context, n *node, ops int) (sample, error) {
 	registry := worker.NewRegistry()
 	registerReplay(registry)

@@ -21,7 +21,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/payload"
 )
 
-// Names of what a binary that measures executors is started as, or serves.
+// Names of processes and handlers of the sandbox benchmark.
 const (
 	echoName     = "sojourn-frame-echo" // first argument of the process that only echoes frames
 	echoActivity = "sojourn.bench.echo" // Go handler that returns its argument
@@ -38,7 +38,7 @@ type SandboxOptions struct {
 	Log      zerolog.Logger
 }
 
-// SandboxResult is one kind of call in one runtime at one level, or of frames that are only echoed.
+// SandboxResult is the result of one kind of call in one runtime at one level, or of the echo of frames.
 type SandboxResult struct {
 	Runtime string  `json:"runtime"` // "frames" for the echo
 	Level   string  `json:"level,omitempty"`
@@ -53,8 +53,8 @@ type SandboxResult struct {
 	Go      string  `json:"go"`
 }
 
-// Executor makes this process the echo of frames or workers that wait, or lets an executor of this binary serve what
-// the benchmark calls. Hand it to sandbox.Main. A worker does not offer it.
+// Executor runs this process as the echo of frames or as idle workers, or adds the benchmark's handlers to an executor
+// of this binary. Pass it to sandbox.Main. Workers do not offer these handlers.
 func Executor(all sandbox.Handlers) {
 	if len(os.Args) > 0 && os.Args[0] == echoName {
 		if err := echoFrames(); err != nil {
@@ -97,7 +97,7 @@ type sandboxCase struct {
 	after    time.Duration // of an echo of frames: it works so long until it answers, as handlers do
 }
 
-// sandboxCases take lists of records as programs have them: short names, numbers, nested lists, some text.
+// sandboxCases have inputs as in real programs: lists of records with short names, numbers, nested lists and text.
 func sandboxCases() []sandboxCase {
 	records := func(bytes int) any {
 		const each = 180 // of the record below, encoded
@@ -118,8 +118,8 @@ func sandboxCases() []sandboxCase {
 	}
 }
 
-// echoCases are those of the echo. A process that answers at once finds the worker awake; who works for a while, as the
-// executors do, has to wake it.
+// echoCases returns the cases of the echo. A process that responds at once finds the worker's thread spinning; a
+// process that works for a while, as executors do, has to wake it.
 func echoCases() []sandboxCase {
 	const work = 100 * time.Microsecond
 	return append(sandboxCases(), sandboxCase{
@@ -127,7 +127,7 @@ func echoCases() []sandboxCase {
 	})
 }
 
-// RunSandbox measures executors. Results come by runtime, level and case, those of the echo first.
+// RunSandbox measures executors. Results are ordered by runtime, level and case; those of the echo come first.
 func RunSandbox(ctx context.Context, o SandboxOptions) ([]SandboxResult, error) {
 	if len(o.Runtimes) == 0 {
 		o.Runtimes = []string{sandbox.RuntimeNative, sandbox.RuntimeNode, sandbox.RuntimePython}
@@ -234,8 +234,8 @@ func measureRuntime(
 	return results, nil
 }
 
-// measureCalls makes the calls of one case, after a few that count nothing. What before does is not measured, except
-// for the processor time of a cold start, to which it belongs.
+// measureCalls runs the calls of one case after a few warm-up calls. It does not measure before, except for the
+// processor time of a cold start.
 func measureCalls(c sandboxCase, quick bool, before, call func() error) (SandboxResult, error) {
 	n := c.n
 	if quick {
@@ -363,7 +363,7 @@ func (p *framePeer) call(body []byte, after time.Duration) error {
 // endPeer ends the process and returns how it ended.
 func (p *framePeer) endPeer() error { return errors.Join(p.conn.Close(), p.cmd.Wait()) }
 
-// echoFrames sends every frame back until there are no more.
+// echoFrames sends every received frame back until the end of the stream.
 func echoFrames() error {
 	file := os.NewFile(3, "frames")
 	conn, err := net.FileConn(file)

@@ -13,7 +13,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// day is how often the schedules fire, so that one measurement sees each once.
+// day is the interval of the schedules, so that each fires once in a measurement.
 const day = 24 * time.Hour
 
 // dueAtOnce creates schedules that are due in the same second, and measures the time from that second to the start of
@@ -21,7 +21,7 @@ const day = 24 * time.Hour
 func dueAtOnce(ctx context.Context, n *node, ops int) (sample, error) {
 	name := "due-" + ulid.Make().String()
 	began := time.Now()
-	// Twice what the first few need, so that all are there in time, also on a slow disk.
+	// Twice the time that the first few need, so that all schedules exist in time, also on a slow disk.
 	trial := min(ops, 200)
 	create := func(from, to int, due time.Time) error {
 		next := make(chan int, to-from)

@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// A database that stays once it is filled, since filling takes longer than measuring. A file tells where it is, and is
-// written last: without it a run was interrupted, and what it left is filled anew.
+// A filled database is reused, since filling takes longer than measuring. A file with its location is written last:
+// without it the preparation was interrupted, and the database is filled again.
 
 func nothing(context.Context) error { return nil }
 
@@ -46,7 +46,7 @@ func (n *node) place() error {
 	return remove(context.Background())
 }
 
-// stays keeps its database for another time: all that is measured is in it.
+// stays keeps the filled database for later measurements.
 func (n *node) stays() error {
 	if n.kept == "" {
 		return nil

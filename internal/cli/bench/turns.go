@@ -35,7 +35,7 @@ func inTurns(ops, turn int, plain, with func(ops int) (sample, error)) (all samp
 	return all, nil
 }
 
-// counted is many, with what it used of the processors.
+// counted is many plus the processor time.
 func counted(ops, atOnce int, do func() error) (sample, error) {
 	runtime.GC()
 	before := cpuTime()
@@ -44,8 +44,8 @@ func counted(ops, atOnce int, do func() error) (sample, error) {
 	return s, err
 }
 
-// spent is how much more of the processors an operation uses than without what is measured, in percent: the mean of the
-// middle half of all pairs of turns, since something else happens in some.
+// spent returns the additional processor time of an operation relative to the baseline in percent. It is the mean of
+// the middle half of all pairs of turns, since other processes disturb some pairs.
 func spent(s sample) float64 {
 	more := slices.Sorted(slices.Values(s.more))
 	cut := len(more) / 4

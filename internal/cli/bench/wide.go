@@ -10,13 +10,13 @@ import (
 	"github.com/sojourn-run/sojourn/worker/workflow"
 )
 
-// parallel is how many activities one workflow of the wide scenarios has open at once.
+// parallel is the number of concurrently open activities of one workflow in the wide scenarios.
 const parallel = 1000
 
-// burned is what an activity of the wide scenarios is noted as.
+// burned is the kind under which the activities of the wide scenarios are recorded.
 const burned = "burned"
 
-// registerWide adds the workflow of the wide scenarios: so many activities at once that do nothing.
+// registerWide adds the workflow of the wide scenarios: concurrent activities without work.
 func registerWide(r *worker.Registry, a *arrivals) {
 	r.Workflow("wide", func(ctx workflow.Context, activities int, asked int64) error {
 		all := make([]workflow.Future, activities)
@@ -31,8 +31,8 @@ func registerWide(r *worker.Registry, a *arrivals) {
 	})
 }
 
-// burnDown measures how fast a backlog of activities is worked off. What each waited for is the time from the start of
-// its workflow to its code.
+// burnDown measures how fast a backlog of activities is processed. The waiting time of each activity lasts from the
+// start of its workflow to its code.
 func burnDown(ctx context.Context, n *node, ops int) (sample, error) {
 	c := watch(&n.app.Dispatch().Hub)
 	defer c.stop()
@@ -61,7 +61,7 @@ func allAtOnce(ctx context.Context, n *node, ops int) (sample, error) {
 	return s, allCompleted(ctx, n.app.View())
 }
 
-// wide runs one workflow of so many parallel activities to its end.
+// wide runs one workflow with a number of parallel activities until it closes.
 func (c *closings) wide(ctx context.Context, n *node, activities int) error {
 	in := json.RawMessage(fmt.Sprintf("[%d,%d]", activities, time.Now().UnixNano()))
 	return c.workflow(ctx, n, "wide", in)

@@ -27,11 +27,11 @@ type Options struct {
 	With   []string       // settings that the server was started with, as cases name them: max-polls=1
 	// Done is called after each case.
 	Done func(Result)
-	// Around stands around the requests of a case's steps, for tests that look further than HTTP can; nil: nothing.
+	// Around wraps the requests of a case's steps, for tests that check more than HTTP; nil: no wrapper.
 	Around func(c Case, s Step, send func() error) error
 }
 
-// Result is how one case went.
+// Result is the result of one case.
 type Result struct {
 	Case    string  `json:"case"`
 	Part    string  `json:"part"`
@@ -47,7 +47,7 @@ const (
 	Skipped = "skipped"
 )
 
-// Run asks a server all cases that the options name, one after another. The error says that they could not be asked.
+// Run runs the selected cases against a server one after another. An error means that they could not be run.
 func Run(ctx context.Context, cases []Case, o Options) ([]Result, error) {
 	if o.Client == nil {
 		o.Client = &http.Client{Timeout: 90 * time.Second}
@@ -78,7 +78,7 @@ func Run(ctx context.Context, cases []Case, o Options) ([]Result, error) {
 	return results, nil
 }
 
-// lacks says why a case cannot be asked of this server; empty when it can.
+// lacks returns why this server does not support a case; empty if it does.
 func (r *runner) lacks(c Case) string {
 	for _, need := range c.Needs {
 		switch {
@@ -103,7 +103,7 @@ type runner struct {
 	open bool // no token is asked for
 }
 
-// probe sees whether there is a server, and whether it wants a token.
+// probe checks whether the server responds, and whether it requires a token.
 func (r *runner) probe(ctx context.Context) error {
 	a, err := r.send(
 		ctx, Request{Method: http.MethodGet, Path: "/api/cluster/info", Headers: map[string]*string{"Authorization": nil}},
@@ -126,7 +126,7 @@ func (r *runner) probe(ctx context.Context) error {
 	return nil
 }
 
-// story tells one case.
+// story runs one case.
 func (r *runner) story(ctx context.Context, c Case) error {
 	vars := map[string]any{"id": "c" + unique(), "token": r.Token}
 	for _, part := range []struct {
@@ -189,7 +189,7 @@ func (r *runner) step(ctx context.Context, s Step, vars map[string]any) error {
 	return nil
 }
 
-// patience is how long a step that is eventually answered as it says is asked again.
+// patience is the time for which a step with Eventually is repeated.
 const patience = 30 * time.Second
 
 // answered sends a step's request and judges the answer; one that is meant to fit eventually, until it does.
@@ -210,7 +210,7 @@ func (r *runner) answered(ctx context.Context, s Step, vars map[string]any) erro
 	}
 }
 
-// during sends a step's request and takes the steps that are meant to happen while it is held.
+// during sends a step's request and runs its Meanwhile steps while the server holds it.
 func (r *runner) during(ctx context.Context, s Step, vars map[string]any) (answer, error) {
 	if len(s.Meanwhile) == 0 {
 		return r.send(ctx, s.Request, vars)
@@ -290,7 +290,7 @@ func (r *runner) judge(s Step, a answer, vars map[string]any) error {
 	return nil
 }
 
-// look follows a JSON pointer.
+// look resolves a JSON pointer.
 func look(v any, pointer string) (any, bool) {
 	if pointer == "" {
 		return v, true
@@ -376,8 +376,8 @@ func (r *runner) send(ctx context.Context, q Request, vars map[string]any) (answ
 	return a, nil
 }
 
-// events reads server-sent events until there are so many or no more: objects of id, event and data, which is decoded
-// where it is JSON.
+// events reads server-sent events until the maximum number or the end of the stream: objects with id, event and data,
+// which is decoded if it is JSON.
 func events(body io.Reader, most int) (list []any, raw []byte, err error) {
 	lines := bufio.NewScanner(body)
 	lines.Buffer(nil, 32<<20)

@@ -17,7 +17,7 @@ const (
 	Sojourn  = "sojourn"  // what is ours beside it
 )
 
-// Suite is one document: cases about one thing.
+// Suite is one document with cases about one subject.
 type Suite struct {
 	Suite string            `json:"suite"`
 	About string            `json:"about"`
@@ -26,32 +26,31 @@ type Suite struct {
 	Cases []Case            `json:"cases"`
 }
 
-// Case is a story of requests that stands on its own. Its variables are ${id}, new for each run of it, ${token}, and
-// what its steps save.
+// Case is an independent sequence of requests. Its variables are ${id}, new for each run of the case, ${token}, and the
+// variables that its steps save.
 type Case struct {
 	Suite string `json:"-"`
 	Name  string `json:"name"`
 	Part  string `json:"part,omitempty"`
-	// Needs is what the server must be like, else the case is skipped: authentication, which is seen, or a setting it
-	// was started with, which Options.With says.
+	// Needs are requirements on the server; otherwise the case is skipped: authentication, which is detected, or a
+	// setting that Options.With lists.
 	Needs []string `json:"needs,omitempty"`
 	Given []string `json:"given,omitempty"` // beginnings of the suite, in this order
-	// Before is how the state comes about that the case is about, after what is given. After is what the state must be
-	// then.
+	// Before creates the state that the case tests, after the given steps. After checks the state afterwards.
 	Before []Step `json:"before,omitempty"`
 	Steps  []Step `json:"steps"`
 	After  []Step `json:"after,omitempty"`
 }
 
-// Step is a request and what its answer must be.
+// Step is a request with its expected response.
 type Step struct {
 	About   string  `json:"about,omitempty"`
 	Request Request `json:"request"`
 	Answer  Answer  `json:"answer"`
-	// Meanwhile are steps that are taken while the server holds this request: what it waits for.
+	// Meanwhile are steps that run while the server holds this request, and for which it waits.
 	Meanwhile []Step `json:"meanwhile,omitempty"`
-	// Eventually sends the request again, for half a minute at most, until its answer fits: what it asks about takes a
-	// moment to come true.
+	// Eventually repeats the request, for at most half a minute, until its response matches, because its effect takes a
+	// moment.
 	Eventually bool              `json:"eventually,omitempty"`
 	Save       map[string]string `json:"save,omitempty"` // variable → JSON pointer into the answer's body
 	// Unchanged are paths whose answers to GET must be the same before and after this request; PATH#/POINTER: only that
@@ -59,8 +58,8 @@ type Step struct {
 	Unchanged []string `json:"unchanged,omitempty"`
 }
 
-// Request is what is sent. Headers that a sound request has are added: the token, the version of the plane, the type of
-// the body. A header that is null is left out.
+// Request is a request. Standard headers are added: the token, the version of the plane, the type of the body. A null
+// header is omitted.
 type Request struct {
 	Method  string             `json:"method"`
 	Path    string             `json:"path"`
@@ -68,7 +67,7 @@ type Request struct {
 	Body    json.RawMessage    `json:"body,omitempty"`
 	Text    *string            `json:"text,omitempty"`   // a body that is no JSON
 	Repeat  *Repeat            `json:"repeat,omitempty"` // a body as long as this
-	// hang up after so many server-sent events; the body of the answer is their list
+	// disconnect after this number of server-sent events; the body of the response is their list
 	Events int `json:"events,omitempty"`
 }
 
@@ -78,7 +77,7 @@ type Repeat struct {
 	Bytes  int    `json:"bytes"`
 }
 
-// Answer is a pattern. See Match for what a body may say.
+// Answer is the expected response. See Match for patterns of the body.
 type Answer struct {
 	Status  int               `json:"status"`
 	Headers map[string]string `json:"headers,omitempty"` // exact; "*": any that is not empty
@@ -136,8 +135,8 @@ func Load(files fs.FS, dir string) ([]Case, error) {
 	return all, nil
 }
 
-// fill puts the variables in the place of ${name}. In JSON text a variable stands inside a string; "${name}" alone
-// becomes its value whatever that is.
+// fill replaces ${name} by the values of variables. In JSON text a variable stands inside a string; "${name}" alone
+// becomes the variable's value of any type.
 func fill(text string, vars map[string]any) (string, error) {
 	var b strings.Builder
 	for {

@@ -35,7 +35,7 @@ var (
 	}
 )
 
-// Write draws a scenario's results into dir as ID.svg and ID.png, for every scenario there is, and returns the files.
+// Write draws the results of each scenario into dir as ID.svg and ID.png, and returns the files.
 func Write(dir string, results []bench.Result) (files []string, err error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, err
@@ -70,7 +70,7 @@ func write(name string, c gochart.Chart, renderer gochart.RendererProvider) (err
 	return c.Render(renderer, f)
 }
 
-// curve is one line of a picture: the runs of a scenario on one store over one transport, or its medians by size.
+// curve is one line of a chart: the runs of a scenario on one store over one transport, or its medians by size.
 type curve struct {
 	name string
 	x, y []float64
@@ -180,19 +180,19 @@ func growth(results []bench.Result) (curves []curve, xName string, ticks []gocha
 	return curves, results[0].SizeOf + " (logarithmic)", ticks
 }
 
-// unit is what the axis counts: what follows a comma in a result's unit says of which part.
+// unit returns the unit of the axis. In a result's unit the text after a comma names a part.
 func unit(r bench.Result) string {
 	u, _, _ := strings.Cut(r.Unit, ",")
 	return u
 }
 
-// name says what was measured on what.
+// name returns the store, the transport and the part of a result.
 func name(r bench.Result) string {
 	_, part, _ := strings.Cut(r.Unit, ", ")
 	return strings.TrimSpace(strings.Join([]string{r.Store, r.Transport, part}, " "))
 }
 
-// widened adds room left and right of the outermost points: an axis goes from its first tick to its last.
+// widened adds space left and right of the outermost points, since an axis ends at its first and last tick.
 func widened(ticks []gochart.Tick) []gochart.Tick {
 	first, last := ticks[0].Value, ticks[len(ticks)-1].Value
 	room := max(0.3, (last-first)/20)
@@ -207,7 +207,7 @@ func title(r bench.Result) string {
 	return r.Scenario + ": " + what
 }
 
-// caption says how the figures came about, and what the machine allowed.
+// caption describes how the figures were measured, and the limits of the machine.
 func caption(r bench.Result, curves int) []string {
 	of := fmt.Sprintf("%d operations a run, each dot a run", r.N)
 	if r.Size > 0 {

@@ -55,8 +55,8 @@ type box struct {
 	row   int
 }
 
-// Draw writes the profile as SVG: who called stands below, as wide as the time it took. What is too narrow to be seen
-// is left out, so that the file stays small.
+// Draw writes the profile as SVG: callers are below their callees, and widths are proportional to time. Calls that are
+// too narrow to see are omitted, so that the file stays small.
 func Draw(w io.Writer, p *profile.Profile, title string) error {
 	root := &call{name: "all"}
 	at := len(p.SampleType) - 1 // of a profile of the processors the time; the count comes before it
@@ -98,7 +98,7 @@ func Draw(w io.Writer, p *profile.Profile, title string) error {
 	return out.Flush()
 }
 
-// lay places a call and what it called, from left to right by name, so that two pictures can be compared.
+// lay places a call and its callees from left to right by name, so that two graphs can be compared.
 func lay(c *call, x, w float64, at int, boxes []box) []box {
 	if w < narrow {
 		return boxes
