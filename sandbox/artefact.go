@@ -8,10 +8,10 @@ import (
 	"syscall"
 )
 
-// OpenArtefact opens a regular file that a session's handler left in its scratch folder, for reading. Runtime picks the
-// executor when the session has several. Code in the session may put anything there, so a name or a link that leads out
-// of the folder is refused, and so is what is not a regular file. Errors wrap fs.ErrNotExist when there is no such
-// session or file.
+// OpenArtefact opens a regular file in the scratch folder of a session, for reading. Runtime selects the executor if
+// the session has several. Code in the session can create any files there, so names and links that lead out of the
+// folder are refused, and also files that are not regular. Errors wrap fs.ErrNotExist if the session or the file does
+// not exist.
 func (p *Pool) OpenArtefact(session Session, runtime, name string) (*os.File, error) {
 	p.mu.Lock()
 	dir := ""

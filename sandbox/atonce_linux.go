@@ -34,7 +34,7 @@ func done(n uintptr, errno unix.Errno) (int, error) {
 	return int(n), nil
 }
 
-// place is where a file or folder is, to be looked at often.
+// place is the path of a file or folder that is checked often.
 type place struct {
 	path string
 	name *byte // the same, ended by a zero; nil where the answer may take long
@@ -53,7 +53,7 @@ func placeAt(path string) place {
 	return place{path: path}
 }
 
-// look says what is there now.
+// look returns the current stamp.
 func (p *place) look() (fileStamp, bool) {
 	if p.name != nil {
 		var at unix.Statx_t

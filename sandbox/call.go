@@ -7,7 +7,7 @@ import (
 	"github.com/sojourn-run/sojourn/sandbox/frame"
 )
 
-// call is one invocation in flight in an executor.
+// call is a call in flight in an executor.
 type call struct {
 	id    string
 	seq   uint64
@@ -44,7 +44,7 @@ func (c *call) expiring() bool {
 	}
 }
 
-// pace lets a few through at once and ten a second after that.
+// pace allows a short burst and then ten per second.
 type pace struct {
 	credit float64
 	last   time.Time
@@ -66,7 +66,7 @@ func (p *pace) ok() bool {
 	return true
 }
 
-// heartbeat tells that the call lives; false when it does not any more.
+// heartbeat reports that the call is alive; false if it has ended.
 func (c *call) heartbeat() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -85,7 +85,7 @@ func (c *call) progress(value []byte) bool {
 	return !c.finished
 }
 
-// log keeps a line while there is room.
+// log stores a line within the limit.
 func (c *call) log(level, source string, text []byte) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -123,7 +123,7 @@ func (c *call) finish(output []byte, usage *frame.Usage, err error) bool {
 	return true
 }
 
-// over says whether the outcome is there.
+// over reports whether the call has ended.
 func (c *call) over() bool {
 	select {
 	case <-c.done:
@@ -133,7 +133,7 @@ func (c *call) over() bool {
 	}
 }
 
-// result is what the call left; only after done.
+// result returns the result of the call; only after done is closed.
 func (c *call) result() Result {
 	return Result{Output: c.output, Usage: c.usage, Logs: c.logs, LogsTruncated: c.dropped, LinesLeftOut: c.leftOut}
 }

@@ -13,10 +13,10 @@ import (
 	"sync"
 )
 
-// ErrNotFound is wrapped when there is no handler of a name.
+// ErrNotFound is wrapped by errors about unknown handlers.
 var ErrNotFound = errors.New("no such handler")
 
-// Definition is one handler found in a folder.
+// Definition is a handler found in a folder.
 type Definition struct {
 	Name    string `json:"name"` // of the activity
 	Path    string `json:"path"`
@@ -90,7 +90,7 @@ type catalog struct {
 	known map[string]*bundle
 }
 
-// find returns the handler as its files are now. A call costs one stat of each while nothing changes.
+// find returns the handler with its current files. A call costs one stat of each file as long as they are unchanged.
 func (c *catalog) find(name string) (*bundle, error) {
 	if c.dir == "" {
 		return nil, fmt.Errorf("%q: %w", name, ErrNotFound)

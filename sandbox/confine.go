@@ -7,9 +7,9 @@ import (
 	"github.com/sojourn-run/sojourn/sandbox/internal/lockdown"
 )
 
-// systemFiles are what programs read of a system to run at all: libraries, certificates, names of hosts, zones and
-// languages, and what the machine is. Folders where applications keep themselves, such as /usr/src, /opt and /srv, are
-// not among them, and neither are other processes.
+// systemFiles are the files of the system that programs need: libraries, certificates, names of hosts, time zones and
+// locales, and information about the machine. Folders of applications, such as /usr/src, /opt and /srv, and other
+// processes are not included.
 var systemFiles = []string{
 	"/usr/bin", "/usr/sbin", "/usr/lib", "/usr/lib32", "/usr/lib64", "/usr/libexec", "/usr/share", "/usr/include",
 	"/usr/local/bin", "/usr/local/sbin", "/usr/local/lib", "/usr/local/lib64", "/usr/local/share", "/usr/local/include",
@@ -91,8 +91,8 @@ func codeFiles(handlers, private string) []string {
 	}
 }
 
-// around is a path without what lies under it and is private: if there is such, all that is there now next to the way
-// to it.
+// around returns the paths that grant access to a path without a private folder below it: if there is one, it returns
+// all current siblings of the folders on the way to it.
 func around(path, private string) []string {
 	path, err := filepath.Abs(path)
 	if err != nil {

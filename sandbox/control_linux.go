@@ -35,7 +35,7 @@ type control struct {
 	patience time.Time // until when a write may take; zero for ever
 }
 
-// newControl takes the descriptor of a socket.
+// newControl takes ownership of the descriptor of a socket.
 func newControl(fd int) (*control, error) {
 	epfd, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
 	if err != nil {
@@ -72,7 +72,7 @@ func (c *control) Read(b []byte) (int, error) {
 	return c.got, err
 }
 
-// tryRead is false when there is nothing to read yet.
+// tryRead returns false if no data is available yet.
 func (c *control) tryRead(uintptr) bool {
 	for {
 		n, err := readAtOnce(c.fd, c.in)
@@ -143,7 +143,7 @@ func (c *control) awaitRoom() error {
 
 func (c *control) SetReadDeadline(t time.Time) error { return c.epoll.SetReadDeadline(t) }
 
-// SetWriteDeadline is for the writes to come.
+// SetWriteDeadline applies to later writes.
 func (c *control) SetWriteDeadline(t time.Time) error {
 	c.patience = t
 	return nil

@@ -10,7 +10,7 @@ import (
 // control is the worker's end of the socket on which it and an executor exchange frames.
 type control struct{ net.Conn }
 
-// newControl takes the descriptor of a socket.
+// newControl takes ownership of the descriptor of a socket.
 func newControl(fd int) (*control, error) {
 	file := os.NewFile(uintptr(fd), "control")
 	defer file.Close()

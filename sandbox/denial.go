@@ -9,8 +9,8 @@ import (
 	"github.com/sojourn-run/sojourn/sandbox/internal/lockdown"
 )
 
-// denial explains a failure by an access that the executor's rules refuse; empty when it is not one. The path comes
-// from the executor. The first failure of an executor tells all the rules, later ones what to do about it.
+// denial explains a failure that an access denied by the executor's rules caused; empty for other failures. The
+// executor reports the path. The first such failure of an executor lists all rules; later ones only state the remedy.
 func (ex *executor) denial(path string) string {
 	if path == "" || ex.rules == nil {
 		return ""

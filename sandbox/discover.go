@@ -13,7 +13,7 @@ import (
 	"strings"
 )
 
-// Omission is a file that looks like code, or a folder of it, in which no handler was looked for.
+// Omission is a file or folder that looks like code but was not searched for a handler.
 type Omission struct {
 	Path string `json:"path"` // below the folder of handlers, with slashes
 	Why  string `json:"why"`
@@ -28,19 +28,19 @@ const (
 	whyFile    = "not a file"
 )
 
-// otherCode are the endings of programs that no executor runs; a person who put one here expects it to be a handler.
+// otherCode are extensions of programs that no executor runs; users may expect these files to be handlers.
 var otherCode = []string{
 	"jsx", "sh", "bash", "rb", "php", "pl", "lua", "r", "jl", "go", "rs", "java", "wasm", "exe",
 }
 
-// packageFolders hold what package managers installed.
+// packageFolders are folders of package managers.
 var packageFolders = []string{"node_modules", "site-packages", "dist-packages"}
 
-// Discover lists the handlers in dir, sorted by name, and what looks like code and is left out. A file NAME.js, .mjs,
-// .cjs, .ts, .tsx, .mts, .cts or .py is the activity NAME, one in a folder the activity FOLDER.NAME. What begins with a
-// dot or an underscore is passed over without a word, so code that handlers share has a place, and so are node_modules
-// and site-packages. Packages that were copied or installed elsewhere are left out, and so is what cannot be
-// read. Two files of one name are an error.
+// Discover lists the handlers in dir, sorted by name, and files that look like code and are ignored. A file NAME.js,
+// .mjs, .cjs, .ts, .tsx, .mts, .cts or .py is the activity NAME; a file in a folder is the activity FOLDER.NAME. Names
+// that begin with a dot or an underscore are skipped silently, so that handlers can share code, and so are node_modules
+// and site-packages. Packages that were copied or installed elsewhere are ignored, and so are unreadable files. Two
+// files with one name are an error.
 func Discover(dir string) ([]Definition, []Omission, error) {
 	var all []Definition
 	var left []Omission
@@ -109,7 +109,7 @@ func Discover(dir string) ([]Definition, []Omission, error) {
 	return all, left, nil
 }
 
-// unreadable says why a file, or one that it needs, could not be read; which one it is, where that is another.
+// unreadable returns why a file, or a file that it needs, could not be read, and names the latter.
 func unreadable(err error) string {
 	var of *fs.PathError
 	if errors.As(err, &of) {
@@ -118,7 +118,7 @@ func unreadable(err error) string {
 	return err.Error()
 }
 
-// whyNot is why a file that is no handler is left out, when people could take it for one.
+// whyNot returns why a file is not a handler, if users could expect that it is.
 func whyNot(name string, d fs.DirEntry) string {
 	ext := strings.TrimPrefix(filepath.Ext(name), ".")
 	switch {
@@ -179,7 +179,8 @@ func definesMain(dir string) bool {
 	return false
 }
 
-// installedIn notes what `pip install --target` put into a folder, by the lists that pip leaves there.
+// installedIn records the files that `pip install --target` installed into a folder, from the lists that pip writes
+// there.
 func installedIn(dir string, installed map[string]bool) error {
 	tree := os.DirFS(dir)
 	records, err := fs.Glob(tree, "*.dist-info/RECORD")

@@ -76,7 +76,8 @@ func uncaught(printed string) string {
 	return ""
 }
 
-// handlerModule is how Node names a handler's module: the version is in the address, so that each is its own module.
+// handlerModule matches the URL of a handler's module in Node. The URL contains the version, so that each version is a
+// separate module.
 var handlerModule = regexp.MustCompile(`file://(/[^\s?)]*)\?hash=[0-9a-f]+`)
 
 // plainPlaces names the files of handlers as people do.
@@ -90,7 +91,7 @@ func plainPlaces(printed string) string {
 	})
 }
 
-// outOfMemory says what a fact of that kind means.
+// outOfMemory returns the ending for an out-of-memory fact.
 func outOfMemory(f supervisor.Fact, limit int64) ending {
 	e := ending{cause: CauseOutOfMemory, kind: OutOfMemory}
 	switch {
@@ -112,8 +113,8 @@ func outOfMemory(f supervisor.Fact, limit int64) ending {
 	return e
 }
 
-// saysOutOfMemory knows the last words of the runtimes, which is all there is when a process hits the limit on its own
-// heap.
+// saysOutOfMemory recognizes the last output of runtimes that ran out of heap memory, which is the only sign if a
+// process reaches its own heap limit.
 func saysOutOfMemory(end supervisor.Fact, printed string) bool {
 	aborted := end.Signal != 0 || end.Exit > 128
 	for _, w := range []struct {

@@ -104,7 +104,7 @@ func (p *Pool) once(
 	return c.result(), err
 }
 
-// needsCode says whether a call failed because its executor has not got its code.
+// needsCode reports whether a call failed because its executor does not have its code.
 func needsCode(err error) bool {
 	if err == nil {
 		return false
@@ -113,7 +113,7 @@ func needsCode(err error) bool {
 	return errors.As(err, &e) && e.Type == needCode
 }
 
-// enter counts a call in, while the pool takes calls.
+// enter counts a call, if the pool accepts calls.
 func (p *Pool) enter() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -133,7 +133,7 @@ func (p *Pool) leave() {
 	}
 }
 
-// Ready is an error when the pool takes no invocation any more.
+// Ready returns an error if the pool no longer accepts calls.
 func (p *Pool) Ready() error {
 	if err := p.enter(); err != nil {
 		return err

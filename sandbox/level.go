@@ -15,7 +15,7 @@ type Level string
 const (
 	LevelNone    Level = "none"    // in the worker's own process
 	LevelProcess Level = "process" // a child under a minder: clean environment, resource limits, no new privileges
-	// and the kernel keeps it from files outside a list, other processes and dangerous system calls
+	// the kernel also denies access to files outside a list, to other processes, and to dangerous system calls
 	LevelConfined Level = "confined"
 )
 

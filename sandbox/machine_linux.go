@@ -8,8 +8,8 @@ import (
 	"github.com/sojourn-run/sojourn/sandbox/internal/cgroup"
 )
 
-// Memory returns the bytes of memory that this process may use; limited says that a cgroup sets the limit, else the
-// machine does.
+// Memory returns the bytes of memory that this process may use; limited reports that a cgroup sets the limit and not
+// the machine.
 func Memory() (total int64, limited bool) {
 	total = 4 << 30
 	var info unix.Sysinfo_t
@@ -22,7 +22,7 @@ func Memory() (total int64, limited bool) {
 	return total, false
 }
 
-// flush has what is in a folder written to the disk, so that a machine that loses its power keeps none of it by half.
+// flush writes the content of a folder to disk, so that a power failure leaves no partial files.
 func flush(dir string) error {
 	f, err := os.Open(dir)
 	if err != nil {

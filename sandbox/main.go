@@ -11,12 +11,12 @@ import (
 // nativeName is the first argument by which a process knows that it serves [Native].
 const nativeName = "sojourn-native"
 
-// hooked says that Main ran, so that starting this binary again makes an executor and not a second worker.
+// hooked reports that Main ran, so that starting this binary again creates an executor and not a second worker.
 var hooked bool
 
-// Main turns this process into an executor when it was started as one, and then never returns; else it does nothing.
-// Call it first in main and in TestMain. The functions given fill [Native]. A process that was started as a minder does
-// not get here.
+// Main runs this process as an executor if it was started as one, and then never returns; otherwise it does nothing.
+// Call it first in main and in TestMain. The given functions fill [Native]. Processes that were started as supervisors
+// do not reach Main.
 func Main(fill ...func(Handlers)) {
 	if len(os.Args) > 0 && os.Args[0] == proberName {
 		if len(os.Args) > 1 { // only to be there
@@ -39,5 +39,5 @@ func Main(fill ...func(Handlers)) {
 	hooked = true
 }
 
-// IsExecutor says whether this process was started to serve [Native].
+// IsExecutor reports whether this process was started to serve [Native].
 func IsExecutor() bool { return len(os.Args) > 0 && os.Args[0] == nativeName }

@@ -15,7 +15,7 @@ import (
 	"strings"
 )
 
-// manifest is what the handlers of one runtime need of packages, as the files in their folder say.
+// manifest describes the packages that the handlers of one runtime need, from the files in their folder.
 type manifest struct {
 	root   string   // the folder of handlers
 	files  []string // below root, the one that names the packages first; empty when none are needed
@@ -31,10 +31,10 @@ type manifest struct {
 	contents [][]byte // of files
 }
 
-// lockFiles are those by which npm repeats an installation, the one that counts first.
+// lockFiles are npm's lock files in order of precedence.
 var lockFiles = []string{"npm-shrinkwrap.json", "package-lock.json"}
 
-// readManifest reads what handlers of a runtime need, of the files directly in their folder.
+// readManifest reads the manifest of a runtime from the files directly in the handlers' folder.
 func readManifest(root, runtime string) (manifest, error) {
 	root, err := filepath.Abs(root)
 	if err != nil {
@@ -73,7 +73,7 @@ func readManifest(root, runtime string) (manifest, error) {
 	return m, nil
 }
 
-// read takes a file into the manifest; nil when it is not there.
+// read adds a file to the manifest; nil if it does not exist.
 func (m *manifest) read(name string) ([]byte, error) {
 	path := filepath.Join(m.root, name)
 	info, err := os.Stat(path)
@@ -145,7 +145,7 @@ func (m *manifest) standsAbove(names map[string]any) bool {
 	return len(names) > 0
 }
 
-// addLocal takes a package that is named by its path, a file or a folder, into the manifest.
+// addLocal adds a package that is named by its path, a file or a folder, to the manifest.
 func (m *manifest) addLocal(name string) error {
 	name = filepath.Clean(filepath.FromSlash(strings.TrimPrefix(name, "//")))
 	if !filepath.IsLocal(name) || name == "." {

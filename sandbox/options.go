@@ -11,8 +11,8 @@ import (
 	"github.com/sojourn-run/sojourn/sandbox/internal/lockdown"
 )
 
-// Options set up a [Pool]. The zero value works: native handlers and whatever interpreters are in PATH, at the
-// strongest level there is.
+// Options configure a [Pool]. The zero value works: native handlers and the interpreters in PATH, at the strongest
+// level that the machine supports.
 type Options struct {
 	// folder for scratch folders, best on a disk with room; empty for one in the system's temporary folder
 	Dir         string
@@ -24,7 +24,7 @@ type Options struct {
 	Write   []string // files and folders that confined code may change beside its scratch folder; they must be there
 	Private string   // a folder that Read, Write and Handlers never open, though it may lie in one of them
 
-	// what of the network code reaches; empty for filtered where the level confined holds it, and else open
+	// network access of code; empty for filtered if the level confined is available, and otherwise open
 	Egress      Egress
 	EgressAllow []string // HOST, HOST:PORT or CIDR: reached though not public, with EgressFiltered
 	Apps        []string // URLs and host:port of the app: never reached, with EgressFiltered
@@ -45,7 +45,7 @@ type Options struct {
 	AllowWeaker bool  // go under MinLevel all the same
 
 	MaxExecutors int // most executors at once, blanks included; 0 for what memory allows, at most 64
-	// resident bytes of all executors above which idle ones are ended; 0 for three quarters of what the machine has
+	// resident bytes of all executors above which idle ones are ended; 0 for three quarters of the machine's memory
 	Memory int64
 	Blank  int               // booted executors kept ready per runtime in use; 0 for one, negative for none
 	Limits map[string]Limits // per runtime; what is left 0 takes the default
@@ -74,7 +74,7 @@ type Options struct {
 	installAgain time.Duration // after the first installation of packages that failed; 0 for installAgain
 }
 
-// Limits bound one executor and what it starts.
+// Limits are the limits of an executor and its descendants.
 type Limits struct {
 	Memory       int64 // resident bytes of all its processes together
 	Data         int64 // heap bytes of each process; 0 for Memory and 64 MiB, negative for no limit
@@ -84,8 +84,8 @@ type Limits struct {
 	Threads      int   // threads of all its processes: refused by a control group, else ended; 0 for 16 times Processes
 	ScratchBytes int64 // bytes in the scratch folder
 	ScratchFiles int   // files in the scratch folder
-	// processors that work for it at once, where a control group holds them; 0 for as many as there are. When there are
-	// too few for all, the worker goes before its executors in any case
+	// processors that it may use at once, if a control group limits them; 0 for all. Under contention the worker has
+	// precedence over its executors in any case
 	Processors float64
 }
 
@@ -163,7 +163,8 @@ func defaultLimits(memory int64) Limits {
 	}
 }
 
-// capacity is how many executors of up to limit bytes total bytes of memory carry: most use far less than their limit.
+// capacity returns the number of executors with a memory limit that fit into total bytes: most use far less than their
+// limit.
 func capacity(total, limit int64) int {
 	n := int(float64(total-workerReserve) / float64(limit) * 1.5)
 	return min(max(n, runtime.NumCPU(), 4), 64)

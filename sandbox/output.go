@@ -10,8 +10,7 @@ import (
 	"unicode"
 )
 
-// output takes one stream of what an executor prints apart into lines. However much comes, it holds one line and a
-// tail.
+// output splits one output stream of an executor into lines. Its memory is limited to one line and a tail.
 type output struct {
 	file *os.File
 	line func(text []byte) // gets each line, without its end
@@ -24,7 +23,7 @@ type output struct {
 	ended   bool
 }
 
-// What is kept of what was printed last, and of the line above a dump, in bytes.
+// Size of the stored tail of the output, and of the stored line before a crash dump, in bytes.
 const (
 	maxTail  = 4 << 10
 	maxFatal = 1 << 10
@@ -62,7 +61,7 @@ func (o *output) catchUp() {
 	o.flush()
 }
 
-// readOnce reads once; false when there is nothing now, or never again.
+// readOnce reads once; false if no data is available or the stream has ended.
 func (o *output) readOnce(fd uintptr) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -125,7 +124,7 @@ func (o *output) split(b []byte) {
 	}
 }
 
-// tell passes a line on.
+// tell passes a line to the log.
 func (o *output) tell(line []byte) {
 	if bytes.HasPrefix(line, []byte("fatal error: ")) || bytes.HasPrefix(line, []byte("panic: ")) {
 		o.fatal = append(o.fatal[:0], line[:min(len(line), maxFatal)]...)
@@ -143,7 +142,7 @@ func (o *output) flush() {
 	}
 }
 
-// last is the end of what was printed, below the line that says why if that is further up.
+// last returns the end of the output, preceded by the line with the error if the end does not contain it.
 func (o *output) last() string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -153,7 +152,7 @@ func (o *output) last() string {
 	return clean(o.tail)
 }
 
-// clean makes text of what a process printed: valid UTF-8, without control characters and terminal sequences.
+// clean converts output to valid UTF-8 without control characters and terminal sequences.
 func clean(b []byte) string {
 	plain := true
 	for _, c := range b {

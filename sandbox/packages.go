@@ -204,8 +204,8 @@ func (p *Pool) Install() {
 	}
 }
 
-// install returns the folder of what a manifest needs, and installs it when no worker has yet. It is empty when the
-// interpreter has it all. Tell gets the lines that the installer prints.
+// install returns the folder of a manifest's packages, and installs them unless a worker already has. It is empty if
+// the interpreter has them all. tell receives the lines of the installer's output.
 func (k *packages) install(
 	ctx context.Context, l *language, m manifest, tell func(line string),
 ) (there string, err error) {
@@ -273,7 +273,7 @@ func (k *packages) install(
 	return dir, nil
 }
 
-// removeOld removes what no worker has used for long.
+// removeOld removes packages that no worker has used for a long time.
 func (k *packages) removeOld() {
 	entries, _ := os.ReadDir(k.cache)
 	for _, e := range entries {
@@ -287,7 +287,7 @@ func (k *packages) removeOld() {
 		if err != nil {
 			continue
 		}
-		// What is half removed must not look whole.
+		// A partially removed folder must not have the name of a complete one.
 		gone := filepath.Join(k.cache, set+".tmp-old")
 		if name == set && os.Rename(path, gone) == nil {
 			path = gone
@@ -319,7 +319,7 @@ func (k *packages) lock(ctx context.Context, dir string, tell func(line string))
 	}
 }
 
-// key names what an installation makes: of which files, with which version of the runtime, and how.
+// key identifies an installation by its files, the version of the runtime, and the options.
 func (k *packages) key(ctx context.Context, l *language, m manifest) (string, error) {
 	k.mu.Lock()
 	made := k.made[l.name]
@@ -347,7 +347,7 @@ func (k *packages) key(ctx context.Context, l *language, m manifest) (string, er
 	return hex.EncodeToString(sum[:16]), nil
 }
 
-// used says whether packages are there, and notes that they are used.
+// used reports whether packages are installed, and updates the time of their last use.
 func used(dir string) bool {
 	now := time.Now()
 	return isFolder(dir) && os.Chtimes(dir, now, now) == nil

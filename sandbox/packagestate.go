@@ -12,10 +12,10 @@ import (
 	"github.com/sojourn-run/sojourn/internal/filelock"
 )
 
-// PackagesState is how it stands with the packages that handlers need.
+// PackagesState is the state of the packages that handlers need.
 type PackagesState string
 
-// What it can be.
+// Values of PackagesState.
 const (
 	PackagesInstalled  PackagesState = "installed"  // into the folder of packages
 	PackagesInstalling PackagesState = "installing" // at this moment
@@ -36,7 +36,7 @@ type PackagesInfo struct {
 	Again   time.Time // the next try, after one that failed; zero for not known
 }
 
-// Packages says how it stands with what the handlers need that were called, or that [Pool.Install] looked at.
+// Packages returns the state of the packages of handlers that were called, or that [Pool.Install] checked.
 func (p *Pool) Packages() (all []PackagesInfo) {
 	k := p.packages
 	k.mu.Lock()
@@ -57,7 +57,7 @@ func (p *Pool) Packages() (all []PackagesInfo) {
 	return all
 }
 
-// describe says how it stands. The mutex is held.
+// describe sets the state of the packages. The caller must hold the mutex.
 func (s *packageSet) describe(i *PackagesInfo) {
 	i.Path, i.Bytes, i.Since = s.dir, s.note.Bytes, s.note.At
 	switch {
@@ -72,8 +72,8 @@ func (s *packageSet) describe(i *PackagesInfo) {
 	}
 }
 
-// FindPackages says how it stands with what the handlers of this pool need, in the folder of packages of workers whose
-// executors have their folders in dir. It installs nothing.
+// FindPackages returns the state of the packages that this pool's handlers need, in the folder of packages of workers
+// whose executors use dir. It installs nothing.
 func (p *Pool) FindPackages(ctx context.Context, dir string) (all []PackagesInfo, err error) {
 	if p.opt.Handlers == "" {
 		return nil, nil
@@ -141,7 +141,7 @@ type packagesNote struct {
 // lockSuffix is behind the name of a folder of packages in that of its lock.
 const lockSuffix = ".lock"
 
-// readNote reads the note on packages; a zero one where there is none that can be read.
+// readNote reads the note about packages; a zero note if it does not exist or is invalid.
 func readNote(dir string) (n packagesNote) {
 	raw, err := os.ReadFile(dir + lockSuffix)
 	if err != nil || json.Unmarshal(raw, &n) != nil {
@@ -150,7 +150,7 @@ func readNote(dir string) (n packagesNote) {
 	return n
 }
 
-// write puts the note into the lock file, which its holder has open. That it cannot is nothing to fail for.
+// write writes the note into the open lock file. Errors are ignored, since the note is only informational.
 func (n packagesNote) write(lock *os.File) {
 	raw, err := json.Marshal(n)
 	if err == nil && lock.Truncate(0) == nil {

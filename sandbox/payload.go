@@ -6,8 +6,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/payload"
 )
 
-// checkOutput refuses a handler's result that is not stored text. The worker neither reads nor makes it, and only looks
-// at it, since code in an executor can write to the control socket itself.
+// checkOutput refuses a handler's result that is not a valid encoded value. It does not decode it. The check is
+// necessary because code in an executor can write to the control socket directly.
 func checkOutput(given []byte) error {
 	if err := payload.ValidText(given); err != nil {
 		return &Error{

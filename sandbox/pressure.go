@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// evictTime is how long the owner of a session may take to agree to its eviction.
+// evictTime is the time that the owner of a session has to agree to its eviction.
 const evictTime = 10 * time.Second
 
 // resident returns the resident memory in bytes of all executors, as last reported by their supervisors. The caller
@@ -17,8 +17,8 @@ func (p *Pool) resident() (bytes int64) {
 	return bytes
 }
 
-// pressed begins to end what may be ended when the executors have more in memory than all of them together may have. It
-// is called when one of them grew and when a call has ended, and does not wait.
+// pressed starts to end idle executors if all executors together exceed their memory limit. It is called when an
+// executor has grown and when a call has ended, and does not block.
 func (p *Pool) pressed() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -29,7 +29,7 @@ func (p *Pool) pressed() {
 	p.work.Go(p.relieve)
 }
 
-// relieve ends one after the other, in the order of victim, until the rest fits or nothing is left that may go.
+// relieve ends executors in the order of victim until the rest fits or no candidate is left.
 func (p *Pool) relieve() {
 	for refused := 0; ; {
 		p.mu.Lock()
@@ -51,10 +51,10 @@ func (p *Pool) relieve() {
 	}
 }
 
-// victim picks what may be ended for the sake of others and returns how: what is idle outside sessions, then reserves,
-// then the session whose last call ended the longest ago, and at least that long. Sessions in which something runs and
-// pinned ones are never picked. It returns nil when there is nothing; what it returns says whether that has ended. The
-// mutex is held.
+// victim selects an executor to end and returns a function that ends it: first idle executors outside sessions, then
+// prepared ones, then the least recently used session that was idle for at least the given time. It never selects
+// pinned sessions and sessions with running calls. It returns nil without a candidate; the returned function reports
+// whether the executor was ended. The caller must hold the mutex.
 func (p *Pool) victim(idle time.Duration, why string) (end func() bool) {
 	for key, list := range p.idle {
 		if len(list) > 0 {

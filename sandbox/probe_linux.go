@@ -14,13 +14,13 @@ import (
 	lib "github.com/sojourn-run/sojourn/sandbox/internal/executor"
 )
 
-// unwatched is what no test finds out.
+// unwatched lists weaknesses that no test can detect.
 var unwatched []string
 
-// watches says whether a minder ends who takes too much of something.
+// watches reports whether a supervisor enforces the limit of a resource.
 func watches(string) bool { return true }
 
-// probe is the life of a prober: it reads what is around it, tries everything, and tells what it succeeded with.
+// probe is the main function of a probe process: it reads its aim, runs all tests, and reports those that succeeded.
 func probe() {
 	time.AfterFunc(probeTime, func() { os.Exit(1) })
 	a, control := aimed()
@@ -36,7 +36,7 @@ func probe() {
 	_, _ = control.Write(append(answer, '\n'))
 }
 
-// tries are what a prober does; an error means that it was kept from it.
+// tries are the tests of a probe; an error means that the operation was denied.
 var tries = map[string]func(aim) error{
 	tryRead: func(a aim) error { return reads(a.Secret) },
 	tryWrite: func(a aim) error {
@@ -60,7 +60,7 @@ var tries = map[string]func(aim) error{
 	},
 	tryDescriptors: func(aim) error {
 		for fd := lib.ControlFD + 1; fd < 256; fd++ {
-			// What this process opened itself is marked.
+			// Descriptors of this process are marked close-on-exec.
 			if flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0); err == nil && flags&unix.FD_CLOEXEC == 0 {
 				return nil
 			}
@@ -68,7 +68,7 @@ var tries = map[string]func(aim) error{
 		return errors.New("none")
 	},
 	tryCalls: func(aim) error {
-		// With such arguments none of them does anything: who gets another error got into the kernel.
+		// With these arguments none of the calls has an effect. Another error shows that the kernel executed the call.
 		for _, nr := range []uintptr{
 			unix.SYS_BPF, unix.SYS_IO_URING_SETUP, unix.SYS_KEYCTL, unix.SYS_UNSHARE, unix.SYS_OPEN_BY_HANDLE_AT,
 		} {

@@ -8,15 +8,16 @@ import (
 	"os"
 )
 
-// unwatched is what no test finds out.
+// unwatched lists weaknesses that no test can detect.
 var unwatched = []string{
 	"a daemon that leaves the executor's process group outlives it",
 }
 
-// watches says whether a minder ends who takes too much of something: it does not see what processes have.
+// watches reports whether a supervisor enforces the limit of a resource: without Linux it cannot see the resources of
+// processes.
 func watches(take string) bool { return take == takeDisk }
 
-// probe tells what is known: without Linux nothing holds but the clean environment.
+// probe reports the known result: without Linux only the environment is protected.
 func probe() {
 	a, control := aimed()
 	if len(a.Take) > 0 {

@@ -13,7 +13,7 @@ import (
 	"github.com/sojourn-run/sojourn/sandbox/internal/supervisor"
 )
 
-// process is an executor's process as the worker holds it: the minder, and the ends of what leads to it.
+// process is an executor's process from the view of the worker: its supervisor and the files that connect to it.
 type process struct {
 	cmd            *exec.Cmd // the minder
 	control        *control  // frames
@@ -23,7 +23,7 @@ type process struct {
 	room           *room // that the executor has too; nil for none
 }
 
-// startProcess starts a minder that starts the program c says.
+// startProcess starts a supervisor that starts the program of c.
 func startProcess(c supervisor.Config) (_ *process, err error) {
 	p := &process{}
 	var theirs []*os.File
@@ -100,8 +100,8 @@ func startProcess(c supervisor.Config) (_ *process, err error) {
 	return p, nil
 }
 
-// start starts a minder, in a control group if there is one: to be born there costs nothing, to go there takes the
-// kernel some milliseconds. The minder sees for itself where it is.
+// start starts a supervisor, directly in a control group if there is one: this costs nothing, while moving a process
+// takes the kernel some milliseconds. The supervisor checks in which group it is.
 func (p *process) start(command func() *exec.Cmd, group string) error {
 	if group != "" {
 		if dir, err := os.Open(group); err == nil {

@@ -71,7 +71,7 @@ func (ex *executor) runReads() {
 	}
 }
 
-// expectEnd has run read until there is nothing more, from now on or when a call in flight has ended.
+// expectEnd lets run read until the end of the stream, from now on or after the call in flight.
 func (ex *executor) expectEnd() {
 	ex.mu.Lock()
 	defer ex.mu.Unlock()
@@ -106,7 +106,7 @@ func (ex *executor) readAll() error {
 	}
 }
 
-// errInterrupted is what reading returns between two frames after [readDeadlines.interrupt].
+// errInterrupted is the error of a read between two frames after [readDeadlines.interrupt].
 var errInterrupted = os.ErrDeadlineExceeded
 
 // readDeadlines sets the read deadlines of an executor's socket: within a frame the time by which the frame must be

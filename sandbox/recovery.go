@@ -5,9 +5,9 @@ import (
 	"context"
 )
 
-// Recovery is the recovery policy that a handler's file exports under that name, as JSON; nil for none. The file itself
-// is asked, once for each content of it, in an executor outside of any session: what its top level does is done there
-// once more. The error is that of a file that cannot be loaded, or of no executor for it.
+// Recovery returns the recovery policy that a handler's file exports under this name, as JSON; nil for none. It loads
+// the file once for each content, in an executor outside of any session, which runs its top-level code an additional
+// time. It returns an error if the file cannot be loaded or no executor is available.
 func (p *Pool) Recovery(ctx context.Context, activity string) ([]byte, error) {
 	_, b, err := p.find(activity, "")
 	if err != nil || b == nil {

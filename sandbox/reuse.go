@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// reuse is what calls outside sessions must have in common to run in one executor, one after another.
+// reuse is the key of calls outside sessions that may run in the same executor one after another.
 type reuse struct {
 	runtime string
 	hash    string // of the handler's code; empty for native handlers, which are one bundle
@@ -15,8 +15,8 @@ type reuse struct {
 // continue.
 func (p *Pool) SetFresh(fresh bool) { p.fresh.Store(fresh) }
 
-// borrow returns an executor for one call outside sessions. Done gives it back, or ends it when it must not be used
-// again.
+// borrow returns an executor for one call outside sessions. done returns it to the pool, or ends it if it must not be
+// reused.
 func (p *Pool) borrow(inv Invocation, l *language, b *bundle) (ex *executor, done func(), err error) {
 	key := reuse{runtime: l.name}
 	if b != nil {
@@ -50,7 +50,7 @@ func (p *Pool) borrow(inv Invocation, l *language, b *bundle) (ex *executor, don
 	}, nil
 }
 
-// keep makes an executor ready for the next call, when it is fit for one.
+// keep makes an executor available for the next call if it is reusable.
 func (p *Pool) keep(ex *executor, key reuse) bool {
 	ex.mu.Lock()
 	fit := !ex.ended && ex.doom == nil && ex.strays == 0 && ex.served < reuseCalls && len(ex.calls) == 0

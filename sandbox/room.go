@@ -23,7 +23,7 @@ func (ex *executor) lend(c *call) bool {
 	return true
 }
 
-// endedCall takes a call off those in flight. The mutex is held.
+// endedCall removes a call from those in flight. The caller must hold the mutex.
 func (ex *executor) endedCall(c *call) {
 	delete(ex.calls, c.id)
 	if ex.lent == c {
@@ -34,7 +34,7 @@ func (ex *executor) endedCall(c *call) {
 	}
 }
 
-// intoRoom puts a large input into the room that was lent to its call, and says in the header that it is there.
+// intoRoom writes a large input into the shared memory that was assigned to its call, and records this in the header.
 func (ex *executor) intoRoom(h *frame.Header, input []byte) (rest []byte) {
 	if !h.Lend || len(input) < inRoom {
 		return input
@@ -65,7 +65,7 @@ func (ex *executor) fromRoom(f *frame.Frame) ([]byte, error) {
 	return body, nil
 }
 
-// takesRoom says whether an executor that is ready knows rooms, and has one.
+// takesRoom reports whether a started executor supports shared memory and has it.
 func (ex *executor) takesRoom(ready frame.Header) bool {
 	return ex.proc.room != nil && slices.Contains(ready.Features, featureRoom)
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/sojourn-run/sojourn/sandbox/frame"
 )
 
-// room is a file in memory that holds one body, and that an executor has too. The worker has it in its own memory: what
-// the executor changes there meanwhile is bytes, and it can neither grow nor shrink.
+// room is a memory file that worker and executor share and that holds one body. The worker maps it: the executor can
+// change its bytes at any time, but not its size.
 type room struct {
 	file *os.File
 
@@ -56,7 +56,7 @@ func (r *room) write(body []byte) error {
 	return nil
 }
 
-// read is a copy of so much of what is in the room, in memory that is not cleared before.
+// read returns a copy of the first size bytes, without clearing the destination first.
 func (r *room) read(size int) ([]byte, error) {
 	r.mu.RLock()
 	defer r.mu.RUnlock()

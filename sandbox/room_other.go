@@ -7,7 +7,7 @@ import (
 	"os"
 )
 
-// room is memory that an executor has too; here there is none.
+// room is memory that worker and executor share, which this system does not support.
 type room struct{ file *os.File }
 
 func newRoom() (*room, error) { return nil, errors.ErrUnsupported }

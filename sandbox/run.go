@@ -58,8 +58,8 @@ func (ex *executor) expiringCall() *call {
 	return nil
 }
 
-// begin registers a call and sends it, with its code when the executor does not have that. It returns errGone when
-// there is no executor to send it to any more.
+// begin registers a call and sends it, with its code if the executor does not have it. It returns errGone if the
+// executor has ended.
 func (ex *executor) begin(
 	ctx context.Context, inv Invocation, b *bundle, hooks Hooks,
 ) (*call, error) {
@@ -158,8 +158,8 @@ func (ex *executor) drop(c *call, err error) {
 	}
 }
 
-// await waits for the call's end and sees to it that there is one: at its deadline, and after ctx was cancelled, the
-// executor is asked first and killed then.
+// await waits for the call's end and enforces it: at the deadline, and after ctx was cancelled, it first asks the
+// executor to stop the call and then kills it.
 func (ex *executor) await(ctx context.Context, inv Invocation, c *call, o Options) error {
 	checkAt := checkAt(inv.Deadline)
 	if c.reads {

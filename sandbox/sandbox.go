@@ -102,7 +102,7 @@ type Usage struct {
 	Wall time.Duration // from the executor being claimed to the call's end
 }
 
-// LogLine is one line a handler logged or printed. Text is valid UTF-8 without control characters.
+// LogLine is a line that a handler logged or printed. Text is valid UTF-8 without control characters.
 type LogLine struct {
 	Time   time.Time `json:"time"`
 	Level  string    `json:"level"`  // debug, info, warn, error

@@ -10,7 +10,7 @@ import (
 	"github.com/sojourn-run/sojourn/sandbox/frame"
 )
 
-// session is one holding of a session: its executors, one per runtime, for one epoch. The pool's mutex guards it.
+// session holds the executors of a session for one epoch, one per runtime. The pool's mutex guards it.
 type session struct {
 	id       string
 	epoch    int64
@@ -38,7 +38,7 @@ type tombstone struct {
 	message string
 }
 
-// lost is what a call of epoch wanted learns from it.
+// lost returns the error for a call of epoch wanted.
 func (t tombstone) lost(id string, wanted, now int64) *SessionLost {
 	return &SessionLost{Session: id, EpochWanted: wanted, EpochNow: now, Cause: t.cause, When: t.when, Message: t.message}
 }
@@ -133,7 +133,7 @@ func (p *Pool) hold(inv Invocation) (s, replaced *session, err error) {
 	return s, replaced, nil
 }
 
-// bury ends a holding for the calls to come; its executors are the caller's to end. The mutex is held.
+// bury removes a session and records its loss for later calls; the caller must end its executors and hold the mutex.
 func (p *Pool) bury(s *session, t tombstone) {
 	if p.sessions[s.id] == s {
 		delete(p.sessions, s.id)
@@ -284,7 +284,7 @@ func without(list []*executor, ex *executor) []*executor {
 	return list
 }
 
-// isType says whether err is an [*Error] of type t.
+// isType reports whether err is an [*Error] of type t.
 func isType(err error, t ErrorType) bool {
 	var e *Error
 	return errors.As(err, &e) && e.Type == t

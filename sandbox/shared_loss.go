@@ -81,7 +81,7 @@ func checkAt(deadline time.Time) time.Time {
 	return deadline.Add(-min(checkMost, time.Until(deadline)/checkPart))
 }
 
-// shared says whether several calls run in the executor.
+// shared reports whether several calls run in the executor.
 func (ex *executor) shared() bool {
 	ex.mu.Lock()
 	defer ex.mu.Unlock()

@@ -36,7 +36,8 @@ func (p *Pool) blank(l *language) (*executor, error) {
 	return ex, err
 }
 
-// refill boots a blank executor in the background, when one is missing and there is room without ending another.
+// refill starts another prepared executor in the background, if one is missing and there is room without ending another
+// executor.
 func (p *Pool) refill(l *language) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -63,7 +64,7 @@ func (p *Pool) refill(l *language) {
 	})
 }
 
-// start boots an executor whose place is reserved. As many boot at once as there are processors.
+// start starts an executor whose place is reserved. At most as many start concurrently as there are processors.
 func (p *Pool) start(l *language) (*executor, error) {
 	p.starts <- struct{}{}
 	defer func() { <-p.starts }()
@@ -114,9 +115,9 @@ func (p *Pool) start(l *language) (*executor, error) {
 	return ex, nil
 }
 
-// reserve makes room for one more executor: it ends what is idle outside sessions, then reserves of other runtimes,
-// then the session that has been idle the longest. It does not wait for room: the caller's task is better off with
-// another worker.
+// reserve makes room for one more executor: it ends idle executors outside sessions, then prepared ones of other
+// runtimes, then the least recently used idle session. It does not wait for room, since another worker can run the
+// caller's task sooner.
 func (p *Pool) reserve() error {
 	for refused := 0; ; {
 		p.mu.Lock()

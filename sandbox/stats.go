@@ -2,7 +2,7 @@ package sandbox
 
 import "maps"
 
-// Stats are what became of a pool's executors since it began.
+// Stats counts the executors of a pool since its start.
 type Stats struct {
 	Starts map[string]int64            // by runtime
 	Calls  map[string]int64            // served, by runtime

@@ -13,11 +13,11 @@ import (
 // tsconfigName is the file in which editors and compilers find the settings of TypeScript.
 const tsconfigName = "tsconfig.json"
 
-// maxExtends is how many files of settings may follow from each other.
+// maxExtends is the maximum length of a chain of files that extend each other.
 const maxExtends = 8
 
-// tsSettings are what a tsconfig.json says that changes what code does: where imports lead, and what its markup and
-// classes mean.
+// tsSettings are the settings of a tsconfig.json that change the behaviour of code: the resolution of imports, and the
+// compilation of JSX and classes.
 type tsSettings struct {
 	files []string                   // it was read from
 	raw   map[string]json.RawMessage // options for the compiler
@@ -61,9 +61,9 @@ func (s *tsSettings) leads(name string) (places []string) {
 	return places
 }
 
-// readSettings reads the tsconfig.json that is nearest to a file, within the folder root, and those of the folder that
-// it extends. absent are the places where one nearer would be. Nothing outside of the folder is read: this happens in
-// the worker, with its rights.
+// readSettings reads the nearest tsconfig.json of a file within the folder root, and the files of the folder that it
+// extends. absent lists the paths where a nearer one would be. It reads no files outside of the folder, because it runs
+// in the worker with the worker's rights.
 func readSettings(root, path string) (s tsSettings, absent []string, err error) {
 	s.raw = map[string]json.RawMessage{}
 	for dir := filepath.Dir(path); within(root, dir); dir = filepath.Dir(dir) {
@@ -76,7 +76,7 @@ func readSettings(root, path string) (s tsSettings, absent []string, err error) 
 	return s, absent, nil
 }
 
-// within says whether a path leads into a folder, or to it.
+// within reports whether a path, with links resolved, is root or below it.
 func within(root, path string) bool {
 	real, err := filepath.EvalSymlinks(path)
 	return err == nil && lockdown.Below(real, root)
@@ -148,8 +148,7 @@ func names(raw json.RawMessage) (all []string) {
 	return all
 }
 
-// plainJSON is what remains of a file of settings without comments and commas after the last member. Bytes are replaced
-// by spaces, so that places in it stay the same.
+// plainJSON replaces comments and trailing commas of a settings file by spaces, so that offsets stay the same.
 func plainJSON(text []byte) []byte {
 	out := append([]byte(nil), text...)
 	blank := func(from, to int) {

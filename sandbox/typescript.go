@@ -21,15 +21,15 @@ func isTypescript(path string) bool {
 	return slices.Contains(typescript, strings.TrimPrefix(filepath.Ext(path), "."))
 }
 
-// moduleEndings are what an import in TypeScript may leave out, or name as what it will be made into.
+// moduleEndings are extensions that an import in TypeScript may omit, or name in their compiled form.
 var moduleEndings = []string{
 	".ts", ".tsx", ".mts", ".cts", ".js", ".mjs", ".cjs", ".json", "/index.ts", "/index.tsx", "/index.js",
 }
 
-// compile makes one JavaScript module of a handler in TypeScript and what it imports of the folder root, with a source
-// map. Packages stay imports. Only files of the folder are read: this happens in the worker, with its rights. Types are
-// taken out, not checked. Code that is wrong becomes a module that says where, so that its calls fail like those of
-// other handlers.
+// compile bundles a handler in TypeScript and its imports from the folder root into one JavaScript module with a source
+// map. Packages remain imports. It reads only files of the folder, because it runs in the worker with the worker's
+// rights. Types are removed and not checked. Invalid code becomes a module that fails with the position of the error,
+// so that its calls fail like those of other handlers.
 func compile(root, path string) (*graph, error) {
 	g := &graph{entry: path, own: map[string]string{}, to: map[string][]string{}, stamps: map[string]fileStamp{}}
 	real, err := filepath.Abs(root)
@@ -138,8 +138,8 @@ func compile(root, path string) (*graph, error) {
 	return g, nil
 }
 
-// resolveModule finds the file that an import names, inside the folder root; empty when there is none. absent is where
-// it would have been found first.
+// resolveModule returns the file that an import names, inside the folder root; empty if none exists. absent lists the
+// paths with precedence at which no file exists.
 func resolveModule(root, at string) (found string, absent []string) {
 	candidates := []string{at}
 	for _, as := range [][2]string{{".js", ".ts"}, {".js", ".tsx"}, {".mjs", ".mts"}, {".cjs", ".cts"}} {
@@ -163,7 +163,7 @@ func fileURL(path string) string {
 	return (&url.URL{Scheme: "file", Path: filepath.ToSlash(path)}).String()
 }
 
-// wrongCode is a module that fails with what is wrong with the code it stands for.
+// wrongCode returns a module that fails with the error in the code that it replaces.
 func wrongCode(dir string, m api.Message) []byte {
 	place, said := "", m.Text
 	if l := m.Location; l != nil {

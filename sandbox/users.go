@@ -13,8 +13,8 @@ import (
 	"github.com/sojourn-run/sojourn/internal/filelock"
 )
 
-// The users that executors of a worker that is root have by default: numbers that neither distributions nor systemd
-// give to anybody.
+// Default range of users for executors of a worker that runs as root. Distributions and systemd do not assign these
+// IDs.
 const (
 	firstUser = 60600
 	lastUser  = 60999
@@ -23,7 +23,7 @@ const (
 // UsersNone leaves executors the worker's user.
 const UsersNone = "none"
 
-// mostLooked is how many files of handlers are looked at before the first executor starts.
+// mostLooked is the maximum number of handler files that are checked before the first executor starts.
 const mostLooked = 20_000
 
 // users are numbers of users, of which each executor has one for itself.
@@ -35,7 +35,7 @@ type users struct {
 	next int
 }
 
-// user is one that an executor has.
+// user is the user of an executor.
 type user struct {
 	id   int
 	lock *os.File
@@ -116,7 +116,8 @@ func usersOf(o Options, programs map[string]string) (*users, error) {
 	return u, nil
 }
 
-// takeUser finds a number that no executor of any worker on this machine has. A pool without users has none to give.
+// takeUser reserves a user ID that no executor of any worker on this machine uses. It returns nil for a pool without
+// users.
 func (s *users) takeUser() (*user, error) {
 	if s == nil {
 		return nil, nil
@@ -147,7 +148,7 @@ func (s *users) takeUser() (*user, error) {
 	return nil, fmt.Errorf("all users from %d to %d have an executor", s.first, s.last)
 }
 
-// lockFolder is where root's processes say which users they give to executors.
+// lockFolder returns the folder with the lock files of reserved user IDs.
 func lockFolder() (string, error) {
 	var failed error
 	for _, base := range []string{"/run", "/var/run", os.TempDir()} {
@@ -167,8 +168,8 @@ func lockFolder() (string, error) {
 	return "", failed
 }
 
-// closedToOthers says why a user who is neither a file's owner nor of its group lacks a right to it, one of 1, 2 and 4,
-// or cannot get there.
+// closedToOthers returns why a user who is neither the owner of a file nor in its group lacks a permission for it (1, 2
+// or 4), or cannot reach it.
 func closedToOthers(path string, right fs.FileMode) error {
 	path, err := filepath.Abs(path)
 	if err != nil {
@@ -203,7 +204,7 @@ func closedToOthers(path string, right fs.FileMode) error {
 	}
 }
 
-// treeClosedToOthers says why not all that is below a path can be read by others.
+// treeClosedToOthers returns why other users cannot read all files below a path.
 func treeClosedToOthers(root string) error {
 	if root == "" {
 		return nil

@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// mayChangeUsers says why this process cannot start others as another user, watch and end them, and clean up after
-// them.
+// mayChangeUsers returns why this process cannot start processes as other users, watch and kill them, and remove their
+// files.
 func mayChangeUsers() error {
 	if os.Geteuid() != 0 {
 		return errors.New("the worker is not root")
@@ -31,7 +31,7 @@ func mayChangeUsers() error {
 	return nil
 }
 
-// ours says why something is not a folder of this process's user.
+// ours returns an error if dir is not a folder owned by this process's user. F
 func ours(dir string) error {
 	info, err := os.Lstat(dir)
 	if err != nil {

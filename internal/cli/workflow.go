@@ -111,7 +111,7 @@ func runPath(id, run string) string {
 	return path
 }
 
-// runFlag lets a command speak of another run than the current one.
+// runFlag adds the flag that selects a run other than the current one.
 func runFlag(c *cobra.Command, run *string) *cobra.Command {
 	c.Flags().StringVar(run, "run", "", "run ID; default: the current run")
 	return c

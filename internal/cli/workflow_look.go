@@ -157,8 +157,7 @@ func (p *program) showActivityFailures(list []protocol.PendingActivity) error {
 	return nil
 }
 
-// saying is a wait in a sentence, with its times in the zone of who reads; an app that does not know waits yet has
-// words alone.
+// saying describes a wait as a sentence with local times; older apps send only the sentence.
 func saying(w *protocol.Wait, words *string) string {
 	if w == nil || w.Reason.Rule().Text == "" {
 		return plain(words)
@@ -174,7 +173,7 @@ func reason(w *protocol.Wait, words string) string {
 	return w.Why(time.Local)
 }
 
-// content is JSON as text, nothing of null and of an empty object.
+// content returns JSON as text; null and an empty object are empty.
 func content(raw json.RawMessage) string {
 	if s := string(raw); s != "{}" && s != "null" {
 		return s
@@ -247,7 +246,7 @@ func (p *program) showEvent(c *cobra.Command, raw json.RawMessage, stacks bool) 
 	return p.say("%s", line)
 }
 
-// shownVersion is how much of a version of code is shown: enough to tell two apart.
+// shownVersion is the displayed length of a code version, which suffices to distinguish versions.
 const shownVersion = 8
 
 // eventLine formats an event as one line: time, type, subject, failure and its location, and the version of the code

@@ -77,7 +77,7 @@ func (p *program) startWorkflow() *cobra.Command {
 	return c
 }
 
-// seconds is a duration in whole seconds; what is not one is refused, not cut.
+// seconds converts a duration to whole seconds; it refuses fractions instead of rounding them.
 func seconds(flag string, d time.Duration) (int64, error) {
 	if d < 0 || d%time.Second != 0 {
 		return 0, usageError{fmt.Errorf("--%s is a number of whole seconds, like 90s or 2h", flag)}
@@ -252,7 +252,7 @@ func (p *program) resultOfWorkflow() *cobra.Command {
 	}, &run)
 }
 
-// result waits for the end of a run, and of those it continues as, and prints what the last one returned.
+// result waits for the end of a run and of the runs that it continues as, and prints the last result.
 func (p *program) result(c *cobra.Command, id, run string) error {
 	app, err := p.client(c)
 	if err != nil {

@@ -25,16 +25,17 @@ type Limits struct {
 	Body   int // of the opaque body
 }
 
-// DefaultLimits are those of protocol version 1: 64 KiB of header, and a payload of 2 MiB with 64 KiB to spare.
+// DefaultLimits are the limits of protocol version 1: 64 KiB of header, and a payload of 2 MiB plus a reserve of 64
+// KiB.
 var DefaultLimits = Limits{Header: 64 << 10, Body: 2<<20 + 64<<10}
 
-// Deadline is how long a frame may take from its first byte to its last.
+// Deadline is the maximum time from the first to the last byte of a frame.
 const Deadline = 10 * time.Second
 
-// ErrMalformed is wrapped by every error that says the peer broke the protocol, as opposed to having gone away.
+// ErrMalformed is wrapped by every error that reports a violation of the protocol, in contrast to a closed connection.
 var ErrMalformed = errors.New("malformed frame")
 
-// Frame is one message: its header and the body that goes with it.
+// Frame is a message with a header and a body.
 type Frame struct {
 	Header
 	Body []byte
@@ -78,7 +79,7 @@ func AppendHead(dst []byte, f *Frame, l Limits) ([]byte, error) {
 	return dst, nil
 }
 
-// Reader takes frames from a byte stream. It is not safe for concurrent use.
+// Reader reads frames from a byte stream. It is not safe for concurrent use.
 type Reader struct {
 	r      *bufio.Reader
 	limits Limits
@@ -96,9 +97,9 @@ func NewReader(r io.Reader, l Limits, deadline func(time.Time) error) *Reader {
 // SetPatience replaces [Deadline] for the frames read from now on.
 func (r *Reader) SetPatience(d time.Duration) { r.patience = d }
 
-// Read returns the next frame; its body is the caller's to keep. It returns io.EOF only between frames. Errors that
-// wrap [ErrMalformed] mean the peer broke the protocol: a length over the limit, a header that is not a JSON object in
-// UTF-8, a frame cut short, or one that took longer than the deadline.
+// Read returns the next frame; the caller owns its body. It returns io.EOF only between frames. Errors that wrap
+// [ErrMalformed] report a violation of the protocol: a length over the limit, a header that is not a JSON object in
+// UTF-8, a truncated frame, or a frame that took longer than the deadline.
 func (r *Reader) Read() (Frame, error) {
 	if _, err := r.r.Peek(1); err != nil {
 		return Frame{}, err
@@ -147,7 +148,7 @@ func (r *Reader) Read() (Frame, error) {
 	return f, nil
 }
 
-// header reads a header of so many bytes. Most are looked at where they are, in the buffer.
+// header reads a header of a given size, usually without copying it from the buffer.
 func (r *Reader) header(size int) (Header, error) {
 	var raw []byte
 	var err error

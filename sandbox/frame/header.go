@@ -47,7 +47,7 @@ type Header struct {
 	Format string `json:"format,omitempty"`
 	Path   string `json:"path,omitempty"`
 	Own    string `json:"own,omitempty"` // hash of the body; Hash is that of all the handler consists of
-	// the other files of the handler, with their versions: what was loaded as another version is loaded again
+	// the other files of the handler with their versions: files that were loaded in another version are loaded again
 	Files map[string]string `json:"files,omitempty"`
 
 	Session string `json:"session,omitempty"`
@@ -80,7 +80,7 @@ type Header struct {
 	Denied    string          `json:"denied,omitempty"` // path that the handler was refused, if that is its failure
 }
 
-// Usage is what one call cost, as its executor measured it.
+// Usage is the resource usage of a call as measured by its executor.
 type Usage struct {
 	CPUMS float64 `json:"cpu_ms,omitempty"` // processor time, milliseconds
 	RSS   int64   `json:"rss,omitempty"`    // resident bytes of the executor when the call ended

@@ -5,8 +5,8 @@ import (
 	"strconv"
 )
 
-// The headers of a call that ends well, there and back, are written and read here in the one form they nearly always
-// have: as JSON like all others that costs a call as much as sending it. What is not of that form is left to that.
+// Fast paths that write and read the headers of a successful call in their usual form. Encoding them as general JSON
+// takes as long as sending them. Other forms use the general functions.
 
 // appendInvoke appends a header of type [Invoke], with the members that this type has; false when one needs more than
 // to be put in quotes.
@@ -53,7 +53,7 @@ func appendInvoke(dst []byte, h *Header) ([]byte, bool) {
 	return append(dst, '}'), whole
 }
 
-// plain says whether a text is in JSON as it is.
+// plain reports whether JSON represents a text without escapes.
 func plain(s string) bool {
 	for i := range len(s) {
 		if c := s[i]; c < ' ' || c > '~' || c == '"' || c == '\\' {
@@ -63,7 +63,7 @@ func plain(s string) bool {
 	return true
 }
 
-// readResult reads a header of type [Result]; false when it is not of the form that executors give it.
+// readResult parses a header of type [Result]; false if it is not in the usual form.
 func readResult(h *Header, raw []byte) bool {
 	rest, ok := bytes.CutPrefix(raw, []byte(`{"t":"result","id":"`))
 	id, rest, ended := bytes.Cut(rest, []byte(`"`))
@@ -97,8 +97,8 @@ func readResult(h *Header, raw []byte) bool {
 	return true
 }
 
-// digits says whether b is the usual form of a number: digits, with a point between some of them at most, and no
-// nought before others.
+// digits reports whether b is a number in its usual form: digits with at most one inner decimal point, without leading
+// zeros.
 func digits(b []byte) bool {
 	whole, part, point := bytes.Cut(b, []byte("."))
 	if len(whole) == 0 || len(whole) > 1 && whole[0] == '0' || point && len(part) == 0 {

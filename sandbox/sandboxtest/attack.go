@@ -1,6 +1,6 @@
 package sandboxtest
 
-// Aim tells an attacking handler what is around it.
+// Aim describes the surroundings of an attacking handler.
 type Aim struct {
 	Worker  int    `json:"worker"`  // pid
 	Other   int    `json:"other"`   // pid of another executor
@@ -15,7 +15,7 @@ type Aim struct {
 	TCP      string `json:"tcp"`
 }
 
-// Attack is a row of the list: what is tried and at which levels it must fail.
+// Attack is a row of the list: an attempt, and the levels at which it must fail.
 type Attack struct {
 	Name              string
 	Process, Confined bool // must be refused

@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// attack tries the whole list and says of each what refused it; empty for what succeeded.
+// attack runs the whole list and returns the error of each attack; empty if it succeeded.
 func attack(a Aim) map[string]string {
 	said := map[string]string{}
 	for _, row := range Attacks {
@@ -142,7 +142,7 @@ var tries = map[string]func(Aim) error{
 	},
 	"open descriptors": func(Aim) error {
 		for fd := 4; fd < 256; fd++ {
-			// What this process opened itself is marked.
+			// Descriptors of this process are marked close-on-exec.
 			if flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0); err == nil && flags&unix.FD_CLOEXEC == 0 {
 				return nil
 			}
@@ -289,14 +289,14 @@ func opens(path string, flags int) error {
 	return err
 }
 
-// leaves makes a file where the next tenant would find it, and takes it away again.
+// leaves creates a file where the next user of the folder would find it, and removes it again.
 func leaves(dir string) error {
 	path := filepath.Join(dir, fmt.Sprintf("sojourn-test-%d", os.Getpid()))
 	defer os.Remove(path)
 	return create(path)
 }
 
-// leavesMemory makes a segment that outlives this process, and takes it away again.
+// leavesMemory creates a segment that outlives this process, and removes it again.
 func leavesMemory() error {
 	id, err := unix.SysvShmGet(unix.IPC_PRIVATE, 4096, unix.IPC_CREAT|0o600)
 	if err == nil {
@@ -322,7 +322,7 @@ func call(nr uintptr, args ...uintptr) error {
 	return nil
 }
 
-// reached is an error when a call is refused before its arguments, which make no sense, are looked at.
+// reached returns an error if a call is refused before the kernel checks its invalid arguments.
 func reached(nr uintptr, args ...uintptr) error {
 	err := call(nr, args...)
 	if errors.Is(err, unix.ENOSYS) {

@@ -2,5 +2,5 @@
 
 package sandboxtest
 
-// attack says nothing: where there is no Linux the list is not what there is to hold.
+// attack returns no results: the list applies only to Linux.
 func attack(Aim) map[string]string { return nil }

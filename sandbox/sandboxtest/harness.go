@@ -16,7 +16,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/payload"
 )
 
-// Ceiling is how long the suite waits for what must happen.
+// Ceiling is the timeout of the suite for expected events.
 const Ceiling = 30 * time.Second
 
 //go:embed handlers
@@ -37,7 +37,7 @@ func HandlersDir(t testing.TB) string {
 	return dir
 }
 
-// Target is what the suite runs against: an activity that has its behaviours as entries.
+// Target is an activity against which the suite runs; its entries are the behaviours.
 type Target struct {
 	Activity string
 	Runtime  string
@@ -50,7 +50,7 @@ var Targets = []Target{
 	{"python", sandbox.RuntimePython},
 }
 
-// Bench is a pool with the suite's handlers, and what a test does with it.
+// Bench is a pool with the suite's handlers, and helpers for tests.
 type Bench struct {
 	*sandbox.Pool
 	Target
@@ -59,8 +59,8 @@ type Bench struct {
 	next atomic.Int64
 }
 
-// Open makes a pool for a test; it is closed when the test ends, and must then have left nothing in its folder. The
-// test is skipped when the target's runtime is not on this machine.
+// Open creates a pool for a test. It is closed when the test ends, and its folder must then be empty. Open skips the
+// test if the machine lacks the target's runtime.
 func Open(t testing.TB, target Target, o sandbox.Options) *Bench {
 	t.Helper()
 	b := &Bench{Target: target, Lost: make(chan sandbox.SessionLost, 100), t: t}
@@ -89,8 +89,8 @@ func Open(t testing.TB, target Target, o sandbox.Options) *Bench {
 	return b
 }
 
-// Fit takes from o what a binary with the race detector cannot live with: its own memory goes over every limit on the
-// heap.
+// Fit removes limits from o that a binary with the race detector exceeds, since its own memory is larger than every
+// heap limit.
 func Fit(o sandbox.Options) sandbox.Options {
 	if !Race {
 		return o
@@ -209,7 +209,7 @@ func Receive[T any](t testing.TB, what string, c <-chan T) T {
 	}
 }
 
-// Gone says whether no process has that pid, a zombie included.
+// Gone reports whether no process has that PID, not even a zombie.
 func Gone(pid int) bool {
 	_, err := os.Stat(filepath.Join("/proc", strconv.Itoa(pid)))
 	return errors.Is(err, fs.ErrNotExist)

@@ -49,7 +49,7 @@ func init() {
 	}
 }
 
-// kept is the state that calls of leave keep in package variables.
+// kept holds the state of the calls of leave in package variables.
 var kept struct {
 	calls   int
 	fds     []int

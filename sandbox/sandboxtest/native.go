@@ -24,7 +24,7 @@ import (
 // NativeActivity is the name of the Go handler that [Handlers] registers.
 const NativeActivity = "sandboxtest.native"
 
-// Handlers registers the suite's behaviours in Go; the call's entry picks one. Give it to sandbox.Main.
+// Handlers registers the suite's behaviours in Go; the call's entry selects one. Pass it to sandbox.Main.
 func Handlers(all executor.Handlers) { all[NativeActivity] = native }
 
 func native(ctx context.Context, inv executor.Invocation) ([]byte, error) {

@@ -2,5 +2,5 @@
 
 package sandboxtest
 
-// Race says whether this binary has the race detector.
+// Race reports whether this binary has the race detector.
 const Race = true

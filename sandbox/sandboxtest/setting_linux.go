@@ -23,7 +23,7 @@ import (
 // Setting is where a worker may run.
 type Setting struct {
 	Name string
-	// as who: root, or a user with no privilege
+	// run as root, or as a user without privileges
 	Root bool
 	// in an imitation of a container as engines start it by default
 	Container bool
@@ -50,14 +50,14 @@ func Settings() []Setting {
 const (
 	// settingName is the first argument of a process that becomes one in another setting.
 	settingName = "sandboxtest-setting"
-	// settingUser is who runs where root does not.
+	// settingUser is the user ID of tests that do not run as root.
 	settingUser = 10_000
 	// settingVariable names the setting to tests that run in one.
 	settingVariable = "SOJOURN_TEST_SETTING"
 )
 
-// Enter turns this process into one in another setting when it was started as such, and then never returns. Call it
-// in TestMain, after what executors of this binary need.
+// Enter enters another setting if this process was started for it, and then never returns. Call it in TestMain, after
+// the setup for executors of this binary.
 func Enter() {
 	if len(os.Args) < 3 || os.Args[0] != settingName {
 		return
@@ -142,8 +142,8 @@ func Here() Setting {
 	return Setting{}
 }
 
-// copyProgram puts this program where everybody may run it. Nothing is started meanwhile: a child that has this file
-// open for writing until it becomes its own program would keep ours from being started.
+// copyProgram copies this program to a place where all users can run it. No process may be started meanwhile: a child
+// that inherited the open file would make starting the copy fail until it calls exec.
 func copyProgram(to string) error {
 	syscall.ForkLock.RLock()
 	defer syscall.ForkLock.RUnlock()
@@ -199,7 +199,7 @@ func becomeUser() error {
 	return nil
 }
 
-// upLoopback has the only interface of a new network take part in it.
+// upLoopback enables the loopback interface of a new network namespace.
 func upLoopback() error {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -214,8 +214,8 @@ func upLoopback() error {
 	return unix.IoctlIfreq(fd, unix.SIOCSIFFLAGS, lo)
 }
 
-// mounts gives this process the /proc, /dev and /sys of a container: what engines hide is hidden, what they make
-// read-only is.
+// mounts gives this process the /proc, /dev and /sys of a container, with the same hidden and read-only paths as
+// container engines.
 func mounts() error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("keep mounts apart: %w", err)
@@ -327,8 +327,8 @@ func dropCapabilities() error {
 	return unix.Capset(&header, &sets[0])
 }
 
-// withheld are the calls that the profile of container engines does not have for who lacks the capabilities above,
-// as its authors list them.
+// withheld are the system calls that the profile of container engines denies without the capabilities above, according
+// to its documentation.
 var withheld = []uintptr{
 	unix.SYS_ACCT, unix.SYS_ADD_KEY, unix.SYS_ADJTIMEX, unix.SYS_BPF, unix.SYS_CLOCK_ADJTIME, unix.SYS_CLOCK_SETTIME,
 	unix.SYS_DELETE_MODULE, unix.SYS_FANOTIFY_INIT, unix.SYS_FINIT_MODULE, unix.SYS_FSCONFIG, unix.SYS_FSMOUNT,
@@ -342,8 +342,8 @@ var withheld = []uintptr{
 	unix.SYS_UNSHARE, unix.SYS_USERFAULTFD, unix.SYS_VHANGUP,
 }
 
-// filterAsEngines installs a filter that refuses what theirs does: the calls above, new namespaces, clone3, whose flags
-// no filter sees, sockets of virtual machines and of the kernel's ciphers.
+// filterAsEngines installs a filter with the refusals of container engines: the calls above, new namespaces, clone3,
+// whose flags a filter cannot read, and sockets of virtual machines and of the kernel's crypto API.
 func filterAsEngines() error {
 	const (
 		load, equal, anySet, answer = 0x20, 0x15, 0x45, 0x06

@@ -2,5 +2,5 @@
 
 package sandboxtest
 
-// Enter does nothing: settings are those of Linux.
+// Enter does nothing: settings need Linux.
 func Enter() {}

@@ -12,7 +12,7 @@ import (
 	"github.com/sojourn-run/sojourn/sandbox"
 )
 
-// Run is the suite: what every runtime does the same way.
+// Run runs the suite of behaviours that all runtimes share.
 func Run(t *testing.T, target Target) {
 	for _, c := range []struct {
 		name string
@@ -263,8 +263,8 @@ func afterCancelled(t *testing.T, target Target) {
 	WantType(t, Receive(t, "the end of the call", ended), sandbox.Cancelled)
 }
 
-// afterDeaf does the same with one that has to be killed: what would have begun next to it finds its state lost, and is
-// neither killed nor acknowledged with a state that is lost a moment later.
+// afterDeaf is afterCancelled for a call that must be killed: the next call finds its state lost. It is neither killed
+// with the first call, nor acknowledged with a state that is lost right afterwards.
 func afterDeaf(t *testing.T, target Target) {
 	b := Open(t, target, sandbox.Options{CancelTerm: 100 * time.Millisecond, CancelKill: 300 * time.Millisecond})
 	b.Run(In("s", 1, b.Call("count")))
@@ -274,7 +274,8 @@ func afterDeaf(t *testing.T, target Target) {
 	WantType(t, Receive(t, "the end of the call", ended), sandbox.Cancelled)
 }
 
-// afterDeadline begins a call when the one before it, which does not hear, is at its deadline and not yet killed.
+// afterDeadline starts a call when the previous call, which ignores cancellation, has reached its deadline and is not
+// killed yet.
 func afterDeadline(t *testing.T, target Target) {
 	b := Open(t, target, sandbox.Options{DeadlineGrace: 300 * time.Millisecond})
 	b.Run(In("s", 1, b.Call("count")))

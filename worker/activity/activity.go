@@ -72,7 +72,7 @@ func FromContext(ctx context.Context) (Runtime, bool) {
 	return rt, ok
 }
 
-// Info says which attempt ctx belongs to; it is zero outside an activity.
+// Info returns the attempt of ctx; it is zero outside an activity.
 func Info(ctx context.Context) AttemptInfo {
 	if rt, ok := FromContext(ctx); ok {
 		return rt.Info()
@@ -80,7 +80,7 @@ func Info(ctx context.Context) AttemptInfo {
 	return AttemptInfo{}
 }
 
-// Progress is what a heartbeat may tell people; every member is optional.
+// Progress is the content of a heartbeat that is shown to people; every member is optional.
 type Progress struct {
 	Message string  `json:"message,omitempty"`
 	Current float64 `json:"current,omitempty"`

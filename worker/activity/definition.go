@@ -17,8 +17,8 @@ type Definition struct {
 	fn      *Func
 }
 
-// NewDefinition makes an activity of func(context.Context, args…) (result, error), or error alone. Another shape is an
-// error that says what is wrong.
+// NewDefinition creates an activity from func(context.Context, args…) (result, error), or with error as its only
+// result. It returns an error for other signatures.
 func NewDefinition(name string, fn any, opts ...Options) (*Definition, error) {
 	if name == "" {
 		return nil, fmt.Errorf("activity %T has no name", fn)
@@ -39,7 +39,7 @@ func NewDefinition(name string, fn any, opts ...Options) (*Definition, error) {
 	return d, nil
 }
 
-// NumArgs is how many arguments the activity takes, its context not counted.
+// NumArgs returns the number of arguments of the activity without its context.
 func (d *Definition) NumArgs() int { return len(d.fn.in) }
 
 // Invoke runs the activity on an encoded argument list. A panic becomes an *Error of TypePanic with the stack,
@@ -120,7 +120,7 @@ func (f *Func) decodeGiven(args payload.Payload) (in []reflect.Value, given int,
 	return in, given, err
 }
 
-// Call runs the function on what Decode gave and encodes its result; null for a function without one.
+// Call calls the function with the arguments from Decode and encodes its result; null for a function without one.
 func (f *Func) Call(first any, in []reflect.Value) (payload.Payload, error) {
 	in[0] = reflect.ValueOf(first)
 	out := f.fn.Call(in)

@@ -7,8 +7,9 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// Logger writes lines for people: they are kept with the attempt, in the dashboard and for sojourn activity logs, and
-// stand in the worker's log. A line is its message and then its fields as key=value. Outside an activity it is silent.
+// Logger writes lines for people: they are stored with the attempt, for the dashboard and for sojourn activity logs,
+// and also written to the worker's log. A line is its message, followed by its fields as key=value. Outside an activity
+// it writes nothing.
 func Logger(ctx context.Context) *zerolog.Logger {
 	rt, ok := FromContext(ctx)
 	if !ok {
@@ -22,7 +23,7 @@ func Logger(ctx context.Context) *zerolog.Logger {
 // lines is where a Logger writes to.
 type lines struct{ rt Runtime }
 
-// Write takes an event without a level.
+// Write logs an event without a level.
 func (l lines) Write(p []byte) (int, error) { return l.WriteLevel(zerolog.InfoLevel, p) }
 
 // WriteLevel makes one line of an event.

@@ -64,7 +64,7 @@ func StartSession(ctx Context, o SessionOptions) (*Session, error) {
 	return &Session{ID: id}, nil
 }
 
-// fallback is how options say that affinity is soft.
+// fallback converts the option for soft affinity to its protocol form.
 func fallback(after time.Duration) (affinity string, seconds int64, err error) {
 	if seconds, err = wholeSeconds("Fallback", after); err != nil || seconds == 0 {
 		return "", 0, err
@@ -82,9 +82,9 @@ func ExecuteIn[T any](ctx Context, s *Session, nameOrFunc any, args ...any) (T, 
 	return Await[T](ctx, s.Execute(ctx, nameOrFunc, args...))
 }
 
-// End ends the session: its running activities are cancelled and late results of them refused, what is scheduled in it
-// later fails. Ending it twice does nothing, and a cancelled context is no hindrance. Ending a session that this
-// workflow ID never started does nothing either; the worker logs a warning.
+// End ends the session: it cancels the session's running activities, refuses their late results, and fails activities
+// that are scheduled in it later. A second call does nothing. End also works with a cancelled context. Ending a session
+// that this workflow ID never started does nothing either; the worker logs a warning.
 func (s *Session) End(ctx Context) error {
 	m := ctx.inner().m
 	m.here()

@@ -19,7 +19,7 @@ type SignalChannel struct {
 	waiters []*waiter
 }
 
-// received is a signal that the code has not taken yet.
+// received is a signal that the code has not received yet.
 type received struct {
 	args  payload.Payload
 	event int64
@@ -94,7 +94,7 @@ func (s *SignalChannel) Receive(ctx Context, outs ...any) error {
 	return s.takeSignal(outs)
 }
 
-// ReceiveAsync takes a signal that is there, without waiting; false when there is none.
+// ReceiveAsync receives a signal without waiting; false if there is none.
 func (s *SignalChannel) ReceiveAsync(outs ...any) (bool, error) {
 	s.m.here()
 	if !s.isReady() {
@@ -129,7 +129,7 @@ func (s *SignalChannel) takeSignal(outs []any) error {
 	return nil
 }
 
-// unreceived are the events of the signals that the code has not taken, in the order they came.
+// unreceived returns the events of the signals that the code has not received, in order.
 func (m *Machine) unreceived() (events []int64) {
 	for _, s := range m.signals {
 		for _, v := range s.values {

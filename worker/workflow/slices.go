@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// without removes v, keeping the order; the common case is that v stands alone or last.
+// without removes v and keeps the order; usually v is the only or the last element.
 func without[T comparable](s []T, v T) []T {
 	for i := len(s) - 1; i >= 0; i-- {
 		if s[i] == v {

@@ -25,7 +25,7 @@ type ActivityOptions struct {
 	// unless Retry allows more attempts; 0: the setting max-blamed-losses of the app.
 	MaxBlamedLosses int
 
-	// keep the activity with the worker that holds the session of this id; InSession says the same
+	// runs the activity on the worker that holds the session with this ID; see also InSession
 	Session       string
 	WorkerSession *WorkerSession // as Session, with options of the session's own
 	Requirements  []string       // capabilities its worker must have

@@ -6,12 +6,12 @@ import (
 	"runtime/debug"
 )
 
-// errStranger is what is wrong with a goroutine of one's own.
+// errStranger reports a call from a goroutine that workflow.Go did not start.
 var errStranger = errors.New(
 	"workflow: called from a goroutine that is no branch of the workflow; start branches with workflow.Go, not with go",
 )
 
-// onBranch says whether the caller runs on the goroutine of the branch that has its turn.
+// onBranch reports whether the caller runs on the goroutine of the current branch.
 func (m *Machine) onBranch() bool {
 	co := m.current
 	return co != nil && co.goroutine == goroutine()
@@ -24,8 +24,8 @@ func (m *Machine) strange() {
 	runtime.Goexit()
 }
 
-// Disturbed says that a goroutine that is no branch of the code has called. History tells nothing of that: a machine
-// that replays it may well not meet the goroutine again.
+// Disturbed reports that a foreign goroutine has called the machine. History does not record this, so another replay
+// may not detect it.
 func (m *Machine) Disturbed() bool { return m.stranger.Load() != nil }
 
 // visited makes a stranger's call the machine's fault.

@@ -2,10 +2,10 @@ package workflow
 
 import "time"
 
-// Until waits until a condition over the workflow's own variables holds. It is looked at whenever something happened in
-// the run: other branches and update handlers change what it looks at, and futures become ready. The condition must
-// only look: calling this package in it panics, but for AllHandlersFinished, Info, Now and Logger. The error is
-// ErrCancelled. Nothing of the wait is recorded.
+// Until waits until a condition over the workflow's variables is true. The condition is evaluated after each change in
+// the run: other branches and update handlers change variables, and futures become ready. The condition must be
+// read-only: calling functions of this package other than AllHandlersFinished, Info, Now and Logger panics. The error
+// is ErrCancelled. The wait is not recorded in history.
 func Until(ctx Context, holds func() bool) error {
 	c := ctx.inner()
 	co := c.m.here()
@@ -34,7 +34,7 @@ func Until(ctx Context, holds func() bool) error {
 	}
 }
 
-// UntilTimeout is Until for at most d, by a durable timer; false says that the time ran out first.
+// UntilTimeout is Until for at most d, with a durable timer; false reports a timeout.
 func UntilTimeout(ctx Context, d time.Duration, holds func() bool) (bool, error) {
 	m := ctx.inner().m
 	m.here()
@@ -52,14 +52,14 @@ func UntilTimeout(ctx Context, d time.Duration, holds func() bool) (bool, error)
 	return met, err
 }
 
-// looks asks a condition, which may call nothing of this package.
+// looks evaluates a condition, which must be read-only.
 func (m *Machine) looks(what string, holds func() bool) bool {
 	m.reading = what
 	defer func() { m.reading = "" }()
 	return holds()
 }
 
-// reconsider gives turns to the branches that wait for a condition when something happened since they looked last.
+// reconsider schedules the branches that wait for a condition if the run changed since the last evaluation.
 func (m *Machine) reconsider() bool {
 	if !m.moved || len(m.conditions) == 0 {
 		return false

@@ -4,13 +4,13 @@
 // a worker has died, the next worker on the host removes its cgroups.
 package cgroup
 
-// What holds a resource.
+// Mechanisms that limit a resource.
 const (
 	Two = "cgroup2"
 	One = "cgroup1"
 )
 
-// Limits are what a group holds its processes to; 0 is no limit.
+// Limits are the limits of a group; 0 means no limit.
 type Limits struct {
 	Memory     int64   // bytes, with what the kernel has for them
 	Threads    int     // of all its processes
@@ -24,15 +24,15 @@ type Part struct {
 	Home string `json:"home"` // where the worker is, and those who watch over executors
 }
 
-// Group is what one executor, and all it starts, is in: for each resource that a group of the kernel can hold here. A
-// nil group is none.
+// Group holds the control groups of one executor and its descendants, one for each resource that control groups can
+// limit on this machine. A nil group limits nothing.
 type Group struct {
 	Memory    *Part `json:"memory,omitempty"`
 	Processes *Part `json:"processes,omitempty"`
 	CPU       *Part `json:"cpu,omitempty"`
 }
 
-// by is what holds a resource, or nothing.
+// by returns the mechanism that limits a resource, or an empty string.
 func (p *Part) by() string {
 	if p == nil {
 		return ""
@@ -40,7 +40,7 @@ func (p *Part) by() string {
 	return p.By
 }
 
-// Holds says by what memory, processes and processor time are held; empty for what is not.
+// Holds returns the mechanisms that limit memory, processes and processor time; empty for resources without a limit.
 func (g *Group) Holds() (memory, processes, cpu string) {
 	if g == nil {
 		return "", "", ""
@@ -66,7 +66,7 @@ func (g *Group) parts() []*Part {
 	return all
 }
 
-// Killed is what the kernel did when memory ran out.
+// Killed describes the kernel's out-of-memory kills.
 type Killed struct {
 	Processes int64 // that it killed in the group
 	Own       bool  // the group was at its own limit; else it was the machine, or a group around it

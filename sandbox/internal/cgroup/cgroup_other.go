@@ -7,13 +7,13 @@ import "errors"
 // Tree is where this process would make groups.
 type Tree struct{}
 
-// Open says that there is nothing to make them in.
+// Open returns an error, since control groups need Linux.
 func Open() (*Tree, error) { return nil, errors.New("control groups need Linux") }
 
 // Close does nothing.
 func (*Tree) Close() {}
 
-// Holds says that nothing is held.
+// Holds returns no mechanism.
 func (*Tree) Holds() (memory, processes, cpu string) { return "", "", "" }
 
 // Door is nowhere.
@@ -34,10 +34,10 @@ func (*Group) Enter() error { return nil }
 // Return does nothing.
 func (*Group) Return() error { return nil }
 
-// Kill kills nothing.
+// Kill does nothing.
 func (*Group) Kill() {}
 
-// Remove removes nothing.
+// Remove does nothing.
 func (*Group) Remove() {}
 
 // Use is not known.

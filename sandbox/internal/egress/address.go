@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// kind is what an address is for; empty for one that anybody on the internet may have.
+// kind is the special purpose of an address; empty for a public address.
 type kind string
 
 const (
@@ -37,8 +37,8 @@ func (k kind) byName(a netip.Addr) bool {
 	return false
 }
 
-// blocks are the addresses that are not public, the more special before what contains them. IPv6 addresses outside
-// 2000::/3 are none either.
+// blocks are the address ranges that are not public, specific ranges before the ranges that contain them. IPv6
+// addresses outside 2000::/3 are not public either.
 var blocks = []struct {
 	prefix netip.Prefix
 	kind   kind
@@ -81,11 +81,11 @@ var blocks = []struct {
 
 var (
 	global = netip.MustParsePrefix("2000::/3")
-	// what a network without IPv4 writes for addresses of it: the last four bytes
+	// NAT64 addresses, whose last four bytes are an IPv4 address
 	translated = netip.MustParsePrefix("64:ff9b::/96")
 )
 
-// kindOf looks at an address alone, in whichever form it is written.
+// kindOf returns the kind of an address in any of its forms.
 func kindOf(a netip.Addr) kind {
 	if a.Zone() != "" {
 		return linkLocal
@@ -106,9 +106,8 @@ func kindOf(a netip.Addr) kind {
 	return public
 }
 
-// literal is the address that a host is written as, in any of the spellings that libraries of C take: 127.1, 0x7f.1,
-// 0177.0.0.1 and 2130706433 are 127.0.0.1. No name ends in a number, so that one that does and is no address is
-// nothing: bad.
+// literal parses a host that is an address, in any of the forms that C libraries accept: 127.1, 0x7f.1, 0177.0.0.1 and
+// 2130706433 are 127.0.0.1. No host name ends in a number, so such a host that is not an address is invalid: bad.
 func literal(host string) (a netip.Addr, is, bad bool) {
 	if a, err := netip.ParseAddr(strings.Trim(host, "[]")); err == nil {
 		return a, true, false

@@ -12,7 +12,7 @@ import (
 // throttle is the least time between two progress frames, or two heartbeats, of one call.
 const throttle = 100 * time.Millisecond
 
-// Call is one call as its handler sees it next to the input.
+// Call is a call from the view of its handler, without the input.
 type Call struct {
 	IsNew bool // the first call of the session's epoch in this executor
 
@@ -28,7 +28,7 @@ type Call struct {
 	done     bool
 }
 
-// Session returns the state the session keeps, or nil outside a session.
+// Session returns the state of the session, or nil outside a session.
 func (c *Call) Session() *State { return c.state }
 
 // Heartbeat reports to the worker that the call is alive. At most ten heartbeats per second are sent.
@@ -67,7 +67,7 @@ func (c *Call) Log(level, format string, args ...any) {
 	}
 }
 
-// finish sends the call's last frames; nothing is sent for it afterwards.
+// finish sends the call's last frames; no frames are sent for it afterwards.
 func (c *Call) finish(last frame.Frame) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// ErrorType says what kind of end a call had when it did not end with a result.
+// ErrorType is the kind of error with which a call ended.
 type ErrorType string
 
 // The types of [Error].
@@ -65,7 +65,7 @@ func DeniedPath(err error) string {
 	return ""
 }
 
-// Cause says why a session's state is gone.
+// Cause is the reason for the loss of a session's state.
 type Cause string
 
 // The causes of [SessionLost].
@@ -95,7 +95,7 @@ func (c Cause) ExecutorEnded() bool {
 	return false
 }
 
-// SessionLost says that the state of a session is not where a call looked for it.
+// SessionLost reports that the state of a session is missing.
 type SessionLost struct {
 	Session     string
 	EpochWanted int64     // the epoch the call came with

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Invocation is one attempt of one activity, as the worker hands it to an executor.
+// Invocation is a call of an activity in an executor for one attempt.
 type Invocation struct {
 	ID       string    // unique among the calls in flight, for people and logs
 	Activity string    // the activity's name; finds the handler
@@ -20,13 +20,13 @@ type Invocation struct {
 	Session  *Session  // the session the call runs in; nil for a call that keeps nothing
 	Attempt  int       // from 1
 	Deadline time.Time // when the call must have ended; zero for none
-	// activity_execution_id, attempt_id, run_id, workflow_id: what a handler makes idempotency keys of
+	// activity_execution_id, attempt_id, run_id and workflow_id, from which a handler builds idempotency keys
 	Keys  map[string]string
 	Input []byte // the arguments: one encoded array, as text that nobody changes
 	Fresh bool   // outside sessions: in a process that no call ran in before
 	// start anew on an epoch whose state was lost: the recovery policy's call, never an ordinary one
 	Rebuild bool
-	// Suspect says that an executor ended while an earlier attempt of this call and other calls ran in it.
+	// Suspect reports that an executor ended while an earlier attempt of this call and other calls ran in it.
 	Suspect bool
 }
 
@@ -40,9 +40,9 @@ type Session struct {
 // IdempotencyKey is the same for every attempt of one activity execution.
 func (inv *Invocation) IdempotencyKey() string { return inv.Keys["activity_execution_id"] }
 
-// Handler runs one call. Its context ends when the call is cancelled or its deadline passes; [From] gives it the
-// session, progress and logging. It returns the encoded result. An error becomes a retryable UserError unless it is (or
-// wraps) an [*Error].
+// Handler runs one call. Its context ends when the call is cancelled or its deadline passes; [From] returns the call
+// with session, progress and logging. The handler returns the encoded result. An error becomes a retryable UserError
+// unless it is (or wraps) an [*Error].
 type Handler = func(ctx context.Context, inv Invocation) ([]byte, error)
 
 // Handlers are the handlers of an executor by activity name.

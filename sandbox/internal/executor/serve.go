@@ -18,11 +18,11 @@ import (
 // ControlFD is the descriptor on which an executor finds its control socket.
 const ControlFD = 3
 
-// closeTime is what all close hooks of a session have together.
+// closeTime is the total timeout of all close hooks of a session.
 const closeTime = 5 * time.Second
 
-// Serve answers the worker's calls on descriptor 3 until the worker shuts the executor down or goes away; then it
-// returns nil.
+// Serve serves the worker's calls on descriptor 3 until the worker shuts the executor down or ends; then it returns
+// nil.
 func Serve(handlers Handlers) error {
 	file := os.NewFile(ControlFD, "control")
 	if file == nil {
@@ -66,7 +66,7 @@ func (s *server) serve() error {
 	}
 }
 
-// server is one connection to a worker.
+// server is the connection to a worker.
 type server struct {
 	conn     net.Conn
 	handlers Handlers
@@ -99,7 +99,7 @@ func (s *server) send(f frame.Frame) error {
 	return nil
 }
 
-// tell sends a frame for which there is no other way when it cannot be written: what is too large to send is left out.
+// tell sends a frame and ignores errors, for example of a frame that is too large.
 func (s *server) tell(f frame.Frame) { _ = s.send(f) }
 
 func (s *server) handle(f frame.Frame) (err error) {
@@ -217,7 +217,8 @@ func (s *server) run(ctx context.Context, inv Invocation) (output []byte, err er
 	return h(ctx, inv)
 }
 
-// failure is the frame that tells err. An error that only passes on the end of ctx is a cancellation or a deadline.
+// failure returns the frame that reports err. An error that only passes on the end of ctx is reported as a cancellation
+// or a deadline.
 func failure(ctx context.Context, id string, err error) frame.Frame {
 	var typed *Error
 	var lost *SessionLost
@@ -247,7 +248,7 @@ func failure(ctx context.Context, id string, err error) frame.Frame {
 	return frame.Frame{Header: h}
 }
 
-// clip bounds what goes into a header.
+// clip limits the length of a text in a header.
 func clip(s string, n int) string {
 	if len(s) > n {
 		return s[:n] + "…"

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// State is what a session keeps between calls: it lives as long as the executor process, is never serialized, and is
+// State stores values of a session between calls. It lives as long as the executor process, is never serialized, and is
 // safe for concurrent use.
 type State struct {
 	ID    string
@@ -34,7 +34,7 @@ func (s *State) Get(key string) (any, bool) {
 	return v, ok
 }
 
-// Set keeps v under key until the session ends.
+// Set stores v under key until the session ends.
 func (s *State) Set(key string, v any) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -57,8 +57,8 @@ func (s *State) Require(key string) (any, error) {
 		}
 }
 
-// GetOrCreate returns the value kept under key, making it with fn when there is none. Calls at the same time share one
-// fn; when fn fails all of them get its error and nothing is kept.
+// GetOrCreate returns the value stored under key, or stores and returns the result of fn. Concurrent calls share one
+// fn; if it fails, all of them receive its error and nothing is stored.
 func (s *State) GetOrCreate(ctx context.Context, key string, fn func(context.Context) (any, error)) (any, error) {
 	s.mu.Lock()
 	if v, ok := s.values[key]; ok {

@@ -21,7 +21,7 @@ func spent() (cpu time.Duration, rss int64) {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano()), rss
 }
 
-// usageSince is what the process used since cpu; calls that overlap each count the whole of it.
+// usageSince returns the usage of the process since cpu; calls that overlap each count the whole usage.
 func usageSince(cpu time.Duration) *frame.Usage {
 	now, rss := spent()
 	return &frame.Usage{CPUMS: float64((now - cpu).Microseconds()) / 1000, RSS: rss}

@@ -24,7 +24,7 @@ const (
 // Rights that make sense for something that is not a folder; the kernel refuses a rule on one that has others.
 const ofFiles = execute | writeFile | readFile | truncate | ioctlDev | resolveUnix
 
-// What a domain keeps inside.
+// Scopes of a Landlock domain.
 const (
 	scopeAbstract = 1 << iota
 	scopeSignal
@@ -36,7 +36,7 @@ const connectPort = 1 << 1
 // ofPort is the kind of a rule about a port.
 const ofPort = 2
 
-// portRule is one, in the kernel's layout.
+// portRule is a port rule in the kernel's layout.
 type portRule struct{ rights, port uint64 }
 
 // ruleset lists the rights that Landlock denies unless a rule grants them. Its layout is the kernel's.
@@ -63,7 +63,7 @@ func rulesetOf(abi int) ruleset {
 	return s
 }
 
-// ruleset is what these rules forbid, but for the exceptions that are added to it.
+// ruleset returns the rights that these rules deny unless a rule is added.
 func (r Rules) ruleset() ruleset {
 	s := rulesetOf(r.Landlock)
 	if len(r.Ports) > 0 {
@@ -97,7 +97,7 @@ func (r Rules) fileRules() []fileRule {
 	return all
 }
 
-// on leaves of the rule's rights what the ruleset knows and what the thing at its path can have.
+// on returns the rule's rights that the ruleset handles and that apply to a file or folder.
 func (f fileRule) on(s ruleset, folder bool) uint64 {
 	rights := f.rights & s.files
 	if !folder {

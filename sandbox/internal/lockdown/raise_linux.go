@@ -73,7 +73,7 @@ func (r Rules) enclose() error {
 	return nil
 }
 
-// allow adds a rule for what is at a path now.
+// allow adds a rule for the file or folder that is now at a path.
 func allow(rules int, set ruleset, f fileRule) error {
 	fd, err := unix.Open(f.path, unix.O_PATH|unix.O_CLOEXEC, 0)
 	if err != nil {

@@ -4,7 +4,7 @@ package lockdown
 
 import "errors"
 
-// Offered says that there is nothing.
+// Offered returns no features.
 func Offered() Kernel { return Kernel{} }
 
 // Raise refuses rules that cannot be kept here.

@@ -1,6 +1,6 @@
 package lockdown
 
-// number is a system call on the two architectures there are filters for; absent where one has no such call.
+// number is the number of a system call on the two supported architectures; absent if an architecture lacks it.
 type number struct {
 	name         string
 	amd64, arm64 int
@@ -15,7 +15,7 @@ const newest = 471
 // refused are the system calls that answer EPERM whatever their arguments are. No handler needs one, and each is a way
 // out of a sandbox, into the kernel, or at another process.
 var refused = []number{
-	// What is mounted where.
+	// Mounts.
 	{"mount", 165, 40},
 	{"umount2", 166, 39},
 	{"move_mount", 429, 429},
@@ -56,7 +56,8 @@ var refused = []number{
 	{"modify_ldt", 154, absent},
 	{"uselib", 134, absent},
 	{"lookup_dcookie", 212, 18},
-	// Memory and queues that all processes share and that outlive who made them.
+	// System V shared memory, semaphores and message queues, which all processes share and which outlive their
+	// creators.
 	{"shmget", 29, 194},
 	{"shmat", 30, 196},
 	{"shmctl", 31, 195},
@@ -71,7 +72,7 @@ var refused = []number{
 	{"mq_open", 240, 180},
 	{"mq_unlink", 241, 181},
 	{"io_setup", 206, 0}, // of which the machine has a number, for all
-	// What happens in folders: a path is all it takes, also one that may not be read here.
+	// File notifications: they need only a path, also one that may not be read here.
 	{"inotify_init", 253, absent},
 	{"inotify_init1", 294, 26},
 	{"inotify_add_watch", 254, 27},
@@ -125,8 +126,8 @@ var (
 	callIOPriority = number{"ioprio_set", 251, 30}
 )
 
-// scheduling are the calls that say how a thread is run, its id first. The kernel lets them change all threads of the
-// same user, which may be the worker's.
+// scheduling are the calls that change the scheduling of a thread, whose ID is the first argument. The kernel allows
+// them for all threads of the same user, which may include the worker's.
 var scheduling = []number{
 	{"sched_setaffinity", 203, 122},
 	{"sched_setscheduler", 144, 119},
@@ -134,7 +135,7 @@ var scheduling = []number{
 	{"sched_setattr", 314, 274},
 }
 
-// architecture is one for which there is a filter.
+// architecture is a supported architecture.
 type architecture struct {
 	audit uint32 // by which the kernel names it to filters
 	x32   bool   // has a second set of calls under the same name

@@ -9,12 +9,12 @@ import "embed"
 //go:embed node.mjs
 var Node []byte
 
-// NodeProxy is what Node loads before anything else, in each of its threads, when its way to the network is a proxy.
+// NodeProxy is the module that Node loads first, in each of its threads, if it uses a proxy.
 //
 //go:embed proxy.cjs
 var NodeProxy []byte
 
-// Types are what editors and checkers read of a handler's second argument, by file name. No executor does.
+// Types are type declarations for handlers by file name. Editors and type checkers read them; executors do not.
 //
 //go:embed sojourn.d.ts sojourn.pyi
 var Types embed.FS

@@ -45,7 +45,8 @@ type Config struct {
 	User int             `json:"user,omitempty"` // user and group of the executor; 0 for the minder's
 	Wall *lockdown.Rules `json:"wall,omitempty"` // what the executor is left with; nil for all its user has
 
-	// what the executor is in from its first instruction; nil for the minder's. What a group holds is not watched
+	// control group of the executor from its first instruction; nil for that of the supervisor. The watchdog does not
+	// check limits that a group enforces
 	Group *cgroup.Group `json:"group,omitempty"`
 }
 
@@ -68,13 +69,13 @@ const (
 	FactEnd     = "end"     // the executor is gone, and every descendant; the last fact
 )
 
-// Watchdog is the minder as what holds a limit.
+// Watchdog is the name of the supervisor as the mechanism that enforces a limit.
 const Watchdog = "watchdog"
 
 // NoLastWord is the end of an executor whose minder ended before it: all that is known.
 var NoLastWord = Fact{Exit: -1, Signal: int(syscall.SIGKILL)}
 
-// Fact is one line the minder writes on the lifeline, in JSON.
+// Fact is a message of the supervisor, one line of JSON on the lifeline.
 type Fact struct {
 	T      string `json:"t"`
 	PID    int    `json:"pid,omitempty"`

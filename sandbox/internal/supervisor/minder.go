@@ -151,7 +151,7 @@ func orNone(n int64) int64 {
 	return n
 }
 
-// lower sets soft and hard limit to n, or to the hard limit there is when that is less; -1 leaves all as it is.
+// lower sets the soft and the hard limit to n, or to the current hard limit if that is lower; -1 changes nothing.
 func lower(which int, n int64) error {
 	if n < 0 {
 		return nil
@@ -230,8 +230,8 @@ func (m *minder) kill() {
 	})
 }
 
-// reap waits for children, its own and those it was given, until none is left. The end of the executor is the end of
-// all.
+// reap reaps children, also those that were reparented to this process, until none is left. When the executor ends, it
+// kills the others.
 func (m *minder) reap() Fact {
 	end := Fact{T: FactEnd, Exit: -1}
 	for {

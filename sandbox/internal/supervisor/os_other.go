@@ -8,8 +8,8 @@ import (
 	"syscall"
 )
 
-// Without Linux there is no subreaper and no list of descendants: what the executor starts is reached by its process
-// group, and what leaves the group is not. The worker's report says so.
+// Without Linux there is no subreaper and no list of descendants: the supervisor kills the executor's process group,
+// and processes that leave the group survive. The worker's report states this.
 
 func closeInherited(int) {}
 
@@ -44,7 +44,7 @@ func descendants(pid, _ int) []int {
 	return nil
 }
 
-// End kills a minder that no longer does its work, and what is in its process group.
+// End kills a supervisor that does not react, and its process group.
 func End(minder int) {
 	_ = syscall.Kill(-minder, syscall.SIGKILL)
 	_ = syscall.Kill(minder, syscall.SIGKILL)
@@ -53,13 +53,13 @@ func End(minder int) {
 // Stopped does not know.
 func Stopped(int) bool { return false }
 
-// EndLeft finds nothing: there is no list of processes that says to whom they belonged.
+// EndLeft does nothing, since the processes of an executor cannot be found.
 func EndLeft(string, int) {}
 
-// EndAll finds nothing, for the same reason.
+// EndAll does nothing, for the same reason.
 func EndAll(string) {}
 
-// ReapLeft has nothing to collect.
+// ReapLeft does nothing.
 func ReapLeft() {}
 
 func taken(int) usage { return usage{} }

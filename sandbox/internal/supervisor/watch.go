@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// How often the watchdog looks.
+// Intervals of the watchdog's checks.
 const (
 	closely = 50 * time.Millisecond  // while a call runs and memory is above half its limit
 	awake   = 100 * time.Millisecond // while a call runs
@@ -20,11 +20,11 @@ const (
 	hinted  = 10 * time.Millisecond  // at how many tasks the machine has, while a call runs
 )
 
-// crowd is how many more tasks of the machine are a reason to count those of the executor at once.
+// crowd is the increase of the machine's tasks at which the executor's tasks are counted at once.
 const crowd = 32
 
-// Sign is how often, at least, a minder tells something while a call runs: one that is silent for much longer does not
-// watch any more.
+// Sign is the maximum interval between messages of a supervisor while a call runs. A supervisor that is silent for much
+// longer no longer watches its executor.
 const Sign = time.Second
 
 // watch kills all processes of the executor when a limit is exceeded, after it reported the limit to the worker.
@@ -131,7 +131,7 @@ func (m *minder) outOfMemory() bool {
 	return true
 }
 
-// usage is what processes have together; see [taken].
+// usage is the sum over processes; see [taken].
 type usage struct {
 	resident, tables int64
 	threads          int
@@ -156,8 +156,8 @@ func (m *minder) usage(pids []int) (all usage) {
 	return all
 }
 
-// proportional is the resident memory of processes, with what several of them share counted once. It costs too much to
-// be asked each time; false where the kernel does not tell.
+// proportional returns the resident memory of processes, with shared memory counted once. It is too slow for each
+// check; false if the kernel does not report it.
 func proportional(pids []int) (bytes int64, ok bool) {
 	for _, pid := range pids {
 		n, ok := proportionalBytes(pid)

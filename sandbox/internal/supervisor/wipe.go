@@ -6,7 +6,7 @@ import (
 	"path/filepath"
 )
 
-// Wipe removes dir and all below it, also what was made unreadable, without following links.
+// Wipe removes dir and its content, including unreadable folders, without following links.
 func Wipe(dir string) {
 	if os.RemoveAll(dir) == nil {
 		return
