@@ -20,7 +20,7 @@ var unwatched []string
 // watches reports whether a supervisor enforces the limit of a resource.
 func watches(string) bool { return true }
 
-// probe is the main function of a probe process: it reads its aim, runs all tests, and reports those that succeeded.
+// probe is the main function of a probe process: it reads its aim, runs all tests, and reports each success.
 func probe() {
 	time.AfterFunc(probeTime, func() { os.Exit(1) })
 	a, control := aimed()

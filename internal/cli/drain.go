@@ -137,7 +137,7 @@ func (p *program) drainsCommand() *cobra.Command {
 	}
 }
 
-// fleetSettingsCommand shows the settings of all workers, and changes those that are given as flags.
+// fleetSettingsCommand shows the settings of all workers, and changes the settings whose flags are set.
 func (p *program) fleetSettingsCommand() *cobra.Command {
 	var in protocol.FleetSettings
 	wait := false

@@ -230,8 +230,8 @@ func (m *minder) kill() {
 	})
 }
 
-// reap reaps children, also those that were reparented to this process, until none is left. When the executor ends, it
-// kills the others.
+// reap reaps children, including reparented processes, until none remains. When the executor ends, reap kills its
+// descendants.
 func (m *minder) reap() Fact {
 	end := Fact{T: FactEnd, Exit: -1}
 	for {
