@@ -111,7 +111,7 @@ func TestDescriptorsOfTheWorkerDoNotLeak(t *testing.T) {
 	})
 }
 
-// descriptors are those of a process, by number and what they lead to.
+// descriptors lists the descriptors of a process by number and target.
 func descriptors(t *testing.T, pid int) []string {
 	t.Helper()
 	dir := fmt.Sprintf("/proc/%d/fd", pid)
@@ -154,8 +154,7 @@ func TestExecutorCannotReachIntoTheWorker(t *testing.T) {
 	}
 }
 
-// canRaiseLimits says whether this process has CAP_SYS_RESOURCE, which is what makes the preference of the OOM killer
-// last.
+// canRaiseLimits reports whether this process has CAP_SYS_RESOURCE, which it needs to lower its own OOM score.
 func canRaiseLimits() bool {
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var sets [2]unix.CapUserData

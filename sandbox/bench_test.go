@@ -31,7 +31,7 @@ func benchmarks(b *testing.B, o sandbox.Options, fn func(bench *sandboxtest.Benc
 	}
 }
 
-// BenchmarkWarm is one call of 100 bytes in a session that is there.
+// BenchmarkWarm is one call of 100 bytes in an existing session.
 func BenchmarkWarm(b *testing.B) {
 	arg := strings.Repeat("x", 100)
 	benchmarks(b, sandbox.Options{Blank: -1}, func(bench *sandboxtest.Bench, _ int) {

@@ -230,8 +230,9 @@ func TestChangedCodeRunsAtTheNextCallAndStateStays(t *testing.T) {
 	}
 }
 
-// A file that handlers import counts like their own: the next call runs it as it is, through others, in circles, in
-// packages and as data, and the session's state stays. What did not change is not loaded again.
+// The version of a handler includes the files that it imports: after a change the next call runs the new code, also for
+// indirect and circular imports, packages and data files, and the session's state stays. Unchanged modules are not
+// loaded again.
 func TestChangedImportsRunAtTheNextCall(t *testing.T) {
 	for name, c := range map[string]struct {
 		target Target
@@ -293,7 +294,7 @@ func TestChangedImportsRunAtTheNextCall(t *testing.T) {
 	}
 }
 
-// A version depends on what the files say, not on where they lie.
+// A version depends on the content of files, not on their paths.
 func TestVersionsAreTheSameEverywhere(t *testing.T) {
 	all := map[string]string{
 		"h.mjs": "import './_a.mjs';\nexport const main = () => 1;", "_a.mjs": "", "p.py": "import _b\ndef main(): pass",
@@ -338,7 +339,7 @@ func TestHandlersThatCannotRunSayWhy(t *testing.T) {
 	}
 }
 
-// Code that cannot be read, and a callback that fails after its function has returned, say which file and line it is.
+// Syntax errors, and callbacks that fail after their function has returned, report their file and line.
 func TestFailuresNameTheirFileAndLine(t *testing.T) {
 	const late = "() => {\n    throw new Error('too late');\n  }, 1);\n});"
 	dir := files(t, map[string]string{
@@ -381,7 +382,8 @@ func TestFailuresNameTheirFileAndLine(t *testing.T) {
 	}
 }
 
-// A trace is of people's code alone, under the names they gave: their frame first, what it came from kept.
+// A stack trace contains only frames of user code, under their original names, with the innermost frame first and with
+// the causes.
 func TestTracesAreOfPeoplesCode(t *testing.T) {
 	dir := files(t, map[string]string{
 		"order.py": `class Declined(Exception):

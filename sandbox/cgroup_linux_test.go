@@ -79,8 +79,8 @@ func inGroup(t *testing.T, group map[string]string, controller, file string) str
 	return string(text)
 }
 
-// What takes too much memory is ended by what the report says, in each runtime, with and without control groups; the
-// failure says how much it had and may have, and nothing of the group stays.
+// The mechanism in the report ends code that exceeds its memory limit, in each runtime, with and without control
+// groups. The error contains the used and the allowed memory, and the group is removed.
 func TestMemoryIsHeldByWhatTheReportSays(t *testing.T) {
 	for _, cgroup := range []string{sandbox.CgroupAuto, sandbox.CgroupNone} {
 		for _, target := range Targets {
@@ -202,8 +202,8 @@ func around(t *testing.T, limit int64) string {
 	return g.Memory.Dir
 }
 
-// An executor is in its group from its first instruction, and who watches over it is not: what the kernel does to the
-// group, the minder lives to tell.
+// An executor is in its group from its first instruction, but its supervisor is not, so that the supervisor survives
+// out-of-memory kills in the group and can report them.
 func TestTheMinderIsOutsideOfTheGroup(t *testing.T) {
 	everyRuntime(t, sandbox.Options{Blank: -1}, func(t *testing.T, b *Bench) {
 		grouped(t, b.Report())

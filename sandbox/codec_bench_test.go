@@ -11,7 +11,7 @@ import (
 	"github.com/sojourn-run/sojourn/sandbox/sandboxtest"
 )
 
-// record is one of many in a payload as people have them: short names, numbers, a nested list.
+// record is a typical record of a payload: short names, numbers, a nested list.
 func record(i int) map[string]any {
 	return map[string]any{
 		"id": fmt.Sprintf("01JD3V9Q%06d", i), "path": "corpus/alice.txt", "tries": i, "score": 0.875, "final": i%2 == 0,
@@ -19,8 +19,8 @@ func record(i int) map[string]any {
 	}
 }
 
-// BenchmarkWorkerCPU is what a call there and back costs the worker's process in processor time, without the
-// executor's: text of each size, and records of the same.
+// BenchmarkWorkerCPU measures the processor time of a call in the worker's process, without the executor's: for text of
+// each size, and for records of the same size.
 func BenchmarkWorkerCPU(b *testing.B) {
 	records := func(size int) any {
 		all := make([]any, size/170)
@@ -56,7 +56,7 @@ func BenchmarkWorkerCPU(b *testing.B) {
 	}
 }
 
-// processorTime is what this process has used so far, its children not counted.
+// processorTime returns the processor time of this process without its children.
 func processorTime(b *testing.B) time.Duration {
 	b.Helper()
 	var usage syscall.Rusage

@@ -13,7 +13,7 @@ import (
 	. "github.com/sojourn-run/sojourn/sandbox/sandboxtest"
 )
 
-// TestValuesComeBackAsTheyWere sends values through handlers that return what they are given.
+// TestValuesComeBackAsTheyWere sends values through handlers that return their arguments.
 func TestValuesComeBackAsTheyWere(t *testing.T) {
 	wide := map[string]any{}
 	for i := range 200 {
@@ -95,9 +95,8 @@ func TestResultsMeanWhatTheirLanguagesJSONWould(t *testing.T) {
 	}
 }
 
-// TestAPayloadIsHeldOnceInTheWorker counts what a call there and back allocates in the worker at two sizes: the result
-// as it came, and else what a small one does. It is neither decoded nor copied, neither to be looked at nor on its way
-// out.
+// TestAPayloadIsHeldOnceInTheWorker counts the allocations of a call in the worker at two sizes. A large call allocates
+// only its result in addition to a small one: the payload is neither decoded nor copied.
 func TestAPayloadIsHeldOnceInTheWorker(t *testing.T) {
 	if Race {
 		t.Skip("the race detector allocates for itself")

@@ -13,7 +13,7 @@ import (
 	. "github.com/sojourn-run/sojourn/sandbox/sandboxtest"
 )
 
-// confined opens a pool at that level, or skips the test with what keeps this machine from it.
+// confined opens a pool at the level confined, or skips the test with the reason why this machine does not support it.
 func confined(t *testing.T, target Target, o sandbox.Options) *Bench {
 	t.Helper()
 	b := Open(t, target, o)
@@ -96,8 +96,7 @@ func TestAttacks(t *testing.T) {
 	}
 }
 
-// hostile are handlers that try what their language offers against another executor, which lives, and say what came of
-// it.
+// hostile are handlers that attack another live executor with the means of their language, and report the results.
 var hostile = map[string]string{
 	"hostile.mjs": `
 import fs from 'node:fs';
@@ -218,7 +217,7 @@ func openFiles(t *testing.T, files map[string]string) string {
 	return dir
 }
 
-// What an executor had is gone before its place is anybody's, whatever it did to keep it there.
+// Everything that an executor created is removed before its place is reused, even if it tries to prevent this.
 func TestNothingOfASessionIsThereForTheNext(t *testing.T) {
 	b := python(t, sandbox.Options{Blank: -1, MaxExecutors: 1})
 	about := Got[map[string]any](t, b.Run(In("first", 1, b.Call("about"))))
@@ -269,7 +268,7 @@ func TestConfinedCodeMayOpenWhatTheSettingsSay(t *testing.T) {
 	})
 }
 
-// A handler that is refused a file fails with the reason, once with all that it may open.
+// A handler that is denied a file fails with the reason; the first error lists all paths that it may open.
 func TestDeniedAccessIsExplained(t *testing.T) {
 	secret := filepath.Join(t.TempDir(), "secret")
 	if err := os.WriteFile(secret, nil, 0o600); err != nil {
@@ -286,7 +285,7 @@ func TestDeniedAccessIsExplained(t *testing.T) {
 				t.Errorf("failure %d: %s", i, e.Message)
 			}
 		}
-		// What is not there is not the isolation's doing.
+		// A missing file is not explained by the isolation.
 		if e := WantType(t, b.Fail(In("s", 1, b.Call("read", "missing"))), sandbox.UserError); strings.Contains(
 			e.Message, "isolation",
 		) {
@@ -349,7 +348,7 @@ func TestPrivateFolderAmongTheHandlersStaysClosed(t *testing.T) {
 	})
 }
 
-// What ordinary programs do runs as it does anywhere.
+// Ordinary programs run confined without differences.
 func TestOrdinaryCodeRunsConfined(t *testing.T) {
 	dir := t.TempDir()
 	for name, code := range map[string]string{

@@ -12,7 +12,7 @@ import (
 	"github.com/sojourn-run/sojourn/sandbox/frame"
 )
 
-// sockets are both ends of what leads to an executor.
+// sockets returns both ends of an executor's control socket.
 func sockets(t *testing.T) (ours *control, theirs *os.File) {
 	t.Helper()
 	fd, theirs, err := pair("test")

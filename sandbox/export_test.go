@@ -8,13 +8,13 @@ import (
 	"github.com/sojourn-run/sojourn/sandbox/internal/lockdown"
 )
 
-// WithPatience shortens how long a frame may take.
+// WithPatience shortens the timeout of frames.
 func (o Options) WithPatience(d time.Duration) Options {
 	o.patience = d
 	return o
 }
 
-// WithResolver has names looked up there.
+// WithResolver sets the resolver of names.
 func (o Options) WithResolver(r egress.Resolver) Options {
 	o.resolver = r
 	return o
@@ -37,13 +37,13 @@ func (p *Pool) BuiltInRegistries(runtime string) []string {
 	return p.packages.builtIn(context.Background(), p.languages[runtime], manifest{})
 }
 
-// LastWords are what of an installer's output says what is wrong.
+// LastWords returns the error lines of an installer's output.
 func LastWords(text string) string { return lastWords(text) }
 
 // PackagesDir is the folder of the packages that handlers need.
 func (p *Pool) PackagesDir() string { return p.packages.cache }
 
-// Idle is how many executors wait for another call outside sessions.
+// Idle returns the number of idle executors for calls outside sessions.
 func (p *Pool) Idle() (n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -19,11 +19,11 @@ const helperName = "sandbox-test-worker"
 // busyName is the first argument of one that exists to be stopped for a while.
 const busyName = "sandbox-test-busy-worker"
 
-// busySessions is how many sessions it has, each with a call.
+// busySessions is the number of sessions of the worker, each with a call.
 const busySessions = 12
 
-// busy is the whole life of such a worker: it cancels its calls when its standard input ends, and says whether the
-// sessions still count.
+// busy is the main function of a worker process: it cancels its calls when its standard input ends, and reports whether
+// the sessions still work.
 func busy() {
 	if len(os.Args) != 3 || os.Args[0] != busyName {
 		return
@@ -76,9 +76,8 @@ func busy() {
 	os.Exit(0)
 }
 
-// helper is the whole life of such a worker, when this process is one: it holds one session in each runtime, each with
-// a daemon that has left the session, prints the executor's and the daemon's pid and the scratch folder of each, and
-// waits.
+// helper is the main function of a worker process: it holds one session in each runtime, each with a daemon in its own
+// process session, prints the PIDs of executor and daemon and the scratch folder of each, and waits.
 func helper() {
 	if len(os.Args) != 3 || os.Args[0] != helperName {
 		return

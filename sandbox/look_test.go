@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// A script in the place of an interpreter is asked where that is. It sees what its version manager needs, and nothing
-// that is the worker's.
+// A script that replaces an interpreter is asked for the interpreter's path. It receives the variables of its version
+// manager, but none of the worker's.
 func TestAScriptThatIsAskedForItsInterpreterSeesNoToken(t *testing.T) {
 	dir := t.TempDir()
 	script := filepath.Join(dir, "node")

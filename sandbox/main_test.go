@@ -18,14 +18,14 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// everyRuntime runs a test against each runtime there is.
+// everyRuntime runs a test against each runtime.
 func everyRuntime(t *testing.T, o sandbox.Options, test func(*testing.T, *sandboxtest.Bench)) {
 	for _, target := range sandboxtest.Targets {
 		t.Run(target.Runtime, func(t *testing.T) { test(t, sandboxtest.Open(t, target, o)) })
 	}
 }
 
-// python opens a pool for what the suite has in Python only.
+// python opens a pool for behaviours that the suite has only in Python.
 func python(t *testing.T, o sandbox.Options) *sandboxtest.Bench {
 	return sandboxtest.Open(t, sandboxtest.Targets[2], o)
 }
@@ -39,8 +39,8 @@ func TestExecutors(t *testing.T) {
 	}
 }
 
-// What a Python library binds to the thread that made it, a session keeps from call to call: calls one after the other
-// run on one thread.
+// Sequential calls of a session run on one thread, so that Python libraries can use objects that are bound to the
+// thread that created them.
 func TestPythonCallsOneAfterTheOtherShareAThread(t *testing.T) {
 	t.Parallel()
 	b := sandboxtest.Open(t, sandboxtest.Targets[2], sandbox.Options{})

@@ -10,8 +10,8 @@ import (
 	"github.com/sojourn-run/sojourn/sandbox/internal/supervisor"
 )
 
-// A minder is one before the rest of the program is initialised, which would take longer than all that it does until an
-// executor runs.
+// A supervisor runs before the other packages of the program are initialised, because that would take longer than
+// starting an executor.
 func TestAMinderInitialisesNothingButItself(t *testing.T) {
 	var said bytes.Buffer
 	cmd := &exec.Cmd{

@@ -24,7 +24,7 @@ import (
 	. "github.com/sojourn-run/sojourn/sandbox/sandboxtest"
 )
 
-// names are what a test's resolver knows.
+// names are the names that a test's resolver knows.
 type names map[string]string
 
 func (n names) LookupNetIP(_ context.Context, _, host string) ([]netip.Addr, error) {
@@ -166,8 +166,8 @@ func clientsDir(t *testing.T, runtime string) string {
 	return dir
 }
 
-// neighbour is a server that says its name; it returns its port. With TLS its certificate, for addresses of loopback
-// and example.com, goes into the file of an authority.
+// neighbour starts a server that responds with its name, and returns its port. With TLS it writes its certificate, for
+// loopback addresses and example.com, to the CA file.
 func neighbour(t *testing.T, name string, authority string) string {
 	return neighbourWith(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = io.WriteString(w, name)
@@ -203,7 +203,7 @@ var waysOf = map[string][]string{
 	sandbox.RuntimePython: {"urllib", "tunnel", "asyncio", "child", "requests"},
 }
 
-// kernels are what holds filtered egress: rules of Landlock for ports, and filters alone.
+// kernels are the mechanisms for filtered egress: port rules of Landlock, and filters alone.
 func kernels(t *testing.T) map[string]lockdown.Kernel {
 	here := lockdown.Offered()
 	if here.Landlock == 0 || !here.Filter {
@@ -216,7 +216,7 @@ func kernels(t *testing.T) map[string]lockdown.Kernel {
 	return all
 }
 
-// What handlers reach with filtered egress and what not, by each way there is in their language to ask for a page.
+// Checks which addresses handlers reach with filtered egress, with each HTTP client of their language.
 func TestFilteredEgress(t *testing.T) {
 	for by, kernel := range kernels(t) {
 		for _, target := range Targets {
@@ -357,7 +357,7 @@ func number(t *testing.T, port string) (n int) {
 	return n
 }
 
-// Without egress there is no network, not even a proxy.
+// Without egress there is no network access, not even to a proxy.
 func TestNoEgress(t *testing.T) {
 	near := neighbour(t, "near", "")
 	for _, target := range Targets[1:] {

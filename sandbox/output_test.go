@@ -58,7 +58,7 @@ func TestOutputIsTakenApartIntoLines(t *testing.T) {
 	}
 }
 
-// What a Go program dies of stands above a dump of all that it did.
+// The error of a Go program precedes its goroutine dump.
 func TestTheReasonAboveALongDumpIsKept(t *testing.T) {
 	dump := strings.Repeat("goroutine 7 [select]:\n", 1000)
 	for said, want := range map[string]string{

@@ -31,7 +31,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/payload"
 )
 
-// registry serves one package of npm's and one of Python's, each of which says hello.
+// registry serves one npm package and one Python package with a greeting.
 type registry struct {
 	*httptest.Server
 	tarball, wheel []byte
@@ -46,7 +46,7 @@ func newRegistry(t *testing.T) *registry {
 	return newRegistryWith(t, "require('fs').writeFileSync('ran', '')")
 }
 
-// newRegistryWith is one whose package of npm's runs that when it is installed.
+// newRegistryWith returns a registry whose npm package runs a script during installation.
 func newRegistryWith(t *testing.T, script string) *registry {
 	r := &registry{got: map[string]int{}}
 	var packed bytes.Buffer
@@ -85,7 +85,7 @@ func newRegistryWith(t *testing.T, script string) *registry {
 	r.wheel = wheel.Bytes()
 	r.Server = httptest.NewServer(http.HandlerFunc(r.serve))
 	t.Cleanup(r.Close)
-	// What the machine is configured for is none of the test's.
+	// The machine's configuration must not affect the test.
 	for _, pair := range os.Environ() {
 		name, _, _ := strings.Cut(pair, "=")
 		switch upper := strings.ToUpper(name); {
@@ -154,7 +154,7 @@ func (r *registry) breaks(broken bool) {
 	r.broken = broken
 }
 
-// fetched is how often the packages themselves were asked for.
+// fetched returns how often the packages themselves were downloaded.
 func (r *registry) fetched() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -253,8 +253,8 @@ func forPackages(t *testing.T, test func(t *testing.T, r *registry, runtime stri
 	}
 }
 
-// What a handler's folder asks for is installed once, without what packages would run, and found by imports; another
-// worker of the folder needs no registry for it.
+// The packages of a handler's folder are installed once, without running their scripts, and imports find them; another
+// worker of the folder needs no registry.
 func TestPackagesAreInstalledOnce(t *testing.T) {
 	forPackages(t, func(t *testing.T, r *registry, runtime string, files map[string]string) {
 		var log bytes.Buffer
@@ -307,7 +307,7 @@ func TestPackagesThatFailedAreTriedAgain(t *testing.T) {
 	})
 }
 
-// isDir says whether a folder is there.
+// isDir reports whether a folder exists.
 func isDir(path string) bool {
 	info, err := os.Stat(path)
 	return err == nil && info.IsDir()
@@ -373,7 +373,7 @@ func TestTwoWorkersInstallPackages(t *testing.T) {
 	}
 }
 
-// What is asked for belongs to a handler's version, and another asking counts from the next call on.
+// The required packages are part of a handler's version, and changed requirements apply from the next call.
 func TestPackagesBelongToTheVersion(t *testing.T) {
 	r := newRegistry(t)
 	files := r.packagers()[sandbox.RuntimePython]
@@ -408,7 +408,7 @@ func TestPackagesBelongToTheVersion(t *testing.T) {
 	}
 }
 
-// A machine without npm, or a Python without pip, says so, and its calls wait.
+// On a machine without npm, or with a Python without pip, the state reports this and calls wait.
 func TestPackagesWithoutAnInstaller(t *testing.T) {
 	forPackages(t, func(t *testing.T, r *registry, runtime string, files map[string]string) {
 		dir := t.TempDir()
@@ -435,7 +435,7 @@ func TestPackagesWithoutAnInstaller(t *testing.T) {
 	})
 }
 
-// A package's scripts run where the settings say so.
+// Scripts of packages run if the settings allow it.
 func TestPackagesWithScripts(t *testing.T) {
 	r := newRegistry(t)
 	o := sandbox.Options{Dir: openDir(t), Packages: sandbox.PackagesScripts}
@@ -576,7 +576,7 @@ func TestPackagesFromBuiltInRegistries(t *testing.T) {
 	}
 }
 
-// The error of an installation is what the installer, or the proxy, says is wrong.
+// The error of an installation is the error message of the installer or the proxy.
 func TestLastWordsOfAnInstaller(t *testing.T) {
 	for text, want := range map[string]string{
 		"npm http\nnpm error code E404\nnpm error 404 not here\nnpm error A complete log of this run is in: /x\n"://
@@ -633,7 +633,7 @@ func TestPackagesThatAreThereAlready(t *testing.T) {
 	}
 }
 
-// What cannot be had as it is asked for says how it can.
+// Refused packages report how they can be installed.
 func TestPackagesThatAreRefused(t *testing.T) {
 	newRegistry(t)
 	for want, files := range map[string]map[string]string{
@@ -655,7 +655,7 @@ func TestPackagesThatAreRefused(t *testing.T) {
 	}
 }
 
-// A worker that is killed while it installs leaves nothing that another would take for packages.
+// A worker that is killed during an installation leaves no folder that another worker would use.
 func TestPackagesOfAKilledWorker(t *testing.T) {
 	forPackages(t, func(t *testing.T, r *registry, runtime string, files map[string]string) {
 		handlers := sandboxtest.HandlersDir(t)
@@ -684,7 +684,7 @@ func TestPackagesOfAKilledWorker(t *testing.T) {
 		close(r.hold)
 		r.hold = nil
 		r.mu.Unlock()
-		// What was not used for a month goes with the next installation.
+		// Packages that were not used for a month are removed at the next installation.
 		old := filepath.Join(dir, "packages", runtime+"-0123")
 		must(t, os.MkdirAll(filepath.Join(old, "x"), 0o755))
 		month := time.Now().Add(-30 * 24 * time.Hour)

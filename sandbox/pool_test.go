@@ -251,7 +251,7 @@ func TestUnfitOptionsAreRefused(t *testing.T) {
 	}
 }
 
-// The lock of a worker that was killed may be held for a moment longer, by what it was just starting.
+// The lock of a killed worker may stay held for a moment by a process that it was starting.
 func TestAFolderWhoseLockIsHeldGoesLater(t *testing.T) {
 	dir := t.TempDir()
 	old := filepath.Join(dir, "pool-old")

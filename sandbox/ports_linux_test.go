@@ -14,7 +14,7 @@ import (
 	. "github.com/sojourn-run/sojourn/sandbox/sandboxtest"
 )
 
-// openPorts are the ports a process has: its sockets among those of its network that listen, or that take datagrams.
+// openPorts lists the ports of a process: its sockets that listen or receive datagrams.
 func openPorts(t *testing.T, pid int) (ports []string) {
 	t.Helper()
 	entries, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))

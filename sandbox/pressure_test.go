@@ -16,7 +16,7 @@ func scarce(t *testing.T, mib int64, asked chan string) *Bench {
 	var b *Bench
 	b = native(t, sandbox.Options{
 		MaxExecutors: 16, Memory: mib << 20, IdleEvictable: time.Hour,
-		// no limit of one's own comes first
+		// executors must not reach their own limit first
 		Limits: map[string]sandbox.Limits{sandbox.RuntimeNative: {Memory: 1 << 30, Data: -1}},
 		OnEvict: func(_ context.Context, l sandbox.SessionLost) bool {
 			here := slices.ContainsFunc(b.Snapshot(), func(e sandbox.ExecutorInfo) bool { return e.SessionID == l.Session })
@@ -32,8 +32,8 @@ func scarce(t *testing.T, mib int64, asked chan string) *Bench {
 
 func pinned(inv sandbox.Invocation) sandbox.Invocation { inv.Session.Pinned = true; return inv }
 
-// Where memory is scarce, idle sessions go, the one used longest ago first, and their owner is asked before their
-// executor ends. What runs and what is pinned stays, also when nothing else is left.
+// If memory is scarce, idle sessions are evicted, least recently used first, after their owner has agreed. Sessions
+// with running calls and pinned sessions stay, even if no other candidate is left.
 func TestScarceMemoryEvictsIdleSessionsOldestFirst(t *testing.T) {
 	asked := make(chan string, 10)
 	b := scarce(t, 300, asked)

@@ -17,7 +17,7 @@ import (
 	. "github.com/sojourn-run/sojourn/sandbox/sandboxtest"
 )
 
-// lie encodes what a handler writes onto the control socket behind the shim's back.
+// lie encodes data that a handler writes directly to the control socket, bypassing the shim.
 func lie(parts ...string) string {
 	return base64.StdEncoding.EncodeToString([]byte(strings.Join(parts, "")))
 }

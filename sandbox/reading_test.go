@@ -11,7 +11,7 @@ import (
 	. "github.com/sojourn-run/sojourn/sandbox/sandboxtest"
 )
 
-// reader tells, of a call that shows its progress, whether the one that made it reads what its executor says.
+// reader reports whether the goroutine of a call with progress reads the executor's frames.
 func reader(t *testing.T, b *Bench) (callers bool) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())

@@ -8,7 +8,7 @@ import (
 	. "github.com/sojourn-run/sojourn/sandbox/sandboxtest"
 )
 
-// Outside sessions an executor takes one call after another, a hundred of them, or for ten minutes.
+// Outside sessions an executor serves up to a hundred calls, for up to ten minutes.
 func TestAnExecutorIsUsedForAHundredCallsOrTenMinutes(t *testing.T) {
 	b := native(t, sandbox.Options{Blank: -1})
 	pid := func() int {

@@ -44,8 +44,8 @@ func TestTheRoomIsReadOnce(t *testing.T) {
 	}
 }
 
-// Whatever an executor does to the room, the worker can read all of it: it neither shrinks nor grows, and what was
-// taken out of it is zeros. A worker that reads what is not there would end.
+// An executor cannot make the shared memory unreadable for the worker: its size is sealed, and removed pages read as
+// zeros. Otherwise the worker would die of SIGBUS.
 func TestTheRoomStaysForTheWorker(t *testing.T) {
 	r, err := newRoom()
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 	. "github.com/sojourn-run/sojourn/sandbox/sandboxtest"
 )
 
-// heldEverywhere are the tests of what executors must be kept from and of how they end, which run in every setting
-// that workers have: as root, as a user, and both in a container as engines start it.
+// heldEverywhere are the tests of isolation and of the ends of executors. They run in every setting of workers: as root
+// and as a user, each also in a container.
 var heldEverywhere = []string{
 	"TestTheSettingIsWhatItSays",
 	"TestAttacks",
@@ -56,7 +56,7 @@ func TestEverySettingHoldsTheSame(t *testing.T) {
 	}
 }
 
-// TestTheSettingIsWhatItSays runs in a setting, and sees to it that it is one.
+// TestTheSettingIsWhatItSays runs in a setting and verifies it.
 func TestTheSettingIsWhatItSays(t *testing.T) {
 	here := Here()
 	if here.Name == "" {

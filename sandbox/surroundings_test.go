@@ -10,7 +10,7 @@ import (
 	. "github.com/sojourn-run/sojourn/sandbox/sandboxtest"
 )
 
-// leftovers are what a call finds of the one before.
+// leftovers are traces that a call finds of the previous one.
 type leftovers struct {
 	Env     string   `json:"env"`
 	Path    bool     `json:"path"`
@@ -22,8 +22,8 @@ type leftovers struct {
 	Waiting int      `json:"waiting"` // goroutines that read from a connection
 }
 
-// Between calls outside sessions environment, working directory and umask are restored, the scratch folder is emptied
-// and what was opened is closed, however the call ended. Globals stay. In a session all of it stays.
+// Between calls outside sessions the executor restores environment, working directory and umask, empties the scratch
+// folder and closes open files, however the call ended. Global variables stay. In a session everything stays.
 func TestACallOutsideSessionsFindsNothingOfTheOneBefore(t *testing.T) {
 	for _, target := range Targets {
 		for _, entry := range []string{"leave", "leave_later"} {

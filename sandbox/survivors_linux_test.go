@@ -213,7 +213,7 @@ func TestKilledMinderIsACrashAndTakesItsExecutorAlong(t *testing.T) {
 	})
 }
 
-// What forked processes share counts once against the limit on memory.
+// Memory that forked processes share counts once towards the memory limit.
 func TestForksOverOneModelAreNotCountedEach(t *testing.T) {
 	t.Parallel()
 	for _, cgroup := range []string{sandbox.CgroupAuto, sandbox.CgroupNone} {
@@ -449,7 +449,7 @@ func TestProcessesThatStartProcessesEnd(t *testing.T) {
 	}
 }
 
-// What starts and ends programs all the time does so as it would outside.
+// Programs that start and end many processes work as without confinement.
 func TestProgramsAreStartedAsEver(t *testing.T) {
 	b := confined(t, Targets[2], sandbox.Options{})
 	if failed := Got[[]any](t, b.Run(b.Call("programs", 200))); len(failed) > 0 {

@@ -12,7 +12,7 @@ import (
 	. "github.com/sojourn-run/sojourn/sandbox/sandboxtest"
 )
 
-// The types that editors are given have the members that handlers find, and no others.
+// The type declarations for editors have exactly the members that handlers receive.
 func TestTypesOfContextsAreWhatHandlersGet(t *testing.T) {
 	for _, c := range []struct {
 		target     Target

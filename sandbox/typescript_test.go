@@ -69,7 +69,7 @@ export const recovery = { rebuildActivity: 'shop.open' } as const;`,
 	}
 }
 
-// Markup means what its file says it means.
+// JSX is compiled as its file specifies.
 func TestTypeScriptWithMarkupRuns(t *testing.T) {
 	dir := files(t, map[string]string{
 		"mail.tsx": "/** @jsxRuntime classic */\n/** @jsx h */\nimport { h } from './_h.js';\nimport { Name } from './_name';\n" +
@@ -88,7 +88,7 @@ func TestTypeScriptWithMarkupRuns(t *testing.T) {
 	}
 }
 
-// Stacks name the files people wrote, not what was made of them; so do syntax errors, which fail the call.
+// Stack traces name the source files, not the compiled ones; so do syntax errors, which fail the call.
 func TestTypeScriptFailuresNameTheirFileAndLine(t *testing.T) {
 	dir := files(t, map[string]string{
 		"throws.ts": "interface Unused {\n  a: string;\n}\nimport { deep } from './_deep';\nexport function main(): void {\n  deep();\n}",
@@ -122,8 +122,8 @@ func TestTypeScriptFailuresNameTheirFileAndLine(t *testing.T) {
 	}
 }
 
-// The worker makes JavaScript of the folder's files alone: what an import names elsewhere is left to the executor,
-// which may read what its rules say.
+// The worker compiles only files of the folder. Imports of other files remain for the executor, whose rules decide
+// about them.
 func TestTypeScriptReadsNothingOutsideTheFolder(t *testing.T) {
 	away := files(t, map[string]string{"secret.json": `{"secret": "7f3a"}`})
 	dir := files(t, map[string]string{
@@ -141,8 +141,8 @@ func TestTypeScriptReadsNothingOutsideTheFolder(t *testing.T) {
 	}
 }
 
-// Where imports lead and what markup means is what the nearest tsconfig.json of the folder says, as editors read it.
-// It is part of the version; what is outside of the folder is not read.
+// The nearest tsconfig.json of the folder determines the resolution of imports and the compilation of JSX, as in
+// editors. It is part of the version; files outside of the folder are not read.
 func TestTypeScriptFollowsItsSettings(t *testing.T) {
 	over := t.TempDir()
 	dir := filepath.Join(over, "handlers")
@@ -207,8 +207,8 @@ func TestTypeScriptFollowsItsSettings(t *testing.T) {
 	}
 }
 
-// A failure has the name of the class that was thrown, also where that does not name itself, and what is not found is
-// asked for by the handler's own file, not by the copy that runs.
+// A failure has the class name of the thrown error, even if the class does not set its name. Missing modules are
+// resolved from the handler's file, not from the compiled copy.
 func TestFailuresAreNamedAsInTheHandlersFile(t *testing.T) {
 	dir := files(t, map[string]string{
 		"thrown.mjs": "class NoCredit extends Error {}\nclass Late extends TypeError { name = 'TooLate'; }\n" +

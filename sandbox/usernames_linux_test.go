@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Two workers that see different folders of locks, as services with a private /tmp do, still give no user twice.
+// Two workers with different lock folders, like services with a private /tmp, do not use the same user ID.
 func TestWorkersThatShareNoFolderShareNoUser(t *testing.T) {
 	taken := map[int]bool{}
 	for range 2 {

@@ -14,7 +14,7 @@ import (
 	. "github.com/sojourn-run/sojourn/sandbox/sandboxtest"
 )
 
-// range of users that tests give to executors
+// range of user IDs for executors in tests
 const testUsers = "59100-59131"
 
 // rooted skips a test unless it runs as root.
@@ -86,7 +86,7 @@ func TestEveryExecutorIsAUser(t *testing.T) {
 	}
 }
 
-// What one user is kept from holds at the weaker level, too.
+// The separation of users also works at the level process.
 func TestUsersAreKeptApartWithoutAWall(t *testing.T) {
 	o := open(t, sandbox.Options{Level: sandbox.LevelProcess})
 	b := Open(t, Targets[0], o)
@@ -116,7 +116,7 @@ func TestUsersAreKeptApartWithoutAWall(t *testing.T) {
 	b.Run(In("other", 1, b.Call("count"))) // and it is still there
 }
 
-// Workers on one machine do not give the same user twice, and one who ended is given again.
+// Workers on one machine do not use the same user ID twice, and IDs of ended executors are reused.
 func TestUsersAreGivenOnce(t *testing.T) {
 	o := open(t, sandbox.Options{Blank: -1})
 	o.Users = "59200-59202"

@@ -17,7 +17,7 @@ import (
 	"github.com/sojourn-run/sojourn/worker/workflow"
 )
 
-// allSizes, set, has tests of backlogs take their full sizes.
+// allSizes is the variable that makes tests of backlogs use their full sizes.
 const allSizes = "SOJOURN_TEST_BACKLOG"
 
 // ways are the ways from a worker to an app.
@@ -43,7 +43,7 @@ func bulk(id string, runs *sync.Map) func(*worker.Options) {
 	}
 }
 
-// backlog starts n runs of a workflow with an argument of so many bytes, before any worker serves them.
+// backlog starts n runs of a workflow with an argument of the given size, before any worker serves them.
 func backlog(t *testing.T, a *apptest.App, name string, n, bytes int) (ids []string) {
 	t.Helper()
 	text := strings.Repeat("x", bytes)
@@ -58,9 +58,8 @@ func backlog(t *testing.T, a *apptest.App, name string, n, bytes int) (ids []str
 	return ids
 }
 
-// A backlog that is larger than what fits into one response is worked off: each response carries what fits, and the
-// rest stays ready for the next poll. Nothing is delivered twice for it, and small runs in the same queue are served as
-// well.
+// A backlog that is larger than one response is processed: each response contains as many tasks as fit, and the rest
+// stays ready for the next poll. No task is delivered twice, and small runs in the same queue are served as well.
 func TestABacklogOfLargePayloadsIsWorkedOff(t *testing.T) {
 	// Several responses of 4 MiB, and more than a frame of 8 MiB.
 	sizes := []struct{ runs, bytes int }{{100, 90_000}, {6, 1_550_000}}

@@ -11,7 +11,8 @@ import (
 	"github.com/sojourn-run/sojourn/worker/workflow"
 )
 
-// The workers of two builds: a run goes to the promoted one, also once the other was drained and came back.
+// With workers of two builds, new runs are dispatched to the promoted build, also after the other build was drained and
+// returned.
 func TestRunsGoToThePromotedBuild(t *testing.T) {
 	carriers(t, func(t *testing.T, a *apptest.App, c link.Carrier) {
 		build := func(id string) {

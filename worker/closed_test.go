@@ -13,7 +13,8 @@ import (
 	"github.com/sojourn-run/sojourn/worker/workflow"
 )
 
-// goneAtOnce waits for the end of a process, which must not take until a heartbeat or the end of a lease would tell.
+// goneAtOnce waits for the end of a process, which must come before the next heartbeat or the end of a lease could
+// cause it.
 func goneAtOnce(t *testing.T, pid int, since time.Time) {
 	t.Helper()
 	eventually(t, "the executor ends", func() bool { return sandboxtest.Gone(pid) })
@@ -22,7 +23,7 @@ func goneAtOnce(t *testing.T, pid int, since time.Time) {
 	}
 }
 
-// What an operator closes ends at its worker too: the executor of the session goes, though it was not idle.
+// If an operator closes a session, its executor at the worker ends, although it was not idle.
 func TestACloseAtTheAppEndsTheExecutor(t *testing.T) {
 	a := apptest.Start(t, apptest.Options{})
 	start(t, a, &link.Socket{URLs: []string{a.URL()}}, func(o *worker.Options) {

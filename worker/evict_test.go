@@ -20,7 +20,7 @@ func TestAnEvictedSessionIsReleasedAndRebuilt(t *testing.T) {
 	a := apptest.Start(t, apptest.Options{})
 	start(t, a, &link.Socket{URLs: []string{a.URL()}}, func(o *worker.Options) {
 		o.Memory = 195 << 20
-		// no limit of one's own comes first
+		// executors must not reach their own limit first
 		o.Limits = map[string]sandbox.Limits{sandbox.RuntimeNative: {Memory: 1 << 30, Data: -1}}
 	})
 	view := func(id string) protocol.SessionView {

@@ -81,8 +81,8 @@ func languages(t *testing.T, test func(t *testing.T, dir string)) {
 	}
 }
 
-// A handler in another language says in its own file how its session's state is rebuilt, and it is done as for Go: once
-// for all that are cold, in the same attempt, with the same events; also when the executor was killed.
+// A handler in another language exports a recovery policy, which works as in Go: one rebuild for all activities without
+// state, in the same attempt, with the same events; also after the executor was killed.
 func TestAHandlersRecoveryPolicyIsKept(t *testing.T) {
 	languages(t, func(t *testing.T, dir string) {
 		a := apptest.Start(t, apptest.Options{})
@@ -144,9 +144,9 @@ func TestAHandlersRecoveryPolicyIsKept(t *testing.T) {
 	})
 }
 
-// A handler that is written while its worker watches is offered without a restart; the version that ran stands in the
-// history with the attempt, also with one that failed, and in the registration. Another worker of the release that has
-// other code is pointed out, on both.
+// A handler that is added while its worker watches the folder is offered without a restart. The version that ran is
+// stored in history with each attempt, including failed ones, and in the registration. Workers of the same release with
+// different code are reported at both.
 func TestHandlersHaveVersions(t *testing.T) {
 	languages(t, func(t *testing.T, dir string) {
 		a := apptest.Start(t, apptest.Options{})
@@ -368,8 +368,8 @@ func TestHandlersRunInTheInterpreterThatIsNamed(t *testing.T) {
 	}
 }
 
-// A policy that cannot be kept is none: the activity fails as one without a policy does. One whose rebuild activity is
-// not here says so.
+// With an unusable recovery policy, an activity fails as without a policy. If the rebuild activity is missing, the
+// error reports it.
 func TestAHandlersUnusablePolicyRecoversNothing(t *testing.T) {
 	languages(t, func(t *testing.T, dir string) {
 		a := apptest.Start(t, apptest.Options{})

@@ -25,7 +25,7 @@ func (s *sleepers) define(o *worker.Options) {
 	})
 }
 
-// begin starts runs and waits until a worker keeps all of them.
+// begin starts runs and waits until a worker has cached all of them.
 func (s *sleepers) begin(t *testing.T, a *apptest.App, n int, timeout int64) {
 	t.Helper()
 	for range n {
@@ -94,8 +94,8 @@ func TestRunsThatEndElsewhereLeaveTheWorkersMemory(t *testing.T) {
 	}
 }
 
-// A worker that comes to another app says what it keeps: what ended meanwhile leaves its memory, and what ends later as
-// well.
+// A worker that connects to another app lists its cached runs: the app evicts those that have ended meanwhile, and
+// later those that end.
 func TestAnAppThatAWorkerIsNewToKnowsWhatItKeeps(t *testing.T) {
 	for _, way := range []string{"socket", "http"} {
 		t.Run(way, func(t *testing.T) {

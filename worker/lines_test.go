@@ -16,7 +16,7 @@ import (
 	"github.com/sojourn-run/sojourn/worker/workflow"
 )
 
-// kept are the lines of the first activity of a run: where they come from, their level and text.
+// kept returns the log lines of a run's first activity: source, level and text.
 func kept(t *testing.T, a *apptest.App, run string) (protocol.ActivityLogs, string) {
 	t.Helper()
 	logs, err := a.View().ActivityLogs(t.Context(), protocol.LogsQuery{TaskID: run + "-1"})
@@ -40,7 +40,7 @@ func kept(t *testing.T, a *apptest.App, run string) (protocol.ActivityLogs, stri
 	return logs, out
 }
 
-// ended runs a workflow without arguments to its end, and gives its run.
+// ended runs a workflow without arguments until it closes, and returns its run ID.
 func ended(t *testing.T, a *apptest.App, typ string) string {
 	t.Helper()
 	answer, err := a.Broker().Start(t.Context(), protocol.StartRequest{WorkflowType: typ})
@@ -60,8 +60,8 @@ func once(name string) func(workflow.Context) error {
 	}
 }
 
-// What activities log is there while they run, over every carrier, and complete with their outcome, whatever that is;
-// an activity that ends at once has its lines as well.
+// Logs of activities are available while they run, over every carrier, and complete after any outcome, also for
+// activities that end at once.
 func TestLinesOfActivitiesAreKept(t *testing.T) {
 	carriers(t, func(t *testing.T, a *apptest.App, c link.Carrier) {
 		hold := make(chan struct{})
@@ -155,7 +155,7 @@ func TestAFloodOfAHandlerIsCounted(t *testing.T) {
 	})
 }
 
-// What handlers print and log is kept with where it came from, also of one whose process dies.
+// Logs and output of handlers are stored with their source, also if the process dies.
 func TestLinesOfHandlersAreKept(t *testing.T) {
 	code := map[string]string{
 		"says.mjs": `export async function main(_, ctx) {

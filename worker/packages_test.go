@@ -24,7 +24,7 @@ import (
 	"github.com/sojourn-run/sojourn/worker/workflow"
 )
 
-// A worker sees to its handlers' packages when it starts, before anybody calls one.
+// A worker installs its handlers' packages at its start, before the first call.
 func TestAWorkerInstallsPackagesAtItsStart(t *testing.T) {
 	handlers := sandboxtest.HandlersDir(t)
 	for name, text := range map[string]string{

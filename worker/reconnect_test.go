@@ -16,7 +16,7 @@ import (
 	"github.com/sojourn-run/sojourn/worker/workflow"
 )
 
-// cable is what connections go through that a test can cut.
+// cable carries connections that a test can cut.
 type cable struct {
 	mu    sync.Mutex
 	conns []net.Conn // guarded by mu
@@ -65,7 +65,7 @@ func remote(t *testing.T, test func(t *testing.T, to remoteTo)) {
 	})
 }
 
-// A reconnect must not give work that still runs to a second worker.
+// After a reconnect, running tasks must not be dispatched to a second worker.
 func TestReconnectKeepsLiveWorkWithItsWorker(t *testing.T) {
 	remote(t, func(t *testing.T, to remoteTo) {
 		a := apptest.Start(t, apptest.Options{})
@@ -103,7 +103,7 @@ func TestReconnectKeepsLiveWorkWithItsWorker(t *testing.T) {
 	})
 }
 
-// An app that stops while a worker has work does not lose it: the worker finishes at the app that comes next.
+// A worker keeps its tasks when its app stops, and completes them at the next app.
 func TestWorkOutlivesARestartOfTheApp(t *testing.T) {
 	remote(t, func(t *testing.T, to remoteTo) {
 		db := "sqlite:" + t.TempDir() + "/app.db"

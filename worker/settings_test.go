@@ -13,8 +13,8 @@ import (
 	"github.com/sojourn-run/sojourn/worker"
 )
 
-// A worker whose executors are weaker than what an operator wants of all offers nothing that needs them, and works on
-// with the rest; what is wanted no more it offers again.
+// A worker whose isolation is below the minimum of an operator stops offering activities that need executors, and
+// continues with the others. When the minimum is lowered, it offers them again.
 func TestAFloorOfIsolationTakesActivitiesAway(t *testing.T) {
 	carriers(t, func(t *testing.T, a *apptest.App, c link.Carrier) {
 		levels := make(chan string, 10)

@@ -38,7 +38,7 @@ type sharedFolder struct {
 	Hold int `json:"hold"`
 }
 
-// begin records the call and says whether this is its first run.
+// begin records the call and reports whether this is its first run.
 func (f sharedFolder) begin() bool {
 	path := filepath.Join(f.Dir, f.Me)
 	_, err := os.Stat(path)

@@ -22,7 +22,7 @@ import (
 	"github.com/sojourn-run/sojourn/worker/workflow"
 )
 
-// page is what processes log.
+// page collects the logs of processes.
 type page struct {
 	mu   sync.Mutex // guards what follows
 	text bytes.Buffer

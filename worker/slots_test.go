@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// Go code mostly waits; executors are processes. A session of a mere id runs as many activities at once as before
-// either way.
+// Go code mostly waits, while executors are processes. The number of concurrent activities in an implicit session is
+// the same in both cases.
 func TestSlotsByWhatRunsThem(t *testing.T) {
 	few := 2 * runtime.GOMAXPROCS(0)
 	if all, together := (&Worker{}).defaultSlots(); all != max(128, few) || together != few {

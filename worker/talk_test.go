@@ -163,8 +163,8 @@ func TestSignalsNobodyReceivedGoAlongOverEveryCarrier(t *testing.T) {
 	})
 }
 
-// A child begins with the memo and the search attributes that its parent says, in every run of it, and is found by
-// them.
+// A child starts with the memo and the search attributes that its parent sets, in each of its runs, and lists can be
+// filtered by them.
 func TestChildrenBeginWithMemoAndSearchAttributes(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		a := apptest.Start(t, apptest.Options{Database: database})

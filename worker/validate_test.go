@@ -12,7 +12,7 @@ import (
 	"github.com/sojourn-run/sojourn/worker/workflow"
 )
 
-// guarded keeps texts as shelf does, but not every one.
+// guarded registers a workflow that collects texts like shelf, but rejects some.
 func guarded(r *worker.Registry) {
 	r.Workflow("guarded", func(ctx workflow.Context, most int) (int, error) {
 		var texts []string
@@ -32,7 +32,7 @@ func guarded(r *worker.Registry) {
 			return nil
 		}
 		workflow.HandleUpdate(ctx, "put", put, workflow.UpdateOptions{Validate: validate})
-		// not declared: judged when its turn comes
+		// not declared: its validator runs when workflow code handles the update
 		workflow.HandleUpdate(ctx, "push", put, workflow.UpdateOptions{Validate: validate})
 		workflow.HandleQuery(ctx, "texts", func(workflow.Context) (int, error) { return len(texts), nil })
 		err := workflow.Signal(ctx, "close").Receive(ctx)

@@ -30,7 +30,7 @@ import (
 	"github.com/sojourn-run/sojourn/worker/workflow"
 )
 
-// ceiling is how long tests wait for what must happen.
+// ceiling is the timeout of tests for expected events.
 const ceiling = 2 * time.Minute
 
 func TestMain(m *testing.M) {
@@ -40,7 +40,7 @@ func TestMain(m *testing.M) {
 
 type model struct{ words []string }
 
-// registry is what the workers of these tests run.
+// registry returns the workflows and activities of these tests.
 func registry() *worker.Registry {
 	r := worker.NewRegistry()
 	r.Workflow("greet", func(ctx workflow.Context, name string) (string, error) {
@@ -385,7 +385,7 @@ func TestSupersededWorkerStops(t *testing.T) {
 	})
 }
 
-// In process, over the socket and over HTTP the turns of sequential activities come with their results.
+// Eager workflow tasks of sequential activities are sent with results in process, over the socket and over HTTP.
 func TestTurnsComeWithResultsOverEveryCarrier(t *testing.T) {
 	carriers(t, func(t *testing.T, a *apptest.App, c link.Carrier) {
 		const steps = 5
@@ -516,7 +516,7 @@ func restart(t *testing.T, a *apptest.App, database string) *apptest.App {
 	return apptest.Start(t, apptest.Options{Database: database, Change: func(o *app.Options) { o.Addr = address }})
 }
 
-// Code that listens to nothing must not keep a drain from its deadline, nor its task from others.
+// Code that ignores cancellation delays neither the end of a drain nor the dispatch of its task to another worker.
 func TestDrainKeepsItsDeadlineWhateverRuns(t *testing.T) {
 	a := apptest.Start(t, apptest.Options{})
 	r := registry()

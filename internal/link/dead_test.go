@@ -26,7 +26,7 @@ type cable struct {
 	lost  []byte // what arrived nowhere
 }
 
-// end is one connection at its near end.
+// end is the worker's end of one connection.
 type end struct {
 	net.Conn
 	of *cable
@@ -156,7 +156,7 @@ func (c *cable) swallows(t *testing.T, what string) {
 	})
 }
 
-// given polls until there is a workflow task.
+// given polls until it receives a workflow task.
 func given(t *testing.T, l *linked) *protocol.WorkflowTask {
 	t.Helper()
 	for deadline := time.Now().Add(ceiling); time.Now().Before(deadline); {
@@ -171,8 +171,8 @@ func given(t *testing.T, l *linked) *protocol.WorkflowTask {
 	return nil
 }
 
-// A task that went into a dead connection comes back when its worker does and does not name it, long before its lease
-// ends. What the worker has it keeps.
+// The app requeues a task that was sent into a dead connection when its worker reconnects without listing it, long
+// before the lease expires. The worker keeps the tasks that it lists.
 func TestATaskLostOnADeadConnectionComesBackWithItsWorker(t *testing.T) {
 	cables(t, func(t *testing.T, c *cable, to func(string) link.Carrier) {
 		t.Parallel()
@@ -264,8 +264,8 @@ func TestATaskLostOnADeadConnectionWaitsForItsLease(t *testing.T) {
 	})
 }
 
-// A client of the contract, which names nothing when it comes back, asks again under the same id and gets the answer
-// that it missed.
+// A client of the contract, which lists no tasks when it reconnects, repeats its poll under the same ID and receives
+// the response that it missed.
 func TestAPollThatWentIntoADeadConnectionIsAskedAgain(t *testing.T) {
 	a := apptest.Start(t, apptest.Options{})
 	c := &cable{}

@@ -20,7 +20,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// proxy stands before an app; a request that refuse answers does not reach it.
+// proxy forwards requests to an app, except those that refuse answers.
 func proxy(t *testing.T, a *apptest.App, refuse func(w http.ResponseWriter, r *http.Request) bool) string {
 	t.Helper()
 	to, err := url.Parse(a.URL())
@@ -148,8 +148,8 @@ func TestAutoStaysOutWithARefusedToken(t *testing.T) {
 	}
 }
 
-// What is not the app's answer leaves open what the app did, and after it both sides compare what they have. A proxy
-// that loses patience with a poll is no such thing.
+// After a response that is not from the app, the outcome of the request is unknown, and both sides compare their
+// leases. A proxy's timeout of a poll is an exception.
 func TestAnswersOfAProxyAreNotTakenForTheApps(t *testing.T) {
 	a := apptest.Start(t, apptest.Options{})
 	var registered, answer atomic.Int32

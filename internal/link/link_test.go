@@ -88,7 +88,7 @@ func remote(t *testing.T, test func(t *testing.T, to func(urls ...string) link.C
 	})
 }
 
-// heartbeat is how often links beat here: over HTTP that is when they notice something.
+// heartbeat is the heartbeat interval of these tests: over HTTP, links notice changes in heartbeats.
 const heartbeat = 100 * time.Millisecond
 
 func eventually(t *testing.T, what string, cond func() bool) {

@@ -73,7 +73,7 @@ func (a *fakeApps) settings(url string) protocol.WorkerSettings {
 	return protocol.WorkerSettings{Release: "test"}
 }
 
-// set changes the first app. An app that goes down ends its connections.
+// set changes the first app. An app that goes down closes its connections.
 func (a *fakeApps) set(down, ready, other bool) {
 	a.mu.Lock()
 	a.down, a.ready, a.other = down, ready, other

@@ -8,7 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// The headers that are not written and read as JSON say what they would say as JSON.
+// Headers of the fast paths equal their JSON encoding.
 func TestQuickHeadersSayWhatJSONSays(t *testing.T) {
 	full := Header{
 		T: Invoke, ID: "a1", Hash: "h", Session: "s", Epoch: 3, Activity: "a.b", Entry: "main", Export: "recovery",

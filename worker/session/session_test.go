@@ -19,7 +19,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// lease is one of 30 s that was made just then.
+// lease returns a lease of 30 s that was made at a time.
 func lease(at time.Time) session.Lease {
 	return session.Lease{Sent: at, Store: at, End: at.Add(30 * time.Second)}
 }
@@ -71,7 +71,7 @@ func (s *set) enter(t *testing.T, id string, epoch int64) *session.Holding {
 	return h
 }
 
-// renew plays the heartbeat for d: everything due is renewed, when the app says held.
+// renew acts as the heartbeat for d: it renews all sessions that are due, if held is set.
 func (s *set) renew(d time.Duration, held bool) (calls int) {
 	for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(time.Second) {
 		now := time.Now()
@@ -275,7 +275,7 @@ func TestCancelledRebuildIsTakenOverByTheNextWaiter(t *testing.T) {
 	})
 }
 
-// asked is what the next heartbeat names.
+// asked returns the renewal of the next heartbeat.
 func (s *set) asked(t *testing.T) protocol.SessionRenewal {
 	t.Helper()
 	due, _ := s.Due(time.Now())
@@ -317,7 +317,7 @@ func TestIdleStateIsSuspendedWhenTheLeaseEndsAndResumed(t *testing.T) {
 	})
 }
 
-// What is dropped is reported until an app has answered, and no work starts under its epoch.
+// A dropped epoch is reported until an app has responded, and no activity starts under it.
 func TestADroppedEpochIsReleasedAndNeverServed(t *testing.T) {
 	for name, drop := range map[string]func(*set, protocol.SessionRenewal){
 		"refused": func(s *set, r protocol.SessionRenewal) { s.answer(r, false) },
@@ -403,7 +403,7 @@ func TestASessionWithOptionsIsNotSuspended(t *testing.T) {
 }
 
 // The resource of a session with options is closed before the session is released at the app, and the epoch is given up
-// if the app refuses. State in memory is kept until the app has confirmed the release.
+// if the app refuses. State in memory stays until the app has confirmed the release.
 func TestASessionThatGivesWayIsClosedBeforeItsRelease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := open(t)

@@ -138,7 +138,7 @@ func (a *app) task(n int) *protocol.WorkflowTask {
 	}
 }
 
-// answer completes the leased task, or says that it waits.
+// answer completes the leased task, or reports that it waits.
 func (a *app) answer(shown int64, commands []protocol.Command) {
 	a.t.Helper()
 	h := engine.Holder{Owner: "w", Incarnation: "i", Delivery: a.run.Task.Delivery}
@@ -162,8 +162,8 @@ func (a *app) answer(shown int64, commands []protocol.Command) {
 	a.decide(engine.CompleteTask{Number: a.run.Task.Number, Holder: h, Commands: wire, Ends: a.ends})
 }
 
-// drain answers workflow tasks until there is none, each with the machine given, or a new one when it is nil, and says
-// how many.
+// drain completes workflow tasks until there are none, with the given machine or with a new one for each task if it is
+// nil, and returns their number.
 func (a *app) drain(kept *workflow.Machine) int {
 	a.t.Helper()
 	n := 0
@@ -360,8 +360,8 @@ func (a *app) commandsFor(n int, update *string) []protocol.Command {
 	return commands
 }
 
-// replays checks that every prefix of the history leads to the same commands, in one go and event by event, and to what
-// the run really did wherever a task had been shown just that.
+// replays checks that every prefix of the history leads to the same commands, at once and event by event, and to the
+// recorded commands of tasks that ended with that prefix.
 func (a *app) replays() {
 	a.t.Helper()
 	kept := workflow.NewMachine(a.def, a.options)
@@ -385,7 +385,7 @@ func (a *app) replays() {
 	}
 }
 
-// ungrouped leaves out which steps wake the run together, which depends on what leaves in one batch.
+// ungrouped ignores which steps wake the run together, since this depends on the batches of commands.
 var ungrouped = cmp.Transformer("ungrouped", func(c protocol.Command) string {
 	c.Parallel = history.Parallel{}
 	raw, err := json.Marshal(c)

@@ -16,7 +16,7 @@ import (
 	"github.com/sojourn-run/sojourn/worker/workflow"
 )
 
-// once gives a first task to new code and returns what came of it.
+// once runs the first task of new code and returns the result.
 func once(t *testing.T, fn any, args ...any) ([]protocol.Command, error) {
 	t.Helper()
 	a := start(t, fn, args...)
@@ -83,7 +83,7 @@ func TestReturnedErrorFailsTheRunWithTypeMessageAndDetails(t *testing.T) {
 	want(t, "plain type", a.failure().ExceptionType, "Error")
 }
 
-// Nothing that is repaired would make the start's arguments fit. A run that has gone on already was begun by other
+// No repair of the code would make the start's arguments fit. A run that has already progressed was started by other
 // code, and waits for it.
 func TestArgumentsThatDoNotFitFailTheRun(t *testing.T) {
 	a := start(t, func(workflow.Context, int) error { return nil }, "text")
@@ -108,8 +108,8 @@ func TestArgumentsThatDoNotFitFailTheRun(t *testing.T) {
 	}
 }
 
-// A goroutine of one's own cannot be recovered by anybody else: its call fails the task, also while a branch has its
-// turn, and the process lives.
+// A panic on a foreign goroutine could not be recovered: a call from it fails the task instead, also during the turn of
+// a branch, and the process survives.
 func TestACallFromAStrangersGoroutineFailsTheTask(t *testing.T) {
 	for name, call := range map[string]func(ctx workflow.Context){
 		"a command":     func(ctx workflow.Context) { _ = workflow.Sleep(ctx, time.Hour) },

@@ -55,7 +55,7 @@ func FuzzTalk(f *testing.F) {
 	replayAnything(f, define(f, talk))
 }
 
-// replayAnything gives histories to code in two parts, which must not harm the machine; a query may come behind.
+// replayAnything replays histories in two parts, which must not harm the machine; a query may follow.
 func replayAnything(f *testing.F, def *workflow.Definition) {
 	f.Fuzz(func(t *testing.T, raw []byte, cut int) {
 		var events []history.Event

@@ -87,7 +87,7 @@ func TestACancelledActivityThatNobodyRunsIsOverAtOnce(t *testing.T) {
 	a.replays()
 }
 
-// The end that comes while the cancellation is on its way is the end.
+// If the end of an activity precedes its cancellation, the end is the result.
 func TestAnEndOvertakesTheCancellationThatWaitsForIt(t *testing.T) {
 	a := start(t, patiently)
 	a.drain(nil)
@@ -129,7 +129,7 @@ func TestJoinWaitsForTheEndsOfWhatIsCancelled(t *testing.T) {
 	a.replays()
 }
 
-// A child that is asked to end is waited for, with what its code returns; one that fails is not run again.
+// The parent waits for a cancelled child and receives the result of its code; a child that fails is not retried.
 func TestACancelledChildIsWaitedForWhereItsOptionsSaySo(t *testing.T) {
 	flow := func(ctx workflow.Context) (string, error) {
 		ctx = workflow.WithChild(ctx, workflow.ChildOptions{

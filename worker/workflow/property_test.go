@@ -16,7 +16,7 @@ import (
 	"github.com/sojourn-run/sojourn/worker/workflow"
 )
 
-// stmt is one statement of a small language for workflows.
+// stmt is a statement of a small language for workflows.
 type stmt struct {
 	Op   string
 	N    int
@@ -46,14 +46,14 @@ func programs(depth int) *rapid.Generator[[]stmt] {
 	})
 }
 
-// state is what a running program keeps; all its branches share it.
+// state is the state of a running program; all its branches share it.
 type state struct {
 	trace   []string
 	futures []workflow.Future
 	updates int
 }
 
-// updated takes an update: it may fail, and it may start things.
+// updated handles an update: it may fail, and it may start steps.
 func (st *state) updated(ctx workflow.Context, n int) (int, error) {
 	st.updates++
 	st.say(ctx, "update %d", n)
@@ -238,7 +238,7 @@ func TestRandomProgramsReplayHoweverTheirEventsWereGrouped(t *testing.T) {
 	})
 }
 
-// happen lets something outside happen that can, and says whether anything could.
+// happen lets a random possible external event occur, and reports whether there was one.
 func happen(rt *rapid.T, a *app, cancelled *bool) bool {
 	var can []func()
 	for seq := range a.run.Activities.All() {
@@ -271,8 +271,7 @@ func happen(rt *rapid.T, a *app, cancelled *bool) bool {
 	return open
 }
 
-// regroup replays the whole history in chunks of random length; the commands it asks for on the way are those of the
-// history.
+// regroup replays the whole history in chunks of random length; the resulting commands must equal those in history.
 func regroup(rt *rapid.T, a *app) {
 	m := workflow.NewMachine(a.def, a.options)
 	defer m.Close()

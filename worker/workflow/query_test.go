@@ -76,7 +76,7 @@ func TestQueriesWithoutAnAnswerSayWhy(t *testing.T) {
 	want(t, "error", err, nil)
 }
 
-// What a task has not decided yet is not decided by a question.
+// A query must not execute side effects that no task has recorded yet.
 func TestQueryDoesNotMakeUpSideEffects(t *testing.T) {
 	made := 0
 	a := start(t, func(ctx workflow.Context) error {

@@ -66,7 +66,7 @@ func mixed(ctx workflow.Context, n int) (string, error) {
 	return fmt.Sprintf("%d %d %s %d %s %s", sum, lot, who, won, workflow.NewID(ctx), took), nil
 }
 
-// playMixed runs it; kept says whether one machine goes through all the tasks.
+// playMixed runs the mixed workflow; kept selects one machine for all tasks.
 func playMixed(t *testing.T, n int, kept bool) *app {
 	a := start(t, mixed, n)
 	var m *workflow.Machine

@@ -100,7 +100,7 @@ func TestTheEndOfASessionThatWasNeverStartedLeavesNoEvent(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	// Whatever pages the history comes in, whole batches or not, the machine comes to the same end.
+	// The result does not depend on how the history is split into pages.
 	for i := range a.events {
 		for j := i; j < len(a.events); j++ {
 			m := workflow.NewMachine(a.def, a.options)
@@ -225,8 +225,8 @@ func TestAnEndWithoutAnEventLeavesTheMachineAhead(t *testing.T) {
 	want(t, "the timer's number", a.events[len(a.events)-1].Data.(*history.TimerScheduled).Sequence, int64(3))
 }
 
-// Ends in a row without any other command are bounded: one in a hundred is recorded, so that a run that does nothing
-// else is not stuck at the maximum of commands.
+// Consecutive ends without other commands are limited: one in a hundred is recorded, so that a run with only ends does
+// not reach the maximum of commands.
 func TestEndsInARowAreRecordedNowAndThen(t *testing.T) {
 	const updates = 1200
 	a := start(t, func(ctx workflow.Context) error {

@@ -108,7 +108,7 @@ func TestConditionThatActsFailsTheTask(t *testing.T) {
 	}
 }
 
-// While a condition is waited for, no group is formed: it may look at any of its members.
+// While a branch waits for a condition, no futures are joined: the condition may check any of them.
 func TestConditionMayLookAtFuturesThatAreJoined(t *testing.T) {
 	a := start(t, func(ctx workflow.Context) (bool, error) {
 		x, y := workflow.ExecuteActivity(ctx, "x"), workflow.ExecuteActivity(ctx, "y")

@@ -15,7 +15,7 @@ import (
 	"github.com/sojourn-run/sojourn/worker/workflow"
 )
 
-// cart takes items by update until it is closed by one, and answers what is in it.
+// cart adds items by updates until an update closes it, and returns the items.
 func cart(ctx workflow.Context) ([]string, error) {
 	items, closed := []string{}, false
 	workflow.HandleUpdate(ctx, "add", func(_ workflow.Context, item string) (int, error) {
@@ -89,8 +89,8 @@ func TestUpdatesThatFailSayWhyAndLeaveTheRunAlone(t *testing.T) {
 	a.replays()
 }
 
-// What a handler did before it failed stays done, in every replay; what a validator let through or refused is not asked
-// again.
+// Effects of a handler before its failure are kept in every replay; a replay does not run validators of accepted or
+// rejected updates again.
 func TestReplayDoesWithUpdatesWhatTheRunDid(t *testing.T) {
 	strict := true
 	code := func(ctx workflow.Context) (int, error) {
@@ -200,7 +200,7 @@ func TestUpdatesNobodyTookAreAnsweredWhenTheWorkflowEnds(t *testing.T) {
 	b.replays()
 }
 
-// A task made for an update must answer it, also when what else it shows ends the workflow before.
+// A task for an update must answer the update, even if another event of the task ends the workflow first.
 func TestTaskOfAnUpdateAnswersItAlthoughTheWorkflowEndsFirst(t *testing.T) {
 	a := start(t, func(ctx workflow.Context) error {
 		workflow.HandleUpdate(ctx, "set", func(workflow.Context) error { return nil })
@@ -233,7 +233,8 @@ func TestTaskOfAnUpdateAnswersItAlthoughTheWorkflowEndsFirst(t *testing.T) {
 	a.replays()
 }
 
-// An update that a worker without updates let fail was never handled, also by code that has a handler now.
+// An update that failed because its worker did not support updates stays unhandled, also with code that has a handler
+// now.
 func TestUpdateThatNobodyTookStaysUntaken(t *testing.T) {
 	a := start(t, cart)
 	a.drain(nil)

@@ -14,7 +14,7 @@ import (
 	"github.com/sojourn-run/sojourn/worker/workflow"
 )
 
-// till sells by update: each sale is charged by an activity, and so many may be under way as there are callers.
+// till sells by updates: an activity charges each sale, and the sales of all callers may run concurrently.
 func till(ctx workflow.Context) ([]string, error) {
 	var sold []string
 	closed := false
@@ -376,7 +376,7 @@ func TestHandlersThatChangedAreNondeterminism(t *testing.T) {
 	}
 }
 
-// What arrived while the task that took the update was under way stands before UpdateApplied in history.
+// Events that arrive during the task that accepted the update precede UpdateApplied in history.
 func TestHandlerMayComeToItsEndBeforeHistoryKnowsOfItsStart(t *testing.T) {
 	a := start(t, func(ctx workflow.Context) error {
 		workflow.HandleUpdate(ctx, "ask", func(ctx workflow.Context) (string, error) {

@@ -84,8 +84,8 @@ func TestRunsKeepTheirVersionOfTheWorkflow(t *testing.T) {
 	want(t, "new run", finish(a), any("two"))
 }
 
-// A version that was registered by its number is recorded from the first on, also while it is the only one: when it is
-// gone, its runs are not taken for those of the lowest that is left.
+// A version that was registered by its number is recorded from the start, even while it is the only one: after its
+// removal, its runs must not be assigned to the lowest remaining version.
 func TestARegisteredVersionIsRecordedFromTheFirst(t *testing.T) {
 	say := func(word string) func(workflow.Context) (string, error) {
 		return func(ctx workflow.Context) (string, error) {

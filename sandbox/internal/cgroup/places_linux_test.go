@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// Where this process is depends on what is mounted where, which is another thing in a container.
+// The cgroup path of this process depends on the mounts, which differ in a container.
 func TestPlacesAreFoundWhereTheyAreMounted(t *testing.T) {
 	const (
 		second = "30 23 0:26 / /sys/fs/cgroup rw,nosuid - cgroup2 cgroup2 rw\n"

@@ -159,7 +159,7 @@ func TestProxyCarriesTLS(t *testing.T) {
 	}
 }
 
-// A refusal says why, in the body and, for a tunnel, in the line that clients show; it is logged once.
+// A refusal states its reason in the body and, for a tunnel, in the status line, which clients show. It is logged once.
 func TestRefusalSaysWhy(t *testing.T) {
 	port := server(t)
 	var logged bytes.Buffer
@@ -264,7 +264,7 @@ func TestTunnelsEndWithTheExecutor(t *testing.T) {
 	}
 }
 
-// One side that has no more to say still hears the other.
+// A side that has closed its sending direction still receives data.
 func TestTunnelIsHalfClosed(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

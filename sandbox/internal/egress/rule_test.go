@@ -225,7 +225,7 @@ func TestEntriesOfTheList(t *testing.T) {
 	}
 }
 
-// Names are looked up once: what was judged is what is connected to.
+// Names are resolved once: the proxy connects to the address that it checked.
 func TestNameIsLookedUpOnce(t *testing.T) {
 	z := &zone{names: map[string][][]string{"rebind.test": {{"127.0.0.1"}, {"127.0.0.2"}}}}
 	at := server(t)

@@ -5,8 +5,7 @@ import (
 	"time"
 )
 
-// What a wall of the usual length costs the start of an executor. Each one costs the process a thread, so there are
-// few.
+// Measures the time that a lockdown adds to the start of an executor. Each iteration leaves a thread, so there are few.
 func BenchmarkRaise(b *testing.B) {
 	k := Offered()
 	if k.Landlock == 0 || !k.Filter {

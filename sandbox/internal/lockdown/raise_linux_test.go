@@ -19,7 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// proberName is the first argument of a child that tries what it should not be able to do.
+// proberName is the first argument of a probe process.
 const proberName = "wall-prober"
 
 // foreignerName is the first argument of a child that makes one call by the wrong number.
@@ -45,7 +45,7 @@ type aim struct {
 	Abstract, Named, TCP, Ruled       string
 }
 
-// probe tries everything and prints what came of it, by name: "open", or why not.
+// probe runs all tests and prints their results by name: "open", or the error.
 func probe() {
 	var a aim
 	if err := json.Unmarshal([]byte(os.Args[1]), &a); err != nil {
@@ -61,7 +61,7 @@ func probe() {
 	_ = json.NewEncoder(os.Stdout).Encode(said)
 }
 
-// call makes a system call that should be refused before its arguments are looked at.
+// call makes a system call that should be refused before the kernel checks its arguments.
 func call(nr uintptr, args ...uintptr) error {
 	args = append(args, make([]uintptr, 6)...)
 	if _, _, errno := unix.RawSyscall6(nr, args[0], args[1], args[2], args[3], args[4], args[5]); errno != 0 {
@@ -89,7 +89,7 @@ func dial(network, addr string) error {
 }
 
 var probes = map[string]func(aim) error{
-	// What must work.
+	// Operations that must work.
 	"read allowed":      func(a aim) error { return readAll(a.Allowed) },
 	"write scratch":     func(a aim) error { return create(filepath.Join(a.Scratch, "new")) },
 	"rename in scratch": renames,
@@ -177,7 +177,7 @@ var probes = map[string]func(aim) error{
 	"alg":    func(aim) error { return socket(unix.AF_ALG, unix.SOCK_SEQPACKET, 0) },
 }
 
-// leave makes a file where the next tenant would find it, and takes it away again.
+// leave creates a file where the next user of the folder would find it, and removes it again.
 func leave(dir string) error {
 	path := filepath.Join(dir, fmt.Sprintf("left-%d", os.Getpid()))
 	defer os.Remove(path)
@@ -213,8 +213,8 @@ func stealDescriptor(a aim) error {
 	return call(unix.SYS_PIDFD_GETFD, uintptr(fd))
 }
 
-// foreignCall makes a call of amd64's second set in a child, which must not outlive it; on other architectures there is
-// none.
+// foreignCall makes an x32 system call on amd64 in a child, which the filter must kill; other architectures have no
+// such calls.
 func foreignCall(aim) error {
 	if runtime.GOARCH != "amd64" {
 		return errors.New("none")
@@ -333,7 +333,7 @@ func want(t *testing.T, said map[string]string, open ...string) {
 	}
 }
 
-// leftOpen is what rules of that ABI hold or leave.
+// leftOpen lists the operations that rules of an ABI cannot deny.
 func leftOpen(r Rules) []string {
 	var open []string
 	if r.HoldsTruncate() {
@@ -397,7 +397,7 @@ func TestPortsAreNotLeftOpenForWantOfRules(t *testing.T) {
 	}
 }
 
-// Old kernels hold less, and what they do not hold is known beforehand.
+// Older kernels deny less, and the missing protections are known in advance.
 func TestOlderABIsHoldWhatTheySay(t *testing.T) {
 	for _, abi := range []int{1, 2, 3, 5} {
 		t.Run(fmt.Sprint(abi), func(t *testing.T) {
@@ -412,7 +412,7 @@ func TestOlderABIsHoldWhatTheySay(t *testing.T) {
 	}
 }
 
-// Without Landlock the filter still stands.
+// Without Landlock the system call filter still works.
 func TestTheFilterStandsAlone(t *testing.T) {
 	said, _ := behind(t, func(r *Rules) { r.Landlock = 0 })
 	for _, name := range []string{

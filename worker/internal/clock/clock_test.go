@@ -20,7 +20,7 @@ type machine struct {
 	store time.Time
 }
 
-// passes lets time go by everywhere.
+// passes advances all clocks.
 func (m *machine) passes(d time.Duration) {
 	m.at.Mono += d
 	m.at.Wall += d

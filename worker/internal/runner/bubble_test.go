@@ -84,7 +84,7 @@ type control struct {
 // judge answers a request with outcomes in place of the app, or returns nil and no error.
 type judge = func(protocol.CompleteRequest) (any, error)
 
-// outage is a store that takes no writes now and then.
+// outage is a store that rejects writes from time to time.
 type outage struct {
 	store.Store
 	away   *atomic.Bool
@@ -106,7 +106,7 @@ func (o outage) View(ctx context.Context, fn func(store.Reader) error) error {
 	return o.Store.View(ctx, func(r store.Reader) error { return fn(counted{r, o.counts}) })
 }
 
-// counts are what histories cost: bytes of answers to workers, and events read from the store.
+// counts records the costs of histories: bytes of responses to workers, and events read from the store.
 type counts struct {
 	off         atomic.Bool
 	bytes, read atomic.Int64
@@ -261,7 +261,7 @@ func (a *control) way(worker string) func(context.Context, string, any, linktest
 	}
 }
 
-// without is a call of a worker that does not say that it sends turns with results.
+// without is a call of a worker that does not support eager workflow tasks.
 func without(in any) any {
 	switch in := in.(type) {
 	case protocol.PollRequest:
@@ -278,7 +278,7 @@ func without(in any) any {
 	return in
 }
 
-// hasTurn says whether a call carries a turn.
+// hasTurn reports whether a call contains an eager workflow task.
 func hasTurn(in any) bool {
 	c, ok := in.(protocol.CompleteRequest)
 	return ok && slices.ContainsFunc(c.Items, func(item protocol.CompleteItem) bool { return item.Then != nil })
@@ -293,8 +293,8 @@ func untaken(in protocol.CompleteRequest) protocol.CompleteRequest {
 	return in
 }
 
-// readAgain is how many events an answer shows to a worker whose machine of the run begins anew; the first task of a
-// run is none of that.
+// readAgain returns the number of events in a response to a worker that replays the run from the start; the first task
+// of a run does not count.
 func readAgain(out any) (n int) {
 	switch out := out.(type) {
 	case protocol.HistoryPage:
@@ -509,7 +509,7 @@ func (a *control) task(run string) (task *engine.Task) {
 	return task
 }
 
-// result is what a run returned.
+// result returns the result of a run.
 func result[T any](t *testing.T, last history.Event) T {
 	t.Helper()
 	done, ok := last.Data.(*history.WorkflowCompleted)

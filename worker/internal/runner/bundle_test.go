@@ -29,8 +29,8 @@ func spoiled(in protocol.CompleteRequest) bool {
 	return false
 }
 
-// A request with outcomes that the app refuses as a whole, for its size or for what one of them says, is sent again
-// item by item: only that one is lost, and no other activity runs again.
+// If the app rejects a request with several outcomes, for its size or for one invalid outcome, the worker sends each
+// outcome separately: only the invalid one is lost, and no other activity runs again.
 func TestAnOutcomeForWhichARequestIsRefusedTakesNoOtherWithIt(t *testing.T) {
 	for name, refusal := range map[string]error{
 		"as invalid":         protocol.Invalid("items.1.failure", "is invalid"),
@@ -70,8 +70,8 @@ func TestAnOutcomeForWhichARequestIsRefusedTakesNoOtherWithIt(t *testing.T) {
 	}
 }
 
-// An outcome that the app refuses for its form becomes a failure that says so, instead of an attempt that waits for the
-// end of its lease and runs again.
+// If the app rejects an outcome as malformed, the worker reports a failure with the reason. Otherwise the attempt would
+// run again after its lease.
 func TestAnOutcomeRefusedForItsFormBecomesAFailure(t *testing.T) {
 	bubble(t, func(t *testing.T, a *control) {
 		var ran atomic.Int32

@@ -23,7 +23,7 @@ func (s *same) Invoke(_ context.Context, inv sandbox.Invocation, _ sandbox.Hooks
 
 func (*same) Recovery(context.Context, string) ([]byte, error) { return nil, nil }
 
-// What an executor is given and gives is passed on as it is, however large: the same memory, not a copy of it.
+// Arguments and results of an executor are passed on without a copy, whatever their size.
 func TestAPayloadIsHandedOnWithoutACopy(t *testing.T) {
 	for _, size := range []int{100, 1 << 20} {
 		s := &same{}

@@ -49,7 +49,7 @@ func TestStepsOfALongRunCostTheSameWithThreeWorkers(t *testing.T) {
 		first, last := marks[250], marks[750]
 		bytes, read, heap := last.bytes-first.bytes, last.read-first.read, last.heap-first.heap
 		t.Logf("500 steps: %d bytes sent, %d events read, %d bytes of memory", bytes, read, heap)
-		// A step is four events; its result goes to the app once and to each worker at most once.
+		// A step has four events; its result is sent to the app once and to each worker at most once.
 		if most := int64(500 * 3 * (size + 4*1500)); bytes > most {
 			t.Errorf("500 steps sent %d bytes, want at most %d", bytes, most)
 		}

@@ -114,7 +114,7 @@ func TestUpdatesAndQueriesReachTheCode(t *testing.T) {
 	})
 }
 
-// The slots of queries are their own: they are answered while nothing else can begin.
+// Queries have separate slots: they are answered while all other slots are in use.
 func TestQueriesAreAnsweredWhileAllOtherSlotsAreTaken(t *testing.T) {
 	bubble(t, func(t *testing.T, a *control) {
 		started := make(chan struct{})

@@ -16,7 +16,7 @@ import (
 	"github.com/sojourn-run/sojourn/worker/workflow"
 )
 
-// cold is a workflow whose session never built what its activities use, n of them at once.
+// cold is a workflow with n concurrent activities whose session never built the state that they need.
 func cold(
 	r *worker.Registry, n int, policy activity.SessionRecoveryPolicy, rebuild func(context.Context, string) error,
 ) {
@@ -141,7 +141,7 @@ func TestStateThatStaysLostIsTriedAsOftenAsThePolicySays(t *testing.T) {
 	})
 }
 
-// The holder of a session dies: another takes it over under a higher epoch, with nothing of the old state.
+// The owner of a session dies: another worker acquires the session under a higher epoch, without the old state.
 func TestSessionMovesWhenItsWorkerDies(t *testing.T) {
 	bubble(t, func(t *testing.T, a *control) {
 		define := func(r *worker.Registry) {

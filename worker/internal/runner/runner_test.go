@@ -34,8 +34,8 @@ func TestLongActivityKeepsItsLease(t *testing.T) {
 	})
 }
 
-// A worker that cannot renew ends the attempt itself, before the app gives it to another; what it still gives counts
-// for nothing.
+// A worker that cannot renew a lease ends the attempt before the app dispatches the task to another worker; the app
+// rejects later outcomes of the attempt.
 func TestAttemptThatCannotBeRenewedEndsBeforeAnotherBegins(t *testing.T) {
 	bubble(t, func(t *testing.T, a *control) {
 		var first, running, most atomic.Int32
@@ -98,7 +98,7 @@ func TestTerminatedRunEndsItsAttempts(t *testing.T) {
 	})
 }
 
-// Of classes that share a queue fairly none waits for what another has to tell, nor for the answer to that.
+// Outcomes of a fairness class wait neither for outcomes of another class nor for the response to them.
 func TestClassesReportByThemselves(t *testing.T) {
 	bubble(t, func(t *testing.T, a *control) {
 		a.worker("w", func(r *worker.Registry) {
@@ -142,7 +142,7 @@ func TestClassesReportByThemselves(t *testing.T) {
 	})
 }
 
-// The notice may be lost: then the heartbeat says it.
+// If the notice is lost, the response to the heartbeat reports the cancellation.
 func TestLostCancelNoticeIsMadeUpForByTheHeartbeat(t *testing.T) {
 	bubble(t, func(t *testing.T, a *control) {
 		ended := make(chan error, 1)

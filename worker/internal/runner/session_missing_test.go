@@ -48,8 +48,8 @@ func (l *logged) lines(t *testing.T, begin string) (list []map[string]any) {
 	return list
 }
 
-// steppingEnds runs steps. Behind each it ends a session that was never started: the end is the last command of its
-// task, so nothing confirms it until the next step is scheduled.
+// steppingEnds registers a workflow of sequential activities. After each it ends a session that was never started: the
+// end is the last command of its task, so no event confirms it until the next step is scheduled.
 func steppingEnds(r *worker.Registry) {
 	r.Workflow("ends", func(ctx workflow.Context, n int) (int, error) {
 		for i := range n {

@@ -76,7 +76,7 @@ func steps(ran *atomic.Int64) func(*worker.Registry) {
 	}
 }
 
-// bare is a history without what differs from one run to the next: times, ids, and whose hash a turn has.
+// bare returns a history without the values that differ between runs: times, IDs and hashes.
 func bare(t *testing.T, run string, events []history.Event) (list []string) {
 	t.Helper()
 	for _, e := range events {
@@ -183,8 +183,8 @@ func TestALostAnswerToATurnCostsNothing(t *testing.T) {
 	}
 }
 
-// What a worker reads again, since the app did not take its turns, is at most twice the run, whatever comes between:
-// signals at half the rate of the steps, each as its activity ends, and many activities at once.
+// If the app rejects eager workflow tasks, the worker rereads at most twice the events of the run, whatever happens
+// meanwhile: signals at half the rate of the steps, each as its activity ends, and many concurrent activities.
 func TestTurnsThatAreRefusedCostLittle(t *testing.T) {
 	for name, c := range map[string]struct {
 		code func(a *control, run func() string) func(*worker.Registry)
@@ -259,7 +259,7 @@ func TestTurnsThatAreRefusedCostLittle(t *testing.T) {
 	}
 }
 
-// A turn that is too large for the wire is left out, and its result stays what it is.
+// An eager workflow task that is too large for a message is omitted, and its activity result is still sent.
 func TestATurnTooLargeForTheWireIsLeftOut(t *testing.T) {
 	bubble(t, func(t *testing.T, a *control) {
 		var ran atomic.Int64
