@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// settled waits until as many polls wait at the app as did a moment before.
+// settled waits until the number of open polls at the app is stable.
 func (c client) settled() {
 	c.t.Helper()
 	before, same := "", 0

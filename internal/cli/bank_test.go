@@ -118,7 +118,7 @@ func (b *banks) serves(i int) {
 	b.at[i].up()
 }
 
-// asks says something at any app until it is acknowledged: an id makes it safe to say it again.
+// asks repeats a request at any app until it is acknowledged; its ID makes repeating safe.
 func (b *banks) asks(ctx context.Context, path string, body map[string]any) (protocol.UpdateAnswer, bool) {
 	for ctx.Err() == nil {
 		var a protocol.UpdateAnswer
@@ -166,7 +166,7 @@ func (b *banks) customer(ctx context.Context, bank string) {
 	}
 }
 
-// closes has a bank end and compares its books with what was acknowledged.
+// closes ends a bank and compares its books with the acknowledged messages.
 func (b *banks) closes(id string) {
 	t := b.t
 	t.Helper()

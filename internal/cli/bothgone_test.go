@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// What a worker of the HTTP contract has, and the app that heard it, end in the same moment, on real processes and real
-// time: the case of app/broker has both in virtual time, where there is one database.
+// A worker of the HTTP contract and the app that received its heartbeats end at the same moment, with real processes
+// and in real time. The test in app/broker covers both in virtual time with one database.
 
-// orphaned is within which another app hands on what such a worker had, counted from its last heartbeat.
+// orphaned is the time within which another app requeues the tasks of the worker, from its last heartbeat.
 const orphaned = 65 * time.Second
 
 // contractWorker calls an app as a worker of the HTTP contract.
@@ -32,14 +32,14 @@ func (w contractWorker) beats() {
 	w.must(http.MethodPost, "/api/worker/heartbeat", map[string]any{"worker_id": w.id}, nil)
 }
 
-// heldTask is what a poll brought.
+// heldTask is a task from a poll.
 type heldTask struct {
 	TaskID  string `json:"task_id"`
 	RunID   string `json:"run_id"`
 	Attempt int    `json:"workflow_task_attempt"`
 }
 
-// polls asks for tasks of a kind until there is one.
+// polls polls for a kind of task until it receives one.
 func (w contractWorker) polls(kind string) heldTask {
 	w.t.Helper()
 	for end := time.Now().Add(ceiling); time.Now().Before(end); {
@@ -78,7 +78,7 @@ func (w contractWorker) decides(turn heldTask, session string) heldTask {
 	return w.polls("activity")
 }
 
-// clearing is how long the app may take to clear a suspect that has run for long enough and to lease the next.
+// clearing is the time that the app has to clear a suspect that has run for long enough and to lease the next one.
 const clearing = 2 * time.Second
 
 // At default settings a workflow task, an attempt and an attempt in a session, leased for minutes, go to another

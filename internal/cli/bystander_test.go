@@ -18,8 +18,8 @@ import (
 	"github.com/sojourn-run/sojourn/worker/activity"
 )
 
-// Bad tasks next to innocent ones, in real processes: what one does must neither fail nor repeat the others more than
-// its process makes necessary. Only counts are asserted.
+// Bad tasks run with innocent ones in real processes: a bad task must not fail the others, nor repeat them more often
+// than the loss of its process requires. The tests assert only counts.
 
 func registerBystanders(r *worker.Registry) {
 	r.Activity("bystander.innocent", innocentItem)
@@ -44,7 +44,7 @@ func innocentItem(ctx context.Context, item string, hold bool) (string, error) {
 	return workItem(ctx, item, hold)
 }
 
-// badTasks are what they do once they run next to others.
+// badTasks are the functions of tasks that do harm while they run with others.
 var badTasks = map[string]func(context.Context) (string, error){
 	"kills its process": func(context.Context) (string, error) {
 		return "", syscall.Kill(os.Getpid(), syscall.SIGKILL)
@@ -54,7 +54,7 @@ var badTasks = map[string]func(context.Context) (string, error){
 		select {}
 	},
 	"runs out of memory": func(context.Context) (string, error) {
-		// What the runtime says then is no news for the test's check of what processes print.
+		// The test's check of output must not see the runtime's crash message.
 		if null, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0); err == nil {
 			_ = syscall.Dup3(int(null.Fd()), 2, 0)
 		}

@@ -189,8 +189,8 @@ func (c *chaos) strike(g *chaosGroup) {
 	}
 }
 
-// length is how long a fault lasts. A killed process is mostly restarted at once, sometimes only after others had the
-// time to acquire its sessions.
+// length returns the duration of a fault. A killed process is usually restarted at once, sometimes only after others
+// could acquire its sessions.
 func (c *chaos) length(g *chaosGroup, fault string) time.Duration {
 	part := g.random.Float64()
 	switch {

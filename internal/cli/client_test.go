@@ -17,7 +17,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// client calls an app as anybody outside does.
+// client calls an app over HTTP.
 type client struct {
 	t     *testing.T
 	base  string
@@ -25,7 +25,7 @@ type client struct {
 	plain bool // answers are not compressed
 }
 
-// call sends a request; body is JSON text, bytes, or a value. The error says that no answer came.
+// call sends a request; body is JSON text, bytes, or a value. An error means that there was no response.
 func (c client) call(ctx context.Context, method, path string, body any) (status int, raw []byte, err error) {
 	var in io.Reader
 	switch b := body.(type) {
@@ -106,8 +106,8 @@ func (c client) describe(id string) protocol.RunView {
 	return v
 }
 
-// history reads a run's events, and waits for more until enough says so or the run is closed. While the app is away it
-// asks again: the wait may span restarts.
+// history reads a run's events until enough returns true or the run is closed. It retries while the app is down, so the
+// wait may span restarts.
 func (c client) history(id, run string, enough func([]history.Event) bool) []history.Event {
 	c.t.Helper()
 	ctx, cancel := context.WithTimeout(c.t.Context(), ceiling)
@@ -174,7 +174,7 @@ func (c client) workers() []protocol.WorkerView {
 	return out.Workers
 }
 
-// metrics reads the named counters, zero where there is none.
+// metrics reads the named counters; missing ones are zero.
 func (c client) metrics(names ...string) map[string]float64 {
 	c.t.Helper()
 	_, raw, err := c.call(c.t.Context(), http.MethodGet, "/metrics", nil)

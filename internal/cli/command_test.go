@@ -19,7 +19,7 @@ import (
 	"github.com/sojourn-run/sojourn/web"
 )
 
-// says fails the test unless text has all the parts.
+// says fails the test unless text contains all parts.
 func says(t *testing.T, what, text string, parts ...string) {
 	t.Helper()
 	for _, p := range parts {

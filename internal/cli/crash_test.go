@@ -19,9 +19,9 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// checkLedger compares what a run's history says of its activities with what happened outside. Both come from the same
-// attempts, so: an activity has exactly one outcome, which an attempt in the ledger stands for, under the number the
-// history gives it; that attempt is the last one of the activity, and none was run twice.
+// checkLedger compares the activities in a run's history with the ledger. An activity has exactly one outcome; the
+// ledger contains its attempt under the number in history; this is the activity's last attempt, and no attempt ran
+// twice.
 func checkLedger(t *testing.T, events []history.Event, lines []line) {
 	t.Helper()
 	ran := map[string][]line{}
@@ -80,7 +80,7 @@ func checkLedger(t *testing.T, events []history.Event, lines []line) {
 	}
 }
 
-// kills is how often a crash test kills.
+// kills returns the number of kills of a crash test.
 func kills(t *testing.T) int {
 	t.Helper()
 	text := os.Getenv(crashes)
@@ -94,7 +94,7 @@ func kills(t *testing.T) int {
 	return n
 }
 
-// load is clients that start workflows and signal them, and remember what was acknowledged.
+// load runs clients that start and signal workflows, and records acknowledged calls.
 type load struct {
 	c       client
 	stop    context.CancelFunc
@@ -220,7 +220,7 @@ func (l *load) progress(n int) {
 	l.mu.Unlock()
 }
 
-// end stops the load and checks that nothing that was acknowledged is lost, and that the ledger agrees.
+// end stops the load and checks that no acknowledged call is lost, and that the ledger agrees.
 func (l *load) end(path string) {
 	t := l.c.t
 	t.Helper()

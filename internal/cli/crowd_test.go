@@ -56,7 +56,7 @@ func (c *crowd) join() *member {
 	return m
 }
 
-// leaves ends a member in good order: connected, since one that is not cannot say that it goes, and stays listed.
+// leaves stops a member gracefully. The member must be connected, since it cannot deregister otherwise.
 func (c *crowd) leaves(i int) {
 	c.t.Helper()
 	m := c.members[i]
@@ -78,7 +78,7 @@ func (c *crowd) disperse() {
 	c.members = nil
 }
 
-// dial is how a member reaches the app; drop ends what it dialled.
+// dial connects a member to the app; drop closes these connections.
 func (m *member) dial(ctx context.Context, network, addr string) (net.Conn, error) {
 	conn, err := (&net.Dialer{}).DialContext(ctx, network, addr)
 	if err == nil {

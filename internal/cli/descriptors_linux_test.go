@@ -13,9 +13,9 @@ import (
 	"github.com/sojourn-run/sojourn/app/apptest"
 )
 
-// An app that may open 256 file descriptors meets 600 connections that send nothing, and 300 that ask once and stay.
-// Each probe on a new connection is answered, a worker that is connected completes runs, and afterwards new connections
-// are served as before.
+// An app with at most 256 file descriptors receives 600 connections that send nothing, and 300 that stay open after one
+// request. Probes on new connections are answered, a connected worker completes runs, and afterwards new connections
+// are served.
 func TestProbesAreServedWhenDescriptorsAreUsedUp(t *testing.T) {
 	for _, kind := range []string{"sqlite", "postgres"} {
 		t.Run(kind, func(t *testing.T) {
@@ -146,8 +146,8 @@ func probesAreServed(t *testing.T, database string) {
 	}
 }
 
-// once makes a request on a new connection. A status of 0 is a connection that the app ended; closes says whether the
-// response ends the connection.
+// once makes a request on a new connection. A status of 0 means that the app closed the connection; closes reports
+// whether the response closes the connection.
 func once(t *testing.T, addr, path, token string) (status int, closes bool) {
 	t.Helper()
 	conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", addr)

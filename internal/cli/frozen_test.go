@@ -46,7 +46,7 @@ func TestThawedWorkerBeginsNothingWhoseLeaseIsOver(t *testing.T) {
 			// each freeze leaves some behind that are held for minutes
 			many := leases.with(env{"SOJOURN_WORKER_MAX_SESSIONS": "1000"})
 			p.begin("B", many.with(env{"SOJOURN_WORKER_CONCURRENCY": "2"})) // so that A takes up most of the sessions
-			// What A decides on while it is frozen is another story.
+			// Another test covers workflow tasks that A runs while it is frozen.
 			p.begin("A", many.with(env{activitiesOnly: "1", "SOJOURN_WORKER_CONCURRENCY": "64"}))
 			given, late := 0, 0
 			for n := range times {

@@ -68,8 +68,8 @@ func fusedStep(ctx context.Context, step string) (bool, error) {
 	return notedStep(ctx, step, 100*time.Millisecond)
 }
 
-// fused is runs whose turns come with results, on workers of every kind and apps with a worker in them, all of which
-// are struck.
+// fused runs workflows with eager workflow tasks on workers of every kind and on apps with a worker, and disturbs all
+// of them.
 type fused struct {
 	*plant
 	leases  env
@@ -190,10 +190,10 @@ func (f *fused) talk(ctx context.Context) {
 	}
 }
 
-// Steps follow each other without a pause, so that most of what is decided comes with the result of the step before,
-// while workers are killed, cut off and stopped for longer than their leases, and apps with a worker inside are killed
-// and stopped. No step is lost or recorded twice, none begins late, no session has two owners, and each history is one
-// that its code replays. With SOJOURN_TEST_CRASHES workers have the leases that they have by default.
+// Steps follow each other without pauses, so that most workflow tasks are eager, while the test kills, disconnects and
+// stops workers for longer than their leases, and kills and stops apps with a worker. No step is lost or recorded
+// twice, none starts after its lease, no session has two owners, and workflow code can replay each history. With
+// SOJOURN_TEST_CRASHES workers have their default leases.
 func TestTurnsUnderKillsFreezesAndCuts(t *testing.T) {
 	t.Parallel()
 	for _, way := range []string{"socket", "http"} {
@@ -242,7 +242,7 @@ func TestTurnsUnderKillsFreezesAndCuts(t *testing.T) {
 	}
 }
 
-// judge compares what the histories of all runs say with what happened outside.
+// judge compares the histories of all runs with the ledger.
 func (f *fused) judge() {
 	t := f.t
 	t.Helper()

@@ -155,7 +155,7 @@ func TestBadFramesEndTheirSocketAndNothingElse(t *testing.T) {
 			t.Errorf("%s: the server keeps the socket", name)
 		}
 		if name == "a huge frame" && late == nil && !websocket.IsCloseError(err, websocket.CloseMessageTooBig) {
-			// a broken pipe, too, is an end: the server does not read what it does not take
+			// a broken pipe is also a correct end: the server does not read data that it rejects
 			t.Errorf("%s: ended by %v", name, err)
 		}
 		_ = ws.Close()

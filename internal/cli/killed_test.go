@@ -23,8 +23,8 @@ import (
 	"github.com/sojourn-run/sojourn/worker/workflow"
 )
 
-// What sessions promise when workers are killed, shown on real processes: the same cases run in virtual time elsewhere.
-// Here only orders are asserted, and that nothing happens before a lease ended.
+// Tests of the guarantees of sessions when workers are killed, with real processes; other tests check the same cases in
+// virtual time. These tests assert only orders, and that nothing happens before a lease expires.
 
 func registerKilled(r *worker.Registry) {
 	r.Workflow("killed.two", twoSteps)
@@ -113,7 +113,7 @@ func useModel(ctx context.Context, item string, hold bool) (string, error) {
 	return of, err
 }
 
-// wordFor is the file that lets an item that holds on this worker end.
+// wordFor returns the file that ends the hold of an item on a worker.
 func wordFor(path, item, worker string) string { return path + "." + item + "." + worker }
 
 // plant is a fleet whose workers are killed, on one database.
@@ -184,14 +184,14 @@ func (p *plant) session(id string) protocol.SessionView {
 	return a.Session
 }
 
-// noted waits until the ledger says so often that something was done, and returns those lines.
+// noted waits until the ledger has a number of lines for an action, and returns these lines.
 func (p *plant) noted(what string, times int) (lines []line) {
 	p.t.Helper()
 	until(p.t, what+" is noted", func() bool { lines = p.lines(what); return len(lines) >= times })
 	return lines
 }
 
-// waits returns when a run waits for its signal, and nothing is in anybody's hands.
+// waits returns when a run waits for its signal and none of its tasks is leased.
 func (p *plant) waits(workflow, run string) {
 	p.t.Helper()
 	p.client.history(workflow, run, func(events []history.Event) bool {
@@ -209,7 +209,7 @@ func (p *plant) lines(what string) (lines []line) {
 	return lines
 }
 
-// let gives an item that holds on a worker the word to end.
+// let ends the hold of an item on a worker.
 func (p *plant) let(item, worker string) {
 	p.t.Helper()
 	if err := os.WriteFile(wordFor(p.hold, item, worker), nil, 0o600); err != nil {
@@ -277,7 +277,7 @@ func owner(v protocol.SessionView) string {
 	return *v.LeaseOwner
 }
 
-// entries counts what a session's timeline says of a worker.
+// entries counts the entries of a session's timeline with a worker.
 func entries(v protocol.SessionView, worker string) (n int) {
 	for _, e := range v.Timeline {
 		if e.Worker == worker {
@@ -287,7 +287,7 @@ func entries(v protocol.SessionView, worker string) (n int) {
 	return n
 }
 
-// result is what a workflow returned.
+// result returns the result of a workflow.
 func result[T any](p *plant, events []history.Event) (out T) {
 	p.t.Helper()
 	done, _ := events[len(events)-1].Data.(*history.WorkflowCompleted)

@@ -13,8 +13,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// A list from a shell: whether there is more, why runs failed, one word for how each stands, in any order; and ids to
-// complete.
+// Lists in a shell show whether there are more rows, why runs failed, and a one-word status, in any order. IDs can be
+// completed.
 func TestListsSayWhatAPersonLooksFor(t *testing.T) {
 	t.Parallel()
 	s := startShell(t)
@@ -114,7 +114,7 @@ func TestTheExecutionModeIsThatOfTheGuide(t *testing.T) {
 	}
 }
 
-// With --json every list is one array, whatever the app's answer looks like.
+// With --json every list is one array, whatever the form of the app's response.
 func TestListsAreArraysForPrograms(t *testing.T) {
 	t.Parallel()
 	s := startShell(t)
@@ -146,7 +146,7 @@ func TestListsAreArraysForPrograms(t *testing.T) {
 	}
 }
 
-// A list of sessions says what work in them waits for, one of tokens how long each is good.
+// A list of sessions shows what their tasks wait for, and a list of tokens shows when they expire.
 func TestListsOfSessionsAndTokensSayWhatAPersonLooksFor(t *testing.T) {
 	t.Parallel()
 	s := startShell(t)

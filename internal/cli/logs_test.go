@@ -78,8 +78,8 @@ func TestLinesOfAKilledWorkerAreKept(t *testing.T) {
 	})
 }
 
-// An activity is named by its workflow, its type or its number; it is followed to its end over its attempts, and
-// nothing a terminal would obey gets there.
+// An activity is selected by its workflow, its type or its number. Its logs are followed over all attempts to its end,
+// without terminal control sequences.
 func TestLinesAreReadAndFollowedFromAShell(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -93,7 +93,7 @@ func TestLinesAreReadAndFollowedFromAShell(t *testing.T) {
 	}
 	s.try(0, "started_new", "workflow", "start", "logs.two", "--id", "two")
 	follow := launch(t, s.dir, s.env, "activity", "logs", "two", "logs.holds", "-f")
-	// The activity may not be there yet: then there is nothing to follow.
+	// The activity may not exist yet; then there are no logs to follow.
 	for follow.err.count("has no activity") > 0 || follow.out.count("begun") == 0 {
 		select {
 		case <-follow.ended:

@@ -119,7 +119,7 @@ func note(ctx context.Context, what string) error {
 	return errors.Join(err, f.Sync(), f.Close())
 }
 
-// ledgerWorkflow appends steps times, half of them in a session, and receives as many signals in between.
+// ledgerWorkflow appends to the ledger steps times, half of them in a session, and receives signals in between.
 func ledgerWorkflow(ctx workflow.Context, steps, signals int) (int, error) {
 	ctx = workflow.WithActivity(ctx, workflow.ActivityOptions{
 		StartToClose: time.Minute, Retry: &workflow.RetryPolicy{Backoff: []time.Duration{time.Second}},
@@ -201,7 +201,7 @@ func countState(ctx context.Context) (int, error) {
 	return c.n, note(ctx, "count")
 }
 
-// holdState needs the state, says that it runs, and waits for the file that ends the hold.
+// holdState uses the state, records that it runs, and waits for the file that ends the hold.
 func holdState(ctx context.Context) (int, error) {
 	if _, err := activity.Get[*counted](ctx, "counted"); err != nil {
 		return 0, err

@@ -23,14 +23,15 @@ import (
 	"github.com/gorilla/websocket"
 )
 
-// memoryRounds, set, is how often each attack is repeated in the long form of the test, which has more of them.
+// memoryRounds is the variable for the long form of the test, which has more attacks; its value is the number of
+// rounds.
 const memoryRounds = "SOJOURN_TEST_MEMORY_ROUNDS"
 
 // memoryAttacks is a pattern of the attacks to make; all when it is not set.
 const memoryAttacks = "SOJOURN_TEST_MEMORY_ATTACKS"
 
-// limitedApp is an app that may use so many bytes of memory: by a control group where this process may make one, which
-// kills it at the first byte too many, else by GOMEMLIMIT, and what it used at most is looked up.
+// limitedApp is an app with a memory limit: a control group if this process can create one, which kills the app above
+// the limit, otherwise GOMEMLIMIT and a check of the peak.
 type limitedApp struct {
 	*process
 	t      *testing.T
@@ -87,7 +88,7 @@ func memoryGroup(t *testing.T, limit int64) (dir, procs string) {
 	return "", ""
 }
 
-// peak is how much memory the app had at most, with the pages of its binary, which no limit counts.
+// peak returns the peak memory of the app, including the pages of its binary, which no limit counts.
 func (a *limitedApp) peak() int64 {
 	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", a.cmd.Process.Pid))
 	if err != nil {
@@ -167,8 +168,8 @@ func all(n int, fn func(i int)) {
 	group.Wait()
 }
 
-// The app is limited to 256 MiB. On every listener and route, 200 connections send the largest body there is, with the
-// token of each role and without one. /up answers throughout, and what was acknowledged is there.
+// The app is limited to 256 MiB. On every listener and route, 200 connections send the largest allowed body, with the
+// token of each role and without one. /up responds throughout, and acknowledged data is stored.
 func TestAnAppOf256MiBSurvivesTheLargestBodies(t *testing.T) {
 	const limit, connections, binary = 256 << 20, 200, 40 << 20
 	rounds, roles, long := 1, []string{"none", "writer", "worker"}, os.Getenv(memoryRounds) != ""
@@ -338,7 +339,7 @@ func (a *limitedApp) socket(ctx context.Context) *websocket.Conn {
 	return ws
 }
 
-// unfinishedFrame sends all but the end of a frame of 8 MB, and keeps the connection for a moment.
+// unfinishedFrame sends a frame of 8 MB without its end, and keeps the connection open for a moment.
 func (a *limitedApp) unfinishedFrame(ctx context.Context) {
 	ws := a.socket(ctx)
 	if ws == nil {

@@ -19,10 +19,9 @@ import (
 	"github.com/sojourn-run/sojourn/shared/payload"
 )
 
-// An app is limited to 1 GiB. Callers with valid tokens have it hold much at once: 100 workers poll at the same
-// time for as many waiting tasks of 1 MB (200 in the long form), large results, histories and exports are read
-// by many, some of whom do not read the response, and bundles are imported. It needs at most 512 MB, and all of
-// the work is done.
+// An app is limited to 1 GiB. Callers with valid tokens make it hold much data at once: 100 workers poll concurrently
+// for 100 waiting tasks of 1 MB (200 in the long form), many clients read large results, histories and exports, some
+// without reading the response, and bundles are imported. The app uses at most 512 MB, and all tasks complete.
 func TestAnAppOf1GiBServesLargeWorkWithin512MB(t *testing.T) {
 	const limit, most = 1 << 30, 512_000_000
 	tasks, readers, signals := 100, 16, 4

@@ -61,7 +61,7 @@ func (o *operated) serve(i int) {
 	o.at[i].up()
 }
 
-// home is the app that hears the worker.
+// home returns the app to which the worker is connected.
 func (o *operated) home() int {
 	o.t.Helper()
 	lines, _ := o.w.err.all()
@@ -76,7 +76,7 @@ func (o *operated) home() int {
 	return 0
 }
 
-// say is what an operator says to the group at an app.
+// say sends an operator's command for the group to an app.
 func (o *operated) say(app int, verb string) {
 	o.t.Helper()
 	o.at[app].must(http.MethodPost, "/api/sojourn/fleet/"+verb, map[string]any{"group": "gpu", "reason": "test"}, nil)
@@ -109,7 +109,7 @@ func (o *operated) drained(app int) {
 	time.Sleep(time.Second)
 }
 
-// idle is that nothing ran since a time.
+// idle checks that no task has run since a time.
 func (o *operated) idle(since time.Time, what string) {
 	o.t.Helper()
 	for _, l := range ledger(o.t, o.ledger) {

@@ -24,7 +24,7 @@ type pm2 struct {
 	env []string
 }
 
-// supervised is what PM2 says of one of its processes.
+// supervised is the state of a process as PM2 reports it.
 type supervised struct {
 	Name string `json:"name"`
 	PID  int    `json:"pid"`
@@ -62,7 +62,7 @@ func (p *pm2) list() map[string]supervised {
 	return found
 }
 
-// until waits until PM2 and the app say what is wanted.
+// until waits for a state of PM2's processes.
 func (p *pm2) until(what string, ok func(map[string]supervised) bool) map[string]supervised {
 	p.t.Helper()
 	for late := time.Now().Add(ceiling); time.Now().Before(late); time.Sleep(200 * time.Millisecond) {
@@ -108,7 +108,7 @@ func (p *pm2) hold(c client, handlers, name string) (goOn func(), run string) {
 	}, a.RunID
 }
 
-// log is what a role wrote.
+// log returns the log of a role.
 func (p *pm2) log(role string) string {
 	p.t.Helper()
 	text, err := os.ReadFile(filepath.Join(p.dir, "pm2", "logs", "sojourn-"+role+"-error.log"))
@@ -126,9 +126,9 @@ func meanwhile(other, do func()) {
 	both.Wait()
 }
 
-// TestPM2KeepsBothRolesUp runs ecosystem.config.js as it is shipped, under the real PM2: what was killed comes back, a
-// reload and a stop let what runs in executors finish, a stop ends both within kill_timeout, and a mistake in the
-// settings is not tried again and again.
+// TestPM2KeepsBothRolesUp runs the shipped ecosystem.config.js with the real PM2: it restarts killed processes; a
+// reload and a stop let running executors finish; a stop ends both roles within kill_timeout; an invalid setting does
+// not cause a restart loop.
 func TestPM2KeepsBothRolesUp(t *testing.T) {
 	t.Parallel()
 	bin, err := filepath.Abs("../../interop/pm2/node_modules/pm2/bin/pm2")
@@ -228,7 +228,7 @@ func TestPM2KeepsBothRolesUp(t *testing.T) {
 		t.Errorf("a role did not end within kill_timeout:\n%s", log)
 	}
 
-	// The end of a connection is one line, not one of each call that was under way.
+	// The end of a connection is logged once, not for each open call.
 	text := p.log("worker")
 	if strings.Contains(text, " failed ") || !strings.Contains(text, "connection to the app lost") {
 		t.Errorf("the log of the worker says\n%s", text)

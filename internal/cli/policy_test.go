@@ -99,8 +99,7 @@ func TestTheClosePolicyOutlivesAKilledApp(t *testing.T) {
 	})
 }
 
-// unpaid counts the children that are open although their parents have ended, as an app sees it that does nothing by
-// itself.
+// unpaid counts the open children of closed parents, as seen by an app without background work.
 func unpaid(t *testing.T, database string, parents []string) (n int) {
 	t.Helper()
 	a := apptest.Start(t, apptest.Options{Database: database, Change: func(o *app.Options) { o.Still = true }})

@@ -30,13 +30,13 @@ import (
 	"github.com/sojourn-run/sojourn/shared/history"
 )
 
-// powercuts is how many crash images a test makes.
+// powercuts is the variable with the number of crash images per test.
 const powercuts = "SOJOURN_TEST_POWERCUTS"
 
-// A power cut is simulated from what the app asked of the kernel. strace records its writes, syncs, truncations and
-// removals in the data directory, and what it wrote to its sockets. A crash image is the files as a disk could have
-// them at one point of that record: all that was synced, and of the rest any part, in any order, torn at sectors of 512
-// bytes. Whatever was answered before that point must be in every image.
+// A power cut is simulated from the system calls of the app. strace records its writes, syncs, truncations and removals
+// in the data directory, and its writes to sockets. A crash image contains the files as a disk could have them at one
+// point of the record: all synced writes, and any subset of the others in any order, torn at sectors of 512 bytes.
+// Every image must contain the writes that were acknowledged before that point.
 
 // sector is the size in bytes that a disk writes atomically.
 const sector = 512
@@ -154,7 +154,7 @@ func traced(t *testing.T, trace, dir, path, addr string) *process {
 		self, "app")
 }
 
-// holder is the process that has a database open; its lock file says so.
+// holder returns the PID in the lock file of an open database.
 func holder(t *testing.T, path string) (pid int) {
 	t.Helper()
 	raw, err := os.ReadFile(path + ".lock")
@@ -231,7 +231,7 @@ var (
 	quoted      = regexp.MustCompile(`"((?:\\x[0-9a-f]{2})*)"`)
 )
 
-// readTrace adds what strace recorded to a record: what concerns the folder's database, and the answers.
+// readTrace appends the recorded calls of strace to a record: those on the database of a folder, and responses.
 func readTrace(t *testing.T, trace, dir string, record []sysEvent) []sysEvent {
 	t.Helper()
 	f, err := os.Open(trace)
@@ -354,7 +354,7 @@ func parseCall(t *testing.T, text, dir string, covers int) (e sysEvent, ok bool)
 	return e, false
 }
 
-// unhex reads what strace prints with -xx.
+// unhex decodes the output of strace -xx.
 func unhex(t *testing.T, text string) string {
 	t.Helper()
 	if !strings.HasPrefix(text, `\x`) {
@@ -367,8 +367,8 @@ func unhex(t *testing.T, text string) string {
 	return string(raw)
 }
 
-// makeImage writes what a disk may have when the power is cut behind these calls, and returns what was answered. The
-// files are written in place: the main file stays the one whose counter of commits counts.
+// makeImage writes a possible state of the disk after a power cut behind these calls, and returns the acknowledged
+// responses. It writes the files in place, so that the main file keeps its commit counter.
 func makeImage(t *testing.T, record []sysEvent, path string, random *rand.Rand) (answers []string) {
 	t.Helper()
 	files := map[string]*image{}
@@ -450,7 +450,8 @@ func carried(content []byte, e sysEvent) []byte {
 	return content
 }
 
-// cut is what the disk may have of a file: of what was not synced, none, all, or any sectors in any order.
+// cut returns a possible content of a file: of the writes that were not synced it contains none, all, or any sectors in
+// any order.
 func (f *image) cut(random *rand.Rand) []byte {
 	content := slices.Clone(f.durable)
 	var parts []sysEvent
@@ -516,7 +517,8 @@ func checkImage(ctx context.Context, path string, answers []string, runs map[str
 	})
 }
 
-// checkAnswer looks for what one answer acknowledged; one to a poll or a probe acknowledges nothing.
+// checkAnswer checks that the store contains the write that a response acknowledged. Responses to polls and probes
+// acknowledge nothing.
 func checkAnswer(ctx context.Context, r store.Reader, answer string, runs map[string]string) error {
 	first := func(of *regexp.Regexp) string {
 		if m := of.FindStringSubmatch(answer); m != nil {

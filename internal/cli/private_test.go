@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// modes lists what others than the owner get at below a directory, itself included.
+// modes lists the files below a directory, including itself, to which other users have access.
 func modes(t *testing.T, dir string) (open []string) {
 	t.Helper()
 	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {

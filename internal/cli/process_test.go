@@ -17,7 +17,7 @@ import (
 	"time"
 )
 
-// ceiling is how long tests wait for what must happen.
+// ceiling is the timeout of tests for expected events.
 const ceiling = 2 * time.Minute
 
 // env holds environment variables in addition to the few that every process gets.
@@ -33,7 +33,7 @@ func (e env) with(more env) env {
 	return all
 }
 
-// output collects what a process writes, line by line, and wakes those who wait for a line.
+// output collects the output of a process by lines, and wakes goroutines that wait for a line.
 type output struct {
 	mu    sync.Mutex // guards what follows
 	lines []string
@@ -60,7 +60,7 @@ func (o *output) all() ([]string, <-chan struct{}) {
 	return append([]string(nil), o.lines...), o.moved
 }
 
-// count is how many lines match.
+// count returns the number of matching lines.
 func (o *output) count(pattern string) int {
 	n, lines := 0, regexp.MustCompile(pattern)
 	all, _ := o.all()
@@ -81,7 +81,7 @@ type process struct {
 	ended    chan struct{} // closed when it has ended
 }
 
-// launch starts the program. Its directory is dir, its environment e and nothing of the tests' own but paths.
+// launch starts the program in directory dir with environment e. Only paths are inherited from the tests' environment.
 func launch(t *testing.T, dir string, e env, args ...string) *process {
 	t.Helper()
 	return launchAs(t, "", dir, e, args...)
@@ -139,7 +139,7 @@ func launchCommand(t *testing.T, name string, cmd *exec.Cmd) *process {
 	return p
 }
 
-// String is what the process wrote, its last lines.
+// String returns the last lines of the process's output.
 func (p *process) String() string {
 	var b strings.Builder
 	for name, o := range map[string]*output{"stdout": p.out, "stderr": p.err} {
@@ -254,7 +254,7 @@ func ledger(t *testing.T, path string) []line {
 	return all
 }
 
-// until looks again and again until cond holds: for what no API can be waited on with.
+// until polls until cond returns true, for conditions without an API to wait for them.
 func until(t *testing.T, what string, cond func() bool) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), ceiling)

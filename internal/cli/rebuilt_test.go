@@ -18,7 +18,7 @@ import (
 	"github.com/sojourn-run/sojourn/worker/workflow"
 )
 
-// usesAtOnce is how many calls of a session are in flight when its worker is killed.
+// usesAtOnce is the number of calls of a session in flight when its worker is killed.
 const usesAtOnce = 3
 
 // keeping is the input of an activity that uses a session's state.
@@ -26,7 +26,7 @@ type keeping struct {
 	Dir  string `json:"dir"` // where it notes what it does, and finds the word to end
 	Item string `json:"item"`
 	Hold bool   `json:"hold"`
-	// a load that is a rebuild waits until so many have found that the state is not there
+	// a rebuild waits until this number of calls has reported missing state
 	AtOnce int `json:"at_once"`
 }
 

@@ -41,10 +41,10 @@ func statefulUnder(ctx workflow.Context, policy string) ([]string, error) {
 	return []string{first, second}, nil
 }
 
-// In a rolling upgrade from one build to another, which has one more migration, the worker of the older drains while
-// sessions have their state in it. What is to migrate is claimed by the newer one at once, which builds the state anew;
-// what is to fail tells its workflow; what is to finish waits, and says for which release, until no app of the older
-// release is left.
+// In a rolling upgrade to a build with one more migration, the older worker drains while it holds the state of
+// sessions. With policy migrate, the newer worker acquires the session at once and rebuilds the state; with policy
+// fail, the workflow receives a failure; with policy finish, the tasks wait, and the wait names the release, until no
+// app of the older release is left.
 func TestReleasePoliciesInARollingUpgrade(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)

@@ -18,7 +18,7 @@ import (
 	"github.com/sojourn-run/sojourn/app/apptest"
 )
 
-// newerMigration is what the newer build has more than this one, always of the same length.
+// newerMigration is the additional migration of the newer build, always of the same length.
 func newerMigration(version int, release string, minReader int) []byte {
 	return fmt.Appendf(nil, "-- +goose Up\nALTER TABLE audit ADD COLUMN newer TEXT;\n%-160s\n", fmt.Sprintf(
 		"INSERT INTO schema_versions (version, release, min_reader) VALUES (%d, '%s', %d);", version, release, minReader,
@@ -64,8 +64,8 @@ var newest = sync.OnceValues(func() ([]byte, error) {
 	return os.ReadFile(binary)
 })
 
-// newerBuild is a build of the program with one more migration in both databases, which says of which release it is,
-// and that binaries of schema minReader may serve what it makes. It is written into the text that the binary carries.
+// newerBuild returns a build of the program with one more migration in both databases, which sets a release and the
+// minimum schema version of binaries that may serve the result. The migration is patched into the binary.
 func newerBuild(t *testing.T, release string, minReader int) (binary string) {
 	t.Helper()
 	built, err := newest()
@@ -99,9 +99,9 @@ func schemaOf(t *testing.T, driver, source string) (n int) {
 	return n
 }
 
-// Two builds on one database: the newer migrates it while the older serves. Where the migration lets it, the older goes
-// on, may be started again, and work passes between the two; where it does not, the one that runs ends and the one that
-// starts does not come up, each with 1 and both versions.
+// Two builds use one database: the newer migrates it while the older serves. If the migration allows it, the older one
+// continues and can be restarted, and both process tasks of each other. Otherwise the running older app ends and a
+// starting one fails, each with exit code 1 and both versions in the message.
 func TestARollingUpgradeWithASchemaChange(t *testing.T) {
 	t.Parallel()
 	known := latestSchema(t)

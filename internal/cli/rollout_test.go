@@ -40,11 +40,11 @@ func rolloutSteps(ctx workflow.Context, policy string) error {
 	return s.End(ctx)
 }
 
-// pause is the longest that nothing may begin in a rollout: a worker that an app of another release held back asks
-// again after so long.
+// pause is the maximum time without a started task in a rollout: a worker that an app of another release rejected polls
+// again after this time.
 const pause = 10 * time.Second
 
-// span is from when to when an app of a release may have given something to anybody.
+// span is the period in which an app of a release may have dispatched tasks.
 type span struct {
 	release  string
 	from, to time.Time
@@ -68,10 +68,10 @@ type rollout struct {
 	runs map[string]string
 }
 
-// Two builds change places under load, N to N+1 and back, app by app and worker by worker, where the newer has brought
-// a change of the schema: no run and no step fails, none is lost or begins twice, none is done by another release than
-// that under which it was leased, and never does nothing begin for longer than a worker pauses for. Half of the workers
-// hold a socket and half ask over HTTP. 30 seconds; SOJOURN_TEST_ROLLING is another length, and "make rolling" ten
+// Two builds replace each other under load, N to N+1 and back, app by app and worker by worker, where the newer one has
+// a schema change. No run and no step fails, none is lost or starts twice, each is run by the release under which it
+// was leased, and no pause is longer than that of a rejected worker. Half of the workers use a socket and half poll
+// over HTTP. The test takes 30 seconds; SOJOURN_TEST_ROLLING sets another duration, and "make rolling" takes ten
 // minutes.
 func TestTwoBuildsChangePlacesUnderLoad(t *testing.T) {
 	t.Parallel()
@@ -153,7 +153,7 @@ func (r *rollout) app(i int, release string) {
 	client{t: r.t, base: r.urls[i], token: r.client.token}.up()
 }
 
-// ends stops an app, if there is one.
+// ends stops an app if it runs.
 func (r *rollout) ends(i int) {
 	r.t.Helper()
 	if r.apps[i] == nil {
@@ -165,7 +165,7 @@ func (r *rollout) ends(i int) {
 	r.served[r.serves[i]].to = time.Now()
 }
 
-// leased says whether an app of a release was there at a time.
+// leased reports whether an app of a release ran at a time.
 func (r *rollout) leased(release string, at time.Time) bool {
 	return slices.ContainsFunc(r.served, func(s span) bool {
 		return s.release == release && !at.Before(s.from) && !at.After(s.to)
@@ -229,7 +229,7 @@ func (r *rollout) load(who int) {
 	}
 }
 
-// judge waits for the end of all runs and looks at what was done.
+// judge waits for the end of all runs and checks the ledger.
 func (r *rollout) judge(rounds int) {
 	c := client{t: r.t, base: r.urls[0], token: r.client.token}
 	ends, back := map[string]history.Attempt{}, 0 // what came to a worker that was leaving goes on to another, unbegun

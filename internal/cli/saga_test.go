@@ -31,8 +31,7 @@ type orders struct {
 	cmds    map[string]*exec.Cmd
 }
 
-// works starts a worker and returns when it knows that it is registered: one whose first registration has no answer
-// gives up.
+// works starts a worker and waits until it is registered: a worker without a response to its first registration exits.
 func (o *orders) works(id string) {
 	o.t.Helper()
 	c := exec.Command(o.python, "worker.py", o.client.base, o.client.token, "orders", id, "10")
@@ -82,8 +81,8 @@ func (o *orders) restarts() (at time.Time) {
 	return at
 }
 
-// inHand waits until a worker is in the middle of a step: it began one less than the half second ago that each takes.
-// While it has none, there are new orders now and then.
+// inHand waits until a worker is in the middle of a step, each of which takes half a second. It adds orders while the
+// worker has none.
 func (o *orders) inHand(id string, order func()) {
 	o.t.Helper()
 	last := time.Now()
@@ -99,7 +98,7 @@ func (o *orders) inHand(id string, order func()) {
 	})
 }
 
-// outcome is which steps of an order are run by the book, in their order, and which of them stand in the end.
+// outcome returns the steps that an order must run, in order, and the steps that are not compensated in the end.
 func outcome(refused string) (steps, stand []string) {
 	undo := map[string]string{"reserve": "release", "charge": "refund"}
 	for _, name := range []string{"reserve", "charge", "ship"} {
@@ -115,7 +114,7 @@ func outcome(refused string) (steps, stand []string) {
 	return steps, stand
 }
 
-// judge waits for the end of an order, and compares what is recorded of it with what happened outside.
+// judge waits for the end of an order, and compares its history with the ledger.
 func (o *orders) judge(order string, lines []line) (ended time.Time) {
 	t := o.t
 	t.Helper()

@@ -20,7 +20,7 @@ var brokenRun = regexp.MustCompile(
 	`(?m)^now +workflow code panicked \(shown_test\.go:\d+\): out of flour; failed \d+ times in a row; next attempt at .*$`,
 )
 
-// registerShown registers activities of which there is something to be seen from a shell.
+// registerShown registers activities for tests of the output in a shell.
 func registerShown(r *worker.Registry) {
 	r.Activity("shown.joined", func(context.Context) error {
 		return errors.Join(errors.New("the first fault"), errors.New("the second fault"))
@@ -57,7 +57,7 @@ func TestWhatAPersonIsShown(t *testing.T) {
 	s.try(0, "shown_test.go:", "workflow", "debug", "panics")
 	s.try(0, "shown.panics failed at", "workflow", "debug", "panics")
 	s.try(0, "the run ended: Panic: at a line of its own", "workflow", "debug", "panics")
-	// Lists have no room for a stack, but a message without its class says little.
+	// Lists have no room for a stack, but a message needs its class.
 	s.try(0, " Panic: at a line of its own", "workflow", "list", "--status", "failed")
 	s.try(0, " Panic: at a line of its own", "workflow", "runs", "panics")
 	if out := s.try(0, "", "workflow", "history", "panics"); !regexp.MustCompile(
@@ -101,7 +101,7 @@ func TestWhatAPersonIsShown(t *testing.T) {
 	s.try(0, epoch, "sessions", "describe", "kept", "--json")
 }
 
-// A task that fails comes again and again, and fails at the same place: the log has a line for each, the stack once.
+// A task that fails repeatedly at the same place is logged once per failure, with its stack only the first time.
 func TestTheStackOfARunThatFailsAgainIsLoggedOnce(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -140,8 +140,8 @@ func TestWhyARunIsQuarantinedIsSaidOnce(t *testing.T) {
 // changed, set: the code of a workflow is another one.
 const changed = "SOJOURN_TEST_CHANGED"
 
-// A run is followed to its end, over those it continues as, unless one of them was named; Ctrl-C ends the following and
-// nothing else.
+// A run is followed to its end, including the runs that it continues as, unless a run was selected; Ctrl-C ends only
+// the command.
 func TestARunIsFollowedFromAShell(t *testing.T) {
 	t.Parallel()
 	s := startShell(t)

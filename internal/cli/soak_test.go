@@ -56,11 +56,11 @@ func rows(t *testing.T, driver, source string) map[string]int64 {
 	return counts
 }
 
-// kept are the tables in which closed runs and what happened to sessions stay, for the retention of their namespace.
+// kept are the tables that keep closed runs and ended sessions for the retention of their namespace.
 var kept = []string{"workflows", "runs", "events", "session_events", "receipts"}
 
-// kinds are the tables with a row for each kind of thing there is, made when the first of it was needed: two kinds of
-// tasks here, ten sessions, by name, and one namespace, whose epochs begin above those of sessions that are forgotten.
+// kinds are the tables with a row for each kind of object, created when it is first used: here two routing keys, ten
+// session names, and one namespace, whose epochs start above those of deleted sessions.
 var kinds = map[string]int64{"lanes": 2, "sessions": 10, "epochs": 1}
 
 // Workers start, stop, and lose connections and tasks for a while, each with at least four open polls. At the end the
@@ -123,7 +123,7 @@ func TestAFleetThatChurnsLeavesNothingBehind(t *testing.T) {
 	}
 }
 
-// What gauges may differ by beyond a fifth: they are looked at while things move.
+// Allowed differences of gauges beyond a fifth, since they are read while the app is active.
 var restless = map[string]float64{
 	"go_goroutines": 20, "go_memstats_heap_inuse_bytes": 2 << 20, "process_resident_memory_bytes": 16 << 20,
 	"process_open_fds": 20,
@@ -143,7 +143,7 @@ type soak struct {
 	open                 map[string]string // runs that were not seen to have closed
 }
 
-// churn lets something happen every fiftieth of a second, for so long.
+// churn causes a random event every fiftieth of a second for a duration.
 func (s *soak) churn(length time.Duration) {
 	s.t.Helper()
 	tick := time.NewTicker(20 * time.Millisecond)
@@ -168,14 +168,14 @@ func (s *soak) churn(length time.Duration) {
 	}
 }
 
-// rest is what there is when nothing happens.
+// rest holds the gauges and rows of an idle app.
 type rest struct {
 	gauges map[string]float64
 	rows   map[string]int64
 }
 
-// rests waits until all are there and nothing is open, and then takes the least of what is seen for a while: memory is
-// given back late.
+// rests waits until all workers are connected and no runs are open, and then returns the lowest values over some time,
+// since memory is released late.
 func (s *soak) rests(driver, source string) rest {
 	s.t.Helper()
 	for id, run := range s.open {

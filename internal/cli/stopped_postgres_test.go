@@ -18,7 +18,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// server is a PostgreSQL of a test's own, which it may stop.
+// server is a separate PostgreSQL server that a test may stop.
 type server struct {
 	t     *testing.T
 	url   string
@@ -122,7 +122,7 @@ func TestAnAppBeforeAStoppedPostgresIsNotReady(t *testing.T) {
 	f.app["SOJOURN_DATABASE_URL"] = db.url
 	launch(t, f.dir, f.app, "app")
 	f.client.up()
-	// Less than the ten seconds after which the network would give up: the app answers without its database.
+	// Less than the network timeout of ten seconds: the app responds without its database.
 	patient := http.Client{Timeout: 8 * time.Second}
 	ready := func(path string) int {
 		t.Helper()

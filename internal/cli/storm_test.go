@@ -22,7 +22,7 @@ func registerStorm(r *worker.Registry) {
 	r.Activity("storm.turn", stormTurn)
 }
 
-// stormTurns takes one turn after the other in a session until a turn says that it was the last.
+// stormTurns runs sequential steps in a session until a step reports that it was the last.
 func stormTurns(ctx workflow.Context, session string, pause time.Duration) (turns int, err error) {
 	in := workflow.InSession(ctx, session)
 	for more := true; more; turns++ {
@@ -40,13 +40,13 @@ func stormTurns(ctx workflow.Context, session string, pause time.Duration) (turn
 	return turns, nil
 }
 
-// stormTurn says whether there is to be another: until the test writes its word.
+// stormTurn reports whether there is another step, which is true until the test writes a file.
 func stormTurn(ctx context.Context, turn string) (bool, error) {
 	return notedStep(ctx, turn, 200*time.Millisecond)
 }
 
-// notedStep writes its name into the ledger, takes a while, in which it may be struck, and says whether the test has
-// not written its word yet.
+// notedStep records its name in the ledger, takes a while, in which the test may disturb it, and reports whether the
+// test has not written its file yet.
 func notedStep(ctx context.Context, name string, takes time.Duration) (bool, error) {
 	if err := note(ctx, name); err != nil {
 		return false, err
@@ -80,13 +80,13 @@ func (s *storm) begins(id string) {
 	s.workers = append(s.workers, id)
 }
 
-// next is the worker whose turn it is to be struck.
+// next returns the next worker to disturb.
 func (s *storm) next() (id string) {
 	id, s.workers = s.workers[0], s.workers[1:]
 	return id
 }
 
-// goesOn waits until each session has taken another turn.
+// goesOn waits until each session has completed another step.
 func (s *storm) goesOn() {
 	s.t.Helper()
 	since := time.Now()
@@ -101,7 +101,8 @@ func (s *storm) goesOn() {
 	})
 }
 
-// inTurn waits until a worker begins a turn, which takes 200 ms, and takes it out of the list of workers to strike.
+// inTurn waits until a worker begins a step, which takes 200 ms, and removes the worker from the list of workers to
+// disturb.
 func (s *storm) inTurn() (id string) {
 	s.t.Helper()
 	since := time.Now()
@@ -153,9 +154,9 @@ func (s *storm) strike(round int, still time.Duration) {
 	s.goesOn()
 }
 
-// Many sessions while workers are killed and frozen and apps are killed: each session has one owner at a time, nothing
-// begins late, and no step waits longer than a session's lease and an attempt's together. With SOJOURN_TEST_CRASHES
-// there are 200, with the leases that workers have by default.
+// Many sessions run while the test kills and freezes workers and kills apps: each session has one owner at a time,
+// nothing starts after its lease, and no step waits longer than the leases of session and attempt together. With
+// SOJOURN_TEST_CRASHES there are 200 sessions, and workers have default leases.
 func TestSessionsUnderKillsAndFreezes(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []string{"sqlite", "postgres"} {
@@ -198,7 +199,7 @@ func TestSessionsUnderKillsAndFreezes(t *testing.T) {
 	}
 }
 
-// judge waits for the end of all runs and compares their histories with what happened outside.
+// judge waits for the end of all runs and compares their histories with the ledger.
 func (s *storm) judge(most time.Duration) {
 	t := s.t
 	t.Helper()
@@ -266,7 +267,7 @@ func (s *storm) judge(most time.Duration) {
 	}
 }
 
-// ended is how an activity ended.
+// ended returns the last attempt of an activity from its final event.
 func ended(e history.Event) (sequence int64, last history.Attempt, ok bool) {
 	switch d := e.Data.(type) {
 	case *history.ActivityCompleted:

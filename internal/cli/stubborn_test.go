@@ -41,9 +41,9 @@ def main(dir, ctx):
 `},
 }
 
-// A worker whose handler stopped the process that watches over it ends within the time for that when it is asked to,
-// and is followed by all that the handler started, also when it is killed. Where executors may not signal it this
-// cannot come to be, so they are given what they lack there.
+// A worker whose handler stopped its supervisor ends within the drain timeout, and all processes of the handler end
+// after it, also if the worker is killed. Where executors may not signal their supervisor this cannot occur, so the
+// test allows it there.
 func TestAHandlerThatStopsItsMinderHoldsNoWorkerUp(t *testing.T) {
 	t.Parallel()
 	for program, handler := range stubborn {
@@ -97,7 +97,7 @@ func TestAHandlerThatStopsItsMinderHoldsNoWorkerUp(t *testing.T) {
 	}
 }
 
-// over says whether a process has ended, if it was waited for or not.
+// over reports whether a process has ended. A zombie counts as ended.
 func over(pid int) bool {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {

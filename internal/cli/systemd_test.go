@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// What a drain relies on stands in the unit of every role.
+// The unit of every role contains the settings that a drain needs.
 func TestSystemdUnitsWaitForADrain(t *testing.T) {
 	units, err := filepath.Glob("../../deploy/systemd/*.service")
 	if err != nil || len(units) != 2 {
@@ -34,7 +34,7 @@ func TestSystemdUnitsWaitForADrain(t *testing.T) {
 	}
 }
 
-// systemd itself finds nothing wrong with the units, where it is there to ask.
+// systemd-analyze, if available, reports no errors in the units.
 func TestSystemdUnderstandsItsUnits(t *testing.T) {
 	analyze, err := exec.LookPath("systemd-analyze")
 	if err != nil {

@@ -67,7 +67,7 @@ func twoItems(ctx workflow.Context, session, item string) (string, error) {
 	return run(item, false)
 }
 
-// struckRun is one run whose worker is struck: item is what another has to do.
+// struckRun is a run whose worker is killed or stopped; item is the step that another worker must run.
 type struckRun struct {
 	item, session, run string
 	busy               bool      // its worker was at it
@@ -90,7 +90,8 @@ func (c *struckRun) begun(p *plant, queue string) {
 	c.run = a.RunID
 }
 
-// held is until when what an item needs is its worker's: the attempt under way, or the session.
+// held returns the time until which the worker holds the lease that an item needs: of the running attempt, or of the
+// session.
 func (c *struckRun) held(p *plant) (until time.Time) {
 	p.t.Helper()
 	if pending := p.client.describe(c.item).Pending; pending != nil {

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// terminal is what a command is typed at: what is written to screen is read from the other end.
+// terminal returns both ends of a pseudo-terminal: output to screen is read from other.
 func terminal(t *testing.T) (screen, other *os.File) {
 	t.Helper()
 	fd, err := unix.Open("/dev/ptmx", unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
@@ -33,13 +33,13 @@ func terminal(t *testing.T) (screen, other *os.File) {
 	return screen, other
 }
 
-// typed runs a command at a terminal and returns what is seen there.
+// typed runs a command in a terminal and returns its output.
 func (s shell) typed(e env, args ...string) string {
 	s.t.Helper()
 	return s.typedIn(0, e, args...)
 }
 
-// typedIn is typed at a terminal of so many columns; 0: of one that does not say.
+// typedIn is typed in a terminal with a number of columns; 0: unknown.
 func (s shell) typedIn(columns uint16, e env, args ...string) string {
 	s.t.Helper()
 	self, err := os.Executable()
@@ -75,8 +75,7 @@ func (s shell) typedIn(columns uint16, e env, args ...string) string {
 	return all.String()
 }
 
-// coloured holds that the word for a status has a colour where a person looks, and nowhere else: not in a pipe, which
-// grep reads, and not where NO_COLOR says so.
+// coloured checks that a status has a colour in a terminal, but neither in a pipe nor with NO_COLOR.
 func (s shell) coloured(word, colour string, args ...string) {
 	s.t.Helper()
 	const end = "\x1b[0m"
@@ -93,7 +92,7 @@ func (s shell) coloured(word, colour string, args ...string) {
 	}
 }
 
-// A table is as wide as its terminal; in a pipe, and as JSON, all that is in it stands there.
+// A table fits the width of its terminal; in a pipe and as JSON it is complete.
 func TestATableFitsItsTerminal(t *testing.T) {
 	t.Parallel()
 	s := startShell(t)

@@ -186,7 +186,7 @@ func TestCertificatesOfBothSides(t *testing.T) {
 		w.kill()
 	}
 
-	// Half of a new pair is none: the old one stays, and the log says so.
+	// An incomplete new key pair is ignored: the old one stays in use, and the log reports it.
 	whole, err := os.ReadFile(ours.path("app.key"))
 	if err != nil {
 		t.Fatal(err)

@@ -17,7 +17,7 @@ type wire struct {
 	ends     []net.Conn
 }
 
-// newWire starts a proxy. Each connection goes to the first of the addresses that accepts it.
+// newWire starts a proxy that forwards each connection to the first address that accepts it.
 func newWire(t *testing.T, to ...string) *wire {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

@@ -54,7 +54,7 @@ func ways(t *testing.T, test func(t *testing.T, f *fleet)) {
 	}
 }
 
-// sojourn runs a command on the app, which has to succeed, and returns what it prints.
+// sojourn runs a command against the app, which must succeed, and returns its output.
 func (f *fleet) sojourn(args ...string) string {
 	f.t.Helper()
 	code, out, err := run(f.t, f.dir, env{"SOJOURN_TOKEN": f.client.token}, append(args, "--app-url", f.client.base)...)
@@ -64,7 +64,7 @@ func (f *fleet) sojourn(args ...string) string {
 	return out
 }
 
-// startApp starts an app and takes the token that it keeps in its data directory.
+// startApp starts an app and reads the token from its data directory.
 func (f *fleet) startApp(more env) *process {
 	f.t.Helper()
 	p := launch(f.t, f.dir, f.app.with(more), "app")
@@ -82,7 +82,7 @@ func (f *fleet) startWorker(more env) *process {
 	return launch(f.t, f.dir, f.worker.with(more), "worker")
 }
 
-// held waits until a worker is in the middle of the hold, and returns what was noted so far.
+// held waits until a worker is in the middle of the hold, and returns the ledger.
 func (f *fleet) held(times int) []line {
 	f.t.Helper()
 	var all []line
@@ -106,7 +106,7 @@ func (f *fleet) release() {
 	}
 }
 
-// counts is what a stay workflow counted.
+// counts returns the counts of a stay workflow.
 func counts(t *testing.T, events []history.Event) (all []int, rebuilt int) {
 	t.Helper()
 	for _, e := range events {

@@ -20,7 +20,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// Every case is measured in each runtime at each level there is, or says why not.
+// Every case is measured in each runtime at each available level, or reports why it is not.
 func TestSandboxMeasuresEveryCase(t *testing.T) {
 	steps := 0
 	progress := func(_, all int, _ string) {
@@ -77,7 +77,7 @@ func TestEveryScenarioMeasuresEachOperation(t *testing.T) {
 				if len(got.each) != ops || slices.Contains(got.each, 0) || slices.Contains(got.beside, 0) {
 					t.Errorf("got %+v", got)
 				}
-				// What only reads commits nothing but the exchange of the quotas' counts, once a second.
+				// Scenarios that only read commit nothing except the counters of quotas, once a second.
 				if reads := s.id == "P14"; reads && got.commits > 2 || !reads && got.commits == 0 {
 					t.Errorf("%d commits", got.commits)
 				}

@@ -6,8 +6,8 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// Workers that wait on a queue and cannot serve its tasks cost those tasks nothing, however many there are: neither
-// allocations, in workflows one after another, nor candidates that a claim looks at.
+// Polls that cannot run the tasks of a queue add no costs to these tasks: neither allocations in sequential workflows,
+// nor candidates for leases.
 func TestForeignPollersCostNothing(t *testing.T) {
 	const ops = 40
 	n, err := openNode(t.Context(), nodeOptions{store: "sqlite", worker: "in-process", log: zerolog.Nop()})

@@ -13,8 +13,8 @@ import (
 	"github.com/sojourn-run/sojourn/worker/workflow"
 )
 
-// What an activity needs of its session is remembered as its run is, or comes with it: in a session that is held, a
-// workflow makes as many round trips as one without, with as many statements.
+// The session data of an activity is cached like its run, or is read together with it: a workflow in a held session
+// needs as many round trips and statements as a workflow without one.
 func TestAStepInAHeldSessionMakesNoRoundTripOfItsOwn(t *testing.T) {
 	onStores(t, func(t *testing.T, _ string, n *node) {
 		const ops = 40
@@ -53,7 +53,7 @@ func TestAStepInAHeldSessionMakesNoRoundTripOfItsOwn(t *testing.T) {
 	})
 }
 
-// registerTurns registers workflows that take their activities in turn, with and without a session.
+// registerTurns registers workflows with sequential activities, with and without a session.
 func registerTurns(r *worker.Registry) {
 	in := func(session func(workflow.Context) string) func(workflow.Context, int) error {
 		return func(ctx workflow.Context, n int) error {
@@ -91,8 +91,8 @@ func TestASessionCostsItsBeginningAndItsEnd(t *testing.T) {
 		const ops = 10
 		c := watch(&n.app.Dispatch().Hub)
 		defer c.stop()
-		// least is what one of some workflows writes, of a few turns the one with the least: a task that waits, since the
-		// worker was not back in time, is written twice. It tries until that is at most enough, or gives up.
+		// least returns the number of rows that a workflow writes, from the round with the fewest: a task that finds no
+		// waiting poll is written twice. It measures until the number is at most enough, or gives up.
 		least := func(workflow string, activities int, enough float64) (fewest float64) {
 			in := json.RawMessage("[" + strconv.Itoa(activities) + "]")
 			for i := 0; i < 3 || i < 20 && fewest > enough; i++ {

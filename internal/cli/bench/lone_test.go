@@ -4,11 +4,11 @@ import (
 	"testing"
 )
 
-// What a workflow of five activities, one after another and alone on its server, costs the store may only fall.
-// On SQLite it is 7 commits, 28 statements and 28 rows: one commit for the start, one for the first task and one for
-// each result with its turn. On PostgreSQL it is 7 commits, 42 statements and 28 rows in 7 round trips, since a process
-// decides on what it remembers. A busy machine adds a task that finds no poll, now and then, and the worker's
-// heartbeats come on top.
+// The costs in the store of a lone workflow with five sequential activities are limits that may only decrease. On
+// SQLite they are 7 commits, 28 statements and 28 rows: one commit for the start, one for the first task and one for
+// each result with its eager workflow task. On PostgreSQL they are 7 commits, 42 statements and 28 rows in 7 round
+// trips, since a process decides with cached data. On a busy machine some tasks find no waiting poll, and heartbeats of
+// the worker add further costs.
 func TestALoneWorkflowCostsTheStoreNoMoreThanItDid(t *testing.T) {
 	most := map[string]struct{ commits, statements, trips, rows float64 }{
 		"sqlite":   {commits: 8, statements: 32, trips: 8.5, rows: 32},

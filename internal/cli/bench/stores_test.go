@@ -32,8 +32,8 @@ func onStores(t *testing.T, test func(t *testing.T, kind string, n *node)) {
 	}
 }
 
-// spent is what each of some operations that run does costs: rows written, candidates of claims, and allocations of all
-// of the process.
+// spent returns the costs of each operation of run: rows written, candidates for leases, and allocations of the
+// process.
 func (n *node) spent(t *testing.T, ops float64, run func() error) (rows, candidates, allocs float64) {
 	t.Helper()
 	runtime.GC()

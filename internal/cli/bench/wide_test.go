@@ -5,8 +5,9 @@ import (
 	"testing"
 )
 
-// What each of 1,000 parallel activities costs may only fall: 3.1 rows and about 175 allocations, as much as each of
-// 100. The least of a few measurements counts, as a task that finds no poll free is written once more.
+// The costs of each of 1,000 parallel activities are limits that may only decrease: 3.1 rows and about 175 allocations,
+// as for each of 100. The test uses the lowest of a few measurements, since a task that finds no waiting poll is
+// written once more.
 func TestAThousandParallelActivitiesCostNoMoreEachThanAHundred(t *testing.T) {
 	const growth = 1.2
 	onStores(t, func(t *testing.T, _ string, n *node) {

@@ -40,7 +40,7 @@ func start(t *testing.T, database string) *apptest.App {
 	}})
 }
 
-// An app of ours passes every case, and whatever a case says is refused leaves every table as it was.
+// The app passes every case, and a refused request changes no table.
 func TestAnAppConformsAndWhatItRefusesChangesNothing(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		a := start(t, database)
@@ -80,7 +80,8 @@ func TestAnAppConformsAndWhatItRefusesChangesNothing(t *testing.T) {
 		results := ask(all)
 		for i, r := range results {
 			if r.Outcome == conformance.Failed && strings.Contains(r.Why, "changed what is stored") {
-				// a lease of an earlier case may have ended at that moment; what the request does, it does again
+				// a lease of an earlier case may have expired at that moment; the changes of the request itself occur
+				// again
 				r = ask(all[i : i+1])[0]
 			}
 			if r.Outcome != conformance.Passed {

@@ -23,7 +23,7 @@ func taken(samples ...*profile.Sample) *profile.Profile {
 	return &profile.Profile{SampleType: []*profile.ValueType{{Type: "samples"}, {Type: "cpu"}}, Sample: samples}
 }
 
-// Each call is as wide as its part of the time, callers are below, and what would not be seen is not there.
+// The width of a call is proportional to its time, callers are below, and calls that are too narrow are omitted.
 func TestCallsAreAsWideAsTheirTime(t *testing.T) {
 	var out bytes.Buffer
 	err := Draw(&out, taken(
