@@ -94,8 +94,8 @@ func TestRunsThatEndElsewhereLeaveTheWorkersMemory(t *testing.T) {
 	}
 }
 
-// A worker that connects to another app lists its cached runs: the app evicts those that have ended meanwhile, and
-// later those that end.
+// A worker that connects to another app lists its cached runs: the app evicts runs that have ended meanwhile, and later
+// each run that ends.
 func TestAnAppThatAWorkerIsNewToKnowsWhatItKeeps(t *testing.T) {
 	for _, way := range []string{"socket", "http"} {
 		t.Run(way, func(t *testing.T) {

@@ -60,8 +60,8 @@ func titles(line string) (names []string) {
 	return names
 }
 
-// telling is the width in columns below which a shortened table column is useless. If the terminal is too narrow, less
-// important columns are omitted in this order; at the minimum each column has the narrowest width.
+// telling is the width in columns below which a shortened table column is useless. If the terminal is too narrow,
+// columns are omitted in the order of lesser; at the minimum each column has the narrowest width.
 const (
 	telling   = 16
 	narrowest = 4

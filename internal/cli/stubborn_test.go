@@ -77,7 +77,7 @@ func TestAHandlerThatStopsItsMinderHoldsNoWorkerUp(t *testing.T) {
 				asked := time.Now()
 				if end == "drained" {
 					code := p.node["A"].terminate()
-					// It takes a second or two less.
+					// Normally the worker ends a second or two before the deadline.
 					if took := time.Since(asked); code != 0 || took > deadline+300*time.Millisecond {
 						t.Errorf("the worker ended with %d after %s, of %s", code, took, deadline)
 					}

@@ -87,8 +87,8 @@ func (k *leaseRenewer) storeTime() history.Time {
 	return history.At(k.bound(time.Now()))
 }
 
-// rests returns the time from which a lease of the given length expires at end, by the store's clock. A longer lease is
-// renewed equally soon.
+// rests returns the local time at which a lease of the given length must have started to expire at end, by the store's
+// clock. A longer lease is renewed equally soon.
 func (a arrival) rests(end history.Time, length time.Duration) time.Time {
 	if a.store.IsZero() || end.IsZero() {
 		return a.made
