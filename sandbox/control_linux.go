@@ -32,7 +32,7 @@ type control struct {
 	out      [2][]byte
 	sent     int
 	writeErr error
-	patience time.Time // until when a write may take; zero for ever
+	patience time.Time // deadline of writes; zero for none
 }
 
 // newControl takes ownership of the descriptor of a socket.
@@ -158,7 +158,7 @@ func (c *control) SetDeadline(t time.Time) error {
 func (c *control) Close() (err error) {
 	c.closed.Do(func() {
 		_ = unix.Shutdown(c.fd, unix.SHUT_RDWR)
-		err = errors.Join(c.epoll.Close(), unix.Close(c.fd)) // the first returns when nobody is in raw any more
+		err = errors.Join(c.epoll.Close(), unix.Close(c.fd)) // epoll.Close returns after all calls in raw have returned
 	})
 	return err
 }

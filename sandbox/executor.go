@@ -37,8 +37,8 @@ type executor struct {
 	session atomic.Pointer[session] // nil outside sessions; set once, before the first call
 
 	patience time.Duration           // with a frame that has begun; 0 for the frame package's
-	onGrown  func()                  // tells the pool that it has more, or less, in memory; it does not wait
-	onEnd    func(*executor, ending) // tells the pool, before any call in flight is told
+	onGrown  func()                  // called when its memory use changed; must not block
+	onEnd    func(*executor, ending) // called before calls in flight receive their errors
 	ready    chan frame.Header       // the answer to init
 	shut     chan struct{}           // closed by the answer to close
 	done     chan struct{}           // closed when process, descendants and scratch folder are gone
@@ -47,15 +47,15 @@ type executor struct {
 	stdout, stderr *output
 	out            sync.Mutex // one frame at a time; guards frameBuf
 	frameBuf       []byte
-	frames         *frame.Reader // for who has the turn
+	frames         *frame.Reader // used by the goroutine that has the turn
 	reads          readDeadlines
 	interrupt      func()        // that of reads
 	yours          chan struct{} // tells run that it has the turn
 
 	loading  sync.Mutex     // one piece of code at a time, and before the call that needs it
 	sends    sync.WaitGroup // frames that are sent aside; added to under mu while not ended
-	resident atomic.Int64   // bytes, as the minder said last
-	refused  atomic.Bool    // a call was told of all the rules that it failed by
+	resident atomic.Int64   // bytes, as last reported by the supervisor
+	refused  atomic.Bool    // a call has received the list of all rules
 	tainted  atomic.Bool    // what happened here forbids using it for another tenant
 
 	mu       sync.Mutex // guards what follows
@@ -114,7 +114,7 @@ func launch(
 	}
 	threads := l.limits.Threads
 	if _, by, _ := g.Holds(); by != "" {
-		threads = 0 // the group refuses what is over it, which ends nobody
+		threads = 0 // the group limits threads without ending a process
 	}
 	var err error
 	ex.proc, err = startProcess(supervisor.Config{
@@ -187,7 +187,7 @@ func (ex *executor) run() {
 		ex.force()
 		end = supervisor.NoLastWord
 	}
-	if end == supervisor.NoLastWord { // what left its session has another parent now, and is nobody's
+	if end == supervisor.NoLastWord { // descendants that left its session were reparented
 		ex.group.Kill()
 		if k := ex.group.OutOfMemory(); k.Processes > 0 {
 			memory, _, _ := ex.group.Holds()

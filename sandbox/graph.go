@@ -27,7 +27,7 @@ const maxVersions = 48 << 10
 type graph struct {
 	entry  string
 	code   []byte               // of the entry; of TypeScript all of it as one module
-	single bool                 // outside sessions each call has an executor of its own
+	single bool                 // outside sessions each call gets a new executor
 	own    map[string]string    // hash of each file's content, by path
 	to     map[string][]string  // what each imports
 	stamps map[string]fileStamp // what each looked like when it was read

@@ -27,10 +27,10 @@ var errNoInstaller = errors.New("is not here: install it, or the packages, and t
 
 // installer is one run of npm or pip.
 type installer struct {
-	args, reads []string // what it reads beside its runtime and the handlers
-	write       string   // where it may write beside its scratch folder; empty for nowhere
+	args, reads []string // readable paths in addition to its runtime and the handlers
+	write       string   // writable path in addition to its scratch folder; empty for none
 	network     bool
-	registries  []string // that it reaches beside those that it is configured for
+	registries  []string // reachable in addition to the configured registries
 	// gets each line that it prints, which is logged too; nil for one whose words are its answer
 	tell func(line string)
 }
@@ -107,7 +107,7 @@ func (k *packages) execute(ctx context.Context, l *language, m manifest, with in
 		if err := u.own(with.write); err != nil {
 			return "", err
 		}
-		if l.name == RuntimeNode { // npm installs beside the file it reads
+		if l.name == RuntimeNode { // npm installs into the folder of the file that it reads
 			if err := m.copyTo(with.write, u); err != nil {
 				return "", err
 			}

@@ -21,8 +21,8 @@ type manifest struct {
 	files  []string // below root, the one that names the packages first; empty when none are needed
 	local  []string // below root, files of packages that they name by a path
 	locked bool     // they say each package's exact version
-	own    bool     // somebody else saw to the packages: they stand beside the handlers or above
-	builds string   // the first requirement of Python's that only code of its own makes installable; empty for none
+	own    bool     // not installed by the worker: node_modules exists in the folder or above
+	builds string   // the first Python requirement that needs build code; empty for none
 	err    error    // what they ask for and cannot have
 	hash   string   // of the files, the local ones too, and their names; empty when none are needed
 	stamps map[string]fileStamp
@@ -155,7 +155,7 @@ func (m *manifest) addLocal(name string) error {
 	return filepath.WalkDir(filepath.Join(m.root, name), func(path string, d fs.DirEntry, err error) error {
 		if errors.Is(err, fs.ErrNotExist) {
 			m.absent = append(m.absent, path)
-			return nil // which whoever installs it will say
+			return nil // the installer reports the error
 		}
 		if err != nil {
 			return err

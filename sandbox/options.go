@@ -17,11 +17,11 @@ type Options struct {
 	// folder for scratch folders, best on a disk with room; empty for one in the system's temporary folder
 	Dir         string
 	Handlers    string   // folder of handlers in other languages; empty for none
-	Instance    string   // names this worker among those that share Dir; empty for a random name
+	Instance    string   // name of this worker among those that share Dir; empty for a random name
 	Environment []string // extra NAME=value of every executor: never secrets, all code sees them
 
-	Read    []string // files and folders that confined code may read beside its runtime and the handlers
-	Write   []string // files and folders that confined code may change beside its scratch folder; they must be there
+	Read    []string // files and folders that confined code may read in addition to its runtime and the handlers
+	Write   []string // files and folders that confined code may change in addition to its scratch folder; must exist
 	Private string   // a folder that Read, Write and Handlers never open, though it may lie in one of them
 
 	// network access of code; empty for filtered if the level confined is available, and otherwise open
@@ -42,13 +42,13 @@ type Options struct {
 
 	Level       Level // wanted; empty takes the strongest there is
 	MinLevel    Level // NewPool refuses to go under it; empty for no floor; see FloorAuto
-	AllowWeaker bool  // go under MinLevel all the same
+	AllowWeaker bool  // open the pool even below MinLevel
 
 	MaxExecutors int // most executors at once, blanks included; 0 for what memory allows, at most 64
 	// resident bytes of all executors above which idle ones are ended; 0 for three quarters of the machine's memory
 	Memory int64
 	Blank  int               // booted executors kept ready per runtime in use; 0 for one, negative for none
-	Limits map[string]Limits // per runtime; what is left 0 takes the default
+	Limits map[string]Limits // per runtime; zero fields take the defaults
 
 	CancelTerm    time.Duration // from a cancel to SIGTERM; 0 for 2 s
 	CancelKill    time.Duration // from a cancel to SIGKILL; 0 for 5 s
@@ -101,12 +101,12 @@ const (
 	askTime       = time.Minute            // for a script to say where its interpreter is, on a busy machine
 	closeTime     = 5 * time.Second        // for all close hooks
 	endTime       = 2 * time.Second        // from a kill to the minder's last word
-	stoppedTime   = 200 * time.Millisecond // from a kill to a look whether the minder was stopped, and cannot obey
+	stoppedTime   = 200 * time.Millisecond // from a kill to the check whether the supervisor is stopped
 	silenceTime   = 10 * time.Second       // of the minder, while a call runs; it says something every second
 	writeTime     = 30 * time.Second       // for one frame to be taken
 	sweepAgain    = 2 * time.Second        // after the start, for folders whose locks were held then
 	tombstoneTime = time.Hour              // for which the end of a session is remembered
-	idleAfter     = time.Second            // without a call until the minder is told
+	idleAfter     = time.Second            // without a call until the supervisor is notified
 	reuseCalls    = 100                    // of one executor outside sessions
 	reuseAge      = 10 * time.Minute
 	maxStrays     = 100     // frames about calls that are not there, until the executor is killed

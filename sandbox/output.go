@@ -15,7 +15,7 @@ type output struct {
 	file *os.File
 	line func(text []byte) // gets each line, without its end
 
-	mu      sync.Mutex // held from reading to having told; guards what follows
+	mu      sync.Mutex // held while reading and logging; guards what follows
 	buf     [32 << 10]byte
 	partial []byte
 	tail    []byte // the last of it, for the story of a crash

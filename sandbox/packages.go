@@ -37,7 +37,7 @@ const (
 
 // Times and sizes of an installation.
 const (
-	maxSaid       = 200 // bytes of an installer's line that are told to who waits
+	maxSaid       = 200 // bytes of an installer's line in errors of waiting calls
 	installTime   = 15 * time.Minute
 	installAgain  = 5 * time.Second // after a failure; twice as long after each
 	installMost   = 5 * time.Minute // between two tries
@@ -69,7 +69,7 @@ type packageSet struct {
 	touched time.Time
 	running bool
 	began   time.Time     // the try that is running
-	said    string        // by the installer last; empty as long as it has said nothing
+	said    string        // last line of the installer; empty before the first
 	err     error         // of the last try; nil while the first one runs
 	failed  time.Time     // when that ended
 	again   time.Time     // when the next may begin

@@ -426,7 +426,7 @@ func TestPackagesWithoutAnInstaller(t *testing.T) {
 			must(t, err)
 			must(t, os.WriteFile(o.Node, raw, 0o755))
 			t.Setenv("PATH", dir)
-		} else { // whose library has nothing but what comes with Python
+		} else { // a Python with only its standard library
 			o.Python = filepath.Join(dir, "bin", "python3")
 			must(t, exec.Command(program, "-m", "venv", "--without-pip", dir).Run())
 			must(t, os.Rename(filepath.Join(dir, "pyvenv.cfg"), filepath.Join(filepath.Dir(o.Python), "pyvenv.cfg")))

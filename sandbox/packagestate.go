@@ -20,8 +20,8 @@ const (
 	PackagesInstalled  PackagesState = "installed"  // into the folder of packages
 	PackagesInstalling PackagesState = "installing" // at this moment
 	PackagesFailed     PackagesState = "failed"     // the last try; Again says when the next begins
-	PackagesPending    PackagesState = "pending"    // nobody tried yet
-	PackagesOthers     PackagesState = "others"     // somebody else sees to them, or saw to them, as Detail says
+	PackagesPending    PackagesState = "pending"    // not tried yet
+	PackagesOthers     PackagesState = "others"     // not installed by this worker, see Detail
 )
 
 // PackagesInfo describes for people the packages that the handlers of one runtime need.
@@ -29,8 +29,8 @@ type PackagesInfo struct {
 	Runtime string
 	Files   []string // of the handlers' folder that name them, the one that says which first
 	State   PackagesState
-	Detail  string    // what the installer said last or what was wrong; why they are somebody else's
-	Path    string    // where they are, or will be; empty where they are somebody else's
+	Detail  string    // last line or error of the installer; for PackagesOthers the reason
+	Path    string    // folder of the packages, also before their installation; empty for PackagesOthers
 	Bytes   int64     // their size; 0 for not known
 	Since   time.Time // they are there, they are being installed, they failed; zero for not known
 	Again   time.Time // the next try, after one that failed; zero for not known

@@ -38,7 +38,7 @@ type Pool struct {
 	groups    *cgroup.Tree  // of executors; nil when they have the worker's
 	noGroups  error         // why they have
 	proxy     *egress.Proxy // the way of executors to the network; nil when they have another, or none
-	socketDir string        // of the proxy's, when it has one of its own
+	socketDir string        // of the proxy's socket, if it needs a separate folder
 	capacity  int
 	fresh     atomic.Bool    // each call outside sessions has a new executor
 	memory    int64          // resident bytes of all executors above which idle ones are ended

@@ -49,7 +49,7 @@ func startProcess(c supervisor.Config) (_ *process, err error) {
 	}
 	theirs = append(theirs, line)
 	file := os.NewFile(uintptr(ours), "lifeline")
-	theirs = append(theirs, file) // the connection has a descriptor of its own
+	theirs = append(theirs, file) // the connection has duplicated the descriptor
 	if p.line, err = net.FileConn(file); err != nil {
 		return nil, fmt.Errorf("lifeline socket: %w", err)
 	}

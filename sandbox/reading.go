@@ -87,7 +87,7 @@ func (ex *executor) readAll() error {
 		ex.mu.Unlock()
 		if err == nil {
 			if err = ex.readFrame(); errors.Is(err, errInterrupted) {
-				ex.reads.resume() // it was meant for a call that is over
+				ex.reads.resume() // it was meant for a call that has ended
 				continue
 			}
 		}

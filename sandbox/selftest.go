@@ -59,7 +59,7 @@ const (
 	tryTrace       = "trace"       // the worker
 	tryProcesses   = "processes"   // their command lines
 	tryDescriptors = "descriptors" // that were left open
-	tryCalls       = "calls"       // system calls that nobody needs
+	tryCalls       = "calls"       // system calls that programs do not need
 	tryModes       = "modes"       // of a foreign file
 	trySignal      = "signal"      // to the worker
 	tryAbstract    = "abstract"    // socket

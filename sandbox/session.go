@@ -15,7 +15,7 @@ type session struct {
 	id       string
 	epoch    int64
 	pinned   bool
-	leaving  bool // somebody is about to evict it
+	leaving  bool // its eviction has begun
 	slots    map[string]*slot
 	inflight int
 	used     time.Time     // when the last call ended

@@ -6,7 +6,7 @@ import "maps"
 type Stats struct {
 	Starts map[string]int64            // by runtime
 	Calls  map[string]int64            // served, by runtime
-	Ends   map[string]map[string]int64 // by runtime and cause, of which closed is one nobody needed any more
+	Ends   map[string]map[string]int64 // by runtime and cause; closed: no longer needed
 }
 
 // Stats counts executors and calls from the pool's beginning.

@@ -110,7 +110,7 @@ func TestTheNextWorkerEndsWhatADeadOneLeft(t *testing.T) {
 	left := &exec.Cmd{
 		Path: "/bin/sleep", Args: []string{"sleep", "300"}, Env: []string{"HOME=" + filepath.Join(pool, "sb-left")},
 	}
-	stays := &exec.Cmd{ // somebody who looks
+	stays := &exec.Cmd{ // a user's process in the folder
 		Path: "/bin/sleep", Args: []string{"sleep", "300"}, Env: []string{}, Dir: pool,
 	}
 	for _, c := range []*exec.Cmd{stopped, left, stays} {

@@ -56,7 +56,7 @@ func announce(id int) (name *os.File, held bool, err error) {
 	socket := os.NewFile(uintptr(fd), "user of an executor")
 	address := &unix.SockaddrUnix{Name: fmt.Sprintf("@sojourn-user-%d", id)}
 	if err = unix.Bind(fd, address); err == nil {
-		err = unix.Listen(fd, 1) // who asks for its owner connects
+		err = unix.Listen(fd, 1) // other workers connect to find the owner
 	}
 	if err == nil {
 		return socket, false, nil

@@ -276,7 +276,7 @@ func TestExecutorsAreTold(t *testing.T) {
 		a := apptest.Start(t, apptest.Options{})
 		w := start(t, a, &link.Socket{URLs: []string{a.URL()}}, func(o *worker.Options) {
 			o.Handlers, o.WorkerID = dir, "w"
-			o.SessionLease, o.SessionBuffer = 2*time.Second, time.Second // renewed, and with it told, every second
+			o.SessionLease, o.SessionBuffer = 2*time.Second, time.Second // renewed and reported every second
 		})
 		s := httptest.NewServer(w.Probes())
 		t.Cleanup(s.Close)

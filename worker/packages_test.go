@@ -129,7 +129,7 @@ func TestTasksSayThatTheyWaitForPackages(t *testing.T) {
 	<-asked
 	waits(protocol.WaitInstalling, false, "requirements.txt is being installed")
 	tells(sandbox.PackagesInstalling, "Looking in ")
-	waits(protocol.WaitInstalling, false, ": Looking in ") // what the installer said last
+	waits(protocol.WaitInstalling, false, ": Looking in ") // the installer's last line
 	release()
 	waits(protocol.WaitNoPackages, true, "never-heard-of")
 	tells(sandbox.PackagesFailed, "never-heard-of")

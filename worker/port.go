@@ -59,7 +59,7 @@ func (w *Worker) Probes() http.Handler {
 			}
 			rw.Header().Set("Content-Type", "application/json")
 			rw.WriteHeader(status)
-			_ = json.NewEncoder(rw).Encode(map[string]any{"status": said, "checks": found}) // who has gone needs no answer
+			_ = json.NewEncoder(rw).Encode(map[string]any{"status": said, "checks": found}) // the client may have disconnected
 		})
 	}
 	probe("/healthz", func() map[string]string { return map[string]string{"loops": text(w.Alive())} })

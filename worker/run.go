@@ -127,7 +127,7 @@ func (w *Worker) release(ctx context.Context) {
 	until := time.Now().Add(hooksTime)
 	if end, ok := ctx.Deadline(); ok {
 		if latest := end.Add(-min(callsTime, w.opt.DrainTimeout/8)); latest.Before(until) {
-			until = latest // or nobody could be told any more
+			until = latest // leave time to report to the app
 		}
 	}
 	hooks, cancel := context.WithDeadline(ctx, until)

@@ -67,7 +67,7 @@ type Options struct {
 	MaxSessions  int // cap of held sessions; 0: the worker never holds a session; see AutoSessions
 	StickyCache  int // maximum number of runs in the sticky cache: 1000. Other runs are replayed for each workflow task
 
-	AttemptLease  time.Duration // of what it runs, renewed with each heartbeat: 30 s
+	AttemptLease  time.Duration // of attempts and workflow tasks, renewed with each heartbeat: 30 s
 	SessionLease  time.Duration // 30 s
 	SessionBuffer time.Duration // 5 s
 	SessionIdle   time.Duration // 5 min
@@ -102,7 +102,7 @@ type Options struct {
 	// Memory is the maximum resident memory of all executors in bytes. Above it idle sessions are evicted, least
 	// recently used first, except sessions that a workflow started; 0: three quarters of the machine's memory.
 	Memory    int64
-	Watch     bool // look for new and changed handlers while it runs, as for somebody who writes them
+	Watch     bool // watch for new and changed handlers, for development
 	NoSandbox bool // no executors at all; isolated activities and handlers are then an error
 	NoMachine bool // say nothing of the machine it runs on: no load, memory, disk or address
 	// OnSettings is called with the settings from the app, at each connection and when they change. It must not block.

@@ -94,7 +94,7 @@ func (p *program) tellWaits(c *cobra.Command, path string) (stop func()) {
 	const look = time.Second
 	app, err := p.client(c)
 	if err != nil {
-		return func() {} // as who waits for the result is told
+		return func() {} // the wait for the result reports this error
 	}
 	ctx, cancel := context.WithCancel(c.Context())
 	var telling sync.WaitGroup

@@ -107,7 +107,7 @@ type banks struct {
 	mu      sync.Mutex          // guards what follows
 	said    map[string][]string // by bank: what was acknowledged
 	updates map[string][]string
-	known   map[string]bool // all that was said at all
+	known   map[string]bool // all sent messages, acknowledged or not
 }
 
 func (b *banks) serves(i int) {
@@ -201,7 +201,7 @@ func (b *banks) closes(id string) {
 	for n := int64(1); n <= v.RunCount; n++ {
 		child := fmt.Sprint(id, "-branch-", n)
 		wants, times := "completed", 1
-		if n == v.RunCount { // nobody told it to end: the policy took effect
+		if n == v.RunCount { // the close policy ended it
 			wants, times = "terminated", 0
 		}
 		until(t, child+" has ended", func() bool { return b.at[0].describe(child).Terminal })

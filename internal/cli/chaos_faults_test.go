@@ -258,7 +258,7 @@ func newChaos(t *testing.T, python string) *chaos {
 	f.app["SOJOURN_TOKEN"] = "sjn_bootstrap_of_this_test_and_long_enough"
 	f.app["SOJOURN_DATABASE_URL"] = apptest.Postgres(t)
 	f.worker["SOJOURN_TOKEN"], f.client.token = f.app["SOJOURN_TOKEN"], f.app["SOJOURN_TOKEN"]
-	outside := filepath.Join(t.TempDir(), "outside") // executors may have users of their own
+	outside := filepath.Join(t.TempDir(), "outside") // executors may run as separate users
 	f.ledger, f.hold = filepath.Join(outside, "ledger"), filepath.Join(outside, "hold")
 	f.worker[ledgerPath] = f.ledger
 	if err := os.MkdirAll(outside, 0o777); err != nil {

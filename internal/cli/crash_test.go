@@ -242,7 +242,7 @@ func (l *load) end(path string) {
 		if run == "" {
 			unanswered++
 			if status == http.StatusNotFound {
-				continue // nobody was told that it exists
+				continue // its start was not acknowledged
 			}
 		}
 		var v protocol.RunView
@@ -259,7 +259,7 @@ func (l *load) end(path string) {
 			if l.signals[request] && recorded[request] != 1 {
 				t.Errorf("signal %s was acknowledged and is recorded %d times", request, recorded[request])
 			}
-			if !v.Terminal { // sent again it is recorded once all the same
+			if !v.Terminal { // a repeated signal is recorded once
 				l.c.must(
 					http.MethodPost, "/api/workflows/"+id+"/signal/go", map[string]any{"input": []any{request}, "request_id": request},
 					nil,

@@ -45,7 +45,7 @@ func (p *program) devCommand() *cobra.Command {
 // dev starts both roles, prints five lines, two more with a folder of handlers, and the ready line. It starts the
 // additional sample runs and waits for them.
 func (p *program) dev(ctx context.Context, s *settings, held *heldLog) error {
-	patience := time.AfterFunc(heldFor, held.release) // who waits for a database is told so
+	patience := time.AfterFunc(heldFor, held.release) // log lines about the wait for a database must appear
 	defer patience.Stop()
 	n, err := p.start(ctx, s)
 	if err != nil {
@@ -204,7 +204,7 @@ func (h *heldLog) release() {
 	defer h.mu.Unlock()
 	if !h.open {
 		h.open = true
-		_, _ = h.to.Write(h.kept) // as the log does, which has nobody to tell either
+		_, _ = h.to.Write(h.kept) // errors are ignored, as in the log
 		h.kept = nil
 	}
 }

@@ -111,7 +111,7 @@ func TestAnAppOf1GiBServesLargeWorkWithin512MB(t *testing.T) {
 // forgetPeak begins anew with the peak.
 func (a *limitedApp) forgetPeak() {
 	if err := os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", a.cmd.Process.Pid), []byte("5"), 0o600); err != nil {
-		a.t.Log(err) // the highest peak counts all the same
+		a.t.Log(err) // the highest peak still counts
 	}
 }
 

@@ -77,7 +77,7 @@ func newerBuild(t *testing.T, release string, minReader int) (binary string) {
 		t.Fatalf("the newer build has no room for %q", named)
 	}
 	binary = filepath.Join(t.TempDir(), "sojourn")
-	syscall.ForkLock.RLock() // a process that is started meanwhile would hold it open for writing: nobody could run it
+	syscall.ForkLock.RLock() // a process started meanwhile would inherit the file open for writing (ETXTBSY)
 	defer syscall.ForkLock.RUnlock()
 	if err := os.WriteFile(binary, bytes.ReplaceAll(built, nameless, named), 0o700); err != nil {
 		t.Fatal(err)

@@ -252,7 +252,7 @@ func (s *settings) awaitStore(
 		s.Log.Error().Err(err).Msg("database refused the credentials; the app exits unless they are accepted within 5 min")
 	}}
 	if !s.postgres() {
-		o.App = "app" // the file has one app at a time: its row goes on
+		o.App = "app" // the file has one app at a time, which keeps its row
 		return sqlite.Open(ctx, strings.TrimPrefix(s.DatabaseURL, "sqlite:"), o)
 	}
 	opened, err := postgres.OpenFrom(ctx, s.postgresURL, o)

@@ -61,8 +61,8 @@ type storm struct {
 	*plant
 	apps    map[string]*process // by the names of their data directories
 	at      map[string]string   // their addresses
-	links   string              // what a worker is told of them
-	leases  env                 // what it is told of leases
+	links   string              // URLs of the apps for workers
+	leases  env                 // leases of workers
 	workers []string            // who are up, the next to be struck first
 	began   int
 	runs    map[string]string // by session

@@ -65,7 +65,7 @@ func (s shell) typedIn(columns uint16, e env, args ...string) string {
 	for buf := make([]byte, 4096); ; {
 		n, err := other.Read(buf)
 		all.Write(buf[:n])
-		if err != nil { // nobody has it open any more
+		if err != nil { // the other end is closed
 			break
 		}
 	}

@@ -64,7 +64,7 @@ func (p *program) writeTypes(dir string) error {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644) //nolint:gosec // code, as above
 	switch {
 	case errors.Is(err, fs.ErrExist):
-		fmt.Fprintln(p.out, "left", path) // is somebody's own
+		fmt.Fprintln(p.out, "left", path) // was created by a user
 		return nil
 	case err == nil:
 		_, err = f.Write(sandbox.TSConfig)

@@ -19,7 +19,7 @@ func TestTypesAreWrittenForEditors(t *testing.T) {
 		switch text, err := os.ReadFile(settings); {
 		case err != nil || !strings.Contains(out, []string{"wrote", "left", "left"}[i]+" tsconfig.json"):
 			t.Errorf("time %d: settings %v, said %q", i+1, err, out)
-		case i == 0: // somebody's own from now on
+		case i == 0: // a user edits it
 			if !strings.Contains(string(text), "moduleResolution") || os.WriteFile(settings, []byte("{}"), 0o600) != nil {
 				t.Errorf("settings: %s", text)
 			}

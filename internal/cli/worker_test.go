@@ -312,7 +312,7 @@ func TestWorkerGoesOnAtAnotherAppOfTheSameDatabase(t *testing.T) {
 	if worker.line(worker.err, `"app":"(http://[^"]+)".*"message":"connected to the app"`)[1] == urls[1] {
 		home, other = 1, 0
 	}
-	run := at(other).start("stay", "stay").RunID // at the app the worker is not connected to: it hears of it all the same
+	run := at(other).start("stay", "stay").RunID // at the app to which the worker is not connected
 	f.held(1)
 	apps[home].kill()
 	worker.line(worker.err, `"app":"`+urls[other]+`".*"message":"connected to the app"`)

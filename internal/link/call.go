@@ -224,7 +224,7 @@ func (l *Link) Deregister(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		l.setLeft(true) // nothing registers again what is being taken away
+		l.setLeft(true) // prevents a new registration
 		_, err = call(ctx, l, lv.conn, leave, protocol.WorkerVerbs.Deregister, protocol.DeregisterRequest{
 			WorkerID: l.opt.WorkerID, Incarnation: l.opt.Incarnation,
 		})

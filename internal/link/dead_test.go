@@ -22,7 +22,7 @@ type cable struct {
 	mu    sync.Mutex // guards what follows
 	conns []net.Conn
 	dead  bool
-	down  bool   // nobody can dial
+	down  bool   // dialling fails
 	lost  []byte // what arrived nowhere
 }
 

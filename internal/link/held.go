@@ -20,7 +20,7 @@ func (h *held) addTask(t protocol.Task) {
 	case t.Workflow != nil:
 		key = protocol.TaskKey(protocol.KindWorkflow, t.Workflow.TaskID, "", t.Workflow.Attempt)
 	default:
-		return // a query is nobody's to keep
+		return // queries are not recorded
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()

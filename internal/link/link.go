@@ -133,12 +133,12 @@ type Link struct {
 	draining   bool
 	parting    bool          // it has begun to say goodbye: what fails from then on is no fault
 	left       bool          // its goodbye is out, and not known to be lost: nothing may register again
-	verdict    string        // what the gate said last, so that it is logged once per change
+	verdict    string        // last result of the release check, so that each change is logged once
 	gated      string        // why it let nothing through; empty when it did
 	unproven   bool          // it let work through that could not be compared
 	strangers  int           // connections in a row to apps of other releases
 	paused     chan struct{} // an operator gives this worker nothing more, until it is closed; nil: it gets work
-	held       held          // has a lock of its own
+	held       held          // has a separate lock
 	untold     untold        // of the heartbeat alone
 }
 
@@ -464,7 +464,7 @@ func (l *Link) wait(ctx context.Context) (*live, error) {
 			return nil, fmt.Errorf("%w: %w", ErrNotConnected, context.Cause(ctx))
 		}
 		if lv != nil {
-			continue // it was about to be taken away
+			continue // it was about to be closed
 		}
 	}
 }

@@ -113,7 +113,7 @@ func (c *httpConn) refused(path string, status int, answer []byte) error {
 	case protocol.Reason(reason).Away():
 		return errors.New(message) // perhaps it was done after all
 	case status == http.StatusUnauthorized:
-		c.closeWith(errors.New(message)) // the token is valid no more; dialling tells the reason
+		c.closeWith(errors.New(message)) // the token is no longer valid; the next dial reports the reason
 	}
 	for _, known := range []string{
 		"reason", "message", "error", "protocol_version", "server_capabilities", "validation_errors",

@@ -9,7 +9,7 @@ const Proto = 1
 const (
 	Init     = "init"     // proto, limits, level, scratch: answered by Ready
 	Load     = "load"     // hash, own, format, path, files; body = code
-	Open     = "open"     // session, epoch: binds a blank executor for ever
+	Open     = "open"     // session, epoch: binds a blank executor permanently
 	Invoke   = "invoke"   // id, activity, entry or export, hash, deadline, attempt, keys, lend, room; body = input
 	Cancel   = "cancel"   // id, reason, grace_ms
 	Close    = "close"    // session, reason: runs close hooks, answered by Closed

@@ -123,7 +123,7 @@ var tries = map[string]func(Aim) error{
 	"write in /dev/shm":            func(Aim) error { return leaves("/dev/shm") },
 	"write in the worker's folder": func(a Aim) error { return leaves(a.Folder) },
 	"change code":                  func(a Aim) error { return opens(a.Code, unix.O_WRONLY) },
-	"lease of code": func(a Aim) error { // whoever changes it waits
+	"lease of code": func(a Aim) error { // delays processes that open the file for writing
 		fd, err := unix.Open(a.Code, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 		if err != nil {
 			return err

@@ -54,7 +54,7 @@ var Targets = []Target{
 type Bench struct {
 	*sandbox.Pool
 	Target
-	Lost chan sandbox.SessionLost // what the pool told of lost sessions
+	Lost chan sandbox.SessionLost // sessions that the pool reported as lost
 	t    testing.TB
 	next atomic.Int64
 }

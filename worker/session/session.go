@@ -18,7 +18,7 @@ type State interface{ Close() }
 
 // Options of the sessions of a worker. The zero value works.
 type Options struct {
-	Lease  time.Duration // of the sessions this worker claims, where a session has none of its own: 30 s
+	Lease  time.Duration // default lease of sessions that this worker acquires: 30 s
 	Buffer time.Duration // how long before its end a lease is renewed: 5 s
 	Idle   time.Duration // how long a session of the implicit door is kept without activity: 5 min
 	// NewState creates the state of a session in this process; nil: no state.
@@ -108,7 +108,7 @@ type Holding struct {
 	notBefore time.Time // of the next try to renew, after one that failed
 	dropped   string    // why it is held no more; "" while it is
 	rebuilds  int
-	died      string        // why what it had outside this process ended uncleanly; "" while it lives
+	died      string        // why its executor ended unexpectedly; "" while it lives
 	detail    string        // of that, for people
 	diedAfter int           // rebuilds before that
 	flight    *rebuild      // the one that runs; nil: none

@@ -307,7 +307,7 @@ func TestIdleStateIsSuspendedWhenTheLeaseEndsAndResumed(t *testing.T) {
 			t.Errorf("after it was resumed the worker asks %+v", due)
 		}
 		time.Sleep(60 * time.Second)
-		if h2 := s.enter(t, "s", 1); h2 != h { // a task under the suspended epoch is as good as an answer
+		if h2 := s.enter(t, "s", 1); h2 != h { // a task under the suspended epoch resumes the session
 			t.Error("a task under the suspended epoch found other state")
 		}
 		h.Leave()

@@ -133,7 +133,7 @@ func TestCancellingAContextCancelsTheChildThatIsAttachedUnderIt(t *testing.T) {
 	a.drain(nil)
 	c := a.batches[1].commands
 	want(t, "commands", fmt.Sprint(types(c), c[0].Target), "[cancel_child_workflow] 1")
-	a.ended("sub", engine.Message{Status: protocol.RunCancelled}) // the confirmation, which nobody waits for
+	a.ended("sub", engine.Message{Status: protocol.RunCancelled}) // the confirmation, for which no branch waits
 	a.ended("kept", engine.Message{Status: protocol.RunCompleted})
 	a.drain(nil)
 	want(t, "output", a.output(), any("kept on"))

@@ -18,7 +18,7 @@ type ParentClosePolicy string
 
 // The parent-close policies.
 const (
-	Abandon       ParentClosePolicy = "abandon"              // it goes on; the default
+	Abandon       ParentClosePolicy = "abandon"              // the child continues; the default
 	CancelAtOnce  ParentClosePolicy = "request_cancel"       // it is cancelled; its code does not run again
 	AskToCancel   ParentClosePolicy = "request_cancellation" // its code is asked to come to an end, and may clean up
 	TerminateHard ParentClosePolicy = "terminate"            // it is terminated

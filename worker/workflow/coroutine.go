@@ -25,7 +25,7 @@ type coroutine struct {
 	goroutine uintptr // it runs on; written before its first turn
 
 	looked bool        // it only looked at its condition in this turn
-	ended  atomic.Bool // its goroutine is over; read where no turn says so
+	ended  atomic.Bool // its goroutine has ended; also read outside of turns
 }
 
 // spawn starts a branch, which runs after the branches that are ready now.
@@ -60,7 +60,7 @@ func (co *coroutine) run(fn func()) {
 		co.ended.Store(true)
 		select {
 		case co.yield <- struct{}{}:
-		default: // nobody waits for a branch that overstayed its turn
+		default: // the machine no longer waits for a branch that exceeded its turn
 		}
 	}()
 	<-co.resume

@@ -93,7 +93,7 @@ func (m *Machine) main(ctx Context, args payload.Payload) {
 	in, err := f.Decode(args)
 	if err != nil {
 		bad := &InputError{WorkflowType: m.def.Name, Err: err}
-		if m.recordedUpTo > 0 { // the run went by other code so far, and can go on with code that fits it
+		if m.recordedUpTo > 0 { // the run used other code so far, and can continue with matching code
 			m.current.stop(bad)
 		}
 		m.finish(payload.Payload{}, bad) // nothing that is repaired would ever fit

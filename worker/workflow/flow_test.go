@@ -562,7 +562,7 @@ func TestSelectAmongWhatIsCancelledWithItsContextIsCancelled(t *testing.T) {
 		under, cancel := workflow.WithCancel(ctx)
 		timer := workflow.NewTimer(under, time.Hour)
 		cancel()
-		i, err := workflow.Select(ctx, timer, workflow.Signal(ctx, "s")) // cancelled by itself: ready like any other
+		i, err := workflow.Select(ctx, timer, workflow.Signal(ctx, "s")) // cancelled separately: ready like any other
 		return fmt.Sprint(i, err), nil
 	})
 	a.drain(nil)

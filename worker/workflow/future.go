@@ -59,7 +59,7 @@ type waiter struct {
 	co    *coroutine
 	need  int  // how many more have to come
 	join  bool // of Join
-	ends  bool // it waits for ends, and so goes on where items were asked to end
+	ends  bool // it also waits for the ends of cancelled items
 	items []*future
 }
 

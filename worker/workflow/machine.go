@@ -69,7 +69,7 @@ type Machine struct {
 	head    int
 	answers []*answer // to updates, in the order they came: those being handled, and those not yet confirmed
 
-	recorded map[int64]*history.Event            // of the events being applied, those that record a command
+	recorded map[int64]*history.Event            // events being applied that record a command
 	answered map[string]*history.UpdateCompleted // of the events being applied, the ends of updates by id
 	// of the events being applied, the updates whose handler had begun, by id
 	taken        map[string]bool
@@ -87,10 +87,10 @@ type Machine struct {
 	fault     error
 
 	live       []*coroutine
-	gone       int // of live, those that have ended
+	gone       int // number of ended coroutines in live
 	turns      []*coroutine
 	current    *coroutine
-	conditions []*coroutine // those that wait in Until
+	conditions []*coroutine // coroutines that wait in Until
 	moved      bool         // something happened since they looked last
 	reading    string       // what is being computed that must not call this package
 	watch      *time.Timer

@@ -15,7 +15,7 @@ type SignalChannel struct {
 	m       *Machine
 	name    string
 	values  []received
-	waiting bool // the run has told that it is blocked on the name, and no signal of it came since
+	waiting bool // the run has reported that it waits for the name, and no signal of the name has arrived since
 	waiters []*waiter
 }
 

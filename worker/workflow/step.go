@@ -20,7 +20,7 @@ type ActivityOptions struct {
 	StartToClose    time.Duration // one attempt
 	ScheduleToClose time.Duration // all attempts together
 	ScheduleToStart time.Duration // waiting for a worker
-	Heartbeat       time.Duration // between two signs of life of the activity's code
+	Heartbeat       time.Duration // maximum interval between heartbeats of the activity's code
 	// MaxBlamedLosses is after how many losses of its worker process that the activity is blamed for it fails as poison,
 	// unless Retry allows more attempts; 0: the setting max-blamed-losses of the app.
 	MaxBlamedLosses int
@@ -68,7 +68,7 @@ type WorkerSession struct {
 	TTL           time.Duration // the session ends after it, and its ID fails for every run; 0 and NoTTL: no TTL
 	MaxActivities int           // at once; 1
 	MustExist     bool          // do not make it
-	NoReacquire   bool          // nobody takes it over after its lease was lost
+	NoReacquire   bool          // no other worker acquires it after its lease expired
 	// maximum time that an activity waits for the session's owner before any worker may acquire the session; 0: no maximum
 	Fallback time.Duration
 	// Pinned prevents the release of an idle session if its worker is at its limit of sessions and other sessions wait.

@@ -208,7 +208,7 @@ func TestTaskOfAnUpdateAnswersItAlthoughTheWorkflowEndsFirst(t *testing.T) {
 		ended := false
 		workflow.Go(ctx, func(ctx workflow.Context) {
 			if workflow.Signal(ctx, "go").Receive(ctx) == nil {
-				_ = x.Get(ctx, nil) // hears of it no sooner than the join
+				_ = x.Get(ctx, nil) // resolved only with the group
 				ended = true
 			}
 		})
@@ -223,7 +223,7 @@ func TestTaskOfAnUpdateAnswersItAlthoughTheWorkflowEndsFirst(t *testing.T) {
 	a.drain(nil)
 	a.signal("go")
 	a.drain(nil)
-	a.complete(1, nil) // wakes nobody: the group is open
+	a.complete(1, nil) // wakes no branch: the group is open
 	id := a.update("set")
 	a.drain(nil)
 	want(t, "type", a.answered(id).ExceptionType, "run_closed")

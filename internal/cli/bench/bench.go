@@ -22,7 +22,7 @@ type Options struct {
 	Large     bool     // the largest sizes of what grows as well
 	Sizes     []int    // of what grows, instead of all; empty: all
 	Data      string   // folder that keeps the filled databases that may be measured another time; empty: none
-	Quick     bool     // fewer operations and runs: a look, not a measurement
+	Quick     bool     // fewer operations and runs, for a quick check
 	Version   string   // of the program, for the record
 	// Program is the command that starts this program as an app without its settings, which P12 needs. Empty: P12
 	// fails.

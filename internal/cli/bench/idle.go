@@ -31,7 +31,7 @@ const fleetName = "sojourn-bench-fleet"
 type resting struct {
 	workers, sessions, sleepers int
 	settle                      time.Duration // from the last thing done until it counts as rest
-	tick                        time.Duration // one operation of the scenario: so long a look
+	tick                        time.Duration // one operation of the scenario: a tick of this length
 }
 
 func atRest(quick bool) resting {
@@ -151,7 +151,7 @@ func asleepBesideFleet(ctx context.Context, n *node, ops int) (sample, error) {
 
 // look waits for ops ticks and counts the activity meanwhile.
 func look(ctx context.Context, n *node, ops int, tick time.Duration) (s sample, err error) {
-	debug.FreeOSMemory() // what is left of the preparation is no part of what an app needs at rest
+	debug.FreeOSMemory() // memory of the preparation is not part of an idle app
 	stats, used, began := n.app.Store().Stats(), cpuTime(), time.Now()
 	err = pause(ctx, time.Duration(ops)*tick)
 	now := n.app.Store().Stats()

@@ -51,7 +51,7 @@ var shopAttributes = map[string]string{
 type keptRun struct {
 	head   engine.Head
 	values map[string]any
-	task   *engine.Activity // that waits for a worker, in half of those that are open
+	task   *engine.Activity // ready for a worker, in half of the open runs
 }
 
 // keptNumber returns run n out of all runs at a time.

@@ -33,14 +33,14 @@ type nodeOptions struct {
 	postgres string
 	worker   string // "", in-process, socket
 	workers  int    // 1 when 0
-	apps     int    // on one database, each with a worker on a queue of its own; 1 when 0
+	apps     int    // on one database, each with a worker on a separate queue; 1 when 0
 	database string // of apps after the first
 	kept     string // the file that tells where its database stays, once it is filled; empty: it goes with the node
 	queue    string // of the worker; empty: the default
 	sessions int    // most that a worker holds; 10 when 0
-	quick    bool   // a look: what is there to be measured may be smaller
+	quick    bool   // quick check with smaller sizes
 	program  []string
-	more     func(*worker.Registry) // what workers have beside the workflows of the scenarios
+	more     func(*worker.Registry) // registrations in addition to the workflows of the scenarios
 	log      zerolog.Logger
 }
 
@@ -62,13 +62,13 @@ type node struct {
 	program  []string       // as the options say
 	prepared bool           // what is measured is there
 	there    atomic.Int64   // workflows that are where they stay
-	leave    []func() error // ends what was started beside, before the app ends
+	leave    []func() error // ends additional processes before the app
 	others   []*node        // further apps on its database
 	trips    atomic.Int64   // round trips the scenario made
 
 	arrivals arrivals
 	passages passages
-	entered  chan struct{} // hears of every activity that blocks a session
+	entered  chan struct{} // receives a value for every activity that blocks a session
 }
 
 func openNode(ctx context.Context, o nodeOptions) (*node, error) {

@@ -33,7 +33,7 @@ type SandboxOptions struct {
 	Runtimes []string // of sandbox.Runtime…; empty: all there are
 	Levels   []string // process, confined; empty: both
 	Cgroup   string   // sandbox.CgroupNone: executors without control groups, where there could be some
-	Quick    bool     // fewer calls: a look, not a measurement
+	Quick    bool     // fewer calls, for a quick check
 	Progress func(done, all int, what string)
 	Log      zerolog.Logger
 }
@@ -242,7 +242,7 @@ func measureCalls(c sandboxCase, quick bool, before, call func() error) (Sandbox
 		n = c.quick
 	}
 	r := SandboxResult{Case: c.name, N: n, Cores: runtime.NumCPU(), Go: runtime.Version()}
-	for range max(1, n/10) { // until the runtime has compiled what it runs often
+	for range max(1, n/10) { // until the runtime has compiled hot code
 		if err := errors.Join(before(), call()); err != nil {
 			return r, err
 		}

@@ -62,7 +62,7 @@ func TestAnAppConformsAndWhatItRefusesChangesNothing(t *testing.T) {
 			}
 			after := a.Dump()
 			if len(before["workers"]) == len(after["workers"]) {
-				but = append(but, "workers") // an earlier sign of life of a worker may be stored meanwhile
+				but = append(but, "workers") // an earlier heartbeat of a worker may be stored meanwhile
 			}
 			if diff := before.Diff(after, but...); diff != "" {
 				return fmt.Errorf("a refused request changed what is stored:\n%s", diff)

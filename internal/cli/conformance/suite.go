@@ -14,7 +14,7 @@ import (
 // The parts a case may belong to.
 const (
 	Contract = "contract" // what published clients rely on
-	Sojourn  = "sojourn"  // what is ours beside it
+	Sojourn  = "sojourn"  // extensions of Sojourn
 )
 
 // Suite is one document with cases about one subject.

@@ -42,7 +42,7 @@ type Tree struct {
 	dirs  []string         // of ours, all that are apart
 	locks []*os.File       // say that they are in use
 	users int
-	moved string // where this process was before it went into a group of its own; empty when it did not
+	moved string // previous group of this process; empty if it was not moved
 	asked bool   // moved has controllers for its groups because we asked for it
 }
 

@@ -314,7 +314,7 @@ func TestExecutorHasSoManyConnections(t *testing.T) {
 func TestProxyHasSoManyPlaces(t *testing.T) {
 	port := server(t)
 	p := listen(t, Options{Allow: []string{"127.0.0.1"}})
-	p.listener.(*limited).free <- struct{}{} // somebody else's
+	p.listener.(*limited).free <- struct{}{} // another connection
 	took := 1
 	for ; took < cap(p.listener.(*limited).free)-1; took++ {
 		p.listener.(*limited).free <- struct{}{}

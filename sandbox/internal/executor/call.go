@@ -75,7 +75,7 @@ func (c *Call) finish(last frame.Frame) {
 	if c.pending != nil {
 		c.server.tell(frame.Frame{Header: frame.Header{T: frame.Progress, ID: c.id}, Body: c.pending})
 	}
-	if err := c.server.send(last); err != nil { // too large to send: the worker must still hear of an end
+	if err := c.server.send(last); err != nil { // too large to send: the worker must still receive the end
 		no := false
 		c.server.tell(frame.Frame{Header: frame.Header{
 			T: frame.Error, ID: c.id, Type: string(

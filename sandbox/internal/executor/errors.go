@@ -21,7 +21,7 @@ const (
 	OutOfMemory      ErrorType = "OutOfMemory"      // the executor went over its memory limit
 	QuotaExceeded    ErrorType = "QuotaExceeded"    // the executor went over its limit of files, bytes or processes
 	ForbiddenSyscall ErrorType = "ForbiddenSyscall" // the kernel refused what the handler tried
-	Crashed          ErrorType = "Crashed"          // the executor ended by itself
+	Crashed          ErrorType = "Crashed"          // the executor ended unexpectedly
 	ProtocolError    ErrorType = "ProtocolError"    // the executor broke the protocol and was killed
 	// the executor no longer has the code; the pool sends it again, callers never see this
 	NeedCode ErrorType = "NeedCode"

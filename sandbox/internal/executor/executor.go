@@ -22,7 +22,7 @@ type Invocation struct {
 	Deadline time.Time // when the call must have ended; zero for none
 	// activity_execution_id, attempt_id, run_id and workflow_id, from which a handler builds idempotency keys
 	Keys  map[string]string
-	Input []byte // the arguments: one encoded array, as text that nobody changes
+	Input []byte // the arguments: one encoded array; must not be modified
 	Fresh bool   // outside sessions: in a process that no call ran in before
 	// start anew on an epoch whose state was lost: the recovery policy's call, never an ordinary one
 	Rebuild bool

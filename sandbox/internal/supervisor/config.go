@@ -62,7 +62,7 @@ const (
 // Kinds of [Fact].
 const (
 	FactStarted = "started" // PID; or Error when the program could not be started
-	FactMemory  = "memory"  // Bytes: resident memory moved, or a sign of life while a call runs
+	FactMemory  = "memory"  // Bytes: resident memory changed, or a heartbeat while a call runs
 	FactCount   = "count"   // Count: live descendants, the executor included
 	FactOOM     = "oom"     // Bytes: over the memory limit, which By held; everything is being killed
 	FactQuota   = "quota"   // Error names the limit; everything is being killed

@@ -87,7 +87,7 @@ func (m *minder) start() error {
 		return err
 	}
 	sacrifice(os.Getpid(), minderScore)
-	most := int64(-1) // threads of its user, who is nobody else; the watchdog, if it is in time, ends them at half of it
+	most := int64(-1) // threads of its separate user; the watchdog, if fast enough, ends them at half of it
 	if m.User > 0 && m.Threads > 0 {
 		most = 2 * int64(m.Threads)
 	}

@@ -193,7 +193,7 @@ func EndAll(dir string) {
 				_ = syscall.Kill(pid, syscall.SIGCONT)
 			case minder:
 				End(pid)
-			case pid != os.Getpid() && hasHome(pid, dir+"/"): // who is in a folder there may be somebody looking at it
+			case pid != os.Getpid() && hasHome(pid, dir+"/"): // a process in such a folder may be a user's shell
 				_ = syscall.Kill(pid, syscall.SIGKILL)
 			default:
 				continue
@@ -308,7 +308,7 @@ func childrenOf(dst []int, pid int) []int {
 
 // process holds the fields of /proc/PID/stat that are readable by all users.
 type process struct {
-	state  string // T: it was stopped; Z: it ended and nobody has asked how
+	state  string // T: stopped; Z: zombie
 	parent int
 }
 

@@ -24,7 +24,7 @@ func confine(user int) error {
 
 func asUser(_ int, fn func()) { fn() }
 
-const maxThreads = 0 // not set: without users of their own there is no limit
+const maxThreads = 0 // not set: without separate users there is no limit
 
 func killUser(int) {}
 

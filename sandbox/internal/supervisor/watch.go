@@ -31,7 +31,7 @@ const Sign = time.Second
 func (m *minder) watch() {
 	var told, loose int64
 	var scratch, said time.Time
-	used := false // a call ran; before the first one nobody's code does
+	used := false // a call ran; before the first one no user code does
 	pause := awake
 	for {
 		select {

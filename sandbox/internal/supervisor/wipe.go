@@ -13,7 +13,7 @@ func Wipe(dir string) {
 	}
 	_ = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if d != nil && d.IsDir() {
-			_ = os.Chmod(path, 0o700) // WalkDir tells of a folder before it reads it
+			_ = os.Chmod(path, 0o700) // WalkDir calls this before it reads a folder
 		}
 		return nil
 	})

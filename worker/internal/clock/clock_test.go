@@ -50,7 +50,7 @@ func TestAgeOfAnAnswerIsHowMuchLaterThanTheBestItWasRead(t *testing.T) {
 	read("frozen while it lay there", 40*s, both(40*s-5*time.Millisecond))
 	read("and the one behind it", 10*s, both(10*s-5*time.Millisecond))
 
-	sent := m.store // the machine is suspended: its monotonic clock stands still
+	sent := m.store // the machine is suspended: its monotonic clock stops
 	m.at.Wall += 600 * s
 	m.store = m.store.Add(600 * s)
 	if got, _ := ages.Of(m.at, sent); got.Longest() < 599*s || got.Agree() {
@@ -59,7 +59,7 @@ func TestAgeOfAnAnswerIsHowMuchLaterThanTheBestItWasRead(t *testing.T) {
 	if got, _ := ages.Of(m.at, m.store.Add(-5*time.Millisecond)); got.Longest() > time.Millisecond {
 		t.Errorf("fresh after that: got %v", got)
 	}
-	m.at.Wall += 30 * s // somebody sets the clock
+	m.at.Wall += 30 * s // the clock is set
 	if got, _ := ages.Of(m.at, m.store.Add(-5*time.Millisecond)); got.Agree() || got.Longest() < 29*s {
 		t.Errorf("clock set: got %v", got)
 	}

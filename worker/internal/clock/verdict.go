@@ -9,7 +9,7 @@ type Verdict int
 const (
 	Begin   Verdict = iota // its lease lives
 	Confirm                // ask the app: only a renewal shows that it does
-	Drop                   // its lease is over
+	Drop                   // its lease has expired
 )
 
 func (v Verdict) String() string { return [...]string{"begin", "confirm", "drop"}[v] }
@@ -19,8 +19,8 @@ type Lease struct {
 	// time since an instant at or before the start of the lease: when a renewal was sent, or when the task was leased
 	Since Elapsed
 	Lasts time.Duration // how long it lives from then on, less a margin
-	Known bool          // Since is not only a bound: a longer time means that the lease is over
-	Stood bool          // the process stood still meanwhile, perhaps
+	Known bool          // Since is exact and not only a lower bound: a longer time means that the lease has expired
+	Stood bool          // the process may have been stopped meanwhile
 }
 
 // Judge decides whether the task may begin.

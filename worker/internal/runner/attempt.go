@@ -136,7 +136,7 @@ func (a *attempt) outcome(ctx context.Context, result payload.Payload, err error
 		item.Returned = "session_superseded"
 	case errors.As(err, &dropped):
 		item.Returned = "session_given_up"
-	case errors.Is(cause, ErrDraining): // whatever it says, it was told to stop in the middle
+	case errors.Is(cause, ErrDraining): // whatever the error, the drain cancelled the code
 		item.Returned = "draining"
 	default:
 		item.Failure = a.failure(cause, err)

@@ -25,7 +25,7 @@ type beats struct {
 	mu      sync.Mutex // guards what follows
 	pending bool
 	value   json.RawMessage
-	rebuild *protocol.Recovered // to be told; nil: nothing
+	rebuild *protocol.Recovered // to be reported; nil: nothing
 	sending bool
 	last    time.Time
 	closed  bool
@@ -87,7 +87,7 @@ func (b *beats) send() {
 		if rebuild := b.rebuild; rebuild != nil && !b.closed {
 			b.rebuild = nil
 			b.mu.Unlock()
-			b.one(nil, rebuild) // by itself: it is not the code's sign of life
+			b.one(nil, rebuild) // sent separately: it is not a heartbeat of the code
 			continue
 		}
 		if !b.pending || b.closed {

@@ -18,7 +18,7 @@ import (
 const (
 	linePace  = time.Second      // the least time between two calls with lines
 	lineBytes = 1 << 20          // of lines in one call
-	heldBytes = 4 << 20          // of lines that wait for the app; what comes beyond is left out
+	heldBytes = 4 << 20          // of lines that wait for the app; further lines are dropped
 	lineWait  = 10 * time.Second // for the app to take them
 )
 

@@ -127,7 +127,7 @@ func (a *attempt) rebuildState(ctx context.Context, policy *activity.SessionReco
 	if !ok {
 		return activity.NewError("RebuildNotRegistered", "rebuild activity "+name+" is not registered here")
 	}
-	a.rebuild = true // the executor may be begun anew for this epoch, now that somebody fills it
+	a.rebuild = true // the executor may be restarted for this epoch, since the rebuild restores its state
 	defer func() { a.rebuild = false }()
 	if def.Options.Isolated && !a.r.opt.InProcess {
 		_, err := a.run(ctx, name, def, a.task.Arguments) // the executor's side leaves arguments out, see InvokeRebuild

@@ -29,7 +29,7 @@ type leaseRenewer struct {
 	mu     sync.Mutex        // guards what follows, and the leases in it
 	leases map[string]*lease // by protocol.TaskKey
 	ages   clock.Ages        // of the app's answers
-	store  time.Time         // the latest time of the store that an answer told
+	store  time.Time         // latest time of the store in a response
 	read   time.Time         // and when that answer was read
 }
 
@@ -45,9 +45,9 @@ type lease struct {
 	over      bool
 	known     bool          // renewed is when the lease was made, and not only a bound
 	doubt     time.Time     // since when only a renewal shows that it lives; zero: there is no doubt
-	answered  chan struct{} // closed when a renewal was answered for who waits; nil: nobody does
+	answered  chan struct{} // closed at the response to a renewal; nil: no goroutine waits
 	gone      bool          // the session went to another holder before the attempt began
-	said      session.Lease // the last that an answer said of the session's lease
+	said      session.Lease // last known lease of the session
 }
 
 // together decides how close to its time a renewal may be in order to go with one that is due, so that they
@@ -149,7 +149,7 @@ func (k *leaseRenewer) due(now time.Time, anyway bool) (renew []protocol.Heartbe
 		if l.over {
 			continue
 		}
-		if !l.doubt.IsZero() && now.Before(l.doubt.Add(k.length)) { // whoever wants to begin waits for the answer
+		if !l.doubt.IsZero() && now.Before(l.doubt.Add(k.length)) { // a pending begin waits for the response
 			at := later(l.doubt, l.notBefore)
 			due = due || !now.Before(at) || anyway
 			first = earlier(first, at)

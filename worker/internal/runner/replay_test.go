@@ -31,7 +31,7 @@ func TestReplaysAreBoundedInNumberAndSize(t *testing.T) {
 			r, _ := p.begin(t.Context())
 			third <- r
 		}()
-		for range 3 { // the oldest goes on whatever it takes
+		for range 3 { // the oldest continues regardless of its size
 			if err := old.hold(t.Context(), kilobytes(60)); err != nil {
 				t.Fatal(err)
 			}

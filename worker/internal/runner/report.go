@@ -32,7 +32,7 @@ const handBackTime = 2 * time.Minute
 type entry struct {
 	class string // fairness class of its task; empty: no keys share its queue
 	item  protocol.CompleteItem
-	until time.Time // no use after that: the lease is over
+	until time.Time // when the lease has expired, the outcome is useless
 	turn  *turn     // that goes with it; nil: none
 
 	workflowID string // for log lines; empty: the outcome has no commands
@@ -224,7 +224,7 @@ func (p *report) deliver(batch []entry) {
 			}
 			if got != nil || slices.ContainsFunc(batch, func(e entry) bool { return e.turn != nil }) {
 				next := p.r.request(got)
-				if got == nil { // turns count for who asks for tasks, were it for none
+				if got == nil { // eager tasks need a poll, even one without free slots
 					next.Kinds = p.r.kinds()
 					for _, k := range next.Kinds {
 						next.Free[k] = 0

@@ -56,7 +56,7 @@ type Options struct {
 	Definitions Definitions
 	Sessions    *session.Sessions
 	Executors   Executors // nil: none
-	InProcess   bool      // isolated activities run in this process all the same
+	InProcess   bool      // run isolated activities in this process
 
 	WorkerID      string
 	Queues        []string // nil: all it registered
@@ -135,7 +135,7 @@ type Runner struct {
 	replays  *replays
 	refusals refusals
 	loops    []*loop
-	stopped  atomic.Bool    // no more is asked for, and what comes is handed back
+	stopped  atomic.Bool    // polling has stopped, and received tasks are returned
 	begin    sync.Mutex     // held while a task begins or stopped is set
 	tasks    sync.WaitGroup // tasks that run; none begins after stopped is set
 	life     context.Context
@@ -291,7 +291,7 @@ func (r *Runner) spawn(t protocol.Task, came arrival) {
 	}
 	r.tasks.Go(func() {
 		stack.Grow()
-		kept := false // the slot is for what comes next
+		kept := false // the slot is reserved for the next activity
 		defer func() {
 			if !kept {
 				r.slots.release(t.Kind, 1)

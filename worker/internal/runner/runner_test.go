@@ -238,7 +238,7 @@ func TestActivityRunsOnWhileTheConnectionIsAway(t *testing.T) {
 		run := a.begin("do_work")
 		synctest.Wait()
 		a.breaks(func(string, string) error { return errBroken })
-		time.Sleep(10 * time.Second) // it ends meanwhile, and nobody can be told
+		time.Sleep(10 * time.Second) // it ends meanwhile and cannot be reported
 		a.breaks(nil)
 		if got := result[any](t, a.end(run)); got != "done" || runs.Load() != 1 {
 			t.Errorf("got %v after %d runs", got, runs.Load())
@@ -345,7 +345,7 @@ func TestDeadlineIsATimeoutOfTheAttempt(t *testing.T) {
 			t.Errorf("it took %s, want 3 s", took)
 		}
 		events := a.events(run)
-		var types []string // the same, whoever noticed it
+		var types []string // the same, whether app or worker detected it
 		for _, e := range all[*history.ActivityTimedOut](events) {
 			types = append(types, e.ExceptionType)
 		}

@@ -59,7 +59,7 @@ func (s *slots) acquire(ctx context.Context, kinds []protocol.TaskKind) (share, 
 		}
 		got := share{}
 		for _, k := range kinds {
-			others := max(1, s.pollers[k]-s.polling[k]) // this one, and those that do not wait at the app yet
+			others := max(1, s.pollers[k]-s.polling[k]) // this loop and the loops without an open poll
 			if n := (max(0, s.free[k]) + others - 1) / others; n > 0 {
 				got[k] = n
 			}

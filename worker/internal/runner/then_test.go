@@ -61,7 +61,7 @@ func steps(ran *atomic.Int64) func(*worker.Registry) {
 			return said, nil
 		})
 		r.Activity("step", func(_ context.Context, n int, _ bool) (string, error) {
-			if ran.Add(1); n == 201 { // behind the one beside it
+			if ran.Add(1); n == 201 { // after the concurrent one
 				<-time.After(time.Second)
 			}
 			return fmt.Sprint(n), nil
