@@ -326,7 +326,7 @@ func TestAPathThatSeemsOpenIsExplained(t *testing.T) {
 	})
 }
 
-// The folder of the worker's database may lie in the one of the handlers.
+// The folder of the worker's database may be inside the folder of the handlers.
 func TestPrivateFolderAmongTheHandlersStaysClosed(t *testing.T) {
 	dir := HandlersDir(t)
 	private := filepath.Join(dir, ".sojourn")

@@ -56,7 +56,7 @@ type packages struct {
 
 	mu   sync.Mutex // guards what follows
 	sets map[string]*packageSet
-	// of a runtime: what its handlers asked for last
+	// last manifest of each runtime
 	latest map[string]*manifest
 	made   map[string]string // of a runtime: what makes packages for it differ from those for another version of it
 }

@@ -21,7 +21,7 @@ import (
 	"github.com/sojourn-run/sojourn/sandbox/internal/supervisor"
 )
 
-// ErrTooWeak is wrapped by NewPool when the isolation this machine holds is under the least that was asked for.
+// ErrTooWeak is wrapped by NewPool if the isolation of this machine is below the required minimum.
 var ErrTooWeak = errors.New("isolation is too weak")
 
 // Pool manages executors: one per session and runtime, some for calls outside sessions, and a few prepared ones. It is
@@ -67,8 +67,8 @@ type Pool struct {
 	closed    bool
 }
 
-// NewPool sets up a pool. No executor runs until the first call. It fails when this machine cannot hold the level asked
-// for, when an interpreter that was named is not there, and when [Main] was not called.
+// NewPool creates a pool. No executor starts before the first call. NewPool fails if this machine does not support the
+// requested level, if a configured interpreter does not exist, or if [Main] was not called.
 func NewPool(o Options) (*Pool, error) {
 	if !hooked {
 		return nil, errors.New("sandbox.Main must be called first in main: executors are started from this program")

@@ -121,7 +121,7 @@ func (o outcome) holds() error {
 	return nil
 }
 
-// confine finds the level of the pool: the strongest that held in a test, or the one that was asked for.
+// confine determines the level of the pool: the strongest that a probe verified, or the requested one.
 func (p *Pool) confine() error {
 	o, offered := p.opt, lockdown.Offered()
 	if o.kernel != nil {

@@ -90,8 +90,8 @@ type Options struct {
 	// ExecutorUIDs are the users of executors where the worker is root: FIRST-LAST, none, or auto: its own range where
 	// handlers and runtimes are open to others; empty: auto
 	ExecutorUIDs string
-	// ExecutorCgroup is whether executors are held to their limits by control groups: none, or auto, or empty, where that
-	// can be
+	// ExecutorCgroup selects whether control groups enforce the limits of executors: none, or auto or empty for where
+	// possible
 	ExecutorCgroup string
 	// Egress is the network access of executors: auto, none, filtered or open; empty: auto, which is filtered if the
 	// level confined is available and otherwise open

@@ -68,7 +68,7 @@ func filled(c *cobra.Command, args []string, names ...string) error {
 	return nil
 }
 
-// ask sends a request and shows the answer: as it came with --json, otherwise as show prints it.
+// ask sends a request and prints the response: unchanged with --json, otherwise with show.
 func ask[T any](p *program, c *cobra.Command, method, path string, in any, show func(T) error) error {
 	var raw json.RawMessage
 	if err := p.call(c, method, path, in, &raw); err != nil {
@@ -143,7 +143,7 @@ func (p *program) gather(c *cobra.Command, l listing) ([]json.RawMessage, error)
 	}
 }
 
-// list prints a list: as a table with one row an item, with --json as an array of the items as they came.
+// list prints a list: as a table with one row per item, or with --json as an array of unchanged items.
 func list[T any](p *program, c *cobra.Command, l listing, head table.Row, row func(T) table.Row) error {
 	items, err := p.gather(c, l)
 	if err != nil {

@@ -118,7 +118,8 @@ func standing(t *testing.T, c client) {
 	})
 }
 
-// With a folder of handlers, dev says how many it took of it, what it left out and why, and what holds them.
+// With a folder of handlers, dev prints the number of handlers, ignored files with reasons, and the isolation of
+// handlers.
 func TestDevSaysWhichHandlersItFound(t *testing.T) {
 	t.Parallel()
 	for _, program := range []string{"node", "python3"} {
@@ -157,7 +158,7 @@ func TestDevSaysWhichHandlersItFound(t *testing.T) {
 	p.line(p.err, `"message":"handlers: 4 \(2 Node, 2 Python\), left out: x\.sh \(no runtime\)"`)
 }
 
-// An app that has its worker in its own process measures it too: who runs one container scrapes one address.
+// An app with a worker in its process exports the worker's metrics too, so that a container has one address to scrape.
 func TestMetricsOfAnAppAreThoseOfItsOwnWorkerToo(t *testing.T) {
 	t.Parallel()
 	_, c, _ := dev(t, t.TempDir(), "127.0.0.1:0", nil)

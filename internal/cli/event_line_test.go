@@ -8,7 +8,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/history"
 )
 
-// A line of a history names the code that an attempt ran, as far as anybody needs it to tell two versions apart.
+// A line of a history contains the code version of an attempt, shortened to the length that distinguishes versions.
 func TestALineOfAHistoryNamesTheCode(t *testing.T) {
 	for _, c := range []struct{ event, want, not string }{
 		{

@@ -5,8 +5,9 @@ import (
 	"testing"
 )
 
-// What an operator sets for all workers reaches a process that runs, whichever way it talks to its app: it logs more,
-// runs fewer activities at once, says so, and one that comes later starts with it. Set free, each has its own again.
+// Settings that an operator changes for all workers apply to running processes over every carrier: a worker logs more,
+// runs fewer activities at once and reports it, and a later worker starts with the settings. After a reset each worker
+// uses its own configuration again.
 func TestSettingsReachRunningWorkers(t *testing.T) {
 	t.Parallel()
 	ways(t, func(t *testing.T, f *fleet) {

@@ -230,8 +230,8 @@ func (p *program) historyOfWorkflow() *cobra.Command {
 	return c
 }
 
-// showEvent prints an event: in one line of text, with the stack of a failure below it when that is asked for, or in
-// one line of JSON.
+// showEvent prints an event: as one line of text, with the stack of a failure below it if stacks is set, or as one line
+// of JSON.
 func (p *program) showEvent(c *cobra.Command, raw json.RawMessage, stacks bool) error {
 	if asJSON(c) {
 		return p.say("%s", raw)

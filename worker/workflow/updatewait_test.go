@@ -32,7 +32,7 @@ func till(ctx workflow.Context) ([]string, error) {
 	return sold, err
 }
 
-// open is whether an update has no answer yet.
+// open reports whether an update has no result yet.
 func (a *app) open(id string) bool {
 	for _, e := range a.events {
 		if d, ok := e.Data.(*history.UpdateCompleted); ok && d.UpdateID == id {

@@ -25,7 +25,7 @@ type arrivals struct {
 	waits map[string][]time.Duration
 }
 
-// add notes that a handler begins that was asked for at a time, in nanoseconds.
+// add records that a handler begins that was requested at a time in nanoseconds.
 func (a *arrivals) add(what string, asked int64) {
 	wait := time.Duration(time.Now().UnixNano() - asked)
 	a.mu.Lock()

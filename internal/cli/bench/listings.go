@@ -36,12 +36,12 @@ func (s *seeker) run() keptRun { return keptNumber(s.IntN(s.size), s.size, s.now
 
 func (s *seeker) buyer() string { return s.run().values["Buyer"].(string) } //nolint:forcetypeassert // it is made so
 
-// ago is a time that so much of all the time of the runs lies after.
+// ago returns the time after which a fraction of the runs' whole period lies.
 func (s *seeker) ago(part float64) string {
 	return s.now.Add(-time.Duration(float64(keptFor) * part)).UTC().Format(time.RFC3339)
 }
 
-// span is a stretch of so much of that time, at random.
+// span returns a random interval with a fraction of the period.
 func (s *seeker) span(name string, part float64) string {
 	from := part + s.Float64()*(1-part)
 	return fmt.Sprintf("%s BETWEEN '%s' AND '%s'", name, s.ago(from), s.ago(from-part))
@@ -157,7 +157,7 @@ func searches() []search {
 	}
 }
 
-// How a listing is asked for.
+// Pages of a listing that are measured.
 const (
 	firstPage = "page 1"
 	deepPage  = "a deep page"

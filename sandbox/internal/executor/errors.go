@@ -86,7 +86,7 @@ const (
 	CauseDeclared        Cause = "declared" // the handler itself found that its state is not there
 )
 
-// ExecutorEnded says whether the cause is the end of an executor that the worker did not request.
+// ExecutorEnded reports whether the cause is the end of an executor that the worker did not request.
 func (c Cause) ExecutorEnded() bool {
 	switch c {
 	case CauseCrash, CauseOutOfMemory, CauseQuota, CauseDeadline, CauseProtocolError:

@@ -84,8 +84,8 @@ func allow(rules int, set ruleset, f fileRule) error {
 		}
 		return nil // who cannot be reached needs no rule
 	}
-	// The kernel makes up the files under /proc as they are asked for and forgets them when memory is scarce, and the rule
-	// with them. One that is held open is not forgotten.
+	// The kernel creates inodes under /proc on access and drops them, with the rule, when memory is scarce. The inode
+	// of an open file is not dropped.
 	if !strings.HasPrefix(f.path, "/proc/") {
 		defer unix.Close(fd)
 	}

@@ -76,7 +76,7 @@ func (l *lines) add(a *attemptLines, in sandbox.LogLine) {
 	}
 }
 
-// missed counts lines that were left out before they came here.
+// missed counts lines that were dropped before the worker received them.
 func (l *lines) missed(a *attemptLines, n int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

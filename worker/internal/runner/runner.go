@@ -204,8 +204,8 @@ func (r *Runner) Stop(ctx context.Context) error {
 }
 
 func (r *Runner) stopTaking() {
-	// Under the lock in which tasks begin: one that came at this moment either counts as running, and is waited for,
-	// or is handed back.
+	// Under the lock for starting tasks: a task that arrives now either counts as running, and Stop waits for it, or is
+	// returned.
 	r.begin.Lock()
 	r.stopped.Store(true)
 	r.begin.Unlock()
@@ -312,7 +312,7 @@ func (r *Runner) spawn(t protocol.Task, came arrival) {
 	})
 }
 
-// drainedUnstarted is why a task is handed back that came while the worker drained; its code did not begin.
+// drainedUnstarted is the reason for returning a task that arrived while the worker drained; its code did not begin.
 const drainedUnstarted = "draining_before_start"
 
 // returned is the outcome that hands a task back.

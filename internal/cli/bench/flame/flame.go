@@ -25,7 +25,7 @@ const (
 	headroom = 46
 )
 
-// call is a function as it was called from the one it lies on, with all that it called.
+// call is a function with one call path, and its callees.
 type call struct {
 	name  string // with its whole path
 	value int64
