@@ -9,12 +9,12 @@ import (
 // Payload members named result, output, arguments, input and value are the bare base64 blob; PayloadCodec next to them
 // is "avro" or absent, never null.
 
-// KindActivity is the kind of a run that is one activity by itself: it has no code of its own.
+// KindActivity is the kind of an activity run: one activity without workflow code.
 const KindActivity = "activity"
 
 // WorkflowStarted is event 1 of a run.
 type WorkflowStarted struct {
-	// KindActivity of a run that is one activity by itself, whose type WorkflowType is then; empty: a workflow
+	// KindActivity for an activity run, whose activity type is WorkflowType; empty: a workflow
 	Kind              string          `json:"kind,omitempty"`
 	WorkflowType      string          `json:"workflow_type"`
 	WorkflowID        string          `json:"workflow_id,omitempty"`
@@ -96,11 +96,13 @@ type ActivityCompleted struct {
 	ActivityType string `json:"activity_type"`
 	Result       string `json:"result,omitempty"`
 	PayloadCodec string `json:"payload_codec,omitempty"`
-	// of the accepted completion, so that the same one again gets the first answer
+	// hash of the accepted completion: the same completion again gets the first response
 	BodyHash string `json:"body_hash,omitempty"`
-	// of the turn that was taken with it: then the events behind this one are of the workflow task it would have made
+	// hash of the accepted eager workflow task: the events after this one belong to the workflow task that the result
+	// would have caused
 	ThenHash string `json:"then_hash,omitempty"`
-	// of one in a session, with such a turn: when it was recorded, as the event's own time is what the code was told
+	// for an activity in a session with an eager workflow task: time of the recording, as the event's time is the
+	// worker's
 	TakenAt   Time `json:"taken_at,omitzero"`
 	Recovered int  `json:"recovered,omitempty"` // rebuilds that ran inside this attempt
 	Attempt
@@ -247,7 +249,7 @@ type SignalSent struct {
 	SignalName      string `json:"signal_name"`
 }
 
-// SessionStarted records a start_session command: a workflow-scoped session nobody holds yet.
+// SessionStarted records a start_session command: a workflow-scoped session without an owner.
 type SessionStarted struct {
 	CommandSequence int64           `json:"command_sequence"`
 	SessionID       string          `json:"session_id"`
@@ -262,16 +264,16 @@ type SessionEnded struct {
 	Effect          string `json:"effect"`
 }
 
-// SessionRecovered says that inside one attempt of an activity the session's state was missing and a rebuild ran, or
-// was waited for. It stands once, before the event that ends the attempt, whether the attempt's worker reported or its
-// heartbeats had told until then; Outcome says how it went.
+// SessionRecovered records that the session's state was missing in an attempt of an activity, and that the attempt ran
+// or awaited a rebuild. It precedes the event that ends the attempt and comes from the worker's report or, if there was
+// none, from its heartbeats. Outcome is the result of the rebuild.
 type SessionRecovered struct {
 	CommandSequence int64  `json:"command_sequence"` // of the activity
 	SessionID       string `json:"session_id"`
 	Epoch           int64  `json:"epoch"`
 	Rebuild         string `json:"rebuild_activity"`
 	Cause           string `json:"cause,omitempty"`
-	Reason          string `json:"reason,omitempty"`  // missing_state, or what became of the executor
+	Reason          string `json:"reason,omitempty"`  // missing_state, or the end of the executor
 	Retries         int    `json:"retries"`           // of the activity, after a rebuild
 	Outcome         string `json:"outcome,omitempty"` // rebuilt; failed or cancelled: the attempt ended with the rebuild
 }
@@ -334,7 +336,7 @@ type TerminateRequested struct {
 	Identity  string `json:"identity,omitempty"`
 }
 
-// WorkflowCancellationRequested asks the workflow's code to come to an end by itself: its root context is cancelled.
+// WorkflowCancellationRequested cancels the root context of the workflow's code. The code decides how it ends.
 type WorkflowCancellationRequested struct {
 	Reason   string `json:"reason,omitempty"`
 	Identity string `json:"identity,omitempty"`

@@ -16,8 +16,8 @@ type Failure struct {
 	Code          json.RawMessage `json:"code,omitempty"`
 	NonRetryable  bool            `json:"non_retryable,omitempty"`
 	Exception     json.RawMessage `json:"exception,omitempty"` // {type, class, message, details, details_payload_codec, …}
-	// Stack is where the code failed, for people: no workflow reads it, so it is not part of the exception, and no other
-	// run is told of it.
+	// Stack is the stack trace, for people. Workflow code cannot read it, so it is not part of the exception and is not
+	// reported to other runs.
 	Stack string `json:"stack_trace,omitempty"`
 }
 

@@ -50,8 +50,8 @@ type Attempt struct {
 	Lost         []Lost `json:"lost_deliveries,omitempty"`
 }
 
-// EndedAttempt is the activity whose attempt, or deliveries that were lost before it, this event tells the end of: its
-// command sequence, 0 for any other event.
+// EndedAttempt returns the activity whose attempt this event ends, or whose lost deliveries it records: the command
+// sequence, 0 for any other event.
 func EndedAttempt(d Data) (seq int64, a Attempt) {
 	switch d := d.(type) {
 	case *ActivityCompleted:

@@ -89,7 +89,7 @@ func BenchmarkValid(b *testing.B) {
 	}
 }
 
-// BenchmarkValidLarge is what a worker does with the result of an executor, and an app with what comes from outside.
+// BenchmarkValidLarge measures Valid, which a worker calls for an executor's result and an app for values of requests.
 func BenchmarkValidLarge(b *testing.B) {
 	records := make([]any, 6000)
 	for i := range records {

@@ -42,14 +42,14 @@ type buffer struct{ bin, text []byte }
 
 var buffers = sync.Pool{New: func() any { return new(buffer) }}
 
-// large are what frames of large payloads are read in. They stay for the next one only as long as nothing is collected
-// between, and are not what small payloads are given.
+// large has buffers for frames of large payloads, apart from the buffers of ordinary payloads. The garbage collector
+// frees unused ones.
 var large = sync.Pool{New: func() any { return new([]byte) }}
 
-// most is the capacity with which a buffer stays among those that most payloads are given.
+// most is the capacity up to which a buffer is returned to the pool for ordinary payloads.
 const most = 64 << 10
 
-// release puts b back unless one large payload made it grow beyond what most need.
+// release returns b to the pool. Buffers that a large payload made grow are removed from it first.
 func (b *buffer) release() {
 	if cap(b.bin) > most {
 		bin := b.bin[:0]
@@ -62,13 +62,13 @@ func (b *buffer) release() {
 	buffers.Put(b)
 }
 
-// roomFor sees to it that a frame of so many bytes is read into what another one was read in before.
+// roomFor provides a buffer for a large frame of size bytes, if possible a used one.
 func (b *buffer) roomFor(size int) {
 	if size <= most || cap(b.bin) >= size {
 		return
 	}
 	b.bin = *large.Get().(*[]byte)
-	if cap(b.bin) < size { // of what is asked for next, most has the same size
+	if cap(b.bin) < size { // large frames that follow each other mostly have the same size
 		b.bin = make([]byte, 0, size)
 	}
 }
@@ -96,7 +96,7 @@ func tooLarge(size int) error {
 	return fail(ErrTooLarge, "%s encoded; the limit is %s", mebibytes(size), mebibytes(MaxBytes))
 }
 
-// openText is openFrame for who has bytes, which it does not copy.
+// openText is openFrame for bytes, which it does not copy.
 func (b *buffer) openText(text []byte) (reader, error) {
 	if len(text) > MaxBytes {
 		return reader{}, tooLarge(len(text))

@@ -212,7 +212,7 @@ func (w *writer) sort(start int, entries []entry) (n int) {
 	return n
 }
 
-// leave puts the number of items before those that were written since start, and ends them.
+// leave inserts the number of items before the items written since start, and the end marker after them.
 func (w *writer) leave(start, n int) {
 	if n > 0 {
 		var count [binary.MaxVarintLen64]byte

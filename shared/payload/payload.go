@@ -19,17 +19,17 @@ const MaxBytes = 2 << 20
 // MaxDepth is how many arrays and maps may lie inside one another.
 const MaxDepth = 512
 
-// Payload is an encoded value: the base64 text of the frame, or empty for "none". It is immutable. A Payload that came
-// from outside is only as good as its text: check it once with Valid before storing it.
+// Payload is an encoded value: the base64 text of the frame, or empty for "none". It is immutable. A Payload from
+// another process may be malformed: validate it once with Valid before storing it.
 //
-// Inside Go values a Payload stands for the value it holds: Encode and EncodeArgs put its content in place, and
-// decoding into a Payload takes the element out undecoded.
+// A Payload in a Go value stands for the value that it contains: Encode and EncodeArgs insert its content, and decoding
+// into a Payload copies the element without decoding it.
 type Payload struct{ Blob string }
 
-// Text is the blob as bytes, without a copy: nobody may change them.
+// Text returns the blob as bytes without a copy. Callers must not modify them.
 func (p Payload) Text() []byte { return unsafe.Slice(unsafe.StringData(p.Blob), len(p.Blob)) }
 
-// OfText is the payload whose blob is text, without a copy: from now on nobody may change that.
+// OfText returns the payload whose blob is text, without a copy. The caller must not modify text afterwards.
 func OfText(text []byte) Payload {
 	return Payload{Blob: unsafe.String(unsafe.SliceData(text), len(text))}
 }

@@ -6,7 +6,7 @@ import (
 	"unicode/utf8"
 )
 
-// reader walks a datum. It trusts nothing: every length is compared with what is left before it is used.
+// reader decodes a datum from untrusted input: it compares every length with the remaining bytes before using it.
 type reader struct {
 	buf   []byte
 	pos   int

@@ -7,21 +7,21 @@ import (
 	"github.com/sojourn-run/sojourn/shared/payload"
 )
 
-// What a run is.
+// The kinds of a run.
 const (
 	RunOfWorkflow = "workflow"
-	RunOfActivity = "activity" // one activity by itself, which the app decides
+	RunOfActivity = "activity" // one activity without a workflow: an activity run
 )
 
-// ActivityOptions are what an activity by itself is run with, as in the command schedule_activity.
+// ActivityOptions are the options of an activity run, as in the command schedule_activity.
 type ActivityOptions struct {
-	// null, or nothing: one attempt
+	// absent or null: one attempt
 	RetryPolicy     *retry.Policy `json:"retry_policy,omitempty"`
 	StartToClose    Timeout       `json:"start_to_close_timeout,omitempty" minimum:"1" maximum:"315360000"`
 	ScheduleToStart Timeout       `json:"schedule_to_start_timeout,omitempty" minimum:"1" maximum:"315360000"`
 	ScheduleToClose Timeout       `json:"schedule_to_close_timeout,omitempty" minimum:"1" maximum:"315360000"`
 	Heartbeat       Timeout       `json:"heartbeat_timeout,omitempty" minimum:"1" maximum:"315360000"`
-	// after how many losses of its worker process that it is blamed for it is given up; 0: the app's setting
+	// number of blamed worker losses after which the activity fails; 0: the app's setting
 	MaxBlamedLosses int `json:"max_blamed_losses,omitempty" minimum:"0" maximum:"1000"`
 
 	SessionID     string          `json:"session_id,omitempty" maxLength:"255"`
@@ -31,11 +31,11 @@ type ActivityOptions struct {
 	Requirements  []string        `json:"requirements,omitempty"`
 }
 
-// ActivityRequest runs an activity by itself. What a run has is named as in StartRequest, what an activity has as in
-// the command schedule_activity.
+// ActivityRequest starts an activity run. Members of the run are named as in StartRequest, members of the activity as
+// in the command schedule_activity.
 type ActivityRequest struct {
 	Namespace string `json:"namespace,omitempty"`
-	// of the run, which is asked after by it; made when empty
+	// ID of the run; generated if empty
 	WorkflowID   string          `json:"workflow_id,omitempty" pattern:"^[^#?\\x00-\\x1f\\x7f-\\x9f]{1,255}$"`
 	ActivityType string          `json:"activity_type" minLength:"1" maxLength:"255"`
 	TaskQueue    string          `json:"task_queue,omitempty" maxLength:"255"` // that of worker_session, or "default"
@@ -44,7 +44,7 @@ type ActivityRequest struct {
 
 	ActivityOptions
 
-	// how long it may not begin; its other times count from then
+	// delay before the first attempt; the other timeouts begin after it
 	StartDelay int64 `json:"start_delay_seconds,omitempty" minimum:"0" maximum:"315360000"`
 
 	Priority       *int   `json:"priority,omitempty" minimum:"0" maximum:"9"` // 0 first … 9 last, default 5

@@ -12,11 +12,11 @@ import (
 	"github.com/sojourn-run/sojourn/shared/payload"
 )
 
-// ChannelVersion is what a worker says in the member protocol of its CONNECT.
+// ChannelVersion is the protocol version in a worker's CONNECT.
 const ChannelVersion = 1
 
-// SocketProcess stands for the process of a socket worker that names none. It is the same over reconnects, or each of
-// them would take the worker's own running attempts away from it.
+// SocketProcess is the incarnation of a socket worker that names none. It is the same after a reconnect: a new
+// incarnation would supersede the worker's running attempts.
 const SocketProcess = "socket"
 
 // Names of the worker channel: its path, namespaces and events.
@@ -26,13 +26,13 @@ const (
 	NamespaceDashboard = "/dashboard"
 	EventFetchSettings = "FETCH_WORKER_SETTINGS"
 	EventHint          = "hint"
-	EventWatch         = "watch" // of a dashboard: {topics}, all that it wants to hear of from now on
+	EventWatch         = "watch" // of a dashboard: {topics}, replaces its subscriptions
 )
 
-// Methods a worker calls on the app. Those that are not explained elsewhere take and give what the HTTP routes of the
-// same name do.
+// Methods that a worker calls on the app. A method without a comment has the request and response of the HTTP route of
+// the same name.
 const (
-	MethodSettings         = "fetchSettings" // what EventFetchSettings is on a socket, for carriers without events
+	MethodSettings         = "fetchSettings" // EventFetchSettings for transports without events
 	MethodRegister         = "register"
 	MethodDeregister       = "deregister"
 	MethodPoll             = "poll"
@@ -49,24 +49,23 @@ const (
 	MethodCloseSession     = "closeSession"
 )
 
-// Notices of the app to a worker. They are hints: what matters in them also stands in the next heartbeat's answer.
+// Notices from the app to a worker. A notice may be lost; the response to the next heartbeat contains the same facts.
 const (
 	NoticeCancel   = "cancel"   // CancelNotice: stop this attempt
-	NoticeDrain    = "drain"    // finish and leave
-	NoticePause    = "pause"    // PauseNotice: finish what you have, and stay; polls give nothing until NoticeResume
+	NoticeDrain    = "drain"    // finish the running tasks and end
+	NoticePause    = "pause"    // PauseNotice: finish the running tasks; polls return none until NoticeResume
 	NoticeResume   = "resume"   // poll again
 	NoticeSettings = "settings" // fetch the settings again
-	// NoticeSession carries a SessionNotice: a session the worker held is not held any more.
+	// NoticeSession carries a SessionNotice: the worker no longer holds the session.
 	NoticeSession = "closeSession"
-	// NoticeYield carries a SessionNotice: a session the worker holds is to give way to another that waits, if nothing
-	// runs in it. The worker releases it with that reason; when it does not, the app takes it away.
+	// NoticeYield carries a SessionNotice: another session waits for the place of this one. The worker releases it with
+	// that reason if nothing runs in it; if the worker does not, the app releases it.
 	NoticeYield = "yieldSession"
-	// NoticeEvict carries an EvictNotice: runs that the worker keeps in memory have ended.
+	// NoticeEvict carries an EvictNotice: runs in the worker's sticky cache have ended.
 	NoticeEvict = "evictRuns"
 )
 
-// ChannelAuth is the auth object of a worker's CONNECT. Which group a worker belongs to its token says; the member is
-// read for nobody's benefit.
+// ChannelAuth is the auth object of a worker's CONNECT. GroupID is ignored: the token determines the worker's group.
 type ChannelAuth struct {
 	Token     string `json:"token,omitempty"`
 	WorkerID  string `json:"workerId"`
@@ -75,7 +74,7 @@ type ChannelAuth struct {
 	Namespace string `json:"namespace,omitempty"` // ours; empty: default
 }
 
-// MachineInformation is what a worker tells of its machine and of itself.
+// MachineInformation is a worker's report about its machine and its process.
 type MachineInformation struct {
 	WorkerID  string        `json:"workerId,omitempty"`
 	IP        string        `json:"ip,omitempty"`
@@ -86,11 +85,11 @@ type MachineInformation struct {
 	Disk      *DiskInfo     `json:"diskInfo,omitempty"`
 	Props     *WorkerProps  `json:"workerProps,omitempty"`
 	Sandboxes []SandboxInfo `json:"sandboxes,omitempty"`
-	// Packages are those that its handlers need.
+	// Packages is the state of the packages that the worker's handlers import.
 	Packages []PackagesInfo `json:"handlerPackages,omitempty"`
 }
 
-// DiskInfo is the disk a worker's data lies on, in bytes.
+// DiskInfo is the usage of the disk with the worker's data, in bytes.
 type DiskInfo struct {
 	Total      uint64  `json:"total"`
 	Free       uint64  `json:"free"`
@@ -98,7 +97,7 @@ type DiskInfo struct {
 	Percentage float64 `json:"percentage"`
 }
 
-// WorkerProps are a worker's identity. Version is its release, which the gate compares.
+// WorkerProps identify a worker. Version is the worker's release; the release gate compares it with the app's.
 type WorkerProps struct {
 	ExecutionMode string `json:"EXECUTION_MODE,omitempty"`
 	Concurrency   Text   `json:"WORKER_CONCURRENCY,omitempty"`
@@ -114,21 +113,21 @@ type SandboxInfo struct {
 	SessionID string       `json:"sessionId,omitempty"`
 	Epoch     int64        `json:"epoch,omitempty"` // of the session
 	Busy      bool         `json:"busy"`
-	Calls     int          `json:"calls,omitempty"` // that it has served
+	Calls     int          `json:"calls,omitempty"` // calls that it served
 	Memory    int64        `json:"memoryUsageBytes"`
 	Since     history.Time `json:"since,omitzero"` // when it was started
 }
 
-// PackagesInfo is how it stands with the packages that the handlers of one runtime of a worker need.
+// PackagesInfo is the state of the packages that the handlers of one runtime of a worker need.
 type PackagesInfo struct {
 	Runtime string       `json:"runtime"`
-	Files   []string     `json:"files,omitempty"`  // that name them
-	State   string       `json:"state"`            // installed, installing, failed, pending or others: somebody else's
-	Detail  string       `json:"detail,omitempty"` // what the installer said last, or what was wrong
+	Files   []string     `json:"files,omitempty"`  // files that list the packages
+	State   string       `json:"state"`            // installed, installing, failed, pending, others (not Sojourn's)
+	Detail  string       `json:"detail,omitempty"` // last output of the installer, or the error
 	Path    string       `json:"path,omitempty"`
-	Bytes   int64        `json:"bytes,omitempty"` // their size
-	Since   history.Time `json:"since,omitzero"`  // they are there, they are being installed, they failed
-	Again   history.Time `json:"again,omitzero"`  // the next try, after one that failed
+	Bytes   int64        `json:"bytes,omitempty"` // size of the packages
+	Since   history.Time `json:"since,omitzero"`  // start of this state
+	Again   history.Time `json:"again,omitzero"`  // next try after a failure
 }
 
 // Text is a string that is also read from a JSON number or truth value, since workers of different languages send
@@ -150,7 +149,7 @@ func (t *Text) UnmarshalJSON(raw []byte) error {
 	return nil
 }
 
-// WorkerSettings is what an app hands a worker when it connects. It holds no secrets. Times are seconds.
+// WorkerSettings are the settings that an app sends to a worker on connect. They contain no secrets. Times are seconds.
 type WorkerSettings struct {
 	Release       string `json:"APP_VERSION"`
 	Strict        bool   `json:"RELEASE_STRICT"`
@@ -158,21 +157,21 @@ type WorkerSettings struct {
 	MemoryLimit   int64  `json:"SANDBOX_MEMORY_LIMIT,omitempty"` // bytes; 0: the worker's own
 	LogLevel      string `json:"LOG_LEVEL,omitempty"`            // empty: the worker's own
 	PublicURL     string `json:"PUBLIC_URL,omitempty"`
-	PollSeconds   int64  `json:"POLL_TIMEOUT_SECONDS"`        // the longest poll
-	LockSeconds   int64  `json:"JOB_LOCK_SECONDS"`            // of a job, when the worker named none
-	ExtendSeconds int64  `json:"JOB_LOCK_EXTEND_SECONDS"`     // how often to extend it
-	BeatSeconds   int64  `json:"WORKER_HEARTBEAT_SECONDS"`    // how often to send a heartbeat
-	DrainSeconds  int64  `json:"WORKER_DRAIN_SECONDS"`        // how long a shutdown may take
+	PollSeconds   int64  `json:"POLL_TIMEOUT_SECONDS"`        // maximum duration of a poll
+	LockSeconds   int64  `json:"JOB_LOCK_SECONDS"`            // lock of a job if the worker named none
+	ExtendSeconds int64  `json:"JOB_LOCK_EXTEND_SECONDS"`     // interval of lock extensions
+	BeatSeconds   int64  `json:"WORKER_HEARTBEAT_SECONDS"`    // interval of heartbeats
+	DrainSeconds  int64  `json:"WORKER_DRAIN_SECONDS"`        // maximum duration of a shutdown
 	MaxPayload    int    `json:"MAX_PAYLOAD_BYTES,omitempty"` // of one value
-	// Revision counts what operators set for all workers of the namespace: LOG_LEVEL and what follows. A worker registers
-	// again with the one it runs with. 0: nothing was ever set.
+	// Revision counts the changes by operators to the settings of the namespace's workers: LOG_LEVEL and the fields
+	// below. A worker registers again with the revision that it applied. 0: operators changed nothing.
 	Revision     int64  `json:"SETTINGS_REVISION,omitempty"`
 	Concurrency  int    `json:"WORKER_CONCURRENCY,omitempty"`  // activities at once; 0: the worker's own
-	IsolationMin string `json:"ISOLATION_MIN_LEVEL,omitempty"` // the floor of executors; empty: the worker's own
+	IsolationMin string `json:"ISOLATION_MIN_LEVEL,omitempty"` // minimum of executors; empty: the worker's own
 	Fresh        bool   `json:"EXECUTORS_FRESH,omitempty"`     // outside sessions each call has a new executor
 }
 
-// ChannelPoll asks for jobs. Without Max the answer is one job or null. The machine may be left out.
+// ChannelPoll requests jobs. Without Max the response is one job or null. The machine is optional.
 type ChannelPoll struct {
 	*MachineInformation
 	Queues    []string         `json:"queues,omitempty"`
@@ -180,22 +179,22 @@ type ChannelPoll struct {
 	Free      map[TaskKind]int `json:"free,omitempty"` // slots per kind
 	Max       int              `json:"max,omitempty"`
 	PollID    string           `json:"pollRequestId,omitempty"`
-	TimeoutMS *int64           `json:"timeoutMs,omitempty"` // how long to wait for work; at most, and by default, 50 s
+	TimeoutMS *int64           `json:"timeoutMs,omitempty"` // maximum wait for work; maximum and default 50 s
 	Release   string           `json:"release,omitempty"`   // instead of workerProps.version
 	BuildID   string           `json:"buildId,omitempty"`
 	PageSize  int              `json:"historyPageSize,omitempty"`
-	// PagedQueries: the worker fetches what lies behind the first page of the history of a query or a validation, as of a
-	// workflow task's.
+	// PagedQueries: the worker fetches the further pages of the history of a query or a validation, as it does for a
+	// workflow task.
 	PagedQueries bool `json:"pagedQueries,omitempty"`
 	Turns        bool `json:"turns,omitempty"` // as in PollRequest
 }
 
-// Job is a task in the words of the channel. Task is the object an HTTP poll gives, untouched.
+// Job is a task on the channel. Task is the object that an HTTP poll returns, unchanged.
 type Job struct {
 	ID            string
 	Kind          TaskKind
 	Queue         string
-	Token         string // opaque; every later call about the job carries it
+	Token         string // opaque; every later call about the job contains it
 	LockExpiresAt history.Time
 	Release       string
 	Session       *JobSession
@@ -279,8 +278,8 @@ func readJob(raw []byte) (jobFrame[json.RawMessage], error) {
 	return f, json.Unmarshal(raw, &f)
 }
 
-// ChannelPollAnswer is what a poll gives: on the wire one job or null, or with Many, when the poll named a max, the
-// whole object.
+// ChannelPollAnswer is the response to a poll. It is encoded as one job or null, or, with Many (the poll named a max),
+// as the whole object.
 type ChannelPollAnswer struct {
 	Many       bool       `json:"-"`
 	Jobs       []Job      `json:"jobs"`
@@ -291,13 +290,13 @@ type ChannelPollAnswer struct {
 	// StoreTime is a lower bound of the store's clock when the app created the response. A worker that was paused
 	// computes the age of the response from it.
 	StoreTime history.Time `json:"storeTime,omitzero"`
-	Error     *ErrorBody   `json:"error,omitempty"` // of a next poll that was refused
+	Error     *ErrorBody   `json:"error,omitempty"` // refusal of the next poll
 }
 
 type pollAnswerFrame ChannelPollAnswer
 
-// pollAnswerWire is the whole object without types that encode themselves, each of which would be encoded, checked and
-// copied again.
+// pollAnswerWire is the whole object without types that have MarshalJSON: encoding/json checks and copies the output of
+// MarshalJSON again.
 type pollAnswerWire struct {
 	Jobs       []jobFrame[any] `json:"jobs"`
 	Status     PollStatus      `json:"pollStatus"`
@@ -308,7 +307,8 @@ type pollAnswerWire struct {
 	Error      *ErrorBody      `json:"error,omitempty"`
 }
 
-// Wire is what is encoded: null, a job, or {jobs, pollStatus, reason?, retryAfterMs?, appRelease?, storeTime?}.
+// Wire returns the value to encode: null, a job, or {jobs, pollStatus, reason?, retryAfterMs?, appRelease?,
+// storeTime?}.
 func (a ChannelPollAnswer) Wire() any {
 	switch {
 	case a.Many:
@@ -371,34 +371,34 @@ func readPollAnswer(raw []byte) (ChannelPollAnswer, bool) {
 	return a, ok
 }
 
-// JobStatus is how a job ended.
+// JobStatus is the outcome of a job.
 type JobStatus string
 
-// The ways a job ends. Only the first two carry a response.
+// The outcomes of a job. Only the first two have a response.
 const (
 	JobOK              JobStatus = "OK"
 	JobUserFailure     JobStatus = "USER_FAILURE"
 	JobTimeout         JobStatus = "TIMEOUT"
 	JobMemoryIssue     JobStatus = "MEMORY_ISSUE"
 	JobLogSizeExceeded JobStatus = "LOG_SIZE_EXCEEDED"
-	JobInternalError   JobStatus = "INTERNAL_ERROR" // the worker's own fault: handed back, counted as lost
+	JobInternalError   JobStatus = "INTERNAL_ERROR" // failure of the worker: the job is returned, counted as lost
 )
 
-// JobRef names a job and proves that the caller holds it.
+// JobRef identifies a job and proves that the caller has leased it.
 type JobRef struct {
 	ID    string `json:"jobId,omitempty"`
 	Token string `json:"token,omitempty"`
 }
 
-// TaskToken is what a job's token says: which delivery of what kind of task was given to whom. To the world outside the
-// token is opaque; app and worker of this repository make it in one way, over all releases.
+// TaskToken is the content of a job's token: the kind and delivery of a task, and the worker that leased it. The token
+// is opaque for other programs; all releases of app and worker use this encoding.
 type TaskToken struct {
 	Kind     TaskKind
 	Delivery int64
 	Owner    string
 }
 
-// TaskTokenOf names the attempt of an activity by its id, another task by its delivery.
+// TaskTokenOf identifies the attempt of an activity by its ID, any other task by its delivery.
 func TaskTokenOf(kind TaskKind, taskID, attemptID string, attempt int64, owner string) TaskToken {
 	if kind == KindActivity {
 		// The delivery is the last part of the attempt's id.
@@ -407,12 +407,12 @@ func TaskTokenOf(kind TaskKind, taskID, attemptID string, attempt int64, owner s
 	return TaskToken{kind, attempt, owner}
 }
 
-// Token is the token as jobs carry it.
+// Token returns the encoded token.
 func (g TaskToken) Token() string {
 	return string(g.Kind[:1]) + strconv.FormatInt(g.Delivery, 36) + "." + g.Owner
 }
 
-// ParseToken reads a token; false for one that Token did not make.
+// ParseToken decodes a token; false if Token did not create it.
 func ParseToken(token string) (g TaskToken, ok bool) {
 	head, owner, ok := strings.Cut(token, ".")
 	if !ok || len(head) < 2 {
@@ -428,7 +428,7 @@ func ParseToken(token string) (g TaskToken, ok bool) {
 	return g, err == nil && n > 0 && g.Kind != ""
 }
 
-// AttemptID names the attempt of an activity; empty for other tasks.
+// AttemptID returns the attempt ID of an activity; empty for other tasks.
 func (g TaskToken) AttemptID(taskID string) string {
 	if g.Kind != KindActivity {
 		return ""
@@ -436,7 +436,7 @@ func (g TaskToken) AttemptID(taskID string) string {
 	return taskID + "-" + strconv.FormatInt(g.Delivery, 10)
 }
 
-// Attempt is the delivery of a task that is no activity; 0 for an activity.
+// Attempt returns the delivery of a task that is not an activity; 0 for an activity.
 func (g TaskToken) Attempt() int64 {
 	if g.Kind == KindActivity {
 		return 0
@@ -444,33 +444,34 @@ func (g TaskToken) Attempt() int64 {
 	return g.Delivery
 }
 
-// JobOutcome is the end of one job.
+// JobOutcome is the outcome of one job.
 type JobOutcome struct {
 	JobRef
 	Status       JobStatus       `json:"status,omitempty"`
 	ErrorMessage string          `json:"errorMessage,omitempty"`
 	Logs         json.RawMessage `json:"logs,omitempty"`
 	Response     *JobResponse    `json:"response,omitempty"`
-	// hands the job back for this reason, as returnJob does; no status then
+	// returns the job for this reason, as returnJob does; then there is no status
 	Returned string `json:"returned,omitempty"`
 	Began    *bool  `json:"began,omitempty"` // as in CompleteItem
 	// Executor reports that the attempt's executor ended.
 	Executor *ExecutorLoss `json:"executor,omitempty"`
-	// Lines are what the job's code logged and was not confirmed by an answer to uploadLogs.
+	// Lines are log lines of the job's code that no response to uploadLogs confirmed.
 	Lines []LogChunk `json:"lines,omitempty"`
-	// Malformed says why the outcome could not be decoded; it alone is refused. Outline is what it holds of commands.
+	// Malformed is the error of an outcome that could not be decoded. The app rejects only this outcome. Outline has
+	// the commands' types and members of it, as far as they could be decoded.
 	Malformed error    `json:"-"`
 	Outline   *Outline `json:"-"`
 }
 
-// JobResponse is what a job gave, in the members of the HTTP contract: workflow {commands}, activity {result} or
-// {failure}, query {result_envelope} or {failure}. A query may have its answer in result, too.
+// JobResponse is the result of a job, in members of the HTTP contract: workflow {commands}, activity {result} or
+// {failure}, query {result_envelope} or {failure}. A query may have its result in the member result instead.
 type JobResponse struct {
 	Commands []Command `json:"commands,omitempty"`
 	StreamWaits
 	Kept           int64           `json:"kept,omitempty"`
 	Result         Value           `json:"result,omitzero"`         // an envelope, or any JSON
-	Codec          string          `json:"payload_codec,omitempty"` // of a result that is a bare blob
+	Codec          string          `json:"payload_codec,omitempty"` // codec of a result without an envelope
 	ResultEnvelope payload.Payload `json:"result_envelope,omitzero"`
 	Failure        *Failure        `json:"failure,omitempty"`
 	Epoch          int64           `json:"session_epoch,omitempty"`
@@ -479,16 +480,16 @@ type JobResponse struct {
 	Then           *Then           `json:"then,omitempty"`         // as in CompleteItem
 }
 
-// ChannelComplete ends one job, or with Items many, and may carry the next poll.
+// ChannelComplete reports the outcome of one job, or with Items of many, and may contain the next poll.
 type ChannelComplete struct {
 	JobOutcome
 	Items []JobOutcome `json:"items,omitempty"`
 	Next  *ChannelPoll `json:"next,omitempty"`
-	// NextMalformed says why the next poll could not be decoded; the outcomes stand.
+	// NextMalformed is the error of a next poll that could not be decoded. The outcomes are recorded anyway.
 	NextMalformed error `json:"-"`
 }
 
-// JobReceipt says what became of one outcome.
+// JobReceipt reports whether one outcome was recorded.
 type JobReceipt struct {
 	ID       string     `json:"jobId"`
 	Outcome  string     `json:"outcome"`
@@ -500,7 +501,7 @@ type JobReceipt struct {
 	Error    *ErrorBody `json:"error,omitempty"`
 }
 
-// ChannelCompleteAnswer is on the wire null or the next job, or with Many, for items, {items, next?}.
+// ChannelCompleteAnswer is encoded as null or the next job, or, with Many (the request had items), as {items, next?}.
 type ChannelCompleteAnswer struct {
 	Many  bool               `json:"-"`
 	Items []JobReceipt       `json:"items"`
@@ -509,7 +510,7 @@ type ChannelCompleteAnswer struct {
 
 type completeAnswerFrame ChannelCompleteAnswer
 
-// Wire is what is encoded: what the next poll gave, or with Many {items, next?}.
+// Wire returns the value to encode: the response to the next poll, or with Many {items, next?}.
 func (a ChannelCompleteAnswer) Wire() any {
 	switch {
 	case a.Many && a.Next != nil:
@@ -561,14 +562,14 @@ type JobLock struct {
 	CancelRequested bool         `json:"cancelRequested"`
 }
 
-// JobReturn hands a job back: ready again at once, counted as a delivery and not as a failure.
+// JobReturn returns a job: it is ready at once, and counts as a delivery but not as a failure.
 type JobReturn struct {
 	JobRef
 	Reason string `json:"reason,omitempty"`
 	Began  *bool  `json:"began,omitempty"` // see CompleteItem
 }
 
-// JobHistory asks for a page of the history behind a workflow job or a query. An empty token is the first page.
+// JobHistory requests a page of the history of a workflow job or a query. An empty token requests the first page.
 type JobHistory struct {
 	JobRef
 	PageToken string `json:"pageToken,omitempty"`
@@ -582,63 +583,63 @@ type JobProgress struct {
 	Rebuild  *Recovered      `json:"rebuild,omitempty"` // as in HeartbeatRequest
 }
 
-// JobLines are lines that a job's code logged.
+// JobLines are log lines of a job's code.
 type JobLines struct {
 	JobRef
 	LogChunk
-	Malformed error `json:"-"` // why the lines could not be decoded; they alone are refused
+	Malformed error `json:"-"` // decoding error; the app rejects only these lines
 }
 
-// JobLogs brings lines of one job, or with Items of many.
+// JobLogs uploads log lines of one job, or with Items of many.
 type JobLogs struct {
 	JobLines
 	Items []JobLines `json:"items,omitempty"`
 }
 
-// JobLogsAnswer says of each job whether its lines are kept.
+// JobLogsAnswer reports for each job whether its lines were recorded.
 type JobLogsAnswer struct {
 	Items []JobLogReceipt `json:"items"`
 }
 
-// JobLogReceipt is about the lines of one job.
+// JobLogReceipt is the response for the lines of one job.
 type JobLogReceipt struct {
 	ID       string `json:"jobId"`
-	Recorded bool   `json:"recorded"` // false without a reason: the job has as many lines as are kept
+	Recorded bool   `json:"recorded"` // false without a reason: the job's log is full
 	Reason   Reason `json:"reason,omitempty"`
 	Message  string `json:"message,omitempty"`
 }
 
-// SessionNotice tells a worker that it holds a session no more, under this epoch, and why. What runs in it is told of
-// by itself.
+// SessionNotice notifies a worker that it no longer holds a session under this epoch. Attempts that run in the session
+// are cancelled by their own notices.
 type SessionNotice struct {
 	SessionID string `json:"session_id"`
 	Epoch     int64  `json:"epoch"`
 	Reason    string `json:"reason"`
 }
 
-// EvictNotice tells a worker that runs have ended whose code it keeps in memory.
+// EvictNotice notifies a worker that runs in its sticky cache have ended.
 type EvictNotice struct {
 	Runs []string `json:"runs"`
 }
 
-// CancelNotice tells a worker to stop an attempt.
+// CancelNotice notifies a worker that it must stop an attempt.
 type CancelNotice struct {
 	TaskID    string `json:"taskId"`
 	AttemptID string `json:"attemptId"`
 }
 
-// Topic is what a dashboard may ask to hear of: one thing by its id, or with an empty id whatever of the kind changes
-// in the namespace.
+// Topic is a subscription of a dashboard: one object by its ID, or, with an empty ID, all objects of the kind in the
+// namespace.
 type Topic struct {
 	Kind      string `json:"kind"` // run, session, worker
 	ID        string `json:"id,omitempty"`
 	Namespace string `json:"namespace"`
 }
 
-// Hint tells a dashboard that something of a topic changed. It may come twice, late or never.
+// Hint notifies a dashboard that an object of a topic changed. A hint may be duplicated, late or lost.
 type Hint struct {
 	Kind       string `json:"kind"` // run, session, worker
-	ID         string `json:"id"`   // empty: some of the kind
+	ID         string `json:"id"`   // empty: any of the kind
 	Namespace  string `json:"namespace,omitempty"`
 	WorkflowID string `json:"workflow_id,omitempty"`
 	LastSeq    int64  `json:"last_seq,omitempty"`

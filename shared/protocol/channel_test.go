@@ -79,7 +79,7 @@ func TestAnAnswerIsReadAlikeInWhateverFormItComes(t *testing.T) {
 	}
 }
 
-// What calls UnmarshalJSON without a check of its own must learn of every text that is no JSON where it matters.
+// UnmarshalJSON must return an error for every invalid JSON text, also for callers that do not validate it first.
 func TestABrokenAnswerIsRefused(t *testing.T) {
 	raw, err := json.Marshal(protocol.ChannelCompleteAnswer{
 		Many: true, Items: []protocol.JobReceipt{}, Next: &protocol.ChannelPollAnswer{Many: true, Jobs: jobs()},

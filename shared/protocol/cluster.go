@@ -203,19 +203,19 @@ type SessionsGiven struct {
 	OperatorVerbs   []string        `json:"operator_verbs"`
 	ReleasePolicies []string        `json:"release_policies"`
 	Affinity        []string        `json:"affinity"`
-	FallbackAfter   int64           `json:"fallback_after_seconds"` // of soft sessions that say nothing else
-	Notice          string          `json:"notice"`                 // the message that tells a holder of the end
+	FallbackAfter   int64           `json:"fallback_after_seconds"` // default of soft sessions
+	Notice          string          `json:"notice"`                 // notice to the owner at the end of the session
 	Failures        SessionFailures `json:"failures"`
 }
 
-// SessionDoors is what a session has that nobody said more about, by the door it came in.
+// SessionDoors are the defaults of sessions, by origin.
 type SessionDoors struct {
 	Implicit SessionDoor       `json:"implicit"`
 	Worker   WorkerSessionDoor `json:"worker"`
 	Workflow SessionDoor       `json:"workflow"`
 }
 
-// SessionDoor is what a session gets that an activity's mere id or StartSession made.
+// SessionDoor are the defaults of a session that an activity's session ID or StartSession created.
 type SessionDoor struct {
 	Scope      string  `json:"scope" enum:"namespace,workflow"`
 	Lease      string  `json:"lease"` // whose setting it is
@@ -225,7 +225,7 @@ type SessionDoor struct {
 	Ends       string  `json:"ends"`
 }
 
-// WorkerSessionDoor is what a session gets that a worker created.
+// WorkerSessionDoor are the defaults of a session that a worker created.
 type WorkerSessionDoor struct {
 	Scope      string  `json:"scope" enum:"namespace"`
 	Lease      int64   `json:"lease_seconds"`
@@ -235,14 +235,14 @@ type WorkerSessionDoor struct {
 	Ends       string  `json:"ends"`
 }
 
-// EpochTerms says where the fence of a session is found, and when it rises.
+// EpochTerms describe where messages contain a session's epoch and when the epoch rises.
 type EpochTerms struct {
 	Members  EpochMembers `json:"members"`
 	Rises    string       `json:"rises"`
 	Required bool         `json:"required_of_clients"`
 }
 
-// EpochMembers names the member that carries the fence, by what carries it.
+// EpochMembers are the names of the members with the epoch, by message.
 type EpochMembers struct {
 	Tasks       string `json:"activity_tasks"`
 	Heartbeats  string `json:"heartbeats"`
@@ -250,7 +250,7 @@ type EpochMembers struct {
 	Verbs       string `json:"session_verbs"`
 }
 
-// SessionFailures names how activities learn that their session is not what it was.
+// SessionFailures are the failures of activities whose session ended or lost its state.
 type SessionFailures struct {
 	Ended     []Reason `json:"ended"`
 	StateLost string   `json:"state_lost"`

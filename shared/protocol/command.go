@@ -117,28 +117,30 @@ type Command struct {
 	history.Parallel `of:"schedule_activity start_timer open_signal_wait open_condition_wait start_child_workflow"`
 
 	Delay *int64 `json:"delay_seconds,omitempty" of:"start_timer!" minimum:"0" maximum:"315360000"`
-	// ours: the exact length; it wins over the whole seconds
+	// Sojourn only: the exact delay; overrides the whole seconds
 	DelayMicros int64 `json:"delay_micros,omitempty" of:"start_timer" minimum:"0" maximum:"315360000000000"`
 
 	SignalName string `json:"signal_name,omitempty" of:"open_signal_wait! signal_workflow!" minLength:"1" maxLength:"255"`
-	// Buffers, ours: the worker keeps the signals it has seen until its code wants them, and asks for one it has not seen.
-	// Without it a wait is for the first signal of the name that no earlier wait got.
+	// Buffers, Sojourn only: the worker buffers signals that it has seen until the code receives them, and opens a wait
+	// only for a signal that it has not seen. Without Buffers a wait is for the first signal of the name that no
+	// earlier wait received.
 	Buffers bool `json:"buffers_signals,omitempty" of:"open_signal_wait continue_as_new"`
-	// Unreceived, ours, with Buffers of continue_as_new: the events, in their order, of the signals the worker has seen
-	// and its code has not received. They go with the run. Without Buffers those go that were not handled, which depends
-	// on the runtime its worker registered.
+	// Unreceived, Sojourn only, with Buffers of continue_as_new: event numbers, in order, of signals that the worker
+	// has seen and the code has not received. The next run inherits these signals. Without Buffers it inherits the
+	// signals that were not handled, which depends on the runtime that the worker registered.
 	Unreceived []int64 `json:"unreceived_signals,omitempty" of:"continue_as_new"`
-	// Timeout 0 is over at once.
+	// Timeout is the maximum wait; 0 times out at once.
 	Timeout *int64 `json:"timeout_seconds,omitempty" of:"open_signal_wait open_condition_wait" minimum:"0" maximum:"315360000"`
-	// WorkflowID is whom a signal goes to, or the child that is attached to. Of start_child_workflow, ours, it is the id
-	// the child shall have, one of its own when empty; a child whose id is taken fails with the type workflow_id_taken.
+	// WorkflowID is the receiver of a signal, or the child to attach. For start_child_workflow, Sojourn only, it is the
+	// child's ID, generated if empty; if the ID is taken, the child fails with the type workflow_id_taken.
 	WorkflowID string `json:"workflow_id,omitempty" of:"signal_workflow! attach_child_workflow! start_child_workflow" minLength:"1" maxLength:"255"`
 
-	// Target is the command sequence that opened what is to be cancelled, or attached to the child.
+	// Target is the command sequence that opened the activity, timer or child to cancel, or that is attached to the
+	// child.
 	Target int64 `json:"target,omitempty" of:"cancel_activity! cancel_timer! cancel_child_workflow!" minimum:"1"`
 
-	// UntilEnded, ours: an activity that a worker has ends when the worker says so, or has lost it, and not at once. The
-	// worker is asked to stop.
+	// UntilEnded, Sojourn only: the app requests the worker to stop a leased activity, and the activity ends with the
+	// worker's report or the end of its lease. Without it the activity ends at once.
 	UntilEnded bool `json:"until_ended,omitempty" of:"cancel_activity"`
 
 	// Result is an envelope. Some clients send the bare blob; both forms are read.

@@ -16,23 +16,23 @@ type DebugView struct {
 	WaitKind     *string      `json:"wait_kind"`
 	WaitReason   *string      `json:"wait_reason"`
 	Wait         *Wait        `json:"wait,omitempty"`
-	Findings     []Finding    `json:"findings"` // the gravest first
+	Findings     []Finding    `json:"findings"` // the most severe first
 	Pending      *Pending     `json:"pending"`
-	Queues       []DebugQueue `json:"task_queues"` // those that open tasks wait in
+	Queues       []DebugQueue `json:"task_queues"` // queues of open tasks
 	HistorySize  int64        `json:"history_length"`
 	LastEvent    DebugEvent   `json:"last_event"`
 	LastProgress history.Time `json:"last_progress_at"`
 	RunDeadline  history.Time `json:"run_deadline_at"`
 	ExecDeadline history.Time `json:"execution_deadline_at"`
 	Actions      *RunActions  `json:"actions"`
-	// where code failed last, of what is open and of what ended the run; absent when nobody reported it
+	// last failure of the code, of an open task or of the run; absent if none was reported
 	Stack *DebugStack `json:"stack,omitempty"`
 }
 
-// DebugStack is where code failed.
+// DebugStack is the stack trace of a failure.
 type DebugStack struct {
 	Of    string       `json:"of"` // the workflow, or the activity, by its type
-	At    history.Time `json:"at"` // when it was reported; null of a workflow's, which is no event
+	At    history.Time `json:"at"` // time of the report; null for a workflow task's failure, which is not an event
 	Trace string       `json:"stack_trace"`
 }
 

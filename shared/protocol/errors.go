@@ -156,10 +156,10 @@ var statuses = map[Reason]int{
 	ReasonBackendUnavailable: 503, ReasonOverloaded: 429, ReasonQuotaExceeded: 429,
 }
 
-// Away says whether the store could not be asked: what was asked for may be done all the same.
+// Away reports whether the store was unavailable: the request may have been executed.
 func (r Reason) Away() bool { return r == ReasonStoreUnavailable || r == ReasonBackendUnavailable }
 
-// Status is the HTTP status a refusal with this reason is answered with; 409 unless the reason says otherwise.
+// Status returns the HTTP status of a refusal with this reason; default 409.
 func (r Reason) Status() int {
 	if s, ok := statuses[r]; ok {
 		return s

@@ -2,15 +2,15 @@ package protocol
 
 import "github.com/sojourn-run/sojourn/shared/history"
 
-// FleetTarget names the workers that an operator speaks of, by exactly one of its members.
+// FleetTarget selects workers by exactly one of its members.
 type FleetTarget struct {
 	WorkerID string `json:"worker_id,omitempty" maxLength:"255"`
-	Group    string `json:"group,omitempty" maxLength:"255"` // of the token they registered with
+	Group    string `json:"group,omitempty" maxLength:"255"` // group of the workers' token
 	BuildID  string `json:"build_id,omitempty" maxLength:"255"`
 	Release  string `json:"release,omitempty" maxLength:"255"`
 }
 
-// Text is the target as "kind name"; empty for none.
+// Text returns the target as "kind name"; empty for none.
 func (t FleetTarget) Text() string {
 	switch {
 	case t.WorkerID != "":
@@ -25,52 +25,53 @@ func (t FleetTarget) Text() string {
 	return ""
 }
 
-// The verbs on a fleet. A drain gives its workers nothing more, and lets them end what they have; evicting has them
-// leave as well; resuming ends either.
+// The verbs on a fleet. Drain stops dispatching to the workers; running tasks finish. Evict also ends the workers.
+// Resume reverts both.
 const (
 	FleetDrain  = "drain"
 	FleetResume = "resume"
 	FleetEvict  = "evict"
 )
 
-// FleetRequest is an operator's word about workers.
+// FleetRequest is an operator's request about workers.
 type FleetRequest struct {
 	Namespace string `json:"-"`
 	FleetTarget
 	Verb     string `json:"-"`
 	Identity string `json:"-"`
-	// Deadline is for a drain: workers that have something left then are told to leave; 0: there is none.
+	// Deadline is for a drain: workers that still have tasks or sessions then are ended; 0: no deadline.
 	Deadline int64  `json:"deadline_seconds,omitempty" minimum:"0" maximum:"315360000"`
 	Reason   string `json:"reason,omitempty" maxLength:"1000"`
 }
 
-// How a drained worker, or all that a drain is about, stand: something is left to end, or nothing is.
+// The states of a drain and of its workers: drained if no task and no session is left.
 const (
 	DrainRuns  = "draining"
 	DrainEnded = "drained"
 )
 
-// FleetDrainState is a drain, and how far it is.
+// FleetDrainState is a drain and its progress.
 type FleetDrainState struct {
 	Namespace string `json:"namespace"`
 	FleetTarget
 	Outcome string `json:"outcome,omitempty"` // of a verb: draining, evicting or resumed
-	// State is draining while any of its workers has something, drained when none has: also when there is no worker.
+	// State is draining while one of the drain's workers has a task or a session, else drained, also if there is no
+	// worker.
 	State      string       `json:"state" enum:"draining,drained"`
 	Reason     string       `json:"reason,omitempty"`
 	By         string       `json:"by,omitempty"`
 	Since      history.Time `json:"since"`
 	DeadlineAt history.Time `json:"deadline_at"` // null: none
-	Evict      bool         `json:"evict"`       // its workers are told to leave
+	Evict      bool         `json:"evict"`       // its workers are ended
 	Workers    int          `json:"worker_count"`
-	Drained    int          `json:"drained_worker_count"` // of these, those that have nothing left
+	Drained    int          `json:"drained_worker_count"` // of these, without task and session
 	Leases     int          `json:"active_leases"`
 	Sessions   int          `json:"held_sessions"`
-	// Members are the workers, those with most left first, at most 1000.
+	// Members are the workers, those with the most remaining work first, at most 1000.
 	Members []DrainedWorker `json:"workers"`
 }
 
-// DrainedWorker is a worker that is given nothing, and what it has left.
+// DrainedWorker is a worker to which the app does not dispatch, with the tasks and sessions that it still has.
 type DrainedWorker struct {
 	WorkerID      string       `json:"worker_id"`
 	State         string       `json:"state" enum:"draining,drained"`
@@ -86,7 +87,7 @@ type FleetDrains struct {
 	Drains    []FleetDrainState `json:"drains"`
 }
 
-// WorkerDrain is why a worker is given nothing, at an operator's word.
+// WorkerDrain is the operator's drain because of which the app does not dispatch to a worker.
 type WorkerDrain struct {
 	FleetTarget
 	Since      history.Time `json:"since"`
@@ -96,53 +97,54 @@ type WorkerDrain struct {
 	Reason     string       `json:"reason,omitempty"`
 }
 
-// Intent is what an app wants of a worker.
+// Intent is what the app requests of a worker.
 type Intent string
 
-// The intents. A worker that was told to pause ends what it has and stays; one that was told to leave ends.
+// The intents. A worker with the intent pause finishes its tasks and continues to run; with leave its process ends.
 const (
 	IntentWork  Intent = ""
 	IntentPause Intent = "pause"
 	IntentLeave Intent = "leave"
 )
 
-// FleetSettings are what an operator sets for all workers of a namespace while they run. A member that is empty or 0
-// leaves each worker its own.
+// FleetSettings are settings that an operator changes for all running workers of a namespace. An empty or 0 member does
+// not change the worker's own setting.
 type FleetSettings struct {
 	LogLevel    string `json:"log_level,omitempty" enum:"trace,debug,info,warn,error"`
 	Concurrency int    `json:"worker_concurrency,omitempty" minimum:"0" maximum:"10000"` // activities at once
-	// IsolationMin is the floor: a worker whose executors are weaker offers nothing that needs them.
+	// IsolationMin is a minimum: a worker with weaker executors does not accept tasks that need an executor.
 	IsolationMin string `json:"isolation_min_level,omitempty" enum:"none,process,confined"`
-	// Fresh has each call of a handler outside sessions run in an executor that no call ran in before.
+	// Fresh runs each call of a handler outside sessions in a new executor.
 	Fresh bool `json:"fresh,omitempty"`
 }
 
-// FleetSettingsRequest sets all of them: what is absent is each worker's own again.
+// FleetSettingsRequest replaces all settings: an absent member restores the worker's own setting.
 type FleetSettingsRequest struct {
 	Namespace string `json:"-"`
 	Identity  string `json:"-"`
 	FleetSettings
-	// Revision is the one that the caller saw: another by now refuses the request. Absent: whatever it is.
+	// Revision is the revision that the caller has read. The app rejects the request if the stored revision differs.
+	// Absent: it is not compared.
 	Revision *int64 `json:"revision,omitempty" minimum:"0"`
 }
 
-// FleetSettingsState are the settings and how far they came.
+// FleetSettingsState are the settings, and how many workers applied them.
 type FleetSettingsState struct {
 	Namespace string `json:"namespace"`
-	Revision  int64  `json:"revision"` // one more with each change; 0: nothing was ever set
+	Revision  int64  `json:"revision"` // incremented by each change; 0: never changed
 	FleetSettings
 	UpdatedAt history.Time `json:"updated_at"`
 	By        string       `json:"by,omitempty"`
-	// Workers counts those that say which revision they run with and are not silent, Applied those of them that said
-	// this one. Pending names the others, at most 100. Unaware ones say nothing of settings.
+	// Workers counts the live workers that report a revision, Applied those of them that report this revision. Pending
+	// lists the others, at most 100. Unaware counts live workers that report no revision.
 	Workers int      `json:"worker_count"`
 	Applied int      `json:"applied_worker_count"`
 	Unaware int      `json:"unaware_worker_count"`
 	Pending []string `json:"pending"`
 }
 
-// PauseNotice tells a worker why it is given nothing more.
+// PauseNotice notifies a worker that the app stops dispatching to it, with the reason.
 type PauseNotice struct {
 	Reason     string       `json:"reason,omitempty"`
-	DeadlineAt history.Time `json:"deadline_at"` // then it is told to leave, if it has anything left; null: never
+	DeadlineAt history.Time `json:"deadline_at"` // if it still has tasks or sessions then, it is ended; null: never
 }

@@ -10,27 +10,26 @@ import (
 	"github.com/sojourn-run/sojourn/shared/history"
 )
 
-// What is kept of an activity's lines. An attempt's are counted by LogSize; those that do not fit are left out and
-// counted.
+// Limits of an activity's log. Lines above the limit are dropped and counted.
 const (
-	MaxLogBytes = 256 << 10 // of one attempt
-	MaxLogText  = 8 << 10   // bytes of one line; the rest of a longer one is cut off
-	MaxLogPart  = 1 << 52   // the highest number of a chunk; what programs read as a number stays exact
-	logLine     = 64        // what a line counts beside its text, since a flood of empty lines is a flood
+	MaxLogBytes = 256 << 10 // of one attempt, by LogSize
+	MaxLogText  = 8 << 10   // bytes of one line; longer lines are truncated
+	MaxLogPart  = 1 << 52   // maximum number of a chunk; JSON numbers up to it are exact
+	logLine     = 64        // bytes that a line counts in addition to its text: empty lines must be limited too
 )
 
-// LogLine is what the code of an activity logged or printed at once.
+// LogLine is one log record of an activity's code, or one line that it printed.
 type LogLine struct {
 	At     history.Time `json:"at,omitzero"`      // by the worker's clock
 	Level  string       `json:"level,omitempty"`  // debug, info, warn, error
-	Source string       `json:"source,omitempty"` // stdout, stderr; log, for what was logged and not printed
+	Source string       `json:"source,omitempty"` // stdout or stderr if printed; log if logged
 	Text   string       `json:"text"`
-	// LeftOut is how many lines are missing here; such a line says nothing else.
+	// LeftOut is the number of lines dropped at this place; such an entry has no text.
 	LeftOut int64 `json:"left_out,omitempty"`
 }
 
-// LogChunk is lines of one attempt that came together. Chunks of an attempt are numbered from 1; one that comes again
-// under its number changes nothing. Without a number it is the next.
+// LogChunk is a batch of lines of one attempt. Chunks are numbered from 1; a repeated number has no effect. A chunk
+// without a number gets the next one.
 type LogChunk struct {
 	Part  int64     `json:"part,omitempty" minimum:"0"`
 	Lines []LogLine `json:"lines"`
@@ -140,7 +139,7 @@ func lineCount(lines []LogLine) (n int64) {
 	return n
 }
 
-// shown takes away what a terminal would obey.
+// shown replaces control characters, which a terminal would execute.
 func shown(r rune) rune {
 	if unicode.IsControl(r) && r != '\t' && r != '\n' {
 		return '\uFFFD'

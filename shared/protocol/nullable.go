@@ -1,8 +1,9 @@
 package protocol
 
-// The contract tells a text that is not there from an empty one, and never shows a list as null. Go has neither.
+// The contract distinguishes an absent text from an empty one and never encodes a list as null. Go's zero values do
+// neither.
 
-// OrNil is a text as a nullable member: none when it is empty.
+// OrNil returns s for a nullable member: nil if s is empty.
 func OrNil(s string) *string {
 	if s == "" {
 		return nil

@@ -6,8 +6,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/payload"
 )
 
-// QueryRequest asks a workflow's code for something about its state, without changing it. A run that has closed can be
-// asked as well.
+// QueryRequest queries a workflow's code, which must not change its state. Closed runs can be queried too.
 type QueryRequest struct {
 	Target
 	QueryName string          `json:"query_name" minLength:"1" maxLength:"255"`
@@ -15,7 +14,7 @@ type QueryRequest struct {
 	Identity  string          `json:"-"`
 }
 
-// QueryAnswer is what the code said.
+// QueryAnswer is the result of a query.
 type QueryAnswer struct {
 	WorkflowID     string           `json:"workflow_id"`
 	RunID          string           `json:"run_id"`

@@ -6,40 +6,40 @@ import (
 	"github.com/sojourn-run/sojourn/shared/history"
 )
 
-// QueueList asks for task queues by name.
+// QueueList requests task queues by name.
 type QueueList struct {
 	Namespace string
 	PageSize  int // 0: all of them
 	PageToken string
 }
 
-// QueuePage is one page of them.
+// QueuePage is one page of task queues.
 type QueuePage struct {
 	Namespace     string       `json:"namespace"`
 	Queues        []QueueState `json:"task_queues"`
 	NextPageToken *string      `json:"next_page_token"`
 }
 
-// QueueState is one task queue as it stands; Waiting, Leases, Pollers and BuildIDs are in the detail only.
+// QueueState is the state of one task queue. Only the detail has Waiting, Leases, Pollers and BuildIDs.
 type QueueState struct {
 	Name      string         `json:"name"`
 	Namespace string         `json:"namespace"`
 	Stats     QueueTally     `json:"stats"`
 	Admission QueueAdmission `json:"admission"`
-	Promoted  *string        `json:"promoted_build_id"` // that new runs are pinned to
-	// Group is whose workers alone get its tasks; absent: all that serve it. FromNamespace says that the namespace is
-	// routed to it and the queue names none itself.
+	Promoted  *string        `json:"promoted_build_id"` // new runs are pinned to it
+	// Group is the only group whose workers receive the queue's tasks; absent: every worker that serves the queue.
+	// FromNamespace reports that the group is set for the namespace and not for the queue.
 	Group         string `json:"group,omitempty"`
 	FromNamespace bool   `json:"group_of_namespace,omitempty"`
-	// the ready tasks that wait for longest, of each kind, and why nobody has them
+	// the ready tasks of each kind that have waited longest, with the reasons
 	Waiting  []TaskWhy         `json:"waiting,omitempty"`
 	Leases   []QueueLease      `json:"current_leases,omitempty"`
 	Pollers  []QueuePoller     `json:"pollers,omitempty"`
 	BuildIDs []BuildCohort     `json:"build_ids,omitempty"`
-	Limits   map[string]Budget `json:"limits,omitempty"` // budgets of its own, by workflow_tasks and activity_tasks
+	Limits   map[string]Budget `json:"limits,omitempty"` // the queue's budgets, by workflow_tasks, activity_tasks
 }
 
-// QueueTally counts a queue's tasks and who asks for them.
+// QueueTally counts a queue's tasks and its pollers.
 type QueueTally struct {
 	Backlog    int        `json:"approximate_backlog_count"` // ready, of all kinds
 	BacklogAge *string    `json:"approximate_backlog_age"`   // of the oldest ready task, like "45s"; null without one
@@ -62,13 +62,13 @@ type TaskTally struct {
 	OldestReady history.Time `json:"oldest_ready_at"`
 }
 
-// QueryTally counts the queries that wait for a worker, and those that have one.
+// QueryTally counts the queries that wait for a worker, and the queries leased to a worker.
 type QueryTally struct {
 	Ready  int `json:"ready_count"`
 	Leased int `json:"leased_count"`
 }
 
-// QueueAdmission is what is handed out of a queue, and how much more may be.
+// QueueAdmission has the limits of a queue and their usage.
 type QueueAdmission struct {
 	Workflow TaskAdmission  `json:"workflow_tasks"`
 	Activity TaskAdmission  `json:"activity_tasks"`
@@ -83,7 +83,7 @@ const (
 	AdmissionFull      = "full"      // of queries
 )
 
-// TaskAdmission is how the budgets of one kind of task stand; what has no bound is null.
+// TaskAdmission has the limits of one kind of task and their usage; a limit that is not set is null.
 type TaskAdmission struct {
 	Status         string  `json:"status"`
 	WaitReason     string  `json:"wait_reason,omitempty"` // throttled: why

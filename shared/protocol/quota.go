@@ -17,7 +17,7 @@ const RetryAfter = "retry_after_seconds"
 // Quotas are all quotas.
 var Quotas = []Quota{QuotaOpenRuns, QuotaStarts, QuotaStoredBytes, QuotaSchedules}
 
-// QuotaValues are the quotas that a namespace has of its own. A setting of the app applies where one is absent.
+// QuotaValues are a namespace's quotas. For an absent member the app's setting applies.
 type QuotaValues struct {
 	OpenRuns        *int64 `json:"open_runs,omitempty" minimum:"-1"`
 	StartsPerSecond *int64 `json:"starts_per_second,omitempty" minimum:"-1"`

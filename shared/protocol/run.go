@@ -14,9 +14,9 @@ import (
 // MaxWorkflowID is how long the id of a workflow may be, in bytes of UTF-8.
 const MaxWorkflowID = 255
 
-// IsWorkflowID says whether a text can be the id of a workflow: any that fits into one segment of a path when it is
-// encoded, so not . and .., which clients and proxies resolve, not / alone, which routers take for the end of a path,
-// and no control characters, which nobody could type again.
+// IsWorkflowID reports whether a text is valid as a workflow ID. It must fit into one segment of a path after encoding:
+// clients and proxies resolve "." and "..", and routers read "/" as the end of a path. Control characters are invalid
+// because people cannot type them.
 func IsWorkflowID(id string) bool {
 	return id != "" && len(id) <= MaxWorkflowID && id != "." && id != ".." && id != "/" && utf8.ValidString(id) &&
 		!strings.ContainsFunc(id, unicode.IsControl)
@@ -246,7 +246,7 @@ type PendingActivity struct {
 	LeaseUntil   history.Time    `json:"lease_expires_at"`
 	Heartbeat    history.Time    `json:"last_heartbeat_at"`
 	Progress     json.RawMessage `json:"progress,omitempty"`
-	// of its session's state, in the attempt under way, as its worker told
+	// rebuild of the session's state in the current attempt, as reported by the worker
 	Rebuild     *Recovered `json:"rebuild,omitempty"`
 	LastFailure string     `json:"last_failure,omitempty"`
 	Stack       string     `json:"stack_trace,omitempty"` // stack trace of the last failure, truncated
@@ -406,12 +406,12 @@ type WorkerView struct {
 	Activities        int              `json:"active_activity_tasks"`
 	Sessions          int              `json:"held_sessions"`
 	Group             string           `json:"group,omitempty"` // of the token it registered with
-	Drain             *WorkerDrain     `json:"drain,omitempty"` // it is given nothing, at an operator's word
-	// Settings is the revision of the operators' settings that it said it runs with; absent: it takes none.
+	Drain             *WorkerDrain     `json:"drain,omitempty"` // the operator's drain, if there is one
+	// Settings is the revision of the operators' settings that the worker reported; absent: it applies none.
 	Settings *int64 `json:"settings_revision,omitempty"`
-	// Versions are what the code of its activity types is, as it says.
+	// Versions identify the code of the worker's activity types, as reported by the worker.
 	Versions map[string]string `json:"activity_versions,omitempty"`
-	// Differs are the activity types of which another living worker of the release, on one of its queues, has other code.
+	// Differs are the activity types for which another live worker of the same release and queue has different code.
 	Differs []CodeDifference `json:"code_differs,omitempty"`
 }
 

@@ -5,8 +5,8 @@ import (
 	"strconv"
 )
 
-// Count is a number of at least 1 that has a default: 0, which is what is left out or null. One that is said and less
-// stays wrong, as -1.
+// Count is a number of at least 1 with a default, which is 0: absent or null. Explicit numbers below 1 become -1, which
+// requests reject.
 type Count int64
 
 // UnmarshalJSON takes a number or null.
@@ -51,7 +51,7 @@ func (t *TTL) UnmarshalJSON(raw []byte) error {
 	return nil
 }
 
-// MarshalJSON is how UnmarshalJSON takes it.
+// MarshalJSON encodes NoTTL as null.
 func (t TTL) MarshalJSON() ([]byte, error) {
 	if t == NoTTL {
 		return []byte("null"), nil

@@ -30,8 +30,8 @@ type ScheduleInterval struct {
 	Offset string `json:"offset,omitempty"`
 }
 
-// ScheduleAction is what a firing starts: a workflow, or an activity by itself. Its id is the schedule's, or
-// WorkflowID, with the time of the firing behind it.
+// ScheduleAction is what a schedule starts: a workflow or an activity run. Its workflow ID is WorkflowID, by default
+// the schedule's ID, followed by the time of the firing.
 type ScheduleAction struct {
 	WorkflowType     string          `json:"workflow_type,omitempty" minLength:"1" maxLength:"255"` // or activity_type
 	ActivityType     string          `json:"activity_type,omitempty" minLength:"1" maxLength:"255"`

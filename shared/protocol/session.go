@@ -137,26 +137,26 @@ type SessionOperation struct {
 // SessionEvent is one entry of a session's ownership timeline.
 type SessionEvent struct {
 	At history.Time `json:"at"`
-	// The renewals of a holding are one entry, at the time of the last one.
+	// All renewals of one epoch are one entry, at the time of the last renewal.
 	What   string `json:"what" enum:"started,claimed,reclaimed,resumed,renewed,draining,released,expired,idle_unpinned,orphaned,failed,closed,unpinned,cleaned_up"`
-	Worker string `json:"worker_id,omitempty"` // who held it, or holds it from now on
+	Worker string `json:"worker_id,omitempty"` // the owner before or after this event
 	Epoch  int64  `json:"epoch,omitempty"`
-	// who did it: a worker, an operator, a run; empty: the app, because the time had come
+	// worker, operator or run that caused the event; empty: the app, at a deadline
 	By   string `json:"by,omitempty"`
 	Why  string `json:"why,omitempty"`
-	Task string `json:"task_id,omitempty"` // claims: the task that took it
-	// Of the holding that ends: how many attempts ran in it (of very many the first 10,000), how often its lease was
-	// renewed by itself, how long it had been idle.
+	Task string `json:"task_id,omitempty"` // acquisitions: the task that needed the session
+	// For an event that ends an epoch: attempts in it (counted up to 10,000) and renewals of the lease that no attempt
+	// caused.
 	Ran      int `json:"ran,omitempty"`
 	Renewals int `json:"renewals,omitempty"`
-	// When the lease was first and last renewed by itself.
+	// First and last of these renewals.
 	FirstRenewal history.Time `json:"first_renewal,omitzero"`
 	LastRenewal  history.Time `json:"last_renewal,omitzero"`
 	Idle         float64      `json:"idle_seconds,omitempty"`
-	Release      string       `json:"release,omitempty"` // claims: of the worker
+	Release      string       `json:"release,omitempty"` // acquisitions: release of the worker
 }
 
-// Ends says whether a holding ended with this.
+// Ends reports whether an epoch of the session ended with this event.
 func (e SessionEvent) Ends() bool {
 	switch e.What {
 	case "released", "expired", "idle_unpinned", "orphaned", "failed", "closed":

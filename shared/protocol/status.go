@@ -70,7 +70,7 @@ const (
 	WorkerStale      WorkerStatus = "stale"
 )
 
-// TaskKind tells the kinds of tasks apart.
+// TaskKind is the kind of a task.
 type TaskKind string
 
 // The kinds of tasks.
@@ -82,11 +82,12 @@ const (
 	KindValidation TaskKind = "update_validation"
 )
 
-// Asked says whether a task of this kind is a question that a caller waits for, and that nobody keeps when it has left.
+// Asked reports whether a caller waits for the result of a task of this kind. Such tasks are dropped when the caller
+// disconnects.
 func (k TaskKind) Asked() bool { return k == KindQuery || k == KindValidation }
 
-// PublicRun is what the control plane's routes call a run: its status, bucket and closed reason. leasedEver says
-// whether any of its tasks was ever leased, busy whether one is ready or leased now.
+// PublicRun returns the status of a run in the control plane's routes. leasedEver reports whether a task of the run was
+// ever leased, busy whether one is ready or leased now.
 func PublicRun(s RunStatus, leasedEver, busy bool) (status, bucket, closedReason string) {
 	word := publicRuns[s]
 	switch {

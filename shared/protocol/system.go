@@ -2,7 +2,7 @@ package protocol
 
 import "github.com/sojourn-run/sojourn/shared/history"
 
-// RepairStatus lists the runs of a namespace that are quarantined: their next decision waits for a repair.
+// RepairStatus lists the quarantined runs of a namespace: their workflow tasks wait for a repair.
 type RepairStatus struct {
 	Namespace  string            `json:"namespace"`
 	Policy     RepairPolicy      `json:"policy"`
@@ -11,8 +11,8 @@ type RepairStatus struct {
 	Pressure   bool              `json:"scan_pressure"` // there may be more
 }
 
-// RepairPolicy says when repairs happen: what is lost is redelivered when its lease ends, what does not fit waits for a
-// person.
+// RepairPolicy describes recovery: a lost task is redelivered when its lease expires, a quarantined task waits for an
+// operator.
 type RepairPolicy struct {
 	Redelivery string `json:"redelivery"` // lease_expiry
 	Quarantine string `json:"quarantine"` // manual_repair
@@ -30,7 +30,7 @@ type RepairCandidate struct {
 	StartedAt    history.Time `json:"started_at"`
 }
 
-// RepairRequest says which runs a pass is about; without any, all that are quarantined.
+// RepairRequest selects the runs of a repair pass; without any, all quarantined runs.
 type RepairRequest struct {
 	Namespace  string   `json:"-"`
 	RunIDs     []string `json:"run_ids,omitempty" maxItems:"1000"`
@@ -38,7 +38,7 @@ type RepairRequest struct {
 	Identity   string   `json:"-"`
 }
 
-// SystemPass is what a pass over runs or activities did.
+// SystemPass is the result of a repair pass or a timeout pass.
 type SystemPass struct {
 	Processed int            `json:"processed"`
 	Repaired  int            `json:"repaired"` // of a repair pass
@@ -48,7 +48,7 @@ type SystemPass struct {
 	Results   []SystemResult `json:"results"`
 }
 
-// SystemResult is what became of one run or activity.
+// SystemResult is the result for one run or activity.
 type SystemResult struct {
 	RunID       string `json:"run_id"`
 	ExecutionID string `json:"activity_execution_id,omitempty"`
@@ -56,7 +56,7 @@ type SystemResult struct {
 	Reason      string `json:"reason,omitempty"`
 }
 
-// TimeoutStatus lists the activities whose time is over and that nobody has moved on yet.
+// TimeoutStatus lists the activities whose timeout expired and was not yet enforced.
 type TimeoutStatus struct {
 	Namespace string   `json:"namespace"`
 	Count     int      `json:"expired_count"` // at most the scan limit
@@ -65,7 +65,7 @@ type TimeoutStatus struct {
 	Pressure  bool     `json:"scan_pressure"`
 }
 
-// TimeoutRequest says which activities a pass is about; without any, all that are due.
+// TimeoutRequest selects the activities of a timeout pass; without any, all that are due.
 type TimeoutRequest struct {
 	Namespace string   `json:"-"`
 	IDs       []string `json:"execution_ids,omitempty"`

@@ -7,21 +7,22 @@ import (
 	"github.com/sojourn-run/sojourn/shared/history"
 )
 
-// Then is the turn of a workflow that the result of its activity causes, decided by the worker that had the activity
-// and keeps the run. Without commands the code waits on. Whatever is wrong with it, the result counts as without it.
+// Then is the eager workflow task that an activity's result causes, decided by the worker that ran the activity and has
+// the run in its sticky cache. Without commands the code continues to wait. If the eager task is rejected, the result
+// is recorded as without it.
 type Then struct {
 	SeenThrough int64 `json:"seen_through"` // last event that the code had seen, the one before the result's
-	// of the result's event, as the code was told: not before the last event and the attempt, and not to come
+	// time of the result's event that the code saw: not before the last event and the attempt, and not in the future
 	At       history.Time `json:"time"`
 	Commands []Command    `json:"commands,omitempty"`
-	Slot     bool         `json:"slot,omitempty"` // the worker has one for an activity that this schedules
-	// Unread is why it could not be read. What is wrong with a turn must not be an error of the call.
+	Slot     bool         `json:"slot,omitempty"` // the worker has a slot for an activity that the task schedules
+	// Unread is the decoding error. An invalid eager task must not fail the call.
 	Unread error `json:"-"`
 }
 
 type thenFrame Then
 
-// UnmarshalJSON never fails.
+// UnmarshalJSON never returns an error; it sets Unread instead.
 func (t *Then) UnmarshalJSON(raw []byte) error {
 	var f thenFrame
 	if err := json.Unmarshal(raw, &f); err != nil {

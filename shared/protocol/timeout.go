@@ -5,8 +5,8 @@ import "encoding/json"
 // Timeout is a limit in whole seconds, at least 1; none when absent.
 type Timeout int64
 
-// UnmarshalJSON reads a whole number; null is as good as absent, which is 0. A 0 that is said is read as less than
-// nothing, which every check refuses: it means "at once" to whoever wrote it and "never" to whoever keeps it.
+// UnmarshalJSON reads an integer. null means absent, which is 0. An explicit 0 becomes a negative number, which every
+// check rejects: a caller may mean "at once" by 0, but the app would read it as "no timeout".
 func (t *Timeout) UnmarshalJSON(raw []byte) error {
 	if string(raw) == "null" {
 		return nil

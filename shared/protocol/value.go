@@ -56,8 +56,8 @@ func ReadResult(field string, raw json.RawMessage, codec string) (p payload.Payl
 	return p, RefusePayload(field, err)
 }
 
-// IsEnvelope says whether a JSON value is meant as {codec, blob}, whatever its codec: plain values with both of these
-// members cannot be told apart.
+// IsEnvelope reports whether a JSON value is an envelope {codec, blob} of any codec. A plain object with both members
+// is read as an envelope too.
 func IsEnvelope(raw []byte) bool {
 	if len(raw) == 0 || raw[0] != '{' {
 		return false

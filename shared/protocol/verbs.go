@@ -2,11 +2,10 @@ package protocol
 
 import "context"
 
-// WorkerVerbs are what an app does for workers, in the one vocabulary of both sides: the broker serves them, our
-// worker calls them, and every carrier between the two has them on either end. Only what travels over a socket has
-// other words, which the two ends of a socket put into these and back.
+// WorkerVerbs are the calls of a worker to an app. The broker implements them, Sojourn's worker calls them, and every
+// transport has them on both ends. Only the socket uses other names on the wire, which its two ends translate.
 //
-// A refusal is an *Error. Any other error leaves open whether it was done.
+// A refusal is an *Error. After any other error the call may have been executed.
 type WorkerVerbs interface {
 	Register(context.Context, RegisterRequest) (RegisterAnswer, error)
 	Deregister(context.Context, DeregisterRequest) (DeregisterAnswer, error)
@@ -29,24 +28,24 @@ type WorkerConnection interface {
 	Settings(context.Context, MachineInformation) (WorkerSettings, error)
 }
 
-// WorkerNotices are what an app tells a worker unasked. All are hints that may be lost: what matters in them also
-// stands in the answer to the next heartbeat. The error says only that the worker did not take it.
+// WorkerNotices are notices of an app to a worker. A notice may be lost; the response to the next heartbeat contains
+// the same facts. An error means only that the worker did not receive the notice.
 type WorkerNotices interface {
-	// CancelAttempt: stop this attempt.
+	// CancelAttempt: the worker must stop this attempt.
 	CancelAttempt(context.Context, CancelNotice) error
-	// EndSession: a session that the worker held is not held any more.
+	// EndSession: the worker no longer holds the session.
 	EndSession(context.Context, SessionNotice) error
-	// YieldSession: a session is to give way to another that waits, if nothing runs in it. The worker releases it with
-	// that reason; when it does not, the app takes it away.
+	// YieldSession: another session waits for the place of this one. The worker releases it with that reason if nothing
+	// runs in it; if the worker does not, the app releases it.
 	YieldSession(context.Context, SessionNotice) error
-	// EvictRuns: runs that the worker keeps in memory have ended.
+	// EvictRuns: runs in the worker's sticky cache have ended.
 	EvictRuns(context.Context, EvictNotice) error
-	// Drain: finish and leave.
+	// Drain: the worker finishes its tasks and ends.
 	Drain(context.Context) error
-	// Pause: finish what you have, and stay; polls give nothing until Resume.
+	// Pause: the worker finishes its tasks and continues to run; polls return no tasks until Resume.
 	Pause(context.Context, PauseNotice) error
-	// Resume: poll again.
+	// Resume: the worker polls again.
 	Resume(context.Context) error
-	// RefreshSettings: fetch the settings again.
+	// RefreshSettings: the worker fetches its settings again.
 	RefreshSettings(context.Context) error
 }

@@ -306,13 +306,13 @@ var WaitRules = []WaitRule{
 	},
 }
 
-// WaitSubjects names the task that waits, for texts that do not stand alone.
+// WaitSubjects are the subjects of wait texts that are not complete sentences.
 var WaitSubjects = map[WaitKind]string{
 	WaitForActivity: `[activity "{activity}"|an activity][ (and {more} more)]`,
 	WaitForTask:     "workflow task",
 }
 
-// Rule is what is said of the reason; the zero rule of none that is known.
+// Rule returns the rule of the reason; the zero rule for an unknown reason.
 func (r WaitReason) Rule() WaitRule {
 	for i := range WaitRules {
 		if WaitRules[i].Reason == r {

@@ -70,7 +70,7 @@ func TestEveryReasonHasItsSentence(t *testing.T) {
 	}
 }
 
-// The times of a wait are said in the zone of whoever reads.
+// A wait's text contains its times in the zone of the reader.
 func TestAWaitIsSaidInAZone(t *testing.T) {
 	w := protocol.Wait{
 		Kind: protocol.WaitForActivity, Reason: protocol.WaitSessionHeld, Name: "charge", Session: "s", Worker: "w7",

@@ -9,17 +9,18 @@ import (
 	"github.com/sojourn-run/sojourn/shared/payload"
 )
 
-// RustSDK begins what the published Rust SDK registers as its version. It ends the whole worker at refusals that others
-// take for an answer.
+// RustSDK is the prefix of the version that the published Rust SDK registers. Its worker ends at refusals that other
+// SDKs handle.
 const RustSDK = "durable-workflow-rust/"
 
-// PythonSDK is the same of the published Python SDK. It counts an open poll for workflow tasks among the slots in use.
+// PythonSDK is the prefix of the version of the published Python SDK. It counts an open poll for workflow tasks as a
+// slot in use.
 const PythonSDK = "durable-workflow-python/"
 
-// RegisterRequest announces a worker process. Incarnation, queues and session settings are ours; a client of the HTTP
-// contract sends none, and each of its registrations is a new incarnation.
+// RegisterRequest registers a worker process. Incarnation, queues and session settings are members of Sojourn's own
+// workers; a client of the HTTP contract sends none, and each of its registrations is a new incarnation.
 type RegisterRequest struct {
-	WorkerID    string   `json:"worker_id,omitempty" maxLength:"255"` // made when empty
+	WorkerID    string   `json:"worker_id,omitempty" maxLength:"255"` // generated if empty
 	Namespace   string   `json:"namespace,omitempty"`
 	Incarnation string   `json:"incarnation,omitempty"`
 	TaskQueue   string   `json:"task_queue,omitempty" minLength:"1" maxLength:"255"`
@@ -28,22 +29,20 @@ type RegisterRequest struct {
 	SDKVersion  string   `json:"sdk_version,omitempty" maxLength:"255"`
 	BuildID     string   `json:"build_id,omitempty" maxLength:"255"`
 	Release     string   `json:"release,omitempty"`
-	// WorkflowTypes are those it is given tasks of; it gets no others.
+	// WorkflowTypes are the only workflow types of which the worker receives tasks.
 	WorkflowTypes []string `json:"supported_workflow_types,omitempty" maxItems:"10000" each:"255"`
-	// ActivityTypes are those it is given tasks of; it gets no others.
+	// ActivityTypes are the only activity types of which the worker receives tasks.
 	ActivityTypes []string `json:"supported_activity_types,omitempty" maxItems:"10000" each:"255"`
-	AnyActivity   bool     `json:"any_activity_type,omitempty"` // takes activities of every type of its queues
-	// Capabilities are query_tasks, worker_sessions and update_validation_tasks, and what the requirements of activities
-	// are compared with.
+	AnyActivity   bool     `json:"any_activity_type,omitempty"` // accepts activities of every type of its queues
+	// Capabilities are query_tasks, worker_sessions, update_validation_tasks, and names that activities may require.
 	Capabilities []string `json:"capabilities,omitempty" maxItems:"10000" each:"255"`
-	// Contracts name, by workflow type, what may be sent to it: {queries, signals, updates, update_validators}, lists of
-	// names.
+	// Contracts list, by workflow type, the names of its messages: {queries, signals, updates, update_validators}.
 	Contracts json.RawMessage `json:"workflow_command_contracts,omitempty"`
-	// Fingerprints are what the code of a workflow type was when the worker started, in whatever form its SDK has. Absent:
-	// nothing is compared.
+	// Fingerprints identify the code of workflow types at the start of the worker, in a form of its SDK. Absent: they
+	// are not compared.
 	Fingerprints map[string]string `json:"workflow_definition_fingerprints,omitempty"`
-	// Versions are what the code of activity types is, in whatever form the worker has: workers of one release that have
-	// different ones are pointed out to people. Absent: nothing is compared.
+	// Versions identify the code of activity types, in a form of the worker. The dashboard shows workers of one release
+	// whose versions differ. Absent: they are not compared.
 	Versions      map[string]string `json:"activity_versions,omitempty"`
 	Manifest      json.RawMessage   `json:"capability_manifest,omitempty"`
 	WorkflowSlots *int              `json:"max_concurrent_workflow_tasks,omitempty" minimum:"0"`
@@ -53,20 +52,20 @@ type RegisterRequest struct {
 	AttemptLease  int64             `json:"attempt_lease_seconds,omitempty" minimum:"0" maximum:"315360000"`
 	Slots         json.RawMessage   `json:"task_slots,omitempty"`
 	Process       json.RawMessage   `json:"process_metrics,omitempty"`
-	// HeartbeatSecs is how often the worker means to send heartbeats. One that says so, or sends process_metrics, is
-	// missed when it is silent.
+	// HeartbeatSecs is the worker's heartbeat interval. A worker that sends it, or process_metrics, counts as lost if
+	// its heartbeats stop.
 	HeartbeatSecs *int64          `json:"heartbeat_interval_seconds,omitempty" minimum:"1" maximum:"3600"`
-	Isolation     json.RawMessage `json:"isolation,omitempty"` // the worker's own report of what its sandbox holds
-	// Held are the keys (TaskKey) of the tasks this process has, said on a new connection: what else is leased to it never
-	// reached it and is set free. Absent: nothing is said.
+	Isolation     json.RawMessage `json:"isolation,omitempty"` // the worker's report about its sandbox
+	// Held are the keys (TaskKey) of the tasks that this process runs, sent on a new connection. The app requeues other
+	// tasks leased to the process, as their deliveries were lost. Absent: nothing is requeued.
 	Held *[]string `json:"held_tasks,omitempty"`
-	// Settings is the revision of the operators' settings that this process runs with; absent: it takes none.
+	// Settings is the revision of the operators' settings that this process applied; absent: it applies none.
 	Settings *int64 `json:"settings_revision,omitempty" minimum:"0"`
 	Gated    bool   `json:"-"` // set by transports whose workers the release gate binds
 	Identity string `json:"-"`
 }
 
-// TaskKey names one delivery of a task: of an activity by its attempt's id, else by the task's id and delivery.
+// TaskKey identifies one delivery of a task: an activity's by the attempt ID, any other by task ID and delivery.
 func TaskKey(kind TaskKind, task, attempt string, delivery int64) string {
 	if kind == KindActivity || kind == "" {
 		return attempt
@@ -74,18 +73,17 @@ func TaskKey(kind TaskKind, task, attempt string, delivery int64) string {
 	return task + "/" + strconv.FormatInt(delivery, 10)
 }
 
-// SessionSettings are a worker's own settings for sessions it holds through the implicit and explicit doors, in
-// milliseconds.
+// SessionSettings are a worker's settings for its sessions of the origins implicit and worker, in milliseconds.
 type SessionSettings struct {
 	LeaseMS  int64 `json:"lease_ms" required:"true" minimum:"1"`
 	BufferMS int64 `json:"buffer_ms"`
 	IdleMS   int64 `json:"idle_ms" minimum:"0"`
-	// MaxActivities is how many activities run at once in a session that names no number; 0: as many as the worker has
+	// MaxActivities is the maximum of concurrent activities in a session that sets none; 0: the worker's number of
 	// slots.
 	MaxActivities int `json:"max_concurrent_activities,omitempty" minimum:"0"`
-	// Resumes declares that the worker suspends the state of a session whose lease ran out, and that it hands back a task
-	// under an epoch whose state it dropped. The app then lets the process continue under the same epoch if no other
-	// process has acquired the session since.
+	// Resumes declares that the worker suspends the state of a session whose lease expired, and that it returns tasks
+	// under an epoch whose state it dropped. The app then lets the process resume the same epoch if no other process
+	// has acquired the session since.
 	Resumes bool `json:"resumes,omitempty"`
 }
 
@@ -102,18 +100,18 @@ type RegisterAnswer struct {
 	Status            string          `json:"status"`
 	Incarnation       string          `json:"incarnation"`
 	HeartbeatInterval int64           `json:"heartbeat_interval_seconds"`
-	// Redelivered is how many tasks this app set free for this registration: of the process that it superseded, or those
-	// that held_tasks does not name. Others may be free because another app heard of it first; no task counts twice.
+	// Redelivered counts the tasks that this app requeued for this registration: tasks of the superseded process, or
+	// tasks that held_tasks does not list. Another app may have requeued further ones; no task is counted twice.
 	Redelivered int `json:"redelivered_task_count"`
 }
 
-// PollRequest asks for work. Kinds and Queues empty mean all the worker registered. Free limits what is handed out per
-// kind; Max over all.
+// PollRequest requests tasks. Empty Kinds or Queues mean all that the worker registered. Free is the maximum per kind,
+// Max the maximum of all kinds together.
 type PollRequest struct {
 	WorkerID    string           `json:"worker_id"`
 	Namespace   string           `json:"namespace,omitempty"`
 	Incarnation string           `json:"incarnation,omitempty"`
-	Release     string           `json:"release,omitempty"` // workers of ours say theirs; the gate compares
+	Release     string           `json:"release,omitempty"` // sent by Sojourn's workers; the release gate compares it
 	Gated       bool             `json:"-"`                 // set by transports whose workers the gate binds
 	TaskQueue   string           `json:"task_queue,omitempty"`
 	Queues      []string         `json:"queues,omitempty"`
@@ -122,35 +120,35 @@ type PollRequest struct {
 	Max         int              `json:"max,omitempty" minimum:"0" maximum:"1000"` // default 1
 	BuildID     string           `json:"build_id,omitempty"`
 	PollID      string           `json:"poll_request_id,omitempty" maxLength:"255"`
-	// default 30, 0 answers at once, more than 60 is taken for 60
+	// default 30; 0 returns at once; maximum 60, larger values are reduced to it
 	Timeout  *int64 `json:"timeout_seconds,omitempty" minimum:"0"`
 	PageSize int    `json:"history_page_size,omitempty" minimum:"0" maximum:"1000"`
-	// PagedQueries: the worker fetches what lies behind the first page of the history of a query or a validation, as of a
-	// workflow task's. Others get it whole.
+	// PagedQueries: the worker fetches the further pages of the history of a query or a validation, as it does for a
+	// workflow task. Other workers receive the whole history.
 	PagedQueries bool `json:"paged_queries,omitempty"`
-	// Turns: the worker sends the turn that an activity's result causes with the result, and is shown with the activity
-	// what it has not seen of a run that it keeps.
+	// Turns: the worker sends an activity's result together with the eager workflow task that it causes. With the
+	// activity the app sends the events that the worker's cached run has not seen.
 	Turns bool `json:"turns,omitempty"`
 }
 
-// PollStatus says how a poll ended.
+// PollStatus is the outcome of a poll.
 type PollStatus string
 
-// The ways a poll ends. Only leased carries tasks; throttled and unavailable mean work may be there.
+// The outcomes of a poll. Only leased has tasks; with throttled and unavailable the queue may have ready tasks.
 const (
 	PollLeased      PollStatus = "leased"
 	PollEmpty       PollStatus = "empty"
 	PollThrottled   PollStatus = "throttled"
 	PollUnavailable PollStatus = "unavailable"
-	// the same in a refusal: whether a task was leased is not known, the same poll_request_id tells
+	// unavailable, in a refusal: a task may have been leased; a poll with the same poll_request_id returns it
 	PollBackend  PollStatus = "backend_unavailable"
 	PollDraining PollStatus = "draining"
 	PollMismatch PollStatus = "version_mismatch"
 	// the poll_request_id belongs to another poll, or to a task that has ended
 	PollConflict   PollStatus = "conflict"
 	PollNoWorkflow PollStatus = "no_workflow_capability" // the worker registered no workflow type, or no slot for one
-	PollNoActivity PollStatus = "no_activity_capability" // the same of activities
-	// the next poll of a completion was refused for its reason and error; the outcomes stand
+	PollNoActivity PollStatus = "no_activity_capability" // the same for activities
+	// the next poll of a completion was refused, with reason and error; the outcomes are not affected
 	PollRefused PollStatus = "refused"
 )
 
@@ -159,21 +157,21 @@ type PollAnswer struct {
 	Status     PollStatus `json:"poll_status"`
 	Tasks      []Task     `json:"tasks"`
 	Reason     string     `json:"reason,omitempty"`
-	WaitReason string     `json:"wait_reason,omitempty"` // throttled: what the budget is, for people
+	WaitReason string     `json:"wait_reason,omitempty"` // throttled: the limit, for people
 	Wait       *Wait      `json:"wait,omitempty"`        // throttled: the same for programs
-	Drained    *string    `json:"build_id,omitempty"`    // draining: the build id that was drained on all queues asked for
+	Drained    *string    `json:"build_id,omitempty"`    // draining: the build ID, drained on all queues of the poll
 	RetryAfter int64      `json:"retry_after_ms,omitempty"`
 	AppRelease string     `json:"app_release,omitempty"`
 	// StoreTime is a lower bound of the store's clock when the app created the response. A worker that was paused
 	// computes the age of the response from it.
 	StoreTime history.Time `json:"store_time,omitzero"`
 	Error     *ErrorBody   `json:"error,omitempty"` // refused: why
-	// Undo gives the tasks back because the answer could not be delivered; it is never nil and may be called once instead
-	// of using the answer.
+	// Undo returns the tasks because the response could not be delivered. It is never nil, and is called at most once,
+	// instead of using the response.
 	Undo func() `json:"-"`
 }
 
-// RefusedNext answers the next poll of a completion that was refused: the outcomes next to it have their own answers.
+// RefusedNext returns the response to a refused next poll of a completion. The outcomes have their own responses.
 func RefusedNext(err error) *PollAnswer {
 	body := BodyOf(err)
 	return &PollAnswer{
@@ -181,17 +179,17 @@ func RefusedNext(err error) *PollAnswer {
 	}
 }
 
-// HistoryRequest asks for a further page of a leased workflow task's history.
+// HistoryRequest requests a further page of the history of a leased workflow task.
 type HistoryRequest struct {
-	Kind      TaskKind `json:"-"` // of the task: a workflow's (also when empty), or a question; the routes know it
+	Kind      TaskKind `json:"-"` // kind of the task: workflow (also when empty), query or validation; set by the route
 	Namespace string   `json:"namespace,omitempty"`
 	TaskID    string   `json:"task_id"`
 	Owner     string   `json:"lease_owner"`
 	Attempt   int64    `json:"workflow_task_attempt"`
 	PageToken string   `json:"next_history_page_token"`
-	After     int64    `json:"after_sequence,omitempty"` // instead of a token: the last event the caller has
+	After     int64    `json:"after_sequence,omitempty"` // instead of a token: the caller's last event
 	PageSize  int      `json:"page_size,omitempty"`
-	All       bool     `json:"all,omitempty"` // everything that is left in one answer
+	All       bool     `json:"all,omitempty"` // all remaining events in one response
 }
 
 // HistoryPage is one page of history.
@@ -207,7 +205,7 @@ type HistoryPage struct {
 
 // CompleteItem is the outcome of one task: a workflow task with commands, an activity with result or failure.
 type CompleteItem struct {
-	// set by the transport from the caller; tasks of others do not exist for it
+	// set by the transport from the caller's token; tasks of other namespaces do not exist for it
 	Namespace   string    `json:"namespace,omitempty"`
 	Kind        TaskKind  `json:"kind"`
 	TaskID      string    `json:"task_id" required:"true"`
@@ -215,7 +213,7 @@ type CompleteItem struct {
 	Incarnation string    `json:"incarnation,omitempty"`
 	Attempt     int64     `json:"workflow_task_attempt,omitempty"`
 	AttemptID   string    `json:"activity_attempt_id,omitempty"`
-	Epoch       int64     `json:"session_epoch,omitempty"` // optional; one that is sent must match
+	Epoch       int64     `json:"session_epoch,omitempty"` // optional; must match if it is sent
 	Commands    []Command `json:"commands,omitempty"`
 	StreamWaits
 	// Malformed is the error of an outcome that could not be decoded. The app rejects this item but not the other items
@@ -226,7 +224,7 @@ type CompleteItem struct {
 	Kept    int64           `json:"kept,omitempty"`
 	Result  payload.Payload `json:"result,omitzero"`
 	Failure *Failure        `json:"failure,omitempty"`
-	// hands the task back, for this reason; neither result nor failure
+	// reason for returning the task; then there is neither result nor failure
 	Returned  string `json:"returned,omitempty"`
 	LostCount bool   `json:"lost,omitempty"` // with Returned: counted as lost, like a worker that died
 	// Began reports, with Returned, whether the activity's code began: only then does the delivery count as an attempt.
@@ -235,16 +233,16 @@ type CompleteItem struct {
 	Recovered *Recovered `json:"recovered,omitempty"` // the session's state was rebuilt inside this attempt
 	// Executor reports that the attempt's executor ended. With returned, the task is repeated and counts towards no limit.
 	Executor *ExecutorLoss `json:"executor,omitempty"`
-	// CodeVersion is what the activity's code was, if the worker knows; at most 64 bytes, more are not kept.
+	// CodeVersion identifies the activity's code, if the worker knows it; the app ignores values of more than 64 bytes.
 	CodeVersion string `json:"code_version,omitempty"`
-	// the turn that the result of an activity causes; it counts only in a call with a next poll
+	// the eager workflow task that an activity's result causes; accepted only in a call with a next poll
 	Then *Then `json:"then,omitempty"`
-	// Lines are what the code of an activity logged, as far as the app has not said that it is kept. They are stored with
-	// the outcome, and never a reason to refuse it.
+	// Lines are the activity's log lines that no response has confirmed. The app stores them with the outcome; invalid
+	// lines never cause the outcome to be rejected.
 	Lines []LogChunk `json:"lines,omitempty"`
 }
 
-// SetKind fills in the kind of an item that names none: activity if it has an attempt ID, else workflow.
+// SetKind sets the kind of an item that has none: activity if it has an attempt ID, else workflow.
 func (c *CompleteItem) SetKind() {
 	if c.Kind == "" {
 		c.Kind = KindWorkflow
@@ -254,7 +252,7 @@ func (c *CompleteItem) SetKind() {
 	}
 }
 
-// HandedBack is an item that hands its task back and says nothing else. What came out until then counts for nothing.
+// HandedBack returns the item without result, failure and commands: it only returns the task.
 func (c *CompleteItem) HandedBack() CompleteItem {
 	return CompleteItem{
 		Kind: c.Kind, TaskID: c.TaskID, Owner: c.Owner, Attempt: c.Attempt, AttemptID: c.AttemptID, Returned: c.Returned,
@@ -265,7 +263,7 @@ func (c *CompleteItem) HandedBack() CompleteItem {
 // ReturnedExecutorEnded begins the reason of a task that is returned because its executor ended.
 const ReturnedExecutorEnded = "executor_ended"
 
-// ExecutorLoss is the end of an executor process while calls ran in it, as reported with the outcome of each of them.
+// ExecutorLoss is the end of an executor process with running calls, reported with the outcome of each of these calls.
 type ExecutorLoss struct {
 	Executor string `json:"executor_id,omitempty" maxLength:"255"` // unique within the worker process
 	Calls    int    `json:"calls,omitempty" minimum:"0"`           // calls that ran in it
@@ -284,18 +282,18 @@ type StreamWaits struct {
 	Cursors json.RawMessage `json:"message_stream_cursors,omitempty"`
 }
 
-// Recovered tells of a rebuild that ran inside an attempt.
+// Recovered reports a rebuild of a session's state inside an attempt.
 type Recovered struct {
 	Rebuild string `json:"rebuild_activity"`
 	Cause   string `json:"cause,omitempty"`
 	Reason  string `json:"reason,omitempty"` // one of LostReasons
 	Retries int    `json:"retries"`
-	Waited  int    `json:"waited,omitempty"`  // of the rebuilds, those that another attempt ran and this one waited for
+	Waited  int    `json:"waited,omitempty"`  // rebuilds of another attempt that this attempt waited for
 	Outcome string `json:"outcome,omitempty"` // one of the following; absent: rebuilt
 }
 
-// The outcomes of a rebuild: the activity was tried again, or the attempt ended with the rebuild, which failed or was
-// told to stop. In a heartbeat it may also run still.
+// The outcomes of a rebuild: the activity ran again, the rebuild failed, or the rebuild was cancelled. The last two end
+// the attempt. A heartbeat may also report a rebuild that is running.
 const (
 	Rebuilt          = "rebuilt"
 	RebuildFailed    = "failed"
@@ -304,7 +302,7 @@ const (
 )
 
 // LostReasons are the reasons why the state of a session can be missing: the code did not find it, its executor ended,
-// or the previous holding ended, and the state with it.
+// or the previous epoch of the session ended.
 var LostReasons = map[string]bool{
 	"missing_state": true,
 	"crash":         true, "out_of_memory": true, "quota": true, "deadline": true, "protocol_error": true,
@@ -314,8 +312,8 @@ var LostReasons = map[string]bool{
 	"released": true,
 }
 
-// LostReason is the one of LostReasons for the end of a holding as its session has it: a word, and perhaps what the
-// holder said behind a colon. "" where none fits.
+// LostReason returns the entry of LostReasons for the reason with which a session's epoch ended, "" if there is none.
+// The owner's own text may follow the reason behind a colon.
 func LostReason(end string) string {
 	word, _, _ := strings.Cut(end, ":")
 	switch word {
@@ -334,7 +332,7 @@ func LostReason(end string) string {
 	return ""
 }
 
-// CompleteAnswer is the answer to one item.
+// CompleteAnswer is the response to one item.
 type CompleteAnswer struct {
 	TaskID         string   `json:"task_id"`
 	Attempt        int64    `json:"workflow_task_attempt,omitempty"`
@@ -346,15 +344,15 @@ type CompleteAnswer struct {
 	CreatedTaskIDs []string `json:"created_task_ids,omitempty"`
 	NextTaskID     *string  `json:"next_task_id,omitempty"`
 	Reason         *string  `json:"reason"`
-	Then           *Taken   `json:"then,omitempty"` // the turn that came with the result counts; absent: it does not
+	Then           *Taken   `json:"then,omitempty"` // the eager workflow task was accepted; absent: it was not
 	// Warnings are about accepted commands that had no effect. The response to a repeated report has none.
 	Warnings []Warning  `json:"warnings,omitempty"`
-	Error    *ErrorBody `json:"error,omitempty"` // in a batch: this item's refusal, the others stand
+	Error    *ErrorBody `json:"error,omitempty"` // in a batch: refusal of this item, which does not affect the others
 	Err      error      `json:"-"`
 }
 
-// Uncertain gives an answer that the store could not be asked for its words: what was reported may be recorded all the
-// same.
+// Uncertain turns the refusal of an item into the outcome "unknown" if the store was unavailable: the outcome may have
+// been recorded.
 func (a *CompleteAnswer) Uncertain() {
 	if a.Error == nil || !a.Error.Reason.Away() {
 		return
@@ -363,7 +361,7 @@ func (a *CompleteAnswer) Uncertain() {
 	a.Error.Details = map[string]any{"outcome": "unknown", "retryable": true, "retry_after_seconds": 1}
 }
 
-// ErrorBody is a refusal inside a batch answer and in every HTTP error.
+// ErrorBody is the refusal of an item of a batch, and the body of every HTTP error.
 type ErrorBody struct {
 	Reason  Reason              `json:"reason"`
 	Message string              `json:"message"`
@@ -371,14 +369,14 @@ type ErrorBody struct {
 	Fields  map[string][]string `json:"errors,omitempty"`
 }
 
-// CompleteRequest completes many tasks at once and may carry the next poll, which enters the lines before the items are
-// submitted: the tasks they make can come back in the same answer, which is never held.
+// CompleteRequest completes many tasks and may contain the next poll. The poll is enqueued before the items are
+// submitted, so the response can contain tasks that the items caused; the app does not hold this poll open.
 type CompleteRequest struct {
 	Items []CompleteItem `json:"items" minItems:"1" maxItems:"1000"`
 	Next  *PollRequest   `json:"next,omitempty"`
 }
 
-// CompleteBatchAnswer answers the items in order, and with what the next poll got.
+// CompleteBatchAnswer has the responses to the items in their order, and the response to the next poll.
 type CompleteBatchAnswer struct {
 	Items []CompleteAnswer `json:"items"`
 	Next  *PollAnswer      `json:"next,omitempty"`
@@ -394,7 +392,7 @@ type HeartbeatRequest struct {
 	Attempt   int64           `json:"workflow_task_attempt,omitempty"`
 	Epoch     int64           `json:"session_epoch,omitempty"`
 	Progress  json.RawMessage `json:"progress,omitempty"` // plain JSON {message?, current?, total?, unit?, details?}
-	// how far a rebuild of the session's state is; history has it if nothing more is heard
+	// progress of a rebuild of the session's state; recorded in history if the attempt ends without a report
 	Rebuild *Recovered `json:"rebuild,omitempty"`
 	// requested by the activity's code; false: an automatic renewal by the worker
 	Beat bool `json:"-"`
@@ -421,8 +419,8 @@ type HeartbeatAnswer struct {
 	Session         *SessionAffinity `json:"worker_session,omitempty"`
 }
 
-// WorkerHeartbeat is a worker's heartbeat: independent of polls and jobs, it renews everything the worker holds in one
-// call.
+// WorkerHeartbeat is a worker's heartbeat. It is independent of polls and jobs and renews all leases of the worker in
+// one call.
 type WorkerHeartbeat struct {
 	WorkerID    string             `json:"worker_id"`
 	Namespace   string             `json:"namespace,omitempty"`
@@ -433,26 +431,27 @@ type WorkerHeartbeat struct {
 	Slots       json.RawMessage    `json:"task_slots,omitempty"`
 	Process     json.RawMessage    `json:"process_metrics,omitempty"`
 	Draining    bool               `json:"draining,omitempty"`
-	// runs whose code the worker keeps in memory: said once to an app that it is new to. Those above the first 500 are
-	// ignored: a hint is no reason to refuse what the heartbeat renews
+	// runs in the worker's sticky cache, sent once to each app that has not received them; entries after the first 500
+	// are ignored, since a refusal would also refuse the renewals
 	KeptRuns []KeptRun `json:"kept_runs,omitempty"`
-	// the transport sends it for what it was told, and the worker may never send one
+	// set for a heartbeat that the app derives from a settings request: it does not show that the worker sends
+	// heartbeats
 	Told bool `json:"-"`
-	// the transport sends it of a worker that renews in time whatever its answers take, up to a tenth of its leases
+	// set by the channel: the worker renews in time even if a response takes up to a tenth of its leases
 	Patient bool `json:"-"`
 }
 
-// KeptRun is a run that a worker keeps in memory, with the last event that its code has seen.
+// KeptRun is a run in the worker's sticky cache, with the last event that its code has seen.
 type KeptRun struct {
 	RunID string `json:"run_id"`
 	Seen  int64  `json:"seen"`
 }
 
-// MostKeptRuns is how many of them one heartbeat names.
+// MostKeptRuns is the maximum of kept runs in one heartbeat.
 const MostKeptRuns = 500
 
-// SessionRenewal names a session the worker holds and wants to keep. Idle sessions are left out: they expire by
-// themselves.
+// SessionRenewal renews the lease of a session that the worker holds. Workers do not renew idle sessions: their leases
+// expire.
 type SessionRenewal struct {
 	SessionID string `json:"session_id"`
 	Epoch     int64  `json:"epoch"`
@@ -461,10 +460,10 @@ type SessionRenewal struct {
 	Resume bool `json:"resume,omitempty"`
 	// GivenUp releases the session: the worker has dropped its state.
 	GivenUp   bool  `json:"given_up,omitempty"`
-	Malformed error `json:"-"` // why the renewal could not be decoded; it alone is refused
+	Malformed error `json:"-"` // decoding error; the app rejects only this renewal
 }
 
-// UnreadableRenewal identifies a lease of a heartbeat that cannot be decoded, so that it is answered in its place.
+// UnreadableRenewal returns the renewal of a lease that could not be decoded, with the members that identify the lease.
 func UnreadableRenewal(raw json.RawMessage, why error) HeartbeatRequest {
 	in := HeartbeatRequest{Malformed: why}
 	ReadMembers(raw, map[string]any{
@@ -474,14 +473,14 @@ func UnreadableRenewal(raw json.RawMessage, why error) HeartbeatRequest {
 	return in
 }
 
-// UnreadableSession is that of a session.
+// UnreadableSession returns the renewal of a session that could not be decoded, with the members that identify it.
 func UnreadableSession(raw json.RawMessage, why error) SessionRenewal {
 	in := SessionRenewal{Malformed: why}
 	ReadMembers(raw, map[string]any{"session_id": &in.SessionID, "epoch": &in.Epoch})
 	return in
 }
 
-// WorkerHeartbeatAnswer carries what was renewed and what the worker should do.
+// WorkerHeartbeatAnswer reports the renewals, and what the app or an operator requests of the worker.
 type WorkerHeartbeatAnswer struct {
 	WorkerID          string            `json:"worker_id"`
 	Acknowledged      bool              `json:"acknowledged"`
@@ -490,17 +489,17 @@ type WorkerHeartbeatAnswer struct {
 	Leases            []HeartbeatAnswer `json:"leases,omitempty"`
 	Sessions          []SessionState    `json:"sessions,omitempty"`
 	Drain             bool              `json:"drain,omitempty"`
-	// Intent is what an operator wants of the worker; absent: that it works.
+	// Intent is what an operator requested of the worker; absent: it works normally.
 	Intent Intent `json:"intent,omitempty" enum:"pause,leave"`
-	// Settings is the revision of the operators' settings: fetch them when it is not the one fetched last.
+	// Settings is the revision of the operators' settings. The worker fetches the settings if it has another revision.
 	Settings   int64        `json:"settings_revision,omitempty"`
 	AppRelease string       `json:"app_release,omitempty"`
-	StoreTime  history.Time `json:"store_time,omitzero"` // when the answer was made, perhaps a little less
-	// EndedRuns have ended while the worker kept them in memory: it evicts them.
+	StoreTime  history.Time `json:"store_time,omitzero"` // lower bound of the store's clock at the response
+	// EndedRuns are runs in the worker's sticky cache that ended: the worker evicts them.
 	EndedRuns []string `json:"ended_runs,omitempty"`
 }
 
-// SessionState is what the store says of a session a worker believes it holds.
+// SessionState is the state, in the store, of a session that the worker renews.
 type SessionState struct {
 	SessionID      string       `json:"session_id"`
 	Epoch          int64        `json:"epoch"`
@@ -509,14 +508,14 @@ type SessionState struct {
 	LeaseExpiresAt history.Time `json:"lease_expires_at"`
 }
 
-// DeregisterRequest takes a worker's registration away; its leases end and its sessions are released.
+// DeregisterRequest deregisters a worker: its leases end and its sessions are released.
 type DeregisterRequest struct {
 	WorkerID    string `json:"worker_id"`
 	Namespace   string `json:"namespace,omitempty"`
 	Incarnation string `json:"incarnation,omitempty"`
 }
 
-// DeregisterAnswer has exactly these members: clients check them all.
+// DeregisterAnswer has exactly these members: clients of the contract check all of them.
 type DeregisterAnswer struct {
 	WorkerID  string `json:"worker_id"`
 	Outcome   string `json:"outcome"` // deregistered
