@@ -40,9 +40,9 @@ func shifted(t *testing.T, database string, shift *atomic.Int64, more ...func(*a
 	}})
 }
 
-// An activity by itself ends in one way, whether its worker's result or somebody who ends it at another app comes
-// first: both are told the same. Past its retention nothing of it is left, whoever still speaks of it changes nothing,
-// and its id is free.
+// If a worker completes an activity run at one app while a caller cancels or terminates it at another app, one of them
+// succeeds and the other gets 409. After the retention its rows are gone, late calls have no effect, and its ID can be
+// used again.
 func TestAnActivityRunEndsOnceAndLeavesNothing(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		var shift atomic.Int64
@@ -95,7 +95,7 @@ func TestAnActivityRunEndsOnceAndLeavesNothing(t *testing.T) {
 			late[id] = task
 		}
 		t.Logf("they ended so often: %v", won)
-		// One is ended before it may begin: it is in nobody's hands, then or later.
+		// A run that is cancelled in its start delay is never dispatched.
 		begin("later", `,"start_delay_seconds":3600`)
 		there.want(200, "POST", "/api/workflows/later/cancel", `{}`)
 		shift.Store(int64(2 * time.Hour))

@@ -126,7 +126,7 @@ func TestAClosedRunIsExportedAndImported(t *testing.T) {
 		); got.text("reason") != "duplicate_not_allowed" {
 			t.Error(got.raw)
 		}
-		// A workflow id is used once, whoever used it; and so is the id of a run.
+		// A workflow ID and a run ID are unique, also for imports.
 		away.want(201, "POST", "/api/workflows", `{"workflow_id":"g","workflow_type":"t"}`)
 		other, _ := home.bundle("g", home.lived("g"))
 		if got := away.want(409, "POST", path, other); got.text("reason") != "instance_already_started" {
@@ -250,7 +250,7 @@ func replayed(t *testing.T, raw string) string {
 	return ran(t, raw, filepath.Join(pythonDir, "replay.py"))
 }
 
-// ran has a program of the published SDK read a bundle, and gives what it said.
+// ran runs a program of the published SDK that reads a bundle, and returns its output.
 func ran(t *testing.T, raw string, program ...string) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "bundle.json")

@@ -92,7 +92,7 @@ func TestARefusedOutcomeAffectsNoOther(t *testing.T) {
 	})
 }
 
-// A next poll that is malformed or refused is answered in next; the outcomes beside it are recorded.
+// If the next poll is malformed or refused, only the member next reports it; the outcomes are recorded.
 func TestARefusedNextPollAffectsNoOutcome(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		a := apptest.Start(t, apptest.Options{Database: database})

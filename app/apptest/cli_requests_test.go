@@ -105,7 +105,7 @@ func send(t *testing.T, a *apptest.App, method, path, body string) (response, ht
 	return s, res.Header
 }
 
-// A run whose code does not fit its history waits for a person, is listed, and goes on after a pass.
+// A run whose code does not match its history is quarantined and listed. A repair pass continues it.
 func TestAStuckRunIsListedAndRepaired(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		a := apptest.Start(t, apptest.Options{Database: database})

@@ -11,11 +11,11 @@ import (
 	"github.com/sojourn-run/sojourn/app/internal/workerapi"
 )
 
-// client calls an app with the headers a sound request has, and others where it is told so.
+// client calls an app with the headers of a valid request; header overrides them.
 type client struct {
 	t      testing.TB
 	url    string
-	header map[string]string // what to send instead; empty: not at all
+	header map[string]string // overrides; empty: the header is omitted
 }
 
 // with is the client with one header different.

@@ -34,8 +34,8 @@ func TestARunThatContinuesWithoutArgumentsKeepsItsOwn(t *testing.T) {
 	})
 }
 
-// A parent that continues as new keeps its children: how one ends is told to no later run, and what is open when the
-// last run ends goes by its policy.
+// A parent that continues as new keeps its children. Later runs are not notified of their ends. The parent-close policy
+// applies to open children when the last run ends.
 func TestChildrenOutliveAParentThatContinuesAsNew(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		a := apptest.Start(t, apptest.Options{Database: database})

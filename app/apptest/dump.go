@@ -12,8 +12,8 @@ import (
 	_ "github.com/jackc/pgx/v5/stdlib" // the driver "pgx"
 )
 
-// Dump is everything a database holds: the rows of each table as text, in an order of their own. The table of batches
-// is left out, since it says when something was last written and not what.
+// Dump contains the rows of all tables of a database as text, sorted. It omits the table of batches, which only records
+// the time of the last write.
 type Dump map[string][]string
 
 // DumpDatabase reads all tables of a database (sqlite:PATH or postgres://…) on its own connection; an app may have it

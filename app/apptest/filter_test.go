@@ -27,8 +27,8 @@ func (c caller) found(filter string, size int) (ids []string) {
 	}
 }
 
-// A filter on what nobody knows is answered, and says so; one on what is registered, carried by a run or named by a
-// system attribute says nothing.
+// A filter on an unknown search attribute returns a result with a warning. There is no warning for an attribute that is
+// registered, that a run has, or that a system attribute names.
 func TestAFilterOnAnAttributeNobodyKnowsIsAnsweredWithAWarning(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		a := apptest.Start(t, apptest.Options{Database: database})

@@ -25,8 +25,8 @@ func waiting(t *testing.T, a *apptest.App, n int) {
 	until(t, "polls to be held", func() bool { return a.Broker().Dispatch().Counts().Waiting == n })
 }
 
-// What is said of a worker at one app, by itself or by an operator, ends the polls that it has open, which may be at
-// another one, before there is work for them. What it runs nobody else is given before it has ended it.
+// A drain, a pause or a deregistration of a worker, requested at one app, ends the held polls of the worker at every
+// app although no task is ready. Other workers do not receive the worker's running tasks before they end.
 func TestWhatIsSaidOfAWorkerEndsThePollsItHasOpen(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		a, b := apptest.Two(t, apptest.Options{Database: database})
@@ -114,7 +114,7 @@ func TestAPollIsRepeatedAfterTheAppRestarted(t *testing.T) {
 	})
 }
 
-// A worker that was killed while it polled gets nothing: its task is somebody else's, and has cost no attempt.
+// A poll whose connection broke leases no task: another worker receives the task, and it costs no attempt.
 func TestAPollWhoseConnectionDiedIsUndone(t *testing.T) {
 	a := apptest.Start(t, apptest.Options{})
 	c := caller{t, a, ""}

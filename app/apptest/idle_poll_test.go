@@ -54,7 +54,7 @@ func TestAThousandIdlePollsSendNoStatement(t *testing.T) {
 	})
 }
 
-// W7: whoever waits longest is served first, among the workers of a queue.
+// W7: among the held polls of a queue, the oldest receives the next task.
 func TestHeldPollsAreServedInTheirOrder(t *testing.T) {
 	a := apptest.Start(t, apptest.Options{})
 	c := caller{t, a, ""}

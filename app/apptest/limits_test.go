@@ -17,8 +17,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// sound are requests that say no more than the description asks for, by operation, with the ids of populate. They go in
-// this order, each after all that can be wrong with it was refused.
+// sound are minimal valid requests, by operation, with the IDs of populate. The test sends them in this order, each
+// after all its invalid variants were refused.
 var sound = []struct{ operation, path, body string }{
 	{"register", "", `{"task_queue":"q2"}`},
 	{"register", "", `{"task_queues":["q3"],"session_settings":{"lease_ms":60000},"max_concurrent_workflow_tasks":1}`},

@@ -71,8 +71,8 @@ func (c caller) kept(task, query string) (a protocol.ActivityLogs, texts string)
 	return a, texts
 }
 
-// Lines are taken from who holds the attempt, through any app, once under their number, and what comes with the outcome
-// is stored with it; nobody else adds any.
+// The app accepts log lines only from the worker that leased the attempt, through any app, once per chunk number. Lines
+// of an outcome are stored with the outcome.
 func TestLinesOfAnAttemptComeFromItsHolder(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		a, other := apptest.Two(t, apptest.Options{Database: database})
@@ -172,7 +172,7 @@ func TestAnOutcomeSentAgainBringsItsLinesOnce(t *testing.T) {
 	})
 }
 
-// Each attempt has lines of its own; the last is shown unless another is asked for.
+// Each attempt has a log. A request without an attempt number returns the log of the last attempt.
 func TestEachAttemptHasItsOwnLines(t *testing.T) {
 	a := apptest.Start(t, apptest.Options{})
 	c := caller{t, a, ""}
@@ -238,7 +238,7 @@ func TestNoMoreLinesAreKeptThanMayBe(t *testing.T) {
 	if got, _ := c.kept(task, "?after=900"); len(got.Lines) > 0 {
 		t.Errorf("of lines that came with the outcome of a full attempt %d are kept", len(got.Lines))
 	}
-	// what comes with the outcome alone finds as much room as what comes before it
+	// lines that are sent only with the outcome have the same limit as lines that are sent before it
 	c.start("g")
 	h.decide(h.poll("workflow"), step)
 	job = h.poll("activity")
@@ -252,8 +252,8 @@ func TestNoMoreLinesAreKeptThanMayBe(t *testing.T) {
 	}
 }
 
-// Chunks without a number are numbered by the app that takes them, one behind the other, also where two apps take them
-// at once and where they come with the outcome. What is said to be kept is kept; a number beyond all others is refused.
+// An app numbers chunks without a number in sequence, also if two apps receive chunks at once, or with the outcome. All
+// lines reported as recorded are stored; a number above the maximum is rejected.
 func TestChunksWithoutANumberAreAllKept(t *testing.T) {
 	t.Parallel()
 	database := apptest.Postgres(t)

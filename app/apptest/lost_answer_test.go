@@ -8,8 +8,8 @@ import (
 	"github.com/sojourn-run/sojourn/app/apptest"
 )
 
-// twice makes a call whose first answer is lost on the way: the second says the same, beside the members named, and
-// changes nothing.
+// twice repeats a call as if the first response was lost. The second response must equal the first one except for the
+// members in beside, and must not change anything.
 func (h hand) twice(method, path, body string, beside ...string) response {
 	h.t.Helper()
 	first := h.ask(method, path, body)

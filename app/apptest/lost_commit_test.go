@@ -26,8 +26,8 @@ func behind(t *testing.T) (*storetest.Gate, *apptest.App, *apptest.App) {
 	return gate, a, apptest.Start(t, apptest.Options{Database: database})
 }
 
-// loses makes a call whose change is committed while the answer of the database is lost, with the database: it is told
-// that nobody knows what became of it.
+// loses makes a call whose transaction commits, but whose commit response is lost together with the database
+// connection. The call returns 503 with an unknown outcome.
 func (c caller) loses(gate *storetest.Gate, at, method, path, body string) response {
 	c.t.Helper()
 	lost := gate.LoseCommit(at)
@@ -110,8 +110,8 @@ func TestACommitWhoseAnswerIsLostIsFoundByTheRetry(t *testing.T) {
 	}
 }
 
-// So it is where a balancer sends each call to another app: the one that is asked again took the registration itself
-// and has heard the worker ever since, so that nothing tells it that a poll went elsewhere.
+// With a load balancer, a retried poll may reach another app. Here the worker is registered at that app and sent it
+// heartbeats, so that app has no sign that the first poll went elsewhere.
 func TestAPollIsFoundAgainAtAnAppThatHeardItsWorkerAllAlong(t *testing.T) {
 	t.Parallel()
 	gate, a, b := behind(t)
@@ -131,8 +131,9 @@ func TestAPollIsFoundAgainAtAnAppThatHeardItsWorkerAllAlong(t *testing.T) {
 	there.decide(there.poll("workflow"), finish)
 }
 
-// A poller that was waiting when the task it was to get was committed, with the answer lost, is told so at once: it
-// asks again and has the task, which otherwise would lie until the end of a lease that nobody knows of.
+// If the commit response for a task of a held poll is lost, the poll returns backend_unavailable at once. The worker
+// polls again with the same ID and receives the task; else the task would wait for the end of a lease that no worker
+// knows.
 func TestAWaitingPollerHearsOfACommitWhoseAnswerIsLost(t *testing.T) {
 	gate, a, _ := behind(t)
 	w := register(caller{t, a, ""}, "w", "")
@@ -152,7 +153,7 @@ func TestAWaitingPollerHearsOfACommitWhoseAnswerIsLost(t *testing.T) {
 	w.decide(taskOf(t, w.asks(200, "POST", path, body)), finish)
 }
 
-// A read that meets a dying database is nobody's fault: it is asked again.
+// A read that fails because the database connection broke is retried.
 func TestAReadThatMeetsADyingDatabaseIsNoFault(t *testing.T) {
 	gate, a, _ := behind(t)
 	w := register(caller{t, a, ""}, "w", "")

@@ -228,7 +228,7 @@ func TestAKnownNamespaceCostsNoStatement(t *testing.T) {
 	}
 }
 
-// Metrics of queues have the namespace as a label: who may look into one sees those of no other.
+// Metrics of queues have a namespace label. A token for one namespace does not get the metrics of other namespaces.
 func TestMetricsShowTheNamespacesOfWhoAsks(t *testing.T) {
 	t.Parallel()
 	a := apptest.Start(t, apptest.Options{Change: func(o *app.Options) { o.NoAuth, o.Token = false, pythonToken }})

@@ -11,8 +11,9 @@ import (
 	"github.com/sojourn-run/sojourn/app/apptest"
 )
 
-// A worker that said that it drains is given nothing, by an app that it never said it to as well, whichever of them
-// writes its row then, and after a restart; once it said the opposite, at whichever app, it is given work everywhere.
+// No app dispatches to a worker that reported to one app that it drains, whichever app writes the worker's row
+// afterwards, also after a restart of the app. When the worker reports to any app that it no longer drains, every app
+// dispatches to it.
 func TestAWorkersOwnWordThatItDrainsHoldsAtEveryApp(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		alone := strings.HasPrefix(database, "sqlite:")
@@ -49,8 +50,8 @@ func TestAWorkersOwnWordThatItDrainsHoldsAtEveryApp(t *testing.T) {
 	})
 }
 
-// A worker that an operator drained a day and more ago, and that restarts while another drain is said, at whichever
-// app, finds itself drained: it is a day after it left that its drain is forgotten.
+// A drain survives for a day after the worker's end. A worker that restarts a day or more after the drain began is
+// still drained, also if another drain is requested at any app at that time.
 func TestADrainOutlivesARestartOfItsWorker(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		var shift atomic.Int64

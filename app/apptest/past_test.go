@@ -8,14 +8,14 @@ import (
 	"github.com/sojourn-run/sojourn/app/apptest"
 )
 
-// Who completes a task and asks for the next goes on with the same run, past others that wait for longer, eight times
-// in a row and no more; and never past what is more urgent.
+// A worker that completes a task with a next poll gets the next task of the same run before older tasks of other runs,
+// at most eight times in a row, and never before tasks of higher priority.
 func TestARunGoesOnPastOthersEightTimesInARow(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		a := apptest.Start(t, apptest.Options{Database: database})
 		w := register(caller{t, a, ""}, "w", "")
 		poll := `{"worker_id":"w","task_queue":"` + handQueue + `","kinds":["workflow","activity"],"max":1,"timeout_seconds":0}`
-		w.want(200, "POST", "/api/worker/tasks/poll", poll) // it is known from here on that nothing lies there
+		w.want(200, "POST", "/api/worker/tasks/poll", poll) // the app knows from here on that the queue is empty
 		started := func(id, more string) {
 			w.want(
 				201, "POST", "/api/workflows",

@@ -8,7 +8,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// deposit is what a chain of runs said in the end.
+// deposit is the result of a chain of runs.
 type deposit struct {
 	Balance  int   `json:"balance"`
 	Runs     int   `json:"runs"`
@@ -25,8 +25,8 @@ func lastOf(t *testing.T, a *apptest.App, workflowID string) (d deposit) {
 	return d
 }
 
-// A condition that a signal made true before anybody looked leaves no event. The run it comes to goes on as new by its
-// first task; the next one must not get the signal again.
+// A condition that a signal fulfilled before the first workflow task adds no event. The run continues as new in its
+// first task; the next run must not receive the signal again.
 func TestASignalFromBeforeTheFirstWorkerIsHandledOnce(t *testing.T) {
 	t.Parallel()
 	python(t)
@@ -48,8 +48,8 @@ func TestASignalFromBeforeTheFirstWorkerIsHandledOnce(t *testing.T) {
 	})
 }
 
-// The code is resumed by the end of its step and goes on as new at once. A signal from before that end it has seen; for
-// one from behind it the handler runs too late, so the next run gets it.
+// The code resumes at the end of its step and continues as new in the same task. It has handled a signal recorded
+// before that end. The next run receives a signal recorded after it.
 func TestASignalBehindTheLastStepGoesWithTheRun(t *testing.T) {
 	t.Parallel()
 	python(t)

@@ -58,9 +58,8 @@ func (l *lossy) serve(t *testing.T, a *apptest.App) string {
 	return s.URL
 }
 
-// loses says whether the answer to this request is to be lost: it is the first to carry this body. Starts,
-// registrations and the end of a run are spared: this SDK gives them nothing by which a second one could be told from
-// the first.
+// loses reports whether to drop the response to this request: it does so for the first request with a body. It excludes
+// starts, registrations and ends of runs, because this SDK sends nothing that identifies a repetition of them.
 func (l *lossy) loses(r *http.Request) bool {
 	p := r.URL.Path
 	word := p[strings.LastIndexByte(p, '/')+1:]

@@ -19,8 +19,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// The Python SDK of the worker protocol runs here as it is published: nothing of it is patched, and it is told a URL
-// and a token only.
+// The tests run the published Python SDK of the worker protocol without patches. It gets only a URL and a token.
 const (
 	pythonDir   = "../../interop/python"
 	pythonQueue = "python"

@@ -92,7 +92,7 @@ func TestARolloutMovesNewRunsAndDrainsTheOldBuild(t *testing.T) {
 			t.Errorf("why the pinned run waits: %s", why)
 		}
 		c.want(http.StatusUnprocessableEntity, "POST", "/api/task-queues/q/build-ids/drain", `{"build_id":"v\u0000"}`)
-		// A drain ends the poll that waits, and refuses those that follow.
+		// A drain ends a held poll and rejects later polls.
 		waiting := make(chan response, 1)
 		go func() { waiting <- old.poll("activity", 30) }()
 		until(t, "the old build's poll to wait", func() bool {
@@ -299,8 +299,7 @@ func TestABurstOfOneTenantDoesNotHoldUpAnother(t *testing.T) {
 	})
 }
 
-// A queue says of the tasks that wait for longest why nobody has them: three of each kind, the oldest first, and only
-// while they wait.
+// A queue lists its three oldest ready tasks of each kind, the oldest first, with the reasons why they wait.
 func TestAQueueSaysWhyItsOldestTasksWait(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		c := caller{t, apptest.Start(t, apptest.Options{Database: database}), "default"}

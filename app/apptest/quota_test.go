@@ -15,7 +15,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/history"
 )
 
-// quotas makes a namespace with quotas of its own, and one beside it that has those of the settings.
+// quotas creates the namespace busy with quotas, and the namespace calm without, to which the settings apply.
 func quotas(t *testing.T, a *apptest.App, values string) (busy, calm caller) {
 	t.Helper()
 	operator := caller{t, a, "default"}
@@ -93,7 +93,7 @@ func TestAQuotaRefusesNewWorkOfItsNamespaceAlone(t *testing.T) {
 		if n := calm.uses("open_runs"); n != 5 {
 			t.Errorf("%d open runs of the bystander, want 5", n)
 		}
-		// The other app knows of it within a second of its own first start.
+		// The other app counts this run within a second after it first starts a run itself.
 		there, tries := caller{t, b, "busy"}, 0
 		until(t, "the other app refuses", func() bool {
 			tries++
@@ -115,7 +115,7 @@ func TestAQuotaRefusesNewWorkOfItsNamespaceAlone(t *testing.T) {
 	})
 }
 
-// Whatever is exceeded: what ends, continues or cancels work goes on, and so do workers and timers.
+// An exceeded quota never rejects calls that end, continue or cancel work, and workers and timers continue.
 func TestAQuotaNeverRefusesWhatGoesOn(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		a := apptest.Start(t, apptest.Options{Database: database})

@@ -12,8 +12,8 @@ import (
 	"github.com/sojourn-run/sojourn/app/apptest"
 )
 
-// gate stands between an app and its database. While it is shut, connections stay as they are and new ones are taken,
-// and nothing passes: so a server looks that stands still, or that is behind a network which swallows everything.
+// gate is a proxy between an app and its database. While it is shut, connections stay open and new ones are accepted,
+// but no data passes, as with a frozen server or a network that drops all packets.
 type gate struct {
 	net.Listener
 	to string
@@ -90,7 +90,8 @@ func (g *gate) shut() (release func()) {
 	return sync.OnceFunc(func() { close(open) })
 }
 
-// Whether an app can write is told while its database says nothing at all, and told again as soon as that goes on.
+// An app reports that it cannot write while its database does not respond, and reports ready when the database
+// responds.
 func TestAnAppWhoseDatabaseStandsStillSaysThatItIsNotReady(t *testing.T) {
 	u, err := url.Parse(apptest.Postgres(t))
 	if err != nil {

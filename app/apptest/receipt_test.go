@@ -98,8 +98,8 @@ func TestAPollIDIsBoundToItsKinds(t *testing.T) {
 	w.decide(flow, finish)
 }
 
-// The published Rust SDK ends its worker at any refusal of a poll that it does not know, so what is over is simply
-// polled anew.
+// The published Rust SDK ends its worker at any refusal of a poll that it does not know. A repeated poll whose task has
+// ended is therefore a new poll.
 func TestARustWorkerIsNotEndedByAnOldPoll(t *testing.T) {
 	a := apptest.Start(t, apptest.Options{})
 	w := register(caller{t, a, ""}, "w", `,"sdk_version":"durable-workflow-rust/4.10.2"`)
@@ -111,7 +111,7 @@ func TestARustWorkerIsNotEndedByAnOldPoll(t *testing.T) {
 	}
 }
 
-// A worker that can get no work of a kind is told so at once, rather than held.
+// A poll for a kind of task that the worker cannot run returns at once and is not held.
 func TestAPollForWhatWasNotRegisteredSaysSo(t *testing.T) {
 	a := apptest.Start(t, apptest.Options{})
 	c := caller{t, a, ""}

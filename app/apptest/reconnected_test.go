@@ -7,8 +7,8 @@ import (
 	"github.com/sojourn-run/sojourn/app/apptest"
 )
 
-// A worker's network breaks without a word, and the worker comes back, perhaps at another app. The polls of its broken
-// connection are still held where it was: given to one of them, new work would lie until its lease is over.
+// A worker's network breaks without a TCP reset, and the worker reconnects, perhaps to another app. The polls of the
+// broken connection are still held: a task leased by one of them would wait for the end of its lease.
 func TestPollsOfABrokenConnectionGetNothingOnceTheWorkerIsBack(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		a, b := apptest.Two(t, apptest.Options{Database: database})

@@ -53,8 +53,8 @@ func TestRetentionRemovesWhatClosedLongAgoAndFreesItsId(t *testing.T) {
 	})
 }
 
-// By itself an app removes what is past its namespace's retention, index rows and all, and knows when something will be
-// next.
+// An app deletes runs past their namespace's retention, including their index rows, without a request, and knows the
+// time of the next deletion.
 func TestRetentionNeedsNobodyToAsk(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		shift := atomic.Int64{}

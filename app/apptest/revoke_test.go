@@ -31,7 +31,7 @@ func joined(t *testing.T, url, namespace string, auth any, header http.Header) *
 	return c
 }
 
-// A token that one app revokes is no good at any other: what it holds open there ends, long before its time.
+// If a token is revoked at one app, the other app ends the token's connections and held requests before their timeouts.
 func TestARevocationEndsWhatATokenHoldsAtAnotherApp(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		withTokens := func(o *app.Options) { o.NoAuth, o.Token = false, admin }
@@ -69,7 +69,7 @@ func TestARevocationEndsWhatATokenHoldsAtAnotherApp(t *testing.T) {
 		signedOut := joined(t, there.URL(), protocol.NamespaceDashboard, nil, http.Header{"Cookie": {other}})
 		kept := joined(t, there.URL(), protocol.NamespaceDashboard, map[string]string{"token": admin}, nil)
 
-		// Whoever waits for something to happen would be told of it.
+		// A subscriber would receive a hint about the start.
 		starts := func(id string) string {
 			return c.want(
 				201, "POST", "/workflows", `{"workflow_id":"`+id+`","workflow_type":"other","task_queue":"nobody"}`,
@@ -151,7 +151,7 @@ func signsIn(t *testing.T, url, token string) string {
 	return res.Cookies()[0].Name + "=" + res.Cookies()[0].Value
 }
 
-// An app that hears nothing of the others finds out by itself.
+// An app that receives no notices from other apps detects the revocation by reading the database.
 func TestARevocationHoldsAtAnAppThatHearsNothing(t *testing.T) {
 	database := apptest.Postgres(t)
 	withTokens := func(o *app.Options) { o.NoAuth, o.Token = false, admin }

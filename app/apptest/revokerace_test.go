@@ -12,8 +12,8 @@ import (
 	"github.com/sojourn-run/sojourn/app/apptest"
 )
 
-// A token is revoked at one app in the moment in which a task comes for its worker's open poll at another. Either the
-// worker has the task, or it is told that its token is no good and the task is the next one's at once.
+// A token is revoked at one app while another app leases a task for the held poll of the token's worker. Either the
+// worker receives the task, or the poll fails with 401 and the next worker receives the task at once.
 func TestARevocationMeetsATaskOnItsWay(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		withTokens := func(o *app.Options) { o.NoAuth, o.Token = false, admin }

@@ -150,7 +150,7 @@ func TestRunsOfAChainAreDeletedOneByOne(t *testing.T) {
 // The outbox of a closed run may contain messages to other runs. The app delivers them before it deletes the run.
 func TestADeletionDeliversTheMessagesOfTheRunFirst(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
-		// The app delivers no messages by itself.
+		// The app delivers no messages in the background.
 		a := apptest.Start(t, apptest.Options{Database: database, Change: func(o *app.Options) { o.Still = true }})
 		c := caller{t, a, "default"}
 		h := register(c, "w", "")

@@ -246,8 +246,8 @@ func TestARustSessionMovesWhenItsHolderIsKilled(t *testing.T) {
 	})
 }
 
-// Only polls are under way here: a report that the app's end cuts off ends a worker of this SDK, which whoever
-// supervises it starts again.
+// Only polls are in flight here: a report that fails at the restart ends a worker of this SDK, and its supervisor would
+// have to restart it.
 func TestTheAppRestartsWhileRustPolls(t *testing.T) {
 	rust(t, "sojourn-interop")
 	apptest.Databases(t, func(t *testing.T, database string) {

@@ -201,7 +201,7 @@ func TestAScheduleWaitsForTheWorkflowBefore(t *testing.T) {
 			t.Errorf("the history of a schedule that was taken away: %q", kinds)
 		}
 		c.want(404, "GET", "/api/schedules/never/history", "")
-		// its id is free, and its history goes on
+		// the ID can be used again, and the new schedule continues the history
 		c.want(201, "POST", "/api/schedules", `{"schedule_id":"s",`+everySecond+`}`)
 		if kinds := told(); !strings.Contains(strings.Join(kinds, " "), "ScheduleDeleted ScheduleCreated") {
 			t.Errorf("made again: %q", kinds)
@@ -212,8 +212,7 @@ func TestAScheduleWaitsForTheWorkflowBefore(t *testing.T) {
 	})
 }
 
-// What a schedule did is kept for as long as a closed run is, also when the schedule was taken away, and not for
-// longer.
+// The history of a schedule, also of a deleted one, is kept for the retention of closed runs and then deleted.
 func TestTheHistoryOfADeletedScheduleIsKeptForItsRetention(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		var shift atomic.Int64

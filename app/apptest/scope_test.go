@@ -191,9 +191,9 @@ func (s *scoped) calls(worker, queue string) map[string][]scopedCall {
 // scopedFree are the routes about nothing a token is bound to.
 var scopedFree = map[string]bool{"worker_settings": true, "describe_protocol": true}
 
-// A token that is bound to queues or a group is a boundary on every route of the worker plane: in the name of a worker
-// of another scope, or of one of its own, it changes nothing and learns nothing of what is not its. Whoever calls is at
-// another app than the holder is.
+// A token for queues or a group is restricted on every route of the worker API. With the ID of another worker, also of
+// one in its scope, a call changes nothing and returns nothing about tasks outside the scope. The caller and the owner
+// of the task use different apps.
 func TestATokenIsABoundaryOnEveryWorkerRoute(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		a, there := apptest.Two(t, apptest.Options{Database: database, Change: func(o *app.Options) {

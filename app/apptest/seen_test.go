@@ -9,7 +9,7 @@ import (
 	"github.com/sojourn-run/sojourn/app/apptest"
 )
 
-// Who may read may ask a run's code, which changes nothing, and send it nothing.
+// A viewer may query a run, which does not change it, but may not send signals or updates.
 func TestAViewerMayQuery(t *testing.T) {
 	a := apptest.Start(t, apptest.Options{Change: func(o *app.Options) { o.NoAuth, o.Token = false, admin }})
 	c := client{t: t, url: a.URL()}.as(admin)
@@ -23,7 +23,8 @@ func TestAViewerMayQuery(t *testing.T) {
 	viewer.want(403, "POST", "/workflows/a/signal/go", `{}`)
 }
 
-// A token for all namespaces is made in none of them: who may see all of them reads of it in the audit of each.
+// A token for all namespaces belongs to none: the audit log of each namespace lists its creation for callers that may
+// read all namespaces.
 func TestTheAuditTellsOfTokensForAllNamespaces(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		a := apptest.Start(t, apptest.Options{
@@ -48,8 +49,8 @@ func TestTheAuditTellsOfTokensForAllNamespaces(t *testing.T) {
 	})
 }
 
-// A run is found by its id, whole, among runs by their own ids; its end says something also where nobody gave a reason,
-// and the audit keeps what was given.
+// A run is found by its full run ID among runs with user-defined IDs. Its closed reason has a default, and the audit
+// log has the reason that the caller gave.
 func TestTheEndOfARunSaysWhy(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		c := caller{t, apptest.Start(t, apptest.Options{Database: database}), ""}

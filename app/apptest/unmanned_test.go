@@ -7,7 +7,7 @@ import (
 	"github.com/sojourn-run/sojourn/app/apptest"
 )
 
-// A build that is promoted by a slip of the keys pins every new run to nobody: whoever did it is told at once.
+// Promoting a build that no worker has, for example by a typo, pins every new run to it. The response has a warning.
 func TestPromotingABuildNobodyHasIsSaid(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		c := caller{t, apptest.Start(t, apptest.Options{Database: database}), ""}

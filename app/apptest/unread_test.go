@@ -72,7 +72,7 @@ func TestNoBodyIsReadWithoutAValidToken(t *testing.T) {
 				}
 			}
 		}
-		// A valid token of another role opens a route no more than none.
+		// With a valid token of another role the app reads no more of the body than without a token.
 		for _, rt := range everyRoute() {
 			n, status := read(rt.Method, pathOf(rt.Pattern, nil), viewer.Token, length)
 			if status == http.StatusForbidden && n > 0 {

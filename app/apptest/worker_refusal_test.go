@@ -41,8 +41,8 @@ func (c caller) refuse(list []refusal) {
 
 var signs = regexp.MustCompile(`^(\[\S+ \S+ \S+ \S+) \d+|"(?:heartbeat_at|heard_by)":"[^"]*"|,"heard_until":{[^}]*}`)
 
-// stands is the database without what time alone changes where apps share it: signs of life are stored now and then,
-// and a question that takes long is laid down once more.
+// stands dumps the database. With a shared database it omits what changes with time alone: stored heartbeats and the
+// queries that an app stores again for other apps.
 func (c caller) stands() apptest.Dump {
 	c.t.Helper()
 	d := c.app.Dump()
@@ -130,7 +130,7 @@ func TestRefusedWorkerCallsChangeNothing(t *testing.T) {
 			other.app = apptest.Start(t, apptest.Options{Database: database})
 			other.want(200, "POST", "/api/worker/heartbeat", `{"worker_id":"w"}`)
 		}
-		// After all that, what was held is held still: a query for as long as its caller is patient, so it comes first.
+		// After the refused calls, all leases are still valid. The query is first, because its caller has a timeout.
 		other.refuse(s.questions())
 		s.w.answer(s.query, "1")
 		if got := <-s.asked; got.status != 200 {
@@ -496,7 +496,7 @@ func (s *refusalCase) requests() []refusal {
 	}
 }
 
-// What is said of a closed run is enough for a worker to log why its task is over.
+// A refusal for a closed run has what a worker needs to log why its task ended.
 func TestAClosedRunIsToldInFull(t *testing.T) {
 	a := apptest.Start(t, apptest.Options{})
 	s := newRefusalCase(t, a)

@@ -9,11 +9,11 @@ import (
 	"sync"
 )
 
-// The limits of what a request may say stand in the tags of its members and nowhere else: the description of the API is
-// made of the same tags, and whichever door a request came in by, its verb asks CheckLimits, the engine CheckCommand.
+// Limits of request members are defined only in their tags. The API description is generated from the tags. The broker
+// checks every request with CheckLimits, whatever its transport, and the engine checks commands with CheckCommand.
 
-// MaxTaskBytes is how many bytes of tasks one response carries at most, whatever its transport: half a frame of the
-// socket, which leaves the other half to what else a response has and to one task that is larger by itself.
+// MaxTaskBytes is the maximum number of bytes of tasks in one response on any transport: half a frame of the socket.
+// The other half is for the rest of the response and for one task that exceeds the maximum alone.
 const MaxTaskBytes = 4 << 20
 
 // CheckLimits refuses the first member of a request, a struct or a pointer to one, that is outside of the limits in its

@@ -101,7 +101,7 @@ type Wait struct {
 	Namespace    string   `json:"namespace,omitempty"` // namespace of the exceeded limit, unless it is the queue's limit
 	Worker       string   `json:"worker_id,omitempty"` // worker that runs the task, or the closest match
 	// number of live workers that poll the queue, if there are several and none may take the task; for
-	// worker_sessions_full the number of those that hold their maximum, if it is the same for all
+	// worker_sessions_full the number of workers at their maximum of sessions, if the maximum is the same for all
 	Workers       int          `json:"worker_count,omitempty"`
 	Session       string       `json:"session_id,omitempty"`  //
 	Workflow      string       `json:"workflow_id,omitempty"` // of the child, or of the quarantined run
