@@ -33,12 +33,12 @@ type direction struct {
 	may      []string // what they may import of ours
 }
 
-// directions says, for every package of the module, which packages of ours its code may import. An entry "x/..." means
-// x and everything below it. Tests may import what they like: they are where the parts meet. A package that is not
-// listed fails the test, so that a new package, or a new arrow between two, is a line somebody reads in review. So does
-// an entry that nothing uses, and a tree of which only one package is used: the table is the picture.
+// directions lists, for every package of the module, the packages of the module that its code may import. An entry
+// "x/..." means x and everything below it. Tests may import any package. A package that is not listed fails the test,
+// so that a reviewer sees a new package or a new dependency as a changed line. An unused entry fails it too, and so
+// does an entry for a tree of which only one package is used.
 //
-// The order is that of the house: what stands further up never imports what stands further down.
+// The table is in order of layers: a package never imports a package that is listed below it.
 var directions = []direction{
 	// Contracts that both processes compile against.
 	{common, []string{common}},

@@ -53,7 +53,7 @@ func stale(dir, text string) (found []string) {
 	return found
 }
 
-// The checklists name the code that they are about, so whoever moves it mends them.
+// The checklists name code; a change that moves the code must update them.
 func TestChecklistsSpeakOfCodeThatIsThere(t *testing.T) {
 	pages, err := filepath.Glob("docs/checklists/*.md")
 	if err != nil || len(pages) < 6 {

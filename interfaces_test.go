@@ -10,11 +10,11 @@ import (
 	"testing"
 )
 
-// mostMethods is how many methods an interface has at most. Who is asked for more by one consumer has more than one
-// duty, and whoever stands in for it in a test has to write all of them.
+// mostMethods is the maximum number of methods of an interface. An interface with more has several duties, and every
+// fake of it in a test must implement them all.
 const mostMethods = 12
 
-// larger are the interfaces that have more, and why.
+// larger lists the interfaces with more methods, and why.
 var larger = map[string]string{
 	"app/store.Store":                  "commits, claims and reads, with the clock, the health and the counts of one database",
 	"app/store.Reader":                 "all that is committed, as of one moment: joined of ten nouns, none of them large",
@@ -23,7 +23,7 @@ var larger = map[string]string{
 	"internal/link.Conn":               "the same over a carrier, which can end",
 }
 
-// An interfaceType is one of the module, with the names of those that it embeds, as "package.Name".
+// interfaceType is an interface of the module, with the names of its embedded interfaces as "package.Name".
 type interfaceType struct {
 	own    []string
 	embeds []string

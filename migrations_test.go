@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// firstNamed is the first migration that says who may serve what it makes: no binary that asks is older.
+// firstNamed is the first migration that records which releases can serve the schema. Older binaries do not check this.
 const firstNamed = 10
 
 var reader = regexp.MustCompile(

@@ -10,7 +10,7 @@ import (
 	"github.com/sojourn-run/sojourn/internal/docnumbers"
 )
 
-// Whoever begins is told the oldest Go and Node with which it can be built.
+// The guide names the oldest versions of Go and Node that can build the project.
 func TestTheGuideSaysWhatABuildNeeds(t *testing.T) {
 	mod, err := os.ReadFile("go.mod")
 	if err != nil {

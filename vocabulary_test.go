@@ -19,8 +19,8 @@ func isEnd(pkg, file string) bool {
 	return pkg == "app/internal/channel" || pkg == "internal/link" && file == "socket.go"
 }
 
-// In one process a call of the app is a call: nothing is named by a string, encoded or parsed on its way. Whoever knows
-// the words of the socket, or the table of its methods, would bring that back.
+// In one process, workers call the app directly, without method names, encoding and parsing. Only the ends of a socket
+// may use the names of the wire protocol and the table of methods.
 func TestOnlyTheEndsOfASocketKnowItsWords(t *testing.T) {
 	atEnds := 0
 	for _, p := range list(t) {

@@ -1,11 +1,11 @@
-// Summary reads what "go test -json" prints, several runs of it if need be, and says it in the lines of plain "go
-// test": one line a package, and of a failed test all it wrote. It ends with the skipped tests and their reasons,
-// the slowest tests, and one line with the counts. It exits 1 when a test or a build failed.
+// Summary reads the output of one or more runs of "go test -json" and prints it like plain "go test": one line per
+// package, and the whole output of a failed test. It ends with the skipped tests and their reasons, the slowest tests,
+// and one line with the counts. It exits 1 when a test or a build failed.
 //
-// Named a file, it writes there the tests that failed, "package test" a line, for whoever wants to run them once more;
-// nothing stands there when something failed that is not a test: a build, a process, a test left out.
+// If a file is named, Summary writes the failed tests to it, "package test" per line, so that they can be repeated. The
+// file is empty if something other than a test failed: a build, a process, or a test that did not run.
 //
-// SOJOURN_TEST_REQUIRE lists, comma separated, what must be here ("postgres,chromium,node"): a test that skips and
+// SOJOURN_TEST_REQUIRE lists, comma separated, what must be installed ("postgres,chromium,node"): a test that skips and
 // names one of these in its reason has failed.
 package main
 

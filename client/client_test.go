@@ -350,7 +350,7 @@ func TestACallEndsWithItsCaller(t *testing.T) {
 	}
 }
 
-// Who asked for something and cannot know what became of it is told so, and how to ask again.
+// If the outcome of a call is unknown, the error reports this and how to repeat the call.
 func TestAnOutcomeThatIsNotKnownIsSaidInWords(t *testing.T) {
 	body := ""
 	app := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -381,7 +381,8 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// Who waits for a result goes on while the app is away, for a minute; an app that never answered is no app.
+// A call that waits for a result retries for a minute while the app is unavailable, unless the app never responded
+// before.
 func TestWhoWaitsForAResultGoesOnWhileTheAppIsAway(t *testing.T) {
 	refused := &net.OpError{Op: "dial", Err: errors.New("refused")}
 	for name, c := range map[string]struct {

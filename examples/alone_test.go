@@ -24,8 +24,7 @@ func takeNote(ctx context.Context, app *client.Client, text string) (notes []str
 	return notes, run.Result(ctx, &notes)
 }
 
-// What the guide shows of activities by themselves: from a shell, over HTTP and from Go, in one session whose process
-// remembers.
+// The guide's examples of activity runs: from a shell, over HTTP and from Go, in one session with an in-memory state.
 func TestActivitiesByThemselvesAsInTheGuide(t *testing.T) {
 	t.Parallel()
 	if sandboxtest.Race {

@@ -117,7 +117,7 @@ func TestTheLedgerFitsItsTypes(t *testing.T) {
 	}
 }
 
-// The types beside the example are those that `sojourn types` writes.
+// The type file next to the example equals the output of `sojourn types`.
 func TestTheLedgersTypesAreTheBinarys(t *testing.T) {
 	t.Parallel()
 	want, err := os.ReadFile("../sandbox/internal/shim/sojourn.d.ts")

@@ -57,8 +57,7 @@ func build(t *testing.T, name string) string {
 	return filepath.Join(dir, name)
 }
 
-// program starts a program, ends it as a supervisor does when the test ends, and shows what it said if something
-// failed.
+// program starts a program, ends it with a signal when the test ends, and shows its output if the test failed.
 func program(t *testing.T, environment []string, name string, args ...string) (said *output) {
 	t.Helper()
 	said = &output{}
@@ -111,7 +110,7 @@ func (o *output) String() string {
 
 var taken sync.Map // ports handed out
 
-// address is a free one: below what the kernel hands out by itself, and named once.
+// address returns a free address, below the kernel's range of ephemeral ports, and each address once.
 func address(t *testing.T) string {
 	t.Helper()
 	for range 200 {
@@ -309,7 +308,8 @@ func greets(t *testing.T, language, path string) {
 	}
 }
 
-// socketWorker is a copy of the example beside the official client, which the tests of our own implementation install.
+// socketWorker returns a directory with a copy of the example and the official client, which the tests of Sojourn's own
+// Socket.IO server install.
 func socketWorker(t *testing.T) string {
 	t.Helper()
 	if _, err := exec.LookPath("node"); err != nil {

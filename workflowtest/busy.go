@@ -22,19 +22,19 @@ type watch struct {
 	mu    sync.Mutex // guards what follows
 	turns map[*turn]struct{}
 	limit time.Duration // 0: none
-	gave  bool          // the test has failed, and was left
+	gave  bool          // the test failed because its code loops, and was abandoned
 }
 
-// turn is workflow code that runs.
+// turn is an execution of workflow code until it blocks.
 type turn struct {
 	run   workflow.RunInfo
 	stack func() string
-	seen  time.Duration // for so long, in glances: a process that a debugger stopped has none
+	seen  time.Duration // running time, counted in glances: a process stopped in a debugger counts none
 }
 
 func newWatch() *watch { return &watch{turns: map[*turn]struct{}{}, limit: busyLimit} }
 
-// turn is told of each turn of the code.
+// turn registers running workflow code. The caller calls over when the code blocks or ends.
 func (w *watch) turn(run workflow.RunInfo, stack func() string) (over func()) {
 	if w == nil {
 		return func() {}
@@ -50,7 +50,7 @@ func (w *watch) turn(run workflow.RunInfo, stack func() string) (over func()) {
 	}
 }
 
-// gaveUp says whether the test was left because its code loops.
+// gaveUp reports whether the test was abandoned because its code loops.
 func (w *watch) gaveUp() bool {
 	if w == nil {
 		return false
@@ -60,7 +60,7 @@ func (w *watch) gaveUp() bool {
 	return w.gave
 }
 
-// look looks from outside until it is stopped, and reports code that loops, once.
+// look checks the running code from outside the bubble until stop is called, and reports code that loops once.
 func (w *watch) look() (report <-chan string, stop func()) {
 	found, ended := make(chan string, 1), make(chan struct{})
 	go func() {
@@ -84,7 +84,7 @@ func (w *watch) look() (report <-chan string, stop func()) {
 	return found, func() { close(ended) }
 }
 
-// overdue is a look at who runs; it gives up on one that has for too long.
+// overdue returns code that has run for longer than the limit, and marks the test as abandoned; nil if there is none.
 func (w *watch) overdue() *turn {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -97,8 +97,8 @@ func (w *watch) overdue() *turn {
 	return nil
 }
 
-// SetBusyLimit says for how long, by the real clock, workflow code may run without a call into package workflow before
-// the test fails with its stack: 30 seconds at first; 0: as long as it likes.
+// SetBusyLimit sets the maximum real time that workflow code may run without a call into package workflow before the
+// test fails with its stack. The default is 30 seconds; 0 means no limit.
 func (e *Env) SetBusyLimit(d time.Duration) {
 	if e.watch == nil {
 		return

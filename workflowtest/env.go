@@ -56,21 +56,22 @@ func (e *Env) SetPatience(d time.Duration) {
 
 func (e *Env) id() string { return ulid.Make().String() }
 
-// Run runs a test in virtual time, with a worker that has what the registry has. ReplaceActivity and ReplaceWorkflow of
-// the registry put doubles in the place of what the test is not about. In test, time passes only while everything
-// waits: time.Sleep passes time, and time.Now tells it. What blocks outside the process, such as a network, holds time
-// up.
+// Run runs a test in virtual time, with a worker that has the registry's workflows and activities. Replace code that
+// the test is not about with ReplaceActivity and ReplaceWorkflow of the registry. In test, time passes only while all
+// goroutines wait: time.Sleep advances it, and time.Now returns it. A goroutine that blocks outside the process, such
+// as on a network, stops it.
 //
-// A workflow task that fails, by a panic, a call that is not in its history, code that blocks outside of package
-// workflow, fails the test at once with the stack; so does waiting for a run that nothing can wake any more, with what
-// it waits for. Code that runs for 30 seconds of real time without a call into package workflow is taken to loop and
-// fails the test with its stack, see SetBusyLimit: Go cannot end it, so it continues next to the tests that follow.
+// A workflow task that fails by a panic, by a call that is not in its history, or by code that blocks outside of
+// package workflow, fails the test at once with the stack. Waiting for a run that no event can resume fails the test
+// with the run's waits. Code that runs for 30 seconds of real time without a call into package workflow is assumed to
+// loop and fails the test with its stack, see SetBusyLimit: Go cannot end it, so it continues next to the tests that
+// follow.
 //
-// When test returns, the history of each run, children too, is replayed on another day, with the arguments of its
+// When test returns, the history of each run, children too, is replayed at another date, with the arguments of its
 // calls: code that is not deterministic fails the test.
 //
-// Virtual time is for a *testing.T alone. Any other testing.TB, such as a benchmark's, runs in the time it is called
-// in; one that wraps a *testing.T has virtual time when its caller calls Run inside synctest.Test.
+// Virtual time is for a *testing.T only. Any other testing.TB, such as a benchmark's, runs in the time of its caller; a
+// testing.TB that wraps a *testing.T has virtual time if its caller calls Run inside synctest.Test.
 func Run[T testing.TB](t T, r *worker.Registry, test func(t T, env *Env)) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "test.db")

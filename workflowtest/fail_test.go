@@ -177,7 +177,7 @@ func loopsForEver(t *testing.T) {
 	})
 }
 
-// spin waits for what nobody will do, by looking.
+// spin loops until spun is set.
 func spin() (n int) {
 	for !spun.Load() {
 		n++

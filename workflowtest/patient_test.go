@@ -10,8 +10,8 @@ import (
 	"github.com/sojourn-run/sojourn/workflowtest"
 )
 
-// A run that is asked to end, and waits for the ends of what it has under way: its child, and the child's activity,
-// which takes an hour to tidy up, hear of it one after the other, and each returns what it has.
+// A cancelled run waits for its open child, and the child for its activity, which needs an hour to clean up. Each
+// receives the cancellation after its parent, and each returns its result.
 func TestWhatIsCancelledIsWaitedFor(t *testing.T) {
 	r := worker.NewRegistry()
 	begun := make(chan struct{}, 1)
@@ -46,7 +46,8 @@ func TestWhatIsCancelledIsWaitedFor(t *testing.T) {
 	})
 }
 
-// An activity that takes an hour is begun once: its worker renews what it holds, however few its heartbeats are here.
+// An activity that runs for an hour is dispatched once: the worker renews its lease, although it sends few heartbeats
+// here.
 func TestALongActivityRunsOnce(t *testing.T) {
 	r := worker.NewRegistry()
 	runs := 0

@@ -18,12 +18,12 @@ import (
 // Charge would ask a bank.
 func Charge(context.Context, string, int) (string, error) { return "", errors.New("no bank here") }
 
-// Ship is a workflow of its own.
+// Ship is a child workflow of Order.
 func Ship(ctx workflow.Context, what string) (string, error) {
 	return what + " shipped", workflow.Sleep(ctx, 48*time.Hour)
 }
 
-// Order takes what is put in, charges it once somebody approves within a week, and ships it.
+// Order collects items by updates, charges them if a signal approves within a week, and ships them.
 func Order(ctx workflow.Context, customer string) (string, error) {
 	total := 0
 	workflow.HandleUpdate(ctx, "add", func(ctx workflow.Context, price int) (int, error) {

@@ -25,8 +25,8 @@ func waiting(t *testing.T, a *apptest.App, n int) {
 	until(t, "polls to be held", func() bool { return a.Broker().Dispatch().Counts().Waiting == n })
 }
 
-// A drain, a pause or a deregistration of a worker, requested at one app, ends the held polls of the worker at every
-// app although no task is ready. Other workers do not receive the worker's running tasks before they end.
+// The drain or deregistration of a worker, or its removal by an operator, at one app ends the held polls of the worker
+// at every app although no task is ready. Other workers do not receive the worker's running task before it ends.
 func TestWhatIsSaidOfAWorkerEndsThePollsItHasOpen(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		a, b := apptest.Two(t, apptest.Options{Database: database})
@@ -66,8 +66,7 @@ func TestWhatIsSaidOfAWorkerEndsThePollsItHasOpen(t *testing.T) {
 	})
 }
 
-// The answer to a poll is lost together with the memory of the app that gave it: the lease in the store knows which
-// poll it was for.
+// The response to a poll is lost, and the app restarts: the lease in the database contains the ID of its poll.
 func TestAPollIsRepeatedAfterTheAppRestarted(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		a := apptest.Start(t, apptest.Options{Database: database})
@@ -92,7 +91,7 @@ func TestAPollIsRepeatedAfterTheAppRestarted(t *testing.T) {
 			t.Errorf("the workflow task's poll: %v", again)
 		}
 		for id, act := range acts {
-			for range 2 { // the second time out of memory
+			for range 2 { // the second response comes from memory
 				again := taskOf(t, w.pollWith("activity", `,"poll_request_id":"`+id+`","timeout_seconds":0`))
 				if again.text("activity_attempt_id") != act.text("activity_attempt_id") ||
 					again.text("lease_expires_at") != act.text("lease_expires_at") {

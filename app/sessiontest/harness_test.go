@@ -85,7 +85,7 @@ func (h *harness) flow(name string, fn any) {
 	h.uses(func(r *worker.Registry, _ *proc) { r.Workflow(name, fn) })
 }
 
-// work is what activities do: note that they run, for so long, unless they are told to stop.
+// work is the code of the activities: it records that it runs, and waits for d or its cancellation.
 func (h *harness) work(ctx context.Context, p *proc, item string, d time.Duration) error {
 	info := activity.Info(ctx)
 	r := &ran{what: item, worker: p.name, attempt: info.Attempt, id: info.AttemptID, from: h.at()}
@@ -135,7 +135,7 @@ func (h *harness) once(item string) ran {
 // wait lets time pass until everything rests that far on.
 func (h *harness) wait(d time.Duration) { time.Sleep(d); synctest.Wait() }
 
-// until waits in steps until ok, for as long as the ceiling.
+// until waits in steps until ok returns true, at most for ceiling.
 func (h *harness) until(what string, step time.Duration, ok func() bool) {
 	h.t.Helper()
 	for began := h.at(); !ok(); h.wait(step) {

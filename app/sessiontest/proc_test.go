@@ -97,8 +97,8 @@ func (p *proc) kill() {
 	<-p.done
 }
 
-// sever cuts the way to the app, and returns when the app has noticed: what comes in the same moment it would still
-// hand to a poll of this worker, where it stays until its lease ends. The worker goes on; rejoin mends it.
+// sever breaks the connection to the app and returns when the app has noticed: a task that gets ready at the same
+// moment could otherwise be leased by a poll of this worker. The worker continues; rejoin restores the connection.
 func (p *proc) sever() {
 	p.mu.Lock()
 	p.snap()
@@ -112,7 +112,7 @@ func (p *proc) rejoin() {
 	p.way, p.snap = context.WithCancel(context.WithoutCancel(p.h.t.Context()))
 }
 
-// drop ends the connection, and severs the way for as long as until the worker may dial again.
+// drop closes the connection and prevents new ones until rejoin.
 func (p *proc) drop() {
 	p.sever()
 	p.mu.Lock()
@@ -122,7 +122,7 @@ func (p *proc) drop() {
 	synctest.Wait()
 }
 
-// swallow makes the way a black hole, which takes everything and answers nothing, until mend.
+// swallow drops all packets without an error, until mend is called.
 func (p *proc) swallow() (mend func()) {
 	hole := make(chan struct{})
 	p.mu.Lock()

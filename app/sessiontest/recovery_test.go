@@ -152,7 +152,7 @@ func TestRecovery(t *testing.T) {
 		item := h.running("item")
 		h.wait(sec)
 		b := h.start("B", with)
-		// A lives on without a way to the app: it holds on to what it has, and B takes over when the leases end.
+		// A continues without a connection to the app and keeps its tasks. B receives them when the leases end.
 		a.sever()
 		lost := h.at()
 		h.until("B rebuilds", 10*ms, func() bool { return len(h.did("load")) == 2 })
@@ -178,8 +178,8 @@ func TestRecovery(t *testing.T) {
 		h.equal("results", count(h.types(run), "ActivityCompleted"), 2)
 	})
 
-	// The session went to B while A's attempt still had its lease: A's result is refused all the same, and the item goes
-	// to B at once.
+	// B acquired the session before the lease of A's attempt ended: A's result is rejected, and B receives the item at
+	// once.
 	bubble(t, "OS-E3-superseded", func(h *harness) {
 		h.flow("pair", func(ctx workflow.Context) ([]string, error) {
 			s, err := workflow.StartSession(ctx, workflow.SessionOptions{})
@@ -361,8 +361,8 @@ func TestRecovery(t *testing.T) {
 		)
 	})
 
-	// Ended while it rebuilds, without a word of the worker: the rebuild is told, and so is the activity. History says
-	// what the app had heard of it.
+	// The activity or its session ends during the rebuild, and the worker sends no report: the app cancels the rebuild
+	// and the activity. The history has the progress of the rebuild that the app received before.
 	for _, c := range []struct {
 		name    string
 		rebuild time.Duration

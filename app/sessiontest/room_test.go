@@ -43,7 +43,7 @@ func optioned(ctx workflow.Context, id string, o workflow.WorkerSession) (string
 	return workflow.Execute[string](ctx, "work", id, 10)
 }
 
-// fill has ten conversations begin and rest at who may have them.
+// fill runs a step of ten conversations, whose sessions then are idle.
 func (h *harness) fill() {
 	h.t.Helper()
 	for i := range 10 {
@@ -52,7 +52,7 @@ func (h *harness) fill() {
 	}
 }
 
-// last is the newest entry of a session's timeline.
+// last returns the newest entry of a session's timeline.
 func (h *harness) last(id string) store.TimelineEntry {
 	h.t.Helper()
 	all := h.entries(id)

@@ -43,11 +43,12 @@ func counted(t *testing.T, name string, apps ...*plane) (n int) {
 	return n
 }
 
-// The holder at its cap is joined to one app, and the session that wants its room comes from another one. The holder is
-// told, gives up what has been idle for longest by itself, and each of both apps counts only what it did.
+// The owner has its maximum of sessions and is connected to one app; the session that needs its place comes from
+// another app. The owner is notified and releases its session that has been idle for longest. Each app counts only its
+// own actions.
 func TestASessionGivesWayToOneFromAnotherApp(t *testing.T) {
 	database := apptest.Postgres(t)
-	var passed atomic.Int64 // the idle time goes by in the store's clock alone
+	var passed atomic.Int64 // only the store's clock advances by the idle time
 	o := planeOptions{Database: database, Shift: func() time.Duration {
 		return time.Duration(passed.Load())
 	}, Metrics: true}

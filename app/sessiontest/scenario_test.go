@@ -46,7 +46,8 @@ func (h *harness) conversations(made, resumed *atomic.Int32) {
 	})
 }
 
-// say is one turn. A worker that knows nothing of the conversation is told it once, then asked again.
+// say runs one step of the conversation. If the worker has lost the conversation's state, say sends it once and repeats
+// the step.
 func say(ctx workflow.Context, session string, said []string, text string, millis int) ([]string, error) {
 	ctx = workflow.InSession(ctx, session)
 	n, err := workflow.Execute[int](ctx, "turn", text, millis)
@@ -219,7 +220,7 @@ func TestHoldersThatLeave(t *testing.T) {
 		h.equal("timeline", h.timeline("s"), []string{"claimed", "orphaned", "reclaimed"})
 	})
 
-	// A worker that comes back with another cap keeps what it holds and claims by the new cap.
+	// A worker that restarts with another maximum keeps its sessions; the new maximum applies to new acquisitions.
 	bubble(t, "another cap after a restart", func(h *harness) {
 		h.flow("one", one)
 		n1 := h.start("n1", most(3))
@@ -242,7 +243,7 @@ func TestHoldersThatLeave(t *testing.T) {
 		h.equal("worker", output[string](h, fresh), "B")
 	})
 
-	// A worker that lost its session while it could not be reached is told so, and its late result touches nothing.
+	// A disconnected worker that lost its session is notified after reconnecting, and its late result has no effect.
 	bubble(t, "a holder that was cut off", func(h *harness) {
 		h.flow("pair", func(ctx workflow.Context, session string) ([]string, error) {
 			long := begin(ctx, session, "long", 8000)

@@ -57,8 +57,8 @@ func readScripts(t *testing.T, glob string) (all []scripted) {
 	return all
 }
 
-// The store's cases, on SQLite in virtual time. On PostgreSQL the store's clock is moved by the steps that wait, and
-// every time is many times as long, so that what the calls themselves take does not matter.
+// The store's cases, on SQLite in virtual time. On PostgreSQL the steps that wait advance the store's clock, and all
+// times are multiplied, so that the duration of the calls does not matter.
 func TestStoreCases(t *testing.T) {
 	all := readScripts(t, "testdata/*.txt")
 	t.Run("sqlite", func(t *testing.T) {
@@ -80,7 +80,7 @@ func TestStoreCases(t *testing.T) {
 				if strings.Contains(c.at, "soft") { // whose times are seconds, beside leases that are not scaled
 					scale = 10
 				}
-				// beside the real time: holding the clock still would let it step back by what a call takes
+				// added to the real time: a stopped clock would go back by the duration of a call
 				var passed time.Duration
 				w := newScript(t, planeOptions{Database: database, Still: true, Shift: func() time.Duration { return passed }},
 					fmt.Sprintf("case-%d", i), scale)

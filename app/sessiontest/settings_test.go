@@ -47,7 +47,7 @@ func (h *harness) inSession(id string) (list []ran) {
 	return list
 }
 
-// Two workers with settings of their own: each one's apply to what it holds.
+// The settings of each worker apply to the leases that it holds.
 func TestWorkersWithSettingsOfTheirOwn(t *testing.T) {
 	bubble(t, "IS-H1", func(h *harness) {
 		h.flow("twice", twice)

@@ -10,10 +10,10 @@ import (
 	"github.com/sojourn-run/sojourn/worker/workflow"
 )
 
-// A workflow task is leased for 300 s to a client of the HTTP contract, and to a worker that renews by itself for as
-// long as attempts are.
+// The lease of a workflow task is 300 s for a client of the HTTP contract. A worker that renews its leases gets the
+// lease of an attempt.
 func TestASilentWorkersWorkflowTaskMovesOn(t *testing.T) {
-	// cutOff has a worker lose its way to the app in the middle of a workflow task, when another has joined.
+	// cutOff disconnects a worker from the app during a workflow task, after another worker has connected.
 	cutOff := func(h *harness) (a *proc, run string) {
 		var took atomic.Bool
 		h.uses(func(r *worker.Registry, p *proc) {

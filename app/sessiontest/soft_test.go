@@ -16,8 +16,8 @@ import (
 	"github.com/sojourn-run/sojourn/worker/workflow"
 )
 
-// A session of soft affinity waits for its holder for so long and no longer; whoever claims it then finds its state
-// lost, as after any loss.
+// A session with soft affinity waits for its owner only for the fallback time. The worker that acquires it then reports
+// the state as lost, as after any loss.
 func TestSoftAffinity(t *testing.T) {
 	// steps runs "first", waits for the signal and runs "second", both in session s with these options.
 	steps := func(fallback time.Duration) func(workflow.Context) ([]string, error) {

@@ -12,17 +12,16 @@ import (
 	"github.com/sojourn-run/sojourn/worker/workflow"
 )
 
-// takeover is within which others have the work of one of our workers that died or stands still, with the default
-// settings.
+// takeover is the maximum time, with default settings, until other workers have the work of a dead or frozen worker.
 const takeover = 35 * sec
 
-// byDefault leaves a worker the settings that it has when nobody says anything.
+// byDefault uses the worker's default settings.
 func byDefault(o *worker.Options) {
 	o.AttemptLease, o.SessionLease, o.SessionBuffer, o.SessionIdle = 0, 0, 0, 0
 }
 
-// relay runs items one after the other, each when it is told to go on, in what session says: nothing, a mere id, or one
-// of the workflow's own.
+// relay runs items one after the other, each after a signal. session selects where: no session, a session ID on the
+// activity, or a session that the workflow starts.
 func relay(ctx workflow.Context, session string, items []string, ms int) (done []string, err error) {
 	run := func(item string, ms int) (string, error) {
 		return workflow.Execute[string](ctx, "work", item, ms)
@@ -60,13 +59,13 @@ func relay(ctx workflow.Context, session string, items []string, ms int) (done [
 	return done, nil
 }
 
-// still is a worker of ours that stands still: registered as ours are, heard until it froze, with its polls left open.
-// It does nothing with what they get.
+// still is a frozen worker of Sojourn: it registered and sent heartbeats before, and its polls are held. It ignores the
+// tasks that these polls lease.
 type still struct {
 	h    *harness
 	id   string
-	held []*protocol.ActivityTask // that it took before
-	told time.Duration            // when the last lease it was told of ends
+	held []*protocol.ActivityTask // tasks leased before the freeze
+	told time.Duration            // end of the last lease that the worker knows
 }
 
 func (h *harness) still(id string) *still {
@@ -86,7 +85,7 @@ func (h *harness) still(id string) *still {
 	return s
 }
 
-// beat is the last that is heard of it.
+// beat sends the worker's last heartbeat.
 func (s *still) beat() {
 	s.h.t.Helper()
 	in := protocol.WorkerHeartbeat{WorkerID: s.id, Incarnation: s.id + "-1"}
@@ -148,9 +147,9 @@ func (s *still) leavesOpen(polls int) {
 	s.h.wait(0)
 }
 
-// One of our workers dies or stands still in the middle of its work, idle, or with nothing at all, whether it holds a
-// session or not. Another has the work within 35 s, and never before the lease it was told of is over. Nobody set
-// anything.
+// A worker of Sojourn with default settings dies or freezes while it runs an activity, is idle, or holds nothing, with
+// or without a session. Another worker has the work within 35 s, but not before the end of the lease that the first one
+// knows.
 func TestWorkIsTakenOverByDefault(t *testing.T) {
 	for _, session := range []string{"", "s", "own"} {
 		name := map[string]string{"": "no session", "s": "a mere id", "own": "the workflow's session"}[session]
@@ -228,8 +227,8 @@ func TestWorkIsTakenOverByDefault(t *testing.T) {
 	}
 }
 
-// A worker that holds a session and stands still is given what is queued there, through the polls it left open; within
-// 35 s another has it, and the session.
+// A frozen worker that holds a session leases tasks of the session through its held polls. Within 35 s another worker
+// has the tasks and the session.
 func TestASessionIsTakenOverFromAHolderThatStandsStill(t *testing.T) {
 	bubble(t, "held", func(h *harness) {
 		h.flow("relay", relay)
@@ -250,7 +249,7 @@ func TestASessionIsTakenOverFromAHolderThatStandsStill(t *testing.T) {
 	})
 }
 
-// Two heartbeats in a row may be lost: what is renewed with them outlives that.
+// The leases renewed by heartbeats survive the loss of two heartbeats in a row.
 func TestTwoLostHeartbeatsCostNothing(t *testing.T) {
 	bubble(t, "cut off for as long", func(h *harness) {
 		h.flow("relay", relay)
@@ -272,7 +271,8 @@ func TestTwoLostHeartbeatsCostNothing(t *testing.T) {
 		h.once("item")
 	})
 
-	// They go into a black hole, each for as long as one may take, and the first right before the attempt is due.
+	// The heartbeats are lost without an error and time out, the first one right before the renewal of the attempt is
+	// due.
 	bubble(t, "swallowed", func(h *harness) {
 		h.flow("relay", relay)
 		a := h.start("A", byDefault)
@@ -289,8 +289,8 @@ func TestTwoLostHeartbeatsCostNothing(t *testing.T) {
 		h.once("item")
 	})
 
-	// The connection is gone for longer than attempts go without a renewal. The next one, a few seconds after the way is
-	// free again, renews at once, by one heartbeat and not by many that name nothing.
+	// The connection is broken for longer than the interval of renewals. The worker renews at once on the next
+	// connection, a few seconds after the network is back, with one heartbeat and not with many empty ones.
 	bubble(t, "a lost connection", func(h *harness) {
 		h.flow("relay", relay)
 		a := h.start("A", byDefault)

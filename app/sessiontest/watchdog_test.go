@@ -15,7 +15,7 @@ import (
 	"github.com/sojourn-run/sojourn/worker"
 )
 
-// deaf is a carrier whose polls, once they hang, come back for nobody: as a call that is stuck in the system.
+// deaf is a carrier whose polls never return while hangs is set, as if a system call was stuck.
 type deaf struct {
 	link.Carrier
 	hangs *atomic.Bool
@@ -37,8 +37,8 @@ func (d deaf) Dial(
 	}), nil
 }
 
-// A worker whose loop hangs is connected, registered and heard of, and does nothing for ever: only its supervisor can
-// help, who looks at /healthz. One that is idle or busy for as long is left alone.
+// A worker whose poll loop hangs is connected, registered and sends heartbeats, but does nothing. Only its supervisor
+// can end it, by the probe at /healthz. A worker that is idle or busy for the same time stays healthy.
 func TestAWorkerThatDoesNotPollAnyMoreFailsItsLiveness(t *testing.T) {
 	bubble(t, "by default", func(h *harness) {
 		d := deaf{hangs: new(atomic.Bool), hang: make(chan struct{})}

@@ -255,9 +255,8 @@ func add(t *tar.Writer, root, path string, d fs.DirEntry) error {
 // entering is the first argument of this program when it is to become the process of a container.
 const entering = "enter"
 
-// contained is a command that becomes process 1 of the image at root, in namespaces of its own: as the image's user, in
-// its directory, with its environment, its volume at data and everything else read-only, and with a network nobody else
-// is in.
+// contained returns a command that becomes process 1 of the image at root, in new namespaces: with the image's user,
+// directory and environment, with its volume at data, everything else read-only, and with an empty network namespace.
 func (m *image) contained(root, data string) *exec.Cmd {
 	args := append([]string{entering, root, data, m.volume, m.dir, m.user}, m.entrypoint...)
 	c := exec.Command("/proc/self/exe", args...)

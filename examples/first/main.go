@@ -13,7 +13,7 @@ import (
 	"github.com/sojourn-run/sojourn/worker/workflow"
 )
 
-// Research finds what is nearest to whales in a text, once somebody approves.
+// Research finds the passage of a text that is nearest to "whale", and returns it after a signal approves.
 func Research(ctx workflow.Context, path string) (string, error) {
 	s, err := workflow.StartSession(ctx, workflow.SessionOptions{}) // from here on: one worker, one process
 	if err != nil {

@@ -73,7 +73,7 @@ func Options(ctx workflow.Context) (string, error) {
 	return workflow.Execute[string](ctx, Say, "well", "done")
 }
 
-// Failure tells the ends of an activity apart.
+// Failure handles the different failures of an activity.
 func Failure(ctx workflow.Context, amount int) (string, error) {
 	err := workflow.ExecuteActivity(ctx, Charge, amount).Get(ctx, nil)
 	var failed *workflow.ActivityError
@@ -110,7 +110,7 @@ func Join(ctx workflow.Context, names []string) (string, error) {
 	return strings.Join(lines, ", "), nil
 }
 
-// Deadline takes what comes first, and ends the rest.
+// Deadline waits for the first of two futures, and cancels the other.
 func Deadline(ctx workflow.Context) (string, error) {
 	doing, stop := workflow.WithCancel(ctx)
 	f := workflow.ExecuteActivity(doing, "slow")
@@ -150,7 +150,7 @@ func Approval(ctx workflow.Context) (string, error) {
 	return "approved by " + by, err
 }
 
-// Inbox receives signals one by one, and what is left without waiting.
+// Inbox waits for one signal, then receives all further signals that have arrived.
 func Inbox(ctx workflow.Context) ([]string, error) {
 	first, err := workflow.ReceiveSignal[string](ctx, "mail") // waits
 	if err != nil {
@@ -191,7 +191,7 @@ func Branches(ctx workflow.Context) (int, error) {
 	return workflow.Await[int](ctx, done)
 }
 
-// CleanUp puts things in order when somebody asks the run to end.
+// CleanUp runs an activity when the run is cancelled.
 func CleanUp(ctx workflow.Context) (string, error) {
 	err := workflow.Sleep(ctx, 24*time.Hour)
 	if errors.Is(err, workflow.ErrCancelled) {
@@ -213,7 +213,7 @@ func Dice(ctx workflow.Context) (int, error) {
 	return workflow.SideEffect(ctx, func() int { return 1 + rand.IntN(6) })
 }
 
-// Change does something new in runs that come here now, and what they always did in those that came by before.
+// Change runs new code in new runs, and the old code in runs that executed it before.
 func Change(ctx workflow.Context) (string, error) {
 	if workflow.Version(ctx, "polite", workflow.DefaultVersion, 1) >= 1 {
 		return workflow.Execute[string](ctx, Say, "good morning", "friend")
@@ -264,17 +264,17 @@ func Charge(ctx context.Context, amount int) error {
 	return activity.Heartbeat(ctx, activity.Progress{Message: "charging", Current: 1, Total: 2})
 }
 
-// Slow is an activity that ends when it is told to.
+// Slow is an activity that runs until it is cancelled.
 func Slow(ctx context.Context) (string, error) {
 	<-ctx.Done()
 	return "", context.Cause(ctx)
 }
 
-// Save is an activity that puts its work away when it is told to end.
+// Save is an activity that returns its partial result when it is cancelled.
 func Save(ctx context.Context) (string, error) {
 	<-ctx.Done()
 	return "saved half of it", nil
 }
 
-// Epoch is the fence of the session the activity runs in.
+// Epoch returns the epoch of the activity's session.
 func Epoch(ctx context.Context) (int64, error) { return activity.SessionEpoch(ctx), nil }

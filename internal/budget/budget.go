@@ -516,8 +516,9 @@ func (b *Budget) cutOne(g *Grant) int64 {
 	return g.n
 }
 
-// relieve cuts requests that may be cut while more bytes are in use than there are: of the namespace, and in it of the
-// token, that has the most, the largest first; mu is held. Those that are cut but not gone yet count as gone.
+// relieve cuts interruptible requests while more bytes are in use than the total: of the namespace with the most bytes,
+// in it of the token with the most, the largest first. mu is held. A request that is cut but has not ended counts as
+// ended.
 func (b *Budget) relieve() {
 	excess := b.used - b.total
 	if excess <= 0 {

@@ -224,7 +224,7 @@ func TestAFloodOfOutcomesLeavesRoomForOthers(t *testing.T) {
 	})
 }
 
-// Places are taken by whoever comes, all by one caller if no other comes. Those that come later get their share.
+// A single caller may use all places. If another caller comes later, it gets its share.
 func TestPlacesGoToThoseThatHaveFewer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := budget.Places(12)

@@ -15,11 +15,11 @@ import (
 	"time"
 )
 
-// Server is what an app listens with: the certificate in cert and its key and, when ca names a file, the authorities
-// whose clients are let in. A client that shows a certificate of somebody else ends its handshake there; that one has
-// to be shown is for whoever answers to say. The files are looked at with every handshake. What cannot be read then is
-// told to failed, once for each change, and what was read before stays. Connections that are there keep what they began
-// with.
+// Server returns the TLS configuration of an app: the certificate in cert, its key, and, if ca names a file, the CA
+// bundle for client certificates. The handshake rejects a certificate of another CA; whether a client must present one
+// is decided by the HTTP handler. Each handshake checks whether a file changed. If a changed file cannot be read,
+// failed is called once for the change and the previous configuration stays in use. Open connections keep their
+// configuration.
 func Server(cert, key, ca string, failed func(error)) (*tls.Config, error) {
 	w := &watched{cert: cert, key: key, ca: ca, failed: failed}
 	w.seen = w.stamps()
@@ -32,7 +32,7 @@ func Server(cert, key, ca string, failed func(error)) (*tls.Config, error) {
 	return c, nil
 }
 
-// watched is what was last read of files, and how they were then.
+// watched is the configuration last read from files, with the files' stamps at that time.
 type watched struct {
 	cert, key, ca string
 	failed        func(error)
@@ -42,7 +42,7 @@ type watched struct {
 	rules *tls.Config
 }
 
-// stamp is by what a file that changed is known.
+// stamp identifies a version of a file.
 type stamp struct {
 	at   time.Time
 	size int64
@@ -52,7 +52,7 @@ func (w *watched) stamps() []stamp {
 	var all []stamp
 	for _, path := range []string{w.cert, w.key, w.ca} {
 		var s stamp
-		if info, err := os.Stat(path); err == nil { // a link that leads elsewhere now, as in Kubernetes, is followed
+		if info, err := os.Stat(path); err == nil { // Stat follows symbolic links, which Kubernetes replaces
 			s = stamp{info.ModTime(), info.Size()}
 		}
 		all = append(all, s)
@@ -69,7 +69,7 @@ func (w *watched) now() *tls.Config {
 	}
 	w.seen = seen
 	rules, err := w.read()
-	if err != nil { // a certificate whose key is not there yet: the next change brings it
+	if err != nil { // for example a new certificate before its key: the next change is read again
 		w.failed(err)
 		return w.rules
 	}

@@ -171,7 +171,7 @@ func checkApp(c *checker, cfg *Config) {
 	}
 }
 
-// loopback reports whether nobody outside this machine reaches a listener at host. An empty host is every interface.
+// loopback reports whether a listener at host is reachable only from this machine. An empty host means all interfaces.
 func loopback(host string) bool {
 	if host == "localhost" {
 		return true

@@ -99,7 +99,7 @@ type Config struct {
 	SocketTransports []string `koanf:"socket-transports"`
 
 	MaxBlamed int `koanf:"max-blamed-losses"`
-	// Quotas of a namespace that has none of its own.
+	// Quotas of namespaces that override none.
 	QuotaOpenRuns  int `koanf:"quota-open-runs"`
 	QuotaStarts    int `koanf:"quota-starts-per-second"`
 	QuotaBytes     int `koanf:"quota-stored-bytes"`

@@ -142,7 +142,7 @@ func texts(k *koanf.Koanf) map[string]string {
 	return m
 }
 
-// readEnviron reads SOJOURN_… and reports the variables nobody reads.
+// readEnviron reads SOJOURN_… and warns of unknown variables.
 func readEnviron(environ []string) (*koanf.Koanf, []Warning, error) {
 	names := map[string]string{prefix + "CONFIG": configFlag, prefix + "IGNORE_UNKNOWN_SETTINGS": ignoreFlag}
 	for _, s := range settings {
@@ -175,9 +175,8 @@ func readEnviron(environ []string) (*koanf.Koanf, []Warning, error) {
 	return k, warnings, nil
 }
 
-// foreign reports whether a variable with our prefix is somebody else's: Kubernetes describes every Service of a
-// namespace in variables (a Service named sojourn gives SOJOURN_SERVICE_HOST, SOJOURN_PORT_7700_TCP …), and our own
-// tests have theirs.
+// foreign reports whether a variable with the prefix is not a setting: Kubernetes sets variables for every Service of a
+// namespace (for a Service named sojourn SOJOURN_SERVICE_HOST, SOJOURN_PORT_7700_TCP …), and Sojourn's tests use some.
 func foreign(name string) bool {
 	return strings.Contains(name, "_SERVICE_") || strings.Contains(name, "_PORT") ||
 		strings.HasPrefix(name, prefix+"TEST_")

@@ -299,7 +299,7 @@ func TestEveryFieldHasALineInTheTableAndTheReverse(t *testing.T) {
 	}
 }
 
-// Who guards an app with a token that can be guessed is told; who merely presents one is not.
+// An app warns of a token that is easy to guess. A process that only presents such a token does not.
 func TestATokenThatCanBeGuessedIsWarnedOf(t *testing.T) {
 	for _, c := range []struct {
 		role  Role

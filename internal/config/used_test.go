@@ -64,7 +64,7 @@ func reads(t *testing.T) map[string][]Role {
 	return found
 }
 
-// A setting that a role takes is read by what that role runs: one that nothing reads is a promise nobody keeps.
+// The code of every role reads every setting that the role accepts.
 func TestEverySettingIsReadInEveryRoleThatTakesIt(t *testing.T) {
 	found := reads(t)
 	field := map[string]string{}
@@ -85,7 +85,7 @@ func TestEverySettingIsReadInEveryRoleThatTakesIt(t *testing.T) {
 	}
 }
 
-// The values that a setting takes are those that can be had.
+// The accepted values of the setting are the isolation levels that executors support.
 func TestIsolationIsWhatExecutorsCanHave(t *testing.T) {
 	for _, name := range []string{"isolation", "isolation-min-level"} {
 		for value, good := range map[string]bool{

@@ -48,7 +48,7 @@ func (k kind) parse(v string) (any, error) {
 	}
 }
 
-// fromFile turns a value of the file, which has types of its own, into the text parse reads.
+// fromFile converts a typed value of the configuration file to the text that parse reads.
 func fromFile(k kind, v any) (string, error) {
 	switch v := v.(type) {
 	case nil:

@@ -47,8 +47,8 @@ func TestAByteIsLockedUnderAllNamesOfItsFile(t *testing.T) {
 	}
 }
 
-// A file that its last holder removed between opening and locking excludes nobody: the lock is taken on the file that
-// has the name now.
+// A lock on a file that its last owner removed between open and lock excludes no process: the lock must be on the file
+// that has the path now.
 func TestALockIsNeverOnARemovedFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "lock")
 	tries := 0

@@ -1,8 +1,8 @@
-// Package filelock locks files between processes. Nobody waits for a lock, and none outlives its process, however that
-// ends.
+// Package filelock locks files between processes. It never waits for a lock, and the kernel releases a lock when its
+// process ends.
 package filelock
 
 import "errors"
 
-// ErrHeld says that another process has the lock.
+// ErrHeld reports that another process has the lock.
 var ErrHeld = errors.New("locked by another process")

@@ -105,7 +105,7 @@ func TestAFailureReportWithANULIsKeptWithoutIt(t *testing.T) {
 	}
 }
 
-// endless is a body whose length nobody announced.
+// endless is a body without an announced length.
 type endless struct{ io.Reader }
 
 func TestBodiesAreReadOnlyAsJSONAndOnlyToTheirLimit(t *testing.T) {

@@ -8,9 +8,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// Missing refuses a decoded body that is without members its verb needs; "a|b" is either, and is called by its first
-// name. An empty text, a number of 0 and null are as good as nothing: no member that is needed may be one. v is what
-// Decode filled.
+// Missing returns a refusal if a decoded body lacks members that its verb requires. "a|b" requires one of both, and the
+// refusal names the first. An empty text, 0 and null count as missing. v is the value that Decode filled.
 func Missing(v any, needs []string) error {
 	var names []string
 	body := reflect.ValueOf(v).Elem()

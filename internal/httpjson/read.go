@@ -52,23 +52,23 @@ func Body(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
 	return rawjson.Once(raw), nil
 }
 
-// Whole reads a body to its end, whose length is said to be that; less than 0 if nothing is said.
+// Whole reads a body to its end. length is its announced length, negative if unknown.
 func Whole(body io.Reader, length int64) ([]byte, error) {
 	var b bytes.Buffer
-	// The length is within the limit of the route, and was counted before anything is read; growing would take twice that.
+	// The limit and the budget were checked before; without Grow the buffer would need twice the memory.
 	b.Grow(int(min(max(length, 0), MaxBatchBody)) + bytes.MinRead)
 	_, err := b.ReadFrom(body)
 	return b.Bytes(), err
 }
 
-// Limits of what is kept of a body that is only skimmed.
+// Limits of the result of Skim.
 const (
 	skimmedText = 1 << 10
 	skimmedAll  = 64 << 10
 )
 
-// Skim reads a JSON body without its long strings, which become shorter ones, until it ends or has 64 KiB then: enough
-// to say which request it was.
+// Skim reads a JSON body and shortens its long strings, until the body ends or the result has 64 KiB: enough to
+// identify the request.
 func Skim(body io.Reader) []byte {
 	var out []byte
 	buf := make([]byte, 8<<10)
@@ -158,8 +158,8 @@ func DecodeReporting(raw []byte, v any) (Unknown, error) {
 	return unknown, WithoutNUL(raw, v)
 }
 
-// Unfit is the refusal of a text that did not decode into v, with what the decoder said of it: which member is of the
-// wrong type, and which type it must be of.
+// Unfit returns the refusal of a text that did not decode into v: it names the member of the wrong type and the right
+// type.
 func Unfit(raw []byte, v any, err error) error {
 	var refused *protocol.Error
 	var syntax *json.SyntaxError

@@ -10,10 +10,10 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// A text of a few bytes for each value can decode into a hundred times its size: a list of {} becomes a list of
-// structs. Payloads do not, since they are encoded from the text.
+// A JSON text of a few bytes per value can need a hundred times its size when decoded: a list of {} becomes a list of
+// structs. Payloads do not, since they are converted without decoding.
 
-// A text may decode into fatFree bytes, and fatRatio more for each of its own.
+// A text may need fatFree bytes plus fatRatio bytes for each byte of its length.
 const (
 	fatFree  = 1 << 20
 	fatRatio = 16
@@ -22,7 +22,7 @@ const (
 // maxQuoted is the length of the longest member name in quotes, with every character escaped.
 const maxQuoted = 6*protocol.MaxName + 2
 
-// What values weigh that are decoded into no type of their own, in bytes.
+// Memory of values without a Go type, in bytes.
 const (
 	entryWeight = 64 // an entry of a map
 	anyWeight   = 32 // a value of any type
@@ -43,7 +43,8 @@ func Inspect(raw []byte, v any) (Unknown, error) {
 	)
 }
 
-// scale adds up what a text decodes into. It stops at the end of the text, at what is no JSON, and above most.
+// scale sums the memory that a text needs when decoded. It stops at the end of the text, at invalid JSON, and above
+// most.
 type scale struct {
 	text   []byte
 	pos    int

@@ -9,7 +9,7 @@ import (
 // beside is the memory that the limit allows for in addition to the heap: stacks and free blocks of the Go runtime.
 const beside = 32 << 20
 
-// limitFor is the memory limit of the Go runtime while so many bytes live in the heap.
+// limitFor returns the memory limit of the Go runtime for a live heap of live bytes.
 func limitFor(live, soft, hard int64) int64 { return min(max(soft, live+live/2+beside), hard) }
 
 // LimitMemory sets the memory limit of the Go runtime to soft, and raises it up to hard while more than about

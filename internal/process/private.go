@@ -7,8 +7,7 @@ import (
 	"os"
 )
 
-// PrivateDir makes a directory, if missing, and sees to it that nobody but its owner gets in, also when it was there
-// before.
+// PrivateDir creates a directory if it is missing, and restricts its permissions to its owner in either case.
 func PrivateDir(path string) error {
 	if err := os.MkdirAll(path, 0o700); err != nil {
 		return fmt.Errorf("private directory: %w", err)
@@ -16,7 +15,7 @@ func PrivateDir(path string) error {
 	return private(path, 0o700)
 }
 
-// PrivateFile sees to it that nobody but its owner reads or writes a file, if there is one.
+// PrivateFile restricts the permissions of a file to its owner, if the file exists.
 func PrivateFile(path string) error {
 	if err := private(path, 0o600); !errors.Is(err, fs.ErrNotExist) {
 		return err

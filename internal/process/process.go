@@ -59,7 +59,8 @@ func Interrupts() (ctx context.Context, stop func()) {
 	}
 }
 
-// Logger writes to w from a level on, for people (console) or programs (json). A level nobody knows is info.
+// Logger returns a logger that writes to w from a level on, for people (console) or programs (json). An unknown level
+// means info.
 func Logger(w io.Writer, level, format string) zerolog.Logger {
 	if format == "console" {
 		w = Console(w)
@@ -68,8 +69,8 @@ func Logger(w io.Writer, level, format string) zerolog.Logger {
 	return zerolog.New(w).With().Timestamp().Logger()
 }
 
-// Console writes logs for people: an event is a line, and a stack stands in lines of its own below it. At a terminal it
-// begins with the time; what goes to a file is read on another day, and begins with the date and the zone.
+// Console writes logs for people: one line per event, and the lines of a stack below it. On a terminal a line begins
+// with the time, in a file with the date, time and zone.
 func Console(w io.Writer) zerolog.ConsoleWriter {
 	at := time.RFC3339
 	if Terminal(w) {
@@ -91,7 +92,8 @@ func Console(w io.Writer) zerolog.ConsoleWriter {
 // stackField is the key of a stack in an event.
 const stackField = "stack"
 
-// printable leaves out what would do something to a terminal: some of a stack comes from the code of handlers.
+// printable removes control characters, which a terminal would execute: parts of a stack come from the code of
+// handlers.
 func printable(r rune) rune {
 	if unicode.IsControl(r) && r != '\t' {
 		return -1
@@ -99,10 +101,10 @@ func printable(r rune) rune {
 	return r
 }
 
-// A duration in a log is in seconds, as in metrics and in the API: it stands there without its unit.
+// Durations in logs are in seconds, as in metrics and in the API, without a unit.
 func init() { zerolog.DurationFieldUnit = time.Second }
 
-// SetLevel sets the level from which on every logger of this process writes. A level nobody knows is info.
+// SetLevel sets the minimum level of all loggers of this process. An unknown level means info.
 func SetLevel(level string) {
 	l, err := zerolog.ParseLevel(level)
 	if err != nil {
@@ -111,7 +113,7 @@ func SetLevel(level string) {
 	zerolog.SetGlobalLevel(l)
 }
 
-// Terminal says whether a person may be looking at w.
+// Terminal reports whether w is a terminal.
 func Terminal(w io.Writer) bool {
 	if behind, ok := w.(interface{ Unwrap() io.Writer }); ok {
 		return Terminal(behind.Unwrap())

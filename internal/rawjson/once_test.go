@@ -54,7 +54,7 @@ func TestMembersCountAsTheyStoodLast(t *testing.T) {
 	}
 }
 
-// What is left decodes as the whole text does where the last member of a name replaces those before it.
+// After duplicates are removed, a text decodes to the same value as before: the last member of a name counts.
 func TestMembersThatStandOnceDecodeAsTheWholeText(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var value func(depth int) string
@@ -93,7 +93,7 @@ func TestMembersThatStandOnceDecodeAsTheWholeText(t *testing.T) {
 	})
 }
 
-// To look at a text allocates no more than some times its size, in buffers that grow, whatever is in it.
+// Finding duplicate members allocates at most a small multiple of the text's size, for any text.
 func TestToLookForRepeatedMembersCostsLittleMemory(t *testing.T) {
 	var wide strings.Builder
 	for i := range 130_000 {

@@ -157,10 +157,10 @@ func stringLength(text []byte) int {
 	return 0
 }
 
-// trim takes away what JSON calls space.
+// trim removes the white space of JSON.
 func trim(text []byte) []byte { return bytes.Trim(text, " \t\r\n") }
 
-// itself are the bytes that stand for themselves in a string, whatever is around them.
+// itself marks the bytes that need no escape in a string in any context.
 var itself = func() (t [256]bool) {
 	for c := ' '; c < utf8.RuneSelf; c++ {
 		t[c] = !strings.ContainsRune(`"\\<>&`, c)

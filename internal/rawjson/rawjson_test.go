@@ -8,7 +8,7 @@ import (
 	"github.com/sojourn-run/sojourn/internal/rawjson"
 )
 
-// object has a field of every kind that is read in a way of its own.
+// object has a field of every type that Read decodes without encoding/json.
 type object struct {
 	Text  string          `json:"text"`
 	Count int64           `json:"count"`

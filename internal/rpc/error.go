@@ -7,13 +7,13 @@ import (
 	"net/http"
 )
 
-// Codes this package gives by itself. Every other code is the handler's.
+// Codes that this package generates. All other codes come from handlers.
 const (
 	CodeUnknownMethod    = "unknown_method"    // no handler of that name
-	CodeMalformedPayload = "malformed_payload" // the payload is not what the method takes
-	CodeMalformedAnswer  = "malformed_answer"  // the answer is not what the caller asked for
-	CodeInternal         = "internal"          // the handler failed in a way it did not name, or panicked
-	CodeDeadlineExceeded = "deadline_exceeded" // the time for the call is over
+	CodeMalformedPayload = "malformed_payload" // the payload has another type than the method's
+	CodeMalformedAnswer  = "malformed_answer"  // the response has another type than the caller's
+	CodeInternal         = "internal"          // the handler panicked or returned an error without a code
+	CodeDeadlineExceeded = "deadline_exceeded" // the deadline of the call passed
 	CodeCancelled        = "cancelled"         // the caller gave up or its connection ended
 )
 

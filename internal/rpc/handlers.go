@@ -62,8 +62,8 @@ func Handle[In, Out any](
 	}
 }
 
-// Unread registers fn for payloads of a method that cannot be decoded or that a judge refused for the reason why: a
-// payload that bundles independent items is served for those that can be decoded. fn returns why to refuse the call.
+// Unread registers fn for payloads of a method that cannot be decoded or that a check refused, with the reason why. A
+// method that bundles independent items uses it to execute the valid ones. fn returns an error to refuse the call.
 func (h Handlers) Unread(
 	method string, fn func(ctx context.Context, payload json.RawMessage, why error) (any, error),
 ) {

@@ -55,7 +55,7 @@ func table() rpc.Handlers {
 	return h
 }
 
-// What a caller is not told stays for the log.
+// Errors that are not sent to the caller are logged.
 func TestRefusalsKeepTheirCauseOnThisSide(t *testing.T) {
 	serve := func(method string) error {
 		_, err := table().Serve(t.Context(), method, nil)

@@ -38,18 +38,18 @@ type failure struct {
 	Error   map[string]any `json:"__rpcApError"`
 }
 
-// Serving says how a table is served on sockets.
+// Serving has the options of Serve.
 type Serving struct {
-	Timeout time.Duration // the most a handler gets; a caller's deadlineMs may shorten it; 0 is DefaultTimeout
-	// Failed, when set, hears of every call that was refused, for log and metrics. The cause of an internal error is in
-	// its chain.
+	Timeout time.Duration // maximum time of a handler; a caller's deadlineMs may shorten it; 0 is DefaultTimeout
+	// Failed, if set, is called for every refused call, for logs and metrics. The chain of an internal error has its
+	// cause.
 	Failed func(ctx context.Context, method string, err *Error)
-	// Unknown, when set, is called for a call with members that its method does not know, with their number.
+	// Unknown, if set, is called for a call with members that its method does not have, with their number.
 	Unknown func(method string, members int)
 }
 
-// Serve answers the calls and hints that arrive on s with handlers. It may be called again for the same socket: the
-// newer table replaces the older, so there is never more than one handler.
+// Serve answers the calls and notices that arrive on s with handlers. A second Serve on the same socket replaces the
+// handlers.
 func Serve(s Socket, handlers Handlers, how Serving) {
 	s.On(EventCall, func(ctx context.Context, args []json.RawMessage) ([]any, error) {
 		ctx, delivery := WithDelivery(WithPrincipal(ctx, s.Principal()))
@@ -61,7 +61,7 @@ func Serve(s Socket, handlers Handlers, how Serving) {
 		return []any{delivered{answer, delivery}}, nil
 	})
 	s.On(EventNotify, func(ctx context.Context, args []json.RawMessage) ([]any, error) {
-		// Its answer goes nowhere, and how.Failed has heard of a refusal.
+		// A notice has no response; how.Failed was called for a refusal.
 		_, _ = how.serve(WithPrincipal(ctx, s.Principal()), handlers, args)
 		return nil, nil
 	})

@@ -142,7 +142,7 @@ func TestSocketDeadlines(t *testing.T) {
 	server, client := link(t, table(), rpc.Serving{})
 	caller := rpc.SocketCaller{Socket: client, Timeout: 20 * time.Millisecond}
 	wantCode(t, caller.Call(t.Context(), "wait", nil, nil), rpc.CodeDeadlineExceeded)
-	// The caller's deadline reaches the handler although nobody would cancel it otherwise.
+	// The caller's deadline cancels the handler's context, although the test does not cancel it.
 	ack, err := client.EmitWithAck(t.Context(), "rpc", json.RawMessage(`{"method":"wait","deadlineMs":1}`))
 	if err != nil || !errorHas(ack[0], rpc.CodeDeadlineExceeded) {
 		t.Errorf("got %s, %v", ack, err)

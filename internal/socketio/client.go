@@ -39,10 +39,10 @@ type DialOptions struct {
 	MaxHandlers    int
 	MaxAttachments int
 
-	// OnSocket registers handlers before the first event is let in. Handlers registered after Dial has returned may miss
-	// some.
+	// OnSocket registers handlers before the first event is accepted. A handler registered after Dial has returned may
+	// miss events.
 	OnSocket func(s *Socket)
-	// Failed hears of handlers that panicked.
+	// Failed is called for panics of handlers.
 	Failed func(s *Socket, err error)
 }
 

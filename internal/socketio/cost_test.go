@@ -18,8 +18,8 @@ import (
 	"github.com/sojourn-run/sojourn/internal/socketio"
 )
 
-// What the server costs is measured with the clients in a process of their own: this binary once more, told by these
-// variables where to connect and what to do.
+// The tests measure the server's memory and processor time. The clients are in another process, so that they do not
+// count: this binary, which reads from these variables where to connect and what to do.
 const (
 	crowdURL  = "SOCKETIO_CROWD_URL"
 	crowdPlan = "SOCKETIO_CROWD_PLAN" // see crowd

@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// group counts goroutines so that closing can wait for them. Unlike a sync.WaitGroup it may grow while somebody waits,
-// and the wait may be given up.
+// group counts goroutines so that closing can wait for them. Unlike a sync.WaitGroup it may grow during a wait, and the
+// wait can be cancelled.
 type group struct {
 	mu   sync.Mutex
 	n    int

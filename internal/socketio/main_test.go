@@ -66,7 +66,7 @@ func dial(t testing.TB, url, namespace string, auth any, options socketio.DialOp
 	return client
 }
 
-// await returns what comes out of ch.
+// await returns the next value of ch.
 func await[T any](t testing.TB, ch <-chan T, what string) T {
 	t.Helper()
 	select {

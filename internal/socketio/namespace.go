@@ -32,9 +32,10 @@ type Namespace struct {
 	rooms   map[string]map[*Socket]struct{}
 }
 
-// OnConnect decides who may join. It returns the principal of the new socket, or an error: a [*ConnectError] is told to
-// the client, any other becomes one with the reason "internal" and goes to Options.Failed. ctx ends with the connection
-// and with its connect deadline. Without OnConnect everybody may join.
+// OnConnect sets the function that accepts sockets. It returns the principal of the new socket, or an error: a
+// [*ConnectError] is sent to the client; for any other the client gets the reason "internal" and the error goes to
+// Options.Failed. ctx ends with the connection and with its connect deadline. Without OnConnect all sockets are
+// accepted.
 func (n *Namespace) OnConnect(decide func(ctx context.Context, r *ConnectRequest) (principal any, err error)) {
 	n.connect = decide
 }

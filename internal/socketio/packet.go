@@ -56,8 +56,8 @@ type packet struct {
 	values      []any  // the same, decoded, when it came with attachments
 }
 
-// parsePacket reads the text of a Socket.IO packet: <type>[<attachments>-][<namespace>,][<ack id>][JSON]. It checks the
-// shape the type demands, but leaves the JSON to whoever decodes it.
+// parsePacket reads the text of a Socket.IO packet: <type>[<attachments>-][<namespace>,][<ack id>][JSON]. It validates
+// the structure that the type requires, but not the JSON, which the decoder validates.
 func parsePacket(text []byte, maxAttachments int) (packet, error) {
 	p := packet{namespace: "/"}
 	if len(text) == 0 || text[0] < packetConnect || text[0] > packetBinaryAck {
@@ -132,7 +132,7 @@ func leadingNumber(text []byte, digits int) (n uint64, rest []byte, ok bool) {
 	return n, text[i:], i > 0
 }
 
-// splitArray cuts a JSON array into its elements without decoding them: each is checked by whoever does.
+// splitArray splits a JSON array into its elements without decoding them. The caller validates each element.
 func splitArray(data []byte) ([]json.RawMessage, error) {
 	items, ok := rawjson.Elements(data)
 	if !ok {

@@ -38,7 +38,7 @@ func mirror(s *socketio.Server) {
 			return r.Auth, nil
 		})
 		ns.OnSocket(func(s *socketio.Socket) {
-			// A socket whose connection ended at once has nobody to greet.
+			// A socket whose connection ended at once returns an error here.
 			_ = s.Emit("auth", s.Principal())
 			s.On("message", func(ctx context.Context, args []json.RawMessage) ([]any, error) {
 				return nil, s.Emit("message-back", reflected(ctx, args)...)
@@ -466,7 +466,7 @@ func TestEngineUpgrade(t *testing.T) {
 			t.Fatal(err)
 		}
 		_ = response.Body.Close()
-		// On a machine that is slow enough the poll has been let go by then, as one that waited.
+		// On a slow machine the server may have released the poll already, like a waiting one.
 		if response.StatusCode != http.StatusBadRequest && response.StatusCode != http.StatusOK {
 			t.Errorf("got %d", response.StatusCode)
 		}
@@ -608,7 +608,7 @@ func TestSocketMessages(t *testing.T) {
 	late := joined(t, base)
 	late.send(`451-["message",{"_placeholder":true,"num":0}]`, `42["message",1]`)
 	late.wantClosed()
-	// An ack nobody waits for is not a fault, and the bystander has noticed nothing of all this.
+	// An unexpected ack is not an error, and the other client is not affected by any of this.
 	ws.send(`4399[1]`, `42["message","still here"]`)
 	ws.want(`42["message-back","still here"]`)
 }

@@ -83,7 +83,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// handshake opens a session and tells the client its terms.
+// handshake opens a session and sends its parameters to the client.
 func (s *Server) handshake(w http.ResponseWriter, r *http.Request, overWebsocket bool) {
 	if r.Method != http.MethodGet {
 		refuse(w, http.StatusBadRequest, errorBadMethod)

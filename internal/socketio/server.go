@@ -55,8 +55,8 @@ type Options struct {
 	Budget *budget.Budget
 	Owner  func(principal any) budget.Owner // whom they are counted for
 
-	// Failed hears of what a peer is not told: panics of handlers and errors of OnConnect that are not a ConnectError. The
-	// socket is nil for the latter. Auth objects are never part of the error.
+	// Failed is called for errors that are not sent to a peer: panics of handlers, and errors of OnConnect that are not
+	// a ConnectError. The socket is nil for the latter. Auth objects are never part of the error.
 	Failed func(s *Socket, err error)
 }
 
@@ -262,10 +262,9 @@ func (s *Server) Stats() Stats {
 	return stats
 }
 
-// Close refuses new connections, writes what is queued, ends every connection so that clients which reconnect by
-// themselves do so (close code 1001, no DISCONNECT), and waits for every handler and goroutine of the server. It
-// returns the error of ctx when that takes too long; the connections are gone then all the same. A second Close does
-// the same again.
+// Close rejects new connections, writes queued packets, and closes every connection in a way that makes clients
+// reconnect (close code 1001, no DISCONNECT). It waits for all handlers and goroutines of the server. If ctx ends first
+// it returns the error of ctx; the connections are closed in that case too. A second Close repeats this.
 func (s *Server) Close(ctx context.Context) error {
 	s.mu.Lock()
 	s.closing = true

@@ -361,7 +361,7 @@ func (s *Socket) refuse(in incoming) {
 	}
 }
 
-// serve runs one handler and acks what it says. runs is nil when nobody waits for it to run.
+// serve runs one handler and acks its result. runs is nil if no caller waits for the start of the handler.
 func (s *Socket) serve(in incoming, handler Handler, runs *atomic.Bool) {
 	defer in.grant.Release()
 	var values []any
@@ -398,9 +398,8 @@ func (s *Socket) guard(fn func()) {
 	fn()
 }
 
-// ack queues an ack and tells the values that asked whether it could be. An ack that cannot be written or is too large
-// for the peer becomes an error, so that the peer does not wait for nothing. With idle the goroutine may do the writing
-// itself.
+// ack queues an ack and reports to Tracked values whether it was queued. An ack that cannot be encoded or is too large
+// for the peer is replaced by an error, so that the peer does not wait in vain. With idle, this goroutine may write it.
 func (s *Socket) ack(id uint64, values []any, idle bool) {
 	plain := make([]any, len(values))
 	for i, v := range values {

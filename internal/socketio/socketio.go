@@ -84,7 +84,7 @@ func (e *ConnectError) Error() string {
 	return fmt.Sprintf("socketio: connect refused: %s: %s", e.Reason, e.Message)
 }
 
-// eventError is a refusal this package acks by itself.
+// eventError is a refusal that this package, not a handler, sends as an ack.
 type eventError struct {
 	code, message string
 	status        int

@@ -149,8 +149,8 @@ func from(t *testing.T, base, address string) raw {
 	return r
 }
 
-// The place of a newcomer is that of the address with the most connections in no namespace. Those that have joined one
-// are not counted.
+// A new connection replaces one of the address with the most connections that have joined no namespace. Connections in
+// a namespace are not counted.
 func TestTheAddressWithTheMostUnjoinedConnectionsMakesRoom(t *testing.T) {
 	server, base := serve(t, socketio.Options{
 		MaxUnjoined: 10, Address: func(r *http.Request) string { return r.Header.Get("X-Address") },

@@ -8,13 +8,14 @@ import (
 	"github.com/gorilla/websocket"
 )
 
-// upgradeGrace is how long a poll that came while a websocket takes over is held, for what its client said over that
-// websocket to be read first.
+// upgradeGrace is the time for which a poll is held during an upgrade, so that packets sent over the websocket before
+// it are read first.
 const upgradeGrace = 100 * time.Millisecond
 
-// upgrade lets a websocket take over a polling session: the client probes it, the pending poll is released, and only
-// the client's word "5" moves the session. A probe that fails leaves the session polling. A session has one websocket:
-// another is accepted, since a browser shows its page nothing of a refused handshake, and closed at once.
+// upgrade replaces the transport of a polling session by a websocket: the client sends a probe, the pending poll is
+// released, and the client's packet "5" completes the upgrade. After a failed probe the session continues to poll. A
+// session has one websocket: another one is accepted and closed at once, since a browser hides a rejected handshake
+// from its page.
 func (s *session) upgrade(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	if s.onSocket || s.upgrading || s.over.Load() {

@@ -55,7 +55,7 @@ func TestTheStackOfAPanicBeginsWhereItHappened(t *testing.T) {
 	}
 }
 
-// What is left of a long stack is where the code failed: of Python the end, of others the beginning.
+// A shortened stack has the lines at which the code failed: the end for Python, the beginning for other languages.
 func TestAShortenedStackKeepsWhereItFailed(t *testing.T) {
 	other := "Error: no\n    at charge (/job/cards.mjs:12:9)\n" + strings.Repeat("    at é (/job/far.mjs:1:1)\n", 100)
 	python := pythonHead + strings.Repeat("  File \"/job/far.py\", line 1, in é\n", 100) +

@@ -1,5 +1,5 @@
-// Package compose holds the compose files against the loader of Docker Compose itself, in a module of its own: nothing
-// of that loader belongs into the product.
+// Package compose validates the compose files with the loader of Docker Compose. It is a separate module, so that the
+// product does not depend on the loader.
 package compose
 
 import (

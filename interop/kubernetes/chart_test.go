@@ -1,5 +1,5 @@
-// Package kubernetes renders the Helm chart with Helm's own engine and holds what comes out against the types of
-// Kubernetes, in a module of its own: nothing of either belongs into the product.
+// Package kubernetes renders the Helm chart with Helm's engine and validates the output against the types of
+// Kubernetes. It is a separate module, so that the product does not depend on either.
 package kubernetes
 
 import (
@@ -138,9 +138,8 @@ func example(t *testing.T, name string) manifests {
 	return m
 }
 
-// Every example renders, and what it renders holds together: names and labels are ones Kubernetes takes, selectors find
-// pods, ports and volumes that are named are there, nobody is root, nothing is killed in its drain, and every setting
-// is one that there is.
+// Every example renders valid objects: names and labels are valid, selectors match pods, referenced ports and volumes
+// exist, no container runs as root, the grace period covers the drain, and every setting exists.
 func TestTheChartHoldsTogether(t *testing.T) {
 	files, err := filepath.Glob(filepath.Join(chartDir, "examples", "*.yaml"))
 	if err != nil || len(files) != 3 {

@@ -104,7 +104,7 @@ type writer func([]byte) (int, error)
 
 func (w writer) Write(p []byte) (int, error) { return w(p) }
 
-// dies waits for the end of the process and returns what it said.
+// dies waits for the end of the process and returns its output.
 func (p peer) dies(t *testing.T) string {
 	t.Helper()
 	select {
@@ -116,7 +116,7 @@ func (p peer) dies(t *testing.T) string {
 	}
 }
 
-// lives fails when the process has ended, or takes nobody any more.
+// lives fails the test if the process has ended or accepts no connections.
 func (p peer) lives(t *testing.T) {
 	t.Helper()
 	select {

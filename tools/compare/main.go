@@ -19,7 +19,7 @@ import (
 	"time"
 )
 
-// peers are those that are compared, in the order of the table.
+// peers are the compared systems, in the order of the table.
 var peers = []peer{
 	{
 		name: "sojourn-sqlite", say: "Sojourn, SQLite",
@@ -314,7 +314,8 @@ func (p *peer) stop() {
 	}
 }
 
-// serve is a peer's process: it says when it is ready and works as it is asked to, until nobody asks.
+// serve is the main function of a peer's process: it reports that it is ready and executes requests until its input
+// ends.
 func serve(name string) error {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Counted is the process, all below it and those that ended, whatever they are called; and nobody else.
+// The processor time includes the process, its descendants and ended ones, whatever their names, and no other process.
 func TestProcessorTimeIsOfAllBelow(t *testing.T) {
 	line := func(pid, name, parent, used string) string {
 		return pid + " (" + name + ") S " + parent + " 0 0 0 0 0 0 0 0 0 " + used + " 20 0 1 0"

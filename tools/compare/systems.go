@@ -398,7 +398,7 @@ func answered(hc *http.Client, r *http.Request, out any) error {
 	return json.Unmarshal(raw, out)
 }
 
-// freeAddr is an address nobody listens at.
+// freeAddr returns an address at which no process listens.
 func freeAddr() (string, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

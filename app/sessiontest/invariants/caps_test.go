@@ -67,8 +67,8 @@ func reclaims(history []porcupine.Operation, o porcupine.Operation) bool {
 	return false
 }
 
-// replaced says whether another process of the worker registered, before a moment and after the task was given out:
-// what its former one had is over.
+// replaced reports whether another process of the worker registered before the moment and after the dispatch of the
+// task: the leases of the former process have ended.
 func replaced(history []porcupine.Operation, e porcupine.Operation, before int64) bool {
 	for _, o := range history {
 		if c := o.Input.(call); c.kind == register && c.worker == e.Input.(call).worker && o.Return > e.Call &&
@@ -79,8 +79,8 @@ func replaced(history []porcupine.Operation, e porcupine.Operation, before int64
 	return false
 }
 
-// overFull looks for a task given out while the session ran as many as it may already: attempts of the same epoch that
-// nobody had begun to end.
+// overFull finds a task that was dispatched while the session ran its maximum: attempts of the same epoch for which no
+// worker had begun a report.
 func overFull(history []porcupine.Operation, ends map[string]int64, most int) error {
 	for _, o := range history {
 		c, r := o.Input.(call), o.Output.(reply)

@@ -52,13 +52,14 @@ func onPostgres(t testing.TB, apps int) *harness {
 	return w
 }
 
-// releaseOf is the release of the nth app. Each has its own, which the release gate asks of those that say theirs.
+// releaseOf returns the release of the nth app. The apps have different releases, which the release gate compares with
+// the releases of workers.
 func releaseOf(n int) string { return fmt.Sprint("release ", n) }
 
 // movers is about how many callers at a time move the clock of one store.
 const movers = 6
 
-// pass lets time go by, as the store sees it.
+// pass advances the store's clock.
 func (w *harness) pass(d time.Duration) {
 	if w.shift == nil {
 		time.Sleep(d)
@@ -102,7 +103,7 @@ func worker(
 // flow is the worker that decides for the runs of these tests.
 const flow = "flow"
 
-// namespace makes a namespace, so that what a test does in it is beside what others do.
+// namespace creates a namespace, which separates a test from others.
 func (w *harness) namespace(name string) string {
 	w.t.Helper()
 	must[protocol.NamespaceView](w.t)(w.apps[0].Broker().CreateNamespace(

@@ -35,9 +35,9 @@ func (w *harness) leased(ns, worker string) (refs []store.TaskRef) {
 	return refs
 }
 
-// A fleet leaves under load with its polls open, at the app that was told or at another: whatever was made before,
-// meanwhile and after, in sessions or not, comes to those who stay at once, and nothing is leased to who left. The
-// leases here are an hour long.
+// Workers with held polls deregister under load, at the app of the request or at another one. Tasks made before, during
+// and after, in sessions or not, are dispatched to the other workers at once, and never to the workers that left. The
+// leases are one hour long.
 func TestAFleetThatLeavesUnderLoadIsGivenNothingMore(t *testing.T) {
 	test := func(t *testing.T, w *harness, leave func(b protocol.DeregisterRequest) error, names bool) {
 		const fleet, rounds, each = 12, 24, 8

@@ -70,34 +70,34 @@ func (s ownership) latest(c call) int64 {
 	return s.high + c.lease
 }
 
-// held makes the caller the owner.
+// held returns the state after the caller became the owner.
 func (s ownership) held(c call, incarnation string, r reply) ownership {
 	s.owner, s.incarnation, s.epoch, s.low, s.high = c.worker, incarnation, r.epoch, r.until, r.until
 	s.taken = max(s.taken, c.before)
 	return s
 }
 
-// open says whether the lease may have been no bar for others at a moment: it had ended or, in a soft session, its
-// owner may have taken nothing for as long as tasks wait for it, or was drained.
+// open reports whether others may have been able to acquire the session at a moment: the lease had ended, or, in a soft
+// session, its owner had accepted no task for the fallback time or was drained.
 func (s ownership) open(c call, at int64) bool {
 	return s.owner == "" || at >= s.low || s.given != 0 && s.given == s.epoch || c.fallback > 0 && at >= s.taken+c.fallback
 }
 
-// unknown is the process of an owner whose claim nobody saw.
+// unknown is the process of an owner whose acquisition is not in the history.
 const unknown = "?"
 
 func process(worker string) int { return int(worker[0] - 'a') }
 
-// left is how much of a lease there is at least after a step.
+// left returns the minimum remaining time of a lease after a step.
 func (c call) left() int64 { return 2 * c.lease / 3 }
 
-// promises says whether the answer names an expiry that may be the row's: none is later than a lease from now, and none
-// leaves less than a step has to.
+// promises reports whether the lease expiry in the response can be the stored one: at most a full lease from now, and
+// at least the remaining time of a step.
 func promises(c call, r reply) bool {
 	return r.until <= r.after+c.lease && r.until >= c.before+c.left()
 }
 
-// law says whether the answer is a possible one, and what the session is afterwards.
+// law reports whether the response is possible, and returns the state of the session after it.
 func law(s ownership, c call, r reply) (bool, ownership) {
 	holds := s.owner == c.worker && (c.epoch == 0 || c.epoch == s.epoch)
 	mine := s.owner == c.worker && (s.incarnation == c.incarnation || s.incarnation == unknown)

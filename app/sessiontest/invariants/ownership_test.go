@@ -121,7 +121,7 @@ func check(t *testing.T, s *schedule, history []porcupine.Operation) {
 	}
 }
 
-// givenWhileDrained looks for a task that an app gave to a worker which it had said is drained.
+// givenWhileDrained finds a task that an app dispatched to a worker after this app had confirmed the worker's drain.
 func givenWhileDrained(history []porcupine.Operation, list []drained) error {
 	for _, o := range history {
 		c := o.Input.(call)
@@ -218,12 +218,13 @@ func play(t *testing.T, n, parallel int, in func() *harness, change ...func(*sch
 		t.Errorf("the release gate held only %d polls in %d schedules", count.held, count.gates)
 	}
 	for _, k := range []kind{register, claim, fetch, renew, resume, release, closing, report} {
-		// How many there are is up to the machine: a schedule ends by the clock. Beside operators few are left to close.
+		// The numbers depend on the machine, because a schedule ends by the clock. With operators few sessions are left
+		// to close.
 		if count.done[k] == 0 && (k != closing || count.gates == 0) {
 			t.Errorf("%d schedules had no %s", n, k)
 		}
 	}
-	// One does so for certain. How many of the others do is up to the machine: where it is slow, leases end before.
+	// One schedule certainly has a fallback. On a slow machine the leases of the other schedules may end before.
 	if count.falls == 0 {
 		t.Errorf("none of %d schedules of soft sessions had one that fell back to another worker", count.soft)
 	}
@@ -237,8 +238,8 @@ func TestASessionHasOneOwnerAtATimeWithTwoApps(t *testing.T) {
 	play(t, schedules(t, 200), 16, func() *harness { return w })
 }
 
-// Operators drain workers and groups and route the queue from group to group, at either app, while all of that goes on,
-// and processes come that are of one app's release and not of the other's.
+// The same while operators drain workers and groups and route the queue from group to group at both apps, and processes
+// register with the release of only one app.
 func TestASessionHasOneOwnerAtATimeUnderOperators(t *testing.T) {
 	operated := func(s *schedule) { s.operated = true }
 	t.Run("postgres", func(t *testing.T) {

@@ -62,8 +62,8 @@ func TestClaimsAtOnceDoNotPassTheCap(t *testing.T) {
 	t.Run("postgres", func(t *testing.T) { test(t, onPostgres(t, 2)) })
 }
 
-// A process that another one superseded gets no session at an app that has not heard of its successor, whether it polls
-// or asks for one; and the app does hear of it, and refuses the process from then on.
+// A superseded process acquires no session at an app that has not seen the new registration, neither by a poll nor by a
+// request. That app reads the new registration then and rejects the process.
 func TestASupersededProcessClaimsNothingAtAnotherApp(t *testing.T) {
 	w := onPostgres(t, 2)
 	ns := w.namespace("superseded")
@@ -91,8 +91,8 @@ func TestASupersededProcessClaimsNothingAtAnotherApp(t *testing.T) {
 	}
 }
 
-// A superseded process that waits for work at another app is refused there, though that app never saw its successor and
-// nothing is held: plain tasks and those of the session it held alike are the successor's.
+// The held poll of a superseded process at another app is rejected, although that app did not see the new registration
+// and the process has no lease. Its successor receives both plain tasks and the tasks of the session.
 func TestASupersededProcessIsRefusedAtEveryApp(t *testing.T) {
 	w := onPostgres(t, 2)
 	ns := w.namespace("refused")
@@ -135,7 +135,7 @@ func TestASupersededProcessIsRefusedAtEveryApp(t *testing.T) {
 	}
 }
 
-// A client of the HTTP contract names no process: what it registered last, at whatever app, is what it polls as.
+// A client of the HTTP contract sends no incarnation: it polls as its newest registration, at any app.
 func TestAWorkerThatNamesNoProcessPollsAsTheNewestAtEveryApp(t *testing.T) {
 	w := onPostgres(t, 2)
 	ns := w.namespace("nameless")
@@ -150,7 +150,7 @@ func TestAWorkerThatNamesNoProcessPollsAsTheNewestAtEveryApp(t *testing.T) {
 	register(here)
 	var again *protocol.ActivityTask
 	for late := time.Now().Add(time.Minute); again == nil && time.Now().Before(late); {
-		// A poll that began before the app heard of the new registration ends empty when it does.
+		// A poll that began before the app read the new registration ends empty when the app reads it.
 		again = must[*protocol.ActivityTask](t)(poll(t.Context(), there, ns, "a", "", 30))
 	}
 	if first == nil || again == nil || again.AttemptID == first.AttemptID || again.Session.Epoch <= first.Session.Epoch {
@@ -164,7 +164,7 @@ func TestAWorkerThatNamesNoProcessPollsAsTheNewestAtEveryApp(t *testing.T) {
 	}
 }
 
-// Why a task waits, and who holds its session, is said rightly by an app to which none of the workers is connected.
+// An app without connections of the workers reports the right reason of a wait and the right owner of a session.
 func TestReasonsAreRightAtEveryApp(t *testing.T) {
 	w := onPostgres(t, 2)
 	ns := w.namespace("reasons")

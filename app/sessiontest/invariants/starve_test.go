@@ -10,15 +10,13 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// blocked is how many tasks of sessions wait for a worker that says nothing, and few how many in the case it is held
-// against.
+// blocked is the number of session tasks that wait for a silent worker; few is the number in the reference case.
 const (
 	blocked = 1000
 	few     = 10
 )
 
-// Tasks of held sessions wait in ranges of their own: what others look for is found without a look at any of them,
-// whatever their number.
+// Tasks of held sessions have index ranges for their sessions: polls of other workers read none of them.
 func TestBlockedTasksAreNotRead(t *testing.T) {
 	t.Run("sqlite", func(t *testing.T) { undisturbed(t, onSQLite(t)) })
 	t.Run("postgres", func(t *testing.T) { undisturbed(t, onPostgres(t, 1)) })
@@ -49,7 +47,7 @@ func undisturbed(t *testing.T, w *harness) {
 	}
 }
 
-// A worker that waits is not sent to look at what is blocked, and what comes for it is handed over.
+// A held poll is not woken for blocked tasks, and it receives a task that it may run.
 func TestBlockedTasksDoNotRouseAWaitingWorker(t *testing.T) {
 	w := onSQLite(t)
 	crowd(t, w, "ns", few)
@@ -95,8 +93,8 @@ type look struct {
 	spent store.Stats
 }
 
-// crowd has a silent worker hold ten sessions with n tasks ready in them, and looks at what another worker finds beside
-// them.
+// crowd registers a silent worker that holds ten sessions with n ready tasks, and counts what polls of another worker
+// read.
 func crowd(t *testing.T, w *harness, ns string, n int) (looks []look) {
 	const sessions = 10
 	b, ctx := w.apps[0].Broker(), t.Context()

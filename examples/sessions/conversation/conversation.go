@@ -41,7 +41,7 @@ func Register(r *worker.Registry) {
 	r.Activity("conversation.reply", Reply)
 }
 
-// Converse replies to every line until somebody says bye. It continues as new now and then, in the same session.
+// Converse replies to every line until a line says bye. It continues as new from time to time, in the same session.
 func Converse(ctx workflow.Context, t Talk) (Talk, error) {
 	if t.Session == "" {
 		t.Session = "conversation-" + workflow.NewID(ctx)
@@ -65,8 +65,8 @@ func Converse(ctx workflow.Context, t Talk) (Talk, error) {
 	return t, workflow.ContinueAsNew(ctx, t)
 }
 
-// turn gets a reply. Where the worker knows nothing of the conversation, it is told first: at the beginning, and after
-// a move.
+// turn gets a reply. If the worker does not have the conversation's state, at the beginning and after a move, turn
+// loads the state first.
 func turn(ctx workflow.Context, t *Talk, line string) error {
 	reply, err := workflow.Execute[string](ctx, Reply, line)
 	for tries := 0; errors.Is(err, workflow.ErrSessionLost) && tries < 3; tries++ {
@@ -93,7 +93,7 @@ func (m *memory) hear(line string) (times int) {
 	return m.heard[line]
 }
 
-// Load fills the memory with what was said before.
+// Load restores the memory from the lines received before.
 func Load(ctx context.Context, lines []string) error {
 	m := &memory{heard: map[string]int{}}
 	for _, l := range lines {

@@ -1,5 +1,4 @@
-// Package device shares one device among many workflows: a session with options of its own, for workers that have a
-// printer.
+// Package device shares one device among many workflows: a session with options, on workers that have a printer.
 package device
 
 import (

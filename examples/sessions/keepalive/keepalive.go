@@ -13,19 +13,19 @@ import (
 // Workflow is the name of the example.
 const Workflow = "keepalive"
 
-// Pause is how long the workflow leaves its session alone, and how often it touches it meanwhile.
+// Pause is the duration of the workflow's pause, and the interval in which it uses its session meanwhile.
 type Pause struct {
 	Seconds int `json:"seconds"`
-	Every   int `json:"every"` // seconds; 0: not at all
+	Every   int `json:"every"` // seconds; 0: never
 }
 
-// Held tells the epochs before and after the pause. They are the same if the session stayed where it was.
+// Held has the epochs before and after the pause. They are equal if the session did not move.
 type Held struct {
 	Before int64 `json:"before"`
 	After  int64 `json:"after"`
 }
 
-// Register offers the workflow and its activity.
+// Register registers the workflow and its activity.
 func Register(r *worker.Registry) {
 	r.Workflow(Workflow, Wait)
 	r.Activity("keepalive.touch", Touch)

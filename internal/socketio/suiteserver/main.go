@@ -40,7 +40,7 @@ func main() {
 	}
 }
 
-// flags reads the command line. What is left out is what the suites expect.
+// flags parses the command line. The defaults are the values that the test suites expect.
 func flags(args []string) (addr string, o socketio.Options, err error) {
 	f := flag.NewFlagSet("suiteserver", flag.ContinueOnError)
 	f.StringVar(&addr, "addr", "localhost:3000", "where to listen")

@@ -73,11 +73,11 @@ func Hold(s Socket) {
 		ack()
 	})
 
-	// Last: whoever has an answer to it knows that the others are there.
+	// Registered last: a client that gets a response to it knows that the other handlers are registered.
 	on("auth", func(_ []any, ack func(...any)) { ack(s.Auth) })
 }
 
-// Serve serves until standard input ends, and says on standard output where. It never returns.
+// Serve serves until standard input ends, and writes its address to standard output. It never returns.
 func Serve(handler http.Handler) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
