@@ -84,7 +84,7 @@ func (r *ActivityRequest) Command(arguments string) Command {
 	}
 }
 
-// ActivityAnswer tells which run stands for the request.
+// ActivityAnswer identifies the run that was started or that exists already.
 type ActivityAnswer struct {
 	WorkflowID   string `json:"workflow_id"`
 	RunID        string `json:"run_id"`

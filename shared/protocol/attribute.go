@@ -1,6 +1,6 @@
 package protocol
 
-// SearchAttribute registers a search attribute, and is the answer to that and to its removal.
+// SearchAttribute registers a search attribute; it is also the response to this and to the removal.
 type SearchAttribute struct {
 	// 1 to 128 of letters, digits and _, a letter first
 	Name string `json:"name" pattern:"^[a-zA-Z][a-zA-Z0-9_]{0,127}$"`
@@ -9,7 +9,7 @@ type SearchAttribute struct {
 	Outcome string `json:"outcome,omitempty"` // created, deleted
 }
 
-// SearchAttributes lists what runs can be filtered by: names and types.
+// SearchAttributes lists the names and types of attributes for filters.
 type SearchAttributes struct {
 	System map[string]string `json:"system_attributes"`
 	Custom map[string]string `json:"custom_attributes"`

@@ -1,9 +1,9 @@
 package protocol
 
-// ServerCapabilities is what a server does for workers: a flag is there, and true, only for what works. Clients switch
-// features on by it, and refuse to start when they were asked for one that is missing.
+// ServerCapabilities lists the features that a server has for workers. A flag is present and true only for a supported
+// feature. Clients enable features by it, and refuse to start if a configured feature is missing.
 type ServerCapabilities struct {
-	LongPoll              int                `json:"long_poll_timeout"` // seconds a poll waits that says nothing of it
+	LongPoll              int                `json:"long_poll_timeout"` // default duration of a poll, in seconds
 	Commands              []CommandType      `json:"supported_workflow_task_commands"`
 	PollStatus            bool               `json:"poll_status"`
 	PollIdempotency       bool               `json:"workflow_task_poll_request_idempotency"`
@@ -34,15 +34,15 @@ type ServerCapabilities struct {
 	Batch                 BatchRoutes        `json:"batch_tasks"`
 }
 
-// QueryTimeouts are how long a query waits for its answer, and how long a worker has it.
+// QueryTimeouts are the timeout of a query's caller, and the lease of a query task.
 type QueryTimeouts struct {
 	Caller int `json:"control_plane_timeout_seconds"`
 	Lease  int `json:"lease_timeout_seconds"`
 	Grace  int `json:"lease_grace_seconds"`
 }
 
-// UpdateValidation is how updates are judged before they are accepted: by a worker that polls for both kinds of tasks
-// at once.
+// UpdateValidation describes the validation of updates before they are accepted: by a worker whose poll requests
+// workflow tasks and validation tasks.
 type UpdateValidation struct {
 	Supported  bool           `json:"supported"`
 	Boundary   string         `json:"acceptance_boundary"`
@@ -52,7 +52,7 @@ type UpdateValidation struct {
 	Poll       ValidationPoll `json:"task_poll"`
 }
 
-// ValidationPoll is how a worker asks for update validation tasks.
+// ValidationPoll describes how a worker polls for update validation tasks.
 type ValidationPoll struct {
 	Strategy      string     `json:"strategy"`
 	Endpoint      string     `json:"endpoint"`
@@ -61,7 +61,7 @@ type ValidationPoll struct {
 	Kinds         []TaskKind `json:"task_kinds"`
 }
 
-// MemoUpdates is how much a workflow's memo holds.
+// MemoUpdates are the limits of a workflow's memo.
 type MemoUpdates struct {
 	Supported  bool `json:"supported"`
 	Entries    int  `json:"max_entries"`
@@ -69,13 +69,13 @@ type MemoUpdates struct {
 	TotalBytes int  `json:"max_total_bytes"`
 }
 
-// HistoryCompression is how pages of history travel when the client accepts it.
+// HistoryCompression describes the compression of pages of history for clients that accept it.
 type HistoryCompression struct {
 	Encodings []string `json:"supported_encodings"`
 	From      int      `json:"compression_threshold"` // events on the page
 }
 
-// WorkerStatusTerms is what workers tell about themselves, and how often.
+// WorkerStatusTerms describe what workers report about themselves, and the interval.
 type WorkerStatusTerms struct {
 	Supported  bool         `json:"supported"`
 	Interval   int          `json:"heartbeat_interval_seconds"`
@@ -83,20 +83,20 @@ type WorkerStatusTerms struct {
 	Fields     StatusFields `json:"fields"`
 }
 
-// StatusFields are the members of a worker's heartbeat that tell about it.
+// StatusFields are the members of a worker's heartbeat with its status.
 type StatusFields struct {
 	Slots   []string `json:"task_slots"`
 	Process []string `json:"process_metrics"`
 }
 
-// TaskOrder is what decides in which order a queue's tasks go.
+// TaskOrder describes the members that determine the order of a queue's tasks.
 type TaskOrder struct {
 	Priority PriorityTerms `json:"priority"`
 	Key      KeyTerms      `json:"fairness_key"`
 	Weight   WeightTerms   `json:"fairness_weight"`
 }
 
-// PriorityTerms is what a priority may be.
+// PriorityTerms are the valid values of a priority.
 type PriorityTerms struct {
 	Min        int  `json:"min"`
 	Max        int  `json:"max"`
@@ -104,27 +104,27 @@ type PriorityTerms struct {
 	LowerFirst bool `json:"lower_first"`
 }
 
-// KeyTerms is what a fairness key may be.
+// KeyTerms are the valid values of a fairness key.
 type KeyTerms struct {
 	MaxLength    int    `json:"max_length"`
 	Pattern      string `json:"pattern"`
 	DefaultClass string `json:"default_class"` // of tasks without a key
 }
 
-// WeightTerms is what the weight of a fairness key may be.
+// WeightTerms are the valid values of a fairness key's weight.
 type WeightTerms struct {
 	Min     int `json:"min"`
 	Max     int `json:"max"`
 	Default int `json:"default"`
 }
 
-// BatchRoutes are the routes that take and give many tasks at once.
+// BatchRoutes are the routes for many tasks per request.
 type BatchRoutes struct {
 	Poll     string `json:"poll"`
 	Complete string `json:"complete"`
 }
 
-// SessionContract is the contract of worker sessions, as clients' schemas have it:
+// SessionContract is the contract of worker sessions, in the form of clients' schemas:
 // docs/schemas/worker-sessions-runtime.schema.json.
 type SessionContract struct {
 	Supported          bool            `json:"supported"`
@@ -153,7 +153,7 @@ type SessionContract struct {
 	Guidance           []string        `json:"authoring_guidance"`
 }
 
-// LifecycleTerms names what moves a session from one status to the next.
+// LifecycleTerms describe the causes of a session's status changes.
 type LifecycleTerms struct {
 	Creation    string `json:"creation"`
 	Renewal     string `json:"renewal"`
@@ -162,14 +162,14 @@ type LifecycleTerms struct {
 	TTLExpiry   string `json:"ttl_expiry"`
 }
 
-// LeaseTerms says what a session's lease covers.
+// LeaseTerms describe the scope of a session's lease.
 type LeaseTerms struct {
 	Scope            string `json:"scope"`
 	Owner            string `json:"owner"`
 	AttemptsOwnLease bool   `json:"activity_attempt_leases_remain_independent"`
 }
 
-// AdmissionTerms says what is asked of a worker before a session's work goes to it.
+// AdmissionTerms are the requirements that a worker must meet to receive a session's tasks.
 type AdmissionTerms struct {
 	QueueFirst       bool `json:"queue_routing_first"`
 	Registered       bool `json:"requires_registered_worker"`
@@ -178,26 +178,26 @@ type AdmissionTerms struct {
 	ReacquireDefault bool `json:"allow_reacquire_after_failure_default"`
 }
 
-// CapTerms says who sets how many sessions a worker holds, and how many activities run in one.
+// CapTerms name the settings for the maximum of sessions of a worker and of activities in a session.
 type CapTerms struct {
 	Sessions   string `json:"max_concurrent_worker_sessions"`
 	Activities string `json:"max_concurrent_activities"`
 }
 
-// RenewalTerms says what renews a session's lease.
+// RenewalTerms describe what renews a session's lease.
 type RenewalTerms struct {
 	ByActivity bool `json:"activity_heartbeat_renews_session"`
 	ByVerb     bool `json:"explicit_session_heartbeat"`
 }
 
-// LossTerms says what follows when a holder is lost.
+// LossTerms describe the consequences of the loss of an owner.
 type LossTerms struct {
 	AtLeastOnce bool `json:"in_flight_activities_keep_at_least_once_attempt_semantics"`
 	Reacquire   bool `json:"replacement_worker_must_reacquire_session"`
 	Rebuild     bool `json:"process_local_state_must_be_rebuilt_after_reacquire"`
 }
 
-// CancelTerms says how a session and a cancellation meet.
+// CancelTerms describe how cancellations affect sessions.
 type CancelTerms struct {
 	ByHeartbeat bool `json:"workflow_cancellation_observed_through_activity_heartbeat"`
 	NoOverride  bool `json:"session_lease_does_not_override_activity_cancel_requested"`

@@ -37,7 +37,7 @@ func jobs() []protocol.Job {
 	}
 }
 
-// spaced is the same JSON in a form our own encoder would never write: it is read the long way.
+// spaced returns the same JSON in a form that Sojourn's encoder never writes, so that the slow path decodes it.
 func spaced(t *testing.T, raw []byte) []byte {
 	t.Helper()
 	var b bytes.Buffer

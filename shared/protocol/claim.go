@@ -2,7 +2,7 @@ package protocol
 
 import "github.com/sojourn-run/sojourn/shared/history"
 
-// ClaimRequest asks for one task that the caller knows by its id, instead of whichever comes next.
+// ClaimRequest leases the task with this ID, whatever its place in the queue.
 type ClaimRequest struct {
 	TaskID      string   `json:"task_id"`
 	Kind        TaskKind `json:"kind"` // workflow or activity
@@ -13,13 +13,13 @@ type ClaimRequest struct {
 	Gated       bool     `json:"-"`
 	BuildID     string   `json:"build_id,omitempty"`
 	PageSize    int      `json:"history_page_size,omitempty"`
-	Queues      []string `json:"-"` // those the caller's token is good for; empty: all
+	Queues      []string `json:"-"` // queues of the caller's token; empty: all
 }
 
-// ClaimStatus says whether a task can be claimed and, when it cannot, why. It changes nothing.
+// ClaimStatus reports whether a task can be leased, and if not, why. The request changes nothing.
 type ClaimStatus struct {
-	Claimed bool `json:"claimed"` // the worker that asks holds it
-	// it waits, and the worker that asks (any worker, when none is named) may have it
+	Claimed bool `json:"claimed"` // the requesting worker has leased it
+	// the task is ready, and the requesting worker, or without one any worker, may lease it
 	Claimable    bool         `json:"claimable"`
 	TaskID       string       `json:"task_id"`
 	TaskStatus   string       `json:"task_status"` // ready, delayed, leased, quarantined, completed
@@ -38,7 +38,7 @@ type ClaimStatus struct {
 	RetryAfter   *int64       `json:"retry_after_seconds"`
 }
 
-// AttemptStatus is what a heartbeat would answer, without being one: nothing is renewed.
+// AttemptStatus equals the response to a heartbeat, but the request renews nothing.
 type AttemptStatus struct {
 	HeartbeatAnswer
 	WorkflowID     string `json:"workflow_id,omitempty"`

@@ -1,13 +1,12 @@
 package protocol
 
-// ClusterInfo is what clients ask before anything else: which versions and features a server has, in the words they
-// check.
+// ClusterInfo has the versions and features of a server. Clients request it first and compare it.
 type ClusterInfo struct {
 	ServerID         string              `json:"server_id"`
 	Version          string              `json:"version"`
 	DefaultNamespace string              `json:"default_namespace"`
 	Namespace        ClusterNamespace    `json:"namespace"`
-	SDKVersions      map[string]string   `json:"supported_sdk_versions"` // a range for each SDK that is known to work
+	SDKVersions      map[string]string   `json:"supported_sdk_versions"` // supported range of each SDK
 	Capabilities     ControlCapabilities `json:"capabilities"`
 	Compatibility    ClientCompatibility `json:"client_compatibility"`
 	ControlPlane     ControlPlaneTerms   `json:"control_plane"`
@@ -18,12 +17,12 @@ type ClusterInfo struct {
 	Sojourn          SojournInfo         `json:"sojourn"`
 }
 
-// ClusterNamespace is the namespace the request was about.
+// ClusterNamespace is the namespace of the request.
 type ClusterNamespace struct {
 	Name string `json:"name"`
 }
 
-// ControlCapabilities is what the control plane can do. A flag is there, and true, only for what works.
+// ControlCapabilities lists the features of the control plane. A flag is present and true only for a supported feature.
 type ControlCapabilities struct {
 	WorkflowTasks         bool     `json:"workflow_tasks"`
 	ActivityTasks         bool     `json:"activity_tasks"`
@@ -43,23 +42,22 @@ type ControlCapabilities struct {
 	SearchAttributes      bool     `json:"search_attributes"`
 	Schedules             bool     `json:"schedules"`
 	PayloadEnvelope       bool     `json:"payload_codec_envelope"`           // requests may carry {codec, blob}
-	PayloadEnvelopeAnswer bool     `json:"payload_codec_envelope_responses"` // answers carry it
+	PayloadEnvelopeAnswer bool     `json:"payload_codec_envelope_responses"` // responses contain it
 	PayloadCodecs         []string `json:"payload_codecs"`
 	ResponseCompression   []string `json:"response_compression"`
 }
 
-// ClientCompatibility says where clients learn whether they fit: from the versions of the protocols, not from the
-// server's own.
+// ClientCompatibility describes how clients determine compatibility: by the versions of the protocols, not by the
+// server's version.
 type ClientCompatibility struct {
 	SchemaVersion
 	Authority       string   `json:"authority"`
-	TopLevelVersion string   `json:"top_level_version_role"` // what the version of cluster info is good for
+	TopLevelVersion string   `json:"top_level_version_role"` // purpose of the version in cluster info
 	FailClosed      bool     `json:"fail_closed"`
-	Clients         struct{} `json:"clients"` // none has rules of its own
+	Clients         struct{} `json:"clients"` // no client has special rules
 }
 
-// ControlPlaneTerms is the control plane's version, the header that demands it, and what its requests and answers
-// promise.
+// ControlPlaneTerms are the control plane's version, the header for it, and the schemas of its requests and responses.
 type ControlPlaneTerms struct {
 	Version  string        `json:"version"`
 	Header   string        `json:"header"`
@@ -67,42 +65,41 @@ type ControlPlaneTerms struct {
 	Request  RequestTerms  `json:"request_contract"`
 }
 
-// SchemaVersion names a schema.
+// SchemaVersion identifies a schema.
 type SchemaVersion struct {
 	Schema  string `json:"schema"`
 	Version int    `json:"version"`
 }
 
-// RequestTerms says which values requests may carry.
+// RequestTerms are the valid values of request members.
 type RequestTerms struct {
 	SchemaVersion
 	Operations map[string]OperationTerms `json:"operations"`
 }
 
-// OperationTerms is what the requests of one operation may carry.
+// OperationTerms are the valid members of the requests of one operation.
 type OperationTerms struct {
 	Fields  map[string]FieldTerms `json:"fields"`
-	Removed map[string]string     `json:"removed_fields,omitempty"` // members that were once there, and what to do instead
+	Removed map[string]string     `json:"removed_fields,omitempty"` // removed members, and their replacements
 }
 
-// FieldTerms is what one member of a request may be.
+// FieldTerms are the valid values of one member.
 type FieldTerms struct {
 	Type   string   `json:"type,omitempty"`
 	Min    int      `json:"min,omitempty"`
 	Values []string `json:"canonical_values,omitempty"`
-	// values that are refused, and what is meant; may be empty
+	// rejected values, and the right ones; may be empty
 	Refused map[string]string `json:"rejected_aliases,omitzero"`
 }
 
-// WorkerTerms is the worker protocol's version, the header that demands it, and what the server does for workers.
+// WorkerTerms are the worker protocol's version, the header for it, and the features for workers.
 type WorkerTerms struct {
 	Version      string             `json:"version"`
 	Header       string             `json:"header"`
 	Capabilities ServerCapabilities `json:"server_capabilities"`
 }
 
-// AuthComposition says how clients put their connection settings together; workers refuse to start without exactly
-// this.
+// AuthComposition describes how clients resolve their connection settings. Workers refuse to start if it differs.
 type AuthComposition struct {
 	SchemaVersion
 	Precedence  AuthPrecedence  `json:"precedence"`
@@ -112,7 +109,7 @@ type AuthComposition struct {
 	Redaction   AuthRedaction   `json:"redaction"`
 }
 
-// AuthPrecedence says where a client looks, the first place first.
+// AuthPrecedence lists the sources of a client's settings, the first one wins.
 type AuthPrecedence struct {
 	Connection []string `json:"connection_values"`
 	Profile    []string `json:"profile_selection"`
@@ -127,30 +124,30 @@ type AuthEnvironment struct {
 	Profile   string `json:"profile"`
 }
 
-// AuthMaterials are the ways for a client to say who it is.
+// AuthMaterials are the authentication methods of clients.
 type AuthMaterials struct {
 	Token         AuthMaterial `json:"token"`
 	MTLS          AuthMaterial `json:"mtls"`
 	SignedHeaders AuthMaterial `json:"signed_headers"`
 }
 
-// AuthMaterial is one of them, and how a client shows that it has it.
+// AuthMaterial is an authentication method, and how a client uses it.
 type AuthMaterial struct {
 	Status string `json:"status" enum:"supported,reserved"`
 	Shown  string `json:"effective_config_value,omitempty"`
 }
 
-// AuthEffective is what a client shows of the settings it ended up with.
+// AuthEffective lists the settings that a client shows.
 type AuthEffective struct {
 	Required []string `json:"required_fields"`
 }
 
-// AuthRedaction is what a client never shows.
+// AuthRedaction lists the settings that a client never shows.
 type AuthRedaction struct {
 	NeverEcho []string `json:"never_echo"`
 }
 
-// Limits are how much requests may carry, by the names of the contract's first version; StructuralLimits has more.
+// Limits are the limits of requests, by their names in the first version of the contract. StructuralLimits has more.
 type Limits struct {
 	PayloadBytes        int `json:"max_payload_bytes"`
 	MemoBytes           int `json:"max_memo_bytes"`
@@ -162,7 +159,7 @@ type Limits struct {
 	SearchAttributeSize int `json:"max_search_attribute_value_bytes"`
 }
 
-// StructuralLimits are how much one run may have open or carry.
+// StructuralLimits are the limits of one run.
 type StructuralLimits struct {
 	PendingActivities    int `json:"pending_activity_count"`
 	PendingTimers        int `json:"pending_timer_count"`
@@ -175,7 +172,7 @@ type StructuralLimits struct {
 	SearchAttributeBytes int `json:"search_attribute_size_bytes"` // names and values together
 }
 
-// SojournInfo is what there is next to the contract.
+// SojournInfo has the members that are not part of the contract.
 type SojournInfo struct {
 	Release  string        `json:"release"`
 	AppID    string        `json:"app_id"`
@@ -184,7 +181,7 @@ type SojournInfo struct {
 	Sessions SessionsGiven `json:"sessions"`
 }
 
-// BodyLimits is how long the body of a request may be, in bytes.
+// BodyLimits are the maximum lengths of request bodies, in bytes.
 type BodyLimits struct {
 	One   int `json:"max_body_bytes"`
 	Batch int `json:"max_batch_body_bytes"` // of the routes that take many items at once

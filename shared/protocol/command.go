@@ -10,7 +10,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/payload"
 )
 
-// Wait is how long a wait may take, in seconds; false says that it has no limit.
+// Wait returns the maximum wait in seconds; limited is false if there is none.
 func (c *Command) Wait() (seconds int64, limited bool) {
 	if c.Timeout == nil {
 		return 0, false
@@ -26,7 +26,7 @@ func (c *Command) Session() string {
 	return c.SessionID
 }
 
-// CommandType names what a command asks for.
+// CommandType is the type of a command.
 type CommandType string
 
 // The cancellation policies of activities and children.
@@ -53,9 +53,9 @@ const (
 	SignalWorkflow      CommandType = "signal_workflow"
 	StartChildWorkflow  CommandType = "start_child_workflow"
 	CancelChildWorkflow CommandType = "cancel_child_workflow"
-	// ours: tell this run how a child ends that an earlier run of its id may have started
+	// Sojourn only: subscribe this run to the end of a child that an earlier run of its workflow ID may have started
 	AttachChildWorkflow    CommandType = "attach_child_workflow"
-	ApplyUpdate            CommandType = "apply_update" // ours: its handler has begun and answers it later
+	ApplyUpdate            CommandType = "apply_update" // Sojourn only: the handler began and completes it later
 	CompleteUpdate         CommandType = "complete_update"
 	FailUpdate             CommandType = "fail_update"
 	UpsertSearchAttributes CommandType = "upsert_search_attributes"
@@ -64,46 +64,46 @@ const (
 	CancelSelection        CommandType = "cancel_selection_operation"
 )
 
-// Terminal says whether the command ends the run.
+// Terminal reports whether the command ends the run.
 func (t CommandType) Terminal() bool {
 	return t == CompleteWorkflow || t == FailWorkflow || t == ContinueAsNew
 }
 
-// Command is one thing a workflow asks for. It is the only command type: the Go authoring API and a client in any
-// language fill the same members, each command reading its own and ignoring the rest. Durations are whole seconds. The
-// tag of says which commands read a member; a ! behind a command says that it is refused without, a | that one of those
-// members is needed. CheckCommand holds commands to that and to the limits in the other tags.
+// Command is a request of workflow code. It is the only command type: the Go API and clients in any language set the
+// same members, and each command reads its own members and ignores the others. Durations are whole seconds. The tag of
+// lists the commands that read a member; ! after a command means that the command requires the member, | that it
+// requires one of the members with |. CheckCommand checks this and the limits in the other tags.
 type Command struct {
 	Type CommandType `json:"type" required:"true"`
 
 	ActivityType string `json:"activity_type,omitempty" of:"schedule_activity!" minLength:"1" maxLength:"255"`
 	// Arguments is an array.
 	Arguments payload.Payload `json:"arguments,omitzero" of:"schedule_activity start_child_workflow continue_as_new signal_workflow"`
-	// Queue is the run's own when empty.
+	// Queue is the run's queue if empty.
 	Queue           string        `json:"queue,omitempty" of:"schedule_activity start_child_workflow continue_as_new" maxLength:"255"`
 	RetryPolicy     *retry.Policy `json:"retry_policy,omitempty" of:"schedule_activity start_child_workflow"`
 	StartToClose    Timeout       `json:"start_to_close_timeout,omitempty" of:"schedule_activity" minimum:"1" maximum:"315360000"`
 	ScheduleToStart Timeout       `json:"schedule_to_start_timeout,omitempty" of:"schedule_activity" minimum:"1" maximum:"315360000"`
 	ScheduleToClose Timeout       `json:"schedule_to_close_timeout,omitempty" of:"schedule_activity" minimum:"1" maximum:"315360000"`
 	Heartbeat       Timeout       `json:"heartbeat_timeout,omitempty" of:"schedule_activity" minimum:"1" maximum:"315360000"`
-	// MaxBlamedLosses, ours, is after how many losses of its worker process that it is blamed for it is given up; 0: the
-	// app's setting. The attempts of its policy hold where they are more.
+	// MaxBlamedLosses, Sojourn only, is the number of blamed worker losses after which the activity fails; 0: the app's
+	// setting. If the retry policy allows more attempts, its number applies.
 	MaxBlamedLosses int `json:"max_blamed_losses,omitempty" of:"schedule_activity" minimum:"0" maximum:"1000"`
-	// CancellationPolicy selects the effect of cancel_activity on a running activity. try_cancel, the default: the
-	// activity ends at once, and its worker is asked to stop. wait_cancellation_completed: the activity ends when its
-	// worker has stopped. abandon: the worker is not asked, and the activity ends
-	// neither with cancel_activity nor with its run; see docs/guide/histories.md.
+	// CancellationPolicy selects the effect of cancel_activity on a running activity. try_cancel, the default: the app
+	// requests its worker to stop it, and the activity ends at once. wait_cancellation_completed: the activity ends
+	// when its worker has stopped it. abandon: the app sends no request, and the activity ends neither with
+	// cancel_activity nor with its run; see docs/guide/histories.md.
 	//
-	// Of start_child_workflow it selects the effect of cancel_child_workflow. Absent or wait_cancellation_completed: the
-	// child is cancelled, and its step ends when the child closes. try_cancel: the step ends at once. abandon: the child
-	// is not cancelled.
+	// For start_child_workflow it selects the effect of cancel_child_workflow. Absent or wait_cancellation_completed:
+	// the child is cancelled, and its step ends when the child closes. try_cancel: the step ends at once. abandon: the
+	// child is not cancelled.
 	CancellationPolicy string `json:"cancellation_policy,omitempty" of:"schedule_activity start_child_workflow" enum:"try_cancel,abandon,wait_cancellation_completed"`
 	// WorkerSession is the door with options; schedule_activity needs its session_id.
 	WorkerSession *SessionOptions `json:"worker_session,omitempty" of:"schedule_activity start_session"`
 	// SessionID is of the implicit door, or of a handle.
 	SessionID string `json:"session_id,omitempty" of:"schedule_activity end_session!" maxLength:"255"`
-	// Affinity and FallbackAfter, ours, are what WorkerSession says of them, for the session of the implicit door. What an
-	// activity says holds from then on.
+	// Affinity and FallbackAfter, Sojourn only, are as in WorkerSession, for a session of the implicit origin. The
+	// latest activity that sets them applies.
 	Affinity      string `json:"affinity,omitempty" of:"schedule_activity" enum:"hard,soft"`
 	FallbackAfter int64  `json:"fallback_after_seconds,omitempty" of:"schedule_activity" minimum:"0" maximum:"315360000"`
 
@@ -160,7 +160,7 @@ type Command struct {
 	FailedSequence   int64  `json:"failed_step_sequence,omitempty" of:"fail_workflow"`
 	FailedActivityID string `json:"failed_activity_execution_id,omitempty" of:"fail_workflow"`
 
-	// WorkflowType stays as it is when absent.
+	// WorkflowType is unchanged if absent.
 	WorkflowType      string  `json:"workflow_type,omitempty" of:"start_child_workflow! continue_as_new" minLength:"1" maxLength:"255"`
 	ParentClosePolicy string  `json:"parent_close_policy,omitempty" of:"start_child_workflow" enum:"abandon,request_cancel,terminate,request_cancellation"`
 	ExecutionTimeout  Timeout `json:"execution_timeout_seconds,omitempty" of:"start_child_workflow" minimum:"1" maximum:"315360000"`

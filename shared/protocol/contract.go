@@ -12,7 +12,7 @@ const (
 	ControlVersion = "2"
 )
 
-// The published limits that both sides keep: the app refuses what is beyond them, and our worker holds it back.
+// Limits of the published contract. The app rejects requests above them, and the worker does not send such requests.
 const (
 	MaxName     = 255                  // bytes of an id or a name
 	MaxPending  = 2000                 // activities, timers or children that a run has open, each kind by itself
@@ -21,5 +21,5 @@ const (
 	MaxSeconds  = 10 * 365 * 24 * 3600 // that anything may be told to take: ten years
 )
 
-// MaxPendingQuestions is how many questions of a kind may wait for a worker in one queue.
+// MaxPendingQuestions is the maximum number of waiting queries of one kind in a queue.
 const MaxPendingQuestions = 64

@@ -59,7 +59,7 @@ type DebugEvent struct {
 	At       history.Time `json:"timestamp"`
 }
 
-// TaskWhy says why an open task is where it is.
+// TaskWhy is the reason why an open task waits.
 type TaskWhy struct {
 	TaskID     string       `json:"task_id"`
 	Kind       TaskKind     `json:"kind"`

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Reason is why a request was refused, from this closed list; programs read it, people read the message.
+// Reason is the reason of a refusal, from this closed list. Programs read the reason, people the message.
 type Reason string
 
 // The reasons, with the HTTP status each is answered with.
@@ -71,7 +71,7 @@ const (
 	ReasonDuplicateStart        Reason = "duplicate_not_allowed" // a start of a workflow id that is taken
 	ReasonRequestConflict       Reason = "request_id_conflict"
 	ReasonCancelNotSupported    Reason = "cancellation_not_supported"
-	ReasonActivityRun           Reason = "activity_run" // what only a workflow's code could take, sent to an activity run
+	ReasonActivityRun           Reason = "activity_run" // request for workflow code, sent to an activity run
 	ReasonTaskNotFound          Reason = "task_not_found"
 	ReasonTaskNotLeased         Reason = "task_not_leased"
 	ReasonNotClaimable          Reason = "task_not_claimable"
@@ -132,7 +132,7 @@ const (
 	ReasonAttributeReserved     Reason = "name_reserved"
 	ReasonAttributeSystem       Reason = "system_attribute"
 	ReasonAttributeLimit        Reason = "search_attribute_limit_reached"
-	ReasonStaleRevision         Reason = "stale_revision" // somebody else has set it since
+	ReasonStaleRevision         Reason = "stale_revision" // another caller has changed it since
 )
 
 var statuses = map[Reason]int{
@@ -167,8 +167,8 @@ func (r Reason) Status() int {
 	return http.StatusConflict
 }
 
-// Error is a typed refusal. Details are further members of the answer, by their wire names; Fields maps a field path to
-// what is wrong with it.
+// Error is a typed refusal. Details are further members of the response, by their wire names; Fields maps the path of a
+// member to its error.
 type Error struct {
 	Reason  Reason
 	Message string
@@ -189,7 +189,7 @@ func Refuse(r Reason, format string, args ...any) *Error {
 	return &Error{Reason: r, Message: fmt.Sprintf(format, args...)}
 }
 
-// With adds a member to the answer.
+// With adds a member to the response.
 func (e *Error) With(name string, value any) *Error {
 	if e.Details == nil {
 		e.Details = map[string]any{}
@@ -204,7 +204,7 @@ func Invalid(field, format string, args ...any) *Error {
 	return &Error{Reason: ReasonValidation, Message: field + ": " + text, Fields: map[string][]string{field: {text}}}
 }
 
-// Beneath puts a member's name before the fields an error speaks of.
+// Beneath prefixes the fields of an error with a member's name.
 func Beneath(name string, err error) error {
 	var e *Error
 	if !errors.As(err, &e) {
@@ -238,7 +238,7 @@ func Missing(names []string) error {
 	return &Error{Reason: ReasonValidation, Message: strings.Join(names, ", ") + ": " + verb + " missing", Fields: fields}
 }
 
-// BodyOf is a refusal as an item of a request carries it. An error without a reason says nothing about its cause.
+// BodyOf returns a refusal as part of a response. An error without a reason does not expose its cause.
 func BodyOf(err error) *ErrorBody {
 	var e *Error
 	if !errors.As(err, &e) {

@@ -2,14 +2,14 @@ package protocol
 
 import "github.com/sojourn-run/sojourn/shared/history"
 
-// ImportRequest brings a closed run back from its exported history.
+// ImportRequest restores a closed run from its exported history.
 type ImportRequest struct {
 	Namespace string
 	Events    []history.Event // all of them
 	Identity  string
 }
 
-// ImportAnswer tells which run there is now.
+// ImportAnswer identifies the imported run.
 type ImportAnswer struct {
 	Outcome    string `json:"outcome"` // imported, import_not_needed
 	Namespace  string `json:"namespace"`

@@ -36,7 +36,7 @@ func CheckLimits(in any) error {
 // unnested is the path of a member of a whole request: its name.
 func unnested(member string) string { return member }
 
-// CheckLimitsAt is CheckLimits of a part of a request; at gives the path of one of its members.
+// CheckLimitsAt checks a part of a request like CheckLimits; at returns the path of one of its members.
 func CheckLimitsAt(in any, at func(member string) string) error {
 	return checkLimits(reflect.Indirect(reflect.ValueOf(in)), at)
 }
@@ -84,7 +84,7 @@ var commands = sync.OnceValue(func() map[CommandType][]limit {
 	for _, f := range reflect.VisibleFields(reflect.TypeFor[Command]()) {
 		of := strings.Fields(f.Tag.Get("of"))
 		if f.Anonymous || len(of) == 0 {
-			continue // the members of a group say nothing of their limits: the engine looks at the group as a whole
+			continue // members of a parallel group have no limits in tags: the engine checks the group as a whole
 		}
 		l := readLimit(f)
 		for _, command := range of {
@@ -98,7 +98,7 @@ var commands = sync.OnceValue(func() map[CommandType][]limit {
 	return all
 })
 
-// limit is what the tags of one member say. Without a number there is no such limit.
+// limit has the limits in the tags of one member. A missing number means no limit.
 type limit struct {
 	name                 string
 	index                []int
@@ -176,7 +176,7 @@ func checkLength(n, least, most int, name func() string) error {
 	return nil
 }
 
-// limits remembers what limitsOf found, by reflect.Type: tags are read once.
+// limits caches the results of limitsOf by reflect.Type, so that tags are parsed once.
 var limits sync.Map
 
 // limitsOf are the members of a type of requests whose tags name a limit.

@@ -63,7 +63,7 @@ func TestARequestIsHeldToTheLimitsInItsTags(t *testing.T) {
 	}
 }
 
-// The first look at a type reads its tags; after that a request that is within its limits costs no memory.
+// The first check of a type parses its tags. Later checks of valid requests allocate no memory.
 func TestLimitsAreReadOnce(t *testing.T) {
 	in := PollRequest{WorkerID: "w", PollID: strings.Repeat("p", 20), Max: 10}
 	if err := CheckLimits(&in); err != nil {
@@ -74,13 +74,13 @@ func TestLimitsAreReadOnce(t *testing.T) {
 	}
 }
 
-// A command is held to the tags of the members that it reads, at the path that its place gives them.
+// CheckCommand checks the members that a command reads against their tags, and reports the path of the invalid member.
 func TestACommandIsHeldToTheTagsOfWhatItReads(t *testing.T) {
 	at := func(member string) string { return "commands.3." + member }
 	for _, c := range []struct {
 		what    string
 		command Command
-		refused string // the path and what is wrong; empty: nothing
+		refused string // path and error; empty: valid
 	}{
 		{"all it needs", Command{Type: CancelTimer, Target: 1}, ""},
 		{"nothing of what it needs", Command{Type: CancelTimer}, "target: is needed"},

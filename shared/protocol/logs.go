@@ -46,7 +46,7 @@ type AttemptLogs struct {
 	Malformed error `json:"-"` // why the chunk could not be decoded; it alone is refused
 }
 
-// UnreadableLogs identifies a chunk that cannot be decoded, so that it is answered in its place.
+// UnreadableLogs returns a chunk that could not be decoded, with the members that identify its attempt.
 func UnreadableLogs(raw json.RawMessage, why error) AttemptLogs {
 	item := AttemptLogs{Malformed: why}
 	ReadMembers(raw, map[string]any{
@@ -56,7 +56,7 @@ func UnreadableLogs(raw json.RawMessage, why error) AttemptLogs {
 	return item
 }
 
-// Check refuses a chunk that does not say whose it is, before any lease is judged.
+// Check rejects a chunk that does not identify its attempt, before its lease is checked.
 func (a *AttemptLogs) Check() error {
 	if a.Malformed != nil {
 		return a.Malformed
@@ -74,16 +74,16 @@ func (a *AttemptLogs) Check() error {
 	return nil
 }
 
-// LogsRequest brings lines of many attempts.
+// LogsRequest uploads log lines of many attempts.
 type LogsRequest struct {
 	Items []AttemptLogs `json:"items"`
 }
 
-// LogReceipt says whether a chunk is kept, or why it is not.
+// LogReceipt reports whether a chunk was recorded, or why not.
 type LogReceipt struct {
 	TaskID    string `json:"task_id"`
 	AttemptID string `json:"activity_attempt_id"`
-	Recorded  bool   `json:"recorded"`         // false without a reason: the attempt has as many lines as are kept
+	Recorded  bool   `json:"recorded"`         // false without a reason: the attempt's log is full
 	Reason    Reason `json:"reason,omitempty"` // of a refusal
 	Message   string `json:"message,omitempty"`
 	Err       error  `json:"-"` // the refusal itself
@@ -94,7 +94,7 @@ type LogsAnswer struct {
 	Items []LogReceipt `json:"items"`
 }
 
-// LogSize is what lines count against MaxLogBytes.
+// LogSize returns the bytes that lines count against MaxLogBytes.
 func LogSize(lines []LogLine) (n int) {
 	for i := range lines {
 		n += len(lines[i].Text) + logLine
@@ -102,8 +102,8 @@ func LogSize(lines []LogLine) (n int) {
 	return n
 }
 
-// Fit is the chunk as it is kept where there is room for so many bytes: with levels and sources that are some, texts
-// that are no longer than they may be, and a count in the place of the lines that do not fit.
+// Fit returns the chunk with valid levels and sources, truncated texts, and at most room bytes: lines that do not fit
+// are replaced by their number.
 func (c LogChunk) Fit(room int) LogChunk {
 	kept := LogChunk{Part: c.Part}
 	for i, l := range c.Lines {
@@ -131,7 +131,7 @@ func (c LogChunk) Fit(room int) LogChunk {
 	return kept
 }
 
-// lineCount is how many lines these are, with those they say are missing.
+// lineCount returns the number of lines, including the dropped lines that they count.
 func lineCount(lines []LogLine) (n int64) {
 	for i := range lines {
 		n += max(1, lines[i].LeftOut)
@@ -158,30 +158,30 @@ func cut(text string) string {
 	return text
 }
 
-// LogsQuery asks for lines of an activity.
+// LogsQuery requests log lines of an activity.
 type LogsQuery struct {
 	Namespace string
 	TaskID    string
-	Delivery  int64 // the last number of an attempt's id; 0: the attempt that came last
-	After     int64 // the Next of an answer: only what came since
+	Delivery  int64 // last number of the attempt's ID; 0: the latest attempt
+	After     int64 // Next of a previous response: only newer lines
 }
 
-// ActivityLogs is what is kept of the lines of one attempt of an activity.
+// ActivityLogs has the recorded lines of one attempt of an activity.
 type ActivityLogs struct {
 	TaskID     string `json:"task_id"`
 	RunID      string `json:"run_id"`
 	WorkflowID string `json:"workflow_id"`
-	// AttemptID is the attempt whose lines these are; absent while there is none.
+	// AttemptID is the attempt with these lines; absent if there is none yet.
 	AttemptID string       `json:"activity_attempt_id,omitempty"`
-	Running   bool         `json:"running"`  // the attempt runs, so there may be more
-	Open      bool         `json:"open"`     // the activity is not over, so there may be another attempt
-	Attempts  []LogAttempt `json:"attempts"` // those of which there are lines, and the one that runs, oldest first
+	Running   bool         `json:"running"`  // the attempt runs and may log more
+	Open      bool         `json:"open"`     // the activity is open and may have another attempt
+	Attempts  []LogAttempt `json:"attempts"` // attempts with lines, and the running one, oldest first
 	Lines     []LogLine    `json:"lines"`
-	Next      int64        `json:"next"` // asks, as after, for what comes behind these lines
-	More      bool         `json:"more"` // there is more already
+	Next      int64        `json:"next"` // value of after for the following lines
+	More      bool         `json:"more"` // more lines exist
 }
 
-// LogAttempt is an attempt of an activity and what its lines count.
+// LogAttempt is an attempt of an activity with the size of its log.
 type LogAttempt struct {
 	AttemptID string `json:"activity_attempt_id"`
 	Number    int64  `json:"attempt"` // the last number of its id

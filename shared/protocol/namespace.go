@@ -12,7 +12,7 @@ const maxNamespace = 128
 // The length is no part of it: a pattern that counts to a hundred takes a noticeable part of the program's start.
 var namespaceName = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]*$`)
 
-// CheckNamespace refuses what can be no name of a namespace; field is its path.
+// CheckNamespace rejects an invalid namespace name; field is its path.
 func CheckNamespace(field, name string) error {
 	if len(name) > maxNamespace || !namespaceName.MatchString(name) {
 		return Invalid(field, "must be 1 to %d of lower-case letters, digits and . _ -", maxNamespace)
@@ -20,7 +20,7 @@ func CheckNamespace(field, name string) error {
 	return nil
 }
 
-// NamespaceRequest creates or changes a namespace. What is absent in a change stays as it is.
+// NamespaceRequest creates or changes a namespace. Absent members do not change.
 type NamespaceRequest struct {
 	Name          string  `json:"name" pattern:"^[a-z0-9][a-z0-9._-]{0,127}$"`
 	Description   *string `json:"description,omitempty" maxLength:"1000"`
@@ -40,7 +40,7 @@ type NamespaceView struct {
 	Quotas        []QuotaState `json:"quotas"`
 }
 
-// NamespaceRemoval is the answer to a removal: what went with the namespace, by kind.
+// NamespaceRemoval is the response to a removal, with the number of deleted objects by kind.
 type NamespaceRemoval struct {
 	Name    string         `json:"name"`
 	Status  string         `json:"status"` // deleted

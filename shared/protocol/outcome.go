@@ -1,7 +1,7 @@
 package protocol
 
-// Item is the outcome in the words of the HTTP routes, for the job its token names. Who says so, its namespace and
-// process, the transport fills in.
+// Item converts the outcome to an item of the HTTP routes, for the task of the token. The transport sets the owner,
+// namespace and incarnation.
 func (o JobOutcome) Item(g TaskToken) (CompleteItem, error) {
 	item := CompleteItem{Kind: g.Kind, TaskID: o.ID, Owner: g.Owner, Attempt: g.Attempt(), AttemptID: g.AttemptID(o.ID)}
 	if o.Malformed != nil {
@@ -59,7 +59,7 @@ func (o JobOutcome) message(otherwise string) string {
 	return otherwise
 }
 
-// Receipt is the answer to an outcome in the words of the channel.
+// Receipt converts the response to an outcome to the form of the channel.
 func (a CompleteAnswer) Receipt(id string) JobReceipt {
 	r := JobReceipt{
 		ID: id, Outcome: a.Outcome, Recorded: a.Recorded, Created: a.CreatedTaskIDs, Then: a.Then, Error: a.Error,
@@ -71,8 +71,8 @@ func (a CompleteAnswer) Receipt(id string) JobReceipt {
 	return r
 }
 
-// Lock is the answer to a heartbeat in the words of the channel. A job that is no longer the caller's is a refusal: an
-// answer a worker might overlook would let it continue.
+// Lock converts the response to a heartbeat to the form of the channel. If the caller no longer has the lease it
+// returns a refusal: a worker could ignore a member of a response and continue.
 func (a HeartbeatAnswer) Lock() (JobLock, error) {
 	if !a.Renewed {
 		reason := ReasonStaleAttempt
@@ -84,7 +84,7 @@ func (a HeartbeatAnswer) Lock() (JobLock, error) {
 	return JobLock{LockExpiresAt: a.LeaseExpiresAt, CancelRequested: a.CancelRequested || !a.CanContinue}, nil
 }
 
-// Rejected is the answer to an outcome that was refused before anybody judged the task.
+// Rejected returns the response to an outcome that was refused before its task was checked.
 func Rejected(taskID string, err error) CompleteAnswer {
 	body := BodyOf(err)
 	reason := string(body.Reason)

@@ -2,9 +2,9 @@ package protocol
 
 import "encoding/json"
 
-// UnreadableItem identifies an outcome that cannot be decoded, so that it is answered in its place: the members that
-// name its task, as far as they can be read, and the reason. For a workflow task it also has the [Outline], because a
-// command that is not supported quarantines the run in whatever form it comes.
+// UnreadableItem returns an outcome that could not be decoded, with the error and the readable members that identify
+// its task. For a workflow task it also has the [Outline], because an unsupported command quarantines the run even if
+// it is malformed.
 func UnreadableItem(raw json.RawMessage, why error) CompleteItem {
 	item := CompleteItem{Malformed: why}
 	ReadMembers(raw, map[string]any{
@@ -18,8 +18,8 @@ func UnreadableItem(raw json.RawMessage, why error) CompleteItem {
 	return item
 }
 
-// ReadMembers decodes members of an object into pointers, each on its own. A member of another type, or with a NUL,
-// stays empty, and so do all of them if raw is no object.
+// ReadMembers decodes members of an object into pointers, each separately. A member of a wrong type or with a NUL stays
+// empty; all stay empty if raw is not an object.
 func ReadMembers(raw json.RawMessage, members map[string]any) {
 	var of map[string]json.RawMessage
 	_ = json.Unmarshal(raw, &of)
@@ -58,7 +58,7 @@ func OutlineOf(raw json.RawMessage) (o Outline, ok bool) {
 			ScopeID        json.RawMessage `json:"cancellation_scope_id"`
 			ScopeCleanup   json.RawMessage `json:"cancellation_cleanup"`
 		}
-		_ = json.Unmarshal(raw, &c) // what is no object asks for nothing, and keeps its place in the list
+		_ = json.Unmarshal(raw, &c) // a value that is not an object is a command without a type
 		out := Command{WorkflowStream: c.WorkflowStream, ScopeID: c.ScopeID, ScopeCleanup: c.ScopeCleanup}
 		if json.Unmarshal(c.Type, &out.Type) != nil {
 			out.Type = "" // no text names no command
@@ -68,7 +68,7 @@ func OutlineOf(raw json.RawMessage) (o Outline, ok bool) {
 	return o, len(o.Commands) > 0 || len(o.Waits) > 0 || len(o.Cursors) > 0
 }
 
-// Unreadable is the item under which a completion of a workflow task that cannot be read is judged, for the reason why.
+// Unreadable returns the item with which the engine processes a malformed completion of a workflow task.
 func (o Outline) Unreadable(item CompleteItem, why error) CompleteItem {
 	item.Kind, item.Commands, item.StreamWaits, item.Malformed = KindWorkflow, o.Commands, o.StreamWaits, why
 	return item

@@ -7,7 +7,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/history"
 )
 
-// Overview is the state of one app and of what it sees, for the dashboard's first page.
+// Overview is the state of one app and of the cluster as this app knows it, for the dashboard's first page.
 type Overview struct {
 	Release    string                    `json:"release"`
 	Unreadable bool                      `json:"release_unreadable,omitempty"` // no release could be read: 0.0.0
@@ -15,7 +15,7 @@ type Overview struct {
 	Store      string                    `json:"store"`
 	Uptime     int64                     `json:"uptime_seconds"`
 	Counts     map[string]map[string]int `json:"counts"` // runs, sessions, workers, each by status
-	// of runs and sessions, and of tasks that are ready or delayed; one more stands for any number that is larger
+	// maximum of the counts of runs, sessions, and ready or delayed tasks; the maximum plus one means "more"
 	UpTo   int         `json:"runs_counted_up_to,omitempty"`
 	Queues []QueueView `json:"queues"`
 	// ClockJump is the last jump of the database's clock that this app found since its start
@@ -44,7 +44,7 @@ func (j ClockJump) String() string {
 	return text
 }
 
-// RunCounts are the runs of a namespace by status, counted up to a number; one more stands for any that is larger.
+// RunCounts are the runs of a namespace by status, counted up to a maximum; the maximum plus one means "more".
 type RunCounts struct {
 	Runs map[string]int `json:"runs"`
 	UpTo int            `json:"counted_up_to"`

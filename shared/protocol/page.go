@@ -2,8 +2,8 @@ package protocol
 
 import "encoding/base64"
 
-// PageByName is what a list in the order of its names has behind a page token. It is all the rest unless pages are
-// asked for, by their size: published clients read one answer of workers and of queues, and ask for no other.
+// PageByName returns the part of a list, sorted by name, that follows a page token. Without a size it returns all of
+// the rest: published clients read only one response for lists of workers and queues.
 func PageByName[T any](all []T, name func(T) string, size int, token string) (page []T, next *string, err error) {
 	after, err := base64.RawURLEncoding.DecodeString(token)
 	if err != nil {

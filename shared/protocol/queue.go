@@ -114,7 +114,7 @@ type TaskAdmission struct {
 	LockSupported bool `json:"server_lock_supported"`
 }
 
-// QueryAdmission is how many queries may wait.
+// QueryAdmission has the limit of waiting queries and its usage.
 type QueryAdmission struct {
 	Status        string `json:"status"`
 	BudgetSource  string `json:"budget_source"`
@@ -158,8 +158,8 @@ type BuildRollout struct {
 	BuildIDs   []BuildCohort `json:"build_ids"`
 }
 
-// BuildCohort is the workers of one build id that serve a queue, and what was decided about them. A null build id is
-// those without one.
+// BuildCohort has the workers of one build ID that serve a queue, and the operator's decisions about the build. A null
+// build ID means workers without one.
 type BuildCohort struct {
 	BuildID         *string      `json:"build_id"`
 	Rollout         string       `json:"rollout_status"`
@@ -194,10 +194,10 @@ const (
 	ActivityTaskLimit = "activity_tasks"
 )
 
-// TaskLimits are the kinds of tasks that have budgets, by the member that says theirs.
+// TaskLimits maps the kinds of tasks with budgets to the members for their budgets.
 var TaskLimits = map[TaskKind]string{KindWorkflow: WorkflowTaskLimit, KindActivity: ActivityTaskLimit}
 
-// BuildRequest decides about a build id of a queue.
+// BuildRequest is an operator's decision about a build ID of a queue.
 type BuildRequest struct {
 	Namespace, Queue string
 	Verb             string  // drain, resume, promote or rollback
@@ -205,7 +205,7 @@ type BuildRequest struct {
 	Identity         string
 }
 
-// BuildState is what is decided about a build id.
+// BuildState has the decisions about a build ID.
 type BuildState struct {
 	Namespace  string       `json:"namespace"`
 	Queue      string       `json:"task_queue"`
@@ -214,13 +214,13 @@ type BuildState struct {
 	DrainedAt  history.Time `json:"drained_at"`
 	PromotedAt history.Time `json:"promoted_at"`
 	Selected   bool         `json:"new_start_selected"`
-	Warning    string       `json:"warning,omitempty"` // for people: what was decided is likely not what was meant
+	Warning    string       `json:"warning,omitempty"` // for people: the decision is probably a mistake
 }
 
-// Unversioned stands for no build id in the name of a deployment.
+// Unversioned is the build in the deployment name of workers without a build ID.
 const Unversioned = "unversioned"
 
-// DeploymentName is NAMESPACE/QUEUE@BUILD: the workers of one build on one queue, by one name.
+// DeploymentName returns NAMESPACE/QUEUE@BUILD, the name for the workers of one build on one queue.
 func DeploymentName(namespace, queue, build string) string {
 	if build == "" {
 		build = Unversioned
@@ -228,8 +228,8 @@ func DeploymentName(namespace, queue, build string) string {
 	return namespace + "/" + queue + "@" + build
 }
 
-// ParseDeployment takes the name of a deployment apart: NAMESPACE/QUEUE@BUILD, or …@unversioned for workers without a
-// build id.
+// ParseDeployment parses the name of a deployment: NAMESPACE/QUEUE@BUILD, or …@unversioned for workers without a build
+// ID.
 func ParseDeployment(name string) (BuildRequest, error) {
 	ns, rest, slash := strings.Cut(name, "/")
 	at := strings.LastIndexByte(rest, '@')
@@ -245,7 +245,7 @@ func ParseDeployment(name string) (BuildRequest, error) {
 	return in, nil
 }
 
-// Deployment is a cohort of workers under its name.
+// Deployment is a cohort of workers with its name.
 type Deployment struct {
 	Name      string `json:"name"`
 	Namespace string `json:"namespace"`
@@ -253,27 +253,27 @@ type Deployment struct {
 	BuildCohort
 }
 
-// DeploymentList are the deployments of a namespace, those of new runs before others of their queue.
+// DeploymentList lists the deployments of a namespace. In each queue the deployment for new runs is first.
 type DeploymentList struct {
 	Namespace   string       `json:"namespace"`
 	Deployments []Deployment `json:"deployments"`
 }
 
-// DeploymentState is what a verb left a deployment as. A rollback names the one that took its place.
+// DeploymentState is the state of a deployment after an operation. After a rollback NewRuns names its replacement.
 type DeploymentState struct {
 	Name    string `json:"name"`
 	Outcome string `json:"outcome"` // promoted, drained, resumed or rolled_back
 	BuildState
-	NewRuns *string `json:"selected_deployment"` // that new runs of the queue go to now
+	NewRuns *string `json:"selected_deployment"` // deployment of new runs of the queue
 }
 
-// Budget bounds one kind of task; null is no bound.
+// Budget limits one kind of task; null means no limit.
 type Budget struct {
 	MaxLeases    *int `json:"max_active_leases" minimum:"1" maximum:"1000000000"`
 	MaxPerMinute *int `json:"max_dispatches_per_minute" minimum:"1" maximum:"1000000000"`
 }
 
-// LimitRequest sets the budgets of a queue, or of a namespace when it names none. What it leaves out stays.
+// LimitRequest sets the budgets of a queue, or of a namespace if Queue is empty. Absent budgets do not change.
 type LimitRequest struct {
 	Namespace string  `json:"-"`
 	Queue     string  `json:"-"`
@@ -282,7 +282,7 @@ type LimitRequest struct {
 	Identity  string  `json:"-"`
 }
 
-// LimitState is what the budgets are.
+// LimitState has the current budgets.
 type LimitState struct {
 	Namespace string       `json:"namespace"`
 	Queue     string       `json:"task_queue,omitempty"`
@@ -291,8 +291,8 @@ type LimitState struct {
 	UpdatedAt history.Time `json:"updated_at"`
 }
 
-// RouteRequest has the workers of a group alone get the tasks of a queue, or of all queues of a namespace that name no
-// group themselves; "" undoes it.
+// RouteRequest restricts the tasks of a queue, or of all queues of a namespace without a group, to the workers of a
+// group; "" removes the restriction.
 type RouteRequest struct {
 	Namespace string `json:"-"`
 	Queue     string `json:"-"`
@@ -300,29 +300,28 @@ type RouteRequest struct {
 	Group     string `json:"group" maxLength:"255"`
 }
 
-// RouteState is where the tasks of a queue, or of a namespace, go.
+// RouteState is the group to which the tasks of a queue or namespace are restricted.
 type RouteState struct {
 	Namespace string `json:"namespace"`
 	Queue     string `json:"task_queue,omitempty"`
-	Group     string `json:"group"` // "": to all that serve it
-	// FromNamespace says that the queue itself names none.
+	Group     string `json:"group"` // "": no restriction
+	// FromNamespace reports that the group is set for the namespace and not for the queue.
 	FromNamespace bool `json:"group_of_namespace,omitempty"`
-	// Workers counts the live workers of the group that serve it and are given work.
+	// Workers counts the live workers of the group that serve the queue and are not drained.
 	Workers   int          `json:"worker_count"`
 	UpdatedAt history.Time `json:"updated_at"`
 }
 
-// QueueOrder is in which order the tasks of a queue are handed out: by priority, within one by fairness class, within a
-// class by age.
+// QueueOrder is the order in which the ready tasks of a queue are dispatched: by priority, fairness class and age.
 type QueueOrder struct {
 	Namespace string        `json:"namespace"`
 	Queue     string        `json:"task_queue"`
 	Priority  PriorityRange `json:"priority"`
 	Fairness  FairnessRules `json:"fairness"`
-	Tiers     []OrderTier   `json:"tiers"` // those that have ready tasks, in their order
+	Tiers     []OrderTier   `json:"tiers"` // priorities with ready tasks, in order
 }
 
-// PriorityRange says what a priority may be.
+// PriorityRange has the valid values of a priority.
 type PriorityRange struct {
 	Min        int  `json:"min"`
 	Max        int  `json:"max"`
@@ -330,7 +329,7 @@ type PriorityRange struct {
 	LowerFirst bool `json:"lower_first"`
 }
 
-// FairnessRules say what a fairness key and weight may be.
+// FairnessRules are the valid values of fairness keys and weights.
 type FairnessRules struct {
 	Enabled      bool   `json:"enabled"` // a task of this queue ever had a fairness key
 	DefaultClass string `json:"default_class"`
@@ -339,7 +338,7 @@ type FairnessRules struct {
 	MaxWeight    int    `json:"max_weight"`
 }
 
-// OrderTier is the ready tasks of one kind and priority.
+// OrderTier has the ready tasks of one kind and priority.
 type OrderTier struct {
 	Kind     TaskKind     `json:"kind"`
 	Priority int          `json:"priority"`
@@ -347,7 +346,7 @@ type OrderTier struct {
 	Classes  []OrderClass `json:"classes"` // the next one first, at most 100
 }
 
-// OrderClass is the ready tasks of one fairness class.
+// OrderClass has the ready tasks of one fairness class.
 type OrderClass struct {
 	Key    string `json:"fairness_key"`
 	Weight int    `json:"fairness_weight"` // of its next task

@@ -1,6 +1,6 @@
 package protocol
 
-// Quota is a limit on what one namespace has, from this closed list.
+// Quota is a limit of a namespace, from this closed list.
 type Quota string
 
 // The quotas, as requests, refusals and metrics name them.
@@ -11,7 +11,7 @@ const (
 	QuotaSchedules   Quota = "schedules"
 )
 
-// RetryAfter is the member of a refusal that says after how many seconds, an int, the same request may be repeated.
+// RetryAfter is the member of a refusal with the number of seconds, an int, after which the request may be repeated.
 const RetryAfter = "retry_after_seconds"
 
 // Quotas are all quotas.
@@ -25,7 +25,7 @@ type QuotaValues struct {
 	Schedules       *int64 `json:"schedules,omitempty" minimum:"-1"`
 }
 
-// Set takes over the values that are present in a request; -1 removes one, so that the setting applies again.
+// Set copies the values that a request sets; -1 removes a value, so that the setting applies again.
 func (v *QuotaValues) Set(in QuotaValues) {
 	for _, q := range Quotas {
 		switch n := *in.Field(q); {

@@ -2,7 +2,7 @@ package protocol
 
 import "github.com/sojourn-run/sojourn/shared/history"
 
-// RetentionStatus is what a namespace's retention would remove now.
+// RetentionStatus lists the runs that a retention pass would delete now.
 type RetentionStatus struct {
 	Namespace     string       `json:"namespace"`
 	RetentionDays int          `json:"retention_days"`
@@ -13,7 +13,7 @@ type RetentionStatus struct {
 	Pressure      bool         `json:"scan_pressure"` // there may be more
 }
 
-// RetentionPass is what a pass did.
+// RetentionPass is the result of a retention pass.
 type RetentionPass struct {
 	Processed int               `json:"processed"`
 	Pruned    int               `json:"pruned"`
@@ -29,7 +29,7 @@ type RetentionRequest struct {
 	Limit     int      `json:"limit,omitempty" minimum:"1" maximum:"1000000"` // of removed runs; no limit when absent
 }
 
-// RetentionResult is what became of one run.
+// RetentionResult is the result for one run.
 type RetentionResult struct {
 	RunID   string `json:"run_id"`
 	Outcome string `json:"outcome"` // pruned, skipped

@@ -11,7 +11,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/payload"
 )
 
-// MaxWorkflowID is how long the id of a workflow may be, in bytes of UTF-8.
+// MaxWorkflowID is the maximum length of a workflow ID in bytes of UTF-8.
 const MaxWorkflowID = 255
 
 // IsWorkflowID reports whether a text is valid as a workflow ID. It must fit into one segment of a path after encoding:
@@ -51,7 +51,7 @@ type StartRequest struct {
 	Identity      string `json:"-"`
 }
 
-// StartAnswer tells which run stands for the request.
+// StartAnswer identifies the run that was started or that exists already.
 type StartAnswer struct {
 	WorkflowID   string  `json:"workflow_id"`
 	RunID        string  `json:"run_id"`
@@ -84,7 +84,7 @@ type SignalRequest struct {
 	Identity   string          `json:"-"`
 }
 
-// EndRequest cancels, terminates, repairs, archives or asks for the cancellation of a run.
+// EndRequest cancels, terminates, repairs or archives a run, or requests its cancellation.
 type EndRequest struct {
 	Target
 	Reason    string `json:"reason,omitempty" maxLength:"1000"` // why, for people
@@ -99,7 +99,7 @@ type RunDeletion struct {
 	Identity string `json:"-"`
 }
 
-// DeletedRun answers the deletion of a run.
+// DeletedRun is the response to the deletion of a run.
 type DeletedRun struct {
 	WorkflowID    string `json:"workflow_id"`
 	RunID         string `json:"run_id"`
@@ -111,7 +111,7 @@ type DeletedRun struct {
 	CurrentRunID *string `json:"current_run_id"`
 }
 
-// CommandReceipt answers signal, cancel, terminate, request-cancellation, repair and archive.
+// CommandReceipt is the response to signal, cancel, terminate, request-cancellation, repair and archive.
 type CommandReceipt struct {
 	// signal_received, cancelled, terminated, cancellation_requested, repair_dispatched, repair_not_needed, archived,
 	// archive_not_needed
@@ -176,16 +176,16 @@ type RunView struct {
 	ParentRunID      *string      `json:"parent_run_id,omitempty"`
 }
 
-// RunStuck says since when and why a run makes no progress: its workflow task is quarantined or failed three times in
-// a row, or one of its tasks has been ready for a minute and no live worker may lease it (for 30 seconds, if it waits
-// for a worker with room for its session). A change is visible within 30 seconds.
+// RunStuck is the reason why a run makes no progress, and since when: its workflow task is quarantined or failed three
+// times in a row, or one of its tasks has been ready for a minute and no live worker may lease it (for 30 seconds, if
+// it waits for a worker with room for its session). A change is visible within 30 seconds.
 type RunStuck struct {
 	Since   history.Time `json:"since"`
 	Reason  WaitReason   `json:"reason"` // from the list of wait reasons
 	Message string       `json:"message"`
 }
 
-// Failed is why the run ended without a result; empty for one that did not. Lists know its class and message alone.
+// Failed returns the failure of the run; empty if it did not fail. In lists it has only the class and the message.
 func (v RunView) Failed() (f history.Failure) {
 	brief := history.Failure{ExceptionType: v.ErrorType}
 	if v.Error != nil {
@@ -197,7 +197,7 @@ func (v RunView) Failed() (f history.Failure) {
 	return f
 }
 
-// RunActions says what may be done with a run now.
+// RunActions are the operations that are possible on the run now.
 type RunActions struct {
 	Signal    bool `json:"can_signal"`
 	Query     bool `json:"can_query"`
@@ -208,7 +208,7 @@ type RunActions struct {
 	Archive   bool `json:"can_archive"`
 }
 
-// Pending is what is open in a run, each with why it waits.
+// Pending lists the open steps of a run, each with the reason why it waits.
 type Pending struct {
 	Activities []PendingActivity `json:"activities"`
 	Timers     []PendingTimer    `json:"timers"`
@@ -250,7 +250,7 @@ type PendingActivity struct {
 	Rebuild     *Recovered `json:"rebuild,omitempty"`
 	LastFailure string     `json:"last_failure,omitempty"`
 	Stack       string     `json:"stack_trace,omitempty"` // stack trace of the last failure, truncated
-	// Lost has the deliveries of the current attempt that ended without an outcome, oldest first, at most 10.
+	// Lost lists the deliveries of the current attempt that ended without an outcome, oldest first, at most 10.
 	Lost []history.Lost `json:"lost_deliveries,omitempty"`
 	Why  string         `json:"why,omitempty"`
 	Wait *Wait          `json:"wait"`
@@ -290,7 +290,7 @@ type PendingChild struct {
 type PendingUpdate struct {
 	UpdateID   string `json:"update_id"`
 	UpdateName string `json:"update_name"`
-	Applied    bool   `json:"applied"` // its handler has begun, and answers when it returns
+	Applied    bool   `json:"applied"` // the handler began and completes the update when it returns
 }
 
 // PendingTask is the open workflow task.
@@ -301,7 +301,7 @@ type PendingTask struct {
 	Worker      string       `json:"worker_id,omitempty"`
 	LeaseUntil  history.Time `json:"lease_expires_at"`
 	Why         string       `json:"why,omitempty"`
-	LastFailure string       `json:"last_failure,omitempty"` // with what its code failed last
+	LastFailure string       `json:"last_failure,omitempty"` // last failure of its code
 	Stack       string       `json:"stack_trace,omitempty"`  // and where
 	Wait        *Wait        `json:"wait"`
 }
@@ -312,14 +312,14 @@ type ListRequest struct {
 	WorkflowType string `json:"workflow_type,omitempty"`
 	Kind         string `json:"kind,omitempty"`          // RunOfWorkflow or RunOfActivity: only such runs
 	Status       string `json:"status,omitempty"`        // a bucket, running completed failed, or a stored status
-	StoredStatus string `json:"stored_status,omitempty"` // each status alone: failed is what failed
+	StoredStatus string `json:"stored_status,omitempty"` // exact status: failed does not include timed_out
 	Query        string `json:"query,omitempty"`         // a filter, or a substring of workflow id or business key
 	Stuck        bool   `json:"stuck,omitempty"`         // only stuck runs: they make no progress and need an operator
 	PageSize     int    `json:"page_size,omitempty"`
 	PageToken    string `json:"next_page_token,omitempty"`
-	// also say what each open run waits for, which reads all that is open in it
+	// include what each open run waits for, which reads all its open steps
 	WaitReasons bool `json:"wait_reasons,omitempty"`
-	// answer soon with what was found so far, rather than refuse what takes long to look for
+	// return the runs found so far if the search takes too long, instead of an error
 	Partial bool `json:"partial,omitempty"`
 }
 
@@ -329,7 +329,7 @@ type ListAnswer struct {
 	Count         int       `json:"workflow_count"`
 	NextPageToken *string   `json:"next_page_token"`
 	Warnings      []Warning `json:"warnings,omitempty"` // about parts of the filter that are probably a mistake
-	// of a partial answer that is not whole: runs that started since then were searched, the next page has those before
+	// for an incomplete response: the search covered runs started since this time; the next page has older runs
 	SearchedTo *history.Time `json:"searched_to,omitempty"`
 }
 
@@ -418,6 +418,6 @@ type WorkerView struct {
 // CodeDifference is an activity type of which two workers have different code under one release.
 type CodeDifference struct {
 	ActivityType string `json:"activity_type"`
-	WorkerID     string `json:"worker_id"` // the other
-	Version      string `json:"version"`   // what that has
+	WorkerID     string `json:"worker_id"` // the other worker
+	Version      string `json:"version"`   // version of the other worker's code
 }

@@ -6,7 +6,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/history"
 )
 
-// What happens when a schedule fires while the workflow it started last is open.
+// The overlap policies: what a schedule does at a firing while the workflow that it started last is open.
 const (
 	OverlapSkip      = "skip"
 	OverlapBufferOne = "buffer_one"
@@ -16,7 +16,7 @@ const (
 	OverlapTerminate = "terminate_other"
 )
 
-// ScheduleSpec says when a schedule fires: at each time of any expression or interval.
+// ScheduleSpec has the times of a schedule: it fires at every time of every expression and interval.
 type ScheduleSpec struct {
 	Cron      []string           `json:"cron_expressions,omitempty"` // five fields, or @hourly and the like
 	Intervals []ScheduleInterval `json:"intervals,omitempty"`
@@ -46,7 +46,7 @@ type ScheduleAction struct {
 	ActivityOptions                  // of an activity
 }
 
-// Activity is the run that the action asks for, when it is an activity's.
+// Activity returns the request for the activity run that the action starts.
 func (a *ScheduleAction) Activity(namespace, id string) ActivityRequest {
 	return ActivityRequest{
 		Namespace: namespace, WorkflowID: id, ActivityType: a.ActivityType, TaskQueue: a.TaskQueue, Input: a.Input,
@@ -55,7 +55,7 @@ func (a *ScheduleAction) Activity(namespace, id string) ActivityRequest {
 	}
 }
 
-// ScheduleRequest creates or changes a schedule. What is absent in a change stays as it is.
+// ScheduleRequest creates or changes a schedule. Absent members do not change.
 type ScheduleRequest struct {
 	Namespace string `json:"-"`
 	// a new ULID when absent
@@ -76,7 +76,7 @@ type ScheduleRequest struct {
 type ScheduleView struct {
 	ScheduleID       string          `json:"schedule_id"`
 	Namespace        string          `json:"namespace"`
-	Kind             string          `json:"kind" enum:"workflow,activity"` // what it starts
+	Kind             string          `json:"kind" enum:"workflow,activity"` // kind of the runs
 	WorkflowType     string          `json:"workflow_type"`                 // of an activity its type
 	Status           string          `json:"status" enum:"active,paused,deleted"`
 	Paused           bool            `json:"paused"`
@@ -101,14 +101,14 @@ type ScheduleView struct {
 	Info             ScheduleInfo    `json:"info"`
 }
 
-// ScheduleInfo counts what did not start at once.
+// ScheduleInfo counts the firings that started no run at once.
 type ScheduleInfo struct {
 	Buffered int     `json:"buffered_actions"`
 	Skipped  int64   `json:"skipped_trigger_count"`
 	LastSkip *string `json:"last_skip_reason"`
 }
 
-// ScheduleReceipt is the answer to a command on a schedule.
+// ScheduleReceipt is the response to a command on a schedule.
 type ScheduleReceipt struct {
 	ScheduleID string `json:"schedule_id"`
 	Namespace  string `json:"namespace"`

@@ -15,7 +15,8 @@ type SessionCreate struct {
 	SessionOptions
 }
 
-// Refused is why a creation that cannot be read is refused: clients of the contract know a wrong id by its own reason.
+// Refused returns the refusal of a creation that could not be decoded: clients of the contract expect a separate reason
+// for an invalid ID.
 func (SessionCreate) Refused(why error) error {
 	var e *Error
 	if errors.As(why, &e) && len(e.Fields["session_id"]) > 0 {
@@ -83,7 +84,7 @@ type SessionView struct {
 	IdleSeconds    int64          `json:"idle_seconds,omitempty"`
 	ClosedAt       history.Time   `json:"closed_at"`
 	FailureReason  *string        `json:"failure_reason"`         // ttl_expired, lease_expired, worker_heartbeat_stale
-	EndedReason    string         `json:"ended_reason,omitempty"` // why the last holding ended, whatever it was
+	EndedReason    string         `json:"ended_reason,omitempty"` // why the last epoch ended
 	Lease          int64          `json:"lease_seconds"`
 	TTL            int64          `json:"ttl_seconds"` // 0: none
 	MaxActivities  int            `json:"max_concurrent_activities"`
@@ -97,19 +98,19 @@ type SessionView struct {
 	FallbackAfter  int64          `json:"fallback_after_seconds,omitempty"`
 	Pinned         bool           `json:"pinned,omitempty"`   // never released to make room for another session
 	Yielding       bool           `json:"yielding,omitempty"` // not renewed, to make room for another session
-	// soft, and a task waits for the holder: when any worker may claim it
+	// soft affinity and a task waits: time from which any worker may acquire the session
 	FallbackAt      history.Time   `json:"fallback_at,omitzero"`
-	Moving          string         `json:"moving,omitempty"`   // the operator who asked its holder to give it up
-	KeptFor         string         `json:"kept_for,omitempty"` // the worker it waits for, for a short time
-	Claims          int            `json:"claims,omitempty"`   // of this row
+	Moving          string         `json:"moving,omitempty"`   // operator who requested the migration
+	KeptFor         string         `json:"kept_for,omitempty"` // worker that may acquire it for a short time before others
+	Claims          int            `json:"claims,omitempty"`   // acquisitions since the session was stored
 	LastActivityAt  history.Time   `json:"last_activity_at"`
 	LastHeartbeatAt history.Time   `json:"last_heartbeat_at"`
 	CreatedAt       history.Time   `json:"created_at"`
 	UpdatedAt       history.Time   `json:"updated_at"`
-	Waiting         string         `json:"waiting,omitempty"`  // why its tasks wait, for people
+	Waiting         string         `json:"waiting,omitempty"`  // reason why its tasks wait, for people
 	Wait            *Wait          `json:"wait,omitempty"`     // the same for programs
-	Timeline        []SessionEvent `json:"timeline,omitempty"` // its newest entries, oldest first
-	// of SessionTimeline, for those before them; absent: these are all
+	Timeline        []SessionEvent `json:"timeline,omitempty"` // newest entries, oldest first
+	// page token for SessionTimeline and the preceding entries; absent: there are none
 	TimelineToken *string `json:"timeline_page_token,omitempty"`
 }
 
@@ -185,7 +186,8 @@ type SessionPage struct {
 	NextPageToken *string        `json:"next_page_token"`
 }
 
-// SessionTimeline asks for a page of a session's timeline, also when its row is gone; without a token for the newest.
+// SessionTimeline requests a page of a session's timeline, also after the session was deleted; without a token the
+// newest.
 type SessionTimeline struct {
 	Namespace string `json:"-"`
 	SessionID string `json:"-"`
@@ -194,7 +196,7 @@ type SessionTimeline struct {
 }
 
 // SessionTimelinePage is one page of a session's timeline, oldest entry first; the next page has the preceding entries.
-// Entries for renewals of a holding are added to the page and do not count towards page_size.
+// Entries for lease renewals are added to the page and do not count towards page_size.
 type SessionTimelinePage struct {
 	Namespace     string         `json:"namespace"`
 	SessionID     string         `json:"session_id"`
@@ -202,7 +204,7 @@ type SessionTimelinePage struct {
 	NextPageToken *string        `json:"next_page_token"`
 }
 
-// SessionAttempts asks what ran in a session, newest first: in one holding, or with epoch 0 in all.
+// SessionAttempts requests the attempts of a session, newest first: of one epoch, or of all with epoch 0.
 type SessionAttempts struct {
 	Namespace string `json:"-"`
 	SessionID string `json:"-"`
@@ -218,10 +220,10 @@ type SessionAttempt struct {
 	TaskID       string `json:"task_id"`
 	AttemptID    string `json:"activity_attempt_id"`
 	ActivityType string `json:"activity_type"`
-	Attempt      int    `json:"attempt_number,omitempty"` // absent of a delivery that was lost
+	Attempt      int    `json:"attempt_number,omitempty"` // absent for a lost delivery
 	Worker       string `json:"worker_id"`
-	Epoch        int64  `json:"epoch"` // of the holding it ran in
-	// running, completed, failed, cancelled, expired: its worker was lost; returned: handed back
+	Epoch        int64  `json:"epoch"` // of the session at that time
+	// running, completed, failed, cancelled, expired (the worker was lost), returned
 	Outcome   string       `json:"outcome" enum:"running,completed,failed,cancelled,expired,returned"`
 	Why       string       `json:"why,omitempty"`
 	StartedAt history.Time `json:"started_at,omitzero"`
@@ -231,7 +233,7 @@ type SessionAttempt struct {
 	HeartbeatDetails json.RawMessage `json:"last_heartbeat_details,omitempty"` // progress in the last heartbeat
 }
 
-// SessionAttemptPage is one page of what ran in a session. Runs that retention has removed are not in it.
+// SessionAttemptPage is one page of a session's attempts. It does not have attempts of runs deleted by retention.
 type SessionAttemptPage struct {
 	Namespace     string           `json:"namespace"`
 	SessionID     string           `json:"session_id"`

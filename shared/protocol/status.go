@@ -19,9 +19,9 @@ var RunStatuses = []RunStatus{
 	RunRunning, RunCompleted, RunFailed, RunTimedOut, RunCancelled, RunTerminated, RunContinued,
 }
 
-// publicRuns are the words of the control plane's contract for a status. They say less: failed is shown also of what
-// timed out, and its bucket holds whatever did not complete. Filters, listings, the command line and the dashboard all
-// go by this table.
+// publicRuns maps a status to the status and bucket of the control plane's contract, which are less exact: a run that
+// timed out is shown as failed, and the bucket failed has all runs that did not complete. Filters, lists, the CLI and
+// the dashboard use this table.
 var publicRuns = map[RunStatus]struct{ shown, bucket string }{
 	RunRunning:    {"running", "running"}, // or pending, or waiting
 	RunCompleted:  {"completed", "completed"},
@@ -43,7 +43,7 @@ func StoredRun(status string, closedReason *string) RunStatus {
 	return RunStatus(status)
 }
 
-// Open says whether the run can still change.
+// Open reports whether the run can still change.
 func (s RunStatus) Open() bool { return s == RunRunning }
 
 // SessionStatus is the stored state of a session.
@@ -78,7 +78,7 @@ const (
 	KindWorkflow TaskKind = "workflow"
 	KindActivity TaskKind = "activity"
 	KindQuery    TaskKind = "query"
-	// KindValidation asks whether an update may be accepted.
+	// KindValidation runs the validator of an update.
 	KindValidation TaskKind = "update_validation"
 )
 

@@ -8,7 +8,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/payload"
 )
 
-// Task is what a poll hands out. Exactly one member is set, by Kind.
+// Task is a task in the response to a poll. Exactly one member is set, by Kind.
 type Task struct {
 	Kind       TaskKind        `json:"kind"`
 	Workflow   *WorkflowTask   `json:"workflow,omitempty"`
@@ -17,7 +17,7 @@ type Task struct {
 	Validation *ValidationTask `json:"update_validation,omitempty"`
 }
 
-// WorkflowTask is one decision a workflow is asked for. The history it carries may be the first page only.
+// WorkflowTask is a workflow task. Its history may be the first page only.
 type WorkflowTask struct {
 	Kind           TaskKind        `json:"task_kind,omitempty"` // said to a poll that asked for several kinds
 	TaskID         string          `json:"task_id"`             // in the path of all that is said about the task
@@ -42,14 +42,14 @@ type WorkflowTask struct {
 	Resume
 }
 
-// Resume says what woke the run; members are null where they do not apply.
+// Resume is the cause of a workflow task; members are null if they do not apply.
 type Resume struct {
 	WaitKind   *string `json:"workflow_wait_kind"`
 	OpenWaitID *string `json:"open_wait_id"`
 	// activity, timer, child, workflow_signal, workflow_update, condition, …
 	SourceKind        *string          `json:"resume_source_kind"`
 	SourceID          *string          `json:"resume_source_id"`
-	UpdateID          *string          `json:"workflow_update_id"` // the update to answer
+	UpdateID          *string          `json:"workflow_update_id"` // the update to complete
 	SignalID          *string          `json:"workflow_signal_id"`
 	SignalName        *string          `json:"signal_name"`
 	SignalWaitID      *string          `json:"signal_wait_id"`
@@ -64,7 +64,7 @@ type Resume struct {
 	ConditionWaitID   *string          `json:"condition_wait_id"`
 	ConditionKey      *string          `json:"condition_key"`
 	Fingerprint       *string          `json:"condition_definition_fingerprint"`
-	Sequence          *int64           `json:"workflow_sequence"`   // command sequence of what ended
+	Sequence          *int64           `json:"workflow_sequence"`   // command sequence of the step that ended
 	EventType         *string          `json:"workflow_event_type"` // the event that woke the run
 }
 
@@ -76,7 +76,7 @@ type ActivityTask struct {
 	RunID          string          `json:"run_id"`
 	Namespace      string          `json:"namespace,omitempty"`
 	ExecutionID    string          `json:"activity_execution_id"`
-	AttemptID      string          `json:"activity_attempt_id"` // to be said with every report
+	AttemptID      string          `json:"activity_attempt_id"` // required in every report
 	IdempotencyKey string          `json:"idempotency_key"`     // the same in all attempts
 	Attempt        int             `json:"attempt_number"`      // 1, 2, 3, …
 	ActivityType   string          `json:"activity_type"`
@@ -130,7 +130,7 @@ type SessionAffinity struct {
 	LastEnd        string       `json:"last_end,omitempty"` // why the holding before this one ended
 }
 
-// QueryTask asks a worker to read a run's state without changing it.
+// QueryTask requests a worker to query the state of a run, which must not change.
 type QueryTask struct {
 	TaskID            string          `json:"query_task_id"`
 	Attempt           int64           `json:"query_task_attempt"`
@@ -151,8 +151,8 @@ type QueryTask struct {
 	LeaseExpiresAt    history.Time    `json:"lease_expires_at"`
 }
 
-// ValidationTask asks a worker whether its workflow's validator lets an update in, on the history as it stands. The
-// update is accepted only afterwards.
+// ValidationTask requests a worker to run the validator of an update on the current history. The update is accepted
+// afterwards.
 type ValidationTask struct {
 	Kind              TaskKind        `json:"task_kind"`
 	TaskID            string          `json:"update_validation_task_id"`
@@ -174,7 +174,7 @@ type ValidationTask struct {
 	LeaseExpiresAt    history.Time    `json:"lease_expires_at"`
 }
 
-// Failure is why an activity attempt or a workflow task failed, as workers report it.
+// Failure is the failure of an activity attempt or a workflow task, as reported by the worker.
 type Failure struct {
 	Message      string          `json:"message"`
 	Type         string          `json:"type,omitempty"`
@@ -190,10 +190,10 @@ type Failure struct {
 	Sequence     int64           `json:"sequence,omitempty"` // of a workflow task: the command at which the code failed
 	Details      json.RawMessage `json:"details,omitempty"`  // an envelope, kept verbatim
 	Errors       json.RawMessage `json:"validation_errors,omitempty"`
-	// Diagnostics of an activity are kept in the exception of its event, up to MaxErrorText bytes.
+	// Diagnostics of an activity are stored in the exception of its event, up to MaxErrorText bytes.
 	Diagnostics json.RawMessage `json:"diagnostics,omitempty"`
 }
 
-// FailureWaiting is the type of a workflow-task failure that is none: the task gave the workflow nothing new to decide
-// on.
+// FailureWaiting is the type of a workflow task failure that is not an error: the task had no new events for the
+// workflow.
 const FailureWaiting = "WorkflowTaskWaitingForHistory"

@@ -13,8 +13,8 @@ const (
 	WaitCompleted = "completed"
 )
 
-// UpdateRequest sends an update. The same RequestID again gives the first update, as it stands then; with other content
-// it is refused.
+// UpdateRequest sends an update. The same RequestID again returns the first update in its current state; with other
+// arguments the app rejects it.
 type UpdateRequest struct {
 	Target
 	UpdateName  string          `json:"update_name" minLength:"1" maxLength:"255"`
@@ -25,7 +25,7 @@ type UpdateRequest struct {
 	Identity    string          `json:"-"`
 }
 
-// UpdateAnswer is an update as it stands: accepted, completed or failed.
+// UpdateAnswer is an update in its current state: accepted, completed or failed.
 type UpdateAnswer struct {
 	Outcome        string           `json:"outcome"` // update_accepted, update_completed, update_failed
 	WorkflowID     string           `json:"workflow_id"`

@@ -8,15 +8,15 @@ import (
 	"github.com/sojourn-run/sojourn/shared/payload"
 )
 
-// Value is a result as workers send it: an envelope {codec, blob}, or any plain JSON, which is encoded once its codec
-// is known. Nothing is wrong with one before it is asked for: a result that cannot be kept is the refusal of one
-// outcome and not of a whole call.
+// Value is a result as workers send it: an envelope {codec, blob}, or plain JSON, which is encoded when its codec is
+// known. Errors are not detected when it is unmarshalled, so that an invalid result causes the refusal of one outcome
+// and not of a whole request.
 type Value struct {
 	payload.Payload
-	raw json.RawMessage // not an envelope of ours; nil: Payload it is
+	raw json.RawMessage // plain JSON; nil: the value is in Payload
 }
 
-// UnmarshalJSON keeps what it is given.
+// UnmarshalJSON stores the JSON text without checking it.
 func (v *Value) UnmarshalJSON(raw []byte) error {
 	*v = Value{}
 	raw = bytes.TrimSpace(raw)
@@ -30,10 +30,10 @@ func (v *Value) UnmarshalJSON(raw []byte) error {
 	return nil
 }
 
-// Plain says whether it is JSON that is not an envelope of ours.
+// Plain reports whether the value is plain JSON and not an envelope.
 func (v Value) Plain() bool { return v.raw != nil }
 
-// Under gives the value when a bare string is one of that codec; with an empty one it is text.
+// Under returns the payload of the value. With a codec, a bare string is a blob of this codec; with "" it is a text.
 func (v Value) Under(codec string) (payload.Payload, error) {
 	if v.raw == nil {
 		return v.Payload, nil
@@ -41,8 +41,8 @@ func (v Value) Under(codec string) (payload.Payload, error) {
 	return ReadResult("result", v.raw, codec)
 }
 
-// ReadResult reads the result of a task: an envelope, a bare blob next to its codec, or any plain JSON. null is no
-// result.
+// ReadResult decodes the result of a task: an envelope, a bare blob with its codec next to it, or plain JSON. null
+// means no result.
 func ReadResult(field string, raw json.RawMessage, codec string) (p payload.Payload, err error) {
 	raw = bytes.TrimSpace(raw)
 	switch {
@@ -71,7 +71,7 @@ func IsEnvelope(raw []byte) bool {
 	return codec && blob
 }
 
-// RefusePayload gives an error about a payload its reason; nil stays nil.
+// RefusePayload converts an error about a payload to a refusal with a reason; nil stays nil.
 func RefusePayload(field string, err error) error {
 	switch {
 	case err == nil:

@@ -14,7 +14,7 @@ import (
 
 //go:generate go run ./waitlist ../../web/src/api/waits.ts ../../web/src/api/statuses.ts
 
-// WaitKind is what of a run is waited for; it is also the contract's wait_kind.
+// WaitKind is the kind of step that a run waits for; it is also the contract's wait_kind.
 type WaitKind string
 
 // The kinds of waits.
@@ -29,7 +29,7 @@ const (
 	WaitForRepair    WaitKind = "quarantined"
 )
 
-// WaitReason is why something does not continue, from this closed list.
+// WaitReason is the reason of a wait, from this closed list.
 type WaitReason string
 
 // The reasons. A comment names data that the sentence contains in addition to the members of its [WaitRule].
@@ -161,8 +161,8 @@ const (
 	FormClause    WaitForm = "clause"
 )
 
-// WaitRule is the text of a reason. {name} stands for a member of [Wait]. A part in [brackets] is omitted if a member
-// in it is empty; of [several|alternatives] the first without an empty member is used, or else the last.
+// WaitRule is the text of a reason. {name} is replaced by a member of [Wait]. A part in [brackets] is omitted if a
+// member in it is empty; of [several|alternatives] the first without an empty member is used, or else the last.
 type WaitRule struct {
 	Reason   WaitReason
 	Patience WaitPatience
@@ -335,10 +335,10 @@ func (w *Wait) Say(zone *time.Location) string {
 	}
 }
 
-// Why is the reason alone, for where its subject stands already.
+// Why returns the reason without its subject.
 func (w *Wait) Why(zone *time.Location) string { return w.fill(w.Reason.Rule().Text, zone) }
 
-// fill puts the members into a text.
+// fill replaces the members in a text.
 func (w *Wait) fill(text string, zone *time.Location) string {
 	var out strings.Builder
 	for text != "" {
@@ -366,7 +366,7 @@ func (w *Wait) firstWhole(alternatives string, zone *time.Location) string {
 	return ""
 }
 
-// named puts members into a text without brackets; whole is false when one of them is empty.
+// named replaces members in a text without brackets; whole is false if one of them is empty.
 func (w *Wait) named(text string, zone *time.Location) (filled string, whole bool) {
 	whole = true
 	var out strings.Builder
@@ -383,7 +383,7 @@ func (w *Wait) named(text string, zone *time.Location) (filled string, whole boo
 	}
 }
 
-// member is what a text calls by a name; empty for none.
+// member returns the value for a name in a text; empty if there is none.
 func (w *Wait) member(name string, zone *time.Location) string {
 	number := func(n int) string {
 		if n == 0 {

@@ -33,8 +33,7 @@ func whole(t *testing.T) protocol.Wait {
 	return w
 }
 
-// Every sentence names only what a wait has, has a form and a patience, and says something of a wait of which nothing
-// is known.
+// Every rule uses only members of Wait, has a form and a patience, and has a text for a wait without members.
 func TestEveryReasonHasItsSentence(t *testing.T) {
 	seen := map[protocol.WaitReason]bool{}
 	for _, r := range protocol.WaitRules {

@@ -14,7 +14,7 @@ import (
 func main() {
 	for i, script := range [][]byte{waits(), statuses()} {
 		if is, _ := os.ReadFile(os.Args[i+1]); bytes.Equal(is, script) {
-			continue // what is written anew makes the dashboard be built anew
+			continue // a newer file causes a new build of the dashboard
 		}
 		if err := os.WriteFile(os.Args[i+1], script, 0o644); err != nil {
 			fmt.Fprintln(os.Stderr, "waitlist:", err)
