@@ -18,7 +18,7 @@ import (
 
 const module = "github.com/sojourn-run/sojourn"
 
-// common stands in the table for the contracts and the helpers that every part may import.
+// common represents, in the table, the contracts and helpers that every package may import.
 const common = "common"
 
 var commonPackages = []string{
@@ -30,7 +30,7 @@ var commonPackages = []string{
 
 type direction struct {
 	packages string   // a path inside the module, or a tree of them
-	may      []string // what they may import of ours
+	may      []string // packages of the module that they may import
 }
 
 // directions lists, for every package of the module, the packages of the module that its code may import. An entry
@@ -115,7 +115,7 @@ var directions = []direction{
 		"app/auth", "app/store", "app/engine", "internal/budget", "shared/protocol",
 	}},
 	{"app", []string{"app/plane", "web", "internal/connlimit", "internal/httpjson", "internal/process"}},
-	{"internal/docnumbers", nil}, // for tests only: what the guide says, held against what the program has
+	{"internal/docnumbers", nil}, // for tests only: compares numbers in the guide with the program
 	// a tool: not in the binary
 	{"app/internal/openapi", []string{
 		"app/internal/httpapi", "app/internal/workerapi", "app/internal/serve", "app/auth", common,
@@ -125,7 +125,7 @@ var directions = []direction{
 	{"app/sessiontest/invariants", nil},
 	{"app/sessiontest", nil}, // tests only
 
-	// The worker process, and what its users import.
+	// The worker process, and the packages that users import.
 	{"worker/activity", []string{common}},
 	{"worker/workflow", []string{"worker/activity", common}},
 	{"internal/link", []string{common}},
@@ -170,7 +170,7 @@ var directions = []direction{
 	{"examples/...", []string{"", "worker/...", "examples/..."}},
 }
 
-// pure packages decide and never act: the same arguments give the same answer, today and in a replay.
+// pure packages have no side effects: equal arguments give equal results, also in a later replay.
 var pure = []string{"app/engine", "app/internal/filter", "shared/history"}
 
 // impure lists what a pure package must not import; an entry covers the packages below it.
@@ -183,8 +183,7 @@ var impure = []string{
 // clocks are the names of package time that read the clock or wait for it.
 var clocks = []string{"Now", "Since", "Until", "After", "AfterFunc", "Tick", "NewTicker", "NewTimer", "Sleep"}
 
-// databases may be opened by the command line and by tests alone, and what is made for tests; everyone else knows only
-// the store's contract.
+// databases may be imported only by the CLI, tests and test helpers. Other packages import only the store's contract.
 var databases = []string{"app/store/sqlite", "app/store/postgres"}
 
 type pkg struct {
@@ -205,7 +204,7 @@ func short(path string) string { return strings.TrimPrefix(strings.TrimPrefix(pa
 
 func ours(path string) bool { return path == module || strings.HasPrefix(path, module+"/") }
 
-// covers reports whether name is what pattern means.
+// covers reports whether a pattern of the table matches name.
 func covers(pattern, name string) bool {
 	if pattern == common {
 		return coveredBy(commonPackages, name)
@@ -325,10 +324,10 @@ func TestPackagesImportOnlyInTheDirectionOfTheHouse(t *testing.T) {
 	}
 }
 
-// slack names what the table permits and no import uses: a row without a package, an entry without an arrow, a tree
-// where one name would do. Of shared, which is there for everybody, a tree may always be named.
+// slack lists permissions without an import: a row without a package, a permission that no package uses, a tree of
+// which only one package is used. A tree of shared is always permitted.
 func slack(rows []direction, all []pkg) (found []string) {
-	used := map[int][]string{} // by row: what its packages import of ours
+	used := map[int][]string{} // by row: imports of its packages
 	for _, p := range all {
 		row := slices.IndexFunc(rows, func(d direction) bool { return covers(d.packages, p.name()) })
 		if row < 0 {
@@ -386,7 +385,7 @@ func TestPurePackagesNeverReadTheClock(t *testing.T) {
 // it joins.
 var joins = []string{"app/plane", "app/dispatch", "app/broker"}
 
-// A control plane is put together in one place, so that what a test runs is what is served.
+// One package assembles the control plane, so that tests run the same control plane as the app.
 func TestOnlyThePlaneJoinsAControlPlane(t *testing.T) {
 	joined := false
 	for _, p := range list(t) {

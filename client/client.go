@@ -24,15 +24,15 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// patience is how long one request may take: the longest that an app holds one, and the time to answer.
+// patience is the timeout of one request: the longest time that an app holds a request, plus the time to respond.
 const patience = 90 * time.Second
 
-// maxAnswer is the most bytes of an answer that are read.
+// maxAnswer is the maximum number of bytes read of a response.
 const maxAnswer = 64 << 20
 
-// Options is what a client needs to know of an app.
+// Options configures a client.
 type Options struct {
-	URLs      []string     // of apps on one database; the first that answers is asked
+	URLs      []string     // apps on one database; the client uses the first that responds
 	Token     string       // empty: none is sent
 	Namespace string       // default: "default"
 	HTTP      *http.Client // default: http.DefaultClient
@@ -41,17 +41,17 @@ type Options struct {
 	Warned func([]protocol.Warning)
 }
 
-// Client asks an app.
+// Client calls the API of an app.
 type Client struct {
 	opt   Options
-	heard atomic.Bool // an app has answered, whatever it said
+	heard atomic.Bool // an app has responded, with whatever status
 }
 
 // ErrInvalidOptions matches, with errors.Is, a request with a text or number outside the limits of the app, whether the
 // client or the app found it. Nothing was done; the message names the member and its limit.
 var ErrInvalidOptions error = &protocol.Error{Reason: protocol.ReasonValidation, Message: "invalid options"}
 
-// New makes a client. It asks nothing yet.
+// New creates a client. It sends no request.
 func New(o Options) (*Client, error) {
 	if len(o.URLs) == 0 {
 		return nil, errors.New("client: the URL of an app is missing")
@@ -66,10 +66,10 @@ func New(o Options) (*Client, error) {
 	return &Client{opt: o}, nil
 }
 
-// Call makes one request of the API, at the first app that answers: in is its body, unless nil, and out what its answer
-// is decoded into, unless nil. The methods below are what programs rather use.
+// Call sends one request of the API to the first app that responds. in is its body, unless nil; the response is decoded
+// into out, unless nil. Programs should prefer the methods below.
 //
-// A request that the app would refuse by its limits is not sent; see [ErrInvalidOptions].
+// Call does not send a request that violates the limits of the API; see [ErrInvalidOptions].
 func (c *Client) Call(ctx context.Context, method, path string, in, out any) error {
 	if err := protocol.CheckRequest(in); err != nil {
 		return err
@@ -186,7 +186,7 @@ func refusal(base string, answer *http.Response, raw []byte) error {
 	return &protocol.Error{Reason: said.Reason, Message: message + doubt, Fields: said.Fields}
 }
 
-// UnreachableError is an app that nothing answers for: the request did not get there.
+// UnreachableError reports that no app responded: the request was not received.
 type UnreachableError struct {
 	URL string
 	Err error
@@ -198,7 +198,7 @@ func (e *UnreachableError) Error() string {
 
 func (e *UnreachableError) Unwrap() error { return e.Err }
 
-// unreached says in few words why there is no answer.
+// unreached returns a short reason why no app responded.
 func unreached(base string, err error) error {
 	var dial *net.OpError
 	switch {

@@ -27,7 +27,7 @@ import (
 	"github.com/sojourn-run/sojourn/worker/workflow"
 )
 
-// basket takes items by update until a signal says how it is paid: later, as another run, never, or else.
+// basket collects items by updates until a signal selects how it ends: paid later, as another run, never, or otherwise.
 func basket(ctx workflow.Context, items []string) ([]string, error) {
 	workflow.HandleUpdate(ctx, "add", func(_ workflow.Context, item string) (int, error) {
 		if item == "" {
@@ -293,7 +293,7 @@ func TestDeleteRemovesOneClosedRun(t *testing.T) {
 	}
 }
 
-// A start whose answer is lost is sent to the next app, and there is one run.
+// If the response to a start is lost, the client sends the start to the next app, and there is one run.
 func TestALostAnswerStartsNothingTwice(t *testing.T) {
 	a := apptest.Start(t, apptest.Options{})
 	to, err := url.Parse(a.URL())
@@ -421,7 +421,7 @@ func TestWhoWaitsForAResultGoesOnWhileTheAppIsAway(t *testing.T) {
 	}
 }
 
-// An app that is being stopped answers at once that the run is open. It is not asked again and again.
+// An app that is stopping responds at once that the run is open. The client waits a second before the next request.
 func TestAnAppThatIsBeingStoppedIsAskedOnceASecond(t *testing.T) {
 	asked := make(chan time.Time, 2)
 	app := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

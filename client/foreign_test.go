@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// A wrong URL is explained, in plain words and without the body of the other server's error page.
+// For a wrong URL the error explains the problem and does not contain the error page of the other server.
 func TestAnotherServerIsNotTakenForAnApp(t *testing.T) {
 	other := httptest.NewServer(http.NotFoundHandler())
 	defer other.Close()

@@ -12,7 +12,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// pages reads a list page after page, as far as its reader goes; member is what holds the items in the answer.
+// pages iterates over a list page by page, as far as its reader iterates; member is the member of the response with the
+// items.
 func pages[T any](ctx context.Context, c *Client, path, member string, most int, q url.Values) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		var none T
@@ -46,7 +47,8 @@ func pages[T any](ctx context.Context, c *Client, path, member string, most int,
 	}
 }
 
-// Runs lists runs, newest start first: all, or those of a filter like "WorkflowType = 'order' AND Amount > 100".
+// Runs lists runs, newest start first: all, or the runs that match a filter like "WorkflowType = 'order' AND Amount >
+// 100".
 func (c *Client) Runs(ctx context.Context, filter string) iter.Seq2[protocol.RunView, error] {
 	q := url.Values{}
 	if filter != "" {

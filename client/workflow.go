@@ -17,9 +17,9 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// Start starts a workflow with these arguments. Without a workflow id one is made; then a start that is sent to a
-// second app, because the answer of the first was lost, starts nothing more. With an id that is taken the error's
-// reason is protocol.ReasonDuplicateStart, unless in says to use the open run.
+// Start starts a workflow with these arguments. Without a workflow ID it generates one, so that a start repeated at a
+// second app, because the response of the first was lost, starts no second run. If the ID is taken, the error has the
+// reason protocol.ReasonDuplicateStart, unless in requests to use the open run.
 func (c *Client) Start(ctx context.Context, in protocol.StartRequest, args ...any) (*Workflow, error) {
 	if in.WorkflowID == "" {
 		in.WorkflowID, in.DuplicatePolicy = ulid.Make().String(), "use-existing"
@@ -35,7 +35,7 @@ func (c *Client) Start(ctx context.Context, in protocol.StartRequest, args ...an
 	return c.Run(out.WorkflowID, out.RunID), nil
 }
 
-// input is the arguments as JSON envelopes carry them; raw is what the caller encoded already.
+// input returns the arguments as a JSON envelope; raw is input that the caller has encoded.
 func input(raw json.RawMessage, args []any) (json.RawMessage, error) {
 	if len(args) == 0 {
 		return raw, nil
@@ -60,7 +60,7 @@ type Workflow struct {
 	RunID  string // empty: the current run
 }
 
-// path is where the workflow is below root.
+// path returns the path of the workflow below root.
 func (w *Workflow) path(root, rest string) string {
 	p := root + "/workflows/" + url.PathEscape(w.ID)
 	if w.RunID != "" {
@@ -81,20 +81,20 @@ func (w *Workflow) call(ctx context.Context, method, path string, in, out any) e
 	return w.client.Call(ctx, method, path, in, out)
 }
 
-// Describe shows the run: how it stands, its input and output, and what it waits for.
+// Describe returns the run: its status, its input and output, and what it waits for.
 func (w *Workflow) Describe(ctx context.Context) (v protocol.RunView, err error) {
 	return v, w.call(ctx, http.MethodGet, w.path("/api", ""), nil, &v)
 }
 
-// away is for how long [Workflow.Wait] asks on while no app answers.
+// away is the time for which [Workflow.Wait] retries while no app responds.
 const away = time.Minute
 
-// Wait waits until the run and all runs that it continues as have closed, and returns the last of them. If the app does
-// not answer, Wait retries for a minute; the run is not affected.
+// Wait waits until the run and all runs that it continues as have closed, and returns the last of them. If no app
+// responds, Wait retries for a minute; this does not affect the run.
 func (w *Workflow) Wait(ctx context.Context) (v protocol.RunView, err error) {
 	var gone time.Time // no app has answered since; zero while one does
 	for {
-		again := time.After(time.Second) // an app that is being stopped answers at once
+		again := time.After(time.Second) // an app that is stopping responds at once
 		err = w.call(ctx, http.MethodGet, w.path("/api/sojourn", "/result?wait_seconds=60"), nil, &v)
 		var nobody *UnreachableError
 		switch {
@@ -103,7 +103,7 @@ func (w *Workflow) Wait(ctx context.Context) (v protocol.RunView, err error) {
 		case err == nil:
 			gone = time.Time{}
 		case ctx.Err() != nil, protocol.ReasonOf(err) != "",
-			errors.As(err, &nobody) && !w.client.heard.Load() && gone.IsZero(): // perhaps nobody ever answers there
+			errors.As(err, &nobody) && !w.client.heard.Load() && gone.IsZero(): // the URL may be wrong
 			return v, err
 		case gone.IsZero():
 			gone = time.Now()
@@ -118,7 +118,7 @@ func (w *Workflow) Wait(ctx context.Context) (v protocol.RunView, err error) {
 	}
 }
 
-// NotCompleted is how a workflow ended that has no result: it failed, timed out, or was cancelled or terminated.
+// NotCompleted is the error for a workflow without a result: it failed, timed out, or was cancelled or terminated.
 type NotCompleted struct{ Run protocol.RunView }
 
 func (e *NotCompleted) Error() string {
@@ -132,8 +132,8 @@ func (e *NotCompleted) Error() string {
 	return fmt.Sprintf("%s, run %s: %s%s", e.Run.WorkflowID, e.Run.RunID, e.Run.Status, why)
 }
 
-// Result waits for the end of the workflow, through runs that continue as new, and decodes what the last one returned
-// into out, unless nil. Of one that did not complete the error is a *NotCompleted.
+// Result waits for the end of the workflow, through runs that continue as new, and decodes the result of the last one
+// into out, unless nil. If the workflow did not complete, the error is a *NotCompleted.
 func (w *Workflow) Result(ctx context.Context, out any) error {
 	v, err := w.Wait(ctx)
 	switch {
@@ -145,7 +145,8 @@ func (w *Workflow) Result(ctx context.Context, out any) error {
 	return decode(v.OutputEnvelope, out)
 }
 
-// Signal sends a signal. One that is sent to a second app, because the answer of the first was lost, is not sent twice.
+// Signal sends a signal. If the response is lost, Signal repeats the request at a second app; the run receives one
+// signal.
 func (w *Workflow) Signal(ctx context.Context, name string, args ...any) error {
 	raw, err := input(nil, args)
 	if err != nil {
@@ -158,7 +159,7 @@ func (w *Workflow) Signal(ctx context.Context, name string, args ...any) error {
 // requestID makes that a command which is sent twice is done once.
 func requestID() string { return "client-" + ulid.Make().String() }
 
-// Query asks the run's code about its state, and decodes what it says into out, unless nil.
+// Query queries the run's code and decodes the result into out, unless nil.
 func (w *Workflow) Query(ctx context.Context, name string, out any, args ...any) error {
 	raw, err := input(nil, args)
 	if err != nil {
@@ -182,11 +183,11 @@ func decode(p *payload.Payload, out any) error {
 // UpdateFailed is the reason of the error when the code answered an update with an error, or its run ended before it.
 const UpdateFailed protocol.Reason = "update_failed"
 
-// ErrQuotaExceeded matches, with errors.Is, what a quota of the namespace refused. Nothing was done; the message names
-// the quota, its limit and the current value.
+// ErrQuotaExceeded matches, with errors.Is, refusals because of a quota of the namespace. The request had no effect;
+// the message has the quota, its limit and the current value.
 var ErrQuotaExceeded error = &protocol.Error{Reason: protocol.ReasonQuotaExceeded, Message: "a quota is exceeded"}
 
-// Update sends an update, waits until the code has answered it, and decodes the answer into out, unless nil.
+// Update sends an update, waits for its result, and decodes the result into out, unless nil.
 func (w *Workflow) Update(ctx context.Context, name string, out any, args ...any) error {
 	raw, err := input(nil, args)
 	if err != nil {
@@ -230,7 +231,7 @@ func (w *Workflow) CancelNow(ctx context.Context, reason string) error {
 	return w.command(ctx, "cancel", reason)
 }
 
-// Terminate ends the run at once; its code is not asked.
+// Terminate ends the run at once, without running its code.
 func (w *Workflow) Terminate(ctx context.Context, reason string) error {
 	return w.command(ctx, "terminate", reason)
 }

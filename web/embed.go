@@ -16,9 +16,9 @@ var dist embed.FS
 //go:embed fallback/index.html
 var fallback []byte
 
-// Handler serves the dashboard: its files by name, and index.html for every other path, since the routes of the page
-// live in the browser. It answers GET and HEAD alone. A binary built without the dashboard serves one page that says
-// how to build it. Paths of the API do not belong here; mount it below them.
+// Handler serves the dashboard: its files by name, and index.html for every other path, because the page's routes exist
+// only in the browser. It accepts only GET and HEAD. A binary built without the dashboard serves one page that explains
+// how to build it. Mount the API on longer paths.
 func Handler() http.Handler {
 	files, err := fs.Sub(dist, "dist")
 	if err != nil {
@@ -27,7 +27,7 @@ func Handler() http.Handler {
 	return serve(files)
 }
 
-// Built says whether the binary carries the dashboard.
+// Built reports whether the binary contains the dashboard.
 func Built() bool {
 	_, err := fs.Stat(dist, "dist/index.html")
 	return err == nil

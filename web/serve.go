@@ -16,15 +16,16 @@ import (
 )
 
 const (
-	// Everything comes from the binary: no inline script, no other host. Sockets of the page's own origin count as 'self'.
+	// The page loads everything from its own origin: no inline scripts, no other hosts. 'self' includes its own
+	// sockets.
 	policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; connect-src 'self'; " +
 		"manifest-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
 	// The fallback is one file and brings its style along.
 	fallbackPolicy = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
-	immutable  = "public, max-age=31536000, immutable" // names below assets/ carry a hash of what is in them
+	immutable  = "public, max-age=31536000, immutable" // file names below assets/ contain a hash of the content
 	revalidate = "no-cache"
-	gzipFrom   = 1024 // bytes; below that the frame is larger than what it saves
+	gzipFrom   = 1024 // bytes; compression of smaller files saves less than its header
 )
 
 // file is one servable body.
@@ -48,7 +49,7 @@ func newFile(name string, body []byte, csp string) *file {
 	return f
 }
 
-// mediaType does not ask the machine's own tables, so every host answers alike.
+// mediaType does not read the machine's MIME tables, so that the result is the same on every host.
 func mediaType(name string) string {
 	switch ext := path.Ext(name); ext {
 	case ".js", ".mjs":

@@ -138,7 +138,8 @@ func TestTheBinaryAlwaysHasAPage(t *testing.T) {
 	}
 }
 
-// Below a prefix the page names its files and the API there. What a stranger sends as a prefix never gets into it.
+// With a path prefix, the page refers to its files and the API below the prefix. An invalid prefix in a request header
+// is ignored.
 func TestThePageStandsBelowAPrefix(t *testing.T) {
 	h := serve(fstest.MapFS{"index.html": {Data: []byte(
 		`<meta name="base-path" content="" /><script src="./assets/main.js"></script>`,

@@ -26,7 +26,7 @@ import (
 	"github.com/sojourn-run/sojourn/worker"
 )
 
-// queue is where everything in a test is done.
+// queue is the task queue of all workflows and activities in a test.
 const queue = "default"
 
 // Env is the app and the worker of one test.
@@ -34,20 +34,20 @@ type Env struct {
 	t        testing.TB
 	registry *worker.Registry
 	plane    *plane.Plane
-	ctx      context.Context // of what the test waits for; it ends when the test has failed
+	ctx      context.Context // context of the test's waits; it ends when the test has failed
 	fail     context.CancelFunc
 	late     *atomic.Bool // the time that the test binary has is nearly over
 	watch    *watch
 
-	mu       sync.Mutex // guards what follows
+	mu       sync.Mutex // guards the fields below
 	patience time.Duration
 }
 
 // standstill is for how long everything may wait at first.
 const standstill = 24 * time.Hour
 
-// SetPatience says for how long, in virtual time, everything may wait for signals or updates before Result and Update
-// give up: a day at first. Only a test whose other goroutines sleep for longer needs more.
+// SetPatience sets for how long, in virtual time, all runs may wait for signals or updates before Result and Update
+// fail. The default is a day. Only a test with other goroutines that sleep for longer needs more.
 func (e *Env) SetPatience(d time.Duration) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -122,24 +122,23 @@ func run[T testing.TB](
 		return
 	}
 	histories := env.histories()
-	end() // first: what it would do at later times is nothing to the test
+	end() // first: later actions of the app do not belong to the test
 	if virtual() {
 		time.Sleep(later)
 	}
 	env.replay(histories)
 }
 
-// later is when histories are replayed: code that asked time.Now comes to another second, hour and day by then.
+// later is the time between a run and its replay: code that calls time.Now gets another second, hour and day.
 const later = 25*time.Hour + time.Minute + time.Second + time.Nanosecond
 
-// loaded is when the test binary was started. Virtual time begins decades before it.
+// loaded is the start time of the test binary. Virtual time begins decades before it.
 var loaded = time.Now()
 
-// virtual says whether time passes without being waited for.
+// virtual reports whether the caller runs in virtual time.
 func virtual() bool { return time.Now().Before(loaded) }
 
-// warn raises late ten seconds before the test binary is out of time: by the real clock, outside of what runs in
-// virtual time.
+// warn sets late ten seconds before the timeout of the test binary, measured by a real clock outside of virtual time.
 func warn(t testing.TB, late *atomic.Bool) (stop func()) {
 	timed, ok := t.(interface{ Deadline() (time.Time, bool) })
 	if !ok {
@@ -153,7 +152,7 @@ func warn(t testing.TB, late *atomic.Bool) (stop func()) {
 	return func() { timer.Stop() }
 }
 
-// begin starts the app and the worker, and returns what ends them.
+// begin starts the app and the worker, and returns a function that stops them.
 func (e *Env) begin(path string) (end func()) {
 	e.t.Helper()
 	console := process.Console(zerolog.NewTestWriter(e.t))
@@ -185,7 +184,7 @@ func (e *Env) begin(path string) (end func()) {
 	}
 }
 
-// work starts the worker, and returns what ends it.
+// work starts the worker, and returns a function that stops it.
 func (e *Env) work(carrier link.Carrier, log zerolog.Logger) (leave func()) {
 	e.t.Helper()
 	w, err := worker.New(worker.Options{

@@ -49,7 +49,7 @@ func (e *Env) give(s *stillness, what string) {
 		e.t.Fatalf("the test timed out (go test -timeout) while it waited for %s%s", what, e.waits())
 	}
 	mark, still := e.still()
-	if !still || mark != s.mark || s.since.IsZero() { // the first look may meet the moment in which the last run closes
+	if !still || mark != s.mark || s.since.IsZero() { // the first check may happen while the last run closes
 		s.mark, s.since = mark, time.Now()
 		return
 	}

@@ -24,7 +24,7 @@ import (
 // recorder is a test that may fail without failing this one.
 type recorder struct {
 	testing.TB
-	mu   sync.Mutex // guards what follows
+	mu   sync.Mutex // guards the fields below
 	said []string
 	told []string // logged, which does not fail it
 }
@@ -52,7 +52,7 @@ func (r *recorder) text() string {
 	return strings.Join(r.said, "\n")
 }
 
-// failing runs a test in virtual time and returns what it failed with.
+// failing runs a test in virtual time and returns its failure message.
 func failing(t *testing.T, r *worker.Registry, test func(t *recorder, env *workflowtest.Env)) (said string) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -126,8 +126,8 @@ func TestCodeThatCannotGoOnFailsItsTestAtOnceWithItsStack(t *testing.T) {
 	}
 }
 
-// A workflow that loops without a call fails its test, in a real test binary: what loops cannot be ended, so the test
-// that does is one of another process. The tests behind it are run, and nothing of the abandoned one comes later.
+// A workflow that loops without a call fails its test. The loop cannot be ended, so the test runs in another test
+// binary. The following tests run, and the abandoned test prints nothing later.
 func TestAWorkflowThatLoopsFailsItsTestAtOnce(t *testing.T) {
 	if os.Getenv(loops) != "" {
 		t.Run("loops", loopsForEver)
@@ -205,7 +205,7 @@ func TestAnUpdateOfBrokenCodeFailsTheTest(t *testing.T) {
 	wantSaid(t, said, "not this far", "fail_test.go:")
 }
 
-// What the workflow cannot take as input fails the run, which a test has as an error at once.
+// Input that cannot be decoded fails the run, and the test gets the error at once.
 func TestInputThatDoesNotFitFailsTheRunAtOnce(t *testing.T) {
 	r := worker.NewRegistry()
 	r.Workflow("count", func(_ workflow.Context, n int) (int, error) { return n, nil })
@@ -276,7 +276,7 @@ func TestArgumentsInTheOrderOfAMapFailTheClosingReplay(t *testing.T) {
 	wantSaid(t, said, "non-deterministic", `activity "tell"`, `"a"`, "event 2")
 }
 
-// The code of a child asks time.Now for the day: in virtual time a replay at once would find the same.
+// The child's code reads the date with time.Now. In virtual time an immediate replay would read the same date.
 func TestTheClockOfTheMachineFailsTheClosingReplayOfAChild(t *testing.T) {
 	r := worker.NewRegistry()
 	r.Activity("tell", func(context.Context, string) error { return nil })

@@ -21,8 +21,8 @@ type Workflow struct {
 	env   *Env
 }
 
-// StartOptions are how a workflow is started; zero values mean what Start does. Durations count in whole seconds,
-// rounded up.
+// StartOptions are the options of a workflow; the zero value has the defaults of Start. Durations are rounded up to
+// whole seconds.
 type StartOptions struct {
 	WorkflowID       string
 	Memo             map[string]any
@@ -106,7 +106,7 @@ func (w *Workflow) Signal(name string, args ...any) {
 	}
 }
 
-// RequestCancellation asks the workflow to come to an end: its context is cancelled, and it may clean up.
+// RequestCancellation cancels the context of the workflow, which may clean up before it ends.
 func (w *Workflow) RequestCancellation() {
 	t := w.env.t
 	t.Helper()
@@ -117,8 +117,8 @@ func (w *Workflow) RequestCancellation() {
 	}
 }
 
-// Update sends an update and waits, as long as it takes, for its result. The error is a *Failure when the workflow has
-// answered so, or its validator, and else says why it was not taken.
+// Update sends an update and waits for its result without a timeout. The error is a *Failure if the workflow or its
+// validator returned it; any other error is the reason why the update was not accepted.
 func Update[T any](w *Workflow, name string, args ...any) (result T, err error) {
 	w.env.t.Helper()
 	b, ctx, still := w.env.plane.Broker(), w.env.ctx, stillness{}
@@ -150,7 +150,7 @@ func Update[T any](w *Workflow, name string, args ...any) (result T, err error) 
 	}
 }
 
-// Query asks the workflow a query.
+// Query sends a query to the workflow.
 func Query[T any](w *Workflow, name string, args ...any) (result T, err error) {
 	w.env.t.Helper()
 	a, err := w.env.plane.Broker().Query(
@@ -169,8 +169,8 @@ func decode(p *payload.Payload, out any) error {
 	return payload.Decode(*p, out)
 }
 
-// Result waits, as long as it takes, for the workflow to close, through all the runs that continue as new, and returns
-// what it returned. The error is a *Failure.
+// Result waits without a timeout for the workflow to close, through all runs that continue as new, and returns its
+// result. The error is a *Failure.
 func Result[T any](w *Workflow) (result T, err error) {
 	w.env.t.Helper()
 	switch d := w.last().Data.(type) {
@@ -241,7 +241,7 @@ func (e *Env) events(run string) (all []history.Event) {
 	}
 }
 
-// replays is how often a history is replayed: the order of a map of two entries is the same every other time.
+// replays is the number of replays of a history: the order of a map with two entries is the same in half of them.
 const replays = 16
 
 // histories returns the histories of all runs: runs that the test started, their children, and continued runs.
@@ -276,7 +276,7 @@ func (e *Env) replay(histories [][]history.Event) {
 	}
 }
 
-// Failure is why a workflow or an update has no result.
+// Failure is the error of a workflow or an update without a result.
 type Failure struct {
 	// of a workflow: failed, cancelled, terminated or timed_out; of an update: failed, or rejected by its validator
 	Status  string
@@ -300,7 +300,7 @@ func (f *Failure) Is(target error) bool {
 	return false
 }
 
-// DecodeDetails reads what activity.Details attached to the error; out stays as it is when there is nothing.
+// DecodeDetails decodes the details that activity.Details attached to the error; without details out does not change.
 func (f *Failure) DecodeDetails(out any) error {
 	if f.Details.IsZero() {
 		return nil
@@ -320,7 +320,7 @@ func failure(status string, f history.Failure) *Failure {
 	return out
 }
 
-// rejected is the word of a validator that was asked before the update was accepted.
+// rejected returns the error of a validator that rejected the update.
 func rejected(refused *protocol.Error, f *protocol.Failure) *Failure {
 	out := &Failure{Status: "rejected", Type: workflow.TypeUpdateRejected, Message: refused.Message}
 	if f != nil {

@@ -6,8 +6,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/payload"
 )
 
-// SearchAttributesUpserted records an upsert_search_attributes command; null in Attributes takes one away, Merged is
-// what holds from then on.
+// SearchAttributesUpserted records an upsert_search_attributes command. null in Attributes removes an attribute; Merged
+// has all attributes after the command.
 type SearchAttributesUpserted struct {
 	Sequence   int64           `json:"sequence"`
 	Attributes json.RawMessage `json:"attributes"`

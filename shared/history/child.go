@@ -6,8 +6,7 @@ import (
 	"github.com/sojourn-run/sojourn/internal/retry"
 )
 
-// Child names a child workflow; it stands on every event of the child in its parent's history, since replayers compare
-// them.
+// Child identifies a child workflow in every event of the child in its parent's history, as replayers compare it.
 type Child struct {
 	Sequence    int64  `json:"sequence"`
 	CallID      string `json:"child_call_id"`
@@ -29,14 +28,14 @@ type ChildWorkflowScheduled struct {
 	ExecutionTimeout int64         `json:"execution_timeout_seconds,omitempty"`
 	RunTimeout       int64         `json:"run_timeout_seconds,omitempty"`
 	Deadline         Time          `json:"execution_deadline_at,omitzero"`
-	// Memo and SearchAttributes are what the child's runs are started with.
+	// Memo and SearchAttributes of the child's runs.
 	Memo             json.RawMessage `json:"memo,omitempty"`
 	SearchAttributes json.RawMessage `json:"search_attributes,omitempty"`
 	Parallel
 }
 
-// ChildRunStarted says that a run of the child began: the first one, one behind a failure, or one that the run before
-// continued as.
+// ChildRunStarted records that a run of the child began: the first, a retry, or a run that the previous run continued
+// as.
 type ChildRunStarted struct {
 	Child
 	Number  int64 `json:"child_run_number"`
@@ -57,7 +56,7 @@ type ChildRunCompleted struct {
 	Parallel
 }
 
-// ChildEnded is how a child came to an end without a result.
+// ChildEnded is the end of a child without a result.
 type ChildEnded struct {
 	Child
 	Number       int64  `json:"child_run_number"`
@@ -86,7 +85,8 @@ type ChildCancelRequested struct {
 	Effect          string `json:"effect"`
 }
 
-// ParentClosePolicyApplied says what became of a child that was open when its parent closed.
+// ParentClosePolicyApplied records the effect of the parent-close policy on a child that was open when its parent
+// closed.
 type ParentClosePolicyApplied struct {
 	WorkflowID string `json:"child_instance_id"`
 	RunID      string `json:"child_run_id"`
@@ -94,17 +94,17 @@ type ParentClosePolicyApplied struct {
 	Reason     string `json:"reason"`
 }
 
-// Types of the failures that Sojourn itself gives a child, or what is attached to one.
+// Types of failures that Sojourn generates for a child or an attached child.
 const (
 	TypeWorkflowIDTaken = "workflow_id_taken" // the id that was chosen for a child belongs to another workflow
-	// no run of this workflow id ever started such a child, or nothing is kept of it
+	// no run of this workflow ID ever started the child, or the child was deleted
 	TypeChildNotFound = "child_not_found"
 )
 
-// AttachedToChild records an attach_child_workflow command. Effect is "attached": AttachedChildEnded comes when the
-// child ends; "ended": it follows at once; or "unknown": it follows with a failure, since the workflow id is of no
-// child of this one. The child may have been started by an earlier run of the workflow id, whose events do not stand
-// here: so its members are named otherwise than those of the Child events, which replayers compare.
+// AttachedToChild records an attach_child_workflow command. Effect is "attached": AttachedChildEnded follows when the
+// child ends; "ended": it follows at once; or "unknown": it follows with a failure, because no run of the chain started
+// the child. An earlier run of the workflow ID may have started the child, and this history does not have that run's
+// events. Therefore the members have other names than those of the Child events, which replayers compare.
 type AttachedToChild struct {
 	CommandSequence int64  `json:"command_sequence"`
 	WorkflowID      string `json:"workflow_id"`
@@ -113,8 +113,7 @@ type AttachedToChild struct {
 	Effect          string `json:"effect"`
 }
 
-// AttachedChildEnded is how a child came to an end that the run had attached to: with a result when ClosedReason is
-// completed.
+// AttachedChildEnded is the end of a child that the run had attached to: with a result if ClosedReason is completed.
 type AttachedChildEnded struct {
 	CommandSequence int64  `json:"command_sequence"` // of attach_child_workflow
 	WorkflowID      string `json:"workflow_id"`

@@ -46,7 +46,7 @@ type WorkflowStarted struct {
 	NameRules int `json:"name_rules,omitempty"`
 }
 
-// ActivitySnapshot is what an activity was scheduled with, as replayers compare it with the command.
+// ActivitySnapshot has the options of a scheduled activity, as replayers compare them with the command.
 type ActivitySnapshot struct {
 	Queue       string        `json:"queue"`
 	RetryPolicy *retry.Policy `json:"retry_policy,omitempty"`
@@ -72,12 +72,12 @@ type ActivityScheduled struct {
 	ScheduleToClose int64             `json:"schedule_to_close_timeout,omitempty"`
 	Heartbeat       int64             `json:"heartbeat_timeout,omitempty"`
 	MaxBlamed       int               `json:"max_blamed_losses,omitempty"`
-	// CancellationPolicy is that of the command; absent: try_cancel.
+	// CancellationPolicy is the policy of the command; absent: try_cancel.
 	CancellationPolicy string `json:"cancellation_policy,omitempty"`
 	Parallel
 }
 
-// ActivityRetryScheduled says that an attempt ended and another will follow.
+// ActivityRetryScheduled records that an attempt ended and that another one will follow.
 type ActivityRetryScheduled struct {
 	Sequence     int64  `json:"sequence"`
 	ExecutionID  string `json:"activity_execution_id"`
@@ -148,16 +148,16 @@ type ActivityCancelled struct {
 }
 
 // ActivityCancelRequested records a cancel_activity command. Effect is "cancelled"; "requested" if the activity ends
-// only when its worker has stopped it; "abandoned" if its worker is not asked to stop it; or "too_late" if the activity
-// had already ended.
+// only when its worker has stopped it; "abandoned" if its worker is not requested to stop it; or "too_late" if the
+// activity had already ended.
 type ActivityCancelRequested struct {
 	CommandSequence int64  `json:"command_sequence"` // 0: the activity was cancelled as a member of a selection
 	Target          int64  `json:"target"`
 	Effect          string `json:"effect"`
 }
 
-// TimerScheduled opens a durable timer; Kind is empty for one the workflow asked for, condition_timeout or
-// signal_timeout for a wait's own.
+// TimerScheduled opens a durable timer. Kind is empty for a timer of the workflow's code, and condition_timeout or
+// signal_timeout for the timeout of a wait.
 type TimerScheduled struct {
 	Sequence        int64  `json:"sequence"`
 	TimerID         string `json:"timer_id"`
@@ -205,7 +205,7 @@ type SignalReceived struct {
 	Identity     string `json:"identity,omitempty"`
 }
 
-// SignalWaitOpened says the workflow is blocked on a signal name.
+// SignalWaitOpened records that the workflow waits for a signal.
 type SignalWaitOpened struct {
 	Sequence     int64  `json:"sequence"`
 	SignalName   string `json:"signal_name"`
@@ -215,7 +215,8 @@ type SignalWaitOpened struct {
 	Parallel
 }
 
-// SignalApplied says that a signal resolved the wait of Sequence; it is written when the task woken by it completes.
+// SignalApplied records that a signal resolved the wait of Sequence. It is written when the workflow task that the
+// signal caused completes.
 type SignalApplied struct {
 	Sequence     int64  `json:"sequence,omitempty"`
 	SignalName   string `json:"signal_name"`
@@ -226,14 +227,14 @@ type SignalApplied struct {
 	Parallel
 }
 
-// SideEffectRecorded keeps a value the workflow computed once.
+// SideEffectRecorded records a value that the workflow computed once.
 type SideEffectRecorded struct {
 	Sequence     int64  `json:"sequence"`
 	Result       string `json:"result,omitempty"`
 	PayloadCodec string `json:"payload_codec,omitempty"`
 }
 
-// VersionMarkerRecorded keeps which version of a change a run goes by.
+// VersionMarkerRecorded records the version of a code change that the run uses.
 type VersionMarkerRecorded struct {
 	Sequence     int64  `json:"sequence"`
 	ChangeID     string `json:"change_id"`
@@ -299,14 +300,14 @@ type WorkflowFailed struct {
 	Failure
 }
 
-// WorkflowCancelled closes a run at an operator's word, or at that of its code, which was asked to end.
+// WorkflowCancelled closes a run that an operator cancelled, or whose code ended after a cancellation request.
 type WorkflowCancelled struct {
 	Reason       string `json:"reason,omitempty"`
 	ClosedReason string `json:"closed_reason"`
 	Failure
 }
 
-// WorkflowTerminated closes a run at an operator's word.
+// WorkflowTerminated closes a run that an operator terminated.
 type WorkflowTerminated struct {
 	Reason       string `json:"reason,omitempty"`
 	ClosedReason string `json:"closed_reason"`
@@ -322,14 +323,14 @@ type WorkflowTimedOut struct {
 	Failure
 }
 
-// CancelRequested comes before WorkflowCancelled and names who asked.
+// CancelRequested precedes WorkflowCancelled and has the caller's identity.
 type CancelRequested struct {
 	CommandID string `json:"workflow_command_id,omitempty"`
 	Reason    string `json:"reason,omitempty"`
 	Identity  string `json:"identity,omitempty"`
 }
 
-// TerminateRequested comes before WorkflowTerminated and names who asked.
+// TerminateRequested precedes WorkflowTerminated and has the caller's identity.
 type TerminateRequested struct {
 	CommandID string `json:"workflow_command_id,omitempty"`
 	Reason    string `json:"reason,omitempty"`
@@ -342,7 +343,7 @@ type WorkflowCancellationRequested struct {
 	Identity string `json:"identity,omitempty"`
 }
 
-// RepairRequested takes a run out of quarantine.
+// RepairRequested ends the quarantine of a run.
 type RepairRequested struct {
 	Identity string `json:"identity,omitempty"`
 	Was      string `json:"was,omitempty"` // why the run was quarantined

@@ -130,8 +130,7 @@ func EncodeData(d Data) ([]byte, error) {
 	return json.Marshal(d)
 }
 
-// DecodeData reads the payload of an event of the named type. A name this build does not know gives *Unknown, never an
-// error.
+// DecodeData decodes the payload of an event of the named type. An unknown type decodes to *Unknown without an error.
 func DecodeData(name string, raw []byte) (Data, error) {
 	make, ok := kinds[name]
 	if !ok {
@@ -167,8 +166,8 @@ func Micros(d int64) Time {
 	return Time{time.UnixMicro(d).UTC()}
 }
 
-// IsZero says whether there is no time. It takes a pointer for the JSON encoder, which would copy each time it looks at
-// to ask a value.
+// IsZero reports whether the time is zero. The receiver is a pointer because encoding/json copies values to call a
+// value method.
 func (t *Time) IsZero() bool { return t.Time.IsZero() }
 
 // Micros is the number of microseconds since the epoch, 0 for the zero Time.
@@ -181,7 +180,7 @@ func (t Time) Micros() int64 {
 
 const timeLayout = "2006-01-02T15:04:05.000000Z"
 
-// timeRoom is what a time in quotes takes while it is written: nanoseconds, which are then cut.
+// timeRoom is the length of a quoted time with nanoseconds, before it is truncated to microseconds.
 const timeRoom = len(timeLayout) + len(`""`) + len("000")
 
 // MarshalJSON writes the fixed-width form.

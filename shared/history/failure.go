@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Failure is why something failed, as every failing event shows it.
+// Failure is the failure in an event.
 type Failure struct {
 	ID string `json:"failure_id,omitempty"`
 	// activity, application (a workflow's own), timeout, cancelled, poison, session_lost, …

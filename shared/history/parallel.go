@@ -38,13 +38,13 @@ type Lost struct {
 	Verdict string `json:"verdict,omitempty" enum:"suspect,blamed"`
 }
 
-// Attempt says who ended an activity's attempt; it stands on retry and terminal events.
+// Attempt identifies the attempt of an activity that ended; it is part of retry and terminal events.
 type Attempt struct {
 	AttemptID    string `json:"activity_attempt_id,omitempty"`
 	Number       int    `json:"attempt_number,omitempty"`
 	Worker       string `json:"worker_id,omitempty"`
 	Release      string `json:"release,omitempty"`
-	CodeVersion  string `json:"code_version,omitempty"` // of the activity's code, if the worker said it
+	CodeVersion  string `json:"code_version,omitempty"` // version of the activity's code, if the worker reported it
 	SessionEpoch int64  `json:"session_epoch,omitempty"`
 	StartedAt    Time   `json:"started_at,omitzero"`
 	Lost         []Lost `json:"lost_deliveries,omitempty"`

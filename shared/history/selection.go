@@ -2,8 +2,8 @@ package history
 
 import "encoding/json"
 
-// SelectionMember names a member of a selection: Key is text or a number as the workflow's code wrote it, Base and Size
-// the command sequences of its steps, and Identity what the run calls it.
+// SelectionMember is a member of a selection: Key is a text or number from the workflow's code, Base and Size are the
+// command sequences of its steps, and Identity is its name within the run.
 type SelectionMember struct {
 	GroupID  string          `json:"selection_group_id"`
 	Key      json.RawMessage `json:"member_key"`
@@ -24,5 +24,5 @@ type SelectionResolved struct {
 	EventType string `json:"resolution_event_type"`
 }
 
-// SelectionOperationCancelled says that a member of a selection was cancelled by the workflow while it was open.
+// SelectionOperationCancelled records that the workflow cancelled an open member of a selection.
 type SelectionOperationCancelled struct{ SelectionMember }

@@ -1,7 +1,6 @@
 package history
 
-// UpdateAccepted records an update that the workflow will answer; Arguments is the argument-array blob exactly as the
-// caller sent it.
+// UpdateAccepted records an accepted update; Arguments is the blob of the argument array exactly as the caller sent it.
 type UpdateAccepted struct {
 	UpdateID     string `json:"update_id"`
 	UpdateName   string `json:"update_name"`
@@ -12,8 +11,9 @@ type UpdateAccepted struct {
 	CarriedFrom  string `json:"carried_from_run_id,omitempty"` // accepted by the run before, which continued as new
 }
 
-// UpdateApplied says that a handler took the update, so that a replayer runs it again. UpdateCompleted follows at once,
-// or later when the handler waits. Sequence is the number the next command will get: an update takes none.
+// UpdateApplied records that a handler started the update, so that a replay runs the handler again. UpdateCompleted
+// follows at once, or later if the handler waits. Sequence is the number of the next command: an update has no command
+// sequence.
 type UpdateApplied struct {
 	UpdateID     string `json:"update_id"`
 	UpdateName   string `json:"update_name"`
@@ -22,7 +22,7 @@ type UpdateApplied struct {
 	PayloadCodec string `json:"payload_codec,omitempty"`
 }
 
-// UpdateCompleted ends an update: with a result behind UpdateApplied, or with a failure.
+// UpdateCompleted ends an update: with a result after UpdateApplied, or with a failure.
 type UpdateCompleted struct {
 	UpdateID     string `json:"update_id"`
 	UpdateName   string `json:"update_name"`

@@ -1,6 +1,6 @@
 package history
 
-// Condition names a condition wait; it stands on every event of the wait, since replayers compare them.
+// Condition identifies a condition wait in every event of the wait, as replayers compare it.
 type Condition struct {
 	Sequence        int64  `json:"sequence"`
 	ConditionWaitID string `json:"condition_wait_id"`
@@ -9,7 +9,7 @@ type Condition struct {
 	Fingerprint     string `json:"condition_definition_fingerprint,omitempty"`
 }
 
-// ConditionWaitOpened says the workflow is blocked until a condition over its own state holds; signals and updates may
+// ConditionWaitOpened records that the workflow waits until a condition over its state holds; signals and updates may
 // change that state.
 type ConditionWaitOpened struct {
 	Condition
@@ -19,8 +19,8 @@ type ConditionWaitOpened struct {
 	Parallel
 }
 
-// ConditionWaitSatisfied ends a condition wait whose condition a worker evaluated. When it did not hold, a new wait was
-// opened behind it.
+// ConditionWaitSatisfied ends a condition wait whose condition a worker evaluated. If the condition did not hold, the
+// code opened a new wait after it.
 type ConditionWaitSatisfied struct {
 	Condition
 	Parallel

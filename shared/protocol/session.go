@@ -101,7 +101,7 @@ type SessionView struct {
 	// soft affinity and a task waits: time from which any worker may acquire the session
 	FallbackAt      history.Time   `json:"fallback_at,omitzero"`
 	Moving          string         `json:"moving,omitempty"`   // operator who requested the migration
-	KeptFor         string         `json:"kept_for,omitempty"` // worker that may acquire it for a short time before others
+	KeptFor         string         `json:"kept_for,omitempty"` // worker with a short priority to acquire it
 	Claims          int            `json:"claims,omitempty"`   // acquisitions since the session was stored
 	LastActivityAt  history.Time   `json:"last_activity_at"`
 	LastHeartbeatAt history.Time   `json:"last_heartbeat_at"`
