@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// checker collects what is wrong, each with the setting's name, value and source.
+// checker collects errors, each with the setting's name, value and source.
 type checker struct {
 	sources []Source
 	wrong   []error
@@ -35,7 +35,7 @@ func (c *checker) oneOf(name, value string, allowed ...string) {
 	}
 }
 
-// isolation takes the levels that are built. Others have a name that people know.
+// isolation checks for a supported level, and explains known names of unsupported levels.
 func (c *checker) isolation(name, value string) {
 	switch value {
 	case "namespace", "wasm", "command", "external":
@@ -57,7 +57,7 @@ func (c *checker) positive(name string, value time.Duration) {
 	}
 }
 
-// check refuses what cannot work, before anything is opened.
+// check rejects invalid settings before files and connections are opened.
 func check(cfg *Config, sources []Source) error {
 	c := &checker{sources: sources}
 	c.oneOf("container-type", cfg.ContainerType, ContainerApp, ContainerWorker, ContainerWorkerAndApp)
@@ -93,7 +93,7 @@ func check(cfg *Config, sources []Source) error {
 	return errors.Join(c.wrong...)
 }
 
-// address takes HOST:PORT and gives the host.
+// address checks HOST:PORT and returns the host.
 func (c *checker) address(name, value string) string {
 	host, port, err := net.SplitHostPort(value)
 	if n, numErr := strconv.Atoi(port); err != nil || numErr != nil || n < 0 || n > 65535 {
@@ -253,7 +253,7 @@ func checkEgress(c *checker, cfg *Config) {
 // shortLease is the length below which a lease is renewed at half of itself, whatever the buffer.
 const shortLease = 15 * time.Second
 
-// renewal is how often the lease of a running attempt is renewed.
+// renewal returns the interval in which the lease of a running attempt is renewed.
 func renewal(lease, buffer time.Duration) time.Duration {
 	if lease < shortLease {
 		return lease / 2
@@ -265,7 +265,7 @@ func renewal(lease, buffer time.Duration) time.Duration {
 // With it, a session could expire as idle while an activity runs in it.
 func checkIdle(c *checker, cfg *Config) {
 	if len(c.wrong) > 0 && (cfg.AttemptLease <= 0 || cfg.SessionIdle <= 0) {
-		return // said already
+		return // reported already
 	}
 	least := max(cfg.AttemptLease-cfg.SessionBuffer, renewal(cfg.AttemptLease, cfg.SessionBuffer))
 	if cfg.SessionIdle > least {

@@ -3,12 +3,12 @@ package config
 
 import "time"
 
-// Role is what a process is. It decides which flags a subcommand takes, some defaults, and what is checked.
+// Role is the role of a process. It determines the flags of a subcommand, some defaults, and the checks.
 type Role string
 
 // The roles.
 const (
-	Any    Role = ""       // the bare binary without a subcommand: container-type says what it is
+	Any    Role = ""       // the binary without a subcommand: container-type selects the role
 	App    Role = "app"    // a control plane
 	Worker Role = "worker" // a worker that connects to an app
 	Both   Role = "both"   // app and worker in one process
@@ -35,8 +35,8 @@ const (
 	AuthNone  = "none"  // every caller is trusted; loopback only
 )
 
-// Config is every setting of a process, as Load leaves it: parsed, derived where a default depends on another setting,
-// and checked. The key of a field is the name of its flag; the table in settings.go says what each means.
+// Config has every setting of a process after Load: parsed, derived where a default depends on another setting, and
+// checked. The key of a field is the name of its flag; the table in settings.go describes the settings.
 type Config struct {
 	Role Role `koanf:"-"` // never Any: Load has resolved it
 
@@ -53,7 +53,7 @@ type Config struct {
 	DatabaseURLFile string `koanf:"database-url-file"`
 	DataDir         string `koanf:"data-dir"`
 	Auth            string `koanf:"auth"`
-	Token           string `koanf:"token"` // empty: the one kept in DataDir/token, where there is one
+	Token           string `koanf:"token"` // empty: the token in DataDir/token, if it exists
 
 	AppURLs           []string `koanf:"app-url"` // without a trailing slash
 	AppCA             string   `koanf:"app-ca"`  // empty: the machine's
@@ -91,7 +91,7 @@ type Config struct {
 	Egress         string   `koanf:"egress"`
 	EgressAllow    []string `koanf:"egress-allow"`
 	ExecutorCgroup string   `koanf:"executor-cgroup"` // auto or none
-	// ExecutorMemory is in MiB; 0: three quarters of what the machine has.
+	// ExecutorMemory is in MiB; 0: three quarters of the machine's memory.
 	ExecutorMemory int `koanf:"executor-memory"`
 
 	Release          string   `koanf:"release"` // empty: read at start, see package release
@@ -115,7 +115,7 @@ type Config struct {
 	Metrics      bool          `koanf:"metrics"`
 }
 
-// Source says of one setting what it is and where that came from.
+// Source has the value of one setting and where it came from.
 type Source struct {
 	Name  string // the flag, without dashes in front
 	Env   string // the environment variable

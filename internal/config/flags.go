@@ -14,7 +14,7 @@ const configFlag = "config"
 // ignoreFlag turns unknown names in the environment and the file into warnings.
 const ignoreFlag = "ignore-unknown-settings"
 
-// roleNote is where Register leaves the role for Load: as an annotation of --config, which every set has.
+// roleNote is the annotation of --config, a flag of every set, in which Register stores the role for Load.
 const roleNote = "sojourn_role"
 
 // Register adds the flags a role takes, --config among them, with the role's defaults. Any takes them all. A flag's
@@ -53,7 +53,7 @@ func roleOf(flags *pflag.FlagSet) Role {
 	return Role(f.Annotations[roleNote][0])
 }
 
-// flagValue is a flag of one of our kinds, kept as text.
+// flagValue is a flag of one of the kinds, stored as text.
 type flagValue struct {
 	kind kind
 	text string

@@ -122,7 +122,7 @@ func Load(flags *pflag.FlagSet, environ []string, path string) (*Config, []Sourc
 // guessable is the length below which a token of one's own is warned of: 16 random letters and digits have 95 bits.
 const guessable = 16
 
-// advise warns of what works and should not be done.
+// advise warns of valid settings that are not recommended.
 func advise(c *Config) (warnings []Warning) {
 	serves := c.Role == App || c.Role == Both
 	if n := len(c.Token); serves && c.Auth == AuthToken && n > 0 && n < guessable {
@@ -216,7 +216,7 @@ func readFile(path string, into *layer) ([]Warning, error) {
 	return warnings, errors.Join(wrong...)
 }
 
-// merge takes each setting from the first layer that has it, parses it and derives what was left open.
+// merge uses, for each setting, the first layer that has it, parses the value, and derives missing values.
 func merge(role Role, layers []layer) (*Config, []Source, error) {
 	if role == Any {
 		role = Both // until container-type is known, which has no default that depends on the role

@@ -28,8 +28,8 @@ type setting struct {
 	kind   kind
 	value  string                 // the default, written as a user would
 	in     map[Role]string        // defaults that differ in a role
-	derive func(c *Config) string // the default where it depends on other settings; value is then what help prints
-	secret func(v string) string  // what may be shown of it; nil: all
+	derive func(c *Config) string // default that depends on other settings; value is the text for help
+	secret func(v string) string  // part of the value that may be shown; nil: all
 	roles  []Role                 // whose flag it is; the variable and the file's key are read in every role
 	help   string
 }

@@ -43,7 +43,7 @@ type Place struct {
 	reserved bool // its connection has a descriptor of the reserve
 }
 
-// address has the places of one address, the oldest first.
+// address lists the places of one address, the oldest first.
 type address struct {
 	name   string
 	places list.List
@@ -229,7 +229,7 @@ func (c *conn) Close() error {
 	return c.Conn.Close()
 }
 
-// CloseWrite ends what is sent, where the connection can.
+// CloseWrite closes the sending side of the connection, if the connection supports it.
 func (c *conn) CloseWrite() error {
 	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
 		return half.CloseWrite()
@@ -270,7 +270,7 @@ func From(ctx context.Context) *Place {
 	return nil
 }
 
-// Accepted is when the connection under a request was accepted, if it is its first request; else zero.
+// Accepted returns the time at which the connection was accepted, for its first request; else zero.
 func Accepted(ctx context.Context) time.Time {
 	if c, ok := ctx.Value(connKey{}).(*conn); ok && c.requests.Load() <= 1 {
 		return c.accepted

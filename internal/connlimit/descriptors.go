@@ -18,12 +18,12 @@ const Reserve = 64
 // young is for how long a connection is not closed to free its descriptor: it may be about to send a request.
 const young = time.Second
 
-// ErrReserved says that a request came over a connection in the reserve and is no health probe.
+// ErrReserved reports that a request over a connection in the reserve is not a health probe.
 var ErrReserved = errors.New("file descriptors are used up but for those reserved for health probes")
 
-// descriptors are the connections of a listener by what happens to them when descriptors are scarce. The kernel assigns
-// the lowest free descriptor, so a connection whose descriptor lies in the reserve shows that all below are in use. It
-// serves health probes only.
+// descriptors groups the connections of a listener by their treatment when descriptors are scarce. The kernel assigns
+// the lowest free descriptor, so a connection whose descriptor is in the reserve shows that all lower ones are in use.
+// It serves health probes only.
 type descriptors struct {
 	limit    int          // of the process; 0: not known, nothing is reserved
 	idle     [2]list.List // of *conn without a request, the longest idle first: unauthenticated ones, authenticated ones
@@ -33,7 +33,7 @@ type descriptors struct {
 	stats    DescriptorStats
 }
 
-// DescriptorStats are counts of what the reserve of descriptors did.
+// DescriptorStats are counters of the descriptor reserve.
 type DescriptorStats struct {
 	Limit    int   // descriptors that the process may open; 0: not known
 	Reserved int64 // connections accepted in the reserve
@@ -48,7 +48,7 @@ func (l *Limit) DescriptorStats() DescriptorStats {
 	return l.descriptors.stats
 }
 
-// accept says whether a descriptor lies in the reserve, and then closes a connection to make room; mu is held.
+// accept reports whether a descriptor is in the reserve, and if so closes a connection to free one; mu is held.
 func (l *Limit) accept(c *conn, descriptor int) (reserved bool) {
 	d := &l.descriptors
 	reserve := min(Reserve, d.limit/2)
@@ -113,7 +113,7 @@ func (c *conn) enter(to *list.List) {
 	}
 }
 
-// State is for http.Server.ConnState: it tells idle connections from those with a request.
+// State is for http.Server.ConnState: it distinguishes idle connections from connections with a request.
 func (l *Limit) State(of net.Conn, state http.ConnState) {
 	c := own(of)
 	if c == nil || c.place.reserved {
@@ -139,7 +139,7 @@ func (l *Limit) ended(c *conn) {
 	l.leave(c.place)
 }
 
-// Reserved says whether the connection under a request has a descriptor of the reserve, and serves health probes only.
+// Reserved reports whether the connection of a request has a descriptor of the reserve and serves health probes only.
 func Reserved(ctx context.Context) bool {
 	c, ok := ctx.Value(connKey{}).(*conn)
 	return ok && c.place.reserved
@@ -165,7 +165,7 @@ func descriptor(c net.Conn) int {
 	return number
 }
 
-// outOfDescriptors says whether an error is for lack of descriptors, of the process or of the machine.
+// outOfDescriptors reports whether the process or the machine has no free descriptors.
 func outOfDescriptors(err error) bool {
 	return errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE)
 }

@@ -7,7 +7,7 @@ import (
 	"syscall"
 )
 
-// descriptorLimit is how many descriptors the process may have open.
+// descriptorLimit returns the process's maximum number of open descriptors.
 func descriptorLimit() int {
 	var l syscall.Rlimit
 	if syscall.Getrlimit(syscall.RLIMIT_NOFILE, &l) != nil {

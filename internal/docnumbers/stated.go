@@ -14,9 +14,9 @@ import (
 	"time"
 )
 
-// In fails a test unless a page, named from docs on, says a sentence in which each {} is one of the values in their
-// order: a text, a count, a size in bytes or a time.Duration. A page may write them in figures or words, as "10,000",
-// "five", "2 MiB" or "three minutes". Where a line breaks does not matter.
+// In fails a test unless a page below docs contains a sentence in which each {} is one of the values in their order: a
+// text, a count, a size in bytes or a time.Duration. The page may write a value in digits or words, such as "10,000",
+// "five", "2 MiB" or "three minutes". Line breaks do not matter.
 func In(t testing.TB, page, sentence string, values ...any) {
 	t.Helper()
 	raw, err := os.ReadFile(filepath.Join(root(t), "docs", page))
@@ -46,7 +46,7 @@ func root(t testing.TB) string {
 	return ""
 }
 
-// What a page writes for a value: a number, and what it counts in.
+// The form of a value in a page: a number and its unit.
 const (
 	number = `\b(?:\d[\d,]*\d|\d|[Hh]alf an?|[A-Za-z]+)`
 	unit   = `(?: (?:ms|s|min|h|seconds?|minutes?|hours?|days?|weeks?|KB|KiB|MiB)\b)?`
@@ -94,7 +94,7 @@ var times = map[string]time.Duration{
 
 var sizes = map[string]int64{"kb": 1 << 10, "kib": 1 << 10, "mib": 1 << 20}
 
-// read is what a page says, as a value of the type of another.
+// read parses the text of a page to a value of the type of like.
 func read(said string, like any) (any, error) {
 	if _, isText := like.(string); isText {
 		return said, nil

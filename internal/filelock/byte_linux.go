@@ -7,9 +7,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TakeByte locks one byte of an open file, which may lie behind its end, until the file is closed. The kernel keeps the
-// lock with the inode, so it holds under every name of the file. It is an open-file-description lock: closing another
-// descriptor of the file does not release it, unlike a POSIX lock. ErrUnsupported: this file system has no such locks.
+// TakeByte locks one byte of an open file, possibly beyond its end, until the file is closed. The kernel stores the
+// lock with the inode, so it applies to every name of the file. It is an open-file-description lock: closing another
+// descriptor of the file does not release it, unlike a POSIX lock. ErrUnsupported: the file system does not support
+// such locks.
 func TakeByte(f *os.File, at int64) error {
 	l := unix.Flock_t{Type: unix.F_WRLCK, Start: at, Len: 1}
 	err := unix.FcntlFlock(f.Fd(), unix.F_OFD_SETLK, &l)
@@ -22,7 +23,7 @@ func TakeByte(f *os.File, at int64) error {
 	return err
 }
 
-// ByteHeld says whether another open file has locked the byte.
+// ByteHeld reports whether another open file has locked the byte.
 func ByteHeld(f *os.File, at int64) bool {
 	l := unix.Flock_t{Type: unix.F_WRLCK, Start: at, Len: 1}
 	return unix.FcntlFlock(f.Fd(), unix.F_OFD_GETLK, &l) == nil && l.Type != unix.F_UNLCK

@@ -7,7 +7,7 @@ import (
 	"os"
 )
 
-// TakeByte has no lock to offer here that survives the closing of another descriptor of the file.
+// TakeByte returns ErrUnsupported: this system has no lock that survives closing another descriptor of the file.
 func TakeByte(*os.File, int64) error { return errors.ErrUnsupported }
 
 // ByteHeld knows of no such lock.

@@ -56,7 +56,7 @@ func names(path string, f *os.File) (bool, error) {
 	return err == nil && os.SameFile(opened, named), err
 }
 
-// Held says whether another process has the lock on a file. It changes nothing; a file that does not exist, or that
+// Held reports whether another process has the lock on a file. It changes nothing. A file that does not exist, or that
 // this process cannot read, counts as free.
 func Held(path string) bool {
 	f, err := os.Open(path)

@@ -7,21 +7,21 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// A request may bundle items that have nothing to do with each other, such as the outcomes of many tasks. One that
-// cannot be decoded must not refuse the others. Bundles are decoded as a whole first, which costs what it did before,
-// and item by item only if that fails.
+// A request may bundle independent items, such as the outcomes of many tasks. An item that cannot be decoded must not
+// cause the refusal of the others. The code first decodes the whole request, and decodes item by item only if this
+// fails.
 
 // List is a member of a body whose items are decoded one by one.
 type List struct {
 	Name string // of the member
 	Most int    // items it may have; more are refused together, undecoded
-	// Add takes the next item, and the typed refusal of one that could not be decoded.
+	// Add is called for each item and returns the refusal of an item that cannot be decoded.
 	Add func(raw json.RawMessage)
 }
 
-// Bundle reads the members of a body whose whole could not be decoded for the reason why: the items of its lists go to
-// their Add, and the other members come back as they are. The error is why again if the body is not an object, or if a
-// list in it is no list or too long.
+// Bundle decodes the members of a body that could not be decoded as a whole, with the error why: it calls Add for the
+// items of the lists and returns the other members unchanged. It returns why again if the body is not an object, or if
+// one of the lists is not an array or too long.
 func Bundle(raw []byte, why error, lists ...List) (others map[string]json.RawMessage, err error) {
 	if json.Unmarshal(raw, &others) != nil {
 		return nil, why

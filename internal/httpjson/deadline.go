@@ -25,8 +25,8 @@ func Bodies(next http.Handler) http.Handler {
 			control := http.NewResponseController(w)
 			if control.SetReadDeadline(time.Now().
 				Add(bodyTime+time.Duration(min(max(0, r.ContentLength), bodyMost)/bodyRate)*time.Second)) == nil {
-				// The request the server knows keeps its body: it lingers after an answer to one that was not read to its end, for
-				// the caller to get that answer, only where it knows the body's type.
+				// net/http must keep the original body type in its own request: only then does it linger after a
+				// response to an unread body, so that the caller receives the response.
 				own := *r
 				own.Body = &timed{ReadCloser: r.Body, control: control}
 				r = &own

@@ -16,7 +16,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// body has what bodies of this API have: embedded structs, lists, payloads and raw JSON.
+// body has every kind of member of this API: embedded structs, lists, payloads and raw JSON.
 type body struct {
 	protocol.Target
 	Name     string             `json:"name"`

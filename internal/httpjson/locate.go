@@ -14,11 +14,11 @@ import (
 
 var unmarshaler = reflect.TypeFor[json.Unmarshaler]()
 
-// wrongMember says which member of a sound JSON text does not fit v, like commands.3.activity_type, and why. It decodes
-// member by member, which costs only those who send what is wrong.
+// wrongMember returns the path of the member of a valid JSON text that does not fit v, like commands.3.activity_type,
+// and the error. It decodes member by member; only requests with an error pay for this.
 func wrongMember(raw []byte, v any, whole error) error {
 	path, err := locate(raw, reflect.TypeOf(v).Elem())
-	if err == nil { // members fit one by one: say what the whole said
+	if err == nil { // each member fits alone: return the error of the whole
 		err = whole
 	}
 	if path == "" {
@@ -39,7 +39,7 @@ func wrongMember(raw []byte, v any, whole error) error {
 	return protocol.Invalid(path, "must be %s, not %.60s", noun(wrong.Type), wrong.Value)
 }
 
-// noun is what people call a value of a type.
+// noun returns a readable name for the type of a value.
 func noun(t reflect.Type) string {
 	switch t.Kind() {
 	case reflect.Bool:
@@ -131,8 +131,8 @@ func memberTypes(t reflect.Type) map[string]reflect.Type {
 	return types
 }
 
-// WithoutNUL refuses strings that hold a NUL character, which a text column cannot. What a failing program printed may
-// hold one by accident and is cleaned instead: refusing it would lose the report.
+// WithoutNUL rejects strings with a NUL character, which a text column cannot store. It cleans error texts instead,
+// which may have a NUL from a program's output: a refusal would lose the report.
 func WithoutNUL(raw []byte, v any) error {
 	if !bytes.Contains(raw, []byte(`\u0000`)) {
 		return nil
@@ -201,7 +201,7 @@ func findNUL(v reflect.Value, clean bool) string {
 	return ""
 }
 
-// place puts a member's name before the path found below it; "body" stands for the value itself.
+// place prefixes a path with a member's name; "body" is the path of the value itself.
 func place(name, path string) string {
 	if path == "body" {
 		return name

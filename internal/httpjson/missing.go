@@ -43,7 +43,7 @@ type memberKey struct {
 	name string
 }
 
-var memberPlaces sync.Map // memberKey → []int: one look for each member of each type
+var memberPlaces sync.Map // memberKey → []int: cache of field positions
 
 // memberOf is the place of the member of that name in a struct: the outermost, as encoding/json has it.
 func memberOf(t reflect.Type, name string) ([]int, bool) {

@@ -88,7 +88,7 @@ func Skim(body io.Reader) []byte {
 			}
 			switch {
 			case dropped && c == '\\':
-				escaped, length = true, -1 // what it escapes is dropped as well
+				escaped, length = true, -1 // the escaped character is dropped as well
 				continue
 			case escaped && length < 0:
 				escaped, length = false, skimmedText
@@ -132,9 +132,9 @@ func media(r *http.Request) error {
 	return nil
 }
 
-// Decode reads a body into v, which stays as it is when raw is empty. Unknown members are ignored. The error is a
-// *protocol.Error: not one JSON value, a member of the wrong type (with its path), or a string with a NUL, which not
-// every database can keep.
+// Decode decodes a body into v, which does not change if raw is empty. It ignores unknown members. The error is a
+// *protocol.Error: not one JSON value, a member of the wrong type (with its path), or a string with a NUL, which some
+// databases cannot store.
 func Decode(raw []byte, v any) error {
 	_, err := DecodeReporting(raw, v)
 	return err

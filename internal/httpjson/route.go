@@ -9,8 +9,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// Unrouted says with which status a mux would turn a request away, and which methods it would take instead; status 0
-// means that a route serves it. Paths that a mux would answer with a redirect are unknown here: no client means them.
+// Unrouted returns the status with which a mux would reject a request, and the allowed methods; status 0 means that a
+// route exists. A path that the mux would redirect counts as unknown: no client uses it.
 func Unrouted(mux *http.ServeMux, r *http.Request) (status int, allow string) {
 	if p := r.URL.EscapedPath(); p != path.Clean(p) {
 		return http.StatusNotFound, ""
@@ -27,7 +27,7 @@ func Unrouted(mux *http.ServeMux, r *http.Request) (status int, allow string) {
 	return probe.status, probe.header.Get("Allow")
 }
 
-// NoRoute is the refusal of what Unrouted turned away; it sets the Allow header.
+// NoRoute returns the refusal for a result of Unrouted and sets the Allow header.
 func NoRoute(w http.ResponseWriter, r *http.Request, status int, allow string) error {
 	if status == http.StatusMethodNotAllowed {
 		w.Header().Set("Allow", allow)
@@ -47,7 +47,7 @@ func Hints(w http.ResponseWriter, status int) {
 	}
 }
 
-// probe takes the answer of a mux that has no route.
+// probe records the response of a mux that has no route.
 type probe struct {
 	header http.Header
 	status int
@@ -57,7 +57,7 @@ func (p *probe) Header() http.Header         { return p.header }
 func (p *probe) Write(b []byte) (int, error) { return len(b), nil }
 func (p *probe) WriteHeader(status int)      { p.status = status }
 
-// maxText is how long a value in a path or query may be.
+// maxText is the maximum length of a value in a path or query.
 const maxText = 4096
 
 // CheckText refuses a value of a path or query that no database could keep: not UTF-8, with a NUL, or endless.

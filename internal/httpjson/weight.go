@@ -83,7 +83,7 @@ var (
 	valueType   = reflect.TypeFor[protocol.Value]()
 )
 
-// value reads one value, which is decoded into a t; nil is a type that no value is kept of.
+// value reads one value of type t; a nil t is a value that is not stored.
 func (s *scale) value(t reflect.Type) {
 	for t != nil && t.Kind() == reflect.Pointer {
 		t = t.Elem()

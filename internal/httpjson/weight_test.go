@@ -73,7 +73,7 @@ func TestTheLargestBatchIsNotTooManyValues(t *testing.T) {
 	}
 }
 
-// What a refusal repeats of a body that was never kept: all but its long strings.
+// A refusal of a skimmed body can repeat all of it except for its long strings.
 func TestASkimmedBodyKeepsItsShortMembers(t *testing.T) {
 	long := strings.Repeat(`x\\\"{`, 500_000)
 	raw := httpjson.Skim(strings.NewReader(

@@ -17,10 +17,10 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// compressFrom is the size from which an answer is compressed for those who accept it.
+// compressFrom is the minimum size of a compressed response, in bytes.
 const compressFrom = 1024
 
-// writeTimeout is how long a caller may take to read an answer.
+// writeTimeout is the maximum time in which a caller must read a response.
 const writeTimeout = 30 * time.Second
 
 var writers = sync.Pool{New: func() any {
@@ -31,13 +31,13 @@ var writers = sync.Pool{New: func() any {
 	return w
 }}
 
-// Encode is v as JSON, as answers carry it.
+// Encode returns v as JSON in the form of responses.
 func Encode(v any) ([]byte, error) {
 	return rawjson.Append(nil, v)
 }
 
-// Write sends body, which is JSON, compressed when it is large and the caller accepts gzip. An error says that the
-// caller did not get it.
+// Write sends body, which is JSON, compressed if it is large and the caller accepts gzip. An error means that the
+// caller did not receive it.
 func Write(w http.ResponseWriter, r *http.Request, status int, body []byte) error {
 	h := w.Header()
 	h.Set("Content-Type", "application/json")
@@ -118,8 +118,8 @@ func Member(name string, value []byte) []byte {
 	return append(out, value...)
 }
 
-// Refusal gives every error a reason. What has none is internal, and its text stays here: it is for the log. An ended
-// deadline is a server that could not answer in time.
+// Refusal returns an error as a refusal with a reason. An error without a reason is internal and its text is only
+// logged. An exceeded deadline means that the server could not respond in time.
 func Refusal(err error) *protocol.Error {
 	var e *protocol.Error
 	switch {
@@ -133,7 +133,7 @@ func Refusal(err error) *protocol.Error {
 	return protocol.Refuse(protocol.ReasonInternal, "internal error")
 }
 
-// Members is a refusal as the members of an answer: its details first, so that none of them can stand for reason and
+// Members returns the members of a refusal's response. Details are set first, so that they cannot replace reason and
 // message.
 func Members(e *protocol.Error) map[string]any {
 	m := maps.Clone(e.Details)

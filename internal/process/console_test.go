@@ -53,7 +53,7 @@ func TestWhatGoesToAFileBeginsWithItsDate(t *testing.T) {
 	}
 }
 
-// behind is a writer to another.
+// behind wraps a writer.
 type behind struct{ io.Writer }
 
 func (b behind) Unwrap() io.Writer { return b.Writer }

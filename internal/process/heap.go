@@ -21,7 +21,7 @@ func LimitMemory(soft, hard int64) {
 	l.afterCollection()
 }
 
-// limits are those of [LimitMemory]; its methods run one after the other.
+// limits has the state of [LimitMemory]; its methods do not run concurrently.
 type limits struct{ soft, hard, now int64 }
 
 func (l *limits) adjust() {

@@ -12,7 +12,7 @@ import (
 	"github.com/sojourn-run/sojourn/internal/process"
 )
 
-// drains has the test's own binary be a process that takes its time to end.
+// drains is the variable that makes the test binary a process that needs time to end.
 const drains = "SOJOURN_TEST_DRAINS"
 
 func TestMain(m *testing.M) {
@@ -22,7 +22,7 @@ func TestMain(m *testing.M) {
 		<-ctx.Done()
 		fmt.Println("drains")
 		time.Sleep(time.Minute)
-		os.Exit(process.ExitUsage) // nobody sent a second one
+		os.Exit(process.ExitUsage) // no second signal came
 	}
 	os.Exit(m.Run())
 }

@@ -18,17 +18,17 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// Exit codes: something failed, or was asked for wrongly.
+// Exit codes for a failure and for wrong usage.
 const (
 	ExitFailed = 1
 	ExitUsage  = 2
 )
 
-// ErrStopped is the cause of a context that ended because the process was asked to stop.
+// ErrStopped is the cause of a context that ended because the process received a signal.
 var ErrStopped = errors.New("stopped")
 
-// Tune sets the garbage collector for a program with few long-lived objects and many short-lived ones, unless GOGC says
-// otherwise: a third more throughput for some memory, which is given back while little happens.
+// Tune configures the garbage collector for a program with few long-lived and many short-lived objects, unless GOGC is
+// set: a third more throughput for some memory, which is returned to the system when the process is idle.
 func Tune() {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(400)

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// Memory goes back behind a load and while little happens, not under one, and not for next to nothing.
+// A process returns memory to the system after a load and while it is idle, not during a load, and not small amounts.
 func TestWhoIsAtRestTidiesUp(t *testing.T) {
 	const mb = 1 << 20
 	var m made

@@ -7,11 +7,11 @@ import (
 	"strings"
 )
 
-// TokenFile is where an app keeps the bootstrap token it made at its first start, below the data directory: worker and
-// command line of the same directory find it there.
+// TokenFile is the file in the data directory with the bootstrap token that an app generated at its first start. A
+// worker and the CLI with the same data directory read it.
 const TokenFile = "token"
 
-// ReadToken is the bootstrap token kept in a data directory; fs.ErrNotExist when there is none.
+// ReadToken returns the bootstrap token in a data directory; fs.ErrNotExist if there is none.
 func ReadToken(dataDir string) (string, error) {
 	path := filepath.Join(dataDir, TokenFile)
 	raw, err := os.ReadFile(path)

@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// An encoder keeps the memory it writes into, and what it wrote is copied out once. One for each value would grow that
-// memory anew each time, and throw away more than the value has.
+// encoder reuses its buffer, and the text is copied once. A new buffer for each value would grow anew each time and
+// discard more memory than the text has.
 type encoder struct {
 	to  *json.Encoder
 	out []byte
@@ -22,7 +22,7 @@ var encoders = sync.Pool{New: func() any {
 // mostKept is the largest text after which an encoder is used again.
 const mostKept = 1 << 20
 
-// Write takes a whole text, with the newline behind it.
+// Write receives a whole text with a newline at its end.
 func (e *encoder) Write(text []byte) (int, error) {
 	e.out = append(e.out, text[:len(text)-1]...)
 	return len(text), nil

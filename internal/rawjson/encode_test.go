@@ -46,7 +46,7 @@ func TestAppendWritesWhatAnEncoderDoesBehindWhatIsThere(t *testing.T) {
 	all.Wait()
 }
 
-// What is written into is used again: a text of some kilobytes costs its own memory, and no more.
+// The buffer is reused: encoding some kilobytes allocates only the result.
 func TestAppendTakesTheMemoryOfTheText(t *testing.T) {
 	v := &struct{ Name string }{strings.Repeat("x", 5_000)}
 	n := testing.AllocsPerRun(100, func() {

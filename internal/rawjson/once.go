@@ -7,12 +7,12 @@ import (
 	"slices"
 )
 
-// MaxDepth is how many objects and arrays may lie inside one another: as many as encoding/json decodes.
+// MaxDepth is the maximum nesting of objects and arrays, as in encoding/json.
 const MaxDepth = 10_000
 
-// Once is a text in which each member of an object stands once, where it stood last: encoding/json would make one value
-// of all of them, with what the earlier ones had and the last one has not. It is the text itself when that is so, as in
-// all that a client writes from a value, and when it is no JSON.
+// Once returns a text in which each member of an object occurs once, at its last position and with its last value:
+// encoding/json would merge the values of duplicate members. It returns the text itself if no member is duplicate, as
+// in texts that a client encodes from a value, and if the text is not JSON.
 func Once(text []byte) []byte {
 	if len(text) > math.MaxInt32 || !repeats(text) || !json.Valid(text) {
 		return text
@@ -99,7 +99,7 @@ func (w *onceWriter) object() {
 	w.out = append(w.out, '}')
 }
 
-// drop takes those members out of the end of out that come again later in it.
+// drop removes members from the end of out that occur again later in it.
 func (w *onceWriter) drop(members []member) {
 	again := w.again(members)
 	if again == nil {
@@ -119,7 +119,7 @@ func (w *onceWriter) drop(members []member) {
 	w.out = w.out[:end]
 }
 
-// again says of each member whether its name comes again; nil: no name does.
+// again reports for each member whether its name occurs again; nil: no name does.
 func (w *onceWriter) again(members []member) (again []bool) {
 	order := make([]int32, len(members))
 	for i := range order {
@@ -152,7 +152,7 @@ func Name(quoted []byte) []byte {
 	return []byte(plain)
 }
 
-// fewNames is how many names of an object are compared one by one.
+// fewNames is the maximum number of names of an object that are compared pairwise.
 const fewNames = 32
 
 // level is an object or an array that a text is in.
@@ -161,8 +161,8 @@ type level struct {
 	first int // how many names were noted before its own
 }
 
-// repeats says whether an object of a JSON text has two members of one name. Where it is no JSON, or deeper than any
-// decoder reads, it may say anything.
+// repeats reports whether an object of a JSON text has two members of one name. The result is undefined if the text is
+// not JSON or is too deep for decoders.
 func repeats(text []byte) bool {
 	var (
 		roomOfNames  [fewNames]span
@@ -202,12 +202,12 @@ func repeats(text []byte) bool {
 	return false
 }
 
-// span is where a name stands in a text, with its quotes.
+// span is the position of a name in a text, including its quotes.
 type span struct{ start, end int32 }
 
 func (n span) in(text []byte) []byte { return Name(text[n.start:n.end]) }
 
-// twice says whether one of the names stands twice; it changes their order.
+// twice reports whether a name occurs twice; it changes the order of names.
 func twice(text []byte, names []span) bool {
 	if len(names) <= fewNames {
 		for i, n := range names {

@@ -14,7 +14,7 @@ import (
 	"github.com/sojourn-run/sojourn/internal/rawjson"
 )
 
-// A member that stands twice counts as it stood last, wholly. All else stays as it is, text for text.
+// The last value of a duplicate member replaces the earlier ones. The rest of the text does not change.
 func TestMembersCountAsTheyStoodLast(t *testing.T) {
 	var names []string
 	for i := range 40 {

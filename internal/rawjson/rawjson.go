@@ -12,8 +12,8 @@ import (
 	"unicode/utf8"
 )
 
-// Field is a member of an object and a pointer to what it is decoded into. A [json.RawMessage] gets the text itself,
-// which aliases the object's; a type that decodes itself has to check what it is given.
+// Field is a member of an object and a pointer for its value. A [json.RawMessage] receives the text, which aliases the
+// object's text; a type with UnmarshalJSON must validate it.
 type Field struct {
 	Name string
 	Into any
@@ -68,7 +68,7 @@ func decode(text []byte, into any) error {
 	return json.Unmarshal(text, into)
 }
 
-// plain says whether text is a string of printable ASCII without escapes.
+// plain reports whether text is a string of printable ASCII without escapes.
 func plain(text []byte) bool {
 	if len(text) < 2 || text[0] != '"' || text[len(text)-1] != '"' {
 		return false
@@ -81,13 +81,13 @@ func plain(text []byte) bool {
 	return true
 }
 
-// whole says whether digits that were read as a number are one of JSON, too: without a plus sign and leading zeros.
+// whole reports whether digits that were parsed as a number are valid in JSON: without a plus sign and leading zeros.
 func whole(text []byte) bool {
 	text = bytes.TrimPrefix(text, []byte{'-'})
 	return len(text) == 1 || text[0] >= '1' && text[0] <= '9'
 }
 
-// Elements cuts an array into its elements, which alias it; false for what has not the form of an array.
+// Elements splits an array into its elements, which alias it; false if the text is not an array.
 func Elements(array []byte) ([]json.RawMessage, bool) {
 	rest, ok := inside(array, '[', ']')
 	items := []json.RawMessage{}
@@ -99,7 +99,7 @@ func Elements(array []byte) ([]json.RawMessage, bool) {
 	return items, ok
 }
 
-// inside is what stands between a pair of brackets, without the space around it.
+// inside returns the text between a pair of brackets, without the surrounding space.
 func inside(text []byte, first, last byte) ([]byte, bool) {
 	text = trim(text)
 	if len(text) < 2 || text[0] != first || text[len(text)-1] != last {
@@ -108,8 +108,8 @@ func inside(text []byte, first, last byte) ([]byte, bool) {
 	return trim(text[1 : len(text)-1]), true
 }
 
-// value cuts the value that text begins with, and the separator behind it, from the rest. False when there is none, or
-// nothing behind a separator.
+// value splits the first value of text and the following separator from the rest. ok is false if there is no value, or
+// nothing after a separator.
 func value(text []byte, separator byte) (value, rest []byte, ok bool) {
 	depth := 0
 	for i := 0; i < len(text); i++ {
@@ -168,7 +168,7 @@ var itself = func() (t [256]bool) {
 	return t
 }()
 
-// AppendString appends s as a JSON string, as encoding/json writes it: with what HTML would take for markup escaped.
+// AppendString appends s as a JSON string in the form of encoding/json, which escapes the characters of HTML markup.
 func AppendString[T string | []byte](out []byte, s T) []byte {
 	start := len(out)
 	out = append(out, '"')
@@ -197,7 +197,7 @@ func AppendString[T string | []byte](out []byte, s T) []byte {
 	return append(out, '"')
 }
 
-// asEncodingJSON appends what is no UTF-8: the engines of encoding/json write it differently.
+// asEncodingJSON appends a string that is not UTF-8: the versions of encoding/json encode it differently.
 func asEncodingJSON(out []byte, s string) []byte {
 	quoted, err := json.Marshal(s)
 	if err != nil {

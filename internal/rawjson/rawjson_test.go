@@ -55,8 +55,8 @@ func TestWhatHasAnotherFormIsLeftToEncodingJSON(t *testing.T) {
 	}
 }
 
-// FuzzRead compares with encoding/json: what both take must be the same, and what only one takes is broken inside a raw
-// member.
+// FuzzRead compares Read with encoding/json: values that both accept must be equal, and a text that only one accepts is
+// invalid inside a raw member.
 func FuzzRead(f *testing.F) {
 	for _, seed := range []string{
 		`{"text":"x","count":1,"raw":[1,"}"],"list":["a"],"own":"o"}`, `{}`, ` { } `,

@@ -15,14 +15,14 @@ const Variable = "SOJOURN_RELEASE"
 //	go build -ldflags "-X github.com/sojourn-run/sojourn/internal/release.Stamp=1.2.3"
 var Stamp string
 
-// Embedded is what the repository's VERSION file says, so that a user's own binary carries the release it was built
-// with. A test compares the two.
+// Embedded is the content of the repository's VERSION file, so that a user's binary has the release from which it was
+// built. A test compares the two.
 var Embedded = "0.1.0"
 
 // FromEmbedded is the source that Current returns when the program has no release and Sojourn's release is used.
 const FromEmbedded = "embedded VERSION"
 
-// Source is where a release can come from. The zero value has none; System is that of this process.
+// Source has the places where a release is searched. The zero value has none; System returns those of this process.
 type Source struct {
 	Setting  string // SOJOURN_RELEASE, or the setting of that name
 	Root     string // the deploy root, see DeployRoot; "" means none
@@ -62,9 +62,9 @@ func DeployRoot(executable string) string {
 	return own
 }
 
-// Current returns the release and where it was found: the first of the setting, VERSION and package.json at the deploy
-// root, the stamp and the embedded VERSION that says anything. A source that is missing, empty or not one short word
-// says nothing; when none does, the release is Unreadable, from "none".
+// Current returns the release and its source: the first of the setting, VERSION and package.json at the deploy root,
+// the build stamp and the embedded VERSION that has a value. A source that is missing, empty or not one short word has
+// no value. If none has a value, the release is Unreadable, from "none".
 func Current(s Source) (release, from string) {
 	for _, source := range []struct {
 		from string

@@ -12,7 +12,7 @@ const (
 	ReasonUnreadable = "version_unreadable" // neither release could be read, and the gate is strict
 )
 
-// Verdict is what Gate says.
+// Verdict is the result of Gate.
 type Verdict struct {
 	Allowed bool
 	Reason  string // empty when allowed
@@ -22,9 +22,9 @@ type Verdict struct {
 	Unreadable bool
 }
 
-// Gate says whether a worker of one release may poll and claim work of an app of another: only if the strings are
-// equal. A pair of unreadable releases (Unreadable, or empty) is equal too, unless strict. The gate stands before poll
-// and claim alone; completing, extending and handing back are taken from any release, so that a worker can drain.
+// Gate reports whether a worker of one release may poll and lease tasks of an app of another release: only if the
+// strings are equal. Two unreadable releases (Unreadable, or empty) are equal too, unless strict. Only polls and claims
+// are gated. An app accepts completions, renewals and returns from any release, so that a worker can drain.
 func Gate(app, worker string, strict bool) Verdict {
 	app, worker = orUnreadable(app), orUnreadable(worker)
 	switch {
@@ -56,7 +56,7 @@ func orUnreadable(release string) string {
 	return release
 }
 
-// name quotes a release, which may come from the other side, and says when it is none.
+// name quotes a release, which may come from the other process, or describes a missing one.
 func name(release string) string {
 	if release == Unreadable {
 		return `"` + Unreadable + `" (unreadable)`

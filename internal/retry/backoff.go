@@ -43,7 +43,7 @@ func (b *Backoff) Next() time.Duration {
 	return least + time.Duration(random(int64(ceiling-least)+1))
 }
 
-// Tries is how many delays were taken since the start or the last Reset.
+// Tries returns the number of delays since the start or the last Reset.
 func (b *Backoff) Tries() int { return b.tries }
 
 // Reset starts again at Min, after a try that succeeded for good (a connection that lived, not one that was opened).

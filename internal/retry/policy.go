@@ -17,8 +17,8 @@ const (
 	MaxErrorTypes     = 1000
 )
 
-// Policy is the retry policy of an activity, child or schedule, as it crosses the wire and as it is kept. It is never
-// changed once it is in use: replayers compare the recorded one with their own.
+// Policy is the retry policy of an activity, child or schedule, on the wire and in the store. It is never changed after
+// its first use: replayers compare the recorded policy with their own.
 type Policy struct {
 	// MaxAttempts counts the first attempt too; nil means unlimited.
 	MaxAttempts *int `json:"max_attempts" minimum:"1"`
@@ -28,9 +28,9 @@ type Policy struct {
 	NonRetryableErrorTypes []string `json:"non_retryable_error_types" maxItems:"1000"`
 }
 
-// Next says whether another attempt follows after attemptsUsed attempts (1 after the first), the last of which failed
-// with errType, and how long to wait before it. nonRetryable is the failure's own word that trying again is useless. A
-// nil policy allows one attempt.
+// Next reports whether another attempt follows after attemptsUsed attempts (1 after the first), the last of which
+// failed with errType, and the delay before it. nonRetryable reports that the failure excludes retries. A nil policy
+// allows one attempt.
 func (p *Policy) Next(attemptsUsed int, errType string, nonRetryable bool) (delay time.Duration, again bool) {
 	if p == nil || nonRetryable || slices.Contains(p.NonRetryableErrorTypes, errType) {
 		return 0, false

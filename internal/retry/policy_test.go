@@ -123,7 +123,7 @@ func TestAbsentLimitIsOneAttemptInACommand(t *testing.T) {
 	}
 }
 
-// The description of the API is made of the tags, and Validate goes by constants: they are the same numbers.
+// The tags, from which the API description is generated, and the constants that Validate uses must be the same numbers.
 func TestThePolicyIsDescribedAsItIsHeld(t *testing.T) {
 	for member, want := range map[string][2]string{
 		"MaxAttempts":            {"minimum", "1"},

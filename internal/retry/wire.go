@@ -5,7 +5,7 @@ import (
 	"math"
 )
 
-// Unlimited stands for no limit where null cannot: a command without max_attempts, or with null, asks for one attempt.
+// Unlimited means no limit in members where null means one attempt, such as max_attempts of a command.
 const Unlimited = math.MaxInt32
 
 // MarshalJSON writes all three members, absent lists as empty ones: readers compare recorded policies member by member.

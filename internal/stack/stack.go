@@ -5,10 +5,10 @@ package stack
 // outgrown. A step is a goroutine that lives for a moment and goes through ten packages: copying was a twentieth of all
 // processor time. While next to nothing is on the stack, a copy costs next to nothing.
 
-// size is about what a report needs, from the worker through the app to the store's queue.
+// size is roughly the stack size of a report on its way from the worker through the app to the store's queue.
 const size = 16 << 10
 
-// touched is not known to the compiler, so that it keeps the frame.
+// touched prevents the compiler from removing the frame.
 var touched int
 
 // Grow has this goroutine's stack be large enough for the way of a step. It is for the first line of a goroutine.

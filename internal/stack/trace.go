@@ -7,12 +7,12 @@ import (
 	"strings"
 )
 
-// OfPanic is the stack of a panic that was recovered, for people: it begins where the code was that panicked, without
-// the frames of those who caught it and of the runtime. It is for a deferred function.
+// OfPanic returns the stack of a recovered panic, for people: it begins at the code that panicked, without the frames
+// of recover and of the runtime. Call it in a deferred function.
 func OfPanic() string { return fromPanic(string(debug.Stack())) }
 
-// fromPanic leaves out of a goroutine's stack what is above the code that panicked. A frame is two lines, the function
-// and its place.
+// fromPanic removes from a goroutine's stack the frames above the code that panicked. A frame has two lines, the
+// function and its position.
 func fromPanic(s string) string {
 	lines := strings.Split(s, "\n")
 	for at := 1; at+2 < len(lines); at += 2 {
@@ -32,7 +32,7 @@ const pythonHead = "Traceback (most recent call last):\n"
 // Clean prepares a stack for storage and logs: it removes NUL characters and shortens the stack to most bytes of UTF-8.
 func Clean(s string, most int) string { return Shorten(strings.ReplaceAll(s, "\x00", ""), most) }
 
-// Shorten cuts a stack to so many bytes, and keeps where the code failed: the beginning, or of Python the end.
+// Shorten truncates a stack to most bytes and keeps the position of the failure: the beginning, or for Python the end.
 func Shorten(s string, most int) string {
 	if len(s) <= most {
 		return strings.ToValidUTF8(s, "")
@@ -52,15 +52,15 @@ func Shorten(s string, most int) string {
 var (
 	pythonFrame = regexp.MustCompile(`File "([^"]+)", line (\d+)`)
 	otherFrame  = regexp.MustCompile(`((?:file://)?[^\s()"']*[\w.@-]\.(?:go|[cm]?[jt]sx?|rs|py))(?:\?[^\s:]*)?:(\d+)`)
-	// a frame of what came with the language or was installed, not written by who reads
+	// a frame of the standard library or an installed package, not of the user's code
 	library = regexp.MustCompile(
 		`(?:^|/)(?:site-packages|dist-packages|node_modules|pkg/mod)/|/lib/python3|/go/src/|@v\d|^node:|^<|^runtime/`,
 	)
 )
 
-// Place is where a stack says that code failed, as "/srv/handlers/orders.py:42": the innermost frame of people's own
-// code, or when there is none the innermost. Python writes that last, all others first. It is empty for a text that
-// names no file. The dashboard's lib/stack.ts has the same rule.
+// Place returns the position at which code failed, as "/srv/handlers/orders.py:42": the innermost frame of the user's
+// code, or, if there is none, the innermost frame. Python prints it last, other languages first. It is empty for a text
+// that names no file. The dashboard's lib/stack.ts has the same rule.
 func Place(s string) string {
 	frames := pythonFrame.FindAllStringSubmatch(s, -1)
 	for i, j := 0, len(frames)-1; i < j; i, j = i+1, j-1 {

@@ -6,7 +6,7 @@ import (
 	"unicode/utf8"
 )
 
-// Where a stack says that people's own code failed, in every language, with libraries above it.
+// Place finds the user's code in the stacks of every language, with frames of libraries above it.
 func TestThePlaceIsPeoplesOwn(t *testing.T) {
 	for text, want := range map[string]string{
 		"shop.Place(0x1)\n\t/src/shop/orders.go:42 +0x1d\nmain.main()\n\t/src/main.go:7":                                      "/src/shop/orders.go:42",
