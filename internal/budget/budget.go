@@ -14,14 +14,14 @@ import (
 	"time"
 )
 
-// ErrOverloaded says that the bytes of a request did not become free in time, or that they were needed for a caller
-// below its share.
+// ErrOverloaded reports that the bytes of a request did not become free in time, or that a caller below its share
+// needed them.
 var ErrOverloaded = errors.New("too many bytes are in flight")
 
-// Owner is who bytes are counted for.
+// Owner is the namespace and token that use bytes.
 type Owner struct{ Namespace, Token string }
 
-// Class is what bytes are for.
+// Class is the purpose of bytes.
 type Class int
 
 // The classes.
@@ -30,14 +30,14 @@ const (
 	Reserved       // outcomes, heartbeats, renewals, session verbs and probes: a part of the budget is only for them
 )
 
-// How long a request waits for bytes, when a caller above its share is cut for it, and how many requests of one owner
-// wait.
+// The maximum wait of a request, the wait after which a caller above its share is cut for it, and the maximum of
+// waiting requests of one owner.
 const (
 	waitFor    = 5 * time.Second
 	cutAfter   = time.Second
 	mayWait    = 64
 	mayWaitAll = 4096
-	worthACut  = 64 << 10 // bytes of a grant: to cut a smaller one frees nothing
+	worthACut  = 64 << 10 // minimum bytes of a grant that is cut
 )
 
 // Budget is a number of bytes. Make it with New. A nil Budget has no limit.
@@ -47,21 +47,21 @@ type Budget struct {
 
 	mu         sync.Mutex // guards the fields below, and those of every Grant
 	used       int64
-	part       int64 // of it by Reserved
+	part       int64 // used by Reserved
 	namespaces map[string]*holder
 	waiting    list.List // of *request, in the order they came
 	refused    [2]int64  // by class
 	cut        int64
 }
 
-// holder is what a namespace, or a token in it, has.
+// holder has the bytes of a namespace, or of a token in it.
 type holder struct {
 	used, waiting int64
 	tokens        map[string]*holder // of a namespace
 	grants        map[*Grant]struct{}
 }
 
-// request waits for bytes.
+// request is a waiting request.
 type request struct {
 	grant   *Grant
 	n       int64
@@ -95,7 +95,7 @@ func New(total int64) *Budget {
 	return &Budget{total: total, reserved: total / 4, namespaces: map[string]*holder{}}
 }
 
-// Places returns a budget of which nothing is reserved, for what is counted by ones.
+// Places returns a budget that counts places instead of bytes and reserves none.
 func Places(total int) *Budget { return &Budget{total: int64(total), namespaces: map[string]*holder{}} }
 
 // Stats are counts of a Budget.
@@ -105,7 +105,7 @@ type Stats struct {
 	Cut                  int64    // requests that were cut for callers below their share
 }
 
-// Stats counts.
+// Stats returns the counters.
 func (b *Budget) Stats() Stats {
 	if b == nil {
 		return Stats{}
@@ -115,7 +115,7 @@ func (b *Budget) Stats() Stats {
 	return Stats{Total: b.total, Used: b.used, Waiting: int64(b.waiting.Len()), Refused: b.refused, Cut: b.cut}
 }
 
-// limit is how many bytes a class may use.
+// limit returns the maximum number of bytes of a class.
 func (b *Budget) limit(c Class) int64 {
 	if c == Reserved {
 		return b.total
@@ -274,7 +274,7 @@ func (g *Grant) Try(n int64) bool {
 	return true
 }
 
-// Bytes is how many bytes the grant has.
+// Bytes returns the bytes of the grant.
 func (g *Grant) Bytes() int64 {
 	if g.uncounted() {
 		return 0
@@ -326,7 +326,7 @@ func (g *Grant) MayBeCut(cut Cutter) {
 	}
 }
 
-// Release gives all bytes back; again it does nothing.
+// Release returns all bytes; a second call has no effect.
 func (g *Grant) Release() {
 	if g.uncounted() {
 		return
@@ -341,9 +341,9 @@ func (g *Grant) Release() {
 	b.serve()
 }
 
-// releaseGrant gives all bytes of a grant back; mu is held.
+// releaseGrant returns all bytes of a grant; mu is held.
 func (b *Budget) releaseGrant(g *Grant) {
-	if g.n > 0 { // a grant without bytes may not be in the map of its owner
+	if g.n > 0 { // a grant without bytes can be missing in the map of its owner
 		b.give(g, -g.n)
 	}
 	g.ended = true
@@ -355,7 +355,7 @@ func (b *Budget) releaseGrant(g *Grant) {
 	b.drop(g.owner)
 }
 
-// holders are those of an owner; mu is held.
+// holders returns the holders of an owner; mu is held.
 func (b *Budget) holders(o Owner) (namespace, token *holder) {
 	namespace = b.namespaces[o.Namespace]
 	if namespace == nil {
@@ -370,7 +370,7 @@ func (b *Budget) holders(o Owner) (namespace, token *holder) {
 	return namespace, token
 }
 
-// drop forgets an owner that has nothing and waits for nothing; mu is held.
+// drop removes an owner that has no bytes and no waiting request; mu is held.
 func (b *Budget) drop(o Owner) {
 	namespace := b.namespaces[o.Namespace]
 	if namespace == nil {
@@ -384,7 +384,7 @@ func (b *Budget) drop(o Owner) {
 	}
 }
 
-// give adds n bytes to a grant, or takes them back below zero; mu is held.
+// give adds n bytes to a grant, or removes them if n is negative; mu is held.
 func (b *Budget) give(g *Grant, n int64) {
 	namespace, token := b.holders(g.owner)
 	token.grants[g] = struct{}{}
@@ -397,21 +397,21 @@ func (b *Budget) give(g *Grant, n int64) {
 	token.used += n
 }
 
-// count adds to the requests of an owner that wait; mu is held.
+// count changes the number of an owner's waiting requests; mu is held.
 func (b *Budget) count(o Owner, n int64) {
 	namespace, token := b.holders(o)
 	namespace.waiting += n
 	token.waiting += n
 }
 
-// leave ends the wait of a request; mu is held.
+// leave removes a waiting request; mu is held.
 func (b *Budget) leave(r *request) {
 	b.waiting.Remove(r.element)
 	b.count(r.grant.owner, -1)
 	b.drop(r.grant.owner)
 }
 
-// fewer says whether an owner has fewer bytes than another, by namespace and in one namespace by token; mu is held.
+// fewer reports whether owner a has fewer bytes than o, by namespace and within one namespace by token; mu is held.
 func (b *Budget) fewer(a, o Owner) bool {
 	an, at := b.holders(a)
 	on, ot := b.holders(o)
@@ -421,13 +421,13 @@ func (b *Budget) fewer(a, o Owner) bool {
 	return at.used < ot.used
 }
 
-// inPart says whether a request fits into the part that is reserved for its class; mu is held.
+// inPart reports whether a request fits into the part that is reserved for its class; mu is held.
 func (b *Budget) inPart(c Class, n int64) bool {
 	return c == Reserved && b.part+n <= b.reserved && b.used+n <= b.total
 }
 
-// someoneFirst says whether a request waits that goes before a new one of this owner; mu is held. Of two owners with as
-// many bytes, the one that waits goes first, but never an ordinary request before an outcome.
+// someoneFirst reports whether a waiting request precedes a new one of this owner; mu is held. Of two owners with equal
+// bytes the waiting one is first, but an ordinary request never precedes an outcome.
 func (b *Budget) someoneFirst(o Owner, c Class) bool {
 	for e := b.waiting.Front(); e != nil; e = e.Next() {
 		r := e.Value.(*request)
@@ -439,7 +439,7 @@ func (b *Budget) someoneFirst(o Owner, c Class) bool {
 	return false
 }
 
-// first is the waiting request of a class whose owner has the fewest bytes; mu is held.
+// first returns the waiting request of a class whose owner has the fewest bytes; mu is held.
 func (b *Budget) first(c Class) (best *request) {
 	for e := b.waiting.Front(); e != nil; e = e.Next() {
 		if r := e.Value.(*request); r.class == c && (best == nil || b.fewer(r.grant.owner, best.grant.owner)) {
@@ -449,8 +449,8 @@ func (b *Budget) first(c Class) (best *request) {
 	return best
 }
 
-// serve grants what waits and fits, that of the owner with the fewest bytes first; mu is held. What does not fit is
-// overtaken only by what fits into the reserved part.
+// serve grants waiting requests that fit, in the order of their owners' bytes, the fewest first; mu is held. A request
+// that does not fit is overtaken only by requests that fit into the reserved part.
 func (b *Budget) serve() {
 	for {
 		r, ordinary := b.first(Reserved), b.first(Ordinary)
@@ -469,7 +469,8 @@ func (b *Budget) serve() {
 	}
 }
 
-// cutFor cuts requests of the owner with the most bytes above its share, when the waiting one is below its own.
+// cutFor cuts requests of the owner with the most bytes above its share, if the owner of the waiting request is below
+// its share.
 func (b *Budget) cutFor(r *request) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -556,7 +557,7 @@ func (b *Budget) relieve() {
 	}
 }
 
-// WasCut says whether the request was ended for another.
+// WasCut reports whether the request was ended for another one.
 func (g *Grant) WasCut() bool {
 	if g.uncounted() {
 		return false

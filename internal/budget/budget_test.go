@@ -45,8 +45,8 @@ func TestACallerAloneUsesAllOfABudget(t *testing.T) {
 	}
 }
 
-// While a caller floods an app, what becomes free goes to others first: none of them is refused, whether it differs by
-// its token or its namespace.
+// While one caller floods an app, freed bytes go to other callers first: no request of another token or namespace is
+// refused.
 func TestBystandersOfAFloodAreServedFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := budget.New(80) // 60 for ordinary requests
@@ -97,7 +97,8 @@ func TestBystandersOfAFloodAreServedFirst(t *testing.T) {
 	})
 }
 
-// A caller that keeps its bytes without using them, as one that sends its body slowly, is cut for one below its share.
+// A caller above its share that does not use its bytes, for example because it sends its body slowly, is cut for a
+// caller below its share.
 func TestASlowCallerAboveItsShareIsCut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := budget.New(80)
@@ -150,7 +151,8 @@ func TestAGrantIsCutOnce(t *testing.T) {
 	})
 }
 
-// The reserved part is there when ordinary requests have used up theirs, and waits neither behind them.
+// The reserved part is free when ordinary requests have used up their part, and its requests do not wait for ordinary
+// ones.
 func TestOutcomesHaveAPartOfTheirOwn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := budget.New(80)
@@ -183,8 +185,8 @@ func TestOutcomesHaveAPartOfTheirOwn(t *testing.T) {
 	})
 }
 
-// What a worker floods with outcomes leaves room for others, whatever they ask for, and what needs next to nothing does
-// not wait at all.
+// A worker that floods the app with outcomes leaves room for all requests of other callers, and small requests do not
+// wait.
 func TestAFloodOfOutcomesLeavesRoomForOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := budget.New(6400)
@@ -269,8 +271,8 @@ func TestPlacesGoToThoseThatHaveFewer(t *testing.T) {
 	})
 }
 
-// Bytes that are reserved without waiting come from what is free, are not taken from a caller that waits with fewer,
-// and end with their grant.
+// Try grants only free bytes, none that a waiting caller with fewer bytes needs, and they are released with their
+// grant.
 func TestBytesAreTriedWithoutWaiting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := budget.New(400) // 300 of them ordinary

@@ -2,8 +2,7 @@ package budget
 
 import "context"
 
-// LoadFactor is how many bytes of memory a byte takes that is loaded for a response: as it is stored, as a value, and
-// as text.
+// LoadFactor is the memory per byte loaded for a response: the stored form, the decoded value, and the JSON text.
 const LoadFactor = 3
 
 type loadKey struct{}
@@ -41,7 +40,7 @@ func From(ctx context.Context) *Grant {
 // ctx.
 func Load(ctx context.Context, n int64) error { return From(ctx).Grow(ctx, LoadFactor*n) }
 
-// Loaded returns what was reserved for loading and is not needed: n bytes were to be loaded, and used are.
+// Loaded returns the part of a reservation for loading that was not needed: n bytes were reserved, used were loaded.
 func Loaded(ctx context.Context, n, used int64) {
 	switch g := From(ctx); {
 	case used < n:

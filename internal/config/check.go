@@ -160,7 +160,7 @@ func checkApp(c *checker, cfg *Config) {
 	c.atLeast("quota-schedules", cfg.QuotaSchedules, 0)
 	c.atLeast("max-polls", cfg.MaxPolls, 1)
 	c.atLeast("sockets-per-token", cfg.MaxSockets, 0)
-	c.atLeast("postgres-pool", cfg.PostgresPool, 4) // who commits, who tells and who hears the other apps, one reader
+	c.atLeast("postgres-pool", cfg.PostgresPool, 4) // committer, notifier, listener, one reader
 	if len(cfg.SocketTransports) == 0 {
 		c.bad("socket-transports", "must name websocket, polling or both")
 	}

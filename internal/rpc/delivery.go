@@ -7,26 +7,25 @@ import (
 
 type deliveryKey struct{}
 
-// Delivery follows the answer of one call from the handler to the carrier, so that a handler that gave something away
-// (a leased task) learns whether it ever left.
+// Delivery reports to the handler of a call whether the transport sent its response, so that a handler that leased a
+// task can return it if the response was lost.
 type Delivery struct {
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	settled bool
 	ok      bool
 	waiting []func(ok bool)
 }
 
-// WithDelivery returns a context in which handlers may call [OnDelivered], and the Delivery the carrier must settle
-// exactly once it knows the fate of the answer. Only carriers need it.
+// WithDelivery returns a context in which handlers may call [OnDelivered], and the Delivery, which the transport must
+// settle exactly once when it knows whether the response was sent. Only transports need it.
 func WithDelivery(ctx context.Context) (context.Context, *Delivery) {
 	d := &Delivery{}
 	return context.WithValue(ctx, deliveryKey{}, d), d
 }
 
-// OnDelivered asks the carrier of this call to tell fn what became of the answer: true when it was queued on the
-// socket, false when it was lost on the way or never given because the handler failed. fn runs once, on the carrier's
-// goroutine, and must not block. OnDelivered reports whether the carrier keeps count at all; when it does not, fn is
-// never called.
+// OnDelivered registers fn for the result of sending the response: true if it was queued on the socket, false if it was
+// lost or the handler failed. fn runs once, on the transport's goroutine, and must not block. OnDelivered returns false
+// if the transport does not report results; then fn is never called.
 func OnDelivered(ctx context.Context, fn func(ok bool)) bool {
 	d, _ := ctx.Value(deliveryKey{}).(*Delivery)
 	if d == nil {
@@ -44,7 +43,7 @@ func OnDelivered(ctx context.Context, fn func(ok bool)) bool {
 	return true
 }
 
-// Settle tells everybody who asked. Only the first call counts.
+// Settle reports the result to all registered functions. Only the first call counts.
 func (d *Delivery) Settle(ok bool) {
 	d.mu.Lock()
 	if d.settled {

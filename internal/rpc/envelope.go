@@ -13,7 +13,7 @@ type envelopeIn struct {
 	DeadlineMS int64           `json:"deadlineMs"`
 }
 
-// read takes the envelope apart. A payload that is broken inside is found when it is decoded.
+// read decodes the envelope. Errors inside the payload are found when the payload is decoded.
 func (e *envelopeIn) read(arg []byte) error {
 	if rawjson.Read(arg, rawjson.Field{Name: "method", Into: &e.Method}, rawjson.Field{Name: "payload", Into: &e.Payload},
 		rawjson.Field{Name: "deadlineMs", Into: &e.DeadlineMS}) {

@@ -21,7 +21,7 @@ func FuzzEnvelope(f *testing.F) {
 		var want envelopeIn
 		if json.Unmarshal(input, &want) != nil {
 			var got envelopeIn
-			_ = got.read(input) // must only not panic: what is broken inside the payload is found later
+			_ = got.read(input) // must not panic; errors inside the payload are found later
 			return
 		}
 		var got envelopeIn

@@ -17,21 +17,21 @@ const (
 	CodeCancelled        = "cancelled"         // the caller gave up or its connection ended
 )
 
-// statusClientClosed is what proxies write for a caller that went away; net/http has no name for it.
+// statusClientClosed is the status that proxies log for a client that disconnected; net/http has no constant for it.
 const statusClientClosed = 499
 
 // Error is a refusal that programs can read.
 type Error struct {
-	Code    string         // the reason, snake_case, from a closed list; what programs branch on
+	Code    string         // the reason, snake_case, from a closed list; programs compare it
 	Message string         // for people
-	Status  int            // the HTTP status that says the same; 0 when the sender did not say
+	Status  int            // equivalent HTTP status; 0 if the sender set none
 	Details map[string]any // further members beside the code; never "code" or "status"
 
 	cause error // stays on this side of the wire
 }
 
-// Errorf returns an Error with a formatted message. A %w in format is kept as the cause on this side and is part of the
-// message.
+// Errorf returns an Error with a formatted message. An error for %w is part of the message, and is the cause in this
+// process.
 func Errorf(code string, status int, format string, args ...any) *Error {
 	err := fmt.Errorf(format, args...)
 	return &Error{Code: code, Message: err.Error(), Status: status, cause: errors.Unwrap(err)}
@@ -45,7 +45,7 @@ func (e *Error) Error() string {
 	return e.Code + ": " + e.Message
 }
 
-// Unwrap returns what caused the refusal. It is known only in the process where the refusal was made.
+// Unwrap returns the cause of the refusal, which is known only in the process of the handler.
 func (e *Error) Unwrap() error { return e.cause }
 
 // Is reports whether target is an Error of the same code, so errors.Is(err, &rpc.Error{Code: "lease_lost"}) works.
@@ -64,9 +64,9 @@ func outcome(ctx context.Context, err error) *Error {
 	return AsError(err)
 }
 
-// AsError gives every error a code: an Error anywhere in the chain stays what it is, an ended context becomes
-// [CodeDeadlineExceeded] or [CodeCancelled], and anything else becomes [CodeInternal], whose message says nothing of
-// the cause. The cause stays reachable with errors.Unwrap for the log. It returns nil for nil.
+// AsError gives every error a code: an Error in the chain is returned unchanged, an ended context becomes
+// [CodeDeadlineExceeded] or [CodeCancelled], and any other error becomes [CodeInternal], whose message does not contain
+// the cause. errors.Unwrap returns the cause for the log. It returns nil for nil.
 func AsError(err error) *Error {
 	var known *Error
 	switch {

@@ -11,8 +11,8 @@ import (
 	"github.com/sojourn-run/sojourn/internal/httpjson"
 )
 
-// Handlers is the table of methods one side answers. Fill it with [Handle] before the first call; reading it is safe
-// from many goroutines, changing it while it is served is not.
+// Handlers is the method table of one side. Fill it with [Handle] before the first call. Concurrent reads are safe;
+// changes while it is served are not.
 type Handlers map[string]Handler
 
 // Handler is one typed method, called with JSON.
@@ -25,11 +25,10 @@ type Handler struct {
 // countUnknown counts the members of a call that its method does not know; nil: they are not counted.
 type countUnknown func(method string, members int)
 
-// Handle enters fn as method. In is what the payload is decoded into; a missing or null payload is the zero In. Out is
-// acked as it marshals: use a pointer for an answer that may be null, and [None] for no answer. A judge has the last
-// word on a payload and the In, a pointer, that was decoded from it, or was not, for the reason unread: what it
-// returns, the call is refused for. A method that is already there panics: two handlers for one method would be a
-// mistake of ours.
+// Handle registers fn as method. The payload is decoded into In; a missing or null payload is the zero In. Out is
+// encoded as the response: use a pointer for a response that may be null, and [None] for an empty one. A judge checks a
+// payload and the pointer to the decoded In, or unread, the error of decoding; if it returns an error, the call is
+// refused with it. Handle panics if the method exists, as this is a bug.
 func Handle[In, Out any](
 	h Handlers, method string, fn func(ctx context.Context, in In) (Out, error),
 	judges ...func(payload []byte, in any, unread error) error,
@@ -84,8 +83,8 @@ func (h Handler) unreadable(ctx context.Context, method string, payload json.Raw
 	})
 }
 
-// Serve answers one call whose payload came over a wire. The error is always an [*Error] or nil, and a panic of the
-// handler is one with [CodeInternal]. The context may carry a principal and a Delivery; Serve adds neither.
+// Serve executes one call whose payload came over a connection. The error is an [*Error] or nil; a panic of the handler
+// is one with [CodeInternal]. The context may have a principal and a Delivery; Serve adds neither.
 func (h Handlers) Serve(ctx context.Context, method string, payload json.RawMessage) (any, error) {
 	return h.handle(ctx, method, payload, nil)
 }
@@ -116,7 +115,7 @@ func (h Handlers) find(method string) (Handler, error) {
 	return handler, nil
 }
 
-// guard runs fn and turns a panic into an error that keeps the stack for the log.
+// guard runs fn and turns a panic into an error with the stack for the log.
 func guard[In, Out any](
 	ctx context.Context, method string, in In, fn func(context.Context, In) (Out, error),
 ) (out any, err error) {
@@ -138,7 +137,7 @@ func malformed(method string, err error) *Error {
 	return Errorf(CodeMalformedPayload, http.StatusBadRequest, "payload of %s: %w", method, err)
 }
 
-// decode reads a payload. A type that decodes itself is given it as it came, and checks it.
+// decode decodes a payload. A type with UnmarshalJSON receives it unchanged and must validate it.
 func decode(payload json.RawMessage, into any) error {
 	payload = bytes.TrimSpace(payload)
 	if len(payload) == 0 || bytes.Equal(payload, []byte("null")) {

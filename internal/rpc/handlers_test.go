@@ -25,7 +25,7 @@ type answer struct {
 	Big  uint64 `json:"big,string"`
 }
 
-// table is what the tests call.
+// table returns the handlers of the tests.
 func table() rpc.Handlers {
 	h := rpc.Handlers{}
 	rpc.Handle(h, "echo", func(_ context.Context, q question) (answer, error) {

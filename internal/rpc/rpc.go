@@ -1,7 +1,7 @@
 // Package rpc calls named methods of the peer on a socket.
 //
-// [Handlers] is the method table of the side that answers; [Serve] and [SocketCaller] implement the envelope of the
-// worker channel. Calls within one process do not use it: see package workerconn of the app.
+// [Handlers] is the method table of the called side; [Serve] and [SocketCaller] implement the envelope of the worker
+// channel. Calls within one process do not use it: see package workerconn of the app.
 package rpc
 
 import (
@@ -12,13 +12,13 @@ import (
 // DefaultTimeout bounds a call whose context has no deadline, and every handler.
 const DefaultTimeout = 60 * time.Second
 
-// None is the answer of a method that has nothing to say. It travels as null.
+// None is the response of a method without a result, encoded as null.
 type None struct{}
 
 // MarshalJSON writes null.
 func (None) MarshalJSON() ([]byte, error) { return []byte("null"), nil }
 
-// UnmarshalJSON takes any value and drops it.
+// UnmarshalJSON accepts and ignores any value.
 func (*None) UnmarshalJSON([]byte) error { return nil }
 
 type principalKey struct{}

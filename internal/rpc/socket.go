@@ -96,13 +96,13 @@ func (how Serving) serve(ctx context.Context, handlers Handlers, args []json.Raw
 		answer = w.Wire()
 	}
 	if err == nil && ctx.Err() != nil {
-		// The caller has stopped waiting: an answer now would be lost without the handler knowing.
+		// The caller no longer waits: a response now would be lost, and the handler would not know.
 		return nil, AsError(ctx.Err())
 	}
 	return answer, err
 }
 
-// Failure returns the ack value that says err: {"__rpcError": message, "__rpcApError": {"code": …, "status": …, …}}.
+// Failure returns the ack value for an error: {"__rpcError": message, "__rpcApError": {"code": …, "status": …, …}}.
 func Failure(err error) any {
 	e := AsError(err)
 	members := make(map[string]any, len(e.Details)+2)
@@ -116,19 +116,19 @@ func Failure(err error) any {
 	return failure{Message: &e.Message, Error: members}
 }
 
-// wire is an answer that has a plainer value to be encoded in its place, equal in JSON.
+// wire is a response with a simpler value of the same JSON, which is encoded instead.
 type wire interface{ Wire() any }
 
-// delivered is an ack value that hears whether it could be queued.
+// delivered is an ack value that is notified whether it was queued.
 type delivered struct {
 	answer   any
 	delivery *Delivery
 }
 
-// Value is what is acked.
+// Value returns the value to encode.
 func (d delivered) Value() any { return d.answer }
 
-// MarshalJSON writes the answer.
+// MarshalJSON encodes the response.
 func (d delivered) MarshalJSON() ([]byte, error) { return json.Marshal(d.answer) }
 
 // Sent is called by the socket once, when the ack was queued or could not be.
@@ -140,10 +140,10 @@ type SocketCaller struct {
 	Timeout time.Duration // bounds a call without a deadline; 0 is DefaultTimeout
 }
 
-// Call sends in to method by one event "rpc", waits for the ack and fills out, a pointer, with the answer; a nil out
-// discards it, and an answer of null leaves it as it was. A refusal by the other end is an [*Error], and so is a
-// deadline that passed ([CodeDeadlineExceeded]). An error that is not an [*Error] means the connection ended, or the
-// call could not be queued: whether the other side acted on it is unknown.
+// Call sends in to method by one event "rpc", waits for the ack and decodes the response into out, a pointer. A nil out
+// discards the response, and null does not change out. A refusal by the other side is an [*Error], and so is an
+// exceeded deadline ([CodeDeadlineExceeded]). Any other error means that the connection ended or that the call was not
+// queued: the other side may or may not have executed the call.
 func (c SocketCaller) Call(ctx context.Context, method string, in, out any) error {
 	ctx, cancel := withTimeout(ctx, c.Timeout)
 	defer cancel()
@@ -178,14 +178,14 @@ func (c SocketCaller) Notify(_ context.Context, method string, in any) error {
 	return c.Socket.Emit(EventNotify, envelope{Method: method, Payload: in})
 }
 
-// failed returns the refusal in an ack, or nil when the ack is an answer.
+// failed returns the refusal in an ack, or nil if the ack is a response.
 func failed(ack json.RawMessage) error {
 	if !bytes.Contains(ack, []byte(`"__rpcError"`)) {
 		return nil
 	}
 	var f failure
 	if err := json.Unmarshal(ack, &f); err != nil || f.Message == nil {
-		return nil //nolint:nilerr // no refusal; as an answer it is decoded next, and the error is found there
+		return nil //nolint:nilerr // not a refusal; decoding it as a response returns the error
 	}
 	e := &Error{Code: CodeInternal, Message: *f.Message}
 	if code, ok := f.Error["code"].(string); ok {

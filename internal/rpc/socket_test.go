@@ -117,7 +117,7 @@ func TestSocketRefusals(t *testing.T) {
 	}
 	var wrong int
 	wantCode(t, caller.Call(t.Context(), "echo", question{}, &wrong), rpc.CodeMalformedAnswer)
-	// What the envelope looks like, for clients in other languages.
+	// The envelope, for clients in other languages.
 	ack, err := client.EmitWithAck(t.Context(), "rpc", json.RawMessage(`{"method":"refuse","payload":{}}`))
 	want := `{"__rpcError":"task t1 is held by another","__rpcApError":{"code":"lease_lost","holder":"w2","status":409}}`
 	if err != nil || string(ack[0]) != want {
@@ -201,7 +201,7 @@ func TestSocketSettlesDelivery(t *testing.T) {
 	if err := caller.Call(t.Context(), "give", false, &job); err != nil || job != "job" || !await(t, fates, "the fate") {
 		t.Errorf("a job that arrived: %q, %v", job, err)
 	}
-	// The caller gave up: the answer must not count as handed over although the socket lives.
+	// The caller no longer waits: the response must not count as delivered although the socket is open.
 	caller.Timeout = 5 * time.Millisecond
 	wantCode(t, caller.Call(t.Context(), "give", true, &job), rpc.CodeDeadlineExceeded)
 	await(t, entered, "the handler")

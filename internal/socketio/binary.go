@@ -11,7 +11,7 @@ import (
 	"github.com/sojourn-run/sojourn/internal/rawjson"
 )
 
-// assembler puts packets and their attachments back together. It is used by one reader at a time.
+// assembler combines packets with their attachments. Only one reader at a time may use it.
 type assembler struct {
 	maxAttachments int
 	maxBytes       func() int // of one packet with all its attachments
@@ -21,7 +21,7 @@ type assembler struct {
 	bytes   int
 }
 
-// text takes a text message; the packet is nil while attachments are missing.
+// text processes a text message; the packet is nil while attachments are missing.
 func (a *assembler) text(data []byte) (*packet, error) {
 	if a.waiting != nil {
 		return nil, fmt.Errorf("%w: text where an attachment was announced", ErrProtocol)
@@ -37,7 +37,7 @@ func (a *assembler) text(data []byte) (*packet, error) {
 	return a.complete()
 }
 
-// binary takes an attachment.
+// binary processes an attachment.
 func (a *assembler) binary(data []byte) (*packet, error) {
 	if a.waiting == nil {
 		return nil, fmt.Errorf("%w: unexpected attachment", ErrProtocol)
@@ -65,8 +65,8 @@ func (a *assembler) complete() (*packet, error) {
 	return p, nil
 }
 
-// fillPlaceholders replaces every {"_placeholder": true, "num": i} by blob i: in values as what it is, in text as
-// base64 text.
+// fillPlaceholders replaces every {"_placeholder": true, "num": i} by blob i: by its bytes in values, by base64 in
+// text.
 func fillPlaceholders(data []byte, blobs [][]byte) (values []any, text []byte, err error) {
 	if values, err = decodeValues(data); err != nil {
 		return nil, nil, fmt.Errorf("%w: %w", ErrProtocol, err)
@@ -114,7 +114,7 @@ func decodeValues(array []byte) (values []any, err error) {
 	return values, dec.Decode(&values)
 }
 
-// valuesKey is where the context of an event with attachments keeps its arguments as values.
+// valuesKey is the context key for the arguments, as values, of an event with attachments.
 type valuesKey struct{}
 
 // Attached returns the arguments of the event whose handler ctx was made for, decoded (numbers as json.Number), with
@@ -125,8 +125,7 @@ func Attached(ctx context.Context) (args []any, ok bool) {
 	return args, ok
 }
 
-// detach takes every Binary out of value, at any depth of lists and maps, and leaves its placeholder. What has none
-// stays as it is; nothing is changed in place.
+// detach replaces every Binary in value, at any depth of lists and maps, by its placeholder. It copies what it changes.
 func detach(value any, frames *[]frame) any {
 	switch v := value.(type) {
 	case Binary:
@@ -154,7 +153,7 @@ func detach(value any, frames *[]frame) any {
 	return value
 }
 
-// hasBinary says whether value is a Binary or a list or map with one in it.
+// hasBinary reports whether value is a Binary, or a list or map that contains one.
 func hasBinary(value any) bool {
 	switch v := value.(type) {
 	case Binary:

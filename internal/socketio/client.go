@@ -20,7 +20,7 @@ import (
 	"github.com/sojourn-run/sojourn/internal/mask"
 )
 
-// DefaultPath is where a server listens below its base URL.
+// DefaultPath is the path of a server below its base URL.
 const DefaultPath = "/api/socket.io/"
 
 // DialOptions are the rules of a client. The zero value of each is its default.
@@ -135,7 +135,7 @@ func endpoint(base, path string) (string, error) {
 	return u.String(), nil
 }
 
-// clientBuffers lets idle clients hold no write buffer.
+// clientBuffers pools write buffers, so that idle clients have none.
 var clientBuffers sync.Pool
 
 // clientConn is a client's connection: the other implementation of wire, with one socket.
@@ -296,7 +296,7 @@ func clientCause(err error) error {
 	return readCause(err)
 }
 
-// closeWith is how the connection ends; only the first call counts.
+// closeWith ends the connection; only the first call counts.
 func (c *clientConn) closeWith(cause error) {
 	if !c.over.CompareAndSwap(false, true) {
 		return
@@ -309,7 +309,7 @@ func (c *clientConn) closeWith(cause error) {
 	c.cancel(cause)
 }
 
-// What a Socket needs of its connection.
+// The methods that a Socket calls on its connection.
 
 func (c *clientConn) put(frames []frame, until time.Time) error { return c.out.put(frames, until) }
 
@@ -323,7 +323,7 @@ func (c *clientConn) takeGrant() *budget.Grant { return nil }
 
 func (c *clientConn) run(fn func()) { c.group.run(fn) }
 
-// gone closes the connection behind its only socket, once what is queued is written.
+// gone closes the connection of its only socket after the queued packets are written.
 func (c *clientConn) gone(_ *Socket, cause error) { c.out.finish(cause) }
 
 func (c *clientConn) failed(s *Socket, err error) {

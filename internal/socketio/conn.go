@@ -11,7 +11,7 @@ import (
 	"github.com/sojourn-run/sojourn/internal/budget"
 )
 
-// maxStrikes is how many refused CONNECTs one connection gets.
+// maxStrikes is the maximum number of refused CONNECTs of one connection.
 const maxStrikes = 8
 
 // conn is the Socket.IO side of one connection of the server: it hands packets to the sockets of the namespaces it has
@@ -21,10 +21,10 @@ type conn struct {
 	session *session
 	parts   assembler // used under the session's readMu
 
-	mu       sync.Mutex // guards what follows
+	mu       sync.Mutex // guards the fields below
 	sockets  map[string]*Socket
 	joining  map[string]struct{}
-	left     map[string]struct{} // joined once: what still arrives for them is late, not wrong
+	left     map[string]struct{} // left namespaces: packets for them are late, not an error
 	strikes  int
 	closed   bool
 	deadline *time.Timer // ends a connection that is in no namespace
@@ -106,7 +106,7 @@ func (c *conn) connect(p *packet) error {
 	return nil
 }
 
-// join asks whether the client may, and makes the socket. Its error ends the connection.
+// join calls OnConnect and creates the socket. Its error ends the connection.
 func (c *conn) join(ns *Namespace, request *ConnectRequest) error {
 	principal, err := c.decide(ns, request)
 	if err == nil {
@@ -173,7 +173,7 @@ func (c *conn) joined(ns *Namespace, principal any, release func()) error {
 	return nil
 }
 
-// refuse sends a CONNECT_ERROR. A client that keeps on is cut with cause.
+// refuse sends a CONNECT_ERROR. A client that exceeds maxStrikes is disconnected with cause.
 func (c *conn) refuse(namespace string, refusal *ConnectError, cause error) error {
 	body := map[string]any{"message": refusal.Message}
 	if refusal.Reason != "" || len(refusal.Data) > 0 {
@@ -201,7 +201,7 @@ func (c *conn) refuse(namespace string, refusal *ConnectError, cause error) erro
 	return nil
 }
 
-// ended tells every socket that the connection is gone.
+// ended notifies every socket that the connection has ended.
 func (c *conn) ended(cause error) {
 	c.mu.Lock()
 	c.closed = true
@@ -216,7 +216,7 @@ func (c *conn) ended(cause error) {
 	}
 }
 
-// What a Socket needs of its connection.
+// The methods that a Socket calls on its connection.
 
 func (c *conn) put(frames []frame, until time.Time) error { return c.session.out.put(frames, until) }
 

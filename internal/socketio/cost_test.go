@@ -132,7 +132,7 @@ func TestIdleConnectionIsCheap(t *testing.T) {
 
 func TestFiveThousandConnects(t *testing.T) {
 	server, url := serve(t, socketio.Options{}, callable)
-	invite(t, url, "connect 100")() // what is made once is made
+	invite(t, url, "connect 100")() // warm up
 	before, goroutines := inUse(), runtime.NumGoroutine()
 	invite(t, url, "connect 5000")()
 	for end := time.Now().Add(ceiling); server.Stats().Connections > 0 ||

@@ -12,9 +12,9 @@ type Engine struct {
 	receive func(e *Engine, m Message)
 }
 
-// NewEngine returns a server of bare Engine.IO: sessions with messages, and none of the packets, namespaces and
-// handlers Socket.IO puts on top. receive gets the messages of each session one at a time, where the session is read:
-// it must not wait.
+// NewEngine returns a server of plain Engine.IO: sessions with messages, without the packets, namespaces and handlers
+// of Socket.IO. It calls receive with the messages of each session, one at a time, on the reading goroutine: receive
+// must not block.
 func NewEngine(options Options, receive func(e *Engine, m Message)) *Server {
 	s := NewServer(options)
 	s.newSink = func(session *session) sink {

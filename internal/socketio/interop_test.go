@@ -21,8 +21,8 @@ import (
 	"github.com/sojourn-run/sojourn/internal/socketio"
 )
 
-// peers returns the directory of the official implementations, installed. Node belongs to what the tests need, so its
-// absence is a failure and not a reason to skip.
+// peers returns the directory with the installed official implementations. The tests require Node, so its absence is a
+// failure and not a reason to skip.
 var peers = sync.OnceValues(func() (string, error) {
 	dir, err := filepath.Abs(filepath.Join("..", "..", "interop", "js"))
 	if err != nil {
@@ -51,7 +51,7 @@ func peersDir(t testing.TB) string {
 	return dir
 }
 
-// channel fills a server with what client.mjs expects.
+// channel registers the handlers that client.mjs expects.
 func channel(s *socketio.Server) {
 	for _, name := range []string{"/", "/dashboard"} {
 		ns := s.Of(name)

@@ -210,7 +210,7 @@ func TestRateSlowsDownWithoutLosing(t *testing.T) {
 	}
 }
 
-// A write timeout of the server is for ordinary answers; a poll is held for longer.
+// A write timeout of the server applies to ordinary responses; a poll is held for longer.
 func TestPollOutlivesWriteTimeout(t *testing.T) {
 	server := socketio.NewServer(socketio.Options{PingInterval: 300 * time.Millisecond})
 	mirror(server)

@@ -23,7 +23,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// ceiling is how long a test waits for what must happen.
+// ceiling is the maximum wait of a test for an expected event.
 const ceiling = 2 * time.Minute
 
 // serve starts a server that setup fills, and returns its URL. Both are gone, with every goroutine, when the test ends.

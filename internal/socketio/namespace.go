@@ -27,7 +27,7 @@ type Namespace struct {
 	connect func(context.Context, *ConnectRequest) (any, error)
 	open    func(*Socket)
 
-	mu      sync.Mutex // guards what follows, and the rooms of every socket here
+	mu      sync.Mutex // guards the fields below, and the rooms of every socket of the namespace
 	sockets map[string]*Socket
 	rooms   map[string]map[*Socket]struct{}
 }
@@ -76,7 +76,7 @@ func inAny(s *Socket, rooms []string) bool {
 	return false
 }
 
-// Room is where a broadcast goes.
+// Room selects the receivers of a broadcast.
 type Room struct {
 	namespace *Namespace
 	names     []string
@@ -136,7 +136,7 @@ func (n *Namespace) remove(s *Socket) {
 	}
 }
 
-// join puts s into rooms, unless it has ended.
+// join adds s to rooms, unless it has ended.
 func (n *Namespace) join(s *Socket, rooms []string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -155,7 +155,7 @@ func (n *Namespace) join(s *Socket, rooms []string) {
 	}
 }
 
-// leave takes s out of room; mu is held.
+// leave removes s from room; mu is held.
 func (n *Namespace) leave(s *Socket, room string) {
 	delete(s.rooms, room)
 	delete(n.rooms[room], s)

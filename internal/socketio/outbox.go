@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	closeGrace = 5 * time.Second // for a closing connection to write what is queued
+	closeGrace = 5 * time.Second // time for a closing connection to write its queue
 	fullWait   = time.Second     // for a full queue to move, before its peer counts as one that does not read
 )
 
@@ -22,22 +22,22 @@ type outbox struct {
 	writeTimeout         time.Duration
 	run                  func(func())  // starts a counted goroutine
 	failed               func(error)   // ends the connection; called without mu
-	wake                 chan struct{} // capacity 1; says a poll that there is something
+	wake                 chan struct{} // capacity 1; wakes a poll when packets are queued
 
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards the fields below
 	queue  [][]frame
 	head   int // the first packet of queue not yet taken
 	bytes  int
 	ws     *websocket.Conn
 	busy   bool          // a goroutine is writing
-	room   chan struct{} // closed when a full queue moves; nil when nobody waits
+	room   chan struct{} // closed when a full queue gets room; nil if no goroutine waits
 	closed bool
 	last   error       // set: nothing more is taken in, and the connection ends with it once the queue is empty
 	grace  *time.Timer // bounds that
 	grant  *budget.Grant
 }
 
-// countIn counts what waits in a grant. A peer that does not read is cut when others need its bytes.
+// countIn counts the queued bytes in a grant. A peer that does not read is disconnected when others need its bytes.
 func (o *outbox) countIn(g *budget.Grant) {
 	g.MayBeCut(budget.CutFunc(func() { o.failed(ErrSlowPeer) }))
 	o.mu.Lock()
@@ -50,8 +50,8 @@ func (o *outbox) countIn(g *budget.Grant) {
 	g.Force(int64(o.bytes))
 }
 
-// put queues one packet with its attachments, all or none. When the queue is full, as it is for a moment after a burst,
-// put waits for room until the given time; then the peer is cut.
+// put queues one packet with its attachments, all or none. If the queue is full, as for a moment after a burst, put
+// waits for room until the given time; then the peer is disconnected.
 func (o *outbox) put(frames []frame, until time.Time) error {
 	start, err := o.offer(frames, until)
 	if start {
@@ -60,7 +60,7 @@ func (o *outbox) put(frames []frame, until time.Time) error {
 	return err
 }
 
-// offer is put for a goroutine that has nothing else to do: when it says start, the caller must call write.
+// offer is put for a goroutine without other work: if it returns start, the caller must call write.
 func (o *outbox) offer(frames []frame, until time.Time) (start bool, err error) {
 	n := size(frames)
 	for {
@@ -104,7 +104,7 @@ func (o *outbox) offer(frames []frame, until time.Time) (start bool, err error) 
 // soon is until when a put outside a broadcast waits.
 func soon() time.Time { return time.Now().Add(fullWait) }
 
-// release lets those in who wait for room; mu is held.
+// release wakes the goroutines that wait for room; mu is held.
 func (o *outbox) release() {
 	if o.room != nil {
 		close(o.room)
@@ -120,7 +120,7 @@ func (o *outbox) nudge() {
 	}
 }
 
-// shift takes the oldest packet; mu is held and the queue is not empty.
+// shift removes the oldest packet; mu is held and the queue is not empty.
 func (o *outbox) shift() []frame {
 	frames := o.queue[o.head]
 	o.queue[o.head] = nil
@@ -174,7 +174,7 @@ func writeFrames(ws *websocket.Conn, frames []frame, timeout time.Duration) erro
 	return nil
 }
 
-// takeFrames hands a long poll what fits into max bytes, at least one packet if there is one.
+// takeFrames returns packets of up to max bytes for a long poll, at least one if there is one.
 func (o *outbox) takeFrames(max int) (frames []frame) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -204,7 +204,7 @@ func (o *outbox) attach(ws *websocket.Conn) bool {
 	return true
 }
 
-// finish takes nothing more in and ends the connection with cause when everything queued is written, or after a grace.
+// finish rejects further packets and ends the connection with cause when the queue is written, or after a grace period.
 func (o *outbox) finish(cause error) {
 	o.mu.Lock()
 	if o.closed || o.last != nil {

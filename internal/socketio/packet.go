@@ -38,7 +38,7 @@ const (
 	maxAckDigits       = 15 // 10^15 is below 2^53, so every peer can count there
 )
 
-// frame is one Engine.IO packet on its way: text begins with its type, binary is the bare attachment.
+// frame is one Engine.IO packet: text begins with its type, binary is the attachment without a type.
 type frame struct {
 	binary bool
 	data   []byte
@@ -95,7 +95,7 @@ func parsePacket(text []byte, maxAttachments int) (packet, error) {
 	return p, p.check()
 }
 
-// check refuses what no packet of this type looks like.
+// check rejects a packet that is invalid for its type.
 func (p *packet) check() error {
 	var first byte
 	if len(p.data) > 0 {
@@ -141,7 +141,7 @@ func splitArray(data []byte) ([]json.RawMessage, error) {
 	return items, nil
 }
 
-// appendHead writes everything of a packet that stands before its JSON, the Engine.IO type included.
+// appendHead writes the part of a packet before its JSON, including the Engine.IO type.
 func appendHead(buf []byte, kind byte, attachments int, namespace string, id uint64, hasID bool) []byte {
 	buf = append(buf, engineMessage, kind)
 	if kind == packetBinaryEvent || kind == packetBinaryAck {

@@ -51,9 +51,9 @@ func TestSplitArray(t *testing.T) {
 	}
 }
 
-// FuzzPacket feeds a reader whatever a peer may send, with attachments cut off at 0xff. Nothing may panic, whatever
-// encoding/json takes must come out the same from splitArray, and what was read must survive being written and read
-// again.
+// FuzzPacket parses arbitrary input, with attachments separated by 0xff. It must not panic, splitArray must return the
+// same elements as encoding/json if the latter accepts the text, and a parsed packet must not change when it is encoded
+// and parsed again.
 func FuzzPacket(f *testing.F) {
 	for _, seed := range []string{
 		"2", `2["e",1]`, `2/x,7["e",{"a":[1,"\"]"]}]`, `0{"token":"x"}`,
@@ -84,7 +84,7 @@ func FuzzPacket(f *testing.F) {
 		items, err := splitArray(p.data)
 		var want []json.RawMessage
 		if json.Unmarshal(p.data, &want) != nil {
-			return // broken inside; whoever decodes an item is told
+			return // invalid inside an element, which its decoder reports
 		}
 		if err != nil || len(items) != len(want) {
 			t.Fatalf("%s: got %q, %v", p.data, items, err)

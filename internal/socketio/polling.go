@@ -14,14 +14,14 @@ import (
 	"github.com/sojourn-run/sojourn/internal/budget"
 )
 
-// separator stands between the packets of one polling body.
+// separator separates the packets of one polling body.
 const separator = '\x1e'
 
 // pollGrace is how long a client's close packet waits for the poll that the client sent at the same time, since the
 // poll may arrive over another TCP connection.
 const pollGrace = 100 * time.Millisecond
 
-// poll answers a GET with what is queued, waiting until there is something.
+// poll responds to a GET with the queued packets, and waits until there is one.
 func (s *session) poll(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	switch {
@@ -45,7 +45,7 @@ func (s *session) poll(w http.ResponseWriter, r *http.Request) {
 		close(s.awaited)
 		s.awaited = nil
 	}
-	late := s.upgrading // perhaps the client has said already, over the websocket, that it polls no more
+	late := s.upgrading // the client may have completed the upgrade over the websocket
 	s.mu.Unlock()
 	defer func() {
 		s.mu.Lock()
@@ -58,8 +58,8 @@ func (s *session) poll(w http.ResponseWriter, r *http.Request) {
 		defer timer.Stop()
 		grace = timer.C
 	}
-	// A poll is held longer than other answers, so a write timeout of the server must not count here. Servers that cannot
-	// change it have none either.
+	// A poll is held for longer than other responses, so the server's write timeout must not apply. A server that does
+	// not support this has no timeout.
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Time{})
 	for {
 		s.mu.Lock()
@@ -99,7 +99,7 @@ func (s *session) poll(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// post takes the packets of a body.
+// post processes the packets of a body.
 func (s *session) post(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	if s.onSocket || s.posting {
@@ -171,8 +171,7 @@ func (s *session) readBody(w http.ResponseWriter, r *http.Request) (body []byte,
 	return body, grant, err
 }
 
-// awaitPoll waits a moment for a poll to be there, so that the last answer of a session that its client closes has
-// somewhere to go.
+// awaitPoll waits a moment for a poll, which can receive the last response of a session that its client closes.
 func (s *session) awaitPoll() {
 	s.mu.Lock()
 	if s.polling {
@@ -191,7 +190,7 @@ func (s *session) awaitPoll() {
 	}
 }
 
-// decodePolled reads one packet of a polling body, where binary is base64 behind a b.
+// decodePolled decodes one packet of a polling body, in which binary data is base64 with the prefix b.
 func decodePolled(part []byte) (frame, error) {
 	if len(part) == 0 || part[0] != 'b' {
 		return frame{data: part}, nil

@@ -18,7 +18,7 @@ import (
 	"github.com/sojourn-run/sojourn/internal/socketio"
 )
 
-// These tests speak the two protocols by hand, so that they say what is on the wire.
+// These tests write the two protocols by hand, so that they show the bytes on the wire.
 
 const sep = "\x1e"
 
@@ -50,7 +50,7 @@ func mirror(s *socketio.Server) {
 	}
 }
 
-// reflected is what an event carried, its attachments as attachments.
+// reflected returns the arguments of an event, with attachments as attachments.
 func reflected(ctx context.Context, args []json.RawMessage) []any {
 	if values, ok := socketio.Attached(ctx); ok {
 		return values
@@ -355,7 +355,7 @@ func TestEngineOverPolling(t *testing.T) {
 		url := session()
 		closed := make(chan int, 1)
 		go func() { status, _ := request(t, "POST", url, "1"); closed <- status }()
-		// The poll may come a moment later than the word, or on a slow machine too late.
+		// The poll may arrive a moment after the close packet, or on a slow machine too late.
 		if status, body := request(t, "GET", url, ""); status != 400 && body != "6" {
 			t.Errorf("got %d %q", status, body)
 		}
@@ -595,7 +595,7 @@ func TestSocketMessages(t *testing.T) {
 		`451-["message",{"_placeholder":true,"num":0},{"_placeholder":true,"num":0}]`, `451-["message",`, "",
 	} {
 		ws := joined(t, base)
-		if broken != "" { // without it, an attachment nobody announced
+		if broken != "" { // empty: an unexpected attachment
 			ws.send(broken)
 		}
 		if err := ws.WriteMessage(websocket.BinaryMessage, []byte("x")); err != nil {

@@ -25,15 +25,15 @@ var errorTexts = [...]string{
 	"Unsupported protocol version",
 }
 
-// refuse answers with one of the codes above.
+// refuse responds with one of the codes above.
 func refuse(w http.ResponseWriter, status, code int) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	// A client that has gone does not need the answer.
+	// A write error means that the client has disconnected.
 	_ = json.NewEncoder(w).Encode(map[string]any{"code": code, "message": errorTexts[code]})
 }
 
-// ServeHTTP takes handshakes, polls, posts and websocket upgrades.
+// ServeHTTP serves handshakes, polls, posts and websocket upgrades.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.group.add()
 	defer s.group.done()
@@ -97,7 +97,7 @@ func (s *Server) handshake(w http.ResponseWriter, r *http.Request, overWebsocket
 	if overWebsocket {
 		var err error
 		if ws, err = s.accept(w, r); err != nil {
-			return // accept has answered
+			return // accept has responded
 		}
 	}
 	session := newSession(s, r)
@@ -132,7 +132,7 @@ func (s *Server) handshake(w http.ResponseWriter, r *http.Request, overWebsocket
 	session.serve(ws)
 }
 
-// headerBytes is how much of a request a session keeps.
+// headerBytes returns the size of the part of a request that a session stores.
 func headerBytes(r *http.Request) int {
 	n := len(r.RequestURI)
 	for name, values := range r.Header {
@@ -143,7 +143,7 @@ func headerBytes(r *http.Request) int {
 	return n
 }
 
-// accept turns the request into a websocket, or answers why not.
+// accept upgrades the request to a websocket, or responds with the reason for a refusal.
 func (s *Server) accept(w http.ResponseWriter, r *http.Request) (*websocket.Conn, error) {
 	ws, err := s.upgrader.Upgrade(w, r, nil)
 	if err != nil {
@@ -160,7 +160,7 @@ func (s *Server) allows(transport string) bool {
 	return len(s.options.Transports) == 0 || slices.Contains(s.options.Transports, transport)
 }
 
-// admitOrigin lets in requests that no browser sent, those of the server's own host and those of the allowed origins.
+// admitOrigin accepts requests without an origin, from the server's own host, and from the allowed origins.
 func (s *Server) admitOrigin(w http.ResponseWriter, r *http.Request) bool {
 	origin := r.Header.Get("Origin")
 	if origin == "" {

@@ -21,8 +21,8 @@ import (
 type Options struct {
 	Transports []string // of "websocket" and "polling"; none named: both
 	Origins    []string // browser origins let in beside the server's own host, as "https://host"; "*" lets in every one
-	// Admit is asked before anything else, at every request: handshakes, polls, posts and upgrades. Who is not admitted is
-	// answered 403. nil: all are.
+	// Admit is called first for every request: handshakes, polls, posts and upgrades. If it returns false the response
+	// is 403. nil: all requests are admitted.
 	Admit func(*http.Request) bool
 
 	PingInterval   time.Duration // the next ping after a pong
@@ -31,11 +31,11 @@ type Options struct {
 	WriteTimeout   time.Duration // for one packet
 
 	MaxPayload int // bytes of one frame, one polling body, and one packet with its attachments
-	// MaxUnjoinedPayload takes the place of MaxPayload while a connection is in no namespace: before its first CONNECT is
-	// accepted, and after it left its last one.
+	// MaxUnjoinedPayload replaces MaxPayload while a connection is in no namespace: before its first CONNECT is
+	// accepted, and after it left its last namespace.
 	MaxUnjoinedPayload int
-	// MaxUnjoined is how many connections may be in no namespace. Above it the oldest of the address with the most of them
-	// is closed.
+	// MaxUnjoined is the maximum of connections in no namespace. Above it, the server closes the oldest such connection
+	// of the address with the most of them.
 	MaxUnjoined int
 	Address     func(*http.Request) string // of the client; nil: the peer's
 
@@ -50,8 +50,8 @@ type Options struct {
 	MaxSocketsPerKey int                        // sockets of principals with one key; 0 is no cap
 	PrincipalKey     func(principal any) string // the key that cap counts by, such as the token's id; "" is not counted
 
-	// Budget limits the bytes in flight: frames above 16 KiB until their handler has acked them, and what waits for peers.
-	// nil: nothing does.
+	// Budget limits the bytes in flight: frames above 16 KiB until their handler has acked them, and packets queued for
+	// peers. nil: no limit.
 	Budget *budget.Budget
 	Owner  func(principal any) budget.Owner // whom they are counted for
 
@@ -98,8 +98,8 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// Server is the http.Handler of the whole Socket.IO endpoint. It looks at the query, not at the path, so mount it where
-// clients look for it. The http.Server around it may have any write timeout.
+// Server is the http.Handler of the whole Socket.IO endpoint. It ignores the path and reads the query, so mount it at
+// the path that clients use. The http.Server may have any write timeout.
 type Server struct {
 	options  Options
 	upgrader websocket.Upgrader
@@ -108,7 +108,7 @@ type Server struct {
 	counts   counters
 	unjoined connlimit.Limit // of connections that are in no namespace
 
-	mu         sync.Mutex // guards what follows
+	mu         sync.Mutex // guards the fields below
 	closing    bool
 	namespaces map[string]*Namespace
 	sessions   map[string]*session
@@ -119,7 +119,7 @@ type counters struct {
 	slow, silent, protocol, tooLarge, late, unknownNamespace, refused, busy, failures atomic.Int64
 }
 
-// Stats are counts of a Server: what is connected now, and what was refused or cut since it started.
+// Stats are counts of a Server: current connections, and refusals and disconnections since the start.
 type Stats struct {
 	Connections       int
 	Sockets           map[string]int // by namespace
@@ -133,7 +133,7 @@ type Stats struct {
 	UnknownNamespaces int64          // CONNECTs to namespaces that do not exist
 	RefusedConnects   int64          // CONNECTs refused by OnConnect or by a cap
 	RefusedBusy       int64          // events refused because too many handlers ran
-	Failures          int64          // handlers that panicked or acked what cannot be written
+	Failures          int64          // handlers that panicked or returned an ack that cannot be encoded
 }
 
 // NewServer returns a server without namespaces; see [Server.Of].
@@ -210,7 +210,8 @@ func (s *Server) forget(session *session, cause error) {
 	}
 }
 
-// takeKey counts a socket towards the cap of its key and returns what gives the place back, or false above the cap.
+// takeKey counts a socket towards the cap of its key and returns a function that releases its place; false above the
+// cap.
 func (s *Server) takeKey(principal any) (release func(), ok bool) {
 	if s.options.MaxSocketsPerKey <= 0 || s.options.PrincipalKey == nil {
 		return func() {}, true
@@ -283,7 +284,7 @@ func (s *Server) Close(ctx context.Context) error {
 	return err
 }
 
-// randomID returns 120 bits as text. Knowing a session's id is what lets a request act for it.
+// randomID returns 120 random bits as text. A request with a session's ID may act for the session.
 func randomID() string {
 	var b [15]byte
 	_, _ = rand.Read(b[:]) // never fails

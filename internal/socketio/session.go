@@ -16,8 +16,8 @@ import (
 	"github.com/sojourn-run/sojourn/internal/connlimit"
 )
 
-// sink is what an Engine.IO session carries messages for. text and binary are called one at a time, ended exactly once
-// and perhaps next to them.
+// sink receives the messages of an Engine.IO session. text and binary are never called concurrently. ended is called
+// exactly once, possibly concurrently with them.
 type sink interface {
 	text(data []byte) error
 	binary(data []byte) error
@@ -30,7 +30,7 @@ type session struct {
 	id      string
 	request *http.Request // of the handshake, without its body
 	sink    sink
-	ctx     context.Context // its cause is why the session ended
+	ctx     context.Context // its cause is the reason for the session's end
 	cancel  context.CancelCauseFunc
 	limiter *rate.Limiter
 	out     outbox
@@ -41,7 +41,7 @@ type session struct {
 	readMu sync.Mutex    // held while the sink takes a packet
 	grant  *budget.Grant // of that packet; guarded by readMu
 
-	mu        sync.Mutex         // guards what follows
+	mu        sync.Mutex         // guards the fields below
 	places    []*connlimit.Place // of the session and the connection under it, while it is in no namespace
 	owner     budget.Owner
 	beat      *time.Timer
@@ -50,7 +50,7 @@ type session struct {
 	pingedAt  time.Time     // the last one was
 	heard     bool          // something came since that ping
 	polling   bool          // a GET is waiting
-	awaited   chan struct{} // closed when one comes; nil when nobody waits for it
+	awaited   chan struct{} // closed when a poll comes; nil if no goroutine waits for one
 	posting   bool          // a POST is being read
 	upgrading bool          // a websocket is there
 	probed    bool          // it works, so polls are released
@@ -117,7 +117,7 @@ func (s *session) leavePlaces() {
 	s.places = nil
 }
 
-// A large frame is counted with what it becomes while it is decoded and handled.
+// A large frame counts with the memory for decoding and handling it.
 const frameFactor = 4
 
 // reserve waits for the bytes of a frame whose size is not known yet, of which the first 16 KiB were read: a peer whose
@@ -155,7 +155,7 @@ func (s *session) countFor(owner budget.Owner) {
 	}
 }
 
-// maxPayload is how many bytes a frame or a polling body may have now.
+// maxPayload returns the current maximum size of a frame or a polling body.
 func (s *session) maxPayload() int {
 	if s.joined.Load() {
 		return s.server.options.MaxPayload
@@ -196,7 +196,7 @@ func (s *session) alive(pong bool) {
 	}
 }
 
-// receive takes one Engine.IO packet; its error ends the session. A peer above its rate waits here, which stops the
+// receive processes one Engine.IO packet; its error ends the session. For a peer above its rate it waits, which stops
 // reading.
 func (s *session) receive(f frame) error {
 	if err := s.limiter.Wait(s.ctx); err != nil {
@@ -247,7 +247,7 @@ func (s *session) read(ws *websocket.Conn) {
 		kind, data, grant, err := readMessage(ws, s.maxPayload, s.reserve)
 		if err != nil {
 			if errors.Is(err, errUnjoinedPayload) {
-				// What gorilla does above its own limit, so that the peer gets to know why it is closed.
+				// The same as gorilla does above its own limit: the peer receives the reason of the close.
 				message := websocket.FormatCloseMessage(websocket.CloseMessageTooBig, "")
 				_ = ws.WriteControl(websocket.CloseMessage, message, time.Now().Add(time.Second))
 			}
@@ -264,13 +264,13 @@ func (s *session) read(ws *websocket.Conn) {
 	}
 }
 
-// closeWith is how every session ends; only the first call counts. For a peer that is cut it waits for nothing, for
-// others at most a second to say goodbye.
+// closeWith ends the session; only the first call counts. It does not wait for a peer that is cut, and waits at most a
+// second to close the connection of others cleanly.
 func (s *session) closeWith(cause error) {
 	if !s.over.CompareAndSwap(false, true) {
 		return
 	}
-	s.server.forget(s, cause) // first, so that whoever sees the end finds it counted
+	s.server.forget(s, cause) // first, so that the end is counted when others see it
 	s.cancel(cause)
 	s.mu.Lock()
 	s.beat.Stop()

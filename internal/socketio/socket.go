@@ -21,7 +21,7 @@ type wire interface {
 	write()
 	takeGrant() *budget.Grant    // the bytes of the packet that is being taken
 	run(fn func())               // starts a counted goroutine
-	gone(s *Socket, cause error) // s has ended; called once
+	gone(s *Socket, cause error) // called once when s has ended
 	failed(s *Socket, err error) // a handler panicked
 	busy()                       // an event was refused
 }
@@ -34,7 +34,7 @@ type Socket struct {
 	principal     any
 	request       *http.Request
 	space         *Namespace // nil on the client
-	release       func()     // gives the place under the principal's cap back; nil on the client
+	release       func()     // releases the place under the principal's cap; nil on the client
 	ctx           context.Context
 	cancel        context.CancelCauseFunc
 	over          atomic.Bool
@@ -43,13 +43,13 @@ type Socket struct {
 	maxPayload    int                 // bytes the peer takes in one packet
 	rooms         map[string]struct{} // guarded by space.mu
 
-	mu       sync.Mutex // guards what follows
+	mu       sync.Mutex // guards the fields below
 	handlers map[string]entry
 	fallback func(ctx context.Context, event string, args []json.RawMessage) ([]any, error)
 	acks     map[uint64]chan []json.RawMessage
 	lastAck  uint64
 
-	startMu sync.Mutex // held while handlers are started, which is what keeps them in order
+	startMu sync.Mutex // held while handlers are started, which preserves their order
 	ready   bool
 	waiting []incoming // events from before ready
 }
@@ -84,7 +84,7 @@ func (s *Socket) ID() string { return s.id }
 // Namespace is the name of the namespace it is in.
 func (s *Socket) Namespace() string { return s.namespace }
 
-// Principal is what OnConnect returned; nil on the client.
+// Principal returns the result of OnConnect; nil on the client.
 func (s *Socket) Principal() any { return s.principal }
 
 // Request is the HTTP request that opened the connection, without its body; nil on the client.
@@ -96,7 +96,7 @@ func (s *Socket) Context() context.Context { return s.ctx }
 // Done is closed when the socket has ended.
 func (s *Socket) Done() <-chan struct{} { return s.ctx.Done() }
 
-// Err is why the socket ended, or nil while it lives.
+// Err returns the reason for the socket's end, nil while it is open.
 func (s *Socket) Err() error { return context.Cause(s.ctx) }
 
 // On sets the handler of an event and replaces any previous one. Each call runs on its own goroutine, so a handler may
@@ -213,7 +213,7 @@ func (s *Socket) put(frames []frame, until time.Time) error {
 	return s.why(s.wire.put(frames, until))
 }
 
-// why puts the cause of the socket's end in place of the connection's error.
+// why replaces the connection's error by the reason for the socket's end.
 func (s *Socket) why(err error) error {
 	if err != nil && s.over.Load() {
 		return s.ended()
@@ -227,14 +227,14 @@ func (s *Socket) ended() error {
 	return context.Cause(s.ctx)
 }
 
-// Join puts the socket into rooms of its namespace. On the client it does nothing.
+// Join adds the socket to rooms of its namespace. On the client it has no effect.
 func (s *Socket) Join(rooms ...string) {
 	if s.space != nil {
 		s.space.join(s, rooms)
 	}
 }
 
-// Leave takes it out again.
+// Leave removes the socket from rooms.
 func (s *Socket) Leave(rooms ...string) {
 	if s.space == nil {
 		return
@@ -246,8 +246,8 @@ func (s *Socket) Leave(rooms ...string) {
 	}
 }
 
-// Close leaves the namespace, telling the peer, with cause as the cause of the context; nil is [ErrClosed]. It does not
-// wait. Only the first end of a socket counts.
+// Close leaves the namespace and notifies the peer. cause becomes the cause of the context; nil is [ErrClosed]. It does
+// not wait. Only the first end of a socket counts.
 func (s *Socket) Close(cause error) {
 	if cause == nil {
 		cause = ErrClosed
@@ -255,7 +255,7 @@ func (s *Socket) Close(cause error) {
 	s.closeWith(cause, true)
 }
 
-// closeWith is how every socket ends; only the first call counts.
+// closeWith ends the socket; only the first call counts.
 func (s *Socket) closeWith(cause error, tell bool) {
 	if !s.over.CompareAndSwap(false, true) {
 		return
@@ -275,7 +275,7 @@ func (s *Socket) closeWith(cause error, tell bool) {
 	s.wire.gone(s, cause)
 }
 
-// handle takes a packet of this socket's namespace; its error ends the connection.
+// handle processes a packet of this socket's namespace; its error ends the connection.
 func (s *Socket) handle(p *packet) error {
 	switch p.kind {
 	case packetDisconnect:

@@ -128,7 +128,7 @@ func TestHandlersStartInOrder(t *testing.T) {
 	_, url := serve(t, socketio.Options{MaxHandlers: events}, func(s *socketio.Server) {
 		s.Of("/").OnSocket(func(s *socketio.Socket) {
 			s.On("n", func(_ context.Context, args []json.RawMessage) ([]any, error) {
-				at := place.Add(1) - 1 // no mutex: those who wait for one may overtake each other
+				at := place.Add(1) - 1 // not a mutex, whose waiters may overtake each other
 				err := json.Unmarshal(args[0], &order[at])
 				if done.Add(1) == events {
 					close(all)
@@ -266,7 +266,7 @@ func TestAcksEndWithContextAndSocket(t *testing.T) {
 	}
 }
 
-// tracked counts what became of an ack.
+// tracked counts the results of an ack.
 type tracked struct {
 	value any
 	fate  chan bool

@@ -33,7 +33,7 @@ const (
 	// Before a connection has joined a namespace anybody may send on it.
 	DefaultMaxUnjoinedPayload = 16 << 10 // bytes in one frame or one polling body
 	DefaultMaxUnjoined        = connlimit.Default
-	maxHandshakeHeaders       = 16 << 10 // bytes; a session keeps them
+	maxHandshakeHeaders       = 16 << 10 // bytes; a session stores them
 )
 
 // Why a socket ended; the cause of [Socket.Context].
@@ -50,10 +50,10 @@ var (
 	ErrUnknownNamespace = errors.New("socketio: the peer keeps asking for namespaces that do not exist")
 )
 
-// Handler answers one event. What it returns is acked when the peer asked for an ack: the values as they marshal, or
-// for an error an object {"__rpcError": message, "__rpcApError": {"code": …}}. An error with a method ErrorAck() any is
-// acked as that. A value with the methods of [Tracked] hears whether its ack could be queued. ctx ends with the socket,
-// its cause being the socket's.
+// Handler handles one event. If the peer requested an ack, the results are acked: the values as they marshal, or for an
+// error an object {"__rpcError": message, "__rpcApError": {"code": …}}. An error with a method ErrorAck() any is acked
+// as its result. A value with the methods of [Tracked] is notified whether its ack was queued. ctx ends with the socket
+// and has the same cause.
 type Handler = func(ctx context.Context, args []json.RawMessage) (ack []any, err error)
 
 // Tracked is an ack value whose owner wants to know its fate. Sent is called exactly once: with true when the ack was
@@ -100,7 +100,7 @@ var (
 	errEncoding  = &eventError{"internal", "the answer cannot be written as JSON", 500}
 )
 
-// errorAck is the ack value that says err.
+// errorAck returns the ack value for err.
 func errorAck(err error) any {
 	var own interface{ ErrorAck() any }
 	if errors.As(err, &own) {

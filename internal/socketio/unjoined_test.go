@@ -33,8 +33,9 @@ func filled(begin string, n int, end string) string {
 	return begin + strings.Repeat("x", n-len(begin)-len(end)) + end
 }
 
-// Anybody may open a connection, so a frame before CONNECT is read to 16 KiB at most, however long it says it is and in
-// however many fragments it comes. A connection that left its last namespace is anybody's again.
+// Clients can connect without authentication, so a frame before CONNECT is read to at most 16 KiB, whatever its
+// announced length and the number of its fragments. The limit applies again when a connection has left its last
+// namespace.
 func TestAFrameBeforeConnectHasAtMost16KiB(t *testing.T) {
 	server, base := serve(t, socketio.Options{}, echoes)
 	t.Run("CONNECT at the limit", func(t *testing.T) {

@@ -30,7 +30,7 @@ func (s *session) upgrade(w http.ResponseWriter, r *http.Request) {
 	s.carriedBy(r)
 	ws, err := s.server.accept(w, r)
 	if err != nil {
-		s.stayPolling() // accept has answered
+		s.stayPolling() // accept has responded
 		return
 	}
 	s.server.group.run(func() {

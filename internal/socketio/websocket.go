@@ -13,15 +13,15 @@ import (
 	"github.com/sojourn-run/sojourn/internal/budget"
 )
 
-// readBuffers are where messages are read into before their size is known. Idle connections hold none.
+// readBuffers pools buffers for messages of unknown size. Idle connections have none.
 var readBuffers sync.Pool
 
 // errUnjoinedPayload ends the reading of a frame that is too large for a connection in no namespace.
 var errUnjoinedPayload = fmt.Errorf("%w before CONNECT was accepted", ErrPayloadTooLarge)
 
-// readMessage reads the next message into memory of exactly its size. limit is asked while the message is read, since
-// a namespace may be joined or left meanwhile; above it the error is errUnjoinedPayload. reserve waits for the bytes of
-// a message above 16 KiB; nil: they are not counted.
+// readMessage reads the next message into memory of exactly its size. It calls limit during the read, since a namespace
+// may be joined or left meanwhile; above the limit the error is errUnjoinedPayload. reserve waits for the bytes of a
+// message above 16 KiB; nil: they are not counted.
 func readMessage(
 	ws *websocket.Conn, limit func() int, reserve func() (*budget.Grant, error),
 ) (kind int, data []byte, grant *budget.Grant, err error) {
@@ -70,7 +70,7 @@ func readMessage(
 	return kind, data, grant, nil
 }
 
-// closeWebsocket says goodbye to a peer that reads, waiting a moment for a write that is under way, and closes.
+// closeWebsocket sends a close frame, waits a moment for a write in progress, and closes the connection.
 func closeWebsocket(ws *websocket.Conn, cause error) {
 	if !errors.Is(cause, ErrSlowPeer) && !errors.Is(cause, ErrPingTimeout) {
 		code := websocket.CloseNormalClosure
@@ -88,7 +88,7 @@ func closeWebsocket(ws *websocket.Conn, cause error) {
 	_ = ws.Close()
 }
 
-// readCause turns what ended a read into why the connection ended.
+// readCause converts the error of a read to the reason for the connection's end.
 func readCause(err error) error {
 	var closed *websocket.CloseError
 	switch {
@@ -102,8 +102,8 @@ func readCause(err error) error {
 	return fmt.Errorf("%w: %w", ErrPeerClosed, err)
 }
 
-// linger lets a peer that is still sending see the close frame it was sent: closing at once, with its bytes unread,
-// would reset the connection and take the frame with it.
+// linger reads for a moment, so that a peer that is still sending receives the close frame: closing a connection with
+// unread bytes resets it and loses the frame.
 func linger(ws *websocket.Conn, max int) {
 	half, ok := ws.NetConn().(interface{ CloseWrite() error })
 	if !ok || half.CloseWrite() != nil {

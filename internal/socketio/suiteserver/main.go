@@ -19,17 +19,17 @@ import (
 	"github.com/sojourn-run/sojourn/internal/socketio"
 )
 
-// greetAfter is how long the greeting of a new socket waits: the suites listen for one message at a time, so that two
-// which are read at once are one to them.
+// greetAfter is the delay of the greeting of a new socket: the suites wait for one message at a time, and would read
+// two messages that arrive together as one.
 const greetAfter = 20 * time.Millisecond
 
-// drainTime is how long a signal waits for what is open.
+// drainTime is the maximum time for open connections after a signal.
 const drainTime = 5 * time.Second
 
 func main() {
 	addr, o, err := flags(os.Args[1:])
 	if err != nil {
-		os.Exit(2) // flags has said why
+		os.Exit(2) // flags has printed the reason
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err = run(ctx, addr, o)
@@ -51,7 +51,7 @@ func flags(args []string) (addr string, o socketio.Options, err error) {
 	return addr, o, f.Parse(args)
 }
 
-// run serves until ctx ends. It says on its first line where.
+// run serves until ctx ends. Its first line of output has the address.
 func run(ctx context.Context, addr string, o socketio.Options) error {
 	engine, socket := servers(o)
 	mux := http.NewServeMux()
@@ -108,13 +108,13 @@ func mirror(ns *socketio.Namespace) {
 		})
 		select {
 		case <-time.After(greetAfter):
-			_ = s.Emit("auth", s.Principal()) // a socket that ended has nobody to greet
+			_ = s.Emit("auth", s.Principal()) // the socket may have ended
 		case <-s.Done():
 		}
 	})
 }
 
-// back is what an event carried.
+// back returns the arguments of an event.
 func back(ctx context.Context, args []json.RawMessage) []any {
 	if values, ok := socketio.Attached(ctx); ok {
 		return values

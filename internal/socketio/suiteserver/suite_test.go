@@ -66,8 +66,8 @@ func launch(t *testing.T, flags ...string) string {
 	return strings.TrimSpace(line)
 }
 
-// The cases of the official suites, asked by a JavaScript client. The heartbeat has longer to be answered than the
-// suites give it, and everything else sees none, so that a machine that is busy fails nothing.
+// The cases of the official suites, run by a JavaScript client. The heartbeat timeout is longer than in the suites, and
+// the other cases see no heartbeats, so that a busy machine causes no failure.
 func TestTheOfficialSuitesPassWhole(t *testing.T) {
 	dir, err := filepath.Abs(filepath.Join("..", "..", "..", "interop", "js"))
 	if err != nil {
