@@ -85,8 +85,8 @@ type Room struct {
 // To names the rooms of this server a broadcast goes to; a socket in several gets it once.
 func (n *Namespace) To(rooms ...string) Room { return Room{namespace: n, names: rooms} }
 
-// Emit sends an event to every socket of the rooms. It is encoded once; peers whose queue is full hold it up for one
-// second in all and are cut. The error says only that args cannot be written.
+// Emit sends an event to every socket of the rooms. It encodes the event once. Peers with full queues delay it for at
+// most one second in all and are disconnected. An error means only that args cannot be encoded.
 func (r Room) Emit(event string, args ...any) error {
 	if len(r.names) == 0 {
 		return nil

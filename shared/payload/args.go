@@ -49,8 +49,8 @@ func DecodeSomeArgs(p Payload, outs ...any) (n int, err error) {
 	return n, r.mustBeAtEnd()
 }
 
-// Args splits an argument array into one payload for each element; none has no elements. What is not an array is
-// ErrArgumentCount.
+// Args splits an argument array into one payload per element; an empty payload has none. For a value that is not an
+// array the error is ErrArgumentCount.
 func Args(p Payload) ([]Payload, error) {
 	if p.IsZero() {
 		return nil, nil

@@ -4,14 +4,14 @@ import (
 	"reflect"
 )
 
-// Decode reads the value of p into what out points to, under the names and types of encoding/json: unknown keys are
-// ignored, keys match field names exactly or, failing that, in another case, null leaves anything but pointers, maps,
-// slices and interfaces as it is, and types with json.Unmarshaler or encoding.TextUnmarshaler read themselves. None
-// counts as null. An *any receives nil, bool, int64, float64, []byte, string, []any or map[string]any; a *Payload the
-// value undecoded. A []byte takes bytes, a string of base64 or an array of numbers.
+// Decode decodes p into the value that out points to, by the names and types of encoding/json: unknown keys are
+// ignored, keys match field names exactly or, failing that, in another case, null does not change values other than
+// pointers, maps, slices and interfaces, and types with json.Unmarshaler or encoding.TextUnmarshaler decode themselves.
+// None counts as null. An *any receives nil, bool, int64, float64, []byte, string, []any or map[string]any; a *Payload
+// receives the encoded value. A []byte accepts bytes, a string of base64 or an array of numbers.
 //
-// A value that does not fit is ErrTypeMismatch or ErrIntegerOverflow, with its place; a double never becomes an
-// integer. On an error what out points to may be partly filled.
+// For a value of the wrong type the error is ErrTypeMismatch or ErrIntegerOverflow, with its path; a double is never
+// converted to an integer. After an error the value may be partly filled.
 func Decode(p Payload, out any) error {
 	if p.IsZero() {
 		return decodeNull(out)
@@ -28,7 +28,7 @@ func Decode(p Payload, out any) error {
 	return r.mustBeAtEnd()
 }
 
-// target returns what out points to.
+// target returns the value that out points to.
 func target(out any) (reflect.Value, error) {
 	v := reflect.ValueOf(out)
 	if v.Kind() != reflect.Pointer || v.IsNil() {
@@ -42,7 +42,7 @@ func decodeNull(out any) error {
 	return r.into(out)
 }
 
-// into reads one value into what out points to; the common types by hand.
+// into decodes one value into the value that out points to, without reflection for common types.
 func (r *reader) into(out any) error {
 	switch out := out.(type) {
 	case *any:
@@ -123,7 +123,7 @@ func (r *reader) payload(out *Payload) error {
 	return err
 }
 
-// mismatch says that a value of branch tag cannot go into a t.
+// mismatch returns the error for a value of branch tag that cannot be decoded into a t.
 func mismatch(tag byte, t reflect.Type) error {
 	names := [...]string{"null", "a boolean", "an integer", "a double", "bytes", "a string", "an array", "a map"}
 	return &mismatchError{got: names[tag>>1], want: t}

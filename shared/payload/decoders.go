@@ -194,7 +194,7 @@ func decodeNumber(r *reader, v reflect.Value) error {
 	return mismatch(tag, v.Type())
 }
 
-// bytesDecoder takes bytes, a string of base64 or an array of numbers.
+// bytesDecoder accepts bytes, a string of base64 or an array of numbers.
 func bytesDecoder(t reflect.Type) decoder {
 	numbers := sliceDecoder(t)
 	return func(r *reader, v reflect.Value) error {
@@ -261,7 +261,7 @@ func decodeUnmarshaler(r *reader, v reflect.Value) error {
 	return nil
 }
 
-// decodeInterface fills what an interface already points to, and puts the plain form into an empty one.
+// decodeInterface decodes into the value that an interface points to, and stores a plain value in an empty interface.
 func decodeInterface(r *reader, v reflect.Value) error {
 	if !v.IsNil() {
 		if held := v.Elem(); held.Kind() == reflect.Pointer && !held.IsNil() && held.Elem().Kind() != reflect.Interface {

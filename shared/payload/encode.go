@@ -13,11 +13,11 @@ import (
 	"unicode/utf8"
 )
 
-// Encode turns a Go value into a payload. Names and shapes are those of encoding/json: struct tags with omitempty,
-// omitzero and string, embedded structs, string, integer and text map keys, json.Marshaler and encoding.TextMarshaler,
-// json.Number, json.RawMessage. Then the value keeps its kind: integers are longs (outside int64: ErrIntegerOverflow),
-// floats doubles (NaN and infinities: ErrNonFinite), []byte bytes, time.Time RFC 3339 text, and a Payload the value it
-// holds. Strings must be UTF-8 (ErrInvalidUTF8).
+// Encode encodes a Go value. Names and shapes are those of encoding/json: struct tags with omitempty, omitzero and
+// string, embedded structs, string, integer and text map keys, json.Marshaler and encoding.TextMarshaler, json.Number,
+// json.RawMessage. Types are preserved: integers are encoded as longs (outside int64: ErrIntegerOverflow), floats as
+// doubles (NaN and infinities: ErrNonFinite), []byte as bytes, time.Time as RFC 3339 text, and a Payload as its value.
+// Strings must be UTF-8 (ErrInvalidUTF8).
 //
 // Equal values give equal bytes: struct fields are written in declaration order, map keys sorted.
 func Encode(v any) (Payload, error) {
@@ -127,7 +127,7 @@ func (w *writer) jsonNumber(s string) error {
 	if s == "" {
 		s = "0" // as encoding/json has it
 	}
-	if !json.Valid([]byte(s)) { // strconv takes more: signs, hexadecimal, leading zeros
+	if !json.Valid([]byte(s)) { // strconv accepts more: signs, hexadecimal, leading zeros
 		return fail(ErrInvalidJSON, "invalid JSON number %.40q", s)
 	}
 	return w.validNumber(s)
@@ -188,7 +188,7 @@ func (w *writer) payload(p Payload) error {
 	return nil
 }
 
-// any has the common types by hand and leaves the rest to reflection.
+// any encodes common types without reflection.
 func (w *writer) any(v any) error {
 	switch v := v.(type) {
 	case nil:

@@ -96,7 +96,7 @@ func TestGoValuesFollowTheNamesOfJSON(t *testing.T) {
 	}
 }
 
-// Whatever has no bytes, floats or raw JSON in it looks the same through encoding/json.
+// A value without bytes, floats and raw JSON is equal after a round trip through encoding/json.
 func TestStructRulesAgreeWithEncodingJSON(t *testing.T) {
 	type A struct{ X, Y int }
 	type B struct {

@@ -58,7 +58,7 @@ func newEncoder(t reflect.Type, addressable bool) encoder {
 	case payloadType:
 		return func(w *writer, v reflect.Value) error { return w.payload(Payload{Blob: v.Field(0).String()}) }
 	}
-	if t.Kind() == reflect.Interface { // what it holds decides
+	if t.Kind() == reflect.Interface { // depends on its value
 		return func(w *writer, v reflect.Value) error {
 			if v.IsNil() {
 				w.null()

@@ -2,7 +2,7 @@
 
 package payload
 
-// secondEngine says that encoding/json runs on the engine of its second version, as in the released binary. It reads
-// two oddities otherwise than the first, whose rules this package keeps: a tag with a quote in its name, and a name
-// that two fields share but for case.
+// secondEngine reports that encoding/json runs on the engine of its second version, as in the released binary. That
+// engine treats two cases differently from the first, whose rules this package follows: a tag with a quote in its name,
+// and a name that two fields share except for case.
 const secondEngine = false

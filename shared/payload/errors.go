@@ -11,7 +11,7 @@ type reasonError string
 
 func (e reasonError) Error() string { return string(e) }
 
-// textError has a text for people, without the reason that it wraps.
+// textError has a text for people, which does not contain the wrapped reason.
 type textError struct{ reason, text error }
 
 func (e *textError) Error() string   { return e.text.Error() }

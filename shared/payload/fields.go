@@ -12,7 +12,7 @@ import (
 // field is one member of a struct as encoding/json would name it.
 type field struct {
 	name      string
-	key       []byte // name with its length before it, as it stands in a map
+	key       []byte // name with its length prefix, as encoded in a map
 	typ       reflect.Type
 	index     []int
 	tagged    bool
@@ -62,7 +62,7 @@ func empty(v reflect.Value) bool {
 	return false
 }
 
-// structInfo is what encoding and decoding need to know of a struct type.
+// structInfo has the data of a struct type for encoding and decoding.
 type structInfo struct {
 	fields []field
 	byName map[string]int
@@ -95,8 +95,8 @@ func structOf(t reflect.Type) *structInfo {
 	return kept.(*structInfo)
 }
 
-// fieldsOf collects the members level by level through embedded structs. A name belongs to its shallowest bearer; among
-// several at that depth to the only tagged one; otherwise to none. Members come out in declaration order.
+// fieldsOf collects the members level by level through embedded structs. Of several members with one name the
+// shallowest counts; at the same depth the only tagged one; otherwise none. Members are returned in declaration order.
 func fieldsOf(t reflect.Type) []field {
 	type level struct {
 		typ      reflect.Type
@@ -178,7 +178,7 @@ func newField(sf reflect.StructField, name, options string, index []int, indirec
 
 type zeroer interface{ IsZero() bool }
 
-// zeroMethod returns how a value of t says of itself that it is zero, nil if it does not.
+// zeroMethod returns the IsZero method of t, nil if it has none.
 func zeroMethod(t reflect.Type) func(reflect.Value) bool {
 	iface := reflect.TypeFor[zeroer]()
 	switch {

@@ -133,7 +133,7 @@ func Valid(blob string) error {
 	return valid(r, err)
 }
 
-// ValidText is Valid for text that is bytes; it copies none of it.
+// ValidText is Valid for a text in bytes, without copying it.
 func ValidText(blob []byte) error {
 	b := buffers.Get().(*buffer)
 	defer b.release()

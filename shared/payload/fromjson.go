@@ -11,15 +11,15 @@ import (
 	"unicode/utf8"
 )
 
-// jsonSource walks a JSON text that is known to be valid, and writes what it says as it goes: building the value in
-// between costs ten times as much, and each step of a handler in another language pays for it.
+// jsonSource parses a valid JSON text and encodes it at the same time: building the value in between costs ten times as
+// much, for each step of a handler in another language.
 type jsonSource struct {
 	text   []byte
 	pos    int
-	tagged bool // an object that ToJSON made of bytes stands for them
+	tagged bool // convert objects in which ToJSON encoded bytes
 }
 
-// json writes the value a JSON text stands for.
+// json encodes the value of a JSON text.
 func (w *writer) json(raw []byte, tagged bool) error {
 	switch {
 	case len(raw) == 0:
@@ -28,7 +28,7 @@ func (w *writer) json(raw []byte, tagged bool) error {
 		return fail(ErrInvalidUTF8, "the JSON text is not valid UTF-8")
 	case !json.Valid(raw):
 		var v any
-		return fail(ErrInvalidJSON, "invalid JSON: %w", json.Unmarshal(raw, &v)) // which says where
+		return fail(ErrInvalidJSON, "invalid JSON: %w", json.Unmarshal(raw, &v)) // the error has the position
 	}
 	w.buf = slices.Grow(w.buf, len(raw)+len(raw)/8)
 	s := jsonSource{text: raw, tagged: tagged}
@@ -76,7 +76,7 @@ func (w *writer) value(s *jsonSource) error {
 	return nil
 }
 
-// number takes the digits and signs of a number.
+// number consumes the digits and signs of a number.
 func (s *jsonSource) number() []byte {
 	start := s.pos
 	for s.pos < len(s.text) && strings.IndexByte("0123456789-+.eE", s.text[s.pos]) >= 0 {
@@ -85,7 +85,7 @@ func (s *jsonSource) number() []byte {
 	return s.text[start:s.pos]
 }
 
-// string takes a string; what it returns may alias the text.
+// string consumes a string; the result may alias the text.
 func (s *jsonSource) string() ([]byte, error) {
 	start := s.pos
 	for i := start + 1; ; i++ {
@@ -170,7 +170,7 @@ func (w *writer) object(s *jsonSource) error {
 	return nil
 }
 
-// bytesTag is how the members of an object begin that stands for bytes: their number is two.
+// bytesTag is the encoded beginning of an object that represents bytes, which has two members.
 var bytesTag = func() []byte {
 	w := writer{}
 	_ = w.text("$type")
@@ -179,7 +179,7 @@ var bytesTag = func() []byte {
 	return append(w.buf, tagString)
 }()
 
-// untag puts bytes in the place of the object whose members were written since start, if it stands for them.
+// untag replaces an object whose members were written since start by bytes, if it represents bytes.
 func (w *writer) untag(start int) bool {
 	rest, ok := bytes.CutPrefix(w.buf[start:], bytesTag)
 	if !ok {
@@ -196,8 +196,7 @@ func (w *writer) untag(start int) bool {
 	return true
 }
 
-// sort brings the members that were written since start into the order of their names, and returns how many there are:
-// of those of one name the last counts.
+// sort sorts the members written since start by name, keeps the last of each name, and returns their number.
 func (w *writer) sort(start int, entries []entry) (n int) {
 	slices.SortStableFunc(entries, func(a, b entry) int { return bytes.Compare([]byte(a.name), []byte(b.name)) })
 	written := slices.Clone(w.buf[start:])

@@ -11,7 +11,7 @@ import (
 // the last counts.
 func FromJSON(raw []byte) (Payload, error) { return fromJSON(raw, false) }
 
-// FromView encodes what ToJSON gave: as FromJSON does, and a tagged object of bytes becomes bytes again.
+// FromView encodes the result of ToJSON: like FromJSON, but a tagged object of bytes becomes bytes again.
 func FromView(raw []byte) (Payload, error) { return fromJSON(raw, true) }
 
 func fromJSON(raw []byte, tagged bool) (Payload, error) {
@@ -45,7 +45,7 @@ func ToJSON(p Payload) (json.RawMessage, error) {
 	return out, r.mustBeAtEnd()
 }
 
-// appendDouble keeps a fraction or exponent in the text, so that FromJSON makes a double of it again.
+// appendDouble writes a fraction or exponent, so that FromJSON decodes a double again.
 func appendDouble(out []byte, f float64) []byte {
 	start := len(out)
 	format := byte('f')
@@ -59,8 +59,8 @@ func appendDouble(out []byte, f float64) []byte {
 	return out
 }
 
-// Plain is JSON as the contract's plain views have it: doubles without a fraction are whole numbers there (7.0 is 7),
-// which only envelopes tell apart.
+// Plain returns JSON in the form of the contract's plain views, in which a double without a fraction is an integer (7.0
+// is 7). Only envelopes distinguish them.
 func Plain(raw json.RawMessage) json.RawMessage {
 	if !bytes.Contains(raw, []byte(".0")) {
 		return raw
@@ -85,7 +85,7 @@ func Plain(raw json.RawMessage) json.RawMessage {
 	return out
 }
 
-// wholeNumber says whether what follows the point of a number is a single zero.
+// wholeNumber reports whether the digits after the point are a single zero.
 func wholeNumber(rest []byte) bool {
 	return len(rest) > 0 && rest[0] == '0' &&
 		(len(rest) == 1 || !bytes.ContainsRune([]byte("0123456789eE"), rune(rest[1])))

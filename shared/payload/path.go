@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// pathError says where in the value an error arose. The path is built from the inside out.
+// pathError is an error with its position in the value. The path is built from the inside out.
 type pathError struct {
 	path     string
 	argument int // its number in an argument list, from 1; 0: none
@@ -50,7 +50,7 @@ func atArgument(n int, err error) error {
 	return err
 }
 
-// Place says where below field err arose, as paths of members are written ("input.0.amount"), and what is wrong there.
+// Place returns the path of err below field, in the form of member paths ("input.0.amount"), and the error itself.
 func Place(field string, err error) (string, error) {
 	where, ok := errors.AsType[*pathError](err)
 	if !ok {

@@ -13,10 +13,10 @@ import (
 // Codec is the only codec of an envelope.
 const Codec = "avro"
 
-// MaxBytes is the longest blob accepted or produced, in bytes of base64 text, which is what is stored and transported.
+// MaxBytes is the maximum length of a blob, in bytes of base64 text, the form in which it is stored and transported.
 const MaxBytes = 2 << 20
 
-// MaxDepth is how many arrays and maps may lie inside one another.
+// MaxDepth is the maximum nesting of arrays and maps.
 const MaxDepth = 512
 
 // Payload is an encoded value: the base64 text of the frame, or empty for "none". It is immutable. A Payload from
@@ -42,7 +42,7 @@ const (
 	envelopeTail = `"}`
 )
 
-// MarshalJSON gives {"codec":"avro","blob":"…"}, or null for none.
+// MarshalJSON returns {"codec":"avro","blob":"…"}, or null for none.
 func (p Payload) MarshalJSON() ([]byte, error) {
 	if p.IsZero() {
 		return []byte("null"), nil
@@ -61,8 +61,8 @@ func (p Payload) MarshalJSON() ([]byte, error) {
 	return append(out, '}'), nil
 }
 
-// UnmarshalJSON takes an envelope object, a bare string (the blob alone, as history events carry it) or null. Any other
-// codec is ErrUnsupportedCodec, any other shape ErrInvalidFraming. The blob itself is not looked into: see Valid.
+// UnmarshalJSON accepts an envelope object, a bare string (the blob alone, as in history events) or null. For another
+// codec the error is ErrUnsupportedCodec, for another shape ErrInvalidFraming. It does not check the blob: see Valid.
 func (p *Payload) UnmarshalJSON(raw []byte) error {
 	if len(raw) > len(envelopeHead)+len(envelopeTail) && string(raw[:len(envelopeHead)]) == envelopeHead {
 		blob := raw[len(envelopeHead) : len(raw)-len(envelopeTail)]

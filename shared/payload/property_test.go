@@ -9,7 +9,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// plainValue draws a value in the form Decode gives to *any.
+// plainValue generates a value in the form of Decode's result for *any.
 func plainValue(depth int) *rapid.Generator[any] {
 	kinds := []*rapid.Generator[any]{
 		rapid.Just[any](nil),
@@ -101,7 +101,7 @@ func TestAnyStructSurvivesTheRoundTrip(t *testing.T) {
 	})
 }
 
-// FuzzDecode feeds arbitrary blobs: nothing panics, Valid and Decode agree, and what is accepted is stable.
+// FuzzDecode decodes arbitrary blobs: there is no panic, Valid and Decode agree, and an accepted blob is stable.
 func FuzzDecode(f *testing.F) {
 	v := loadVectors(f)
 	for _, c := range v.Values {

@@ -114,7 +114,7 @@ func (r *reader) text() ([]byte, error) {
 	return b, nil
 }
 
-// skipText is text without the text: most names and words are short, and of no other letters than ASCII's.
+// skipText skips a text. It is fast for short ASCII texts, which most are.
 func (r *reader) skipText() error {
 	if r.pos < len(r.buf) && r.buf[r.pos] < 0x80 && r.buf[r.pos]&1 == 0 {
 		start := r.pos + 1
@@ -187,7 +187,7 @@ func (r *reader) next(b *blocks) (bool, error) {
 	return true, nil
 }
 
-// room is how much to allocate for the items that are announced: enough for most, little for a liar.
+// room returns the capacity to allocate for the announced items: enough for most values, and little for a false number.
 func (b *blocks) room() int { return min(b.left+1, 1024) }
 
 // skip checks one value and moves past it.

@@ -8,21 +8,21 @@ import (
 	"github.com/segmentio/asm/utf8"
 )
 
-// What a large payload costs a process that only passes it on is this file: its text is turned into the frame, and the
-// frame is looked at to its last byte. Both take what is as it should be in long strides, and leave all else to the
-// code that says what is wrong.
+// This file determines the cost of large payloads in a process that only forwards them: it decodes the base64 text and
+// checks every byte of the frame. Both have fast paths for valid input. For all other input they use the code that
+// returns the errors.
 
-// fast64 is strict64, in strides that the processor takes at once where it can.
+// fast64 is strict64 with SIMD instructions where the processor has them.
 var fast64 = asm64.StdEncoding.Strict()
 
-// appendDecoded appends what standard base64 text, without line breaks, stands for.
+// appendDecoded appends the decoded bytes of standard base64 text without line breaks.
 func appendDecoded(dst, text []byte) ([]byte, error) {
 	start := len(dst)
 	dst = slices.Grow(dst, strict64.DecodedLen(len(text)))
 	n, err := fast64.Decode(dst[start:cap(dst)], text)
 	if err != nil {
 		if _, all := strict64.AppendDecode(nil, text); all != nil {
-			err = all // which counts from the beginning
+			err = all // its offset counts from the beginning
 		}
 		return dst, fail(ErrInvalidFraming, "the payload is not standard base64%s: %w", jsonHint(text), err)
 	}
@@ -33,8 +33,8 @@ func appendDecoded(dst, text []byte) ([]byte, error) {
 	return dst[:start+n], nil
 }
 
-// scan returns where the value at pos ends, or -1 for one that [reader.skip] has to judge: most of those are not valid.
-// Depth is how many containers it lies in.
+// scan returns the end of the value at pos, or -1 for a value that [reader.skip] must check: most such values are
+// invalid. depth is the number of enclosing containers.
 func scan(buf []byte, pos, depth int) int {
 	if pos >= len(buf) {
 		return -1
@@ -82,7 +82,7 @@ func scanItems(buf []byte, pos, depth int, keyed bool) int {
 		if pos = next; pos < 0 || n == 0 {
 			return pos
 		}
-		if n < 0 || n > int64(len(buf)-pos) { // a block that says its size, or a lie
+		if n < 0 || n > int64(len(buf)-pos) { // a block with its size, or an invalid length
 			return -1
 		}
 		for ; n > 0; n-- {
@@ -91,7 +91,7 @@ func scanItems(buf []byte, pos, depth int, keyed bool) int {
 					return -1
 				}
 			}
-			// What most items are is looked at here: a call for each costs more than the look.
+			// Checked inline: a call per item costs more than the check of the most frequent types.
 			switch {
 			case pos >= len(buf):
 				return -1
@@ -140,7 +140,7 @@ func scanText(buf []byte, pos int) int {
 		return -1
 	}
 	text := buf[pos : pos+int(n)]
-	if len(text) >= 8 && len(text) < 32 { // names and short lines: words that overlap
+	if len(text) >= 8 && len(text) < 32 { // names and short lines: overlapping words
 		m := min(8, len(text)-8)
 		first, last := binary.LittleEndian.Uint64(text), binary.LittleEndian.Uint64(text[len(text)-8:])
 		inner := binary.LittleEndian.Uint64(text[m:]) | binary.LittleEndian.Uint64(text[len(text)-8-m:])

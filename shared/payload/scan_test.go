@@ -10,8 +10,8 @@ import (
 	"unicode/utf8"
 )
 
-// What is passed on without being read is looked at in long strides. They may take nothing that the reader of values
-// would refuse, and must take what encoders make, or they would be for nothing.
+// The fast path checks payloads that are forwarded without decoding. It must reject what the reader rejects, and accept
+// what encoders write, else it is useless.
 func TestStridesTakeWhatTheReaderTakes(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 2))
 	words := []string{

@@ -111,7 +111,7 @@ func FuzzJSON(f *testing.F) {
 	})
 }
 
-// Other clients write members in any order, and a name twice; what is shown is what the value would be.
+// Other clients write members in any order, and duplicate names; the JSON view must equal the decoded value.
 func TestWhatOthersWroteIsShownAsItsValue(t *testing.T) {
 	w := writer{buf: []byte(header)}
 	w.buf = append(w.buf, tagMap)
@@ -123,7 +123,7 @@ func TestWhatOthersWroteIsShownAsItsValue(t *testing.T) {
 		w.bytes([]byte{0xff})
 		w.buf = append(w.buf, 0)
 	}
-	w.number(-1) // a block that says its size
+	w.number(-1) // a block with its size
 	w.number(int64(len("\x02b") + 2))
 	_ = w.text("b")
 	w.long(7)
@@ -141,8 +141,8 @@ func TestWhatOthersWroteIsShownAsItsValue(t *testing.T) {
 	}
 }
 
-// What stands between a handler in another language and its payload grows with neither the number nor the depth of the
-// values: the text itself, and what seals it.
+// The conversion between the JSON of a handler and its payload allocates memory only for the text and the frame, for
+// any number and depth of values.
 func TestTextIsTurnedIntoPayloadsWithoutBuildingValues(t *testing.T) {
 	allocations := func(items int) (to, from float64) {
 		raw := []byte(`[` + string(bytes.Repeat([]byte(`{"a":true,"b":["x",null]},`), items)) + `0]`)

@@ -109,8 +109,7 @@ func (r *reader) jsonObject(out []byte, tagged bool) ([]byte, error) {
 	return append(out, '}'), nil
 }
 
-// sortMembers brings the members that were appended since start into the order of their names; of those of one name the
-// last counts.
+// sortMembers sorts the members appended since start by name; of one name the last counts.
 func sortMembers(out []byte, start int, members []member) []byte {
 	slices.SortStableFunc(members, func(a, b member) int { return bytes.Compare(a.name, b.name) })
 	appended := slices.Clone(out[start:])

@@ -83,7 +83,7 @@ func TestMalformedFramesAreRefusedWithTheirReason(t *testing.T) {
 	}
 }
 
-// A general Avro library, given the schema alone, must agree with what is written here by hand.
+// A general Avro library with only the schema must give the same results as this package.
 func TestAvroLibraryAgreesOnSchemaAndBytes(t *testing.T) {
 	schema, err := avro.Parse(Schema)
 	if err != nil {
