@@ -8,8 +8,8 @@ import (
 	"github.com/sojourn-run/sojourn/worker/workflow"
 )
 
-// A chain of runs keeps its session and its open children: the session stays where it is, under its epoch, however many
-// runs go on as new, and both go at the end of the last, each by its own rule.
+// A chain of runs keeps its session, with its owner and epoch, and its open children, however many runs continue as
+// new. The release policy and the parent-close policy apply when the last run ends.
 func TestASessionAndChildrenOfAChainGoWithItsLastRun(t *testing.T) {
 	bubble(t, "", func(h *harness) {
 		h.flow("sleeper", func(ctx workflow.Context) error { return workflow.Signal(ctx, "never").Receive(ctx, nil) })

@@ -28,7 +28,7 @@ func TestExplicitSessions(t *testing.T) {
 				if err := s.Execute(ctx, "load", "load", 10).Get(ctx, nil); err != nil {
 					return nil, err
 				}
-				s.Execute(ctx, "bare", "late", 2000) // nobody waits for it
+				s.Execute(ctx, "bare", "late", 2000) // not awaited
 				if err := workflow.Sleep(ctx, 500*ms); err != nil {
 					return nil, err
 				}
@@ -110,7 +110,7 @@ func TestExplicitSessions(t *testing.T) {
 		}
 		h.flow("ending", ending)
 		h.uses(func(r *worker.Registry, p *proc) {
-			r.Activity("deaf", func(ctx context.Context, item string, millis int) (string, error) { // hears of no cancellation
+			r.Activity("deaf", func(ctx context.Context, item string, millis int) (string, error) { // ignores its cancellation
 				return "too late", h.work(context.WithoutCancel(ctx), p, item, time.Duration(millis)*ms)
 			})
 		})
@@ -176,7 +176,7 @@ func TestExplicitSessions(t *testing.T) {
 		h.equal("row", fmt.Sprintf("%s %t", s.Status, s.Terminal), "active false")
 	})
 
-	// The end of a session races with a result: whichever is stored first stands, and there is one outcome.
+	// The end of a session races with a result: the one stored first counts, and there is one outcome.
 	bubble(t, "OS-E2-race", func(h *harness) {
 		racing := func(ctx workflow.Context, millis int) (string, error) {
 			s, err := workflow.StartSession(ctx, workflow.SessionOptions{})

@@ -30,7 +30,7 @@ const (
 	sec = time.Second
 )
 
-// ceiling is how much virtual time what must happen may take.
+// ceiling is the maximum virtual time of a wait.
 const ceiling = 15 * time.Minute
 
 // harness is an app and workers in one bubble: real parts, real SQLite, virtual time.
@@ -77,7 +77,7 @@ func bubbleOn(t *testing.T, name string, o planeOptions, test func(h *harness)) 
 	})
 }
 
-// uses adds to what every worker started from now on has registered.
+// uses registers further code at every worker that starts later.
 func (h *harness) uses(setup func(r *worker.Registry, p *proc)) { h.setup = append(h.setup, setup) }
 
 // flow registers a workflow on every worker started from now on.
@@ -110,7 +110,7 @@ func (h *harness) work(ctx context.Context, p *proc, item string, d time.Duratio
 // at is the time since the house began.
 func (h *harness) at() time.Duration { return time.Since(h.began) }
 
-// did lists what ran so far, of these items or of all.
+// did lists the executions so far, of these items or of all.
 func (h *harness) did(items ...string) (list []ran) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -132,7 +132,7 @@ func (h *harness) once(item string) ran {
 	return list[0]
 }
 
-// wait lets time pass until everything rests that far on.
+// wait advances time by d and waits until all goroutines block.
 func (h *harness) wait(d time.Duration) { time.Sleep(d); synctest.Wait() }
 
 // until waits in steps until ok returns true, at most for ceiling.
@@ -160,7 +160,7 @@ func (h *harness) running(item string) ran {
 	return last
 }
 
-// near compares a time with what it should be.
+// near compares a time with the expected time.
 func (h *harness) near(what string, got, want, slack time.Duration) {
 	h.t.Helper()
 	if got < want-slack || got > want+slack {
@@ -257,7 +257,7 @@ func (h *harness) types(run string) (types []string) {
 	return types
 }
 
-// finish waits for the end of a run, or of those it continues as, and returns its last event.
+// finish waits for the end of a run, or of the last run that it continues as, and returns the last event.
 func (h *harness) finish(run string) history.Event {
 	h.t.Helper()
 	for late := time.After(ceiling); ; {
@@ -284,7 +284,7 @@ func (h *harness) finish(run string) history.Event {
 	}
 }
 
-// output is what a run gave.
+// output returns the result of a run.
 func output[T any](h *harness, run string) T {
 	h.t.Helper()
 	last := h.finish(run)
@@ -313,7 +313,7 @@ func (h *harness) row(id string) (s engine.Session, ok bool) {
 	return s, err == nil
 }
 
-// owner is who holds a session now, or "".
+// owner returns the current owner of a session, or "".
 func (h *harness) owner(id string) string {
 	h.t.Helper()
 	if s, ok := h.row(id); ok && s.Held(time.Now()) {
@@ -322,7 +322,7 @@ func (h *harness) owner(id string) string {
 	return ""
 }
 
-// lease is when a session's lease ends, from the house's beginning.
+// lease returns the end of a session's lease, relative to the start of the harness.
 func (h *harness) lease(id string) time.Duration {
 	h.t.Helper()
 	s, ok := h.row(id)
@@ -332,7 +332,7 @@ func (h *harness) lease(id string) time.Duration {
 	return s.LeaseUntil.Sub(h.began)
 }
 
-// entries are what happened to a session.
+// entries returns the timeline of a session.
 func (h *harness) entries(id string) (list []store.TimelineEntry) {
 	h.t.Helper()
 	err := h.store.View(h.t.Context(), func(r store.Reader) (err error) {
@@ -345,7 +345,7 @@ func (h *harness) entries(id string) (list []store.TimelineEntry) {
 	return list
 }
 
-// timeline is what happened to a session, in short.
+// timeline returns the timeline of a session in short form.
 func (h *harness) timeline(id string) (what []string) {
 	h.t.Helper()
 	for _, e := range h.entries(id) {

@@ -9,9 +9,9 @@ import (
 	"github.com/sojourn-run/sojourn/worker/workflow"
 )
 
-// A task of an implicit session waits in a queue that the session's holder does not serve. The wait reason of the task
-// says so at once, and the session moves when it has been idle for 10 s and a live worker serves that queue. A session
-// with a task in its holder's queue does not move.
+// A task of an implicit session waits in a queue that the session's owner does not poll. The wait reason of the task
+// reports this at once, and the session moves when it has been idle for 10 s and a live worker polls that queue. A
+// session with a task in its owner's queue does not move.
 func TestASessionMovesToTheQueueOfItsTasks(t *testing.T) {
 	serving := func(queues ...string) func(*worker.Options) {
 		return func(o *worker.Options) { byDefault(o); o.Queues = queues }

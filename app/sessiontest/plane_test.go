@@ -19,10 +19,10 @@ import (
 	"github.com/sojourn-run/sojourn/app/view"
 )
 
-// release is that of apps and workers alike, unless a case says otherwise.
+// release is the release of apps and workers, unless a case sets another.
 const release = "test"
 
-// plane is a control plane without a port, with what the cases ask of it.
+// plane is a control plane without a listener, with helpers for the cases.
 type plane struct {
 	*broker.Broker
 	*view.View
@@ -32,7 +32,7 @@ type plane struct {
 	dispatch *dispatch.Dispatch
 }
 
-// planeOptions change what open opens; the zero value is an app on a new SQLite file that never cleans up.
+// planeOptions are options of open; the zero value is an app on a new SQLite file without clean-up.
 type planeOptions struct {
 	Database string               // sqlite:PATH or postgres://…
 	Shift    func() time.Duration // added to the store's clock

@@ -23,7 +23,7 @@ type proc struct {
 	done chan struct{} // closed when Run has returned
 	err  error         // of Run; set before done is closed
 
-	mu    sync.Mutex      // guards what follows
+	mu    sync.Mutex      // guards the fields below
 	way   context.Context // to the app: ends when it is cut
 	snap  context.CancelFunc
 	hole  chan struct{}  // the way is a black hole until it is closed; nil: it is none
@@ -90,7 +90,7 @@ func (p *proc) stop() {
 	}
 }
 
-// kill ends the worker as a process is killed: nothing it says or does from now on reaches the app.
+// kill ends the worker like SIGKILL: the app receives nothing from it afterwards.
 func (p *proc) kill() {
 	p.sever()
 	p.Abort()
@@ -152,7 +152,7 @@ func (p *proc) out(ctx context.Context) error {
 	}
 }
 
-// called is how often a verb was called.
+// called returns the number of calls of a verb.
 func (p *proc) called(verb string) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -190,7 +190,7 @@ func (c carrier) Dial(
 	return linktest.Between(conn, c.p.pass), nil
 }
 
-// pass passes a call on, unless the way is cut before it or before its answer.
+// pass forwards a call, unless the connection is broken before it or before its response.
 func (p *proc) pass(ctx context.Context, verb string, in any, call linktest.Call) (any, error) {
 	p.mu.Lock()
 	way := p.way

@@ -47,7 +47,7 @@ func (h *harness) warm() {
 	})
 }
 
-// failureType names what became of an activity for the tests: the errors of the authoring package.
+// failureType returns the name of an activity's failure: the errors of package workflow.
 func failureType(err error) string {
 	for name, known := range map[string]error{
 		"closed": workflow.ErrSessionClosed, "missing": workflow.ErrSessionMissing, "lost": workflow.ErrSessionLost,
@@ -432,7 +432,7 @@ func TestRecovery(t *testing.T) {
 	}
 }
 
-// recoveries are what a run's history says of rebuilds.
+// recoveries returns the rebuilds in a run's history.
 func (h *harness) recoveries(run string) (list []string) {
 	h.t.Helper()
 	for _, e := range h.events(run) {

@@ -7,9 +7,9 @@ import (
 	"github.com/sojourn-run/sojourn/worker/workflow"
 )
 
-// A step soon after the last renewal leaves the session's row, and the lease in it, as they are. The holder renews by
-// what is stored and not by when it was busy last, so that a pause behind such a step costs it nothing, with the
-// default settings, whatever the step.
+// An activity soon after the last renewal does not change the session's row and its lease. The worker renews by the
+// stored lease and not by its last activity, so that a pause after such an activity loses nothing with the default
+// settings.
 func TestAStepThatMovesNoLeaseDoesNotPutOffItsRenewal(t *testing.T) {
 	for _, pause := range []int{4, 9} { // seconds: within a third of the lease
 		bubble(t, "", func(h *harness) {

@@ -30,7 +30,7 @@ func onSession(session string) func(workflow.Context) (string, error) {
 	}
 }
 
-// What history says of sessions, and code that disagrees with it.
+// Sessions in histories, and code that does not match its history.
 func TestReplay(t *testing.T) {
 	for _, c := range []struct{ name, session string }{{"IS-R1", "sess-1"}, {"IS-R2", ""}} {
 		bubble(t, c.name, func(h *harness) {
@@ -103,7 +103,7 @@ func TestReplay(t *testing.T) {
 	}
 }
 
-// What is stored and sent of sessions, and the settings as they come.
+// Stored and transmitted forms of sessions, and their settings.
 func TestUnits(t *testing.T) {
 	encode := func(t *testing.T, v any) string {
 		t.Helper()

@@ -14,7 +14,7 @@ import (
 	"github.com/sojourn-run/sojourn/worker/workflow"
 )
 
-// plainly leaves a worker the default settings, apart from a cap of ten sessions.
+// plainly sets a maximum of ten sessions and otherwise the default settings.
 func plainly(o *worker.Options) {
 	byDefault(o)
 	o.MaxSessions = 10
@@ -62,7 +62,7 @@ func (h *harness) last(id string) store.TimelineEntry {
 	return all[len(all)-1]
 }
 
-// allHeld checks that none of these sessions gave way.
+// allHeld checks that none of these sessions was released.
 func (h *harness) allHeld(by string, ids ...string) {
 	h.t.Helper()
 	for _, id := range ids {
@@ -108,7 +108,7 @@ func TestASessionThatIsIdleGivesWay(t *testing.T) {
 		h.fill()
 		h.wait(30 * sec)
 		h.start("B", plainly, slots(1))
-		busy := h.begin("one", "", "busy", 60_000) // whoever has it
+		busy := h.begin("one", "", "busy", 60_000) // on any worker
 		h.running("busy")
 		began := h.at()
 		run := h.begin("one", "s10", "s10", 10)
@@ -170,7 +170,8 @@ func TestASessionThatIsIdleGivesWay(t *testing.T) {
 			h.t.Errorf("it says %+v", gave.SessionEvent)
 		}
 
-		// The last activity in the row lags behind this activity. The exact one decides that the session is in use.
+		// The stored time of the last activity is older than this activity. The exact time shows that the session is in
+		// use.
 		h.wait(9 * sec)
 		converse("two")
 		row, _ := h.row("two")
@@ -257,7 +258,7 @@ func TestSessionsOfEveryKindGiveWay(t *testing.T) {
 		output[string](h, h.begin("optioned", "device", workflow.WorkerSession{}))
 		h.wait(sec)
 		output[string](h, h.begin("one", "s", "s", 10))
-		// The row of the started session lags behind this activity, which is its newest.
+		// The stored time of the started session is older than this activity, its newest.
 		h.wait(sec)
 		h.signal(started, "go")
 		h.until("its second activity", 5*ms, func() bool { return len(h.did("own")) == 2 })

@@ -17,7 +17,7 @@ import (
 	"github.com/sojourn-run/sojourn/worker"
 )
 
-// counted sums what the apps say of a counter, over all of its labels.
+// counted sums a counter of the apps over all of its labels.
 func counted(t *testing.T, name string, apps ...*plane) (n int) {
 	t.Helper()
 	for _, p := range apps {

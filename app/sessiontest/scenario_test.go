@@ -15,11 +15,11 @@ import (
 	"github.com/sojourn-run/sojourn/worker/workflow"
 )
 
-// talk is what a worker keeps of a conversation: its messages so far.
+// talk is a worker's state of a conversation: its messages so far.
 type talk struct{ messages []string }
 
-// conversations are the activities of a chat whose state lives in the session. "resume" makes it anew from what the
-// workflow has.
+// conversations registers the activities of a chat with state in the session. "resume" restores it from the workflow's
+// data.
 func (h *harness) conversations(made, resumed *atomic.Int32) {
 	h.uses(func(r *worker.Registry, p *proc) {
 		r.Activity("create", func(ctx context.Context) (string, error) {
@@ -187,9 +187,9 @@ func TestScenarios(t *testing.T) {
 	}
 }
 
-// What the cases do not tell and the model does.
+// Cases of the model that the store cases do not have.
 func TestHoldersThatLeave(t *testing.T) {
-	// A clean shutdown gives sessions up at once, of every door that may be taken again.
+	// A clean shutdown releases sessions at once, of every origin that permits a new acquisition.
 	bubble(t, "released at shutdown", func(h *harness) {
 		h.flow("twice", twice)
 		a := h.start("A")
@@ -204,7 +204,7 @@ func TestHoldersThatLeave(t *testing.T) {
 		h.equal("timeline", h.timeline("s"), []string{"claimed", "released", "reclaimed"})
 	})
 
-	// An app that hears nothing of a worker takes its sessions away, however long their leases are.
+	// If a worker sends no heartbeats, the app ends its sessions, however long their leases are.
 	bubble(t, "orphaned when silent", func(h *harness) {
 		h.flow("twice", twice)
 		a := h.start("A", lock(time.Hour, 2*time.Hour))

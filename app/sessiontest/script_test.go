@@ -21,8 +21,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// scripted is one case of a file in testdata: "== NAME what it shows", then one step a line. See testdata/README.md for
-// the steps.
+// scripted is a case of a file in testdata: "== NAME what it shows", then one step per line. testdata/README.md
+// describes the steps.
 type scripted struct {
 	name, title, at string
 	steps           []string
@@ -147,7 +147,7 @@ func (w *script) run(c scripted) {
 		_, step, _ := strings.Cut(w.line, " ")
 		if rest, ok := strings.CutPrefix(step, "exact "); ok {
 			if w.tolerance > 0 {
-				return // what follows needs times to the microsecond
+				return // the rest needs times with microseconds
 			}
 			step = rest
 		}
@@ -253,7 +253,7 @@ func (w *script) worker(name string, o map[string]string) {
 	w.must(err)
 }
 
-// schedule has one workflow task schedule items: ITEM or ITEM:SESSION, among options.
+// schedule completes a workflow task with commands for items: ITEM or ITEM:SESSION, among options.
 func (w *script) schedule(fields []string) {
 	w.t.Helper()
 	var commands []protocol.Command
@@ -328,8 +328,8 @@ func (w *script) complete(item protocol.CompleteItem) protocol.CompleteAnswer {
 	return a.Items[0]
 }
 
-// fetch takes what a worker gets and compares: the items wanted, or nothing, and options that all of them must have. An
-// epoch that claims a session must be higher than any before.
+// fetch polls for a worker and compares the tasks: the expected items, or none, and options that all must have. An
+// epoch of a new acquisition must be higher than all before.
 func (w *script) fetch(worker string, fields []string) {
 	w.t.Helper()
 	o := options(fields)
@@ -418,8 +418,8 @@ func (w *script) beat(worker, item string) {
 	}
 }
 
-// renew is one call for the sessions a worker believes to hold, all or those named; the last field is how many of them
-// are.
+// renew sends one renewal for all or the named sessions that the worker believes to hold; the last field is the number
+// of sessions that it still holds.
 func (w *script) renew(worker string, fields []string) {
 	w.t.Helper()
 	names := fields[:len(fields)-1]
@@ -526,7 +526,7 @@ func (w *script) row(id string, o map[string]string) {
 	}
 }
 
-// timeline compares what a session's timeline says.
+// timeline compares the timeline of a session.
 func (w *script) timeline(id string, want []string) {
 	w.t.Helper()
 	v, err := w.Session(w.t.Context(), w.namespace, id)
@@ -569,7 +569,7 @@ func (w *script) attempts(item, want string) {
 	w.equal("attempts of "+item, n, want)
 }
 
-// cleanup removes what may be removed and counts it.
+// cleanup deletes sessions that may be deleted, and returns their number.
 func (w *script) cleanup() int {
 	w.t.Helper()
 	now, before := w.now(), len(w.rows())
@@ -583,7 +583,7 @@ func (w *script) cleanup() int {
 	return before - len(w.rows())
 }
 
-// sweep does what is due, as a sweeper does.
+// sweep runs the due work like a sweeper.
 func (w *script) sweep() {
 	w.t.Helper()
 	for range 10 {

@@ -27,7 +27,7 @@ func (h *harness) done(item string) ran {
 	return last
 }
 
-// leased is how long a session's row is leased from when it was last renewed.
+// leased returns the duration of a session's lease, counted from its last renewal.
 func (h *harness) leased(id string) time.Duration {
 	h.t.Helper()
 	s, ok := h.row(id)
@@ -37,7 +37,7 @@ func (h *harness) leased(id string) time.Duration {
 	return s.LeaseUntil.Sub(s.RenewedAt.Time)
 }
 
-// inSession lists what ran in a session or, with "", in none.
+// inSession lists the executions in a session or, with "", in none.
 func (h *harness) inSession(id string) (list []ran) {
 	for _, r := range h.did() {
 		if r.session.ID == id {

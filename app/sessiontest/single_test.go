@@ -17,10 +17,10 @@ import (
 	"github.com/sojourn-run/sojourn/worker/workflow"
 )
 
-// overlap says whether two runs were at work at the same time.
+// overlap reports whether two executions overlapped in time.
 func overlap(a, b ran) bool { return a.from < b.to && b.from < a.to }
 
-// nameless leaves the worker's id to chance.
+// nameless makes the worker generate its ID.
 func nameless(o *worker.Options) { o.WorkerID = "" }
 
 // scheduled are the session ids of a run's ActivityScheduled events.
@@ -296,7 +296,7 @@ func TestChildInTheSession(t *testing.T) {
 		h.equal("timeline", h.timeline("s"), []string{"claimed"})
 	})
 
-	// A session that a workflow started is its own: its children cannot run in it, and the parent learns why.
+	// A session started by a workflow is private: child workflows cannot use it, and the parent gets the reason.
 	bubble(t, "IS-S7-started", func(h *harness) {
 		h.flow("child", func(ctx workflow.Context, s workflow.Session) (string, error) {
 			return workflow.ExecuteIn[string](ctx, &s, "work", "inside", 10)

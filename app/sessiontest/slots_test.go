@@ -13,10 +13,10 @@ import (
 	"github.com/sojourn-run/sojourn/worker/workflow"
 )
 
-// A slot that falls free is asked for again at once, also by a worker that then only waits for workflow tasks.
+// The worker polls for a free slot at once, also if it then waits only for workflow tasks.
 func TestNoSlotIsIdleBesideReadyWork(t *testing.T) {
 	bubble(t, "after a full house", func(h *harness) {
-		h.flow("other", func(workflow.Context) error { return nil }) // so that it asks for both kinds
+		h.flow("other", func(workflow.Context) error { return nil }) // so that it polls for both kinds
 		h.start("B", slots(4))
 		r := worker.NewRegistry()
 		r.Workflow("flow", func(ctx workflow.Context, prefix string) error {

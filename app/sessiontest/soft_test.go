@@ -37,12 +37,12 @@ func TestSoftAffinity(t *testing.T) {
 			return by, nil
 		}
 	}
-	// fill is plain work for a minute that A alone may have.
+	// fill schedules an activity of a minute that only A may run.
 	big := func(o *worker.Options) { o.Capabilities = []string{"big"} }
 	fill := func(ctx workflow.Context, item string) workflow.Future {
 		return begin(workflow.WithActivity(ctx, workflow.ActivityOptions{Requirements: []string{"big"}}), "", item, 60_000)
 	}
-	// filled starts A, has it hold s, and fills its slots for a minute with other work; then B comes.
+	// filled starts A, makes it acquire s, and fills its slots for a minute with other activities; then B starts.
 	filled := func(h *harness, fallback time.Duration) (a *proc, run string) {
 		h.warm()
 		h.flow("steps", steps(fallback))
@@ -107,7 +107,7 @@ func TestSoftAffinity(t *testing.T) {
 	bubble(t, "draining", func(h *harness) {
 		a, run := filled(h, 3*sec)
 		drained := make(chan struct{})
-		go func() { a.stop(); close(drained) }() // it waits for what fills it, and has the session until then
+		go func() { a.stop(); close(drained) }() // it waits for the tasks that fill it, and holds the session until then
 		h.wait(sec)
 		h.signal(run, "go")
 		asked := h.at()
@@ -211,7 +211,7 @@ func TestSoftAffinityAcrossApps(t *testing.T) {
 	}
 }
 
-// Options that contradict one another are refused where they are given, and change nothing.
+// Contradictory options are rejected by the call that sets them, and change nothing.
 func TestSoftAffinityIsCheckedWhereItIsGiven(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newScript(t, planeOptions{}, "default", 1)

@@ -115,7 +115,7 @@ func (s *still) poll(ctx context.Context, kind protocol.TaskKind) []protocol.Tas
 	return a.Tasks
 }
 
-// decides has it schedule an item, as relay does.
+// decides makes the frozen worker schedule an item, as relay does.
 func (s *still) decides(session, item string, ms int) {
 	s.h.t.Helper()
 	args, err := payload.EncodeArgs(item, ms)
@@ -137,7 +137,7 @@ func (s *still) decides(session, item string, ms int) {
 	}
 }
 
-// leavesOpen has it freeze with so many polls for each kind of task open.
+// leavesOpen freezes the worker while so many polls for each kind of task are held.
 func (s *still) leavesOpen(polls int) {
 	for _, k := range []protocol.TaskKind{protocol.KindWorkflow, protocol.KindActivity} {
 		for range polls {

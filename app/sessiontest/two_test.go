@@ -213,7 +213,7 @@ func TestTwoWorkers(t *testing.T) {
 			var all []workflow.Future
 			for i := range 16 {
 				session := ""
-				if i%4 == 0 { // the first in the queue is of the session; plain ones stand in front of the others and behind all
+				if i%4 == 0 { // the first task belongs to the session; plain tasks are before the others and after all
 					session = "s"
 				}
 				all = append(all, begin(ctx, session, fmt.Sprintf("t%d", i), 100))

@@ -6,8 +6,8 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// overCap looks for a claim or resume by a worker that certainly held as many other sessions as its cap: each under a
-// lease that outlived the claim, with no call that could have ended it begun before the claim's answer.
+// overCap finds an acquisition or resume by a worker that certainly held its maximum of other sessions: the lease of
+// each ended after the acquisition, and no call that could release it had begun before the response.
 func overCap(history []porcupine.Operation, most int) error {
 	for _, o := range history {
 		c, r := o.Input.(call), o.Output.(reply)
@@ -41,7 +41,7 @@ func overCap(history []porcupine.Operation, most int) error {
 	return nil
 }
 
-// ended says whether a release or close of the session began before a moment.
+// ended reports whether a release or close of the session began before a moment.
 func ended(history []porcupine.Operation, session string, before int64) bool {
 	for _, o := range history {
 		if c := o.Input.(call); c.session == session &&
@@ -53,8 +53,7 @@ func ended(history []porcupine.Operation, session string, before int64) bool {
 	return false
 }
 
-// reclaims says whether the claim may have been of a session the worker held already, in the hands of its former
-// process.
+// reclaims reports whether the worker's former process may have held the session already.
 func reclaims(history []porcupine.Operation, o porcupine.Operation) bool {
 	c := o.Input.(call)
 	for _, e := range history {

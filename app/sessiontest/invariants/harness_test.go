@@ -112,10 +112,10 @@ func (w *harness) namespace(name string) string {
 	return name
 }
 
-// handle stands for the session that the first of a run's commands starts.
+// handle is a placeholder for the session that the first command of a run starts.
 const handle = "$1"
 
-// decide starts a run of this workflow id and has it decide on these commands; it gives the run's id.
+// decide starts a run with this workflow ID, completes its first task with these commands, and returns the run ID.
 func (w *harness) decide(ns, id string, commands ...protocol.Command) string {
 	w.t.Helper()
 	b, ctx := w.apps[0].Broker(), w.t.Context()
@@ -134,7 +134,7 @@ func (w *harness) decide(ns, id string, commands ...protocol.Command) string {
 	return run
 }
 
-// step takes the workflow task of this workflow id, the only one there is, and answers it.
+// step leases the only workflow task of this workflow ID and completes it.
 func (w *harness) step(ns, id string, commands ...protocol.Command) {
 	w.t.Helper()
 	b, ctx, wait := w.apps[0].Broker(), w.t.Context(), int64(30)
@@ -174,7 +174,7 @@ func withOptions(o protocol.SessionOptions) protocol.Command {
 	return c
 }
 
-// poll asks an app for one activity.
+// poll polls an app for one activity.
 func poll(
 	ctx context.Context, b *broker.Broker, ns, worker, incarnation string, seconds int64,
 ) (*protocol.ActivityTask, error) {
@@ -187,7 +187,7 @@ func poll(
 	return p.Tasks[0].Activity, nil
 }
 
-// ask asks an app for activities.
+// ask polls an app for activities.
 func ask(ctx context.Context, b *broker.Broker, in protocol.PollRequest) (protocol.PollAnswer, error) {
 	in.Kinds = []protocol.TaskKind{protocol.KindActivity}
 	return b.Poll(ctx, in)

@@ -8,7 +8,7 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// kind is what a caller did with a session, as the history of a schedule records it.
+// kind is the type of a call in the history of a schedule.
 type kind string
 
 const (
@@ -24,7 +24,7 @@ const (
 	giveUp   kind = "give up" // the holder dropped its state: no app may lease a task to it under this epoch any more
 	// a poll that failed because another process of the worker had registered; it may have extended a lease before
 	overtaken kind = "overtaken poll"
-	// an operator drained its worker for a while, in which the app may have given the session up for it
+	// an operator drained the owner for a while, in which the app may have released the session
 	drain kind = "drain"
 )
 
@@ -40,8 +40,8 @@ type call struct {
 	resumes                      bool  // the worker resumes sessions
 }
 
-// reply is the answer. after is read when it is here; at is when the store applied the call, where the answer tells,
-// and until is the lease it promised.
+// reply is the response to a call. after is the time of its arrival; at is the time at which the store applied the
+// call, if the response has it; until is the end of the lease.
 type reply struct {
 	ok                      bool
 	already                 bool // a close found it closed, or lost by its caller: it changed nothing
@@ -49,20 +49,19 @@ type reply struct {
 	epoch, at, until, after int64
 }
 
-// ownership is what a session is in the model. The lease ends between low and high, which are the same unless a report
-// may have moved it: what a step does moves the lease when less than two thirds of it are left, and leaves the row as
-// it is before.
+// ownership is the state of a session in the model. Its lease ends between low and high. They differ only after a
+// report: a report renews the lease if less than two thirds of it are left, and otherwise does not change the row.
 type ownership struct {
 	owner, incarnation string
 	epoch, low, high   int64
 	taken              int64 // at the earliest, when its owner took a task last, or claimed
 	closed             bool
-	given              int64     // the epoch that may have been given up, since its owner was drained
+	given              int64     // epoch that may have been released because its owner was drained
 	processes          [2]string // the newest process of workers a and b
 }
 
-// latest is when the lease that a verb names has ended for certain: what a poll was given that another process of the
-// worker has overtaken comes back undelivered, and has moved the lease unseen.
+// latest returns the time at which the lease has certainly ended. The model does not see a renewal by a poll whose
+// response was discarded because another process of the worker superseded it.
 func (s ownership) latest(c call) int64 {
 	if c.epoch == 0 || s.owner == "" || s.processes[process(s.owner)] == s.incarnation {
 		return s.high
@@ -102,10 +101,10 @@ func law(s ownership, c call, r reply) (bool, ownership) {
 	holds := s.owner == c.worker && (c.epoch == 0 || c.epoch == s.epoch)
 	mine := s.owner == c.worker && (s.incarnation == c.incarnation || s.incarnation == unknown)
 	if c.kind == claim && c.task != "" && mine && s.epoch == r.epoch {
-		c.kind = fetch // the session was claimed by verb, or by a task that was given back undelivered
+		c.kind = fetch // the session was acquired by a verb, or by a task that was returned undelivered
 	}
-	// A verb without an epoch is about what its worker holds now, which may be what a poll claimed whose task was given
-	// back undelivered.
+	// A verb without an epoch refers to the worker's current epoch, which a poll may have acquired whose task was
+	// returned undelivered.
 	unseen := c.epoch == 0 && r.ok && !s.closed &&
 		(s.open(c, r.after) || s.owner == c.worker && s.processes[process(c.worker)] != s.incarnation)
 	switch {
@@ -126,8 +125,8 @@ func law(s ownership, c call, r reply) (bool, ownership) {
 		}
 		return true, s.held(c, c.incarnation, r)
 	case c.kind == fetch && s.epoch != r.epoch:
-		// The claim was a poll's whose time was over: its task was given back undelivered, the session stayed claimed. An
-		// epoch is at least the store's time of its claim.
+		// A poll that timed out acquired the session: its task was returned undelivered, and the worker still holds the
+		// session. An epoch is at least the store's time of its acquisition.
 		free := s.open(c, r.epoch) || s.owner == c.worker && s.incarnation != c.incarnation
 		if s.closed || !free || r.epoch <= s.epoch || s.processes[process(c.worker)] != c.incarnation {
 			return false, s
@@ -140,7 +139,7 @@ func law(s ownership, c call, r reply) (bool, ownership) {
 			return false, s
 		}
 		s.incarnation, s.low, s.high = c.incarnation, max(s.low, r.until), max(s.high, r.until)
-		if c.task != "" { // a verb that finds the session its own takes none of what waits
+		if c.task != "" { // a verb for a session that the worker holds leases no waiting task
 			s.taken = max(s.taken, c.before)
 		}
 		return true, s
@@ -172,7 +171,7 @@ func law(s ownership, c call, r reply) (bool, ownership) {
 		s.incarnation, s.low, s.high = c.incarnation, max(s.low, r.until), max(s.high, r.until)
 		return true, s
 	case !r.ok:
-		// may have claimed in a poll whose task was given back
+		// may have acquired it by a poll whose task was returned
 		successor := s.owner != "" && s.processes[process(s.owner)] != s.incarnation
 		return s.closed || !holds || successor || s.open(c, r.after), s
 	case c.kind == renew && r.epoch != s.epoch && unseen:

@@ -15,7 +15,7 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// schedules is how many random histories a run of the tests plays, n unless SOJOURN_TEST_SCHEDULES says otherwise.
+// schedules returns the number of random histories of a test: SOJOURN_TEST_SCHEDULES, default n.
 func schedules(t *testing.T, n int) int {
 	if more := os.Getenv("SOJOURN_TEST_SCHEDULES"); more != "" {
 		asked, err := strconv.Atoi(more)
@@ -27,7 +27,7 @@ func schedules(t *testing.T, n int) int {
 	return n
 }
 
-// seed is where a run begins, other for every run unless SOJOURN_TEST_SEED says which.
+// seed returns the random seed: SOJOURN_TEST_SEED, by default a different one for each run.
 func seed(t *testing.T) uint64 {
 	text := os.Getenv("SOJOURN_TEST_SEED")
 	if text == "" {
@@ -40,16 +40,16 @@ func seed(t *testing.T) uint64 {
 	return n
 }
 
-// patience is how long the search for an order of one history may take; most take milliseconds.
+// patience is the maximum time of the search for an order of one history; most searches take milliseconds.
 const patience = 5 * time.Minute
 
-// tally counts what the histories were made of, so that a run that tested nothing does not pass.
+// tally counts the calls in the histories, so that tests without relevant calls fail.
 type tally struct {
 	mu      sync.Mutex // guards all below
 	done    map[kind]int
 	refused int
 	moves   int // claims of a session another worker had held
-	falls   int // those of soft ones whose lease ran on
+	falls   int // soft sessions with a fallback while the lease was valid
 	soft    int // schedules of soft sessions
 	held    int // polls that the release gate held, where operators were about
 	gates   int // schedules with operators
@@ -135,8 +135,8 @@ func givenWhileDrained(history []porcupine.Operation, list []drained) error {
 	return nil
 }
 
-// stuck lists the history of the first session that breaks a law, as far as the most of it that obeys, and what did not
-// fit after that.
+// stuck lists the history of the first session that violates the model: the longest valid prefix, and the calls that do
+// not fit after it.
 func stuck(history []porcupine.Operation) string {
 	for _, part := range model.Partition(history) {
 		alone := model
@@ -170,7 +170,7 @@ func stuck(history []porcupine.Operation) string {
 	return ""
 }
 
-// play runs n schedules, some at a time, in the worlds it is given.
+// play runs n schedules, parallel of them at a time, in the harnesses that in returns.
 func play(t *testing.T, n, parallel int, in func() *harness, change ...func(*schedule)) {
 	first := seed(t)
 	t.Logf("seeds from %d", first)

@@ -13,8 +13,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// Sessions claimed by verb count against the cap like those claimed by a task, also when many are asked for at once, at
-// both apps.
+// Sessions acquired by a verb count against the maximum like sessions acquired by a task, also for concurrent requests
+// at both apps.
 func TestClaimsAtOnceDoNotPassTheCap(t *testing.T) {
 	test := func(t *testing.T, w *harness) {
 		for round := range 10 {

@@ -8,8 +8,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// A worker at its cap polls at one app, and another app ends one of its holdings: the poll it holds, or its next one,
-// is given the session that waited for room.
+// A worker with its maximum of sessions polls at one app, and another app ends one of its sessions: the held poll or
+// the next one receives the session that waited for a place.
 func TestRoomThatAnotherAppMadeIsTakenByOpenPolls(t *testing.T) {
 	for _, held := range []bool{true, false} {
 		w := onPostgres(t, 2)

@@ -54,7 +54,7 @@ type schedule struct {
 	handedBack int
 }
 
-// drained is that a worker was drained, as one app had answered, until it was asked to resume it.
+// drained is the time in which a worker was drained: from an app's response until the request to resume it.
 type drained struct {
 	worker   string
 	app      int
@@ -83,7 +83,7 @@ func newSchedule(w *harness, seed uint64) *schedule {
 		s.life = 20 * s.lease
 	}
 	if r.IntN(4) == 0 {
-		// Less than the ten seconds after which an idle session gives way.
+		// Less than ten seconds, the idle time after which a session gives up its place.
 		s.fallback, s.life = time.Second, 6*time.Second
 		s.work, s.lease = 20, max(s.lease, time.Duration(400+r.IntN(601))*time.Millisecond)
 		if s.options {
@@ -111,7 +111,7 @@ func (s *schedule) settings(id string) protocol.SessionOptions {
 	return o
 }
 
-// run plays the schedule and gives what happened.
+// run runs the schedule and returns its history.
 func (s *schedule) run() ([]porcupine.Operation, error) {
 	var commands []protocol.Command
 	for range s.work {
@@ -138,8 +138,8 @@ func (s *schedule) run() ([]porcupine.Operation, error) {
 	return s.history, s.err
 }
 
-// fall plays, in the place of anything random, what a schedule of soft sessions does by luck: the holder's lease runs
-// on, the holder asks for nothing more, and the other worker asks until the session falls back to it.
+// fall runs, without randomness, what schedules of soft sessions do only by chance: the owner's lease is valid, the
+// owner polls no more, and the other worker polls until it acquires the session by the fallback.
 func (s *schedule) fall() ([]porcupine.Operation, error) {
 	s.sessions, s.work, s.most, s.limit, s.options = []string{"s1"}, 2, 1, 0, false
 	s.lease, s.fallback = 10*time.Minute, time.Second
@@ -205,7 +205,7 @@ func (s *schedule) resumeAfterCut() ([]porcupine.Operation, error) {
 	return s.history, s.err
 }
 
-// over says whether the schedule has had its time: the store's, where that moves by jumps.
+// over reports whether the time of the schedule is over, by the store's clock.
 func (s *schedule) over() bool {
 	if s.shift != nil {
 		return s.now()-s.began > s.life.Microseconds() || time.Since(s.start) > 20*time.Second
@@ -265,7 +265,7 @@ func (s *schedule) some(r *rand.Rand, from, to int64) time.Duration {
 	return time.Duration(from*half + r.Int64N((to-from)*half))
 }
 
-// stay lets time go by in which those who hold soft sessions can renew them, also where the clock jumps.
+// stay advances the time in steps in which owners of soft sessions can renew them.
 func (s *schedule) stay(d time.Duration) {
 	if s.fallback == 0 || s.shift == nil {
 		s.pass(d)
@@ -277,7 +277,7 @@ func (s *schedule) stay(d time.Duration) {
 	}
 }
 
-// rarer is n, or more where the sessions are soft: what takes one from its holder has to leave its tasks time to wait.
+// rarer returns n, or more for soft sessions: their tasks need time to wait between calls that change the owner.
 func (s *schedule) rarer(n int64) int64 {
 	if s.fallback > 0 {
 		return 4 * n
@@ -346,7 +346,7 @@ func (s *schedule) operator(r *rand.Rand) {
 			s.pass(s.some(r, 0, 4))
 		}
 		for _, id := range s.sessions {
-			for range 2 { // a poll that was let in at the other app may have claimed it once more
+			for range 2 { // a poll accepted by the other app may have acquired it once more
 				s.record(call{kind: drain, worker: name, session: id, before: before}, reply{ok: true, after: s.now()}, at)
 			}
 		}
@@ -384,7 +384,7 @@ func (s *schedule) count(in func(*schedule)) {
 	in(s)
 }
 
-// granted is the reply to what gave or renewed a session.
+// granted returns the reply to an acquisition or renewal.
 func (s *schedule) granted(epoch int64, until history.Time) reply {
 	return reply{
 		ok: true, epoch: epoch, until: until.Micros(), at: until.Micros() - s.lease.Microseconds(), after: s.now(),
@@ -395,14 +395,14 @@ func (s *schedule) granted(epoch int64, until history.Time) reply {
 type proc struct {
 	*schedule
 	name, incarnation string
-	release           string // empty: it does not say, and no gate asks
+	release           string // empty: the worker sends none, and the gate does not apply
 	skew              int64
 	memory            *memory      // nil: the worker does not resume sessions
 	mu                sync.RWMutex // held for writing while the process is paused
 	cut               atomic.Bool  // the network is cut: the process makes no calls
 }
 
-// begin starts the process; the function it gives kills it: nothing is begun after it returns.
+// begin starts the process and returns a function that kills it: the process begins no call after kill returns.
 func (p *proc) begin(r *rand.Rand) (kill func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	seed := r.Uint64()
@@ -421,7 +421,7 @@ func (p *proc) pause(d time.Duration) {
 	p.mu.Unlock()
 }
 
-// goesOn waits while the process is paused, and says whether it lives.
+// goesOn waits while the process is paused, and reports whether it is alive.
 func (p *proc) goesOn(ctx context.Context) bool {
 	p.mu.RLock()
 	defer p.mu.RUnlock()
@@ -469,12 +469,12 @@ func (p *proc) polls(ctx context.Context, r *rand.Rand) {
 		})
 		time.Sleep(time.Duration(r.IntN(3)) * time.Millisecond)
 		if s := p.schedule; s.fallback > 0 && r.IntN(3) == 0 {
-			p.stay(time.Duration(r.Int64N(2 * int64(s.fallback)))) // it has enough to do, and keeps its sessions meanwhile
+			p.stay(time.Duration(r.Int64N(2 * int64(s.fallback)))) // it has enough tasks, and keeps its sessions meanwhile
 		}
 	}
 }
 
-// takes asks an app for one activity, and records what it was granted with it.
+// takes polls an app for one activity, and records the lease of its session.
 func (p *proc) takes(wait int64, r *rand.Rand) (*protocol.ActivityTask, error) {
 	i, b := p.app(r)
 	c := call{
@@ -500,7 +500,7 @@ func (p *proc) takes(wait int64, r *rand.Rand) (*protocol.ActivityTask, error) {
 	return task, nil
 }
 
-// poll asks for one activity, and wants the release gate to hold who is of another release than the app.
+// poll polls for one activity, and expects the release gate to hold a poll from a process of another release.
 func (p *proc) poll(app int, b *broker.Broker, wait int64) (*protocol.ActivityTask, error) {
 	a, err := ask(context.Background(), b, protocol.PollRequest{
 		Namespace: p.ns, WorkerID: p.name, Incarnation: p.incarnation, Timeout: &wait, Gated: p.release != "",
@@ -575,8 +575,8 @@ func (p *proc) reports(task *protocol.ActivityTask, app int) (call, int64) {
 	}, p.at()
 }
 
-// keeps renews, gives up and closes what the worker was granted, also what it was granted long ago and what it only
-// believes to have.
+// keeps renews, releases and closes sessions that the worker acquired, also long ago, and sessions that it may have
+// lost.
 func (p *proc) keeps(ctx context.Context, r *rand.Rand) {
 	for p.goesOn(ctx) {
 		p.pass(p.some(r, 0, 1) / 2)
@@ -657,7 +657,7 @@ func (p *proc) verb(id string, epoch int64, r *rand.Rand) {
 	}
 }
 
-// beat renews through the heartbeat of the worker, which tells its own time too.
+// beat renews by the heartbeat of the worker, which reports its time too.
 func (p *proc) beat(c call, b *broker.Broker, at int64) {
 	process, _ := json.Marshal(map[string]any{"now": time.UnixMicro(p.now() + p.skew)})
 	a, err := b.WorkerHeartbeat(context.Background(), protocol.WorkerHeartbeat{

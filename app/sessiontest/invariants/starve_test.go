@@ -86,7 +86,7 @@ func TestBlockedTasksDoNotRouseAWaitingWorker(t *testing.T) {
 	}
 }
 
-// look is one poll: whose tasks it got, and what it cost.
+// look is one poll: the sessions of its tasks, and its cost.
 type look struct {
 	what  string
 	got   []string

@@ -34,7 +34,7 @@ type epochOf struct {
 	epoch   int64
 }
 
-// state is the fake state that an activity keeps in a session.
+// state is the fake state of an activity in a session.
 type state struct{ closed atomic.Bool }
 
 func (s *state) Close() { s.closed.Store(true) }
@@ -134,8 +134,8 @@ func (m *memory) names(k kind, id string, epoch int64, app int) (call, int64) {
 	}, m.at()
 }
 
-// beats sends heartbeats with the renewals, resumes and releases that package worker/session asks for. At random, and
-// more often while the network is cut, it drops the state of a session as under memory pressure.
+// beats sends heartbeats with the renewals, resumes and releases that package worker/session requests. At random, and
+// more often while the network is down, it drops the state of a session as under memory pressure.
 func (m *memory) beats(ctx context.Context, r *rand.Rand) {
 	for m.goesOn(ctx) {
 		time.Sleep(time.Duration(1+r.IntN(4)) * time.Millisecond)

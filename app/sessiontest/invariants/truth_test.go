@@ -120,8 +120,8 @@ func (s *truthCase) want(who, what string, got bool) {
 	}
 }
 
-// stage starts the run. Where the row is of a first task that is what is scheduled, else one without requirements that
-// the holder is to get.
+// stage starts the run. For a row about a first task it schedules that task, else a task without requirements for the
+// owner.
 func (s *truthCase) stage() string {
 	if s.task == "first" && s.session == "explicit" { // then the session itself requires it
 		start := protocol.Command{
@@ -163,7 +163,7 @@ func (s *truthCase) wanted(started string) protocol.Command {
 	return c
 }
 
-// becomes brings the holder into its state.
+// becomes puts the owner into its state.
 func (s *truthCase) becomes(b *broker.Broker) {
 	ctx := s.t.Context()
 	switch s.holder {
@@ -198,7 +198,7 @@ func (s *truthCase) release(id string) {
 	}
 }
 
-// signal lets the run schedule the later task.
+// signal causes the run to schedule the later task.
 func (s *truthCase) signal(b *broker.Broker, run string) {
 	must[protocol.CommandReceipt](s.t)(b.Signal(s.t.Context(), protocol.SignalRequest{
 		Target: protocol.Target{Namespace: s.ns, WorkflowID: "wf"}, SignalName: "go",
@@ -215,7 +215,7 @@ func (s *truthCase) poll(id string, seconds int64) *protocol.ActivityTask {
 	return must[*protocol.ActivityTask](s.t)(poll(s.t.Context(), s.apps[0].Broker(), s.ns, id, id[:1]+"1", seconds))
 }
 
-// why is what the run says of the task that waits.
+// why returns the wait reason of the waiting task.
 func (s *truthCase) why(run string) string {
 	v := must[protocol.RunView](s.t)(s.apps[0].View().Describe(
 		s.t.Context(), protocol.Target{Namespace: s.ns, RunID: run, WorkflowID: "wf"},
